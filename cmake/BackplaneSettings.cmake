@@ -1,0 +1,54 @@
+# Language level, warnings, sanitizers and the output layout of every target in this tree.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release or Debug" FORCE)
+endif()
+# The host plans once and runs often, so -O2 serves it; backplane_plugin() gives kernels -O3.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+
+option(BACKPLANE_WERROR "Treat warnings as errors" OFF)
+set(BACKPLANE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (empty: none)")
+
+# The installed tree looks the same, so a run path relative to the file serves both:
+#   bin/backplane   lib/libbackplane.so.1
+#   lib/backplane/plugins/*.so   lib/backplane/custom_ops/*.so   lib/backplane/deps/*.so.N
+set(BACKPLANE_BIN_DIR "${PROJECT_BINARY_DIR}/bin")
+set(BACKPLANE_LIB_DIR "${PROJECT_BINARY_DIR}/lib")
+set(BACKPLANE_PLUGIN_DIR "${BACKPLANE_LIB_DIR}/backplane/plugins")
+set(BACKPLANE_CUSTOM_OPS_DIR "${BACKPLANE_LIB_DIR}/backplane/custom_ops")
+set(BACKPLANE_DEPS_LIB_DIR "${BACKPLANE_LIB_DIR}/backplane/deps")
+set(BACKPLANE_TEST_DIR "${PROJECT_BINARY_DIR}/tests")  # beside lib/, like bin/
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+set(CMAKE_INSTALL_RPATH "")
+
+# Everything that is installed, and nothing else: what tools/quickstart builds.
+add_custom_target(backplane_product)
+
+# Applies warnings and sanitizers to one target. Every function of this folder that makes a target
+# calls it, so no CMakeLists.txt needs flags of its own.
+function(backplane_target_defaults target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow
+    $<$<BOOL:${BACKPLANE_WERROR}>:-Werror>)
+  if(BACKPLANE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${BACKPLANE_SANITIZE}
+      -fno-sanitize-recover=all)
+    target_link_options(${target} PRIVATE -fsanitize=${BACKPLANE_SANITIZE})
+  else()
+    # A sanitizer's run-time library is found in the executable, which -z defs would refuse.
+    target_link_options(${target} PRIVATE -Wl,-z,defs)
+  endif()
+  target_link_options(${target} PRIVATE -Wl,--as-needed)
+endfunction()

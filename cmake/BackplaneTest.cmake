@@ -1,0 +1,105 @@
+# Tests. A label says where a test runs (tools/test): everything runs in release; `unit`, `abi` and
+# `fault` also under the address and undefined-behaviour sanitizers; `tsan` under the thread
+# sanitizer; `checks` are the scripts of tools/checks. Target backplane_tests_<label> builds what
+# the tests of a label need, so that a sanitized build need not hold everything.
+
+set(BACKPLANE_TEST_RESULTS_DIR "${PROJECT_BINARY_DIR}/test_results")
+set(BACKPLANE_VENV_PYTHON "${BACKPLANE_DEPS_DIR}/venv/bin/python")
+foreach(label IN ITEMS unit abi fault tsan)
+  add_custom_target(backplane_tests_${label})
+endforeach()
+
+# backplane_test(NAME unit_graph SOURCES ... [DEPS graph ...] [LIBS ...] [LABELS unit ...]
+#                [TIMEOUT seconds] [ARGS ...] [NEEDS target ...] [NO_MAIN])
+# One GoogleTest program, one ctest entry (a process per case would cost more than most cases do);
+# its own report in test_results/ gives tools/test the number of cases. DEPS are folders of core/;
+# NEEDS are targets that must be built first, such as plugins that it loads. Compiled with
+# BACKPLANE_TEST_BUILD_DIR, BACKPLANE_TEST_SOURCE_DIR, BACKPLANE_TEST_PLUGIN_DIR and
+# BACKPLANE_TEST_CUSTOM_OPS_DIR as strings.
+function(backplane_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "NO_MAIN" "NAME;TIMEOUT"
+                        "SOURCES;DEPS;LIBS;LABELS;ARGS;NEEDS")
+  if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "backplane_test: NAME and SOURCES are needed; not known: "
+                        "${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  set(target backplane_test_${arg_NAME})
+  add_executable(${target} ${arg_SOURCES})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_compile_definitions(${target} PRIVATE
+    BACKPLANE_TEST_BUILD_DIR="${PROJECT_BINARY_DIR}"
+    BACKPLANE_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    BACKPLANE_TEST_PLUGIN_DIR="${BACKPLANE_PLUGIN_DIR}"
+    BACKPLANE_TEST_CUSTOM_OPS_DIR="${BACKPLANE_CUSTOM_OPS_DIR}")
+  list(TRANSFORM arg_DEPS PREPEND backplane_core_)
+  set(main GTest::gtest_main)
+  if(arg_NO_MAIN)
+    set(main)
+  endif()
+  target_link_libraries(${target} PRIVATE ${arg_DEPS} ${arg_LIBS} GTest::gmock GTest::gtest ${main})
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME ${arg_NAME} RUNTIME_OUTPUT_DIRECTORY "${BACKPLANE_TEST_DIR}"
+    INSTALL_RPATH "$ORIGIN/../lib:$ORIGIN/../lib/backplane/deps")
+  backplane_target_defaults(${target})
+  if(arg_NEEDS)
+    add_dependencies(${target} ${arg_NEEDS})
+  endif()
+  add_test(NAME ${arg_NAME}
+           COMMAND ${target} "--gtest_output=json:${BACKPLANE_TEST_RESULTS_DIR}/${arg_NAME}.json"
+                   ${arg_ARGS}
+           WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+  _backplane_test_properties(${arg_NAME} "${arg_LABELS}" "${arg_TIMEOUT}" ${target} ${arg_NEEDS})
+endfunction()
+
+# backplane_script_test(NAME cli_run SCRIPT run_test.py [ARGS ...] [LABELS ...] [TIMEOUT seconds]
+#                       [NEEDS target ...] [SYSTEM_PYTHON] [SERIAL])
+# A Python program, run by the interpreter of .deps/venv (numpy, onnx, onnxruntime, scikit-learn) or
+# by the system's. It fails by its exit code; 77 means skipped, with the reason printed. A last line
+# `N passed, N failed, N skipped` on standard output gives tools/test the number of cases. Finds
+# BACKPLANE_BUILD_DIR and BACKPLANE_SOURCE_DIR in its environment.
+function(backplane_script_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "SYSTEM_PYTHON;SERIAL" "NAME;SCRIPT;TIMEOUT"
+                        "ARGS;LABELS;NEEDS")
+  if(NOT arg_NAME OR NOT arg_SCRIPT OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "backplane_script_test: NAME and SCRIPT are needed; not known: "
+                        "${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  cmake_path(ABSOLUTE_PATH arg_SCRIPT BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
+  set(python "${BACKPLANE_VENV_PYTHON}")
+  if(arg_SYSTEM_PYTHON)
+    set(python python3)
+  endif()
+  add_test(NAME ${arg_NAME} COMMAND ${python} "${arg_SCRIPT}" ${arg_ARGS}
+           WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+  _backplane_test_properties(${arg_NAME} "${arg_LABELS}" "${arg_TIMEOUT}" ${arg_NEEDS})
+  set_tests_properties(${arg_NAME} PROPERTIES SKIP_RETURN_CODE 77)
+  if(arg_SERIAL)
+    set_tests_properties(${arg_NAME} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()
+
+function(_backplane_test_properties name labels timeout)
+  if(NOT timeout)
+    set(timeout 300)
+  endif()
+  set(environment "BACKPLANE_BUILD_DIR=${PROJECT_BINARY_DIR}"
+                  "BACKPLANE_SOURCE_DIR=${PROJECT_SOURCE_DIR}" "PYTHONDONTWRITEBYTECODE=1")
+  if(BACKPLANE_SANITIZE)
+    # detect_container_overflow: ONNX's and protobuf's libraries are built without the sanitizer,
+    # so a std::vector that they grow and this tree reads carries no annotations, or stale ones.
+    list(APPEND environment
+      "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=1:strict_string_checks=1"
+      "UBSAN_OPTIONS=print_stacktrace=1"
+      "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:history_size=4")
+  endif()
+  foreach(label IN LISTS labels)
+    if(NOT TARGET backplane_tests_${label})
+      add_custom_target(backplane_tests_${label})
+    endif()
+    if(ARGN)
+      add_dependencies(backplane_tests_${label} ${ARGN})
+    endif()
+  endforeach()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${labels}"
+                       ENVIRONMENT "${environment}")
+endfunction()

@@ -1,0 +1,141 @@
+// Configuration files (TOML) and environment variables.
+#include <cstdlib>
+#include <fstream>
+#include <sys/auxv.h>
+
+#include <toml++/toml.h>
+
+#include "core/base/error.hpp"
+#include "core/base/quote.hpp"
+#include "core/config/option_values.hpp"
+#include "core/config/options.hpp"
+
+namespace backplane::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxFileBytes = 1u << 20;
+
+std::string read_text(const fs::path& path) {
+  const std::string name = core::quoted(path.string());
+  std::error_code error;
+  if (fs::is_directory(path, error)) invalid("configuration file ", name, " is a folder");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    if (!fs::exists(path, error)) {
+      throw Error(Code::NotFound, text("configuration file ", name, " does not exist"));
+    }
+    invalid("configuration file ", name, " cannot be read");
+  }
+  std::string content(kMaxFileBytes + 1, '\0');
+  file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  content.resize(static_cast<std::size_t>(file.gcount()));
+  if (content.size() > kMaxFileBytes) {
+    invalid("configuration file ", name, " is larger than ", kMaxFileBytes,
+            " bytes: not a configuration");
+  }
+  return content;
+}
+
+/// Walks a file's tables and sets what it finds.
+class FileReader {
+ public:
+  FileReader(Options& options, const fs::path& path)
+      : options_(options), path_(path), folder_(fs::absolute(path).parent_path()) {}
+
+  void read(const toml::table& table, const std::string& prefix) {
+    for (const auto& [key, node] : table) {
+      const std::string name = prefix + std::string(key.str());
+      if (const toml::table* inner = node.as_table()) {
+        if (name == "place") {
+          fail(node,
+               "'place' must be a list, place = [\"PATTERN=PROVIDER\", ...]: the order of rules "
+               "counts");
+        }
+        read(*inner, name + ".");
+        continue;
+      }
+      try {
+        set_option(options_, name, value_of(name, node));
+      } catch (const Error& error) {
+        throw error.within(place(node));
+      }
+    }
+  }
+
+ private:
+  OptionValue value_of(const std::string& name, const toml::node& node) const {
+    OptionValue value{{}, node.is_array(), folder_};
+    if (const toml::array* list = node.as_array()) {
+      for (const toml::node& element : *list) value.values.push_back(scalar(name, element));
+    } else {
+      value.values.push_back(scalar(name, node));
+    }
+    return value;
+  }
+
+  static std::string scalar(const std::string& name, const toml::node& node) {
+    if (const auto* word = node.as_string()) return word->get();
+    if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
+    if (const auto* truth = node.as_boolean()) return truth->get() ? "true" : "false";
+    if (const auto* real = node.as_floating_point()) return text(real->get());
+    invalid("option ", core::quoted(name), " takes a string, a number or a truth value");
+  }
+
+  std::string place(const toml::node& node) const {
+    return text(path_.string(), ":", node.source().begin.line);
+  }
+  [[noreturn]] void fail(const toml::node& node, const std::string& message) const {
+    invalid(place(node), ": ", message);
+  }
+
+  Options& options_;
+  fs::path path_;
+  fs::path folder_;
+};
+
+}  // namespace
+
+void Options::read_file(const fs::path& path) {
+  const std::string content = read_text(path);
+  toml::table table;
+  try {
+    table = toml::parse(content, path.string());
+  } catch (const toml::parse_error& error) {
+    invalid(path.string(), ":", error.source().begin.line, ": ", single_line(error.description()));
+  }
+  Options changed = *this;  // a file with an error in it changes nothing
+  FileReader(changed, path).read(table, "");
+  *this = std::move(changed);
+}
+
+void Options::read_environment() {
+  if (getauxval(AT_SECURE) != 0) return;  // the caller is not whom this program acts for
+  const auto variable = [](const char* name) -> const char* {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0' ? value : nullptr;
+  };
+  Options changed = *this;
+  if (const char* path = variable("BACKPLANE_CONFIG")) {
+    try {
+      changed.read_file(path);
+    } catch (const Error& error) {
+      throw error.within("BACKPLANE_CONFIG");
+    }
+  }
+  const auto take = [&](const char* name, const char* key) {
+    const char* value = variable(name);
+    if (value == nullptr) return;
+    try {
+      changed.set(key, value);
+    } catch (const Error& error) {
+      throw error.within(name);
+    }
+  };
+  take("BACKPLANE_PROVIDERS", "providers");
+  take("BACKPLANE_PLUGIN_PATH", "environment.plugin_path");
+  *this = std::move(changed);
+}
+
+}  // namespace backplane::core

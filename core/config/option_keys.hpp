@@ -1,0 +1,28 @@
+// What is known of each key: inside of core/config, and for its tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/config/options.hpp"
+
+namespace backplane::core {
+
+/// A key with a fixed name. `separator` is 0 for one that takes a single value; then `apply` gets exactly one.
+struct KeyRow {
+  OptionKey key;
+  char separator;
+  bool is_path;  ///< relative ones in a file are taken from its folder
+  void (*apply)(Options& options, const std::string& name, const std::vector<std::string>& values);
+};
+
+const std::vector<KeyRow>& key_rows();
+
+/// "PATTERN=PROVIDER"; throws InvalidArgument naming the rule.
+PlacementRule parse_placement_rule(const std::string& rule);
+/// Throws InvalidArgument for a pattern of no known form, or what cannot be a provider's name.
+void check_placement_rule(const PlacementRule& rule);
+
+void set_dim(SessionOptions& session, const std::string& name, const std::string& value);
+
+}  // namespace backplane::core

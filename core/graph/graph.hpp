@@ -1,0 +1,185 @@
+// The graph: nodes and values, by index.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/graph/constant.hpp"
+#include "core/graph/type.hpp"
+
+namespace backplane::core {
+
+class Graph;
+
+/// Indices into a graph; stable for its lifetime, never reused. kNone: left out, or nobody.
+using NodeId = std::int32_t;
+using ValueId = std::int32_t;
+inline constexpr std::int32_t kNone = -1;
+
+/// An attribute; the vector that fits `type` is filled (one entry for a single value).
+struct Attribute {
+  /// The numbers of ONNX's AttributeProto.AttributeType.
+  enum class Type : std::int32_t {
+    Float = 1, Int = 2, String = 3, Tensor = 4, Graph = 5, Floats = 6, Ints = 7, Strings = 8, Tensors = 9,
+    Graphs = 10, TypeProto = 13, TypeProtos = 14,
+  };
+  Type type = Type::Int;
+  std::vector<float> floats;
+  std::vector<std::int64_t> ints;
+  std::vector<std::string> strings;
+  std::vector<ConstantPtr> tensors;
+  std::vector<std::shared_ptr<Graph>> graphs;
+  std::vector<core::Type> types;
+};
+
+/// A node. `name` is unique in its graph.
+struct Node {
+  NodeId id = kNone;
+  std::string name;
+  std::string op_type;
+  std::string domain;          ///< "" is ONNX's own
+  int since_version = 0;       ///< of the schema that the opset selects; 0: no schema known
+  std::vector<ValueId> inputs;   ///< kNone where left out
+  std::vector<ValueId> outputs;  ///< kNone where left out
+  std::map<std::string, Attribute> attributes;
+  std::vector<ValueId> captured; ///< outer values that bodies in the attributes read; each once
+  std::vector<std::int32_t> origins;  ///< nodes of the original model whose work this node does (Model::original)
+
+  bool has_bodies() const;
+};
+
+/// Where a value is read.
+struct Use {
+  NodeId node;
+  std::int32_t input;  ///< index into Node::inputs; -1: captured by a body of the node
+  bool operator==(const Use&) const = default;
+};
+
+/// A value. Made by a node, or a graph input, a constant, or a name of an outer scope.
+struct Value {
+  ValueId id = kNone;
+  std::string name;
+  Type type;
+  NodeId producer = kNone;
+  std::int32_t producer_output = kNone;
+  std::vector<Use> uses;
+  ConstantPtr constant;      ///< an initializer's contents, or what folding found
+  bool overridable = false;  ///< an initializer that a feed may replace: not to be folded
+  bool is_input = false;
+  bool is_output = false;
+  bool is_outer = false;     ///< in a body: the name belongs to an enclosing graph
+  std::map<std::string, std::string> quantization;  ///< the model's annotation: parameter -> tensor name
+};
+
+/// A graph body.
+///
+/// Invariants: every value has at most one producer; `uses` and `producer` agree with the nodes; names of
+///             values and of nodes are unique.
+/// Threads:    const functions may run concurrently.
+class Graph {
+ public:
+  std::string name;
+  std::string doc;
+  std::vector<ValueId> inputs;   ///< in the model's order, initializers listed as inputs included
+  std::vector<ValueId> outputs;  ///< in the model's order; a value may stand twice
+  std::vector<ValueId> initializers;  ///< in the model's order
+
+  Graph() = default;
+  /// A deep copy: bodies are copied, constants shared.
+  Graph(const Graph& other);
+  Graph(Graph&&) noexcept = default;
+  Graph& operator=(const Graph&) = delete;
+  Graph& operator=(Graph&&) noexcept = default;
+  ~Graph() = default;
+
+  /// Finds or adds the value with this name, which is not empty.
+  ValueId value_named(const std::string& value_name);
+  /// kNone when there is none.
+  ValueId find_value(const std::string& value_name) const;
+  /// A new value whose name starts with `stem`.
+  ValueId new_value(const std::string& stem);
+  Value& value(ValueId id) { return values_[static_cast<std::size_t>(id)]; }
+  const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
+  std::size_t value_count() const { return values_.size(); }
+
+  /// Adds a node, gives it an id, a unique name (from its own, or Op_index) and links its values. Throws
+  /// InvalidArgument naming node and value when an output has a producer already, or is an input or constant.
+  NodeId add_node(Node node);
+  /// Unlinks and removes a node; its outputs stay, without producer.
+  void remove_node(NodeId id);
+  /// Makes input `index` of a node read another value.
+  void set_input(NodeId id, std::size_t index, ValueId value);
+  /// Makes output `index` of a node be `value`, which must have no producer, or kNone. The old one stays, without
+  /// producer.
+  void set_output(NodeId id, std::size_t index, ValueId value);
+  /// Makes everything that reads `from` read `to`, graph outputs included when `outputs` is set. Bodies that
+  /// capture `from` capture `to`; a value of theirs that has its name is renamed.
+  void replace_uses(ValueId from, ValueId to, bool outputs);
+  /// Lists a value as the graph's next input or output.
+  void add_input(ValueId value);
+  void add_output(ValueId value);
+  /// Gives a value contents, as an initializer of the graph.
+  void add_initializer(ValueId value, ConstantPtr contents);
+  bool has_node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)] != nullptr; }
+  Node& node(NodeId id) { return *nodes_[static_cast<std::size_t>(id)]; }
+  const Node& node(NodeId id) const { return *nodes_[static_cast<std::size_t>(id)]; }
+  /// Upper bound of node ids; ask has_node.
+  std::size_t node_limit() const { return nodes_.size(); }
+  std::size_t node_count() const { return node_count_; }
+
+  /// Recomputes `captured` of nodes with bodies, and the uses they make.
+  void update_captures();
+
+ private:
+  std::string unique_node_name(const Node& node, NodeId id) const;
+  std::string unique_value_name(const std::string& stem) const;
+  void link(NodeId id);
+  void drop_use(ValueId value, Use use);
+  void rename_value(ValueId value, const std::string& new_name);
+  void rename_local(ValueId value);
+  void rename_outer(const std::string& from, const std::string& to);
+
+  std::vector<Value> values_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::unordered_map<std::string, ValueId> value_names_;
+  std::unordered_map<std::string, NodeId> node_names_;
+  std::size_t node_count_ = 0;
+};
+
+/// Calls `visit` for every body in the node's attributes, in the order of the attributes' names.
+template <class Visit>
+void for_each_body(const Node& node, Visit&& visit) {
+  for (const auto& [name, attribute] : node.attributes) {
+    for (const std::shared_ptr<Graph>& body : attribute.graphs) visit(*body);
+  }
+}
+
+/// Nodes so that each comes after all that it reads. Deterministic: a reverse depth-first walk from the leaves
+/// with an explicit stack, inputs pushed by the order of their nodes' indices. Throws InvalidArgument naming the
+/// nodes of a cycle.
+std::vector<NodeId> topological_order(const Graph& graph);
+
+/// A node of the model as it was loaded, for everything that is said to users.
+struct OriginalNode {
+  std::string name;
+  std::string op_type;
+  std::string domain;
+};
+
+/// A model: a main graph and what the file says besides.
+struct Model {
+  Graph graph;
+  std::string path;  ///< "" when it came from memory
+  std::int64_t ir_version = 0;
+  std::map<std::string, std::int64_t> opsets;
+  std::string producer_name, producer_version, domain, doc;
+  std::int64_t model_version = 0;
+  std::map<std::string, std::string> metadata;
+  std::vector<OriginalNode> original;  ///< of the main graph, in the file's order
+};
+
+}  // namespace backplane::core

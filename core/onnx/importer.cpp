@@ -1,0 +1,125 @@
+#include "core/onnx/importer.hpp"
+
+#include <onnx/onnx_pb.h>
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/base/mapped_file.hpp"
+#include "core/base/quote.hpp"
+#include "core/onnx/functions.hpp"
+#include "core/onnx/graph_builder.hpp"
+#include "core/onnx/inference.hpp"
+#include "core/onnx/normal_form.hpp"
+#include "core/onnx/opsets.hpp"
+#include "core/onnx/tensors.hpp"
+#include "core/onnx/wire_reader.hpp"
+
+namespace backplane::core {
+namespace {
+
+::onnx::ModelProto parse(std::span<const std::byte> bytes) {
+  if (bytes.empty()) invalid("the model is empty (0 bytes)");
+  const std::string reduced = reduce_model(bytes);
+  ::onnx::ModelProto proto;
+  if (!proto.ParseFromString(reduced)) invalid("no ONNX model: protobuf cannot parse it");
+  return proto;
+}
+
+void check_header(const ::onnx::ModelProto& proto) {
+  if (!proto.has_graph()) invalid("no ONNX model: it holds no graph");
+  const auto newest = static_cast<std::int64_t>(::onnx::Version::IR_VERSION);
+  if (!proto.has_ir_version()) invalid("no ONNX model: it has no ir_version");
+  if (proto.ir_version() < 1) invalid("its ir_version is ", proto.ir_version(), ", which does not exist");
+  if (proto.ir_version() > newest) {
+    throw Error(Code::Unsupported, text("its ir_version is ", proto.ir_version(), ", newer than this build knows (",
+                                        newest, "); save it with an older one"));
+  }
+}
+
+/// Reads the initializers, so that one that is wrong is named before inference stumbles over it. Shape inference reads
+/// small tensors in protos; those of other files are fetched for it.
+void read_initializers(::onnx::GraphProto& graph, TensorReader& tensors) {
+  for (auto& tensor : *graph.mutable_initializer()) {
+    const ConstantPtr constant = tensors.initializer(tensor);
+    const bool external = tensor.data_location() == ::onnx::TensorProto::EXTERNAL;
+    if (external && constant->bytes().size() <= kInlineBytes) tensor = to_proto(*constant, tensor.name());
+  }
+  for (auto& node : *graph.mutable_node()) {
+    for_each_graph(node, [&](::onnx::GraphProto& body) { read_initializers(body, tensors); });
+  }
+}
+
+Model to_model(::onnx::ModelProto proto, TensorReader& tensors, const SchemaRegistry& schemas,
+               const ImportOptions& options) {
+  check_header(proto);
+  normalize(proto);
+  Opsets opsets = Opsets::of(proto);
+  Model model;
+  model.original = original_nodes(proto.graph());
+  std::vector<std::int32_t> origins = inline_functions(proto, opsets);
+  ::onnx::GraphProto& graph = *proto.mutable_graph();
+  sort_nodes(graph, origins);
+  verify_nodes(graph, opsets, schemas);
+  const int listed_initializers = graph.initializer_size();
+  lift_constants(graph, &origins);
+  read_initializers(graph, tensors);
+  apply_dims(graph, options.dims);
+  infer_types(graph, proto.ir_version(), opsets, schemas, tensors);
+
+  const GraphSource source{proto.ir_version(), opsets, schemas, tensors};
+  model.graph = build_graph(graph, source, origins, listed_initializers);
+  model.ir_version = proto.ir_version();
+  model.opsets = opsets.imports();
+  model.producer_name = proto.producer_name();
+  model.producer_version = proto.producer_version();
+  model.domain = proto.domain();
+  model.doc = proto.doc_string();
+  model.model_version = proto.model_version();
+  for (const auto& property : proto.metadata_props()) model.metadata[property.key()] = property.value();
+  return model;
+}
+
+Model import_model(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, ExternalData external,
+                   const SchemaRegistry& schemas, const ImportOptions& options) {
+  TensorReader tensors(bytes, std::move(owner), std::move(external));
+  try {
+    return to_model(parse(bytes), tensors, schemas, options);
+  } catch (const std::bad_alloc&) {
+    throw Error(Code::OutOfMemory, "no memory left to load the model");
+  }
+}
+
+}  // namespace
+
+Model import_file(const std::string& path, const SchemaRegistry& schemas, const ImportOptions& options) {
+  std::shared_ptr<const MappedFile> file;
+  try {
+    file = MappedFile::open(path);
+  } catch (const Error& error) {
+    throw Error(error.code(), text("model: ", error.message()));
+  }
+  const std::string folder = options.external_data_folder.empty()
+                                 ? std::filesystem::path(path).parent_path().string()
+                                 : options.external_data_folder;
+  try {
+    Model model = import_model(file->bytes(), file, ExternalData(folder, true), schemas, options);
+    model.path = path;
+    return model;
+  } catch (const Error& error) {
+    throw error.within(single_line(path));
+  }
+}
+
+Model import_bytes(std::span<const std::byte> bytes, const SchemaRegistry& schemas, const ImportOptions& options) {
+  const std::string& folder = options.external_data_folder;
+  try {
+    return import_model(bytes, nullptr, ExternalData(folder, !folder.empty()), schemas, options);
+  } catch (const Error& error) {
+    throw error.within("model in memory");
+  }
+}
+
+}  // namespace backplane::core

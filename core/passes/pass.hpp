@@ -1,0 +1,31 @@
+// What passes share. Each pass changes one graph, not the bodies in it, and says whether it changed anything.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "core/passes/passes.hpp"
+
+namespace backplane::core {
+
+/// The state of one run_passes.
+struct PassRun {
+  const PassOptions& options;
+  const ConstantEvaluator& evaluate;
+  std::uint64_t large_bytes = 0;  ///< of results above max_folded_bytes so far
+  std::set<std::pair<const Graph*, NodeId>> not_folded;  ///< tried in vain; not to be tried again
+
+  bool is_random(const Node& node) const { return options.is_random && options.is_random(node); }
+};
+
+/// Replaces nodes of constants by their results, and gives bodies the constants that they capture.
+bool fold_constants(Graph& graph, PassRun& run);
+/// Removes nodes that hand their input on: Identity, Dropout at inference, casts, reshapes and the like to what is there.
+bool eliminate_identities(Graph& graph, PassRun& run);
+/// Makes one of equal constants, and of nodes that do the same to the same.
+bool merge_common_subexpressions(Graph& graph, PassRun& run);
+/// Removes nodes whose outputs nobody reads.
+bool eliminate_dead_nodes(Graph& graph, PassRun& run);
+
+}  // namespace backplane::core

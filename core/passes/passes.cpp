@@ -1,0 +1,67 @@
+#include "core/passes/passes.hpp"
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/base/nearest_name.hpp"
+#include "core/base/quote.hpp"
+#include "core/passes/pass.hpp"
+
+namespace backplane::core {
+namespace {
+
+struct Pass {
+  const char* name;
+  OptimizationLevel from;
+  bool (*apply)(Graph& graph, PassRun& run);
+};
+
+// Their order: constants first, since no-ops and equal nodes show only then; dead nodes last, since the others make them.
+constexpr Pass kPasses[] = {
+    {"fold_constants", OptimizationLevel::Basic, fold_constants},
+    {"eliminate_identities", OptimizationLevel::Basic, eliminate_identities},
+    {"merge_common_subexpressions", OptimizationLevel::Extended, merge_common_subexpressions},
+    {"eliminate_dead_nodes", OptimizationLevel::Basic, eliminate_dead_nodes},
+};
+
+/// One round over a graph and its bodies.
+bool apply_passes(Graph& graph, const std::vector<const Pass*>& passes, PassRun& run) {
+  bool changed = false;
+  for (const Pass* pass : passes) changed = pass->apply(graph, run) || changed;
+  bool bodies_changed = false;
+  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    if (!graph.has_node(id)) continue;
+    for_each_body(graph.node(id), [&](Graph& body) { bodies_changed = apply_passes(body, passes, run) || bodies_changed; });
+  }
+  if (bodies_changed) graph.update_captures();
+  return changed || bodies_changed;
+}
+
+}  // namespace
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const Pass& pass : kPasses) names.emplace_back(pass.name);
+  return names;
+}
+
+void run_passes(Model& model, const PassOptions& options, const ConstantEvaluator& evaluate) {
+  const std::vector<std::string> names = pass_names();
+  for (const std::string& name : options.disabled) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    std::string known;
+    for (const std::string& pass : names) known += (known.empty() ? "" : ", ") + pass;
+    invalid("unknown pass ", quoted(name), "; known: ", known, did_you_mean(name, names));
+  }
+  std::vector<const Pass*> passes;
+  for (const Pass& pass : kPasses) {
+    if (options.level >= pass.from && !options.disabled.contains(pass.name)) passes.push_back(&pass);
+  }
+  PassRun run{options, evaluate, 0, {}};
+  // Every change removes a node, a use or a capture, so this ends.
+  while (apply_passes(model.graph, passes, run)) {
+  }
+}
+
+}  // namespace backplane::core

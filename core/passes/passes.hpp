@@ -1,0 +1,45 @@
+// Graph passes, by level.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.hpp"
+
+namespace backplane::core {
+
+enum class OptimizationLevel { None, Basic, Extended, All };
+
+inline constexpr std::uint64_t kLargestFold = 512ull << 20;
+inline constexpr std::uint64_t kLargestFolds = 4ull << 30;
+
+/// Computes a node all of whose inputs are constants; nullopt when nobody can. One entry per output, null for
+/// one that is left out. May throw what the kernel throws.
+using ConstantEvaluator = std::function<std::optional<std::vector<ConstantPtr>>(const Graph& graph, const Node& node)>;
+
+struct PassOptions {
+  OptimizationLevel level = OptimizationLevel::All;
+  std::set<std::string> disabled;  ///< names of passes, see pass_names()
+  /// At level Basic, folding stops where one result would be larger than this and larger than its inputs together.
+  /// Above it, results of up to kLargestFold are folded too, kLargestFolds in all: models that write their weights as
+  /// ConstantOfShape or Expand then have constants like any other, which providers pack and place once.
+  std::uint64_t max_folded_bytes = 1u << 20;
+  /// Operators whose results differ from run to run are never folded or merged: true for those.
+  std::function<bool(const Node& node)> is_random;
+};
+
+/// All passes in the order they run: "fold_constants", "eliminate_identities", "merge_common_subexpressions" (from
+/// level Extended on), "eliminate_dead_nodes".
+std::vector<std::string> pass_names();
+
+/// Runs the passes of the level until nothing changes any more, bodies included. Graph inputs, outputs and their
+/// names stay; so do overridable initializers. Operators with bodies are never folded, and neither is a node whose
+/// evaluation throws: it may never run, and when it does, the run says why it fails. Nodes that one node replaces leave
+/// their origins with it; those that are folded or were no-ops leave them with nobody.
+/// Throws InvalidArgument for an unknown name in `disabled`.
+void run_passes(Model& model, const PassOptions& options, const ConstantEvaluator& evaluate);
+
+}  // namespace backplane::core

@@ -1,0 +1,96 @@
+// Cutting a graph to what leads from feeds to fetches.
+#include <algorithm>
+#include <unordered_set>
+
+#include "core/base/nearest_name.hpp"
+#include "core/plan/program.hpp"
+
+namespace backplane::core {
+namespace {
+
+std::vector<std::string> value_names(const Graph& graph) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < graph.value_count(); ++i) names.push_back(graph.value(static_cast<ValueId>(i)).name);
+  return names;
+}
+
+ValueId known_value(const Graph& graph, const std::string& name, const char* what) {
+  const ValueId id = graph.find_value(name);
+  if (id == kNone) invalid("the model has no value '", name, "' to ", what, did_you_mean(name, value_names(graph)));
+  return id;
+}
+
+/// Makes a value an input, whatever it was.
+void feed_value(Graph& graph, const std::string& name) {
+  Value& value = graph.value(known_value(graph, name, "feed"));
+  if (value.constant != nullptr && !value.overridable) {
+    invalid("'", name, "' is an initializer that cannot be replaced: the model does not list it among its inputs");
+  }
+  value.constant = nullptr;
+  value.overridable = false;
+  if (value.producer != kNone) {
+    graph.node(value.producer).outputs[static_cast<std::size_t>(value.producer_output)] = kNone;
+    value.producer = kNone;
+    value.producer_output = kNone;
+  }
+  if (!value.is_input) {
+    value.is_input = true;
+    graph.inputs.push_back(value.id);
+  }
+}
+
+std::unordered_set<NodeId> needed_nodes(const Graph& graph) {
+  std::unordered_set<NodeId> needed;
+  std::vector<ValueId> open = graph.outputs;
+  while (!open.empty()) {
+    const NodeId producer = graph.value(open.back()).producer;
+    open.pop_back();
+    if (producer == kNone || !needed.insert(producer).second) continue;
+    const Node& node = graph.node(producer);
+    for (const ValueId input : node.inputs) {
+      if (input != kNone) open.push_back(input);
+    }
+    open.insert(open.end(), node.captured.begin(), node.captured.end());
+  }
+  return needed;
+}
+
+void remove_unneeded(Graph& graph) {
+  const std::unordered_set<NodeId> needed = needed_nodes(graph);
+  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    if (graph.has_node(id) && !needed.contains(id)) graph.remove_node(id);
+  }
+}
+
+void check_fed(const Graph& graph, const Cut& cut) {
+  for (std::size_t i = 0; i < graph.value_count(); ++i) {
+    const Value& value = graph.value(static_cast<ValueId>(i));
+    if (value.producer != kNone || value.constant != nullptr || (value.uses.empty() && !value.is_output)) continue;
+    if (std::find(cut.feeds.begin(), cut.feeds.end(), value.name) != cut.feeds.end()) continue;
+    if (value.is_input) {
+      invalid("the input '", value.name, "' of type ", value.type.to_string(), value.type.shape ? to_string(*value.type.shape) : "",
+              " is not fed");
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Graph> cut_graph(const Model& model, const Cut& cut) {
+  auto graph = std::make_shared<Graph>(model.graph);
+  for (const std::string& name : cut.feeds) feed_value(*graph, name);
+  for (const ValueId id : graph->outputs) graph->value(id).is_output = false;
+  graph->outputs.clear();
+  for (const std::string& name : cut.fetches) {
+    const ValueId id = known_value(*graph, name, "fetch");
+    graph->outputs.push_back(id);
+    graph->value(id).is_output = true;
+  }
+  for (std::size_t i = 0; i < graph->value_count(); ++i) graph->value(static_cast<ValueId>(i)).overridable = false;
+  remove_unneeded(*graph);
+  check_fed(*graph, cut);
+  return graph;
+}
+
+}  // namespace backplane::core

@@ -1,0 +1,48 @@
+// Evaluating nodes on the host while a session plans: constants and shape arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/plan/kernel_choice.hpp"
+#include "core/plan/prepare.hpp"
+#include "core/plugin_host/graph_view.hpp"
+
+namespace backplane::core {
+
+/// A kernel of the host evaluator for one node.
+///
+/// Lifetime: borrows the graph that it was made for.
+struct HostKernel {
+  std::unique_ptr<GraphView> view;
+  KernelHandle kernel;
+};
+
+/// Runs kernels of the device that the core may use for itself, outside any plan.
+///
+/// Threads: one at a time.
+class HostEvaluator {
+ public:
+  HostEvaluator(const DeviceSet& devices, const SchemaRegistry& schemas, bp_threads* threads);
+
+  /// The best kernel for a node; nullptr when there is none, or no host evaluator.
+  std::unique_ptr<HostKernel> create(const Graph& graph, const Node& node);
+
+  /// Computes a node. Inputs: as bp_prepare_ctx has them, with elements wherever the kernel's role for the input is
+  /// not SHAPE_ONLY. nullopt when the kernel finds the shapes unsupported, or when an output of known size is larger
+  /// than `max_bytes`. An output that the node leaves out is null. Throws other errors of the kernel.
+  std::optional<std::vector<RuntimeValuePtr>> evaluate(const HostKernel& kernel, const Node& node,
+                                                       const std::vector<const bp_value*>& inputs, std::uint64_t max_bytes);
+
+  /// For passes: a node all of whose inputs are constants. nullopt as above, and for random operators.
+  std::optional<std::vector<ConstantPtr>> fold(const Graph& graph, const Node& node, std::uint64_t max_bytes);
+
+ private:
+  const DeviceSet& devices_;
+  SchemaCache schemas_;
+  bp_threads* threads_;
+};
+
+}  // namespace backplane::core

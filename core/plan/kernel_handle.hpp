@@ -1,0 +1,79 @@
+// Kernels and prepared kernels, owned.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "backplane/plugin_api.h"
+#include "core/plugin_host/device.hpp"
+
+namespace backplane::core {
+
+/// A created kernel; keeps its plugin and device alive.
+class KernelHandle {
+ public:
+  KernelHandle() = default;
+  KernelHandle(DevicePtr device, PluginPtr plugin, const bp_kernel_def* def, bp_kernel* kernel)
+      : device_(std::move(device)), plugin_(std::move(plugin)), def_(def), kernel_(kernel) {}
+  KernelHandle(KernelHandle&& other) noexcept { swap(other); }
+  KernelHandle& operator=(KernelHandle&& other) noexcept {
+    KernelHandle taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~KernelHandle() {
+    if (kernel_ != nullptr && def_->destroy != nullptr) def_->destroy(kernel_);
+  }
+
+  explicit operator bool() const { return kernel_ != nullptr; }
+  const bp_kernel_def& def() const { return *def_; }
+  bp_kernel* raw() const { return kernel_; }
+  const DevicePtr& device() const { return device_; }
+
+  /// BP_INPUT_* of an input.
+  std::int32_t input_role(std::size_t index) const { return role(def_->input_roles, def_->input_role_count, index); }
+  /// BP_OUTPUT_* of an output.
+  std::int32_t output_role(std::size_t index) const { return role(def_->output_roles, def_->output_role_count, index); }
+
+  static std::int32_t role(const std::int32_t* roles, std::uint32_t count, std::size_t index) {
+    if (count == 0) return 0;
+    return index < count ? roles[index] : roles[count - 1];
+  }
+
+ private:
+  void swap(KernelHandle& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(plugin_, other.plugin_);
+    std::swap(def_, other.def_);
+    std::swap(kernel_, other.kernel_);
+  }
+  DevicePtr device_;
+  PluginPtr plugin_;
+  const bp_kernel_def* def_ = nullptr;
+  bp_kernel* kernel_ = nullptr;
+};
+
+/// A prepared kernel; ends before the kernel it came from.
+class PreparedHandle {
+ public:
+  PreparedHandle() = default;
+  PreparedHandle(const bp_kernel_def* def, bp_prepared* prepared) : def_(def), prepared_(prepared) {}
+  PreparedHandle(PreparedHandle&& other) noexcept
+      : def_(std::exchange(other.def_, nullptr)), prepared_(std::exchange(other.prepared_, nullptr)) {}
+  PreparedHandle& operator=(PreparedHandle&& other) noexcept {
+    std::swap(def_, other.def_);
+    std::swap(prepared_, other.prepared_);
+    return *this;
+  }
+  ~PreparedHandle() {
+    if (prepared_ != nullptr && def_->release != nullptr) def_->release(prepared_);
+  }
+  const bp_prepared* raw() const { return prepared_; }
+  const bp_kernel_def& def() const { return *def_; }
+
+ private:
+  const bp_kernel_def* def_ = nullptr;
+  bp_prepared* prepared_ = nullptr;
+};
+
+}  // namespace backplane::core

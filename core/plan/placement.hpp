@@ -1,0 +1,60 @@
+// Which device runs which node, and why no other one does.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/plan/kernel_choice.hpp"
+#include "core/plugin_host/graph_view.hpp"
+
+namespace backplane::core {
+
+/// A placement rule, resolved against the devices of a session.
+struct ResolvedRule {
+  std::string pattern;
+  std::string provider;           ///< as the user wrote it
+  std::vector<int> devices;       ///< that it allows
+};
+
+/// A rule as it is given: pattern and provider.
+using RuleText = std::pair<std::string, std::string>;
+
+/// Checks rules: a provider of the session, a pattern of a known form. Throws InvalidArgument.
+std::vector<ResolvedRule> resolve_rules(const std::vector<RuleText>& rules, const DeviceSet& devices);
+
+/// What a device was given, or why not.
+struct NodePlacement {
+  int device = -1;
+  std::vector<RegisteredKernel> kernels;  ///< of that device, best first
+  std::vector<Reason> reasons;            ///< of devices and kernels that did not get it
+};
+
+/// A (node name, device) pair that create or prepare refused, with the sentence.
+struct LateRefusal {
+  std::string node;
+  int device;
+  std::string text;
+};
+
+/// What placement depends on besides the graph.
+struct PlacementRequest {
+  const DeviceSet* devices = nullptr;
+  SchemaCache* schemas = nullptr;
+  std::vector<ResolvedRule> rules;
+  std::vector<LateRefusal> refused;
+};
+
+/// Indexed by NodeId. A node that no device takes has device -1 and all the reasons.
+using Placement = std::vector<NodePlacement>;
+
+/// Tries the devices in order for every node of `order`. `view` shows the whole graph, for `match`.
+Placement place(const Graph& graph, const std::vector<NodeId>& order, const GraphView& view, const PlacementRequest& request);
+
+/// One line with all reasons, for errors.
+std::string describe(const std::vector<Reason>& reasons);
+
+}  // namespace backplane::core

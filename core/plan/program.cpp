@@ -1,0 +1,167 @@
+#include "core/plan/program.hpp"
+
+#include <algorithm>
+
+namespace backplane::core {
+namespace {
+
+std::string node_words(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  return text("node '", node.name, "' (", node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
+}
+
+}  // namespace
+
+Program::Program(const ProgramContext& context, const Cut& cut, Refusals& refusals)
+    : context_(context), schema_cache_(*context.schemas), evaluator_(*context.devices, *context.schemas, context.threads) {
+  while (!attempt(cut, refusals)) {
+  }
+  for (const std::string& name : cut.feeds) feeds_.push_back(graph().find_value(name));
+  for (const std::string& name : cut.fetches) fetches_.push_back(graph().find_value(name));
+  for (std::size_t i = 0; i < feeds_.size(); ++i) {
+    const auto& keyed = arithmetic_.keyed_inputs;
+    if (std::find(keyed.begin(), keyed.end(), feeds_[i]) != keyed.end()) keyed_feeds_.push_back(i);
+  }
+}
+
+bool Program::attempt(const Cut& cut, Refusals& refusals) {
+  try {
+    nodes_.clear();
+    view_.reset();
+    placed_ = PlacedGraph();
+    folded_origins_.clear();
+    place_graph(cut, refusals);
+    create_kernels();
+    return true;
+  } catch (const KernelRefused& refused) {
+    record_refusal(refused, refusals);
+    return false;
+  }
+}
+
+void Program::place_graph(const Cut& cut, const Refusals& refusals) {
+  placed_.graph = cut_graph(*context_.model, cut);
+  order_ = topological_order(*placed_.graph);
+  PlacementRequest request;
+  request.devices = context_.devices;
+  request.schemas = &schema_cache_;
+  request.rules = resolve_rules(context_.rules, *context_.devices);
+  request.refused = refusals.nodes;
+  {
+    const GraphView view(*placed_.graph, order_);
+    placed_.placement = place(*placed_.graph, order_, view, request);
+  }
+  const auto is_constant = [this](ValueId id) { return placed_.is_constant(id); };
+  arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices, schema_cache_, is_constant);
+  check_placed();
+  first_placement_.clear();
+  for (const NodeId id : order_) first_placement_[placed_.graph->node(id).name] = placed_.placement[static_cast<std::size_t>(id)];
+
+  for (int device = 0; device < static_cast<int>(context_.devices->devices.size()); ++device) {
+    compile_claims(placed_, device, *context_.devices, context_.threads, context_.create_flags());
+  }
+  for (int device = 0; device < static_cast<int>(context_.devices->devices.size()); ++device) {
+    const auto unwanted = refusals.rewrites.find(device);
+    if (unwanted == refusals.rewrites.end()) {
+      rewrite_nodes(placed_, device, *context_.devices, schema_cache_);
+    } else {
+      placed_.remarks.push_back(unwanted->second);
+    }
+  }
+  fold_constants_left();
+  order_ = topological_order(*placed_.graph);
+  arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices, schema_cache_, is_constant);
+}
+
+void Program::fold_constants_left() {
+  for (const NodeId id : topological_order(*placed_.graph)) {
+    const Node& node = placed_.graph->node(id);
+    const auto is_known = [this](ValueId input) { return input == kNone || placed_.graph->value(input).constant != nullptr; };
+    const auto is_output = [this](ValueId output) { return output != kNone && placed_.graph->value(output).is_output; };
+    if (node.has_bodies() || !std::all_of(node.inputs.begin(), node.inputs.end(), is_known)) continue;
+    if (std::any_of(node.outputs.begin(), node.outputs.end(), is_output)) continue;
+    std::optional<std::vector<ConstantPtr>> results;
+    try {
+      results = evaluator_.fold(*placed_.graph, node, std::uint64_t{1} << 32);
+    } catch (const Error&) {  // the run will tell, if the node runs at all
+    }
+    if (!results) continue;
+    const std::vector<ValueId> outputs = node.outputs;
+    for (const std::int32_t origin : node.origins) folded_origins_.push_back(origin);
+    placed_.graph->remove_node(id);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i] != kNone) placed_.graph->value(outputs[i]).constant = (*results)[i];
+    }
+  }
+}
+
+void Program::check_placed() const {
+  for (const NodeId id : order_) {
+    const NodePlacement& placement = placed_.placement[static_cast<std::size_t>(id)];
+    if (placement.device >= 0 || is_host_node(id)) continue;
+    throw Error(Code::Unsupported, text(node_words(graph(), id), " is taken by no provider: ", describe(placement.reasons)));
+  }
+}
+
+void Program::create_kernels() {
+  view_ = std::make_unique<GraphView>(*placed_.graph, order_);
+  nodes_.resize(placed_.graph->node_limit());
+  for (const NodeId id : order_) {
+    ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
+    node.device = placed_.placement[static_cast<std::size_t>(id)].device;
+    if (const auto compiled = placed_.compiled.find(id); compiled != placed_.compiled.end()) {
+      node.kernel = std::move(compiled->second.kernel);
+    } else if (!is_host_node(id)) {
+      create_kernel_of(id);
+    }
+  }
+}
+
+void Program::create_kernel_of(NodeId id) {
+  ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
+  const std::vector<RegisteredKernel>& kernels = placed_.placement[static_cast<std::size_t>(id)].kernels;
+  std::string refusals;
+  for (; node.candidate < kernels.size(); ++node.candidate) {
+    try {
+      node.kernel = create_kernel(context_.devices->at(node.device), kernels[node.candidate], view_->node(id), context_.threads, context_.create_flags());
+      return;
+    } catch (const Error& error) {
+      if (error.code() != Code::Unsupported) throw error.within(node_words(graph(), id));
+      refusals += (refusals.empty() ? "" : "; ") + error.message();
+    }
+  }
+  throw KernelRefused{id, refusals};
+}
+
+void Program::ensure_kernel(NodeId id) {
+  ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
+  if (node.kernel) return;
+  if (node.device < 0) {
+    throw Error(Code::Unsupported, text(node_words(graph(), id), " is too large to be evaluated while planning, and no provider takes it: ",
+                                        describe(placed_.placement[static_cast<std::size_t>(id)].reasons)));
+  }
+  create_kernel_of(id);
+}
+
+bool Program::next_kernel(NodeId id) {
+  ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
+  if (node.candidate + 1 >= placed_.placement[static_cast<std::size_t>(id)].kernels.size()) return false;
+  ++node.candidate;
+  retired_.push_back(std::move(node.kernel));
+  create_kernel_of(id);
+  return true;
+}
+
+void Program::record_refusal(const KernelRefused& refused, Refusals& refusals) const {
+  const Node& node = graph().node(refused.node);
+  const int device = placed_.placement[static_cast<std::size_t>(refused.node)].device;
+  const std::string& label = context_.devices->at(device).label();
+  if (first_placement_.contains(node.name)) {
+    refusals.nodes.push_back({node.name, device, refused.text});
+  } else {
+    refusals.rewrites[device] = text("the rewrite of ", label, " is not used: its node '", node.name, "' was refused: ", refused.text);
+  }
+  context_.logger->info("node '", node.name, "' was refused by ", label, ": ", refused.text);
+}
+
+}  // namespace backplane::core

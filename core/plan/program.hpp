@@ -1,0 +1,117 @@
+// A program: a graph cut to what is asked for, placed, rewritten, with its kernels created. Shapes come later.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/log.hpp"
+#include "core/plan/host_evaluator.hpp"
+#include "core/plan/placed_graph.hpp"
+#include "core/plan/shape_arithmetic.hpp"
+
+namespace backplane::core {
+
+/// What is fed and fetched, by name. Feeds may be graph inputs, overridable initializers or inner values.
+struct Cut {
+  std::vector<std::string> feeds;
+  std::vector<std::string> fetches;
+  auto operator<=>(const Cut&) const = default;
+};
+
+/// What programs of a session are built from.
+struct ProgramContext {
+  const Model* model = nullptr;
+  const DeviceSet* devices = nullptr;
+  const SchemaRegistry* schemas = nullptr;
+  WeightStore* weights = nullptr;
+  const Logger* logger = nullptr;
+  bp_threads* threads = nullptr;
+  std::vector<RuleText> rules;
+  bool forbid_fallback = false;
+  bool deterministic = false;
+  std::uint64_t create_flags() const { return deterministic ? BP_CREATE_DETERMINISTIC : 0; }
+};
+
+/// What was found out about providers after they had taken nodes; grows from one attempt to the next.
+struct Refusals {
+  std::vector<LateRefusal> nodes;
+  std::map<int, std::string> rewrites;  ///< devices whose rewrite is not to be used, and why
+};
+
+/// Thrown while planning when a kernel's `prepare` refuses a node; the program is then built again without it.
+struct KernelRefused {
+  NodeId node;
+  std::string text;
+};
+
+/// A node of a program with its kernel.
+struct ProgramNode {
+  int device = -1;
+  KernelHandle kernel;                  ///< empty for a node that is evaluated on the host
+  std::unique_ptr<HostKernel> host_kernel;  ///< of a node that is evaluated on the host; made when first needed
+  std::size_t candidate = 0;            ///< which of the placement's kernels it is
+};
+
+/// Threads: immutable after it is built, but for what planning caches: one thread plans at a time.
+class Program {
+ public:
+  /// Builds it. Throws with every provider's reasons for a node that nobody takes.
+  Program(const ProgramContext& context, const Cut& cut, Refusals& refusals);
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  const ProgramContext& context() const { return context_; }
+  const Graph& graph() const { return *placed_.graph; }
+  const PlacedGraph& placed() const { return placed_; }
+  const std::vector<NodeId>& order() const { return order_; }
+  ProgramNode& node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
+  const ProgramNode& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  bool is_host_node(NodeId id) const { return arithmetic_.host_node[static_cast<std::size_t>(id)]; }
+  const std::vector<ValueId>& feeds() const { return feeds_; }
+  const std::vector<ValueId>& fetches() const { return fetches_; }
+  /// Indices into feeds() of those whose elements are part of a plan's key.
+  const std::vector<std::size_t>& keyed_feeds() const { return keyed_feeds_; }
+  const std::map<std::string, NodePlacement>& first_placement() const { return first_placement_; }
+  /// Original nodes that were folded after placement.
+  const std::vector<std::int32_t>& folded_origins() const { return folded_origins_; }
+  HostEvaluator& evaluator() { return evaluator_; }
+
+  /// The kernel to use for a node that planning found too large for the host. Throws when no provider takes it.
+  void ensure_kernel(NodeId id);
+  /// The node refused its shapes: the next kernel of the same device, if there is one.
+  bool next_kernel(NodeId id);
+  /// Records for the next attempt that a node was refused.
+  void record_refusal(const KernelRefused& refused, Refusals& refusals) const;
+
+ private:
+  bool attempt(const Cut& cut, Refusals& refusals);
+  void place_graph(const Cut& cut, const Refusals& refusals);
+  /// What depends on constants alone and no rewrite took, such as dequantized weights.
+  void fold_constants_left();
+  void check_placed() const;
+  void create_kernels();
+  void create_kernel_of(NodeId id);
+
+  ProgramContext context_;
+  SchemaCache schema_cache_;
+  HostEvaluator evaluator_;
+  PlacedGraph placed_;
+  std::map<std::string, NodePlacement> first_placement_;  ///< by node name, before rewrites: for the explanation
+  std::vector<NodeId> order_;
+  std::unique_ptr<GraphView> view_;  ///< kernels hold its nodes: declared before them, so it ends after them
+  std::vector<ProgramNode> nodes_;
+  std::vector<KernelHandle> retired_;  ///< replaced by next_kernel; older plans may still use them
+  ShapeArithmetic arithmetic_;
+  std::vector<std::int32_t> folded_origins_;
+  std::vector<ValueId> feeds_, fetches_;
+  std::vector<std::size_t> keyed_feeds_;
+};
+
+/// The model's graph with only what leads from the feeds to the fetches. Throws InvalidArgument for unknown names,
+/// for feeds that cannot be replaced, and for inputs that are needed and not fed.
+std::shared_ptr<Graph> cut_graph(const Model& model, const Cut& cut);
+
+}  // namespace backplane::core

@@ -1,0 +1,114 @@
+#include "core/plan/rewrite_editor.hpp"
+
+#include <cstring>
+
+#include "core/plugin_host/graph_view.hpp"
+#include "core/plugin_host/status.hpp"
+
+namespace backplane::core {
+namespace {
+
+std::string required(const char* word, const char* what) {
+  if (word == nullptr || *word == '\0') invalid("a rewrite gave no ", what);
+  return word;
+}
+
+void take_name(bp_rewrite& editor, const std::string& name) {
+  if (editor.graph->find_value(name) != kNone || !editor.new_names.insert(name).second) invalid("the name '", name, "' is taken");
+}
+
+bool is_constant(const bp_rewrite& editor, const std::string& name) {
+  const ValueId id = editor.graph->find_value(name);
+  if (id != kNone && editor.graph->value(id).constant != nullptr) return true;
+  for (const bp_rewrite::Constant& constant : editor.constants) {
+    if (constant.name == name) return true;
+  }
+  return false;
+}
+
+std::shared_ptr<LazyConstant> read_lazy(const bp_rewrite& editor, const bp_constant_desc& desc, const std::vector<std::int64_t>& dims) {
+  if (desc.compute == nullptr) invalid("the constant '", desc.name, "' has neither data nor a function");
+  auto lazy = std::make_shared<LazyConstant>(desc.name, static_cast<DataType>(desc.dtype), dims);
+  lazy->plugin = editor.plugin;
+  lazy->identity = editor.identity;
+  lazy->key = desc.key != nullptr ? desc.key : "";
+  lazy->self = desc.self;
+  lazy->compute = desc.compute;
+  lazy->drop = desc.drop;
+  return lazy;
+}
+
+bp_status* add_constant(bp_rewrite* editor, const bp_constant_desc* desc) {
+  return status_of([&] {
+    bp_rewrite::Constant constant;
+    constant.name = required(desc->name, "constant's name");
+    if (desc->rank < 0 || (desc->rank > 0 && desc->dims == nullptr)) invalid("the constant '", constant.name, "' has rank ", desc->rank);
+    const std::vector<std::int64_t> dims(desc->dims, desc->dims + desc->rank);
+    element_count(dims);
+    for (std::uint64_t i = 0; i < desc->source_count; ++i) {
+      constant.sources.emplace_back(desc->sources[i]);
+      if (!is_constant(*editor, constant.sources.back())) {
+        invalid("the source '", constant.sources.back(), "' of the constant '", constant.name, "' is not a constant");
+      }
+    }
+    take_name(*editor, constant.name);
+    if (desc->data != nullptr) {
+      const auto* data = static_cast<const std::byte*>(desc->data);
+      constant.known = Constant::copy_of(static_cast<DataType>(desc->dtype), dims, std::span(data, desc->bytes));
+    } else {
+      constant.lazy = read_lazy(*editor, *desc, dims);
+    }
+    editor->constants.push_back(std::move(constant));
+  });
+}
+
+void read_replaced(bp_rewrite& editor, const bp_node_desc& desc, bp_rewrite::Draft& draft) {
+  for (std::uint64_t i = 0; i < desc.replace_count; ++i) {
+    const NodeId id = GraphView::id_of(desc.replaces[i]);
+    if (!editor.replaced.insert(id).second) invalid("the node '", editor.graph->node(id).name, "' is replaced twice");
+    draft.replaces.push_back(id);
+  }
+}
+
+bp_status* add_node(bp_rewrite* editor, const bp_node_desc* desc) {
+  return status_of([&] {
+    bp_rewrite::Draft draft;
+    draft.node.op_type = required(desc->op_type, "operator");
+    draft.node.domain = desc->domain != nullptr ? desc->domain : "";
+    draft.node.name = desc->name != nullptr ? desc->name : "";
+    draft.node.since_version = 1;
+    for (std::uint64_t i = 0; i < desc->input_count; ++i) draft.inputs.emplace_back(desc->inputs[i] != nullptr ? desc->inputs[i] : "");
+    for (std::uint64_t i = 0; i < desc->output_count; ++i) draft.outputs.emplace_back(desc->outputs[i] != nullptr ? desc->outputs[i] : "");
+    for (std::uint64_t i = 0; i < desc->attribute_count; ++i) draft.node.attributes.insert(read_attribute(*desc->attributes[i]));
+    for (const std::string& output : draft.outputs) {
+      if (!output.empty() && editor->graph->find_value(output) == kNone) take_name(*editor, output);
+    }
+    read_replaced(*editor, *desc, draft);
+    editor->drafts.push_back(std::move(draft));
+  });
+}
+
+bp_status* set_format(bp_rewrite* editor, const char* value, std::uint32_t format) {
+  return status_of([&] { editor->formats[required(value, "value's name")] = format; });
+}
+
+bp_status* note(bp_rewrite* editor, const bp_node* node, const char* sentence) {
+  return status_of([&] { editor->notes[editor->graph->node(GraphView::id_of(node)).name] = required(sentence, "note"); });
+}
+
+}  // namespace
+
+const bp_rewrite_api& rewrite_api() {
+  static const bp_rewrite_api api = [] {
+    bp_rewrite_api table{};
+    table.struct_size = sizeof(table);
+    table.add_constant = add_constant;
+    table.add_node = add_node;
+    table.set_format = set_format;
+    table.note = note;
+    return table;
+  }();
+  return api;
+}
+
+}  // namespace backplane::core

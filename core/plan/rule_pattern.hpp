@@ -1,0 +1,28 @@
+// Patterns of placement rules.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+
+#include "core/graph/graph.hpp"
+
+namespace backplane::core {
+
+/// "conv*" (node names, '*' and '?'), "op:NAME", "domain:NAME", "between:VALUE..VALUE".
+class RulePattern {
+ public:
+  /// Throws InvalidArgument for a pattern of no known form.
+  static void check(const std::string& pattern);
+
+  /// Resolves the pattern against a graph; a value of "between" that the graph lacks is InvalidArgument.
+  RulePattern(const std::string& pattern, const Graph& graph);
+  bool fits(const Node& node) const;
+
+ private:
+  enum class Kind { Name, Operator, Domain, Between };
+  Kind kind_ = Kind::Name;
+  std::string text_;
+  std::unordered_set<NodeId> between_;
+};
+
+}  // namespace backplane::core

@@ -1,0 +1,175 @@
+#include "core/plan/segment.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/plan/aliasing.hpp"
+#include "core/plan/memory_plan.hpp"
+
+namespace backplane::core {
+namespace {
+
+/// Offsets of storages and workspaces in the arenas.
+void lay_out(SegmentDraft& draft, Aliases& aliases, const DeviceSet& devices) {
+  Segment& segment = draft.segment;
+  const int last_step = static_cast<int>(segment.steps.size());
+  segment.arena_bytes.assign(arena_count(devices), 0);
+  for (int arena = 0; arena < static_cast<int>(segment.arena_bytes.size()); ++arena) {
+    std::vector<Interval> intervals;
+    std::vector<Storage*> storages;
+    std::vector<Step*> steps;
+    for (Storage& storage : aliases.storages) {
+      if (storage.slots.empty()) continue;
+      const Slot& root = segment.slots[static_cast<std::size_t>(storage.root)];
+      if (root.place != Place::Arena || root.arena != arena) continue;
+      intervals.push_back({std::max(storage.first, 0), std::min(storage.last, last_step), storage.bytes, storage.alignment, 0});
+      storages.push_back(&storage);
+    }
+    for (std::size_t i = 0; i < segment.steps.size(); ++i) {
+      Step& step = segment.steps[i];
+      if (step.workspace_arena != arena || aliases.dropped[i]) continue;
+      intervals.push_back({static_cast<int>(i), static_cast<int>(i), step.workspace_bytes, draft.wishes[i].workspace_alignment, 0});
+      steps.push_back(&step);
+    }
+    if (arena > kHostSpace && arena < static_cast<int>(devices.space_count())) {
+      const std::uint64_t least = devices.at(DeviceSet::device_of_space(arena)).alignment(BP_MEMORY_DEVICE);
+      for (Interval& interval : intervals) interval.alignment = std::max(interval.alignment, least);
+    }
+    segment.arena_bytes[static_cast<std::size_t>(arena)] = plan_memory(intervals);
+    for (std::size_t i = 0; i < storages.size(); ++i) {
+      for (const int member : storages[i]->slots) segment.slots[static_cast<std::size_t>(member)].offset += intervals[i].offset;
+    }
+    for (std::size_t i = 0; i < steps.size(); ++i) steps[i]->workspace_offset = intervals[storages.size() + i].offset;
+  }
+}
+
+/// A run of bytes that a step touches.
+struct Touch {
+  int memory;  ///< an arena, or a number of its own for what lies elsewhere
+  std::uint64_t begin, end;
+  bool writes;
+};
+
+/// Decides who waits for whom: work on different streams, and on the host, that touches the same bytes.
+class Hazards {
+ public:
+  Hazards(Segment& segment, const Aliases& aliases, const DeviceSet& devices) : segment_(segment), aliases_(aliases), devices_(devices) {}
+
+  void find() {
+    const bool any_stream = std::any_of(segment_.steps.begin(), segment_.steps.end(), [](const Step& step) { return step.on_stream; });
+    if (!any_stream) return;
+    const std::size_t agents = devices_.devices.size() + 1;
+    waited_.assign(agents, std::vector<int>(devices_.devices.size(), -1));
+    for (std::size_t i = 0; i < segment_.steps.size(); ++i) {
+      if (!aliases_.dropped[i]) visit(static_cast<int>(i));
+    }
+  }
+
+ private:
+  struct Past {
+    int step;
+    Touch touch;
+  };
+
+  /// 0 is the host, 1 + d the stream of device d.
+  static int agent(const Step& step) { return step.on_stream ? step.device + 1 : 0; }
+
+  std::vector<Touch> touches(const Step& step) const {
+    std::vector<Touch> all;
+    const auto add = [&](int index, bool writes) {
+      if (index < 0) return;
+      const Slot& slot = segment_.slots[static_cast<std::size_t>(index)];
+      const auto arenas = static_cast<int>(segment_.arena_bytes.size());
+      if (slot.place == Place::Arena) all.push_back({slot.arena, slot.offset, slot.offset + extent(slot), writes});
+      if (slot.place == Place::Fetch) all.push_back({arenas + slot.number, 0, std::numeric_limits<std::uint64_t>::max(), writes});
+      if (slot.place == Place::Dynamic) all.push_back({-1 - index, 0, 1, writes});
+    };
+    for (const int input : step.inputs) add(input, false);
+    for (const int output : step.outputs) add(output, true);
+    if (step.workspace_arena >= 0) all.push_back({step.workspace_arena, step.workspace_offset, step.workspace_offset + step.workspace_bytes, true});
+    return all;
+  }
+
+  /// Bytes from a slot's first element to behind its last one.
+  static std::uint64_t extent(const Slot& slot) {
+    if (!slot.strides) return slot.state.bytes;
+    std::int64_t last = 0;
+    for (std::size_t axis = 0; axis < slot.state.dims.size(); ++axis) last += (slot.state.dims[axis] - 1) * (*slot.strides)[axis];
+    return static_cast<std::uint64_t>(last + 1) * static_cast<std::uint64_t>(element_bits(slot.state.type) / 8);
+  }
+
+  void visit(int index) {
+    Step& step = segment_.steps[static_cast<std::size_t>(index)];
+    const int me = agent(step);
+    std::vector<int> needed(devices_.devices.size(), -1);  // by stream: the last step to wait for
+    for (const Touch& touch : touches(step)) {
+      std::vector<Past>& past = past_[touch.memory];
+      for (const Past& earlier : past) {
+        if (earlier.touch.end <= touch.begin || touch.end <= earlier.touch.begin || (!earlier.touch.writes && !touch.writes)) continue;
+        const Step& other = segment_.steps[static_cast<std::size_t>(earlier.step)];
+        if (!other.on_stream || agent(other) == me) continue;
+        needed[static_cast<std::size_t>(other.device)] = std::max(needed[static_cast<std::size_t>(other.device)], earlier.step);
+      }
+    }
+    for (const Touch& touch : touches(step)) past_[touch.memory].push_back({index, touch});
+    for (std::size_t stream = 0; stream < needed.size(); ++stream) {
+      int& waited = waited_[static_cast<std::size_t>(me)][stream];
+      if (needed[stream] <= waited) continue;
+      waited = needed[stream];
+      step.waits.push_back({static_cast<int>(stream), needed[stream]});
+      segment_.steps[static_cast<std::size_t>(needed[stream])].signals = true;
+    }
+  }
+
+  Segment& segment_;
+  const Aliases& aliases_;
+  const DeviceSet& devices_;
+  std::map<int, std::vector<Past>> past_;
+  std::vector<std::vector<int>> waited_;  ///< by agent and stream: the latest step it is known to have waited for
+};
+
+/// Takes steps that need not run out of the list; waits keep pointing at the right ones.
+void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<StepWishes>& wishes) {
+  std::vector<int> moved(segment.steps.size(), -1);
+  std::vector<Step> kept;
+  for (std::size_t i = 0; i < segment.steps.size(); ++i) {
+    if (aliases.dropped[i]) {
+      segment.dropped.emplace_back(segment.steps[i].node, wishes[i].kernel);
+      continue;
+    }
+    moved[i] = static_cast<int>(kept.size());
+    kept.push_back(std::move(segment.steps[i]));
+  }
+  for (Step& step : kept) {
+    for (Wait& wait : step.waits) wait.step = moved[static_cast<std::size_t>(wait.step)];
+  }
+  segment.steps = std::move(kept);
+}
+
+}  // namespace
+
+std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin, std::vector<ValueState> values,
+                                      const std::vector<Border>& available, const std::vector<bool>& fetched) {
+  const DeviceSet& devices = *program.context().devices;
+  ShapeWalk walk = walk_shapes(program, begin, std::move(values));
+  SegmentDraft draft = StepBuilder(program, walk, available, fetched).build();
+  Aliases aliases = find_aliases(draft);
+  lay_out(draft, aliases, devices);
+  Hazards(draft.segment, aliases, devices).find();
+  drop_steps(draft.segment, aliases, draft.wishes);
+
+  auto segment = std::make_unique<Segment>(std::move(draft.segment));
+  segment->begin = begin;
+  segment->end = walk.end;
+  segment->used_streams.assign(devices.devices.size(), false);
+  for (const Step& step : segment->steps) {
+    if (step.on_stream) segment->used_streams[static_cast<std::size_t>(step.device)] = true;
+  }
+  segment->values = std::move(walk.values);
+  segment->wants_shape = std::move(walk.wants_shape);
+  segment->wants_value = std::move(walk.wants_value);
+  segment->evaluated = std::move(walk.evaluated);
+  return segment;
+}
+
+}  // namespace backplane::core

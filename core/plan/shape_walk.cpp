@@ -1,0 +1,223 @@
+#include "core/plan/shape_walk.hpp"
+
+#include <cstring>
+
+namespace backplane::core {
+namespace {
+
+class Walk {
+ public:
+  Walk(Program& program, std::size_t begin, std::vector<ValueState> values) : program_(program), graph_(program.graph()) {
+    result_.values = std::move(values);
+    result_.values.resize(graph_.value_count());
+    result_.end = begin;
+  }
+
+  ShapeWalk run() {
+    const std::vector<NodeId>& order = program_.order();
+    while (result_.end < order.size() && visit(order[result_.end])) ++result_.end;
+    return std::move(result_);
+  }
+
+ private:
+  /// False when the node cannot be prepared before a run.
+  bool visit(NodeId id) {
+    try {
+      if (program_.is_host_node(id) && evaluate(id)) return true;
+      program_.ensure_kernel(id);
+      return prepare(id);
+    } catch (const Error& error) {
+      const Node& node = graph_.node(id);
+      throw error.within(text("node '", node.name, "' (", node.op_type, ")"));
+    }
+  }
+
+  ValueState& state(ValueId id) {
+    ValueState& state = result_.values[static_cast<std::size_t>(id)];
+    if (state.kind == ValueState::Kind::Unset && program_.placed().is_constant(id)) {
+      const ConstantRef constant = program_.placed().constant(id);
+      state = tensor_state(constant.type(), constant.dims());
+      if (constant.known != nullptr) {
+        state.known = std::make_shared<RuntimeValue>();
+        state.known->set_constant(*constant.known);
+      }
+    }
+    return state;
+  }
+
+  /// The elements of a value, if they can be known now; computes lazy constants.
+  const bp_value* known(ValueId id) {
+    ValueState& value = state(id);
+    if (value.known == nullptr && program_.placed().is_constant(id)) {
+      const ProgramContext& context = program_.context();
+      const ConstantPtr constant = program_.placed().constant(id).get(*context.weights, context.threads);
+      value.known = std::make_shared<RuntimeValue>();
+      value.known->set_owned_tensor(constant->type(), constant->dims());
+      std::memcpy(value.known->description.host_ptr, constant->bytes().data(), constant->bytes().size());
+    }
+    return value.known.get();
+  }
+
+  /// Type and dims, with the elements where they are constant.
+  const bp_value* description(ValueId id) {
+    ValueState& value = state(id);
+    if (value.known != nullptr) return value.known.get();
+    if (value.description == nullptr) {
+      value.description = std::make_shared<RuntimeValue>();
+      if (value.kind == ValueState::Kind::Object) {
+        value.description->set_type(Type::parse(value.object_type));
+      } else {
+        value.description->set_tensor(value.type, value.dims);
+        value.description->description.format = value.format;
+        value.description->description.bytes = value.bytes;
+      }
+    }
+    return value.description.get();
+  }
+
+  static const bp_value* absent() {
+    static const RuntimeValue value;
+    return &value;
+  }
+
+  bool has_shape(ValueId id) { return state(id).kind == ValueState::Kind::Tensor || state(id).kind == ValueState::Kind::Object; }
+
+  /// Computes the node now. False when an input is not known, or the result is too large.
+  bool evaluate(NodeId id) {
+    const Node& node = graph_.node(id);
+    ProgramNode& placed = program_.node(id);
+    if (placed.host_kernel == nullptr) placed.host_kernel = program_.evaluator().create(graph_, node);
+    if (placed.host_kernel == nullptr) return false;
+    std::vector<const bp_value*> inputs;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      if (input == kNone) {
+        inputs.push_back(absent());
+      } else if (placed.host_kernel->kernel.input_role(i) == BP_INPUT_SHAPE_ONLY) {
+        if (!has_shape(input)) return false;
+        inputs.push_back(description(input));
+      } else {
+        inputs.push_back(known(input));
+        if (inputs.back() == nullptr) return false;
+      }
+    }
+    const auto outputs = program_.evaluator().evaluate(*placed.host_kernel, node, inputs, kMaxHostValueBytes);
+    if (!outputs) return false;
+    for (const RuntimeValuePtr& output : *outputs) {
+      if (output->kind != BP_VALUE_ABSENT && !output->is_tensor()) return false;
+    }
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] != kNone) result_.values[static_cast<std::size_t>(node.outputs[i])] = known_state((*outputs)[i]);
+    }
+    result_.evaluated.push_back(id);
+    return true;
+  }
+
+  /// The node's inputs as `prepare` wants them; false when something is not known yet.
+  bool gather(const Node& node, PrepareRequest& request) {
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      if (input == kNone) {
+        request.inputs.push_back(absent());
+        request.constant_inputs.push_back(false);
+        continue;
+      }
+      if (!has_shape(input)) {
+        result_.wants_shape.push_back(input);
+        continue;
+      }
+      const bool wants_value = request.kernel->input_role(i) == BP_INPUT_HOST_VALUE;
+      const bp_value* value = wants_value ? known(input) : description(input);
+      if (value == nullptr) result_.wants_value.push_back(input);
+      request.inputs.push_back(value);
+      request.constant_inputs.push_back(program_.placed().is_constant(input));
+    }
+    return result_.wants_shape.empty() && result_.wants_value.empty();
+  }
+
+  bool prepare(NodeId id) {
+    const Node& node = graph_.node(id);
+    while (true) {
+      PrepareRequest request;
+      request.kernel = &program_.node(id).kernel;
+      request.threads = program_.context().threads;
+      request.flags = program_.context().create_flags();
+      if (!gather(node, request)) return false;
+      for (const ValueId output : node.outputs) request.wanted_outputs.push_back(output != kNone);
+      try {
+        PreparedNode prepared{id, prepare_kernel(request)};
+        keep_outputs(node, prepared.result);
+        result_.nodes.push_back(std::move(prepared));
+        return true;
+      } catch (const Error& error) {
+        if (error.code() != Code::Unsupported) throw;
+        if (!program_.next_kernel(id)) throw KernelRefused{id, error.message()};
+      }
+    }
+  }
+
+  void keep_outputs(const Node& node, const PrepareResult& prepared) {
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] == kNone) continue;
+      const OutputPlan& plan = prepared.outputs[i];
+      ValueState& value = result_.values[static_cast<std::size_t>(node.outputs[i])];
+      value = ValueState();
+      value.type = plan.type;
+      if (plan.kind == OutputPlan::Kind::Object) {
+        value.kind = ValueState::Kind::Object;
+        value.object_type = plan.object_type;
+      } else if (plan.kind == OutputPlan::Kind::UnknownSize) {
+        value.kind = ValueState::Kind::Pending;
+      } else {
+        value.kind = ValueState::Kind::Tensor;
+        value.dims = plan.dims;
+        value.format = plan.format;
+        value.bytes = plan.bytes;
+        value.alignment = plan.alignment;
+      }
+      check_inferred(graph_.value(node.outputs[i]), value);
+    }
+  }
+
+  /// ONNX's inference and the kernel must not contradict each other.
+  static void check_inferred(const Value& value, const ValueState& state) {
+    if (!value.type.is_tensor() || state.kind == ValueState::Kind::Object) return;
+    if (value.type.element != DataType::None && value.type.element != state.type) {
+      invalid("its output '", value.name, "' should be ", value.type.to_string(), " but the kernel makes tensor(", name(state.type), ")");
+    }
+    if (!value.type.shape || state.kind != ValueState::Kind::Tensor) return;
+    bool fits = value.type.shape->size() == state.dims.size();
+    for (std::size_t axis = 0; fits && axis < state.dims.size(); ++axis) {
+      const Dim& dim = (*value.type.shape)[axis];
+      fits = !dim.known() || dim.size == state.dims[axis];
+    }
+    if (!fits) invalid("its output '", value.name, "' should have dims ", to_string(*value.type.shape), " but has ", to_string(state.dims));
+  }
+
+  Program& program_;
+  const Graph& graph_;
+  ShapeWalk result_;
+};
+
+}  // namespace
+
+ValueState tensor_state(DataType type, const std::vector<std::int64_t>& dims) {
+  ValueState state;
+  state.kind = ValueState::Kind::Tensor;
+  state.type = type;
+  state.dims = dims;
+  state.bytes = type == DataType::String ? 0 : storage_bytes(type, static_cast<std::uint64_t>(element_count(dims))).value_or(0);
+  return state;
+}
+
+ValueState known_state(RuntimeValuePtr value) {
+  ValueState state = tensor_state(value->element(), value->dims);
+  state.known = std::move(value);
+  return state;
+}
+
+ShapeWalk walk_shapes(Program& program, std::size_t begin, std::vector<ValueState> values) {
+  return Walk(program, begin, std::move(values)).run();
+}
+
+}  // namespace backplane::core

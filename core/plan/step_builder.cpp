@@ -1,0 +1,277 @@
+#include "core/plan/step_builder.hpp"
+
+#include <algorithm>
+
+#include "core/plugin_host/status.hpp"
+
+namespace backplane::core {
+namespace {
+
+bool has_memory(const Slot& slot) { return slot.state.kind == ValueState::Kind::Tensor && slot.state.type != DataType::String; }
+
+}  // namespace
+
+StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available, const std::vector<bool>& fetched)
+    : program_(program), graph_(program.graph()), devices_(*program.context().devices), walk_(walk), fetched_(fetched) {
+  for (const Border& border : available) available_[{border.value, border.space}] = -1;
+}
+
+SegmentDraft StepBuilder::build() {
+  for (PreparedNode& prepared : walk_.nodes) add_node(prepared);
+  draft_.segment.is_last = walk_.end == program_.order().size();
+  finish_fetches();
+  finish_borders();
+  draft_.wishes.resize(draft_.segment.steps.size());
+  return std::move(draft_);
+}
+
+int StepBuilder::new_slot(Slot slot) {
+  draft_.segment.slots.push_back(std::move(slot));
+  return static_cast<int>(draft_.segment.slots.size()) - 1;
+}
+
+Slot StepBuilder::slot_for(ValueId value, int space) const {
+  Slot slot;
+  slot.value = value;
+  slot.space = space;
+  slot.arena = space;
+  slot.state = walk_.values[static_cast<std::size_t>(value)];
+  slot.state.known = nullptr;
+  slot.state.description = nullptr;
+  slot.place = has_memory(slot) ? Place::Arena : Place::Dynamic;
+  return slot;
+}
+
+std::string StepBuilder::space_name(int space) const {
+  return space == kHostSpace ? "host" : devices_.at(DeviceSet::device_of_space(space)).label();
+}
+
+void StepBuilder::add_node(PreparedNode& prepared) {
+  const Node& node = graph_.node(prepared.id);
+  const ProgramNode& placed = program_.node(prepared.id);
+  const int space = devices_.space_of(placed.device);
+  Device& device = devices_.at(placed.device);
+  Step step;
+  step.node = prepared.id;
+  step.device = placed.device;
+  step.on_stream = !device.on_host_memory();
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) step.inputs.push_back(input_slot(prepared.id, i, prepared.result, space));
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) step.outputs.push_back(output_slot(node, i, prepared.result, space));
+  step.input_state.resize(node.inputs.size());
+  for (const PackWish& wish : prepared.result.packs) {
+    std::vector<ConstantRef> sources;
+    for (const std::uint32_t input : wish.inputs) sources.push_back(program_.placed().constant(node.inputs[input]));
+    step.packs.push_back(program_.context().weights->packed(device.shared_from_this(), wish, sources, program_.context().threads));
+  }
+  if (prepared.result.workspace_bytes > 0) {
+    step.workspace_arena = space;
+    step.workspace_bytes = prepared.result.workspace_bytes;
+  }
+  step.label = placed.kernel.def().name;
+  if (!prepared.result.variant.empty()) step.label += " " + prepared.result.variant;
+  step.prepared = std::move(prepared.result.prepared);
+
+  StepWishes wishes;
+  wishes.outputs = prepared.result.outputs;
+  wishes.insides = prepared.result.insides;
+  wishes.strided_inputs = prepared.result.strided_inputs;
+  wishes.kernel = placed.kernel.def().name;
+  wishes.workspace_alignment = prepared.result.workspace_alignment;
+  draft_.wishes.resize(draft_.segment.steps.size());
+  draft_.segment.steps.push_back(std::move(step));
+  draft_.wishes.push_back(std::move(wishes));
+}
+
+int StepBuilder::input_slot(NodeId id, std::size_t index, const PrepareResult& prepared, int space) {
+  const ValueId value = graph_.node(id).inputs[index];
+  if (value == kNone) return -1;
+  const std::int32_t role = program_.node(id).kernel.input_role(index);
+  if (role == BP_INPUT_SHAPE_ONLY || prepared.ignored_inputs[index]) return shape_slot(value);
+  const bool on_host = role == BP_INPUT_HOST_VALUE || role == BP_INPUT_HOST_DATA;
+  const int wanted = on_host ? kHostSpace : space;
+  return slot_in(value, wanted, text("node '", graph_.node(id).name, "' reads it"));
+}
+
+int StepBuilder::output_slot(const Node& node, std::size_t index, const PrepareResult& prepared, int space) {
+  const ValueId value = node.outputs[index];
+  if (value == kNone) return -1;
+  const bool on_host = program_.node(node.id).kernel.output_role(index) == BP_OUTPUT_HOST;
+  Slot slot = slot_for(value, on_host ? kHostSpace : space);
+  if (slot.place == Place::Arena && slot.space == kHostSpace && prepared.outputs[index].format == 0) {
+    for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
+      if (program_.fetches()[k] != value || fetched_[k] || !direct_fetches_.insert(static_cast<int>(k)).second) continue;
+      slot.place = Place::Fetch;
+      slot.number = static_cast<int>(k);
+      break;
+    }
+  }
+  const int number = new_slot(std::move(slot));
+  const Slot& made = draft_.segment.slots[static_cast<std::size_t>(number)];
+  if (made.place == Place::Fetch) draft_.segment.fetches.emplace_back(made.number, number);
+  slots_[{value, made.space}] = number;
+  return number;
+}
+
+int StepBuilder::shape_slot(ValueId value) {
+  Slot slot = slot_for(value, kHostSpace);
+  slot.place = Place::Nowhere;
+  return new_slot(std::move(slot));
+}
+
+int StepBuilder::slot_in(ValueId value, int space, const std::string& cause) {
+  const auto found = slots_.find({value, space});
+  if (found != slots_.end()) return found->second;
+  if (program_.placed().is_constant(value) || walk_.values[static_cast<std::size_t>(value)].known != nullptr) return constant_slot(value, space);
+  if (available_.contains({value, space})) {
+    Slot slot = slot_for(value, space);
+    slot.place = Place::Incoming;
+    slot.number = static_cast<int>(draft_.segment.incoming.size());
+    const int number = new_slot(std::move(slot));
+    draft_.segment.incoming.push_back({value, space, number});
+    return slots_[{value, space}] = number;
+  }
+  return copy_to(value, space, cause);
+}
+
+int StepBuilder::constant_slot(ValueId value, int space) {
+  const ProgramContext& context = program_.context();
+  Slot slot = slot_for(value, space);
+  slot.place = Place::Weight;
+  const RuntimeValuePtr& known = walk_.values[static_cast<std::size_t>(value)].known;
+  ConstantRef constant = program_.placed().constant(value);
+  if (!constant) constant.known = known->to_constant();
+  const int device = space == kHostSpace ? devices_.on_host() : DeviceSet::device_of_space(space);
+  if (device < 0) throw Error(Code::Unsupported, "no provider works on host memory; add one to the plugin folder");
+  slot.weight = context.weights->plain(devices_.devices[static_cast<std::size_t>(device)].device, constant, context.threads);
+  return slots_[{value, space}] = new_slot(std::move(slot));
+}
+
+std::int32_t StepBuilder::copy_mode(int device, bp_memory_kind from, bp_memory_kind to, int peer) const {
+  Device& executing = devices_.at(device);
+  bp_copy_caps caps{};
+  caps.struct_size = sizeof(caps);
+  const bp_device* other = peer >= 0 ? devices_.at(peer).raw() : nullptr;
+  check_status(executing.api().copy_caps(executing.raw(), from, to, other, &caps), executing.label());
+  return caps.mode;
+}
+
+int StepBuilder::copy_to(ValueId value, int space, const std::string& cause) {
+  int from = -1;
+  for (int other = 0; other < static_cast<int>(devices_.space_count()) && from < 0; ++other) {
+    if (other != space && (slots_.contains({value, other}) || available_.contains({value, other}))) from = other;
+  }
+  if (from < 0) throw Error(Code::Internal, text("the value '", graph_.value(value).name, "' is read before it is made"));
+  const int source = slot_in(value, from, cause);
+  if (!has_memory(draft_.segment.slots[static_cast<std::size_t>(source)])) {
+    throw Error(Code::Unsupported, text("the value '", graph_.value(value).name, "' is no plain tensor of known size and cannot be copied to ", space_name(space)));
+  }
+  if (from == kHostSpace) {
+    const int device = DeviceSet::device_of_space(space);
+    if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE) return slots_[{value, space}] = copy_step(source, device, space, space, cause);
+    Slot pinned = slot_for(value, kHostSpace);
+    pinned.arena = pinned_arena(devices_, device);
+    const int staged = host_copy(source, std::move(pinned), cause);
+    return slots_[{value, space}] = copy_step(staged, device, space, space, cause);
+  }
+  const int device = DeviceSet::device_of_space(from);
+  if (space == kHostSpace) {
+    const bool pinned = devices_.at(device).has_pinned();
+    return slots_[{value, space}] = copy_step(source, device, space, pinned ? pinned_arena(devices_, device) : kHostSpace, cause);
+  }
+  const int target = DeviceSet::device_of_space(space);
+  if (devices_.at(target).provider_name() == devices_.at(device).provider_name() &&
+      copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, target) != BP_COPY_NONE) {
+    return slots_[{value, space}] = copy_step(source, device, space, space, cause);
+  }
+  slot_in(value, kHostSpace, cause);
+  return copy_to(value, space, cause);
+}
+
+int StepBuilder::copy_step(int from, int device, int to_space, int to_arena, const std::string& cause) {
+  const Slot source = draft_.segment.slots[static_cast<std::size_t>(from)];
+  Slot target = slot_for(source.value, to_space);
+  target.arena = to_arena;
+  const int to = new_slot(std::move(target));
+  Step step;
+  step.kind = StepKind::Copy;
+  step.device = device;
+  step.on_stream = true;
+  step.inputs = {from};
+  step.outputs = {to};
+  const std::string& name = graph_.value(source.value).name;
+  step.label = text("copy '", name, "' ", space_name(source.space), " to ", space_name(to_space));
+  draft_.segment.copies.push_back({name, space_name(source.space), space_name(to_space), cause, source.state.bytes});
+  draft_.segment.steps.push_back(std::move(step));
+  return to;
+}
+
+int StepBuilder::host_copy(int from, Slot to, const std::string& cause) {
+  const int target = new_slot(std::move(to));
+  Step step;
+  step.kind = StepKind::HostCopy;
+  step.inputs = {from};
+  step.outputs = {target};
+  step.label = "copy on the host: " + cause;
+  draft_.segment.steps.push_back(std::move(step));
+  return target;
+}
+
+/// A value that lies on a device alone goes straight into the fetch, where the device can copy there.
+bool StepBuilder::fetch_from_device(ValueId value, int fetch, const std::string& cause) {
+  if (slots_.contains({value, kHostSpace}) || available_.contains({value, kHostSpace})) return false;
+  for (int space = kHostSpace + 1; space < static_cast<int>(devices_.space_count()); ++space) {
+    const int device = DeviceSet::device_of_space(space);
+    if (!slots_.contains({value, space}) && !available_.contains({value, space})) continue;
+    const int source = slot_in(value, space, cause);
+    if (!has_memory(draft_.segment.slots[static_cast<std::size_t>(source)])) return false;
+    if (copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_HOST, -1) == BP_COPY_NONE) return false;
+    const int target = copy_step(source, device, kHostSpace, kHostSpace, cause);
+    Slot& slot = draft_.segment.slots[static_cast<std::size_t>(target)];
+    slot.place = Place::Fetch;
+    slot.number = fetch;
+    draft_.segment.fetches.emplace_back(fetch, target);
+    slots_[{value, kHostSpace}] = target;
+    return true;
+  }
+  return false;
+}
+
+void StepBuilder::finish_fetches() {
+  for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
+    const ValueId value = program_.fetches()[k];
+    const int fetch = static_cast<int>(k);
+    const ValueState& state = walk_.values[static_cast<std::size_t>(value)];
+    const bool made = state.kind != ValueState::Kind::Unset || program_.placed().is_constant(value);
+    if (fetched_[k] || direct_fetches_.contains(fetch) || !made) continue;
+    if (state.kind == ValueState::Kind::Unset) walk_.values[static_cast<std::size_t>(value)] = tensor_state(program_.placed().constant(value).type(), program_.placed().constant(value).dims());
+    const std::string cause = text("it is the output '", graph_.value(value).name, "'");
+    if (fetch_from_device(value, fetch, cause)) continue;
+    const int source = slot_in(value, kHostSpace, cause);
+    const Slot& slot = draft_.segment.slots[static_cast<std::size_t>(source)];
+    if (!has_memory(slot)) {
+      draft_.segment.dynamic_fetches.emplace_back(fetch, source);
+      continue;
+    }
+    Slot target = slot_for(value, kHostSpace);
+    target.place = Place::Fetch;
+    target.number = fetch;
+    draft_.segment.fetches.emplace_back(fetch, host_copy(source, std::move(target), cause));
+  }
+}
+
+void StepBuilder::finish_borders() {
+  if (draft_.segment.is_last) return;
+  for (const ValueId value : walk_.wants_value) slot_in(value, kHostSpace, "a shape depends on it");
+  std::set<ValueId> later;
+  for (std::size_t i = walk_.end; i < program_.order().size(); ++i) {
+    const Node& node = graph_.node(program_.order()[i]);
+    later.insert(node.inputs.begin(), node.inputs.end());
+    later.insert(node.captured.begin(), node.captured.end());
+  }
+  for (const auto& [key, slot] : slots_) {
+    const Place place = draft_.segment.slots[static_cast<std::size_t>(slot)].place;
+    if (later.contains(key.first) && place != Place::Weight) draft_.segment.outgoing.push_back({key.first, key.second, slot});
+  }
+}
+
+}  // namespace backplane::core

@@ -1,0 +1,179 @@
+#include "core/plan/weight_store.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cstring>
+
+#include "core/plugin_host/status.hpp"
+
+namespace backplane::core {
+namespace {
+
+std::string hash_text(const ContentHash& hash) { return text(std::hex, hash.high, '.', hash.low); }
+
+bool is_aligned(const Constant& constant) {
+  const auto address = reinterpret_cast<std::uintptr_t>(constant.bytes().data());
+  const auto bytes = static_cast<std::uintptr_t>(element_bits(constant.type()) / 8);
+  return bytes <= 1 || address % bytes == 0;
+}
+
+/// A weight of `bytes` in the device's memory, described as a plain tensor.
+std::shared_ptr<Weight> make_weight(const DevicePtr& device, DataType type, const std::vector<std::int64_t>& dims, std::uint64_t bytes,
+                                    std::uint64_t alignment) {
+  auto weight = std::make_shared<Weight>();
+  weight->value.set_tensor(type, dims);
+  weight->value.description.bytes = bytes;
+  if (bytes > 0) weight->buffer = DeviceBuffer(device, BP_MEMORY_DEVICE, bytes, std::max(alignment, device->alignment(BP_MEMORY_DEVICE)));
+  weight->value.description.buffer = weight->buffer.raw();
+  weight->value.description.host_ptr = weight->buffer.host_ptr();
+  weight->value.description.memory = device->on_host_memory() ? BP_MEMORY_HOST : BP_MEMORY_DEVICE;
+  return weight;
+}
+
+/// The sources of a packing function: constants on the host, copied where they are not aligned.
+struct Sources {
+  std::vector<ConstantPtr> constants;
+  std::vector<RuntimeValuePtr> values;
+  std::vector<const bp_tensor*> tensors;
+
+  Sources(const std::vector<ConstantRef>& refs, WeightStore& store, bp_threads* threads) {
+    for (const ConstantRef& ref : refs) {
+      constants.push_back(ref.get(store, threads));
+      auto value = std::make_shared<RuntimeValue>();
+      if (is_aligned(*constants.back())) {
+        value->set_constant(*constants.back());
+      } else {
+        value->set_owned_tensor(ref.type(), ref.dims());
+        std::memcpy(value->description.host_ptr, constants.back()->bytes().data(), constants.back()->bytes().size());
+      }
+      tensors.push_back(value->tensor);
+      values.push_back(std::move(value));
+    }
+  }
+};
+
+bp_pack_ctx pack_context(const Sources& sources, const bp_tensor* target, bp_threads* threads) {
+  bp_pack_ctx ctx{};
+  ctx.struct_size = sizeof(ctx);
+  ctx.sources = sources.tensors.data();
+  ctx.source_count = sources.tensors.size();
+  ctx.target = target;
+  ctx.threads = threads;
+  return ctx;
+}
+
+void copy_and_wait(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to) {
+  Stream stream(device);
+  check_status(device->api().copy(device->raw(), stream.raw(), &from, &to), "copying a constant to " + device->label());
+  if (auto error = stream.drain()) throw error->within("copying a constant to " + device->label());
+}
+
+}  // namespace
+
+void upload(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to) {
+  if (from.bytes == 0) return;
+  bp_copy_caps caps{};
+  caps.struct_size = sizeof(caps);
+  check_status(device->api().copy_caps(device->raw(), BP_MEMORY_HOST, BP_MEMORY_DEVICE, nullptr, &caps), device->label());
+  if (caps.mode != BP_COPY_NONE) return copy_and_wait(device, from, to);
+  const DeviceBuffer staging(device, BP_MEMORY_PINNED, from.bytes, device->alignment(BP_MEMORY_PINNED));
+  std::memcpy(staging.host_ptr(), from.host_ptr, from.bytes);
+  bp_tensor pinned = from;
+  pinned.buffer = staging.raw();
+  pinned.offset = 0;
+  pinned.host_ptr = staging.host_ptr();
+  pinned.memory = BP_MEMORY_PINNED;
+  copy_and_wait(device, pinned, to);
+}
+
+LazyConstant::~LazyConstant() {
+  if (drop != nullptr) drop(self);
+}
+
+ContentHash LazyConstant::hash() const {
+  std::string all = identity + '\0' + key + '\0' + text(static_cast<int>(type_));
+  for (const std::int64_t dim : dims_) all += text(',', dim);
+  for (const ConstantRef& source : sources) all += '\0' + hash_text(source.hash());
+  const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
+  return {hash.high64, hash.low64};
+}
+
+ConstantPtr LazyConstant::get(WeightStore& store, bp_threads* threads) const {
+  const WeightPtr weight = store.computed(*this, threads);
+  const auto* data = static_cast<const std::byte*>(weight->value.description.host_ptr);
+  return std::make_shared<Constant>(type_, dims_, std::span(data, weight->value.description.bytes), weight);
+}
+
+WeightPtr WeightStore::find_or_make(const std::string& key, const std::function<WeightPtr()>& make) {
+  std::shared_ptr<Cell> cell;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(cells_, [&](const auto& entry) {
+      return entry.second.use_count() == 1 && entry.second->weight.expired() && entry.first != key;
+    });
+    std::shared_ptr<Cell>& place = cells_[key];
+    if (place == nullptr) place = std::make_shared<Cell>();
+    cell = place;
+  }
+  const std::lock_guard lock(cell->mutex);
+  if (WeightPtr weight = cell->weight.lock()) return weight;
+  WeightPtr weight = make();
+  cell->weight = weight;
+  return weight;
+}
+
+WeightPtr WeightStore::plain(const DevicePtr& device, const ConstantRef& constant, bp_threads* threads) {
+  const auto make = [&]() -> WeightPtr {
+    const ConstantPtr contents = constant.get(*this, threads);
+    if (contents->type() == DataType::String || (device->on_host_memory() && is_aligned(*contents))) {
+      auto weight = std::make_shared<Weight>();
+      weight->value.set_constant(*contents);
+      weight->source = contents;
+      return weight;
+    }
+    auto weight = make_weight(device, contents->type(), contents->dims(), contents->bytes().size(), 64);
+    if (device->on_host_memory()) {
+      if (!contents->bytes().empty()) std::memcpy(weight->value.description.host_ptr, contents->bytes().data(), contents->bytes().size());
+    } else {
+      RuntimeValue from;
+      from.set_constant(*contents);
+      upload(device, from.description, weight->value.description);
+    }
+    return weight;
+  };
+  // Where a constant serves as it lies there is nothing to share, and its contents need not be hashed.
+  if (constant.known != nullptr && (constant.type() == DataType::String || (device->on_host_memory() && is_aligned(*constant.known)))) return make();
+  std::string dims;
+  for (const std::int64_t dim : constant.dims()) dims += text(',', dim);
+  const std::string place = device->on_host_memory() ? std::string("host") : device->identity();
+  return find_or_make(text("plain\n", place, '\n', hash_text(constant.hash()), dims), make);
+}
+
+WeightPtr WeightStore::packed(const DevicePtr& device, const PackWish& wish, const std::vector<ConstantRef>& sources, bp_threads* threads) {
+  std::string key = text("packed\n", device->identity(), '\n', wish.key, '\n', wish.bytes);
+  for (const ConstantRef& source : sources) key += '\n' + hash_text(source.hash());
+  return find_or_make(key, [&]() -> WeightPtr {
+    auto weight = make_weight(device, DataType::UInt8, {static_cast<std::int64_t>(wish.bytes)}, wish.bytes, wish.alignment);
+    const Sources read(sources, *this, threads);
+    Stream stream(device);
+    bp_pack_ctx ctx = pack_context(read, weight->value.tensor, threads);
+    ctx.stream = stream.raw();
+    check_status(wish.pack(wish.self, &ctx), "packing a weight for " + device->label());
+    if (auto error = stream.drain()) throw error->within("packing a weight for " + device->label());
+    return weight;
+  });
+}
+
+WeightPtr WeightStore::computed(const LazyConstant& constant, bp_threads* threads) {
+  return find_or_make("computed\n" + hash_text(constant.hash()), [&]() -> WeightPtr {
+    auto weight = std::make_shared<Weight>();
+    weight->value.set_owned_tensor(constant.type(), constant.dims());
+    const Sources read(constant.sources, *this, threads);
+    const bp_pack_ctx ctx = pack_context(read, weight->value.tensor, threads);
+    check_status(constant.compute(constant.self, &ctx), "computing the constant '" + constant.name() + "'");
+    return weight;
+  });
+}
+
+}  // namespace backplane::core

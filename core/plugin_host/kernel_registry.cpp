@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "core/base/error.hpp"
+#include "core/base/quote.hpp"
+#include "core/plugin_host/device.hpp"
+#include "core/plugin_host/plugin_description.hpp"
+#include "core/plugin_host/plugin_text.hpp"
+
+namespace backplane::core {
+namespace {
+
+constexpr std::string_view kPrivateDomain = "backplane.";
+
+bool is_private(std::string_view domain) { return domain.starts_with(kPrivateDomain); }
+
+/// "ai.onnx" is the other spelling of ONNX's own domain.
+std::string domain_of(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
+
+std::string operator_name(const bp_kernel_def& def) {
+  const std::string domain = domain_of(plugin_text(def.domain));
+  const std::string op_type = plugin_text(def.op_type);
+  return domain.empty() ? op_type : domain + "::" + op_type;
+}
+
+std::string list_of(const std::set<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list.empty() ? "none" : list;
+}
+
+/// The definition alone: pointers, counts, mandatory functions.
+void check_definition(const bp_kernel_def& def) {
+  if (!is_plain_text(def.name)) invalid("its name is missing");
+  if (def.domain == nullptr) invalid("its domain is NULL");
+  if (!is_plain_text(def.op_type)) invalid("its op_type is missing");
+  std::string missing;
+  if (def.create == nullptr) missing += " create";
+  if (def.destroy == nullptr) missing += " destroy";
+  if (def.prepare == nullptr) missing += " prepare";
+  if (def.release == nullptr) missing += " release";
+  if (def.compute == nullptr) missing += " compute";
+  if (!missing.empty()) invalid("it lacks mandatory functions:", missing);
+  if (def.since_min < 1 || def.since_max < def.since_min) {
+    invalid("its versions ", def.since_min, "..", def.since_max, " are no range");
+  }
+  check_array(def.constraints, def.constraint_count, "its constraints");
+  check_array(def.input_roles, def.input_role_count, "its input roles");
+  check_array(def.output_roles, def.output_role_count, "its output roles");
+  for (std::uint32_t i = 0; i < def.input_role_count; ++i) {
+    const std::int32_t role = def.input_roles[i];
+    if (role < BP_INPUT_DATA || role > BP_INPUT_HOST_DATA) {
+      invalid("the role ", role, " of input ", i, " is not known to this host");
+    }
+  }
+  for (std::uint32_t i = 0; i < def.output_role_count; ++i) {
+    const std::int32_t role = def.output_roles[i];
+    if (role < BP_OUTPUT_DATA || role > BP_OUTPUT_HOST) {
+      invalid("the role ", role, " of output ", i, " is not known to this host");
+    }
+  }
+}
+
+void check_constraint(const bp_type_constraint* constraint, std::uint32_t index) {
+  const std::string what = text("its constraint ", index);
+  check_struct(constraint, BP_SIZE_V1(bp_type_constraint, type_count), what);
+  check_array(constraint->types, constraint->type_count, what + ": its types");
+  if (constraint->type_count == 0) invalid(what, " allows no type");
+  for (std::uint64_t i = 0; i < constraint->type_count; ++i) {
+    if (!is_plain_text(constraint->types[i])) invalid(what, ": type ", i, " is missing");
+  }
+  if (constraint->param == nullptr && constraint->input < 0 && constraint->output < 0) {
+    invalid(what, " names no type parameter, no input and no output");
+  }
+}
+
+std::set<std::string> params_of(const SchemaInfo& schema) {
+  std::set<std::string> names;
+  for (const auto& [name, types] : schema.type_params) names.insert(name);
+  return names;
+}
+
+/// A type parameter must be one of the schema, in every version that the kernel covers. A version
+/// may lack it only if it came with a later input; one that calls it otherwise would take any type.
+void check_param(const std::string& param, const std::vector<SchemaInfo>& versions) {
+  const SchemaInfo* with = nullptr;
+  for (const SchemaInfo& version : versions) {
+    if (version.type_params.count(param) != 0) with = &version;
+  }
+  if (with == nullptr) {
+    invalid("the operator has no type parameter ", quoted(param),
+            "; it has: ", list_of(params_of(versions.back())));
+  }
+  for (const SchemaInfo& version : versions) {
+    if (version.type_params.count(param) != 0) continue;
+    for (const auto& [other, types] : version.type_params) {
+      if (with->type_params.count(other) != 0) continue;
+      invalid("version ", version.since_version, " of the operator has no type parameter ",
+              quoted(param), " (it has: ", list_of(params_of(version)),
+              "); register the kernel for that version apart");
+    }
+  }
+}
+
+/// The versions of the operator that the kernel says to implement.
+std::vector<SchemaInfo> covered_versions(const bp_kernel_def& def, const SchemaRegistry& schemas) {
+  const std::string domain = domain_of(def.domain);
+  const std::vector<SchemaInfo> all = schemas.versions(domain, def.op_type);
+  if (all.empty()) {
+    std::string near;
+    for (const std::string& name : schemas.similar(domain, def.op_type)) {
+      near += (near.empty() ? "; near names: " : ", ") + name;
+    }
+    invalid("no schema defines the operator", near);
+  }
+  std::vector<SchemaInfo> covered;
+  std::string known;
+  for (const SchemaInfo& schema : all) {
+    known += text(known.empty() ? "" : ", ", schema.since_version);
+    if (schema.since_version >= def.since_min && schema.since_version <= def.since_max) {
+      covered.push_back(schema);
+    }
+  }
+  if (covered.empty()) {
+    invalid("no version of the operator is in its versions ", def.since_min, "..", def.since_max,
+            "; there are: ", known);
+  }
+  return covered;
+}
+
+void check_against_schema(const bp_kernel_def& def, const SchemaRegistry& schemas) {
+  const std::vector<SchemaInfo> versions = covered_versions(def, schemas);
+  const auto any_has = [&](auto has) { return std::any_of(versions.begin(), versions.end(), has); };
+  for (std::uint32_t i = 0; i < def.constraint_count; ++i) {
+    const bp_type_constraint& constraint = *def.constraints[i];
+    if (constraint.param != nullptr) {
+      check_param(plugin_text(constraint.param), versions);
+    } else if (constraint.input >= 0) {
+      const auto index = static_cast<std::size_t>(constraint.input);
+      if (!any_has([&](const SchemaInfo& s) { return s.input(index) != nullptr; })) {
+        invalid("its constraint ", i, " is on input ", index, ", which the operator does not have");
+      }
+    } else {
+      const auto index = static_cast<std::size_t>(constraint.output);
+      if (!any_has([&](const SchemaInfo& s) { return s.output(index) != nullptr; })) {
+        invalid("its constraint ", i, " is on output ", index,
+                ", which the operator does not have");
+      }
+    }
+  }
+  if (def.input_role_count > 0 &&
+      !any_has([&](const SchemaInfo& s) { return s.input(def.input_role_count - 1) != nullptr; })) {
+    invalid("it gives roles to ", def.input_role_count, " inputs, more than the operator has");
+  }
+  if (def.output_role_count > 0 && !any_has([&](const SchemaInfo& s) {
+        return s.output(def.output_role_count - 1) != nullptr;
+      })) {
+    invalid("it gives roles to ", def.output_role_count, " outputs, more than the operator has");
+  }
+}
+
+bool better(const RegisteredKernel& a, const RegisteredKernel& b) {
+  if (a.first != b.first) return a.first;
+  if (a.def->priority != b.def->priority) return a.def->priority > b.def->priority;
+  return a.rank > b.rank;
+}
+
+}  // namespace
+
+void KernelRegistry::add(const RegisteredKernel& kernel, const SchemaRegistry& schemas,
+                         bool first) {
+  std::string what = "a kernel";
+  try {
+    check_struct(kernel.def, BP_SIZE_V1(bp_kernel_def, compute), "its definition (bp_kernel_def)");
+    what =
+        text("kernel ", quoted(plugin_text(kernel.def->name)), " for ", operator_name(*kernel.def));
+    check_definition(*kernel.def);
+    for (std::uint32_t i = 0; i < kernel.def->constraint_count; ++i) {
+      check_constraint(kernel.def->constraints[i], i);
+    }
+    if (!is_private(kernel.def->domain)) check_against_schema(*kernel.def, schemas);
+  } catch (const Error& error) {
+    const std::string file =
+        kernel.plugin == nullptr ? "" : " of " + quoted(kernel.plugin->file().native());
+    refused_.push_back(what + file + " is refused: " + error.message());
+    return;
+  }
+  RegisteredKernel added = kernel;
+  added.first = first;
+  added.rank = ++registered_;
+  std::vector<RegisteredKernel>& known =
+      kernels_[{domain_of(kernel.def->domain), kernel.def->op_type}];
+  known.insert(std::upper_bound(known.begin(), known.end(), added, better), added);
+}
+
+const std::vector<RegisteredKernel>& KernelRegistry::find(const std::string& domain,
+                                                          const std::string& op_type) const {
+  static const std::vector<RegisteredKernel> none;
+  const auto found = kernels_.find({domain_of(domain), op_type});
+  return found == kernels_.end() ? none : found->second;
+}
+
+std::size_t KernelRegistry::size() const {
+  std::size_t count = 0;
+  for (const auto& [key, kernels] : kernels_) count += kernels.size();
+  return count;
+}
+
+}  // namespace backplane::core

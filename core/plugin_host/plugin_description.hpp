@@ -1,0 +1,53 @@
+// Checks of what plugins say of themselves. Plugins are trusted with the process, but not to be free
+// of mistakes: what is checked here are those that would end in a crash far from their cause.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "backplane/plugin_api.h"
+#include "core/base/error.hpp"
+
+namespace backplane::core {
+
+/// The size of a struct up to its last field of ABI 1.0: what every plugin has written.
+#define BP_SIZE_V1(type, last_field) (offsetof(type, last_field) + sizeof(type::last_field))
+
+/// More definitions, options or devices than this are a mistake.
+inline constexpr std::uint64_t kMaxCount = 100'000;
+
+/// Throws when a struct of a plugin is null, misaligned, shorter than `least` bytes, absurdly long,
+/// or has a bit set that must be understood. `what` names it in the message.
+void check_struct(const void* pointer, std::uint64_t least, const std::string& what);
+
+/// Throws when an array of `count` pointers is null while it should not be, or too long.
+void check_array(const void* array, std::uint64_t count, const std::string& what);
+
+/// Checks a plugin's description: versions, names, mandatory functions, providers with their options.
+/// Errors: Incompatible with both versions, else InvalidArgument; the message lacks the file.
+void check_description(const bp_plugin* plugin);
+
+/// Checks a device's info as `enumerate` shows it. Throws InvalidArgument.
+void check_device_info(const bp_device_info* info);
+
+/// Checks an opened device's table: all mandatory functions are there. Throws InvalidArgument naming
+/// those that are not.
+void check_device_api(const bp_device_api* api, const bp_device_info& info);
+
+/// Runs a call into a plugin; what it throws across the ABI becomes an Internal error, `what` in front.
+template <class Call>
+auto call_plugin(const std::string& what, Call&& call) {
+  try {
+    return call();
+  } catch (const Error&) {
+    throw;  // ours: from a callback of the host
+  } catch (const std::exception& error) {
+    throw Error(Code::Internal,
+                what + ": it threw an exception across the plugin interface: " + error.what());
+  } catch (...) {
+    throw Error(Code::Internal, what + ": it threw an exception across the plugin interface");
+  }
+}
+
+}  // namespace backplane::core

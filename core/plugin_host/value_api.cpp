@@ -1,0 +1,205 @@
+// Strings, sequences, optionals and maps, as plugins read and write them.
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/plugin_host/runtime_value.hpp"
+#include "core/plugin_host/status.hpp"
+
+namespace backplane::core {
+namespace {
+
+constexpr std::int32_t kMaxRank = 64;
+
+template <class Out>
+void check_out(const Out* out) {
+  if (out == nullptr) invalid("the pointer for the result is NULL");
+}
+
+const RuntimeValue& read(const bp_value* value) {
+  if (value == nullptr) invalid("the value is NULL");
+  return *static_cast<const RuntimeValue*>(value);
+}
+
+/// Outputs are handed to kernels as const values, since only the host changes what they are.
+RuntimeValue& written(const bp_value* value) { return const_cast<RuntimeValue&>(read(value)); }
+
+const char* kind_name(const RuntimeValue& value) {
+  switch (value.kind) {
+    case BP_VALUE_TENSOR:
+      return value.element() == DataType::String ? "a string tensor" : "a tensor";
+    case BP_VALUE_SEQUENCE:
+      return "a sequence";
+    case BP_VALUE_OPTIONAL:
+      return "an optional";
+    case BP_VALUE_MAP:
+      return "a map";
+    default:
+      return "absent";
+  }
+}
+
+/// The index of a string, checked.
+std::size_t string_index(const RuntimeValue& value, std::uint64_t index) {
+  if (!value.is_tensor() || value.element() != DataType::String) {
+    invalid("the value is ", kind_name(value), ", not a string tensor");
+  }
+  if (index >= value.strings.size()) {
+    invalid("string ", index, " does not exist; the tensor has ", value.strings.size());
+  }
+  return static_cast<std::size_t>(index);
+}
+
+void check_container(const RuntimeValue& value) {
+  if (value.kind != BP_VALUE_SEQUENCE && value.kind != BP_VALUE_OPTIONAL) {
+    invalid("the value is ", kind_name(value), ", not a sequence or an optional");
+  }
+}
+
+/// A container that has room, and takes elements of the kind and type.
+void check_appendable(const RuntimeValue& value, std::int32_t kind, bp_dtype dtype) {
+  check_container(value);
+  if (value.kind == BP_VALUE_OPTIONAL && !value.elements.empty()) {
+    invalid("the optional holds a value already");
+  }
+  if (value.type.inner == nullptr) return;
+  const Type& wanted = *value.type.inner;
+  const bool tensor = kind == BP_VALUE_TENSOR;
+  const bool fits =
+      (wanted.kind == Type::Kind::Unknown) ||
+      (wanted.kind == Type::Kind::Tensor && tensor &&
+       (wanted.element == DataType::None || wanted.element == static_cast<DataType>(dtype))) ||
+      (wanted.kind == Type::Kind::Sequence && kind == BP_VALUE_SEQUENCE) ||
+      (wanted.kind == Type::Kind::Optional && kind == BP_VALUE_OPTIONAL) ||
+      (wanted.kind == Type::Kind::Map && kind == BP_VALUE_MAP);
+  if (!fits) {
+    const std::string_view given = tensor ? name(static_cast<DataType>(dtype)) : "no tensor";
+    invalid("an element of ", value.type.to_string(), " is ", wanted.to_string(), ", not ", given);
+  }
+}
+
+/// A copy that shares what cannot change: elements of other containers.
+RuntimeValuePtr as_element(const RuntimeValue& value) {
+  if (value.is_element) {
+    if (auto shared = value.weak_from_this().lock()) {
+      return std::const_pointer_cast<RuntimeValue>(shared);
+    }
+  }
+  auto copy = std::make_shared<RuntimeValue>();
+  copy->is_element = true;
+  if (value.is_tensor()) {
+    copy->set_owned_tensor(value.element(), value.dims);
+    copy->strings = value.strings;
+    if (value.element() != DataType::String) {
+      copy_dense(value.description, static_cast<std::byte*>(copy->description.host_ptr));
+    }
+  } else if (value.kind != BP_VALUE_ABSENT) {
+    copy->set_type(value.type);
+    copy->elements.clear();
+    for (const RuntimeValuePtr& element : value.elements) {
+      copy->elements.push_back(as_element(*element));
+    }
+  }
+  return copy;
+}
+
+bp_status* string_get(const bp_value* value, std::uint64_t index, bp_str* out) {
+  return status_of([&] {
+    check_out(out);
+    const std::string& string = read(value).strings[string_index(read(value), index)];
+    *out = {string.data(), string.size()};
+  });
+}
+
+bp_status* string_set(const bp_value* value, std::uint64_t index, bp_str text) {
+  return status_of([&] {
+    RuntimeValue& target = written(value);
+    const std::size_t at = string_index(target, index);
+    if (text.data == nullptr && text.size != 0) invalid("a text of ", text.size, " bytes is NULL");
+    target.strings[at].assign(text.data == nullptr ? "" : text.data, text.size);
+  });
+}
+
+bp_status* sequence_size(const bp_value* value, std::uint64_t* out) {
+  return status_of([&] {
+    check_out(out);
+    check_container(read(value));
+    *out = read(value).elements.size();
+  });
+}
+
+bp_status* sequence_at(const bp_value* value, std::uint64_t index, const bp_value** out) {
+  return status_of([&] {
+    check_out(out);
+    const RuntimeValue& container = read(value);
+    check_container(container);
+    if (index >= container.elements.size()) {
+      invalid("element ", index, " does not exist; ", kind_name(container), " has ",
+              container.elements.size());
+    }
+    *out = container.elements[static_cast<std::size_t>(index)].get();
+  });
+}
+
+bp_status* sequence_append(const bp_value* value, bp_dtype dtype, std::int32_t rank,
+                           const std::int64_t* dims, const bp_value** out) {
+  return status_of([&] {
+    check_out(out);
+    RuntimeValue& container = written(value);
+    const auto type = static_cast<DataType>(dtype);
+    if (type != DataType::String && element_bits(type) == 0) {
+      invalid("the element type ", dtype, " is not known");
+    }
+    if (rank < 0 || rank > kMaxRank) invalid("a rank of ", rank, " is not from 0 to ", kMaxRank);
+    if (rank > 0 && dims == nullptr) invalid("the dims of a tensor of rank ", rank, " are NULL");
+    check_appendable(container, BP_VALUE_TENSOR, dtype);
+    auto element = std::make_shared<RuntimeValue>();
+    element->set_owned_tensor(type, std::vector<std::int64_t>(dims, dims + rank));
+    element->is_element = true;
+    container.elements.push_back(std::move(element));
+    *out = container.elements.back().get();
+  });
+}
+
+bp_status* sequence_append_value(const bp_value* value, const bp_value* element) {
+  return status_of([&] {
+    RuntimeValue& container = written(value);
+    const RuntimeValue& added = read(element);
+    if (&added == &container) invalid("a sequence cannot hold itself");
+    check_appendable(container, added.kind, added.description.dtype);
+    container.elements.push_back(as_element(added));
+  });
+}
+
+bp_status* map_parts(const bp_value* value, const bp_value** keys, const bp_value** values) {
+  return status_of([&] {
+    check_out(keys);
+    check_out(values);
+    const RuntimeValue& map = read(value);
+    if (map.kind != BP_VALUE_MAP || map.elements.size() != 2) {
+      invalid("the value is ", kind_name(map), ", not a map");
+    }
+    *keys = map.elements[0].get();
+    *values = map.elements[1].get();
+  });
+}
+
+}  // namespace
+
+const bp_value_api& value_api() {
+  static const bp_value_api api = [] {
+    bp_value_api table{};
+    table.struct_size = sizeof(table);
+    table.string_get = string_get;
+    table.string_set = string_set;
+    table.sequence_size = sequence_size;
+    table.sequence_at = sequence_at;
+    table.sequence_append = sequence_append;
+    table.sequence_append_value = sequence_append_value;
+    table.map_parts = map_parts;
+    return table;
+  }();
+  return api;
+}
+
+}  // namespace backplane::core

@@ -1,0 +1,294 @@
+#include "core/runtime/executable.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace backplane::core {
+namespace {
+
+void append_shape(PlanKey& key, const RuntimeValue& value) {
+  key.push_back(value.kind);
+  key.push_back(value.description.dtype);
+  key.push_back(value.description.rank);
+  for (std::int32_t axis = 0; axis < value.description.rank; ++axis) key.push_back(value.description.dims[axis]);
+}
+
+void append_contents(PlanKey& key, const RuntimeValue& value) {
+  const auto* bytes = static_cast<const char*>(value.description.host_ptr);
+  for (std::uint64_t done = 0; done < value.description.bytes; done += sizeof(std::int64_t)) {
+    std::int64_t word = 0;
+    std::memcpy(&word, bytes + done, std::min<std::uint64_t>(sizeof(word), value.description.bytes - done));
+    key.push_back(word);
+  }
+}
+
+bool is_keyed(const RuntimeValue& value) {
+  return value.is_tensor() && value.element() != DataType::String && value.description.bytes <= kMaxKeyedFeedBytes && value.description.host_ptr != nullptr;
+}
+
+void make_key(const Program& program, const RunValues& feeds, PlanKey& key) {
+  key.clear();
+  for (const RuntimeValue* feed : feeds) append_shape(key, *feed);
+  for (const std::size_t index : program.keyed_feeds()) {
+    if (is_keyed(*feeds[index])) append_contents(key, *feeds[index]);
+  }
+}
+
+/// A copy of a host value that stays as it is.
+RuntimeValuePtr copy_of(const RuntimeValue& value) {
+  auto copy = std::make_shared<RuntimeValue>();
+  copy->set_owned_tensor(value.element(), std::vector<std::int64_t>(value.description.dims, value.description.dims + value.description.rank));
+  if (value.description.bytes > 0) std::memcpy(copy->description.host_ptr, value.description.host_ptr, value.description.bytes);
+  return copy;
+}
+
+ValueState state_of(const RuntimeValue& value) {
+  if (value.is_tensor()) return tensor_state(value.element(), {value.description.dims, value.description.dims + value.description.rank});
+  ValueState state;
+  state.kind = ValueState::Kind::Object;
+  state.object_type = value.type.to_string();
+  return state;
+}
+
+std::vector<ValueState> states_of_feeds(const Program& program, const RunValues& feeds) {
+  std::vector<ValueState> states(program.graph().value_count());
+  for (std::size_t i = 0; i < feeds.size(); ++i) states[static_cast<std::size_t>(program.feeds()[i])] = state_of(*feeds[i]);
+  for (const std::size_t i : program.keyed_feeds()) {
+    if (is_keyed(*feeds[i])) states[static_cast<std::size_t>(program.feeds()[i])] = known_state(copy_of(*feeds[i]));
+  }
+  return states;
+}
+
+}  // namespace
+
+Executable::Executable(const ProgramContext& context, Cut cut, std::size_t max_plans)
+    : context_(context), cut_(std::move(cut)), max_plans_(std::max<std::size_t>(max_plans, 1)), generation_(std::make_shared<Generation>()) {
+  generation_->program = std::make_unique<Program>(context_, cut_, refusals_);
+}
+
+Executable::~Executable() {
+  for (std::atomic<Idle*>& idle : idle_) delete idle.load();
+}
+
+std::shared_ptr<Generation> Executable::generation() const {
+  const std::lock_guard lock(mutex_);
+  return generation_;
+}
+
+std::shared_ptr<const Segment> Executable::last_segment() const {
+  const std::lock_guard lock(mutex_);
+  return last_segment_;
+}
+
+std::vector<std::uint64_t> Executable::arena_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return arena_bytes_;
+}
+
+Executable::Idle* Executable::acquire(const std::shared_ptr<Generation>& generation) {
+  for (std::atomic<Idle*>& place : idle_) {
+    Idle* idle = place.load(std::memory_order_relaxed) == nullptr ? nullptr : place.exchange(nullptr);
+    if (idle == nullptr) continue;
+    if (idle->generation == generation) return idle;
+    delete idle;
+  }
+  auto made = std::make_unique<Idle>();
+  made->generation = generation;
+  made->context = std::make_unique<RunContext>(*generation->program, context_.threads, max_plans_);
+  return made.release();
+}
+
+void Executable::release(Idle* idle) noexcept {
+  for (std::atomic<Idle*>& place : idle_) {
+    Idle* empty = nullptr;
+    if (place.compare_exchange_strong(empty, idle)) return;
+  }
+  delete idle;
+}
+
+std::shared_ptr<PlanNode> Executable::make_plan(const Run& run, PlanNode& from, PlanKey key, std::size_t begin, std::vector<ValueState> values,
+                                                const std::vector<Border>& available, const std::vector<bool>& fetched) {
+  const auto start = std::chrono::steady_clock::now();
+  auto node = std::make_shared<PlanNode>();
+  node->segment = plan_segment(*run.generation->program, begin, std::move(values), available, fetched);
+  if (from.next.size() >= max_plans_) from.next.pop_back();
+  from.next.push_front({std::move(key), node});
+  ++run.generation->plan_count;
+  const double elapsed = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  plan_ms_ = begin == 0 ? elapsed : plan_ms_ + elapsed;
+  return node;
+}
+
+namespace {
+
+/// The plan under a key, moved to the front; null when there is none.
+std::shared_ptr<PlanNode> find_plan(PlanNode& from, const PlanKey& key) {
+  for (auto place = from.next.begin(); place != from.next.end(); ++place) {
+    if (place->key != key) continue;
+    from.next.splice(from.next.begin(), from.next, place);
+    return from.next.front().node;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<PlanNode> Executable::first_plan(const Run& run) {
+  const Program& program = *run.generation->program;
+  PlanKey key;
+  make_key(program, run.feeds, key);
+  const std::lock_guard lock(run.generation->planning);
+  if (auto found = find_plan(run.generation->plans, key)) return found;
+  std::vector<Border> available;
+  for (const ValueId feed : program.feeds()) available.push_back({feed, kHostSpace, -1});
+  return make_plan(run, run.generation->plans, std::move(key), 0, states_of_feeds(program, run.feeds), available,
+                   std::vector<bool>(program.fetches().size()));
+}
+
+std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from, const RunContext& context, const std::vector<bool>& fetched) {
+  const Program& program = *run.generation->program;
+  std::vector<ValueState> values = from.segment->values;
+  std::vector<Border> available = context.left();
+  for (const ValueId feed : program.feeds()) available.push_back({feed, kHostSpace, -1});
+  PlanKey key;
+  for (const Border& border : context.left()) {
+    ValueState& state = values[static_cast<std::size_t>(border.value)];
+    if (state.kind != ValueState::Kind::Pending) continue;
+    const RuntimeValue& value = *context.left_value(border.value, border.space);
+    state = state_of(value);
+    append_shape(key, value);
+  }
+  for (const ValueId id : from.segment->wants_value) {
+    const RuntimeValue* value = context.left_value(id, kHostSpace);
+    for (std::size_t i = 0; value == nullptr && i < run.feeds.size(); ++i) {
+      if (program.feeds()[i] == id) value = run.feeds[i];
+    }
+    if (value == nullptr) throw Error(Code::Internal, text("the value '", program.graph().value(id).name, "' is not on the host"));
+    append_contents(key, *value);
+    values[static_cast<std::size_t>(id)] = known_state(copy_of(*value));
+  }
+  const std::lock_guard lock(run.generation->planning);
+  if (auto found = find_plan(from, key)) return found;
+  return make_plan(run, from, std::move(key), from.segment->end, std::move(values), available, fetched);
+}
+
+void Executable::provide_fetches(const Segment& segment, const Run& run) const {
+  for (const auto& [fetch, slot] : segment.fetches) {
+    RuntimeValue& value = *run.fetches[static_cast<std::size_t>(fetch)];
+    const ValueState& state = segment.slots[static_cast<std::size_t>(slot)].state;
+    if (value.kind == BP_VALUE_ABSENT) {
+      value.set_owned_tensor(state.type, state.dims);
+      continue;
+    }
+    const bool fits = value.is_tensor() && value.element() == state.type && value.description.rank == static_cast<std::int32_t>(state.dims.size()) &&
+                      std::equal(state.dims.begin(), state.dims.end(), value.description.dims);
+    if (!fits && run.settings.resize_fetches && value.memory != nullptr) {
+      value.set_owned_tensor(state.type, state.dims);
+    } else if (!fits) {
+      const std::vector<std::int64_t> dims(value.description.dims, value.description.dims + value.description.rank);
+      invalid("the value given for output '", cut_.fetches[static_cast<std::size_t>(fetch)], "' is tensor(", name(value.element()), ") ", to_string(dims),
+              "; the run makes tensor(", name(state.type), ") ", to_string(state.dims));
+    }
+  }
+}
+
+void Executable::note_run(const std::shared_ptr<const Segment>& segment, const RunContext& context) {
+  if (last_noted_.load(std::memory_order_relaxed) == segment.get()) return;
+  const std::lock_guard lock(mutex_);
+  last_segment_ = segment;
+  arena_bytes_ = context.arena_bytes();
+  last_noted_ = segment.get();
+}
+
+void Executable::run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context) {
+  const std::shared_ptr<const Segment> first = plan->segment;
+  if (first->is_last) {
+    provide_fetches(*first, run);
+    context.run(first, 0, run.feeds, run.fetches);
+    note_run(first, context);
+    return;
+  }
+  std::vector<bool> fetched(run.fetches.size());
+  for (std::size_t depth = 0;; ++depth) {
+    provide_fetches(*plan->segment, run);
+    context.run(plan->segment, depth, run.feeds, run.fetches);
+    if (plan->segment->is_last) break;
+    for (const auto& [fetch, slot] : plan->segment->fetches) fetched[static_cast<std::size_t>(fetch)] = true;
+    for (const auto& [fetch, slot] : plan->segment->dynamic_fetches) fetched[static_cast<std::size_t>(fetch)] = true;
+    plan = next_plan(run, *plan, context, fetched);
+  }
+  note_run(first, context);
+}
+
+void Executable::attempt(const Run& run) {
+  PlanMemo* memo = run.settings.memo;
+  std::shared_ptr<PlanNode> looked_up;
+  if (memo == nullptr) {
+    looked_up = first_plan(run);
+  } else {
+    make_key(*run.generation->program, run.feeds, memo->scratch);
+    if (memo->plan == nullptr || memo->program != run.generation || memo->key != memo->scratch) {
+      memo->plan = first_plan(run);
+      memo->program = run.generation;
+      memo->key = memo->scratch;
+    }
+  }
+  const std::shared_ptr<PlanNode>& plan = memo != nullptr ? memo->plan : looked_up;
+  Idle* idle = acquire(run.generation);
+  try {
+    idle->context->start(run_count_.fetch_add(1), run.settings.cancel_flag, run.settings.spans);
+    run_segments(run, plan, *idle->context);
+  } catch (...) {
+    idle->context->finish();
+    release(idle);
+    throw;
+  }
+  idle->context->finish();
+  release(idle);
+}
+
+void Executable::run(const RunValues& feeds, const RunValues& fetches, const RunSettings& settings) {
+  PlanMemo* memo = settings.memo;
+  while (true) {
+    const bool current = memo != nullptr && memo->program != nullptr && memo->generation == generation_number_.load(std::memory_order_acquire);
+    const std::uint64_t number = generation_number_.load(std::memory_order_acquire);
+    const Run run{current ? memo->program : generation(), feeds, fetches, settings};
+    try {
+      attempt(run);
+      if (memo != nullptr) memo->generation = number;
+      return;
+    } catch (const KernelRefused& refused) {
+      replace_generation(run.generation, refused);
+    }
+  }
+}
+
+std::shared_ptr<const Segment> Executable::plan(const RunValues& feeds) {
+  const RunValues no_fetches;
+  const RunSettings settings;
+  while (true) {
+    const Run run{generation(), feeds, no_fetches, settings};
+    try {
+      std::shared_ptr<const Segment> segment = first_plan(run)->segment;
+      const std::lock_guard lock(mutex_);
+      last_segment_ = segment;
+      arena_bytes_ = segment->arena_bytes;
+      return segment;
+    } catch (const KernelRefused& refused) {
+      replace_generation(run.generation, refused);
+    }
+  }
+}
+
+void Executable::replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused) {
+  const std::lock_guard lock(mutex_);
+  if (generation_ != old) return;  // another run did it already
+  old->program->record_refusal(refused, refusals_);
+  auto next = std::make_shared<Generation>();
+  next->program = std::make_unique<Program>(context_, cut_, refusals_);
+  generation_ = std::move(next);
+  ++generation_number_;
+}
+
+}  // namespace backplane::core

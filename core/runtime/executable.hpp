@@ -1,0 +1,120 @@
+// A program with its plans and runs: what a session keeps for one cut of its model.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/plan/program.hpp"
+#include "core/runtime/run_context.hpp"
+
+namespace backplane::core {
+
+/// What tells plans apart: types and dims of feeds, elements of those that shapes depend on.
+using PlanKey = std::vector<std::int64_t>;
+
+/// A planned segment and what came after it, by what became known.
+struct PlanNode {
+  std::shared_ptr<const Segment> segment;
+  struct Next {
+    PlanKey key;
+    std::shared_ptr<PlanNode> node;
+  };
+  std::list<Next> next;  ///< the most recently used first, bounded
+};
+
+/// A program and its plans. Replaced as a whole when a kernel refuses shapes and nodes move elsewhere.
+struct Generation {
+  std::unique_ptr<Program> program;
+  std::mutex planning;      ///< held while plans are looked up or made
+  PlanNode plans;           ///< `next` holds the first segments
+  std::atomic<std::uint64_t> plan_count{0};
+};
+
+/// The plan that a caller used last; makes the next run with equal feeds skip the look-up. One per caller.
+struct PlanMemo {
+  std::uint64_t generation = 0;
+  PlanKey key, scratch;
+  std::shared_ptr<Generation> program;
+  std::shared_ptr<PlanNode> plan;
+};
+
+/// How a run goes.
+struct RunSettings {
+  const std::atomic<bool>* cancel_flag = nullptr;
+  std::vector<Span>* spans = nullptr;
+  PlanMemo* memo = nullptr;
+  bool resize_fetches = false;  ///< fetches that own their memory are made to fit instead of being refused
+};
+
+/// Threads: run() may be called from any number of threads.
+class Executable {
+ public:
+  Executable(const ProgramContext& context, Cut cut, std::size_t max_plans);
+  ~Executable();
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  const Cut& cut() const { return cut_; }
+
+  /// Runs. Feeds and fetches are in the cut's order; the types and dims of feeds fit the model. A fetch that is absent
+  /// (kind BP_VALUE_ABSENT) is allocated; any other must fit in type and dims, or InvalidArgument names it.
+  void run(const RunValues& feeds, const RunValues& fetches, const RunSettings& settings);
+
+  /// Plans for these feeds without running, as far as can be known; returns the first segment.
+  std::shared_ptr<const Segment> plan(const RunValues& feeds);
+
+  /// The program and the first segment that ran or was planned last (null: none yet).
+  std::shared_ptr<Generation> generation() const;
+  std::shared_ptr<const Segment> last_segment() const;
+  std::vector<std::uint64_t> arena_bytes() const;
+  double plan_ms() const { return plan_ms_; }
+
+ private:
+  /// A run context with what it borrows.
+  struct Idle {
+    std::shared_ptr<Generation> generation;  ///< declared first: outlives the context
+    std::unique_ptr<RunContext> context;
+  };
+  /// Everything about one run.
+  struct Run {
+    std::shared_ptr<Generation> generation;
+    const RunValues& feeds;
+    const RunValues& fetches;
+    const RunSettings& settings;
+  };
+
+  Idle* acquire(const std::shared_ptr<Generation>& generation);
+  void release(Idle* idle) noexcept;
+  std::shared_ptr<PlanNode> first_plan(const Run& run);
+  std::shared_ptr<PlanNode> next_plan(const Run& run, PlanNode& from, const RunContext& context, const std::vector<bool>& fetched);
+  std::shared_ptr<PlanNode> make_plan(const Run& run, PlanNode& from, PlanKey key, std::size_t begin, std::vector<ValueState> values,
+                                      const std::vector<Border>& available, const std::vector<bool>& fetched);
+  void attempt(const Run& run);
+  void run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context);
+  void provide_fetches(const Segment& segment, const Run& run) const;
+  void note_run(const std::shared_ptr<const Segment>& segment, const RunContext& context);
+  void replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused);
+
+  ProgramContext context_;
+  Cut cut_;
+  std::size_t max_plans_;
+  Refusals refusals_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Generation> generation_;
+  std::shared_ptr<const Segment> last_segment_;
+  std::vector<std::uint64_t> arena_bytes_;
+  std::atomic<const Segment*> last_noted_{nullptr};
+  std::atomic<double> plan_ms_{0};
+  std::atomic<std::uint64_t> run_count_{0};
+  std::atomic<std::uint64_t> generation_number_{1};
+  std::array<std::atomic<Idle*>, 16> idle_{};  ///< run contexts nobody uses; taking one is one exchange
+};
+
+}  // namespace backplane::core

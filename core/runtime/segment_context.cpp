@@ -1,0 +1,139 @@
+#include "core/runtime/segment_context.hpp"
+
+namespace backplane::core {
+namespace {
+
+/// Describes a slot's tensor, memory aside.
+void describe(RuntimeValue& value, const Slot& slot) {
+  const ValueState& state = slot.state;
+  if (state.kind == ValueState::Kind::Object) {
+    value.set_type(Type::parse(state.object_type));
+    return;
+  }
+  value.set_tensor(state.type, state.dims);
+  value.description.format = state.format;
+  if (state.kind == ValueState::Kind::Tensor) value.description.bytes = state.bytes;
+  if (slot.strides) {
+    value.strides = *slot.strides;
+    value.description.strides = value.strides.data();
+  }
+  value.description.memory = slot.space == kHostSpace ? BP_MEMORY_HOST : BP_MEMORY_DEVICE;
+}
+
+/// Points a value `offset` bytes into a piece of memory.
+void point(RuntimeValue& value, bp_buffer* buffer, std::uint64_t buffer_offset, void* host, std::uint64_t offset) {
+  value.description.buffer = buffer;
+  value.description.offset = buffer != nullptr ? buffer_offset + offset : 0;
+  value.description.host_ptr = host != nullptr ? static_cast<std::byte*>(host) + offset : nullptr;
+}
+
+bool is_whole(const Slot& slot) { return slot.state.kind != ValueState::Kind::Tensor || slot.state.type == DataType::String; }
+
+}  // namespace
+
+SegmentContext::SegmentContext(std::shared_ptr<const Segment> segment, const DeviceSet& devices, const Program& program, bp_threads* threads)
+    : segment_(std::move(segment)), marks_(segment_->steps.size()), incoming_(segment_->incoming.size()), fetches_(program.fetches().size()),
+      whole_incoming_(segment_->incoming.size()) {
+  make_values();
+  make_contexts(devices, threads);
+}
+
+void SegmentContext::make_values() {
+  for (const Slot& slot : segment_->slots) {
+    auto value = std::make_unique<RuntimeValue>();
+    if (slot.place != Place::Weight || slot.state.type != DataType::String) describe(*value, slot);
+    const auto number = static_cast<std::size_t>(slot.number);
+    if (slot.place == Place::Incoming && !is_whole(slot)) incoming_[number].push_back({value.get(), slot.offset});
+    if (slot.place == Place::Fetch) fetches_[number].push_back({value.get(), slot.offset});
+    if (slot.place == Place::Weight && slot.state.type != DataType::String) {
+      const bp_tensor& weight = slot.weight->value.description;
+      point(*value, weight.buffer, weight.offset, weight.host_ptr, slot.offset);
+    }
+    values_.push_back(std::move(value));
+  }
+}
+
+const bp_value* SegmentContext::pointer_for(int slot_index) {
+  static const RuntimeValue kAbsent;
+  if (slot_index < 0) return &kAbsent;
+  const Slot& slot = segment_->slots[static_cast<std::size_t>(slot_index)];
+  if (slot.place == Place::Weight && slot.state.type == DataType::String) return &slot.weight->value;
+  if (slot.place == Place::Incoming && is_whole(slot)) whole_incoming_[static_cast<std::size_t>(slot.number)].push_back(pointers_.size());
+  return values_[static_cast<std::size_t>(slot_index)].get();
+}
+
+void SegmentContext::make_contexts(const DeviceSet& devices, bp_threads* threads) {
+  std::size_t pointer_count = 0, pack_count = 0;
+  for (const Step& step : segment_->steps) {
+    pointer_count += step.inputs.size() + step.outputs.size();
+    pack_count += step.packs.size();
+  }
+  pointers_.reserve(pointer_count);  // contexts point into these
+  packs_.reserve(pack_count);
+  contexts_.reserve(segment_->steps.size());
+  workspaces_.resize(segment_->steps.size());
+  for (std::size_t i = 0; i < segment_->steps.size(); ++i) {
+    const Step& step = segment_->steps[i];
+    ComputeContext ctx = make_compute_context(step.device >= 0 ? &devices.at(step.device) : nullptr, threads);
+    ctx.inputs = pointers_.data() + pointers_.size();
+    ctx.input_count = static_cast<std::uint32_t>(step.inputs.size());
+    for (const int input : step.inputs) pointers_.push_back(pointer_for(input));
+    ctx.outputs = pointers_.data() + pointers_.size();
+    ctx.output_count = static_cast<std::uint32_t>(step.outputs.size());
+    for (const int output : step.outputs) pointers_.push_back(pointer_for(output));
+    ctx.packed = packs_.data() + packs_.size();
+    for (const WeightPtr& pack : step.packs) packs_.push_back(pack->value.tensor);
+    ctx.input_state = step.input_state.data();
+    workspaces_[i].struct_size = sizeof(bp_tensor);
+    workspaces_[i].bytes = step.workspace_bytes;
+    workspaces_[i].dtype = BP_UINT8;
+    ctx.workspace = &workspaces_[i];
+    contexts_.push_back(ctx);
+  }
+  for (std::size_t i = 0; i < segment_->steps.size(); ++i) {
+    const Step& step = segment_->steps[i];
+    const bool computes = step.kind == StepKind::Compute;
+    operations_.push_back({computes && step.prepared.raw() != nullptr ? step.prepared.def().compute : nullptr, step.prepared.raw(), &contexts_[i],
+                           computes && step.waits.empty() && !step.signals, static_cast<std::int32_t>(i)});
+  }
+}
+
+void SegmentContext::bind_memory(const std::vector<Arena>& arenas, const std::vector<bp_stream*>& streams, std::uint64_t generation) {
+  if (generation_ == generation) return;
+  generation_ = generation;
+  for (std::size_t i = 0; i < segment_->slots.size(); ++i) {
+    const Slot& slot = segment_->slots[i];
+    if (slot.place != Place::Arena) continue;
+    const DeviceBuffer& buffer = arenas[static_cast<std::size_t>(slot.arena)].buffer;
+    // Pinned memory is plain host memory to everybody but the device that copies from and to it.
+    point(*values_[i], slot.space == kHostSpace ? nullptr : buffer.raw(), 0, buffer.host_ptr(), slot.offset);
+  }
+  for (std::size_t i = 0; i < segment_->steps.size(); ++i) {
+    const Step& step = segment_->steps[i];
+    if (step.device >= 0) contexts_[i].stream = streams[static_cast<std::size_t>(step.device)];
+    if (step.workspace_arena < 0) continue;
+    const DeviceBuffer& buffer = arenas[static_cast<std::size_t>(step.workspace_arena)].buffer;
+    workspaces_[i].buffer = buffer.raw();
+    workspaces_[i].offset = buffer.raw() != nullptr ? step.workspace_offset : 0;
+    workspaces_[i].host_ptr = buffer.host_ptr() != nullptr ? buffer.host_ptr() + step.workspace_offset : nullptr;
+  }
+}
+
+void SegmentContext::bind_incoming(std::size_t index, const RuntimeValue& value) {
+  for (const Bound& bound : incoming_[index]) {
+    point(*bound.value, value.description.buffer, value.description.offset, value.description.host_ptr, bound.offset);
+  }
+  for (const std::size_t position : whole_incoming_[index]) pointers_[position] = &value;
+}
+
+void SegmentContext::bind_fetch(int fetch, const RuntimeValue& value) {
+  for (const Bound& bound : fetches_[static_cast<std::size_t>(fetch)]) {
+    point(*bound.value, value.description.buffer, value.description.offset, value.description.host_ptr, bound.offset);
+  }
+}
+
+void SegmentContext::set_cancel_flag(const std::atomic<bool>* flag) {
+  for (ComputeContext& ctx : contexts_) ctx.cancel_flag = flag;
+}
+
+}  // namespace backplane::core

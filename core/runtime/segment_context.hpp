@@ -1,0 +1,78 @@
+// A segment made ready to run: values, pointer tables and contexts, filled in once and patched per run.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/plan/compute_context.hpp"
+#include "core/plan/segment.hpp"
+
+namespace backplane::core {
+
+/// Memory of one arena, grown when a plan needs more.
+struct Arena {
+  DeviceBuffer buffer;
+};
+
+/// One thing to do, flat.
+struct Operation {
+  bp_status* (*compute)(const bp_prepared* prepared, const bp_kctx* ctx);  ///< null for copies
+  const bp_prepared* prepared;
+  ComputeContext* ctx;
+  bool plain;       ///< nothing to wait for, nothing to signal: call compute and go on
+  std::int32_t step;
+};
+
+/// Everything that a run of a segment touches.
+///
+/// Lifetime: holds the segment; borrows arenas and streams, which are given to bind_memory.
+/// Threads:  one run at a time.
+class SegmentContext {
+ public:
+  SegmentContext(std::shared_ptr<const Segment> segment, const DeviceSet& devices, const Program& program, bp_threads* threads);
+  SegmentContext(const SegmentContext&) = delete;
+  SegmentContext& operator=(const SegmentContext&) = delete;
+
+  const Segment& segment() const { return *segment_; }
+
+  /// Points slots and workspaces at the arenas, and contexts at the streams (null where a device has none). Does
+  /// nothing when `generation` is that of the last call.
+  void bind_memory(const std::vector<Arena>& arenas, const std::vector<bp_stream*>& streams, std::uint64_t generation);
+  /// Gives an incoming value (index into Segment::incoming).
+  void bind_incoming(std::size_t index, const RuntimeValue& value);
+  /// Gives the memory of a fetch.
+  void bind_fetch(int fetch, const RuntimeValue& value);
+
+  RuntimeValue& value(int slot) { return *values_[static_cast<std::size_t>(slot)]; }
+  std::vector<Operation>& operations() { return operations_; }
+  std::vector<std::uint64_t>& marks() { return marks_; }
+  void set_cancel_flag(const std::atomic<bool>* flag);
+
+ private:
+  /// A slot whose memory belongs to something bound from outside.
+  struct Bound {
+    RuntimeValue* value;
+    std::uint64_t offset;
+  };
+
+  void make_values();
+  void make_contexts(const DeviceSet& devices, bp_threads* threads);
+  const bp_value* pointer_for(int slot);
+
+  std::shared_ptr<const Segment> segment_;
+  std::vector<std::unique_ptr<RuntimeValue>> values_;
+  std::vector<const bp_value*> pointers_;
+  std::vector<const bp_tensor*> packs_;
+  std::vector<bp_tensor> workspaces_;
+  std::vector<ComputeContext> contexts_;
+  std::vector<Operation> operations_;
+  std::vector<std::uint64_t> marks_;                       ///< by step: of steps that signal
+  std::vector<std::vector<Bound>> incoming_, fetches_;
+  std::vector<std::vector<std::size_t>> whole_incoming_;   ///< positions in pointers_: values that are no plain tensors
+  std::uint64_t generation_ = 0;
+};
+
+}  // namespace backplane::core

@@ -1,0 +1,306 @@
+#include "core/runtime/session.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "core/base/nearest_name.hpp"
+#include "core/onnx/importer.hpp"
+#include "core/plugin_host/status.hpp"
+
+namespace backplane::core {
+namespace {
+
+/// Runs a step of loading; errors say which it was.
+template <class Step>
+void at_step(const char* name, const Step& step) {
+  try {
+    step();
+  } catch (const Error& error) {
+    throw error.within(name);
+  }
+}
+
+std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>& values) {
+  std::vector<std::string> names;
+  for (const ValueId id : values) names.push_back(graph.value(id).name);
+  return names;
+}
+
+std::string text_list(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "'" : ", '") + name + "'";
+  return list.empty() ? "none" : list;
+}
+
+std::string expected(const Value& value) { return value.type.to_string() + (value.type.shape ? " " + to_string(*value.type.shape) : ""); }
+
+}  // namespace
+
+Session::Session(std::shared_ptr<Environment> environment, const std::string& path, std::span<const std::byte> bytes, const SessionOptions& options)
+    : environment_(std::move(environment)), options_(options) {
+  const auto start = std::chrono::steady_clock::now();
+  if (options_.threads > 0) environment_->pool().grow(options_.threads);
+  threads_.pool = &environment_->pool();
+  threads_.max_threads = options_.threads > 0 ? options_.threads : environment_->pool().thread_count();
+  at_step("opening providers", [&] { devices_ = environment_->open_devices(options_); });
+  at_step("registering operators", [&] { register_operators(); });
+  load(path, bytes);
+  const auto within_file = [&](const auto& step) {
+    try {
+      step();
+    } catch (const Error& error) {
+      throw path.empty() ? error : error.within(path);
+    }
+  };
+  within_file([&] {
+    optimize();
+    list_values();
+    default_executable();
+    warn_of_fallback();
+    plan_if_fixed();
+  });
+  load_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+Session::~Session() = default;
+
+void Session::register_operators() {
+  for (const std::filesystem::path& file : options_.custom_ops) libraries_.push_back(environment_->plugins().load(file));
+  std::set<const Plugin*> seen;
+  const auto add_schemas = [&](const PluginPtr& plugin) {
+    if (!seen.insert(plugin.get()).second) return;
+    for (const CustomSchema& schema : plugin->schemas()) schemas_.add(schema);
+  };
+  for (const PluginPtr& library : libraries_) add_schemas(library);
+  for (const SessionDevice& device : devices_.devices) add_schemas(device.device->plugin());
+
+  for (SessionDevice& session_device : devices_.devices) {
+    struct Sink {
+      KernelRegistry* registry;
+      const SchemaRegistry* schemas;
+      RegisteredKernel kernel;
+      bool first;
+    } sink{&session_device.registry, &schemas_, {}, false};
+    const auto show = [](void* context, const bp_kernel_def* def) {
+      return status_of([&] {
+        auto& to = *static_cast<Sink*>(context);
+        to.kernel.def = def;
+        to.registry->add(to.kernel, *to.schemas, to.first);
+        ++to.kernel.rank;
+      });
+    };
+    Device& device = *session_device.device;
+    sink.kernel.plugin = device.plugin();
+    check_status(device.api().kernels(device.raw(), &sink, show), device.label());
+    sink.first = true;
+    for (const PluginPtr& library : libraries_) {
+      if (library->raw().kernels_for == nullptr) continue;
+      sink.kernel.plugin = library;
+      sink.kernel.guest = library != device.plugin();
+      check_status(library->raw().kernels_for(library->raw().self, device.provider_name().c_str(), &sink, show), library->file().string());
+    }
+    for (const std::string& refused : session_device.registry.refused()) environment_->logger().warning("a kernel of ", device.label(), " is refused: ", refused);
+  }
+}
+
+void Session::load(const std::string& path, std::span<const std::byte> bytes) {
+  ImportOptions import;
+  import.dims = options_.dims;
+  import.external_data_folder = options_.external_data;
+  model_ = path.empty() ? import_bytes(bytes, schemas_, import) : import_file(path, schemas_, import);
+}
+
+void Session::optimize() {
+  HostEvaluator evaluator(devices_, schemas_, &threads_);
+  PassOptions passes;
+  passes.level = options_.optimization;
+  passes.disabled = options_.disabled_passes;
+  SchemaCache schemas(schemas_);
+  passes.is_random = [&](const Node& node) {
+    const SchemaInfo* schema = schemas.find(node);
+    return schema != nullptr && !schema->deterministic;
+  };
+  run_passes(model_, passes, [&](const Graph& graph, const Node& node) -> std::optional<std::vector<ConstantPtr>> {
+    try {
+      return evaluator.fold(graph, node, std::uint64_t{1} << 32);
+    } catch (const Error& error) {
+      // It may never run; if it does, the error comes then.
+      environment_->logger().debug("node '", node.name, "' is not folded: ", error.message());
+      return std::nullopt;
+    }
+  });
+}
+
+void Session::list_values() {
+  for (const ValueId id : model_.graph.inputs) {
+    if (model_.graph.value(id).constant == nullptr) inputs_.push_back(id);
+  }
+  for (const ValueId id : model_.graph.initializers) {
+    if (model_.graph.value(id).overridable) overridable_.push_back(id);
+  }
+  outputs_ = model_.graph.outputs;
+}
+
+Executable& Session::default_executable() {
+  default_ = executable({names_of(model_.graph, inputs_), names_of(model_.graph, outputs_)});
+  return *default_;
+}
+
+std::shared_ptr<Executable> Session::executable(const Cut& cut) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Executable>& made = executables_[cut];
+  if (made != nullptr) return made;
+  ProgramContext context;
+  context.model = &model_;
+  context.devices = &devices_;
+  context.schemas = &schemas_;
+  context.weights = &environment_->weights();
+  context.logger = &environment_->logger();
+  context.threads = &threads_;
+  for (const PlacementRule& rule : options_.placement) context.rules.emplace_back(rule.pattern, rule.provider);
+  context.forbid_fallback = options_.fallback == Fallback::Forbid;
+  context.deterministic = options_.deterministic;
+  try {
+    made = std::make_shared<Executable>(context, cut, options_.plan_cache);
+  } catch (...) {
+    executables_.erase(cut);
+    throw;
+  }
+  return made;
+}
+
+void Session::warn_of_fallback() {
+  if (options_.fallback != Fallback::Warn) return;
+  const std::shared_ptr<Generation> generation = default_->generation();
+  std::size_t fallen = 0;
+  std::string example;
+  for (const NodeId id : generation->program->order()) {
+    const int device = generation->program->placed().placement[static_cast<std::size_t>(id)].device;
+    if (device < 0 || generation->program->is_host_node(id) || devices_.devices[static_cast<std::size_t>(device)].requested) continue;
+    const Node& node = generation->program->graph().node(id);
+    if (fallen++ == 0) example = node.name + " (" + node.op_type + ")";
+  }
+  if (fallen > 0) {
+    environment_->logger().warning(fallen, " of ", generation->program->order().size(), " nodes fall back to ", devices_.at(devices_.host_evaluator).label(),
+                                   ", the first is ", example, "; `backplane inspect --explain` tells why, fallback=allow silences this");
+  }
+}
+
+void Session::plan_if_fixed() {
+  std::vector<RuntimeValue> values(inputs_.size());
+  RunValues feeds;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const Type& type = model_.graph.value(inputs_[i]).type;
+    if (!type.is_static() || type.element == DataType::String) return;
+    std::vector<std::int64_t> dims;
+    for (const Dim& dim : *type.shape) dims.push_back(dim.size);
+    values[i].set_tensor(type.element, dims);
+    feeds.push_back(&values[i]);
+  }
+  if (!default_->generation()->program->keyed_feeds().empty()) return;  // shapes wait for values
+  default_->plan(feeds);
+}
+
+Session::Route Session::route(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches) {
+  Route route;
+  std::vector<std::string> wanted = fetches;
+  const std::vector<std::string> standard = names_of(model_.graph, inputs_);
+  if (wanted.empty()) wanted = names_of(model_.graph, outputs_);
+  for (std::size_t i = 0; i < feeds.size(); ++i) {
+    if (std::count(feeds.begin(), feeds.end(), feeds[i]) > 1) invalid("the input '", feeds[i], "' is fed twice");
+  }
+  Cut cut;
+  for (const std::string& name : standard) {
+    const auto found = std::find(feeds.begin(), feeds.end(), name);
+    if (found == feeds.end()) continue;
+    cut.feeds.push_back(name);
+    route.feeds.push_back(static_cast<std::size_t>(found - feeds.begin()));
+  }
+  for (std::size_t i = 0; i < feeds.size(); ++i) {
+    if (std::find(standard.begin(), standard.end(), feeds[i]) != standard.end()) continue;
+    if (model_.graph.find_value(feeds[i]) == kNone) {
+      std::vector<std::string> known = standard;
+      for (const std::string& name : names_of(model_.graph, overridable_)) known.push_back(name);
+      invalid("the model has no input '", feeds[i], "'", did_you_mean(feeds[i], known), "; its inputs are ", text_list(known));
+    }
+    cut.feeds.push_back(feeds[i]);
+    route.feeds.push_back(i);
+  }
+  cut.fetches = wanted;
+  for (std::size_t i = 0; i < wanted.size(); ++i) route.fetches.push_back(i);
+  route.executable = cut == default_->cut() ? default_ : executable(cut);
+  return route;
+}
+
+void Session::check_feed(const std::string& name, const RuntimeValue& value) const {
+  const Value& declared = model_.graph.value(model_.graph.find_value(name));
+  const auto mismatch = [&](const std::string& got) { invalid("the input '", name, "' should be ", expected(declared), " but is ", got); };
+  if (value.kind == BP_VALUE_ABSENT) invalid("the input '", name, "' is given no value");
+  if (declared.type.kind == Type::Kind::Unknown) return;
+  if (!declared.type.is_tensor()) {
+    if (value.is_tensor() || value.type.to_string() != declared.type.to_string()) mismatch(value.is_tensor() ? "a tensor" : value.type.to_string());
+    return;
+  }
+  if (!value.is_tensor()) mismatch(value.type.to_string());
+  const std::vector<std::int64_t> dims(value.description.dims, value.description.dims + value.description.rank);
+  bool fits = value.element() == declared.type.element || declared.type.element == DataType::None;
+  if (declared.type.shape) {
+    fits = fits && dims.size() == declared.type.shape->size();
+    for (std::size_t axis = 0; fits && axis < dims.size(); ++axis) {
+      const Dim& dim = (*declared.type.shape)[axis];
+      fits = !dim.known() || dim.size == dims[axis];
+    }
+  }
+  if (!fits) mismatch(text("tensor(", core::name(value.element()), ") ", to_string(dims)));
+}
+
+void Session::run(const Route& route, const RunValues& feeds, const RunValues& fetches, PlanMemo* memo, bool resize_fetches) {
+  RunSettings settings;
+  settings.memo = memo;
+  settings.resize_fetches = resize_fetches;
+  if (!options_.profile) {
+    route.executable->run(feeds, fetches, settings);
+    return;
+  }
+  std::vector<Span> spans;
+  settings.spans = &spans;
+  route.executable->run(feeds, fetches, settings);
+  const std::lock_guard lock(spans_mutex_);
+  spans_.insert(spans_.end(), std::make_move_iterator(spans.begin()), std::make_move_iterator(spans.end()));
+}
+
+void Session::run(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches) {
+  std::vector<std::string> feed_names, fetch_names;
+  for (const NamedValue& feed : feeds) feed_names.push_back(feed.name);
+  for (const NamedValue& fetch : fetches) fetch_names.push_back(fetch.name);
+  const Route way = route(feed_names, fetch_names);
+  RunValues run_feeds, run_fetches;
+  for (const std::size_t i : way.feeds) {
+    check_feed(feeds[i].name, *feeds[i].value);
+    run_feeds.push_back(feeds[i].value);
+  }
+  check_symbols(way, feeds);
+  for (const std::size_t i : way.fetches) run_fetches.push_back(fetches[i].value);
+  run(way, run_feeds, run_fetches, nullptr, false);
+}
+
+void Session::check_symbols(const Route& route, const std::vector<NamedValue>& feeds) const {
+  std::map<std::string, std::pair<std::int64_t, std::string>> seen;
+  for (const std::size_t i : route.feeds) {
+    const Value& declared = model_.graph.value(model_.graph.find_value(feeds[i].name));
+    const RuntimeValue& value = *feeds[i].value;
+    if (!declared.type.is_tensor() || !declared.type.shape) continue;
+    for (std::size_t axis = 0; axis < declared.type.shape->size(); ++axis) {
+      const std::string& symbol = (*declared.type.shape)[axis].symbol;
+      if (symbol.empty() || !declared.is_input) continue;
+      const std::int64_t size = value.description.dims[axis];
+      const auto [place, added] = seen.emplace(symbol, std::pair(size, feeds[i].name));
+      if (!added && place->second.first != size) {
+        invalid("the dimension '", symbol, "' is ", place->second.first, " in the input '", place->second.second, "' and ", size, " in the input '", feeds[i].name, "'");
+      }
+    }
+  }
+}
+
+}  // namespace backplane::core

@@ -1,0 +1,214 @@
+#include "plugins/cpu/dense/activation.hpp"
+
+#include "plugins/cpu/dense/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "plugins/cpu/dense/activation.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// After highway.h:
+#include <hwy/contrib/math/math-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace backplane::cpu::HWY_NAMESPACE {
+
+const ActivationKernels& activation_table();
+
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+using Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<Tag>;
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
+
+/// 1 / (1 + exp(-x)). exp is clamped where a float's range ends; NaN stays NaN.
+HWY_INLINE Vector sigmoid(Tag d, Vector x) {
+  const Vector one = hn::Set(d, 1.0f);
+  const Vector bounded = hn::Min(hn::Set(d, 88.0f), hn::Max(hn::Set(d, -88.0f), hn::Neg(x)));
+  const Vector y = hn::Div(one, hn::Add(one, hn::Exp(d, bounded)));
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+/// erf by Abramowitz and Stegun 7.1.26: absolute error at most 1.5e-7.
+HWY_INLINE Vector erf(Tag d, Vector x) {
+  const Vector one = hn::Set(d, 1.0f);
+  const Vector a = hn::Min(hn::Abs(x), hn::Set(d, 6.0f));
+  const Vector t = hn::Div(one, hn::MulAdd(hn::Set(d, 0.3275911f), a, one));
+  Vector p = hn::Set(d, 1.061405429f);
+  p = hn::MulAdd(p, t, hn::Set(d, -1.453152027f));
+  p = hn::MulAdd(p, t, hn::Set(d, 1.421413741f));
+  p = hn::MulAdd(p, t, hn::Set(d, -0.284496736f));
+  p = hn::MulAdd(p, t, hn::Set(d, 0.254829592f));
+  p = hn::Mul(p, t);
+  const Vector y = hn::NegMulAdd(p, hn::Exp(d, hn::Neg(hn::Mul(a, a))), one);
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));
+}
+
+struct Clamp {
+  float lo, hi;
+  // NaN comes through: it is the second operand.
+  HWY_INLINE Vector operator()(Tag d, Vector x) const {
+    return hn::Max(hn::Set(d, lo), hn::Min(hn::Set(d, hi), x));
+  }
+};
+struct LeakyRelu {
+  float alpha;
+  HWY_INLINE Vector operator()(Tag d, Vector x) const {
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(x, hn::Set(d, alpha)), x);
+  }
+};
+struct Sigmoid {
+  HWY_INLINE Vector operator()(Tag d, Vector x) const { return sigmoid(d, x); }
+};
+struct HardSigmoid {
+  float alpha, beta;
+  HWY_INLINE Vector operator()(Tag d, Vector x) const {
+    const Vector y = hn::MulAdd(hn::Set(d, alpha), x, hn::Set(d, beta));
+    return hn::Max(hn::Zero(d), hn::Min(hn::Set(d, 1.0f), y));
+  }
+};
+struct Silu {
+  HWY_INLINE Vector operator()(Tag d, Vector x) const { return hn::Mul(x, sigmoid(d, x)); }
+};
+struct HardSwish {
+  HWY_INLINE Vector operator()(Tag d, Vector x) const {
+    return hn::Mul(x, HardSigmoid{1.0f / 6.0f, 0.5f}(d, x));
+  }
+};
+struct Tanh {
+  HWY_INLINE Vector operator()(Tag d, Vector x) const {
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, x));
+  }
+};
+struct Gelu {
+  HWY_INLINE Vector operator()(Tag d, Vector x) const {
+    const Vector half = hn::Mul(x, hn::Set(d, 0.5f));
+    return hn::MulAdd(half, erf(d, hn::Mul(x, hn::Set(d, 0.70710678118654752f))), half);
+  }
+};
+
+/// Calls body(f) with the functor for an activation.
+template <class Body>
+HWY_INLINE void with_functor(const Activation& a, const Body& body) {
+  switch (a.kind) {
+    case Activation::kClamp:
+      return body(Clamp{a.alpha, a.beta});
+    case Activation::kLeakyRelu:
+      return body(LeakyRelu{a.alpha});
+    case Activation::kSigmoid:
+      return body(Sigmoid{});
+    case Activation::kHardSigmoid:
+      return body(HardSigmoid{a.alpha, a.beta});
+    case Activation::kSilu:
+      return body(Silu{});
+    case Activation::kHardSwish:
+      return body(HardSwish{});
+    case Activation::kTanh:
+      return body(Tanh{});
+    case Activation::kGelu:
+      return body(Gelu{});
+  }
+}
+
+template <class Functor>
+HWY_NOINLINE void apply_row(const Functor& f, float* x, int64_t count) {
+  const Tag d;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) hn::StoreU(f(d, hn::LoadU(d, x + i)), d, x + i);
+  if (i < count) {
+    const auto mask = hn::FirstN(d, static_cast<size_t>(count - i));
+    hn::BlendedStore(f(d, hn::MaskedLoad(mask, d, x + i)), mask, d, x + i);
+  }
+}
+
+void apply(const Activation& activation, float* x, int64_t count) {
+  with_functor(activation, [&](const auto& f) HWY_ATTR { apply_row(f, x, count); });
+}
+
+template <class Functor>
+HWY_NOINLINE void scale_shift_rows(const Functor& f, const float* x, int64_t x_stride,
+                                   const float* scale, const float* shift, float* y,
+                                   int64_t y_stride, int64_t rows, int64_t columns) {
+  const Tag d;
+  for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
+    for (int64_t c = 0; c < columns; c += kLanes) {
+      if (HWY_LIKELY(c + kLanes <= columns)) {
+        const Vector a = scale ? hn::LoadU(d, scale + c) : hn::Set(d, 1.0f);
+        const Vector b = shift ? hn::LoadU(d, shift + c) : hn::Zero(d);
+        hn::StoreU(f(d, hn::MulAdd(hn::LoadU(d, x + c), a, b)), d, y + c);
+      } else {
+        const auto mask = hn::FirstN(d, static_cast<size_t>(columns - c));
+        const Vector a = scale ? hn::MaskedLoad(mask, d, scale + c) : hn::Set(d, 1.0f);
+        const Vector b = shift ? hn::MaskedLoad(mask, d, shift + c) : hn::Zero(d);
+        hn::BlendedStore(f(d, hn::MulAdd(hn::MaskedLoad(mask, d, x + c), a, b)), mask, d, y + c);
+      }
+    }
+  }
+}
+
+void scale_shift(const Activation& activation, const float* x, int64_t x_stride,
+                 const float* scale, const float* shift, float* y, int64_t y_stride, int64_t rows,
+                 int64_t columns) {
+  with_functor(activation, [&](const auto& f) HWY_ATTR {
+    scale_shift_rows(f, x, x_stride, scale, shift, y, y_stride, rows, columns);
+  });
+}
+
+template <class Functor>
+HWY_NOINLINE void add_rows(const Functor& f, const float* a, int64_t a_stride, const float* b,
+                           int64_t b_stride, float* y, int64_t y_stride, int64_t rows,
+                           int64_t columns) {
+  const Tag d;
+  for (int64_t r = 0; r < rows; ++r, a += a_stride, b += b_stride, y += y_stride) {
+    int64_t c = 0;
+    for (; c + kLanes <= columns; c += kLanes) {
+      hn::StoreU(f(d, hn::Add(hn::LoadU(d, a + c), hn::LoadU(d, b + c))), d, y + c);
+    }
+    if (c < columns) {
+      const auto mask = hn::FirstN(d, static_cast<size_t>(columns - c));
+      const Vector sum = hn::Add(hn::MaskedLoad(mask, d, a + c), hn::MaskedLoad(mask, d, b + c));
+      hn::BlendedStore(f(d, sum), mask, d, y + c);
+    }
+  }
+}
+
+void add(const Activation& activation, const float* a, int64_t a_stride, const float* b,
+         int64_t b_stride, float* y, int64_t y_stride, int64_t rows, int64_t columns) {
+  with_functor(activation, [&](const auto& f) HWY_ATTR {
+    add_rows(f, a, a_stride, b, b_stride, y, y_stride, rows, columns);
+  });
+}
+
+}  // namespace
+
+const ActivationKernels& activation_table() {
+  static constexpr ActivationKernels kKernels = {apply, scale_shift, add};
+  return kKernels;
+}
+
+}  // namespace backplane::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "backplane/plugin/error.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+constexpr const char* kNames[] = {"Clamp", "LeakyRelu", "Sigmoid", "HardSigmoid",
+                                  "Silu",  "HardSwish", "Tanh",    "Gelu"};
+
+}  // namespace
+
+const char* activation_name(Activation::Kind kind) { return kNames[kind]; }
+
+Activation::Kind activation_kind(const std::string& name) {
+  for (int kind = 0; kind < static_cast<int>(std::size(kNames)); ++kind) {
+    if (name == kNames[kind]) return static_cast<Activation::Kind>(kind);
+  }
+  sdk::unsupported("no activation is called '", name, "'");
+}
+
+const ActivationKernels& activation_kernels(Isa isa) { BP_SELECT_TARGET(isa, activation_table()); }
+
+}  // namespace backplane::cpu
+#endif

@@ -1,0 +1,207 @@
+#include "plugins/cpu/dense/conv_direct.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace backplane::cpu {
+namespace {
+
+uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Few channels make short inner loops. Where the positions of a kernel row lie one after another in a
+/// padded copy of the input, they are read as one long run instead.
+bool should_merge(const ConvShape& shape) {
+  return shape.groups == 1 && shape.in_channels <= 8 && shape.window.kernel[2] > 1 &&
+         shape.window.dilation[2] == 1;
+}
+
+ProductShape product_shape(const ConvShape& shape, bool merged) {
+  const Window& window = shape.window;
+  ProductShape product;
+  product.rows = shape.batch * window.out_pixels();
+  product.groups = shape.groups;
+  product.columns = shape.out_channels / shape.groups;
+  product.taps = merged ? window.taps() / window.kernel[2] : window.taps();
+  product.depth = shape.in_channels / shape.groups * (merged ? window.kernel[2] : 1);
+  return product;
+}
+
+/// Calls line(image, z, y, x, first, count) for the parts of rows [row, row + rows) that lie in one output
+/// line each: pixels x to x + count of the line, rows first to first + count.
+template <class Line>
+void for_each_line(const Window& window, int64_t row, int64_t rows, const Line& line) {
+  const auto& out = window.out;
+  int64_t x = row % out[2];
+  int64_t y = row / out[2] % out[1];
+  int64_t z = row / (out[2] * out[1]) % out[0];
+  int64_t image = row / (out[2] * out[1] * out[0]);
+  for (int64_t i = 0; i < rows;) {
+    const int64_t count = std::min(rows - i, out[2] - x);
+    line(image, z, y, x, i, count);
+    i += count;
+    x = 0;
+    if (++y < out[1]) continue;
+    y = 0;
+    if (++z < out[0]) continue;
+    z = 0;
+    ++image;
+  }
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+
+/// Writes the pointers of one kernel position for a run of output pixels; `zeros` stands for padding.
+void fill_tap(const float** table, const Window& window, const ConvArgs& args, const float* zeros,
+              const std::array<int64_t, 3>& tap, int64_t row, int64_t rows) {
+  const ImageStrides& strides = args.x_strides;
+  const int64_t dz = tap[0] * window.dilation[0] - window.pad_begin[0];
+  const int64_t dy = tap[1] * window.dilation[1] - window.pad_begin[1];
+  const int64_t dx = tap[2] * window.dilation[2] - window.pad_begin[2];
+  const int64_t stride = window.stride[2];
+  // Pixels [inside_begin, inside_end) of a line have this position inside of the image along the width.
+  const int64_t inside_begin = ceil_div(-dx, stride);
+  const int64_t inside_end = ceil_div(window.in[2] - dx, stride);
+  for_each_line(window, row, rows, [&](int64_t image, int64_t oz, int64_t oy, int64_t ox, int64_t first, int64_t count) {
+    const int64_t z = oz * window.stride[0] + dz;
+    const int64_t y = oy * window.stride[1] + dy;
+    const float** to = table + first;
+    if (z < 0 || z >= window.in[0] || y < 0 || y >= window.in[1]) {
+      std::fill(to, to + count, zeros);
+      return;
+    }
+    const float* line = args.x + image * strides.batch + z * strides.depth + y * strides.height;
+    const int64_t begin = std::clamp<int64_t>(inside_begin - ox, 0, count);
+    const int64_t end = std::clamp<int64_t>(inside_end - ox, begin, count);
+    std::fill(to, to + begin, zeros);
+    const float* pixel = line + ((ox + begin) * stride + dx) * strides.width;
+    for (int64_t i = begin; i < end; ++i, pixel += stride * strides.width) to[i] = pixel;
+    std::fill(to + end, to + count, zeros);
+  });
+}
+
+}  // namespace
+
+DirectConv::DirectConv(const ConvShape& shape, const Activation& activation, Isa isa, unsigned threads)
+    : shape_(shape),
+      merged_(should_merge(shape)),
+      product_(product_shape(shape, merged_), activation, isa, threads) {
+  const Window& window = shape.window;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const int64_t extent = (window.kernel[axis] - 1) * window.dilation[axis] + 1;
+    copy_[axis] = std::max(window.in[axis] + window.pad_begin[axis],
+                           (window.out[axis] - 1) * window.stride[axis] + extent);
+  }
+}
+
+uint64_t DirectConv::workspace_bytes() const {
+  const int64_t floats = merged_ ? shape_.batch * copy_[0] * copy_[1] * copy_[2] * shape_.in_channels
+                                 : shape_.in_channels;
+  return align64(static_cast<uint64_t>(floats) * 4) + product_.scratch_bytes();
+}
+
+void DirectConv::pack(const float* weights, const float* scales, float* packed,
+                      const sdk::Threads& threads) const {
+  const int64_t taps = shape_.window.taps();
+  const int64_t depth = shape_.in_channels / shape_.groups;
+  const int64_t columns = shape_.out_channels / shape_.groups;
+  for (int64_t group = 0; group < shape_.groups; ++group) {
+    WeightView view;
+    view.data = weights + group * columns * depth * taps;
+    view.taps = taps;
+    view.depth = depth;
+    view.tap_stride = 1;
+    view.depth_stride = taps;
+    view.column_stride = depth * taps;
+    view.column_scales = scales != nullptr ? scales + group * columns : nullptr;
+    pack_panels(product_.panels(), view, packed + group * product_.group_floats(), threads);
+  }
+}
+
+void DirectConv::run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const {
+  if (merged_) {
+    run_merged(args, static_cast<char*>(workspace), threads);
+  } else {
+    run_indirect(args, static_cast<char*>(workspace), threads);
+  }
+}
+
+template <class Fill>
+void DirectConv::run_product(const ConvArgs& args, char* scratch, const sdk::Threads& threads,
+                             const Fill& fill) const {
+  const Window& window = shape_.window;
+  const ImageStrides& strides = args.y_strides;
+  ProductArgs product;
+  product.packed = args.packed;
+  product.bias = args.bias;
+  product.residual = args.residual;
+  product.residual_stride = shape_.out_channels;
+  product.out_stride = strides.width;
+  const int64_t rows = product_.shape().rows;
+  const bool uniform = (window.out[1] == 1 || strides.height == window.out[2] * strides.width) &&
+                       (window.out[0] == 1 || strides.depth == window.out[1] * window.out[2] * strides.width) &&
+                       (shape_.batch == 1 || strides.batch == window.out_pixels() * strides.width);
+  if (uniform) {
+    product.out = args.y;
+    product_.run(product, 0, rows, threads, scratch, fill);
+    return;
+  }
+  // Rows of the output that do not follow each other in memory: a line at a time.
+  for_each_line(window, 0, rows, [&](int64_t image, int64_t z, int64_t y, int64_t, int64_t first, int64_t count) {
+    product.out = args.y + image * strides.batch + z * strides.depth + y * strides.height - first * strides.width;
+    product_.run(product, first, first + count, threads, scratch, fill);
+  });
+}
+
+void DirectConv::run_indirect(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const {
+  auto* zeros = reinterpret_cast<float*>(workspace);
+  std::memset(zeros, 0, static_cast<std::size_t>(shape_.in_channels) * 4);
+  char* scratch = workspace + align64(static_cast<uint64_t>(shape_.in_channels) * 4);
+  const Window& window = shape_.window;
+  run_product(args, scratch, threads,
+              [&](const float** table, int64_t pitch, int64_t row, int64_t count) {
+                for (int64_t z = 0; z < window.kernel[0]; ++z) {
+                  for (int64_t y = 0; y < window.kernel[1]; ++y) {
+                    for (int64_t x = 0; x < window.kernel[2]; ++x, table += pitch) {
+                      fill_tap(table, window, args, zeros, {z, y, x}, row, count);
+                    }
+                  }
+                }
+              });
+}
+
+void DirectConv::run_merged(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const {
+  const Window& window = shape_.window;
+  auto* copy = reinterpret_cast<float*>(workspace);
+  const int64_t channels = shape_.in_channels;
+  const int64_t floats = shape_.batch * copy_[0] * copy_[1] * copy_[2] * channels;
+  char* scratch = workspace + align64(static_cast<uint64_t>(floats) * 4);
+  PaddedCopy padded;
+  padded.batch = shape_.batch;
+  padded.channels = channels;
+  padded.in = window.in;
+  padded.out = copy_;
+  padded.begin = window.pad_begin;
+  padded.x_strides = args.x_strides;
+  padded.x_channels_first = args.x_channels_first;
+  padded_copy(padded, args.x, copy, threads);
+  const ImageStrides strides = ImageStrides::dense(copy_, channels);
+  const auto fill_line = [&](const float** table, const float* base, int64_t row, int64_t rows) {
+    for_each_line(window, row, rows, [&](int64_t image, int64_t z, int64_t y, int64_t x, int64_t first, int64_t count) {
+      const float* pixel = base + image * strides.batch + z * window.stride[0] * strides.depth +
+                           y * window.stride[1] * strides.height + x * window.stride[2] * strides.width;
+      for (int64_t i = 0; i < count; ++i, pixel += window.stride[2] * strides.width) table[first + i] = pixel;
+    });
+  };
+  run_product(args, scratch, threads,
+              [&](const float** table, int64_t pitch, int64_t row, int64_t count) {
+                for (int64_t z = 0; z < window.kernel[0]; ++z) {
+                  for (int64_t y = 0; y < window.kernel[1]; ++y, table += pitch) {
+                    const float* base = copy + z * window.dilation[0] * strides.depth +
+                                        y * window.dilation[1] * strides.height;
+                    fill_line(table, base, row, count);
+                  }
+                }
+              });
+}
+
+}  // namespace backplane::cpu

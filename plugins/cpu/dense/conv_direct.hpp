@@ -1,0 +1,62 @@
+// Convolution as an indirect matrix product on channels-last images: a row of the product is an output
+// pixel, given by one pointer for each kernel position.
+#pragma once
+
+#include <cstdint>
+
+#include "plugins/cpu/dense/conv_geometry.hpp"
+#include "plugins/cpu/dense/layout_copy.hpp"
+#include "plugins/cpu/dense/product.hpp"
+
+namespace backplane::cpu {
+
+/// What every convolution of the engine is told.
+struct ConvShape {
+  Window window;
+  int64_t batch = 1;
+  int64_t in_channels = 0;
+  int64_t out_channels = 0;
+  int64_t groups = 1;
+};
+
+/// The memory of one convolution. Nothing is owned.
+struct ConvArgs {
+  const float* x = nullptr;
+  ImageStrides x_strides;
+  bool x_channels_first = false;  // a dense [batch, channels, spatial ...] instead
+  const float* packed = nullptr;
+  const float* bias = nullptr;      // null: none
+  const float* residual = nullptr;  // null: none; strides like a dense output's
+  float* y = nullptr;
+  ImageStrides y_strides;
+};
+
+/// A direct convolution made ready. Immutable.
+class DirectConv {
+ public:
+  DirectConv(const ConvShape& shape, const Activation& activation, Isa isa, unsigned threads);
+
+  int64_t packed_floats() const { return product_.packed_floats(); }
+  uint64_t workspace_bytes() const;
+  /// Packs weights [out_channels, in_channels / groups, kernel ...], times one factor per output
+  /// channel where `scales` is given.
+  void pack(const float* weights, const float* scales, float* packed, const sdk::Threads& threads) const;
+  void run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;
+  /// Whether a few input channels are read together with their neighbours along the width.
+  bool merged() const { return merged_; }
+  /// Whether sums stay in registers until they are finished.
+  bool single_block() const { return product_.single_block(); }
+
+ private:
+  void run_indirect(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const;
+  void run_merged(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const;
+  template <class Fill>
+  void run_product(const ConvArgs& args, char* scratch, const sdk::Threads& threads, const Fill& fill) const;
+
+  ConvShape shape_;
+  bool merged_;
+  std::array<int64_t, 3> copy_{};  // merged: extents of the padded copy
+  Product product_;
+};
+
+}  // namespace backplane::cpu

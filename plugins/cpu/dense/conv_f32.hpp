@@ -1,0 +1,39 @@
+// fp32 convolution on channels-last images: chooses among the methods of this folder.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "plugins/cpu/dense/conv_winograd.hpp"
+#include "plugins/cpu/dense/sliding.hpp"
+
+namespace backplane::cpu {
+
+enum class ConvMethod { kDirect, kWinograd, kDepthwise };
+
+/// The method that is expected to be the fastest.
+ConvMethod choose_conv_method(const ConvShape& shape, Isa isa, unsigned threads);
+
+/// A convolution by one of the methods, made ready. Immutable.
+class ConvF32 {
+ public:
+  ConvF32(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa, unsigned threads);
+
+  int64_t packed_floats() const;
+  uint64_t workspace_bytes() const;
+  /// As DirectConv::pack.
+  void pack(const float* weights, const float* scales, float* packed, const sdk::Threads& threads) const;
+  void run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;
+  /// Whether `run` takes x channels first too.
+  bool takes_channels_first() const;
+  /// Whether y may be the residual's memory.
+  bool takes_residual_in_place() const;
+  /// For people: "winograd 4x4".
+  std::string variant() const;
+
+ private:
+  std::variant<DirectConv, WinogradConv, DepthwiseConv> method_;
+};
+
+}  // namespace backplane::cpu

@@ -1,0 +1,47 @@
+// The shape arithmetic of convolutions and pooling.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backplane/plugin.hpp"
+
+namespace backplane::cpu {
+
+/// Spatial axes that the kernels handle. Fewer are padded with ones in front: an image is
+/// [depth 1, height, width], a signal [1, 1, length].
+constexpr int kSpatialAxes = 3;
+
+/// A window that slides over spatial axes; in ONNX's attributes and words.
+struct Window {
+  std::array<int64_t, kSpatialAxes> kernel{1, 1, 1};
+  std::array<int64_t, kSpatialAxes> stride{1, 1, 1};
+  std::array<int64_t, kSpatialAxes> dilation{1, 1, 1};
+  std::array<int64_t, kSpatialAxes> pad_begin{0, 0, 0};
+  std::array<int64_t, kSpatialAxes> pad_end{0, 0, 0};
+  std::array<int64_t, kSpatialAxes> in{1, 1, 1};
+  std::array<int64_t, kSpatialAxes> out{1, 1, 1};
+
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t in_pixels() const { return in[0] * in[1] * in[2]; }
+  int64_t out_pixels() const { return out[0] * out[1] * out[2]; }
+  bool padded() const {
+    return pad_begin != std::array<int64_t, 3>{} || pad_end != std::array<int64_t, 3>{};
+  }
+};
+
+/// The attributes of Conv, ConvInteger, QLinearConv and the pooling operators as a node gives them.
+struct WindowAttributes {
+  std::vector<int64_t> kernel_shape, strides, dilations, pads;
+  std::string auto_pad = "NOTSET";
+  bool ceil_mode = false;
+
+  explicit WindowAttributes(const sdk::Node& node);
+  /// For spatial dims `in` and a kernel of `kernel` (kernel_shape, or the weights' dims). Throws
+  /// sdk::Error when they do not fit each other.
+  Window resolve(sdk::DimsView in, sdk::DimsView kernel) const;
+};
+
+}  // namespace backplane::cpu

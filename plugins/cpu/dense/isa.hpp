@@ -1,0 +1,14 @@
+// The instruction sets that the dense kernels are compiled for, and how one of them is chosen.
+#pragma once
+
+namespace backplane::cpu {
+
+/// What the vector kernels may use. A device fixes one when it is opened; the kernels of a lower one
+/// run on every processor that has a higher one.
+enum class Isa { kBaseline, kAvx2, kAvx512 };
+
+/// The best one that this processor and this build have. On other architectures than x86-64 the
+/// baseline is what the compiler targets (NEON on Arm).
+Isa best_isa();
+
+}  // namespace backplane::cpu

@@ -1,0 +1,26 @@
+// The dims of matrix products with numpy's rules: batch axes broadcast, vectors count as a row or a column.
+#pragma once
+
+#include "backplane/plugin.hpp"
+
+namespace backplane::cpu {
+
+/// A product of A [..., rows, depth] and B [..., depth, columns].
+struct MatMulDims {
+  int64_t rows = 1;
+  int64_t depth = 0;
+  int64_t columns = 1;
+  sdk::Dims batch;                 // broadcast
+  std::vector<int64_t> a_indices;  // per product: which matrix of A, which of B
+  std::vector<int64_t> b_indices;
+  sdk::Dims out;
+
+  /// `b_transposed`: B is [..., columns, depth]. Throws sdk::Error when the dims do not fit.
+  MatMulDims(sdk::DimsView a, sdk::DimsView b, bool b_transposed);
+  /// Whether all products have one B.
+  bool shared_b() const;
+  /// Whether the matrices of A are taken in order, each once.
+  bool a_in_order() const;
+};
+
+}  // namespace backplane::cpu

@@ -1,0 +1,56 @@
+// fp32 matrix products: A [rows, depth] times B [depth, columns], B packed beforehand or on the way.
+#pragma once
+
+#include "plugins/cpu/dense/product.hpp"
+
+namespace backplane::cpu {
+
+struct MatMulShape {
+  int64_t batch = 1;  // products; B has `batch` matrices too, or one that all of them share
+  int64_t rows = 0;
+  int64_t depth = 0;
+  int64_t columns = 0;
+  bool shared_b = true;
+  bool b_transposed = false;  // B is [columns, depth]
+};
+
+/// The memory of a product. Offsets and strides count floats; a and y: one offset per product, b: one per
+/// matrix of B. Columns of A and y are dense. Nothing is owned.
+struct MatMulArgs {
+  const float* a = nullptr;
+  int64_t a_stride = 0;
+  const int64_t* a_offsets = nullptr;
+  const float* b = nullptr;       // not packed; null when `packed` is set
+  const int64_t* b_offsets = nullptr;
+  const float* packed = nullptr;  // shared_b only
+  float alpha = 1.0f;             // only where B is not packed
+  const float* bias = nullptr;      // [columns]
+  const float* residual = nullptr;  // as y, dense
+  float* y = nullptr;               // [batch, rows, columns]
+};
+
+/// A matrix product made ready. Immutable.
+class MatMulF32 {
+ public:
+  /// `shape` with a shared B is taken as one product of batch * rows rows when A's matrices follow each
+  /// other (a_dense).
+  MatMulF32(const MatMulShape& shape, bool a_dense, const Activation& activation, Isa isa, unsigned threads);
+
+  int64_t packed_floats() const { return product_.packed_floats(); }
+  /// With B packed, and without.
+  uint64_t workspace_bytes(bool packed) const;
+  void pack(const float* b, float alpha, float* packed, const sdk::Threads& threads) const;
+  void run(const MatMulArgs& args, void* workspace, const sdk::Threads& threads) const;
+  bool takes_residual_in_place() const { return product_.single_block(); }
+
+ private:
+  WeightView view(const float* b, float alpha) const;
+  void run_one(const MatMulArgs& args, const float* packed, int64_t index, void* scratch, const sdk::Threads& threads) const;
+
+  MatMulShape shape_;
+  bool many_;  // several products, one for a thread at a time
+  unsigned threads_;
+  Product product_;
+};
+
+}  // namespace backplane::cpu

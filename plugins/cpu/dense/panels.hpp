@@ -1,0 +1,54 @@
+// Weights packed into panels: the form that the tile kernels read.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backplane/plugin.hpp"
+
+namespace backplane::cpu {
+
+/// How the columns of a matrix are cut into panels of whole vectors, of nearly equal width. A panel holds,
+/// for each step of the depth, its columns one after another; panels follow each other.
+struct Panels {
+  struct Panel {
+    int64_t column;  // the first
+    int vectors;
+    int64_t width;   // columns that exist; the rest up to whole vectors is zero
+  };
+  int64_t columns = 0;
+  int lanes = 1;
+  int widest = 1;  // vectors
+
+  int64_t vectors() const { return (columns + lanes - 1) / lanes; }
+  int64_t padded_columns() const { return vectors() * lanes; }
+  int64_t count() const { return (vectors() + widest - 1) / widest; }
+  Panel at(int64_t index) const {
+    const int64_t begin = vectors() * index / count();
+    const int64_t end = vectors() * (index + 1) / count();
+    return {begin * lanes, static_cast<int>(end - begin),
+            std::min(columns - begin * lanes, (end - begin) * lanes)};
+  }
+};
+
+/// A matrix to be packed, element (tap, depth, column) at data[tap * tap_stride + depth * depth_stride +
+/// column * column_stride], times `scale` and, where there are any, column_scales[column].
+struct WeightView {
+  const float* data = nullptr;
+  int64_t taps = 1;
+  int64_t depth = 0;
+  int64_t tap_stride = 0;
+  int64_t depth_stride = 0;
+  int64_t column_stride = 0;
+  const float* column_scales = nullptr;
+  float scale = 1.0f;
+};
+
+/// Packs panel `index` to its place in `packed`, which holds padded_columns() * taps * depth floats.
+void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed);
+
+/// Packs all panels, in parallel.
+void pack_panels(const Panels& panels, const WeightView& weights, float* packed,
+                 const sdk::Threads& threads);
+
+}  // namespace backplane::cpu

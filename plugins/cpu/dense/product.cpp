@@ -1,0 +1,131 @@
+#include "plugins/cpu/dense/product.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+// Steps of the depth in a block: a block of a panel then stays in the second-level cache, a tile's rows
+// in the first.
+constexpr int64_t kBlockDepth = 512;
+// Bytes of rows that are worked through before the next ones: they stay in the second-level cache while
+// all panels pass.
+constexpr int64_t kRowBytes = 256 * 1024;
+// A multiple of every tile height.
+constexpr int64_t kRowUnit = 24;
+constexpr int64_t kMaxCacheRows = 480;
+constexpr int64_t kMaxTableEntries = 8192;
+// Multiply-adds below which handing an item to another thread costs more than it saves.
+constexpr int64_t kItemWork = 100'000;
+constexpr int64_t kItemsPerThread = 4;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Product::Product(const ProductShape& shape, const Activation& activation, Isa isa, unsigned threads)
+    : shape_(shape),
+      activation_(activation),
+      tiles_(&tile_kernels(isa)),
+      activations_(&activation_kernels(isa)),
+      panels_{shape.columns, tiles_->lanes, tiles_->panel_vectors},
+      threads_(threads) {
+  cut_depth();
+  cut_items();
+}
+
+void Product::cut_depth() {
+  const int64_t taps = shape_.taps;
+  const int64_t depth = shape_.depth;
+  if (depth > kBlockDepth + kBlockDepth / 4) {
+    const int64_t parts = ceil_div(depth, kBlockDepth);
+    const int64_t part = ceil_div(ceil_div(depth, parts), 8) * 8;
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      for (int64_t k = 0; k < depth; k += part) {
+        blocks_.push_back({tap, 1, k, std::min(part, depth - k)});
+      }
+    }
+  } else {
+    const int64_t parts = ceil_div(taps, std::max<int64_t>(1, kBlockDepth / std::max<int64_t>(1, depth)));
+    for (int64_t i = 0; i < parts; ++i) {
+      const int64_t begin = taps * i / parts;
+      blocks_.push_back({begin, taps * (i + 1) / parts - begin, 0, depth});
+    }
+  }
+  if (blocks_.empty()) blocks_.push_back({0, 0, 0, 0});  // nothing to sum: the bias alone
+}
+
+void Product::cut_items() {
+  const int64_t block_bytes = std::min(shape_.taps * shape_.depth, kBlockDepth) * 4;
+  int64_t rows = kRowBytes / std::max<int64_t>(block_bytes, 4);
+  rows = std::min({rows, kMaxCacheRows, kMaxTableEntries / std::max<int64_t>(1, shape_.taps)});
+  cache_rows_ = std::max(kRowUnit, rows / kRowUnit * kRowUnit);
+  cache_rows_ = std::max<int64_t>(1, std::min(cache_rows_, shape_.rows));
+  table_bytes_ = static_cast<uint64_t>(ceil_div(shape_.taps * cache_rows_ * 8, 64) * 64);
+
+  const int64_t panels = panels_.count() * shape_.groups;
+  const int64_t depth = shape_.taps * shape_.depth;
+  const int64_t work = shape_.rows * depth * shape_.columns * shape_.groups;
+  const int64_t wanted = std::min<int64_t>(kItemsPerThread * threads_, work / kItemWork);
+  if (threads_ <= 1 || wanted <= 1) return;
+  const int64_t row_limit = std::max<int64_t>(1, shape_.rows / kRowUnit);
+  // The larger operand is cut first: the other one is then read by every item, from a near cache.
+  if (shape_.rows >= shape_.columns * shape_.groups * shape_.taps) {
+    row_items_ = std::min(wanted, row_limit);
+    panel_items_ = std::min(panels, ceil_div(wanted, row_items_));
+  } else {
+    panel_items_ = std::min(wanted, panels);
+    row_items_ = std::min(row_limit, ceil_div(wanted, panel_items_));
+  }
+}
+
+void Product::run_rows(const ProductArgs& args, const float* const* table, int64_t row,
+                       int64_t count, int64_t panel_item) const {
+  const int64_t panels = panels_.count() * shape_.groups;
+  const int64_t first = panels * panel_item / panel_items_;
+  const int64_t last = panels * (panel_item + 1) / panel_items_;
+  for (const Block& block : blocks_) {
+    for (int64_t panel = first; panel < last; ++panel) {
+      run_panel(args, table, row, count, panel, block);
+    }
+  }
+}
+
+void Product::run_panel(const ProductArgs& args, const float* const* table, int64_t row,
+                        int64_t count, int64_t index, const Block& block) const {
+  const int64_t group = index / panels_.count();
+  const Panels::Panel panel = panels_.at(index % panels_.count());
+  const int64_t column = group * shape_.columns + panel.column;
+  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes;
+  TileArgs tile{};
+  tile.row_pitch = count;
+  tile.offset = group * shape_.depth + block.offset;
+  tile.taps = block.taps;
+  tile.depth = block.depth;
+  tile.panel = args.packed + group * group_floats() + panel.column * shape_.taps * shape_.depth +
+               (block.tap * shape_.depth + block.offset) * pitch;
+  tile.out_stride = args.out_stride;
+  tile.width = panel.width;
+  tile.bias = args.bias != nullptr ? args.bias + column : nullptr;
+  tile.residual_stride = args.residual_stride;
+  tile.first = &block == blocks_.data();
+  tile.last = &block == &blocks_.back();
+  tile.lo = activation_.lo();
+  tile.hi = activation_.hi();
+  const int64_t tiles = ceil_div(count, tiles_->max_rows[panel.vectors]);
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t begin = count * i / tiles;
+    const int64_t rows = count * (i + 1) / tiles - begin;
+    tile.rows = table + block.tap * count + begin;
+    tile.out = args.out + (row + begin) * args.out_stride + column;
+    if (args.residual != nullptr) {
+      tile.residual = args.residual + (row + begin) * args.residual_stride + column;
+    }
+    tiles_->tile[panel.vectors][rows](tile);
+    if (tile.last && !activation_.in_registers()) {
+      for (int64_t r = 0; r < rows; ++r) {
+        activations_->apply(activation_, tile.out + r * tile.out_stride, panel.width);
+      }
+    }
+  }
+}
+
+}  // namespace backplane::cpu

@@ -1,0 +1,106 @@
+// The driver of all fp32 products: rows given by pointers, times packed weights, over the thread pool.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plugins/cpu/dense/activation.hpp"
+#include "plugins/cpu/dense/panels.hpp"
+#include "plugins/cpu/dense/tile_f32.hpp"
+
+namespace backplane::cpu {
+
+/// What a product computes: for each group g, out[r][g * columns + j] = f(sum over taps t and depth k of
+/// row(r, t)[g * depth + k] * weights[g][t][k][j] + bias + residual).
+struct ProductShape {
+  int64_t rows = 0;
+  int64_t taps = 1;
+  int64_t depth = 0;    // of a tap, in a group
+  int64_t columns = 0;  // of a group
+  int64_t groups = 1;
+};
+
+/// The memory of one product. Strides count floats. Nothing is owned.
+struct ProductArgs {
+  const float* packed = nullptr;
+  const float* bias = nullptr;      // null: none
+  const float* residual = nullptr;  // null: none
+  int64_t residual_stride = 0;
+  float* out = nullptr;
+  int64_t out_stride = 0;
+};
+
+/// A product made ready: how it is cut into blocks for the caches and into items for the threads.
+/// Immutable; may run from several threads at a time with different scratch memory.
+class Product {
+ public:
+  Product() = default;
+  Product(const ProductShape& shape, const Activation& activation, Isa isa, unsigned threads);
+
+  const ProductShape& shape() const { return shape_; }
+  const Panels& panels() const { return panels_; }
+  /// Floats of the packed weights of all groups; each group's panels follow the last one's.
+  int64_t packed_floats() const { return group_floats() * shape_.groups; }
+  int64_t group_floats() const { return panels_.padded_columns() * shape_.taps * shape_.depth; }
+  /// Whether `out` is written once, so that it may be the residual's memory.
+  bool single_block() const { return blocks_.size() == 1; }
+  /// Bytes of scratch memory that a run needs, 64-byte aligned.
+  uint64_t scratch_bytes() const { return table_bytes_ * threads_; }
+
+  /// Computes rows [row_begin, row_end), numbered so in `args` too. fill(table, pitch, row, count) writes
+  /// the pointers of rows [row, row + count): table[t * pitch + i] for tap t of row + i.
+  template <class Fill>
+  void run(const ProductArgs& args, int64_t row_begin, int64_t row_end, const sdk::Threads& threads,
+           void* scratch, const Fill& fill) const {
+    const int64_t row_items = row_end - row_begin < shape_.rows ? 1 : row_items_;
+    const auto item = [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      auto** table = reinterpret_cast<const float**>(static_cast<char*>(scratch) + worker * table_bytes_);
+      for (uint64_t i = begin; i < end; ++i) {
+        const int64_t row_item = static_cast<int64_t>(i) / panel_items_;
+        const int64_t panel_item = static_cast<int64_t>(i) % panel_items_;
+        const int64_t first = row_begin + (row_end - row_begin) * row_item / row_items;
+        const int64_t last = row_begin + (row_end - row_begin) * (row_item + 1) / row_items;
+        const int64_t parts = (last - first + cache_rows_ - 1) / cache_rows_;
+        for (int64_t part = 0; part < parts; ++part) {
+          const int64_t row = first + (last - first) * part / parts;
+          const int64_t count = first + (last - first) * (part + 1) / parts - row;
+          fill(table, count, row, count);
+          run_rows(args, table, row, count, panel_item);
+        }
+      }
+    };
+    const auto items = static_cast<uint64_t>(row_items * panel_items_);
+    if (items == 1) {
+      item(0, 1, 0);
+    } else {
+      threads.parallel_for(items, 1, item);
+    }
+  }
+
+ private:
+  /// A part of the depth that is worked through at a time.
+  struct Block {
+    int64_t tap, taps, offset, depth;
+  };
+
+  void cut_depth();
+  void cut_items();
+  void run_rows(const ProductArgs& args, const float* const* table, int64_t row, int64_t count,
+                int64_t panel_item) const;
+  void run_panel(const ProductArgs& args, const float* const* table, int64_t row, int64_t count,
+                 int64_t panel, const Block& block) const;
+
+  ProductShape shape_;
+  Activation activation_;
+  const TileKernels* tiles_ = nullptr;
+  const ActivationKernels* activations_ = nullptr;
+  Panels panels_;
+  std::vector<Block> blocks_;
+  int64_t cache_rows_ = 1;
+  int64_t row_items_ = 1;
+  int64_t panel_items_ = 1;
+  uint64_t table_bytes_ = 0;
+  unsigned threads_ = 1;
+};
+
+}  // namespace backplane::cpu

@@ -1,0 +1,188 @@
+#include "plugins/cpu/dense/tile_f32.hpp"
+
+#include <utility>
+
+#include "plugins/cpu/dense/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "plugins/cpu/dense/tile_f32.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace backplane::cpu::HWY_NAMESPACE {
+
+const TileKernels& tile_table();
+
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+using Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<Tag>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
+
+// How many floats ahead the panel is fetched into the first-level cache: far enough to hide the second
+// level's latency and most of the memory's, near enough not to push the rows out.
+constexpr int kPrefetchFloats = 512;
+
+/// Copies the columns that exist between memory and a whole tile.
+template <int kRows, int kVectors>
+void copy_edge(const float* from, ptrdiff_t from_stride, float* to, ptrdiff_t to_stride,
+               int64_t width) {
+  for (int i = 0; i < kRows; ++i) {
+    for (int64_t j = 0; j < width; ++j) to[i * to_stride + j] = from[i * from_stride + j];
+  }
+}
+
+/// A tile all of whose columns exist.
+template <int kRows, int kVectors>
+HWY_ATTR void whole_tile(const TileArgs& args) {
+  const Tag d;
+  Vector acc[kRows][kVectors];
+  if (args.first) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {
+      const Vector b = args.bias ? hn::LoadU(d, args.bias + j * kLanes) : hn::Zero(d);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) acc[i][j] = b;
+    }
+  } else {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        acc[i][j] = hn::LoadU(d, args.out + i * args.out_stride + j * kLanes);
+      }
+    }
+  }
+  const float* HWY_RESTRICT panel = args.panel;
+  const float* const* rows = args.rows;
+  const int64_t depth = args.depth;
+  for (int64_t t = 0; t < args.taps; ++t, rows += args.row_pitch) {
+    const float* x[kRows];
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) x[i] = rows[i] + args.offset;
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < depth; ++k) {
+      Vector w[kVectors];
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        w[j] = hn::LoadU(d, panel + j * kLanes);
+        if (kLanes >= 8) {
+          __builtin_prefetch(panel + kPrefetchFloats + j * kLanes, 0, 3);
+        }
+      }
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+        const Vector xi = hn::Set(d, x[i][k]);
+#pragma GCC unroll 4
+        for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::MulAdd(xi, w[j], acc[i][j]);
+      }
+      panel += kVectors * kLanes;
+    }
+  }
+  if (!args.last) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        hn::StoreU(acc[i][j], d, args.out + i * args.out_stride + j * kLanes);
+      }
+    }
+    return;
+  }
+  if (args.residual != nullptr) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        const float* r = args.residual + i * args.residual_stride + j * kLanes;
+        acc[i][j] = hn::Add(acc[i][j], hn::LoadU(d, r));
+      }
+    }
+  }
+  // The accumulator is the second operand of min and max: on x86 a NaN in it then comes through.
+  const Vector lo = hn::Set(d, args.lo);
+  const Vector hi = hn::Set(d, args.hi);
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {
+      const Vector y = hn::Max(lo, hn::Min(hi, acc[i][j]));
+      hn::StoreU(y, d, args.out + i * args.out_stride + j * kLanes);
+    }
+  }
+}
+
+/// Any tile; one whose last columns do not exist is computed whole in a buffer of its own.
+template <int kRows, int kVectors>
+void tile(const TileArgs& args) {
+  constexpr int kWidth = kVectors * kLanes;
+  if (HWY_LIKELY(args.width == kWidth)) {
+    whole_tile<kRows, kVectors>(args);
+    return;
+  }
+  HWY_ALIGN float out[kRows * kWidth] = {};
+  HWY_ALIGN float residual[kRows * kWidth] = {};
+  HWY_ALIGN float bias[kWidth] = {};
+  TileArgs whole = args;
+  whole.width = kWidth;
+  whole.out = out;
+  whole.out_stride = kWidth;
+  if (args.bias != nullptr) {
+    copy_edge<1, kVectors>(args.bias, 0, bias, 0, args.width);
+    whole.bias = bias;
+  }
+  if (!args.first) {
+    copy_edge<kRows, kVectors>(args.out, args.out_stride, out, kWidth, args.width);
+  }
+  if (args.residual != nullptr && args.last) {
+    copy_edge<kRows, kVectors>(args.residual, args.residual_stride, residual, kWidth, args.width);
+    whole.residual = residual;
+    whole.residual_stride = kWidth;
+  }
+  whole_tile<kRows, kVectors>(whole);
+  copy_edge<kRows, kVectors>(out, kWidth, args.out, args.out_stride, args.width);
+}
+
+/// Fills the row of the table for panels of `kVectors` vectors, up to `kRows` rows.
+template <int kVectors, int... kRows>
+void fill(TileKernels& kernels, std::integer_sequence<int, kRows...>) {
+  ((kernels.tile[kVectors][kRows + 1] = tile<kRows + 1, kVectors>), ...);
+  kernels.max_rows[kVectors] = sizeof...(kRows);
+}
+
+// Tiles use the registers up without spilling: 32 of them with 16 lanes, 16 otherwise. GCC spills at
+// 8 rows of 3 vectors.
+TileKernels make_table() {
+  TileKernels kernels{};
+  kernels.lanes = kLanes;
+  fill<1>(kernels, std::make_integer_sequence<int, 8>());
+#if HWY_TARGET == HWY_AVX3
+  fill<2>(kernels, std::make_integer_sequence<int, 8>());
+  fill<3>(kernels, std::make_integer_sequence<int, 6>());
+  fill<4>(kernels, std::make_integer_sequence<int, 6>());
+  kernels.panel_vectors = 4;
+#else
+  fill<2>(kernels, std::make_integer_sequence<int, 6>());
+  kernels.panel_vectors = 2;
+#endif
+  return kernels;
+}
+
+}  // namespace
+
+const TileKernels& tile_table() {
+  static const TileKernels kernels = make_table();
+  return kernels;
+}
+
+}  // namespace backplane::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace backplane::cpu {
+
+const TileKernels& tile_kernels(Isa isa) { BP_SELECT_TARGET(isa, tile_table()); }
+
+}  // namespace backplane::cpu
+#endif

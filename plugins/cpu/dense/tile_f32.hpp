@@ -1,0 +1,50 @@
+// The inner kernel of all fp32 matrix products and convolutions: a register tile of the product of a
+// few rows, each given by pointers, with a panel of packed weights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plugins/cpu/dense/isa.hpp"
+
+namespace backplane::cpu {
+
+/// One call of a tile kernel: out[i][j] = clamp(sum over taps t and depth k of
+/// rows[t * row_pitch + i][offset + k] * panel[t][k][j] + bias[j] + residual[i][j]).
+///
+/// A matrix product has one tap; a convolution has one per kernel position, and a row is an output
+/// pixel. Strides count floats. Nothing is owned.
+struct TileArgs {
+  const float* const* rows;
+  ptrdiff_t row_pitch;
+  ptrdiff_t offset;
+  int64_t taps;
+  int64_t depth;
+  const float* panel;  // aligned to a vector, padded to whole vectors
+  float* out;
+  ptrdiff_t out_stride;
+  int64_t width;  // columns of the panel that exist
+  const float* bias;      // null: none
+  const float* residual;  // null: none
+  ptrdiff_t residual_stride;
+  float lo;
+  float hi;
+  bool first;  // starts from the bias; otherwise goes on from what `out` holds
+  bool last;   // adds the residual and clamps
+};
+
+constexpr int kMaxPanelVectors = 4;
+constexpr int kMaxTileRows = 8;
+
+/// The tile kernels of one instruction set.
+struct TileKernels {
+  using Function = void (*)(const TileArgs& args);
+  int lanes;          // floats in a vector
+  int panel_vectors;  // vectors in the widest panel
+  int max_rows[kMaxPanelVectors + 1];  // by the number of vectors in the panel
+  Function tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
+};
+
+const TileKernels& tile_kernels(Isa isa);
+
+}  // namespace backplane::cpu

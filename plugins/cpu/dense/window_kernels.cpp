@@ -1,0 +1,160 @@
+#include "plugins/cpu/dense/window_kernels.hpp"
+
+#include <cstddef>
+
+#include "plugins/cpu/dense/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "plugins/cpu/dense/window_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace backplane::cpu::HWY_NAMESPACE {
+
+const WindowKernels& window_table();
+
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+using Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<Tag>;
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
+
+struct Whole {
+  HWY_INLINE Vector load(const float* p) const { return hn::LoadU(Tag(), p); }
+  HWY_INLINE void store(Vector v, float* p) const { hn::StoreU(v, Tag(), p); }
+};
+struct Part {
+  hn::Mask<Tag> mask;
+  HWY_INLINE Vector load(const float* p) const { return hn::MaskedLoad(mask, Tag(), p); }
+  HWY_INLINE void store(Vector v, float* p) const { hn::BlendedStore(v, mask, Tag(), p); }
+};
+
+/// The operations, over kPixels neighbouring pixels and one vector of channels from `c` on.
+struct Depthwise {
+  template <int kPixels, class Access>
+  static HWY_INLINE void pixels(const Access& access, const WindowRun& run, int64_t first, int64_t c) {
+    const Tag d;
+    Vector acc[kPixels];
+    const Vector bias = run.bias != nullptr ? access.load(run.bias + c) : hn::Zero(d);
+    for (int i = 0; i < kPixels; ++i) acc[i] = bias;
+    for (int64_t t = 0; t < run.tap_count; ++t) {
+      const Vector w = access.load(run.weights[t] + c);
+      const float* x = run.taps[t] + first * run.x_step + c;
+      for (int i = 0; i < kPixels; ++i) acc[i] = hn::MulAdd(access.load(x + i * run.x_step), w, acc[i]);
+    }
+    const Vector lo = hn::Set(d, run.lo);
+    const Vector hi = hn::Set(d, run.hi);
+    for (int i = 0; i < kPixels; ++i) {
+      if (run.residual != nullptr) {
+        const float* r = run.residual + (first + i) * run.residual_step + c;
+        acc[i] = hn::Add(acc[i], access.load(r));
+      }
+      access.store(hn::Max(lo, hn::Min(hi, acc[i])), run.y + (first + i) * run.y_step + c);
+    }
+  }
+};
+
+struct Max {
+  template <int kPixels, class Access>
+  static HWY_INLINE void pixels(const Access& access, const WindowRun& run, int64_t first, int64_t c) {
+    Vector acc[kPixels];
+    const float* x0 = run.taps[0] + first * run.x_step + c;
+    for (int i = 0; i < kPixels; ++i) acc[i] = access.load(x0 + i * run.x_step);
+    for (int64_t t = 1; t < run.tap_count; ++t) {
+      const float* x = run.taps[t] + first * run.x_step + c;
+      for (int i = 0; i < kPixels; ++i) {
+        const Vector v = access.load(x + i * run.x_step);
+        // False for a NaN in the accumulator, which stays; a NaN in v is taken.
+        const auto take = hn::Or(hn::Gt(v, acc[i]), hn::IsNaN(v));
+        acc[i] = hn::IfThenElse(take, v, acc[i]);
+      }
+    }
+    for (int i = 0; i < kPixels; ++i) access.store(acc[i], run.y + (first + i) * run.y_step + c);
+  }
+};
+
+struct Mean {
+  template <int kPixels, class Access>
+  static HWY_INLINE void pixels(const Access& access, const WindowRun& run, int64_t first, int64_t c) {
+    const Tag d;
+    Vector acc[kPixels];
+    for (int i = 0; i < kPixels; ++i) acc[i] = hn::Zero(d);
+    for (int64_t t = 0; t < run.tap_count; ++t) {
+      const float* x = run.taps[t] + first * run.x_step + c;
+      for (int i = 0; i < kPixels; ++i) acc[i] = hn::Add(acc[i], access.load(x + i * run.x_step));
+    }
+    const Vector scale = hn::Set(d, run.scale);
+    for (int i = 0; i < kPixels; ++i) {
+      access.store(hn::Mul(acc[i], scale), run.y + (first + i) * run.y_step + c);
+    }
+  }
+};
+
+// Enough independent sums to hide the latency of an addition.
+constexpr int64_t kPixelBlock = 6;
+
+template <class Operation, class Access>
+HWY_INLINE void channel_vector(const Access& access, const WindowRun& run, int64_t first, int64_t count,
+                               int64_t c) {
+  switch (count) {
+    case 6:
+      return Operation::template pixels<6>(access, run, first, c);
+    case 5:
+      return Operation::template pixels<5>(access, run, first, c);
+    case 4:
+      return Operation::template pixels<4>(access, run, first, c);
+    case 3:
+      return Operation::template pixels<3>(access, run, first, c);
+    case 2:
+      return Operation::template pixels<2>(access, run, first, c);
+    default:
+      return Operation::template pixels<1>(access, run, first, c);
+  }
+}
+
+/// Blocks of pixels outside, channels inside: memory is read in the order it lies.
+template <class Operation>
+HWY_INLINE void all_pixels(const WindowRun& run) {
+  const int64_t blocks = (run.pixels + kPixelBlock - 1) / kPixelBlock;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t first = run.pixels * b / blocks;
+    const int64_t count = run.pixels * (b + 1) / blocks - first;
+    int64_t c = 0;
+    if (count == kPixelBlock) {
+      for (; c + kLanes <= run.channels; c += kLanes) {
+        Operation::template pixels<kPixelBlock>(Whole{}, run, first, c);
+      }
+    } else {
+      for (; c + kLanes <= run.channels; c += kLanes) {
+        channel_vector<Operation>(Whole{}, run, first, count, c);
+      }
+    }
+    if (c < run.channels) {
+      const Part part{hn::FirstN(Tag(), static_cast<size_t>(run.channels - c))};
+      channel_vector<Operation>(part, run, first, count, c);
+    }
+  }
+}
+
+void depthwise(const WindowRun& run) { all_pixels<Depthwise>(run); }
+void max(const WindowRun& run) { all_pixels<Max>(run); }
+void mean(const WindowRun& run) { all_pixels<Mean>(run); }
+
+}  // namespace
+
+const WindowKernels& window_table() {
+  static constexpr WindowKernels kKernels = {depthwise, max, mean};
+  return kKernels;
+}
+
+}  // namespace backplane::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace backplane::cpu {
+
+const WindowKernels& window_kernels(Isa isa) { BP_SELECT_TARGET(isa, window_table()); }
+
+}  // namespace backplane::cpu
+#endif

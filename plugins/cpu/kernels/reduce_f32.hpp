@@ -1,0 +1,27 @@
+// Folding arrays of float into one number, and rows of float into one row.
+#pragma once
+
+#include <cstdint>
+
+#include "plugins/cpu/dense/isa.hpp"
+
+namespace backplane::cpu {
+
+/// What is folded: the elements, their absolute values or their squares by addition; or the elements by
+/// product, maximum, minimum (NaN where one of them is).
+enum class Fold { kSum, kSumAbs, kSumSquare, kProd, kMax, kMin };
+
+/// What folding nothing gives.
+float fold_start(Fold fold);
+
+struct FoldF32 {
+  /// The fold of x[0, n).
+  float (*row)(const float* x, std::int64_t n);
+  /// acc[i] = fold of acc[i] and x[r * stride + i] for r < rows; i < n. `acc` starts as fold_start.
+  void (*columns)(const float* x, std::int64_t stride, std::int64_t rows, float* acc,
+                  std::int64_t n);
+};
+
+FoldF32 fold_f32(Isa isa, Fold fold);
+
+}  // namespace backplane::cpu

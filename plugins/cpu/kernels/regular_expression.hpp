@@ -1,0 +1,47 @@
+// Regular expressions of RE2's syntax, matched in time linear in the text.
+// https://github.com/google/re2/wiki/Syntax; the method: https://swtch.com/~rsc/regexp/regexp2.html
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace backplane::cpu {
+
+/// A pattern compiled to a program of a nondeterministic automaton over code points.
+///
+/// Not handled, and refused: flags other than a leading (?i) and (?s), Unicode classes (\p), \Q, \C, and
+/// sub-patterns whose counts expand to more than kMaxProgram steps.
+/// Threads: immutable; may be used by several at a time, each with memory of its own.
+class RegularExpression {
+ public:
+  /// Errors: BP_INVALID_ARGUMENT for what RE2 would not take either, BP_UNSUPPORTED for the above.
+  explicit RegularExpression(std::string_view pattern);
+
+  /// int32 places of scratch memory that `full_match` needs.
+  std::size_t scratch_size() const { return program_.size() * 4; }
+
+  /// Whether the whole of `text` (UTF-8) matches.
+  bool full_match(std::string_view text, std::int32_t* scratch) const;
+
+  enum class Step : std::uint8_t { Set, Split, Jump, Begin, End, WordEdge, NoWordEdge, Match };
+  using Ranges = std::vector<std::pair<char32_t, char32_t>>;
+
+  /// One step of the program; `next` and `other` are steps that follow.
+  struct Instruction {
+    Step step = Step::Match;
+    std::int32_t next = 0, other = 0;
+    Ranges ranges;  // of Set: the code points that it takes
+  };
+  static constexpr std::size_t kMaxProgram = 20000;
+
+ private:
+  std::int32_t follow(std::int32_t start, bool word_before, bool word_after, bool at_begin,
+                      bool at_end, std::int32_t* list, std::int32_t count, std::int32_t* marks,
+                      std::int32_t generation, std::int32_t* stack) const;
+
+  std::vector<Instruction> program_;
+};
+
+}  // namespace backplane::cpu

@@ -1,0 +1,151 @@
+#include "plugins/cpu/kernels/softmax_f32.hpp"
+
+#include <cmath>
+
+#include "plugins/cpu/dense/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "plugins/cpu/kernels/softmax_f32.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "plugins/cpu/kernels/vector_math-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace backplane::cpu::HWY_NAMESPACE {
+
+const SoftmaxF32& find_softmax();
+
+namespace {
+using Tag = hn::ScalableTag<float>;
+using V = hn::Vec<Tag>;
+
+float max_of(const float* x, size_t n) {
+  const Tag d;
+  const size_t lanes = hn::Lanes(d);
+  V acc0 = hn::Set(d, -HUGE_VALF);
+  V acc1 = acc0;
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    acc0 = hn::Max(acc0, hn::LoadU(d, x + i));
+    acc1 = hn::Max(acc1, hn::LoadU(d, x + i + lanes));
+  }
+  for (; i + lanes <= n; i += lanes) acc0 = hn::Max(acc0, hn::LoadU(d, x + i));
+  if (i < n) {
+    const V tail = load_some(d, x + i, n - i);
+    acc1 = hn::IfThenElse(hn::FirstN(d, n - i), hn::Max(acc1, tail), acc1);
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(acc0, acc1)));
+}
+
+/// Sums e^(x[i] - max); writes the terms to y unless it is null.
+template <bool kStore>
+float sum_of_exp(const float* x, float* y, size_t n, float max) {
+  const Tag d;
+  const size_t lanes = hn::Lanes(d);
+  const V shift = hn::Set(d, max);
+  V sum0 = hn::Zero(d);
+  V sum1 = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const V e0 = vector_exp_negative(d, hn::Sub(hn::LoadU(d, x + i), shift));
+    const V e1 = vector_exp_negative(d, hn::Sub(hn::LoadU(d, x + i + lanes), shift));
+    if constexpr (kStore) {
+      hn::StoreU(e0, d, y + i);
+      hn::StoreU(e1, d, y + i + lanes);
+    }
+    sum0 = hn::Add(sum0, e0);
+    sum1 = hn::Add(sum1, e1);
+  }
+  for (; i < n; i += lanes) {
+    const size_t some = n - i < lanes ? n - i : lanes;
+    const V e = vector_exp_negative(d, hn::Sub(load_some(d, x + i, some), shift));
+    if constexpr (kStore) store_some(d, e, y + i, some);
+    sum0 = hn::Add(sum0, hn::IfThenElseZero(hn::FirstN(d, some), e));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+}
+
+void row(const float* x, float* y, std::int64_t count) {
+  const Tag d;
+  const auto n = static_cast<size_t>(count);
+  const size_t lanes = hn::Lanes(d);
+  const float sum = sum_of_exp<true>(x, y, n, max_of(x, n));
+  const V scale = hn::Set(d, 1.0f / sum);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, y + i), scale), d, y + i);
+  if (i < n) store_some(d, hn::Mul(load_some(d, y + i, n - i), scale), y + i, n - i);
+}
+
+void log_row(const float* x, float* y, std::int64_t count) {
+  const Tag d;
+  const auto n = static_cast<size_t>(count);
+  const size_t lanes = hn::Lanes(d);
+  const float max = max_of(x, n);
+  // Two subtractions: max + ln(sum) as one number would lose bits when max is large.
+  const V shift = hn::Set(d, max);
+  const V log_sum = hn::Set(d, std::log(sum_of_exp<false>(x, nullptr, n, max)));
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::Sub(hn::Sub(hn::LoadU(d, x + i), shift), log_sum), d, y + i);
+  }
+  if (i < n) {
+    const V tail = load_some(d, x + i, n - i);
+    store_some(d, hn::Sub(hn::Sub(tail, shift), log_sum), y + i, n - i);
+  }
+}
+
+template <bool kLog>
+void columns_of(const float* x, float* y, std::int64_t n, std::int64_t stride, std::int64_t width) {
+  const Tag d;
+  const size_t lanes = hn::Lanes(d);
+  const auto count = static_cast<size_t>(width);
+  for (size_t j = 0; j < count; j += lanes) {
+    const size_t some = count - j < lanes ? count - j : lanes;
+    const bool whole = some == lanes;
+    const auto load = [&](const float* from) HWY_ATTR {
+      return whole ? hn::LoadU(d, from) : load_some(d, from, some);
+    };
+    const auto store = [&](V v, float* to) HWY_ATTR {
+      if (whole) hn::StoreU(v, d, to);
+      else store_some(d, v, to, some);
+    };
+    V max = load(x + j);
+    for (std::int64_t k = 1; k < n; ++k) max = hn::Max(max, load(x + k * stride + j));
+    V sum = hn::Zero(d);
+    for (std::int64_t k = 0; k < n; ++k) {
+      const V e = vector_exp_negative(d, hn::Sub(load(x + k * stride + j), max));
+      if constexpr (!kLog) store(e, y + k * stride + j);
+      sum = hn::Add(sum, e);
+    }
+    if constexpr (kLog) {
+      const V log_sum = hn::Log(d, sum);
+      for (std::int64_t k = 0; k < n; ++k) {
+        store(hn::Sub(hn::Sub(load(x + k * stride + j), max), log_sum), y + k * stride + j);
+      }
+    } else {
+      const V scale = hn::Div(hn::Set(d, 1.0f), sum);
+      for (std::int64_t k = 0; k < n; ++k) {
+        store(hn::Mul(load(y + k * stride + j), scale), y + k * stride + j);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+const SoftmaxF32& find_softmax() {
+  static constexpr SoftmaxF32 kSoftmax{row, log_row, columns_of<false>, columns_of<true>};
+  return kSoftmax;
+}
+
+}  // namespace backplane::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace backplane::cpu {
+
+const SoftmaxF32& softmax_f32(Isa isa) { BP_SELECT_TARGET(isa, find_softmax()); }
+
+}  // namespace backplane::cpu
+#endif

@@ -1,0 +1,26 @@
+// Softmax and its logarithm over rows and columns of float.
+#pragma once
+
+#include <cstdint>
+
+#include "plugins/cpu/dense/isa.hpp"
+
+namespace backplane::cpu {
+
+/// y and x may be the same array.
+struct SoftmaxF32 {
+  /// y[i] = e^(x[i] - max) / sum, over x[0, n).
+  void (*row)(const float* x, float* y, std::int64_t n);
+  /// y[i] = x[i] - max - ln(sum).
+  void (*log_row)(const float* x, float* y, std::int64_t n);
+  /// The same along columns: element k of column j is x[k * stride + j]; j < width <= kSoftmaxTile.
+  void (*columns)(const float* x, float* y, std::int64_t n, std::int64_t stride, std::int64_t width);
+  void (*log_columns)(const float* x, float* y, std::int64_t n, std::int64_t stride,
+                      std::int64_t width);
+};
+
+inline constexpr std::int64_t kSoftmaxTile = 128;
+
+const SoftmaxF32& softmax_f32(Isa isa);
+
+}  // namespace backplane::cpu

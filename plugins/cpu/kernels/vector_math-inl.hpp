@@ -1,0 +1,187 @@
+// Vector functions on float for every Highway target. Included by kernel files, once per target, after
+// <hwy/highway.h>; hence the guard that toggles instead of #pragma once.
+//
+// The polynomials are minimax fits made for this file (weighted least squares on Chebyshev nodes, in
+// double); the errors given are of the approximation, rounding comes on top (2 to 4 units in the last
+// place altogether).
+#if defined(BACKPLANE_CPU_VECTOR_MATH_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef BACKPLANE_CPU_VECTOR_MATH_INL
+#undef BACKPLANE_CPU_VECTOR_MATH_INL
+#else
+#define BACKPLANE_CPU_VECTOR_MATH_INL
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace backplane::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// max(lo, x) and min(hi, x) that keep a NaN in x: x86 returns the second operand then, the emulation
+/// in plain C++ the other one.
+template <class V>
+HWY_INLINE V at_least(V lo, V x) {
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Lt(x, lo), lo, x);
+#else
+  return hn::Max(lo, x);
+#endif
+}
+
+template <class V>
+HWY_INLINE V at_most(V hi, V x) {
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Gt(x, hi), hi, x);
+#else
+  return hn::Min(hi, x);
+#endif
+}
+
+template <class D, class V>
+HWY_INLINE V horner(D, V, V sum) {
+  return sum;
+}
+
+/// c0 + x * (c1 + x * (...)), times nothing: coefficients from the highest down.
+template <class D, class V, class... Rest>
+HWY_INLINE V horner(D d, V x, V sum, float next, Rest... rest) {
+  return horner(d, x, hn::MulAdd(sum, x, hn::Set(d, next)), rest...);
+}
+
+/// 2^n for n that is whole, -126 <= n <= 127.
+template <class D, class VI>
+HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
+  const hn::RebindToSigned<D> di;
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
+}
+
+/// x - n ln(2), with ln(2) in two parts, the first with zeros at its end, so that n times it is exact.
+template <class D, class V>
+HWY_INLINE V minus_multiple_of_ln2(D d, V x, V n) {
+  return hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f),
+                       hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x));
+}
+
+/// e^r for |r| <= ln(2) / 2; error 3.4e-9.
+template <class D, class V>
+HWY_INLINE V exp_near_zero(D d, V r) {
+  return horner(d, r, hn::Set(d, 1.395171725e-03f), 8.369598410e-03f, 4.166618728e-02f,
+                1.666651289e-01f, 5.000000101e-01f, 1.0f, 1.0f);
+}
+
+/// e^r - 1 - r for |r| <= ln(2) / 2.
+template <class D, class V>
+HWY_INLINE V exp_tail(D d, V r) {
+  const V p = horner(d, r, hn::Set(d, 1.395171725e-03f), 8.369598410e-03f, 4.166618728e-02f,
+                     1.666651289e-01f, 5.000000101e-01f);
+  return hn::Mul(hn::Mul(r, r), p);
+}
+
+/// e^x for -87.3 <= x <= 88; NaN stays.
+template <class D, class V>
+HWY_INLINE V exp_in_range(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  // Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits of the sum; shifted
+  // to the exponent's place and added as an integer it multiplies by a power of two.
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const V r = minus_multiple_of_ln2(d, x, hn::Sub(shifted, magic));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, exp_near_zero(d, r)), exponent));
+}
+
+/// e^x for all x: exact at 0, down to the subnormals, infinity above 88.72; NaN stays.
+template <class D, class V>
+HWY_INLINE V vector_exp(D d, V x) {
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, 87.0f))))) return exp_in_range(d, x);
+  const hn::RebindToSigned<D> di;
+  const V clamped = at_most(hn::Set(d, 89.0f), at_least(hn::Set(d, -104.0f), x));
+  const V n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504f)));
+  const V y = exp_near_zero(d, minus_multiple_of_ln2(d, clamped, n));
+  // Two factors, since 2^n itself may be too large or too small for a float.
+  const auto whole = hn::ConvertTo(di, n);
+  const auto half = hn::ShiftRight<1>(whole);
+  return hn::Mul(hn::Mul(y, power_of_two(d, half)), power_of_two(d, hn::Sub(whole, half)));
+}
+
+/// e^x for x <= 0; 0 below -87, which is nothing beside 1 (softmax) and stays so when a large x is a factor.
+template <class D, class V>
+HWY_INLINE V vector_exp_negative(D d, V x) {
+  const V least = hn::Set(d, -87.0f);
+  return hn::IfThenZeroElse(hn::Lt(x, least), exp_in_range(d, at_least(least, x)));
+}
+
+/// 1 / (1 + e^-x); 0 below -87 and 1 above 87.
+template <class D, class V>
+HWY_INLINE V vector_sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V least = hn::Set(d, -87.0f);
+  const V bounded = at_most(hn::Set(d, 87.0f), at_least(least, x));
+  const V y = hn::Div(one, hn::Add(one, exp_in_range(d, hn::Neg(bounded))));
+  return hn::IfThenZeroElse(hn::Lt(x, least), y);
+}
+
+/// tanh(x): x + x^3 P(x^2) below 0.625, 1 - 2 / (e^2x + 1) above.
+template <class D, class V>
+HWY_INLINE V vector_tanh(D d, V x) {
+  const V a = hn::Abs(x);
+  const V t = hn::Mul(x, x);
+  const V p = horner(d, t, hn::Set(d, -5.717036552e-03f), 2.065057899e-02f, -5.374349526e-02f,
+                     1.333149125e-01f, -3.333328392e-01f);
+  const V small = hn::MulAdd(hn::Mul(t, p), x, x);
+  const V e = exp_in_range(d, at_most(hn::Set(d, 20.0f), hn::Add(a, a)));
+  const V one = hn::Set(d, 1.0f);
+  const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
+  return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large), x);
+}
+
+/// erf(x): x P(x^2) below 0.92 (error 4.5e-10), 1 - e^Q(x) above (error 4.2e-11).
+template <class D, class V>
+HWY_INLINE V vector_erf(D d, V x) {
+  const V a = at_most(hn::Set(d, 4.0f), hn::Abs(x));
+  const V t = hn::Mul(a, a);
+  const V p = horner(d, t, hn::Set(d, 8.345224891e-05f), -8.137437564e-04f, 5.200634306e-03f,
+                     -2.685927078e-02f, 1.128369394e-01f, -3.761263370e-01f, 1.128379167e+00f);
+  const V small = hn::Mul(x, p);
+  const V q = horner(d, a, hn::Set(d, -2.116190615e-05f), 4.352188819e-04f, -4.174643001e-03f,
+                     2.512862454e-02f, -1.082939465e-01f, -6.333346531e-01f, -1.129520823e+00f,
+                     1.758745552e-04f);
+  const V large = hn::Sub(hn::Set(d, 1.0f), exp_in_range(d, q));
+  return hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.92f)), small, hn::CopySign(large, x));
+}
+
+/// ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|).
+template <class D, class V>
+HWY_INLINE V vector_softplus(D d, V x) {
+  const V e = vector_exp_negative(d, hn::Neg(hn::Abs(x)));
+  return hn::Add(at_least(hn::Zero(d), x), hn::Log1p(d, e));
+}
+
+/// Loads and stores the `n` < Lanes(d) elements at the end of an array, other lanes zero.
+template <class D>
+HWY_INLINE hn::Vec<D> load_some(D d, const float* from, size_t n) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::MaskedLoad(hn::FirstN(d, n), d, from);
+#else  // masked stores are slow on some processors with AVX2
+  HWY_ALIGN float buffer[hn::MaxLanes(d)] = {};
+  for (size_t i = 0; i < n; ++i) buffer[i] = from[i];
+  return hn::Load(d, buffer);
+#endif
+}
+
+template <class D, class V>
+HWY_INLINE void store_some(D d, V v, float* to, size_t n) {
+#if HWY_TARGET == HWY_AVX3
+  hn::BlendedStore(v, hn::FirstN(d, n), d, to);
+#else
+  HWY_ALIGN float buffer[hn::MaxLanes(d)];
+  hn::Store(v, d, buffer);
+  for (size_t i = 0; i < n; ++i) to[i] = buffer[i];
+#endif
+}
+
+}  // namespace backplane::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // BACKPLANE_CPU_VECTOR_MATH_INL

@@ -1,0 +1,298 @@
+// Conv: https://onnx.ai/onnx/operators/onnx__Conv.html
+// and backplane.cpu::Conv, its channels-last form that a rewrite makes: inputs x [batch, spatial ...,
+// channels], W as Conv's (constant), bias, residual (as y), scale [output channels] (constant, multiplies
+// W); attributes of Conv, x_channels_first, activation. y = activation(conv(x, W * scale) + bias + residual).
+#include <cmath>
+
+#include "backplane/plugin.hpp"
+#include "plugins/common/types.hpp"
+#include "plugins/cpu/dense/activation_attributes.hpp"
+#include "plugins/cpu/dense/conv_f32.hpp"
+#include "plugins/cpu/dense/image_tensor.hpp"
+#include "plugins/cpu/device.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+constexpr uint32_t kX = 0, kW = 1, kBias = 2, kResidual = 3, kScale = 4;
+
+uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Reads and checks the dims of x and W.
+ConvShape conv_shape(const WindowAttributes& attributes, int64_t groups, sdk::DimsView x, sdk::DimsView w,
+                     bool channels_first) {
+  if (x.size() < 3) sdk::invalid("Conv: x has rank ", x.size(), ", at least 3 is needed");
+  if (w.size() != x.size()) sdk::invalid("Conv: W has rank ", w.size(), ", x has rank ", x.size());
+  const std::size_t spatial = x.size() - 2;
+  ConvShape shape;
+  shape.window = attributes.resolve({x.data() + (channels_first ? 2 : 1), spatial}, {w.data() + 2, spatial});
+  shape.batch = x[0];
+  shape.in_channels = channels_first ? x[1] : x.back();
+  shape.out_channels = w[0];
+  shape.groups = groups;
+  if (groups < 1 || shape.out_channels % groups != 0 || shape.in_channels != w[1] * groups) {
+    sdk::invalid("Conv: x has ", shape.in_channels, " channels, W dims ", sdk::to_string(w), " and ", groups,
+                 " groups; channels must be W's second dimension times the groups, and the groups divide W's first");
+  }
+  return shape;
+}
+
+sdk::Dims output_dims(const ConvShape& shape, std::size_t rank, bool channels_first) {
+  sdk::Dims dims{shape.batch};
+  if (channels_first) dims.push_back(shape.out_channels);
+  for (std::size_t axis = 5 - rank; axis < 3; ++axis) dims.push_back(shape.window.out[axis]);
+  if (!channels_first) dims.push_back(shape.out_channels);
+  return dims;
+}
+
+void check_vector(const char* what, const sdk::Tensor& tensor, int64_t count) {
+  if (tensor.present() && (tensor.rank() != 1 || tensor.dim(0) != count)) {
+    sdk::invalid("Conv: ", what, " has dims ", sdk::to_string(tensor.dims()), ", expected [", count, "]");
+  }
+}
+
+/// float: both forms.
+class ConvKernel {
+ public:
+  struct Prepared {
+    ConvShape shape;
+    ConvF32 conv;
+    bool x_first;  // x comes channels first
+    bool y_first;  // y goes channels first
+    bool packed;   // W is packed already
+    uint64_t x_bytes, y_bytes, w_bytes;  // parts of the workspace; the method's own part follows
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      const sdk::Tensor x = ctx.input(kX);
+      const sdk::Tensor y = ctx.output(0);
+      if (y.size() == 0) return;
+      const sdk::Threads threads = ctx.threads();
+      char* workspace = ctx.workspace().mutable_data<char>();
+      const Window& window = shape.window;
+      ConvArgs args;
+      args.x = x.data<float>();
+      args.x_channels_first = x_first;
+      if (!x_first) {
+        args.x_strides = image_strides(x);
+      } else if (x_bytes > 0) {
+        auto* copy = reinterpret_cast<float*>(workspace);
+        transpose_planes(args.x, copy, shape.batch, shape.in_channels, window.in_pixels(), 4, threads);
+        args.x = copy;
+        args.x_channels_first = false;
+        args.x_strides = ImageStrides::dense(window.in, shape.in_channels);
+      }
+      args.bias = ctx.has_input(kBias) ? ctx.input(kBias).data<float>() : nullptr;
+      args.residual = ctx.has_input(kResidual) ? ctx.input(kResidual).data<float>() : nullptr;
+      auto* y_copy = reinterpret_cast<float*>(workspace + x_bytes);
+      args.y = y_first ? y_copy : y.mutable_data<float>();
+      args.y_strides = y_first ? ImageStrides::dense(window.out, shape.out_channels) : image_strides(y);
+      if (packed) {
+        args.packed = ctx.packed(0).data<float>();
+      } else {
+        auto* weights = reinterpret_cast<float*>(workspace + x_bytes + y_bytes);
+        const float* scales = ctx.has_input(kScale) ? ctx.input(kScale).data<float>() : nullptr;
+        conv.pack(ctx.input(kW).data<float>(), scales, weights, threads);
+        args.packed = weights;
+      }
+      conv.run(args, workspace + x_bytes + y_bytes + w_bytes, threads);
+      if (y_first) {
+        transpose_planes(y_copy, y.mutable_data<float>(), shape.batch, window.out_pixels(), shape.out_channels, 4,
+                         threads);
+      }
+    }
+  };
+
+  ConvKernel(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : attributes_(node),
+        groups_(node.get_int("group", 1)),
+        last_(node.domain() != ""),
+        x_first_(!last_ || node.get_int("x_channels_first", 0) != 0),
+        activation_(read_activation(node)),
+        isa_(isa_of(ctx)) {
+    const sdk::ValueInfo w = node.input(kW);
+    if (w && w.is_static() && w.rank() >= 3) w_dims_.assign(w.dims().begin(), w.dims().end());
+    for (std::size_t i = 0; i < packers_.size(); ++i) packers_[i] = {this, static_cast<ConvMethod>(i)};
+  }
+  ConvKernel(const ConvKernel&) = delete;
+  ConvKernel& operator=(const ConvKernel&) = delete;
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor x = ctx.input(kX);
+    const ConvShape shape = conv_shape(attributes_, groups_, x.dims(), ctx.input(kW).dims(), x_first_);
+    const sdk::Dims dims = output_dims(shape, x.dims().size(), !last_);
+    check_vector("B", ctx.input(kBias), shape.out_channels);
+    check_vector("scale", ctx.input(kScale), shape.out_channels);
+    const bool residual = ctx.input(kResidual).present();
+    if (residual && sdk::to_string(ctx.input(kResidual).dims()) != sdk::to_string(dims)) {
+      sdk::invalid("Conv: the residual has dims ", sdk::to_string(ctx.input(kResidual).dims()), ", the result ",
+                   sdk::to_string(dims));
+    }
+    ctx.set_output(0, sdk::DataType::Float, dims);
+    const unsigned threads = ctx.threads().count();
+    const ConvMethod method = choose_conv_method(shape, isa_, threads);
+    Prepared prepared{shape, ConvF32(shape, activation_, method, isa_, threads), x_first_, !last_, false, 0, 0, 0};
+    const ConvF32& conv = prepared.conv;
+    if (x_first_ && !conv.takes_channels_first()) prepared.x_bytes = align64(static_cast<uint64_t>(x.size()) * 4);
+    if (!last_) prepared.y_bytes = align64(static_cast<uint64_t>(sdk::element_count(dims)) * 4);
+    prepared.packed = request_weights(ctx, conv, method);
+    if (!prepared.packed) prepared.w_bytes = align64(static_cast<uint64_t>(conv.packed_floats()) * 4);
+    ctx.set_workspace(prepared.x_bytes + prepared.y_bytes + prepared.w_bytes + conv.workspace_bytes());
+    if (!x_first_) ctx.allow_strided_input(kX);
+    if (last_) ctx.allow_strided_output(0);
+    if (residual && conv.takes_residual_in_place()) ctx.allow_in_place(0, kResidual);
+    ctx.set_variant(conv.variant());
+    const auto macs = static_cast<uint64_t>(sdk::element_count(dims) * (shape.in_channels / shape.groups) *
+                                            shape.window.taps());
+    ctx.set_cost(2 * macs, x.bytes() + ctx.input(kW).bytes());
+    return prepared;
+  }
+
+ private:
+  /// Packs the weights in the form of one method.
+  struct Packer {
+    const ConvKernel* kernel = nullptr;
+    ConvMethod method = ConvMethod::kDirect;
+
+    void pack(const sdk::PackContext& ctx) const {
+      const float* scales = ctx.source_count() > 1 ? ctx.source(1).data<float>() : nullptr;
+      // The images' extents do not matter for packing.
+      const sdk::Dims& dims = kernel->w_dims_;
+      ConvShape shape;
+      shape.in_channels = dims[1] * kernel->groups_;
+      shape.out_channels = dims[0];
+      shape.groups = kernel->groups_;
+      for (std::size_t axis = 2; axis < dims.size(); ++axis) {
+        shape.window.kernel[axis + 3 - dims.size()] = dims[axis];
+      }
+      const ConvF32 conv(shape, Activation{}, method, kernel->isa_, 1);
+      conv.pack(ctx.source(0).data<float>(), scales, ctx.target().mutable_data<float>(), ctx.threads());
+    }
+  };
+
+  bool request_weights(sdk::PrepareContext& ctx, const ConvF32& conv, ConvMethod method) const {
+    const bool scaled = ctx.input(kScale).present();
+    if (w_dims_.empty() || !ctx.input_constant(kW) || (scaled && !ctx.input_constant(kScale))) return false;
+    const std::string key = sdk::message("conv f32 method ", static_cast<int>(method), " isa ", static_cast<int>(isa_),
+                                         " groups ", groups_, " dims ", sdk::to_string(w_dims_), " scaled ", scaled);
+    const Packer* packer = &packers_[static_cast<std::size_t>(method)];
+    const auto bytes = static_cast<uint64_t>(conv.packed_floats()) * 4;
+    if (scaled) {
+      ctx.request_pack(key, {kW, kScale}, bytes, packer);
+    } else {
+      ctx.request_pack(key, {kW}, bytes, packer);
+    }
+    return true;
+  }
+
+  WindowAttributes attributes_;
+  int64_t groups_;
+  bool last_;
+  bool x_first_;
+  Activation activation_;
+  Isa isa_;
+  sdk::Dims w_dims_;  // empty unless known
+  std::array<Packer, 3> packers_;
+};
+
+/// Other element types: plain loops, sums in double for double and in float for the 16-bit types.
+template <class T>
+class PlainConv {
+ public:
+  using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+  struct Prepared {
+    ConvShape shape;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      const T* x = ctx.input(kX).data<T>();
+      const T* w = ctx.input(kW).data<T>();
+      const T* bias = ctx.has_input(kBias) ? ctx.input(kBias).data<T>() : nullptr;
+      T* y = ctx.output(0).mutable_data<T>();
+      const int64_t planes = shape.batch * shape.out_channels;
+      ctx.threads().parallel_for(static_cast<uint64_t>(planes), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+          const int64_t channel = i % shape.out_channels;
+          const Sum start = bias != nullptr ? load(bias[channel]) : Sum(0);
+          plane(x, w, start, i / shape.out_channels, channel, y + i * shape.window.out_pixels());
+        }
+      });
+    }
+
+    static Sum load(T value) {
+      if constexpr (common::kIsHalfType<T>) {
+        return common::to_float(value);
+      } else {
+        return value;
+      }
+    }
+
+    static void store(Sum value, T& to) {
+      if constexpr (std::is_same_v<T, sdk::Half>) {
+        to = common::to_half(value);
+      } else if constexpr (std::is_same_v<T, sdk::BFloat16>) {
+        to = common::to_bfloat16(value);
+      } else {
+        to = value;
+      }
+    }
+
+    void plane(const T* x, const T* w, Sum start, int64_t image, int64_t channel, T* y) const {
+      const Window& window = shape.window;
+      const int64_t depth = shape.in_channels / shape.groups;
+      const int64_t group = channel / (shape.out_channels / shape.groups);
+      const T* images = x + (image * shape.in_channels + group * depth) * window.in_pixels();
+      const T* filter = w + channel * depth * window.taps();
+      for (int64_t pixel = 0; pixel < window.out_pixels(); ++pixel) {
+        const int64_t ox = pixel % window.out[2];
+        const int64_t oy = pixel / window.out[2] % window.out[1];
+        const int64_t oz = pixel / (window.out[2] * window.out[1]);
+        Sum sum = start;
+        for (int64_t tap = 0; tap < window.taps(); ++tap) {
+          const int64_t kx = tap % window.kernel[2];
+          const int64_t ky = tap / window.kernel[2] % window.kernel[1];
+          const int64_t kz = tap / (window.kernel[2] * window.kernel[1]);
+          const int64_t px = ox * window.stride[2] + kx * window.dilation[2] - window.pad_begin[2];
+          const int64_t py = oy * window.stride[1] + ky * window.dilation[1] - window.pad_begin[1];
+          const int64_t pz = oz * window.stride[0] + kz * window.dilation[0] - window.pad_begin[0];
+          if (px < 0 || px >= window.in[2] || py < 0 || py >= window.in[1] || pz < 0 || pz >= window.in[0]) continue;
+          const T* from = images + (pz * window.in[1] + py) * window.in[2] + px;
+          for (int64_t c = 0; c < depth; ++c) {
+            sum += load(from[c * window.in_pixels()]) * load(filter[c * window.taps() + tap]);
+          }
+        }
+        store(sum, y[pixel]);
+      }
+    }
+  };
+
+  PlainConv(const sdk::CreateContext&, const sdk::Node& node) : attributes_(node), groups_(node.get_int("group", 1)) {}
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor x = ctx.input(kX);
+    Prepared prepared{conv_shape(attributes_, groups_, x.dims(), ctx.input(kW).dims(), true)};
+    check_vector("B", ctx.input(kBias), prepared.shape.out_channels);
+    const sdk::Dims dims = output_dims(prepared.shape, x.dims().size(), true);
+    ctx.set_output(0, x.type(), dims);
+    ctx.set_variant("plain");
+    return prepared;
+  }
+
+ private:
+  WindowAttributes attributes_;
+  int64_t groups_;
+};
+
+}  // namespace
+
+sdk::KernelList conv_kernels() {
+  using sdk::DataType;
+  return {
+      sdk::op("Conv").name("cpu:conv").types("T", {DataType::Float}).kernel<ConvKernel>(),
+      sdk::op("Conv").name("cpu:conv_f64").types("T", {DataType::Double}).kernel<PlainConv<double>>(),
+      sdk::op("Conv").name("cpu:conv_f16").types("T", {DataType::Float16}).kernel<PlainConv<sdk::Half>>(),
+      sdk::op("Conv").name("cpu:conv_bf16").since(22).types("T", {DataType::BFloat16}).kernel<PlainConv<sdk::BFloat16>>(),
+      sdk::op("Conv", "backplane.cpu").name("cpu:conv_last").kernel<ConvKernel>(),
+  };
+}
+
+}  // namespace backplane::cpu

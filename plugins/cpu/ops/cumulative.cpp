@@ -1,0 +1,101 @@
+// CumSum, CumProd: https://onnx.ai/onnx/operators/onnx__CumSum.html, onnx__CumProd.html
+#include "backplane/plugin.hpp"
+#include "plugins/common/axes.hpp"
+#include "plugins/common/types.hpp"
+#include "plugins/cpu/kernels/binary_scalar.hpp"
+#include "plugins/cpu/kernels/parallel.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+/// x viewed as [outer, n, inner]; partial results along n.
+struct View {
+  std::int64_t outer;
+  std::int64_t n;
+  std::int64_t inner;
+  bool exclusive;  // each result leaves its own element out
+  bool reverse;    // from the end
+};
+
+/// One column. 16-bit numbers are summed in float and rounded at each element.
+template <class T, BinaryOp op>
+void accumulate(const View& view, const T* x, T* y) {
+  using W = common::Wide<T>;
+  const ScalarBinary<op> combine;
+  W total = op == BinaryOp::kMul ? W(1) : W(0);
+  for (std::int64_t k = 0; k < view.n; ++k) {
+    const std::int64_t at = (view.reverse ? view.n - 1 - k : k) * view.inner;
+    const W value = common::widen(x[at]);  // before y, which may be the same memory
+    const W next = combine(total, value);
+    y[at] = common::narrow<T>(view.exclusive ? total : next);
+    total = next;
+  }
+}
+
+template <class T, BinaryOp op>
+void accumulate_all(const View& view, const void* from, void* to, const sdk::Threads& threads) {
+  const T* x = static_cast<const T*>(from);
+  T* y = static_cast<T*>(to);
+  const double ns = 2.0 * static_cast<double>(view.n);
+  split_loop(threads, view.outer * view.inner, ns, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t offset = i / view.inner * view.n * view.inner + i % view.inner;
+      accumulate<T, op>(view, x + offset, y + offset);
+    }
+  });
+}
+
+using Run = void (*)(const View& view, const void* from, void* to, const sdk::Threads& threads);
+
+class Cumulative {
+ public:
+  struct Prepared {
+    View view;
+    Run run;
+    void compute(const sdk::ComputeContext& ctx) const {
+      run(view, ctx.input(0).bytes_data(), ctx.output(0).mutable_data<char>(), ctx.threads());
+    }
+  };
+
+  Cumulative(const sdk::CreateContext&, const sdk::Node& node)
+      : exclusive_(node.get_int("exclusive", 0) != 0),
+        reverse_(node.get_int("reverse", 0) != 0),
+        product_(node.is("CumProd")) {}
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor x = ctx.input(0);
+    const std::vector<std::int64_t> axes = ctx.input(1).to_ints();
+    if (axes.size() != 1) sdk::invalid("input 'axis' has ", axes.size(), " elements; it needs one");
+    const int axis = common::normalize_axis(axes[0], x.rank());
+    ctx.set_output(0, x.type(), x.dims());
+    ctx.allow_in_place(0, 0);
+    const View view{common::product(x.dims(), 0, axis), x.dim(axis),
+                    common::product(x.dims(), axis + 1, x.rank()), exclusive_, reverse_};
+    const Run run = common::with_number(x.type(), [this](auto tag) -> Run {
+      using T = typename decltype(tag)::type;
+      return product_ ? accumulate_all<T, BinaryOp::kMul> : accumulate_all<T, BinaryOp::kAdd>;
+    });
+    return {view, run};
+  }
+
+ private:
+  bool exclusive_;
+  bool reverse_;
+  bool product_;
+};
+
+}  // namespace
+
+sdk::KernelList cumulative_kernels() {
+  sdk::KernelList list;
+  for (const char* op : {"CumSum", "CumProd"}) {
+    list.push_back(sdk::op(op)
+                       .name(std::string("cpu:") + op)
+                       .types("T", common::number_types())
+                       .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE})
+                       .kernel<Cumulative>());
+  }
+  return list;
+}
+
+}  // namespace backplane::cpu

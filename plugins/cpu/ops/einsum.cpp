@@ -1,0 +1,255 @@
+// Einsum: https://onnx.ai/onnx/operators/onnx__Einsum.html
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+
+#include "backplane/plugin.hpp"
+#include "plugins/common/types.hpp"
+#include "plugins/cpu/kernels/dims.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+/// The subscripts of one term: letters, and where an ellipsis stands (-1: nowhere).
+struct Term {
+  std::string letters;
+  int ellipsis = -1;
+};
+
+Term parse_term(const std::string& text) {
+  Term term;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == ' ') continue;
+    if (text.compare(i, 3, "...") == 0 && term.ellipsis < 0) {
+      term.ellipsis = static_cast<int>(term.letters.size());
+      i += 2;
+    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+      term.letters += c;
+    } else {
+      sdk::invalid("Einsum: '", text, "' is not a list of letters with at most one ellipsis");
+    }
+  }
+  return term;
+}
+
+/// One loop: a subscript, its size, and each operand's step along it.
+struct Subscript {
+  std::int64_t dim = 1;
+  std::vector<std::int64_t> strides;
+};
+
+/// Walks some loops at once and keeps each operand's place.
+class Walk {
+ public:
+  static constexpr std::size_t kMaxOperands = 8, kMaxLoops = 32;
+
+  explicit Walk(const std::vector<Subscript>& loops) : loops_(loops) {}
+  void start(std::int64_t at, const std::int64_t* base, std::size_t operands) {
+    std::copy(base, base + operands, place.begin());
+    for (std::size_t i = loops_.size(); i-- > 0;) {
+      index_[i] = at % loops_[i].dim;
+      at /= loops_[i].dim;
+      for (std::size_t k = 0; k < operands; ++k) place[k] += index_[i] * loops_[i].strides[k];
+    }
+  }
+  void step(std::size_t operands) {
+    for (std::size_t i = loops_.size(); i-- > 0;) {
+      for (std::size_t k = 0; k < operands; ++k) place[k] += loops_[i].strides[k];
+      if (++index_[i] < loops_[i].dim) return;
+      index_[i] = 0;
+      for (std::size_t k = 0; k < operands; ++k) place[k] -= loops_[i].dim * loops_[i].strides[k];
+    }
+  }
+  std::array<std::int64_t, kMaxOperands> place{};
+
+ private:
+  const std::vector<Subscript>& loops_;
+  std::array<std::int64_t, kMaxLoops> index_{};
+};
+
+/// output[outer subscripts] = sum over the summed subscripts of the product of the operands.
+class Einsum {
+ public:
+  struct Prepared {
+    std::vector<Subscript> outer, summed;
+    Subscript last;  // of the output: its elements are summed up side by side
+    std::size_t operands;
+    std::int64_t rows, terms;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      if (rows * last.dim == 0) return;
+      common::with_number(ctx.output(0).type(),
+                          [&](auto tag) { run<typename decltype(tag)::type>(ctx); });
+    }
+
+   private:
+    template <class T>
+    void run(const sdk::ComputeContext& ctx) const {
+      // Integers wrap around; floating-point sums are kept in double.
+      using Sum = std::conditional_t<common::kIsFloatType<T>, double, std::uint64_t>;
+      std::array<const T*, Walk::kMaxOperands> data{};
+      for (std::size_t k = 0; k < operands; ++k) {
+        data[k] = ctx.input(static_cast<std::uint32_t>(k)).data<T>();
+      }
+      T* output = ctx.output(0).mutable_data<T>();
+      auto* scratch = ctx.workspace().mutable_data<Sum>();
+      const std::array<std::int64_t, Walk::kMaxOperands> zero{};
+      const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
+        Walk places(outer), sums(summed);
+        Sum* total = scratch + static_cast<std::int64_t>(worker) * last.dim;
+        places.start(static_cast<std::int64_t>(begin), zero.data(), operands);
+        for (auto row = static_cast<std::int64_t>(begin); row < static_cast<std::int64_t>(end);
+             ++row) {
+          std::fill(total, total + last.dim, Sum(0));
+          sums.start(0, places.place.data(), operands);
+          for (std::int64_t s = 0; s < terms; ++s) {
+            add_products(data.data(), sums.place.data(), total);
+            sums.step(operands);
+          }
+          for (std::int64_t i = 0; i < last.dim; ++i) {
+            output[row * last.dim + i] = common::narrow<T>(total[i]);
+          }
+          places.step(operands);
+        }
+      };
+      const std::int64_t work = std::max<std::int64_t>(1, terms) * (last.dim + 4);
+      ctx.threads().parallel_for(static_cast<std::uint64_t>(rows),
+                                 static_cast<std::uint64_t>(1 + 32 * 1024 / work), part);
+    }
+
+    // Adds one term to each element along the output's last subscript.
+    template <class T, class Sum>
+    void add_products(const T* const* data, const std::int64_t* places, Sum* total) const {
+      const auto at = [&](std::size_t k, std::int64_t i) {
+        return static_cast<Sum>(common::widen(data[k][places[k] + i * last.strides[k]]));
+      };
+      if (operands == 2 && last.strides[0] == 0 && last.strides[1] == 1) {  // a matrix product
+        const Sum factor = at(0, 0);
+        const T* row = data[1] + places[1];
+        for (std::int64_t i = 0; i < last.dim; ++i) {
+          total[i] += factor * static_cast<Sum>(common::widen(row[i]));
+        }
+        return;
+      }
+      for (std::int64_t i = 0; i < last.dim; ++i) {
+        Sum product = at(0, i);
+        for (std::size_t k = 1; k < operands; ++k) product *= at(k, i);
+        total[i] += product;
+      }
+    }
+  };
+
+  Einsum(const sdk::CreateContext&, const sdk::Node& node) {
+    std::string equation = node.get_string("equation", "");
+    const std::size_t arrow = equation.find("->");
+    const std::string inputs = equation.substr(0, arrow);
+    for (std::size_t begin = 0; begin <= inputs.size();) {
+      const std::size_t end = std::min(inputs.find(',', begin), inputs.size());
+      terms_.push_back(parse_term(inputs.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+    if (arrow != std::string::npos) {
+      output_ = parse_term(equation.substr(arrow + 2));
+    } else {  // the letters that occur once, sorted, after the ellipsis
+      std::map<char, int> uses;
+      for (const Term& term : terms_) {
+        for (const char c : term.letters) ++uses[c];
+        if (term.ellipsis >= 0) output_.ellipsis = 0;
+      }
+      for (const auto& [letter, count] : uses) {
+        if (count == 1) output_.letters += letter;
+      }
+    }
+    if (terms_.size() != node.input_count())
+      sdk::invalid("Einsum: the equation '", equation, "' has ", terms_.size(), " terms for ",
+                   node.input_count(), " inputs");
+    if (terms_.size() > Walk::kMaxOperands)
+      sdk::unsupported("Einsum of more than ", Walk::kMaxOperands, " inputs");
+  }
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    // Subscripts by name: letters, and numbers for what an ellipsis stands for, counted from its end.
+    std::map<int, Subscript> all;
+    int widest = 0;
+    for (std::size_t k = 0; k < terms_.size(); ++k)
+      widest = std::max(widest, add_operand(ctx.input(static_cast<std::uint32_t>(k)), k, all));
+    Prepared prepared;
+    prepared.operands = terms_.size();
+    sdk::Dims dims;
+    const auto take = [&](int name) {
+      const auto found = all.find(name);
+      if (found == all.end())
+        sdk::invalid("Einsum: the output's subscript '", static_cast<char>(name),
+                     "' is in no input, or twice in the output");
+      dims.push_back(found->second.dim);
+      prepared.outer.push_back(found->second);
+      all.erase(found);
+    };
+    for (int i = 0; i <= static_cast<int>(output_.letters.size()); ++i) {
+      if (i == output_.ellipsis) {
+        for (int e = widest; e-- > 0;) take(e);
+      }
+      if (i < static_cast<int>(output_.letters.size()))
+        take(output_.letters[static_cast<std::size_t>(i)]);
+    }
+    prepared.terms = 1;
+    for (const auto& [name, subscript] : all) {
+      prepared.summed.push_back(subscript);
+      prepared.terms *= subscript.dim;
+    }
+    if (prepared.outer.size() > Walk::kMaxLoops || prepared.summed.size() > Walk::kMaxLoops)
+      sdk::unsupported("Einsum over more than ", Walk::kMaxLoops, " subscripts");
+    prepared.rows = sdk::element_count(dims);
+    prepared.last.strides.assign(terms_.size(), 0);
+    if (!dims.empty()) {
+      prepared.last = prepared.outer.back();
+      prepared.outer.pop_back();
+      prepared.rows = dims_product(dims, 0, dims.size() - 1);
+    }
+    ctx.set_workspace(8 * static_cast<std::uint64_t>(prepared.last.dim) * ctx.threads().count());
+    ctx.set_output(0, ctx.input(0).type(), dims);
+    return prepared;
+  }
+
+ private:
+  // Adds an operand's steps; gives the number of axes that its ellipsis stands for.
+  int add_operand(const sdk::Tensor& input, std::size_t operand,
+                  std::map<int, Subscript>& all) const {
+    const Term& term = terms_[operand];
+    const int letters = static_cast<int>(term.letters.size());
+    const int hidden = input.rank() - letters;
+    if (hidden < 0 || (hidden > 0 && term.ellipsis < 0)) {
+      sdk::invalid("Einsum: input ", operand, " has rank ", input.rank(), ", its subscripts are '",
+                   term.letters, "'");
+    }
+    const sdk::Dims strides = dense_strides(input.dims());
+    for (int axis = 0; axis < input.rank(); ++axis) {
+      const int after = axis - term.ellipsis;  // the place within the ellipsis
+      const bool in_ellipsis = term.ellipsis >= 0 && after >= 0 && after < hidden;
+      const int letter = term.ellipsis >= 0 && after >= hidden ? axis - hidden : axis;
+      const int name =
+          in_ellipsis ? hidden - 1 - after : term.letters[static_cast<std::size_t>(letter)];
+      Subscript& subscript = all[name];
+      subscript.strides.resize(terms_.size(), 0);
+      const std::int64_t dim = input.dim(axis);
+      if (dim != 1 && subscript.dim != 1 && dim != subscript.dim) {
+        sdk::invalid("Einsum: axis ", axis, " of input ", operand, " has ", dim,
+                     " elements, its subscript ", subscript.dim);
+      }
+      if (dim != 1) subscript.strides[operand] += strides[static_cast<std::size_t>(axis)];
+      if (dim != 1) subscript.dim = dim;
+    }
+    return hidden;
+  }
+
+  std::vector<Term> terms_;
+  Term output_;
+};
+
+}  // namespace
+
+sdk::KernelList einsum_kernels() { return {sdk::op("Einsum").name("cpu:einsum").kernel<Einsum>()}; }
+
+}  // namespace backplane::cpu

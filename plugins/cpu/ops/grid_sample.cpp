@@ -1,0 +1,231 @@
+// GridSample: https://onnx.ai/onnx/operators/onnx__GridSample.html
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "backplane/plugin.hpp"
+#include "plugins/common/types.hpp"
+#include "plugins/cpu/kernels/dims.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+enum class Mode { Nearest, Linear, Cubic };
+enum class Padding { Zeros, Border, Reflection };
+
+constexpr int kMaxAxes = 3;   // spatial axes
+constexpr int kMaxTaps = 64;  // 4 of a cubic axis, three axes
+
+/// Mirrors x at the ends of [low, high] until it lies inside.
+template <class T>
+T reflect(T x, T low, T high) {
+  const T range = high - low;
+  if (!(range > 0)) return low;
+  if (x >= low && x <= high) return x;
+  const T beyond = x < low ? low - x : x - high;
+  const T turns = std::trunc(beyond / range);
+  const T rest = beyond - turns * range;
+  const bool from_low = (x < low) == (std::fmod(turns, T(2)) == 0);
+  return from_low ? low + rest : high - rest;
+}
+
+/// Keys' cubic weights with a = -0.75 for a point at `f` between the second and the third of four.
+template <class T>
+void cubic_weights(T f, T* weights) {
+  constexpr T a = T(-0.75);
+  const T x0 = f + 1, x3 = 2 - f, g = 1 - f;
+  weights[0] = ((a * x0 - 5 * a) * x0 + 8 * a) * x0 - 4 * a;
+  weights[1] = ((a + 2) * f - (a + 3)) * f * f + 1;
+  weights[2] = ((a + 2) * g - (a + 3)) * g * g + 1;
+  weights[3] = ((a * x3 - 5 * a) * x3 + 8 * a) * x3 - 4 * a;
+}
+
+class GridSample {
+ public:
+  struct Rule {
+    Mode mode;
+    Padding padding;
+    bool align_corners;
+  };
+
+  struct Prepared {
+    Rule rule;
+    int axes;
+    std::int64_t batch, channels, points, image;  // output points and input elements of one channel
+    std::int64_t dims[kMaxAxes], strides[kMaxAxes];
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      if (batch * channels * points == 0) return;
+      common::with_number(ctx.input(0).type(), [&](auto element) {
+        common::with_float(ctx.input(1).type(), [&](auto coordinate) {
+          run<typename decltype(element)::type, typename decltype(coordinate)::type>(ctx);
+        });
+      });
+    }
+
+   private:
+    template <class T, class G>
+    void run(const sdk::ComputeContext& ctx) const {
+      using Sum =
+          std::conditional_t<std::is_same_v<T, float> || common::kIsHalfType<T>, float, double>;
+      const T* input = ctx.input(0).data<T>();
+      const G* grid = ctx.input(1).data<G>();
+      T* output = ctx.output(0).mutable_data<T>();
+      const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+        for (auto p = static_cast<std::int64_t>(begin); p < static_cast<std::int64_t>(end); ++p) {
+          std::int64_t places[kMaxTaps];
+          Sum weights[kMaxTaps];
+          const int taps = find_taps(grid + p * axes, places, weights);
+          const std::int64_t n = p / points;
+          const T* from = input + n * channels * image;
+          T* to = output + n * channels * points + p % points;
+          for (std::int64_t c = 0; c < channels; ++c, from += image, to += points) {
+            if (rule.mode == Mode::Nearest) {
+              *to = taps == 0 ? T{} : from[places[0]];
+              continue;
+            }
+            Sum sum = 0;
+            for (int k = 0; k < taps; ++k)
+              sum += weights[k] * static_cast<Sum>(common::widen(from[places[k]]));
+            *to = common::narrow<T>(sum);
+          }
+        }
+      };
+      const std::int64_t work = channels * 8 + 32;
+      ctx.threads().parallel_for(static_cast<std::uint64_t>(batch * points),
+                                 static_cast<std::uint64_t>(1 + 16 * 1024 / work), part);
+    }
+
+    // The places of the input that a point reads, and their weights. The grid's coordinates are in reverse order of the axes.
+    template <class G, class Sum>
+    int find_taps(const G* point, std::int64_t* places, Sum* weights) const {
+      int count = 1;
+      places[0] = 0;
+      weights[0] = 1;
+      for (int a = 0; a < axes; ++a) {
+        std::int64_t axis_places[4];
+        Sum axis_weights[4];
+        const int taps = axis_taps(static_cast<common::Wide<G>>(common::widen(point[axes - 1 - a])),
+                                   dims[a], axis_places, axis_weights);
+        if (taps == 0) return 0;
+        for (int i = count;
+             i-- > 0;) {  // from the end, so that nothing is overwritten before it is read
+          for (int k = taps; k-- > 0;) {
+            places[i * taps + k] = places[i] + axis_places[k] * strides[a];
+            weights[i * taps + k] = weights[i] * axis_weights[k];
+          }
+        }
+        count *= taps;
+      }
+      return count;
+    }
+
+    template <class F, class Sum>
+    int axis_taps(F normalized, std::int64_t dim, std::int64_t* places, Sum* weights) const {
+      const F size = static_cast<F>(dim);
+      const F low = rule.align_corners ? F(0) : F(-0.5),
+              high = rule.align_corners ? size - 1 : size - F(0.5);
+      F x = rule.align_corners ? (normalized + 1) / 2 * (size - 1)
+                               : ((normalized + 1) * size - 1) / 2;
+      if (rule.mode == Mode::Nearest) x = std::nearbyint(x);
+      if (!(x > F(-1e9))) x = F(-1e9);  // NaN too: far outside
+      if (x > F(1e9)) x = F(1e9);
+      if (rule.padding == Padding::Border) x = std::clamp(x, F(0), size - 1);
+      if (rule.padding == Padding::Reflection) x = reflect(x, low, high);
+      const F floor = std::floor(x);
+      const F fraction = x - floor;
+      std::int64_t first = static_cast<std::int64_t>(floor);
+      int taps = 1;
+      F local[4] = {1, 0, 0, 0};
+      if (rule.mode == Mode::Linear) {
+        taps = 2;
+        local[0] = 1 - fraction;
+        local[1] = fraction;
+      } else if (rule.mode == Mode::Cubic) {
+        taps = 4;
+        --first;
+        cubic_weights(fraction, local);
+      }
+      int kept = 0;
+      for (int k = 0; k < taps; ++k) {
+        std::int64_t place = first + k;
+        if (place < 0 || place >= dim) {
+          if (rule.padding == Padding::Zeros) continue;
+          if (rule.padding == Padding::Border) place = std::clamp<std::int64_t>(place, 0, dim - 1);
+          if (rule.padding == Padding::Reflection) {
+            place = std::clamp<std::int64_t>(
+                static_cast<std::int64_t>(reflect(static_cast<F>(place), low, high)), 0, dim - 1);
+          }
+        }
+        places[kept] = place;
+        weights[kept++] = static_cast<Sum>(local[k]);
+      }
+      return kept;
+    }
+  };
+
+  GridSample(const sdk::CreateContext&, const sdk::Node& node) {
+    const std::string mode = node.get_string("mode", "linear"),
+                      padding = node.get_string("padding_mode", "zeros");
+    rule_.align_corners = node.get_int("align_corners", 0) != 0;
+    if (mode == "nearest") {
+      rule_.mode = Mode::Nearest;
+    } else if (mode == "linear" || mode == "bilinear") {
+      rule_.mode = Mode::Linear;
+    } else if (mode == "cubic" || mode == "bicubic") {
+      rule_.mode = Mode::Cubic;
+    } else {
+      sdk::invalid("GridSample: mode '", mode, "' is not known");
+    }
+    if (padding == "zeros") {
+      rule_.padding = Padding::Zeros;
+    } else if (padding == "border") {
+      rule_.padding = Padding::Border;
+    } else if (padding == "reflection") {
+      rule_.padding = Padding::Reflection;
+    } else {
+      sdk::invalid("GridSample: padding_mode '", padding, "' is not known");
+    }
+  }
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor input = ctx.input(0), grid = ctx.input(1);
+    const int axes = input.rank() - 2;
+    if (axes > kMaxAxes)
+      sdk::unsupported("GridSample over ", axes, " spatial axes, more than ", kMaxAxes);
+    if (axes < 1 || grid.rank() != axes + 2 || grid.dim(axes + 1) != axes ||
+        grid.dim(0) != input.dim(0)) {
+      sdk::invalid("GridSample: a grid of dims ", sdk::to_string(grid.dims()),
+                   " does not fit an input of dims ", sdk::to_string(input.dims()));
+    }
+    Prepared p{rule_, axes, input.dim(0), input.dim(1), 1, 1, {}, {}};
+    sdk::Dims dims{input.dim(0), input.dim(1)};
+    const sdk::Dims strides = dense_strides(input.dims());
+    for (int a = 0; a < axes; ++a) {
+      dims.push_back(grid.dim(a + 1));
+      p.points *= grid.dim(a + 1);
+      p.image *= input.dim(a + 2);
+      p.dims[a] = input.dim(a + 2);
+      p.strides[a] = strides[static_cast<std::size_t>(a + 2)];
+    }
+    if (p.image == 0 && sdk::element_count(dims) > 0)
+      sdk::invalid("GridSample: the input has no elements");
+    ctx.set_output(0, input.type(), dims);
+    return p;
+  }
+
+ private:
+  Rule rule_{};
+};
+
+}  // namespace
+
+sdk::KernelList grid_sample_kernels() {
+  return {sdk::op("GridSample")
+              .name("cpu:grid_sample")
+              .types("T1", common::number_types())
+              .types("T2", common::float_types())
+              .kernel<GridSample>()};
+}
+
+}  // namespace backplane::cpu

@@ -1,0 +1,171 @@
+// MatMul: https://onnx.ai/onnx/operators/onnx__MatMul.html
+// and backplane.cpu::MatMul, which a rewrite makes: inputs A, B, bias [columns], residual (as y); attributes
+// trans_b (B is [..., columns, depth]), alpha, activation. y = activation(alpha * A B + bias + residual).
+#include "plugins/cpu/dense/activation_attributes.hpp"
+#include "plugins/cpu/dense/matmul_dims.hpp"
+#include "plugins/cpu/dense/matmul_f32.hpp"
+#include "plugins/cpu/dense/plain_product.hpp"
+#include "plugins/cpu/device.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+constexpr uint32_t kA = 0, kB = 1, kBias = 2, kResidual = 3;
+
+/// float.
+class MatMul {
+ public:
+  struct Prepared {
+    MatMulF32 product;
+    std::vector<int64_t> a_offsets, b_offsets;
+    int64_t depth;
+    float alpha;
+    bool packed;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      if (ctx.output(0).size() == 0) return;
+      MatMulArgs args;
+      args.a = ctx.input(kA).data<float>();
+      args.a_stride = depth;
+      args.a_offsets = a_offsets.data();
+      args.b = ctx.input(kB).data<float>();
+      args.b_offsets = b_offsets.data();
+      args.packed = packed ? ctx.packed(0).data<float>() : nullptr;
+      args.alpha = alpha;
+      args.bias = ctx.has_input(kBias) ? ctx.input(kBias).data<float>() : nullptr;
+      args.residual = ctx.has_input(kResidual) ? ctx.input(kResidual).data<float>() : nullptr;
+      args.y = ctx.output(0).mutable_data<float>();
+      product.run(args, ctx.workspace().mutable_data<char>(), ctx.threads());
+    }
+  };
+
+  MatMul(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : trans_b_(node.get_int("trans_b", 0) != 0),
+        alpha_(node.get_float("alpha", 1.0f)),
+        activation_(read_activation(node)),
+        isa_(isa_of(ctx)) {}
+  MatMul(const MatMul&) = delete;
+  MatMul& operator=(const MatMul&) = delete;
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor b = ctx.input(kB);
+    const MatMulDims dims(ctx.input(kA).dims(), b.dims(), trans_b_);
+    check_addends(ctx, dims);
+    ctx.set_output(0, sdk::DataType::Float, dims.out);
+    MatMulShape shape;
+    shape.batch = static_cast<int64_t>(dims.a_indices.size());
+    shape.rows = dims.rows;
+    shape.depth = dims.depth;
+    shape.columns = dims.columns;
+    shape.shared_b = dims.shared_b();
+    shape.b_transposed = trans_b_ && b.rank() > 1;
+    MatMulF32 product(shape, dims.a_in_order(), activation_, isa_, ctx.threads().count());
+    const bool packed = shape.shared_b && ctx.input_constant(kB);
+    if (packed) {
+      const std::string key = sdk::message("matmul f32 isa ", static_cast<int>(isa_), " dims ", sdk::to_string(b.dims()),
+                                           " transposed ", shape.b_transposed, " alpha ", alpha_);
+      ctx.request_pack(key, {kB}, static_cast<uint64_t>(product.packed_floats()) * 4, this);
+    }
+    ctx.set_workspace(product.workspace_bytes(packed));
+    if (ctx.input(kResidual).present() && product.takes_residual_in_place()) ctx.allow_in_place(0, kResidual);
+    ctx.set_variant(packed ? "packed" : "packing");
+    ctx.set_cost(static_cast<uint64_t>(2 * sdk::element_count(dims.out) * dims.depth), b.bytes() + ctx.input(kA).bytes());
+    std::vector<int64_t> a_offsets = dims.a_indices;
+    std::vector<int64_t> b_offsets = dims.b_indices;
+    for (int64_t& offset : a_offsets) offset *= dims.rows * dims.depth;
+    for (int64_t& offset : b_offsets) offset *= dims.depth * dims.columns;
+    return {std::move(product), std::move(a_offsets), std::move(b_offsets), dims.depth, alpha_, packed};
+  }
+
+  /// Packs a constant B.
+  void pack(const sdk::PackContext& ctx) const {
+    const sdk::Tensor b = ctx.source(0);
+    MatMulShape shape;
+    const int rank = b.rank();
+    shape.b_transposed = trans_b_ && rank > 1;
+    shape.columns = rank == 1 ? 1 : b.dim(shape.b_transposed ? rank - 2 : rank - 1);
+    shape.depth = rank == 1 || shape.b_transposed ? b.dim(rank - 1) : b.dim(rank - 2);
+    const MatMulF32 product(shape, true, Activation{}, isa_, 1);
+    product.pack(b.data<float>(), alpha_, ctx.target().mutable_data<float>(), ctx.threads());
+  }
+
+ private:
+  static void check_addends(const sdk::PrepareContext& ctx, const MatMulDims& dims) {
+    const sdk::Tensor bias = ctx.input(kBias);
+    if (bias.present() && (bias.rank() != 1 || bias.dim(0) != dims.columns)) {
+      sdk::invalid("MatMul: the bias has dims ", sdk::to_string(bias.dims()), ", expected [", dims.columns, "]");
+    }
+    const sdk::Tensor residual = ctx.input(kResidual);
+    if (residual.present() && sdk::to_string(residual.dims()) != sdk::to_string(dims.out)) {
+      sdk::invalid("MatMul: the residual has dims ", sdk::to_string(residual.dims()), ", the result ",
+                   sdk::to_string(dims.out));
+    }
+  }
+
+  bool trans_b_;
+  float alpha_;
+  Activation activation_;
+  Isa isa_;
+};
+
+template <class T>
+class PlainMatMul {
+ public:
+  struct Prepared {
+    MatMulDims dims;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      const T* a = ctx.input(kA).data<T>();
+      const T* b = ctx.input(kB).data<T>();
+      T* y = ctx.output(0).mutable_data<T>();
+      const int64_t rows = static_cast<int64_t>(dims.a_indices.size()) * dims.rows;
+      ctx.threads().parallel_for(static_cast<uint64_t>(rows), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+          const auto matrix = static_cast<std::size_t>(i / dims.rows);
+          const T* row = a + (dims.a_indices[matrix] * dims.rows + i % dims.rows) * dims.depth;
+          const T* right = b + dims.b_indices[matrix] * dims.depth * dims.columns;
+          for (int64_t j = 0; j < dims.columns; ++j) {
+            y[i * dims.columns + j] = from_sum<T>(plain_dot(row, 1, right + j, dims.columns, dims.depth));
+          }
+        }
+      });
+    }
+  };
+
+  PlainMatMul(const sdk::CreateContext&, const sdk::Node&) {}
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    MatMulDims dims(ctx.input(kA).dims(), ctx.input(kB).dims(), false);
+    ctx.set_output(0, ctx.input(kA).type(), dims.out);
+    ctx.set_variant("plain");
+    return {std::move(dims)};
+  }
+};
+
+template <class T>
+sdk::KernelEntry plain(int since = 1) {
+  constexpr sdk::DataType kType = sdk::data_type_of<T>();
+  return sdk::op("MatMul")
+      .name(std::string("cpu:matmul_") + sdk::type_name(kType))
+      .since(since)
+      .types("T", {kType})
+      .template kernel<PlainMatMul<T>>();
+}
+
+}  // namespace
+
+sdk::KernelList matmul_kernels() {
+  return {
+      sdk::op("MatMul").name("cpu:matmul").types("T", {sdk::DataType::Float}).kernel<MatMul>(),
+      sdk::op("MatMul", "backplane.cpu").name("cpu:matmul_fused").kernel<MatMul>(),
+      plain<double>(),
+      plain<sdk::Half>(),
+      plain<sdk::BFloat16>(13),
+      plain<int32_t>(9),
+      plain<int64_t>(9),
+      plain<uint32_t>(9),
+      plain<uint64_t>(9),
+  };
+}
+
+}  // namespace backplane::cpu

@@ -1,0 +1,247 @@
+// Pad, CenterCropPad: https://onnx.ai/onnx/operators/onnx__Pad.html, onnx__CenterCropPad.html
+#include <string>
+
+#include "backplane/plugin.hpp"
+#include "plugins/cpu/kernels/dims.hpp"
+#include "plugins/cpu/kernels/element_value.hpp"
+#include "plugins/cpu/kernels/row_sources.hpp"
+#include "plugins/cpu/kernels/strided_copy.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+enum class Mode { Constant, Reflect, Edge, Wrap };
+
+/// Where each element of one output axis comes from; -1 for the constant.
+struct AxisMap {
+  std::vector<std::int64_t> from;
+  std::int64_t input_dim = 1;
+  std::int64_t run_begin = 0,
+               run_end = 0;  // the elements that lie in the input itself, one after another
+};
+
+AxisMap map_axis(Mode mode, std::int64_t dim, std::int64_t before, std::int64_t after) {
+  AxisMap map;
+  map.input_dim = dim;
+  const std::int64_t count = dim + before + after;
+  if (count < 0)
+    sdk::invalid("Pad: pads ", before, " and ", after, " remove more than an axis of ", dim,
+                 " elements has");
+  if (dim == 0 && count > 0 && mode != Mode::Constant)
+    sdk::invalid("Pad: an axis without elements can only be padded with a constant");
+  map.from.resize(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t at = i - before;
+    if (at < 0 || at >= dim) {
+      if (mode == Mode::Constant) at = -1;
+      if (mode == Mode::Edge) at = at < 0 ? 0 : dim - 1;
+      if (mode == Mode::Wrap) at = ((at % dim) + dim) % dim;
+      if (mode == Mode::Reflect) {
+        const std::int64_t period = std::max<std::int64_t>(1, 2 * (dim - 1));
+        at = ((at % period) + period) % period;
+        if (at >= dim) at = period - at;
+      }
+    }
+    map.from[static_cast<std::size_t>(i)] = at;
+  }
+  map.run_begin = std::clamp<std::int64_t>(before, 0, count);
+  map.run_end = std::clamp<std::int64_t>(before + dim, map.run_begin, count);
+  return map;
+}
+
+/// A padded copy, row by row of the last axis that is padded; `block` elements after it stay together.
+struct PaddedCopy {
+  RowSources outer;
+  AxisMap last;
+  std::int64_t block = 1, size = 0;
+  ElementValue value;             // for Constant, unless it comes with the run
+  std::uint32_t value_input = 0;  // 0: none
+  int bits = 0;
+
+  PaddedCopy(Mode mode, sdk::DataType type, sdk::DimsView dims, const sdk::Dims& before,
+             const sdk::Dims& after)
+      : last(map_axis(mode, 1, 0, 0)), bits(sdk::element_bits(type)) {
+    require_storable(type);
+    std::size_t padded = dims.size();
+    while (padded > 0 && before[padded - 1] == 0 && after[padded - 1] == 0) {
+      block *= dims[--padded];
+    }
+    for (std::size_t i = 0; i < padded; ++i) {
+      AxisMap map = map_axis(mode, dims[i], before[i], after[i]);
+      if (i + 1 == padded) {
+        last = std::move(map);
+      } else {
+        outer.add(std::move(map.from), map.input_dim);
+      }
+    }
+    size = outer.rows() * block * static_cast<std::int64_t>(last.from.size());
+  }
+
+  void compute(const sdk::ComputeContext& ctx) const {
+    if (size == 0) return;
+    const ElementMover mover(ctx.input_value(0), ctx.output_value(0));
+    mover.clear_padding();
+    ElementValue constant = value;
+    const bool given = value_input > 0 && ctx.has_input(value_input);
+    if (mover.storage() == Storage::Strings) {
+      const sdk::Value target = ctx.output_value(0);
+      const std::string text(given ? ctx.input_value(value_input).string_at(0)
+                                   : std::string_view());
+      return copy_rows(mover, 0, outer.rows(), [&](std::int64_t at, std::int64_t count) {
+        for (std::int64_t i = 0; i < count; ++i)
+          target.set_string(static_cast<std::uint64_t>(at + i), text);
+      });
+    }
+    if (given) constant = ElementValue::first_of(ctx.input(value_input));
+    void* memory = ctx.output(0).mutable_data<void>();
+    const auto fill = [&](std::int64_t at, std::int64_t count) {
+      constant.fill(memory, at, count, bits);
+    };
+    if (!mover.parallel() || size * bits / 8 < kParallelBytes)
+      return copy_rows(mover, 0, outer.rows(), fill);
+    const std::int64_t row_bytes = std::max<std::int64_t>(1, size / outer.rows() * bits / 8);
+    ctx.threads().parallel_for(static_cast<std::uint64_t>(outer.rows()),
+                               static_cast<std::uint64_t>(1 + kParallelBytes / 4 / row_bytes),
+                               [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+                                 copy_rows(mover, static_cast<std::int64_t>(begin),
+                                           static_cast<std::int64_t>(end), fill);
+                               });
+  }
+
+ private:
+  template <class Fill>
+  void copy_rows(const ElementMover& mover, std::int64_t begin, std::int64_t end,
+                 const Fill& fill) const {
+    const auto columns = static_cast<std::int64_t>(last.from.size());
+    const std::int64_t run = (last.run_end - last.run_begin) * block;
+    const std::int64_t run_source =
+        run > 0 ? last.from[static_cast<std::size_t>(last.run_begin)] * block : 0;
+    outer.each(begin, end, [&](std::int64_t row, std::int64_t source) {
+      const std::int64_t target = row * columns * block;
+      if (source < 0) return fill(target, columns * block);
+      const std::int64_t from = source * last.input_dim * block;
+      copy_edge(mover, target, from, 0, last.run_begin, fill);
+      if (run > 0) mover.copy(target + last.run_begin * block, from + run_source, run);
+      copy_edge(mover, target, from, last.run_end, columns, fill);
+    });
+  }
+
+  template <class Fill>
+  void copy_edge(const ElementMover& mover, std::int64_t target, std::int64_t from,
+                 std::int64_t begin, std::int64_t end, const Fill& fill) const {
+    if (begin == end) return;
+    if (last.from[static_cast<std::size_t>(begin)] < 0)
+      return fill(target + begin * block, (end - begin) * block);
+    for (std::int64_t i = begin; i < end; ++i) {
+      mover.copy(target + i * block, from + last.from[static_cast<std::size_t>(i)] * block, block);
+    }
+  }
+};
+
+class Pad {
+ public:
+  using Prepared = PaddedCopy;
+
+  Pad(const sdk::CreateContext&, const sdk::Node& node)
+      : pads_(node.get_ints(node.since_version() == 1 ? "paddings" : "pads")),
+        value_(node.get_float("value", 0)),
+        from_inputs_(node.since_version() >= 11),
+        mode_(mode_of(node.get_string("mode", "constant"), node.since_version())) {}
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor input = ctx.input(0);
+    const auto rank = static_cast<std::size_t>(input.rank());
+    const std::vector<std::int64_t> pads = from_inputs_ ? ctx.input(1).to_ints() : pads_;
+    std::vector<std::int64_t> axes;
+    const bool some_axes = from_inputs_ && ctx.input(3).present();
+    if (some_axes) axes = ctx.input(3).to_ints();
+    const std::size_t count = some_axes ? axes.size() : rank;
+    if (pads.size() != 2 * count)
+      sdk::invalid("Pad: ", pads.size(), " pads for ", count, " axes, two each are needed");
+    sdk::Dims before(rank, 0), after(rank, 0), dims = to_dims(input.dims());
+    if (some_axes) axis_flags(axes, input.rank());
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto axis =
+          some_axes ? static_cast<std::size_t>(normalize_axis(axes[i], input.rank())) : i;
+      before[axis] = pads[i];
+      after[axis] = pads[count + i];
+      dims[axis] += pads[i] + pads[count + i];
+    }
+    Prepared prepared(mode_, input.type(), input.dims(), before, after);
+    ctx.set_output(0, input.type(), dims);
+    if (from_inputs_) {
+      prepared.value_input = 2;
+    } else {
+      prepared.value = ElementValue::of_float(input.type(), value_);
+    }
+    return prepared;
+  }
+
+ private:
+  static Mode mode_of(const std::string& name, int since) {
+    if (name == "constant") return Mode::Constant;
+    if (name == "reflect") return Mode::Reflect;
+    if (name == "edge") return Mode::Edge;
+    if (name == "wrap" && since >= 19) return Mode::Wrap;
+    sdk::invalid("Pad: mode '", name, "' is not one of opset ", since);
+  }
+
+  std::vector<std::int64_t> pads_;
+  float value_;
+  bool from_inputs_;
+  Mode mode_;
+};
+
+/// Cuts or pads with zeros on both sides, so that the chosen axes get the sizes of `shape`.
+class CenterCropPad {
+ public:
+  using Prepared = PaddedCopy;
+
+  CenterCropPad(const sdk::CreateContext&, const sdk::Node& node)
+      : axes_(node.get_ints("axes")), given_(node.has("axes")) {}
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor input = ctx.input(0);
+    const auto rank = static_cast<std::size_t>(input.rank());
+    const sdk::Dims shape = ctx.input(1).to_ints();
+    if (given_) axis_flags(axes_, input.rank());
+    if (shape.size() != (given_ ? axes_.size() : rank)) {
+      sdk::invalid("CenterCropPad: ", shape.size(), " sizes for ", given_ ? axes_.size() : rank,
+                   " axes");
+    }
+    sdk::Dims before(rank, 0), after(rank, 0), dims = to_dims(input.dims());
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      const auto axis =
+          given_ ? static_cast<std::size_t>(normalize_axis(axes_[i], input.rank())) : i;
+      if (shape[i] < 0)
+        sdk::invalid("CenterCropPad: the sizes ", sdk::to_string(shape), " have a negative one");
+      const std::int64_t more = shape[i] - dims[axis];
+      // The odd element goes to the end when padding, and is cut there too.
+      before[axis] = more >= 0 ? more / 2 : -(-more / 2);
+      after[axis] = more - before[axis];
+      dims[axis] = shape[i];
+    }
+    Prepared prepared(Mode::Constant, input.type(), input.dims(), before, after);
+    ctx.set_output(0, input.type(), dims);
+    return prepared;
+  }
+
+ private:
+  std::vector<std::int64_t> axes_;
+  bool given_;
+};
+
+}  // namespace
+
+sdk::KernelList pad_kernels() {
+  return {sdk::op("Pad")
+              .name("cpu:pad")
+              .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE, BP_INPUT_DATA, BP_INPUT_HOST_VALUE})
+              .kernel<Pad>(),
+          sdk::op("CenterCropPad")
+              .name("cpu:center_crop_pad")
+              .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE})
+              .kernel<CenterCropPad>()};
+}
+
+}  // namespace backplane::cpu

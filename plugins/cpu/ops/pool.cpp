@@ -1,0 +1,320 @@
+// MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool:
+// https://onnx.ai/onnx/operators/onnx__MaxPool.html
+// and their channels-last forms in backplane.cpu, on x [batch, spatial ..., channels].
+#include <cmath>
+#include <limits>
+
+#include "plugins/cpu/dense/image_tensor.hpp"
+#include "plugins/cpu/dense/plain_product.hpp"
+#include "plugins/cpu/dense/sliding.hpp"
+#include "plugins/cpu/device.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+enum class PoolKind { kMax, kMean };
+
+/// What all forms share: the attributes, and the window for an input.
+struct PoolAttributes {
+  PoolKind kind;
+  bool global;
+  bool last;
+  bool count_padding;
+  bool column_major;
+  WindowAttributes window;
+
+  PoolAttributes(PoolKind pool_kind, const sdk::Node& node)
+      : kind(pool_kind),
+        global(node.op_type().substr(0, 6) == "Global"),
+        last(node.domain() != ""),
+        count_padding(node.get_int("count_include_pad", 0) != 0),
+        column_major(node.get_int("storage_order", 0) != 0),
+        window(node) {
+    if (!global && window.kernel_shape.empty()) sdk::invalid(node.op_type(), ": the attribute 'kernel_shape' is missing");
+  }
+
+  Window resolve(sdk::DimsView x) const {
+    if (x.size() < 3) sdk::invalid("pooling: x has rank ", x.size(), ", at least 3 is needed");
+    const sdk::DimsView spatial(x.data() + (last ? 1 : 2), x.size() - 2);
+    if (global) return window.resolve(spatial, spatial);
+    if (window.kernel_shape.size() != spatial.size()) {
+      sdk::invalid("pooling: attribute 'kernel_shape' has ", window.kernel_shape.size(), " entries, x needs ", spatial.size());
+    }
+    return window.resolve(spatial, window.kernel_shape);
+  }
+
+  int64_t channels(sdk::DimsView x) const { return last ? x.back() : x[1]; }
+
+  sdk::Dims output(sdk::DimsView x, const Window& resolved) const {
+    sdk::Dims dims(x.begin(), x.end());
+    for (std::size_t axis = 5 - x.size(); axis < 3; ++axis) {
+      dims[axis + x.size() - 3 - (last ? 1 : 0)] = resolved.out[axis];
+    }
+    return dims;
+  }
+};
+
+/// Channels-last float.
+class LastPool {
+ public:
+  struct Prepared {
+    Pooling pooling;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      const sdk::Tensor x = ctx.input(0);
+      const sdk::Tensor y = ctx.output(0);
+      if (y.size() == 0) return;
+      pooling.run(x.data<float>(), image_strides(x), y.mutable_data<float>(), image_strides(y), ctx.threads());
+    }
+  };
+
+  LastPool(PoolKind kind, const sdk::CreateContext& ctx, const sdk::Node& node) : attributes_(kind, node), isa_(isa_of(ctx)) {}
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::DimsView x = ctx.input(0).dims();
+    const Window window = attributes_.resolve(x);
+    if (window.taps() > Pooling::kMaxTaps) {
+      sdk::unsupported("a pooling window of ", window.taps(), " positions; up to ", Pooling::kMaxTaps, " are handled");
+    }
+    const sdk::Dims dims = attributes_.output(x, window);
+    ctx.set_output(0, sdk::DataType::Float, dims);
+    ctx.allow_strided_input(0);
+    ctx.allow_strided_output(0);
+    const Pooling::Kind kind = attributes_.kind == PoolKind::kMax ? Pooling::kMax
+                               : attributes_.count_padding        ? Pooling::kMeanWithPadding
+                                                                  : Pooling::kMean;
+    return {Pooling(window, x[0], attributes_.channels(x), kind, isa_)};
+  }
+
+ private:
+  PoolAttributes attributes_;
+  Isa isa_;
+};
+
+/// The mean over all pixels, channels last: y [batch, 1 ..., channels].
+class LastGlobalMean {
+ public:
+  struct Prepared {
+    int64_t batch, channels;
+    Window window;
+    Isa isa;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      const sdk::Tensor x = ctx.input(0);
+      const ImageStrides strides = image_strides(x);
+      auto* y = ctx.output(0).mutable_data<float>();
+      // A few channels at a time, so that many threads share even one image.
+      constexpr int64_t kPart = 64;
+      const int64_t parts = (channels + kPart - 1) / kPart;
+      const uint64_t grain = 32768 / static_cast<uint64_t>(window.in_pixels() * kPart + 1) + 1;
+      ctx.threads().parallel_for(static_cast<uint64_t>(batch * parts), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+          const int64_t first = i % parts * kPart;
+          mean(x.data<float>() + i / parts * strides.batch + first, strides, std::min(kPart, channels - first),
+               y + i / parts * channels + first);
+        }
+      });
+    }
+
+    void mean(const float* x, const ImageStrides& strides, int64_t count, float* y) const {
+      constexpr int64_t kTaps = 32;
+      const float scale = 1.0f / static_cast<float>(window.in_pixels());
+      std::array<float, 64> sum{};
+      std::array<float, 64> part{};
+      std::array<const float*, kTaps> taps{};
+      WindowRun run{};
+      run.taps = taps.data();
+      run.pixels = 1;
+      run.y = part.data();
+      run.channels = count;
+      run.scale = 1.0f;
+      for (int64_t pixel = 0; pixel < window.in_pixels(); pixel += kTaps) {
+        run.tap_count = std::min(kTaps, window.in_pixels() - pixel);
+        for (int64_t t = 0; t < run.tap_count; ++t) {
+          const int64_t px = (pixel + t) % window.in[2];
+          const int64_t py = (pixel + t) / window.in[2] % window.in[1];
+          const int64_t pz = (pixel + t) / (window.in[2] * window.in[1]);
+          taps[static_cast<std::size_t>(t)] = x + pz * strides.depth + py * strides.height + px * strides.width;
+        }
+        window_kernels(isa).mean(run);
+        for (int64_t c = 0; c < count; ++c) sum[static_cast<std::size_t>(c)] += part[static_cast<std::size_t>(c)];
+      }
+      for (int64_t c = 0; c < count; ++c) y[c] = sum[static_cast<std::size_t>(c)] * scale;
+    }
+  };
+
+  LastGlobalMean(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : attributes_(PoolKind::kMean, node), isa_(isa_of(ctx)) {}
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::DimsView x = ctx.input(0).dims();
+    sdk::Dims dims(x.size(), 1);
+    dims[0] = x[0];
+    dims.back() = x.back();
+    ctx.set_output(0, sdk::DataType::Float, dims);
+    ctx.allow_strided_input(0);
+    return {x[0], x.back(), attributes_.resolve(x), isa_};
+  }
+
+ private:
+  PoolAttributes attributes_;
+  Isa isa_;
+};
+
+/// Channels first, any type, plain loops; MaxPool's second output too.
+template <class T>
+class FirstPool {
+ public:
+  struct Prepared {
+    PoolAttributes attributes;
+    Window window;
+    int64_t planes;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      const T* x = ctx.input(0).data<T>();
+      T* y = ctx.output(0).mutable_data<T>();
+      int64_t* indices = ctx.has_output(1) ? ctx.output(1).mutable_data<int64_t>() : nullptr;
+      const int64_t work = window.out_pixels() * window.taps();
+      const uint64_t grain = 16384 / static_cast<uint64_t>(std::max<int64_t>(1, work)) + 1;
+      ctx.threads().parallel_for(static_cast<uint64_t>(planes), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (auto p = static_cast<int64_t>(begin); p < static_cast<int64_t>(end); ++p) {
+          const T* plane = x + p * window.in_pixels();
+          const int64_t out = p * window.out_pixels();
+          for (int64_t i = 0; i < window.out_pixels(); ++i) {
+            if (attributes.kind == PoolKind::kMax) {
+              max(plane, p, i, y[out + i], indices != nullptr ? indices + out + i : nullptr);
+            } else {
+              mean(plane, i, y[out + i]);
+            }
+          }
+        }
+      });
+    }
+
+    /// Calls body(z, y, x) for the positions of the window of output pixel `pixel` inside of the image;
+    /// returns how many positions lie inside of the padded image.
+    template <class Body>
+    int64_t visit(int64_t pixel, const Body& body) const {
+      std::array<int64_t, 3> start{};
+      std::array<int64_t, 3> padded{1, 1, 1};
+      const std::array<int64_t, 3> out{pixel / (window.out[2] * window.out[1]), pixel / window.out[2] % window.out[1],
+                                       pixel % window.out[2]};
+      for (std::size_t axis = 0; axis < 3; ++axis) {
+        start[axis] = out[axis] * window.stride[axis] - window.pad_begin[axis];
+        const int64_t room = window.in[axis] + window.pad_end[axis] - start[axis];
+        padded[axis] = std::min(window.kernel[axis], (room + window.dilation[axis] - 1) / window.dilation[axis]);
+      }
+      for (int64_t kz = 0; kz < window.kernel[0]; ++kz) {
+        const int64_t z = start[0] + kz * window.dilation[0];
+        if (z < 0 || z >= window.in[0]) continue;
+        for (int64_t ky = 0; ky < window.kernel[1]; ++ky) {
+          const int64_t y = start[1] + ky * window.dilation[1];
+          if (y < 0 || y >= window.in[1]) continue;
+          for (int64_t kx = 0; kx < window.kernel[2]; ++kx) {
+            const int64_t x = start[2] + kx * window.dilation[2];
+            if (x >= 0 && x < window.in[2]) body(z, y, x);
+          }
+        }
+      }
+      return padded[0] * padded[1] * padded[2];
+    }
+
+    void max(const T* plane, int64_t plane_index, int64_t pixel, T& y, int64_t* index) const {
+      using Sum = SumOf<T>;
+      Sum best{};
+      int64_t at = -1;
+      visit(pixel, [&](int64_t pz, int64_t py, int64_t px) {
+        const int64_t offset = (pz * window.in[1] + py) * window.in[2] + px;
+        const Sum value = to_sum(plane[offset]);
+        bool better = at < 0 || value > best;
+        if constexpr (std::is_floating_point_v<Sum>) better = better || std::isnan(value);
+        if (!better) return;
+        if constexpr (std::is_floating_point_v<Sum>) {
+          if (at >= 0 && std::isnan(best)) return;
+        }
+        best = value;
+        at = attributes.column_major ? (px * window.in[1] + py) * window.in[0] + pz : offset;
+      });
+      if (at < 0) {
+        at = 0;
+        best = std::numeric_limits<Sum>::has_infinity ? -std::numeric_limits<Sum>::infinity()
+                                                      : std::numeric_limits<Sum>::lowest();
+      }
+      y = from_sum<T>(best);
+      if (index != nullptr) *index = plane_index * window.in_pixels() + at;
+    }
+
+    void mean(const T* plane, int64_t pixel, T& y) const {
+      if constexpr (!std::is_integral_v<T>) {
+        SumOf<T> sum{};
+        int64_t inside = 0;
+        const int64_t padded = visit(pixel, [&](int64_t pz, int64_t py, int64_t px) {
+          sum += to_sum(plane[(pz * window.in[1] + py) * window.in[2] + px]);
+          ++inside;
+        });
+        const int64_t count = std::max<int64_t>(1, attributes.count_padding ? padded : inside);
+        y = from_sum<T>(sum / static_cast<SumOf<T>>(count));
+      }
+    }
+  };
+
+  FirstPool(PoolKind kind, const sdk::Node& node) : attributes_(kind, node) {}
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor x = ctx.input(0);
+    const Window window = attributes_.resolve(x.dims());
+    const sdk::Dims dims = attributes_.output(x.dims(), window);
+    ctx.set_output(0, x.type(), dims);
+    if (ctx.output_wanted(1)) ctx.set_output(1, sdk::DataType::Int64, dims);
+    return {attributes_, window, x.dim(0) * x.dim(1)};
+  }
+
+ private:
+  PoolAttributes attributes_;
+};
+
+// The forms with their kind fixed, as the registry constructs them.
+template <class T, PoolKind kKind>
+struct First : FirstPool<T> {
+  First(const sdk::CreateContext&, const sdk::Node& node) : FirstPool<T>(kKind, node) {}
+};
+template <PoolKind kKind>
+struct Last : LastPool {
+  Last(const sdk::CreateContext& ctx, const sdk::Node& node) : LastPool(kKind, ctx, node) {}
+};
+
+template <class T, PoolKind kKind>
+sdk::KernelEntry first(const char* op_type, int since = 1) {
+  constexpr sdk::DataType kType = sdk::data_type_of<T>();
+  return sdk::op(op_type)
+      .name(std::string("cpu:") + op_type + "_" + sdk::type_name(kType))
+      .since(since)
+      .types("T", {kType})
+      .template kernel<First<T, kKind>>();
+}
+
+template <PoolKind kKind>
+void add_float_types(sdk::KernelList& list, const char* op_type) {
+  list.push_back(first<float, kKind>(op_type));
+  list.push_back(first<double, kKind>(op_type));
+  list.push_back(first<sdk::Half, kKind>(op_type));
+  list.push_back(first<sdk::BFloat16, kKind>(op_type, 22));
+}
+
+}  // namespace
+
+sdk::KernelList pool_kernels() {
+  sdk::KernelList list;
+  add_float_types<PoolKind::kMax>(list, "MaxPool");
+  add_float_types<PoolKind::kMax>(list, "GlobalMaxPool");
+  add_float_types<PoolKind::kMean>(list, "AveragePool");
+  add_float_types<PoolKind::kMean>(list, "GlobalAveragePool");
+  list.push_back(first<int8_t, PoolKind::kMax>("MaxPool", 12));
+  list.push_back(first<uint8_t, PoolKind::kMax>("MaxPool", 12));
+  list.push_back(sdk::op("MaxPool", "backplane.cpu").name("cpu:max_pool_last").kernel<Last<PoolKind::kMax>>());
+  list.push_back(sdk::op("AveragePool", "backplane.cpu").name("cpu:average_pool_last").kernel<Last<PoolKind::kMean>>());
+  list.push_back(sdk::op("GlobalAveragePool", "backplane.cpu").name("cpu:global_average_pool_last").kernel<LastGlobalMean>());
+  return list;
+}
+
+}  // namespace backplane::cpu

@@ -1,0 +1,429 @@
+// Resize, Upsample: https://onnx.ai/onnx/operators/onnx__Resize.html, onnx__Upsample.html
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "backplane/plugin.hpp"
+#include "plugins/common/types.hpp"
+#include "plugins/cpu/kernels/dims.hpp"
+#include "plugins/cpu/kernels/element_value.hpp"
+#include "plugins/cpu/kernels/resample.hpp"
+#include "plugins/cpu/kernels/row_sources.hpp"
+#include "plugins/cpu/kernels/strided_copy.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+/// Rounds to nearest even and saturates where T is an integer.
+template <class T, class Wide>
+T round_to(Wide value) {
+  if constexpr (std::is_integral_v<T>) {
+    const double rounded = std::nearbyint(static_cast<double>(value));
+    if (!(rounded > static_cast<double>(std::numeric_limits<T>::min())))
+      return std::numeric_limits<T>::min();
+    if (rounded >= static_cast<double>(std::numeric_limits<T>::max()))
+      return std::numeric_limits<T>::max();
+    return static_cast<T>(rounded);
+  } else {
+    return common::narrow<T>(value);
+  }
+}
+
+ElementValue element_of(sdk::DataType type, double value) {
+  if (type == sdk::DataType::Bool) return ElementValue::of(value != 0);
+  if (type == sdk::DataType::String || type == sdk::DataType::Complex64 ||
+      type == sdk::DataType::Complex128)
+    return {};
+  return common::with_number(type, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return ElementValue::of(round_to<T>(value));
+  });
+}
+
+/// What both ways of resizing share: the axes, and the elements that lie outside of the input.
+struct Resampled {
+  sdk::Dims input, output;
+  std::vector<AxisTaps> axes;
+  ElementValue extrapolation;
+  int bits = 0;
+
+  std::int64_t outer(std::size_t axis) const { return dims_product(output, 0, axis); }
+
+  void extrapolate(const sdk::ComputeContext& ctx) const {
+    for (std::size_t a = 0; a < axes.size(); ++a) {
+      if (axes[a].outside.empty()) continue;
+      const std::int64_t inner = dims_product(output, a + 1, output.size());
+      for (std::int64_t n = 0; n < outer(a) * axes[a].output; ++n) {
+        if (axes[a].outside[static_cast<std::size_t>(n % axes[a].output)] == 0) continue;
+        extrapolation.fill(ctx.output(0).mutable_data<void>(), n * inner, inner, bits);
+      }
+    }
+  }
+};
+
+/// Picks elements of any type.
+struct NearestResize : Resampled {
+  RowSources rows;
+  AxisTaps columns;        // the last axis that changes
+  std::int64_t block = 1;  // elements after it, which stay together
+  std::int64_t repeat =
+      0;  // how often each element of a row stands in the output; 0: not equally often
+
+  void finish() {
+    std::size_t count = axes.size();
+    while (count > 1 && axes[count - 1].identity()) block *= input[--count];
+    for (std::size_t a = 0; a + 1 < count; ++a) rows.add(axes[a].places, axes[a].input);
+    columns.places = {0};
+    if (count > 0) columns = axes[count - 1];
+    if (columns.input == 0 || columns.output % columns.input != 0) return;
+    repeat = columns.output / columns.input;
+    for (std::int64_t x = 0; x < columns.output; ++x) {
+      if (columns.places[static_cast<std::size_t>(x)] != x / repeat) repeat = 0;
+      if (repeat == 0) return;
+    }
+  }
+
+  void compute(const sdk::ComputeContext& ctx) const {
+    if (sdk::element_count(output) == 0) return;
+    const ElementMover mover(ctx.input_value(0), ctx.output_value(0));
+    const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+      pick_rows(mover, ctx, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end));
+    };
+    const std::int64_t row_bytes = std::max<std::int64_t>(1, columns.output * block * bits / 8);
+    const auto count = static_cast<std::uint64_t>(rows.rows());
+    if (!mover.parallel() || rows.rows() * row_bytes < kParallelBytes) {
+      part(0, count, 0);
+    } else {
+      ctx.threads().parallel_for(
+          count, static_cast<std::uint64_t>(1 + kParallelBytes / 4 / row_bytes), part);
+    }
+    extrapolate(ctx);
+  }
+
+ private:
+  void pick_rows(const ElementMover& mover, const sdk::ComputeContext& ctx, std::int64_t begin,
+                 std::int64_t end) const {
+    const std::int64_t* places = columns.places.data();
+    const std::int64_t width = columns.output * block;
+    if (!mover.parallel() || block > 1) {
+      rows.each(begin, end, [&](std::int64_t row, std::int64_t source) {
+        for (std::int64_t x = 0; x < columns.output; ++x) {
+          mover.copy(row * width + x * block, (source * columns.input + places[x]) * block, block);
+        }
+      });
+      return;
+    }
+    with_unit(bits / 8, [&](auto unit) {
+      using T = decltype(unit);
+      const T* data = ctx.input(0).data<T>();
+      T* target = ctx.output(0).mutable_data<T>();
+      std::int64_t before = -1;
+      rows.each(begin, end, [&](std::int64_t row, std::int64_t source) {
+        if (source == before) {  // the same row again
+          std::memcpy(target + row * width, target + (row - 1) * width,
+                      static_cast<std::size_t>(width) * sizeof(T));
+        } else {
+          pick_row(data + source * columns.input, target + row * width);
+        }
+        before = source;
+      });
+    });
+  }
+
+  template <class T>
+  void pick_row(const T* from, T* to) const {
+    if (repeat == 2) {
+      for (std::int64_t x = 0; x < columns.input; ++x) {
+        const T value = from[x];
+        to[2 * x] = value;
+        to[2 * x + 1] = value;
+      }
+      return;
+    }
+    const std::int64_t* places = columns.places.data();
+    for (std::int64_t x = 0; x < columns.output; ++x) to[x] = from[places[x]];
+  }
+};
+
+/// Weighted sums, one axis after the other, in float (double for double).
+struct SmoothResize : Resampled {
+  std::vector<std::size_t> order;  // of the axes that change
+  std::int64_t buffer = 0;         // elements of each of two buffers
+  sdk::DataType type = sdk::DataType::Float;
+
+  // Axes that shrink most come first, so that the later passes have less to do.
+  void finish() {
+    for (std::size_t a = 0; a < axes.size(); ++a) {
+      if (!axes[a].identity()) order.push_back(a);
+    }
+    std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
+      return axes[a].output * axes[b].input < axes[b].output * axes[a].input;
+    });
+    sdk::Dims dims = input;
+    buffer = sdk::element_count(dims);
+    for (const std::size_t a : order) {
+      dims[a] = axes[a].output;
+      buffer = std::max(buffer, sdk::element_count(dims));
+    }
+  }
+
+  std::uint64_t workspace_bytes() const {
+    const std::uint64_t element = type == sdk::DataType::Double ? 8 : 4;
+    const bool direct =
+        (type == sdk::DataType::Float || type == sdk::DataType::Double) && order.size() < 2;
+    return direct ? 0 : 2 * static_cast<std::uint64_t>(buffer) * element;
+  }
+
+  void compute(const sdk::ComputeContext& ctx) const {
+    if (sdk::element_count(output) == 0) return;
+    if (order.empty()) {
+      copy_all(ctx, 0, 0);
+    } else {
+      common::with_number(type, [&](auto tag) { run<typename decltype(tag)::type>(ctx); });
+    }
+    extrapolate(ctx);
+  }
+
+ private:
+  template <class T>
+  void run(const sdk::ComputeContext& ctx) const {
+    using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    constexpr bool kDirect = std::is_same_v<T, Sum>;
+    auto* buffers = ctx.workspace().mutable_data<Sum>();
+    const T* source = ctx.input(0).data<T>();
+    T* target = ctx.output(0).mutable_data<T>();
+    const Sum* current = nullptr;
+    int next = 0;
+    if constexpr (kDirect) {
+      current = source;
+    } else {
+      for (std::int64_t i = 0; i < sdk::element_count(input); ++i)
+        buffers[i] = static_cast<Sum>(common::widen(source[i]));
+      current = buffers;
+      next = 1;
+    }
+    sdk::DimsView dims = input;
+    for (std::size_t step = 0; step < order.size(); ++step) {
+      const std::size_t axis = order[step];
+      std::int64_t before = 1,
+                   after = 1;  // dims that an earlier pass changed count with their new size
+      for (std::size_t a = 0; a < dims.size(); ++a) {
+        const bool done =
+            std::find(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(step), a) !=
+            order.begin() + static_cast<std::ptrdiff_t>(step);
+        if (a < axis) before *= done ? output[a] : input[a];
+        if (a > axis) after *= done ? output[a] : input[a];
+      }
+      Sum* to = buffers + next * buffer;
+      if constexpr (kDirect) {
+        if (step + 1 == order.size()) to = target;
+      }
+      resample_pass(axes[axis], current, to, before, after, ctx.threads());
+      current = to;
+      next = 1 - next;
+    }
+    if constexpr (!kDirect) {
+      for (std::int64_t i = 0; i < sdk::element_count(output); ++i)
+        target[i] = round_to<T>(current[i]);
+    }
+  }
+};
+
+/// One of the two, as a prepared object.
+struct PreparedResize {
+  NearestResize nearest;
+  SmoothResize smooth;
+  bool is_nearest;
+  void compute(const sdk::ComputeContext& ctx) const {
+    is_nearest ? nearest.compute(ctx) : smooth.compute(ctx);
+  }
+};
+
+Coordinates coordinates_of(const std::string& name) {
+  if (name == "half_pixel") return Coordinates::HalfPixel;
+  if (name == "half_pixel_symmetric") return Coordinates::HalfPixelSymmetric;
+  if (name == "pytorch_half_pixel") return Coordinates::PytorchHalfPixel;
+  if (name == "tf_half_pixel_for_nn") return Coordinates::TfHalfPixelForNearest;
+  if (name == "align_corners") return Coordinates::AlignCorners;
+  if (name == "asymmetric") return Coordinates::Asymmetric;
+  if (name == "tf_crop_and_resize") return Coordinates::TfCropAndResize;
+  sdk::invalid("Resize: coordinate_transformation_mode '", name, "' is not known");
+}
+
+Rounding rounding_of(const std::string& name) {
+  if (name == "round_prefer_floor") return Rounding::PreferFloor;
+  if (name == "round_prefer_ceil") return Rounding::PreferCeil;
+  if (name == "floor") return Rounding::Floor;
+  if (name == "ceil") return Rounding::Ceil;
+  sdk::invalid("Resize: nearest_mode '", name, "' is not known");
+}
+
+/// Resize from opset 11 on takes everything below; Resize 10 and Upsample are its simplest case.
+class Resize {
+ public:
+  using Prepared = PreparedResize;
+
+  Resize(const sdk::CreateContext&, const sdk::Node& node)
+      : axes_(node.get_ints("axes")), has_axes_(node.has("axes")) {
+    const std::string mode = node.get_string("mode", "nearest");
+    if (mode == "linear" || mode == "bilinear" || mode == "trilinear") {
+      rule_.interpolation = Interpolation::Linear;
+    } else if (mode == "cubic") {
+      rule_.interpolation = Interpolation::Cubic;
+    } else if (mode != "nearest") {
+      sdk::invalid(node.op_type(), ": mode '", mode, "' is not known");
+    }
+    simple_ = node.is("Upsample") || node.since_version() < 11;
+    if (simple_) {
+      rule_.coordinates = Coordinates::Asymmetric;
+      rule_.rounding = Rounding::Floor;
+      read_scale_attributes(node);
+      return;
+    }
+    rule_.coordinates =
+        coordinates_of(node.get_string("coordinate_transformation_mode", "half_pixel"));
+    rule_.rounding = rounding_of(node.get_string("nearest_mode", "round_prefer_floor"));
+    rule_.cubic_coefficient = static_cast<double>(node.get_float("cubic_coeff_a", -0.75F));
+    rule_.exclude_outside = node.get_int("exclude_outside", 0) != 0;
+    rule_.antialias = node.get_int("antialias", 0) != 0;
+    extrapolation_ = static_cast<double>(node.get_float("extrapolation_value", 0));
+    policy_ = node.get_string("keep_aspect_ratio_policy", "stretch");
+    if (rule_.antialias && rule_.interpolation == Interpolation::Nearest)
+      sdk::invalid("Resize: antialias is not for mode nearest");
+    if (policy_ != "stretch" && policy_ != "not_larger" && policy_ != "not_smaller") {
+      sdk::invalid("Resize: keep_aspect_ratio_policy '", policy_, "' is not known");
+    }
+  }
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor input = ctx.input(0);
+    require_storable(input.type());
+    const std::vector<AxisRequest> requests = read_requests(ctx);
+    Prepared prepared;
+    prepared.is_nearest = rule_.interpolation == Interpolation::Nearest;
+    Resampled& common_part =
+        prepared.is_nearest ? static_cast<Resampled&>(prepared.nearest) : prepared.smooth;
+    common_part.input = to_dims(input.dims());
+    common_part.bits = sdk::element_bits(input.type());
+    common_part.extrapolation = element_of(input.type(), extrapolation_);
+    for (const AxisRequest& request : requests) {
+      if (request.input == 0 && request.output > 0)
+        sdk::invalid("Resize: an axis without elements cannot be resized to ", request.output);
+      common_part.output.push_back(request.output);
+      common_part.axes.push_back(make_taps(rule_, request));
+      if (!common_part.axes.back().outside.empty() && sdk::element_bytes(input.type()) == 0) {
+        sdk::unsupported("Resize: extrapolation for elements of type ",
+                         sdk::type_name(input.type()));
+      }
+    }
+    ctx.set_output(0, input.type(), common_part.output);
+    if (prepared.is_nearest) {
+      prepared.nearest.finish();
+      return prepared;
+    }
+    prepared.smooth.type = input.type();
+    common::with_number(input.type(), [](auto) {});
+    prepared.smooth.finish();
+    ctx.set_workspace(prepared.smooth.workspace_bytes());
+    return prepared;
+  }
+
+ private:
+  void read_scale_attributes(const sdk::Node& node) {
+    scales_ = node.get_floats("scales");
+    if (node.since_version() == 1) {
+      scales_ = {1, 1, node.get_float("height_scale", 1), node.get_float("width_scale", 1)};
+    }
+  }
+
+  // Where an input stands: Resize 10 and Upsample have (X, scales), later ones (X, roi, scales, sizes).
+  std::vector<AxisRequest> read_requests(const sdk::PrepareContext& ctx) const {
+    const sdk::DimsView dims = ctx.input(0).dims();
+    std::vector<std::size_t> axes;
+    for (std::size_t i = 0; i < (has_axes_ ? axes_.size() : dims.size()); ++i) {
+      axes.push_back(has_axes_ ? static_cast<std::size_t>(
+                                     normalize_axis(axes_[i], static_cast<int>(dims.size())))
+                               : i);
+    }
+    std::vector<AxisRequest> requests(dims.size());
+    for (std::size_t i = 0; i < dims.size(); ++i) requests[i].input = requests[i].output = dims[i];
+    const sdk::Tensor scales = ctx.input(simple_ ? 1 : 2),
+                      sizes = simple_ ? ctx.input(4) : ctx.input(3);
+    const bool by_sizes = sizes.present() && sizes.size() > 0;
+    std::vector<float> factors = scales_;
+    if (scales.present() && scales.size() > 0)
+      factors.assign(scales.data<float>(), scales.data<float>() + scales.size());
+    if (by_sizes ? sizes.size() != static_cast<std::int64_t>(axes.size())
+                 : factors.size() != axes.size()) {
+      sdk::invalid("Resize: ", by_sizes ? static_cast<std::size_t>(sizes.size()) : factors.size(),
+                   by_sizes ? " sizes" : " scales", " for ", axes.size(), " axes");
+    }
+    if (by_sizes) {
+      set_sizes(sizes.to_ints(), axes, requests);
+    } else {
+      for (std::size_t i = 0; i < axes.size(); ++i) set_scale(factors[i], requests[axes[i]]);
+    }
+    if (rule_.coordinates == Coordinates::TfCropAndResize) set_roi(ctx.input(1), axes, requests);
+    return requests;
+  }
+
+  // As ONNX's shape inference does it: in single precision.
+  static void set_scale(float scale, AxisRequest& axis) {
+    if (!(scale > 0)) sdk::invalid("Resize: scale ", scale, " is not positive");
+    axis.scale = static_cast<double>(scale);
+    axis.output = static_cast<std::int64_t>(std::floor(static_cast<float>(axis.input) * scale));
+  }
+
+  void set_sizes(const std::vector<std::int64_t>& sizes, const std::vector<std::size_t>& axes,
+                 std::vector<AxisRequest>& requests) const {
+    const bool smaller = policy_ == "not_larger";
+    float chosen = smaller ? std::numeric_limits<float>::max() : 0;
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      AxisRequest& axis = requests[axes[i]];
+      if (sizes[i] < 0) sdk::invalid("Resize: size ", sizes[i], " is negative");
+      const float scale = static_cast<float>(sizes[i]) / static_cast<float>(axis.input);
+      chosen = smaller ? std::min(chosen, scale) : std::max(chosen, scale);
+      axis.output = sizes[i];
+      axis.scale =
+          axis.input == 0 ? 1 : static_cast<double>(sizes[i]) / static_cast<double>(axis.input);
+    }
+    if (policy_ == "stretch") return;
+    for (const std::size_t at : axes) {
+      AxisRequest& axis = requests[at];
+      axis.output = static_cast<std::int64_t>(std::round(chosen * static_cast<float>(axis.input)));
+      axis.scale = static_cast<double>(chosen);
+    }
+  }
+
+  static void set_roi(const sdk::Tensor& roi, const std::vector<std::size_t>& axes,
+                      std::vector<AxisRequest>& requests) {
+    if (!roi.present() || roi.size() != static_cast<std::int64_t>(2 * axes.size())) {
+      sdk::invalid("Resize: tf_crop_and_resize needs a roi of ", 2 * axes.size(), " numbers");
+    }
+    common::with_type<float, double, common::Half>(roi.type(), [&](auto tag) {
+      const auto* data = roi.data<typename decltype(tag)::type>();
+      for (std::size_t i = 0; i < axes.size(); ++i) {
+        requests[axes[i]].roi_start = static_cast<double>(common::widen(data[i]));
+        requests[axes[i]].roi_end = static_cast<double>(common::widen(data[axes.size() + i]));
+      }
+    });
+  }
+
+  std::vector<std::int64_t> axes_;
+  std::vector<float> scales_;
+  std::string policy_ = "stretch";
+  ResampleRule rule_;
+  double extrapolation_ = 0;
+  bool has_axes_, simple_ = false;
+};
+
+}  // namespace
+
+sdk::KernelList resize_kernels() {
+  const auto roles = {BP_INPUT_DATA, BP_INPUT_HOST_VALUE};
+  return {sdk::op("Resize").name("cpu:resize").roles(roles).kernel<Resize>(),
+          sdk::op("Upsample").name("cpu:upsample").roles(roles).kernel<Resize>()};
+}
+
+}  // namespace backplane::cpu

@@ -1,0 +1,157 @@
+// TopK: https://onnx.ai/onnx/operators/onnx__TopK.html
+#include <algorithm>
+#include <numeric>
+
+#include "backplane/plugin.hpp"
+#include "plugins/common/types.hpp"
+#include "plugins/cpu/kernels/dims.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+/// Orders the places of one row: the better value first, of equal ones the first. NaN is the largest value.
+template <class T, bool kLargest>
+struct Better {
+  const T* row;
+  std::int64_t stride;
+
+  auto value(std::int64_t at) const { return common::widen(row[at * stride]); }
+  /// True when none of the places [at, at + kBlock) is better than `worst`, which comes before them.
+  static constexpr std::int64_t kBlock = 32;
+  bool none_better(std::int64_t at, common::Wide<T> worst) const {
+    if (stride != 1) return false;
+    std::int32_t worse = 0;  // counted and not combined, which compilers turn into vector code
+    for (std::int64_t i = 0; i < kBlock; ++i) {
+      const auto next = common::widen(row[at + i]);
+      worse += (kLargest ? next <= worst : next >= worst) ? 1 : 0;
+    }
+    return worse == kBlock;
+  }
+  /// True for a place that comes after `worst` in the row and is not better; may be false for others.
+  bool no_better(std::int64_t at, common::Wide<T> worst) const {
+    return kLargest ? value(at) <= worst : value(at) >= worst;
+  }
+  bool operator()(std::int64_t left, std::int64_t right) const {
+    const auto a = value(left), b = value(right);
+    if constexpr (common::kIsFloatType<T>) {
+      if (a != a || b != b) {
+        if (a != a && b != b) return left < right;
+        return (a != a) == kLargest;
+      }
+    }
+    if (a == b) return left < right;
+    return kLargest ? a > b : a < b;
+  }
+};
+
+/// The k best places of [0, dim) in `places`, best first; `places` has room for dim.
+template <class Compare>
+void select(std::int64_t dim, std::int64_t k, const Compare& better, std::int64_t* places) {
+  if (k > 1 && k > dim / 16) {
+    std::iota(places, places + dim, std::int64_t{0});
+    if (k < dim) std::nth_element(places, places + k, places + dim, better);
+    std::sort(places, places + k, better);
+    return;
+  }
+  // A heap of the k best, the worst of them on top; whole blocks are skipped that have nothing better.
+  std::iota(places, places + k, std::int64_t{0});
+  std::make_heap(places, places + k, better);
+  auto worst = better.value(places[0]);
+  for (std::int64_t i = k; i < dim;) {
+    const std::int64_t end = std::min(i + Compare::kBlock, dim);
+    if (end - i == Compare::kBlock && better.none_better(i, worst)) {
+      i = end;
+      continue;
+    }
+    for (; i < end; ++i) {
+      if (better.no_better(i, worst) || !better(i, places[0])) continue;
+      std::pop_heap(places, places + k, better);
+      places[k - 1] = i;
+      std::push_heap(places, places + k, better);
+      worst = better.value(places[0]);
+    }
+  }
+  std::sort_heap(places, places + k, better);
+}
+
+class TopK {
+ public:
+  struct Prepared {
+    std::int64_t outer, dim, inner, k;
+    bool largest;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      if (outer * inner * k == 0) return;
+      common::with_number(ctx.input(0).type(), [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        largest ? run<T, true>(ctx) : run<T, false>(ctx);
+      });
+    }
+
+   private:
+    template <class T, bool kLargest>
+    void run(const sdk::ComputeContext& ctx) const {
+      const T* input = ctx.input(0).data<T>();
+      T* values = ctx.has_output(0) ? ctx.output(0).mutable_data<T>() : nullptr;
+      std::int64_t* indices =
+          ctx.has_output(1) ? ctx.output(1).mutable_data<std::int64_t>() : nullptr;
+      auto* scratch = ctx.workspace().mutable_data<std::int64_t>();
+      const auto rows = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
+        std::int64_t* places = scratch + static_cast<std::int64_t>(worker) * dim;
+        for (auto n = static_cast<std::int64_t>(begin); n < static_cast<std::int64_t>(end); ++n) {
+          const T* row = input + n / inner * dim * inner + n % inner;
+          select(dim, k, Better<T, kLargest>{row, inner}, places);
+          const std::int64_t target = n / inner * k * inner + n % inner;
+          for (std::int64_t i = 0; i < k; ++i) {
+            if (values != nullptr) values[target + i * inner] = row[places[i] * inner];
+            if (indices != nullptr) indices[target + i * inner] = places[i];
+          }
+        }
+      };
+      const std::int64_t count = outer * inner;
+      if (count == 1 || count * dim < 8192) return rows(0, static_cast<std::uint64_t>(count), 0);
+      ctx.threads().parallel_for(static_cast<std::uint64_t>(count),
+                                 static_cast<std::uint64_t>(1 + 4096 / dim), rows);
+    }
+  };
+
+  TopK(const sdk::CreateContext&, const sdk::Node& node)
+      : axis_(node.get_int("axis", -1)),
+        k_(node.get_int("k", -1)),
+        from_input_(node.since_version() >= 10),
+        largest_(node.get_int("largest", 1) != 0) {}
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor input = ctx.input(0);
+    const int axis = normalize_axis(axis_, input.rank());
+    const auto at = static_cast<std::size_t>(axis);
+    std::int64_t k = k_;
+    if (from_input_) {
+      if (ctx.input(1).size() != 1)
+        sdk::invalid("TopK: K has ", ctx.input(1).size(), " elements, 1 is needed");
+      k = ctx.input(1).to_ints()[0];
+    }
+    if (k < 0 || k > input.dim(axis))
+      sdk::invalid("TopK: k is ", k, ", axis ", axis, " has ", input.dim(axis), " elements");
+    sdk::Dims dims = to_dims(input.dims());
+    dims[at] = k;
+    if (ctx.output_wanted(0)) ctx.set_output(0, input.type(), dims);
+    if (ctx.output_wanted(1)) ctx.set_output(1, sdk::DataType::Int64, dims);
+    ctx.set_workspace(static_cast<std::uint64_t>(input.dim(axis)) * 8 * ctx.threads().count());
+    return {dims_product(dims, 0, at), input.dim(axis), dims_product(dims, at + 1, dims.size()), k,
+            largest_};
+  }
+
+ private:
+  std::int64_t axis_, k_;
+  bool from_input_, largest_;
+};
+
+}  // namespace
+
+sdk::KernelList topk_kernels() {
+  return {
+      sdk::op("TopK").name("cpu:topk").roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE}).kernel<TopK>()};
+}
+
+}  // namespace backplane::cpu

@@ -1,0 +1,53 @@
+// The layout pass: which values have a channels-last form, and how nodes are moved over to it.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "plugins/cpu/rewrite/working_graph.hpp"
+
+namespace backplane::cpu {
+
+/// Walks over the nodes once, in order. A node that has a channels-last form and an input that is there in
+/// that form is changed over; the others read plain values, which reorder nodes make where needed.
+class ChannelsLast {
+ public:
+  explicit ChannelsLast(WorkingGraph& graph) : graph_(graph) {}
+  void run();
+
+ private:
+  bool convert(WorkNode* node);
+  bool convert_conv(WorkNode* node);
+  bool convert_pool(WorkNode* node);
+  bool convert_simple(WorkNode* node);
+  bool convert_elementwise(WorkNode* node);
+  bool convert_axis(WorkNode* node);
+  bool convert_resize(WorkNode* node);
+  bool convert_transpose(WorkNode* node);
+  bool convert_shuffle(WorkNode* node);
+  bool convert_deinterleave(WorkNode* node);
+  bool convert_mean(WorkNode* node);
+
+  bool is_last(const std::string& value) const { return last_.count(value) != 0; }
+  bool any_last(const WorkNode& node) const;
+  /// The channels-last form of a value, made by a reorder node if need be.
+  std::string to_last(const std::string& value);
+  /// The node's output `index` is made channels last from now on.
+  void make_last(WorkNode* node, std::size_t index = 0);
+  /// Changes all float inputs and output 0 over.
+  void move_over(WorkNode* node);
+  /// The node becomes `op` of the private domain, without attributes, its output channels last.
+  void make_private(WorkNode* node, const std::string& op, std::vector<std::string> inputs);
+  int rank(const std::string& value) const;
+  /// Whether the value is a float image of rank 3 to 5.
+  bool is_image(const std::string& value) const;
+  void restore_plain();
+
+  WorkingGraph& graph_;
+  std::unordered_map<std::string, std::string> last_;  // plain name -> channels-last name
+  std::unordered_set<std::string> plain_exists_;       // made plain; the channels-last form is a copy
+  std::unordered_set<std::string> renamed_;            // channels-last names that are a model's own
+};
+
+}  // namespace backplane::cpu

@@ -1,0 +1,159 @@
+#include <cmath>
+
+#include "plugins/cpu/rewrite/passes.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+/// The node of `op` that alone reads `value`.
+WorkNode* only(const WorkingGraph& graph, const std::string& value, std::string_view op) {
+  WorkNode* node = graph.only_consumer(value);
+  return node != nullptr && !node->changed && node->is(op) ? node : nullptr;
+}
+
+/// The other one of a node's two inputs; "" when `value` is not among them.
+std::string other_input(const WorkNode& node, const std::string& value) {
+  if (node.inputs.size() != 2) return "";
+  if (node.inputs[0] == value) return node.inputs[1];
+  return node.inputs[1] == value ? node.inputs[0] : "";
+}
+
+bool other_is(const WorkingGraph& graph, const WorkNode& node, const std::string& value, float expected) {
+  float found = 0;
+  const std::string other = other_input(node, value);
+  return !other.empty() && graph.scalar(other, found) && std::fabs(found - expected) <= 1e-4f * std::fabs(expected);
+}
+
+/// Whether the node is a ReduceMean over the last axis that keeps it.
+bool is_last_mean(const WorkingGraph& graph, const WorkNode& node) {
+  if (!node.is("ReduceMean") || node.changed || node.original.get_int("keepdims", 1) == 0) return false;
+  std::vector<int64_t> axes = node.original.get_ints("axes");
+  if (!node.input(1).empty()) {
+    const bp_tensor* tensor = graph.constant(node.input(1));
+    if (tensor == nullptr || tensor->host_ptr == nullptr) return false;
+    axes = sdk::Tensor(tensor).to_ints();
+  }
+  const int rank = graph.info(node.input(0)) ? graph.info(node.input(0)).rank() : -1;
+  return rank > 0 && axes.size() == 1 && (axes[0] == -1 || axes[0] == rank - 1);
+}
+
+/// A constant vector over the last axis of `x`.
+bool is_last_vector(const WorkingGraph& graph, const std::string& value, const std::string& x) {
+  const bp_tensor* tensor = value.empty() ? nullptr : graph.constant(value);
+  const sdk::DimsView dims = graph.info(x).dims();
+  return tensor != nullptr && tensor->dtype == BP_FLOAT && tensor->rank == 1 && !dims.empty() &&
+         tensor->dims[0] == dims.back();
+}
+
+/// The nodes of (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * gamma + beta, from the first mean on.
+struct LayerNormMatch {
+  std::vector<WorkNode*> nodes;
+  std::string x, gamma, beta;
+  float epsilon = 0;
+
+  bool match(const WorkingGraph& graph, WorkNode* mean) {
+    if (!is_last_mean(graph, *mean) || !graph.is_float(mean->input(0))) return false;
+    x = mean->input(0);
+    WorkNode* centred = only(graph, mean->outputs[0], "Sub");
+    if (centred == nullptr || centred->inputs != std::vector<std::string>{x, mean->outputs[0]}) return false;
+    const std::string distance = centred->outputs[0];
+    WorkNode* square = nullptr;
+    WorkNode* quotient = nullptr;
+    std::size_t readers = 0;
+    for (WorkNode* reader : graph.consumers(distance)) {
+      ++readers;
+      if (reader->is("Div") && reader->input(0) == distance) quotient = reader;
+      if (reader->is("Pow") || reader->is("Mul")) square = reader;
+    }
+    if (square == nullptr || quotient == nullptr || graph.is_output(distance)) return false;
+    const bool power = square->is("Pow") && readers == 2 && square->input(0) == distance && other_is(graph, *square, distance, 2.0f);
+    const bool product = square->is("Mul") && readers == 3 && square->input(0) == distance && square->input(1) == distance;
+    if (!power && !product) return false;
+    WorkNode* variance = graph.only_consumer(square->outputs[0]);
+    if (variance == nullptr || !is_last_mean(graph, *variance)) return false;
+    WorkNode* sum = only(graph, variance->outputs[0], "Add");
+    if (sum == nullptr || !graph.scalar(other_input(*sum, variance->outputs[0]), epsilon)) return false;
+    WorkNode* root = only(graph, sum->outputs[0], "Sqrt");
+    if (root == nullptr || graph.only_consumer(root->outputs[0]) != quotient || quotient->input(1) != root->outputs[0]) return false;
+    WorkNode* scaled = only(graph, quotient->outputs[0], "Mul");
+    if (scaled == nullptr) return false;
+    gamma = other_input(*scaled, quotient->outputs[0]);
+    if (!is_last_vector(graph, gamma, x)) return false;
+    nodes = {mean, centred, square, variance, sum, root, quotient, scaled};
+    WorkNode* shifted = only(graph, scaled->outputs[0], "Add");
+    const std::string addend = shifted != nullptr ? other_input(*shifted, scaled->outputs[0]) : "";
+    if (is_last_vector(graph, addend, x)) {
+      beta = addend;
+      nodes.push_back(shifted);
+    }
+    return true;
+  }
+};
+
+/// The nodes of x * (1 + erf(x / sqrt(2))) / 2 around an Erf, in either order of the products.
+struct GeluMatch {
+  std::vector<WorkNode*> nodes;
+  std::string x;
+
+  bool match(const WorkingGraph& graph, WorkNode* erf) {
+    if (!erf->is("Erf") || !graph.is_float(erf->input(0))) return false;
+    WorkNode* inner = graph.producer(erf->input(0));
+    if (inner == nullptr || graph.only_consumer(erf->input(0)) != erf) return false;
+    if (inner->is("Div") && other_is(graph, *inner, inner->input(0), std::sqrt(2.0f))) {
+      x = inner->input(0);
+    } else if (inner->is("Mul")) {
+      for (const std::string& value : inner->inputs) {
+        if (other_is(graph, *inner, value, std::sqrt(0.5f))) x = value;
+      }
+    }
+    if (x.empty() || graph.constant(x) != nullptr) return false;
+    WorkNode* sum = only(graph, erf->outputs[0], "Add");
+    if (sum == nullptr || !other_is(graph, *sum, erf->outputs[0], 1.0f)) return false;
+    WorkNode* product = only(graph, sum->outputs[0], "Mul");
+    if (product == nullptr) return false;
+    const std::string factor = other_input(*product, sum->outputs[0]);
+    if (factor == x) {
+      WorkNode* half = only(graph, product->outputs[0], "Mul");
+      if (half == nullptr || !other_is(graph, *half, product->outputs[0], 0.5f)) return false;
+      nodes = {inner, erf, sum, product, half};
+      return true;
+    }
+    WorkNode* half = graph.producer(factor);
+    if (half == nullptr || !half->is("Mul") || !other_is(graph, *half, x, 0.5f) || graph.only_consumer(factor) != product) return false;
+    nodes = {inner, half, erf, sum, product};
+    return true;
+  }
+};
+
+/// The first node stands for all of them, at the place of the last one.
+WorkNode* merge(WorkingGraph& graph, const std::vector<WorkNode*>& nodes, const char* op, std::vector<std::string> inputs) {
+  WorkNode* node = nodes.front();
+  const std::string result = nodes.back()->outputs[0];
+  graph.change(node);
+  for (std::size_t i = 1; i < nodes.size(); ++i) graph.absorb(node, nodes[i]);
+  node->domain = kPrivateDomain;
+  node->op = op;
+  node->attributes.clear();
+  graph.set_inputs(node, std::move(inputs));
+  graph.set_output(node, 0, result);
+  return node;
+}
+
+}  // namespace
+
+void fuse_decomposed(WorkingGraph& graph) {
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    WorkNode* node = graph.at(i);
+    if (node == nullptr || node->changed) continue;
+    LayerNormMatch norm;
+    if (norm.match(graph, node)) {
+      WorkNode* merged = merge(graph, norm.nodes, "LayerNormalization", {norm.x, norm.gamma, norm.beta});
+      merged->attributes["epsilon"] = norm.epsilon;
+      continue;
+    }
+    GeluMatch gelu;
+    if (gelu.match(graph, node)) merge(graph, gelu.nodes, "Gelu", {gelu.x});
+  }
+}
+
+}  // namespace backplane::cpu

@@ -1,0 +1,21 @@
+// The passes of the rewrite, in the order in which they run.
+#pragma once
+
+#include "plugins/cpu/rewrite/working_graph.hpp"
+
+namespace backplane::cpu {
+
+/// Decomposed Gelu, LayerNormalization and the like become one node each.
+void fuse_decomposed(WorkingGraph& graph);
+
+/// Conv takes over the per-channel arithmetic, the residual addition and the activation that follow it;
+/// such arithmetic that stands alone becomes one ScaleShift node.
+void fuse_convolutions(WorkingGraph& graph);
+
+/// MatMul and Gemm take over the bias, the residual addition and the activation that follow them.
+void fuse_products(WorkingGraph& graph);
+
+/// Images are kept channels last between the nodes that work on them; reorders stand at the borders.
+void lay_out_channels_last(WorkingGraph& graph);
+
+}  // namespace backplane::cpu

@@ -1,0 +1,117 @@
+#include <cstring>
+
+#include "plugins/cpu/rewrite/activation_match.hpp"
+#include "plugins/cpu/rewrite/passes.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+bool is_vector(const WorkingGraph& graph, const std::string& value, int64_t count) {
+  const bp_tensor* tensor = graph.constant(value);
+  return tensor != nullptr && tensor->dtype == BP_FLOAT && tensor->rank == 1 && tensor->dims[0] == count;
+}
+
+/// The other operand of the addition that alone reads the node's result; "" when there is none.
+std::string other_addend(const WorkingGraph& graph, const WorkNode& node, WorkNode** addition) {
+  const std::string& value = node.outputs[0];
+  *addition = graph.only_consumer(value);
+  if (*addition == nullptr || (*addition)->changed || !((*addition)->is("Add") || (*addition)->is("Sum"))) return "";
+  if ((*addition)->inputs.size() != 2) return "";
+  const std::string& other = (*addition)->input((*addition)->input(0) == value ? 1 : 0);
+  return other == value ? "" : other;
+}
+
+void take_addend(WorkingGraph& graph, WorkNode* node, WorkNode* addition, std::size_t index, const std::string& other) {
+  const std::string result = addition->outputs[0];
+  graph.absorb(node, addition);
+  graph.set_input(node, index, other);
+  graph.set_output(node, 0, result);
+}
+
+void fuse_matmul(WorkingGraph& graph, WorkNode* node) {
+  const bp_tensor* b = graph.constant(node->input(1));
+  if (b == nullptr || b->rank != 2) return;
+  const bool before = node->changed;
+  WorkNode* addition = nullptr;
+  std::string other = other_addend(graph, *node, &addition);
+  if (!other.empty() && is_vector(graph, other, b->dims[1])) {
+    take_addend(graph, node, addition, 2, other);
+    other = other_addend(graph, *node, &addition);
+  }
+  if (!other.empty() && graph.constant(other) == nullptr && graph.same_dims(node->outputs[0], other)) {
+    take_addend(graph, node, addition, 3, other);
+  }
+  absorb_activation(graph, node);
+  if (!before && node->changed) node->domain = kPrivateDomain;
+}
+
+/// Whether two unknown last dimensions have one name.
+bool same_last_symbol(const sdk::ValueInfo& a, const sdk::ValueInfo& b) {
+  const char* one = sdk::host().graph->value_symbol(a.raw(), a.rank() - 1);
+  const char* other = sdk::host().graph->value_symbol(b.raw(), b.rank() - 1);
+  return one != nullptr && other != nullptr && std::strcmp(one, other) == 0;
+}
+
+/// A product of two computed matrices takes over a scaling by a constant.
+void fuse_scale(WorkingGraph& graph, WorkNode* node) {
+  if (graph.constant(node->input(1)) != nullptr) return;
+  WorkNode* next = graph.only_consumer(node->outputs[0]);
+  if (next == nullptr || next->changed || next->inputs.size() != 2) return;
+  const bool first = next->input(0) == node->outputs[0];
+  float factor = 0;
+  if (!graph.scalar(next->input(first ? 1 : 0), factor)) return;
+  if (next->is("Div") && first && factor != 0.0f) {
+    factor = 1.0f / factor;
+  } else if (!next->is("Mul")) {
+    return;
+  }
+  if (!graph.same_dims(node->outputs[0], next->outputs[0])) return;
+  const std::string result = next->outputs[0];
+  graph.absorb(node, next);
+  graph.set_output(node, 0, result);
+  node->domain = kPrivateDomain;
+  node->attributes["alpha"] = factor;
+}
+
+/// Softmax over the last axis takes over the addition before it (an attention mask).
+void fuse_softmax(WorkingGraph& graph, WorkNode* node) {
+  const sdk::ValueInfo x = graph.info(node->input(0));
+  if (!x || x.rank() < 1) return;
+  const int64_t axis = node->original.get_int("axis", node->original.since_version() >= 13 ? -1 : 1);
+  if (axis != -1 && axis != x.rank() - 1) return;
+  WorkNode* addition = graph.producer(node->input(0));
+  if (addition == nullptr || addition->changed || !addition->is("Add") || graph.only_consumer(node->input(0)) != node) return;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string value = addition->input(i);
+    const std::string addend = addition->input(1 - i);
+    const sdk::ValueInfo mask = graph.info(addend);
+    if (!mask || mask.rank() < 1 || value == addend || !graph.same_dims(value, node->input(0))) continue;
+    const int64_t columns = x.dims().back();
+    if (mask.dims().back() != columns || (columns < 0 && !same_last_symbol(x, mask))) continue;
+    graph.remove(addition, node);
+    node->domain = kPrivateDomain;
+    node->attributes.clear();
+    graph.set_inputs(node, {value, addend});
+    return;
+  }
+}
+
+}  // namespace
+
+void fuse_products(WorkingGraph& graph) {
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    WorkNode* node = graph.at(i);
+    if (node == nullptr || node->changed || !graph.is_float(node->outputs[0])) continue;
+    if (node->is("MatMul")) {
+      fuse_matmul(graph, node);
+      fuse_scale(graph, node);
+    }
+    if (node->is("Softmax")) fuse_softmax(graph, node);
+    if (node->is("Gemm") && match_activation(graph, node->outputs[0])) {
+      absorb_activation(graph, node);
+      node->domain = kPrivateDomain;
+    }
+  }
+}
+
+}  // namespace backplane::cpu

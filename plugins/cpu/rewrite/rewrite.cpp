@@ -1,0 +1,16 @@
+#include "plugins/cpu/rewrite/rewrite.hpp"
+
+#include "plugins/cpu/rewrite/passes.hpp"
+
+namespace backplane::cpu {
+
+void rewrite_graph(const sdk::Graph& graph, sdk::Rewrite& edit, const CpuDevice&) {
+  WorkingGraph work(graph, edit);
+  fuse_decomposed(work);
+  fuse_convolutions(work);
+  fuse_products(work);
+  lay_out_channels_last(work);
+  work.emit();
+}
+
+}  // namespace backplane::cpu

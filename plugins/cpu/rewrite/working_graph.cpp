@@ -1,0 +1,234 @@
+#include "plugins/cpu/rewrite/working_graph.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace backplane::cpu {
+namespace {
+
+std::string name_of(const sdk::ValueInfo& value) { return value ? value.name() : ""; }
+
+/// An attribute of the original as a value, for the kinds that nodes of the rewrite have.
+bool copy_attribute(const bp_attribute& from, AttributeValue& to) {
+  switch (from.type) {
+    case BP_ATTRIBUTE_INT:
+      to = from.ints[0];
+      return true;
+    case BP_ATTRIBUTE_FLOAT:
+      to = from.floats[0];
+      return true;
+    case BP_ATTRIBUTE_STRING:
+      to = std::string(from.strings[0].data, from.strings[0].size);
+      return true;
+    case BP_ATTRIBUTE_INTS:
+      to = std::vector<int64_t>(from.ints, from.ints + from.count);
+      return true;
+    case BP_ATTRIBUTE_FLOATS:
+      to = std::vector<float>(from.floats, from.floats + from.count);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+const std::string& WorkNode::input(std::size_t index) const {
+  static const std::string kNone;
+  return index < inputs.size() ? inputs[index] : kNone;
+}
+
+void WorkNode::set_input(std::size_t index, const std::string& value) {
+  if (inputs.size() <= index) inputs.resize(index + 1);
+  inputs[index] = value;
+}
+
+void WorkNode::set_activation(const Activation& activation) {
+  attributes["activation"] = std::string(activation_name(activation.kind));
+  attributes["activation_alpha"] = activation.alpha;
+  attributes["activation_beta"] = activation.beta;
+}
+
+WorkingGraph::WorkingGraph(const sdk::Graph& graph, sdk::Rewrite& edit) : graph_(graph), edit_(edit) {
+  for (std::size_t i = 0; i < graph.node_count(); ++i) {
+    const sdk::Node node = graph.node(i);
+    auto work = std::make_unique<WorkNode>();
+    work->domain = node.domain();
+    work->op = node.op_type();
+    work->original = node;
+    work->replaced = {node};
+    for (std::size_t k = 0; k < node.input_count(); ++k) work->inputs.push_back(name_of(node.input(k)));
+    for (std::size_t k = 0; k < node.output_count(); ++k) work->outputs.push_back(name_of(node.output(k)));
+    slots_[work.get()] = nodes_.size();
+    link(work.get());
+    nodes_.push_back(std::move(work));
+  }
+}
+
+void WorkingGraph::link(WorkNode* node) {
+  for (const std::string& value : node->inputs) {
+    if (!value.empty()) consumers_[value].push_back(node);
+  }
+  for (const std::string& value : node->outputs) {
+    if (!value.empty()) producers_[value] = node;
+  }
+}
+
+void WorkingGraph::unlink(WorkNode* node) {
+  for (const std::string& value : node->inputs) {
+    auto& readers = consumers_[value];
+    const auto found = std::find(readers.begin(), readers.end(), node);
+    if (found != readers.end()) readers.erase(found);
+  }
+  for (const std::string& value : node->outputs) {
+    const auto found = producers_.find(value);
+    if (found != producers_.end() && found->second == node) producers_.erase(found);
+  }
+}
+
+WorkNode* WorkingGraph::producer(const std::string& value) const {
+  const auto found = producers_.find(value);
+  return found == producers_.end() ? nullptr : found->second;
+}
+
+std::vector<WorkNode*> WorkingGraph::consumers(const std::string& value) const {
+  const auto found = consumers_.find(value);
+  return found == consumers_.end() ? std::vector<WorkNode*>() : found->second;
+}
+
+WorkNode* WorkingGraph::only_consumer(const std::string& value) const {
+  const auto found = consumers_.find(value);
+  if (found == consumers_.end() || found->second.size() != 1 || is_output(value)) return nullptr;
+  return found->second.front();
+}
+
+sdk::ValueInfo WorkingGraph::info(const std::string& value) const {
+  return value.empty() ? sdk::ValueInfo() : graph_.value(value.c_str());
+}
+
+bool WorkingGraph::is_output(const std::string& value) const {
+  const sdk::ValueInfo found = info(value);
+  return found && found.is_output();
+}
+
+const bp_tensor* WorkingGraph::constant(const std::string& value) const {
+  const sdk::ValueInfo found = info(value);
+  return found ? sdk::host().graph->value_constant(found.raw()) : nullptr;
+}
+
+bool WorkingGraph::is_float(const std::string& value) const {
+  const sdk::ValueInfo found = info(value);
+  return found && found.type() == sdk::DataType::Float;
+}
+
+bool WorkingGraph::scalar(const std::string& value, float& out) const {
+  const bp_tensor* tensor = constant(value);
+  if (tensor == nullptr || tensor->dtype != BP_FLOAT || tensor->host_ptr == nullptr) return false;
+  if (sdk::Tensor(tensor).size() != 1) return false;
+  std::memcpy(&out, tensor->host_ptr, sizeof(out));
+  return true;
+}
+
+bool WorkingGraph::same_dims(const std::string& a, const std::string& b) const {
+  const sdk::ValueInfo left = info(a);
+  const sdk::ValueInfo right = info(b);
+  if (!left || !right || left.rank() < 0 || left.rank() != right.rank()) return false;
+  for (int axis = 0; axis < left.rank(); ++axis) {
+    const auto index = static_cast<std::size_t>(axis);
+    if (left.dims()[index] != right.dims()[index]) return false;
+    if (left.dims()[index] >= 0) continue;
+    const char* one = sdk::host().graph->value_symbol(left.raw(), axis);
+    const char* other = sdk::host().graph->value_symbol(right.raw(), axis);
+    if (one == nullptr || other == nullptr || std::strcmp(one, other) != 0) return false;
+  }
+  return true;
+}
+
+void WorkingGraph::change(WorkNode* node) {
+  if (node->changed) return;
+  node->changed = true;
+  if (!node->original) return;
+  for (uint64_t i = 0; i < sdk::host().graph->node_attribute_count(node->original.raw()); ++i) {
+    const bp_attribute* attribute = sdk::host().graph->node_attribute_at(node->original.raw(), i);
+    AttributeValue value;
+    if (copy_attribute(*attribute, value)) node->attributes[attribute->name] = value;
+  }
+}
+
+void WorkingGraph::absorb(WorkNode* into, WorkNode* from) {
+  change(into);
+  into->replaced.insert(into->replaced.end(), from->replaced.begin(), from->replaced.end());
+  unlink(from);
+  const std::size_t place = slot(from);
+  const std::size_t old = slot(into);
+  slots_.erase(from);
+  nodes_[place] = std::move(nodes_[old]);
+  slots_[into] = place;
+}
+
+void WorkingGraph::remove(WorkNode* node, WorkNode* into) {
+  change(into);
+  into->replaced.insert(into->replaced.end(), node->replaced.begin(), node->replaced.end());
+  unlink(node);
+  const std::size_t place = slot(node);
+  slots_.erase(node);
+  nodes_[place].reset();
+}
+
+void WorkingGraph::set_input(WorkNode* node, std::size_t index, const std::string& value) {
+  unlink(node);
+  node->set_input(index, value);
+  link(node);
+}
+
+void WorkingGraph::set_inputs(WorkNode* node, std::vector<std::string> values) {
+  unlink(node);
+  node->inputs = std::move(values);
+  link(node);
+}
+
+void WorkingGraph::set_output(WorkNode* node, std::size_t index, const std::string& value) {
+  unlink(node);
+  if (node->outputs.size() <= index) node->outputs.resize(index + 1);
+  node->outputs[index] = value;
+  link(node);
+}
+
+WorkNode* WorkingGraph::add(const std::string& domain, const std::string& op, std::vector<std::string> inputs,
+                            std::vector<std::string> outputs) {
+  auto work = std::make_unique<WorkNode>();
+  work->domain = domain;
+  work->op = op;
+  work->inputs = std::move(inputs);
+  work->outputs = std::move(outputs);
+  work->changed = true;
+  link(work.get());
+  added_.push_back(std::move(work));
+  return added_.back().get();
+}
+
+std::string WorkingGraph::fresh(const std::string& base) {
+  for (;;) {
+    const std::string name = base + "_" + std::to_string(taken_[base]++);
+    if (!info(name)) return name;
+  }
+}
+
+void WorkingGraph::emit() {
+  const auto hand_over = [this](const WorkNode& node) {
+    sdk::NodeDraft draft = edit_.node(node.domain, node.op);
+    for (const std::string& value : node.inputs) draft.input(value);
+    for (const std::string& value : node.outputs) draft.output(value);
+    for (const auto& [name, value] : node.attributes) {
+      std::visit([&draft, &name](const auto& v) { draft.attribute(name, v); }, value);
+    }
+    for (const sdk::Node& original : node.replaced) draft.replaces(original);
+    draft.add();
+  };
+  for (const auto& node : nodes_) {
+    if (node != nullptr && node->changed) hand_over(*node);
+  }
+  for (const auto& node : added_) hand_over(*node);
+}
+
+}  // namespace backplane::cpu

@@ -1,0 +1,101 @@
+// A graph being rewritten: a copy that passes change, and that is handed to the host's editor at the end.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/activation.hpp"
+
+namespace backplane::cpu {
+
+constexpr const char* kPrivateDomain = "backplane.cpu";
+
+using AttributeValue = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>>;
+
+/// A node of the working graph: one of the original graph as it is, or one that replaces several.
+struct WorkNode {
+  std::string domain, op;
+  std::vector<std::string> inputs, outputs;  // "": left out
+  std::map<std::string, AttributeValue> attributes;  // of changed nodes
+  sdk::Node original;               // of unchanged nodes, and of the first replaced one
+  std::vector<sdk::Node> replaced;  // the original nodes whose work it does
+  bool changed = false;
+
+  bool is(std::string_view op_type, std::string_view of_domain = "") const { return op == op_type && domain == of_domain; }
+  const std::string& input(std::size_t index) const;  // "" past the end
+  /// Sets input `index`, filling with left-out ones before it.
+  void set_input(std::size_t index, const std::string& value);
+  void set_activation(const Activation& activation);
+};
+
+/// Nodes in topological order, and who makes and reads each value.
+class WorkingGraph {
+ public:
+  WorkingGraph(const sdk::Graph& graph, sdk::Rewrite& edit);
+  WorkingGraph(const WorkingGraph&) = delete;
+  WorkingGraph& operator=(const WorkingGraph&) = delete;
+
+  /// Nodes in topological order; some may be null (removed). Indices stay valid while passes run.
+  std::size_t size() const { return nodes_.size(); }
+  WorkNode* at(std::size_t index) const { return nodes_[index].get(); }
+
+  /// The node that makes a value; nullptr: it comes from outside or is constant.
+  WorkNode* producer(const std::string& value) const;
+  /// The nodes that read it, each once per input.
+  std::vector<WorkNode*> consumers(const std::string& value) const;
+  /// The one node that reads the value, once, where nobody outside does; nullptr otherwise.
+  WorkNode* only_consumer(const std::string& value) const;
+  bool is_output(const std::string& value) const;
+
+  /// What the original graph knows of a value; empty for values that passes added.
+  sdk::ValueInfo info(const std::string& value) const;
+  /// The contents of a constant of the original graph; nullptr for other values.
+  const bp_tensor* constant(const std::string& value) const;
+  bool is_float(const std::string& value) const;
+  /// A constant of one float element (of any rank): writes it and returns true.
+  bool scalar(const std::string& value, float& out) const;
+  /// Whether two values surely have the same dims.
+  bool same_dims(const std::string& a, const std::string& b) const;
+
+  /// `into` now also does the work of `from`, which is removed; `into` moves to the place of `from`.
+  void absorb(WorkNode* into, WorkNode* from);
+  /// Removes a node whose work others do: `into` replaces it too.
+  void remove(WorkNode* node, WorkNode* into);
+  void set_input(WorkNode* node, std::size_t index, const std::string& value);
+  void set_inputs(WorkNode* node, std::vector<std::string> values);
+  void set_output(WorkNode* node, std::size_t index, const std::string& value);
+  /// Marks a node as changed: it will be added anew, its attributes copied from the original.
+  void change(WorkNode* node);
+  /// Adds a node that replaces none; it is not among at(index).
+  WorkNode* add(const std::string& domain, const std::string& op, std::vector<std::string> inputs,
+                std::vector<std::string> outputs);
+
+  /// A name that no value has, made from `base`.
+  std::string fresh(const std::string& base);
+  sdk::Rewrite& edit() { return edit_; }
+
+  /// Hands every changed and added node to the host.
+  void emit();
+
+ private:
+  std::size_t slot(const WorkNode* node) const { return slots_.at(node); }
+  void unlink(WorkNode* node);
+  void link(WorkNode* node);
+
+  const sdk::Graph& graph_;
+  sdk::Rewrite& edit_;
+  std::deque<std::unique_ptr<WorkNode>> nodes_;
+  std::deque<std::unique_ptr<WorkNode>> added_;
+  std::unordered_map<const WorkNode*, std::size_t> slots_;
+  std::unordered_map<std::string, WorkNode*> producers_;
+  std::unordered_map<std::string, std::vector<WorkNode*>> consumers_;
+  std::unordered_map<std::string, int> taken_;
+};
+
+}  // namespace backplane::cpu

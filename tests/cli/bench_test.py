@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""backplane bench: its figures, and the counting of allocations."""
+
+import numpy as np
+from onnx import TensorProto
+
+import program
+from program import X, model, node, value
+
+FIELDS = ["model", "providers", "threads", "precision", "load_ms", "plan_ms", "first_run_ms", "runs", "runs_per_s",
+          "median_ms", "min_ms", "p90_ms", "peak_rss_mb", "steady_allocations", "arena_bytes"]
+SANITIZED = "ASAN_OPTIONS" in program.os.environ  # then malloc is the sanitizer's
+
+
+class Bench(program.ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.model = self.save(program.relu_model())
+
+    def bench(self, *arguments):
+        return self.json_of("bench", *arguments, "--warmup", 2, "--runs", 20)
+
+    def test_fields(self):
+        made = self.bench(self.model)
+        self.assertEqual(list(made), FIELDS)
+        self.assertEqual(made["model"], str(self.model))
+        self.assertEqual(made["providers"], ["cpu"])
+        self.assertEqual(made["runs"], 20)
+        self.assertEqual(made["precision"], "fp32")
+        for field in ("load_ms", "plan_ms", "first_run_ms", "runs_per_s", "median_ms", "min_ms", "peak_rss_mb"):
+            self.assertGreater(made[field], 0, field)
+        self.assertLessEqual(made["min_ms"], made["median_ms"])
+        self.assertLessEqual(made["median_ms"], made["p90_ms"])
+        self.assertIsInstance(made["arena_bytes"], dict)
+
+    def test_the_steady_state_allocates_nothing(self):
+        self.assertEqual(self.bench(self.model)["steady_allocations"], None if SANITIZED else 0)
+
+    def test_allocations_are_counted(self):
+        path = self.save(program.fault_model("allocate"), "allocate.onnx")
+        made = self.bench(path, "--custom-ops", program.FAULTS)
+        self.assertEqual(made["steady_allocations"], None if SANITIZED else 3 * 10)
+
+    def test_threads_are_told(self):
+        self.assertEqual(self.bench(self.model, "--threads", 1)["threads"], 1)
+        self.assertEqual(self.bench(self.model, "--threads", 2)["threads"], 2)
+
+    def test_sessions_and_callers(self):
+        made = self.bench(self.model, "--sessions", 2, "--callers", 3)
+        self.assertEqual(made["runs"], 20)
+        self.assertEqual(made["steady_allocations"], None if SANITIZED else 0)
+
+    def test_default_counts_take_about_a_second(self):
+        made = self.json_of("bench", self.model)
+        self.assertGreater(made["runs"], 100)
+
+    def test_given_inputs_and_symbols_are_used(self):
+        dynamic = self.save(model([node("Add", ["a", "b"], ["y"])],
+                                  [value("a", shape=("n", 3)), value("b", shape=("n", 3))], [value("y", shape=None)]))
+        np.save(self.folder / "a.npy", X)
+        made = self.run_program("bench", dynamic, "--input", "a=a.npy", "--runs", "3", "--json")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertEqual(made.stderr, b"", "b takes its size from a")
+        made = self.run_program("bench", dynamic, "--runs", "3", "--json")
+        self.assertIn(b"'n' is taken as 1", made.stderr)
+        made = self.run_program("bench", dynamic, "--runs", "3", "--dim", "n=4", "--json")
+        self.assertEqual(made.stderr, b"")
+
+    def test_inputs_of_every_type_are_made_up(self):
+        names = ["FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16",
+                 "UINT32", "UINT64", "BOOL", "STRING", "COMPLEX64", "COMPLEX128", "FLOAT8E5M2", "FLOAT4E2M1", "INT4"]
+        for name in names:
+            with self.subTest(name):
+                path = self.save(program.identity_model(getattr(TensorProto, name)))
+                self.assertEqual(self.bench(path)["runs"], 20)
+
+    def test_the_table_is_for_people(self):
+        text = self.succeed("bench", self.model, "--runs", 3)
+        self.assertIn("median", text)
+        self.assertIn("allocations in 10 runs", text)
+
+    def test_failures(self):
+        path = self.save(program.fault_model("fail"))
+        self.fail_with(3, ["the_fault", "told to fail"], "bench", path, "--custom-ops", program.FAULTS)
+        self.fail_with(3, ["told to fail"], "bench", path, "--custom-ops", program.FAULTS, "--callers", 3)
+        self.fail_with(2, ["bench_none.onnx"], "bench", "bench_none.onnx")
+
+
+if __name__ == "__main__":
+    program.main()

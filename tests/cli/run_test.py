@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""backplane run: feeds, fetches, the files it writes, and how it fails."""
+
+import json
+import os
+import resource
+import signal
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import program
+from program import X, model, node, value
+
+
+def two_step_model():
+    nodes = [node("Relu", ["x"], ["r"], name="first"), node("Add", ["r", "r"], ["y"], name="second")]
+    return model(nodes, [value("x")], [value("y")])
+
+
+class Run(program.ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.model = self.save(two_step_model())
+        self.x = f"x={self.save(X, 'x.npy')}"
+
+    def test_outputs_are_written_and_listed(self):
+        made = self.json_of("run", self.model, "--input", self.x, "--output-dir", "out")
+        self.assertEqual(set(made), {"outputs", "run_ms"})
+        self.assertGreater(made["run_ms"], 0)
+        self.assertEqual(made["outputs"], [{"name": "y", "type": "tensor(float)", "shape": [2, 3], "file": "out/y.npy"}])
+        np.testing.assert_array_equal(np.load(self.folder / "out/y.npy"), 2 * np.maximum(X, 0))
+        self.assertEqual(self.files(self.folder / "out"), ["y.npy"])
+
+    def test_without_a_folder_nothing_is_written(self):
+        before = self.files()
+        made = self.json_of("run", self.model, "--input", self.x)
+        self.assertIsNone(made["outputs"][0]["file"])
+        self.assertEqual(self.files(), before)
+        self.assertIn("tensor(float)", self.succeed("run", self.model, "--input", self.x))
+
+    def test_inner_values_can_be_fetched(self):
+        made = self.json_of("run", self.model, "--input", self.x, "--output", "r", "--output", "y", "--output-dir", "o")
+        self.assertEqual([o["name"] for o in made["outputs"]], ["r", "y"])
+        np.testing.assert_array_equal(np.load(self.folder / "o/r.npy"), np.maximum(X, 0))
+        self.fail_with(2, ["'yy'"], "run", self.model, "--input", self.x, "--output", "yy")
+
+    def test_missing_inputs_are_named_with_type_and_shape(self):
+        dynamic = model([node("Add", ["a", "b"], ["y"])],
+                        [value("a", shape=("batch", 3)), value("b", shape=(1, 3))], [value("y", shape=None)])
+        path = self.save(dynamic, "add.onnx")
+        self.fail_with(2, ["'a' tensor(float) [batch,3]", "'b' tensor(float) [1,3]"], "run", path)
+        self.fail_with(2, ["'b'"], "run", path, "--input", f"a={self.folder}/x.npy")
+
+    def test_wrong_names(self):
+        self.fail_with(2, ["'xx'", "did you mean 'x'"], "run", self.model, "--input", "xx=x.npy")
+        self.fail_with(2, ["NAME=FILE"], "run", self.model, "--input", "x.npy")
+        self.fail_with(2, ["twice"], "run", self.model, "--input", self.x, "--input", self.x)
+
+    def test_names_may_hold_an_equals_sign(self):
+        path = self.save(model([node("Relu", ["a=b"], ["y"])], [value("a=b"), value("a")], [value("y")]))
+        made = self.json_of("run", path, "--input", "a=b=x.npy", "--input", "a=x.npy")
+        self.assertEqual(made["outputs"][0]["shape"], [2, 3])
+
+    def test_wrong_feeds_name_the_value(self):
+        for array in (X.astype(np.float64), X[0], X[:1]):
+            np.save(self.folder / "bad.npy", array)
+            self.fail_with(2, ["'x'"], "run", self.model, "--input", "x=bad.npy")
+
+    def test_files_that_cannot_be_read(self):
+        self.fail_with(2, ["'x'", "none.npy"], "run", self.model, "--input", "x=none.npy")
+        (self.folder / "folder.npy").mkdir()
+        self.fail_with(2, ["'x'", "is a folder"], "run", self.model, "--input", "x=folder.npy")
+        self.save("text", "x.txt")
+        self.fail_with(2, ["x.txt", ".npy", ".pb"], "run", self.model, "--input", "x=x.txt")
+        self.save(b"\xff\xff\xff", "x.pb")
+        self.fail_with(2, ["'x'", "x.pb"], "run", self.model, "--input", "x=x.pb")
+
+    def test_serialized_tensors_are_read(self):
+        self.save(numpy_helper.from_array(X, "some name"), "x.pb")
+        self.json_of("run", self.model, "--input", "x=x.pb", "--output-dir", "o")
+        np.testing.assert_array_equal(np.load(self.folder / "o/y.npy"), 2 * np.maximum(X, 0))
+
+    def test_a_pipe_is_a_file(self):
+        os.mkfifo(self.folder / "pipe.npy")
+        content = (self.folder / "x.npy").read_bytes()
+        if os.fork() == 0:
+            (self.folder / "pipe.npy").write_bytes(content)
+            os._exit(0)
+        self.json_of("run", self.model, "--input", "x=pipe.npy")
+        os.wait()
+
+    def test_unsafe_names_and_clashes(self):
+        outputs = ["a/b", "a b", "a_b", "ä", "..", "x" * 300]
+        nodes = [node("Relu", ["x"], [name]) for name in outputs]
+        path = self.save(model(nodes, [value("x")], [value(name) for name in outputs]))
+        made = self.json_of("run", path, "--input", self.x, "--output-dir", "o")
+        files = [entry["file"] for entry in made["outputs"]]
+        self.assertEqual(files[:5], ["o/a_b.npy", "o/a_b_1.npy", "o/a_b_2.npy", "o/_.npy", "o/...npy"])
+        self.assertEqual(len(self.files(self.folder / "o")), len(outputs))
+        self.assertEqual([entry["name"] for entry in made["outputs"]], outputs)
+
+    def test_a_failed_kernel_is_a_failed_run(self):
+        path = self.save(program.fault_model("fail"))
+        self.fail_with(3, ["the_fault", "told to fail"], "run", path, "--input", self.x, "--custom-ops", program.FAULTS,
+                       "--output-dir", "o")
+        self.assertEqual(self.files(self.folder / "o"), [])
+
+    def test_profile_is_a_trace(self):
+        self.succeed("run", self.model, "--input", self.x, "--profile", "trace.json")
+        trace = json.loads((self.folder / "trace.json").read_text())
+        spans = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+        self.assertTrue(spans)
+        self.fail_with(2, ["--profile"], "run", self.model, "--input", self.x, "--profile", "nowhere/trace.json")
+
+    def test_output_folders_that_cannot_be(self):
+        self.save("text", "file")
+        self.fail_with(2, ["--output-dir", "'file'"], "run", self.model, "--input", self.x, "--output-dir", "file")
+        self.fail_with(2, ["--output-dir"], "run", self.model, "--input", self.x, "--output-dir", "file/below")
+
+    def test_a_full_disk_leaves_nothing(self):
+        big = self.save(model([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["z"])], [value("x", shape=(300, 300))],
+                              [value("y", shape=(300, 300)), value("z", shape=(300, 300))]))
+        self.save(np.ones((300, 300), np.float32), "big.npy")
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+        self.fail_with(3, ["y.npy"], "run", big, "--input", "x=big.npy", "--output-dir", "o", preexec_fn=limit)
+        self.assertEqual(self.files(self.folder / "o"), [])
+
+    def test_devices_are_written_in_place(self):
+        os.mkfifo(self.folder / "trace")
+        if os.fork() == 0:
+            text = (self.folder / "trace").read_text()
+            os._exit(0 if "traceEvents" in text else 1)
+        self.succeed("run", self.model, "--input", self.x, "--profile", "trace")
+        self.assertEqual(os.wait()[1], 0)
+        self.assertTrue((self.folder / "trace").is_fifo())
+
+    def test_a_link_stays_a_link(self):
+        (self.folder / "o").mkdir()
+        self.save("old", "target.npy")
+        os.symlink("../target.npy", self.folder / "o/y.npy")
+        self.succeed("run", self.model, "--input", self.x, "--output-dir", "o")
+        self.assertTrue((self.folder / "o/y.npy").is_symlink())
+        np.testing.assert_array_equal(np.load(self.folder / "target.npy"), 2 * np.maximum(X, 0))
+
+
+class Types(program.ProgramTest):
+    """Values of every type come out as they went in."""
+
+    def round_trip(self, dtype, file, shape=(2, 3)):
+        path = self.save(program.identity_model(dtype, shape))
+        made = self.json_of("run", path, "--input", f"x={file}", "--output-dir", "o")
+        return self.folder / made["outputs"][0]["file"]
+
+    def test_types_of_numpy(self):
+        for dtype in ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+                      "uint64", "bool", "complex64", "complex128"):
+            with self.subTest(dtype):
+                array = (np.arange(6).reshape(2, 3) % 5).astype(dtype)
+                np.save(self.folder / "x.npy", array)
+                file = self.round_trip(helper.np_dtype_to_tensor_dtype(array.dtype), "x.npy")
+                self.assertEqual(file.suffix, ".npy")
+                self.assertEqual(np.load(file).dtype, array.dtype)
+                np.testing.assert_array_equal(np.load(file), array)
+
+    def test_types_that_numpy_lacks(self):
+        for dtype in (TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.INT4):
+            with self.subTest(dtype):
+                tensor = helper.make_tensor("x", dtype, (2, 3), [1, 2, 3, 4, 5, 6])
+                self.save(tensor, "x.pb")
+                file = self.round_trip(dtype, "x.pb")
+                self.assertEqual(file.suffix, ".pb")
+                got = onnx.load_tensor(file)
+                self.assertEqual(got.data_type, dtype)
+                np.testing.assert_array_equal(numpy_helper.to_array(got), numpy_helper.to_array(tensor))
+
+    def test_strings_from_text_and_bytes(self):
+        for array in (np.array(["", "a", "längst"]), np.array([b"", b"a", b"bc"])):
+            np.save(self.folder / "x.npy", array)
+            got = numpy_helper.to_array(onnx.load_tensor(self.round_trip(TensorProto.STRING, "x.npy", (3,))))
+            self.assertEqual([str(s) for s in got], [s if isinstance(s, str) else s.decode() for s in array.tolist()])
+
+    def test_axis_and_byte_orders(self):
+        array = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+        for variant in (np.asfortranarray(array), array.astype(">i4"), np.asfortranarray(array.astype(">i4"))):
+            np.save(self.folder / "x.npy", variant)
+            np.testing.assert_array_equal(np.load(self.round_trip(TensorProto.INT32, "x.npy", (2, 3, 4))), array)
+
+    def test_scalars_and_empty_tensors(self):
+        for array in (np.array(3, np.float32), np.zeros((0, 3), np.float32), np.zeros((2, 0), np.float32, order="F")):
+            np.save(self.folder / "x.npy", array)
+            got = np.load(self.round_trip(TensorProto.FLOAT, "x.npy", array.shape))
+            self.assertEqual(got.shape, array.shape)
+            np.testing.assert_array_equal(got, array)
+
+
+class BrokenArrays(program.ProgramTest):
+    """.npy files that are none."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.save(program.relu_model())
+
+    def refuse(self, content, *mentions):
+        self.save(content, "x.npy")
+        self.fail_with(2, ["x.npy", *mentions], "run", self.model, "--input", "x=x.npy")
+
+    @staticmethod
+    def array(header, data=b"\0" * 24, version=1):
+        text = header.encode() + b"\n"
+        length = len(text).to_bytes(2 if version == 1 else 4, "little")
+        return b"\x93NUMPY" + bytes([version, 0]) + length + text + data
+
+    def test_versions_two_and_three_are_read(self):
+        header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
+        for version in (1, 2, 3):
+            self.save(self.array(header, version=version), "x.npy")
+            self.succeed("run", self.model, "--input", "x=x.npy")
+        self.refuse(self.array(header, version=4), "version 4")
+
+    def test_no_npy(self):
+        self.refuse(b"", "empty")
+        self.refuse(b"P", "no .npy file")
+        self.refuse(b"PK\x03\x04" + b"\0" * 100, "no .npy file")
+        self.refuse(b"\x93NUMPY", "header")
+        self.refuse(b"\x93NUMPY\x01\x00\xff\xff{", "header")
+
+    def test_headers(self):
+        good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
+        for old, new in (("(2, 3)", "(2, -3)"), ("(2, 3)", "(2, x)"), ("(2, 3)", "(2 3)"), ("(2, 3)", "2"),
+                         ("(2, 3)", "(99999999999999999999,)"), ("(2, 3)", "(" + "1," * 40 + ")"), ("False", "Maybe"),
+                         ("'descr'", "'other'"), ("}", ""), ("}", "} }"), ("'<f4'", "f4"), ("'<f4'", "'<f4")):
+            with self.subTest(new=new):
+                self.refuse(self.array(good.replace(old, new)), "header")
+
+    def test_sizes(self):
+        header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
+        self.refuse(self.array(header, b"\0" * 23), "23 bytes", "[2,3]", "24")
+        self.refuse(self.array(header, b"\0" * 25), "25 bytes")
+        huge = header.replace("(2, 3)", "(4000000000, 4000000000, 4000000000)")
+        self.refuse(self.array(huge), "larger than any file")
+        self.refuse(self.array(header.replace("(2, 3)", "(1000000000000,)")), "24 bytes")
+
+    def test_element_types(self):
+        for descr, mention in (("'|O'", "Python objects"), ("'<m8[ns]'", "m8"), ("'<f16'", "f16"), ("'|V3'", "V3"),
+                               ("[('a', '<f4')]", "records"), ("'<U0'", "U0"), ("'<U99999999999'", "U99")):
+            header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': (2, 3), }}"
+            self.refuse(self.array(header), mention)
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""backplane verify: which folders are cases, what is right, and what each outcome says."""
+
+import json
+import math
+import time
+
+import numpy as np
+from onnx import TensorProto, helper
+
+import program
+from program import X, model, node, value
+
+RELU = np.maximum(X, 0)
+
+
+class Cases(program.ProgramTest):
+    def verify(self, *arguments, code=0):
+        """(lines without the summary, summary, results)"""
+        text = self.succeed("verify", *arguments, "--json", "results.json", code=code)
+        lines = text.splitlines()
+        results = json.loads((self.folder / "results.json").read_text())
+        return lines[:-1], lines[-1], results
+
+    def test_a_case_that_passes(self):
+        self.save_case("cases/deep/relu", program.relu_model(), [X], [RELU])
+        lines, summary, results = self.verify("cases")
+        self.assertEqual(lines, [])
+        self.assertEqual(summary, "1 passed, 0 failed, 0 skipped")
+        self.assertEqual(results, {"deep/relu": {"status": "pass", "reason": "", "max_abs": 0.0, "max_rel": 0.0,
+                                                 "nodes_on": {"cpu": 1}, "copies": 0}})
+
+    def test_a_wrong_result_says_where(self):
+        want = RELU.copy()
+        want[1, 1] = 4
+        self.save_case("cases/relu", program.relu_model(), [X], [want])
+        self.save_case("cases/right", program.relu_model(), [X], [RELU])
+        lines, summary, results = self.verify("cases", code=1)
+        self.assertEqual(summary, "1 passed, 1 failed, 0 skipped")
+        self.assertEqual(len(lines), 1)
+        self.assertIn("wrong: relu: test_data_set_0: output 'y': element [1,1] is 5, should be 4", lines[0])
+        self.assertEqual(results["relu"]["max_abs"], 1)
+        self.assertEqual(results["relu"]["max_rel"], 0.25)
+
+    def test_json_on_standard_output_is_alone_there(self):
+        self.save_case("cases/relu", program.relu_model(), [X], [X])
+        made = self.run_program("verify", "cases", "--json", "-")
+        self.assertEqual(made.returncode, 1)
+        self.assertEqual(json.loads(made.stdout)["relu"]["status"], "wrong")
+        self.assertIn(b"0 passed, 1 failed, 0 skipped", made.stderr)
+
+    def test_a_folder_that_is_the_case(self):
+        folder = self.save_case("cases/relu", program.relu_model(), [X], [RELU])
+        self.assertEqual(list(self.verify(folder)[2]), ["."])
+
+    def test_several_folders(self):
+        self.save_case("a/relu", program.relu_model(), [X], [RELU])
+        self.save_case("b/relu", program.relu_model(), [X], [X])
+        _, summary, results = self.verify("a", "b", code=1)
+        self.assertEqual(summary, "1 passed, 1 failed, 0 skipped")
+        self.assertEqual(len(results), 2)
+
+    def test_no_case_is_a_wrong_request(self):
+        (self.folder / "none").mkdir()
+        self.fail_with(2, ["no case", "none"], "verify", "none")
+        self.fail_with(2, ["nowhere"], "verify", "nowhere")
+        self.save(program.relu_model(), "none/model.onnx")  # a model without data is no case
+        self.fail_with(2, ["no case"], "verify", "none")
+
+    def test_the_worst_data_set_counts(self):
+        folder = self.save_case("cases/relu", program.relu_model(), [X], [RELU])
+        for number, wrong in ((2, 1e-4), (10, 0)):
+            other = self.save_case("other", program.relu_model(), [X], [RELU + np.float32(wrong)])
+            (other / "test_data_set_0").rename(folder / f"test_data_set_{number}")
+        result = self.verify("cases", "--atol", "1e-2")[2]["relu"]
+        self.assertAlmostEqual(result["max_abs"], 1e-4, places=6)
+
+    def test_nothing_to_compare_is_skipped(self):
+        self.save_case("cases/relu", program.relu_model(), [X], [])
+        lines, summary, results = self.verify("cases")
+        self.assertEqual(summary, "0 passed, 0 failed, 1 skipped")
+        self.assertEqual(results["relu"]["status"], "skipped")
+        self.assertTrue(lines[0].startswith("skipped: relu: "))
+
+    def test_a_model_that_nobody_takes_is_refused(self):
+        unknown = model([node("NoSuchOperator", ["x"], ["y"], domain="backplane.tests")], [value("x")], [value("y")])
+        self.save_case("cases/unknown", unknown, [X], [X])
+        _, _, results = self.verify("cases", code=1)
+        self.assertEqual(results["unknown"]["status"], "refused")
+        self.assertIn("NoSuchOperator", results["unknown"]["reason"])
+        self.assertIsNone(results["unknown"]["max_abs"])
+
+    def test_broken_cases_are_errors_of_their_own(self):
+        self.save_case("cases/no_input", program.relu_model(), [None], [RELU])
+        self.save_case("cases/bad_data", program.relu_model(), [X], [RELU], data="{")
+        broken = self.save_case("cases/bad_model", program.relu_model(), [X], [RELU])
+        (broken / "model.onnx").write_bytes(b"\xff\xff")
+        bad_tensor = self.save_case("cases/bad_tensor", program.relu_model(), [X], [RELU])
+        (bad_tensor / "test_data_set_0/output_0.pb").write_bytes(b"\xff\xff")
+        self.save_case("cases/right", program.relu_model(), [X], [RELU])
+        _, summary, results = self.verify("cases", code=1)
+        self.assertEqual(summary, "1 passed, 4 failed, 0 skipped")
+        for name, text in (("no_input", "'x'"), ("bad_data", "data.json"), ("bad_model", "model.onnx"),
+                           ("bad_tensor", "output_0.pb")):
+            self.assertEqual(results[name]["status"], "error")
+            self.assertIn(text, results[name]["reason"])
+
+    def test_inputs_with_initializers_keep_their_numbers(self):
+        """IR version 3 lists initializers as inputs: input_1 is the second of the list."""
+        weight = helper.make_tensor("w", TensorProto.FLOAT, (2, 3), [1.0] * 6)
+        old = model([node("Add", ["x", "w"], ["y"])], [value("w"), value("x")], [value("y")], [weight], ir_version=3,
+                    opset=8)
+        self.save_case("cases/old", old, [None, X], [X + 1])
+        self.assertEqual(self.verify("cases")[1], "1 passed, 0 failed, 0 skipped")
+
+    def test_overridable_initializers_may_be_fed(self):
+        weight = helper.make_tensor("w", TensorProto.FLOAT, (2, 3), [1.0] * 6)
+        new = model([node("Add", ["x", "w"], ["y"])], [value("w"), value("x")], [value("y")], [weight])
+        self.save_case("cases/default", new, [None, X], [X + 1])
+        self.save_case("cases/fed", new, [X, X], [X + X])
+        self.assertEqual(self.verify("cases")[1], "2 passed, 0 failed, 0 skipped")
+
+
+class Tolerance(program.ProgramTest):
+    """An element is right when |got - want| <= atol + rtol * |want|."""
+
+    def status(self, got, want, dtype=None, data=None, arguments=()):
+        """What verify makes of an identity that gives `got` where `want` is expected."""
+        if not hasattr(got, "SerializeToString"):
+            dtype = dtype or helper.np_dtype_to_tensor_dtype(got.dtype)
+        shape = got.shape if isinstance(got, np.ndarray) else tuple(got.dims)
+        content = program.identity_model(dtype, shape)
+        folder = self.save_case("case", content, [got], [want], data)
+        self.run_program("verify", folder, *arguments, "--json", "r.json")
+        result = json.loads((self.folder / "r.json").read_text())["."]
+        return result["status"] if result["status"] in ("pass", "wrong") else result["reason"]
+
+    def check(self, expected, got, want, **more):
+        with self.subTest(got=got, want=want, **more):
+            self.assertEqual(self.status(got, want, **more), expected)
+
+    def test_defaults_data_and_command_line(self):
+        got = np.array([1.0], np.float64)
+        self.check("pass", got, np.array([1.0009]))
+        self.check("wrong", got, np.array([1.0011]))
+        self.check("pass", np.array([0.0]), np.array([0.9e-7]))
+        self.check("wrong", np.array([0.0]), np.array([1.1e-7]))
+        self.check("pass", got, np.array([1.4]), data={"rtol": 0, "atol": 0.5})
+        self.check("wrong", got, np.array([1.4]), data={"rtol": 0, "atol": 0.5}, arguments=("--atol", "0.1"))
+        self.check("pass", got, np.array([1.4]), data={"rtol": 0, "atol": 0}, arguments=("--rtol", "0.3"))
+
+    def test_the_relative_part_is_of_what_is_wanted(self):
+        self.check("pass", np.array([1.0]), np.array([2.0]), arguments=("--rtol", "0.5", "--atol", "0"))
+        self.check("wrong", np.array([2.0]), np.array([1.0]), arguments=("--rtol", "0.5", "--atol", "0"))
+
+    def test_special_values(self):
+        nan, inf = math.nan, math.inf
+        for got, want, status in ((nan, nan, "pass"), (inf, inf, "pass"), (-inf, -inf, "pass"), (inf, -inf, "wrong"),
+                                  (nan, 1, "wrong"), (1, nan, "wrong"), (inf, 1, "wrong"), (1, inf, "wrong"),
+                                  (inf, nan, "wrong"), (0.0, -0.0, "pass")):
+            self.check(status, np.array([got], np.float32), np.array([want], np.float32), arguments=("--atol", "9"))
+
+    def test_differences_that_are_no_numbers_are_null(self):
+        self.status(np.array([math.nan], np.float32), np.array([1], np.float32))
+        result = json.loads((self.folder / "r.json").read_text())["."]
+        self.assertIsNone(result["max_abs"])
+
+    def test_integers_bools_and_strings_are_exact(self):
+        self.check("wrong", np.array([10000], np.int32), np.array([10001], np.int32), arguments=("--atol", "5"))
+        big = 2**62
+        self.check("wrong", np.array([big], np.int64), np.array([big + 1], np.int64))
+        self.check("pass", np.array([big + 1], np.int64), np.array([big + 1], np.int64))
+        self.check("wrong", np.array([2**64 - 1], np.uint64), np.array([2**64 - 2], np.uint64))
+        self.check("wrong", np.array([True]), np.array([False]))
+        strings = [helper.make_tensor("x", TensorProto.STRING, (2,), s) for s in ([b"a", b"b"], [b"a", b"c"])]
+        self.check("pass", strings[0], strings[0], dtype=TensorProto.STRING)
+        self.check("wrong", strings[0], strings[1], dtype=TensorProto.STRING)
+
+    def test_complex_numbers(self):
+        self.check("pass", np.array([1 + 1j], np.complex64), np.array([1 + 1.0009j], np.complex64))
+        self.check("wrong", np.array([1 + 1j], np.complex64), np.array([1 + 1.01j], np.complex64))
+        self.check("pass", np.array([complex(math.nan, 1)]), np.array([complex(math.nan, 1)]))
+        self.check("wrong", np.array([complex(math.inf, 1)]), np.array([complex(-math.inf, 1)]))
+
+    def test_small_floats_are_compared_by_value(self):
+        for dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ,
+                      TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ, TensorProto.FLOAT4E2M1,
+                      TensorProto.FLOAT8E8M0):
+            one, two, four = (helper.make_tensor("x", dtype, (3,), [v, 2, 1]) for v in (1.0, 2.0, 4.0))
+            self.check("pass", one, one, dtype=dtype)
+            self.check("pass", one, two, dtype=dtype, arguments=("--rtol", "0.5"))
+            self.check("wrong", one, four, dtype=dtype, arguments=("--rtol", "0.5"))
+
+    def test_packed_integers(self):
+        for dtype in (TensorProto.INT4, TensorProto.UINT4, TensorProto.INT2, TensorProto.UINT2):
+            right = helper.make_tensor("x", dtype, (5,), [0, 1, 0, 1, 1])
+            wrong = helper.make_tensor("x", dtype, (5,), [0, 1, 0, 1, 0])
+            self.check("pass", right, right, dtype=dtype)
+            self.check("wrong", right, wrong, dtype=dtype)
+
+    def test_type_and_shape_must_be_equal(self):
+        self.check("wrong", X, X.astype(np.float64))
+        self.check("wrong", X, X.reshape(3, 2))
+        self.check("wrong", X, X.reshape(1, 2, 3))
+        self.check("pass", np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32))
+        self.check("wrong", np.zeros((0, 3), np.float32), np.zeros((3, 0), np.float32))
+
+
+class Isolation(program.ProgramTest):
+    """What breaks in one case stays there."""
+
+    def save_fault(self, kind, name=None):
+        self.save_case(f"cases/{name or kind}", program.fault_model(kind), [X], [X])
+
+    def verify(self, *arguments, code=1):
+        self.succeed("verify", "cases", "--custom-ops", program.FAULTS, "--json", "r.json", *arguments, code=code)
+        return json.loads((self.folder / "r.json").read_text())
+
+    def test_a_crash_costs_one_case(self):
+        for name in ("a", "c", "e"):
+            self.save_fault("none", name)
+        self.save_fault("crash", "b")
+        self.save_fault("exit", "d")
+        for jobs in (1, 2, 8):
+            results = self.verify("--jobs", jobs)
+            self.assertEqual([r["status"] for r in results.values()], ["pass", "error", "pass", "error", "pass"])
+            self.assertIn("signal 11", results["b"]["reason"])
+            self.assertIn("exit code 7", results["d"]["reason"])
+
+    def test_only_crashes(self):
+        self.save_fault("crash", "a")
+        self.save_fault("crash", "b")
+        self.assertEqual([r["status"] for r in self.verify().values()], ["error", "error"])
+
+    def test_a_hang_costs_one_case(self):
+        self.save_fault("hang", "a")
+        self.save_fault("none", "b")
+        start = time.monotonic()
+        results = self.verify("--timeout", 1)
+        self.assertLess(time.monotonic() - start, 30)
+        self.assertEqual([r["status"] for r in results.values()], ["error", "pass"])
+        self.assertIn("1 s", results["a"]["reason"])
+
+    def test_a_failed_run_is_an_error_of_the_case(self):
+        self.save_fault("fail")
+        result = self.verify()["fail"]
+        self.assertEqual(result["status"], "error")
+        self.assertIn("told to fail", result["reason"])
+
+    def test_wrong_requests_are_found_before_the_cases(self):
+        self.save_fault("none")
+        self.fail_with(2, ["none.so"], "verify", "cases", "--custom-ops", "none.so")
+        self.fail_with(2, ["nobody"], "verify", "cases", "--providers", "nobody")
+        self.fail_with(2, ["--json", "nowhere"], "verify", "cases", "--json", "nowhere/r.json")
+
+
+class Random(program.ProgramTest):
+    def test_random_operators_are_compared_by_type_and_shape(self):
+        content = model([node("RandomUniformLike", ["x"], ["y"])], [value("x")], [value("y")])
+        self.save_case("case", content, [X], [X])
+        text = self.run_program("verify", "case", "--json", "-")
+        result = json.loads(text.stdout)["."]
+        if result["status"] == "refused":
+            self.skipTest("no provider takes RandomUniformLike: " + result["reason"])
+        self.assertEqual(result["status"], "pass")
+        self.assertIn("random", result["reason"])
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,207 @@
+// Conv and ConvTranspose: https://onnx.ai/onnx/operators/onnx__Conv.html
+#include <string>
+#include <vector>
+
+#include "tests/ops/cases.hpp"
+
+namespace backplane::ops_test {
+namespace {
+
+const OpCase kRows[] = {
+    {.name = "SumsOfANeighbourhood",
+     .node = {.op_type = "Conv",
+              .opset = 11,
+              .attributes = {{"kernel_shape", ints({3, 3})}, {"pads", ints({1, 1, 1, 1})}}},
+     .inputs = {f32({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}),
+                constant(f32({1, 1, 3, 3}, {1, 1, 1, 1, 1, 1, 1, 1, 1}))},
+     .outputs = {f32({1, 1, 3, 3}, {12, 21, 16, 27, 45, 33, 24, 39, 28})}},
+    {.name = "KernelShapeIsReadFromTheWeight",
+     .node = {.op_type = "Conv", .opset = 11},
+     .inputs = {f32({1, 1, 1, 3}, {1, 2, 3}), constant(f32({1, 1, 1, 2}, {1, -1})),
+                constant(f32({1}, {10}))},
+     .outputs = {f32({1, 1, 1, 2}, {9, 9})}},
+    {.name = "EachGroupSeesItsOwnChannels",
+     .node = {.op_type = "Conv", .opset = 11, .attributes = {{"group", 2}}},
+     .inputs = {f32({1, 2, 1, 1}, {3, 5}), constant(f32({2, 1, 1, 1}, {10, 100}))},
+     .outputs = {f32({1, 2, 1, 1}, {30, 500})}},
+    {.name = "SameUpperPutsTheOddPadAtTheEnd",
+     .node = {.op_type = "Conv", .opset = 11, .attributes = {{"auto_pad", "SAME_UPPER"}}},
+     .inputs = {f32({1, 1, 3}, {1, 2, 3}), constant(f32({1, 1, 2}, {1, 1}))},
+     .outputs = {f32({1, 1, 3}, {3, 5, 3})}},
+    {.name = "SameLowerPutsTheOddPadAtTheBeginning",
+     .node = {.op_type = "Conv", .opset = 11, .attributes = {{"auto_pad", "SAME_LOWER"}}},
+     .inputs = {f32({1, 1, 3}, {1, 2, 3}), constant(f32({1, 1, 2}, {1, 1}))},
+     .outputs = {f32({1, 1, 3}, {1, 3, 5})}},
+    {.name = "NoImages",
+     .node = {.op_type = "Conv", .opset = 11},
+     .inputs = {f32({0, 1, 2, 2}, {}), constant(f32({3, 1, 1, 1}, {1, 2, 3}))},
+     .outputs = {f32({0, 3, 2, 2}, {})}},
+    {.name = "NanStaysWhereTheWindowSeesIt",
+     .node = {.op_type = "Conv", .opset = 11},
+     .inputs = {f32({1, 1, 1, 4}, {kNan, 1, 1, 1}), constant(f32({1, 1, 1, 2}, {1, 1}))},
+     .outputs = {f32({1, 1, 1, 3}, {kNan, 2, 2})}},
+    {.name = "TransposeSpreadsEachElement",
+     .node = {.op_type = "ConvTranspose", .opset = 11, .attributes = {{"strides", ints({2})}}},
+     .inputs = {f32({1, 1, 2}, {1, 10}), constant(f32({1, 1, 3}, {1, 2, 3}))},
+     .outputs = {f32({1, 1, 5}, {1, 2, 13, 20, 30})}},
+};
+const Rows kConvRows("Conv", kRows);
+
+/// Attributes that fit `kernel` and an image that is large enough for them.
+struct Geometry {
+  Dims image;
+  Dims kernel;
+  std::vector<reference::Attribute> attributes;
+};
+
+Geometry geometry(Random& random, std::int64_t axes, std::int64_t most_image) {
+  Geometry g;
+  Dims strides;
+  Dims dilations;
+  Dims pads(static_cast<std::size_t>(2 * axes), 0);
+  for (std::int64_t axis = 0; axis < axes; ++axis) {
+    g.kernel.push_back(random.pick<std::int64_t>({1, 1, 2, 3, 3, 3, 5, 7}));
+    strides.push_back(random.pick<std::int64_t>({1, 1, 1, 2, 3}));
+    dilations.push_back(random.pick<std::int64_t>({1, 1, 1, 2, 3}));
+    const std::int64_t extent = (g.kernel.back() - 1) * dilations.back() + 1;
+    pads[axis] = random.integer(0, extent / 2);
+    pads[axis + axes] = random.integer(0, extent / 2);
+    g.image.push_back(extent + random.integer(0, most_image));
+  }
+  if (random.one_in(2)) g.attributes.push_back({"kernel_shape", g.kernel});
+  if (random.one_in(2)) g.attributes.push_back({"strides", strides});
+  if (random.one_in(3)) g.attributes.push_back({"dilations", dilations});
+  const std::int64_t way = random.integer(0, 5);
+  if (way == 0) g.attributes.push_back({"auto_pad", random.pick({"SAME_UPPER", "SAME_LOWER"})});
+  if (way == 1) g.attributes.push_back({"auto_pad", "VALID"});
+  if (way > 2) g.attributes.push_back({"pads", pads});
+  return g;
+}
+
+Dims with_image(Dims front, const Dims& image) {
+  front.insert(front.end(), image.begin(), image.end());
+  return front;
+}
+
+OpCase conv_of(Random& random, const Geometry& g, std::int64_t batch, std::int64_t groups,
+               std::int64_t channels, std::int64_t features, ElementType type) {
+  OpCase row;
+  row.node = {.op_type = "Conv", .opset = 11, .attributes = g.attributes};
+  if (groups > 1) row.node.attributes.push_back({"group", groups});
+  row.inputs = {random.tensor(type, with_image({batch, groups * channels}, g.image), -1, 1),
+                random.tensor(type, with_image({groups * features, channels}, g.kernel), -1, 1)};
+  if (random.one_in(2)) row.inputs.push_back(random.tensor(type, {groups * features}, -1, 1));
+  for (std::size_t i = 1; i < row.inputs.size(); ++i) row.inputs[i].is_constant = !random.one_in(5);
+  // Sums of up to a few thousand products of numbers below 1.
+  row.tolerance = {64, 1024};
+  return row;
+}
+
+template <std::int64_t axes>
+OpCase any_geometry(Random& random) {
+  const Geometry g = geometry(random, axes, axes == 1 ? 30 : axes == 2 ? 12 : 4);
+  const std::int64_t groups = random.pick<std::int64_t>({1, 1, 2, 3});
+  const ElementType type = random.one_in(4)
+                               ? random.pick({ElementType::Double, ElementType::Float16})
+                               : ElementType::Float;
+  const std::int64_t most = axes == 3 ? 5 : 17;
+  return conv_of(random, g, random.integer(1, 3), groups, random.integer(1, most),
+                 random.integer(1, most), type);
+}
+const Sweep kOneAxis("Conv", "OneAxis", 30, any_geometry<1>);
+const Sweep kTwoAxes("Conv", "TwoAxes", 80, any_geometry<2>);
+const Sweep kThreeAxes("Conv", "ThreeAxes", 16, any_geometry<3>);
+
+OpCase depthwise(Random& random) {
+  const Geometry g = geometry(random, 2, 14);
+  const std::int64_t channels = random.pick<std::int64_t>({1, 3, 7, 16, 17, 33});
+  return conv_of(random, g, random.integer(1, 2), channels, 1, random.pick<std::int64_t>({1, 1, 2}),
+                 ElementType::Float);
+}
+const Sweep kDepthwise("Conv", "Depthwise", 40, depthwise);
+
+OpCase pointwise(Random& random) {
+  Geometry g;
+  g.kernel = {1, 1};
+  g.image = {random.size(), random.size()};
+  if (random.one_in(3)) g.attributes.push_back({"strides", ints({2, 2})});
+  const std::int64_t groups = random.pick<std::int64_t>({1, 1, 4});
+  return conv_of(random, g, random.integer(1, 2), groups, random.size() + random.size(),
+                 random.size() + random.size(), ElementType::Float);
+}
+const Sweep kPointwise("Conv", "Pointwise", 40, pointwise);
+
+/// 3x3 with stride 1, where transforms (Winograd) pay: edges of tiles in all phases.
+OpCase three_by_three(Random& random) {
+  Geometry g;
+  g.kernel = {3, 3};
+  g.image = {random.integer(3, 30), random.integer(3, 30)};
+  const std::int64_t pad = random.integer(0, 1);
+  g.attributes = {{"kernel_shape", g.kernel}, {"pads", ints({pad, pad, pad, pad})}};
+  OpCase row =
+      conv_of(random, g, random.integer(1, 2), 1, random.pick<std::int64_t>({3, 16, 31, 64}),
+              random.pick<std::int64_t>({8, 16, 33, 64}), ElementType::Float);
+  row.tolerance = {64, 4096};  // the transforms cost some digits
+  return row;
+}
+const Sweep kThreeByThree("Conv", "ThreeByThree", 16, three_by_three);
+
+/// The first convolution of image networks.
+OpCase first_layer(Random& random) {
+  Geometry g;
+  const std::int64_t size = random.pick<std::int64_t>({3, 5, 7, 11});
+  const std::int64_t stride = size == 11 ? 4 : 2;
+  g.kernel = {size, size};
+  g.image = {random.integer(20, 60), random.integer(20, 60)};
+  g.attributes = {{"kernel_shape", g.kernel},
+                  {"strides", ints({stride, stride})},
+                  {"pads", ints({size / 2, size / 2, size / 2, size / 2})}};
+  return conv_of(random, g, 1, 1, random.pick<std::int64_t>({1, 3, 4}),
+                 random.pick<std::int64_t>({16, 24}), ElementType::Float);
+}
+const Sweep kFirstLayer("Conv", "FirstLayer", 6, first_layer);
+
+OpCase transpose(Random& random) {
+  OpCase row;
+  const std::int64_t axes = random.integer(1, 2);
+  Dims image;
+  Dims kernel;
+  Dims strides;
+  Dims dilations;
+  Dims pads(static_cast<std::size_t>(2 * axes), 0);
+  Dims extra;
+  for (std::int64_t axis = 0; axis < axes; ++axis) {
+    image.push_back(random.integer(2, 7));
+    kernel.push_back(random.integer(1, 4));
+    strides.push_back(random.integer(1, 3));
+    dilations.push_back(random.integer(1, 2));
+    pads[axis] = random.integer(0, (kernel.back() - 1) / 2);
+    pads[axis + axes] = random.integer(0, (kernel.back() - 1) / 2);
+    extra.push_back(random.integer(0, strides.back() - 1));
+  }
+  const std::int64_t groups = random.pick<std::int64_t>({1, 1, 2});
+  const std::int64_t channels = groups * random.integer(1, 5);
+  const std::int64_t features = random.integer(1, 5);
+  row.node = {.op_type = "ConvTranspose", .opset = 11, .attributes = {{"strides", strides}}};
+  row.node.attributes.push_back({"dilations", dilations});
+  if (groups > 1) row.node.attributes.push_back({"group", groups});
+  const std::int64_t way = random.integer(0, 2);
+  // A window smaller than its stride would need negative pads to be the SAME: implementations
+  // differ.
+  if (way == 0 && strides == Dims(strides.size(), 1)) {
+    row.node.attributes.push_back({"auto_pad", random.pick({"SAME_UPPER", "SAME_LOWER"})});
+  }
+  if (way == 1) row.node.attributes.push_back({"pads", pads});
+  if (way == 1 && random.one_in(2)) row.node.attributes.push_back({"output_padding", extra});
+  row.inputs = {
+      random.tensor(ElementType::Float, with_image({2, channels}, image), -1, 1),
+      constant(random.tensor(ElementType::Float, with_image({channels, features}, kernel), -1, 1))};
+  if (random.one_in(2))
+    row.inputs.push_back(constant(random.tensor(ElementType::Float, {groups * features})));
+  row.tolerance = {64, 256};
+  return row;
+}
+const Sweep kTranspose("Conv", "Transpose", 40, transpose);
+
+}  // namespace
+}  // namespace backplane::ops_test

@@ -1,0 +1,356 @@
+// Patterns that providers fuse, as whole small graphs: with and without optimization they give the
+// same.
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/ops/cases.hpp"
+
+namespace backplane::ops_test {
+namespace {
+
+/// Writes a graph from the top down.
+class Writer {
+ public:
+  explicit Writer(std::int64_t opset, Random& random) : random_(random) { graph_.opset = opset; }
+
+  std::string feed(const Dims& dims, double low = -1, double high = 1) {
+    return feed(random_.tensor(ElementType::Float, dims, low, high));
+  }
+  std::string feed(Tensor tensor) {
+    graph_.feeds.emplace_back(next("x"), std::move(tensor));
+    return graph_.feeds.back().first;
+  }
+  std::string constant(const Dims& dims, double low = -1, double high = 1) {
+    return constant(random_.tensor(ElementType::Float, dims, low, high));
+  }
+  std::string constant(Tensor tensor) {
+    graph_.constants.emplace_back(next("c"), std::move(tensor));
+    return graph_.constants.back().first;
+  }
+  /// A node with one output, whose name it returns.
+  std::string node(const char* op_type, std::vector<std::string> inputs,
+                   std::vector<reference::Attribute> attributes = {}) {
+    Node n{.op_type = op_type};
+    n.attributes = std::move(attributes);
+    n.inputs = std::move(inputs);
+    n.outputs = {next("v")};
+    graph_.nodes.push_back(n);
+    return n.outputs[0];
+  }
+  GraphCase done(std::vector<std::string> outputs, Tolerance tolerance = {256, 2048}) {
+    graph_.outputs = std::move(outputs);
+    graph_.tolerance = tolerance;
+    return graph_;
+  }
+
+ private:
+  std::string next(const char* prefix) { return prefix + std::to_string(count_++); }
+
+  GraphCase graph_;
+  Random& random_;
+  int count_ = 0;
+};
+
+struct ConvShape {
+  std::int64_t channels;
+  std::int64_t features;
+  std::int64_t kernel;
+  std::int64_t groups = 1;
+  std::int64_t stride = 1;
+};
+
+ConvShape conv_shape(Random& random) {
+  ConvShape s{random.pick<std::int64_t>({3, 8, 16, 17}), random.pick<std::int64_t>({8, 16, 33}),
+              random.pick<std::int64_t>({1, 3, 3, 5})};
+  s.stride = random.integer(1, 2);
+  if (random.one_in(3)) {
+    s.groups = s.channels;
+    s.features = s.channels;
+  }
+  return s;
+}
+
+std::string conv(Writer& g, Random& random, const std::string& x, const ConvShape& s) {
+  std::vector<std::string> inputs = {
+      x, g.constant({s.features, s.channels / s.groups, s.kernel, s.kernel}, -0.3, 0.3)};
+  if (random.one_in(2)) inputs.push_back(g.constant({s.features}));
+  const std::int64_t pad = s.kernel / 2;
+  return g.node("Conv", inputs,
+                {{"kernel_shape", ints({s.kernel, s.kernel})},
+                 {"group", s.groups},
+                 {"strides", ints({s.stride, s.stride})},
+                 {"pads", ints({pad, pad, pad, pad})}});
+}
+
+std::string batch_normalization(Writer& g, const std::string& x, std::int64_t channels) {
+  return g.node("BatchNormalization", {x, g.constant({channels}, 0.5, 1.5), g.constant({channels}),
+                                       g.constant({channels}), g.constant({channels}, 0.5, 2)});
+}
+
+Dims image(Random& random, std::int64_t channels) {
+  return {random.integer(1, 2), channels, random.integer(5, 14), random.integer(5, 14)};
+}
+
+std::string activation(Writer& g, Random& random, const std::string& x) {
+  switch (random.integer(0, 5)) {
+    case 0:
+      return g.node("Relu", {x});
+    case 1:
+      return g.node("LeakyRelu", {x}, {{"alpha", 0.1f}});
+    case 2:
+      return g.node("Clip", {x, g.constant(f32({}, {0})), g.constant(f32({}, {0.5}))});
+    case 3:
+      return g.node("Sigmoid", {x});
+    case 4:
+      return g.node("Mul", {x, g.node("Sigmoid", {x})});  // SiLU
+    default:
+      return g.node("HardSwish", {x});
+  }
+}
+
+GraphCase conv_bn_activation(Random& random) {
+  Writer g(17, random);
+  const ConvShape s = conv_shape(random);
+  std::string x = conv(g, random, g.feed(image(random, s.channels)), s);
+  if (!random.one_in(3)) x = batch_normalization(g, x, s.features);
+  if (!random.one_in(4)) x = activation(g, random, x);
+  return g.done({x});
+}
+const Sweep kConvBnActivation("Fusion", "ConvBatchNormalizationActivation", 40, conv_bn_activation);
+
+/// DenseNet: the normalisation comes before the convolution. Constants per channel follow it.
+GraphCase bn_relu_conv(Random& random) {
+  Writer g(17, random);
+  ConvShape s = conv_shape(random);
+  std::string x = batch_normalization(g, g.feed(image(random, s.channels)), s.channels);
+  x = g.node("Mul", {x, g.constant({s.channels, 1, 1}, 0.5, 1.5)});
+  x = g.node("Add", {x, g.constant({s.channels, 1, 1})});
+  x = conv(g, random, g.node("Relu", {x}), s);
+  return g.done({x});
+}
+const Sweep kBnReluConv("Fusion", "BatchNormalizationReluConv", 16, bn_relu_conv);
+
+GraphCase residual(Random& random) {
+  Writer g(17, random);
+  ConvShape s = conv_shape(random);
+  s.stride = 1;
+  const Dims dims = image(random, s.channels);
+  const std::string x = g.feed(dims);
+  std::string y = conv(g, random, x, s);
+  std::string side = x;
+  if (s.features != s.channels || random.one_in(2)) {
+    ConvShape one{s.channels, s.features, 1};
+    side = conv(g, random, x, one);
+  }
+  const char* op = random.one_in(2) ? "Add" : "Sum";
+  y = random.one_in(2) ? g.node(op, {y, side}) : g.node(op, {side, y});
+  if (!random.one_in(3)) y = g.node("Relu", {y});
+  return g.done(random.one_in(3) ? std::vector<std::string>{y, side} : std::vector<std::string>{y});
+}
+const Sweep kResidual("Fusion", "ConvAddRelu", 40, residual);
+
+/// The value between two nodes is asked for, too, so they must not disappear into one another.
+GraphCase inner_output(Random& random) {
+  Writer g(17, random);
+  const ConvShape s = conv_shape(random);
+  const std::string x = conv(g, random, g.feed(image(random, s.channels)), s);
+  const std::string y = batch_normalization(g, x, s.features);
+  const std::string z = g.node("Relu", {y});
+  return g.done({x, z, g.node("Neg", {y})});
+}
+const Sweep kInnerOutput("Fusion", "InnerOutputsStay", 12, inner_output);
+
+/// Inception: branches that meet in a Concat, one of them pooled.
+GraphCase branches(Random& random) {
+  Writer g(17, random);
+  const std::int64_t channels = random.pick<std::int64_t>({8, 16, 19});
+  const std::string x = g.feed(image(random, channels));
+  std::vector<std::string> parts;
+  for (std::int64_t i = random.integer(2, 3); i > 0; --i) {
+    const ConvShape s{channels, random.pick<std::int64_t>({4, 8, 13}),
+                      random.pick<std::int64_t>({1, 3})};
+    parts.push_back(g.node("Relu", {conv(g, random, x, s)}));
+  }
+  parts.push_back(g.node(random.one_in(2) ? "MaxPool" : "AveragePool", {x},
+                         {{"kernel_shape", ints({3, 3})}, {"pads", ints({1, 1, 1, 1})}}));
+  if (random.one_in(3)) parts.push_back(x);
+  const std::string joined = g.node("Concat", parts, {{"axis", 1}});
+  return g.done({g.node("GlobalAveragePool", {joined}), joined});
+}
+const Sweep kBranches("Fusion", "BranchesAndConcat", 24, branches);
+
+/// ShuffleNet: Reshape, Transpose, Reshape between grouped convolutions.
+GraphCase channel_shuffle(Random& random) {
+  Writer g(17, random);
+  const std::int64_t groups = random.pick<std::int64_t>({2, 4});
+  const std::int64_t channels = groups * random.integer(2, 6);
+  const Dims dims = image(random, channels);
+  std::string x = conv(g, random, g.feed(dims), {channels, channels, 1, groups});
+  x = g.node("Reshape",
+             {x, g.constant(i64({dims[0], groups, channels / groups, dims[2], dims[3]}))});
+  x = g.node("Transpose", {x}, {{"perm", ints({0, 2, 1, 3, 4})}});
+  x = g.node("Reshape", {x, g.constant(i64({dims[0], channels, dims[2], dims[3]}))});
+  x = conv(g, random, x, {channels, channels, 3, channels});
+  return g.done({x});
+}
+const Sweep kChannelShuffle("Fusion", "ChannelShuffle", 16, channel_shuffle);
+
+std::string gelu(Writer& g, const std::string& x) {
+  const std::string erf =
+      g.node("Erf", {g.node("Div", {x, g.constant(f32({}, {std::sqrt(2.0)}))})});
+  const std::string sum = g.node("Add", {erf, g.constant(f32({}, {1}))});
+  return g.node("Mul", {g.node("Mul", {x, sum}), g.constant(f32({}, {0.5}))});
+}
+
+GraphCase dense(Random& random) {
+  Writer g(17, random);
+  const std::int64_t k = random.pick<std::int64_t>({7, 16, 48, 65});
+  const std::int64_t n = random.pick<std::int64_t>({5, 16, 33, 64});
+  const Dims dims = random.one_in(2) ? Dims{random.integer(1, 20), k}
+                                     : Dims{random.integer(1, 3), random.integer(1, 9), k};
+  std::string x = g.node("MatMul", {g.feed(dims), g.constant({k, n}, -0.5, 0.5)});
+  const std::string bias = g.constant({n});
+  x = random.one_in(2) ? g.node("Add", {x, bias}) : g.node("Add", {bias, x});
+  switch (random.integer(0, 4)) {
+    case 0:
+      x = gelu(g, x);
+      break;
+    case 1:
+      x = g.node("Relu", {x});
+      break;
+    case 2:
+      x = g.node("Mul", {x, g.node("Sigmoid", {x})});
+      break;
+    case 3:
+      x = g.node("Tanh", {x});
+      break;
+    default:
+      break;
+  }
+  if (random.one_in(3)) x = g.node("Add", {x, g.feed({n})});
+  return g.done({x});
+}
+const Sweep kDense("Fusion", "MatMulAddActivation", 40, dense);
+
+GraphCase mlp(Random& random) {
+  Writer g(13, random);
+  std::int64_t width = random.pick<std::int64_t>({16, 33, 64});
+  std::string x = g.feed({random.integer(1, 5), width});
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const std::int64_t next = random.pick<std::int64_t>({10, 32, 48});
+    x = g.node("Gemm", {x, g.constant({next, width}, -0.4, 0.4), g.constant({next})},
+               {{"transB", 1}});
+    if (i < 2) x = g.node("Relu", {x});
+    width = next;
+  }
+  return g.done({x});
+}
+const Sweep kMlp("Fusion", "GemmRelu", 12, mlp);
+
+GraphCase layer_normalization(Random& random) {
+  Writer g(13, random);
+  const std::int64_t width = random.pick<std::int64_t>({8, 31, 64});
+  const std::string x = g.feed({random.integer(1, 3), random.integer(1, 6), width}, -3, 3);
+  const std::string mean = g.node("ReduceMean", {x}, {{"axes", ints({-1})}});
+  const std::string centred = g.node("Sub", {x, mean});
+  const std::string square = g.node("Pow", {centred, g.constant(f32({}, {2}))});
+  const std::string variance = g.node("ReduceMean", {square}, {{"axes", ints({-1})}});
+  const std::string deviation =
+      g.node("Sqrt", {g.node("Add", {variance, g.constant(f32({}, {1e-5}))})});
+  const std::string scaled =
+      g.node("Mul", {g.node("Div", {centred, deviation}), g.constant({width})});
+  return g.done({g.node("Add", {scaled, g.constant({width})})});
+}
+const Sweep kLayerNormalization("Fusion", "DecomposedLayerNormalization", 12, layer_normalization);
+
+GraphCase attention(Random& random) {
+  Writer g(13, random);
+  const std::int64_t batch = random.integer(1, 2);
+  const std::int64_t heads = random.integer(1, 3);
+  const std::int64_t length = random.pick<std::int64_t>({3, 8, 17});
+  const std::int64_t width = random.pick<std::int64_t>({4, 8, 16});
+  const std::string x = g.feed({batch, length, heads * width});
+  const auto projection = [&](const Dims& perm) {
+    std::string y = g.node("MatMul", {x, g.constant({heads * width, heads * width}, -0.4, 0.4)});
+    y = g.node("Add", {g.constant({heads * width}), y});
+    y = g.node("Reshape", {y, g.constant(i64({batch, length, heads, width}))});
+    return g.node("Transpose", {y}, {{"perm", perm}});
+  };
+  const std::string q = projection({0, 2, 1, 3});
+  const std::string k = projection({0, 2, 3, 1});
+  const std::string v = projection({0, 2, 1, 3});
+  std::string scores = g.node(
+      "Div",
+      {g.node("MatMul", {q, k}), g.constant(f32({}, {std::sqrt(static_cast<double>(width))}))});
+  scores = g.node("Add", {scores, g.feed({batch, 1, 1, length}, -2, 0)});
+  std::string y = g.node("MatMul", {g.node("Softmax", {scores}, {{"axis", -1}}), v});
+  y = g.node("Transpose", {y}, {{"perm", ints({0, 2, 1, 3})}});
+  return g.done({g.node("Reshape", {y, g.constant(i64({batch, length, heads * width}))})});
+}
+const Sweep kAttention("Fusion", "Attention", 12, attention);
+
+/// The pair that surrounds every node of a quantized model; scales are powers of two, so nothing
+/// lies near a half by rounding alone, and a step is allowed where sums are rounded differently.
+std::string quantized(Writer& g, const std::string& x, double scale, double zero) {
+  const std::string s = g.constant(f32({}, {scale}));
+  const std::string z = g.constant(u8({}, {zero}));
+  return g.node("DequantizeLinear", {g.node("QuantizeLinear", {x, s, z}), s, z});
+}
+
+GraphCase quantized_conv(Random& random) {
+  Writer g(13, random);
+  ConvShape s = conv_shape(random);
+  const Dims dims = image(random, s.channels);
+  const std::string x = quantized(g, g.feed(dims, -2, 2), 1.0 / 64, 128);
+  std::vector<double> scales(static_cast<std::size_t>(s.features));
+  for (double& value : scales) value = std::ldexp(1.0, static_cast<int>(random.integer(-9, -7)));
+  const Dims w_dims = {s.features, s.channels / s.groups, s.kernel, s.kernel};
+  const std::string w_scale = g.constant(f32({s.features}, scales));
+  const std::string w_zero = g.constant(random.tensor(ElementType::Int8, {s.features}, 0, 0));
+  const std::string w =
+      g.node("DequantizeLinear",
+             {g.constant(random.tensor(ElementType::Int8, w_dims, -127, 127)), w_scale, w_zero},
+             {{"axis", 0}});
+  for (double& value : scales) value /= 64;
+  const std::string bias =
+      g.node("DequantizeLinear",
+             {g.constant(random.tensor(ElementType::Int32, {s.features}, -3000, 3000)),
+              g.constant(f32({s.features}, scales)),
+              g.constant(random.tensor(ElementType::Int32, {s.features}, 0, 0))},
+             {{"axis", 0}});
+  const std::int64_t pad = s.kernel / 2;
+  std::string y = g.node("Conv", {x, w, bias},
+                         {{"kernel_shape", ints({s.kernel, s.kernel})},
+                          {"group", s.groups},
+                          {"strides", ints({s.stride, s.stride})},
+                          {"pads", ints({pad, pad, pad, pad})}});
+  if (random.one_in(2)) y = g.node("Relu", {y});
+  const double step = 1.0 / 16;
+  y = quantized(g, y, step, 100);
+  // One step: a sum that lies on a half in exact arithmetic may fall on either side in float.
+  return g.done({y}, {0, step / 1.1920928955078125e-07});
+}
+const Sweep kQuantizedConv("Fusion", "QuantizedConv", 24, quantized_conv);
+
+/// Residual connection, pooling and a dense layer in QDQ form.
+GraphCase quantized_tail(Random& random) {
+  Writer g(13, random);
+  const Dims dims = image(random, 8);
+  const double step = 1.0 / 32;
+  const std::string a = quantized(g, g.feed(dims, -2, 2), 1.0 / 64, 128);
+  const std::string b = quantized(g, g.feed(dims, -2, 2), 1.0 / 32, 120);
+  std::string x = quantized(g, g.node("Relu", {g.node("Add", {a, b})}), step, 0);
+  x = quantized(g, g.node("GlobalAveragePool", {x}), step, 0);
+  x = g.node("Flatten", {x});
+  const std::string w =
+      g.node("DequantizeLinear", {g.constant(random.tensor(ElementType::Int8, {10, 8}, -127, 127)),
+                                  g.constant(f32({}, {1.0 / 128})), g.constant(i8({}, {0}))});
+  x = quantized(g, g.node("Gemm", {x, w}, {{"transB", 1}}), step, 128);
+  return g.done({x}, {0, 3 * step / 1.1920928955078125e-07});
+}
+const Sweep kQuantizedTail("Fusion", "QuantizedAddPoolGemm", 12, quantized_tail);
+
+}  // namespace
+}  // namespace backplane::ops_test

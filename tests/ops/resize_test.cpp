@@ -1,0 +1,104 @@
+// Resize and Upsample: https://onnx.ai/onnx/operators/onnx__Resize.html
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/ops/cases.hpp"
+
+namespace backplane::ops_test {
+namespace {
+
+const OpCase kRows[] = {
+    {.name = "NearestByScales",
+     .node = {.op_type = "Resize",
+              .opset = 13,
+              .attributes = {{"mode", "nearest"},
+                             {"coordinate_transformation_mode", "asymmetric"},
+                             {"nearest_mode", "floor"}}},
+     .inputs = {f32({1, 1, 1, 2}, {1, 2}), absent(), constant(f32({4}, {1, 1, 2, 2}))},
+     .outputs = {f32({1, 1, 2, 4}, {1, 1, 2, 2, 1, 1, 2, 2})}},
+    {.name = "LinearByScales",
+     .node = {.op_type = "Resize", .opset = 13, .attributes = {{"mode", "linear"}}},
+     .inputs = {f32({1, 1, 1, 2}, {0, 4}), absent(), constant(f32({4}, {1, 1, 1, 2}))},
+     .outputs = {f32({1, 1, 1, 4}, {0, 1, 3, 4})}},
+    {.name = "LinearBySizesWithAlignedCorners",
+     .node = {.op_type = "Resize",
+              .opset = 13,
+              .attributes = {{"mode", "linear"},
+                             {"coordinate_transformation_mode", "align_corners"}}},
+     .inputs = {f32({1, 1, 1, 2}, {0, 4}), absent(), absent(), constant(i64({1, 1, 1, 3}))},
+     .outputs = {f32({1, 1, 1, 3}, {0, 2, 4})}},
+    {.name = "OfSomeAxes",
+     .node = {.op_type = "Resize",
+              .opset = 18,
+              .attributes = {{"axes", ints({3})},
+                             {"coordinate_transformation_mode", "asymmetric"},
+                             {"nearest_mode", "floor"}}},
+     .inputs = {f32({1, 1, 1, 2}, {1, 2}), absent(), absent(), constant(i64({4}))},
+     .outputs = {f32({1, 1, 1, 4}, {1, 1, 2, 2})}},
+    {.name = "UpsampleByAnInput",
+     .node = {.op_type = "Upsample", .opset = 9},
+     .inputs = {f32({1, 1, 1, 2}, {1, 2}), constant(f32({4}, {1, 1, 1, 2}))},
+     .outputs = {f32({1, 1, 1, 4}, {1, 1, 2, 2})}},
+};
+const Rows kResizeRows("Resize", kRows);
+
+/// Factors by which no output element falls on the edge between two input elements, in whatever
+/// precision.
+OpCase nearest(Random& random) {
+  OpCase row;
+  row.node = {.op_type = "Resize", .opset = random.pick<std::int64_t>({11, 13, 19})};
+  row.node.attributes = {
+      {"coordinate_transformation_mode", random.pick({"asymmetric", "half_pixel"})}};
+  const bool asymmetric = std::get<std::string>(row.node.attributes[0].value) == "asymmetric";
+  row.node.attributes.push_back(
+      {"nearest_mode",
+       asymmetric ? "floor" : random.pick({"round_prefer_floor", "round_prefer_ceil"})});
+  const Dims dims = {random.integer(1, 2), random.integer(1, 5), random.integer(1, 9),
+                     random.integer(1, 9)};
+  const ElementType type = random.pick({ElementType::Float, ElementType::Float, ElementType::UInt8,
+                                        ElementType::Int8, ElementType::Int32});
+  row.inputs = {random.tensor(type, dims, 0, 100)};
+  row.inputs.push_back(row.node.opset == 11 ? constant(f32({0}, {})) : absent());
+  const double up = static_cast<double>(random.pick<std::int64_t>({1, 2, 3, 4}));
+  row.inputs.push_back(constant(f32({4}, {1, 1, up, random.one_in(2) ? 2.0 : up})));
+  return row;
+}
+const Sweep kNearest("Resize", "Nearest", 40, nearest);
+
+OpCase smooth(Random& random) {
+  OpCase row;
+  const std::string mode = random.pick({"linear", "linear", "cubic"});
+  const std::string transformation =
+      random.pick({"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"});
+  row.node = {.op_type = "Resize",
+              .opset = 13,
+              .attributes = {{"mode", mode}, {"coordinate_transformation_mode", transformation}}};
+  if (mode == "cubic" && random.one_in(2)) row.node.attributes.push_back({"cubic_coeff_a", -0.5f});
+  if (mode == "cubic" && random.one_in(2)) row.node.attributes.push_back({"exclude_outside", 1});
+  const Dims dims = {random.integer(1, 2), random.integer(1, 4), random.integer(2, 9),
+                     random.integer(2, 9)};
+  row.inputs = {random.tensor(ElementType::Float, dims), absent(), absent()};
+  // With aligned corners the size is taken before it is cut to a whole number by some, and
+  // afterwards by others.
+  if (transformation == "align_corners" || random.one_in(2)) {
+    row.inputs.push_back(
+        constant(i64({dims[0], dims[1], random.integer(2, 20), random.integer(2, 20)})));
+  } else {
+    double by[2] = {0.25 * static_cast<double>(random.integer(2, 10)),
+                    0.5 * static_cast<double>(random.integer(1, 5))};
+    // A factor that does not change the size is taken as a copy by some.
+    for (int i = 0; i < 2; ++i) {
+      const auto in = static_cast<double>(dims[i + 2]);
+      if (std::floor(in * by[i]) == in) by[i] = 1;
+    }
+    row.inputs[2] = constant(f32({4}, {1, 1, by[0], by[1]}));
+  }
+  // Positions are computed in float: an error of theirs counts times the slope.
+  row.tolerance = {64, 256};
+  return row;
+}
+const Sweep kSmooth("Resize", "LinearAndCubic", 60, smooth);
+
+}  // namespace
+}  // namespace backplane::ops_test

@@ -1,0 +1,264 @@
+#include "tests/ops/runner.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "backplane/backplane.h"
+#include "tests/ops/model_writer.hpp"
+#include "tests/reference/reference.hpp"
+
+namespace backplane::ops_test {
+namespace {
+
+using reference::Arrays;
+using reference::Call;
+
+std::string dims_text(const Dims& dims) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < dims.size(); ++i)
+    text += (i == 0 ? "" : ",") + std::to_string(dims[i]);
+  return text + "]";
+}
+
+/// How far a result may be from `want`.
+double allowed(ElementType type, double want, const Tolerance& tolerance) {
+  using reference::epsilon;
+  const double unit = epsilon(type == ElementType::Double ? type : ElementType::Float);
+  double limit = (tolerance.absolute + tolerance.relative * std::abs(want)) * unit;
+  if (reference::bits(type) < 32) {
+    limit += epsilon(type) * std::abs(want) + reference::smallest(type);
+  }
+  return limit;
+}
+
+bool is_right(ElementType type, double got, double want, const Tolerance& tolerance) {
+  if (std::isnan(got) || std::isnan(want)) return std::isnan(got) && std::isnan(want);
+  const double rounded = reference::round_to(type, want);
+  if (got == rounded || got == want) return true;
+  if (std::isinf(got) || std::isinf(want)) return false;
+  return std::abs(got - want) <= allowed(type, want, tolerance);
+}
+
+std::string kind_difference(const Tensor& got, ElementType type, const Dims& dims) {
+  if (got.type != type) {
+    return "the type is " + std::string(reference::name(got.type)) + ", wanted " +
+           std::string(reference::name(type));
+  }
+  if (got.dims != dims)
+    return "the dims are " + dims_text(got.dims) + ", wanted " + dims_text(dims);
+  return "";
+}
+
+/// The first wrong elements, their number, and the greatest difference.
+std::string element_difference(const Array& got, const Array& want, const Tolerance& tolerance) {
+  const bool exact = !reference::is_float(want.type);
+  std::ostringstream text;
+  text.precision(9);
+  std::int64_t wrong = 0;
+  double greatest = 0;
+  for (std::int64_t i = 0; i < want.size(); ++i) {
+    const double a = got.values[i];
+    const double b = want.values[i];
+    if (exact ? a == b : is_right(want.type, a, b, tolerance)) continue;
+    if (wrong < 3)
+      text << (wrong == 0 ? "" : "; ") << "at " << i << " got " << a << ", wanted " << b;
+    greatest = std::fmax(greatest, std::abs(a - b));
+    ++wrong;
+  }
+  if (wrong == 0) return "";
+  text << "; " << wrong << " of " << want.size() << " wrong, by at most " << greatest;
+  return text.str();
+}
+
+Model make_model(const GraphCase& graph, Form form, const Arrays& expected) {
+  Model model;
+  model.opsets[""] = graph.opset;
+  for (const Node& node : graph.nodes) {
+    if (!node.domain.empty()) model.opsets[node.domain] = node.opset;
+    model.nodes.push_back(node);
+  }
+  for (const auto& [name, tensor] : graph.feeds) {
+    Dims dims = tensor.dims;
+    if (form == Form::Open) std::fill(dims.begin(), dims.end(), -1);
+    model.inputs.push_back({name, tensor.type, dims});
+  }
+  for (const auto& [name, tensor] : graph.constants) {
+    if (form == Form::Open) {  // their dims stay: they often say what rank an output has
+      model.inputs.push_back({name, tensor.type, tensor.dims});
+    } else {
+      model.initializers.emplace_back(name, tensor);
+    }
+  }
+  // Only their rank is written down: the dims are for the library to find out.
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    model.outputs.push_back(
+        {graph.outputs[i], expected[i].type, Dims(expected[i].dims.size(), -1)});
+  }
+  return model;
+}
+
+std::string attribute_text(const reference::AttributeValue& value) {
+  std::ostringstream out;
+  const auto list = [&](const auto& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) out << (i == 0 ? "[" : ",") << values[i];
+    out << (values.empty() ? "[]" : "]");
+  };
+  if (const auto* number = std::get_if<std::int64_t>(&value)) out << *number;
+  if (const auto* number = std::get_if<float>(&value)) out << *number;
+  if (const auto* word = std::get_if<std::string>(&value)) out << *word;
+  if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&value)) list(*numbers);
+  if (const auto* numbers = std::get_if<std::vector<float>>(&value)) list(*numbers);
+  if (const auto* words = std::get_if<std::vector<std::string>>(&value)) list(*words);
+  if (const auto* array = std::get_if<Array>(&value)) out << describe(to_tensor(*array));
+  return out.str();
+}
+
+std::string judge(const std::vector<Tensor>& results, const GraphCase& graph,
+                  const Arrays& expected) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const std::string wrong = graph.expected.empty()
+                                  ? difference(results[i], expected[i], graph.tolerance)
+                                  : difference(results[i], graph.expected[i], graph.tolerance);
+    if (!wrong.empty()) return "output " + graph.outputs[i] + ": " + wrong;
+  }
+  return "";
+}
+
+void write_file(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file << bytes;
+  if (!file) throw std::runtime_error("cannot write " + path.string());
+}
+
+NamedTensors feeds_of(const GraphCase& graph, Form form) {
+  NamedTensors feeds = graph.feeds;
+  if (form == Form::Open) feeds.insert(feeds.end(), graph.constants.begin(), graph.constants.end());
+  return feeds;
+}
+
+bool has_instruction_set(const std::string& name) {
+#if defined(__x86_64__)
+  if (name == "avx512") {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  }
+  if (name == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+  return name == "baseline";
+}
+
+}  // namespace
+
+std::vector<Target> find_targets() {
+  std::vector<Target> targets;
+  for (const std::string& provider : loaded_providers()) {
+    if (provider != "cpu") {
+      targets.push_back({provider, provider});
+      continue;
+    }
+    for (const char* isa : {"avx512", "avx2", "baseline"}) {
+      if (!has_instruction_set(isa)) continue;
+      targets.push_back({std::string("cpu_") + isa, provider, {{"provider.cpu.isa", isa}}, true});
+    }
+  }
+  return targets;
+}
+
+Arrays expected_of(const GraphCase& graph) {
+  if (!graph.expected.empty()) {
+    Arrays arrays;
+    for (const Tensor& tensor : graph.expected) arrays.push_back(to_array(tensor));
+    return arrays;
+  }
+  std::map<std::string, Array> values;
+  for (const auto& [name, tensor] : graph.constants) values[name] = to_array(tensor);
+  for (const auto& [name, tensor] : graph.feeds) values[name] = to_array(tensor);
+  for (Node node : graph.nodes) {
+    if (node.domain.empty()) node.opset = graph.opset;
+    Call call{node, {}, node.outputs.size()};
+    for (const std::string& input : node.inputs) {
+      call.inputs.push_back(input.empty() ? nullptr : &values.at(input));
+    }
+    Arrays results = evaluate(call);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) values[node.outputs[i]] = results.at(i);
+  }
+  Arrays arrays;
+  for (const std::string& output : graph.outputs) arrays.push_back(values.at(output));
+  return arrays;
+}
+
+std::string difference(const Tensor& got, const Array& want, const Tolerance& tolerance) {
+  const std::string kind = kind_difference(got, want.type, want.dims);
+  return kind.empty() ? element_difference(to_array(got), want, tolerance) : kind;
+}
+
+std::string difference(const Tensor& got, const Tensor& want, const Tolerance& tolerance) {
+  const std::string kind = kind_difference(got, want.type, want.dims);
+  if (!kind.empty()) return kind;
+  if (got.bytes == want.bytes && got.strings == want.strings) return "";
+  const std::string wrong = element_difference(to_array(got), to_array(want), tolerance);
+  const bool exact = !reference::is_float(want.type);
+  return wrong.empty() && exact ? "got " + describe(got) + ", wanted " + describe(want) : wrong;
+}
+
+void save_case(const GraphCase& graph, Form form, const std::string& folder) {
+  const Arrays expected = expected_of(graph);
+  const std::filesystem::path data = std::filesystem::path(folder) / "test_data_set_0";
+  std::filesystem::create_directories(data);
+  write_file(data.parent_path() / "model.onnx", write_model(make_model(graph, form, expected)));
+  const NamedTensors feeds = feeds_of(graph, form);
+  for (std::size_t i = 0; i < feeds.size(); ++i) {
+    const std::string file = "input_" + std::to_string(i) + ".pb";
+    write_file(data / file, write_tensor(feeds[i].second, feeds[i].first));
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::string file = "output_" + std::to_string(i) + ".pb";
+    const Tensor tensor = graph.expected.empty() ? to_tensor(expected[i]) : graph.expected[i];
+    write_file(data / file, write_tensor(tensor, graph.outputs[i]));
+  }
+}
+
+std::string describe(const GraphCase& graph) {
+  std::ostringstream text;
+  for (const Node& node : graph.nodes) {
+    text << node.op_type << '-' << (node.domain.empty() ? graph.opset : node.opset) << " {";
+    for (std::size_t i = 0; i < node.attributes.size(); ++i) {
+      text << (i == 0 ? "" : ", ") << node.attributes[i].name << '='
+           << attribute_text(node.attributes[i].value);
+    }
+    text << "} ";
+  }
+  for (const auto& [name, tensor] : graph.feeds) text << "\n  " << name << ' ' << describe(tensor);
+  for (const auto& [name, tensor] : graph.constants) {
+    text << "\n  " << name << " constant " << describe(tensor);
+  }
+  return text.str();
+}
+
+Outcome run_case(const GraphCase& graph, const Target& target, Form form,
+                 const std::string& optimization) {
+  const Arrays expected = expected_of(graph);
+  Options options = target.options;
+  options.insert(
+      options.end(),
+      {{"providers", target.provider}, {"fallback", "forbid"}, {"optimization", optimization}});
+  const NamedTensors feeds = feeds_of(graph, form);
+  const std::string form_text = form == Form::Open ? "open dims, everything fed: " : "fixed dims: ";
+  try {
+    Session session(write_model(make_model(graph, form, expected)), options);
+    for (const char* run : {"", "second run: "}) {
+      const std::string wrong = judge(session.run(feeds, graph.outputs), graph, expected);
+      if (!wrong.empty()) return {Outcome::Kind::Failed, form_text + run + wrong};
+    }
+  } catch (const HostError& error) {
+    const bool refused = error.code() == BACKPLANE_UNSUPPORTED && !target.must_run_all;
+    return {refused ? Outcome::Kind::Refused : Outcome::Kind::Failed, form_text + error.what()};
+  }
+  return {};
+}
+
+}  // namespace backplane::ops_test

@@ -1,0 +1,51 @@
+// Runs cases on a provider and judges what comes back.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/ops/cases.hpp"
+
+namespace backplane::ops_test {
+
+/// Where cases run: a provider with options. `must_run_all`: a refusal is a failure.
+struct Target {
+  std::string name;
+  std::string provider;
+  Options options = {};
+  bool must_run_all = false;
+};
+
+/// Every loaded provider; the CPU provider once for every instruction set that the machine has.
+std::vector<Target> find_targets();
+
+/// How a case becomes a model. Fixed: dims are written down and constants are initializers. Open:
+/// the dims of inputs are symbols, and constants are fed, too.
+enum class Form { Fixed, Open };
+
+struct Outcome {
+  enum class Kind { Passed, Refused, Failed };
+  Kind kind = Kind::Passed;
+  std::string text = {};  // why it was refused or failed
+};
+
+/// Runs twice on one session; both results must be right. `optimization` is the option's value.
+Outcome run_case(const GraphCase& graph, const Target& target, Form form,
+                 const std::string& optimization);
+
+/// Writes the case as a folder in the layout of ONNX's backend tests, which `backplane verify`
+/// reads.
+void save_case(const GraphCase& graph, Form form, const std::string& folder);
+
+/// "Softmax-13 {axis=1} x0 float[2,3] {0, 1, ...}".
+std::string describe(const GraphCase& graph);
+
+/// What the case's nodes should give, by name of output.
+std::vector<reference::Array> expected_of(const GraphCase& graph);
+
+/// Empty when `got` is right; else what is wrong and where.
+std::string difference(const Tensor& got, const reference::Array& want, const Tolerance& tolerance);
+/// The same for a literal: integers are compared as they are.
+std::string difference(const Tensor& got, const Tensor& want, const Tolerance& tolerance);
+
+}  // namespace backplane::ops_test

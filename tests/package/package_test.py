@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""What authors outside of this tree do, as plugin_api/README.md tells them.
+
+Installs the build, moves the installed tree elsewhere, copies the README's two examples into a project of their own,
+renames them, builds with find_package(backplane), loads both with the moved program and runs a model on them.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+SOURCE = pathlib.Path(os.environ["BACKPLANE_SOURCE_DIR"])
+BUILD = pathlib.Path(os.environ["BACKPLANE_BUILD_DIR"])
+
+
+def run(*command, **options):
+    made = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **options)
+    if made.returncode != 0:
+        raise SystemExit(f"FAILED ({made.returncode}): {' '.join(map(str, command))}\n{made.stdout}{made.stderr}")
+    return made.stdout
+
+
+def install(folder):
+    """The installed tree, moved away from where it was installed to."""
+    run("cmake", "--install", BUILD, "--prefix", folder / "first place")
+    shutil.move(folder / "first place", folder / "moved tree")
+    return folder / "moved tree"
+
+
+def renamed(source, changes):
+    text = source.read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text, f"{source.name} has no {old}"
+        text = text.replace(old, new)
+    return text
+
+
+def build_project(folder, prefix):
+    """The project with its two sources; its build folder."""
+    project = folder / "project"
+    shutil.copytree(SOURCE / "tests/package/project", project)
+    (project / "my_provider.cpp").write_text(renamed(
+        SOURCE / "tests/fixtures/null_provider/null_provider.cpp",
+        [('"null"', '"mine"'), ('"null:', '"mine:'), ("null_provider", "my_provider")]), encoding="utf-8")
+    (project / "my_ops.cpp").write_text(renamed(
+        SOURCE / "custom_ops/windowed_mean/windowed_mean.cpp",
+        [("backplane.examples", "my.domain"), ('BP_PLUGIN("windowed_mean"', 'BP_PLUGIN("my_ops"')]), encoding="utf-8")
+    build = folder / "project build"
+    run("cmake", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
+    run("cmake", "--build", build, "--parallel", "2")
+    return build
+
+
+def make_model(file):
+    """WindowedMean of the operator library, then Relu, which the provider has."""
+    nodes = [helper.make_node("WindowedMean", ["x"], ["means"], "means", domain="my.domain", window=2),
+             helper.make_node("Relu", ["means"], ["y"], "relu")]
+    graph = helper.make_graph(nodes, "package", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])])
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[
+        helper.make_opsetid("", 21), helper.make_opsetid("my.domain", 1)]), file)
+
+
+def one_file(folder, pattern):
+    found = sorted(folder.rglob(pattern))
+    assert len(found) == 1, (pattern, found)
+    return found[0]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        prefix = install(folder)
+        build = build_project(folder, prefix)
+        provider, operators = one_file(build, "my_provider.so"), one_file(build, "my_ops.so")
+        version = run(build / "host_version").strip()
+        assert version and version[0].isdigit(), version
+
+        program = prefix / "bin/backplane"
+        rows = json.loads(run(program, "providers", "--json", "--plugin-path", provider.parent))
+        mine = [row for row in rows if row["file"].endswith("my_provider.so")]
+        assert mine and mine[0]["status"] == "loaded" and mine[0]["provider"] == "mine", rows
+        assert mine[0]["kernels"] == 2, mine
+
+        make_model(folder / "model.onnx")
+        np.save(folder / "x.npy", np.array([-4, 2, 4, 8], np.float32))
+        common = ["--plugin-path", provider.parent, "--custom-ops", operators, "--providers", "mine,cpu", "--json"]
+        run(program, "run", folder / "model.onnx", "--input", f"x={folder}/x.npy", "--output-dir", folder / "out", *common)
+        assert np.load(folder / "out/y.npy").tolist() == [0, 3, 6]
+        plan = json.loads(run(program, "inspect", folder / "model.onnx", *common))
+        placed = {node["name"]: node["provider"] for node in plan["nodes"]}
+        assert placed == {"means": "cpu", "relu": "mine"}, placed
+    print("1 passed, 0 failed, 0 skipped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

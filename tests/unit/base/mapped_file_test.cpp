@@ -1,0 +1,70 @@
+#include "core/base/mapped_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "core/base/error.hpp"
+
+namespace backplane::core {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class MappedFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) / "backplane_mapped_file";
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& contents) {
+    const fs::path path = folder_ / name;
+    std::ofstream(path, std::ios::binary) << contents;
+    return path.string();
+  }
+
+  static Error error_of(const std::string& path) {
+    try {
+      (void)MappedFile::open(path);
+    } catch (const Error& error) {
+      return error;
+    }
+    return {Code::Ok, "no error"};
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(MappedFileTest, ShowsTheBytesAndOutlivesTheName) {
+  const std::string path = write("file", "hello");
+  const auto file = MappedFile::open(path);
+  fs::remove(path);
+  ASSERT_EQ(file->bytes().size(), 5u);
+  EXPECT_EQ(std::memcmp(file->bytes().data(), "hello", 5), 0);
+}
+
+TEST_F(MappedFileTest, EmptyFilesHaveNoBytes) { EXPECT_TRUE(MappedFile::open(write("empty", ""))->bytes().empty()); }
+
+TEST_F(MappedFileTest, ErrorsNameTheFileAndTheReason) {
+  const Error absent = error_of((folder_ / "absent").string());
+  EXPECT_EQ(absent.code(), Code::NotFound);
+  EXPECT_THAT(absent.message(), HasSubstr("absent"));
+  const Error folder = error_of(folder_.string());
+  EXPECT_EQ(folder.code(), Code::InvalidArgument);
+  EXPECT_THAT(folder.message(), HasSubstr("folder"));
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(error_of(pipe.string()).message(), HasSubstr("no regular file"));
+  EXPECT_EQ(error_of(write("file", "x") + "/below").code(), Code::NotFound);
+}
+
+}  // namespace
+}  // namespace backplane::core

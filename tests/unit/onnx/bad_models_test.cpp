@@ -1,0 +1,106 @@
+// The models of tests/data/make_bad_models.py: each broken one is an error that mentions what it must, on one line, within
+// a second; each good one loads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/onnx/importer.hpp"
+
+namespace backplane::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+class BadModels : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = fs::path(::testing::TempDir()) / "backplane_bad_models";
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    const std::string command = std::string(BACKPLANE_TEST_PYTHON) + " " + BACKPLANE_TEST_SOURCE_DIR +
+                                "/tests/data/make_bad_models.py " + folder_.string() + " >/dev/null";
+    // The sanitizers' runtime is not for Python.
+    made_ = fs::exists(BACKPLANE_TEST_PYTHON) && std::system(("env -u LD_PRELOAD " + command).c_str()) == 0;
+    if (made_) std::ifstream(folder_ / "manifest.json") >> manifest_;
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder_); }
+
+  void SetUp() override {
+    ASSERT_TRUE(made_) << "the models could not be made; run tools/setup, which installs " << BACKPLANE_TEST_PYTHON;
+  }
+
+  /// What import says, "" when it is content.
+  static std::string import(const std::string& name, const SchemaRegistry& schemas) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::string message;
+    try {
+      (void)import_file((folder_ / name).string(), schemas, {});
+    } catch (const Error& error) {
+      message = error.message();
+    }
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(taken.count(), kSeconds) << name;
+    return message;
+  }
+
+#if defined(__SANITIZE_ADDRESS__)
+  static constexpr double kSeconds = 10;
+#else
+  static constexpr double kSeconds = 1;
+#endif
+  inline static fs::path folder_;
+  inline static bool made_ = false;
+  inline static nlohmann::json manifest_;
+};
+
+TEST_F(BadModels, AreErrorsThatSayWhatIsWrong) {
+  const SchemaRegistry schemas;
+  int seen = 0;
+  for (const auto& [name, entry] : manifest_.items()) {
+    if (entry["expect"] != "error") continue;
+    ++seen;
+    const std::string message = import(name, schemas);
+    EXPECT_FALSE(message.empty()) << name << " was accepted";
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    for (const auto& text : entry["must_mention"]) {
+      EXPECT_THAT(lower(message), ::testing::HasSubstr(lower(text.get<std::string>()))) << name;
+    }
+  }
+  EXPECT_GT(seen, 50);
+}
+
+TEST_F(BadModels, GoodOnesLoad) {
+  SchemaRegistry schemas;
+  for (const auto& [name, entry] : manifest_.items()) {
+    if (!entry.contains("needs_op")) continue;
+    EXPECT_NE(import(name, SchemaRegistry()), "") << name;
+    CustomSchema schema;
+    schema.name = entry["needs_op"];
+    schema.inputs = {{"X", "T", FormalParam::Kind::Required, false, 0}};
+    schema.outputs = {{"Y", "T", FormalParam::Kind::Required, false, 0}};
+    schema.type_params = {{"T", {"tensor(float)"}}};
+    schemas.add(schema);
+  }
+  int seen = 0;
+  for (const auto& [name, entry] : manifest_.items()) {
+    if (entry["expect"] != "ok") continue;
+    ++seen;
+    EXPECT_EQ(import(name, schemas), "") << name;
+  }
+  EXPECT_GT(seen, 15);
+}
+
+}  // namespace
+}  // namespace backplane::core

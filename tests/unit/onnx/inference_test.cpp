@@ -1,0 +1,115 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto_models.hpp"
+
+namespace backplane::core {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Model imported(const ::onnx::ModelProto& model) {
+  static std::string text;
+  text = model.SerializeAsString();
+  return import_text(text);
+}
+
+TEST(Inference, CarriesShapeArithmetic) {
+  auto gather = node("Gather", {"shape", "index"}, {"rows"});
+  auto unsqueeze = node("Unsqueeze", {"rows", "axes"}, {"rows_1"});
+  auto concat = node("Concat", {"rows_1", "rest"}, {"target"});
+  set_int(concat, "axis", 0);
+  for (const std::int64_t opset : {13, 17, 23}) {
+    auto model = model_of({node("Shape", {"x"}, {"shape"}), gather, unsqueeze, concat, node("Reshape", {"x", "target"}, {"y"})}, opset);
+    *model.mutable_graph()->mutable_input(0) = value_info("x", {"batch", "6"});
+    auto& graph = *model.mutable_graph();
+    *graph.add_initializer() = raw_tensor<std::int64_t>("index", 7, {}, {0});
+    *graph.add_initializer() = raw_tensor<std::int64_t>("axes", 7, {1}, {0});
+    *graph.add_initializer() = raw_tensor<std::int64_t>("rest", 7, {2}, {2, 3});
+    EXPECT_EQ(shape_of(imported(model).graph, "y"), "tensor(float)[batch,2,3]") << opset;
+  }
+}
+
+TEST(Inference, BelievesOperatorsMoreThanTheFile) {
+  auto model = model_of({node("Relu", {"x"}, {"a"}), node("NonZero", {"a"}, {"b"}), node("Cast", {"b"}, {"y"})});
+  set_int(*model.mutable_graph()->mutable_node(2), "to", 1);
+  *model.mutable_graph()->add_value_info() = value_info("a", {"7", "7", "7"});
+  *model.mutable_graph()->add_value_info() = value_info("b", {"2", "found"}, ::onnx::TensorProto::INT64);
+  const Model result = imported(model);
+  EXPECT_EQ(shape_of(result.graph, "a"), "tensor(float)[2,3]");
+  EXPECT_EQ(shape_of(result.graph, "y"), "tensor(float)[2,found]");
+}
+
+TEST(Inference, OutputsKeepTheirDeclaredNames) {
+  auto model = model_of({node("NonZero", {"x"}, {"y"})});
+  *model.mutable_graph()->mutable_output(0) = value_info("y", {"2", "found"}, ::onnx::TensorProto::INT64);
+  EXPECT_EQ(shape_of(imported(model).graph, "y"), "tensor(int64)[2,found]");
+}
+
+TEST(Inference, ContradictedOutputsAreErrors) {
+  auto model = model_of({node("Relu", {"x"}, {"y"})});
+  *model.mutable_graph()->mutable_output(0) = value_info("y", {"2", "3", "1"});
+  EXPECT_THAT(import_error(model), AllOf(HasSubstr("'y'"), HasSubstr("[2,3,1]"), HasSubstr("[2,3]")));
+  *model.mutable_graph()->mutable_output(0) = value_info("y", {"2", "3"}, ::onnx::TensorProto::INT64);
+  EXPECT_THAT(import_error(model), AllOf(HasSubstr("'y'"), HasSubstr("int64")));
+  // A size that differs comes with exported models often, and harms nobody.
+  *model.mutable_graph()->mutable_output(0) = value_info("y", {"5", "3"});
+  EXPECT_EQ(shape_of(imported(model).graph, "y"), "tensor(float)[2,3]");
+}
+
+TEST(Inference, ErrorsNameTheNode) {
+  auto model = model_of({node("MatMul", {"x", "w"}, {"y"}, "product")});
+  *model.mutable_graph()->add_initializer() = raw_tensor<float>("w", 1, {4, 1}, {1, 2, 3, 4});
+  EXPECT_THAT(import_error(model), AllOf(HasSubstr("'product'"), HasSubstr("MatMul")));
+}
+
+TEST(Inference, LongVectorsAreNoShapes) {
+  auto cast = node("Cast", {"x"}, {"y"});
+  set_int(cast, "to", 7);
+  auto model = model_of({cast});
+  *model.mutable_graph()->mutable_input(0) = value_info("x", {"9000000000000000"}, ::onnx::TensorProto::INT32);
+  EXPECT_EQ(shape_of(imported(model).graph, "y"), "tensor(int64)[9000000000000000]");
+}
+
+TEST(Inference, LoopBodiesAreInferred) {
+  ::onnx::GraphProto body;
+  *body.add_input() = value_info("i", {}, ::onnx::TensorProto::INT64);
+  *body.add_input() = value_info("keep", {}, ::onnx::TensorProto::BOOL);
+  body.add_input()->set_name("state");
+  *body.add_node() = node("Identity", {"keep"}, {"keep_out"});
+  *body.add_node() = node("Add", {"state", "x"}, {"state_out"});
+  *body.add_node() = node("Neg", {"x"}, {"scanned"});
+  for (const char* name : {"keep_out", "state_out", "scanned"}) body.add_output()->set_name(name);
+  auto loop = node("Loop", {"count", "", "x"}, {"last", "all"}, "loop");
+  set_graph(loop, "body", body);
+  auto model = model_of({loop, node("Relu", {"last"}, {"y"})});
+  *model.mutable_graph()->add_input() = value_info("count", {}, ::onnx::TensorProto::INT64);
+  const Model result = imported(model);
+  EXPECT_EQ(shape_of(result.graph, "all").substr(0, 14), "tensor(float)[");
+  EXPECT_EQ(value_of(result.graph, "all").type.shape->size(), 3u);
+  const NodeId id = value_of(result.graph, "last").producer;
+  const Graph& inner = *result.graph.node(id).attributes.at("body").graphs.at(0);
+  EXPECT_EQ(shape_of(inner, "scanned"), "tensor(float)[2,3]");
+  EXPECT_EQ(value_of(inner, "state").type.element, DataType::Float);
+}
+
+TEST(Inference, NamesOfABodyDoNotLeak) {
+  // The body has a value `a` of its own, of another type than the outer one.
+  ::onnx::GraphProto body;
+  auto cast = node("Cast", {"x"}, {"a"});
+  set_int(cast, "to", 7);
+  *body.add_node() = cast;
+  body.add_output()->set_name("a");
+  auto branch = node("If", {"c"}, {"b"});
+  set_graph(branch, "then_branch", body);
+  set_graph(branch, "else_branch", body);
+  auto model = model_of({node("Relu", {"x"}, {"a"}), branch, node("Neg", {"a"}, {"y"})});
+  *model.mutable_graph()->add_input() = value_info("c", {}, ::onnx::TensorProto::BOOL);
+  const Model result = imported(model);
+  EXPECT_EQ(shape_of(result.graph, "y"), "tensor(float)[2,3]");
+  EXPECT_EQ(shape_of(result.graph, "b"), "tensor(int64)[2,3]");
+}
+
+}  // namespace
+}  // namespace backplane::core

@@ -1,0 +1,154 @@
+// backplane bench
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <sys/resource.h>
+#include <thread>
+#include <vector>
+
+#include "backplane/backplane.hpp"
+#include "tools/backplane/bench_runs.hpp"
+#include "tools/backplane/commands.hpp"
+#include "tools/backplane/failure.hpp"
+#include "tools/backplane/feeds.hpp"
+#include "tools/backplane/json.hpp"
+#include "tools/backplane/selection.hpp"
+#include "tools/backplane/terminal.hpp"
+
+namespace backplane::cli {
+namespace {
+
+struct BenchRequest {
+  Selection selection;
+  std::string model;
+  std::vector<std::string> inputs;
+  std::optional<std::size_t> warmup, runs;
+  std::size_t sessions = 1;
+  std::size_t callers = 0;  ///< 0: one for each session
+  bool json = false;
+};
+
+double peak_rss_mb() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+Json report_of(const BenchRequest& request, const Session& session, const Measurement& measured) {
+  const Json statistics = Json::parse(session.statistics());
+  Json providers = Json::array();
+  const Json nodes_on = statistics.value("nodes_on", Json::object());
+  for (const auto& [provider, count] : nodes_on.items()) {
+    if (count.is_number() && count > 0) providers.push_back(provider);
+  }
+  const auto figure = [&](const char* key, const Json& otherwise) {
+    return statistics.value(key, otherwise);
+  };
+  Json report;
+  report["model"] = request.model;
+  report["providers"] = figure("providers", providers);
+  report["threads"] = figure("threads", std::max(1u, std::thread::hardware_concurrency()));
+  report["precision"] = figure("precision", request.selection.precision.value_or("fp32"));
+  report["load_ms"] = figure("load_ms", nullptr);
+  report["plan_ms"] = figure("plan_ms", nullptr);
+  report["first_run_ms"] = measured.first_run_ms;
+  report["runs"] = measured.runs;
+  report["runs_per_s"] = measured.runs_per_s;
+  report["median_ms"] = measured.median_ms;
+  report["min_ms"] = measured.min_ms;
+  report["p90_ms"] = measured.p90_ms;
+  report["peak_rss_mb"] = peak_rss_mb();
+  report["steady_allocations"] =
+      measured.steady_allocations ? Json(*measured.steady_allocations) : Json(nullptr);
+  report["arena_bytes"] = figure("arena_bytes", Json::object());
+  return report;
+}
+
+void print_table(const Json& report) {
+  Table table({"figure", "value"});
+  const auto time = [&](const char* label, const char* key) {
+    if (report[key].is_number()) table.add({label, duration_text(report[key].get<double>())});
+  };
+  std::string providers;
+  for (const Json& provider : report["providers"]) {
+    if (provider.is_string())
+      providers += (providers.empty() ? "" : ", ") + provider.get<std::string>();
+  }
+  table.add({"model", report["model"].get<std::string>()});
+  table.add({"providers", providers});
+  table.add({"threads", report["threads"].dump()});
+  table.add(
+      {"precision", report["precision"].is_string() ? report["precision"].get<std::string>() : ""});
+  time("load", "load_ms");
+  time("plan", "plan_ms");
+  time("first run", "first_run_ms");
+  table.add({"runs", report["runs"].dump()});
+  time("median", "median_ms");
+  time("fastest", "min_ms");
+  time("90th percentile", "p90_ms");
+  table.add({"runs per second", text(report["runs_per_s"].get<double>())});
+  table.add({"peak memory", bytes_text(report["peak_rss_mb"].get<double>() * (1 << 20))});
+  const Json& steady = report["steady_allocations"];
+  table.add(
+      {"allocations in 10 runs", steady.is_null() ? "not counted in this build" : steady.dump()});
+  for (const auto& [device, bytes] : report["arena_bytes"].items()) {
+    if (bytes.is_number()) table.add({"arena on " + device, bytes_text(bytes.get<double>())});
+  }
+  std::cout << table.text();
+}
+
+int bench(const BenchRequest& request) {
+  const Options options = request.selection.options();
+  const Environment environment(options);
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (std::size_t i = 0; i < request.sessions; ++i) {
+    sessions.push_back(std::make_unique<Session>(environment, request.model, options));
+  }
+  FeedSet feeds(*sessions[0], request.inputs);
+  const std::vector<std::string> assumed = feeds.fill_missing();
+  for (const std::string& dim : assumed) {
+    std::cerr << "backplane: dimension '" << one_line(dim)
+              << "' is taken as 1; --dim gives another size\n";
+  }
+  const std::size_t callers = std::max(request.callers, request.sessions);
+  const Measurement measured = measure(sessions, feeds, {request.warmup, request.runs, callers});
+  const Json report = report_of(request, *sessions[0], measured);
+  if (request.json) {
+    std::cout << dump(report);
+  } else {
+    print_table(report);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& program, Action& chosen) {
+  auto request = std::make_shared<BenchRequest>();
+  CLI::App& command = *program.add_subcommand("bench", "measures the time of a run");
+  command.add_option("MODEL", request->model, "ONNX file")->required();
+  add_repeatable(command, "--input", request->inputs,
+                 "NAME=FILE; inputs not given are filled, the same every time");
+  request->selection.add_dims_to(command);
+  command.add_option("--warmup", request->warmup, "runs before measuring")
+      ->check(CLI::Range(0, 100'000'000));
+  command
+      .add_option("--runs", request->runs,
+                  "measured runs of each caller; default: for about a second")
+      ->check(CLI::Range(1, 100'000'000));
+  command
+      .add_option("--sessions", request->sessions, "sessions of the model, run at the same time")
+      ->check(CLI::Range(1, 1024));
+  command
+      .add_option("--callers", request->callers,
+                  "threads that run them; default: one for each session")
+      ->check(CLI::Range(1, 1024));
+  command.add_flag("--json", request->json, "print one JSON value");
+  request->selection.add_precision_to(command);
+  request->selection.add_to(command);
+  command.callback([request, &chosen] { chosen = [request] { return bench(*request); }; });
+}
+
+}  // namespace backplane::cli

@@ -1,0 +1,138 @@
+#include "tools/backplane/feeds.hpp"
+
+#include <algorithm>
+
+#include "tools/backplane/elements.hpp"
+#include "tools/backplane/failure.hpp"
+#include "tools/backplane/fill.hpp"
+#include "tools/backplane/nearest.hpp"
+#include "tools/backplane/value_file.hpp"
+
+namespace backplane::cli {
+namespace {
+
+struct NamedFile {
+  const ValueInfo* info;
+  std::string file;
+};
+
+/// Splits "NAME=FILE" at the '=' that follows a known name: names may hold one, too.
+NamedFile parse_argument(const std::string& argument, const std::vector<ValueInfo>& known) {
+  const ValueInfo* best = nullptr;
+  for (const ValueInfo& info : known) {
+    const bool fits = argument.size() > info.name.size() && argument[info.name.size()] == '=' &&
+                      argument.compare(0, info.name.size(), info.name) == 0;
+    if (fits && (best == nullptr || info.name.size() > best->name.size())) best = &info;
+  }
+  if (best != nullptr) return {best, argument.substr(best->name.size() + 1)};
+  const std::size_t equals = argument.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    wrong_request("--input '", argument, "' is not of the form NAME=FILE");
+  }
+  std::vector<std::string> names;
+  for (const ValueInfo& info : known) names.push_back(info.name);
+  const std::string name = argument.substr(0, equals);
+  std::string hint = did_you_mean(name, names);
+  if (hint.empty()) {
+    hint = names.empty() ? "; it has none" : "; its inputs are";
+    for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 10); ++i)
+      hint += " '" + names[i] + "'";
+  }
+  wrong_request("--input: the model has no input '", name, "'", hint);
+}
+
+}  // namespace
+
+std::string describe(const ValueInfo& info) {
+  if (info.rank < 0) return info.type;
+  std::string shape = "[";
+  for (std::size_t axis = 0; axis < info.dims.size(); ++axis) {
+    if (axis > 0) shape += ",";
+    if (info.dims[axis] >= 0) {
+      shape += std::to_string(info.dims[axis]);
+    } else {
+      shape += info.symbols[axis].empty() ? "?" : info.symbols[axis];
+    }
+  }
+  return info.type + " " + shape + "]";
+}
+
+FeedSet::FeedSet(const Session& session, const std::vector<std::string>& arguments)
+    : inputs_(session.inputs()) {
+  std::vector<ValueInfo> known = inputs_;
+  for (ValueInfo& info : session.overridable_initializers()) known.push_back(std::move(info));
+  for (const std::string& argument : arguments) {
+    const NamedFile named = parse_argument(argument, known);
+    if (has(named.info->name)) wrong_request("--input: '", named.info->name, "' is given twice");
+    try {
+      values_.emplace_back(named.info->name, read_value(named.file, named.info->type));
+    } catch (const Failure& failure) {
+      throw Failure(failure.exit_code(), text("input '", named.info->name, "': ", failure.what()));
+    }
+  }
+}
+
+bool FeedSet::has(const std::string& name) const {
+  return std::any_of(values_.begin(), values_.end(),
+                     [&](const auto& pair) { return pair.first == name; });
+}
+
+std::vector<std::int64_t> FeedSet::filled_dims(const ValueInfo& info,
+                                               std::vector<std::string>& assumed) const {
+  std::vector<std::int64_t> dims = info.dims;
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    if (dims[axis] >= 0) continue;
+    const std::string& symbol = info.symbols[axis];
+    for (const ValueInfo& other : inputs_) {
+      const auto fed = std::find_if(values_.begin(), values_.end(),
+                                    [&](const auto& pair) { return pair.first == other.name; });
+      if (symbol.empty() || fed == values_.end()) continue;
+      const auto place = std::find(other.symbols.begin(), other.symbols.end(), symbol);
+      const auto at = static_cast<std::size_t>(place - other.symbols.begin());
+      const std::vector<std::int64_t> given = fed->second.dims();
+      if (place != other.symbols.end() && at < given.size()) dims[axis] = given[at];
+    }
+    if (dims[axis] >= 0) continue;
+    dims[axis] = 1;
+    const std::string name = symbol.empty() ? text(info.name, " axis ", axis) : symbol;
+    if (std::find(assumed.begin(), assumed.end(), name) == assumed.end()) assumed.push_back(name);
+  }
+  return dims;
+}
+
+std::vector<std::string> FeedSet::fill_missing() {
+  std::vector<std::string> assumed;
+  for (const ValueInfo& info : inputs_) {
+    if (has(info.name)) continue;
+    const ElementType type = tensor_element(info.type);
+    if (type == ElementType::None) {
+      if (info.type.rfind("optional(", 0) == 0) continue;
+      wrong_request("input '", info.name, "' is a ", info.type,
+                    ", which cannot be made up: give it with --input '", info.name, "=FILE.pb'");
+    }
+    if (info.rank < 0) {
+      wrong_request("input '", info.name, "' has no known rank: give it with --input '", info.name,
+                    "=FILE'");
+    }
+    values_.emplace_back(info.name, filled_tensor(info.name, type, filled_dims(info, assumed)));
+  }
+  return assumed;
+}
+
+void FeedSet::require_all() const {
+  std::string missing;
+  for (const ValueInfo& info : inputs_) {
+    if (has(info.name) || info.type.rfind("optional(", 0) == 0) continue;
+    missing += text(missing.empty() ? "" : ", ", "'", info.name, "' ", describe(info));
+  }
+  if (!missing.empty())
+    wrong_request("no value for input ", missing, "; give each with --input NAME=FILE");
+}
+
+Feeds FeedSet::views() const {
+  Feeds feeds;
+  for (const auto& [name, value] : values_) feeds.emplace_back(name, value);
+  return feeds;
+}
+
+}  // namespace backplane::cli

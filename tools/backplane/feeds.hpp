@@ -1,0 +1,40 @@
+// What a model is fed with: files that the command line names, and made-up values.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backplane/backplane.hpp"
+
+namespace backplane::cli {
+
+/// "tensor(float) [batch,3,224,224]"
+std::string describe(const ValueInfo& info);
+
+/// Values by name, owned.
+class FeedSet {
+ public:
+  /// Reads what `arguments` ("NAME=FILE") name. Throws Failure (wrong request) for an unknown or repeated name,
+  /// or a bad file.
+  FeedSet(const Session& session, const std::vector<std::string>& arguments);
+
+  /// Fills the inputs that have no value yet, by name and index alone. A dimension that is not known takes the
+  /// size that another feed gives its symbol, or 1; those are named in the result ("batch").
+  std::vector<std::string> fill_missing();
+  /// Throws Failure (wrong request) when inputs have no value, naming each with type and shape.
+  void require_all() const;
+
+  const std::vector<std::pair<std::string, Value>>& values() const { return values_; }
+  Feeds views() const;
+
+ private:
+  bool has(const std::string& name) const;
+  std::vector<std::int64_t> filled_dims(const ValueInfo& info,
+                                        std::vector<std::string>& assumed) const;
+
+  std::vector<ValueInfo> inputs_;
+  std::vector<std::pair<std::string, Value>> values_;
+};
+
+}  // namespace backplane::cli

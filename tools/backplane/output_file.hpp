@@ -1,0 +1,41 @@
+// Files that appear whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace backplane::cli {
+
+/// Appends bytes to a file; throws Failure (run failed) when the disk is full.
+using Append = std::function<void(const void* data, std::size_t bytes)>;
+
+/// Files that one command writes: each into a temporary file of its folder; `commit` renames them all.
+///
+/// Invariants: without commit nothing is left. What is no regular file (a pipe, a terminal) is written in place.
+class OutputFiles {
+ public:
+  OutputFiles() = default;
+  OutputFiles(const OutputFiles&) = delete;
+  OutputFiles& operator=(const OutputFiles&) = delete;
+  ~OutputFiles();
+
+  void add(const std::filesystem::path& path, const std::function<void(const Append&)>& write);
+  void add(const std::filesystem::path& path, const std::string& content);
+  void commit();
+
+ private:
+  struct Pending {
+    std::string temporary;
+    std::filesystem::path path;
+  };
+  std::vector<Pending> pending_;
+};
+
+/// Throws Failure (wrong request) when `path` cannot become a file: its folder is missing or not writable, or it
+/// is a folder itself. To be called before the run.
+void check_output_path(const std::filesystem::path& path, const std::string& option);
+
+}  // namespace backplane::cli

@@ -1,0 +1,75 @@
+// backplane providers
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "backplane/backplane.hpp"
+#include "tools/backplane/commands.hpp"
+#include "tools/backplane/failure.hpp"
+#include "tools/backplane/json.hpp"
+#include "tools/backplane/selection.hpp"
+#include "tools/backplane/terminal.hpp"
+
+namespace backplane::cli {
+namespace {
+
+struct ProvidersRequest {
+  Selection selection;
+  bool json = false;
+};
+
+std::string word(const Json& row, const char* key) {
+  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
+}
+
+/// Devices, or why there are none.
+std::string devices_text(const Json& row) {
+  std::string result;
+  for (const Json& device : row.value("devices", Json::array())) {
+    if (!result.empty()) result += "; ";
+    const Json id = device.value("id", Json());
+    result += (id.is_string() ? id.get<std::string>() : id.dump()) + ": " + word(device, "name");
+    const double bytes = device.value("memory_bytes", 0.0);
+    if (bytes > 0) result += " (" + bytes_text(bytes) + ")";
+  }
+  return result.empty() ? word(row, "reason") : result;
+}
+
+void print_table(const Json& rows) {
+  if (rows.empty()) {
+    std::cout << "No plugin was found; --plugin-path names folders to search.\n";
+    return;
+  }
+  Table table({"file", "status", "provider", "version", "ABI", "kernels", "devices or reason"});
+  for (const Json& row : rows) {
+    const bool is_loaded = word(row, "status") == "loaded";
+    table.add({word(row, "file"), word(row, "status"), word(row, "provider"), word(row, "version"),
+               word(row, "abi"), is_loaded ? row.value("kernels", Json(0)).dump() : "",
+               devices_text(row)});
+  }
+  std::cout << table.text();
+}
+
+int providers(const ProvidersRequest& request) {
+  const Environment environment(request.selection.options());
+  const Json rows = Json::parse(environment.providers());
+  if (request.json) {
+    std::cout << dump(rows);
+  } else {
+    print_table(rows);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_providers(CLI::App& program, Action& chosen) {
+  auto request = std::make_shared<ProvidersRequest>();
+  CLI::App& command =
+      *program.add_subcommand("providers", "lists the plugin files found and what became of each");
+  command.add_flag("--json", request->json, "print one JSON value");
+  request->selection.add_to(command);
+  command.callback([request, &chosen] { chosen = [request] { return providers(*request); }; });
+}
+
+}  // namespace backplane::cli

@@ -1,0 +1,32 @@
+// The options that all subcommands share: which providers, and how.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "backplane/backplane.hpp"
+
+namespace backplane::cli {
+
+/// What the command line says of providers; values are checked by the host library.
+struct Selection {
+  std::optional<std::string> providers, precision, fallback, config, threads;
+  std::vector<std::string> settings, plugin_path, custom_ops, placement, dims;
+
+  /// Adds the options that every subcommand has.
+  void add_to(CLI::App& command);
+  void add_precision_to(CLI::App& command);
+  void add_dims_to(CLI::App& command);
+
+  /// Default, file, environment, command line: later ones replace earlier ones. `defaults` come first.
+  Options options(const std::vector<std::pair<std::string, std::string>>& defaults = {}) const;
+};
+
+/// An option that takes one value each time it is given.
+void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                    const std::string& doc);
+
+}  // namespace backplane::cli

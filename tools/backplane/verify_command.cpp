@@ -1,0 +1,230 @@
+// backplane verify
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "backplane/backplane.hpp"
+#include "tools/backplane/commands.hpp"
+#include "tools/backplane/failure.hpp"
+#include "tools/backplane/json.hpp"
+#include "tools/backplane/output_file.hpp"
+#include "tools/backplane/selection.hpp"
+#include "tools/backplane/terminal.hpp"
+#include "tools/backplane/verify_case.hpp"
+#include "tools/backplane/worker_pool.hpp"
+
+namespace backplane::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct VerifyRequest {
+  Selection selection;
+  std::vector<std::string> folders;
+  std::optional<double> rtol, atol;
+  std::size_t jobs = 0;  ///< 0: as many as processors
+  unsigned timeout = 600;
+  std::optional<std::string> json;
+};
+
+/// An ONNX model of one Identity node, x to y, float [1]: IR version 8, opset 13, a graph "probe".
+constexpr unsigned char kProbe[] = {
+    0x08, 0x08, 0x3A, 0x3B, 0x0A, 0x10, 0x0A, 0x01, 'x',  0x12, 0x01, 'y',  0x22, 0x08,
+    'I',  'd',  'e',  'n',  't',  'i',  't',  'y',  0x12, 0x05, 'p',  'r',  'o',  'b',
+    'e',  0x5A, 0x0F, 0x0A, 0x01, 'x',  0x12, 0x0A, 0x0A, 0x08, 0x08, 0x01, 0x12, 0x04,
+    0x0A, 0x02, 0x08, 0x01, 0x62, 0x0F, 0x0A, 0x01, 'y',  0x12, 0x0A, 0x0A, 0x08, 0x08,
+    0x01, 0x12, 0x04, 0x0A, 0x02, 0x08, 0x01, 0x42, 0x02, 0x10, 0x0D};
+
+/// The side that runs cases, in a child process.
+class CaseWorker : public Worker {
+ public:
+  CaseWorker(const VerifyRequest& request, const Options& options,
+             const std::vector<VerifyCase>& cases)
+      : request_(request), options_(options), cases_(cases) {
+    try {
+      // Warnings about single cases would drown the results, which hold the reasons anyway.
+      environment_.emplace(options, [](int level, const std::string& message) {
+        if (level >= 4) std::cerr << "backplane: error: " << message << std::endl;
+      });
+      probe();
+    } catch (const Error& error) {
+      throw Failure(exit_code_of_load(error.code()), error.what());
+    }
+  }
+
+  std::string work(std::size_t index) override {
+    const CaseResult result =
+        run_case(*environment_, options_, cases_[index], request_.rtol, request_.atol);
+    return dump(result.json());
+  }
+
+ private:
+  /// Opens a session on a model that is in order: what is wrong now is wrong with the request. That nobody takes
+  /// the node, or that it lacks a dimension or value which the configuration names, says nothing about the cases.
+  void probe() const {
+    try {
+      const Session session(*environment_, kProbe, sizeof kProbe, options_);
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      const bool is_about_model =
+          error.code() == BACKPLANE_UNSUPPORTED || error.code() == BACKPLANE_UNIMPLEMENTED ||
+          message.find("dim") != std::string::npos || message.find("between:") != std::string::npos;
+      if (!is_about_model) throw;
+    }
+  }
+
+  const VerifyRequest& request_;
+  const Options& options_;
+  const std::vector<VerifyCase>& cases_;
+  std::optional<Environment> environment_;
+};
+
+std::vector<VerifyCase> all_cases(const std::vector<std::string>& folders) {
+  std::vector<VerifyCase> cases;
+  std::set<std::string> keys;
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    if (!fs::is_directory(folder, error)) wrong_request("'", folder, "' is not a folder");
+    for (VerifyCase& test : find_cases(folder)) {
+      if (!keys.insert(test.key).second) {  // the same path below two folders
+        test.key = test.folder.lexically_normal().generic_string();
+        if (!keys.insert(test.key).second) continue;  // the same folder given twice
+      }
+      cases.push_back(std::move(test));
+    }
+  }
+  if (cases.empty()) {
+    std::string list;
+    for (const std::string& folder : folders) list += " '" + folder + "'";
+    wrong_request("no case below", list,
+                  ": a case is a folder with model.onnx and test_data_set_0/output_0.pb");
+  }
+  return cases;
+}
+
+std::size_t processors() { return std::max(1u, std::thread::hardware_concurrency()); }
+
+/// Prints results as they come and counts them.
+class Report {
+ public:
+  Report(const std::vector<VerifyCase>& cases, std::ostream& lines)
+      : cases_(cases), lines_(lines) {}
+
+  void take(std::size_t index, const PoolAnswer& answer) {
+    Json result;
+    if (answer.death.empty()) {
+      result = Json::parse(answer.text);
+    } else {
+      CaseResult crashed;
+      crashed.status = "error";
+      crashed.reason = "it " + answer.death;
+      crashed.max_abs = crashed.max_rel = std::numeric_limits<double>::infinity();
+      result = crashed.json();
+    }
+    const std::string status = result["status"].get<std::string>();
+    (status == "pass" ? passed_ : status == "skipped" ? skipped_ : failed_) += 1;
+    if (status != "pass") {
+      progress_.clear();
+      lines_ << status << ": " << one_line(cases_[index].key) << ": "
+             << result["reason"].get<std::string>() << "\n";
+    }
+    results_[cases_[index].key] = std::move(result);
+    progress_.show(
+        text(passed_ + failed_ + skipped_, " of ", cases_.size(), " cases, ", failed_, " failed"));
+  }
+
+  /// Sorted by case.
+  Json json() const {
+    Json object = Json::object();
+    for (const auto& [key, result] : results_) object[key] = result;
+    return object;
+  }
+
+  int close() {
+    progress_.clear();
+    lines_ << passed_ << " passed, " << failed_ << " failed, " << skipped_ << " skipped\n";
+    lines_.flush();
+    return failed_ == 0 ? kDone : kCheckFailed;
+  }
+
+ private:
+  const std::vector<VerifyCase>& cases_;
+  std::ostream& lines_;
+  Progress progress_;
+  std::map<std::string, Json> results_;
+  std::size_t passed_ = 0, failed_ = 0, skipped_ = 0;
+};
+
+int verify(const VerifyRequest& request) {
+  const std::vector<VerifyCase> cases = all_cases(request.folders);
+  PoolOptions pool;
+  pool.jobs = std::min(request.jobs == 0 ? processors() : request.jobs, cases.size());
+  pool.timeout = std::chrono::seconds(request.timeout);
+  // Workers share the processors, unless somebody says how many threads each is to have.
+  const std::string threads = std::to_string(std::max<std::size_t>(1, processors() / pool.jobs));
+  const Options options = request.selection.options({{"environment.threads", threads}});
+  const bool json_only = request.json && *request.json == "-";
+  if (request.json && !json_only) check_output_path(*request.json, "--json");
+
+  Report report(cases, json_only ? std::cerr : std::cout);
+  run_in_workers(
+      cases.size(), pool, [&]() -> Worker* { return new CaseWorker(request, options, cases); },
+      [&](std::size_t index, const PoolAnswer& answer) { report.take(index, answer); });
+  if (json_only) {
+    std::cout << dump(report.json());
+  } else if (request.json) {
+    OutputFiles files;
+    files.add(*request.json, dump(report.json(), 1));
+    files.commit();
+  }
+  return report.close();
+}
+
+}  // namespace
+
+void add_verify(CLI::App& program, Action& chosen) {
+  auto request = std::make_shared<VerifyRequest>();
+  CLI::App& command =
+      *program.add_subcommand("verify", "runs test cases as ONNX lays them out, and compares");
+  command.add_option("DIR", request->folders, "folders below which cases are looked for")
+      ->required();
+  const CLI::Validator tolerance(
+      [](std::string& text) {
+        double value = 0;
+        const bool fits =
+            CLI::detail::lexical_cast(text, value) && value >= 0 && std::isfinite(value);
+        return fits ? std::string() : "'" + text + "' is not a number from 0 on";
+      },
+      "NUMBER");
+  command
+      .add_option("--rtol", request->rtol,
+                  "relative tolerance; default: the case's data.json, or 1e-3")
+      ->check(tolerance);
+  command
+      .add_option("--atol", request->atol,
+                  "absolute tolerance; default: the case's data.json, or 1e-7")
+      ->check(tolerance);
+  command
+      .add_option("--jobs", request->jobs,
+                  "cases run at the same time; default: as many as processors")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--timeout", request->timeout, "seconds that a case may take")
+      ->check(CLI::Range(1, 1000000));
+  command.add_option("--json", request->json,
+                     "file for the results as JSON; '-' for standard output");
+  request->selection.add_precision_to(command);
+  request->selection.add_to(command);
+  command.callback([request, &chosen] { chosen = [request] { return verify(*request); }; });
+}
+
+}  // namespace backplane::cli

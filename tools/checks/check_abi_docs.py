@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Public headers are a manual.
+
+C headers: the comment above every function and function pointer has the labels Ownership, Threads,
+Errors and Since. One comment may serve several declarations that follow it without a blank line; a comment
+without labels between them adds to it.
+Types of callbacks (typedefs) are described where they are passed. C++ headers: every class of
+a namespace says what it is in the comment above it.
+"""
+
+import re
+
+import source_tree
+
+LABELS = ["Ownership:", "Threads:", "Errors:", "Since:"]
+PUBLIC = ["plugin_api/include", "core/include"]
+POINTER = re.compile(r"\(\s*\*\s*(\w+)\s*\)\s*\(")
+FUNCTION = re.compile(r"^[\w\s*]*?\b(\w+)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:;|\{)")
+NOT_FUNCTIONS = {"if", "for", "while", "switch", "return", "sizeof", "static_assert", "_Static_assert"}
+CLASS = re.compile(r"^\s*(?:class|struct)\s+(\w+)[^;]*$")
+
+
+def statements(text):
+    """(first line, comment above, statement) of a C header, preprocessor lines left out."""
+    comment, statement, first, blank = "", "", 0, False
+    lines = enumerate(text.splitlines(), 1)
+    for number, line in lines:
+        bare = line.strip()
+        if bare.startswith("#") and not statement:
+            while bare.endswith("\\"):
+                _, following = next(lines)
+                bare = following.strip()
+            continue
+        if not bare:
+            blank = True
+            continue
+        if not statement and bare.startswith(("/*", "//")):
+            block = [bare]
+            while bare.startswith("/*") and "*/" not in block[-1]:
+                _, following = next(lines)
+                block.append(following.strip())
+            piece = "\n".join(block)
+            goes_on = not blank and (bare.startswith("//") or not any(label in piece for label in LABELS))
+            comment = (comment + "\n" if goes_on else "") + piece
+            blank = False
+            continue
+        if blank and not statement:
+            comment = ""
+        blank = False
+        first = first if statement else number
+        statement += " " + re.sub(r"/\*.*?\*/|//.*", "", line)
+        if re.search(r"[;{}]\s*$", statement):
+            yield first, comment, statement.strip()
+            statement = ""
+
+
+def function_name(statement):
+    if statement.startswith("typedef"):
+        return None
+    pointer = POINTER.search(statement)
+    if pointer:
+        return pointer.group(1)
+    function = FUNCTION.match(statement)
+    return function.group(1) if function and function.group(1) not in NOT_FUNCTIONS else None
+
+
+def check_c(path, text):
+    for number, comment, statement in statements(text):
+        name = function_name(statement)
+        missing = [label for label in LABELS if label not in comment]
+        if name and missing:
+            yield path, number, f"{name}: its comment lacks {' '.join(missing)}"
+
+
+def check_cpp(path, text):
+    lines = text.splitlines()
+    for place, line in enumerate(lines):
+        found = CLASS.match(line)
+        if not found or line.startswith(" "):  # inner ones belong to their class
+            continue
+        above = place - 1
+        while above >= 0 and lines[above].strip().startswith("template"):
+            above -= 1
+        if above < 0 or not lines[above].strip().startswith(("//", "*", "/*")):
+            yield path, place + 1, f"{found.group(1)}: no comment says what it is"
+
+
+def check(root):
+    for path in source_tree.files(root, {".h"}, *PUBLIC):
+        yield from check_c(path, source_tree.text_of(path))
+    for path in source_tree.files(root, {".hpp"}, *PUBLIC):
+        yield from check_cpp(path, source_tree.text_of(path))
+
+
+FULL = "/* Does it.\n * Ownership: none. Threads: any. Errors: none. Since: 1.0 */\n"
+H = "plugin_api/include/a.h"
+GOOD = {
+    H: "/* A manual. */\n#define F(x) \\\n  g(x);\n#include <a.h>\n\ntypedef void (*sink)(int x);\n\n"
+       "/* A table. */\ntypedef struct t {\n  int size;\n\n" + FULL + "  void (*one)(int x);\n"
+       "  int (*two)(int x,\n             int y);\n} t;\n\n" + FULL + "int a(void);\n/* More. */\nint b(void);\n\n" +
+       FULL + "int query(const t* a, int (*f)(int));\n",
+    "core/include/b.hpp": "/// A thing.\ntemplate <class T>\nclass Thing {\n};\nclass Later;\n",
+}
+BAD = [
+    ({H: "/* Does it. Ownership: none. Threads: any. Since: 1.0 */\nvoid f(int x);\n"}, "f: its comment lacks Errors:"),
+    ({H: FULL + "void f(int x);\n\nvoid g(void);\n"}, "g: its comment lacks Ownership:"),
+    ({H: FULL + "void f(int x);\n/* Other. Threads: any. */\nvoid g(void);\n"}, "g: its comment lacks"),
+    ({H: "typedef struct t {\n  /* x */\n  int (*two)(int x,\n    int y);\n} t;\n"}, "two: its comment lacks"),
+    ({"core/include/b.hpp": "class Thing {\n};\n"}, "Thing: no comment"),
+]
+if __name__ == "__main__":
+    source_tree.main(check, __doc__, GOOD, BAD)
