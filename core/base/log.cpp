@@ -1,11 +1,10 @@
 #include "core/base/log.hpp"
 
+#include <array>
+#include <mutex>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
-
-#include <array>
-#include <mutex>
 #include <utility>
 
 #include "core/base/quote.hpp"
@@ -13,29 +12,42 @@
 namespace backplane::core {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames = {"trace", "debug", "info", "warning", "error", "off"};
+constexpr std::array<std::string_view, 6> kNames = {"trace",   "debug", "info",
+                                                    "warning", "error", "off"};
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::Trace: return spdlog::level::trace;
-    case LogLevel::Debug: return spdlog::level::debug;
-    case LogLevel::Info: return spdlog::level::info;
-    case LogLevel::Warning: return spdlog::level::warn;
-    case LogLevel::Error: return spdlog::level::err;
-    case LogLevel::Off: break;
+    case LogLevel::Trace:
+      return spdlog::level::trace;
+    case LogLevel::Debug:
+      return spdlog::level::debug;
+    case LogLevel::Info:
+      return spdlog::level::info;
+    case LogLevel::Warning:
+      return spdlog::level::warn;
+    case LogLevel::Error:
+      return spdlog::level::err;
+    case LogLevel::Off:
+      break;
   }
   return spdlog::level::off;
 }
 
 LogLevel from_spdlog(spdlog::level::level_enum level) {
   switch (level) {
-    case spdlog::level::trace: return LogLevel::Trace;
-    case spdlog::level::debug: return LogLevel::Debug;
-    case spdlog::level::info: return LogLevel::Info;
-    case spdlog::level::warn: return LogLevel::Warning;
+    case spdlog::level::trace:
+      return LogLevel::Trace;
+    case spdlog::level::debug:
+      return LogLevel::Debug;
+    case spdlog::level::info:
+      return LogLevel::Info;
+    case spdlog::level::warn:
+      return LogLevel::Warning;
     case spdlog::level::err:
-    case spdlog::level::critical: return LogLevel::Error;
-    default: return LogLevel::Off;
+    case spdlog::level::critical:
+      return LogLevel::Error;
+    default:
+      return LogLevel::Off;
   }
 }
 

@@ -1,12 +1,11 @@
 #include "core/base/mapped_file.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -44,7 +43,8 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   }
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) throw fail(Code::InvalidArgument, std::strerror(errno));
-  if (S_ISDIR(status.st_mode)) throw fail(Code::InvalidArgument, "it is a folder, a file is needed");
+  if (S_ISDIR(status.st_mode))
+    throw fail(Code::InvalidArgument, "it is a folder, a file is needed");
   if (!S_ISREG(status.st_mode)) throw fail(Code::InvalidArgument, "it is no regular file");
 
   const auto size = static_cast<std::size_t>(status.st_size);

@@ -41,7 +41,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::vector<std::string> nearest_names(std::string_view word, const std::vector<std::string>& candidates,
+std::vector<std::string> nearest_names(std::string_view word,
+                                       const std::vector<std::string>& candidates,
                                        std::size_t limit) {
   if (word.empty() || word.size() > kLongestWord) return {};
   const std::string wanted = lower(word);
@@ -54,7 +55,8 @@ std::vector<std::string> nearest_names(std::string_view word, const std::vector<
     const bool prefix = shorter >= 3 && wanted.compare(0, shorter, candidate, 0, shorter) == 0;
     if (!prefix && longer - shorter > (longer + 1) / 3) continue;
     const std::size_t distance = edit_distance(wanted, candidate);
-    if (prefix || distance <= std::max<std::size_t>(1, (longer + 1) / 3)) found.emplace_back(distance, i);
+    if (prefix || distance <= std::max<std::size_t>(1, (longer + 1) / 3))
+      found.emplace_back(distance, i);
   }
   std::sort(found.begin(), found.end());
   if (found.size() > limit) found.resize(limit);

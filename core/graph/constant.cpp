@@ -1,11 +1,10 @@
 #include "core/graph/constant.hpp"
 
 #define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bit>
 #include <utility>
+#include <xxhash.h>
 
 #include "core/base/error.hpp"
 #include "core/graph/type.hpp"
@@ -63,7 +62,8 @@ Constant::Constant(DataType type, std::vector<std::int64_t> dims, std::span<cons
   const auto wanted = storage_bytes(type, static_cast<std::uint64_t>(element_count_));
   if (!wanted || *wanted != bytes.size()) {
     invalid("a tensor of ", name(type), to_string(dims_), " takes ",
-            wanted ? std::to_string(*wanted) : std::string("more than 2^63"), " bytes, but has ", bytes.size());
+            wanted ? std::to_string(*wanted) : std::string("more than 2^63"), " bytes, but has ",
+            bytes.size());
   }
 }
 
@@ -73,8 +73,8 @@ Constant::Constant(std::vector<std::int64_t> dims, std::vector<std::string> stri
       element_count_(core::element_count(dims_)),
       strings_(std::move(strings)) {
   if (static_cast<std::uint64_t>(element_count_) != strings_.size()) {
-    invalid("a tensor of string", to_string(dims_), " has ", element_count_, " elements, but ", strings_.size(),
-            " strings are given");
+    invalid("a tensor of string", to_string(dims_), " has ", element_count_, " elements, but ",
+            strings_.size(), " strings are given");
   }
 }
 

@@ -43,7 +43,8 @@ Graph::Graph(const Graph& other)
 
 ValueId Graph::value_named(const std::string& value_name) {
   if (value_name.empty()) invalid("a value needs a name");
-  const auto [entry, added] = value_names_.try_emplace(value_name, static_cast<ValueId>(values_.size()));
+  const auto [entry, added] =
+      value_names_.try_emplace(value_name, static_cast<ValueId>(values_.size()));
   if (added) {
     Value value;
     value.id = entry->second;
@@ -73,7 +74,8 @@ std::string Graph::unique_node_name(const Node& node, NodeId id) const {
   if (!node.name.empty() && !node_names_.contains(node.name)) return node.name;
   const std::string stem = text(node.op_type, "_", id);
   std::string candidate = stem;
-  for (int number = 1; node_names_.contains(candidate); ++number) candidate = text(stem, "_", number);
+  for (int number = 1; node_names_.contains(candidate); ++number)
+    candidate = text(stem, "_", number);
   return candidate;
 }
 
@@ -84,14 +86,16 @@ NodeId Graph::add_node(Node node) {
     if (output == kNone) continue;
     const Value& target = value(output);
     const auto fail = [&](const std::string& reason) {
-      invalid(described(node), ": its output ", quoted(target.name), " ", reason, "; give one of them another name");
+      invalid(described(node), ": its output ", quoted(target.name), " ", reason,
+              "; give one of them another name");
     };
     if (target.producer != kNone) fail("is also made by " + described(this->node(target.producer)));
     if (target.is_input) fail("is also an input of the graph");
     if (target.constant) fail("is also an initializer");
     if (target.is_outer) fail("is also a value of an enclosing graph");
     const auto begin = node.outputs.begin();
-    if (std::find(begin, begin + static_cast<std::ptrdiff_t>(i), output) != begin + static_cast<std::ptrdiff_t>(i)) {
+    if (std::find(begin, begin + static_cast<std::ptrdiff_t>(i), output) !=
+        begin + static_cast<std::ptrdiff_t>(i)) {
       fail("stands twice among its outputs");
     }
   }
@@ -107,7 +111,8 @@ NodeId Graph::add_node(Node node) {
 void Graph::link(NodeId id) {
   const Node& added = node(id);
   for (std::size_t i = 0; i < added.inputs.size(); ++i) {
-    if (added.inputs[i] != kNone) value(added.inputs[i]).uses.push_back({id, static_cast<std::int32_t>(i)});
+    if (added.inputs[i] != kNone)
+      value(added.inputs[i]).uses.push_back({id, static_cast<std::int32_t>(i)});
   }
   for (const ValueId captured : added.captured) value(captured).uses.push_back({id, -1});
   for (std::size_t i = 0; i < added.outputs.size(); ++i) {
@@ -155,7 +160,8 @@ void Graph::set_output(NodeId id, std::size_t index, ValueId new_value) {
   if (new_value != kNone) {
     Value& target = value(new_value);
     if (target.producer != kNone || target.is_input || target.constant || target.is_outer) {
-      invalid(described(node(id)), ": cannot make ", quoted(target.name), ", which something else makes");
+      invalid(described(node(id)), ": cannot make ", quoted(target.name),
+              ", which something else makes");
     }
     target.producer = id;
     target.producer_output = static_cast<std::int32_t>(index);
@@ -177,7 +183,8 @@ void Graph::replace_uses(ValueId from, ValueId to, bool replace_outputs) {
       value(to).uses.push_back(use);
       continue;
     }
-    for_each_body(reader, [&](Graph& body) { body.rename_outer(value(from).name, value(to).name); });
+    for_each_body(reader,
+                  [&](Graph& body) { body.rename_outer(value(from).name, value(to).name); });
     std::erase(reader.captured, from);
     if (std::find(reader.captured.begin(), reader.captured.end(), to) == reader.captured.end()) {
       reader.captured.push_back(to);
@@ -209,7 +216,8 @@ void Graph::rename_local(ValueId id) {
 /// In a body: what is read as `from` of the enclosing graph is read as `to`.
 void Graph::rename_outer(const std::string& from, const std::string& to) {
   const ValueId old_value = find_value(from);
-  if (old_value == kNone || !value(old_value).is_outer) return;  // not captured, or hidden by a value of the body
+  if (old_value == kNone || !value(old_value).is_outer)
+    return;  // not captured, or hidden by a value of the body
   ValueId target = find_value(to);
   if (target != kNone && !value(target).is_outer) {
     rename_local(target);

@@ -24,8 +24,18 @@ inline constexpr std::int32_t kNone = -1;
 struct Attribute {
   /// The numbers of ONNX's AttributeProto.AttributeType.
   enum class Type : std::int32_t {
-    Float = 1, Int = 2, String = 3, Tensor = 4, Graph = 5, Floats = 6, Ints = 7, Strings = 8, Tensors = 9,
-    Graphs = 10, TypeProto = 13, TypeProtos = 14,
+    Float = 1,
+    Int = 2,
+    String = 3,
+    Tensor = 4,
+    Graph = 5,
+    Floats = 6,
+    Ints = 7,
+    Strings = 8,
+    Tensors = 9,
+    Graphs = 10,
+    TypeProto = 13,
+    TypeProtos = 14,
   };
   Type type = Type::Int;
   std::vector<float> floats;
@@ -41,13 +51,14 @@ struct Node {
   NodeId id = kNone;
   std::string name;
   std::string op_type;
-  std::string domain;          ///< "" is ONNX's own
-  int since_version = 0;       ///< of the schema that the opset selects; 0: no schema known
+  std::string domain;            ///< "" is ONNX's own
+  int since_version = 0;         ///< of the schema that the opset selects; 0: no schema known
   std::vector<ValueId> inputs;   ///< kNone where left out
   std::vector<ValueId> outputs;  ///< kNone where left out
   std::map<std::string, Attribute> attributes;
-  std::vector<ValueId> captured; ///< outer values that bodies in the attributes read; each once
-  std::vector<std::int32_t> origins;  ///< nodes of the original model whose work this node does (Model::original)
+  std::vector<ValueId> captured;  ///< outer values that bodies in the attributes read; each once
+  std::vector<std::int32_t>
+      origins;  ///< nodes of the original model whose work this node does (Model::original)
 
   bool has_bodies() const;
 };
@@ -71,8 +82,9 @@ struct Value {
   bool overridable = false;  ///< an initializer that a feed may replace: not to be folded
   bool is_input = false;
   bool is_output = false;
-  bool is_outer = false;     ///< in a body: the name belongs to an enclosing graph
-  std::map<std::string, std::string> quantization;  ///< the model's annotation: parameter -> tensor name
+  bool is_outer = false;  ///< in a body: the name belongs to an enclosing graph
+  std::map<std::string, std::string>
+      quantization;  ///< the model's annotation: parameter -> tensor name
 };
 
 /// A graph body.

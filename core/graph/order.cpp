@@ -13,7 +13,8 @@ namespace {
 
 class ReverseDepthFirst {
  public:
-  explicit ReverseDepthFirst(const Graph& graph) : graph_(graph), state_(graph.node_limit(), State::New) {}
+  explicit ReverseDepthFirst(const Graph& graph)
+      : graph_(graph), state_(graph.node_limit(), State::New) {}
 
   std::vector<NodeId> order() {
     order_.reserve(graph_.node_count());
@@ -71,7 +72,8 @@ class ReverseDepthFirst {
     for (const std::vector<ValueId>* list : {&node.inputs, &node.captured}) {
       for (const ValueId input : *list) {
         const NodeId producer = input == kNone ? kNone : graph_.value(input).producer;
-        if (producer != kNone && state_[index(producer)] != State::Left) producers_.push_back(producer);
+        if (producer != kNone && state_[index(producer)] != State::Left)
+          producers_.push_back(producer);
       }
     }
     std::sort(producers_.begin(), producers_.end());
@@ -107,6 +109,8 @@ class ReverseDepthFirst {
 
 }  // namespace
 
-std::vector<NodeId> topological_order(const Graph& graph) { return ReverseDepthFirst(graph).order(); }
+std::vector<NodeId> topological_order(const Graph& graph) {
+  return ReverseDepthFirst(graph).order();
+}
 
 }  // namespace backplane::core

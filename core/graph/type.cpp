@@ -92,18 +92,25 @@ Type Type::tensor(DataType element, const std::vector<std::int64_t>& dims) {
 }
 
 bool Type::is_static() const {
-  return is_tensor() && shape.has_value() && std::all_of(shape->begin(), shape->end(), [](const Dim& dim) { return dim.known(); });
+  return is_tensor() && shape.has_value() &&
+         std::all_of(shape->begin(), shape->end(), [](const Dim& dim) { return dim.known(); });
 }
 
 std::string Type::to_string() const {
   const auto inner_text = [this] { return inner ? inner->to_string() : std::string(); };
   switch (kind) {
-    case Kind::Unknown: break;
-    case Kind::Tensor: return text("tensor(", name(element), ")");
-    case Kind::SparseTensor: return text("sparse_tensor(", name(element), ")");
-    case Kind::Sequence: return "seq(" + inner_text() + ")";
-    case Kind::Optional: return "optional(" + inner_text() + ")";
-    case Kind::Map: return text("map(", name(element), ",", inner_text(), ")");
+    case Kind::Unknown:
+      break;
+    case Kind::Tensor:
+      return text("tensor(", name(element), ")");
+    case Kind::SparseTensor:
+      return text("sparse_tensor(", name(element), ")");
+    case Kind::Sequence:
+      return "seq(" + inner_text() + ")";
+    case Kind::Optional:
+      return "optional(" + inner_text() + ")";
+    case Kind::Map:
+      return text("map(", name(element), ",", inner_text(), ")");
   }
   return {};
 }

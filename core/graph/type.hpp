@@ -27,9 +27,9 @@ struct Type {
   enum class Kind { Unknown, Tensor, SparseTensor, Sequence, Optional, Map };
 
   Kind kind = Kind::Unknown;
-  DataType element = DataType::None;      ///< of a tensor; the key's type of a map
-  std::optional<Shape> shape;             ///< of a tensor; nullopt: rank unknown
-  std::shared_ptr<const Type> inner;      ///< of a sequence, optional, map
+  DataType element = DataType::None;  ///< of a tensor; the key's type of a map
+  std::optional<Shape> shape;         ///< of a tensor; nullopt: rank unknown
+  std::shared_ptr<const Type> inner;  ///< of a sequence, optional, map
 
   static Type tensor(DataType element, std::optional<Shape> shape = std::nullopt);
   /// From dims, -1 for an unknown one.

@@ -20,7 +20,9 @@ std::uint64_t to_number(const std::string& key, const std::string& value) {
   std::uint64_t number = 0;
   const char* end = value.data() + value.size();
   const auto [stop, error] = std::from_chars(value.data(), end, number);
-  if (error != std::errc() || stop != end) invalid("its external data have the ", key, " ", quoted(value), ", which is no number of bytes");
+  if (error != std::errc() || stop != end)
+    invalid("its external data have the ", key, " ", quoted(value),
+            ", which is no number of bytes");
   return number;
 }
 
@@ -29,8 +31,8 @@ fs::path resolved(const fs::path& path, const std::string& shown) {
   std::error_code error;
   fs::path result = fs::canonical(path, error);
   if (error) {
-    throw Error(Code::NotFound, text("its external data ", quoted(shown), " cannot be opened: ", error.message(),
-                                     "; put the file beside the model"));
+    throw Error(Code::NotFound, text("its external data ", quoted(shown), " cannot be opened: ",
+                                     error.message(), "; put the file beside the model"));
   }
   return result;
 }
@@ -41,7 +43,8 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   if (const auto known = files_.find(location); known != files_.end()) return known->second;
   const fs::path relative(location);
   const auto refuse = [&](const char* reason) {
-    invalid("its external data are at ", quoted(location), ", ", reason, "; they must lie in the model's folder");
+    invalid("its external data are at ", quoted(location), ", ", reason,
+            "; they must lie in the model's folder");
   };
   if (location.empty()) invalid("its external data have no location");
   if (location.find('\0') != std::string::npos) refuse("a path with a zero byte");
@@ -50,12 +53,14 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   if (!normal.empty() && *normal.begin() == "..") refuse("which leads out of the folder");
   const fs::path folder = resolved(folder_.empty() ? fs::path(".") : fs::path(folder_), folder_);
   const fs::path target = resolved(folder / relative, location);
-  const auto [in_folder, in_target] = std::mismatch(folder.begin(), folder.end(), target.begin(), target.end());
+  const auto [in_folder, in_target] =
+      std::mismatch(folder.begin(), folder.end(), target.begin(), target.end());
   if (in_folder != folder.end()) refuse("a link that leads out of the folder");
   return files_.emplace(location, MappedFile::open(target.string())).first->second;
 }
 
-ConstantPtr ExternalData::read(const ::onnx::TensorProto& tensor, DataType type, std::vector<std::int64_t> dims) {
+ConstantPtr ExternalData::read(const ::onnx::TensorProto& tensor, DataType type,
+                               std::vector<std::int64_t> dims) {
   std::string location;
   std::uint64_t offset = 0;
   std::optional<std::uint64_t> length;
@@ -66,7 +71,8 @@ ConstantPtr ExternalData::read(const ::onnx::TensorProto& tensor, DataType type,
   }
   if (!allowed_) {
     invalid("its contents are external data at ", quoted(location),
-            ", but the folder they lie in was not given; load the model by its path or set external_data_folder");
+            ", but the folder they lie in was not given; load the model by its path or set "
+            "external_data_folder");
   }
   if (type == DataType::String) invalid("external data cannot hold strings");
   const std::shared_ptr<const MappedFile> file = open(location);
@@ -75,12 +81,15 @@ ConstantPtr ExternalData::read(const ::onnx::TensorProto& tensor, DataType type,
   if (!needed) invalid("its shape ", to_string(dims), " has more bytes than 63 bits can count");
   const std::uint64_t taken = length.value_or(*needed);
   if (offset > size || taken > size - offset) {
-    invalid("its external data are bytes ", offset, " to ", offset, "+", taken, " of ", quoted(location), ", which has only ", size);
+    invalid("its external data are bytes ", offset, " to ", offset, "+", taken, " of ",
+            quoted(location), ", which has only ", size);
   }
   if (taken != *needed) {
-    invalid("its external data have ", taken, " bytes, but ", name(type), to_string(dims), " takes ", *needed);
+    invalid("its external data have ", taken, " bytes, but ", name(type), to_string(dims),
+            " takes ", *needed);
   }
-  const auto bytes = file->bytes().subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(taken));
+  const auto bytes =
+      file->bytes().subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(taken));
   return std::make_shared<const Constant>(type, std::move(dims), bytes, file);
 }
 

@@ -3,9 +3,8 @@
 
 #include <map>
 #include <memory>
-#include <string>
-
 #include <onnx/onnx_pb.h>
+#include <string>
 
 #include "core/base/mapped_file.hpp"
 #include "core/graph/constant.hpp"
@@ -23,7 +22,8 @@ class ExternalData {
 
   /// Maps the contents of a tensor whose data_location is EXTERNAL. Throws InvalidArgument or NotFound; the message
   /// names the location, not yet the tensor.
-  ConstantPtr read(const ::onnx::TensorProto& tensor, DataType type, std::vector<std::int64_t> dims);
+  ConstantPtr read(const ::onnx::TensorProto& tensor, DataType type,
+                   std::vector<std::int64_t> dims);
 
  private:
   std::shared_ptr<const MappedFile> open(const std::string& location);

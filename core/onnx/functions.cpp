@@ -1,11 +1,10 @@
 // https://onnx.ai/onnx/repo-docs/IR.html#functions
 #include "core/onnx/functions.hpp"
 
-#include <onnx/inliner/inliner.h>
-
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <onnx/inliner/inliner.h>
 #include <string>
 #include <tuple>
 #include <unordered_set>
@@ -36,7 +35,8 @@ class Functions {
       entries_.push_back({&function, {}, State::New});
       const FunctionId id{function.domain(), function.name(), function.overload()};
       if (!by_id_.emplace(id, entries_.size() - 1).second) {
-        invalid("the model has two functions ", quoted(function.name()), " of domain ", quoted(shown_domain(function.domain())));
+        invalid("the model has two functions ", quoted(function.name()), " of domain ",
+                quoted(shown_domain(function.domain())));
       }
     }
   }
@@ -77,27 +77,33 @@ class Functions {
   };
 
   static std::string described(const ::onnx::FunctionProto& function) {
-    return text("function ", quoted(function.name()), " of domain ", quoted(shown_domain(function.domain())));
+    return text("function ", quoted(function.name()), " of domain ",
+                quoted(shown_domain(function.domain())));
   }
 
   Entry* find(const ::onnx::NodeProto& node) {
-    const auto entry = by_id_.find({canonical_domain(node.domain()), node.op_type(), node.overload()});
+    const auto entry =
+        by_id_.find({canonical_domain(node.domain()), node.op_type(), node.overload()});
     return entry == by_id_.end() ? nullptr : &entries_[entry->second];
   }
 
   static void check_call(const ::onnx::NodeProto& node, const ::onnx::FunctionProto& function) {
     if (node.input_size() > function.input_size() || node.output_size() > function.output_size()) {
-      invalid(core::described(node), ": the call has ", node.input_size(), " inputs and ", node.output_size(),
-              " outputs, but ", described(function), " has ", function.input_size(), " and ", function.output_size());
+      invalid(core::described(node), ": the call has ", node.input_size(), " inputs and ",
+              node.output_size(), " outputs, but ", described(function), " has ",
+              function.input_size(), " and ", function.output_size());
     }
   }
 
   /// Each output must be made; inlining would leave a name that nobody makes, and nobody could tell whose fault it is.
   static void check_outputs(const ::onnx::FunctionProto& function) {
     std::unordered_set<std::string> made(function.input().begin(), function.input().end());
-    for (const ::onnx::NodeProto& node : function.node()) made.insert(node.output().begin(), node.output().end());
+    for (const ::onnx::NodeProto& node : function.node())
+      made.insert(node.output().begin(), node.output().end());
     for (const std::string& output : function.output()) {
-      if (!made.contains(output)) invalid(described(function), ": its output ", quoted(output), " is made by none of its nodes");
+      if (!made.contains(output))
+        invalid(described(function), ": its output ", quoted(output),
+                " is made by none of its nodes");
     }
   }
 
@@ -107,14 +113,16 @@ class Functions {
 
   void measure(Entry& entry, int depth) {
     if (entry.state == State::Done) return;
-    if (entry.state == State::Entered) invalid(described(*entry.function), " calls itself, directly or through others");
+    if (entry.state == State::Entered)
+      invalid(described(*entry.function), " calls itself, directly or through others");
     if (depth > kDeepest) fail_calls(*entry.function);
     entry.state = State::Entered;
     check_outputs(*entry.function);
     const Extent extent = extent_of_nodes(entry.function->node(), depth);
     if (extent.calls > kDeepest) fail_calls(*entry.function);
     if (extent.nodes > kMostNodes || extent.nesting > kDeepest) {
-      invalid(described(*entry.function), " amounts to more than ", kMostNodes, " nodes, or ", kDeepest, " bodies in one another, once inlined");
+      invalid(described(*entry.function), " amounts to more than ", kMostNodes, " nodes, or ",
+              kDeepest, " bodies in one another, once inlined");
     }
     entry.extent = extent;
     entry.state = State::Done;
@@ -137,12 +145,14 @@ class Functions {
 };
 
 /// Marks nodes whose function imports another version than the model, so that one set of imports serves all.
-void keep_versions(::onnx::NodeProto& node, const ::onnx::FunctionProto& function, Opsets& opsets, const Functions& functions) {
+void keep_versions(::onnx::NodeProto& node, const ::onnx::FunctionProto& function, Opsets& opsets,
+                   const Functions& functions) {
   if (!functions.is_call(node)) {
     const std::string domain = canonical_domain(node.domain());
     for (const auto& entry : function.opset_import()) {
       if (canonical_domain(entry.domain()) != domain) continue;
-      if (entry.version() < 1 || entry.version() > 1'000'000) invalid(described(node), ": its function imports opset ", entry.version());
+      if (entry.version() < 1 || entry.version() > 1'000'000)
+        invalid(described(node), ": its function imports opset ", entry.version());
       if (!opsets.add(domain, entry.version())) Opsets::set_version(node, entry.version());
     }
   }
@@ -159,9 +169,11 @@ std::vector<std::int32_t> origins_after(const ::onnx::GraphProto& graph, Functio
     const ::onnx::NodeProto& node = graph.node(i);
     const Extent extent = functions.extent_of(node, 0);
     nodes += extent.nodes;
-    if (nodes > kMostNodes) invalid("the model has more than ", kMostNodes, " nodes once its functions are inlined");
+    if (nodes > kMostNodes)
+      invalid("the model has more than ", kMostNodes, " nodes once its functions are inlined");
     // A node that is no call stays one, whatever its bodies become.
-    origins.insert(origins.end(), functions.is_call(node) ? static_cast<std::size_t>(extent.nodes) : 1, i);
+    origins.insert(origins.end(),
+                   functions.is_call(node) ? static_cast<std::size_t>(extent.nodes) : 1, i);
   }
   return origins;
 }
@@ -187,7 +199,8 @@ std::vector<std::int32_t> inline_functions(::onnx::ModelProto& model, Opsets& op
     invalid("the model's functions cannot be inlined: ", single_line(error.what()));
   }
   if (static_cast<std::size_t>(model.graph().node_size()) != origins.size()) {
-    throw Error(Code::Internal, text("inlining made ", model.graph().node_size(), " nodes, ", origins.size(), " were expected"));
+    throw Error(Code::Internal, text("inlining made ", model.graph().node_size(), " nodes, ",
+                                     origins.size(), " were expected"));
   }
   return origins;
 }

@@ -24,24 +24,46 @@ Attribute to_attribute(const AttributeProto& proto, const std::string& what, Ten
     if (body) attribute.graphs.push_back(body(graph));
   };
   switch (proto.type()) {
-    case AttributeProto::FLOAT: attribute.floats = {proto.f()}; break;
-    case AttributeProto::INT: attribute.ints = {proto.i()}; break;
-    case AttributeProto::STRING: attribute.strings = {proto.s()}; break;
-    case AttributeProto::TENSOR: attribute.tensors = {tensors.read(proto.t(), what)}; break;
-    case AttributeProto::GRAPH: add_body(proto.g()); break;
-    case AttributeProto::TYPE_PROTO: attribute.types = {to_type(proto.tp())}; break;
-    case AttributeProto::FLOATS: attribute.floats.assign(proto.floats().begin(), proto.floats().end()); break;
-    case AttributeProto::INTS: attribute.ints.assign(proto.ints().begin(), proto.ints().end()); break;
-    case AttributeProto::STRINGS: attribute.strings.assign(proto.strings().begin(), proto.strings().end()); break;
-    case AttributeProto::TENSORS:
-      for (const auto& tensor : proto.tensors()) attribute.tensors.push_back(tensors.read(tensor, what));
+    case AttributeProto::FLOAT:
+      attribute.floats = {proto.f()};
       break;
-    case AttributeProto::GRAPHS: std::for_each(proto.graphs().begin(), proto.graphs().end(), add_body); break;
+    case AttributeProto::INT:
+      attribute.ints = {proto.i()};
+      break;
+    case AttributeProto::STRING:
+      attribute.strings = {proto.s()};
+      break;
+    case AttributeProto::TENSOR:
+      attribute.tensors = {tensors.read(proto.t(), what)};
+      break;
+    case AttributeProto::GRAPH:
+      add_body(proto.g());
+      break;
+    case AttributeProto::TYPE_PROTO:
+      attribute.types = {to_type(proto.tp())};
+      break;
+    case AttributeProto::FLOATS:
+      attribute.floats.assign(proto.floats().begin(), proto.floats().end());
+      break;
+    case AttributeProto::INTS:
+      attribute.ints.assign(proto.ints().begin(), proto.ints().end());
+      break;
+    case AttributeProto::STRINGS:
+      attribute.strings.assign(proto.strings().begin(), proto.strings().end());
+      break;
+    case AttributeProto::TENSORS:
+      for (const auto& tensor : proto.tensors())
+        attribute.tensors.push_back(tensors.read(tensor, what));
+      break;
+    case AttributeProto::GRAPHS:
+      std::for_each(proto.graphs().begin(), proto.graphs().end(), add_body);
+      break;
     case AttributeProto::TYPE_PROTOS:
       for (const auto& type : proto.type_protos()) attribute.types.push_back(to_type(type));
       break;
     default:
-      throw Error(Code::Unsupported, text(what, ": attributes of type ", static_cast<int>(proto.type()), " are not supported"));
+      throw Error(Code::Unsupported, text(what, ": attributes of type ",
+                                          static_cast<int>(proto.type()), " are not supported"));
   }
   return attribute;
 }
@@ -59,11 +81,13 @@ class Builder {
     for (const auto& input : proto_.input()) graph_.add_input(named(input.name(), input.type()));
     for (int i = 0; i < proto_.initializer_size(); ++i) {
       const auto& tensor = proto_.initializer(i);
-      add_initializer(tensor.name(), source_.tensors.initializer(tensor), main, i < listed_initializers);
+      add_initializer(tensor.name(), source_.tensors.initializer(tensor), main,
+                      i < listed_initializers);
     }
     for (const auto& sparse : proto_.sparse_initializer()) {
       const std::string& name = sparse.values().name();
-      add_initializer(name, source_.tensors.read(sparse, "sparse initializer " + quoted(name)), main, false);
+      add_initializer(name, source_.tensors.read(sparse, "sparse initializer " + quoted(name)),
+                      main, false);
     }
     for (const auto& info : proto_.value_info()) types_.emplace(info.name(), &info.type());
     add_nodes(origins);
@@ -119,8 +143,9 @@ class Builder {
       }
     }
     if (fits) return;
-    invalid("initializer ", quoted(value.name), " is ", name(constant.type()), to_string(constant.dims()),
-            ", but the graph input of this name is declared as ", value.type.to_string(),
+    invalid("initializer ", quoted(value.name), " is ", name(constant.type()),
+            to_string(constant.dims()), ", but the graph input of this name is declared as ",
+            value.type.to_string(),
             value.type.shape ? to_string(*value.type.shape) : std::string());
   }
 
@@ -179,13 +204,16 @@ class Builder {
 
 }  // namespace
 
-NodeId add_node(Graph& graph, const NodeProto& proto, int since_version, TensorReader& tensors, const BodyBuilder& body) {
+NodeId add_node(Graph& graph, const NodeProto& proto, int since_version, TensorReader& tensors,
+                const BodyBuilder& body) {
   Node node;
   node.name = proto.name();
   node.op_type = proto.op_type();
   node.domain = canonical_domain(proto.domain());
   node.since_version = since_version;
-  const auto value = [&](const std::string& name) { return name.empty() ? kNone : graph.value_named(name); };
+  const auto value = [&](const std::string& name) {
+    return name.empty() ? kNone : graph.value_named(name);
+  };
   for (const std::string& input : proto.input()) node.inputs.push_back(value(input));
   for (const std::string& output : proto.output()) node.outputs.push_back(value(output));
   for (const AttributeProto& attribute : proto.attribute()) {
@@ -195,8 +223,8 @@ NodeId add_node(Graph& graph, const NodeProto& proto, int since_version, TensorR
   return graph.add_node(std::move(node));
 }
 
-Graph build_graph(const GraphProto& proto, const GraphSource& source, const std::vector<std::int32_t>& origins,
-                  int listed_initializers) {
+Graph build_graph(const GraphProto& proto, const GraphSource& source,
+                  const std::vector<std::int32_t>& origins, int listed_initializers) {
   Graph graph = Builder(proto, source, {}).build(&origins, listed_initializers);
   graph.update_captures();
   return graph;

@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
-
 #include <onnx/onnx_pb.h>
+#include <vector>
 
 #include "core/graph/graph.hpp"
 #include "core/onnx/opsets.hpp"
@@ -18,8 +17,8 @@ namespace backplane::core {
 using BodyBuilder = std::function<std::shared_ptr<Graph>(const ::onnx::GraphProto& body)>;
 
 /// Adds a node to a graph, with its attributes.
-NodeId add_node(Graph& graph, const ::onnx::NodeProto& node, int since_version, TensorReader& tensors,
-                const BodyBuilder& body);
+NodeId add_node(Graph& graph, const ::onnx::NodeProto& node, int since_version,
+                TensorReader& tensors, const BodyBuilder& body);
 
 struct GraphSource {
   std::int64_t ir_version;
@@ -31,7 +30,7 @@ struct GraphSource {
 /// Makes the main graph, whose protos are in normal form, sorted, verified and inferred. `origins` has the original node
 /// of each node; `listed_initializers` is the number of dense initializers that the file lists (lifted constants follow
 /// them).
-Graph build_graph(const ::onnx::GraphProto& proto, const GraphSource& source, const std::vector<std::int32_t>& origins,
-                  int listed_initializers);
+Graph build_graph(const ::onnx::GraphProto& proto, const GraphSource& source,
+                  const std::vector<std::int32_t>& origins, int listed_initializers);
 
 }  // namespace backplane::core

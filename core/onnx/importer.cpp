@@ -1,9 +1,8 @@
 #include "core/onnx/importer.hpp"
 
-#include <onnx/onnx_pb.h>
-
 #include <filesystem>
 #include <memory>
+#include <onnx/onnx_pb.h>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -32,10 +31,12 @@ void check_header(const ::onnx::ModelProto& proto) {
   if (!proto.has_graph()) invalid("no ONNX model: it holds no graph");
   const auto newest = static_cast<std::int64_t>(::onnx::Version::IR_VERSION);
   if (!proto.has_ir_version()) invalid("no ONNX model: it has no ir_version");
-  if (proto.ir_version() < 1) invalid("its ir_version is ", proto.ir_version(), ", which does not exist");
+  if (proto.ir_version() < 1)
+    invalid("its ir_version is ", proto.ir_version(), ", which does not exist");
   if (proto.ir_version() > newest) {
-    throw Error(Code::Unsupported, text("its ir_version is ", proto.ir_version(), ", newer than this build knows (",
-                                        newest, "); save it with an older one"));
+    throw Error(Code::Unsupported,
+                text("its ir_version is ", proto.ir_version(), ", newer than this build knows (",
+                     newest, "); save it with an older one"));
   }
 }
 
@@ -45,7 +46,8 @@ void read_initializers(::onnx::GraphProto& graph, TensorReader& tensors) {
   for (auto& tensor : *graph.mutable_initializer()) {
     const ConstantPtr constant = tensors.initializer(tensor);
     const bool external = tensor.data_location() == ::onnx::TensorProto::EXTERNAL;
-    if (external && constant->bytes().size() <= kInlineBytes) tensor = to_proto(*constant, tensor.name());
+    if (external && constant->bytes().size() <= kInlineBytes)
+      tensor = to_proto(*constant, tensor.name());
   }
   for (auto& node : *graph.mutable_node()) {
     for_each_graph(node, [&](::onnx::GraphProto& body) { read_initializers(body, tensors); });
@@ -78,12 +80,14 @@ Model to_model(::onnx::ModelProto proto, TensorReader& tensors, const SchemaRegi
   model.domain = proto.domain();
   model.doc = proto.doc_string();
   model.model_version = proto.model_version();
-  for (const auto& property : proto.metadata_props()) model.metadata[property.key()] = property.value();
+  for (const auto& property : proto.metadata_props())
+    model.metadata[property.key()] = property.value();
   return model;
 }
 
-Model import_model(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, ExternalData external,
-                   const SchemaRegistry& schemas, const ImportOptions& options) {
+Model import_model(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                   ExternalData external, const SchemaRegistry& schemas,
+                   const ImportOptions& options) {
   TensorReader tensors(bytes, std::move(owner), std::move(external));
   try {
     return to_model(parse(bytes), tensors, schemas, options);
@@ -94,7 +98,8 @@ Model import_model(std::span<const std::byte> bytes, std::shared_ptr<const void>
 
 }  // namespace
 
-Model import_file(const std::string& path, const SchemaRegistry& schemas, const ImportOptions& options) {
+Model import_file(const std::string& path, const SchemaRegistry& schemas,
+                  const ImportOptions& options) {
   std::shared_ptr<const MappedFile> file;
   try {
     file = MappedFile::open(path);
@@ -113,7 +118,8 @@ Model import_file(const std::string& path, const SchemaRegistry& schemas, const 
   }
 }
 
-Model import_bytes(std::span<const std::byte> bytes, const SchemaRegistry& schemas, const ImportOptions& options) {
+Model import_bytes(std::span<const std::byte> bytes, const SchemaRegistry& schemas,
+                   const ImportOptions& options) {
   const std::string& folder = options.external_data_folder;
   try {
     return import_model(bytes, nullptr, ExternalData(folder, !folder.empty()), schemas, options);

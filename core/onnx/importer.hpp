@@ -23,9 +23,11 @@ struct ImportOptions {
 /// inputs, outputs, attributes against its operator's schema), function inlining, type and shape inference.
 /// Errors: InvalidArgument, Unsupported (an operator, domain or opset that nobody knows), NotFound (the file);
 ///         one line that names the file, and the node or value.
-Model import_file(const std::string& path, const SchemaRegistry& schemas, const ImportOptions& options);
+Model import_file(const std::string& path, const SchemaRegistry& schemas,
+                  const ImportOptions& options);
 
 /// Likewise from bytes, which must stay as long as the model: initializers refer to them.
-Model import_bytes(std::span<const std::byte> bytes, const SchemaRegistry& schemas, const ImportOptions& options);
+Model import_bytes(std::span<const std::byte> bytes, const SchemaRegistry& schemas,
+                   const ImportOptions& options);
 
 }  // namespace backplane::core

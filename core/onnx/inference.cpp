@@ -1,8 +1,7 @@
 #include "core/onnx/inference.hpp"
 
-#include <onnx/shape_inference/implementation.h>
-
 #include <deque>
+#include <onnx/shape_inference/implementation.h>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -48,8 +47,10 @@ void complete_tensor(TensorType& inferred, const TensorType& declared) {
   for (int i = 0; i < declared.shape().dim_size(); ++i) {
     auto& dim = *inferred.mutable_shape()->mutable_dim(i);
     // A name that the file gives says more than one that inference made up.
-    const bool open = !dim.has_dim_value() && (!dim.has_dim_param() || dim.dim_param().starts_with(kGeneratedSymbol));
-    if (open && declared.shape().dim(i).has_dim_param()) dim.set_dim_param(declared.shape().dim(i).dim_param());
+    const bool open = !dim.has_dim_value() &&
+                      (!dim.has_dim_param() || dim.dim_param().starts_with(kGeneratedSymbol));
+    if (open && declared.shape().dim(i).has_dim_param())
+      dim.set_dim_param(declared.shape().dim(i).dim_param());
   }
 }
 
@@ -61,17 +62,22 @@ void complete(TypeProto& inferred, const TypeProto& declared) {
   }
   if (inferred.value_case() != declared.value_case()) return;
   switch (inferred.value_case()) {
-    case TypeProto::kTensorType: complete_tensor(*inferred.mutable_tensor_type(), declared.tensor_type()); break;
+    case TypeProto::kTensorType:
+      complete_tensor(*inferred.mutable_tensor_type(), declared.tensor_type());
+      break;
     case TypeProto::kSparseTensorType:
       complete_tensor(*inferred.mutable_sparse_tensor_type(), declared.sparse_tensor_type());
       break;
     case TypeProto::kSequenceType:
-      complete(*inferred.mutable_sequence_type()->mutable_elem_type(), declared.sequence_type().elem_type());
+      complete(*inferred.mutable_sequence_type()->mutable_elem_type(),
+               declared.sequence_type().elem_type());
       break;
     case TypeProto::kOptionalType:
-      complete(*inferred.mutable_optional_type()->mutable_elem_type(), declared.optional_type().elem_type());
+      complete(*inferred.mutable_optional_type()->mutable_elem_type(),
+               declared.optional_type().elem_type());
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -90,7 +96,8 @@ std::string shown(const TypeProto& type) {
 
 class Inference {
  public:
-  Inference(std::int64_t ir_version, const Opsets& opsets, const SchemaRegistry& schemas, TensorReader& tensors)
+  Inference(std::int64_t ir_version, const Opsets& opsets, const SchemaRegistry& schemas,
+            TensorReader& tensors)
       : ir_version_(ir_version), opsets_(opsets), schemas_(schemas), tensors_(tensors) {}
 
   void run(GraphProto& graph) {
@@ -100,7 +107,8 @@ class Inference {
   }
 
   /// Infers a body for inputs of the given types; the result is valid until the body is inferred again.
-  std::vector<const TypeProto*> infer_body(GraphProto& body, const std::vector<const TypeProto*>& input_types);
+  std::vector<const TypeProto*> infer_body(GraphProto& body,
+                                           const std::vector<const TypeProto*>& input_types);
 
  private:
   /// Everything known about a name, put back when a body that hides it ends.
@@ -114,8 +122,8 @@ class Inference {
   class Context : public inference::InferenceContextImpl {
    public:
     Context(NodeProto& node, Inference& inference)
-        : InferenceContextImpl(node, inference.types_, inference.data_, inference.sparse_, inference.options_,
-                               &inference.shapes_),
+        : InferenceContextImpl(node, inference.types_, inference.data_, inference.sparse_,
+                               inference.options_, &inference.shapes_),
           owner_(inference) {}
 
     ::onnx::GraphInferencer* getGraphAttributeInferencer(const std::string& attribute) override;
@@ -159,18 +167,23 @@ class Inference {
   ::onnx::ShapeInferenceOptions options_{true, 1, true};
   std::deque<TypeProto> storage_;
   std::unordered_map<std::string, TypeProto*> types_;
-  std::unordered_map<std::string, const TensorProto*> data_;   // contents that ONNX's functions may read
-  std::unordered_map<std::string, const TensorProto*> constants_;  // those, and the ones that lie elsewhere
-  std::unordered_map<std::string, const ::onnx::SparseTensorProto*> sparse_;  // none: they are made dense
+  std::unordered_map<std::string, const TensorProto*>
+      data_;  // contents that ONNX's functions may read
+  std::unordered_map<std::string, const TensorProto*>
+      constants_;  // those, and the ones that lie elsewhere
+  std::unordered_map<std::string, const ::onnx::SparseTensorProto*>
+      sparse_;  // none: they are made dense
   inference::DataValueMap shapes_;
   std::vector<Binding> hidden_;
   int depth_ = 0;
   std::uint64_t bodies_inferred_ = 0;
 };
 
-::onnx::GraphInferencer* Inference::Context::getGraphAttributeInferencer(const std::string& attribute) {
+::onnx::GraphInferencer* Inference::Context::getGraphAttributeInferencer(
+    const std::string& attribute) {
   const auto graph = graphProtoAttributesByName_.find(attribute);
-  if (graph == graphProtoAttributesByName_.end()) fail_type_inference("Attribute ", attribute, " has no graph.");
+  if (graph == graphProtoAttributesByName_.end())
+    fail_type_inference("Attribute ", attribute, " has no graph.");
   return &bodies_.try_emplace(attribute, *graph->second, owner_).first->second;
 }
 
@@ -179,7 +192,8 @@ void Inference::bind(const std::string& name, const TypeProto& type) {
   if (depth_ > 0) {
     Binding old{name, nullptr, nullptr, std::nullopt};
     if (const auto known = types_.find(name); known != types_.end()) old.type = known->second;
-    if (const auto known = constants_.find(name); known != constants_.end()) old.tensor = known->second;
+    if (const auto known = constants_.find(name); known != constants_.end())
+      old.tensor = known->second;
     if (const auto known = shapes_.find(name); known != shapes_.end()) old.shape = known->second;
     hidden_.push_back(std::move(old));
   }
@@ -214,7 +228,8 @@ void Inference::bind_initializers(const GraphProto& graph, bool main) {
   }
   for (const TensorProto& tensor : graph.initializer()) {
     if (overridable.contains(tensor.name())) {
-      if (types_[tensor.name()]->value_case() == TypeProto::VALUE_NOT_SET) *types_[tensor.name()] = type_of(tensor);
+      if (types_[tensor.name()]->value_case() == TypeProto::VALUE_NOT_SET)
+        *types_[tensor.name()] = type_of(tensor);
       continue;
     }
     bind(tensor.name(), type_of(tensor));
@@ -235,13 +250,15 @@ void Inference::process(GraphProto& graph, bool main) {
   std::unordered_map<std::string, const TypeProto*> declared;
   for (const auto& info : graph.value_info()) declared[info.name()] = &info.type();
   for (const auto& output : graph.output()) {
-    if (output.type().value_case() != TypeProto::VALUE_NOT_SET) declared[output.name()] = &output.type();
+    if (output.type().value_case() != TypeProto::VALUE_NOT_SET)
+      declared[output.name()] = &output.type();
   }
   for (NodeProto& node : *graph.mutable_node()) infer(node, declared);
   write_back(graph, main);
 }
 
-void Inference::infer(NodeProto& node, const std::unordered_map<std::string, const TypeProto*>& declared) {
+void Inference::infer(NodeProto& node,
+                      const std::unordered_map<std::string, const TypeProto*>& declared) {
   const std::string domain = canonical_domain(node.domain());
   const ::onnx::OpSchema& schema = schema_of(node, opsets_, schemas_);
   const SchemaRegistry::Impl::CustomOp* custom =
@@ -261,14 +278,16 @@ void Inference::infer(NodeProto& node, const std::unordered_map<std::string, con
       const std::string& name = node.output(i);
       if (name.empty()) continue;
       TypeProto type = *context.getOutputType(static_cast<std::size_t>(i));
-      if (const auto known = declared.find(name); known != declared.end()) complete(type, *known->second);
+      if (const auto known = declared.find(name); known != declared.end())
+        complete(type, *known->second);
       inference::MaterializeSymbolicShape(&type, symbols_);
       bind(name, type);
     }
     propagate_shapes(node, schema);
   } catch (const Error& error) {
-    throw error.message().find(quoted(node.name())) != std::string::npos || depth_ > 100 ? error
-                                                                                         : error.within(described(node));
+    throw error.message().find(quoted(node.name())) != std::string::npos || depth_ > 100
+        ? error
+        : error.within(described(node));
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
@@ -277,7 +296,8 @@ void Inference::infer(NodeProto& node, const std::unordered_map<std::string, con
 }
 
 /// Through the operator's function body. Attributes that are left out count as their defaults: the body refers to them.
-void Inference::infer_by_function(const NodeProto& node, const ::onnx::OpSchema& schema, Context& context) {
+void Inference::infer_by_function(const NodeProto& node, const ::onnx::OpSchema& schema,
+                                  Context& context) {
   NodeProto complete_node = node;
   for (const auto& [name, attribute] : schema.attributes()) {
     if (attribute.default_value.type() == ::onnx::AttributeProto::UNDEFINED) continue;
@@ -285,8 +305,8 @@ void Inference::infer_by_function(const NodeProto& node, const ::onnx::OpSchema&
     *complete_node.add_attribute() = attribute.default_value;
   }
   Context complete_context(complete_node, *this);
-  inference::InferShapeForFunctionNode(*schema.GetFunction(), &schemas_.impl(), complete_context, options_, {},
-                                       &symbols_, &shapes_);
+  inference::InferShapeForFunctionNode(*schema.GetFunction(), &schemas_.impl(), complete_context,
+                                       options_, {}, &symbols_, &shapes_);
   for (std::size_t i = 0; i < context.getNumOutputs(); ++i) {
     *context.getOutputType(i) = *complete_context.getOutputType(i);
   }
@@ -300,16 +320,20 @@ void Inference::infer_by_newest(NodeProto& node, const ::onnx::OpSchema& schema,
     return !type.has_tensor_type() || type.tensor_type().has_shape();
   };
   if (context.getNumOutputs() == 0 || has_shape()) return;
-  const ::onnx::OpSchema* newest = ::onnx::OpSchemaRegistry::Schema(node.op_type(), canonical_domain(node.domain()));
+  const ::onnx::OpSchema* newest =
+      ::onnx::OpSchemaRegistry::Schema(node.op_type(), canonical_domain(node.domain()));
   if (newest == nullptr || newest->since_version() == schema.since_version()) return;
-  if (!newest->has_type_and_shape_inference_function() || newest->inputs().size() != schema.inputs().size()) return;
+  if (!newest->has_type_and_shape_inference_function() ||
+      newest->inputs().size() != schema.inputs().size())
+    return;
   for (std::size_t i = 0; i < schema.inputs().size(); ++i) {
     if (schema.inputs()[i].GetName() != newest->inputs()[i].GetName()) return;
   }
   try {
     Context retry(node, *this);
     newest->GetTypeAndShapeInferenceFunction()(retry);
-    for (std::size_t i = 0; i < context.getNumOutputs(); ++i) complete(*context.getOutputType(i), *retry.getOutputType(i));
+    for (std::size_t i = 0; i < context.getNumOutputs(); ++i)
+      complete(*context.getOutputType(i), *retry.getOutputType(i));
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception&) {
@@ -323,7 +347,8 @@ void Inference::infer_custom(const NodeProto& node, const CustomSchema& schema, 
   for (const std::string& name : node.input()) {
     if (name.empty()) continue;
     Value& value = graph.value(graph.value_named(name));
-    if (const auto type = types_.find(name); type != types_.end()) value.type = to_type(*type->second);
+    if (const auto type = types_.find(name); type != types_.end())
+      value.type = to_type(*type->second);
     if (const auto tensor = constants_.find(name); tensor != constants_.end()) {
       value.constant = tensors_.read(*tensor->second, "initializer " + quoted(name));
     }
@@ -331,8 +356,9 @@ void Inference::infer_custom(const NodeProto& node, const CustomSchema& schema, 
   const NodeId id = add_node(graph, node, schema.since_version, tensors_, nullptr);
   const std::vector<Type> types = schema.infer(graph, graph.node(id));
   if (types.size() > static_cast<std::size_t>(node.output_size())) {
-    throw Error(Code::Internal, text("the operator's inference gave ", types.size(), " types for ", node.output_size(),
-                                     " outputs; this is a fault of ", schema.library));
+    throw Error(Code::Internal,
+                text("the operator's inference gave ", types.size(), " types for ",
+                     node.output_size(), " outputs; this is a fault of ", schema.library));
   }
   for (std::size_t i = 0; i < types.size(); ++i) *context.getOutputType(i) = to_proto(types[i]);
 }
@@ -353,10 +379,13 @@ void Inference::propagate_shapes(NodeProto& node, const ::onnx::OpSchema& schema
   schema.GetDataPropagationFunction()(context);
 }
 
-std::vector<const TypeProto*> Inference::infer_body(GraphProto& body, const std::vector<const TypeProto*>& input_types) {
-  if (++bodies_inferred_ > kMostBodies) invalid("inferring its bodies takes too long: they are nested too deep");
+std::vector<const TypeProto*> Inference::infer_body(
+    GraphProto& body, const std::vector<const TypeProto*>& input_types) {
+  if (++bodies_inferred_ > kMostBodies)
+    invalid("inferring its bodies takes too long: they are nested too deep");
   if (static_cast<int>(input_types.size()) != body.input_size()) {
-    invalid("its body ", quoted(body.name()), " has ", body.input_size(), " inputs, but gets ", input_types.size());
+    invalid("its body ", quoted(body.name()), " has ", body.input_size(), " inputs, but gets ",
+            input_types.size());
   }
   const std::size_t mark = hidden_.size();
   ++depth_;
@@ -379,21 +408,25 @@ std::vector<const TypeProto*> Inference::infer_body(GraphProto& body, const std:
   return types;
 }
 
-void Inference::check_output(const ::onnx::ValueInfoProto& output, const TypeProto& inferred) const {
+void Inference::check_output(const ::onnx::ValueInfoProto& output,
+                             const TypeProto& inferred) const {
   const TypeProto& declared = output.type();
-  if (declared.value_case() == TypeProto::VALUE_NOT_SET || inferred.value_case() == TypeProto::VALUE_NOT_SET) return;
+  if (declared.value_case() == TypeProto::VALUE_NOT_SET ||
+      inferred.value_case() == TypeProto::VALUE_NOT_SET)
+    return;
   bool contradiction = declared.value_case() != inferred.value_case();
   if (!contradiction && declared.has_tensor_type()) {
     const auto& said = declared.tensor_type();
     const auto& found = inferred.tensor_type();
-    contradiction = said.elem_type() != 0 && found.elem_type() != 0 && said.elem_type() != found.elem_type();
+    contradiction =
+        said.elem_type() != 0 && found.elem_type() != 0 && said.elem_type() != found.elem_type();
     if (said.has_shape() && found.has_shape()) {
       contradiction = contradiction || said.shape().dim_size() != found.shape().dim_size();
     }
   }
   if (contradiction) {
-    invalid("the graph output ", quoted(output.name()), " is declared as ", shown(declared), ", but its node makes ",
-            shown(inferred), "; correct the declaration");
+    invalid("the graph output ", quoted(output.name()), " is declared as ", shown(declared),
+            ", but its node makes ", shown(inferred), "; correct the declaration");
   }
 }
 
@@ -411,7 +444,9 @@ void Inference::write_back(GraphProto& graph, bool main) {
   for (const NodeProto& node : graph.node()) {
     for (const std::string& name : node.output()) {
       const auto type = types_.find(name);
-      if (name.empty() || type == types_.end() || type->second->value_case() == TypeProto::VALUE_NOT_SET) continue;
+      if (name.empty() || type == types_.end() ||
+          type->second->value_case() == TypeProto::VALUE_NOT_SET)
+        continue;
       auto& info = *graph.add_value_info();
       info.set_name(name);
       *info.mutable_type() = *type->second;
@@ -425,16 +460,22 @@ void for_each_dim(TypeProto& type, Visit&& visit) {
     case TypeProto::kTensorType:
       for (auto& dim : *type.mutable_tensor_type()->mutable_shape()->mutable_dim()) visit(dim);
       break;
-    case TypeProto::kSequenceType: for_each_dim(*type.mutable_sequence_type()->mutable_elem_type(), visit); break;
-    case TypeProto::kOptionalType: for_each_dim(*type.mutable_optional_type()->mutable_elem_type(), visit); break;
-    default: break;
+    case TypeProto::kSequenceType:
+      for_each_dim(*type.mutable_sequence_type()->mutable_elem_type(), visit);
+      break;
+    case TypeProto::kOptionalType:
+      for_each_dim(*type.mutable_optional_type()->mutable_elem_type(), visit);
+      break;
+    default:
+      break;
   }
 }
 
 void set_dims(GraphProto& graph, const std::map<std::string, std::int64_t>& dims) {
   const auto set = [&](TensorShapeProto::Dimension& dim) {
     if (!dim.has_dim_param()) return;
-    if (const auto size = dims.find(dim.dim_param()); size != dims.end()) dim.set_dim_value(size->second);
+    if (const auto size = dims.find(dim.dim_param()); size != dims.end())
+      dim.set_dim_value(size->second);
   };
   for (auto* list : {graph.mutable_input(), graph.mutable_output(), graph.mutable_value_info()}) {
     for (auto& info : *list) {
@@ -458,19 +499,22 @@ void apply_dims(GraphProto& graph, const std::map<std::string, std::int64_t>& di
     });
   }
   for (const auto& [symbol, size] : dims) {
-    if (size < 0) invalid("the size of dimension ", quoted(symbol), " is given as ", size, ", which is below 0");
+    if (size < 0)
+      invalid("the size of dimension ", quoted(symbol), " is given as ", size,
+              ", which is below 0");
     if (symbols.contains(symbol)) continue;
     std::string known;
     for (const std::string& name : symbols) known += (known.empty() ? "" : ", ") + quoted(name);
-    invalid("no graph input has a dimension ", quoted(symbol),
-            known.empty() ? std::string("; the model has no symbolic dimensions") : "; known: " + known,
-            did_you_mean(symbol, {symbols.begin(), symbols.end()}));
+    invalid(
+        "no graph input has a dimension ", quoted(symbol),
+        known.empty() ? std::string("; the model has no symbolic dimensions") : "; known: " + known,
+        did_you_mean(symbol, {symbols.begin(), symbols.end()}));
   }
   set_dims(graph, dims);
 }
 
-void infer_types(GraphProto& graph, std::int64_t ir_version, const Opsets& opsets, const SchemaRegistry& schemas,
-                 TensorReader& tensors) {
+void infer_types(GraphProto& graph, std::int64_t ir_version, const Opsets& opsets,
+                 const SchemaRegistry& schemas, TensorReader& tensors) {
   Inference(ir_version, opsets, schemas, tensors).run(graph);
 }
 

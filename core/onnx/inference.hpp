@@ -3,9 +3,8 @@
 
 #include <cstdint>
 #include <map>
-#include <string>
-
 #include <onnx/onnx_pb.h>
+#include <string>
 
 #include "core/onnx/opsets.hpp"
 #include "core/onnx/tensors.hpp"

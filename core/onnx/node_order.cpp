@@ -56,9 +56,11 @@ class GraphSorter {
     if (maker == kNotANode) invalid("two graph ", as, "s are named ", quoted(name), "; rename one");
     const std::string second = described(graph_.node(maker));
     if (entry->second == kNotANode) {
-      invalid(second, ": its output ", quoted(name), " is also a graph input or initializer; rename one");
+      invalid(second, ": its output ", quoted(name),
+              " is also a graph input or initializer; rename one");
     }
-    invalid(second, ": its output ", quoted(name), " is also made by ", described(graph_.node(entry->second)), "; rename one");
+    invalid(second, ": its output ", quoted(name), " is also made by ",
+            described(graph_.node(entry->second)), "; rename one");
   }
 
   void define_values() {
@@ -67,11 +69,13 @@ class GraphSorter {
     std::unordered_map<std::string_view, int> initializers;
     const auto define_initializer = [&](const std::string& name) {
       if (name.empty()) invalid("an initializer has no name");
-      if (!initializers.emplace(name, 0).second) invalid("two initializers are named ", quoted(name), "; rename one");
+      if (!initializers.emplace(name, 0).second)
+        invalid("two initializers are named ", quoted(name), "; rename one");
       makers_.emplace(name, kNotANode);
     };
     for (const auto& initializer : graph_.initializer()) define_initializer(initializer.name());
-    for (const auto& initializer : graph_.sparse_initializer()) define_initializer(initializer.values().name());
+    for (const auto& initializer : graph_.sparse_initializer())
+      define_initializer(initializer.values().name());
     for (int i = 0; i < graph_.node_size(); ++i) {
       for (const std::string& output : graph_.node(i).output()) {
         if (!output.empty()) define(output, i, "output");
@@ -123,7 +127,8 @@ class GraphSorter {
       std::sort(list.begin(), list.end());
       list.erase(std::unique(list.begin(), list.end()), list.end());
       missing[i] = static_cast<int>(list.size());
-      for (const int source : list) readers[static_cast<std::size_t>(source)].push_back(static_cast<int>(i));
+      for (const int source : list)
+        readers[static_cast<std::size_t>(source)].push_back(static_cast<int>(i));
     }
     std::priority_queue<int, std::vector<int>, std::greater<>> ready;
     for (std::size_t i = 0; i < count; ++i) {
@@ -156,7 +161,9 @@ class GraphSorter {
     const auto waits = [&](int node) { return missing[static_cast<std::size_t>(node)] > 0; };
     std::vector<int> seen_at(missing.size(), -1);
     std::vector<int> path;
-    int node = static_cast<int>(std::find_if(missing.begin(), missing.end(), [](int m) { return m > 0; }) - missing.begin());
+    int node =
+        static_cast<int>(std::find_if(missing.begin(), missing.end(), [](int m) { return m > 0; }) -
+                         missing.begin());
     while (seen_at[static_cast<std::size_t>(node)] < 0) {
       seen_at[static_cast<std::size_t>(node)] = static_cast<int>(path.size());
       path.push_back(node);
@@ -170,11 +177,13 @@ class GraphSorter {
       names += quoted(graph_.node(path[i]).name()) + " -> ";
     }
     if (path.size() > kShown) names += text("... (", path.size(), " nodes) -> ");
-    invalid("the graph has a cycle: ", names, quoted(graph_.node(path.front()).name()), "; a node cannot need its own result");
+    invalid("the graph has a cycle: ", names, quoted(graph_.node(path.front()).name()),
+            "; a node cannot need its own result");
   }
 
   GraphProto& graph_;
-  std::unordered_map<std::string_view, int> makers_;  // views into the protos, whose strings stay in place
+  std::unordered_map<std::string_view, int>
+      makers_;  // views into the protos, whose strings stay in place
   std::vector<std::vector<int>> sources_;
   FreeNames free_;
 };
@@ -188,12 +197,15 @@ void sort_nodes(GraphProto& graph, std::vector<std::int32_t>& origins) {
     const auto& [name, reader] = *sorter.free_names().begin();
     const std::string suggestion = sorter.suggestion(name);
     if (reader.empty()) {
-      invalid("the graph output ", quoted(name), " is made by no node, and is no input or initializer", suggestion);
+      invalid("the graph output ", quoted(name),
+              " is made by no node, and is no input or initializer", suggestion);
     }
-    invalid(reader, ": its input ", quoted(name), " is made by no node, and is no graph input or initializer", suggestion);
+    invalid(reader, ": its input ", quoted(name),
+            " is made by no node, and is no graph input or initializer", suggestion);
   }
   const std::vector<std::int32_t> old = origins;
-  for (std::size_t i = 0; i < order.size(); ++i) origins[i] = old[static_cast<std::size_t>(order[i])];
+  for (std::size_t i = 0; i < order.size(); ++i)
+    origins[i] = old[static_cast<std::size_t>(order[i])];
 }
 
 }  // namespace backplane::core

@@ -52,7 +52,8 @@ void normalize_node(NodeProto& node) {
   if (node.domain() == "ai.onnx") node.clear_domain();
   Opsets::remove_marks(node);
   for (AttributeProto& attribute : *node.mutable_attribute()) {
-    if (attribute.type() == AttributeProto::UNDEFINED) attribute.set_type(type_by_contents(attribute));
+    if (attribute.type() == AttributeProto::UNDEFINED)
+      attribute.set_type(type_by_contents(attribute));
   }
   for_each_graph(node, [](GraphProto& body) { normalize_graph(body); });
 }
@@ -97,7 +98,8 @@ void set_list(TensorProto& tensor, AttributeProto& attribute) {
 void lift(NodeProto& node, GraphProto& graph) {
   const std::string& output = node.output(0);
   if (node.attribute_size() != 1) {
-    invalid(described(node), ": a Constant has exactly one attribute, this one has ", node.attribute_size());
+    invalid(described(node), ": a Constant has exactly one attribute, this one has ",
+            node.attribute_size());
   }
   AttributeProto& attribute = *node.mutable_attribute(0);
   if (attribute.type() == AttributeProto::SPARSE_TENSOR) {
@@ -108,14 +110,21 @@ void lift(NodeProto& node, GraphProto& graph) {
   }
   TensorProto& tensor = *graph.add_initializer();
   switch (attribute.type()) {
-    case AttributeProto::TENSOR: tensor.Swap(attribute.mutable_t()); break;
+    case AttributeProto::TENSOR:
+      tensor.Swap(attribute.mutable_t());
+      break;
     case AttributeProto::FLOAT:
     case AttributeProto::INT:
-    case AttributeProto::STRING: set_scalar(tensor, attribute); break;
+    case AttributeProto::STRING:
+      set_scalar(tensor, attribute);
+      break;
     case AttributeProto::FLOATS:
     case AttributeProto::INTS:
-    case AttributeProto::STRINGS: set_list(tensor, attribute); break;
-    default: invalid(described(node), ": attribute ", quoted(attribute.name()), " has no constant");
+    case AttributeProto::STRINGS:
+      set_list(tensor, attribute);
+      break;
+    default:
+      invalid(described(node), ": attribute ", quoted(attribute.name()), " has no constant");
   }
   tensor.set_name(output);
 }
@@ -132,7 +141,8 @@ void normalize(::onnx::ModelProto& model) {
 std::vector<OriginalNode> original_nodes(const GraphProto& graph) {
   std::vector<OriginalNode> result;
   result.reserve(static_cast<std::size_t>(graph.node_size()));
-  for (const NodeProto& node : graph.node()) result.push_back({node.name(), node.op_type(), node.domain()});
+  for (const NodeProto& node : graph.node())
+    result.push_back({node.name(), node.op_type(), node.domain()});
   return result;
 }
 
@@ -145,7 +155,8 @@ void lift_constants(GraphProto& graph, std::vector<std::int32_t>* origins) {
       if (!node.output(0).empty()) lift(node, graph);
       continue;
     }
-    if (origins != nullptr) (*origins)[static_cast<std::size_t>(kept)] = (*origins)[static_cast<std::size_t>(i)];
+    if (origins != nullptr)
+      (*origins)[static_cast<std::size_t>(kept)] = (*origins)[static_cast<std::size_t>(i)];
     if (kept != i) graph.mutable_node()->SwapElements(kept, i);
     ++kept;
   }

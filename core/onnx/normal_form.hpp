@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
-
 #include <onnx/onnx_pb.h>
+#include <vector>
 
 #include "core/graph/graph.hpp"
 

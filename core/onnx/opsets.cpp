@@ -17,24 +17,28 @@ constexpr const char* kVersionMark = "backplane.opset";
 
 std::string listed(const std::vector<std::string>& names) {
   std::string result;
-  for (const std::string& name : names) result += (result.empty() ? "" : ", ") + single_line(name, 120);
+  for (const std::string& name : names)
+    result += (result.empty() ? "" : ", ") + single_line(name, 120);
   return result;
 }
 
-[[noreturn]] void fail_unknown(const ::onnx::NodeProto& node, int version, const SchemaRegistry& schemas) {
+[[noreturn]] void fail_unknown(const ::onnx::NodeProto& node, int version,
+                               const SchemaRegistry& schemas) {
   const std::string domain = canonical_domain(node.domain());
   const std::string where = described(node);
   const std::vector<SchemaInfo> versions = schemas.versions(domain, node.op_type());
   if (!versions.empty()) {
-    throw Error(Code::Unsupported,
-                text(where, ": this operator of domain ", quoted(shown_domain(domain)), " came with opset ",
-                     versions.front().since_version, ", but the model imports opset ", version,
-                     "; export the model with a newer opset"));
+    throw Error(
+        Code::Unsupported,
+        text(where, ": this operator of domain ", quoted(shown_domain(domain)), " came with opset ",
+             versions.front().since_version, ", but the model imports opset ", version,
+             "; export the model with a newer opset"));
   }
   const std::vector<std::string> similar = schemas.similar(domain, node.op_type());
   const bool known_domain = schemas.impl().is_known_domain(domain);
   throw Error(Code::Unsupported,
-              text(where, ": nobody knows an operator ", quoted(node.op_type()), " of domain ", quoted(shown_domain(domain)),
+              text(where, ": nobody knows an operator ", quoted(node.op_type()), " of domain ",
+                   quoted(shown_domain(domain)),
                    known_domain ? text(" in opset ", version) : std::string(" (an unknown domain)"),
                    similar.empty() ? std::string() : "; nearest: " + listed(similar),
                    "; if it is a custom operator, give its library with --custom-ops"));
@@ -43,8 +47,8 @@ std::string listed(const std::vector<std::string>& names) {
 void verify(const ::onnx::NodeProto& node, const Opsets& opsets, const SchemaRegistry& schemas) {
   for (const auto& attribute : node.attribute()) {
     if (!attribute.ref_attr_name().empty()) {
-      invalid(described(node), ": attribute ", quoted(attribute.name()), " refers to ", quoted(attribute.ref_attr_name()),
-              " of a function, but the node is in none");
+      invalid(described(node), ": attribute ", quoted(attribute.name()), " refers to ",
+              quoted(attribute.ref_attr_name()), " of a function, but the node is in none");
     }
   }
   const ::onnx::OpSchema& schema = schema_of(node, opsets, schemas);
@@ -70,7 +74,8 @@ Opsets Opsets::of(const ::onnx::ModelProto& model) {
   for (const auto& entry : model.opset_import()) {
     const std::string shown = quoted(shown_domain(entry.domain()));
     if (entry.version() < 1 || entry.version() > std::numeric_limits<std::int32_t>::max()) {
-      invalid("the model imports opset ", entry.version(), " of domain ", shown, ", which is no version");
+      invalid("the model imports opset ", entry.version(), " of domain ", shown,
+              ", which is no version");
     }
     if (!opsets.add(entry.domain(), entry.version())) {
       invalid("the model imports two versions of domain ", shown);
@@ -78,13 +83,15 @@ Opsets Opsets::of(const ::onnx::ModelProto& model) {
   }
   if (opsets.imports_.empty()) {
     // Before IR version 3 there was only one opset.
-    if (model.ir_version() >= 3) invalid("the model imports no opset; its opset_import must name at least one");
+    if (model.ir_version() >= 3)
+      invalid("the model imports no opset; its opset_import must name at least one");
     opsets.imports_.emplace("", 1);
   }
   const int newest = SchemaRegistry::Impl::newest_version("").value_or(0);
   const auto standard = opsets.imports_.find("");
   if (standard != opsets.imports_.end() && standard->second > newest) {
-    throw Error(Code::Unsupported, text("the model imports opset ", standard->second, " of domain 'ai.onnx', newer than this build knows (",
+    throw Error(Code::Unsupported, text("the model imports opset ", standard->second,
+                                        " of domain 'ai.onnx', newer than this build knows (",
                                         newest, "); export it with an older opset"));
   }
   return opsets;
@@ -111,29 +118,33 @@ void Opsets::remove_marks(::onnx::NodeProto& node) {
   }
 }
 
-const ::onnx::OpSchema& schema_of(const ::onnx::NodeProto& node, const Opsets& opsets, const SchemaRegistry& schemas) {
+const ::onnx::OpSchema& schema_of(const ::onnx::NodeProto& node, const Opsets& opsets,
+                                  const SchemaRegistry& schemas) {
   const std::string domain = canonical_domain(node.domain());
   const int version = opsets.version_for(node);
   if (version == 0) {
     if (schemas.versions(domain, node.op_type()).empty()) fail_unknown(node, 0, schemas);
-    invalid(described(node), ": the model does not import the node's domain ", quoted(shown_domain(domain)),
-            "; add it to the model's opset_import");
+    invalid(described(node), ": the model does not import the node's domain ",
+            quoted(shown_domain(domain)), "; add it to the model's opset_import");
   }
   const std::optional<int> newest = SchemaRegistry::Impl::newest_version(domain);
   const bool custom = schemas.impl().custom(domain, node.op_type(), version) != nullptr;
   if (newest && version > *newest && !custom) {
-    throw Error(Code::Unsupported, text(described(node), ": the model imports opset ", version, " of domain ",
-                                        quoted(shown_domain(domain)), ", newer than this build knows (", *newest, ")"));
+    throw Error(Code::Unsupported, text(described(node), ": the model imports opset ", version,
+                                        " of domain ", quoted(shown_domain(domain)),
+                                        ", newer than this build knows (", *newest, ")"));
   }
   const ::onnx::OpSchema* schema = schemas.impl().GetSchema(node.op_type(), version, domain);
   if (schema == nullptr) fail_unknown(node, version, schemas);
   return *schema;
 }
 
-void verify_nodes(const ::onnx::GraphProto& graph, const Opsets& opsets, const SchemaRegistry& schemas) {
+void verify_nodes(const ::onnx::GraphProto& graph, const Opsets& opsets,
+                  const SchemaRegistry& schemas) {
   for (const ::onnx::NodeProto& node : graph.node()) {
     verify(node, opsets, schemas);
-    for_each_graph(node, [&](const ::onnx::GraphProto& body) { verify_nodes(body, opsets, schemas); });
+    for_each_graph(node,
+                   [&](const ::onnx::GraphProto& body) { verify_nodes(body, opsets, schemas); });
   }
 }
 

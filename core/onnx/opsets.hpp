@@ -3,9 +3,8 @@
 
 #include <cstdint>
 #include <map>
-#include <string>
-
 #include <onnx/onnx_pb.h>
+#include <string>
 
 #include "core/onnx/schema_registry.hpp"
 #include "core/onnx/schema_registry_impl.hpp"
@@ -38,10 +37,12 @@ class Opsets {
 std::string described(const ::onnx::NodeProto& node);
 
 /// The schema of a node. Throws InvalidArgument or Unsupported, naming the node and what to do, when nobody knows one.
-const ::onnx::OpSchema& schema_of(const ::onnx::NodeProto& node, const Opsets& opsets, const SchemaRegistry& schemas);
+const ::onnx::OpSchema& schema_of(const ::onnx::NodeProto& node, const Opsets& opsets,
+                                  const SchemaRegistry& schemas);
 
 /// Checks all nodes, also those of bodies, against their schemas: inputs, outputs and attributes.
-void verify_nodes(const ::onnx::GraphProto& graph, const Opsets& opsets, const SchemaRegistry& schemas);
+void verify_nodes(const ::onnx::GraphProto& graph, const Opsets& opsets,
+                  const SchemaRegistry& schemas);
 
 /// Calls `visit` for each graph in a node's attributes.
 template <class Node, class Visit>

@@ -15,12 +15,14 @@ namespace {
 
 constexpr int kNewest = std::numeric_limits<int>::max();
 
-const ::onnx::OpSchema* standard_schema(const std::string& domain, const std::string& op_type, int version) {
+const ::onnx::OpSchema* standard_schema(const std::string& domain, const std::string& op_type,
+                                        int version) {
   return ::onnx::OpSchemaRegistry::Schema(op_type, version, domain);
 }
 
 /// All versions of one of ONNX's operators, oldest first.
-std::vector<const ::onnx::OpSchema*> standard_versions(const std::string& domain, const std::string& op_type) {
+std::vector<const ::onnx::OpSchema*> standard_versions(const std::string& domain,
+                                                       const std::string& op_type) {
   std::vector<const ::onnx::OpSchema*> result;
   int version = kNewest;
   while (const ::onnx::OpSchema* schema = standard_schema(domain, op_type, version)) {
@@ -54,7 +56,8 @@ SchemaInfo to_info(const ::onnx::OpSchema& schema) {
   for (const auto& param : schema.typeConstraintParams()) {
     info.type_params.emplace(param.type_param_str, param.allowed_type_strs);
   }
-  info.deterministic = schema.GetNodeDeterminism() != ::onnx::OpSchema::NodeDeterminism::NonDeterministic;
+  info.deterministic =
+      schema.GetNodeDeterminism() != ::onnx::OpSchema::NodeDeterminism::NonDeterministic;
   return info;
 }
 
@@ -65,11 +68,12 @@ const FormalParam* param_at(const std::vector<FormalParam>& params, std::size_t 
 }
 
 std::string described(const CustomSchema& schema) {
-  return text("operator ", quoted(schema.name), " of domain ", quoted(shown_domain(schema.domain)), " (",
-              schema.library.empty() ? std::string("no library named") : schema.library, ")");
+  return text("operator ", quoted(schema.name), " of domain ", quoted(shown_domain(schema.domain)),
+              " (", schema.library.empty() ? std::string("no library named") : schema.library, ")");
 }
 
-void check_params(const CustomSchema& schema, const std::vector<FormalParam>& params, const char* side) {
+void check_params(const CustomSchema& schema, const std::vector<FormalParam>& params,
+                  const char* side) {
   const auto is_parameter = [&](const std::string& type) {
     return std::any_of(schema.type_params.begin(), schema.type_params.end(),
                        [&](const CustomSchema::TypeParam& param) { return param.name == type; });
@@ -85,22 +89,28 @@ void check_params(const CustomSchema& schema, const std::vector<FormalParam>& pa
       try {
         (void)Type::parse(param.type);
       } catch (const Error&) {
-        fail("has the type " + quoted(param.type) + ", which is neither a type parameter nor an ONNX type");
+        fail("has the type " + quoted(param.type) +
+             ", which is neither a type parameter nor an ONNX type");
       }
     }
-    if (param.kind == FormalParam::Kind::Variadic && i + 1 != params.size()) fail("is variadic, but not the last");
-    if (param.kind == FormalParam::Kind::Required && optional_seen) fail("is required, but follows an optional one");
+    if (param.kind == FormalParam::Kind::Variadic && i + 1 != params.size())
+      fail("is variadic, but not the last");
+    if (param.kind == FormalParam::Kind::Required && optional_seen)
+      fail("is required, but follows an optional one");
     optional_seen = optional_seen || param.kind == FormalParam::Kind::Optional;
   }
 }
 
 void check_definition(const CustomSchema& schema) {
   if (schema.name.empty()) invalid(described(schema), " needs a name");
-  if (schema.since_version < 1) invalid(described(schema), ": since_version is ", schema.since_version, ", at least 1 is needed");
+  if (schema.since_version < 1)
+    invalid(described(schema), ": since_version is ", schema.since_version,
+            ", at least 1 is needed");
   std::set<std::string> names;
   for (const CustomSchema::TypeParam& param : schema.type_params) {
     if (param.name.empty() || param.types.empty() || !names.insert(param.name).second) {
-      invalid(described(schema), ": type parameter ", quoted(param.name), " needs a name of its own and types");
+      invalid(described(schema), ": type parameter ", quoted(param.name),
+              " needs a name of its own and types");
     }
     for (const std::string& type : param.types) {
       try {
@@ -115,7 +125,8 @@ void check_definition(const CustomSchema& schema) {
   names.clear();
   for (const CustomSchema::AttributeDef& attribute : schema.attributes) {
     if (attribute.name.empty() || !names.insert(attribute.name).second) {
-      invalid(described(schema), ": attribute ", quoted(attribute.name), " needs a name of its own");
+      invalid(described(schema), ": attribute ", quoted(attribute.name),
+              " needs a name of its own");
     }
   }
 }
@@ -128,7 +139,8 @@ void add_params(const std::vector<FormalParam>& params, Add&& add) {
     Option option = Option::Single;
     if (param.kind == FormalParam::Kind::Optional) option = Option::Optional;
     if (param.kind == FormalParam::Kind::Variadic) option = Option::Variadic;
-    add(static_cast<int>(i), param, option, static_cast<int>(std::min<std::uint64_t>(param.min_count, 1u << 20)));
+    add(static_cast<int>(i), param, option,
+        static_cast<int>(std::min<std::uint64_t>(param.min_count, 1u << 20)));
   }
 }
 
@@ -139,7 +151,8 @@ void add_params(const std::vector<FormalParam>& params, Add&& add) {
     result.Input(index, param.name, std::string(), param.type, option, !param.heterogeneous, least);
   });
   add_params(schema.outputs, [&](int index, const FormalParam& param, auto option, int least) {
-    result.Output(index, param.name, std::string(), param.type, option, !param.heterogeneous, least);
+    result.Output(index, param.name, std::string(), param.type, option, !param.heterogeneous,
+                  least);
   });
   for (const CustomSchema::TypeParam& param : schema.type_params) {
     result.TypeConstraint(param.name, param.types, std::string());
@@ -154,14 +167,19 @@ void add_params(const std::vector<FormalParam>& params, Add&& add) {
 
 }  // namespace
 
-std::string canonical_domain(const std::string& domain) { return domain == "ai.onnx" ? std::string() : domain; }
-std::string shown_domain(const std::string& domain) { return domain.empty() ? std::string("ai.onnx") : domain; }
+std::string canonical_domain(const std::string& domain) {
+  return domain == "ai.onnx" ? std::string() : domain;
+}
+std::string shown_domain(const std::string& domain) {
+  return domain.empty() ? std::string("ai.onnx") : domain;
+}
 
 const FormalParam* SchemaInfo::input(std::size_t index) const { return param_at(inputs, index); }
 const FormalParam* SchemaInfo::output(std::size_t index) const { return param_at(outputs, index); }
 
 const SchemaRegistry::Impl::CustomOp* SchemaRegistry::Impl::custom(const std::string& domain,
-                                                                   const std::string& op_type, int version) const {
+                                                                   const std::string& op_type,
+                                                                   int version) const {
   if (ops.empty()) return nullptr;
   const auto entry = ops.find({domain, op_type});
   if (entry == ops.end()) return nullptr;
@@ -201,8 +219,9 @@ void SchemaRegistry::add(CustomSchema schema) {
   auto& versions = impl_->ops[{schema.domain, schema.name}];
   if (const auto known = versions.find(schema.since_version); known != versions.end()) {
     if (known->second.definition.library == schema.library) return;
-    invalid("operator ", quoted(schema.name), " of domain ", quoted(shown_domain(schema.domain)), " version ",
-            schema.since_version, " is defined by two libraries: ", known->second.definition.library, " and ",
+    invalid("operator ", quoted(schema.name), " of domain ", quoted(shown_domain(schema.domain)),
+            " version ", schema.since_version,
+            " is defined by two libraries: ", known->second.definition.library, " and ",
             schema.library, "; load one of them");
   }
   try {
@@ -216,24 +235,27 @@ void SchemaRegistry::add(CustomSchema schema) {
   }
 }
 
-std::optional<SchemaInfo> SchemaRegistry::find(const std::string& domain, const std::string& op_type,
-                                               int opset) const {
+std::optional<SchemaInfo> SchemaRegistry::find(const std::string& domain,
+                                               const std::string& op_type, int opset) const {
   const ::onnx::OpSchema* schema = impl_->GetSchema(op_type, opset, domain);
   if (schema == nullptr) return std::nullopt;
   return to_info(*schema);
 }
 
-std::vector<SchemaInfo> SchemaRegistry::versions(const std::string& domain, const std::string& op_type) const {
+std::vector<SchemaInfo> SchemaRegistry::versions(const std::string& domain,
+                                                 const std::string& op_type) const {
   const std::string canonical = canonical_domain(domain);
   std::vector<SchemaInfo> result;
-  for (const ::onnx::OpSchema* schema : standard_versions(canonical, op_type)) result.push_back(to_info(*schema));
+  for (const ::onnx::OpSchema* schema : standard_versions(canonical, op_type))
+    result.push_back(to_info(*schema));
   if (const auto entry = impl_->ops.find({canonical, op_type}); entry != impl_->ops.end()) {
     for (const auto& [version, op] : entry->second) result.push_back(to_info(op.schema));
   }
   return result;
 }
 
-std::vector<std::string> SchemaRegistry::similar(const std::string& domain, const std::string& op_type) const {
+std::vector<std::string> SchemaRegistry::similar(const std::string& domain,
+                                                 const std::string& op_type) const {
   const std::string canonical = canonical_domain(domain);
   std::vector<std::string> names;
   std::vector<std::string> elsewhere;

@@ -70,7 +70,8 @@ class SchemaRegistry {
   void add(CustomSchema schema);
 
   /// The schema that version `opset` of the domain selects; nullopt when there is none.
-  std::optional<SchemaInfo> find(const std::string& domain, const std::string& op_type, int opset) const;
+  std::optional<SchemaInfo> find(const std::string& domain, const std::string& op_type,
+                                 int opset) const;
   /// All versions of an operator, oldest first; empty when it is unknown.
   std::vector<SchemaInfo> versions(const std::string& domain, const std::string& op_type) const;
   /// The nearest known operator names, for messages.

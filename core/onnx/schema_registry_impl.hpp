@@ -2,12 +2,11 @@
 #pragma once
 
 #include <map>
+#include <onnx/defs/schema.h>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <onnx/defs/schema.h>
 
 #include "core/onnx/schema_registry.hpp"
 

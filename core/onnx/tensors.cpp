@@ -17,7 +17,9 @@ using ::onnx::TensorProto;
 
 constexpr std::uint64_t kLargestDense = 256ull << 20;
 
-std::vector<std::int64_t> dims_of(const TensorProto& tensor) { return {tensor.dims().begin(), tensor.dims().end()}; }
+std::vector<std::int64_t> dims_of(const TensorProto& tensor) {
+  return {tensor.dims().begin(), tensor.dims().end()};
+}
 
 std::span<const std::byte> bytes_of(const std::string& raw) {
   return std::as_bytes(std::span<const char>(raw.data(), raw.size()));
@@ -25,10 +27,11 @@ std::span<const std::byte> bytes_of(const std::string& raw) {
 
 /// The field that holds the contents of a type when raw_data does not; each value of it becomes `Stored`.
 template <class Stored, class Values>
-ConstantPtr convert(const Values& values, DataType type, std::vector<std::int64_t> dims, std::uint64_t values_needed) {
+ConstantPtr convert(const Values& values, DataType type, std::vector<std::int64_t> dims,
+                    std::uint64_t values_needed) {
   if (static_cast<std::uint64_t>(values.size()) != values_needed) {
-    invalid("its type and shape, ", name(type), to_string(dims), ", take ", values_needed, " values, but it has ",
-            values.size());
+    invalid("its type and shape, ", name(type), to_string(dims), ", take ", values_needed,
+            " values, but it has ", values.size());
   }
   auto stored = std::make_shared<std::vector<Stored>>();
   stored->reserve(static_cast<std::size_t>(values.size()));
@@ -48,15 +51,24 @@ ConstantPtr read_typed(const TensorProto& tensor, DataType type, std::vector<std
   const auto count = static_cast<std::uint64_t>(element_count(dims));
   const auto bytes = storage_bytes(type, count).value_or(0);
   switch (type) {
-    case DataType::Float: return convert<float>(tensor.float_data(), type, std::move(dims), count);
-    case DataType::Complex64: return convert<float>(tensor.float_data(), type, std::move(dims), count * 2);
-    case DataType::Double: return convert<double>(tensor.double_data(), type, std::move(dims), count);
-    case DataType::Complex128: return convert<double>(tensor.double_data(), type, std::move(dims), count * 2);
-    case DataType::Int64: return convert<std::int64_t>(tensor.int64_data(), type, std::move(dims), count);
-    case DataType::UInt32: return convert<std::uint32_t>(tensor.uint64_data(), type, std::move(dims), count);
-    case DataType::UInt64: return convert<std::uint64_t>(tensor.uint64_data(), type, std::move(dims), count);
-    case DataType::Int32: return convert<std::int32_t>(tensor.int32_data(), type, std::move(dims), count);
-    default: break;
+    case DataType::Float:
+      return convert<float>(tensor.float_data(), type, std::move(dims), count);
+    case DataType::Complex64:
+      return convert<float>(tensor.float_data(), type, std::move(dims), count * 2);
+    case DataType::Double:
+      return convert<double>(tensor.double_data(), type, std::move(dims), count);
+    case DataType::Complex128:
+      return convert<double>(tensor.double_data(), type, std::move(dims), count * 2);
+    case DataType::Int64:
+      return convert<std::int64_t>(tensor.int64_data(), type, std::move(dims), count);
+    case DataType::UInt32:
+      return convert<std::uint32_t>(tensor.uint64_data(), type, std::move(dims), count);
+    case DataType::UInt64:
+      return convert<std::uint64_t>(tensor.uint64_data(), type, std::move(dims), count);
+    case DataType::Int32:
+      return convert<std::int32_t>(tensor.int32_data(), type, std::move(dims), count);
+    default:
+      break;
   }
   // The rest is in int32_data: 16-bit types one a value, 8-bit types one a value, smaller ones a packed byte a value.
   if (element_bits(type) == 16) {
@@ -68,27 +80,35 @@ ConstantPtr read_typed(const TensorProto& tensor, DataType type, std::vector<std
 
 /// ONNX allows one field with contents. Zero-size tensors may have none.
 void check_single_contents(const TensorProto& tensor) {
-  const bool filled[] = {tensor.has_segment(),           tensor.has_raw_data() && !tensor.raw_data().empty(),
-                         tensor.float_data_size() > 0,   tensor.int32_data_size() > 0,
-                         tensor.string_data_size() > 0,  tensor.int64_data_size() > 0,
-                         tensor.double_data_size() > 0,  tensor.uint64_data_size() > 0,
+  const bool filled[] = {tensor.has_segment(),
+                         tensor.has_raw_data() && !tensor.raw_data().empty(),
+                         tensor.float_data_size() > 0,
+                         tensor.int32_data_size() > 0,
+                         tensor.string_data_size() > 0,
+                         tensor.int64_data_size() > 0,
+                         tensor.double_data_size() > 0,
+                         tensor.uint64_data_size() > 0,
                          tensor.data_location() == TensorProto::EXTERNAL};
   if (std::count(std::begin(filled), std::end(filled), true) > 1) {
-    invalid("its contents are given in more than one way; one of raw_data, the typed fields and external data is allowed");
+    invalid(
+        "its contents are given in more than one way; one of raw_data, the typed fields and "
+        "external data is allowed");
   }
 }
 
 /// Row-major position of an entry of a sparse tensor, from a linear index or one coordinate per dimension.
-std::int64_t position_of(const std::int64_t* index, std::size_t coordinates, const std::vector<std::int64_t>& dims,
-                         std::int64_t count) {
+std::int64_t position_of(const std::int64_t* index, std::size_t coordinates,
+                         const std::vector<std::int64_t>& dims, std::int64_t count) {
   if (coordinates == 0) {
-    if (*index < 0 || *index >= count) invalid("its index ", *index, " is outside of shape ", to_string(dims));
+    if (*index < 0 || *index >= count)
+      invalid("its index ", *index, " is outside of shape ", to_string(dims));
     return *index;
   }
   std::int64_t position = 0;
   for (std::size_t i = 0; i < coordinates; ++i) {
     if (index[i] < 0 || index[i] >= dims[i]) {
-      invalid("its index ", index[i], " is outside of dimension ", i, " of shape ", to_string(dims));
+      invalid("its index ", index[i], " is outside of dimension ", i, " of shape ",
+              to_string(dims));
     }
     position = position * dims[i] + index[i];
   }
@@ -101,8 +121,10 @@ DataType to_data_type(int onnx_type) {
   constexpr int kLast = static_cast<int>(DataType::Int2);
   if (onnx_type > 0 && onnx_type <= kLast) return static_cast<DataType>(onnx_type);
   if (onnx_type == 0) invalid("its element type is undefined");
-  throw Error(Code::Unsupported, text("its element type is number ", onnx_type, " of TensorProto.DataType, which this "
-                                      "build does not know; known are 1 to ", kLast));
+  throw Error(Code::Unsupported, text("its element type is number ", onnx_type,
+                                      " of TensorProto.DataType, which this "
+                                      "build does not know; known are 1 to ",
+                                      kLast));
 }
 
 bool has_inline_contents(const TensorProto& tensor) {
@@ -114,11 +136,14 @@ ConstantPtr TensorReader::read_contents(const TensorProto& tensor) {
   std::vector<std::int64_t> dims = dims_of(tensor);
   const std::int64_t count = element_count(dims);
   check_single_contents(tensor);
-  if (tensor.data_location() == TensorProto::EXTERNAL) return external_.read(tensor, type, std::move(dims));
+  if (tensor.data_location() == TensorProto::EXTERNAL)
+    return external_.read(tensor, type, std::move(dims));
   if (type == DataType::String) {
-    if (tensor.has_raw_data() || tensor.has_segment()) invalid("strings must be in string_data, not in raw_data");
+    if (tensor.has_raw_data() || tensor.has_segment())
+      invalid("strings must be in string_data, not in raw_data");
     return std::make_shared<const Constant>(
-        std::move(dims), std::vector<std::string>(tensor.string_data().begin(), tensor.string_data().end()));
+        std::move(dims),
+        std::vector<std::string>(tensor.string_data().begin(), tensor.string_data().end()));
   }
   std::span<const std::byte> bytes;
   if (tensor.has_segment()) {
@@ -152,18 +177,21 @@ ConstantPtr TensorReader::initializer(const TensorProto& tensor) {
 }
 
 ConstantPtr TensorReader::read_sparse(const ::onnx::SparseTensorProto& tensor) {
-  if (tensor.values().has_segment() || tensor.indices().has_segment()) invalid("a sparse tensor has segments");
+  if (tensor.values().has_segment() || tensor.indices().has_segment())
+    invalid("a sparse tensor has segments");
   const ConstantPtr values = read_contents(tensor.values());
   const std::vector<std::int64_t> dims(tensor.dims().begin(), tensor.dims().end());
   const std::int64_t count = element_count(dims);
   const std::int64_t entries = values->element_count();
   const auto bytes = storage_bytes(values->type(), static_cast<std::uint64_t>(count));
   if (values->type() == DataType::String || element_bits(values->type()) < 8) {
-    throw Error(Code::Unsupported, text("sparse tensors of ", name(values->type()), " are not supported; store it dense"));
+    throw Error(Code::Unsupported, text("sparse tensors of ", name(values->type()),
+                                        " are not supported; store it dense"));
   }
   if (!bytes || *bytes > kLargestDense) {
-    throw Error(Code::Unsupported, text("made dense, its shape ", to_string(dims), " would take more than ",
-                                        kLargestDense >> 20, " MiB; sparse kernels do not exist here"));
+    throw Error(Code::Unsupported,
+                text("made dense, its shape ", to_string(dims), " would take more than ",
+                     kLargestDense >> 20, " MiB; sparse kernels do not exist here"));
   }
   if (values->dims().size() != 1) invalid("the values of a sparse tensor must have one dimension");
   std::vector<std::byte> dense(static_cast<std::size_t>(*bytes));
@@ -174,16 +202,18 @@ ConstantPtr TensorReader::read_sparse(const ::onnx::SparseTensorProto& tensor) {
     const std::vector<std::int64_t> pairs = {entries, static_cast<std::int64_t>(dims.size())};
     if (indices->type() != DataType::Int64 ||
         indices->dims() != (linear ? std::vector<std::int64_t>{entries} : pairs)) {
-      invalid("the indices of a sparse tensor must be int64", to_string(pairs), " or int64[", entries, "]");
+      invalid("the indices of a sparse tensor must be int64", to_string(pairs), " or int64[",
+              entries, "]");
     }
     const auto size = static_cast<std::size_t>(element_bits(values->type()) / 8);
     std::vector<std::int64_t> index(indices->bytes().size() / sizeof(std::int64_t));
     std::memcpy(index.data(), indices->bytes().data(), indices->bytes().size());
     for (std::int64_t i = 0; i < entries; ++i) {
       const auto entry = static_cast<std::size_t>(i);
-      const std::int64_t position =
-          position_of(&index[entry * std::max<std::size_t>(1, coordinates)], coordinates, dims, count);
-      std::memcpy(&dense[static_cast<std::size_t>(position) * size], &values->bytes()[entry * size], size);
+      const std::int64_t position = position_of(
+          &index[entry * std::max<std::size_t>(1, coordinates)], coordinates, dims, count);
+      std::memcpy(&dense[static_cast<std::size_t>(position) * size], &values->bytes()[entry * size],
+                  size);
     }
   }
   return Constant::copy_of(values->type(), dims, dense);

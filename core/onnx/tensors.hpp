@@ -3,13 +3,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <onnx/onnx_pb.h>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
-
-#include <onnx/onnx_pb.h>
 
 #include "core/graph/constant.hpp"
 #include "core/onnx/external_data.hpp"
@@ -21,7 +20,8 @@ namespace backplane::core {
 class TensorReader {
  public:
   /// `owner` keeps `model` alive; null: the caller does.
-  TensorReader(std::span<const std::byte> model, std::shared_ptr<const void> owner, ExternalData external)
+  TensorReader(std::span<const std::byte> model, std::shared_ptr<const void> owner,
+               ExternalData external)
       : model_(model), owner_(std::move(owner)), external_(std::move(external)) {}
 
   /// Throws InvalidArgument, saying `what` ("initializer 'w'") and why, for contents that do not fit type and shape.

@@ -50,32 +50,44 @@ void fill(TensorType& proto, const Type& type) {
 Type to_type(const TypeProto& proto) {
   Type type;
   switch (proto.value_case()) {
-    case TypeProto::kTensorType: return to_tensor_type(proto.tensor_type(), Type::Kind::Tensor);
-    case TypeProto::kSparseTensorType: return to_tensor_type(proto.sparse_tensor_type(), Type::Kind::SparseTensor);
+    case TypeProto::kTensorType:
+      return to_tensor_type(proto.tensor_type(), Type::Kind::Tensor);
+    case TypeProto::kSparseTensorType:
+      return to_tensor_type(proto.sparse_tensor_type(), Type::Kind::SparseTensor);
     case TypeProto::kSequenceType:
       type.kind = Type::Kind::Sequence;
-      type.inner = to_inner(proto.sequence_type().has_elem_type(), proto.sequence_type().elem_type());
+      type.inner =
+          to_inner(proto.sequence_type().has_elem_type(), proto.sequence_type().elem_type());
       return type;
     case TypeProto::kOptionalType:
       type.kind = Type::Kind::Optional;
-      type.inner = to_inner(proto.optional_type().has_elem_type(), proto.optional_type().elem_type());
+      type.inner =
+          to_inner(proto.optional_type().has_elem_type(), proto.optional_type().elem_type());
       return type;
     case TypeProto::kMapType:
       type.kind = Type::Kind::Map;
-      if (proto.map_type().key_type() != 0) type.element = to_data_type(proto.map_type().key_type());
+      if (proto.map_type().key_type() != 0)
+        type.element = to_data_type(proto.map_type().key_type());
       type.inner = to_inner(proto.map_type().has_value_type(), proto.map_type().value_type());
       return type;
-    case TypeProto::kOpaqueType: throw Error(Code::Unsupported, "opaque types are not supported");
-    default: return type;
+    case TypeProto::kOpaqueType:
+      throw Error(Code::Unsupported, "opaque types are not supported");
+    default:
+      return type;
   }
 }
 
 TypeProto to_proto(const Type& type) {
   TypeProto proto;
   switch (type.kind) {
-    case Type::Kind::Unknown: break;
-    case Type::Kind::Tensor: fill(*proto.mutable_tensor_type(), type); break;
-    case Type::Kind::SparseTensor: fill(*proto.mutable_sparse_tensor_type(), type); break;
+    case Type::Kind::Unknown:
+      break;
+    case Type::Kind::Tensor:
+      fill(*proto.mutable_tensor_type(), type);
+      break;
+    case Type::Kind::SparseTensor:
+      fill(*proto.mutable_sparse_tensor_type(), type);
+      break;
     case Type::Kind::Sequence:
       proto.mutable_sequence_type();
       if (type.inner) *proto.mutable_sequence_type()->mutable_elem_type() = to_proto(*type.inner);

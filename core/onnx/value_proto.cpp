@@ -1,14 +1,14 @@
 // https://onnx.ai/onnx/repo-docs/IR.html; SequenceProto, MapProto and OptionalProto in onnx-data.proto
 #include "core/onnx/value_proto.hpp"
 
-#include <onnx/onnx-data.pb.h>
-#include <onnx/onnx_pb.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <onnx/onnx_pb.h>
 #include <utility>
+
+#include <onnx/onnx-data.pb.h>
 
 #include "core/base/error.hpp"
 #include "core/base/quote.hpp"
@@ -22,7 +22,9 @@ using ::onnx::OptionalProto;
 using ::onnx::SequenceProto;
 using ::onnx::TensorProto;
 
-std::shared_ptr<const Type> shared(Type type) { return std::make_shared<const Type>(std::move(type)); }
+std::shared_ptr<const Type> shared(Type type) {
+  return std::make_shared<const Type>(std::move(type));
+}
 
 class ValueReader {
  public:
@@ -31,7 +33,8 @@ class ValueReader {
   Datum read(const TensorProto& proto) {
     Datum datum;
     datum.name = proto.name();
-    datum.tensor = tensors_.read(proto, proto.name().empty() ? std::string("tensor") : "tensor " + quoted(proto.name()));
+    datum.tensor = tensors_.read(
+        proto, proto.name().empty() ? std::string("tensor") : "tensor " + quoted(proto.name()));
     datum.type = Type::tensor(datum.tensor->type(), datum.tensor->dims());
     return datum;
   }
@@ -40,17 +43,29 @@ class ValueReader {
     Datum datum;
     datum.name = proto.name();
     switch (proto.elem_type()) {
-      case SequenceProto::UNDEFINED: break;
-      case SequenceProto::TENSOR: add_all(datum, proto.tensor_values()); break;
-      case SequenceProto::SPARSE_TENSOR: refuse_sparse();
-      case SequenceProto::SEQUENCE: add_all(datum, proto.sequence_values()); break;
-      case SequenceProto::MAP: add_all(datum, proto.map_values()); break;
-      case SequenceProto::OPTIONAL: add_all(datum, proto.optional_values()); break;
+      case SequenceProto::UNDEFINED:
+        break;
+      case SequenceProto::TENSOR:
+        add_all(datum, proto.tensor_values());
+        break;
+      case SequenceProto::SPARSE_TENSOR:
+        refuse_sparse();
+      case SequenceProto::SEQUENCE:
+        add_all(datum, proto.sequence_values());
+        break;
+      case SequenceProto::MAP:
+        add_all(datum, proto.map_values());
+        break;
+      case SequenceProto::OPTIONAL:
+        add_all(datum, proto.optional_values());
+        break;
     }
-    const int held = proto.tensor_values_size() + proto.sequence_values_size() + proto.map_values_size() +
-                     proto.optional_values_size() + proto.sparse_tensor_values_size();
+    const int held = proto.tensor_values_size() + proto.sequence_values_size() +
+                     proto.map_values_size() + proto.optional_values_size() +
+                     proto.sparse_tensor_values_size();
     if (static_cast<std::size_t>(held) != datum.elements.size()) {
-      invalid("sequence ", quoted(proto.name()), " has elements of another kind than its elem_type says");
+      invalid("sequence ", quoted(proto.name()),
+              " has elements of another kind than its elem_type says");
     }
     datum.type.kind = Type::Kind::Sequence;
     datum.type.inner = inner_type(datum);
@@ -61,11 +76,13 @@ class ValueReader {
     Datum datum;
     datum.name = proto.name();
     switch (proto.elem_type()) {
-      case OptionalProto::UNDEFINED: break;
+      case OptionalProto::UNDEFINED:
+        break;
       case OptionalProto::TENSOR:
         if (proto.has_tensor_value()) datum.elements.push_back(read(proto.tensor_value()));
         break;
-      case OptionalProto::SPARSE_TENSOR: refuse_sparse();
+      case OptionalProto::SPARSE_TENSOR:
+        refuse_sparse();
       case OptionalProto::SEQUENCE:
         if (proto.has_sequence_value()) datum.elements.push_back(read(proto.sequence_value()));
         break;
@@ -90,7 +107,8 @@ class ValueReader {
     keys.type = Type::tensor(key_type, keys.tensor->dims());
     Datum values = read(proto.values());
     if (static_cast<std::uint64_t>(keys.tensor->element_count()) != values.elements.size()) {
-      invalid("map ", quoted(proto.name()), " has ", keys.tensor->element_count(), " keys and ", values.elements.size(), " values");
+      invalid("map ", quoted(proto.name()), " has ", keys.tensor->element_count(), " keys and ",
+              values.elements.size(), " values");
     }
     datum.type.kind = Type::Kind::Map;
     datum.type.element = key_type;
@@ -116,7 +134,8 @@ class ValueReader {
     Type type = datum.elements.front().type;
     for (const Datum& element : datum.elements) {
       if (element.type.to_string() != type.to_string()) {
-        invalid("value ", quoted(datum.name), " has elements of types ", type.to_string(), " and ", element.type.to_string());
+        invalid("value ", quoted(datum.name), " has elements of types ", type.to_string(), " and ",
+                element.type.to_string());
       }
       if (element.type.shape != type.shape) type.shape.reset();
     }
@@ -131,15 +150,25 @@ class ValueReader {
 
   static ConstantPtr number_keys(const MapProto& proto, DataType type) {
     switch (type) {
-      case DataType::Int8: return keys_of<std::int8_t>(proto, type);
-      case DataType::Int16: return keys_of<std::int16_t>(proto, type);
-      case DataType::Int32: return keys_of<std::int32_t>(proto, type);
-      case DataType::Int64: return keys_of<std::int64_t>(proto, type);
-      case DataType::UInt8: return keys_of<std::uint8_t>(proto, type);
-      case DataType::UInt16: return keys_of<std::uint16_t>(proto, type);
-      case DataType::UInt32: return keys_of<std::uint32_t>(proto, type);
-      case DataType::UInt64: return keys_of<std::uint64_t>(proto, type);
-      default: invalid("map ", quoted(proto.name()), " has keys of type ", name(type), ", which ONNX does not allow");
+      case DataType::Int8:
+        return keys_of<std::int8_t>(proto, type);
+      case DataType::Int16:
+        return keys_of<std::int16_t>(proto, type);
+      case DataType::Int32:
+        return keys_of<std::int32_t>(proto, type);
+      case DataType::Int64:
+        return keys_of<std::int64_t>(proto, type);
+      case DataType::UInt8:
+        return keys_of<std::uint8_t>(proto, type);
+      case DataType::UInt16:
+        return keys_of<std::uint16_t>(proto, type);
+      case DataType::UInt32:
+        return keys_of<std::uint32_t>(proto, type);
+      case DataType::UInt64:
+        return keys_of<std::uint64_t>(proto, type);
+      default:
+        invalid("map ", quoted(proto.name()), " has keys of type ", name(type),
+                ", which ONNX does not allow");
     }
   }
 
@@ -167,25 +196,35 @@ Datum parse(std::span<const std::byte> bytes, const char* what) {
 template <class Key>
 void add_keys(MapProto& proto, const Constant& keys) {
   std::vector<Key> values(keys.stored_bytes().size() / sizeof(Key));
-  if (!values.empty()) std::memcpy(values.data(), keys.stored_bytes().data(), values.size() * sizeof(Key));
+  if (!values.empty())
+    std::memcpy(values.data(), keys.stored_bytes().data(), values.size() * sizeof(Key));
   for (const Key value : values) proto.add_keys(static_cast<std::int64_t>(value));
 }
 
 void set_keys(MapProto& proto, const Constant& keys) {
   proto.set_key_type(static_cast<int>(keys.type()));
   switch (keys.type()) {
-    case DataType::Int8: return add_keys<std::int8_t>(proto, keys);
-    case DataType::Int16: return add_keys<std::int16_t>(proto, keys);
-    case DataType::Int32: return add_keys<std::int32_t>(proto, keys);
-    case DataType::Int64: return add_keys<std::int64_t>(proto, keys);
-    case DataType::UInt8: return add_keys<std::uint8_t>(proto, keys);
-    case DataType::UInt16: return add_keys<std::uint16_t>(proto, keys);
-    case DataType::UInt32: return add_keys<std::uint32_t>(proto, keys);
-    case DataType::UInt64: return add_keys<std::uint64_t>(proto, keys);
+    case DataType::Int8:
+      return add_keys<std::int8_t>(proto, keys);
+    case DataType::Int16:
+      return add_keys<std::int16_t>(proto, keys);
+    case DataType::Int32:
+      return add_keys<std::int32_t>(proto, keys);
+    case DataType::Int64:
+      return add_keys<std::int64_t>(proto, keys);
+    case DataType::UInt8:
+      return add_keys<std::uint8_t>(proto, keys);
+    case DataType::UInt16:
+      return add_keys<std::uint16_t>(proto, keys);
+    case DataType::UInt32:
+      return add_keys<std::uint32_t>(proto, keys);
+    case DataType::UInt64:
+      return add_keys<std::uint64_t>(proto, keys);
     case DataType::String:
       for (const std::string& key : keys.strings()) proto.add_string_keys(key);
       return;
-    default: invalid("a map cannot have keys of type ", name(keys.type()));
+    default:
+      invalid("a map cannot have keys of type ", name(keys.type()));
   }
 }
 
@@ -205,19 +244,22 @@ void add_slices(const Constant& tensor, SequenceProto& proto) {
     if (tensor.type() == DataType::String) {
       const std::size_t size = tensor.strings().size() / static_cast<std::size_t>(count);
       const auto begin = tensor.strings().begin() + static_cast<std::ptrdiff_t>(index * size);
-      *proto.add_tensor_values() =
-          to_proto(Constant(dims, {begin, begin + static_cast<std::ptrdiff_t>(size)}), std::string());
+      *proto.add_tensor_values() = to_proto(
+          Constant(dims, {begin, begin + static_cast<std::ptrdiff_t>(size)}), std::string());
       continue;
     }
-    if (element_bits(tensor.type()) < 8) invalid("a map's values of ", name(tensor.type()), " must be given one by one");
+    if (element_bits(tensor.type()) < 8)
+      invalid("a map's values of ", name(tensor.type()), " must be given one by one");
     const std::size_t size = tensor.stored_bytes().size() / static_cast<std::size_t>(count);
     *proto.add_tensor_values() = to_proto(
-        *Constant::copy_of(tensor.type(), dims, tensor.stored_bytes().subspan(index * size, size)), std::string());
+        *Constant::copy_of(tensor.type(), dims, tensor.stored_bytes().subspan(index * size, size)),
+        std::string());
   }
 }
 
 void write(const Datum& value, MapProto& proto) {
-  if (value.elements.size() != 2) invalid("map ", quoted(value.name), " needs two elements, its keys and its values");
+  if (value.elements.size() != 2)
+    invalid("map ", quoted(value.name), " needs two elements, its keys and its values");
   proto.set_name(value.name);
   const Constant& keys = tensor_of(value.elements[0]);
   set_keys(proto, keys);
@@ -227,7 +269,8 @@ void write(const Datum& value, MapProto& proto) {
   } else {
     const Constant& tensor = tensor_of(values);
     if (tensor.dims().empty() || tensor.dims().front() != keys.element_count()) {
-      invalid("map ", quoted(value.name), " has ", keys.element_count(), " keys, but values of shape ", to_string(tensor.dims()));
+      invalid("map ", quoted(value.name), " has ", keys.element_count(),
+              " keys, but values of shape ", to_string(tensor.dims()));
     }
     proto.mutable_values()->set_elem_type(SequenceProto::TENSOR);
     add_slices(tensor, *proto.mutable_values());
@@ -239,11 +282,16 @@ void write(const Datum& value, OptionalProto& proto);
 SequenceProto::DataType element_kind(const Type& sequence) {
   if (!sequence.inner) return SequenceProto::UNDEFINED;
   switch (sequence.inner->kind) {
-    case Type::Kind::Tensor: return SequenceProto::TENSOR;
-    case Type::Kind::Sequence: return SequenceProto::SEQUENCE;
-    case Type::Kind::Map: return SequenceProto::MAP;
-    case Type::Kind::Optional: return SequenceProto::OPTIONAL;
-    default: return SequenceProto::UNDEFINED;
+    case Type::Kind::Tensor:
+      return SequenceProto::TENSOR;
+    case Type::Kind::Sequence:
+      return SequenceProto::SEQUENCE;
+    case Type::Kind::Map:
+      return SequenceProto::MAP;
+    case Type::Kind::Optional:
+      return SequenceProto::OPTIONAL;
+    default:
+      return SequenceProto::UNDEFINED;
   }
 }
 
@@ -252,11 +300,20 @@ void write(const Datum& value, SequenceProto& proto) {
   proto.set_elem_type(element_kind(value.type));
   for (const Datum& element : value.elements) {
     switch (element.type.kind) {
-      case Type::Kind::Tensor: *proto.add_tensor_values() = to_proto(tensor_of(element), element.name); break;
-      case Type::Kind::Sequence: write(element, *proto.add_sequence_values()); break;
-      case Type::Kind::Map: write(element, *proto.add_map_values()); break;
-      case Type::Kind::Optional: write(element, *proto.add_optional_values()); break;
-      default: invalid("sequence ", quoted(value.name), " has an element of no known type");
+      case Type::Kind::Tensor:
+        *proto.add_tensor_values() = to_proto(tensor_of(element), element.name);
+        break;
+      case Type::Kind::Sequence:
+        write(element, *proto.add_sequence_values());
+        break;
+      case Type::Kind::Map:
+        write(element, *proto.add_map_values());
+        break;
+      case Type::Kind::Optional:
+        write(element, *proto.add_optional_values());
+        break;
+      default:
+        invalid("sequence ", quoted(value.name), " has an element of no known type");
     }
     if (proto.elem_type() == SequenceProto::UNDEFINED) {
       Type type;
@@ -275,7 +332,8 @@ void write(const Datum& value, OptionalProto& proto) {
   switch (kind) {
     case Type::Kind::Tensor:
       proto.set_elem_type(OptionalProto::TENSOR);
-      if (element != nullptr) *proto.mutable_tensor_value() = to_proto(tensor_of(*element), element->name);
+      if (element != nullptr)
+        *proto.mutable_tensor_value() = to_proto(tensor_of(*element), element->name);
       break;
     case Type::Kind::Sequence:
       proto.set_elem_type(OptionalProto::SEQUENCE);
@@ -289,7 +347,9 @@ void write(const Datum& value, OptionalProto& proto) {
       proto.set_elem_type(OptionalProto::OPTIONAL);
       if (element != nullptr) write(*element, *proto.mutable_optional_value());
       break;
-    default: proto.set_elem_type(OptionalProto::UNDEFINED); break;
+    default:
+      proto.set_elem_type(OptionalProto::UNDEFINED);
+      break;
   }
 }
 
@@ -305,22 +365,33 @@ std::string serialized(const Datum& value) {
 Datum parse_value(std::span<const std::byte> bytes, Type::Kind kind) {
   switch (kind) {
     case Type::Kind::Unknown:
-    case Type::Kind::Tensor: return parse<TensorProto>(bytes, "TensorProto");
-    case Type::Kind::Sequence: return parse<SequenceProto>(bytes, "SequenceProto");
-    case Type::Kind::Optional: return parse<OptionalProto>(bytes, "OptionalProto");
-    case Type::Kind::Map: return parse<MapProto>(bytes, "MapProto");
-    case Type::Kind::SparseTensor: break;
+    case Type::Kind::Tensor:
+      return parse<TensorProto>(bytes, "TensorProto");
+    case Type::Kind::Sequence:
+      return parse<SequenceProto>(bytes, "SequenceProto");
+    case Type::Kind::Optional:
+      return parse<OptionalProto>(bytes, "OptionalProto");
+    case Type::Kind::Map:
+      return parse<MapProto>(bytes, "MapProto");
+    case Type::Kind::SparseTensor:
+      break;
   }
   throw Error(Code::Unsupported, "sparse tensors are not supported as values");
 }
 
 std::string serialize_value(const Datum& value) {
   switch (value.type.kind) {
-    case Type::Kind::Tensor: return to_proto(tensor_of(value), value.name).SerializeAsString();
-    case Type::Kind::Sequence: return serialized<SequenceProto>(value);
-    case Type::Kind::Optional: return serialized<OptionalProto>(value);
-    case Type::Kind::Map: return serialized<MapProto>(value);
-    default: throw Error(Code::Unsupported, text("value ", quoted(value.name), " is of a type that has no proto"));
+    case Type::Kind::Tensor:
+      return to_proto(tensor_of(value), value.name).SerializeAsString();
+    case Type::Kind::Sequence:
+      return serialized<SequenceProto>(value);
+    case Type::Kind::Optional:
+      return serialized<OptionalProto>(value);
+    case Type::Kind::Map:
+      return serialized<MapProto>(value);
+    default:
+      throw Error(Code::Unsupported,
+                  text("value ", quoted(value.name), " is of a type that has no proto"));
   }
 }
 

@@ -79,7 +79,8 @@ std::optional<Message> child_of(Message parent, std::uint32_t field) {
     case Message::Tensor:
       if (field == kTensorStringData) return std::nullopt;
       return Message::Plain;
-    case Message::Plain: break;
+    case Message::Plain:
+      break;
   }
   return std::nullopt;
 }
@@ -96,10 +97,14 @@ struct Field {
 bool is_large_piece(const Field& field, std::optional<DataType> type) {
   if (field.wire_type != kBytes || field.end - field.data_begin <= kInlineBytes) return false;
   switch (field.number) {
-    case kTensorRawData: return true;
-    case kTensorFloatData: return type == DataType::Float || type == DataType::Complex64;
-    case kTensorDoubleData: return type == DataType::Double || type == DataType::Complex128;
-    default: return false;
+    case kTensorRawData:
+      return true;
+    case kTensorFloatData:
+      return type == DataType::Float || type == DataType::Complex64;
+    case kTensorDoubleData:
+      return type == DataType::Double || type == DataType::Complex128;
+    default:
+      return false;
   }
 }
 
@@ -157,20 +162,28 @@ class Reader {
     field.begin = at;
     const std::uint64_t tag = varint(at, end);
     const std::uint64_t number = tag >> 3;
-    if (number == 0 || number > 0x1fffffff) fail(field.begin, "has a field with an impossible number");
+    if (number == 0 || number > 0x1fffffff)
+      fail(field.begin, "has a field with an impossible number");
     field.number = static_cast<std::uint32_t>(number);
     field.wire_type = static_cast<std::uint32_t>(tag & 7);
     switch (field.wire_type) {
-      case kVarint: field.value = varint(at, end); break;
-      case kFixed64: skip(at, end, 8); break;
-      case kFixed32: skip(at, end, 4); break;
+      case kVarint:
+        field.value = varint(at, end);
+        break;
+      case kFixed64:
+        skip(at, end, 8);
+        break;
+      case kFixed32:
+        skip(at, end, 4);
+        break;
       case kBytes: {
         const std::uint64_t length = varint(at, end);
         field.data_begin = at;
         skip(at, end, length);
         break;
       }
-      default: fail(field.begin, "has a field of a kind that ONNX does not use");
+      default:
+        fail(field.begin, "has a field of a kind that ONNX does not use");
     }
     field.end = at;
     return field;
@@ -196,7 +209,8 @@ class Reader {
     std::optional<DataType> type;
     for (std::size_t at = begin; at < end;) {
       const Field field = next(at, end);
-      if (field.number == kTensorSegment) fail(field.begin, "has a tensor with segments, which no ONNX version defines");
+      if (field.number == kTensorSegment)
+        fail(field.begin, "has a tensor with segments, which no ONNX version defines");
       if (field.number == kTensorDataType && field.wire_type == kVarint && field.value < 64) {
         type = static_cast<DataType>(field.value);
       }
@@ -215,14 +229,17 @@ class Reader {
 
   /// Walks a message and checks it; returns its reduced size and notes those of its children.
   std::size_t measure(Message message, std::size_t begin, std::size_t end, int depth) {
-    if (depth > kDeepestMessage) fail(begin, text("is nested more than ", kDeepestMessage, " messages deep"));
+    if (depth > kDeepestMessage)
+      fail(begin, text("is nested more than ", kDeepestMessage, " messages deep"));
     account(message == Message::Plain ? 0 : kMessageBytes);
-    const std::optional<Field> piece = message == Message::Tensor ? large_piece(begin, end) : std::nullopt;
+    const std::optional<Field> piece =
+        message == Message::Tensor ? large_piece(begin, end) : std::nullopt;
     std::size_t size = piece ? segment_size(*piece) : 0;
     for (std::size_t at = begin; at < end;) {
       const Field field = next(at, end);
       if (is_left_out(message, field, piece)) continue;
-      const std::optional<Message> child = field.wire_type == kBytes ? child_of(message, field.number) : std::nullopt;
+      const std::optional<Message> child =
+          field.wire_type == kBytes ? child_of(message, field.number) : std::nullopt;
       if (!child || *child == Message::Plain) {
         account(parsed_size(message, field));
         size += field.end - field.begin;
@@ -239,13 +256,16 @@ class Reader {
 
   /// The same walk again, with all sizes known.
   void emit(Message message, std::size_t begin, std::size_t end, std::string& to) {
-    const std::optional<Field> piece = message == Message::Tensor ? large_piece(begin, end) : std::nullopt;
+    const std::optional<Field> piece =
+        message == Message::Tensor ? large_piece(begin, end) : std::nullopt;
     for (std::size_t at = begin; at < end;) {
       const Field field = next(at, end);
       if (is_left_out(message, field, piece)) continue;
-      const std::optional<Message> child = field.wire_type == kBytes ? child_of(message, field.number) : std::nullopt;
+      const std::optional<Message> child =
+          field.wire_type == kBytes ? child_of(message, field.number) : std::nullopt;
       if (!child || *child == Message::Plain) {
-        to.append(reinterpret_cast<const char*>(model_.data()) + field.begin, field.end - field.begin);
+        to.append(reinterpret_cast<const char*>(model_.data()) + field.begin,
+                  field.end - field.begin);
         continue;
       }
       append_varint(to, tag_of(field));
@@ -258,7 +278,8 @@ class Reader {
   static std::uint64_t parsed_size(Message message, const Field& field) {
     if (field.wire_type != kBytes) return kNumberBytes;
     if (!child_of(message, field.number)) return kStringBytes;
-    const bool type = message == Message::Graph && field.number >= kGraphInput && field.number <= kGraphValueInfo;
+    const bool type =
+        message == Message::Graph && field.number >= kGraphInput && field.number <= kGraphValueInfo;
     return kMessageBytes + (type ? kTypeGrowth * (field.end - field.data_begin) : 0);
   }
 
@@ -287,7 +308,8 @@ class Reader {
 
   std::span<const std::byte> model_;
   std::uint64_t parsed_bytes_ = 0;
-  std::vector<std::size_t> sizes_;  // of the messages that are walked into, in the order of the walk
+  std::vector<std::size_t>
+      sizes_;  // of the messages that are walked into, in the order of the walk
   std::size_t next_size_ = 0;
 };
 

@@ -24,7 +24,8 @@ bool eliminate_dead_nodes(Graph& graph, PassRun&) {
     if (!graph.has_node(id) || !is_dead(graph, graph.node(id))) continue;
     for (const std::vector<ValueId>* list : {&graph.node(id).inputs, &graph.node(id).captured}) {
       for (const ValueId input : *list) {
-        if (input != kNone && graph.value(input).producer != kNone) candidates.push_back(graph.value(input).producer);
+        if (input != kNone && graph.value(input).producer != kNone)
+          candidates.push_back(graph.value(input).producer);
       }
     }
     graph.remove_node(id);

@@ -33,23 +33,26 @@ bool dropout_does_nothing(const Graph& graph, const Node& node) {
   }
   const Value* training = input_value(graph, node, 2);
   if (training == nullptr) return true;
-  if (!training->constant || training->overridable || training->constant->type() != DataType::Bool) return false;
+  if (!training->constant || training->overridable || training->constant->type() != DataType::Bool)
+    return false;
   const auto bytes = training->constant->bytes();
   return bytes.size() == 1 && bytes[0] == std::byte{0};
 }
 
 bool cast_to_own_type(const Graph& graph, const Node& node) {
   const auto to = node.attributes.find("to");
-  if (to == node.attributes.end() || to->second.ints.size() != 1) return false;  // before version 6 it is a word
+  if (to == node.attributes.end() || to->second.ints.size() != 1)
+    return false;  // before version 6 it is a word
   const Type& type = graph.value(node.inputs[0]).type;
-  return type.is_tensor() && type.element != DataType::None && static_cast<std::int64_t>(type.element) == to->second.ints[0];
+  return type.is_tensor() && type.element != DataType::None &&
+         static_cast<std::int64_t>(type.element) == to->second.ints[0];
 }
 
 bool cast_like_own_type(const Graph& graph, const Node& node) {
   const Value* like = input_value(graph, node, 1);
   const Type& type = graph.value(node.inputs[0]).type;
-  return like != nullptr && type.is_tensor() && like->type.is_tensor() && type.element != DataType::None &&
-         type.element == like->type.element;
+  return like != nullptr && type.is_tensor() && like->type.is_tensor() &&
+         type.element != DataType::None && type.element == like->type.element;
 }
 
 bool transposes_nothing(const Graph& graph, const Node& node) {
@@ -101,7 +104,8 @@ bool is_no_op(const Graph& graph, const Node& node) {
 /// What is known of one name of a value, kept with the other.
 void keep_knowledge(Value& kept, const Value& gone) {
   if (kept.quantization.empty()) kept.quantization = gone.quantization;
-  const bool vague = kept.type.kind == Type::Kind::Unknown || (kept.type.is_tensor() && !kept.type.shape);
+  const bool vague =
+      kept.type.kind == Type::Kind::Unknown || (kept.type.is_tensor() && !kept.type.shape);
   if (vague && gone.type.kind != Type::Kind::Unknown) kept.type = gone.type;
 }
 
@@ -132,7 +136,8 @@ bool eliminate_identities(Graph& graph, PassRun&) {
   bool changed = false;
   for (std::size_t i = graph.node_limit(); i > 0; --i) {
     const auto id = static_cast<NodeId>(i - 1);
-    if (graph.has_node(id) && is_no_op(graph, graph.node(id))) changed = eliminate(graph, id) || changed;
+    if (graph.has_node(id) && is_no_op(graph, graph.node(id)))
+      changed = eliminate(graph, id) || changed;
   }
   return changed;
 }

@@ -26,7 +26,8 @@ std::uint64_t bytes_of(const Constant& constant) { return constant.stored_bytes(
 
 class Folding {
  public:
-  Folding(Graph& graph, PassRun& run) : graph_(graph), run_(run), listed_(graph.value_count(), false) {
+  Folding(Graph& graph, PassRun& run)
+      : graph_(graph), run_(run), listed_(graph.value_count(), false) {
     for (const ValueId id : graph.initializers) listed_[static_cast<std::size_t>(id)] = true;
   }
 
@@ -41,9 +42,11 @@ class Folding {
     // Integers that are made real only for an operator are what a provider's quantized kernels look for; what no
     // rewrite takes is folded after placement.
     if (node.op_type == "DequantizeLinear" && node.domain.empty()) return false;
-    if (node.has_bodies() || run_.is_random(node) || run_.not_folded.contains({&graph_, node.id})) return false;
-    return std::all_of(node.inputs.begin(), node.inputs.end(),
-                       [this](ValueId input) { return input == kNone || is_fixed(graph_.value(input)); });
+    if (node.has_bodies() || run_.is_random(node) || run_.not_folded.contains({&graph_, node.id}))
+      return false;
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [this](ValueId input) {
+      return input == kNone || is_fixed(graph_.value(input));
+    });
   }
 
   std::uint64_t input_bytes(const Node& node) const {
@@ -104,7 +107,8 @@ class Folding {
       Value& value = graph_.value(outputs[i]);
       value.type = Type::tensor(results[i]->type(), results[i]->dims());
       value.constant = results[i];
-      if (bytes_of(*results[i]) > run_.options.max_folded_bytes) run_.large_bytes += bytes_of(*results[i]);
+      if (bytes_of(*results[i]) > run_.options.max_folded_bytes)
+        run_.large_bytes += bytes_of(*results[i]);
       release(outputs[i]);
     }
     for (const ValueId input : inputs) {
@@ -115,8 +119,10 @@ class Folding {
   /// Lets go of an intermediate result that nobody reads any more, so that a chain is never in memory as a whole.
   void release(ValueId id) {
     Value& value = graph_.value(id);
-    const bool listed = static_cast<std::size_t>(id) < listed_.size() && listed_[static_cast<std::size_t>(id)];
-    if (listed || !value.uses.empty() || value.is_output || value.is_input || !value.constant) return;
+    const bool listed =
+        static_cast<std::size_t>(id) < listed_.size() && listed_[static_cast<std::size_t>(id)];
+    if (listed || !value.uses.empty() || value.is_output || value.is_input || !value.constant)
+      return;
     if (bytes_of(*value.constant) > run_.options.max_folded_bytes) {
       run_.large_bytes -= std::min(run_.large_bytes, bytes_of(*value.constant));
     }

@@ -28,7 +28,9 @@ class Key {
     number(values.size());
     for (const Number value : values) number(value);
   }
-  void bytes(std::span<const std::byte> bytes) { text_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size()); }
+  void bytes(std::span<const std::byte> bytes) {
+    text_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
   std::string take() { return std::move(text_); }
 
  private:
@@ -53,12 +55,14 @@ bool merge_constants(Graph& graph) {
   std::unordered_map<std::string, std::vector<ValueId>> alike;
   for (std::size_t i = 0; i < graph.value_count(); ++i) {
     const Value& value = graph.value(static_cast<ValueId>(i));
-    if (value.constant && !value.overridable && !value.uses.empty()) alike[sample_of(*value.constant)].push_back(value.id);
+    if (value.constant && !value.overridable && !value.uses.empty())
+      alike[sample_of(*value.constant)].push_back(value.id);
   }
   bool changed = false;
   for (const auto& [sample, values] : alike) {
     if (values.size() < 2) continue;
-    std::map<ContentHash, ValueId> first;  // by value id, so that the outcome does not depend on the hash table
+    std::map<ContentHash, ValueId>
+        first;  // by value id, so that the outcome does not depend on the hash table
     for (const ValueId id : values) {
       const auto [entry, added] = first.emplace(graph.value(id).constant->hash(), id);
       if (added) continue;
@@ -104,8 +108,9 @@ std::string key_of(const Node& node) {
 }
 
 bool makes_graph_output(const Graph& graph, const Node& node) {
-  return std::any_of(node.outputs.begin(), node.outputs.end(),
-                     [&](ValueId output) { return output != kNone && graph.value(output).is_output; });
+  return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {
+    return output != kNone && graph.value(output).is_output;
+  });
 }
 
 void sort_origins(Node& node) {

@@ -32,7 +32,9 @@ bool apply_passes(Graph& graph, const std::vector<const Pass*>& passes, PassRun&
   for (std::size_t i = 0; i < graph.node_limit(); ++i) {
     const auto id = static_cast<NodeId>(i);
     if (!graph.has_node(id)) continue;
-    for_each_body(graph.node(id), [&](Graph& body) { bodies_changed = apply_passes(body, passes, run) || bodies_changed; });
+    for_each_body(graph.node(id), [&](Graph& body) {
+      bodies_changed = apply_passes(body, passes, run) || bodies_changed;
+    });
   }
   if (bodies_changed) graph.update_captures();
   return changed || bodies_changed;
@@ -56,7 +58,8 @@ void run_passes(Model& model, const PassOptions& options, const ConstantEvaluato
   }
   std::vector<const Pass*> passes;
   for (const Pass& pass : kPasses) {
-    if (options.level >= pass.from && !options.disabled.contains(pass.name)) passes.push_back(&pass);
+    if (options.level >= pass.from && !options.disabled.contains(pass.name))
+      passes.push_back(&pass);
   }
   PassRun run{options, evaluate, 0, {}};
   // Every change removes a node, a use or a capture, so this ends.

@@ -18,7 +18,8 @@ inline constexpr std::uint64_t kLargestFolds = 4ull << 30;
 
 /// Computes a node all of whose inputs are constants; nullopt when nobody can. One entry per output, null for
 /// one that is left out. May throw what the kernel throws.
-using ConstantEvaluator = std::function<std::optional<std::vector<ConstantPtr>>(const Graph& graph, const Node& node)>;
+using ConstantEvaluator =
+    std::function<std::optional<std::vector<ConstantPtr>>(const Graph& graph, const Node& node)>;
 
 struct PassOptions {
   OptimizationLevel level = OptimizationLevel::All;

@@ -133,6 +133,7 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
   }
   SegmentContext& context = context_of(segment, depth);
   context.bind_memory(arenas_[depth], raw_streams_, generations_[depth]);
+  context.forget_dynamic();
   if (cancel_flag_ != nullptr) context.set_cancel_flag(cancel_flag_);
   for (std::size_t i = 0; i < segment->incoming.size(); ++i) {
     context.bind_incoming(i, *incoming_value(segment->incoming[i], feeds));

@@ -10,7 +10,11 @@ void describe(RuntimeValue& value, const Slot& slot) {
     value.set_type(Type::parse(state.object_type));
     return;
   }
-  value.set_tensor(state.type, state.dims);
+  if (state.kind == ValueState::Kind::Tensor && state.type == DataType::String) {
+    value.set_owned_tensor(state.type, state.dims);
+  } else {
+    value.set_tensor(state.type, state.dims);
+  }
   value.description.format = state.format;
   if (state.kind == ValueState::Kind::Tensor) value.description.bytes = state.bytes;
   if (slot.strides) {
@@ -44,6 +48,7 @@ void SegmentContext::make_values() {
     if (slot.place != Place::Weight || slot.state.type != DataType::String) describe(*value, slot);
     const auto number = static_cast<std::size_t>(slot.number);
     if (slot.place == Place::Incoming && !is_whole(slot)) incoming_[number].push_back({value.get(), slot.offset});
+    if (slot.place == Place::Dynamic) dynamic_.push_back(values_.size());
     if (slot.place == Place::Fetch) fetches_[number].push_back({value.get(), slot.offset});
     if (slot.place == Place::Weight && slot.state.type != DataType::String) {
       const bp_tensor& weight = slot.weight->value.description;
@@ -117,6 +122,10 @@ void SegmentContext::bind_memory(const std::vector<Arena>& arenas, const std::ve
     workspaces_[i].offset = buffer.raw() != nullptr ? step.workspace_offset : 0;
     workspaces_[i].host_ptr = buffer.host_ptr() != nullptr ? buffer.host_ptr() + step.workspace_offset : nullptr;
   }
+}
+
+void SegmentContext::forget_dynamic() {
+  for (const std::size_t index : dynamic_) describe(*values_[index], segment_->slots[index]);
 }
 
 void SegmentContext::bind_incoming(std::size_t index, const RuntimeValue& value) {

@@ -41,6 +41,8 @@ class SegmentContext {
   /// Points slots and workspaces at the arenas, and contexts at the streams (null where a device has none). Does
   /// nothing when `generation` is that of the last call.
   void bind_memory(const std::vector<Arena>& arenas, const std::vector<bp_stream*>& streams, std::uint64_t generation);
+  /// Empties what kernels size and fill themselves: sequences, strings, outputs of unknown size.
+  void forget_dynamic();
   /// Gives an incoming value (index into Segment::incoming).
   void bind_incoming(std::size_t index, const RuntimeValue& value);
   /// Gives the memory of a fetch.
@@ -72,6 +74,7 @@ class SegmentContext {
   std::vector<std::uint64_t> marks_;                       ///< by step: of steps that signal
   std::vector<std::vector<Bound>> incoming_, fetches_;
   std::vector<std::vector<std::size_t>> whole_incoming_;   ///< positions in pointers_: values that are no plain tensors
+  std::vector<std::size_t> dynamic_;  ///< slots that forget_dynamic() empties
   std::uint64_t generation_ = 0;
 };
 

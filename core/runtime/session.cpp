@@ -238,6 +238,8 @@ void Session::check_feed(const std::string& name, const RuntimeValue& value) con
   const auto mismatch = [&](const std::string& got) { invalid("the input '", name, "' should be ", expected(declared), " but is ", got); };
   if (value.kind == BP_VALUE_ABSENT) invalid("the input '", name, "' is given no value");
   if (declared.type.kind == Type::Kind::Unknown) return;
+  const bool empty_optional = value.kind == BP_VALUE_OPTIONAL && value.elements.empty();
+  if (declared.type.kind == Type::Kind::Optional && empty_optional) return;  // such a value does not know its element's type
   if (!declared.type.is_tensor()) {
     if (value.is_tensor() || value.type.to_string() != declared.type.to_string()) mismatch(value.is_tensor() ? "a tensor" : value.type.to_string());
     return;

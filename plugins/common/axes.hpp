@@ -12,8 +12,8 @@ namespace backplane::common {
 /// `axis` in [0, rank). Errors: BP_INVALID_ARGUMENT when it is outside [-rank, rank).
 inline int normalize_axis(std::int64_t axis, int rank) {
   if (axis < -rank || axis >= rank) {
-    sdk::invalid("axis ", axis, " is out of range for rank ", rank, "; it must be in [", -rank, ", ",
-                 rank - 1, "]");
+    sdk::invalid("axis ", axis, " is out of range for rank ", rank, "; it must be in [", -rank,
+                 ", ", rank - 1, "]");
   }
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }

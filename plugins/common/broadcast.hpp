@@ -21,7 +21,8 @@ inline sdk::Dims broadcast_dims(const std::vector<sdk::DimsView>& shapes) {
       if (shape[axis] == out || shape[axis] == 1) continue;
       if (out != 1) {
         std::string text;
-        for (const sdk::DimsView& each : shapes) text += (text.empty() ? "" : " and ") + to_string(each);
+        for (const sdk::DimsView& each : shapes)
+          text += (text.empty() ? "" : " and ") + to_string(each);
         sdk::invalid("shapes ", text, " cannot be broadcast to one");
       }
       out = shape[axis];
@@ -51,7 +52,8 @@ struct BroadcastLoops {
 };
 
 /// Loops over `out` for dense operands of these shapes, each of which broadcasts to `out`.
-inline BroadcastLoops plan_broadcast(sdk::DimsView out, const std::vector<sdk::DimsView>& operands) {
+inline BroadcastLoops plan_broadcast(sdk::DimsView out,
+                                     const std::vector<sdk::DimsView>& operands) {
   const std::size_t count = operands.size();
   std::vector<sdk::Dims> full(count, sdk::Dims(out.size(), 0));
   for (std::size_t k = 0; k < count; ++k) {

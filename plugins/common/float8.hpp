@@ -63,11 +63,11 @@ struct SmallFloat {
   static std::uint32_t encode_magnitude(float value) {
     if (value > 1e30f) return ~0u;
     int exponent = 0;
-    std::frexp(value, &exponent);                            // value = [0.5, 1) * 2^exponent
+    std::frexp(value, &exponent);  // value = [0.5, 1) * 2^exponent
     exponent = exponent - 1 < 1 - kBias ? 1 - kBias : exponent - 1;
     const auto whole = static_cast<std::uint32_t>(
         std::nearbyint(std::ldexp(value, kMantissa - exponent)));  // a carry reaches the exponent
-    if (whole < (1u << kMantissa)) return whole;             // subnormal
+    if (whole < (1u << kMantissa)) return whole;                   // subnormal
     return (static_cast<std::uint32_t>(exponent + kBias - 1) << kMantissa) + whole;
   }
 };
@@ -93,8 +93,8 @@ struct Float4E2M1 {
     constexpr float kMiddle[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5};
     std::uint8_t bits = 0;
     if (std::isnan(value)) return 8;
-    while (bits < 7 && (magnitude > kMiddle[bits] ||
-                        (magnitude == kMiddle[bits] && bits % 2 == 1))) {
+    while (bits < 7 &&
+           (magnitude > kMiddle[bits] || (magnitude == kMiddle[bits] && bits % 2 == 1))) {
       ++bits;
     }
     return static_cast<std::uint8_t>(sign | bits);
@@ -117,7 +117,7 @@ struct Float8E8M0 {
     int exponent = 0;
     const float fraction = std::frexp(value, &exponent) * 2;  // [1, 2)
     --exponent;
-    const bool up = rounding == ScaleRounding::kUp ? fraction > 1
+    const bool up = rounding == ScaleRounding::kUp        ? fraction > 1
                     : rounding == ScaleRounding::kNearest ? fraction >= 1.5f
                                                           : false;
     const int bits = exponent + 127 + (up ? 1 : 0);

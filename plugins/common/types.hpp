@@ -21,7 +21,9 @@ inline TypeList join(TypeList left, const TypeList& right) {
 }
 
 /// float16, float, double.
-inline TypeList ieee_float_types() { return {DataType::Float16, DataType::Float, DataType::Double}; }
+inline TypeList ieee_float_types() {
+  return {DataType::Float16, DataType::Float, DataType::Double};
+}
 
 /// The same and bfloat16.
 inline TypeList float_types() { return join(ieee_float_types(), {DataType::BFloat16}); }

@@ -1,5 +1,6 @@
 // The CPU provider's plugin: one device, the processor that the process runs on.
 #include "backplane/plugin.hpp"
+
 #include "plugins/cpu/device.hpp"
 
 BP_PLUGIN("cpu", "0.1.0", [](backplane::sdk::Plugin& plugin) {
@@ -15,7 +16,8 @@ BP_PLUGIN("cpu", "0.1.0", [](backplane::sdk::Plugin& plugin) {
        .score = 1,
        .extra_flags = BP_DEVICE_HOST_EVALUATOR},
       {Option("isa", BP_OPTION_STRING, "auto", "auto|avx512|avx2|baseline",
-              "The highest instruction set that kernels may use; auto is the best one of the processor.")});
+              "The highest instruction set that kernels may use; auto is the best one of the "
+              "processor.")});
   plugin.vendor("Backplane");
   plugin.provider(provider.raw());
 });

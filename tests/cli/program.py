@@ -124,7 +124,8 @@ class ProgramTest(unittest.TestCase):
 def main():
     """Runs the tests of the calling script and closes with the line that tools/test counts."""
     done = unittest.main(exit=False, verbosity=1).result
-    failed = len(done.failures) + len(done.errors)
+    broken = {getattr(test, "test_case", test).id() for test, _ in done.failures + done.errors}  # subtests count once
+    failed = len(broken)
     skipped = len(done.skipped)
     print(f"{done.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped")
     raise SystemExit(1 if failed else 0)

@@ -36,6 +36,13 @@ double peak_rss_mb() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
+/// What the command line asks for; 0, like nothing, is all processors.
+unsigned requested_threads(const Selection& selection) {
+  const unsigned asked =
+      selection.threads ? static_cast<unsigned>(std::stoul(*selection.threads)) : 0;
+  return asked != 0 ? asked : std::max(1u, std::thread::hardware_concurrency());
+}
+
 Json report_of(const BenchRequest& request, const Session& session, const Measurement& measured) {
   const Json statistics = Json::parse(session.statistics());
   Json providers = Json::array();
@@ -48,8 +55,8 @@ Json report_of(const BenchRequest& request, const Session& session, const Measur
   };
   Json report;
   report["model"] = request.model;
-  report["providers"] = figure("providers", providers);
-  report["threads"] = figure("threads", std::max(1u, std::thread::hardware_concurrency()));
+  report["providers"] = providers;
+  report["threads"] = figure("threads", requested_threads(request.selection));
   report["precision"] = figure("precision", request.selection.precision.value_or("fp32"));
   report["load_ms"] = figure("load_ms", nullptr);
   report["plan_ms"] = figure("plan_ms", nullptr);

@@ -19,8 +19,10 @@ namespace {
 
 template <bool kLeast, bool kLast, class W>
 HWY_INLINE bool is_better(W value, W so_far) {
-  if constexpr (kLeast) return kLast ? value <= so_far : value < so_far;
-  else return kLast ? value >= so_far : value > so_far;
+  if constexpr (kLeast)
+    return kLast ? value <= so_far : value < so_far;
+  else
+    return kLast ? value >= so_far : value > so_far;
 }
 
 // Without branches in the inner loop, whose indices are as wide as its elements: the compiler makes

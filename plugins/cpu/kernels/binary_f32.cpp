@@ -20,11 +20,9 @@ namespace {
 using Tag = hn::ScalableTag<float>;
 using V = hn::Vec<Tag>;
 
-#define BP_BINARY(Name, expression)                 \
-  struct Name {                                     \
-    HWY_INLINE V operator()(Tag, V a, V b) const {  \
-      return expression;                            \
-    }                                               \
+#define BP_BINARY(Name, expression)                                     \
+  struct Name {                                                         \
+    HWY_INLINE V operator()(Tag, V a, V b) const { return expression; } \
   }
 
 BP_BINARY(Add, hn::Add(a, b));
@@ -109,16 +107,24 @@ void pow_by_scalar(const RowArgs& args) {
 
 RowLoops find_binary(BinaryOp op) {
   switch (op) {
-    case BinaryOp::kAdd: return loops<Add>();
-    case BinaryOp::kSub: return loops<Sub>();
-    case BinaryOp::kMul: return loops<Mul>();
-    case BinaryOp::kDiv: return loops<Div>();
-    case BinaryOp::kMax: return loops<Max>();
-    case BinaryOp::kMin: return loops<Min>();
-    case BinaryOp::kPRelu: return loops<PRelu>();
+    case BinaryOp::kAdd:
+      return loops<Add>();
+    case BinaryOp::kSub:
+      return loops<Sub>();
+    case BinaryOp::kMul:
+      return loops<Mul>();
+    case BinaryOp::kDiv:
+      return loops<Div>();
+    case BinaryOp::kMax:
+      return loops<Max>();
+    case BinaryOp::kMin:
+      return loops<Min>();
+    case BinaryOp::kPRelu:
+      return loops<PRelu>();
     case BinaryOp::kPow:
       return {{pow_rows<RowForm::kBoth>, pow_by_scalar, pow_rows<RowForm::kSecond>}};
-    default: return {{nullptr, nullptr, nullptr}};
+    default:
+      return {{nullptr, nullptr, nullptr}};
   }
 }
 

@@ -12,12 +12,12 @@ enum class BinaryOp {
   kSub,
   kMul,
   kDiv,
-  kMax,       // NaN where one of the two is
-  kMin,       // likewise
-  kPRelu,     // a below 0: a * b
+  kMax,    // NaN where one of the two is
+  kMin,    // likewise
+  kPRelu,  // a below 0: a * b
   kPow,
-  kMod,       // the remainder with the divisor's sign
-  kFMod,      // the remainder with the dividend's sign
+  kMod,   // the remainder with the divisor's sign
+  kFMod,  // the remainder with the dividend's sign
 };
 
 /// The loops for `op`; all nullptr where there is no vector form of it.

@@ -35,8 +35,10 @@ BroadcastRows plan_binary(BinaryOp op, sdk::DataType type, Isa isa, sdk::DimsVie
   }
   const RowLoops loops = common::with_number(type, [op](auto tag) -> RowLoops {
     using T = typename decltype(tag)::type;
-    if constexpr (common::kIsHalfType<T>) return {{nullptr, nullptr, nullptr}};
-    else return scalar_binary<T>(op);
+    if constexpr (common::kIsHalfType<T>)
+      return {{nullptr, nullptr, nullptr}};
+    else
+      return scalar_binary<T>(op);
   });
   return {a, b, y, elements, loops};
 }

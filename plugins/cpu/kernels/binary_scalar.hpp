@@ -109,16 +109,26 @@ template <BinaryOp op>
 struct ScalarBinary {
   template <class T>
   T operator()(T a, T b) const {
-    if constexpr (op == BinaryOp::kDiv) return divide(a, b);
-    else if constexpr (op == BinaryOp::kMod) return floor_mod(a, b);
-    else if constexpr (op == BinaryOp::kFMod) return trunc_mod(a, b);
-    else if constexpr (op == BinaryOp::kMax) return a != a ? a : (a > b ? a : b);
-    else if constexpr (op == BinaryOp::kMin) return a != a ? a : (a < b ? a : b);
-    else if constexpr (op == BinaryOp::kPRelu && std::is_unsigned_v<T>) return a;
-    else if constexpr (op == BinaryOp::kPRelu) return a < 0 ? wrapped<BinaryOp::kMul>(a, b) : a;
-    else if constexpr (op == BinaryOp::kPow && std::is_floating_point_v<T>) return std::pow(a, b);
-    else if constexpr (op == BinaryOp::kPow) return integer_power(a, static_cast<std::int64_t>(b));
-    else return wrapped<op>(a, b);
+    if constexpr (op == BinaryOp::kDiv)
+      return divide(a, b);
+    else if constexpr (op == BinaryOp::kMod)
+      return floor_mod(a, b);
+    else if constexpr (op == BinaryOp::kFMod)
+      return trunc_mod(a, b);
+    else if constexpr (op == BinaryOp::kMax)
+      return a != a ? a : (a > b ? a : b);
+    else if constexpr (op == BinaryOp::kMin)
+      return a != a ? a : (a < b ? a : b);
+    else if constexpr (op == BinaryOp::kPRelu && std::is_unsigned_v<T>)
+      return a;
+    else if constexpr (op == BinaryOp::kPRelu)
+      return a < 0 ? wrapped<BinaryOp::kMul>(a, b) : a;
+    else if constexpr (op == BinaryOp::kPow && std::is_floating_point_v<T>)
+      return std::pow(a, b);
+    else if constexpr (op == BinaryOp::kPow)
+      return integer_power(a, static_cast<std::int64_t>(b));
+    else
+      return wrapped<op>(a, b);
   }
 
  private:
@@ -127,9 +137,12 @@ struct ScalarBinary {
     using W = std::conditional_t<std::is_integral_v<T>, Wrapping<T>, T>;
     const auto x = static_cast<W>(a);
     const auto y = static_cast<W>(b);
-    if constexpr (which == BinaryOp::kAdd) return static_cast<T>(x + y);
-    else if constexpr (which == BinaryOp::kSub) return static_cast<T>(x - y);
-    else return static_cast<T>(x * y);
+    if constexpr (which == BinaryOp::kAdd)
+      return static_cast<T>(x + y);
+    else if constexpr (which == BinaryOp::kSub)
+      return static_cast<T>(x - y);
+    else
+      return static_cast<T>(x * y);
   }
 };
 
@@ -137,16 +150,26 @@ struct ScalarBinary {
 template <class T>
 RowLoops scalar_binary(BinaryOp op) {
   switch (op) {
-    case BinaryOp::kAdd: return scalar_loops<ScalarBinary<BinaryOp::kAdd>, T>();
-    case BinaryOp::kSub: return scalar_loops<ScalarBinary<BinaryOp::kSub>, T>();
-    case BinaryOp::kMul: return scalar_loops<ScalarBinary<BinaryOp::kMul>, T>();
-    case BinaryOp::kDiv: return scalar_loops<ScalarBinary<BinaryOp::kDiv>, T>();
-    case BinaryOp::kMax: return scalar_loops<ScalarBinary<BinaryOp::kMax>, T>();
-    case BinaryOp::kMin: return scalar_loops<ScalarBinary<BinaryOp::kMin>, T>();
-    case BinaryOp::kPRelu: return scalar_loops<ScalarBinary<BinaryOp::kPRelu>, T>();
-    case BinaryOp::kPow: return scalar_loops<ScalarBinary<BinaryOp::kPow>, T>();
-    case BinaryOp::kMod: return scalar_loops<ScalarBinary<BinaryOp::kMod>, T>();
-    case BinaryOp::kFMod: return scalar_loops<ScalarBinary<BinaryOp::kFMod>, T>();
+    case BinaryOp::kAdd:
+      return scalar_loops<ScalarBinary<BinaryOp::kAdd>, T>();
+    case BinaryOp::kSub:
+      return scalar_loops<ScalarBinary<BinaryOp::kSub>, T>();
+    case BinaryOp::kMul:
+      return scalar_loops<ScalarBinary<BinaryOp::kMul>, T>();
+    case BinaryOp::kDiv:
+      return scalar_loops<ScalarBinary<BinaryOp::kDiv>, T>();
+    case BinaryOp::kMax:
+      return scalar_loops<ScalarBinary<BinaryOp::kMax>, T>();
+    case BinaryOp::kMin:
+      return scalar_loops<ScalarBinary<BinaryOp::kMin>, T>();
+    case BinaryOp::kPRelu:
+      return scalar_loops<ScalarBinary<BinaryOp::kPRelu>, T>();
+    case BinaryOp::kPow:
+      return scalar_loops<ScalarBinary<BinaryOp::kPow>, T>();
+    case BinaryOp::kMod:
+      return scalar_loops<ScalarBinary<BinaryOp::kMod>, T>();
+    case BinaryOp::kFMod:
+      return scalar_loops<ScalarBinary<BinaryOp::kFMod>, T>();
   }
   return {{nullptr, nullptr, nullptr}};
 }

@@ -50,11 +50,16 @@ constexpr RowLoops kLoops{{rows<RowForm::kBoth, T, compare>, rows<RowForm::kFirs
 template <class T>
 RowLoops choose(Compare compare) {
   switch (compare) {
-    case Compare::kEqual: return kLoops<T, Compare::kEqual>;
-    case Compare::kLess: return kLoops<T, Compare::kLess>;
-    case Compare::kLessOrEqual: return kLoops<T, Compare::kLessOrEqual>;
-    case Compare::kGreater: return kLoops<T, Compare::kGreater>;
-    case Compare::kGreaterOrEqual: return kLoops<T, Compare::kGreaterOrEqual>;
+    case Compare::kEqual:
+      return kLoops<T, Compare::kEqual>;
+    case Compare::kLess:
+      return kLoops<T, Compare::kLess>;
+    case Compare::kLessOrEqual:
+      return kLoops<T, Compare::kLessOrEqual>;
+    case Compare::kGreater:
+      return kLoops<T, Compare::kGreater>;
+    case Compare::kGreaterOrEqual:
+      return kLoops<T, Compare::kGreaterOrEqual>;
   }
   return {{nullptr, nullptr, nullptr}};
 }

@@ -117,22 +117,33 @@ const Codec& plain_codec(DataType type) {
 const Codec& codec_of(DataType type) {
   static constexpr Codec kFloat4{DataType::Float, decode_float4, encode_float4};
   switch (type) {
-    case DataType::Float8E4M3FN: return kByteCodec<common::Float8E4M3FN>;
-    case DataType::Float8E4M3FNUZ: return kByteCodec<common::Float8E4M3FNUZ>;
-    case DataType::Float8E5M2: return kByteCodec<common::Float8E5M2>;
-    case DataType::Float8E5M2FNUZ: return kByteCodec<common::Float8E5M2FNUZ>;
-    case DataType::Float8E8M0: return kByteCodec<common::Float8E8M0>;
-    case DataType::Float4E2M1: return kFloat4;
-    case DataType::Int4: return kPackedCodec<4, true>;
-    case DataType::UInt4: return kPackedCodec<4, false>;
-    case DataType::Int2: return kPackedCodec<2, true>;
-    case DataType::UInt2: return kPackedCodec<2, false>;
+    case DataType::Float8E4M3FN:
+      return kByteCodec<common::Float8E4M3FN>;
+    case DataType::Float8E4M3FNUZ:
+      return kByteCodec<common::Float8E4M3FNUZ>;
+    case DataType::Float8E5M2:
+      return kByteCodec<common::Float8E5M2>;
+    case DataType::Float8E5M2FNUZ:
+      return kByteCodec<common::Float8E5M2FNUZ>;
+    case DataType::Float8E8M0:
+      return kByteCodec<common::Float8E8M0>;
+    case DataType::Float4E2M1:
+      return kFloat4;
+    case DataType::Int4:
+      return kPackedCodec<4, true>;
+    case DataType::UInt4:
+      return kPackedCodec<4, false>;
+    case DataType::Int2:
+      return kPackedCodec<2, true>;
+    case DataType::UInt2:
+      return kPackedCodec<2, false>;
     case DataType::String:
     case DataType::Complex64:
     case DataType::Complex128:
     case DataType::None:
       sdk::unsupported("elements of type ", sdk::type_name(type), " are not converted here");
-    default: return plain_codec(type);
+    default:
+      return plain_codec(type);
   }
 }
 

@@ -15,8 +15,10 @@ namespace backplane::cpu {
 template <class T>
 constexpr T extreme(bool least) {
   using Limits = std::numeric_limits<T>;
-  if constexpr (Limits::has_infinity) return least ? -Limits::infinity() : Limits::infinity();
-  else return least ? Limits::lowest() : Limits::max();
+  if constexpr (Limits::has_infinity)
+    return least ? -Limits::infinity() : Limits::infinity();
+  else
+    return least ? Limits::lowest() : Limits::max();
 }
 
 /// The plain fold of `x` into `acc`. Integers wrap, as they are accumulated in an unsigned type.
@@ -50,9 +52,12 @@ void scalar_columns(const T* x, std::int64_t stride, std::int64_t rows, Acc* acc
 
 template <Fold fold, class Acc>
 Acc join(Acc a, Acc b) {
-  if constexpr (fold == Fold::kProd) return a * b;
-  else if constexpr (fold == Fold::kMax || fold == Fold::kMin) return fold_one<fold>(a, b);
-  else return a + b;
+  if constexpr (fold == Fold::kProd)
+    return a * b;
+  else if constexpr (fold == Fold::kMax || fold == Fold::kMin)
+    return fold_one<fold>(a, b);
+  else
+    return a + b;
 }
 
 template <Fold fold, class T, class Acc>

@@ -51,8 +51,10 @@ void lrn(const LrnArgs& args, const float* x, float* y, std::int64_t n) {
       }
       const V result = hn::Div(load(c), power(d, hn::MulAdd(sum, ratio, bias), args.beta));
       float* to = y + c * args.stride + i;
-      if (whole) hn::StoreU(result, d, to);
-      else store_some(d, result, to, some);
+      if (whole)
+        hn::StoreU(result, d, to);
+      else
+        store_some(d, result, to, some);
     }
   }
 }

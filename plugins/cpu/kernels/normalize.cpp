@@ -120,9 +120,8 @@ void standardize(const T* x, T* y, std::int64_t count, T mean, T factor, const T
   const auto n = static_cast<size_t>(count);
   const V center = hn::Set(d, mean);
   const V ratio = hn::Set(d, factor);
-  const auto one = [&](V v, V a, V b) HWY_ATTR {
-    return hn::MulAdd(hn::Mul(hn::Sub(v, center), ratio), a, b);
-  };
+  const auto one = [&](V v, V a, V b)
+                       HWY_ATTR { return hn::MulAdd(hn::Mul(hn::Sub(v, center), ratio), a, b); };
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
     const V b = shift != nullptr ? hn::LoadU(d, shift + i) : hn::Zero(d);

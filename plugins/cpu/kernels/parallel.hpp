@@ -26,7 +26,8 @@ void split_loop(const sdk::Threads& threads, std::int64_t n, double ns_each, std
   const std::int64_t parts = (n + step - 1) / step;
   const double ns_part = ns_each * static_cast<double>(step);
   const auto least = static_cast<std::uint64_t>(std::max(1.0, kPartNs / ns_part));
-  const std::uint64_t fair = static_cast<std::uint64_t>(parts) / (4 * std::uint64_t{threads.count()});
+  const std::uint64_t fair =
+      static_cast<std::uint64_t>(parts) / (4 * std::uint64_t{threads.count()});
   threads.parallel_for(static_cast<std::uint64_t>(parts), std::max(least, fair),
                        [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
                          body(static_cast<std::int64_t>(begin) * step,

@@ -27,12 +27,7 @@ HWY_INLINE void store_narrow([[maybe_unused]] Tag d, V v, Y* y, size_t n) {
   [[maybe_unused]] const hn::Rebind<Y, Tag> narrow;
 #if HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
   if (n == hn::Lanes(d)) {
-    if constexpr (sizeof(Y) == 1) {
-      const hn::Rebind<std::int16_t, Tag> middle;
-      hn::StoreU(hn::DemoteTo(narrow, hn::DemoteTo(middle, whole)), narrow, y);
-    } else {
-      hn::StoreU(hn::DemoteTo(narrow, whole), narrow, y);
-    }
+    hn::StoreU(hn::DemoteTo(narrow, whole), narrow, y);
     return;
   }
 #endif
@@ -57,7 +52,8 @@ void quantize(const QuantizeParams& params, const float* x, Y* y, std::int64_t c
     const V v = whole ? hn::LoadU(d, x + i) : load_some(d, x + i, some);
     if (each) {
       scale = whole ? hn::LoadU(d, params.scale + i) : load_some(d, params.scale + i, some);
-      zero = whole ? hn::LoadU(d, params.zero_point + i) : load_some(d, params.zero_point + i, some);
+      zero =
+          whole ? hn::LoadU(d, params.zero_point + i) : load_some(d, params.zero_point + i, some);
     }
     const V shifted = hn::Add(hn::Round(hn::Div(v, scale)), zero);
     store_narrow(d, hn::Max(least, hn::Min(greatest, hn::Max(least, shifted))), y + i, some);
@@ -81,10 +77,10 @@ void dequantize(const QuantizeParams& params, const X* x, float* y, std::int64_t
 }  // namespace
 
 const QuantizeLoops& find_quantize() {
-  static constexpr QuantizeLoops kLoops{
-      quantize<std::uint8_t>,  quantize<std::int8_t>,   quantize<std::uint16_t>,
-      quantize<std::int16_t>,  dequantize<std::uint8_t>, dequantize<std::int8_t>,
-      dequantize<float>};
+  static constexpr QuantizeLoops kLoops{quantize<std::uint8_t>,   quantize<std::int8_t>,
+                                        quantize<std::uint16_t>,  quantize<std::int16_t>,
+                                        dequantize<std::uint8_t>, dequantize<std::int8_t>,
+                                        dequantize<float>};
   return kLoops;
 }
 

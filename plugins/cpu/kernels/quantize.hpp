@@ -12,7 +12,7 @@ struct QuantizeParams {
   const float* scale;
   const float* zero_point;
   std::int64_t step;
-  float least;     // the range of the quantised type
+  float least;  // the range of the quantised type
   float greatest;
 };
 

@@ -26,7 +26,9 @@ struct Sum {
   static HWY_INLINE V add(V acc, V x) { return hn::Add(acc, x); }
   static HWY_INLINE V join(V a, V b) { return hn::Add(a, b); }
   template <class R>
-  static R join_one(R a, R b) { return a + b; }
+  static R join_one(R a, R b) {
+    return a + b;
+  }
 };
 struct SumAbs : Sum {
   static HWY_INLINE V add(V acc, V x) { return hn::Add(acc, hn::Abs(x)); }
@@ -39,21 +41,31 @@ struct Prod {
   static HWY_INLINE V add(V acc, V x) { return hn::Mul(acc, x); }
   static HWY_INLINE V join(V a, V b) { return hn::Mul(a, b); }
   template <class R>
-  static R join_one(R a, R b) { return a * b; }
+  static R join_one(R a, R b) {
+    return a * b;
+  }
 };
 struct Max {
   static constexpr float kStart = -HUGE_VALF;
-  static HWY_INLINE V add(V acc, V x) { return hn::IfThenElse(hn::IsNaN(acc), acc, at_least(acc, x)); }
+  static HWY_INLINE V add(V acc, V x) {
+    return hn::IfThenElse(hn::IsNaN(acc), acc, at_least(acc, x));
+  }
   static HWY_INLINE V join(V a, V b) { return add(a, b); }
   template <class R>
-  static R join_one(R a, R b) { return a != a || a > b ? a : b; }
+  static R join_one(R a, R b) {
+    return a != a || a > b ? a : b;
+  }
 };
 struct Min {
   static constexpr float kStart = HUGE_VALF;
-  static HWY_INLINE V add(V acc, V x) { return hn::IfThenElse(hn::IsNaN(acc), acc, at_most(acc, x)); }
+  static HWY_INLINE V add(V acc, V x) {
+    return hn::IfThenElse(hn::IsNaN(acc), acc, at_most(acc, x));
+  }
   static HWY_INLINE V join(V a, V b) { return add(a, b); }
   template <class R>
-  static R join_one(R a, R b) { return a != a || a < b ? a : b; }
+  static R join_one(R a, R b) {
+    return a != a || a < b ? a : b;
+  }
 };
 
 /// The fold of a vector's lanes.
@@ -143,12 +155,18 @@ FoldF32 folds() {
 
 FoldF32 find_fold(Fold fold) {
   switch (fold) {
-    case Fold::kSum: return folds<Sum>();
-    case Fold::kSumAbs: return folds<SumAbs>();
-    case Fold::kSumSquare: return folds<SumSquare>();
-    case Fold::kProd: return folds<Prod>();
-    case Fold::kMax: return folds<Max>();
-    case Fold::kMin: return folds<Min>();
+    case Fold::kSum:
+      return folds<Sum>();
+    case Fold::kSumAbs:
+      return folds<SumAbs>();
+    case Fold::kSumSquare:
+      return folds<SumSquare>();
+    case Fold::kProd:
+      return folds<Prod>();
+    case Fold::kMax:
+      return folds<Max>();
+    case Fold::kMin:
+      return folds<Min>();
   }
   return {nullptr, nullptr};
 }
@@ -161,10 +179,14 @@ namespace backplane::cpu {
 
 float fold_start(Fold fold) {
   switch (fold) {
-    case Fold::kProd: return 1;
-    case Fold::kMax: return -HUGE_VALF;
-    case Fold::kMin: return HUGE_VALF;
-    default: return 0;
+    case Fold::kProd:
+      return 1;
+    case Fold::kMax:
+      return -HUGE_VALF;
+    case Fold::kMin:
+      return HUGE_VALF;
+    default:
+      return 0;
   }
 }
 

@@ -112,26 +112,27 @@ void run_reduction(const ReductionShape& shape, const FoldLoops<T, Acc>& loops, 
   const std::int64_t blocks = inner_rows == 0 ? 0 : shape.folded_count / inner_rows;
   split_loop(threads, shape.kept_count * tiles, depth_ns * static_cast<double>(kTile), 1,
              [&](std::int64_t begin, std::int64_t end) {
-    alignas(64) std::array<Acc, kTile> total;
-    alignas(64) std::array<Acc, kTile> acc;
-    for (std::int64_t part = begin; part < end; ++part) {
-      const std::int64_t from = part % tiles * kTile;
-      const std::int64_t n = std::min(kTile, shape.last - from);
-      const T* base = x + axes_offset(shape.kept, part / tiles) + from;
-      std::fill_n(total.begin(), n, loops.start);
-      for (std::int64_t block = 0; block < blocks; ++block) {
-        const T* rows = base + axes_offset(shape.folded, block * inner_rows);
-        for (std::int64_t row = 0; row < inner_rows; row += kRows) {
-          std::fill_n(acc.begin(), n, loops.start);
-          loops.columns(rows + row * inner_stride, inner_stride, std::min(kRows, inner_rows - row),
-                        acc.data(), n);
-          join_all(loops, total.data(), acc.data(), n);
-        }
-      }
-      Y* out = y + part / tiles * shape.last + from;
-      for (std::int64_t i = 0; i < n; ++i) out[i] = finish(total[static_cast<std::size_t>(i)]);
-    }
-  });
+               alignas(64) std::array<Acc, kTile> total;
+               alignas(64) std::array<Acc, kTile> acc;
+               for (std::int64_t part = begin; part < end; ++part) {
+                 const std::int64_t from = part % tiles * kTile;
+                 const std::int64_t n = std::min(kTile, shape.last - from);
+                 const T* base = x + axes_offset(shape.kept, part / tiles) + from;
+                 std::fill_n(total.begin(), n, loops.start);
+                 for (std::int64_t block = 0; block < blocks; ++block) {
+                   const T* rows = base + axes_offset(shape.folded, block * inner_rows);
+                   for (std::int64_t row = 0; row < inner_rows; row += kRows) {
+                     std::fill_n(acc.begin(), n, loops.start);
+                     loops.columns(rows + row * inner_stride, inner_stride,
+                                   std::min(kRows, inner_rows - row), acc.data(), n);
+                     join_all(loops, total.data(), acc.data(), n);
+                   }
+                 }
+                 Y* out = y + part / tiles * shape.last + from;
+                 for (std::int64_t i = 0; i < n; ++i)
+                   out[i] = finish(total[static_cast<std::size_t>(i)]);
+               }
+             });
 }
 
 }  // namespace backplane::cpu

@@ -57,12 +57,18 @@ void select(const SelectRow& row) {
 
 SelectLoop find_select(int element_bytes) {
   switch (element_bytes) {
-    case 1: return select<std::uint8_t>;
-    case 2: return select<std::uint16_t>;
-    case 4: return select<std::uint32_t>;
-    case 8: return select<std::uint64_t>;
-    case 16: return select<Pair>;
-    default: return nullptr;
+    case 1:
+      return select<std::uint8_t>;
+    case 2:
+      return select<std::uint16_t>;
+    case 4:
+      return select<std::uint32_t>;
+    case 8:
+      return select<std::uint64_t>;
+    case 16:
+      return select<Pair>;
+    default:
+      return nullptr;
   }
 }
 

@@ -107,8 +107,10 @@ void columns_of(const float* x, float* y, std::int64_t n, std::int64_t stride, s
       return whole ? hn::LoadU(d, from) : load_some(d, from, some);
     };
     const auto store = [&](V v, float* to) HWY_ATTR {
-      if (whole) hn::StoreU(v, d, to);
-      else store_some(d, v, to, some);
+      if (whole)
+        hn::StoreU(v, d, to);
+      else
+        store_some(d, v, to, some);
     };
     V max = load(x + j);
     for (std::int64_t k = 1; k < n; ++k) max = hn::Max(max, load(x + k * stride + j));

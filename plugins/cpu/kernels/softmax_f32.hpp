@@ -14,7 +14,8 @@ struct SoftmaxF32 {
   /// y[i] = x[i] - max - ln(sum).
   void (*log_row)(const float* x, float* y, std::int64_t n);
   /// The same along columns: element k of column j is x[k * stride + j]; j < width <= kSoftmaxTile.
-  void (*columns)(const float* x, float* y, std::int64_t n, std::int64_t stride, std::int64_t width);
+  void (*columns)(const float* x, float* y, std::int64_t n, std::int64_t stride,
+                  std::int64_t width);
   void (*log_columns)(const float* x, float* y, std::int64_t n, std::int64_t stride,
                       std::int64_t width);
 };

@@ -12,7 +12,7 @@ namespace backplane::cpu {
 
 /// A run of neighbouring elements whose parameters are one or lie side by side.
 struct Stretch {
-  std::int64_t begin;      // of the tensor
+  std::int64_t begin;  // of the tensor
   std::int64_t n;
   std::int64_t parameter;  // the first one's index
 };
@@ -24,7 +24,8 @@ class Stretches {
 
   /// `block` is 0 for one parameter per index of `axis`. A parameter tensor of one element without a
   /// block serves for all. Errors: BP_INVALID_ARGUMENT when the parameters' shape does not fit.
-  Stretches(sdk::DimsView x, sdk::DimsView parameters, std::int64_t axis_given, std::int64_t block) {
+  Stretches(sdk::DimsView x, sdk::DimsView parameters, std::int64_t axis_given,
+            std::int64_t block) {
     const std::int64_t size = sdk::element_count(x);
     parameter_count_ = sdk::element_count(parameters);
     if (block == 0 && parameter_count_ == 1 && parameters.size() <= 1) {
@@ -91,10 +92,12 @@ class Stretches {
     }
   }
 
-  static void check_blocks(sdk::DimsView x, sdk::DimsView parameters, int axis, std::int64_t block) {
+  static void check_blocks(sdk::DimsView x, sdk::DimsView parameters, int axis,
+                           std::int64_t block) {
     bool fits = block > 0 && parameters.size() == x.size();
     for (std::size_t k = 0; fits && k < x.size(); ++k) {
-      const std::int64_t wanted = k == static_cast<std::size_t>(axis) ? (x[k] + block - 1) / block : x[k];
+      const std::int64_t wanted =
+          k == static_cast<std::size_t>(axis) ? (x[k] + block - 1) / block : x[k];
       fits = parameters[k] == wanted;
     }
     if (!fits) refuse(x, parameters, axis, block);

@@ -27,12 +27,10 @@ struct Function {
   V b;
 };
 
-#define BP_UNARY(Name, expression)                                  \
-  struct Name : Function {                                          \
-    using Function::Function;                                       \
-    HWY_INLINE V operator()([[maybe_unused]] Tag d, V x) const {    \
-      return expression;                                            \
-    }                                                               \
+#define BP_UNARY(Name, expression)                                                    \
+  struct Name : Function {                                                            \
+    using Function::Function;                                                         \
+    HWY_INLINE V operator()([[maybe_unused]] Tag d, V x) const { return expression; } \
   }
 
 BP_UNARY(Abs, hn::Abs(x));
@@ -51,11 +49,10 @@ BP_UNARY(Softsign, hn::Div(x, hn::Add(constant(1.0f), hn::Abs(x))));
 BP_UNARY(Relu, at_least(hn::Zero(d), x));
 BP_UNARY(LeakyRelu, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(a, x), x));
 BP_UNARY(ThresholdedRelu, hn::IfThenElse(hn::Le(x, a), hn::Zero(d), x));
-BP_UNARY(HardSigmoid,
-         at_least(hn::Zero(d), at_most(constant(1.0f), hn::MulAdd(a, x, b))));
-BP_UNARY(HardSwish, hn::Mul(x, at_least(hn::Zero(d),
-                                        at_most(constant(1.0f), hn::MulAdd(x, constant(1.0f / 6),
-                                                                           constant(0.5f))))));
+BP_UNARY(HardSigmoid, at_least(hn::Zero(d), at_most(constant(1.0f), hn::MulAdd(a, x, b))));
+BP_UNARY(HardSwish,
+         hn::Mul(x, at_least(hn::Zero(d), at_most(constant(1.0f), hn::MulAdd(x, constant(1.0f / 6),
+                                                                             constant(0.5f))))));
 BP_UNARY(Mish, hn::Mul(x, vector_tanh(d, vector_softplus(d, x))));
 BP_UNARY(Swish, hn::Mul(x, vector_sigmoid(d, hn::Mul(a, x))));
 BP_UNARY(Gelu, hn::Mul(hn::Mul(constant(0.5f), x),
@@ -112,6 +109,15 @@ struct GeluTanh : Function {
   }
 };
 
+/// Towards 0 by the bias where |x| > lambd, 0 elsewhere.
+struct Shrink : Function {
+  using Function::Function;
+  HWY_INLINE V operator()(Tag d, V x) const {
+    const V above = hn::IfThenElseZero(hn::Gt(x, b), hn::Sub(x, a));
+    return hn::IfThenElse(hn::Lt(x, hn::Sub(hn::Zero(d), b)), hn::Add(x, a), above);
+  }
+};
+
 /// Highway's logarithm is right for positive, finite numbers.
 struct Log : Function {
   using Function::Function;
@@ -141,35 +147,66 @@ void map(const float* x, float* y, std::int64_t n, const UnaryParams& params) {
 
 UnaryF32 find_unary(UnaryOp op) {
   switch (op) {
-    case UnaryOp::kAbs: return map<Abs>;
-    case UnaryOp::kNeg: return map<Neg>;
-    case UnaryOp::kSign: return map<Sign>;
-    case UnaryOp::kFloor: return map<Floor>;
-    case UnaryOp::kCeil: return map<Ceil>;
-    case UnaryOp::kRound: return map<Round>;
-    case UnaryOp::kSqrt: return map<Sqrt>;
-    case UnaryOp::kReciprocal: return map<Reciprocal>;
-    case UnaryOp::kExp: return map<Exp>;
-    case UnaryOp::kLog: return map<Log>;
-    case UnaryOp::kErf: return map<Erf>;
-    case UnaryOp::kTanh: return map<Tanh>;
-    case UnaryOp::kSigmoid: return map<Sigmoid>;
-    case UnaryOp::kSoftplus: return map<Softplus>;
-    case UnaryOp::kSoftsign: return map<Softsign>;
-    case UnaryOp::kRelu: return map<Relu>;
-    case UnaryOp::kLeakyRelu: return map<LeakyRelu>;
-    case UnaryOp::kThresholdedRelu: return map<ThresholdedRelu>;
-    case UnaryOp::kElu: return map<Elu>;
-    case UnaryOp::kCelu: return map<Celu>;
-    case UnaryOp::kSelu: return map<Selu>;
-    case UnaryOp::kHardSigmoid: return map<HardSigmoid>;
-    case UnaryOp::kHardSwish: return map<HardSwish>;
-    case UnaryOp::kMish: return map<Mish>;
-    case UnaryOp::kSwish: return map<Swish>;
-    case UnaryOp::kGelu: return map<Gelu>;
-    case UnaryOp::kGeluTanh: return map<GeluTanh>;
-    case UnaryOp::kClip: return map<Clip>;
-    default: return nullptr;  // a loop over the C library's function serves
+    case UnaryOp::kAbs:
+      return map<Abs>;
+    case UnaryOp::kNeg:
+      return map<Neg>;
+    case UnaryOp::kSign:
+      return map<Sign>;
+    case UnaryOp::kFloor:
+      return map<Floor>;
+    case UnaryOp::kCeil:
+      return map<Ceil>;
+    case UnaryOp::kRound:
+      return map<Round>;
+    case UnaryOp::kSqrt:
+      return map<Sqrt>;
+    case UnaryOp::kReciprocal:
+      return map<Reciprocal>;
+    case UnaryOp::kExp:
+      return map<Exp>;
+    case UnaryOp::kLog:
+      return map<Log>;
+    case UnaryOp::kErf:
+      return map<Erf>;
+    case UnaryOp::kTanh:
+      return map<Tanh>;
+    case UnaryOp::kSigmoid:
+      return map<Sigmoid>;
+    case UnaryOp::kSoftplus:
+      return map<Softplus>;
+    case UnaryOp::kSoftsign:
+      return map<Softsign>;
+    case UnaryOp::kRelu:
+      return map<Relu>;
+    case UnaryOp::kLeakyRelu:
+      return map<LeakyRelu>;
+    case UnaryOp::kThresholdedRelu:
+      return map<ThresholdedRelu>;
+    case UnaryOp::kElu:
+      return map<Elu>;
+    case UnaryOp::kCelu:
+      return map<Celu>;
+    case UnaryOp::kSelu:
+      return map<Selu>;
+    case UnaryOp::kHardSigmoid:
+      return map<HardSigmoid>;
+    case UnaryOp::kHardSwish:
+      return map<HardSwish>;
+    case UnaryOp::kMish:
+      return map<Mish>;
+    case UnaryOp::kSwish:
+      return map<Swish>;
+    case UnaryOp::kShrink:
+      return map<Shrink>;
+    case UnaryOp::kGelu:
+      return map<Gelu>;
+    case UnaryOp::kGeluTanh:
+      return map<GeluTanh>;
+    case UnaryOp::kClip:
+      return map<Clip>;
+    default:
+      return nullptr;  // a loop over the C library's function serves
   }
 }
 

@@ -25,18 +25,19 @@ enum class UnaryOp {
   kSoftplus,
   kSoftsign,
   kRelu,
-  kLeakyRelu,         // a: slope below 0
-  kThresholdedRelu,   // a: threshold
-  kElu,               // a: alpha
-  kCelu,              // a: alpha
-  kSelu,              // a: alpha, b: gamma
-  kHardSigmoid,       // a: alpha, b: beta
+  kLeakyRelu,        // a: slope below 0
+  kThresholdedRelu,  // a: threshold
+  kElu,              // a: alpha
+  kCelu,             // a: alpha
+  kSelu,             // a: alpha, b: gamma
+  kHardSigmoid,      // a: alpha, b: beta
   kHardSwish,
   kMish,
-  kSwish,             // a: alpha
+  kSwish,   // a: alpha
+  kShrink,  // a: bias, b: lambd
   kGelu,
   kGeluTanh,
-  kClip,              // a: least, b: greatest
+  kClip,  // a: least, b: greatest
   kSin,
   kCos,
   kTan,

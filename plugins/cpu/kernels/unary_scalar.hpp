@@ -43,7 +43,9 @@ T apply_activation(T x, T a, T b) {
   }
   if constexpr (op == UnaryOp::kMish) return x * std::tanh(scalar_softplus(x));
   if constexpr (op == UnaryOp::kSwish) return x * scalar_sigmoid(a * x);
-  if constexpr (op == UnaryOp::kGelu) return T(0.5) * x * (1 + std::erf(x * T(0.70710678118654752)));
+  if constexpr (op == UnaryOp::kShrink) return x < -b ? x + a : (x > b ? x - a : T(0));
+  if constexpr (op == UnaryOp::kGelu)
+    return T(0.5) * x * (1 + std::erf(x * T(0.70710678118654752)));
   if constexpr (op == UnaryOp::kGeluTanh) {
     return T(0.5) * x * (1 + std::tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x)));
   }
@@ -85,21 +87,29 @@ constexpr bool is_activation(UnaryOp op) {
 template <UnaryOp op, class T>
 T apply_unary(T x, [[maybe_unused]] const UnaryParams& params) {
   if constexpr (op == UnaryOp::kAbs) {
-    if constexpr (std::is_unsigned_v<T>) return x;
-    else if constexpr (std::is_integral_v<T>) return static_cast<T>(x < 0 ? T(0) - x : x);
-    else return std::fabs(x);
+    if constexpr (std::is_unsigned_v<T>)
+      return x;
+    else if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(x < 0 ? T(0) - x : x);
+    else
+      return std::fabs(x);
   } else if constexpr (op == UnaryOp::kNeg) {
-    if constexpr (std::is_integral_v<T>) {  // unsigned: the least number has no positive counterpart
+    if constexpr (std::is_integral_v<
+                      T>) {  // unsigned: the least number has no positive counterpart
       return static_cast<T>(std::make_unsigned_t<T>(0) - static_cast<std::make_unsigned_t<T>>(x));
     } else {
       return -x;
     }
   } else if constexpr (op == UnaryOp::kSign) {
-    if constexpr (std::is_unsigned_v<T>) return x != 0 ? T(1) : T(0);
-    else return x > 0 ? T(1) : (x < 0 ? T(-1) : x);
+    if constexpr (std::is_unsigned_v<T>)
+      return x != 0 ? T(1) : T(0);
+    else
+      return x > 0 ? T(1) : (x < 0 ? T(-1) : x);
   } else if constexpr (op == UnaryOp::kRelu) {
-    if constexpr (std::is_unsigned_v<T>) return x;
-    else return x < 0 ? T(0) : x;
+    if constexpr (std::is_unsigned_v<T>)
+      return x;
+    else
+      return x < 0 ? T(0) : x;
   } else if constexpr (std::is_floating_point_v<T> && is_activation(op)) {
     return apply_activation<op, T>(x, static_cast<T>(params.a), static_cast<T>(params.b));
   } else if constexpr (std::is_floating_point_v<T>) {

@@ -11,8 +11,9 @@
 #define BACKPLANE_CPU_VECTOR_MATH_INL
 #endif
 
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+
+#include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {

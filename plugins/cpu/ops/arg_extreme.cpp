@@ -23,10 +23,10 @@ void scan(const ArgScan& loops, const View& view, const char* x, std::int64_t el
   if (view.inner == 1) {
     split_loop(threads, view.outer, static_cast<double>(view.n), 1,
                [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        y[i] = loops.row(x + i * view.n * element_bytes, view.n);
-      }
-    });
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   y[i] = loops.row(x + i * view.n * element_bytes, view.n);
+                 }
+               });
     return;
   }
   const std::int64_t tile = std::min(kArgTile, view.inner);
@@ -90,8 +90,9 @@ class ArgExtreme {
 }  // namespace
 
 sdk::KernelList arg_extreme_kernels() {
-  return {sdk::op("ArgMax").name("cpu:ArgMax").types("T", common::number_types()).kernel<ArgExtreme>(),
-          sdk::op("ArgMin").name("cpu:ArgMin").types("T", common::number_types()).kernel<ArgExtreme>()};
+  return {
+      sdk::op("ArgMax").name("cpu:ArgMax").types("T", common::number_types()).kernel<ArgExtreme>(),
+      sdk::op("ArgMin").name("cpu:ArgMin").types("T", common::number_types()).kernel<ArgExtreme>()};
 }
 
 }  // namespace backplane::cpu

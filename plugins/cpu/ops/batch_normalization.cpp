@@ -127,7 +127,8 @@ class BatchNormalization {
     }
 
     template <class T>
-    static void write(const sdk::ComputeContext& ctx, std::uint32_t output, std::int64_t c, T value) {
+    static void write(const sdk::ComputeContext& ctx, std::uint32_t output, std::int64_t c,
+                      T value) {
       if (!ctx.has_output(output)) return;
       const sdk::Tensor tensor = ctx.output(output);
       common::with_float(tensor.type(), [&](auto tag) {
@@ -146,7 +147,8 @@ class BatchNormalization {
     if (node.since_version() < 14) {
       for (std::size_t k = 1; k < node.output_count(); ++k) {
         if (node.output(k)) {
-          sdk::unsupported("output ", k, " exists only in training, which is not handled before "
+          sdk::unsupported("output ", k,
+                           " exists only in training, which is not handled before "
                            "opset 14");
         }
       }
@@ -167,8 +169,9 @@ class BatchNormalization {
     }
     for (std::uint32_t k = 1; k < 5; ++k) {
       if (ctx.input(k).size() != prepared.channels) {
-        sdk::invalid("input ", k, " has shape ", to_string(ctx.input(k).dims()), "; the input of shape ",
-                     to_string(x.dims()), " needs ", prepared.channels, " elements");
+        sdk::invalid("input ", k, " has shape ", to_string(ctx.input(k).dims()),
+                     "; the input of shape ", to_string(x.dims()), " needs ", prepared.channels,
+                     " elements");
       }
     }
     ctx.set_output(0, x.type(), x.dims());
@@ -196,8 +199,10 @@ class BatchNormalization {
 };
 
 sdk::KernelBuilder builder(int first, int last) {
-  return sdk::op("BatchNormalization").name("cpu:BatchNormalization").since(first, last).types(
-      "T", common::float_types());
+  return sdk::op("BatchNormalization")
+      .name("cpu:BatchNormalization")
+      .since(first, last)
+      .types("T", common::float_types());
 }
 
 }  // namespace

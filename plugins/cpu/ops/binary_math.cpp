@@ -43,7 +43,10 @@ class BinaryMath {
   };
 
   BinaryMath(const sdk::CreateContext& ctx, const sdk::Node& node)
-      : op_(op_of(node)), isa_(isa_of(ctx)), legacy_(node), legacy_node_(node.since_version() < 7) {}
+      : op_(op_of(node)),
+        isa_(isa_of(ctx)),
+        legacy_(node),
+        legacy_node_(node.since_version() < 7) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor a = ctx.input(0);

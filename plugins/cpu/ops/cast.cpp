@@ -79,13 +79,25 @@ struct StringCast {
   /// The type that a number goes through: one that holds it exactly.
   static DataType middle_of(DataType type) {
     switch (type) {
-      case DataType::UInt64: return DataType::UInt64;
-      case DataType::Int64: case DataType::Int32: case DataType::Int16: case DataType::Int8:
-      case DataType::UInt32: case DataType::UInt16: case DataType::UInt8: case DataType::Int4:
-      case DataType::UInt4: case DataType::Int2: case DataType::UInt2: case DataType::Bool:
+      case DataType::UInt64:
+        return DataType::UInt64;
+      case DataType::Int64:
+      case DataType::Int32:
+      case DataType::Int16:
+      case DataType::Int8:
+      case DataType::UInt32:
+      case DataType::UInt16:
+      case DataType::UInt8:
+      case DataType::Int4:
+      case DataType::UInt4:
+      case DataType::Int2:
+      case DataType::UInt2:
+      case DataType::Bool:
         return DataType::Int64;
-      case DataType::Double: return DataType::Double;
-      default: return DataType::Float;
+      case DataType::Double:
+        return DataType::Double;
+      default:
+        return DataType::Float;
     }
   }
 
@@ -110,13 +122,14 @@ struct StringCast {
       alignas(8) char element[8] = {};
       converter.run(value, element, 0, 1);
       if (bits >= 8) {
-        std::memcpy(static_cast<char*>(to) + i * bits / 8, element, static_cast<std::size_t>(bits / 8));
+        std::memcpy(static_cast<char*>(to) + i * bits / 8, element,
+                    static_cast<std::size_t>(bits / 8));
       } else {
         const auto per_byte = 8 / bits;
         auto& byte = static_cast<std::uint8_t*>(to)[i / per_byte];
         if (i % per_byte == 0) byte = 0;
-        byte = static_cast<std::uint8_t>(byte | (static_cast<std::uint8_t>(element[0])
-                                                 << (i % per_byte * bits)));
+        byte = static_cast<std::uint8_t>(
+            byte | (static_cast<std::uint8_t>(element[0]) << (i % per_byte * bits)));
       }
     }
   }
@@ -130,10 +143,14 @@ struct StringCast {
   std::string text_of(const char* block, std::int64_t i) const {
     if (type == DataType::Bool) return block[8 * i] != 0 ? "True" : "False";
     switch (middle) {
-      case DataType::Int64: return print_number(reinterpret_cast<const std::int64_t*>(block)[i]);
-      case DataType::UInt64: return print_number(reinterpret_cast<const std::uint64_t*>(block)[i]);
-      case DataType::Double: return print_number(reinterpret_cast<const double*>(block)[i]);
-      default: return print_number(reinterpret_cast<const float*>(block)[i]);
+      case DataType::Int64:
+        return print_number(reinterpret_cast<const std::int64_t*>(block)[i]);
+      case DataType::UInt64:
+        return print_number(reinterpret_cast<const std::uint64_t*>(block)[i]);
+      case DataType::Double:
+        return print_number(reinterpret_cast<const double*>(block)[i]);
+      default:
+        return print_number(reinterpret_cast<const float*>(block)[i]);
     }
   }
 
@@ -185,8 +202,9 @@ class Cast {
       } else {
         const void* x = ctx.input(0).bytes_data();
         void* y = ctx.output(0).mutable_data<char>();
-        split_elements(ctx.threads(), count, converter.ns_each(),
-                       [&](std::int64_t begin, std::int64_t end) { converter.run(x, y, begin, end); });
+        split_elements(
+            ctx.threads(), count, converter.ns_each(),
+            [&](std::int64_t begin, std::int64_t end) { converter.run(x, y, begin, end); });
       }
     }
   };

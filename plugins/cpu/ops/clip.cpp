@@ -135,8 +135,10 @@ class Clip {
     }
     prepared.loop = common::with_number(x.type(), [](auto tag) -> ClipLoop {
       using T = typename decltype(tag)::type;
-      if constexpr (common::kIsHalfType<T>) return nullptr;
-      else return clip_numbers<T>;
+      if constexpr (common::kIsHalfType<T>)
+        return nullptr;
+      else
+        return clip_numbers<T>;
     });
     return prepared;
   }

@@ -22,8 +22,10 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {"Equal", Compare::kEqual},     {"Less", Compare::kLess},
-    {"LessOrEqual", Compare::kLessOrEqual}, {"Greater", Compare::kGreater},
+    {"Equal", Compare::kEqual},
+    {"Less", Compare::kLess},
+    {"LessOrEqual", Compare::kLessOrEqual},
+    {"Greater", Compare::kGreater},
     {"GreaterOrEqual", Compare::kGreaterOrEqual},
 };
 

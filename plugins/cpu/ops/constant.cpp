@@ -46,8 +46,9 @@ class Constant {
       texts_ = node.get_strings("value_strings");
       dims_ = {static_cast<std::int64_t>(texts_.size())};
     } else {
-      sdk::unsupported("Constant: none of the attributes value, value_float(s), value_int(s), "
-                       "value_string(s) is given; sparse_value is not handled");
+      sdk::unsupported(
+          "Constant: none of the attributes value, value_float(s), value_int(s), "
+          "value_string(s) is given; sparse_value is not handled");
     }
   }
 

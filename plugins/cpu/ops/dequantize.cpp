@@ -46,16 +46,17 @@ class DequantizeLinear {
       if (stretches.count() == 1) {
         split_elements(ctx.threads(), stretches.length(), 0.2,
                        [&](std::int64_t begin, std::int64_t end) {
-          const std::int64_t parameter = stretches.step() * begin;
-          run({begin, end - begin, parameter}, scale, zero_point, x, y);
-        });
+                         const std::int64_t parameter = stretches.step() * begin;
+                         run({begin, end - begin, parameter}, scale, zero_point, x, y);
+                       });
         return;
       }
       const double ns = 0.2 * static_cast<double>(stretches.length());
       split_loop(ctx.threads(), stretches.count(), ns, 1,
                  [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) run(stretches.at(i), scale, zero_point, x, y);
-      });
+                   for (std::int64_t i = begin; i < end; ++i)
+                     run(stretches.at(i), scale, zero_point, x, y);
+                 });
     }
 
    private:
@@ -68,7 +69,8 @@ class DequantizeLinear {
                                     0, 0};
         float* to = static_cast<float*>(y) + stretch.begin;
         if (x_type == DataType::UInt8) {
-          loops->from_u8(params, static_cast<const std::uint8_t*>(x) + stretch.begin, to, stretch.n);
+          loops->from_u8(params, static_cast<const std::uint8_t*>(x) + stretch.begin, to,
+                         stretch.n);
         } else {
           loops->from_s8(params, static_cast<const std::int8_t*>(x) + stretch.begin, to, stretch.n);
         }
@@ -97,8 +99,8 @@ class DequantizeLinear {
     const sdk::Tensor scale = ctx.input(1);
     const sdk::Tensor zero_point = ctx.input(2);
     if (zero_point.present() && zero_point.size() != scale.size()) {
-      sdk::invalid("the zero point's shape ", to_string(zero_point.dims()),
-                   " is not the scale's, ", to_string(scale.dims()));
+      sdk::invalid("the zero point's shape ", to_string(zero_point.dims()), " is not the scale's, ",
+                   to_string(scale.dims()));
     }
     Prepared prepared;
     prepared.y_type = output_type_ != DataType::None ? output_type_ : scale.type();
@@ -125,10 +127,11 @@ class DequantizeLinear {
 
 sdk::KernelList dequantize_kernels() {
   const common::TypeList sources = {
-      DataType::UInt8,        DataType::Int8,           DataType::UInt16,     DataType::Int16,
-      DataType::Int32,        DataType::UInt4,          DataType::Int4,       DataType::UInt2,
-      DataType::Int2,         DataType::Float8E4M3FN,   DataType::Float8E4M3FNUZ,
-      DataType::Float8E5M2,   DataType::Float8E5M2FNUZ, DataType::Float4E2M1};
+      DataType::UInt8,          DataType::Int8,           DataType::UInt16,
+      DataType::Int16,          DataType::Int32,          DataType::UInt4,
+      DataType::Int4,           DataType::UInt2,          DataType::Int2,
+      DataType::Float8E4M3FN,   DataType::Float8E4M3FNUZ, DataType::Float8E5M2,
+      DataType::Float8E5M2FNUZ, DataType::Float4E2M1};
   const common::TypeList floats = {DataType::Float, DataType::Float16, DataType::BFloat16};
   const common::TypeList scales = common::join(floats, {DataType::Float8E8M0});
   const auto builder = [&](const char* source, int first, int last) {
@@ -138,9 +141,10 @@ sdk::KernelList dequantize_kernels() {
         .types(source, sources);
   };
   constexpr int kLast = std::numeric_limits<int>::max();
-  return {builder("T", 10, 18).kernel<DequantizeLinear>(),
-          builder("T1", 19, 22).types("T2", floats).kernel<DequantizeLinear>(),
-          builder("T1", 23, kLast).types("T2", scales).types("T3", floats).kernel<DequantizeLinear>()};
+  return {
+      builder("T", 10, 18).kernel<DequantizeLinear>(),
+      builder("T1", 19, 22).types("T2", floats).kernel<DequantizeLinear>(),
+      builder("T1", 23, kLast).types("T2", scales).types("T3", floats).kernel<DequantizeLinear>()};
 }
 
 }  // namespace backplane::cpu

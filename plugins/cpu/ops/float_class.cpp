@@ -45,10 +45,14 @@ void loop_float8(const Wanted& wanted, const void* x, std::uint8_t* y, std::int6
 
 Loop loop_for(DataType type) {
   switch (type) {
-    case DataType::Float8E4M3FN: return loop_float8<common::Float8E4M3FN>;
-    case DataType::Float8E4M3FNUZ: return loop_float8<common::Float8E4M3FNUZ>;
-    case DataType::Float8E5M2: return loop_float8<common::Float8E5M2>;
-    case DataType::Float8E5M2FNUZ: return loop_float8<common::Float8E5M2FNUZ>;
+    case DataType::Float8E4M3FN:
+      return loop_float8<common::Float8E4M3FN>;
+    case DataType::Float8E4M3FNUZ:
+      return loop_float8<common::Float8E4M3FNUZ>;
+    case DataType::Float8E5M2:
+      return loop_float8<common::Float8E5M2>;
+    case DataType::Float8E5M2FNUZ:
+      return loop_float8<common::Float8E5M2FNUZ>;
     default:
       return common::with_float(
           type, [](auto tag) -> Loop { return loop<typename decltype(tag)::type>; });
@@ -94,9 +98,9 @@ class FloatClass {
 }  // namespace
 
 sdk::KernelList float_class_kernels() {
-  const common::TypeList types = common::join(
-      common::float_types(), {DataType::Float8E4M3FN, DataType::Float8E4M3FNUZ,
-                              DataType::Float8E5M2, DataType::Float8E5M2FNUZ});
+  const common::TypeList types =
+      common::join(common::float_types(), {DataType::Float8E4M3FN, DataType::Float8E4M3FNUZ,
+                                           DataType::Float8E5M2, DataType::Float8E5M2FNUZ});
   return {sdk::op("IsNaN").name("cpu:IsNaN").types("T1", types).kernel<FloatClass>(),
           sdk::op("IsInf").name("cpu:IsInf").types("T1", types).kernel<FloatClass>()};
 }

@@ -45,7 +45,8 @@ class GroupNormalization {
       const std::int64_t group_size = group_channels * inner;
       Pieces pieces(ctx.workspace());
       T* scratch[2];
-      for (T*& piece : scratch) piece = converts ? pieces.take<T>(groups * group_channels) : nullptr;
+      for (T*& piece : scratch)
+        piece = converts ? pieces.take<T>(groups * group_channels) : nullptr;
       T* x_scratch = converts ? pieces.take<T>(batch * groups * group_size) : nullptr;
       const T* scale = read_as<T>(ctx.input(1), scratch[0], isa);
       const T* bias = read_as<T>(ctx.input(2), scratch[1], isa);

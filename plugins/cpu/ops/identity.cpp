@@ -88,15 +88,17 @@ class Dropout {
       : bool_mask_(node.since_version() >= 10),
         trains_(node.since_version() < 7 && node.get_int("is_test", 0) == 0 && node.output(1)) {
     if (trains_) {
-      sdk::unsupported("Dropout drops elements here (attribute 'is_test' is 0 and the mask is used), "
-                       "which is training");
+      sdk::unsupported(
+          "Dropout drops elements here (attribute 'is_test' is 0 and the mask is used), "
+          "which is training");
     }
   }
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(0);
     if (ctx.input(2).present() && *ctx.input(2).data<std::uint8_t>() != 0 && !ratio_is_zero(ctx)) {
-      sdk::unsupported("Dropout drops elements here (input 'training_mode' is true), which is training");
+      sdk::unsupported(
+          "Dropout drops elements here (input 'training_mode' is true), which is training");
     }
     ctx.set_output(0, x.type(), x.dims());
     ctx.set_view(0, 0);
@@ -110,7 +112,8 @@ class Dropout {
     const sdk::Tensor ratio = ctx.input(1);
     if (!ratio.present()) return false;
     float value = 0;
-    Converter(ratio.type(), DataType::Float, {}, Isa::kBaseline).run(ratio.bytes_data(), &value, 0, 1);
+    Converter(ratio.type(), DataType::Float, {}, Isa::kBaseline)
+        .run(ratio.bytes_data(), &value, 0, 1);
     return value == 0;
   }
 
@@ -121,9 +124,9 @@ class Dropout {
 }  // namespace
 
 sdk::KernelList identity_kernels() {
-  const common::TypeList floats = common::join(
-      common::float_types(), {DataType::Float8E4M3FN, DataType::Float8E4M3FNUZ,
-                              DataType::Float8E5M2, DataType::Float8E5M2FNUZ});
+  const common::TypeList floats =
+      common::join(common::float_types(), {DataType::Float8E4M3FN, DataType::Float8E4M3FNUZ,
+                                           DataType::Float8E5M2, DataType::Float8E5M2FNUZ});
   const auto dropout = [&](int first, int last) {
     return sdk::op("Dropout").name("cpu:Dropout").since(first, last).types("T", floats);
   };

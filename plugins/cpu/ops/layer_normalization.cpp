@@ -31,7 +31,7 @@ class LayerNormalization {
     bool rms = false;
     bool in_double = false;
     bool converts = false;  // some tensor is not of the type that is computed in
-    bool plain = true;      // scale and bias lie as a row does; otherwise they are applied afterwards
+    bool plain = true;  // scale and bias lie as a row does; otherwise they are applied afterwards
     BroadcastRows multiply;
     BroadcastRows add;
 
@@ -78,8 +78,8 @@ class LayerNormalization {
       split_loop(ctx.threads(), rows, ns, 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
           const T* from = x + row * n;
-          const Moments<T> m = rms ? Moments<T>{T(0), loops.mean_square(from, n)}
-                                   : loops.moments(from, n);
+          const Moments<T> m =
+              rms ? Moments<T>{T(0), loops.mean_square(from, n)} : loops.moments(from, n);
           const T factor = T(1) / std::sqrt(m.variance + static_cast<T>(epsilon));
           loops.standardize(from, y + row * n, n, m.mean, factor, scale, bias);
           if (wants_mean) write_stash(ctx.output(1), row, m.mean);
@@ -150,7 +150,8 @@ class LayerNormalization {
   static bool lies_like_row(sdk::DimsView parameter, sdk::DimsView x, int axis) {
     const std::size_t inner = x.size() - static_cast<std::size_t>(axis);
     for (std::size_t back = 0; back < std::max(inner, parameter.size()); ++back) {
-      const std::int64_t have = back < parameter.size() ? parameter[parameter.size() - 1 - back] : 1;
+      const std::int64_t have =
+          back < parameter.size() ? parameter[parameter.size() - 1 - back] : 1;
       const std::int64_t want = back < inner ? x[x.size() - 1 - back] : 1;
       if (have != want) return false;
     }

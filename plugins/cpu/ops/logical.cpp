@@ -19,15 +19,21 @@ using sdk::DataType;
 // On bools these work too: their bytes are 0 and 1.
 struct BitAnd {
   template <class T>
-  T operator()(T a, T b) const { return static_cast<T>(a & b); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(a & b);
+  }
 };
 struct BitOr {
   template <class T>
-  T operator()(T a, T b) const { return static_cast<T>(a | b); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(a | b);
+  }
 };
 struct BitXor {
   template <class T>
-  T operator()(T a, T b) const { return static_cast<T>(a ^ b); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(a ^ b);
+  }
 };
 // A shift by the width of the type or more, which in C++ is undefined, moves every bit out; a negative
 // amount is such a one. Signed numbers keep their sign when they move to the right.
@@ -52,10 +58,14 @@ struct ShiftRight {
 template <class Op>
 RowLoops loops_of_size(DataType type) {
   switch (sdk::element_bytes(type)) {
-    case 1: return scalar_loops<Op, std::uint8_t>();
-    case 2: return scalar_loops<Op, std::uint16_t>();
-    case 4: return scalar_loops<Op, std::uint32_t>();
-    default: return scalar_loops<Op, std::uint64_t>();
+    case 1:
+      return scalar_loops<Op, std::uint8_t>();
+    case 2:
+      return scalar_loops<Op, std::uint16_t>();
+    case 4:
+      return scalar_loops<Op, std::uint32_t>();
+    default:
+      return scalar_loops<Op, std::uint64_t>();
   }
 }
 

@@ -73,8 +73,7 @@ class Lrn {
       split_loop(threads, batch * tiles, ns, 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           const std::int64_t from = i % tiles * kTile;
-          body(i / tiles * args.channels * args.stride + from,
-               std::min(kTile, args.stride - from));
+          body(i / tiles * args.channels * args.stride + from, std::min(kTile, args.stride - from));
         }
       });
     }
@@ -85,12 +84,14 @@ class Lrn {
     args_.alpha = node.get_float("alpha", 1e-4f);
     args_.beta = node.get_float("beta", 0.75f);
     args_.bias = node.get_float("bias", 1.0f);
-    if (args_.size < 1) sdk::invalid("attribute 'size' of LRN is ", args_.size, "; it must be positive");
+    if (args_.size < 1)
+      sdk::invalid("attribute 'size' of LRN is ", args_.size, "; it must be positive");
   }
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(0);
-    if (x.rank() < 2) sdk::invalid("the input's shape ", to_string(x.dims()), " has no channel axis");
+    if (x.rank() < 2)
+      sdk::invalid("the input's shape ", to_string(x.dims()), " has no channel axis");
     ctx.set_output(0, x.type(), x.dims());
     Prepared prepared;
     prepared.args = args_;

@@ -1,5 +1,7 @@
 // QuantizeLinear, DynamicQuantizeLinear: https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html,
 // onnx__DynamicQuantizeLinear.html
+#include "plugins/cpu/kernels/quantize.hpp"
+
 #include <cmath>
 #include <limits>
 
@@ -9,7 +11,6 @@
 #include "plugins/cpu/kernels/as_real.hpp"
 #include "plugins/cpu/kernels/convert.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
-#include "plugins/cpu/kernels/quantize.hpp"
 #include "plugins/cpu/kernels/reduce_f32.hpp"
 #include "plugins/cpu/kernels/stretches.hpp"
 
@@ -28,15 +29,24 @@ struct Range {
 /// The range of a quantised integer type; 0 to 0 for floating-point types.
 Range range_of(DataType type) {
   switch (type) {
-    case DataType::UInt8: return {0, 255};
-    case DataType::Int8: return {-128, 127};
-    case DataType::UInt16: return {0, 65535};
-    case DataType::Int16: return {-32768, 32767};
-    case DataType::UInt4: return {0, 15};
-    case DataType::Int4: return {-8, 7};
-    case DataType::UInt2: return {0, 3};
-    case DataType::Int2: return {-2, 1};
-    default: return {0, 0};
+    case DataType::UInt8:
+      return {0, 255};
+    case DataType::Int8:
+      return {-128, 127};
+    case DataType::UInt16:
+      return {0, 65535};
+    case DataType::Int16:
+      return {-32768, 32767};
+    case DataType::UInt4:
+      return {0, 15};
+    case DataType::Int4:
+      return {-8, 7};
+    case DataType::UInt2:
+      return {0, 3};
+    case DataType::Int2:
+      return {-2, 1};
+    default:
+      return {0, 0};
   }
 }
 
@@ -82,9 +92,9 @@ class QuantizeLinear {
       } else if (stretches.count() == 1) {
         split_elements(ctx.threads(), stretches.length(), 0.3,
                        [&](std::int64_t begin, std::int64_t end) {
-          const std::int64_t parameter = stretches.step() * begin;
-          quantize_stretch({begin, end - begin, parameter}, scale, zero_point, x, y);
-        });
+                         const std::int64_t parameter = stretches.step() * begin;
+                         quantize_stretch({begin, end - begin, parameter}, scale, zero_point, x, y);
+                       });
       } else {
         const double ns = 0.3 * static_cast<double>(stretches.length());
         split_loop(ctx.threads(), stretches.count(), ns, 1, run);
@@ -154,11 +164,14 @@ class QuantizeLinear {
     void store(const QuantizeParams& params, const float* x, void* y, std::int64_t begin,
                std::int64_t n) const {
       switch (y_type) {
-        case DataType::UInt8: return loops->to_u8(params, x, static_cast<std::uint8_t*>(y) + begin, n);
-        case DataType::Int8: return loops->to_s8(params, x, static_cast<std::int8_t*>(y) + begin, n);
+        case DataType::UInt8:
+          return loops->to_u8(params, x, static_cast<std::uint8_t*>(y) + begin, n);
+        case DataType::Int8:
+          return loops->to_s8(params, x, static_cast<std::int8_t*>(y) + begin, n);
         case DataType::UInt16:
           return loops->to_u16(params, x, static_cast<std::uint16_t*>(y) + begin, n);
-        default: return loops->to_s16(params, x, static_cast<std::int16_t*>(y) + begin, n);
+        default:
+          return loops->to_s16(params, x, static_cast<std::int16_t*>(y) + begin, n);
       }
     }
   };
@@ -180,8 +193,8 @@ class QuantizeLinear {
     prepared.has_zero_point = zero_point.present();
     prepared.y_type = target_type(zero_point);
     if (prepared.has_zero_point && zero_point.size() != scale.size()) {
-      sdk::invalid("the zero point's shape ", to_string(zero_point.dims()),
-                   " is not the scale's, ", to_string(scale.dims()));
+      sdk::invalid("the zero point's shape ", to_string(zero_point.dims()), " is not the scale's, ",
+                   to_string(scale.dims()));
     }
     ctx.set_output(0, prepared.y_type, x.dims());
     prepared.stretches = Stretches(x.dims(), scale.dims(), axis_, block_);
@@ -284,12 +297,16 @@ sdk::KernelList quantize_kernels() {
                                     DataType::Int32};
   const common::TypeList scales = common::join(sources, {DataType::Float8E8M0});
   const common::TypeList targets = {
-      DataType::UInt8,        DataType::Int8,           DataType::UInt16,     DataType::Int16,
-      DataType::UInt4,        DataType::Int4,           DataType::UInt2,      DataType::Int2,
-      DataType::Float8E4M3FN, DataType::Float8E4M3FNUZ, DataType::Float8E5M2, DataType::Float8E5M2FNUZ,
+      DataType::UInt8,          DataType::Int8,       DataType::UInt16,
+      DataType::Int16,          DataType::UInt4,      DataType::Int4,
+      DataType::UInt2,          DataType::Int2,       DataType::Float8E4M3FN,
+      DataType::Float8E4M3FNUZ, DataType::Float8E5M2, DataType::Float8E5M2FNUZ,
       DataType::Float4E2M1};
   const auto builder = [&](int first, int last) {
-    return sdk::op("QuantizeLinear").name("cpu:QuantizeLinear").since(first, last).types("T1", sources);
+    return sdk::op("QuantizeLinear")
+        .name("cpu:QuantizeLinear")
+        .since(first, last)
+        .types("T1", sources);
   };
   return {builder(10, 22).types("T2", targets).kernel<QuantizeLinear>(),
           builder(23, kLast).types("T2", scales).types("T3", targets).kernel<QuantizeLinear>(),

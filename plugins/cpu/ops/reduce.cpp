@@ -54,10 +54,14 @@ template <class T, class Acc>
 T finish_one(Finish finish, Acc acc, std::int64_t depth) {
   if constexpr (std::is_floating_point_v<T>) {
     switch (finish) {
-      case Finish::kMean: return acc / static_cast<T>(depth);
-      case Finish::kSqrt: return std::sqrt(acc);
-      case Finish::kLog: return std::log(acc);
-      case Finish::kNothing: break;
+      case Finish::kMean:
+        return acc / static_cast<T>(depth);
+      case Finish::kSqrt:
+        return std::sqrt(acc);
+      case Finish::kLog:
+        return std::log(acc);
+      case Finish::kNothing:
+        break;
     }
     return static_cast<T>(acc);
   } else {
@@ -66,9 +70,12 @@ T finish_one(Finish finish, Acc acc, std::int64_t depth) {
     switch (finish) {
       case Finish::kMean:
         return depth == 0 ? T(0) : static_cast<T>(value / static_cast<Signed>(depth));
-      case Finish::kSqrt: return static_cast<T>(std::sqrt(static_cast<double>(value)));
-      case Finish::kLog: return static_cast<T>(std::log(static_cast<double>(value)));
-      case Finish::kNothing: break;
+      case Finish::kSqrt:
+        return static_cast<T>(std::sqrt(static_cast<double>(value)));
+      case Finish::kLog:
+        return static_cast<T>(std::log(static_cast<double>(value)));
+      case Finish::kNothing:
+        break;
     }
     return static_cast<T>(acc);
   }
@@ -91,12 +98,14 @@ void log_sum_exp(const ReductionShape& shape, const T* x, T* y, const sdk::Threa
         }
       }
       const Real shift = std::isfinite(greatest) ? greatest : Real(0);
-      Real sum = 0;
+      double sum = 0;
       for (std::int64_t f = 0; f < shape.folded_count; ++f) {
         const T* from = base + axes_offset(shape.folded, f);
-        for (std::int64_t k = 0; k < row; ++k) sum += std::exp(static_cast<Real>(from[k]) - shift);
+        for (std::int64_t k = 0; k < row; ++k) {
+          sum += static_cast<double>(std::exp(static_cast<Real>(from[k]) - shift));
+        }
       }
-      y[i] = static_cast<T>(shift + std::log(sum));
+      y[i] = static_cast<T>(static_cast<double>(shift) + std::log(sum));
     }
   });
 }
@@ -112,9 +121,8 @@ template <class T, Fold fold>
 void run_fold(const Job& job, const T* x, T* y, const sdk::Threads& threads) {
   const double ns = std::is_same_v<T, float> ? 0.08 : 0.6;
   const std::int64_t depth = job.shape.depth();
-  run_reduction(job.shape, fold_loops<fold, T>(job.isa), x, y, threads, ns, [&](auto acc) {
-    return finish_one<T>(job.row.finish, acc, depth);
-  });
+  run_reduction(job.shape, fold_loops<fold, T>(job.isa), x, y, threads, ns,
+                [&](auto acc) { return finish_one<T>(job.row.finish, acc, depth); });
 }
 
 template <class T>
@@ -127,12 +135,18 @@ void run_typed(const Job& job, const void* from, void* to, const sdk::Threads& t
     return;
   }
   switch (job.row.fold) {
-    case Fold::kSum: return run_fold<T, Fold::kSum>(job, x, y, threads);
-    case Fold::kSumAbs: return run_fold<T, Fold::kSumAbs>(job, x, y, threads);
-    case Fold::kSumSquare: return run_fold<T, Fold::kSumSquare>(job, x, y, threads);
-    case Fold::kProd: return run_fold<T, Fold::kProd>(job, x, y, threads);
-    case Fold::kMax: return run_fold<T, Fold::kMax>(job, x, y, threads);
-    case Fold::kMin: return run_fold<T, Fold::kMin>(job, x, y, threads);
+    case Fold::kSum:
+      return run_fold<T, Fold::kSum>(job, x, y, threads);
+    case Fold::kSumAbs:
+      return run_fold<T, Fold::kSumAbs>(job, x, y, threads);
+    case Fold::kSumSquare:
+      return run_fold<T, Fold::kSumSquare>(job, x, y, threads);
+    case Fold::kProd:
+      return run_fold<T, Fold::kProd>(job, x, y, threads);
+    case Fold::kMax:
+      return run_fold<T, Fold::kMax>(job, x, y, threads);
+    case Fold::kMin:
+      return run_fold<T, Fold::kMin>(job, x, y, threads);
   }
 }
 
@@ -193,8 +207,10 @@ class Reduce {
     } else {
       prepared.run = common::with_number(x.type(), [](auto tag) -> Run {
         using T = typename decltype(tag)::type;
-        if constexpr (common::kIsHalfType<T>) return nullptr;
-        else return run_typed<T>;
+        if constexpr (common::kIsHalfType<T>)
+          return nullptr;
+        else
+          return run_typed<T>;
       });
     }
     return prepared;

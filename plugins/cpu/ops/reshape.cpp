@@ -1,5 +1,6 @@
-// Reshape, Flatten, Squeeze, Unsqueeze: the same elements under other dims.
-// https://onnx.ai/onnx/operators/onnx__Reshape.html, onnx__Flatten.html, onnx__Squeeze.html, onnx__Unsqueeze.html
+// Reshape, Flatten, Squeeze, Unsqueeze, BitCast: the same bytes under other dims, or as another type.
+// https://onnx.ai/onnx/operators/onnx__Reshape.html, onnx__Flatten.html, onnx__Squeeze.html, onnx__Unsqueeze.html,
+// onnx__BitCast.html
 #include "backplane/plugin.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/element_mover.hpp"
@@ -159,6 +160,30 @@ class Unsqueeze {
   AxesOfNode axes_;
 };
 
+/// The bits of each element as another type of the same size.
+class BitCast {
+ public:
+  using Prepared = SameElements;
+
+  BitCast(const sdk::CreateContext&, const sdk::Node& node)
+      : to_(static_cast<sdk::DataType>(node.get_int("to", 0))) {}
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor input = ctx.input(0);
+    const int bits = sdk::element_bits(to_);
+    if (bits == 0 || bits != sdk::element_bits(input.type())) {
+      sdk::invalid("BitCast: elements of type ", sdk::type_name(input.type()),
+                   " have another size than those of type ", sdk::type_name(to_));
+    }
+    ctx.set_output(0, to_, input.dims());
+    ctx.set_view(0, 0);
+    return {};
+  }
+
+ private:
+  sdk::DataType to_;
+};
+
 }  // namespace
 
 sdk::KernelList reshape_kernels() {
@@ -166,7 +191,8 @@ sdk::KernelList reshape_kernels() {
   return {sdk::op("Reshape").name("cpu:reshape").roles(roles).kernel<Reshape>(),
           sdk::op("Flatten").name("cpu:flatten").kernel<Flatten>(),
           sdk::op("Squeeze").name("cpu:squeeze").roles(roles).kernel<Squeeze>(),
-          sdk::op("Unsqueeze").name("cpu:unsqueeze").roles(roles).kernel<Unsqueeze>()};
+          sdk::op("Unsqueeze").name("cpu:unsqueeze").roles(roles).kernel<Unsqueeze>(),
+          sdk::op("BitCast").name("cpu:bit_cast").kernel<BitCast>()};
 }
 
 }  // namespace backplane::cpu

@@ -34,7 +34,9 @@ struct Row {
   Parameter b = {};
 };
 
-common::TypeList signed_number_types() { return common::join(common::float_types(), common::signed_types()); }
+common::TypeList signed_number_types() {
+  return common::join(common::float_types(), common::signed_types());
+}
 
 constexpr double kCheap = 0.1;
 constexpr double kCostly = 0.6;
@@ -71,6 +73,7 @@ constexpr Row kRows[] = {
     {"HardSwish", UnaryOp::kHardSwish, kFloats, kCheap},
     {"Mish", UnaryOp::kMish, kFloats, kCostly},
     {"Swish", UnaryOp::kSwish, kFloats, kCostly, {"alpha", 1.0f}},
+    {"Shrink", UnaryOp::kShrink, kNumbers, kCheap, {"bias", 0.0f}, {"lambd", 0.5f}},
     {"Gelu", UnaryOp::kGelu, kFloats, kCostly},
     {"Sin", UnaryOp::kSin, kFloats, kLibrary},
     {"Cos", UnaryOp::kCos, kFloats, kLibrary},
@@ -96,11 +99,20 @@ constexpr int kOpCount = static_cast<int>(UnaryOp::kAtanh) + 1;
 
 template <class T, int... ops>
 constexpr std::array<Loop, kOpCount> float_loops(std::integer_sequence<int, ops...>) {
-  return {(static_cast<UnaryOp>(ops) == UnaryOp::kClip
-               ? nullptr
-               : &unary_loop<static_cast<UnaryOp>(ops) == UnaryOp::kClip ? UnaryOp::kAbs
-                                                                         : static_cast<UnaryOp>(ops),
-                             T>)...};
+  return {(static_cast<UnaryOp>(ops) == UnaryOp::kClip                 ? nullptr
+           : &unary_loop < static_cast<UnaryOp>(ops) == UnaryOp::kClip ? UnaryOp::kAbs
+                                                                       : static_cast<UnaryOp>(ops),
+           T >)...};
+}
+
+/// A function of numbers over integers: in double, truncated.
+template <UnaryOp op, class T>
+void by_double(const void* x, void* y, std::int64_t n, const UnaryParams& params) {
+  const T* from = static_cast<const T*>(x);
+  T* to = static_cast<T*>(y);
+  for (std::int64_t i = 0; i < n; ++i) {
+    to[i] = static_cast<T>(apply_unary<op>(static_cast<double>(from[i]), params));
+  }
 }
 
 /// The plain loop over elements of type T.
@@ -111,19 +123,20 @@ Loop scalar_loop(UnaryOp op) {
     return kLoops[static_cast<std::size_t>(op)];
   } else {
     switch (op) {
-      case UnaryOp::kAbs: return unary_loop<UnaryOp::kAbs, T>;
-      case UnaryOp::kNeg: return unary_loop<UnaryOp::kNeg, T>;
-      case UnaryOp::kSign: return unary_loop<UnaryOp::kSign, T>;
-      case UnaryOp::kRelu: return unary_loop<UnaryOp::kRelu, T>;
+      case UnaryOp::kAbs:
+        return unary_loop<UnaryOp::kAbs, T>;
+      case UnaryOp::kNeg:
+        return unary_loop<UnaryOp::kNeg, T>;
+      case UnaryOp::kSign:
+        return unary_loop<UnaryOp::kSign, T>;
+      case UnaryOp::kRelu:
+        return unary_loop<UnaryOp::kRelu, T>;
       case UnaryOp::kErf:
-        return [](const void* x, void* y, std::int64_t n, const UnaryParams&) {
-          const T* from = static_cast<const T*>(x);
-          T* to = static_cast<T*>(y);
-          for (std::int64_t i = 0; i < n; ++i) {
-            to[i] = static_cast<T>(std::erf(static_cast<double>(from[i])));
-          }
-        };
-      default: sdk::unsupported("no such function of integers");
+        return by_double<UnaryOp::kErf, T>;
+      case UnaryOp::kShrink:
+        return by_double<UnaryOp::kShrink, T>;
+      default:
+        sdk::unsupported("no such function of integers");
     }
   }
 }
@@ -132,8 +145,8 @@ Loop scalar_loop(UnaryOp op) {
 class UnaryMath {
  public:
   struct Prepared {
-    UnaryF32 f32 = nullptr;   // float, and the 16-bit types block by block
-    Loop loop = nullptr;      // everything else
+    UnaryF32 f32 = nullptr;  // float, and the 16-bit types block by block
+    Loop loop = nullptr;     // everything else
     const HalfConversion* half = nullptr;
     UnaryParams params;
     std::int64_t count = 0;
@@ -210,8 +223,10 @@ class UnaryMath {
     } else {
       prepared.loop = common::with_number(x.type(), [this](auto tag) -> Loop {
         using T = typename decltype(tag)::type;
-        if constexpr (common::kIsHalfType<T>) return nullptr;
-        else return scalar_loop<T>(op_);
+        if constexpr (common::kIsHalfType<T>)
+          return nullptr;
+        else
+          return scalar_loop<T>(op_);
       });
       prepared.ns_each = std::max(row_.ns, row_.ns > kCheap ? kLibrary : 0.5);
     }

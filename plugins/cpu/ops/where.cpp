@@ -12,7 +12,8 @@ namespace {
 using sdk::DataType;
 
 /// Where element `row`, the index over all axes but the last, starts in an operand, in elements.
-std::int64_t row_offset(const common::BroadcastLoops& loops, std::size_t operand, std::int64_t row) {
+std::int64_t row_offset(const common::BroadcastLoops& loops, std::size_t operand,
+                        std::int64_t row) {
   std::int64_t offset = 0;
   for (std::size_t axis = loops.dims.size() - 1; axis-- > 0;) {
     offset += row % loops.dims[axis] * loops.strides[operand][axis];
@@ -56,8 +57,8 @@ class Where {
       split_elements(ctx.threads(), n, 0.4, [&](std::int64_t begin, std::int64_t end) {
         select({condition + begin * loops.strides[0][0], loops.strides[0][0],
                 x + begin * bytes * loops.strides[1][0], loops.strides[1][0],
-                y + begin * bytes * loops.strides[2][0], loops.strides[2][0],
-                out + begin * bytes, end - begin});
+                y + begin * bytes * loops.strides[2][0], loops.strides[2][0], out + begin * bytes,
+                end - begin});
       });
     }
 
@@ -105,8 +106,8 @@ class Where {
 
 sdk::KernelList where_kernels() {
   const common::TypeList types =
-      common::join(common::number_types(), {DataType::Bool, DataType::String, DataType::Complex64,
-                                            DataType::Complex128});
+      common::join(common::number_types(),
+                   {DataType::Bool, DataType::String, DataType::Complex64, DataType::Complex128});
   return {sdk::op("Where").name("cpu:Where").types("T", types).kernel<Where>()};
 }
 

@@ -1,7 +1,6 @@
 #include "core/base/data_type.hpp"
 
 #include <gtest/gtest.h>
-
 #include <limits>
 
 namespace backplane::core {

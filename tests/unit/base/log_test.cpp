@@ -1,7 +1,6 @@
 #include "core/base/log.hpp"
 
 #include <gtest/gtest.h>
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,17 +12,21 @@ using Messages = std::vector<std::pair<LogLevel, std::string>>;
 
 TEST(Logger, GivesTheSinkWhatIsAtOrAboveItsLevel) {
   Messages messages;
-  const Logger logger(LogLevel::Warning,
-                      [&](LogLevel level, std::string_view message) { messages.emplace_back(level, message); });
+  const Logger logger(LogLevel::Warning, [&](LogLevel level, std::string_view message) {
+    messages.emplace_back(level, message);
+  });
   logger.info("not this");
   logger.warning("two and ", 2, " {} %s");
   logger.error("three");
-  EXPECT_EQ(messages, (Messages{{LogLevel::Warning, "two and 2 {} %s"}, {LogLevel::Error, "three"}}));
+  EXPECT_EQ(messages,
+            (Messages{{LogLevel::Warning, "two and 2 {} %s"}, {LogLevel::Error, "three"}}));
 }
 
 TEST(Logger, LevelCanChange) {
   Messages messages;
-  Logger logger(LogLevel::Off, [&](LogLevel level, std::string_view message) { messages.emplace_back(level, message); });
+  Logger logger(LogLevel::Off, [&](LogLevel level, std::string_view message) {
+    messages.emplace_back(level, message);
+  });
   logger.error("not this");
   logger.set_level(LogLevel::Debug);
   EXPECT_EQ(logger.level(), LogLevel::Debug);
@@ -32,7 +35,8 @@ TEST(Logger, LevelCanChange) {
 }
 
 TEST(Logger, SwallowsWhatTheSinkThrows) {
-  const Logger logger(LogLevel::Trace, [](LogLevel, std::string_view) { throw std::runtime_error("full disk"); });
+  const Logger logger(LogLevel::Trace,
+                      [](LogLevel, std::string_view) { throw std::runtime_error("full disk"); });
   EXPECT_NO_THROW(logger.error("x"));
 }
 

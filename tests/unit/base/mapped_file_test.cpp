@@ -1,12 +1,11 @@
 #include "core/base/mapped_file.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "core/base/error.hpp"
 
@@ -51,7 +50,9 @@ TEST_F(MappedFileTest, ShowsTheBytesAndOutlivesTheName) {
   EXPECT_EQ(std::memcmp(file->bytes().data(), "hello", 5), 0);
 }
 
-TEST_F(MappedFileTest, EmptyFilesHaveNoBytes) { EXPECT_TRUE(MappedFile::open(write("empty", ""))->bytes().empty()); }
+TEST_F(MappedFileTest, EmptyFilesHaveNoBytes) {
+  EXPECT_TRUE(MappedFile::open(write("empty", ""))->bytes().empty());
+}
 
 TEST_F(MappedFileTest, ErrorsNameTheFileAndTheReason) {
   const Error absent = error_of((folder_ / "absent").string());

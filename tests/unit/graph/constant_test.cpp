@@ -1,8 +1,7 @@
 #include "core/graph/constant.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
+#include <gtest/gtest.h>
 #include <thread>
 
 #include "core/base/error.hpp"
@@ -10,7 +9,9 @@
 namespace backplane::core {
 namespace {
 
-std::span<const std::byte> bytes(const std::vector<float>& values) { return std::as_bytes(std::span<const float>(values)); }
+std::span<const std::byte> bytes(const std::vector<float>& values) {
+  return std::as_bytes(std::span<const float>(values));
+}
 
 TEST(Constant, TakesExactlyTheBytesOfItsShape) {
   const std::vector<float> values(6);
@@ -28,7 +29,8 @@ TEST(Constant, BytesAreAlignedWhereverTheyLie) {
   std::vector<std::byte> storage(16);
   for (std::size_t offset = 0; offset < 4; ++offset) {
     std::memcpy(storage.data() + offset, values.data(), 12);
-    const Constant constant(DataType::Float, {3}, std::span<const std::byte>(storage).subspan(offset, 12), nullptr);
+    const Constant constant(DataType::Float, {3},
+                            std::span<const std::byte>(storage).subspan(offset, 12), nullptr);
     EXPECT_EQ(constant.stored_bytes().data(), storage.data() + offset);
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
@@ -45,7 +47,8 @@ TEST(Constant, BytesAreAlignedWhereverTheyLie) {
 TEST(Constant, HashTellsTypeShapeAndContentsApart) {
   const std::vector<float> ones = {1, 1};
   const std::vector<float> others = {1, 2};
-  const auto hash = [](DataType type, std::vector<std::int64_t> dims, const std::vector<float>& values) {
+  const auto hash = [](DataType type, std::vector<std::int64_t> dims,
+                       const std::vector<float>& values) {
     return Constant::copy_of(type, std::move(dims), bytes(values))->hash();
   };
   EXPECT_EQ(hash(DataType::Float, {2}, ones), hash(DataType::Float, {2}, ones));
@@ -53,7 +56,8 @@ TEST(Constant, HashTellsTypeShapeAndContentsApart) {
   EXPECT_NE(hash(DataType::Float, {2}, ones), hash(DataType::Float, {1, 2}, ones));
   EXPECT_NE(hash(DataType::Float, {2}, ones), hash(DataType::Int32, {2}, ones));
   EXPECT_NE(Constant({2}, {"ab", "c"}).hash(), Constant({2}, {"a", "bc"}).hash());
-  EXPECT_NE(Constant::copy_of(DataType::Float, {0}, {})->hash(), Constant::copy_of(DataType::Float, {0, 1}, {})->hash());
+  EXPECT_NE(Constant::copy_of(DataType::Float, {0}, {})->hash(),
+            Constant::copy_of(DataType::Float, {0, 1}, {})->hash());
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 // Graphs for tests, and what must always hold of one.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,12 +17,15 @@ inline NodeId add(Graph& graph, const std::string& op, const std::vector<std::st
   Node node;
   node.name = name;
   node.op_type = op;
-  for (const std::string& input : inputs) node.inputs.push_back(input.empty() ? kNone : graph.value_named(input));
-  for (const std::string& output : outputs) node.outputs.push_back(output.empty() ? kNone : graph.value_named(output));
+  for (const std::string& input : inputs)
+    node.inputs.push_back(input.empty() ? kNone : graph.value_named(input));
+  for (const std::string& output : outputs)
+    node.outputs.push_back(output.empty() ? kNone : graph.value_named(output));
   return graph.add_node(std::move(node));
 }
 
-inline void add_attribute(Graph& graph, NodeId node, const std::string& name, std::shared_ptr<Graph> body) {
+inline void add_attribute(Graph& graph, NodeId node, const std::string& name,
+                          std::shared_ptr<Graph> body) {
   Attribute attribute;
   attribute.type = Attribute::Type::Graph;
   attribute.graphs.push_back(std::move(body));
@@ -52,11 +54,13 @@ inline void expect_consistent(const Graph& graph) {
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       if (node.inputs[k] != kNone) uses[static_cast<std::size_t>(node.inputs[k])].emplace(id, k);
     }
-    for (const ValueId captured : node.captured) uses[static_cast<std::size_t>(captured)].emplace(id, -1);
+    for (const ValueId captured : node.captured)
+      uses[static_cast<std::size_t>(captured)].emplace(id, -1);
     for (std::size_t k = 0; k < node.outputs.size(); ++k) {
       if (node.outputs[k] == kNone) continue;
       const auto index = static_cast<std::size_t>(node.outputs[k]);
-      EXPECT_EQ(producers[index], kNone) << "two producers of " << graph.value(node.outputs[k]).name;
+      EXPECT_EQ(producers[index], kNone)
+          << "two producers of " << graph.value(node.outputs[k]).name;
       producers[index] = id;
       EXPECT_EQ(graph.value(node.outputs[k]).producer_output, static_cast<std::int32_t>(k));
     }
@@ -68,8 +72,10 @@ inline void expect_consistent(const Graph& graph) {
     EXPECT_EQ(graph.find_value(value.name), id);
     EXPECT_EQ(value.producer, producers[i]) << value.name;
     EXPECT_EQ(uses_of(value), uses[i]) << value.name;
-    EXPECT_EQ(value.is_input, std::count(graph.inputs.begin(), graph.inputs.end(), id) > 0) << value.name;
-    EXPECT_EQ(value.is_output, std::count(graph.outputs.begin(), graph.outputs.end(), id) > 0) << value.name;
+    EXPECT_EQ(value.is_input, std::count(graph.inputs.begin(), graph.inputs.end(), id) > 0)
+        << value.name;
+    EXPECT_EQ(value.is_output, std::count(graph.outputs.begin(), graph.outputs.end(), id) > 0)
+        << value.name;
   }
 }
 

@@ -1,6 +1,5 @@
 // Whatever is done to a graph, its indices agree with one another.
 #include <gtest/gtest.h>
-
 #include <random>
 
 #include "graph_check.hpp"
@@ -17,11 +16,21 @@ class RandomEdits {
   void step() {
     switch (pick(6)) {
       case 0:
-      case 1: add_node(); break;
-      case 2: remove_node(); break;
-      case 3: set_input(); break;
-      case 4: graph_.replace_uses(any_value(), any_value(), pick(2) == 0); break;
-      default: mark_or_move_output(); break;
+      case 1:
+        add_node();
+        break;
+      case 2:
+        remove_node();
+        break;
+      case 3:
+        set_input();
+        break;
+      case 4:
+        graph_.replace_uses(any_value(), any_value(), pick(2) == 0);
+        break;
+      default:
+        mark_or_move_output();
+        break;
     }
   }
 
@@ -42,7 +51,8 @@ class RandomEdits {
     Node node;
     node.op_type = "Op";
     for (int i = pick(4); i > 0; --i) node.inputs.push_back(pick(5) == 0 ? kNone : any_value());
-    for (int i = pick(3); i >= 0; --i) node.outputs.push_back(pick(5) == 0 ? kNone : graph_.new_value("v"));
+    for (int i = pick(3); i >= 0; --i)
+      node.outputs.push_back(pick(5) == 0 ? kNone : graph_.new_value("v"));
     graph_.add_node(std::move(node));
   }
 
@@ -53,14 +63,16 @@ class RandomEdits {
   void set_input() {
     const NodeId id = any_node();
     if (id == kNone || graph_.node(id).inputs.empty()) return;
-    const auto index = static_cast<std::size_t>(pick(static_cast<int>(graph_.node(id).inputs.size())));
+    const auto index =
+        static_cast<std::size_t>(pick(static_cast<int>(graph_.node(id).inputs.size())));
     graph_.set_input(id, index, pick(4) == 0 ? kNone : any_value());
   }
 
   void mark_or_move_output() {
     const NodeId id = any_node();
     if (id == kNone) return;
-    const auto index = static_cast<std::size_t>(pick(static_cast<int>(graph_.node(id).outputs.size())));
+    const auto index =
+        static_cast<std::size_t>(pick(static_cast<int>(graph_.node(id).outputs.size())));
     if (pick(2) == 0) {
       graph_.set_output(id, index, pick(4) == 0 ? kNone : graph_.new_value("moved"));
     } else if (graph_.node(id).outputs[index] != kNone) {

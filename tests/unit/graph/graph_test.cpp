@@ -43,7 +43,8 @@ TEST(Graph, RefusesASecondMakerOfAValue) {
   EXPECT_THAT(error_of([&] { add(graph, "Neg", {"x"}, {"y"}, "second"); }),
               ::testing::AllOf(HasSubstr("'second'"), HasSubstr("'y'"), HasSubstr("'first'")));
   graph.add_input(graph.value_named("x"));
-  EXPECT_THAT(error_of([&] { add(graph, "Neg", {}, {"x"}, "n"); }), HasSubstr("input of the graph"));
+  EXPECT_THAT(error_of([&] { add(graph, "Neg", {}, {"x"}, "n"); }),
+              HasSubstr("input of the graph"));
   graph.add_initializer(graph.value_named("w"), one());
   EXPECT_THAT(error_of([&] { add(graph, "Neg", {}, {"w"}, "n"); }), HasSubstr("initializer"));
   EXPECT_THAT(error_of([&] { add(graph, "Neg", {}, {"z", "z"}, "n"); }), HasSubstr("twice"));
@@ -107,14 +108,17 @@ Graph nested() {
   return graph;
 }
 
-Graph& body_of(Graph& graph, NodeId id) { return *graph.node(id).attributes.at("then_branch").graphs.at(0); }
+Graph& body_of(Graph& graph, NodeId id) {
+  return *graph.node(id).attributes.at("then_branch").graphs.at(0);
+}
 
 TEST(Graph, CapturesGoThroughNestedBodies) {
   Graph graph = nested();
   const ValueId a = graph.find_value("a");
   EXPECT_THAT(graph.node(1).captured, ElementsAre(a));
   Graph& middle = body_of(graph, 1);
-  EXPECT_THAT(middle.node(1).captured, ::testing::UnorderedElementsAre(middle.find_value("a"), middle.find_value("b")));
+  EXPECT_THAT(middle.node(1).captured,
+              ::testing::UnorderedElementsAre(middle.find_value("a"), middle.find_value("b")));
   expect_consistent(graph);
   expect_consistent(middle);
 }

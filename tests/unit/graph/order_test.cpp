@@ -1,7 +1,6 @@
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <chrono>
 
 #include "core/base/error.hpp"
 #include "graph_check.hpp"
@@ -124,7 +123,8 @@ TEST(Order, LongCyclesAreShortened) {
 TEST(Order, TakesChainsOf200000Nodes) {
   constexpr int kNodes = 200'000;
   Graph graph;
-  for (int i = kNodes; i > 0; --i) add(graph, "Op", {"v" + std::to_string(i - 1)}, {"v" + std::to_string(i)});
+  for (int i = kNodes; i > 0; --i)
+    add(graph, "Op", {"v" + std::to_string(i - 1)}, {"v" + std::to_string(i)});
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<NodeId> order = topological_order(graph);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;

@@ -8,16 +8,17 @@ namespace backplane::core {
 namespace {
 
 TEST(Type, StringsGoThereAndBack) {
-  for (const char* text : {"tensor(float)", "sparse_tensor(int64)", "seq(tensor(string))", "optional(seq(tensor(bfloat16)))",
-                           "map(int64,tensor(float))", "seq(map(string,seq(tensor(int4))))"}) {
+  for (const char* text : {"tensor(float)", "sparse_tensor(int64)", "seq(tensor(string))",
+                           "optional(seq(tensor(bfloat16)))", "map(int64,tensor(float))",
+                           "seq(map(string,seq(tensor(int4))))"}) {
     EXPECT_EQ(Type::parse(text).to_string(), text);
   }
   EXPECT_EQ(Type().to_string(), "");
 }
 
 TEST(Type, WrongTextIsRefusedByName) {
-  for (const std::string text : {"", "tensor", "tensor(floaty)", "tensor(float", "tensor(float))", "seq()", "map(int64)",
-                                 "tensor(undefined)", "Tensor(float)"}) {
+  for (const std::string text : {"", "tensor", "tensor(floaty)", "tensor(float", "tensor(float))",
+                                 "seq()", "map(int64)", "tensor(undefined)", "Tensor(float)"}) {
     EXPECT_THROW((void)Type::parse(text), Error) << text;
   }
   std::string deep;

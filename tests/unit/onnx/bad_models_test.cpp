@@ -1,13 +1,13 @@
 // The models of tests/data/make_bad_models.py: each broken one is an error that mentions what it must, on one line, within
 // a second; each good one loads.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
@@ -29,16 +30,19 @@ class BadModels : public ::testing::Test {
     folder_ = fs::path(::testing::TempDir()) / "backplane_bad_models";
     fs::remove_all(folder_);
     fs::create_directories(folder_);
-    const std::string command = std::string(BACKPLANE_TEST_PYTHON) + " " + BACKPLANE_TEST_SOURCE_DIR +
-                                "/tests/data/make_bad_models.py " + folder_.string() + " >/dev/null";
+    const std::string command = std::string(BACKPLANE_TEST_PYTHON) + " " +
+                                BACKPLANE_TEST_SOURCE_DIR + "/tests/data/make_bad_models.py " +
+                                folder_.string() + " >/dev/null";
     // The sanitizers' runtime is not for Python.
-    made_ = fs::exists(BACKPLANE_TEST_PYTHON) && std::system(("env -u LD_PRELOAD " + command).c_str()) == 0;
+    made_ = fs::exists(BACKPLANE_TEST_PYTHON) &&
+            std::system(("env -u LD_PRELOAD " + command).c_str()) == 0;
     if (made_) std::ifstream(folder_ / "manifest.json") >> manifest_;
   }
   static void TearDownTestSuite() { fs::remove_all(folder_); }
 
   void SetUp() override {
-    ASSERT_TRUE(made_) << "the models could not be made; run tools/setup, which installs " << BACKPLANE_TEST_PYTHON;
+    ASSERT_TRUE(made_) << "the models could not be made; run tools/setup, which installs "
+                       << BACKPLANE_TEST_PYTHON;
   }
 
   /// What import says, "" when it is content.

@@ -30,7 +30,8 @@ CustomSchema example(const std::string& domain, const std::string& library = "li
   return schema;
 }
 
-std::string import_with(const SchemaRegistry& schemas, const ::onnx::ModelProto& model, std::string* shape = nullptr) {
+std::string import_with(const SchemaRegistry& schemas, const ::onnx::ModelProto& model,
+                        std::string* shape = nullptr) {
   const std::string text = model.SerializeAsString();
   try {
     const Model imported = import_bytes(bytes_of(text), schemas, {});
@@ -71,7 +72,8 @@ TEST(CustomSchema, InfersWithTypesConstantsAndAttributes) {
     EXPECT_EQ(graph.node_count(), 1u);
     EXPECT_EQ(node.attributes.at("times").ints.at(0), 3);
     EXPECT_EQ(graph.value(node.inputs[0]).type.element, DataType::Float);
-    return std::vector<Type>{Type::tensor(DataType::Float, elements_of<std::int64_t>(*shape.constant))};
+    return std::vector<Type>{
+        Type::tensor(DataType::Float, elements_of<std::int64_t>(*shape.constant))};
   };
   schemas.add(schema);
   auto custom = node("Example", {"x", "s"}, {"a"});
@@ -90,7 +92,9 @@ TEST(CustomSchema, InfersWithTypesConstantsAndAttributes) {
 TEST(CustomSchema, InferenceErrorsNameTheNode) {
   SchemaRegistry schemas;
   CustomSchema schema = example("");
-  schema.infer = [](const Graph&, const Node&) -> std::vector<Type> { invalid("times must be even"); };
+  schema.infer = [](const Graph&, const Node&) -> std::vector<Type> {
+    invalid("times must be even");
+  };
   schemas.add(schema);
   EXPECT_THAT(import_with(schemas, model_of({node("Example", {"x"}, {"y"}, "mine")})),
               AllOf(HasSubstr("'mine'"), HasSubstr("times must be even")));
@@ -102,12 +106,15 @@ TEST(CustomSchema, NodesAreCheckedAgainstIt) {
   schema.attributes[0].required = true;
   schemas.add(schema);
   auto custom = node("Example", {"x"}, {"y"}, "mine");
-  EXPECT_THAT(import_with(schemas, model_of({custom})), AllOf(HasSubstr("'mine'"), HasSubstr("times")));
+  EXPECT_THAT(import_with(schemas, model_of({custom})),
+              AllOf(HasSubstr("'mine'"), HasSubstr("times")));
   set_int(custom, "times", 1);
   EXPECT_EQ(import_with(schemas, model_of({custom})), "no error");
   auto wrong_type = model_of({custom});
-  *wrong_type.mutable_graph()->mutable_input(0) = value_info("x", {"2"}, ::onnx::TensorProto::INT32);
-  EXPECT_THAT(import_with(schemas, wrong_type), AllOf(HasSubstr("'mine'"), HasSubstr("tensor(int32)")));
+  *wrong_type.mutable_graph()->mutable_input(0) =
+      value_info("x", {"2"}, ::onnx::TensorProto::INT32);
+  EXPECT_THAT(import_with(schemas, wrong_type),
+              AllOf(HasSubstr("'mine'"), HasSubstr("tensor(int32)")));
   custom.add_input("x");
   EXPECT_THAT(import_with(schemas, model_of({custom})), HasSubstr("'mine'"));
 }
@@ -144,7 +151,8 @@ TEST(CustomSchema, TwoLibrariesAreAnErrorThatNamesBoth) {
   SchemaRegistry schemas;
   schemas.add(example("org.example", "libone.so"));
   EXPECT_EQ(add_error(schemas, example("org.example", "libone.so")), "no error");
-  EXPECT_THAT(add_error(schemas, example("org.example", "libtwo.so")), AllOf(HasSubstr("libone.so"), HasSubstr("libtwo.so")));
+  EXPECT_THAT(add_error(schemas, example("org.example", "libtwo.so")),
+              AllOf(HasSubstr("libone.so"), HasSubstr("libtwo.so")));
 }
 
 TEST(CustomSchema, OnnxOwnNamesAreTaken) {

@@ -1,10 +1,9 @@
 #include "core/onnx/external_data.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "proto_models.hpp"
 
@@ -27,8 +26,9 @@ class ExternalDataTest : public ::testing::Test {
   void TearDown() override { fs::remove_all(root_); }
 
   static void write(const fs::path& path, const std::vector<float>& values) {
-    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(values.data()),
-                                                static_cast<std::streamsize>(values.size() * sizeof(float)));
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof(float)));
   }
 
   static ::onnx::ModelProto model(const std::map<std::string, std::string>& entries) {
@@ -65,7 +65,8 @@ class ExternalDataTest : public ::testing::Test {
 };
 
 TEST_F(ExternalDataTest, IsMapped) {
-  EXPECT_EQ(weights({{"location", "data.bin"}, {"offset", "4"}, {"length", "12"}}), (std::vector<float>{2, 3, 4}));
+  EXPECT_EQ(weights({{"location", "data.bin"}, {"offset", "4"}, {"length", "12"}}),
+            (std::vector<float>{2, 3, 4}));
   EXPECT_EQ(weights({{"location", "data.bin"}}), (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(weights({{"location", "inner/data.bin"}}), (std::vector<float>{5, 6, 7}));
   EXPECT_EQ(weights({{"location", "./inner/../data.bin"}}), (std::vector<float>{1, 2, 3}));
@@ -81,19 +82,27 @@ TEST_F(ExternalDataTest, CannotLeaveTheFolder) {
   fs::create_symlink(root_, root_ / "model" / "up");
   fs::create_directories(root_ / "model_too");
   write(root_ / "model_too" / "data.bin", {9, 9, 9});
-  for (const std::string& location : {std::string("../outside.bin"), std::string("inner/../../outside.bin"),
-                                     (root_ / "outside.bin").string(), (root_ / "model" / "data.bin").string(),
-                                     std::string("link.bin"), std::string("up/outside.bin"), std::string("../model_too/data.bin"),
-                                     std::string(), std::string("data.bin\0", 9)}) {
+  for (const std::string& location :
+       {std::string("../outside.bin"), std::string("inner/../../outside.bin"),
+        (root_ / "outside.bin").string(), (root_ / "model" / "data.bin").string(),
+        std::string("link.bin"), std::string("up/outside.bin"),
+        std::string("../model_too/data.bin"), std::string(), std::string("data.bin\0", 9)}) {
     EXPECT_THAT(error({{"location", location}}), HasSubstr("initializer 'w'")) << location;
   }
 }
 
 TEST_F(ExternalDataTest, OffsetAndLengthMustFit) {
-  for (const auto& [offset, length] : std::vector<std::pair<std::string, std::string>>{
-           {"16", "12"}, {"8", "12"}, {"0", "8"}, {"-4", "12"}, {"four", "12"}, {"18446744073709551612", "12"},
-           {"4", "18446744073709551612"}, {"", "12"}}) {
-    EXPECT_THAT(error({{"location", "data.bin"}, {"offset", offset}, {"length", length}}), HasSubstr("initializer 'w'"))
+  for (const auto& [offset, length] :
+       std::vector<std::pair<std::string, std::string>>{{"16", "12"},
+                                                        {"8", "12"},
+                                                        {"0", "8"},
+                                                        {"-4", "12"},
+                                                        {"four", "12"},
+                                                        {"18446744073709551612", "12"},
+                                                        {"4", "18446744073709551612"},
+                                                        {"", "12"}}) {
+    EXPECT_THAT(error({{"location", "data.bin"}, {"offset", offset}, {"length", length}}),
+                HasSubstr("initializer 'w'"))
         << offset << " " << length;
   }
 }
@@ -104,7 +113,8 @@ TEST_F(ExternalDataTest, NeedsAFolder) {
 
 TEST_F(ExternalDataTest, SmallOnesServeShapeInference) {
   const std::int64_t shape[] = {3, 2};
-  std::ofstream(root_ / "model" / "shape.bin", std::ios::binary).write(reinterpret_cast<const char*>(shape), sizeof shape);
+  std::ofstream(root_ / "model" / "shape.bin", std::ios::binary)
+      .write(reinterpret_cast<const char*>(shape), sizeof shape);
   auto reshape = model({{"location", "shape.bin"}});
   auto& tensor = *reshape.mutable_graph()->mutable_initializer(0);
   tensor.set_data_type(::onnx::TensorProto::INT64);

@@ -9,8 +9,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-::onnx::NodeProto call(const std::string& function, const std::string& input, const std::string& output,
-                       const std::string& name = "") {
+::onnx::NodeProto call(const std::string& function, const std::string& input,
+                       const std::string& output, const std::string& name = "") {
   auto proto = node(function, {input}, {output}, name);
   proto.set_domain("local");
   return proto;
@@ -24,7 +24,8 @@ using ::testing::HasSubstr;
 }
 
 ::onnx::FunctionProto& add_function(::onnx::ModelProto& model, const std::string& name,
-                                    const std::vector<::onnx::NodeProto>& nodes, std::int64_t opset = 17) {
+                                    const std::vector<::onnx::NodeProto>& nodes,
+                                    std::int64_t opset = 17) {
   auto& function = *model.add_functions();
   function.set_name(name);
   function.set_domain("local");
@@ -39,7 +40,9 @@ using ::testing::HasSubstr;
 }
 
 TEST(Functions, AreInlinedAndTheirNodesKnowTheCall) {
-  auto model = with_import(model_of({node("Relu", {"x"}, {"a"}, "relu"), call("F", "a", "b", "the_call"), node("Neg", {"b"}, {"y"}, "neg")}));
+  auto model =
+      with_import(model_of({node("Relu", {"x"}, {"a"}, "relu"), call("F", "a", "b", "the_call"),
+                            node("Neg", {"b"}, {"y"}, "neg")}));
   add_function(model, "F", {node("Abs", {"in"}, {"t"}), call("G", "t", "out")});
   add_function(model, "G", {node("Sqrt", {"in"}, {"u"}), node("Exp", {"u"}, {"out"})});
   const Model imported = import_text(model.SerializeAsString());
@@ -113,7 +116,8 @@ TEST(Functions, ThatBlowUpAreRefusedAtOnce) {
 TEST(Functions, ThatCallTooDeepAreRefused) {
   auto model = with_import(model_of({call("F20000", "x", "y")}));
   add_function(model, "F0", {node("Abs", {"in"}, {"out"})});
-  for (int i = 1; i <= 20000; ++i) add_function(model, "F" + std::to_string(i), {call("F" + std::to_string(i - 1), "in", "out")});
+  for (int i = 1; i <= 20000; ++i)
+    add_function(model, "F" + std::to_string(i), {call("F" + std::to_string(i - 1), "in", "out")});
   EXPECT_THAT(import_error(model), HasSubstr("calls in one another"));
 }
 
@@ -128,7 +132,8 @@ TEST(Functions, MistakesAreNamed) {
   model.clear_functions();
   add_function(model, "F", {node("Abs", {"in"}, {"out"})});
   model.mutable_graph()->mutable_node(0)->add_input("x");
-  EXPECT_THAT(import_error(model), ::testing::AllOf(HasSubstr("'the_call'"), HasSubstr("2 inputs")));
+  EXPECT_THAT(import_error(model),
+              ::testing::AllOf(HasSubstr("'the_call'"), HasSubstr("2 inputs")));
   model.mutable_graph()->mutable_node(0)->mutable_input()->RemoveLast();
   *model.add_functions() = model.functions(0);
   EXPECT_THAT(import_error(model), HasSubstr("two functions"));

@@ -1,7 +1,6 @@
 // Broken models end in an error, never in a crash, a hang or memory without bound. Run under the sanitizers.
-#include <gtest/gtest.h>
-
 #include <chrono>
+#include <gtest/gtest.h>
 #include <random>
 
 #include "proto_models.hpp"
@@ -82,16 +81,30 @@ TEST(HostileBytes, EveryTruncationIsAnError) {
 
 std::string mutated(const std::string& model, std::mt19937& random) {
   std::string text = model;
-  const auto pick = [&](std::size_t count) { return std::uniform_int_distribution<std::size_t>(0, count - 1)(random); };
+  const auto pick = [&](std::size_t count) {
+    return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);
+  };
   for (std::size_t edits = 1 + pick(4); edits > 0 && !text.empty(); --edits) {
     const std::size_t at = pick(text.size());
     switch (pick(6)) {
-      case 0: text[at] = static_cast<char>(pick(256)); break;
-      case 1: text[at] = static_cast<char>(text[at] ^ (1 << pick(8))); break;
-      case 2: text.erase(at, 1 + pick(8)); break;
-      case 3: text.insert(at, std::string(1 + pick(8), static_cast<char>(pick(256)))); break;
-      case 4: text.insert(at, text.substr(pick(text.size()), 1 + pick(32))); break;
-      default: text.replace(at, 1, pick(2) == 0 ? "\xff" : std::string(1, '\0')); break;
+      case 0:
+        text[at] = static_cast<char>(pick(256));
+        break;
+      case 1:
+        text[at] = static_cast<char>(text[at] ^ (1 << pick(8)));
+        break;
+      case 2:
+        text.erase(at, 1 + pick(8));
+        break;
+      case 3:
+        text.insert(at, std::string(1 + pick(8), static_cast<char>(pick(256))));
+        break;
+      case 4:
+        text.insert(at, text.substr(pick(text.size()), 1 + pick(32)));
+        break;
+      default:
+        text.replace(at, 1, pick(2) == 0 ? "\xff" : std::string(1, '\0'));
+        break;
     }
   }
   return text;

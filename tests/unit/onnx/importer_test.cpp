@@ -1,10 +1,9 @@
 #include "core/onnx/importer.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "proto_models.hpp"
 
@@ -16,8 +15,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Importer, PutsNodesInOrder) {
-  const auto model = model_of({node("Neg", {"b"}, {"y"}, "third"), node("Abs", {"a"}, {"b"}, "second"),
-                               node("Relu", {"x"}, {"a"}, "first")});
+  const auto model =
+      model_of({node("Neg", {"b"}, {"y"}, "third"), node("Abs", {"a"}, {"b"}, "second"),
+                node("Relu", {"x"}, {"a"}, "first")});
   const Model imported = import_text(model.SerializeAsString());
   const Graph& graph = imported.graph;
   ASSERT_EQ(graph.node_count(), 3u);
@@ -31,10 +31,12 @@ TEST(Importer, PutsNodesInOrder) {
 }
 
 TEST(Importer, KeepsAnOrderThatIsGood) {
-  const auto model = model_of({node("Relu", {"x"}, {"a"}, "n0"), node("Neg", {"x"}, {"b"}, "n1"),
-                               node("Abs", {"x"}, {"c"}, "n2"), node("Sum", {"c", "a", "b"}, {"y"}, "n3")});
+  const auto model =
+      model_of({node("Relu", {"x"}, {"a"}, "n0"), node("Neg", {"x"}, {"b"}, "n1"),
+                node("Abs", {"x"}, {"c"}, "n2"), node("Sum", {"c", "a", "b"}, {"y"}, "n3")});
   const Model imported = import_text(model.SerializeAsString());
-  for (NodeId id = 0; id < 4; ++id) EXPECT_EQ(imported.graph.node(id).name, "n" + std::to_string(id));
+  for (NodeId id = 0; id < 4; ++id)
+    EXPECT_EQ(imported.graph.node(id).name, "n" + std::to_string(id));
 }
 
 TEST(Importer, GivesNodesNames) {
@@ -80,12 +82,14 @@ TEST(Importer, MakesConstantsOfConstantNodes) {
   attribute->set_name("value_floats");
   attribute->set_type(::onnx::AttributeProto::FLOATS);
   for (const float value : {1.f, 2.f, 3.f}) attribute->add_floats(value);
-  const Model imported = import_text(model_of({constant, node("Add", {"x", "c"}, {"y"})}).SerializeAsString());
+  const Model imported =
+      import_text(model_of({constant, node("Add", {"x", "c"}, {"y"})}).SerializeAsString());
   EXPECT_EQ(imported.graph.node_count(), 1u);
   EXPECT_EQ(imported.original.size(), 2u);
   EXPECT_THAT(imported.graph.node(0).origins, ElementsAre(1));
   ASSERT_NE(value_of(imported.graph, "c").constant, nullptr);
-  EXPECT_EQ(elements_of<float>(*value_of(imported.graph, "c").constant), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(elements_of<float>(*value_of(imported.graph, "c").constant),
+            (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(shape_of(imported.graph, "c"), "tensor(float)[3]");
 }
 
@@ -104,7 +108,8 @@ TEST(Importer, BodiesSeeOuterValues) {
   const Graph& graph = imported.graph;
   EXPECT_EQ(graph.node(0).name, "maker");
   EXPECT_EQ(shape_of(graph, "y"), "tensor(float)[2,3]");
-  EXPECT_THAT(graph.node(1).captured, ::testing::UnorderedElementsAre(graph.find_value("a"), graph.find_value("w")));
+  EXPECT_THAT(graph.node(1).captured,
+              ::testing::UnorderedElementsAre(graph.find_value("a"), graph.find_value("w")));
   const Graph& then_branch = *graph.node(1).attributes.at("then_branch").graphs.at(0);
   EXPECT_TRUE(value_of(then_branch, "a").is_outer);
   EXPECT_EQ(shape_of(then_branch, "a"), "tensor(float)[2,3]");
@@ -125,14 +130,19 @@ TEST(Importer, NamesAMissingValueInABody) {
 
 TEST(Importer, SuggestsNearNames) {
   EXPECT_THAT(import_error(model_of({node("Relux", {"x"}, {"y"}, "n")})),
-              AllOf(HasSubstr("'n'"), HasSubstr("'Relux'"), HasSubstr("nearest: Relu"), HasSubstr("--custom-ops")));
-  EXPECT_THAT(import_error(model_of({node("Relu", {"xx"}, {"y"}, "n")})), HasSubstr("did you mean 'x'"));
+              AllOf(HasSubstr("'n'"), HasSubstr("'Relux'"), HasSubstr("nearest: Relu"),
+                    HasSubstr("--custom-ops")));
+  EXPECT_THAT(import_error(model_of({node("Relu", {"xx"}, {"y"}, "n")})),
+              HasSubstr("did you mean 'x'"));
 }
 
 TEST(Importer, OperatorsOutsideOfTheOpsetAreNamed) {
-  EXPECT_THAT(import_error(model_of({node("Gelu", {"x"}, {"y"}, "n")}, 13)), AllOf(HasSubstr("opset 20"), HasSubstr("13")));
-  EXPECT_THAT(import_error(model_of({node("Upsample", {"x", "x"}, {"y"}, "n")}, 13)), HasSubstr("deprecated"));
-  EXPECT_THAT(import_error(model_of({node("Relu", {"x"}, {"y"})}, 29)), AllOf(HasSubstr("29"), HasSubstr("28")));
+  EXPECT_THAT(import_error(model_of({node("Gelu", {"x"}, {"y"}, "n")}, 13)),
+              AllOf(HasSubstr("opset 20"), HasSubstr("13")));
+  EXPECT_THAT(import_error(model_of({node("Upsample", {"x", "x"}, {"y"}, "n")}, 13)),
+              HasSubstr("deprecated"));
+  EXPECT_THAT(import_error(model_of({node("Relu", {"x"}, {"y"})}, 29)),
+              AllOf(HasSubstr("29"), HasSubstr("28")));
 }
 
 TEST(Importer, CyclesAreNamed) {
@@ -165,15 +175,25 @@ TEST(Importer, OldestFilesDoNotSayTheTypesOfAttributes) {
 TEST(Importer, FilesAreMappedAndNamedInErrors) {
   const std::string path = ::testing::TempDir() + "/backplane_importer.onnx";
   auto model = model_of({node("Add", {"x", "w"}, {"y"})});
-  *model.mutable_graph()->add_initializer() = raw_tensor<float>("w", 1, {1000, 3}, std::vector<float>(3000, 2));
-  model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_value(1000);
-  const auto write = [&](const std::string& contents) { std::ofstream(path, std::ios::binary) << contents; };
+  *model.mutable_graph()->add_initializer() =
+      raw_tensor<float>("w", 1, {1000, 3}, std::vector<float>(3000, 2));
+  model.mutable_graph()
+      ->mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->set_dim_value(1000);
+  const auto write = [&](const std::string& contents) {
+    std::ofstream(path, std::ios::binary) << contents;
+  };
   write(model.SerializeAsString());
   const SchemaRegistry schemas;
   const Model imported = import_file(path, schemas, {});
   std::filesystem::remove(path);  // the mapping stays
   EXPECT_EQ(imported.path, path);
-  EXPECT_EQ(elements_of<float>(*value_of(imported.graph, "w").constant), std::vector<float>(3000, 2));
+  EXPECT_EQ(elements_of<float>(*value_of(imported.graph, "w").constant),
+            std::vector<float>(3000, 2));
   write("nonsense");
   try {
     (void)import_file(path, schemas, {});
@@ -193,10 +213,12 @@ TEST(Importer, FilesAreMappedAndNamedInErrors) {
 
 TEST(Importer, LargeInitializersAreNotCopied) {
   auto model = model_of({node("Relu", {"x"}, {"y"})});
-  *model.mutable_graph()->add_initializer() = raw_tensor<float>("w", 1, {1000}, std::vector<float>(1000, 2));
+  *model.mutable_graph()->add_initializer() =
+      raw_tensor<float>("w", 1, {1000}, std::vector<float>(1000, 2));
   const std::string text = model.SerializeAsString();
   const Model imported = import_text(text);
-  const auto* data = reinterpret_cast<const char*>(value_of(imported.graph, "w").constant->stored_bytes().data());
+  const auto* data =
+      reinterpret_cast<const char*>(value_of(imported.graph, "w").constant->stored_bytes().data());
   EXPECT_GE(data, text.data());
   EXPECT_LT(data, text.data() + text.size());
 }
@@ -204,7 +226,9 @@ TEST(Importer, LargeInitializersAreNotCopied) {
 TEST(Importer, TakesLongChainsStoredBackwards) {
   constexpr int kNodes = 20'000;
   std::vector<::onnx::NodeProto> nodes;
-  const auto name = [](int i) { return i == 0 ? std::string("x") : i == kNodes ? std::string("y") : "v" + std::to_string(i); };
+  const auto name = [](int i) {
+    return i == 0 ? std::string("x") : i == kNodes ? std::string("y") : "v" + std::to_string(i);
+  };
   for (int i = kNodes; i > 0; --i) nodes.push_back(node("Relu", {name(i - 1)}, {name(i)}));
   const Model imported = import_text(model_of(nodes).SerializeAsString());
   EXPECT_EQ(topological_order(imported.graph).size(), static_cast<std::size_t>(kNodes));

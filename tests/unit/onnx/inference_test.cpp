@@ -21,7 +21,9 @@ TEST(Inference, CarriesShapeArithmetic) {
   auto concat = node("Concat", {"rows_1", "rest"}, {"target"});
   set_int(concat, "axis", 0);
   for (const std::int64_t opset : {13, 17, 23}) {
-    auto model = model_of({node("Shape", {"x"}, {"shape"}), gather, unsqueeze, concat, node("Reshape", {"x", "target"}, {"y"})}, opset);
+    auto model = model_of({node("Shape", {"x"}, {"shape"}), gather, unsqueeze, concat,
+                           node("Reshape", {"x", "target"}, {"y"})},
+                          opset);
     *model.mutable_graph()->mutable_input(0) = value_info("x", {"batch", "6"});
     auto& graph = *model.mutable_graph();
     *graph.add_initializer() = raw_tensor<std::int64_t>("index", 7, {}, {0});
@@ -32,10 +34,12 @@ TEST(Inference, CarriesShapeArithmetic) {
 }
 
 TEST(Inference, BelievesOperatorsMoreThanTheFile) {
-  auto model = model_of({node("Relu", {"x"}, {"a"}), node("NonZero", {"a"}, {"b"}), node("Cast", {"b"}, {"y"})});
+  auto model = model_of(
+      {node("Relu", {"x"}, {"a"}), node("NonZero", {"a"}, {"b"}), node("Cast", {"b"}, {"y"})});
   set_int(*model.mutable_graph()->mutable_node(2), "to", 1);
   *model.mutable_graph()->add_value_info() = value_info("a", {"7", "7", "7"});
-  *model.mutable_graph()->add_value_info() = value_info("b", {"2", "found"}, ::onnx::TensorProto::INT64);
+  *model.mutable_graph()->add_value_info() =
+      value_info("b", {"2", "found"}, ::onnx::TensorProto::INT64);
   const Model result = imported(model);
   EXPECT_EQ(shape_of(result.graph, "a"), "tensor(float)[2,3]");
   EXPECT_EQ(shape_of(result.graph, "y"), "tensor(float)[2,found]");
@@ -43,15 +47,18 @@ TEST(Inference, BelievesOperatorsMoreThanTheFile) {
 
 TEST(Inference, OutputsKeepTheirDeclaredNames) {
   auto model = model_of({node("NonZero", {"x"}, {"y"})});
-  *model.mutable_graph()->mutable_output(0) = value_info("y", {"2", "found"}, ::onnx::TensorProto::INT64);
+  *model.mutable_graph()->mutable_output(0) =
+      value_info("y", {"2", "found"}, ::onnx::TensorProto::INT64);
   EXPECT_EQ(shape_of(imported(model).graph, "y"), "tensor(int64)[2,found]");
 }
 
 TEST(Inference, ContradictedOutputsAreErrors) {
   auto model = model_of({node("Relu", {"x"}, {"y"})});
   *model.mutable_graph()->mutable_output(0) = value_info("y", {"2", "3", "1"});
-  EXPECT_THAT(import_error(model), AllOf(HasSubstr("'y'"), HasSubstr("[2,3,1]"), HasSubstr("[2,3]")));
-  *model.mutable_graph()->mutable_output(0) = value_info("y", {"2", "3"}, ::onnx::TensorProto::INT64);
+  EXPECT_THAT(import_error(model),
+              AllOf(HasSubstr("'y'"), HasSubstr("[2,3,1]"), HasSubstr("[2,3]")));
+  *model.mutable_graph()->mutable_output(0) =
+      value_info("y", {"2", "3"}, ::onnx::TensorProto::INT64);
   EXPECT_THAT(import_error(model), AllOf(HasSubstr("'y'"), HasSubstr("int64")));
   // A size that differs comes with exported models often, and harms nobody.
   *model.mutable_graph()->mutable_output(0) = value_info("y", {"5", "3"});
@@ -68,7 +75,8 @@ TEST(Inference, LongVectorsAreNoShapes) {
   auto cast = node("Cast", {"x"}, {"y"});
   set_int(cast, "to", 7);
   auto model = model_of({cast});
-  *model.mutable_graph()->mutable_input(0) = value_info("x", {"9000000000000000"}, ::onnx::TensorProto::INT32);
+  *model.mutable_graph()->mutable_input(0) =
+      value_info("x", {"9000000000000000"}, ::onnx::TensorProto::INT32);
   EXPECT_EQ(shape_of(imported(model).graph, "y"), "tensor(int64)[9000000000000000]");
 }
 

@@ -53,13 +53,20 @@ TEST(Inputs, LiftedConstantsAreNoInputs) {
   attribute->set_name("value");
   attribute->set_type(::onnx::AttributeProto::TENSOR);
   *attribute->mutable_t() = raw_tensor<float>("", 1, {3}, {1, 2, 3});
-  const Model model = import_text(model_of({constant, node("Add", {"x", "c"}, {"y"})}, 7, 3).SerializeAsString());
+  const Model model =
+      import_text(model_of({constant, node("Add", {"x", "c"}, {"y"})}, 7, 3).SerializeAsString());
   EXPECT_THAT(names(model.graph, model.graph.inputs), ElementsAre("x"));
 }
 
 TEST(Inputs, DefaultsMustFitTheDeclaration) {
   auto model = with_initializers(8);
-  model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_value(1);
+  model.mutable_graph()
+      ->mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->set_dim_value(1);
   EXPECT_THAT(import_error(model), HasSubstr("'listed'"));
 }
 
@@ -80,10 +87,13 @@ TEST(Inputs, DimensionsAreSetByName) {
   EXPECT_EQ(shape_of(import_text(model.SerializeAsString()).graph, "y"), "tensor(float)[batch,3]");
   ImportOptions options;
   options.dims = {{"batch", 5}};
-  EXPECT_EQ(shape_of(import_text(model.SerializeAsString(), options).graph, "x"), "tensor(float)[5,3]");
-  EXPECT_EQ(shape_of(import_text(model.SerializeAsString(), options).graph, "y"), "tensor(float)[5,3]");
+  EXPECT_EQ(shape_of(import_text(model.SerializeAsString(), options).graph, "x"),
+            "tensor(float)[5,3]");
+  EXPECT_EQ(shape_of(import_text(model.SerializeAsString(), options).graph, "y"),
+            "tensor(float)[5,3]");
   options.dims = {{"bach", 5}};
-  EXPECT_THAT(import_error(model, options), ::testing::AllOf(HasSubstr("'bach'"), HasSubstr("did you mean 'batch'")));
+  EXPECT_THAT(import_error(model, options),
+              ::testing::AllOf(HasSubstr("'bach'"), HasSubstr("did you mean 'batch'")));
   options.dims = {{"batch", -1}};
   EXPECT_THAT(import_error(model, options), HasSubstr("below 0"));
 }

@@ -1,11 +1,10 @@
 // Models for tests, made from ONNX's protos.
 #pragma once
 
-#include <onnx/onnx_pb.h>
-
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <onnx/onnx_pb.h>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,7 +29,8 @@ inline ::onnx::TypeProto tensor_type(int element, const std::vector<std::string>
   return type;
 }
 
-inline ::onnx::ValueInfoProto value_info(const std::string& name, const std::vector<std::string>& dims,
+inline ::onnx::ValueInfoProto value_info(const std::string& name,
+                                         const std::vector<std::string>& dims,
                                          int element = ::onnx::TensorProto::FLOAT) {
   ::onnx::ValueInfoProto info;
   info.set_name(name);
@@ -39,7 +39,8 @@ inline ::onnx::ValueInfoProto value_info(const std::string& name, const std::vec
 }
 
 inline ::onnx::NodeProto node(const std::string& op, const std::vector<std::string>& inputs,
-                              const std::vector<std::string>& outputs, const std::string& name = "") {
+                              const std::vector<std::string>& outputs,
+                              const std::string& name = "") {
   ::onnx::NodeProto proto;
   proto.set_op_type(op);
   if (!name.empty()) proto.set_name(name);
@@ -55,7 +56,8 @@ inline void set_int(::onnx::NodeProto& proto, const std::string& name, std::int6
   attribute->set_i(value);
 }
 
-inline void set_graph(::onnx::NodeProto& proto, const std::string& name, const ::onnx::GraphProto& graph) {
+inline void set_graph(::onnx::NodeProto& proto, const std::string& name,
+                      const ::onnx::GraphProto& graph) {
   auto* attribute = proto.add_attribute();
   attribute->set_name(name);
   attribute->set_type(::onnx::AttributeProto::GRAPH);
@@ -63,7 +65,8 @@ inline void set_graph(::onnx::NodeProto& proto, const std::string& name, const :
 }
 
 template <class Element>
-::onnx::TensorProto raw_tensor(const std::string& name, int type, const std::vector<std::int64_t>& dims,
+::onnx::TensorProto raw_tensor(const std::string& name, int type,
+                               const std::vector<std::int64_t>& dims,
                                const std::vector<Element>& values) {
   ::onnx::TensorProto tensor;
   tensor.set_name(name);
@@ -74,8 +77,8 @@ template <class Element>
 }
 
 /// A model of the given nodes with one input x: float[2,3] and one output y without declared shape.
-inline ::onnx::ModelProto model_of(const std::vector<::onnx::NodeProto>& nodes, std::int64_t opset = 17,
-                                   std::int64_t ir_version = 8) {
+inline ::onnx::ModelProto model_of(const std::vector<::onnx::NodeProto>& nodes,
+                                   std::int64_t opset = 17, std::int64_t ir_version = 8) {
   ::onnx::ModelProto model;
   model.set_ir_version(ir_version);
   auto* import = model.add_opset_import();
@@ -100,7 +103,8 @@ inline Model import_text(const std::string& text, const ImportOptions& options =
 }
 
 /// What import says, "no error" when it is content.
-inline std::string import_error(const ::onnx::ModelProto& model, const ImportOptions& options = {}) {
+inline std::string import_error(const ::onnx::ModelProto& model,
+                                const ImportOptions& options = {}) {
   try {
     (void)import_text(model.SerializeAsString(), options);
   } catch (const Error& error) {
@@ -123,7 +127,8 @@ inline std::string shape_of(const Graph& graph, const std::string& name) {
 template <class Element>
 std::vector<Element> elements_of(const Constant& constant) {
   std::vector<Element> values(constant.bytes().size() / sizeof(Element));
-  if (!values.empty()) std::memcpy(values.data(), constant.bytes().data(), values.size() * sizeof(Element));
+  if (!values.empty())
+    std::memcpy(values.data(), constant.bytes().data(), values.size() * sizeof(Element));
   return values;
 }
 

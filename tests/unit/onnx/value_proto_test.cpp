@@ -1,9 +1,9 @@
 #include "core/onnx/value_proto.hpp"
 
 #include <gtest/gtest.h>
-#include <onnx/onnx-data.pb.h>
-
 #include <random>
+
+#include <onnx/onnx-data.pb.h>
 
 #include "proto_models.hpp"
 
@@ -27,18 +27,23 @@ Datum composite(Type::Kind kind, std::vector<Datum> elements, const Type& inner)
   return datum;
 }
 
-Datum again(const Datum& datum) { return parse_value(bytes_of(serialize_value(datum)), datum.type.kind); }
+Datum again(const Datum& datum) {
+  return parse_value(bytes_of(serialize_value(datum)), datum.type.kind);
+}
 
 TEST(ValueProto, Tensors) {
   const Datum result = again(tensor({1, 2, 3}, "t"));
   EXPECT_EQ(result.name, "t");
   EXPECT_EQ(result.type.to_string(), "tensor(float)");
   EXPECT_EQ(elements_of<float>(*result.tensor), (std::vector<float>{1, 2, 3}));
-  EXPECT_EQ(parse_value(bytes_of(serialize_value(tensor({1}))), Type::Kind::Unknown).tensor->element_count(), 1);
+  EXPECT_EQ(parse_value(bytes_of(serialize_value(tensor({1}))), Type::Kind::Unknown)
+                .tensor->element_count(),
+            1);
 }
 
 TEST(ValueProto, SequencesAlsoOfSequences) {
-  const Datum inner = composite(Type::Kind::Sequence, {tensor({1}), tensor({2, 3})}, Type::tensor(DataType::Float));
+  const Datum inner =
+      composite(Type::Kind::Sequence, {tensor({1}), tensor({2, 3})}, Type::tensor(DataType::Float));
   const Datum result = again(composite(Type::Kind::Sequence, {inner, inner}, inner.type));
   EXPECT_EQ(result.type.to_string(), "seq(seq(tensor(float)))");
   ASSERT_EQ(result.elements.size(), 2u);
@@ -53,17 +58,24 @@ TEST(ValueProto, EmptySequences) {
 }
 
 TEST(ValueProto, Optionals) {
-  const Datum some = again(composite(Type::Kind::Optional, {tensor({4})}, Type::tensor(DataType::Float)));
+  const Datum some =
+      again(composite(Type::Kind::Optional, {tensor({4})}, Type::tensor(DataType::Float)));
   ASSERT_EQ(some.elements.size(), 1u);
   EXPECT_EQ(some.type.to_string(), "optional(tensor(float))");
-  EXPECT_TRUE(again(composite(Type::Kind::Optional, {}, Type::tensor(DataType::Float))).elements.empty());
-  const Datum sequence = composite(Type::Kind::Sequence, {tensor({1})}, Type::tensor(DataType::Float));
-  EXPECT_EQ(again(composite(Type::Kind::Optional, {sequence}, sequence.type)).elements[0].elements.size(), 1u);
+  EXPECT_TRUE(
+      again(composite(Type::Kind::Optional, {}, Type::tensor(DataType::Float))).elements.empty());
+  const Datum sequence =
+      composite(Type::Kind::Sequence, {tensor({1})}, Type::tensor(DataType::Float));
+  EXPECT_EQ(
+      again(composite(Type::Kind::Optional, {sequence}, sequence.type)).elements[0].elements.size(),
+      1u);
 }
 
 TEST(ValueProto, MapsWithAnyKeys) {
-  for (const DataType type : {DataType::Int8, DataType::Int64, DataType::UInt16, DataType::UInt64}) {
-    const std::vector<std::byte> bytes(2 * static_cast<std::size_t>(element_bits(type) / 8), std::byte{3});
+  for (const DataType type :
+       {DataType::Int8, DataType::Int64, DataType::UInt16, DataType::UInt64}) {
+    const std::vector<std::byte> bytes(2 * static_cast<std::size_t>(element_bits(type) / 8),
+                                       std::byte{3});
     Datum keys;
     keys.tensor = Constant::copy_of(type, {2}, bytes);
     keys.type = Type::tensor(type, {2});
@@ -79,9 +91,11 @@ TEST(ValueProto, MapsWithAnyKeys) {
 
 TEST(ValueProto, MapsWithStringKeysInSequences) {
   Datum keys;
-  keys.tensor = std::make_shared<const Constant>(std::vector<std::int64_t>{2}, std::vector<std::string>{"a", "b"});
+  keys.tensor = std::make_shared<const Constant>(std::vector<std::int64_t>{2},
+                                                 std::vector<std::string>{"a", "b"});
   keys.type = Type::tensor(DataType::String, {2});
-  const Datum values = composite(Type::Kind::Sequence, {tensor({1}), tensor({2})}, Type::tensor(DataType::Float));
+  const Datum values =
+      composite(Type::Kind::Sequence, {tensor({1}), tensor({2})}, Type::tensor(DataType::Float));
   Datum map = composite(Type::Kind::Map, {keys, values}, Type::tensor(DataType::Float));
   map.type.element = DataType::String;
   const Datum result = again(composite(Type::Kind::Sequence, {map}, map.type));
@@ -113,12 +127,14 @@ TEST(ValueProto, WhatIsNoneIsRefused) {
 }
 
 TEST(ValueProto, MutationsAreErrorsOrValues) {
-  const Datum inner = composite(Type::Kind::Sequence, {tensor({1}), tensor({2, 3})}, Type::tensor(DataType::Float));
+  const Datum inner =
+      composite(Type::Kind::Sequence, {tensor({1}), tensor({2, 3})}, Type::tensor(DataType::Float));
   const std::string text = serialize_value(composite(Type::Kind::Optional, {inner}, inner.type));
   std::mt19937 random(1);
   for (int i = 0; i < 3000; ++i) {
     std::string mutation = text;
-    for (int edits = 0; edits < 3; ++edits) mutation[random() % mutation.size()] = static_cast<char>(random());
+    for (int edits = 0; edits < 3; ++edits)
+      mutation[random() % mutation.size()] = static_cast<char>(random());
     try {
       (void)parse_value(bytes_of(mutation), Type::Kind::Optional);
     } catch (const Error&) {

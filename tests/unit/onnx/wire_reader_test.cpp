@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <numeric>
 
 #include "proto_models.hpp"
@@ -63,7 +62,8 @@ TEST(WireReader, TakesLargeContentsOut) {
   const ::onnx::ModelProto result = reduced(text);
   const std::string expected(reinterpret_cast<const char*>(values.data()), 4000);
   EXPECT_LT(result.ByteSizeLong(), 300u);
-  for (const auto& tensor : {result.graph().initializer(0), result.graph().initializer(1), result.graph().node(0).attribute(0).t()}) {
+  for (const auto& tensor : {result.graph().initializer(0), result.graph().initializer(1),
+                             result.graph().node(0).attribute(0).t()}) {
     EXPECT_FALSE(tensor.has_raw_data());
     EXPECT_EQ(tensor.float_data_size(), 0);
     EXPECT_EQ(piece_of(text, tensor), expected);
@@ -89,7 +89,8 @@ TEST(WireReader, GoesIntoBodiesAndFunctions) {
 TEST(WireReader, LeavesContentsThatAreToBeConverted) {
   auto model = model_of({node("Relu", {"x"}, {"y"})});
   auto& tensor = *model.mutable_graph()->add_initializer();
-  tensor.set_data_type(::onnx::TensorProto::FLOAT16);  // float_data is the wrong field; who reads the tensor says so
+  tensor.set_data_type(
+      ::onnx::TensorProto::FLOAT16);  // float_data is the wrong field; who reads the tensor says so
   for (int i = 0; i < 1000; ++i) tensor.add_float_data(1);
   const std::string text = model.SerializeAsString();
   EXPECT_EQ(reduced(text).graph().initializer(0).float_data_size(), 1000);
@@ -128,7 +129,8 @@ TEST(WireReader, BoundsNesting) {
 
 TEST(WireReader, BoundsMemory) {
   std::string graph;
-  for (int i = 0; i < 4'000'000; ++i) graph += std::string("\x0a\x00", 2);  // nodes without anything
+  for (int i = 0; i < 4'000'000; ++i)
+    graph += std::string("\x0a\x00", 2);  // nodes without anything
   std::string model = "\x3a";
   for (std::size_t size = graph.size();; size >>= 7) {
     model += static_cast<char>(size < 128 ? size : (size & 127) | 128);

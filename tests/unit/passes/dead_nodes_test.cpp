@@ -50,7 +50,8 @@ TEST_F(DeadNodes, WhatBodiesReadIsAlive) {
 }
 
 TEST_F(DeadNodes, LongDeadChains) {
-  for (int i = 0; i < 200'000; ++i) add("Neg", {i == 0 ? "x" : "v" + std::to_string(i)}, {"v" + std::to_string(i + 1)});
+  for (int i = 0; i < 200'000; ++i)
+    add("Neg", {i == 0 ? "x" : "v" + std::to_string(i)}, {"v" + std::to_string(i + 1)});
   output("x");
   eliminate();
   EXPECT_EQ(graph().node_count(), 0u);

@@ -21,7 +21,8 @@ class Identities : public GraphTest {
   }
   bool gone() {
     eliminate();
-    return nodes() == std::vector<std::string>{"relu"} && graph().node(1).inputs[0] == graph().find_value("x");
+    return nodes() == std::vector<std::string>{"relu"} &&
+           graph().node(1).inputs[0] == graph().find_value("x");
   }
 };
 
@@ -55,7 +56,8 @@ TEST_F(Identities, BetweenInputAndOutputStay) {
 
 TEST_F(Identities, ChainsGoAway) {
   constexpr int kNodes = 100'000;
-  for (int i = 0; i < kNodes; ++i) add("Identity", {i == 0 ? "x" : "v" + std::to_string(i)}, {"v" + std::to_string(i + 1)});
+  for (int i = 0; i < kNodes; ++i)
+    add("Identity", {i == 0 ? "x" : "v" + std::to_string(i)}, {"v" + std::to_string(i + 1)});
   add("Relu", {"v" + std::to_string(kNodes)}, {"y"}, "relu");
   output("y");
   eliminate();
@@ -84,13 +86,17 @@ TEST_F(Identities, DropoutWhoseMaskIsOnlyNamedGoes) {
 }
 
 TEST_F(Identities, DropoutInTrainingStays) {
-  graph().add_initializer(graph().value_named("training"), Constant::copy_of(DataType::Bool, {}, std::vector<std::byte>{std::byte{1}}));
+  graph().add_initializer(
+      graph().value_named("training"),
+      Constant::copy_of(DataType::Bool, {}, std::vector<std::byte>{std::byte{1}}));
   between("Dropout", {"x", "", "training"});
   EXPECT_FALSE(gone());
 }
 
 TEST_F(Identities, DropoutThatIsToldNotToTrainGoes) {
-  graph().add_initializer(graph().value_named("training"), Constant::copy_of(DataType::Bool, {}, std::vector<std::byte>{std::byte{0}}));
+  graph().add_initializer(
+      graph().value_named("training"),
+      Constant::copy_of(DataType::Bool, {}, std::vector<std::byte>{std::byte{0}}));
   between("Dropout", {"x", "", "training"});
   EXPECT_TRUE(gone());
 }

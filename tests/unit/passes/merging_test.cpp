@@ -45,8 +45,10 @@ TEST_F(Merging, DifferencesKeepNodesApart) {
   add("Random", {"x"}, {"g"});
   add("Split", {"x"}, {"h", "i"});
   add("Split", {"x"}, {"j", ""});
-  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}) add("Neg", {name}, {std::string("out_") + name});
-  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}) output(std::string("out_") + name);
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"})
+    add("Neg", {name}, {std::string("out_") + name});
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"})
+    output(std::string("out_") + name);
   const std::size_t before = graph().node_count();
   merge();
   EXPECT_EQ(graph().node_count(), before);
@@ -94,7 +96,8 @@ TEST_F(Merging, ConstantsThatDifferInTheMiddleStayApart) {
 
 TEST_F(Merging, ManyEqualNodesTakeLinearTime) {
   for (int i = 0; i < 100'000; ++i) add("Neg", {"x"}, {"v" + std::to_string(i)});
-  for (int i = 0; i < 100'000; i += 50'000) add("Relu", {"v" + std::to_string(i)}, {"y" + std::to_string(i)});
+  for (int i = 0; i < 100'000; i += 50'000)
+    add("Relu", {"v" + std::to_string(i)}, {"y" + std::to_string(i)});
   output("y0");
   output("y50000");
   run();

@@ -1,10 +1,9 @@
 // Graphs for the tests of passes, and an evaluator that knows a few operators on int64 vectors.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <functional>
+#include <gtest/gtest.h>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -39,16 +38,21 @@ class GraphTest : public ::testing::Test {
     node.op_type = op;
     node.since_version = 17;
     node.origins = {static_cast<std::int32_t>(graph.node_limit())};
-    for (const auto& input : inputs) node.inputs.push_back(input.empty() ? kNone : graph.value_named(input));
-    for (const auto& output : outputs) node.outputs.push_back(output.empty() ? kNone : graph.value_named(output));
+    for (const auto& input : inputs)
+      node.inputs.push_back(input.empty() ? kNone : graph.value_named(input));
+    for (const auto& output : outputs)
+      node.outputs.push_back(output.empty() ? kNone : graph.value_named(output));
     return graph.add_node(std::move(node));
   }
-  NodeId add(const std::string& op, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
-             const std::string& name = "") {
+  NodeId add(const std::string& op, const std::vector<std::string>& inputs,
+             const std::vector<std::string>& outputs, const std::string& name = "") {
     return add_to(graph(), op, inputs, outputs, name);
   }
-  void set_int(NodeId id, const std::string& name, std::int64_t value) { set_ints(id, name, {value}, Attribute::Type::Int); }
-  void set_ints(NodeId id, const std::string& name, const Ints& values, Attribute::Type type = Attribute::Type::Ints) {
+  void set_int(NodeId id, const std::string& name, std::int64_t value) {
+    set_ints(id, name, {value}, Attribute::Type::Int);
+  }
+  void set_ints(NodeId id, const std::string& name, const Ints& values,
+                Attribute::Type type = Attribute::Type::Ints) {
     Attribute attribute;
     attribute.type = type;
     attribute.ints = values;
@@ -63,8 +67,12 @@ class GraphTest : public ::testing::Test {
   }
   void input(const std::string& name) { graph().add_input(graph().value_named(name)); }
   void output(const std::string& name) { graph().add_output(graph().value_named(name)); }
-  void initializer(const std::string& name, const Ints& values) { graph().add_initializer(graph().value_named(name), ints(values)); }
-  void type(const std::string& name, DataType element, const Ints& dims) { value(name).type = Type::tensor(element, dims); }
+  void initializer(const std::string& name, const Ints& values) {
+    graph().add_initializer(graph().value_named(name), ints(values));
+  }
+  void type(const std::string& name, DataType element, const Ints& dims) {
+    value(name).type = Type::tensor(element, dims);
+  }
 
   Graph& graph() { return model_.graph; }
   Value& value(const std::string& name) { return graph().value(graph().value_named(name)); }
@@ -83,14 +91,16 @@ class GraphTest : public ::testing::Test {
       if (!only.empty() && name != only) options_.disabled.insert(name);
     }
     options_.is_random = [](const Node& node) { return node.op_type == "Random"; };
-    run_passes(model_, options_, [this](const Graph& graph, const Node& node) { return evaluate(graph, node); });
+    run_passes(model_, options_,
+               [this](const Graph& graph, const Node& node) { return evaluate(graph, node); });
   }
 
   std::optional<std::vector<ConstantPtr>> evaluate(const Graph& graph, const Node& node) {
     ++evaluations_;
     if (node.op_type == "Fails") throw Error(Code::Failed, "cannot be computed");
     std::vector<Ints> inputs;
-    for (const ValueId input : node.inputs) inputs.push_back(values_of(*graph.value(input).constant));
+    for (const ValueId input : node.inputs)
+      inputs.push_back(values_of(*graph.value(input).constant));
     if (node.op_type == "Sum") {
       Ints sum = inputs.at(0);
       for (std::size_t k = 1; k < inputs.size(); ++k) {
@@ -98,7 +108,8 @@ class GraphTest : public ::testing::Test {
       }
       return std::vector<ConstantPtr>{ints(sum)};
     }
-    if (node.op_type == "Fill") return std::vector<ConstantPtr>{ints(Ints(static_cast<std::size_t>(inputs.at(0).at(0)), 1))};
+    if (node.op_type == "Fill")
+      return std::vector<ConstantPtr>{ints(Ints(static_cast<std::size_t>(inputs.at(0).at(0)), 1))};
     if (node.op_type == "Count") {
       return std::vector<ConstantPtr>{ints({static_cast<std::int64_t>(inputs.at(0).size())})};
     }

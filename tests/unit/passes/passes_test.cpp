@@ -1,9 +1,8 @@
 #include "core/passes/passes.hpp"
 
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <chrono>
 
 #include "pass_graphs.hpp"
 
@@ -68,7 +67,8 @@ TEST_F(Passes, UnknownNamesAreErrors) {
     run_passes(model_, options_, nullptr);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.message(), ::testing::AllOf(HasSubstr("'fold_constant'"), HasSubstr("did you mean 'fold_constants'")));
+    EXPECT_THAT(error.message(), ::testing::AllOf(HasSubstr("'fold_constant'"),
+                                                  HasSubstr("did you mean 'fold_constants'")));
   }
 }
 
@@ -78,7 +78,8 @@ TEST_F(Passes, LargeGraphsTakeLinearTime) {
   constexpr int kNodes = 100'000;
   for (int i = 0; i < kNodes; ++i) {
     const std::string from = i == 0 ? "x" : "v" + std::to_string(i);
-    add(i % 3 == 0 ? "Identity" : "Sum", i % 3 == 0 ? std::vector<std::string>{from} : std::vector<std::string>{from, "one"},
+    add(i % 3 == 0 ? "Identity" : "Sum",
+        i % 3 == 0 ? std::vector<std::string>{from} : std::vector<std::string>{from, "one"},
         {"v" + std::to_string(i + 1)});
   }
   output("v" + std::to_string(kNodes));

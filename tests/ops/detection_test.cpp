@@ -1,0 +1,95 @@
+// NonMaxSuppression, RoiAlign, GridSample: https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html
+#include "tests/ops/cases.hpp"
+
+namespace backplane::ops_test {
+namespace {
+
+/// Two boxes that overlap by 0.6 of their union, and one apart; as [y1, x1, y2, x2].
+Tensor three_boxes() { return f32({1, 3, 4}, {0, 0, 1, 1, 0, 0.25, 1, 1.25, 0, 10, 1, 11}); }
+
+const OpCase kSuppression[] = {
+    {.name = "OverlapsAreSuppressed",
+     .node = {.op_type = "NonMaxSuppression", .opset = 11},
+     .inputs = {three_boxes(), f32({1, 1, 3}, {0.9, 0.75, 0.6}), constant(i64({3})),
+                constant(f32({1}, {0.5})), constant(f32({1}, {0}))},
+     .outputs = {i64({2, 3}, {0, 0, 0, 0, 0, 2})}},
+    {.name = "AHigherThresholdKeepsThem",
+     .node = {.op_type = "NonMaxSuppression", .opset = 11},
+     .inputs = {three_boxes(), f32({1, 1, 3}, {0.6, 0.75, 0.9}), constant(i64({3})),
+                constant(f32({1}, {0.65}))},
+     .outputs = {i64({3, 3}, {0, 0, 2, 0, 0, 1, 0, 0, 0})}},
+    {.name = "ScoresBelowTheThresholdAreLeftOut",
+     .node = {.op_type = "NonMaxSuppression", .opset = 11},
+     .inputs = {three_boxes(), f32({1, 1, 3}, {0.9, 0.75, 0.1}), constant(i64({3})),
+                constant(f32({1}, {0.65})), constant(f32({1}, {0.4}))},
+     .outputs = {i64({2, 3}, {0, 0, 0, 0, 0, 1})}},
+    {.name = "EveryClassForItself",
+     .node = {.op_type = "NonMaxSuppression", .opset = 11},
+     .inputs = {three_boxes(), f32({1, 2, 3}, {0.9, 0.8, 0.7, 0.1, 0.2, 0.3}), constant(i64({1})),
+                constant(f32({1}, {0.5}))},
+     .outputs = {i64({2, 3}, {0, 0, 0, 0, 1, 2})}},
+    {.name = "BoxesByCenter",
+     .node = {.op_type = "NonMaxSuppression", .opset = 11, .attributes = {{"center_point_box", 1}}},
+     .inputs = {f32({1, 2, 4}, {0.5, 0.5, 1, 1, 0.5, 0.6, 1, 1}), f32({1, 1, 2}, {0.3, 0.9}),
+                constant(i64({2})), constant(f32({1}, {0.5}))},
+     .outputs = {i64({1, 3}, {0, 0, 1})}},
+};
+const Rows kSuppressionRows("NonMaxSuppression", kSuppression);
+
+Tensor columns() { return f32({1, 1, 4, 4}, {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3}); }
+
+const OpCase kAlign[] = {
+    {.name = "AveragesOfSamplesAtTheEdge",
+     .node = {.op_type = "RoiAlign",
+              .opset = 16,
+              .attributes = {{"output_height", 1},
+                             {"output_width", 2},
+                             {"sampling_ratio", 2},
+                             {"coordinate_transformation_mode", "output_half_pixel"}}},
+     .inputs = {columns(), f32({1, 4}, {0, 0, 4, 4}), i64({0})},
+     .outputs = {f32({1, 1, 1, 2}, {1, 2.75})}},
+    {.name = "HalfPixelShiftsByAHalf",
+     .node = {.op_type = "RoiAlign",
+              .opset = 16,
+              .attributes = {{"output_height", 1}, {"output_width", 2}, {"sampling_ratio", 1}}},
+     .inputs = {columns(), f32({1, 4}, {0, 0, 4, 4}), i64({0})},
+     .outputs = {f32({1, 1, 1, 2}, {0.5, 2.5})}},
+    {.name = "NoRegions",
+     .node = {.op_type = "RoiAlign",
+              .opset = 16,
+              .attributes = {{"output_height", 2}, {"output_width", 2}, {"sampling_ratio", 1}}},
+     .inputs = {columns(), f32({0, 4}, {}), i64(Dims{0}, {})},
+     .outputs = {f32({0, 1, 2, 2}, {})}},
+};
+const Rows kAlignRows("RoiAlign", kAlign);
+
+Tensor small_image() { return f32({1, 1, 2, 2}, {0, 1, 2, 3}); }
+
+const OpCase kGrid[] = {
+    {.name = "CornersAndCenterWhenAligned",
+     .node = {.op_type = "GridSample", .opset = 16, .attributes = {{"align_corners", 1}}},
+     .inputs = {small_image(), f32({1, 1, 3, 2}, {-1, -1, 1, 1, 0, 0})},
+     .outputs = {f32({1, 1, 1, 3}, {0, 3, 1.5})}},
+    {.name = "ZerosLieAround",
+     .node = {.op_type = "GridSample", .opset = 16},
+     .inputs = {f32({1, 1, 2, 2}, {4, 4, 4, 4}), f32({1, 1, 2, 2}, {-1, -1, 3, 3})},
+     .outputs = {f32({1, 1, 1, 2}, {1, 0})}},
+    {.name = "TheBorderGoesOn",
+     .node = {.op_type = "GridSample", .opset = 16, .attributes = {{"padding_mode", "border"}}},
+     .inputs = {small_image(), f32({1, 1, 2, 2}, {-1, -1, 9, -9})},
+     .outputs = {f32({1, 1, 1, 2}, {0, 1})}},
+    {.name = "Reflection",
+     .node = {.op_type = "GridSample",
+              .opset = 16,
+              .attributes = {{"padding_mode", "reflection"}, {"align_corners", 1}}},
+     .inputs = {small_image(), f32({1, 1, 1, 2}, {2, -1})},
+     .outputs = {f32({1, 1, 1, 1}, {0.5})}},
+    {.name = "Nearest",
+     .node = {.op_type = "GridSample", .opset = 16, .attributes = {{"mode", "nearest"}}},
+     .inputs = {small_image(), f32({1, 1, 2, 2}, {-0.4, -0.4, 0.4, 0.4})},
+     .outputs = {f32({1, 1, 1, 2}, {0, 3})}},
+};
+const Rows kGridRows("GridSample", kGrid);
+
+}  // namespace
+}  // namespace backplane::ops_test
