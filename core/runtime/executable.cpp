@@ -53,7 +53,13 @@ ValueState state_of(const RuntimeValue& value) {
 
 std::vector<ValueState> states_of_feeds(const Program& program, const RunValues& feeds) {
   std::vector<ValueState> states(program.graph().value_count());
-  for (std::size_t i = 0; i < feeds.size(); ++i) states[static_cast<std::size_t>(program.feeds()[i])] = state_of(*feeds[i]);
+  for (std::size_t i = 0; i < feeds.size(); ++i) {
+    ValueState& state = states[static_cast<std::size_t>(program.feeds()[i])];
+    state = state_of(*feeds[i]);
+    // An empty optional does not know what it could hold; the model does.
+    const Type& declared = program.graph().value(program.feeds()[i]).type;
+    if (state.kind == ValueState::Kind::Object && declared.kind != Type::Kind::Unknown) state.object_type = declared.to_string();
+  }
   for (const std::size_t i : program.keyed_feeds()) {
     if (is_keyed(*feeds[i])) states[static_cast<std::size_t>(program.feeds()[i])] = known_state(copy_of(*feeds[i]));
   }

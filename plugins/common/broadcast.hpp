@@ -1,7 +1,6 @@
 // Multidirectional broadcasting: https://github.com/onnx/onnx/blob/main/docs/Broadcasting.md
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 

@@ -61,7 +61,6 @@ class BroadcastRows {
   void call(const RowArgs& args) const;
   void call_half(const RowArgs& args) const;
 
-  static constexpr int kMaxOuter = 14;
   struct Axis {
     std::int64_t dim;
     std::int64_t a_stride;  // bytes
@@ -71,6 +70,7 @@ class BroadcastRows {
   RowArgs rows_{};           // one block of rows; its pointers are unused
   Elements elements_{};
   std::int64_t row_count_ = 0;  // over all outer axes
+  bool small_ = false;          // one block of rows, not worth a second thread
   RowLoop loop_ = nullptr;
   RowForm form_ = RowForm::kBoth;
   const HalfConversion* half_ = nullptr;

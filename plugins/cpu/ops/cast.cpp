@@ -76,8 +76,9 @@ struct StringCast {
   Converter converter;             // between `type` and `middle`
   DataType middle = DataType::Double;
 
-  /// The type that a number goes through: one that holds it exactly.
-  static DataType middle_of(DataType type) {
+  /// The type that a number goes through, one that holds it exactly. A text is read as a double, so that
+  /// it is rounded once; it is made of a float where that is enough, so that it is short.
+  static DataType middle_of(DataType type, bool to_text) {
     switch (type) {
       case DataType::UInt64:
         return DataType::UInt64;
@@ -94,10 +95,8 @@ struct StringCast {
       case DataType::UInt2:
       case DataType::Bool:
         return DataType::Int64;
-      case DataType::Double:
-        return DataType::Double;
       default:
-        return DataType::Float;
+        return to_text && type != DataType::Double ? DataType::Float : DataType::Double;
     }
   }
 
@@ -172,10 +171,8 @@ struct StringCast {
         Converter(DataType::Double, DataType::UInt64, {}, Isa::kBaseline).run(&real, &number, 0, 1);
       }
       store(number);
-    } else if (middle == DataType::Double) {
-      store(parse_double(text));
     } else {
-      store(common::round_to_odd(parse_double(text)));
+      store(parse_double(text));
     }
   }
 };
@@ -233,7 +230,7 @@ class Cast {
     if (prepared.from_strings && prepared.to_strings) return prepared;
     if (prepared.from_strings || prepared.to_strings) {
       const DataType other = prepared.to_strings ? x.type() : to;
-      const DataType middle = StringCast::middle_of(other);
+      const DataType middle = StringCast::middle_of(other, prepared.to_strings);
       const Converter converter = prepared.to_strings ? Converter(other, middle, options_, isa_)
                                                       : Converter(middle, other, options_, isa_);
       prepared.strings = {other, converter, middle};

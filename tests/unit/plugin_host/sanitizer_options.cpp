@@ -1,4 +1,9 @@
-// Tests ask for memory that no machine has and expect a clear error; the address sanitizer's allocator
-// would end the process instead of saying no. Without that sanitizer nobody calls this.
-extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
-extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+// Tests ask for memory that no machine has and expect a clear error; the allocators of sanitizers would
+// end the process instead of saying no. Without them nobody calls this.
+#define BP_TEST_EXPORT extern "C" __attribute__((visibility("default")))
+
+BP_TEST_EXPORT const char* __asan_default_options();
+BP_TEST_EXPORT const char* __tsan_default_options();
+
+const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
