@@ -88,9 +88,9 @@ function(_backplane_test_properties name labels timeout)
     # detect_container_overflow: ONNX's and protobuf's libraries are built without the sanitizer,
     # so a std::vector that they grow and this tree reads carries no annotations, or stale ones.
     list(APPEND environment
-      "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=1:strict_string_checks=1"
+      "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1"
       "UBSAN_OPTIONS=print_stacktrace=1"
-      "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:history_size=4")
+      "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:history_size=4:allocator_may_return_null=1")
   endif()
   foreach(label IN LISTS labels)
     if(NOT TARGET backplane_tests_${label})

@@ -458,6 +458,7 @@ template <class Visit>
 void for_each_dim(TypeProto& type, Visit&& visit) {
   switch (type.value_case()) {
     case TypeProto::kTensorType:
+      if (!type.tensor_type().has_shape()) break;  // asking for it would make it a scalar's
       for (auto& dim : *type.mutable_tensor_type()->mutable_shape()->mutable_dim()) visit(dim);
       break;
     case TypeProto::kSequenceType:

@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/quote.hpp"
+#include "core/onnx/attribute_check.hpp"
 #include "core/onnx/opsets.hpp"
 
 namespace backplane::core {
@@ -51,6 +52,7 @@ void normalize_graph(GraphProto& graph) {
 void normalize_node(NodeProto& node) {
   if (node.domain() == "ai.onnx") node.clear_domain();
   Opsets::remove_marks(node);
+  remove_equation_spaces(node);
   for (AttributeProto& attribute : *node.mutable_attribute()) {
     if (attribute.type() == AttributeProto::UNDEFINED)
       attribute.set_type(type_by_contents(attribute));

@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
+#include "core/onnx/attribute_check.hpp"
 
 namespace backplane::core {
 namespace {
@@ -57,6 +58,7 @@ void verify(const ::onnx::NodeProto& node, const Opsets& opsets, const SchemaReg
   } catch (const std::exception& error) {
     invalid(described(node), ": ", single_line(error.what()));
   }
+  check_attributes(node);
 }
 
 }  // namespace

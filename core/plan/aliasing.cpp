@@ -10,7 +10,8 @@ constexpr int kForEver = std::numeric_limits<int>::max();
 
 std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& dims) {
   std::vector<std::int64_t> strides(dims.size(), 1);
-  for (std::size_t axis = dims.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * std::max<std::int64_t>(dims[axis], 1);
+  for (std::size_t axis = dims.size(); axis-- > 1;)
+    strides[axis - 1] = strides[axis] * std::max<std::int64_t>(dims[axis], 1);
   return strides;
 }
 
@@ -30,7 +31,11 @@ struct Reader {
 
 class Aliasing {
  public:
-  explicit Aliasing(SegmentDraft& draft) : draft_(draft), segment_(draft.segment), readers_(segment_.slots.size()), outlives_(segment_.slots.size()) {
+  explicit Aliasing(SegmentDraft& draft)
+      : draft_(draft),
+        segment_(draft.segment),
+        readers_(segment_.slots.size()),
+        outlives_(segment_.slots.size()) {
     aliases_.storage_of.assign(segment_.slots.size(), -1);
     aliases_.dropped.assign(segment_.steps.size(), false);
     writer_strided_.assign(segment_.slots.size(), false);
@@ -51,9 +56,16 @@ class Aliasing {
 
  private:
   Slot& slot(int index) { return segment_.slots[static_cast<std::size_t>(index)]; }
-  Storage& storage(int slot_index) { return aliases_.storages[static_cast<std::size_t>(aliases_.storage_of[static_cast<std::size_t>(slot_index)])]; }
-  bool has_storage(int slot_index) const { return slot_index >= 0 && aliases_.storage_of[static_cast<std::size_t>(slot_index)] >= 0; }
-  const std::vector<Reader>& readers(int slot_index) const { return readers_[static_cast<std::size_t>(slot_index)]; }
+  Storage& storage(int slot_index) {
+    return aliases_.storages[static_cast<std::size_t>(
+        aliases_.storage_of[static_cast<std::size_t>(slot_index)])];
+  }
+  bool has_storage(int slot_index) const {
+    return slot_index >= 0 && aliases_.storage_of[static_cast<std::size_t>(slot_index)] >= 0;
+  }
+  const std::vector<Reader>& readers(int slot_index) const {
+    return readers_[static_cast<std::size_t>(slot_index)];
+  }
   bool outlives(int slot_index) const { return outlives_[static_cast<std::size_t>(slot_index)]; }
 
   void find_readers() {
@@ -63,21 +75,28 @@ class Aliasing {
       for (std::size_t k = 0; k < step.inputs.size(); ++k) {
         if (step.inputs[k] < 0) continue;
         const bool strided = step.kind == StepKind::Compute && wishes.strided_inputs[k];
-        readers_[static_cast<std::size_t>(step.inputs[k])].push_back({static_cast<int>(i), strided});
+        readers_[static_cast<std::size_t>(step.inputs[k])].push_back(
+            {static_cast<int>(i), strided});
       }
       for (std::size_t k = 0; k < step.outputs.size(); ++k) {
-        if (step.outputs[k] >= 0 && step.kind == StepKind::Compute) writer_strided_[static_cast<std::size_t>(step.outputs[k])] = wishes.outputs[k].may_be_strided;
+        if (step.outputs[k] >= 0 && step.kind == StepKind::Compute)
+          writer_strided_[static_cast<std::size_t>(step.outputs[k])] =
+              wishes.outputs[k].may_be_strided;
       }
     }
-    for (const Border& border : segment_.outgoing) outlives_[static_cast<std::size_t>(border.slot)] = true;
-    for (const auto& [fetch, index] : segment_.fetches) outlives_[static_cast<std::size_t>(index)] = true;
+    for (const Border& border : segment_.outgoing)
+      outlives_[static_cast<std::size_t>(border.slot)] = true;
+    for (const auto& [fetch, index] : segment_.fetches)
+      outlives_[static_cast<std::size_t>(index)] = true;
   }
 
   void make_storages() {
     for (std::size_t i = 0; i < segment_.slots.size(); ++i) {
       const Slot& s = segment_.slots[i];
-      const bool memory = s.place == Place::Arena || s.place == Place::Fetch || s.place == Place::Incoming || s.place == Place::Weight;
-      if (!memory || s.state.kind != ValueState::Kind::Tensor || s.state.type == DataType::String) continue;
+      const bool memory = s.place == Place::Arena || s.place == Place::Fetch ||
+                          s.place == Place::Incoming || s.place == Place::Weight;
+      if (!memory || s.state.kind != ValueState::Kind::Tensor || s.state.type == DataType::String)
+        continue;
       Storage made;
       made.slots = {static_cast<int>(i)};
       made.root = static_cast<int>(i);
@@ -124,11 +143,14 @@ class Aliasing {
     if (!has_storage(output) || !has_storage(input)) return false;
     if (slot(output).place != Place::Arena || slot(output).space != slot(input).space) return false;
     if (slot(input).strides || slot(input).state.format != 0 || plan.format != 0) return false;
-    if (step.on_stream && slot(input).place == Place::Weight && slot(input).space == kHostSpace) return false;
-    if (outlives(output) && slot(input).place != Place::Arena) return false;  // what is outside may be recycled
+    if (step.on_stream && slot(input).place == Place::Weight && slot(input).space == kHostSpace)
+      return false;
+    if (outlives(output) && slot(input).place != Place::Arena)
+      return false;  // what is outside may be recycled
     if (!plan.view_strides || is_dense(plan.dims, *plan.view_strides)) return true;
     if (outlives(output)) return false;
-    return std::all_of(readers(output).begin(), readers(output).end(), [](const Reader& reader) { return reader.strided; });
+    return std::all_of(readers(output).begin(), readers(output).end(),
+                       [](const Reader& reader) { return reader.strided; });
   }
 
   void grant_views(int index) {
@@ -138,7 +160,8 @@ class Aliasing {
     for (std::size_t k = 0; k < step.outputs.size(); ++k) {
       const OutputPlan& plan = wishes.outputs[k];
       if (step.outputs[k] < 0) continue;
-      const int input = plan.view_of >= 0 ? step.inputs[static_cast<std::size_t>(plan.view_of)] : -1;
+      const int input =
+          plan.view_of >= 0 ? step.inputs[static_cast<std::size_t>(plan.view_of)] : -1;
       if (input < 0 || !can_view(step, plan, step.outputs[k], input)) all = false;
     }
     if (!all || step.outputs.empty()) return;
@@ -147,7 +170,8 @@ class Aliasing {
       if (output < 0) continue;
       const OutputPlan& plan = wishes.outputs[k];
       const int input = step.inputs[static_cast<std::size_t>(plan.view_of)];
-      if (plan.view_strides && !is_dense(plan.dims, *plan.view_strides)) slot(output).strides = plan.view_strides;
+      if (plan.view_strides && !is_dense(plan.dims, *plan.view_strides))
+        slot(output).strides = plan.view_strides;
       viewed_.push_back(aliases_.storage_of[static_cast<std::size_t>(input)]);
       storage(output).first = storage(input).first;
       merge(output, input, slot(input).offset + plan.view_offset);
@@ -164,26 +188,35 @@ class Aliasing {
       const int wish = wishes.outputs[k].in_place_of;
       if (step.outputs[k] < 0 || wish < 0) continue;
       const int input = step.inputs[static_cast<std::size_t>(wish)];
-      if (can_be_in_place(index, step, step.outputs[k], input)) merge(step.outputs[k], input, slot(input).offset);
+      if (can_be_in_place(index, step, step.outputs[k], input))
+        merge(step.outputs[k], input, slot(input).offset);
     }
   }
 
   bool can_be_in_place(int index, const Step& step, int output, int input) {
     if (!has_storage(output) || !has_storage(input)) return false;
-    if (aliases_.storage_of[static_cast<std::size_t>(output)] == aliases_.storage_of[static_cast<std::size_t>(input)]) return false;
+    if (aliases_.storage_of[static_cast<std::size_t>(output)] ==
+        aliases_.storage_of[static_cast<std::size_t>(input)])
+      return false;
     const Slot& in = slot(input);
-    if (slot(output).place != Place::Arena || in.place != Place::Arena || slot(output).space != in.space || slot(output).arena != in.arena) return false;
-    if (in.strides || slot(output).state.bytes != in.state.bytes || storage(input).last > index) return false;
-    for (std::size_t k = 0; k < step.inputs.size(); ++k) {  // another input in the same memory would be overwritten
+    if (slot(output).place != Place::Arena || in.place != Place::Arena ||
+        slot(output).space != in.space || slot(output).arena != in.arena)
+      return false;
+    if (in.strides || slot(output).state.bytes != in.state.bytes || storage(input).last > index)
+      return false;
+    for (std::size_t k = 0; k < step.inputs.size();
+         ++k) {  // another input in the same memory would be overwritten
       const int other = step.inputs[k];
       if (other >= 0 && other != input && has_storage(other) &&
-          aliases_.storage_of[static_cast<std::size_t>(other)] == aliases_.storage_of[static_cast<std::size_t>(input)]) {
+          aliases_.storage_of[static_cast<std::size_t>(other)] ==
+              aliases_.storage_of[static_cast<std::size_t>(input)]) {
         return false;
       }
     }
     return std::none_of(step.outputs.begin(), step.outputs.end(), [&](int other) {
       return other >= 0 && other != output && has_storage(other) &&
-             aliases_.storage_of[static_cast<std::size_t>(other)] == aliases_.storage_of[static_cast<std::size_t>(input)];
+             aliases_.storage_of[static_cast<std::size_t>(other)] ==
+                 aliases_.storage_of[static_cast<std::size_t>(input)];
     });
   }
 
@@ -205,9 +238,13 @@ class Aliasing {
     if (std::count(step.inputs.begin(), step.inputs.end(), input) != 1) return false;
     const Slot& in = slot(input);
     const Slot& out = slot(output);
-    if (in.place != Place::Arena || (out.place != Place::Arena && out.place != Place::Fetch)) return false;
-    if (in.space != out.space || in.arena != out.arena || in.offset != 0 || in.strides || out.strides) return false;
-    if (in.state.format != 0 || out.state.format != 0 || element_bits(in.state.type) % 8 != 0) return false;
+    if (in.place != Place::Arena || (out.place != Place::Arena && out.place != Place::Fetch))
+      return false;
+    if (in.space != out.space || in.arena != out.arena || in.offset != 0 || in.strides ||
+        out.strides)
+      return false;
+    if (in.state.format != 0 || out.state.format != 0 || element_bits(in.state.type) % 8 != 0)
+      return false;
     const int from = aliases_.storage_of[static_cast<std::size_t>(input)];
     if (from == aliases_.storage_of[static_cast<std::size_t>(output)]) return false;
     if (std::find(viewed_.begin(), viewed_.end(), from) != viewed_.end()) return false;
@@ -215,13 +252,16 @@ class Aliasing {
     if (wish.offset + extent(in, wish) > out.state.bytes) return false;
     const bool strided = wish.strides && !is_dense(in.state.dims, *wish.strides);
     for (const int member : storage(input).slots) {
-      if (outlives(member) || segment_.slots[static_cast<std::size_t>(member)].place != Place::Arena) return false;
+      if (outlives(member) ||
+          segment_.slots[static_cast<std::size_t>(member)].place != Place::Arena)
+        return false;
       if (!strided) continue;
       if (!writer_strided_[static_cast<std::size_t>(member)]) return false;
       for (const Reader& reader : readers(member)) {
         const bool this_step = &segment_.steps[static_cast<std::size_t>(reader.step)] == &step;
         const bool is_this_input = this_step && member == input;
-        const bool reads_inside = aliases_.dropped[static_cast<std::size_t>(reader.step)] || was_inside(reader.step, member);
+        const bool reads_inside = aliases_.dropped[static_cast<std::size_t>(reader.step)] ||
+                                  was_inside(reader.step, member);
         if (!reader.strided && !is_this_input && !reads_inside) return false;
       }
     }
@@ -236,14 +276,17 @@ class Aliasing {
       if (in.state.dims[axis] == 0) return 0;
       last += (in.state.dims[axis] - 1) * (*wish.strides)[axis];
     }
-    return static_cast<std::uint64_t>(last + 1) * static_cast<std::uint64_t>(element_bits(in.state.type) / 8);
+    return static_cast<std::uint64_t>(last + 1) *
+           static_cast<std::uint64_t>(element_bits(in.state.type) / 8);
   }
 
   /// The step finds this input inside its output and so never reads it through strides.
   bool was_inside(int step_index, int slot_index) const {
     const Step& step = segment_.steps[static_cast<std::size_t>(step_index)];
     for (std::size_t k = 0; k < step.inputs.size(); ++k) {
-      if (step.inputs[k] == slot_index && !step.input_state.empty() && (step.input_state[k] & BP_INPUT_INSIDE) != 0) return true;
+      if (step.inputs[k] == slot_index && !step.input_state.empty() &&
+          (step.input_state[k] & BP_INPUT_INSIDE) != 0)
+        return true;
     }
     return false;
   }

@@ -10,18 +10,19 @@ namespace backplane::core {
 /// Slots that share one piece of memory. Slot::offset is an offset into it.
 struct Storage {
   std::vector<int> slots;
-  int root = -1;               ///< the slot that says where the memory is; its offset is 0
+  int root = -1;  ///< the slot that says where the memory is; its offset is 0
   std::uint64_t bytes = 0;
   std::uint64_t alignment = 64;
-  int first = 0;               ///< the step that first writes it
-  int last = 0;                ///< the last step that reads or writes it; the number of steps when it outlives them
+  int first = 0;  ///< the step that first writes it
+  int last =
+      0;  ///< the last step that reads or writes it; the number of steps when it outlives them
 };
 
 /// What aliasing decided: the storage of each slot (-1: a slot without memory), and steps that need not run.
 struct Aliases {
   std::vector<Storage> storages;
-  std::vector<int> storage_of;     ///< by slot
-  std::vector<bool> dropped;       ///< by step: all its outputs are views
+  std::vector<int> storage_of;  ///< by slot
+  std::vector<bool> dropped;    ///< by step: all its outputs are views
 };
 
 /// Grants what can be granted of the kernels' wishes. Slots get places, offsets and strides; steps get

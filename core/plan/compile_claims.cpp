@@ -30,8 +30,10 @@ bp_status* collect_claim(void* sink_ctx, const bp_claim* claim) {
     copy.id = claim->claim_id;
     for (std::uint64_t i = 0; i < claim->node_count; ++i) {
       const NodeId id = GraphView::id_of(claim->nodes[i]);
-      if (!collector.offered->contains(id)) invalid("the claim '", copy.name, "' names a node that was not offered");
-      if (!collector.taken.insert(id).second) invalid("the claim '", copy.name, "' names a node that is claimed already");
+      if (!collector.offered->contains(id))
+        invalid("the claim '", copy.name, "' names a node that was not offered");
+      if (!collector.taken.insert(id).second)
+        invalid("the claim '", copy.name, "' names a node that is claimed already");
       copy.nodes.push_back(id);
     }
     if (!copy.nodes.empty()) collector.claims.push_back(std::move(copy));
@@ -40,7 +42,8 @@ bp_status* collect_claim(void* sink_ctx, const bp_claim* claim) {
 
 /// Splits claimed nodes into convex parts: following the order, a node joins the current part unless a path leads
 /// from the part through a node outside of it to this node.
-std::vector<std::vector<NodeId>> convex_parts(const Graph& graph, const std::vector<NodeId>& order, const std::set<NodeId>& claimed) {
+std::vector<std::vector<NodeId>> convex_parts(const Graph& graph, const std::vector<NodeId>& order,
+                                              const std::set<NodeId>& claimed) {
   std::vector<std::vector<NodeId>> parts;
   std::unordered_map<NodeId, int> part_of;
   // For each node: the largest number of a part from which a path through an outside node leads here; -1: none.
@@ -74,7 +77,8 @@ std::vector<std::vector<NodeId>> convex_parts(const Graph& graph, const std::vec
 }
 
 /// The graph with the nodes of a part contracted into one; throws when that would close a cycle.
-std::shared_ptr<Graph> contract(const Graph& graph, const Graph& source, const GraphView& view, const std::vector<NodeId>& nodes, Node node, NodeId* id) {
+std::shared_ptr<Graph> contract(const Graph& graph, const Graph& source, const GraphView& view,
+                                const std::vector<NodeId>& nodes, Node node, NodeId* id) {
   auto contracted = std::make_shared<Graph>(graph);
   node.inputs = view.inputs();
   node.outputs = view.outputs();
@@ -89,8 +93,9 @@ std::shared_ptr<Graph> contract(const Graph& graph, const Graph& source, const G
 }
 
 /// Compiles one part and puts a node in its place. Throws what stands in the way.
-void compile_part(PlacedGraph& placed, const std::shared_ptr<const Graph>& source, int device_index, Device& device, const Claim& claim,
-                  const std::vector<NodeId>& nodes, bp_create_ctx& ctx) {
+void compile_part(PlacedGraph& placed, const std::shared_ptr<const Graph>& source, int device_index,
+                  Device& device, const Claim& claim, const std::vector<NodeId>& nodes,
+                  bp_create_ctx& ctx) {
   CompiledNode compiled;
   compiled.graph = source;
   compiled.view = std::make_shared<GraphView>(*source, nodes);
@@ -103,8 +108,11 @@ void compile_part(PlacedGraph& placed, const std::shared_ptr<const Graph>& sourc
 
   const bp_kernel_def* def = nullptr;
   bp_kernel* kernel = nullptr;
-  if (bp_status* status = device.api().compile(device.raw(), &ctx, compiled.view->raw(), claim.id, &def, &kernel)) throw take_error(status);
-  if (def == nullptr || kernel == nullptr) throw Error(Code::Internal, "it was compiled into nothing");
+  if (bp_status* status =
+          device.api().compile(device.raw(), &ctx, compiled.view->raw(), claim.id, &def, &kernel))
+    throw take_error(status);
+  if (def == nullptr || kernel == nullptr)
+    throw Error(Code::Internal, "it was compiled into nothing");
   compiled.kernel = KernelHandle(device.shared_from_this(), device.plugin(), def, kernel);
   placed.graph = std::move(contracted);
   placed.placement.resize(placed.graph->node_limit());
@@ -114,9 +122,12 @@ void compile_part(PlacedGraph& placed, const std::shared_ptr<const Graph>& sourc
 
 }  // namespace
 
-void compile_claims(PlacedGraph& placed, int device_index, const DeviceSet& devices, bp_threads* threads, std::uint64_t flags) {
+void compile_claims(PlacedGraph& placed, int device_index, const DeviceSet& devices,
+                    bp_threads* threads, std::uint64_t flags) {
   Device& device = devices.at(device_index);
-  if (!BP_HAS_FN(bp_device_api, &device.api(), claims) || !BP_HAS_FN(bp_device_api, &device.api(), compile)) return;
+  if (!BP_HAS_FN(bp_device_api, &device.api(), claims) ||
+      !BP_HAS_FN(bp_device_api, &device.api(), compile))
+    return;
   const std::vector<NodeId> order = topological_order(*placed.graph);
   std::vector<NodeId> nodes;
   for (const NodeId id : order) {
@@ -126,8 +137,10 @@ void compile_claims(PlacedGraph& placed, int device_index, const DeviceSet& devi
   const std::set<NodeId> offered(nodes.begin(), nodes.end());
   ClaimCollector collector{&offered, {}, {}};
   const GraphView view(*source, nodes);
-  if (bp_status* status = device.api().claims(device.raw(), view.raw(), &collector, collect_claim)) {
-    placed.remarks.push_back(text("the claims of ", device.label(), " were dropped: ", take_error(status).message()));
+  if (bp_status* status =
+          device.api().claims(device.raw(), view.raw(), &collector, collect_claim)) {
+    placed.remarks.push_back(
+        text("the claims of ", device.label(), " were dropped: ", take_error(status).message()));
     return;
   }
   bp_create_ctx ctx{};
@@ -137,15 +150,18 @@ void compile_claims(PlacedGraph& placed, int device_index, const DeviceSet& devi
   ctx.threads = threads;
   ctx.flags = flags;
   for (const Claim& claim : collector.claims) {
-    const auto parts = convex_parts(*source, order, std::set<NodeId>(claim.nodes.begin(), claim.nodes.end()));
+    const auto parts =
+        convex_parts(*source, order, std::set<NodeId>(claim.nodes.begin(), claim.nodes.end()));
     if (parts.size() > 1) {
-      placed.remarks.push_back(text("the claim '", claim.name, "' of ", device.label(), " was split into ", parts.size(), " parts: it was not convex"));
+      placed.remarks.push_back(text("the claim '", claim.name, "' of ", device.label(),
+                                    " was split into ", parts.size(), " parts: it was not convex"));
     }
     for (const auto& part : parts) {
       try {
         compile_part(placed, source, device_index, device, claim, part, ctx);
       } catch (const Error& error) {
-        placed.remarks.push_back(text("the claim '", claim.name, "' of ", device.label(), " was not taken: ", error.message()));
+        placed.remarks.push_back(text("the claim '", claim.name, "' of ", device.label(),
+                                      " was not taken: ", error.message()));
       }
     }
   }

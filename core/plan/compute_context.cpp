@@ -5,14 +5,19 @@
 namespace backplane::core {
 namespace {
 
-const ComputeContext& context(const bp_kctx* ctx) { return *static_cast<const ComputeContext*>(ctx); }
+const ComputeContext& context(const bp_kctx* ctx) {
+  return *static_cast<const ComputeContext*>(ctx);
+}
 
-bp_status* alloc_output(const bp_kctx* ctx, std::uint32_t output, std::int32_t rank, const std::int64_t* dims, const bp_tensor** out) {
+bp_status* alloc_output(const bp_kctx* ctx, std::uint32_t output, std::int32_t rank,
+                        const std::int64_t* dims, const bp_tensor** out) {
   return status_of([&] {
-    if (output >= ctx->output_count) invalid("alloc_output: output ", output, " does not exist; the node has ", ctx->output_count);
+    if (output >= ctx->output_count)
+      invalid("alloc_output: output ", output, " does not exist; the node has ", ctx->output_count);
     if (rank < 0 || (rank > 0 && dims == nullptr)) invalid("alloc_output: rank ", rank);
     // Every bp_value that the host shows is a RuntimeValue, and outputs are its to write.
-    auto& value = const_cast<RuntimeValue&>(static_cast<const RuntimeValue&>(*ctx->outputs[output]));
+    auto& value =
+        const_cast<RuntimeValue&>(static_cast<const RuntimeValue&>(*ctx->outputs[output]));
     const std::vector<std::int64_t> sizes(dims, dims + rank);
     Device& device = *context(ctx).device;
     if (device.on_host_memory() || value.description.memory == BP_MEMORY_HOST) {
@@ -20,8 +25,10 @@ bp_status* alloc_output(const bp_kctx* ctx, std::uint32_t output, std::int32_t r
     } else {
       value.set_tensor(value.element(), sizes);
       const auto held = std::static_pointer_cast<DeviceBuffer>(value.memory);
-      if (value.description.bytes > 0 && (held == nullptr || held->bytes() < value.description.bytes)) {
-        value.memory = std::make_shared<DeviceBuffer>(device.shared_from_this(), BP_MEMORY_DEVICE, value.description.bytes,
+      if (value.description.bytes > 0 &&
+          (held == nullptr || held->bytes() < value.description.bytes)) {
+        value.memory = std::make_shared<DeviceBuffer>(device.shared_from_this(), BP_MEMORY_DEVICE,
+                                                      value.description.bytes,
                                                       device.alignment(BP_MEMORY_DEVICE));
       }
       const auto buffer = std::static_pointer_cast<DeviceBuffer>(value.memory);
@@ -37,14 +44,17 @@ std::uint32_t cancelled(const bp_kctx* ctx) {
   return flag != nullptr && flag->load(std::memory_order_relaxed) ? 1 : 0;
 }
 
-bp_status* native(const bp_kctx* ctx, std::int32_t kind, const bp_tensor* tensor, std::uint64_t* out) {
+bp_status* native(const bp_kctx* ctx, std::int32_t kind, const bp_tensor* tensor,
+                  std::uint64_t* out) {
   *out = 0;
   Device& device = *context(ctx).device;
   if (!BP_HAS_FN(bp_device_api, &device.api(), native)) {
     if (device.on_host_memory()) return nullptr;
-    return make_status(Code::Unsupported, "provider '" + device.provider_name() + "' shows no native handles");
+    return make_status(Code::Unsupported,
+                       "provider '" + device.provider_name() + "' shows no native handles");
   }
-  return device.api().native(device.raw(), kind, ctx->stream, tensor != nullptr ? tensor->buffer : nullptr, out);
+  return device.api().native(device.raw(), kind, ctx->stream,
+                             tensor != nullptr ? tensor->buffer : nullptr, out);
 }
 
 const bp_compute_api& compute_api() {

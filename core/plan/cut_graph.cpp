@@ -10,13 +10,16 @@ namespace {
 
 std::vector<std::string> value_names(const Graph& graph) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < graph.value_count(); ++i) names.push_back(graph.value(static_cast<ValueId>(i)).name);
+  for (std::size_t i = 0; i < graph.value_count(); ++i)
+    names.push_back(graph.value(static_cast<ValueId>(i)).name);
   return names;
 }
 
 ValueId known_value(const Graph& graph, const std::string& name, const char* what) {
   const ValueId id = graph.find_value(name);
-  if (id == kNone) invalid("the model has no value '", name, "' to ", what, did_you_mean(name, value_names(graph)));
+  if (id == kNone)
+    invalid("the model has no value '", name, "' to ", what,
+            did_you_mean(name, value_names(graph)));
   return id;
 }
 
@@ -24,7 +27,9 @@ ValueId known_value(const Graph& graph, const std::string& name, const char* wha
 void feed_value(Graph& graph, const std::string& name) {
   Value& value = graph.value(known_value(graph, name, "feed"));
   if (value.constant != nullptr && !value.overridable) {
-    invalid("'", name, "' is an initializer that cannot be replaced: the model does not list it among its inputs");
+    invalid(
+        "'", name,
+        "' is an initializer that cannot be replaced: the model does not list it among its inputs");
   }
   value.constant = nullptr;
   value.overridable = false;
@@ -66,11 +71,13 @@ void remove_unneeded(Graph& graph) {
 void check_fed(const Graph& graph, const Cut& cut) {
   for (std::size_t i = 0; i < graph.value_count(); ++i) {
     const Value& value = graph.value(static_cast<ValueId>(i));
-    if (value.producer != kNone || value.constant != nullptr || (value.uses.empty() && !value.is_output)) continue;
+    if (value.producer != kNone || value.constant != nullptr ||
+        (value.uses.empty() && !value.is_output))
+      continue;
     if (std::find(cut.feeds.begin(), cut.feeds.end(), value.name) != cut.feeds.end()) continue;
     if (value.is_input) {
-      invalid("the input '", value.name, "' of type ", value.type.to_string(), value.type.shape ? to_string(*value.type.shape) : "",
-              " is not fed");
+      invalid("the input '", value.name, "' of type ", value.type.to_string(),
+              value.type.shape ? to_string(*value.type.shape) : "", " is not fed");
     }
   }
 }
@@ -87,7 +94,8 @@ std::shared_ptr<Graph> cut_graph(const Model& model, const Cut& cut) {
     graph->outputs.push_back(id);
     graph->value(id).is_output = true;
   }
-  for (std::size_t i = 0; i < graph->value_count(); ++i) graph->value(static_cast<ValueId>(i)).overridable = false;
+  for (std::size_t i = 0; i < graph->value_count(); ++i)
+    graph->value(static_cast<ValueId>(i)).overridable = false;
   remove_unneeded(*graph);
   check_fed(*graph, cut);
   return graph;

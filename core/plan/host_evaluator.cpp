@@ -13,7 +13,8 @@ struct LocalPacks {
   std::vector<RuntimeValuePtr> values;
   std::vector<const bp_tensor*> tensors;
 
-  LocalPacks(const std::vector<PackWish>& wishes, const std::vector<const bp_value*>& inputs, bp_threads* threads) {
+  LocalPacks(const std::vector<PackWish>& wishes, const std::vector<const bp_value*>& inputs,
+             bp_threads* threads) {
     for (const PackWish& wish : wishes) {
       std::vector<const bp_tensor*> sources;
       for (const std::uint32_t input : wish.inputs) sources.push_back(inputs[input]->tensor);
@@ -33,7 +34,9 @@ struct LocalPacks {
 };
 
 /// Output values with memory, or nullopt when one is larger than allowed.
-std::optional<std::vector<RuntimeValuePtr>> make_outputs(const Node& node, const PrepareResult& prepared, std::uint64_t max_bytes) {
+std::optional<std::vector<RuntimeValuePtr>> make_outputs(const Node& node,
+                                                         const PrepareResult& prepared,
+                                                         std::uint64_t max_bytes) {
   std::vector<RuntimeValuePtr> outputs;
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     const OutputPlan& plan = prepared.outputs[i];
@@ -55,7 +58,8 @@ std::optional<std::vector<RuntimeValuePtr>> make_outputs(const Node& node, const
 
 }  // namespace
 
-HostEvaluator::HostEvaluator(const DeviceSet& devices, const SchemaRegistry& schemas, bp_threads* threads)
+HostEvaluator::HostEvaluator(const DeviceSet& devices, const SchemaRegistry& schemas,
+                             bp_threads* threads)
     : devices_(devices), schemas_(schemas), threads_(threads) {}
 
 std::unique_ptr<HostKernel> HostEvaluator::create(const Graph& graph, const Node& node) {
@@ -65,10 +69,12 @@ std::unique_ptr<HostKernel> HostEvaluator::create(const Graph& graph, const Node
   made->view = std::make_unique<GraphView>(graph, std::vector<NodeId>{node.id});
   const bp_node* view_node = made->view->node(node.id);
   std::vector<Reason> reasons;
-  for (const RegisteredKernel& kernel : matching_kernels(device, schemas_, graph, node, view_node, reasons)) {
+  for (const RegisteredKernel& kernel :
+       matching_kernels(device, schemas_, graph, node, view_node, reasons)) {
     if ((kernel.def->flags & BP_KERNEL_NOT_DETERMINISTIC) != 0) return nullptr;
     try {
-      made->kernel = create_kernel(*device.device, kernel, view_node, threads_, BP_CREATE_DETERMINISTIC);
+      made->kernel =
+          create_kernel(*device.device, kernel, view_node, threads_, BP_CREATE_DETERMINISTIC);
       return made;
     } catch (const Error& error) {
       if (error.code() != Code::Unsupported) throw;
@@ -77,15 +83,16 @@ std::unique_ptr<HostKernel> HostEvaluator::create(const Graph& graph, const Node
   return nullptr;
 }
 
-std::optional<std::vector<RuntimeValuePtr>> HostEvaluator::evaluate(const HostKernel& host, const Node& node,
-                                                                    const std::vector<const bp_value*>& inputs,
-                                                                    std::uint64_t max_bytes) {
+std::optional<std::vector<RuntimeValuePtr>> HostEvaluator::evaluate(
+    const HostKernel& host, const Node& node, const std::vector<const bp_value*>& inputs,
+    std::uint64_t max_bytes) {
   PrepareRequest request;
   request.kernel = &host.kernel;
   request.inputs = inputs;
   request.threads = threads_;
   request.flags = BP_CREATE_DETERMINISTIC;
-  for (const bp_value* input : inputs) request.constant_inputs.push_back(input->tensor->host_ptr != nullptr);
+  for (const bp_value* input : inputs)
+    request.constant_inputs.push_back(input->tensor->host_ptr != nullptr);
   for (const ValueId output : node.outputs) request.wanted_outputs.push_back(output != kNone);
   PrepareResult prepared;
   try {
@@ -99,7 +106,8 @@ std::optional<std::vector<RuntimeValuePtr>> HostEvaluator::evaluate(const HostKe
 
   const LocalPacks packs(prepared.packs, inputs, threads_);
   RuntimeValue workspace;
-  workspace.set_owned_tensor(DataType::UInt8, {static_cast<std::int64_t>(prepared.workspace_bytes)});
+  workspace.set_owned_tensor(DataType::UInt8,
+                             {static_cast<std::int64_t>(prepared.workspace_bytes)});
   std::vector<const bp_value*> output_pointers;
   for (const RuntimeValuePtr& output : *outputs) output_pointers.push_back(output.get());
   const std::vector<std::uint32_t> states(inputs.size(), 0);
@@ -111,11 +119,13 @@ std::optional<std::vector<RuntimeValuePtr>> HostEvaluator::evaluate(const HostKe
   ctx.packed = packs.tensors.data();
   ctx.workspace = workspace.tensor;
   ctx.input_state = states.data();
-  if (bp_status* status = host.kernel.def().compute(prepared.prepared.raw(), &ctx)) throw take_error(status);
+  if (bp_status* status = host.kernel.def().compute(prepared.prepared.raw(), &ctx))
+    throw take_error(status);
   return outputs;
 }
 
-std::optional<std::vector<ConstantPtr>> HostEvaluator::fold(const Graph& graph, const Node& node, std::uint64_t max_bytes) {
+std::optional<std::vector<ConstantPtr>> HostEvaluator::fold(const Graph& graph, const Node& node,
+                                                            std::uint64_t max_bytes) {
   const std::unique_ptr<HostKernel> kernel = create(graph, node);
   if (kernel == nullptr) return std::nullopt;
   std::vector<RuntimeValuePtr> held;

@@ -34,10 +34,12 @@ class HostEvaluator {
   /// not SHAPE_ONLY. nullopt when the kernel finds the shapes unsupported, or when an output of known size is larger
   /// than `max_bytes`. An output that the node leaves out is null. Throws other errors of the kernel.
   std::optional<std::vector<RuntimeValuePtr>> evaluate(const HostKernel& kernel, const Node& node,
-                                                       const std::vector<const bp_value*>& inputs, std::uint64_t max_bytes);
+                                                       const std::vector<const bp_value*>& inputs,
+                                                       std::uint64_t max_bytes);
 
   /// For passes: a node all of whose inputs are constants. nullopt as above, and for random operators.
-  std::optional<std::vector<ConstantPtr>> fold(const Graph& graph, const Node& node, std::uint64_t max_bytes);
+  std::optional<std::vector<ConstantPtr>> fold(const Graph& graph, const Node& node,
+                                               std::uint64_t max_bytes);
 
  private:
   const DeviceSet& devices_;

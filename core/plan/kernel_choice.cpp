@@ -17,7 +17,8 @@ bool allows(const bp_type_constraint& constraint, const std::string& type) {
 
 std::string list_of(const bp_type_constraint& constraint) {
   std::string list;
-  for (std::uint64_t i = 0; i < constraint.type_count; ++i) list += (i > 0 ? ", " : "") + std::string(constraint.types[i]);
+  for (std::uint64_t i = 0; i < constraint.type_count; ++i)
+    list += (i > 0 ? ", " : "") + std::string(constraint.types[i]);
   return list;
 }
 
@@ -29,47 +30,59 @@ struct Side {
 };
 
 /// A sentence when a value on this side breaks the constraint.
-std::optional<std::string> broken_on(const Side& side, const bp_type_constraint& constraint, const SchemaInfo* schema, const Graph& graph) {
+std::optional<std::string> broken_on(const Side& side, const bp_type_constraint& constraint,
+                                     const SchemaInfo* schema, const Graph& graph) {
   const std::int32_t fixed = side.inputs ? constraint.input : constraint.output;
   for (std::size_t i = 0; i < side.values.size(); ++i) {
     if (side.values[i] == kNone) continue;
-    if (constraint.param == nullptr ? fixed != static_cast<std::int32_t>(i) : schema == nullptr) continue;
+    if (constraint.param == nullptr ? fixed != static_cast<std::int32_t>(i) : schema == nullptr)
+      continue;
     if (constraint.param != nullptr) {
       const FormalParam* formal = side.inputs ? schema->input(i) : schema->output(i);
       if (formal == nullptr || formal->type != constraint.param) continue;
     }
     const std::string type = graph.value(side.values[i]).type.to_string();
-    if (!allows(constraint, type)) return text(side.word, " ", i, " is ", type, "; it takes ", list_of(constraint));
+    if (!allows(constraint, type))
+      return text(side.word, " ", i, " is ", type, "; it takes ", list_of(constraint));
   }
   return std::nullopt;
 }
 
-std::optional<std::string> broken_type(const bp_kernel_def& def, const SchemaInfo* schema, const Graph& graph, const Node& node) {
+std::optional<std::string> broken_type(const bp_kernel_def& def, const SchemaInfo* schema,
+                                       const Graph& graph, const Node& node) {
   for (std::uint32_t c = 0; c < def.constraint_count; ++c) {
-    for (const Side& side : {Side{"input", node.inputs, true}, Side{"output", node.outputs, false}}) {
+    for (const Side& side :
+         {Side{"input", node.inputs, true}, Side{"output", node.outputs, false}}) {
       if (auto sentence = broken_on(side, *def.constraints[c], schema, graph)) return sentence;
     }
   }
   return std::nullopt;
 }
 
-std::string operator_name(const Node& node) { return node.domain.empty() ? node.op_type : node.domain + "::" + node.op_type; }
+std::string operator_name(const Node& node) {
+  return node.domain.empty() ? node.op_type : node.domain + "::" + node.op_type;
+}
 
 }  // namespace
 
 const SchemaInfo* SchemaCache::find(const Node& node) {
   const auto key = std::make_tuple(node.domain, node.op_type, node.since_version);
   auto place = found_.find(key);
-  if (place == found_.end()) place = found_.emplace(key, registry_.find(node.domain, node.op_type, node.since_version)).first;
+  if (place == found_.end())
+    place =
+        found_.emplace(key, registry_.find(node.domain, node.op_type, node.since_version)).first;
   return place->second ? &*place->second : nullptr;
 }
 
-std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, SchemaCache& schemas, const Graph& graph,
-                                               const Node& node, const bp_node* view_node, std::vector<Reason>& reasons) {
+std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, SchemaCache& schemas,
+                                               const Graph& graph, const Node& node,
+                                               const bp_node* view_node,
+                                               std::vector<Reason>& reasons) {
   const std::string& label = device.device->label();
   const std::vector<RegisteredKernel>& candidates = device.registry.find(node.domain, node.op_type);
   if (candidates.empty()) {
-    reasons.push_back({label, "no_such_op", text(label, " has no kernel for ", operator_name(node))});
+    reasons.push_back(
+        {label, "no_such_op", text(label, " has no kernel for ", operator_name(node))});
     return {};
   }
   std::vector<RegisteredKernel> matching;
@@ -77,8 +90,10 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
   for (const RegisteredKernel& candidate : candidates) {
     const bp_kernel_def& def = *candidate.def;
     if (node.since_version < def.since_min || node.since_version > def.since_max) {
-      reasons.push_back({label, "opset", text(def.name, " implements ", operator_name(node), " since versions ", def.since_min, " to ",
-                                              def.since_max, "; the model's is ", node.since_version)});
+      reasons.push_back(
+          {label, "opset",
+           text(def.name, " implements ", operator_name(node), " since versions ", def.since_min,
+                " to ", def.since_max, "; the model's is ", node.since_version)});
       continue;
     }
     if (auto sentence = broken_type(def, schema, graph, node)) {
@@ -88,7 +103,8 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
     if (def.match != nullptr && view_node != nullptr) {
       bp_cost cost{};
       cost.struct_size = sizeof(cost);
-      if (bp_status* status = def.match(def.self, candidate.guest ? nullptr : device.device->raw(), view_node, &cost)) {
+      if (bp_status* status = def.match(def.self, candidate.guest ? nullptr : device.device->raw(),
+                                        view_node, &cost)) {
         const Error error = take_error(status);
         reasons.push_back({label, "refused", text(def.name, ": ", error.message())});
         continue;
@@ -99,7 +115,8 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
   return matching;
 }
 
-KernelHandle create_kernel(Device& device, const RegisteredKernel& kernel, const bp_node* node, bp_threads* threads, std::uint64_t flags) {
+KernelHandle create_kernel(Device& device, const RegisteredKernel& kernel, const bp_node* node,
+                           bp_threads* threads, std::uint64_t flags) {
   bp_create_ctx ctx{};
   ctx.struct_size = sizeof(ctx);
   ctx.device = kernel.guest ? nullptr : device.raw();
@@ -107,8 +124,11 @@ KernelHandle create_kernel(Device& device, const RegisteredKernel& kernel, const
   ctx.threads = threads;
   ctx.flags = flags;
   bp_kernel* created = nullptr;
-  if (bp_status* status = kernel.def->create(kernel.def->self, &ctx, node, &created)) throw take_error(status).within(kernel.def->name);
-  if (created == nullptr) throw Error(Code::Internal, text("kernel '", kernel.def->name, "' created nothing and gave no error"));
+  if (bp_status* status = kernel.def->create(kernel.def->self, &ctx, node, &created))
+    throw take_error(status).within(kernel.def->name);
+  if (created == nullptr)
+    throw Error(Code::Internal,
+                text("kernel '", kernel.def->name, "' created nothing and gave no error"));
   return {device.shared_from_this(), kernel.plugin, kernel.def, created};
 }
 

@@ -37,11 +37,13 @@ class SchemaCache {
 
 /// The kernels of a device that take the node, best first. `view_node` is the node as plugins see it, for `match`.
 /// What does not take it is told in `reasons`.
-std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, SchemaCache& schemas, const Graph& graph,
-                                               const Node& node, const bp_node* view_node, std::vector<Reason>& reasons);
+std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, SchemaCache& schemas,
+                                               const Graph& graph, const Node& node,
+                                               const bp_node* view_node,
+                                               std::vector<Reason>& reasons);
 
 /// Calls `create`. Throws what the kernel returned, Unsupported meaning: try another one.
-KernelHandle create_kernel(Device& device, const RegisteredKernel& kernel, const bp_node* node, bp_threads* threads,
-                           std::uint64_t flags);
+KernelHandle create_kernel(Device& device, const RegisteredKernel& kernel, const bp_node* node,
+                           bp_threads* threads, std::uint64_t flags);
 
 }  // namespace backplane::core

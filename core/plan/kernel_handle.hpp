@@ -31,9 +31,13 @@ class KernelHandle {
   const DevicePtr& device() const { return device_; }
 
   /// BP_INPUT_* of an input.
-  std::int32_t input_role(std::size_t index) const { return role(def_->input_roles, def_->input_role_count, index); }
+  std::int32_t input_role(std::size_t index) const {
+    return role(def_->input_roles, def_->input_role_count, index);
+  }
   /// BP_OUTPUT_* of an output.
-  std::int32_t output_role(std::size_t index) const { return role(def_->output_roles, def_->output_role_count, index); }
+  std::int32_t output_role(std::size_t index) const {
+    return role(def_->output_roles, def_->output_role_count, index);
+  }
 
   static std::int32_t role(const std::int32_t* roles, std::uint32_t count, std::size_t index) {
     if (count == 0) return 0;
@@ -57,9 +61,11 @@ class KernelHandle {
 class PreparedHandle {
  public:
   PreparedHandle() = default;
-  PreparedHandle(const bp_kernel_def* def, bp_prepared* prepared) : def_(def), prepared_(prepared) {}
+  PreparedHandle(const bp_kernel_def* def, bp_prepared* prepared)
+      : def_(def), prepared_(prepared) {}
   PreparedHandle(PreparedHandle&& other) noexcept
-      : def_(std::exchange(other.def_, nullptr)), prepared_(std::exchange(other.prepared_, nullptr)) {}
+      : def_(std::exchange(other.def_, nullptr)),
+        prepared_(std::exchange(other.prepared_, nullptr)) {}
   PreparedHandle& operator=(PreparedHandle&& other) noexcept {
     std::swap(def_, other.def_);
     std::swap(prepared_, other.prepared_);

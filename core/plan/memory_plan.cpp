@@ -8,7 +8,9 @@ namespace backplane::core {
 std::uint64_t plan_memory(std::vector<Interval>& intervals) {
   std::vector<std::size_t> by_size(intervals.size());
   std::iota(by_size.begin(), by_size.end(), 0);
-  std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) { return intervals[a].bytes > intervals[b].bytes; });
+  std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) {
+    return intervals[a].bytes > intervals[b].bytes;
+  });
 
   std::uint64_t block = 0;
   std::vector<std::size_t> placed;  // by offset
@@ -25,8 +27,9 @@ std::uint64_t plan_memory(std::vector<Interval>& intervals) {
     }
     interval.offset = offset;
     block = std::max(block, offset + interval.bytes);
-    const auto place = std::upper_bound(placed.begin(), placed.end(), offset,
-                                        [&](std::uint64_t value, std::size_t i) { return value < intervals[i].offset; });
+    const auto place = std::upper_bound(
+        placed.begin(), placed.end(), offset,
+        [&](std::uint64_t value, std::size_t i) { return value < intervals[i].offset; });
     placed.insert(place, index);
   }
   return block;

@@ -16,15 +16,16 @@ namespace backplane::core {
 /// A placement rule, resolved against the devices of a session.
 struct ResolvedRule {
   std::string pattern;
-  std::string provider;           ///< as the user wrote it
-  std::vector<int> devices;       ///< that it allows
+  std::string provider;      ///< as the user wrote it
+  std::vector<int> devices;  ///< that it allows
 };
 
 /// A rule as it is given: pattern and provider.
 using RuleText = std::pair<std::string, std::string>;
 
 /// Checks rules: a provider of the session, a pattern of a known form. Throws InvalidArgument.
-std::vector<ResolvedRule> resolve_rules(const std::vector<RuleText>& rules, const DeviceSet& devices);
+std::vector<ResolvedRule> resolve_rules(const std::vector<RuleText>& rules,
+                                        const DeviceSet& devices);
 
 /// What a device was given, or why not.
 struct NodePlacement {
@@ -52,7 +53,8 @@ struct PlacementRequest {
 using Placement = std::vector<NodePlacement>;
 
 /// Tries the devices in order for every node of `order`. `view` shows the whole graph, for `match`.
-Placement place(const Graph& graph, const std::vector<NodeId>& order, const GraphView& view, const PlacementRequest& request);
+Placement place(const Graph& graph, const std::vector<NodeId>& order, const GraphView& view,
+                const PlacementRequest& request);
 
 /// One line with all reasons, for errors.
 std::string describe(const std::vector<Reason>& reasons);

@@ -13,22 +13,27 @@ struct PrepareContext : bp_prepare_ctx {
   PrepareResult* result;
 
   OutputPlan& output(std::uint32_t index) const {
-    if (index >= output_count) invalid("output ", index, " does not exist; the node has ", output_count);
+    if (index >= output_count)
+      invalid("output ", index, " does not exist; the node has ", output_count);
     return result->outputs[index];
   }
   void check_input(std::uint32_t index) const {
-    if (index >= input_count) invalid("input ", index, " does not exist; the node has ", input_count);
+    if (index >= input_count)
+      invalid("input ", index, " does not exist; the node has ", input_count);
   }
 };
 
 PrepareContext& context(bp_prepare_ctx* ctx) { return *static_cast<PrepareContext*>(ctx); }
-const PrepareContext& context(const bp_prepare_ctx* ctx) { return *static_cast<const PrepareContext*>(ctx); }
+const PrepareContext& context(const bp_prepare_ctx* ctx) {
+  return *static_cast<const PrepareContext*>(ctx);
+}
 
 void check_alignment(std::uint64_t alignment) {
   if (!std::has_single_bit(alignment)) invalid("alignment ", alignment, " is not a power of two");
 }
 
-std::optional<std::vector<std::int64_t>> copy_strides(const std::int64_t* strides, std::size_t rank) {
+std::optional<std::vector<std::int64_t>> copy_strides(const std::int64_t* strides,
+                                                      std::size_t rank) {
   if (strides == nullptr) return std::nullopt;
   return std::vector<std::int64_t>(strides, strides + rank);
 }
@@ -41,26 +46,32 @@ std::uint32_t input_constant(const bp_prepare_ctx* ctx, std::uint32_t input) {
   return input < ctx->input_count && context(ctx).request->constant_inputs[input] ? 1 : 0;
 }
 
-bp_status* set_output(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtype dtype, std::int32_t rank, const std::int64_t* dims) {
+bp_status* set_output(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtype dtype, std::int32_t rank,
+                      const std::int64_t* dims) {
   return status_of([&] {
     OutputPlan& plan = context(ctx).output(output);
     if (rank < 0 || (rank > 0 && dims == nullptr)) invalid("output ", output, " has rank ", rank);
     plan.kind = OutputPlan::Kind::Tensor;
     plan.type = static_cast<DataType>(dtype);
     plan.dims.assign(dims, dims + rank);
-    if (element_bits(plan.type) == 0 && plan.type != DataType::String) invalid("output ", output, " has the unknown element type ", dtype);
-    const auto bytes = storage_bytes(plan.type, static_cast<std::uint64_t>(element_count(plan.dims)));
+    if (element_bits(plan.type) == 0 && plan.type != DataType::String)
+      invalid("output ", output, " has the unknown element type ", dtype);
+    const auto bytes =
+        storage_bytes(plan.type, static_cast<std::uint64_t>(element_count(plan.dims)));
     if (!bytes) invalid("output ", output, " of dims ", to_string(plan.dims), " is too large");
     plan.bytes = plan.type == DataType::String ? 0 : *bytes;
   });
 }
 
-bp_status* set_output_unknown(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtype dtype, std::int32_t rank) {
+bp_status* set_output_unknown(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtype dtype,
+                              std::int32_t rank) {
   return status_of([&] {
     PrepareContext& c = context(ctx);
     OutputPlan& plan = c.output(output);
     if ((c.request->kernel->def().flags & BP_KERNEL_DATA_DEPENDENT) == 0) {
-      invalid("output ", output, " is said to have an unknown size, but the kernel is not registered as data dependent");
+      invalid(
+          "output ", output,
+          " is said to have an unknown size, but the kernel is not registered as data dependent");
     }
     plan.kind = OutputPlan::Kind::UnknownSize;
     plan.type = static_cast<DataType>(dtype);
@@ -76,10 +87,12 @@ bp_status* set_output_type(bp_prepare_ctx* ctx, std::uint32_t output, const char
   });
 }
 
-bp_status* set_format(bp_prepare_ctx* ctx, std::uint32_t output, std::uint32_t format, std::uint64_t bytes, std::uint64_t alignment) {
+bp_status* set_format(bp_prepare_ctx* ctx, std::uint32_t output, std::uint32_t format,
+                      std::uint64_t bytes, std::uint64_t alignment) {
   return status_of([&] {
     OutputPlan& plan = context(ctx).output(output);
-    if (plan.kind != OutputPlan::Kind::Tensor) invalid("set_format for output ", output, " before set_output");
+    if (plan.kind != OutputPlan::Kind::Tensor)
+      invalid("set_format for output ", output, " before set_output");
     check_alignment(alignment);
     plan.format = format;
     plan.bytes = bytes;
@@ -94,18 +107,21 @@ bp_status* allow_in_place(bp_prepare_ctx* ctx, std::uint32_t output, std::uint32
   });
 }
 
-bp_status* set_view(bp_prepare_ctx* ctx, std::uint32_t output, std::uint32_t input, std::uint64_t offset, const std::int64_t* strides) {
+bp_status* set_view(bp_prepare_ctx* ctx, std::uint32_t output, std::uint32_t input,
+                    std::uint64_t offset, const std::int64_t* strides) {
   return status_of([&] {
     OutputPlan& plan = context(ctx).output(output);
     context(ctx).check_input(input);
-    if (plan.kind != OutputPlan::Kind::Tensor) invalid("set_view for output ", output, " before set_output");
+    if (plan.kind != OutputPlan::Kind::Tensor)
+      invalid("set_view for output ", output, " before set_output");
     plan.view_of = static_cast<int>(input);
     plan.view_offset = offset;
     plan.view_strides = copy_strides(strides, plan.dims.size());
   });
 }
 
-bp_status* set_inside(bp_prepare_ctx* ctx, std::uint32_t input, std::uint32_t output, std::uint64_t offset, const std::int64_t* strides) {
+bp_status* set_inside(bp_prepare_ctx* ctx, std::uint32_t input, std::uint32_t output,
+                      std::uint64_t offset, const std::int64_t* strides) {
   return status_of([&] {
     PrepareContext& c = context(ctx);
     c.check_input(input);
@@ -137,12 +153,16 @@ bp_status* set_workspace(bp_prepare_ctx* ctx, std::uint64_t bytes, std::uint64_t
 bp_status* request_pack(bp_prepare_ctx* ctx, const bp_pack_request* request, std::uint32_t* index) {
   return status_of([&] {
     PrepareContext& c = context(ctx);
-    if (request->key == nullptr || request->pack == nullptr) invalid("a pack request without key or function");
+    if (request->key == nullptr || request->pack == nullptr)
+      invalid("a pack request without key or function");
     check_alignment(request->alignment);
-    PackWish wish{request->key, {}, request->bytes, std::max<std::uint64_t>(request->alignment, 64), request->self, request->pack};
+    PackWish wish{request->key,   {},
+                  request->bytes, std::max<std::uint64_t>(request->alignment, 64),
+                  request->self,  request->pack};
     for (std::uint32_t i = 0; i < request->input_count; ++i) {
       c.check_input(request->inputs[i]);
-      if (!c.request->constant_inputs[request->inputs[i]]) invalid("a pack request for input ", request->inputs[i], ", which is not constant");
+      if (!c.request->constant_inputs[request->inputs[i]])
+        invalid("a pack request for input ", request->inputs[i], ", which is not constant");
       wish.inputs.push_back(request->inputs[i]);
     }
     *index = static_cast<std::uint32_t>(c.result->packs.size());
@@ -153,7 +173,8 @@ bp_status* request_pack(bp_prepare_ctx* ctx, const bp_pack_request* request, std
 bp_status* ignore_input(bp_prepare_ctx* ctx, std::uint32_t input) {
   return status_of([&] {
     context(ctx).check_input(input);
-    if (!context(ctx).request->constant_inputs[input]) invalid("ignore_input for input ", input, ", which is not constant");
+    if (!context(ctx).request->constant_inputs[input])
+      invalid("ignore_input for input ", input, ", which is not constant");
     context(ctx).result->ignored_inputs[input] = true;
   });
 }
@@ -198,11 +219,14 @@ void check_result(const PrepareRequest& request, const PrepareResult& result) {
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {
     const OutputPlan& output = result.outputs[i];
     if (request.wanted_outputs[i] && output.kind == OutputPlan::Kind::Unset) {
-      throw Error(Code::Internal, text("kernel '", kernel, "' said nothing of output ", i, " in prepare"));
+      throw Error(Code::Internal,
+                  text("kernel '", kernel, "' said nothing of output ", i, " in prepare"));
     }
     if (output.view_of >= 0 && !output.view_strides && output.format == 0 &&
-        output.view_offset + output.bytes > request.inputs[static_cast<std::size_t>(output.view_of)]->tensor->bytes) {
-      throw Error(Code::Internal, text("kernel '", kernel, "' wants output ", i, " as a view that reaches past input ", output.view_of));
+        output.view_offset + output.bytes >
+            request.inputs[static_cast<std::size_t>(output.view_of)]->tensor->bytes) {
+      throw Error(Code::Internal, text("kernel '", kernel, "' wants output ", i,
+                                       " as a view that reaches past input ", output.view_of));
     }
   }
 }
@@ -226,9 +250,11 @@ PrepareResult prepare_kernel(const PrepareRequest& request) {
   ctx.result = &result;
   const bp_kernel_def& def = request.kernel->def();
   bp_prepared* prepared = nullptr;
-  if (bp_status* status = def.prepare(request.kernel->raw(), &ctx, &prepared)) throw take_error(status);
+  if (bp_status* status = def.prepare(request.kernel->raw(), &ctx, &prepared))
+    throw take_error(status);
   result.prepared = PreparedHandle(&def, prepared);
-  if (prepared == nullptr) throw Error(Code::Internal, text("kernel '", def.name, "' prepared nothing and gave no error"));
+  if (prepared == nullptr)
+    throw Error(Code::Internal, text("kernel '", def.name, "' prepared nothing and gave no error"));
   check_result(request, result);
   return result;
 }

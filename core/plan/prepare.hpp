@@ -16,14 +16,14 @@ struct OutputPlan {
   enum class Kind { Unset, Tensor, UnknownSize, Object };
   Kind kind = Kind::Unset;
   DataType type = DataType::None;
-  std::vector<std::int64_t> dims;      ///< of a tensor
-  int rank = -1;                       ///< of one of unknown size
-  std::string object_type;             ///< ONNX type string of an object
+  std::vector<std::int64_t> dims;  ///< of a tensor
+  int rank = -1;                   ///< of one of unknown size
+  std::string object_type;         ///< ONNX type string of an object
   std::uint32_t format = 0;
   std::uint64_t bytes = 0;
   std::uint64_t alignment = 64;
-  int in_place_of = -1;                ///< an input that it may be written over
-  int view_of = -1;                    ///< an input that it is a view of
+  int in_place_of = -1;  ///< an input that it may be written over
+  int view_of = -1;      ///< an input that it is a view of
   std::uint64_t view_offset = 0;
   std::optional<std::vector<std::int64_t>> view_strides;
   bool may_be_strided = false;
@@ -64,7 +64,8 @@ struct PrepareResult {
 /// What goes into it.
 struct PrepareRequest {
   const KernelHandle* kernel = nullptr;
-  std::vector<const bp_value*> inputs;     ///< types and dims; memory only where the host knows the elements
+  std::vector<const bp_value*>
+      inputs;  ///< types and dims; memory only where the host knows the elements
   std::vector<bool> constant_inputs;
   std::vector<bool> wanted_outputs;
   bp_threads* threads = nullptr;

@@ -7,13 +7,16 @@ namespace {
 
 std::string node_words(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  return text("node '", node.name, "' (", node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
+  return text("node '", node.name, "' (",
+              node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
 }
 
 }  // namespace
 
 Program::Program(const ProgramContext& context, const Cut& cut, Refusals& refusals)
-    : context_(context), schema_cache_(*context.schemas), evaluator_(*context.devices, *context.schemas, context.threads) {
+    : context_(context),
+      schema_cache_(*context.schemas),
+      evaluator_(*context.devices, *context.schemas, context.threads) {
   while (!attempt(cut, refusals)) {
   }
   for (const std::string& name : cut.feeds) feeds_.push_back(graph().find_value(name));
@@ -52,10 +55,13 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
     placed_.placement = place(*placed_.graph, order_, view, request);
   }
   const auto is_constant = [this](ValueId id) { return placed_.is_constant(id); };
-  arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices, schema_cache_, is_constant);
+  arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices,
+                                      schema_cache_, is_constant);
   check_placed();
   first_placement_.clear();
-  for (const NodeId id : order_) first_placement_[placed_.graph->node(id).name] = placed_.placement[static_cast<std::size_t>(id)];
+  for (const NodeId id : order_)
+    first_placement_[placed_.graph->node(id).name] =
+        placed_.placement[static_cast<std::size_t>(id)];
 
   for (int device = 0; device < static_cast<int>(context_.devices->devices.size()); ++device) {
     compile_claims(placed_, device, *context_.devices, context_.threads, context_.create_flags());
@@ -70,15 +76,21 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
   }
   fold_constants_left();
   order_ = topological_order(*placed_.graph);
-  arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices, schema_cache_, is_constant);
+  arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices,
+                                      schema_cache_, is_constant);
 }
 
 void Program::fold_constants_left() {
   for (const NodeId id : topological_order(*placed_.graph)) {
     const Node& node = placed_.graph->node(id);
-    const auto is_known = [this](ValueId input) { return input == kNone || placed_.graph->value(input).constant != nullptr; };
-    const auto is_output = [this](ValueId output) { return output != kNone && placed_.graph->value(output).is_output; };
-    if (node.has_bodies() || !std::all_of(node.inputs.begin(), node.inputs.end(), is_known)) continue;
+    const auto is_known = [this](ValueId input) {
+      return input == kNone || placed_.graph->value(input).constant != nullptr;
+    };
+    const auto is_output = [this](ValueId output) {
+      return output != kNone && placed_.graph->value(output).is_output;
+    };
+    if (node.has_bodies() || !std::all_of(node.inputs.begin(), node.inputs.end(), is_known))
+      continue;
     if (std::any_of(node.outputs.begin(), node.outputs.end(), is_output)) continue;
     std::optional<std::vector<ConstantPtr>> results;
     try {
@@ -99,7 +111,8 @@ void Program::check_placed() const {
   for (const NodeId id : order_) {
     const NodePlacement& placement = placed_.placement[static_cast<std::size_t>(id)];
     if (placement.device >= 0 || is_host_node(id)) continue;
-    throw Error(Code::Unsupported, text(node_words(graph(), id), " is taken by no provider: ", describe(placement.reasons)));
+    throw Error(Code::Unsupported, text(node_words(graph(), id),
+                                        " is taken by no provider: ", describe(placement.reasons)));
   }
 }
 
@@ -119,11 +132,13 @@ void Program::create_kernels() {
 
 void Program::create_kernel_of(NodeId id) {
   ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
-  const std::vector<RegisteredKernel>& kernels = placed_.placement[static_cast<std::size_t>(id)].kernels;
+  const std::vector<RegisteredKernel>& kernels =
+      placed_.placement[static_cast<std::size_t>(id)].kernels;
   std::string refusals;
   for (; node.candidate < kernels.size(); ++node.candidate) {
     try {
-      node.kernel = create_kernel(context_.devices->at(node.device), kernels[node.candidate], view_->node(id), context_.threads, context_.create_flags());
+      node.kernel = create_kernel(context_.devices->at(node.device), kernels[node.candidate],
+                                  view_->node(id), context_.threads, context_.create_flags());
       return;
     } catch (const Error& error) {
       if (error.code() != Code::Unsupported) throw error.within(node_words(graph(), id));
@@ -137,15 +152,18 @@ void Program::ensure_kernel(NodeId id) {
   ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
   if (node.kernel) return;
   if (node.device < 0) {
-    throw Error(Code::Unsupported, text(node_words(graph(), id), " is too large to be evaluated while planning, and no provider takes it: ",
-                                        describe(placed_.placement[static_cast<std::size_t>(id)].reasons)));
+    throw Error(Code::Unsupported,
+                text(node_words(graph(), id),
+                     " is too large to be evaluated while planning, and no provider takes it: ",
+                     describe(placed_.placement[static_cast<std::size_t>(id)].reasons)));
   }
   create_kernel_of(id);
 }
 
 bool Program::next_kernel(NodeId id) {
   ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
-  if (node.candidate + 1 >= placed_.placement[static_cast<std::size_t>(id)].kernels.size()) return false;
+  if (node.candidate + 1 >= placed_.placement[static_cast<std::size_t>(id)].kernels.size())
+    return false;
   ++node.candidate;
   retired_.push_back(std::move(node.kernel));
   create_kernel_of(id);
@@ -159,7 +177,8 @@ void Program::record_refusal(const KernelRefused& refused, Refusals& refusals) c
   if (first_placement_.contains(node.name)) {
     refusals.nodes.push_back({node.name, device, refused.text});
   } else {
-    refusals.rewrites[device] = text("the rewrite of ", label, " is not used: its node '", node.name, "' was refused: ", refused.text);
+    refusals.rewrites[device] = text("the rewrite of ", label, " is not used: its node '",
+                                     node.name, "' was refused: ", refused.text);
   }
   context_.logger->info("node '", node.name, "' was refused by ", label, ": ", refused.text);
 }

@@ -50,9 +50,10 @@ struct KernelRefused {
 /// A node of a program with its kernel.
 struct ProgramNode {
   int device = -1;
-  KernelHandle kernel;                  ///< empty for a node that is evaluated on the host
-  std::unique_ptr<HostKernel> host_kernel;  ///< of a node that is evaluated on the host; made when first needed
-  std::size_t candidate = 0;            ///< which of the placement's kernels it is
+  KernelHandle kernel;  ///< empty for a node that is evaluated on the host
+  std::unique_ptr<HostKernel>
+      host_kernel;            ///< of a node that is evaluated on the host; made when first needed
+  std::size_t candidate = 0;  ///< which of the placement's kernels it is
 };
 
 /// Threads: immutable after it is built, but for what planning caches: one thread plans at a time.
@@ -99,9 +100,11 @@ class Program {
   SchemaCache schema_cache_;
   HostEvaluator evaluator_;
   PlacedGraph placed_;
-  std::map<std::string, NodePlacement> first_placement_;  ///< by node name, before rewrites: for the explanation
+  std::map<std::string, NodePlacement>
+      first_placement_;  ///< by node name, before rewrites: for the explanation
   std::vector<NodeId> order_;
-  std::unique_ptr<GraphView> view_;  ///< kernels hold its nodes: declared before them, so it ends after them
+  std::unique_ptr<GraphView>
+      view_;  ///< kernels hold its nodes: declared before them, so it ends after them
   std::vector<ProgramNode> nodes_;
   std::vector<KernelHandle> retired_;  ///< replaced by next_kernel; older plans may still use them
   ShapeArithmetic arithmetic_;

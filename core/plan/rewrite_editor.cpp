@@ -14,7 +14,8 @@ std::string required(const char* word, const char* what) {
 }
 
 void take_name(bp_rewrite& editor, const std::string& name) {
-  if (editor.graph->find_value(name) != kNone || !editor.new_names.insert(name).second) invalid("the name '", name, "' is taken");
+  if (editor.graph->find_value(name) != kNone || !editor.new_names.insert(name).second)
+    invalid("the name '", name, "' is taken");
 }
 
 bool is_constant(const bp_rewrite& editor, const std::string& name) {
@@ -26,8 +27,10 @@ bool is_constant(const bp_rewrite& editor, const std::string& name) {
   return false;
 }
 
-std::shared_ptr<LazyConstant> read_lazy(const bp_rewrite& editor, const bp_constant_desc& desc, const std::vector<std::int64_t>& dims) {
-  if (desc.compute == nullptr) invalid("the constant '", desc.name, "' has neither data nor a function");
+std::shared_ptr<LazyConstant> read_lazy(const bp_rewrite& editor, const bp_constant_desc& desc,
+                                        const std::vector<std::int64_t>& dims) {
+  if (desc.compute == nullptr)
+    invalid("the constant '", desc.name, "' has neither data nor a function");
   auto lazy = std::make_shared<LazyConstant>(desc.name, static_cast<DataType>(desc.dtype), dims);
   lazy->plugin = editor.plugin;
   lazy->identity = editor.identity;
@@ -42,19 +45,22 @@ bp_status* add_constant(bp_rewrite* editor, const bp_constant_desc* desc) {
   return status_of([&] {
     bp_rewrite::Constant constant;
     constant.name = required(desc->name, "constant's name");
-    if (desc->rank < 0 || (desc->rank > 0 && desc->dims == nullptr)) invalid("the constant '", constant.name, "' has rank ", desc->rank);
+    if (desc->rank < 0 || (desc->rank > 0 && desc->dims == nullptr))
+      invalid("the constant '", constant.name, "' has rank ", desc->rank);
     const std::vector<std::int64_t> dims(desc->dims, desc->dims + desc->rank);
     element_count(dims);
     for (std::uint64_t i = 0; i < desc->source_count; ++i) {
       constant.sources.emplace_back(desc->sources[i]);
       if (!is_constant(*editor, constant.sources.back())) {
-        invalid("the source '", constant.sources.back(), "' of the constant '", constant.name, "' is not a constant");
+        invalid("the source '", constant.sources.back(), "' of the constant '", constant.name,
+                "' is not a constant");
       }
     }
     take_name(*editor, constant.name);
     if (desc->data != nullptr) {
       const auto* data = static_cast<const std::byte*>(desc->data);
-      constant.known = Constant::copy_of(static_cast<DataType>(desc->dtype), dims, std::span(data, desc->bytes));
+      constant.known =
+          Constant::copy_of(static_cast<DataType>(desc->dtype), dims, std::span(data, desc->bytes));
     } else {
       constant.lazy = read_lazy(*editor, *desc, dims);
     }
@@ -65,7 +71,8 @@ bp_status* add_constant(bp_rewrite* editor, const bp_constant_desc* desc) {
 void read_replaced(bp_rewrite& editor, const bp_node_desc& desc, bp_rewrite::Draft& draft) {
   for (std::uint64_t i = 0; i < desc.replace_count; ++i) {
     const NodeId id = GraphView::id_of(desc.replaces[i]);
-    if (!editor.replaced.insert(id).second) invalid("the node '", editor.graph->node(id).name, "' is replaced twice");
+    if (!editor.replaced.insert(id).second)
+      invalid("the node '", editor.graph->node(id).name, "' is replaced twice");
     draft.replaces.push_back(id);
   }
 }
@@ -77,9 +84,12 @@ bp_status* add_node(bp_rewrite* editor, const bp_node_desc* desc) {
     draft.node.domain = desc->domain != nullptr ? desc->domain : "";
     draft.node.name = desc->name != nullptr ? desc->name : "";
     draft.node.since_version = 1;
-    for (std::uint64_t i = 0; i < desc->input_count; ++i) draft.inputs.emplace_back(desc->inputs[i] != nullptr ? desc->inputs[i] : "");
-    for (std::uint64_t i = 0; i < desc->output_count; ++i) draft.outputs.emplace_back(desc->outputs[i] != nullptr ? desc->outputs[i] : "");
-    for (std::uint64_t i = 0; i < desc->attribute_count; ++i) draft.node.attributes.insert(read_attribute(*desc->attributes[i]));
+    for (std::uint64_t i = 0; i < desc->input_count; ++i)
+      draft.inputs.emplace_back(desc->inputs[i] != nullptr ? desc->inputs[i] : "");
+    for (std::uint64_t i = 0; i < desc->output_count; ++i)
+      draft.outputs.emplace_back(desc->outputs[i] != nullptr ? desc->outputs[i] : "");
+    for (std::uint64_t i = 0; i < desc->attribute_count; ++i)
+      draft.node.attributes.insert(read_attribute(*desc->attributes[i]));
     for (const std::string& output : draft.outputs) {
       if (!output.empty() && editor->graph->find_value(output) == kNone) take_name(*editor, output);
     }
@@ -93,7 +103,9 @@ bp_status* set_format(bp_rewrite* editor, const char* value, std::uint32_t forma
 }
 
 bp_status* note(bp_rewrite* editor, const bp_node* node, const char* sentence) {
-  return status_of([&] { editor->notes[editor->graph->node(GraphView::id_of(node)).name] = required(sentence, "note"); });
+  return status_of([&] {
+    editor->notes[editor->graph->node(GraphView::id_of(node)).name] = required(sentence, "note");
+  });
 }
 
 }  // namespace

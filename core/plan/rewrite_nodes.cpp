@@ -12,14 +12,17 @@ namespace {
 std::vector<NodeId> nodes_of(const PlacedGraph& placed, int device) {
   std::vector<NodeId> nodes;
   for (const NodeId id : topological_order(*placed.graph)) {
-    if (placed.placement[static_cast<std::size_t>(id)].device == device && !placed.compiled.contains(id)) nodes.push_back(id);
+    if (placed.placement[static_cast<std::size_t>(id)].device == device &&
+        !placed.compiled.contains(id))
+      nodes.push_back(id);
   }
   return nodes;
 }
 
 void add_origins(Node& node, const Node& replaced) {
   for (const std::int32_t origin : replaced.origins) {
-    if (std::find(node.origins.begin(), node.origins.end(), origin) == node.origins.end()) node.origins.push_back(origin);
+    if (std::find(node.origins.begin(), node.origins.end(), origin) == node.origins.end())
+      node.origins.push_back(origin);
   }
 }
 
@@ -34,7 +37,8 @@ void apply_constants(const bp_rewrite& editor, PlacedGraph& next) {
       continue;
     }
     value.type = Type::tensor(constant.lazy->type(), constant.lazy->dims());
-    for (const std::string& source : constant.sources) constant.lazy->sources.push_back(next.constant(next.graph->find_value(source)));
+    for (const std::string& source : constant.sources)
+      constant.lazy->sources.push_back(next.constant(next.graph->find_value(source)));
     next.lazy[id] = constant.lazy;
   }
 }
@@ -45,8 +49,10 @@ void apply_nodes(bp_rewrite& editor, PlacedGraph& next, int device) {
   }
   for (const NodeId id : editor.replaced) next.graph->remove_node(id);
   for (bp_rewrite::Draft& draft : editor.drafts) {
-    for (const std::string& input : draft.inputs) draft.node.inputs.push_back(input.empty() ? kNone : next.graph->value_named(input));
-    for (const std::string& output : draft.outputs) draft.node.outputs.push_back(output.empty() ? kNone : next.graph->value_named(output));
+    for (const std::string& input : draft.inputs)
+      draft.node.inputs.push_back(input.empty() ? kNone : next.graph->value_named(input));
+    for (const std::string& output : draft.outputs)
+      draft.node.outputs.push_back(output.empty() ? kNone : next.graph->value_named(output));
     const NodeId id = next.graph->add_node(draft.node);
     next.placement.resize(next.graph->node_limit());
     next.placement[static_cast<std::size_t>(id)].device = device;
@@ -57,23 +63,31 @@ void apply_nodes(bp_rewrite& editor, PlacedGraph& next, int device) {
 void check_values(const PlacedGraph& before, const PlacedGraph& after) {
   for (std::size_t i = 0; i < after.graph->value_count(); ++i) {
     const Value& value = after.graph->value(static_cast<ValueId>(i));
-    if (value.producer != kNone || value.is_input || value.is_outer || after.is_constant(value.id)) continue;
-    if (!value.uses.empty()) invalid("nothing makes the value '", value.name, "', which node '", after.graph->node(value.uses.front().node).name, "' reads");
+    if (value.producer != kNone || value.is_input || value.is_outer || after.is_constant(value.id))
+      continue;
+    if (!value.uses.empty())
+      invalid("nothing makes the value '", value.name, "', which node '",
+              after.graph->node(value.uses.front().node).name, "' reads");
     const bool known_before = i < before.graph->value_count();
-    if (value.is_output && known_before) invalid("nothing makes the output '", value.name, "' any more");
+    if (value.is_output && known_before)
+      invalid("nothing makes the output '", value.name, "' any more");
   }
 }
 
 /// Every node of the device has a kernel; the kernels found are kept in the placement.
-void check_kernels(PlacedGraph& next, int device, const DeviceSet& devices, SchemaCache& schemas, const std::vector<NodeId>& order) {
+void check_kernels(PlacedGraph& next, int device, const DeviceSet& devices, SchemaCache& schemas,
+                   const std::vector<NodeId>& order) {
   const GraphView view(*next.graph, order);
   for (const NodeId id : order) {
     NodePlacement& placed = next.placement[static_cast<std::size_t>(id)];
     if (placed.device != device || !placed.kernels.empty() || next.compiled.contains(id)) continue;
     std::vector<Reason> reasons;
     const Node& node = next.graph->node(id);
-    placed.kernels = matching_kernels(devices.devices[static_cast<std::size_t>(device)], schemas, *next.graph, node, view.node(id), reasons);
-    if (placed.kernels.empty()) invalid("no kernel for the new node '", node.name, "' (", node.domain, "::", node.op_type, "): ", describe(reasons));
+    placed.kernels = matching_kernels(devices.devices[static_cast<std::size_t>(device)], schemas,
+                                      *next.graph, node, view.node(id), reasons);
+    if (placed.kernels.empty())
+      invalid("no kernel for the new node '", node.name, "' (", node.domain, "::", node.op_type,
+              "): ", describe(reasons));
   }
 }
 
@@ -81,10 +95,12 @@ void check_kernels(PlacedGraph& next, int device, const DeviceSet& devices, Sche
 void check_formats(const PlacedGraph& next, int device) {
   for (const auto& [id, format] : next.formats) {
     const Value& value = next.graph->value(id);
-    const bool seen = value.is_output || std::any_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
-      return next.placement[static_cast<std::size_t>(use.node)].device != device;
-    });
-    if (format != 0 && seen) invalid("the value '", value.name, "' is used outside and must keep the plain format");
+    const bool seen =
+        value.is_output || std::any_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
+          return next.placement[static_cast<std::size_t>(use.node)].device != device;
+        });
+    if (format != 0 && seen)
+      invalid("the value '", value.name, "' is used outside and must keep the plain format");
   }
 }
 
@@ -109,7 +125,8 @@ PlacedGraph apply(bp_rewrite& editor, const PlacedGraph& placed, int device) {
 
 }  // namespace
 
-void rewrite_nodes(PlacedGraph& placed, int device_index, const DeviceSet& devices, SchemaCache& schemas) {
+void rewrite_nodes(PlacedGraph& placed, int device_index, const DeviceSet& devices,
+                   SchemaCache& schemas) {
   Device& device = devices.at(device_index);
   if (!BP_HAS_FN(bp_device_api, &device.api(), rewrite)) return;
   const std::vector<NodeId> nodes = nodes_of(placed, device_index);
@@ -120,7 +137,8 @@ void rewrite_nodes(PlacedGraph& placed, int device_index, const DeviceSet& devic
     editor.graph = placed.graph.get();
     editor.plugin = device.plugin();
     editor.identity = device.identity();
-    if (bp_status* status = device.api().rewrite(device.raw(), view.raw(), &editor, &rewrite_api())) throw take_error(status);
+    if (bp_status* status = device.api().rewrite(device.raw(), view.raw(), &editor, &rewrite_api()))
+      throw take_error(status);
     if (editor.drafts.empty() && editor.replaced.empty()) return;
     PlacedGraph next = apply(editor, placed, device_index);
     check_values(placed, next);
@@ -138,7 +156,9 @@ void rewrite_nodes(PlacedGraph& placed, int device_index, const DeviceSet& devic
     }
     placed = std::move(next);
   } catch (const Error& error) {
-    placed.remarks.push_back(text("the rewrite of ", device.label(), " was dropped and its nodes stay as they are: ", error.message()));
+    placed.remarks.push_back(
+        text("the rewrite of ", device.label(),
+             " was dropped and its nodes stay as they are: ", error.message()));
   }
 }
 

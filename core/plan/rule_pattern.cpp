@@ -98,10 +98,14 @@ RulePattern::RulePattern(const std::string& pattern, const Graph& graph) : text_
 
 bool RulePattern::fits(const Node& node) const {
   switch (kind_) {
-    case Kind::Operator: return node.op_type == text_;
-    case Kind::Domain: return node.domain == text_ || (node.domain.empty() && text_ == "ai.onnx");
-    case Kind::Between: return between_.contains(node.id);
-    case Kind::Name: break;
+    case Kind::Operator:
+      return node.op_type == text_;
+    case Kind::Domain:
+      return node.domain == text_ || (node.domain.empty() && text_ == "ai.onnx");
+    case Kind::Between:
+      return between_.contains(node.id);
+    case Kind::Name:
+      break;
   }
   return wildcard(text_, node.name);
 }

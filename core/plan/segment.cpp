@@ -22,24 +22,29 @@ void lay_out(SegmentDraft& draft, Aliases& aliases, const DeviceSet& devices) {
       if (storage.slots.empty()) continue;
       const Slot& root = segment.slots[static_cast<std::size_t>(storage.root)];
       if (root.place != Place::Arena || root.arena != arena) continue;
-      intervals.push_back({std::max(storage.first, 0), std::min(storage.last, last_step), storage.bytes, storage.alignment, 0});
+      intervals.push_back({std::max(storage.first, 0), std::min(storage.last, last_step),
+                           storage.bytes, storage.alignment, 0});
       storages.push_back(&storage);
     }
     for (std::size_t i = 0; i < segment.steps.size(); ++i) {
       Step& step = segment.steps[i];
       if (step.workspace_arena != arena || aliases.dropped[i]) continue;
-      intervals.push_back({static_cast<int>(i), static_cast<int>(i), step.workspace_bytes, draft.wishes[i].workspace_alignment, 0});
+      intervals.push_back({static_cast<int>(i), static_cast<int>(i), step.workspace_bytes,
+                           draft.wishes[i].workspace_alignment, 0});
       steps.push_back(&step);
     }
     if (arena > kHostSpace && arena < static_cast<int>(devices.space_count())) {
-      const std::uint64_t least = devices.at(DeviceSet::device_of_space(arena)).alignment(BP_MEMORY_DEVICE);
+      const std::uint64_t least =
+          devices.at(DeviceSet::device_of_space(arena)).alignment(BP_MEMORY_DEVICE);
       for (Interval& interval : intervals) interval.alignment = std::max(interval.alignment, least);
     }
     segment.arena_bytes[static_cast<std::size_t>(arena)] = plan_memory(intervals);
     for (std::size_t i = 0; i < storages.size(); ++i) {
-      for (const int member : storages[i]->slots) segment.slots[static_cast<std::size_t>(member)].offset += intervals[i].offset;
+      for (const int member : storages[i]->slots)
+        segment.slots[static_cast<std::size_t>(member)].offset += intervals[i].offset;
     }
-    for (std::size_t i = 0; i < steps.size(); ++i) steps[i]->workspace_offset = intervals[storages.size() + i].offset;
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      steps[i]->workspace_offset = intervals[storages.size() + i].offset;
   }
 }
 
@@ -53,10 +58,12 @@ struct Touch {
 /// Decides who waits for whom: work on different streams, and on the host, that touches the same bytes.
 class Hazards {
  public:
-  Hazards(Segment& segment, const Aliases& aliases, const DeviceSet& devices) : segment_(segment), aliases_(aliases), devices_(devices) {}
+  Hazards(Segment& segment, const Aliases& aliases, const DeviceSet& devices)
+      : segment_(segment), aliases_(aliases), devices_(devices) {}
 
   void find() {
-    const bool any_stream = std::any_of(segment_.steps.begin(), segment_.steps.end(), [](const Step& step) { return step.on_stream; });
+    const bool any_stream = std::any_of(segment_.steps.begin(), segment_.steps.end(),
+                                        [](const Step& step) { return step.on_stream; });
     if (!any_stream) return;
     const std::size_t agents = devices_.devices.size() + 1;
     waited_.assign(agents, std::vector<int>(devices_.devices.size(), -1));
@@ -80,13 +87,17 @@ class Hazards {
       if (index < 0) return;
       const Slot& slot = segment_.slots[static_cast<std::size_t>(index)];
       const auto arenas = static_cast<int>(segment_.arena_bytes.size());
-      if (slot.place == Place::Arena) all.push_back({slot.arena, slot.offset, slot.offset + extent(slot), writes});
-      if (slot.place == Place::Fetch) all.push_back({arenas + slot.number, 0, std::numeric_limits<std::uint64_t>::max(), writes});
+      if (slot.place == Place::Arena)
+        all.push_back({slot.arena, slot.offset, slot.offset + extent(slot), writes});
+      if (slot.place == Place::Fetch)
+        all.push_back({arenas + slot.number, 0, std::numeric_limits<std::uint64_t>::max(), writes});
       if (slot.place == Place::Dynamic) all.push_back({-1 - index, 0, 1, writes});
     };
     for (const int input : step.inputs) add(input, false);
     for (const int output : step.outputs) add(output, true);
-    if (step.workspace_arena >= 0) all.push_back({step.workspace_arena, step.workspace_offset, step.workspace_offset + step.workspace_bytes, true});
+    if (step.workspace_arena >= 0)
+      all.push_back({step.workspace_arena, step.workspace_offset,
+                     step.workspace_offset + step.workspace_bytes, true});
     return all;
   }
 
@@ -94,8 +105,10 @@ class Hazards {
   static std::uint64_t extent(const Slot& slot) {
     if (!slot.strides) return slot.state.bytes;
     std::int64_t last = 0;
-    for (std::size_t axis = 0; axis < slot.state.dims.size(); ++axis) last += (slot.state.dims[axis] - 1) * (*slot.strides)[axis];
-    return static_cast<std::uint64_t>(last + 1) * static_cast<std::uint64_t>(element_bits(slot.state.type) / 8);
+    for (std::size_t axis = 0; axis < slot.state.dims.size(); ++axis)
+      last += (slot.state.dims[axis] - 1) * (*slot.strides)[axis];
+    return static_cast<std::uint64_t>(last + 1) *
+           static_cast<std::uint64_t>(element_bits(slot.state.type) / 8);
   }
 
   void visit(int index) {
@@ -105,10 +118,13 @@ class Hazards {
     for (const Touch& touch : touches(step)) {
       std::vector<Past>& past = past_[touch.memory];
       for (const Past& earlier : past) {
-        if (earlier.touch.end <= touch.begin || touch.end <= earlier.touch.begin || (!earlier.touch.writes && !touch.writes)) continue;
+        if (earlier.touch.end <= touch.begin || touch.end <= earlier.touch.begin ||
+            (!earlier.touch.writes && !touch.writes))
+          continue;
         const Step& other = segment_.steps[static_cast<std::size_t>(earlier.step)];
         if (!other.on_stream || agent(other) == me) continue;
-        needed[static_cast<std::size_t>(other.device)] = std::max(needed[static_cast<std::size_t>(other.device)], earlier.step);
+        needed[static_cast<std::size_t>(other.device)] =
+            std::max(needed[static_cast<std::size_t>(other.device)], earlier.step);
       }
     }
     for (const Touch& touch : touches(step)) past_[touch.memory].push_back({index, touch});
@@ -125,7 +141,8 @@ class Hazards {
   const Aliases& aliases_;
   const DeviceSet& devices_;
   std::map<int, std::vector<Past>> past_;
-  std::vector<std::vector<int>> waited_;  ///< by agent and stream: the latest step it is known to have waited for
+  std::vector<std::vector<int>>
+      waited_;  ///< by agent and stream: the latest step it is known to have waited for
 };
 
 /// Takes steps that need not run out of the list; waits keep pointing at the right ones.
@@ -148,8 +165,10 @@ void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<Step
 
 }  // namespace
 
-std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin, std::vector<ValueState> values,
-                                      const std::vector<Border>& available, const std::vector<bool>& fetched) {
+std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
+                                      std::vector<ValueState> values,
+                                      const std::vector<Border>& available,
+                                      const std::vector<bool>& fetched) {
   const DeviceSet& devices = *program.context().devices;
   ShapeWalk walk = walk_shapes(program, begin, std::move(values));
   SegmentDraft draft = StepBuilder(program, walk, available, fetched).build();

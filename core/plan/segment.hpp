@@ -19,7 +19,7 @@ enum class Place {
   Incoming,  ///< in value `number` that comes from outside (a feed, an earlier segment), at `offset`
   Fetch,     ///< in fetch `number`, at `offset`
   Weight,    ///< constant, at `offset` of `weight`
-  Dynamic,   ///< of a size that its kernel tells; strings; sequences, optionals, maps: owned by the slot
+  Dynamic,  ///< of a size that its kernel tells; strings; sequences, optionals, maps: owned by the slot
 };
 
 /// A value in one memory space.
@@ -27,10 +27,10 @@ struct Slot {
   ValueId value = kNone;
   int space = kHostSpace;
   Place place = Place::Nowhere;
-  int number = -1;           ///< of an incoming value or fetch
-  int arena = -1;            ///< see arena_count
+  int number = -1;  ///< of an incoming value or fetch
+  int arena = -1;   ///< see arena_count
   std::uint64_t offset = 0;
-  ValueState state;          ///< type, dims, format, bytes
+  ValueState state;  ///< type, dims, format, bytes
   std::optional<std::vector<std::int64_t>> strides;
   WeightPtr weight;
 };
@@ -51,20 +51,20 @@ enum class StepKind {
 /// One thing to do.
 struct Step {
   StepKind kind = StepKind::Compute;
-  NodeId node = kNone;        ///< of Compute
-  int device = -1;            ///< that executes it; -1: the host (HostCopy)
-  bool on_stream = false;     ///< put on the device's stream; else done when it returns
-  std::vector<int> inputs;    ///< slots; -1: left out
+  NodeId node = kNone;      ///< of Compute
+  int device = -1;          ///< that executes it; -1: the host (HostCopy)
+  bool on_stream = false;   ///< put on the device's stream; else done when it returns
+  std::vector<int> inputs;  ///< slots; -1: left out
   std::vector<int> outputs;
   std::vector<std::uint32_t> input_state;
   PreparedHandle prepared;
   std::vector<WeightPtr> packs;
-  int workspace_arena = -1;   ///< -1: none
+  int workspace_arena = -1;  ///< -1: none
   std::uint64_t workspace_offset = 0;
   std::uint64_t workspace_bytes = 0;
   std::vector<Wait> waits;
-  bool signals = false;       ///< somebody waits for this step
-  std::string label;          ///< kernel and variant, or what is copied: for traces and explanations
+  bool signals = false;  ///< somebody waits for this step
+  std::string label;     ///< kernel and variant, or what is copied: for traces and explanations
 };
 
 /// A copy, for the explanation.
@@ -78,7 +78,9 @@ struct Border {
   ValueId value = kNone;
   int space = kHostSpace;
   int slot = -1;
-  bool operator<(const Border& other) const { return std::pair(value, space) < std::pair(other.value, other.space); }
+  bool operator<(const Border& other) const {
+    return std::pair(value, space) < std::pair(other.value, other.space);
+  }
 };
 
 /// Steps, slots and memory of a part of a program for one set of shapes. Immutable.
@@ -90,25 +92,34 @@ struct Segment {
   std::vector<Slot> slots;
   std::vector<Step> steps;
   std::vector<Border> incoming;
-  std::vector<Border> outgoing;    ///< needed after the segment
-  std::vector<std::pair<int, int>> fetches;  ///< (fetch, slot): written by this segment, tensors of known size
-  std::vector<std::pair<int, int>> dynamic_fetches;  ///< (fetch, slot): the slot's contents become the fetch's
-  std::vector<std::uint64_t> arena_bytes;    ///< by arena
-  std::vector<bool> used_streams;            ///< by device
-  std::vector<ValueState> values;            ///< what is known after it, by ValueId
+  std::vector<Border> outgoing;  ///< needed after the segment
+  std::vector<std::pair<int, int>>
+      fetches;  ///< (fetch, slot): written by this segment, tensors of known size
+  std::vector<std::pair<int, int>>
+      dynamic_fetches;  ///< (fetch, slot): the slot's contents become the fetch's
+  std::vector<std::uint64_t> arena_bytes;         ///< by arena
+  std::vector<bool> used_streams;                 ///< by device
+  std::vector<ValueState> values;                 ///< what is known after it, by ValueId
   std::vector<ValueId> wants_shape, wants_value;  ///< what the next segment needs to know
-  std::vector<NodeId> evaluated;             ///< nodes that were evaluated while planning
-  std::vector<std::pair<NodeId, std::string>> dropped;  ///< nodes whose outputs are all views, with their kernel's name
+  std::vector<NodeId> evaluated;                  ///< nodes that were evaluated while planning
+  std::vector<std::pair<NodeId, std::string>>
+      dropped;  ///< nodes whose outputs are all views, with their kernel's name
   std::vector<CopyRecord> copies;
 };
 
 /// Arenas: one per memory space, then one of pinned memory per device.
-inline std::size_t arena_count(const DeviceSet& devices) { return devices.space_count() + devices.devices.size(); }
-inline int pinned_arena(const DeviceSet& devices, int device) { return static_cast<int>(devices.space_count()) + device; }
+inline std::size_t arena_count(const DeviceSet& devices) {
+  return devices.space_count() + devices.devices.size();
+}
+inline int pinned_arena(const DeviceSet& devices, int device) {
+  return static_cast<int>(devices.space_count()) + device;
+}
 
 /// Plans the program from `begin` on, given what is known of values, and which of them lie where (`available`: feeds,
 /// and what earlier segments left; only value and space count). Throws as walk_shapes does.
-std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin, std::vector<ValueState> values,
-                                      const std::vector<Border>& available, const std::vector<bool>& fetched);
+std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
+                                      std::vector<ValueState> values,
+                                      const std::vector<Border>& available,
+                                      const std::vector<bool>& fetched);
 
 }  // namespace backplane::core

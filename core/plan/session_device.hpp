@@ -24,10 +24,12 @@ inline constexpr int kHostSpace = 0;
 /// Lifetime: devices stay where they are once the session is built.
 struct DeviceSet {
   std::vector<SessionDevice> devices;
-  int host_evaluator = -1;  ///< index of the device that evaluates constants and shape arithmetic; -1: none
+  int host_evaluator =
+      -1;  ///< index of the device that evaluates constants and shape arithmetic; -1: none
 
   int space_of(int device) const {
-    return devices[static_cast<std::size_t>(device)].device->on_host_memory() ? kHostSpace : device + 1;
+    return devices[static_cast<std::size_t>(device)].device->on_host_memory() ? kHostSpace
+                                                                              : device + 1;
   }
   /// The device whose memory a space is; only for spaces other than the host's.
   static int device_of_space(int space) { return space - 1; }

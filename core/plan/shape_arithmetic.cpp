@@ -6,30 +6,46 @@
 namespace backplane::core {
 namespace {
 
-std::int32_t role_of(const bp_kernel_def& def, std::size_t input) { return KernelHandle::role(def.input_roles, def.input_role_count, input); }
+std::int32_t role_of(const bp_kernel_def& def, std::size_t input) {
+  return KernelHandle::role(def.input_roles, def.input_role_count, input);
+}
 
 /// The host evaluator's kernel for a node, if it has one whose results do not vary.
-const bp_kernel_def* evaluating_kernel(const Graph& graph, const Node& node, const DeviceSet& devices, SchemaCache& schemas) {
+const bp_kernel_def* evaluating_kernel(const Graph& graph, const Node& node,
+                                       const DeviceSet& devices, SchemaCache& schemas) {
   if (devices.host_evaluator < 0 || node.has_bodies()) return nullptr;
   std::vector<Reason> reasons;
-  const auto kernels = matching_kernels(devices.devices[static_cast<std::size_t>(devices.host_evaluator)], schemas, graph, node, nullptr, reasons);
-  if (kernels.empty() || (kernels.front().def->flags & BP_KERNEL_NOT_DETERMINISTIC) != 0) return nullptr;
+  const auto kernels =
+      matching_kernels(devices.devices[static_cast<std::size_t>(devices.host_evaluator)], schemas,
+                       graph, node, nullptr, reasons);
+  if (kernels.empty() || (kernels.front().def->flags & BP_KERNEL_NOT_DETERMINISTIC) != 0)
+    return nullptr;
   return kernels.front().def;
 }
 
 /// A feed that may be part of a plan's key: a small tensor of rank 0 or 1.
 bool may_be_keyed(const Value& value) {
-  if (!value.is_input || !value.type.is_tensor() || !value.type.shape || value.type.element == DataType::String) return false;
+  if (!value.is_input || !value.type.is_tensor() || !value.type.shape ||
+      value.type.element == DataType::String)
+    return false;
   return value.type.shape->size() <= 1;
 }
 
 /// Marks of one walk over the graph.
 class Analysis {
  public:
-  Analysis(const Graph& graph, const std::vector<NodeId>& order, const Placement& placement, const DeviceSet& devices,
-           SchemaCache& schemas, const std::function<bool(ValueId)>& is_constant)
-      : graph_(graph), order_(order), placement_(placement), is_constant_(is_constant), possible_(graph.value_count()), kernels_(graph.node_limit()) {
-    for (const NodeId id : order) kernels_[static_cast<std::size_t>(id)] = evaluating_kernel(graph, graph.node(id), devices, schemas);
+  Analysis(const Graph& graph, const std::vector<NodeId>& order, const Placement& placement,
+           const DeviceSet& devices, SchemaCache& schemas,
+           const std::function<bool(ValueId)>& is_constant)
+      : graph_(graph),
+        order_(order),
+        placement_(placement),
+        is_constant_(is_constant),
+        possible_(graph.value_count()),
+        kernels_(graph.node_limit()) {
+    for (const NodeId id : order)
+      kernels_[static_cast<std::size_t>(id)] =
+          evaluating_kernel(graph, graph.node(id), devices, schemas);
   }
 
   ShapeArithmetic run() {
@@ -38,7 +54,8 @@ class Analysis {
     std::fill(possible_.begin(), possible_.end(), false);
     ShapeArithmetic result;
     result.host_node.resize(graph_.node_limit());
-    for (const NodeId id : walk([&](const Value& value) { return keyed.contains(value.id); })) result.host_node[static_cast<std::size_t>(id)] = true;
+    for (const NodeId id : walk([&](const Value& value) { return keyed.contains(value.id); }))
+      result.host_node[static_cast<std::size_t>(id)] = true;
     result.keyed_inputs.assign(keyed.begin(), keyed.end());
     return result;
   }
@@ -56,7 +73,8 @@ class Analysis {
       for (std::size_t i = 0; i < node.inputs.size() && all; ++i) {
         const ValueId input = node.inputs[i];
         if (input == kNone || role_of(*kernel, i) == BP_INPUT_SHAPE_ONLY) continue;
-        all = is_constant_(input) || possible_[static_cast<std::size_t>(input)] || known(graph_.value(input));
+        all = is_constant_(input) || possible_[static_cast<std::size_t>(input)] ||
+              known(graph_.value(input));
       }
       if (!all) continue;
       nodes.push_back(id);
@@ -72,11 +90,13 @@ class Analysis {
     std::vector<ValueId> open;
     for (const NodeId id : order_) {
       const NodePlacement& placed = placement_[static_cast<std::size_t>(id)];
-      const bp_kernel_def* kernel = placed.kernels.empty() ? kernels_[static_cast<std::size_t>(id)] : placed.kernels.front().def;
+      const bp_kernel_def* kernel = placed.kernels.empty() ? kernels_[static_cast<std::size_t>(id)]
+                                                           : placed.kernels.front().def;
       if (kernel == nullptr) continue;
       const Node& node = graph_.node(id);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        if (node.inputs[i] != kNone && role_of(*kernel, i) == BP_INPUT_HOST_VALUE) open.push_back(node.inputs[i]);
+        if (node.inputs[i] != kNone && role_of(*kernel, i) == BP_INPUT_HOST_VALUE)
+          open.push_back(node.inputs[i]);
       }
     }
     std::set<ValueId> seen, keyed;
@@ -90,7 +110,8 @@ class Analysis {
       const bp_kernel_def* kernel = kernels_[static_cast<std::size_t>(value.producer)];
       const Node& node = graph_.node(value.producer);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        if (node.inputs[i] != kNone && role_of(*kernel, i) != BP_INPUT_SHAPE_ONLY) open.push_back(node.inputs[i]);
+        if (node.inputs[i] != kNone && role_of(*kernel, i) != BP_INPUT_SHAPE_ONLY)
+          open.push_back(node.inputs[i]);
       }
     }
     return keyed;
@@ -106,8 +127,10 @@ class Analysis {
 
 }  // namespace
 
-ShapeArithmetic find_shape_arithmetic(const Graph& graph, const std::vector<NodeId>& order, const Placement& placement,
-                                      const DeviceSet& devices, SchemaCache& schemas, const std::function<bool(ValueId)>& is_constant) {
+ShapeArithmetic find_shape_arithmetic(const Graph& graph, const std::vector<NodeId>& order,
+                                      const Placement& placement, const DeviceSet& devices,
+                                      SchemaCache& schemas,
+                                      const std::function<bool(ValueId)>& is_constant) {
   return Analysis(graph, order, placement, devices, schemas, is_constant).run();
 }
 

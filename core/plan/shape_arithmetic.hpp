@@ -13,13 +13,16 @@ inline constexpr std::uint64_t kMaxKeyedFeedBytes = 1024;
 
 /// Constants, what follows from shapes, and what follows from small feeds that some shape depends on.
 struct ShapeArithmetic {
-  std::vector<bool> host_node;         ///< by NodeId: evaluated while planning, if its values are small enough
-  std::vector<ValueId> keyed_inputs;   ///< graph inputs whose elements are part of a plan's key
+  std::vector<bool>
+      host_node;  ///< by NodeId: evaluated while planning, if its values are small enough
+  std::vector<ValueId> keyed_inputs;  ///< graph inputs whose elements are part of a plan's key
 };
 
 /// Looks at types, ranks and the roles of inputs: those of the placed kernel for what a shape depends on, those of
 /// the host evaluator's for what can be evaluated. `is_constant` also knows constants that a rewrite added.
-ShapeArithmetic find_shape_arithmetic(const Graph& graph, const std::vector<NodeId>& order, const Placement& placement,
-                                      const DeviceSet& devices, SchemaCache& schemas, const std::function<bool(ValueId)>& is_constant);
+ShapeArithmetic find_shape_arithmetic(const Graph& graph, const std::vector<NodeId>& order,
+                                      const Placement& placement, const DeviceSet& devices,
+                                      SchemaCache& schemas,
+                                      const std::function<bool(ValueId)>& is_constant);
 
 }  // namespace backplane::core

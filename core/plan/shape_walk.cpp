@@ -7,7 +7,8 @@ namespace {
 
 class Walk {
  public:
-  Walk(Program& program, std::size_t begin, std::vector<ValueState> values) : program_(program), graph_(program.graph()) {
+  Walk(Program& program, std::size_t begin, std::vector<ValueState> values)
+      : program_(program), graph_(program.graph()) {
     result_.values = std::move(values);
     result_.values.resize(graph_.value_count());
     result_.end = begin;
@@ -50,10 +51,12 @@ class Walk {
     ValueState& value = state(id);
     if (value.known == nullptr && program_.placed().is_constant(id)) {
       const ProgramContext& context = program_.context();
-      const ConstantPtr constant = program_.placed().constant(id).get(*context.weights, context.threads);
+      const ConstantPtr constant =
+          program_.placed().constant(id).get(*context.weights, context.threads);
       value.known = std::make_shared<RuntimeValue>();
       value.known->set_owned_tensor(constant->type(), constant->dims());
-      std::memcpy(value.known->description.host_ptr, constant->bytes().data(), constant->bytes().size());
+      std::memcpy(value.known->description.host_ptr, constant->bytes().data(),
+                  constant->bytes().size());
     }
     return value.known.get();
   }
@@ -80,13 +83,16 @@ class Walk {
     return &value;
   }
 
-  bool has_shape(ValueId id) { return state(id).kind == ValueState::Kind::Tensor || state(id).kind == ValueState::Kind::Object; }
+  bool has_shape(ValueId id) {
+    return state(id).kind == ValueState::Kind::Tensor || state(id).kind == ValueState::Kind::Object;
+  }
 
   /// Computes the node now. False when an input is not known, or the result is too large.
   bool evaluate(NodeId id) {
     const Node& node = graph_.node(id);
     ProgramNode& placed = program_.node(id);
-    if (placed.host_kernel == nullptr) placed.host_kernel = program_.evaluator().create(graph_, node);
+    if (placed.host_kernel == nullptr)
+      placed.host_kernel = program_.evaluator().create(graph_, node);
     if (placed.host_kernel == nullptr) return false;
     std::vector<const bp_value*> inputs;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -101,13 +107,15 @@ class Walk {
         if (inputs.back() == nullptr) return false;
       }
     }
-    const auto outputs = program_.evaluator().evaluate(*placed.host_kernel, node, inputs, kMaxHostValueBytes);
+    const auto outputs =
+        program_.evaluator().evaluate(*placed.host_kernel, node, inputs, kMaxHostValueBytes);
     if (!outputs) return false;
     for (const RuntimeValuePtr& output : *outputs) {
       if (output->kind != BP_VALUE_ABSENT && !output->is_tensor()) return false;
     }
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.outputs[i] != kNone) result_.values[static_cast<std::size_t>(node.outputs[i])] = known_state((*outputs)[i]);
+      if (node.outputs[i] != kNone)
+        result_.values[static_cast<std::size_t>(node.outputs[i])] = known_state((*outputs)[i]);
     }
     result_.evaluated.push_back(id);
     return true;
@@ -183,7 +191,8 @@ class Walk {
   static void check_inferred(const Value& value, const ValueState& state) {
     if (!value.type.is_tensor() || state.kind == ValueState::Kind::Object) return;
     if (value.type.element != DataType::None && value.type.element != state.type) {
-      invalid("its output '", value.name, "' should be ", value.type.to_string(), " but the kernel makes tensor(", name(state.type), ")");
+      invalid("its output '", value.name, "' should be ", value.type.to_string(),
+              " but the kernel makes tensor(", name(state.type), ")");
     }
     if (!value.type.shape || state.kind != ValueState::Kind::Tensor) return;
     bool fits = value.type.shape->size() == state.dims.size();
@@ -191,7 +200,9 @@ class Walk {
       const Dim& dim = (*value.type.shape)[axis];
       fits = !dim.known() || dim.size == state.dims[axis];
     }
-    if (!fits) invalid("its output '", value.name, "' should have dims ", to_string(*value.type.shape), " but has ", to_string(state.dims));
+    if (!fits)
+      invalid("its output '", value.name, "' should have dims ", to_string(*value.type.shape),
+              " but has ", to_string(state.dims));
   }
 
   Program& program_;
@@ -206,7 +217,10 @@ ValueState tensor_state(DataType type, const std::vector<std::int64_t>& dims) {
   state.kind = ValueState::Kind::Tensor;
   state.type = type;
   state.dims = dims;
-  state.bytes = type == DataType::String ? 0 : storage_bytes(type, static_cast<std::uint64_t>(element_count(dims))).value_or(0);
+  state.bytes =
+      type == DataType::String
+          ? 0
+          : storage_bytes(type, static_cast<std::uint64_t>(element_count(dims))).value_or(0);
   return state;
 }
 

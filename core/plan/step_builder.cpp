@@ -7,12 +7,19 @@
 namespace backplane::core {
 namespace {
 
-bool has_memory(const Slot& slot) { return slot.state.kind == ValueState::Kind::Tensor && slot.state.type != DataType::String; }
+bool has_memory(const Slot& slot) {
+  return slot.state.kind == ValueState::Kind::Tensor && slot.state.type != DataType::String;
+}
 
 }  // namespace
 
-StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available, const std::vector<bool>& fetched)
-    : program_(program), graph_(program.graph()), devices_(*program.context().devices), walk_(walk), fetched_(fetched) {
+StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available,
+                         const std::vector<bool>& fetched)
+    : program_(program),
+      graph_(program.graph()),
+      devices_(*program.context().devices),
+      walk_(walk),
+      fetched_(fetched) {
   for (const Border& border : available) available_[{border.value, border.space}] = -1;
 }
 
@@ -55,13 +62,17 @@ void StepBuilder::add_node(PreparedNode& prepared) {
   step.node = prepared.id;
   step.device = placed.device;
   step.on_stream = !device.on_host_memory();
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) step.inputs.push_back(input_slot(prepared.id, i, prepared.result, space));
-  for (std::size_t i = 0; i < node.outputs.size(); ++i) step.outputs.push_back(output_slot(node, i, prepared.result, space));
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    step.inputs.push_back(input_slot(prepared.id, i, prepared.result, space));
+  for (std::size_t i = 0; i < node.outputs.size(); ++i)
+    step.outputs.push_back(output_slot(node, i, prepared.result, space));
   step.input_state.resize(node.inputs.size());
   for (const PackWish& wish : prepared.result.packs) {
     std::vector<ConstantRef> sources;
-    for (const std::uint32_t input : wish.inputs) sources.push_back(program_.placed().constant(node.inputs[input]));
-    step.packs.push_back(program_.context().weights->packed(device.shared_from_this(), wish, sources, program_.context().threads));
+    for (const std::uint32_t input : wish.inputs)
+      sources.push_back(program_.placed().constant(node.inputs[input]));
+    step.packs.push_back(program_.context().weights->packed(device.shared_from_this(), wish,
+                                                            sources, program_.context().threads));
   }
   if (prepared.result.workspace_bytes > 0) {
     step.workspace_arena = space;
@@ -82,7 +93,8 @@ void StepBuilder::add_node(PreparedNode& prepared) {
   draft_.wishes.push_back(std::move(wishes));
 }
 
-int StepBuilder::input_slot(NodeId id, std::size_t index, const PrepareResult& prepared, int space) {
+int StepBuilder::input_slot(NodeId id, std::size_t index, const PrepareResult& prepared,
+                            int space) {
   const ValueId value = graph_.node(id).inputs[index];
   if (value == kNone) return -1;
   const std::int32_t role = program_.node(id).kernel.input_role(index);
@@ -92,14 +104,18 @@ int StepBuilder::input_slot(NodeId id, std::size_t index, const PrepareResult& p
   return slot_in(value, wanted, text("node '", graph_.node(id).name, "' reads it"));
 }
 
-int StepBuilder::output_slot(const Node& node, std::size_t index, const PrepareResult& prepared, int space) {
+int StepBuilder::output_slot(const Node& node, std::size_t index, const PrepareResult& prepared,
+                             int space) {
   const ValueId value = node.outputs[index];
   if (value == kNone) return -1;
   const bool on_host = program_.node(node.id).kernel.output_role(index) == BP_OUTPUT_HOST;
   Slot slot = slot_for(value, on_host ? kHostSpace : space);
-  if (slot.place == Place::Arena && slot.space == kHostSpace && prepared.outputs[index].format == 0) {
+  if (slot.place == Place::Arena && slot.space == kHostSpace &&
+      prepared.outputs[index].format == 0) {
     for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
-      if (program_.fetches()[k] != value || fetched_[k] || !direct_fetches_.insert(static_cast<int>(k)).second) continue;
+      if (program_.fetches()[k] != value || fetched_[k] ||
+          !direct_fetches_.insert(static_cast<int>(k)).second)
+        continue;
       slot.place = Place::Fetch;
       slot.number = static_cast<int>(k);
       break;
@@ -121,7 +137,9 @@ int StepBuilder::shape_slot(ValueId value) {
 int StepBuilder::slot_in(ValueId value, int space, const std::string& cause) {
   const auto found = slots_.find({value, space});
   if (found != slots_.end()) return found->second;
-  if (program_.placed().is_constant(value) || walk_.values[static_cast<std::size_t>(value)].known != nullptr) return constant_slot(value, space);
+  if (program_.placed().is_constant(value) ||
+      walk_.values[static_cast<std::size_t>(value)].known != nullptr)
+    return constant_slot(value, space);
   if (available_.contains({value, space})) {
     Slot slot = slot_for(value, space);
     slot.place = Place::Incoming;
@@ -141,33 +159,45 @@ int StepBuilder::constant_slot(ValueId value, int space) {
   ConstantRef constant = program_.placed().constant(value);
   if (!constant) constant.known = known->to_constant();
   const int device = space == kHostSpace ? devices_.on_host() : DeviceSet::device_of_space(space);
-  if (device < 0) throw Error(Code::Unsupported, "no provider works on host memory; add one to the plugin folder");
-  slot.weight = context.weights->plain(devices_.devices[static_cast<std::size_t>(device)].device, constant, context.threads);
+  if (device < 0)
+    throw Error(Code::Unsupported,
+                "no provider works on host memory; add one to the plugin folder");
+  slot.weight = context.weights->plain(devices_.devices[static_cast<std::size_t>(device)].device,
+                                       constant, context.threads);
   return slots_[{value, space}] = new_slot(std::move(slot));
 }
 
-std::int32_t StepBuilder::copy_mode(int device, bp_memory_kind from, bp_memory_kind to, int peer) const {
+std::int32_t StepBuilder::copy_mode(int device, bp_memory_kind from, bp_memory_kind to,
+                                    int peer) const {
   Device& executing = devices_.at(device);
   bp_copy_caps caps{};
   caps.struct_size = sizeof(caps);
   const bp_device* other = peer >= 0 ? devices_.at(peer).raw() : nullptr;
-  check_status(executing.api().copy_caps(executing.raw(), from, to, other, &caps), executing.label());
+  check_status(executing.api().copy_caps(executing.raw(), from, to, other, &caps),
+               executing.label());
   return caps.mode;
 }
 
 int StepBuilder::copy_to(ValueId value, int space, const std::string& cause) {
   int from = -1;
   for (int other = 0; other < static_cast<int>(devices_.space_count()) && from < 0; ++other) {
-    if (other != space && (slots_.contains({value, other}) || available_.contains({value, other}))) from = other;
+    if (other != space && (slots_.contains({value, other}) || available_.contains({value, other})))
+      from = other;
   }
-  if (from < 0) throw Error(Code::Internal, text("the value '", graph_.value(value).name, "' is read before it is made"));
+  if (from < 0)
+    throw Error(Code::Internal,
+                text("the value '", graph_.value(value).name, "' is read before it is made"));
   const int source = slot_in(value, from, cause);
   if (!has_memory(draft_.segment.slots[static_cast<std::size_t>(source)])) {
-    throw Error(Code::Unsupported, text("the value '", graph_.value(value).name, "' is no plain tensor of known size and cannot be copied to ", space_name(space)));
+    throw Error(
+        Code::Unsupported,
+        text("the value '", graph_.value(value).name,
+             "' is no plain tensor of known size and cannot be copied to ", space_name(space)));
   }
   if (from == kHostSpace) {
     const int device = DeviceSet::device_of_space(space);
-    if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE) return slots_[{value, space}] = copy_step(source, device, space, space, cause);
+    if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE)
+      return slots_[{value, space}] = copy_step(source, device, space, space, cause);
     Slot pinned = slot_for(value, kHostSpace);
     pinned.arena = pinned_arena(devices_, device);
     const int staged = host_copy(source, std::move(pinned), cause);
@@ -176,7 +206,8 @@ int StepBuilder::copy_to(ValueId value, int space, const std::string& cause) {
   const int device = DeviceSet::device_of_space(from);
   if (space == kHostSpace) {
     const bool pinned = devices_.at(device).has_pinned();
-    return slots_[{value, space}] = copy_step(source, device, space, pinned ? pinned_arena(devices_, device) : kHostSpace, cause);
+    return slots_[{value, space}] = copy_step(
+               source, device, space, pinned ? pinned_arena(devices_, device) : kHostSpace, cause);
   }
   const int target = DeviceSet::device_of_space(space);
   if (devices_.at(target).provider_name() == devices_.at(device).provider_name() &&
@@ -187,7 +218,8 @@ int StepBuilder::copy_to(ValueId value, int space, const std::string& cause) {
   return copy_to(value, space, cause);
 }
 
-int StepBuilder::copy_step(int from, int device, int to_space, int to_arena, const std::string& cause) {
+int StepBuilder::copy_step(int from, int device, int to_space, int to_arena,
+                           const std::string& cause) {
   const Slot source = draft_.segment.slots[static_cast<std::size_t>(from)];
   Slot target = slot_for(source.value, to_space);
   target.arena = to_arena;
@@ -200,7 +232,8 @@ int StepBuilder::copy_step(int from, int device, int to_space, int to_arena, con
   step.outputs = {to};
   const std::string& name = graph_.value(source.value).name;
   step.label = text("copy '", name, "' ", space_name(source.space), " to ", space_name(to_space));
-  draft_.segment.copies.push_back({name, space_name(source.space), space_name(to_space), cause, source.state.bytes});
+  draft_.segment.copies.push_back(
+      {name, space_name(source.space), space_name(to_space), cause, source.state.bytes});
   draft_.segment.steps.push_back(std::move(step));
   return to;
 }
@@ -218,7 +251,8 @@ int StepBuilder::host_copy(int from, Slot to, const std::string& cause) {
 
 /// A value that lies on a device alone goes straight into the fetch, where the device can copy there.
 bool StepBuilder::fetch_from_device(ValueId value, int fetch, const std::string& cause) {
-  if (slots_.contains({value, kHostSpace}) || available_.contains({value, kHostSpace})) return false;
+  if (slots_.contains({value, kHostSpace}) || available_.contains({value, kHostSpace}))
+    return false;
   for (int space = kHostSpace + 1; space < static_cast<int>(devices_.space_count()); ++space) {
     const int device = DeviceSet::device_of_space(space);
     if (!slots_.contains({value, space}) && !available_.contains({value, space})) continue;
@@ -243,7 +277,9 @@ void StepBuilder::finish_fetches() {
     const ValueState& state = walk_.values[static_cast<std::size_t>(value)];
     const bool made = state.kind != ValueState::Kind::Unset || program_.placed().is_constant(value);
     if (fetched_[k] || direct_fetches_.contains(fetch) || !made) continue;
-    if (state.kind == ValueState::Kind::Unset) walk_.values[static_cast<std::size_t>(value)] = tensor_state(program_.placed().constant(value).type(), program_.placed().constant(value).dims());
+    if (state.kind == ValueState::Kind::Unset)
+      walk_.values[static_cast<std::size_t>(value)] = tensor_state(
+          program_.placed().constant(value).type(), program_.placed().constant(value).dims());
     const std::string cause = text("it is the output '", graph_.value(value).name, "'");
     if (fetch_from_device(value, fetch, cause)) continue;
     const int source = slot_in(value, kHostSpace, cause);
@@ -270,7 +306,8 @@ void StepBuilder::finish_borders() {
   }
   for (const auto& [key, slot] : slots_) {
     const Place place = draft_.segment.slots[static_cast<std::size_t>(slot)].place;
-    if (later.contains(key.first) && place != Place::Weight) draft_.segment.outgoing.push_back({key.first, key.second, slot});
+    if (later.contains(key.first) && place != Place::Weight)
+      draft_.segment.outgoing.push_back({key.first, key.second, slot});
   }
 }
 

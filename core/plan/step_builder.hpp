@@ -28,7 +28,8 @@ struct SegmentDraft {
 /// Makes steps and slots for the nodes of a walk. `fetched[k]`: fetch k was served by an earlier segment.
 class StepBuilder {
  public:
-  StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available, const std::vector<bool>& fetched);
+  StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available,
+              const std::vector<bool>& fetched);
   SegmentDraft build();
 
  private:

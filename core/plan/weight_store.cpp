@@ -1,9 +1,8 @@
 #include "core/plan/weight_store.hpp"
 
 #define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <cstring>
+#include <xxhash.h>
 
 #include "core/plugin_host/status.hpp"
 
@@ -19,12 +18,15 @@ bool is_aligned(const Constant& constant) {
 }
 
 /// A weight of `bytes` in the device's memory, described as a plain tensor.
-std::shared_ptr<Weight> make_weight(const DevicePtr& device, DataType type, const std::vector<std::int64_t>& dims, std::uint64_t bytes,
+std::shared_ptr<Weight> make_weight(const DevicePtr& device, DataType type,
+                                    const std::vector<std::int64_t>& dims, std::uint64_t bytes,
                                     std::uint64_t alignment) {
   auto weight = std::make_shared<Weight>();
   weight->value.set_tensor(type, dims);
   weight->value.description.bytes = bytes;
-  if (bytes > 0) weight->buffer = DeviceBuffer(device, BP_MEMORY_DEVICE, bytes, std::max(alignment, device->alignment(BP_MEMORY_DEVICE)));
+  if (bytes > 0)
+    weight->buffer = DeviceBuffer(device, BP_MEMORY_DEVICE, bytes,
+                                  std::max(alignment, device->alignment(BP_MEMORY_DEVICE)));
   weight->value.description.buffer = weight->buffer.raw();
   weight->value.description.host_ptr = weight->buffer.host_ptr();
   weight->value.description.memory = device->on_host_memory() ? BP_MEMORY_HOST : BP_MEMORY_DEVICE;
@@ -45,7 +47,8 @@ struct Sources {
         value->set_constant(*constants.back());
       } else {
         value->set_owned_tensor(ref.type(), ref.dims());
-        std::memcpy(value->description.host_ptr, constants.back()->bytes().data(), constants.back()->bytes().size());
+        std::memcpy(value->description.host_ptr, constants.back()->bytes().data(),
+                    constants.back()->bytes().size());
       }
       tensors.push_back(value->tensor);
       values.push_back(std::move(value));
@@ -65,7 +68,8 @@ bp_pack_ctx pack_context(const Sources& sources, const bp_tensor* target, bp_thr
 
 void copy_and_wait(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to) {
   Stream stream(device);
-  check_status(device->api().copy(device->raw(), stream.raw(), &from, &to), "copying a constant to " + device->label());
+  check_status(device->api().copy(device->raw(), stream.raw(), &from, &to),
+               "copying a constant to " + device->label());
   if (auto error = stream.drain()) throw error->within("copying a constant to " + device->label());
 }
 
@@ -75,9 +79,12 @@ void upload(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to)
   if (from.bytes == 0) return;
   bp_copy_caps caps{};
   caps.struct_size = sizeof(caps);
-  check_status(device->api().copy_caps(device->raw(), BP_MEMORY_HOST, BP_MEMORY_DEVICE, nullptr, &caps), device->label());
+  check_status(
+      device->api().copy_caps(device->raw(), BP_MEMORY_HOST, BP_MEMORY_DEVICE, nullptr, &caps),
+      device->label());
   if (caps.mode != BP_COPY_NONE) return copy_and_wait(device, from, to);
-  const DeviceBuffer staging(device, BP_MEMORY_PINNED, from.bytes, device->alignment(BP_MEMORY_PINNED));
+  const DeviceBuffer staging(device, BP_MEMORY_PINNED, from.bytes,
+                             device->alignment(BP_MEMORY_PINNED));
   std::memcpy(staging.host_ptr(), from.host_ptr, from.bytes);
   bp_tensor pinned = from;
   pinned.buffer = staging.raw();
@@ -102,10 +109,12 @@ ContentHash LazyConstant::hash() const {
 ConstantPtr LazyConstant::get(WeightStore& store, bp_threads* threads) const {
   const WeightPtr weight = store.computed(*this, threads);
   const auto* data = static_cast<const std::byte*>(weight->value.description.host_ptr);
-  return std::make_shared<Constant>(type_, dims_, std::span(data, weight->value.description.bytes), weight);
+  return std::make_shared<Constant>(type_, dims_, std::span(data, weight->value.description.bytes),
+                                    weight);
 }
 
-WeightPtr WeightStore::find_or_make(const std::string& key, const std::function<WeightPtr()>& make) {
+WeightPtr WeightStore::find_or_make(const std::string& key,
+                                    const std::function<WeightPtr()>& make) {
   std::shared_ptr<Cell> cell;
   {
     const std::lock_guard lock(mutex_);
@@ -123,18 +132,23 @@ WeightPtr WeightStore::find_or_make(const std::string& key, const std::function<
   return weight;
 }
 
-WeightPtr WeightStore::plain(const DevicePtr& device, const ConstantRef& constant, bp_threads* threads) {
+WeightPtr WeightStore::plain(const DevicePtr& device, const ConstantRef& constant,
+                             bp_threads* threads) {
   const auto make = [&]() -> WeightPtr {
     const ConstantPtr contents = constant.get(*this, threads);
-    if (contents->type() == DataType::String || (device->on_host_memory() && is_aligned(*contents))) {
+    if (contents->type() == DataType::String ||
+        (device->on_host_memory() && is_aligned(*contents))) {
       auto weight = std::make_shared<Weight>();
       weight->value.set_constant(*contents);
       weight->source = contents;
       return weight;
     }
-    auto weight = make_weight(device, contents->type(), contents->dims(), contents->bytes().size(), 64);
+    auto weight =
+        make_weight(device, contents->type(), contents->dims(), contents->bytes().size(), 64);
     if (device->on_host_memory()) {
-      if (!contents->bytes().empty()) std::memcpy(weight->value.description.host_ptr, contents->bytes().data(), contents->bytes().size());
+      if (!contents->bytes().empty())
+        std::memcpy(weight->value.description.host_ptr, contents->bytes().data(),
+                    contents->bytes().size());
     } else {
       RuntimeValue from;
       from.set_constant(*contents);
@@ -143,18 +157,22 @@ WeightPtr WeightStore::plain(const DevicePtr& device, const ConstantRef& constan
     return weight;
   };
   // Where a constant serves as it lies there is nothing to share, and its contents need not be hashed.
-  if (constant.known != nullptr && (constant.type() == DataType::String || (device->on_host_memory() && is_aligned(*constant.known)))) return make();
+  if (constant.known != nullptr && (constant.type() == DataType::String ||
+                                    (device->on_host_memory() && is_aligned(*constant.known))))
+    return make();
   std::string dims;
   for (const std::int64_t dim : constant.dims()) dims += text(',', dim);
   const std::string place = device->on_host_memory() ? std::string("host") : device->identity();
   return find_or_make(text("plain\n", place, '\n', hash_text(constant.hash()), dims), make);
 }
 
-WeightPtr WeightStore::packed(const DevicePtr& device, const PackWish& wish, const std::vector<ConstantRef>& sources, bp_threads* threads) {
+WeightPtr WeightStore::packed(const DevicePtr& device, const PackWish& wish,
+                              const std::vector<ConstantRef>& sources, bp_threads* threads) {
   std::string key = text("packed\n", device->identity(), '\n', wish.key, '\n', wish.bytes);
   for (const ConstantRef& source : sources) key += '\n' + hash_text(source.hash());
   return find_or_make(key, [&]() -> WeightPtr {
-    auto weight = make_weight(device, DataType::UInt8, {static_cast<std::int64_t>(wish.bytes)}, wish.bytes, wish.alignment);
+    auto weight = make_weight(device, DataType::UInt8, {static_cast<std::int64_t>(wish.bytes)},
+                              wish.bytes, wish.alignment);
     const Sources read(sources, *this, threads);
     Stream stream(device);
     bp_pack_ctx ctx = pack_context(read, weight->value.tensor, threads);
@@ -171,7 +189,8 @@ WeightPtr WeightStore::computed(const LazyConstant& constant, bp_threads* thread
     weight->value.set_owned_tensor(constant.type(), constant.dims());
     const Sources read(constant.sources, *this, threads);
     const bp_pack_ctx ctx = pack_context(read, weight->value.tensor, threads);
-    check_status(constant.compute(constant.self, &ctx), "computing the constant '" + constant.name() + "'");
+    check_status(constant.compute(constant.self, &ctx),
+                 "computing the constant '" + constant.name() + "'");
     return weight;
   });
 }

@@ -30,7 +30,8 @@ class WeightStore;
 /// Threads: all functions may run concurrently.
 class LazyConstant {
  public:
-  LazyConstant(std::string name, DataType type, std::vector<std::int64_t> dims) : name_(std::move(name)), type_(type), dims_(std::move(dims)) {}
+  LazyConstant(std::string name, DataType type, std::vector<std::int64_t> dims)
+      : name_(std::move(name)), type_(type), dims_(std::move(dims)) {}
   ~LazyConstant();
   LazyConstant(const LazyConstant&) = delete;
   LazyConstant& operator=(const LazyConstant&) = delete;
@@ -62,9 +63,13 @@ struct ConstantRef {
 
   explicit operator bool() const { return known != nullptr || lazy != nullptr; }
   DataType type() const { return known != nullptr ? known->type() : lazy->type(); }
-  const std::vector<std::int64_t>& dims() const { return known != nullptr ? known->dims() : lazy->dims(); }
+  const std::vector<std::int64_t>& dims() const {
+    return known != nullptr ? known->dims() : lazy->dims();
+  }
   ContentHash hash() const { return known != nullptr ? known->hash() : lazy->hash(); }
-  ConstantPtr get(WeightStore& store, bp_threads* threads) const { return known != nullptr ? known : lazy->get(store, threads); }
+  ConstantPtr get(WeightStore& store, bp_threads* threads) const {
+    return known != nullptr ? known : lazy->get(store, threads);
+  }
 };
 
 /// Keeps weights by content; an entry lives as long as somebody holds it.
@@ -75,7 +80,8 @@ class WeightStore {
   /// The constant in the device's memory, plain layout. On host memory it is used where it lies, if aligned.
   WeightPtr plain(const DevicePtr& device, const ConstantRef& constant, bp_threads* threads);
   /// What a kernel asked to be packed.
-  WeightPtr packed(const DevicePtr& device, const PackWish& wish, const std::vector<ConstantRef>& sources, bp_threads* threads);
+  WeightPtr packed(const DevicePtr& device, const PackWish& wish,
+                   const std::vector<ConstantRef>& sources, bp_threads* threads);
   /// The contents of a lazy constant, on the host.
   WeightPtr computed(const LazyConstant& constant, bp_threads* threads);
 

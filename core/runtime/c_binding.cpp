@@ -10,8 +10,9 @@ struct backplane_binding {
   /// A bound input or output.
   struct Bound {
     std::string name;
-    backplane_value* value = nullptr;  ///< the caller's; null for an output that the session allocates
-    backplane_value own;               ///< of such an output
+    backplane_value* value =
+        nullptr;          ///< the caller's; null for an output that the session allocates
+    backplane_value own;  ///< of such an output
   };
 
   std::shared_ptr<backplane::core::Session> session;
@@ -29,7 +30,8 @@ struct backplane_binding {
 namespace backplane::core {
 namespace {
 
-backplane_binding::Bound& find_or_add(std::vector<std::unique_ptr<backplane_binding::Bound>>& list, const std::string& name, bool* added) {
+backplane_binding::Bound& find_or_add(std::vector<std::unique_ptr<backplane_binding::Bound>>& list,
+                                      const std::string& name, bool* added) {
   for (const auto& bound : list) {
     if (bound->name == name) return *bound;
   }
@@ -64,7 +66,9 @@ void backplane_binding::make_route() {
     session->check_feed(inputs[i]->name, *inputs[i]->value->value);
     feeds.push_back(inputs[i]->value->value.get());
   }
-  for (const std::size_t i : route.fetches) fetches.push_back((outputs[i]->value != nullptr ? outputs[i]->value : &outputs[i]->own)->value.get());
+  for (const std::size_t i : route.fetches)
+    fetches.push_back(
+        (outputs[i]->value != nullptr ? outputs[i]->value : &outputs[i]->own)->value.get());
   checked = true;
 }
 
@@ -79,12 +83,14 @@ backplane_status* backplane_binding_create(backplane_session* session, backplane
 
 void backplane_binding_destroy(backplane_binding* binding) { delete binding; }
 
-backplane_status* backplane_binding_bind_input(backplane_binding* binding, const char* name, const backplane_value* value) {
+backplane_status* backplane_binding_bind_input(backplane_binding* binding, const char* name,
+                                               const backplane_value* value) {
   return guarded([&] {
     backplane_binding& to = required(binding, "binding");
     const std::string word = &required(name, "name");
     required(value, "value");
-    if (to.session->model().graph.find_value(word) == kNone) to.session->route({word}, {});  // throws, with the known names
+    if (to.session->model().graph.find_value(word) == kNone)
+      to.session->route({word}, {});  // throws, with the known names
     bool added = false;
     find_or_add(to.inputs, word, &added).value = const_cast<backplane_value*>(value);
     to.checked = false;
@@ -92,13 +98,15 @@ backplane_status* backplane_binding_bind_input(backplane_binding* binding, const
   });
 }
 
-backplane_status* backplane_binding_bind_output(backplane_binding* binding, const char* name, backplane_value* value) {
+backplane_status* backplane_binding_bind_output(backplane_binding* binding, const char* name,
+                                                backplane_value* value) {
   return guarded([&] {
     backplane_binding& to = required(binding, "binding");
     const std::string word = &required(name, "name");
     if (to.session->model().graph.find_value(word) == kNone) {
       std::vector<std::string> known;
-      for (const ValueId id : to.session->outputs()) known.push_back(to.session->model().graph.value(id).name);
+      for (const ValueId id : to.session->outputs())
+        known.push_back(to.session->model().graph.value(id).name);
       invalid("the model has no output '", word, "'", did_you_mean(word, known));
     }
     bool added = false;
@@ -116,7 +124,8 @@ backplane_status* backplane_binding_run(backplane_binding* binding) {
   });
 }
 
-const backplane_value* backplane_binding_output(const backplane_binding* binding, const char* name) {
+const backplane_value* backplane_binding_output(const backplane_binding* binding,
+                                                const char* name) {
   if (binding == nullptr || name == nullptr) return nullptr;
   for (const auto& output : binding->outputs) {
     if (output->name == name) return output->value != nullptr ? output->value : &output->own;

@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 std::string describe_plugins(Environment& environment) {
   Json rows = Json::array();
-  for (const PluginRow& row : environment.plugins().rows()) {
+  for (const PluginRow& row : environment.plugins().counted_rows()) {
     Json json = {{"file", row.file.string()}, {"status", row.loaded ? "loaded" : "refused"}};
     const std::string& reason = row.reason.empty() ? row.no_devices_reason : row.reason;
     json["reason"] = reason.empty() ? Json() : Json(reason);
@@ -22,7 +22,9 @@ std::string describe_plugins(Environment& environment) {
     json["version"] = row.version.empty() ? Json() : Json(row.version);
     json["devices"] = Json::array();
     for (std::size_t i = 0; i < row.devices.size(); ++i) {
-      json["devices"].push_back({{"id", i}, {"name", row.devices[i]->name}, {"memory_bytes", row.devices[i]->memory_bytes}});
+      json["devices"].push_back({{"id", i},
+                                 {"name", row.devices[i]->name},
+                                 {"memory_bytes", row.devices[i]->memory_bytes}});
     }
     json["kernels"] = row.kernel_count;
     rows.push_back(std::move(json));
@@ -47,14 +49,16 @@ std::vector<ValueDescription> describe(const Graph& graph, const std::vector<Val
   return list;
 }
 
-backplane_status* create_session(backplane_environment* environment, const char* path, std::span<const std::byte> bytes, const backplane_options* options,
+backplane_status* create_session(backplane_environment* environment, const char* path,
+                                 std::span<const std::byte> bytes, const backplane_options* options,
                                  backplane_session** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
     auto made = std::make_unique<backplane_session>();
     const SessionOptions defaults;
-    made->session = std::make_shared<Session>(required(environment, "environment").environment, path != nullptr ? path : "", bytes,
-                                              options != nullptr ? options->options.session : defaults);
+    made->session = std::make_shared<Session>(
+        required(environment, "environment").environment, path != nullptr ? path : "", bytes,
+        options != nullptr ? options->options.session : defaults);
     const Session& session = *made->session;
     made->lists[BACKPLANE_INPUTS] = describe(session.model().graph, session.inputs());
     made->lists[BACKPLANE_OUTPUTS] = describe(session.model().graph, session.outputs());
@@ -63,8 +67,11 @@ backplane_status* create_session(backplane_environment* environment, const char*
   });
 }
 
-const ValueDescription* find_value(const backplane_session* session, std::int32_t list, std::size_t index) {
-  if (session == nullptr || list < BACKPLANE_INPUTS || list > BACKPLANE_OVERRIDABLE || index >= session->lists[list].size()) return nullptr;
+const ValueDescription* find_value(const backplane_session* session, std::int32_t list,
+                                   std::size_t index) {
+  if (session == nullptr || list < BACKPLANE_INPUTS || list > BACKPLANE_OVERRIDABLE ||
+      index >= session->lists[list].size())
+    return nullptr;
   return &session->lists[list][index];
 }
 
@@ -79,8 +86,11 @@ backplane_status* backplane_options_create(backplane_options** out) {
 
 void backplane_options_destroy(backplane_options* options) { delete options; }
 
-backplane_status* backplane_options_set(backplane_options* options, const char* key, const char* value) {
-  return guarded([&] { required(options, "options").options.set(&required(key, "key"), &required(value, "value")); });
+backplane_status* backplane_options_set(backplane_options* options, const char* key,
+                                        const char* value) {
+  return guarded([&] {
+    required(options, "options").options.set(&required(key, "key"), &required(value, "value"));
+  });
 }
 
 backplane_status* backplane_options_read_file(backplane_options* options, const char* path) {
@@ -91,8 +101,9 @@ backplane_status* backplane_options_read_environment(backplane_options* options)
   return guarded([&] { required(options, "options").options.read_environment(); });
 }
 
-backplane_status* backplane_options_append_provider(backplane_options* options, const char* name, const char* const* keys, const char* const* values,
-                                                    std::size_t count) {
+backplane_status* backplane_options_append_provider(backplane_options* options, const char* name,
+                                                    const char* const* keys,
+                                                    const char* const* values, std::size_t count) {
   return guarded([&] {
     ProviderChoice choice;
     choice.name = &required(name, "name");
@@ -101,84 +112,110 @@ backplane_status* backplane_options_append_provider(backplane_options* options, 
       required(keys, "keys");
       required(values, "values");
     }
-    for (std::size_t i = 0; i < count; ++i) choice.options.emplace_back(&required(keys[i], "keys"), &required(values[i], "values"));
+    for (std::size_t i = 0; i < count; ++i)
+      choice.options.emplace_back(&required(keys[i], "keys"), &required(values[i], "values"));
     required(options, "options").options.session.providers.push_back(std::move(choice));
   });
 }
 
-backplane_status* backplane_options_register_custom_ops(backplane_options* options, const char* path) {
-  return guarded([&] { required(options, "options").options.session.custom_ops.emplace_back(&required(path, "path")); });
-}
-
-backplane_status* backplane_options_add_placement(backplane_options* options, const char* pattern, const char* provider) {
+backplane_status* backplane_options_register_custom_ops(backplane_options* options,
+                                                        const char* path) {
   return guarded([&] {
-    const std::string words = &required(pattern, "pattern");
-    if (words.empty()) invalid("a placement rule needs a pattern");
-    required(options, "options").options.session.placement.push_back({words, &required(provider, "provider")});
+    required(options, "options").options.session.custom_ops.emplace_back(&required(path, "path"));
   });
 }
 
-backplane_status* backplane_environment_create(const backplane_options* options, backplane_log_fn log, void* log_context, backplane_environment** out) {
+backplane_status* backplane_options_add_placement(backplane_options* options, const char* pattern,
+                                                  const char* provider) {
+  return guarded([&] {
+    const std::string words = &required(pattern, "pattern");
+    if (words.empty()) invalid("a placement rule needs a pattern");
+    required(options, "options")
+        .options.session.placement.push_back({words, &required(provider, "provider")});
+  });
+}
+
+backplane_status* backplane_environment_create(const backplane_options* options,
+                                               backplane_log_fn log, void* log_context,
+                                               backplane_environment** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
     Logger::Sink sink;
     if (log != nullptr) {
-      sink = [log, log_context](LogLevel level, std::string_view line) { log(log_context, static_cast<std::int32_t>(level), std::string(line).c_str()); };
+      sink = [log, log_context](LogLevel level, std::string_view line) {
+        log(log_context, static_cast<std::int32_t>(level), std::string(line).c_str());
+      };
     }
     const EnvironmentOptions defaults;
     auto made = std::make_unique<backplane_environment>();
-    made->environment = std::make_shared<Environment>(options != nullptr ? options->options.environment : defaults, std::move(sink));
+    made->environment = std::make_shared<Environment>(
+        options != nullptr ? options->options.environment : defaults, std::move(sink));
     *out = made.release();
   });
 }
 
 void backplane_environment_destroy(backplane_environment* environment) { delete environment; }
 
-backplane_status* backplane_environment_providers(backplane_environment* environment, backplane_string** out) {
+backplane_status* backplane_environment_providers(backplane_environment* environment,
+                                                  backplane_string** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
-    *out = new backplane_string{describe_plugins(*required(environment, "environment").environment)};
+    *out =
+        new backplane_string{describe_plugins(*required(environment, "environment").environment)};
   });
 }
 
-backplane_status* backplane_session_create(backplane_environment* environment, const char* path, const backplane_options* options, backplane_session** out) {
-  if (path == nullptr || *path == '\0') return new_status(Code::InvalidArgument, "the model's path is empty");
+backplane_status* backplane_session_create(backplane_environment* environment, const char* path,
+                                           const backplane_options* options,
+                                           backplane_session** out) {
+  if (path == nullptr || *path == '\0')
+    return new_status(Code::InvalidArgument, "the model's path is empty");
   return create_session(environment, path, {}, options, out);
 }
 
-backplane_status* backplane_session_create_from_memory(backplane_environment* environment, const void* data, std::uint64_t bytes,
-                                                       const backplane_options* options, backplane_session** out) {
+backplane_status* backplane_session_create_from_memory(backplane_environment* environment,
+                                                       const void* data, std::uint64_t bytes,
+                                                       const backplane_options* options,
+                                                       backplane_session** out) {
   if (data == nullptr) return new_status(Code::InvalidArgument, "the argument 'data' is null");
-  return create_session(environment, nullptr, {static_cast<const std::byte*>(data), bytes}, options, out);
+  return create_session(environment, nullptr, {static_cast<const std::byte*>(data), bytes}, options,
+                        out);
 }
 
 void backplane_session_destroy(backplane_session* session) { delete session; }
 
 std::size_t backplane_session_count(const backplane_session* session, std::int32_t list) {
-  return session != nullptr && list >= BACKPLANE_INPUTS && list <= BACKPLANE_OVERRIDABLE ? session->lists[list].size() : 0;
+  return session != nullptr && list >= BACKPLANE_INPUTS && list <= BACKPLANE_OVERRIDABLE
+             ? session->lists[list].size()
+             : 0;
 }
 
-const char* backplane_session_name(const backplane_session* session, std::int32_t list, std::size_t index) {
+const char* backplane_session_name(const backplane_session* session, std::int32_t list,
+                                   std::size_t index) {
   const ValueDescription* value = find_value(session, list, index);
   return value != nullptr ? value->name.c_str() : nullptr;
 }
 
-const char* backplane_session_type(const backplane_session* session, std::int32_t list, std::size_t index) {
+const char* backplane_session_type(const backplane_session* session, std::int32_t list,
+                                   std::size_t index) {
   const ValueDescription* value = find_value(session, list, index);
   return value != nullptr ? value->type.c_str() : nullptr;
 }
 
-std::int32_t backplane_session_rank(const backplane_session* session, std::int32_t list, std::size_t index) {
+std::int32_t backplane_session_rank(const backplane_session* session, std::int32_t list,
+                                    std::size_t index) {
   const ValueDescription* value = find_value(session, list, index);
   return value != nullptr ? value->rank : 0;
 }
 
-const std::int64_t* backplane_session_dims(const backplane_session* session, std::int32_t list, std::size_t index) {
+const std::int64_t* backplane_session_dims(const backplane_session* session, std::int32_t list,
+                                           std::size_t index) {
   const ValueDescription* value = find_value(session, list, index);
   return value != nullptr ? value->dims.data() : nullptr;
 }
 
-const char* backplane_session_symbol(const backplane_session* session, std::int32_t list, std::size_t index, std::int32_t axis) {
+const char* backplane_session_symbol(const backplane_session* session, std::int32_t list,
+                                     std::size_t index, std::int32_t axis) {
   const ValueDescription* value = find_value(session, list, index);
   if (value == nullptr || axis < 0 || axis >= value->rank) return nullptr;
   const std::string& symbol = value->symbols[static_cast<std::size_t>(axis)];
@@ -206,22 +243,29 @@ backplane_status* backplane_session_trace(backplane_session* session, backplane_
   });
 }
 
-backplane_status* backplane_session_run(backplane_session* session, const char* const* feed_names, const backplane_value* const* feeds,
-                                        std::size_t feed_count, const char* const* fetch_names, backplane_value** fetches, std::size_t fetch_count) {
+backplane_status* backplane_session_run(backplane_session* session, const char* const* feed_names,
+                                        const backplane_value* const* feeds, std::size_t feed_count,
+                                        const char* const* fetch_names, backplane_value** fetches,
+                                        std::size_t fetch_count) {
   return guarded([&] {
     std::vector<std::unique_ptr<backplane_value>> made(fetch_count);
     std::vector<NamedValue> fed, fetched;
     for (std::size_t i = 0; i < feed_count; ++i) {
       required(feed_names, "feed_names");
       required(feeds, "feeds");
-      fed.push_back({&required(feed_names[i], "feed_names"), required(feeds[i], "feeds").value.get()});
+      fed.push_back(
+          {&required(feed_names[i], "feed_names"), required(feeds[i], "feeds").value.get()});
     }
     const Session& held = *required(session, "session").session;
-    if (fetch_names == nullptr && fetch_count != held.outputs().size()) invalid("fetch_count is ", fetch_count, "; the model has ", held.outputs().size(), " outputs");
+    if (fetch_names == nullptr && fetch_count != held.outputs().size())
+      invalid("fetch_count is ", fetch_count, "; the model has ", held.outputs().size(),
+              " outputs");
     for (std::size_t i = 0; i < fetch_count; ++i) {
       required(fetches, "fetches");
       if (fetches[i] == nullptr) made[i] = std::make_unique<backplane_value>();
-      const std::string name = fetch_names != nullptr ? &required(fetch_names[i], "fetch_names") : held.model().graph.value(held.outputs()[i]).name;
+      const std::string name = fetch_names != nullptr
+                                   ? &required(fetch_names[i], "fetch_names")
+                                   : held.model().graph.value(held.outputs()[i]).name;
       fetched.push_back({name, (made[i] != nullptr ? made[i].get() : fetches[i])->value.get()});
     }
     session->session->run(fed, fetched);

@@ -28,7 +28,8 @@ std::vector<std::int64_t> read_dims(const std::int64_t* dims, std::size_t rank) 
 
 DataType read_dtype(std::int32_t dtype) {
   const auto type = static_cast<DataType>(dtype);
-  if (type != DataType::String && element_bits(type) == 0) invalid("there is no element type ", dtype);
+  if (type != DataType::String && element_bits(type) == 0)
+    invalid("there is no element type ", dtype);
   return type;
 }
 
@@ -37,7 +38,9 @@ RuntimeValuePtr from_datum(const Datum& datum) {
   if (datum.type.is_tensor()) {
     value->set_owned_tensor(datum.tensor->type(), datum.tensor->dims());
     value->strings = datum.tensor->strings();
-    if (!datum.tensor->bytes().empty()) std::memcpy(value->description.host_ptr, datum.tensor->bytes().data(), datum.tensor->bytes().size());
+    if (!datum.tensor->bytes().empty())
+      std::memcpy(value->description.host_ptr, datum.tensor->bytes().data(),
+                  datum.tensor->bytes().size());
     return value;
   }
   value->set_type(datum.type);
@@ -53,7 +56,8 @@ Datum to_datum(const RuntimeValue& value) {
     return datum;
   }
   datum.type = value.type;
-  for (const RuntimeValuePtr& element : value.elements) datum.elements.push_back(to_datum(*element));
+  for (const RuntimeValuePtr& element : value.elements)
+    datum.elements.push_back(to_datum(*element));
   return datum;
 }
 
@@ -64,45 +68,63 @@ using namespace backplane::core;  // NOLINT(google-build-using-namespace): the f
 
 const char* backplane_version(void) { return BACKPLANE_VERSION; }
 
-std::int32_t backplane_status_code(const backplane_status* status) { return status != nullptr ? status->code : BACKPLANE_OK; }
+std::int32_t backplane_status_code(const backplane_status* status) {
+  return status != nullptr ? status->code : BACKPLANE_OK;
+}
 
 const char* backplane_status_message(const backplane_status* status) {
   if (status == nullptr) return "";
-  return status->message.empty() && status->code == BACKPLANE_OUT_OF_MEMORY ? "host memory is exhausted" : status->message.c_str();
+  return status->message.empty() && status->code == BACKPLANE_OUT_OF_MEMORY
+             ? "host memory is exhausted"
+             : status->message.c_str();
 }
 
 void backplane_status_free(backplane_status* status) {
-  if (status != nullptr && !(status->code == BACKPLANE_OUT_OF_MEMORY && status->message.empty())) delete status;
+  if (status != nullptr && !(status->code == BACKPLANE_OUT_OF_MEMORY && status->message.empty()))
+    delete status;
 }
 
-const char* backplane_string_data(const backplane_string* string) { return string != nullptr ? string->text.c_str() : ""; }
+const char* backplane_string_data(const backplane_string* string) {
+  return string != nullptr ? string->text.c_str() : "";
+}
 
-std::uint64_t backplane_string_size(const backplane_string* string) { return string != nullptr ? string->text.size() : 0; }
+std::uint64_t backplane_string_size(const backplane_string* string) {
+  return string != nullptr ? string->text.size() : 0;
+}
 
 void backplane_string_destroy(backplane_string* string) { delete string; }
 
-backplane_status* backplane_value_create(std::int32_t dtype, const std::int64_t* dims, std::size_t rank, backplane_value** out) {
+backplane_status* backplane_value_create(std::int32_t dtype, const std::int64_t* dims,
+                                         std::size_t rank, backplane_value** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
     auto made = std::make_unique<backplane_value>();
     made->value->set_owned_tensor(read_dtype(dtype), read_dims(dims, rank));
-    if (made->value->description.host_ptr != nullptr) std::memset(made->value->description.host_ptr, 0, made->value->description.bytes);
+    if (made->value->description.host_ptr != nullptr)
+      std::memset(made->value->description.host_ptr, 0, made->value->description.bytes);
     *out = made.release();
   });
 }
 
-backplane_status* backplane_value_borrow(std::int32_t dtype, const std::int64_t* dims, std::size_t rank, void* data, std::uint64_t bytes,
+backplane_status* backplane_value_borrow(std::int32_t dtype, const std::int64_t* dims,
+                                         std::size_t rank, void* data, std::uint64_t bytes,
                                          backplane_value** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
     const DataType type = read_dtype(dtype);
-    if (type == DataType::String) invalid("a string tensor cannot be borrowed; use backplane_value_create");
+    if (type == DataType::String)
+      invalid("a string tensor cannot be borrowed; use backplane_value_create");
     auto made = std::make_unique<backplane_value>();
     made->value->set_tensor(type, read_dims(dims, rank));
     const std::uint64_t needed = made->value->description.bytes;
-    if (bytes < needed) invalid("the memory has ", bytes, " bytes; a ", name(type), " tensor of dims ", to_string(made->value->dims), " needs ", needed);
+    if (bytes < needed)
+      invalid("the memory has ", bytes, " bytes; a ", name(type), " tensor of dims ",
+              to_string(made->value->dims), " needs ", needed);
     if (needed > 0) required(static_cast<const char*>(data), "data");
-    if (element_bits(type) >= 16 && reinterpret_cast<std::uintptr_t>(data) % std::min<std::uintptr_t>(8, static_cast<std::uintptr_t>(element_bits(type) / 8)) != 0) {
+    if (element_bits(type) >= 16 &&
+        reinterpret_cast<std::uintptr_t>(data) %
+                std::min<std::uintptr_t>(8, static_cast<std::uintptr_t>(element_bits(type) / 8)) !=
+            0) {
       invalid("the memory is not aligned to its elements of type ", name(type));
     }
     made->value->description.host_ptr = data;
@@ -110,14 +132,19 @@ backplane_status* backplane_value_borrow(std::int32_t dtype, const std::int64_t*
   });
 }
 
-backplane_status* backplane_value_parse(const char* kind, const void* data, std::uint64_t bytes, backplane_value** out) {
+backplane_status* backplane_value_parse(const char* kind, const void* data, std::uint64_t bytes,
+                                        backplane_value** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
     const std::string word = &required(kind, "kind");
     Type::Kind type = Type::Kind::Tensor;
-    if (word == "sequence") type = Type::Kind::Sequence;
-    else if (word == "optional") type = Type::Kind::Optional;
-    else if (word != "tensor") invalid("a value of kind '", word, "' cannot be parsed; the kinds are tensor, sequence, optional");
+    if (word == "sequence")
+      type = Type::Kind::Sequence;
+    else if (word == "optional")
+      type = Type::Kind::Optional;
+    else if (word != "tensor")
+      invalid("a value of kind '", word,
+              "' cannot be parsed; the kinds are tensor, sequence, optional");
     if (bytes > 0) required(static_cast<const char*>(data), "data");
     auto made = std::make_unique<backplane_value>();
     made->value = from_datum(parse_value({static_cast<const std::byte*>(data), bytes}, type));
@@ -141,47 +168,63 @@ const char* backplane_value_type(const backplane_value* value) {
   return value->type.c_str();
 }
 
-std::int32_t backplane_value_dtype(const backplane_value* value) { return value != nullptr ? value->value->description.dtype : BP_NONE; }
+std::int32_t backplane_value_dtype(const backplane_value* value) {
+  return value != nullptr ? value->value->description.dtype : BP_NONE;
+}
 
 std::size_t backplane_value_rank(const backplane_value* value) {
-  return value != nullptr && value->value->is_tensor() ? static_cast<std::size_t>(value->value->description.rank) : 0;
+  return value != nullptr && value->value->is_tensor()
+             ? static_cast<std::size_t>(value->value->description.rank)
+             : 0;
 }
 
 const std::int64_t* backplane_value_dims(const backplane_value* value) {
   return value != nullptr && value->value->is_tensor() ? value->value->description.dims : nullptr;
 }
 
-void* backplane_value_data(backplane_value* value) { return value != nullptr ? value->value->description.host_ptr : nullptr; }
+void* backplane_value_data(backplane_value* value) {
+  return value != nullptr ? value->value->description.host_ptr : nullptr;
+}
 
-std::uint64_t backplane_value_bytes(const backplane_value* value) { return value != nullptr ? value->value->description.bytes : 0; }
+std::uint64_t backplane_value_bytes(const backplane_value* value) {
+  return value != nullptr ? value->value->description.bytes : 0;
+}
 
-backplane_status* backplane_value_get_string(const backplane_value* value, std::uint64_t index, const char** data, std::uint64_t* size) {
+backplane_status* backplane_value_get_string(const backplane_value* value, std::uint64_t index,
+                                             const char** data, std::uint64_t* size) {
   return guarded([&] {
     required(data, "data") = nullptr;
     required(size, "size") = 0;
     const std::vector<std::string>& strings = required(value, "value").value->strings;
-    if (index >= strings.size()) invalid("there is no string ", index, "; the value has ", strings.size());
+    if (index >= strings.size())
+      invalid("there is no string ", index, "; the value has ", strings.size());
     *data = strings[index].c_str();
     *size = strings[index].size();
   });
 }
 
-backplane_status* backplane_value_set_string(backplane_value* value, std::uint64_t index, const char* data, std::uint64_t size) {
+backplane_status* backplane_value_set_string(backplane_value* value, std::uint64_t index,
+                                             const char* data, std::uint64_t size) {
   return guarded([&] {
     std::vector<std::string>& strings = required(value, "value").value->strings;
-    if (index >= strings.size()) invalid("there is no string ", index, "; the value has ", strings.size());
+    if (index >= strings.size())
+      invalid("there is no string ", index, "; the value has ", strings.size());
     if (size > 0) required(data, "data");
     strings[index].assign(data, size);
   });
 }
 
-std::uint64_t backplane_value_element_count(const backplane_value* value) { return value != nullptr ? value->value->elements.size() : 0; }
+std::uint64_t backplane_value_element_count(const backplane_value* value) {
+  return value != nullptr ? value->value->elements.size() : 0;
+}
 
-backplane_status* backplane_value_element(const backplane_value* value, std::uint64_t index, backplane_value** out) {
+backplane_status* backplane_value_element(const backplane_value* value, std::uint64_t index,
+                                          backplane_value** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
     const auto& elements = required(value, "value").value->elements;
-    if (index >= elements.size()) invalid("there is no element ", index, "; the value has ", elements.size());
+    if (index >= elements.size())
+      invalid("there is no element ", index, "; the value has ", elements.size());
     auto made = std::make_unique<backplane_value>();
     made->value = elements[index];
     *out = made.release();

@@ -23,7 +23,7 @@ class Environment {
  public:
   Environment(const EnvironmentOptions& options, Logger::Sink sink);
 
-  const Logger& logger() const { return logger_; }
+  const Logger& logger() const { return *logger_; }
   ThreadPool& pool() { return pool_; }
   PluginSet& plugins() { return plugins_; }
   WeightStore& weights() { return weights_; }
@@ -33,10 +33,11 @@ class Environment {
   DeviceSet open_devices(const SessionOptions& options);
 
  private:
-  DevicePtr open_device(const std::string& name, const std::vector<std::pair<std::string, std::string>>& options);
+  DevicePtr open_device(const std::string& name,
+                        const std::vector<std::pair<std::string, std::string>>& options);
   DevicePtr find_host_evaluator();
 
-  Logger logger_;
+  std::shared_ptr<Logger> logger_;
   ThreadPool pool_;
   bp_threads all_threads_;  ///< the whole pool: for devices, which outlive sessions
   PluginSet plugins_;

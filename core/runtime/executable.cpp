@@ -11,20 +11,23 @@ void append_shape(PlanKey& key, const RuntimeValue& value) {
   key.push_back(value.kind);
   key.push_back(value.description.dtype);
   key.push_back(value.description.rank);
-  for (std::int32_t axis = 0; axis < value.description.rank; ++axis) key.push_back(value.description.dims[axis]);
+  for (std::int32_t axis = 0; axis < value.description.rank; ++axis)
+    key.push_back(value.description.dims[axis]);
 }
 
 void append_contents(PlanKey& key, const RuntimeValue& value) {
   const auto* bytes = static_cast<const char*>(value.description.host_ptr);
   for (std::uint64_t done = 0; done < value.description.bytes; done += sizeof(std::int64_t)) {
     std::int64_t word = 0;
-    std::memcpy(&word, bytes + done, std::min<std::uint64_t>(sizeof(word), value.description.bytes - done));
+    std::memcpy(&word, bytes + done,
+                std::min<std::uint64_t>(sizeof(word), value.description.bytes - done));
     key.push_back(word);
   }
 }
 
 bool is_keyed(const RuntimeValue& value) {
-  return value.is_tensor() && value.element() != DataType::String && value.description.bytes <= kMaxKeyedFeedBytes && value.description.host_ptr != nullptr;
+  return value.is_tensor() && value.element() != DataType::String &&
+         value.description.bytes <= kMaxKeyedFeedBytes && value.description.host_ptr != nullptr;
 }
 
 void make_key(const Program& program, const RunValues& feeds, PlanKey& key) {
@@ -38,13 +41,18 @@ void make_key(const Program& program, const RunValues& feeds, PlanKey& key) {
 /// A copy of a host value that stays as it is.
 RuntimeValuePtr copy_of(const RuntimeValue& value) {
   auto copy = std::make_shared<RuntimeValue>();
-  copy->set_owned_tensor(value.element(), std::vector<std::int64_t>(value.description.dims, value.description.dims + value.description.rank));
-  if (value.description.bytes > 0) std::memcpy(copy->description.host_ptr, value.description.host_ptr, value.description.bytes);
+  copy->set_owned_tensor(
+      value.element(), std::vector<std::int64_t>(value.description.dims,
+                                                 value.description.dims + value.description.rank));
+  if (value.description.bytes > 0)
+    std::memcpy(copy->description.host_ptr, value.description.host_ptr, value.description.bytes);
   return copy;
 }
 
 ValueState state_of(const RuntimeValue& value) {
-  if (value.is_tensor()) return tensor_state(value.element(), {value.description.dims, value.description.dims + value.description.rank});
+  if (value.is_tensor())
+    return tensor_state(value.element(),
+                        {value.description.dims, value.description.dims + value.description.rank});
   ValueState state;
   state.kind = ValueState::Kind::Object;
   state.object_type = value.type.to_string();
@@ -58,10 +66,12 @@ std::vector<ValueState> states_of_feeds(const Program& program, const RunValues&
     state = state_of(*feeds[i]);
     // An empty optional does not know what it could hold; the model does.
     const Type& declared = program.graph().value(program.feeds()[i]).type;
-    if (state.kind == ValueState::Kind::Object && declared.kind != Type::Kind::Unknown) state.object_type = declared.to_string();
+    if (state.kind == ValueState::Kind::Object && declared.kind != Type::Kind::Unknown)
+      state.object_type = declared.to_string();
   }
   for (const std::size_t i : program.keyed_feeds()) {
-    if (is_keyed(*feeds[i])) states[static_cast<std::size_t>(program.feeds()[i])] = known_state(copy_of(*feeds[i]));
+    if (is_keyed(*feeds[i]))
+      states[static_cast<std::size_t>(program.feeds()[i])] = known_state(copy_of(*feeds[i]));
   }
   return states;
 }
@@ -69,7 +79,10 @@ std::vector<ValueState> states_of_feeds(const Program& program, const RunValues&
 }  // namespace
 
 Executable::Executable(const ProgramContext& context, Cut cut, std::size_t max_plans)
-    : context_(context), cut_(std::move(cut)), max_plans_(std::max<std::size_t>(max_plans, 1)), generation_(std::make_shared<Generation>()) {
+    : context_(context),
+      cut_(std::move(cut)),
+      max_plans_(std::max<std::size_t>(max_plans, 1)),
+      generation_(std::make_shared<Generation>()) {
   generation_->program = std::make_unique<Program>(context_, cut_, refusals_);
 }
 
@@ -94,7 +107,8 @@ std::vector<std::uint64_t> Executable::arena_bytes() const {
 
 Executable::Idle* Executable::acquire(const std::shared_ptr<Generation>& generation) {
   for (std::atomic<Idle*>& place : idle_) {
-    Idle* idle = place.load(std::memory_order_relaxed) == nullptr ? nullptr : place.exchange(nullptr);
+    Idle* idle =
+        place.load(std::memory_order_relaxed) == nullptr ? nullptr : place.exchange(nullptr);
     if (idle == nullptr) continue;
     if (idle->generation == generation) return idle;
     delete idle;
@@ -113,15 +127,19 @@ void Executable::release(Idle* idle) noexcept {
   delete idle;
 }
 
-std::shared_ptr<PlanNode> Executable::make_plan(const Run& run, PlanNode& from, PlanKey key, std::size_t begin, std::vector<ValueState> values,
-                                                const std::vector<Border>& available, const std::vector<bool>& fetched) {
+std::shared_ptr<PlanNode> Executable::make_plan(const Run& run, PlanNode& from, PlanKey key,
+                                                std::size_t begin, std::vector<ValueState> values,
+                                                const std::vector<Border>& available,
+                                                const std::vector<bool>& fetched) {
   const auto start = std::chrono::steady_clock::now();
   auto node = std::make_shared<PlanNode>();
-  node->segment = plan_segment(*run.generation->program, begin, std::move(values), available, fetched);
+  node->segment =
+      plan_segment(*run.generation->program, begin, std::move(values), available, fetched);
   if (from.next.size() >= max_plans_) from.next.pop_back();
   from.next.push_front({std::move(key), node});
   ++run.generation->plan_count;
-  const double elapsed = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const double elapsed =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   plan_ms_ = begin == 0 ? elapsed : plan_ms_ + elapsed;
   return node;
 }
@@ -148,11 +166,14 @@ std::shared_ptr<PlanNode> Executable::first_plan(const Run& run) {
   if (auto found = find_plan(run.generation->plans, key)) return found;
   std::vector<Border> available;
   for (const ValueId feed : program.feeds()) available.push_back({feed, kHostSpace, -1});
-  return make_plan(run, run.generation->plans, std::move(key), 0, states_of_feeds(program, run.feeds), available,
+  return make_plan(run, run.generation->plans, std::move(key), 0,
+                   states_of_feeds(program, run.feeds), available,
                    std::vector<bool>(program.fetches().size()));
 }
 
-std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from, const RunContext& context, const std::vector<bool>& fetched) {
+std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
+                                                const RunContext& context,
+                                                const std::vector<bool>& fetched) {
   const Program& program = *run.generation->program;
   std::vector<ValueState> values = from.segment->values;
   std::vector<Border> available = context.left();
@@ -170,13 +191,16 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from, 
     for (std::size_t i = 0; value == nullptr && i < run.feeds.size(); ++i) {
       if (program.feeds()[i] == id) value = run.feeds[i];
     }
-    if (value == nullptr) throw Error(Code::Internal, text("the value '", program.graph().value(id).name, "' is not on the host"));
+    if (value == nullptr)
+      throw Error(Code::Internal,
+                  text("the value '", program.graph().value(id).name, "' is not on the host"));
     append_contents(key, *value);
     values[static_cast<std::size_t>(id)] = known_state(copy_of(*value));
   }
   const std::lock_guard lock(run.generation->planning);
   if (auto found = find_plan(from, key)) return found;
-  return make_plan(run, from, std::move(key), from.segment->end, std::move(values), available, fetched);
+  return make_plan(run, from, std::move(key), from.segment->end, std::move(values), available,
+                   fetched);
 }
 
 void Executable::provide_fetches(const Segment& segment, const Run& run) const {
@@ -187,19 +211,23 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
       value.set_owned_tensor(state.type, state.dims);
       continue;
     }
-    const bool fits = value.is_tensor() && value.element() == state.type && value.description.rank == static_cast<std::int32_t>(state.dims.size()) &&
+    const bool fits = value.is_tensor() && value.element() == state.type &&
+                      value.description.rank == static_cast<std::int32_t>(state.dims.size()) &&
                       std::equal(state.dims.begin(), state.dims.end(), value.description.dims);
     if (!fits && run.settings.resize_fetches && value.memory != nullptr) {
       value.set_owned_tensor(state.type, state.dims);
     } else if (!fits) {
-      const std::vector<std::int64_t> dims(value.description.dims, value.description.dims + value.description.rank);
-      invalid("the value given for output '", cut_.fetches[static_cast<std::size_t>(fetch)], "' is tensor(", name(value.element()), ") ", to_string(dims),
+      const std::vector<std::int64_t> dims(value.description.dims,
+                                           value.description.dims + value.description.rank);
+      invalid("the value given for output '", cut_.fetches[static_cast<std::size_t>(fetch)],
+              "' is tensor(", name(value.element()), ") ", to_string(dims),
               "; the run makes tensor(", name(state.type), ") ", to_string(state.dims));
     }
   }
 }
 
-void Executable::note_run(const std::shared_ptr<const Segment>& segment, const RunContext& context) {
+void Executable::note_run(const std::shared_ptr<const Segment>& segment,
+                          const RunContext& context) {
   if (last_noted_.load(std::memory_order_relaxed) == segment.get()) return;
   const std::lock_guard lock(mutex_);
   last_segment_ = segment;
@@ -220,8 +248,10 @@ void Executable::run_segments(const Run& run, std::shared_ptr<PlanNode> plan, Ru
     provide_fetches(*plan->segment, run);
     context.run(plan->segment, depth, run.feeds, run.fetches);
     if (plan->segment->is_last) break;
-    for (const auto& [fetch, slot] : plan->segment->fetches) fetched[static_cast<std::size_t>(fetch)] = true;
-    for (const auto& [fetch, slot] : plan->segment->dynamic_fetches) fetched[static_cast<std::size_t>(fetch)] = true;
+    for (const auto& [fetch, slot] : plan->segment->fetches)
+      fetched[static_cast<std::size_t>(fetch)] = true;
+    for (const auto& [fetch, slot] : plan->segment->dynamic_fetches)
+      fetched[static_cast<std::size_t>(fetch)] = true;
     plan = next_plan(run, *plan, context, fetched);
   }
   note_run(first, context);
@@ -254,10 +284,12 @@ void Executable::attempt(const Run& run) {
   release(idle);
 }
 
-void Executable::run(const RunValues& feeds, const RunValues& fetches, const RunSettings& settings) {
+void Executable::run(const RunValues& feeds, const RunValues& fetches,
+                     const RunSettings& settings) {
   PlanMemo* memo = settings.memo;
   while (true) {
-    const bool current = memo != nullptr && memo->program != nullptr && memo->generation == generation_number_.load(std::memory_order_acquire);
+    const bool current = memo != nullptr && memo->program != nullptr &&
+                         memo->generation == generation_number_.load(std::memory_order_acquire);
     const std::uint64_t number = generation_number_.load(std::memory_order_acquire);
     const Run run{current ? memo->program : generation(), feeds, fetches, settings};
     try {
@@ -287,7 +319,8 @@ std::shared_ptr<const Segment> Executable::plan(const RunValues& feeds) {
   }
 }
 
-void Executable::replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused) {
+void Executable::replace_generation(const std::shared_ptr<Generation>& old,
+                                    const KernelRefused& refused) {
   const std::lock_guard lock(mutex_);
   if (generation_ != old) return;  // another run did it already
   old->program->record_refusal(refused, refusals_);

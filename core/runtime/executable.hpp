@@ -32,8 +32,8 @@ struct PlanNode {
 /// A program and its plans. Replaced as a whole when a kernel refuses shapes and nodes move elsewhere.
 struct Generation {
   std::unique_ptr<Program> program;
-  std::mutex planning;      ///< held while plans are looked up or made
-  PlanNode plans;           ///< `next` holds the first segments
+  std::mutex planning;  ///< held while plans are looked up or made
+  PlanNode plans;       ///< `next` holds the first segments
   std::atomic<std::uint64_t> plan_count{0};
 };
 
@@ -50,7 +50,8 @@ struct RunSettings {
   const std::atomic<bool>* cancel_flag = nullptr;
   std::vector<Span>* spans = nullptr;
   PlanMemo* memo = nullptr;
-  bool resize_fetches = false;  ///< fetches that own their memory are made to fit instead of being refused
+  bool resize_fetches =
+      false;  ///< fetches that own their memory are made to fit instead of being refused
 };
 
 /// Threads: run() may be called from any number of threads.
@@ -93,9 +94,12 @@ class Executable {
   Idle* acquire(const std::shared_ptr<Generation>& generation);
   void release(Idle* idle) noexcept;
   std::shared_ptr<PlanNode> first_plan(const Run& run);
-  std::shared_ptr<PlanNode> next_plan(const Run& run, PlanNode& from, const RunContext& context, const std::vector<bool>& fetched);
-  std::shared_ptr<PlanNode> make_plan(const Run& run, PlanNode& from, PlanKey key, std::size_t begin, std::vector<ValueState> values,
-                                      const std::vector<Border>& available, const std::vector<bool>& fetched);
+  std::shared_ptr<PlanNode> next_plan(const Run& run, PlanNode& from, const RunContext& context,
+                                      const std::vector<bool>& fetched);
+  std::shared_ptr<PlanNode> make_plan(const Run& run, PlanNode& from, PlanKey key,
+                                      std::size_t begin, std::vector<ValueState> values,
+                                      const std::vector<Border>& available,
+                                      const std::vector<bool>& fetched);
   void attempt(const Run& run);
   void run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context);
   void provide_fetches(const Segment& segment, const Run& run) const;
@@ -114,7 +118,8 @@ class Executable {
   std::atomic<double> plan_ms_{0};
   std::atomic<std::uint64_t> run_count_{0};
   std::atomic<std::uint64_t> generation_number_{1};
-  std::array<std::atomic<Idle*>, 16> idle_{};  ///< run contexts nobody uses; taking one is one exchange
+  std::array<std::atomic<Idle*>, 16>
+      idle_{};  ///< run contexts nobody uses; taking one is one exchange
 };
 
 }  // namespace backplane::core

@@ -41,16 +41,20 @@ struct Fate {
 /// Finds the fate of every node of the original model.
 class Fates {
  public:
-  Fates(const Model& model, const Program& program, const Segment* segment, const DeviceSet& devices) : program_(program), devices_(devices) {
+  Fates(const Model& model, const Program& program, const Segment* segment,
+        const DeviceSet& devices)
+      : program_(program), devices_(devices) {
     fates_.resize(model.original.size());
     for (Fate& fate : fates_) fate.kernel = "removed by optimization";
-    for (const std::int32_t origin : program.folded_origins()) fates_[static_cast<std::size_t>(origin)] = {"host", "folded", ""};
+    for (const std::int32_t origin : program.folded_origins())
+      fates_[static_cast<std::size_t>(origin)] = {"host", "folded", ""};
     std::map<NodeId, std::string> labels;
     if (segment != nullptr) {
       for (const Step& step : segment->steps) {
         if (step.kind == StepKind::Compute) labels[step.node] = step.label;
       }
-      for (const auto& [id, kernel] : segment->dropped) labels[id] = kernel + " (a view: nothing to compute)";
+      for (const auto& [id, kernel] : segment->dropped)
+        labels[id] = kernel + " (a view: nothing to compute)";
     }
     std::map<NodeId, bool> evaluated;
     if (segment != nullptr) {
@@ -77,7 +81,8 @@ class Fates {
     }
     for (const std::int32_t origin : node.origins) {
       Fate own = fate;
-      if (node.name != model.original[static_cast<std::size_t>(origin)].name) own.fused_into = node.name;
+      if (node.name != model.original[static_cast<std::size_t>(origin)].name)
+        own.fused_into = node.name;
       fates_[static_cast<std::size_t>(origin)] = std::move(own);
     }
   }
@@ -91,10 +96,15 @@ Json reasons_of(const Program& program, const std::string& node) {
   Json reasons = Json::array();
   const auto placement = program.first_placement().find(node);
   if (placement == program.first_placement().end()) return reasons;
-  for (const Reason& reason : placement->second.reasons) reasons.push_back({{"provider", reason.provider}, {"code", reason.code}, {"text", reason.text}});
+  for (const Reason& reason : placement->second.reasons)
+    reasons.push_back(
+        {{"provider", reason.provider}, {"code", reason.code}, {"text", reason.text}});
   const auto note = program.placed().notes.find(node);
   if (note != program.placed().notes.end() && placement->second.device >= 0) {
-    reasons.push_back({{"provider", program.context().devices->at(placement->second.device).label()}, {"code", "note"}, {"text", note->second}});
+    reasons.push_back(
+        {{"provider", program.context().devices->at(placement->second.device).label()},
+         {"code", "note"},
+         {"text", note->second}});
   }
   return reasons;
 }
@@ -106,7 +116,8 @@ Json subgraphs_of(const Model& model, const Program& program, std::vector<Fate>&
     for (const std::int32_t origin : program.graph().node(id).origins) {
       const Fate& fate = fates[static_cast<std::size_t>(origin)];
       if (fate.provider.empty() || fate.provider == "host") continue;
-      if (groups.empty() || groups.back()["provider"] != fate.provider) groups.push_back({{"provider", fate.provider}, {"nodes", Json::array()}});
+      if (groups.empty() || groups.back()["provider"] != fate.provider)
+        groups.push_back({{"provider", fate.provider}, {"nodes", Json::array()}});
       groups.back()["nodes"].push_back(model.original[static_cast<std::size_t>(origin)].name);
     }
   }
@@ -118,8 +129,10 @@ Json arenas_of(const std::vector<std::uint64_t>& bytes, const DeviceSet& devices
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     if (bytes[i] == 0) continue;
     std::string name = "host";
-    if (i >= devices.space_count()) name = devices.at(static_cast<int>(i - devices.space_count())).label() + " pinned";
-    else if (i > 0) name = devices.at(static_cast<int>(i) - 1).label();
+    if (i >= devices.space_count())
+      name = devices.at(static_cast<int>(i - devices.space_count())).label() + " pinned";
+    else if (i > 0)
+      name = devices.at(static_cast<int>(i) - 1).label();
     arenas[name] = bytes[i];
   }
   return arenas;
@@ -129,27 +142,35 @@ Json copies_of(const Segment* segment) {
   Json copies = Json::array();
   if (segment == nullptr) return copies;
   for (const CopyRecord& copy : segment->copies) {
-    copies.push_back({{"value", copy.value}, {"from", copy.from}, {"to", copy.to}, {"bytes", copy.bytes}, {"cause", copy.cause}});
+    copies.push_back({{"value", copy.value},
+                      {"from", copy.from},
+                      {"to", copy.to},
+                      {"bytes", copy.bytes},
+                      {"cause", copy.cause}});
   }
   return copies;
 }
 
-/// Input names of the model's nodes that are left, by original node.
-std::map<std::int32_t, Json> inputs_of(const Graph& graph) {
-  std::map<std::int32_t, Json> inputs;
+/// The model's nodes that passes left as they were, by original node.
+std::map<std::int32_t, const Node*> nodes_left(const Graph& graph) {
+  std::map<std::int32_t, const Node*> left;
   for (std::size_t i = 0; i < graph.node_limit(); ++i) {
     const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id) || graph.node(id).origins.size() != 1) continue;
-    Json names = Json::array();
-    for (const ValueId input : graph.node(id).inputs) names.push_back(input == kNone ? "" : graph.value(input).name);
-    inputs[graph.node(id).origins.front()] = std::move(names);
+    if (graph.has_node(id) && graph.node(id).origins.size() == 1)
+      left[graph.node(id).origins.front()] = &graph.node(id);
   }
-  return inputs;
+  return left;
+}
+
+Json names_of(const Graph& graph, const std::vector<ValueId>& values) {
+  Json names = Json::array();
+  for (const ValueId id : values) names.push_back(id == kNone ? "" : graph.value(id).name);
+  return names;
 }
 
 Json nodes_of(const Model& model, const Program& program, std::vector<Fate>& fates) {
   Json nodes = Json::array();
-  const std::map<std::int32_t, Json> inputs = inputs_of(model.graph);
+  const std::map<std::int32_t, const Node*> left = nodes_left(model.graph);
   for (std::size_t i = 0; i < model.original.size(); ++i) {
     const OriginalNode& original = model.original[i];
     const Fate& fate = fates[i];
@@ -158,7 +179,10 @@ Json nodes_of(const Model& model, const Program& program, std::vector<Fate>& fat
     row["kernel"] = fate.kernel;
     row["fused_into"] = fate.fused_into.empty() ? Json() : Json(fate.fused_into);
     row["reasons"] = reasons_of(program, original.name);
-    if (const auto names = inputs.find(static_cast<std::int32_t>(i)); names != inputs.end()) row["inputs"] = names->second;
+    if (const auto node = left.find(static_cast<std::int32_t>(i)); node != left.end()) {
+      row["inputs"] = names_of(model.graph, node->second->inputs);
+      row["outputs"] = names_of(model.graph, node->second->outputs);
+    }
     nodes.push_back(std::move(row));
   }
   return nodes;
@@ -180,7 +204,8 @@ std::string Session::explain() {
   json["metadata"] = Json::object();
   for (const auto& [key, value] : model_.metadata) json["metadata"][key] = value;
   json["graph_inputs"] = Json::array();
-  for (const ValueId id : model_.graph.inputs) json["graph_inputs"].push_back(model_.graph.value(id).name);
+  for (const ValueId id : model_.graph.inputs)
+    json["graph_inputs"].push_back(model_.graph.value(id).name);
   json["inputs"] = describe_values(model_.graph, inputs_);
   json["outputs"] = describe_values(model_.graph, outputs_);
   json["overridable_initializers"] = describe_values(model_.graph, overridable_);
@@ -201,6 +226,8 @@ std::string Session::statistics() {
   Fates fates(model_, *generation->program, segment.get(), devices_);
   Json json;
   json["load_ms"] = load_ms_;
+  json["threads"] = threads_.max_threads;
+  json["precision"] = options_.precision;
   json["plan_ms"] = default_->plan_ms();
   json["plans"] = generation->plan_count.load();
   json["arena_bytes"] = arenas_of(default_->arena_bytes(), devices_);
@@ -227,7 +254,12 @@ std::string Session::trace() {
   for (const Span& span : spans) origin = std::min(origin, span.begin_ns);
   for (const Span& span : spans) {
     const auto [lane, added] = lanes.emplace(span.lane, static_cast<int>(lanes.size()) + 1);
-    if (added) events.push_back({{"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", lane->second}, {"args", {{"name", span.lane}}}});
+    if (added)
+      events.push_back({{"name", "thread_name"},
+                        {"ph", "M"},
+                        {"pid", 1},
+                        {"tid", lane->second},
+                        {"args", {{"name", span.lane}}}});
     events.push_back({{"name", span.name},
                       {"cat", "run"},
                       {"ph", "X"},

@@ -11,13 +11,16 @@ namespace backplane::core {
 namespace {
 
 std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::steady_clock::now().time_since_epoch())
+                                        .count());
 }
 
 std::string step_name(const Program& program, const Step& step) {
   if (step.kind != StepKind::Compute) return step.label;
   const Node& node = program.graph().node(step.node);
-  return text("node '", node.name, "' (", node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
+  return text("node '", node.name, "' (",
+              node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
 }
 
 /// Takes over what a kernel made of a size that nobody knew before.
@@ -27,22 +30,31 @@ void take_contents(const RuntimeValue& from, RuntimeValue& to) {
     to.elements = from.elements;
     return;
   }
-  const bool borrowed = to.is_tensor() && to.memory == nullptr && to.description.host_ptr != nullptr;
+  const bool borrowed =
+      to.is_tensor() && to.memory == nullptr && to.description.host_ptr != nullptr;
   if (borrowed && (to.element() != from.element() || to.dims != from.dims)) {
-    invalid("the value given for an output is tensor(", name(to.element()), ") ", to_string(to.dims), "; the run makes tensor(", name(from.element()), ") ",
+    invalid("the value given for an output is tensor(", name(to.element()), ") ",
+            to_string(to.dims), "; the run makes tensor(", name(from.element()), ") ",
             to_string(from.dims));
   }
   if (!borrowed) to.set_owned_tensor(from.element(), from.dims);
   to.strings = from.strings;
-  if (from.description.bytes > 0 && from.description.host_ptr != nullptr) std::memcpy(to.description.host_ptr, from.description.host_ptr, from.description.bytes);
+  if (from.description.bytes > 0 && from.description.host_ptr != nullptr)
+    std::memcpy(to.description.host_ptr, from.description.host_ptr, from.description.bytes);
 }
 
 }  // namespace
 
 RunContext::RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts)
-    : program_(program), devices_(*program.context().devices), threads_(threads), max_contexts_(max_contexts), streams_(devices_.devices.size()),
-      raw_streams_(devices_.devices.size(), nullptr), arena_bytes_(arena_count(devices_)) {
-  for (const SessionDevice& device : devices_.devices) tells_devices_ = tells_devices_ || BP_HAS_FN(bp_device_api, &device.device->api(), run_begin);
+    : program_(program),
+      devices_(*program.context().devices),
+      threads_(threads),
+      max_contexts_(max_contexts),
+      streams_(devices_.devices.size()),
+      raw_streams_(devices_.devices.size(), nullptr),
+      arena_bytes_(arena_count(devices_)) {
+  for (const SessionDevice& device : devices_.devices)
+    tells_devices_ = tells_devices_ || BP_HAS_FN(bp_device_api, &device.device->api(), run_begin);
 }
 
 RunContext::~RunContext() {
@@ -51,7 +63,8 @@ RunContext::~RunContext() {
   }
 }
 
-void RunContext::start(std::uint64_t run_id, const std::atomic<bool>* cancel_flag, std::vector<Span>* spans) {
+void RunContext::start(std::uint64_t run_id, const std::atomic<bool>* cancel_flag,
+                       std::vector<Span>* spans) {
   run_id_ = run_id;
   spans_ = spans;
   cancel_flag_ = cancel_flag;
@@ -62,7 +75,8 @@ void RunContext::start(std::uint64_t run_id, const std::atomic<bool>* cancel_fla
     Device& device = devices_.at(i);
     device.throw_if_lost();
     if (!BP_HAS_FN(bp_device_api, &device.api(), run_begin)) continue;
-    check_status(device.api().run_begin(device.raw(), run_id), device.label() + " could not begin the run");
+    check_status(device.api().run_begin(device.raw(), run_id),
+                 device.label() + " could not begin the run");
     begun_.push_back(i);
   }
 }
@@ -70,7 +84,8 @@ void RunContext::start(std::uint64_t run_id, const std::atomic<bool>* cancel_fla
 void RunContext::finish() noexcept {
   for (const int i : begun_) {
     Device& device = devices_.at(i);
-    if (BP_HAS_FN(bp_device_api, &device.api(), run_end)) device.api().run_end(device.raw(), run_id_);
+    if (BP_HAS_FN(bp_device_api, &device.api(), run_end))
+      device.api().run_end(device.raw(), run_id_);
   }
   begun_.clear();
 }
@@ -86,7 +101,8 @@ std::vector<Border> RunContext::left() const {
   return borders;
 }
 
-SegmentContext& RunContext::context_of(const std::shared_ptr<const Segment>& segment, std::size_t depth) {
+SegmentContext& RunContext::context_of(const std::shared_ptr<const Segment>& segment,
+                                       std::size_t depth) {
   ++use_count_;
   for (Cached& cached : cached_) {
     if (cached.segment == segment && cached.depth == depth) {
@@ -95,10 +111,14 @@ SegmentContext& RunContext::context_of(const std::shared_ptr<const Segment>& seg
     }
   }
   if (cached_.size() >= max_contexts_) {
-    const auto oldest = std::min_element(cached_.begin(), cached_.end(), [](const Cached& a, const Cached& b) { return a.used < b.used; });
-    if (oldest->used <= used_before_run_) cached_.erase(oldest);  // what this run left in earlier segments stays
+    const auto oldest =
+        std::min_element(cached_.begin(), cached_.end(),
+                         [](const Cached& a, const Cached& b) { return a.used < b.used; });
+    if (oldest->used <= used_before_run_)
+      cached_.erase(oldest);  // what this run left in earlier segments stays
   }
-  cached_.push_back({segment, depth, use_count_, std::make_unique<SegmentContext>(segment, devices_, program_, threads_)});
+  cached_.push_back({segment, depth, use_count_,
+                     std::make_unique<SegmentContext>(segment, devices_, program_, threads_)});
   return *cached_.back().context;
 }
 
@@ -113,7 +133,8 @@ void RunContext::make_streams(const Segment& segment) {
   }
 }
 
-void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t depth, const RunValues& feeds, const RunValues& fetches) {
+void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t depth,
+                     const RunValues& feeds, const RunValues& fetches) {
   while (arenas_.size() <= depth) {
     arenas_.emplace_back(arena_count(devices_));
     generations_.push_back(1);
@@ -125,10 +146,13 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
     DeviceBuffer& buffer = arenas_[depth][arena].buffer;
     if (bytes <= buffer.bytes()) continue;
     const bool pinned = arena >= devices_.space_count();
-    const int device = arena == kHostSpace ? devices_.on_host() : pinned ? static_cast<int>(arena - devices_.space_count()) : static_cast<int>(arena) - 1;
+    const int device = arena == kHostSpace ? devices_.on_host()
+                       : pinned            ? static_cast<int>(arena - devices_.space_count())
+                                           : static_cast<int>(arena) - 1;
     const bp_memory_kind kind = pinned ? BP_MEMORY_PINNED : BP_MEMORY_DEVICE;
     buffer = DeviceBuffer();
-    buffer = DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device, kind, bytes, devices_.at(device).alignment(kind));
+    buffer = DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device, kind, bytes,
+                          devices_.at(device).alignment(kind));
     ++generations_[depth];
   }
   SegmentContext& context = context_of(segment, depth);
@@ -138,7 +162,8 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
   for (std::size_t i = 0; i < segment->incoming.size(); ++i) {
     context.bind_incoming(i, *incoming_value(segment->incoming[i], feeds));
   }
-  for (const auto& [fetch, slot] : segment->fetches) context.bind_fetch(fetch, *fetches[static_cast<std::size_t>(fetch)]);
+  for (const auto& [fetch, slot] : segment->fetches)
+    context.bind_fetch(fetch, *fetches[static_cast<std::size_t>(fetch)]);
   if (spans_ != nullptr) {
     execute_traced(context);
   } else {
@@ -146,13 +171,15 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
   }
   drain(*segment, context);
   take_dynamic(context, feeds, fetches);
-  for (const Border& border : segment->outgoing) left_[{border.value, border.space}] = &context.value(border.slot);
+  for (const Border& border : segment->outgoing)
+    left_[{border.value, border.space}] = &context.value(border.slot);
 }
 
 void RunContext::execute(SegmentContext& context) {
   for (const Operation& operation : context.operations()) {
     if (cancel_flag_ != nullptr && cancel_flag_->load(std::memory_order_relaxed)) {
-      fail(context, context.segment().steps[static_cast<std::size_t>(operation.step)], make_status(Code::Cancelled, "the run was cancelled"));
+      fail(context, context.segment().steps[static_cast<std::size_t>(operation.step)],
+           make_status(Code::Cancelled, "the run was cancelled"));
     }
     if (!operation.plain) {
       execute_special(context, operation);
@@ -166,13 +193,15 @@ void RunContext::execute_special(SegmentContext& context, const Operation& opera
   const Step& step = context.segment().steps[static_cast<std::size_t>(operation.step)];
   wait_for(context, step);
   if (step.kind == StepKind::Compute) {
-    if (bp_status* status = operation.compute(operation.prepared, operation.ctx)) fail(context, step, status);
+    if (bp_status* status = operation.compute(operation.prepared, operation.ctx))
+      fail(context, step, status);
   } else {
     copy(context, step);
   }
   if (!step.signals) return;
   try {
-    context.marks()[static_cast<std::size_t>(operation.step)] = streams_[static_cast<std::size_t>(step.device)]->signal();
+    context.marks()[static_cast<std::size_t>(operation.step)] =
+        streams_[static_cast<std::size_t>(step.device)]->signal();
   } catch (const Error& error) {
     fail(context, step, make_status(error.code(), error.message()));
   }
@@ -188,7 +217,8 @@ void RunContext::execute_traced(SegmentContext& context) {
     span.begin_ns = now_ns();
     execute_special(context, operation);
     if (step.on_stream) {
-      if (auto error = streams_[static_cast<std::size_t>(step.device)]->drain()) fail(context, step, make_status(error->code(), error->message()));
+      if (auto error = streams_[static_cast<std::size_t>(step.device)]->drain())
+        fail(context, step, make_status(error->code(), error->message()));
     }
     span.end_ns = now_ns();
     spans_->push_back(std::move(span));
@@ -198,7 +228,8 @@ void RunContext::execute_traced(SegmentContext& context) {
 void RunContext::wait_for(SegmentContext& context, const Step& step) {
   for (const Wait& wait : step.waits) {
     try {
-      streams_[static_cast<std::size_t>(wait.stream)]->host_wait(context.marks()[static_cast<std::size_t>(wait.step)]);
+      streams_[static_cast<std::size_t>(wait.stream)]->host_wait(
+          context.marks()[static_cast<std::size_t>(wait.step)]);
     } catch (const Error& error) {
       const Step& earlier = context.segment().steps[static_cast<std::size_t>(wait.step)];
       fail(context, earlier, make_status(error.code(), "at or before this: " + error.message()));
@@ -231,7 +262,9 @@ void RunContext::copy(SegmentContext& context, const Step& step) {
   };
   const bp_tensor source = described(step.inputs[0]), target = described(step.outputs[0]);
   Device& device = devices_.at(step.device);
-  if (bp_status* status = device.api().copy(device.raw(), raw_streams_[static_cast<std::size_t>(step.device)], &source, &target)) fail(context, step, status);
+  if (bp_status* status = device.api().copy(
+          device.raw(), raw_streams_[static_cast<std::size_t>(step.device)], &source, &target))
+    fail(context, step, status);
 }
 
 void RunContext::fail(SegmentContext& context, const Step& step, bp_status* status) {
@@ -240,7 +273,8 @@ void RunContext::fail(SegmentContext& context, const Step& step, bp_status* stat
   for (const auto& stream : streams_) {
     if (stream != nullptr) stream->drain();
   }
-  if (error.code() == Code::DeviceLost && step.device >= 0) devices_.at(step.device).mark_lost(error.message());
+  if (error.code() == Code::DeviceLost && step.device >= 0)
+    devices_.at(step.device).mark_lost(error.message());
   (void)context;
   throw error;
 }
@@ -258,7 +292,8 @@ void RunContext::drain(const Segment& segment, SegmentContext& context) {
   if (!first) return;
   for (std::size_t i = segment.steps.size(); i-- > 0;) {
     const Step& step = segment.steps[i];
-    if (step.device == failed) fail(context, step, make_status(first->code(), "at or before this: " + first->message()));
+    if (step.device == failed)
+      fail(context, step, make_status(first->code(), "at or before this: " + first->message()));
   }
 }
 
@@ -270,12 +305,15 @@ const RuntimeValue* RunContext::incoming_value(const Border& border, const RunVa
   return feeds[static_cast<std::size_t>(fed - program_.feeds().begin())];
 }
 
-void RunContext::take_dynamic(SegmentContext& context, const RunValues& feeds, const RunValues& fetches) {
+void RunContext::take_dynamic(SegmentContext& context, const RunValues& feeds,
+                              const RunValues& fetches) {
   for (const auto& [fetch, index] : context.segment().dynamic_fetches) {
     const Slot& slot = context.segment().slots[static_cast<std::size_t>(index)];
     const bool constant = slot.place == Place::Weight && slot.state.type == DataType::String;
     const RuntimeValue* from = constant ? &slot.weight->value : &context.value(index);
-    if (slot.place == Place::Incoming) from = incoming_value(context.segment().incoming[static_cast<std::size_t>(slot.number)], feeds);
+    if (slot.place == Place::Incoming)
+      from =
+          incoming_value(context.segment().incoming[static_cast<std::size_t>(slot.number)], feeds);
     take_contents(*from, *fetches[static_cast<std::size_t>(fetch)]);
   }
 }

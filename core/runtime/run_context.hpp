@@ -40,7 +40,8 @@ class RunContext {
 
   /// Runs a segment, `depth` segments having run before it. Feeds are by Program::feeds, fetches by Program::fetches;
   /// those that the segment writes have memory. Throws what failed, after draining all streams.
-  void run(const std::shared_ptr<const Segment>& segment, std::size_t depth, const RunValues& feeds, const RunValues& fetches);
+  void run(const std::shared_ptr<const Segment>& segment, std::size_t depth, const RunValues& feeds,
+           const RunValues& fetches);
 
   /// Where a value of an earlier segment of this run lies; null when no segment left it in that space.
   const RuntimeValue* left_value(ValueId value, int space) const;
@@ -73,15 +74,15 @@ class RunContext {
   const DeviceSet& devices_;
   bp_threads* threads_;
   std::size_t max_contexts_;
-  std::vector<std::unique_ptr<Stream>> streams_;       ///< by device; null until first used
+  std::vector<std::unique_ptr<Stream>> streams_;  ///< by device; null until first used
   std::vector<bp_stream*> raw_streams_;
-  std::vector<std::vector<Arena>> arenas_;             ///< by depth and arena
-  std::vector<std::uint64_t> generations_;             ///< by depth: raised when an arena moves
-  std::vector<std::uint64_t> arena_bytes_;             ///< by arena, of the last run
+  std::vector<std::vector<Arena>> arenas_;  ///< by depth and arena
+  std::vector<std::uint64_t> generations_;  ///< by depth: raised when an arena moves
+  std::vector<std::uint64_t> arena_bytes_;  ///< by arena, of the last run
   std::vector<Cached> cached_;
   std::uint64_t use_count_ = 0, used_before_run_ = 0;
   std::map<std::pair<ValueId, int>, const RuntimeValue*> left_;
-  std::vector<int> begun_;                             ///< devices that were told of the run
+  std::vector<int> begun_;  ///< devices that were told of the run
   std::uint64_t run_id_ = 0;
   const std::atomic<bool>* cancel_flag_ = nullptr;
   std::vector<Span>* spans_ = nullptr;

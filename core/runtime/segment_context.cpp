@@ -25,18 +25,25 @@ void describe(RuntimeValue& value, const Slot& slot) {
 }
 
 /// Points a value `offset` bytes into a piece of memory.
-void point(RuntimeValue& value, bp_buffer* buffer, std::uint64_t buffer_offset, void* host, std::uint64_t offset) {
+void point(RuntimeValue& value, bp_buffer* buffer, std::uint64_t buffer_offset, void* host,
+           std::uint64_t offset) {
   value.description.buffer = buffer;
   value.description.offset = buffer != nullptr ? buffer_offset + offset : 0;
   value.description.host_ptr = host != nullptr ? static_cast<std::byte*>(host) + offset : nullptr;
 }
 
-bool is_whole(const Slot& slot) { return slot.state.kind != ValueState::Kind::Tensor || slot.state.type == DataType::String; }
+bool is_whole(const Slot& slot) {
+  return slot.state.kind != ValueState::Kind::Tensor || slot.state.type == DataType::String;
+}
 
 }  // namespace
 
-SegmentContext::SegmentContext(std::shared_ptr<const Segment> segment, const DeviceSet& devices, const Program& program, bp_threads* threads)
-    : segment_(std::move(segment)), marks_(segment_->steps.size()), incoming_(segment_->incoming.size()), fetches_(program.fetches().size()),
+SegmentContext::SegmentContext(std::shared_ptr<const Segment> segment, const DeviceSet& devices,
+                               const Program& program, bp_threads* threads)
+    : segment_(std::move(segment)),
+      marks_(segment_->steps.size()),
+      incoming_(segment_->incoming.size()),
+      fetches_(program.fetches().size()),
       whole_incoming_(segment_->incoming.size()) {
   make_values();
   make_contexts(devices, threads);
@@ -47,7 +54,8 @@ void SegmentContext::make_values() {
     auto value = std::make_unique<RuntimeValue>();
     if (slot.place != Place::Weight || slot.state.type != DataType::String) describe(*value, slot);
     const auto number = static_cast<std::size_t>(slot.number);
-    if (slot.place == Place::Incoming && !is_whole(slot)) incoming_[number].push_back({value.get(), slot.offset});
+    if (slot.place == Place::Incoming && !is_whole(slot))
+      incoming_[number].push_back({value.get(), slot.offset});
     if (slot.place == Place::Dynamic) dynamic_.push_back(values_.size());
     if (slot.place == Place::Fetch) fetches_[number].push_back({value.get(), slot.offset});
     if (slot.place == Place::Weight && slot.state.type != DataType::String) {
@@ -62,8 +70,10 @@ const bp_value* SegmentContext::pointer_for(int slot_index) {
   static const RuntimeValue kAbsent;
   if (slot_index < 0) return &kAbsent;
   const Slot& slot = segment_->slots[static_cast<std::size_t>(slot_index)];
-  if (slot.place == Place::Weight && slot.state.type == DataType::String) return &slot.weight->value;
-  if (slot.place == Place::Incoming && is_whole(slot)) whole_incoming_[static_cast<std::size_t>(slot.number)].push_back(pointers_.size());
+  if (slot.place == Place::Weight && slot.state.type == DataType::String)
+    return &slot.weight->value;
+  if (slot.place == Place::Incoming && is_whole(slot))
+    whole_incoming_[static_cast<std::size_t>(slot.number)].push_back(pointers_.size());
   return values_[static_cast<std::size_t>(slot_index)].get();
 }
 
@@ -79,7 +89,8 @@ void SegmentContext::make_contexts(const DeviceSet& devices, bp_threads* threads
   workspaces_.resize(segment_->steps.size());
   for (std::size_t i = 0; i < segment_->steps.size(); ++i) {
     const Step& step = segment_->steps[i];
-    ComputeContext ctx = make_compute_context(step.device >= 0 ? &devices.at(step.device) : nullptr, threads);
+    ComputeContext ctx =
+        make_compute_context(step.device >= 0 ? &devices.at(step.device) : nullptr, threads);
     ctx.inputs = pointers_.data() + pointers_.size();
     ctx.input_count = static_cast<std::uint32_t>(step.inputs.size());
     for (const int input : step.inputs) pointers_.push_back(pointer_for(input));
@@ -98,12 +109,15 @@ void SegmentContext::make_contexts(const DeviceSet& devices, bp_threads* threads
   for (std::size_t i = 0; i < segment_->steps.size(); ++i) {
     const Step& step = segment_->steps[i];
     const bool computes = step.kind == StepKind::Compute;
-    operations_.push_back({computes && step.prepared.raw() != nullptr ? step.prepared.def().compute : nullptr, step.prepared.raw(), &contexts_[i],
-                           computes && step.waits.empty() && !step.signals, static_cast<std::int32_t>(i)});
+    operations_.push_back(
+        {computes && step.prepared.raw() != nullptr ? step.prepared.def().compute : nullptr,
+         step.prepared.raw(), &contexts_[i], computes && step.waits.empty() && !step.signals,
+         static_cast<std::int32_t>(i)});
   }
 }
 
-void SegmentContext::bind_memory(const std::vector<Arena>& arenas, const std::vector<bp_stream*>& streams, std::uint64_t generation) {
+void SegmentContext::bind_memory(const std::vector<Arena>& arenas,
+                                 const std::vector<bp_stream*>& streams, std::uint64_t generation) {
   if (generation_ == generation) return;
   generation_ = generation;
   for (std::size_t i = 0; i < segment_->slots.size(); ++i) {
@@ -111,7 +125,8 @@ void SegmentContext::bind_memory(const std::vector<Arena>& arenas, const std::ve
     if (slot.place != Place::Arena) continue;
     const DeviceBuffer& buffer = arenas[static_cast<std::size_t>(slot.arena)].buffer;
     // Pinned memory is plain host memory to everybody but the device that copies from and to it.
-    point(*values_[i], slot.space == kHostSpace ? nullptr : buffer.raw(), 0, buffer.host_ptr(), slot.offset);
+    point(*values_[i], slot.space == kHostSpace ? nullptr : buffer.raw(), 0, buffer.host_ptr(),
+          slot.offset);
   }
   for (std::size_t i = 0; i < segment_->steps.size(); ++i) {
     const Step& step = segment_->steps[i];
@@ -120,7 +135,8 @@ void SegmentContext::bind_memory(const std::vector<Arena>& arenas, const std::ve
     const DeviceBuffer& buffer = arenas[static_cast<std::size_t>(step.workspace_arena)].buffer;
     workspaces_[i].buffer = buffer.raw();
     workspaces_[i].offset = buffer.raw() != nullptr ? step.workspace_offset : 0;
-    workspaces_[i].host_ptr = buffer.host_ptr() != nullptr ? buffer.host_ptr() + step.workspace_offset : nullptr;
+    workspaces_[i].host_ptr =
+        buffer.host_ptr() != nullptr ? buffer.host_ptr() + step.workspace_offset : nullptr;
   }
 }
 
@@ -130,14 +146,16 @@ void SegmentContext::forget_dynamic() {
 
 void SegmentContext::bind_incoming(std::size_t index, const RuntimeValue& value) {
   for (const Bound& bound : incoming_[index]) {
-    point(*bound.value, value.description.buffer, value.description.offset, value.description.host_ptr, bound.offset);
+    point(*bound.value, value.description.buffer, value.description.offset,
+          value.description.host_ptr, bound.offset);
   }
   for (const std::size_t position : whole_incoming_[index]) pointers_[position] = &value;
 }
 
 void SegmentContext::bind_fetch(int fetch, const RuntimeValue& value) {
   for (const Bound& bound : fetches_[static_cast<std::size_t>(fetch)]) {
-    point(*bound.value, value.description.buffer, value.description.offset, value.description.host_ptr, bound.offset);
+    point(*bound.value, value.description.buffer, value.description.offset,
+          value.description.host_ptr, bound.offset);
   }
 }
 

@@ -22,7 +22,7 @@ struct Operation {
   bp_status* (*compute)(const bp_prepared* prepared, const bp_kctx* ctx);  ///< null for copies
   const bp_prepared* prepared;
   ComputeContext* ctx;
-  bool plain;       ///< nothing to wait for, nothing to signal: call compute and go on
+  bool plain;  ///< nothing to wait for, nothing to signal: call compute and go on
   std::int32_t step;
 };
 
@@ -32,7 +32,8 @@ struct Operation {
 /// Threads:  one run at a time.
 class SegmentContext {
  public:
-  SegmentContext(std::shared_ptr<const Segment> segment, const DeviceSet& devices, const Program& program, bp_threads* threads);
+  SegmentContext(std::shared_ptr<const Segment> segment, const DeviceSet& devices,
+                 const Program& program, bp_threads* threads);
   SegmentContext(const SegmentContext&) = delete;
   SegmentContext& operator=(const SegmentContext&) = delete;
 
@@ -40,7 +41,8 @@ class SegmentContext {
 
   /// Points slots and workspaces at the arenas, and contexts at the streams (null where a device has none). Does
   /// nothing when `generation` is that of the last call.
-  void bind_memory(const std::vector<Arena>& arenas, const std::vector<bp_stream*>& streams, std::uint64_t generation);
+  void bind_memory(const std::vector<Arena>& arenas, const std::vector<bp_stream*>& streams,
+                   std::uint64_t generation);
   /// Empties what kernels size and fill themselves: sequences, strings, outputs of unknown size.
   void forget_dynamic();
   /// Gives an incoming value (index into Segment::incoming).
@@ -71,9 +73,10 @@ class SegmentContext {
   std::vector<bp_tensor> workspaces_;
   std::vector<ComputeContext> contexts_;
   std::vector<Operation> operations_;
-  std::vector<std::uint64_t> marks_;                       ///< by step: of steps that signal
+  std::vector<std::uint64_t> marks_;  ///< by step: of steps that signal
   std::vector<std::vector<Bound>> incoming_, fetches_;
-  std::vector<std::vector<std::size_t>> whole_incoming_;   ///< positions in pointers_: values that are no plain tensors
+  std::vector<std::vector<std::size_t>>
+      whole_incoming_;                ///< positions in pointers_: values that are no plain tensors
   std::vector<std::size_t> dynamic_;  ///< slots that forget_dynamic() empties
   std::uint64_t generation_ = 0;
 };

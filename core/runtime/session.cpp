@@ -33,16 +33,25 @@ std::string text_list(const std::vector<std::string>& names) {
   return list.empty() ? "none" : list;
 }
 
-std::string expected(const Value& value) { return value.type.to_string() + (value.type.shape ? " " + to_string(*value.type.shape) : ""); }
+std::string expected(const Value& value) {
+  return value.type.to_string() + (value.type.shape ? " " + to_string(*value.type.shape) : "");
+}
 
 }  // namespace
 
-Session::Session(std::shared_ptr<Environment> environment, const std::string& path, std::span<const std::byte> bytes, const SessionOptions& options)
+Session::Session(std::shared_ptr<Environment> environment, const std::string& path,
+                 std::span<const std::byte> bytes, const SessionOptions& options)
     : environment_(std::move(environment)), options_(options) {
   const auto start = std::chrono::steady_clock::now();
+  if (options_.precision != "fp32") {
+    // The ABI has no word for it yet, so no provider can offer it.
+    throw Error(Code::Unsupported,
+                text("precision '", options_.precision, "' is offered by no provider; use fp32"));
+  }
   if (options_.threads > 0) environment_->pool().grow(options_.threads);
   threads_.pool = &environment_->pool();
-  threads_.max_threads = options_.threads > 0 ? options_.threads : environment_->pool().thread_count();
+  threads_.max_threads =
+      options_.threads > 0 ? options_.threads : environment_->pool().thread_count();
   at_step("opening providers", [&] { devices_ = environment_->open_devices(options_); });
   at_step("registering operators", [&] { register_operators(); });
   load(path, bytes);
@@ -60,13 +69,15 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
     warn_of_fallback();
     plan_if_fixed();
   });
-  load_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  load_ms_ =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
 Session::~Session() = default;
 
 void Session::register_operators() {
-  for (const std::filesystem::path& file : options_.custom_ops) libraries_.push_back(environment_->plugins().load(file));
+  for (const std::filesystem::path& file : options_.custom_ops)
+    libraries_.push_back(environment_->plugins().load(file));
   std::set<const Plugin*> seen;
   const auto add_schemas = [&](const PluginPtr& plugin) {
     if (!seen.insert(plugin.get()).second) return;
@@ -98,9 +109,12 @@ void Session::register_operators() {
       if (library->raw().kernels_for == nullptr) continue;
       sink.kernel.plugin = library;
       sink.kernel.guest = library != device.plugin();
-      check_status(library->raw().kernels_for(library->raw().self, device.provider_name().c_str(), &sink, show), library->file().string());
+      check_status(library->raw().kernels_for(library->raw().self, device.provider_name().c_str(),
+                                              &sink, show),
+                   library->file().string());
     }
-    for (const std::string& refused : session_device.registry.refused()) environment_->logger().warning("a kernel of ", device.label(), " is refused: ", refused);
+    for (const std::string& refused : session_device.registry.refused())
+      environment_->logger().warning("a kernel of ", device.label(), " is refused: ", refused);
   }
 }
 
@@ -108,7 +122,8 @@ void Session::load(const std::string& path, std::span<const std::byte> bytes) {
   ImportOptions import;
   import.dims = options_.dims;
   import.external_data_folder = options_.external_data;
-  model_ = path.empty() ? import_bytes(bytes, schemas_, import) : import_file(path, schemas_, import);
+  model_ =
+      path.empty() ? import_bytes(bytes, schemas_, import) : import_file(path, schemas_, import);
 }
 
 void Session::optimize() {
@@ -121,15 +136,17 @@ void Session::optimize() {
     const SchemaInfo* schema = schemas.find(node);
     return schema != nullptr && !schema->deterministic;
   };
-  run_passes(model_, passes, [&](const Graph& graph, const Node& node) -> std::optional<std::vector<ConstantPtr>> {
-    try {
-      return evaluator.fold(graph, node, std::uint64_t{1} << 32);
-    } catch (const Error& error) {
-      // It may never run; if it does, the error comes then.
-      environment_->logger().debug("node '", node.name, "' is not folded: ", error.message());
-      return std::nullopt;
-    }
-  });
+  run_passes(model_, passes,
+             [&](const Graph& graph, const Node& node) -> std::optional<std::vector<ConstantPtr>> {
+               try {
+                 return evaluator.fold(graph, node, std::uint64_t{1} << 32);
+               } catch (const Error& error) {
+                 // It may never run; if it does, the error comes then.
+                 environment_->logger().debug("node '", node.name,
+                                              "' is not folded: ", error.message());
+                 return std::nullopt;
+               }
+             });
 }
 
 void Session::list_values() {
@@ -158,7 +175,8 @@ std::shared_ptr<Executable> Session::executable(const Cut& cut) {
   context.weights = &environment_->weights();
   context.logger = &environment_->logger();
   context.threads = &threads_;
-  for (const PlacementRule& rule : options_.placement) context.rules.emplace_back(rule.pattern, rule.provider);
+  for (const PlacementRule& rule : options_.placement)
+    context.rules.emplace_back(rule.pattern, rule.provider);
   context.forbid_fallback = options_.fallback == Fallback::Forbid;
   context.deterministic = options_.deterministic;
   try {
@@ -177,13 +195,17 @@ void Session::warn_of_fallback() {
   std::string example;
   for (const NodeId id : generation->program->order()) {
     const int device = generation->program->placed().placement[static_cast<std::size_t>(id)].device;
-    if (device < 0 || generation->program->is_host_node(id) || devices_.devices[static_cast<std::size_t>(device)].requested) continue;
+    if (device < 0 || generation->program->is_host_node(id) ||
+        devices_.devices[static_cast<std::size_t>(device)].requested)
+      continue;
     const Node& node = generation->program->graph().node(id);
     if (fallen++ == 0) example = node.name + " (" + node.op_type + ")";
   }
   if (fallen > 0) {
-    environment_->logger().warning(fallen, " of ", generation->program->order().size(), " nodes fall back to ", devices_.at(devices_.host_evaluator).label(),
-                                   ", the first is ", example, "; `backplane inspect --explain` tells why, fallback=allow silences this");
+    environment_->logger().warning(
+        fallen, " of ", generation->program->order().size(), " nodes fall back to ",
+        devices_.at(devices_.host_evaluator).label(), ", the first is ", example,
+        "; `backplane inspect --explain` tells why, fallback=allow silences this");
   }
 }
 
@@ -202,13 +224,15 @@ void Session::plan_if_fixed() {
   default_->plan(feeds);
 }
 
-Session::Route Session::route(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches) {
+Session::Route Session::route(const std::vector<std::string>& feeds,
+                              const std::vector<std::string>& fetches) {
   Route route;
   std::vector<std::string> wanted = fetches;
   const std::vector<std::string> standard = names_of(model_.graph, inputs_);
   if (wanted.empty()) wanted = names_of(model_.graph, outputs_);
   for (std::size_t i = 0; i < feeds.size(); ++i) {
-    if (std::count(feeds.begin(), feeds.end(), feeds[i]) > 1) invalid("the input '", feeds[i], "' is fed twice");
+    if (std::count(feeds.begin(), feeds.end(), feeds[i]) > 1)
+      invalid("the input '", feeds[i], "' is fed twice");
   }
   Cut cut;
   for (const std::string& name : standard) {
@@ -222,7 +246,8 @@ Session::Route Session::route(const std::vector<std::string>& feeds, const std::
     if (model_.graph.find_value(feeds[i]) == kNone) {
       std::vector<std::string> known = standard;
       for (const std::string& name : names_of(model_.graph, overridable_)) known.push_back(name);
-      invalid("the model has no input '", feeds[i], "'", did_you_mean(feeds[i], known), "; its inputs are ", text_list(known));
+      invalid("the model has no input '", feeds[i], "'", did_you_mean(feeds[i], known),
+              "; its inputs are ", text_list(known));
     }
     cut.feeds.push_back(feeds[i]);
     route.feeds.push_back(i);
@@ -235,17 +260,22 @@ Session::Route Session::route(const std::vector<std::string>& feeds, const std::
 
 void Session::check_feed(const std::string& name, const RuntimeValue& value) const {
   const Value& declared = model_.graph.value(model_.graph.find_value(name));
-  const auto mismatch = [&](const std::string& got) { invalid("the input '", name, "' should be ", expected(declared), " but is ", got); };
+  const auto mismatch = [&](const std::string& got) {
+    invalid("the input '", name, "' should be ", expected(declared), " but is ", got);
+  };
   if (value.kind == BP_VALUE_ABSENT) invalid("the input '", name, "' is given no value");
   if (declared.type.kind == Type::Kind::Unknown) return;
   const bool empty_optional = value.kind == BP_VALUE_OPTIONAL && value.elements.empty();
-  if (declared.type.kind == Type::Kind::Optional && empty_optional) return;  // such a value does not know its element's type
+  if (declared.type.kind == Type::Kind::Optional && empty_optional)
+    return;  // such a value does not know its element's type
   if (!declared.type.is_tensor()) {
-    if (value.is_tensor() || value.type.to_string() != declared.type.to_string()) mismatch(value.is_tensor() ? "a tensor" : value.type.to_string());
+    if (value.is_tensor() || value.type.to_string() != declared.type.to_string())
+      mismatch(value.is_tensor() ? "a tensor" : value.type.to_string());
     return;
   }
   if (!value.is_tensor()) mismatch(value.type.to_string());
-  const std::vector<std::int64_t> dims(value.description.dims, value.description.dims + value.description.rank);
+  const std::vector<std::int64_t> dims(value.description.dims,
+                                       value.description.dims + value.description.rank);
   bool fits = value.element() == declared.type.element || declared.type.element == DataType::None;
   if (declared.type.shape) {
     fits = fits && dims.size() == declared.type.shape->size();
@@ -257,7 +287,8 @@ void Session::check_feed(const std::string& name, const RuntimeValue& value) con
   if (!fits) mismatch(text("tensor(", core::name(value.element()), ") ", to_string(dims)));
 }
 
-void Session::run(const Route& route, const RunValues& feeds, const RunValues& fetches, PlanMemo* memo, bool resize_fetches) {
+void Session::run(const Route& route, const RunValues& feeds, const RunValues& fetches,
+                  PlanMemo* memo, bool resize_fetches) {
   RunSettings settings;
   settings.memo = memo;
   settings.resize_fetches = resize_fetches;
@@ -269,7 +300,8 @@ void Session::run(const Route& route, const RunValues& feeds, const RunValues& f
   settings.spans = &spans;
   route.executable->run(feeds, fetches, settings);
   const std::lock_guard lock(spans_mutex_);
-  spans_.insert(spans_.end(), std::make_move_iterator(spans.begin()), std::make_move_iterator(spans.end()));
+  spans_.insert(spans_.end(), std::make_move_iterator(spans.begin()),
+                std::make_move_iterator(spans.end()));
 }
 
 void Session::run(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches) {
@@ -299,7 +331,8 @@ void Session::check_symbols(const Route& route, const std::vector<NamedValue>& f
       const std::int64_t size = value.description.dims[axis];
       const auto [place, added] = seen.emplace(symbol, std::pair(size, feeds[i].name));
       if (!added && place->second.first != size) {
-        invalid("the dimension '", symbol, "' is ", place->second.first, " in the input '", place->second.second, "' and ", size, " in the input '", feeds[i].name, "'");
+        invalid("the dimension '", symbol, "' is ", place->second.first, " in the input '",
+                place->second.second, "' and ", size, " in the input '", feeds[i].name, "'");
       }
     }
   }

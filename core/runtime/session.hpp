@@ -28,7 +28,8 @@ struct NamedValue {
 class Session {
  public:
   /// From a file, or (path empty) from bytes that outlive the session. Errors say at which step, and leave nothing.
-  Session(std::shared_ptr<Environment> environment, const std::string& path, std::span<const std::byte> bytes, const SessionOptions& options);
+  Session(std::shared_ptr<Environment> environment, const std::string& path,
+          std::span<const std::byte> bytes, const SessionOptions& options);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -45,7 +46,7 @@ class Session {
   /// What runs for these feeds and fetches, and in which order it wants them. Made when first asked for.
   struct Route {
     std::shared_ptr<Executable> executable;
-    std::vector<std::size_t> feeds;    ///< the executable's feed k is the caller's feeds[k]
+    std::vector<std::size_t> feeds;  ///< the executable's feed k is the caller's feeds[k]
     std::vector<std::size_t> fetches;
   };
   Route route(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches);
@@ -53,7 +54,8 @@ class Session {
   /// Runs by name; see backplane_session_run. An absent fetch is allocated.
   void run(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches);
   /// Runs along a route; values in the caller's order, checked against the model.
-  void run(const Route& route, const RunValues& feeds, const RunValues& fetches, PlanMemo* memo, bool resize_fetches);
+  void run(const Route& route, const RunValues& feeds, const RunValues& fetches, PlanMemo* memo,
+           bool resize_fetches);
   /// Checks a feed against what the model says of it.
   void check_feed(const std::string& name, const RuntimeValue& value) const;
 

@@ -48,7 +48,7 @@ std::string processor_name() {
   // Leaves 0x80000002 to 0x80000004 hold the brand string (Intel SDM, volume 2, CPUID).
   constexpr unsigned kFirst = 0x80000002u;
   constexpr unsigned kLast = 0x80000004u;
-  if (__get_cpuid_max(0x80000000u, nullptr) >= kLast) {
+  if (static_cast<unsigned>(__get_cpuid_max(0x80000000u, nullptr)) >= kLast) {
     std::array<unsigned, 12> words{};
     for (unsigned leaf = kFirst; leaf <= kLast; ++leaf) {
       unsigned* four = words.data() + 4 * (leaf - kFirst);

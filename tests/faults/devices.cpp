@@ -23,7 +23,8 @@ const fakegpu_api& fakegpu() {
   static const fakegpu_api* const api = [] {
     const bp_provider* provider = nullptr;
     static const PluginPtr plugin = environment()->plugins().find_provider("fakegpu", &provider);
-    return static_cast<const fakegpu_api*>(provider->get_interface(provider->self, FAKEGPU_INTERFACE, 1));
+    return static_cast<const fakegpu_api*>(
+        provider->get_interface(provider->self, FAKEGPU_INTERFACE, 1));
   }();
   return *api;
 }
@@ -49,8 +50,9 @@ std::string findings() {
 std::string alive() {
   const fakegpu_counters now = counters();
   const std::pair<const char*, std::uint64_t> kinds[] = {
-      {"devices", now.open_devices}, {"buffers", now.buffers}, {"streams", now.streams},   {"fences", now.fences},
-      {"kernels", now.kernels},      {"prepared", now.prepared}, {"open runs", now.open_runs}};
+      {"devices", now.open_devices}, {"buffers", now.buffers}, {"streams", now.streams},
+      {"fences", now.fences},        {"kernels", now.kernels}, {"prepared", now.prepared},
+      {"open runs", now.open_runs}};
   std::string words;
   for (const auto& [kind, count] : kinds) {
     if (count != 0) words += text(words.empty() ? "" : ", ", count, " ", kind);
@@ -98,7 +100,9 @@ ModelMaker& ModelMaker::ints(const std::string& name, const Dims& values) {
   return *this;
 }
 
-ModelMaker& ModelMaker::node(const std::string& name, const std::string& op, const std::vector<std::string>& inputs, const std::string& output, int axis) {
+ModelMaker& ModelMaker::node(const std::string& name, const std::string& op,
+                             const std::vector<std::string>& inputs, const std::string& output,
+                             int axis) {
   ::onnx::NodeProto* proto = model_.mutable_graph()->add_node();
   proto->set_name(name);
   proto->set_op_type(op);
@@ -113,7 +117,9 @@ ModelMaker& ModelMaker::node(const std::string& name, const std::string& op, con
   return *this;
 }
 
-MixedSession::MixedSession(std::string model, const Placement& placement, const ProviderOptions& fakegpu_options, const std::vector<std::string>& providers)
+MixedSession::MixedSession(std::string model, const Placement& placement,
+                           const ProviderOptions& fakegpu_options,
+                           const std::vector<std::string>& providers)
     : model_(std::move(model)) {
   SessionOptions options;
   for (const std::string& name : providers) options.providers.push_back({name, {}});
@@ -121,7 +127,8 @@ MixedSession::MixedSession(std::string model, const Placement& placement, const 
   options.fallback = Fallback::Allow;
   options.optimization = OptimizationLevel::None;
   for (const auto& [node, provider] : placement) options.placement.push_back({node, provider});
-  session_ = std::make_unique<Session>(environment(), "", std::as_bytes(std::span(model_)), options);
+  session_ =
+      std::make_unique<Session>(environment(), "", std::as_bytes(std::span(model_)), options);
 }
 
 Tensors MixedSession::run(const Tensors& feeds) {
@@ -130,7 +137,9 @@ Tensors MixedSession::run(const Tensors& feeds) {
   for (const auto& [name, tensor] : feeds) {
     values.push_back(std::make_unique<RuntimeValue>());
     values.back()->set_owned_tensor(DataType::Float, tensor.dims);
-    if (!tensor.elements.empty()) std::memcpy(values.back()->description.host_ptr, tensor.elements.data(), tensor.elements.size() * sizeof(float));
+    if (!tensor.elements.empty())
+      std::memcpy(values.back()->description.host_ptr, tensor.elements.data(),
+                  tensor.elements.size() * sizeof(float));
     named_feeds.push_back({name, values.back().get()});
   }
   for (const ValueId output : session_->outputs()) {
@@ -142,17 +151,21 @@ Tensors MixedSession::run(const Tensors& feeds) {
   for (const NamedValue& fetch : named_fetches) {
     const auto* first = static_cast<const float*>(fetch.value->description.host_ptr);
     const std::size_t count = fetch.value->description.bytes / sizeof(float);
-    results[fetch.name] = {fetch.value->dims, count > 0 ? std::vector<float>(first, first + count) : std::vector<float>()};
+    results[fetch.name] = {fetch.value->dims, count > 0 ? std::vector<float>(first, first + count)
+                                                        : std::vector<float>()};
   }
   return results;
 }
 
-Tensors run_on_cpu(const std::string& model, const Tensors& feeds) { return MixedSession(model, {}, {}, {"cpu"}).run(feeds); }
+Tensors run_on_cpu(const std::string& model, const Tensors& feeds) {
+  return MixedSession(model, {}, {}, {"cpu"}).run(feeds);
+}
 
 Tensor random_tensor(const Dims& dims, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   Tensor tensor{dims, std::vector<float>(static_cast<std::size_t>(element_count(dims)))};
-  for (float& element : tensor.elements) element = static_cast<float>(random() % 20000) / 10000.0f - 1.0f;
+  for (float& element : tensor.elements)
+    element = static_cast<float>(random() % 20000) / 10000.0f - 1.0f;
   return tensor;
 }
 
@@ -161,10 +174,13 @@ std::string difference(const Tensors& got, const Tensors& want) {
   for (const auto& [name, tensor] : want) {
     const auto found = got.find(name);
     if (found == got.end()) return text("no value '", name, "'");
-    if (found->second.dims != tensor.dims) return text("'", name, "' has dims ", to_string(found->second.dims), ", not ", to_string(tensor.dims));
+    if (found->second.dims != tensor.dims)
+      return text("'", name, "' has dims ", to_string(found->second.dims), ", not ",
+                  to_string(tensor.dims));
     for (std::size_t i = 0; i < tensor.elements.size(); ++i) {
       const float a = found->second.elements[i], b = tensor.elements[i];
-      if (!(std::abs(a - b) <= 1e-4f * (1 + std::abs(b)))) return text("'", name, "'[", i, "] is ", a, ", not ", b);
+      if (!(std::abs(a - b) <= 1e-4f * (1 + std::abs(b))))
+        return text("'", name, "'[", i, "] is ", a, ", not ", b);
     }
   }
   return "";

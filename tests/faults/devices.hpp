@@ -1,11 +1,10 @@
 // Sessions over the cpu and two fake devices, in one environment: what the tests of this folder share.
 #pragma once
 
-#include <onnx/onnx_pb.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <onnx/onnx_pb.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +43,9 @@ class ModelMaker {
   ModelMaker& weight(const std::string& name, const Tensor& tensor);
   ModelMaker& ints(const std::string& name, const Dims& values);
   /// A node that is called `name`; `axis` is set as an attribute unless negative.
-  ModelMaker& node(const std::string& name, const std::string& op, const std::vector<std::string>& inputs, const std::string& output, int axis = -1);
+  ModelMaker& node(const std::string& name, const std::string& op,
+                   const std::vector<std::string>& inputs, const std::string& output,
+                   int axis = -1);
   std::string bytes() const { return model_.SerializeAsString(); }
 
  private:
@@ -57,8 +58,10 @@ using Placement = std::map<std::string, std::string>;  ///< node -> provider
 /// A session over fakegpu:0, fakegpu:1 and cpu, in that order; no graph passes, so that nodes stay what they are.
 class MixedSession {
  public:
-  explicit MixedSession(std::string model, const Placement& placement = {}, const ProviderOptions& fakegpu_options = {},
-                        const std::vector<std::string>& providers = {"fakegpu:0", "fakegpu:1", "cpu"});
+  explicit MixedSession(std::string model, const Placement& placement = {},
+                        const ProviderOptions& fakegpu_options = {},
+                        const std::vector<std::string>& providers = {"fakegpu:0", "fakegpu:1",
+                                                                     "cpu"});
   /// All outputs. Throws what the session throws.
   Tensors run(const Tensors& feeds);
   Session& core() { return *session_; }

@@ -14,23 +14,32 @@ struct Fault {
 };
 
 std::string describe(const Fault& fault, std::uint64_t position) {
-  return text("call ", position, " fails with code ", fault.code, fault.asynchronous ? " on its stream" : "");
+  return text("call ", position, " fails with code ", fault.code,
+              fault.asynchronous ? " on its stream" : "");
 }
 
 /// Two branches over both devices that meet on the cpu, with a product whose weight is packed on neither.
 std::string branches() {
   ModelMaker maker;
   maker.input("x", {3, 4}).weight("w", random_tensor({4, 4}, 5));
-  maker.node("left", "MatMul", {"x", "w"}, "a").node("right", "Tanh", {"x"}, "b").node("cross", "Add", {"a", "b"}, "c");
+  maker.node("left", "MatMul", {"x", "w"}, "a")
+      .node("right", "Tanh", {"x"}, "b")
+      .node("cross", "Add", {"a", "b"}, "c");
   maker.node("join", "Concat", {"a", "c"}, "d", 1).node("last", "Relu", {"d"}, "y");
   return maker.output("y").output("c").bytes();
 }
-const Placement kBranches{{"left", "fakegpu:0"}, {"right", "fakegpu:1"}, {"cross", "fakegpu:1"}, {"join", "fakegpu:0"}, {"last", "cpu"}};
+const Placement kBranches{{"left", "fakegpu:0"},
+                          {"right", "fakegpu:1"},
+                          {"cross", "fakegpu:1"},
+                          {"join", "fakegpu:0"},
+                          {"last", "cpu"}};
 const Tensors kFeeds{{"x", random_tensor({3, 4}, 6)}};
 
 class FaultPositions : public FaultTest, public ::testing::WithParamInterface<Fault> {
  protected:
-  static void arm(std::uint64_t position) { fakegpu().fail_call(position, GetParam().code, GetParam().asynchronous ? 1 : 0); }
+  static void arm(std::uint64_t position) {
+    fakegpu().fail_call(position, GetParam().code, GetParam().asynchronous ? 1 : 0);
+  }
   static void disarm() { fakegpu().fail_call(0, BP_OK, 0); }
 
   /// Runs with the fault at one position; true when the run failed, as it should.
@@ -43,7 +52,8 @@ class FaultPositions : public FaultTest, public ::testing::WithParamInterface<Fa
     } catch (const Error& error) {
       disarm();
       EXPECT_EQ(error.code(), GetParam().seen) << error.what();
-      EXPECT_NE(error.message().find("fakegpu:"), std::string::npos) << "names no device: " << error.what();
+      EXPECT_NE(error.message().find("fakegpu:"), std::string::npos)
+          << "names no device: " << error.what();
       message_ = error.message();
       return true;
     }
@@ -52,7 +62,9 @@ class FaultPositions : public FaultTest, public ::testing::WithParamInterface<Fa
 };
 
 /// True when a message says which step of the run it was.
-bool names_a_step(const std::string& message) { return message.find("node '") != std::string::npos || message.find("copy '") != std::string::npos; }
+bool names_a_step(const std::string& message) {
+  return message.find("node '") != std::string::npos || message.find("copy '") != std::string::npos;
+}
 
 TEST_P(FaultPositions, OfAWarmRun) {
   const Tensors want = run_on_cpu(branches(), kFeeds);
@@ -72,7 +84,8 @@ TEST_P(FaultPositions, OfAWarmRun) {
     }
     ++failures;
     if (names_a_step(message_)) ++named;
-    EXPECT_TRUE(names_a_step(message_) || message_.find("begin the run") != std::string::npos) << message_;
+    EXPECT_TRUE(names_a_step(message_) || message_.find("begin the run") != std::string::npos)
+        << message_;
     EXPECT_EQ(counters().open_runs, 0u);
     EXPECT_EQ(difference(session.run(kFeeds), want), "") << "the run after " << message_;
     EXPECT_EQ(findings(), "") << "after " << message_;
@@ -128,9 +141,13 @@ TEST_P(FaultPositions, OfLoading) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codes, FaultPositions,
-                         ::testing::Values(Fault{BP_FAILED, Code::Failed, false}, Fault{BP_OUT_OF_MEMORY, Code::OutOfMemory, false},
+                         ::testing::Values(Fault{BP_FAILED, Code::Failed, false},
+                                           Fault{BP_OUT_OF_MEMORY, Code::OutOfMemory, false},
                                            Fault{BP_FAILED, Code::Failed, true}),
-                         [](const auto& fault) { return text("code_", fault.param.code, fault.param.asynchronous ? "_async" : ""); });
+                         [](const auto& fault) {
+                           return text("code_", fault.param.code,
+                                       fault.param.asynchronous ? "_async" : "");
+                         });
 
 class LostDevice : public FaultTest {};
 

@@ -18,7 +18,8 @@ class MixedPlacement : public FaultTest {};
 
 Copies counted() {
   const fakegpu_counters now = counters();
-  return {now.copies_h2d, now.copies_d2h, now.copies_peer, now.bytes_h2d + now.bytes_d2h + now.bytes_peer};
+  return {now.copies_h2d, now.copies_d2h, now.copies_peer,
+          now.bytes_h2d + now.bytes_d2h + now.bytes_peer};
 }
 
 std::string read_file(const std::string& path) {
@@ -30,7 +31,9 @@ std::string read_file(const std::string& path) {
 std::string three_devices() {
   ModelMaker maker;
   maker.input("x", {2, 3}).weight("w", random_tensor({2, 3}, 7));
-  maker.node("first", "Add", {"x", "w"}, "a").node("second", "Mul", {"a", "a"}, "b").node("third", "Sub", {"b", "a"}, "y");
+  maker.node("first", "Add", {"x", "w"}, "a")
+      .node("second", "Mul", {"a", "a"}, "b")
+      .node("third", "Sub", {"b", "a"}, "y");
   return maker.output("y").bytes();
 }
 const Placement kThreeDevices{{"first", "fakegpu:0"}, {"second", "fakegpu:1"}, {"third", "cpu"}};
@@ -48,7 +51,8 @@ TEST_F(MixedPlacement, ThreeDevicesInOneGraph) {
   EXPECT_EQ(difference(session.run(feeds), run_on_cpu(three_devices(), feeds)), "");
   EXPECT_EQ(findings(), "");
   const Json explanation = Json::parse(session.core().explain());
-  for (const auto& [node, provider] : kThreeDevices) EXPECT_EQ(row_of(explanation, node)["provider"], provider) << node;
+  for (const auto& [node, provider] : kThreeDevices)
+    EXPECT_EQ(row_of(explanation, node)["provider"], provider) << node;
   const Json reasons = row_of(explanation, "third")["reasons"];
   ASSERT_EQ(reasons.size(), 2u) << reasons;
   EXPECT_EQ(reasons[0]["code"], "rule");
@@ -57,14 +61,17 @@ TEST_F(MixedPlacement, ThreeDevicesInOneGraph) {
 TEST_F(MixedPlacement, ExplanationListsEveryCopyOnce) {
   MixedSession session(three_devices(), kThreeDevices);
   std::multiset<std::string> copies;
-  for (const Json& copy : Json::parse(session.core().explain())["copies"]) {
-    copies.insert(text(copy["value"].get<std::string>(), ": ", copy["from"].get<std::string>(), " to ", copy["to"].get<std::string>(), ", ",
-                       copy["bytes"].get<int>(), " bytes"));
+  const Json explanation = Json::parse(session.core().explain());
+  for (const Json& copy : explanation["copies"]) {
+    copies.insert(text(copy["value"].get<std::string>(), ": ", copy["from"].get<std::string>(),
+                       " to ", copy["to"].get<std::string>(), ", ", copy["bytes"].get<int>(),
+                       " bytes"));
     EXPECT_NE(copy["cause"], "");
   }
   // What fakegpu:1 and the cpu both read goes over the host once.
-  EXPECT_EQ(copies, (std::multiset<std::string>{"x: host to fakegpu:0, 24 bytes", "a: fakegpu:0 to host, 24 bytes", "a: host to fakegpu:1, 24 bytes",
-                                                "b: fakegpu:1 to host, 24 bytes"}));
+  EXPECT_EQ(copies, (std::multiset<std::string>{
+                        "x: host to fakegpu:0, 24 bytes", "a: fakegpu:0 to host, 24 bytes",
+                        "a: host to fakegpu:1, 24 bytes", "b: fakegpu:1 to host, 24 bytes"}));
 }
 
 TEST_F(MixedPlacement, PeersCopyWithoutTheHost) {
@@ -116,8 +123,11 @@ TEST_F(MixedPlacement, DigitsWhollyOnFakeDevice) {
 
 /// Every third graph with claims, every second one with rewrites: neither changes what has to be copied.
 ProviderOptions options_for(std::uint64_t seed, bool peer) {
-  return {{"delay_us", "20"}, {"seed", std::to_string(seed)}, {"peer", peer ? "true" : "false"},
-          {"rewrite", seed % 2 == 0 ? "true" : "false"}, {"compile", seed % 3 == 0 ? "chains" : "off"}};
+  return {{"delay_us", "20"},
+          {"seed", std::to_string(seed)},
+          {"peer", peer ? "true" : "false"},
+          {"rewrite", seed % 2 == 0 ? "true" : "false"},
+          {"compile", seed % 3 == 0 ? "chains" : "off"}};
 }
 
 void check_random_graph(std::uint64_t seed, bool peer) {
@@ -140,7 +150,8 @@ void check_random_graph(std::uint64_t seed, bool peer) {
 
   const Json explanation = Json::parse(session.core().explain());
   EXPECT_EQ(explanation["copies"].size(), least.count());
-  for (const auto& [node, provider] : graph.placement()) EXPECT_EQ(row_of(explanation, node)["provider"], provider) << node;
+  for (const auto& [node, provider] : graph.placement())
+    EXPECT_EQ(row_of(explanation, node)["provider"], provider) << node;
 }
 
 TEST_F(MixedPlacement, RandomGraphsOverTheHost) {
@@ -148,7 +159,8 @@ TEST_F(MixedPlacement, RandomGraphsOverTheHost) {
 }
 
 TEST_F(MixedPlacement, RandomGraphsBetweenPeers) {
-  for (std::uint64_t seed = 101; seed <= 130 && !HasFailure(); ++seed) check_random_graph(seed, true);
+  for (std::uint64_t seed = 101; seed <= 130 && !HasFailure(); ++seed)
+    check_random_graph(seed, true);
 }
 
 TEST_F(MixedPlacement, SeededDelaysFindNoRace) {
@@ -156,9 +168,14 @@ TEST_F(MixedPlacement, SeededDelaysFindNoRace) {
     const RandomGraph graph(200 + seed);
     const Tensors want = run_on_cpu(graph.model(), graph.feeds());
     for (const char* const peer : {"false", "true"}) {
-      const ProviderOptions options{{"seed", std::to_string(seed)}, {"delay_us", "1000"}, {"peer", peer}, {"host_copy", seed % 2 == 0 ? "async" : "none"}};
+      const ProviderOptions options{{"seed", std::to_string(seed)},
+                                    {"delay_us", "1000"},
+                                    {"peer", peer},
+                                    {"host_copy", seed % 2 == 0 ? "async" : "none"}};
       MixedSession session(graph.model(), graph.placement(), options);
-      for (int i = 0; i < 3; ++i) EXPECT_EQ(difference(session.run(graph.feeds()), want), "") << "seed " << seed << "\n" << graph.describe();
+      for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(difference(session.run(graph.feeds()), want), "") << "seed " << seed << "\n"
+                                                                    << graph.describe();
       EXPECT_EQ(findings(), "") << "seed " << seed;
     }
   }
@@ -166,10 +183,16 @@ TEST_F(MixedPlacement, SeededDelaysFindNoRace) {
 
 TEST_F(MixedPlacement, WeightsAreUploadedOncePerDevice) {
   ModelMaker maker;
-  maker.input("x", {4, 8}).weight("w", random_tensor({8, 8}, 1)).weight("same", random_tensor({8, 8}, 1)).weight("bias", random_tensor({1, 8}, 2));
-  maker.node("a", "MatMul", {"x", "w"}, "va").node("b", "MatMul", {"va", "w"}, "vb").node("c", "MatMul", {"vb", "same"}, "vc");
+  maker.input("x", {4, 8})
+      .weight("w", random_tensor({8, 8}, 1))
+      .weight("same", random_tensor({8, 8}, 1))
+      .weight("bias", random_tensor({1, 8}, 2));
+  maker.node("a", "MatMul", {"x", "w"}, "va")
+      .node("b", "MatMul", {"va", "w"}, "vb")
+      .node("c", "MatMul", {"vb", "same"}, "vc");
   maker.node("d", "Add", {"vc", "bias"}, "y").output("y");
-  const Placement placement{{"a", "fakegpu:0"}, {"b", "fakegpu:1"}, {"c", "fakegpu:1"}, {"d", "fakegpu:1"}};
+  const Placement placement{
+      {"a", "fakegpu:0"}, {"b", "fakegpu:1"}, {"c", "fakegpu:1"}, {"d", "fakegpu:1"}};
   MixedSession session(maker.bytes(), placement);
   EXPECT_EQ(counters(0).copies_h2d, 1u) << "w";
   EXPECT_EQ(counters(1).copies_h2d, 2u) << "w, which equals 'same', and bias";
@@ -184,7 +207,8 @@ TEST_F(MixedPlacement, WeightsAreUploadedOncePerDevice) {
     EXPECT_EQ(difference(session.run(feeds), want), "");
     EXPECT_EQ(difference(again.run(feeds), want), "");
   }
-  EXPECT_EQ(counters().copies_h2d, 4 * 2u) << "runs copy their feed, and what goes from one device to the other";
+  EXPECT_EQ(counters().copies_h2d, 4 * 2u)
+      << "runs copy their feed, and what goes from one device to the other";
 }
 
 }  // namespace

@@ -4,7 +4,8 @@ namespace backplane::core::faults {
 
 RandomGraph::RandomGraph(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u) {
   for (int i = 0; i < 2; ++i) {
-    const Dims dims{static_cast<std::int64_t>(1 + pick(5)), static_cast<std::int64_t>(1 + pick(80))};
+    const Dims dims{static_cast<std::int64_t>(1 + pick(5)),
+                    static_cast<std::int64_t>(1 + pick(80))};
     const std::string name = text("x", i);
     maker_.input(name, dims);
     feeds_[name] = random_tensor(dims, seed * 2 + static_cast<std::uint64_t>(i));
@@ -13,11 +14,20 @@ RandomGraph::RandomGraph(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u
   const std::size_t count = 5 + pick(10);
   for (std::size_t i = 0; i < count; ++i) {
     switch (pick(6)) {
-      case 0: add_unary(); break;
-      case 1: add_product(); break;
-      case 2: add_concat(); break;
-      case 3: add_reshape(); break;
-      default: add_binary();
+      case 0:
+        add_unary();
+        break;
+      case 1:
+        add_product();
+        break;
+      case 2:
+        add_concat();
+        break;
+      case 3:
+        add_reshape();
+        break;
+      default:
+        add_binary();
     }
   }
   for (Made& value : values_) {
@@ -39,7 +49,8 @@ std::string RandomGraph::weight(const Dims& dims) {
   return name;
 }
 
-void RandomGraph::add(const std::string& op, const std::vector<std::size_t>& read, std::vector<std::string> inputs, const Dims& dims, int axis) {
+void RandomGraph::add(const std::string& op, const std::vector<std::size_t>& read,
+                      std::vector<std::string> inputs, const Dims& dims, int axis) {
   static const char* const kProviders[] = {"cpu", "fakegpu:0", "fakegpu:1"};
   const std::string provider = kProviders[pick(3)];
   const std::string node = text("n", nodes_), output = text("v", nodes_);
@@ -66,7 +77,8 @@ void RandomGraph::add_binary() {
   std::vector<std::size_t> fitting;
   for (std::size_t i = 0; i < values_.size(); ++i) {
     const Dims& other = values_[i].dims;
-    if ((other[0] == dims[0] || other[0] == 1) && (other[1] == dims[1] || other[1] == 1)) fitting.push_back(i);
+    if ((other[0] == dims[0] || other[0] == 1) && (other[1] == dims[1] || other[1] == 1))
+      fitting.push_back(i);
   }
   const std::string op = kOps[pick(4)];
   if (pick(4) == 0) return add(op, {a}, {values_[a].name, weight({1, dims[1]})}, dims);
@@ -100,7 +112,8 @@ void RandomGraph::add_concat() {
     if (values_[i].dims[fixed] == dims[fixed]) fitting.push_back(i);
   }
   std::vector<std::size_t> read{a};
-  for (std::size_t more = 1 + pick(2); more > 0; --more) read.push_back(fitting[pick(fitting.size())]);
+  for (std::size_t more = 1 + pick(2); more > 0; --more)
+    read.push_back(fitting[pick(fitting.size())]);
   std::vector<std::string> inputs;
   dims[grown] = 0;
   for (const std::size_t index : read) {
@@ -126,7 +139,8 @@ Copies RandomGraph::copies(bool peer) const {
     if (value.is_output) targets.insert("cpu");
     targets.erase(value.maker);
     const bool on_device = value.maker != "cpu";
-    const bool to_other_device = on_device && (targets.contains("fakegpu:0") || targets.contains("fakegpu:1"));
+    const bool to_other_device =
+        on_device && (targets.contains("fakegpu:0") || targets.contains("fakegpu:1"));
     if (to_other_device && !peer) targets.insert("cpu");
     const auto bytes = static_cast<std::uint64_t>(element_count(value.dims)) * sizeof(float);
     copies.bytes += bytes * targets.size();

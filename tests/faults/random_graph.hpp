@@ -44,7 +44,8 @@ class RandomGraph {
     return static_cast<std::size_t>((state_ >> 33) % count);
   }
   std::string weight(const Dims& dims);
-  void add(const std::string& op, const std::vector<std::size_t>& read, std::vector<std::string> inputs, const Dims& dims, int axis = -1);
+  void add(const std::string& op, const std::vector<std::size_t>& read,
+           std::vector<std::string> inputs, const Dims& dims, int axis = -1);
   void add_unary();
   void add_binary();
   void add_product();

@@ -28,8 +28,8 @@ TABLE = {
     "core/base": ["spdlog/"],
     "core/onnx": ONNX,
     "core/plugin_host": PLUGIN_API + ["boost/dll", "boost/filesystem", "boost/system"],
-    "core/plan": PLUGIN_API,
-    "core/runtime": PLUGIN_API,
+    "core/plan": PLUGIN_API + ["xxhash.h"],
+    "core/runtime": PLUGIN_API + HOST_API + ["nlohmann/"],
     "core/config": ["toml++/"],
     "plugins/common": PLUGIN_API,
     "plugins": PLUGIN_API + ["plugins/common/"],
@@ -37,10 +37,10 @@ TABLE = {
     "custom_ops": PLUGIN_API,
     "tools": HOST_API + TERMINAL,
     "tests": HOST_API + PLUGIN_API + TESTING + TERMINAL + ["tests/"],
-    "tests/unit": HOST_API + PLUGIN_API + TESTING + ONNX + ["core/", "plugins/", "tests/"],
+    "tests/unit": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "plugins/", "tests/"],
     "tests/abi": PLUGIN_API + TESTING + ["tests/"],
     "tests/fixtures": PLUGIN_API + TESTING + ["tests/fixtures/"],
-    "tests/faults": HOST_API + PLUGIN_API + TESTING + ["core/", "tests/"],
+    "tests/faults": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "tests/"],
 }
 for place, folder in enumerate(CORE_ORDER):
     before = [f"core/{earlier}/" for earlier in CORE_ORDER[:place]]

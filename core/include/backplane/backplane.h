@@ -37,10 +37,10 @@ typedef struct backplane_value backplane_value;
 #define BACKPLANE_INVALID_ARGUMENT 1 /* mend the request, the model or the feeds */
 #define BACKPLANE_UNSUPPORTED 2      /* nobody handles it; the reasons are in the message */
 #define BACKPLANE_NOT_FOUND 3
-#define BACKPLANE_OUT_OF_MEMORY 4    /* the session stays usable */
-#define BACKPLANE_DEVICE_LOST 5      /* destroy the session and make a new one */
+#define BACKPLANE_OUT_OF_MEMORY 4 /* the session stays usable */
+#define BACKPLANE_DEVICE_LOST 5   /* destroy the session and make a new one */
 #define BACKPLANE_CANCELLED 6
-#define BACKPLANE_FAILED 7           /* these input values cannot be computed with */
+#define BACKPLANE_FAILED 7 /* these input values cannot be computed with */
 #define BACKPLANE_INTERNAL 8
 #define BACKPLANE_UNIMPLEMENTED 9
 #define BACKPLANE_INCOMPATIBLE 10
@@ -93,12 +93,14 @@ BACKPLANE_API void backplane_options_destroy(backplane_options* options);
 
 /* Sets a key; what was set before is replaced.
  * Ownership: copied. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT (key, value). Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_options_set(backplane_options* options, const char* key, const char* value);
+BACKPLANE_API backplane_status* backplane_options_set(backplane_options* options, const char* key,
+                                                      const char* value);
 
 /* Reads a configuration file (TOML; tables become dotted keys) or text; later keys replace earlier ones. Relative
  * paths in a file are taken from its folder.
  * Ownership: copied. Threads: one. Errors: BACKPLANE_NOT_FOUND, BACKPLANE_INVALID_ARGUMENT (file, line, key). Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_options_read_file(backplane_options* options, const char* path);
+BACKPLANE_API backplane_status* backplane_options_read_file(backplane_options* options,
+                                                            const char* path);
 
 /* Takes what the environment variables BACKPLANE_CONFIG, BACKPLANE_PROVIDERS and BACKPLANE_PLUGIN_PATH say.
  * Ownership: copied. Threads: one. Errors: as read_file. Since: 0.1 */
@@ -107,19 +109,23 @@ BACKPLANE_API backplane_status* backplane_options_read_environment(backplane_opt
 /* Appends a provider to the order of preference, with options as pairs key, value ...; `count` pairs. A device
  * other than the provider's best is asked for by its index: "fakegpu:1".
  * Ownership: copied. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_options_append_provider(backplane_options* options, const char* name,
-                                                                  const char* const* keys, const char* const* values,
+BACKPLANE_API backplane_status* backplane_options_append_provider(backplane_options* options,
+                                                                  const char* name,
+                                                                  const char* const* keys,
+                                                                  const char* const* values,
                                                                   size_t count);
 
 /* Adds a library of custom operators; it is loaded when a session is created.
  * Ownership: copied. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_options_register_custom_ops(backplane_options* options, const char* path);
+BACKPLANE_API backplane_status* backplane_options_register_custom_ops(backplane_options* options,
+                                                                      const char* path);
 
 /* Adds a rule: nodes that fit `pattern` go to `provider`, or nowhere. A pattern is a node name with '*' and '?',
  * "op:NAME", "domain:NAME", or "between:VALUE..VALUE" (all nodes on paths from the first value to the second).
  * The first rule that fits a node counts.
  * Ownership: copied. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_options_add_placement(backplane_options* options, const char* pattern,
+BACKPLANE_API backplane_status* backplane_options_add_placement(backplane_options* options,
+                                                                const char* pattern,
                                                                 const char* provider);
 
 /* ---- Environment ---- */
@@ -130,30 +136,37 @@ typedef void (*backplane_log_fn)(void* context, int32_t level, const char* messa
 /* What sessions share: log, thread pool, loaded plugins, packed weights. `options` may be NULL. Without a `log` sink,
  * lines go to stderr.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT, BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_environment_create(const backplane_options* options, backplane_log_fn log,
-                                                             void* log_context, backplane_environment** out);
+BACKPLANE_API backplane_status* backplane_environment_create(const backplane_options* options,
+                                                             backplane_log_fn log,
+                                                             void* log_context,
+                                                             backplane_environment** out);
 BACKPLANE_API void backplane_environment_destroy(backplane_environment* environment);
 
 /* Every plugin file found and what became of it, as JSON: the form of `backplane providers --json`.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_environment_providers(backplane_environment* environment, backplane_string** out);
+BACKPLANE_API backplane_status* backplane_environment_providers(backplane_environment* environment,
+                                                                backplane_string** out);
 
 /* ---- Values ---- */
 
 /* A dense tensor of `dtype` (a number of ONNX's TensorProto.DataType) with memory of its own, zeroed.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT, BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_value_create(int32_t dtype, const int64_t* dims, size_t rank, backplane_value** out);
+BACKPLANE_API backplane_status* backplane_value_create(int32_t dtype, const int64_t* dims,
+                                                       size_t rank, backplane_value** out);
 
 /* A dense tensor over the caller's memory, `bytes` of it; too few is an error. Not for strings.
  * Ownership: the memory stays the caller's and must outlive the value and the runs that use it.
  * Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_value_borrow(int32_t dtype, const int64_t* dims, size_t rank, void* data,
-                                                       uint64_t bytes, backplane_value** out);
+BACKPLANE_API backplane_status* backplane_value_borrow(int32_t dtype, const int64_t* dims,
+                                                       size_t rank, void* data, uint64_t bytes,
+                                                       backplane_value** out);
 
 /* A value from a serialized proto: kind "tensor", "sequence" or "optional"; and back.
  * Ownership: copied. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_value_parse(const char* kind, const void* data, uint64_t bytes, backplane_value** out);
-BACKPLANE_API backplane_status* backplane_value_serialize(const backplane_value* value, backplane_string** out);
+BACKPLANE_API backplane_status* backplane_value_parse(const char* kind, const void* data,
+                                                      uint64_t bytes, backplane_value** out);
+BACKPLANE_API backplane_status* backplane_value_serialize(const backplane_value* value,
+                                                          backplane_string** out);
 BACKPLANE_API void backplane_value_destroy(backplane_value* value);
 
 /* The value's ONNX type string ("tensor(float)", "seq(tensor(int64))").
@@ -171,16 +184,18 @@ BACKPLANE_API uint64_t backplane_value_bytes(const backplane_value* value);
 
 /* One string of a string tensor: its bytes and their number; and writing one.
  * Ownership: as rule 3, until the value is written. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_value_get_string(const backplane_value* value, uint64_t index, const char** data,
+BACKPLANE_API backplane_status* backplane_value_get_string(const backplane_value* value,
+                                                           uint64_t index, const char** data,
                                                            uint64_t* size);
-BACKPLANE_API backplane_status* backplane_value_set_string(backplane_value* value, uint64_t index, const char* data,
-                                                           uint64_t size);
+BACKPLANE_API backplane_status* backplane_value_set_string(backplane_value* value, uint64_t index,
+                                                           const char* data, uint64_t size);
 
 /* Elements of a sequence or optional (a map: 0 is its keys, 1 its values).
  * Ownership: *out is a value of the caller's that shares the element. Threads: any.
  * Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
 BACKPLANE_API uint64_t backplane_value_element_count(const backplane_value* value);
-BACKPLANE_API backplane_status* backplane_value_element(const backplane_value* value, uint64_t index, backplane_value** out);
+BACKPLANE_API backplane_status* backplane_value_element(const backplane_value* value,
+                                                        uint64_t index, backplane_value** out);
 
 /* ---- Sessions ---- */
 
@@ -188,11 +203,13 @@ BACKPLANE_API backplane_status* backplane_value_element(const backplane_value* v
  * behind. Bytes must stay until the session is destroyed.
  * Ownership: as rule 2. Threads: any.
  * Errors: all; the message says at which step, and names file, node, option or provider. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_session_create(backplane_environment* environment, const char* path,
-                                                         const backplane_options* options, backplane_session** out);
-BACKPLANE_API backplane_status* backplane_session_create_from_memory(backplane_environment* environment, const void* data,
-                                                                     uint64_t bytes, const backplane_options* options,
-                                                                     backplane_session** out);
+BACKPLANE_API backplane_status* backplane_session_create(backplane_environment* environment,
+                                                         const char* path,
+                                                         const backplane_options* options,
+                                                         backplane_session** out);
+BACKPLANE_API backplane_status* backplane_session_create_from_memory(
+    backplane_environment* environment, const void* data, uint64_t bytes,
+    const backplane_options* options, backplane_session** out);
 BACKPLANE_API void backplane_session_destroy(backplane_session* session);
 
 /* The inputs to be fed (initializers not among them), the outputs, the initializers that a feed may replace.
@@ -201,25 +218,33 @@ BACKPLANE_API void backplane_session_destroy(backplane_session* session);
 #define BACKPLANE_OUTPUTS 1
 #define BACKPLANE_OVERRIDABLE 2
 BACKPLANE_API size_t backplane_session_count(const backplane_session* session, int32_t list);
-BACKPLANE_API const char* backplane_session_name(const backplane_session* session, int32_t list, size_t index);
-BACKPLANE_API const char* backplane_session_type(const backplane_session* session, int32_t list, size_t index);
+BACKPLANE_API const char* backplane_session_name(const backplane_session* session, int32_t list,
+                                                 size_t index);
+BACKPLANE_API const char* backplane_session_type(const backplane_session* session, int32_t list,
+                                                 size_t index);
 /* Rank is -1 when unknown; dims has rank entries; symbol is NULL where a dimension has none. */
-BACKPLANE_API int32_t backplane_session_rank(const backplane_session* session, int32_t list, size_t index);
-BACKPLANE_API const int64_t* backplane_session_dims(const backplane_session* session, int32_t list, size_t index);
-BACKPLANE_API const char* backplane_session_symbol(const backplane_session* session, int32_t list, size_t index, int32_t axis);
+BACKPLANE_API int32_t backplane_session_rank(const backplane_session* session, int32_t list,
+                                             size_t index);
+BACKPLANE_API const int64_t* backplane_session_dims(const backplane_session* session, int32_t list,
+                                                    size_t index);
+BACKPLANE_API const char* backplane_session_symbol(const backplane_session* session, int32_t list,
+                                                   size_t index, int32_t axis);
 
 /* All that is known of the model and its placement, as JSON: the form of `backplane inspect --json`, and more.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_session_explain(backplane_session* session, backplane_string** out);
+BACKPLANE_API backplane_status* backplane_session_explain(backplane_session* session,
+                                                          backplane_string** out);
 
 /* Figures as JSON: {"load_ms","plan_ms","plans","arena_bytes":{device: n},"device_allocations",
  * "nodes_on":{provider: n},"copies"}: of the plan that ran last.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_session_statistics(backplane_session* session, backplane_string** out);
+BACKPLANE_API backplane_status* backplane_session_statistics(backplane_session* session,
+                                                             backplane_string** out);
 
 /* The spans of all runs so far as a Chrome/Perfetto trace; the session must have "profile" = true. Clears them.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_session_trace(backplane_session* session, backplane_string** out);
+BACKPLANE_API backplane_status* backplane_session_trace(backplane_session* session,
+                                                        backplane_string** out);
 
 /* Runs the model. Feeds by name; fetches by name: outputs, or any inner values; with none, all outputs are fetched
  * and `fetch_count` is their number. *fetches[i] NULL: the session allocates it and it becomes the caller's. Otherwise
@@ -227,10 +252,10 @@ BACKPLANE_API backplane_status* backplane_session_trace(backplane_session* sessi
  * Ownership: feeds are borrowed for the call; fetches as said. Threads: any number at a time on one session.
  * Errors: all; BACKPLANE_INVALID_ARGUMENT for feeds and fetches names the value and says what was expected. A run that
  * failed leaves the session usable. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_session_run(backplane_session* session, const char* const* feed_names,
-                                                      const backplane_value* const* feeds, size_t feed_count,
-                                                      const char* const* fetch_names, backplane_value** fetches,
-                                                      size_t fetch_count);
+BACKPLANE_API backplane_status* backplane_session_run(
+    backplane_session* session, const char* const* feed_names, const backplane_value* const* feeds,
+    size_t feed_count, const char* const* fetch_names, backplane_value** fetches,
+    size_t fetch_count);
 
 /* A binding keeps feeds and fetches between runs: names are looked up once, and with equal shapes a run allocates
  * nothing. A value given replaces the one before it; NULL for an output lets the session allocate it at the next run
@@ -238,12 +263,18 @@ BACKPLANE_API backplane_status* backplane_session_run(backplane_session* session
  * Ownership: bound values are borrowed until they are replaced or the binding is destroyed; the result of
  * binding_output belongs to the binding. Threads: one per binding; many bindings at a time per session.
  * Errors: as backplane_session_run. Since: 0.1 */
-BACKPLANE_API backplane_status* backplane_binding_create(backplane_session* session, backplane_binding** out);
+BACKPLANE_API backplane_status* backplane_binding_create(backplane_session* session,
+                                                         backplane_binding** out);
 BACKPLANE_API void backplane_binding_destroy(backplane_binding* binding);
-BACKPLANE_API backplane_status* backplane_binding_bind_input(backplane_binding* binding, const char* name, const backplane_value* value);
-BACKPLANE_API backplane_status* backplane_binding_bind_output(backplane_binding* binding, const char* name, backplane_value* value);
+BACKPLANE_API backplane_status* backplane_binding_bind_input(backplane_binding* binding,
+                                                             const char* name,
+                                                             const backplane_value* value);
+BACKPLANE_API backplane_status* backplane_binding_bind_output(backplane_binding* binding,
+                                                              const char* name,
+                                                              backplane_value* value);
 BACKPLANE_API backplane_status* backplane_binding_run(backplane_binding* binding);
-BACKPLANE_API const backplane_value* backplane_binding_output(const backplane_binding* binding, const char* name);
+BACKPLANE_API const backplane_value* backplane_binding_output(const backplane_binding* binding,
+                                                              const char* name);
 
 #ifdef __cplusplus
 }

@@ -75,7 +75,8 @@ typedef struct bp_plugin {
   uint32_t provider_count;
   uint32_t schema_count;
 
-  /* Starts the plugin: keeps `host`, fills what the other functions need. Called once, before anything else.
+  /* Starts the plugin: keeps `host`, fills what the other functions need. Called once, before anything else, and again only
+   * after a shutdown.
    * Ownership: `host` is valid until shutdown returned. Threads: one.
    * Errors: any; the plugin is then refused with the message, and `shutdown` is not called. Since: 1.0 */
   bp_status* (*init)(void* self, const bp_host_api* host);

@@ -86,6 +86,18 @@ struct Gelu {
   }
 };
 
+/// Rounds to the numbers that 8 bits can hold; halves go to the even neighbour, as ONNX says. NaN is
+/// not a number of 8 bits and becomes one of them.
+struct RoundTo8Bits {
+  float scale, zero_point, least, most;
+  HWY_INLINE Vector operator()(Tag d, Vector x) const {
+    const Vector zero = hn::Set(d, zero_point);
+    const Vector q = hn::Add(hn::Round(hn::Div(x, hn::Set(d, scale))), zero);
+    const Vector bounded = hn::Min(hn::Max(q, hn::Set(d, least)), hn::Set(d, most));
+    return hn::Mul(hn::Sub(bounded, zero), hn::Set(d, scale));
+  }
+};
+
 /// Calls body(f) with the functor for an activation.
 template <class Body>
 HWY_INLINE void with_functor(const Activation& a, const Body& body) {
@@ -106,6 +118,10 @@ HWY_INLINE void with_functor(const Activation& a, const Body& body) {
       return body(Tanh{});
     case Activation::kGelu:
       return body(Gelu{});
+    case Activation::kRoundUint8:
+      return body(RoundTo8Bits{a.alpha, a.beta, 0.0f, 255.0f});
+    case Activation::kRoundInt8:
+      return body(RoundTo8Bits{a.alpha, a.beta, -128.0f, 127.0f});
   }
 }
 
@@ -145,9 +161,8 @@ HWY_NOINLINE void scale_shift_rows(const Functor& f, const float* x, int64_t x_s
   }
 }
 
-void scale_shift(const Activation& activation, const float* x, int64_t x_stride,
-                 const float* scale, const float* shift, float* y, int64_t y_stride, int64_t rows,
-                 int64_t columns) {
+void scale_shift(const Activation& activation, const float* x, int64_t x_stride, const float* scale,
+                 const float* shift, float* y, int64_t y_stride, int64_t rows, int64_t columns) {
   with_functor(activation, [&](const auto& f) HWY_ATTR {
     scale_shift_rows(f, x, x_stride, scale, shift, y, y_stride, rows, columns);
   });
@@ -189,13 +204,15 @@ const ActivationKernels& activation_table() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <iterator>
+
 #include "backplane/plugin/error.hpp"
 
 namespace backplane::cpu {
 namespace {
 
-constexpr const char* kNames[] = {"Clamp", "LeakyRelu", "Sigmoid", "HardSigmoid",
-                                  "Silu",  "HardSwish", "Tanh",    "Gelu"};
+constexpr const char* kNames[] = {"Clamp",     "LeakyRelu", "Sigmoid", "HardSigmoid", "Silu",
+                                  "HardSwish", "Tanh",      "Gelu",    "RoundUint8",  "RoundInt8"};
 
 }  // namespace
 

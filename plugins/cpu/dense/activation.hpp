@@ -21,6 +21,10 @@ struct Activation {
     kHardSwish,    // x * clamp(x / 6 + 0.5, 0, 1)
     kTanh,
     kGelu,  // x * (1 + erf(x / sqrt(2))) / 2
+    // QuantizeLinear and DequantizeLinear to and from 8 bits, scale alpha, zero point beta:
+    // (clamp(round(x / alpha) + beta, least, most) - beta) * alpha
+    kRoundUint8,
+    kRoundInt8,
   };
   Kind kind = kClamp;
   float alpha = -std::numeric_limits<float>::infinity();  // kClamp: lo

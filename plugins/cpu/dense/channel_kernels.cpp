@@ -204,7 +204,8 @@ void softmax(const float* x, const float* addend, float* y, int64_t rows, int64_
     const float factor = 1.0f / exponentials(addend != nullptr ? y : x, y, columns, max);
     const Vector scale = hn::Set(d, factor);
     int64_t i = 0;
-    for (; i + kLanes <= columns; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, y + i), scale), d, y + i);
+    for (; i + kLanes <= columns; i += kLanes)
+      hn::StoreU(hn::Mul(hn::LoadU(d, y + i), scale), d, y + i);
     for (; i < columns; ++i) y[i] *= factor;
   }
 }
@@ -212,7 +213,8 @@ void softmax(const float* x, const float* addend, float* y, int64_t rows, int64_
 }  // namespace
 
 const ChannelKernels& channel_table() {
-  static constexpr ChannelKernels kKernels = {shuffle, deinterleave, normalize, local_response, softmax};
+  static constexpr ChannelKernels kKernels = {shuffle, deinterleave, normalize, local_response,
+                                              softmax};
   return kKernels;
 }
 

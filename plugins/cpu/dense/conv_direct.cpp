@@ -61,27 +61,30 @@ void fill_tap(const float** table, const Window& window, const ConvArgs& args, c
   // Pixels [inside_begin, inside_end) of a line have this position inside of the image along the width.
   const int64_t inside_begin = ceil_div(-dx, stride);
   const int64_t inside_end = ceil_div(window.in[2] - dx, stride);
-  for_each_line(window, row, rows, [&](int64_t image, int64_t oz, int64_t oy, int64_t ox, int64_t first, int64_t count) {
-    const int64_t z = oz * window.stride[0] + dz;
-    const int64_t y = oy * window.stride[1] + dy;
-    const float** to = table + first;
-    if (z < 0 || z >= window.in[0] || y < 0 || y >= window.in[1]) {
-      std::fill(to, to + count, zeros);
-      return;
-    }
-    const float* line = args.x + image * strides.batch + z * strides.depth + y * strides.height;
-    const int64_t begin = std::clamp<int64_t>(inside_begin - ox, 0, count);
-    const int64_t end = std::clamp<int64_t>(inside_end - ox, begin, count);
-    std::fill(to, to + begin, zeros);
-    const float* pixel = line + ((ox + begin) * stride + dx) * strides.width;
-    for (int64_t i = begin; i < end; ++i, pixel += stride * strides.width) to[i] = pixel;
-    std::fill(to + end, to + count, zeros);
-  });
+  for_each_line(
+      window, row, rows,
+      [&](int64_t image, int64_t oz, int64_t oy, int64_t ox, int64_t first, int64_t count) {
+        const int64_t z = oz * window.stride[0] + dz;
+        const int64_t y = oy * window.stride[1] + dy;
+        const float** to = table + first;
+        if (z < 0 || z >= window.in[0] || y < 0 || y >= window.in[1]) {
+          std::fill(to, to + count, zeros);
+          return;
+        }
+        const float* line = args.x + image * strides.batch + z * strides.depth + y * strides.height;
+        const int64_t begin = std::clamp<int64_t>(inside_begin - ox, 0, count);
+        const int64_t end = std::clamp<int64_t>(inside_end - ox, begin, count);
+        std::fill(to, to + begin, zeros);
+        const float* pixel = line + ((ox + begin) * stride + dx) * strides.width;
+        for (int64_t i = begin; i < end; ++i, pixel += stride * strides.width) to[i] = pixel;
+        std::fill(to + end, to + count, zeros);
+      });
 }
 
 }  // namespace
 
-DirectConv::DirectConv(const ConvShape& shape, const Activation& activation, Isa isa, unsigned threads)
+DirectConv::DirectConv(const ConvShape& shape, const Activation& activation, Isa isa,
+                       unsigned threads)
     : shape_(shape),
       merged_(should_merge(shape)),
       product_(product_shape(shape, merged_), activation, isa, threads) {
@@ -94,8 +97,9 @@ DirectConv::DirectConv(const ConvShape& shape, const Activation& activation, Isa
 }
 
 uint64_t DirectConv::workspace_bytes() const {
-  const int64_t floats = merged_ ? shape_.batch * copy_[0] * copy_[1] * copy_[2] * shape_.in_channels
-                                 : shape_.in_channels;
+  const int64_t floats = merged_
+                             ? shape_.batch * copy_[0] * copy_[1] * copy_[2] * shape_.in_channels
+                             : shape_.in_channels;
   return align64(static_cast<uint64_t>(floats) * 4) + product_.scratch_bytes();
 }
 
@@ -137,22 +141,26 @@ void DirectConv::run_product(const ConvArgs& args, char* scratch, const sdk::Thr
   product.residual_stride = shape_.out_channels;
   product.out_stride = strides.width;
   const int64_t rows = product_.shape().rows;
-  const bool uniform = (window.out[1] == 1 || strides.height == window.out[2] * strides.width) &&
-                       (window.out[0] == 1 || strides.depth == window.out[1] * window.out[2] * strides.width) &&
-                       (shape_.batch == 1 || strides.batch == window.out_pixels() * strides.width);
+  const bool uniform =
+      (window.out[1] == 1 || strides.height == window.out[2] * strides.width) &&
+      (window.out[0] == 1 || strides.depth == window.out[1] * window.out[2] * strides.width) &&
+      (shape_.batch == 1 || strides.batch == window.out_pixels() * strides.width);
   if (uniform) {
     product.out = args.y;
     product_.run(product, 0, rows, threads, scratch, fill);
     return;
   }
   // Rows of the output that do not follow each other in memory: a line at a time.
-  for_each_line(window, 0, rows, [&](int64_t image, int64_t z, int64_t y, int64_t, int64_t first, int64_t count) {
-    product.out = args.y + image * strides.batch + z * strides.depth + y * strides.height - first * strides.width;
-    product_.run(product, first, first + count, threads, scratch, fill);
-  });
+  for_each_line(window, 0, rows,
+                [&](int64_t image, int64_t z, int64_t y, int64_t, int64_t first, int64_t count) {
+                  product.out = args.y + image * strides.batch + z * strides.depth +
+                                y * strides.height - first * strides.width;
+                  product_.run(product, first, first + count, threads, scratch, fill);
+                });
 }
 
-void DirectConv::run_indirect(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const {
+void DirectConv::run_indirect(const ConvArgs& args, char* workspace,
+                              const sdk::Threads& threads) const {
   auto* zeros = reinterpret_cast<float*>(workspace);
   std::memset(zeros, 0, static_cast<std::size_t>(shape_.in_channels) * 4);
   char* scratch = workspace + align64(static_cast<uint64_t>(shape_.in_channels) * 4);
@@ -169,7 +177,8 @@ void DirectConv::run_indirect(const ConvArgs& args, char* workspace, const sdk::
               });
 }
 
-void DirectConv::run_merged(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const {
+void DirectConv::run_merged(const ConvArgs& args, char* workspace,
+                            const sdk::Threads& threads) const {
   const Window& window = shape_.window;
   auto* copy = reinterpret_cast<float*>(workspace);
   const int64_t channels = shape_.in_channels;
@@ -186,11 +195,15 @@ void DirectConv::run_merged(const ConvArgs& args, char* workspace, const sdk::Th
   padded_copy(padded, args.x, copy, threads);
   const ImageStrides strides = ImageStrides::dense(copy_, channels);
   const auto fill_line = [&](const float** table, const float* base, int64_t row, int64_t rows) {
-    for_each_line(window, row, rows, [&](int64_t image, int64_t z, int64_t y, int64_t x, int64_t first, int64_t count) {
-      const float* pixel = base + image * strides.batch + z * window.stride[0] * strides.depth +
-                           y * window.stride[1] * strides.height + x * window.stride[2] * strides.width;
-      for (int64_t i = 0; i < count; ++i, pixel += window.stride[2] * strides.width) table[first + i] = pixel;
-    });
+    for_each_line(
+        window, row, rows,
+        [&](int64_t image, int64_t z, int64_t y, int64_t x, int64_t first, int64_t count) {
+          const float* pixel = base + image * strides.batch + z * window.stride[0] * strides.depth +
+                               y * window.stride[1] * strides.height +
+                               x * window.stride[2] * strides.width;
+          for (int64_t i = 0; i < count; ++i, pixel += window.stride[2] * strides.width)
+            table[first + i] = pixel;
+        });
   };
   run_product(args, scratch, threads,
               [&](const float** table, int64_t pitch, int64_t row, int64_t count) {

@@ -40,7 +40,8 @@ class DirectConv {
   uint64_t workspace_bytes() const;
   /// Packs weights [out_channels, in_channels / groups, kernel ...], times one factor per output
   /// channel where `scales` is given.
-  void pack(const float* weights, const float* scales, float* packed, const sdk::Threads& threads) const;
+  void pack(const float* weights, const float* scales, float* packed,
+            const sdk::Threads& threads) const;
   void run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;
   /// Whether a few input channels are read together with their neighbours along the width.
   bool merged() const { return merged_; }
@@ -51,7 +52,8 @@ class DirectConv {
   void run_indirect(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const;
   void run_merged(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const;
   template <class Fill>
-  void run_product(const ConvArgs& args, char* scratch, const sdk::Threads& threads, const Fill& fill) const;
+  void run_product(const ConvArgs& args, char* scratch, const sdk::Threads& threads,
+                   const Fill& fill) const;
 
   ConvShape shape_;
   bool merged_;

@@ -5,7 +5,8 @@ namespace {
 
 using Method = std::variant<DirectConv, WinogradConv, DepthwiseConv>;
 
-Method make(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa, unsigned threads) {
+Method make(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa,
+            unsigned threads) {
   switch (method) {
     case ConvMethod::kWinograd:
       return WinogradConv(shape, activation, isa, threads);
@@ -25,7 +26,8 @@ ConvMethod choose_conv_method(const ConvShape& shape, Isa isa, unsigned threads)
   return ConvMethod::kDirect;
 }
 
-ConvF32::ConvF32(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa, unsigned threads)
+ConvF32::ConvF32(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa,
+                 unsigned threads)
     : method_(make(shape, activation, method, isa, threads)) {}
 
 int64_t ConvF32::packed_floats() const {
@@ -36,7 +38,8 @@ uint64_t ConvF32::workspace_bytes() const {
   return std::visit([](const auto& method) { return method.workspace_bytes(); }, method_);
 }
 
-void ConvF32::pack(const float* weights, const float* scales, float* packed, const sdk::Threads& threads) const {
+void ConvF32::pack(const float* weights, const float* scales, float* packed,
+                   const sdk::Threads& threads) const {
   std::visit([&](const auto& method) { method.pack(weights, scales, packed, threads); }, method_);
 }
 

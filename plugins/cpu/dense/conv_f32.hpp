@@ -18,12 +18,14 @@ ConvMethod choose_conv_method(const ConvShape& shape, Isa isa, unsigned threads)
 /// A convolution by one of the methods, made ready. Immutable.
 class ConvF32 {
  public:
-  ConvF32(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa, unsigned threads);
+  ConvF32(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa,
+          unsigned threads);
 
   int64_t packed_floats() const;
   uint64_t workspace_bytes() const;
   /// As DirectConv::pack.
-  void pack(const float* weights, const float* scales, float* packed, const sdk::Threads& threads) const;
+  void pack(const float* weights, const float* scales, float* packed,
+            const sdk::Threads& threads) const;
   void run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;
   /// Whether `run` takes x channels first too.
   bool takes_channels_first() const;

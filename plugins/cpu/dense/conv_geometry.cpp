@@ -7,7 +7,8 @@ namespace {
 
 void check_count(const char* what, const std::vector<int64_t>& values, std::size_t expected) {
   if (!values.empty() && values.size() != expected) {
-    sdk::invalid("attribute '", what, "' has ", values.size(), " entries, the input needs ", expected);
+    sdk::invalid("attribute '", what, "' has ", values.size(), " entries, the input needs ",
+                 expected);
   }
 }
 
@@ -39,7 +40,8 @@ WindowAttributes::WindowAttributes(const sdk::Node& node)
   }
   for (const auto* values : {&kernel_shape, &strides, &dilations}) {
     for (const int64_t value : *values) {
-      if (value < 1) sdk::invalid("kernel_shape, strides and dilations must be positive, got ", value);
+      if (value < 1)
+        sdk::invalid("kernel_shape, strides and dilations must be positive, got ", value);
     }
   }
 }
@@ -60,8 +62,8 @@ Window WindowAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) const {
   for (std::size_t axis = 0; axis < axes; ++axis) {
     const std::size_t to = axis + kSpatialAxes - axes;
     if (!kernel_shape.empty() && kernel_shape[axis] != kernel[axis]) {
-      sdk::invalid("attribute 'kernel_shape' says ", kernel_shape[axis], " along spatial axis ", axis,
-                   ", the weights have ", kernel[axis]);
+      sdk::invalid("attribute 'kernel_shape' says ", kernel_shape[axis], " along spatial axis ",
+                   axis, ", the weights have ", kernel[axis]);
     }
     const int64_t stride = strides.empty() ? 1 : strides[axis];
     const int64_t dilation = dilations.empty() ? 1 : dilations[axis];

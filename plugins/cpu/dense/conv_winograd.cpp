@@ -57,12 +57,14 @@ bool WinogradConv::pays(const ConvShape& shape, Isa isa, unsigned threads) {
   const double transforms =
       tiles * static_cast<double>(shape.in_channels + shape.out_channels) / transforms_per_ns;
   const double weight_bytes = channels * kWinogradPoints * 4;
-  const double sharers = weight_bytes > kFarWeights ? 1 : threads;  // memory's rate is one for all cores
+  const double sharers =
+      weight_bytes > kFarWeights ? 1 : threads;  // memory's rate is one for all cores
   const double weights = weight_bytes / weight_bytes_per_ns / sharers;
   return std::max((points + transforms) / threads, weights) < direct;
 }
 
-WinogradConv::WinogradConv(const ConvShape& shape, const Activation& activation, Isa isa, unsigned threads)
+WinogradConv::WinogradConv(const ConvShape& shape, const Activation& activation, Isa isa,
+                           unsigned threads)
     : shape_(shape),
       activation_(activation),
       kernels_(&winograd_kernels(isa)),
@@ -90,27 +92,31 @@ uint64_t WinogradConv::block_bytes() const {
          (whole_blocks_ ? 1 : threads_) * point_.scratch_bytes();
 }
 
-uint64_t WinogradConv::workspace_bytes() const { return block_bytes() * (whole_blocks_ ? threads_ : 1); }
+uint64_t WinogradConv::workspace_bytes() const {
+  return block_bytes() * (whole_blocks_ ? threads_ : 1);
+}
 
 WinogradConv::Scratch WinogradConv::scratch_at(void* workspace, unsigned worker) const {
   char* base = static_cast<char*>(workspace) + block_bytes() * worker;
   const auto in = align64(static_cast<uint64_t>(kWinogradPoints * block_ * shape_.in_channels) * 4);
   const auto out = static_cast<uint64_t>(kWinogradPoints * block_ * point_.shape().columns) * 4;
-  return {reinterpret_cast<float*>(base), reinterpret_cast<float*>(base + in), base + align64(in + out)};
+  return {reinterpret_cast<float*>(base), reinterpret_cast<float*>(base + in),
+          base + align64(in + out)};
 }
 
 void WinogradConv::pack(const float* weights, const float* scales, float* packed,
                         const sdk::Threads& threads) const {
   const Panels& panels = point_.panels();
-  threads.parallel_for(static_cast<uint64_t>(panels.count()), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
-    for (uint64_t i = begin; i < end; ++i) {
-      pack_filters(weights, scales, panels.at(static_cast<int64_t>(i)), packed);
-    }
-  });
+  threads.parallel_for(
+      static_cast<uint64_t>(panels.count()), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (uint64_t i = begin; i < end; ++i) {
+          pack_filters(weights, scales, panels.at(static_cast<int64_t>(i)), packed);
+        }
+      });
 }
 
-void WinogradConv::pack_filters(const float* weights, const float* scales, const Panels::Panel& panel,
-                                float* packed) const {
+void WinogradConv::pack_filters(const float* weights, const float* scales,
+                                const Panels::Panel& panel, float* packed) const {
   const int64_t pitch = static_cast<int64_t>(panel.vectors) * point_.panels().lanes;
   const int64_t point_floats = point_.packed_floats();
   float w[9][kWinogradFilters] = {};
@@ -142,7 +148,8 @@ void WinogradConv::run(const ConvArgs& args, void* workspace, const sdk::Threads
   }
 }
 
-void WinogradConv::run_blocks(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const {
+void WinogradConv::run_blocks(const ConvArgs& args, void* workspace,
+                              const sdk::Threads& threads) const {
   const auto block = [&](uint64_t begin, uint64_t end, uint32_t worker) {
     const Scratch scratch = scratch_at(workspace, worker);
     for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
@@ -161,22 +168,29 @@ void WinogradConv::run_blocks(const ConvArgs& args, void* workspace, const sdk::
   }
 }
 
-void WinogradConv::run_steps(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const {
+void WinogradConv::run_steps(const ConvArgs& args, void* workspace,
+                             const sdk::Threads& threads) const {
   const Scratch scratch = scratch_at(workspace, 0);
   for (int64_t tile = 0; tile < tiles_; tile += block_) {
     const int64_t count = std::min(block_, tiles_ - tile);
     const auto grain = static_cast<uint64_t>(count) / (4 * threads_) + 1;
-    threads.parallel_for(static_cast<uint64_t>(count), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
-      transform_inputs(args, scratch, tile, static_cast<int64_t>(begin), static_cast<int64_t>(end));
-    });
-    threads.parallel_for(kWinogradPoints, kWinogradPoints / (4 * threads_) + 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
-      for (uint64_t p = begin; p < end; ++p) {
-        multiply(args, scratch, count, static_cast<int64_t>(p), worker, threads);
-      }
-    });
-    threads.parallel_for(static_cast<uint64_t>(count), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
-      transform_outputs(args, scratch, tile, static_cast<int64_t>(begin), static_cast<int64_t>(end));
-    });
+    threads.parallel_for(static_cast<uint64_t>(count), grain,
+                         [&](uint64_t begin, uint64_t end, uint32_t) {
+                           transform_inputs(args, scratch, tile, static_cast<int64_t>(begin),
+                                            static_cast<int64_t>(end));
+                         });
+    threads.parallel_for(kWinogradPoints, kWinogradPoints / (4 * threads_) + 1,
+                         [&](uint64_t begin, uint64_t end, uint32_t worker) {
+                           for (uint64_t p = begin; p < end; ++p) {
+                             multiply(args, scratch, count, static_cast<int64_t>(p), worker,
+                                      threads);
+                           }
+                         });
+    threads.parallel_for(static_cast<uint64_t>(count), grain,
+                         [&](uint64_t begin, uint64_t end, uint32_t) {
+                           transform_outputs(args, scratch, tile, static_cast<int64_t>(begin),
+                                             static_cast<int64_t>(end));
+                         });
   }
 }
 
@@ -201,8 +215,8 @@ void WinogradConv::transform_inputs(const ConvArgs& args, const Scratch& scratch
   }
 }
 
-void WinogradConv::multiply(const ConvArgs& args, const Scratch& scratch, int64_t tiles, int64_t point,
-                            unsigned worker, const sdk::Threads& threads) const {
+void WinogradConv::multiply(const ConvArgs& args, const Scratch& scratch, int64_t tiles,
+                            int64_t point, unsigned worker, const sdk::Threads& threads) const {
   const int64_t columns = point_.shape().columns;
   const float* in = scratch.in + point * block_ * shape_.in_channels;
   ProductArgs product;
@@ -231,7 +245,8 @@ void WinogradConv::transform_outputs(const ConvArgs& args, const Scratch& scratc
     WinogradTile from = part;
     from.height_stride = residual.height;
     from.width_stride = residual.width;
-    float* out = args.y + image * args.y_strides.batch + y * part.height_stride + x * part.width_stride;
+    float* out =
+        args.y + image * args.y_strides.batch + y * part.height_stride + x * part.width_stride;
     const float* add = args.residual == nullptr ? nullptr
                                                 : args.residual + image * residual.batch +
                                                       y * residual.height + x * residual.width;

@@ -19,7 +19,8 @@ class WinogradConv {
   int64_t packed_floats() const { return kWinogradPoints * point_.packed_floats(); }
   uint64_t workspace_bytes() const;
   /// As DirectConv::pack.
-  void pack(const float* weights, const float* scales, float* packed, const sdk::Threads& threads) const;
+  void pack(const float* weights, const float* scales, float* packed,
+            const sdk::Threads& threads) const;
   /// `args.x_channels_first` must be false.
   void run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;
 
@@ -31,13 +32,16 @@ class WinogradConv {
     char* product;
   };
 
-  void pack_filters(const float* weights, const float* scales, const Panels::Panel& panel, float* packed) const;
+  void pack_filters(const float* weights, const float* scales, const Panels::Panel& panel,
+                    float* packed) const;
   uint64_t block_bytes() const;
   Scratch scratch_at(void* workspace, unsigned worker) const;
-  void transform_inputs(const ConvArgs& args, const Scratch& scratch, int64_t tile, int64_t begin, int64_t end) const;
-  void multiply(const ConvArgs& args, const Scratch& scratch, int64_t tiles, int64_t point, unsigned worker,
-                const sdk::Threads& threads) const;
-  void transform_outputs(const ConvArgs& args, const Scratch& scratch, int64_t tile, int64_t begin, int64_t end) const;
+  void transform_inputs(const ConvArgs& args, const Scratch& scratch, int64_t tile, int64_t begin,
+                        int64_t end) const;
+  void multiply(const ConvArgs& args, const Scratch& scratch, int64_t tiles, int64_t point,
+                unsigned worker, const sdk::Threads& threads) const;
+  void transform_outputs(const ConvArgs& args, const Scratch& scratch, int64_t tile, int64_t begin,
+                         int64_t end) const;
   void run_blocks(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;
   void run_steps(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;
 

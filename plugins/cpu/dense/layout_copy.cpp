@@ -28,7 +28,8 @@ void interleave_line(const float* x, int64_t plane, int64_t channels, int64_t wi
   }
 }
 
-void copy_line(const PaddedCopy& copy, const float* x, int64_t image, int64_t z, int64_t y, float* out) {
+void copy_line(const PaddedCopy& copy, const float* x, int64_t image, int64_t z, int64_t y,
+               float* out) {
   const int64_t channels = copy.channels;
   if (copy.x_channels_first) {
     const int64_t plane = copy.in[0] * copy.in[1] * copy.in[2];
@@ -43,7 +44,8 @@ void copy_line(const PaddedCopy& copy, const float* x, int64_t image, int64_t z,
     return;
   }
   for (int64_t i = 0; i < copy.in[2]; ++i) {
-    std::memcpy(out + i * channels, from + i * strides.width, static_cast<std::size_t>(channels) * 4);
+    std::memcpy(out + i * channels, from + i * strides.width,
+                static_cast<std::size_t>(channels) * 4);
   }
 }
 
@@ -64,7 +66,8 @@ void transpose(const void* from, void* to, int64_t batch, int64_t rows, int64_t 
   constexpr int64_t kTile = 16;
   constexpr uint64_t kGrainElements = 16384;
   const int64_t bands = (columns + kTile - 1) / kTile;
-  const uint64_t grain = kGrainElements / static_cast<uint64_t>(std::max<int64_t>(1, rows * kTile)) + 1;
+  const uint64_t grain =
+      kGrainElements / static_cast<uint64_t>(std::max<int64_t>(1, rows * kTile)) + 1;
   threads.parallel_for(
       static_cast<uint64_t>(batch * bands), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
         for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {

@@ -32,7 +32,8 @@ std::vector<int64_t> matrix_indices(const sdk::Dims& batch, sdk::DimsView own) {
 }  // namespace
 
 MatMulDims::MatMulDims(sdk::DimsView a, sdk::DimsView b, bool b_transposed) {
-  if (a.empty() || b.empty()) sdk::invalid("MatMul: scalars cannot be multiplied as matrices; use Mul");
+  if (a.empty() || b.empty())
+    sdk::invalid("MatMul: scalars cannot be multiplied as matrices; use Mul");
   const bool a_vector = a.size() == 1;
   const bool b_vector = b.size() == 1;
   rows = a_vector ? 1 : a[a.size() - 2];
@@ -41,8 +42,9 @@ MatMulDims::MatMulDims(sdk::DimsView a, sdk::DimsView b, bool b_transposed) {
   const int64_t b_depth = b_vector || b_transposed ? b[b_last] : b[b_last - 1];
   columns = b_vector ? 1 : b_transposed ? b[b_last - 1] : b[b_last];
   if (b_depth != depth) {
-    sdk::invalid("MatMul: A has dims ", sdk::to_string(a), " and B ", sdk::to_string(b), b_transposed ? " (transposed)" : "",
-                 ": the inner dimensions ", depth, " and ", b_depth, " differ");
+    sdk::invalid("MatMul: A has dims ", sdk::to_string(a), " and B ", sdk::to_string(b),
+                 b_transposed ? " (transposed)" : "", ": the inner dimensions ", depth, " and ",
+                 b_depth, " differ");
   }
   const sdk::DimsView a_batch(a.data(), a_vector ? 0 : a.size() - 2);
   const sdk::DimsView b_batch(b.data(), b_vector ? 0 : b.size() - 2);

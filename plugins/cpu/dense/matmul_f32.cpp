@@ -23,9 +23,11 @@ ProductShape product_shape(const MatMulShape& shape) {
 
 }  // namespace
 
-MatMulF32::MatMulF32(const MatMulShape& shape, bool a_dense, const Activation& activation, Isa isa, unsigned threads)
+MatMulF32::MatMulF32(const MatMulShape& shape, bool a_dense, const Activation& activation, Isa isa,
+                     unsigned threads)
     : shape_(merged(shape, a_dense)),
-      many_(shape_.batch >= 2 * static_cast<int64_t>(threads) || (shape_.batch > 1 && threads == 1)),
+      many_(shape_.batch >= 2 * static_cast<int64_t>(threads) ||
+            (shape_.batch > 1 && threads == 1)),
       threads_(threads),
       product_(product_shape(shape_), activation, isa, many_ ? 1 : threads) {}
 
@@ -47,7 +49,8 @@ WeightView MatMulF32::view(const float* b, float alpha) const {
   return weights;
 }
 
-void MatMulF32::pack(const float* b, float alpha, float* packed, const sdk::Threads& threads) const {
+void MatMulF32::pack(const float* b, float alpha, float* packed,
+                     const sdk::Threads& threads) const {
   pack_panels(product_.panels(), view(b, alpha), packed, threads);
 }
 
@@ -72,7 +75,8 @@ void MatMulF32::run(const MatMulArgs& args, void* workspace, const sdk::Threads&
   auto* scratch = static_cast<char*>(workspace);
   const uint64_t scratch_bytes = product_.scratch_bytes();
   auto* own = reinterpret_cast<float*>(scratch + scratch_bytes * (many_ ? threads_ : 1));
-  const int64_t matrix = static_cast<int64_t>(align64(static_cast<uint64_t>(product_.packed_floats()) * 4) / 4);
+  const int64_t matrix =
+      static_cast<int64_t>(align64(static_cast<uint64_t>(product_.packed_floats()) * 4) / 4);
   const float* shared = args.packed;
   if (shared == nullptr && shape_.shared_b) {
     pack(args.b, args.alpha, own, threads);
@@ -85,16 +89,19 @@ void MatMulF32::run(const MatMulArgs& args, void* workspace, const sdk::Threads&
     }
     return;
   }
-  threads.parallel_for(static_cast<uint64_t>(shape_.batch), 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
-    float* mine = own + worker * matrix;
-    for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
-      if (!shape_.shared_b) {
-        const WeightView weights = view(args.b + args.b_offsets[i], args.alpha);
-        for (int64_t p = 0; p < product_.panels().count(); ++p) pack_panel(product_.panels(), weights, p, mine);
-      }
-      run_one(args, shape_.shared_b ? shared : mine, i, scratch + worker * scratch_bytes, threads);
-    }
-  });
+  threads.parallel_for(
+      static_cast<uint64_t>(shape_.batch), 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+        float* mine = own + worker * matrix;
+        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+          if (!shape_.shared_b) {
+            const WeightView weights = view(args.b + args.b_offsets[i], args.alpha);
+            for (int64_t p = 0; p < product_.panels().count(); ++p)
+              pack_panel(product_.panels(), weights, p, mine);
+          }
+          run_one(args, shape_.shared_b ? shared : mine, i, scratch + worker * scratch_bytes,
+                  threads);
+        }
+      });
 }
 
 }  // namespace backplane::cpu

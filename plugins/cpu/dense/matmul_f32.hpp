@@ -20,10 +20,10 @@ struct MatMulArgs {
   const float* a = nullptr;
   int64_t a_stride = 0;
   const int64_t* a_offsets = nullptr;
-  const float* b = nullptr;       // not packed; null when `packed` is set
+  const float* b = nullptr;  // not packed; null when `packed` is set
   const int64_t* b_offsets = nullptr;
-  const float* packed = nullptr;  // shared_b only
-  float alpha = 1.0f;             // only where B is not packed
+  const float* packed = nullptr;    // shared_b only
+  float alpha = 1.0f;               // only where B is not packed
   const float* bias = nullptr;      // [columns]
   const float* residual = nullptr;  // as y, dense
   float* y = nullptr;               // [batch, rows, columns]
@@ -34,7 +34,8 @@ class MatMulF32 {
  public:
   /// `shape` with a shared B is taken as one product of batch * rows rows when A's matrices follow each
   /// other (a_dense).
-  MatMulF32(const MatMulShape& shape, bool a_dense, const Activation& activation, Isa isa, unsigned threads);
+  MatMulF32(const MatMulShape& shape, bool a_dense, const Activation& activation, Isa isa,
+            unsigned threads);
 
   int64_t packed_floats() const { return product_.packed_floats(); }
   /// With B packed, and without.
@@ -45,7 +46,8 @@ class MatMulF32 {
 
  private:
   WeightView view(const float* b, float alpha) const;
-  void run_one(const MatMulArgs& args, const float* packed, int64_t index, void* scratch, const sdk::Threads& threads) const;
+  void run_one(const MatMulArgs& args, const float* packed, int64_t index, void* scratch,
+               const sdk::Threads& threads) const;
 
   MatMulShape shape_;
   bool many_;  // several products, one for a thread at a time

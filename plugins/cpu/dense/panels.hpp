@@ -14,7 +14,7 @@ struct Panels {
   struct Panel {
     int64_t column;  // the first
     int vectors;
-    int64_t width;   // columns that exist; the rest up to whole vectors is zero
+    int64_t width;  // columns that exist; the rest up to whole vectors is zero
   };
   int64_t columns = 0;
   int lanes = 1;

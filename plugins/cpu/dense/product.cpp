@@ -44,7 +44,8 @@ void Product::cut_depth() {
       }
     }
   } else {
-    const int64_t parts = ceil_div(taps, std::max<int64_t>(1, kBlockDepth / std::max<int64_t>(1, depth)));
+    const int64_t parts =
+        ceil_div(taps, std::max<int64_t>(1, kBlockDepth / std::max<int64_t>(1, depth)));
     for (int64_t i = 0; i < parts; ++i) {
       const int64_t begin = taps * i / parts;
       blocks_.push_back({begin, taps * (i + 1) / parts - begin, 0, depth});

@@ -54,7 +54,8 @@ class Product {
            void* scratch, const Fill& fill) const {
     const int64_t row_items = row_end - row_begin < shape_.rows ? 1 : row_items_;
     const auto item = [&](uint64_t begin, uint64_t end, uint32_t worker) {
-      auto** table = reinterpret_cast<const float**>(static_cast<char*>(scratch) + worker * table_bytes_);
+      auto** table =
+          reinterpret_cast<const float**>(static_cast<char*>(scratch) + worker * table_bytes_);
       for (uint64_t i = begin; i < end; ++i) {
         const int64_t row_item = static_cast<int64_t>(i) / panel_items_;
         const int64_t panel_item = static_cast<int64_t>(i) % panel_items_;

@@ -12,8 +12,8 @@ int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1)
 /// The taps of a run of an output line that lie inside of the image, with the pointer of its first pixel.
 /// Returns how many there are.
 template <class Sink>
-int64_t collect_taps(const Window& window, const float* image, const ImageStrides& strides, int64_t out_z,
-                     int64_t out_y, const LineRun& run, const Sink& sink) {
+int64_t collect_taps(const Window& window, const float* image, const ImageStrides& strides,
+                     int64_t out_z, int64_t out_y, const LineRun& run, const Sink& sink) {
   int64_t count = 0;
   for (int64_t kz = 0; kz < window.kernel[0]; ++kz) {
     const int64_t z = out_z * window.stride[0] - window.pad_begin[0] + kz * window.dilation[0];
@@ -22,7 +22,8 @@ int64_t collect_taps(const Window& window, const float* image, const ImageStride
       const int64_t y = out_y * window.stride[1] - window.pad_begin[1] + ky * window.dilation[1];
       if (y < 0 || y >= window.in[1]) continue;
       for (int64_t kx = run.tap_begin; kx < run.tap_end; ++kx) {
-        const int64_t at = run.begin * window.stride[2] - window.pad_begin[2] + kx * window.dilation[2];
+        const int64_t at =
+            run.begin * window.stride[2] - window.pad_begin[2] + kx * window.dilation[2];
         sink(count++, (kz * window.kernel[1] + ky) * window.kernel[2] + kx,
              image + z * strides.depth + y * strides.height + at * strides.width);
       }
@@ -50,14 +51,15 @@ uint64_t line_grain(const Window& window, int64_t channels) {
 
 /// Calls line(image, z, y) for every output line, in parallel.
 template <class Line>
-void for_each_line(const Window& window, int64_t batch, int64_t channels, const sdk::Threads& threads,
-                   const Line& line) {
+void for_each_line(const Window& window, int64_t batch, int64_t channels,
+                   const sdk::Threads& threads, const Line& line) {
   const int64_t lines = batch * window.out[0] * window.out[1];
   threads.parallel_for(static_cast<uint64_t>(lines), line_grain(window, channels),
                        [&](uint64_t begin, uint64_t end, uint32_t) {
-                         for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
-                           line(i / (window.out[0] * window.out[1]), i / window.out[1] % window.out[0],
-                                i % window.out[1]);
+                         for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end);
+                              ++i) {
+                           line(i / (window.out[0] * window.out[1]),
+                                i / window.out[1] % window.out[0], i % window.out[1]);
                          }
                        });
 }
@@ -70,10 +72,13 @@ std::vector<LineRun> line_runs(const Window& window) {
   std::vector<LineRun> runs;
   for (int64_t x = 0; x < window.out[2]; ++x) {
     const int64_t start = x * stride - window.pad_begin[2];
-    const int64_t first = std::min(window.kernel[2], start >= 0 ? 0 : (-start + dilation - 1) / dilation);
-    const int64_t last = std::min(window.kernel[2], floor_div(window.in[2] - 1 - start, dilation) + 1);
+    const int64_t first =
+        std::min(window.kernel[2], start >= 0 ? 0 : (-start + dilation - 1) / dilation);
+    const int64_t last =
+        std::min(window.kernel[2], floor_div(window.in[2] - 1 - start, dilation) + 1);
     const LineRun one{x, x + 1, first, std::max(first, last)};
-    if (!runs.empty() && runs.back().tap_begin == one.tap_begin && runs.back().tap_end == one.tap_end) {
+    if (!runs.empty() && runs.back().tap_begin == one.tap_begin &&
+        runs.back().tap_end == one.tap_end) {
       ++runs.back().end;
     } else {
       runs.push_back(one);
@@ -94,7 +99,8 @@ void DepthwiseConv::pack(const float* weights, const float* scales, float* packe
   const int64_t taps = shape_.window.taps();
   for (int64_t c = 0; c < shape_.out_channels; ++c) {
     const float scale = scales != nullptr ? scales[c] : 1.0f;
-    for (int64_t t = 0; t < taps; ++t) packed[t * shape_.out_channels + c] = weights[c * taps + t] * scale;
+    for (int64_t t = 0; t < taps; ++t)
+      packed[t * shape_.out_channels + c] = weights[c * taps + t] * scale;
   }
 }
 
@@ -107,7 +113,7 @@ void DepthwiseConv::run_line(const ConvArgs& args, int64_t image, int64_t z, int
   const Window& window = shape_.window;
   const int64_t channels = shape_.out_channels;
   const ImageStrides residual = ImageStrides::dense(window.out, channels);
-  std::array<const float*, kMaxTaps> taps;     // written as far as they are read
+  std::array<const float*, kMaxTaps> taps;  // written as far as they are read
   std::array<const float*, kMaxTaps> weights;
   WindowRun run{};
   run.taps = taps.data();
@@ -120,18 +126,19 @@ void DepthwiseConv::run_line(const ConvArgs& args, int64_t image, int64_t z, int
   run.lo = activation_.lo();
   run.hi = activation_.hi();
   const float* x = args.x + image * args.x_strides.batch;
-  float* out = args.y + image * args.y_strides.batch + z * args.y_strides.depth + y * args.y_strides.height;
+  float* out =
+      args.y + image * args.y_strides.batch + z * args.y_strides.depth + y * args.y_strides.height;
   for (const LineRun& part : runs_) {
-    run.tap_count = collect_taps(window, x, args.x_strides, z, y, part,
-                                 [&](int64_t i, int64_t tap, const float* pixel) {
-                                   taps[static_cast<std::size_t>(i)] = pixel;
-                                   weights[static_cast<std::size_t>(i)] = args.packed + tap * channels;
-                                 });
+    run.tap_count = collect_taps(
+        window, x, args.x_strides, z, y, part, [&](int64_t i, int64_t tap, const float* pixel) {
+          taps[static_cast<std::size_t>(i)] = pixel;
+          weights[static_cast<std::size_t>(i)] = args.packed + tap * channels;
+        });
     run.pixels = part.end - part.begin;
     run.y = out + part.begin * run.y_step;
     if (args.residual != nullptr) {
-      run.residual = args.residual + image * residual.batch + z * residual.depth + y * residual.height +
-                     part.begin * residual.width;
+      run.residual = args.residual + image * residual.batch + z * residual.depth +
+                     y * residual.height + part.begin * residual.width;
     }
     kernels_->depthwise(run);
     if (activation_.in_registers()) continue;
@@ -141,8 +148,8 @@ void DepthwiseConv::run_line(const ConvArgs& args, int64_t image, int64_t z, int
   }
 }
 
-void Pooling::run_line(const float* x, const ImageStrides& x_strides, float* y, int64_t y_step, int64_t out_z,
-                       int64_t out_y) const {
+void Pooling::run_line(const float* x, const ImageStrides& x_strides, float* y, int64_t y_step,
+                       int64_t out_z, int64_t out_y) const {
   std::array<const float*, kMaxTaps> taps;  // written as far as they are read
   WindowRun run{};
   run.taps = taps.data();
@@ -150,10 +157,9 @@ void Pooling::run_line(const float* x, const ImageStrides& x_strides, float* y, 
   run.y_step = y_step;
   run.channels = channels_;
   const auto pool = [&](const LineRun& part) {
-    run.tap_count = collect_taps(window_, x, x_strides, out_z, out_y, part,
-                                 [&](int64_t i, int64_t, const float* pixel) {
-                                   taps[static_cast<std::size_t>(i)] = pixel;
-                                 });
+    run.tap_count = collect_taps(
+        window_, x, x_strides, out_z, out_y, part,
+        [&](int64_t i, int64_t, const float* pixel) { taps[static_cast<std::size_t>(i)] = pixel; });
     run.pixels = part.end - part.begin;
     run.y = y + part.begin * y_step;
     if (kind_ == kMax && run.tap_count > 0) {
@@ -164,7 +170,8 @@ void Pooling::run_line(const float* x, const ImageStrides& x_strides, float* y, 
       }
     } else {
       const int64_t counted = kind_ == kMean ? run.tap_count
-                                             : padded_extent(window_, 0, out_z) * padded_extent(window_, 1, out_y) *
+                                             : padded_extent(window_, 0, out_z) *
+                                                   padded_extent(window_, 1, out_y) *
                                                    padded_extent(window_, 2, part.begin);
       run.scale = 1.0f / static_cast<float>(std::max<int64_t>(1, counted));
       kernels_->mean(run);
@@ -183,13 +190,14 @@ void Pooling::run_line(const float* x, const ImageStrides& x_strides, float* y, 
   }
 }
 
-void Pooling::run(const float* x, const ImageStrides& x_strides, float* y, const ImageStrides& y_strides,
-                  const sdk::Threads& threads) const {
-  for_each_line(window_, batch_, channels_, threads, [&](int64_t image, int64_t out_z, int64_t out_y) {
-    run_line(x + image * x_strides.batch, x_strides,
-             y + image * y_strides.batch + out_z * y_strides.depth + out_y * y_strides.height,
-             y_strides.width, out_z, out_y);
-  });
+void Pooling::run(const float* x, const ImageStrides& x_strides, float* y,
+                  const ImageStrides& y_strides, const sdk::Threads& threads) const {
+  for_each_line(
+      window_, batch_, channels_, threads, [&](int64_t image, int64_t out_z, int64_t out_y) {
+        run_line(x + image * x_strides.batch, x_strides,
+                 y + image * y_strides.batch + out_z * y_strides.depth + out_y * y_strides.height,
+                 y_strides.width, out_z, out_y);
+      });
 }
 
 }  // namespace backplane::cpu

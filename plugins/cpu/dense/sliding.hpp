@@ -28,7 +28,8 @@ class DepthwiseConv {
   int64_t packed_floats() const { return shape_.window.taps() * shape_.out_channels; }
   uint64_t workspace_bytes() const { return 0; }
   /// As DirectConv::pack.
-  void pack(const float* weights, const float* scales, float* packed, const sdk::Threads& threads) const;
+  void pack(const float* weights, const float* scales, float* packed,
+            const sdk::Threads& threads) const;
   /// `args.x_channels_first` must be false.
   void run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;
 
@@ -62,8 +63,8 @@ class Pooling {
            const sdk::Threads& threads) const;
 
  private:
-  void run_line(const float* x, const ImageStrides& x_strides, float* y, int64_t y_step, int64_t out_z,
-                int64_t out_y) const;
+  void run_line(const float* x, const ImageStrides& x_strides, float* y, int64_t y_step,
+                int64_t out_z, int64_t out_y) const;
 
   Window window_;
   int64_t batch_;

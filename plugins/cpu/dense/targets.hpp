@@ -11,15 +11,15 @@
 // To be used in an HWY_ONCE part as the body of a function: returns `call` of the target for `isa`.
 // HWY_NAMESPACE is there the namespace of the static target, the baseline.
 #if defined(__x86_64__)
-#define BP_SELECT_TARGET(isa, call)           \
-  switch (isa) {                              \
-    case ::backplane::cpu::Isa::kAvx512:      \
-      return N_AVX3::call;                    \
-    case ::backplane::cpu::Isa::kAvx2:        \
-      return N_AVX2::call;                    \
-    case ::backplane::cpu::Isa::kBaseline:    \
-      break;                                  \
-  }                                           \
+#define BP_SELECT_TARGET(isa, call)        \
+  switch (isa) {                           \
+    case ::backplane::cpu::Isa::kAvx512:   \
+      return N_AVX3::call;                 \
+    case ::backplane::cpu::Isa::kAvx2:     \
+      return N_AVX2::call;                 \
+    case ::backplane::cpu::Isa::kBaseline: \
+      break;                               \
+  }                                        \
   return HWY_NAMESPACE::call
 #else
 #define BP_SELECT_TARGET(isa, call) \

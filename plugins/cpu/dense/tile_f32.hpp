@@ -23,7 +23,7 @@ struct TileArgs {
   const float* panel;  // aligned to a vector, padded to whole vectors
   float* out;
   ptrdiff_t out_stride;
-  int64_t width;  // columns of the panel that exist
+  int64_t width;          // columns of the panel that exist
   const float* bias;      // null: none
   const float* residual;  // null: none
   ptrdiff_t residual_stride;
@@ -39,8 +39,8 @@ constexpr int kMaxTileRows = 8;
 /// The tile kernels of one instruction set.
 struct TileKernels {
   using Function = void (*)(const TileArgs& args);
-  int lanes;          // floats in a vector
-  int panel_vectors;  // vectors in the widest panel
+  int lanes;                           // floats in a vector
+  int panel_vectors;                   // vectors in the widest panel
   int max_rows[kMaxPanelVectors + 1];  // by the number of vectors in the panel
   Function tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
 };

@@ -33,7 +33,8 @@ struct Part {
 /// The operations, over kPixels neighbouring pixels and one vector of channels from `c` on.
 struct Depthwise {
   template <int kPixels, class Access>
-  static HWY_INLINE void pixels(const Access& access, const WindowRun& run, int64_t first, int64_t c) {
+  static HWY_INLINE void pixels(const Access& access, const WindowRun& run, int64_t first,
+                                int64_t c) {
     const Tag d;
     Vector acc[kPixels];
     const Vector bias = run.bias != nullptr ? access.load(run.bias + c) : hn::Zero(d);
@@ -41,7 +42,8 @@ struct Depthwise {
     for (int64_t t = 0; t < run.tap_count; ++t) {
       const Vector w = access.load(run.weights[t] + c);
       const float* x = run.taps[t] + first * run.x_step + c;
-      for (int i = 0; i < kPixels; ++i) acc[i] = hn::MulAdd(access.load(x + i * run.x_step), w, acc[i]);
+      for (int i = 0; i < kPixels; ++i)
+        acc[i] = hn::MulAdd(access.load(x + i * run.x_step), w, acc[i]);
     }
     const Vector lo = hn::Set(d, run.lo);
     const Vector hi = hn::Set(d, run.hi);
@@ -57,7 +59,8 @@ struct Depthwise {
 
 struct Max {
   template <int kPixels, class Access>
-  static HWY_INLINE void pixels(const Access& access, const WindowRun& run, int64_t first, int64_t c) {
+  static HWY_INLINE void pixels(const Access& access, const WindowRun& run, int64_t first,
+                                int64_t c) {
     Vector acc[kPixels];
     const float* x0 = run.taps[0] + first * run.x_step + c;
     for (int i = 0; i < kPixels; ++i) acc[i] = access.load(x0 + i * run.x_step);
@@ -76,7 +79,8 @@ struct Max {
 
 struct Mean {
   template <int kPixels, class Access>
-  static HWY_INLINE void pixels(const Access& access, const WindowRun& run, int64_t first, int64_t c) {
+  static HWY_INLINE void pixels(const Access& access, const WindowRun& run, int64_t first,
+                                int64_t c) {
     const Tag d;
     Vector acc[kPixels];
     for (int i = 0; i < kPixels; ++i) acc[i] = hn::Zero(d);
@@ -95,8 +99,8 @@ struct Mean {
 constexpr int64_t kPixelBlock = 6;
 
 template <class Operation, class Access>
-HWY_INLINE void channel_vector(const Access& access, const WindowRun& run, int64_t first, int64_t count,
-                               int64_t c) {
+HWY_INLINE void channel_vector(const Access& access, const WindowRun& run, int64_t first,
+                               int64_t count, int64_t c) {
   switch (count) {
     case 6:
       return Operation::template pixels<6>(access, run, first, c);

@@ -11,7 +11,7 @@ namespace backplane::cpu {
 /// A run of output pixels along the width, all of whose taps lie inside of the image.
 /// Strides count floats. Nothing is owned.
 struct WindowRun {
-  const float* const* taps;  // per tap that exists: the input pixel of the first output pixel
+  const float* const* taps;     // per tap that exists: the input pixel of the first output pixel
   const float* const* weights;  // per tap: its weights, one per channel (depthwise)
   int64_t tap_count;
   int64_t pixels;
@@ -22,8 +22,8 @@ struct WindowRun {
   const float* bias;      // depthwise; null: none
   const float* residual;  // depthwise; null: none
   int64_t residual_step;
-  float lo, hi;           // depthwise
-  float scale;            // mean
+  float lo, hi;  // depthwise
+  float scale;   // mean
 };
 
 struct WindowKernels {

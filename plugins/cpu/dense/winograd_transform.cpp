@@ -113,7 +113,8 @@ HWY_INLINE void output_channels(const Access& access, const OutputArgs& args, co
   for (int64_t x = 0; x < 6; ++x) {
     Vector column[6];
     Vector out[4];
-    for (int64_t i = 0; i < 6; ++i) column[i] = access.load(points + (i * 6 + x) * args.point_stride);
+    for (int64_t i = 0; i < 6; ++i)
+      column[i] = access.load(points + (i * 6 + x) * args.point_stride);
     transform_out(column, out);
     for (int64_t i = 0; i < 4; ++i) rows[i][x] = out[i];
   }

@@ -8,8 +8,8 @@
 
 namespace backplane::cpu {
 
-constexpr int64_t kWinogradIn = 6;    // a tile reads 6x6 pixels
-constexpr int64_t kWinogradOut = 4;   // and makes 4x4
+constexpr int64_t kWinogradIn = 6;   // a tile reads 6x6 pixels
+constexpr int64_t kWinogradOut = 4;  // and makes 4x4
 constexpr int64_t kWinogradPoints = kWinogradIn * kWinogradIn;
 
 /// A tile's pixels: `first` is pixel (0, 0), which may lie outside of the image; only rows [y_begin,
@@ -28,8 +28,8 @@ struct WinogradKernels {
   /// y(pixel)[c] = min(max((A^T m A)(pixel) + bias[c] + residual(pixel)[c], lo), hi) for the pixels of the
   /// tile that exist (rows and columns from 0). `bias` and `residual` may be null.
   void (*output)(const WinogradTile& tile, const float* points, int64_t point_stride,
-                 const float* bias, const float* residual, const WinogradTile& residual_tile, float lo,
-                 float hi, int64_t channels, float* y);
+                 const float* bias, const float* residual, const WinogradTile& residual_tile,
+                 float lo, float hi, int64_t channels, float* y);
 };
 
 const WinogradKernels& winograd_kernels(Isa isa);

@@ -13,7 +13,9 @@ namespace {
 
 constexpr int64_t kGrainFloats = 16384;  // worth a thread's attention
 
-uint64_t row_grain(int64_t columns) { return static_cast<uint64_t>(kGrainFloats / std::max<int64_t>(1, columns) + 1); }
+uint64_t row_grain(int64_t columns) {
+  return static_cast<uint64_t>(kGrainFloats / std::max<int64_t>(1, columns) + 1);
+}
 
 /// The number of rows of the last axis.
 int64_t row_count(const sdk::Tensor& tensor) {
@@ -31,11 +33,13 @@ class ChannelShuffle {
     void compute(const sdk::ComputeContext& ctx) const {
       const auto* x = ctx.input(0).data<float>();
       auto* y = ctx.output(0).mutable_data<float>();
-      ctx.threads().parallel_for(
-          static_cast<uint64_t>(pixels), row_grain(channels), [&](uint64_t begin, uint64_t end, uint32_t) {
-            const auto first = static_cast<int64_t>(begin) * channels;
-            kernels->shuffle(x + first, y + first, static_cast<int64_t>(end - begin), channels, groups);
-          });
+      ctx.threads().parallel_for(static_cast<uint64_t>(pixels), row_grain(channels),
+                                 [&](uint64_t begin, uint64_t end, uint32_t) {
+                                   const auto first = static_cast<int64_t>(begin) * channels;
+                                   kernels->shuffle(x + first, y + first,
+                                                    static_cast<int64_t>(end - begin), channels,
+                                                    groups);
+                                 });
     }
   };
 
@@ -45,7 +49,8 @@ class ChannelShuffle {
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(0);
     const int64_t channels = x.dim(x.rank() - 1);
-    if (groups_ < 1 || channels % groups_ != 0) sdk::invalid("ChannelShuffle: ", channels, " channels in ", groups_, " groups");
+    if (groups_ < 1 || channels % groups_ != 0)
+      sdk::invalid("ChannelShuffle: ", channels, " channels in ", groups_, " groups");
     ctx.set_output(0, sdk::DataType::Float, x.dims());
     return {row_count(x), channels, groups_, &channel_kernels(isa_)};
   }
@@ -65,11 +70,12 @@ class Deinterleave {
       const auto* x = ctx.input(0).data<float>();
       auto* even = ctx.output(0).mutable_data<float>();
       auto* odd = ctx.output(1).mutable_data<float>();
-      ctx.threads().parallel_for(
-          static_cast<uint64_t>(pixels), row_grain(2 * half), [&](uint64_t begin, uint64_t end, uint32_t) {
-            const auto first = static_cast<int64_t>(begin) * half;
-            kernels->deinterleave(x + 2 * first, even + first, odd + first, static_cast<int64_t>(end - begin), half);
-          });
+      ctx.threads().parallel_for(static_cast<uint64_t>(pixels), row_grain(2 * half),
+                                 [&](uint64_t begin, uint64_t end, uint32_t) {
+                                   const auto first = static_cast<int64_t>(begin) * half;
+                                   kernels->deinterleave(x + 2 * first, even + first, odd + first,
+                                                         static_cast<int64_t>(end - begin), half);
+                                 });
     }
   };
 
@@ -78,7 +84,8 @@ class Deinterleave {
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(0);
     sdk::Dims dims(x.dims().begin(), x.dims().end());
-    if (dims.empty() || dims.back() % 2 != 0) sdk::invalid("Deinterleave: x has dims ", sdk::to_string(x.dims()));
+    if (dims.empty() || dims.back() % 2 != 0)
+      sdk::invalid("Deinterleave: x has dims ", sdk::to_string(x.dims()));
     dims.back() /= 2;
     ctx.set_output(0, sdk::DataType::Float, dims);
     ctx.set_output(1, sdk::DataType::Float, dims);
@@ -114,17 +121,19 @@ class LocalResponseNormalization {
   };
 
   LocalResponseNormalization(const sdk::CreateContext& ctx, const sdk::Node& node)
-      : response_{0, node.get_int("size", 1), node.get_float("alpha", 1e-4f), node.get_float("beta", 0.75f),
-                  node.get_float("bias", 1.0f)},
+      : response_{0, node.get_int("size", 1), node.get_float("alpha", 1e-4f),
+                  node.get_float("beta", 0.75f), node.get_float("bias", 1.0f)},
         isa_(isa_of(ctx)) {
-    if (response_.size < 1) sdk::invalid("LRN: attribute 'size' is ", response_.size, ", it must be positive");
+    if (response_.size < 1)
+      sdk::invalid("LRN: attribute 'size' is ", response_.size, ", it must be positive");
   }
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(0);
     Prepared prepared{response_, row_count(x), 0, &channel_kernels(isa_)};
     prepared.response.channels = x.dim(x.rank() - 1);
-    prepared.squares_bytes = static_cast<uint64_t>((prepared.response.channels + response_.size) * 4 + 63) / 64 * 64;
+    prepared.squares_bytes =
+        static_cast<uint64_t>((prepared.response.channels + response_.size) * 4 + 63) / 64 * 64;
     ctx.set_output(0, sdk::DataType::Float, x.dims());
     ctx.set_workspace(prepared.squares_bytes * ctx.threads().count());
     ctx.allow_in_place(0, 0);
@@ -164,7 +173,8 @@ class DepthToSpace {
       const int64_t floats = width * out_channels * block * block;
       ctx.threads().parallel_for(static_cast<uint64_t>(lines), row_grain(floats),
                                  [&](uint64_t begin, uint64_t end, uint32_t) {
-                                   for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+                                   for (auto i = static_cast<int64_t>(begin);
+                                        i < static_cast<int64_t>(end); ++i) {
                                      line(x + i * floats, y + i * floats);
                                    }
                                  });
@@ -172,12 +182,14 @@ class DepthToSpace {
   };
 
   DepthToSpace(const sdk::CreateContext&, const sdk::Node& node)
-      : block_(node.get_int("blocksize", 1)), depth_first_(node.get_string("mode", "DCR") == "DCR") {}
+      : block_(node.get_int("blocksize", 1)),
+        depth_first_(node.get_string("mode", "DCR") == "DCR") {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::DimsView x = ctx.input(0).dims();
     if (x.size() != 4 || block_ < 1 || x[3] % (block_ * block_) != 0) {
-      sdk::invalid("DepthToSpace: x has ", x.empty() ? 0 : x.back(), " channels, not a multiple of blocksize ", block_, " squared");
+      sdk::invalid("DepthToSpace: x has ", x.empty() ? 0 : x.back(),
+                   " channels, not a multiple of blocksize ", block_, " squared");
     }
     const int64_t channels = x[3] / (block_ * block_);
     const sdk::Dims dims{x[0], x[1] * block_, x[2] * block_, channels};
@@ -225,8 +237,8 @@ class LayerNormalization {
     for (uint32_t i = 1; i < 3; ++i) {
       const sdk::Tensor factor = ctx.input(i);
       if (factor.present() && factor.size() != columns) {
-        sdk::invalid("LayerNormalization: x has dims ", sdk::to_string(x.dims()), ", input ", i, " has ",
-                     sdk::to_string(factor.dims()));
+        sdk::invalid("LayerNormalization: x has dims ", sdk::to_string(x.dims()), ", input ", i,
+                     " has ", sdk::to_string(factor.dims()));
       }
     }
     ctx.set_output(0, sdk::DataType::Float, x.dims());
@@ -243,11 +255,17 @@ class LayerNormalization {
 
 sdk::KernelList channels_last_kernels() {
   return {
-      sdk::op("ChannelShuffle", "backplane.cpu").name("cpu:channel_shuffle").kernel<ChannelShuffle>(),
+      sdk::op("ChannelShuffle", "backplane.cpu")
+          .name("cpu:channel_shuffle")
+          .kernel<ChannelShuffle>(),
       sdk::op("Deinterleave", "backplane.cpu").name("cpu:deinterleave").kernel<Deinterleave>(),
       sdk::op("LRN", "backplane.cpu").name("cpu:lrn_last").kernel<LocalResponseNormalization>(),
-      sdk::op("DepthToSpace", "backplane.cpu").name("cpu:depth_to_space_last").kernel<DepthToSpace>(),
-      sdk::op("LayerNormalization", "backplane.cpu").name("cpu:layer_normalization_fused").kernel<LayerNormalization>(),
+      sdk::op("DepthToSpace", "backplane.cpu")
+          .name("cpu:depth_to_space_last")
+          .kernel<DepthToSpace>(),
+      sdk::op("LayerNormalization", "backplane.cpu")
+          .name("cpu:layer_normalization_fused")
+          .kernel<LayerNormalization>(),
   };
 }
 

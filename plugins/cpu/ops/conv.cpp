@@ -19,20 +19,23 @@ constexpr uint32_t kX = 0, kW = 1, kBias = 2, kResidual = 3, kScale = 4;
 uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Reads and checks the dims of x and W.
-ConvShape conv_shape(const WindowAttributes& attributes, int64_t groups, sdk::DimsView x, sdk::DimsView w,
-                     bool channels_first) {
+ConvShape conv_shape(const WindowAttributes& attributes, int64_t groups, sdk::DimsView x,
+                     sdk::DimsView w, bool channels_first) {
   if (x.size() < 3) sdk::invalid("Conv: x has rank ", x.size(), ", at least 3 is needed");
   if (w.size() != x.size()) sdk::invalid("Conv: W has rank ", w.size(), ", x has rank ", x.size());
   const std::size_t spatial = x.size() - 2;
   ConvShape shape;
-  shape.window = attributes.resolve({x.data() + (channels_first ? 2 : 1), spatial}, {w.data() + 2, spatial});
+  shape.window =
+      attributes.resolve({x.data() + (channels_first ? 2 : 1), spatial}, {w.data() + 2, spatial});
   shape.batch = x[0];
   shape.in_channels = channels_first ? x[1] : x.back();
   shape.out_channels = w[0];
   shape.groups = groups;
   if (groups < 1 || shape.out_channels % groups != 0 || shape.in_channels != w[1] * groups) {
-    sdk::invalid("Conv: x has ", shape.in_channels, " channels, W dims ", sdk::to_string(w), " and ", groups,
-                 " groups; channels must be W's second dimension times the groups, and the groups divide W's first");
+    sdk::invalid("Conv: x has ", shape.in_channels, " channels, W dims ", sdk::to_string(w),
+                 " and ", groups,
+                 " groups; channels must be W's second dimension times the groups, and the groups "
+                 "divide W's first");
   }
   return shape;
 }
@@ -47,7 +50,8 @@ sdk::Dims output_dims(const ConvShape& shape, std::size_t rank, bool channels_fi
 
 void check_vector(const char* what, const sdk::Tensor& tensor, int64_t count) {
   if (tensor.present() && (tensor.rank() != 1 || tensor.dim(0) != count)) {
-    sdk::invalid("Conv: ", what, " has dims ", sdk::to_string(tensor.dims()), ", expected [", count, "]");
+    sdk::invalid("Conv: ", what, " has dims ", sdk::to_string(tensor.dims()), ", expected [", count,
+                 "]");
   }
 }
 
@@ -57,9 +61,9 @@ class ConvKernel {
   struct Prepared {
     ConvShape shape;
     ConvF32 conv;
-    bool x_first;  // x comes channels first
-    bool y_first;  // y goes channels first
-    bool packed;   // W is packed already
+    bool x_first;                        // x comes channels first
+    bool y_first;                        // y goes channels first
+    bool packed;                         // W is packed already
     uint64_t x_bytes, y_bytes, w_bytes;  // parts of the workspace; the method's own part follows
 
     void compute(const sdk::ComputeContext& ctx) const {
@@ -76,7 +80,8 @@ class ConvKernel {
         args.x_strides = image_strides(x);
       } else if (x_bytes > 0) {
         auto* copy = reinterpret_cast<float*>(workspace);
-        transpose_planes(args.x, copy, shape.batch, shape.in_channels, window.in_pixels(), 4, threads);
+        transpose_planes(args.x, copy, shape.batch, shape.in_channels, window.in_pixels(), 4,
+                         threads);
         args.x = copy;
         args.x_channels_first = false;
         args.x_strides = ImageStrides::dense(window.in, shape.in_channels);
@@ -85,7 +90,8 @@ class ConvKernel {
       args.residual = ctx.has_input(kResidual) ? ctx.input(kResidual).data<float>() : nullptr;
       auto* y_copy = reinterpret_cast<float*>(workspace + x_bytes);
       args.y = y_first ? y_copy : y.mutable_data<float>();
-      args.y_strides = y_first ? ImageStrides::dense(window.out, shape.out_channels) : image_strides(y);
+      args.y_strides =
+          y_first ? ImageStrides::dense(window.out, shape.out_channels) : image_strides(y);
       if (packed) {
         args.packed = ctx.packed(0).data<float>();
       } else {
@@ -96,8 +102,8 @@ class ConvKernel {
       }
       conv.run(args, workspace + x_bytes + y_bytes + w_bytes, threads);
       if (y_first) {
-        transpose_planes(y_copy, y.mutable_data<float>(), shape.batch, window.out_pixels(), shape.out_channels, 4,
-                         threads);
+        transpose_planes(y_copy, y.mutable_data<float>(), shape.batch, window.out_pixels(),
+                         shape.out_channels, 4, threads);
       }
     }
   };
@@ -111,38 +117,45 @@ class ConvKernel {
         isa_(isa_of(ctx)) {
     const sdk::ValueInfo w = node.input(kW);
     if (w && w.is_static() && w.rank() >= 3) w_dims_.assign(w.dims().begin(), w.dims().end());
-    for (std::size_t i = 0; i < packers_.size(); ++i) packers_[i] = {this, static_cast<ConvMethod>(i)};
+    for (std::size_t i = 0; i < packers_.size(); ++i)
+      packers_[i] = {this, static_cast<ConvMethod>(i)};
   }
   ConvKernel(const ConvKernel&) = delete;
   ConvKernel& operator=(const ConvKernel&) = delete;
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(kX);
-    const ConvShape shape = conv_shape(attributes_, groups_, x.dims(), ctx.input(kW).dims(), x_first_);
+    const ConvShape shape =
+        conv_shape(attributes_, groups_, x.dims(), ctx.input(kW).dims(), x_first_);
     const sdk::Dims dims = output_dims(shape, x.dims().size(), !last_);
     check_vector("B", ctx.input(kBias), shape.out_channels);
     check_vector("scale", ctx.input(kScale), shape.out_channels);
     const bool residual = ctx.input(kResidual).present();
     if (residual && sdk::to_string(ctx.input(kResidual).dims()) != sdk::to_string(dims)) {
-      sdk::invalid("Conv: the residual has dims ", sdk::to_string(ctx.input(kResidual).dims()), ", the result ",
-                   sdk::to_string(dims));
+      sdk::invalid("Conv: the residual has dims ", sdk::to_string(ctx.input(kResidual).dims()),
+                   ", the result ", sdk::to_string(dims));
     }
     ctx.set_output(0, sdk::DataType::Float, dims);
     const unsigned threads = ctx.threads().count();
     const ConvMethod method = choose_conv_method(shape, isa_, threads);
-    Prepared prepared{shape, ConvF32(shape, activation_, method, isa_, threads), x_first_, !last_, false, 0, 0, 0};
+    Prepared prepared{
+        shape, ConvF32(shape, activation_, method, isa_, threads), x_first_, !last_, false, 0, 0,
+        0};
     const ConvF32& conv = prepared.conv;
-    if (x_first_ && !conv.takes_channels_first()) prepared.x_bytes = align64(static_cast<uint64_t>(x.size()) * 4);
+    if (x_first_ && !conv.takes_channels_first())
+      prepared.x_bytes = align64(static_cast<uint64_t>(x.size()) * 4);
     if (!last_) prepared.y_bytes = align64(static_cast<uint64_t>(sdk::element_count(dims)) * 4);
     prepared.packed = request_weights(ctx, conv, method);
-    if (!prepared.packed) prepared.w_bytes = align64(static_cast<uint64_t>(conv.packed_floats()) * 4);
-    ctx.set_workspace(prepared.x_bytes + prepared.y_bytes + prepared.w_bytes + conv.workspace_bytes());
+    if (!prepared.packed)
+      prepared.w_bytes = align64(static_cast<uint64_t>(conv.packed_floats()) * 4);
+    ctx.set_workspace(prepared.x_bytes + prepared.y_bytes + prepared.w_bytes +
+                      conv.workspace_bytes());
     if (!x_first_) ctx.allow_strided_input(kX);
     if (last_) ctx.allow_strided_output(0);
     if (residual && conv.takes_residual_in_place()) ctx.allow_in_place(0, kResidual);
     ctx.set_variant(conv.variant());
-    const auto macs = static_cast<uint64_t>(sdk::element_count(dims) * (shape.in_channels / shape.groups) *
-                                            shape.window.taps());
+    const auto macs = static_cast<uint64_t>(
+        sdk::element_count(dims) * (shape.in_channels / shape.groups) * shape.window.taps());
     ctx.set_cost(2 * macs, x.bytes() + ctx.input(kW).bytes());
     return prepared;
   }
@@ -165,15 +178,18 @@ class ConvKernel {
         shape.window.kernel[axis + 3 - dims.size()] = dims[axis];
       }
       const ConvF32 conv(shape, Activation{}, method, kernel->isa_, 1);
-      conv.pack(ctx.source(0).data<float>(), scales, ctx.target().mutable_data<float>(), ctx.threads());
+      conv.pack(ctx.source(0).data<float>(), scales, ctx.target().mutable_data<float>(),
+                ctx.threads());
     }
   };
 
   bool request_weights(sdk::PrepareContext& ctx, const ConvF32& conv, ConvMethod method) const {
     const bool scaled = ctx.input(kScale).present();
-    if (w_dims_.empty() || !ctx.input_constant(kW) || (scaled && !ctx.input_constant(kScale))) return false;
-    const std::string key = sdk::message("conv f32 method ", static_cast<int>(method), " isa ", static_cast<int>(isa_),
-                                         " groups ", groups_, " dims ", sdk::to_string(w_dims_), " scaled ", scaled);
+    if (w_dims_.empty() || !ctx.input_constant(kW) || (scaled && !ctx.input_constant(kScale)))
+      return false;
+    const std::string key =
+        sdk::message("conv f32 method ", static_cast<int>(method), " isa ", static_cast<int>(isa_),
+                     " groups ", groups_, " dims ", sdk::to_string(w_dims_), " scaled ", scaled);
     const Packer* packer = &packers_[static_cast<std::size_t>(method)];
     const auto bytes = static_cast<uint64_t>(conv.packed_floats()) * 4;
     if (scaled) {
@@ -209,13 +225,15 @@ class PlainConv {
       const T* bias = ctx.has_input(kBias) ? ctx.input(kBias).data<T>() : nullptr;
       T* y = ctx.output(0).mutable_data<T>();
       const int64_t planes = shape.batch * shape.out_channels;
-      ctx.threads().parallel_for(static_cast<uint64_t>(planes), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
-        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
-          const int64_t channel = i % shape.out_channels;
-          const Sum start = bias != nullptr ? load(bias[channel]) : Sum(0);
-          plane(x, w, start, i / shape.out_channels, channel, y + i * shape.window.out_pixels());
-        }
-      });
+      ctx.threads().parallel_for(
+          static_cast<uint64_t>(planes), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
+            for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+              const int64_t channel = i % shape.out_channels;
+              const Sum start = bias != nullptr ? load(bias[channel]) : Sum(0);
+              plane(x, w, start, i / shape.out_channels, channel,
+                    y + i * shape.window.out_pixels());
+            }
+          });
     }
 
     static Sum load(T value) {
@@ -254,7 +272,9 @@ class PlainConv {
           const int64_t px = ox * window.stride[2] + kx * window.dilation[2] - window.pad_begin[2];
           const int64_t py = oy * window.stride[1] + ky * window.dilation[1] - window.pad_begin[1];
           const int64_t pz = oz * window.stride[0] + kz * window.dilation[0] - window.pad_begin[0];
-          if (px < 0 || px >= window.in[2] || py < 0 || py >= window.in[1] || pz < 0 || pz >= window.in[0]) continue;
+          if (px < 0 || px >= window.in[2] || py < 0 || py >= window.in[1] || pz < 0 ||
+              pz >= window.in[0])
+            continue;
           const T* from = images + (pz * window.in[1] + py) * window.in[2] + px;
           for (int64_t c = 0; c < depth; ++c) {
             sum += load(from[c * window.in_pixels()]) * load(filter[c * window.taps() + tap]);
@@ -265,7 +285,8 @@ class PlainConv {
     }
   };
 
-  PlainConv(const sdk::CreateContext&, const sdk::Node& node) : attributes_(node), groups_(node.get_int("group", 1)) {}
+  PlainConv(const sdk::CreateContext&, const sdk::Node& node)
+      : attributes_(node), groups_(node.get_int("group", 1)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(kX);
@@ -288,9 +309,19 @@ sdk::KernelList conv_kernels() {
   using sdk::DataType;
   return {
       sdk::op("Conv").name("cpu:conv").types("T", {DataType::Float}).kernel<ConvKernel>(),
-      sdk::op("Conv").name("cpu:conv_f64").types("T", {DataType::Double}).kernel<PlainConv<double>>(),
-      sdk::op("Conv").name("cpu:conv_f16").types("T", {DataType::Float16}).kernel<PlainConv<sdk::Half>>(),
-      sdk::op("Conv").name("cpu:conv_bf16").since(22).types("T", {DataType::BFloat16}).kernel<PlainConv<sdk::BFloat16>>(),
+      sdk::op("Conv")
+          .name("cpu:conv_f64")
+          .types("T", {DataType::Double})
+          .kernel<PlainConv<double>>(),
+      sdk::op("Conv")
+          .name("cpu:conv_f16")
+          .types("T", {DataType::Float16})
+          .kernel<PlainConv<sdk::Half>>(),
+      sdk::op("Conv")
+          .name("cpu:conv_bf16")
+          .since(22)
+          .types("T", {DataType::BFloat16})
+          .kernel<PlainConv<sdk::BFloat16>>(),
       sdk::op("Conv", "backplane.cpu").name("cpu:conv_last").kernel<ConvKernel>(),
   };
 }

@@ -32,18 +32,20 @@ struct GemmDims {
     const sdk::Tensor a = ctx.input(kA);
     const sdk::Tensor b = ctx.input(kB);
     if (a.rank() != 2 || b.rank() != 2) {
-      sdk::invalid("Gemm: A has dims ", sdk::to_string(a.dims()), " and B ", sdk::to_string(b.dims()), "; both must be matrices");
+      sdk::invalid("Gemm: A has dims ", sdk::to_string(a.dims()), " and B ",
+                   sdk::to_string(b.dims()), "; both must be matrices");
     }
     rows = a.dim(attributes.trans_a ? 1 : 0);
     depth = a.dim(attributes.trans_a ? 0 : 1);
     columns = b.dim(attributes.trans_b ? 0 : 1);
     if (b.dim(attributes.trans_b ? 1 : 0) != depth) {
-      sdk::invalid("Gemm: A has dims ", sdk::to_string(a.dims()), " and B ", sdk::to_string(b.dims()),
-                   ", whose inner dimensions do not fit each other");
+      sdk::invalid("Gemm: A has dims ", sdk::to_string(a.dims()), " and B ",
+                   sdk::to_string(b.dims()), ", whose inner dimensions do not fit each other");
     }
     const sdk::Tensor c = ctx.input(kC);
     if (c.present() && !common::broadcasts_to(c.dims(), out())) {
-      sdk::invalid("Gemm: C has dims ", sdk::to_string(c.dims()), ", which do not broadcast to ", sdk::to_string(out()));
+      sdk::invalid("Gemm: C has dims ", sdk::to_string(c.dims()), ", which do not broadcast to ",
+                   sdk::to_string(out()));
     }
   }
   sdk::DimsView out() const {
@@ -95,7 +97,8 @@ class Gemm {
       args.packed = packed ? ctx.packed(0).data<float>() : nullptr;
       args.alpha = attributes.alpha;
       args.y = ctx.output(0).mutable_data<float>();
-      if (ctx.has_input(kC)) add_c(ctx.input(kC), reinterpret_cast<float*>(workspace + a_bytes), args);
+      if (ctx.has_input(kC))
+        add_c(ctx.input(kC), reinterpret_cast<float*>(workspace + a_bytes), args);
       product.run(args, workspace + a_bytes + c_bytes, threads);
     }
 
@@ -129,7 +132,14 @@ class Gemm {
     shape.columns = dims.columns;
     shape.b_transposed = attributes_.trans_b;
     Prepared prepared{MatMulF32(shape, true, activation_, isa_, ctx.threads().count()),
-                      attributes_, dims.rows, dims.depth, dims.columns, ctx.input_constant(kB), false, 0, 0};
+                      attributes_,
+                      dims.rows,
+                      dims.depth,
+                      dims.columns,
+                      ctx.input_constant(kB),
+                      false,
+                      0,
+                      0};
     const sdk::Tensor c = ctx.input(kC);
     if (c.present()) {
       const AddendSteps steps(c.dims());
@@ -138,14 +148,17 @@ class Gemm {
       const int64_t floats = (steps.row == 0 ? 1 : dims.rows) * dims.columns;
       if (!prepared.direct_c) prepared.c_bytes = align64(static_cast<uint64_t>(floats) * 4);
     }
-    if (attributes_.trans_a) prepared.a_bytes = align64(static_cast<uint64_t>(dims.rows * dims.depth) * 4);
+    if (attributes_.trans_a)
+      prepared.a_bytes = align64(static_cast<uint64_t>(dims.rows * dims.depth) * 4);
     if (prepared.packed) {
       const std::string key = sdk::message("matmul f32 isa ", static_cast<int>(isa_), " dims ",
-                                           sdk::to_string(ctx.input(kB).dims()), " transposed ", attributes_.trans_b,
-                                           " alpha ", attributes_.alpha);
-      ctx.request_pack(key, {kB}, static_cast<uint64_t>(prepared.product.packed_floats()) * 4, this);
+                                           sdk::to_string(ctx.input(kB).dims()), " transposed ",
+                                           attributes_.trans_b, " alpha ", attributes_.alpha);
+      ctx.request_pack(key, {kB}, static_cast<uint64_t>(prepared.product.packed_floats()) * 4,
+                       this);
     }
-    ctx.set_workspace(prepared.a_bytes + prepared.c_bytes + prepared.product.workspace_bytes(prepared.packed));
+    ctx.set_workspace(prepared.a_bytes + prepared.c_bytes +
+                      prepared.product.workspace_bytes(prepared.packed));
     ctx.set_variant(prepared.packed ? "packed" : "packing");
     ctx.set_cost(static_cast<uint64_t>(2 * dims.rows * dims.depth * dims.columns),
                  ctx.input(kA).bytes() + ctx.input(kB).bytes());
@@ -160,7 +173,8 @@ class Gemm {
     shape.columns = b.dim(attributes_.trans_b ? 0 : 1);
     shape.depth = b.dim(attributes_.trans_b ? 1 : 0);
     const MatMulF32 product(shape, true, Activation{}, isa_, 1);
-    product.pack(b.data<float>(), attributes_.alpha, ctx.target().mutable_data<float>(), ctx.threads());
+    product.pack(b.data<float>(), attributes_.alpha, ctx.target().mutable_data<float>(),
+                 ctx.threads());
   }
 
  private:
@@ -185,22 +199,27 @@ class PlainGemm {
       T* y = ctx.output(0).mutable_data<T>();
       const int64_t a_row = attributes.trans_a ? 1 : depth;
       const int64_t b_column = attributes.trans_b ? depth : 1;
-      ctx.threads().parallel_for(static_cast<uint64_t>(rows), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
-        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
-          for (int64_t j = 0; j < columns; ++j) {
-            const SumOf<T> sum = plain_dot(a + i * a_row, attributes.trans_a ? rows : 1, b + j * b_column,
-                                           attributes.trans_b ? 1 : columns, depth);
-            const SumOf<T> addend = c != nullptr ? to_sum(c[i * steps.row + j * steps.column]) : SumOf<T>{};
-            y[i * columns + j] = from_sum<T>(combine(sum, addend));
-          }
-        }
-      });
+      ctx.threads().parallel_for(
+          static_cast<uint64_t>(rows), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
+            for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+              for (int64_t j = 0; j < columns; ++j) {
+                const SumOf<T> sum =
+                    plain_dot(a + i * a_row, attributes.trans_a ? rows : 1, b + j * b_column,
+                              attributes.trans_b ? 1 : columns, depth);
+                const SumOf<T> addend =
+                    c != nullptr ? to_sum(c[i * steps.row + j * steps.column]) : SumOf<T>{};
+                y[i * columns + j] = from_sum<T>(combine(sum, addend));
+              }
+            }
+          });
     }
 
     SumOf<T> combine(SumOf<T> sum, SumOf<T> addend) const {
-      if (attributes.alpha == 1.0f && attributes.beta == 1.0f) return multiply_add<SumOf<T>>(addend, sum, 1);
-      return static_cast<SumOf<T>>(static_cast<double>(attributes.alpha) * static_cast<double>(sum) +
-                                   static_cast<double>(attributes.beta) * static_cast<double>(addend));
+      if (attributes.alpha == 1.0f && attributes.beta == 1.0f)
+        return multiply_add<SumOf<T>>(addend, sum, 1);
+      return static_cast<SumOf<T>>(
+          static_cast<double>(attributes.alpha) * static_cast<double>(sum) +
+          static_cast<double>(attributes.beta) * static_cast<double>(addend));
     }
   };
 

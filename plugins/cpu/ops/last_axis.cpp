@@ -13,11 +13,14 @@ namespace {
 
 constexpr int64_t kGrainFloats = 16384;  // worth a thread's attention
 
-uint64_t row_grain(int64_t columns) { return static_cast<uint64_t>(kGrainFloats / std::max<int64_t>(1, columns) + 1); }
+uint64_t row_grain(int64_t columns) {
+  return static_cast<uint64_t>(kGrainFloats / std::max<int64_t>(1, columns) + 1);
+}
 
 sdk::Dims dense_strides_of(const sdk::Dims& dims) {
   sdk::Dims strides(dims.size(), 1);
-  for (std::size_t axis = dims.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * std::max<int64_t>(1, dims[axis]);
+  for (std::size_t axis = dims.size(); axis-- > 1;)
+    strides[axis - 1] = strides[axis] * std::max<int64_t>(1, dims[axis]);
   return strides;
 }
 
@@ -56,37 +59,44 @@ class Concat {
       }
     }
 
-    void copy(const sdk::ComputeContext& ctx, const sdk::Tensor& x, const sdk::Tensor& y, uint32_t index) const {
+    void copy(const sdk::ComputeContext& ctx, const sdk::Tensor& x, const sdk::Tensor& y,
+              uint32_t index) const {
       const int64_t* to = y.strides() != nullptr ? y.strides() : strides.data();
       const int64_t* from = x.strides() != nullptr ? x.strides() : input_strides[index].data();
       const RowOffsets source{x.dims(), from};
       const RowOffsets target{x.dims(), to};
       const int64_t columns = x.dim(x.rank() - 1);
       float* first = y.mutable_data<float>() + starts[index] * to[axis];
-      ctx.threads().parallel_for(static_cast<uint64_t>(source.count()), row_grain(columns),
-                                 [&](uint64_t begin, uint64_t end, uint32_t) {
-                                   for (auto row = static_cast<int64_t>(begin); row < static_cast<int64_t>(end); ++row) {
-                                     std::memcpy(first + target.at(row), x.data<float>() + source.at(row),
-                                                 static_cast<std::size_t>(columns) * 4);
-                                   }
-                                 });
+      ctx.threads().parallel_for(
+          static_cast<uint64_t>(source.count()), row_grain(columns),
+          [&](uint64_t begin, uint64_t end, uint32_t) {
+            for (auto row = static_cast<int64_t>(begin); row < static_cast<int64_t>(end); ++row) {
+              std::memcpy(first + target.at(row), x.data<float>() + source.at(row),
+                          static_cast<std::size_t>(columns) * 4);
+            }
+          });
     }
   };
 
-  Concat(const sdk::CreateContext&, const sdk::Node& node) : axis_(static_cast<std::size_t>(node.get_int("axis", 1))) {}
+  Concat(const sdk::CreateContext&, const sdk::Node& node)
+      : axis_(static_cast<std::size_t>(node.get_int("axis", 1))) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::DimsView first = ctx.input(0).dims();
     sdk::Dims dims(first.begin(), first.end());
-    if (axis_ >= dims.size()) sdk::invalid("Concat: axis ", axis_, " of an input of rank ", dims.size());
+    if (axis_ >= dims.size())
+      sdk::invalid("Concat: axis ", axis_, " of an input of rank ", dims.size());
     Prepared prepared;
     prepared.axis = axis_;
     int64_t start = 0;
     for (uint32_t i = 0; i < ctx.input_count(); ++i) {
       const sdk::DimsView part = ctx.input(i).dims();
       bool same = part.size() == dims.size();
-      for (std::size_t axis = 0; same && axis < dims.size(); ++axis) same = axis == axis_ || part[axis] == first[axis];
-      if (!same) sdk::invalid("Concat: input ", i, " has dims ", sdk::to_string(part), ", input 0 ", sdk::to_string(first));
+      for (std::size_t axis = 0; same && axis < dims.size(); ++axis)
+        same = axis == axis_ || part[axis] == first[axis];
+      if (!same)
+        sdk::invalid("Concat: input ", i, " has dims ", sdk::to_string(part), ", input 0 ",
+                     sdk::to_string(first));
       prepared.starts.push_back(start);
       prepared.input_strides.push_back(dense_strides_of({part.begin(), part.end()}));
       start += part[axis_];
@@ -112,7 +122,8 @@ class Softmax {
  public:
   struct Prepared {
     int64_t rows, columns;
-    std::vector<int64_t> addend_rows;  // per row of x: where the addend's row starts; empty: one for all
+    std::vector<int64_t>
+        addend_rows;  // per row of x: where the addend's row starts; empty: one for all
     const ChannelKernels* kernels;
 
     void compute(const sdk::ComputeContext& ctx) const {
@@ -120,18 +131,21 @@ class Softmax {
       const float* addend = ctx.has_input(1) ? ctx.input(1).data<float>() : nullptr;
       auto* y = ctx.output(0).mutable_data<float>();
       if (columns == 0) return;
-      ctx.threads().parallel_for(static_cast<uint64_t>(rows), row_grain(16 * columns), [&](uint64_t begin, uint64_t end, uint32_t) {
-        const auto first = static_cast<int64_t>(begin);
-        const auto last = static_cast<int64_t>(end);
-        if (addend_rows.empty()) {
-          kernels->softmax(x + first * columns, addend, y + first * columns, last - first, columns);
-          return;
-        }
-        for (int64_t row = first; row < last; ++row) {
-          const float* own = addend + addend_rows[static_cast<std::size_t>(row)];
-          kernels->softmax(x + row * columns, own, y + row * columns, 1, columns);
-        }
-      });
+      ctx.threads().parallel_for(
+          static_cast<uint64_t>(rows), row_grain(16 * columns),
+          [&](uint64_t begin, uint64_t end, uint32_t) {
+            const auto first = static_cast<int64_t>(begin);
+            const auto last = static_cast<int64_t>(end);
+            if (addend_rows.empty()) {
+              kernels->softmax(x + first * columns, addend, y + first * columns, last - first,
+                               columns);
+              return;
+            }
+            for (int64_t row = first; row < last; ++row) {
+              const float* own = addend + addend_rows[static_cast<std::size_t>(row)];
+              kernels->softmax(x + row * columns, own, y + row * columns, 1, columns);
+            }
+          });
     }
   };
 
@@ -151,7 +165,9 @@ class Softmax {
  private:
   static std::vector<int64_t> addend_rows(sdk::DimsView x, sdk::DimsView addend, int64_t rows) {
     const bool fits = addend.size() <= x.size() && !addend.empty() && addend.back() == x.back();
-    if (!fits) sdk::invalid("Softmax: the addend's dims ", sdk::to_string(addend), " do not fit ", sdk::to_string(x));
+    if (!fits)
+      sdk::invalid("Softmax: the addend's dims ", sdk::to_string(addend), " do not fit ",
+                   sdk::to_string(x));
     if (sdk::element_count(addend) == addend.back()) return {};
     std::vector<int64_t> starts(static_cast<std::size_t>(rows), 0);
     for (int64_t row = 0; row < rows; ++row) {
@@ -163,7 +179,9 @@ class Softmax {
         rest /= extent;
         if (back > addend.size()) continue;
         const int64_t own = addend[addend.size() - back];
-        if (own != 1 && own != extent) sdk::invalid("Softmax: the addend's dims ", sdk::to_string(addend), " do not fit ", sdk::to_string(x));
+        if (own != 1 && own != extent)
+          sdk::invalid("Softmax: the addend's dims ", sdk::to_string(addend), " do not fit ",
+                       sdk::to_string(x));
         starts[static_cast<std::size_t>(row)] += own == 1 ? 0 : at * step;
         step *= own;
       }
@@ -189,13 +207,17 @@ class Repeat {
       const auto bytes = static_cast<std::size_t>(channels) * 4;
       const int64_t lines = batch * in[0] * factors[0] * in[1] * factors[1];
       ctx.threads().parallel_for(
-          static_cast<uint64_t>(lines), row_grain(in[2] * factors[2] * channels), [&](uint64_t begin, uint64_t end, uint32_t) {
+          static_cast<uint64_t>(lines), row_grain(in[2] * factors[2] * channels),
+          [&](uint64_t begin, uint64_t end, uint32_t) {
             for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
               const int64_t line = i % (in[1] * factors[1]);
               const int64_t plane = i / (in[1] * factors[1]) % (in[0] * factors[0]);
               const int64_t image = i / (in[1] * factors[1] * in[0] * factors[0]);
-              const float* source = x.data<float>() + image * from.batch + plane / factors[0] * from.depth + line / factors[1] * from.height;
-              float* target = y.mutable_data<float>() + image * to.batch + plane * to.depth + line * to.height;
+              const float* source = x.data<float>() + image * from.batch +
+                                    plane / factors[0] * from.depth +
+                                    line / factors[1] * from.height;
+              float* target =
+                  y.mutable_data<float>() + image * to.batch + plane * to.depth + line * to.height;
               for (int64_t p = 0; p < in[2] * factors[2]; ++p) {
                 std::memcpy(target + p * to.width, source + p / factors[2] * from.width, bytes);
               }
@@ -209,7 +231,8 @@ class Repeat {
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::DimsView x = ctx.input(0).dims();
     if (x.size() != factors_.size() + 2 || factors_.size() > 3) {
-      sdk::invalid("Repeat: x has dims ", sdk::to_string(x), " and there are ", factors_.size(), " factors");
+      sdk::invalid("Repeat: x has dims ", sdk::to_string(x), " and there are ", factors_.size(),
+                   " factors");
     }
     Prepared prepared{{1, 1, 1}, {1, 1, 1}, x[0], x.back()};
     sdk::Dims dims(x.begin(), x.end());
@@ -240,13 +263,15 @@ class Activate {
       auto* y = ctx.output(0).mutable_data<float>();
       ctx.threads().parallel_for(static_cast<uint64_t>(ctx.output(0).size()), kGrainFloats,
                                  [&](uint64_t begin, uint64_t end, uint32_t) {
-                                   kernels->scale_shift(activation, x + begin, 0, nullptr, nullptr, y + begin, 0, 1,
+                                   kernels->scale_shift(activation, x + begin, 0, nullptr, nullptr,
+                                                        y + begin, 0, 1,
                                                         static_cast<int64_t>(end - begin));
                                  });
     }
   };
 
-  Activate(const sdk::CreateContext& ctx, const sdk::Node& node) : activation_(read_activation(node)), isa_(isa_of(ctx)) {}
+  Activate(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : activation_(read_activation(node)), isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     ctx.set_output(0, sdk::DataType::Float, ctx.input(0).dims());

@@ -62,19 +62,23 @@ class MatMul {
     MatMulF32 product(shape, dims.a_in_order(), activation_, isa_, ctx.threads().count());
     const bool packed = shape.shared_b && ctx.input_constant(kB);
     if (packed) {
-      const std::string key = sdk::message("matmul f32 isa ", static_cast<int>(isa_), " dims ", sdk::to_string(b.dims()),
-                                           " transposed ", shape.b_transposed, " alpha ", alpha_);
+      const std::string key = sdk::message("matmul f32 isa ", static_cast<int>(isa_), " dims ",
+                                           sdk::to_string(b.dims()), " transposed ",
+                                           shape.b_transposed, " alpha ", alpha_);
       ctx.request_pack(key, {kB}, static_cast<uint64_t>(product.packed_floats()) * 4, this);
     }
     ctx.set_workspace(product.workspace_bytes(packed));
-    if (ctx.input(kResidual).present() && product.takes_residual_in_place()) ctx.allow_in_place(0, kResidual);
+    if (ctx.input(kResidual).present() && product.takes_residual_in_place())
+      ctx.allow_in_place(0, kResidual);
     ctx.set_variant(packed ? "packed" : "packing");
-    ctx.set_cost(static_cast<uint64_t>(2 * sdk::element_count(dims.out) * dims.depth), b.bytes() + ctx.input(kA).bytes());
+    ctx.set_cost(static_cast<uint64_t>(2 * sdk::element_count(dims.out) * dims.depth),
+                 b.bytes() + ctx.input(kA).bytes());
     std::vector<int64_t> a_offsets = dims.a_indices;
     std::vector<int64_t> b_offsets = dims.b_indices;
     for (int64_t& offset : a_offsets) offset *= dims.rows * dims.depth;
     for (int64_t& offset : b_offsets) offset *= dims.depth * dims.columns;
-    return {std::move(product), std::move(a_offsets), std::move(b_offsets), dims.depth, alpha_, packed};
+    return {
+        std::move(product), std::move(a_offsets), std::move(b_offsets), dims.depth, alpha_, packed};
   }
 
   /// Packs a constant B.
@@ -93,12 +97,13 @@ class MatMul {
   static void check_addends(const sdk::PrepareContext& ctx, const MatMulDims& dims) {
     const sdk::Tensor bias = ctx.input(kBias);
     if (bias.present() && (bias.rank() != 1 || bias.dim(0) != dims.columns)) {
-      sdk::invalid("MatMul: the bias has dims ", sdk::to_string(bias.dims()), ", expected [", dims.columns, "]");
+      sdk::invalid("MatMul: the bias has dims ", sdk::to_string(bias.dims()), ", expected [",
+                   dims.columns, "]");
     }
     const sdk::Tensor residual = ctx.input(kResidual);
     if (residual.present() && sdk::to_string(residual.dims()) != sdk::to_string(dims.out)) {
-      sdk::invalid("MatMul: the residual has dims ", sdk::to_string(residual.dims()), ", the result ",
-                   sdk::to_string(dims.out));
+      sdk::invalid("MatMul: the residual has dims ", sdk::to_string(residual.dims()),
+                   ", the result ", sdk::to_string(dims.out));
     }
   }
 
@@ -119,16 +124,18 @@ class PlainMatMul {
       const T* b = ctx.input(kB).data<T>();
       T* y = ctx.output(0).mutable_data<T>();
       const int64_t rows = static_cast<int64_t>(dims.a_indices.size()) * dims.rows;
-      ctx.threads().parallel_for(static_cast<uint64_t>(rows), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
-        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
-          const auto matrix = static_cast<std::size_t>(i / dims.rows);
-          const T* row = a + (dims.a_indices[matrix] * dims.rows + i % dims.rows) * dims.depth;
-          const T* right = b + dims.b_indices[matrix] * dims.depth * dims.columns;
-          for (int64_t j = 0; j < dims.columns; ++j) {
-            y[i * dims.columns + j] = from_sum<T>(plain_dot(row, 1, right + j, dims.columns, dims.depth));
-          }
-        }
-      });
+      ctx.threads().parallel_for(
+          static_cast<uint64_t>(rows), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
+            for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+              const auto matrix = static_cast<std::size_t>(i / dims.rows);
+              const T* row = a + (dims.a_indices[matrix] * dims.rows + i % dims.rows) * dims.depth;
+              const T* right = b + dims.b_indices[matrix] * dims.depth * dims.columns;
+              for (int64_t j = 0; j < dims.columns; ++j) {
+                y[i * dims.columns + j] =
+                    from_sum<T>(plain_dot(row, 1, right + j, dims.columns, dims.depth));
+              }
+            }
+          });
     }
   };
 

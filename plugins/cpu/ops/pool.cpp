@@ -30,7 +30,8 @@ struct PoolAttributes {
         count_padding(node.get_int("count_include_pad", 0) != 0),
         column_major(node.get_int("storage_order", 0) != 0),
         window(node) {
-    if (!global && window.kernel_shape.empty()) sdk::invalid(node.op_type(), ": the attribute 'kernel_shape' is missing");
+    if (!global && window.kernel_shape.empty())
+      sdk::invalid(node.op_type(), ": the attribute 'kernel_shape' is missing");
   }
 
   Window resolve(sdk::DimsView x) const {
@@ -38,7 +39,8 @@ struct PoolAttributes {
     const sdk::DimsView spatial(x.data() + (last ? 1 : 2), x.size() - 2);
     if (global) return window.resolve(spatial, spatial);
     if (window.kernel_shape.size() != spatial.size()) {
-      sdk::invalid("pooling: attribute 'kernel_shape' has ", window.kernel_shape.size(), " entries, x needs ", spatial.size());
+      sdk::invalid("pooling: attribute 'kernel_shape' has ", window.kernel_shape.size(),
+                   " entries, x needs ", spatial.size());
     }
     return window.resolve(spatial, window.kernel_shape);
   }
@@ -64,17 +66,20 @@ class LastPool {
       const sdk::Tensor x = ctx.input(0);
       const sdk::Tensor y = ctx.output(0);
       if (y.size() == 0) return;
-      pooling.run(x.data<float>(), image_strides(x), y.mutable_data<float>(), image_strides(y), ctx.threads());
+      pooling.run(x.data<float>(), image_strides(x), y.mutable_data<float>(), image_strides(y),
+                  ctx.threads());
     }
   };
 
-  LastPool(PoolKind kind, const sdk::CreateContext& ctx, const sdk::Node& node) : attributes_(kind, node), isa_(isa_of(ctx)) {}
+  LastPool(PoolKind kind, const sdk::CreateContext& ctx, const sdk::Node& node)
+      : attributes_(kind, node), isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::DimsView x = ctx.input(0).dims();
     const Window window = attributes_.resolve(x);
     if (window.taps() > Pooling::kMaxTaps) {
-      sdk::unsupported("a pooling window of ", window.taps(), " positions; up to ", Pooling::kMaxTaps, " are handled");
+      sdk::unsupported("a pooling window of ", window.taps(), " positions; up to ",
+                       Pooling::kMaxTaps, " are handled");
     }
     const sdk::Dims dims = attributes_.output(x, window);
     ctx.set_output(0, sdk::DataType::Float, dims);
@@ -107,13 +112,14 @@ class LastGlobalMean {
       constexpr int64_t kPart = 64;
       const int64_t parts = (channels + kPart - 1) / kPart;
       const uint64_t grain = 32768 / static_cast<uint64_t>(window.in_pixels() * kPart + 1) + 1;
-      ctx.threads().parallel_for(static_cast<uint64_t>(batch * parts), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
-        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
-          const int64_t first = i % parts * kPart;
-          mean(x.data<float>() + i / parts * strides.batch + first, strides, std::min(kPart, channels - first),
-               y + i / parts * channels + first);
-        }
-      });
+      ctx.threads().parallel_for(
+          static_cast<uint64_t>(batch * parts), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
+            for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+              const int64_t first = i % parts * kPart;
+              mean(x.data<float>() + i / parts * strides.batch + first, strides,
+                   std::min(kPart, channels - first), y + i / parts * channels + first);
+            }
+          });
     }
 
     void mean(const float* x, const ImageStrides& strides, int64_t count, float* y) const {
@@ -134,10 +140,12 @@ class LastGlobalMean {
           const int64_t px = (pixel + t) % window.in[2];
           const int64_t py = (pixel + t) / window.in[2] % window.in[1];
           const int64_t pz = (pixel + t) / (window.in[2] * window.in[1]);
-          taps[static_cast<std::size_t>(t)] = x + pz * strides.depth + py * strides.height + px * strides.width;
+          taps[static_cast<std::size_t>(t)] =
+              x + pz * strides.depth + py * strides.height + px * strides.width;
         }
         window_kernels(isa).mean(run);
-        for (int64_t c = 0; c < count; ++c) sum[static_cast<std::size_t>(c)] += part[static_cast<std::size_t>(c)];
+        for (int64_t c = 0; c < count; ++c)
+          sum[static_cast<std::size_t>(c)] += part[static_cast<std::size_t>(c)];
       }
       for (int64_t c = 0; c < count; ++c) y[c] = sum[static_cast<std::size_t>(c)] * scale;
     }
@@ -176,19 +184,20 @@ class FirstPool {
       int64_t* indices = ctx.has_output(1) ? ctx.output(1).mutable_data<int64_t>() : nullptr;
       const int64_t work = window.out_pixels() * window.taps();
       const uint64_t grain = 16384 / static_cast<uint64_t>(std::max<int64_t>(1, work)) + 1;
-      ctx.threads().parallel_for(static_cast<uint64_t>(planes), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
-        for (auto p = static_cast<int64_t>(begin); p < static_cast<int64_t>(end); ++p) {
-          const T* plane = x + p * window.in_pixels();
-          const int64_t out = p * window.out_pixels();
-          for (int64_t i = 0; i < window.out_pixels(); ++i) {
-            if (attributes.kind == PoolKind::kMax) {
-              max(plane, p, i, y[out + i], indices != nullptr ? indices + out + i : nullptr);
-            } else {
-              mean(plane, i, y[out + i]);
+      ctx.threads().parallel_for(
+          static_cast<uint64_t>(planes), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
+            for (auto p = static_cast<int64_t>(begin); p < static_cast<int64_t>(end); ++p) {
+              const T* plane = x + p * window.in_pixels();
+              const int64_t out = p * window.out_pixels();
+              for (int64_t i = 0; i < window.out_pixels(); ++i) {
+                if (attributes.kind == PoolKind::kMax) {
+                  max(plane, p, i, y[out + i], indices != nullptr ? indices + out + i : nullptr);
+                } else {
+                  mean(plane, i, y[out + i]);
+                }
+              }
             }
-          }
-        }
-      });
+          });
     }
 
     /// Calls body(z, y, x) for the positions of the window of output pixel `pixel` inside of the image;
@@ -197,12 +206,14 @@ class FirstPool {
     int64_t visit(int64_t pixel, const Body& body) const {
       std::array<int64_t, 3> start{};
       std::array<int64_t, 3> padded{1, 1, 1};
-      const std::array<int64_t, 3> out{pixel / (window.out[2] * window.out[1]), pixel / window.out[2] % window.out[1],
+      const std::array<int64_t, 3> out{pixel / (window.out[2] * window.out[1]),
+                                       pixel / window.out[2] % window.out[1],
                                        pixel % window.out[2]};
       for (std::size_t axis = 0; axis < 3; ++axis) {
         start[axis] = out[axis] * window.stride[axis] - window.pad_begin[axis];
         const int64_t room = window.in[axis] + window.pad_end[axis] - start[axis];
-        padded[axis] = std::min(window.kernel[axis], (room + window.dilation[axis] - 1) / window.dilation[axis]);
+        padded[axis] = std::min(window.kernel[axis],
+                                (room + window.dilation[axis] - 1) / window.dilation[axis]);
       }
       for (int64_t kz = 0; kz < window.kernel[0]; ++kz) {
         const int64_t z = start[0] + kz * window.dilation[0];
@@ -311,9 +322,14 @@ sdk::KernelList pool_kernels() {
   add_float_types<PoolKind::kMean>(list, "GlobalAveragePool");
   list.push_back(first<int8_t, PoolKind::kMax>("MaxPool", 12));
   list.push_back(first<uint8_t, PoolKind::kMax>("MaxPool", 12));
-  list.push_back(sdk::op("MaxPool", "backplane.cpu").name("cpu:max_pool_last").kernel<Last<PoolKind::kMax>>());
-  list.push_back(sdk::op("AveragePool", "backplane.cpu").name("cpu:average_pool_last").kernel<Last<PoolKind::kMean>>());
-  list.push_back(sdk::op("GlobalAveragePool", "backplane.cpu").name("cpu:global_average_pool_last").kernel<LastGlobalMean>());
+  list.push_back(
+      sdk::op("MaxPool", "backplane.cpu").name("cpu:max_pool_last").kernel<Last<PoolKind::kMax>>());
+  list.push_back(sdk::op("AveragePool", "backplane.cpu")
+                     .name("cpu:average_pool_last")
+                     .kernel<Last<PoolKind::kMean>>());
+  list.push_back(sdk::op("GlobalAveragePool", "backplane.cpu")
+                     .name("cpu:global_average_pool_last")
+                     .kernel<LastGlobalMean>());
   return list;
 }
 

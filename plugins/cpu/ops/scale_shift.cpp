@@ -37,7 +37,8 @@ struct Rows {
 /// Calls body(x offset, y offset, rows) for parts of the rows; tensors whose rows do not lie at a fixed step
 /// are taken row by row.
 template <class Body>
-void for_rows(const sdk::Tensor& x, const sdk::Tensor& y, const sdk::Threads& threads, const Body& body) {
+void for_rows(const sdk::Tensor& x, const sdk::Tensor& y, const sdk::Threads& threads,
+              const Body& body) {
   const Rows x_rows(x);
   const Rows y_rows(y);
   const bool uniform = Rows::uniform(x) && Rows::uniform(y);
@@ -50,16 +51,19 @@ void for_rows(const sdk::Tensor& x, const sdk::Tensor& y, const sdk::Threads& th
     }
     return at;
   };
-  const uint64_t grain = kGrainFloats / static_cast<uint64_t>(std::max<int64_t>(1, x_rows.columns)) + 1;
-  threads.parallel_for(static_cast<uint64_t>(x_rows.count), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
-    const auto first = static_cast<int64_t>(begin);
-    const auto last = static_cast<int64_t>(end);
-    if (uniform) {
-      body(first * x_rows.step, first * y_rows.step, last - first);
-      return;
-    }
-    for (int64_t row = first; row < last; ++row) body(offset(x, x_rows, row), offset(y, y_rows, row), int64_t{1});
-  });
+  const uint64_t grain =
+      kGrainFloats / static_cast<uint64_t>(std::max<int64_t>(1, x_rows.columns)) + 1;
+  threads.parallel_for(static_cast<uint64_t>(x_rows.count), grain,
+                       [&](uint64_t begin, uint64_t end, uint32_t) {
+                         const auto first = static_cast<int64_t>(begin);
+                         const auto last = static_cast<int64_t>(end);
+                         if (uniform) {
+                           body(first * x_rows.step, first * y_rows.step, last - first);
+                           return;
+                         }
+                         for (int64_t row = first; row < last; ++row)
+                           body(offset(x, x_rows, row), offset(y, y_rows, row), int64_t{1});
+                       });
 }
 
 class ScaleShift {
@@ -83,7 +87,8 @@ class ScaleShift {
     }
   };
 
-  ScaleShift(const sdk::CreateContext& ctx, const sdk::Node& node) : activation_(read_activation(node)), isa_(isa_of(ctx)) {}
+  ScaleShift(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : activation_(read_activation(node)), isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(0);
@@ -117,9 +122,11 @@ class AddActivation {
       const auto* a = ctx.input(0).data<float>();
       const auto* b = ctx.input(1).data<float>();
       auto* y = ctx.output(0).mutable_data<float>();
-      ctx.threads().parallel_for(static_cast<uint64_t>(count), kGrainFloats, [&](uint64_t begin, uint64_t end, uint32_t) {
-        kernels->add(activation, a + begin, 0, b + begin, 0, y + begin, 0, 1, static_cast<int64_t>(end - begin));
-      });
+      ctx.threads().parallel_for(static_cast<uint64_t>(count), kGrainFloats,
+                                 [&](uint64_t begin, uint64_t end, uint32_t) {
+                                   kernels->add(activation, a + begin, 0, b + begin, 0, y + begin,
+                                                0, 1, static_cast<int64_t>(end - begin));
+                                 });
     }
   };
 
@@ -129,8 +136,8 @@ class AddActivation {
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor a = ctx.input(0);
     if (sdk::to_string(a.dims()) != sdk::to_string(ctx.input(1).dims())) {
-      sdk::invalid("Add: inputs of dims ", sdk::to_string(a.dims()), " and ", sdk::to_string(ctx.input(1).dims()),
-                   " must be equal in this fused form");
+      sdk::invalid("Add: inputs of dims ", sdk::to_string(a.dims()), " and ",
+                   sdk::to_string(ctx.input(1).dims()), " must be equal in this fused form");
     }
     ctx.set_output(0, sdk::DataType::Float, a.dims());
     ctx.allow_in_place(0, 0);
@@ -154,7 +161,8 @@ class Gelu {
       const Activation gelu{Activation::kGelu, 0.0f, 0.0f};
       ctx.threads().parallel_for(static_cast<uint64_t>(ctx.output(0).size()), kGrainFloats,
                                  [&](uint64_t begin, uint64_t end, uint32_t) {
-                                   kernels->scale_shift(gelu, x + begin, 0, nullptr, nullptr, y + begin, 0, 1,
+                                   kernels->scale_shift(gelu, x + begin, 0, nullptr, nullptr,
+                                                        y + begin, 0, 1,
                                                         static_cast<int64_t>(end - begin));
                                  });
     }

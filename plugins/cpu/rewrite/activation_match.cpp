@@ -25,10 +25,15 @@ bool clip_bounds(const WorkingGraph& graph, const WorkNode& node, Activation& ac
 
 }  // namespace
 
-bool is_activation(const WorkingGraph& graph, const WorkNode& node, const std::string& value, Activation& activation) {
+bool is_activation(const WorkingGraph& graph, const WorkNode& node, const std::string& value,
+                   Activation& activation) {
   if (node.input(0) != value) return false;
   if (node.is("Gelu", kPrivateDomain)) {
     activation.kind = Activation::kGelu;
+    return true;
+  }
+  if (node.is("Activate", kPrivateDomain)) {
+    activation = node.activation();
     return true;
   }
   if (node.domain != "" || node.changed) return false;
@@ -42,7 +47,8 @@ bool is_activation(const WorkingGraph& graph, const WorkNode& node, const std::s
   } else if (node.op == "Sigmoid") {
     activation = {Activation::kSigmoid, 0.0f, 0.0f};
   } else if (node.op == "HardSigmoid") {
-    activation = {Activation::kHardSigmoid, node.original.get_float("alpha", 0.2f), node.original.get_float("beta", 0.5f)};
+    activation = {Activation::kHardSigmoid, node.original.get_float("alpha", 0.2f),
+                  node.original.get_float("beta", 0.5f)};
   } else if (node.op == "HardSwish") {
     activation = {Activation::kHardSwish, 0.0f, 0.0f};
   } else if (node.op == "Tanh") {
@@ -65,12 +71,15 @@ std::optional<ActivationMatch> gated(const WorkingGraph& graph, const std::strin
     WorkNode* gate = readers[i];
     WorkNode* product = readers[1 - i];
     Activation activation;
-    if (gate == product || !product->is("Mul") || product->changed || !is_activation(graph, *gate, value, activation)) continue;
+    if (gate == product || !product->is("Mul") || product->changed ||
+        !is_activation(graph, *gate, value, activation))
+      continue;
     if (graph.only_consumer(gate->outputs[0]) != product) continue;
     if (activation.kind == Activation::kSigmoid) {
       return ActivationMatch{{Activation::kSilu, 0.0f, 0.0f}, {gate, product}};
     }
-    if (activation.kind == Activation::kHardSigmoid && near(activation.alpha, 1.0f / 6.0f) && near(activation.beta, 0.5f)) {
+    if (activation.kind == Activation::kHardSigmoid && near(activation.alpha, 1.0f / 6.0f) &&
+        near(activation.beta, 0.5f)) {
       return ActivationMatch{{Activation::kHardSwish, 0.0f, 0.0f}, {gate, product}};
     }
   }
@@ -79,7 +88,8 @@ std::optional<ActivationMatch> gated(const WorkingGraph& graph, const std::strin
 
 }  // namespace
 
-std::optional<ActivationMatch> match_activation(const WorkingGraph& graph, const std::string& value) {
+std::optional<ActivationMatch> match_activation(const WorkingGraph& graph,
+                                                const std::string& value) {
   WorkNode* reader = graph.only_consumer(value);
   if (reader == nullptr) return gated(graph, value);
   Activation activation;

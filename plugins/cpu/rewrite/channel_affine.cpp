@@ -11,7 +11,8 @@ bool is_channel_vector(const bp_tensor* tensor, int64_t channels, int rank) {
   const sdk::DimsView dims = sdk::Tensor(tensor).dims();
   if (sdk::element_count(dims) == 1) return static_cast<int>(dims.size()) <= rank;
   if (sdk::element_count(dims) != channels || static_cast<int>(dims.size()) > rank) return false;
-  const int axis = static_cast<int>(dims.size()) - (rank - 1);  // where the channels lie in its dims
+  const int axis =
+      static_cast<int>(dims.size()) - (rank - 1);  // where the channels lie in its dims
   return axis >= 0 && dims[static_cast<std::size_t>(axis)] == channels;
 }
 
@@ -23,13 +24,16 @@ void ChannelAffine::start_with_bias(const std::string& constant) {
 }
 
 bool ChannelAffine::take_normalization(const WorkingGraph& graph, const WorkNode& node) {
-  if (node.original.get_int("training_mode", 0) != 0 || node.original.get_int("spatial", 1) != 1) return false;
+  if (node.original.get_int("training_mode", 0) != 0 || node.original.get_int("spatial", 1) != 1)
+    return false;
   for (std::size_t i = 1; i < node.outputs.size(); ++i) {
     if (!node.outputs[i].empty()) return false;
   }
   for (std::size_t i = 1; i < 5; ++i) {
     const bp_tensor* tensor = graph.constant(node.input(i));
-    if (tensor == nullptr || tensor->dtype != BP_FLOAT || tensor->rank != 1 || tensor->dims[0] != channels_) return false;
+    if (tensor == nullptr || tensor->dtype != BP_FLOAT || tensor->rank != 1 ||
+        tensor->dims[0] != channels_)
+      return false;
   }
   steps_.push_back({kNormalize, sources_.size(), node.original.get_float("epsilon", 1e-5f)});
   for (std::size_t i = 1; i < 5; ++i) sources_.push_back(node.input(i));
@@ -37,9 +41,11 @@ bool ChannelAffine::take_normalization(const WorkingGraph& graph, const WorkNode
   return true;
 }
 
-bool ChannelAffine::take(const WorkingGraph& graph, const WorkNode& node, const std::string& value) {
+bool ChannelAffine::take(const WorkingGraph& graph, const WorkNode& node,
+                         const std::string& value) {
   if (node.domain != "" || node.changed) return false;
-  if (node.op == "BatchNormalization") return node.input(0) == value && take_normalization(graph, node);
+  if (node.op == "BatchNormalization")
+    return node.input(0) == value && take_normalization(graph, node);
   const bool first = node.input(0) == value;
   if (node.inputs.size() != 2 || node.input(0) == node.input(1)) return false;
   const std::string& other = node.input(first ? 1 : 0);
@@ -95,7 +101,8 @@ void ChannelAffine::compute(const std::vector<Step>& steps, int64_t channels, bo
           shift /= value;
           break;
         case kNormalize: {
-          const double factor = value / std::sqrt(source(step.source + 3) + static_cast<double>(step.epsilon));
+          const double factor =
+              value / std::sqrt(source(step.source + 3) + static_cast<double>(step.epsilon));
           scale *= factor;
           shift = (shift - source(step.source + 2)) * factor + source(step.source + 1);
           break;
@@ -108,17 +115,24 @@ void ChannelAffine::compute(const std::vector<Step>& steps, int64_t channels, bo
 
 std::string ChannelAffine::add(WorkingGraph& graph, const std::string& base, bool scale) const {
   const std::string name = graph.fresh(base + (scale ? "_scale" : "_shift"));
-  std::string key = sdk::message("channel affine ", scale ? "scale" : "shift", " of ", channels_, ":");
-  for (const Step& step : steps_) key += sdk::message(" ", static_cast<int>(step.kind), "@", step.source, " ", step.epsilon);
+  std::string key =
+      sdk::message("channel affine ", scale ? "scale" : "shift", " of ", channels_, ":");
+  for (const Step& step : steps_)
+    key += sdk::message(" ", static_cast<int>(step.kind), "@", step.source, " ", step.epsilon);
   const sdk::Dims dims{channels_};
-  graph.edit().lazy_constant(name, sdk::DataType::Float, dims, sources_, key,
-                             [steps = steps_, channels = channels_, scale](const sdk::PackContext& ctx) {
-                               compute(steps, channels, scale, ctx);
-                             });
+  graph.edit().lazy_constant(
+      name, sdk::DataType::Float, dims, sources_, key,
+      [steps = steps_, channels = channels_, scale](const sdk::PackContext& ctx) {
+        compute(steps, channels, scale, ctx);
+      });
   return name;
 }
 
-std::string ChannelAffine::add_scale(WorkingGraph& graph, const std::string& base) const { return add(graph, base, true); }
-std::string ChannelAffine::add_shift(WorkingGraph& graph, const std::string& base) const { return add(graph, base, false); }
+std::string ChannelAffine::add_scale(WorkingGraph& graph, const std::string& base) const {
+  return add(graph, base, true);
+}
+std::string ChannelAffine::add_shift(WorkingGraph& graph, const std::string& base) const {
+  return add(graph, base, false);
+}
 
 }  // namespace backplane::cpu

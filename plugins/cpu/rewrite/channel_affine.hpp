@@ -37,7 +37,8 @@ class ChannelAffine {
 
   bool take_normalization(const WorkingGraph& graph, const WorkNode& node);
   std::string add(WorkingGraph& graph, const std::string& base, bool scale) const;
-  static void compute(const std::vector<Step>& steps, int64_t channels, bool scale, const sdk::PackContext& ctx);
+  static void compute(const std::vector<Step>& steps, int64_t channels, bool scale,
+                      const sdk::PackContext& ctx);
 
   int64_t channels_;
   bool scales_ = false;

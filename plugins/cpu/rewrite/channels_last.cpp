@@ -39,7 +39,8 @@ bool ChannelsLast::is_image(const std::string& value) const {
 }
 
 bool ChannelsLast::any_last(const WorkNode& node) const {
-  return std::any_of(node.inputs.begin(), node.inputs.end(), [this](const std::string& v) { return is_last(v); });
+  return std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [this](const std::string& v) { return is_last(v); });
 }
 
 std::string ChannelsLast::to_last(const std::string& value) {
@@ -59,7 +60,8 @@ void ChannelsLast::make_last(WorkNode* node, std::size_t index) {
   last_[value] = name;
 }
 
-void ChannelsLast::make_private(WorkNode* node, const std::string& op, std::vector<std::string> inputs) {
+void ChannelsLast::make_private(WorkNode* node, const std::string& op,
+                                std::vector<std::string> inputs) {
   graph_.change(node);
   node->domain = kPrivateDomain;
   node->op = op;
@@ -73,7 +75,8 @@ void ChannelsLast::move_over(WorkNode* node) {
   graph_.change(node);
   for (std::size_t i = 0; i < node->inputs.size(); ++i) {
     const std::string value = node->inputs[i];
-    if (!value.empty() && graph_.constant(value) == nullptr) graph_.set_input(node, i, to_last(value));
+    if (!value.empty() && graph_.constant(value) == nullptr)
+      graph_.set_input(node, i, to_last(value));
   }
   make_last(node);
 }
@@ -90,12 +93,14 @@ void ChannelsLast::restore_plain() {
 bool ChannelsLast::convert(WorkNode* node) {
   if (node->is("Conv", kPrivateDomain)) return convert_conv(node);
   if (node->is("ScaleShift", kPrivateDomain)) return convert_simple(node);
+  if (node->is("Activate", kPrivateDomain) && is_last(node->input(0))) return convert_simple(node);
   if (node->is("Add", kPrivateDomain)) return any_last(*node) && (move_over(node), true);
   if (node->changed || node->domain != "") return false;
   if (convert_deinterleave(node)) return true;
   if (!any_last(*node)) return false;
-  return convert_pool(node) || convert_elementwise(node) || convert_axis(node) || convert_transpose(node) ||
-         convert_shuffle(node) || convert_resize(node) || convert_mean(node);
+  return convert_pool(node) || convert_elementwise(node) || convert_axis(node) ||
+         convert_transpose(node) || convert_shuffle(node) || convert_resize(node) ||
+         convert_mean(node);
 }
 
 bool ChannelsLast::convert_conv(WorkNode* node) {
@@ -150,7 +155,8 @@ bool ChannelsLast::convert_elementwise(WorkNode* node) {
     return true;
   }
   const bool two = node->inputs.size() == 2;
-  if (two && (node->is("Add") || node->is("Sum")) && graph_.same_dims(node->input(0), node->input(1)) &&
+  if (two && (node->is("Add") || node->is("Sum")) &&
+      graph_.same_dims(node->input(0), node->input(1)) &&
       graph_.constant(node->input(0)) == nullptr && graph_.constant(node->input(1)) == nullptr) {
     make_private(node, "Add", {to_last(node->input(0)), to_last(node->input(1))});
     return true;
@@ -160,7 +166,8 @@ bool ChannelsLast::convert_elementwise(WorkNode* node) {
   ChannelAffine affine(channels);
   if (!affine.take(graph_, *node, x)) return false;
   const std::string base = node->original.name();
-  make_private(node, "ScaleShift", {last_.at(x), affine.add_scale(graph_, base), affine.add_shift(graph_, base)});
+  make_private(node, "ScaleShift",
+               {last_.at(x), affine.add_scale(graph_, base), affine.add_shift(graph_, base)});
   return true;
 }
 
@@ -184,20 +191,25 @@ bool ChannelsLast::convert_axis(WorkNode* node) {
 
 /// Resize to whole multiples by repeating pixels.
 bool ChannelsLast::convert_resize(WorkNode* node) {
-  if (node->op != "Resize" || node->original.since_version() < 11 || node->original.has("axes")) return false;
+  if (node->op != "Resize" || node->original.since_version() < 11 || node->original.has("axes"))
+    return false;
   const std::string x = node->input(0);
-  if (!is_last(x) || !is_image(x) || node->original.get_string("mode", "nearest") != "nearest") return false;
-  const std::string coordinates = node->original.get_string("coordinate_transformation_mode", "half_pixel");
+  if (!is_last(x) || !is_image(x) || node->original.get_string("mode", "nearest") != "nearest")
+    return false;
+  const std::string coordinates =
+      node->original.get_string("coordinate_transformation_mode", "half_pixel");
   const std::string rounding = node->original.get_string("nearest_mode", "round_prefer_floor");
   const bool floor = coordinates == "asymmetric" && rounding == "floor";
-  const bool half = coordinates == "half_pixel" && (rounding == "round_prefer_floor" || rounding == "round_prefer_ceil");
+  const bool half = coordinates == "half_pixel" &&
+                    (rounding == "round_prefer_floor" || rounding == "round_prefer_ceil");
   if (!floor && !half) return false;
   // Of output dims that are known, or of constant scales.
   const sdk::DimsView in = graph_.info(x).dims();
   const sdk::DimsView out = graph_.info(node->outputs[0]).dims();
   std::vector<int64_t> factors;
   for (std::size_t axis = 0; axis < in.size(); ++axis) {
-    if (axis >= out.size() || in[axis] < 1 || out[axis] < 1 || out[axis] % in[axis] != 0) return false;
+    if (axis >= out.size() || in[axis] < 1 || out[axis] < 1 || out[axis] % in[axis] != 0)
+      return false;
     factors.push_back(out[axis] / in[axis]);
   }
   if (factors[0] != 1 || factors[1] != 1) return false;
@@ -216,7 +228,8 @@ bool ChannelsLast::convert_transpose(WorkNode* node) {
   perm.push_back(1);
   const std::string name = last_.at(x);
   WorkNode* maker = graph_.producer(name);
-  if (node->original.get_ints("perm") != perm || maker == nullptr || renamed_.count(name) != 0) return false;
+  if (node->original.get_ints("perm") != perm || maker == nullptr || renamed_.count(name) != 0)
+    return false;
   const std::string result = node->outputs[0];
   graph_.remove(node, maker);
   for (std::size_t i = 0; i < maker->outputs.size(); ++i) {
@@ -239,7 +252,8 @@ bool ChannelsLast::convert_shuffle(WorkNode* node) {
   WorkNode* transpose = graph_.only_consumer(node->outputs[0]);
   if (transpose == nullptr || !transpose->is("Transpose")) return false;
   WorkNode* back = graph_.only_consumer(transpose->outputs[0]);
-  if (back == nullptr || !back->is("Reshape") || back->input(0) != transpose->outputs[0]) return false;
+  if (back == nullptr || !back->is("Reshape") || back->input(0) != transpose->outputs[0])
+    return false;
   const int r = rank(x);
   const sdk::ValueInfo split = graph_.info(node->outputs[0]);
   if (split.rank() != r + 1 || !graph_.same_dims(x, back->outputs[0])) return false;
@@ -248,7 +262,8 @@ bool ChannelsLast::convert_shuffle(WorkNode* node) {
   if (transpose->original.get_ints("perm") != perm) return false;
   const sdk::DimsView dims = graph_.info(x).dims();
   const sdk::DimsView parts = split.dims();
-  if (parts[1] < 1 || parts[2] < 1 || parts[1] * parts[2] != dims[1] || parts[0] != dims[0]) return false;
+  if (parts[1] < 1 || parts[2] < 1 || parts[1] * parts[2] != dims[1] || parts[0] != dims[0])
+    return false;
   for (int axis = 2; axis < r; ++axis) {
     const auto index = static_cast<std::size_t>(axis);
     if (parts[index + 1] != dims[index] || dims[index] < 0) return false;
@@ -276,7 +291,8 @@ bool ChannelsLast::convert_deinterleave(WorkNode* node) {
   if (!image.is_static() || image.rank() != 4 || image.dims()[0] != 1) return false;
   if (transpose == nullptr || !transpose->is("Transpose")) return false;
   WorkNode* back = graph_.only_consumer(transpose->outputs[0]);
-  if (back == nullptr || !back->is("Reshape") || back->input(0) != transpose->outputs[0]) return false;
+  if (back == nullptr || !back->is("Reshape") || back->input(0) != transpose->outputs[0])
+    return false;
   const int64_t half = image.dims()[1] / 2;
   const int64_t pixels = image.dims()[2] * image.dims()[3];
   const std::vector<int64_t> split{half, 2, pixels};
@@ -285,12 +301,18 @@ bool ChannelsLast::convert_deinterleave(WorkNode* node) {
     const sdk::DimsView found = graph_.info(value).dims();
     return std::vector<int64_t>(found.begin(), found.end()) == dims;
   };
-  if (half * 2 != image.dims()[1] || !has_dims(node->outputs[0], split) || !has_dims(back->outputs[0], merged)) return false;
-  if (transpose->original.get_ints("perm") != std::vector<int64_t>{1, 0, 2} || graph_.is_output(back->outputs[0])) return false;
+  if (half * 2 != image.dims()[1] || !has_dims(node->outputs[0], split) ||
+      !has_dims(back->outputs[0], merged))
+    return false;
+  if (transpose->original.get_ints("perm") != std::vector<int64_t>{1, 0, 2} ||
+      graph_.is_output(back->outputs[0]))
+    return false;
   std::array<WorkNode*, 2> halves{};
   for (WorkNode* gather : graph_.consumers(back->outputs[0])) {
     const bp_tensor* index = gather->is("Gather") ? graph_.constant(gather->input(1)) : nullptr;
-    if (index == nullptr || index->rank != 0 || index->dtype != BP_INT64 || gather->original.get_int("axis", 0) != 0) return false;
+    if (index == nullptr || index->rank != 0 || index->dtype != BP_INT64 ||
+        gather->original.get_int("axis", 0) != 0)
+      return false;
     const int64_t which = *static_cast<const int64_t*>(index->host_ptr);
     if (which < 0 || which > 1 || halves[static_cast<std::size_t>(which)] != nullptr) return false;
     halves[static_cast<std::size_t>(which)] = gather;

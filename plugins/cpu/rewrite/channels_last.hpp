@@ -46,8 +46,8 @@ class ChannelsLast {
 
   WorkingGraph& graph_;
   std::unordered_map<std::string, std::string> last_;  // plain name -> channels-last name
-  std::unordered_set<std::string> plain_exists_;       // made plain; the channels-last form is a copy
-  std::unordered_set<std::string> renamed_;            // channels-last names that are a model's own
+  std::unordered_set<std::string> plain_exists_;  // made plain; the channels-last form is a copy
+  std::unordered_set<std::string> renamed_;       // channels-last names that are a model's own
 };
 
 }  // namespace backplane::cpu

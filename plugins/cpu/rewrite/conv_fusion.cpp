@@ -29,10 +29,13 @@ void take_steps(WorkingGraph& graph, WorkNode* node, ChannelAffine& affine) {
 bool take_residual(WorkingGraph& graph, WorkNode* node, std::size_t index) {
   const std::string value = node->outputs[0];
   WorkNode* next = graph.only_consumer(value);
-  if (next == nullptr || next->changed || next->inputs.size() != 2 || !(next->is("Add") || next->is("Sum"))) return false;
+  if (next == nullptr || next->changed || next->inputs.size() != 2 ||
+      !(next->is("Add") || next->is("Sum")))
+    return false;
   const std::string other = next->input(next->input(0) == value ? 1 : 0);
   const std::string result = next->outputs[0];
-  if (other == value || graph.constant(other) != nullptr || !graph.same_dims(value, other)) return false;
+  if (other == value || graph.constant(other) != nullptr || !graph.same_dims(value, other))
+    return false;
   graph.absorb(node, next);
   graph.set_input(node, index, other);
   graph.set_output(node, 0, result);
@@ -74,7 +77,8 @@ void fuse_scale_shift(WorkingGraph& graph, WorkNode* node) {
   node->attributes.clear();
   node->outputs.resize(1);
   take_steps(graph, node, affine);
-  graph.set_inputs(node, {node->input(0), affine.add_scale(graph, base), affine.add_shift(graph, base)});
+  graph.set_inputs(node,
+                   {node->input(0), affine.add_scale(graph, base), affine.add_shift(graph, base)});
   absorb_activation(graph, node);
 }
 
@@ -82,7 +86,8 @@ void fuse_scale_shift(WorkingGraph& graph, WorkNode* node) {
 void fuse_add(WorkingGraph& graph, WorkNode* node) {
   if (node->changed || node->inputs.size() != 2 || !(node->is("Add") || node->is("Sum"))) return;
   if (!graph.is_float(node->input(0)) || !graph.same_dims(node->input(0), node->input(1))) return;
-  if (graph.constant(node->input(0)) != nullptr || graph.constant(node->input(1)) != nullptr) return;
+  if (graph.constant(node->input(0)) != nullptr || graph.constant(node->input(1)) != nullptr)
+    return;
   if (!match_activation(graph, node->outputs[0])) return;
   graph.change(node);
   node->domain = kPrivateDomain;

@@ -18,15 +18,18 @@ std::string other_input(const WorkNode& node, const std::string& value) {
   return node.inputs[1] == value ? node.inputs[0] : "";
 }
 
-bool other_is(const WorkingGraph& graph, const WorkNode& node, const std::string& value, float expected) {
+bool other_is(const WorkingGraph& graph, const WorkNode& node, const std::string& value,
+              float expected) {
   float found = 0;
   const std::string other = other_input(node, value);
-  return !other.empty() && graph.scalar(other, found) && std::fabs(found - expected) <= 1e-4f * std::fabs(expected);
+  return !other.empty() && graph.scalar(other, found) &&
+         std::fabs(found - expected) <= 1e-4f * std::fabs(expected);
 }
 
 /// Whether the node is a ReduceMean over the last axis that keeps it.
 bool is_last_mean(const WorkingGraph& graph, const WorkNode& node) {
-  if (!node.is("ReduceMean") || node.changed || node.original.get_int("keepdims", 1) == 0) return false;
+  if (!node.is("ReduceMean") || node.changed || node.original.get_int("keepdims", 1) == 0)
+    return false;
   std::vector<int64_t> axes = node.original.get_ints("axes");
   if (!node.input(1).empty()) {
     const bp_tensor* tensor = graph.constant(node.input(1));
@@ -55,7 +58,8 @@ struct LayerNormMatch {
     if (!is_last_mean(graph, *mean) || !graph.is_float(mean->input(0))) return false;
     x = mean->input(0);
     WorkNode* centred = only(graph, mean->outputs[0], "Sub");
-    if (centred == nullptr || centred->inputs != std::vector<std::string>{x, mean->outputs[0]}) return false;
+    if (centred == nullptr || centred->inputs != std::vector<std::string>{x, mean->outputs[0]})
+      return false;
     const std::string distance = centred->outputs[0];
     WorkNode* square = nullptr;
     WorkNode* quotient = nullptr;
@@ -66,15 +70,20 @@ struct LayerNormMatch {
       if (reader->is("Pow") || reader->is("Mul")) square = reader;
     }
     if (square == nullptr || quotient == nullptr || graph.is_output(distance)) return false;
-    const bool power = square->is("Pow") && readers == 2 && square->input(0) == distance && other_is(graph, *square, distance, 2.0f);
-    const bool product = square->is("Mul") && readers == 3 && square->input(0) == distance && square->input(1) == distance;
+    const bool power = square->is("Pow") && readers == 2 && square->input(0) == distance &&
+                       other_is(graph, *square, distance, 2.0f);
+    const bool product = square->is("Mul") && readers == 3 && square->input(0) == distance &&
+                         square->input(1) == distance;
     if (!power && !product) return false;
     WorkNode* variance = graph.only_consumer(square->outputs[0]);
     if (variance == nullptr || !is_last_mean(graph, *variance)) return false;
     WorkNode* sum = only(graph, variance->outputs[0], "Add");
-    if (sum == nullptr || !graph.scalar(other_input(*sum, variance->outputs[0]), epsilon)) return false;
+    if (sum == nullptr || !graph.scalar(other_input(*sum, variance->outputs[0]), epsilon))
+      return false;
     WorkNode* root = only(graph, sum->outputs[0], "Sqrt");
-    if (root == nullptr || graph.only_consumer(root->outputs[0]) != quotient || quotient->input(1) != root->outputs[0]) return false;
+    if (root == nullptr || graph.only_consumer(root->outputs[0]) != quotient ||
+        quotient->input(1) != root->outputs[0])
+      return false;
     WorkNode* scaled = only(graph, quotient->outputs[0], "Mul");
     if (scaled == nullptr) return false;
     gamma = other_input(*scaled, quotient->outputs[0]);
@@ -119,14 +128,55 @@ struct GeluMatch {
       return true;
     }
     WorkNode* half = graph.producer(factor);
-    if (half == nullptr || !half->is("Mul") || !other_is(graph, *half, x, 0.5f) || graph.only_consumer(factor) != product) return false;
+    if (half == nullptr || !half->is("Mul") || !other_is(graph, *half, x, 0.5f) ||
+        graph.only_consumer(factor) != product)
+      return false;
     nodes = {inner, half, erf, sum, product};
     return true;
   }
 };
 
+/// A constant of one element of an 8-bit type: writes it and the activation that rounds to the type.
+bool zero_point(const WorkingGraph& graph, const std::string& value, Activation& activation) {
+  const bp_tensor* tensor = value.empty() ? nullptr : graph.constant(value);
+  if (tensor == nullptr || tensor->host_ptr == nullptr || sdk::Tensor(tensor).size() != 1) {
+    return false;
+  }
+  if (tensor->dtype == BP_UINT8) {
+    activation.kind = Activation::kRoundUint8;
+    activation.beta = *static_cast<const uint8_t*>(tensor->host_ptr);
+  } else if (tensor->dtype == BP_INT8) {
+    activation.kind = Activation::kRoundInt8;
+    activation.beta = *static_cast<const int8_t*>(tensor->host_ptr);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/// QuantizeLinear and the DequantizeLinear that alone reads it, of one scale and zero point per tensor:
+/// numbers are rounded to what 8 bits can hold and stay float.
+WorkNode* match_rounding(const WorkingGraph& graph, const WorkNode& quantize,
+                         Activation& rounding) {
+  if (!quantize.is("QuantizeLinear") || !graph.is_float(quantize.input(0))) return nullptr;
+  WorkNode* dequantize = only(graph, quantize.outputs[0], "DequantizeLinear");
+  if (dequantize == nullptr || dequantize->input(0) != quantize.outputs[0]) return nullptr;
+  if (!graph.is_float(dequantize->outputs[0])) return nullptr;
+  Activation back;
+  if (!graph.scalar(quantize.input(1), rounding.alpha) ||
+      !graph.scalar(dequantize->input(1), back.alpha) ||
+      !zero_point(graph, quantize.input(2), rounding) ||
+      !zero_point(graph, dequantize->input(2), back)) {
+    return nullptr;
+  }
+  const bool same =
+      rounding.kind == back.kind && rounding.alpha == back.alpha && rounding.beta == back.beta;
+  return same ? dequantize : nullptr;
+}
+
 /// The first node stands for all of them, at the place of the last one.
-WorkNode* merge(WorkingGraph& graph, const std::vector<WorkNode*>& nodes, const char* op, std::vector<std::string> inputs) {
+WorkNode* merge(WorkingGraph& graph, const std::vector<WorkNode*>& nodes, const char* op,
+                std::vector<std::string> inputs) {
   WorkNode* node = nodes.front();
   const std::string result = nodes.back()->outputs[0];
   graph.change(node);
@@ -147,12 +197,20 @@ void fuse_decomposed(WorkingGraph& graph) {
     if (node == nullptr || node->changed) continue;
     LayerNormMatch norm;
     if (norm.match(graph, node)) {
-      WorkNode* merged = merge(graph, norm.nodes, "LayerNormalization", {norm.x, norm.gamma, norm.beta});
+      WorkNode* merged =
+          merge(graph, norm.nodes, "LayerNormalization", {norm.x, norm.gamma, norm.beta});
       merged->attributes["epsilon"] = norm.epsilon;
       continue;
     }
     GeluMatch gelu;
-    if (gelu.match(graph, node)) merge(graph, gelu.nodes, "Gelu", {gelu.x});
+    if (gelu.match(graph, node)) {
+      merge(graph, gelu.nodes, "Gelu", {gelu.x});
+      continue;
+    }
+    Activation rounding;
+    if (WorkNode* dequantize = match_rounding(graph, *node, rounding)) {
+      merge(graph, {node, dequantize}, "Activate", {node->input(0)})->set_activation(rounding);
+    }
   }
 }
 

@@ -8,20 +8,24 @@ namespace {
 
 bool is_vector(const WorkingGraph& graph, const std::string& value, int64_t count) {
   const bp_tensor* tensor = graph.constant(value);
-  return tensor != nullptr && tensor->dtype == BP_FLOAT && tensor->rank == 1 && tensor->dims[0] == count;
+  return tensor != nullptr && tensor->dtype == BP_FLOAT && tensor->rank == 1 &&
+         tensor->dims[0] == count;
 }
 
 /// The other operand of the addition that alone reads the node's result; "" when there is none.
 std::string other_addend(const WorkingGraph& graph, const WorkNode& node, WorkNode** addition) {
   const std::string& value = node.outputs[0];
   *addition = graph.only_consumer(value);
-  if (*addition == nullptr || (*addition)->changed || !((*addition)->is("Add") || (*addition)->is("Sum"))) return "";
+  if (*addition == nullptr || (*addition)->changed ||
+      !((*addition)->is("Add") || (*addition)->is("Sum")))
+    return "";
   if ((*addition)->inputs.size() != 2) return "";
   const std::string& other = (*addition)->input((*addition)->input(0) == value ? 1 : 0);
   return other == value ? "" : other;
 }
 
-void take_addend(WorkingGraph& graph, WorkNode* node, WorkNode* addition, std::size_t index, const std::string& other) {
+void take_addend(WorkingGraph& graph, WorkNode* node, WorkNode* addition, std::size_t index,
+                 const std::string& other) {
   const std::string result = addition->outputs[0];
   graph.absorb(node, addition);
   graph.set_input(node, index, other);
@@ -38,7 +42,8 @@ void fuse_matmul(WorkingGraph& graph, WorkNode* node) {
     take_addend(graph, node, addition, 2, other);
     other = other_addend(graph, *node, &addition);
   }
-  if (!other.empty() && graph.constant(other) == nullptr && graph.same_dims(node->outputs[0], other)) {
+  if (!other.empty() && graph.constant(other) == nullptr &&
+      graph.same_dims(node->outputs[0], other)) {
     take_addend(graph, node, addition, 3, other);
   }
   absorb_activation(graph, node);
@@ -77,15 +82,19 @@ void fuse_scale(WorkingGraph& graph, WorkNode* node) {
 void fuse_softmax(WorkingGraph& graph, WorkNode* node) {
   const sdk::ValueInfo x = graph.info(node->input(0));
   if (!x || x.rank() < 1) return;
-  const int64_t axis = node->original.get_int("axis", node->original.since_version() >= 13 ? -1 : 1);
+  const int64_t axis =
+      node->original.get_int("axis", node->original.since_version() >= 13 ? -1 : 1);
   if (axis != -1 && axis != x.rank() - 1) return;
   WorkNode* addition = graph.producer(node->input(0));
-  if (addition == nullptr || addition->changed || !addition->is("Add") || graph.only_consumer(node->input(0)) != node) return;
+  if (addition == nullptr || addition->changed || !addition->is("Add") ||
+      graph.only_consumer(node->input(0)) != node)
+    return;
   for (std::size_t i = 0; i < 2; ++i) {
     const std::string value = addition->input(i);
     const std::string addend = addition->input(1 - i);
     const sdk::ValueInfo mask = graph.info(addend);
-    if (!mask || mask.rank() < 1 || value == addend || !graph.same_dims(value, node->input(0))) continue;
+    if (!mask || mask.rank() < 1 || value == addend || !graph.same_dims(value, node->input(0)))
+      continue;
     const int64_t columns = x.dims().back();
     if (mask.dims().back() != columns || (columns < 0 && !same_last_symbol(x, mask))) continue;
     graph.remove(addition, node);

@@ -49,7 +49,14 @@ void WorkNode::set_activation(const Activation& activation) {
   attributes["activation_beta"] = activation.beta;
 }
 
-WorkingGraph::WorkingGraph(const sdk::Graph& graph, sdk::Rewrite& edit) : graph_(graph), edit_(edit) {
+Activation WorkNode::activation() const {
+  return {activation_kind(std::get<std::string>(attributes.at("activation"))),
+          std::get<float>(attributes.at("activation_alpha")),
+          std::get<float>(attributes.at("activation_beta"))};
+}
+
+WorkingGraph::WorkingGraph(const sdk::Graph& graph, sdk::Rewrite& edit)
+    : graph_(graph), edit_(edit) {
   for (std::size_t i = 0; i < graph.node_count(); ++i) {
     const sdk::Node node = graph.node(i);
     auto work = std::make_unique<WorkNode>();
@@ -57,8 +64,10 @@ WorkingGraph::WorkingGraph(const sdk::Graph& graph, sdk::Rewrite& edit) : graph_
     work->op = node.op_type();
     work->original = node;
     work->replaced = {node};
-    for (std::size_t k = 0; k < node.input_count(); ++k) work->inputs.push_back(name_of(node.input(k)));
-    for (std::size_t k = 0; k < node.output_count(); ++k) work->outputs.push_back(name_of(node.output(k)));
+    for (std::size_t k = 0; k < node.input_count(); ++k)
+      work->inputs.push_back(name_of(node.input(k)));
+    for (std::size_t k = 0; k < node.output_count(); ++k)
+      work->outputs.push_back(name_of(node.output(k)));
     slots_[work.get()] = nodes_.size();
     link(work.get());
     nodes_.push_back(std::move(work));
@@ -194,8 +203,8 @@ void WorkingGraph::set_output(WorkNode* node, std::size_t index, const std::stri
   link(node);
 }
 
-WorkNode* WorkingGraph::add(const std::string& domain, const std::string& op, std::vector<std::string> inputs,
-                            std::vector<std::string> outputs) {
+WorkNode* WorkingGraph::add(const std::string& domain, const std::string& op,
+                            std::vector<std::string> inputs, std::vector<std::string> outputs) {
   auto work = std::make_unique<WorkNode>();
   work->domain = domain;
   work->op = op;

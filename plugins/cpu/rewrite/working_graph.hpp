@@ -16,22 +16,27 @@ namespace backplane::cpu {
 
 constexpr const char* kPrivateDomain = "backplane.cpu";
 
-using AttributeValue = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>>;
+using AttributeValue =
+    std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>>;
 
 /// A node of the working graph: one of the original graph as it is, or one that replaces several.
 struct WorkNode {
   std::string domain, op;
-  std::vector<std::string> inputs, outputs;  // "": left out
+  std::vector<std::string> inputs, outputs;          // "": left out
   std::map<std::string, AttributeValue> attributes;  // of changed nodes
   sdk::Node original;               // of unchanged nodes, and of the first replaced one
   std::vector<sdk::Node> replaced;  // the original nodes whose work it does
   bool changed = false;
 
-  bool is(std::string_view op_type, std::string_view of_domain = "") const { return op == op_type && domain == of_domain; }
+  bool is(std::string_view op_type, std::string_view of_domain = "") const {
+    return op == op_type && domain == of_domain;
+  }
   const std::string& input(std::size_t index) const;  // "" past the end
   /// Sets input `index`, filling with left-out ones before it.
   void set_input(std::size_t index, const std::string& value);
   void set_activation(const Activation& activation);
+  /// What set_activation was given.
+  Activation activation() const;
 };
 
 /// Nodes in topological order, and who makes and reads each value.

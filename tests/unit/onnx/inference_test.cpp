@@ -80,6 +80,37 @@ TEST(Inference, LongVectorsAreNoShapes) {
   EXPECT_EQ(shape_of(imported(model).graph, "y"), "tensor(int64)[9000000000000000]");
 }
 
+::onnx::NodeProto einsum(const std::string& equation) {
+  auto proto = node("Einsum", {"x", "x"}, {"y"}, "the_einsum");
+  auto* attribute = proto.add_attribute();
+  attribute->set_name("equation");
+  attribute->set_type(::onnx::AttributeProto::STRING);
+  attribute->set_s(equation);
+  return proto;
+}
+
+// ONNX 1.23 never ends over anything that is no letter on the left-hand side, spaces included.
+TEST(Inference, EinsumEquationsMayHaveSpaces) {
+  const Model result = imported(model_of({einsum(" ij , kj -> i k ")}));
+  EXPECT_EQ(shape_of(result.graph, "y"), "tensor(float)[2,2]");
+  EXPECT_EQ(shape_of(imported(model_of({einsum("...j,...j->...")})).graph, "y"),
+            "tensor(float)[2]");
+}
+
+TEST(Inference, OtherEinsumEquationsAreErrors) {
+  for (const char* equation :
+       {"i1,ij->ij", "i-j,ij", "......,ij", "i.j,ij", "ij,ij->i->j", "ij,ij>i", "i\tj,ij"}) {
+    EXPECT_THAT(import_error(model_of({einsum(equation)})), HasSubstr("'the_einsum'")) << equation;
+  }
+}
+
+// ONNX 1.23 cuts the axis to 32 bits and writes before the shape's first dimension.
+TEST(Inference, AxesBeyond32BitsAreErrors) {
+  auto norm = node("LayerNormalization", {"x", "x"}, {"y", "mean"}, "the_norm");
+  set_int(norm, "axis", 0xffffff00);
+  EXPECT_THAT(import_error(model_of({norm})), AllOf(HasSubstr("'the_norm'"), HasSubstr("axis")));
+}
+
 TEST(Inference, LoopBodiesAreInferred) {
   ::onnx::GraphProto body;
   *body.add_input() = value_info("i", {}, ::onnx::TensorProto::INT64);

@@ -2,7 +2,6 @@
 #include "core/plan/aliasing.hpp"
 
 #include <gtest/gtest.h>
-
 #include <optional>
 
 namespace backplane::core {
@@ -24,7 +23,8 @@ class Plan {
     return made_slots() - 1;
   }
   /// A step that makes new slots of these dims; returns its index.
-  int step(const std::vector<int>& inputs, const std::vector<int>& outputs, StepKind kind = StepKind::Compute) {
+  int step(const std::vector<int>& inputs, const std::vector<int>& outputs,
+           StepKind kind = StepKind::Compute) {
     Step made;
     made.kind = kind;
     made.device = 0;
@@ -37,7 +37,8 @@ class Plan {
       OutputPlan plan;
       plan.kind = OutputPlan::Kind::Tensor;
       plan.type = DataType::Float;
-      if (output >= 0) plan.dims = draft_.segment.slots[static_cast<std::size_t>(output)].state.dims;
+      if (output >= 0)
+        plan.dims = draft_.segment.slots[static_cast<std::size_t>(output)].state.dims;
       wishes.outputs.push_back(std::move(plan));
     }
     draft_.segment.steps.push_back(std::move(made));
@@ -56,18 +57,25 @@ class Plan {
   StepWishes& last() { return draft_.wishes.back(); }
   Segment& segment() { return draft_.segment; }
   Slot& operator[](int index) { return draft_.segment.slots[static_cast<std::size_t>(index)]; }
-  void keep(int index) { draft_.segment.outgoing.push_back({(*this)[index].value, kHostSpace, index}); }
+  void keep(int index) {
+    draft_.segment.outgoing.push_back({(*this)[index].value, kHostSpace, index});
+  }
 
   Plan& find() {
     aliases_ = find_aliases(draft_);
     return *this;
   }
   bool share(int a, int b) const { return storage_of(a) == storage_of(b); }
-  bool dropped(int step_index) const { return aliases_.dropped[static_cast<std::size_t>(step_index)]; }
-  bool is_inside(int step_index, std::size_t input) const {
-    return (draft_.segment.steps[static_cast<std::size_t>(step_index)].input_state[input] & BP_INPUT_INSIDE) != 0;
+  bool dropped(int step_index) const {
+    return aliases_.dropped[static_cast<std::size_t>(step_index)];
   }
-  const Storage& storage(int index) const { return aliases_.storages[static_cast<std::size_t>(storage_of(index))]; }
+  bool is_inside(int step_index, std::size_t input) const {
+    return (draft_.segment.steps[static_cast<std::size_t>(step_index)].input_state[input] &
+            BP_INPUT_INSIDE) != 0;
+  }
+  const Storage& storage(int index) const {
+    return aliases_.storages[static_cast<std::size_t>(storage_of(index))];
+  }
 
  private:
   int made_slots() const { return static_cast<int>(draft_.segment.slots.size()); }
@@ -82,7 +90,10 @@ class Plan {
 struct Unary {
   Plan plan;
   int x, y;
-  explicit Unary(const Dims& in = {4, 4}, const Dims& out = {4, 4}) : x(plan.make(in)), y(plan.make(out, {x})) { plan.last().outputs[0].in_place_of = 0; }
+  explicit Unary(const Dims& in = {4, 4}, const Dims& out = {4, 4})
+      : x(plan.make(in)), y(plan.make(out, {x})) {
+    plan.last().outputs[0].in_place_of = 0;
+  }
 };
 
 TEST(InPlace, OverAnInputThatNobodyNeedsAnyMore) {
@@ -156,7 +167,9 @@ TEST(InPlace, TwoOutputsDoNotTakeOneInput) {
 struct View {
   Plan plan;
   int x, y, step = 1;
-  explicit View(const Dims& dims = {2, 8}, Place place = Place::Arena) : x(place == Place::Arena ? plan.make({4, 4}) : plan.slot({4, 4}, place)), y(plan.make(dims, {x})) {
+  explicit View(const Dims& dims = {2, 8}, Place place = Place::Arena)
+      : x(place == Place::Arena ? plan.make({4, 4}) : plan.slot({4, 4}, place)),
+        y(plan.make(dims, {x})) {
     step = place == Place::Arena ? 1 : 0;
     plan.last().outputs[0].view_of = 0;
   }
@@ -256,10 +269,13 @@ struct Concat {
     std::uint64_t offset = 0;
     for (std::uint32_t i = 0; i < inputs.size(); ++i) {
       plan.last().insides.push_back({i, 0, offset, strides});
-      offset += static_cast<std::uint64_t>(plan[inputs[i]].state.dims[axis] * strides[axis]) * sizeof(float);
+      offset += static_cast<std::uint64_t>(plan[inputs[i]].state.dims[axis] * strides[axis]) *
+                sizeof(float);
     }
   }
-  bool granted(std::size_t input) { return plan.is_inside(step, input) && plan.share(input == 0 ? a : b, y); }
+  bool granted(std::size_t input) {
+    return plan.is_inside(step, input) && plan.share(input == 0 ? a : b, y);
+  }
 };
 
 TEST(Inside, DenseBlocksAreMadeInTheOutput) {
@@ -354,12 +370,14 @@ TEST(Inside, NestedColumnsKeepTheirPlaces) {
   const int y = plan.make({2, 9}, {parts[2], inner});
   Concat::wish(plan, {parts[2], inner}, y, 1);
   plan.find();
-  for (const int slot : {parts[0], parts[1], parts[2], inner}) EXPECT_TRUE(plan.share(slot, y)) << slot;
+  for (const int slot : {parts[0], parts[1], parts[2], inner})
+    EXPECT_TRUE(plan.share(slot, y)) << slot;
   EXPECT_EQ(plan[parts[2]].offset, 0u);
   EXPECT_EQ(plan[inner].offset, 4 * 4u);
   EXPECT_EQ(plan[parts[0]].offset, 4 * 4u);
   EXPECT_EQ(plan[parts[1]].offset, 6 * 4u);
-  for (const int slot : {parts[0], parts[1], parts[2], inner}) EXPECT_EQ(plan[slot].strides, (Dims{9, 1})) << slot;
+  for (const int slot : {parts[0], parts[1], parts[2], inner})
+    EXPECT_EQ(plan[slot].strides, (Dims{9, 1})) << slot;
 }
 
 TEST(Inside, NestedRowsInColumns) {
@@ -416,7 +434,8 @@ TEST(Inside, AlignmentOfTheStorageIsTheLargest) {
   unary.plan[unary.y].state.alignment = 256;
   unary.plan.find();
   ASSERT_TRUE(unary.plan.share(unary.x, unary.y));
-  EXPECT_EQ(unary.plan.storage(unary.y).alignment, 256u) << "an output in place has the alignment that its kernel asked for";
+  EXPECT_EQ(unary.plan.storage(unary.y).alignment, 256u)
+      << "an output in place has the alignment that its kernel asked for";
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "core/plan/memory_plan.hpp"
 
 #include <gtest/gtest.h>
-
 #include <random>
 
 namespace backplane::core {
@@ -36,7 +35,9 @@ TEST(MemoryPlan, NothingAliveTogetherOverlaps) {
       sum += interval.bytes + interval.alignment - 1;
       ASSERT_EQ(interval.offset % interval.alignment, 0u) << "seed " << seed << ", interval " << i;
       ASSERT_LE(interval.offset + interval.bytes, block) << "seed " << seed << ", interval " << i;
-      for (std::size_t k = 0; k < i; ++k) ASSERT_FALSE(intervals[k].bytes > 0 && overlap(interval, intervals[k])) << "seed " << seed << ", intervals " << k << ", " << i;
+      for (std::size_t k = 0; k < i; ++k)
+        ASSERT_FALSE(intervals[k].bytes > 0 && overlap(interval, intervals[k]))
+            << "seed " << seed << ", intervals " << k << ", " << i;
     }
     ASSERT_LE(block, sum) << "seed " << seed;
   }
@@ -48,7 +49,8 @@ TEST(MemoryPlan, BlockIsNoSmallerThanWhatLivesAtOnce) {
     const std::uint64_t block = plan_memory(intervals);
     for (int step = 0; step < 80; ++step) {
       std::uint64_t alive = 0;
-      for (const Interval& interval : intervals) alive += interval.first <= step && step <= interval.last ? interval.bytes : 0;
+      for (const Interval& interval : intervals)
+        alive += interval.first <= step && step <= interval.last ? interval.bytes : 0;
       ASSERT_LE(alive, block) << "seed " << seed << ", step " << step;
     }
   }
@@ -61,7 +63,8 @@ TEST(MemoryPlan, AChainNeedsTwoBuffers) {
 }
 
 TEST(MemoryPlan, SmallOnesFillGaps) {
-  std::vector<Interval> intervals{{0, 9, 1024, 64, 0}, {0, 2, 256, 64, 0}, {3, 5, 256, 64, 0}, {6, 9, 128, 64, 0}};
+  std::vector<Interval> intervals{
+      {0, 9, 1024, 64, 0}, {0, 2, 256, 64, 0}, {3, 5, 256, 64, 0}, {6, 9, 128, 64, 0}};
   EXPECT_EQ(plan_memory(intervals), 1280u);
 }
 

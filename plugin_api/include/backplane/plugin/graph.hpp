@@ -26,7 +26,8 @@ class ValueInfo {
   int rank() const { return host().graph->value_rank(raw_); }
   /// Empty when the rank is unknown; -1 for an unknown dimension.
   DimsView dims() const {
-    return rank() < 0 ? DimsView() : DimsView(host().graph->value_dims(raw_), static_cast<std::size_t>(rank()));
+    return rank() < 0 ? DimsView()
+                      : DimsView(host().graph->value_dims(raw_), static_cast<std::size_t>(rank()));
   }
   bool is_static() const {
     if (rank() < 0) return false;
@@ -39,7 +40,9 @@ class ValueInfo {
   /// The contents of a constant; only when is_constant().
   Tensor constant() const { return Tensor(host().graph->value_constant(raw_)); }
   bool is_output() const { return host().graph->value_is_output(raw_) != 0; }
-  std::size_t consumer_count() const { return static_cast<std::size_t>(host().graph->value_consumer_count(raw_)); }
+  std::size_t consumer_count() const {
+    return static_cast<std::size_t>(host().graph->value_consumer_count(raw_));
+  }
   inline Node consumer(std::size_t index) const;
   inline Node producer() const;
   const bp_value_info* raw() const { return raw_; }
@@ -60,16 +63,28 @@ class Node {
   std::string_view op_type() const { return host().graph->node_op_type(raw_); }
   std::string_view domain() const { return host().graph->node_domain(raw_); }
   int since_version() const { return host().graph->node_since_version(raw_); }
-  bool is(std::string_view op, std::string_view of_domain = "") const { return op_type() == op && domain() == of_domain; }
+  bool is(std::string_view op, std::string_view of_domain = "") const {
+    return op_type() == op && domain() == of_domain;
+  }
 
-  std::size_t input_count() const { return static_cast<std::size_t>(host().graph->node_input_count(raw_)); }
+  std::size_t input_count() const {
+    return static_cast<std::size_t>(host().graph->node_input_count(raw_));
+  }
   /// Empty when left out or past the end.
-  ValueInfo input(std::size_t index) const { return ValueInfo(host().graph->node_input(raw_, index)); }
-  std::size_t output_count() const { return static_cast<std::size_t>(host().graph->node_output_count(raw_)); }
-  ValueInfo output(std::size_t index) const { return ValueInfo(host().graph->node_output(raw_, index)); }
+  ValueInfo input(std::size_t index) const {
+    return ValueInfo(host().graph->node_input(raw_, index));
+  }
+  std::size_t output_count() const {
+    return static_cast<std::size_t>(host().graph->node_output_count(raw_));
+  }
+  ValueInfo output(std::size_t index) const {
+    return ValueInfo(host().graph->node_output(raw_, index));
+  }
 
   /// The attribute, nullptr when the model does not give it.
-  const bp_attribute* attribute(const char* attribute_name) const { return host().graph->node_attribute(raw_, attribute_name); }
+  const bp_attribute* attribute(const char* attribute_name) const {
+    return host().graph->node_attribute(raw_, attribute_name);
+  }
   bool has(const char* attribute_name) const { return attribute(attribute_name) != nullptr; }
   std::int64_t get_int(const char* attribute_name, std::int64_t otherwise) const {
     const bp_attribute* found = typed(attribute_name, BP_ATTRIBUTE_INT);
@@ -81,16 +96,19 @@ class Node {
   }
   std::string get_string(const char* attribute_name, std::string otherwise) const {
     const bp_attribute* found = typed(attribute_name, BP_ATTRIBUTE_STRING);
-    return found != nullptr ? std::string(found->strings[0].data, found->strings[0].size) : otherwise;
+    return found != nullptr ? std::string(found->strings[0].data, found->strings[0].size)
+                            : otherwise;
   }
   /// Empty when the model does not give it.
   std::vector<std::int64_t> get_ints(const char* attribute_name) const {
     const bp_attribute* found = typed(attribute_name, BP_ATTRIBUTE_INTS);
-    return found != nullptr ? std::vector<std::int64_t>(found->ints, found->ints + found->count) : std::vector<std::int64_t>();
+    return found != nullptr ? std::vector<std::int64_t>(found->ints, found->ints + found->count)
+                            : std::vector<std::int64_t>();
   }
   std::vector<float> get_floats(const char* attribute_name) const {
     const bp_attribute* found = typed(attribute_name, BP_ATTRIBUTE_FLOATS);
-    return found != nullptr ? std::vector<float>(found->floats, found->floats + found->count) : std::vector<float>();
+    return found != nullptr ? std::vector<float>(found->floats, found->floats + found->count)
+                            : std::vector<float>();
   }
   std::vector<std::string> get_strings(const char* attribute_name) const {
     std::vector<std::string> texts;
@@ -106,7 +124,8 @@ class Node {
   const bp_attribute* typed(const char* attribute_name, std::int32_t type) const {
     const bp_attribute* found = attribute(attribute_name);
     if (found != nullptr && found->type != type) {
-      invalid("attribute '", attribute_name, "' of node '", name(), "' has type ", found->type, ", expected ", type);
+      invalid("attribute '", attribute_name, "' of node '", name(), "' has type ", found->type,
+              ", expected ", type);
     }
     return found;
   }
@@ -114,7 +133,9 @@ class Node {
   const bp_node* raw_;
 };
 
-inline Node ValueInfo::consumer(std::size_t index) const { return Node(host().graph->value_consumer(raw_, index)); }
+inline Node ValueInfo::consumer(std::size_t index) const {
+  return Node(host().graph->value_consumer(raw_, index));
+}
 inline Node ValueInfo::producer() const { return Node(host().graph->value_producer(raw_)); }
 
 /// A graph: see bp_graph_api. Borrowed.
@@ -122,13 +143,25 @@ class Graph {
  public:
   explicit Graph(const bp_graph* raw) : raw_(raw) {}
   const char* name() const { return host().graph->graph_name(raw_); }
-  std::size_t node_count() const { return static_cast<std::size_t>(host().graph->graph_node_count(raw_)); }
+  std::size_t node_count() const {
+    return static_cast<std::size_t>(host().graph->graph_node_count(raw_));
+  }
   Node node(std::size_t index) const { return Node(host().graph->graph_node(raw_, index)); }
-  std::size_t input_count() const { return static_cast<std::size_t>(host().graph->graph_input_count(raw_)); }
-  ValueInfo input(std::size_t index) const { return ValueInfo(host().graph->graph_input(raw_, index)); }
-  std::size_t output_count() const { return static_cast<std::size_t>(host().graph->graph_output_count(raw_)); }
-  ValueInfo output(std::size_t index) const { return ValueInfo(host().graph->graph_output(raw_, index)); }
-  ValueInfo value(const char* value_name) const { return ValueInfo(host().graph->graph_value(raw_, value_name)); }
+  std::size_t input_count() const {
+    return static_cast<std::size_t>(host().graph->graph_input_count(raw_));
+  }
+  ValueInfo input(std::size_t index) const {
+    return ValueInfo(host().graph->graph_input(raw_, index));
+  }
+  std::size_t output_count() const {
+    return static_cast<std::size_t>(host().graph->graph_output_count(raw_));
+  }
+  ValueInfo output(std::size_t index) const {
+    return ValueInfo(host().graph->graph_output(raw_, index));
+  }
+  ValueInfo value(const char* value_name) const {
+    return ValueInfo(host().graph->graph_value(raw_, value_name));
+  }
   const bp_graph* raw() const { return raw_; }
 
  private:

@@ -104,26 +104,40 @@ class PrepareContext {
   bool deterministic() const { return (raw_->flags & BP_CREATE_DETERMINISTIC) != 0; }
 
   void set_output(std::uint32_t output, DataType type, DimsView dims) {
-    check(raw_->api->set_output(raw_, output, static_cast<bp_dtype>(type), static_cast<std::int32_t>(dims.size()), dims.data()));
+    check(raw_->api->set_output(raw_, output, static_cast<bp_dtype>(type),
+                                static_cast<std::int32_t>(dims.size()), dims.data()));
   }
   void set_output_unknown(std::uint32_t output, DataType type, int rank) {
     check(raw_->api->set_output_unknown(raw_, output, static_cast<bp_dtype>(type), rank));
   }
-  void set_output_type(std::uint32_t output, const char* type) { check(raw_->api->set_output_type(raw_, output, type)); }
-  void set_format(std::uint32_t output, std::uint32_t format, std::uint64_t bytes, std::uint64_t alignment = 64) {
+  void set_output_type(std::uint32_t output, const char* type) {
+    check(raw_->api->set_output_type(raw_, output, type));
+  }
+  void set_format(std::uint32_t output, std::uint32_t format, std::uint64_t bytes,
+                  std::uint64_t alignment = 64) {
     check(raw_->api->set_format(raw_, output, format, bytes, alignment));
   }
-  void allow_in_place(std::uint32_t output, std::uint32_t input) { check(raw_->api->allow_in_place(raw_, output, input)); }
-  void set_view(std::uint32_t output, std::uint32_t input, std::uint64_t offset = 0, const std::int64_t* strides = nullptr) {
+  void allow_in_place(std::uint32_t output, std::uint32_t input) {
+    check(raw_->api->allow_in_place(raw_, output, input));
+  }
+  void set_view(std::uint32_t output, std::uint32_t input, std::uint64_t offset = 0,
+                const std::int64_t* strides = nullptr) {
     check(raw_->api->set_view(raw_, output, input, offset, strides));
   }
-  void set_inside(std::uint32_t input, std::uint32_t output, std::uint64_t offset, const std::int64_t* strides = nullptr) {
+  void set_inside(std::uint32_t input, std::uint32_t output, std::uint64_t offset,
+                  const std::int64_t* strides = nullptr) {
     check(raw_->api->set_inside(raw_, input, output, offset, strides));
   }
-  void allow_strided_input(std::uint32_t input) { check(raw_->api->allow_strided_input(raw_, input)); }
-  void allow_strided_output(std::uint32_t output) { check(raw_->api->allow_strided_output(raw_, output)); }
+  void allow_strided_input(std::uint32_t input) {
+    check(raw_->api->allow_strided_input(raw_, input));
+  }
+  void allow_strided_output(std::uint32_t output) {
+    check(raw_->api->allow_strided_output(raw_, output));
+  }
   void ignore_input(std::uint32_t input) { check(raw_->api->ignore_input(raw_, input)); }
-  void set_workspace(std::uint64_t bytes, std::uint64_t alignment = 64) { check(raw_->api->set_workspace(raw_, bytes, alignment)); }
+  void set_workspace(std::uint64_t bytes, std::uint64_t alignment = 64) {
+    check(raw_->api->set_workspace(raw_, bytes, alignment));
+  }
   void set_variant(const std::string& text) { check(raw_->api->set_variant(raw_, text.c_str())); }
   void set_cost(std::uint64_t flops, std::uint64_t bytes_moved) {
     bp_cost cost = abi_struct<bp_cost>();
@@ -135,8 +149,9 @@ class PrepareContext {
   /// Asks for a packed constant made by `Packer::pack(const PackContext&) const`; `packer` must live as long as
   /// the kernel. The result is ctx.packed(index) in `compute`.
   template <class Packer>
-  std::uint32_t request_pack(const std::string& key, std::initializer_list<std::uint32_t> inputs, std::uint64_t bytes,
-                             const Packer* packer, std::uint64_t alignment = 64) {
+  std::uint32_t request_pack(const std::string& key, std::initializer_list<std::uint32_t> inputs,
+                             std::uint64_t bytes, const Packer* packer,
+                             std::uint64_t alignment = 64) {
     bp_pack_request request = abi_struct<bp_pack_request>();
     request.key = key.c_str();
     request.inputs = inputs.begin();
@@ -166,20 +181,27 @@ class ComputeContext {
   /// Inputs and outputs that the node has; for optional ones ask has_input first.
   Tensor input(std::uint32_t index) const { return Tensor(raw_->inputs[index]->tensor); }
   Tensor output(std::uint32_t index) const { return Tensor(raw_->outputs[index]->tensor); }
-  bool has_input(std::uint32_t index) const { return index < raw_->input_count && raw_->inputs[index]->kind != BP_VALUE_ABSENT; }
-  bool has_output(std::uint32_t index) const { return index < raw_->output_count && raw_->outputs[index]->kind != BP_VALUE_ABSENT; }
+  bool has_input(std::uint32_t index) const {
+    return index < raw_->input_count && raw_->inputs[index]->kind != BP_VALUE_ABSENT;
+  }
+  bool has_output(std::uint32_t index) const {
+    return index < raw_->output_count && raw_->outputs[index]->kind != BP_VALUE_ABSENT;
+  }
   Value input_value(std::uint32_t index) const { return Value(raw_->inputs[index]); }
   Value output_value(std::uint32_t index) const { return Value(raw_->outputs[index]); }
   Tensor packed(std::uint32_t index) const { return Tensor(raw_->packed[index]); }
   Tensor workspace() const { return Tensor(raw_->workspace); }
-  bool input_inside(std::uint32_t index) const { return (raw_->input_state[index] & BP_INPUT_INSIDE) != 0; }
+  bool input_inside(std::uint32_t index) const {
+    return (raw_->input_state[index] & BP_INPUT_INSIDE) != 0;
+  }
   bp_stream* stream() const { return raw_->stream; }
   Threads threads() const { return Threads(raw_->threads); }
   bool cancelled() const { return raw_->api->cancelled(raw_) != 0; }
   /// Gives memory to an output whose size was unknown.
   Tensor alloc_output(std::uint32_t index, DimsView dims) const {
     const bp_tensor* tensor = nullptr;
-    check(raw_->api->alloc_output(raw_, index, static_cast<std::int32_t>(dims.size()), dims.data(), &tensor));
+    check(raw_->api->alloc_output(raw_, index, static_cast<std::int32_t>(dims.size()), dims.data(),
+                                  &tensor));
     return Tensor(tensor);
   }
   std::uint64_t native(std::int32_t kind, const bp_tensor* tensor = nullptr) const {
@@ -216,7 +238,8 @@ using KernelList = std::vector<KernelEntry>;
 /// Builds an entry: op("Softmax").since(13).types("T", {...}).kernel<Softmax>().
 class KernelBuilder {
  public:
-  KernelBuilder(std::string op_type, std::string domain) : storage_(std::make_shared<KernelStorage>()) {
+  KernelBuilder(std::string op_type, std::string domain)
+      : storage_(std::make_shared<KernelStorage>()) {
     storage_->op_type = std::move(op_type);
     storage_->domain = std::move(domain);
     storage_->def.since_min = 1;
@@ -256,8 +279,12 @@ class KernelBuilder {
     return *this;
   }
   /// BP_INPUT_* of each input; inputs past the end are like the last.
-  KernelBuilder& roles(std::initializer_list<std::int32_t> input_roles) { return storage_->input_roles = input_roles, *this; }
-  KernelBuilder& output_roles(std::initializer_list<std::int32_t> roles) { return storage_->output_roles = roles, *this; }
+  KernelBuilder& roles(std::initializer_list<std::int32_t> input_roles) {
+    return storage_->input_roles = input_roles, *this;
+  }
+  KernelBuilder& output_roles(std::initializer_list<std::int32_t> roles) {
+    return storage_->output_roles = roles, *this;
+  }
   /// Looks closer before a node is placed: bool-free, throws unsupported(reason).
   KernelBuilder& match(void (*function)(const Node& node)) {
     match_ = function;
@@ -267,21 +294,25 @@ class KernelBuilder {
   /// The entry, for a kernel class as described at the top of this file.
   template <class Kernel>
   KernelEntry kernel() {
-    using Prepared = std::decay_t<decltype(std::declval<const Kernel&>().prepare(std::declval<PrepareContext&>()))>;
+    using Prepared = std::decay_t<decltype(std::declval<const Kernel&>().prepare(
+        std::declval<PrepareContext&>()))>;
     bp_kernel_def& def = storage_->def;
     def.create = [](void*, const bp_create_ctx* ctx, const bp_node* node, bp_kernel** out) {
-      return guarded([&] { *out = reinterpret_cast<bp_kernel*>(new Kernel(CreateContext(ctx), Node(node))); });
+      return guarded(
+          [&] { *out = reinterpret_cast<bp_kernel*>(new Kernel(CreateContext(ctx), Node(node))); });
     };
     def.destroy = [](bp_kernel* kernel) { delete reinterpret_cast<Kernel*>(kernel); };
     def.prepare = [](bp_kernel* kernel, bp_prepare_ctx* ctx, bp_prepared** out) {
       return guarded([&] {
         PrepareContext context(ctx);
-        *out = reinterpret_cast<bp_prepared*>(new Prepared(reinterpret_cast<const Kernel*>(kernel)->prepare(context)));
+        *out = reinterpret_cast<bp_prepared*>(
+            new Prepared(reinterpret_cast<const Kernel*>(kernel)->prepare(context)));
       });
     };
     def.release = [](bp_prepared* prepared) { delete reinterpret_cast<Prepared*>(prepared); };
     def.compute = [](const bp_prepared* prepared, const bp_kctx* ctx) {
-      return guarded([&] { reinterpret_cast<const Prepared*>(prepared)->compute(ComputeContext(ctx)); });
+      return guarded(
+          [&] { reinterpret_cast<const Prepared*>(prepared)->compute(ComputeContext(ctx)); });
     };
     return finish();
   }
@@ -291,7 +322,8 @@ class KernelBuilder {
     auto constraint = std::make_unique<KernelStorage::Constraint>();
     constraint->param = param;
     constraint->types = std::move(types);
-    for (const std::string& type : constraint->types) constraint->type_pointers.push_back(type.c_str());
+    for (const std::string& type : constraint->types)
+      constraint->type_pointers.push_back(type.c_str());
     constraint->raw = abi_struct<bp_type_constraint>();
     constraint->raw.param = param.empty() ? nullptr : constraint->param.c_str();
     constraint->raw.input = input;

@@ -25,7 +25,8 @@ class InferContext {
   Node node() const { return Node(raw_->node); }
   /// Dims -1 where unknown.
   void set_output(std::uint32_t output, DataType type, DimsView dims) {
-    check(raw_->api->set_output(raw_, output, static_cast<bp_dtype>(type), static_cast<std::int32_t>(dims.size()), dims.data(), nullptr));
+    check(raw_->api->set_output(raw_, output, static_cast<bp_dtype>(type),
+                                static_cast<std::int32_t>(dims.size()), dims.data(), nullptr));
   }
   /// Type alone, rank unknown.
   void set_output_type(std::uint32_t output, DataType type) {
@@ -35,8 +36,10 @@ class InferContext {
   void set_output_like(std::uint32_t output, const ValueInfo& value) {
     const int rank = value.rank();
     std::vector<const char*> symbols;
-    for (int axis = 0; axis < rank; ++axis) symbols.push_back(host().graph->value_symbol(value.raw(), axis));
-    check(raw_->api->set_output(raw_, output, static_cast<bp_dtype>(value.type()), rank, rank < 0 ? nullptr : value.dims().data(),
+    for (int axis = 0; axis < rank; ++axis)
+      symbols.push_back(host().graph->value_symbol(value.raw(), axis));
+    check(raw_->api->set_output(raw_, output, static_cast<bp_dtype>(value.type()), rank,
+                                rank < 0 ? nullptr : value.dims().data(),
                                 rank < 0 ? nullptr : symbols.data()));
   }
 
@@ -47,7 +50,8 @@ class InferContext {
 /// A schema with its storage; build it, then show raw() in the plugin. Must stay where it is once raw() was called.
 class OpSchema {
  public:
-  OpSchema(std::string domain, std::string name, int since_version) : store_(std::make_unique<Store>()) {
+  OpSchema(std::string domain, std::string name, int since_version)
+      : store_(std::make_unique<Store>()) {
     store_->domain = std::move(domain);
     store_->name = std::move(name);
     store_->since_version = since_version;
@@ -68,8 +72,10 @@ class OpSchema {
     store_->outputs.push_back({std::move(name), std::move(type), kind, abi_struct<bp_param>()});
     return std::move(*this);
   }
-  OpSchema&& attribute(std::string name, std::int32_t type, bool required, std::string doc = "") && {
-    store_->attributes.push_back({std::move(name), std::move(doc), type, required, abi_struct<bp_attribute_def>()});
+  OpSchema&& attribute(std::string name, std::int32_t type, bool required,
+                       std::string doc = "") && {
+    store_->attributes.push_back(
+        {std::move(name), std::move(doc), type, required, abi_struct<bp_attribute_def>()});
     return std::move(*this);
   }
   OpSchema&& infer(void (*function)(InferContext&)) && {

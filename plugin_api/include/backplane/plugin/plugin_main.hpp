@@ -33,9 +33,12 @@ class Plugin {
       return nullptr;
     };
     raw_.shutdown = [](void*) { host_table = nullptr; };
-    raw_.kernels_for = [](void* self, const char* provider, void* sink_ctx, bp_kernel_sink sink) -> bp_status* {
+    raw_.kernels_for = [](void* self, const char* provider, void* sink_ctx,
+                          bp_kernel_sink sink) -> bp_status* {
       bp_status* status = nullptr;
-      bp_status* caught = guarded([&] { status = static_cast<Plugin*>(self)->show_guest_kernels(provider, sink_ctx, sink); });
+      bp_status* caught = guarded([&] {
+        status = static_cast<Plugin*>(self)->show_guest_kernels(provider, sink_ctx, sink);
+      });
       return caught != nullptr ? caught : status;
     };
   }
@@ -51,7 +54,9 @@ class Plugin {
     schema_pointers_.push_back(schemas_.back().raw());
   }
   /// Kernels of custom operators for devices of the provider with that name. The list is made when first asked for.
-  void kernels_for(const std::string& provider_name, KernelList (*make)()) { makers_[provider_name].push_back(make); }
+  void kernels_for(const std::string& provider_name, KernelList (*make)()) {
+    makers_[provider_name].push_back(make);
+  }
 
   const bp_plugin* raw() {
     raw_.providers = providers_.data();
@@ -84,13 +89,16 @@ class Plugin {
 
 /// The body of bp_plugin_query_v1.
 template <class Fill>
-bp_code answer_query(const bp_query_args* args, const bp_plugin** out, const char* name, const char* version, Fill fill) noexcept {
+bp_code answer_query(const bp_query_args* args, const bp_plugin** out, const char* name,
+                     const char* version, Fill fill) noexcept {
   if (args == nullptr || out == nullptr) return BP_INVALID_ARGUMENT;
   *out = nullptr;
-  if (!BP_HAS(bp_query_args, args, host_major) || args->host_major != BP_ABI_MAJOR) return BP_INCOMPATIBLE;
+  if (!BP_HAS(bp_query_args, args, host_major) || args->host_major != BP_ABI_MAJOR)
+    return BP_INCOMPATIBLE;
   try {
     static Plugin* const plugin = [&] {
-      auto* made = new Plugin(name, version);  // lives until the process ends: the host keeps pointers into it
+      auto* made = new Plugin(
+          name, version);  // lives until the process ends: the host keeps pointers into it
       fill(*made);
       return made;
     }();
@@ -104,9 +112,9 @@ bp_code answer_query(const bp_query_args* args, const bp_plugin** out, const cha
 }  // namespace backplane::sdk
 
 /// Defines the exported symbol. `...` is a function that fills a sdk::Plugin&.
-#define BP_PLUGIN(name, version, ...)                                                                            \
-  extern "C" __attribute__((visibility("default"))) bp_code bp_plugin_query_v1(const bp_query_args* args,        \
-                                                                               const bp_plugin** out) {          \
-    return backplane::sdk::answer_query(args, out, name, version, __VA_ARGS__);                                  \
-  }                                                                                                              \
+#define BP_PLUGIN(name, version, ...)                                           \
+  extern "C" __attribute__((visibility("default"))) bp_code bp_plugin_query_v1( \
+      const bp_query_args* args, const bp_plugin** out) {                       \
+    return backplane::sdk::answer_query(args, out, name, version, __VA_ARGS__); \
+  }                                                                             \
   static_assert(true, "BP_PLUGIN ends with a semicolon")

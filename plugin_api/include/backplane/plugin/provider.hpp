@@ -24,7 +24,8 @@ class OpenContext {
   std::string option(std::string_view name) const {
     for (std::uint64_t i = 0; i < raw_->option_count; ++i) {
       const bp_key_value& option = raw_->options[i];
-      if (std::string_view(option.key.data, option.key.size) == name) return {option.value.data, static_cast<std::size_t>(option.value.size)};
+      if (std::string_view(option.key.data, option.key.size) == name)
+        return {option.value.data, static_cast<std::size_t>(option.value.size)};
     }
     invalid("the provider has no option '", name, "'");
   }
@@ -39,8 +40,13 @@ class OpenContext {
 /// An option of a provider, with its storage: see bp_option.
 class Option {
  public:
-  Option(std::string name, std::int32_t type, std::string default_value, std::string range, std::string doc)
-      : name_(std::move(name)), default_(std::move(default_value)), range_(std::move(range)), doc_(std::move(doc)), type_(type) {}
+  Option(std::string name, std::int32_t type, std::string default_value, std::string range,
+         std::string doc)
+      : name_(std::move(name)),
+        default_(std::move(default_value)),
+        range_(std::move(range)),
+        doc_(std::move(doc)),
+        type_(type) {}
   const bp_option* raw() {
     raw_ = abi_struct<bp_option>();
     raw_.name = name_.c_str();
@@ -75,15 +81,16 @@ struct HostProviderInfo {
   const char* name;
   const char* version;
   const char* device_name;
-  std::int32_t score;        // see bp_device_info
-  std::uint64_t extra_flags; // BP_DEVICE_HOST_EVALUATOR or 0
+  std::int32_t score;         // see bp_device_info
+  std::uint64_t extra_flags;  // BP_DEVICE_HOST_EVALUATOR or 0
 };
 
 /// A provider with one device, of class Device, on host memory.
 template <class Device>
 class HostProvider {
  public:
-  explicit HostProvider(const HostProviderInfo& about, std::vector<Option> options = {}) : options_(std::move(options)) {
+  explicit HostProvider(const HostProviderInfo& about, std::vector<Option> options = {})
+      : options_(std::move(options)) {
     info_.name = about.device_name;
     info_.vendor = "";
     info_.driver = "";
@@ -99,7 +106,8 @@ class HostProvider {
     raw_.enumerate = [](void* self, void* sink_ctx, bp_device_sink sink) {
       return sink(sink_ctx, &static_cast<HostProvider*>(self)->info_);
     };
-    raw_.open = [](void* self, const bp_device_info* info, const bp_open_ctx* ctx, bp_device** out, const bp_device_api** api) {
+    raw_.open = [](void* self, const bp_device_info* info, const bp_open_ctx* ctx, bp_device** out,
+                   const bp_device_api** api) {
       return guarded([&] {
         *out = reinterpret_cast<bp_device*>(new Device(OpenContext(info, ctx)));
         *api = &static_cast<HostProvider*>(self)->api_;
@@ -109,7 +117,8 @@ class HostProvider {
       return show_kernels(reinterpret_cast<Device*>(device)->kernels(), sink_ctx, sink);
     };
     api_.close = [](bp_device* device) { delete reinterpret_cast<Device*>(device); };
-    api_.rewrite = [](bp_device* device, const bp_graph* graph, bp_rewrite* editor, const bp_rewrite_api* api) {
+    api_.rewrite = [](bp_device* device, const bp_graph* graph, bp_rewrite* editor,
+                      const bp_rewrite_api* api) {
       return guarded([&] {
         Rewrite edit(editor, api);
         reinterpret_cast<Device*>(device)->rewrite(Graph(graph), edit);

@@ -19,12 +19,25 @@ namespace backplane::sdk {
 /// A typed attribute with its storage.
 class Attribute {
  public:
-  Attribute(std::string name, std::int64_t value) : Attribute(std::move(name), BP_ATTRIBUTE_INT, {value}) {}
-  Attribute(std::string name, std::vector<std::int64_t> values) : Attribute(std::move(name), BP_ATTRIBUTE_INTS, std::move(values)) {}
-  Attribute(std::string name, float value) : name_(std::move(name)), floats_{value} { type_ = BP_ATTRIBUTE_FLOAT; }
-  Attribute(std::string name, std::vector<float> values) : name_(std::move(name)), floats_(std::move(values)) { type_ = BP_ATTRIBUTE_FLOATS; }
-  Attribute(std::string name, std::string value) : name_(std::move(name)), texts_{std::move(value)} { type_ = BP_ATTRIBUTE_STRING; }
-  Attribute(std::string name, std::vector<std::string> values) : name_(std::move(name)), texts_(std::move(values)) { type_ = BP_ATTRIBUTE_STRINGS; }
+  Attribute(std::string name, std::int64_t value)
+      : Attribute(std::move(name), BP_ATTRIBUTE_INT, {value}) {}
+  Attribute(std::string name, std::vector<std::int64_t> values)
+      : Attribute(std::move(name), BP_ATTRIBUTE_INTS, std::move(values)) {}
+  Attribute(std::string name, float value) : name_(std::move(name)), floats_{value} {
+    type_ = BP_ATTRIBUTE_FLOAT;
+  }
+  Attribute(std::string name, std::vector<float> values)
+      : name_(std::move(name)), floats_(std::move(values)) {
+    type_ = BP_ATTRIBUTE_FLOATS;
+  }
+  Attribute(std::string name, std::string value)
+      : name_(std::move(name)), texts_{std::move(value)} {
+    type_ = BP_ATTRIBUTE_STRING;
+  }
+  Attribute(std::string name, std::vector<std::string> values)
+      : name_(std::move(name)), texts_(std::move(values)) {
+    type_ = BP_ATTRIBUTE_STRINGS;
+  }
 
   /// The ABI's form, which points into this object.
   const bp_attribute* raw() {
@@ -85,10 +98,13 @@ class Rewrite {
  public:
   Rewrite(bp_rewrite* raw, const bp_rewrite_api* api) : raw_(raw), api_(api) {}
 
-  NodeDraft node(std::string domain, std::string op_type) { return {*this, std::move(domain), std::move(op_type)}; }
+  NodeDraft node(std::string domain, std::string op_type) {
+    return {*this, std::move(domain), std::move(op_type)};
+  }
 
   /// A constant whose elements are given.
-  void constant(const std::string& name, DataType type, DimsView dims, const void* data, std::uint64_t bytes) {
+  void constant(const std::string& name, DataType type, DimsView dims, const void* data,
+                std::uint64_t bytes) {
     bp_constant_desc desc = describe(name, type, dims);
     desc.data = data;
     desc.bytes = bytes;
@@ -97,8 +113,9 @@ class Rewrite {
 
   /// A constant computed when it is first needed, from other constants. `key` holds everything else that
   /// shapes the result.
-  void lazy_constant(const std::string& name, DataType type, DimsView dims, const std::vector<std::string>& sources,
-                     const std::string& key, std::function<void(const PackContext&)> compute) {
+  void lazy_constant(const std::string& name, DataType type, DimsView dims,
+                     const std::vector<std::string>& sources, const std::string& key,
+                     std::function<void(const PackContext&)> compute) {
     using Function = std::function<void(const PackContext&)>;
     std::vector<const char*> names;
     for (const std::string& source : sources) names.push_back(source.c_str());
@@ -116,8 +133,12 @@ class Rewrite {
     function.release();  // the host has it now and ends it by `drop`
   }
 
-  void set_format(const std::string& value, std::uint32_t format) { check(api_->set_format(raw_, value.c_str(), format)); }
-  void note(const Node& node, const std::string& text) { check(api_->note(raw_, node.raw(), text.c_str())); }
+  void set_format(const std::string& value, std::uint32_t format) {
+    check(api_->set_format(raw_, value.c_str(), format));
+  }
+  void note(const Node& node, const std::string& text) {
+    check(api_->note(raw_, node.raw(), text.c_str()));
+  }
   /// Hands a finished description to the host.
   void add(const bp_node_desc& desc) { check(api_->add_node(raw_, &desc)); }
 

@@ -122,11 +122,14 @@ class Value {
   }
   Value append(DataType type, DimsView dims) const {
     const bp_value* element = nullptr;
-    check(host().value->sequence_append(raw_, static_cast<bp_dtype>(type), static_cast<std::int32_t>(dims.size()),
-                                        dims.data(), &element));
+    check(host().value->sequence_append(raw_, static_cast<bp_dtype>(type),
+                                        static_cast<std::int32_t>(dims.size()), dims.data(),
+                                        &element));
     return Value(element);
   }
-  void append(const Value& element) const { check(host().value->sequence_append_value(raw_, element.raw())); }
+  void append(const Value& element) const {
+    check(host().value->sequence_append_value(raw_, element.raw()));
+  }
 
   const bp_value* raw() const { return raw_; }
 

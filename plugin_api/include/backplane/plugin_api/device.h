@@ -22,14 +22,14 @@ extern "C" {
 /* A device that a provider found. Valid, unchanged, until `shutdown`. */
 typedef struct bp_device_info {
   BP_HEAD;
-  const char* name;   /* for people */
+  const char* name; /* for people */
   const char* vendor;
-  const char* driver; /* with its version */
-  uint8_t uuid[16];   /* the same device has the same one, whoever finds it; zeros: none */
+  const char* driver;    /* with its version */
+  uint8_t uuid[16];      /* the same device has the same one, whoever finds it; zeros: none */
   uint64_t memory_bytes; /* 0: unknown */
-  uint64_t flags;     /* BP_DEVICE_* */
-  int32_t type;       /* BP_DEVICE_TYPE_* */
-  int32_t score;      /* how well it serves: 0 not at all, 1 as a last resort, 50 well, 100 best */
+  uint64_t flags;        /* BP_DEVICE_* */
+  int32_t type;          /* BP_DEVICE_TYPE_* */
+  int32_t score; /* how well it serves: 0 not at all, 1 as a last resort, 50 well, 100 best */
 } bp_device_info;
 
 /* Memory that a device offers. Alignments are powers of two, in bytes. */
@@ -42,8 +42,8 @@ typedef struct bp_heap {
 } bp_heap;
 
 /* How a copy is done. */
-#define BP_COPY_NONE 0 /* not by this device: go through pinned host memory */
-#define BP_COPY_SYNC 1 /* done when the call returns */
+#define BP_COPY_NONE 0  /* not by this device: go through pinned host memory */
+#define BP_COPY_SYNC 1  /* done when the call returns */
 #define BP_COPY_ASYNC 2 /* put on the stream */
 
 /* Rate and latency of a copy; 0: unknown. */
@@ -79,8 +79,8 @@ typedef struct bp_device_api {
   /* Allocates `bytes` (more than 0) of a heap.
    * Ownership: *out is the host's until buffer_free. Threads: any.
    * Errors: BP_OUT_OF_MEMORY, BP_DEVICE_LOST. Since: 1.0 */
-  bp_status* (*buffer_alloc)(bp_device* device, bp_memory_kind kind, uint64_t bytes, uint64_t alignment,
-                             bp_buffer** out);
+  bp_status* (*buffer_alloc)(bp_device* device, bp_memory_kind kind, uint64_t bytes,
+                             uint64_t alignment, bp_buffer** out);
 
   /* Frees a buffer; no stream uses it any more.
    * Ownership: takes it. Threads: any. Errors: none. Since: 1.0 */
@@ -112,37 +112,41 @@ typedef struct bp_device_api {
   bp_status* (*fence_wait)(bp_device* device, bp_stream* stream, bp_fence* fence, uint64_t value);
   /* Waits on the calling thread, `timeout_ns` at most (UINT64_MAX: for ever).
    * Ownership: none. Threads: any. Errors: BP_TIMEOUT, BP_DEVICE_LOST; of the work: its own. Since: 1.0 */
-  bp_status* (*fence_host_wait)(bp_device* device, bp_fence* fence, uint64_t value, uint64_t timeout_ns);
+  bp_status* (*fence_host_wait)(bp_device* device, bp_fence* fence, uint64_t value,
+                                uint64_t timeout_ns);
 
   /* Whether and how this device copies between memory of the kinds, one of them its own. BP_MEMORY_HOST is
    * any memory of the process. `peer` is NULL, or another device of this provider that owns the other side.
    * Ownership: fills *out. Threads: any. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
-  bp_status* (*copy_caps)(bp_device* device, bp_memory_kind from, bp_memory_kind to, const bp_device* peer,
-                          bp_copy_caps* out);
+  bp_status* (*copy_caps)(bp_device* device, bp_memory_kind from, bp_memory_kind to,
+                          const bp_device* peer, bp_copy_caps* out);
 
   /* Copies `bytes` of `from` to `to`, of equal sizes, both dense, as copy_caps said.
    * Ownership: borrowed; memory stays until the stream has passed the copy. Threads: one per stream.
    * Errors: BP_DEVICE_LOST, BP_OUT_OF_MEMORY. Since: 1.0 */
-  bp_status* (*copy)(bp_device* device, bp_stream* stream, const bp_tensor* from, const bp_tensor* to);
+  bp_status* (*copy)(bp_device* device, bp_stream* stream, const bp_tensor* from,
+                     const bp_tensor* to);
 
   /* Optional. Claims subgraphs to compile whole. Pure: the same graph gets the same claims. A claim is a
    * wish; the host takes a convex one, splits another into convex parts, and says what it refused.
    * Ownership: all borrowed for the call. Threads: any. Errors: what the sink returns. Since: 1.0 */
-  bp_status* (*claims)(bp_device* device, const bp_graph* graph, void* sink_ctx, bp_claim_sink sink);
+  bp_status* (*claims)(bp_device* device, const bp_graph* graph, void* sink_ctx,
+                       bp_claim_sink sink);
 
   /* Required with `claims`. Compiles a claimed subgraph into one kernel whose inputs and outputs are the
    * graph's, in order. Of *def the host uses name, flags, roles, destroy, prepare, release and compute.
    * Ownership: `subgraph` is valid until the kernel is destroyed; *kernel is the host's.
    * Threads: any. Errors: BP_UNSUPPORTED with the reason (the nodes are then placed one by one). Since: 1.0 */
-  bp_status* (*compile)(bp_device* device, const bp_create_ctx* ctx, const bp_graph* subgraph, uint32_t claim_id,
-                        const bp_kernel_def** def, bp_kernel** kernel);
+  bp_status* (*compile)(bp_device* device, const bp_create_ctx* ctx, const bp_graph* subgraph,
+                        uint32_t claim_id, const bp_kernel_def** def, bp_kernel** kernel);
 
   /* Optional. Replaces nodes by others: fusion, layouts of the provider's own. Called once per graph body
    * with all nodes placed on this device that are not compiled. The host checks the result or keeps the
    * original. See rewrite.h.
    * Ownership: all borrowed for the call. Threads: any.
    * Errors: any: the original graph is kept and the reason shown. Since: 1.0 */
-  bp_status* (*rewrite)(bp_device* device, const bp_graph* graph, bp_rewrite* editor, const bp_rewrite_api* api);
+  bp_status* (*rewrite)(bp_device* device, const bp_graph* graph, bp_rewrite* editor,
+                        const bp_rewrite_api* api);
 
   /* Optional. A run begins; it ends (also when it failed). run_end comes for each run_begin that succeeded.
    * Ownership: none. Threads: any; runs overlap. Errors: run_begin: any, which ends the run. Since: 1.0 */
@@ -151,7 +155,8 @@ typedef struct bp_device_api {
 
   /* Optional. Native handles for guests: see bp_compute_api::native. `stream`, `buffer` where they apply.
    * Ownership: borrowed. Threads: any. Errors: BP_UNSUPPORTED. Since: 1.0 */
-  bp_status* (*native)(bp_device* device, int32_t kind, bp_stream* stream, bp_buffer* buffer, uint64_t* out);
+  bp_status* (*native)(bp_device* device, int32_t kind, bp_stream* stream, bp_buffer* buffer,
+                       uint64_t* out);
 } bp_device_api;
 
 /* Types of options. */
@@ -177,7 +182,7 @@ typedef struct bp_open_ctx {
   BP_HEAD;
   const bp_key_value* options; /* every option of the provider */
   uint64_t option_count;
-  bp_threads* threads;         /* valid until `close` */
+  bp_threads* threads; /* valid until `close` */
 } bp_open_ctx;
 
 typedef bp_status* (*bp_device_sink)(void* sink_ctx, const bp_device_info* info);
@@ -199,8 +204,8 @@ typedef struct bp_provider {
   /* Opens a device that `enumerate` showed; the same one may be opened several times, with other options.
    * Ownership: *out is the host's until `close`; *api stays the plugin's. Threads: any.
    * Errors: BP_INVALID_ARGUMENT (an option), BP_DEVICE_LOST, BP_OUT_OF_MEMORY. Since: 1.0 */
-  bp_status* (*open)(void* self, const bp_device_info* info, const bp_open_ctx* ctx, bp_device** out,
-                     const bp_device_api** api);
+  bp_status* (*open)(void* self, const bp_device_info* info, const bp_open_ctx* ctx,
+                     bp_device** out, const bp_device_api** api);
 
   /* Optional. A table by its name, as bp_host_api::get_interface.
    * Ownership: the plugin's. Threads: any. Errors: none. Since: 1.0 */

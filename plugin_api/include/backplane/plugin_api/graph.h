@@ -98,7 +98,8 @@ typedef struct bp_graph_api {
    * Ownership: borrowed. Threads: any. Errors: none. Since: 1.0 */
   const char* (*value_symbol)(const bp_value_info* value, int32_t axis);
 
-  /* The contents of a constant, in host memory; NULL when the value is not constant. A large one may be a
+  /* The contents of a constant, in host memory; NULL when the value is not constant, or is a constant that a
+   * rewrite adds and nobody has computed yet. A large one may be a
    * mapped file: reading it may block. Strings: by bp_value_api on `value_constant_value`.
    * Ownership: borrowed. Threads: any. Errors: none. Since: 1.0 */
   const bp_tensor* (*value_constant)(const bp_value_info* value);

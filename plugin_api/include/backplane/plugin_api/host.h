@@ -54,7 +54,8 @@ typedef struct bp_host_api {
    * the pool is busy with another caller's loop, the caller does it all: it never waits for a place.
    * Ownership: `argument` is borrowed for the call.
    * Threads: any, also several callers with the same `threads`. Errors: none. Since: 1.0 */
-  void (*parallel_for)(bp_threads* threads, uint64_t n, uint64_t grain, bp_range_fn fn, void* argument);
+  void (*parallel_for)(bp_threads* threads, uint64_t n, uint64_t grain, bp_range_fn fn,
+                       void* argument);
 
   const bp_graph_api* graph; /* reading graphs; never NULL */
   const bp_value_api* value; /* strings, sequences, optionals, maps; never NULL */

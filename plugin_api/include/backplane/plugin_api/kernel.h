@@ -33,8 +33,9 @@ typedef struct bp_type_constraint {
 } bp_type_constraint;
 
 /* What a kernel does with an input. */
-#define BP_INPUT_DATA 0       /* reads its elements on the device, in `compute` */
-#define BP_INPUT_HOST_VALUE 1 /* a shape input: `prepare` gets its elements in host memory, `compute` too */
+#define BP_INPUT_DATA 0 /* reads its elements on the device, in `compute` */
+#define BP_INPUT_HOST_VALUE \
+  1 /* a shape input: `prepare` gets its elements in host memory, `compute` too */
 #define BP_INPUT_SHAPE_ONLY 2 /* reads type and dims and never an element */
 #define BP_INPUT_HOST_DATA 3  /* reads its elements in `compute`, in host memory */
 
@@ -43,9 +44,10 @@ typedef struct bp_type_constraint {
 #define BP_OUTPUT_HOST 1 /* in host memory, whatever the device */
 
 /* Flags of a kernel (bp_kernel_def::flags). */
-#define BP_KERNEL_NOT_DETERMINISTIC 1u  /* two runs on the same values may differ: never folded, never merged */
-#define BP_KERNEL_NOT_CONCURRENT 2u     /* one `compute` per bp_prepared at a time */
-#define BP_KERNEL_DATA_DEPENDENT 4u     /* some output's size is known only in `compute` */
+#define BP_KERNEL_NOT_DETERMINISTIC \
+  1u /* two runs on the same values may differ: never folded, never merged */
+#define BP_KERNEL_NOT_CONCURRENT 2u /* one `compute` per bp_prepared at a time */
+#define BP_KERNEL_DATA_DEPENDENT 4u /* some output's size is known only in `compute` */
 
 /* What `create` gets besides the node. */
 typedef struct bp_create_ctx {
@@ -55,14 +57,15 @@ typedef struct bp_create_ctx {
   bp_threads* threads;
   uint64_t flags;
 } bp_create_ctx;
-#define BP_CREATE_DETERMINISTIC 1u /* the session asks for results that do not change between runs */
+#define BP_CREATE_DETERMINISTIC \
+  1u /* the session asks for results that do not change between runs */
 
 /* What a packing function gets. */
 typedef struct bp_pack_ctx {
   BP_HEAD;
   const bp_tensor* const* sources; /* the inputs named by the request, plain, in host memory */
   const bp_tensor* target;         /* `bytes` of the kernel's device's memory, to be filled whole */
-  bp_stream* stream;               /* the device's; NULL where it has none. Drained after the call */
+  bp_stream* stream; /* the device's; NULL where it has none. Drained after the call */
   bp_threads* threads;
   uint64_t source_count;
 } bp_pack_ctx;
@@ -79,6 +82,10 @@ typedef struct bp_pack_request {
   uint64_t bytes;
   uint64_t alignment; /* a power of two */
   void* self;         /* handed to `pack`; valid until the kernel is destroyed */
+
+  /* Fills the whole target.
+   * Ownership: all borrowed for the call. Threads: one at a time per target.
+   * Errors: BP_FAILED, BP_OUT_OF_MEMORY: the plan is not made. Since: 1.0 */
   bp_status* (*pack)(void* self, const bp_pack_ctx* ctx);
 } bp_pack_request;
 
@@ -118,7 +125,8 @@ typedef struct bp_prepare_api {
   /* A tensor output whose dims depend on data: `compute` calls alloc_output. `rank` -1: not known either.
    * The kernel must be registered with BP_KERNEL_DATA_DEPENDENT.
    * Ownership: none. Threads: the calling one. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
-  bp_status* (*set_output_unknown)(bp_prepare_ctx* ctx, uint32_t output, bp_dtype dtype, int32_t rank);
+  bp_status* (*set_output_unknown)(bp_prepare_ctx* ctx, uint32_t output, bp_dtype dtype,
+                                   int32_t rank);
 
   /* An output that is a sequence, optional or map, by its ONNX type string; `compute` fills it.
    * Ownership: copied. Threads: the calling one. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
@@ -188,12 +196,13 @@ struct bp_compute_api;
 typedef struct bp_kctx {
   BP_HEAD;
   const bp_value* const* inputs;
-  const bp_value* const* outputs;  /* a wanted output's memory is there, unless its size is unknown */
-  const bp_tensor* const* packed;  /* by the index that request_pack gave */
-  const bp_tensor* workspace;      /* never NULL; of 0 bytes when none was asked for */
-  bp_stream* stream;               /* NULL where the device has none: returning means done */
+  const bp_value* const*
+      outputs; /* a wanted output's memory is there, unless its size is unknown */
+  const bp_tensor* const* packed; /* by the index that request_pack gave */
+  const bp_tensor* workspace;     /* never NULL; of 0 bytes when none was asked for */
+  bp_stream* stream;              /* NULL where the device has none: returning means done */
   bp_threads* threads;
-  const uint32_t* input_state;     /* BP_INPUT_* bits per input */
+  const uint32_t* input_state; /* BP_INPUT_* bits per input */
   const struct bp_compute_api* api;
   uint32_t input_count;
   uint32_t output_count;
@@ -227,19 +236,20 @@ typedef struct bp_kernel_def {
   BP_HEAD;
   const char* domain;
   const char* op_type;
-  const char* name;     /* shown to users: "cpu:softmax" */
-  int32_t since_min;    /* first and last since-version of the schema that this kernel implements */
+  const char* name;  /* shown to users: "cpu:softmax" */
+  int32_t since_min; /* first and last since-version of the schema that this kernel implements */
   int32_t since_max;
   int32_t priority;
-  uint32_t flags;       /* BP_KERNEL_* */
+  uint32_t flags; /* BP_KERNEL_* */
   const bp_type_constraint* const* constraints;
-  const int32_t* input_roles;  /* BP_INPUT_*; inputs past the end have the last entry's role, DATA if none */
+  const int32_t*
+      input_roles; /* BP_INPUT_*; inputs past the end have the last entry's role, DATA if none */
   const int32_t* output_roles; /* BP_OUTPUT_*; likewise */
   uint32_t constraint_count;
   uint32_t input_role_count;
   uint32_t output_role_count;
-  uint32_t reserved0;   /* 0 */
-  void* self;           /* handed to `match` and `create` */
+  uint32_t reserved0; /* 0 */
+  void* self;         /* handed to `match` and `create` */
 
   /* Optional: looks closer than types can. Success means that `create` will take the node, with the shapes
    * known by then; the same node gets the same answer. `cost` may be filled.

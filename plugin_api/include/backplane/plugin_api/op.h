@@ -15,11 +15,11 @@ extern "C" {
 typedef struct bp_param {
   BP_HEAD;
   const char* name;
-  const char* type;      /* a type parameter ("T") or a fixed ONNX type string ("tensor(float)") */
+  const char* type; /* a type parameter ("T") or a fixed ONNX type string ("tensor(float)") */
   const char* doc;
-  int32_t kind;          /* BP_PARAM_* */
+  int32_t kind;           /* BP_PARAM_* */
   uint32_t heterogeneous; /* variadic: 1 when each may have a type of its own */
-  uint64_t min_count;    /* variadic: at least so many */
+  uint64_t min_count;     /* variadic: at least so many */
 } bp_param;
 
 /* An attribute of an operator. */

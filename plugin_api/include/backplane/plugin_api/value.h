@@ -114,8 +114,8 @@ typedef struct bp_value_api {
    * optional; the kernel then fills it. `dims` has `rank` entries, in elements.
    * Ownership: *out belongs to the sequence. Threads: one per value.
    * Errors: BP_INVALID_ARGUMENT, BP_OUT_OF_MEMORY. Since: 1.0 */
-  bp_status* (*sequence_append)(const bp_value* value, bp_dtype dtype, int32_t rank, const int64_t* dims,
-                                const bp_value** out);
+  bp_status* (*sequence_append)(const bp_value* value, bp_dtype dtype, int32_t rank,
+                                const int64_t* dims, const bp_value** out);
 
   /* Appends an existing value, which the host shares instead of copying where it can.
    * Ownership: `element` is borrowed for the call. Threads: one per value.

@@ -1,0 +1,136 @@
+// Claims: convex ones are compiled whole, others are split or refused, and the graph stays one without cycles.
+#include "tests/unit/plan/stub_device.hpp"
+
+namespace backplane::core {
+namespace {
+
+class ClaimsTest : public PlanTest {
+ protected:
+  /// Places, claims, compiles; the result by node.
+  PlacedGraph compiled(std::vector<std::vector<std::string>> claims) {
+    stub_.kernels = {kernel("Relu"), kernel("Add")};
+    stub_.set_claims(std::move(claims));
+    other_.kernels = {kernel("Neg")};
+    use(stub_);
+    use(other_);
+    PlacedGraph result = placed();
+    compile_claims(result, 0, devices_, &threads_, 0);
+    topological_order(*result.graph);
+    return result;
+  }
+  static std::string remarks(const PlacedGraph& placed) {
+    std::string all;
+    for (const std::string& remark : placed.remarks) all += remark + "\n";
+    return all;
+  }
+  StubProvider stub_{"stub"}, other_{"other"};
+};
+
+TEST_F(ClaimsTest, AConvexOneBecomesOneNode) {
+  input("x");
+  add("Relu", {"x"}, "a", "a");
+  add("Add", {"a", "x"}, "b", "b");
+  add("Relu", {"b"}, "y", "c");
+  output("y");
+  const PlacedGraph result = compiled({{"a", "b"}});
+  EXPECT_EQ(stub_.compiled, (std::vector<std::string>{"a b"}));
+  EXPECT_EQ(ops(*result.graph), (std::vector<std::string>{"claim0", "Relu"}));
+  EXPECT_EQ(remarks(result), "");
+  const NodeId id = result.compiled.begin()->first;
+  EXPECT_EQ(result.graph->node(id).origins, (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(result.graph->value(result.graph->find_value("b")).producer, id);
+}
+
+TEST_F(ClaimsTest, OneAroundAnotherProvidersNodeIsSplit) {
+  input("x");
+  add("Relu", {"x"}, "a", "a");
+  add("Neg", {"a"}, "b", "outside", 13);
+  add("Add", {"a", "b"}, "c", "c");
+  add("Relu", {"c"}, "y", "d");
+  output("y");
+  const PlacedGraph result = compiled({{"a", "c", "d"}});
+  EXPECT_EQ(stub_.compiled, (std::vector<std::string>{"a", "c d"}));
+  EXPECT_NE(remarks(result).find("split into 2 parts: it was not convex"), std::string::npos)
+      << remarks(result);
+  EXPECT_EQ(result.compiled.size(), 2u);
+}
+
+TEST_F(ClaimsTest, ALongDetourIsSeenToo) {
+  input("x");
+  add("Relu", {"x"}, "a", "a");
+  add("Neg", {"a"}, "b", "out1", 13);
+  add("Neg", {"b"}, "c", "out2", 13);
+  add("Relu", {"a"}, "d", "d");
+  add("Add", {"d", "c"}, "y", "e");
+  output("y");
+  const PlacedGraph result = compiled({{"a", "d", "e"}});
+  ASSERT_EQ(stub_.compiled.size(), 2u);
+  EXPECT_EQ(stub_.compiled[1], "e");
+}
+
+TEST_F(ClaimsTest, AContractionThatWouldCloseACycleIsRefused) {
+  // Two claims, each convex: a1 -> b1 and b2 -> a2.
+  input("x");
+  add("Relu", {"x"}, "va1", "a1");
+  add("Relu", {"va1"}, "vb1", "b1");
+  add("Relu", {"x"}, "vb2", "b2");
+  add("Relu", {"vb2"}, "va2", "a2");
+  output("vb1");
+  output("va2");
+  const PlacedGraph result = compiled({{"a1", "a2"}, {"b1", "b2"}});
+  EXPECT_EQ(result.compiled.size() + result.remarks.size(), 2u) << remarks(result);
+  ASSERT_EQ(result.remarks.size(), 1u) << "one of the two must stay as it is";
+  EXPECT_NE(result.remarks[0].find("'claim1' of stub was not taken"), std::string::npos)
+      << result.remarks[0];
+  EXPECT_EQ(ops(*result.graph).size(), 3u);
+}
+
+TEST_F(ClaimsTest, NodesClaimedTwiceDropTheClaims) {
+  input("x");
+  add("Relu", {"x"}, "a", "a");
+  add("Relu", {"a"}, "y", "b");
+  output("y");
+  const PlacedGraph result = compiled({{"a", "b"}, {"b"}});
+  EXPECT_TRUE(result.compiled.empty());
+  EXPECT_NE(remarks(result).find("claimed already"), std::string::npos) << remarks(result);
+  EXPECT_EQ(ops(*result.graph), (std::vector<std::string>{"Relu", "Relu"}));
+}
+
+TEST_F(ClaimsTest, RandomClaimsLeaveNoCycle) {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    model_ = Model();
+    devices_ = DeviceSet();
+    stub_.compiled.clear();
+    unsigned state = seed;
+    const auto pick = [&](unsigned count) {
+      return (state = state * 1664525u + 1013904223u) / 65536u % count;
+    };
+    input("x");
+    std::vector<std::string> values{"x"}, mine;
+    for (unsigned i = 0; i < 14; ++i) {
+      const std::string name = text("n", i), made = text("v", i);
+      const std::string a = values[pick(static_cast<unsigned>(values.size()))],
+                        b = values[pick(static_cast<unsigned>(values.size()))];
+      if (pick(3) == 0) {
+        add("Neg", {a}, made, name, 13);
+      } else {
+        add("Add", {a, b}, made, name);
+        mine.push_back(name);
+      }
+      values.push_back(made);
+      output(made);
+    }
+    std::vector<std::vector<std::string>> claims(2);
+    for (const std::string& name : mine) {
+      if (const unsigned to = pick(3); to < 2) claims[to].push_back(name);
+    }
+    const PlacedGraph result = compiled(claims);  // throws for a cycle
+    for (std::size_t i = 0; i < result.graph->value_count(); ++i) {
+      const Value& made = result.graph->value(static_cast<ValueId>(i));
+      ASSERT_TRUE(made.is_input || made.producer != kNone) << "seed " << seed << ": " << made.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace backplane::core

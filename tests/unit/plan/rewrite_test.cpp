@@ -1,0 +1,231 @@
+// What a provider's rewrite may do, and that every kind of broken edit leaves the original graph and a remark.
+#include "tests/unit/plan/stub_device.hpp"
+
+namespace backplane::core {
+namespace {
+
+/// x -> relu -> neg (of another provider) -> y, and relu's value also goes to add.
+class RewriteTest : public PlanTest {
+ protected:
+  RewriteTest() {
+    input("x");
+    constant("w", {1, 2, 3, 4});
+    add("Add", {"x", "w"}, "a", "add");
+    add("Relu", {"a"}, "b", "relu");
+    add("Neg", {"b"}, "y", "neg", 13);
+    output("y");
+  }
+  PlacedGraph rewritten(StubProvider::RewriteFunction function) {
+    stub_.kernels = {kernel("Relu"), kernel("Add"), kernel("AddRelu", "backplane.stub"),
+                     kernel("Reorder", "backplane.stub")};
+    stub_.set_rewrite(std::move(function));
+    other_.kernels = {kernel("Neg")};
+    use(stub_);
+    use(other_);
+    PlacedGraph result = placed();
+    rewrite_nodes(result, 0, devices_, cache_);
+    return result;
+  }
+  void expect_refused(const std::string& sentence, StubProvider::RewriteFunction function) {
+    const PlacedGraph result = rewritten(std::move(function));
+    EXPECT_EQ(ops(*result.graph), (std::vector<std::string>{"Add", "Relu", "Neg"}))
+        << "the original is kept";
+    EXPECT_TRUE(result.formats.empty());
+    ASSERT_EQ(result.remarks.size(), 1u);
+    EXPECT_NE(result.remarks[0].find(sentence), std::string::npos) << result.remarks[0];
+    EXPECT_NE(result.remarks[0].find("the rewrite of stub was dropped"), std::string::npos)
+        << result.remarks[0];
+  }
+  static sdk::Node node(const sdk::Graph& graph, const std::string& name) {
+    for (std::size_t i = 0; i < graph.node_count(); ++i) {
+      if (graph.node(i).name() == name) return graph.node(i);
+    }
+    return sdk::Node();
+  }
+  /// The right edit, as a start for wrong ones.
+  static sdk::NodeDraft fused(const sdk::Graph& graph, sdk::Rewrite& edit) {
+    sdk::NodeDraft draft = edit.node("backplane.stub", "AddRelu");
+    draft.input("x").input("w").replaces(node(graph, "add")).replaces(node(graph, "relu"));
+    return draft;
+  }
+  StubProvider stub_{"stub"}, other_{"other"};
+};
+
+TEST_F(RewriteTest, AFusionIsTaken) {
+  const PlacedGraph result = rewritten([](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    EXPECT_EQ(graph.node_count(), 2u) << "a provider sees its own nodes";
+    fused(graph, edit).output("b").add();
+    edit.note(node(graph, "add"), "fused");
+  });
+  EXPECT_EQ(ops(*result.graph), (std::vector<std::string>{"AddRelu", "Neg"}));
+  EXPECT_TRUE(result.remarks.empty()) << result.remarks.front();
+  const NodeId id = result.graph->value(result.graph->find_value("b")).producer;
+  EXPECT_EQ(result.graph->node(id).origins, (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(result.placement[static_cast<std::size_t>(id)].device, 0);
+  EXPECT_FALSE(result.placement[static_cast<std::size_t>(id)].kernels.empty());
+  EXPECT_EQ(result.notes.at("add"), "fused");
+}
+
+TEST_F(RewriteTest, LazyConstantsAndFormatsInside) {
+  bool dropped = false;
+  {
+    const auto alive = std::shared_ptr<bool>(&dropped, [](bool* flag) { *flag = true; });
+    const PlacedGraph result = rewritten([alive](const sdk::Graph& graph, sdk::Rewrite& edit) {
+      edit.lazy_constant("packed", sdk::DataType::Float, std::vector<std::int64_t>{4}, {"w"},
+                         "reversed", [alive](const sdk::PackContext&) {});
+      edit.node("backplane.stub", "AddRelu")
+          .input("x")
+          .input("packed")
+          .output("private")
+          .replaces(node(graph, "add"))
+          .replaces(node(graph, "relu"))
+          .add();
+      edit.node("backplane.stub", "Reorder").input("private").output("b").add();
+      edit.set_format("private", 7);
+    });
+    EXPECT_TRUE(result.remarks.empty()) << result.remarks.front();
+    EXPECT_EQ(ops(*result.graph), (std::vector<std::string>{"AddRelu", "Reorder", "Neg"}));
+    EXPECT_TRUE(result.is_constant(result.graph->find_value("packed")));
+    EXPECT_EQ(result.formats.at(result.graph->find_value("private")), 7u);
+    stub_.set_rewrite([](const sdk::Graph&, sdk::Rewrite&) {});
+  }
+  EXPECT_TRUE(dropped) << "the constant's function ends with the graph, computed or not";
+}
+
+TEST_F(RewriteTest, NotesOfARewriteThatChangesNothingAreKept) {
+  const PlacedGraph result = rewritten([](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    edit.note(node(graph, "relu"), "nothing to fuse");
+  });
+  ASSERT_TRUE(result.notes.contains("relu"));
+  EXPECT_EQ(result.notes.at("relu"), "nothing to fuse");
+}
+
+TEST_F(RewriteTest, AValueUsedOutsideMustStillBeMade) {
+  expect_refused("nothing makes the value 'b', which node 'neg' reads",
+                 [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+                   fused(graph, edit).output("other").add();
+                 });
+}
+
+TEST_F(RewriteTest, AnOutputOfTheGraphMustStillBeMade) {
+  output("b");
+  graph().remove_node(2);
+  graph().outputs.erase(graph().outputs.begin());
+  graph().value(graph().find_value("y")).is_output = false;
+  const PlacedGraph result = rewritten([](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    fused(graph, edit).output("other").add();
+  });
+  EXPECT_EQ(ops(*result.graph), (std::vector<std::string>{"Add", "Relu"}));
+  ASSERT_EQ(result.remarks.size(), 1u);
+  EXPECT_NE(result.remarks[0].find("nothing makes the output 'b' any more"), std::string::npos)
+      << result.remarks[0];
+}
+
+TEST_F(RewriteTest, AnInputMustBeThere) {
+  expect_refused("nothing makes the value 'ghost'",
+                 [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+                   edit.node("backplane.stub", "AddRelu")
+                       .input("x")
+                       .input("ghost")
+                       .output("b")
+                       .replaces(node(graph, "add"))
+                       .replaces(node(graph, "relu"))
+                       .add();
+                 });
+}
+
+TEST_F(RewriteTest, ACycleIsRefused) {
+  expect_refused("cycle", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    edit.node("backplane.stub", "AddRelu")
+        .input("p")
+        .input("w")
+        .output("q")
+        .replaces(node(graph, "add"))
+        .replaces(node(graph, "relu"))
+        .add();
+    edit.node("backplane.stub", "AddRelu").input("q").input("x").output("p").add();
+    edit.node("backplane.stub", "Reorder").input("q").output("b").add();
+  });
+}
+
+TEST_F(RewriteTest, EveryNewNodeNeedsAKernel) {
+  expect_refused("no kernel for the new node", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    edit.node("backplane.stub", "Nonsense")
+        .input("x")
+        .output("b")
+        .replaces(node(graph, "add"))
+        .replaces(node(graph, "relu"))
+        .add();
+  });
+}
+
+TEST_F(RewriteTest, ANodeIsReplacedOnce) {
+  expect_refused("replaced twice", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    fused(graph, edit).output("b").add();
+    edit.node("backplane.stub", "Reorder")
+        .input("x")
+        .output("c")
+        .replaces(node(graph, "add"))
+        .add();
+  });
+}
+
+TEST_F(RewriteTest, NamesAreNotTakenTwice) {
+  const std::vector<float> data(4);
+  expect_refused("the name 'a' is taken", [&](const sdk::Graph&, sdk::Rewrite& edit) {
+    edit.constant("a", sdk::DataType::Float, std::vector<std::int64_t>{4}, data.data(), 16);
+  });
+}
+
+TEST_F(RewriteTest, AValueThatAnotherNodeMakesIsRefused) {
+  expect_refused("'y'", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    edit.node("backplane.stub", "AddRelu")
+        .input("x")
+        .input("w")
+        .output("y")
+        .replaces(node(graph, "add"))
+        .replaces(node(graph, "relu"))
+        .add();
+  });
+}
+
+TEST_F(RewriteTest, AConstantHasConstantSources) {
+  expect_refused("the source 'x' of the constant 'packed' is not a constant",
+                 [](const sdk::Graph&, sdk::Rewrite& edit) {
+                   edit.lazy_constant("packed", sdk::DataType::Float, std::vector<std::int64_t>{4},
+                                      {"x"}, "", [](const sdk::PackContext&) {});
+                 });
+}
+
+TEST_F(RewriteTest, ValuesThatOthersReadStayPlain) {
+  expect_refused("the value 'b' is used outside and must keep the plain format",
+                 [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+                   fused(graph, edit).output("b").add();
+                   edit.set_format("b", 7);
+                 });
+}
+
+TEST_F(RewriteTest, ValuesThatComeFromOutsideStayPlain) {
+  expect_refused("'x'", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    fused(graph, edit).output("b").add();
+    edit.set_format("x", 7);
+  });
+}
+
+TEST_F(RewriteTest, AFormatOfAnUnknownValueIsRefused) {
+  expect_refused("set_format for the unknown value 'ghost'",
+                 [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+                   fused(graph, edit).output("b").add();
+                   edit.set_format("ghost", 7);
+                 });
+}
+
+TEST_F(RewriteTest, AnErrorOfTheProviderIsARemark) {
+  expect_refused("out of ideas", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    fused(graph, edit).output("b").add();
+    sdk::invalid("out of ideas");
+  });
+}
+
+}  // namespace
+}  // namespace backplane::core
