@@ -188,12 +188,13 @@ class Aliasing {
       const int wish = wishes.outputs[k].in_place_of;
       if (step.outputs[k] < 0 || wish < 0) continue;
       const int input = step.inputs[static_cast<std::size_t>(wish)];
-      if (can_be_in_place(index, step, step.outputs[k], input))
+      if (can_be_in_place(index, step, step.outputs[k], wish))
         merge(step.outputs[k], input, slot(input).offset);
     }
   }
 
-  bool can_be_in_place(int index, const Step& step, int output, int input) {
+  bool can_be_in_place(int index, const Step& step, int output, int wish) {
+    const int input = step.inputs[static_cast<std::size_t>(wish)];
     if (!has_storage(output) || !has_storage(input)) return false;
     if (aliases_.storage_of[static_cast<std::size_t>(output)] ==
         aliases_.storage_of[static_cast<std::size_t>(input)])
@@ -204,10 +205,10 @@ class Aliasing {
       return false;
     if (in.strides || slot(output).state.bytes != in.state.bytes || storage(input).last > index)
       return false;
-    for (std::size_t k = 0; k < step.inputs.size();
-         ++k) {  // another input in the same memory would be overwritten
+    // Another input in the same memory, the same value read twice included, would be overwritten.
+    for (std::size_t k = 0; k < step.inputs.size(); ++k) {
       const int other = step.inputs[k];
-      if (other >= 0 && other != input && has_storage(other) &&
+      if (other >= 0 && static_cast<int>(k) != wish && has_storage(other) &&
           aliases_.storage_of[static_cast<std::size_t>(other)] ==
               aliases_.storage_of[static_cast<std::size_t>(input)]) {
         return false;

@@ -1,9 +1,11 @@
 #include "core/plan/weight_store.hpp"
 
 #define XXH_INLINE_ALL
+#include <algorithm>
 #include <cstring>
 #include <xxhash.h>
 
+#include "core/graph/type.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -173,6 +175,10 @@ WeightPtr WeightStore::packed(const DevicePtr& device, const PackWish& wish,
   return find_or_make(key, [&]() -> WeightPtr {
     auto weight = make_weight(device, DataType::UInt8, {static_cast<std::int64_t>(wish.bytes)},
                               wish.bytes, wish.alignment);
+    const bool empty = std::any_of(sources.begin(), sources.end(), [](const ConstantRef& source) {
+      return element_count(source.dims()) == 0;
+    });
+    if (empty) return weight;  // there is nothing to pack, and nobody reads it
     const Sources read(sources, *this, threads);
     Stream stream(device);
     bp_pack_ctx ctx = pack_context(read, weight->value.tensor, threads);

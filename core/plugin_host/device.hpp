@@ -110,6 +110,8 @@ class Device : public std::enable_shared_from_this<Device> {
   /// Alignment of a tensor inside a buffer of the kind; 64 on host memory.
   std::uint64_t alignment(bp_memory_kind kind) const;
   bool has_pinned() const;
+  /// A device that was lost is only closed.
+  bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
   /// The largest buffer of the kind; UINT64_MAX when no limit is known.
   std::uint64_t max_buffer_bytes(bp_memory_kind kind) const;
   /// Provider, version, device and options: what packed constants are keyed by.

@@ -67,6 +67,7 @@ enum class ElementType : std::int32_t {
 
 namespace detail {
 
+/// Ends a C object; for unique_ptr.
 template <class Object, void (*kDestroy)(Object*)>
 struct Deleter {
   void operator()(Object* object) const noexcept { kDestroy(object); }

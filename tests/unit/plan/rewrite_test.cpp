@@ -48,7 +48,7 @@ class RewriteTest : public PlanTest {
     draft.input("x").input("w").replaces(node(graph, "add")).replaces(node(graph, "relu"));
     return draft;
   }
-  StubProvider stub_{"stub"}, other_{"other"};
+  StubProvider stub_{"stub"}, second_{"second"}, other_{"other"};
 };
 
 TEST_F(RewriteTest, AFusionIsTaken) {
@@ -210,6 +210,42 @@ TEST_F(RewriteTest, ValuesThatComeFromOutsideStayPlain) {
     fused(graph, edit).output("b").add();
     edit.set_format("x", 7);
   });
+}
+
+/// The formats of one device's values are no business of the next device's rewrite.
+TEST_F(RewriteTest, TwoDevicesHavePrivateFormats) {
+  add("Relu", {"y"}, "c", "relu2");
+  add("Relu", {"c"}, "z", "relu3");
+  output("z");
+  second_.kernels = {kernel("Relu"), kernel("Pair", "backplane.second"),
+                     kernel("Reorder", "backplane.second")};
+  second_.set_rewrite([](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    edit.node("backplane.second", "Pair")
+        .input("y")
+        .output("hidden")
+        .replaces(node(graph, "relu2"))
+        .replaces(node(graph, "relu3"))
+        .add();
+    edit.node("backplane.second", "Reorder").input("hidden").output("z").add();
+    edit.set_format("hidden", 3);
+  });
+  stub_.kernels = {kernel("Add"), kernel("Relu"), kernel("AddRelu", "backplane.stub"),
+                   kernel("Reorder", "backplane.stub")};
+  stub_.set_rewrite([](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    fused(graph, edit).output("private").add();
+    edit.node("backplane.stub", "Reorder").input("private").output("b").add();
+    edit.set_format("private", 7);
+  });
+  other_.kernels = {kernel("Neg")};
+  use(stub_);
+  use(second_);
+  use(other_);
+  PlacedGraph result = placed({{"relu2", "second"}, {"relu3", "second"}});
+  rewrite_nodes(result, 0, devices_, cache_);
+  rewrite_nodes(result, 1, devices_, cache_);
+  EXPECT_TRUE(result.remarks.empty()) << result.remarks.front();
+  EXPECT_EQ(ops(*result.graph),
+            (std::vector<std::string>{"AddRelu", "Reorder", "Neg", "Pair", "Reorder"}));
 }
 
 TEST_F(RewriteTest, AFormatOfAnUnknownValueIsRefused) {
