@@ -124,6 +124,7 @@ class Aliasing {
     const int number = aliases_.storage_of[static_cast<std::size_t>(into_slot)];
     into.first = std::min(into.first, from.first);
     into.last = std::max(into.last, from.last);
+    into.alignment = std::max(into.alignment, from.alignment);
     for (const int member : from.slots) {
       slot(member).offset += offset;
       slot(member).place = slot(into.root).place;
@@ -188,8 +189,10 @@ class Aliasing {
       const int wish = wishes.outputs[k].in_place_of;
       if (step.outputs[k] < 0 || wish < 0) continue;
       const int input = step.inputs[static_cast<std::size_t>(wish)];
-      if (can_be_in_place(index, step, step.outputs[k], wish))
-        merge(step.outputs[k], input, slot(input).offset);
+      if (!can_be_in_place(index, step, step.outputs[k], wish)) continue;
+      if (slot(step.outputs[k]).state.dims != slot(input).state.dims)
+        viewed_.push_back(aliases_.storage_of[static_cast<std::size_t>(input)]);
+      merge(step.outputs[k], input, slot(input).offset);
     }
   }
 

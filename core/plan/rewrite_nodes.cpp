@@ -92,13 +92,17 @@ void check_kernels(PlacedGraph& next, int device, const DeviceSet& devices, Sche
 }
 
 /// Values that others see keep the plain format.
-void check_formats(const PlacedGraph& next, int device) {
-  for (const auto& [id, format] : next.formats) {
-    const Value& value = next.graph->value(id);
+void check_formats(const bp_rewrite& editor, const PlacedGraph& next, int device) {
+  for (const auto& [name, format] : editor.formats) {
+    const Value& value = next.graph->value(next.graph->find_value(name));
     const bool seen =
         value.is_output || std::any_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
           return next.placement[static_cast<std::size_t>(use.node)].device != device;
         });
+    const bool given = value.producer == kNone ||
+                       next.placement[static_cast<std::size_t>(value.producer)].device != device;
+    if (format != 0 && given)
+      invalid("the value '", value.name, "' comes from outside and must keep the plain format");
     if (format != 0 && seen)
       invalid("the value '", value.name, "' is used outside and must keep the plain format");
   }
@@ -139,10 +143,13 @@ void rewrite_nodes(PlacedGraph& placed, int device_index, const DeviceSet& devic
     editor.identity = device.identity();
     if (bp_status* status = device.api().rewrite(device.raw(), view.raw(), &editor, &rewrite_api()))
       throw take_error(status);
-    if (editor.drafts.empty() && editor.replaced.empty()) return;
+    if (editor.drafts.empty()) {
+      placed.notes.insert(editor.notes.begin(), editor.notes.end());
+      return;
+    }
     PlacedGraph next = apply(editor, placed, device_index);
     check_values(placed, next);
-    check_formats(next, device_index);
+    check_formats(editor, next, device_index);
     const std::vector<NodeId> order = topological_order(*next.graph);
     for (const auto& [id, compiled] : placed.compiled) {
       if (!next.graph->has_node(id)) invalid("a rewrite replaced the compiled node ", id);

@@ -68,6 +68,11 @@ bp_pack_ctx pack_context(const Sources& sources, const bp_tensor* target, bp_thr
   return ctx;
 }
 
+/// What memory of a device is keyed by: one that was lost and opened again has nothing of before.
+std::string place_of(const DevicePtr& device) {
+  return text(device->identity(), '\n', device.get());
+}
+
 void copy_and_wait(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to) {
   Stream stream(device);
   check_status(device->api().copy(device->raw(), stream.raw(), &from, &to),
@@ -164,13 +169,13 @@ WeightPtr WeightStore::plain(const DevicePtr& device, const ConstantRef& constan
     return make();
   std::string dims;
   for (const std::int64_t dim : constant.dims()) dims += text(',', dim);
-  const std::string place = device->on_host_memory() ? std::string("host") : device->identity();
+  const std::string place = device->on_host_memory() ? std::string("host") : place_of(device);
   return find_or_make(text("plain\n", place, '\n', hash_text(constant.hash()), dims), make);
 }
 
 WeightPtr WeightStore::packed(const DevicePtr& device, const PackWish& wish,
                               const std::vector<ConstantRef>& sources, bp_threads* threads) {
-  std::string key = text("packed\n", device->identity(), '\n', wish.key, '\n', wish.bytes);
+  std::string key = text("packed\n", place_of(device), '\n', wish.key, '\n', wish.bytes);
   for (const ConstantRef& source : sources) key += '\n' + hash_text(source.hash());
   return find_or_make(key, [&]() -> WeightPtr {
     auto weight = make_weight(device, DataType::UInt8, {static_cast<std::int64_t>(wish.bytes)},

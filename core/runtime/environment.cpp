@@ -72,7 +72,8 @@ DevicePtr Environment::open_device(
       infos.size() > 1 || name != provider_name ? text(provider_name, ":", index) : provider_name;
   const std::string key = key_of(label, options);
   const std::lock_guard lock(mutex_);
-  if (DevicePtr opened = opened_[key].lock(); opened != nullptr && !opened->is_lost()) return opened;
+  if (DevicePtr opened = opened_[key].lock(); opened != nullptr && !opened->is_lost())
+    return opened;
   DevicePtr device = Device::open(plugin, provider, infos[index], label, options, &all_threads_);
   opened_[key] = device;
   return device;

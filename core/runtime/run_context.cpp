@@ -75,8 +75,7 @@ void RunContext::start(std::uint64_t run_id, const std::atomic<bool>* cancel_fla
     Device& device = devices_.at(i);
     device.throw_if_lost();
     if (!BP_HAS_FN(bp_device_api, &device.api(), run_begin)) continue;
-    check_status(device.api().run_begin(device.raw(), run_id),
-                 device.label() + " could not begin the run");
+    device.check(device.api().run_begin(device.raw(), run_id), "could not begin the run");
     begun_.push_back(i);
   }
 }

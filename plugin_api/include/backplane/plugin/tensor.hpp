@@ -18,6 +18,10 @@ class Span {
   constexpr Span(T* data, std::size_t size) : data_(data), size_(size) {}
   template <class Container, class = decltype(std::declval<Container&>().data())>
   constexpr Span(Container& container) : data_(container.data()), size_(container.size()) {}
+  /// A run of constants may also be borrowed from a temporary, for the length of a call.
+  template <class Container, class = decltype(std::declval<const Container&>().data()),
+            class = std::enable_if_t<std::is_const_v<T> && !std::is_lvalue_reference_v<Container>>>
+  constexpr Span(const Container& container) : data_(container.data()), size_(container.size()) {}
   constexpr T* data() const { return data_; }
   constexpr std::size_t size() const { return size_; }
   constexpr bool empty() const { return size_ == 0; }

@@ -33,7 +33,7 @@ typedef struct bp_type_constraint {
 } bp_type_constraint;
 
 /* What a kernel does with an input. */
-#define BP_INPUT_DATA 0 /* reads its elements on the device, in `compute` */
+#define BP_INPUT_DATA 0       /* reads its elements on the device, in `compute` */
 #define BP_INPUT_HOST_VALUE 1 /* a shape input: its elements are on the host, in `prepare` too */
 #define BP_INPUT_SHAPE_ONLY 2 /* reads type and dims and never an element */
 #define BP_INPUT_HOST_DATA 3  /* reads its elements in `compute`, in host memory */
@@ -44,8 +44,8 @@ typedef struct bp_type_constraint {
 
 /* Flags of a kernel (bp_kernel_def::flags). */
 #define BP_KERNEL_NOT_DETERMINISTIC 1u /* two runs on the same values may differ: never folded */
-#define BP_KERNEL_NOT_CONCURRENT 2u /* one `compute` per bp_prepared at a time */
-#define BP_KERNEL_DATA_DEPENDENT 4u /* some output's size is known only in `compute` */
+#define BP_KERNEL_NOT_CONCURRENT 2u    /* one `compute` per bp_prepared at a time */
+#define BP_KERNEL_DATA_DEPENDENT 4u    /* some output's size is known only in `compute` */
 
 /* What `create` gets besides the node. */
 typedef struct bp_create_ctx {
