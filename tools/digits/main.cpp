@@ -52,6 +52,7 @@ std::int64_t likeliest(const float* probabilities) {
   return std::max_element(probabilities, probabilities + kDigits) - probabilities;
 }
 
+// [run]
 /// What the model takes each scan for, all in one batch.
 std::vector<std::int64_t> read_all(const Session& session, const Scans& scans) {
   Value images = Value::tensor<float>(scans.images.shape);
@@ -63,6 +64,7 @@ std::vector<std::int64_t> read_all(const Session& session, const Scans& scans) {
   }
   return answers;
 }
+// [/run]
 
 /// The time of an image by itself, in microseconds: the median of all scans, one after the other.
 double microseconds_per_image(const Session& session, const Scans& scans) {

@@ -55,7 +55,9 @@ class BadModels : public ::testing::Test {
       message = error.message();
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    if (!message.empty()) EXPECT_LT(taken.count(), kSeconds) << name;
+    if (!message.empty()) {
+      EXPECT_LT(taken.count(), kSeconds) << name;
+    }
     return message;
   }
 
