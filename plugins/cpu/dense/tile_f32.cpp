@@ -9,6 +9,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "plugins/cpu/kernels/vector_math-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
 
@@ -100,14 +102,14 @@ HWY_ATTR void whole_tile(const TileArgs& args) {
       }
     }
   }
-  // The accumulator is the second operand of min and max: on x86 a NaN in it then comes through.
+  // These keep a NaN.
   const Vector lo = hn::Set(d, args.lo);
   const Vector hi = hn::Set(d, args.hi);
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
-      const Vector y = hn::Max(lo, hn::Min(hi, acc[i][j]));
+      const Vector y = at_least(lo, at_most(hi, acc[i][j]));
       hn::StoreU(y, d, args.out + i * args.out_stride + j * kLanes);
     }
   }

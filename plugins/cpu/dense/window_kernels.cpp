@@ -9,6 +9,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "plugins/cpu/kernels/vector_math-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
 
@@ -52,7 +54,7 @@ struct Depthwise {
         const float* r = run.residual + (first + i) * run.residual_step + c;
         acc[i] = hn::Add(acc[i], access.load(r));
       }
-      access.store(hn::Max(lo, hn::Min(hi, acc[i])), run.y + (first + i) * run.y_step + c);
+      access.store(at_least(lo, at_most(hi, acc[i])), run.y + (first + i) * run.y_step + c);
     }
   }
 };

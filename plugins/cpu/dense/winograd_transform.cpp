@@ -9,6 +9,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "plugins/cpu/kernels/vector_math-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
 
@@ -130,7 +132,7 @@ HWY_INLINE void output_channels(const Access& access, const OutputArgs& args, co
         const float* r = residual + i * args.residual_tile.height_stride;
         v = hn::Add(v, access.load(r + x * args.residual_tile.width_stride));
       }
-      v = hn::Max(lo, hn::Min(hi, v));  // NaN comes through: it is the second operand
+      v = at_least(lo, at_most(hi, v));
       access.store(v, y + i * args.tile.height_stride + x * args.tile.width_stride);
     }
   }

@@ -5,7 +5,8 @@
 
 namespace backplane::cpu {
 
-/// Decomposed Gelu, LayerNormalization and the like become one node each.
+/// Decomposed Gelu and LayerNormalization, and pairs of QuantizeLinear and DequantizeLinear, become one node
+/// each.
 void fuse_decomposed(WorkingGraph& graph);
 
 /// Conv takes over the per-channel arithmetic, the residual addition and the activation that follow it;

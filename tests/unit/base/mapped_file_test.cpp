@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/base/error.hpp"
 
@@ -18,7 +19,8 @@ using ::testing::HasSubstr;
 class MappedFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) / "backplane_mapped_file";
+    folder_ =
+        fs::path(::testing::TempDir()) / ("backplane_mapped_file_" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }

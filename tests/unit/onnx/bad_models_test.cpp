@@ -7,6 +7,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -27,7 +28,8 @@ std::string lower(std::string text) {
 class BadModels : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = fs::path(::testing::TempDir()) / "backplane_bad_models";
+    folder_ =
+        fs::path(::testing::TempDir()) / ("backplane_bad_models_" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     const std::string command = std::string(BACKPLANE_TEST_PYTHON) + " " +

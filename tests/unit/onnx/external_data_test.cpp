@@ -4,6 +4,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "proto_models.hpp"
 
@@ -16,7 +17,8 @@ using ::testing::HasSubstr;
 class ExternalDataTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(::testing::TempDir()) / "backplane_external_data";
+    root_ =
+        fs::path(::testing::TempDir()) / ("backplane_external_data_" + std::to_string(::getpid()));
     fs::remove_all(root_);
     fs::create_directories(root_ / "model" / "inner");
     write(root_ / "outside.bin", {9, 9, 9});

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "proto_models.hpp"
 
@@ -173,7 +174,8 @@ TEST(Importer, OldestFilesDoNotSayTheTypesOfAttributes) {
 }
 
 TEST(Importer, FilesAreMappedAndNamedInErrors) {
-  const std::string path = ::testing::TempDir() + "/backplane_importer.onnx";
+  const std::string path =
+      ::testing::TempDir() + "/backplane_importer_" + std::to_string(::getpid()) + ".onnx";
   auto model = model_of({node("Add", {"x", "w"}, {"y"})});
   *model.mutable_graph()->add_initializer() =
       raw_tensor<float>("w", 1, {1000, 3}, std::vector<float>(3000, 2));
