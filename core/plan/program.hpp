@@ -30,7 +30,6 @@ struct ProgramContext {
   const Logger* logger = nullptr;
   bp_threads* threads = nullptr;
   std::vector<RuleText> rules;
-  bool forbid_fallback = false;
   bool deterministic = false;
   std::uint64_t create_flags() const { return deterministic ? BP_CREATE_DETERMINISTIC : 0; }
 };

@@ -168,7 +168,7 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
   } else {
     execute(context);
   }
-  drain(*segment, context);
+  drain(*segment);
   take_dynamic(context, feeds, fetches);
   for (const Border& border : segment->outgoing)
     left_[{border.value, border.space}] = &context.value(border.slot);
@@ -177,13 +177,13 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
 void RunContext::execute(SegmentContext& context) {
   for (const Operation& operation : context.operations()) {
     if (cancel_flag_ != nullptr && cancel_flag_->load(std::memory_order_relaxed)) {
-      fail(context, context.segment().steps[static_cast<std::size_t>(operation.step)],
+      fail(context.segment().steps[static_cast<std::size_t>(operation.step)],
            make_status(Code::Cancelled, "the run was cancelled"));
     }
     if (!operation.plain) {
       execute_special(context, operation);
     } else if (bp_status* status = operation.compute(operation.prepared, operation.ctx)) {
-      fail(context, context.segment().steps[static_cast<std::size_t>(operation.step)], status);
+      fail(context.segment().steps[static_cast<std::size_t>(operation.step)], status);
     }
   }
 }
@@ -193,7 +193,7 @@ void RunContext::execute_special(SegmentContext& context, const Operation& opera
   wait_for(context, step);
   if (step.kind == StepKind::Compute) {
     if (bp_status* status = operation.compute(operation.prepared, operation.ctx))
-      fail(context, step, status);
+      fail(step, status);
   } else {
     copy(context, step);
   }
@@ -202,7 +202,7 @@ void RunContext::execute_special(SegmentContext& context, const Operation& opera
     context.marks()[static_cast<std::size_t>(operation.step)] =
         streams_[static_cast<std::size_t>(step.device)]->signal();
   } catch (const Error& error) {
-    fail(context, step, make_status(error.code(), error.message()));
+    fail(step, make_status(error.code(), error.message()));
   }
 }
 
@@ -217,7 +217,7 @@ void RunContext::execute_traced(SegmentContext& context) {
     execute_special(context, operation);
     if (step.on_stream) {
       if (auto error = streams_[static_cast<std::size_t>(step.device)]->drain())
-        fail(context, step, make_status(error->code(), error->message()));
+        fail(step, make_status(error->code(), error->message()));
     }
     span.end_ns = now_ns();
     spans_->push_back(std::move(span));
@@ -231,7 +231,7 @@ void RunContext::wait_for(SegmentContext& context, const Step& step) {
           context.marks()[static_cast<std::size_t>(wait.step)]);
     } catch (const Error& error) {
       const Step& earlier = context.segment().steps[static_cast<std::size_t>(wait.step)];
-      fail(context, earlier, make_status(error.code(), "at or before this: " + error.message()));
+      fail(earlier, make_status(error.code(), "at or before this: " + error.message()));
     }
   }
 }
@@ -263,10 +263,10 @@ void RunContext::copy(SegmentContext& context, const Step& step) {
   Device& device = devices_.at(step.device);
   if (bp_status* status = device.api().copy(
           device.raw(), raw_streams_[static_cast<std::size_t>(step.device)], &source, &target))
-    fail(context, step, status);
+    fail(step, status);
 }
 
-void RunContext::fail(SegmentContext& context, const Step& step, bp_status* status) {
+void RunContext::fail(const Step& step, bp_status* status) {
   Error error = take_error(status).within(step_name(program_, step));
   if (step.device >= 0 && step.on_stream) error = error.within(devices_.at(step.device).label());
   for (const auto& stream : streams_) {
@@ -274,11 +274,10 @@ void RunContext::fail(SegmentContext& context, const Step& step, bp_status* stat
   }
   if (error.code() == Code::DeviceLost && step.device >= 0)
     devices_.at(step.device).mark_lost(error.message());
-  (void)context;
   throw error;
 }
 
-void RunContext::drain(const Segment& segment, SegmentContext& context) {
+void RunContext::drain(const Segment& segment) {
   std::optional<Error> first;
   int failed = -1;
   for (std::size_t i = 0; i < segment.used_streams.size(); ++i) {
@@ -292,7 +291,7 @@ void RunContext::drain(const Segment& segment, SegmentContext& context) {
   for (std::size_t i = segment.steps.size(); i-- > 0;) {
     const Step& step = segment.steps[i];
     if (step.device == failed)
-      fail(context, step, make_status(first->code(), "at or before this: " + first->message()));
+      fail(step, make_status(first->code(), "at or before this: " + first->message()));
   }
 }
 

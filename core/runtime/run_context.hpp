@@ -58,8 +58,8 @@ class RunContext {
   void execute_traced(SegmentContext& context);
   void wait_for(SegmentContext& context, const Step& step);
   void copy(SegmentContext& context, const Step& step);
-  void drain(const Segment& segment, SegmentContext& context);
-  [[noreturn]] void fail(SegmentContext& context, const Step& step, bp_status* status);
+  void drain(const Segment& segment);
+  [[noreturn]] void fail(const Step& step, bp_status* status);
   const RuntimeValue* incoming_value(const Border& border, const RunValues& feeds) const;
   void take_dynamic(SegmentContext& context, const RunValues& feeds, const RunValues& fetches);
 

@@ -177,7 +177,6 @@ std::shared_ptr<Executable> Session::executable(const Cut& cut) {
   context.threads = &threads_;
   for (const PlacementRule& rule : options_.placement)
     context.rules.emplace_back(rule.pattern, rule.provider);
-  context.forbid_fallback = options_.fallback == Fallback::Forbid;
   context.deterministic = options_.deterministic;
   try {
     made = std::make_shared<Executable>(context, cut, options_.plan_cache);
