@@ -124,6 +124,12 @@ std::vector<KeyRow> placement_rows() {
        [](Options& o, K k, V v) {
          o.environment.threads = static_cast<unsigned>(number(k, v[0], 0, kMaxThreads));
        }},
+      {{"environment.spinning",
+        "whether idle threads of the pool look for work for a while before they sleep", "true",
+        "true | false"},
+       0,
+       false,
+       [](Options& o, K k, V v) { o.environment.spinning = truth(k, v[0]); }},
       {{"environment.log_level", "least important messages that are logged", "warning",
         "trace | debug | info | warning | error"},
        0,
@@ -182,6 +188,20 @@ std::vector<KeyRow> graph_rows() {
        0,
        false,
        [](Options& o, K k, V v) { o.session.deterministic = truth(k, v[0]); }},
+      {{"execution_mode", "whether steps that do not depend on each other run at the same time",
+        "sequential", "sequential | parallel"},
+       0,
+       false,
+       [](Options& o, K k, V v) {
+         o.session.parallel = choice(k, v[0], {"sequential", "parallel"}) == 1;
+       }},
+      {{"inter_op_threads", "threads that run such steps in parallel mode; 0: as many as 'threads'",
+        "0", "0 .. 1024"},
+       0,
+       false,
+       [](Options& o, K k, V v) {
+         o.session.inter_op_threads = static_cast<unsigned>(number(k, v[0], 0, kMaxThreads));
+       }},
       {{"custom_ops", "libraries of custom operators", "", "paths, separated by ':'"},
        ':',
        true,

@@ -30,6 +30,7 @@ struct PlacementRule {
 
 struct EnvironmentOptions {
   unsigned threads = 0;  ///< 0: as many as processors
+  bool spinning = true;  ///< idle threads of the pool look for work for a while before they sleep
   std::string log_level = "warning";
   std::vector<std::filesystem::path> plugin_path;
 };
@@ -44,6 +45,8 @@ struct SessionOptions {
   OptimizationLevel optimization = OptimizationLevel::All;
   std::set<std::string> disabled_passes;
   bool deterministic = false;
+  bool parallel = false;  ///< steps that do not depend on each other may run at the same time
+  unsigned inter_op_threads = 0;  ///< that run such steps; 0: as many as `threads`
   std::vector<std::filesystem::path> custom_ops;
   std::vector<PlacementRule> placement;
   std::map<std::string, std::int64_t> dims;

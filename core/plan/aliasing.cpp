@@ -192,6 +192,11 @@ class Aliasing {
       if (!can_be_in_place(index, step, step.outputs[k], wish)) continue;
       if (slot(step.outputs[k]).state.dims != slot(input).state.dims)
         viewed_.push_back(aliases_.storage_of[static_cast<std::size_t>(input)]);
+      for (const int member : storage(input).slots) {
+        for (const Reader& reader : readers(member)) {
+          if (reader.step != index) aliases_.orders.emplace_back(reader.step, index);
+        }
+      }
       merge(step.outputs[k], input, slot(input).offset);
     }
   }

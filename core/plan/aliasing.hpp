@@ -1,6 +1,7 @@
 // Which slots share memory: views, work in place, and values produced inside others.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "core/plan/step_builder.hpp"
@@ -23,6 +24,8 @@ struct Aliases {
   std::vector<Storage> storages;
   std::vector<int> storage_of;  ///< by slot
   std::vector<bool> dropped;    ///< by step: all its outputs are views
+  /// (reader, writer): steps that only memory orders. The writer works in place on what the reader still reads.
+  std::vector<std::pair<int, int>> orders;
 };
 
 /// Grants what can be granted of the kernels' wishes. Slots get places, offsets and strides; steps get

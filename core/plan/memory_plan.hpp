@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace backplane::core {
@@ -19,5 +20,10 @@ struct Interval {
 /// Largest first, each at the lowest offset that is free (the greedy-by-size heuristic of Pisarchyk and Lee,
 /// "Efficient memory management for deep neural net inference", 2020). Deterministic.
 std::uint64_t plan_memory(std::vector<Interval>& intervals);
+
+/// Likewise where steps may run at the same time: `apart(a, b)` says whether intervals a and b, which do not overlap
+/// as steps are listed, are apart in every order of the steps that is allowed.
+std::uint64_t plan_memory(std::vector<Interval>& intervals,
+                          const std::function<bool(std::size_t, std::size_t)>& apart);
 
 }  // namespace backplane::core

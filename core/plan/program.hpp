@@ -31,6 +31,8 @@ struct ProgramContext {
   bp_threads* threads = nullptr;
   std::vector<RuleText> rules;
   bool deterministic = false;
+  bool parallel = false;  ///< steps that do not depend on each other may run at the same time
+  unsigned inter_op_threads = 0;  ///< that run them; 0: all of `threads`
   std::uint64_t create_flags() const { return deterministic ? BP_CREATE_DETERMINISTIC : 0; }
 };
 

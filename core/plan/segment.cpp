@@ -2,51 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "core/plan/aliasing.hpp"
-#include "core/plan/memory_plan.hpp"
+#include "core/plan/layout.hpp"
+#include "core/plan/parallel_groups.hpp"
 
 namespace backplane::core {
 namespace {
-
-/// Offsets of storages and workspaces in the arenas.
-void lay_out(SegmentDraft& draft, Aliases& aliases, const DeviceSet& devices) {
-  Segment& segment = draft.segment;
-  const int last_step = static_cast<int>(segment.steps.size());
-  segment.arena_bytes.assign(arena_count(devices), 0);
-  for (int arena = 0; arena < static_cast<int>(segment.arena_bytes.size()); ++arena) {
-    std::vector<Interval> intervals;
-    std::vector<Storage*> storages;
-    std::vector<Step*> steps;
-    for (Storage& storage : aliases.storages) {
-      if (storage.slots.empty()) continue;
-      const Slot& root = segment.slots[static_cast<std::size_t>(storage.root)];
-      if (root.place != Place::Arena || root.arena != arena) continue;
-      intervals.push_back({std::max(storage.first, 0), std::min(storage.last, last_step),
-                           storage.bytes, storage.alignment, 0});
-      storages.push_back(&storage);
-    }
-    for (std::size_t i = 0; i < segment.steps.size(); ++i) {
-      Step& step = segment.steps[i];
-      if (step.workspace_arena != arena || aliases.dropped[i]) continue;
-      intervals.push_back({static_cast<int>(i), static_cast<int>(i), step.workspace_bytes,
-                           draft.wishes[i].workspace_alignment, 0});
-      steps.push_back(&step);
-    }
-    if (arena > kHostSpace && arena < static_cast<int>(devices.space_count())) {
-      const std::uint64_t least =
-          devices.at(DeviceSet::device_of_space(arena)).alignment(BP_MEMORY_DEVICE);
-      for (Interval& interval : intervals) interval.alignment = std::max(interval.alignment, least);
-    }
-    segment.arena_bytes[static_cast<std::size_t>(arena)] = plan_memory(intervals);
-    for (std::size_t i = 0; i < storages.size(); ++i) {
-      for (const int member : storages[i]->slots)
-        segment.slots[static_cast<std::size_t>(member)].offset += intervals[i].offset;
-    }
-    for (std::size_t i = 0; i < steps.size(); ++i)
-      steps[i]->workspace_offset = intervals[storages.size() + i].offset;
-  }
-}
 
 /// A run of bytes that a step touches.
 struct Touch {
@@ -160,6 +123,9 @@ void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<Step
   for (Step& step : kept) {
     for (Wait& wait : step.waits) wait.step = moved[static_cast<std::size_t>(wait.step)];
   }
+  for (ParallelGroup& group : segment.groups) {
+    for (int& step : group.steps) step = moved[static_cast<std::size_t>(step)];
+  }
   segment.steps = std::move(kept);
 }
 
@@ -173,7 +139,10 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
   ShapeWalk walk = walk_shapes(program, begin, std::move(values));
   SegmentDraft draft = StepBuilder(program, walk, available, fetched).build();
   Aliases aliases = find_aliases(draft);
-  lay_out(draft, aliases, devices);
+  std::optional<StepOrder> order;
+  if (program.context().parallel && may_run_in_parallel(draft)) order.emplace(draft, aliases);
+  lay_out(draft, aliases, devices, order ? &*order : nullptr);
+  if (order) draft.segment.groups = order->groups();
   Hazards(draft.segment, aliases, devices).find();
   drop_steps(draft.segment, aliases, draft.wishes);
 

@@ -83,6 +83,14 @@ struct Border {
   }
 };
 
+/// Consecutive steps of which some may run at the same time. Indices into `steps` where no other thing is said.
+struct ParallelGroup {
+  std::vector<int> steps;            ///< indices into Segment::steps, ascending, without gaps
+  std::vector<int> waits_for;        ///< how many steps of the group must be done before
+  std::vector<int> first_successor;  ///< into `successors`; one more than there are steps
+  std::vector<int> successors;
+};
+
 /// Steps, slots and memory of a part of a program for one set of shapes. Immutable.
 ///
 /// Lifetime: borrows the program.
@@ -105,6 +113,7 @@ struct Segment {
   std::vector<std::pair<NodeId, std::string>>
       dropped;  ///< nodes whose outputs are all views, with their kernel's name
   std::vector<CopyRecord> copies;
+  std::vector<ParallelGroup> groups;  ///< in order; none where execution is sequential
 };
 
 /// Arenas: one per memory space, then one of pinned memory per device.

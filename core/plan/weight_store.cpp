@@ -101,6 +101,9 @@ void upload(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to)
   copy_and_wait(device, pinned, to);
 }
 
+LazyConstant::LazyConstant(std::string name, DataType type, std::vector<std::int64_t> dims)
+    : name_(std::move(name)), type_(type), dims_(std::move(dims)) {}
+
 LazyConstant::~LazyConstant() {
   if (drop != nullptr) drop(self);
 }

@@ -30,8 +30,7 @@ class WeightStore;
 /// Threads: all functions may run concurrently.
 class LazyConstant {
  public:
-  LazyConstant(std::string name, DataType type, std::vector<std::int64_t> dims)
-      : name_(std::move(name)), type_(type), dims_(std::move(dims)) {}
+  LazyConstant(std::string name, DataType type, std::vector<std::int64_t> dims);
   ~LazyConstant();
   LazyConstant(const LazyConstant&) = delete;
   LazyConstant& operator=(const LazyConstant&) = delete;

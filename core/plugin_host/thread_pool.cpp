@@ -9,6 +9,9 @@
 // for the others. So a worker that has no core just then, or sleeps, costs no waiting.
 //
 // Where the indices are few, there are home parts alone and nothing is claimed.
+//
+// A region is a loop of one index a thread, in which each member decides by itself what it does. The
+// loops of a member are put up in its open loop, one cache line, from which everybody claims chunks.
 #include "core/plugin_host/thread_pool.hpp"
 
 #include <algorithm>
@@ -76,6 +79,43 @@ struct Loop {
   }
 };
 
+/// The loop of a region's member that others may join. `loop` belongs to the member while `open` is 0 and
+/// nobody helps.
+struct OpenLoop {
+  alignas(kCacheLine) std::atomic<std::uint32_t> open{0};
+  std::atomic<std::uint32_t> helpers{0};
+  std::atomic<std::uint64_t> next{0};
+  Loop loop;
+
+  void run(const Loop& mine, std::uint32_t member) {
+    loop = mine;
+    next.store(0, std::memory_order_relaxed);
+    open.store(1, std::memory_order_seq_cst);
+    loop.run_chunks(next, member);
+    // Either a helper sees the loop closed, or this sees the helper: both orders are sequential.
+    open.store(0, std::memory_order_seq_cst);
+    for (unsigned spins = 1; helpers.load(std::memory_order_seq_cst) != 0; ++spins) {
+      pause_thread();
+      if (spins % kSpinsPerCheck == 0) std::this_thread::yield();
+    }
+  }
+  bool join(std::uint32_t member) {
+    if (open.load(std::memory_order_relaxed) == 0) return false;
+    helpers.fetch_add(1, std::memory_order_seq_cst);
+    const bool is_open = open.load(std::memory_order_seq_cst) != 0;
+    if (is_open) loop.run_chunks(next, member);
+    helpers.fetch_sub(1, std::memory_order_release);
+    return is_open;
+  }
+};
+
+/// What a thread is in the region that it works in; one at a time.
+struct Membership {
+  const void* pool = nullptr;
+  unsigned member = 0;
+};
+thread_local Membership t_membership;
+
 /// Blocks all signals while it lives: threads started meanwhile inherit that.
 class SignalsBlocked {
  public:
@@ -121,8 +161,17 @@ class ThreadPool::Impl {
   void grow(unsigned thread_count);
   void parallel_for(unsigned max_threads, std::uint64_t n, std::uint64_t grain, bp_range_fn fn,
                     void* argument);
+  bool run_region(unsigned max_threads, RegionFn fn, void* argument);
+  bool help();
 
  private:
+  struct Region {
+    Impl* pool;
+    RegionFn fn;
+    void* argument;
+  };
+  static void enter_region(void* region, std::uint64_t begin, std::uint64_t end,
+                           std::uint32_t worker);
   void share(const Loop& loop, unsigned workers);
   void finish(const Loop& loop, unsigned workers);
   unsigned start_workers(unsigned count);
@@ -135,6 +184,9 @@ class ThreadPool::Impl {
   bool cannot_start_ = false;
   std::atomic<unsigned> wanted_{1};
   const std::uint64_t spin_ns_;
+  std::atomic<unsigned> members_{0};  ///< of the region that runs
+  const std::unique_ptr<std::array<OpenLoop, kMaxThreads>> open_loops_ =
+      std::make_unique<std::array<OpenLoop, kMaxThreads>>();  ///< by member
   std::array<std::unique_ptr<Worker>, kMaxThreads> workers_;
 };
 
@@ -159,6 +211,11 @@ void ThreadPool::Impl::parallel_for(unsigned max_threads, std::uint64_t n, std::
   if (n == 0) return;
   const unsigned limit = std::min(max_threads, thread_count());
   const std::uint64_t parts = n / std::max<std::uint64_t>(grain, 1);
+  if (limit > 1 && parts > 1 && t_membership.pool == this) {
+    const std::uint64_t chunk = std::max(ceil_div(n, 2 * limit * kChunksPerThread), grain);
+    (*open_loops_)[t_membership.member].run({fn, argument, n, 0, 0, chunk}, t_membership.member);
+    return;
+  }
   if (limit <= 1 || parts <= 1 || owned_.load(std::memory_order_relaxed) ||
       owned_.exchange(true, std::memory_order_acquire)) {
     fn(argument, 0, n, 0);
@@ -178,6 +235,41 @@ void ThreadPool::Impl::parallel_for(unsigned max_threads, std::uint64_t n, std::
     share({fn, argument, n, home, home * threads, chunk}, static_cast<unsigned>(threads) - 1);
   }
   owned_.store(false, std::memory_order_release);
+}
+
+bool ThreadPool::Impl::run_region(unsigned max_threads, RegionFn fn, void* argument) {
+  const unsigned limit = std::min(max_threads, thread_count());
+  if (limit <= 1 || owned_.load(std::memory_order_relaxed) ||
+      owned_.exchange(true, std::memory_order_acquire)) {
+    return false;
+  }
+  const unsigned threads = std::min(limit, start_workers(limit - 1) + 1);
+  if (threads > 1) {
+    members_.store(threads, std::memory_order_relaxed);
+    Region region{this, fn, argument};
+    share({enter_region, &region, threads, 1, threads, 0}, threads - 1);
+    members_.store(0, std::memory_order_relaxed);
+  }
+  owned_.store(false, std::memory_order_release);
+  return threads > 1;
+}
+
+void ThreadPool::Impl::enter_region(void* region, std::uint64_t begin, std::uint64_t,
+                                    std::uint32_t) {
+  const auto& self = *static_cast<Region*>(region);
+  const Membership before = t_membership;
+  t_membership = {self.pool, static_cast<unsigned>(begin)};
+  self.fn(self.argument, t_membership.member);
+  t_membership = before;
+}
+
+bool ThreadPool::Impl::help() {
+  if (t_membership.pool != this) return false;
+  const unsigned members = members_.load(std::memory_order_relaxed);
+  for (unsigned i = 0; i < members; ++i) {
+    if (i != t_membership.member && (*open_loops_)[i].join(t_membership.member)) return true;
+  }
+  return false;
 }
 
 /// The owner's part of a loop whose home parts are as many as `workers` and the owner.
@@ -283,5 +375,11 @@ void ThreadPool::parallel_for(unsigned max_threads, std::uint64_t n, std::uint64
                               bp_range_fn fn, void* argument) {
   impl_->parallel_for(max_threads, n, grain, fn, argument);
 }
+
+bool ThreadPool::run_region(unsigned max_threads, RegionFn fn, void* argument) {
+  return impl_->run_region(max_threads, fn, argument);
+}
+
+bool ThreadPool::help() { return impl_->help(); }
 
 }  // namespace backplane::core

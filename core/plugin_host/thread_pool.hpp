@@ -18,10 +18,12 @@ class ThreadPool {
  public:
   /// More threads than this are never used.
   static constexpr unsigned kMaxThreads = 256;
+  /// How long an idle worker looks for work, where nothing else is said.
+  static constexpr std::uint64_t kSpinNs = 200'000;
 
   /// `thread_count` includes the caller of a loop: thread_count - 1 workers are started, lazily by
   /// the first loops that can use them.
-  explicit ThreadPool(unsigned thread_count, std::uint64_t spin_ns = 200'000);
+  explicit ThreadPool(unsigned thread_count, std::uint64_t spin_ns = kSpinNs);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -33,6 +35,18 @@ class ThreadPool {
   /// `worker` is less than that. Allocates nothing once the workers are there.
   void parallel_for(unsigned max_threads, std::uint64_t n, std::uint64_t grain, bp_range_fn fn,
                     void* argument);
+
+  /// What a thread does in a region: `member` is its number, less than `max_threads`; 0 is the caller.
+  using RegionFn = void (*)(void* argument, unsigned member);
+  /// Runs `fn` on the caller and on up to max_threads - 1 workers at the same time, and returns when all
+  /// have returned. A worker may come late or never: `fn` must be right with the caller alone. Loops that
+  /// members run by parallel_for are open to the others, who join them by help(). False, and nothing is
+  /// done, when the pool is busy with somebody else's loop or region, or has one thread. Allocates nothing
+  /// once the workers are there.
+  bool run_region(unsigned max_threads, RegionFn fn, void* argument);
+  /// For a member of a region that has nothing to do: joins a loop of another member, if one is open. False
+  /// when there was none.
+  bool help();
 
  private:
   class Impl;

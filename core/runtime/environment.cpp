@@ -46,7 +46,7 @@ std::string key_of(const std::string& name,
 
 Environment::Environment(const EnvironmentOptions& options, Logger::Sink sink)
     : logger_(std::make_shared<Logger>(log_level_named(options.log_level), std::move(sink))),
-      pool_(thread_count(options.threads)),
+      pool_(thread_count(options.threads), options.spinning ? ThreadPool::kSpinNs : 0),
       plugins_(plugin_directories(options)) {
   set_plugin_logger(logger_);
   all_threads_.pool = &pool_;

@@ -163,11 +163,7 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
   }
   for (const auto& [fetch, slot] : segment->fetches)
     context.bind_fetch(fetch, *fetches[static_cast<std::size_t>(fetch)]);
-  if (spans_ != nullptr) {
-    execute_traced(context);
-  } else {
-    execute(context);
-  }
+  execute(context);
   drain(*segment);
   take_dynamic(context, feeds, fetches);
   for (const Border& border : segment->outgoing)
@@ -175,7 +171,20 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
 }
 
 void RunContext::execute(SegmentContext& context) {
-  for (const Operation& operation : context.operations()) {
+  std::size_t next = 0;
+  for (const auto& group : context.parallel_runs()) {
+    const std::vector<int>& steps = group->group().steps;
+    execute_range(context, next, static_cast<std::size_t>(steps.front()));
+    execute_group(context, *group);
+    next = static_cast<std::size_t>(steps.back()) + 1;
+  }
+  execute_range(context, next, context.operations().size());
+}
+
+void RunContext::execute_range(SegmentContext& context, std::size_t begin, std::size_t end) {
+  if (spans_ != nullptr) return execute_traced(context, begin, end);
+  for (std::size_t i = begin; i < end; ++i) {
+    const Operation& operation = context.operations()[i];
     if (cancel_flag_ != nullptr && cancel_flag_->load(std::memory_order_relaxed)) {
       fail(context.segment().steps[static_cast<std::size_t>(operation.step)],
            make_status(Code::Cancelled, "the run was cancelled"));
@@ -186,6 +195,52 @@ void RunContext::execute(SegmentContext& context) {
       fail(context.segment().steps[static_cast<std::size_t>(operation.step)], status);
     }
   }
+}
+
+void RunContext::execute_group(SegmentContext& context, ParallelRun& group) {
+  struct Call {
+    RunContext* self;
+    SegmentContext* context;
+    std::vector<Span>* spans;  ///< by step of the group; null: nobody wants them
+    int first;
+  };
+  std::vector<Span> spans(spans_ != nullptr ? group.group().steps.size() : 0);
+  Call call{this, &context, spans_ != nullptr ? &spans : nullptr, group.group().steps.front()};
+  const auto do_step = [](void* argument, int step, unsigned member) -> bp_status* {
+    const Call& to = *static_cast<Call*>(argument);
+    if (to.spans == nullptr) return to.self->execute_in_group(*to.context, step);
+    Span& span = (*to.spans)[static_cast<std::size_t>(step - to.first)];
+    span = to.self->span_of(to.context->segment().steps[static_cast<std::size_t>(step)]);
+    if (member > 0) span.lane += text(", thread ", member + 1);
+    span.begin_ns = now_ns();
+    bp_status* status = to.self->execute_in_group(*to.context, step);
+    span.end_ns = now_ns();
+    return status;
+  };
+  bp_status* status = nullptr;
+  bp_threads threads = *threads_;
+  if (const unsigned limit = program_.context().inter_op_threads; limit > 0)
+    threads.max_threads = std::min(threads.max_threads, limit);
+  const int failed = group.run(threads, do_step, &call, status);
+  if (failed >= 0) fail(context.segment().steps[static_cast<std::size_t>(failed)], status);
+  for (Span& span : spans) spans_->push_back(std::move(span));
+}
+
+bp_status* RunContext::execute_in_group(SegmentContext& context, int step) {
+  const Operation& operation = context.operations()[static_cast<std::size_t>(step)];
+  if (cancel_flag_ != nullptr && cancel_flag_->load(std::memory_order_relaxed))
+    return make_status(Code::Cancelled, "the run was cancelled");
+  if (operation.plain) return operation.compute(operation.prepared, operation.ctx);
+  copy(context, context.segment().steps[static_cast<std::size_t>(step)]);  // from host to host
+  return nullptr;
+}
+
+Span RunContext::span_of(const Step& step) const {
+  Span span;
+  span.name = step.kind == StepKind::Compute ? program_.graph().node(step.node).name : step.label;
+  span.detail = step.label;
+  span.lane = step.device >= 0 ? devices_.at(step.device).label() : "host";
+  return span;
 }
 
 void RunContext::execute_special(SegmentContext& context, const Operation& operation) {
@@ -206,13 +261,11 @@ void RunContext::execute_special(SegmentContext& context, const Operation& opera
   }
 }
 
-void RunContext::execute_traced(SegmentContext& context) {
-  for (const Operation& operation : context.operations()) {
+void RunContext::execute_traced(SegmentContext& context, std::size_t begin, std::size_t end) {
+  for (std::size_t i = begin; i < end; ++i) {
+    const Operation& operation = context.operations()[i];
     const Step& step = context.segment().steps[static_cast<std::size_t>(operation.step)];
-    Span span;
-    span.name = step.kind == StepKind::Compute ? program_.graph().node(step.node).name : step.label;
-    span.detail = step.label;
-    span.lane = step.device >= 0 ? devices_.at(step.device).label() : "host";
+    Span span = span_of(step);
     span.begin_ns = now_ns();
     execute_special(context, operation);
     if (step.on_stream) {

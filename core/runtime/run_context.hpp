@@ -54,8 +54,12 @@ class RunContext {
   SegmentContext& context_of(const std::shared_ptr<const Segment>& segment, std::size_t depth);
   void make_streams(const Segment& segment);
   void execute(SegmentContext& context);
+  void execute_range(SegmentContext& context, std::size_t begin, std::size_t end);
   void execute_special(SegmentContext& context, const Operation& operation);
-  void execute_traced(SegmentContext& context);
+  void execute_traced(SegmentContext& context, std::size_t begin, std::size_t end);
+  void execute_group(SegmentContext& context, ParallelRun& group);
+  bp_status* execute_in_group(SegmentContext& context, int step);
+  Span span_of(const Step& step) const;
   void wait_for(SegmentContext& context, const Step& step);
   void copy(SegmentContext& context, const Step& step);
   void drain(const Segment& segment);

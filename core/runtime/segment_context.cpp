@@ -47,6 +47,8 @@ SegmentContext::SegmentContext(std::shared_ptr<const Segment> segment, const Dev
       whole_incoming_(segment_->incoming.size()) {
   make_values();
   make_contexts(devices, threads);
+  for (const ParallelGroup& group : segment_->groups)
+    parallel_runs_.push_back(std::make_unique<ParallelRun>(group));
 }
 
 void SegmentContext::make_values() {

@@ -9,6 +9,7 @@
 
 #include "core/plan/compute_context.hpp"
 #include "core/plan/segment.hpp"
+#include "core/runtime/parallel_run.hpp"
 
 namespace backplane::core {
 
@@ -53,6 +54,7 @@ class SegmentContext {
   RuntimeValue& value(int slot) { return *values_[static_cast<std::size_t>(slot)]; }
   std::vector<Operation>& operations() { return operations_; }
   std::vector<std::uint64_t>& marks() { return marks_; }
+  std::vector<std::unique_ptr<ParallelRun>>& parallel_runs() { return parallel_runs_; }
   void set_cancel_flag(const std::atomic<bool>* flag);
 
  private:
@@ -73,7 +75,8 @@ class SegmentContext {
   std::vector<bp_tensor> workspaces_;
   std::vector<ComputeContext> contexts_;
   std::vector<Operation> operations_;
-  std::vector<std::uint64_t> marks_;  ///< by step: of steps that signal
+  std::vector<std::uint64_t> marks_;                         ///< by step: of steps that signal
+  std::vector<std::unique_ptr<ParallelRun>> parallel_runs_;  ///< by group
   std::vector<std::vector<Bound>> incoming_, fetches_;
   std::vector<std::vector<std::size_t>>
       whole_incoming_;                ///< positions in pointers_: values that are no plain tensors

@@ -178,6 +178,8 @@ std::shared_ptr<Executable> Session::executable(const Cut& cut) {
   for (const PlacementRule& rule : options_.placement)
     context.rules.emplace_back(rule.pattern, rule.provider);
   context.deterministic = options_.deterministic;
+  context.parallel = options_.parallel;
+  context.inter_op_threads = options_.inter_op_threads;
   try {
     made = std::make_shared<Executable>(context, cut, options_.plan_cache);
   } catch (...) {

@@ -68,6 +68,7 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * at once, which names the nearest known one.
  *
  * environment.threads              threads of the pool, the caller's included; 0: as many as processors   0
+ * environment.spinning             true | false: idle threads look for work for a while, then sleep   true
  * environment.log_level            trace | debug | info | warning | error                                 warning
  * environment.plugin_path          directories to search before the default one, separated by ':'
  * threads                          threads of a session's loops; 0: the pool's                            0
@@ -79,6 +80,9 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * optimization                     none | basic | extended | all                                          all
  * disabled_passes                  names of passes, separated by ','
  * deterministic                    true | false                                                           false
+ * execution_mode                   sequential | parallel: steps that do not depend on each other    sequential
+ *                                  run at the same time; results are the same to the bit
+ * inter_op_threads                 threads that run such steps; 0: as many as `threads`              0
  * custom_ops                       libraries of custom operators, separated by ':'
  * place                            rules PATTERN=PROVIDER, separated by ';' (see add_placement)
  * dim.NAME                         the size of a symbolic dimension

@@ -1,0 +1,112 @@
+#include "core/plan/layout.hpp"
+
+#include <algorithm>
+
+#include "core/plan/memory_plan.hpp"
+
+namespace backplane::core {
+namespace {
+
+/// By storage: the steps that touch it, whatever slot they call it by.
+std::vector<std::vector<int>> find_touching(const SegmentDraft& draft, const Aliases& aliases) {
+  std::vector<std::vector<int>> touching(aliases.storages.size());
+  for (std::size_t i = 0; i < draft.segment.steps.size(); ++i) {
+    if (aliases.dropped[i]) continue;
+    const Step& step = draft.segment.steps[i];
+    const auto add = [&](int slot) {
+      const int storage = slot < 0 ? -1 : aliases.storage_of[static_cast<std::size_t>(slot)];
+      if (storage >= 0) touching[static_cast<std::size_t>(storage)].push_back(static_cast<int>(i));
+    };
+    std::for_each(step.inputs.begin(), step.inputs.end(), add);
+    std::for_each(step.outputs.begin(), step.outputs.end(), add);
+  }
+  return touching;
+}
+
+class Layout {
+ public:
+  Layout(SegmentDraft& draft, Aliases& aliases, const DeviceSet& devices, const StepOrder* order)
+      : draft_(draft), aliases_(aliases), devices_(devices), order_(order) {
+    if (order_ != nullptr) touching_ = find_touching(draft_, aliases_);
+  }
+
+  void run() {
+    Segment& segment = draft_.segment;
+    segment.arena_bytes.assign(arena_count(devices_), 0);
+    for (int arena = 0; arena < static_cast<int>(segment.arena_bytes.size()); ++arena) {
+      gather(arena);
+      const auto apart = [this](std::size_t a, std::size_t b) { return are_apart(a, b); };
+      segment.arena_bytes[static_cast<std::size_t>(arena)] =
+          order_ != nullptr ? plan_memory(intervals_, apart) : plan_memory(intervals_);
+      for (std::size_t i = 0; i < storages_.size(); ++i) {
+        for (const int member : storages_[i]->slots)
+          segment.slots[static_cast<std::size_t>(member)].offset += intervals_[i].offset;
+      }
+      for (std::size_t i = 0; i < steps_.size(); ++i)
+        steps_[i]->workspace_offset = intervals_[storages_.size() + i].offset;
+    }
+  }
+
+ private:
+  void gather(int arena) {
+    Segment& segment = draft_.segment;
+    const int last_step = static_cast<int>(segment.steps.size());
+    intervals_.clear();
+    storages_.clear();
+    steps_.clear();
+    users_.clear();
+    for (std::size_t i = 0; i < aliases_.storages.size(); ++i) {
+      Storage& storage = aliases_.storages[i];
+      if (storage.slots.empty()) continue;
+      const Slot& root = segment.slots[static_cast<std::size_t>(storage.root)];
+      if (root.place != Place::Arena || root.arena != arena) continue;
+      intervals_.push_back({std::max(storage.first, 0), std::min(storage.last, last_step),
+                            storage.bytes, storage.alignment, 0});
+      storages_.push_back(&storage);
+      if (order_ != nullptr) users_.push_back(touching_[i]);
+    }
+    for (std::size_t i = 0; i < segment.steps.size(); ++i) {
+      Step& step = segment.steps[i];
+      if (step.workspace_arena != arena || aliases_.dropped[i]) continue;
+      intervals_.push_back({static_cast<int>(i), static_cast<int>(i), step.workspace_bytes,
+                            draft_.wishes[i].workspace_alignment, 0});
+      steps_.push_back(&step);
+      if (order_ != nullptr) users_.push_back({static_cast<int>(i)});
+    }
+    if (arena > kHostSpace && arena < static_cast<int>(devices_.space_count())) {
+      const std::uint64_t least =
+          devices_.at(DeviceSet::device_of_space(arena)).alignment(BP_MEMORY_DEVICE);
+      for (Interval& interval : intervals_)
+        interval.alignment = std::max(interval.alignment, least);
+    }
+  }
+
+  /// Whether everybody who touches the one is done before anybody touches the other.
+  bool are_apart(std::size_t a, std::size_t b) const {
+    const bool a_first = intervals_[a].last < intervals_[b].first;
+    const std::vector<int>& earlier = users_[a_first ? a : b];
+    const std::vector<int>& later = users_[a_first ? b : a];
+    return std::all_of(earlier.begin(), earlier.end(), [&](int e) {
+      return std::all_of(later.begin(), later.end(), [&](int l) { return order_->precedes(e, l); });
+    });
+  }
+
+  SegmentDraft& draft_;
+  Aliases& aliases_;
+  const DeviceSet& devices_;
+  const StepOrder* order_;
+  std::vector<std::vector<int>> touching_;  ///< by storage
+  std::vector<Interval> intervals_;         ///< of one arena: storages, then workspaces
+  std::vector<Storage*> storages_;
+  std::vector<Step*> steps_;
+  std::vector<std::vector<int>> users_;  ///< by interval: the steps that touch it
+};
+
+}  // namespace
+
+void lay_out(SegmentDraft& draft, Aliases& aliases, const DeviceSet& devices,
+             const StepOrder* order) {
+  Layout(draft, aliases, devices, order).run();
+}
+
+}  // namespace backplane::core
