@@ -1,4 +1,6 @@
 // backplane inspect
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -7,6 +9,7 @@
 #include "backplane/backplane.hpp"
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
+#include "tools/backplane/graph_page.hpp"
 #include "tools/backplane/inspect_text.hpp"
 #include "tools/backplane/json.hpp"
 #include "tools/backplane/output_file.hpp"
@@ -18,22 +21,35 @@ namespace {
 struct InspectRequest {
   Selection selection;
   std::string model;
-  std::optional<std::string> dot;
+  std::optional<std::string> dot, html, profile;
   bool explain = false;
   bool json = false;
 };
 
+/// A trace that `run --profile` wrote.
+Json read_profile(const std::string& path) {
+  std::ifstream file(path);
+  Json profile = Json::parse(file, nullptr, false);
+  if (!file.is_open() || !profile.is_object() || !profile.contains("traceEvents"))
+    wrong_request("--profile: ", path, " is not a trace that `run --profile` wrote");
+  return profile;
+}
+
 int inspect(const InspectRequest& request) {
   const Options options = request.selection.options();
   if (request.dot) check_output_path(*request.dot, "--dot");
+  if (request.html) check_output_path(*request.html, "--html");
+  const Json profile = request.profile ? read_profile(*request.profile) : Json();
   const Environment environment(options);
   const Session session(environment, request.model, options);
   const Json explanation = Json::parse(session.explain());
-  if (request.dot) {
-    OutputFiles files;
-    files.add(*request.dot, explanation_dot(explanation));
-    files.commit();
+  OutputFiles files;
+  if (request.dot) files.add(*request.dot, explanation_dot(explanation));
+  if (request.html) {
+    const std::string title = std::filesystem::path(request.model).filename().string();
+    files.add(*request.html, explanation_page(title, explanation, profile));
   }
+  files.commit();
   if (request.json) {
     std::cout << dump(explanation);
   } else {
@@ -53,6 +69,9 @@ void add_inspect(CLI::App& program, Action& chosen) {
                    "show every node, its kernel, and why others refused it");
   request->selection.add_dims_to(command);
   command.add_option("--dot", request->dot, "file for the placed graph in Graphviz's language");
+  command.add_option("--html", request->html, "file for a page that shows the placed graph");
+  command.add_option("--profile", request->profile,
+                     "trace of `run --profile` whose times the page shows");
   command.add_flag("--json", request->json,
                    "print one JSON value, with everything that --explain shows");
   request->selection.add_to(command);
