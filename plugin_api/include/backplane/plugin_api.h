@@ -4,14 +4,15 @@
  * devices with kernels), custom operators, or both. This header and those in plugin_api/ are all that it
  * needs; plugin.hpp is a C++17 layer on top. The parts, to be read in this order:
  *
- *   base.h     versions, struct heads, status codes, strings, opaque objects
- *   value.h    element types, tensors, values
- *   graph.h    reading graphs, nodes, attributes
- *   host.h     what the host offers: statuses, log, memory, threads
- *   kernel.h   kernels: create, prepare, compute; registry entries
- *   rewrite.h  fusing nodes, private layouts, claims
- *   device.h   providers, devices, memory, streams, fences, copies
- *   op.h       schemas of custom operators
+ *   base.h       versions, struct heads, status codes, strings, opaque objects
+ *   value.h      element types, tensors, values
+ *   graph.h      reading graphs, nodes, attributes
+ *   host.h       what the host offers: statuses, log, memory, threads
+ *   kernel.h     kernels: create, prepare, compute; registry entries
+ *   rewrite.h    fusing nodes, private layouts, claims
+ *   device.h     providers, devices, memory, streams, fences, copies
+ *   op.h         schemas of custom operators
+ *   operators.h  an optional interface: kernels that use other operators' kernels
  *
  * The rules of the whole interface:
  *
@@ -54,6 +55,7 @@
 #include "backplane/plugin_api/host.h"
 #include "backplane/plugin_api/kernel.h"
 #include "backplane/plugin_api/op.h"
+#include "backplane/plugin_api/operators.h"
 #include "backplane/plugin_api/rewrite.h"
 #include "backplane/plugin_api/value.h"
 
@@ -75,8 +77,8 @@ typedef struct bp_plugin {
   uint32_t provider_count;
   uint32_t schema_count;
 
-  /* Starts the plugin: keeps `host`, fills what the other functions need. Called once, before anything else, and again only
-   * after a shutdown.
+  /* Starts the plugin: keeps `host`, fills what the other functions need. Called once, before anything else,
+   * and again only after a shutdown.
    * Ownership: `host` is valid until shutdown returned. Threads: one.
    * Errors: any; the plugin is then refused with the message, and `shutdown` is not called. Since: 1.0 */
   bp_status* (*init)(void* self, const bp_host_api* host);

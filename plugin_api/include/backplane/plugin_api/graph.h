@@ -23,7 +23,12 @@ extern "C" {
 
 /* A typed attribute; the same struct is read from a node and given for a node that a rewrite adds. The array
  * that fits `type` holds `count` entries (1 for a single value); the others are NULL. Types are ONNX type
- * strings such as "seq(tensor(int64))". Graphs are for reading only. */
+ * strings such as "seq(tensor(int64))". Graphs are for reading only.
+ *
+ * Tensors stand in two arrays: `tensors`, and `values`, whose entries hold the same tensors. When reading,
+ * both are there, and bp_value_api::string_get reads a string tensor's entry of `values`. When giving, one of
+ * them is enough, and `values` goes first: it holds values that the host made (read from the graph, or by
+ * bp_value_api::tensor_new), and alone can give string tensors. */
 typedef struct bp_attribute {
   BP_HEAD;
   const char* name;
@@ -35,6 +40,7 @@ typedef struct bp_attribute {
   const bp_tensor* const* tensors;
   const bp_graph* const* graphs;
   const char* const* types;
+  const bp_value* const* values;
 } bp_attribute;
 
 /* Reads graphs. A graph is what the host shows a provider: the nodes it may speak of, in topological order,

@@ -39,7 +39,8 @@ typedef struct bp_host_api {
    * Ownership: the text is copied. Threads: any. Errors: none. Since: 1.0 */
   void (*log)(int32_t level, const char* message, uint64_t size);
 
-  /* Host memory for plugins; counted by the host. `alignment` is a power of two.
+  /* Host memory for plugins; counted by the host. `alignment` is a power of two. Not for the steady state:
+   * scratch memory of a kernel is bp_prepare_api::set_workspace.
    * Ownership: the caller's until dealloc; NULL when there is none.
    * Threads: any. Errors: none. Since: 1.0 */
   void* (*alloc)(uint64_t bytes, uint64_t alignment);
@@ -61,7 +62,8 @@ typedef struct bp_host_api {
   const bp_value_api* value; /* strings, sequences, optionals, maps; never NULL */
 
   /* A table of functions by its name ("bp.<name>"; other vendors: reverse domain names), at least as new as
-   * `min_version`; NULL when this host has none. The table starts with BP_HEAD.
+   * `min_version`; NULL when this host has none. The table starts with BP_HEAD. There is "bp.operators"
+   * (operators.h).
    * Ownership: borrowed, valid until shutdown. Threads: any. Errors: none. Since: 1.0 */
   const void* (*get_interface)(const char* id, uint32_t min_version);
 } bp_host_api;

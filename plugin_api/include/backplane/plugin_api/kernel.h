@@ -20,9 +20,11 @@ typedef struct bp_cost {
 } bp_cost;
 
 /* The element and container types that one type parameter may take, as ONNX type strings. `param` is a type
- * parameter of the operator's schema ("T"), checked when the kernel is registered: an unknown one refuses
- * the kernel with a message. With `param` NULL the constraint is on input `input`, or, where that is
- * negative, on output `output`. A parameter without a constraint takes every type of the schema. */
+ * parameter of the operator's schema ("T"), checked when the kernel is registered: one that no version in the
+ * kernel's range has refuses the kernel with a message. In versions that lack the parameter the constraint
+ * says nothing: where it was renamed (Resize has T in version 10, T1 from 11 on), constrain both names. With
+ * `param` NULL the constraint is on input `input`, or, where that is negative, on output `output`. A parameter
+ * without a constraint takes every type of the schema. */
 typedef struct bp_type_constraint {
   BP_HEAD;
   const char* param;
@@ -47,7 +49,7 @@ typedef struct bp_type_constraint {
 #define BP_KERNEL_NOT_CONCURRENT 2u    /* one `compute` per bp_prepared at a time */
 #define BP_KERNEL_DATA_DEPENDENT 4u    /* some output's size is known only in `compute` */
 
-/* What `create` gets besides the node. */
+/* What `create` gets besides the node. Host-made: bp.operators (operators.h) takes it back as it is. */
 typedef struct bp_create_ctx {
   BP_HEAD;
   bp_device* device; /* the plugin's own device; NULL for a guest on another plugin's device */
@@ -160,7 +162,9 @@ typedef struct bp_prepare_api {
   bp_status* (*allow_strided_output)(bp_prepare_ctx* ctx, uint32_t output);
 
   /* Scratch memory of the device for `compute`: planned into the same block as the tensors. Its contents are
-   * undefined. `alignment` is a power of two.
+   * undefined. `alignment` is a power of two. A later call replaces an earlier one. This is how a kernel gets
+   * scratch memory; one that cannot know the size before it computes takes host memory by bp_host_api::alloc
+   * in `compute` and gives it back before it returns, which costs an allocation a run.
    * Ownership: none. Threads: the calling one. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
   bp_status* (*set_workspace)(bp_prepare_ctx* ctx, uint64_t bytes, uint64_t alignment);
 
@@ -193,8 +197,7 @@ struct bp_compute_api;
 typedef struct bp_kctx {
   BP_HEAD;
   const bp_value* const* inputs;
-  const bp_value* const*
-      outputs; /* a wanted output's memory is there, unless its size is unknown */
+  const bp_value* const* outputs; /* with memory, where the size is known and the output wanted */
   const bp_tensor* const* packed; /* by the index that request_pack gave */
   const bp_tensor* workspace;     /* never NULL; of 0 bytes when none was asked for */
   bp_stream* stream;              /* NULL where the device has none: returning means done */
@@ -203,6 +206,8 @@ typedef struct bp_kctx {
   const struct bp_compute_api* api;
   uint32_t input_count;
   uint32_t output_count;
+  uint32_t packed_count;
+  uint32_t reserved0; /* 0 */
 } bp_kctx;
 
 /* What `compute` may ask of the host. */
@@ -239,8 +244,7 @@ typedef struct bp_kernel_def {
   int32_t priority;
   uint32_t flags; /* BP_KERNEL_* */
   const bp_type_constraint* const* constraints;
-  const int32_t*
-      input_roles; /* BP_INPUT_*; inputs past the end have the last entry's role, DATA if none */
+  const int32_t* input_roles;  /* BP_INPUT_*; past the end as the last entry, DATA if none */
   const int32_t* output_roles; /* BP_OUTPUT_*; likewise */
   uint32_t constraint_count;
   uint32_t input_role_count;
@@ -257,7 +261,8 @@ typedef struct bp_kernel_def {
   /* Compiles one node. Reads attributes and constant inputs; shapes may be unknown.
    * Ownership: `node` is valid until `destroy`; *out is the host's until it calls `destroy`.
    * Threads: any; one call per node.
-   * Errors: BP_UNSUPPORTED with the reason (the node then goes to the next kernel), BP_OUT_OF_MEMORY. Since: 1.0 */
+   * Errors: BP_UNSUPPORTED with the reason (the node then goes to the next kernel), BP_OUT_OF_MEMORY.
+   * Since: 1.0 */
   bp_status* (*create)(void* self, const bp_create_ctx* ctx, const bp_node* node, bp_kernel** out);
 
   /* Ends a kernel, after all its prepared objects.
@@ -277,7 +282,7 @@ typedef struct bp_kernel_def {
 
   /* Computes, or puts the work on ctx->stream. Allocates nothing, takes no lock, waits for no device.
    * Inputs are read-only; no output's old content is read.
-   * Ownership: all borrowed for the call; tensors stay until the stream has passed the work.
+   * Ownership: all borrowed for the call; the tensors' memory stays until the stream has passed the work.
    * Threads: any number at a time with different `ctx`, unless BP_KERNEL_NOT_CONCURRENT.
    * Errors: BP_FAILED (values out of range), BP_CANCELLED, BP_OUT_OF_MEMORY, BP_DEVICE_LOST. Since: 1.0 */
   bp_status* (*compute)(const bp_prepared* prepared, const bp_kctx* ctx);

@@ -34,8 +34,7 @@ typedef struct bp_constant_desc {
 /* A node that a rewrite adds. */
 typedef struct bp_node_desc {
   BP_HEAD;
-  const char*
-      domain; /* the provider's private domain "backplane.<provider>", or one of the model's */
+  const char* domain; /* the provider's own, "backplane.<provider>", or one of the model's */
   const char* op_type;
   const char* name;           /* new and unique; NULL: made from op_type */
   const char* const* inputs;  /* value names; "" for one that is left out */

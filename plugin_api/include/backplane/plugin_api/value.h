@@ -48,7 +48,8 @@ typedef int32_t bp_memory_kind;
  * the provider that set it (bp_rewrite_api::set_format); the core then knows the bytes and nothing else. */
 #define BP_FORMAT_PLAIN 0u
 
-/* A tensor: where its elements are and what they are. Host-made, read-only to plugins, valid for the call.
+/* A tensor: where its elements are and what they are. Host-made, read-only to plugins, valid for the call;
+ * plugins make their own where a function says so (attributes of a rewrite, bp.operators).
  *
  * `dims` has `rank` entries, in elements; a scalar has rank 0. `strides` is in elements, NULL when dense;
  * only a kernel that allowed strides (bp_prepare_api::allow_strided) meets others. Elements smaller than a
@@ -87,7 +88,8 @@ typedef struct bp_value {
 } bp_value;
 
 /* Strings, sequences, optionals and maps: values that the host owns. Reading is safe from any thread; a
- * value is written by the kernel whose output it is, from one thread at a time, during `compute`. */
+ * value is written by the kernel whose output it is, from one thread at a time, during `compute`; one of
+ * tensor_new or value_new by whoever made it. */
 typedef struct bp_value_api {
   BP_HEAD;
 
@@ -122,10 +124,31 @@ typedef struct bp_value_api {
    * Errors: BP_INVALID_ARGUMENT, BP_OUT_OF_MEMORY. Since: 1.0 */
   bp_status* (*sequence_append_value)(const bp_value* value, const bp_value* element);
 
-  /* A map as two parallel values: a one-dimensional tensor of keys, and a tensor or sequence of as many values.
+  /* A map as two parallel values: a one-dimensional tensor of keys, and a tensor or sequence of as many
+   * values.
    * Ownership: both are borrowed until the value is written or the run ends.
    * Threads: any. Errors: BP_INVALID_ARGUMENT (another kind). Since: 1.0 */
   bp_status* (*map_parts)(const bp_value* value, const bp_value** keys, const bp_value** values);
+
+  /* Writes an output map, or one of value_new, as its two parts: `keys` a one-dimensional tensor of the map's
+   * key type, none of them twice; `values` a one-dimensional tensor, or a sequence, of as many. What the map
+   * held before is gone. The host shares the parts instead of copying them where it can.
+   * Ownership: both are borrowed for the call. Threads: one per value.
+   * Errors: BP_INVALID_ARGUMENT (another kind, a wrong type, counts that differ), BP_OUT_OF_MEMORY. Since: 1.0 */
+  bp_status* (*map_set)(const bp_value* value, const bp_value* keys, const bp_value* values);
+
+  /* Makes a value that belongs to the caller: a dense tensor in host memory (strings empty, other elements
+   * undefined), or, by its ONNX type string, an empty sequence, optional or map. For what goes into another
+   * value (a map into a sequence), into an attribute, or through bp.operators. Allocates.
+   * Ownership: *out is the caller's until value_free. Threads: any; written by one at a time.
+   * Errors: BP_INVALID_ARGUMENT, BP_OUT_OF_MEMORY. Since: 1.0 */
+  bp_status* (*tensor_new)(bp_dtype dtype, int32_t rank, const int64_t* dims, const bp_value** out);
+  bp_status* (*value_new)(const char* type, const bp_value** out);
+
+  /* Ends a value of tensor_new, value_new or bp.operators; sequences and maps that share it keep it. It must
+   * not be written once it is part of another value.
+   * Ownership: takes it; NULL is all right. Threads: any. Errors: none. Since: 1.0 */
+  void (*value_free)(const bp_value* value);
 } bp_value_api;
 
 #ifdef __cplusplus
