@@ -31,7 +31,7 @@ ConstantPtr read_tensor(const bp_tensor* tensor, const std::string& what) {
   check_struct(tensor, BP_SIZE_V1(bp_tensor, format), what);
   const auto type = static_cast<DataType>(tensor->dtype);
   if (type == DataType::String) {
-    invalid(what, ": a string tensor has no memory; give the strings as a list");
+    invalid(what, ": a string tensor has no memory; give it in `values`");
   }
   if (element_bits(type) == 0) invalid(what, ": the element type ", tensor->dtype, " is not known");
   if (tensor->rank < 0 || tensor->rank > kMaxRank ||
@@ -46,6 +46,15 @@ ConstantPtr read_tensor(const bp_tensor* tensor, const std::string& what) {
   std::vector<std::byte> dense(static_cast<std::size_t>(tensor->bytes));
   copy_dense(*tensor, dense.data());
   return Constant::copy_of(type, dims, dense);
+}
+
+/// A value that the host made, of any element type.
+ConstantPtr read_value(const bp_value* value, const std::string& what) {
+  check_struct(value, BP_SIZE_V1(bp_value, tensor), what);
+  const auto& given = *static_cast<const RuntimeValue*>(value);
+  if (!given.is_tensor()) invalid(what, ": one of its values is no tensor");
+  return given.element() == DataType::String ? given.to_constant()
+                                             : read_tensor(given.tensor, what);
 }
 
 std::string read_string(const bp_str& string, const std::string& what) {
@@ -75,6 +84,12 @@ void read_entries(const bp_attribute& raw, const std::string& what, Attribute& a
       break;
     case BP_ATTRIBUTE_TENSOR:
     case BP_ATTRIBUTE_TENSORS:
+      if (raw.values != nullptr) {
+        std::for_each(raw.values, raw.values + count, [&](const bp_value* value) {
+          attribute.tensors.push_back(read_value(value, what));
+        });
+        break;
+      }
       entries(raw.tensors, count, what);
       std::for_each(raw.tensors, raw.tensors + count, [&](const bp_tensor* tensor) {
         attribute.tensors.push_back(read_tensor(tensor, what));
@@ -98,7 +113,7 @@ void read_entries(const bp_attribute& raw, const std::string& what, Attribute& a
 }  // namespace
 
 std::pair<std::string, Attribute> read_attribute(const bp_attribute& attribute) {
-  check_struct(&attribute, BP_SIZE_V1(bp_attribute, types), "an attribute");
+  check_struct(&attribute, BP_SIZE_V1(bp_attribute, values), "an attribute");
   if (!is_plain_text(attribute.name)) invalid("an attribute has no name");
   const std::string what = "attribute " + quoted(attribute.name);
   if (!is_list(attribute.type) && attribute.count != 1) {

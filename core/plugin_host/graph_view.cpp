@@ -16,6 +16,7 @@ struct AttributeView {
   std::vector<bp_str> strings;
   std::vector<core::RuntimeValuePtr> tensors;
   std::vector<const bp_tensor*> tensor_pointers;
+  std::vector<const bp_value*> value_pointers;
   std::vector<std::unique_ptr<bp_graph>> graphs;
   std::vector<const bp_graph*> graph_pointers;
   std::vector<std::string> types;
@@ -111,6 +112,7 @@ std::unique_ptr<AttributeView> view_attribute(const std::string& name,
     view->tensors.push_back(std::make_shared<core::RuntimeValue>());
     view->tensors.back()->set_constant(*constant);
     view->tensor_pointers.push_back(view->tensors.back()->tensor);
+    view->value_pointers.push_back(view->tensors.back().get());
   }
   for (const std::shared_ptr<core::Graph>& body : attribute.graphs) {
     view->graphs.push_back(std::make_unique<bp_graph>(*body, enclosing));
@@ -134,6 +136,7 @@ std::unique_ptr<AttributeView> view_attribute(const std::string& name,
   raw.tensors = array(view->tensor_pointers);
   raw.graphs = array(view->graph_pointers);
   raw.types = array(view->type_pointers);
+  raw.values = array(view->value_pointers);
   return view;
 }
 

@@ -31,6 +31,7 @@ struct RuntimeValue : bp_value, std::enable_shared_from_this<RuntimeValue> {
   Type type;                              ///< kept for what is no tensor
   std::shared_ptr<void> memory;           ///< keeps host memory alive, where this value owns it
   bool is_element = false;                ///< of a container: shared instead of copied
+  RuntimeValuePtr kept;                   ///< itself, while a plugin owns it: see release_to_plugin
 
   RuntimeValue();  ///< absent
   RuntimeValue(const RuntimeValue&) = delete;
@@ -58,6 +59,9 @@ struct RuntimeValue : bp_value, std::enable_shared_from_this<RuntimeValue> {
 /// Copies the elements of a plain host tensor, strided or dense, to dense memory of tensor.bytes.
 /// Throws InvalidArgument when the tensor has no host memory, or packed elements with strides.
 void copy_dense(const bp_tensor& tensor, std::byte* to);
+
+/// Hands a value to a plugin, which ends it by bp_value_api::value_free.
+const bp_value* release_to_plugin(RuntimeValuePtr value);
 
 /// The table that plugins read and write such values by.
 const bp_value_api& value_api();

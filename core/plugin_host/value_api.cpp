@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/runtime_value.hpp"
 #include "core/plugin_host/status.hpp"
 
@@ -141,21 +142,27 @@ bp_status* sequence_at(const bp_value* value, std::uint64_t index, const bp_valu
   });
 }
 
+/// A dense tensor in host memory of its own, which containers share.
+RuntimeValuePtr make_tensor(bp_dtype dtype, std::int32_t rank, const std::int64_t* dims) {
+  const auto type = static_cast<DataType>(dtype);
+  if (type != DataType::String && element_bits(type) == 0) {
+    invalid("the element type ", dtype, " is not known");
+  }
+  if (rank < 0 || rank > kMaxRank) invalid("a rank of ", rank, " is not from 0 to ", kMaxRank);
+  if (rank > 0 && dims == nullptr) invalid("the dims of a tensor of rank ", rank, " are NULL");
+  auto tensor = std::make_shared<RuntimeValue>();
+  tensor->set_owned_tensor(type, std::vector<std::int64_t>(dims, dims + rank));
+  tensor->is_element = true;
+  return tensor;
+}
+
 bp_status* sequence_append(const bp_value* value, bp_dtype dtype, std::int32_t rank,
                            const std::int64_t* dims, const bp_value** out) {
   return status_of([&] {
     check_out(out);
     RuntimeValue& container = written(value);
-    const auto type = static_cast<DataType>(dtype);
-    if (type != DataType::String && element_bits(type) == 0) {
-      invalid("the element type ", dtype, " is not known");
-    }
-    if (rank < 0 || rank > kMaxRank) invalid("a rank of ", rank, " is not from 0 to ", kMaxRank);
-    if (rank > 0 && dims == nullptr) invalid("the dims of a tensor of rank ", rank, " are NULL");
+    RuntimeValuePtr element = make_tensor(dtype, rank, dims);
     check_appendable(container, BP_VALUE_TENSOR, dtype);
-    auto element = std::make_shared<RuntimeValue>();
-    element->set_owned_tensor(type, std::vector<std::int64_t>(dims, dims + rank));
-    element->is_element = true;
     container.elements.push_back(std::move(element));
     *out = container.elements.back().get();
   });
@@ -184,7 +191,77 @@ bp_status* map_parts(const bp_value* value, const bp_value** keys, const bp_valu
   });
 }
 
+/// The number of keys or values in a part of a map, and that it is one that such a map may have.
+std::int64_t part_size(const RuntimeValue& part, const Type& wanted, const char* word) {
+  if (!wanted.is_tensor()) {
+    if (part.kind != BP_VALUE_SEQUENCE) {
+      invalid("the ", word, " of the map are ", kind_name(part), ", not a sequence");
+    }
+    if (part.type.inner != nullptr && part.type.inner->to_string() != wanted.to_string()) {
+      invalid("the ", word, " of the map are ", part.type.to_string(), ", not of ",
+              wanted.to_string());
+    }
+    return static_cast<std::int64_t>(part.elements.size());
+  }
+  if (!part.is_tensor() || part.element() != wanted.element || part.description.rank != 1) {
+    invalid("the ", word, " of the map are ",
+            part.is_tensor() ? text("tensor(", name(part.element()), ") ", to_string(part.dims))
+                             : std::string(kind_name(part)),
+            ", not a one-dimensional ", wanted.to_string());
+  }
+  return part.description.dims[0];
+}
+
+bp_status* map_set(const bp_value* value, const bp_value* keys, const bp_value* values) {
+  return status_of([&] {
+    RuntimeValue& map = written(value);
+    if (map.kind != BP_VALUE_MAP) invalid("the value is ", kind_name(map), ", not a map");
+    const Type element = map.type.inner != nullptr ? *map.type.inner : Type();
+    const std::int64_t key_count = part_size(read(keys), Type::tensor(map.type.element), "keys");
+    const std::int64_t value_count = part_size(read(values), element, "values");
+    if (key_count != value_count) {
+      invalid("the map is given ", key_count, " keys and ", value_count, " values");
+    }
+    map.elements = {as_element(read(keys)), as_element(read(values))};
+    for (const RuntimeValuePtr& part : map.elements) part->is_element = true;
+  });
+}
+
+bp_status* tensor_new(bp_dtype dtype, std::int32_t rank, const std::int64_t* dims,
+                      const bp_value** out) {
+  return status_of([&] {
+    check_out(out);
+    *out = release_to_plugin(make_tensor(dtype, rank, dims));
+  });
+}
+
+bp_status* value_new(const char* type, const bp_value** out) {
+  return status_of([&] {
+    check_out(out);
+    const Type wanted = Type::parse(plugin_text(type));
+    if (wanted.is_tensor() || wanted.kind == Type::Kind::SparseTensor) {
+      invalid("'", wanted.to_string(),
+              "' is no sequence, optional or map; tensor_new makes tensors");
+    }
+    auto made = std::make_shared<RuntimeValue>();
+    made->set_type(wanted);
+    made->is_element = true;
+    *out = release_to_plugin(std::move(made));
+  });
+}
+
+void value_free(const bp_value* value) {
+  if (value == nullptr) return;
+  const RuntimeValuePtr last = std::move(written(value).kept);  // ends after the value let go of it
+}
+
 }  // namespace
+
+const bp_value* release_to_plugin(RuntimeValuePtr value) {
+  RuntimeValue& released = *value;
+  released.kept = std::move(value);
+  return &released;
+}
 
 const bp_value_api& value_api() {
   static const bp_value_api api = [] {
@@ -197,6 +274,10 @@ const bp_value_api& value_api() {
     table.sequence_append = sequence_append;
     table.sequence_append_value = sequence_append_value;
     table.map_parts = map_parts;
+    table.map_set = map_set;
+    table.tensor_new = tensor_new;
+    table.value_new = value_new;
+    table.value_free = value_free;
     return table;
   }();
   return api;

@@ -25,6 +25,10 @@ const OpCase kStrings[] = {
                              {"stopwords", strings({"Monday"})}}},
      .inputs = {text({3}, {"Monday", "Tuesday", "FRIDAY"})},
      .outputs = {text({2}, {"tuesday", "friday"})}},
+    {.name = "ConstantsHoldAnyText",
+     .node = {.op_type = "Constant",
+              .opset = 13,
+              .attributes = {{"value", to_array(text({2, 2}, {"a", "", "b\n", "\xc3\xa4"}))}}}},
 };
 const Rows kStringRows("String", kStrings);
 

@@ -26,8 +26,8 @@ class Constant {
   };
 
   Constant(const sdk::CreateContext&, const sdk::Node& node) {
-    if (const bp_attribute* value = node.attribute("value")) {
-      take_tensor(sdk::Tensor(value->tensors[0]));
+    if (const sdk::Value value = node.get_tensor("value")) {
+      take_tensor(value);
     } else if (const bp_attribute* number = node.attribute("value_float")) {
       take(DataType::Float, number->floats, 1);
     } else if (const bp_attribute* numbers = node.attribute("value_floats")) {
@@ -58,12 +58,16 @@ class Constant {
   }
 
  private:
-  void take_tensor(const sdk::Tensor& tensor) {
-    if (tensor.type() == DataType::String) {
-      sdk::unsupported("Constant: strings in attribute 'value' are not readable by a kernel");
-    }
+  void take_tensor(const sdk::Value& value) {
+    const sdk::Tensor tensor = value.tensor();
     dims_.assign(tensor.dims().begin(), tensor.dims().end());
-    take_bytes(tensor.type(), tensor.bytes_data(), tensor.bytes());
+    if (tensor.type() != DataType::String) {
+      return take_bytes(tensor.type(), tensor.bytes_data(), tensor.bytes());
+    }
+    type_ = DataType::String;
+    for (std::int64_t i = 0; i < tensor.size(); ++i) {
+      texts_.emplace_back(value.string_at(static_cast<std::uint64_t>(i)));
+    }
   }
 
   template <class T>

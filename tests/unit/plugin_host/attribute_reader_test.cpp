@@ -70,6 +70,31 @@ TEST(ReadAttribute, TensorsAreCopiedDense) {
   EXPECT_EQ(std::vector<std::int64_t>(got, got + 4), (std::vector<std::int64_t>{1, 3, 2, 4}));
 }
 
+TEST(ReadAttribute, TensorsMayBeGivenAsValues) {
+  RuntimeValue words;
+  words.set_owned_tensor(DataType::String, {2, 1});
+  words.strings = {"one", std::string("t\0o", 3)};
+  RuntimeValue number;
+  number.set_owned_tensor(DataType::Float, {});
+  *static_cast<float*>(number.description.host_ptr) = 2.5F;
+  const bp_value* values[2] = {&words, &number};
+  bp_attribute attribute = raw("keys", BP_ATTRIBUTE_TENSORS, 2);
+  attribute.values = values;
+  const Attribute read = read_attribute(attribute).second;
+  words.strings[0] = "changed";
+  ASSERT_EQ(read.tensors.size(), 2U);
+  EXPECT_EQ(read.tensors[0]->dims(), (std::vector<std::int64_t>{2, 1}));
+  EXPECT_EQ(read.tensors[0]->strings(), (std::vector<std::string>{"one", std::string("t\0o", 3)}));
+  EXPECT_EQ(*reinterpret_cast<const float*>(read.tensors[1]->bytes().data()), 2.5F);
+
+  RuntimeValue sequence;
+  sequence.set_type(Type::parse("seq(tensor(float))"));
+  values[1] = &sequence;
+  expect_invalid(attribute, "no tensor");
+  values[1] = nullptr;
+  expect_invalid(attribute, "NULL");
+}
+
 TEST(ReadAttribute, RefusesWhatBreaksTheRules) {
   bp_attribute attribute = raw("a", BP_ATTRIBUTE_INT, 2);
   const std::int64_t numbers[2] = {1, 2};

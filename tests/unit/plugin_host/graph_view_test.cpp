@@ -226,13 +226,19 @@ TEST_F(GraphViewTest, AttributesOfEveryType) {
   attribute = {};
   attribute.type = Attribute::Type::Ints;
   node.attributes["f_none"] = attribute;
+  attribute = {};
+  attribute.type = Attribute::Type::Tensors;
+  attribute.tensors = {std::make_shared<Constant>(std::vector<std::int64_t>{2},
+                                                  std::vector<std::string>{"cat", "dog"}),
+                       constant};
+  node.attributes["g_tensors"] = attribute;
   const NodeId id = graph_.add_node(std::move(node));
   const GraphView view(graph_, {id});
   const bp_node* many = view.node(id);
   EXPECT_STREQ(api().node_name(many), "many");
   EXPECT_STREQ(api().node_domain(many), "my.domain");
-  ASSERT_EQ(api().node_attribute_count(many), 6U);
-  EXPECT_EQ(api().node_attribute_at(many, 6), nullptr);
+  ASSERT_EQ(api().node_attribute_count(many), 7U);
+  EXPECT_EQ(api().node_attribute_at(many, 7), nullptr);
   EXPECT_EQ(api().node_attribute(many, "none"), nullptr);
   const bp_attribute* found = api().node_attribute(many, "a_float");
   EXPECT_EQ(found, api().node_attribute_at(many, 0));
@@ -247,6 +253,13 @@ TEST_F(GraphViewTest, AttributesOfEveryType) {
   EXPECT_EQ(std::string(found->strings[1].data, found->strings[1].size), std::string("t\0o", 3));
   found = api().node_attribute(many, "d_tensor");
   EXPECT_EQ(static_cast<const float*>(found->tensors[0]->host_ptr)[1], 5.0F);
+  EXPECT_EQ(found->values[0]->tensor, found->tensors[0]);
+  found = api().node_attribute(many, "g_tensors");
+  ASSERT_EQ(found->count, 2U);
+  bp_str string{nullptr, 0};
+  ASSERT_EQ(value_api().string_get(found->values[0], 1, &string), nullptr);
+  EXPECT_EQ(std::string(string.data, string.size), "dog");
+  EXPECT_EQ(found->values[1]->tensor, found->tensors[1]);
   found = api().node_attribute(many, "e_type");
   EXPECT_STREQ(found->types[0], "seq(tensor(int64))");
   EXPECT_EQ(api().node_attribute(many, "f_none")->count, 0U);

@@ -282,5 +282,109 @@ TEST(ValueApi, MapsHaveKeysAndValues) {
   expect_invalid(value_api().map_parts(&map, &keys, nullptr), "NULL");
 }
 
+/// A one-dimensional tensor that belongs to the test, as to a plugin.
+const bp_value* new_tensor(bp_dtype dtype, std::int64_t size) {
+  const bp_value* made = nullptr;
+  expect_ok(value_api().tensor_new(dtype, 1, &size, &made));
+  return made;
+}
+
+TEST(ValueApi, WritesMaps) {
+  RuntimeValue map;
+  map.set_type(Type::parse("map(int64,tensor(float))"));
+  const bp_value* keys = new_tensor(BP_INT64, 2);
+  const bp_value* values = new_tensor(BP_FLOAT, 2);
+  static_cast<std::int64_t*>(keys->tensor->host_ptr)[1] = -7;
+  static_cast<float*>(values->tensor->host_ptr)[1] = 0.5F;
+  expect_ok(value_api().map_set(&map, keys, values));
+  value_api().value_free(keys);
+  value_api().value_free(values);
+  const bp_value* held_keys = nullptr;
+  const bp_value* held_values = nullptr;
+  expect_ok(value_api().map_parts(&map, &held_keys, &held_values));
+  EXPECT_EQ(held_keys, keys);  // shared, not copied
+  EXPECT_EQ(static_cast<const std::int64_t*>(held_keys->tensor->host_ptr)[1], -7);
+  EXPECT_EQ(static_cast<const float*>(held_values->tensor->host_ptr)[1], 0.5F);
+
+  RuntimeValue planned;  // memory that is somebody else's soon is copied
+  planned.set_owned_tensor(DataType::Float, {2});
+  expect_ok(value_api().map_set(&map, held_keys, &planned));
+  EXPECT_NE(map.elements[1]->tensor->host_ptr, planned.tensor->host_ptr);
+}
+
+TEST(ValueApi, MakesSequencesOfMapsWithStringKeys) {
+  RuntimeValue sequence;
+  sequence.set_type(Type::parse("seq(map(string,tensor(float)))"));
+  const bp_value* keys = new_tensor(BP_STRING, 1);
+  expect_ok(value_api().string_set(keys, 0, {"cat", 3}));
+  for (int i = 0; i < 2; ++i) {
+    const bp_value* map = nullptr;
+    expect_ok(value_api().value_new("map(string,tensor(float))", &map));
+    const bp_value* values = new_tensor(BP_FLOAT, 1);
+    *static_cast<float*>(values->tensor->host_ptr) = static_cast<float>(i);
+    expect_ok(value_api().map_set(map, keys, values));
+    expect_ok(value_api().sequence_append_value(&sequence, map));
+    value_api().value_free(values);
+    value_api().value_free(map);
+  }
+  value_api().value_free(keys);
+  const bp_value* map = nullptr;
+  const bp_value* found_keys = nullptr;
+  const bp_value* found_values = nullptr;
+  expect_ok(value_api().sequence_at(&sequence, 1, &map));
+  expect_ok(value_api().map_parts(map, &found_keys, &found_values));
+  EXPECT_EQ(string_at(*static_cast<const RuntimeValue*>(found_keys), 0), "cat");
+  EXPECT_EQ(*static_cast<const float*>(found_values->tensor->host_ptr), 1.0F);
+}
+
+TEST(ValueApi, MapsOfContainersTakeASequenceOfValues) {
+  RuntimeValue map;
+  map.set_type(Type::parse("map(int64,seq(tensor(float)))"));
+  RuntimeValue values;
+  values.set_type(Type::parse("seq(seq(tensor(float)))"));
+  RuntimeValue inner;
+  inner.set_type(sequence_of(DataType::Float));
+  expect_ok(value_api().sequence_append_value(&values, &inner));
+  const bp_value* keys = new_tensor(BP_INT64, 1);
+  expect_ok(value_api().map_set(&map, keys, &values));
+  values.set_type(Type::parse("seq(seq(tensor(int8)))"));
+  expect_invalid(value_api().map_set(&map, keys, &values), "seq(tensor(float))");
+  expect_invalid(value_api().map_set(&map, keys, keys), "not a sequence");
+  value_api().value_free(keys);
+}
+
+TEST(ValueApi, RefusesWrongPartsOfMaps) {
+  RuntimeValue map;
+  map.set_type(Type::parse("map(int64,tensor(float))"));
+  const bp_value* keys = new_tensor(BP_INT64, 2);
+  const bp_value* values = new_tensor(BP_FLOAT, 2);
+  const bp_value* three = new_tensor(BP_FLOAT, 3);
+  RuntimeValue square;
+  square.set_owned_tensor(DataType::Float, {2, 1});
+  const bp_value_api& api = value_api();
+  expect_invalid(api.map_set(&map, keys, three), "2 keys and 3 values");
+  expect_invalid(api.map_set(&map, values, values), "keys of the map are tensor(float)");
+  expect_invalid(api.map_set(&map, keys, keys), "values of the map are tensor(int64)");
+  expect_invalid(api.map_set(&map, keys, &square), "one-dimensional");
+  expect_invalid(api.map_set(&map, keys, nullptr), "NULL");
+  expect_invalid(api.map_set(&square, keys, values), "not a map");
+  EXPECT_EQ(map.elements[0]->tensor->dims[0], 0);
+  for (const bp_value* value : {keys, values, three}) api.value_free(value);
+  api.value_free(nullptr);
+}
+
+TEST(ValueApi, RefusesNewValuesOfWrongTypes) {
+  const bp_value* made = nullptr;
+  const bp_value_api& api = value_api();
+  const Dims negative{-1};
+  expect_invalid(api.tensor_new(99, 0, nullptr, &made), "99");
+  expect_invalid(api.tensor_new(BP_FLOAT, 1, negative.data(), &made), "-1");
+  expect_invalid(api.tensor_new(BP_FLOAT, 0, nullptr, nullptr), "NULL");
+  expect_invalid(api.value_new("tensor(float)", &made), "tensor_new");
+  expect_invalid(api.value_new("map(flot,tensor(float))", &made), "flot");
+  expect_invalid(api.value_new(nullptr, &made), "");
+  EXPECT_EQ(made, nullptr);
+}
+
 }  // namespace
 }  // namespace backplane::core

@@ -37,8 +37,9 @@ class ValueInfo {
     return true;
   }
   bool is_constant() const { return host().graph->value_constant(raw_) != nullptr; }
-  /// The contents of a constant; only when is_constant().
+  /// The contents of a constant; only when is_constant(). Strings are read from constant_value.
   Tensor constant() const { return Tensor(host().graph->value_constant(raw_)); }
+  Value constant_value() const { return Value(host().graph->value_constant_value(raw_)); }
   bool is_output() const { return host().graph->value_is_output(raw_) != 0; }
   std::size_t consumer_count() const {
     return static_cast<std::size_t>(host().graph->value_consumer_count(raw_));
@@ -117,6 +118,19 @@ class Node {
       texts.emplace_back(found->strings[i].data, found->strings[i].size);
     }
     return texts;
+  }
+  /// Empty when the model does not give it; its elements are in host memory, strings by string_at.
+  Value get_tensor(const char* attribute_name) const {
+    const bp_attribute* found = typed(attribute_name, BP_ATTRIBUTE_TENSOR);
+    return Value(found != nullptr ? found->values[0] : nullptr);
+  }
+  std::vector<Value> get_tensors(const char* attribute_name) const {
+    std::vector<Value> values;
+    const bp_attribute* found = typed(attribute_name, BP_ATTRIBUTE_TENSORS);
+    for (std::uint32_t i = 0; found != nullptr && i < found->count; ++i) {
+      values.emplace_back(found->values[i]);
+    }
+    return values;
   }
   const bp_node* raw() const { return raw_; }
 

@@ -12,59 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "backplane/plugin/attribute.hpp"
 #include "backplane/plugin/kernel.hpp"
 
 namespace backplane::sdk {
-
-/// A typed attribute with its storage.
-class Attribute {
- public:
-  Attribute(std::string name, std::int64_t value)
-      : Attribute(std::move(name), BP_ATTRIBUTE_INT, {value}) {}
-  Attribute(std::string name, std::vector<std::int64_t> values)
-      : Attribute(std::move(name), BP_ATTRIBUTE_INTS, std::move(values)) {}
-  Attribute(std::string name, float value) : name_(std::move(name)), floats_{value} {
-    type_ = BP_ATTRIBUTE_FLOAT;
-  }
-  Attribute(std::string name, std::vector<float> values)
-      : name_(std::move(name)), floats_(std::move(values)) {
-    type_ = BP_ATTRIBUTE_FLOATS;
-  }
-  Attribute(std::string name, std::string value)
-      : name_(std::move(name)), texts_{std::move(value)} {
-    type_ = BP_ATTRIBUTE_STRING;
-  }
-  Attribute(std::string name, std::vector<std::string> values)
-      : name_(std::move(name)), texts_(std::move(values)) {
-    type_ = BP_ATTRIBUTE_STRINGS;
-  }
-
-  /// The ABI's form, which points into this object.
-  const bp_attribute* raw() {
-    strings_.clear();
-    for (const std::string& text : texts_) strings_.push_back(bp_str{text.data(), text.size()});
-    raw_ = abi_struct<bp_attribute>();
-    raw_.name = name_.c_str();
-    raw_.type = type_;
-    raw_.count = static_cast<std::uint32_t>(ints_.size() + floats_.size() + strings_.size());
-    raw_.ints = ints_.empty() ? nullptr : ints_.data();
-    raw_.floats = floats_.empty() ? nullptr : floats_.data();
-    raw_.strings = strings_.empty() ? nullptr : strings_.data();
-    return &raw_;
-  }
-
- private:
-  Attribute(std::string name, std::int32_t type, std::vector<std::int64_t> ints)
-      : name_(std::move(name)), type_(type), ints_(std::move(ints)) {}
-
-  std::string name_;
-  std::int32_t type_ = 0;
-  std::vector<std::int64_t> ints_;
-  std::vector<float> floats_;
-  std::vector<std::string> texts_;
-  std::vector<bp_str> strings_;
-  bp_attribute raw_{};
-};
 
 class Rewrite;
 

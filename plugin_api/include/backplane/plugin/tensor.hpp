@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backplane/plugin/types.hpp"
@@ -98,10 +99,11 @@ class Tensor {
   const bp_tensor* raw_;
 };
 
-/// A borrowed value: see bp_value and bp_value_api.
+/// A borrowed value: see bp_value and bp_value_api. May be empty (an attribute that is not given).
 class Value {
  public:
-  explicit Value(const bp_value* raw) : raw_(raw) {}
+  explicit Value(const bp_value* raw = nullptr) : raw_(raw) {}
+  explicit operator bool() const { return raw_ != nullptr; }
   bool present() const { return raw_->kind != BP_VALUE_ABSENT; }
   int kind() const { return raw_->kind; }
   Tensor tensor() const { return Tensor(raw_->tensor); }
@@ -135,10 +137,57 @@ class Value {
     check(host().value->sequence_append_value(raw_, element.raw()));
   }
 
+  Value map_keys() const { return map_part(true); }
+  Value map_values() const { return map_part(false); }
+  /// Writes a map: one-dimensional keys, and as many values, a tensor or a sequence.
+  void set_map(const Value& keys, const Value& values) const {
+    check(host().value->map_set(raw_, keys.raw(), values.raw()));
+  }
+
   const bp_value* raw() const { return raw_; }
 
  private:
+  Value map_part(bool keys) const {
+    const bp_value* parts[2] = {nullptr, nullptr};
+    check(host().value->map_parts(raw_, &parts[0], &parts[1]));
+    return Value(parts[keys ? 0 : 1]);
+  }
+
   const bp_value* raw_;
+};
+
+/// A value of the plugin's own, in host memory: see bp_value_api::tensor_new and value_new.
+class OwnedValue {
+ public:
+  OwnedValue() = default;
+  /// Takes over what a host function made.
+  explicit OwnedValue(const bp_value* raw) : raw_(raw) {}
+  /// A dense tensor; strings are empty, other elements undefined.
+  static OwnedValue tensor(DataType type, DimsView dims) {
+    const bp_value* made = nullptr;
+    check(host().value->tensor_new(static_cast<bp_dtype>(type),
+                                   static_cast<std::int32_t>(dims.size()), dims.data(), &made));
+    return OwnedValue(made);
+  }
+  /// An empty sequence, optional or map: of_type("map(int64,tensor(float))").
+  static OwnedValue of_type(const char* type) {
+    const bp_value* made = nullptr;
+    check(host().value->value_new(type, &made));
+    return OwnedValue(made);
+  }
+  OwnedValue(OwnedValue&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  OwnedValue& operator=(OwnedValue&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~OwnedValue() {
+    if (raw_ != nullptr) host().value->value_free(raw_);
+  }
+  /// Valid as long as this object.
+  Value get() const { return Value(raw_); }
+
+ private:
+  const bp_value* raw_ = nullptr;
 };
 
 }  // namespace backplane::sdk
