@@ -66,8 +66,8 @@ class KernelRegistry {
   /// Checks the definition against the schemas: domain and operator known (a private "backplane.*"
   /// domain needs no schema), type parameters real, since range, indices. A broken one is refused with
   /// a message, kept in refused().
-  /// A type parameter must exist in each version that the kernel covers, but for versions all of
-  /// whose parameters are also in one that has it (an input was added later).
+  /// A type parameter must exist in a version that the kernel covers; its constraint holds in the
+  /// versions that have it.
   void add(const RegisteredKernel& kernel, const SchemaRegistry& schemas, bool first);
   /// Candidates for an operator; empty when there is none.
   const std::vector<RegisteredKernel>& find(const std::string& domain,

@@ -83,6 +83,26 @@ TEST_F(PlacementTest, EveryRefusalHasItsCodeAndNames) {
     EXPECT_NE(line.find(word), std::string::npos) << line;
 }
 
+TEST_F(PlacementTest, ARenamedTypeParameterCountsInTheVersionsThatHaveIt) {
+  // Resize has T in version 10, and T1 from 11 on.
+  const NodeId old_one = add("Resize", {"x", "x"}, "old", "old", 10);
+  const NodeId new_one = add("Resize", {"x", "", "x"}, "new", "new", 13);
+  const auto resize = [] { return sdk::op("Resize").since(10, 13); };
+  first_.kernels = {
+      resize().name("newer").types("T1", {sdk::DataType::Double}).kernel<StubKernel>()};
+  second_.kernels = {resize()
+                         .name("both")
+                         .types("T", {sdk::DataType::Double})
+                         .types("T1", {sdk::DataType::Float})
+                         .kernel<StubKernel>()};
+  use(first_);
+  use(second_);
+  const PlacedGraph result = placed();
+  EXPECT_EQ(device(result, old_one), 0);
+  EXPECT_EQ(device(result, new_one), 1);
+  EXPECT_EQ(codes(result, new_one), "first type");
+}
+
 TEST_F(PlacementTest, PriorityThenLaterRegistrationWins) {
   first_.kernels = {sdk::op("Add").name("low").priority(1).kernel<StubKernel>(),
                     sdk::op("Add").name("high").priority(5).kernel<StubKernel>(),

@@ -170,7 +170,8 @@ class PlanTest : public ::testing::Test {
     node.op_type = op;
     node.since_version = version;
     node.origins = {static_cast<std::int32_t>(graph().node_limit())};
-    for (const std::string& read : inputs) node.inputs.push_back(graph().value_named(read));
+    for (const std::string& read : inputs)
+      node.inputs.push_back(read.empty() ? kNone : graph().value_named(read));
     node.outputs.push_back(typed(result, {4}));
     return graph().add_node(std::move(node));
   }

@@ -161,19 +161,25 @@ TEST_F(KernelRegistryTest, RolesAreChecked) {
   EXPECT_NE(registry_.refused()[1].find("17"), std::string::npos) << registry_.refused()[1];
 }
 
-TEST_F(KernelRegistryTest, ParametersThatWereRenamedSplitTheRange) {
+TEST_F(KernelRegistryTest, ParametersThatWereRenamedAreThoseOfTheVersionsThatHaveThem) {
   // Resize calls its type T in version 10, T1 and T2 from 11 on.
-  Definition both("both"), newer("newer");
-  both.raw.op_type = newer.raw.op_type = "Resize";
-  both.constraint.param = newer.constraint.param = "T1";
-  both.raw.since_min = 10;
-  both.raw.since_max = newer.raw.since_max = 19;
-  newer.raw.since_min = 11;
+  Definition both("both"), older("older"), neither("neither");
+  for (Definition* resize : {&both, &older, &neither}) {
+    resize->raw.op_type = "Resize";
+    resize->raw.since_min = 10;
+    resize->raw.since_max = 19;
+  }
+  both.constraint.param = "T1";
+  older.constraint.param = "T";
+  neither.constraint.param = "T3";
+  add(older);
   add(both);
-  add(newer);
-  EXPECT_EQ(found("Resize"), Names{"newer"});
+  add(neither);
+  EXPECT_EQ(found("Resize"), (Names{"both", "older"}));
   ASSERT_EQ(registry_.refused().size(), 1U);
-  EXPECT_NE(registry_.refused()[0].find("version 10"), std::string::npos) << registry_.refused()[0];
+  EXPECT_NE(registry_.refused()[0].find("'neither' for Resize"), std::string::npos);
+  EXPECT_NE(registry_.refused()[0].find("'T3'; it has: T, T1, T2"), std::string::npos)
+      << registry_.refused()[0];
 }
 
 TEST_F(KernelRegistryTest, ParametersOfLaterInputsDoNotSplitTheRange) {
