@@ -100,6 +100,7 @@ void SegmentContext::make_contexts(const DeviceSet& devices, bp_threads* threads
     ctx.output_count = static_cast<std::uint32_t>(step.outputs.size());
     for (const int output : step.outputs) pointers_.push_back(pointer_for(output));
     ctx.packed = packs_.data() + packs_.size();
+    ctx.packed_count = static_cast<std::uint32_t>(step.packs.size());
     for (const WeightPtr& pack : step.packs) packs_.push_back(pack->value.tensor);
     ctx.input_state = step.input_state.data();
     workspaces_[i].struct_size = sizeof(bp_tensor);

@@ -189,7 +189,9 @@ class ComputeContext {
   }
   Value input_value(std::uint32_t index) const { return Value(raw_->inputs[index]); }
   Value output_value(std::uint32_t index) const { return Value(raw_->outputs[index]); }
+  /// By the index that request_pack gave; as many as were asked for.
   Tensor packed(std::uint32_t index) const { return Tensor(raw_->packed[index]); }
+  std::uint32_t packed_count() const { return raw_->packed_count; }
   Tensor workspace() const { return Tensor(raw_->workspace); }
   bool input_inside(std::uint32_t index) const {
     return (raw_->input_state[index] & BP_INPUT_INSIDE) != 0;
@@ -256,6 +258,7 @@ class KernelBuilder {
   KernelBuilder& priority(int value) { return storage_->def.priority = value, *this; }
   /// BP_KERNEL_* flags.
   KernelBuilder& flags(std::uint32_t bits) { return storage_->def.flags |= bits, *this; }
+  /// The types of a type parameter of the schema, in the versions that have it: see bp_type_constraint.
   KernelBuilder& types(const std::string& param, std::initializer_list<DataType> allowed) {
     std::vector<std::string> texts;
     for (const DataType type : allowed) texts.push_back(tensor_type(type));

@@ -28,6 +28,19 @@ class InferContext {
     check(raw_->api->set_output(raw_, output, static_cast<bp_dtype>(type),
                                 static_cast<std::int32_t>(dims.size()), dims.data(), nullptr));
   }
+  /// With the symbols of unknown dims, "" for one that has none: equal symbols are equal sizes.
+  void set_output(std::uint32_t output, DataType type, DimsView dims,
+                  const std::vector<std::string>& symbols) {
+    if (symbols.size() != dims.size()) {
+      invalid("output ", output, " is given ", symbols.size(), " symbols for ", dims.size(),
+              " dims");
+    }
+    std::vector<const char*> texts;
+    for (const std::string& symbol : symbols)
+      texts.push_back(symbol.empty() ? nullptr : symbol.c_str());
+    check(raw_->api->set_output(raw_, output, static_cast<bp_dtype>(type),
+                                static_cast<std::int32_t>(dims.size()), dims.data(), texts.data()));
+  }
   /// Type alone, rank unknown.
   void set_output_type(std::uint32_t output, DataType type) {
     check(raw_->api->set_output(raw_, output, static_cast<bp_dtype>(type), -1, nullptr, nullptr));

@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -28,11 +29,18 @@ class Plugin {
     raw_.vendor = "";
     raw_.version = version;
     raw_.self = this;
-    raw_.init = [](void*, const bp_host_api* api) -> bp_status* {
+    raw_.init = [](void* self, const bp_host_api* api) -> bp_status* {
       host_table = api;
-      return nullptr;
+      const auto& hook = static_cast<Plugin*>(self)->init_hook_;
+      bp_status* status = hook ? guarded([&] { hook(*api); }) : nullptr;
+      if (status != nullptr) host_table = nullptr;
+      return status;
     };
-    raw_.shutdown = [](void*) { host_table = nullptr; };
+    raw_.shutdown = [](void* self) {
+      const auto& hook = static_cast<Plugin*>(self)->shutdown_hook_;
+      if (hook) hook();
+      host_table = nullptr;
+    };
     raw_.kernels_for = [](void* self, const char* provider, void* sink_ctx,
                           bp_kernel_sink sink) -> bp_status* {
       bp_status* status = nullptr;
@@ -53,6 +61,11 @@ class Plugin {
     schemas_.push_back(std::move(schema));
     schema_pointers_.push_back(schemas_.back().raw());
   }
+  /// Called when the plugin starts, with the host's table (host() is there too); what it throws refuses the
+  /// plugin with the message, and is not followed by the other hook.
+  void on_init(std::function<void(const bp_host_api& host)> hook) { init_hook_ = std::move(hook); }
+  /// Called when the plugin ends, after everything made from it is gone; must not throw.
+  void on_shutdown(std::function<void()> hook) { shutdown_hook_ = std::move(hook); }
   /// Kernels of custom operators for devices of the provider with that name. The list is made when first asked for.
   void kernels_for(const std::string& provider_name, KernelList (*make)()) {
     makers_[provider_name].push_back(make);
@@ -85,6 +98,8 @@ class Plugin {
   std::vector<const bp_op_schema*> schema_pointers_;
   std::map<std::string, std::vector<KernelList (*)()>> makers_;
   std::map<std::string, KernelList> guest_kernels_;
+  std::function<void(const bp_host_api&)> init_hook_;
+  std::function<void()> shutdown_hook_;
 };
 
 /// The body of bp_plugin_query_v1.
