@@ -2,6 +2,20 @@
 # ("core/graph/graph.hpp", "plugins/common/broadcast.hpp"), so a line says whose header it is;
 # tools/checks/check_includes.py holds the table of who may include whom.
 
+# backplane_sources(OUT ...)
+# The files that the arguments name; one with a '*' stands for all that fit, so that a new file needs
+# no line in a list. A build looks for new ones by itself.
+function(backplane_sources out)
+  set(files "")
+  foreach(entry IN LISTS ARGN)
+    if(entry MATCHES "[*]")
+      file(GLOB entry CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${entry}")
+    endif()
+    list(APPEND files ${entry})
+  endforeach()
+  set(${out} "${files}" PARENT_SCOPE)
+endfunction()
+
 # backplane_core_library(NAME graph SOURCES ... [DEPS base ...] [LIBS ...])
 # One static library per folder of core/: target backplane_core_<NAME>. DEPS are folders of core/ on
 # which it builds; LIBS are other targets. Both are PUBLIC: headers of a folder may show them.
@@ -12,7 +26,8 @@ function(backplane_core_library)
                         "${arg_UNPARSED_ARGUMENTS}")
   endif()
   set(target backplane_core_${arg_NAME})
-  add_library(${target} STATIC ${arg_SOURCES})
+  backplane_sources(sources ${arg_SOURCES})
+  add_library(${target} STATIC ${sources})
   add_library(backplane::core_${arg_NAME} ALIAS ${target})
   target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}"
                                               "${PROJECT_SOURCE_DIR}/core/include")
@@ -25,7 +40,8 @@ endfunction()
 # libbackplane.so.1, target backplane: the host interface over the static libraries of core/.
 function(backplane_host_library)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "SOURCES;DEPS;LIBS")
-  add_library(backplane SHARED ${arg_SOURCES})
+  backplane_sources(sources ${arg_SOURCES})
+  add_library(backplane SHARED ${sources})
   add_library(backplane::backplane ALIAS backplane)
   target_include_directories(backplane PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/include> $<INSTALL_INTERFACE:include>)
@@ -54,7 +70,8 @@ function(backplane_tool)
                         "${arg_UNPARSED_ARGUMENTS}")
   endif()
   set(target backplane_tool_${arg_NAME})
-  add_executable(${target} ${arg_SOURCES})
+  backplane_sources(sources ${arg_SOURCES})
+  add_executable(${target} ${sources})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
   list(TRANSFORM arg_DEPS PREPEND backplane_core_)
   target_link_libraries(${target} PRIVATE ${arg_DEPS} ${arg_LIBS})

@@ -24,7 +24,8 @@ function(backplane_test)
                         "${arg_UNPARSED_ARGUMENTS}")
   endif()
   set(target backplane_test_${arg_NAME})
-  add_executable(${target} ${arg_SOURCES})
+  backplane_sources(sources ${arg_SOURCES})
+  add_executable(${target} ${sources})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE
     BACKPLANE_TEST_BUILD_DIR="${PROJECT_BINARY_DIR}"

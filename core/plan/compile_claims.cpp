@@ -143,12 +143,7 @@ void compile_claims(PlacedGraph& placed, int device_index, const DeviceSet& devi
         text("the claims of ", device.label(), " were dropped: ", take_error(status).message()));
     return;
   }
-  bp_create_ctx ctx{};
-  ctx.struct_size = sizeof(ctx);
-  ctx.device = device.raw();
-  ctx.device_info = &device.info();
-  ctx.threads = threads;
-  ctx.flags = flags;
+  CreateContext ctx = make_create_context(devices, device_index, false, threads, flags);
   for (const Claim& claim : collector.claims) {
     const auto parts =
         convex_parts(*source, order, std::set<NodeId>(claim.nodes.begin(), claim.nodes.end()));

@@ -33,15 +33,16 @@ struct LocalPacks {
   }
 };
 
-/// Output values with memory, or nullopt when one is larger than allowed.
-std::optional<std::vector<RuntimeValuePtr>> make_outputs(const Node& node,
-                                                         const PrepareResult& prepared,
-                                                         std::uint64_t max_bytes) {
+}  // namespace
+
+std::optional<std::vector<RuntimeValuePtr>> make_host_outputs(const PrepareResult& prepared,
+                                                              const std::vector<bool>& wanted,
+                                                              std::uint64_t max_bytes) {
   std::vector<RuntimeValuePtr> outputs;
-  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
     const OutputPlan& plan = prepared.outputs[i];
     auto value = std::make_shared<RuntimeValue>();
-    if (node.outputs[i] == kNone) {
+    if (!wanted[i]) {
       value->set_absent();
     } else if (plan.kind == OutputPlan::Kind::Object) {
       value->set_type(Type::parse(plan.object_type));
@@ -56,7 +57,30 @@ std::optional<std::vector<RuntimeValuePtr>> make_outputs(const Node& node,
   return outputs;
 }
 
-}  // namespace
+void compute_on_host(const PrepareResult& prepared, Device& device, bp_threads* threads,
+                     const std::atomic<bool>* cancel_flag,
+                     const std::vector<const bp_value*>& inputs,
+                     const std::vector<RuntimeValuePtr>& outputs,
+                     const std::vector<const bp_tensor*>& packed) {
+  RuntimeValue workspace;
+  workspace.set_owned_tensor(DataType::UInt8,
+                             {static_cast<std::int64_t>(prepared.workspace_bytes)});
+  std::vector<const bp_value*> output_pointers;
+  for (const RuntimeValuePtr& output : outputs) output_pointers.push_back(output.get());
+  const std::vector<std::uint32_t> states(inputs.size(), 0);
+  ComputeContext ctx = make_compute_context(&device, threads);
+  ctx.cancel_flag = cancel_flag;
+  ctx.inputs = inputs.data();
+  ctx.input_count = static_cast<std::uint32_t>(inputs.size());
+  ctx.outputs = output_pointers.data();
+  ctx.output_count = static_cast<std::uint32_t>(output_pointers.size());
+  ctx.packed = packed.data();
+  ctx.packed_count = static_cast<std::uint32_t>(packed.size());
+  ctx.workspace = workspace.tensor;
+  ctx.input_state = states.data();
+  if (bp_status* status = prepared.prepared.def().compute(prepared.prepared.raw(), &ctx))
+    throw take_error(status);
+}
 
 HostEvaluator::HostEvaluator(const DeviceSet& devices, const SchemaRegistry& schemas,
                              bp_threads* threads)
@@ -73,8 +97,8 @@ std::unique_ptr<HostKernel> HostEvaluator::create(const Graph& graph, const Node
        matching_kernels(device, schemas_, graph, node, view_node, reasons)) {
     if ((kernel.def->flags & BP_KERNEL_NOT_DETERMINISTIC) != 0) return nullptr;
     try {
-      made->kernel =
-          create_kernel(*device.device, kernel, view_node, threads_, BP_CREATE_DETERMINISTIC);
+      made->kernel = create_kernel(devices_, devices_.host_evaluator, kernel, view_node, threads_,
+                                   BP_CREATE_DETERMINISTIC);
       return made;
     } catch (const Error& error) {
       if (error.code() != Code::Unsupported) throw;
@@ -101,26 +125,11 @@ std::optional<std::vector<RuntimeValuePtr>> HostEvaluator::evaluate(
     if (error.code() == Code::Unsupported) return std::nullopt;
     throw;
   }
-  auto outputs = make_outputs(node, prepared, max_bytes);
+  auto outputs = make_host_outputs(prepared, request.wanted_outputs, max_bytes);
   if (!outputs) return std::nullopt;
-
   const LocalPacks packs(prepared.packs, inputs, threads_);
-  RuntimeValue workspace;
-  workspace.set_owned_tensor(DataType::UInt8,
-                             {static_cast<std::int64_t>(prepared.workspace_bytes)});
-  std::vector<const bp_value*> output_pointers;
-  for (const RuntimeValuePtr& output : *outputs) output_pointers.push_back(output.get());
-  const std::vector<std::uint32_t> states(inputs.size(), 0);
-  ComputeContext ctx = make_compute_context(&devices_.at(devices_.host_evaluator), threads_);
-  ctx.inputs = inputs.data();
-  ctx.input_count = static_cast<std::uint32_t>(inputs.size());
-  ctx.outputs = output_pointers.data();
-  ctx.output_count = static_cast<std::uint32_t>(output_pointers.size());
-  ctx.packed = packs.tensors.data();
-  ctx.workspace = workspace.tensor;
-  ctx.input_state = states.data();
-  if (bp_status* status = host.kernel.def().compute(prepared.prepared.raw(), &ctx))
-    throw take_error(status);
+  compute_on_host(prepared, devices_.at(devices_.host_evaluator), threads_, nullptr, inputs,
+                  *outputs, packs.tensors);
   return outputs;
 }
 

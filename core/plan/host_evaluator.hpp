@@ -1,6 +1,7 @@
 // Evaluating nodes on the host while a session plans: constants and shape arithmetic.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,19 @@ struct HostKernel {
   std::unique_ptr<GraphView> view;
   KernelHandle kernel;
 };
+
+/// Output values for a prepared kernel, with host memory where their size is known. nullopt when one is larger than
+/// `max_bytes`, or in a private format.
+std::optional<std::vector<RuntimeValuePtr>> make_host_outputs(const PrepareResult& prepared,
+                                                              const std::vector<bool>& wanted,
+                                                              std::uint64_t max_bytes);
+
+/// Calls `compute` of a kernel on host memory, with a workspace of the call's own. Throws what it returns.
+void compute_on_host(const PrepareResult& prepared, Device& device, bp_threads* threads,
+                     const std::atomic<bool>* cancel_flag,
+                     const std::vector<const bp_value*>& inputs,
+                     const std::vector<RuntimeValuePtr>& outputs,
+                     const std::vector<const bp_tensor*>& packed);
 
 /// Runs kernels of the device that the core may use for itself, outside any plan.
 ///

@@ -115,21 +115,31 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
   return matching;
 }
 
-KernelHandle create_kernel(Device& device, const RegisteredKernel& kernel, const bp_node* node,
-                           bp_threads* threads, std::uint64_t flags) {
-  bp_create_ctx ctx{};
-  ctx.struct_size = sizeof(ctx);
-  ctx.device = kernel.guest ? nullptr : device.raw();
-  ctx.device_info = &device.info();
+CreateContext make_create_context(const DeviceSet& devices, int device, bool guest,
+                                  bp_threads* threads, std::uint64_t flags) {
+  CreateContext ctx{};
+  ctx.struct_size = sizeof(bp_create_ctx);
+  ctx.device = guest ? nullptr : devices.at(device).raw();
+  ctx.device_info = &devices.at(device).info();
   ctx.threads = threads;
   ctx.flags = flags;
+  ctx.devices = &devices;
+  ctx.device_index = device;
+  return ctx;
+}
+
+KernelHandle create_kernel(const DeviceSet& devices, int device, const RegisteredKernel& kernel,
+                           const bp_node* node, bp_threads* threads, std::uint64_t flags,
+                           int depth) {
+  CreateContext ctx = make_create_context(devices, device, kernel.guest, threads, flags);
+  ctx.depth = depth;
   bp_kernel* created = nullptr;
   if (bp_status* status = kernel.def->create(kernel.def->self, &ctx, node, &created))
     throw take_error(status).within(kernel.def->name);
   if (created == nullptr)
     throw Error(Code::Internal,
                 text("kernel '", kernel.def->name, "' created nothing and gave no error"));
-  return {device.shared_from_this(), kernel.plugin, kernel.def, created};
+  return {devices.at(device).shared_from_this(), kernel.plugin, kernel.def, created};
 }
 
 }  // namespace backplane::core

@@ -42,8 +42,20 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
                                                const bp_node* view_node,
                                                std::vector<Reason>& reasons);
 
+/// What a kernel's `create` gets, with what the host needs to make operators for it.
+struct CreateContext : bp_create_ctx {
+  const DeviceSet* devices;
+  int device_index;
+  int depth;  ///< 0 for a node's kernel, one more for that of an operator which a kernel makes
+};
+
+/// A context for kernels of a device; a guest's lacks the device's handle.
+CreateContext make_create_context(const DeviceSet& devices, int device, bool guest,
+                                  bp_threads* threads, std::uint64_t flags);
+
 /// Calls `create`. Throws what the kernel returned, Unsupported meaning: try another one.
-KernelHandle create_kernel(Device& device, const RegisteredKernel& kernel, const bp_node* node,
-                           bp_threads* threads, std::uint64_t flags);
+KernelHandle create_kernel(const DeviceSet& devices, int device, const RegisteredKernel& kernel,
+                           const bp_node* node, bp_threads* threads, std::uint64_t flags,
+                           int depth = 0);
 
 }  // namespace backplane::core

@@ -137,7 +137,7 @@ void Program::create_kernel_of(NodeId id) {
   std::string refusals;
   for (; node.candidate < kernels.size(); ++node.candidate) {
     try {
-      node.kernel = create_kernel(context_.devices->at(node.device), kernels[node.candidate],
+      node.kernel = create_kernel(*context_.devices, node.device, kernels[node.candidate],
                                   view_->node(id), context_.threads, context_.create_flags());
       return;
     } catch (const Error& error) {

@@ -8,6 +8,8 @@
 
 namespace backplane::core {
 
+class WeightStore;
+
 /// A device of a session with the kernels that this session may use on it.
 struct SessionDevice {
   DevicePtr device;
@@ -26,6 +28,9 @@ struct DeviceSet {
   std::vector<SessionDevice> devices;
   int host_evaluator =
       -1;  ///< index of the device that evaluates constants and shape arithmetic; -1: none
+  /// Of the session: what kernels need that use other operators' kernels. Null: they cannot.
+  const SchemaRegistry* schemas = nullptr;
+  WeightStore* weights = nullptr;
 
   int space_of(int device) const {
     return devices[static_cast<std::size_t>(device)].device->on_host_memory() ? kHostSpace

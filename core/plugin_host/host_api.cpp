@@ -13,6 +13,7 @@
 
 #include "core/base/quote.hpp"
 #include "core/plugin_host/graph_view.hpp"
+#include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/runtime_value.hpp"
 #include "core/plugin_host/status.hpp"
 #include "core/plugin_host/thread_pool.hpp"
@@ -104,8 +105,30 @@ void parallel_for(bp_threads* threads, std::uint64_t n, std::uint64_t grain, bp_
   }
 }
 
-/// This version has no named interface; plugins take NULL for "not here".
-const void* get_interface(const char* /*id*/, std::uint32_t /*min_version*/) { return nullptr; }
+struct Interface {
+  std::uint32_t version;
+  const void* table;
+};
+
+/// Never destroyed, as LogState.
+struct InterfaceTable {
+  std::mutex mutex;
+  std::map<std::string, Interface> by_id;
+};
+
+InterfaceTable& interface_table() {
+  static auto* const table = new InterfaceTable();
+  return *table;
+}
+
+const void* get_interface(const char* id, std::uint32_t min_version) {
+  if (!is_plain_text(id)) return nullptr;
+  InterfaceTable& table = interface_table();
+  const std::lock_guard lock(table.mutex);
+  const auto found = table.by_id.find(id);
+  return found == table.by_id.end() || found->second.version < min_version ? nullptr
+                                                                           : found->second.table;
+}
 
 }  // namespace
 
@@ -140,6 +163,12 @@ void set_plugin_logger(std::shared_ptr<const Logger> logger) {
   if (logger == nullptr) logger = std::make_shared<const Logger>();
   const std::lock_guard lock(log_state().mutex);
   log_state().logger.swap(logger);
+}
+
+void offer_interface(const std::string& id, std::uint32_t version, const void* table) {
+  InterfaceTable& interfaces = interface_table();
+  const std::lock_guard lock(interfaces.mutex);
+  interfaces.by_id[id] = {version, table};
 }
 
 void name_plugin_code(const void* address, const std::string& name) {

@@ -21,6 +21,11 @@ void set_plugin_logger(std::shared_ptr<const Logger> logger);
 /// From now on, lines that come from the library at `address` carry `name`.
 void name_plugin_code(const void* address, const std::string& name);
 
+/// Offers a table of functions to all plugins by bp_host_api::get_interface: what lies in folders that
+/// this one does not know. The last one offered under an id counts; `table` lives until the process
+/// ends. Threads: any.
+void offer_interface(const std::string& id, std::uint32_t version, const void* table);
+
 /// Host memory that plugins took by bp_host_api::alloc: blocks ever, and blocks not yet given back.
 struct PluginMemoryCounts {
   std::uint64_t allocations;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <thread>
 
+#include "core/plan/operator.hpp"
 #include "core/plugin_host/host_api.hpp"
 
 namespace backplane::core {
@@ -49,6 +50,7 @@ Environment::Environment(const EnvironmentOptions& options, Logger::Sink sink)
       pool_(thread_count(options.threads), options.spinning ? ThreadPool::kSpinNs : 0),
       plugins_(plugin_directories(options)) {
   set_plugin_logger(logger_);
+  offer_interface(BP_OPERATORS_ID, BP_OPERATORS_VERSION, &operators_api());
   all_threads_.pool = &pool_;
   all_threads_.max_threads = pool_.thread_count();
 }

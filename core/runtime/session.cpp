@@ -53,6 +53,8 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
   threads_.max_threads =
       options_.threads > 0 ? options_.threads : environment_->pool().thread_count();
   at_step("opening providers", [&] { devices_ = environment_->open_devices(options_); });
+  devices_.schemas = &schemas_;
+  devices_.weights = &environment_->weights();
   at_step("registering operators", [&] { register_operators(); });
   load(path, bytes);
   const auto within_file = [&](const auto& step) {

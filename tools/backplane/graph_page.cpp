@@ -4,10 +4,10 @@ namespace backplane::cli {
 namespace {
 
 const char kPage[] =
-#include "tools/backplane/graph_page.html.inc"
+#include <graph_page.html.inc>
     ;
 const char kScript[] =
-#include "tools/backplane/graph_page.js.inc"
+#include <graph_page.js.inc>
     ;
 
 void fill(std::string& page, const std::string& mark, const std::string& content) {

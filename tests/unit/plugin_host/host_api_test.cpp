@@ -103,5 +103,16 @@ TEST(HostApi, UnknownInterfacesAreNull) {
   EXPECT_EQ(host_api().get_interface(nullptr, 0), nullptr);
 }
 
+TEST(HostApi, InterfacesAreGivenByNameAndVersion) {
+  static const int first = 1, second = 2;
+  offer_interface("test.numbers", 2, &first);
+  EXPECT_EQ(host_api().get_interface("test.numbers", 1), &first);
+  EXPECT_EQ(host_api().get_interface("test.numbers", 2), &first);
+  EXPECT_EQ(host_api().get_interface("test.numbers", 3), nullptr);
+  EXPECT_EQ(host_api().get_interface("test.number", 1), nullptr);
+  offer_interface("test.numbers", 3, &second);
+  EXPECT_EQ(host_api().get_interface("test.numbers", 3), &second);
+}
+
 }  // namespace
 }  // namespace backplane::core
