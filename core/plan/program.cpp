@@ -64,7 +64,11 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
         placed_.placement[static_cast<std::size_t>(id)];
 
   for (int device = 0; device < static_cast<int>(context_.devices->devices.size()); ++device) {
-    compile_claims(placed_, device, *context_.devices, context_.threads, context_.create_flags());
+    if (const auto unwanted = refusals.claims.find(device); unwanted != refusals.claims.end()) {
+      placed_.remarks.push_back(unwanted->second);
+    } else {
+      compile_claims(placed_, device, *context_.devices, context_.threads, context_.create_flags());
+    }
   }
   for (int device = 0; device < static_cast<int>(context_.devices->devices.size()); ++device) {
     const auto unwanted = refusals.rewrites.find(device);
@@ -174,7 +178,10 @@ void Program::record_refusal(const KernelRefused& refused, Refusals& refusals) c
   const Node& node = graph().node(refused.node);
   const int device = placed_.placement[static_cast<std::size_t>(refused.node)].device;
   const std::string& label = context_.devices->at(device).label();
-  if (first_placement_.contains(node.name)) {
+  if (placed_.compiled.contains(refused.node)) {
+    refusals.claims[device] = text("the claims of ", label, " are not taken: its compiled node '",
+                                   node.name, "' was refused: ", refused.text);
+  } else if (first_placement_.contains(node.name)) {
     refusals.nodes.push_back({node.name, device, refused.text});
   } else {
     refusals.rewrites[device] = text("the rewrite of ", label, " is not used: its node '",

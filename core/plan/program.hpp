@@ -39,6 +39,7 @@ struct ProgramContext {
 /// What was found out about providers after they had taken nodes; grows from one attempt to the next.
 struct Refusals {
   std::vector<LateRefusal> nodes;
+  std::map<int, std::string> claims;    ///< devices whose claims are not to be taken, and why
   std::map<int, std::string> rewrites;  ///< devices whose rewrite is not to be used, and why
 };
 
