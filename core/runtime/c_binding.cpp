@@ -62,10 +62,13 @@ void backplane_binding::make_route() {
   }
   feeds.clear();
   fetches.clear();
+  std::vector<NamedValue> named;
+  for (const auto& input : inputs) named.push_back({input->name, input->value->value.get()});
   for (const std::size_t i : route.feeds) {
-    session->check_feed(inputs[i]->name, *inputs[i]->value->value);
-    feeds.push_back(inputs[i]->value->value.get());
+    session->check_feed(named[i].name, *named[i].value);
+    feeds.push_back(named[i].value);
   }
+  session->check_symbols(route, named);
   for (const std::size_t i : route.fetches)
     fetches.push_back(
         (outputs[i]->value != nullptr ? outputs[i]->value : &outputs[i]->own)->value.get());

@@ -273,7 +273,8 @@ void Executable::attempt(const Run& run) {
   const std::shared_ptr<PlanNode>& plan = memo != nullptr ? memo->plan : looked_up;
   Idle* idle = acquire(run.generation);
   try {
-    idle->context->start(run_count_.fetch_add(1), run.settings.cancel_flag, run.settings.spans);
+    idle->context->start(run_count_.fetch_add(1), run.settings.cancel_flag, run.settings.spans,
+                         run.settings.resize_fetches);
     run_segments(run, plan, *idle->context);
   } catch (...) {
     idle->context->finish();

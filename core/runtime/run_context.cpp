@@ -23,21 +23,23 @@ std::string step_name(const Program& program, const Step& step) {
               node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
 }
 
-/// Takes over what a kernel made of a size that nobody knew before.
-void take_contents(const RuntimeValue& from, RuntimeValue& to) {
+/// Takes over what a kernel made of a size that nobody knew before. A value that is there must fit, unless it may be
+/// made to.
+void take_contents(const RuntimeValue& from, RuntimeValue& to, const std::string& output,
+                   bool resize) {
   if (!from.is_tensor()) {
     to.set_type(from.type);
     to.elements = from.elements;
     return;
   }
-  const bool borrowed =
-      to.is_tensor() && to.memory == nullptr && to.description.host_ptr != nullptr;
-  if (borrowed && (to.element() != from.element() || to.dims != from.dims)) {
-    invalid("the value given for an output is tensor(", name(to.element()), ") ",
+  const bool owned = to.memory != nullptr || to.element() == DataType::String;
+  const bool given = to.is_tensor() && !(resize && owned);
+  if (given && (to.element() != from.element() || to.dims != from.dims)) {
+    invalid("the value given for output '", output, "' is tensor(", name(to.element()), ") ",
             to_string(to.dims), "; the run makes tensor(", name(from.element()), ") ",
             to_string(from.dims));
   }
-  if (!borrowed) to.set_owned_tensor(from.element(), from.dims);
+  if (!given) to.set_owned_tensor(from.element(), from.dims);
   to.strings = from.strings;
   if (from.description.bytes > 0 && from.description.host_ptr != nullptr)
     std::memcpy(to.description.host_ptr, from.description.host_ptr, from.description.bytes);
@@ -64,8 +66,9 @@ RunContext::~RunContext() {
 }
 
 void RunContext::start(std::uint64_t run_id, const std::atomic<bool>* cancel_flag,
-                       std::vector<Span>* spans) {
+                       std::vector<Span>* spans, bool resize_fetches) {
   run_id_ = run_id;
+  resize_fetches_ = resize_fetches;
   spans_ = spans;
   cancel_flag_ = cancel_flag;
   used_before_run_ = use_count_;
@@ -150,8 +153,10 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
                                            : static_cast<int>(arena) - 1;
     const bp_memory_kind kind = pinned ? BP_MEMORY_PINNED : BP_MEMORY_DEVICE;
     buffer = DeviceBuffer();
-    buffer = DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device, kind, bytes,
-                          devices_.at(device).alignment(kind));
+    // Between devices that cannot reach each other values go over the host, be there a device on it or not.
+    buffer = device < 0 ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
+                        : DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device,
+                                       kind, bytes, devices_.at(device).alignment(kind));
     ++generations_[depth];
   }
   SegmentContext& context = context_of(segment, depth);
@@ -365,7 +370,9 @@ void RunContext::take_dynamic(SegmentContext& context, const RunValues& feeds,
     if (slot.place == Place::Incoming)
       from =
           incoming_value(context.segment().incoming[static_cast<std::size_t>(slot.number)], feeds);
-    take_contents(*from, *fetches[static_cast<std::size_t>(fetch)]);
+    const ValueId id = program_.fetches()[static_cast<std::size_t>(fetch)];
+    take_contents(*from, *fetches[static_cast<std::size_t>(fetch)], program_.graph().value(id).name,
+                  resize_fetches_);
   }
 }
 

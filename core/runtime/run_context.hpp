@@ -33,8 +33,10 @@ class RunContext {
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;
 
-  /// Starts a run: forgets what the last one left. Tells the devices; ends by finish().
-  void start(std::uint64_t run_id, const std::atomic<bool>* cancel_flag, std::vector<Span>* spans);
+  /// Starts a run: forgets what the last one left. Tells the devices; ends by finish(). With `resize_fetches`, values
+  /// for outputs of a size found by running are made to fit where they own their memory.
+  void start(std::uint64_t run_id, const std::atomic<bool>* cancel_flag, std::vector<Span>* spans,
+             bool resize_fetches = false);
   /// Tells devices that the run ended. Never throws.
   void finish() noexcept;
 
@@ -91,6 +93,7 @@ class RunContext {
   const std::atomic<bool>* cancel_flag_ = nullptr;
   std::vector<Span>* spans_ = nullptr;
   bool tells_devices_ = false;
+  bool resize_fetches_ = false;
 };
 
 }  // namespace backplane::core

@@ -58,6 +58,8 @@ class Session {
            bool resize_fetches);
   /// Checks a feed against what the model says of it.
   void check_feed(const std::string& name, const RuntimeValue& value) const;
+  /// Checks that a symbol has one size in all inputs; each has been checked by itself.
+  void check_symbols(const Route& route, const std::vector<NamedValue>& feeds) const;
 
   /// See backplane_session_explain, _statistics, _trace.
   std::string explain();
@@ -73,7 +75,6 @@ class Session {
   void warn_of_fallback();
   Executable& default_executable();
   std::shared_ptr<Executable> executable(const Cut& cut);
-  void check_symbols(const Route& route, const std::vector<NamedValue>& feeds) const;
 
   std::shared_ptr<Environment> environment_;
   SessionOptions options_;
