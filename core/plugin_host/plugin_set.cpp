@@ -64,18 +64,42 @@ bp_status* count_kernel(void* sink_ctx, const bp_kernel_def* def) {
   });
 }
 
-/// The kernels of a provider's first device, opened with its default options.
-std::size_t count_kernels(const PluginRow& row, const bp_provider& provider) {
+/// Kernels as a session would register them.
+struct Registration {
+  KernelRegistry registry;
+  SchemaRegistry schemas;
+  RegisteredKernel kernel;
+};
+
+bp_status* register_kernel(void* sink_ctx, const bp_kernel_def* def) {
+  auto* to = static_cast<Registration*>(sink_ctx);
+  return status_of([&] {
+    if (def == nullptr) invalid("a kernel definition is NULL");
+    if (++to->kernel.rank > static_cast<int>(kMaxCount)) invalid("more kernels than there can be");
+    to->kernel.def = def;
+    to->registry.add(to->kernel, to->schemas, false);
+  });
+}
+
+/// Counts the kernels of a provider's first device, opened with its default options; the reason of the row tells of
+/// those that are refused.
+void count_kernels(PluginRow& row, const bp_provider& provider) {
   ThreadPool pool(1);
   bp_threads threads{&pool, 1};
   const DevicePtr device =
       Device::open(row.plugin, &provider, row.devices.front(), row.provider, {}, &threads);
-  std::size_t count = 0;
+  Registration all;
+  all.kernel.plugin = row.plugin;
+  for (const CustomSchema& schema : row.plugin->schemas()) all.schemas.add(schema);
   check_status(
       call_plugin("kernels",
-                  [&] { return device->api().kernels(device->raw(), &count, count_kernel); }),
+                  [&] { return device->api().kernels(device->raw(), &all, register_kernel); }),
       "kernels");
-  return count;
+  row.kernel_count = all.registry.size();
+  const std::vector<std::string>& refused = all.registry.refused();
+  if (!refused.empty())
+    row.reason = text("a kernel is refused: ", refused.front(),
+                      refused.size() > 1 ? text("; and ", refused.size() - 1, " more") : "");
 }
 
 /// The kernels that a plugin brings for devices of the provider.
@@ -222,7 +246,7 @@ std::vector<PluginRow> PluginSet::counted_rows() {
           row.kernel_count += count_guest_kernels(plugin, name);
         }
       } else if (!row.devices.empty()) {
-        row.kernel_count = count_kernels(row, *find_provider_in(plugin, row.provider));
+        count_kernels(row, *find_provider_in(plugin, row.provider));
       }
     } catch (const Error& error) {
       row.reason = error.message();

@@ -22,7 +22,7 @@ std::string word(const Json& row, const char* key) {
   return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
 }
 
-/// Devices, or why there are none.
+/// Devices, and why there are none or what is wrong with them.
 std::string devices_text(const Json& row) {
   std::string result;
   for (const Json& device : row.value("devices", Json::array())) {
@@ -32,7 +32,8 @@ std::string devices_text(const Json& row) {
     const double bytes = device.value("memory_bytes", 0.0);
     if (bytes > 0) result += " (" + bytes_text(bytes) + ")";
   }
-  return result.empty() ? word(row, "reason") : result;
+  const std::string reason = word(row, "reason");
+  return result + (result.empty() || reason.empty() ? "" : "; ") + reason;
 }
 
 void print_table(const Json& rows) {
