@@ -41,6 +41,20 @@ NamedFile parse_argument(const std::string& argument, const std::vector<ValueInf
   wrong_request("--input: the model has no input '", name, "'", hint);
 }
 
+/// Refuses what cannot fit, so that a large file is not read for nothing; the session checks the rest.
+void check_header(const ValueInfo& info, ElementType type, const std::vector<std::int64_t>& dims) {
+  const ElementType declared = tensor_element(info.type);
+  bool fits = declared == ElementType::None || declared == type;
+  if (info.rank >= 0) {
+    fits = fits && dims.size() == info.dims.size();
+    for (std::size_t axis = 0; fits && axis < dims.size(); ++axis)
+      fits = info.dims[axis] < 0 || info.dims[axis] == dims[axis];
+  }
+  if (fits) return;
+  wrong_request("it should be ", describe(info), " but is tensor(", element_name(type), ") ",
+                shape_text(dims));
+}
+
 }  // namespace
 
 std::string describe(const ValueInfo& info) {
@@ -65,7 +79,10 @@ FeedSet::FeedSet(const Session& session, const std::vector<std::string>& argumen
     const NamedFile named = parse_argument(argument, known);
     if (has(named.info->name)) wrong_request("--input: '", named.info->name, "' is given twice");
     try {
-      values_.emplace_back(named.info->name, read_value(named.file, named.info->type));
+      const auto check = [&](ElementType type, const std::vector<std::int64_t>& dims) {
+        check_header(*named.info, type, dims);
+      };
+      values_.emplace_back(named.info->name, read_value(named.file, named.info->type, check));
     } catch (const Failure& failure) {
       throw Failure(failure.exit_code(), text("input '", named.info->name, "': ", failure.what()));
     }

@@ -198,11 +198,12 @@ std::uint64_t data_bytes(const NpyHeader& header, const Layout& layout, const In
 
 }  // namespace
 
-Value read_npy(const std::filesystem::path& path, ElementType expected) {
+Value read_npy(const std::filesystem::path& path, ElementType expected, const HeaderCheck& check) {
   InputFile file(path);
   const NpyHeader header = parse_npy_header(read_header(file), file.name());
   const Layout layout = layout_of(header.descr, expected, file.name());
   const std::uint64_t bytes = data_bytes(header, layout, file);
+  if (check) check(layout.type, header.shape);
   const bool is_text = layout.type == ElementType::String;
 
   Value value = Value::tensor(layout.type, header.shape);

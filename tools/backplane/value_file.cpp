@@ -28,9 +28,10 @@ std::string proto_kind(const std::string& type) {
   return "tensor";
 }
 
-Value read_value(const std::filesystem::path& path, const std::string& type) {
+Value read_value(const std::filesystem::path& path, const std::string& type,
+                 const HeaderCheck& check) {
   const std::string suffix = lower_suffix(path);
-  if (suffix == ".npy") return read_npy(path, tensor_element(type));
+  if (suffix == ".npy") return read_npy(path, tensor_element(type), check);
   if (suffix != ".pb") {
     wrong_request(
         "'", path.string(),

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backplane/backplane.hpp"
+#include "tools/backplane/npy.hpp"
 #include "tools/backplane/output_file.hpp"
 
 namespace backplane::cli {
@@ -12,8 +13,10 @@ namespace backplane::cli {
 /// The proto that holds a value of an ONNX type: "tensor", "sequence" or "optional".
 std::string proto_kind(const std::string& type);
 
-/// Reads a value for an input of the given ONNX type. Throws Failure (wrong request) naming the file.
-Value read_value(const std::filesystem::path& path, const std::string& type);
+/// Reads a value for an input of the given ONNX type. Throws Failure (wrong request) naming the file. `check` is
+/// asked where the file tells type and shape at its start.
+Value read_value(const std::filesystem::path& path, const std::string& type,
+                 const HeaderCheck& check = {});
 
 /// ".npy" where numpy has the type, else ".pb".
 std::string file_suffix(const ValueView& value);
