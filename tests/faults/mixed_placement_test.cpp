@@ -211,5 +211,22 @@ TEST_F(MixedPlacement, WeightsAreUploadedOncePerDevice) {
       << "runs copy their feed, and what goes from one device to the other";
 }
 
+TEST_F(MixedPlacement, PackedWeightsAreSharedAndDroppedWithTheLastSession) {
+  ModelMaker maker;
+  maker.input("x", {4, 8}).weight("w", random_tensor({8, 8}, 1));
+  const std::string model = maker.node("a", "Gemm", {"x", "w"}, "y").output("y").bytes();
+  const Tensors feeds{{"x", random_tensor({4, 8}, 3)}};
+  const Tensors want = run_on_cpu(model, feeds);
+  for (int round = 1; round <= 2; ++round) {
+    {
+      MixedSession first(model), second(model);
+      EXPECT_EQ(difference(first.run(feeds), want), "");
+      EXPECT_EQ(difference(second.run(feeds), want), "");
+      EXPECT_EQ(counters().packs, static_cast<std::uint64_t>(round)) << "once for both";
+    }
+    EXPECT_EQ(alive(), "");
+  }
+}
+
 }  // namespace
 }  // namespace backplane::core::faults
