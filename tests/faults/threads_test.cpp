@@ -175,7 +175,9 @@ TEST_F(Threads, NoDeviceOnTheHostIsNeeded) {
   session_options.providers = {{"fakegpu:0", {}}, {"fakegpu:1", {}}};
   session_options.placement = {{"two", "fakegpu:1"}};
   for (const char* const host_copy : {"none", "sync", "async"}) {
-    session_options.provider_options["fakegpu"] = {{"host_copy", host_copy}};
+    const bool pinned = host_copy == std::string("none");
+    session_options.provider_options["fakegpu"] = {{"host_copy", host_copy},
+                                                   {"pinned", pinned ? "true" : "false"}};
     Session session(alone, "", std::as_bytes(std::span(model)), session_options);
     RuntimeValue x, y;
     x.set_owned_tensor(DataType::Float, {2, 3});
