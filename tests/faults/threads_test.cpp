@@ -149,7 +149,7 @@ TEST_F(Threads, ClaimsAndRewritesOfRandomGraphs) {
                          {{"delay_us", "20"},
                           {"seed", std::to_string(seed)},
                           {"compile", seed % 2 == 0 ? "all" : "off"}},
-                         {"fakegpu:0", "fakegpu:1"});
+                         providers());
     const Tensors want = session.run(graph.feeds());
     std::atomic<int> wrong{0};
     on_threads([&](int) {
@@ -159,6 +159,51 @@ TEST_F(Threads, ClaimsAndRewritesOfRandomGraphs) {
     EXPECT_EQ(wrong, 0) << "seed " << seed << "\n" << graph.describe();
     EXPECT_EQ(findings(), "");
   }
+}
+
+/// Branches at the same time, on the null provider alone: several runs share the pool.
+TEST_F(Threads, RunBranchesOfOneGraphAtATime) {
+  providers();
+  constexpr int kBranches = 6, kDepth = 4;
+  ModelMaker maker;
+  maker.input("x", {64, 64}).weight("w", random_tensor({64, 64}, 2));
+  std::string sum = "x";
+  for (int branch = 0; branch < kBranches; ++branch) {
+    std::string last = "x";
+    for (int i = 0; i < kDepth; ++i) {
+      const std::string made = text("v", branch, "_", i);
+      maker.node("add_" + made, "Add", {last, "w"}, made + "_a");
+      maker.node("relu_" + made, "Relu", {made + "_a"}, made);
+      last = made;
+    }
+    maker.node(text("join", branch), "Add", {sum, last}, text("s", branch));
+    sum = text("s", branch);
+  }
+  const std::string model = maker.output(sum).bytes();
+  SessionOptions options;
+  options.providers = {{"null", {}}};
+  options.optimization = OptimizationLevel::None;
+  options.parallel = true;
+  Session session(environment(), "", std::as_bytes(std::span(model)), options);
+  const Tensor w = random_tensor({64, 64}, 2);
+  std::atomic<int> wrong{0};
+  on_threads([&](int thread) {
+    for (int round = 0; round < 40; ++round) {
+      const Tensor fed = random_tensor({64, 64}, static_cast<std::uint64_t>(thread * 100 + round));
+      RuntimeValue x, y;
+      x.set_owned_tensor(DataType::Float, fed.dims);
+      std::copy(fed.elements.begin(), fed.elements.end(),
+                static_cast<float*>(x.description.host_ptr));
+      session.run({{"x", &x}}, {{sum, &y}});
+      for (std::size_t i = 0; i < fed.elements.size(); ++i) {
+        float branch = fed.elements[i], want = fed.elements[i];
+        for (int k = 0; k < kDepth; ++k) branch = std::max(0.0f, branch + w.elements[i]);
+        for (int k = 0; k < kBranches; ++k) want += branch;
+        wrong += static_cast<const float*>(y.description.host_ptr)[i] != want ? 1 : 0;
+      }
+    }
+  });
+  EXPECT_EQ(wrong, 0);
 }
 
 /// Two devices that cannot reach each other, and no device on the host: values still go over its memory.
