@@ -2,10 +2,10 @@
 #   Debian: Boost::filesystem, Boost::headers (Boost.DLL), spdlog::spdlog, GTest::gtest, GTest::gmock,
 #           GTest::gtest_main, benchmark::benchmark, CLI11::CLI11, nlohmann_json::nlohmann_json,
 #           tomlplusplus::tomlplusplus, backplane::highway, Threads::Threads
-#   PyPI:   backplane::onnx (ONNX's C++ library with its protobuf classes), backplane::onednn
+#   PyPI:   backplane::onnx (ONNX's C++ library with its protobuf classes)
 
 set(BACKPLANE_DEPS_DIR "${PROJECT_SOURCE_DIR}/.deps" CACHE PATH
-    "What tools/setup built: onnx/, onednn/, venv/")
+    "What tools/setup built: onnx/, venv/")
 if(NOT EXISTS "${BACKPLANE_DEPS_DIR}/onnx/lib/libonnx.a")
   message(FATAL_ERROR "${BACKPLANE_DEPS_DIR}/onnx is not there: run tools/setup first, or point "
                       "BACKPLANE_DEPS_DIR to the .deps folder of a tree in which it ran.")
@@ -38,19 +38,3 @@ add_library(backplane_highway INTERFACE)
 add_library(backplane::highway ALIAS backplane_highway)
 find_library(BACKPLANE_HIGHWAY_LIBRARY NAMES hwy REQUIRED)
 target_link_libraries(backplane_highway INTERFACE "${BACKPLANE_HIGHWAY_LIBRARY}")
-
-# oneDNN's wheel holds a shared library only. It lies in lib/backplane/deps/, in the build tree as
-# a link and in an installed one as a file; backplane_plugin() sets the run path that finds it.
-# The wheel is for x86-64: elsewhere the target is absent, and a plugin asks with if(TARGET ...).
-set(BACKPLANE_ONEDNN_LIBRARY "${BACKPLANE_DEPS_DIR}/onednn/lib/libdnnl.so.3")
-if(EXISTS "${BACKPLANE_ONEDNN_LIBRARY}")
-  file(MAKE_DIRECTORY "${BACKPLANE_DEPS_LIB_DIR}")
-  file(CREATE_LINK "${BACKPLANE_ONEDNN_LIBRARY}" "${BACKPLANE_DEPS_LIB_DIR}/libdnnl.so.3"
-       SYMBOLIC COPY_ON_ERROR)
-  add_library(backplane_onednn SHARED IMPORTED GLOBAL)
-  add_library(backplane::onednn ALIAS backplane_onednn)
-  set_target_properties(backplane_onednn PROPERTIES
-    IMPORTED_LOCATION "${BACKPLANE_DEPS_LIB_DIR}/libdnnl.so.3"
-    IMPORTED_SONAME libdnnl.so.3
-    INTERFACE_INCLUDE_DIRECTORIES "${BACKPLANE_DEPS_DIR}/onednn/include")
-endif()

@@ -21,6 +21,3 @@ install(FILES
   DESTINATION ${package_dir} COMPONENT devel)
 install(EXPORT backplaneTargets NAMESPACE backplane:: DESTINATION ${package_dir} COMPONENT devel)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION share/doc/backplane COMPONENT core)
-if(TARGET backplane_onednn)
-  install(FILES "${BACKPLANE_ONEDNN_LIBRARY}" DESTINATION lib/backplane/deps COMPONENT plugin_cpu)
-endif()

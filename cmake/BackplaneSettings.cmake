@@ -24,12 +24,13 @@ set(BACKPLANE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (e
 
 # The installed tree looks the same, so a run path relative to the file serves both:
 #   bin/backplane   lib/libbackplane.so.1
-#   lib/backplane/plugins/*.so   lib/backplane/custom_ops/*.so   lib/backplane/deps/*.so.N
+#   lib/backplane/plugins/*.so   lib/backplane/custom_ops/*.so
+# Shared libraries that a plugin brings along lie in lib/backplane/deps/, outside of the folder that
+# the host searches; a plugin's run path leads there.
 set(BACKPLANE_BIN_DIR "${PROJECT_BINARY_DIR}/bin")
 set(BACKPLANE_LIB_DIR "${PROJECT_BINARY_DIR}/lib")
 set(BACKPLANE_PLUGIN_DIR "${BACKPLANE_LIB_DIR}/backplane/plugins")
 set(BACKPLANE_CUSTOM_OPS_DIR "${BACKPLANE_LIB_DIR}/backplane/custom_ops")
-set(BACKPLANE_DEPS_LIB_DIR "${BACKPLANE_LIB_DIR}/backplane/deps")
 set(BACKPLANE_TEST_DIR "${PROJECT_BINARY_DIR}/tests")  # beside lib/, like bin/
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_INSTALL_RPATH "")

@@ -40,7 +40,7 @@ function(backplane_test)
   target_link_libraries(${target} PRIVATE ${arg_DEPS} ${arg_LIBS} GTest::gmock GTest::gtest ${main})
   set_target_properties(${target} PROPERTIES
     OUTPUT_NAME ${arg_NAME} RUNTIME_OUTPUT_DIRECTORY "${BACKPLANE_TEST_DIR}"
-    INSTALL_RPATH "$ORIGIN/../lib:$ORIGIN/../lib/backplane/deps")
+    INSTALL_RPATH "$ORIGIN/../lib")
   backplane_target_defaults(${target})
   if(arg_NEEDS)
     add_dependencies(${target} ${arg_NEEDS})

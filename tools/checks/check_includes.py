@@ -33,7 +33,7 @@ TABLE = {
     "core/config": ["toml++/"],
     "plugins/common": PLUGIN_API,
     "plugins": PLUGIN_API + ["plugins/common/"],
-    "plugins/cpu": PLUGIN_API + ["plugins/common/", "oneapi/dnnl/", "hwy/"],
+    "plugins/cpu": PLUGIN_API + ["plugins/common/", "hwy/"],
     "custom_ops": PLUGIN_API,
     "tools": HOST_API + TERMINAL,
     "tests": HOST_API + PLUGIN_API + TESTING + TERMINAL + ["tests/"],
