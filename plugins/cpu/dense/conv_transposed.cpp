@@ -1,0 +1,311 @@
+#include "plugins/cpu/dense/conv_transposed.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "plugins/cpu/kernels/parallel.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+uint64_t float_bytes(int64_t floats) { return (static_cast<uint64_t>(floats) * 4 + 63) / 64 * 64; }
+
+/// The remainder that is not negative.
+int64_t modulo(int64_t value, int64_t divisor) {
+  const int64_t rest = value % divisor;
+  return rest < 0 ? rest + divisor : rest;
+}
+
+int64_t entry(const std::vector<int64_t>& values, std::size_t index, int64_t absent) {
+  return values.empty() ? absent : values[index];
+}
+
+}  // namespace
+
+TransposedAttributes::TransposedAttributes(const sdk::Node& node)
+    : kernel_shape(node.get_ints("kernel_shape")),
+      strides(node.get_ints("strides")),
+      dilations(node.get_ints("dilations")),
+      pads(node.get_ints("pads")),
+      output_padding(node.get_ints("output_padding")),
+      output_shape(node.get_ints("output_shape")),
+      auto_pad(node.get_string("auto_pad", "NOTSET")) {
+  if (auto_pad != "NOTSET" && auto_pad != "VALID" && auto_pad != "SAME_UPPER" &&
+      auto_pad != "SAME_LOWER") {
+    sdk::invalid("attribute 'auto_pad' is '", auto_pad,
+                 "'; it may be NOTSET, VALID, SAME_UPPER or SAME_LOWER");
+  }
+  for (const auto* values : {&kernel_shape, &strides, &dilations}) {
+    for (const int64_t value : *values) {
+      if (value < 1)
+        sdk::invalid("kernel_shape, strides and dilations must be positive, got ", value);
+    }
+  }
+  for (const auto* values : {&pads, &output_padding, &output_shape}) {
+    for (const int64_t value : *values) {
+      if (value < 0)
+        sdk::invalid("pads, output_padding and output_shape must not be negative, got ", value);
+    }
+  }
+}
+
+Window TransposedAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) const {
+  const std::size_t axes = in.size();
+  if (axes > kSpatialAxes) {
+    sdk::unsupported("the input has ", axes, " spatial axes; up to ", kSpatialAxes, " are handled");
+  }
+  const auto check = [&](const char* what, const std::vector<int64_t>& values, std::size_t wanted) {
+    if (values.empty() || values.size() == wanted) return;
+    sdk::invalid("attribute '", what, "' has ", values.size(), " entries, the input needs ",
+                 wanted);
+  };
+  check("kernel_shape", kernel_shape, axes);
+  check("strides", strides, axes);
+  check("dilations", dilations, axes);
+  check("pads", pads, 2 * axes);
+  check("output_padding", output_padding, axes);
+  // Some exporters write the whole shape of the output.
+  const bool whole_shape = output_shape.size() == axes + 2;
+  if (!whole_shape) check("output_shape", output_shape, axes);
+  Window window;
+  for (std::size_t axis = 0; axis < axes; ++axis) {
+    const std::size_t to = axis + kSpatialAxes - axes;
+    if (entry(kernel_shape, axis, kernel[axis]) != kernel[axis]) {
+      sdk::invalid("attribute 'kernel_shape' says ", kernel_shape[axis], " along spatial axis ",
+                   axis, ", W has ", kernel[axis]);
+    }
+    window.kernel[to] = kernel[axis];
+    window.stride[to] = entry(strides, axis, 1);
+    window.dilation[to] = entry(dilations, axis, 1);
+    window.in[to] = in[axis];
+    const int64_t full = (in[axis] - 1) * window.stride[to] +
+                         (kernel[axis] - 1) * window.dilation[to] + 1 +
+                         entry(output_padding, axis, 0);
+    const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+    if (output_shape.empty() && !same) {
+      const bool padded = auto_pad == "NOTSET";
+      window.pad_begin[to] = padded ? entry(pads, axis, 0) : 0;
+      window.pad_end[to] = padded ? entry(pads, axis + axes, 0) : 0;
+      window.out[to] = full - window.pad_begin[to] - window.pad_end[to];
+    } else {
+      window.out[to] = output_shape.empty() ? in[axis] * window.stride[to]
+                                            : output_shape[axis + (whole_shape ? 2 : 0)];
+      const int64_t total = std::max<int64_t>(0, full - window.out[to]);
+      window.pad_begin[to] = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
+      window.pad_end[to] = total - window.pad_begin[to];
+    }
+    if (in[axis] > 0 && window.out[to] < 1) {
+      sdk::invalid("ConvTranspose: the output would have the size ", window.out[to],
+                   " along spatial axis ", axis, "; 'pads' are too large");
+    }
+    window.out[to] = std::max<int64_t>(0, window.out[to]);
+  }
+  return window;
+}
+
+TransposedConv::TransposedConv(const ConvShape& shape, Isa isa, unsigned threads) : shape_(shape) {
+  const Window& window = shape.window;
+  const Extents& stride = window.stride;
+  const int64_t depth = shape.in_channels / shape.groups;
+  const int64_t columns = shape.out_channels / shape.groups;
+  for (int64_t z = 0; z < stride[0]; ++z) {
+    for (int64_t y = 0; y < stride[1]; ++y) {
+      for (int64_t x = 0; x < stride[2]; ++x) classes_.push_back(class_of({z, y, x}));
+    }
+  }
+  for (Class& one : classes_) {
+    ProductShape product;
+    product.rows = 1;
+    product.taps = one.taps();
+    product.depth = depth;
+    product.columns = columns;
+    product.groups = shape.groups;
+    one.packed_offset = packed_floats_;
+    const Product any_rows(product, Activation{}, isa, 1);
+    panels_ = any_rows.panels();
+    packed_floats_ += any_rows.packed_floats();
+    pack_floats_ = std::max(pack_floats_, one.taps() * depth * columns);
+  }
+  for (int64_t z = 0; z < std::min(stride[0], window.out[0]); ++z) {
+    for (int64_t y = 0; y < std::min(stride[1], window.out[1]); ++y) {
+      for (int64_t x = 0; x < std::min(stride[2], window.out[2]); ++x) {
+        add_phase({z, y, x}, isa, threads);
+      }
+    }
+  }
+}
+
+TransposedConv::Class TransposedConv::class_of(const Extents& remainder) const {
+  const Window& window = shape_.window;
+  Class result;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    for (int64_t k = 0; k < window.kernel[axis]; ++k) {
+      if (k * window.dilation[axis] % window.stride[axis] == remainder[axis])
+        result.positions[axis].push_back(k);
+    }
+  }
+  return result;
+}
+
+void TransposedConv::add_phase(const Extents& first, Isa isa, unsigned threads) {
+  const Window& window = shape_.window;
+  Phase phase;
+  phase.first = first;
+  int64_t index = 0;
+  ProductShape product;
+  product.rows = shape_.batch;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const int64_t stride = window.stride[axis];
+    phase.count[axis] = (window.out[axis] - first[axis] + stride - 1) / stride;
+    product.rows *= phase.count[axis];
+    index = index * stride + modulo(first[axis] + window.pad_begin[axis], stride);
+  }
+  phase.class_index = static_cast<std::size_t>(index);
+  product.taps = classes_[phase.class_index].taps();
+  product.depth = shape_.in_channels / shape_.groups;
+  product.columns = shape_.out_channels / shape_.groups;
+  product.groups = shape_.groups;
+  phase.product = Product(product, Activation{}, isa, threads);
+  phase_rows_ = std::max(phase_rows_, product.rows);
+  scratch_bytes_ = std::max(scratch_bytes_, phase.product.scratch_bytes());
+  phases_.push_back(std::move(phase));
+}
+
+void TransposedConv::pack(const float* weights, float* packed, float* beside,
+                          const sdk::Threads& threads) const {
+  const Window& window = shape_.window;
+  const int64_t depth = shape_.in_channels / shape_.groups;
+  const int64_t columns = shape_.out_channels / shape_.groups;
+  for (const Class& one : classes_) {
+    const int64_t taps = one.taps();
+    if (taps == 0) continue;
+    const int64_t group_floats = panels_.padded_columns() * taps * depth;
+    for (int64_t group = 0; group < shape_.groups; ++group) {
+      const float* from = weights + group * depth * columns * window.taps();
+      float* to = beside;
+      for (const int64_t kz : one.positions[0]) {
+        for (const int64_t ky : one.positions[1]) {
+          for (const int64_t kx : one.positions[2]) {
+            const int64_t tap = (kz * window.kernel[1] + ky) * window.kernel[2] + kx;
+            for (int64_t i = 0; i < depth * columns; ++i) *to++ = from[i * window.taps() + tap];
+          }
+        }
+      }
+      WeightView view;
+      view.data = beside;
+      view.taps = taps;
+      view.depth = depth;
+      view.tap_stride = depth * columns;
+      view.depth_stride = columns;
+      view.column_stride = 1;
+      pack_panels(panels_, view, packed + one.packed_offset + group * group_floats, threads);
+    }
+  }
+}
+
+uint64_t TransposedConv::workspace_bytes() const {
+  const int64_t x = shape_.batch * shape_.in_channels * shape_.window.in_pixels();
+  return float_bytes(shape_.in_channels) + float_bytes(x) +
+         float_bytes(phase_rows_ * shape_.out_channels) + scratch_bytes_;
+}
+
+void TransposedConv::fill(const Phase& phase, const float* x, const float* zeros,
+                          const float** table, int64_t pitch, int64_t row, int64_t rows) const {
+  const Window& window = shape_.window;
+  const int64_t channels = shape_.in_channels;
+  const auto& count = phase.count;
+  const auto shift = [&](std::size_t axis,
+                         int64_t k) {  // exact: the phase's class has that remainder
+    return (phase.first[axis] + window.pad_begin[axis] - k * window.dilation[axis]) /
+           window.stride[axis];
+  };
+  const auto& positions = classes_[phase.class_index].positions;
+  for (const int64_t kz : positions[0]) {
+    for (const int64_t ky : positions[1]) {
+      for (const int64_t kx : positions[2]) {
+        const int64_t dz = shift(0, kz);
+        const int64_t dy = shift(1, ky);
+        const int64_t dx = shift(2, kx);
+        int64_t ox = row % count[2];
+        int64_t oy = row / count[2] % count[1];
+        int64_t oz = row / (count[2] * count[1]) % count[0];
+        int64_t image = row / (count[2] * count[1] * count[0]);
+        for (int64_t i = 0; i < rows; ++i) {
+          const int64_t iz = oz + dz;
+          const int64_t iy = oy + dy;
+          const int64_t ix = ox + dx;
+          const bool inside = iz >= 0 && iz < window.in[0] && iy >= 0 && iy < window.in[1] &&
+                              ix >= 0 && ix < window.in[2];
+          const int64_t pixel =
+              ((image * window.in[0] + iz) * window.in[1] + iy) * window.in[2] + ix;
+          table[i] = inside ? x + pixel * channels : zeros;
+          if (++ox < count[2]) continue;
+          ox = 0;
+          if (++oy < count[1]) continue;
+          oy = 0;
+          if (++oz < count[0]) continue;
+          oz = 0;
+          ++image;
+        }
+        table += pitch;
+      }
+    }
+  }
+}
+
+/// From the phase's dense channels-last pixels to their places in y.
+void TransposedConv::spread(const Phase& phase, const float* from, float* y,
+                            const sdk::Threads& threads) const {
+  const Window& window = shape_.window;
+  const int64_t channels = shape_.out_channels;
+  const auto& count = phase.count;
+  constexpr int64_t kPart = 16;
+  const int64_t parts = (channels + kPart - 1) / kPart;
+  const int64_t lines = shape_.batch * count[0] * count[1];
+  split_loop(threads, lines * parts, static_cast<double>(count[2] * kPart), 1,
+             [&](int64_t begin, int64_t end) {
+               for (int64_t i = begin; i < end; ++i) {
+                 const int64_t line = i / parts;
+                 const int64_t channel = i % parts * kPart;
+                 const int64_t some = std::min(kPart, channels - channel);
+                 const int64_t oy = line % count[1] * window.stride[1] + phase.first[1];
+                 const int64_t oz = line / count[1] % count[0] * window.stride[0] + phase.first[0];
+                 const int64_t image = line / (count[1] * count[0]);
+                 const float* source = from + line * count[2] * channels + channel;
+                 float* to = y + (image * channels + channel) * window.out_pixels() +
+                             (oz * window.out[1] + oy) * window.out[2] + phase.first[2];
+                 for (int64_t c = 0; c < some; ++c, to += window.out_pixels()) {
+                   for (int64_t x = 0; x < count[2]; ++x)
+                     to[x * window.stride[2]] = source[x * channels + c];
+                 }
+               }
+             });
+}
+
+void TransposedConv::run(const float* x, const float* packed, const float* bias, float* y,
+                         char* workspace, const sdk::Threads& threads) const {
+  const Window& window = shape_.window;
+  const int64_t channels = shape_.in_channels;
+  auto* zeros = reinterpret_cast<float*>(workspace);
+  workspace += float_bytes(channels);
+  std::memset(zeros, 0, static_cast<std::size_t>(channels) * 4);
+  auto* x_last = reinterpret_cast<float*>(workspace);
+  workspace += float_bytes(shape_.batch * channels * window.in_pixels());
+  transpose_planes(x, x_last, shape_.batch, channels, window.in_pixels(), 4, threads);
+  auto* pixels = reinterpret_cast<float*>(workspace);
+  workspace += float_bytes(phase_rows_ * shape_.out_channels);
+  for (const Phase& phase : phases_) {
+    ProductArgs args;
+    args.packed = packed + classes_[phase.class_index].packed_offset;
+    args.bias = bias;
+    args.out = pixels;
+    args.out_stride = shape_.out_channels;
+    phase.product.run(args, 0, phase.product.shape().rows, threads, workspace,
+                      [&](const float** table, int64_t pitch, int64_t row, int64_t rows) {
+                        fill(phase, x_last, zeros, table, pitch, row, rows);
+                      });
+    spread(phase, pixels, y, threads);
+  }
+}
+
+}  // namespace backplane::cpu

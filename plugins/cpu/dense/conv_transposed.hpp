@@ -1,0 +1,78 @@
+// Transposed convolution of fp32 images as matrix products: one for each residue of the output position
+// modulo the strides, since pixels of one residue are reached by the same kernel positions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plugins/cpu/dense/conv_direct.hpp"
+
+namespace backplane::cpu {
+
+/// The attributes of ConvTranspose as a node gives them.
+struct TransposedAttributes {
+  std::vector<int64_t> kernel_shape, strides, dilations, pads, output_padding, output_shape;
+  std::string auto_pad = "NOTSET";
+
+  explicit TransposedAttributes(const sdk::Node& node);
+  /// For spatial dims `in` and a kernel of `kernel`. In the result element o of an output axis gets input
+  /// element i through kernel position k where o = i * stride + k * dilation - pad_begin. Throws sdk::Error
+  /// when the attributes do not fit.
+  Window resolve(sdk::DimsView in, sdk::DimsView kernel) const;
+};
+
+/// A transposed convolution made ready. Immutable.
+class TransposedConv {
+ public:
+  /// `shape.window` as TransposedAttributes::resolve makes it.
+  TransposedConv(const ConvShape& shape, Isa isa, unsigned threads);
+
+  /// Floats of the packed weights; they depend on W's dims, strides, dilations and groups alone.
+  int64_t packed_floats() const { return packed_floats_; }
+  /// Floats that `pack` needs beside its result.
+  int64_t pack_floats() const { return pack_floats_; }
+  /// Packs weights [in_channels, out_channels / groups, kernel ...].
+  void pack(const float* weights, float* packed, float* beside, const sdk::Threads& threads) const;
+  uint64_t workspace_bytes() const;
+  /// x and y are channels first and dense; `bias` may be null.
+  void run(const float* x, const float* packed, const float* bias, float* y, char* workspace,
+           const sdk::Threads& threads) const;
+
+ private:
+  using Extents = std::array<int64_t, 3>;
+  /// Kernel positions whose offsets have one remainder modulo the strides.
+  struct Class {
+    std::array<std::vector<int64_t>, 3> positions;
+    int64_t packed_offset = 0;
+
+    int64_t taps() const {
+      return static_cast<int64_t>(positions[0].size() * positions[1].size() * positions[2].size());
+    }
+  };
+  /// Output pixels first, first + stride, ... along each axis.
+  struct Phase {
+    Extents first{};
+    Extents count{};
+    std::size_t class_index = 0;
+    Product product;
+  };
+
+  Class class_of(const Extents& remainder) const;
+  void add_phase(const Extents& first, Isa isa, unsigned threads);
+  void fill(const Phase& phase, const float* x, const float* zeros, const float** table,
+            int64_t pitch, int64_t row, int64_t rows) const;
+  void spread(const Phase& phase, const float* from, float* y, const sdk::Threads& threads) const;
+
+  ConvShape shape_;
+  Panels panels_;
+  std::vector<Class> classes_;
+  std::vector<Phase> phases_;
+  int64_t packed_floats_ = 0;
+  int64_t pack_floats_ = 0;
+  int64_t phase_rows_ = 0;  // of the largest phase
+  uint64_t scratch_bytes_ = 0;
+};
+
+}  // namespace backplane::cpu
