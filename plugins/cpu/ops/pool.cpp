@@ -1,5 +1,4 @@
-// MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool:
-// https://onnx.ai/onnx/operators/onnx__MaxPool.html
+// MaxPool, AveragePool, LpPool and their global forms: https://onnx.ai/onnx/operators/onnx__MaxPool.html
 // and their channels-last forms in backplane.cpu, on x [batch, spatial ..., channels].
 #include <cmath>
 #include <limits>
@@ -12,7 +11,7 @@
 namespace backplane::cpu {
 namespace {
 
-enum class PoolKind { kMax, kMean };
+enum class PoolKind { kMax, kMean, kNorm };
 
 /// What all forms share: the attributes, and the window for an input.
 struct PoolAttributes {
@@ -21,6 +20,7 @@ struct PoolAttributes {
   bool last;
   bool count_padding;
   bool column_major;
+  int64_t p = 2;  // of the norm
   WindowAttributes window;
 
   PoolAttributes(PoolKind pool_kind, const sdk::Node& node)
@@ -30,6 +30,8 @@ struct PoolAttributes {
         count_padding(node.get_int("count_include_pad", 0) != 0),
         column_major(node.get_int("storage_order", 0) != 0),
         window(node) {
+    if (kind == PoolKind::kNorm) p = node.get_int("p", 2);
+    if (p < 1) sdk::invalid(node.op_type(), ": attribute 'p' is ", p, "; it must be positive");
     if (!global && window.kernel_shape.empty())
       sdk::invalid(node.op_type(), ": the attribute 'kernel_shape' is missing");
   }
@@ -192,6 +194,8 @@ class FirstPool {
               for (int64_t i = 0; i < window.out_pixels(); ++i) {
                 if (attributes.kind == PoolKind::kMax) {
                   max(plane, p, i, y[out + i], indices != nullptr ? indices + out + i : nullptr);
+                } else if (attributes.kind == PoolKind::kNorm) {
+                  norm(plane, i, y[out + i]);
                 } else {
                   mean(plane, i, y[out + i]);
                 }
@@ -255,6 +259,22 @@ class FirstPool {
       if (index != nullptr) *index = plane_index * window.in_pixels() + at;
     }
 
+    void norm(const T* plane, int64_t pixel, T& y) const {
+      if constexpr (!std::is_integral_v<T>) {
+        const auto p = static_cast<double>(attributes.p);
+        double sum = 0;
+        visit(pixel, [&](int64_t pz, int64_t py, int64_t px) {
+          const double x = std::abs(
+              static_cast<double>(to_sum(plane[(pz * window.in[1] + py) * window.in[2] + px])));
+          sum += attributes.p == 1 ? x : attributes.p == 2 ? x * x : std::pow(x, p);
+        });
+        const double root = attributes.p == 1   ? sum
+                            : attributes.p == 2 ? std::sqrt(sum)
+                                                : std::pow(sum, 1 / p);
+        y = from_sum<T>(static_cast<SumOf<T>>(root));
+      }
+    }
+
     void mean(const T* plane, int64_t pixel, T& y) const {
       if constexpr (!std::is_integral_v<T>) {
         SumOf<T> sum{};
@@ -305,10 +325,10 @@ sdk::KernelEntry first(const char* op_type, int since = 1) {
 }
 
 template <PoolKind kKind>
-void add_float_types(sdk::KernelList& list, const char* op_type) {
-  list.push_back(first<float, kKind>(op_type));
-  list.push_back(first<double, kKind>(op_type));
-  list.push_back(first<sdk::Half, kKind>(op_type));
+void add_float_types(sdk::KernelList& list, const char* op_type, int since = 1) {
+  list.push_back(first<float, kKind>(op_type, since));
+  list.push_back(first<double, kKind>(op_type, since));
+  list.push_back(first<sdk::Half, kKind>(op_type, since));
   list.push_back(first<sdk::BFloat16, kKind>(op_type, 22));
 }
 
@@ -320,6 +340,9 @@ sdk::KernelList pool_kernels() {
   add_float_types<PoolKind::kMax>(list, "GlobalMaxPool");
   add_float_types<PoolKind::kMean>(list, "AveragePool");
   add_float_types<PoolKind::kMean>(list, "GlobalAveragePool");
+  // Their first version had a p that is no whole number.
+  add_float_types<PoolKind::kNorm>(list, "LpPool", 2);
+  add_float_types<PoolKind::kNorm>(list, "GlobalLpPool", 2);
   list.push_back(first<int8_t, PoolKind::kMax>("MaxPool", 12));
   list.push_back(first<uint8_t, PoolKind::kMax>("MaxPool", 12));
   list.push_back(
