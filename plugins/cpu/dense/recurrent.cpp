@@ -1,0 +1,347 @@
+#include "plugins/cpu/dense/recurrent.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "plugins/cpu/kernels/parallel.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+std::uint64_t align64(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+MatMulShape transposed_shape(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
+  MatMulShape shape;
+  shape.rows = rows;
+  shape.depth = depth;
+  shape.columns = columns;
+  shape.b_transposed = true;
+  return shape;
+}
+
+template <class T>
+T gate_value(const GateFunction& function, T x) {
+  const auto alpha = static_cast<T>(function.alpha);
+  const auto beta = static_cast<T>(function.beta);
+  switch (function.kind) {
+    case GateFunction::kAffine:
+      return alpha * x + beta;
+    case GateFunction::kRelu:
+      return x < 0 ? T(0) : x;
+    case GateFunction::kLeakyRelu:
+      return x < 0 ? alpha * x : x;
+    case GateFunction::kThresholdedRelu:
+      return x > alpha ? x : T(0);
+    case GateFunction::kTanh:
+      return std::tanh(x);
+    case GateFunction::kScaledTanh:
+      return alpha * std::tanh(beta * x);
+    case GateFunction::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case GateFunction::kHardSigmoid:
+      return std::clamp(alpha * x + beta, T(0), T(1));
+    case GateFunction::kElu:
+      return x < 0 ? alpha * std::expm1(x) : x;
+    case GateFunction::kSoftsign:
+      return x / (1 + std::abs(x));
+    case GateFunction::kSoftplus:
+      return std::max(x, T(0)) + std::log1p(std::exp(-std::abs(x)));
+  }
+  return x;
+}
+
+}  // namespace
+
+LineProduct<float>::LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns,
+                                Isa isa, unsigned threads)
+    : depth_(depth),
+      product_(transposed_shape(rows, depth, columns), true, Activation{}, isa, threads) {}
+
+void LineProduct<float>::pack(const float* b, float* packed, const sdk::Threads& threads) const {
+  product_.pack(b, 1.0f, packed, threads);
+}
+
+void LineProduct<float>::run(const float* a, const float* packed, const float* bias, float* y,
+                             char* workspace, const sdk::Threads& threads) const {
+  const std::int64_t offset = 0;
+  MatMulArgs args;
+  args.a = a;
+  args.a_stride = depth_;
+  args.a_offsets = &offset;
+  args.b_offsets = &offset;
+  args.packed = packed;
+  args.bias = bias;
+  args.y = y;
+  product_.run(args, workspace, threads);
+}
+
+void LineProduct<double>::pack(const double* b, double* packed, const sdk::Threads&) const {
+  std::copy_n(b, packed_size(), packed);
+}
+
+void LineProduct<double>::run(const double* a, const double* packed, const double* bias, double* y,
+                              char*, const sdk::Threads& threads) const {
+  split_loop(threads, rows_ * columns_, static_cast<double>(depth_), 1,
+             [&](std::int64_t begin, std::int64_t end) {
+               for (std::int64_t i = begin; i < end; ++i) {
+                 const std::int64_t column = i % columns_;
+                 double sum = bias != nullptr ? bias[column] : 0.0;
+                 for (std::int64_t k = 0; k < depth_; ++k)
+                   sum += a[i / columns_ * depth_ + k] * packed[column * depth_ + k];
+                 y[i] = sum;
+               }
+             });
+}
+
+template <class T>
+Recurrent<T>::Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads)
+    : shape_(shape),
+      activations_(&activation_kernels(isa)),
+      inputs_(shape.steps * shape.batch, shape.input, shape.gates() * shape.hidden, isa, threads),
+      states_(shape.batch, shape.hidden, (two_products() ? 2 : shape.gates()) * shape.hidden, isa,
+              threads),
+      resets_(shape.batch, shape.hidden, shape.hidden, isa, threads) {}
+
+template <class T>
+void Recurrent<T>::pack_w(const T* w, T* packed, const sdk::Threads& threads) const {
+  const std::int64_t size = shape_.gates() * shape_.hidden * shape_.input;
+  for (std::int64_t d = 0; d < shape_.directions; ++d)
+    inputs_.pack(w + d * size, packed + d * inputs_.packed_size(), threads);
+}
+
+template <class T>
+void Recurrent<T>::pack_r(const T* r, T* packed, const sdk::Threads& threads) const {
+  const std::int64_t gate = shape_.hidden * shape_.hidden;
+  for (std::int64_t d = 0; d < shape_.directions; ++d) {
+    T* to = packed + d * direction_r_size();
+    states_.pack(r + d * shape_.gates() * gate, to, threads);
+    if (two_products()) resets_.pack(r + (d * 3 + 2) * gate, to + states_.packed_size(), threads);
+  }
+}
+
+template <class T>
+std::uint64_t Recurrent<T>::workspace_bytes() const {
+  const auto elements = [](std::int64_t count) {
+    return align64(static_cast<std::uint64_t>(count) * sizeof(T));
+  };
+  const std::int64_t state = shape_.batch * shape_.hidden;
+  const std::uint64_t scratch =
+      std::max({inputs_.workspace_bytes(), states_.workspace_bytes(), resets_.workspace_bytes()});
+  return elements(shape_.steps * state * shape_.gates()) + 2 * elements(state * shape_.gates()) +
+         4 * elements(state) + scratch;
+}
+
+template <class T>
+typename Recurrent<T>::Buffers Recurrent<T>::cut(char* workspace) const {
+  const auto take = [&](std::int64_t count) {
+    T* part = reinterpret_cast<T*>(workspace);
+    workspace += align64(static_cast<std::uint64_t>(count) * sizeof(T));
+    return part;
+  };
+  const std::int64_t state = shape_.batch * shape_.hidden;
+  Buffers buffers{};
+  buffers.from_x = take(shape_.steps * state * shape_.gates());
+  buffers.from_h = take(state * shape_.gates());
+  buffers.gates = take(state * shape_.gates());
+  buffers.reset = take(state);
+  buffers.again = take(state);
+  buffers.h = take(state);
+  buffers.c = take(state);
+  buffers.scratch = workspace;
+  return buffers;
+}
+
+template <class T>
+void Recurrent<T>::run(const RecurrentArgs<T>& args, char* workspace,
+                       const sdk::Threads& threads) const {
+  const Buffers buffers = cut(workspace);
+  for (std::int64_t d = 0; d < shape_.directions; ++d) run_direction(args, d, buffers, threads);
+}
+
+template <class T>
+void Recurrent<T>::run_direction(const RecurrentArgs<T>& args, std::int64_t direction,
+                                 const Buffers& buffers, const sdk::Threads& threads) const {
+  const std::int64_t hidden = shape_.hidden;
+  const std::int64_t columns = shape_.gates() * hidden;
+  for (std::int64_t b = 0; b < shape_.batch; ++b) {
+    const std::int64_t at = state_at(direction, b);
+    const auto start = [&](const T* initial, T* state) {
+      if (initial != nullptr) {
+        std::copy_n(initial + at, hidden, state + b * hidden);
+      } else {
+        std::fill_n(state + b * hidden, hidden, T(0));
+      }
+    };
+    start(args.initial_h, buffers.h);
+    start(args.initial_c, buffers.c);
+  }
+  if (shape_.steps > 0 && shape_.batch > 0 && hidden > 0) {
+    const T* bias = args.bias != nullptr ? args.bias + direction * 2 * columns : nullptr;
+    inputs_.run(args.x, args.w_packed + direction * inputs_.packed_size(), bias, buffers.from_x,
+                buffers.scratch, threads);
+    for (std::int64_t i = 0; i < shape_.steps; ++i) step(args, direction, i, buffers, threads);
+  }
+  for (std::int64_t b = 0; b < shape_.batch; ++b) {
+    const std::int64_t at = state_at(direction, b);
+    if (args.y_h != nullptr) std::copy_n(buffers.h + b * hidden, hidden, args.y_h + at);
+    if (args.y_c != nullptr) std::copy_n(buffers.c + b * hidden, hidden, args.y_c + at);
+  }
+}
+
+/// Step `index` of every sequence that is longer, which is its time `index` or, in reverse, so far from
+/// its end.
+template <class T>
+void Recurrent<T>::step(const RecurrentArgs<T>& args, std::int64_t direction, std::int64_t index,
+                        const Buffers& buffers, const sdk::Threads& threads) const {
+  const std::int64_t hidden = shape_.hidden;
+  const std::int64_t columns = shape_.gates() * hidden;
+  const std::int64_t state_columns = two_products() ? 2 * hidden : columns;
+  const T* packed = args.r_packed + direction * direction_r_size();
+  const T* bias = args.bias != nullptr ? args.bias + direction * 2 * columns + columns : nullptr;
+  states_.run(buffers.h, packed, bias, buffers.from_h, buffers.scratch, threads);
+  const auto time_of = [&](std::int64_t b) {
+    const std::int64_t length = args.lengths == nullptr
+                                    ? shape_.steps
+                                    : std::clamp<std::int64_t>(args.lengths[b], 0, shape_.steps);
+    return index >= length ? -1 : is_reverse(direction) ? length - 1 - index : index;
+  };
+  const auto each = [&](const auto& body) {
+    split_loop(threads, shape_.batch, 10.0 * static_cast<double>(columns), 1,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t b = begin; b < end; ++b) body(b, time_of(b));
+               });
+  };
+  // The parts of the gates that the products gave; of a GRU's last gate the one from X alone.
+  const auto sum_gates = [&](std::int64_t b, std::int64_t time) {
+    const std::int64_t row = shape_.batch_first ? b * shape_.steps + time : time * shape_.batch + b;
+    const T* from_x = buffers.from_x + row * columns;
+    const T* from_h = buffers.from_h + b * state_columns;
+    T* gates = buffers.gates + b * columns;
+    const std::int64_t both = shape_.cell == Cell::kGru ? 2 * hidden : columns;
+    for (std::int64_t i = 0; i < both; ++i) gates[i] = from_x[i] + from_h[i];
+    for (std::int64_t i = both; i < columns; ++i) gates[i] = from_x[i];
+  };
+  if (shape_.cell == Cell::kGru) {
+    each([&](std::int64_t b, std::int64_t time) {
+      T* reset = buffers.reset + b * hidden;
+      if (time < 0) {
+        std::fill_n(reset, hidden, T(0));
+        return;
+      }
+      sum_gates(b, time);
+      T* gates = buffers.gates + b * columns;
+      apply(direction, 0, gates, 2 * hidden);
+      const T* linear =
+          two_products() ? buffers.h + b * hidden : buffers.from_h + b * state_columns + 2 * hidden;
+      for (std::int64_t i = 0; i < hidden; ++i) reset[i] = gates[hidden + i] * linear[i];
+    });
+    if (two_products()) {
+      const T* last_bias = bias != nullptr ? bias + 2 * hidden : nullptr;
+      resets_.run(buffers.reset, packed + states_.packed_size(), last_bias, buffers.again,
+                  buffers.scratch, threads);
+    }
+  }
+  each([&](std::int64_t b, std::int64_t time) {
+    T* gates = buffers.gates + b * columns;
+    T* h = buffers.h + b * hidden;
+    if (time >= 0 && shape_.cell == Cell::kGru) {
+      const T* more = (two_products() ? buffers.again : buffers.reset) + b * hidden;
+      T* candidate = gates + 2 * hidden;
+      for (std::int64_t i = 0; i < hidden; ++i) candidate[i] += more[i];
+      apply(direction, 1, candidate, hidden);
+      for (std::int64_t i = 0; i < hidden; ++i)
+        h[i] = (1 - gates[i]) * candidate[i] + gates[i] * h[i];
+    } else if (time >= 0) {
+      sum_gates(b, time);
+      if (shape_.cell == Cell::kLstm) {
+        const T* peepholes =
+            args.peepholes != nullptr ? args.peepholes + direction * 3 * hidden : nullptr;
+        lstm(direction, peepholes, gates, h, buffers.c + b * hidden);
+      } else {
+        apply(direction, 0, gates, hidden);
+        std::copy_n(gates, hidden, h);
+      }
+    }
+    if (args.y != nullptr) store_y(args, direction, index, time, b, buffers);
+  });
+}
+
+/// Y of a step; what lies behind the end of a sequence is zero.
+template <class T>
+void Recurrent<T>::store_y(const RecurrentArgs<T>& args, std::int64_t direction, std::int64_t index,
+                           std::int64_t time, std::int64_t b, const Buffers& buffers) const {
+  const std::int64_t hidden = shape_.hidden;
+  const std::int64_t at = time < 0 ? index : time;
+  const std::int64_t line = shape_.batch_first
+                                ? (b * shape_.steps + at) * shape_.directions + direction
+                                : (at * shape_.directions + direction) * shape_.batch + b;
+  T* y = args.y + line * hidden;
+  if (time < 0) {
+    std::fill_n(y, hidden, T(0));
+  } else {
+    std::copy_n(buffers.h + b * hidden, hidden, y);
+  }
+}
+
+/// Gates in the order i, o, f, c; peepholes in the order i, o, f.
+template <class T>
+void Recurrent<T>::lstm(std::int64_t direction, const T* peepholes, T* gates, T* h, T* c) const {
+  const std::int64_t n = shape_.hidden;
+  T* input = gates;
+  T* output = gates + n;
+  T* forget = gates + 2 * n;
+  T* candidate = gates + 3 * n;
+  if (peepholes != nullptr) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      input[i] += peepholes[i] * c[i];
+      forget[i] += peepholes[2 * n + i] * c[i];
+    }
+    apply(direction, 0, input, n);
+    apply(direction, 0, forget, n);
+  } else {
+    apply(direction, 0, gates, 3 * n);
+  }
+  apply(direction, 1, candidate, n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T kept = shape_.input_forget ? 1 - input[i] : forget[i];
+    c[i] = kept * c[i] + input[i] * candidate[i];
+    h[i] = c[i];
+  }
+  if (peepholes != nullptr) {
+    for (std::int64_t i = 0; i < n; ++i) output[i] += peepholes[n + i] * c[i];
+    apply(direction, 0, output, n);
+  }
+  pass(direction, 2, h, n);  // the clip is for gates; a cell may be greater
+  for (std::int64_t i = 0; i < n; ++i) h[i] *= output[i];
+}
+
+template <class T>
+void Recurrent<T>::apply(std::int64_t direction, std::int64_t index, T* x, std::int64_t n) const {
+  if (shape_.clip > 0) {
+    const auto limit = static_cast<T>(shape_.clip);
+    for (std::int64_t i = 0; i < n; ++i) x[i] = std::clamp(x[i], -limit, limit);
+  }
+  pass(direction, index, x, n);
+}
+
+template <class T>
+void Recurrent<T>::pass(std::int64_t direction, std::int64_t index, T* x, std::int64_t n) const {
+  const GateFunction& function =
+      shape_.functions[static_cast<std::size_t>(direction * shape_.function_count() + index)];
+  if constexpr (std::is_same_v<T, float>) {
+    Activation activation;
+    activation.kind =
+        function.kind == GateFunction::kSigmoid ? Activation::kSigmoid : Activation::kTanh;
+    if (function.kind == GateFunction::kSigmoid || function.kind == GateFunction::kTanh) {
+      activations_->apply(activation, x, n);
+      return;
+    }
+  }
+  for (std::int64_t i = 0; i < n; ++i) x[i] = gate_value(function, x[i]);
+}
+
+template class Recurrent<float>;
+template class Recurrent<double>;
+
+}  // namespace backplane::cpu

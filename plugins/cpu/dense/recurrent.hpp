@@ -1,0 +1,173 @@
+// The recurrent layers RNN, GRU and LSTM: one product for the inputs of all steps, one for each step's state.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/activation.hpp"
+#include "plugins/cpu/dense/matmul_f32.hpp"
+
+namespace backplane::cpu {
+
+enum class Cell { kRnn, kGru, kLstm };
+
+/// A function that gates go through.
+struct GateFunction {
+  enum Kind {
+    kAffine,  // alpha * x + beta
+    kRelu,
+    kLeakyRelu,        // x < 0 ? alpha * x : x
+    kThresholdedRelu,  // x > alpha ? x : 0
+    kTanh,
+    kScaledTanh,  // alpha * tanh(beta * x)
+    kSigmoid,
+    kHardSigmoid,  // clamp(alpha * x + beta, 0, 1)
+    kElu,          // x < 0 ? alpha * (exp(x) - 1) : x
+    kSoftsign,
+    kSoftplus,
+  };
+  Kind kind = kTanh;
+  float alpha = 0;
+  float beta = 0;
+};
+
+/// What is the same for all directions of a layer.
+struct RecurrentShape {
+  Cell cell = Cell::kRnn;
+  std::int64_t steps = 0;
+  std::int64_t batch = 0;
+  std::int64_t input = 0;
+  std::int64_t hidden = 0;
+  std::int64_t directions = 1;
+  bool first_is_reverse = false;
+  bool batch_first = false;  // X is [batch, steps, input], states [batch, directions, hidden]
+  bool linear_before_reset = false;
+  bool input_forget = false;
+  float clip = 0;                       // 0: none
+  std::vector<GateFunction> functions;  // function_count() for each direction
+
+  std::int64_t gates() const { return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1; }
+  std::int64_t function_count() const {
+    return cell == Cell::kLstm ? 3 : cell == Cell::kGru ? 2 : 1;
+  }
+};
+
+/// The memory of a run, in ONNX's names and dims; null where an optional one is left out.
+template <class T>
+struct RecurrentArgs {
+  const T* x = nullptr;
+  const T* w_packed = nullptr;
+  const T* r_packed = nullptr;
+  const T* bias = nullptr;
+  const std::int32_t* lengths = nullptr;
+  const T* initial_h = nullptr;
+  const T* initial_c = nullptr;
+  const T* peepholes = nullptr;
+  T* y = nullptr;
+  T* y_h = nullptr;
+  T* y_c = nullptr;
+};
+
+/// rows of A [rows, depth] times B^T, B [columns, depth]: y = A B^T + bias.
+template <class T>
+class LineProduct;
+
+template <>
+class LineProduct<float> {
+ public:
+  LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns, Isa isa,
+              unsigned threads);
+  std::int64_t packed_size() const { return product_.packed_floats(); }
+  std::uint64_t workspace_bytes() const { return product_.workspace_bytes(true); }
+  void pack(const float* b, float* packed, const sdk::Threads& threads) const;
+  void run(const float* a, const float* packed, const float* bias, float* y, char* workspace,
+           const sdk::Threads& threads) const;
+
+ private:
+  std::int64_t depth_;
+  MatMulF32 product_;
+};
+
+template <>
+class LineProduct<double> {
+ public:
+  LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns, Isa isa,
+              unsigned threads)
+      : rows_(rows), depth_(depth), columns_(columns) {
+    static_cast<void>(isa);
+    static_cast<void>(threads);
+  }
+  std::int64_t packed_size() const { return depth_ * columns_; }
+  std::uint64_t workspace_bytes() const { return 0; }
+  void pack(const double* b, double* packed, const sdk::Threads& threads) const;
+  void run(const double* a, const double* packed, const double* bias, double* y, char* workspace,
+           const sdk::Threads& threads) const;
+
+ private:
+  std::int64_t rows_, depth_, columns_;
+};
+
+/// A layer made ready, in float or double. Immutable.
+template <class T>
+class Recurrent {
+ public:
+  Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads);
+
+  /// Elements of the packed W and R of all directions; they do not depend on steps and batch.
+  std::int64_t w_size() const { return shape_.directions * inputs_.packed_size(); }
+  std::int64_t r_size() const { return shape_.directions * direction_r_size(); }
+  void pack_w(const T* w, T* packed, const sdk::Threads& threads) const;
+  void pack_r(const T* r, T* packed, const sdk::Threads& threads) const;
+  std::uint64_t workspace_bytes() const;
+  void run(const RecurrentArgs<T>& args, char* workspace, const sdk::Threads& threads) const;
+
+ private:
+  /// The parts of the workspace of one direction.
+  struct Buffers {
+    T* from_x;  // [steps * batch, gates * hidden], rows in X's order
+    T* from_h;  // [batch, state columns]
+    T* gates;   // [batch, gates * hidden]
+    T* reset;   // GRU: [batch, hidden], r * H
+    T* again;   // GRU: [batch, hidden], its product
+    T* h;       // [batch, hidden]
+    T* c;
+    char* scratch;
+  };
+
+  std::int64_t direction_r_size() const {
+    return states_.packed_size() + (two_products() ? resets_.packed_size() : 0);
+  }
+  bool two_products() const { return shape_.cell == Cell::kGru && !shape_.linear_before_reset; }
+  Buffers cut(char* workspace) const;
+  void run_direction(const RecurrentArgs<T>& args, std::int64_t direction, const Buffers& buffers,
+                     const sdk::Threads& threads) const;
+  void step(const RecurrentArgs<T>& args, std::int64_t direction, std::int64_t index,
+            const Buffers& buffers, const sdk::Threads& threads) const;
+  void store_y(const RecurrentArgs<T>& args, std::int64_t direction, std::int64_t index,
+               std::int64_t time, std::int64_t b, const Buffers& buffers) const;
+  void lstm(std::int64_t direction, const T* peepholes, T* gates, T* h, T* c) const;
+  /// x through function `index` of a direction, in place; `apply` clips it before.
+  void apply(std::int64_t direction, std::int64_t index, T* x, std::int64_t n) const;
+  void pass(std::int64_t direction, std::int64_t index, T* x, std::int64_t n) const;
+  bool is_reverse(std::int64_t direction) const {
+    return direction == 1 || shape_.first_is_reverse;
+  }
+  /// Where a state of [directions, batch, hidden] or [batch, directions, hidden] stands.
+  std::int64_t state_at(std::int64_t direction, std::int64_t b) const {
+    return (shape_.batch_first ? b * shape_.directions + direction : direction * shape_.batch + b) *
+           shape_.hidden;
+  }
+
+  RecurrentShape shape_;
+  const ActivationKernels* activations_;
+  LineProduct<T> inputs_;
+  LineProduct<T> states_;
+  LineProduct<T> resets_;
+};
+
+extern template class Recurrent<float>;
+extern template class Recurrent<double>;
+
+}  // namespace backplane::cpu

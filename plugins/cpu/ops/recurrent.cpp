@@ -1,0 +1,320 @@
+// RNN, GRU, LSTM: https://onnx.ai/onnx/operators/onnx__RNN.html, onnx__GRU.html, onnx__LSTM.html
+#include "plugins/cpu/dense/recurrent.hpp"
+
+#include <cctype>
+
+#include "plugins/common/types.hpp"
+#include "plugins/cpu/device.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+constexpr std::uint32_t kX = 0, kW = 1, kR = 2, kB = 3, kLengths = 4, kH = 5, kC = 6, kP = 7;
+
+struct NamedFunction {
+  const char* name;
+  GateFunction function;  // with the defaults of the operator of that name
+  bool takes_alpha, takes_beta;
+};
+constexpr NamedFunction kFunctions[] = {
+    {"affine", {GateFunction::kAffine, 1, 0}, true, true},
+    {"relu", {GateFunction::kRelu, 0, 0}, false, false},
+    {"leakyrelu", {GateFunction::kLeakyRelu, 0.01f, 0}, true, false},
+    {"thresholdedrelu", {GateFunction::kThresholdedRelu, 1, 0}, true, false},
+    {"tanh", {GateFunction::kTanh, 0, 0}, false, false},
+    {"scaledtanh", {GateFunction::kScaledTanh, 1, 1}, true, true},
+    {"sigmoid", {GateFunction::kSigmoid, 0, 0}, false, false},
+    {"hardsigmoid", {GateFunction::kHardSigmoid, 0.2f, 0.5f}, true, true},
+    {"elu", {GateFunction::kElu, 1, 0}, true, false},
+    {"softsign", {GateFunction::kSoftsign, 0, 0}, false, false},
+    {"softplus", {GateFunction::kSoftplus, 0, 0}, false, false},
+};
+
+const NamedFunction& find_function(const std::string& given) {
+  std::string name;
+  for (const char c : given) name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const NamedFunction& one : kFunctions) {
+    if (name == one.name) return one;
+  }
+  sdk::unsupported("attribute 'activations' names '", given, "', which is not handled");
+}
+
+std::vector<GateFunction> read_functions(const sdk::Node& node, const RecurrentShape& shape) {
+  std::vector<std::string> names = node.get_strings("activations");
+  const auto count = static_cast<std::size_t>(shape.directions * shape.function_count());
+  if (names.empty()) {
+    for (std::int64_t d = 0; d < shape.directions; ++d) {
+      if (shape.cell != Cell::kRnn) names.emplace_back("Sigmoid");
+      names.emplace_back("Tanh");
+      if (shape.cell == Cell::kLstm) names.emplace_back("Tanh");
+    }
+  }
+  if (names.size() != count) {
+    sdk::invalid("attribute 'activations' has ", names.size(), " names; ", count, " are needed");
+  }
+  // The values are taken in order by those functions that have such a parameter.
+  const std::vector<float> alphas = node.get_floats("activation_alpha");
+  const std::vector<float> betas = node.get_floats("activation_beta");
+  std::size_t alpha = 0;
+  std::size_t beta = 0;
+  std::vector<GateFunction> functions;
+  for (const std::string& name : names) {
+    const NamedFunction& found = find_function(name);
+    functions.push_back(found.function);
+    if (found.takes_alpha && alpha < alphas.size()) functions.back().alpha = alphas[alpha++];
+    if (found.takes_beta && beta < betas.size()) functions.back().beta = betas[beta++];
+  }
+  return functions;
+}
+
+RecurrentShape read_attributes(const sdk::Node& node, Cell cell) {
+  RecurrentShape shape;
+  shape.cell = cell;
+  const std::string direction = node.get_string("direction", "forward");
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional") {
+    sdk::invalid("attribute 'direction' is '", direction,
+                 "'; it may be forward, reverse or bidirectional");
+  }
+  shape.directions = direction == "bidirectional" ? 2 : 1;
+  shape.first_is_reverse = direction == "reverse";
+  shape.batch_first = node.get_int("layout", 0) != 0;
+  shape.linear_before_reset = node.get_int("linear_before_reset", 0) != 0;
+  shape.input_forget = node.get_int("input_forget", 0) != 0;
+  shape.clip = node.get_float("clip", 0);
+  shape.functions = read_functions(node, shape);
+  return shape;
+}
+
+void check_dims(const sdk::PrepareContext& ctx, std::uint32_t index, const char* name,
+                const sdk::Dims& wanted) {
+  const sdk::Tensor tensor = ctx.input(index);
+  if (!tensor.present() || sdk::to_string(tensor.dims()) == sdk::to_string(wanted)) return;
+  sdk::invalid(name, " has dims ", sdk::to_string(tensor.dims()), ", expected ",
+               sdk::to_string(wanted));
+}
+
+/// Elements of type T, computed in W (T itself, or float for the 16-bit types).
+template <class T, Cell kCell>
+class RecurrentKernel {
+ public:
+  using W = std::conditional_t<common::kIsHalfType<T>, float, T>;
+  static constexpr bool kConverts = common::kIsHalfType<T>;
+
+  struct Prepared {
+    Recurrent<W> layer;
+    bool w_packed, r_packed;
+    std::uint64_t converted_bytes;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      char* place = ctx.workspace().mutable_data<char>();
+      char* workspace = place + converted_bytes;
+      const auto take = [&](std::int64_t count) {
+        W* part = reinterpret_cast<W*>(place);
+        place += bytes_of(count);
+        return part;
+      };
+      const auto input = [&](std::uint32_t index) -> const W* {
+        if (!ctx.has_input(index)) return nullptr;
+        const sdk::Tensor tensor = ctx.input(index);
+        if constexpr (kConverts) {
+          W* to = take(tensor.size());
+          const T* from = tensor.data<T>();
+          for (std::int64_t i = 0; i < tensor.size(); ++i) to[i] = common::to_float(from[i]);
+          return to;
+        } else {
+          return tensor.data<W>();
+        }
+      };
+      const auto output = [&](std::uint32_t index) -> W* {
+        if (!ctx.has_output(index)) return nullptr;
+        const sdk::Tensor tensor = ctx.output(index);
+        if constexpr (kConverts) {
+          return take(tensor.size());
+        } else {
+          return tensor.mutable_data<W>();
+        }
+      };
+      RecurrentArgs<W> args;
+      args.x = input(kX);
+      args.bias = input(kB);
+      if (ctx.has_input(kLengths)) args.lengths = ctx.input(kLengths).data<std::int32_t>();
+      args.initial_h = input(kH);
+      if (kCell == Cell::kLstm) args.initial_c = input(kC);
+      if (kCell == Cell::kLstm) args.peepholes = input(kP);
+      args.y = output(0);
+      args.y_h = output(1);
+      if (kCell == Cell::kLstm) args.y_c = output(2);
+      args.w_packed = weights(ctx, 0, w_packed, input, take);
+      args.r_packed = weights(ctx, 1, r_packed, input, take);
+      layer.run(args, workspace, ctx.threads());
+      if constexpr (kConverts) {
+        const W* results[] = {args.y, args.y_h, args.y_c};
+        for (std::uint32_t i = 0; i < 3; ++i) {
+          if (results[i] != nullptr) narrow(results[i], ctx.output(i));
+        }
+      }
+    }
+
+    /// W (which = 0) or R (1), packed.
+    template <class Input, class Take>
+    const W* weights(const sdk::ComputeContext& ctx, std::uint32_t which, bool packed,
+                     const Input& input, const Take& take) const {
+      if (packed) return ctx.packed(which == 0 || !w_packed ? 0 : 1).template data<W>();
+      const W* from = input(which == 0 ? kW : kR);
+      W* to = take(which == 0 ? layer.w_size() : layer.r_size());
+      if (which == 0) {
+        layer.pack_w(from, to, ctx.threads());
+      } else {
+        layer.pack_r(from, to, ctx.threads());
+      }
+      return to;
+    }
+
+    static void narrow(const float* from, const sdk::Tensor& output) {
+      T* to = output.mutable_data<T>();
+      for (std::int64_t i = 0; i < output.size(); ++i) to[i] = common::narrow<T>(from[i]);
+    }
+  };
+
+  RecurrentKernel(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : shape_(read_attributes(node, kCell)),
+        hidden_(node.get_int("hidden_size", 0)),
+        isa_(isa_of(ctx)),
+        w_packer_{this, 0},
+        r_packer_{this, 1} {}
+  RecurrentKernel(const RecurrentKernel&) = delete;
+  RecurrentKernel& operator=(const RecurrentKernel&) = delete;
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const RecurrentShape shape = check_inputs(ctx);
+    sdk::Dims states{shape.directions, shape.batch, shape.hidden};
+    sdk::Dims y{shape.steps, shape.directions, shape.batch, shape.hidden};
+    if (shape.batch_first) {
+      states = {shape.batch, shape.directions, shape.hidden};
+      y = {shape.batch, shape.steps, shape.directions, shape.hidden};
+    }
+    const sdk::DataType type = ctx.input(kX).type();
+    if (ctx.output_wanted(0)) ctx.set_output(0, type, y);
+    if (ctx.output_wanted(1)) ctx.set_output(1, type, states);
+    if (ctx.output_wanted(2)) ctx.set_output(2, type, states);
+    Prepared p{Recurrent<W>(shape, isa_, ctx.threads().count()), false, false, 0};
+    if constexpr (!kConverts) request_weights(ctx, p);
+    if constexpr (kConverts) {
+      for (const std::uint32_t i : {kX, kW, kR, kB, kH, kC, kP})
+        p.converted_bytes += bytes_of(ctx.input(i).present() ? ctx.input(i).size() : 0);
+      p.converted_bytes +=
+          bytes_of(sdk::element_count(y)) + 2 * bytes_of(sdk::element_count(states));
+    }
+    if (!p.w_packed) p.converted_bytes += bytes_of(p.layer.w_size());
+    if (!p.r_packed) p.converted_bytes += bytes_of(p.layer.r_size());
+    ctx.set_workspace(p.converted_bytes + p.layer.workspace_bytes());
+    ctx.set_variant(p.w_packed && p.r_packed ? "packed" : "packing");
+    const std::int64_t macs = shape.steps * shape.batch * shape.directions * shape.gates() *
+                              shape.hidden * (shape.input + shape.hidden);
+    ctx.set_cost(2 * static_cast<std::uint64_t>(macs), ctx.input(kR).bytes());
+    return p;
+  }
+
+ private:
+  struct Packer {
+    const RecurrentKernel* kernel;
+    int which;
+
+    void pack(const sdk::PackContext& ctx) const {
+      if constexpr (!kConverts) {
+        const sdk::Tensor source = ctx.source(0);
+        RecurrentShape shape = kernel->shape_;
+        shape.hidden = source.dim(1) / shape.gates();
+        shape.input = source.dim(2);
+        const Recurrent<W> layer(shape, kernel->isa_, 1);
+        W* to = ctx.target().mutable_data<W>();
+        if (which == 0) {
+          layer.pack_w(source.data<W>(), to, ctx.threads());
+        } else {
+          layer.pack_r(source.data<W>(), to, ctx.threads());
+        }
+      }
+    }
+  };
+
+  static std::uint64_t bytes_of(std::int64_t count) {
+    return (static_cast<std::uint64_t>(count) * sizeof(W) + 63) / 64 * 64;
+  }
+
+  RecurrentShape check_inputs(const sdk::PrepareContext& ctx) const {
+    const sdk::Tensor x = ctx.input(kX);
+    const sdk::Tensor r = ctx.input(kR);
+    if (x.rank() != 3) sdk::invalid("X has rank ", x.rank(), ", expected 3");
+    if (r.rank() != 3) sdk::invalid("R has rank ", r.rank(), ", expected 3");
+    RecurrentShape shape = shape_;
+    shape.steps = x.dim(shape.batch_first ? 1 : 0);
+    shape.batch = x.dim(shape.batch_first ? 0 : 1);
+    shape.input = x.dim(2);
+    shape.hidden = r.dim(2);
+    if (hidden_ != 0 && hidden_ != shape.hidden) {
+      sdk::invalid("attribute 'hidden_size' is ", hidden_, ", but R has dims ",
+                   sdk::to_string(r.dims()));
+    }
+    const std::int64_t rows = shape.gates() * shape.hidden;
+    sdk::Dims states{shape.directions, shape.batch, shape.hidden};
+    if (shape.batch_first) states = {shape.batch, shape.directions, shape.hidden};
+    check_dims(ctx, kW, "W", {shape.directions, rows, shape.input});
+    check_dims(ctx, kR, "R", {shape.directions, rows, shape.hidden});
+    check_dims(ctx, kB, "B", {shape.directions, 2 * rows});
+    check_dims(ctx, kLengths, "sequence_lens", {shape.batch});
+    check_dims(ctx, kH, "initial_h", states);
+    check_dims(ctx, kC, "initial_c", states);
+    check_dims(ctx, kP, "P", {shape.directions, 3 * shape.hidden});
+    return shape;
+  }
+
+  void request_weights(sdk::PrepareContext& ctx, Prepared& p) const {
+    p.w_packed = ctx.input_constant(kW);
+    p.r_packed = ctx.input_constant(kR);
+    const auto request = [&](std::uint32_t input, std::int64_t size, const Packer* packer) {
+      const std::string key = sdk::message(
+          "recurrent ", static_cast<int>(kCell), " part ", packer->which, " type ",
+          sdk::type_name(ctx.input(input).type()), " isa ", static_cast<int>(isa_), " dims ",
+          sdk::to_string(ctx.input(input).dims()), " before reset ", shape_.linear_before_reset);
+      ctx.request_pack(key, {input}, static_cast<std::uint64_t>(size) * sizeof(W), packer);
+    };
+    if (p.w_packed) request(kW, p.layer.w_size(), &w_packer_);
+    if (p.r_packed) request(kR, p.layer.r_size(), &r_packer_);
+  }
+
+  RecurrentShape shape_;
+  std::int64_t hidden_;
+  Isa isa_;
+  Packer w_packer_, r_packer_;
+};
+
+template <class T, Cell kCell>
+sdk::KernelEntry entry(const char* op_type, int since) {
+  constexpr sdk::DataType kType = sdk::data_type_of<T>();
+  return sdk::op(op_type)
+      .name(std::string("cpu:") + op_type + "_" + sdk::type_name(kType))
+      .since(since)
+      .types("T", {kType})
+      .template kernel<RecurrentKernel<T, kCell>>();
+}
+
+template <Cell kCell>
+void add(sdk::KernelList& list, const char* op_type) {
+  constexpr int kFirst = 7;  // versions before had an output_sequence and other optional inputs
+  list.push_back(entry<float, kCell>(op_type, kFirst));
+  list.push_back(entry<double, kCell>(op_type, kFirst));
+  list.push_back(entry<sdk::Half, kCell>(op_type, kFirst));
+  list.push_back(entry<sdk::BFloat16, kCell>(op_type, 22));
+}
+
+}  // namespace
+
+sdk::KernelList recurrent_kernels() {
+  sdk::KernelList list;
+  add<Cell::kRnn>(list, "RNN");
+  add<Cell::kGru>(list, "GRU");
+  add<Cell::kLstm>(list, "LSTM");
+  return list;
+}
+
+}  // namespace backplane::cpu
