@@ -1,4 +1,5 @@
 // Conv and ConvTranspose: https://onnx.ai/onnx/operators/onnx__Conv.html
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -163,13 +164,14 @@ const Sweep kFirstLayer("Conv", "FirstLayer", 6, first_layer);
 
 OpCase transpose(Random& random) {
   OpCase row;
-  const std::int64_t axes = random.integer(1, 2);
+  const std::int64_t axes = random.pick<std::int64_t>({1, 2, 2, 2, 3});
   Dims image;
   Dims kernel;
   Dims strides;
   Dims dilations;
   Dims pads(static_cast<std::size_t>(2 * axes), 0);
   Dims extra;
+  Dims shape;
   for (std::int64_t axis = 0; axis < axes; ++axis) {
     image.push_back(random.integer(2, 7));
     kernel.push_back(random.integer(1, 4));
@@ -178,14 +180,17 @@ OpCase transpose(Random& random) {
     pads[axis] = random.integer(0, (kernel.back() - 1) / 2);
     pads[axis + axes] = random.integer(0, (kernel.back() - 1) / 2);
     extra.push_back(random.integer(0, strides.back() - 1));
+    const std::int64_t full =
+        (image.back() - 1) * strides.back() + (kernel.back() - 1) * dilations.back() + 1;
+    shape.push_back(std::max<std::int64_t>(1, full - random.integer(0, 2)));
   }
   const std::int64_t groups = random.pick<std::int64_t>({1, 1, 2});
-  const std::int64_t channels = groups * random.integer(1, 5);
-  const std::int64_t features = random.integer(1, 5);
+  const std::int64_t channels = groups * random.pick<std::int64_t>({1, 2, 3, 5, 8, 17});
+  const std::int64_t features = random.pick<std::int64_t>({1, 3, 5, 16, 33});
   row.node = {.op_type = "ConvTranspose", .opset = 11, .attributes = {{"strides", strides}}};
   row.node.attributes.push_back({"dilations", dilations});
   if (groups > 1) row.node.attributes.push_back({"group", groups});
-  const std::int64_t way = random.integer(0, 2);
+  const std::int64_t way = random.integer(0, 3);
   // A window smaller than its stride would need negative pads to be the SAME: implementations
   // differ.
   if (way == 0 && strides == Dims(strides.size(), 1)) {
@@ -193,15 +198,19 @@ OpCase transpose(Random& random) {
   }
   if (way == 1) row.node.attributes.push_back({"pads", pads});
   if (way == 1 && random.one_in(2)) row.node.attributes.push_back({"output_padding", extra});
-  row.inputs = {
-      random.tensor(ElementType::Float, with_image({2, channels}, image), -1, 1),
-      constant(random.tensor(ElementType::Float, with_image({channels, features}, kernel), -1, 1))};
-  if (random.one_in(2))
-    row.inputs.push_back(constant(random.tensor(ElementType::Float, {groups * features})));
+  if (way == 2) row.node.attributes.push_back({"output_shape", shape});
+  if (way == 2 && random.one_in(2)) row.node.attributes.push_back({"auto_pad", "SAME_UPPER"});
+  if (random.one_in(2)) row.node.attributes.push_back({"kernel_shape", kernel});
+  const ElementType type = random.pick({ElementType::Float, ElementType::Float, ElementType::Float,
+                                        ElementType::Double, ElementType::Float16});
+  row.inputs = {random.tensor(type, with_image({2, channels}, image), -1, 1),
+                random.tensor(type, with_image({channels, features}, kernel), -1, 1)};
+  row.inputs[1].is_constant = !random.one_in(3);
+  if (random.one_in(2)) row.inputs.push_back(constant(random.tensor(type, {groups * features})));
   row.tolerance = {64, 256};
   return row;
 }
-const Sweep kTranspose("Conv", "Transpose", 40, transpose);
+const Sweep kTranspose("Conv", "Transpose", 80, transpose);
 
 }  // namespace
 }  // namespace backplane::ops_test
