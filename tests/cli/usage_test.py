@@ -18,7 +18,6 @@ class Usage(program.ProgramTest):
 
     def test_what_does_not_exist_yet_is_not_offered(self):
         self.assertNotIn("check", self.succeed("--help"))
-        self.assertNotIn("--html", self.succeed("inspect", "--help"))
 
     def test_version(self):
         self.assertRegex(self.succeed("--version"), r"^\d+\.\d+\.\d+\n$")

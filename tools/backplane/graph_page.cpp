@@ -3,13 +3,6 @@
 namespace backplane::cli {
 namespace {
 
-const char kPage[] =
-#include <graph_page.html.inc>
-    ;
-const char kScript[] =
-#include <graph_page.js.inc>
-    ;
-
 void fill(std::string& page, const std::string& mark, const std::string& content) {
   page.replace(page.find(mark), mark.size(), content);
 }
