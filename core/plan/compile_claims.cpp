@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "core/plan/placed_graph.hpp"
+#include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -113,7 +114,9 @@ void compile_part(PlacedGraph& placed, const std::shared_ptr<const Graph>& sourc
     throw take_error(status);
   if (def == nullptr || kernel == nullptr)
     throw Error(Code::Internal, "it was compiled into nothing");
+  check_struct(def, BP_SIZE_V1(bp_kernel_def, compute), "the compiled kernel's definition");
   compiled.kernel = KernelHandle(device.shared_from_this(), device.plugin(), def, kernel);
+  check_kernel_functions(*def, false);
   placed.graph = std::move(contracted);
   placed.placement.resize(placed.graph->node_limit());
   placed.placement[static_cast<std::size_t>(id)].device = device_index;

@@ -35,13 +35,7 @@ void check_definition(const bp_kernel_def& def) {
   if (!is_plain_text(def.name)) invalid("its name is missing");
   if (def.domain == nullptr) invalid("its domain is NULL");
   if (!is_plain_text(def.op_type)) invalid("its op_type is missing");
-  std::string missing;
-  if (def.create == nullptr) missing += " create";
-  if (def.destroy == nullptr) missing += " destroy";
-  if (def.prepare == nullptr) missing += " prepare";
-  if (def.release == nullptr) missing += " release";
-  if (def.compute == nullptr) missing += " compute";
-  if (!missing.empty()) invalid("it lacks mandatory functions:", missing);
+  check_kernel_functions(def, true);
   if (def.since_min < 1 || def.since_max < def.since_min) {
     invalid("its versions ", def.since_min, "..", def.since_max, " are no range");
   }

@@ -133,6 +133,16 @@ void check_description(const bp_plugin* plugin) {
   }
 }
 
+void check_kernel_functions(const bp_kernel_def& def, bool is_registered) {
+  MissingFunctions missing;
+  if (is_registered) missing.require(def.create, "create");
+  missing.require(def.destroy, "destroy");
+  missing.require(def.prepare, "prepare");
+  missing.require(def.release, "release");
+  missing.require(def.compute, "compute");
+  missing.throw_if_any("kernel " + quoted(plugin_text(def.name)));
+}
+
 void check_device_info(const bp_device_info* info) {
   check_struct(info, BP_SIZE_V1(bp_device_info, score), "a device's info");
   check_text(info->name, "a device's info: the name");

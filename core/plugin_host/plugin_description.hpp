@@ -35,6 +35,11 @@ void check_device_info(const bp_device_info* info);
 /// those that are not.
 void check_device_api(const bp_device_api* api, const bp_device_info& info);
 
+/// Checks that a kernel's definition has its mandatory functions: `create` where it is of a registry,
+/// and not what a device's `compile` gave. Throws InvalidArgument naming the kernel and those that it
+/// lacks.
+void check_kernel_functions(const bp_kernel_def& def, bool is_registered);
+
 /// Runs a call into a plugin; what it throws across the ABI becomes an Internal error, `what` in front.
 template <class Call>
 auto call_plugin(const std::string& what, Call&& call) {

@@ -96,6 +96,20 @@ TEST_F(ClaimsTest, NodesClaimedTwiceDropTheClaims) {
   EXPECT_EQ(ops(*result.graph), (std::vector<std::string>{"Relu", "Relu"}));
 }
 
+TEST_F(ClaimsTest, AKernelThatCannotComputeIsNotTaken) {
+  input("x");
+  add("Relu", {"x"}, "a", "a");
+  add("Relu", {"a"}, "y", "b");
+  output("y");
+  stub_.compile_without_compute = true;
+  const PlacedGraph result = compiled({{"a", "b"}});
+  EXPECT_TRUE(result.compiled.empty());
+  EXPECT_NE(remarks(result).find("kernel 'stub:compiled' lacks mandatory functions: compute"),
+            std::string::npos)
+      << remarks(result);
+  EXPECT_EQ(ops(*result.graph), (std::vector<std::string>{"Relu", "Relu"}));
+}
+
 TEST_F(ClaimsTest, RandomClaimsLeaveNoCycle) {
   for (unsigned seed = 1; seed <= 200; ++seed) {
     model_ = Model();

@@ -77,6 +77,8 @@ class StubProvider {
   std::vector<std::string>
       compiled;  ///< names of the nodes of each subgraph that was compiled, joined by spaces
 
+  bool compile_without_compute = false;  ///< what a broken provider does
+
   void set_rewrite(RewriteFunction function) {
     rewrite_ = std::move(function);
     api_.rewrite = [](bp_device* device, const bp_graph* graph, bp_rewrite* editor,
@@ -139,6 +141,7 @@ class StubProvider {
     static bp_kernel_def owned;
     owned = entry->def;
     owned.destroy = [](bp_kernel* made) { delete reinterpret_cast<int*>(made); };
+    if (compile_without_compute) owned.compute = nullptr;
     *def = &owned;
   }
 
