@@ -143,10 +143,16 @@ class Graph {
   std::size_t node_limit() const { return nodes_.size(); }
   std::size_t node_count() const { return node_count_; }
 
+  /// Puts a graph in the place of a node: `body_inputs` are what the graph's inputs are called here, and its outputs become
+  /// the node's, in order. Names that are taken here change; names of the enclosing graph are this one's. Nodes without
+  /// origins get the node's.
+  void splice(NodeId id, const Graph& body, const std::vector<ValueId>& body_inputs);
+
   /// Recomputes `captured` of nodes with bodies, and the uses they make.
   void update_captures();
 
  private:
+  class Splice;
   std::string unique_node_name(const Node& node, NodeId id) const;
   std::string unique_value_name(const std::string& stem) const;
   void link(NodeId id);
@@ -191,7 +197,8 @@ struct Model {
   std::string producer_name, producer_version, domain, doc;
   std::int64_t model_version = 0;
   std::map<std::string, std::string> metadata;
-  std::vector<OriginalNode> original;  ///< of the main graph, in the file's order
+  std::vector<OriginalNode>
+      original;  ///< of the main graph, in the file's order; then those of bodies, as "loop/body/add"
 };
 
 }  // namespace backplane::core

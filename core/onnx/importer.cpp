@@ -10,6 +10,7 @@
 #include "core/base/quote.hpp"
 #include "core/onnx/functions.hpp"
 #include "core/onnx/graph_builder.hpp"
+#include "core/onnx/import_call.hpp"
 #include "core/onnx/inference.hpp"
 #include "core/onnx/normal_form.hpp"
 #include "core/onnx/opsets.hpp"
@@ -54,6 +55,35 @@ void read_initializers(::onnx::GraphProto& graph, TensorReader& tensors) {
   }
 }
 
+void clear_origins(Node& node) {
+  node.origins.clear();
+  for_each_body(node, [](Graph& body) {
+    for (std::size_t i = 0; i < body.node_limit(); ++i) {
+      if (body.has_node(static_cast<NodeId>(i))) clear_origins(body.node(static_cast<NodeId>(i)));
+    }
+  });
+}
+
+/// Lists the nodes of bodies behind those of the main graph, under names that tell where they are.
+void list_body_nodes(Graph& graph, const std::string& scope, std::vector<OriginalNode>& original) {
+  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
+    if (!graph.has_node(static_cast<NodeId>(i))) continue;
+    Node& node = graph.node(static_cast<NodeId>(i));
+    for (auto& [name, attribute] : node.attributes) {
+      for (const std::shared_ptr<Graph>& body : attribute.graphs) {
+        const std::string inner = scope + node.name + "/" + name + "/";
+        for (std::size_t k = 0; k < body->node_limit(); ++k) {
+          if (!body->has_node(static_cast<NodeId>(k))) continue;
+          Node& own = body->node(static_cast<NodeId>(k));
+          own.origins = {static_cast<std::int32_t>(original.size())};
+          original.push_back({inner + own.name, own.op_type, own.domain});
+        }
+        list_body_nodes(*body, inner, original);
+      }
+    }
+  }
+}
+
 Model to_model(::onnx::ModelProto proto, TensorReader& tensors, const SchemaRegistry& schemas,
                const ImportOptions& options) {
   check_header(proto);
@@ -73,6 +103,7 @@ Model to_model(::onnx::ModelProto proto, TensorReader& tensors, const SchemaRegi
 
   const GraphSource source{proto.ir_version(), opsets, schemas, tensors};
   model.graph = build_graph(graph, source, origins, listed_initializers);
+  list_body_nodes(model.graph, "", model.original);
   model.ir_version = proto.ir_version();
   model.opsets = opsets.imports();
   model.producer_name = proto.producer_name();
@@ -126,6 +157,16 @@ Model import_bytes(std::span<const std::byte> bytes, const SchemaRegistry& schem
   } catch (const Error& error) {
     throw error.within("model in memory");
   }
+}
+
+Graph import_call(::onnx::ModelProto proto, const SchemaRegistry& schemas) {
+  TensorReader tensors({}, nullptr, ExternalData("", false));
+  Model model = to_model(std::move(proto), tensors, schemas, {});
+  for (std::size_t i = 0; i < model.graph.node_limit(); ++i) {
+    if (model.graph.has_node(static_cast<NodeId>(i)))
+      clear_origins(model.graph.node(static_cast<NodeId>(i)));
+  }
+  return std::move(model.graph);
 }
 
 }  // namespace backplane::core

@@ -21,6 +21,8 @@ struct PassRun {
 
 /// Replaces nodes of constants by their results, and gives bodies the constants that they capture.
 bool fold_constants(Graph& graph, PassRun& run);
+/// Puts the branch of an If whose condition is a constant in its place.
+bool inline_constant_if(Graph& graph, PassRun& run);
 /// Removes nodes that hand their input on: Identity, Dropout at inference, casts, reshapes and the like to what is there.
 bool eliminate_identities(Graph& graph, PassRun& run);
 /// Makes one of equal constants, and of nodes that do the same to the same.

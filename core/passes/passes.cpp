@@ -19,6 +19,7 @@ struct Pass {
 // Their order: constants first, since no-ops and equal nodes show only then; dead nodes last, since the others make them.
 constexpr Pass kPasses[] = {
     {"fold_constants", OptimizationLevel::Basic, fold_constants},
+    {"inline_constant_if", OptimizationLevel::Basic, inline_constant_if},
     {"eliminate_identities", OptimizationLevel::Basic, eliminate_identities},
     {"merge_common_subexpressions", OptimizationLevel::Extended, merge_common_subexpressions},
     {"eliminate_dead_nodes", OptimizationLevel::Basic, eliminate_dead_nodes},

@@ -32,7 +32,7 @@ struct PassOptions {
   std::function<bool(const Node& node)> is_random;
 };
 
-/// All passes in the order they run: "fold_constants", "eliminate_identities", "merge_common_subexpressions" (from
+/// All passes in the order they run: "fold_constants", "inline_constant_if", "eliminate_identities", "merge_common_subexpressions" (from
 /// level Extended on), "eliminate_dead_nodes".
 std::vector<std::string> pass_names();
 

@@ -26,7 +26,7 @@ bp_status* alloc_output(const bp_kctx* ctx, std::uint32_t output, std::int32_t r
       value.set_tensor(value.element(), sizes);
       const auto held = std::static_pointer_cast<DeviceBuffer>(value.memory);
       if (value.description.bytes > 0 &&
-          (held == nullptr || held->bytes() < value.description.bytes)) {
+          (held == nullptr || held->bytes() < value.description.bytes || held.use_count() > 2)) {
         value.memory = std::make_shared<DeviceBuffer>(device.shared_from_this(), BP_MEMORY_DEVICE,
                                                       value.description.bytes,
                                                       device.alignment(BP_MEMORY_DEVICE));

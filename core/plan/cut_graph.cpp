@@ -60,14 +60,6 @@ std::unordered_set<NodeId> needed_nodes(const Graph& graph) {
   return needed;
 }
 
-void remove_unneeded(Graph& graph) {
-  const std::unordered_set<NodeId> needed = needed_nodes(graph);
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (graph.has_node(id) && !needed.contains(id)) graph.remove_node(id);
-  }
-}
-
 void check_fed(const Graph& graph, const Cut& cut) {
   for (std::size_t i = 0; i < graph.value_count(); ++i) {
     const Value& value = graph.value(static_cast<ValueId>(i));
@@ -84,8 +76,16 @@ void check_fed(const Graph& graph, const Cut& cut) {
 
 }  // namespace
 
-std::shared_ptr<Graph> cut_graph(const Model& model, const Cut& cut) {
-  auto graph = std::make_shared<Graph>(model.graph);
+void remove_unneeded(Graph& graph) {
+  const std::unordered_set<NodeId> needed = needed_nodes(graph);
+  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    if (graph.has_node(id) && !needed.contains(id)) graph.remove_node(id);
+  }
+}
+
+std::shared_ptr<Graph> cut_graph(const Graph& whole, const Cut& cut) {
+  auto graph = std::make_shared<Graph>(whole);
   for (const std::string& name : cut.feeds) feed_value(*graph, name);
   for (const ValueId id : graph->outputs) graph->value(id).is_output = false;
   graph->outputs.clear();

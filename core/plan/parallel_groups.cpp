@@ -48,9 +48,21 @@ void StepOrder::find_edges(const SegmentDraft& draft, const Aliases& aliases) {
     if (!dropped_[from] && !dropped_[static_cast<std::size_t>(writer)])
       next_[from].push_back(writer);
   }
+  add_barriers(draft);
   for (std::vector<int>& next : next_) {
     std::sort(next.begin(), next.end());
     next.erase(std::unique(next.begin(), next.end()), next.end());
+  }
+}
+
+/// Control flow runs alone: its bodies use the threads by themselves.
+void StepOrder::add_barriers(const SegmentDraft& draft) {
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (draft.segment.steps[i].kind != StepKind::Control) continue;
+    for (std::size_t k = 0; k < count_; ++k) {
+      if (dropped_[k] || k == i) continue;
+      next_[std::min(i, k)].push_back(static_cast<int>(std::max(i, k)));
+    }
   }
 }
 

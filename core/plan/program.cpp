@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/onnx/function_body.hpp"
+
 namespace backplane::core {
 namespace {
 
@@ -43,17 +45,10 @@ bool Program::attempt(const Cut& cut, Refusals& refusals) {
 }
 
 void Program::place_graph(const Cut& cut, const Refusals& refusals) {
-  placed_.graph = cut_graph(*context_.model, cut);
-  order_ = topological_order(*placed_.graph);
-  PlacementRequest request;
-  request.devices = context_.devices;
-  request.schemas = &schema_cache_;
-  request.rules = resolve_rules(context_.rules, *context_.devices);
-  request.refused = refusals.nodes;
-  {
-    const GraphView view(*placed_.graph, order_);
-    placed_.placement = place(*placed_.graph, order_, view, request);
-  }
+  placed_.graph = cut_graph(context_.graph(), cut);
+  do {
+    place_nodes(refusals);
+  } while (edit_untaken());
   const auto is_constant = [this](ValueId id) { return placed_.is_constant(id); };
   arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices,
                                       schema_cache_, is_constant);
@@ -82,6 +77,58 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
   order_ = topological_order(*placed_.graph);
   arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices,
                                       schema_cache_, is_constant);
+}
+
+void Program::place_nodes(const Refusals& refusals) {
+  order_ = topological_order(*placed_.graph);
+  PlacementRequest request;
+  request.devices = context_.devices;
+  request.schemas = &schema_cache_;
+  request.rules = resolve_rules(context_.rules, *context_.devices);
+  request.refused = refusals.nodes;
+  const GraphView view(*placed_.graph, order_);
+  placed_.placement = place(*placed_.graph, order_, view, request);
+}
+
+bool Program::edit_untaken() {
+  bool changed = false;
+  for (const NodeId id : order_) {
+    if (placed_.placement[static_cast<std::size_t>(id)].device >= 0) continue;
+    try {
+      const Node& node = graph().node(id);
+      changed =
+          (is_control_flow(node) ? normalize_scan(*placed_.graph, id) : expand(id)) || changed;
+    } catch (const Error& error) {
+      throw error.within(node_words(graph(), id));
+    }
+  }
+  if (changed) remove_unneeded(*placed_.graph);
+  return changed;
+}
+
+/// Puts ONNX's function body in the place of a node that nobody takes.
+bool Program::expand(NodeId id) {
+  const Node& node = graph().node(id);
+  if (schema_cache_.find(node) == nullptr) return false;  // of a private domain
+  if (evaluator_.create(graph(), node) != nullptr && is_shape_arithmetic(id)) return false;
+  const std::optional<FunctionBody> body = function_body(graph(), node, *context_.schemas);
+  if (!body) return false;
+  placed_.remarks.push_back(text(node_words(graph(), id),
+                                 " is taken by no provider and runs as its function body of ",
+                                 body->graph.node_count(), " nodes"));
+  context_.logger->info(placed_.remarks.back());
+  std::erase(placed_.graph->node(id).outputs, kNone);  // as the body has them
+  placed_.graph->splice(id, body->graph, body->inputs);
+  return true;
+}
+
+/// Whether the host will evaluate the node while planning, if its values are small.
+bool Program::is_shape_arithmetic(NodeId id) {
+  placed_.placement.resize(graph().node_limit());  // other expansions have added nodes
+  const ShapeArithmetic found = find_shape_arithmetic(
+      *placed_.graph, topological_order(*placed_.graph), placed_.placement, *context_.devices,
+      schema_cache_, [this](ValueId value) { return placed_.is_constant(value); });
+  return found.host_node[static_cast<std::size_t>(id)];
 }
 
 void Program::fold_constants_left() {
@@ -114,7 +161,7 @@ void Program::fold_constants_left() {
 void Program::check_placed() const {
   for (const NodeId id : order_) {
     const NodePlacement& placement = placed_.placement[static_cast<std::size_t>(id)];
-    if (placement.device >= 0 || is_host_node(id)) continue;
+    if (placement.device >= 0 || is_host_node(id) || is_control_flow(graph().node(id))) continue;
     throw Error(Code::Unsupported, text(node_words(graph(), id),
                                         " is taken by no provider: ", describe(placement.reasons)));
   }
@@ -128,6 +175,8 @@ void Program::create_kernels() {
     node.device = placed_.placement[static_cast<std::size_t>(id)].device;
     if (const auto compiled = placed_.compiled.find(id); compiled != placed_.compiled.end()) {
       node.kernel = std::move(compiled->second.kernel);
+    } else if (node.device < 0 && is_control_flow(graph().node(id))) {
+      node.control = make_control_node(context_, placed_, graph().node(id));
     } else if (!is_host_node(id)) {
       create_kernel_of(id);
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/log.hpp"
+#include "core/plan/control_flow.hpp"
 #include "core/plan/host_evaluator.hpp"
 #include "core/plan/placed_graph.hpp"
 #include "core/plan/shape_arithmetic.hpp"
@@ -24,6 +25,9 @@ struct Cut {
 /// What programs of a session are built from.
 struct ProgramContext {
   const Model* model = nullptr;
+  std::shared_ptr<const Graph> body;  ///< what to cut instead of the model's main graph
+  std::string scope;                  ///< what names in `body` are qualified by: "loop/body/"
+  std::shared_ptr<Body> (*make_body)(const ProgramContext& context, const Cut& cut) = nullptr;
   const DeviceSet* devices = nullptr;
   const SchemaRegistry* schemas = nullptr;
   WeightStore* weights = nullptr;
@@ -33,6 +37,8 @@ struct ProgramContext {
   bool deterministic = false;
   bool parallel = false;  ///< steps that do not depend on each other may run at the same time
   unsigned inter_op_threads = 0;  ///< that run them; 0: all of `threads`
+  std::size_t max_plans = 1;  ///< that are kept of a program, the most recently used
+  const Graph& graph() const { return body != nullptr ? *body : model->graph; }
   std::uint64_t create_flags() const { return deterministic ? BP_CREATE_DETERMINISTIC : 0; }
 };
 
@@ -56,6 +62,7 @@ struct ProgramNode {
   std::unique_ptr<HostKernel>
       host_kernel;            ///< of a node that is evaluated on the host; made when first needed
   std::size_t candidate = 0;  ///< which of the placement's kernels it is
+  std::unique_ptr<ControlNode> control;  ///< of a node that the core runs itself
 };
 
 /// Threads: immutable after it is built, but for what planning caches: one thread plans at a time.
@@ -92,8 +99,13 @@ class Program {
  private:
   bool attempt(const Cut& cut, Refusals& refusals);
   void place_graph(const Cut& cut, const Refusals& refusals);
+  void place_nodes(const Refusals& refusals);
   /// What depends on constants alone and no rewrite took, such as dequantized weights.
   void fold_constants_left();
+  /// Graph edits for nodes that no provider takes; true when there were some, and placement is to be done again.
+  bool edit_untaken();
+  bool expand(NodeId id);
+  bool is_shape_arithmetic(NodeId id);
   void check_placed() const;
   void create_kernels();
   void create_kernel_of(NodeId id);
@@ -115,8 +127,11 @@ class Program {
   std::vector<std::size_t> keyed_feeds_;
 };
 
-/// The model's graph with only what leads from the feeds to the fetches. Throws InvalidArgument for unknown names,
+/// A graph with only what leads from the feeds to the fetches. Throws InvalidArgument for unknown names,
 /// for feeds that cannot be replaced, and for inputs that are needed and not fed.
-std::shared_ptr<Graph> cut_graph(const Model& model, const Cut& cut);
+std::shared_ptr<Graph> cut_graph(const Graph& whole, const Cut& cut);
+
+/// Removes nodes that no output of the graph needs.
+void remove_unneeded(Graph& graph);
 
 }  // namespace backplane::core

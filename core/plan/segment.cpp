@@ -134,10 +134,11 @@ void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<Step
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
                                       std::vector<ValueState> values,
                                       const std::vector<Border>& available,
-                                      const std::vector<bool>& fetched) {
+                                      const std::vector<bool>& fetched,
+                                      const std::vector<int>& fetch_spaces) {
   const DeviceSet& devices = *program.context().devices;
   ShapeWalk walk = walk_shapes(program, begin, std::move(values));
-  SegmentDraft draft = StepBuilder(program, walk, available, fetched).build();
+  SegmentDraft draft = StepBuilder(program, walk, available, fetched, fetch_spaces).build();
   Aliases aliases = find_aliases(draft);
   std::optional<StepOrder> order;
   if (program.context().parallel && may_run_in_parallel(draft)) order.emplace(draft, aliases);

@@ -46,18 +46,21 @@ enum class StepKind {
   Compute,
   Copy,      ///< between a device and the host, or two devices: by `device`
   HostCopy,  ///< from host memory to host memory
+  Control,   ///< If, Loop, Scan: bodies run, and the host waits for each
 };
 
 /// One thing to do.
 struct Step {
   StepKind kind = StepKind::Compute;
-  NodeId node = kNone;      ///< of Compute
+  NodeId node = kNone;      ///< of Compute and Control
   int device = -1;          ///< that executes it; -1: the host (HostCopy)
   bool on_stream = false;   ///< put on the device's stream; else done when it returns
   std::vector<int> inputs;  ///< slots; -1: left out
   std::vector<int> outputs;
   std::vector<std::uint32_t> input_state;
   PreparedHandle prepared;
+  std::shared_ptr<const ControlPlan>
+      control;  ///< of Control; inputs: the node's, then each body's captured values
   std::vector<WeightPtr> packs;
   int workspace_arena = -1;  ///< -1: none
   std::uint64_t workspace_offset = 0;
@@ -125,10 +128,12 @@ inline int pinned_arena(const DeviceSet& devices, int device) {
 }
 
 /// Plans the program from `begin` on, given what is known of values, and which of them lie where (`available`: feeds,
-/// and what earlier segments left; only value and space count). Throws as walk_shapes does.
+/// and what earlier segments left; only value and space count). `fetch_spaces`: where fetches are to be left; empty: on
+/// the host. Throws as walk_shapes does.
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
                                       std::vector<ValueState> values,
                                       const std::vector<Border>& available,
-                                      const std::vector<bool>& fetched);
+                                      const std::vector<bool>& fetched,
+                                      const std::vector<int>& fetch_spaces = {});
 
 }  // namespace backplane::core

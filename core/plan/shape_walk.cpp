@@ -1,6 +1,9 @@
 #include "core/plan/shape_walk.hpp"
 
 #include <cstring>
+#include <set>
+
+#include "core/plan/control_plan.hpp"
 
 namespace backplane::core {
 namespace {
@@ -24,6 +27,7 @@ class Walk {
   /// False when the node cannot be prepared before a run.
   bool visit(NodeId id) {
     try {
+      if (program_.node(id).control != nullptr) return plan_body_node(id);
       if (program_.is_host_node(id) && evaluate(id)) return true;
       program_.ensure_kernel(id);
       return prepare(id);
@@ -153,7 +157,7 @@ class Walk {
       if (!gather(node, request)) return false;
       for (const ValueId output : node.outputs) request.wanted_outputs.push_back(output != kNone);
       try {
-        PreparedNode prepared{id, prepare_kernel(request)};
+        PreparedNode prepared{id, prepare_kernel(request), nullptr};
         keep_outputs(node, prepared.result);
         result_.nodes.push_back(std::move(prepared));
         return true;
@@ -164,6 +168,46 @@ class Walk {
     }
   }
 
+  /// A node that the core runs itself. False when types or dims of what its bodies read are not known yet.
+  bool plan_body_node(NodeId id) {
+    const Node& node = graph_.node(id);
+    const ControlNode& control = *program_.node(id).control;
+    ControlInputs inputs;
+    inputs.graph = &graph_;
+    inputs.node = &node;
+    inputs.state = [this](ValueId value) -> const ValueState& { return state(value); };
+    inputs.known = [this](ValueId value) { return static_cast<const RuntimeValue*>(known(value)); };
+    const int branch = known_branch(control, inputs);
+    std::set<ValueId> read(node.inputs.begin(), node.inputs.end());
+    for (std::size_t b = 0; b < control.bodies.size(); ++b) {
+      const std::vector<ValueId>& captured = control.bodies[b].captured;
+      if (branch < 0 || branch == static_cast<int>(b))
+        read.insert(captured.begin(), captured.end());
+    }
+    read.erase(kNone);
+    for (const ValueId value : read) {
+      if (!has_shape(value)) result_.wants_shape.push_back(value);
+    }
+    if (!result_.wants_shape.empty()) return false;
+    PreparedNode planned{id, {}, plan_control(control, inputs)};
+    bool all_known = true;
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] == kNone) continue;
+      const ValueState& output = planned.control->outputs[i];
+      ValueState& value = result_.values[static_cast<std::size_t>(node.outputs[i])];
+      value = output;
+      value.space = planned.control->output_spaces[i];
+      all_known = all_known && output.known != nullptr;
+      check_inferred(graph_.value(node.outputs[i]), value);
+    }
+    if (all_known && control.kind == ControlKind::If) {
+      result_.evaluated.push_back(id);
+    } else {
+      result_.nodes.push_back(std::move(planned));
+    }
+    return true;
+  }
+
   void keep_outputs(const Node& node, const PrepareResult& prepared) {
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] == kNone) continue;
@@ -171,6 +215,7 @@ class Walk {
       ValueState& value = result_.values[static_cast<std::size_t>(node.outputs[i])];
       value = ValueState();
       value.type = plan.type;
+      value.space = space_of_output(node, i);
       if (plan.kind == OutputPlan::Kind::Object) {
         value.kind = ValueState::Kind::Object;
         value.object_type = plan.object_type;
@@ -185,6 +230,12 @@ class Walk {
       }
       check_inferred(graph_.value(node.outputs[i]), value);
     }
+  }
+
+  int space_of_output(const Node& node, std::size_t index) const {
+    const ProgramNode& placed = program_.node(node.id);
+    if (placed.kernel.output_role(index) == BP_OUTPUT_HOST) return kHostSpace;
+    return program_.context().devices->space_of(placed.device);
   }
 
   /// ONNX's inference and the kernel must not contradict each other on types and ranks. On dims the kernel is right:

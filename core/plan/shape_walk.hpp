@@ -8,32 +8,15 @@
 #include <vector>
 
 #include "core/plan/program.hpp"
+#include "core/plan/value_state.hpp"
 
 namespace backplane::core {
 
-/// What is known of a value while planning.
-struct ValueState {
-  enum class Kind {
-    Unset,
-    Tensor,   ///< type and dims are known
-    Pending,  ///< made by a kernel that will tell its size when it runs
-    Object,   ///< a sequence, optional or map
-  };
-  Kind kind = Kind::Unset;
-  DataType type = DataType::None;
-  std::vector<std::int64_t> dims;
-  std::uint32_t format = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t alignment = 64;
-  std::string object_type;
-  RuntimeValuePtr known;        ///< the elements, on the host, where they do not depend on a run
-  RuntimeValuePtr description;  ///< what kernels see while they prepare; made when first needed
-};
-
-/// A node with what its kernel said.
+/// A node with what its kernel said, or how the core runs it.
 struct PreparedNode {
   NodeId id = kNone;
   PrepareResult result;
+  std::shared_ptr<const ControlPlan> control;  ///< of a node that the core runs itself
 };
 
 /// What a walk found. `values` is indexed by ValueId and carries over to the next segment.
@@ -45,11 +28,6 @@ struct ShapeWalk {
   std::vector<ValueId> wants_shape;  ///< pending values that the next node needs the shape of
   std::vector<ValueId> wants_value;  ///< values whose elements the next node needs on the host
 };
-
-/// The tensor state of given dims, plain.
-ValueState tensor_state(DataType type, const std::vector<std::int64_t>& dims);
-/// The state of a value whose elements are known; it shares them.
-ValueState known_state(RuntimeValuePtr value);
 
 /// Walks the program's order from `begin`, given what is known of feeds and of earlier segments' values. Throws
 /// KernelRefused when the last candidate kernel of a node refuses its shapes, and Error naming the node for everything

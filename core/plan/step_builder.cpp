@@ -7,26 +7,31 @@
 namespace backplane::core {
 namespace {
 
-bool has_memory(const Slot& slot) {
-  return slot.state.kind == ValueState::Kind::Tensor && slot.state.type != DataType::String;
-}
+bool has_memory(const Slot& slot) { return core::has_memory(slot.state); }
 
 }  // namespace
 
 StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available,
-                         const std::vector<bool>& fetched)
+                         const std::vector<bool>& fetched, const std::vector<int>& fetch_spaces)
     : program_(program),
       graph_(program.graph()),
       devices_(*program.context().devices),
       walk_(walk),
-      fetched_(fetched) {
+      fetched_(fetched),
+      fetch_spaces_(fetch_spaces) {
   for (const Border& border : available) available_[{border.value, border.space}] = -1;
 }
 
 SegmentDraft StepBuilder::build() {
-  for (PreparedNode& prepared : walk_.nodes) add_node(prepared);
-  draft_.segment.is_last = walk_.end == program_.order().size();
+  for (PreparedNode& prepared : walk_.nodes) {
+    if (prepared.control != nullptr) {
+      add_control(prepared);
+    } else {
+      add_node(prepared);
+    }
+  }
   finish_fetches();
+  draft_.segment.is_last = walk_.end == program_.order().size() && later_fetches_.empty();
   finish_borders();
   draft_.wishes.resize(draft_.segment.steps.size());
   return std::move(draft_);
@@ -110,21 +115,28 @@ int StepBuilder::output_slot(const Node& node, std::size_t index, const PrepareR
   if (value == kNone) return -1;
   const bool on_host = program_.node(node.id).kernel.output_role(index) == BP_OUTPUT_HOST;
   Slot slot = slot_for(value, on_host ? kHostSpace : space);
-  if (slot.place == Place::Arena && slot.space == kHostSpace &&
-      prepared.outputs[index].format == 0) {
-    for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
-      if (program_.fetches()[k] != value || fetched_[k] ||
-          !direct_fetches_.insert(static_cast<int>(k)).second)
-        continue;
-      slot.place = Place::Fetch;
-      slot.number = static_cast<int>(k);
-      break;
-    }
+  if (prepared.outputs[index].format == 0) place_as_fetch(slot);
+  return keep_output(std::move(slot));
+}
+
+/// What is fetched is made in the fetch, where both are in one space.
+void StepBuilder::place_as_fetch(Slot& slot) {
+  if (slot.place != Place::Arena) return;
+  for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
+    if (program_.fetches()[k] != slot.value || fetched_[k] || slot.space != fetch_space(k) ||
+        !direct_fetches_.insert(static_cast<int>(k)).second)
+      continue;
+    slot.place = Place::Fetch;
+    slot.number = static_cast<int>(k);
+    return;
   }
+}
+
+int StepBuilder::keep_output(Slot slot) {
   const int number = new_slot(std::move(slot));
   const Slot& made = draft_.segment.slots[static_cast<std::size_t>(number)];
   if (made.place == Place::Fetch) draft_.segment.fetches.emplace_back(made.number, number);
-  slots_[{value, made.space}] = number;
+  slots_[{made.value, made.space}] = number;
   return number;
 }
 
@@ -270,35 +282,70 @@ bool StepBuilder::fetch_from_device(ValueId value, int fetch, const std::string&
   return false;
 }
 
+/// Whether a value of unknown size lies elsewhere alone: it can be copied when its size is known.
+bool StepBuilder::must_wait(ValueId value, int space) const {
+  const ValueState& state = walk_.values[static_cast<std::size_t>(value)];
+  return state.kind == ValueState::Kind::Pending && !slots_.contains({value, space}) &&
+         !available_.contains({value, space});
+}
+
+/// A copy of the value into a fetch in a device's memory.
+int StepBuilder::leave_on_device(ValueId value, int space, const std::string& cause) {
+  const int device = DeviceSet::device_of_space(space);
+  if (copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE)
+    return copy_step(slot_in(value, space, cause), device, space, space, cause);
+  const int source = slot_in(value, kHostSpace, cause);
+  if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE)
+    return copy_step(source, device, space, space, cause);
+  Slot pinned = slot_for(value, kHostSpace);
+  pinned.arena = pinned_arena(devices_, device);
+  return copy_step(host_copy(source, std::move(pinned), cause), device, space, space, cause);
+}
+
+void StepBuilder::finish_fetch(std::size_t k, const std::string& cause) {
+  const ValueId value = program_.fetches()[k];
+  const int fetch = static_cast<int>(k);
+  const int space = fetch_space(k);
+  if (must_wait(value, space)) {
+    later_fetches_.insert(value);
+    return;
+  }
+  if (space == kHostSpace && fetch_from_device(value, fetch, cause)) return;
+  const bool memory = core::has_memory(walk_.values[static_cast<std::size_t>(value)]);
+  if (!memory) {
+    draft_.segment.dynamic_fetches.emplace_back(fetch, slot_in(value, space, cause));
+    return;
+  }
+  int target = -1;
+  if (space == kHostSpace) {
+    const int source = slot_in(value, kHostSpace, cause);
+    target = host_copy(source, slot_for(value, kHostSpace), cause);
+  } else {
+    target = leave_on_device(value, space, cause);
+  }
+  Slot& slot = draft_.segment.slots[static_cast<std::size_t>(target)];
+  slot.place = Place::Fetch;
+  slot.number = fetch;
+  draft_.segment.fetches.emplace_back(fetch, target);
+}
+
 void StepBuilder::finish_fetches() {
   for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
     const ValueId value = program_.fetches()[k];
-    const int fetch = static_cast<int>(k);
     const ValueState& state = walk_.values[static_cast<std::size_t>(value)];
     const bool made = state.kind != ValueState::Kind::Unset || program_.placed().is_constant(value);
-    if (fetched_[k] || direct_fetches_.contains(fetch) || !made) continue;
+    if (fetched_[k] || direct_fetches_.contains(static_cast<int>(k)) || !made) continue;
     if (state.kind == ValueState::Kind::Unset)
       walk_.values[static_cast<std::size_t>(value)] = tensor_state(
           program_.placed().constant(value).type(), program_.placed().constant(value).dims());
-    const std::string cause = text("it is the output '", graph_.value(value).name, "'");
-    if (fetch_from_device(value, fetch, cause)) continue;
-    const int source = slot_in(value, kHostSpace, cause);
-    const Slot& slot = draft_.segment.slots[static_cast<std::size_t>(source)];
-    if (!has_memory(slot)) {
-      draft_.segment.dynamic_fetches.emplace_back(fetch, source);
-      continue;
-    }
-    Slot target = slot_for(value, kHostSpace);
-    target.place = Place::Fetch;
-    target.number = fetch;
-    draft_.segment.fetches.emplace_back(fetch, host_copy(source, std::move(target), cause));
+    finish_fetch(k, text("it is the output '", graph_.value(value).name, "'"));
   }
 }
 
 void StepBuilder::finish_borders() {
   if (draft_.segment.is_last) return;
   for (const ValueId value : walk_.wants_value) slot_in(value, kHostSpace, "a shape depends on it");
-  std::set<ValueId> later;
+  std::set<ValueId> later = later_fetches_;
   for (std::size_t i = walk_.end; i < program_.order().size(); ++i) {
     const Node& node = graph_.node(program_.order()[i]);
     later.insert(node.inputs.begin(), node.inputs.end());

@@ -25,17 +25,21 @@ struct SegmentDraft {
   std::vector<StepWishes> wishes;  ///< by step
 };
 
-/// Makes steps and slots for the nodes of a walk. `fetched[k]`: fetch k was served by an earlier segment.
+/// Makes steps and slots for the nodes of a walk. `fetched[k]`: fetch k was served by an earlier segment;
+/// `fetch_spaces` as plan_segment's.
 class StepBuilder {
  public:
   StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available,
-              const std::vector<bool>& fetched);
+              const std::vector<bool>& fetched, const std::vector<int>& fetch_spaces);
   SegmentDraft build();
 
  private:
   using Key = std::pair<ValueId, int>;
 
   void add_node(PreparedNode& prepared);
+  void add_control(PreparedNode& planned);
+  std::vector<int> control_inputs(const Node& node, const ControlPlan& plan);
+  int control_output(const Node& node, std::size_t index, const ControlPlan& plan);
   int input_slot(NodeId node, std::size_t index, const PrepareResult& prepared, int space);
   int output_slot(const Node& node, std::size_t index, const PrepareResult& prepared, int space);
   int slot_in(ValueId value, int space, const std::string& cause);
@@ -45,9 +49,17 @@ class StepBuilder {
   int host_copy(int from, Slot to, const std::string& cause);
   int shape_slot(ValueId value);
   int new_slot(Slot slot);
+  int fetch_space(std::size_t fetch) const {
+    return fetch_spaces_.empty() ? kHostSpace : fetch_spaces_[fetch];
+  }
+  void place_as_fetch(Slot& slot);
+  int keep_output(Slot slot);
   Slot slot_for(ValueId value, int space) const;
   bool fetch_from_device(ValueId value, int fetch, const std::string& cause);
+  int leave_on_device(ValueId value, int space, const std::string& cause);
+  bool must_wait(ValueId value, int space) const;
   void finish_fetches();
+  void finish_fetch(std::size_t fetch, const std::string& cause);
   void finish_borders();
   std::int32_t copy_mode(int device, bp_memory_kind from, bp_memory_kind to, int peer) const;
   std::string space_name(int space) const;
@@ -57,9 +69,12 @@ class StepBuilder {
   const DeviceSet& devices_;
   ShapeWalk& walk_;
   const std::vector<bool>& fetched_;
+  const std::vector<int>& fetch_spaces_;
   std::map<Key, int> slots_;      ///< where a value is
   std::map<Key, int> available_;  ///< from outside, not used yet
   std::set<int> direct_fetches_;  ///< fetches that a kernel writes directly
+  std::set<ValueId>
+      later_fetches_;  ///< values of unknown size that are to be copied to where they are fetched
   SegmentDraft draft_;
 };
 

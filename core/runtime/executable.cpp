@@ -30,8 +30,16 @@ bool is_keyed(const RuntimeValue& value) {
          value.description.bytes <= kMaxKeyedFeedBytes && value.description.host_ptr != nullptr;
 }
 
-void make_key(const Program& program, const RunValues& feeds, PlanKey& key) {
+void append_places(const BodyPlaces* places, PlanKey& key) {
+  if (places == nullptr) return;
+  key.insert(key.end(), places->feeds.begin(), places->feeds.end());
+  key.insert(key.end(), places->fetches.begin(), places->fetches.end());
+}
+
+void make_key(const Program& program, const RunValues& feeds, const BodyPlaces* places,
+              PlanKey& key) {
   key.clear();
+  append_places(places, key);
   for (const RuntimeValue* feed : feeds) append_shape(key, *feed);
   for (const std::size_t index : program.keyed_feeds()) {
     if (is_keyed(*feeds[index])) append_contents(key, *feeds[index]);
@@ -78,10 +86,10 @@ std::vector<ValueState> states_of_feeds(const Program& program, const RunValues&
 
 }  // namespace
 
-Executable::Executable(const ProgramContext& context, Cut cut, std::size_t max_plans)
+Executable::Executable(const ProgramContext& context, Cut cut)
     : context_(context),
       cut_(std::move(cut)),
-      max_plans_(std::max<std::size_t>(max_plans, 1)),
+      max_plans_(std::max<std::size_t>(context.max_plans, 1)),
       generation_(std::make_shared<Generation>()) {
   generation_->program = std::make_unique<Program>(context_, cut_, refusals_);
 }
@@ -115,7 +123,8 @@ Executable::Idle* Executable::acquire(const std::shared_ptr<Generation>& generat
   }
   auto made = std::make_unique<Idle>();
   made->generation = generation;
-  made->context = std::make_unique<RunContext>(*generation->program, context_.threads, max_plans_);
+  made->context = std::make_unique<RunContext>(*generation->program, context_.threads, max_plans_,
+                                               context_.body != nullptr);
   return made.release();
 }
 
@@ -127,17 +136,18 @@ void Executable::release(Idle* idle) noexcept {
   delete idle;
 }
 
-std::shared_ptr<PlanNode> Executable::make_plan(const Run& run, PlanNode& from, PlanKey key,
+std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode& from, PlanKey key,
                                                 std::size_t begin, std::vector<ValueState> values,
                                                 const std::vector<Border>& available,
-                                                const std::vector<bool>& fetched) {
+                                                const std::vector<bool>& fetched,
+                                                const BodyPlaces* places) {
   const auto start = std::chrono::steady_clock::now();
   auto node = std::make_shared<PlanNode>();
-  node->segment =
-      plan_segment(*run.generation->program, begin, std::move(values), available, fetched);
+  node->segment = plan_segment(*generation.program, begin, std::move(values), available, fetched,
+                               places != nullptr ? places->fetches : std::vector<int>());
   if (from.next.size() >= max_plans_) from.next.pop_back();
   from.next.push_front({std::move(key), node});
-  ++run.generation->plan_count;
+  ++generation.plan_count;
   const double elapsed =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   plan_ms_ = begin == 0 ? elapsed : plan_ms_ + elapsed;
@@ -145,6 +155,20 @@ std::shared_ptr<PlanNode> Executable::make_plan(const Run& run, PlanNode& from, 
 }
 
 namespace {
+
+/// Where feeds lie.
+std::vector<Border> borders_of_feeds(const Program& program, const BodyPlaces* places) {
+  std::vector<Border> borders;
+  for (std::size_t i = 0; i < program.feeds().size(); ++i)
+    borders.push_back({program.feeds()[i], places != nullptr ? places->feeds[i] : kHostSpace, -1});
+  return borders;
+}
+
+void place_feeds(const Program& program, const BodyPlaces* places,
+                 std::vector<ValueState>& values) {
+  for (const Border& feed : borders_of_feeds(program, places))
+    values[static_cast<std::size_t>(feed.value)].space = feed.space;
+}
 
 /// The plan under a key, moved to the front; null when there is none.
 std::shared_ptr<PlanNode> find_plan(PlanNode& from, const PlanKey& key) {
@@ -161,14 +185,22 @@ std::shared_ptr<PlanNode> find_plan(PlanNode& from, const PlanKey& key) {
 std::shared_ptr<PlanNode> Executable::first_plan(const Run& run) {
   const Program& program = *run.generation->program;
   PlanKey key;
-  make_key(program, run.feeds, key);
+  make_key(program, run.feeds, run.settings.places, key);
   const std::lock_guard lock(run.generation->planning);
   if (auto found = find_plan(run.generation->plans, key)) return found;
-  std::vector<Border> available;
-  for (const ValueId feed : program.feeds()) available.push_back({feed, kHostSpace, -1});
-  return make_plan(run, run.generation->plans, std::move(key), 0,
-                   states_of_feeds(program, run.feeds), available,
-                   std::vector<bool>(program.fetches().size()));
+  return first_plan(*run.generation, std::move(key), states_of_feeds(program, run.feeds),
+                    run.settings.places);
+}
+
+/// Makes it; the caller holds Generation::planning.
+std::shared_ptr<PlanNode> Executable::first_plan(Generation& generation, PlanKey key,
+                                                 std::vector<ValueState> values,
+                                                 const BodyPlaces* places) {
+  const Program& program = *generation.program;
+  place_feeds(program, places, values);
+  return make_plan(generation, generation.plans, std::move(key), 0, std::move(values),
+                   borders_of_feeds(program, places), std::vector<bool>(program.fetches().size()),
+                   places);
 }
 
 std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
@@ -177,13 +209,15 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
   const Program& program = *run.generation->program;
   std::vector<ValueState> values = from.segment->values;
   std::vector<Border> available = context.left();
-  for (const ValueId feed : program.feeds()) available.push_back({feed, kHostSpace, -1});
+  for (const Border& feed : borders_of_feeds(program, run.settings.places))
+    available.push_back(feed);
   PlanKey key;
   for (const Border& border : context.left()) {
     ValueState& state = values[static_cast<std::size_t>(border.value)];
     if (state.kind != ValueState::Kind::Pending) continue;
     const RuntimeValue& value = *context.left_value(border.value, border.space);
     state = state_of(value);
+    state.space = border.space;
     append_shape(key, value);
   }
   for (const ValueId id : from.segment->wants_value) {
@@ -199,14 +233,20 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
   }
   const std::lock_guard lock(run.generation->planning);
   if (auto found = find_plan(from, key)) return found;
-  return make_plan(run, from, std::move(key), from.segment->end, std::move(values), available,
-                   fetched);
+  return make_plan(*run.generation, from, std::move(key), from.segment->end, std::move(values),
+                   available, fetched, run.settings.places);
 }
 
 void Executable::provide_fetches(const Segment& segment, const Run& run) const {
   for (const auto& [fetch, slot] : segment.fetches) {
     RuntimeValue& value = *run.fetches[static_cast<std::size_t>(fetch)];
     const ValueState& state = segment.slots[static_cast<std::size_t>(slot)].state;
+    if (run.settings.fetch_memory != nullptr) {
+      run.settings.fetch_memory->provide(static_cast<std::size_t>(fetch), state,
+                                         segment.slots[static_cast<std::size_t>(slot)].space,
+                                         value);
+      continue;
+    }
     if (value.kind == BP_VALUE_ABSENT) {
       value.set_owned_tensor(state.type, state.dims);
       continue;
@@ -263,7 +303,7 @@ void Executable::attempt(const Run& run) {
   if (memo == nullptr) {
     looked_up = first_plan(run);
   } else {
-    make_key(*run.generation->program, run.feeds, memo->scratch);
+    make_key(*run.generation->program, run.feeds, run.settings.places, memo->scratch);
     if (memo->plan == nullptr || memo->program != run.generation || memo->key != memo->scratch) {
       memo->plan = first_plan(run);
       memo->program = run.generation;
@@ -329,6 +369,100 @@ void Executable::replace_generation(const std::shared_ptr<Generation>& old,
   next->program = std::make_unique<Program>(context_, cut_, refusals_);
   generation_ = std::move(next);
   ++generation_number_;
+}
+
+// As a body
+
+BodyPlaces Executable::homes() const { return find_homes(*generation()->program); }
+
+std::optional<bool> Executable::constant_truth(std::size_t fetch) const {
+  const std::shared_ptr<Generation> current = generation();
+  const Program& program = *current->program;
+  const ConstantPtr& constant = program.graph().value(program.fetches()[fetch]).constant;
+  if (constant == nullptr || constant->bytes().empty()) return std::nullopt;
+  return constant->bytes().front() != std::byte{0};
+}
+
+namespace {
+
+/// The key that a run with such feeds will look for; false when elements are missing that it would hold.
+bool make_key(const Program& program, const std::vector<ValueState>& feeds,
+              const BodyPlaces& places, PlanKey& key) {
+  append_places(&places, key);
+  for (const ValueState& feed : feeds) {
+    if (feed.kind != ValueState::Kind::Tensor && feed.kind != ValueState::Kind::Object)
+      return false;
+    RuntimeValue value;
+    if (feed.kind == ValueState::Kind::Object) {
+      value.set_type(Type::parse(feed.object_type));
+    } else {
+      value.set_tensor(feed.type, feed.dims);
+    }
+    append_shape(key, value);
+  }
+  for (const std::size_t index : program.keyed_feeds()) {
+    const ValueState& feed = feeds[index];
+    if (feed.known == nullptr && has_memory(feed) && feed.bytes <= kMaxKeyedFeedBytes) return false;
+    if (feed.known != nullptr && is_keyed(*feed.known)) append_contents(key, *feed.known);
+  }
+  return true;
+}
+
+/// What feeds are to the shape walk: elements only of those that are part of the key.
+std::vector<ValueState> states_of_body(const Program& program,
+                                       const std::vector<ValueState>& feeds) {
+  std::vector<ValueState> states(program.graph().value_count());
+  const std::vector<std::size_t>& keyed = program.keyed_feeds();
+  for (std::size_t i = 0; i < feeds.size(); ++i) {
+    ValueState& state = states[static_cast<std::size_t>(program.feeds()[i])];
+    state = feeds[i];
+    const bool counts = std::find(keyed.begin(), keyed.end(), i) != keyed.end() &&
+                        state.known != nullptr && is_keyed(*state.known);
+    state.known = counts ? copy_of(*feeds[i].known) : nullptr;
+  }
+  return states;
+}
+
+}  // namespace
+
+std::vector<ValueState> Executable::plan_body(const std::vector<ValueState>& feeds,
+                                              const BodyPlaces& places) {
+  while (true) {
+    const std::shared_ptr<Generation> current = generation();
+    Program& program = *current->program;
+    try {
+      const std::lock_guard lock(current->planning);
+      std::vector<ValueState> values = states_of_body(program, feeds);
+      PlanKey key;
+      if (make_key(program, feeds, places, key)) {
+        std::shared_ptr<PlanNode> plan = find_plan(current->plans, key);
+        if (plan == nullptr)
+          plan = first_plan(*current, std::move(key), std::move(values), &places);
+        values = plan->segment->values;
+        const std::lock_guard last(mutex_);
+        if (last_segment_ == nullptr) last_segment_ = plan->segment;
+      } else {
+        place_feeds(program, &places, values);
+        values = walk_shapes(program, 0, std::move(values)).values;
+      }
+      std::vector<ValueState> states;
+      for (const ValueId fetch : program.fetches()) {
+        ValueState& state = values[static_cast<std::size_t>(fetch)];
+        if (state.kind == ValueState::Kind::Unset && program.placed().is_constant(fetch)) {
+          const ConstantRef constant = program.placed().constant(fetch);
+          state = tensor_state(constant.type(), constant.dims());
+          if (constant.known != nullptr) {
+            state.known = std::make_shared<RuntimeValue>();
+            state.known->set_constant(*constant.known);
+          }
+        }
+        states.push_back(state);
+      }
+      return states;
+    } catch (const KernelRefused& refused) {
+      replace_generation(current, refused);
+    }
+  }
 }
 
 }  // namespace backplane::core

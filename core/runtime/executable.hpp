@@ -45,6 +45,20 @@ struct PlanMemo {
   std::shared_ptr<PlanNode> plan;
 };
 
+/// Gives fetches of a body their memory.
+class FetchMemory {
+ public:
+  FetchMemory() = default;
+  FetchMemory(const FetchMemory&) = delete;
+  FetchMemory& operator=(const FetchMemory&) = delete;
+  /// Makes `value` a tensor as `state` says, with memory in the space.
+  virtual void provide(std::size_t fetch, const ValueState& state, int space,
+                       RuntimeValue& value) = 0;
+
+ protected:
+  ~FetchMemory() = default;
+};
+
 /// How a run goes.
 struct RunSettings {
   const std::atomic<bool>* cancel_flag = nullptr;
@@ -52,15 +66,24 @@ struct RunSettings {
   PlanMemo* memo = nullptr;
   bool resize_fetches =
       false;  ///< fetches that own their memory are made to fit instead of being refused
+  const BodyPlaces* places =
+      nullptr;  ///< of a body: where feeds lie and fetches go; null: all on the host
+  FetchMemory* fetch_memory = nullptr;  ///< of a body: asked for every fetch whose size is known
 };
 
+/// The main graph's, or that of a body.
 /// Threads: run() may be called from any number of threads.
-class Executable {
+class Executable : public Body {
  public:
-  Executable(const ProgramContext& context, Cut cut, std::size_t max_plans);
-  ~Executable();
+  Executable(const ProgramContext& context, Cut cut);
+  ~Executable() override;
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
+
+  BodyPlaces homes() const override;
+  std::vector<ValueState> plan_body(const std::vector<ValueState>& feeds,
+                                    const BodyPlaces& places) override;
+  std::optional<bool> constant_truth(std::size_t fetch) const override;
 
   const Cut& cut() const { return cut_; }
 
@@ -94,12 +117,14 @@ class Executable {
   Idle* acquire(const std::shared_ptr<Generation>& generation);
   void release(Idle* idle) noexcept;
   std::shared_ptr<PlanNode> first_plan(const Run& run);
+  std::shared_ptr<PlanNode> first_plan(Generation& generation, PlanKey key,
+                                       std::vector<ValueState> values, const BodyPlaces* places);
   std::shared_ptr<PlanNode> next_plan(const Run& run, PlanNode& from, const RunContext& context,
                                       const std::vector<bool>& fetched);
-  std::shared_ptr<PlanNode> make_plan(const Run& run, PlanNode& from, PlanKey key,
+  std::shared_ptr<PlanNode> make_plan(Generation& generation, PlanNode& from, PlanKey key,
                                       std::size_t begin, std::vector<ValueState> values,
                                       const std::vector<Border>& available,
-                                      const std::vector<bool>& fetched);
+                                      const std::vector<bool>& fetched, const BodyPlaces* places);
   void attempt(const Run& run);
   void run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context);
   void provide_fetches(const Segment& segment, const Run& run) const;

@@ -1,4 +1,6 @@
 // What a session says of itself, as JSON.
+#include <utility>
+
 #include <nlohmann/json.hpp>
 
 #include "core/runtime/session.hpp"
@@ -38,73 +40,136 @@ struct Fate {
   std::string fused_into;
 };
 
-/// Finds the fate of every node of the original model.
+/// Finds the fate of every node of the original model, bodies included.
 class Fates {
  public:
-  Fates(const Model& model, const Program& program, const Segment* segment,
+  Fates(const Model& model, const std::shared_ptr<Generation>& generation, const Segment* segment,
         const DeviceSet& devices)
-      : program_(program), devices_(devices) {
+      : model_(model), devices_(devices) {
     fates_.resize(model.original.size());
     for (Fate& fate : fates_) fate.kernel = "removed by optimization";
-    for (const std::int32_t origin : program.folded_origins())
-      fates_[static_cast<std::size_t>(origin)] = {"host", "folded", ""};
-    std::map<NodeId, std::string> labels;
-    if (segment != nullptr) {
-      for (const Step& step : segment->steps) {
-        if (step.kind == StepKind::Compute) labels[step.node] = step.label;
-      }
-      for (const auto& [id, kernel] : segment->dropped)
-        labels[id] = kernel + " (a view: nothing to compute)";
-    }
-    std::map<NodeId, bool> evaluated;
-    if (segment != nullptr) {
-      for (const NodeId id : segment->evaluated) evaluated[id] = true;
-    }
-    for (const NodeId id : program.order()) {
-      const bool on_host = segment != nullptr ? evaluated.contains(id) : program.is_host_node(id);
-      settle(model, id, on_host, labels[id]);
-    }
+    add(generation, segment);
+    settle_taken_bodies(model.graph);
   }
 
   std::vector<Fate>& all() { return fates_; }
 
+  /// The program that a node was placed in, and what it is called there; null for one that passes removed.
+  std::pair<const Program*, std::string> place_of(const std::string& qualified) const {
+    const auto found = places_.find(qualified);
+    return found != places_.end() ? found->second
+                                  : std::pair<const Program*, std::string>(nullptr, "");
+  }
+
+  /// Copies of all plans, those in bodies under qualified names.
+  const std::vector<CopyRecord>& copies() const { return copies_; }
+
  private:
-  void settle(const Model& model, NodeId id, bool on_host, const std::string& label) {
-    const Node& node = program_.graph().node(id);
-    const ProgramNode& placed = program_.node(id);
+  void add(const std::shared_ptr<Generation>& generation, const Segment* segment) {
+    generations_.push_back(generation);
+    const Program& program = *generation->program;
+    const std::string& scope = program.context().scope;
+    for (const auto& [name, placement] : program.first_placement())
+      places_[scope + name] = {&program, name};
+    for (const std::int32_t origin : program.folded_origins())
+      fates_[static_cast<std::size_t>(origin)] = {"host", "folded", ""};
+    std::map<NodeId, std::string> labels;
+    std::map<NodeId, bool> evaluated;
+    if (segment != nullptr) {
+      for (const Step& step : segment->steps) {
+        if (step.node != kNone) labels[step.node] = step.label;
+      }
+      for (const auto& [id, kernel] : segment->dropped)
+        labels[id] = kernel + " (a view: nothing to compute)";
+      for (const NodeId id : segment->evaluated) evaluated[id] = true;
+      for (CopyRecord copy : segment->copies) {
+        copy.value = scope + copy.value;
+        copies_.push_back(std::move(copy));
+      }
+    }
+    for (const NodeId id : program.order()) {
+      const bool on_host = segment != nullptr ? evaluated.contains(id) : program.is_host_node(id);
+      settle(program, id, on_host, labels[id]);
+    }
+    for (const NodeId id : program.order()) {
+      if (program.node(id).control == nullptr) continue;
+      for (const ControlBody& body : program.node(id).control->bodies) {
+        const auto& executable = static_cast<const Executable&>(*body.body);
+        const std::shared_ptr<const Segment> last = executable.last_segment();
+        segments_.push_back(last);
+        add(executable.generation(), last.get());
+      }
+    }
+  }
+
+  void settle(const Program& program, NodeId id, bool on_host, const std::string& label) {
+    const Node& node = program.graph().node(id);
+    const ProgramNode& placed = program.node(id);
     Fate fate;
     if (on_host) {
       fate = {"host", "evaluated while planning", ""};
+    } else if (placed.control != nullptr) {
+      fate = {"host", label.empty() ? node.op_type + ", run by the core" : label, ""};
     } else if (placed.device >= 0) {
       fate.provider = devices_.at(placed.device).label();
       fate.kernel = !label.empty() || !placed.kernel ? label : placed.kernel.def().name;
     }
     for (const std::int32_t origin : node.origins) {
       Fate own = fate;
-      if (node.name != model.original[static_cast<std::size_t>(origin)].name)
-        own.fused_into = node.name;
+      const std::string name = program.context().scope + node.name;
+      if (name != model_.original[static_cast<std::size_t>(origin)].name) own.fused_into = name;
       fates_[static_cast<std::size_t>(origin)] = std::move(own);
     }
   }
 
-  const Program& program_;
+  /// Bodies of nodes that a provider took whole are where the node is.
+  void settle_taken_bodies(const Graph& graph) {
+    for (std::size_t i = 0; i < graph.node_limit(); ++i) {
+      if (!graph.has_node(static_cast<NodeId>(i))) continue;
+      const Node& node = graph.node(static_cast<NodeId>(i));
+      if (!node.has_bodies() || node.origins.size() != 1) continue;
+      Fate fate = fates_[static_cast<std::size_t>(node.origins.front())];
+      if (fate.provider.empty() || fate.provider == "host") continue;
+      if (fate.fused_into.empty())
+        fate.fused_into = model_.original[static_cast<std::size_t>(node.origins.front())].name;
+      settle_whole(node, fate);
+    }
+  }
+
+  void settle_whole(const Node& node, const Fate& fate) {
+    for_each_body(node, [&](const Graph& body) {
+      for (std::size_t i = 0; i < body.node_limit(); ++i) {
+        if (!body.has_node(static_cast<NodeId>(i))) continue;
+        const Node& inner = body.node(static_cast<NodeId>(i));
+        for (const std::int32_t origin : inner.origins)
+          fates_[static_cast<std::size_t>(origin)] = fate;
+        settle_whole(inner, fate);
+      }
+    });
+  }
+
+  const Model& model_;
   const DeviceSet& devices_;
   std::vector<Fate> fates_;
+  std::map<std::string, std::pair<const Program*, std::string>> places_;
+  std::vector<CopyRecord> copies_;
+  std::vector<std::shared_ptr<Generation>> generations_;  ///< that the places are in
+  std::vector<std::shared_ptr<const Segment>> segments_;
 };
 
-Json reasons_of(const Program& program, const std::string& node) {
+Json reasons_of(const Fates& fates, const std::string& node) {
   Json reasons = Json::array();
-  const auto placement = program.first_placement().find(node);
-  if (placement == program.first_placement().end()) return reasons;
-  for (const Reason& reason : placement->second.reasons)
+  const auto [program, name] = fates.place_of(node);
+  if (program == nullptr) return reasons;
+  const NodePlacement& placement = program->first_placement().at(name);
+  for (const Reason& reason : placement.reasons)
     reasons.push_back(
         {{"provider", reason.provider}, {"code", reason.code}, {"text", reason.text}});
-  const auto note = program.placed().notes.find(node);
-  if (note != program.placed().notes.end() && placement->second.device >= 0) {
-    reasons.push_back(
-        {{"provider", program.context().devices->at(placement->second.device).label()},
-         {"code", "note"},
-         {"text", note->second}});
+  const auto note = program->placed().notes.find(name);
+  if (note != program->placed().notes.end() && placement.device >= 0) {
+    reasons.push_back({{"provider", program->context().devices->at(placement.device).label()},
+                       {"code", "note"},
+                       {"text", note->second}});
   }
   return reasons;
 }
@@ -138,10 +203,9 @@ Json arenas_of(const std::vector<std::uint64_t>& bytes, const DeviceSet& devices
   return arenas;
 }
 
-Json copies_of(const Segment* segment) {
+Json copies_of(const Fates& fates) {
   Json copies = Json::array();
-  if (segment == nullptr) return copies;
-  for (const CopyRecord& copy : segment->copies) {
+  for (const CopyRecord& copy : fates.copies()) {
     copies.push_back({{"value", copy.value},
                       {"from", copy.from},
                       {"to", copy.to},
@@ -168,17 +232,17 @@ Json names_of(const Graph& graph, const std::vector<ValueId>& values) {
   return names;
 }
 
-Json nodes_of(const Model& model, const Program& program, std::vector<Fate>& fates) {
+Json nodes_of(const Model& model, Fates& fates) {
   Json nodes = Json::array();
   const std::map<std::int32_t, const Node*> left = nodes_left(model.graph);
   for (std::size_t i = 0; i < model.original.size(); ++i) {
     const OriginalNode& original = model.original[i];
-    const Fate& fate = fates[i];
+    const Fate& fate = fates.all()[i];
     Json row = {{"name", original.name}, {"op", original.op_type}, {"domain", original.domain}};
     row["provider"] = fate.provider.empty() ? Json() : Json(fate.provider);
     row["kernel"] = fate.kernel;
     row["fused_into"] = fate.fused_into.empty() ? Json() : Json(fate.fused_into);
-    row["reasons"] = reasons_of(program, original.name);
+    row["reasons"] = reasons_of(fates, original.name);
     if (const auto node = left.find(static_cast<std::int32_t>(i)); node != left.end()) {
       row["inputs"] = names_of(model.graph, node->second->inputs);
       row["outputs"] = names_of(model.graph, node->second->outputs);
@@ -194,7 +258,7 @@ std::string Session::explain() {
   const std::shared_ptr<Generation> generation = default_->generation();
   const Program& program = *generation->program;
   const std::shared_ptr<const Segment> segment = default_->last_segment();
-  Fates fates(model_, program, segment.get(), devices_);
+  Fates fates(model_, generation, segment.get(), devices_);
 
   Json json;
   json["ir_version"] = model_.ir_version;
@@ -209,9 +273,9 @@ std::string Session::explain() {
   json["inputs"] = describe_values(model_.graph, inputs_);
   json["outputs"] = describe_values(model_.graph, outputs_);
   json["overridable_initializers"] = describe_values(model_.graph, overridable_);
-  json["nodes"] = nodes_of(model_, program, fates.all());
+  json["nodes"] = nodes_of(model_, fates);
   json["subgraphs"] = subgraphs_of(model_, program, fates.all());
-  json["copies"] = copies_of(segment.get());
+  json["copies"] = copies_of(fates);
   json["order"] = Json::array();
   for (const NodeId id : program.order()) json["order"].push_back(program.graph().node(id).name);
   json["arena_bytes"] = arenas_of(default_->arena_bytes(), devices_);
@@ -223,7 +287,7 @@ std::string Session::explain() {
 std::string Session::statistics() {
   const std::shared_ptr<Generation> generation = default_->generation();
   const std::shared_ptr<const Segment> segment = default_->last_segment();
-  Fates fates(model_, *generation->program, segment.get(), devices_);
+  Fates fates(model_, generation, segment.get(), devices_);
   Json json;
   json["load_ms"] = load_ms_;
   json["threads"] = threads_.max_threads;

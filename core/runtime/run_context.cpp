@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/plugin_host/status.hpp"
+#include "core/runtime/control_step.hpp"
 
 namespace backplane::core {
 namespace {
@@ -17,27 +18,36 @@ std::uint64_t now_ns() {
 }
 
 std::string step_name(const Program& program, const Step& step) {
-  if (step.kind != StepKind::Compute) return step.label;
+  if (step.node == kNone) return step.label;
   const Node& node = program.graph().node(step.node);
   return text("node '", node.name, "' (",
               node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
 }
 
 /// Takes over what a kernel made of a size that nobody knew before. A value that is there must fit, unless it may be
-/// made to.
-void take_contents(const RuntimeValue& from, RuntimeValue& to, const std::string& output,
-                   bool resize) {
+/// made to. `is_spare`: nobody else will read `from`.
+void take_contents(RuntimeValue& from, RuntimeValue& to, const std::string& output, bool resize,
+                   bool is_spare) {
   if (!from.is_tensor()) {
+    if (from.kind == BP_VALUE_ABSENT) return to.set_absent();
     to.set_type(from.type);
     to.elements = from.elements;
     return;
   }
+  const bool on_device = from.description.memory == BP_MEMORY_DEVICE;
   const bool owned = to.memory != nullptr || to.element() == DataType::String;
   const bool given = to.is_tensor() && !(resize && owned);
-  if (given && (to.element() != from.element() || to.dims != from.dims)) {
+  if (given && (to.element() != from.element() || to.dims != from.dims || on_device)) {
     invalid("the value given for output '", output, "' is tensor(", name(to.element()), ") ",
             to_string(to.dims), "; the run makes tensor(", name(from.element()), ") ",
-            to_string(from.dims));
+            to_string(from.dims), on_device ? " in memory of its own" : "");
+  }
+  if (!given && is_spare && from.memory != nullptr) return move_value(from, to);
+  if (on_device) {
+    to.set_tensor(from.element(), from.dims);
+    to.memory = from.memory;
+    point_into(to, from.description, 0);
+    return;
   }
   if (!given) to.set_owned_tensor(from.element(), from.dims);
   to.strings = from.strings;
@@ -47,7 +57,8 @@ void take_contents(const RuntimeValue& from, RuntimeValue& to, const std::string
 
 }  // namespace
 
-RunContext::RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts)
+RunContext::RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts,
+                       bool is_body)
     : program_(program),
       devices_(*program.context().devices),
       threads_(threads),
@@ -55,8 +66,10 @@ RunContext::RunContext(const Program& program, bp_threads* threads, std::size_t 
       streams_(devices_.devices.size()),
       raw_streams_(devices_.devices.size(), nullptr),
       arena_bytes_(arena_count(devices_)) {
-  for (const SessionDevice& device : devices_.devices)
+  for (const SessionDevice& device : devices_.devices) {
+    if (is_body) break;
     tells_devices_ = tells_devices_ || BP_HAS_FN(bp_device_api, &device.device->api(), run_begin);
+  }
 }
 
 RunContext::~RunContext() {
@@ -242,7 +255,9 @@ bp_status* RunContext::execute_in_group(SegmentContext& context, int step) {
 
 Span RunContext::span_of(const Step& step) const {
   Span span;
-  span.name = step.kind == StepKind::Compute ? program_.graph().node(step.node).name : step.label;
+  span.name = step.node != kNone
+                  ? program_.context().scope + program_.graph().node(step.node).name
+                  : step.label;
   span.detail = step.label;
   span.lane = step.device >= 0 ? devices_.at(step.device).label() : "host";
   return span;
@@ -254,6 +269,8 @@ void RunContext::execute_special(SegmentContext& context, const Operation& opera
   if (step.kind == StepKind::Compute) {
     if (bp_status* status = operation.compute(operation.prepared, operation.ctx))
       fail(step, status);
+  } else if (step.kind == StepKind::Control) {
+    execute_control(context, operation);
   } else {
     copy(context, step);
   }
@@ -263,6 +280,16 @@ void RunContext::execute_special(SegmentContext& context, const Operation& opera
         streams_[static_cast<std::size_t>(step.device)]->signal();
   } catch (const Error& error) {
     fail(step, make_status(error.code(), error.message()));
+  }
+}
+
+void RunContext::execute_control(SegmentContext& context, const Operation& operation) {
+  const ControlCall call{operation.ctx->inputs, operation.ctx->outputs, cancel_flag_, spans_};
+  try {
+    context.control(operation.step).run(call);
+  } catch (const Error& error) {
+    fail(context.segment().steps[static_cast<std::size_t>(operation.step)],
+         make_status(error.code(), error.message()));
   }
 }
 
@@ -366,13 +393,15 @@ void RunContext::take_dynamic(SegmentContext& context, const RunValues& feeds,
   for (const auto& [fetch, index] : context.segment().dynamic_fetches) {
     const Slot& slot = context.segment().slots[static_cast<std::size_t>(index)];
     const bool constant = slot.place == Place::Weight && slot.state.type == DataType::String;
-    const RuntimeValue* from = constant ? &slot.weight->value : &context.value(index);
+    // What comes from elsewhere is only read: it is not spare.
+    RuntimeValue* from =
+        constant ? const_cast<RuntimeValue*>(&slot.weight->value) : &context.value(index);
     if (slot.place == Place::Incoming)
-      from =
-          incoming_value(context.segment().incoming[static_cast<std::size_t>(slot.number)], feeds);
+      from = const_cast<RuntimeValue*>(
+          incoming_value(context.segment().incoming[static_cast<std::size_t>(slot.number)], feeds));
     const ValueId id = program_.fetches()[static_cast<std::size_t>(fetch)];
     take_contents(*from, *fetches[static_cast<std::size_t>(fetch)], program_.graph().value(id).name,
-                  resize_fetches_);
+                  resize_fetches_, context.is_spare(index));
   }
 }
 

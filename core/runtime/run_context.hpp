@@ -28,7 +28,8 @@ using RunValues = std::vector<RuntimeValue*>;
 /// Threads: one run at a time.
 class RunContext {
  public:
-  RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts);
+  /// `is_body`: devices are told of the run that it is part of, not of it.
+  RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts, bool is_body);
   ~RunContext();
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;
@@ -62,6 +63,7 @@ class RunContext {
   void execute_group(SegmentContext& context, ParallelRun& group);
   bp_status* execute_in_group(SegmentContext& context, int step);
   Span span_of(const Step& step) const;
+  void execute_control(SegmentContext& context, const Operation& operation);
   void wait_for(SegmentContext& context, const Step& step);
   void copy(SegmentContext& context, const Step& step);
   void drain(const Segment& segment);

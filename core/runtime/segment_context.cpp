@@ -1,5 +1,9 @@
 #include "core/runtime/segment_context.hpp"
 
+#include <algorithm>
+
+#include "core/runtime/control_step.hpp"
+
 namespace backplane::core {
 namespace {
 
@@ -46,9 +50,31 @@ SegmentContext::SegmentContext(std::shared_ptr<const Segment> segment, const Dev
       fetches_(program.fetches().size()),
       whole_incoming_(segment_->incoming.size()) {
   make_values();
+  find_spare();
   make_contexts(devices, threads);
   for (const ParallelGroup& group : segment_->groups)
     parallel_runs_.push_back(std::make_unique<ParallelRun>(group));
+  for (const Step& step : segment_->steps) {
+    control_.push_back(
+        step.kind == StepKind::Control
+            ? make_control_step(program.graph(), program.graph().node(step.node), step, devices)
+            : nullptr);
+  }
+}
+
+SegmentContext::~SegmentContext() = default;
+
+void SegmentContext::find_spare() {
+  is_spare_.resize(segment_->slots.size());
+  for (const auto& [fetch, slot] : segment_->dynamic_fetches) {
+    const auto is_this = [slot = slot](const auto& entry) { return entry.second == slot; };
+    const auto is_left = [slot = slot](const Border& border) { return border.slot == slot; };
+    const auto& fetches = segment_->dynamic_fetches;
+    is_spare_[static_cast<std::size_t>(slot)] =
+        segment_->slots[static_cast<std::size_t>(slot)].place == Place::Dynamic &&
+        std::count_if(fetches.begin(), fetches.end(), is_this) == 1 &&
+        std::none_of(segment_->outgoing.begin(), segment_->outgoing.end(), is_left);
+  }
 }
 
 void SegmentContext::make_values() {

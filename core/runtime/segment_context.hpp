@@ -13,6 +13,8 @@
 
 namespace backplane::core {
 
+class ControlStep;
+
 /// Memory of one arena, grown when a plan needs more.
 struct Arena {
   DeviceBuffer buffer;
@@ -35,6 +37,7 @@ class SegmentContext {
  public:
   SegmentContext(std::shared_ptr<const Segment> segment, const DeviceSet& devices,
                  const Program& program, bp_threads* threads);
+  ~SegmentContext();
   SegmentContext(const SegmentContext&) = delete;
   SegmentContext& operator=(const SegmentContext&) = delete;
 
@@ -52,6 +55,10 @@ class SegmentContext {
   void bind_fetch(int fetch, const RuntimeValue& value);
 
   RuntimeValue& value(int slot) { return *values_[static_cast<std::size_t>(slot)]; }
+  /// The state of a step that the core runs itself.
+  ControlStep& control(std::int32_t step) { return *control_[static_cast<std::size_t>(step)]; }
+  /// True for a slot whose contents one fetch takes and nothing reads afterwards.
+  bool is_spare(int slot) const { return is_spare_[static_cast<std::size_t>(slot)]; }
   std::vector<Operation>& operations() { return operations_; }
   std::vector<std::uint64_t>& marks() { return marks_; }
   std::vector<std::unique_ptr<ParallelRun>>& parallel_runs() { return parallel_runs_; }
@@ -65,6 +72,7 @@ class SegmentContext {
   };
 
   void make_values();
+  void find_spare();
   void make_contexts(const DeviceSet& devices, bp_threads* threads);
   const bp_value* pointer_for(int slot);
 
@@ -75,7 +83,9 @@ class SegmentContext {
   std::vector<bp_tensor> workspaces_;
   std::vector<ComputeContext> contexts_;
   std::vector<Operation> operations_;
-  std::vector<std::uint64_t> marks_;                         ///< by step: of steps that signal
+  std::vector<std::unique_ptr<ControlStep>> control_;  ///< by step; null for others
+  std::vector<bool> is_spare_;                         ///< by slot
+  std::vector<std::uint64_t> marks_;                   ///< by step: of steps that signal
   std::vector<std::unique_ptr<ParallelRun>> parallel_runs_;  ///< by group
   std::vector<std::vector<Bound>> incoming_, fetches_;
   std::vector<std::vector<std::size_t>>

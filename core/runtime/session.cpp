@@ -182,8 +182,12 @@ std::shared_ptr<Executable> Session::executable(const Cut& cut) {
   context.deterministic = options_.deterministic;
   context.parallel = options_.parallel;
   context.inter_op_threads = options_.inter_op_threads;
+  context.max_plans = options_.plan_cache;
+  context.make_body = [](const ProgramContext& body, const Cut& body_cut) -> std::shared_ptr<Body> {
+    return std::make_shared<Executable>(body, body_cut);
+  };
   try {
-    made = std::make_shared<Executable>(context, cut, options_.plan_cache);
+    made = std::make_shared<Executable>(context, cut);
   } catch (...) {
     executables_.erase(cut);
     throw;
@@ -269,7 +273,10 @@ void Session::check_feed(const std::string& name, const RuntimeValue& value) con
   if (value.kind == BP_VALUE_ABSENT) invalid("the input '", name, "' is given no value");
   if (declared.type.kind == Type::Kind::Unknown) return;
   const bool empty_optional = value.kind == BP_VALUE_OPTIONAL && value.elements.empty();
-  if (declared.type.kind == Type::Kind::Optional && empty_optional)
+  const bool empty_sequence = value.kind == BP_VALUE_SEQUENCE && value.elements.empty() &&
+                              (value.type.inner == nullptr || value.type.to_string() == "seq()");
+  if ((declared.type.kind == Type::Kind::Optional && empty_optional) ||
+      (declared.type.kind == Type::Kind::Sequence && empty_sequence))
     return;  // such a value does not know its element's type
   if (!declared.type.is_tensor()) {
     if (value.is_tensor() || value.type.to_string() != declared.type.to_string())

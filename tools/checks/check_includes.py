@@ -40,6 +40,7 @@ TABLE = {
     "tests/unit": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "plugins/", "tests/"],
     "tests/abi": PLUGIN_API + TESTING + ["tests/"],
     "tests/fixtures": PLUGIN_API + TESTING + ["tests/fixtures/"],
+    "tests/control_flow": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "tests/"],
     "tests/faults": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "tests/"],
 }
 for place, folder in enumerate(CORE_ORDER):

@@ -1,0 +1,164 @@
+// https://onnx.ai/onnx/repo-docs/IR.html#functions
+#include "core/onnx/function_body.hpp"
+
+#include <algorithm>
+#include <map>
+#include <onnx/defs/schema.h>
+#include <onnx/onnx_pb.h>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/base/quote.hpp"
+#include "core/onnx/body_proto.hpp"
+#include "core/onnx/import_call.hpp"
+#include "core/onnx/opsets.hpp"
+#include "core/onnx/schema_registry_impl.hpp"
+#include "core/onnx/tensors.hpp"
+#include "core/onnx/types.hpp"
+
+namespace backplane::core {
+namespace {
+
+using ::onnx::FunctionProto;
+using ::onnx::ModelProto;
+using ::onnx::NodeProto;
+
+constexpr const char* kDomain = "backplane.function";
+
+/// Constants of up to this size are constants of the body too, so that inference can look at them.
+constexpr std::size_t kMostBytes = 1024;
+
+/// The body that was written first: later ones are for later opsets and do the same.
+std::optional<FunctionProto> find_function(const ::onnx::OpSchema& schema, const NodeProto& node,
+                                           const std::vector<::onnx::TypeProto>& input_types) {
+  for (const int version : schema.function_opset_versions()) {
+    if (const FunctionProto* function = schema.GetFunction(version)) return *function;
+  }
+  for (const int version : schema.context_dependent_function_opset_versions()) {
+    const ::onnx::FunctionBodyBuildContextImpl context(node, input_types);
+    FunctionProto function;
+    if (schema.BuildContextDependentFunction(context, function, version)) return function;
+  }
+  return std::nullopt;
+}
+
+/// Attributes that are left out count as their defaults: the body refers to them.
+void add_defaults(NodeProto& node, const ::onnx::OpSchema& schema) {
+  for (const auto& [name, attribute] : schema.attributes()) {
+    if (attribute.default_value.type() == ::onnx::AttributeProto::UNDEFINED) continue;
+    const auto is_this = [&, wanted = name](const auto& given) { return given.name() == wanted; };
+    if (std::none_of(node.attribute().begin(), node.attribute().end(), is_this))
+      *node.add_attribute() = attribute.default_value;
+  }
+}
+
+/// A model of one node that calls the function.
+class CallWriter {
+ public:
+  CallWriter(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
+
+  ModelProto write(FunctionProto function, NodeProto call) {
+    ModelProto model;
+    model.set_ir_version(10);
+    for (const auto& entry : function.opset_import()) *model.add_opset_import() = entry;
+    const auto is_standard = [](const auto& entry) {
+      return canonical_domain(entry.domain()).empty();
+    };
+    if (std::none_of(function.opset_import().begin(), function.opset_import().end(), is_standard)) {
+      const int newest = SchemaRegistry::Impl::newest_version("").value_or(1);
+      model.add_opset_import()->set_version(node_.domain.empty() ? node_.since_version : newest);
+    }
+    auto& own = *model.add_opset_import();
+    own.set_domain(kDomain);
+    own.set_version(1);
+    ::onnx::GraphProto& proto = *model.mutable_graph();
+    proto.set_name(node_.name);
+    for (const ValueId input : node_.inputs) add_input(proto, input);
+    for (const ValueId captured : node_.captured) add_input(proto, captured);
+    drop_outputs(call, function);
+    for (const std::string& output : call.output()) proto.add_output()->set_name(output);
+    function.set_domain(kDomain);
+    function.set_name(node_.op_type);
+    function.clear_overload();
+    for (int i = 0; i < function.node_size(); ++i) {
+      NodeProto& inner = *function.mutable_node(i);
+      inner.set_name(text(node_.name, "/", inner.op_type(), "_", i));
+    }
+    call.set_domain(kDomain);
+    *proto.add_node() = std::move(call);
+    *model.add_functions() = std::move(function);
+    return model;
+  }
+
+  const std::map<std::string, ValueId>& inputs() const { return inputs_; }
+
+ private:
+  /// Outputs that the node leaves out; some bodies do not even make them then.
+  static void drop_outputs(NodeProto& call, FunctionProto& function) {
+    std::vector<std::string> actual, formal;
+    for (int i = 0; i < std::min(call.output_size(), function.output_size()); ++i) {
+      if (call.output(i).empty()) continue;
+      actual.push_back(call.output(i));
+      formal.push_back(function.output(i));
+    }
+    call.clear_output();
+    function.clear_output();
+    for (const std::string& output : actual) call.add_output(output);
+    for (const std::string& output : formal) function.add_output(output);
+  }
+
+  void add_input(::onnx::GraphProto& proto, ValueId id) {
+    if (id == kNone || !seen_.emplace(graph_.value(id).name, id).second) return;
+    const Value& value = graph_.value(id);
+    if (value.constant != nullptr && !value.overridable &&
+        value.constant->stored_bytes().size() <= kMostBytes) {
+      *proto.add_initializer() = to_proto(*value.constant, value.name);
+      return;
+    }
+    inputs_.emplace(value.name, id);
+    auto& info = *proto.add_input();
+    info.set_name(value.name);
+    if (value.type.kind != Type::Kind::Unknown) *info.mutable_type() = to_proto(value.type);
+  }
+
+  const Graph& graph_;
+  const Node& node_;
+  std::map<std::string, ValueId> inputs_, seen_;
+};
+
+}  // namespace
+
+std::optional<FunctionBody> function_body(const Graph& graph, const Node& node,
+                                          const SchemaRegistry& schemas) {
+  const ::onnx::OpSchema* schema =
+      schemas.impl().GetSchema(node.op_type, node.since_version, node.domain);
+  if (schema == nullptr || (!schema->HasFunction() && !schema->HasContextDependentFunction()))
+    return std::nullopt;
+  NodeProto call = to_proto(graph, node);
+  std::vector<::onnx::TypeProto> types;
+  for (const ValueId input : node.inputs)
+    types.push_back(input != kNone ? to_proto(graph.value(input).type) : ::onnx::TypeProto());
+  try {
+    std::optional<FunctionProto> function = find_function(*schema, call, types);
+    if (!function) return std::nullopt;
+    add_defaults(call, *schema);
+    CallWriter writer(graph, node);
+    FunctionBody body{import_call(writer.write(std::move(*function), std::move(call)), schemas),
+                      {}};
+    for (const ValueId input : body.graph.inputs) {
+      const auto found = writer.inputs().find(body.graph.value(input).name);
+      body.inputs.push_back(found != writer.inputs().end() ? found->second : kNone);
+    }
+    return body;
+  } catch (const Error& error) {
+    throw error.within("its function body in ONNX");
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    invalid("its function body in ONNX: ", single_line(error.what()));
+  }
+}
+
+}  // namespace backplane::core

@@ -1,0 +1,23 @@
+// The function bodies that ONNX's schemas give to operators, as graphs.
+#pragma once
+
+#include <optional>
+
+#include "core/graph/graph.hpp"
+#include "core/onnx/schema_registry.hpp"
+
+namespace backplane::core {
+
+/// A body in place of a node. Its inputs have the names of values of the node's graph; its outputs are the node's, in
+/// order, without those that are left out.
+struct FunctionBody {
+  Graph graph;
+  std::vector<ValueId> inputs;  ///< by the body's input: the value of the node's graph
+};
+
+/// The body of a node's operator, typed for this node; bodies that depend on types and attributes are built for them.
+/// nullopt: the operator is no function. Errors: what ONNX says of a body that does not fit the node.
+std::optional<FunctionBody> function_body(const Graph& graph, const Node& node,
+                                          const SchemaRegistry& schemas);
+
+}  // namespace backplane::core

@@ -1,0 +1,42 @@
+// What is known of a value while planning.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/plugin_host/runtime_value.hpp"
+
+namespace backplane::core {
+
+/// What is known of a value while planning.
+struct ValueState {
+  enum class Kind {
+    Unset,
+    Tensor,   ///< type and dims are known
+    Pending,  ///< made by a kernel or a body that will tell its size when it runs
+    Object,   ///< a sequence, optional or map
+  };
+  Kind kind = Kind::Unset;
+  DataType type = DataType::None;
+  std::vector<std::int64_t> dims;
+  std::uint32_t format = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t alignment = 64;
+  int space = 0;  ///< the memory space where it is made
+  std::string object_type;
+  RuntimeValuePtr known;        ///< the elements, on the host, where they do not depend on a run
+  RuntimeValuePtr description;  ///< what kernels see while they prepare; made when first needed
+};
+
+/// The tensor state of given dims, plain.
+ValueState tensor_state(DataType type, const std::vector<std::int64_t>& dims);
+/// The state of a value whose elements are known; it shares them.
+ValueState known_state(RuntimeValuePtr value);
+
+/// A tensor that lies in memory: not a string tensor, and of known size.
+inline bool has_memory(const ValueState& state) {
+  return state.kind == ValueState::Kind::Tensor && state.type != DataType::String;
+}
+
+}  // namespace backplane::core
