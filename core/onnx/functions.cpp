@@ -22,9 +22,10 @@ using FunctionId = std::tuple<std::string, std::string, std::string>;  // domain
 
 /// What a graph or function amounts to once all calls in it are inlined.
 struct Extent {
-  std::uint64_t nodes = 0;
-  int nesting = 0;  // of bodies
-  int calls = 0;    // in one another
+  std::uint64_t nodes = 0;      // those of bodies included
+  std::uint64_t own_nodes = 0;  // those that are not in a body
+  int nesting = 0;              // of bodies
+  int calls = 0;                // in one another
 };
 
 class Functions {
@@ -54,7 +55,7 @@ class Functions {
       ++extent.calls;
       return extent;
     }
-    Extent extent{1, 0, 0};
+    Extent extent{1, 1, 0, 0};
     for_each_graph(node, [&](const ::onnx::GraphProto& body) {
       const Extent inner = extent_of_nodes(body.node(), depth);
       extent.nodes = std::min(extent.nodes + inner.nodes, 2 * kMostNodes);  // cannot overflow
@@ -134,6 +135,7 @@ class Functions {
     for (const ::onnx::NodeProto& node : nodes) {
       const Extent inner = extent_of(node, depth);
       extent.nodes = std::min(extent.nodes + inner.nodes, 2 * kMostNodes);  // cannot overflow
+      extent.own_nodes = std::min(extent.own_nodes + inner.own_nodes, 2 * kMostNodes);
       extent.nesting = std::max(extent.nesting, inner.nesting);
       extent.calls = std::max(extent.calls, inner.calls);
     }
@@ -173,7 +175,7 @@ std::vector<std::int32_t> origins_after(const ::onnx::GraphProto& graph, Functio
       invalid("the model has more than ", kMostNodes, " nodes once its functions are inlined");
     // A node that is no call stays one, whatever its bodies become.
     origins.insert(origins.end(),
-                   functions.is_call(node) ? static_cast<std::size_t>(extent.nodes) : 1, i);
+                   functions.is_call(node) ? static_cast<std::size_t>(extent.own_nodes) : 1, i);
   }
   return origins;
 }
