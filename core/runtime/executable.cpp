@@ -373,7 +373,11 @@ void Executable::replace_generation(const std::shared_ptr<Generation>& old,
 
 // As a body
 
-BodyPlaces Executable::homes() const { return find_homes(*generation()->program); }
+BodyPlaces Executable::homes() const {
+  const std::shared_ptr<Generation> current = generation();
+  std::call_once(current->homes_found, [&] { current->homes = find_homes(*current->program); });
+  return current->homes;
+}
 
 std::optional<bool> Executable::constant_truth(std::size_t fetch) const {
   const std::shared_ptr<Generation> current = generation();

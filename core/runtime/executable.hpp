@@ -35,6 +35,8 @@ struct Generation {
   std::mutex planning;  ///< held while plans are looked up or made
   PlanNode plans;       ///< `next` holds the first segments
   std::atomic<std::uint64_t> plan_count{0};
+  std::once_flag homes_found;
+  BodyPlaces homes;  ///< of a body: see Body::homes
 };
 
 /// The plan that a caller used last; makes the next run with equal feeds skip the look-up. One per caller.

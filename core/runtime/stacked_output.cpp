@@ -23,6 +23,14 @@ void StackedOutput::check(DataType type, const std::vector<std::int64_t>& dims) 
     invalid("it stacks tensors of one type and shape, but after tensor(", name(type_), ") ",
             to_string(dims_), " comes tensor(", name(type), ") ", to_string(dims));
   }
+  if (given_ != nullptr) {
+    const std::vector<std::int64_t>& all = given_->dims;
+    const bool fits = given_->element() == type && all.size() > dims.size() &&
+                      std::equal(dims.rbegin(), dims.rend(), all.rbegin());
+    if (!fits)
+      throw Error(Code::Internal, text("it makes slices of shape ", to_string(dims), " for ",
+                                       to_string(all), ", which was planned otherwise"));
+  }
   type_ = type;
   dims_ = dims;
   const auto elements = static_cast<std::uint64_t>(element_count(dims));

@@ -1,6 +1,6 @@
 """Random graphs of nested If, Loop and Scan give what ONNX Runtime gives.
 
-  cases.py [--seed N] [--count N] [--keep FOLDER]
+  cases.py [--seed N] [--count N] [--keep FOLDER] [--providers LIST --plugins FOLDER]
 
 Each graph is a case of its own: a model, its inputs, and the outputs of ONNX Runtime, checked by `backplane verify`.
 """
@@ -230,7 +230,12 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--keep", type=pathlib.Path, help="leaves the cases there")
+    parser.add_argument("--providers", default="cpu")
+    parser.add_argument("--plugins", type=pathlib.Path, help="where their plugins lie, below the build folder")
     arguments = parser.parse_args()
+    choice = ["--providers", arguments.providers, "--fallback", "allow"]
+    if arguments.plugins:
+        choice += ["--plugin-path", PROGRAM.parent.parent / arguments.plugins]
     print(f"seeds {arguments.seed} to {arguments.seed + arguments.count - 1}")
     skipped = 0
     with tempfile.TemporaryDirectory(prefix="backplane_control_flow_") as temporary:
@@ -241,7 +246,7 @@ def main():
             except Exception as error:  # a graph that the reference refuses tells nothing
                 skipped += 1
                 print(f"seed {seed}: no reference: {str(error).splitlines()[0][:150]}")
-        done = subprocess.run([PROGRAM, "verify", folder, "--json", "-"], capture_output=True, text=True, check=False, timeout=500)
+        done = subprocess.run([PROGRAM, "verify", folder, "--json", "-", *choice], capture_output=True, text=True, check=False, timeout=500)
         if done.returncode not in (0, 1):
             sys.exit(f"verify ended with {done.returncode}: {done.stderr}")
         results = json.loads(done.stdout)

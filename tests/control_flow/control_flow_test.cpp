@@ -88,6 +88,71 @@ TEST(ControlFlow, T4ConstantConditionPutsTheBranchInPlace) {
               ElementsAre(2, 18));
 }
 
+TEST(ControlFlow, T4ConditionOnAShapeIsKnownWhilePlanning) {
+  FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N, 2] x) => (float[M] y) <int64[1] one = {1}, int64[1] zero = {0}> {
+      dims = Shape (x)
+      rows = Gather (dims, zero)
+      single = Equal (rows, one)
+      [choice] y = If (single) <
+        then_branch = a () => (float[2] t) { t = Squeeze (x, zero) },
+        else_branch = b () => (float[K] e) { e = ReduceSum <keepdims = 0> (x, zero) }>
+    })");
+  const auto label = [&] {
+    const auto explanation = nlohmann::json::parse(session.core().explain());
+    for (const auto& row : explanation["nodes"]) {
+      if (row["name"] == "choice") return row["kernel"].get<std::string>();
+    }
+    return std::string();
+  };
+  EXPECT_THAT(floats_of(*session.run({{"x", floats({1, 2}, {1, 2})}}).at("y")), ElementsAre(1, 2));
+  EXPECT_THAT(label(), HasSubstr("always its then_branch"));
+  EXPECT_THAT(floats_of(*session.run({{"x", floats({2, 2}, {1, 2, 3, 4})}}).at("y")),
+              ElementsAre(4, 6));
+  EXPECT_THAT(label(), HasSubstr("always its else_branch"));
+}
+
+TEST(ControlFlow, T4FunctionsOfTheModelMayHoldControlFlow) {
+  FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+    g (bool c, float[2] x) => (float[2] y) {
+      y = local.choose (c, x)
+    }
+    <domain: "local", opset_import: ["" : 17]>
+    choose (c, v) => (r) {
+      n = Neg (v)
+      r = If (c) <
+        then_branch = a () => (float[N] t) { t = Sub (v, n) },
+        else_branch = b () => (float[N] e) { e = Mul (v, n) }>
+    })");
+  EXPECT_THAT(floats_of(*session.run({{"c", boolean(true)}, {"x", floats({2}, {1, 3})}}).at("y")),
+              ElementsAre(2, 6));
+  EXPECT_THAT(floats_of(*session.run({{"c", boolean(false)}, {"x", floats({2}, {1, 3})}}).at("y")),
+              ElementsAre(-1, -9));
+}
+
+TEST(ControlFlow, T4FunctionBodiesStandInForKernels) {
+  FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (seq(float[N]) s, float[1] x) => (float[M] y) {
+      [map] t = SequenceMap (s) <body = b (float[N] e) => (float[N] f) { d = Add (e, x)  f = Mul (d, d) }>
+      y = ConcatFromSequence <axis = 0> (t)
+    })");
+  auto sequence = std::make_shared<RuntimeValue>();
+  sequence->set_type(Type::parse("seq(tensor(float))"));
+  for (const RuntimeValuePtr& element : {floats({1}, {1}), floats({2}, {2, 3})}) {
+    element->is_element = true;
+    sequence->elements.push_back(element);
+  }
+  const Values results = session.run({{"s", sequence}, {"x", floats({1}, {1})}});
+  EXPECT_THAT(floats_of(*results.at("y")), ElementsAre(4, 9, 16));
+  const auto explanation = nlohmann::json::parse(session.core().explain());
+  bool named = false;
+  for (const auto& row : explanation["nodes"])
+    named =
+        named || (row["name"] == "map" && row["op"] == "SequenceMap" && row["provider"] == "host");
+  EXPECT_TRUE(named) << explanation["nodes"];
+  EXPECT_THAT(explanation["remarks"].dump(), HasSubstr("runs as its function body"));
+}
+
 const char* const kLoop = R"(<ir_version: 8, opset_import: ["" : 17]>
   g (int64 m, bool c, float[2] x, float[2] d) => (float[2] y, float[N, 2] s) {
     y, s = Loop (m, c, x) <body = b (int64 i, bool go, float[2] v) => (bool on, float[2] w, float[2] u) {

@@ -1,4 +1,6 @@
 // Claims: convex ones are compiled whole, others are split or refused, and the graph stays one without cycles.
+#include <set>
+
 #include "tests/unit/plan/stub_device.hpp"
 
 namespace backplane::core {
@@ -144,6 +146,46 @@ TEST_F(ClaimsTest, RandomClaimsLeaveNoCycle) {
       ASSERT_TRUE(made.is_input || made.producer != kNone) << "seed " << seed << ": " << made.name;
     }
   }
+}
+
+TEST_F(ClaimsTest, AControlFlowNodeIsTakenWithItsBodiesAndWhatTheyCapture) {
+  auto branch = std::make_shared<Graph>();
+  for (const char* outer : {"x", "a"}) branch->value(branch->value_named(outer)).is_outer = true;
+  Node inner;
+  inner.op_type = "Add";
+  inner.since_version = 14;
+  inner.inputs = {branch->value_named("x"), branch->value_named("a")};
+  inner.outputs = {branch->value_named("r")};
+  branch->add_node(std::move(inner));
+  branch->add_output(branch->value_named("r"));
+
+  input("x");
+  graph().add_input(graph().value_named("c"));
+  graph().value(graph().find_value("c")).type =
+      Type::tensor(DataType::Bool, std::vector<std::int64_t>{});
+  add("Neg", {"x"}, "a", "before", 13);
+  const NodeId choice = add("If", {"c"}, "y", "choice", 16);
+  for (const char* attribute : {"then_branch", "else_branch"}) {
+    Attribute& made = graph().node(choice).attributes[attribute];
+    made.type = Attribute::Type::Graph;
+    made.graphs = {branch};
+  }
+  graph().update_captures();
+  add("Relu", {"y"}, "z", "after");
+  output("z");
+
+  stub_.kernels = {kernel("If"), kernel("Relu")};
+  stub_.set_claims({{"choice", "after"}});
+  other_.kernels = {kernel("Neg")};
+  use(stub_);
+  use(other_);
+  PlacedGraph result = placed();
+  compile_claims(result, 0, devices_, &threads_, 0);
+  EXPECT_EQ(stub_.compiled, (std::vector<std::string>{"choice after"}));
+  const Node& node = result.graph->node(result.compiled.begin()->first);
+  std::set<std::string> read;
+  for (const ValueId id : node.inputs) read.insert(result.graph->value(id).name);
+  EXPECT_EQ(read, (std::set<std::string>{"a", "c", "x"}));
 }
 
 }  // namespace
