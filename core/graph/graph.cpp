@@ -100,6 +100,8 @@ NodeId Graph::add_node(Node node) {
     }
   }
   node.id = id;
+  node.after.clear();
+  node.before.clear();
   node.name = unique_node_name(node, id);
   node_names_.emplace(node.name, id);
   nodes_.push_back(std::make_unique<Node>(std::move(node)));
@@ -140,9 +142,32 @@ void Graph::remove_node(NodeId id) {
     value(output).producer = kNone;
     value(output).producer_output = kNone;
   }
+  const std::vector<NodeId> earlier = removed.after, later = removed.before;
+  for (const NodeId other : earlier) remove_control_edge(other, id);
+  for (const NodeId other : later) remove_control_edge(id, other);
+  for (const NodeId first : earlier) {
+    for (const NodeId second : later) add_control_edge(first, second);
+  }
   node_names_.erase(removed.name);
   nodes_[static_cast<std::size_t>(id)].reset();
   --node_count_;
+}
+
+void Graph::add_control_edge(NodeId earlier, NodeId later) {
+  std::vector<NodeId>& after = node(later).after;
+  if (std::find(after.begin(), after.end(), earlier) != after.end()) return;
+  after.push_back(earlier);
+  node(earlier).before.push_back(later);
+}
+
+void Graph::remove_control_edge(NodeId earlier, NodeId later) {
+  std::erase(node(later).after, earlier);
+  std::erase(node(earlier).before, later);
+}
+
+NodeId Graph::find_node(const std::string& node_name) const {
+  const auto entry = node_names_.find(node_name);
+  return entry == node_names_.end() ? kNone : entry->second;
 }
 
 void Graph::set_input(NodeId id, std::size_t index, ValueId new_value) {
@@ -272,6 +297,24 @@ void Graph::update_captures() {
       }
     });
     for (const ValueId captured : entry->captured) value(captured).uses.push_back({entry->id, -1});
+  }
+}
+
+void inherit_control_edges(const Graph& before, const std::map<NodeId, NodeId>& heirs,
+                           Graph& after) {
+  const auto heir_of = [&](NodeId id) {
+    const auto heir = heirs.find(id);
+    return heir == heirs.end() ? id : heir->second;
+  };
+  const auto connect = [&](NodeId earlier, NodeId later) {
+    earlier = heir_of(earlier);
+    later = heir_of(later);
+    if (earlier != later && after.has_node(earlier) && after.has_node(later))
+      after.add_control_edge(earlier, later);
+  };
+  for (const auto& [old, heir] : heirs) {
+    for (const NodeId earlier : before.node(old).after) connect(earlier, old);
+    for (const NodeId later : before.node(old).before) connect(old, later);
   }
 }
 

@@ -58,9 +58,14 @@ struct Node {
   std::map<std::string, Attribute> attributes;
   std::vector<ValueId> captured;  ///< outer values that bodies in the attributes read; each once
   std::vector<std::int32_t>
-      origins;  ///< nodes of the original model whose work this node does (Model::original)
+      origins;       ///< nodes of the original model whose work this node does (Model::original)
+  int priority = 0;  ///< in the order `priority`: smaller numbers run first
+  std::vector<NodeId> after;   ///< control edges: nodes that run before this one; each once
+  std::vector<NodeId> before;  ///< and the other way round
 
   bool has_bodies() const;
+  /// Whether it has control edges. Such a node keeps a place of its own: passes neither merge nor skip it.
+  bool is_ordered() const { return !after.empty() || !before.empty(); }
 };
 
 /// Where a value is read.
@@ -121,8 +126,14 @@ class Graph {
   /// Adds a node, gives it an id, a unique name (from its own, or Op_index) and links its values. Throws
   /// InvalidArgument naming node and value when an output has a producer already, or is an input or constant.
   NodeId add_node(Node node);
-  /// Unlinks and removes a node; its outputs stay, without producer.
+  /// Unlinks and removes a node; its outputs stay, without producer. What ran before it by a control edge then runs
+  /// before what ran after it by one.
   void remove_node(NodeId id);
+  /// Makes `later` run after `earlier`, though it reads nothing of it; twice is once. The order finds cycles.
+  void add_control_edge(NodeId earlier, NodeId later);
+  void remove_control_edge(NodeId earlier, NodeId later);
+  /// The node with this name; kNone when there is none.
+  NodeId find_node(const std::string& node_name) const;
   /// Makes input `index` of a node read another value.
   void set_input(NodeId id, std::size_t index, ValueId value);
   /// Makes output `index` of a node be `value`, which must have no producer, or kNone. The old one stays, without
@@ -176,10 +187,15 @@ void for_each_body(const Node& node, Visit&& visit) {
   }
 }
 
-/// Nodes so that each comes after all that it reads. Deterministic: a reverse depth-first walk from the leaves
-/// with an explicit stack, inputs pushed by the order of their nodes' indices. Throws InvalidArgument naming the
-/// nodes of a cycle.
+/// The order `default`: each node after all that it reads and after those that control edges put before it.
+/// Deterministic: a reverse depth-first walk from the leaves with an explicit stack, inputs pushed by the order of
+/// their nodes' indices (so the highest index is walked first). Throws InvalidArgument naming the nodes of a cycle.
 std::vector<NodeId> topological_order(const Graph& graph);
+
+/// Gives nodes that took the place of others their control edges: `heirs` has the new node of each old one. Edges
+/// between nodes of one heir are gone. May make a cycle, which the order finds.
+void inherit_control_edges(const Graph& before, const std::map<NodeId, NodeId>& heirs,
+                           Graph& after);
 
 /// A node of the model as it was loaded, for everything that is said to users.
 struct OriginalNode {

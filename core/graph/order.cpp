@@ -42,9 +42,10 @@ class ReverseDepthFirst {
 
   bool is_leaf(NodeId id) const {
     const Node& node = graph_.node(id);
-    return std::all_of(node.outputs.begin(), node.outputs.end(), [this](ValueId output) {
-      return output == kNone || graph_.value(output).uses.empty();
-    });
+    return node.before.empty() &&
+           std::all_of(node.outputs.begin(), node.outputs.end(), [this](ValueId output) {
+             return output == kNone || graph_.value(output).uses.empty();
+           });
   }
 
   void walk(const std::vector<NodeId>& roots) {
@@ -75,6 +76,9 @@ class ReverseDepthFirst {
         if (producer != kNone && state_[index(producer)] != State::Left)
           producers_.push_back(producer);
       }
+    }
+    for (const NodeId earlier : node.after) {
+      if (state_[index(earlier)] != State::Left) producers_.push_back(earlier);
     }
     std::sort(producers_.begin(), producers_.end());
     producers_.erase(std::unique(producers_.begin(), producers_.end()), producers_.end());
