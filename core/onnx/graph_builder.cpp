@@ -1,12 +1,14 @@
 #include "core/onnx/graph_builder.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/quote.hpp"
+#include "core/onnx/exporter.hpp"
 #include "core/onnx/types.hpp"
 
 namespace backplane::core {
@@ -91,6 +93,7 @@ class Builder {
     }
     for (const auto& info : proto_.value_info()) types_.emplace(info.name(), &info.type());
     add_nodes(origins);
+    read_node_metadata(proto_, graph_);
     for (const auto& output : proto_.output()) {
       const ValueId value = input_value(output.name());
       if (graph_.value(value).type.kind == Type::Kind::Unknown || main) {
@@ -153,6 +156,7 @@ class Builder {
   ValueId input_value(const std::string& name) {
     if (const ValueId known = graph_.find_value(name); known != kNone) return known;
     const ValueId value = graph_.value_named(name);
+    if (enclosing_.empty()) return value;  // its node is yet to come
     graph_.value(value).is_outer = true;
     for (auto outer = enclosing_.rbegin(); outer != enclosing_.rend(); ++outer) {
       const ValueId found = (*outer)->find_value(name);
@@ -163,13 +167,24 @@ class Builder {
     return value;
   }
 
+  /// The protos are sorted; nodes get the indices that the file gives them.
+  std::vector<int> file_order(const std::vector<std::int32_t>* origins) const {
+    std::vector<int> order(static_cast<std::size_t>(proto_.node_size()));
+    std::iota(order.begin(), order.end(), 0);
+    if (origins == nullptr) return order;
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return (*origins)[static_cast<std::size_t>(a)] < (*origins)[static_cast<std::size_t>(b)];
+    });
+    return order;
+  }
+
   void add_nodes(const std::vector<std::int32_t>* origins) {
     std::vector<const Graph*> around = enclosing_;
     around.push_back(&graph_);
     const BodyBuilder body = [&](const GraphProto& proto) {
       return std::make_shared<Graph>(Builder(proto, source_, around).build(nullptr, 0));
     };
-    for (int i = 0; i < proto_.node_size(); ++i) {
+    for (const int i : file_order(origins)) {
       const NodeProto& node = proto_.node(i);
       for (const std::string& input : node.input()) {
         if (!input.empty()) input_value(input);

@@ -8,12 +8,14 @@
 #include "core/base/error.hpp"
 #include "core/base/mapped_file.hpp"
 #include "core/base/quote.hpp"
+#include "core/onnx/exporter.hpp"
 #include "core/onnx/functions.hpp"
 #include "core/onnx/graph_builder.hpp"
 #include "core/onnx/import_call.hpp"
 #include "core/onnx/inference.hpp"
 #include "core/onnx/normal_form.hpp"
 #include "core/onnx/opsets.hpp"
+#include "core/onnx/private_operators.hpp"
 #include "core/onnx/tensors.hpp"
 #include "core/onnx/wire_reader.hpp"
 
@@ -88,6 +90,7 @@ Model to_model(::onnx::ModelProto proto, TensorReader& tensors, const SchemaRegi
                const ImportOptions& options) {
   check_header(proto);
   normalize(proto);
+  accept_private_operators(proto, options);
   Opsets opsets = Opsets::of(proto);
   Model model;
   model.original = original_nodes(proto.graph());
@@ -167,6 +170,32 @@ Graph import_call(::onnx::ModelProto proto, const SchemaRegistry& schemas) {
       clear_origins(model.graph.node(static_cast<NodeId>(i)));
   }
   return std::move(model.graph);
+}
+
+Model import_built(const Model& built, const SchemaRegistry& schemas,
+                   const ImportOptions& options) {
+  std::vector<ConstantPtr> contents;
+  ExportSettings settings;
+  settings.sorted = false;
+  settings.contents = [&](const ConstantPtr& constant, ::onnx::TensorProto& proto) {
+    if (constant->type() == DataType::String || constant->stored_bytes().size() <= kInlineBytes) {
+      write_inline(constant, proto);
+      return;
+    }
+    const auto index = static_cast<std::int64_t>(contents.size());
+    proto.mutable_segment()->set_begin(index);
+    proto.mutable_segment()->set_end(index);
+    contents.push_back(constant);
+  };
+  ::onnx::ModelProto proto = export_model(built, settings);
+  TensorReader tensors(std::move(contents));
+  try {
+    Model model = to_model(std::move(proto), tensors, schemas, options);
+    model.path = built.path;
+    return model;
+  } catch (const std::bad_alloc&) {
+    throw Error(Code::OutOfMemory, "no memory left for the graph");
+  }
 }
 
 }  // namespace backplane::core

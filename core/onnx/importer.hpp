@@ -3,20 +3,40 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/graph/graph.hpp"
 #include "core/onnx/schema_registry.hpp"
 
 namespace backplane::core {
 
+/// Metadata of a model that was saved with nodes of a provider's private domains: the domains, separated by ','; the
+/// device they are for, and all that makes it differ from others; a sentence for who reads the file.
+inline constexpr const char* kPrivateDomainsKey = "backplane.private_domains";
+inline constexpr const char* kPrivateDeviceKey = "backplane.device";
+inline constexpr const char* kPrivateIdentityKey = "backplane.device_identity";
+inline constexpr const char* kPrivateWarningKey = "backplane.warning";
+
+/// An operator of a private domain, which has no schema: what the model's nodes show of it.
+struct PrivateOperator {
+  std::string domain, op_type;
+  std::map<std::string, Attribute::Type> attributes;
+};
+
 struct ImportOptions {
   /// Where external data of a model given as bytes lies; a file's are beside it. They cannot leave the folder.
   std::string external_data_folder;
   /// Sizes for symbolic dimensions of graph inputs, by symbol; an unknown symbol is an error naming the known.
   std::map<std::string, std::int64_t> dims;
+  /// Asked about a model with private operators before their schemas are looked up; throws when it cannot run here.
+  /// Without it such a model is refused.
+  std::function<void(const std::map<std::string, std::string>& metadata,
+                     const std::vector<PrivateOperator>& operators)>
+      accept_private;
 };
 
 /// Reads a model. Large initializers stay in the mapped file. Steps: wire check, order, schemas (each node's
@@ -29,5 +49,13 @@ Model import_file(const std::string& path, const SchemaRegistry& schemas,
 /// Likewise from bytes, which must stay as long as the model: initializers refer to them.
 Model import_bytes(std::span<const std::byte> bytes, const SchemaRegistry& schemas,
                    const ImportOptions& options);
+
+/// Likewise of a model whose graph was built and resolved: checks it, inlines nothing, infers types. Contents of
+/// initializers are shared.
+Model import_built(const Model& built, const SchemaRegistry& schemas, const ImportOptions& options);
+
+/// A sentence that refuses a model with private operators for want of its device.
+[[noreturn]] void refuse_private(const std::map<std::string, std::string>& metadata,
+                                 const std::string& here);
 
 }  // namespace backplane::core

@@ -146,6 +146,8 @@ ConstantPtr TensorReader::read_contents(const TensorProto& tensor) {
         std::vector<std::string>(tensor.string_data().begin(), tensor.string_data().end()));
   }
   std::span<const std::byte> bytes;
+  if (tensor.has_segment() && !contents_.empty())
+    return contents_.at(static_cast<std::size_t>(tensor.segment().begin()));
   if (tensor.has_segment()) {
     const auto begin = static_cast<std::uint64_t>(tensor.segment().begin());
     const auto end = static_cast<std::uint64_t>(tensor.segment().end());

@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "core/graph/constant.hpp"
 #include "core/onnx/external_data.hpp"
@@ -23,6 +24,9 @@ class TensorReader {
   TensorReader(std::span<const std::byte> model, std::shared_ptr<const void> owner,
                ExternalData external)
       : model_(model), owner_(std::move(owner)), external_(std::move(external)) {}
+  /// For protos of a graph that was built: a tensor's segment begins at the index of its contents in `contents`.
+  explicit TensorReader(std::vector<ConstantPtr> contents)
+      : external_(std::string(), false), contents_(std::move(contents)) {}
 
   /// Throws InvalidArgument, saying `what` ("initializer 'w'") and why, for contents that do not fit type and shape.
   ConstantPtr read(const ::onnx::TensorProto& tensor, const std::string& what);
@@ -38,6 +42,7 @@ class TensorReader {
   std::span<const std::byte> model_;
   std::shared_ptr<const void> owner_;
   ExternalData external_;
+  std::vector<ConstantPtr> contents_;
   std::unordered_map<const ::onnx::TensorProto*, ConstantPtr> initializers_;
 };
 
