@@ -96,14 +96,15 @@ const std::map<std::string, NoOpTest>& no_ops() {
 
 bool is_no_op(const Graph& graph, const Node& node) {
   if (!node.domain.empty() || node.inputs.empty() || node.outputs.empty()) return false;
-  if (node.inputs[0] == kNone || node.outputs[0] == kNone) return false;
+  if (node.inputs[0] == kNone || node.outputs[0] == kNone || node.is_ordered()) return false;
+  if (!annotations_agree(graph.value(node.inputs[0]), graph.value(node.outputs[0]))) return false;
   const auto test = no_ops().find(node.op_type);
   return test != no_ops().end() && test->second(graph, node);
 }
 
 /// What is known of one name of a value, kept with the other.
 void keep_knowledge(Value& kept, const Value& gone) {
-  if (kept.quantization.empty()) kept.quantization = gone.quantization;
+  keep_annotation(kept, gone);
   const bool vague =
       kept.type.kind == Type::Kind::Unknown || (kept.type.is_tensor() && !kept.type.shape);
   if (vague && gone.type.kind != Type::Kind::Unknown) kept.type = gone.type;

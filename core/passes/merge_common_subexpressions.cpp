@@ -65,7 +65,8 @@ bool merge_constants(Graph& graph) {
         first;  // by value id, so that the outcome does not depend on the hash table
     for (const ValueId id : values) {
       const auto [entry, added] = first.emplace(graph.value(id).constant->hash(), id);
-      if (added) continue;
+      if (added || !annotations_agree(graph.value(entry->second), graph.value(id))) continue;
+      keep_annotation(graph.value(entry->second), graph.value(id));
       graph.replace_uses(id, entry->second, false);
       changed = true;
     }
@@ -118,11 +119,23 @@ void sort_origins(Node& node) {
   node.origins.erase(std::unique(node.origins.begin(), node.origins.end()), node.origins.end());
 }
 
+bool outputs_agree(const Graph& graph, const Node& kept, const Node& gone) {
+  for (std::size_t i = 0; i < gone.outputs.size(); ++i) {
+    if (gone.outputs[i] != kNone &&
+        !annotations_agree(graph.value(kept.outputs[i]), graph.value(gone.outputs[i])))
+      return false;
+  }
+  return true;
+}
+
 /// Makes `kept` do the work of `gone` too, whose outputs nobody reads then.
 void merge_into(Graph& graph, NodeId kept, NodeId gone) {
   const std::vector<ValueId> outputs = graph.node(gone).outputs;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i] != kNone) graph.replace_uses(outputs[i], graph.node(kept).outputs[i], false);
+    if (outputs[i] == kNone) continue;
+    const ValueId heir = graph.node(kept).outputs[i];
+    keep_annotation(graph.value(heir), graph.value(outputs[i]));
+    graph.replace_uses(outputs[i], heir, false);
   }
   const std::vector<std::int32_t>& origins = graph.node(gone).origins;
   graph.node(kept).origins.insert(graph.node(kept).origins.end(), origins.begin(), origins.end());
@@ -150,14 +163,16 @@ bool merge_nodes(Graph& graph, const PassRun& run) {
   std::vector<NodeId> merged;
   std::set<NodeId> keepers;
   for (const NodeId id : order_by_index(graph)) {
-    if (graph.node(id).has_bodies() || run.is_random(graph.node(id))) continue;
-    const auto [entry, added] = known.emplace(key_of(graph.node(id)), id);
+    const Node& node = graph.node(id);
+    if (node.has_bodies() || node.is_ordered() || run.is_random(node)) continue;
+    const auto [entry, added] = known.emplace(key_of(node), id);
     if (added) continue;
     NodeId kept = entry->second;
     NodeId gone = id;
     // Graph outputs keep their names, so who makes one stays; two such nodes both stay.
     if (makes_graph_output(graph, graph.node(gone))) std::swap(kept, gone);
     if (makes_graph_output(graph, graph.node(gone))) continue;
+    if (!outputs_agree(graph, graph.node(kept), graph.node(gone))) continue;
     merge_into(graph, kept, gone);
     entry->second = kept;
     merged.push_back(gone);

@@ -19,6 +19,16 @@ struct PassRun {
   bool is_random(const Node& node) const { return options.is_random && options.is_random(node); }
 };
 
+/// Whether `gone` may give way to `kept`: not where the model annotates both, differently.
+inline bool annotations_agree(const Value& kept, const Value& gone) {
+  return gone.quantization.empty() || kept.quantization.empty() ||
+         kept.quantization == gone.quantization;
+}
+/// The annotation of a value that gives way goes with its readers.
+inline void keep_annotation(Value& kept, const Value& gone) {
+  if (kept.quantization.empty()) kept.quantization = gone.quantization;
+}
+
 /// Replaces nodes of constants by their results, and gives bodies the constants that they capture.
 bool fold_constants(Graph& graph, PassRun& run);
 /// Puts the branch of an If whose condition is a constant in its place.
