@@ -173,6 +173,7 @@ std::vector<KeyRow> placement_rows() {
 /// What is done with its graph, and what else it needs.
 std::vector<KeyRow> graph_rows() {
   static const Values kLevels = {"none", "basic", "extended", "all"};
+  static const Values kOrders = {"default", "priority"};
   return {
       {{"optimization", "graph passes that are run", "all", "none | basic | extended | all"},
        0,
@@ -221,6 +222,18 @@ std::vector<KeyRow> graph_rows() {
        0,
        true,
        [](Options& o, K, V v) { o.session.external_data = v[0]; }},
+      {{"execution_order", "which of the orders that the graph allows its nodes run in", "default",
+        "default | priority"},
+       0,
+       false,
+       [](Options& o, K k, V v) {
+         o.session.execution_order = static_cast<ExecutionOrder>(choice(k, v[0], kOrders));
+       }},
+      {{"optimized_model_path", "file to save the model to as it is after optimization", "",
+        "a path; empty: not saved"},
+       0,
+       true,
+       [](Options& o, K, V v) { o.session.optimized_model = v[0]; }},
       {{"profile", "collect a span for every node and copy", "false", "true | false"},
        0,
        false,

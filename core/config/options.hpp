@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/graph/priority_order.hpp"
 #include "core/passes/passes.hpp"
 
 namespace backplane::core {
@@ -52,6 +53,9 @@ struct SessionOptions {
   std::map<std::string, std::int64_t> dims;
   std::size_t plan_cache = 16;
   std::string external_data;
+  ExecutionOrder execution_order = ExecutionOrder::Default;
+  std::filesystem::path
+      optimized_model;  ///< where the model is saved after optimization; empty: nowhere
   bool profile = false;
 };
 

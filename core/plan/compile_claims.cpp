@@ -1,5 +1,6 @@
 // Claims: a provider compiles convex subgraphs whole.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -89,6 +90,9 @@ std::shared_ptr<Graph> contract(const Graph& graph, const Graph& source, const G
     contracted->remove_node(part);
   }
   *id = contracted->add_node(std::move(node));
+  std::map<NodeId, NodeId> heirs;
+  for (const NodeId part : nodes) heirs[part] = *id;
+  inherit_control_edges(source, heirs, *contracted);
   topological_order(*contracted);
   return contracted;
 }

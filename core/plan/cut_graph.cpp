@@ -24,12 +24,14 @@ ValueId known_value(const Graph& graph, const std::string& name, const char* wha
 }
 
 /// Makes a value an input, whatever it was.
-void feed_value(Graph& graph, const std::string& name) {
+void feed_value(Graph& graph, const std::string& name, std::int64_t ir_version) {
   Value& value = graph.value(known_value(graph, name, "feed"));
   if (value.constant != nullptr && !value.overridable) {
-    invalid(
-        "'", name,
-        "' is an initializer that cannot be replaced: the model does not list it among its inputs");
+    const std::string reason = ir_version < 4
+                                   ? text("the model has IR version ", ir_version,
+                                          ", and before version 4 initializers are constants")
+                                   : std::string("the model does not list it among its inputs");
+    invalid("'", name, "' is an initializer that cannot be replaced: ", reason);
   }
   value.constant = nullptr;
   value.overridable = false;
@@ -84,9 +86,9 @@ void remove_unneeded(Graph& graph) {
   }
 }
 
-std::shared_ptr<Graph> cut_graph(const Graph& whole, const Cut& cut) {
+std::shared_ptr<Graph> cut_graph(const Graph& whole, const Cut& cut, std::int64_t ir_version) {
   auto graph = std::make_shared<Graph>(whole);
-  for (const std::string& name : cut.feeds) feed_value(*graph, name);
+  for (const std::string& name : cut.feeds) feed_value(*graph, name, ir_version);
   for (const ValueId id : graph->outputs) graph->value(id).is_output = false;
   graph->outputs.clear();
   for (const std::string& name : cut.fetches) {

@@ -45,7 +45,7 @@ bool Program::attempt(const Cut& cut, Refusals& refusals) {
 }
 
 void Program::place_graph(const Cut& cut, const Refusals& refusals) {
-  placed_.graph = cut_graph(context_.graph(), cut);
+  placed_.graph = cut_graph(context_.graph(), cut, context_.model->ir_version);
   do {
     place_nodes(refusals);
   } while (edit_untaken());
@@ -75,6 +75,8 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
   }
   fold_constants_left();
   order_ = topological_order(*placed_.graph);
+  if (context_.execution_order == ExecutionOrder::Priority)
+    order_ = priority_order(*placed_.graph, estimated_bytes(*placed_.graph, order_));
   arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices,
                                       schema_cache_, is_constant);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/log.hpp"
+#include "core/graph/priority_order.hpp"
 #include "core/plan/control_flow.hpp"
 #include "core/plan/host_evaluator.hpp"
 #include "core/plan/placed_graph.hpp"
@@ -38,6 +39,7 @@ struct ProgramContext {
   bool parallel = false;  ///< steps that do not depend on each other may run at the same time
   unsigned inter_op_threads = 0;  ///< that run them; 0: all of `threads`
   std::size_t max_plans = 1;  ///< that are kept of a program, the most recently used
+  ExecutionOrder execution_order = ExecutionOrder::Default;
   const Graph& graph() const { return body != nullptr ? *body : model->graph; }
   std::uint64_t create_flags() const { return deterministic ? BP_CREATE_DETERMINISTIC : 0; }
 };
@@ -128,8 +130,11 @@ class Program {
 };
 
 /// A graph with only what leads from the feeds to the fetches. Throws InvalidArgument for unknown names,
-/// for feeds that cannot be replaced, and for inputs that are needed and not fed.
-std::shared_ptr<Graph> cut_graph(const Graph& whole, const Cut& cut);
+/// for feeds that cannot be replaced, and for inputs that are needed and not fed. `ir_version` is the model's.
+std::shared_ptr<Graph> cut_graph(const Graph& whole, const Cut& cut, std::int64_t ir_version);
+inline std::shared_ptr<Graph> cut_graph(const Model& model, const Cut& cut) {
+  return cut_graph(model.graph, cut, model.ir_version);
+}
 
 /// Removes nodes that no output of the graph needs.
 void remove_unneeded(Graph& graph);

@@ -45,9 +45,13 @@ void apply_constants(const bp_rewrite& editor, PlacedGraph& next) {
 
 void apply_nodes(bp_rewrite& editor, PlacedGraph& next, int device) {
   for (bp_rewrite::Draft& draft : editor.drafts) {
-    for (const NodeId id : draft.replaces) add_origins(draft.node, editor.graph->node(id));
+    for (const NodeId id : draft.replaces) {
+      add_origins(draft.node, editor.graph->node(id));
+      draft.node.priority = std::min(draft.node.priority, editor.graph->node(id).priority);
+    }
   }
   for (const NodeId id : editor.replaced) next.graph->remove_node(id);
+  std::map<NodeId, NodeId> heirs;
   for (bp_rewrite::Draft& draft : editor.drafts) {
     for (const std::string& input : draft.inputs)
       draft.node.inputs.push_back(input.empty() ? kNone : next.graph->value_named(input));
@@ -56,7 +60,9 @@ void apply_nodes(bp_rewrite& editor, PlacedGraph& next, int device) {
     const NodeId id = next.graph->add_node(draft.node);
     next.placement.resize(next.graph->node_limit());
     next.placement[static_cast<std::size_t>(id)].device = device;
+    for (const NodeId replaced : draft.replaces) heirs[replaced] = id;
   }
+  inherit_control_edges(*editor.graph, heirs, *next.graph);
 }
 
 /// Every input is made, given or constant, and everything that is used outside is still made.

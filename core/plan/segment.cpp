@@ -18,11 +18,12 @@ struct Touch {
   bool writes;
 };
 
-/// Decides who waits for whom: work on different streams, and on the host, that touches the same bytes.
+/// Decides who waits for whom: work on different streams, and on the host, that touches the same bytes or has a control
+/// edge between it.
 class Hazards {
  public:
-  Hazards(Segment& segment, const Aliases& aliases, const DeviceSet& devices)
-      : segment_(segment), aliases_(aliases), devices_(devices) {}
+  Hazards(Segment& segment, const Aliases& aliases, const DeviceSet& devices, const Graph& graph)
+      : segment_(segment), aliases_(aliases), devices_(devices), graph_(graph) {}
 
   void find() {
     const bool any_stream = std::any_of(segment_.steps.begin(), segment_.steps.end(),
@@ -78,17 +79,26 @@ class Hazards {
     Step& step = segment_.steps[static_cast<std::size_t>(index)];
     const int me = agent(step);
     std::vector<int> needed(devices_.devices.size(), -1);  // by stream: the last step to wait for
+    const auto need = [&](int earlier) {
+      const Step& other = segment_.steps[static_cast<std::size_t>(earlier)];
+      if (!other.on_stream || agent(other) == me) return;
+      int& last = needed[static_cast<std::size_t>(other.device)];
+      last = std::max(last, earlier);
+    };
     for (const Touch& touch : touches(step)) {
       std::vector<Past>& past = past_[touch.memory];
       for (const Past& earlier : past) {
         if (earlier.touch.end <= touch.begin || touch.end <= earlier.touch.begin ||
             (!earlier.touch.writes && !touch.writes))
           continue;
-        const Step& other = segment_.steps[static_cast<std::size_t>(earlier.step)];
-        if (!other.on_stream || agent(other) == me) continue;
-        needed[static_cast<std::size_t>(other.device)] =
-            std::max(needed[static_cast<std::size_t>(other.device)], earlier.step);
+        need(earlier.step);
       }
+    }
+    if (step.kind == StepKind::Compute) {
+      for (const NodeId earlier : graph_.node(step.node).after) {
+        if (const auto found = step_of_.find(earlier); found != step_of_.end()) need(found->second);
+      }
+      step_of_[step.node] = index;
     }
     for (const Touch& touch : touches(step)) past_[touch.memory].push_back({index, touch});
     for (std::size_t stream = 0; stream < needed.size(); ++stream) {
@@ -103,7 +113,9 @@ class Hazards {
   Segment& segment_;
   const Aliases& aliases_;
   const DeviceSet& devices_;
+  const Graph& graph_;
   std::map<int, std::vector<Past>> past_;
+  std::map<NodeId, int> step_of_;
   std::vector<std::vector<int>>
       waited_;  ///< by agent and stream: the latest step it is known to have waited for
 };
@@ -144,7 +156,7 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
   if (program.context().parallel && may_run_in_parallel(draft)) order.emplace(draft, aliases);
   lay_out(draft, aliases, devices, order ? &*order : nullptr);
   if (order) draft.segment.groups = order->groups();
-  Hazards(draft.segment, aliases, devices).find();
+  Hazards(draft.segment, aliases, devices, program.graph()).find();
   drop_steps(draft.segment, aliases, draft.wishes);
 
   auto segment = std::make_unique<Segment>(std::move(draft.segment));
