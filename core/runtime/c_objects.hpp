@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,7 @@ struct ValueDescription {
 
 struct backplane_session {
   std::shared_ptr<backplane::core::Session> session;
-  std::vector<ValueDescription> lists[3];
+  std::vector<ValueDescription> lists[4];  ///< by BACKPLANE_INPUTS and the others
 };
 
 namespace backplane::core {
@@ -66,6 +67,14 @@ backplane_status* guarded(Body&& body) noexcept {
     return new_status(Code::Internal, error.what());
   }
 }
+
+/// What the C interface tells of these values.
+std::vector<ValueDescription> describe(const Graph& graph, const std::vector<ValueId>& values);
+
+/// A session of a file, of bytes, or of a graph that was built.
+backplane_status* create_session(backplane_environment* environment, const char* path,
+                                 std::span<const std::byte> bytes, const Model* built,
+                                 const backplane_options* options, backplane_session** out);
 
 /// Throws for a null argument, naming it.
 template <class T>

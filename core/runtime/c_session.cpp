@@ -32,6 +32,16 @@ std::string describe_plugins(Environment& environment) {
   return rows.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+const ValueDescription* find_value(const backplane_session* session, std::int32_t list,
+                                   std::size_t index) {
+  if (session == nullptr || list < BACKPLANE_INPUTS || list > BACKPLANE_ALL_INPUTS ||
+      index >= session->lists[list].size())
+    return nullptr;
+  return &session->lists[list][index];
+}
+
+}  // namespace
+
 std::vector<ValueDescription> describe(const Graph& graph, const std::vector<ValueId>& values) {
   std::vector<ValueDescription> list;
   for (const ValueId id : values) {
@@ -50,32 +60,24 @@ std::vector<ValueDescription> describe(const Graph& graph, const std::vector<Val
 }
 
 backplane_status* create_session(backplane_environment* environment, const char* path,
-                                 std::span<const std::byte> bytes, const backplane_options* options,
-                                 backplane_session** out) {
+                                 std::span<const std::byte> bytes, const Model* built,
+                                 const backplane_options* options, backplane_session** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
     auto made = std::make_unique<backplane_session>();
     const SessionOptions defaults;
     made->session = std::make_shared<Session>(
         required(environment, "environment").environment, path != nullptr ? path : "", bytes,
-        options != nullptr ? options->options.session : defaults);
+        options != nullptr ? options->options.session : defaults, built);
     const Session& session = *made->session;
     made->lists[BACKPLANE_INPUTS] = describe(session.model().graph, session.inputs());
     made->lists[BACKPLANE_OUTPUTS] = describe(session.model().graph, session.outputs());
     made->lists[BACKPLANE_OVERRIDABLE] = describe(session.model().graph, session.overridable());
+    made->lists[BACKPLANE_ALL_INPUTS] = describe(session.model().graph, session.all_inputs());
     *out = made.release();
   });
 }
 
-const ValueDescription* find_value(const backplane_session* session, std::int32_t list,
-                                   std::size_t index) {
-  if (session == nullptr || list < BACKPLANE_INPUTS || list > BACKPLANE_OVERRIDABLE ||
-      index >= session->lists[list].size())
-    return nullptr;
-  return &session->lists[list][index];
-}
-
-}  // namespace
 }  // namespace backplane::core
 
 using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
@@ -170,7 +172,7 @@ backplane_status* backplane_session_create(backplane_environment* environment, c
                                            backplane_session** out) {
   if (path == nullptr || *path == '\0')
     return new_status(Code::InvalidArgument, "the model's path is empty");
-  return create_session(environment, path, {}, options, out);
+  return create_session(environment, path, {}, nullptr, options, out);
 }
 
 backplane_status* backplane_session_create_from_memory(backplane_environment* environment,
@@ -178,14 +180,14 @@ backplane_status* backplane_session_create_from_memory(backplane_environment* en
                                                        const backplane_options* options,
                                                        backplane_session** out) {
   if (data == nullptr) return new_status(Code::InvalidArgument, "the argument 'data' is null");
-  return create_session(environment, nullptr, {static_cast<const std::byte*>(data), bytes}, options,
-                        out);
+  return create_session(environment, nullptr, {static_cast<const std::byte*>(data), bytes}, nullptr,
+                        options, out);
 }
 
 void backplane_session_destroy(backplane_session* session) { delete session; }
 
 std::size_t backplane_session_count(const backplane_session* session, std::int32_t list) {
-  return session != nullptr && list >= BACKPLANE_INPUTS && list <= BACKPLANE_OVERRIDABLE
+  return session != nullptr && list >= BACKPLANE_INPUTS && list <= BACKPLANE_ALL_INPUTS
              ? session->lists[list].size()
              : 0;
 }
@@ -220,6 +222,70 @@ const char* backplane_session_symbol(const backplane_session* session, std::int3
   if (value == nullptr || axis < 0 || axis >= value->rank) return nullptr;
   const std::string& symbol = value->symbols[static_cast<std::size_t>(axis)];
   return symbol.empty() ? nullptr : symbol.c_str();
+}
+
+const char* backplane_session_text(const backplane_session* session, std::int32_t which) {
+  if (session == nullptr) return nullptr;
+  const Model& model = session->session->model();
+  switch (which) {
+    case BACKPLANE_TEXT_PRODUCER_NAME:
+      return model.producer_name.c_str();
+    case BACKPLANE_TEXT_PRODUCER_VERSION:
+      return model.producer_version.c_str();
+    case BACKPLANE_TEXT_DOMAIN:
+      return model.domain.c_str();
+    case BACKPLANE_TEXT_DESCRIPTION:
+      return model.doc.c_str();
+    case BACKPLANE_TEXT_GRAPH_NAME:
+      return model.graph.name.c_str();
+    case BACKPLANE_TEXT_GRAPH_DESCRIPTION:
+      return model.graph.doc.c_str();
+    default:
+      return nullptr;
+  }
+}
+
+std::int64_t backplane_session_model_version(const backplane_session* session) {
+  return session != nullptr ? session->session->model().model_version : 0;
+}
+
+std::int64_t backplane_session_ir_version(const backplane_session* session) {
+  return session != nullptr ? session->session->model().ir_version : 0;
+}
+
+std::int64_t backplane_session_opset(const backplane_session* session, const char* domain) {
+  if (session == nullptr) return 0;
+  const std::string_view name = domain != nullptr ? domain : "";
+  const std::map<std::string, std::int64_t>& opsets = session->session->model().opsets;
+  const auto found = opsets.find(name == "ai.onnx" ? std::string() : std::string(name));
+  return found != opsets.end() ? found->second : 0;
+}
+
+std::size_t backplane_session_metadata_count(const backplane_session* session) {
+  return session != nullptr ? session->session->model().metadata.size() : 0;
+}
+
+const char* backplane_session_metadata_key(const backplane_session* session, std::size_t index) {
+  if (index >= backplane_session_metadata_count(session)) return nullptr;
+  return std::next(session->session->model().metadata.begin(), static_cast<std::ptrdiff_t>(index))
+      ->first.c_str();
+}
+
+const char* backplane_session_metadata(const backplane_session* session, const char* key) {
+  if (session == nullptr || key == nullptr) return nullptr;
+  const auto found = session->session->model().metadata.find(key);
+  return found != session->session->model().metadata.end() ? found->second.c_str() : nullptr;
+}
+
+const char* backplane_session_quantization(const backplane_session* session, const char* value,
+                                           const char* parameter) {
+  if (session == nullptr || value == nullptr || parameter == nullptr) return nullptr;
+  const Graph& graph = session->session->original();
+  const ValueId id = graph.find_value(value);
+  if (id == kNone) return nullptr;
+  const std::map<std::string, std::string>& annotation = graph.value(id).quantization;
+  const auto found = annotation.find(parameter);
+  return found != annotation.end() ? found->second.c_str() : nullptr;
 }
 
 backplane_status* backplane_session_explain(backplane_session* session, backplane_string** out) {

@@ -252,6 +252,41 @@ Json nodes_of(const Model& model, Fates& fates) {
   return nodes;
 }
 
+/// Each order that the nodes could run in, with the most bytes of inner values that live at one time: by the sizes of
+/// the plan where there is one, else by the types. The memory of feeds and fetches is the caller's.
+Json orders_of(const Program& program, const Segment* segment) {
+  const Graph& graph = program.graph();
+  ValueBytes bytes = estimated_bytes(graph, program.order());
+  for (std::size_t i = 0; segment != nullptr && i < segment->values.size(); ++i) {
+    const ValueState& state = segment->values[i];
+    if (bytes[i] > 0 && state.kind == ValueState::Kind::Tensor)
+      bytes[i] = state.known != nullptr ? 0 : state.bytes;
+  }
+  const bool is_default = program.context().execution_order == ExecutionOrder::Default;
+  const std::vector<NodeId> standard = topological_order(graph);
+  const std::vector<NodeId> frugal = is_default ? priority_order(graph, bytes) : program.order();
+  Json orders = {{"used", is_default ? "default" : "priority"}};
+  const auto add = [&](const char* name, const std::vector<NodeId>& order) {
+    Json names = Json::array();
+    for (const NodeId id : order) names.push_back(graph.node(id).name);
+    orders[name] = {{"peak_bytes", peak_bytes(graph, order, bytes)}, {"order", std::move(names)}};
+  };
+  add("default", standard);
+  add("priority", frugal);
+  return orders;
+}
+
+/// The model's quantization annotations, by value.
+Json quantization_of(const Graph& graph) {
+  Json annotations = Json::object();
+  for (std::size_t i = 0; i < graph.value_count(); ++i) {
+    const Value& value = graph.value(static_cast<ValueId>(i));
+    for (const auto& [parameter, tensor] : value.quantization)
+      annotations[value.name][parameter] = tensor;
+  }
+  return annotations;
+}
+
 }  // namespace
 
 std::string Session::explain() {
@@ -265,6 +300,11 @@ std::string Session::explain() {
   json["opsets"] = Json::object();
   for (const auto& [domain, version] : model_.opsets) json["opsets"][domain] = version;
   json["producer"] = {{"name", model_.producer_name}, {"version", model_.producer_version}};
+  json["model"] = {{"domain", model_.domain},
+                   {"version", model_.model_version},
+                   {"description", model_.doc},
+                   {"graph", model_.graph.name},
+                   {"graph_description", model_.graph.doc}};
   json["metadata"] = Json::object();
   for (const auto& [key, value] : model_.metadata) json["metadata"][key] = value;
   json["graph_inputs"] = Json::array();
@@ -273,11 +313,13 @@ std::string Session::explain() {
   json["inputs"] = describe_values(model_.graph, inputs_);
   json["outputs"] = describe_values(model_.graph, outputs_);
   json["overridable_initializers"] = describe_values(model_.graph, overridable_);
+  json["quantization"] = quantization_of(original_);
   json["nodes"] = nodes_of(model_, fates);
   json["subgraphs"] = subgraphs_of(model_, program, fates.all());
   json["copies"] = copies_of(fates);
   json["order"] = Json::array();
   for (const NodeId id : program.order()) json["order"].push_back(program.graph().node(id).name);
+  json["orders"] = orders_of(program, segment.get());
   json["arena_bytes"] = arenas_of(default_->arena_bytes(), devices_);
   json["planned"] = segment != nullptr;
   json["remarks"] = program.placed().remarks;

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "core/base/nearest_name.hpp"
-#include "core/onnx/importer.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -40,7 +39,8 @@ std::string expected(const Value& value) {
 }  // namespace
 
 Session::Session(std::shared_ptr<Environment> environment, const std::string& path,
-                 std::span<const std::byte> bytes, const SessionOptions& options)
+                 std::span<const std::byte> bytes, const SessionOptions& options,
+                 const Model* built)
     : environment_(std::move(environment)), options_(options) {
   const auto start = std::chrono::steady_clock::now();
   if (options_.precision != "fp32") {
@@ -56,7 +56,7 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
   devices_.schemas = &schemas_;
   devices_.weights = &environment_->weights();
   at_step("registering operators", [&] { register_operators(); });
-  load(path, bytes);
+  load(path, bytes, built);
   const auto within_file = [&](const auto& step) {
     try {
       step();
@@ -65,9 +65,11 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
     }
   };
   within_file([&] {
-    optimize();
+    original_ = Graph(model_.graph);
+    optimize(model_);
     list_values();
     default_executable();
+    save_optimized();
     warn_of_fallback();
     plan_if_fixed();
   });
@@ -120,15 +122,22 @@ void Session::register_operators() {
   }
 }
 
-void Session::load(const std::string& path, std::span<const std::byte> bytes) {
+void Session::load(const std::string& path, std::span<const std::byte> bytes, const Model* built) {
   ImportOptions import;
   import.dims = options_.dims;
   import.external_data_folder = options_.external_data;
+  import.accept_private = [this](const auto& metadata, const auto& operators) {
+    accept_private(metadata, operators);
+};
+if (built != nullptr) {
+  model_ = import_built(*built, schemas_, import);
+} else {
   model_ =
       path.empty() ? import_bytes(bytes, schemas_, import) : import_file(path, schemas_, import);
 }
+}  // namespace backplane::core
 
-void Session::optimize() {
+void Session::optimize(Model& model) {
   HostEvaluator evaluator(devices_, schemas_, &threads_);
   PassOptions passes;
   passes.level = options_.optimization;
@@ -138,7 +147,7 @@ void Session::optimize() {
     const SchemaInfo* schema = schemas.find(node);
     return schema != nullptr && !schema->deterministic;
   };
-  run_passes(model_, passes,
+  run_passes(model, passes,
              [&](const Graph& graph, const Node& node) -> std::optional<std::vector<ConstantPtr>> {
                try {
                  return evaluator.fold(graph, node, std::uint64_t{1} << 32);
@@ -153,10 +162,9 @@ void Session::optimize() {
 
 void Session::list_values() {
   for (const ValueId id : model_.graph.inputs) {
-    if (model_.graph.value(id).constant == nullptr) inputs_.push_back(id);
-  }
-  for (const ValueId id : model_.graph.initializers) {
-    if (model_.graph.value(id).overridable) overridable_.push_back(id);
+    const Value& value = model_.graph.value(id);
+    if (value.constant == nullptr) inputs_.push_back(id);
+    if (value.overridable) overridable_.push_back(id);
   }
   outputs_ = model_.graph.outputs;
 }
@@ -171,7 +179,6 @@ std::shared_ptr<Executable> Session::executable(const Cut& cut) {
   std::shared_ptr<Executable>& made = executables_[cut];
   if (made != nullptr) return made;
   ProgramContext context;
-  context.model = &model_;
   context.devices = &devices_;
   context.schemas = &schemas_;
   context.weights = &environment_->weights();
@@ -183,16 +190,38 @@ std::shared_ptr<Executable> Session::executable(const Cut& cut) {
   context.parallel = options_.parallel;
   context.inter_op_threads = options_.inter_op_threads;
   context.max_plans = options_.plan_cache;
+  context.execution_order = options_.execution_order;
   context.make_body = [](const ProgramContext& body, const Cut& body_cut) -> std::shared_ptr<Body> {
     return std::make_shared<Executable>(body, body_cut);
   };
   try {
+    context.model = &model_of(cut);
     made = std::make_shared<Executable>(context, cut);
   } catch (...) {
     executables_.erase(cut);
     throw;
   }
   return made;
+}
+
+/// Passes remove inner values, and a value that is fed must not be folded past: a run that starts or ends at one has a
+/// model of its own, cut first and optimized then.
+const Model& Session::model_of(const Cut& cut) {
+  const auto is_inner = [this](const std::string& name, bool Value::*border) {
+    const ValueId id = original_.find_value(name);
+    return id != kNone && !(original_.value(id).*border);
+  };
+  const bool inner =
+      std::any_of(cut.feeds.begin(), cut.feeds.end(),
+                  [&](const auto& name) { return is_inner(name, &Value::is_input); }) ||
+      std::any_of(cut.fetches.begin(), cut.fetches.end(),
+                  [&](const auto& name) { return is_inner(name, &Value::is_output); });
+  if (!inner) return model_;
+  auto own = std::make_unique<Model>(model_);
+  own->graph = Graph(original_);
+  own->graph = std::move(*cut_graph(*own, cut));
+  optimize(*own);
+  return *(cut_models_[cut] = std::move(own));
 }
 
 void Session::warn_of_fallback() {
@@ -250,7 +279,7 @@ Session::Route Session::route(const std::vector<std::string>& feeds,
   }
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     if (std::find(standard.begin(), standard.end(), feeds[i]) != standard.end()) continue;
-    if (model_.graph.find_value(feeds[i]) == kNone) {
+    if (original_.find_value(feeds[i]) == kNone) {
       std::vector<std::string> known = standard;
       for (const std::string& name : names_of(model_.graph, overridable_)) known.push_back(name);
       invalid("the model has no input '", feeds[i], "'", did_you_mean(feeds[i], known),
@@ -266,7 +295,7 @@ Session::Route Session::route(const std::vector<std::string>& feeds,
 }
 
 void Session::check_feed(const std::string& name, const RuntimeValue& value) const {
-  const Value& declared = model_.graph.value(model_.graph.find_value(name));
+  const Value& declared = original_.value(original_.find_value(name));
   const auto mismatch = [&](const std::string& got) {
     invalid("the input '", name, "' should be ", expected(declared), " but is ", got);
   };
@@ -332,7 +361,7 @@ void Session::run(const std::vector<NamedValue>& feeds, const std::vector<NamedV
 void Session::check_symbols(const Route& route, const std::vector<NamedValue>& feeds) const {
   std::map<std::string, std::pair<std::int64_t, std::string>> seen;
   for (const std::size_t i : route.feeds) {
-    const Value& declared = model_.graph.value(model_.graph.find_value(feeds[i].name));
+    const Value& declared = original_.value(original_.find_value(feeds[i].name));
     const RuntimeValue& value = *feeds[i].value;
     if (!declared.type.is_tensor() || !declared.type.shape) continue;
     for (std::size_t axis = 0; axis < declared.type.shape->size(); ++axis) {

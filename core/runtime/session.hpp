@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/onnx/importer.hpp"
 #include "core/runtime/environment.hpp"
 #include "core/runtime/executable.hpp"
 
@@ -27,14 +28,19 @@ struct NamedValue {
 /// Threads:  all functions may run concurrently.
 class Session {
  public:
-  /// From a file, or (path empty) from bytes that outlive the session. Errors say at which step, and leave nothing.
+  /// From a file, or (path empty) from bytes that outlive the session, or (`built` given) from a graph that was built and
+  /// resolved, which is copied. Errors say at which step, and leave nothing.
   Session(std::shared_ptr<Environment> environment, const std::string& path,
-          std::span<const std::byte> bytes, const SessionOptions& options);
+          std::span<const std::byte> bytes, const SessionOptions& options,
+          const Model* built = nullptr);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  /// The model after optimization; values keep their names and ids, and those that are gone have no producer.
   const Model& model() const { return model_; }
+  /// Its graph before that.
+  const Graph& original() const { return original_; }
   const SessionOptions& options() const { return options_; }
   const DeviceSet& devices() const { return devices_; }
   Environment& environment() { return *environment_; }
@@ -42,6 +48,8 @@ class Session {
   const std::vector<ValueId>& inputs() const { return inputs_; }
   const std::vector<ValueId>& outputs() const { return outputs_; }
   const std::vector<ValueId>& overridable() const { return overridable_; }
+  /// Inputs with initializers that are listed as such, in the model's order.
+  const std::vector<ValueId>& all_inputs() const { return model_.graph.inputs; }
 
   /// What runs for these feeds and fetches, and in which order it wants them. Made when first asked for.
   struct Route {
@@ -68,13 +76,17 @@ class Session {
 
  private:
   void register_operators();
-  void load(const std::string& path, std::span<const std::byte> bytes);
-  void optimize();
+  void load(const std::string& path, std::span<const std::byte> bytes, const Model* built);
+  void accept_private(const std::map<std::string, std::string>& metadata,
+                      const std::vector<PrivateOperator>& operators);
+  void optimize(Model& model);
+  void save_optimized();
   void list_values();
   void plan_if_fixed();
   void warn_of_fallback();
   Executable& default_executable();
   std::shared_ptr<Executable> executable(const Cut& cut);
+  const Model& model_of(const Cut& cut);
 
   std::shared_ptr<Environment> environment_;
   SessionOptions options_;
@@ -83,6 +95,8 @@ class Session {
   SchemaRegistry schemas_;
   std::vector<PluginPtr> libraries_;
   Model model_;
+  Graph original_;
+  std::map<Cut, std::unique_ptr<Model>> cut_models_;  ///< of cuts at inner values
   std::vector<ValueId> inputs_, outputs_, overridable_;
   double load_ms_ = 0;
   std::mutex mutex_;

@@ -88,6 +88,10 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * dim.NAME                         the size of a symbolic dimension
  * plan_cache                       plans kept at most                                                     16
  * external_data                    folder of external data, for a model given as bytes
+ * execution_order                  default | priority: which of the orders that the graph allows          default
+ * optimized_model_path             file to save the model to after optimization. Up to level basic it is plain ONNX.
+ *                                  Above that it holds what providers made of it: only the same device can load it,
+ *                                  and its metadata say so
  * profile                          true | false: collect a span for every node and copy                   false
  */
 
@@ -216,11 +220,14 @@ BACKPLANE_API backplane_status* backplane_session_create_from_memory(
     const backplane_options* options, backplane_session** out);
 BACKPLANE_API void backplane_session_destroy(backplane_session* session);
 
-/* The inputs to be fed (initializers not among them), the outputs, the initializers that a feed may replace.
+/* The inputs to be fed (initializers not among them), the outputs, the initializers that a feed may replace, and the
+ * inputs with the initializers that are listed among them (before IR version 4 all are, and no feed may replace them).
+ * Inputs stand in the model's order in each of these lists.
  * Ownership: as rule 3. Threads: any. Errors: none (an index too large gives NULL or 0). Since: 0.1 */
 #define BACKPLANE_INPUTS 0
 #define BACKPLANE_OUTPUTS 1
 #define BACKPLANE_OVERRIDABLE 2
+#define BACKPLANE_ALL_INPUTS 3
 BACKPLANE_API size_t backplane_session_count(const backplane_session* session, int32_t list);
 BACKPLANE_API const char* backplane_session_name(const backplane_session* session, int32_t list,
                                                  size_t index);
@@ -233,6 +240,31 @@ BACKPLANE_API const int64_t* backplane_session_dims(const backplane_session* ses
                                                     size_t index);
 BACKPLANE_API const char* backplane_session_symbol(const backplane_session* session, int32_t list,
                                                    size_t index, int32_t axis);
+
+/* What the model says of itself. Texts: "" where it says nothing. The version of a domain that it imports (NULL or "":
+ * ONNX's own), 0 where it imports none. The custom map by index, and by key (NULL where there is none).
+ * Ownership: as rule 3. Threads: any. Errors: none (wrong arguments give NULL or 0). Since: 0.1 */
+#define BACKPLANE_TEXT_PRODUCER_NAME 0
+#define BACKPLANE_TEXT_PRODUCER_VERSION 1
+#define BACKPLANE_TEXT_DOMAIN 2
+#define BACKPLANE_TEXT_DESCRIPTION 3
+#define BACKPLANE_TEXT_GRAPH_NAME 4
+#define BACKPLANE_TEXT_GRAPH_DESCRIPTION 5
+BACKPLANE_API const char* backplane_session_text(const backplane_session* session, int32_t which);
+BACKPLANE_API int64_t backplane_session_model_version(const backplane_session* session);
+BACKPLANE_API int64_t backplane_session_ir_version(const backplane_session* session);
+BACKPLANE_API int64_t backplane_session_opset(const backplane_session* session, const char* domain);
+BACKPLANE_API size_t backplane_session_metadata_count(const backplane_session* session);
+BACKPLANE_API const char* backplane_session_metadata_key(const backplane_session* session,
+                                                         size_t index);
+BACKPLANE_API const char* backplane_session_metadata(const backplane_session* session,
+                                                     const char* key);
+
+/* The tensor that is a parameter ("SCALE_TENSOR") of a value, by the model's quantization annotations; NULL where it
+ * has no such annotation.
+ * Ownership: as rule 3. Threads: any. Errors: none. Since: 0.1 */
+BACKPLANE_API const char* backplane_session_quantization(const backplane_session* session,
+                                                         const char* value, const char* parameter);
 
 /* All that is known of the model and its placement, as JSON: the form of `backplane inspect --json`, and more.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
@@ -283,3 +315,5 @@ BACKPLANE_API const backplane_value* backplane_binding_output(const backplane_bi
 #ifdef __cplusplus
 }
 #endif
+
+#include "backplane/host/graph.h"

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -384,6 +385,16 @@ struct ValueInfo {
 /// Feeds by name; the values are borrowed for the call.
 using Feeds = std::vector<std::pair<std::string, ValueView>>;
 
+class Graph;
+
+/// What a model says of itself.
+struct ModelInfo {
+  std::string producer_name, producer_version, domain, description, graph_name, graph_description;
+  std::int64_t version = 0;
+  std::int64_t ir_version = 0;
+  std::map<std::string, std::string> metadata;  ///< the custom map
+};
+
 /// A loaded model. Any number of threads may run it at a time.
 class Session {
  public:
@@ -405,9 +416,43 @@ class Session {
     session_.reset(session);
   }
 
+  /// Of a graph as it is now: see host/graph.hpp.
+  Session(const Environment& environment, Graph& graph, const Options& options = Options());
+
   std::vector<ValueInfo> inputs() const { return list(BACKPLANE_INPUTS); }
+  /// With the initializers that are listed as inputs.
+  std::vector<ValueInfo> all_inputs() const { return list(BACKPLANE_ALL_INPUTS); }
   std::vector<ValueInfo> outputs() const { return list(BACKPLANE_OUTPUTS); }
   std::vector<ValueInfo> overridable_initializers() const { return list(BACKPLANE_OVERRIDABLE); }
+
+  ModelInfo model_info() const {
+    const auto text = [this](std::int32_t which) {
+      return std::string(backplane_session_text(get(), which));
+    };
+    ModelInfo info{text(BACKPLANE_TEXT_PRODUCER_NAME),
+                   text(BACKPLANE_TEXT_PRODUCER_VERSION),
+                   text(BACKPLANE_TEXT_DOMAIN),
+                   text(BACKPLANE_TEXT_DESCRIPTION),
+                   text(BACKPLANE_TEXT_GRAPH_NAME),
+                   text(BACKPLANE_TEXT_GRAPH_DESCRIPTION),
+                   backplane_session_model_version(get()),
+                   backplane_session_ir_version(get()),
+                   {}};
+    for (std::size_t i = 0; i < backplane_session_metadata_count(get()); ++i) {
+      const char* key = backplane_session_metadata_key(get(), i);
+      info.metadata[key] = backplane_session_metadata(get(), key);
+    }
+    return info;
+  }
+  /// The version of a domain that the model imports; "" is ONNX's own. 0: it imports none.
+  std::int64_t opset(const std::string& domain = "") const {
+    return backplane_session_opset(get(), domain.c_str());
+  }
+  /// The tensor that is a parameter ("SCALE_TENSOR") of a value by the model's quantization annotations; "" for none.
+  std::string quantization(const std::string& value, const std::string& parameter) const {
+    const char* tensor = backplane_session_quantization(get(), value.c_str(), parameter.c_str());
+    return tensor == nullptr ? "" : tensor;
+  }
 
   /// Runs the model and gives what `fetches` name (outputs or inner values; none: all outputs), in that order.
   std::vector<Value> run(const Feeds& feeds, const std::vector<std::string>& fetches = {}) const {
@@ -512,3 +557,5 @@ class Binding {
 inline std::string version() { return backplane_version(); }
 
 }  // namespace backplane
+
+#include "backplane/host/graph.hpp"
