@@ -24,7 +24,8 @@ struct Aliases {
   std::vector<Storage> storages;
   std::vector<int> storage_of;  ///< by slot
   std::vector<bool> dropped;    ///< by step: all its outputs are views
-  /// (reader, writer): steps that only memory orders. The writer works in place on what the reader still reads.
+  /// (reader, writer): steps that only memory orders. The writer works in place on what the reader still reads. Control
+  /// edges join them.
   std::vector<std::pair<int, int>> orders;
 };
 

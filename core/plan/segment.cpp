@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "core/plan/aliasing.hpp"
 #include "core/plan/layout.hpp"
@@ -22,8 +25,11 @@ struct Touch {
 /// edge between it.
 class Hazards {
  public:
-  Hazards(Segment& segment, const Aliases& aliases, const DeviceSet& devices, const Graph& graph)
-      : segment_(segment), aliases_(aliases), devices_(devices), graph_(graph) {}
+  Hazards(Segment& segment, const Aliases& aliases, const DeviceSet& devices,
+          const std::vector<std::pair<int, int>>& control)
+      : segment_(segment), aliases_(aliases), devices_(devices) {
+    for (const auto& [earlier, later] : control) after_[later].push_back(earlier);
+  }
 
   void find() {
     const bool any_stream = std::any_of(segment_.steps.begin(), segment_.steps.end(),
@@ -94,11 +100,8 @@ class Hazards {
         need(earlier.step);
       }
     }
-    if (step.kind == StepKind::Compute) {
-      for (const NodeId earlier : graph_.node(step.node).after) {
-        if (const auto found = step_of_.find(earlier); found != step_of_.end()) need(found->second);
-      }
-      step_of_[step.node] = index;
+    if (const auto found = after_.find(index); found != after_.end()) {
+      for (const int earlier : found->second) need(earlier);
     }
     for (const Touch& touch : touches(step)) past_[touch.memory].push_back({index, touch});
     for (std::size_t stream = 0; stream < needed.size(); ++stream) {
@@ -113,12 +116,38 @@ class Hazards {
   Segment& segment_;
   const Aliases& aliases_;
   const DeviceSet& devices_;
-  const Graph& graph_;
+  std::map<int, std::vector<int>> after_;  ///< by step: those that control edges put before it
   std::map<int, std::vector<Past>> past_;
-  std::map<NodeId, int> step_of_;
   std::vector<std::vector<int>>
       waited_;  ///< by agent and stream: the latest step it is known to have waited for
 };
+
+/// Control edges between steps, (earlier, later). A node without a step, since its outputs are views or known, hands on
+/// what it waits for.
+std::vector<std::pair<int, int>> control_edges(const SegmentDraft& draft, const Aliases& aliases,
+                                               const Graph& graph) {
+  std::map<NodeId, int> step_of;
+  std::vector<std::pair<int, int>> edges;
+  for (std::size_t i = 0; i < draft.segment.steps.size(); ++i) {
+    const Step& step = draft.segment.steps[i];
+    if (step.kind != StepKind::Compute || aliases.dropped[i]) continue;
+    std::set<NodeId> seen;
+    std::vector<NodeId> open = graph.node(step.node).after;
+    while (!open.empty()) {
+      const NodeId earlier = open.back();
+      open.pop_back();
+      if (!seen.insert(earlier).second) continue;
+      if (const auto found = step_of.find(earlier); found != step_of.end()) {
+        edges.emplace_back(found->second, static_cast<int>(i));
+      } else {
+        const std::vector<NodeId>& before = graph.node(earlier).after;
+        open.insert(open.end(), before.begin(), before.end());
+      }
+    }
+    step_of[step.node] = static_cast<int>(i);
+  }
+  return edges;
+}
 
 /// Takes steps that need not run out of the list; waits keep pointing at the right ones.
 void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<StepWishes>& wishes) {
@@ -152,11 +181,13 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
   ShapeWalk walk = walk_shapes(program, begin, std::move(values));
   SegmentDraft draft = StepBuilder(program, walk, available, fetched, fetch_spaces).build();
   Aliases aliases = find_aliases(draft);
+  const std::vector<std::pair<int, int>> control = control_edges(draft, aliases, program.graph());
+  aliases.orders.insert(aliases.orders.end(), control.begin(), control.end());
   std::optional<StepOrder> order;
   if (program.context().parallel && may_run_in_parallel(draft)) order.emplace(draft, aliases);
   lay_out(draft, aliases, devices, order ? &*order : nullptr);
   if (order) draft.segment.groups = order->groups();
-  Hazards(draft.segment, aliases, devices, program.graph()).find();
+  Hazards(draft.segment, aliases, devices, control).find();
   drop_steps(draft.segment, aliases, draft.wishes);
 
   auto segment = std::make_unique<Segment>(std::move(draft.segment));
