@@ -38,7 +38,7 @@ struct ProgramContext {
   bool deterministic = false;
   bool parallel = false;  ///< steps that do not depend on each other may run at the same time
   unsigned inter_op_threads = 0;  ///< that run them; 0: all of `threads`
-  std::size_t max_plans = 1;  ///< that are kept of a program, the most recently used
+  std::size_t max_plans = 1;      ///< that are kept of a program, the most recently used
   ExecutionOrder execution_order = ExecutionOrder::Default;
   const Graph& graph() const { return body != nullptr ? *body : model->graph; }
   std::uint64_t create_flags() const { return deterministic ? BP_CREATE_DETERMINISTIC : 0; }

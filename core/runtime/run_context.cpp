@@ -255,9 +255,8 @@ bp_status* RunContext::execute_in_group(SegmentContext& context, int step) {
 
 Span RunContext::span_of(const Step& step) const {
   Span span;
-  span.name = step.node != kNone
-                  ? program_.context().scope + program_.graph().node(step.node).name
-                  : step.label;
+  span.name = step.node != kNone ? program_.context().scope + program_.graph().node(step.node).name
+                                 : step.label;
   span.detail = step.label;
   span.lane = step.device >= 0 ? devices_.at(step.device).label() : "host";
   return span;

@@ -83,9 +83,9 @@ class SegmentContext {
   std::vector<bp_tensor> workspaces_;
   std::vector<ComputeContext> contexts_;
   std::vector<Operation> operations_;
-  std::vector<std::unique_ptr<ControlStep>> control_;  ///< by step; null for others
-  std::vector<bool> is_spare_;                         ///< by slot
-  std::vector<std::uint64_t> marks_;                   ///< by step: of steps that signal
+  std::vector<std::unique_ptr<ControlStep>> control_;        ///< by step; null for others
+  std::vector<bool> is_spare_;                               ///< by slot
+  std::vector<std::uint64_t> marks_;                         ///< by step: of steps that signal
   std::vector<std::unique_ptr<ParallelRun>> parallel_runs_;  ///< by group
   std::vector<std::vector<Bound>> incoming_, fetches_;
   std::vector<std::vector<std::size_t>>

@@ -85,7 +85,7 @@ class BrokenPlan : public FaultTest {
               static_cast<float*>(feed.description.host_ptr));
     fetch.set_owned_tensor(DataType::Float, {8, 8});
     std::fill_n(static_cast<float*>(fetch.description.host_ptr), 64, kUntouched);
-    RunContext context(program, program.context().threads, 4);
+    RunContext context(program, program.context().threads, 4, false);
     std::string problem;
     try {
       context.start(1, nullptr, nullptr);
