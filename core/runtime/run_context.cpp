@@ -24,10 +24,16 @@ std::string step_name(const Program& program, const Step& step) {
               node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
 }
 
-/// Takes over what a kernel made of a size that nobody knew before. A value that is there must fit, unless it may be
-/// made to. `is_spare`: nobody else will read `from`.
-void take_contents(RuntimeValue& from, RuntimeValue& to, const std::string& output, bool resize,
-                   bool is_spare) {
+/// Where a value goes that a kernel or a body made of a size that nobody knew before.
+struct Destination {
+  const std::string& output;
+  bool resize;    ///< a value that owns its memory is made to fit
+  bool is_body;   ///< the value is the core's own: only memory that was placed binds
+  bool is_spare;  ///< nobody else will read what it is made from
+};
+
+/// Takes such a value over. A value that is there must fit, unless it may be made to.
+void take_contents(RuntimeValue& from, RuntimeValue& to, const Destination& destination) {
   if (!from.is_tensor()) {
     if (from.kind == BP_VALUE_ABSENT) return to.set_absent();
     to.set_type(from.type);
@@ -36,13 +42,16 @@ void take_contents(RuntimeValue& from, RuntimeValue& to, const std::string& outp
   }
   const bool on_device = from.description.memory == BP_MEMORY_DEVICE;
   const bool owned = to.memory != nullptr || to.element() == DataType::String;
-  const bool given = to.is_tensor() && !(resize && owned);
+  const bool placed =
+      !owned && (to.description.host_ptr != nullptr || to.description.buffer != nullptr);
+  const bool given =
+      to.is_tensor() && (destination.is_body ? placed : !(destination.resize && owned));
   if (given && (to.element() != from.element() || to.dims != from.dims || on_device)) {
-    invalid("the value given for output '", output, "' is tensor(", name(to.element()), ") ",
-            to_string(to.dims), "; the run makes tensor(", name(from.element()), ") ",
+    invalid("the value given for output '", destination.output, "' is tensor(", name(to.element()),
+            ") ", to_string(to.dims), "; the run makes tensor(", name(from.element()), ") ",
             to_string(from.dims), on_device ? " in memory of its own" : "");
   }
-  if (!given && is_spare && from.memory != nullptr) return move_value(from, to);
+  if (!given && destination.is_spare && from.memory != nullptr) return move_value(from, to);
   if (on_device) {
     to.set_tensor(from.element(), from.dims);
     to.memory = from.memory;
@@ -65,7 +74,8 @@ RunContext::RunContext(const Program& program, bp_threads* threads, std::size_t 
       max_contexts_(max_contexts),
       streams_(devices_.devices.size()),
       raw_streams_(devices_.devices.size(), nullptr),
-      arena_bytes_(arena_count(devices_)) {
+      arena_bytes_(arena_count(devices_)),
+      is_body_(is_body) {
   for (const SessionDevice& device : devices_.devices) {
     if (is_body) break;
     tells_devices_ = tells_devices_ || BP_HAS_FN(bp_device_api, &device.device->api(), run_begin);
@@ -399,8 +409,9 @@ void RunContext::take_dynamic(SegmentContext& context, const RunValues& feeds,
       from = const_cast<RuntimeValue*>(
           incoming_value(context.segment().incoming[static_cast<std::size_t>(slot.number)], feeds));
     const ValueId id = program_.fetches()[static_cast<std::size_t>(fetch)];
-    take_contents(*from, *fetches[static_cast<std::size_t>(fetch)], program_.graph().value(id).name,
-                  resize_fetches_, context.is_spare(index));
+    take_contents(
+        *from, *fetches[static_cast<std::size_t>(fetch)],
+        {program_.graph().value(id).name, resize_fetches_, is_body_, context.is_spare(index)});
   }
 }
 

@@ -94,6 +94,7 @@ class RunContext {
   std::uint64_t run_id_ = 0;
   const std::atomic<bool>* cancel_flag_ = nullptr;
   std::vector<Span>* spans_ = nullptr;
+  bool is_body_ = false;
   bool tells_devices_ = false;
   bool resize_fetches_ = false;
 };

@@ -36,6 +36,33 @@ std::string expected(const Value& value) {
   return value.type.to_string() + (value.type.shape ? " " + to_string(*value.type.shape) : "");
 }
 
+/// Nodes on a device that nobody asked for.
+struct FallenNodes {
+  std::size_t count = 0, all = 0;
+  std::string example;
+};
+
+/// Counts them in a program and in its bodies.
+void count_fallen(const Program& program, FallenNodes& fallen) {
+  const DeviceSet& devices = *program.context().devices;
+  for (const NodeId id : program.order()) {
+    ++fallen.all;
+    if (const auto& control = program.node(id).control; control != nullptr) {
+      for (const ControlBody& body : control->bodies) {
+        const auto inner = static_cast<const Executable&>(*body.body).generation();
+        count_fallen(*inner->program, fallen);
+      }
+    }
+    const int device = program.placed().placement[static_cast<std::size_t>(id)].device;
+    if (device < 0 || program.is_host_node(id) ||
+        devices.devices[static_cast<std::size_t>(device)].requested)
+      continue;
+    const Node& node = program.graph().node(id);
+    if (fallen.count++ == 0)
+      fallen.example = program.context().scope + node.name + " (" + node.op_type + ")";
+  }
+}
+
 }  // namespace
 
 Session::Session(std::shared_ptr<Environment> environment, const std::string& path,
@@ -226,23 +253,13 @@ const Model& Session::model_of(const Cut& cut) {
 
 void Session::warn_of_fallback() {
   if (options_.fallback != Fallback::Warn) return;
-  const std::shared_ptr<Generation> generation = default_->generation();
-  std::size_t fallen = 0;
-  std::string example;
-  for (const NodeId id : generation->program->order()) {
-    const int device = generation->program->placed().placement[static_cast<std::size_t>(id)].device;
-    if (device < 0 || generation->program->is_host_node(id) ||
-        devices_.devices[static_cast<std::size_t>(device)].requested)
-      continue;
-    const Node& node = generation->program->graph().node(id);
-    if (fallen++ == 0) example = node.name + " (" + node.op_type + ")";
-  }
-  if (fallen > 0) {
-    environment_->logger().warning(
-        fallen, " of ", generation->program->order().size(), " nodes fall back to ",
-        devices_.at(devices_.host_evaluator).label(), ", the first is ", example,
-        "; `backplane inspect --explain` tells why, fallback=allow silences this");
-  }
+  FallenNodes fallen;
+  count_fallen(*default_->generation()->program, fallen);
+  if (fallen.count == 0) return;
+  environment_->logger().warning(
+      fallen.count, " of ", fallen.all, " nodes fall back to ",
+      devices_.at(devices_.host_evaluator).label(), ", the first is ", fallen.example,
+      "; `backplane inspect --explain` tells why, fallback=allow silences this");
 }
 
 void Session::plan_if_fixed() {
