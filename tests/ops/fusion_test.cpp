@@ -5,53 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/ops/cases.hpp"
+#include "tests/ops/graph_writer.hpp"
 
 namespace backplane::ops_test {
 namespace {
-
-/// Writes a graph from the top down.
-class Writer {
- public:
-  explicit Writer(std::int64_t opset, Random& random) : random_(random) { graph_.opset = opset; }
-
-  std::string feed(const Dims& dims, double low = -1, double high = 1) {
-    return feed(random_.tensor(ElementType::Float, dims, low, high));
-  }
-  std::string feed(Tensor tensor) {
-    graph_.feeds.emplace_back(next("x"), std::move(tensor));
-    return graph_.feeds.back().first;
-  }
-  std::string constant(const Dims& dims, double low = -1, double high = 1) {
-    return constant(random_.tensor(ElementType::Float, dims, low, high));
-  }
-  std::string constant(Tensor tensor) {
-    graph_.constants.emplace_back(next("c"), std::move(tensor));
-    return graph_.constants.back().first;
-  }
-  /// A node with one output, whose name it returns.
-  std::string node(const char* op_type, std::vector<std::string> inputs,
-                   std::vector<reference::Attribute> attributes = {}) {
-    Node n{.op_type = op_type};
-    n.attributes = std::move(attributes);
-    n.inputs = std::move(inputs);
-    n.outputs = {next("v")};
-    graph_.nodes.push_back(n);
-    return n.outputs[0];
-  }
-  GraphCase done(std::vector<std::string> outputs, Tolerance tolerance = {256, 2048}) {
-    graph_.outputs = std::move(outputs);
-    graph_.tolerance = tolerance;
-    return graph_;
-  }
-
- private:
-  std::string next(const char* prefix) { return prefix + std::to_string(count_++); }
-
-  GraphCase graph_;
-  Random& random_;
-  int count_ = 0;
-};
 
 struct ConvShape {
   std::int64_t channels;
@@ -72,7 +29,7 @@ ConvShape conv_shape(Random& random) {
   return s;
 }
 
-std::string conv(Writer& g, Random& random, const std::string& x, const ConvShape& s) {
+std::string conv(GraphWriter& g, Random& random, const std::string& x, const ConvShape& s) {
   std::vector<std::string> inputs = {
       x, g.constant({s.features, s.channels / s.groups, s.kernel, s.kernel}, -0.3, 0.3)};
   if (random.one_in(2)) inputs.push_back(g.constant({s.features}));
@@ -84,7 +41,7 @@ std::string conv(Writer& g, Random& random, const std::string& x, const ConvShap
                  {"pads", ints({pad, pad, pad, pad})}});
 }
 
-std::string batch_normalization(Writer& g, const std::string& x, std::int64_t channels) {
+std::string batch_normalization(GraphWriter& g, const std::string& x, std::int64_t channels) {
   return g.node("BatchNormalization", {x, g.constant({channels}, 0.5, 1.5), g.constant({channels}),
                                        g.constant({channels}), g.constant({channels}, 0.5, 2)});
 }
@@ -93,7 +50,7 @@ Dims image(Random& random, std::int64_t channels) {
   return {random.integer(1, 2), channels, random.integer(5, 14), random.integer(5, 14)};
 }
 
-std::string activation(Writer& g, Random& random, const std::string& x) {
+std::string activation(GraphWriter& g, Random& random, const std::string& x) {
   switch (random.integer(0, 5)) {
     case 0:
       return g.node("Relu", {x});
@@ -111,7 +68,7 @@ std::string activation(Writer& g, Random& random, const std::string& x) {
 }
 
 GraphCase conv_bn_activation(Random& random) {
-  Writer g(17, random);
+  GraphWriter g(17, random);
   const ConvShape s = conv_shape(random);
   std::string x = conv(g, random, g.feed(image(random, s.channels)), s);
   if (!random.one_in(3)) x = batch_normalization(g, x, s.features);
@@ -122,7 +79,7 @@ const Sweep kConvBnActivation("Fusion", "ConvBatchNormalizationActivation", 40, 
 
 /// DenseNet: the normalisation comes before the convolution. Constants per channel follow it.
 GraphCase bn_relu_conv(Random& random) {
-  Writer g(17, random);
+  GraphWriter g(17, random);
   ConvShape s = conv_shape(random);
   std::string x = batch_normalization(g, g.feed(image(random, s.channels)), s.channels);
   x = g.node("Mul", {x, g.constant({s.channels, 1, 1}, 0.5, 1.5)});
@@ -133,7 +90,7 @@ GraphCase bn_relu_conv(Random& random) {
 const Sweep kBnReluConv("Fusion", "BatchNormalizationReluConv", 16, bn_relu_conv);
 
 GraphCase residual(Random& random) {
-  Writer g(17, random);
+  GraphWriter g(17, random);
   ConvShape s = conv_shape(random);
   s.stride = 1;
   // Where channels stay the same, x itself may be added: read by one node twice.
@@ -155,7 +112,7 @@ const Sweep kResidual("Fusion", "ConvAddRelu", 40, residual);
 
 /// The value between two nodes is asked for, too, so they must not disappear into one another.
 GraphCase inner_output(Random& random) {
-  Writer g(17, random);
+  GraphWriter g(17, random);
   const ConvShape s = conv_shape(random);
   const std::string x = conv(g, random, g.feed(image(random, s.channels)), s);
   const std::string y = batch_normalization(g, x, s.features);
@@ -166,7 +123,7 @@ const Sweep kInnerOutput("Fusion", "InnerOutputsStay", 12, inner_output);
 
 /// Inception: branches that meet in a Concat, one of them pooled.
 GraphCase branches(Random& random) {
-  Writer g(17, random);
+  GraphWriter g(17, random);
   const std::int64_t channels = random.pick<std::int64_t>({8, 16, 19});
   const std::string x = g.feed(image(random, channels));
   std::vector<std::string> parts;
@@ -185,7 +142,7 @@ const Sweep kBranches("Fusion", "BranchesAndConcat", 24, branches);
 
 /// ShuffleNet: Reshape, Transpose, Reshape between grouped convolutions.
 GraphCase channel_shuffle(Random& random) {
-  Writer g(17, random);
+  GraphWriter g(17, random);
   const std::int64_t groups = random.pick<std::int64_t>({2, 4});
   const std::int64_t channels = groups * random.integer(2, 6);
   const Dims dims = image(random, channels);
@@ -199,7 +156,7 @@ GraphCase channel_shuffle(Random& random) {
 }
 const Sweep kChannelShuffle("Fusion", "ChannelShuffle", 16, channel_shuffle);
 
-std::string gelu(Writer& g, const std::string& x) {
+std::string gelu(GraphWriter& g, const std::string& x) {
   const std::string erf =
       g.node("Erf", {g.node("Div", {x, g.constant(f32({}, {std::sqrt(2.0)}))})});
   const std::string sum = g.node("Add", {erf, g.constant(f32({}, {1}))});
@@ -207,7 +164,7 @@ std::string gelu(Writer& g, const std::string& x) {
 }
 
 GraphCase dense(Random& random) {
-  Writer g(17, random);
+  GraphWriter g(17, random);
   const std::int64_t k = random.pick<std::int64_t>({7, 16, 48, 65});
   const std::int64_t n = random.pick<std::int64_t>({5, 16, 33, 64});
   const Dims dims = random.one_in(2) ? Dims{random.integer(1, 20), k}
@@ -237,7 +194,7 @@ GraphCase dense(Random& random) {
 const Sweep kDense("Fusion", "MatMulAddActivation", 40, dense);
 
 GraphCase mlp(Random& random) {
-  Writer g(13, random);
+  GraphWriter g(13, random);
   std::int64_t width = random.pick<std::int64_t>({16, 33, 64});
   std::string x = g.feed({random.integer(1, 5), width});
   for (std::int64_t i = 0; i < 3; ++i) {
@@ -252,7 +209,7 @@ GraphCase mlp(Random& random) {
 const Sweep kMlp("Fusion", "GemmRelu", 12, mlp);
 
 GraphCase layer_normalization(Random& random) {
-  Writer g(13, random);
+  GraphWriter g(13, random);
   const std::int64_t width = random.pick<std::int64_t>({8, 31, 64});
   const std::string x = g.feed({random.integer(1, 3), random.integer(1, 6), width}, -3, 3);
   const std::string mean = g.node("ReduceMean", {x}, {{"axes", ints({-1})}});
@@ -268,7 +225,7 @@ GraphCase layer_normalization(Random& random) {
 const Sweep kLayerNormalization("Fusion", "DecomposedLayerNormalization", 12, layer_normalization);
 
 GraphCase attention(Random& random) {
-  Writer g(13, random);
+  GraphWriter g(13, random);
   const std::int64_t batch = random.integer(1, 2);
   const std::int64_t heads = random.integer(1, 3);
   const std::int64_t length = random.pick<std::int64_t>({3, 8, 17});
@@ -295,14 +252,14 @@ const Sweep kAttention("Fusion", "Attention", 12, attention);
 
 /// The pair that surrounds every node of a quantized model; scales are powers of two, so nothing
 /// lies near a half by rounding alone, and a step is allowed where sums are rounded differently.
-std::string quantized(Writer& g, const std::string& x, double scale, double zero) {
+std::string quantized(GraphWriter& g, const std::string& x, double scale, double zero) {
   const std::string s = g.constant(f32({}, {scale}));
   const std::string z = g.constant(u8({}, {zero}));
   return g.node("DequantizeLinear", {g.node("QuantizeLinear", {x, s, z}), s, z});
 }
 
 GraphCase quantized_conv(Random& random) {
-  Writer g(13, random);
+  GraphWriter g(13, random);
   ConvShape s = conv_shape(random);
   const Dims dims = image(random, s.channels);
   const std::string x = quantized(g, g.feed(dims, -2, 2), 1.0 / 64, 128);
@@ -338,7 +295,7 @@ const Sweep kQuantizedConv("Fusion", "QuantizedConv", 24, quantized_conv);
 
 /// Residual connection, pooling and a dense layer in QDQ form.
 GraphCase quantized_tail(Random& random) {
-  Writer g(13, random);
+  GraphWriter g(13, random);
   const Dims dims = image(random, 8);
   const double step = 1.0 / 32;
   const std::string a = quantized(g, g.feed(dims, -2, 2), 1.0 / 64, 128);

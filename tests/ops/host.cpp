@@ -111,6 +111,13 @@ Session::Session(std::string model, const Options& options) : model_(std::move(m
 
 Session::~Session() { backplane_session_destroy(session_); }
 
+std::string Session::explain() const {
+  backplane_string* raw = nullptr;
+  check(backplane_session_explain(session_, &raw));
+  const std::unique_ptr<backplane_string, Destroy<backplane_string_destroy>> text(raw);
+  return backplane_string_data(raw);
+}
+
 std::vector<Tensor> Session::run(const NamedTensors& feeds,
                                  const std::vector<std::string>& outputs) {
   std::vector<ValuePtr> owned;

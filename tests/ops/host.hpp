@@ -45,6 +45,8 @@ class Session {
 
   /// The outputs, in the order of `outputs`. Throws HostError.
   std::vector<Tensor> run(const NamedTensors& feeds, const std::vector<std::string>& outputs);
+  /// What became of the nodes: the JSON of backplane_session_explain. Throws HostError.
+  std::string explain() const;
 
  private:
   std::string model_;

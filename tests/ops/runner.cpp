@@ -205,6 +205,10 @@ std::string difference(const Tensor& got, const Tensor& want, const Tolerance& t
   return wrong.empty() && exact ? "got " + describe(got) + ", wanted " + describe(want) : wrong;
 }
 
+std::string model_of(const GraphCase& graph, Form form) {
+  return write_model(make_model(graph, form, expected_of(graph)));
+}
+
 void save_case(const GraphCase& graph, Form form, const std::string& folder) {
   const Arrays expected = expected_of(graph);
   const std::filesystem::path data = std::filesystem::path(folder) / "test_data_set_0";

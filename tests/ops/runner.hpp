@@ -33,6 +33,9 @@ struct Outcome {
 Outcome run_case(const GraphCase& graph, const Target& target, Form form,
                  const std::string& optimization);
 
+/// The case as a model's bytes.
+std::string model_of(const GraphCase& graph, Form form);
+
 /// Writes the case as a folder in the layout of ONNX's backend tests, which `backplane verify`
 /// reads.
 void save_case(const GraphCase& graph, Form form, const std::string& folder);

@@ -1,0 +1,164 @@
+// That the CPU provider's fusions happen, and where they must not: fusion_test.cpp compares results alone,
+// which stay right when a pattern is no longer found.
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/ops/graph_writer.hpp"
+#include "tests/ops/runner.hpp"
+
+namespace backplane::ops_test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// Which kernel runs each node of the model, in the order of the nodes; the same step counts once. A
+/// node that is gone without a step has "".
+struct Placement {
+  Names kernels;
+  std::size_t steps = 0;  // with those that the rewrite added
+};
+
+Placement place(const GraphCase& graph) {
+  const Options options = {{"providers", "cpu"}, {"fallback", "forbid"}};
+  Session session(model_of(graph, Form::Fixed), options);
+  const nlohmann::json explained = nlohmann::json::parse(session.explain());
+  Placement placement;
+  placement.steps = explained["order"].size();
+  Names steps;
+  for (const auto& node : explained["nodes"]) {
+    const bool fused = node["fused_into"].is_string();
+    const std::string step = fused ? node["fused_into"] : node["name"];
+    if (std::find(steps.begin(), steps.end(), step) != steps.end()) continue;
+    steps.push_back(step);
+    const std::string kernel = node["kernel"].is_string() ? node["kernel"] : "";
+    placement.kernels.push_back(kernel.substr(0, kernel.find(' ')));
+  }
+  return placement;
+}
+
+/// A 3x3 convolution of 16 channels that keeps the extents.
+std::string conv(GraphWriter& g, const std::string& x) {
+  return g.node("Conv", {x, g.constant({16, 16, 3, 3}), g.constant({16})},
+                {{"pads", ints({1, 1, 1, 1})}});
+}
+
+std::string normalize(GraphWriter& g, const std::string& x) {
+  return g.node("BatchNormalization", {x, g.constant({16}, 0.5, 1.5), g.constant({16}),
+                                       g.constant({16}), g.constant({16}, 0.5, 2)});
+}
+
+const Dims kImage = {1, 16, 6, 6};
+
+TEST(Rewrite, ConvTakesNormalizationResidualAndReluOver) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string x = g.feed(kImage);
+  const std::string y = normalize(g, conv(g, x));
+  const Placement placement = place(g.done({g.node("Relu", {g.node("Add", {y, x})})}));
+  EXPECT_EQ(placement.kernels, Names{"cpu:conv_last"});
+}
+
+TEST(Rewrite, AnOutputOfTheGraphStays) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string inner = conv(g, g.feed(kImage));
+  const Placement placement = place(g.done({inner, g.node("Relu", {inner})}));
+  EXPECT_EQ(placement.kernels.size(), 2u);
+}
+
+TEST(Rewrite, AConvThatTwoNodesReadIsNotFusedWithOneOfThem) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string inner = conv(g, g.feed(kImage));
+  const std::string y = g.node("Mul", {g.node("Sigmoid", {inner}), g.node("Relu", {inner})});
+  EXPECT_GE(place(g.done({y})).kernels.size(), 3u);
+}
+
+TEST(Rewrite, ANetworkOfImagesIsReorderedAtItsBordersAlone) {
+  Random random(1);
+  GraphWriter g(17, random);
+  std::string x = g.feed(kImage);
+  for (int i = 0; i < 3; ++i) x = g.node("Relu", {normalize(g, conv(g, x))});
+  x = g.node("MaxPool", {x}, {{"kernel_shape", ints({2, 2})}, {"strides", ints({2, 2})}});
+  x = g.node("Concat", {x, g.node("Sigmoid", {x})}, {{"axis", 1}});
+  const Placement placement = place(g.done({x}));
+  // Three convolutions, the pool, Sigmoid, Concat, and at most one reorder at either end.
+  EXPECT_LE(placement.steps, 8u);
+}
+
+TEST(Rewrite, GemmTakesReluOver) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string x = g.feed({2, 16});
+  const std::string y = g.node("Gemm", {x, g.constant({16, 8}), g.constant({8})});
+  EXPECT_EQ(place(g.done({g.node("Relu", {y})})).kernels, Names{"cpu:gemm_fused"});
+}
+
+TEST(Rewrite, MatMulTakesBiasAndDecomposedGeluOver) {
+  Random random(1);
+  GraphWriter g(17, random);
+  std::string x = g.node("MatMul", {g.feed({4, 16}), g.constant({16, 8})});
+  x = g.node("Add", {x, g.constant({8})});
+  const std::string root = g.constant(f32({}, {std::sqrt(2.0)}));
+  const std::string erf = g.node("Erf", {g.node("Div", {x, root})});
+  const std::string sum = g.node("Add", {erf, g.constant(f32({}, {1}))});
+  x = g.node("Mul", {g.node("Mul", {x, sum}), g.constant(f32({}, {0.5}))});
+  EXPECT_EQ(place(g.done({x})).kernels, Names{"cpu:matmul_fused"});
+}
+
+TEST(Rewrite, DecomposedLayerNormalizationIsOneStep) {
+  Random random(1);
+  GraphWriter g(13, random);
+  const std::string x = g.feed({2, 3, 16});
+  const std::string mean = g.node("ReduceMean", {x}, {{"axes", ints({-1})}});
+  const std::string centred = g.node("Sub", {x, mean});
+  const std::string square = g.node("Pow", {centred, g.constant(f32({}, {2}))});
+  const std::string variance = g.node("ReduceMean", {square}, {{"axes", ints({-1})}});
+  const std::string epsilon = g.constant(f32({}, {1e-5}));
+  const std::string deviation = g.node("Sqrt", {g.node("Add", {variance, epsilon})});
+  std::string y = g.node("Div", {centred, deviation});
+  y = g.node("Add", {g.node("Mul", {y, g.constant({16})}), g.constant({16})});
+  EXPECT_EQ(place(g.done({y})).kernels.size(), 1u);
+}
+
+TEST(Rewrite, AttentionScalesAndMasksInItsProductAndSoftmax) {
+  Random random(1);
+  GraphWriter g(13, random);
+  const std::string q = g.feed({1, 2, 4, 8});
+  const std::string k = g.feed({1, 2, 8, 4});
+  std::string scores = g.node("MatMul", {q, k});
+  scores = g.node("Div", {scores, g.constant(f32({}, {2}))});
+  scores = g.node("Add", {scores, g.feed({1, 1, 1, 4})});
+  scores = g.node("Softmax", {scores}, {{"axis", -1}});
+  EXPECT_EQ(place(g.done({scores})).kernels.size(), 2u);
+}
+
+TEST(Rewrite, AQuantizingPairAfterAConvIsItsActivation) {
+  Random random(1);
+  GraphWriter g(13, random);
+  const std::string y = conv(g, g.feed(kImage));
+  const std::string scale = g.constant(f32({}, {0.0625}));
+  const std::string zero = g.constant(u8({}, {100}));
+  const std::string quantized = g.node("QuantizeLinear", {y, scale, zero});
+  const GraphCase graph = g.done({g.node("DequantizeLinear", {quantized, scale, zero})});
+  EXPECT_EQ(place(graph).kernels, Names{"cpu:conv_last"});
+}
+
+TEST(Rewrite, AChannelShuffleIsOneStep) {
+  Random random(1);
+  GraphWriter g(17, random);
+  std::string x = conv(g, g.feed(kImage));
+  x = g.node("Reshape", {x, g.constant(i64({1, 4, 4, 6, 6}))});
+  x = g.node("Transpose", {x}, {{"perm", ints({0, 2, 1, 3, 4})}});
+  x = g.node("Reshape", {x, g.constant(i64({1, 16, 6, 6}))});
+  const Placement placement = place(g.done({conv(g, x)}));
+  EXPECT_EQ(placement.kernels.size(), 3u);
+}
+
+}  // namespace
+}  // namespace backplane::ops_test
