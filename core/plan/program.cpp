@@ -113,7 +113,15 @@ bool Program::expand(NodeId id) {
   const Node& node = graph().node(id);
   if (schema_cache_.find(node) == nullptr) return false;  // of a private domain
   if (evaluator_.create(graph(), node) != nullptr && is_shape_arithmetic(id)) return false;
-  const std::optional<FunctionBody> body = function_body(graph(), node, *context_.schemas);
+  std::optional<FunctionBody> body;
+  try {
+    body = function_body(graph(), node, *context_.schemas);
+  } catch (const Error& error) {
+    if (error.code() != Code::InvalidArgument) throw;
+    // ONNX gives some operators types that the operators of their bodies do not take.
+    placed_.placement[static_cast<std::size_t>(id)].reasons.push_back(
+        {"onnx", "function", error.message()});
+  }
   if (!body) return false;
   placed_.remarks.push_back(text(node_words(graph(), id),
                                  " is taken by no provider and runs as its function body of ",
