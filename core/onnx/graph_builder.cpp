@@ -178,7 +178,25 @@ class Builder {
     return order;
   }
 
+  /// Bodies may read what a node makes that the file stores behind them.
+  void type_outputs_for_bodies() {
+    const bool has_bodies =
+        std::any_of(proto_.node().begin(), proto_.node().end(), [](const NodeProto& node) {
+          return std::any_of(
+              node.attribute().begin(), node.attribute().end(),
+              [](const AttributeProto& a) { return a.has_g() || a.graphs_size() > 0; });
+        });
+    if (!has_bodies) return;
+    for (const NodeProto& node : proto_.node()) {
+      for (const std::string& output : node.output()) {
+        const auto type = types_.find(output);
+        if (type != types_.end()) named(output, *type->second);
+      }
+    }
+  }
+
   void add_nodes(const std::vector<std::int32_t>* origins) {
+    type_outputs_for_bodies();
     std::vector<const Graph*> around = enclosing_;
     around.push_back(&graph_);
     const BodyBuilder body = [&](const GraphProto& proto) {
