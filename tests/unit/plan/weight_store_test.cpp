@@ -179,7 +179,9 @@ TEST_F(WeightStoreTest, ConcurrentFirstUsesSurviveAFailure) {
   EXPECT_EQ(failed, 1);
   EXPECT_EQ(packer_.calls, 2);
   for (const WeightPtr& weight : weights) {
-    if (weight != nullptr) EXPECT_EQ(elements(weight), (std::vector<float>{-1, -2, -3, -4}));
+    if (weight != nullptr) {
+      EXPECT_EQ(elements(weight), (std::vector<float>{-1, -2, -3, -4}));
+    }
   }
 }
 
