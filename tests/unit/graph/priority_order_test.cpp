@@ -128,9 +128,10 @@ TEST(PriorityOrder, IsAnOrderAndNeverWorseForRandomGraphs) {
             << "seed " << seed;
       for (const ValueId input : graph.node(id).inputs) {
         const NodeId producer = graph.value(input).producer;
-        if (producer != kNone)
+        if (producer != kNone) {
           EXPECT_LT(place[static_cast<std::size_t>(producer)], place[static_cast<std::size_t>(id)])
               << "seed " << seed;
+        }
       }
     }
     EXPECT_LE(peak_bytes(graph, order, bytes), peak_bytes(graph, topological_order(graph), bytes))
