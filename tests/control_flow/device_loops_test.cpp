@@ -1,35 +1,17 @@
 // Bodies on a device: what stays there, and what is copied.
-#include <atomic>
-#include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <new>
 
 #include <nlohmann/json.hpp>
 
+#include "tests/control_flow/counted_new.hpp"
 #include "tests/control_flow/flow_session.hpp"
-
-namespace {
-
-std::atomic<std::uint64_t> allocations{0};
-
-}  // namespace
-
-// Counts what the process allocates by `new`.
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace backplane::core::flow {
 namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::FloatNear;
 
 class DeviceLoops : public ::testing::Test {
  protected:
@@ -94,10 +76,10 @@ TEST_F(DeviceLoops, T4SteadyStateOfALoopAllocatesNothing) {
     const RunValues feeds{m.get(), x.get(), d.get()}, fetches{&y};
     const auto run = [&](std::int64_t turns) {
       *static_cast<std::int64_t*>(m->description.host_ptr) = turns;
-      const std::uint64_t before = allocations, buffers = device_allocation_count();
+      const std::uint64_t before = allocation_count(), buffers = device_allocation_count();
       route.executable->run(feeds, fetches, settings);
       EXPECT_EQ(device_allocation_count() - buffers, 0u);
-      return allocations - before;
+      return allocation_count() - before;
     };
     for (int i = 0; i < 4; ++i) route.executable->run(feeds, fetches, settings);
     if (device) {

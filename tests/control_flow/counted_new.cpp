@@ -1,0 +1,26 @@
+// The replaced operators stand alone: where the compiler sees them and their callers it warns of mixed allocators.
+#include "tests/control_flow/counted_new.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+std::atomic<std::uint64_t> allocations{0};
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace backplane::core::flow {
+
+std::uint64_t allocation_count() { return allocations.load(std::memory_order_relaxed); }
+
+}  // namespace backplane::core::flow
