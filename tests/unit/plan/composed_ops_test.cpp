@@ -1,7 +1,7 @@
 // Custom operators that are made of other operators, through sessions on the cpu, a fake device and a
 // provider that has no kernel for what they are made of.
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <gtest/gtest.h>
 #include <memory>
 #include <onnx/onnx_pb.h>
@@ -87,7 +87,7 @@ std::unique_ptr<Session> open(const std::string& bytes, const std::vector<std::s
 Floats run(Session& session, const Dims& dims, const Floats& x) {
   RuntimeValue feed, fetch;
   feed.set_owned_tensor(DataType::Float, dims);
-  std::memcpy(feed.description.host_ptr, x.data(), x.size() * sizeof(float));
+  std::copy(x.begin(), x.end(), static_cast<float*>(feed.description.host_ptr));
   session.run({{"x", &feed}}, {{"y", &fetch}});
   const auto* first = static_cast<const float*>(fetch.description.host_ptr);
   return {first, first + fetch.description.bytes / sizeof(float)};
