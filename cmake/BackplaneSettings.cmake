@@ -16,8 +16,11 @@ endif()
 # The host plans once and runs often, so -O2 serves it; backplane_plugin() gives kernels -O3.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
-set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
-set(CMAKE_C_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+# Debug serves the sanitizers: lines in their stacks are enough, and without optimisation the tree
+# compiles in half the time.
+set(BACKPLANE_DEBUG_INFO "-g1" CACHE STRING "Debug information of Debug builds; -g for a debugger")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 ${BACKPLANE_DEBUG_INFO} -fno-omit-frame-pointer")
+set(CMAKE_C_FLAGS_DEBUG "-O0 ${BACKPLANE_DEBUG_INFO} -fno-omit-frame-pointer")
 
 option(BACKPLANE_WERROR "Treat warnings as errors" OFF)
 set(BACKPLANE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (empty: none)")
