@@ -1,5 +1,6 @@
 // Putting a graph in the place of a node.
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -24,6 +25,7 @@ class Graph::Splice {
     add_values();
     for (const NodeId id : topological_order(body_)) add_copy(body_.node(id));
     for (const auto& [from, to] : handed_on_) hand_on(from, to);
+    add_control_edges();
     into_.update_captures();
   }
 
@@ -90,8 +92,20 @@ class Graph::Splice {
       }
     }
     node.captured.clear();
+    node.after.clear();  // nodes of the body
+    node.before.clear();
     if (node.origins.empty()) node.origins = node_.origins;
-    into_.add_node(std::move(node));
+    nodes_[from.id] = into_.add_node(std::move(node));
+  }
+
+  /// Those of the body, and those of the node for everything that takes its place.
+  void add_control_edges() {
+    for (const auto& [old_id, id] : nodes_) {
+      for (const NodeId earlier : body_.node(old_id).after)
+        into_.add_control_edge(nodes_.at(earlier), id);
+      for (const NodeId earlier : node_.after) into_.add_control_edge(earlier, id);
+      for (const NodeId later : node_.before) into_.add_control_edge(id, later);
+    }
   }
 
   /// Over names that nobody has, since a new name may be another one's old name.
@@ -124,6 +138,7 @@ class Graph::Splice {
   const Graph& body_;
   const Node node_;  ///< a copy: the node itself is gone
   std::unordered_map<ValueId, ValueId> ids_;
+  std::map<NodeId, NodeId> nodes_;  ///< by the body's node
   std::vector<std::pair<ValueId, ValueId>> handed_on_;
 };
 
