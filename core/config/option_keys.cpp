@@ -238,6 +238,11 @@ std::vector<KeyRow> graph_rows() {
        0,
        false,
        [](Options& o, K k, V v) { o.session.profile = truth(k, v[0]); }},
+      {{"save", "values that are readable after every run, whatever it fetches", "",
+        "names, separated by ';'"},
+       ';',
+       false,
+       [](Options& o, K, V v) { o.session.save = v; }},
   };
 }
 

@@ -57,6 +57,7 @@ struct SessionOptions {
   std::filesystem::path
       optimized_model;  ///< where the model is saved after optimization; empty: nowhere
   bool profile = false;
+  std::vector<std::string> save;  ///< values that are readable after every run
 };
 
 /// Options of both kinds as they are gathered; a key set later replaces one set before.

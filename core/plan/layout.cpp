@@ -39,8 +39,12 @@ class Layout {
       segment.arena_bytes[static_cast<std::size_t>(arena)] =
           order_ != nullptr ? plan_memory(intervals_, apart) : plan_memory(intervals_);
       for (std::size_t i = 0; i < storages_.size(); ++i) {
-        for (const int member : storages_[i]->slots)
-          segment.slots[static_cast<std::size_t>(member)].offset += intervals_[i].offset;
+        for (const int member : storages_[i]->slots) {
+          Slot& slot = segment.slots[static_cast<std::size_t>(member)];
+          slot.offset += intervals_[i].offset;
+          slot.first = intervals_[i].first;
+          slot.last = intervals_[i].last;
+        }
       }
       for (std::size_t i = 0; i < steps_.size(); ++i)
         steps_[i]->workspace_offset = intervals_[storages_.size() + i].offset;

@@ -152,8 +152,10 @@ std::vector<std::pair<int, int>> control_edges(const SegmentDraft& draft, const 
 /// Takes steps that need not run out of the list; waits keep pointing at the right ones.
 void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<StepWishes>& wishes) {
   std::vector<int> moved(segment.steps.size(), -1);
+  std::vector<int> place;  // of the first step kept from there on
   std::vector<Step> kept;
   for (std::size_t i = 0; i < segment.steps.size(); ++i) {
+    place.push_back(static_cast<int>(kept.size()));
     if (aliases.dropped[i]) {
       segment.dropped.emplace_back(segment.steps[i].node, wishes[i].kernel);
       continue;
@@ -166,6 +168,12 @@ void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<Step
   }
   for (ParallelGroup& group : segment.groups) {
     for (int& step : group.steps) step = moved[static_cast<std::size_t>(step)];
+  }
+  place.push_back(static_cast<int>(kept.size()));
+  for (Slot& slot : segment.slots) {
+    if (slot.first < 0) continue;
+    slot.first = place[static_cast<std::size_t>(slot.first)];
+    slot.last = place[static_cast<std::size_t>(slot.last)];
   }
   segment.steps = std::move(kept);
 }

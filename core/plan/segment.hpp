@@ -30,7 +30,8 @@ struct Slot {
   int number = -1;  ///< of an incoming value or fetch
   int arena = -1;   ///< see arena_count
   std::uint64_t offset = 0;
-  ValueState state;  ///< type, dims, format, bytes
+  int first = -1, last = -1;  ///< in an arena: the steps from and to which its memory is in use
+  ValueState state;           ///< type, dims, format, bytes
   std::optional<std::vector<std::int64_t>> strides;
   WeightPtr weight;
 };

@@ -1,137 +1,148 @@
-// The C host interface: bindings, which keep feeds and fetches between runs.
-#include <algorithm>
+// The C host interface: bindings.
+#include <map>
 #include <string>
 #include <vector>
 
 #include "core/base/nearest_name.hpp"
+#include "core/runtime/binding.hpp"
 #include "core/runtime/c_objects.hpp"
 
-struct backplane_binding {
-  /// A bound input or output.
-  struct Bound {
-    std::string name;
-    backplane_value* value =
-        nullptr;          ///< the caller's; null for an output that the session allocates
-    backplane_value own;  ///< of such an output
-  };
+struct backplane_binding : backplane::core::Handle {
+  explicit backplane_binding(std::shared_ptr<backplane::core::Session> session)
+      : binding(std::move(session)) {}
 
-  std::shared_ptr<backplane::core::Session> session;
-  std::vector<std::unique_ptr<Bound>> inputs, outputs;
-  backplane::core::Session::Route route;
-  bool routed = false;
-  bool checked = false;  ///< the inputs bound now fit the model
-  backplane::core::RunValues feeds, fetches;
-  backplane::core::PlanMemo memo;
+  /// The handle of a value, made when first asked for.
+  backplane_value* handle(const char* kind, const std::string& name,
+                          const backplane::core::RuntimeValuePtr& value,
+                          const backplane::core::DevicePtr& device = nullptr) const {
+    std::unique_ptr<backplane_value>& made = handles[kind + name];
+    if (made == nullptr) made = std::make_unique<backplane_value>();
+    made->value = value;
+    made->device = device;
+    return made.get();
+  }
 
-  /// Looks names up and collects values; done again when something is bound.
-  void make_route();
+  backplane::core::Binding binding;
+  mutable backplane::core::UseGate gate;
+  mutable std::map<std::string, std::unique_ptr<backplane_value>> handles;
 };
 
 namespace backplane::core {
 namespace {
 
-backplane_binding::Bound& find_or_add(std::vector<std::unique_ptr<backplane_binding::Bound>>& list,
-                                      const std::string& name, bool* added) {
-  for (const auto& bound : list) {
-    if (bound->name == name) return *bound;
-  }
-  list.push_back(std::make_unique<backplane_binding::Bound>());
-  list.back()->name = name;
-  *added = true;
-  return *list.back();
-}
+/// A binding while one thread uses it.
+class HeldBinding {
+ public:
+  explicit HeldBinding(backplane_binding* binding)
+      : handle_(required(binding, "binding")), changing_(handle_.gate, "binding") {}
+  Binding* operator->() { return &handle_.binding; }
+
+ private:
+  backplane_binding& handle_;
+  UseGate::Changing changing_;
+};
 
 }  // namespace
 }  // namespace backplane::core
 
 using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
 
-void backplane_binding::make_route() {
-  if (!routed) {
-    std::vector<std::string> feed_names, fetch_names;
-    for (const auto& input : inputs) feed_names.push_back(input->name);
-    if (outputs.empty()) {
-      for (const ValueId id : session->outputs()) {
-        bool added = false;
-        find_or_add(outputs, session->model().graph.value(id).name, &added);
-      }
-    }
-    for (const auto& output : outputs) fetch_names.push_back(output->name);
-    route = session->route(feed_names, fetch_names);
-    routed = true;
-  }
-  feeds.clear();
-  fetches.clear();
-  std::vector<NamedValue> named;
-  for (const auto& input : inputs) named.push_back({input->name, input->value->value.get()});
-  for (const std::size_t i : route.feeds) {
-    session->check_feed(named[i].name, *named[i].value);
-    feeds.push_back(named[i].value);
-  }
-  session->check_symbols(route, named);
-  for (const std::size_t i : route.fetches)
-    fetches.push_back(
-        (outputs[i]->value != nullptr ? outputs[i]->value : &outputs[i]->own)->value.get());
-  checked = true;
-}
-
 backplane_status* backplane_binding_create(backplane_session* session, backplane_binding** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
-    auto made = std::make_unique<backplane_binding>();
-    made->session = required(session, "session").session;
-    *out = made.release();
+    *out = new backplane_binding(required(session, "session").session);
   });
 }
 
-void backplane_binding_destroy(backplane_binding* binding) { delete binding; }
+void backplane_binding_destroy(backplane_binding* binding) { destroy(binding); }
 
 backplane_status* backplane_binding_bind_input(backplane_binding* binding, const char* name,
                                                const backplane_value* value) {
   return guarded([&] {
-    backplane_binding& to = required(binding, "binding");
-    const std::string word = &required(name, "name");
-    required(value, "value");
-    if (to.session->model().graph.find_value(word) == kNone)
-      to.session->route({word}, {});  // throws, with the known names
-    bool added = false;
-    find_or_add(to.inputs, word, &added).value = const_cast<backplane_value*>(value);
-    to.checked = false;
-    if (added) to.routed = false;
+    const backplane_value& bound = required(value, "value");
+    HeldBinding(binding)->bind_input(&required(name, "name"), bound.value, bound.device);
   });
 }
 
 backplane_status* backplane_binding_bind_output(backplane_binding* binding, const char* name,
                                                 backplane_value* value) {
   return guarded([&] {
-    backplane_binding& to = required(binding, "binding");
-    const std::string word = &required(name, "name");
-    if (to.session->model().graph.find_value(word) == kNone) {
-      std::vector<std::string> known;
-      for (const ValueId id : to.session->outputs())
-        known.push_back(to.session->model().graph.value(id).name);
-      invalid("the model has no output '", word, "'", did_you_mean(word, known));
-    }
-    bool added = false;
-    find_or_add(to.outputs, word, &added).value = value;
-    to.checked = false;
-    if (added) to.routed = false;
+    if (value != nullptr && required(value, "value").device != nullptr)
+      invalid(
+          "a value in a device's memory cannot be written by a run; bind the output to the device");
+    HeldBinding(binding)->bind_output(&required(name, "name"),
+                                      value != nullptr ? value->value : nullptr);
+  });
+}
+
+backplane_status* backplane_binding_bind_output_to(backplane_binding* binding, const char* name,
+                                                   const char* device) {
+  return guarded([&] {
+    HeldBinding(binding)->bind_output_to(&required(name, "name"), &required(device, "device"));
   });
 }
 
 backplane_status* backplane_binding_run(backplane_binding* binding) {
+  return guarded([&] { HeldBinding(binding)->run(nullptr); });
+}
+
+backplane_status* backplane_binding_run_with(backplane_binding* binding,
+                                             const backplane_run_options* options) {
+  if (options == nullptr) return backplane_binding_run(binding);
   return guarded([&] {
-    backplane_binding& bound = required(binding, "binding");
-    if (!bound.checked) bound.make_route();
-    bound.session->run(bound.route, bound.feeds, bound.fetches, &bound.memo, true);
+    const backplane_run_options& with = required(options, "options");
+    const UseGate::Reading reading(with.gate, "run options object");
+    HeldBinding(binding)->run(&with.options);
   });
 }
 
 const backplane_value* backplane_binding_output(const backplane_binding* binding,
                                                 const char* name) {
-  if (binding == nullptr || name == nullptr) return nullptr;
-  for (const auto& output : binding->outputs) {
-    if (output->name == name) return output->value != nullptr ? output->value : &output->own;
+  if (usable(binding) == nullptr || name == nullptr) return nullptr;
+  try {
+    const RuntimeValuePtr value = binding->binding.output(name);
+    return value != nullptr
+               ? binding->handle("output ", name, value, binding->binding.output_device(name))
+               : nullptr;
+  } catch (const std::exception&) {  // out of memory
+    return nullptr;
   }
-  return nullptr;
+}
+
+backplane_status* backplane_binding_resize(backplane_binding* binding, const char* name,
+                                           const std::int64_t* dims, std::size_t rank) {
+  return guarded([&] {
+    HeldBinding held(binding);
+    const std::string word = &required(name, "name");
+    if (rank > 0) required(dims, "dims");
+    if (rank > 1024) invalid("a tensor of rank ", rank, " is not supported");
+    held->resize(word, std::vector<std::int64_t>(dims, dims + rank));
+  });
+}
+
+backplane_status* backplane_binding_plan(backplane_binding* binding) {
+  return guarded([&] { HeldBinding(binding)->plan(); });
+}
+
+backplane_status* backplane_binding_input(backplane_binding* binding, const char* name,
+                                          backplane_value** out) {
+  return guarded([&] {
+    required(out, "out") = nullptr;
+    HeldBinding held(binding);
+    const std::string word = &required(name, "name");
+    *out = binding->handle("input ", word, held->input(word));
+  });
+}
+
+backplane_status* backplane_binding_saved(const backplane_binding* binding, const char* name,
+                                          const backplane_value** out) {
+  return guarded([&] {
+    required(out, "out") = nullptr;
+    const backplane_binding& from = required(binding, "binding");
+    const std::string word = &required(name, "name");
+    const RuntimeValuePtr value = from.binding.saved(word);
+    if (value == nullptr)
+      invalid("no run of the binding saved '", word, "'; see backplane_session_save");
+    *out = from.handle("saved ", word, value);
+  });
 }

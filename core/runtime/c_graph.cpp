@@ -114,20 +114,21 @@ backplane_status* backplane_type_create(const char* type, std::int32_t rank,
   });
 }
 
-void backplane_type_destroy(backplane_type* type) { delete type; }
+void backplane_type_destroy(backplane_type* type) { destroy(type); }
 
 backplane_status* backplane_graph_create(backplane_environment* environment,
                                          const backplane_options* options, backplane_graph** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
     auto made = std::make_unique<backplane_graph>();
-    if (environment != nullptr) made->environment = environment->environment;
-    if (options != nullptr) made->options = options->options.session;
+    if (environment != nullptr)
+      made->environment = required(environment, "environment").environment;
+    made->options = copy_of(options).session;
     *out = made.release();
   });
 }
 
-void backplane_graph_destroy(backplane_graph* graph) { delete graph; }
+void backplane_graph_destroy(backplane_graph* graph) { destroy(graph); }
 
 backplane_status* backplane_graph_set_ir_version(backplane_graph* graph, std::int64_t version) {
   return guarded([&] {

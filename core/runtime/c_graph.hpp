@@ -8,11 +8,11 @@
 #include "core/graph/graph_draft.hpp"
 #include "core/runtime/c_objects.hpp"
 
-struct backplane_type {
+struct backplane_type : backplane::core::Handle {
   backplane::core::Type type;
 };
 
-struct backplane_graph {
+struct backplane_graph : backplane::core::Handle {
   std::shared_ptr<backplane::core::Environment> environment;  ///< null: ONNX's operators alone
   backplane::core::SessionOptions options;
   backplane::core::GraphDraft draft;

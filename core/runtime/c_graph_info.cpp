@@ -120,7 +120,7 @@ std::vector<ValueId> inner_values(const Graph& graph) {
 
 const ValueDescription* find_value(const backplane_graph* graph, std::int32_t list,
                                    std::size_t index) {
-  if (graph == nullptr || list < BACKPLANE_INPUTS || list > BACKPLANE_INNER_VALUES ||
+  if (usable(graph) == nullptr || list < BACKPLANE_INPUTS || list > BACKPLANE_INNER_VALUES ||
       index >= graph->lists[list].size())
     return nullptr;
   return &graph->lists[list][index];
@@ -234,8 +234,9 @@ backplane_status* backplane_graph_load(backplane_environment* environment, const
   return guarded([&] {
     required(out, "out") = nullptr;
     auto made = std::make_unique<backplane_graph>();
-    if (environment != nullptr) made->environment = environment->environment;
-    if (options != nullptr) made->options = options->options.session;
+    if (environment != nullptr)
+      made->environment = required(environment, "environment").environment;
+    made->options = copy_of(options).session;
     SchemaRegistry schemas;
     made->add_schemas(schemas);
     ImportOptions import;
@@ -253,7 +254,8 @@ backplane_status* backplane_graph_resolve(backplane_graph* graph) {
 }
 
 std::size_t backplane_graph_count(const backplane_graph* graph, std::int32_t list) {
-  const bool known = graph != nullptr && list >= BACKPLANE_INPUTS && list <= BACKPLANE_INNER_VALUES;
+  const bool known =
+      usable(graph) != nullptr && list >= BACKPLANE_INPUTS && list <= BACKPLANE_INNER_VALUES;
   return known ? graph->lists[list].size() : 0;
 }
 

@@ -5,6 +5,7 @@
 #include <new>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,28 +13,34 @@
 #include "core/base/error.hpp"
 #include "core/config/options.hpp"
 #include "core/plugin_host/runtime_value.hpp"
+#include "core/runtime/c_handles.hpp"
 #include "core/runtime/session.hpp"
 
-struct backplane_status {
+struct backplane_status : backplane::core::Handle {
+  backplane_status(std::int32_t its_code, std::string its_message)
+      : code(its_code), message(std::move(its_message)) {}
   std::int32_t code;
   std::string message;
 };
 
-struct backplane_string {
+struct backplane_string : backplane::core::Handle {
+  explicit backplane_string(std::string its_text) : text(std::move(its_text)) {}
   std::string text;
 };
 
-struct backplane_options {
+struct backplane_options : backplane::core::Handle {
   backplane::core::Options options;
+  mutable backplane::core::UseGate gate;
 };
 
-struct backplane_environment {
+struct backplane_environment : backplane::core::Handle {
   std::shared_ptr<backplane::core::Environment> environment;
 };
 
-struct backplane_value {
+struct backplane_value : backplane::core::Handle {
   backplane::core::RuntimeValuePtr value = std::make_shared<backplane::core::RuntimeValue>();
-  mutable std::string type;  ///< of the last backplane_value_type
+  backplane::core::DevicePtr device;  ///< in whose memory it is; null: the host's
+  mutable std::string type;           ///< of the last backplane_value_type
 };
 
 /// What the C interface tells of an input or output.
@@ -44,9 +51,19 @@ struct ValueDescription {
   std::vector<std::string> symbols;
 };
 
-struct backplane_session {
+struct backplane_session : backplane::core::Handle {
   std::shared_ptr<backplane::core::Session> session;
   std::vector<ValueDescription> lists[4];  ///< by BACKPLANE_INPUTS and the others
+};
+
+struct backplane_cancel : backplane::core::Handle {
+  std::shared_ptr<backplane::core::CancelFlag> flag =
+      std::make_shared<backplane::core::CancelFlag>();
+};
+
+struct backplane_run_options : backplane::core::Handle {
+  backplane::core::RunOptions options;
+  mutable backplane::core::UseGate gate;
 };
 
 namespace backplane::core {
@@ -65,8 +82,13 @@ backplane_status* guarded(Body&& body) noexcept {
     return new_status(Code::OutOfMemory, "host memory is exhausted");
   } catch (const std::exception& error) {
     return new_status(Code::Internal, error.what());
+  } catch (...) {  // what a callback threw
+    return new_status(Code::Internal, "an exception not derived from std::exception");
   }
 }
+
+/// A copy of them; the default ones for null.
+Options copy_of(const backplane_options* options);
 
 /// What the C interface tells of these values.
 std::vector<ValueDescription> describe(const Graph& graph, const std::vector<ValueId>& values);
@@ -76,11 +98,26 @@ backplane_status* create_session(backplane_environment* environment, const char*
                                  std::span<const std::byte> bytes, const Model* built,
                                  const backplane_options* options, backplane_session** out);
 
-/// Throws for a null argument, naming it.
+/// Throws for a null argument, and (in builds with assertions) for an object that was destroyed; names the argument.
 template <class T>
 T& required(T* pointer, const char* name) {
   if (pointer == nullptr) invalid("the argument '", name, "' is null");
+  if constexpr (std::is_base_of_v<Handle, T>) {
+    if (!is_alive(pointer)) invalid("the argument '", name, "' was destroyed, or never was one");
+  }
   return *pointer;
+}
+
+/// For functions without a status: the object, or null where required() would throw.
+template <class T>
+T* usable(T* pointer) {
+  return pointer != nullptr && is_alive(pointer) ? pointer : nullptr;
+}
+
+/// Ends an object; does nothing for null, and (in builds with assertions) for one that was destroyed.
+template <class T>
+void destroy(T* pointer) {
+  if (usable(pointer) != nullptr) delete pointer;
 }
 
 }  // namespace backplane::core

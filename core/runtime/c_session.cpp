@@ -11,6 +11,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Options of the caller's, while they are changed.
+class ChangedOptions {
+ public:
+  explicit ChangedOptions(backplane_options* options)
+      : options_(required(options, "options")), changing_(options_.gate, "options object") {}
+  Options* operator->() { return &options_.options; }
+
+ private:
+  backplane_options& options_;
+  UseGate::Changing changing_;
+};
+
 std::string describe_plugins(Environment& environment) {
   Json rows = Json::array();
   for (const PluginRow& row : environment.plugins().counted_rows()) {
@@ -34,13 +46,20 @@ std::string describe_plugins(Environment& environment) {
 
 const ValueDescription* find_value(const backplane_session* session, std::int32_t list,
                                    std::size_t index) {
-  if (session == nullptr || list < BACKPLANE_INPUTS || list > BACKPLANE_ALL_INPUTS ||
+  if (usable(session) == nullptr || list < BACKPLANE_INPUTS || list > BACKPLANE_ALL_INPUTS ||
       index >= session->lists[list].size())
     return nullptr;
   return &session->lists[list][index];
 }
 
 }  // namespace
+
+Options copy_of(const backplane_options* options) {
+  if (options == nullptr) return {};
+  const backplane_options& from = required(options, "options");
+  const UseGate::Reading reading(from.gate, "options object");
+  return from.options;
+}
 
 std::vector<ValueDescription> describe(const Graph& graph, const std::vector<ValueId>& values) {
   std::vector<ValueDescription> list;
@@ -65,10 +84,9 @@ backplane_status* create_session(backplane_environment* environment, const char*
   return guarded([&] {
     required(out, "out") = nullptr;
     auto made = std::make_unique<backplane_session>();
-    const SessionOptions defaults;
-    made->session = std::make_shared<Session>(
-        required(environment, "environment").environment, path != nullptr ? path : "", bytes,
-        options != nullptr ? options->options.session : defaults, built);
+    made->session = std::make_shared<Session>(required(environment, "environment").environment,
+                                              path != nullptr ? path : "", bytes,
+                                              copy_of(options).session, built);
     const Session& session = *made->session;
     made->lists[BACKPLANE_INPUTS] = describe(session.model().graph, session.inputs());
     made->lists[BACKPLANE_OUTPUTS] = describe(session.model().graph, session.outputs());
@@ -83,24 +101,26 @@ backplane_status* create_session(backplane_environment* environment, const char*
 using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
 
 backplane_status* backplane_options_create(backplane_options** out) {
-  return guarded([&] { required(out, "out") = new backplane_options; });
-}
-
-void backplane_options_destroy(backplane_options* options) { delete options; }
-
-backplane_status* backplane_options_set(backplane_options* options, const char* key,
-                                        const char* value) {
   return guarded([&] {
-    required(options, "options").options.set(&required(key, "key"), &required(value, "value"));
+    required(out, "out") = nullptr;
+    *out = new backplane_options;
   });
 }
 
+void backplane_options_destroy(backplane_options* options) { destroy(options); }
+
+backplane_status* backplane_options_set(backplane_options* options, const char* key,
+                                        const char* value) {
+  return guarded(
+      [&] { ChangedOptions(options)->set(&required(key, "key"), &required(value, "value")); });
+}
+
 backplane_status* backplane_options_read_file(backplane_options* options, const char* path) {
-  return guarded([&] { required(options, "options").options.read_file(&required(path, "path")); });
+  return guarded([&] { ChangedOptions(options)->read_file(&required(path, "path")); });
 }
 
 backplane_status* backplane_options_read_environment(backplane_options* options) {
-  return guarded([&] { required(options, "options").options.read_environment(); });
+  return guarded([&] { ChangedOptions(options)->read_environment(); });
 }
 
 backplane_status* backplane_options_append_provider(backplane_options* options, const char* name,
@@ -116,15 +136,14 @@ backplane_status* backplane_options_append_provider(backplane_options* options, 
     }
     for (std::size_t i = 0; i < count; ++i)
       choice.options.emplace_back(&required(keys[i], "keys"), &required(values[i], "values"));
-    required(options, "options").options.session.providers.push_back(std::move(choice));
+    ChangedOptions(options)->session.providers.push_back(std::move(choice));
   });
 }
 
 backplane_status* backplane_options_register_custom_ops(backplane_options* options,
                                                         const char* path) {
-  return guarded([&] {
-    required(options, "options").options.session.custom_ops.emplace_back(&required(path, "path"));
-  });
+  return guarded(
+      [&] { ChangedOptions(options)->session.custom_ops.emplace_back(&required(path, "path")); });
 }
 
 backplane_status* backplane_options_add_placement(backplane_options* options, const char* pattern,
@@ -132,8 +151,7 @@ backplane_status* backplane_options_add_placement(backplane_options* options, co
   return guarded([&] {
     const std::string words = &required(pattern, "pattern");
     if (words.empty()) invalid("a placement rule needs a pattern");
-    required(options, "options")
-        .options.session.placement.push_back({words, &required(provider, "provider")});
+    ChangedOptions(options)->session.placement.push_back({words, &required(provider, "provider")});
   });
 }
 
@@ -148,28 +166,28 @@ backplane_status* backplane_environment_create(const backplane_options* options,
         log(log_context, static_cast<std::int32_t>(level), std::string(line).c_str());
       };
     }
-    const EnvironmentOptions defaults;
     auto made = std::make_unique<backplane_environment>();
-    made->environment = std::make_shared<Environment>(
-        options != nullptr ? options->options.environment : defaults, std::move(sink));
+    made->environment =
+        std::make_shared<Environment>(copy_of(options).environment, std::move(sink));
     *out = made.release();
   });
 }
 
-void backplane_environment_destroy(backplane_environment* environment) { delete environment; }
+void backplane_environment_destroy(backplane_environment* environment) { destroy(environment); }
 
 backplane_status* backplane_environment_providers(backplane_environment* environment,
                                                   backplane_string** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
     *out =
-        new backplane_string{describe_plugins(*required(environment, "environment").environment)};
+        new backplane_string(describe_plugins(*required(environment, "environment").environment));
   });
 }
 
 backplane_status* backplane_session_create(backplane_environment* environment, const char* path,
                                            const backplane_options* options,
                                            backplane_session** out) {
+  if (out != nullptr) *out = nullptr;
   if (path == nullptr || *path == '\0')
     return new_status(Code::InvalidArgument, "the model's path is empty");
   return create_session(environment, path, {}, nullptr, options, out);
@@ -179,15 +197,16 @@ backplane_status* backplane_session_create_from_memory(backplane_environment* en
                                                        const void* data, std::uint64_t bytes,
                                                        const backplane_options* options,
                                                        backplane_session** out) {
+  if (out != nullptr) *out = nullptr;
   if (data == nullptr) return new_status(Code::InvalidArgument, "the argument 'data' is null");
   return create_session(environment, nullptr, {static_cast<const std::byte*>(data), bytes}, nullptr,
                         options, out);
 }
 
-void backplane_session_destroy(backplane_session* session) { delete session; }
+void backplane_session_destroy(backplane_session* session) { destroy(session); }
 
 std::size_t backplane_session_count(const backplane_session* session, std::int32_t list) {
-  return session != nullptr && list >= BACKPLANE_INPUTS && list <= BACKPLANE_ALL_INPUTS
+  return usable(session) != nullptr && list >= BACKPLANE_INPUTS && list <= BACKPLANE_ALL_INPUTS
              ? session->lists[list].size()
              : 0;
 }
@@ -225,7 +244,7 @@ const char* backplane_session_symbol(const backplane_session* session, std::int3
 }
 
 const char* backplane_session_text(const backplane_session* session, std::int32_t which) {
-  if (session == nullptr) return nullptr;
+  if (usable(session) == nullptr) return nullptr;
   const Model& model = session->session->model();
   switch (which) {
     case BACKPLANE_TEXT_PRODUCER_NAME:
@@ -246,15 +265,15 @@ const char* backplane_session_text(const backplane_session* session, std::int32_
 }
 
 std::int64_t backplane_session_model_version(const backplane_session* session) {
-  return session != nullptr ? session->session->model().model_version : 0;
+  return usable(session) != nullptr ? session->session->model().model_version : 0;
 }
 
 std::int64_t backplane_session_ir_version(const backplane_session* session) {
-  return session != nullptr ? session->session->model().ir_version : 0;
+  return usable(session) != nullptr ? session->session->model().ir_version : 0;
 }
 
 std::int64_t backplane_session_opset(const backplane_session* session, const char* domain) {
-  if (session == nullptr) return 0;
+  if (usable(session) == nullptr) return 0;
   const std::string_view name = domain != nullptr ? domain : "";
   const std::map<std::string, std::int64_t>& opsets = session->session->model().opsets;
   const auto found = opsets.find(name == "ai.onnx" ? std::string() : std::string(name));
@@ -262,7 +281,7 @@ std::int64_t backplane_session_opset(const backplane_session* session, const cha
 }
 
 std::size_t backplane_session_metadata_count(const backplane_session* session) {
-  return session != nullptr ? session->session->model().metadata.size() : 0;
+  return usable(session) != nullptr ? session->session->model().metadata.size() : 0;
 }
 
 const char* backplane_session_metadata_key(const backplane_session* session, std::size_t index) {
@@ -272,14 +291,14 @@ const char* backplane_session_metadata_key(const backplane_session* session, std
 }
 
 const char* backplane_session_metadata(const backplane_session* session, const char* key) {
-  if (session == nullptr || key == nullptr) return nullptr;
+  if (usable(session) == nullptr || key == nullptr) return nullptr;
   const auto found = session->session->model().metadata.find(key);
   return found != session->session->model().metadata.end() ? found->second.c_str() : nullptr;
 }
 
 const char* backplane_session_quantization(const backplane_session* session, const char* value,
                                            const char* parameter) {
-  if (session == nullptr || value == nullptr || parameter == nullptr) return nullptr;
+  if (usable(session) == nullptr || value == nullptr || parameter == nullptr) return nullptr;
   const Graph& graph = session->session->original();
   const ValueId id = graph.find_value(value);
   if (id == kNone) return nullptr;
@@ -291,52 +310,20 @@ const char* backplane_session_quantization(const backplane_session* session, con
 backplane_status* backplane_session_explain(backplane_session* session, backplane_string** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
-    *out = new backplane_string{required(session, "session").session->explain()};
+    *out = new backplane_string(required(session, "session").session->explain());
   });
 }
 
 backplane_status* backplane_session_statistics(backplane_session* session, backplane_string** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
-    *out = new backplane_string{required(session, "session").session->statistics()};
+    *out = new backplane_string(required(session, "session").session->statistics());
   });
 }
 
 backplane_status* backplane_session_trace(backplane_session* session, backplane_string** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
-    *out = new backplane_string{required(session, "session").session->trace()};
-  });
-}
-
-backplane_status* backplane_session_run(backplane_session* session, const char* const* feed_names,
-                                        const backplane_value* const* feeds, std::size_t feed_count,
-                                        const char* const* fetch_names, backplane_value** fetches,
-                                        std::size_t fetch_count) {
-  return guarded([&] {
-    std::vector<std::unique_ptr<backplane_value>> made(fetch_count);
-    std::vector<NamedValue> fed, fetched;
-    for (std::size_t i = 0; i < feed_count; ++i) {
-      required(feed_names, "feed_names");
-      required(feeds, "feeds");
-      fed.push_back(
-          {&required(feed_names[i], "feed_names"), required(feeds[i], "feeds").value.get()});
-    }
-    const Session& held = *required(session, "session").session;
-    if (fetch_names == nullptr && fetch_count != held.outputs().size())
-      invalid("fetch_count is ", fetch_count, "; the model has ", held.outputs().size(),
-              " outputs");
-    for (std::size_t i = 0; i < fetch_count; ++i) {
-      required(fetches, "fetches");
-      if (fetches[i] == nullptr) made[i] = std::make_unique<backplane_value>();
-      const std::string name = fetch_names != nullptr
-                                   ? &required(fetch_names[i], "fetch_names")
-                                   : held.model().graph.value(held.outputs()[i]).name;
-      fetched.push_back({name, (made[i] != nullptr ? made[i].get() : fetches[i])->value.get()});
-    }
-    session->session->run(fed, fetched);
-    for (std::size_t i = 0; i < fetch_count; ++i) {
-      if (made[i] != nullptr) fetches[i] = made[i].release();
-    }
+    *out = new backplane_string(required(session, "session").session->trace());
   });
 }

@@ -2,15 +2,24 @@
 #include <cstring>
 #include <functional>
 
+#include "core/base/quote.hpp"
 #include "core/onnx/value_proto.hpp"
 #include "core/runtime/c_objects.hpp"
 
 namespace backplane::core {
 
+namespace {
+
+constexpr std::size_t kLongestMessage = 20000;
+
+}  // namespace
+
+// Names in messages come from strangers: whatever they hold, a message is one line.
 backplane_status* new_status(Code code, const std::string& message) noexcept {
-  static backplane_status out_of_memory{BACKPLANE_OUT_OF_MEMORY, {}};
+  static backplane_status out_of_memory(BACKPLANE_OUT_OF_MEMORY, {});
   try {
-    return new backplane_status{static_cast<std::int32_t>(code), message};
+    return new backplane_status(static_cast<std::int32_t>(code),
+                                single_line(message, kLongestMessage));
   } catch (...) {  // the code alone survives; backplane_status_free knows it
     return &out_of_memory;
   }
@@ -44,6 +53,7 @@ RuntimeValuePtr from_datum(const Datum& datum) {
     return value;
   }
   value->set_type(datum.type);
+  value->elements.clear();  // an empty map has its keys and values already
   for (const Datum& element : datum.elements) value->elements.push_back(from_datum(element));
   return value;
 }
@@ -69,30 +79,31 @@ using namespace backplane::core;  // NOLINT(google-build-using-namespace): the f
 const char* backplane_version(void) { return BACKPLANE_VERSION; }
 
 std::int32_t backplane_status_code(const backplane_status* status) {
-  return status != nullptr ? status->code : BACKPLANE_OK;
+  return usable(status) != nullptr ? status->code : BACKPLANE_OK;
 }
 
 const char* backplane_status_message(const backplane_status* status) {
-  if (status == nullptr) return "";
+  if (usable(status) == nullptr) return "";
   return status->message.empty() && status->code == BACKPLANE_OUT_OF_MEMORY
              ? "host memory is exhausted"
              : status->message.c_str();
 }
 
 void backplane_status_free(backplane_status* status) {
-  if (status != nullptr && !(status->code == BACKPLANE_OUT_OF_MEMORY && status->message.empty()))
+  if (usable(status) != nullptr &&
+      !(status->code == BACKPLANE_OUT_OF_MEMORY && status->message.empty()))
     delete status;
 }
 
 const char* backplane_string_data(const backplane_string* string) {
-  return string != nullptr ? string->text.c_str() : "";
+  return usable(string) != nullptr ? string->text.c_str() : "";
 }
 
 std::uint64_t backplane_string_size(const backplane_string* string) {
-  return string != nullptr ? string->text.size() : 0;
+  return usable(string) != nullptr ? string->text.size() : 0;
 }
 
-void backplane_string_destroy(backplane_string* string) { delete string; }
+void backplane_string_destroy(backplane_string* string) { destroy(string); }
 
 backplane_status* backplane_value_create(std::int32_t dtype, const std::int64_t* dims,
                                          std::size_t rank, backplane_value** out) {
@@ -142,9 +153,11 @@ backplane_status* backplane_value_parse(const char* kind, const void* data, std:
       type = Type::Kind::Sequence;
     else if (word == "optional")
       type = Type::Kind::Optional;
+    else if (word == "map")
+      type = Type::Kind::Map;
     else if (word != "tensor")
       invalid("a value of kind '", word,
-              "' cannot be parsed; the kinds are tensor, sequence, optional");
+              "' cannot be parsed; the kinds are tensor, sequence, optional, map");
     if (bytes > 0) required(static_cast<const char*>(data), "data");
     auto made = std::make_unique<backplane_value>();
     made->value = from_datum(parse_value({static_cast<const std::byte*>(data), bytes}, type));
@@ -155,39 +168,40 @@ backplane_status* backplane_value_parse(const char* kind, const void* data, std:
 backplane_status* backplane_value_serialize(const backplane_value* value, backplane_string** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
-    *out = new backplane_string{serialize_value(to_datum(*required(value, "value").value))};
+    *out = new backplane_string(serialize_value(to_datum(*required(value, "value").value)));
   });
 }
 
-void backplane_value_destroy(backplane_value* value) { delete value; }
+void backplane_value_destroy(backplane_value* value) { destroy(value); }
 
 const char* backplane_value_type(const backplane_value* value) {
-  if (value == nullptr) return "";
+  if (usable(value) == nullptr) return "";
   const RuntimeValue& held = *value->value;
   value->type = held.is_tensor() ? Type::tensor(held.element()).to_string() : held.type.to_string();
   return value->type.c_str();
 }
 
 std::int32_t backplane_value_dtype(const backplane_value* value) {
-  return value != nullptr ? value->value->description.dtype : BP_NONE;
+  return usable(value) != nullptr ? value->value->description.dtype : BP_NONE;
 }
 
 std::size_t backplane_value_rank(const backplane_value* value) {
-  return value != nullptr && value->value->is_tensor()
+  return usable(value) != nullptr && value->value->is_tensor()
              ? static_cast<std::size_t>(value->value->description.rank)
              : 0;
 }
 
 const std::int64_t* backplane_value_dims(const backplane_value* value) {
-  return value != nullptr && value->value->is_tensor() ? value->value->description.dims : nullptr;
+  return usable(value) != nullptr && value->value->is_tensor() ? value->value->description.dims
+                                                               : nullptr;
 }
 
 void* backplane_value_data(backplane_value* value) {
-  return value != nullptr ? value->value->description.host_ptr : nullptr;
+  return usable(value) != nullptr ? value->value->description.host_ptr : nullptr;
 }
 
 std::uint64_t backplane_value_bytes(const backplane_value* value) {
-  return value != nullptr ? value->value->description.bytes : 0;
+  return usable(value) != nullptr ? value->value->description.bytes : 0;
 }
 
 backplane_status* backplane_value_get_string(const backplane_value* value, std::uint64_t index,
@@ -215,7 +229,7 @@ backplane_status* backplane_value_set_string(backplane_value* value, std::uint64
 }
 
 std::uint64_t backplane_value_element_count(const backplane_value* value) {
-  return value != nullptr ? value->value->elements.size() : 0;
+  return usable(value) != nullptr ? value->value->elements.size() : 0;
 }
 
 backplane_status* backplane_value_element(const backplane_value* value, std::uint64_t index,

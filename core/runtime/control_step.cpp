@@ -34,11 +34,12 @@ void BodyRunner::take_captured(const ControlCall& call, std::size_t first) {
 }
 
 void BodyRunner::run(const ControlCall& call, std::int64_t turn) {
-  if (call.cancel_flag != nullptr && call.cancel_flag->load(std::memory_order_relaxed))
+  if (call.controls.cancel_flag != nullptr &&
+      call.controls.cancel_flag->load(std::memory_order_relaxed))
     throw Error(Code::Cancelled, "the run was cancelled");
   RunSettings settings;
-  settings.cancel_flag = call.cancel_flag;
-  settings.spans = call.spans;
+  settings.controls = call.controls;
+  settings.controls.synchronize = true;
   settings.memo = &memo_;
   settings.places = &places_;
   settings.fetch_memory = this;

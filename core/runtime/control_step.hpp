@@ -1,7 +1,6 @@
 // Steps that the core runs itself: If, Loop, Scan.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,8 +17,7 @@ namespace backplane::core {
 struct ControlCall {
   const bp_value* const* inputs;   ///< as Step::inputs
   const bp_value* const* outputs;  ///< as Step::outputs
-  const std::atomic<bool>* cancel_flag;
-  std::vector<Span>* spans;
+  RunControls controls;            ///< of the run
 
   RuntimeValue& input(std::size_t index) const { return writable(inputs[index]); }
   RuntimeValue& output(std::size_t index) const { return writable(outputs[index]); }

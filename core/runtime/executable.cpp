@@ -1,8 +1,10 @@
 #include "core/runtime/executable.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <exception>
+
+#include "core/runtime/value_memory.hpp"
 
 namespace backplane::core {
 namespace {
@@ -46,6 +48,12 @@ void make_key(const Program& program, const RunValues& feeds, const BodyPlaces* 
   }
 }
 
+/// Of all runs of the process: devices are shared by sessions.
+std::uint64_t next_run_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
 /// A copy of a host value that stays as it is.
 RuntimeValuePtr copy_of(const RuntimeValue& value) {
   auto copy = std::make_shared<RuntimeValue>();
@@ -86,10 +94,13 @@ std::vector<ValueState> states_of_feeds(const Program& program, const RunValues&
 
 }  // namespace
 
-Executable::Executable(const ProgramContext& context, Cut cut)
+Executable::Executable(const ProgramContext& context, Cut cut, ArenaPool* arenas, TraceLog* trace)
     : context_(context),
       cut_(std::move(cut)),
       max_plans_(std::max<std::size_t>(context.max_plans, 1)),
+      own_arenas_(arenas == nullptr ? std::make_unique<ArenaPool>() : nullptr),
+      arenas_(arenas == nullptr ? *own_arenas_ : *arenas),
+      trace_(trace),
       generation_(std::make_shared<Generation>()) {
   generation_->program = std::make_unique<Program>(context_, cut_, refusals_);
 }
@@ -108,6 +119,11 @@ std::shared_ptr<const Segment> Executable::last_segment() const {
   return last_segment_;
 }
 
+Executable::Last Executable::last() const {
+  const std::lock_guard lock(mutex_);
+  return {last_generation_, last_segment_};
+}
+
 std::vector<std::uint64_t> Executable::arena_bytes() const {
   const std::lock_guard lock(mutex_);
   return arena_bytes_;
@@ -124,7 +140,7 @@ Executable::Idle* Executable::acquire(const std::shared_ptr<Generation>& generat
   auto made = std::make_unique<Idle>();
   made->generation = generation;
   made->context = std::make_unique<RunContext>(*generation->program, context_.threads, max_plans_,
-                                               context_.body != nullptr);
+                                               context_.body != nullptr, &arenas_);
   return made.release();
 }
 
@@ -141,15 +157,23 @@ std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode
                                                 const std::vector<Border>& available,
                                                 const std::vector<bool>& fetched,
                                                 const BodyPlaces* places) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::uint64_t start = steady_ns();
   auto node = std::make_shared<PlanNode>();
   node->segment = plan_segment(*generation.program, begin, std::move(values), available, fetched,
                                places != nullptr ? places->fetches : std::vector<int>());
   if (from.next.size() >= max_plans_) from.next.pop_back();
   from.next.push_front({std::move(key), node});
   ++generation.plan_count;
-  const double elapsed =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const std::uint64_t end = steady_ns();
+  const double elapsed = static_cast<double>(end - start) / 1e6;
+  if (trace_ != nullptr)
+    trace_->add({begin == 0 ? "plan" : "plan the next segment",
+                 "session",
+                 "session",
+                 start,
+                 end,
+                 {{"steps", text(node->segment->steps.size())}},
+                 0});
   plan_ms_ = begin == 0 ? elapsed : plan_ms_ + elapsed;
   return node;
 }
@@ -184,12 +208,12 @@ std::shared_ptr<PlanNode> find_plan(PlanNode& from, const PlanKey& key) {
 
 std::shared_ptr<PlanNode> Executable::first_plan(const Run& run) {
   const Program& program = *run.generation->program;
-  PlanKey key;
+  PlanKey own;
+  PlanKey& key = run.settings.memo != nullptr ? run.settings.memo->scratch : own;
   make_key(program, run.feeds, run.settings.places, key);
   const std::lock_guard lock(run.generation->planning);
   if (auto found = find_plan(run.generation->plans, key)) return found;
-  return first_plan(*run.generation, std::move(key), states_of_feeds(program, run.feeds),
-                    run.settings.places);
+  return first_plan(*run.generation, key, states_of_feeds(program, run.feeds), run.settings.places);
 }
 
 /// Makes it; the caller holds Generation::planning.
@@ -241,10 +265,13 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
   for (const auto& [fetch, slot] : segment.fetches) {
     RuntimeValue& value = *run.fetches[static_cast<std::size_t>(fetch)];
     const ValueState& state = segment.slots[static_cast<std::size_t>(slot)].state;
+    const int space = segment.slots[static_cast<std::size_t>(slot)].space;
+    if (run.settings.own_fetches != nullptr && space != kHostSpace) {
+      own_tensor(value, state.type, state.dims, space, *run.settings.own_fetches);
+      continue;
+    }
     if (run.settings.fetch_memory != nullptr) {
-      run.settings.fetch_memory->provide(static_cast<std::size_t>(fetch), state,
-                                         segment.slots[static_cast<std::size_t>(slot)].space,
-                                         value);
+      run.settings.fetch_memory->provide(static_cast<std::size_t>(fetch), state, space, value);
       continue;
     }
     if (value.kind == BP_VALUE_ABSENT) {
@@ -266,11 +293,12 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
   }
 }
 
-void Executable::note_run(const std::shared_ptr<const Segment>& segment,
+void Executable::note_run(const Run& run, const std::shared_ptr<const Segment>& segment,
                           const RunContext& context) {
   if (last_noted_.load(std::memory_order_relaxed) == segment.get()) return;
   const std::lock_guard lock(mutex_);
   last_segment_ = segment;
+  last_generation_ = run.generation;
   arena_bytes_ = context.arena_bytes();
   last_noted_ = segment.get();
 }
@@ -280,7 +308,7 @@ void Executable::run_segments(const Run& run, std::shared_ptr<PlanNode> plan, Ru
   if (first->is_last) {
     provide_fetches(*first, run);
     context.run(first, 0, run.feeds, run.fetches);
-    note_run(first, context);
+    note_run(run, first, context);
     return;
   }
   std::vector<bool> fetched(run.fetches.size());
@@ -294,28 +322,27 @@ void Executable::run_segments(const Run& run, std::shared_ptr<PlanNode> plan, Ru
       fetched[static_cast<std::size_t>(fetch)] = true;
     plan = next_plan(run, *plan, context, fetched);
   }
-  note_run(first, context);
+  note_run(run, first, context);
 }
 
-void Executable::attempt(const Run& run) {
+const std::shared_ptr<PlanNode>& Executable::find_plan_of(const Run& run,
+                                                          std::shared_ptr<PlanNode>& looked_up) {
   PlanMemo* memo = run.settings.memo;
-  std::shared_ptr<PlanNode> looked_up;
-  if (memo == nullptr) {
-    looked_up = first_plan(run);
-  } else {
-    make_key(*run.generation->program, run.feeds, run.settings.places, memo->scratch);
-    if (memo->plan == nullptr || memo->program != run.generation || memo->key != memo->scratch) {
-      memo->plan = first_plan(run);
-      memo->program = run.generation;
-      memo->key = memo->scratch;
-    }
+  if (memo == nullptr) return looked_up = first_plan(run);
+  make_key(*run.generation->program, run.feeds, run.settings.places, memo->scratch);
+  if (memo->plan == nullptr || memo->program != run.generation || memo->key != memo->scratch) {
+    memo->plan = first_plan(run);
+    memo->program = run.generation;
+    memo->key = memo->scratch;
   }
-  const std::shared_ptr<PlanNode>& plan = memo != nullptr ? memo->plan : looked_up;
+  return memo->plan;
+}
+
+template <class Work>
+void Executable::in_context(const Run& run, const Work& work) {
   Idle* idle = acquire(run.generation);
   try {
-    idle->context->start(run_count_.fetch_add(1), run.settings.cancel_flag, run.settings.spans,
-                         run.settings.resize_fetches);
-    run_segments(run, plan, *idle->context);
+    work(*idle->context);
   } catch (...) {
     idle->context->finish();
     release(idle);
@@ -325,8 +352,27 @@ void Executable::attempt(const Run& run) {
   release(idle);
 }
 
-void Executable::run(const RunValues& feeds, const RunValues& fetches,
-                     const RunSettings& settings) {
+void Executable::attempt(const Run& run) {
+  std::shared_ptr<PlanNode> looked_up;
+  const std::shared_ptr<PlanNode>& plan = find_plan_of(run, looked_up);
+  in_context(run, [&](RunContext& context) {
+    RunControls controls = run.settings.controls;
+    controls.resize_fetches = run.settings.resize_fetches;
+    context.start(next_run_id(), controls);
+    run_segments(run, plan, context);
+  });
+}
+
+void Executable::attempt_preparing(const Run& run) {
+  std::shared_ptr<PlanNode> looked_up;
+  const std::shared_ptr<PlanNode>& plan = find_plan_of(run, looked_up);
+  provide_fetches(*plan->segment, run);
+  in_context(run, [&](RunContext& context) { context.prepare(plan->segment); });
+}
+
+template <class Attempt>
+void Executable::with_generations(const RunValues& feeds, const RunValues& fetches,
+                                  const RunSettings& settings, const Attempt& attempt) {
   PlanMemo* memo = settings.memo;
   while (true) {
     const bool current = memo != nullptr && memo->program != nullptr &&
@@ -343,6 +389,31 @@ void Executable::run(const RunValues& feeds, const RunValues& fetches,
   }
 }
 
+void Executable::run(const RunValues& feeds, const RunValues& fetches,
+                     const RunSettings& settings) {
+  with_generations(feeds, fetches, settings, [this](const Run& run) { attempt(run); });
+}
+
+void Executable::prepare(const RunValues& feeds, const RunValues& fetches,
+                         const RunSettings& settings) {
+  with_generations(feeds, fetches, settings, [this](const Run& run) { attempt_preparing(run); });
+}
+
+void Executable::synchronize() {
+  std::exception_ptr failed;
+  for (std::atomic<Idle*>& place : idle_) {
+    Idle* idle = place.exchange(nullptr);
+    if (idle == nullptr) continue;
+    try {
+      idle->context->synchronize();
+    } catch (...) {
+      if (failed == nullptr) failed = std::current_exception();
+    }
+    release(idle);
+  }
+  if (failed != nullptr) std::rethrow_exception(failed);
+}
+
 std::shared_ptr<const Segment> Executable::plan(const RunValues& feeds) {
   const RunValues no_fetches;
   const RunSettings settings;
@@ -352,6 +423,7 @@ std::shared_ptr<const Segment> Executable::plan(const RunValues& feeds) {
       std::shared_ptr<const Segment> segment = first_plan(run)->segment;
       const std::lock_guard lock(mutex_);
       last_segment_ = segment;
+      last_generation_ = run.generation;
       arena_bytes_ = segment->arena_bytes;
       return segment;
     } catch (const KernelRefused& refused) {

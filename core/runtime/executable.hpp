@@ -63,13 +63,14 @@ class FetchMemory {
 
 /// How a run goes.
 struct RunSettings {
-  const std::atomic<bool>* cancel_flag = nullptr;
-  std::vector<Span>* spans = nullptr;
+  RunControls controls;
   PlanMemo* memo = nullptr;
   bool resize_fetches =
       false;  ///< fetches that own their memory are made to fit instead of being refused
   const BodyPlaces* places =
       nullptr;  ///< of a body: where feeds lie and fetches go; null: all on the host
+  const DeviceSet* own_fetches =
+      nullptr;  ///< not null: fetches that go to devices get memory of their own there
   FetchMemory* fetch_memory = nullptr;  ///< of a body: asked for every fetch whose size is known
 };
 
@@ -77,7 +78,10 @@ struct RunSettings {
 /// Threads: run() may be called from any number of threads.
 class Executable : public Body {
  public:
-  Executable(const ProgramContext& context, Cut cut);
+  /// Runs borrow arenas from the pool (null: one of its own); `trace` (null: nobody wants to know) gets a span for each
+  /// plan. Both outlive it.
+  Executable(const ProgramContext& context, Cut cut, ArenaPool* arenas = nullptr,
+             TraceLog* trace = nullptr);
   ~Executable() override;
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
@@ -96,9 +100,22 @@ class Executable : public Body {
   /// Plans for these feeds without running, as far as can be known; returns the first segment.
   std::shared_ptr<const Segment> plan(const RunValues& feeds);
 
+  /// Plans for these feeds, and makes all that a run needs which can be known before it: contexts, arenas, streams,
+  /// fetches. A run with the same memo and feeds then only computes.
+  void prepare(const RunValues& feeds, const RunValues& fetches, const RunSettings& settings);
+
+  /// Waits for what runs that were not synchronized left going on. Throws what the first of them failed with.
+  void synchronize();
+
   /// The program and the first segment that ran or was planned last (null: none yet).
   std::shared_ptr<Generation> generation() const;
   std::shared_ptr<const Segment> last_segment() const;
+  /// Both at once, of the same program.
+  struct Last {
+    std::shared_ptr<Generation> generation;
+    std::shared_ptr<const Segment> segment;
+  };
+  Last last() const;
   std::vector<std::uint64_t> arena_bytes() const;
   double plan_ms() const { return plan_ms_; }
 
@@ -127,23 +144,35 @@ class Executable : public Body {
                                       std::size_t begin, std::vector<ValueState> values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched, const BodyPlaces* places);
+  const std::shared_ptr<PlanNode>& find_plan_of(const Run& run,
+                                                std::shared_ptr<PlanNode>& looked_up);
+  template <class Work>
+  void in_context(const Run& run, const Work& work);
   void attempt(const Run& run);
+  void attempt_preparing(const Run& run);
+  template <class Attempt>
+  void with_generations(const RunValues& feeds, const RunValues& fetches,
+                        const RunSettings& settings, const Attempt& attempt);
   void run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context);
   void provide_fetches(const Segment& segment, const Run& run) const;
-  void note_run(const std::shared_ptr<const Segment>& segment, const RunContext& context);
+  void note_run(const Run& run, const std::shared_ptr<const Segment>& segment,
+                const RunContext& context);
   void replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused);
 
   ProgramContext context_;
   Cut cut_;
   std::size_t max_plans_;
+  std::unique_ptr<ArenaPool> own_arenas_;
+  ArenaPool& arenas_;
+  TraceLog* trace_;
   Refusals refusals_;
   mutable std::mutex mutex_;
   std::shared_ptr<Generation> generation_;
   std::shared_ptr<const Segment> last_segment_;
+  std::shared_ptr<Generation> last_generation_;  ///< of that segment
   std::vector<std::uint64_t> arena_bytes_;
   std::atomic<const Segment*> last_noted_{nullptr};
   std::atomic<double> plan_ms_{0};
-  std::atomic<std::uint64_t> run_count_{0};
   std::atomic<std::uint64_t> generation_number_{1};
   std::array<std::atomic<Idle*>, 16>
       idle_{};  ///< run contexts nobody uses; taking one is one exchange

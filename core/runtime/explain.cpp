@@ -349,34 +349,7 @@ std::string Session::statistics() {
 
 std::string Session::trace() {
   if (!options_.profile) invalid("the session collects no spans; set the option 'profile' to true");
-  std::vector<Span> spans;
-  {
-    const std::lock_guard lock(spans_mutex_);
-    spans.swap(spans_);
-  }
-  Json events = Json::array();
-  std::map<std::string, int> lanes;
-  std::uint64_t origin = spans.empty() ? 0 : spans.front().begin_ns;
-  for (const Span& span : spans) origin = std::min(origin, span.begin_ns);
-  for (const Span& span : spans) {
-    const auto [lane, added] = lanes.emplace(span.lane, static_cast<int>(lanes.size()) + 1);
-    if (added)
-      events.push_back({{"name", "thread_name"},
-                        {"ph", "M"},
-                        {"pid", 1},
-                        {"tid", lane->second},
-                        {"args", {{"name", span.lane}}}});
-    events.push_back({{"name", span.name},
-                      {"cat", "run"},
-                      {"ph", "X"},
-                      {"ts", static_cast<double>(span.begin_ns - origin) / 1000.0},
-                      {"dur", static_cast<double>(span.end_ns - span.begin_ns) / 1000.0},
-                      {"pid", 1},
-                      {"tid", lane->second},
-                      {"args", {{"kernel", span.detail}, {"device", span.lane}}}});
-  }
-  const Json json = {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return trace_.take();
 }
 
 }  // namespace backplane::core

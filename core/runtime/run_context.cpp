@@ -1,21 +1,15 @@
 #include "core/runtime/run_context.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "core/plugin_host/status.hpp"
 #include "core/runtime/control_step.hpp"
 
 namespace backplane::core {
 namespace {
-
-std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                        std::chrono::steady_clock::now().time_since_epoch())
-                                        .count());
-}
 
 std::string step_name(const Program& program, const Step& step) {
   if (step.node == kNone) return step.label;
@@ -67,13 +61,15 @@ void take_contents(RuntimeValue& from, RuntimeValue& to, const Destination& dest
 }  // namespace
 
 RunContext::RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts,
-                       bool is_body)
+                       bool is_body, ArenaPool* pool)
     : program_(program),
       devices_(*program.context().devices),
       threads_(threads),
       max_contexts_(max_contexts),
       streams_(devices_.devices.size()),
       raw_streams_(devices_.devices.size(), nullptr),
+      own_pool_(pool == nullptr ? std::make_unique<ArenaPool>() : nullptr),
+      pool_(pool == nullptr ? *own_pool_ : *pool),
       arena_bytes_(arena_count(devices_)),
       is_body_(is_body) {
   for (const SessionDevice& device : devices_.devices) {
@@ -86,16 +82,20 @@ RunContext::~RunContext() {
   for (const auto& stream : streams_) {
     if (stream != nullptr) stream->drain();
   }
+  end_run();
 }
 
-void RunContext::start(std::uint64_t run_id, const std::atomic<bool>* cancel_flag,
-                       std::vector<Span>* spans, bool resize_fetches) {
-  run_id_ = run_id;
-  resize_fetches_ = resize_fetches;
-  spans_ = spans;
-  cancel_flag_ = cancel_flag;
+void RunContext::start(std::uint64_t run_id, const RunControls& controls) {
+  try {
+    synchronize();
+  } catch (const Error& error) {
+    throw error.within("an earlier run, which was not synchronized");
+  }
+  run_id_ = controls.run != 0 ? controls.run : run_id;
+  controls_ = controls;
   used_before_run_ = use_count_;
   if (!left_.empty()) left_.clear();
+  arenas_ = pool_.take(last_arenas_);
   if (!tells_devices_) return;
   for (int i = 0; i < static_cast<int>(devices_.devices.size()); ++i) {
     Device& device = devices_.at(i);
@@ -107,12 +107,32 @@ void RunContext::start(std::uint64_t run_id, const std::atomic<bool>* cancel_fla
 }
 
 void RunContext::finish() noexcept {
+  if (going_on_ == nullptr) end_run();
+}
+
+void RunContext::end_run() noexcept {
   for (const int i : begun_) {
     Device& device = devices_.at(i);
     if (BP_HAS_FN(bp_device_api, &device.api(), run_end))
       device.api().run_end(device.raw(), run_id_);
   }
   begun_.clear();
+  if (arenas_ == nullptr) return;
+  last_arenas_ = arenas_;
+  pool_.give(std::exchange(arenas_, nullptr));
+}
+
+void RunContext::synchronize() {
+  if (going_on_ == nullptr) return;
+  const std::shared_ptr<const Segment> segment = std::move(going_on_);
+  going_on_ = nullptr;
+  try {
+    drain(*segment);
+  } catch (...) {
+    end_run();
+    throw;
+  }
+  end_run();
 }
 
 const RuntimeValue* RunContext::left_value(ValueId value, int space) const {
@@ -154,51 +174,88 @@ void RunContext::make_streams(const Segment& segment) {
     if (streams_[i] != nullptr) continue;
     streams_[i] = std::make_unique<Stream>(devices_.devices[i].device);
     raw_streams_[i] = streams_[i]->raw();
-    for (std::uint64_t& generation : generations_) ++generation;
+    for (const Cached& cached : cached_) cached.context->forget_memory();
   }
 }
 
-void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t depth,
-                     const RunValues& feeds, const RunValues& fetches) {
-  while (arenas_.size() <= depth) {
-    arenas_.emplace_back(arena_count(devices_));
-    generations_.push_back(1);
-  }
-  make_streams(*segment);
-  for (std::size_t arena = 0; arena < segment->arena_bytes.size(); ++arena) {
-    const std::uint64_t bytes = segment->arena_bytes[arena];
+void RunContext::make_arenas(const Segment& segment, std::size_t depth) {
+  arenas_->reserve(depth + 1, arena_count(devices_));
+  // Counts what is there when all are made, and when one cannot be.
+  struct Account {
+    ArenaPool& pool;
+    ArenaSet& set;
+    bool moved = false;
+    ~Account() {
+      if (moved) pool.account(set);
+    }
+  } account{pool_, *arenas_};
+  for (std::size_t arena = 0; arena < segment.arena_bytes.size(); ++arena) {
+    const std::uint64_t bytes = segment.arena_bytes[arena];
     arena_bytes_[arena] = depth == 0 ? bytes : arena_bytes_[arena] + bytes;
-    DeviceBuffer& buffer = arenas_[depth][arena].buffer;
+    DeviceBuffer& buffer = arenas_->depths[depth].arenas[arena].buffer;
     if (bytes <= buffer.bytes()) continue;
     const bool pinned = arena >= devices_.space_count();
     const int device = arena == kHostSpace ? devices_.on_host()
                        : pinned            ? static_cast<int>(arena - devices_.space_count())
                                            : static_cast<int>(arena) - 1;
     const bp_memory_kind kind = pinned ? BP_MEMORY_PINNED : BP_MEMORY_DEVICE;
+    arenas_->touch(depth);
+    account.moved = true;
     buffer = DeviceBuffer();
     // Between devices that cannot reach each other values go over the host, be there a device on it or not.
     buffer = device < 0 ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
                         : DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device,
                                        kind, bytes, devices_.at(device).alignment(kind));
-    ++generations_[depth];
   }
+}
+
+SegmentContext& RunContext::ready_context(const std::shared_ptr<const Segment>& segment,
+                                          std::size_t depth) {
+  make_streams(*segment);
+  make_arenas(*segment, depth);
   SegmentContext& context = context_of(segment, depth);
-  context.bind_memory(arenas_[depth], raw_streams_, generations_[depth]);
+  const ArenaSet::Depth& arenas = arenas_->depths[depth];
+  context.bind_memory(arenas.arenas, raw_streams_, arenas.generation);
+  return context;
+}
+
+void RunContext::prepare(const std::shared_ptr<const Segment>& segment) {
+  synchronize();
+  used_before_run_ = use_count_;
+  if (!left_.empty()) left_.clear();
+  arenas_ = pool_.take(last_arenas_);
+  ready_context(segment, 0);
+}
+
+void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t depth,
+                     const RunValues& feeds, const RunValues& fetches) {
+  SegmentContext& context = ready_context(segment, depth);
   context.forget_dynamic();
-  if (cancel_flag_ != nullptr) context.set_cancel_flag(cancel_flag_);
+  context.set_cancel_flag(controls_.cancel_flag);
   for (std::size_t i = 0; i < segment->incoming.size(); ++i) {
     context.bind_incoming(i, *incoming_value(segment->incoming[i], feeds));
   }
   for (const auto& [fetch, slot] : segment->fetches)
     context.bind_fetch(fetch, *fetches[static_cast<std::size_t>(fetch)]);
   execute(context);
+  if (!controls_.synchronize && segment->is_last && segment->dynamic_fetches.empty()) {
+    going_on_ = segment;
+    return;
+  }
   drain(*segment);
   take_dynamic(context, feeds, fetches);
   for (const Border& border : segment->outgoing)
     left_[{border.value, border.space}] = &context.value(border.slot);
 }
 
+void RunContext::fail_if_cancelled(const Step& step) {
+  if (controls_.cancel_flag != nullptr && controls_.cancel_flag->load(std::memory_order_relaxed))
+    fail(step, make_status(Code::Cancelled, "the run was cancelled"));
+}
+
 void RunContext::execute(SegmentContext& context) {
+  if (controls_.observer != nullptr)
+    return execute_watched(context, 0, context.operations().size());
   std::size_t next = 0;
   for (const auto& group : context.parallel_runs()) {
     const std::vector<int>& steps = group->group().steps;
@@ -210,13 +267,10 @@ void RunContext::execute(SegmentContext& context) {
 }
 
 void RunContext::execute_range(SegmentContext& context, std::size_t begin, std::size_t end) {
-  if (spans_ != nullptr) return execute_traced(context, begin, end);
+  if (controls_.spans != nullptr) return execute_watched(context, begin, end);
   for (std::size_t i = begin; i < end; ++i) {
     const Operation& operation = context.operations()[i];
-    if (cancel_flag_ != nullptr && cancel_flag_->load(std::memory_order_relaxed)) {
-      fail(context.segment().steps[static_cast<std::size_t>(operation.step)],
-           make_status(Code::Cancelled, "the run was cancelled"));
-    }
+    fail_if_cancelled(context.segment().steps[static_cast<std::size_t>(operation.step)]);
     if (!operation.plain) {
       execute_special(context, operation);
     } else if (bp_status* status = operation.compute(operation.prepared, operation.ctx)) {
@@ -232,17 +286,18 @@ void RunContext::execute_group(SegmentContext& context, ParallelRun& group) {
     std::vector<Span>* spans;  ///< by step of the group; null: nobody wants them
     int first;
   };
-  std::vector<Span> spans(spans_ != nullptr ? group.group().steps.size() : 0);
-  Call call{this, &context, spans_ != nullptr ? &spans : nullptr, group.group().steps.front()};
+  std::vector<Span> spans(controls_.spans != nullptr ? group.group().steps.size() : 0);
+  Call call{this, &context, controls_.spans != nullptr ? &spans : nullptr,
+            group.group().steps.front()};
   const auto do_step = [](void* argument, int step, unsigned member) -> bp_status* {
     const Call& to = *static_cast<Call*>(argument);
     if (to.spans == nullptr) return to.self->execute_in_group(*to.context, step);
     Span& span = (*to.spans)[static_cast<std::size_t>(step - to.first)];
     span = to.self->span_of(to.context->segment().steps[static_cast<std::size_t>(step)]);
     if (member > 0) span.lane += text(", thread ", member + 1);
-    span.begin_ns = now_ns();
+    span.begin_ns = steady_ns();
     bp_status* status = to.self->execute_in_group(*to.context, step);
-    span.end_ns = now_ns();
+    span.end_ns = steady_ns();
     return status;
   };
   bp_status* status = nullptr;
@@ -251,25 +306,16 @@ void RunContext::execute_group(SegmentContext& context, ParallelRun& group) {
     threads.max_threads = std::min(threads.max_threads, limit);
   const int failed = group.run(threads, do_step, &call, status);
   if (failed >= 0) fail(context.segment().steps[static_cast<std::size_t>(failed)], status);
-  for (Span& span : spans) spans_->push_back(std::move(span));
+  for (Span& span : spans) controls_.spans->push_back(std::move(span));
 }
 
 bp_status* RunContext::execute_in_group(SegmentContext& context, int step) {
   const Operation& operation = context.operations()[static_cast<std::size_t>(step)];
-  if (cancel_flag_ != nullptr && cancel_flag_->load(std::memory_order_relaxed))
+  if (controls_.cancel_flag != nullptr && controls_.cancel_flag->load(std::memory_order_relaxed))
     return make_status(Code::Cancelled, "the run was cancelled");
   if (operation.plain) return operation.compute(operation.prepared, operation.ctx);
   copy(context, context.segment().steps[static_cast<std::size_t>(step)]);  // from host to host
   return nullptr;
-}
-
-Span RunContext::span_of(const Step& step) const {
-  Span span;
-  span.name = step.node != kNone ? program_.context().scope + program_.graph().node(step.node).name
-                                 : step.label;
-  span.detail = step.label;
-  span.lane = step.device >= 0 ? devices_.at(step.device).label() : "host";
-  return span;
 }
 
 void RunContext::execute_special(SegmentContext& context, const Operation& operation) {
@@ -293,28 +339,13 @@ void RunContext::execute_special(SegmentContext& context, const Operation& opera
 }
 
 void RunContext::execute_control(SegmentContext& context, const Operation& operation) {
-  const ControlCall call{operation.ctx->inputs, operation.ctx->outputs, cancel_flag_, spans_};
+  ControlCall call{operation.ctx->inputs, operation.ctx->outputs, controls_};
+  call.controls.run = run_id_;
   try {
     context.control(operation.step).run(call);
   } catch (const Error& error) {
     fail(context.segment().steps[static_cast<std::size_t>(operation.step)],
          make_status(error.code(), error.message()));
-  }
-}
-
-void RunContext::execute_traced(SegmentContext& context, std::size_t begin, std::size_t end) {
-  for (std::size_t i = begin; i < end; ++i) {
-    const Operation& operation = context.operations()[i];
-    const Step& step = context.segment().steps[static_cast<std::size_t>(operation.step)];
-    Span span = span_of(step);
-    span.begin_ns = now_ns();
-    execute_special(context, operation);
-    if (step.on_stream) {
-      if (auto error = streams_[static_cast<std::size_t>(step.device)]->drain())
-        fail(step, make_status(error->code(), error->message()));
-    }
-    span.end_ns = now_ns();
-    spans_->push_back(std::move(span));
   }
 }
 
@@ -342,8 +373,8 @@ void RunContext::copy(SegmentContext& context, const Step& step) {
     const Slot& slot = context.segment().slots[static_cast<std::size_t>(index)];
     bp_tensor tensor = context.value(index).description;
     if (slot.place == Place::Arena && slot.arena == pinned_arena(devices_, step.device)) {
-      for (const std::vector<Arena>& arenas : arenas_) {
-        const DeviceBuffer& buffer = arenas[static_cast<std::size_t>(slot.arena)].buffer;
+      for (const ArenaSet::Depth& depth : arenas_->depths) {
+        const DeviceBuffer& buffer = depth.arenas[static_cast<std::size_t>(slot.arena)].buffer;
         const auto* host = static_cast<const std::byte*>(tensor.host_ptr);
         if (host < buffer.host_ptr() || host >= buffer.host_ptr() + buffer.bytes()) continue;
         tensor.buffer = buffer.raw();
@@ -409,9 +440,9 @@ void RunContext::take_dynamic(SegmentContext& context, const RunValues& feeds,
       from = const_cast<RuntimeValue*>(
           incoming_value(context.segment().incoming[static_cast<std::size_t>(slot.number)], feeds));
     const ValueId id = program_.fetches()[static_cast<std::size_t>(fetch)];
-    take_contents(
-        *from, *fetches[static_cast<std::size_t>(fetch)],
-        {program_.graph().value(id).name, resize_fetches_, is_body_, context.is_spare(index)});
+    take_contents(*from, *fetches[static_cast<std::size_t>(fetch)],
+                  {program_.graph().value(id).name, controls_.resize_fetches, is_body_,
+                   context.is_spare(index)});
   }
 }
 

@@ -10,41 +10,53 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/arena_pool.hpp"
+#include "core/runtime/run_options.hpp"
 #include "core/runtime/segment_context.hpp"
+#include "core/runtime/trace_log.hpp"
 
 namespace backplane::core {
-
-/// Spans of a run, for traces. Times are steady-clock nanoseconds.
-struct Span {
-  std::string name;
-  std::string lane;
-  std::string detail;
-  std::uint64_t begin_ns = 0, end_ns = 0;
-};
 
 /// A feed or fetch of a run.
 using RunValues = std::vector<RuntimeValue*>;
 
+/// What a run was asked for.
+struct RunControls {
+  std::uint64_t run = 0;  ///< of a body: the run that it is part of
+  const std::atomic<bool>* cancel_flag = nullptr;
+  std::vector<Span>* spans = nullptr;  ///< not null: every step is timed, which makes streams wait
+  const NodeObserver* observer = nullptr;  ///< not null: sees every node, which makes streams wait
+  bool resize_fetches =
+      false;  ///< outputs of sizes found by running are made to fit, where they own their memory
+  bool synchronize = true;  ///< false: the last segment's work may go on after finish()
+};
+
 /// Threads: one run at a time.
 class RunContext {
  public:
-  /// `is_body`: devices are told of the run that it is part of, not of it.
-  RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts, bool is_body);
+  /// `is_body`: devices are told of the run that it is part of, not of it. Takes its arenas from `pool`, which outlives
+  /// it; without one, from a pool of its own.
+  RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts,
+             bool is_body = false, ArenaPool* pool = nullptr);
   ~RunContext();
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;
 
-  /// Starts a run: forgets what the last one left. Tells the devices; ends by finish(). With `resize_fetches`, values
-  /// for outputs of a size found by running are made to fit where they own their memory.
-  void start(std::uint64_t run_id, const std::atomic<bool>* cancel_flag, std::vector<Span>* spans,
-             bool resize_fetches = false);
-  /// Tells devices that the run ended. Never throws.
+  /// Starts a run: forgets what the last one left. Tells the devices; ends by finish(), also when this throws.
+  void start(std::uint64_t run_id, const RunControls& controls);
+  /// Gives the arenas back and tells devices that the run ended; after a run that was not synchronized, synchronize()
+  /// does so. Never throws.
   void finish() noexcept;
+  /// Waits for what a run left going on. Throws what that failed with.
+  void synchronize();
 
   /// Runs a segment, `depth` segments having run before it. Feeds are by Program::feeds, fetches by Program::fetches;
   /// those that the segment writes have memory. Throws what failed, after draining all streams.
   void run(const std::shared_ptr<const Segment>& segment, std::size_t depth, const RunValues& feeds,
            const RunValues& fetches);
+
+  /// Instead of a run: makes memory, streams and contexts that running the first segment needs. Ends by finish().
+  void prepare(const std::shared_ptr<const Segment>& segment);
 
   /// Where a value of an earlier segment of this run lies; null when no segment left it in that space.
   const RuntimeValue* left_value(ValueId value, int space) const;
@@ -56,10 +68,15 @@ class RunContext {
  private:
   SegmentContext& context_of(const std::shared_ptr<const Segment>& segment, std::size_t depth);
   void make_streams(const Segment& segment);
+  void make_arenas(const Segment& segment, std::size_t depth);
+  SegmentContext& ready_context(const std::shared_ptr<const Segment>& segment, std::size_t depth);
+  void end_run() noexcept;
+  void fail_if_cancelled(const Step& step);
   void execute(SegmentContext& context);
   void execute_range(SegmentContext& context, std::size_t begin, std::size_t end);
   void execute_special(SegmentContext& context, const Operation& operation);
-  void execute_traced(SegmentContext& context, std::size_t begin, std::size_t end);
+  void execute_watched(SegmentContext& context, std::size_t begin, std::size_t end);
+  void observe(SegmentContext& context, const Step& step, bool done);
   void execute_group(SegmentContext& context, ParallelRun& group);
   bp_status* execute_in_group(SegmentContext& context, int step);
   Span span_of(const Step& step) const;
@@ -84,19 +101,20 @@ class RunContext {
   std::size_t max_contexts_;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by device; null until first used
   std::vector<bp_stream*> raw_streams_;
-  std::vector<std::vector<Arena>> arenas_;  ///< by depth and arena
-  std::vector<std::uint64_t> generations_;  ///< by depth: raised when an arena moves
+  std::unique_ptr<ArenaPool> own_pool_;
+  ArenaPool& pool_;
+  ArenaSet* arenas_ = nullptr;              ///< from start() until the run has ended
+  const ArenaSet* last_arenas_ = nullptr;   ///< of the run before: what contexts point into
   std::vector<std::uint64_t> arena_bytes_;  ///< by arena, of the last run
   std::vector<Cached> cached_;
   std::uint64_t use_count_ = 0, used_before_run_ = 0;
   std::map<std::pair<ValueId, int>, const RuntimeValue*> left_;
   std::vector<int> begun_;  ///< devices that were told of the run
   std::uint64_t run_id_ = 0;
-  const std::atomic<bool>* cancel_flag_ = nullptr;
-  std::vector<Span>* spans_ = nullptr;
+  RunControls controls_;
+  std::shared_ptr<const Segment> going_on_;  ///< the segment whose work nobody has waited for
   bool is_body_ = false;
   bool tells_devices_ = false;
-  bool resize_fetches_ = false;
 };
 
 }  // namespace backplane::core

@@ -189,6 +189,8 @@ void SegmentContext::bind_fetch(int fetch, const RuntimeValue& value) {
 }
 
 void SegmentContext::set_cancel_flag(const std::atomic<bool>* flag) {
+  if (cancel_flag_ == flag) return;
+  cancel_flag_ = flag;
   for (ComputeContext& ctx : contexts_) ctx.cancel_flag = flag;
 }
 

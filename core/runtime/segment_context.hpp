@@ -47,6 +47,8 @@ class SegmentContext {
   /// nothing when `generation` is that of the last call.
   void bind_memory(const std::vector<Arena>& arenas, const std::vector<bp_stream*>& streams,
                    std::uint64_t generation);
+  /// The next bind_memory() points everything anew.
+  void forget_memory() { generation_ = 0; }
   /// Empties what kernels size and fill themselves: sequences, strings, outputs of unknown size.
   void forget_dynamic();
   /// Gives an incoming value (index into Segment::incoming).
@@ -62,6 +64,7 @@ class SegmentContext {
   std::vector<Operation>& operations() { return operations_; }
   std::vector<std::uint64_t>& marks() { return marks_; }
   std::vector<std::unique_ptr<ParallelRun>>& parallel_runs() { return parallel_runs_; }
+  /// What kernels ask whether they are to stop; null: nobody can cancel. Costs nothing when it is that of the last run.
   void set_cancel_flag(const std::atomic<bool>* flag);
 
  private:
@@ -92,6 +95,7 @@ class SegmentContext {
       whole_incoming_;                ///< positions in pointers_: values that are no plain tensors
   std::vector<std::size_t> dynamic_;  ///< slots that forget_dynamic() empties
   std::uint64_t generation_ = 0;
+  const std::atomic<bool>* cancel_flag_ = nullptr;
 };
 
 }  // namespace backplane::core

@@ -79,11 +79,14 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
   threads_.pool = &environment_->pool();
   threads_.max_threads =
       options_.threads > 0 ? options_.threads : environment_->pool().thread_count();
-  at_step("opening providers", [&] { devices_ = environment_->open_devices(options_); });
+  at_step("opening providers", [&] {
+    timed("open providers", [&] { devices_ = environment_->open_devices(options_); });
+  });
   devices_.schemas = &schemas_;
   devices_.weights = &environment_->weights();
-  at_step("registering operators", [&] { register_operators(); });
-  load(path, bytes, built);
+  at_step("registering operators",
+          [&] { timed("register operators", [&] { register_operators(); }); });
+  timed("load", [&] { load(path, bytes, built); });
   const auto within_file = [&](const auto& step) {
     try {
       step();
@@ -93,9 +96,10 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
   };
   within_file([&] {
     original_ = Graph(model_.graph);
-    optimize(model_);
+    timed("passes", [&] { optimize(model_); });
     list_values();
-    default_executable();
+    save(options_.save);
+    timed("place", [&] { default_executable(); });
     save_optimized();
     warn_of_fallback();
     plan_if_fixed();
@@ -223,7 +227,8 @@ std::shared_ptr<Executable> Session::executable(const Cut& cut) {
   };
   try {
     context.model = &model_of(cut);
-    made = std::make_shared<Executable>(context, cut);
+    made =
+        std::make_shared<Executable>(context, cut, &arenas_, options_.profile ? &trace_ : nullptr);
   } catch (...) {
     executables_.erase(cut);
     throw;
@@ -278,7 +283,7 @@ void Session::plan_if_fixed() {
 }
 
 Session::Route Session::route(const std::vector<std::string>& feeds,
-                              const std::vector<std::string>& fetches) {
+                              const std::vector<std::string>& fetches, bool whole_graph) {
   Route route;
   std::vector<std::string> wanted = fetches;
   const std::vector<std::string> standard = names_of(model_.graph, inputs_);
@@ -305,8 +310,18 @@ Session::Route Session::route(const std::vector<std::string>& feeds,
     cut.feeds.push_back(feeds[i]);
     route.feeds.push_back(i);
   }
+  check_saved(wanted);
   cut.fetches = wanted;
   for (std::size_t i = 0; i < wanted.size(); ++i) route.fetches.push_back(i);
+  for (const std::string& output : names_of(model_.graph, outputs_)) {
+    if (!whole_graph || std::find(wanted.begin(), wanted.end(), output) != wanted.end()) continue;
+    cut.fetches.push_back(output);
+    ++route.hidden;
+  }
+  for (const std::string& name : saved_names()) {
+    if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) route.saved.push_back(name);
+  }
+  cut.fetches.insert(cut.fetches.end(), route.saved.begin(), route.saved.end());
   route.executable = cut == default_->cut() ? default_ : executable(cut);
   return route;
 }
@@ -330,8 +345,8 @@ void Session::check_feed(const std::string& name, const RuntimeValue& value) con
     return;
   }
   if (!value.is_tensor()) mismatch(value.type.to_string());
-  const std::vector<std::int64_t> dims(value.description.dims,
-                                       value.description.dims + value.description.rank);
+  const std::span<const std::int64_t> dims(value.description.dims,
+                                           static_cast<std::size_t>(value.description.rank));
   bool fits = value.element() == declared.type.element || declared.type.element == DataType::None;
   if (declared.type.shape) {
     fits = fits && dims.size() == declared.type.shape->size();
@@ -340,55 +355,33 @@ void Session::check_feed(const std::string& name, const RuntimeValue& value) con
       fits = !dim.known() || dim.size == dims[axis];
     }
   }
-  if (!fits) mismatch(text("tensor(", core::name(value.element()), ") ", to_string(dims)));
+  if (fits) return;
+  mismatch(text("tensor(", core::name(value.element()), ") ",
+                to_string(std::vector<std::int64_t>(dims.begin(), dims.end()))));
 }
 
-void Session::run(const Route& route, const RunValues& feeds, const RunValues& fetches,
-                  PlanMemo* memo, bool resize_fetches) {
-  RunSettings settings;
-  settings.memo = memo;
-  settings.resize_fetches = resize_fetches;
-  if (!options_.profile) {
-    route.executable->run(feeds, fetches, settings);
-    return;
-  }
-  std::vector<Span> spans;
-  settings.spans = &spans;
-  route.executable->run(feeds, fetches, settings);
-  const std::lock_guard lock(spans_mutex_);
-  spans_.insert(spans_.end(), std::make_move_iterator(spans.begin()),
-                std::make_move_iterator(spans.end()));
-}
-
-void Session::run(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches) {
-  std::vector<std::string> feed_names, fetch_names;
-  for (const NamedValue& feed : feeds) feed_names.push_back(feed.name);
-  for (const NamedValue& fetch : fetches) fetch_names.push_back(fetch.name);
-  const Route way = route(feed_names, fetch_names);
-  RunValues run_feeds, run_fetches;
-  for (const std::size_t i : way.feeds) {
-    check_feed(feeds[i].name, *feeds[i].value);
-    run_feeds.push_back(feeds[i].value);
-  }
-  check_symbols(way, feeds);
-  for (const std::size_t i : way.fetches) run_fetches.push_back(fetches[i].value);
-  run(way, run_feeds, run_fetches, nullptr, false);
-}
-
-void Session::check_symbols(const Route& route, const std::vector<NamedValue>& feeds) const {
-  std::map<std::string, std::pair<std::int64_t, std::string>> seen;
-  for (const std::size_t i : route.feeds) {
-    const Value& declared = original_.value(original_.find_value(feeds[i].name));
-    const RuntimeValue& value = *feeds[i].value;
-    if (!declared.type.is_tensor() || !declared.type.shape) continue;
-    for (std::size_t axis = 0; axis < declared.type.shape->size(); ++axis) {
-      const std::string& symbol = (*declared.type.shape)[axis].symbol;
-      if (symbol.empty() || !declared.is_input) continue;
-      const std::int64_t size = value.description.dims[axis];
-      const auto [place, added] = seen.emplace(symbol, std::pair(size, feeds[i].name));
-      if (!added && place->second.first != size) {
-        invalid("the dimension '", symbol, "' is ", place->second.first, " in the input '",
-                place->second.second, "' and ", size, " in the input '", feeds[i].name, "'");
+void Session::check_symbols(const std::vector<NamedValue>& feeds) const {
+  // Compared pair by pair, without a table: a binding whose shapes change does not allocate.
+  const auto shape_of = [&](const NamedValue& feed) -> const Shape* {
+    const Value& declared = original_.value(original_.find_value(feed.name));
+    return declared.is_input && declared.type.is_tensor() && declared.type.shape
+               ? &*declared.type.shape
+               : nullptr;
+  };
+  for (std::size_t i = 0; i < feeds.size(); ++i) {
+    const Shape* shape = shape_of(feeds[i]);
+    for (std::size_t axis = 0; shape != nullptr && axis < shape->size(); ++axis) {
+      const std::string& symbol = (*shape)[axis].symbol;
+      for (std::size_t k = 0; !symbol.empty() && k <= i; ++k) {
+        const Shape* other = shape_of(feeds[k]);
+        for (std::size_t at = 0; other != nullptr && at < other->size(); ++at) {
+          if ((*other)[at].symbol != symbol) continue;
+          const std::int64_t first = feeds[k].value->description.dims[at];
+          const std::int64_t second = feeds[i].value->description.dims[axis];
+          if (first == second) continue;
+          invalid("the dimension '", symbol, "' is ", first, " in the input '", feeds[k].name,
+                  "' and ", second, " in the input '", feeds[i].name, "'");
+        }
       }
     }
   }

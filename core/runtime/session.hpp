@@ -56,23 +56,45 @@ class Session {
     std::shared_ptr<Executable> executable;
     std::vector<std::size_t> feeds;  ///< the executable's feed k is the caller's feeds[k]
     std::vector<std::size_t> fetches;
+    std::size_t hidden = 0;  ///< fetches after the caller's: nobody asked for them
+    std::vector<std::string>
+        saved;  ///< fetches after those: values that every run saves, the caller's apart
   };
-  Route route(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches);
+  /// With `whole_graph`, all outputs are computed, whatever is fetched.
+  Route route(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches,
+              bool whole_graph = false);
 
-  /// Runs by name; see backplane_session_run. An absent fetch is allocated.
-  void run(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches);
-  /// Runs along a route; values in the caller's order, checked against the model.
+  /// Runs by name; see backplane_session_run_with. An absent fetch is allocated.
+  void run(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches,
+           const RunOptions* options = nullptr);
+  /// Runs along a route; values in the executable's order, checked against the model. `places`: where they lie, where
+  /// not all are on the host; outputs on devices are made there.
   void run(const Route& route, const RunValues& feeds, const RunValues& fetches, PlanMemo* memo,
-           bool resize_fetches);
+           bool resize_fetches, const RunOptions* options = nullptr,
+           const BodyPlaces* places = nullptr);
+  /// Does what can be done before such a run; see Executable::prepare.
+  void prepare(const Route& route, const RunValues& feeds, const RunValues& fetches, PlanMemo* memo,
+               const BodyPlaces* places = nullptr);
   /// Checks a feed against what the model says of it.
   void check_feed(const std::string& name, const RuntimeValue& value) const;
-  /// Checks that a symbol has one size in all inputs; each has been checked by itself.
-  void check_symbols(const Route& route, const std::vector<NamedValue>& feeds) const;
+  /// Checks that symbols have one size each across the feeds.
+  void check_symbols(const std::vector<NamedValue>& feeds) const;
+  /// Waits for what runs that were not synchronized left going on; throws what it failed with.
+  void synchronize();
 
-  /// See backplane_session_explain, _statistics, _trace.
+  /// These values become readable after every run, whatever it fetches; none: none any more.
+  void save(const std::vector<std::string>& names);
+  /// What the last run by name saved under the name; null before the first. Throws for a name that is not saved.
+  RuntimeValuePtr saved(const std::string& name);
+  bool is_saved(const std::string& name);
+  /// Raised by save(): routes made before it lack the values.
+  std::uint64_t save_version() const { return save_version_.load(std::memory_order_acquire); }
+
+  /// See backplane_session_explain, _statistics, _trace, _memory.
   std::string explain();
   std::string statistics();
   std::string trace();
+  std::string memory();
 
  private:
   void register_operators();
@@ -87,6 +109,19 @@ class Session {
   Executable& default_executable();
   std::shared_ptr<Executable> executable(const Cut& cut);
   const Model& model_of(const Cut& cut);
+  template <class Step>
+  void timed(const char* name, const Step& step) {
+    if (options_.profile) {
+      trace_.session_step(name, step);
+    } else {
+      step();
+    }
+  }
+  std::vector<std::string> saved_names();
+  void check_saved(const std::vector<std::string>& names) const;
+  void publish_saved(const std::vector<NamedValue>& fetches, const Route& route,
+                     const std::vector<RuntimeValuePtr>& hidden_and_saved);
+  std::vector<std::shared_ptr<Executable>> executables();
 
   std::shared_ptr<Environment> environment_;
   SessionOptions options_;
@@ -99,11 +134,15 @@ class Session {
   std::map<Cut, std::unique_ptr<Model>> cut_models_;  ///< of cuts at inner values
   std::vector<ValueId> inputs_, outputs_, overridable_;
   double load_ms_ = 0;
+  ArenaPool arenas_;  ///< declared before whoever borrows from it
+  TraceLog trace_;
   std::mutex mutex_;
   std::map<Cut, std::shared_ptr<Executable>> executables_;
   std::shared_ptr<Executable> default_;
-  std::mutex spans_mutex_;
-  std::vector<Span> spans_;
+  std::mutex saved_mutex_;
+  std::vector<std::string> saved_names_;
+  std::map<std::string, RuntimeValuePtr> saved_;
+  std::atomic<std::uint64_t> save_version_{0};
 };
 
 }  // namespace backplane::core

@@ -408,7 +408,7 @@ TEST(ControlFlow, T4ACancelledLoopEnds) {
   RuntimeValue y;
   std::atomic<bool> cancel{false};
   RunSettings settings;
-  settings.cancel_flag = &cancel;
+  settings.controls.cancel_flag = &cancel;
   std::thread other([&] { cancel = true; });
   std::string message;
   try {

@@ -88,7 +88,7 @@ class BrokenPlan : public FaultTest {
     RunContext context(program, program.context().threads, 4, false);
     std::string problem;
     try {
-      context.start(1, nullptr, nullptr);
+      context.start(1, {});
       context.run(segment, 0, {&feed}, {&fetch});
     } catch (const Error& error) {
       problem = error.message();

@@ -12,6 +12,7 @@
 #include "tools/backplane/graph_page.hpp"
 #include "tools/backplane/inspect_text.hpp"
 #include "tools/backplane/json.hpp"
+#include "tools/backplane/memory_text.hpp"
 #include "tools/backplane/output_file.hpp"
 #include "tools/backplane/selection.hpp"
 
@@ -23,6 +24,7 @@ struct InspectRequest {
   std::string model;
   std::optional<std::string> dot, html, profile;
   bool explain = false;
+  bool memory = false;
   bool json = false;
 };
 
@@ -42,7 +44,8 @@ int inspect(const InspectRequest& request) {
   const Json profile = request.profile ? read_profile(*request.profile) : Json();
   const Environment environment(options);
   const Session session(environment, request.model, options);
-  const Json explanation = Json::parse(session.explain());
+  Json explanation = Json::parse(session.explain());
+  if (request.memory) explanation["memory"] = Json::parse(session.memory());
   OutputFiles files;
   if (request.dot) files.add(*request.dot, explanation_dot(explanation));
   if (request.html) {
@@ -54,6 +57,7 @@ int inspect(const InspectRequest& request) {
     std::cout << dump(explanation);
   } else {
     std::cout << explanation_text(explanation, request.explain);
+    if (request.memory) std::cout << memory_text(explanation["memory"]);
   }
   return kDone;
 }
@@ -67,6 +71,9 @@ void add_inspect(CLI::App& program, Action& chosen) {
   command.add_option("MODEL", request->model, "ONNX file")->required();
   command.add_flag("--explain", request->explain,
                    "show every node, its kernel, and why others refused it");
+  command.add_flag(
+      "--memory", request->memory,
+      "show what lies where in memory and when it is in use; with --json under \"memory\"");
   request->selection.add_dims_to(command);
   command.add_option("--dot", request->dot, "file for the placed graph in Graphviz's language");
   command.add_option("--html", request->html, "file for a page that shows the placed graph");

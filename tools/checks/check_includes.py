@@ -41,6 +41,8 @@ TABLE = {
     "tests/abi": PLUGIN_API + TESTING + ["tests/"],
     "tests/fixtures": PLUGIN_API + TESTING + ["tests/fixtures/"],
     "tests/control_flow": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "tests/"],
+    "tests/fixtures/frozen_host_v1": HOST_API,
+    "tests/session": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "tests/"],
     "tests/faults": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "tests/"],
 }
 for place, folder in enumerate(CORE_ORDER):

@@ -93,6 +93,8 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  *                                  Above that it holds what providers made of it: only the same device can load it,
  *                                  and its metadata say so
  * profile                          true | false: collect a span for every node and copy                   false
+ * save                             values that are readable after every run, separated by ';'; see
+ *                                  backplane_session_save
  */
 
 /* Ownership: as rule 2. Threads: one. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
@@ -169,7 +171,7 @@ BACKPLANE_API backplane_status* backplane_value_borrow(int32_t dtype, const int6
                                                        size_t rank, void* data, uint64_t bytes,
                                                        backplane_value** out);
 
-/* A value from a serialized proto: kind "tensor", "sequence" or "optional"; and back.
+/* A value from a serialized proto: kind "tensor", "sequence", "optional" or "map"; and back.
  * Ownership: copied. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_value_parse(const char* kind, const void* data,
                                                       uint64_t bytes, backplane_value** out);
@@ -317,3 +319,5 @@ BACKPLANE_API const backplane_value* backplane_binding_output(const backplane_bi
 #endif
 
 #include "backplane/host/graph.h"
+#include "backplane/host/run.h"
+#include "backplane/host/values.h"

@@ -10,277 +10,20 @@
 // backplane.h says of threads, ownership and lifetimes holds here too.
 #pragma once
 
-#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backplane/backplane.h"
+#include "backplane/host/run_options.hpp"
+#include "backplane/host/value.hpp"
 
 namespace backplane {
-
-/// A failure: what to do next (one of BACKPLANE_*), and one line that says what is wrong.
-class Error : public std::runtime_error {
- public:
-  Error(std::int32_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
-  std::int32_t code() const noexcept { return code_; }
-
- private:
-  std::int32_t code_;
-};
-
-/// Element types of tensors: the numbers of ONNX's TensorProto.DataType.
-enum class ElementType : std::int32_t {
-  None = 0,
-  Float = 1,
-  UInt8 = 2,
-  Int8 = 3,
-  UInt16 = 4,
-  Int16 = 5,
-  Int32 = 6,
-  Int64 = 7,
-  String = 8,
-  Bool = 9,
-  Float16 = 10,
-  Double = 11,
-  UInt32 = 12,
-  UInt64 = 13,
-  Complex64 = 14,
-  Complex128 = 15,
-  BFloat16 = 16,
-  Float8E4M3FN = 17,
-  Float8E4M3FNUZ = 18,
-  Float8E5M2 = 19,
-  Float8E5M2FNUZ = 20,
-  UInt4 = 21,
-  Int4 = 22,
-  Float4E2M1 = 23,
-  Float8E8M0 = 24,
-  UInt2 = 25,
-  Int2 = 26,
-};
-
-namespace detail {
-
-/// Ends a C object; for unique_ptr.
-template <class Object, void (*kDestroy)(Object*)>
-struct Deleter {
-  void operator()(Object* object) const noexcept { kDestroy(object); }
-};
-
-using OwnedString =
-    std::unique_ptr<backplane_string, Deleter<backplane_string, backplane_string_destroy>>;
-using OwnedStatus =
-    std::unique_ptr<backplane_status, Deleter<backplane_status, backplane_status_free>>;
-
-/// Throws what a function returned, unless that was success.
-inline void check(backplane_status* status) {
-  if (status == nullptr) return;
-  const OwnedStatus owned(status);
-  throw Error(backplane_status_code(status), backplane_status_message(status));
-}
-
-/// The text that `make` gives.
-template <class Object>
-std::string text_of(Object* object, backplane_status* (*make)(Object*, backplane_string**)) {
-  backplane_string* string = nullptr;
-  check(make(object, &string));
-  const OwnedString owned(string);
-  return {backplane_string_data(string), static_cast<std::size_t>(backplane_string_size(string))};
-}
-
-template <class T>
-struct ElementOf;
-#define BACKPLANE_ELEMENT(type, value)                       \
-  template <>                                                \
-  struct ElementOf<type> {                                   \
-    static constexpr ElementType kType = ElementType::value; \
-  }
-BACKPLANE_ELEMENT(float, Float);
-BACKPLANE_ELEMENT(double, Double);
-BACKPLANE_ELEMENT(bool, Bool);
-BACKPLANE_ELEMENT(std::int8_t, Int8);
-BACKPLANE_ELEMENT(std::uint8_t, UInt8);
-BACKPLANE_ELEMENT(std::int16_t, Int16);
-BACKPLANE_ELEMENT(std::uint16_t, UInt16);
-BACKPLANE_ELEMENT(std::int32_t, Int32);
-BACKPLANE_ELEMENT(std::uint32_t, UInt32);
-BACKPLANE_ELEMENT(std::int64_t, Int64);
-BACKPLANE_ELEMENT(std::uint64_t, UInt64);
-BACKPLANE_ELEMENT(std::complex<float>, Complex64);
-BACKPLANE_ELEMENT(std::complex<double>, Complex128);
-#undef BACKPLANE_ELEMENT
-
-}  // namespace detail
-
-class Value;
-
-/// A value that somebody else owns: to look at. Cheap to copy.
-///
-/// Lifetime: as long as the value it came from.
-class ValueView {
- public:
-  ValueView() = default;
-  explicit ValueView(const backplane_value* value) : value_(value) {}
-
-  explicit operator bool() const { return value_ != nullptr; }
-  const backplane_value* get() const { return value_; }
-
-  /// ONNX's type string: "tensor(float)", "seq(tensor(int64))".
-  std::string type() const { return backplane_value_type(value_); }
-  /// None for anything but a tensor; then there are no dims, data and bytes either.
-  ElementType element_type() const {
-    return static_cast<ElementType>(backplane_value_dtype(value_));
-  }
-  std::size_t rank() const { return backplane_value_rank(value_); }
-  std::vector<std::int64_t> dims() const {
-    const std::int64_t* first = backplane_value_dims(value_);
-    return first == nullptr ? std::vector<std::int64_t>()
-                            : std::vector<std::int64_t>(first, first + rank());
-  }
-  /// The number of elements of a tensor.
-  std::uint64_t size() const {
-    const std::int64_t* dims = backplane_value_dims(value_);
-    const std::size_t axes = rank();
-    std::uint64_t count = 1;
-    for (std::size_t axis = 0; axis < axes; ++axis) count *= static_cast<std::uint64_t>(dims[axis]);
-    return count;
-  }
-
-  /// The elements, row-major, sub-byte ones packed; null for strings and for what is no tensor.
-  const void* bytes() const { return backplane_value_data(const_cast<backplane_value*>(value_)); }
-  std::uint64_t byte_count() const { return backplane_value_bytes(value_); }
-  /// The elements as `T`; any other element type is an Error.
-  template <class T>
-  const T* data() const {
-    check_type(detail::ElementOf<T>::kType);
-    return static_cast<const T*>(bytes());
-  }
-  /// An element of a string tensor.
-  std::string string(std::uint64_t index) const {
-    const char* data = nullptr;
-    std::uint64_t size = 0;
-    detail::check(backplane_value_get_string(value_, index, &data, &size));
-    return {data, static_cast<std::size_t>(size)};
-  }
-
-  /// Elements of a sequence or an optional; a map has two, its keys and its values.
-  std::uint64_t element_count() const { return backplane_value_element_count(value_); }
-  inline Value element(std::uint64_t index) const;
-
-  /// The serialized TensorProto, SequenceProto, OptionalProto or MapProto.
-  std::string serialize() const {
-    backplane_string* string = nullptr;
-    detail::check(backplane_value_serialize(value_, &string));
-    const detail::OwnedString owned(string);
-    return {backplane_string_data(string), static_cast<std::size_t>(backplane_string_size(string))};
-  }
-
- protected:
-  void check_type(ElementType wanted) const {
-    if (element_type() == wanted) return;
-    throw Error(BACKPLANE_INVALID_ARGUMENT, "the value is a " + type() +
-                                                ", not a tensor of element type " +
-                                                std::to_string(static_cast<std::int32_t>(wanted)));
-  }
-
-  const backplane_value* value_ = nullptr;
-};
-
-/// A value of our own. A default-constructed or moved-from one is empty: give it to a run as an output and the
-/// session makes the value.
-class Value : public ValueView {
- public:
-  Value() = default;
-  /// Takes over a handle.
-  explicit Value(backplane_value* value) : ValueView(value) {}
-  Value(Value&& other) noexcept : ValueView(other.release()) {}
-  Value& operator=(Value&& other) noexcept {
-    if (this != &other) reset(other.release());
-    return *this;
-  }
-  Value(const Value&) = delete;
-  Value& operator=(const Value&) = delete;
-  ~Value() { reset(nullptr); }
-
-  /// A tensor with memory of its own, zeroed.
-  static Value tensor(ElementType type, const std::vector<std::int64_t>& dims) {
-    backplane_value* value = nullptr;
-    detail::check(
-        backplane_value_create(static_cast<std::int32_t>(type), dims.data(), dims.size(), &value));
-    return Value(value);
-  }
-  template <class T>
-  static Value tensor(const std::vector<std::int64_t>& dims) {
-    return tensor(detail::ElementOf<T>::kType, dims);
-  }
-  /// A copy of `elements`; their number must be what `dims` say.
-  template <class T>
-  static Value tensor(const std::vector<std::int64_t>& dims, const std::vector<T>& elements) {
-    Value value = tensor<T>(dims);
-    if (value.size() != elements.size()) {
-      throw Error(BACKPLANE_INVALID_ARGUMENT, "a tensor of " + std::to_string(value.size()) +
-                                                  " elements was given " +
-                                                  std::to_string(elements.size()));
-    }
-    for (std::size_t i = 0; i < elements.size(); ++i) value.data<T>()[i] = elements[i];
-    return value;
-  }
-  /// A tensor over memory of the caller's, which must outlive the value and the runs that use it.
-  static Value borrow(ElementType type, const std::vector<std::int64_t>& dims, void* data,
-                      std::uint64_t bytes) {
-    backplane_value* value = nullptr;
-    detail::check(backplane_value_borrow(static_cast<std::int32_t>(type), dims.data(), dims.size(),
-                                         data, bytes, &value));
-    return Value(value);
-  }
-  template <class T>
-  static Value borrow(const std::vector<std::int64_t>& dims, T* data, std::uint64_t count) {
-    return borrow(detail::ElementOf<T>::kType, dims, data, count * sizeof(T));
-  }
-  /// From a serialized proto; `kind` is "tensor", "sequence" or "optional".
-  static Value parse(const std::string& kind, const void* data, std::uint64_t bytes) {
-    backplane_value* value = nullptr;
-    detail::check(backplane_value_parse(kind.c_str(), data, bytes, &value));
-    return Value(value);
-  }
-
-  backplane_value* get() { return const_cast<backplane_value*>(value_); }
-  using ValueView::get;
-  /// Gives the handle away.
-  backplane_value* release() noexcept {
-    return const_cast<backplane_value*>(std::exchange(value_, nullptr));
-  }
-
-  void* mutable_bytes() { return backplane_value_data(get()); }
-  using ValueView::data;
-  template <class T>
-  T* data() {
-    check_type(detail::ElementOf<T>::kType);
-    return static_cast<T*>(mutable_bytes());
-  }
-  void set_string(std::uint64_t index, const std::string& text) {
-    detail::check(backplane_value_set_string(get(), index, text.data(), text.size()));
-  }
-
- private:
-  void reset(backplane_value* value) noexcept {
-    backplane_value_destroy(get());
-    value_ = value;
-  }
-};
-
-inline Value ValueView::element(std::uint64_t index) const {
-  backplane_value* element = nullptr;
-  detail::check(backplane_value_element(value_, index, &element));
-  return Value(element);
-}
 
 /// Options of environments and sessions; the keys stand in backplane.h.
 class Options {
@@ -464,23 +207,36 @@ class Session {
   /// Likewise into `results`: values that are there are written and must fit, empty ones are made.
   void run(const Feeds& feeds, const std::vector<std::string>& fetches,
            std::vector<Value>& results) const {
-    std::vector<const char*> feed_names;
-    std::vector<const backplane_value*> feed_values;
-    for (const auto& [name, value] : feeds) {
-      feed_names.push_back(name.c_str());
-      feed_values.push_back(value.get());
-    }
-    std::vector<const char*> fetch_names;
-    for (const std::string& name : fetches) fetch_names.push_back(name.c_str());
-    std::vector<backplane_value*> fetched;
-    for (Value& result : results) fetched.push_back(result.get());
-    detail::check(backplane_session_run(get(), feed_names.data(), feed_values.data(), feeds.size(),
-                                        fetches.empty() ? nullptr : fetch_names.data(),
-                                        fetched.data(), fetched.size()));
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      if (results[i].get() == nullptr) results[i] = Value(fetched[i]);
-    }
+    run_with(nullptr, feeds, fetches, results);
   }
+  /// Likewise, with options.
+  std::vector<Value> run(const Feeds& feeds, const std::vector<std::string>& fetches,
+                         const RunOptions& options) const {
+    std::vector<Value> results(fetches.empty() ? backplane_session_count(get(), BACKPLANE_OUTPUTS)
+                                               : fetches.size());
+    run(feeds, fetches, results, options);
+    return results;
+  }
+  void run(const Feeds& feeds, const std::vector<std::string>& fetches, std::vector<Value>& results,
+           const RunOptions& options) const {
+    run_with(options.get(), feeds, fetches, results);
+  }
+  /// Waits for what runs with synchronize=false left going on.
+  void synchronize() const { detail::check(backplane_session_synchronize(get())); }
+
+  /// Values that are readable after every run, whatever it fetches; see backplane_session_save.
+  void save(const std::vector<std::string>& names) {
+    std::vector<const char*> words;
+    for (const std::string& name : names) words.push_back(name.c_str());
+    detail::check(backplane_session_save(get(), words.data(), words.size()));
+  }
+  /// What the last run saved; an empty value before the first.
+  Value saved(const std::string& name) const {
+    backplane_value* value = nullptr;
+    detail::check(backplane_session_saved(get(), name.c_str(), &value));
+    return Value(value);
+  }
+
   /// `run`, by the name that users of ONNX Runtime know.
   std::vector<Value> Run(const Feeds& feeds, const std::vector<std::string>& fetches = {}) const {
     return run(feeds, fetches);
@@ -493,9 +249,32 @@ class Session {
   /// The spans so far as a Chrome/Perfetto trace; the option "profile" must be on.
   std::string trace() const { return detail::text_of(get(), backplane_session_trace); }
 
+  /// What lies where, as JSON.
+  std::string memory() const { return detail::text_of(get(), backplane_session_memory); }
+
   backplane_session* get() const { return session_.get(); }
 
  private:
+  void run_with(const backplane_run_options* options, const Feeds& feeds,
+                const std::vector<std::string>& fetches, std::vector<Value>& results) const {
+    std::vector<const char*> feed_names;
+    std::vector<const backplane_value*> feed_values;
+    for (const auto& [name, value] : feeds) {
+      feed_names.push_back(name.c_str());
+      feed_values.push_back(value.get());
+    }
+    std::vector<const char*> fetch_names;
+    for (const std::string& name : fetches) fetch_names.push_back(name.c_str());
+    std::vector<backplane_value*> fetched;
+    for (Value& result : results) fetched.push_back(result.get());
+    detail::check(backplane_session_run_with(
+        get(), options, feed_names.data(), feed_values.data(), feeds.size(),
+        fetches.empty() ? nullptr : fetch_names.data(), fetched.data(), fetched.size()));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i].get() == nullptr) results[i] = Value(fetched[i]);
+    }
+  }
+
   std::vector<ValueInfo> list(std::int32_t which) const {
     std::vector<ValueInfo> infos(backplane_session_count(get(), which));
     for (std::size_t i = 0; i < infos.size(); ++i) {
@@ -540,7 +319,32 @@ class Binding {
   void bind_output(const std::string& name) {
     detail::check(backplane_binding_bind_output(get(), name.c_str(), nullptr));
   }
+  /// The run makes it in a device's memory and copies nothing back; see backplane_binding_bind_output_to.
+  void bind_output_to(const std::string& name, const std::string& device) {
+    detail::check(backplane_binding_bind_output_to(get(), name.c_str(), device.c_str()));
+  }
+  /// Makes an input a tensor of the binding's own, of these dims, zeroed.
+  void resize(const std::string& name, const std::vector<std::int64_t>& dims) {
+    detail::check(backplane_binding_resize(get(), name.c_str(), dims.data(), dims.size()));
+  }
+  /// Does everything for a run that can be done before it; see backplane_binding_plan.
+  void plan() { detail::check(backplane_binding_plan(get())); }
+  /// The tensor of an input, to be filled in place; it stays where it is until the next resize.
+  MutableView input(const std::string& name) {
+    backplane_value* value = nullptr;
+    detail::check(backplane_binding_input(get(), name.c_str(), &value));
+    return MutableView(value);
+  }
   void run() { detail::check(backplane_binding_run(get())); }
+  void run(const RunOptions& options) {
+    detail::check(backplane_binding_run_with(get(), options.get()));
+  }
+  /// What the last run saved; see Session::save.
+  ValueView saved(const std::string& name) const {
+    const backplane_value* value = nullptr;
+    detail::check(backplane_binding_saved(get(), name.c_str(), &value));
+    return ValueView(value);
+  }
   /// What the last run wrote; valid until the next one.
   ValueView output(const std::string& name) const {
     return ValueView(backplane_binding_output(get(), name.c_str()));

@@ -1,0 +1,167 @@
+/* Runs with options, bindings that plan ahead, saved values, and what a session says of its memory. A part of backplane.h, which is
+ * the file to include; its conventions hold here. */
+#pragma once
+
+#include "backplane/backplane.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct backplane_run_options backplane_run_options;
+typedef struct backplane_cancel backplane_cancel;
+
+/* ---- Cancelling ---- */
+
+/* A switch that ends runs: those whose options hold it end within the kernel that is running, with BACKPLANE_CANCELLED, and leave
+ * their session usable. It stays on until it is reset, so a run that begins later ends at once.
+ * Ownership: as rule 2; run options that hold it keep it alive. Threads: any, all functions at any time.
+ * Errors: BACKPLANE_INVALID_ARGUMENT, BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_cancel_create(backplane_cancel** out);
+BACKPLANE_API void backplane_cancel_destroy(backplane_cancel* cancel);
+BACKPLANE_API backplane_status* backplane_cancel_request(backplane_cancel* cancel);
+BACKPLANE_API backplane_status* backplane_cancel_reset(backplane_cancel* cancel);
+/* 1 between a request and a reset, else 0. */
+BACKPLANE_API int32_t backplane_cancel_is_requested(const backplane_cancel* cancel);
+
+/* ---- Options of a run ----
+ *
+ * tag                   a name for the run: in traces and in the log                                     ""
+ * log_level             least important messages of this run that are logged; "": the session's          ""
+ * only_path_to_fetches  true: only nodes that the fetches need are run; false: all that the model's      true
+ *                       outputs need
+ * shrink_arenas         true: after the run, memory of the session that no run uses is given back        false
+ * synchronize           false: the call may return while devices still work. Then feeds must stay and    true
+ *                       fetches must not be read until backplane_session_synchronize
+ * entry.NAME            a string of the caller's: shown with the run in traces
+ *
+ * Options may serve many runs, also at a time. Changing them while a run uses them is an error, and so is a run while they are
+ * being changed: nothing is changed, nothing is run.
+ * Ownership: as rule 2; strings are copied. Threads: as said. Errors: BACKPLANE_INVALID_ARGUMENT (key, value; in use),
+ * BACKPLANE_NOT_FOUND (get: an entry that is not set), BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_run_options_create(backplane_run_options** out);
+BACKPLANE_API void backplane_run_options_destroy(backplane_run_options* options);
+BACKPLANE_API backplane_status* backplane_run_options_set(backplane_run_options* options,
+                                                          const char* key, const char* value);
+BACKPLANE_API backplane_status* backplane_run_options_get(backplane_run_options* options,
+                                                          const char* key, backplane_string** out);
+/* `cancel` may be NULL: nobody cancels. */
+BACKPLANE_API backplane_status* backplane_run_options_set_cancel(backplane_run_options* options,
+                                                                 backplane_cancel* cancel);
+
+/* ---- Watching nodes ---- */
+
+/* A node that runs, as a callback sees it: before its kernel (`outputs` is NULL) and after. Values in a device's memory are shown as
+ * copies on the host. An input or output that the node leaves out is NULL; a value whose elements nobody reads, or in a
+ * provider's own format, has no data. struct_size is that of the library; later versions append fields.
+ * Ownership: everything is borrowed for the call. */
+typedef struct backplane_node {
+  uint64_t struct_size;
+  const char*
+      name; /* a name of the model; of a node that a provider made of several, the provider's */
+  const char* op_type;
+  const char* domain;
+  const char* provider;
+  uint64_t input_count;
+  const backplane_value* const* inputs;
+  uint64_t output_count;
+  const backplane_value* const* outputs;
+} backplane_node;
+
+/* Other than 0 stops the run, which returns BACKPLANE_CANCELLED naming the node. Called by the run's thread; it may ask the values and must
+ * not use the session. */
+typedef int32_t (*backplane_node_fn)(void* context, const backplane_node* node);
+
+/* struct_size is sizeof(backplane_node_callbacks); either function may be NULL. */
+typedef struct backplane_node_callbacks {
+  uint64_t struct_size;
+  void* context;
+  backplane_node_fn before;
+  backplane_node_fn after;
+} backplane_node_callbacks;
+
+/* The functions to call for every node that runs; NULL: none. Streams wait after each node, so such runs are slow. What is evaluated
+ * while planning is not run, and views of other values cost no node. Providers replace nodes by nodes of their own: a callback that is
+ * to see the model's own nodes wants a session with the options optimization=none and
+ * disabled_passes=provider_rewrites,provider_claims (where the version knows these), or values by backplane_session_save.
+ * Ownership: copied; context is borrowed until the options are destroyed or others are set. Threads: one.
+ * Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_run_options_set_callbacks(
+    backplane_run_options* options, const backplane_node_callbacks* callbacks);
+
+/* ---- Runs ---- */
+
+/* backplane_session_run with options, which may be NULL.
+ * Ownership: as backplane_session_run. Threads: as it, too. Errors: its, and BACKPLANE_CANCELLED. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_session_run_with(
+    backplane_session* session, const backplane_run_options* options, const char* const* feed_names,
+    const backplane_value* const* feeds, size_t feed_count, const char* const* fetch_names,
+    backplane_value** fetches, size_t fetch_count);
+
+/* Waits for everything that runs with synchronize=false left going on.
+ * Ownership: none. Threads: any. Errors: what that work failed with. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_session_synchronize(backplane_session* session);
+
+/* Values that are readable after every run, whatever it fetches: any values of the model. Replaces what was saved before; `count` 0
+ * saves nothing any more. Values that graph passes would remove are kept: such runs have a program of their own.
+ * session_saved gives what the last run by name saved: NULL before the first. Runs of bindings save apart from those, see
+ * backplane_binding_saved.
+ * Ownership: names are copied; *out as rule 2, it shares the elements. Threads: any; runs that have begun are not changed.
+ * Errors: BACKPLANE_INVALID_ARGUMENT names the value and the nearest known ones. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_session_save(backplane_session* session,
+                                                       const char* const* names, size_t count);
+BACKPLANE_API backplane_status* backplane_session_saved(backplane_session* session,
+                                                        const char* name, backplane_value** out);
+
+/* What lies where, as JSON: {"arenas": {"sets","bytes","peak_bytes"}, "plans": [{"inputs","outputs","arenas": {memory: {"bytes","peak_bytes",
+ * "peak_step"}},"steps","values": [{"value","memory","place","bytes","offset","first_step","last_step"}],"workspaces"}], "weights":
+ * {"bytes": {memory: n},"list": [{"of","kind","memory","bytes"}]}}. A set is the arenas of one run in flight; all plans of a session share
+ * them. A plan is the one of its inputs and outputs that ran or was planned last; memory "model" is the model's own bytes.
+ * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_session_memory(backplane_session* session,
+                                                         backplane_string** out);
+
+/* ---- Bindings that plan ahead ----
+ * resize all inputs that are to change, plan, fill the inputs, then run as often as wanted: runs then only compute. A run after a resize
+ * plans by itself. Using a binding from two threads at a time is an error. */
+
+/* Makes an input a tensor of the binding's own with these dims, zeroed. Dims that the model fixes cannot change.
+ * Ownership: dims are copied. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT, BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_binding_resize(backplane_binding* binding,
+                                                         const char* name, const int64_t* dims,
+                                                         size_t rank);
+
+/* Does all shape work, prepares kernels, and gives memory to a run, its inputs and its outputs. Inputs that are neither bound nor resized
+ * become the binding's own: their unknown first dimension, a batch, counts as 1, symbols are as in other inputs. Any
+ * other unknown dimension is an error that names it.
+ * Ownership: none. Threads: one. Errors: as backplane_binding_run. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_binding_plan(backplane_binding* binding);
+
+/* The tensor of an input, to be filled in place; the value that was bound, where one was.
+ * Ownership: *out belongs to the binding; its data stays where it is until the next resize of the input. Threads: one.
+ * Errors: BACKPLANE_INVALID_ARGUMENT (unknown name; a shape that resize must give). Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_binding_input(backplane_binding* binding,
+                                                        const char* name, backplane_value** out);
+
+/* The run makes the output in the memory of a device of the session ("fakegpu:1"; "fakegpu" where that provider has one device in the session) and copies nothing back;
+ * backplane_value_copy_to_host does, when asked for. The output may be bound as the input of another binding over the same device. A device on
+ * host memory is like backplane_binding_bind_output with NULL.
+ * Ownership: copied. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT names the devices that there are. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_binding_bind_output_to(backplane_binding* binding,
+                                                                 const char* name,
+                                                                 const char* device);
+
+/* backplane_binding_run with options, which may be NULL.
+ * Ownership: as backplane_binding_run. Threads: one. Errors: its, and BACKPLANE_CANCELLED. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_binding_run_with(backplane_binding* binding,
+                                                           const backplane_run_options* options);
+
+/* What the last run of the binding saved under the name; see backplane_session_save.
+ * Ownership: *out belongs to the binding, until its next run. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_binding_saved(const backplane_binding* binding,
+                                                        const char* name,
+                                                        const backplane_value** out);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,59 @@
+/* Values that are no plain tensors of numbers: containers, and elements of every type. A part of backplane.h, which is the file to
+ * include; its conventions hold here. */
+#pragma once
+
+#include "backplane/backplane.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A sequence of `count` elements, of the type "seq(tensor(float))" or the like, which says what an empty one could hold. An optional:
+ * "optional(tensor(float))" with an element, or NULL for none. A map: "map(int64,tensor(float))" with a tensor of keys of rank 1
+ * and as many values: a tensor whose first dimension counts them, or a sequence.
+ * Ownership: elements are copied; *out as rule 2. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT (a type string; an element of
+ * another type, by its number), BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_value_create_sequence(
+    const char* type, const backplane_value* const* elements, size_t count, backplane_value** out);
+BACKPLANE_API backplane_status* backplane_value_create_optional(const char* type,
+                                                                const backplane_value* element,
+                                                                backplane_value** out);
+BACKPLANE_API backplane_status* backplane_value_create_map(const char* type,
+                                                           const backplane_value* keys,
+                                                           const backplane_value* values,
+                                                           backplane_value** out);
+
+/* What a value is. */
+#define BACKPLANE_KIND_NONE 0 /* nothing yet: an output before its run */
+#define BACKPLANE_KIND_TENSOR 1
+#define BACKPLANE_KIND_SEQUENCE 2
+#define BACKPLANE_KIND_OPTIONAL 3
+#define BACKPLANE_KIND_MAP 4
+/* Ownership: none. Threads: any. Errors: none (NULL is of no kind). Since: 0.1 */
+BACKPLANE_API int32_t backplane_value_kind(const backplane_value* value);
+
+/* Numbers of a tensor, from the element `index` on (row-major), converted: from and to every element type but strings, those of less
+ * than a byte included. Reading is exact where a double can hold the number. Writing rounds to the nearest, ties to even; what is
+ * out of range becomes the largest of an integer or of a float8 without infinity, and infinity elsewhere; NaN becomes 0 where there is
+ * none; a bool is 1 for all but 0. Complex numbers count as two each, real part first: `index` and `count` are in parts.
+ * Ownership: borrowed for the call. Threads: any for reading, one for writing.
+ * Errors: BACKPLANE_INVALID_ARGUMENT (no tensor of numbers on the host, past its end). Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_value_read_numbers(const backplane_value* value,
+                                                             uint64_t index, double* numbers,
+                                                             uint64_t count);
+BACKPLANE_API backplane_status* backplane_value_write_numbers(backplane_value* value,
+                                                              uint64_t index, const double* numbers,
+                                                              uint64_t count);
+
+/* The device in whose memory a value lies, as it is named in sessions; "" for the host's. Such a value has no data here.
+ * Ownership: as rule 3. Threads: any. Errors: none (NULL: ""). Since: 0.1 */
+BACKPLANE_API const char* backplane_value_device(const backplane_value* value);
+
+/* A copy in host memory, of any value; waits for it.
+ * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT, BACKPLANE_OUT_OF_MEMORY, what the device says. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_value_copy_to_host(const backplane_value* value,
+                                                             backplane_value** out);
+
+#ifdef __cplusplus
+}
+#endif

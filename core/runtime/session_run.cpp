@@ -1,0 +1,181 @@
+// Runs of a session: by name and along routes, with options, with saved values.
+#include <algorithm>
+
+#include "core/base/nearest_name.hpp"
+#include "core/runtime/session.hpp"
+
+namespace backplane::core {
+namespace {
+
+/// Adds a run's spans to the trace, also when it fails.
+class TracedRun {
+ public:
+  TracedRun(TraceLog& log, const RunOptions* options) : log_(log), options_(options) {}
+  TracedRun(const TracedRun&) = delete;
+  TracedRun& operator=(const TracedRun&) = delete;
+  ~TracedRun() {
+    try {
+      Span run{options_ != nullptr && !options_->tag.empty() ? options_->tag : "run",
+               "run",
+               "run",
+               begin_ns_,
+               steady_ns(),
+               {},
+               spans.empty() ? 0 : spans.front().run};
+      if (options_ != nullptr) {
+        for (const auto& [key, value] : options_->entries) run.details.emplace_back(key, value);
+      }
+      spans.insert(spans.begin(), std::move(run));
+      log_.add(std::move(spans));
+    } catch (...) {  // a trace is not worth a run
+    }
+  }
+
+  std::vector<Span> spans;
+
+ private:
+  TraceLog& log_;
+  const RunOptions* options_;
+  std::uint64_t begin_ns_ = steady_ns();
+};
+
+}  // namespace
+
+void Session::run(const Route& route, const RunValues& feeds, const RunValues& fetches,
+                  PlanMemo* memo, bool resize_fetches, const RunOptions* options,
+                  const BodyPlaces* places) {
+  RunSettings settings;
+  settings.places = places;
+  settings.own_fetches = places != nullptr ? &devices_ : nullptr;
+  settings.memo = memo;
+  settings.resize_fetches = resize_fetches;
+  if (options != nullptr) {
+    if (options->cancel != nullptr) settings.controls.cancel_flag = &options->cancel->requested;
+    if (options->observer) settings.controls.observer = &options->observer;
+    settings.controls.synchronize = options->synchronize;
+    if (options->cancel != nullptr && options->cancel->requested)
+      throw Error(Code::Cancelled, "the run was cancelled before it began");
+  }
+  // Gives memory back whether or not the run succeeds.
+  struct Shrink {
+    ArenaPool* pool;
+    ~Shrink() {
+      if (pool != nullptr) pool->shrink();
+    }
+  } const shrink{options != nullptr && options->shrink_arenas ? &arenas_ : nullptr};
+  if (!options_.profile) {
+    route.executable->run(feeds, fetches, settings);
+    return;
+  }
+  TracedRun traced(trace_, options);
+  settings.controls.spans = &traced.spans;
+  route.executable->run(feeds, fetches, settings);
+}
+
+void Session::prepare(const Route& route, const RunValues& feeds, const RunValues& fetches,
+                      PlanMemo* memo, const BodyPlaces* places) {
+  RunSettings settings;
+  settings.places = places;
+  settings.own_fetches = places != nullptr ? &devices_ : nullptr;
+  settings.memo = memo;
+  settings.resize_fetches = true;
+  route.executable->prepare(feeds, fetches, settings);
+}
+
+void Session::run(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches,
+                  const RunOptions* options) {
+  std::vector<std::string> feed_names, fetch_names;
+  for (const NamedValue& feed : feeds) feed_names.push_back(feed.name);
+  for (const NamedValue& fetch : fetches) fetch_names.push_back(fetch.name);
+  const bool whole_graph = options != nullptr && !options->only_path_to_fetches;
+  const Route way = route(feed_names, fetch_names, whole_graph);
+  RunValues run_feeds, run_fetches;
+  for (const std::size_t i : way.feeds) {
+    check_feed(feeds[i].name, *feeds[i].value);
+    run_feeds.push_back(feeds[i].value);
+  }
+  check_symbols(feeds);
+  for (const std::size_t i : way.fetches) run_fetches.push_back(fetches[i].value);
+  std::vector<RuntimeValuePtr> extra;
+  for (std::size_t i = 0; i < way.hidden + way.saved.size(); ++i) {
+    extra.push_back(std::make_shared<RuntimeValue>());
+    run_fetches.push_back(extra.back().get());
+  }
+  run(way, run_feeds, run_fetches, nullptr, false, options);
+  publish_saved(fetches, way, extra);
+}
+
+void Session::synchronize() {
+  std::exception_ptr failed;
+  for (const std::shared_ptr<Executable>& executable : executables()) {
+    try {
+      executable->synchronize();
+    } catch (...) {
+      if (failed == nullptr) failed = std::current_exception();
+    }
+  }
+  if (failed != nullptr) std::rethrow_exception(failed);
+}
+
+std::vector<std::shared_ptr<Executable>> Session::executables() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Executable>> all;
+  for (const auto& [cut, executable] : executables_) {
+    if (executable != nullptr) all.push_back(executable);
+  }
+  return all;
+}
+
+void Session::check_saved(const std::vector<std::string>& names) const {
+  for (const std::string& name : names) {
+    if (original_.find_value(name) != kNone) continue;
+    std::vector<std::string> known;
+    for (std::size_t i = 0; i < original_.value_count(); ++i)
+      known.push_back(original_.value(static_cast<ValueId>(i)).name);
+    invalid("the model has no value '", name, "'", did_you_mean(name, known));
+  }
+}
+
+void Session::save(const std::vector<std::string>& names) {
+  check_saved(names);
+  for (const std::string& name : names) {
+    if (std::count(names.begin(), names.end(), name) > 1)
+      invalid("the value '", name, "' is to be saved twice");
+  }
+  const std::lock_guard lock(saved_mutex_);
+  saved_names_ = names;
+  saved_.clear();
+  save_version_.fetch_add(1, std::memory_order_release);
+}
+
+std::vector<std::string> Session::saved_names() {
+  const std::lock_guard lock(saved_mutex_);
+  return saved_names_;
+}
+
+bool Session::is_saved(const std::string& name) {
+  const std::lock_guard lock(saved_mutex_);
+  return std::find(saved_names_.begin(), saved_names_.end(), name) != saved_names_.end();
+}
+
+void Session::publish_saved(const std::vector<NamedValue>& fetches, const Route& route,
+                            const std::vector<RuntimeValuePtr>& hidden_and_saved) {
+  const std::lock_guard lock(saved_mutex_);
+  const auto publish = [this](const std::string& name, RuntimeValuePtr value) {
+    if (std::find(saved_names_.begin(), saved_names_.end(), name) != saved_names_.end())
+      saved_[name] = std::move(value);
+  };
+  for (const NamedValue& fetch : fetches) publish(fetch.name, fetch.value->weak_from_this().lock());
+  for (std::size_t i = 0; i < route.saved.size(); ++i)
+    publish(route.saved[i], hidden_and_saved[route.hidden + i]);
+}
+
+RuntimeValuePtr Session::saved(const std::string& name) {
+  const std::lock_guard lock(saved_mutex_);
+  if (std::find(saved_names_.begin(), saved_names_.end(), name) == saved_names_.end())
+    invalid("the value '", name, "' is not saved", did_you_mean(name, saved_names_));
+  const auto found = saved_.find(name);
+  return found != saved_.end() ? found->second : nullptr;
+}
+
+}  // namespace backplane::core

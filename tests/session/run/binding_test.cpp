@@ -1,0 +1,191 @@
+// L5, M2: inputs and outputs bound, resized and planned before runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/session/run/models.hpp"
+
+namespace backplane::session_test {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::uint64_t plans_of(const Session& session) {
+  return nlohmann::json::parse(session.statistics())["plans"].get<std::uint64_t>();
+}
+
+TEST(Binding, M2ResizePlanThenRunOnlyComputes) {
+  Probe probe;
+  const ModelMaker model =
+      ModelMaker().input("x", {"batch", "n"}).output("y").probe("x", "y", probe);
+  TestSession session(model);
+  Binding binding(*session);
+  binding.resize("x", {2, 3});
+  binding.plan();
+  EXPECT_EQ(probe.prepares, 1u);
+  EXPECT_EQ(probe.computes, 0u);
+  EXPECT_EQ(plans_of(*session), 1u);
+  float* x = binding.input("x").data<float>();
+  std::iota(x, x + 6, 0.0f);
+  const auto* y = binding.output("y").bytes();
+  binding.run();
+  binding.run();
+  EXPECT_THAT(binding.output("y").numbers(), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_EQ(binding.output("y").bytes(), y) << "plan() had given the output its memory";
+  EXPECT_EQ(binding.input("x").data<float>(), x) << "the input stays where it is";
+  EXPECT_EQ(probe.prepares, 1u);
+  EXPECT_EQ(plans_of(*session), 1u);
+}
+
+TEST(Binding, M2KernelsCreatedOnceSurviveAResize) {
+  Probe probe;
+  const ModelMaker model = ModelMaker().input("x", {"batch", 2}).output("y").probe("x", "y", probe);
+  TestSession session(model);
+  EXPECT_EQ(probe.creates, 1u);
+  Binding binding(*session);
+  for (const std::int64_t batch : {1, 4, 2, 4, 1, 7}) {
+    binding.resize("x", {batch, 2});
+    binding.plan();
+    binding.run();
+    EXPECT_EQ(binding.output("y").dims(), (std::vector<std::int64_t>{batch, 2}));
+    EXPECT_THAT(binding.output("y").numbers(), Each(1)) << "a resized input is zeroed";
+  }
+  EXPECT_EQ(probe.creates, 1u);
+  EXPECT_EQ(probe.destroys, 0u);
+  EXPECT_EQ(probe.prepares, 4u) << "one for each shape";
+}
+
+TEST(Binding, M2RunAfterAResizePlansByItself) {
+  Probe probe;
+  const ModelMaker model = ModelMaker().input("x", {"batch", 2}).output("y").probe("x", "y", probe);
+  TestSession session(model);
+  Binding binding(*session);
+  binding.plan();
+  binding.run();
+  binding.resize("x", {3, 2});
+  binding.run();
+  EXPECT_EQ(binding.output("y").dims(), (std::vector<std::int64_t>{3, 2}));
+}
+
+TEST(Binding, M2ABatchCountsAsOneUntilResizedAndSymbolsAgree) {
+  const ModelMaker model = ModelMaker()
+                               .input("a", {"batch", "n"})
+                               .input("b", {"batch", "n"})
+                               .output("y")
+                               .node("Add", {"a", "b"}, {"y"});
+  TestSession session(model);
+  Binding binding(*session);
+  binding.resize("a", {1, 5});
+  binding.plan();
+  EXPECT_EQ(binding.input("b").dims(), (std::vector<std::int64_t>{1, 5})) << "n is 5 in a";
+  Binding wide(*session);
+  wide.resize("b", {3, 2});
+  wide.plan();
+  EXPECT_EQ(wide.input("a").dims(), (std::vector<std::int64_t>{3, 2}));
+}
+
+TEST(Binding, M2AnUnknownDimensionThatIsNoBatchIsAnErrorThatNamesIt) {
+  const ModelMaker model =
+      ModelMaker().input("words", {"batch", "length"}).output("y").node("Relu", {"words"}, {"y"});
+  TestSession session(model);
+  Binding binding(*session);
+  const auto [code, message] = failure_of([&] { binding.plan(); });
+  EXPECT_EQ(code, BACKPLANE_INVALID_ARGUMENT);
+  EXPECT_THAT(message, HasSubstr("'words'"));
+  EXPECT_THAT(message, HasSubstr("'length'"));
+  EXPECT_THAT(message, HasSubstr("resize"));
+  binding.resize("words", {1, 7});
+  binding.plan();
+}
+
+TEST(Binding, M2ResizeIsChecked) {
+  const ModelMaker model =
+      ModelMaker().input("x", {"batch", 3}).output("y").node("Relu", {"x"}, {"y"});
+  TestSession session(model);
+  Binding binding(*session);
+  const auto message = [&](const char* name, const std::vector<std::int64_t>& dims) {
+    return failure_of([&] { binding.resize(name, dims); }).second;
+  };
+  EXPECT_THAT(message("x", {1, 4}), HasSubstr("[batch,3]"));
+  EXPECT_THAT(message("x", {3}), HasSubstr("cannot become"));
+  EXPECT_THAT(message("x", {-1, 3}), HasSubstr("dimension 0"));
+  EXPECT_THAT(message("xx", {1, 3}), HasSubstr("did you mean 'x'"));
+  EXPECT_THAT(message("x", {std::int64_t{1} << 62, 3}), HasSubstr("more elements"));
+  EXPECT_EQ(message("x", {0, 3}), "");
+  binding.run();
+  EXPECT_EQ(binding.output("y").dims(), (std::vector<std::int64_t>{0, 3}));
+}
+
+TEST(Binding, M2AModelOfFixedShapesIsPlannedAtLoadAndNeverAgain) {
+  Probe probe;
+  const ModelMaker model = ModelMaker().input("x", {2, 2}).output("y").probe("x", "y", probe);
+  TestSession session(model);
+  EXPECT_EQ(probe.prepares, 1u) << "planned when it was loaded";
+  EXPECT_EQ(plans_of(*session), 1u);
+  Binding binding(*session);
+  binding.plan();
+  for (int i = 0; i < 5; ++i) binding.run();
+  const Value x = Value::tensor<float>({2, 2});
+  session->run({{"x", x}});
+  EXPECT_EQ(probe.prepares, 1u);
+  EXPECT_EQ(plans_of(*session), 1u);
+}
+
+TEST(Binding, L5AnInputThatChangesItsShapeElsewhereIsCheckedAgain) {
+  // The input of the second binding is the output of the first, which is made anew for another batch.
+  const ModelMaker first =
+      ModelMaker().input("x", {"batch", 2}).output("y").node("Relu", {"x"}, {"y"});
+  const ModelMaker second = ModelMaker().input("x", {2, 2}).output("y").node("Relu", {"x"}, {"y"});
+  TestSession one(first), two(second);
+  Binding upper(*one), lower(*two);
+  upper.resize("x", {2, 2});
+  upper.run();
+  lower.bind_input("x", upper.output("y"));
+  lower.run();
+  upper.resize("x", {9, 2});
+  upper.run();
+  EXPECT_THAT(failure_of([&] { lower.run(); }).second, HasSubstr("[2,2]"));
+}
+
+TEST(Binding, L5BoundValuesMayBeDestroyedBeforeTheBinding) {
+  const ModelMaker model = ModelMaker().input("x", {2}).output("y").node("Relu", {"x"}, {"y"});
+  TestSession session(model);
+  Binding binding(*session);
+  {
+    const Value x = Value::tensor<float>({2}, std::vector<float>{-1, 2});
+    binding.bind_input("x", x);
+  }
+  binding.run();
+  EXPECT_THAT(binding.output("y").numbers(), ElementsAre(0, 2));
+}
+
+TEST(ArenaPool, M6PlansOfASessionShareOneArenaWhenTheyDoNotRunAtTheSameTime) {
+  Probe probe;
+  const ModelMaker model = ModelMaker()
+                               .input("x", {"n"})
+                               .output("y")
+                               .probe("x", "a", probe)
+                               .probe("a", "b", probe)
+                               .probe("b", "y", probe);
+  TestSession session(model);
+  const auto arenas = [&] { return nlohmann::json::parse(session->memory())["arenas"]; };
+  const auto run = [&](std::int64_t size, const std::vector<std::string>& fetches) {
+    const Value x = Value::tensor<float>({size});
+    session->run({{"x", x}}, fetches);
+  };
+  run(1000, {});
+  const auto before = arenas();
+  EXPECT_EQ(before["sets"], 1);
+  EXPECT_GE(before["bytes"], 8000) << "a and b";
+  run(500, {});      // another shape
+  run(1000, {"b"});  // another cut, with a program of its own
+  run(250, {"a", "y"});
+  EXPECT_EQ(arenas(), before) << "nobody asked for more memory";
+}
+
+}  // namespace
+}  // namespace backplane::session_test

@@ -1,0 +1,169 @@
+// L5: outputs bound on a device stay there until they are asked for, by the fake device's own count of copies.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdexcept>
+
+#include "backplane/plugin_api.h"
+#include "tests/fixtures/fakegpu/fakegpu.h"
+#include "tests/session/run/models.hpp"
+
+namespace backplane::session_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// The provider's counters, reached beside the session: a library is loaded once in a process.
+const fakegpu_api& fakegpu() {
+  static const fakegpu_api* const api = [] {
+    void* library = ::dlopen(BACKPLANE_TEST_BUILD_DIR "/tests/fixtures/fakegpu.so", RTLD_NOW);
+    if (library == nullptr) throw std::runtime_error(::dlerror());
+    const auto query =
+        reinterpret_cast<bp_plugin_query_fn>(::dlsym(library, BP_PLUGIN_QUERY_SYMBOL));
+    bp_query_args args{};
+    args.struct_size = sizeof(args);
+    args.host_major = BP_ABI_MAJOR;
+    args.host_minor = BP_ABI_MINOR;
+    args.host_version = {"test", 4};
+    const bp_plugin* plugin = nullptr;
+    if (query(&args, &plugin) != BP_OK) throw std::runtime_error("fakegpu refused the query");
+    const bp_provider* provider = plugin->providers[0];
+    return static_cast<const fakegpu_api*>(
+        provider->get_interface(provider->self, FAKEGPU_INTERFACE, 1));
+  }();
+  return *api;
+}
+
+fakegpu_counters counters() {
+  fakegpu_counters all{};
+  all.struct_size = sizeof(all);
+  fakegpu().counters(FAKEGPU_ALL_DEVICES, &all);
+  return all;
+}
+
+Environment device_environment() {
+  return Environment(Options()
+                         .set("environment.threads", "2")
+                         .set("environment.log_level", "error")
+                         .set("environment.plugin_path", BACKPLANE_TEST_BUILD_DIR
+                              "/tests/session/plugins:" BACKPLANE_TEST_PLUGIN_DIR));
+}
+
+/// y = relu(a + b) on a fake device; `host_copy`: none, sync or async.
+class DeviceBinding : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { fakegpu().reset(); }
+  void TearDown() override {
+    const fakegpu_counters all = counters();
+    EXPECT_EQ(all.races + all.uninitialized + all.misuses, 0u);
+  }
+
+  Options options() const {
+    Options options;
+    options.AppendExecutionProvider("fakegpu", {{"host_copy", GetParam()}, {"delay_us", "20"}});
+    options.AppendExecutionProvider("cpu");
+    options.set("optimization", "none");
+    return options;
+  }
+
+  const std::string model_ = ModelMaker()
+                                 .input("a", {"n", 2})
+                                 .input("b", {"n", 2})
+                                 .output("y")
+                                 .node("Add", {"a", "b"}, {"sum"})
+                                 .node("Relu", {"sum"}, {"y"})
+                                 .bytes();
+  const Environment environment_ = device_environment();
+  const Session session_{environment_, model_.data(), model_.size(), options()};
+  const Value a_ = Value::tensor<float>({2, 2}, std::vector<float>{1, -2, 3, -4});
+  const Value b_ = Value::tensor<float>({2, 2}, std::vector<float>{1, 1, 1, 1});
+};
+
+TEST_P(DeviceBinding, L5AnOutputOnADeviceStaysThereUntilAskedFor) {
+  Binding binding(session_);
+  binding.bind_input("a", a_);
+  binding.bind_input("b", b_);
+  binding.bind_output_to("y", "fakegpu");
+  for (int i = 0; i < 5; ++i) binding.run();
+  EXPECT_EQ(counters().copies_d2h, 0u) << "nobody has asked for it";
+  EXPECT_EQ(binding.output("y").device(), "fakegpu:0");
+  EXPECT_EQ(binding.output("y").dims(), (std::vector<std::int64_t>{2, 2}));
+  EXPECT_EQ(binding.output("y").bytes(), nullptr);
+  const Value y = binding.output("y").to_host();
+  EXPECT_EQ(counters().copies_d2h, 1u);
+  EXPECT_THAT(y.numbers(), ElementsAre(2, 0, 4, 0));
+  EXPECT_EQ(y.device(), "");
+  const std::uint64_t allocations = counters().allocations;
+  binding.run();
+  EXPECT_EQ(counters().allocations, allocations) << "its memory is used again";
+}
+
+TEST_P(DeviceBinding, L5AnOutputOnADeviceIsTheNextRunsInputWithoutACopy) {
+  Binding first(session_), second(session_);
+  first.bind_input("a", a_);
+  first.bind_input("b", b_);
+  first.bind_output_to("y", "fakegpu");
+  first.run();
+  second.bind_input("a", first.output("y"));
+  second.bind_input("b", first.output("y"));
+  second.bind_output_to("y", "fakegpu:0");
+  const fakegpu_counters before = counters();
+  second.run();
+  EXPECT_EQ(counters().copies_h2d, before.copies_h2d);
+  EXPECT_EQ(counters().copies_d2h, before.copies_d2h);
+  EXPECT_THAT(second.output("y").to_host().numbers(), ElementsAre(4, 0, 8, 0));
+}
+
+TEST_P(DeviceBinding, L5DevicesAreNamedAndValuesOnThemRunInBindingsOnly) {
+  Binding binding(session_);
+  EXPECT_THAT(failure_of([&] { binding.bind_output_to("y", "fakegpus"); }).second,
+              HasSubstr("did you mean 'fakegpu:0'"));
+  EXPECT_THAT(failure_of([&] { binding.bind_output_to("yy", "fakegpu"); }).second,
+              HasSubstr("'yy'"));
+  binding.bind_input("a", a_);
+  binding.bind_input("b", b_);
+  binding.bind_output_to("y", "cpu");  // host memory is the host's
+  binding.run();
+  EXPECT_THAT(binding.output("y").numbers(), ElementsAre(2, 0, 4, 0));
+  binding.bind_output_to("y", "fakegpu");
+  binding.run();
+  const backplane_value* y = binding.output("y").get();
+  EXPECT_THAT(failure_of([&] {
+                session_.run({{"a", ValueView(y)}, {"b", b_}});
+              }).second,
+              HasSubstr("binding"));
+  EXPECT_THAT(failure_of([&] { ValueView(y).numbers(); }).second, HasSubstr("not on the host"));
+}
+
+TEST_P(DeviceBinding, L6RunsThatAreNotSynchronizedGoOnAndAreWaitedFor) {
+  Binding binding(session_);
+  binding.bind_input("a", a_);
+  binding.bind_input("b", b_);
+  binding.bind_output_to("y", "fakegpu");
+  RunOptions options;
+  options.set("synchronize", "false");
+  for (int i = 0; i < 5; ++i) binding.run(options);
+  session_.synchronize();
+  EXPECT_EQ(counters().open_runs, 0u);
+  EXPECT_THAT(binding.output("y").to_host().numbers(), ElementsAre(2, 0, 4, 0));
+}
+
+TEST_P(DeviceBinding, M5ACallbackSeesValuesOfADeviceAsCopies) {
+  std::vector<double> sum;
+  RunOptions options;
+  options.set_callbacks({}, [&](const NodeView& node) {
+    if (node.op_type == "Add") sum = node.outputs.at(0).numbers();
+    return true;
+  });
+  const std::vector<Value> y = session_.run({{"a", a_}, {"b", b_}}, {}, options);
+  EXPECT_THAT(y.at(0).numbers(), ElementsAre(2, 0, 4, 0));
+  if (!sum.empty()) {  // the provider may fuse the two
+    EXPECT_THAT(sum, ElementsAre(2, -1, 4, -3));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Copies, DeviceBinding, ::testing::Values("none", "sync", "async"));
+
+}  // namespace
+}  // namespace backplane::session_test
