@@ -3,8 +3,11 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <map>
+#include <mutex>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <tuple>
 #include <unistd.h>
 #include <utility>
 
@@ -28,6 +31,26 @@ class Descriptor {
   int number_;
 };
 
+/// Which contents a file had: another write, or another file under its name, is another one.
+using Identity = std::tuple<dev_t, ino_t, off_t, time_t, long>;
+
+Identity identity_of(const struct stat& status) {
+  return {status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec,
+          status.st_mtim.tv_nsec};
+}
+
+/// The files that are mapped now. Never destroyed: mappings may outlive every static.
+struct Mapped {
+  std::mutex mutex;
+  std::map<Identity, std::weak_ptr<const MappedFile>> by_identity;
+  std::map<const std::byte*, std::size_t> ranges;  ///< by first byte
+};
+
+Mapped& mapped() {
+  static auto* const files = new Mapped;
+  return *files;
+}
+
 }  // namespace
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
@@ -47,6 +70,10 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
     throw fail(Code::InvalidArgument, "it is a folder, a file is needed");
   if (!S_ISREG(status.st_mode)) throw fail(Code::InvalidArgument, "it is no regular file");
 
+  const std::lock_guard lock(mapped().mutex);
+  std::erase_if(mapped().by_identity, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<const MappedFile>& known = mapped().by_identity[identity_of(status)];
+  if (auto same = known.lock()) return same;
   const auto size = static_cast<std::size_t>(status.st_size);
   void* data = nullptr;
   if (size > 0) {
@@ -56,13 +83,30 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
       throw fail(error == ENOMEM ? Code::OutOfMemory : Code::InvalidArgument, std::strerror(error));
     }
   }
-  return std::shared_ptr<const MappedFile>(
+  const std::shared_ptr<const MappedFile> made(
       new MappedFile(path, static_cast<const std::byte*>(data), size));
+  if (size > 0) mapped().ranges[made->data_] = size;
+  known = made;
+  return made;
+}
+
+bool MappedFile::holds(const void* byte) {
+  const auto* address = static_cast<const std::byte*>(byte);
+  const std::lock_guard lock(mapped().mutex);
+  auto after = mapped().ranges.upper_bound(address);
+  if (after == mapped().ranges.begin()) return false;
+  --after;
+  return address < after->first + after->second;
 }
 
 MappedFile::~MappedFile() {
+  if (size_ == 0) return;
+  {
+    const std::lock_guard lock(mapped().mutex);
+    mapped().ranges.erase(data_);
+  }
   // munmap takes a mutable pointer by its C signature; nothing is written.
-  if (size_ > 0) ::munmap(const_cast<std::byte*>(data_), size_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 }  // namespace backplane::core

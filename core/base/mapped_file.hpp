@@ -8,7 +8,8 @@
 
 namespace backplane::core {
 
-/// A regular file, mapped read-only as a whole. An empty file has no bytes and no mapping.
+/// A regular file, mapped read-only as a whole. An empty file has no bytes and no mapping. Opening a file that is
+/// mapped already and has not changed since (by device, inode, size and time) gives the same mapping.
 ///
 /// Lifetime: the bytes are valid as long as the object. They are the file's: whoever shortens the file meanwhile
 ///           makes reading them fatal, as with every mapping; replacing it by rename is safe.
@@ -18,6 +19,8 @@ class MappedFile {
   /// Errors: NotFound when there is no such file; InvalidArgument for a folder, a device, a file without
   /// permission. The message names the file.
   static std::shared_ptr<const MappedFile> open(const std::string& path);
+  /// Whether the byte lies in a file that is mapped now.
+  static bool holds(const void* byte);
 
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -1,95 +1,18 @@
 // The table of keys: one row a key, with how its value is read.
 #include "core/config/option_keys.hpp"
 
-#include <charconv>
-#include <limits>
-
 #include "core/base/error.hpp"
-#include "core/base/log.hpp"
-#include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
+#include "core/config/option_parsers.hpp"
 
 namespace backplane::core {
 namespace {
 
 using Values = std::vector<std::string>;
 
-[[noreturn]] void wrong_value(const std::string& key, const std::string& value,
-                              const std::string& expected) {
-  invalid("option ", core::quoted(key), ": ", core::quoted(value), " is not ", expected);
-}
-
-std::int64_t number(const std::string& key, const std::string& value, std::int64_t least,
-                    std::int64_t most) {
-  std::int64_t result = 0;
-  const char* end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, result);
-  if (error != std::errc() || stop != end || result < least || result > most) {
-    const bool open = most == std::numeric_limits<std::int64_t>::max();
-    wrong_value(key, value,
-                open ? text("an integer from ", least, " on")
-                     : text("an integer from ", least, " to ", most));
-  }
-  return result;
-}
-
-bool truth(const std::string& key, const std::string& value) {
-  if (value == "true") return true;
-  if (value == "false") return false;
-  wrong_value(key, value, "true or false");
-}
-
-/// The index of `value` among `known`.
-std::size_t choice(const std::string& key, const std::string& value, const Values& known) {
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    if (value == known[i]) return i;
-  }
-  std::string expected = "one of";
-  for (const std::string& word : known) expected += " " + word;
-  wrong_value(key, value, expected + did_you_mean(value, known));
-}
-
-ProviderChoice provider_choice(const std::string& key, const std::string& name) {
-  const auto is_letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
-  };
-  std::size_t end = 0;
-  while (end < name.size() && is_letter(name[end])) ++end;
-  bool fits = end > 0;
-  if (fits && end < name.size()) {
-    fits = name[end] == ':' && end + 1 < name.size() && name.size() - end <= 5 &&
-           name.find_first_not_of("0123456789", end + 1) == std::string::npos;
-  }
-  if (!fits) wrong_value(key, name, "a provider's name, such as \"name\" or \"name:1\"");
-  return {name, {}};
-}
-
-void set_providers(SessionOptions& session, const std::string& key, const Values& names) {
-  std::vector<ProviderChoice> chosen;
-  for (const std::string& name : names) {
-    if (name == "auto" && names.size() == 1) break;
-    ProviderChoice provider = provider_choice(key, name);
-    for (const ProviderChoice& earlier : chosen) {
-      if (earlier.name == name)
-        invalid("option ", core::quoted(key), " names ", core::quoted(name), " twice");
-    }
-    chosen.push_back(std::move(provider));
-  }
-  session.providers = std::move(chosen);
-}
-
-std::vector<std::filesystem::path> paths(const std::string& key, const Values& values) {
-  std::vector<std::filesystem::path> result;
-  for (const std::string& value : values) {
-    if (value.empty()) invalid("option ", core::quoted(key), " holds an empty path");
-    result.emplace_back(value);
-  }
-  return result;
-}
-
 std::set<std::string> passes(const std::string& key, const Values& values) {
-  const std::vector<std::string> known = pass_names();
+  std::vector<std::string> known = pass_names();
+  for (const char* step : kProviderPasses) known.emplace_back(step);
   std::set<std::string> result;
   for (const std::string& value : values) result.insert(known[choice(key, value, known)]);
   return result;
@@ -102,12 +25,9 @@ std::vector<PlacementRule> placement(const Values& values) {
 }
 
 const Values& log_levels() {
-  static const Values kLevels = {"trace", "debug", "info", "warning", "error"};
+  static const Values kLevels = {"trace", "debug", "info", "warning", "error", "off"};
   return kLevels;
 }
-
-constexpr std::int64_t kMaxThreads = 1024;
-constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
 using K = const std::string&;
 using V = const Values&;
@@ -131,7 +51,7 @@ std::vector<KeyRow> placement_rows() {
        false,
        [](Options& o, K k, V v) { o.environment.spinning = truth(k, v[0]); }},
       {{"environment.log_level", "least important messages that are logged", "warning",
-        "trace | debug | info | warning | error"},
+        "trace | debug | info | warning | error | off"},
        0,
        false,
        [](Options& o, K k, V v) {
@@ -142,6 +62,11 @@ std::vector<KeyRow> placement_rows() {
        ':',
        true,
        [](Options& o, K k, V v) { o.environment.plugin_path = paths(k, v); }},
+      {{"environment.custom_ops", "libraries of custom operators of every session", "",
+        "paths, separated by ':'"},
+       ':',
+       true,
+       [](Options& o, K k, V v) { o.environment.custom_ops = paths(k, v); }},
       {{"threads", "threads of a session's loops; 0: the pool's", "0", "0 .. 1024"},
        0,
        false,
@@ -152,7 +77,7 @@ std::vector<KeyRow> placement_rows() {
         "names, separated by ','; NAME:1 is a provider's second device"},
        ',',
        false,
-       [](Options& o, K k, V v) { set_providers(o.session, k, v); }},
+       [](Options& o, K k, V v) { o.session.providers = provider_choices(k, v); }},
       {{"fallback", "what to do with a node that no listed provider takes", "warn",
         "allow | warn | forbid"},
        0,
@@ -185,6 +110,11 @@ std::vector<KeyRow> graph_rows() {
        ',',
        false,
        [](Options& o, K k, V v) { o.session.disabled_passes = passes(k, v); }},
+      {{"enabled_passes", "graph passes that are run below their level too", "",
+        "names, separated by ','"},
+       ',',
+       false,
+       [](Options& o, K k, V v) { o.session.enabled_passes = passes(k, v); }},
       {{"deterministic", "same results in every run, whatever it costs", "false", "true | false"},
        0,
        false,
@@ -246,6 +176,49 @@ std::vector<KeyRow> graph_rows() {
   };
 }
 
+/// How it lives: log, memory, what it is opened from and saved to.
+std::vector<KeyRow> life_rows() {
+  static const Values kSessionLevels = {"environment", "trace", "debug", "info",
+                                        "warning",     "error", "off"};
+  return {
+      {{"log_level", "least important messages of this session", "environment",
+        "environment | trace | debug | info | warning | error | off"},
+       0,
+       false,
+       [](Options& o, K k, V v) {
+         const std::size_t level = choice(k, v[0], kSessionLevels);
+         o.session.log_level = level == 0 ? "" : kSessionLevels[level];
+       }},
+      {{"memory_pattern", "values of a run share memory where they are not needed together", "true",
+        "true | false"},
+       0,
+       false,
+       [](Options& o, K k, V v) { o.session.memory_pattern = truth(k, v[0]); }},
+      {{"arena", "a run's memory is kept for the next run", "true", "true | false"},
+       0,
+       false,
+       [](Options& o, K k, V v) { o.session.arena = truth(k, v[0]); }},
+      {{"memory_limit", "bytes that the session may take of all memory together; 0: no limit", "0",
+        "bytes, or with KiB, MiB, GiB"},
+       0,
+       false,
+       [](Options& o, K k, V v) { o.session.memory_limits[""] = byte_count(k, v[0]); }},
+      {{"options_from_model", "session options in the model's metadata are honoured", "false",
+        "true | false"},
+       0,
+       false,
+       [](Options& o, K k, V v) { o.session.options_from_model = truth(k, v[0]); }},
+      {{"saved_plan", "plan to open the session with instead of placing and packing", "", "a path"},
+       0,
+       true,
+       [](Options& o, K, V v) { o.session.saved_plan = v[0]; }},
+      {{"save_plan", "file that the session's plan is written to once it is loaded", "", "a path"},
+       0,
+       true,
+       [](Options& o, K, V v) { o.session.save_plan = v[0]; }},
+  };
+}
+
 }  // namespace
 
 PlacementRule parse_placement_rule(const std::string& rule) {
@@ -280,13 +253,10 @@ const std::vector<KeyRow>& key_rows() {
   static const std::vector<KeyRow> kRows = [] {
     std::vector<KeyRow> rows = placement_rows();
     for (KeyRow& row : graph_rows()) rows.push_back(std::move(row));
+    for (KeyRow& row : life_rows()) rows.push_back(std::move(row));
     return rows;
   }();
   return kRows;
-}
-
-void set_dim(SessionOptions& session, const std::string& name, const std::string& value) {
-  session.dims[name] = number("dim." + name, value, 0, kNoLimit);
 }
 
 }  // namespace backplane::core

@@ -18,11 +18,20 @@ struct KeyRow {
 
 const std::vector<KeyRow>& key_rows();
 
+/// Keys that share a prefix, which ends with '.': "dim.NAME".
+struct KeyFamily {
+  OptionKey key;
+  std::string prefix;
+  /// What separates values, 0 for a key that takes a single one; then `apply` gets exactly one.
+  char (*separator_of)(const std::string& name);
+  void (*apply)(Options& options, const std::string& name, const std::vector<std::string>& values);
+};
+
+const std::vector<KeyFamily>& key_families();
+
 /// "PATTERN=PROVIDER"; throws InvalidArgument naming the rule.
 PlacementRule parse_placement_rule(const std::string& rule);
 /// Throws InvalidArgument for a pattern of no known form, or what cannot be a provider's name.
 void check_placement_rule(const PlacementRule& rule);
-
-void set_dim(SessionOptions& session, const std::string& name, const std::string& value);
 
 }  // namespace backplane::core

@@ -4,6 +4,7 @@
 #include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
 #include "core/config/option_keys.hpp"
+#include "core/config/option_parsers.hpp"
 #include "core/config/option_values.hpp"
 
 namespace backplane::core {
@@ -26,96 +27,110 @@ bool starts_with(const std::string& word, const std::string& prefix) {
   // "provder.name.option" is far from every key, its first part is not.
   const std::size_t dot = name.find('.');
   if (dot != std::string::npos) {
-    for (const std::string& family :
-         nearest_names(name.substr(0, dot), {"provider", "dim", "environment"}, 1)) {
-      known.push_back(family + name.substr(dot));
+    std::vector<std::string> first_parts = {"environment"};
+    for (const KeyFamily& family : key_families())
+      first_parts.push_back(family.prefix.substr(0, family.prefix.size() - 1));
+    for (const std::string& part : nearest_names(name.substr(0, dot), first_parts, 1)) {
+      known.push_back(part + name.substr(dot));
     }
   }
   std::string suggestion = did_you_mean(name, known);
   if (suggestion.empty()) {
     suggestion = "; known are";
     for (const KeyRow& row : key_rows()) suggestion += " " + row.key.key;
-    suggestion += " provider.NAME.OPTION dim.NAME";
+    for (const KeyFamily& family : key_families()) suggestion += " " + family.key.key;
   }
-  invalid("option ", core::quoted(name), " is not known", suggestion);
+  invalid("option ", core::quoted(name), " is not known", suggestion,
+          suggestion.find("entry.") != std::string::npos
+              ? ""
+              : "; what no option knows is kept under 'entry.'");
 }
 
-void set_provider_option(SessionOptions& session, const std::string& key,
-                         const std::string& value) {
-  const std::size_t dot = key.find('.', 9);  // after "provider."
-  if (dot == std::string::npos || dot == 9 || dot + 1 == key.size()) {
-    invalid("option ", core::quoted(key), " is not of the form provider.NAME.OPTION");
+const KeyFamily* find_family(const std::string& name) {
+  for (const KeyFamily& family : key_families()) {
+    if (starts_with(name, family.prefix) && name.size() > family.prefix.size()) return &family;
   }
-  const std::string option = key.substr(dot + 1);
-  auto& options = session.provider_options[key.substr(9, dot - 9)];
-  for (auto& [name, old_value] : options) {
-    if (name == option) {
-      old_value = value;
-      return;
-    }
-  }
-  options.emplace_back(option, value);
+  return nullptr;
 }
 
-std::vector<std::string> split(const std::string& value, char separator) {
-  std::vector<std::string> parts;
-  if (value.empty()) return parts;
-  std::size_t begin = 0;
-  for (std::size_t end = 0; end != std::string::npos; begin = end + 1) {
-    end = value.find(separator, begin);
-    std::string part = value.substr(begin, end == std::string::npos ? end : end - begin);
-    const std::size_t first = part.find_first_not_of(" \t");
-    part = first == std::string::npos
-               ? ""
-               : part.substr(first, part.find_last_not_of(" \t") - first + 1);
-    parts.push_back(std::move(part));
-    if (end == std::string::npos) break;
-  }
-  return parts;
+/// The values as a key takes them, `separator` being 0 for a key of one value.
+std::vector<std::string> values_of(const std::string& name, const OptionValue& value,
+                                   char separator) {
+  if (separator != 0) return value.is_list ? value.values : split(value.values.at(0), separator);
+  if (value.is_list) invalid("option ", core::quoted(name), " takes one value, not a list");
+  return value.values;
+}
+
+void remember(Options& options, const std::string& name, const std::vector<std::string>& values,
+              char separator) {
+  const char text[] = {separator, '\0'};
+  auto& given =
+      starts_with(name, "environment.") ? options.environment.given : options.session.given;
+  given[name] = join(values, text);
 }
 
 }  // namespace
 
 void set_option(Options& options, const std::string& name, const OptionValue& value) {
   if (const KeyRow* row = find_row(name)) {
-    std::vector<std::string> values;
-    if (value.is_list) {
-      if (row->separator == 0)
-        invalid("option ", core::quoted(name), " takes one value, not a list");
-      values = value.values;
-    } else {
-      values = row->separator == 0 ? value.values : split(value.values.at(0), row->separator);
-    }
+    std::vector<std::string> values = values_of(name, value, row->separator);
     if (row->is_path && !value.folder.empty()) {
       for (std::string& path : values) {
         if (!path.empty()) path = (value.folder / path).lexically_normal().string();
       }
     }
     row->apply(options, name, values);
+    remember(options, name, values, row->separator);
     return;
   }
-  const bool is_dim = starts_with(name, "dim.") && name.size() > 4;
-  const bool is_provider = starts_with(name, "provider.");
-  if (!is_dim && !is_provider) unknown_key(name);
-  if (value.is_list) invalid("option ", core::quoted(name), " takes one value, not a list");
-  if (is_dim) {
-    set_dim(options.session, name.substr(4), value.values.at(0));
-  } else {
-    set_provider_option(options.session, name, value.values.at(0));
-  }
+  const KeyFamily* family = find_family(name);
+  if (family == nullptr) unknown_key(name);
+  const char separator = family->separator_of(name);
+  const std::vector<std::string> values = values_of(name, value, separator);
+  family->apply(options, name, values);
+  remember(options, name, values, separator);
 }
 
 void Options::set(const std::string& key, const std::string& value) {
   set_option(*this, key, {{value}, false, {}});
 }
 
+std::string Options::get(const std::string& key) const {
+  for (const auto* given : {&session.given, &environment.given}) {
+    if (const auto found = given->find(key); found != given->end()) return found->second;
+  }
+  if (const KeyRow* row = find_row(key)) return row->key.default_value;
+  if (find_family(key) == nullptr) unknown_key(key);
+  throw Error(Code::NotFound, text("option ", core::quoted(key), " is not set"));
+}
+
+void Options::append_provider(ProviderChoice choice) {
+  std::vector<std::string> names;
+  session.providers.push_back(std::move(choice));
+  for (const ProviderChoice& provider : session.providers) names.push_back(provider.name);
+  session.given["providers"] = join(names, ",");
+}
+
+void Options::add_custom_ops(const std::filesystem::path& file) {
+  std::vector<std::string> files;
+  session.custom_ops.push_back(file);
+  for (const std::filesystem::path& path : session.custom_ops) files.push_back(path.string());
+  session.given["custom_ops"] = join(files, ":");
+}
+
+void Options::add_placement(PlacementRule rule) {
+  std::vector<std::string> rules;
+  session.placement.push_back(std::move(rule));
+  for (const PlacementRule& one : session.placement)
+    rules.push_back(one.pattern + "=" + one.provider);
+  session.given["place"] = join(rules, ";");
+}
+
 const std::vector<OptionKey>& option_keys() {
   static const std::vector<OptionKey> kKeys = [] {
     std::vector<OptionKey> keys;
     for (const KeyRow& row : key_rows()) keys.push_back(row.key);
-    keys.push_back(
-        {"provider.NAME.OPTION", "an option of a provider", "", "as the provider documents it"});
-    keys.push_back({"dim.NAME", "the size of a symbolic dimension", "", "0 or more"});
+    for (const KeyFamily& family : key_families()) keys.push_back(family.key);
     return keys;
   }();
   return kKeys;

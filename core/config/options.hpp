@@ -1,10 +1,12 @@
 // Options of environments and sessions: typed, strict, from code, files, environment variables and command lines.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,11 +31,28 @@ struct PlacementRule {
   std::string provider;
 };
 
+/// What a path through a model prefers where there is a choice.
+enum class Preference { Low, Normal, High };
+
+/// One of several ways through the model of a session, with a schedule of its own: "path.NAME.KEY".
+struct PathOptions {
+  std::vector<std::string> inputs, outputs;  ///< empty: the model's
+  std::vector<ProviderChoice> providers;     ///< empty: the session's
+  std::string
+      backup;  ///< takes what these do not; "": as the session's fallback says; "none": nobody
+  unsigned threads = 0;                    ///< 0: the session's
+  std::string precision;                   ///< "": the session's
+  Preference power = Preference::Normal;   ///< low: half of the threads; told to providers
+  Preference memory = Preference::Normal;  ///< low: a run's memory is given back after it
+};
+
 struct EnvironmentOptions {
   unsigned threads = 0;  ///< 0: as many as processors
   bool spinning = true;  ///< idle threads of the pool look for work for a while before they sleep
   std::string log_level = "warning";
   std::vector<std::filesystem::path> plugin_path;
+  std::vector<std::filesystem::path> custom_ops;  ///< of every session
+  std::map<std::string, std::string> given;       ///< keys that were set, with their text
 };
 
 struct SessionOptions {
@@ -57,8 +76,24 @@ struct SessionOptions {
   std::filesystem::path
       optimized_model;  ///< where the model is saved after optimization; empty: nowhere
   bool profile = false;
-  std::vector<std::string> save;  ///< values that are readable after every run
+  std::vector<std::string> save;         ///< values that are readable after every run
+  std::set<std::string> enabled_passes;  ///< run below their level too
+  std::string log_level;                 ///< "": the environment's
+  bool memory_pattern = true;            ///< values share memory by their lifetimes
+  bool arena = true;                     ///< a run's memory is kept for the next one
+  /// Bytes at most, by device or provider, "host" for host memory, "" for all together; 0: no limit.
+  std::map<std::string, std::uint64_t> memory_limits;
+  std::map<std::string, std::int64_t> denotations;  ///< as dims, by denotation
+  bool options_from_model = false;
+  std::string saved_plan, save_plan;
+  std::map<std::string, std::string> entries;  ///< "entry.KEY": kept for whoever asks
+  std::map<std::string, std::span<const std::byte>> external_bytes;  ///< borrowed, by location
+  std::map<std::string, PathOptions> paths;
+  std::map<std::string, std::string> given;  ///< keys that were set, with their text
 };
+
+/// What providers do to a graph, by the names that `disabled_passes` knows it by.
+inline constexpr const char* kProviderPasses[] = {"provider_rewrites", "provider_claims"};
 
 /// Options of both kinds as they are gathered; a key set later replaces one set before.
 class Options {
@@ -69,6 +104,12 @@ class Options {
   void read_file(const std::filesystem::path& path);
   /// BACKPLANE_CONFIG, BACKPLANE_PROVIDERS, BACKPLANE_PLUGIN_PATH (ignored in set-uid programs).
   void read_environment();
+  /// What a key was set to, or its default, as text. Throws InvalidArgument for an unknown key, NotFound for one of a
+  /// family ("dim.NAME") that is not set.
+  std::string get(const std::string& key) const;
+  void append_provider(ProviderChoice choice);
+  void add_custom_ops(const std::filesystem::path& file);
+  void add_placement(PlacementRule rule);
 
   EnvironmentOptions environment;
   SessionOptions session;

@@ -59,6 +59,19 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   return files_.emplace(location, MappedFile::open(target.string())).first->second;
 }
 
+std::span<const std::byte> ExternalData::contents(const std::string& location,
+                                                  std::shared_ptr<const void>& owner) {
+  if (const auto given = in_memory_.find(location); given != in_memory_.end()) return given->second;
+  if (!allowed_) {
+    invalid("its contents are external data at ", quoted(location),
+            ", but the folder they lie in was not given; load the model by its path, set "
+            "external_data to the folder, or give the contents from memory");
+  }
+  const std::shared_ptr<const MappedFile> file = open(location);
+  owner = file;
+  return file->bytes();
+}
+
 ConstantPtr ExternalData::read(const ::onnx::TensorProto& tensor, DataType type,
                                std::vector<std::int64_t> dims) {
   std::string location;
@@ -69,14 +82,10 @@ ConstantPtr ExternalData::read(const ::onnx::TensorProto& tensor, DataType type,
     if (entry.key() == "offset") offset = to_number("offset", entry.value());
     if (entry.key() == "length") length = to_number("length", entry.value());
   }
-  if (!allowed_) {
-    invalid("its contents are external data at ", quoted(location),
-            ", but the folder they lie in was not given; load the model by its path or set "
-            "external_data_folder");
-  }
   if (type == DataType::String) invalid("external data cannot hold strings");
-  const std::shared_ptr<const MappedFile> file = open(location);
-  const std::uint64_t size = file->bytes().size();
+  std::shared_ptr<const void> owner;
+  const std::span<const std::byte> all = contents(location, owner);
+  const std::uint64_t size = all.size();
   const auto needed = storage_bytes(type, static_cast<std::uint64_t>(element_count(dims)));
   if (!needed) invalid("its shape ", to_string(dims), " has more bytes than 63 bits can count");
   const std::uint64_t taken = length.value_or(*needed);
@@ -88,9 +97,8 @@ ConstantPtr ExternalData::read(const ::onnx::TensorProto& tensor, DataType type,
     invalid("its external data have ", taken, " bytes, but ", name(type), to_string(dims),
             " takes ", *needed);
   }
-  const auto bytes =
-      file->bytes().subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(taken));
-  return std::make_shared<const Constant>(type, std::move(dims), bytes, file);
+  const auto bytes = all.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(taken));
+  return std::make_shared<const Constant>(type, std::move(dims), bytes, std::move(owner));
 }
 
 }  // namespace backplane::core

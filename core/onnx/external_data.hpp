@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <onnx/onnx_pb.h>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "core/base/mapped_file.hpp"
 #include "core/graph/constant.hpp"
@@ -18,7 +20,10 @@ namespace backplane::core {
 class ExternalData {
  public:
   /// `folder` "" with `allowed` false: the data are refused, since nobody said where they lie.
-  ExternalData(std::string folder, bool allowed) : folder_(std::move(folder)), allowed_(allowed) {}
+  /// `in_memory`: contents that the caller holds, by location; they come before the folder.
+  ExternalData(std::string folder, bool allowed,
+               std::map<std::string, std::span<const std::byte>> in_memory = {})
+      : folder_(std::move(folder)), allowed_(allowed), in_memory_(std::move(in_memory)) {}
 
   /// Maps the contents of a tensor whose data_location is EXTERNAL. Throws InvalidArgument or NotFound; the message
   /// names the location, not yet the tensor.
@@ -26,10 +31,14 @@ class ExternalData {
                    std::vector<std::int64_t> dims);
 
  private:
+  /// The contents at a location; `owner` keeps them alive, or is null where the caller does.
+  std::span<const std::byte> contents(const std::string& location,
+                                      std::shared_ptr<const void>& owner);
   std::shared_ptr<const MappedFile> open(const std::string& location);
 
   std::string folder_;
   bool allowed_;
+  std::map<std::string, std::span<const std::byte>> in_memory_;
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 

@@ -101,7 +101,7 @@ Model to_model(::onnx::ModelProto proto, TensorReader& tensors, const SchemaRegi
   const int listed_initializers = graph.initializer_size();
   lift_constants(graph, &origins);
   read_initializers(graph, tensors);
-  apply_dims(graph, options.dims);
+  apply_dims(graph, options.dims, options.denotations);
   infer_types(graph, proto.ir_version(), opsets, schemas, tensors);
 
   const GraphSource source{proto.ir_version(), opsets, schemas, tensors};
@@ -144,7 +144,8 @@ Model import_file(const std::string& path, const SchemaRegistry& schemas,
                                  ? std::filesystem::path(path).parent_path().string()
                                  : options.external_data_folder;
   try {
-    Model model = import_model(file->bytes(), file, ExternalData(folder, true), schemas, options);
+    Model model = import_model(
+        file->bytes(), file, ExternalData(folder, true, options.external_bytes), schemas, options);
     model.path = path;
     return model;
   } catch (const Error& error) {
@@ -156,7 +157,9 @@ Model import_bytes(std::span<const std::byte> bytes, const SchemaRegistry& schem
                    const ImportOptions& options) {
   const std::string& folder = options.external_data_folder;
   try {
-    return import_model(bytes, nullptr, ExternalData(folder, !folder.empty()), schemas, options);
+    return import_model(bytes, nullptr,
+                        ExternalData(folder, !folder.empty(), options.external_bytes), schemas,
+                        options);
   } catch (const Error& error) {
     throw error.within("model in memory");
   }

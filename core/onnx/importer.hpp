@@ -32,6 +32,10 @@ struct ImportOptions {
   std::string external_data_folder;
   /// Sizes for symbolic dimensions of graph inputs, by symbol; an unknown symbol is an error naming the known.
   std::map<std::string, std::int64_t> dims;
+  /// Likewise by denotation ("DATA_BATCH").
+  std::map<std::string, std::int64_t> denotations;
+  /// External data in memory, by location; looked at before the folder. The bytes must stay as long as the model.
+  std::map<std::string, std::span<const std::byte>> external_bytes;
   /// Asked about a model with private operators before their schemas are looked up; throws when it cannot run here.
   /// Without it such a model is refused.
   std::function<void(const std::map<std::string, std::string>& metadata,

@@ -488,9 +488,52 @@ void set_dims(GraphProto& graph, const std::map<std::string, std::int64_t>& dims
   }
 }
 
+/// Sizes for dimensions by their denotation: of a symbolic one its symbol gets the size, one without a symbol gets it
+/// itself, and a fixed one must have it.
+void apply_denotations(GraphProto& graph, const std::map<std::string, std::int64_t>& sizes,
+                       std::map<std::string, std::int64_t>& dims) {
+  if (sizes.empty()) return;
+  std::set<std::string> known;
+  const auto set = [&](const std::string& input, TensorShapeProto::Dimension& dim) {
+    if (dim.denotation().empty()) return;
+    known.insert(dim.denotation());
+    const auto size = sizes.find(dim.denotation());
+    if (size == sizes.end()) return;
+    const auto disagree = [&](const char* what, const std::string& name, std::int64_t other) {
+      invalid("the dimension with the denotation ", quoted(dim.denotation()), " of the input ",
+              quoted(input), " is given the size ", size->second, ", but ", what, name, " is ",
+              other);
+    };
+    if (dim.has_dim_value()) {
+      if (dim.dim_value() != size->second) disagree("the model says it", "", dim.dim_value());
+    } else if (dim.dim_param().empty()) {
+      dim.set_dim_value(size->second);
+    } else if (const auto [place, added] = dims.emplace(dim.dim_param(), size->second);
+               !added && place->second != size->second) {
+      disagree("its symbol ", quoted(dim.dim_param()), place->second);
+    }
+  };
+  for (auto& input : *graph.mutable_input()) {
+    if (!input.has_type()) continue;
+    for_each_dim(*input.mutable_type(),
+                 [&](TensorShapeProto::Dimension& dim) { set(input.name(), dim); });
+  }
+  for (const auto& [denotation, size] : sizes) {
+    if (known.contains(denotation)) continue;
+    std::string list;
+    for (const std::string& name : known)
+      list += (list.empty() ? "; known: " : ", ") + quoted(name);
+    invalid("no graph input has a dimension with the denotation ", quoted(denotation),
+            list.empty() ? "; the model has no denotations" : list,
+            did_you_mean(denotation, {known.begin(), known.end()}));
+  }
+}
+
 }  // namespace
 
-void apply_dims(GraphProto& graph, const std::map<std::string, std::int64_t>& dims) {
+void apply_dims(GraphProto& graph, std::map<std::string, std::int64_t> dims,
+                const std::map<std::string, std::int64_t>& denotations) {
+  apply_denotations(graph, denotations, dims);
   if (dims.empty()) return;
   std::set<std::string> symbols;
   for (auto& input : *graph.mutable_input()) {

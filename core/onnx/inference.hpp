@@ -13,7 +13,8 @@ namespace backplane::core {
 
 /// Gives symbolic dimensions sizes, everywhere in the model. Throws InvalidArgument for a symbol that no graph input has,
 /// naming those they have, and for a size below 0.
-void apply_dims(::onnx::GraphProto& graph, const std::map<std::string, std::int64_t>& dims);
+void apply_dims(::onnx::GraphProto& graph, std::map<std::string, std::int64_t> dims,
+                const std::map<std::string, std::int64_t>& denotations = {});
 
 /// Infers types and shapes of the graph and its bodies, whose nodes are sorted and verified; the result is written to
 /// value_info, and to the types of outputs and of the bodies' inputs.

@@ -41,6 +41,13 @@ bool apply_passes(Graph& graph, const std::vector<const Pass*>& passes, PassRun&
   return changed || bodies_changed;
 }
 
+void check_name(const std::string& name, const std::vector<std::string>& names) {
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  std::string known;
+  for (const std::string& pass : names) known += (known.empty() ? "" : ", ") + pass;
+  invalid("unknown pass ", quoted(name), "; known: ", known, did_you_mean(name, names));
+}
+
 }  // namespace
 
 std::vector<std::string> pass_names() {
@@ -51,16 +58,15 @@ std::vector<std::string> pass_names() {
 
 void run_passes(Model& model, const PassOptions& options, const ConstantEvaluator& evaluate) {
   const std::vector<std::string> names = pass_names();
-  for (const std::string& name : options.disabled) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    std::string known;
-    for (const std::string& pass : names) known += (known.empty() ? "" : ", ") + pass;
-    invalid("unknown pass ", quoted(name), "; known: ", known, did_you_mean(name, names));
+  for (const std::set<std::string>* given : {&options.disabled, &options.enabled}) {
+    for (const std::string& name : *given) check_name(name, names);
   }
   std::vector<const Pass*> passes;
   for (const Pass& pass : kPasses) {
-    if (options.level >= pass.from && !options.disabled.contains(pass.name))
-      passes.push_back(&pass);
+    const bool disabled = options.disabled.contains(pass.name);
+    const bool enabled = options.enabled.contains(pass.name);
+    if (disabled && enabled) invalid("the pass ", quoted(pass.name), " is enabled and disabled");
+    if (!disabled && (enabled || options.level >= pass.from)) passes.push_back(&pass);
   }
   PassRun run{options, evaluate, 0, {}};
   // Every change removes a node, a use or a capture, so this ends.

@@ -24,6 +24,7 @@ using ConstantEvaluator =
 struct PassOptions {
   OptimizationLevel level = OptimizationLevel::All;
   std::set<std::string> disabled;  ///< names of passes, see pass_names()
+  std::set<std::string> enabled;   ///< run below their level too
   /// At level Basic, folding stops where one result would be larger than this and larger than its inputs together.
   /// Above it, results of up to kLargestFold are folded too, kLargestFolds in all: models that write their weights as
   /// ConstantOfShape or Expand then have constants like any other, which providers pack and place once.
@@ -40,7 +41,7 @@ std::vector<std::string> pass_names();
 /// names stay; so do overridable initializers. Operators with bodies are never folded, and neither is a node whose
 /// evaluation throws: it may never run, and when it does, the run says why it fails. Nodes that one node replaces leave
 /// their origins with it; those that are folded or were no-ops leave them with nobody.
-/// Throws InvalidArgument for an unknown name in `disabled`.
+/// Throws InvalidArgument for an unknown name in `disabled` or `enabled`, and for one that is in both.
 void run_passes(Model& model, const PassOptions& options, const ConstantEvaluator& evaluate);
 
 }  // namespace backplane::core

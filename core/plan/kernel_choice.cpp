@@ -115,6 +115,13 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
   return matching;
 }
 
+std::optional<std::string> broken_registration(const bp_kernel_def& def, SchemaCache& schemas,
+                                               const Graph& graph, const Node& node) {
+  if (node.since_version < def.since_min || node.since_version > def.since_max)
+    return text(def.name, " does not implement version ", node.since_version);
+  return broken_type(def, schemas.find(node), graph, node);
+}
+
 CreateContext make_create_context(const DeviceSet& devices, int device, bool guest,
                                   bp_threads* threads, std::uint64_t flags) {
   CreateContext ctx{};

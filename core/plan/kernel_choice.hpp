@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,10 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
                                                const Graph& graph, const Node& node,
                                                const bp_node* view_node,
                                                std::vector<Reason>& reasons);
+
+/// Why a kernel does not implement the node's version or types, without asking it; nullopt when it does.
+std::optional<std::string> broken_registration(const bp_kernel_def& def, SchemaCache& schemas,
+                                               const Graph& graph, const Node& node);
 
 /// What a kernel's `create` gets, with what the host needs to make operators for it.
 struct CreateContext : bp_create_ctx {

@@ -25,8 +25,9 @@ std::vector<std::vector<int>> find_touching(const SegmentDraft& draft, const Ali
 
 class Layout {
  public:
-  Layout(SegmentDraft& draft, Aliases& aliases, const DeviceSet& devices, const StepOrder* order)
-      : draft_(draft), aliases_(aliases), devices_(devices), order_(order) {
+  Layout(SegmentDraft& draft, Aliases& aliases, const DeviceSet& devices, const StepOrder* order,
+         bool share)
+      : draft_(draft), aliases_(aliases), devices_(devices), order_(order), share_(share) {
     if (order_ != nullptr) touching_ = find_touching(draft_, aliases_);
   }
 
@@ -64,8 +65,9 @@ class Layout {
       if (storage.slots.empty()) continue;
       const Slot& root = segment.slots[static_cast<std::size_t>(storage.root)];
       if (root.place != Place::Arena || root.arena != arena) continue;
-      intervals_.push_back({std::max(storage.first, 0), std::min(storage.last, last_step),
-                            storage.bytes, storage.alignment, 0});
+      intervals_.push_back({share_ ? std::max(storage.first, 0) : 0,
+                            share_ ? std::min(storage.last, last_step) : last_step, storage.bytes,
+                            storage.alignment, 0});
       storages_.push_back(&storage);
       if (order_ != nullptr) users_.push_back(touching_[i]);
     }
@@ -99,6 +101,7 @@ class Layout {
   Aliases& aliases_;
   const DeviceSet& devices_;
   const StepOrder* order_;
+  bool share_;
   std::vector<std::vector<int>> touching_;  ///< by storage
   std::vector<Interval> intervals_;         ///< of one arena: storages, then workspaces
   std::vector<Storage*> storages_;
@@ -109,8 +112,8 @@ class Layout {
 }  // namespace
 
 void lay_out(SegmentDraft& draft, Aliases& aliases, const DeviceSet& devices,
-             const StepOrder* order) {
-  Layout(draft, aliases, devices, order).run();
+             const StepOrder* order, bool share) {
+  Layout(draft, aliases, devices, order, share).run();
 }
 
 }  // namespace backplane::core

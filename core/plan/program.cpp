@@ -19,6 +19,7 @@ Program::Program(const ProgramContext& context, const Cut& cut, Refusals& refusa
     : context_(context),
       schema_cache_(*context.schemas),
       evaluator_(*context.devices, *context.schemas, context.threads) {
+  find_record(cut, refusals);
   while (!attempt(cut, refusals)) {
   }
   for (const std::string& name : cut.feeds) feeds_.push_back(graph().find_value(name));
@@ -27,6 +28,58 @@ Program::Program(const ProgramContext& context, const Cut& cut, Refusals& refusa
     const auto& keyed = arithmetic_.keyed_inputs;
     if (std::find(keyed.begin(), keyed.end(), feeds_[i]) != keyed.end()) keyed_feeds_.push_back(i);
   }
+}
+
+/// The record of a saved plan for this cut. It holds what was refused when it was made, and ends where more is refused.
+void Program::find_record(const Cut& cut, Refusals& refusals) {
+  if (context_.saved == nullptr || context_.body != nullptr || !refusals.nodes.empty() ||
+      !refusals.claims.empty() || !refusals.rewrites.empty())
+    return;
+  for (const PlanRecord& record : *context_.saved) {
+    if (record.feeds != cut.feeds || record.fetches != cut.fetches || record.placement.empty())
+      continue;
+    record_ = &record;
+    for (const PlanRecord::Refused& one : record.refused)
+      refusals.nodes.push_back({one.node, device_named(one.device, *context_.devices), one.text});
+    for (const auto& [device, why] : record.claims)
+      refusals.claims[device_named(device, *context_.devices)] = why;
+    for (const auto& [device, why] : record.rewrites)
+      refusals.rewrites[device_named(device, *context_.devices)] = why;
+    return;
+  }
+}
+
+PlanRecord Program::record(const Cut& cut, const Refusals& refusals) const {
+  PlanRecord record;
+  record.feeds = cut.feeds;
+  record.fetches = cut.fetches;
+  const std::shared_ptr<Graph> original =
+      cut_graph(context_.graph(), cut, context_.model->ir_version);
+  for (const NodeId id : topological_order(*original)) {
+    const Node& node = original->node(id);
+    const auto placed = first_placement_.find(node.name);
+    // Where nodes were replaced by their function bodies, placing is done again.
+    if (placed == first_placement_.end() || original->node_count() != first_placement_.size())
+      return record_without_placement(std::move(record));
+    record.placement.push_back(record_of(node, placed->second, *context_.devices));
+  }
+  for (const LateRefusal& refusal : refusals.nodes)
+    record.refused.push_back(
+        {refusal.node, context_.devices->at(refusal.device).label(), refusal.text});
+  for (const auto& [device, why] : refusals.claims)
+    record.claims[context_.devices->at(device).label()] = why;
+  for (const auto& [device, why] : refusals.rewrites)
+    record.rewrites[context_.devices->at(device).label()] = why;
+  for (const NodeId id : order_) {
+    record.order.push_back(graph().node(id).name);
+    if (node(id).candidate > 0) record.later_kernel[graph().node(id).name] = node(id).candidate;
+  }
+  return record;
+}
+
+PlanRecord Program::record_without_placement(PlanRecord record) {
+  record.placement.clear();
+  return record;
 }
 
 bool Program::attempt(const Cut& cut, Refusals& refusals) {
@@ -40,15 +93,16 @@ bool Program::attempt(const Cut& cut, Refusals& refusals) {
     return true;
   } catch (const KernelRefused& refused) {
     record_refusal(refused, refusals);
+    record_ = nullptr;
     return false;
   }
 }
 
 void Program::place_graph(const Cut& cut, const Refusals& refusals) {
   placed_.graph = cut_graph(context_.graph(), cut, context_.model->ir_version);
-  do {
+  do {  // a record is of nodes that stayed as they were
     place_nodes(refusals);
-  } while (edit_untaken());
+  } while (record_ == nullptr && edit_untaken());
   const auto is_constant = [this](ValueId id) { return placed_.is_constant(id); };
   arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices,
                                       schema_cache_, is_constant);
@@ -58,14 +112,16 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
     first_placement_[placed_.graph->node(id).name] =
         placed_.placement[static_cast<std::size_t>(id)];
 
-  for (int device = 0; device < static_cast<int>(context_.devices->devices.size()); ++device) {
+  for (int device = 0;
+       context_.claims && device < static_cast<int>(context_.devices->devices.size()); ++device) {
     if (const auto unwanted = refusals.claims.find(device); unwanted != refusals.claims.end()) {
       placed_.remarks.push_back(unwanted->second);
     } else {
       compile_claims(placed_, device, *context_.devices, context_.threads, context_.create_flags());
     }
   }
-  for (int device = 0; device < static_cast<int>(context_.devices->devices.size()); ++device) {
+  for (int device = 0;
+       context_.rewrites && device < static_cast<int>(context_.devices->devices.size()); ++device) {
     const auto unwanted = refusals.rewrites.find(device);
     if (unwanted == refusals.rewrites.end()) {
       rewrite_nodes(placed_, device, *context_.devices, schema_cache_);
@@ -74,15 +130,24 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
     }
   }
   fold_constants_left();
-  order_ = topological_order(*placed_.graph);
-  if (context_.execution_order == ExecutionOrder::Priority)
-    order_ = priority_order(*placed_.graph, estimated_bytes(*placed_.graph, order_));
+  if (record_ != nullptr) {
+    order_ = order_of(record_->order, *placed_.graph);
+  } else {
+    order_ = topological_order(*placed_.graph);
+    if (context_.execution_order == ExecutionOrder::Priority)
+      order_ = priority_order(*placed_.graph, estimated_bytes(*placed_.graph, order_));
+  }
   arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices,
                                       schema_cache_, is_constant);
 }
 
 void Program::place_nodes(const Refusals& refusals) {
   order_ = topological_order(*placed_.graph);
+  if (record_ != nullptr) {
+    placed_.placement =
+        placement_of(*record_, *placed_.graph, order_, *context_.devices, schema_cache_);
+    return;
+  }
   PlacementRequest request;
   request.devices = context_.devices;
   request.schemas = &schema_cache_;
@@ -90,6 +155,7 @@ void Program::place_nodes(const Refusals& refusals) {
   request.refused = refusals.nodes;
   const GraphView view(*placed_.graph, order_);
   placed_.placement = place(*placed_.graph, order_, view, request);
+  asked_count_ += order_.size();
 }
 
 bool Program::edit_untaken() {
@@ -163,7 +229,9 @@ void Program::fold_constants_left() {
     for (const std::int32_t origin : node.origins) folded_origins_.push_back(origin);
     placed_.graph->remove_node(id);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i] != kNone) placed_.graph->value(outputs[i]).constant = (*results)[i];
+      if (outputs[i] == kNone) continue;
+      placed_.graph->value(outputs[i]).constant =
+          context_.constants != nullptr ? context_.constants->share((*results)[i]) : (*results)[i];
     }
   }
 }
@@ -188,6 +256,10 @@ void Program::create_kernels() {
     } else if (node.device < 0 && is_control_flow(graph().node(id))) {
       node.control = make_control_node(context_, placed_, graph().node(id));
     } else if (!is_host_node(id)) {
+      if (record_ != nullptr) {
+        const auto later = record_->later_kernel.find(placed_.graph->node(id).name);
+        if (later != record_->later_kernel.end()) node.candidate = later->second;
+      }
       create_kernel_of(id);
     }
   }

@@ -9,9 +9,12 @@
 
 #include "core/base/log.hpp"
 #include "core/graph/priority_order.hpp"
+#include "core/plan/constant_store.hpp"
 #include "core/plan/control_flow.hpp"
 #include "core/plan/host_evaluator.hpp"
+#include "core/plan/memory_budget.hpp"
 #include "core/plan/placed_graph.hpp"
+#include "core/plan/plan_record.hpp"
 #include "core/plan/shape_arithmetic.hpp"
 
 namespace backplane::core {
@@ -41,6 +44,12 @@ struct ProgramContext {
   std::size_t max_plans = 1;      ///< that are kept of a program, the most recently used
   ExecutionOrder execution_order = ExecutionOrder::Default;
   const Graph& graph() const { return body != nullptr ? *body : model->graph; }
+  bool claims = true, rewrites = true;             ///< whether providers may compile and rewrite
+  bool memory_pattern = true;                      ///< values of a plan share memory
+  bool keep_arenas = true;                         ///< a run's memory stays for the next one
+  ConstantStore* constants = nullptr;              ///< null: constants are not shared
+  std::shared_ptr<MemoryBudget> memory;            ///< null: nobody counts
+  const std::vector<PlanRecord>* saved = nullptr;  ///< of a saved plan: not to be decided again
   std::uint64_t create_flags() const { return deterministic ? BP_CREATE_DETERMINISTIC : 0; }
 };
 
@@ -90,6 +99,10 @@ class Program {
   /// Original nodes that were folded after placement.
   const std::vector<std::int32_t>& folded_origins() const { return folded_origins_; }
   HostEvaluator& evaluator() { return evaluator_; }
+  /// Nodes for which providers were asked; none when the placement came from a saved plan.
+  std::size_t asked_count() const { return asked_count_; }
+  /// What was decided, for a saved plan.
+  PlanRecord record(const Cut& cut, const Refusals& refusals) const;
 
   /// The kernel to use for a node that planning found too large for the host. Throws when no provider takes it.
   void ensure_kernel(NodeId id);
@@ -99,6 +112,8 @@ class Program {
   void record_refusal(const KernelRefused& refused, Refusals& refusals) const;
 
  private:
+  void find_record(const Cut& cut, Refusals& refusals);
+  static PlanRecord record_without_placement(PlanRecord record);
   bool attempt(const Cut& cut, Refusals& refusals);
   void place_graph(const Cut& cut, const Refusals& refusals);
   void place_nodes(const Refusals& refusals);
@@ -125,6 +140,8 @@ class Program {
   std::vector<KernelHandle> retired_;  ///< replaced by next_kernel; older plans may still use them
   ShapeArithmetic arithmetic_;
   std::vector<std::int32_t> folded_origins_;
+  const PlanRecord* record_ = nullptr;  ///< that the program follows
+  std::size_t asked_count_ = 0;
   std::vector<ValueId> feeds_, fetches_;
   std::vector<std::size_t> keyed_feeds_;
 };

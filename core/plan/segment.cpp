@@ -193,7 +193,7 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
   aliases.orders.insert(aliases.orders.end(), control.begin(), control.end());
   std::optional<StepOrder> order;
   if (program.context().parallel && may_run_in_parallel(draft)) order.emplace(draft, aliases);
-  lay_out(draft, aliases, devices, order ? &*order : nullptr);
+  lay_out(draft, aliases, devices, order ? &*order : nullptr, program.context().memory_pattern);
   if (order) draft.segment.groups = order->groups();
   Hazards(draft.segment, aliases, devices, control).find();
   drop_steps(draft.segment, aliases, draft.wishes);

@@ -78,6 +78,7 @@ void StepBuilder::add_node(PreparedNode& prepared) {
       sources.push_back(program_.placed().constant(node.inputs[input]));
     step.packs.push_back(program_.context().weights->packed(device.shared_from_this(), wish,
                                                             sources, program_.context().threads));
+    count_weight(space, step.packs.back(), text("node '", node.name, "' (a packed weight)"));
   }
   if (prepared.result.workspace_bytes > 0) {
     step.workspace_arena = space;
@@ -176,7 +177,13 @@ int StepBuilder::constant_slot(ValueId value, int space) {
                 "no provider works on host memory; add one to the plugin folder");
   slot.weight = context.weights->plain(devices_.devices[static_cast<std::size_t>(device)].device,
                                        constant, context.threads);
+  count_weight(space, slot.weight, text("the weight '", graph_.value(value).name, "'"));
   return slots_[{value, space}] = new_slot(std::move(slot));
+}
+
+void StepBuilder::count_weight(int space, const WeightPtr& weight, const std::string& what) const {
+  if (const auto& memory = program_.context().memory; memory != nullptr)
+    memory->hold(MemoryBudget::place_of(devices_, space), weight, what);
 }
 
 std::int32_t StepBuilder::copy_mode(int device, bp_memory_kind from, bp_memory_kind to,

@@ -61,6 +61,7 @@ class StepBuilder {
   void finish_fetches();
   void finish_fetch(std::size_t fetch, const std::string& cause);
   void finish_borders();
+  void count_weight(int space, const WeightPtr& weight, const std::string& what) const;
   std::int32_t copy_mode(int device, bp_memory_kind from, bp_memory_kind to, int peer) const;
   std::string space_name(int space) const;
 

@@ -101,6 +101,38 @@ void upload(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to)
   copy_and_wait(device, pinned, to);
 }
 
+std::vector<std::byte> download(const DevicePtr& device, const Weight& weight) {
+  const bp_tensor& from = weight.value.description;
+  std::vector<std::byte> bytes(from.bytes);
+  if (bytes.empty()) return bytes;
+  if (from.host_ptr != nullptr) {
+    std::memcpy(bytes.data(), from.host_ptr, bytes.size());
+    return bytes;
+  }
+  bp_copy_caps caps{};
+  caps.struct_size = sizeof(caps);
+  check_status(
+      device->api().copy_caps(device->raw(), BP_MEMORY_DEVICE, BP_MEMORY_HOST, nullptr, &caps),
+      device->label());
+  bp_tensor to = from;
+  to.buffer = nullptr;
+  to.offset = 0;
+  to.host_ptr = bytes.data();
+  to.memory = BP_MEMORY_HOST;
+  if (caps.mode != BP_COPY_NONE) {
+    copy_and_wait(device, from, to);
+    return bytes;
+  }
+  const DeviceBuffer staging(device, BP_MEMORY_PINNED, from.bytes,
+                             device->alignment(BP_MEMORY_PINNED));
+  to.buffer = staging.raw();
+  to.host_ptr = staging.host_ptr();
+  to.memory = BP_MEMORY_PINNED;
+  copy_and_wait(device, from, to);
+  std::memcpy(bytes.data(), staging.host_ptr(), bytes.size());
+  return bytes;
+}
+
 LazyConstant::LazyConstant(std::string name, DataType type, std::vector<std::int64_t> dims)
     : name_(std::move(name)), type_(type), dims_(std::move(dims)) {}
 
@@ -142,19 +174,82 @@ WeightPtr WeightStore::find_or_make(const std::string& key,
   return weight;
 }
 
+void WeightStore::use_saved(const std::shared_ptr<const SavedWeights>& weights) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(saved_, [](const auto& known) { return known.expired(); });
+  saved_.push_back(weights);
+}
+
+std::shared_ptr<Weight> WeightStore::find_saved(const DevicePtr& device, const std::string& key,
+                                                DataType type,
+                                                const std::vector<std::int64_t>& dims,
+                                                std::uint64_t bytes, std::uint64_t alignment) {
+  std::vector<std::shared_ptr<const SavedWeights>> files;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& known : saved_) {
+      if (auto file = known.lock()) files.push_back(std::move(file));
+    }
+  }
+  if (files.empty() || bytes == 0) return nullptr;
+  const ContentHash name = saved_key(key);
+  for (const std::shared_ptr<const SavedWeights>& file : files) {
+    const auto found = file->find(name, bytes);
+    if (!found) continue;
+    ++restored_count_;
+    const auto address = reinterpret_cast<std::uintptr_t>(found->data());
+    if (device->on_host_memory() && address % alignment == 0) {
+      auto weight = std::make_shared<Weight>();
+      weight->value.set_tensor(type, dims);
+      // Plugins do not write what is packed; the ABI's tensor has one pointer for both uses.
+      weight->value.description.host_ptr = const_cast<std::byte*>(found->data());
+      weight->file = file->owner();
+      weight->key = key;
+      return weight;
+    }
+    std::shared_ptr<Weight> weight = make_weight(device, type, dims, bytes, alignment);
+    weight->key = key;
+    if (device->on_host_memory()) {
+      std::memcpy(weight->value.description.host_ptr, found->data(), found->size());
+    } else {
+      RuntimeValue from;
+      from.set_tensor(type, dims);
+      from.description.host_ptr = const_cast<std::byte*>(found->data());
+      upload(device, from.description, weight->value.description);
+    }
+    return weight;
+  }
+  return nullptr;
+}
+
 WeightPtr WeightStore::plain(const DevicePtr& device, const ConstantRef& constant,
                              bp_threads* threads) {
+  // What a rewrite would have to compute is worth saving; the rest is in the model's file.
+  std::string saved;
+  if (constant.lazy != nullptr && constant.type() != DataType::String) {
+    saved = "plain\n" + hash_text(constant.hash());
+    for (const std::int64_t dim : constant.dims()) saved += text(',', dim);
+  }
   const auto make = [&]() -> WeightPtr {
+    if (!saved.empty()) {
+      const auto bytes = storage_bytes(constant.type(),
+                                       static_cast<std::uint64_t>(element_count(constant.dims())));
+      if (auto weight =
+              find_saved(device, saved, constant.type(), constant.dims(), bytes.value_or(0), 64))
+        return weight;
+    }
     const ConstantPtr contents = constant.get(*this, threads);
     if (contents->type() == DataType::String ||
         (device->on_host_memory() && is_aligned(*contents))) {
       auto weight = std::make_shared<Weight>();
       weight->value.set_constant(*contents);
       weight->source = contents;
+      weight->key = saved;
       return weight;
     }
     auto weight =
         make_weight(device, contents->type(), contents->dims(), contents->bytes().size(), 64);
+    weight->key = saved;
     if (device->on_host_memory()) {
       if (!contents->bytes().empty())
         std::memcpy(weight->value.description.host_ptr, contents->bytes().data(),
@@ -178,14 +273,19 @@ WeightPtr WeightStore::plain(const DevicePtr& device, const ConstantRef& constan
 
 WeightPtr WeightStore::packed(const DevicePtr& device, const PackWish& wish,
                               const std::vector<ConstantRef>& sources, bp_threads* threads) {
-  std::string key = text("packed\n", place_of(device), '\n', wish.key, '\n', wish.bytes);
-  for (const ConstantRef& source : sources) key += '\n' + hash_text(source.hash());
-  return find_or_make(key, [&]() -> WeightPtr {
-    auto weight = make_weight(device, DataType::UInt8, {static_cast<std::int64_t>(wish.bytes)},
-                              wish.bytes, wish.alignment);
+  std::string what = text(wish.key, '\n', wish.bytes);
+  for (const ConstantRef& source : sources) what += '\n' + hash_text(source.hash());
+  const std::string saved = text("packed\n", device->identity(), '\n', what);
+  return find_or_make(text("packed\n", place_of(device), '\n', what), [&]() -> WeightPtr {
+    const std::vector<std::int64_t> dims = {static_cast<std::int64_t>(wish.bytes)};
+    if (auto known = find_saved(device, saved, DataType::UInt8, dims, wish.bytes, wish.alignment))
+      return known;
+    auto weight = make_weight(device, DataType::UInt8, dims, wish.bytes, wish.alignment);
+    weight->key = saved;
     const bool empty = std::any_of(sources.begin(), sources.end(), [](const ConstantRef& source) {
       return element_count(source.dims()) == 0;
     });
+    ++packed_count_;
     if (empty) return weight;  // there is nothing to pack, and nobody reads it
     const Sources read(sources, *this, threads);
     Stream stream(device);

@@ -1,6 +1,7 @@
 // Constants in the forms that kernels want, shared by everything in an environment.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "core/graph/constant.hpp"
 #include "core/plan/prepare.hpp"
+#include "core/plan/saved_weights.hpp"
 #include "core/plugin_host/device.hpp"
 #include "core/plugin_host/runtime_value.hpp"
 
@@ -17,9 +19,11 @@ namespace backplane::core {
 
 /// A constant on a device: plain, packed, or computed.
 struct Weight {
-  RuntimeValue value;   ///< describes the memory
-  DeviceBuffer buffer;  ///< empty where the memory is the constant's own
-  ConstantPtr source;   ///< kept where the memory is the constant's own
+  RuntimeValue value;                ///< describes the memory
+  DeviceBuffer buffer;               ///< empty where the memory is the constant's own
+  ConstantPtr source;                ///< kept where the memory is the constant's own
+  std::shared_ptr<const void> file;  ///< kept where the memory is a saved plan's
+  std::string key;  ///< the same in every process, for saved plans; "": not to be saved
 };
 using WeightPtr = std::shared_ptr<const Weight>;
 
@@ -84,18 +88,32 @@ class WeightStore {
   /// The contents of a lazy constant, on the host.
   WeightPtr computed(const LazyConstant& constant, bp_threads* threads);
 
+  /// Weights are looked for in the file before they are packed or computed, as long as somebody holds it.
+  void use_saved(const std::shared_ptr<const SavedWeights>& weights);
+  /// How many weights were packed, and how many found in saved plans.
+  std::uint64_t packed_count() const { return packed_count_.load(); }
+  std::uint64_t restored_count() const { return restored_count_.load(); }
+
  private:
   struct Cell {
     std::mutex mutex;
     std::weak_ptr<const Weight> weight;
   };
   WeightPtr find_or_make(const std::string& key, const std::function<WeightPtr()>& make);
+  /// A weight of `bytes` from a saved plan, on the device; null when there is none.
+  std::shared_ptr<Weight> find_saved(const DevicePtr& device, const std::string& key, DataType type,
+                                     const std::vector<std::int64_t>& dims, std::uint64_t bytes,
+                                     std::uint64_t alignment);
 
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Cell>> cells_;
+  std::vector<std::weak_ptr<const SavedWeights>> saved_;
+  std::atomic<std::uint64_t> packed_count_{0}, restored_count_{0};
 };
 
 /// Copies a host tensor into device memory and waits: for constants, not for runs.
 void upload(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to);
+/// The bytes of a weight, from wherever it is; waits.
+std::vector<std::byte> download(const DevicePtr& device, const Weight& weight);
 
 }  // namespace backplane::core

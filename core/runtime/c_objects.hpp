@@ -1,6 +1,7 @@
 // The objects behind the C host interface, and the guard around each of its functions.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <span>
@@ -80,23 +81,14 @@ backplane_status* guarded(Body&& body) noexcept {
     return new_status(error.code(), error.message());
   } catch (const std::bad_alloc&) {
     return new_status(Code::OutOfMemory, "host memory is exhausted");
+  } catch (const std::filesystem::filesystem_error& error) {  // a path that no file can have
+    return new_status(Code::InvalidArgument, error.what());
   } catch (const std::exception& error) {
     return new_status(Code::Internal, error.what());
   } catch (...) {  // what a callback threw
     return new_status(Code::Internal, "an exception not derived from std::exception");
   }
 }
-
-/// A copy of them; the default ones for null.
-Options copy_of(const backplane_options* options);
-
-/// What the C interface tells of these values.
-std::vector<ValueDescription> describe(const Graph& graph, const std::vector<ValueId>& values);
-
-/// A session of a file, of bytes, or of a graph that was built.
-backplane_status* create_session(backplane_environment* environment, const char* path,
-                                 std::span<const std::byte> bytes, const Model* built,
-                                 const backplane_options* options, backplane_session** out);
 
 /// Throws for a null argument, and (in builds with assertions) for an object that was destroyed; names the argument.
 template <class T>
@@ -119,5 +111,46 @@ template <class T>
 void destroy(T* pointer) {
   if (usable(pointer) != nullptr) delete pointer;
 }
+
+/// A copy of them; the default ones for null.
+Options copy_of(const backplane_options* options);
+
+/// Options of the caller's, while they are changed.
+class ChangedOptions {
+ public:
+  explicit ChangedOptions(backplane_options* options)
+      : options_(required(options, "options")), changing_(options_.gate, "options object") {}
+  Options* operator->() { return &options_.options; }
+
+ private:
+  backplane_options& options_;
+  UseGate::Changing changing_;
+};
+
+/// The feeds and fetches of a call that runs by name; the values that it makes for the caller.
+class NamedCall {
+ public:
+  /// `fetch_names` null: all `outputs`. Throws for what is null, destroyed, or not on the host.
+  NamedCall(const char* const* feed_names, const backplane_value* const* feeds,
+            std::size_t feed_count, const char* const* fetch_names, backplane_value** fetches,
+            std::size_t fetch_count, const std::vector<std::string>& outputs);
+  const std::vector<NamedValue>& feeds() const { return feeds_; }
+  const std::vector<NamedValue>& fetches() const { return fetches_; }
+  /// After a run that succeeded: gives the caller what was made.
+  void hand_over();
+
+ private:
+  std::vector<NamedValue> feeds_, fetches_;
+  std::vector<std::unique_ptr<backplane_value>> made_;
+  backplane_value** places_;
+};
+
+/// What the C interface tells of these values.
+std::vector<ValueDescription> describe(const Graph& graph, const std::vector<ValueId>& values);
+
+/// A session of a file, of bytes, or of a graph that was built.
+backplane_status* create_session(backplane_environment* environment, const char* path,
+                                 std::span<const std::byte> bytes, const Model* built,
+                                 const backplane_options* options, backplane_session** out);
 
 }  // namespace backplane::core

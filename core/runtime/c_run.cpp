@@ -58,34 +58,48 @@ void run_by_name(backplane_session& session, const RunOptions* options,
                  std::size_t feed_count, const char* const* fetch_names, backplane_value** fetches,
                  std::size_t fetch_count) {
   const Session& held = *session.session;
-  if (fetch_names == nullptr && fetch_count != held.outputs().size())
-    invalid("fetch_count is ", fetch_count, "; the model has ", held.outputs().size(), " outputs");
-  std::vector<NamedValue> fed, fetched;
+  std::vector<std::string> outputs;
+  for (const ValueId id : held.outputs()) outputs.push_back(held.model().graph.value(id).name);
+  NamedCall call(feed_names, feeds, feed_count, fetch_names, fetches, fetch_count, outputs);
+  session.session->run(call.feeds(), call.fetches(), options);
+  call.hand_over();
+}
+
+}  // namespace
+
+NamedCall::NamedCall(const char* const* feed_names, const backplane_value* const* feeds,
+                     std::size_t feed_count, const char* const* fetch_names,
+                     backplane_value** fetches, std::size_t fetch_count,
+                     const std::vector<std::string>& outputs)
+    : places_(fetches) {
+  if (fetch_names == nullptr && fetch_count != outputs.size())
+    invalid("fetch_count is ", fetch_count, "; without fetch_names it is ", outputs.size(),
+            ", the number of outputs");
   if (feed_count > 0) {
     required(feed_names, "feed_names");
     required(feeds, "feeds");
   }
   for (std::size_t i = 0; i < feed_count; ++i)
-    fed.push_back(
+    feeds_.push_back(
         {&required(feed_names[i], "feed_names"), on_host(required(feeds[i], "feeds")).value.get()});
   if (fetch_count > 0) required(fetches, "fetches");
-  std::vector<std::unique_ptr<backplane_value>> made(fetch_count);
+  made_.resize(fetch_count);
   for (std::size_t i = 0; i < fetch_count; ++i) {
-    if (fetches[i] == nullptr) made[i] = std::make_unique<backplane_value>();
-    const std::string name = fetch_names != nullptr
-                                 ? &required(fetch_names[i], "fetch_names")
-                                 : held.model().graph.value(held.outputs()[i]).name;
+    if (fetches[i] == nullptr) made_[i] = std::make_unique<backplane_value>();
+    const std::string name =
+        fetch_names != nullptr ? &required(fetch_names[i], "fetch_names") : outputs[i];
     const backplane_value& to =
-        made[i] != nullptr ? *made[i] : on_host(required(fetches[i], "fetches"));
-    fetched.push_back({name, to.value.get()});
-  }
-  session.session->run(fed, fetched, options);
-  for (std::size_t i = 0; i < fetch_count; ++i) {
-    if (made[i] != nullptr) fetches[i] = made[i].release();
+        made_[i] != nullptr ? *made_[i] : on_host(required(fetches[i], "fetches"));
+    fetches_.push_back({name, to.value.get()});
   }
 }
 
-}  // namespace
+void NamedCall::hand_over() {
+  for (std::size_t i = 0; i < made_.size(); ++i) {
+    if (made_[i] != nullptr) places_[i] = made_[i].release();
+  }
+}
+
 }  // namespace backplane::core
 
 using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C

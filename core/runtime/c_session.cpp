@@ -11,18 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Options of the caller's, while they are changed.
-class ChangedOptions {
- public:
-  explicit ChangedOptions(backplane_options* options)
-      : options_(required(options, "options")), changing_(options_.gate, "options object") {}
-  Options* operator->() { return &options_.options; }
-
- private:
-  backplane_options& options_;
-  UseGate::Changing changing_;
-};
-
 std::string describe_plugins(Environment& environment) {
   Json rows = Json::array();
   for (const PluginRow& row : environment.plugins().counted_rows()) {
@@ -136,14 +124,13 @@ backplane_status* backplane_options_append_provider(backplane_options* options, 
     }
     for (std::size_t i = 0; i < count; ++i)
       choice.options.emplace_back(&required(keys[i], "keys"), &required(values[i], "values"));
-    ChangedOptions(options)->session.providers.push_back(std::move(choice));
+    ChangedOptions(options)->append_provider(std::move(choice));
   });
 }
 
 backplane_status* backplane_options_register_custom_ops(backplane_options* options,
                                                         const char* path) {
-  return guarded(
-      [&] { ChangedOptions(options)->session.custom_ops.emplace_back(&required(path, "path")); });
+  return guarded([&] { ChangedOptions(options)->add_custom_ops(&required(path, "path")); });
 }
 
 backplane_status* backplane_options_add_placement(backplane_options* options, const char* pattern,
@@ -151,7 +138,7 @@ backplane_status* backplane_options_add_placement(backplane_options* options, co
   return guarded([&] {
     const std::string words = &required(pattern, "pattern");
     if (words.empty()) invalid("a placement rule needs a pattern");
-    ChangedOptions(options)->session.placement.push_back({words, &required(provider, "provider")});
+    ChangedOptions(options)->add_placement({words, &required(provider, "provider")});
   });
 }
 

@@ -43,16 +43,58 @@ std::string key_of(const std::string& name,
   return key;
 }
 
+/// A sink that several loggers may write to.
+Logger::Sink one_at_a_time(Logger::Sink sink) {
+  if (!sink) return {};
+  return [mutex = std::make_shared<std::mutex>(), receiver = std::move(sink)](
+             LogLevel level, std::string_view line) {
+    const std::lock_guard lock(*mutex);
+    receiver(level, line);
+  };
+}
+
+/// Tells a provider what a path prefers, where it has an option for that.
+void add_preferences(const PathOptions& path, PluginSet& plugins, ProviderChoice& choice) {
+  static const char* const kWords[] = {"low", "normal", "high"};
+  const auto add = [&](const bp_provider& provider, const char* name, Preference preference) {
+    if (preference == Preference::Normal) return;
+    for (std::uint64_t i = 0; i < provider.option_count; ++i) {
+      if (std::string(provider.options[i]->name) == name)
+        choice.options.emplace_back(name, kWords[static_cast<int>(preference)]);
+    }
+  };
+  if (path.power == Preference::Normal && path.memory == Preference::Normal) return;
+  const bp_provider* provider = nullptr;
+  const PluginPtr plugin = plugins.find_provider(split_name(choice.name).first, &provider);
+  add(*provider, "power", path.power);
+  add(*provider, "memory", path.memory);
+}
+
 }  // namespace
 
 Environment::Environment(const EnvironmentOptions& options, Logger::Sink sink)
-    : logger_(std::make_shared<Logger>(log_level_named(options.log_level), std::move(sink))),
+    : sink_(one_at_a_time(std::move(sink))),
+      logger_(std::make_shared<Logger>(log_level_named(options.log_level), sink_)),
       pool_(thread_count(options.threads), options.spinning ? ThreadPool::kSpinNs : 0),
       plugins_(plugin_directories(options)) {
   set_plugin_logger(logger_);
   offer_interface(BP_OPERATORS_ID, BP_OPERATORS_VERSION, &operators_api());
   all_threads_.pool = &pool_;
   all_threads_.max_threads = pool_.thread_count();
+  for (const std::filesystem::path& file : options.custom_ops) add_custom_ops(file);
+}
+
+void Environment::add_custom_ops(const std::filesystem::path& file) {
+  if (file.empty()) invalid("a library of custom operators needs a path");
+  PluginPtr library = plugins_.load(file);
+  const std::lock_guard lock(mutex_);
+  if (std::find(custom_ops_.begin(), custom_ops_.end(), library) == custom_ops_.end())
+    custom_ops_.push_back(std::move(library));
+}
+
+std::vector<PluginPtr> Environment::custom_ops() {
+  const std::lock_guard lock(mutex_);
+  return custom_ops_;
 }
 
 DevicePtr Environment::open_device(
@@ -90,47 +132,69 @@ DevicePtr Environment::find_host_evaluator() {
   return nullptr;
 }
 
-DeviceSet Environment::open_devices(const SessionOptions& options) {
-  std::vector<ProviderChoice> choices = options.providers;
-  if (choices.empty()) {
-    std::vector<std::pair<int, std::string>> scored;
-    for (const PluginRow& row : plugins_.rows()) {
-      if (!row.provider.empty() && !row.devices.empty() && row.devices.front()->score > 0)
-        scored.emplace_back(-row.devices.front()->score, row.provider);
-    }
-    std::stable_sort(scored.begin(), scored.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [score, name] : scored) choices.push_back({name, {}});
-    if (choices.empty())
-      plugins_.find_provider("any", nullptr);  // throws, with what was found where
+/// All providers with a device, by score.
+std::vector<ProviderChoice> Environment::all_choices() {
+  std::vector<std::pair<int, std::string>> scored;
+  for (const PluginRow& row : plugins_.rows()) {
+    if (!row.provider.empty() && !row.devices.empty() && row.devices.front()->score > 0)
+      scored.emplace_back(-row.devices.front()->score, row.provider);
   }
-  DeviceSet set;
-  for (const ProviderChoice& choice : choices) {
-    std::vector<std::pair<std::string, std::string>> device_options;
-    if (const auto general = options.provider_options.find(split_name(choice.name).first);
-        general != options.provider_options.end())
-      device_options = general->second;
-    device_options.insert(device_options.end(), choice.options.begin(), choice.options.end());
-    SessionDevice device;
-    device.device = open_device(choice.name, device_options);
-    const bool twice =
-        std::any_of(set.devices.begin(), set.devices.end(), [&](const SessionDevice& other) {
-          return other.device->label() == device.device->label();
-        });
-    if (twice) invalid("provider '", choice.name, "' is listed twice");
-    if (device.device->is_host_evaluator() && set.host_evaluator < 0)
-      set.host_evaluator = static_cast<int>(set.devices.size());
-    set.devices.push_back(std::move(device));
-  }
-  if (set.host_evaluator >= 0) return set;
-  if (DevicePtr evaluator = find_host_evaluator()) {
-    SessionDevice device;
-    device.device = std::move(evaluator);
-    device.requested = false;
-    device.placeable = options.fallback != Fallback::Forbid;
+  std::stable_sort(scored.begin(), scored.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<ProviderChoice> choices;
+  for (const auto& [score, name] : scored) choices.push_back({name, {}});
+  if (choices.empty()) plugins_.find_provider("any", nullptr);  // throws, with what was found where
+  return choices;
+}
+
+void Environment::append_device(DeviceSet& set, const SessionOptions& options,
+                                const ProviderChoice& choice, bool requested) {
+  std::vector<std::pair<std::string, std::string>> device_options;
+  if (const auto general = options.provider_options.find(split_name(choice.name).first);
+      general != options.provider_options.end())
+    device_options = general->second;
+  device_options.insert(device_options.end(), choice.options.begin(), choice.options.end());
+  SessionDevice device;
+  device.device = open_device(choice.name, device_options);
+  device.requested = requested;
+  const bool twice = std::any_of(
+      set.devices.begin(), set.devices.end(),
+      [&](const SessionDevice& other) { return other.device->label() == device.device->label(); });
+  if (twice && !requested) return;  // a backup that is listed already
+  if (twice) invalid("provider '", choice.name, "' is listed twice");
+  if (device.device->is_host_evaluator() && set.host_evaluator < 0)
     set.host_evaluator = static_cast<int>(set.devices.size());
-    set.devices.push_back(std::move(device));
+  set.devices.push_back(std::move(device));
+}
+
+void Environment::append_host_evaluator(DeviceSet& set, bool placeable) {
+  if (set.host_evaluator >= 0) return;
+  DevicePtr evaluator = find_host_evaluator();
+  if (evaluator == nullptr) return;
+  SessionDevice device;
+  device.device = std::move(evaluator);
+  device.requested = false;
+  device.placeable = placeable;
+  set.host_evaluator = static_cast<int>(set.devices.size());
+  set.devices.push_back(std::move(device));
+}
+
+DeviceSet Environment::open_devices(const SessionOptions& options) {
+  return open_devices(options, PathOptions());
+}
+
+DeviceSet Environment::open_devices(const SessionOptions& options, const PathOptions& path) {
+  std::vector<ProviderChoice> choices =
+      !path.providers.empty() ? path.providers : options.providers;
+  if (choices.empty()) choices = all_choices();
+  DeviceSet set;
+  for (ProviderChoice& choice : choices) {
+    add_preferences(path, plugins_, choice);
+    append_device(set, options, choice, true);
   }
+  const bool names_backup = !path.backup.empty() && path.backup != "none";
+  if (names_backup) append_device(set, options, {path.backup, {}}, false);
+  append_host_evaluator(set, path.backup.empty() && options.fallback != Fallback::Forbid);
   return set;
 }
 

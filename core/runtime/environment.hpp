@@ -9,6 +9,7 @@
 
 #include "core/base/log.hpp"
 #include "core/config/options.hpp"
+#include "core/plan/constant_store.hpp"
 #include "core/plan/session_device.hpp"
 #include "core/plan/weight_store.hpp"
 #include "core/plugin_host/plugin.hpp"
@@ -27,23 +28,42 @@ class Environment {
   ThreadPool& pool() { return pool_; }
   PluginSet& plugins() { return plugins_; }
   WeightStore& weights() { return weights_; }
+  ConstantStore& constants() { return constants_; }
+  /// Where the log goes, for loggers with another level; empty: standard error. Called by one thread at a time.
+  const Logger::Sink& sink() const { return sink_; }
+  void set_log_level(LogLevel level) { logger_->set_level(level); }
+
+  /// Adds a library of custom operators for every session that is made from now on; throws what loading it throws.
+  void add_custom_ops(const std::filesystem::path& file);
+  /// Those that were added, in order.
+  std::vector<PluginPtr> custom_ops();
 
   /// The devices that a session's options ask for, opened; the host evaluator is among them, appended as a fallback
   /// unless that is forbidden. Errors name the provider, the option, and the nearest known ones.
   DeviceSet open_devices(const SessionOptions& options);
+  /// Likewise for a path of the session: its providers and backup, its preferences as options of providers that have
+  /// options of these names ("power", "memory").
+  DeviceSet open_devices(const SessionOptions& options, const PathOptions& path);
 
  private:
+  std::vector<ProviderChoice> all_choices();
+  void append_device(DeviceSet& set, const SessionOptions& options, const ProviderChoice& choice,
+                     bool requested);
+  void append_host_evaluator(DeviceSet& set, bool placeable);
   DevicePtr open_device(const std::string& name,
                         const std::vector<std::pair<std::string, std::string>>& options);
   DevicePtr find_host_evaluator();
 
+  Logger::Sink sink_;
   std::shared_ptr<Logger> logger_;
   ThreadPool pool_;
   bp_threads all_threads_;  ///< the whole pool: for devices, which outlive sessions
   PluginSet plugins_;
   WeightStore weights_;
+  ConstantStore constants_;
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<Device>> opened_;
+  std::vector<PluginPtr> custom_ops_;
 };
 
 }  // namespace backplane::core

@@ -124,6 +124,28 @@ Executable::Last Executable::last() const {
   return {last_generation_, last_segment_};
 }
 
+PlanRecord Executable::record() const {
+  const std::lock_guard lock(mutex_);
+  return generation_->program->record(cut_, refusals_);
+}
+
+namespace {
+
+void collect_segments(const PlanNode& plan, std::vector<std::shared_ptr<const Segment>>& segments) {
+  if (plan.segment != nullptr) segments.push_back(plan.segment);
+  for (const PlanNode::Next& next : plan.next) collect_segments(*next.node, segments);
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<const Segment>> Executable::segments() const {
+  const std::shared_ptr<Generation> current = generation();
+  const std::lock_guard lock(current->planning);
+  std::vector<std::shared_ptr<const Segment>> segments;
+  collect_segments(current->plans, segments);
+  return segments;
+}
+
 std::vector<std::uint64_t> Executable::arena_bytes() const {
   const std::lock_guard lock(mutex_);
   return arena_bytes_;
@@ -145,6 +167,11 @@ Executable::Idle* Executable::acquire(const std::shared_ptr<Generation>& generat
 }
 
 void Executable::release(Idle* idle) noexcept {
+  if (!context_.keep_arenas) {
+    delete idle;
+    arenas_.shrink();
+    return;
+  }
   for (std::atomic<Idle*>& place : idle_) {
     Idle* empty = nullptr;
     if (place.compare_exchange_strong(empty, idle)) return;

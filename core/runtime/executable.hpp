@@ -117,6 +117,9 @@ class Executable : public Body {
   };
   Last last() const;
   std::vector<std::uint64_t> arena_bytes() const;
+  /// What was decided, and all that is planned: for saved plans.
+  PlanRecord record() const;
+  std::vector<std::shared_ptr<const Segment>> segments() const;
   double plan_ms() const { return plan_ms_; }
 
  private:

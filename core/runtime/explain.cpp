@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/runtime/session.hpp"
+#include "core/runtime/session_report.hpp"
 
 namespace backplane::core {
 namespace {
@@ -323,6 +324,7 @@ std::string Session::explain() {
   json["arena_bytes"] = arenas_of(default_->arena_bytes(), devices_);
   json["planned"] = segment != nullptr;
   json["remarks"] = program.placed().remarks;
+  report_options(*this, json);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -344,6 +346,7 @@ std::string Session::statistics() {
     json["nodes_on"][fate.provider] = json["nodes_on"].value(fate.provider, 0) + 1;
   }
   json["copies"] = segment != nullptr ? segment->copies.size() : 0;
+  report_life(*this, *generation->program, json);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -178,6 +178,28 @@ void RunContext::make_streams(const Segment& segment) {
   }
 }
 
+void RunContext::charge_arena(const Segment& segment, std::size_t arena, std::uint64_t bytes,
+                              Arena& charged) const {
+  const auto& memory = program_.context().memory;
+  if (memory == nullptr) return;
+  charged.charge = MemoryCharge();
+  const Slot* largest = nullptr;
+  for (const Slot& slot : segment.slots) {
+    if (slot.place != Place::Arena || slot.arena != static_cast<int>(arena)) continue;
+    if (largest == nullptr || slot.state.bytes > largest->state.bytes) largest = &slot;
+  }
+  std::string what = "the memory of a run";
+  if (largest != nullptr && largest->value != kNone) {
+    const Value& value = program_.graph().value(largest->value);
+    what += text(" (its largest value is '", value.name, "' of ", largest->state.bytes, " bytes");
+    if (value.producer != kNone)
+      what += text(", made by node '", program_.graph().node(value.producer).name, "'");
+    what += ")";
+  }
+  const int space = arena < devices_.space_count() ? static_cast<int>(arena) : kHostSpace;
+  charged.charge = MemoryCharge(memory, MemoryBudget::place_of(devices_, space), bytes, what);
+}
+
 void RunContext::make_arenas(const Segment& segment, std::size_t depth) {
   arenas_->reserve(depth + 1, arena_count(devices_));
   // Counts what is there when all are made, and when one cannot be.
@@ -202,6 +224,7 @@ void RunContext::make_arenas(const Segment& segment, std::size_t depth) {
     arenas_->touch(depth);
     account.moved = true;
     buffer = DeviceBuffer();
+    charge_arena(segment, arena, bytes, arenas_->depths[depth].arenas[arena]);
     // Between devices that cannot reach each other values go over the host, be there a device on it or not.
     buffer = device < 0 ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
                         : DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device,

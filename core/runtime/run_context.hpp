@@ -72,6 +72,9 @@ class RunContext {
   SegmentContext& ready_context(const std::shared_ptr<const Segment>& segment, std::size_t depth);
   void end_run() noexcept;
   void fail_if_cancelled(const Step& step);
+  /// Takes an arena's bytes from the session's budget; throws OutOfMemory.
+  void charge_arena(const Segment& segment, std::size_t arena, std::uint64_t bytes,
+                    Arena& charged) const;
   void execute(SegmentContext& context);
   void execute_range(SegmentContext& context, std::size_t begin, std::size_t end);
   void execute_special(SegmentContext& context, const Operation& operation);

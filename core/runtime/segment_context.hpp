@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/plan/compute_context.hpp"
+#include "core/plan/memory_budget.hpp"
 #include "core/plan/segment.hpp"
 #include "core/runtime/parallel_run.hpp"
 
@@ -18,6 +19,7 @@ class ControlStep;
 /// Memory of one arena, grown when a plan needs more.
 struct Arena {
   DeviceBuffer buffer;
+  MemoryCharge charge;  ///< of the session's budget
 };
 
 /// One thing to do, flat.

@@ -2,23 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <malloc.h>
 #include <set>
 
 #include "core/base/nearest_name.hpp"
+#include "core/config/model_options.hpp"
+#include "core/onnx/model_metadata.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
 namespace {
-
-/// Runs a step of loading; errors say which it was.
-template <class Step>
-void at_step(const char* name, const Step& step) {
-  try {
-    step();
-  } catch (const Error& error) {
-    throw error.within(name);
-  }
-}
 
 std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>& values) {
   std::vector<std::string> names;
@@ -63,56 +57,155 @@ void count_fallen(const Program& program, FallenNodes& fallen) {
   }
 }
 
+bool is_inside(std::span<const std::byte> bytes, const std::byte* data) {
+  return std::less_equal<>()(bytes.data(), data) &&
+         std::less<>()(data, bytes.data() + bytes.size());
+}
+
+/// Loading computes large constants that turn out to be shared already, or that are needed in packed form alone. What
+/// they leave in the heap is cut up by small objects and would grow with every session.
+void give_back_free_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+}
+
+/// Errors of a path name it.
+template <class Body>
+void within_path(const std::string& name, const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    throw error.within(text("path '", name, "'"));
+  }
+}
+
 }  // namespace
+
+template <class Step>
+void Session::at_step(const char* name, const Step& step) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    if (options_.profile) {
+      trace_.session_step(name, step);
+    } else {
+      step();
+    }
+  } catch (const Error& error) {
+    throw error.within(name);
+  }
+  steps_.emplace_back(
+      name,
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+}
 
 Session::Session(std::shared_ptr<Environment> environment, const std::string& path,
                  std::span<const std::byte> bytes, const SessionOptions& options,
                  const Model* built)
-    : environment_(std::move(environment)), options_(options) {
+    : environment_(std::move(environment)), options_(options), bytes_(bytes) {
   const auto start = std::chrono::steady_clock::now();
-  if (options_.precision != "fp32") {
-    // The ABI has no word for it yet, so no provider can offer it.
-    throw Error(Code::Unsupported,
-                text("precision '", options_.precision, "' is offered by no provider; use fp32"));
-  }
-  if (options_.threads > 0) environment_->pool().grow(options_.threads);
-  threads_.pool = &environment_->pool();
-  threads_.max_threads =
-      options_.threads > 0 ? options_.threads : environment_->pool().thread_count();
+  at_step("opening the model", [&] { open_file(path); });
+  at_step("reading options", [&] { take_options(built); });
   at_step("opening providers", [&] {
-    timed("open providers", [&] { devices_ = environment_->open_devices(options_); });
+    devices_ = environment_->open_devices(options_);
+    devices_.schemas = &schemas_;
+    devices_.weights = &environment_->weights();
+    memory_->add(devices_);
+    for (const auto& [name, way] : options_.paths)
+      within_path(name, [&, name = name, way = way] { open_path(name, way); });
   });
-  devices_.schemas = &schemas_;
-  devices_.weights = &environment_->weights();
-  at_step("registering operators",
-          [&] { timed("register operators", [&] { register_operators(); }); });
-  timed("load", [&] { load(path, bytes, built); });
-  const auto within_file = [&](const auto& step) {
-    try {
-      step();
-    } catch (const Error& error) {
-      throw path.empty() ? error : error.within(path);
-    }
+  at_step("registering operators", [&] { register_operators(); });
+  at_step("reading the model", [&] { load(path, built); });
+  const auto within_file = [&](const char* name, const auto& step) {
+    at_step(name, [&] {
+      try {
+        step();
+      } catch (const Error& error) {
+        throw path.empty() ? error : error.within(path);
+      }
+    });
   };
-  within_file([&] {
+  if (!options_.saved_plan.empty())
+    within_file("reading the saved plan", [&] { open_saved_plan(); });
+  within_file("optimizing the graph", [&] {
     original_ = Graph(model_.graph);
-    timed("passes", [&] { optimize(model_); });
+    optimize(model_);
     list_values();
     save(options_.save);
-    timed("place", [&] { default_executable(); });
+  });
+  within_file("placing nodes and creating kernels", [&] {
+    default_executable();
     save_optimized();
     warn_of_fallback();
-    plan_if_fixed();
   });
+  if (!paths_.empty()) {
+    within_file("making paths", [&] {
+      for (const auto& [name, way] : paths_)
+        within_path(name, [&, made = way.get()] { make_path(*made); });
+    });
+  }
+  at_step("checking memory limits", [&] { memory_->check_names(); });
+  within_file("planning and packing weights", [&] { plan_if_fixed(); });
+  at_step("telling providers", [&] { tell_devices(); });
+  if (!options_.save_plan.empty())
+    at_step("saving the plan", [&] { save_plan(options_.save_plan); });
+  give_back_free_memory();
   load_ms_ =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
 Session::~Session() = default;
 
+void Session::check_precision(const std::string& precision) {
+  if (precision == "fp32") return;
+  // The ABI has no word for it yet, so no provider can offer it.
+  throw Error(Code::Unsupported,
+              text("precision '", precision, "' is offered by no provider; use fp32"));
+}
+
+void Session::open_file(const std::string& path) {
+  if (path.empty()) return;
+  file_ = MappedFile::open(path);
+  bytes_ = file_->bytes();
+}
+
+void Session::take_options(const Model* built) {
+  model_options_ = options_in(built != nullptr ? built->metadata : read_metadata(bytes_));
+  if (options_.options_from_model) options_ = with_model_options(options_, model_options_);
+  logger_ = &environment_->logger();
+  if (!options_.log_level.empty()) {
+    own_logger_ =
+        std::make_unique<Logger>(log_level_named(options_.log_level), environment_->sink());
+    logger_ = own_logger_.get();
+  }
+  if (!model_options_.empty()) {
+    std::string list;
+    for (const auto& [key, value] : model_options_)
+      list += (list.empty() ? "" : ", ") + key + "=" + value;
+    logger_->info("the model carries session options, which are ",
+                  options_.options_from_model ? "used: " : "not used (options_from_model): ", list);
+  }
+  check_precision(options_.precision);
+  if (options_.threads > 0) environment_->pool().grow(options_.threads);
+  threads_.pool = &environment_->pool();
+  threads_.max_threads =
+      options_.threads > 0 ? options_.threads : environment_->pool().thread_count();
+  memory_ = std::make_shared<MemoryBudget>(options_.memory_limits);
+}
+
+std::string Session::option(const std::string& key) const {
+  Options all;
+  all.session = options_;
+  return all.get(key);
+}
+
 void Session::register_operators() {
-  for (const std::filesystem::path& file : options_.custom_ops)
-    libraries_.push_back(environment_->plugins().load(file));
+  for (const PluginPtr& library : environment_->custom_ops()) libraries_.push_back(library);
+  for (const std::filesystem::path& file : options_.custom_ops) {
+    PluginPtr library = environment_->plugins().load(file);
+    if (std::find(libraries_.begin(), libraries_.end(), library) == libraries_.end())
+      libraries_.push_back(std::move(library));
+  }
   std::set<const Plugin*> seen;
   const auto add_schemas = [&](const PluginPtr& plugin) {
     if (!seen.insert(plugin.get()).second) return;
@@ -120,8 +213,15 @@ void Session::register_operators() {
   };
   for (const PluginPtr& library : libraries_) add_schemas(library);
   for (const SessionDevice& device : devices_.devices) add_schemas(device.device->plugin());
+  for (const auto& [name, path] : paths_) {
+    for (const SessionDevice& device : path->devices.devices) add_schemas(device.device->plugin());
+  }
+  register_kernels(devices_);
+  for (const auto& [name, path] : paths_) register_kernels(path->devices);
+}
 
-  for (SessionDevice& session_device : devices_.devices) {
+void Session::register_kernels(DeviceSet& devices) {
+  for (SessionDevice& session_device : devices.devices) {
     struct Sink {
       KernelRegistry* registry;
       const SchemaRegistry* schemas;
@@ -149,30 +249,67 @@ void Session::register_operators() {
                    library->file().string());
     }
     for (const std::string& refused : session_device.registry.refused())
-      environment_->logger().warning("a kernel of ", device.label(), " is refused: ", refused);
+      logger_->warning("a kernel of ", device.label(), " is refused: ", refused);
   }
 }
 
-void Session::load(const std::string& path, std::span<const std::byte> bytes, const Model* built) {
+void Session::load(const std::string& path, const Model* built) {
   ImportOptions import;
   import.dims = options_.dims;
+  import.denotations = options_.denotations;
   import.external_data_folder = options_.external_data;
+  import.external_bytes = options_.external_bytes;
   import.accept_private = [this](const auto& metadata, const auto& operators) {
     accept_private(metadata, operators);
 };
 if (built != nullptr) {
   model_ = import_built(*built, schemas_, import);
-} else {
-  model_ =
-      path.empty() ? import_bytes(bytes, schemas_, import) : import_file(path, schemas_, import);
+  is_built_ = true;
+  return;
 }
+model_ =
+    path.empty() ? import_bytes(bytes_, schemas_, import) : import_file(path, schemas_, import);
+note_external(model_.graph);
+environment_->constants().share_all(model_.graph, lent_bytes());
 }  // namespace backplane::core
+
+/// What the caller keeps for the session.
+ConstantStore::Lent Session::lent_bytes() const {
+  ConstantStore::Lent lent;
+  if (file_ == nullptr) lent.push_back(bytes_);
+  for (const auto& [location, bytes] : options_.external_bytes) lent.push_back(bytes);
+  return lent;
+}
+
+/// Keeps the constants whose contents are no part of the model's own bytes: they are part of its identity.
+void Session::note_external(const Graph& graph) {
+  for (std::size_t i = 0; i < graph.value_count(); ++i) {
+    const ConstantPtr& constant = graph.value(static_cast<ValueId>(i)).constant;
+    if (constant == nullptr || constant->stored_bytes().empty()) continue;
+    const std::byte* data = constant->stored_bytes().data();
+    if (is_inside(bytes_, data)) continue;
+    const auto& given = options_.external_bytes;
+    const bool is_given = std::any_of(given.begin(), given.end(),
+                                      [&](const auto& one) { return is_inside(one.second, data); });
+    if (is_given || MappedFile::holds(data)) external_.push_back(constant);
+  }
+  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    if (graph.has_node(id))
+      for_each_body(graph.node(id), [this](const Graph& body) { note_external(body); });
+  }
+}
 
 void Session::optimize(Model& model) {
   HostEvaluator evaluator(devices_, schemas_, &threads_);
   PassOptions passes;
   passes.level = options_.optimization;
   passes.disabled = options_.disabled_passes;
+  passes.enabled = options_.enabled_passes;
+  for (const char* of_providers : kProviderPasses) {
+    passes.disabled.erase(of_providers);
+    passes.enabled.erase(of_providers);
+  }
   SchemaCache schemas(schemas_);
   passes.is_random = [&](const Node& node) {
     const SchemaInfo* schema = schemas.find(node);
@@ -184,11 +321,12 @@ void Session::optimize(Model& model) {
                  return evaluator.fold(graph, node, std::uint64_t{1} << 32);
                } catch (const Error& error) {
                  // It may never run; if it does, the error comes then.
-                 environment_->logger().debug("node '", node.name,
-                                              "' is not folded: ", error.message());
+                 logger_->debug("node '", node.name, "' is not folded: ", error.message());
                  return std::nullopt;
                }
              });
+  // The contents of a graph that was built are its builder's.
+  if (!is_built_) environment_->constants().share_all(model.graph, lent_bytes());
 }
 
 void Session::list_values() {
@@ -209,22 +347,7 @@ std::shared_ptr<Executable> Session::executable(const Cut& cut) {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Executable>& made = executables_[cut];
   if (made != nullptr) return made;
-  ProgramContext context;
-  context.devices = &devices_;
-  context.schemas = &schemas_;
-  context.weights = &environment_->weights();
-  context.logger = &environment_->logger();
-  context.threads = &threads_;
-  for (const PlacementRule& rule : options_.placement)
-    context.rules.emplace_back(rule.pattern, rule.provider);
-  context.deterministic = options_.deterministic;
-  context.parallel = options_.parallel;
-  context.inter_op_threads = options_.inter_op_threads;
-  context.max_plans = options_.plan_cache;
-  context.execution_order = options_.execution_order;
-  context.make_body = [](const ProgramContext& body, const Cut& body_cut) -> std::shared_ptr<Body> {
-    return std::make_shared<Executable>(body, body_cut);
-  };
+  ProgramContext context = program_context("", devices_, threads_);
   try {
     context.model = &model_of(cut);
     made =
@@ -256,15 +379,53 @@ const Model& Session::model_of(const Cut& cut) {
   return *(cut_models_[cut] = std::move(own));
 }
 
+ProgramContext Session::program_context(const std::string& path, const DeviceSet& devices,
+                                        bp_threads& threads) {
+  ProgramContext context;
+  context.model = &model_;
+  context.devices = &devices;
+  context.schemas = &schemas_;
+  context.weights = &environment_->weights();
+  context.logger = logger_;
+  context.threads = &threads;
+  for (const PlacementRule& rule : options_.placement)
+    context.rules.emplace_back(rule.pattern, rule.provider);
+  context.deterministic = options_.deterministic;
+  context.parallel = options_.parallel;
+  context.inter_op_threads = options_.inter_op_threads;
+  context.max_plans = options_.plan_cache;
+  context.execution_order = options_.execution_order;
+  context.make_body = [](const ProgramContext& body, const Cut& body_cut) -> std::shared_ptr<Body> {
+    return std::make_shared<Executable>(body, body_cut);
+  };
+  context.claims = !options_.disabled_passes.contains("provider_claims");
+  context.rewrites = !options_.disabled_passes.contains("provider_rewrites");
+  context.memory_pattern = options_.memory_pattern;
+  context.keep_arenas = options_.arena;
+  context.constants = &environment_->constants();
+  context.memory = memory_;
+  if (saved_plan_ != nullptr) {
+    const auto records = saved_plan_->records.find(path);
+    if (records != saved_plan_->records.end()) context.saved = &records->second;
+  }
+  return context;
+}
+
+void Session::tell_devices() {
+  for (const SessionDevice& device : devices_.devices) events_.tell_ready(device.device);
+  for (const auto& [name, path] : paths_) {
+    for (const SessionDevice& device : path->devices.devices) events_.tell_ready(device.device);
+  }
+}
+
 void Session::warn_of_fallback() {
   if (options_.fallback != Fallback::Warn) return;
   FallenNodes fallen;
   count_fallen(*default_->generation()->program, fallen);
   if (fallen.count == 0) return;
-  environment_->logger().warning(
-      fallen.count, " of ", fallen.all, " nodes fall back to ",
-      devices_.at(devices_.host_evaluator).label(), ", the first is ", fallen.example,
-      "; `backplane inspect --explain` tells why, fallback=allow silences this");
+  logger_->warning(fallen.count, " of ", fallen.all, " nodes fall back to ",
+                   devices_.at(devices_.host_evaluator).label(), ", the first is ", fallen.example,
+                   "; `backplane inspect --explain` tells why, fallback=allow silences this");
 }
 
 void Session::plan_if_fixed() {

@@ -10,9 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "core/base/mapped_file.hpp"
 #include "core/onnx/importer.hpp"
 #include "core/runtime/environment.hpp"
 #include "core/runtime/executable.hpp"
+#include "core/runtime/saved_plan.hpp"
+#include "core/runtime/session_events.hpp"
+#include "core/runtime/session_path.hpp"
 
 namespace backplane::core {
 
@@ -44,6 +48,16 @@ class Session {
   const SessionOptions& options() const { return options_; }
   const DeviceSet& devices() const { return devices_; }
   Environment& environment() { return *environment_; }
+  const Logger& logger() const { return *logger_; }
+  /// What an option was set to for this session, also "entry.KEY", by the caller or by the model; or its default.
+  std::string option(const std::string& key) const;
+  /// Options that the model carries, used or not.
+  const std::map<std::string, std::string>& model_options() const { return model_options_; }
+  /// Milliseconds of the steps of loading, in their order.
+  const std::vector<std::pair<std::string, double>>& steps() const { return steps_; }
+  MemoryBudget& budget() { return *memory_; }
+  /// Whether it follows a saved plan.
+  bool is_reopened() const { return saved_plan_ != nullptr; }
   /// Names of inputs without initializers, of outputs, of overridable initializers; in the model's order.
   const std::vector<ValueId>& inputs() const { return inputs_; }
   const std::vector<ValueId>& outputs() const { return outputs_; }
@@ -75,6 +89,17 @@ class Session {
   /// Does what can be done before such a run; see Executable::prepare.
   void prepare(const Route& route, const RunValues& feeds, const RunValues& fetches, PlanMemo* memo,
                const BodyPlaces* places = nullptr);
+  /// Runs one of the session's paths: all of its inputs are fed, any of its outputs are fetched.
+  void run_path(const std::string& name, const std::vector<NamedValue>& feeds,
+                const std::vector<NamedValue>& fetches);
+  /// Throws NotFound, naming the paths that there are.
+  const SessionPath& path(const std::string& name) const;
+  const std::map<std::string, std::unique_ptr<SessionPath>>& paths() const { return paths_; }
+
+  /// Writes what was decided, and the weights that were packed so far, to a file from which the same session can be
+  /// opened again (option "saved_plan"). The file is replaced as a whole or not at all.
+  void save_plan(const std::string& path);
+
   /// Checks a feed against what the model says of it.
   void check_feed(const std::string& name, const RuntimeValue& value) const;
   /// Checks that symbols have one size each across the feeds.
@@ -97,26 +122,34 @@ class Session {
   std::string memory();
 
  private:
+  /// Runs a step of loading; errors say which it was.
+  template <class Step>
+  void at_step(const char* name, const Step& step);
+  void open_file(const std::string& path);
+  void take_options(const Model* built);
+  static void check_precision(const std::string& precision);
   void register_operators();
-  void load(const std::string& path, std::span<const std::byte> bytes, const Model* built);
+  void register_kernels(DeviceSet& devices);
+  void load(const std::string& path, const Model* built);
+  void note_external(const Graph& graph);
+  ConstantStore::Lent lent_bytes() const;
+  void open_saved_plan();
+  PlanOrigin plan_origin() const;
   void accept_private(const std::map<std::string, std::string>& metadata,
                       const std::vector<PrivateOperator>& operators);
   void optimize(Model& model);
   void save_optimized();
   void list_values();
+  void open_path(const std::string& name, const PathOptions& options);
+  void make_path(SessionPath& path);
   void plan_if_fixed();
+  void tell_devices();
+  ProgramContext program_context(const std::string& path, const DeviceSet& devices,
+                                 bp_threads& threads);
   void warn_of_fallback();
   Executable& default_executable();
   std::shared_ptr<Executable> executable(const Cut& cut);
   const Model& model_of(const Cut& cut);
-  template <class Step>
-  void timed(const char* name, const Step& step) {
-    if (options_.profile) {
-      trace_.session_step(name, step);
-    } else {
-      step();
-    }
-  }
   std::vector<std::string> saved_names();
   void check_saved(const std::vector<std::string>& names) const;
   void publish_saved(const std::vector<NamedValue>& fetches, const Route& route,
@@ -124,12 +157,23 @@ class Session {
   std::vector<std::shared_ptr<Executable>> executables();
 
   std::shared_ptr<Environment> environment_;
+  std::unique_ptr<Logger> own_logger_;  ///< of a session with a level of its own
+  const Logger* logger_ = nullptr;
   SessionOptions options_;
+  std::map<std::string, std::string> model_options_;
+  std::shared_ptr<const MappedFile> file_;  ///< the model's; null for one given as bytes
+  std::span<const std::byte> bytes_;        ///< the model
+  std::vector<ConstantPtr> external_;       ///< constants of the model that lie elsewhere
+  std::shared_ptr<MemoryBudget> memory_;
+  std::shared_ptr<const SavedPlan> saved_plan_;
+  std::vector<std::pair<std::string, double>> steps_;
   bp_threads threads_;
   DeviceSet devices_;
+  SessionEvents events_;  ///< ends after everything that was made on devices
   SchemaRegistry schemas_;
   std::vector<PluginPtr> libraries_;
   Model model_;
+  bool is_built_ = false;  ///< from a graph, and neither from a file nor from bytes
   Graph original_;
   std::map<Cut, std::unique_ptr<Model>> cut_models_;  ///< of cuts at inner values
   std::vector<ValueId> inputs_, outputs_, overridable_;
@@ -143,6 +187,7 @@ class Session {
   std::vector<std::string> saved_names_;
   std::map<std::string, RuntimeValuePtr> saved_;
   std::atomic<std::uint64_t> save_version_{0};
+  std::map<std::string, std::unique_ptr<SessionPath>> paths_;
 };
 
 }  // namespace backplane::core

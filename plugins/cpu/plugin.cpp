@@ -1,7 +1,25 @@
 // The CPU provider's plugin: one device, the processor that the process runs on.
 #include "backplane/plugin.hpp"
 
+#include "plugins/cpu/dense/isa.hpp"
 #include "plugins/cpu/device.hpp"
+
+namespace {
+
+/// Part of what packed weights and saved plans are good for.
+const char* instruction_set() {
+  switch (backplane::cpu::best_isa()) {
+    case backplane::cpu::Isa::kAvx512:
+      return "avx512";
+    case backplane::cpu::Isa::kAvx2:
+      return "avx2";
+    case backplane::cpu::Isa::kBaseline:
+      break;
+  }
+  return "baseline";
+}
+
+}  // namespace
 
 BP_PLUGIN("cpu", "0.1.0", [](backplane::sdk::Plugin& plugin) {
   using backplane::cpu::CpuDevice;
@@ -18,6 +36,7 @@ BP_PLUGIN("cpu", "0.1.0", [](backplane::sdk::Plugin& plugin) {
       {Option("isa", BP_OPTION_STRING, "auto", "auto|avx512|avx2|baseline",
               "The highest instruction set that kernels may use; auto is the best one of the "
               "processor.")});
+  provider.info().driver = instruction_set();
   plugin.vendor("Backplane");
   plugin.provider(provider.raw());
 });

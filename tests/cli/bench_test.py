@@ -50,6 +50,14 @@ class Bench(program.ProgramTest):
         self.assertEqual(made["runs"], 20)
         self.assertEqual(made["steady_allocations"], None if SANITIZED else 0)
 
+    def test_sessions_tell_what_memory_they_share(self):
+        alone = self.bench(self.model)
+        self.assertNotIn("session_memory", alone)
+        memory = self.bench(self.model, "--sessions", 3)["session_memory"]
+        self.assertEqual(memory["sessions"], 3)
+        self.assertGreater(memory["one_mb"], 0)
+        self.assertGreaterEqual(memory["all_mb"], memory["one_mb"])
+
     def test_default_counts_take_about_a_second(self):
         made = self.json_of("bench", self.model)
         self.assertGreater(made["runs"], 100)

@@ -9,7 +9,8 @@ from program import X, model, node, value
 # https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: "Complete" and "Metadata" events.
 COMPLETE = {"name": str, "cat": str, "ph": str, "ts": (int, float), "dur": (int, float), "pid": int, "tid": int, "args": dict}
 CATEGORIES = {"session", "run", "node", "copy"}
-STEPS = {"open providers", "register operators", "load", "passes", "place", "plan"}
+STEPS = {"opening providers", "registering operators", "reading the model", "optimizing the graph",
+         "placing nodes and creating kernels", "plan"}
 
 
 class Profile(program.ProgramTest):

@@ -10,6 +10,7 @@
 
 #include "backplane/backplane.hpp"
 #include "tools/backplane/bench_runs.hpp"
+#include "tools/backplane/bench_sessions.hpp"
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/feeds.hpp"
@@ -106,6 +107,14 @@ void print_table(const Json& report) {
   for (const auto& [device, bytes] : report["arena_bytes"].items()) {
     if (bytes.is_number()) table.add({"arena on " + device, bytes_text(bytes.get<double>())});
   }
+  if (const Json shared = report.value("session_memory", Json()); shared.is_object()) {
+    table.add({"memory of one session", bytes_text(shared["one_mb"].get<double>() * (1 << 20))});
+    table.add({"memory of " + shared["sessions"].dump(),
+               bytes_text(shared["all_mb"].get<double>() * (1 << 20))});
+    table.add(
+        {"of it, arenas of the others", bytes_text(shared["arenas_mb"].get<double>() * (1 << 20))});
+    table.add({"ratio without them", shared["ratio"].dump()});
+  }
   std::cout << table.text();
 }
 
@@ -113,18 +122,24 @@ int bench(const BenchRequest& request) {
   const Options options = request.selection.options();
   const Environment environment(options);
   std::vector<std::unique_ptr<Session>> sessions;
-  for (std::size_t i = 0; i < request.sessions; ++i) {
-    sessions.push_back(std::make_unique<Session>(environment, request.model, options));
-  }
+  SessionMemory memory;
+  sessions.push_back(std::make_unique<Session>(environment, request.model, options));
   FeedSet feeds(*sessions[0], request.inputs);
   const std::vector<std::string> assumed = feeds.fill_missing();
   for (const std::string& dim : assumed) {
     std::cerr << "backplane: dimension '" << one_line(dim)
               << "' is taken as 1; --dim gives another size\n";
   }
+  // A single session's first run is measured, and not made before.
+  if (request.sessions > 1) memory.add(*sessions[0], feeds);
+  while (sessions.size() < request.sessions) {
+    sessions.push_back(std::make_unique<Session>(environment, request.model, options));
+    memory.add(*sessions.back(), feeds);
+  }
   const std::size_t callers = std::max(request.callers, request.sessions);
   const Measurement measured = measure(sessions, feeds, {request.warmup, request.runs, callers});
-  const Json report = report_of(request, *sessions[0], measured);
+  Json report = report_of(request, *sessions[0], measured);
+  if (request.sessions > 1) report["session_memory"] = memory.report();
   if (request.json) {
     std::cout << dump(report);
   } else {

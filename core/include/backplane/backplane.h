@@ -69,8 +69,9 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  *
  * environment.threads              threads of the pool, the caller's included; 0: as many as processors   0
  * environment.spinning             true | false: idle threads look for work for a while, then sleep   true
- * environment.log_level            trace | debug | info | warning | error                                 warning
+ * environment.log_level            trace | debug | info | warning | error | off                           warning
  * environment.plugin_path          directories to search before the default one, separated by ':'
+ * environment.custom_ops           libraries of custom operators of every session, separated by ':'
  * threads                          threads of a session's loops; 0: the pool's                            0
  * providers                        names in order of preference, separated by ','; "auto": all with a     auto
  *                                  device, by score
@@ -78,7 +79,10 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * fallback                         allow | warn | forbid: a node that no listed provider takes            warn
  * precision                        fp32 | tf32 | fp16 | bf16                                              fp32
  * optimization                     none | basic | extended | all                                          all
- * disabled_passes                  names of passes, separated by ','
+ * disabled_passes                  names of passes, separated by ',': fold_constants, eliminate_identities,
+ *                                  merge_common_subexpressions, eliminate_dead_nodes, provider_rewrites,
+ *                                  provider_claims
+ * enabled_passes                   likewise: run below their optimization level too
  * deterministic                    true | false                                                           false
  * execution_mode                   sequential | parallel: steps that do not depend on each other    sequential
  *                                  run at the same time; results are the same to the bit
@@ -86,6 +90,7 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * custom_ops                       libraries of custom operators, separated by ':'
  * place                            rules PATTERN=PROVIDER, separated by ';' (see add_placement)
  * dim.NAME                         the size of a symbolic dimension
+ * dim_denotation.NAME              the size of dimensions with a denotation, such as DATA_BATCH
  * plan_cache                       plans kept at most                                                     16
  * external_data                    folder of external data, for a model given as bytes
  * execution_order                  default | priority: which of the orders that the graph allows          default
@@ -95,6 +100,19 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * profile                          true | false: collect a span for every node and copy                   false
  * save                             values that are readable after every run, separated by ';'; see
  *                                  backplane_session_save
+ * log_level                        as environment.log_level, of one session; environment: as that is      environment
+ * memory_pattern                   true | false: values of a run share memory by their lifetimes          true
+ * arena                            true | false: a run's memory is kept for the next run                  true
+ * memory_limit                     bytes (or with KiB, MiB, GiB) that the session may take; 0: any        0
+ * memory_limit.NAME                likewise on a device or provider NAME, or of "host" memory
+ * options_from_model               true | false: metadata "backplane.option.KEY" of the model set KEY,    false
+ *                                  where nobody else did; never files, plugins or providers' options
+ * saved_plan                       file of a saved plan (see session_save_plan) to open the session with
+ * save_plan                        file to save the plan to once the session is created
+ * path.NAME.KEY                    a path through the model, see session_run_path; KEY is inputs, outputs,
+ *                                  providers (separated by ','), backup (a provider | none | auto), threads,
+ *                                  precision, power or memory (low | normal | high)
+ * entry.KEY                        any text, kept with the session: see session_option
  */
 
 /* Ownership: as rule 2. Threads: one. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
@@ -138,6 +156,20 @@ BACKPLANE_API backplane_status* backplane_options_add_placement(backplane_option
                                                                 const char* pattern,
                                                                 const char* provider);
 
+/* What a key is set to, or its default.
+ * Ownership: as rule 2. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT (key), BACKPLANE_NOT_FOUND (a key with a
+ * NAME in it that is not set). Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_options_get(const backplane_options* options,
+                                                      const char* key, backplane_string** out);
+
+/* Contents of external data in memory, by the location that the model gives them; they come before files.
+ * Ownership: the bytes are borrowed and must stay until sessions with these options are destroyed. Threads: one.
+ * Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_options_add_external_data(backplane_options* options,
+                                                                    const char* location,
+                                                                    const void* data,
+                                                                    uint64_t bytes);
+
 /* ---- Environment ---- */
 
 /* Receives a line of the log: a BP_LOG_* level (0 trace .. 4 error) and its text. Called from any thread. */
@@ -151,6 +183,18 @@ BACKPLANE_API backplane_status* backplane_environment_create(const backplane_opt
                                                              void* log_context,
                                                              backplane_environment** out);
 BACKPLANE_API void backplane_environment_destroy(backplane_environment* environment);
+
+/* The least important messages that are logged from now on, as the option "environment.log_level" names them; sessions
+ * with a level of their own keep it.
+ * Ownership: none. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_environment_set_log_level(
+    backplane_environment* environment, const char* level);
+
+/* Loads a library of custom operators for all sessions that are created from now on.
+ * Ownership: copied. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT, BACKPLANE_INCOMPATIBLE (the file and why).
+ * Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_environment_register_custom_ops(
+    backplane_environment* environment, const char* path);
 
 /* Every plugin file found and what became of it, as JSON: the form of `backplane providers --json`.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
@@ -210,7 +254,8 @@ BACKPLANE_API backplane_status* backplane_value_element(const backplane_value* v
 /* ---- Sessions ---- */
 
 /* Loads a model, places it, plans it as far as its shapes are known. `options` may be NULL. A failure leaves nothing
- * behind. Bytes must stay until the session is destroyed.
+ * behind. Bytes must stay until the session is destroyed. There is no session that is created and not loaded: what is
+ * returned can be run, so nothing can be run too early or initialized twice.
  * Ownership: as rule 2. Threads: any.
  * Errors: all; the message says at which step, and names file, node, option or provider. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_session_create(backplane_environment* environment,
@@ -294,6 +339,35 @@ BACKPLANE_API backplane_status* backplane_session_run(
     backplane_session* session, const char* const* feed_names, const backplane_value* const* feeds,
     size_t feed_count, const char* const* fetch_names, backplane_value** fetches,
     size_t fetch_count);
+
+/* What an option was set to for this session, by its creator or by the model (see options_from_model), or its default;
+ * "entry.KEY" gives what was kept there.
+ * Ownership: as rule 2. Threads: any. Errors: as backplane_options_get. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_session_option(const backplane_session* session,
+                                                         const char* key, backplane_string** out);
+
+/* Writes what was decided (placement, order, kernels) and the weights packed so far. A session of the same model with
+ * the option "saved_plan" neither asks providers nor packs again. It is refused, with the reason, when the model's
+ * contents, a plugin, a device, an option that decides or the version of this library is another. The file is replaced
+ * as a whole or not at all.
+ * Ownership: none. Threads: any. Errors: BACKPLANE_FAILED (the file and why). Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_session_save_plan(backplane_session* session,
+                                                            const char* path);
+
+/* Paths: ways through the session's model with their own inputs, outputs, providers and threads (options
+ * "path.NAME.KEY"), sharing its weights. run_path is run for one: every input of the path is fed, any of its outputs
+ * are fetched; with no names, all of them.
+ * Ownership: as backplane_session_run; a name as rule 3. Threads: any. Errors: as backplane_session_run, and
+ * BACKPLANE_NOT_FOUND for a path that the session does not have. Since: 0.1 */
+BACKPLANE_API size_t backplane_session_path_count(const backplane_session* session);
+BACKPLANE_API const char* backplane_session_path_name(const backplane_session* session,
+                                                      size_t index);
+BACKPLANE_API size_t backplane_session_path_output_count(const backplane_session* session,
+                                                         const char* path);
+BACKPLANE_API backplane_status* backplane_session_run_path(
+    backplane_session* session, const char* path, const char* const* feed_names,
+    const backplane_value* const* feeds, size_t feed_count, const char* const* fetch_names,
+    backplane_value** fetches, size_t fetch_count);
 
 /* A binding keeps feeds and fetches between runs: names are looked up once, and with equal shapes a run allocates
  * nothing. A value given replaces the one before it; NULL for an output lets the session allocate it at the next run

@@ -50,6 +50,18 @@ class Options {
     detail::check(backplane_options_add_placement(get(), pattern.c_str(), provider.c_str()));
     return *this;
   }
+  /// What a key is set to, or its default.
+  std::string get(const std::string& key) const {
+    backplane_string* string = nullptr;
+    detail::check(backplane_options_get(get(), key.c_str(), &string));
+    const detail::OwnedString owned(string);
+    return backplane_string_data(string);
+  }
+  /// Contents of external data, by location; the bytes must outlive the sessions.
+  Options& add_external_data(const std::string& location, const void* data, std::uint64_t bytes) {
+    detail::check(backplane_options_add_external_data(get(), location.c_str(), data, bytes));
+    return *this;
+  }
   // These two have the names that users of ONNX Runtime know.
   /// Appends a provider to the order of preference; "name:1" is its second device.
   Options& AppendExecutionProvider(
@@ -93,6 +105,14 @@ class Environment {
                                                state_.get(), &state_->handle));
   }
 
+  /// trace, debug, info, warning, error or off.
+  void set_log_level(const std::string& level) {
+    detail::check(backplane_environment_set_log_level(get(), level.c_str()));
+  }
+  /// Adds a library of custom operators for the sessions made from now on.
+  void RegisterCustomOpsLibrary(const std::string& path) {
+    detail::check(backplane_environment_register_custom_ops(get(), path.c_str()));
+  }
   /// Every plugin file found and what became of it, as JSON.
   std::string providers() const { return detail::text_of(get(), backplane_environment_providers); }
   backplane_environment* get() const { return state_->handle; }
@@ -240,6 +260,45 @@ class Session {
   /// `run`, by the name that users of ONNX Runtime know.
   std::vector<Value> Run(const Feeds& feeds, const std::vector<std::string>& fetches = {}) const {
     return run(feeds, fetches);
+  }
+
+  /// Runs a path of the session: all of its inputs are fed; gives what `fetches` name, or all of its outputs.
+  std::vector<Value> run_path(const std::string& path, const Feeds& feeds,
+                              const std::vector<std::string>& fetches = {}) const {
+    std::vector<const char*> feed_names, fetch_names;
+    std::vector<const backplane_value*> feed_values;
+    for (const auto& [name, value] : feeds) {
+      feed_names.push_back(name.c_str());
+      feed_values.push_back(value.get());
+    }
+    for (const std::string& name : fetches) fetch_names.push_back(name.c_str());
+    const std::size_t count =
+        fetches.empty() ? backplane_session_path_output_count(get(), path.c_str()) : fetches.size();
+    std::vector<backplane_value*> fetched(count, nullptr);
+    detail::check(backplane_session_run_path(
+        get(), path.c_str(), feed_names.data(), feed_values.data(), feeds.size(),
+        fetches.empty() ? nullptr : fetch_names.data(), fetched.data(), count));
+    std::vector<Value> results;
+    for (backplane_value* value : fetched) results.emplace_back(value);
+    return results;
+  }
+  /// The names of the session's paths.
+  std::vector<std::string> paths() const {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < backplane_session_path_count(get()); ++i)
+      names.emplace_back(backplane_session_path_name(get(), i));
+    return names;
+  }
+  /// What an option was set to for this session, or its default.
+  std::string option(const std::string& key) const {
+    backplane_string* string = nullptr;
+    detail::check(backplane_session_option(get(), key.c_str(), &string));
+    const detail::OwnedString owned(string);
+    return backplane_string_data(string);
+  }
+  /// Writes the plan to a file that the option "saved_plan" opens the session with.
+  void save_plan(const std::string& file) const {
+    detail::check(backplane_session_save_plan(get(), file.c_str()));
   }
 
   /// The model, its placement and every reason, as JSON.

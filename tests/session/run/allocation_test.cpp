@@ -1,26 +1,8 @@
 // L5, M2: what a run allocates when its shapes were seen before: nothing. Counts what C++ code of the process allocates.
-#include <atomic>
-#include <cstdlib>
 #include <gtest/gtest.h>
-#include <new>
 
+#include "tests/control_flow/counted_new.hpp"
 #include "tests/session/run/models.hpp"
-
-namespace {
-std::atomic<std::uint64_t> allocations{0};
-}
-
-// The library takes these too: they are the program's.
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new[](std::size_t size) { return operator new(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace backplane::session_test {
 namespace {
@@ -38,9 +20,9 @@ ModelMaker small_net() {
 
 template <class Body>
 std::uint64_t allocations_of(const Body& body) {
-  const std::uint64_t before = allocations;
+  const std::uint64_t before = core::flow::allocation_count();
   body();
-  return allocations - before;
+  return core::flow::allocation_count() - before;
 }
 
 TEST(Allocations, L5ABindingWithFixedShapesAllocatesNothing) {

@@ -41,8 +41,9 @@ TEST(Trace, L8HoldsSessionStepsRunsAndNodes) {
     }
   }
   EXPECT_EQ(lanes, named) << "every lane has a name";
-  EXPECT_THAT(names["session"], IsSupersetOf({"open providers", "register operators", "load",
-                                              "passes", "place", "plan"}));
+  EXPECT_THAT(names["session"],
+              IsSupersetOf({"opening providers", "registering operators", "reading the model",
+                            "optimizing the graph", "placing nodes and creating kernels", "plan"}));
   EXPECT_EQ(names["run"], (std::vector<std::string>{"the first", "run"}));
   EXPECT_EQ(names["node"], (std::vector<std::string>{"a", "y", "a", "y"}));
   EXPECT_EQ(Json::parse(session->trace())["traceEvents"], Json::array()) << "it was told once";

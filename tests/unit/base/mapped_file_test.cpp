@@ -52,6 +52,20 @@ TEST_F(MappedFileTest, ShowsTheBytesAndOutlivesTheName) {
   EXPECT_EQ(std::memcmp(file->bytes().data(), "hello", 5), 0);
 }
 
+TEST_F(MappedFileTest, AFileThatDidNotChangeIsMappedOnce) {
+  const std::string path = write("model", "contents");
+  const auto first = MappedFile::open(path);
+  EXPECT_EQ(MappedFile::open(path)->bytes().data(), first->bytes().data());
+  EXPECT_TRUE(MappedFile::holds(first->bytes().data() + 7));
+  EXPECT_FALSE(MappedFile::holds(first->bytes().data() + 8));
+  const std::string other = write("other", "contenta");
+  fs::rename(other, path);
+  const auto second = MappedFile::open(path);
+  EXPECT_NE(second->bytes().data(), first->bytes().data());
+  EXPECT_EQ(static_cast<char>(second->bytes()[7]), 'a');
+  EXPECT_EQ(static_cast<char>(first->bytes()[7]), 's');
+}
+
 TEST_F(MappedFileTest, EmptyFilesHaveNoBytes) {
   EXPECT_TRUE(MappedFile::open(write("empty", ""))->bytes().empty());
 }

@@ -110,7 +110,7 @@ TEST_F(ExternalDataTest, OffsetAndLengthMustFit) {
 }
 
 TEST_F(ExternalDataTest, NeedsAFolder) {
-  EXPECT_THAT(import_error(model({{"location", "data.bin"}})), HasSubstr("external_data_folder"));
+  EXPECT_THAT(import_error(model({{"location", "data.bin"}})), HasSubstr("set external_data"));
 }
 
 TEST_F(ExternalDataTest, SmallOnesServeShapeInference) {

@@ -1,0 +1,110 @@
+#include "tests/session/life/fixture.hpp"
+
+#include <dlfcn.h>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <unistd.h>
+
+namespace backplane::session_test {
+
+Options options(const Settings& settings) {
+  Options made;
+  made.set("environment.plugin_path", BACKPLANE_TEST_FAKE_PLUGINS);
+  made.set("environment.threads", "2");
+  for (const auto& [key, value] : settings) made.set(key, value);
+  return made;
+}
+
+Environment& environment() {
+  static Environment shared(options({{"environment.log_level", "error"}}));
+  return shared;
+}
+
+TestSession::TestSession(std::string model, const Settings& settings, const Environment& in)
+    : TestSession(std::move(model), options(settings), in) {}
+
+TestSession::TestSession(std::string model, const Options& given, const Environment& in)
+    : model_(std::move(model)), session_(in, model_.data(), model_.size(), given) {}
+
+std::vector<float> TestSession::run(const std::vector<float>& x, const Dims& dims,
+                                    const std::string& output, const std::string& input) {
+  const Value value = Value::tensor<float>(dims, x);
+  const std::vector<std::string> fetches =
+      output.empty() ? std::vector<std::string>() : std::vector<std::string>{output};
+  return elements(session_.run({{input, value}}, fetches)[0]);
+}
+
+std::vector<float> elements(const ValueView& value) {
+  const auto* first = value.data<float>();
+  return {first, first + value.size()};
+}
+
+const fakegpu_api& fakegpu() {
+  static const auto* const api = [] {
+    void* library = dlopen(BACKPLANE_TEST_FAKE_PLUGINS "/fakegpu.so", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw std::runtime_error(dlerror());
+    const auto query = reinterpret_cast<bp_plugin_query_fn>(dlsym(library, BP_PLUGIN_QUERY_SYMBOL));
+    bp_query_args args{};
+    args.struct_size = sizeof(args);
+    args.host_major = BP_ABI_MAJOR;
+    args.host_minor = BP_ABI_MINOR;
+    const bp_plugin* plugin = nullptr;
+    if (query(&args, &plugin) != BP_OK) throw std::runtime_error("fakegpu.so answers no query");
+    const bp_provider* provider = plugin->providers[0];
+    return static_cast<const fakegpu_api*>(
+        provider->get_interface(provider->self, FAKEGPU_INTERFACE, 1));
+  }();
+  return *api;
+}
+
+fakegpu_counters counters() {
+  fakegpu_counters all{};
+  all.struct_size = sizeof(all);
+  fakegpu().counters(FAKEGPU_ALL_DEVICES, &all);
+  return all;
+}
+
+std::string alive() {
+  const fakegpu_counters now = counters();
+  std::ostringstream words;
+  const auto add = [&](const char* what, std::uint64_t count) {
+    if (count > 0) words << count << ' ' << what << ' ';
+  };
+  add("devices", now.open_devices);
+  add("buffers", now.buffers);
+  add("streams", now.streams);
+  add("fences", now.fences);
+  add("kernels", now.kernels);
+  add("prepared", now.prepared);
+  add("runs", now.open_runs);
+  add("sessions", now.sessions);
+  return words.str();
+}
+
+void SessionTest::SetUp() {
+  environment();  // starts the plugin
+  fakegpu().reset();
+  std::string pattern = (std::filesystem::temp_directory_path() / "session_life_XXXXXX").string();
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  folder_ = pattern;
+}
+
+void SessionTest::TearDown() {
+  std::filesystem::remove_all(folder_);
+  fakegpu().reset();
+  EXPECT_EQ(alive(), "");
+}
+
+void SessionTest::write(const std::string& path, const std::string& contents) {
+  std::ofstream(path, std::ios::binary) << contents;
+}
+
+std::string SessionTest::read(const std::string& path) {
+  std::ostringstream contents;
+  contents << std::ifstream(path, std::ios::binary).rdbuf();
+  return contents.str();
+}
+
+}  // namespace backplane::session_test

@@ -1,0 +1,116 @@
+// L2: arenas, memory patterns, and limits of memory.
+#include "tests/session/life/fixture.hpp"
+
+namespace backplane::session_test {
+namespace {
+
+class MemoryOptions : public SessionTest {};
+
+/// Ten values of 4 KiB, of which two at a time are needed.
+ModelMaker chain() {
+  ModelMaker maker;
+  maker.input("x", {32, 32});
+  std::string last = "x";
+  for (int i = 0; i < 10; ++i) {
+    const std::string next = "v" + std::to_string(i);
+    maker.node("n" + std::to_string(i), i % 2 == 0 ? "MatMul" : "Softmax",
+               i % 2 == 0 ? std::vector<std::string>{last, last} : std::vector<std::string>{last},
+               next);
+    last = next;
+  }
+  return maker.output(last);
+}
+
+const Settings kFake = {{"providers", "fakegpu:0,cpu"}, {"fallback", "allow"}};
+
+Settings with(Settings settings, const std::string& key, const std::string& value) {
+  settings.emplace_back(key, value);
+  return settings;
+}
+
+std::uint64_t arena(const TestSession& session) {
+  return session.statistics()["arena_bytes"]["fakegpu:0"];
+}
+
+TEST_F(MemoryOptions, L2WithoutAPatternNoValuesShareMemory) {
+  const std::vector<float> x = numbers(1024, 1);
+  TestSession shared(chain().bytes(), kFake);
+  TestSession apart(chain().bytes(), with(kFake, "memory_pattern", "false"));
+  EXPECT_EQ(shared.run(x, {32, 32}), apart.run(x, {32, 32}));
+  EXPECT_LE(arena(shared), 4u * 4096);
+  EXPECT_GE(arena(apart), arena(shared) + 2 * 4096);
+}
+
+TEST_F(MemoryOptions, L2WithoutAnArenaARunGivesItsMemoryBack) {
+  const std::vector<float> x = numbers(1024, 1);
+  TestSession kept(chain().bytes(), kFake);
+  const std::uint64_t before = counters().buffer_bytes;
+  kept.run(x, {32, 32});
+  EXPECT_GT(counters().buffer_bytes, before);
+  TestSession given_back(chain().bytes(), with(kFake, "arena", "false"));
+  const std::uint64_t idle = counters().buffer_bytes;
+  const std::vector<float> y = given_back.run(x, {32, 32});
+  EXPECT_EQ(counters().buffer_bytes, idle);
+  EXPECT_EQ(given_back.run(x, {32, 32}), y);
+}
+
+TEST_F(MemoryOptions, L2ALimitNamesWhatNeededTheMemory) {
+  TestSession session(chain().bytes(), with(kFake, "memory_limit.fakegpu:0", "4096"));
+  const Failure failure = failure_of([&] { session.run(numbers(1024, 1), {32, 32}); });
+  EXPECT_EQ(failure.code, BACKPLANE_OUT_OF_MEMORY);
+  EXPECT_HOLDS(failure.text, "memory_limit.fakegpu:0 (4096)");
+  EXPECT_HOLDS(failure.text, "its largest value is '");
+  EXPECT_EQ(failure_of([&] {
+              session.run(numbers(1024, 1), {32, 32});
+            }).code,
+            BACKPLANE_OUT_OF_MEMORY);
+}
+
+TEST_F(MemoryOptions, L2ALimitOfAllMemoryCountsEveryDevice) {
+  const std::uint64_t needed = [&] {
+    TestSession session(chain().bytes(), kFake);
+    session.run(numbers(1024, 1), {32, 32});
+    std::uint64_t bytes = 0;
+    const auto memory = session.statistics()["memory"];
+    for (const auto& [place, taken] : memory.items())
+      bytes += taken["runs"].get<std::uint64_t>() + taken["weights"].get<std::uint64_t>();
+    return bytes;
+  }();
+  ASSERT_GT(needed, 0u);
+  TestSession enough(chain().bytes(), with(kFake, "memory_limit", std::to_string(needed)));
+  EXPECT_EQ(failure_of([&] { enough.run(numbers(1024, 1), {32, 32}); }).text, "");
+  TestSession less(chain().bytes(), with(kFake, "memory_limit", std::to_string(needed - 1)));
+  EXPECT_EQ(failure_of([&] {
+              less.run(numbers(1024, 1), {32, 32});
+            }).code,
+            BACKPLANE_OUT_OF_MEMORY);
+}
+
+TEST_F(MemoryOptions, L2AWeightThatDoesNotFitIsNamed) {
+  const Failure failure = failure_of(
+      [&] { TestSession(small_net().bytes(), with(kFake, "memory_limit.fakegpu", "16")); });
+  EXPECT_EQ(failure.code, BACKPLANE_OUT_OF_MEMORY);
+  EXPECT_TRUE(failure.text.find("node 'product'") != std::string::npos ||
+              failure.text.find("the weight '") != std::string::npos)
+      << failure.text;
+}
+
+TEST_F(MemoryOptions, L2ALimitForADeviceThatIsNotThereNamesTheNearest) {
+  const Failure failure = failure_of(
+      [&] { TestSession(small_net().bytes(), with(kFake, "memory_limit.fakegpu:1", "16")); });
+  EXPECT_EQ(failure.code, BACKPLANE_INVALID_ARGUMENT);
+  EXPECT_HOLDS(failure.text, "fakegpu:0");
+}
+
+TEST_F(MemoryOptions, L2TheDevicesOwnLimitIsAClearErrorToo) {
+  ModelMaker maker;
+  maker.input("x", {1024, 1024});
+  maker.node("a", "Tanh", {"x"}, "y").output("y");
+  TestSession session(maker.bytes(), with(kFake, "provider.fakegpu.memory_mb", "1"));
+  const Failure failure = failure_of([&] { session.run(numbers(1 << 20, 1), {1024, 1024}); });
+  EXPECT_EQ(failure.code, BACKPLANE_OUT_OF_MEMORY);
+  EXPECT_HOLDS(failure.text, "memory_mb");
+}
+
+}  // namespace
+}  // namespace backplane::session_test
