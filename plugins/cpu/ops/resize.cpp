@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/resize_node.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/element_value.hpp"
@@ -240,78 +241,28 @@ struct PreparedResize {
   }
 };
 
-Coordinates coordinates_of(const std::string& name) {
-  if (name == "half_pixel") return Coordinates::HalfPixel;
-  if (name == "half_pixel_symmetric") return Coordinates::HalfPixelSymmetric;
-  if (name == "pytorch_half_pixel") return Coordinates::PytorchHalfPixel;
-  if (name == "tf_half_pixel_for_nn") return Coordinates::TfHalfPixelForNearest;
-  if (name == "align_corners") return Coordinates::AlignCorners;
-  if (name == "asymmetric") return Coordinates::Asymmetric;
-  if (name == "tf_crop_and_resize") return Coordinates::TfCropAndResize;
-  sdk::invalid("Resize: coordinate_transformation_mode '", name, "' is not known");
-}
-
-Rounding rounding_of(const std::string& name) {
-  if (name == "round_prefer_floor") return Rounding::PreferFloor;
-  if (name == "round_prefer_ceil") return Rounding::PreferCeil;
-  if (name == "floor") return Rounding::Floor;
-  if (name == "ceil") return Rounding::Ceil;
-  sdk::invalid("Resize: nearest_mode '", name, "' is not known");
-}
-
-/// Resize from opset 11 on takes everything below; Resize 10 and Upsample are its simplest case.
 class Resize {
  public:
   using Prepared = PreparedResize;
 
-  Resize(const sdk::CreateContext&, const sdk::Node& node)
-      : axes_(node.get_ints("axes")), has_axes_(node.has("axes")) {
-    const std::string mode = node.get_string("mode", "nearest");
-    if (mode == "linear" || mode == "bilinear" || mode == "trilinear") {
-      rule_.interpolation = Interpolation::Linear;
-    } else if (mode == "cubic") {
-      rule_.interpolation = Interpolation::Cubic;
-    } else if (mode != "nearest") {
-      sdk::invalid(node.op_type(), ": mode '", mode, "' is not known");
-    }
-    simple_ = node.is("Upsample") || node.since_version() < 11;
-    if (simple_) {
-      rule_.coordinates = Coordinates::Asymmetric;
-      rule_.rounding = Rounding::Floor;
-      read_scale_attributes(node);
-      return;
-    }
-    rule_.coordinates =
-        coordinates_of(node.get_string("coordinate_transformation_mode", "half_pixel"));
-    rule_.rounding = rounding_of(node.get_string("nearest_mode", "round_prefer_floor"));
-    rule_.cubic_coefficient = static_cast<double>(node.get_float("cubic_coeff_a", -0.75F));
-    rule_.exclude_outside = node.get_int("exclude_outside", 0) != 0;
-    rule_.antialias = node.get_int("antialias", 0) != 0;
-    extrapolation_ = static_cast<double>(node.get_float("extrapolation_value", 0));
-    policy_ = node.get_string("keep_aspect_ratio_policy", "stretch");
-    if (rule_.antialias && rule_.interpolation == Interpolation::Nearest)
-      sdk::invalid("Resize: antialias is not for mode nearest");
-    if (policy_ != "stretch" && policy_ != "not_larger" && policy_ != "not_smaller") {
-      sdk::invalid("Resize: keep_aspect_ratio_policy '", policy_, "' is not known");
-    }
-  }
+  Resize(const sdk::CreateContext&, const sdk::Node& node) : node_(node) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor input = ctx.input(0);
     require_storable(input.type());
-    const std::vector<AxisRequest> requests = read_requests(ctx);
+    const std::vector<common::AxisRequest> requests = node_.requests(ctx);
     Prepared prepared;
-    prepared.is_nearest = rule_.interpolation == Interpolation::Nearest;
+    prepared.is_nearest = node_.rule().interpolation == common::Interpolation::Nearest;
     Resampled& common_part =
         prepared.is_nearest ? static_cast<Resampled&>(prepared.nearest) : prepared.smooth;
     common_part.input = to_dims(input.dims());
     common_part.bits = sdk::element_bits(input.type());
-    common_part.extrapolation = element_of(input.type(), extrapolation_);
-    for (const AxisRequest& request : requests) {
+    common_part.extrapolation = element_of(input.type(), node_.extrapolation());
+    for (const common::AxisRequest& request : requests) {
       if (request.input == 0 && request.output > 0)
         sdk::invalid("Resize: an axis without elements cannot be resized to ", request.output);
       common_part.output.push_back(request.output);
-      common_part.axes.push_back(make_taps(rule_, request));
+      common_part.axes.push_back(make_taps(node_.rule(), request));
       if (!common_part.axes.back().outside.empty() && sdk::element_bytes(input.type()) == 0) {
         sdk::unsupported("Resize: extrapolation for elements of type ",
                          sdk::type_name(input.type()));
@@ -330,92 +281,7 @@ class Resize {
   }
 
  private:
-  void read_scale_attributes(const sdk::Node& node) {
-    scales_ = node.get_floats("scales");
-    if (node.since_version() == 1) {
-      scales_ = {1, 1, node.get_float("height_scale", 1), node.get_float("width_scale", 1)};
-    }
-  }
-
-  // Where an input stands: Resize 10 and Upsample have (X, scales), later ones (X, roi, scales, sizes).
-  std::vector<AxisRequest> read_requests(const sdk::PrepareContext& ctx) const {
-    const sdk::DimsView dims = ctx.input(0).dims();
-    std::vector<std::size_t> axes;
-    for (std::size_t i = 0; i < (has_axes_ ? axes_.size() : dims.size()); ++i) {
-      axes.push_back(has_axes_ ? static_cast<std::size_t>(
-                                     normalize_axis(axes_[i], static_cast<int>(dims.size())))
-                               : i);
-    }
-    std::vector<AxisRequest> requests(dims.size());
-    for (std::size_t i = 0; i < dims.size(); ++i) requests[i].input = requests[i].output = dims[i];
-    const sdk::Tensor scales = ctx.input(simple_ ? 1 : 2),
-                      sizes = simple_ ? ctx.input(4) : ctx.input(3);
-    const bool by_sizes = sizes.present() && sizes.size() > 0;
-    std::vector<float> factors = scales_;
-    if (scales.present() && scales.size() > 0)
-      factors.assign(scales.data<float>(), scales.data<float>() + scales.size());
-    if (by_sizes ? sizes.size() != static_cast<std::int64_t>(axes.size())
-                 : factors.size() != axes.size()) {
-      sdk::invalid("Resize: ", by_sizes ? static_cast<std::size_t>(sizes.size()) : factors.size(),
-                   by_sizes ? " sizes" : " scales", " for ", axes.size(), " axes");
-    }
-    if (by_sizes) {
-      set_sizes(sizes.to_ints(), axes, requests);
-    } else {
-      for (std::size_t i = 0; i < axes.size(); ++i) set_scale(factors[i], requests[axes[i]]);
-    }
-    if (rule_.coordinates == Coordinates::TfCropAndResize) set_roi(ctx.input(1), axes, requests);
-    return requests;
-  }
-
-  // As ONNX's shape inference does it: in single precision.
-  static void set_scale(float scale, AxisRequest& axis) {
-    if (!(scale > 0)) sdk::invalid("Resize: scale ", scale, " is not positive");
-    axis.scale = static_cast<double>(scale);
-    axis.output = static_cast<std::int64_t>(std::floor(static_cast<float>(axis.input) * scale));
-  }
-
-  void set_sizes(const std::vector<std::int64_t>& sizes, const std::vector<std::size_t>& axes,
-                 std::vector<AxisRequest>& requests) const {
-    const bool smaller = policy_ == "not_larger";
-    float chosen = smaller ? std::numeric_limits<float>::max() : 0;
-    for (std::size_t i = 0; i < axes.size(); ++i) {
-      AxisRequest& axis = requests[axes[i]];
-      if (sizes[i] < 0) sdk::invalid("Resize: size ", sizes[i], " is negative");
-      const float scale = static_cast<float>(sizes[i]) / static_cast<float>(axis.input);
-      chosen = smaller ? std::min(chosen, scale) : std::max(chosen, scale);
-      axis.output = sizes[i];
-      axis.scale =
-          axis.input == 0 ? 1 : static_cast<double>(sizes[i]) / static_cast<double>(axis.input);
-    }
-    if (policy_ == "stretch") return;
-    for (const std::size_t at : axes) {
-      AxisRequest& axis = requests[at];
-      axis.output = static_cast<std::int64_t>(std::round(chosen * static_cast<float>(axis.input)));
-      axis.scale = static_cast<double>(chosen);
-    }
-  }
-
-  static void set_roi(const sdk::Tensor& roi, const std::vector<std::size_t>& axes,
-                      std::vector<AxisRequest>& requests) {
-    if (!roi.present() || roi.size() != static_cast<std::int64_t>(2 * axes.size())) {
-      sdk::invalid("Resize: tf_crop_and_resize needs a roi of ", 2 * axes.size(), " numbers");
-    }
-    common::with_type<float, double, common::Half>(roi.type(), [&](auto tag) {
-      const auto* data = roi.data<typename decltype(tag)::type>();
-      for (std::size_t i = 0; i < axes.size(); ++i) {
-        requests[axes[i]].roi_start = static_cast<double>(common::widen(data[i]));
-        requests[axes[i]].roi_end = static_cast<double>(common::widen(data[axes.size() + i]));
-      }
-    });
-  }
-
-  std::vector<std::int64_t> axes_;
-  std::vector<float> scales_;
-  std::string policy_ = "stretch";
-  ResampleRule rule_;
-  double extrapolation_ = 0;
-  bool has_axes_, simple_ = false;
+  common::ResizeNode node_;
 };
 
 }  // namespace
