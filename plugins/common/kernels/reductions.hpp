@@ -1,0 +1,110 @@
+// Reductions, as text for kernels. A row of elements is folded in eight parts, which processors put into one
+// vector register and which keeps rounding errors small.
+#pragma once
+
+namespace backplane::common {
+
+/// FOLD_ROW folds `n` elements, `stride` apart, into `acc`. The program defines T (elements), ACC, START (the
+/// empty fold), STEP(acc, v) and MEET(acc, acc).
+inline constexpr char kFoldRow[] = R"kernel(
+FUNCTION ACC fold_row(GLOBAL const STORAGE(T) *x, i64 n, i64 stride, ACC acc) {
+  i64 r = 0;
+  if (n >= 16) {
+    ACC part[8];
+    for (int j = 0; j < 8; ++j) part[j] = START;
+    for (; r + 8 <= n; r += 8) {
+      for (int j = 0; j < 8; ++j) {
+        ACC v = (ACC)LOAD(T, x, (r + j) * stride);
+        part[j] = STEP(part[j], v);
+      }
+    }
+    for (int j = 0; j < 8; ++j) acc = MEET(acc, part[j]);
+  }
+  for (; r < n; ++r) {
+    ACC v = (ACC)LOAD(T, x, r * stride);
+    acc = STEP(acc, v);
+  }
+  return acc;
+}
+)kernel";
+
+/// One softmax along `n` elements: the greatest, the sum of the exponentials, the quotients. With IS_LOG, the
+/// logarithm of these.
+inline constexpr char kSoftmaxBody[] = R"kernel(
+  x += i1 * n * inner + i0;
+  y += i1 * n * inner + i0;
+  REAL greatest = LOAD(T, x, 0);
+  for (i64 k = 1; k < n; ++k) {
+    REAL v = LOAD(T, x, k * inner);
+    greatest = v > greatest || v != v ? v : greatest;
+  }
+  REAL part[8];
+  for (int j = 0; j < 8; ++j) part[j] = LIT(0.0);
+  i64 k = 0;
+  for (; k + 8 <= n; k += 8) {
+    for (int j = 0; j < 8; ++j) {
+      REAL e = exp((REAL)LOAD(T, x, (k + j) * inner) - greatest);
+      part[j] += e;
+    }
+  }
+  REAL sum = LIT(0.0);
+  for (; k < n; ++k) sum += exp((REAL)LOAD(T, x, k * inner) - greatest);
+  for (int j = 0; j < 8; ++j) sum += part[j];
+#if IS_LOG
+  REAL shift = log(sum);
+  for (k = 0; k < n; ++k)
+    STORE(T, y, k * inner, ((REAL)LOAD(T, x, k * inner) - greatest) - shift);
+#else
+  REAL factor = LIT(1.0) / sum;
+  for (k = 0; k < n; ++k)
+    STORE(T, y, k * inner, exp((REAL)LOAD(T, x, k * inner) - greatest) * factor);
+#endif
+)kernel";
+
+/// Normalises a row of `n` elements by its mean (unless NO_MEAN) and its root mean square; `scale` and `bias`
+/// are read at SCALE_AT(k). MEAN and INVERSE are stored where wanted.
+inline constexpr char kNormalizeBody[] = R"kernel(
+  x += i0 * n;
+  y += i0 * n;
+  REAL mean = LIT(0.0);
+  REAL part[8];
+  i64 k = 0;
+#if !NO_MEAN
+  for (int j = 0; j < 8; ++j) part[j] = LIT(0.0);
+  for (; k + 8 <= n; k += 8)
+    for (int j = 0; j < 8; ++j) part[j] += (REAL)LOAD(T, x, k + j);
+  for (; k < n; ++k) mean += (REAL)LOAD(T, x, k);
+  for (int j = 0; j < 8; ++j) mean += part[j];
+  mean /= (REAL)n;
+#endif
+  for (int j = 0; j < 8; ++j) part[j] = LIT(0.0);
+  for (k = 0; k + 8 <= n; k += 8) {
+    for (int j = 0; j < 8; ++j) {
+      REAL d = (REAL)LOAD(T, x, k + j) - mean;
+      part[j] += d * d;
+    }
+  }
+  REAL square = LIT(0.0);
+  for (; k < n; ++k) {
+    REAL d = (REAL)LOAD(T, x, k) - mean;
+    square += d * d;
+  }
+  for (int j = 0; j < 8; ++j) square += part[j];
+  REAL inverse = LIT(1.0) / sqrt(square / (REAL)n + (REAL)epsilon);
+  for (k = 0; k < n; ++k) {
+    REAL v = ((REAL)LOAD(T, x, k) - mean) * inverse;
+    v = v * (REAL)LOAD(TS, scale, SCALE_AT(k));
+#if HAS_BIAS
+    v += (REAL)LOAD(TS, bias, SCALE_AT(k));
+#endif
+    STORE(T, y, k, v);
+  }
+#if HAS_MEAN
+  STORE(TM, out_mean, i0, mean);
+#endif
+#if HAS_INVERSE
+  STORE(TM, out_inverse, i0, inverse);
+#endif
+)kernel";
+
+}  // namespace backplane::common

@@ -1,0 +1,81 @@
+// Functions of one element, as text for kernels: each name is a macro or a function of REAL, the type in
+// which the program computes floats (LIT(0.5) is a literal of that type). Formulas: ONNX's operator pages.
+#pragma once
+
+namespace backplane::common {
+
+inline constexpr char kScalarFunctions[] = R"kernel(
+FUNCTION REAL sigmoid_of(REAL x) { return LIT(1.0) / (LIT(1.0) + exp(-x)); }
+FUNCTION REAL softplus_of(REAL x) {
+  return log1p(exp(-fabs(x))) + (x < LIT(0.0) ? LIT(0.0) : x);
+}
+FUNCTION REAL tanh_of(REAL x) { return tanh(x); }
+FUNCTION REAL relu_of(REAL x) { return x < LIT(0.0) ? LIT(0.0) : x; }
+FUNCTION REAL elu_of(REAL x, REAL a) { return x < LIT(0.0) ? a * expm1(x) : x; }
+FUNCTION REAL clip_of(REAL x, REAL low, REAL high) {
+  return x < low ? low : x > high ? high : x;
+}
+FUNCTION REAL hard_sigmoid_of(REAL x, REAL a, REAL b) {
+  return clip_of(a * x + b, LIT(0.0), LIT(1.0));
+}
+FUNCTION REAL gelu_of(REAL x) {
+  return LIT(0.5) * x * (LIT(1.0) + erf(x * LIT(0.70710678118654752440)));
+}
+FUNCTION REAL gelu_tanh_of(REAL x) {
+  return LIT(0.5) * x * (LIT(1.0) + tanh(LIT(0.79788456080286535588) *
+                                         (x + LIT(0.044715) * x * x * x)));
+}
+FUNCTION REAL sign_of(REAL x) {
+  return x > LIT(0.0) ? LIT(1.0) : x < LIT(0.0) ? LIT(-1.0) : x != x ? x : LIT(0.0);
+}
+FUNCTION REAL greater_of(REAL a, REAL b) { return a > b || a != a ? a : b; }
+FUNCTION REAL less_of(REAL a, REAL b) { return a < b || a != a ? a : b; }
+FUNCTION REAL floor_mod(REAL a, REAL b) {
+  REAL r = fmod(a, b);
+  return r != LIT(0.0) && (r < LIT(0.0)) != (b < LIT(0.0)) ? r + b : r;
+}
+)kernel";
+
+/// Division and powers of integers of type I, without a trap: what has no result gives 0.
+inline constexpr char kIntegerFunctions[] = R"kernel(
+FUNCTION I quotient_of(I a, I b) {
+  if (b == 0) return 0;
+  return (I)(b + 1) == 0 && (I)-1 < (I)1 ? (I)(0 - (u64)a) : (I)(a / b);
+}
+FUNCTION I remainder_of(I a, I b) {
+  if (b == 0 || ((I)(b + 1) == 0 && (I)-1 < (I)1)) return 0;
+  return (I)(a % b);
+}
+FUNCTION I floor_remainder_of(I a, I b) {
+  I r = remainder_of(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? (I)(r + b) : r;
+}
+FUNCTION I power_of(I base, i64 exponent) {
+  if (exponent < 0) return base == 1 ? (I)1 : base + 1 == 0 && (exponent & 1) == 0 ? (I)1 : base + 1 == 0 ? base : (I)0;
+  u64 result = 1, factor = (u64)base;
+  for (; exponent > 0; exponent >>= 1) {
+    if (exponent & 1) result *= factor;
+    factor *= factor;
+  }
+  return (I)result;
+}
+FUNCTION I shift_left(I a, I n) { return (u64)n >= 8 * sizeof(I) ? (I)0 : (I)(a << n); }
+FUNCTION I shift_right(I a, I n) {
+  if ((u64)n >= 8 * sizeof(I)) return a < 0 ? (I)-1 : (I)0;
+  return (I)(a >> n);
+}
+)kernel";
+
+/// Rounding of a double on its way to 16 bits, so that it is rounded once: see half.hpp.
+inline constexpr char kRoundToOdd[] = R"kernel(
+FUNCTION float round_to_odd(double value) {
+  float nearest = (float)value;
+  double back = (double)nearest;
+  if (back == value || value != value) return nearest;
+  u32 bits = FLOAT_BITS(nearest);
+  if (fabs(back) > fabs(value)) --bits;
+  return BITS_FLOAT(bits | 1u);
+}
+)kernel";
+
+}  // namespace backplane::common

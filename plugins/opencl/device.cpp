@@ -1,0 +1,221 @@
+#include "plugins/opencl/device.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace backplane::opencl {
+namespace {
+
+bool has_extension(cl_device_id id, const char* name) {
+  const std::string all = sdk::message(' ', device_text(id, CL_DEVICE_EXTENSIONS), ' ');
+  return all.find(sdk::message(' ', name, ' ')) != std::string::npos;
+}
+
+Context make_context(cl_device_id id, cl_context users) {
+  if (users != nullptr) {
+    std::size_t size = 0;
+    cl_int code = clGetContextInfo(users, CL_CONTEXT_DEVICES, 0, nullptr, &size);
+    std::vector<cl_device_id> devices(size / sizeof(cl_device_id));
+    if (code == CL_SUCCESS)
+      code = clGetContextInfo(users, CL_CONTEXT_DEVICES, size, devices.data(), nullptr);
+    if (code != CL_SUCCESS)
+      sdk::invalid("option 'user_context' of provider 'opencl' is no cl_context: ",
+                   error_name(code));
+    if (std::find(devices.begin(), devices.end(), id) == devices.end())
+      sdk::invalid("option 'user_context' of provider 'opencl': that context does not hold ",
+                   device_text(id, CL_DEVICE_NAME));
+    check_cl(clRetainContext(users), "clRetainContext");
+    return Context(users);
+  }
+  cl_int code = CL_SUCCESS;
+  Context context(clCreateContext(nullptr, 1, &id, nullptr, nullptr, &code));
+  if (code != CL_SUCCESS) throw_cl(code, "clCreateContext", device_text(id, CL_DEVICE_NAME));
+  return context;
+}
+
+void check_user_queue(cl_command_queue queue, cl_device_id id, cl_context context) {
+  cl_device_id queue_device = nullptr;
+  cl_context queue_context = nullptr;
+  cl_int code =
+      clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof(queue_device), &queue_device, nullptr);
+  if (code == CL_SUCCESS)
+    code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof(queue_context), &queue_context,
+                                 nullptr);
+  if (code != CL_SUCCESS)
+    sdk::invalid("option 'user_queue' of provider 'opencl' is no cl_command_queue: ",
+                 error_name(code));
+  cl_command_queue_properties properties = 0;
+  check_cl(
+      clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(properties), &properties, nullptr),
+      "clGetCommandQueueInfo");
+  if ((properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0)
+    sdk::invalid(
+        "option 'user_queue' of provider 'opencl': that queue runs out of order; give an "
+        "in-order one");
+  if (queue_device != id || queue_context != context)
+    sdk::invalid("option 'user_queue' of provider 'opencl': that queue is not of ",
+                 device_text(id, CL_DEVICE_NAME),
+                 " and of the context in use; give its context as "
+                 "user_context");
+}
+
+std::string device_key(const DeviceTraits& traits) {
+  return traits.platform + '\n' + traits.vendor + '\n' + traits.name + '\n' + traits.driver;
+}
+
+}  // namespace
+
+DeviceTraits read_traits(cl_device_id id) {
+  DeviceTraits traits;
+  const auto platform = device_value<cl_platform_id>(id, CL_DEVICE_PLATFORM);
+  traits.name = device_text(id, CL_DEVICE_NAME);
+  traits.vendor = device_text(id, CL_DEVICE_VENDOR);
+  traits.platform = platform_text(platform, CL_PLATFORM_VERSION);
+  traits.driver = traits.platform + ", driver " + device_text(id, CL_DRIVER_VERSION);
+  traits.is_cpu = (device_value<cl_device_type>(id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+  traits.shares_host_memory = device_value<cl_bool>(id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
+  traits.has_double = has_extension(id, "cl_khr_fp64");
+  traits.has_half = has_extension(id, "cl_khr_fp16");
+  traits.compute_units = device_value<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
+  traits.vector_width =
+      std::clamp<cl_uint>(device_value<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT), 4, 16);
+  traits.max_group_items = device_value<std::size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+  traits.memory_bytes = device_value<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
+  traits.max_buffer_bytes = device_value<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  traits.local_bytes = device_value<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE);
+  traits.alignment =
+      std::max<std::uint64_t>(128, device_value<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
+  return traits;
+}
+
+Buffer::~Buffer() {
+  if (host == nullptr) return;
+  clEnqueueUnmapMemObject(mapping_queue.get(), memory.get(), host, 0, nullptr, nullptr);
+  clFinish(mapping_queue.get());
+}
+
+Device::Device(cl_device_id id, const DeviceSettings& settings)
+    : id_(id),
+      traits_(read_traits(id)),
+      settings_(settings),
+      context_(make_context(id, settings.user_context)),
+      side_queue_(make_queue()),
+      programs_(context_.get(), id, device_key(traits_), settings.cache_dir) {
+  if (settings_.user_queue != nullptr) check_user_queue(settings_.user_queue, id_, context());
+}
+
+bool Device::vector_tiles() const {
+  return settings_.tiles == "auto" ? traits_.is_cpu : settings_.tiles == "vector";
+}
+
+Queue Device::make_queue() const {
+  cl_int code = CL_SUCCESS;
+  Queue queue(clCreateCommandQueue(context_.get(), id_, 0, &code));
+  if (code != CL_SUCCESS) throw_cl(code, "clCreateCommandQueue", traits_.name);
+  return queue;
+}
+
+std::unique_ptr<Buffer> Device::allocate(bp_memory_kind kind, std::uint64_t bytes) {
+  auto buffer = std::make_unique<Buffer>();
+  buffer->bytes = bytes;
+  const bool is_pinned = kind == BP_MEMORY_PINNED;
+  if (!is_pinned && kind != BP_MEMORY_DEVICE)
+    sdk::invalid("provider 'opencl' has no heap of memory kind ", kind);
+  cl_int code = CL_SUCCESS;
+  buffer->memory =
+      Memory(clCreateBuffer(context(), CL_MEM_READ_WRITE | (is_pinned ? CL_MEM_ALLOC_HOST_PTR : 0),
+                            bytes, nullptr, &code));
+  if (code == CL_INVALID_BUFFER_SIZE) code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  if (code != CL_SUCCESS) {
+    throw_cl(code, "clCreateBuffer",
+             sdk::message(bytes, " bytes on ", traits_.name, ", which has ", traits_.memory_bytes,
+                          " and gives at most ", traits_.max_buffer_bytes, " at a time"));
+  }
+  if (!is_pinned) return buffer;
+  clRetainCommandQueue(side_queue_.get());
+  buffer->mapping_queue = Queue(side_queue_.get());
+  buffer->host =
+      clEnqueueMapBuffer(side_queue_.get(), buffer->memory.get(), CL_TRUE,
+                         CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0, nullptr, nullptr, &code);
+  if (code != CL_SUCCESS) {
+    buffer->host = nullptr;
+    throw_cl(code, "clEnqueueMapBuffer", traits_.name);
+  }
+  return buffer;
+}
+
+std::unique_ptr<Stream> Device::create_stream() {
+  Queue queue;
+  if (settings_.user_queue != nullptr) {
+    check_cl(clRetainCommandQueue(settings_.user_queue), "clRetainCommandQueue");
+    queue = Queue(settings_.user_queue);
+  } else {
+    queue = make_queue();
+  }
+  cl_int none = 0, code = CL_SUCCESS;
+  Memory word(clCreateBuffer(context(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof(none),
+                             &none, &code));
+  check_cl(code, "clCreateBuffer");
+  return std::make_unique<Stream>(*this, std::move(queue), std::move(word));
+}
+
+std::int32_t Device::copy_mode(bp_memory_kind from, bp_memory_kind to) const {
+  if (from != BP_MEMORY_DEVICE && to != BP_MEMORY_DEVICE) return BP_COPY_NONE;
+  // A device with memory of its own copies faster from pinned memory, so plain one is staged there.
+  const bool is_plain = from == BP_MEMORY_HOST || to == BP_MEMORY_HOST;
+  return is_plain && !traits_.shares_host_memory ? BP_COPY_NONE : BP_COPY_ASYNC;
+}
+
+void Device::copy(Stream& stream, const bp_tensor& from, const bp_tensor& to) {
+  if (from.bytes != to.bytes)
+    sdk::invalid("a copy of ", from.bytes, " bytes to ", to.bytes, " bytes");
+  if (from.bytes == 0) return;
+  const auto* const source = reinterpret_cast<const Buffer*>(from.buffer);
+  const auto* const target = reinterpret_cast<const Buffer*>(to.buffer);
+  const bool from_device = source != nullptr && source->host == nullptr;
+  const bool to_device = target != nullptr && target->host == nullptr;
+  const auto host_side = [](const bp_tensor& tensor, const Buffer* buffer) -> void* {
+    if (tensor.host_ptr != nullptr || buffer == nullptr) return tensor.host_ptr;
+    return static_cast<char*>(buffer->host) + tensor.offset;
+  };
+  if (from_device && to_device) {
+    check_cl(clEnqueueCopyBuffer(stream.queue(), source->memory.get(), target->memory.get(),
+                                 from.offset, to.offset, from.bytes, 0, nullptr, nullptr),
+             "clEnqueueCopyBuffer");
+  } else if (to_device) {
+    check_cl(clEnqueueWriteBuffer(stream.queue(), target->memory.get(), CL_FALSE, to.offset,
+                                  to.bytes, host_side(from, source), 0, nullptr, nullptr),
+             "clEnqueueWriteBuffer");
+  } else if (from_device) {
+    check_cl(clEnqueueReadBuffer(stream.queue(), source->memory.get(), CL_FALSE, from.offset,
+                                 from.bytes, host_side(to, target), 0, nullptr, nullptr),
+             "clEnqueueReadBuffer");
+  } else {
+    sdk::invalid("neither end of a copy is in memory of an OpenCL device");
+  }
+}
+
+int Device::add_fault(std::string text) {
+  const std::lock_guard lock(mutex_);
+  faults_[next_fault_] = std::move(text);
+  return next_fault_++;
+}
+
+void Device::remove_fault(int number) {
+  const std::lock_guard lock(mutex_);
+  faults_.erase(number);
+}
+
+std::string Device::fault_text(int number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = faults_.find(number);
+  return found != faults_.end() ? found->second
+                                : sdk::message("a kernel reported fault ", number, " of no node");
+}
+
+void Device::require(sdk::DataType type) const {
+  if (type == sdk::DataType::Double && !traits_.has_double)
+    sdk::unsupported(traits_.name, " has no double precision (cl_khr_fp64)");
+}
+
+}  // namespace backplane::opencl

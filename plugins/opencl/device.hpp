@@ -1,0 +1,102 @@
+// An opened OpenCL device: its context, what it can do, its memory and its programs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "plugins/opencl/cl_api.hpp"
+#include "plugins/opencl/program_store.hpp"
+#include "plugins/opencl/stream.hpp"
+
+namespace backplane::opencl {
+
+/// What a device is and can do, read once.
+struct DeviceTraits {
+  std::string name, vendor, driver, platform;
+  bool is_cpu = false;
+  bool shares_host_memory = false;
+  bool has_double = false;
+  bool has_half = false;
+  std::uint32_t compute_units = 1;
+  std::uint32_t vector_width = 4;  ///< floats in a vector register; of meaning on processors
+  std::size_t max_group_items = 1;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t max_buffer_bytes = 0;
+  std::uint64_t local_bytes = 0;
+  std::uint64_t alignment = 128;
+};
+
+DeviceTraits read_traits(cl_device_id id);
+
+/// What a device is opened with; see plugin.cpp for what the options mean.
+struct DeviceSettings {
+  std::string cache_dir;  ///< empty: no cache on disk
+  cl_context user_context = nullptr;
+  cl_command_queue user_queue = nullptr;
+  std::string tiles;  ///< "auto", "vector" or "local"
+  bool fusion = true;
+};
+
+/// Memory of the device, or memory of the process that is mapped for it.
+struct Buffer {
+  Memory memory;
+  Queue mapping_queue;  ///< keeps the mapping of pinned memory until the end
+  void* host = nullptr;
+  std::uint64_t bytes = 0;
+
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer();
+};
+
+/// Threads: as bp_device_api says; every function may be called by several at a time.
+class Device {
+ public:
+  Device(cl_device_id id, const DeviceSettings& settings);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  cl_device_id id() const { return id_; }
+  cl_context context() const { return context_.get(); }
+  const DeviceTraits& traits() const { return traits_; }
+  const DeviceSettings& settings() const { return settings_; }
+  ProgramStore& programs() { return programs_; }
+  /// Whether products and convolutions use vectors of one work item (processors) or tiles in local
+  /// memory (everything else).
+  bool vector_tiles() const;
+
+  std::unique_ptr<Buffer> allocate(bp_memory_kind kind, std::uint64_t bytes);
+  std::unique_ptr<Stream> create_stream();
+  /// A queue beside all streams, for what has to be done at once.
+  cl_command_queue side_queue() const { return side_queue_.get(); }
+  void copy(Stream& stream, const bp_tensor& from, const bp_tensor& to);
+  std::int32_t copy_mode(bp_memory_kind from, bp_memory_kind to) const;
+
+  /// A number by which a kernel reports that it met values it cannot compute with, and what it means.
+  int add_fault(std::string text);
+  void remove_fault(int number);
+  std::string fault_text(int number) const;
+
+  /// Throws BP_UNSUPPORTED when the device has no arithmetic for the type.
+  void require(sdk::DataType type) const;
+
+ private:
+  Queue make_queue() const;
+
+  cl_device_id id_;
+  DeviceTraits traits_;
+  DeviceSettings settings_;
+  Context context_;
+  Queue side_queue_;
+  ProgramStore programs_;
+  mutable std::mutex mutex_;
+  std::map<int, std::string> faults_;
+  int next_fault_ = 1;
+};
+
+}  // namespace backplane::opencl

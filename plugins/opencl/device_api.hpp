@@ -1,0 +1,13 @@
+// The table of functions by which the host drives an opened device.
+#pragma once
+
+#include "backplane/plugin.hpp"
+
+namespace backplane::opencl {
+
+const bp_device_api* device_api();
+
+/// Every kernel of the provider, in the order of the operator files.
+const sdk::KernelList& kernels();
+
+}  // namespace backplane::opencl

@@ -1,0 +1,98 @@
+#include "plugins/opencl/kernels/pointwise.hpp"
+
+#include <algorithm>
+
+#include "plugins/opencl/kernels/walk.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+bool is_double(const std::vector<View>& operands, const View& out) {
+  return out.type == DataType::Double ||
+         std::any_of(operands.begin(), operands.end(),
+                     [](const View& view) { return view.type == DataType::Double; });
+}
+
+}  // namespace
+
+std::array<std::size_t, 3> group_for(const Device& device, std::int64_t inner) {
+  // Few sizes: on PoCL each is compiled anew.
+  const std::size_t wanted = inner <= 1 ? 1 : inner <= 16 ? 16 : inner <= 64 ? 64 : 256;
+  return {std::min(wanted, device.traits().max_group_items), 1, 1};
+}
+
+View broadcast_view(const MemoryRef& memory, DataType type, DimsView dims, DimsView out) {
+  View view{memory, type, Dims(out.size(), 0)};
+  const std::vector<std::int64_t> strides = common::dense_strides(dims);
+  const std::size_t shift = out.size() - dims.size();
+  for (std::size_t axis = 0; axis < dims.size(); ++axis)
+    view.strides[shift + axis] = dims[axis] == 1 ? 0 : strides[axis];
+  return view;
+}
+
+View dense_view(const MemoryRef& memory, DataType type, DimsView dims) {
+  return {memory, type, common::dense_strides(dims)};
+}
+
+void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands, const View& out,
+                   const Expression& expression, int unless_inside) {
+  if (sdk::element_count(dims) == 0) return;
+  common::StridedLoops loops;
+  loops.dims.assign(dims.begin(), dims.end());
+  std::vector<std::string> types;
+  LaunchPlan plan;
+  for (const View& operand : operands) {
+    loops.strides.push_back(operand.strides);
+    types.emplace_back(type_code(operand.type));
+    plan.arg(operand.memory, operand.type);
+  }
+  loops.strides.push_back(out.strides);
+  types.emplace_back(type_code(out.type));
+  plan.arg(out.memory, out.type);
+  loops = common::merge_axes(loops);
+
+  const bool real_is_double = is_double(operands, out);
+  const common::PointwiseText kernel =
+      common::pointwise_text(loops, types, expression.statements, expression.text,
+                             expression.parameters.size(), real_is_double ? "double" : "float");
+  plan.source = KernelText()
+                    .define("REAL", real_is_double ? "double" : "float")
+                    .define("LIT(x)", real_is_double ? "x" : "JOIN(x, f)")
+                    .add(expression.functions)
+                    .add(kernel.text)
+                    .str();
+  for (const std::int64_t argument : kernel.arguments) plan.scalar(argument);
+  for (const double parameter : expression.parameters) {
+    if (real_is_double) {
+      plan.scalar(parameter);
+    } else {
+      plan.scalar(static_cast<float>(parameter));
+    }
+  }
+  set_sizes(plan, work.device(), loops.dims);
+  plan.unless_inside = unless_inside;
+  work.add(plan);
+}
+
+void add_strided_copy(Work& work, DataType type, StridedCopy copy) {
+  int bytes = sdk::element_bytes(type);
+  if (bytes == 0) sdk::unsupported("elements of type ", sdk::type_name(type), " are not moved");
+  copy.from.offset += static_cast<std::uint64_t>(copy.from_offset * bytes);
+  copy.to.offset += static_cast<std::uint64_t>(copy.to_offset * bytes);
+  if (bytes == 16) {  // two words of eight
+    bytes = 8;
+    copy.dims.push_back(2);
+    for (Dims* strides : {&copy.from_strides, &copy.to_strides}) {
+      for (std::int64_t& stride : *strides) stride *= 2;
+      strides->push_back(1);
+    }
+  }
+  const DataType word = bytes == 1   ? DataType::UInt8
+                        : bytes == 2 ? DataType::UInt16
+                        : bytes == 4 ? DataType::UInt32
+                                     : DataType::UInt64;
+  add_pointwise(work, copy.dims, {{copy.from, word, copy.from_strides}},
+                {copy.to, word, copy.to_strides}, {"v0", "", {}}, copy.unless_inside);
+}
+
+}  // namespace backplane::opencl

@@ -1,0 +1,49 @@
+// Launches of element-wise kernels and of copies between strided layouts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plugins/common/kernels/pointwise.hpp"
+#include "plugins/opencl/kernel.hpp"
+
+namespace backplane::opencl {
+
+/// An operand or the output of an element-wise launch.
+struct View {
+  MemoryRef memory;
+  DataType type = DataType::Float;
+  Dims strides;  ///< one per axis of the walk, in elements
+};
+
+/// A dense tensor of these dims, seen in a walk over `out` to which it broadcasts.
+View broadcast_view(const MemoryRef& memory, DataType type, DimsView dims, DimsView out);
+/// A dense tensor of the walk's own dims.
+View dense_view(const MemoryRef& memory, DataType type, DimsView dims);
+
+/// What an element-wise kernel computes: see pointwise_text. `functions` stands before the kernel.
+struct Expression {
+  std::string text;
+  std::string functions;
+  std::vector<double> parameters = {};
+  std::string statements = {};  ///< before the expression's evaluation
+};
+
+void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands, const View& out,
+                   const Expression& expression, int unless_inside = -1);
+
+/// Moves elements of `bytes` bytes (a power of two up to 16) whatever their type: from and to strides in
+/// elements, with the offsets, also in elements, of the first one.
+struct StridedCopy {
+  Dims dims;
+  MemoryRef from, to;
+  Dims from_strides, to_strides;
+  std::int64_t from_offset = 0, to_offset = 0;
+  int unless_inside = -1;
+};
+void add_strided_copy(Work& work, DataType type, StridedCopy copy);
+
+/// Groups for a walk whose innermost dimension has `inner` items.
+std::array<std::size_t, 3> group_for(const Device& device, std::int64_t inner);
+
+}  // namespace backplane::opencl

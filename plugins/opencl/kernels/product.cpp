@@ -1,0 +1,159 @@
+#include "plugins/opencl/kernels/product.hpp"
+
+#include <algorithm>
+
+#include "plugins/common/kernels/product.hpp"
+#include "plugins/common/kernels/scalar_functions.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+/// Columns below which a work item per element is as good as any tile.
+constexpr std::int64_t kFewColumns = 4;
+
+std::string accumulator(DataType type) {
+  switch (type) {
+    case DataType::Double:
+      return "double";
+    case DataType::Int32:
+    case DataType::Int64:
+      return "i64";
+    case DataType::UInt32:
+    case DataType::UInt64:
+      return "u64";
+    default:
+      return "float";
+  }
+}
+
+std::string source_of(const Product& product, const Tile& tile) {
+  KernelText text;
+  const bool is_double = product.type == DataType::Double;
+  text.define("T", type_code(product.type)).define("ACC", accumulator(product.type));
+  text.define("REAL", is_double ? "double" : "float");
+  text.define("LIT(x)", is_double ? "x" : "JOIN(x, f)");
+  text.define("TAPS", product.tap_offsets.size()).define("HAS_BIAS", product.has_bias ? 1 : 0);
+  text.define("BIAS_ALONG", product.bias_is_along ? 1 : 0);
+  text.define("HAS_RESIDUAL", product.has_residual ? 1 : 0);
+  text.define("HAS_FACTOR", product.factor != 1 ? 1 : 0);
+  text.define("ROWED", product.is_rowed ? 1 : 0).define("DEEP", product.is_deep ? 1 : 0);
+  text.define("ACTIVATE(s)", product.activation.of_scalar);
+  text.add(common::kScalarFunctions).add(common::kProductArguments);
+  if (tile.tiling == Tiling::kDot) return text.add(common::kDotProduct).str();
+  if (tile.tiling == Tiling::kLocal) return text.add(common::kLocalProduct).str();
+  text.define("MR", tile.rows).define("NV", tile.vectors).define("VW", tile.width);
+  text.define("A_PANEL", product.a_is_panel ? 1 : 0).define("B_PANEL", product.b_is_panel ? 1 : 0);
+  text.define("B_SLACK", product.b_has_slack ? 1 : 0);
+  if (!product.activation.of_vector.empty())
+    text.define("ACTIVATE_VECTOR(v)", product.activation.of_vector);
+  return text.add(common::kVectorProduct).str();
+}
+
+std::size_t parts(std::int64_t size, std::int64_t part) {
+  return static_cast<std::size_t>((size + part - 1) / part);
+}
+
+}  // namespace
+
+std::string Tile::name() const {
+  if (tiling == Tiling::kDot) return "dot";
+  if (tiling == Tiling::kLocal) return "local 64x64";
+  return sdk::message("vector ", rows, "x", columns());
+}
+
+Tile choose_tile(const Device& device, DataType type, std::int64_t rows, std::int64_t columns,
+                 bool may_pass_end) {
+  Tile tile;
+  const bool is_small = columns < kFewColumns || (!device.vector_tiles() && rows * columns < 256);
+  if (is_small) return tile.tiling = Tiling::kDot, tile;
+  if (!device.vector_tiles() || type != DataType::Float) return tile;
+  tile.tiling = Tiling::kVector;
+  tile.width = device.traits().vector_width >= 16 ? 16 : device.traits().vector_width >= 8 ? 8 : 4;
+  // Registers: 32 of 16 floats with AVX-512, 16 of 8 or 4 without.
+  tile.vectors = 2;
+  tile.rows = tile.width == 16 ? 8 : 6;
+  while (tile.width > 4 && columns <= tile.width / 2) tile.width /= 2;
+  while (!may_pass_end && tile.width > columns) tile.width /= 2;
+  if (columns <= tile.width || (!may_pass_end && columns < tile.columns())) tile.vectors = 1;
+  if (rows == 1) tile.vectors = columns >= 4 * tile.width ? 4 : tile.vectors;
+  tile.rows = std::min(tile.rows, rows);
+  return tile;
+}
+
+void add_product(Work& work, const Product& product, const Tile& tile) {
+  LaunchPlan plan;
+  plan.source = source_of(product, tile);
+  plan.arg(product.a, product.type).arg(product.b, product.type);
+  if (product.tap_offsets.size() > 1) {
+    plan.arg(work.add_table(product.tap_offsets.data(),
+                            product.tap_offsets.size() * sizeof(std::int32_t)),
+             DataType::Int32);
+  }
+  if (product.has_bias) plan.arg(product.bias, product.type);
+  if (product.has_residual) plan.arg(product.residual, product.type);
+  plan.arg(product.y, product.type);
+  const Product& p = product;
+  for (const std::int64_t number :
+       {p.rows,          p.columns,       p.channels,      p.a_row,         p.a_step,
+        p.b_channel,     p.b_step,        p.y_row,         p.inner,         p.a_batch.outer,
+        p.a_batch.inner, p.b_batch.outer, p.b_batch.inner, p.y_batch.outer, p.y_batch.inner,
+        p.bias_row,      p.bias_inner,    p.pitch,         p.line,          p.lines,
+        p.line_rows})
+    plan.scalar(number);
+  plan.scalar(product.factor);
+  const auto batch = static_cast<std::size_t>(product.batch);
+  switch (tile.tiling) {
+    case Tiling::kVector:
+      plan.items = {parts(p.rows, tile.rows), parts(p.columns, tile.columns()), batch};
+      break;
+    case Tiling::kLocal:
+      plan.items = {parts(p.columns, 64) * 16, parts(p.rows, 64) * 16, batch};
+      plan.group = {16, 16, 1};
+      break;
+    case Tiling::kDot:
+      plan.items = {static_cast<std::size_t>(p.rows), static_cast<std::size_t>(p.columns), batch};
+      plan.group = {
+          static_cast<std::size_t>(p.rows >= 64 && !work.device().vector_tiles() ? 64 : 1), 1, 1};
+      break;
+  }
+  work.add(plan);
+}
+
+std::vector<float> pack_rows(const float* a, std::int64_t rows, std::int64_t depth,
+                             std::int64_t panel) {
+  const std::int64_t panels = (rows + panel - 1) / panel;
+  std::vector<float> packed(static_cast<std::size_t>(panels * panel * depth), 0.0f);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float* const to = packed.data() + row / panel * panel * depth + row % panel;
+    for (std::int64_t k = 0; k < depth; ++k) to[k * panel] = a[row * depth + k];
+  }
+  return packed;
+}
+
+std::vector<float> pack_columns(const float* b, std::int64_t depth, std::int64_t columns,
+                                std::int64_t row_step, std::int64_t column_step,
+                                std::int64_t panel) {
+  const std::int64_t panels = (columns + panel - 1) / panel;
+  std::vector<float> packed(static_cast<std::size_t>(panels * panel * depth), 0.0f);
+  for (std::int64_t each = 0; each < panels; ++each) {
+    const std::int64_t first = each * panel, count = std::min(panel, columns - first);
+    float* const to = packed.data() + each * panel * depth;
+    for (std::int64_t k = 0; k < depth; ++k) {
+      for (std::int64_t p = 0; p < count; ++p)
+        to[k * panel + p] = b[k * row_step + (first + p) * column_step];
+    }
+  }
+  return packed;
+}
+
+void upload_packed(const sdk::PackContext& ctx, const std::vector<float>& data) {
+  const bp_tensor& target = *ctx.target().raw();
+  const auto* const buffer = reinterpret_cast<const Buffer*>(target.buffer);
+  const auto& stream = *reinterpret_cast<const Stream*>(ctx.stream());
+  // Waits: `data` ends with the call.
+  check_cl(clEnqueueWriteBuffer(stream.queue(), buffer->memory.get(), CL_TRUE, target.offset,
+                                data.size() * sizeof(float), data.data(), 0, nullptr, nullptr),
+           "clEnqueueWriteBuffer");
+}
+
+}  // namespace backplane::opencl

@@ -1,0 +1,71 @@
+// Launches of matrix products: see common/kernels/product.hpp for what is computed.
+#pragma once
+
+#include <vector>
+
+#include "plugins/opencl/kernel.hpp"
+#include "plugins/opencl/kernels/activation.hpp"
+
+namespace backplane::opencl {
+
+/// How a product is cut into work items.
+enum class Tiling { kVector, kLocal, kDot };
+
+struct Tile {
+  Tiling tiling = Tiling::kLocal;
+  std::int64_t rows = 1;     ///< MR: rows of a work item
+  std::int64_t vectors = 1;  ///< NV
+  std::int64_t width = 4;    ///< VW: floats of a vector
+
+  std::int64_t columns() const { return vectors * width; }
+  std::string name() const;
+};
+
+/// The tile for `rows` x `columns`. `may_pass_end`: loads may go past the last column.
+Tile choose_tile(const Device& device, DataType type, std::int64_t rows, std::int64_t columns,
+                 bool may_pass_end);
+
+/// Steps of an operand through the batch, in elements.
+struct BatchSteps {
+  std::int64_t outer = 0, inner = 0;
+};
+
+struct Product {
+  DataType type = DataType::Float;
+  std::int64_t rows = 0, columns = 0, channels = 0;  ///< m, p, c
+  std::vector<std::int32_t> tap_offsets{0};          ///< in elements of b
+
+  MemoryRef a, b, y, bias, residual;
+  std::int64_t a_row = 0, a_step = 1;      ///< of m and k; without meaning for a panel
+  std::int64_t b_channel = 0, b_step = 1;  ///< of c and p
+  std::int64_t y_row = 0;
+  bool a_is_panel = false, b_is_panel = false;
+  bool b_has_slack = false;  ///< loads may pass b's last column
+  bool has_bias = false, has_residual = false;
+  std::int64_t bias_row = 0, bias_inner = 0;
+  bool bias_is_along = false;  ///< one per column
+  float factor = 1;
+  Activation activation = Activation::make("", {});
+
+  std::int64_t batch = 1, inner = 1;
+  BatchSteps a_batch, b_batch, y_batch;
+
+  /// Lines of a padded image: see ROWED and DEEP.
+  bool is_rowed = false, is_deep = false;
+  std::int64_t pitch = 1, line = 1, lines = 1, line_rows = 1;
+};
+
+void add_product(Work& work, const Product& product, const Tile& tile);
+
+/// Rows of `a` ([rows][depth], `step` apart in depth), packed in panels of `panel` rows, zeros filled in.
+std::vector<float> pack_rows(const float* a, std::int64_t rows, std::int64_t depth,
+                             std::int64_t panel);
+/// Columns of b, element (k, p) at k * row_step + p * column_step, packed in panels of `panel` columns.
+std::vector<float> pack_columns(const float* b, std::int64_t depth, std::int64_t columns,
+                                std::int64_t row_step, std::int64_t column_step,
+                                std::int64_t panel);
+
+/// Writes host memory to the target of a pack request.
+void upload_packed(const sdk::PackContext& ctx, const std::vector<float>& data);
+
+}  // namespace backplane::opencl

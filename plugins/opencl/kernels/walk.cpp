@@ -1,0 +1,64 @@
+#include "plugins/opencl/kernels/walk.hpp"
+
+#include "plugins/common/kernels/pointwise.hpp"
+#include "plugins/opencl/kernels/pointwise.hpp"
+
+namespace backplane::opencl {
+
+void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims) {
+  const std::vector<std::int64_t> sizes = common::launch_sizes(dims);
+  for (std::size_t d = 0; d < 3; ++d) plan.items[d] = static_cast<std::size_t>(sizes[d]);
+  plan.group = group_for(device, sizes[0]);
+}
+
+Walk& Walk::in(const std::string& name, const MemoryRef& memory, DataType type) {
+  memory_ += sdk::message("IN(", type_code(type), ", ", name, "), ");
+  starts_ += sdk::message("  AT(", name, ");\n");
+  plan_.arg(memory, type);
+  return *this;
+}
+
+Walk& Walk::out(const std::string& name, const MemoryRef& memory, DataType type) {
+  memory_ += sdk::message("OUT(", type_code(type), ", ", name, "), ");
+  starts_ += sdk::message("  AT(", name, ");\n");
+  plan_.arg(memory, type);
+  return *this;
+}
+
+Walk& Walk::number(const std::string& name, std::int64_t value) {
+  declarations_ += sdk::message(", i64 ", name);
+  numbers_.emplace_back(value);
+  return *this;
+}
+
+Walk& Walk::real(const std::string& name, double value) {
+  declarations_ += sdk::message(", float ", name);
+  numbers_.emplace_back(static_cast<float>(value));
+  return *this;
+}
+
+Walk& Walk::real_type(DataType type) {
+  const bool is_double = type == DataType::Double;
+  define("REAL", is_double ? "double" : "float");
+  return define("LIT(x)", is_double ? "x" : "JOIN(x, f)");
+}
+
+void Walk::add_to(Work& work) const {
+  if (sdk::element_count(dims_) == 0) return;
+  LaunchPlan plan = plan_;
+  std::string sizes;
+  std::vector<std::int64_t> arguments;
+  const std::string indices = common::indices_text(dims_, sizes, arguments);
+  for (const std::int64_t argument : arguments) plan.scalar(argument);
+  for (const Scalar& number : numbers_) plan.scalar(number);
+  plan.fault = fault_;
+  // sizes begins with the comma that memory_ ends with.
+  const std::string text =
+      sdk::message(definitions_, functions, "KERNEL run(", memory_, sizes.substr(2), declarations_,
+                   fault_.empty() ? "" : ", FAULT_WORD", ") {\n", starts_, indices, body, "\n}\n");
+  plan.source = KernelText().add(text).str();
+  set_sizes(plan, work.device(), dims_);
+  work.add(plan);
+}
+
+}  // namespace backplane::opencl

@@ -1,0 +1,52 @@
+// Kernels with one work item per point of a box, whose body is written by the operator.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plugins/opencl/kernel.hpp"
+
+namespace backplane::opencl {
+
+/// The body reads i0 (the last axis), i1 ..., the memory by the names given, and the named numbers.
+///
+///   Walk walk(dims);
+///   walk.in("x", input(0), type).out("y", output(0), type).number("n", n);
+///   walk.body = "STORE(T, y, i1 * n + i0, LOAD(T, x, i1 * n));";
+///   walk.add_to(work);
+class Walk {
+ public:
+  explicit Walk(DimsView dims) : dims_(dims.begin(), dims.end()) {
+    if (dims_.empty()) dims_.push_back(1);
+  }
+  Walk& in(const std::string& name, const MemoryRef& memory, DataType type);
+  Walk& out(const std::string& name, const MemoryRef& memory, DataType type);
+  /// An i64 argument.
+  Walk& number(const std::string& name, std::int64_t value);
+  /// A float argument.
+  Walk& real(const std::string& name, double value);
+  template <class Value>
+  Walk& define(const char* name, const Value& value) {
+    definitions_ += sdk::message("#define ", name, ' ', value, '\n');
+    return *this;
+  }
+  /// REAL and LIT for programs that compute in double or float.
+  Walk& real_type(DataType type);
+  /// The body may say FAULT, which means this.
+  Walk& may_fault(std::string text) { return fault_ = std::move(text), *this; }
+  void add_to(Work& work) const;
+
+  std::string functions;  ///< before the kernel
+  std::string body;
+
+ private:
+  Dims dims_;
+  std::string memory_, starts_, definitions_, declarations_, fault_;
+  std::vector<Scalar> numbers_;
+  LaunchPlan plan_;
+};
+
+/// Sets items and group of a launch over these dims, as indices_text takes them apart.
+void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims);
+
+}  // namespace backplane::opencl

@@ -1,0 +1,106 @@
+#include "plugins/opencl/kernels/window.hpp"
+
+#include <algorithm>
+
+namespace backplane::opencl {
+namespace {
+
+std::int64_t entry(const Dims& list, std::size_t index, std::int64_t otherwise) {
+  return index < list.size() ? list[index] : otherwise;
+}
+
+}  // namespace
+
+WindowAttributes::WindowAttributes(const sdk::Node& node)
+    : kernel_shape(node.get_ints("kernel_shape")),
+      strides(node.get_ints("strides")),
+      dilations(node.get_ints("dilations")),
+      pads(node.get_ints("pads")),
+      output_padding(node.get_ints("output_padding")),
+      output_shape(node.get_ints("output_shape")),
+      auto_pad(node.get_string("auto_pad", "NOTSET")),
+      ceil_mode(node.get_int("ceil_mode", 0) != 0) {}
+
+Window WindowAttributes::resolve(DimsView spatial, DimsView kernel) const {
+  const std::size_t count = spatial.size();
+  if (count > 3) sdk::unsupported("windows over ", count, " axes; the kernel takes three");
+  if (kernel.size() != count)
+    sdk::invalid("a window of ", kernel.size(), " axes over ", count, " spatial axes");
+  Window window;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t to = 3 - count + i;
+    const std::int64_t in = spatial[i], stride = entry(strides, i, 1),
+                       dilation = entry(dilations, i, 1);
+    if (stride < 1 || dilation < 1 || kernel[i] < 1)
+      sdk::invalid("a window with kernel ", kernel[i], ", stride ", stride, " and dilation ",
+                   dilation);
+    const std::int64_t reach = (kernel[i] - 1) * dilation + 1;
+    std::int64_t begin = 0, end = 0, out = 0;
+    if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
+      out = (in + stride - 1) / stride;
+      const std::int64_t both = std::max<std::int64_t>(0, (out - 1) * stride + reach - in);
+      begin = auto_pad == "SAME_UPPER" ? both / 2 : both - both / 2;
+      end = both - begin;
+    } else {
+      if (auto_pad != "VALID") {
+        begin = entry(pads, i, 0);
+        end = entry(pads, count + i, 0);
+      }
+      const std::int64_t span = in + begin + end - reach;
+      if (span < 0)
+        sdk::invalid("a window of ", reach, " elements does not fit ", in + begin + end);
+      out = (ceil_mode ? (span + stride - 1) / stride : span / stride) + 1;
+      // The last window must begin inside of the input or of the padding before it.
+      if (ceil_mode && (out - 1) * stride >= in + begin) --out;
+    }
+    window.in[to] = in;
+    window.out[to] = out;
+    window.kernel[to] = kernel[i];
+    window.stride[to] = stride;
+    window.dilation[to] = dilation;
+    window.pad_begin[to] = begin;
+    window.pad_end[to] = end;
+  }
+  return window;
+}
+
+Window WindowAttributes::resolve_transposed(DimsView spatial, DimsView kernel) const {
+  const std::size_t count = spatial.size();
+  if (count > 3) sdk::unsupported("windows over ", count, " axes; the kernel takes three");
+  if (kernel.size() != count)
+    sdk::invalid("a window of ", kernel.size(), " axes over ", count, " spatial axes");
+  Window window;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t to = 3 - count + i;
+    const std::int64_t stride = entry(strides, i, 1), dilation = entry(dilations, i, 1);
+    const std::int64_t extra = entry(output_padding, i, 0);
+    const std::int64_t full = (spatial[i] - 1) * stride + (kernel[i] - 1) * dilation + 1 + extra;
+    std::int64_t begin = entry(pads, i, 0), end = entry(pads, count + i, 0);
+    std::int64_t out = full - begin - end;
+    const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+    if (!output_shape.empty() || same) {
+      out = output_shape.empty() ? spatial[i] * stride
+                                 : output_shape[output_shape.size() - count + i];
+      const std::int64_t both = std::max<std::int64_t>(0, full - out);
+      begin = auto_pad == "SAME_UPPER" ? both / 2 : both - both / 2;
+      end = both - begin;
+    }
+    if (out < 0) sdk::invalid("the padding is larger than the output");
+    window.in[to] = spatial[i];
+    window.out[to] = out;
+    window.kernel[to] = kernel[i];
+    window.stride[to] = stride;
+    window.dilation[to] = dilation;
+    window.pad_begin[to] = begin;
+    window.pad_end[to] = end;
+  }
+  return window;
+}
+
+Dims output_dims(DimsView x, std::int64_t channels, const Window& window) {
+  Dims dims{x[0], channels};
+  for (std::size_t axis = 5 - x.size(); axis < 3; ++axis) dims.push_back(window.out[axis]);
+  return dims;
+}
+
+}  // namespace backplane::opencl

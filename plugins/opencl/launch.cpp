@@ -1,0 +1,196 @@
+#include "plugins/opencl/launch.hpp"
+
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "plugins/common/kernels/prelude.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+const bp_tensor& tensor_of(const sdk::ComputeContext& ctx, const MemoryRef& ref) {
+  switch (ref.place) {
+    case Place::Input:
+      return *ctx.raw()->inputs[ref.index]->tensor;
+    case Place::Output:
+      return *ctx.raw()->outputs[ref.index]->tensor;
+    case Place::Packed:
+      return *ctx.raw()->packed[ref.index];
+    case Place::Workspace:
+    case Place::Table:
+      break;
+  }
+  return *ctx.raw()->workspace;
+}
+
+cl_mem memory_of(const bp_tensor& tensor) {
+  const auto* const buffer = reinterpret_cast<const Buffer*>(tensor.buffer);
+  return buffer == nullptr ? nullptr : buffer->memory.get();
+}
+
+/// Where a thread looks first for a free kernel object: threads spread over them.
+std::size_t thread_number() {
+  static std::atomic<std::size_t> count{0};
+  thread_local const std::size_t number = count.fetch_add(1, std::memory_order_relaxed);
+  return number;
+}
+
+}  // namespace
+
+KernelText::KernelText() : text_(common::kPrelude) {}
+
+const char* type_code(sdk::DataType type) {
+  switch (type) {
+    case sdk::DataType::Float:
+      return "f32";
+    case sdk::DataType::Double:
+      return "f64";
+    case sdk::DataType::Float16:
+      return "f16";
+    case sdk::DataType::BFloat16:
+      return "bf16";
+    case sdk::DataType::Int8:
+      return "i8";
+    case sdk::DataType::UInt8:
+      return "u8";
+    case sdk::DataType::Int16:
+      return "i16";
+    case sdk::DataType::UInt16:
+      return "u16";
+    case sdk::DataType::Int32:
+      return "i32";
+    case sdk::DataType::UInt32:
+      return "u32";
+    case sdk::DataType::Int64:
+      return "i64";
+    case sdk::DataType::UInt64:
+      return "u64";
+    case sdk::DataType::Bool:
+      return "b8";
+    default:
+      sdk::unsupported("OpenCL kernels have no elements of type ", sdk::type_name(type));
+  }
+}
+
+KernelPool::KernelPool(std::shared_ptr<const Program> program, const std::string& label)
+    : program_(std::move(program)), slots_(std::make_unique<Slot[]>(kSlots)) {
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    cl_int code = CL_SUCCESS;
+    slots_[i].kernel = Kernel(clCreateKernel(program_->get(), "run", &code));
+    if (code != CL_SUCCESS) throw_cl(code, "clCreateKernel", sdk::message("node '", label, "'"));
+  }
+}
+
+void KernelPool::set(cl_uint index, std::size_t size, const void* value) {
+  for (std::size_t i = 0; i < kSlots; ++i)
+    check_cl(clSetKernelArg(slots_[i].kernel.get(), index, size, value), "clSetKernelArg");
+}
+
+std::size_t KernelPool::take() const {
+  for (std::size_t slot = thread_number() % kSlots;; slot = (slot + 1) % kSlots) {
+    if (!slots_[slot].is_taken.exchange(true, std::memory_order_acquire)) return slot;
+    // More callers than objects: each holds its own for a microsecond.
+    std::this_thread::yield();
+  }
+}
+
+void KernelPool::give_back(std::size_t slot) const {
+  slots_[slot].is_taken.store(false, std::memory_order_release);
+}
+
+Work::Work(Device& device, std::string label) : device_(&device), label_(std::move(label)) {}
+
+Work::~Work() {
+  for (const int number : faults_) device_->remove_fault(number);
+}
+
+void Work::add(const LaunchPlan& plan) {
+  for (const std::size_t items : plan.items) {
+    if (items == 0) return;
+  }
+  Launch launch{KernelPool(device_->programs().get(plan.source), label_), plan.memory, plan.items,
+                plan.group, 0};
+  for (std::size_t d = 0; d < 3; ++d)
+    launch.global[d] = (plan.items[d] + plan.group[d] - 1) / plan.group[d] * plan.group[d];
+  auto argument = static_cast<cl_uint>(2 * plan.memory.size());
+  for (const Scalar& scalar : plan.scalars) {
+    std::visit([&](const auto& value) { launch.kernels.set(argument++, sizeof(value), &value); },
+               scalar);
+  }
+  if (!plan.fault.empty()) {
+    const cl_int number = device_->add_fault(sdk::message("node '", label_, "': ", plan.fault));
+    faults_.push_back(number);
+    launch.fault_argument = argument++;
+    launch.kernels.set(argument, sizeof(number), &number);
+  }
+  steps_.push_back({std::move(launch), plan.unless_inside});
+}
+
+void Work::add_copy(const MemoryRef& from, const MemoryRef& to, std::uint64_t bytes,
+                    int unless_inside) {
+  if (bytes > 0) steps_.push_back({Copy{from, to, bytes}, unless_inside});
+}
+
+MemoryRef Work::add_table(const void* data, std::size_t bytes) {
+  cl_int code = CL_SUCCESS;
+  tables_.emplace_back(clCreateBuffer(device_->context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                      bytes, const_cast<void*>(data), &code));
+  if (code != CL_SUCCESS) throw_cl(code, "clCreateBuffer", sdk::message("node '", label_, "'"));
+  return {Place::Table, static_cast<std::uint32_t>(tables_.size() - 1), 0};
+}
+
+void Work::compute(const sdk::ComputeContext& ctx) const {
+  Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
+  for (const Step& step : steps_) {
+    if (step.unless_inside >= 0 && ctx.input_inside(static_cast<std::uint32_t>(step.unless_inside)))
+      continue;
+    if (const auto* const launch = std::get_if<Launch>(&step.work)) {
+      enqueue(*launch, ctx, stream);
+    } else {
+      enqueue(std::get<Copy>(step.work), ctx, stream);
+    }
+  }
+}
+
+void Work::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const {
+  const std::size_t slot = launch.kernels.take();
+  cl_kernel kernel = launch.kernels.kernel(slot);
+  cl_int code = CL_SUCCESS;
+  cl_uint argument = 0;
+  for (const LaunchPlan::MemoryArgument& each : launch.memory) {
+    const bool is_table = each.memory.place == Place::Table;
+    const bp_tensor& tensor = tensor_of(ctx, each.memory);
+    const cl_mem memory = is_table ? tables_[each.memory.index].get() : memory_of(tensor);
+    const auto first = static_cast<cl_long>(((is_table ? 0 : tensor.offset) + each.memory.offset) /
+                                            each.element_bytes);
+    code |=
+        clSetKernelArg(kernel, argument++, sizeof(memory), memory == nullptr ? nullptr : &memory);
+    code |= clSetKernelArg(kernel, argument++, sizeof(first), &first);
+  }
+  if (launch.fault_argument != 0) {
+    const cl_mem word = stream.faults().memory();
+    code |= clSetKernelArg(kernel, launch.fault_argument, sizeof(word), &word);
+    stream.faults().arm();
+  }
+  const char* call = "clSetKernelArg";
+  if (code == CL_SUCCESS) {
+    call = "clEnqueueNDRangeKernel";
+    code = clEnqueueNDRangeKernel(stream.queue(), kernel, 3, nullptr, launch.global.data(),
+                                  launch.local.data(), 0, nullptr, nullptr);
+  }
+  launch.kernels.give_back(slot);
+  if (code != CL_SUCCESS) throw_cl(code, call, sdk::message("node '", label_, "'"));
+}
+
+void Work::enqueue(const Copy& copy, const sdk::ComputeContext& ctx, Stream& stream) const {
+  const bp_tensor &from = tensor_of(ctx, copy.from), &to = tensor_of(ctx, copy.to);
+  const std::uint64_t first = from.offset + copy.from.offset, target = to.offset + copy.to.offset;
+  if (memory_of(from) == memory_of(to) && first == target) return;  // in place
+  const cl_int code = clEnqueueCopyBuffer(stream.queue(), memory_of(from), memory_of(to), first,
+                                          target, copy.bytes, 0, nullptr, nullptr);
+  if (code != CL_SUCCESS)
+    throw_cl(code, "clEnqueueCopyBuffer", sdk::message("node '", label_, "'"));
+}
+
+}  // namespace backplane::opencl

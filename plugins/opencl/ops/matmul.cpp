@@ -1,0 +1,269 @@
+// MatMul, Gemm, and FusedMatMul of a rewrite: https://onnx.ai/onnx/operators/onnx__MatMul.html
+#include "plugins/common/broadcast.hpp"
+#include "plugins/common/kernels/pointwise.hpp"
+#include "plugins/opencl/kernels/pointwise.hpp"
+#include "plugins/opencl/kernels/product.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+/// Packs b's columns; `is_transposed`: it is [columns][depth].
+struct ColumnPacker {
+  std::int64_t depth, columns, panel;
+  bool is_transposed;
+  std::string key() const {
+    return sdk::message("product columns ", panel, " of ", depth, "x", columns,
+                        is_transposed ? "t" : "");
+  }
+  std::uint64_t bytes() const {
+    return static_cast<std::uint64_t>((columns + panel - 1) / panel * panel * depth) * 4;
+  }
+  void pack(const sdk::PackContext& ctx) const {
+    upload_packed(ctx, pack_columns(ctx.source(0).data<float>(), depth, columns,
+                                    is_transposed ? 1 : columns, is_transposed ? depth : 1, panel));
+  }
+};
+
+/// Packers by what they do; they live as long as the kernel, as the host needs them to.
+class PackerSet {
+ public:
+  std::uint32_t request(sdk::PrepareContext& ctx, const ColumnPacker& wanted) const {
+    const std::lock_guard lock(mutex_);
+    auto& packer = packers_[wanted.key()];
+    if (packer == nullptr) packer = std::make_unique<ColumnPacker>(wanted);
+    return ctx.request_pack(wanted.key(), {1}, wanted.bytes(), packer.get());
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::unique_ptr<ColumnPacker>> packers_;
+};
+
+/// b as a constant matrix in panels, where that is of use. `product` has its sizes by then.
+bool use_panels(sdk::PrepareContext& ctx, const PackerSet& packers, const Tile& tile,
+                bool is_transposed, Product& product) {
+  if (tile.tiling != Tiling::kVector || !ctx.input_constant(1)) return false;
+  product.b = packed(
+      packers.request(ctx, {product.channels, product.columns, tile.columns(), is_transposed}));
+  product.b_is_panel = true;
+  ctx.ignore_input(1);
+  return true;
+}
+
+void set_product_cost(sdk::PrepareContext& ctx, const Product& product) {
+  const std::int64_t sums = product.batch * product.rows * product.columns * product.channels;
+  ctx.set_cost(2 * static_cast<std::uint64_t>(sums), ctx.input(0).bytes() + ctx.input(1).bytes());
+}
+
+class MatMul {
+ public:
+  MatMul(const Device&, const sdk::Node& node) : activation_(Activation::from(node)) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor a = ctx.input(0), b = ctx.input(1);
+    if (a.rank() == 0 || b.rank() == 0)
+      sdk::invalid("MatMul of ", to_string(a.dims()), " and ", to_string(b.dims()));
+    Dims a_dims(a.dims().begin(), a.dims().end()), b_dims(b.dims().begin(), b.dims().end());
+    if (a.rank() == 1) a_dims.insert(a_dims.begin(), 1);
+    if (b.rank() == 1) b_dims.push_back(1);
+    const Dims a_batch(a_dims.begin(), a_dims.end() - 2), b_batch(b_dims.begin(), b_dims.end() - 2);
+    Product product;
+    product.type = a.type();
+    product.rows = a_dims[a_dims.size() - 2];
+    product.channels = a_dims.back();
+    product.columns = b_dims.back();
+    if (b_dims[b_dims.size() - 2] != product.channels)
+      sdk::invalid("MatMul of ", to_string(a.dims()), " and ", to_string(b.dims()));
+    Dims batch = common::broadcast_dims({a_batch, b_batch});
+    Dims dims = batch;
+    if (a.rank() > 1) dims.push_back(product.rows);
+    if (b.rank() > 1) dims.push_back(product.columns);
+    ctx.set_output(0, a.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    product.has_bias = ctx.input(2).present();
+    product.bias = input(2);
+    product.bias_is_along = true;
+    product.has_residual = ctx.input(3).present();
+    product.residual = input(3);
+    product.activation = activation_;
+    common::StridedLoops loops = batch_loops(batch, a_batch, b_batch, product);
+    add_batches(ctx, work, loops, product);
+  }
+
+ private:
+  /// The batch's axes, merged, with the steps of a, b and y. Where b is the same for all and a follows y, the
+  /// batch is more rows.
+  static common::StridedLoops batch_loops(const Dims& batch, const Dims& a, const Dims& b,
+                                          Product& product) {
+    common::StridedLoops loops;
+    loops.dims = batch;
+    const auto steps = [&](const Dims& dims, std::int64_t matrix) {
+      Dims strides = broadcast_view({}, DataType::Float, dims, batch).strides;
+      for (std::int64_t& stride : strides) stride *= matrix;
+      return strides;
+    };
+    loops.strides = {steps(a, product.rows * product.channels),
+                     steps(b, product.channels * product.columns),
+                     steps(batch, product.rows * product.columns)};
+    loops = common::merge_axes(loops);
+    const bool is_more_rows = loops.dims.size() == 1 && loops.strides[1][0] == 0 &&
+                              loops.strides[0][0] == product.rows * product.channels;
+    if (is_more_rows) {
+      product.rows *= loops.dims[0];
+      loops = {{1}, {{0}, {0}, {0}}};
+    }
+    return loops;
+  }
+
+  void add_batches(sdk::PrepareContext& ctx, Work& work, const common::StridedLoops& loops,
+                   Product& product) const {
+    product.a = input(0);
+    product.b = input(1);
+    product.y = output(0);
+    product.a_row = product.channels;
+    product.b_channel = product.columns;
+    product.y_row = product.columns;
+    const Tile tile =
+        choose_tile(work.device(), product.type, product.rows, product.columns,
+                    ctx.input_constant(1) && loops.dims.size() == 1 && loops.strides[1][0] == 0);
+    const bool is_one_matrix = loops.dims.size() == 1 && loops.strides[1][0] == 0;
+    if (is_one_matrix) use_panels(ctx, packers_, tile, false, product);
+    const std::size_t rank = loops.dims.size();
+    product.inner = loops.dims[rank - 1];
+    product.batch = product.inner * (rank > 1 ? loops.dims[rank - 2] : 1);
+    const auto steps = [&](std::size_t operand) {
+      return BatchSteps{rank > 1 ? loops.strides[operand][rank - 2] : 0,
+                        loops.strides[operand][rank - 1]};
+    };
+    product.a_batch = steps(0);
+    product.b_batch = steps(1);
+    product.y_batch = steps(2);
+    // Further axes of the batch, which hardly any model has, are launches of their own.
+    std::int64_t launches = 1;
+    for (std::size_t axis = 0; axis + 2 < rank; ++axis) launches *= loops.dims[axis];
+    if (launches > 64) sdk::unsupported("a batch whose axes merge into ", rank, " of ", launches);
+    const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(product.type));
+    for (std::int64_t launch = 0; launch < launches; ++launch) {
+      Product one = product;
+      std::int64_t rest = launch;
+      for (std::size_t axis = rank < 2 ? 0 : rank - 2; axis-- > 0;) {
+        const std::int64_t at = rest % loops.dims[axis];
+        rest /= loops.dims[axis];
+        one.a.offset += static_cast<std::uint64_t>(at * loops.strides[0][axis]) * bytes;
+        one.b.offset += static_cast<std::uint64_t>(at * loops.strides[1][axis]) * bytes;
+        one.y.offset += static_cast<std::uint64_t>(at * loops.strides[2][axis]) * bytes;
+        one.residual.offset = one.y.offset;
+      }
+      add_product(work, one, tile);
+    }
+    ctx.set_variant(tile.name());
+    set_product_cost(ctx, product);
+  }
+
+  Activation activation_;
+  PackerSet packers_;
+};
+
+class Gemm {
+ public:
+  Gemm(const Device&, const sdk::Node& node)
+      : alpha_(node.get_float("alpha", 1)),
+        beta_(node.get_float("beta", 1)),
+        a_is_transposed_(node.get_int("transA", 0) != 0),
+        b_is_transposed_(node.get_int("transB", 0) != 0),
+        activation_(Activation::from(node)) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor a = ctx.input(0), b = ctx.input(1), c = ctx.input(2);
+    if (a.rank() != 2 || b.rank() != 2)
+      sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
+    Product product;
+    product.type = a.type();
+    product.rows = a.dim(a_is_transposed_ ? 1 : 0);
+    product.channels = a.dim(a_is_transposed_ ? 0 : 1);
+    product.columns = b.dim(b_is_transposed_ ? 0 : 1);
+    if (b.dim(b_is_transposed_ ? 1 : 0) != product.channels)
+      sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
+    const Dims dims{product.rows, product.columns};
+    ctx.set_output(0, a.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    product.a = input(0);
+    product.a_row = a_is_transposed_ ? 1 : product.channels;
+    product.a_step = a_is_transposed_ ? product.rows : 1;
+    product.b = input(1);
+    product.b_channel = b_is_transposed_ ? 1 : product.columns;
+    product.b_step = b_is_transposed_ ? product.channels : 1;
+    product.y = output(0);
+    product.y_row = product.columns;
+    product.factor = alpha_;
+    product.activation = activation_;
+    // The bias is added as it is; another beta needs a step of its own.
+    const bool has_bias = c.present() && beta_ != 0;
+    const bool is_fused = has_bias && beta_ == 1;
+    if (has_bias && !common::broadcasts_to(c.dims(), dims))
+      sdk::invalid("Gemm adds ", to_string(c.dims()), " to ", sdk::to_string(dims));
+    if (is_fused) set_bias(c, dims, product);
+    const Tile tile = choose_tile(work.device(), product.type, product.rows, product.columns,
+                                  ctx.input_constant(1));
+    if (!use_panels(ctx, packers_, tile, b_is_transposed_, product) &&
+        tile.tiling == Tiling::kVector && b_is_transposed_)
+      transpose_b(ctx, work, b, product);
+    add_product(work, product, tile);
+    if (has_bias && !is_fused) {
+      add_pointwise(work, dims,
+                    {dense_view(output(0), a.type(), dims),
+                     broadcast_view(input(2), c.type(), c.dims(), dims)},
+                    dense_view(output(0), a.type(), dims),
+                    {"v0 + (VALUE(T))p0 * v1",
+                     sdk::message("#define T ", type_code(a.type()), "\n"),
+                     {static_cast<double>(beta_)}});
+    }
+    ctx.set_variant(tile.name());
+    set_product_cost(ctx, product);
+  }
+
+ private:
+  static void set_bias(const sdk::Tensor& c, const Dims& dims, Product& product) {
+    const Dims strides = broadcast_view({}, c.type(), c.dims(), dims).strides;
+    product.has_bias = true;
+    product.bias = input(2);
+    product.bias_row = strides[0];
+    product.bias_is_along = strides[1] != 0;
+  }
+
+  /// A matrix whose columns do not lie together is laid out anew.
+  static void transpose_b(sdk::PrepareContext& ctx, Work& work, const sdk::Tensor& b,
+                          Product& product) {
+    ctx.set_workspace(b.bytes(), work.device().traits().alignment);
+    add_strided_copy(work, b.type(),
+                     {Dims{product.channels, product.columns}, input(1), workspace(),
+                      Dims{1, product.channels}, Dims{product.columns, 1}, 0, 0, -1});
+    product.b = workspace();
+    product.b_channel = product.columns;
+    product.b_step = 1;
+  }
+
+  float alpha_, beta_;
+  bool a_is_transposed_, b_is_transposed_;
+  Activation activation_;
+  PackerSet packers_;
+};
+
+}  // namespace
+
+KernelList matmul_kernels() {
+  const common::TypeList types = common::join(
+      float_types(), {DataType::Int32, DataType::Int64, DataType::UInt32, DataType::UInt64});
+  return {
+      device_kernel<MatMul>(sdk::op("MatMul").name("opencl:matmul").types("T", types)),
+      device_kernel<MatMul>(sdk::op("FusedMatMul", "backplane.opencl")
+                                .name("opencl:matmul")
+                                .input_types(0, {DataType::Float})),
+      device_kernel<Gemm>(sdk::op("Gemm").name("opencl:gemm").since(7).types("T", types)),
+      device_kernel<Gemm>(sdk::op("FusedGemm", "backplane.opencl")
+                              .name("opencl:gemm")
+                              .input_types(0, {DataType::Float})),
+  };
+}
+
+}  // namespace backplane::opencl

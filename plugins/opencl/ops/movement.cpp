@@ -1,0 +1,309 @@
+// Operators that only move elements, by strides: Transpose, Concat, Split, Slice, Expand, Tile,
+// DepthToSpace, SpaceToDepth. https://onnx.ai/onnx/operators/onnx__Transpose.html and the pages beside it.
+#include <algorithm>
+#include <limits>
+
+#include "plugins/common/broadcast.hpp"
+#include "plugins/opencl/kernels/pointwise.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+using common::dense_strides;
+
+class Transpose {
+ public:
+  Transpose(const Device&, const sdk::Node& node) : order_(node.get_ints("perm")) {}
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    Dims order = order_;
+    if (order.empty()) {
+      for (int axis = x.rank(); axis-- > 0;) order.push_back(axis);
+    }
+    if (static_cast<int>(order.size()) != x.rank())
+      sdk::invalid("Transpose of ", to_string(x.dims()), " with perm ", sdk::to_string(order));
+    const Dims strides = dense_strides(x.dims());
+    StridedCopy copy;
+    copy.from = input(0);
+    copy.to = output(0);
+    for (const std::int64_t from : order) {
+      const auto axis = static_cast<std::size_t>(normalize_axis(from, x.rank()));
+      copy.dims.push_back(x.dims()[axis]);
+      copy.from_strides.push_back(strides[axis]);
+    }
+    copy.to_strides = dense_strides(copy.dims);
+    ctx.set_output(0, x.type(), copy.dims);
+    add_strided_copy(work, x.type(), copy);
+  }
+
+ private:
+  Dims order_;
+};
+
+class Concat {
+ public:
+  Concat(const Device&, const sdk::Node& node) : axis_(node.get_int("axis", 1)) {}
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor first = ctx.input(0);
+    const int axis = normalize_axis(axis_, first.rank());
+    const auto at = static_cast<std::size_t>(axis);
+    Dims dims(first.dims().begin(), first.dims().end());
+    for (std::uint32_t i = 1; i < ctx.input_count(); ++i) {
+      const DimsView more = ctx.input(i).dims();
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        if (more.size() != dims.size() || (d != at && more[d] != dims[d]))
+          sdk::invalid("Concat of ", to_string(first.dims()), " and ", to_string(more),
+                       " along axis ", axis);
+      }
+      dims[at] += more[at];
+    }
+    ctx.set_output(0, first.type(), dims);
+    const Dims strides = dense_strides(dims);
+    const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(first.type()));
+    const bool is_outermost = common::product(dims, 0, axis) == 1;
+    const std::uint64_t alignment = work.device().traits().alignment;
+    std::int64_t begin = 0;
+    for (std::uint32_t i = 0; i < ctx.input_count(); ++i) {
+      const sdk::Tensor x = ctx.input(i);
+      const std::int64_t offset = begin * strides[at];
+      const std::uint64_t offset_bytes = static_cast<std::uint64_t>(offset) * bytes;
+      const bool may_be_inside = is_outermost && offset_bytes % alignment == 0 && x.size() > 0;
+      if (may_be_inside) ctx.set_inside(i, 0, offset_bytes);
+      add_strided_copy(
+          work, x.type(),
+          {Dims(x.dims().begin(), x.dims().end()), input(i), output(0), dense_strides(x.dims()),
+           strides, 0, offset, may_be_inside ? static_cast<int>(i) : -1});
+      begin += x.dims()[at];
+    }
+  }
+
+ private:
+  std::int64_t axis_;
+};
+
+class Split {
+ public:
+  Split(const Device&, const sdk::Node& node)
+      : axis_(node.get_int("axis", 0)),
+        sizes_(node.get_ints("split")),
+        parts_(static_cast<std::int64_t>(node.output_count())) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    const int axis = normalize_axis(axis_, x.rank());
+    const auto at = static_cast<std::size_t>(axis);
+    Dims sizes = ctx.input(1).present() ? ctx.input(1).to_ints() : sizes_;
+    if (sizes.empty()) {
+      const std::int64_t part = (x.dims()[at] + parts_ - 1) / parts_;
+      for (std::int64_t rest = x.dims()[at], i = 0; i < parts_; ++i, rest -= part)
+        sizes.push_back(std::clamp<std::int64_t>(rest, 0, part));
+    }
+    std::int64_t sum = 0;
+    for (const std::int64_t size : sizes) sum += size;
+    if (static_cast<std::int64_t>(sizes.size()) != parts_ || sum != x.dims()[at])
+      sdk::invalid("Split of axis ", axis, " of ", to_string(x.dims()), " into ",
+                   sdk::to_string(sizes));
+    const Dims strides = dense_strides(x.dims());
+    const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(x.type()));
+    const bool is_outermost = common::product(x.dims(), 0, axis) == 1;
+    std::int64_t begin = 0;
+    for (std::uint32_t i = 0; i < sizes.size(); begin += sizes[i++]) {
+      if (!ctx.output_wanted(i)) continue;
+      Dims dims(x.dims().begin(), x.dims().end());
+      dims[at] = sizes[i];
+      ctx.set_output(i, x.type(), dims);
+      const std::int64_t offset = begin * strides[at];
+      const std::uint64_t offset_bytes = static_cast<std::uint64_t>(offset) * bytes;
+      if (is_outermost && offset_bytes % work.device().traits().alignment == 0 && sizes[i] > 0)
+        ctx.set_view(i, 0, offset_bytes);
+      add_strided_copy(work, x.type(),
+                       {dims, input(0), output(i), strides, dense_strides(dims), offset, 0, -1});
+    }
+  }
+
+ private:
+  std::int64_t axis_;
+  Dims sizes_;
+  std::int64_t parts_;
+};
+
+/// Begin, end and step of one axis, as in NumPy.
+struct Range {
+  std::int64_t begin, step, count;
+};
+
+Range resolve_range(std::int64_t begin, std::int64_t end, std::int64_t step, std::int64_t size) {
+  if (step == 0) sdk::invalid("Slice with step 0");
+  const auto fit = [&](std::int64_t at) {
+    if (at < 0) at += size;
+    return step > 0 ? std::clamp<std::int64_t>(at, 0, size)
+                    : std::clamp<std::int64_t>(at, -1, size - 1);
+  };
+  // An end far below zero means "past the first" and stays there.
+  const std::int64_t first = fit(begin);
+  const std::int64_t last = step < 0 && end < -size ? -1 : fit(end);
+  const std::int64_t span = step > 0 ? last - first : first - last;
+  const std::int64_t stride = step > 0 ? step
+                              : step == std::numeric_limits<std::int64_t>::min()
+                                  ? std::numeric_limits<std::int64_t>::max()
+                                  : -step;
+  return {first, step, span <= 0 ? 0 : (span - 1) / stride + 1};
+}
+
+class Slice {
+ public:
+  Slice(const Device&, const sdk::Node& node)
+      : starts_(node.get_ints("starts")),
+        ends_(node.get_ints("ends")),
+        axes_(node.get_ints("axes")) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    const auto list = [&](std::uint32_t index, const Dims& otherwise) {
+      return ctx.input(index).present() ? ctx.input(index).to_ints() : otherwise;
+    };
+    const Dims starts = list(1, starts_), ends = list(2, ends_), steps = list(4, {});
+    Dims axes = list(3, axes_);
+    if (axes.empty()) {
+      for (std::size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<std::int64_t>(i));
+    }
+    if (ends.size() != starts.size() || axes.size() != starts.size())
+      sdk::invalid("Slice with ", starts.size(), " starts, ", ends.size(), " ends and ",
+                   axes.size(), " axes");
+    StridedCopy copy;
+    copy.from = input(0);
+    copy.to = output(0);
+    copy.dims.assign(x.dims().begin(), x.dims().end());
+    copy.from_strides = dense_strides(x.dims());
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      const auto at = static_cast<std::size_t>(normalize_axis(axes[i], x.rank()));
+      const Range range =
+          resolve_range(starts[i], ends[i], i < steps.size() ? steps[i] : 1, x.dims()[at]);
+      copy.dims[at] = range.count;
+      copy.from_offset += range.begin * copy.from_strides[at];
+      copy.from_strides[at] *= range.count <= 1 ? 1 : range.step;
+    }
+    copy.to_strides = dense_strides(copy.dims);
+    ctx.set_output(0, x.type(), copy.dims);
+    if (sdk::element_count(copy.dims) == 0) return;
+    add_strided_copy(work, x.type(), copy);
+  }
+
+ private:
+  Dims starts_, ends_, axes_;
+};
+
+class Expand {
+ public:
+  Expand(const Device&, const sdk::Node&) {}
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    const Dims wanted = ctx.input(1).to_ints();
+    const Dims dims = common::broadcast_dims({x.dims(), wanted});
+    ctx.set_output(0, x.type(), dims);
+    const View from = broadcast_view(input(0), x.type(), x.dims(), dims);
+    add_strided_copy(work, x.type(),
+                     {dims, input(0), output(0), from.strides, dense_strides(dims), 0, 0, -1});
+  }
+};
+
+/// Each axis becomes two: the repeats, which do not move in the input, and the elements.
+class Tile {
+ public:
+  Tile(const Device&, const sdk::Node&) {}
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    const Dims repeats = ctx.input(1).to_ints(), strides = dense_strides(x.dims());
+    if (repeats.size() != x.dims().size())
+      sdk::invalid("Tile of ", to_string(x.dims()), " with ", repeats.size(), " repeats");
+    Dims dims;
+    StridedCopy copy;
+    copy.from = input(0);
+    copy.to = output(0);
+    for (std::size_t axis = 0; axis < repeats.size(); ++axis) {
+      if (repeats[axis] < 0) sdk::invalid("Tile repeats axis ", axis, " ", repeats[axis], " times");
+      dims.push_back(x.dims()[axis] * repeats[axis]);
+      copy.dims.insert(copy.dims.end(), {repeats[axis], x.dims()[axis]});
+      copy.from_strides.insert(copy.from_strides.end(), {0, strides[axis]});
+    }
+    copy.to_strides = dense_strides(copy.dims);
+    ctx.set_output(0, x.type(), dims);
+    add_strided_copy(work, x.type(), copy);
+  }
+};
+
+/// DepthToSpace and SpaceToDepth: a transposition of six axes.
+class Blocks {
+ public:
+  Blocks(const Device&, const sdk::Node& node)
+      : to_space_(node.op_type() == "DepthToSpace"),
+        is_crd_(node.get_string("mode", "DCR") == "CRD"),
+        block_(node.get_int("blocksize", 0)) {
+    if (block_ <= 0) sdk::invalid(node.op_type(), " with blocksize ", block_);
+  }
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    if (x.rank() != 4) sdk::invalid("the input has dims ", to_string(x.dims()), ", not four");
+    const std::int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2), w = x.dim(3), b = block_;
+    const bool fits = to_space_ ? c % (b * b) == 0 : h % b == 0 && w % b == 0;
+    if (!fits) sdk::invalid("blocks of ", b, " do not divide ", to_string(x.dims()));
+    StridedCopy copy;
+    copy.from = input(0);
+    copy.to = output(0);
+    Dims from, order;
+    if (to_space_) {
+      from = is_crd_ ? Dims{n, c / (b * b), b, b, h, w} : Dims{n, b, b, c / (b * b), h, w};
+      order = is_crd_ ? Dims{0, 1, 4, 2, 5, 3} : Dims{0, 3, 4, 1, 5, 2};
+      ctx.set_output(0, x.type(), Dims{n, c / (b * b), h * b, w * b});
+    } else {
+      from = {n, c, h / b, b, w / b, b};
+      order = {0, 3, 5, 1, 2, 4};
+      ctx.set_output(0, x.type(), Dims{n, c * b * b, h / b, w / b});
+    }
+    const Dims strides = dense_strides(from);
+    for (const std::int64_t axis : order) {
+      copy.dims.push_back(from[static_cast<std::size_t>(axis)]);
+      copy.from_strides.push_back(strides[static_cast<std::size_t>(axis)]);
+    }
+    copy.to_strides = dense_strides(copy.dims);
+    add_strided_copy(work, x.type(), copy);
+  }
+
+ private:
+  bool to_space_, is_crd_;
+  std::int64_t block_;
+};
+
+}  // namespace
+
+KernelList movement_kernels() {
+  const common::TypeList types = element_types();
+  const auto host = BP_INPUT_HOST_VALUE;
+  return {
+      device_kernel<Transpose>(sdk::op("Transpose").name("opencl:strided copy").types("T", types)),
+      device_kernel<Concat>(
+          sdk::op("Concat").name("opencl:strided copy").since(4).types("T", types)),
+      device_kernel<Split>(sdk::op("Split")
+                               .name("opencl:strided copy")
+                               .since(2)
+                               .types("T", types)
+                               .roles({BP_INPUT_DATA, host})),
+      device_kernel<Slice>(sdk::op("Slice")
+                               .name("opencl:strided copy")
+                               .types("T", types)
+                               .roles({BP_INPUT_DATA, host})),
+      device_kernel<Expand>(sdk::op("Expand")
+                                .name("opencl:strided copy")
+                                .types("T", types)
+                                .roles({BP_INPUT_DATA, host})),
+      device_kernel<Tile>(sdk::op("Tile")
+                              .name("opencl:strided copy")
+                              .since(6)
+                              .types("T", types)
+                              .roles({BP_INPUT_DATA, host})),
+      device_kernel<Blocks>(sdk::op("DepthToSpace").name("opencl:strided copy").types("T", types)),
+      device_kernel<Blocks>(sdk::op("SpaceToDepth").name("opencl:strided copy").types("T", types)),
+  };
+}
+
+}  // namespace backplane::opencl

@@ -1,0 +1,264 @@
+// Softmax, LogSoftmax, Hardmax, LayerNormalization, RMSNormalization, InstanceNormalization,
+// GroupNormalization, BatchNormalization, LpNormalization, LRN:
+// https://onnx.ai/onnx/operators/onnx__LayerNormalization.html and the pages beside it.
+#include "plugins/common/kernels/reductions.hpp"
+#include "plugins/opencl/kernels/pointwise.hpp"
+#include "plugins/opencl/kernels/walk.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+/// Dims as (outer, n, inner) around an axis; before opset 13 everything from the axis on is the row.
+struct Rows {
+  std::int64_t outer, n, inner;
+};
+
+Rows rows_of(DimsView dims, int axis, bool to_the_end) {
+  const int rank = static_cast<int>(dims.size());
+  return {common::product(dims, 0, axis), common::product(dims, axis, to_the_end ? rank : axis + 1),
+          to_the_end ? 1 : common::product(dims, axis + 1, rank)};
+}
+
+class Softmax {
+ public:
+  Softmax(const Device&, const sdk::Node& node)
+      : kind_(node.op_type()),
+        to_the_end_(node.since_version() < 13),
+        axis_(node.get_int("axis", to_the_end_ ? 1 : -1)) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    ctx.set_output(0, x.type(), x.dims());
+    const bool is_end = to_the_end_ && axis_ == x.rank();
+    const Rows rows = is_end ? Rows{x.size(), 1, 1}
+                             : rows_of(x.dims(), normalize_axis(axis_, x.rank()), to_the_end_);
+    if (x.size() == 0) return;
+    Walk walk(Dims{rows.outer, rows.inner});
+    walk.in("x", input(0), x.type()).out("y", output(0), x.type());
+    walk.number("n", rows.n).number("inner", rows.inner).define("T", type_code(x.type()));
+    walk.real_type(x.type()).define("IS_LOG", kind_ == "LogSoftmax" ? 1 : 0);
+    walk.body = kind_ == "Hardmax" ? kHardmaxBody : common::kSoftmaxBody;
+    walk.add_to(work);
+  }
+
+ private:
+  static constexpr char kHardmaxBody[] =
+      "  x += i1 * n * inner + i0;\n  y += i1 * n * inner + i0;\n  i64 at = 0;\n"
+      "  for (i64 k = 1; k < n; ++k)\n"
+      "    if (LOAD(T, x, k * inner) > LOAD(T, x, at * inner)) at = k;\n"
+      "  for (i64 k = 0; k < n; ++k) STORE(T, y, k * inner, k == at ? 1 : 0);";
+  std::string kind_;
+  bool to_the_end_;
+  std::int64_t axis_;
+};
+
+/// LayerNormalization and RMSNormalization: the scale lies along the row.
+class LayerNormalization {
+ public:
+  LayerNormalization(const Device&, const sdk::Node& node)
+      : has_mean_(node.op_type() == "LayerNormalization"),
+        axis_(node.get_int("axis", -1)),
+        epsilon_(static_cast<double>(node.get_float("epsilon", 1e-5f))) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0), scale = ctx.input(1), bias = ctx.input(2);
+    const int axis = normalize_axis(axis_, x.rank());
+    const Rows rows = rows_of(x.dims(), axis, true);
+    const bool is_whole = scale.size() == rows.n && (!bias.present() || bias.size() == rows.n);
+    if (!is_whole && (scale.size() != 1 || (bias.present() && bias.size() != 1)))
+      sdk::unsupported("a scale of dims ", to_string(scale.dims()), " for rows of ", rows.n,
+                       " is not handled");
+    ctx.set_output(0, x.type(), x.dims());
+    Dims statistics;
+    for (int d = 0; d < x.rank(); ++d) statistics.push_back(d < axis ? x.dim(d) : 1);
+    const DataType wide = x.type() == DataType::Double ? DataType::Double : DataType::Float;
+    const bool wants_mean = has_mean_ && ctx.output_wanted(1);
+    const bool wants_inverse = ctx.output_wanted(has_mean_ ? 2 : 1);
+    if (wants_mean) ctx.set_output(1, wide, statistics);
+    if (wants_inverse) ctx.set_output(has_mean_ ? 2 : 1, wide, statistics);
+    if (x.size() == 0) return;
+    Walk walk(Dims{rows.outer});
+    walk.in("x", input(0), x.type()).out("y", output(0), x.type());
+    walk.in("scale", input(1), scale.type());
+    if (bias.present()) walk.in("bias", input(2), bias.type());
+    if (wants_mean) walk.out("out_mean", output(1), wide);
+    if (wants_inverse) walk.out("out_inverse", output(has_mean_ ? 2 : 1), wide);
+    walk.number("n", rows.n).real("epsilon", epsilon_).real_type(x.type());
+    walk.define("T", type_code(x.type())).define("TS", type_code(scale.type()));
+    walk.define("TM", type_code(wide)).define("NO_MEAN", has_mean_ ? 0 : 1);
+    walk.define("HAS_BIAS", bias.present() ? 1 : 0).define("HAS_MEAN", wants_mean ? 1 : 0);
+    walk.define("HAS_INVERSE", wants_inverse ? 1 : 0);
+    walk.define("SCALE_AT(k)", is_whole ? "(k)" : "0");
+    walk.body = common::kNormalizeBody;
+    walk.add_to(work);
+  }
+
+ private:
+  bool has_mean_;
+  std::int64_t axis_;
+  double epsilon_;
+};
+
+/// InstanceNormalization and GroupNormalization: a row is a group of channels, scaled per channel (or, before
+/// opset 21, per group).
+class GroupNormalization {
+ public:
+  GroupNormalization(const Device&, const sdk::Node& node)
+      : is_instance_(node.op_type() == "InstanceNormalization"),
+        groups_(node.get_int("num_groups", 0)),
+        per_group_(!is_instance_ && node.since_version() < 21),
+        epsilon_(static_cast<double>(node.get_float("epsilon", 1e-5f))) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0), scale = ctx.input(1);
+    if (x.rank() < 2) sdk::invalid("the input has dims ", to_string(x.dims()), ", at least two");
+    const std::int64_t channels = x.dim(1), groups = is_instance_ ? channels : groups_;
+    if (groups <= 0 || channels % groups != 0)
+      sdk::invalid(groups, " groups do not divide ", channels, " channels");
+    if (scale.size() != (per_group_ ? groups : channels))
+      sdk::invalid("the scale has dims ", to_string(scale.dims()));
+    ctx.set_output(0, x.type(), x.dims());
+    if (x.size() == 0) return;
+    const std::int64_t spatial = common::product(x.dims(), 2, x.rank());
+    Walk walk(Dims{x.dim(0) * groups});
+    walk.in("x", input(0), x.type()).out("y", output(0), x.type());
+    walk.in("scale", input(1), scale.type()).in("bias", input(2), ctx.input(2).type());
+    walk.number("n", channels / groups * spatial).number("groups", groups);
+    walk.number("members", channels / groups).number("spatial", spatial);
+    walk.real("epsilon", epsilon_).real_type(x.type());
+    walk.define("T", type_code(x.type())).define("TS", type_code(scale.type()));
+    walk.define("NO_MEAN", 0).define("HAS_BIAS", 1).define("HAS_MEAN", 0).define("HAS_INVERSE", 0);
+    walk.define("SCALE_AT(k)",
+                per_group_ ? "(i0 % groups)" : "(i0 % groups * members + (k) / spatial)");
+    walk.body = common::kNormalizeBody;
+    walk.add_to(work);
+  }
+
+ private:
+  bool is_instance_;
+  std::int64_t groups_;
+  bool per_group_;
+  double epsilon_;
+};
+
+class BatchNormalization {
+ public:
+  BatchNormalization(const Device&, const sdk::Node& node)
+      : epsilon_(static_cast<double>(node.get_float("epsilon", 1e-5f))) {
+    if (node.get_int("training_mode", 0) != 0 || node.output_count() > 1)
+      sdk::unsupported("BatchNormalization in training is not handled");
+    if (node.get_int("spatial", 1) == 0)
+      sdk::unsupported("BatchNormalization with spatial=0 is not handled");
+  }
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    ctx.set_output(0, x.type(), x.dims());
+    ctx.allow_in_place(0, 0);
+    std::vector<View> views{dense_view(input(0), x.type(), x.dims())};
+    for (std::uint32_t i = 1; i < 5; ++i) {
+      View view{input(i), ctx.input(i).type(), Dims(x.dims().size(), 0)};
+      if (x.rank() > 1) view.strides[1] = 1;
+      views.push_back(view);
+    }
+    add_pointwise(work, x.dims(), views, dense_view(output(0), x.type(), x.dims()),
+                  {"(v0 - v3) / sqrt(v4 + p0) * v1 + v2", "", {epsilon_}});
+  }
+
+ private:
+  double epsilon_;
+};
+
+class LpNormalization {
+ public:
+  LpNormalization(const Device&, const sdk::Node& node)
+      : axis_(node.get_int("axis", -1)), p_(node.get_int("p", 2)) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    const Rows rows = rows_of(x.dims(), normalize_axis(axis_, x.rank()), false);
+    ctx.set_output(0, x.type(), x.dims());
+    Walk walk(Dims{rows.outer, rows.inner});
+    walk.in("x", input(0), x.type()).out("y", output(0), x.type());
+    walk.number("n", rows.n).number("inner", rows.inner).define("T", type_code(x.type()));
+    walk.real_type(x.type()).define("TERM(v)", p_ == 1 ? "fabs(v)" : "((v) * (v))");
+    walk.define("NORM(s)", p_ == 1 ? "(s)" : "sqrt(s)");
+    walk.body =
+        "  x += i1 * n * inner + i0;\n  y += i1 * n * inner + i0;\n  REAL sum = LIT(0.0);\n"
+        "  for (i64 k = 0; k < n; ++k) sum += TERM((REAL)LOAD(T, x, k * inner));\n"
+        "  REAL norm = NORM(sum);\n"
+        "  for (i64 k = 0; k < n; ++k)\n"
+        "    STORE(T, y, k * inner, norm == LIT(0.0) ? LIT(0.0) : (REAL)LOAD(T, x, k * inner) / "
+        "norm);";
+    walk.add_to(work);
+  }
+
+ private:
+  std::int64_t axis_, p_;
+};
+
+/// y = x / (bias + alpha / size * the sum of squares of neighbouring channels) ^ beta.
+class Lrn {
+ public:
+  Lrn(const Device&, const sdk::Node& node)
+      : size_(node.get_int("size", 1)),
+        alpha_(static_cast<double>(node.get_float("alpha", 1e-4f))),
+        beta_(static_cast<double>(node.get_float("beta", 0.75f))),
+        bias_(static_cast<double>(node.get_float("bias", 1))) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    ctx.set_output(0, x.type(), x.dims());
+    if (x.rank() < 2) sdk::invalid("LRN of dims ", to_string(x.dims()));
+    const std::int64_t spatial = common::product(x.dims(), 2, x.rank());
+    Walk walk(Dims{x.dim(0), x.dim(1), spatial});
+    walk.in("x", input(0), x.type()).out("y", output(0), x.type());
+    walk.number("channels", x.dim(1)).number("spatial", spatial);
+    walk.number("below", (size_ - 1) / 2).number("above", size_ / 2);
+    walk.real("factor", alpha_ / static_cast<double>(size_)).real("beta", beta_);
+    walk.real("bias", bias_).define("T", type_code(x.type())).real_type(x.type());
+    walk.body =
+        "  x += i2 * channels * spatial + i0;\n  y += i2 * channels * spatial + i0;\n"
+        "  i64 first = i1 < below ? 0 : i1 - below;\n"
+        "  i64 last = i1 + above < channels - 1 ? i1 + above : channels - 1;\n"
+        "  REAL sum = LIT(0.0);\n"
+        "  for (i64 c = first; c <= last; ++c) {\n"
+        "    REAL v = LOAD(T, x, c * spatial);\n    sum += v * v;\n  }\n"
+        "  STORE(T, y, i1 * spatial, (REAL)LOAD(T, x, i1 * spatial) * pow(bias + factor * sum, "
+        "-(REAL)beta));";
+    walk.add_to(work);
+  }
+
+ private:
+  std::int64_t size_;
+  double alpha_, beta_, bias_;
+};
+
+}  // namespace
+
+KernelList normalization_kernels() {
+  KernelList kernels;
+  for (const char* const op_type : {"Softmax", "LogSoftmax", "Hardmax"}) {
+    kernels.push_back(
+        device_kernel<Softmax>(sdk::op(op_type).name("opencl:softmax").types("T", float_types())));
+  }
+  kernels.push_back(device_kernel<LayerNormalization>(
+      sdk::op("LayerNormalization").name("opencl:normalize").types("T", float_types())));
+  kernels.push_back(device_kernel<LayerNormalization>(sdk::op("RMSNormalization")
+                                                          .name("opencl:normalize")
+                                                          .types("T", float_types())
+                                                          .types("V", float_types())));
+  for (const char* const op_type : {"InstanceNormalization", "GroupNormalization"}) {
+    kernels.push_back(device_kernel<GroupNormalization>(
+        sdk::op(op_type).name("opencl:normalize").since(6).types("T", float_types())));
+  }
+  kernels.push_back(device_kernel<BatchNormalization>(
+      sdk::op("BatchNormalization").name("opencl:pointwise").since(7).types("T", float_types())));
+  kernels.push_back(device_kernel<LpNormalization>(
+      sdk::op("LpNormalization").name("opencl:normalize").types("T", float_types())));
+  kernels.push_back(
+      device_kernel<Lrn>(sdk::op("LRN").name("opencl:lrn").types("T", float_types())));
+  return kernels;
+}
+
+}  // namespace backplane::opencl

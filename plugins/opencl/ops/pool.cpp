@@ -1,0 +1,197 @@
+// MaxPool, AveragePool, LpPool, ConvTranspose: windows read directly, one work item an output element.
+// https://onnx.ai/onnx/operators/onnx__MaxPool.html and the pages beside it.
+#include "plugins/opencl/kernels/walk.hpp"
+#include "plugins/opencl/kernels/window.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+DimsView spatial_of(DimsView dims) { return {dims.data() + 2, dims.size() - 2}; }
+
+/// The window's numbers as arguments: in_0 ..., k_0 ..., s_0 ..., d_0 ..., b_0 ..., e_0 ..., out_0 ...
+void add_numbers(Walk& walk, const Window& window) {
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const auto number = [&](const char* name, std::int64_t value) {
+      walk.number(sdk::message(name, axis), value);
+    };
+    number("in_", window.in[axis]);
+    number("out_", window.out[axis]);
+    number("k_", window.kernel[axis]);
+    number("s_", window.stride[axis]);
+    number("d_", window.dilation[axis]);
+    number("b_", window.pad_begin[axis]);
+    number("e_", window.pad_end[axis]);
+  }
+}
+
+/// START, STEP and FINISH fold the taps inside of the input; `counted` is how many they were, `padded` how
+/// many lay inside of input and padding, `best` the place of the greatest.
+constexpr char kPoolBody[] = R"kernel(
+  i64 plane = i2 / out_0, oz = i2 % out_0;
+  source += plane * in_0 * in_1 * in_2;
+  ACC acc = START;
+  i64 counted = 0, padded = 0, best = 0;
+  for (i64 kz = 0; kz < k_0; ++kz) {
+    i64 z = oz * s_0 - b_0 + kz * d_0;
+    for (i64 ky = 0; ky < k_1; ++ky) {
+      i64 v = i1 * s_1 - b_1 + ky * d_1;
+      for (i64 kx = 0; kx < k_2; ++kx) {
+        i64 u = i0 * s_2 - b_2 + kx * d_2;
+        if (z < in_0 + e_0 && v < in_1 + e_1 && u < in_2 + e_2) ++padded;
+        if (z < 0 || z >= in_0 || v < 0 || v >= in_1 || u < 0 || u >= in_2) continue;
+        i64 at = (z * in_1 + v) * in_2 + u;
+        ACC value = LOAD(T, source, at);
+        STEP;
+        ++counted;
+      }
+    }
+  }
+  i64 to = (i2 * out_1 + i1) * out_2 + i0;
+  STORE(T, y, to, FINISH);
+)kernel";
+
+class Pool {
+ public:
+  Pool(const Device&, const sdk::Node& node)
+      : kind_(node.op_type()),
+        attributes_(node),
+        counts_padding_(node.get_int("count_include_pad", 0) != 0),
+        is_column_major_(node.get_int("storage_order", 0) != 0),
+        p_(node.get_int("p", 2)) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    if (x.rank() < 3) sdk::invalid(kind_, " of dims ", to_string(x.dims()));
+    const Window window = attributes_.resolve(spatial_of(x.dims()), attributes_.kernel_shape);
+    const Dims dims = output_dims(x.dims(), x.dim(1), window);
+    ctx.set_output(0, x.type(), dims);
+    const bool wants_places = kind_ == "MaxPool" && ctx.output_wanted(1);
+    if (wants_places) ctx.set_output(1, DataType::Int64, dims);
+    if (sdk::element_count(dims) == 0) return;
+    Walk walk(Dims{x.dim(0) * x.dim(1) * window.out[0], window.out[1], window.out[2]});
+    walk.in("source", input(0), x.type()).out("y", output(0), x.type());
+    if (wants_places) walk.out("places", output(1), DataType::Int64);
+    add_numbers(walk, window);
+    walk.define("T", type_code(x.type()));
+    walk.define("ACC", "VALUE(T)");
+    set_fold(walk, x.type());
+    walk.body = kPoolBody;
+    if (wants_places)
+      walk.body +=
+          is_column_major_
+              ? "  STORE(i64, places, to, plane * in_0 * in_1 * in_2 + (best % in_2 * in_1 "
+                "+ best / in_2 % in_1) * in_0 + best / (in_1 * in_2));\n"
+              : "  STORE(i64, places, to, plane * in_0 * in_1 * in_2 + best);\n";
+    walk.add_to(work);
+  }
+
+ private:
+  void set_fold(Walk& walk, DataType type) const {
+    if (kind_ == "MaxPool") {
+      const bool is_integer = type == DataType::Int8 || type == DataType::UInt8;
+      walk.define("START", is_integer ? type == DataType::Int8 ? "-128" : "0" : "-INFINITY");
+      walk.define("STEP",
+                  "if (counted == 0 || value > acc || value != value) { acc = value; best = "
+                  "at; }");
+      walk.define("FINISH", "acc");
+    } else if (kind_ == "AveragePool") {
+      walk.define("START", "0").define("STEP", "acc += value");
+      walk.define("FINISH", counts_padding_ ? "acc / (ACC)padded"
+                                            : "counted == 0 ? (ACC)0 : acc / (ACC)counted");
+    } else {
+      walk.define("START", "0");
+      walk.define("STEP", p_ == 1   ? "acc += fabs(value)"
+                          : p_ == 2 ? "acc += value * value"
+                                    : sdk::message("acc += pow(fabs(value), (ACC)", p_, ")"));
+      walk.define("FINISH", p_ == 1   ? "acc"
+                            : p_ == 2 ? "sqrt(acc)"
+                                      : sdk::message("pow(acc, (ACC)1 / (ACC)", p_, ")"));
+    }
+  }
+
+  std::string kind_;
+  WindowAttributes attributes_;
+  bool counts_padding_, is_column_major_;
+  std::int64_t p_;
+};
+
+/// Each output element gathers what a transposed convolution would add to it.
+constexpr char kTransposedBody[] = R"kernel(
+  i64 plane = i2 / out_0, oz = i2 % out_0;
+  i64 image = plane / filters, filter = plane % filters;
+  i64 group = filter / group_filters, within = filter % group_filters;
+  i64 points = in_0 * in_1 * in_2, taps = k_0 * k_1 * k_2;
+  x += (image * groups + group) * group_channels * points;
+  w += (group * group_channels * group_filters + within) * taps;
+  ACC acc = 0;
+  for (i64 kz = 0; kz < k_0; ++kz) {
+    i64 z = oz + b_0 - kz * d_0;
+    if (z < 0 || z % s_0 != 0 || z / s_0 >= in_0) continue;
+    for (i64 ky = 0; ky < k_1; ++ky) {
+      i64 v = i1 + b_1 - ky * d_1;
+      if (v < 0 || v % s_1 != 0 || v / s_1 >= in_1) continue;
+      for (i64 kx = 0; kx < k_2; ++kx) {
+        i64 u = i0 + b_2 - kx * d_2;
+        if (u < 0 || u % s_2 != 0 || u / s_2 >= in_2) continue;
+        i64 from = (z / s_0 * in_1 + v / s_1) * in_2 + u / s_2, tap = (kz * k_1 + ky) * k_2 + kx;
+        for (i64 c = 0; c < group_channels; ++c)
+          acc += (ACC)LOAD(T, x, c * points + from) *
+                 (ACC)LOAD(T, w, c * group_filters * taps + tap);
+      }
+    }
+  }
+#if HAS_BIAS
+  acc += LOAD(T, bias, filter);
+#endif
+  STORE(T, y, (i2 * out_1 + i1) * out_2 + i0, acc);
+)kernel";
+
+class ConvTranspose {
+ public:
+  ConvTranspose(const Device&, const sdk::Node& node)
+      : attributes_(node), groups_(node.get_int("group", 1)) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0), w = ctx.input(1);
+    if (x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(0) || w.dim(0) % groups_ != 0)
+      sdk::invalid("ConvTranspose of ", to_string(x.dims()), " with weights ", to_string(w.dims()),
+                   " in ", groups_, " groups");
+    const Window window =
+        attributes_.resolve_transposed(spatial_of(x.dims()), spatial_of(w.dims()));
+    const std::int64_t filters = w.dim(1) * groups_;
+    const Dims dims = output_dims(x.dims(), filters, window);
+    ctx.set_output(0, x.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    const bool has_bias = ctx.input(2).present();
+    Walk walk(Dims{x.dim(0) * filters * window.out[0], window.out[1], window.out[2]});
+    walk.in("x", input(0), x.type()).in("w", input(1), x.type());
+    if (has_bias) walk.in("bias", input(2), x.type());
+    walk.out("y", output(0), x.type());
+    add_numbers(walk, window);
+    walk.number("filters", filters).number("groups", groups_).number("group_filters", w.dim(1));
+    walk.number("group_channels", w.dim(0) / groups_).define("T", type_code(x.type()));
+    walk.define("ACC", x.type() == DataType::Double ? "double" : "float");
+    walk.define("HAS_BIAS", has_bias ? 1 : 0);
+    walk.body = kTransposedBody;
+    walk.add_to(work);
+  }
+
+ private:
+  WindowAttributes attributes_;
+  std::int64_t groups_;
+};
+
+}  // namespace
+
+KernelList pool_kernels() {
+  const common::TypeList max_types = common::join(float_types(), {DataType::Int8, DataType::UInt8});
+  return {
+      device_kernel<Pool>(sdk::op("MaxPool").name("opencl:pool").types("T", max_types)),
+      device_kernel<Pool>(sdk::op("AveragePool").name("opencl:pool").types("T", float_types())),
+      device_kernel<Pool>(sdk::op("LpPool").name("opencl:pool").since(2).types("T", float_types())),
+      device_kernel<ConvTranspose>(
+          sdk::op("ConvTranspose").name("opencl:conv transpose").types("T", float_types())),
+  };
+}
+
+}  // namespace backplane::opencl

@@ -1,0 +1,292 @@
+// ReduceSum and its kin, GlobalAveragePool, GlobalMaxPool, ArgMax, ArgMin, CumSum, CumProd:
+// https://onnx.ai/onnx/operators/onnx__ReduceSum.html and the pages beside it.
+#include <algorithm>
+#include <string_view>
+
+#include "plugins/common/kernels/pointwise.hpp"
+#include "plugins/common/kernels/reductions.hpp"
+#include "plugins/common/kernels/scalar_functions.hpp"
+#include "plugins/opencl/kernels/pointwise.hpp"
+#include "plugins/opencl/kernels/walk.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+/// What a reduction folds with, and what is done to the fold ("acc", of "depth" elements).
+struct Row {
+  const char* op_type;
+  const char* start;
+  const char* step;
+  const char* meet;
+  const char* finish;
+};
+
+constexpr Row kRows[] = {
+    {"ReduceSum", "0", "(a) + (v)", "(a) + (b)", "acc"},
+    {"ReduceMean", "0", "(a) + (v)", "(a) + (b)", "acc / (ACC)depth"},
+    {"ReduceProd", "1", "(a) * (v)", "(a) * (b)", "acc"},
+    {"ReduceL1", "0", "(a) + ((v) < 0 ? -(v) : (v))", "(a) + (b)", "acc"},
+    {"ReduceL2", "0", "(a) + (v) * (v)", "(a) + (b)", "sqrt((ROOT)acc)"},
+    {"ReduceSumSquare", "0", "(a) + (v) * (v)", "(a) + (b)", "acc"},
+    {"ReduceLogSum", "0", "(a) + (v)", "(a) + (b)", "log((ROOT)acc)"},
+    {"ReduceMax", "LEAST", "GREATER(a, v)", "GREATER(a, b)", "acc"},
+    {"ReduceMin", "GREATEST", "LESS(a, v)", "LESS(a, b)", "acc"},
+    {"ReduceLogSumExp", "LEAST", "GREATER(a, v)", "GREATER(a, b)", nullptr},
+    {"GlobalAveragePool", "0", "(a) + (v)", "(a) + (b)", "acc / (ACC)depth"},
+    {"GlobalMaxPool", "LEAST", "GREATER(a, v)", "GREATER(a, b)", "acc"},
+};
+
+const Row& find_row(std::string_view op_type) {
+  for (const Row& row : kRows) {
+    if (op_type == row.op_type) return row;
+  }
+  sdk::unsupported("the reduction kernel does not know operator '", op_type, "'");
+}
+
+bool is_float(DataType type) {
+  return type == DataType::Float || type == DataType::Double || type == DataType::Float16 ||
+         type == DataType::BFloat16;
+}
+
+bool is_unsigned(DataType type) {
+  return type == DataType::UInt8 || type == DataType::UInt16 || type == DataType::UInt32 ||
+         type == DataType::UInt64 || type == DataType::Bool;
+}
+
+/// The number of T that every other one is above, or below.
+std::string extreme(DataType type, bool is_least) {
+  if (is_float(type)) return is_least ? "(-INFINITY)" : "INFINITY";
+  if (is_unsigned(type))
+    return is_least ? "0" : sdk::message("((STORAGE(", type_code(type), "))~0ull)");
+  const int bits = sdk::element_bits(type);
+  return sdk::message(is_least ? "(-" : "(", "((1ull << ", bits - 1, ") - 1)",
+                      is_least ? " - 1)" : ")");
+}
+
+std::string accumulator(DataType type) {
+  if (type == DataType::Double) return "double";
+  if (is_float(type)) return "float";
+  return is_unsigned(type) ? "u64" : "i64";
+}
+
+/// Axes of one tensor divided into those that stay and those that are folded, both merged.
+struct Division {
+  common::StridedLoops kept, folded;
+  Dims out_dims;
+  std::int64_t depth = 1;
+};
+
+Division divide(DimsView dims, const std::vector<int>& axes, bool keep_dims) {
+  Division division;
+  division.kept.strides.resize(2);
+  division.folded.strides.resize(1);
+  const Dims strides = common::dense_strides(dims);
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    const bool folds = std::find(axes.begin(), axes.end(), static_cast<int>(axis)) != axes.end();
+    common::StridedLoops& loops = folds ? division.folded : division.kept;
+    loops.dims.push_back(dims[axis]);
+    loops.strides[0].push_back(strides[axis]);
+    if (folds) division.depth *= dims[axis];
+    if (!folds || keep_dims) division.out_dims.push_back(folds ? 1 : dims[axis]);
+  }
+  division.kept.strides[1] = common::dense_strides(division.kept.dims);
+  division.kept = common::merge_axes(division.kept);
+  division.folded = common::merge_axes(division.folded);
+  return division;
+}
+
+/// Loops over the folded axes but the last, around `inner`, which folds the row at x + row.
+std::string fold_loops(std::size_t rank, const std::string& inner) {
+  std::string head, foot, at = "base";
+  for (std::size_t axis = 0; axis + 1 < rank; ++axis) {
+    head +=
+        sdk::message("  for (i64 r", axis, " = 0; r", axis, " < m", axis, "; ++r", axis, ") {\n");
+    at += sdk::message(" + r", axis, " * f", axis);
+    foot += "  }\n";
+  }
+  return sdk::message(head, "  i64 row = ", at, ";\n", inner, foot);
+}
+
+/// The index of a point of the kept axes, with strides as arguments.
+std::string kept_index(Walk& walk, const common::StridedLoops& kept, std::size_t operand,
+                       const char* name) {
+  std::string text = "0";
+  const std::size_t rank = kept.dims.size();
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    walk.number(sdk::message(name, axis), kept.strides[operand][axis]);
+    text += sdk::message(" + i", rank - 1 - axis, " * ", name, axis);
+  }
+  return text;
+}
+
+void add_reduction(Work& work, const Row& row, DataType type, const Division& division) {
+  Walk walk(division.kept.dims);
+  walk.in("x", input(0), type).out("y", output(0), type);
+  walk.number("depth", division.depth)
+      .number("row_n", division.folded.dims.back())
+      .number("row_stride", division.folded.strides[0].back());
+  const std::string acc = accumulator(type);
+  const bool has_double = work.device().traits().has_double;
+  const std::string root = is_float(type) ? acc : has_double ? "double" : "float";
+  walk.define("T", type_code(type)).define("ACC", acc).define("ROOT", root);
+  walk.define("LEAST", extreme(type, true)).define("GREATEST", extreme(type, false));
+  walk.define("GREATER(a, b)", "((a) > (b) || (a) != (a) ? (a) : (b))");
+  walk.define("LESS(a, b)", "((a) < (b) || (a) != (a) ? (a) : (b))");
+  walk.define("START", sdk::message("((ACC)", row.start, ")"));
+  walk.define("STEP(a, v)", sdk::message("(", row.step, ")"));
+  walk.define("MEET(a, b)", sdk::message("(", row.meet, ")"));
+  walk.functions = common::kFoldRow;
+  const std::size_t rank = division.folded.dims.size();
+  for (std::size_t axis = 0; axis + 1 < rank; ++axis) {
+    walk.number(sdk::message("m", axis), division.folded.dims[axis]);
+    walk.number(sdk::message("f", axis), division.folded.strides[0][axis]);
+  }
+  const std::string base = kept_index(walk, division.kept, 0, "k");
+  const std::string target = kept_index(walk, division.kept, 1, "t");
+  std::string text =
+      sdk::message("  i64 base = ", base, ";\n  ACC acc = START;\n",
+                   fold_loops(rank, "  acc = fold_row(x + row, row_n, row_stride, acc);\n"));
+  if (row.finish != nullptr) {
+    text += sdk::message("  STORE(T, y, ", target, ", ", row.finish, ");");
+  } else {
+    // log(sum(exp(v))) = m + log(sum(exp(v - m))) with m the greatest, so that nothing overflows.
+    const std::string again =
+        fold_loops(rank,
+                   "  for (i64 k = 0; k < row_n; ++k)\n"
+                   "    sum += exp((ROOT)LOAD(T, x, row + k * row_stride) - shift);\n");
+    text +=
+        sdk::message("  ROOT shift = (ROOT)acc;\n  if (!(fabs(shift) < INFINITY)) shift = 0;\n",
+                     "  ROOT sum = 0;\n", again, "  STORE(T, y, ", target, ", shift + log(sum));");
+  }
+  walk.body = text;
+  walk.add_to(work);
+}
+
+class Reduce {
+ public:
+  Reduce(const Device&, const sdk::Node& node)
+      : row_(find_row(node.op_type())),
+        is_global_(node.op_type().substr(0, 6) == "Global"),
+        axes_(node.get_ints("axes")),
+        keep_dims_(node.get_int("keepdims", 1) != 0),
+        empty_is_none_(node.get_int("noop_with_empty_axes", 0) != 0) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    if (x.type() == DataType::Bool) sdk::unsupported("the kernel does not fold bools");
+    Dims axes = ctx.input(1).present() ? ctx.input(1).to_ints() : axes_;
+    if (is_global_) axes.clear();
+    if (axes.empty() && !empty_is_none_) {
+      for (int axis = is_global_ ? 2 : 0; axis < x.rank(); ++axis) axes.push_back(axis);
+    }
+    const Division division =
+        divide(x.dims(), common::normalize_axes(axes, x.rank()), keep_dims_ || is_global_);
+    ctx.set_output(0, x.type(), division.out_dims);
+    if (sdk::element_count(division.out_dims) == 0) return;
+    add_reduction(work, row_, x.type(), division);
+  }
+
+ private:
+  const Row& row_;
+  bool is_global_;
+  Dims axes_;
+  bool keep_dims_, empty_is_none_;
+};
+
+class ArgExtreme {
+ public:
+  ArgExtreme(const Device&, const sdk::Node& node)
+      : is_max_(node.op_type() == "ArgMax"),
+        axis_(node.get_int("axis", 0)),
+        keep_dims_(node.get_int("keepdims", 1) != 0),
+        takes_last_(node.get_int("select_last_index", 0) != 0) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    const int axis = normalize_axis(axis_, x.rank());
+    const std::int64_t n = x.dim(axis), outer = common::product(x.dims(), 0, axis),
+                       inner = common::product(x.dims(), axis + 1, x.rank());
+    Dims dims;
+    for (int d = 0; d < x.rank(); ++d) {
+      if (d != axis) dims.push_back(x.dim(d));
+      if (d == axis && keep_dims_) dims.push_back(1);
+    }
+    ctx.set_output(0, DataType::Int64, dims);
+    if (outer * inner == 0) return;
+    if (n == 0) sdk::invalid("there is no extreme along axis ", axis, " of ", to_string(x.dims()));
+    Walk walk(Dims{outer, inner});
+    walk.in("x", input(0), x.type()).out("y", output(0), DataType::Int64);
+    walk.number("n", n).number("inner", inner).define("T", type_code(x.type()));
+    walk.define("BETTER", sdk::message("v ", is_max_ ? ">" : "<", takes_last_ ? "=" : "", " best"));
+    walk.body =
+        "  x += i1 * n * inner + i0;\n"
+        "  i64 at = 0;\n  VALUE(T) best = LOAD(T, x, 0);\n"
+        "  for (i64 k = 1; k < n; ++k) {\n"
+        "    VALUE(T) v = LOAD(T, x, k * inner);\n"
+        "    if (best == best && (v != v || (BETTER))) { best = v; at = k; }\n  }\n"
+        "  STORE(i64, y, i1 * inner + i0, at);";
+    walk.add_to(work);
+  }
+
+ private:
+  bool is_max_;
+  std::int64_t axis_;
+  bool keep_dims_, takes_last_;
+};
+
+/// CumSum and CumProd; the axis is a shape input.
+class Cumulative {
+ public:
+  Cumulative(const Device&, const sdk::Node& node)
+      : is_sum_(node.op_type() == "CumSum"),
+        is_exclusive_(node.get_int("exclusive", 0) != 0),
+        is_reverse_(node.get_int("reverse", 0) != 0) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    const int axis = normalize_axis(ctx.input(1).to_ints().at(0), x.rank());
+    const std::int64_t n = x.dim(axis), inner = common::product(x.dims(), axis + 1, x.rank());
+    ctx.set_output(0, x.type(), x.dims());
+    Walk walk(Dims{common::product(x.dims(), 0, axis), inner});
+    walk.in("x", input(0), x.type()).out("y", output(0), x.type());
+    walk.number("n", n).number("inner", inner).define("T", type_code(x.type()));
+    const char* const step = is_sum_ ? "acc = acc + v;" : "acc = acc * v;";
+    walk.body = sdk::message(
+        "  x += i1 * n * inner + i0;\n  y += i1 * n * inner + i0;\n  ", accumulator(x.type()),
+        " acc = ", is_sum_ ? 0 : 1,
+        ";\n  for (i64 j = 0; j < n; ++j) {\n    i64 k = ", is_reverse_ ? "n - 1 - j" : "j",
+        ";\n    VALUE(T) v = LOAD(T, x, k * inner);\n    ",
+        is_exclusive_ ? "STORE(T, y, k * inner, acc); " : "", step,
+        is_exclusive_ ? "" : " STORE(T, y, k * inner, acc);", "\n  }");
+    walk.add_to(work);
+  }
+
+ private:
+  bool is_sum_, is_exclusive_, is_reverse_;
+};
+
+}  // namespace
+
+KernelList reduce_kernels() {
+  KernelList kernels;
+  for (const Row& row : kRows) {
+    const bool is_global = std::string_view(row.op_type).substr(0, 6) == "Global";
+    sdk::KernelBuilder builder = sdk::op(row.op_type);
+    builder.name("opencl:reduce").types("T", is_global ? float_types() : number_types());
+    if (!is_global) builder.roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE});
+    kernels.push_back(device_kernel<Reduce>(builder));
+  }
+  for (const char* const op_type : {"ArgMax", "ArgMin"}) {
+    kernels.push_back(device_kernel<ArgExtreme>(
+        sdk::op(op_type).name("opencl:arg extreme").types("T", number_types())));
+  }
+  for (const char* const op_type : {"CumSum", "CumProd"}) {
+    kernels.push_back(device_kernel<Cumulative>(sdk::op(op_type)
+                                                    .name("opencl:cumulative")
+                                                    .types("T", number_types())
+                                                    .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE})));
+  }
+  return kernels;
+}
+
+}  // namespace backplane::opencl

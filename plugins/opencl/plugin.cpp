@@ -1,0 +1,188 @@
+// The OpenCL provider's plugin: one device for every device of every platform that the system's ICD
+// loader finds.
+#include <charconv>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "plugins/opencl/device.hpp"
+#include "plugins/opencl/device_api.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+/// An OpenCL device with what the host is shown of it.
+struct FoundDevice {
+  cl_device_id id = nullptr;
+  DeviceTraits traits;
+  bp_device_info info = sdk::abi_struct<bp_device_info>();
+};
+
+/// "cl" and a hash of what tells devices apart: the same device has the same one in every process.
+void make_uuid(const DeviceTraits& traits, std::size_t index, std::uint8_t (&uuid)[16]) {
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  for (const char byte : sdk::message(traits.platform, '\n', traits.name, '\n', index))
+    hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001B3u;
+  std::memcpy(uuid, "opencl", 6);
+  std::memcpy(uuid + 8, &hash, sizeof(hash));
+}
+
+std::int32_t type_of(cl_device_id id) {
+  const auto type = device_value<cl_device_type>(id, CL_DEVICE_TYPE);
+  if ((type & CL_DEVICE_TYPE_GPU) != 0) return BP_DEVICE_TYPE_GPU;
+  return (type & CL_DEVICE_TYPE_CPU) != 0 ? BP_DEVICE_TYPE_CPU : BP_DEVICE_TYPE_ACCELERATOR;
+}
+
+std::vector<cl_device_id> devices_of(cl_platform_id platform) {
+  cl_uint count = 0;
+  const cl_int code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+  if (code != CL_SUCCESS || count == 0) return {};
+  std::vector<cl_device_id> ids(count);
+  check_cl(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr),
+           "clGetDeviceIDs");
+  return ids;
+}
+
+std::vector<cl_platform_id> platforms() {
+  cl_uint count = 0;
+  const cl_int code = clGetPlatformIDs(0, nullptr, &count);
+  if (code != CL_SUCCESS || count == 0) {
+    sdk::unsupported(
+        "no OpenCL platform (clGetPlatformIDs: ", code == CL_SUCCESS ? "none" : error_name(code),
+        "): install the OpenCL driver of the device, or PoCL for the processor "
+        "(Debian: pocl-opencl-icd); drivers are listed in /etc/OpenCL/vendors");
+  }
+  std::vector<cl_platform_id> ids(count);
+  check_cl(clGetPlatformIDs(count, ids.data(), nullptr), "clGetPlatformIDs");
+  return ids;
+}
+
+/// An address given as a decimal number: a handle of the program that this library is part of.
+template <class Handle>
+Handle handle_option(const sdk::OpenContext& ctx, const char* name) {
+  const std::string text = ctx.option(name);
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size())
+    sdk::invalid("option '", name, "' of provider 'opencl' is '", text,
+                 "'; it must be a handle's address as a decimal number");
+  return reinterpret_cast<Handle>(number);
+}
+
+/// The provider; made by the first query, never destroyed.
+class Provider {
+ public:
+  Provider() {
+    options_.emplace_back("cache_dir", BP_OPTION_STRING, "auto", "",
+                          "The folder that keeps built programs; auto: backplane/opencl in the "
+                          "user's cache folder; off: none.");
+    options_.emplace_back("user_context", BP_OPTION_STRING, "0", "",
+                          "A cl_context of the calling program to work in, as a decimal number; 0: "
+                          "one of its own.");
+    options_.emplace_back("user_queue", BP_OPTION_STRING, "0", "",
+                          "An in-order cl_command_queue of user_context that every stream is, as a "
+                          "decimal number; 0: queues of its own.");
+    options_.emplace_back(
+        "tiles", BP_OPTION_STRING, "auto", "auto|vector|local",
+        "How products and convolutions are tiled: in vectors of one work item, in "
+        "local memory of a group, or as suits the device.");
+    options_.emplace_back("fusion", BP_OPTION_BOOL, "true", "",
+                          "Whether chains of nodes are fused.");
+    for (sdk::Option& option : options_) option_pointers_.push_back(option.raw());
+    raw_.name = "opencl";
+    raw_.version = "0.1.0";
+    raw_.options = option_pointers_.data();
+    raw_.option_count = option_pointers_.size();
+    raw_.self = this;
+    raw_.enumerate = [](void* self, void* sink_ctx, bp_device_sink sink) {
+      bp_status* status = nullptr;
+      bp_status* caught =
+          sdk::guarded([&] { status = static_cast<Provider*>(self)->enumerate(sink_ctx, sink); });
+      return caught != nullptr ? caught : status;
+    };
+    raw_.open = [](void* self, const bp_device_info* info, const bp_open_ctx* ctx, bp_device** out,
+                   const bp_device_api** api) {
+      return sdk::guarded([&] {
+        *out = reinterpret_cast<bp_device*>(
+            static_cast<Provider*>(self)->open(sdk::OpenContext(info, ctx)).release());
+        *api = device_api();
+      });
+    };
+  }
+  const bp_provider* raw() const { return &raw_; }
+
+ private:
+  bp_status* enumerate(void* sink_ctx, bp_device_sink sink) {
+    find_devices();
+    for (const FoundDevice& found : found_) {
+      if (bp_status* status = sink(sink_ctx, &found.info)) return status;
+    }
+    return nullptr;
+  }
+
+  /// Once: what is shown stays valid and the same until shutdown.
+  void find_devices() {
+    const std::lock_guard lock(mutex_);
+    if (is_searched_) return;
+    std::string names;
+    for (const cl_platform_id platform : platforms()) {
+      names += (names.empty() ? "" : ", ") + platform_text(platform, CL_PLATFORM_NAME);
+      for (const cl_device_id id : devices_of(platform)) {
+        if (device_value<cl_bool>(id, CL_DEVICE_AVAILABLE) == 0 ||
+            device_value<cl_bool>(id, CL_DEVICE_COMPILER_AVAILABLE) == 0)
+          continue;
+        add(id);
+      }
+    }
+    if (found_.empty())
+      sdk::unsupported("no OpenCL device that can compile kernels; platforms: ", names);
+    is_searched_ = true;
+  }
+
+  void add(cl_device_id id) {
+    FoundDevice& found = found_.emplace_back();
+    found.id = id;
+    found.traits = read_traits(id);
+    bp_device_info& info = found.info;
+    info.name = found.traits.name.c_str();
+    info.vendor = found.traits.vendor.c_str();
+    info.driver = found.traits.driver.c_str();
+    make_uuid(found.traits, found_.size(), info.uuid);
+    info.memory_bytes = found.traits.memory_bytes;
+    info.type = type_of(id);
+    // A processor is served better by the provider that is written for it: only who asks gets this one.
+    info.score = info.type == BP_DEVICE_TYPE_CPU ? 0 : 60;
+  }
+
+  std::unique_ptr<Device> open(const sdk::OpenContext& ctx) const {
+    DeviceSettings settings;
+    const std::string folder = ctx.option("cache_dir");
+    settings.cache_dir = folder == "auto" ? default_cache_dir() : folder == "off" ? "" : folder;
+    settings.user_context = handle_option<cl_context>(ctx, "user_context");
+    settings.user_queue = handle_option<cl_command_queue>(ctx, "user_queue");
+    settings.tiles = ctx.option("tiles");
+    settings.fusion = ctx.option("fusion") == "true";
+    for (const FoundDevice& found : found_) {
+      if (&found.info == ctx.info()) return std::make_unique<Device>(found.id, settings);
+    }
+    sdk::invalid("provider 'opencl' showed no such device");
+  }
+
+  std::mutex mutex_;
+  bool is_searched_ = false;
+  std::deque<FoundDevice> found_;
+  std::vector<sdk::Option> options_;
+  std::vector<const bp_option*> option_pointers_;
+  bp_provider raw_ = sdk::abi_struct<bp_provider>();
+};
+
+}  // namespace
+}  // namespace backplane::opencl
+
+BP_PLUGIN("opencl", "0.1.0", [](backplane::sdk::Plugin& plugin) {
+  static auto* const provider = new backplane::opencl::Provider;
+  plugin.vendor("Backplane");
+  plugin.provider(provider->raw());
+});

@@ -1,0 +1,171 @@
+// Trees of element-wise nodes whose inner values nobody else reads become one node, whose kernel is written
+// for it.
+#include <cmath>
+#include <cstdlib>
+
+#include "plugins/common/kernels/elementwise.hpp"
+#include "plugins/opencl/rewrite/passes.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+using common::ElementwiseRow;
+
+constexpr std::size_t kMostNodes = 32;
+constexpr std::size_t kMostOperands = 8;
+
+/// A number that a kernel's text can hold, exactly.
+std::string literal(double value) {
+  const auto narrow = static_cast<float>(value);
+  if (std::isnan(narrow)) return "((float)NAN)";
+  if (std::isinf(narrow)) return narrow < 0 ? "(-INFINITY)" : "INFINITY";
+  return sdk::message("(", std::hexfloat, narrow, "f)");
+}
+
+/// The expression with its names (v0, p1 ...) replaced by what they stand for.
+std::string substitute(const std::string& expression, const std::vector<std::string>& operands,
+                       const std::vector<std::string>& parameters) {
+  std::string text;
+  for (std::size_t i = 0; i < expression.size();) {
+    const char letter = expression[i];
+    const bool begins =
+        i == 0 || (std::isalnum(static_cast<unsigned char>(expression[i - 1])) == 0 &&
+                   expression[i - 1] != '_' && expression[i - 1] != '.');
+    std::size_t end = i + 1;
+    while (end < expression.size() &&
+           std::isdigit(static_cast<unsigned char>(expression[end])) != 0)
+      ++end;
+    const bool ends =
+        end == expression.size() ||
+        (std::isalnum(static_cast<unsigned char>(expression[end])) == 0 && expression[end] != '_');
+    if (begins && ends && end > i + 1 && (letter == 'v' || letter == 'p')) {
+      const auto index = static_cast<std::size_t>(std::atoi(expression.c_str() + i + 1));
+      text += (letter == 'v' ? operands : parameters).at(index);
+      i = end;
+      continue;
+    }
+    text += letter;
+    ++i;
+  }
+  return text;
+}
+
+/// A scalar constant's value.
+bool scalar_of(const sdk::ValueInfo& value, float& number) {
+  if (!value.is_constant() || value.type() != DataType::Float) return false;
+  const sdk::Tensor tensor = value.constant();
+  if (tensor.size() != 1 || tensor.rank() > 1 || tensor.data<float>() == nullptr) return false;
+  number = *tensor.data<float>();
+  return true;
+}
+
+/// The expression of an element-wise node of floats, with its parameters as literals; empty for other nodes.
+std::string expression_of(const sdk::Node& node) {
+  if (!node.domain().empty() || node.output_count() != 1) return "";
+  if (node.output(0).type() != DataType::Float || !node.output(0).is_static()) return "";
+  for (std::size_t i = 0; i < node.input_count(); ++i) {
+    if (!node.input(i) || node.input(i).type() != DataType::Float) return "";
+  }
+  const ElementwiseRow* row = common::find_elementwise(common::kUnaryRows, node.op_type());
+  if (row == nullptr && node.since_version() >= 7)
+    row = common::find_elementwise(common::kBinaryRows, node.op_type());
+  if (row != nullptr && row->of_floats != nullptr) {
+    std::vector<std::string> parameters;
+    for (const common::ElementwiseParameter& parameter : row->parameters) {
+      if (parameter.name == nullptr) break;
+      parameters.push_back(literal(node.has(parameter.name)
+                                       ? static_cast<double>(node.get_float(parameter.name, 0))
+                                       : parameter.otherwise));
+    }
+    return substitute(row->of_floats, {"v0", "v1"}, parameters);
+  }
+  if (node.is("Gelu"))
+    return node.get_string("approximate", "none") == "tanh" ? "gelu_tanh_of(v0)" : "gelu_of(v0)";
+  if (node.is("Clip") && node.since_version() < 11)
+    return sdk::message("clip_of(v0, ", literal(node.get_float("min", -INFINITY)), ", ",
+                        literal(node.get_float("max", INFINITY)), ")");
+  if (node.input_count() != 2) return "";
+  float exponent = 0;
+  if (node.is("Pow") && scalar_of(node.input(1), exponent) && exponent == 2) return "v0 * v0";
+  if (node.is("Pow")) return "pow(v0, v1)";
+  if (node.since_version() < 8) return "";
+  if (node.is("Sum")) return "v0 + v1";
+  if (node.is("Max")) return "greater_of(v0, v1)";
+  return node.is("Min") ? "less_of(v0, v1)" : "";
+}
+
+/// A tree of nodes being collected, root last.
+class Chain {
+ public:
+  Chain(const sdk::Node& root, const NodeSet& taken) : root_(root), taken_(taken) {}
+
+  /// False when nothing fuses.
+  bool collect() {
+    result_ = visit(root_);
+    return nodes_.size() > 1;
+  }
+  const std::vector<sdk::Node>& nodes() const { return nodes_; }
+
+  void add_to(sdk::Rewrite& edit) const {
+    sdk::NodeDraft draft = edit.node(kPrivateDomain, "FusedPointwise");
+    for (const std::string& operand : operands_) draft.input(operand);
+    draft.output(root_.output(0).name());
+    draft.attribute("statements", statements_).attribute("result", result_);
+    const DimsView dims = root_.output(0).dims();
+    draft.attribute("dims", Dims(dims.begin(), dims.end()));
+    for (const sdk::Node& node : nodes_) draft.replaces(node);
+    draft.add();
+  }
+
+ private:
+  /// The name of the node's value in the text.
+  std::string visit(const sdk::Node& node) {
+    ++visited_;
+    std::vector<std::string> operands;
+    for (std::size_t i = 0; i < node.input_count(); ++i) operands.push_back(operand(node.input(i)));
+    const std::string name = sdk::message("t", nodes_.size());
+    statements_ +=
+        sdk::message("  REAL ", name, " = ", substitute(expression_of(node), operands, {}), ";\n");
+    nodes_.push_back(node);
+    return name;
+  }
+
+  std::string operand(const sdk::ValueInfo& value) {
+    float number = 0;
+    if (scalar_of(value, number)) return literal(static_cast<double>(number));
+    const sdk::Node maker = value.producer();
+    const bool is_inner = maker && taken_.count(maker.raw()) == 0 && visited_ < kMostNodes &&
+                          operands_.size() + maker.input_count() < kMostOperands &&
+                          only_consumer(value, taken_) && same_dims(value, root_.output(0)) &&
+                          !expression_of(maker).empty();
+    if (is_inner) return visit(maker);
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (operands_[i] == value.name()) return sdk::message("v", i);
+    }
+    operands_.emplace_back(value.name());
+    return sdk::message("v", operands_.size() - 1);
+  }
+
+  sdk::Node root_;
+  const NodeSet& taken_;
+  std::size_t visited_ = 0;
+  std::vector<sdk::Node> nodes_;
+  std::vector<std::string> operands_;
+  std::string statements_, result_;
+};
+
+}  // namespace
+
+void fuse_chains(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit) {
+  // From the end, so that the node that is met first is the root of its tree.
+  for (std::size_t i = graph.node_count(); i-- > 0;) {
+    const sdk::Node node = graph.node(i);
+    if (taken.count(node.raw()) > 0 || expression_of(node).empty()) continue;
+    Chain chain(node, taken);
+    if (!chain.collect()) continue;
+    for (const sdk::Node& each : chain.nodes()) taken.insert(each.raw());
+    chain.add_to(edit);
+  }
+}
+
+}  // namespace backplane::opencl

@@ -1,0 +1,14 @@
+#include "plugins/opencl/rewrite/rewrite.hpp"
+
+#include "plugins/opencl/rewrite/passes.hpp"
+
+namespace backplane::opencl {
+
+void rewrite(const Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) {
+  if (!device.settings().fusion) return;
+  NodeSet taken;
+  fuse_products(graph, taken, edit);
+  fuse_chains(graph, taken, edit);
+}
+
+}  // namespace backplane::opencl
