@@ -1,0 +1,100 @@
+// The programs that the OpenCL provider keeps on disk.
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <sys/wait.h>
+
+#include "tests/opencl/opencl_device.hpp"
+
+namespace backplane::test_host {
+namespace {
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+void write_file(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::vector<float> run_neg(const OpenClPlugin& opencl, const std::string& folder) {
+  const OpenDevice device(opencl.provider, 0, {{"cache_dir", folder}});
+  const TestStream stream(device);
+  return NegOnDevice(device, 3).run(stream, {1, 2, 3});
+}
+
+const std::vector<float> kNegated{-1, -2, -3};
+
+TEST(OpenClCache, KeepsAProgramAndReadsItInTheNextProcess) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const TestFolder folder("keeps");
+  EXPECT_EQ(run_neg(opencl, folder.path()), kNegated);
+  ASSERT_EQ(folder.files().size(), 1u);
+  const auto written = std::filesystem::last_write_time(folder.files()[0]);
+  EXPECT_EQ(run_neg(opencl, folder.path()), kNegated);
+  ASSERT_EQ(folder.files().size(), 1u);
+  EXPECT_EQ(std::filesystem::last_write_time(folder.files()[0]), written) << "it was built again";
+}
+
+TEST(OpenClCache, IgnoresAndRewritesEntriesThatAreCutOffAlteredOrForeign) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const TestFolder folder("corrupt");
+  EXPECT_EQ(run_neg(opencl, folder.path()), kNegated);
+  ASSERT_EQ(folder.files().size(), 1u);
+  const std::filesystem::path path = folder.files()[0];
+  const std::string good = read_file(path);
+  std::string flipped = good, other_key = good;
+  flipped[good.size() - 100] = static_cast<char>(flipped[good.size() - 100] ^ 1);
+  other_key[60] = static_cast<char>(other_key[60] ^ 1);
+  for (const std::string& bad : {std::string(), good.substr(0, 10), good.substr(0, good.size() - 1),
+                                 good + "x", flipped, other_key, std::string("something else")}) {
+    write_file(path, bad);
+    EXPECT_EQ(run_neg(opencl, folder.path()), kNegated);
+    EXPECT_EQ(folder.files().size(), 1u) << "a temporary file was left";
+    EXPECT_NE(read_file(path), bad) << "the bad entry was kept, " << bad.size() << " bytes";
+  }
+}
+
+TEST(OpenClCache, WorksWithoutAFolderThatCanBeWritten) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  EXPECT_EQ(run_neg(opencl, "/proc/no_such_folder"), kNegated);
+  EXPECT_EQ(run_neg(opencl, "/dev/null/below_a_file"), kNegated);
+}
+
+/// What each process does to the folder that they share.
+void use_shared_folder(const OpenClPlugin& opencl, const std::string& folder) {
+  for (int round = 0; round < 10; ++round) {
+    EXPECT_EQ(run_neg(opencl, folder), kNegated);
+    // What others may do at any time.
+    std::error_code ignored;
+    if (round % 3 == 0) std::filesystem::remove_all(folder, ignored);
+  }
+  EXPECT_EQ(run_neg(opencl, folder), kNegated);
+}
+
+/// The children are this program and this test, told the folder by a variable.
+TEST(OpenClCache, SeveralProcessesShareAFolder) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  if (const char* const shared = std::getenv("BACKPLANE_TEST_OPENCL_CACHE"))
+    return use_shared_folder(opencl, shared);
+  const TestFolder folder("shared");
+  std::string command;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  for (int child = 0; child < 4; ++child) {
+    command += "BACKPLANE_TEST_OPENCL_CACHE='" + folder.path() + "' '" + program +
+               "' --gtest_filter='*SeveralProcessesShareAFolder' --gtest_output= >/dev/null & p" +
+               std::to_string(child) + "=$!; ";
+  }
+  command += "wait $p0 && wait $p1 && wait $p2 && wait $p3";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(folder.files().size(), 1u);
+  EXPECT_EQ(run_neg(opencl, folder.path()), kNegated);
+}
+
+}  // namespace
+}  // namespace backplane::test_host

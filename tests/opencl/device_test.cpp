@@ -1,0 +1,212 @@
+// Device, memory, streams, fences, options and errors of the OpenCL provider.
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <gtest/gtest.h>
+
+#include "tests/opencl/opencl_device.hpp"
+
+namespace backplane::test_host {
+namespace {
+
+const OpenDevice::Options kNoCache{{"cache_dir", "off"}};
+
+TEST(OpenCl, ShowsDevicesWithNameDriverAndUuid) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  ASSERT_FALSE(opencl.infos.empty());
+  for (const bp_device_info* info : opencl.infos) {
+    EXPECT_STRNE(info->name, "");
+    EXPECT_STRNE(info->driver, "");
+    EXPECT_GT(info->memory_bytes, 0u);
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(info->uuid), 6), "opencl");
+  }
+}
+
+TEST(OpenCl, CopiesFromPinnedAndPlainMemoryAndBack) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const OpenDevice device(opencl.provider, 0, kNoCache);
+  const TestStream stream(device);
+  const std::vector<float> values{1, 2, 3, 4, 5};
+  const TestBuffer memory(device, BP_MEMORY_DEVICE, 64), other(device, BP_MEMORY_DEVICE, 64);
+  upload(device, stream, values, {nullptr, memory.raw(), 8});
+  check(copy_floats(device, stream, {nullptr, memory.raw(), 8}, {nullptr, other.raw(), 4}, 5));
+  EXPECT_EQ(download(device, stream, {nullptr, other.raw(), 4}, 5), values);
+  EXPECT_EQ(memory.host(), nullptr);
+}
+
+TEST(OpenCl, AKernelStartsAtTheOffsetsOfItsTensors) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const OpenDevice device(opencl.provider, 0, kNoCache);
+  const TestStream stream(device);
+  const NegOnDevice neg(device, 3);
+  const TestBuffer memory(device, BP_MEMORY_DEVICE, 1024);
+  upload(device, stream, {1, 2, 3}, {nullptr, memory.raw(), 128});
+  upload(device, stream, {9, 9, 9, 9, 9}, {nullptr, memory.raw(), 512});
+  check(neg.put(stream, {nullptr, memory.raw(), 128}, {nullptr, memory.raw(), 516}));
+  EXPECT_EQ(download(device, stream, {nullptr, memory.raw(), 512}, 5),
+            (std::vector<float>{9, -1, -2, -3, 9}));
+}
+
+TEST(OpenCl, AStreamWaitsForAFenceThatIsSignalledLater) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const OpenDevice device(opencl.provider, 0, kNoCache);
+  const TestStream first(device), second(device);
+  const TestFence fence(device), done(device);
+  const NegOnDevice neg(device, 2);
+  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
+  upload(device, first, {5, 6}, {nullptr, x.raw()});
+  upload(device, first, {0, 0}, {nullptr, y.raw()});
+  fence.wait(second, 3);
+  check(neg.put(second, {nullptr, x.raw()}, {nullptr, y.raw()}));
+  done.signal(second, 1);
+  EXPECT_EQ(done.host_wait(1, 2'000'000).first, BP_TIMEOUT);
+  upload(device, first, {7, 8}, {nullptr, x.raw()});
+  fence.signal(first, 3);
+  EXPECT_EQ(done.host_wait(1).first, BP_OK);
+  EXPECT_EQ(download(device, second, {nullptr, y.raw()}, 2), (std::vector<float>{-7, -8}));
+}
+
+TEST(OpenCl, AFenceKeepsOrderBetweenStreams) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const OpenDevice device(opencl.provider, 0, kNoCache);
+  const TestStream first(device), second(device);
+  const TestFence fence(device);
+  constexpr std::size_t kCount = 1 << 16;
+  const NegOnDevice neg(device, kCount);
+  const TestBuffer x(device, BP_MEMORY_DEVICE, kCount * 4), y(device, BP_MEMORY_DEVICE, kCount * 4);
+  upload(device, first, std::vector<float>(kCount, 1), {nullptr, x.raw()});
+  for (std::uint64_t round = 0; round < 20; ++round) {
+    check(neg.put(first, {nullptr, x.raw()}, {nullptr, y.raw()}));
+    fence.signal(first, 2 * round + 1);
+    fence.wait(second, 2 * round + 1);
+    check(neg.put(second, {nullptr, y.raw()}, {nullptr, x.raw()}));
+    fence.signal(second, 2 * round + 2);
+    fence.wait(first, 2 * round + 2);
+  }
+  EXPECT_EQ(download(device, first, {nullptr, x.raw()}, kCount), std::vector<float>(kCount, 1));
+}
+
+TEST(OpenCl, MoreMemoryThanThereIsIsAnErrorThatNamesTheDeviceAndLeavesItUsable) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const OpenDevice device(opencl.provider, 0, kNoCache);
+  bp_buffer* buffer = nullptr;
+  const auto [code, text] = take(
+      device->buffer_alloc(device.raw(), BP_MEMORY_DEVICE, std::uint64_t{1} << 50, 128, &buffer));
+  EXPECT_EQ(code, BP_OUT_OF_MEMORY);
+  EXPECT_NE(text.find("clCreateBuffer: CL_"), std::string::npos) << text;
+  EXPECT_NE(text.find(opencl.infos[0]->name), std::string::npos) << text;
+  const TestStream stream(device);
+  EXPECT_EQ(NegOnDevice(device, 1).run(stream, {2}), std::vector<float>{-2});
+}
+
+TEST(OpenCl, AWrongHandleOptionIsRefusedByName) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  try {
+    const OpenDevice device(opencl.provider, 0, {{"cache_dir", "off"}, {"user_queue", "twelve"}});
+    FAIL() << "a queue called twelve was accepted";
+  } catch (const StatusError& error) {
+    EXPECT_EQ(error.code(), BP_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(error.what()).find("user_queue"), std::string::npos) << error.what();
+  }
+}
+
+/// The caller's own context and queue on the first device.
+struct CallersOpenCl {
+  cl_context context = nullptr;
+  cl_command_queue queue = nullptr;
+  explicit CallersOpenCl(cl_command_queue_properties properties) {
+    cl_platform_id platform = nullptr;
+    cl_device_id device = nullptr;
+    clGetPlatformIDs(1, &platform, nullptr);
+    clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr);
+    cl_int code = CL_SUCCESS;
+    context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
+    queue = clCreateCommandQueue(context, device, properties, &code);
+  }
+  ~CallersOpenCl() {
+    clReleaseCommandQueue(queue);
+    clReleaseContext(context);
+  }
+  OpenDevice::Options options() const {
+    return {{"cache_dir", "off"},
+            {"user_context", std::to_string(reinterpret_cast<std::uint64_t>(context))},
+            {"user_queue", std::to_string(reinterpret_cast<std::uint64_t>(queue))}};
+  }
+};
+
+TEST(OpenCl, WorksInTheCallersContextAndQueueAndShowsThemAsNativeHandles) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const CallersOpenCl callers(0);
+  {
+    const OpenDevice device(opencl.provider, 0, callers.options());
+    const TestStream stream(device);
+    std::uint64_t handle = 0;
+    check(device->native(device.raw(), BP_NATIVE_DEVICE, nullptr, nullptr, &handle));
+    EXPECT_EQ(handle, reinterpret_cast<std::uint64_t>(callers.context));
+    check(device->native(device.raw(), BP_NATIVE_STREAM, stream.raw(), nullptr, &handle));
+    EXPECT_EQ(handle, reinterpret_cast<std::uint64_t>(callers.queue));
+    EXPECT_EQ(NegOnDevice(device, 2).run(stream, {1, 2}), (std::vector<float>{-1, -2}));
+    const TestBuffer buffer(device, BP_MEMORY_DEVICE, 64);
+    check(device->native(device.raw(), BP_NATIVE_BUFFER, nullptr, buffer.raw(), &handle));
+    std::size_t bytes = 0;
+    EXPECT_EQ(clGetMemObjectInfo(reinterpret_cast<cl_mem>(handle), CL_MEM_SIZE, sizeof bytes,
+                                 &bytes, nullptr),
+              CL_SUCCESS);
+    EXPECT_EQ(bytes, 64u);
+  }
+  EXPECT_EQ(clFinish(callers.queue), CL_SUCCESS) << "the provider released the caller's queue";
+}
+
+TEST(OpenCl, AQueueOutOfOrderIsRefused) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const CallersOpenCl callers(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+  EXPECT_THROW(OpenDevice(opencl.provider, 0, callers.options()), StatusError);
+}
+
+TEST(OpenCl, AnIndexOutOfRangeFailsTheRunOnceAndNamesItsMeaning) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const OpenDevice device(opencl.provider, 0, kNoCache);
+  const TestStream stream(device);
+  NodeUnderTest node("", "Gather", 13);
+  node.input(BP_FLOAT, {4}).input(BP_INT64, {1}).outputs(1);
+  KernelUnderTest kernel(device.kernel("Gather"), device.raw(), node.raw());
+  kernel.prepare({floats({4}, {1, 2, 3, 4}), ints({1}, {0})}, {false, false}, 1);
+  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), index(device, BP_MEMORY_DEVICE, 64),
+      y(device, BP_MEMORY_DEVICE, 64);
+  upload(device, stream, {1, 2, 3, 4}, {nullptr, x.raw()});
+  const auto gather = [&](std::int64_t at) {
+    std::vector<float> words(2);
+    std::memcpy(words.data(), &at, sizeof at);
+    upload(device, stream, words, {nullptr, index.raw()});
+    check(kernel.compute({{nullptr, x.raw()}, {nullptr, index.raw()}}, {{nullptr, y.raw()}}, {}, {},
+                         stream.raw()));
+    return stream.try_sync();
+  };
+  EXPECT_EQ(gather(-1).first, BP_OK);
+  EXPECT_EQ(download(device, stream, {nullptr, y.raw()}, 1), std::vector<float>{4});
+  const auto [code, text] = gather(4);
+  EXPECT_EQ(code, BP_FAILED);
+  EXPECT_NE(text.find("outside of its axis"), std::string::npos) << text;
+  EXPECT_EQ(gather(2).first, BP_OK) << "the fault was not forgotten";
+  const TestFence fence(device);
+  std::vector<float> words(2);
+  const std::int64_t wrong = 100;
+  std::memcpy(words.data(), &wrong, sizeof wrong);
+  upload(device, stream, words, {nullptr, index.raw()});
+  check(kernel.compute({{nullptr, x.raw()}, {nullptr, index.raw()}}, {{nullptr, y.raw()}}, {}, {},
+                       stream.raw()));
+  fence.signal(stream, 1);
+  EXPECT_EQ(fence.host_wait(1).first, BP_FAILED);
+}
+
+}  // namespace
+}  // namespace backplane::test_host
