@@ -104,7 +104,7 @@ std::string fold_loops(std::size_t rank, const std::string& inner) {
     at += sdk::message(" + r", axis, " * f", axis);
     foot += "  }\n";
   }
-  return sdk::message(head, "  i64 row = ", at, ";\n", inner, foot);
+  return sdk::message(head, "  {\n  i64 row = ", at, ";\n", inner, "  }\n", foot);
 }
 
 /// The index of a point of the kept axes, with strides as arguments.
