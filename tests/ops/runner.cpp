@@ -158,7 +158,7 @@ std::vector<Target> find_targets() {
   for (const std::string& provider : loaded_providers()) {
     if (provider != "cpu") {
       // Where most cases cost a run of the device's compiler, a sweep would take minutes.
-      targets.push_back({provider, provider, {}, false, provider == "opencl" ? 10 : 1});
+      targets.push_back({provider, provider, {}, false, provider == "opencl" ? 20 : 1});
       continue;
     }
     for (const char* isa : {"avx512", "avx2", "baseline"}) {
