@@ -73,7 +73,7 @@ void list_body_nodes(Graph& graph, const std::string& scope, std::vector<Origina
     Node& node = graph.node(static_cast<NodeId>(i));
     for (auto& [name, attribute] : node.attributes) {
       for (const std::shared_ptr<Graph>& body : attribute.graphs) {
-        const std::string inner = scope + node.name + "/" + name + "/";
+        const std::string inner = text(scope, node.name, "/", name, "/");
         for (std::size_t k = 0; k < body->node_limit(); ++k) {
           if (!body->has_node(static_cast<NodeId>(k))) continue;
           Node& own = body->node(static_cast<NodeId>(k));

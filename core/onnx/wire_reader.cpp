@@ -52,37 +52,38 @@ constexpr std::uint32_t kTensorDoubleData = 10;
 
 enum WireType : std::uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
+/// A field that the walk treats in its own way: a message that it enters, or one that it passes by.
+struct KnownField {
+  Message parent;
+  std::uint32_t number;
+  std::optional<Message> child;
+};
+
+constexpr KnownField kKnownFields[] = {
+    {Message::Model, kModelGraph, Message::Graph},
+    {Message::Model, kModelFunctions, Message::Function},
+    {Message::Graph, kGraphNode, Message::Node},
+    {Message::Graph, kGraphInitializer, Message::Tensor},
+    {Message::Node, kNodeAttribute, Message::Attribute},
+    {Message::Node, kNodeInput, std::nullopt},
+    {Message::Node, kNodeOutput, std::nullopt},
+    {Message::Attribute, kAttributeGraph, Message::Graph},
+    {Message::Attribute, kAttributeGraphs, Message::Graph},
+    {Message::Attribute, kAttributeTensor, Message::Tensor},
+    {Message::Attribute, kAttributeTensors, Message::Tensor},
+    {Message::Attribute, kAttributeStrings, std::nullopt},
+    {Message::Function, kFunctionNode, Message::Node},
+    {Message::Function, kFunctionAttribute, Message::Attribute},
+    {Message::Tensor, kTensorStringData, std::nullopt},
+};
+
 /// What a field of a message is, as far as the walk goes into it.
 std::optional<Message> child_of(Message parent, std::uint32_t field) {
-  switch (parent) {
-    case Message::Model:
-      if (field == kModelGraph) return Message::Graph;
-      if (field == kModelFunctions) return Message::Function;
-      return Message::Plain;
-    case Message::Graph:
-      if (field == kGraphNode) return Message::Node;
-      if (field == kGraphInitializer) return Message::Tensor;
-      return Message::Plain;
-    case Message::Node:
-      if (field == kNodeAttribute) return Message::Attribute;
-      if (field == kNodeInput || field == kNodeOutput) return std::nullopt;
-      return Message::Plain;
-    case Message::Attribute:
-      if (field == kAttributeGraph || field == kAttributeGraphs) return Message::Graph;
-      if (field == kAttributeTensor || field == kAttributeTensors) return Message::Tensor;
-      if (field == kAttributeStrings) return std::nullopt;
-      return Message::Plain;
-    case Message::Function:
-      if (field == kFunctionNode) return Message::Node;
-      if (field == kFunctionAttribute) return Message::Attribute;
-      return Message::Plain;
-    case Message::Tensor:
-      if (field == kTensorStringData) return std::nullopt;
-      return Message::Plain;
-    case Message::Plain:
-      break;
+  if (parent == Message::Plain) return std::nullopt;
+  for (const KnownField& known : kKnownFields) {
+    if (known.parent == parent && known.number == field) return known.child;
   }
-  return std::nullopt;
+  return Message::Plain;
 }
 
 struct Field {

@@ -242,39 +242,45 @@ class Aliasing {
     }
   }
 
+  /// Whether what these slots are, before anything is known about their readers, lets one lie in the other.
+  static bool fits_inside(const Slot& in, const Slot& out) {
+    const bool places = in.place == Place::Arena &&
+                        (out.place == Place::Arena || out.place == Place::Fetch) &&
+                        in.space == out.space && in.arena == out.arena && in.offset == 0;
+    const bool plain = !in.strides && !out.strides && in.state.format == 0 && out.state.format == 0;
+    return places && plain && element_bits(in.state.type) % 8 == 0;
+  }
+
+  /// Whether writer and readers of a slot, but for `step` itself, can work with strides.
+  bool takes_strides(int member, const Step& step, int input) const {
+    if (!writer_strided_[static_cast<std::size_t>(member)]) return false;
+    const std::vector<Reader>& all = readers(member);
+    return std::all_of(all.begin(), all.end(), [&](const Reader& reader) {
+      const auto index = static_cast<std::size_t>(reader.step);
+      const bool is_this_input = &segment_.steps[index] == &step && member == input;
+      const bool reads_inside = aliases_.dropped[index] || was_inside(reader.step, member);
+      return reader.strided || is_this_input || reads_inside;
+    });
+  }
+
   bool can_be_inside(const Step& step, const InsideWish& wish, int input, int output) {
     if (input < 0 || output < 0 || !has_storage(input) || !has_storage(output)) return false;
     if (std::count(step.inputs.begin(), step.inputs.end(), input) != 1) return false;
     const Slot& in = slot(input);
     const Slot& out = slot(output);
-    if (in.place != Place::Arena || (out.place != Place::Arena && out.place != Place::Fetch))
-      return false;
-    if (in.space != out.space || in.arena != out.arena || in.offset != 0 || in.strides ||
-        out.strides)
-      return false;
-    if (in.state.format != 0 || out.state.format != 0 || element_bits(in.state.type) % 8 != 0)
-      return false;
+    if (!fits_inside(in, out)) return false;
     const int from = aliases_.storage_of[static_cast<std::size_t>(input)];
     if (from == aliases_.storage_of[static_cast<std::size_t>(output)]) return false;
     if (std::find(viewed_.begin(), viewed_.end(), from) != viewed_.end()) return false;
     if (storage(input).bytes != in.state.bytes || storage(input).last == kForEver) return false;
     if (wish.offset + extent(in, wish) > out.state.bytes) return false;
     const bool strided = wish.strides && !is_dense(in.state.dims, *wish.strides);
-    for (const int member : storage(input).slots) {
-      if (outlives(member) ||
-          segment_.slots[static_cast<std::size_t>(member)].place != Place::Arena)
-        return false;
-      if (!strided) continue;
-      if (!writer_strided_[static_cast<std::size_t>(member)]) return false;
-      for (const Reader& reader : readers(member)) {
-        const bool this_step = &segment_.steps[static_cast<std::size_t>(reader.step)] == &step;
-        const bool is_this_input = this_step && member == input;
-        const bool reads_inside = aliases_.dropped[static_cast<std::size_t>(reader.step)] ||
-                                  was_inside(reader.step, member);
-        if (!reader.strided && !is_this_input && !reads_inside) return false;
-      }
-    }
-    return true;
+    const std::vector<int>& members = storage(input).slots;
+    return std::all_of(members.begin(), members.end(), [&](int member) {
+      const Place place = segment_.slots[static_cast<std::size_t>(member)].place;
+      return !outlives(member) && place == Place::Arena &&
+             (!strided || takes_strides(member, step, input));
+    });
   }
 
   /// Bytes from the first to behind the last element of an input that lies where it is wished.

@@ -337,7 +337,7 @@ void Operator::describe_outputs(OperatorPlan& plan) const {
 /// Packs, and the memory of constants that `compute` reads.
 void Operator::take_constants(OperatorPlan& plan, const KernelHandle& kernel,
                               bp_threads* threads) const {
-  const DevicePtr device = kernel.device();
+  const DevicePtr& device = kernel.device();
   for (const PackWish& wish : plan.prepared.packs) {
     std::vector<ConstantRef> sources;
     for (const std::uint32_t input : wish.inputs) sources.push_back({constants_[input], nullptr});

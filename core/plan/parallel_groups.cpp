@@ -23,26 +23,7 @@ StepOrder::StepOrder(const SegmentDraft& draft, const Aliases& aliases)
 }
 
 void StepOrder::find_edges(const SegmentDraft& draft, const Aliases& aliases) {
-  std::vector<int> maker(draft.segment.slots.size(), -1);  // views: the one who makes what is seen
-  for (std::size_t i = 0; i < count_; ++i) {
-    const Step& step = draft.segment.steps[i];
-    if (dropped_[i]) {
-      for (std::size_t k = 0; k < step.outputs.size(); ++k) {
-        if (step.outputs[k] < 0) continue;
-        const auto source = static_cast<std::size_t>(draft.wishes[i].outputs[k].view_of);
-        maker[static_cast<std::size_t>(step.outputs[k])] =
-            maker[static_cast<std::size_t>(step.inputs[source])];
-      }
-      continue;
-    }
-    for (const int input : step.inputs) {
-      const int from = input < 0 ? -1 : maker[static_cast<std::size_t>(input)];
-      if (from >= 0) next_[static_cast<std::size_t>(from)].push_back(static_cast<int>(i));
-    }
-    for (const int output : step.outputs) {
-      if (output >= 0) maker[static_cast<std::size_t>(output)] = static_cast<int>(i);
-    }
-  }
+  find_data_edges(draft);
   for (const auto& [reader, writer] : aliases.orders) {
     const auto from = static_cast<std::size_t>(reader);
     if (!dropped_[from] && !dropped_[static_cast<std::size_t>(writer)])
@@ -52,6 +33,28 @@ void StepOrder::find_edges(const SegmentDraft& draft, const Aliases& aliases) {
   for (std::vector<int>& next : next_) {
     std::sort(next.begin(), next.end());
     next.erase(std::unique(next.begin(), next.end()), next.end());
+  }
+}
+
+/// From who makes a value to who reads it.
+void StepOrder::find_data_edges(const SegmentDraft& draft) {
+  std::vector<int> maker(draft.segment.slots.size(), -1);  // views: the one who makes what is seen
+  const auto maker_of = [&](int slot) -> int& { return maker[static_cast<std::size_t>(slot)]; };
+  for (std::size_t i = 0; i < count_; ++i) {
+    const Step& step = draft.segment.steps[i];
+    for (std::size_t k = 0; dropped_[i] && k < step.outputs.size(); ++k) {
+      if (step.outputs[k] < 0) continue;
+      const auto source = static_cast<std::size_t>(draft.wishes[i].outputs[k].view_of);
+      maker_of(step.outputs[k]) = maker_of(step.inputs[source]);
+    }
+    if (dropped_[i]) continue;
+    for (const int input : step.inputs) {
+      const int from = input < 0 ? -1 : maker_of(input);
+      if (from >= 0) next_[static_cast<std::size_t>(from)].push_back(static_cast<int>(i));
+    }
+    for (const int output : step.outputs) {
+      if (output >= 0) maker_of(output) = static_cast<int>(i);
+    }
   }
 }
 

@@ -31,6 +31,7 @@ class StepOrder {
     return after_.data() + static_cast<std::size_t>(step) * words_;
   }
   void find_edges(const SegmentDraft& draft, const Aliases& aliases);
+  void find_data_edges(const SegmentDraft& draft);
   void add_barriers(const SegmentDraft& draft);
   void find_followers();
   ParallelGroup group_of(const std::vector<int>& steps) const;

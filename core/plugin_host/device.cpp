@@ -32,7 +32,8 @@ std::string make_identity(const Plugin& plugin, const bp_provider& provider,
   std::string identity =
       text(plugin.name(), '|', plugin.version(), '|', provider.name, '|', provider.version, '|',
            plugin_text(info.name), '|', plugin_text(info.driver), '|', hex(info.uuid));
-  for (const auto& [name, value] : options) identity += '|' + name + '=' + value;
+  for (const auto& [name, value] : options)
+    identity.append("|").append(name).append("=").append(value);
   return identity;
 }
 
@@ -42,7 +43,7 @@ bp_str view(const std::string& string) { return {string.data(), string.size()}; 
 
 DevicePtr Device::open(PluginPtr plugin, const bp_provider* provider, const bp_device_info* info,
                        std::string label, const OptionList& options, bp_threads* threads) {
-  const DevicePtr device(new Device());
+  DevicePtr device(new Device());
   device->plugin_ = std::move(plugin);
   device->provider_ = provider;
   device->info_ = info;

@@ -377,6 +377,9 @@ void fill_value_functions(bp_graph_api& api) {
     if (info == nullptr || axis < 0) return nullptr;
     return pointer_at(info->symbols, static_cast<std::uint64_t>(axis));
   };
+}
+
+void fill_use_functions(bp_graph_api& api) {
   api.value_constant = [](const bp_value_info* info) -> const bp_tensor* {
     return info == nullptr || info->constant == nullptr ? nullptr : info->constant->tensor;
   };
@@ -405,7 +408,7 @@ struct GraphView::Impl : bp_graph {
   using bp_graph::bp_graph;
 };
 
-GraphView::GraphView(const Graph& graph, std::vector<NodeId> nodes)
+GraphView::GraphView(const Graph& graph, const std::vector<NodeId>& nodes)
     : impl_(std::make_unique<Impl>(graph, nullptr)) {
   impl_->add_part(nodes);
 }
@@ -434,6 +437,7 @@ const bp_graph_api& graph_api() {
     fill_graph_functions(table);
     fill_node_functions(table);
     fill_value_functions(table);
+    fill_use_functions(table);
     return table;
   }();
   return api;

@@ -23,7 +23,7 @@ class GraphView {
   /// The nodes, in topological order. Constants that no input reads are left out; values used outside
   /// are outputs; what bodies of the nodes capture counts as read by the node. An initializer that
   /// feeds may replace is an input, not a constant.
-  GraphView(const Graph& graph, std::vector<NodeId> nodes);
+  GraphView(const Graph& graph, const std::vector<NodeId>& nodes);
   ~GraphView();
   GraphView(const GraphView&) = delete;
   GraphView& operator=(const GraphView&) = delete;

@@ -297,7 +297,7 @@ void PluginSet::throw_not_found(const std::string& provider) const {
   for (const PluginRow& row : rows_) {
     if (row.loaded) continue;
     const bool likely = row.file.stem().native().find(provider) != std::string::npos;
-    refused = likely ? "; refused: " + row.reason + refused : refused + "; refused: " + row.reason;
+    refused.insert(likely ? 0 : refused.size(), "; refused: " + row.reason);
   }
   throw Error(Code::NotFound, message + refused);
 }
