@@ -64,36 +64,19 @@ Window TransposedAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) con
   check("dilations", dilations, axes);
   check("pads", pads, 2 * axes);
   check("output_padding", output_padding, axes);
-  // Some exporters write the whole shape of the output.
-  const bool whole_shape = output_shape.size() == axes + 2;
-  if (!whole_shape) check("output_shape", output_shape, axes);
+  if (output_shape.size() != axes + 2) check("output_shape", output_shape, axes);
   Window window;
   for (std::size_t axis = 0; axis < axes; ++axis) {
-    const std::size_t to = axis + kSpatialAxes - axes;
     if (entry(kernel_shape, axis, kernel[axis]) != kernel[axis]) {
       sdk::invalid("attribute 'kernel_shape' says ", kernel_shape[axis], " along spatial axis ",
                    axis, ", W has ", kernel[axis]);
     }
+    const std::size_t to = axis + kSpatialAxes - axes;
     window.kernel[to] = kernel[axis];
     window.stride[to] = entry(strides, axis, 1);
     window.dilation[to] = entry(dilations, axis, 1);
     window.in[to] = in[axis];
-    const int64_t full = (in[axis] - 1) * window.stride[to] +
-                         (kernel[axis] - 1) * window.dilation[to] + 1 +
-                         entry(output_padding, axis, 0);
-    const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
-    if (output_shape.empty() && !same) {
-      const bool padded = auto_pad == "NOTSET";
-      window.pad_begin[to] = padded ? entry(pads, axis, 0) : 0;
-      window.pad_end[to] = padded ? entry(pads, axis + axes, 0) : 0;
-      window.out[to] = full - window.pad_begin[to] - window.pad_end[to];
-    } else {
-      window.out[to] = output_shape.empty() ? in[axis] * window.stride[to]
-                                            : output_shape[axis + (whole_shape ? 2 : 0)];
-      const int64_t total = std::max<int64_t>(0, full - window.out[to]);
-      window.pad_begin[to] = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
-      window.pad_end[to] = total - window.pad_begin[to];
-    }
+    resolve_output(axis, axes, window);
     if (in[axis] > 0 && window.out[to] < 1) {
       sdk::invalid("ConvTranspose: the output would have the size ", window.out[to],
                    " along spatial axis ", axis, "; 'pads' are too large");
@@ -101,6 +84,30 @@ Window TransposedAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) con
     window.out[to] = std::max<int64_t>(0, window.out[to]);
   }
   return window;
+}
+
+/// The size of the output and the padding along one of `axes` axes, the rest of which the window has.
+void TransposedAttributes::resolve_output(std::size_t axis, std::size_t axes,
+                                          Window& window) const {
+  const std::size_t to = axis + kSpatialAxes - axes;
+  const int64_t full = (window.in[to] - 1) * window.stride[to] +
+                       (window.kernel[to] - 1) * window.dilation[to] + 1 +
+                       entry(output_padding, axis, 0);
+  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  if (output_shape.empty() && !same) {
+    const bool padded = auto_pad == "NOTSET";
+    window.pad_begin[to] = padded ? entry(pads, axis, 0) : 0;
+    window.pad_end[to] = padded ? entry(pads, axis + axes, 0) : 0;
+    window.out[to] = full - window.pad_begin[to] - window.pad_end[to];
+    return;
+  }
+  // Some exporters write the whole shape of the output, with batch and channels.
+  const std::size_t leading = output_shape.size() == axes + 2 ? 2 : 0;
+  window.out[to] =
+      output_shape.empty() ? window.in[to] * window.stride[to] : output_shape[axis + leading];
+  const int64_t total = std::max<int64_t>(0, full - window.out[to]);
+  window.pad_begin[to] = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
+  window.pad_end[to] = total - window.pad_begin[to];
 }
 
 TransposedConv::TransposedConv(const ConvShape& shape, Isa isa, unsigned threads) : shape_(shape) {
@@ -212,8 +219,6 @@ uint64_t TransposedConv::workspace_bytes() const {
 void TransposedConv::fill(const Phase& phase, const float* x, const float* zeros,
                           const float** table, int64_t pitch, int64_t row, int64_t rows) const {
   const Window& window = shape_.window;
-  const int64_t channels = shape_.in_channels;
-  const auto& count = phase.count;
   const auto shift = [&](std::size_t axis,
                          int64_t k) {  // exact: the phase's class has that remainder
     return (phase.first[axis] + window.pad_begin[axis] - k * window.dilation[axis]) /
@@ -223,33 +228,37 @@ void TransposedConv::fill(const Phase& phase, const float* x, const float* zeros
   for (const int64_t kz : positions[0]) {
     for (const int64_t ky : positions[1]) {
       for (const int64_t kx : positions[2]) {
-        const int64_t dz = shift(0, kz);
-        const int64_t dy = shift(1, ky);
-        const int64_t dx = shift(2, kx);
-        int64_t ox = row % count[2];
-        int64_t oy = row / count[2] % count[1];
-        int64_t oz = row / (count[2] * count[1]) % count[0];
-        int64_t image = row / (count[2] * count[1] * count[0]);
-        for (int64_t i = 0; i < rows; ++i) {
-          const int64_t iz = oz + dz;
-          const int64_t iy = oy + dy;
-          const int64_t ix = ox + dx;
-          const bool inside = iz >= 0 && iz < window.in[0] && iy >= 0 && iy < window.in[1] &&
-                              ix >= 0 && ix < window.in[2];
-          const int64_t pixel =
-              ((image * window.in[0] + iz) * window.in[1] + iy) * window.in[2] + ix;
-          table[i] = inside ? x + pixel * channels : zeros;
-          if (++ox < count[2]) continue;
-          ox = 0;
-          if (++oy < count[1]) continue;
-          oy = 0;
-          if (++oz < count[0]) continue;
-          oz = 0;
-          ++image;
-        }
+        const Pixels pixels{x, zeros, {shift(0, kz), shift(1, ky), shift(2, kx)}};
+        fill_tap(phase, pixels, table, row, rows);
         table += pitch;
       }
     }
+  }
+}
+
+/// For `rows` output pixels of the phase from `row` on: the input pixels that lie `pixels.shift` from them.
+void TransposedConv::fill_tap(const Phase& phase, const Pixels& pixels, const float** table,
+                              int64_t row, int64_t rows) const {
+  const Extents& in = shape_.window.in;
+  const Extents& count = phase.count;
+  int64_t ox = row % count[2];
+  int64_t oy = row / count[2] % count[1];
+  int64_t oz = row / (count[2] * count[1]) % count[0];
+  int64_t image = row / (count[2] * count[1] * count[0]);
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t iz = oz + pixels.shift[0];
+    const int64_t iy = oy + pixels.shift[1];
+    const int64_t ix = ox + pixels.shift[2];
+    const bool inside = iz >= 0 && iz < in[0] && iy >= 0 && iy < in[1] && ix >= 0 && ix < in[2];
+    const int64_t pixel = ((image * in[0] + iz) * in[1] + iy) * in[2] + ix;
+    table[i] = inside ? pixels.x + pixel * shape_.in_channels : pixels.zeros;
+    if (++ox < count[2]) continue;
+    ox = 0;
+    if (++oy < count[1]) continue;
+    oy = 0;
+    if (++oz < count[0]) continue;
+    oz = 0;
+    ++image;
   }
 }
 

@@ -21,6 +21,9 @@ struct TransposedAttributes {
   /// element i through kernel position k where o = i * stride + k * dilation - pad_begin. Throws sdk::Error
   /// when the attributes do not fit.
   Window resolve(sdk::DimsView in, sdk::DimsView kernel) const;
+
+ private:
+  void resolve_output(std::size_t axis, std::size_t axes, Window& window) const;
 };
 
 /// A transposed convolution made ready. Immutable.
@@ -58,11 +61,19 @@ class TransposedConv {
     std::size_t class_index = 0;
     Product product;
   };
+  /// What a kernel position reads: x at a distance from the output's pixel, zeros outside of it.
+  struct Pixels {
+    const float* x;
+    const float* zeros;
+    Extents shift;
+  };
 
   Class class_of(const Extents& remainder) const;
   void add_phase(const Extents& first, Isa isa, unsigned threads);
   void fill(const Phase& phase, const float* x, const float* zeros, const float** table,
             int64_t pitch, int64_t row, int64_t rows) const;
+  void fill_tap(const Phase& phase, const Pixels& pixels, const float** table, int64_t row,
+                int64_t rows) const;
   void spread(const Phase& phase, const float* from, float* y, const sdk::Threads& threads) const;
 
   ConvShape shape_;

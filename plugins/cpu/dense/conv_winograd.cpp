@@ -125,18 +125,27 @@ void WinogradConv::pack_filters(const float* weights, const float* scales,
     float* out = packed + panel.column * shape_.in_channels + c * pitch;
     for (int64_t first = 0; first < pitch; first += kWinogradFilters) {
       const int64_t count = std::min(kWinogradFilters, pitch - first);
-      for (int64_t f = 0; f < kWinogradFilters; ++f) {
-        const int64_t column = panel.column + first + f;
-        const bool exists = f < count && column < shape_.out_channels;
-        const float scale = !exists ? 0.0f : scales != nullptr ? scales[column] : 1.0f;
-        const float* filter = weights + (exists ? (column * shape_.in_channels + c) * 9 : 0);
-        for (int64_t tap = 0; tap < 9; ++tap) w[tap][f] = exists ? filter[tap] * scale : 0.0f;
-      }
+      const int64_t column = panel.column + first;
+      const int64_t existing = std::clamp<int64_t>(shape_.out_channels - column, 0, count);
+      gather_filters(weights, scales, {column, existing, c}, w);
       winograd_filters(w, u[0], kWinogradFilters);
       for (int64_t p = 0; p < kWinogradPoints; ++p) {
         std::copy_n(u[p], count, out + p * point_floats + first);
       }
     }
+  }
+}
+
+/// The taps of neighbouring filters, scaled, side by side; zero for filters that do not exist.
+void WinogradConv::gather_filters(const float* weights, const float* scales, const Filters& filters,
+                                  float (&w)[9][kWinogradFilters]) const {
+  for (int64_t f = 0; f < kWinogradFilters; ++f) {
+    const int64_t column = filters.first + f;
+    const bool exists = f < filters.count;
+    const float scale = exists && scales != nullptr ? scales[column] : 1.0f;
+    const float* filter =
+        weights + (exists ? (column * shape_.in_channels + filters.channel) * 9 : 0);
+    for (int64_t tap = 0; tap < 9; ++tap) w[tap][f] = exists ? filter[tap] * scale : 0.0f;
   }
 }
 

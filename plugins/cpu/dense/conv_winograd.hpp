@@ -32,6 +32,15 @@ class WinogradConv {
     char* product;
   };
 
+  /// Neighbouring filters of one input channel.
+  struct Filters {
+    int64_t first;
+    int64_t count;
+    int64_t channel;
+  };
+
+  void gather_filters(const float* weights, const float* scales, const Filters& filters,
+                      float (&w)[9][kWinogradFilters]) const;
   void pack_filters(const float* weights, const float* scales, const Panels::Panel& panel,
                     float* packed) const;
   uint64_t block_bytes() const;

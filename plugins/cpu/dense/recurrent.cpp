@@ -180,7 +180,7 @@ void Recurrent<T>::run_direction(const RecurrentArgs<T>& args, std::int64_t dire
     const T* bias = args.bias != nullptr ? args.bias + direction * 2 * columns : nullptr;
     inputs_.run(args.x, args.w_packed + direction * inputs_.packed_size(), bias, buffers.from_x,
                 buffers.scratch, threads);
-    for (std::int64_t i = 0; i < shape_.steps; ++i) step(args, direction, i, buffers, threads);
+    for (std::int64_t i = 0; i < shape_.steps; ++i) step({args, buffers, direction, i}, threads);
   }
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
     const std::int64_t at = state_at(direction, b);
@@ -189,98 +189,119 @@ void Recurrent<T>::run_direction(const RecurrentArgs<T>& args, std::int64_t dire
   }
 }
 
-/// Step `index` of every sequence that is longer, which is its time `index` or, in reverse, so far from
-/// its end.
+/// Step `turn.index` of every sequence that is longer.
 template <class T>
-void Recurrent<T>::step(const RecurrentArgs<T>& args, std::int64_t direction, std::int64_t index,
-                        const Buffers& buffers, const sdk::Threads& threads) const {
-  const std::int64_t hidden = shape_.hidden;
-  const std::int64_t columns = shape_.gates() * hidden;
-  const std::int64_t state_columns = two_products() ? 2 * hidden : columns;
-  const T* packed = args.r_packed + direction * direction_r_size();
-  const T* bias = args.bias != nullptr ? args.bias + direction * 2 * columns + columns : nullptr;
+void Recurrent<T>::step(const Turn& turn, const sdk::Threads& threads) const {
+  const Buffers& buffers = turn.buffers;
+  const T* packed = turn.args.r_packed + turn.direction * direction_r_size();
+  const T* bias = turn.args.bias != nullptr
+                      ? turn.args.bias + turn.direction * 2 * columns() + columns()
+                      : nullptr;
   states_.run(buffers.h, packed, bias, buffers.from_h, buffers.scratch, threads);
-  const auto time_of = [&](std::int64_t b) {
-    const std::int64_t length = args.lengths == nullptr
-                                    ? shape_.steps
-                                    : std::clamp<std::int64_t>(args.lengths[b], 0, shape_.steps);
-    return index >= length ? -1 : is_reverse(direction) ? length - 1 - index : index;
-  };
   const auto each = [&](const auto& body) {
-    split_loop(threads, shape_.batch, 10.0 * static_cast<double>(columns), 1,
+    split_loop(threads, shape_.batch, 10.0 * static_cast<double>(columns()), 1,
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t b = begin; b < end; ++b) body(b, time_of(b));
+                 for (std::int64_t b = begin; b < end; ++b) body(b, time_of(turn, b));
                });
   };
-  // The parts of the gates that the products gave; of a GRU's last gate the one from X alone.
-  const auto sum_gates = [&](std::int64_t b, std::int64_t time) {
-    const std::int64_t row = shape_.batch_first ? b * shape_.steps + time : time * shape_.batch + b;
-    const T* from_x = buffers.from_x + row * columns;
-    const T* from_h = buffers.from_h + b * state_columns;
-    T* gates = buffers.gates + b * columns;
-    const std::int64_t both = shape_.cell == Cell::kGru ? 2 * hidden : columns;
-    for (std::int64_t i = 0; i < both; ++i) gates[i] = from_x[i] + from_h[i];
-    for (std::int64_t i = both; i < columns; ++i) gates[i] = from_x[i];
-  };
-  if (shape_.cell == Cell::kGru) {
-    each([&](std::int64_t b, std::int64_t time) {
-      T* reset = buffers.reset + b * hidden;
-      if (time < 0) {
-        std::fill_n(reset, hidden, T(0));
-        return;
-      }
-      sum_gates(b, time);
-      T* gates = buffers.gates + b * columns;
-      apply(direction, 0, gates, 2 * hidden);
-      const T* linear =
-          two_products() ? buffers.h + b * hidden : buffers.from_h + b * state_columns + 2 * hidden;
-      for (std::int64_t i = 0; i < hidden; ++i) reset[i] = gates[hidden + i] * linear[i];
-    });
-    if (two_products()) {
-      const T* last_bias = bias != nullptr ? bias + 2 * hidden : nullptr;
-      resets_.run(buffers.reset, packed + states_.packed_size(), last_bias, buffers.again,
-                  buffers.scratch, threads);
-    }
+  const bool is_gru = shape_.cell == Cell::kGru;
+  if (is_gru) each([&](std::int64_t b, std::int64_t time) { reset_state(turn, b, time); });
+  if (two_products()) {
+    const T* last_bias = bias != nullptr ? bias + 2 * shape_.hidden : nullptr;
+    resets_.run(buffers.reset, packed + states_.packed_size(), last_bias, buffers.again,
+                buffers.scratch, threads);
   }
   each([&](std::int64_t b, std::int64_t time) {
-    T* gates = buffers.gates + b * columns;
-    T* h = buffers.h + b * hidden;
-    if (time >= 0 && shape_.cell == Cell::kGru) {
+    if (time >= 0 && !is_gru) sum_gates(buffers, b, time);
+    if (time >= 0) next_state(turn, b);
+    if (turn.args.y != nullptr) store_y(turn, b, time);
+  });
+}
+
+/// The time of a step in a sequence: its index or, in reverse, so far from the sequence's end; -1 behind it.
+template <class T>
+std::int64_t Recurrent<T>::time_of(const Turn& turn, std::int64_t b) const {
+  const std::int32_t* lengths = turn.args.lengths;
+  const std::int64_t length =
+      lengths == nullptr ? shape_.steps : std::clamp<std::int64_t>(lengths[b], 0, shape_.steps);
+  if (turn.index >= length) return -1;
+  return is_reverse(turn.direction) ? length - 1 - turn.index : turn.index;
+}
+
+/// The parts of the gates that the products gave; of a GRU's last gate the one from X alone.
+template <class T>
+void Recurrent<T>::sum_gates(const Buffers& buffers, std::int64_t b, std::int64_t time) const {
+  const std::int64_t row = shape_.batch_first ? b * shape_.steps + time : time * shape_.batch + b;
+  const T* from_x = buffers.from_x + row * columns();
+  const T* from_h = buffers.from_h + b * state_columns();
+  T* gates = buffers.gates + b * columns();
+  const std::int64_t all = columns();
+  const std::int64_t both = shape_.cell == Cell::kGru ? 2 * shape_.hidden : all;
+  for (std::int64_t i = 0; i < both; ++i) gates[i] = from_x[i] + from_h[i];
+  for (std::int64_t i = both; i < all; ++i) gates[i] = from_x[i];
+}
+
+/// Of a GRU: the update and reset gates, and what the reset gate leaves of the state or of its product.
+template <class T>
+void Recurrent<T>::reset_state(const Turn& turn, std::int64_t b, std::int64_t time) const {
+  const Buffers& buffers = turn.buffers;
+  const std::int64_t hidden = shape_.hidden;
+  T* reset = buffers.reset + b * hidden;
+  if (time < 0) {
+    std::fill_n(reset, hidden, T(0));
+    return;
+  }
+  sum_gates(buffers, b, time);
+  T* gates = buffers.gates + b * columns();
+  apply(turn.direction, 0, gates, 2 * hidden);
+  const T* linear =
+      two_products() ? buffers.h + b * hidden : buffers.from_h + b * state_columns() + 2 * hidden;
+  for (std::int64_t i = 0; i < hidden; ++i) reset[i] = gates[hidden + i] * linear[i];
+}
+
+/// From the sums of the gates to the state of a sequence.
+template <class T>
+void Recurrent<T>::next_state(const Turn& turn, std::int64_t b) const {
+  const Buffers& buffers = turn.buffers;
+  const std::int64_t hidden = shape_.hidden;
+  T* gates = buffers.gates + b * columns();
+  T* h = buffers.h + b * hidden;
+  switch (shape_.cell) {
+    case Cell::kGru: {
       const T* more = (two_products() ? buffers.again : buffers.reset) + b * hidden;
       T* candidate = gates + 2 * hidden;
       for (std::int64_t i = 0; i < hidden; ++i) candidate[i] += more[i];
-      apply(direction, 1, candidate, hidden);
+      apply(turn.direction, 1, candidate, hidden);
       for (std::int64_t i = 0; i < hidden; ++i)
         h[i] = (1 - gates[i]) * candidate[i] + gates[i] * h[i];
-    } else if (time >= 0) {
-      sum_gates(b, time);
-      if (shape_.cell == Cell::kLstm) {
-        const T* peepholes =
-            args.peepholes != nullptr ? args.peepholes + direction * 3 * hidden : nullptr;
-        lstm(direction, peepholes, gates, h, buffers.c + b * hidden);
-      } else {
-        apply(direction, 0, gates, hidden);
-        std::copy_n(gates, hidden, h);
-      }
+      break;
     }
-    if (args.y != nullptr) store_y(args, direction, index, time, b, buffers);
-  });
+    case Cell::kLstm: {
+      const T* peepholes = turn.args.peepholes;
+      if (peepholes != nullptr) peepholes += turn.direction * 3 * hidden;
+      lstm(turn.direction, peepholes, gates, h, buffers.c + b * hidden);
+      break;
+    }
+    case Cell::kRnn:
+      apply(turn.direction, 0, gates, hidden);
+      std::copy_n(gates, hidden, h);
+      break;
+  }
 }
 
 /// Y of a step; what lies behind the end of a sequence is zero.
 template <class T>
-void Recurrent<T>::store_y(const RecurrentArgs<T>& args, std::int64_t direction, std::int64_t index,
-                           std::int64_t time, std::int64_t b, const Buffers& buffers) const {
+void Recurrent<T>::store_y(const Turn& turn, std::int64_t b, std::int64_t time) const {
   const std::int64_t hidden = shape_.hidden;
-  const std::int64_t at = time < 0 ? index : time;
+  const std::int64_t at = time < 0 ? turn.index : time;
   const std::int64_t line = shape_.batch_first
-                                ? (b * shape_.steps + at) * shape_.directions + direction
-                                : (at * shape_.directions + direction) * shape_.batch + b;
-  T* y = args.y + line * hidden;
+                                ? (b * shape_.steps + at) * shape_.directions + turn.direction
+                                : (at * shape_.directions + turn.direction) * shape_.batch + b;
+  T* y = turn.args.y + line * hidden;
   if (time < 0) {
     std::fill_n(y, hidden, T(0));
   } else {
-    std::copy_n(buffers.h + b * hidden, hidden, y);
+    std::copy_n(turn.buffers.h + b * hidden, hidden, y);
   }
 }
 

@@ -135,6 +135,13 @@ class Recurrent {
     T* c;
     char* scratch;
   };
+  /// One step of a direction.
+  struct Turn {
+    const RecurrentArgs<T>& args;
+    const Buffers& buffers;
+    std::int64_t direction;
+    std::int64_t index;
+  };
 
   std::int64_t direction_r_size() const {
     return states_.packed_size() + (two_products() ? resets_.packed_size() : 0);
@@ -143,10 +150,14 @@ class Recurrent {
   Buffers cut(char* workspace) const;
   void run_direction(const RecurrentArgs<T>& args, std::int64_t direction, const Buffers& buffers,
                      const sdk::Threads& threads) const;
-  void step(const RecurrentArgs<T>& args, std::int64_t direction, std::int64_t index,
-            const Buffers& buffers, const sdk::Threads& threads) const;
-  void store_y(const RecurrentArgs<T>& args, std::int64_t direction, std::int64_t index,
-               std::int64_t time, std::int64_t b, const Buffers& buffers) const;
+  std::int64_t columns() const { return shape_.gates() * shape_.hidden; }
+  std::int64_t state_columns() const { return two_products() ? 2 * shape_.hidden : columns(); }
+  void step(const Turn& turn, const sdk::Threads& threads) const;
+  std::int64_t time_of(const Turn& turn, std::int64_t b) const;
+  void sum_gates(const Buffers& buffers, std::int64_t b, std::int64_t time) const;
+  void reset_state(const Turn& turn, std::int64_t b, std::int64_t time) const;
+  void next_state(const Turn& turn, std::int64_t b) const;
+  void store_y(const Turn& turn, std::int64_t b, std::int64_t time) const;
   void lstm(std::int64_t direction, const T* peepholes, T* gates, T* h, T* c) const;
   /// x through function `index` of a direction, in place; `apply` clips it before.
   void apply(std::int64_t direction, std::int64_t index, T* x, std::int64_t n) const;

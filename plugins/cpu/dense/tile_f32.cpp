@@ -35,11 +35,10 @@ void copy_edge(const float* from, ptrdiff_t from_stride, float* to, ptrdiff_t to
   }
 }
 
-/// A tile all of whose columns exist.
+/// Where the sums of a tile begin: at the bias, or at what an earlier part of the depth left.
 template <int kRows, int kVectors>
-HWY_ATTR void whole_tile(const TileArgs& args) {
+HWY_INLINE HWY_ATTR void start_sums(const TileArgs& args, Vector (&acc)[kRows][kVectors]) {
   const Tag d;
-  Vector acc[kRows][kVectors];
   if (args.first) {
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
@@ -56,6 +55,11 @@ HWY_ATTR void whole_tile(const TileArgs& args) {
       }
     }
   }
+}
+
+template <int kRows, int kVectors>
+HWY_INLINE HWY_ATTR void add_products(const TileArgs& args, Vector (&acc)[kRows][kVectors]) {
+  const Tag d;
   const float* HWY_RESTRICT panel = args.panel;
   const float* const* rows = args.rows;
   const int64_t depth = args.depth;
@@ -82,6 +86,12 @@ HWY_ATTR void whole_tile(const TileArgs& args) {
       panel += kVectors * kLanes;
     }
   }
+}
+
+/// Writes what is final, with the residual added and within its bounds, or what a later part goes on from.
+template <int kRows, int kVectors>
+HWY_INLINE HWY_ATTR void store_sums(const TileArgs& args, Vector (&acc)[kRows][kVectors]) {
+  const Tag d;
   if (!args.last) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
@@ -113,6 +123,15 @@ HWY_ATTR void whole_tile(const TileArgs& args) {
       hn::StoreU(y, d, args.out + i * args.out_stride + j * kLanes);
     }
   }
+}
+
+/// A tile all of whose columns exist. The parts are inlined, so that the sums stay in registers.
+template <int kRows, int kVectors>
+HWY_ATTR void whole_tile(const TileArgs& args) {
+  Vector acc[kRows][kVectors];
+  start_sums(args, acc);
+  add_products(args, acc);
+  store_sums(args, acc);
 }
 
 /// Any tile; one whose last columns do not exist is computed whole in a buffer of its own.

@@ -95,43 +95,50 @@ void log_row(const float* x, float* y, std::int64_t count) {
   }
 }
 
+/// Softmax down `n` rows of `some` neighbouring columns; kWhole: as many as a vector has lanes.
+template <bool kLog, bool kWhole>
+HWY_ATTR void vector_of_columns(const float* x, float* y, std::int64_t n, std::int64_t stride,
+                                size_t some) {
+  const Tag d;
+  const auto load = [&](const float* from) HWY_ATTR {
+    if constexpr (kWhole)
+      return hn::LoadU(d, from);
+    else
+      return load_some(d, from, some);
+  };
+  const auto store = [&](V v, float* to) HWY_ATTR {
+    if constexpr (kWhole)
+      hn::StoreU(v, d, to);
+    else
+      store_some(d, v, to, some);
+  };
+  V max = load(x);
+  for (std::int64_t k = 1; k < n; ++k) max = hn::Max(max, load(x + k * stride));
+  V sum = hn::Zero(d);
+  for (std::int64_t k = 0; k < n; ++k) {
+    const V e = vector_exp_negative(d, hn::Sub(load(x + k * stride), max));
+    if constexpr (!kLog) store(e, y + k * stride);
+    sum = hn::Add(sum, e);
+  }
+  if constexpr (kLog) {
+    const V log_sum = hn::Log(d, sum);
+    for (std::int64_t k = 0; k < n; ++k)
+      store(hn::Sub(hn::Sub(load(x + k * stride), max), log_sum), y + k * stride);
+  } else {
+    const V scale = hn::Div(hn::Set(d, 1.0f), sum);
+    for (std::int64_t k = 0; k < n; ++k)
+      store(hn::Mul(load(y + k * stride), scale), y + k * stride);
+  }
+}
+
 template <bool kLog>
 void columns_of(const float* x, float* y, std::int64_t n, std::int64_t stride, std::int64_t width) {
-  const Tag d;
-  const size_t lanes = hn::Lanes(d);
+  const size_t lanes = hn::Lanes(Tag());
   const auto count = static_cast<size_t>(width);
-  for (size_t j = 0; j < count; j += lanes) {
-    const size_t some = count - j < lanes ? count - j : lanes;
-    const bool whole = some == lanes;
-    const auto load = [&](const float* from) HWY_ATTR {
-      return whole ? hn::LoadU(d, from) : load_some(d, from, some);
-    };
-    const auto store = [&](V v, float* to) HWY_ATTR {
-      if (whole)
-        hn::StoreU(v, d, to);
-      else
-        store_some(d, v, to, some);
-    };
-    V max = load(x + j);
-    for (std::int64_t k = 1; k < n; ++k) max = hn::Max(max, load(x + k * stride + j));
-    V sum = hn::Zero(d);
-    for (std::int64_t k = 0; k < n; ++k) {
-      const V e = vector_exp_negative(d, hn::Sub(load(x + k * stride + j), max));
-      if constexpr (!kLog) store(e, y + k * stride + j);
-      sum = hn::Add(sum, e);
-    }
-    if constexpr (kLog) {
-      const V log_sum = hn::Log(d, sum);
-      for (std::int64_t k = 0; k < n; ++k) {
-        store(hn::Sub(hn::Sub(load(x + k * stride + j), max), log_sum), y + k * stride + j);
-      }
-    } else {
-      const V scale = hn::Div(hn::Set(d, 1.0f), sum);
-      for (std::int64_t k = 0; k < n; ++k) {
-        store(hn::Mul(load(y + k * stride + j), scale), y + k * stride + j);
-      }
-    }
-  }
+  size_t j = 0;
+  for (; j + lanes <= count; j += lanes)
+    vector_of_columns<kLog, true>(x + j, y + j, n, stride, lanes);
+  if (j < count) vector_of_columns<kLog, false>(x + j, y + j, n, stride, count - j);
 }
 
 }  // namespace

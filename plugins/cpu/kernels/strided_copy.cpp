@@ -118,9 +118,9 @@ void StridedCopy::choose_loop() {
   }
   if (row < 0) return;
   row_ = axes_[static_cast<std::size_t>(row)];
-  for (int i = row; i + 1 < axis_count_; ++i)
-    axes_[static_cast<std::size_t>(i)] = axes_[static_cast<std::size_t>(i + 1)];
   --axis_count_;
+  for (auto i = static_cast<std::size_t>(row); i < static_cast<std::size_t>(axis_count_); ++i)
+    axes_[i] = axes_[i + 1];
 }
 
 void StridedCopy::copy_block(const char* source, char* target, std::int64_t row_begin,

@@ -21,29 +21,34 @@ T scalar_softplus(T x) {
   return (x > 0 ? x : T(0)) + std::log1p(std::exp(-std::fabs(x)));
 }
 
-/// The activations, for floating-point T.
+/// x within 0 and 1.
+template <class T>
+T scalar_clamp(T x) {
+  return x < 0 ? T(0) : (x > 1 ? T(1) : x);
+}
+
+/// The activations that bend at a few points, for floating-point T.
 template <UnaryOp op, class T>
-T apply_activation(T x, T a, T b) {
-  if constexpr (op == UnaryOp::kErf) return std::erf(x);
-  if constexpr (op == UnaryOp::kSigmoid) return scalar_sigmoid(x);
-  if constexpr (op == UnaryOp::kSoftplus) return scalar_softplus(x);
-  if constexpr (op == UnaryOp::kSoftsign) return x / (1 + std::fabs(x));
+T apply_bent(T x, T a, T b) {
   if constexpr (op == UnaryOp::kLeakyRelu) return x < 0 ? a * x : x;
   if constexpr (op == UnaryOp::kThresholdedRelu) return x <= a ? T(0) : x;
   if constexpr (op == UnaryOp::kElu) return x < 0 ? a * std::expm1(x) : x;
   if constexpr (op == UnaryOp::kCelu) return x < 0 ? a * std::expm1(x / a) : x;
   if constexpr (op == UnaryOp::kSelu) return b * (x < 0 ? a * std::expm1(x) : x);
-  if constexpr (op == UnaryOp::kHardSigmoid) {
-    const T y = a * x + b;
-    return y < 0 ? T(0) : (y > 1 ? T(1) : y);
-  }
-  if constexpr (op == UnaryOp::kHardSwish) {
-    const T y = x / 6 + T(0.5);
-    return x * (y < 0 ? T(0) : (y > 1 ? T(1) : y));
-  }
+  if constexpr (op == UnaryOp::kShrink) return x < -b ? x + a : (x > b ? x - a : T(0));
+  if constexpr (op == UnaryOp::kHardSigmoid) return scalar_clamp(a * x + b);
+  if constexpr (op == UnaryOp::kHardSwish) return x * scalar_clamp(x / 6 + T(0.5));
+}
+
+/// The activations that are smooth, for floating-point T.
+template <UnaryOp op, class T>
+T apply_smooth(T x, T a) {
+  if constexpr (op == UnaryOp::kErf) return std::erf(x);
+  if constexpr (op == UnaryOp::kSigmoid) return scalar_sigmoid(x);
+  if constexpr (op == UnaryOp::kSoftplus) return scalar_softplus(x);
+  if constexpr (op == UnaryOp::kSoftsign) return x / (1 + std::fabs(x));
   if constexpr (op == UnaryOp::kMish) return x * std::tanh(scalar_softplus(x));
   if constexpr (op == UnaryOp::kSwish) return x * scalar_sigmoid(a * x);
-  if constexpr (op == UnaryOp::kShrink) return x < -b ? x + a : (x > b ? x - a : T(0));
   if constexpr (op == UnaryOp::kGelu)
     return T(0.5) * x * (1 + std::erf(x * T(0.70710678118654752)));
   if constexpr (op == UnaryOp::kGeluTanh) {
@@ -79,39 +84,62 @@ constexpr bool is_arithmetic(UnaryOp op) {
   return op == UnaryOp::kAbs || op == UnaryOp::kNeg || op == UnaryOp::kSign || op == UnaryOp::kRelu;
 }
 
-constexpr bool is_activation(UnaryOp op) {
-  return op >= UnaryOp::kErf && op <= UnaryOp::kGeluTanh && op != UnaryOp::kTanh;
+constexpr bool is_bent(UnaryOp op) {
+  return op == UnaryOp::kLeakyRelu || op == UnaryOp::kThresholdedRelu || op == UnaryOp::kElu ||
+         op == UnaryOp::kCelu || op == UnaryOp::kSelu || op == UnaryOp::kShrink ||
+         op == UnaryOp::kHardSigmoid || op == UnaryOp::kHardSwish;
+}
+
+constexpr bool is_smooth(UnaryOp op) {
+  return op >= UnaryOp::kErf && op <= UnaryOp::kGeluTanh && op != UnaryOp::kTanh && !is_bent(op);
+}
+
+/// -x; integers wrap, as the least number has no positive counterpart.
+template <class T>
+T scalar_negate(T x) {
+  if constexpr (std::is_integral_v<T>) {
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(Unsigned(0) - static_cast<Unsigned>(x));
+  } else {
+    return -x;
+  }
+}
+
+template <class T>
+T scalar_sign(T x) {
+  if constexpr (std::is_unsigned_v<T>)
+    return x != 0 ? T(1) : T(0);
+  else
+    return x > 0 ? T(1) : (x < 0 ? T(-1) : x);
+}
+
+/// What is_arithmetic names, for any arithmetic T.
+template <UnaryOp op, class T>
+T apply_arithmetic(T x) {
+  if constexpr (op == UnaryOp::kNeg) {
+    return scalar_negate(x);
+  } else if constexpr (op == UnaryOp::kSign) {
+    return scalar_sign(x);
+  } else if constexpr (std::is_unsigned_v<T>) {
+    return x;
+  } else if constexpr (op == UnaryOp::kRelu) {
+    return x < 0 ? T(0) : x;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return std::fabs(x);
+  } else {
+    return x < 0 ? scalar_negate(x) : x;
+  }
 }
 
 /// f(x) for any arithmetic T; integers know only what is_arithmetic says.
 template <UnaryOp op, class T>
 T apply_unary(T x, [[maybe_unused]] const UnaryParams& params) {
-  if constexpr (op == UnaryOp::kAbs) {
-    if constexpr (std::is_unsigned_v<T>)
-      return x;
-    else if constexpr (std::is_integral_v<T>)
-      return static_cast<T>(x < 0 ? T(0) - x : x);
-    else
-      return std::fabs(x);
-  } else if constexpr (op == UnaryOp::kNeg) {
-    if constexpr (std::is_integral_v<
-                      T>) {  // unsigned: the least number has no positive counterpart
-      return static_cast<T>(std::make_unsigned_t<T>(0) - static_cast<std::make_unsigned_t<T>>(x));
-    } else {
-      return -x;
-    }
-  } else if constexpr (op == UnaryOp::kSign) {
-    if constexpr (std::is_unsigned_v<T>)
-      return x != 0 ? T(1) : T(0);
-    else
-      return x > 0 ? T(1) : (x < 0 ? T(-1) : x);
-  } else if constexpr (op == UnaryOp::kRelu) {
-    if constexpr (std::is_unsigned_v<T>)
-      return x;
-    else
-      return x < 0 ? T(0) : x;
-  } else if constexpr (std::is_floating_point_v<T> && is_activation(op)) {
-    return apply_activation<op, T>(x, static_cast<T>(params.a), static_cast<T>(params.b));
+  if constexpr (is_arithmetic(op)) {
+    return apply_arithmetic<op, T>(x);
+  } else if constexpr (std::is_floating_point_v<T> && is_bent(op)) {
+    return apply_bent<op, T>(x, static_cast<T>(params.a), static_cast<T>(params.b));
+  } else if constexpr (std::is_floating_point_v<T> && is_smooth(op)) {
+    return apply_smooth<op, T>(x, static_cast<T>(params.a));
   } else if constexpr (std::is_floating_point_v<T>) {
     return apply_elementary<op, T>(x);
   }

@@ -13,18 +13,11 @@ struct Chunk16 {
 /// Calls body(T()) with a plain type of `bytes` bytes: 1, 2, 4, 8 or 16.
 template <class Body>
 decltype(auto) with_unit(std::int64_t bytes, const Body& body) {
-  switch (bytes) {
-    case 1:
-      return body(std::uint8_t());
-    case 2:
-      return body(std::uint16_t());
-    case 4:
-      return body(std::uint32_t());
-    case 8:
-      return body(std::uint64_t());
-    default:
-      return body(Chunk16());
-  }
+  if (bytes == 1) return body(std::uint8_t());
+  if (bytes == 2) return body(std::uint16_t());
+  if (bytes == 4) return body(std::uint32_t());
+  if (bytes == 8) return body(std::uint64_t());
+  return body(Chunk16());
 }
 
 }  // namespace backplane::cpu

@@ -20,6 +20,29 @@ struct AxisMap {
                run_end = 0;  // the elements that lie in the input itself, one after another
 };
 
+/// The remainder that is not negative.
+std::int64_t modulo(std::int64_t value, std::int64_t divisor) {
+  return ((value % divisor) + divisor) % divisor;
+}
+
+/// Where element `at` of the padding of an axis of `dim` elements comes from; -1 for the constant.
+std::int64_t source_of(Mode mode, std::int64_t at, std::int64_t dim) {
+  switch (mode) {
+    case Mode::Constant:
+      break;
+    case Mode::Edge:
+      return at < 0 ? 0 : dim - 1;
+    case Mode::Wrap:
+      return modulo(at, dim);
+    case Mode::Reflect: {
+      const std::int64_t period = std::max<std::int64_t>(1, 2 * (dim - 1));
+      const std::int64_t place = modulo(at, period);
+      return place >= dim ? period - place : place;
+    }
+  }
+  return -1;
+}
+
 AxisMap map_axis(Mode mode, std::int64_t dim, std::int64_t before, std::int64_t after) {
   AxisMap map;
   map.input_dim = dim;
@@ -31,18 +54,9 @@ AxisMap map_axis(Mode mode, std::int64_t dim, std::int64_t before, std::int64_t 
     sdk::invalid("Pad: an axis without elements can only be padded with a constant");
   map.from.resize(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    std::int64_t at = i - before;
-    if (at < 0 || at >= dim) {
-      if (mode == Mode::Constant) at = -1;
-      if (mode == Mode::Edge) at = at < 0 ? 0 : dim - 1;
-      if (mode == Mode::Wrap) at = ((at % dim) + dim) % dim;
-      if (mode == Mode::Reflect) {
-        const std::int64_t period = std::max<std::int64_t>(1, 2 * (dim - 1));
-        at = ((at % period) + period) % period;
-        if (at >= dim) at = period - at;
-      }
-    }
-    map.from[static_cast<std::size_t>(i)] = at;
+    const std::int64_t at = i - before;
+    const bool is_inside = at >= 0 && at < dim;
+    map.from[static_cast<std::size_t>(i)] = is_inside ? at : source_of(mode, at, dim);
   }
   map.run_begin = std::clamp<std::int64_t>(before, 0, count);
   map.run_end = std::clamp<std::int64_t>(before + dim, map.run_begin, count);

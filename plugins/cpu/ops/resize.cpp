@@ -187,6 +187,17 @@ struct SmoothResize : Resampled {
   }
 
  private:
+  /// The product of the dims of axes begin ... end - 1 in a pass; those of earlier passes have their new size.
+  std::int64_t elements_within(std::size_t begin, std::size_t end, std::size_t pass) const {
+    const auto earlier = order.begin() + static_cast<std::ptrdiff_t>(pass);
+    std::int64_t count = 1;
+    for (std::size_t axis = begin; axis < end; ++axis) {
+      const bool is_done = std::find(order.begin(), earlier, axis) != earlier;
+      count *= is_done ? output[axis] : input[axis];
+    }
+    return count;
+  }
+
   template <class T>
   void run(const sdk::ComputeContext& ctx) const {
     using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
@@ -204,18 +215,10 @@ struct SmoothResize : Resampled {
       current = buffers;
       next = 1;
     }
-    sdk::DimsView dims = input;
     for (std::size_t step = 0; step < order.size(); ++step) {
       const std::size_t axis = order[step];
-      std::int64_t before = 1,
-                   after = 1;  // dims that an earlier pass changed count with their new size
-      for (std::size_t a = 0; a < dims.size(); ++a) {
-        const bool done =
-            std::find(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(step), a) !=
-            order.begin() + static_cast<std::ptrdiff_t>(step);
-        if (a < axis) before *= done ? output[a] : input[a];
-        if (a > axis) after *= done ? output[a] : input[a];
-      }
+      const std::int64_t before = elements_within(0, axis, step);
+      const std::int64_t after = elements_within(axis + 1, input.size(), step);
       Sum* to = buffers + next * buffer;
       if constexpr (kDirect) {
         if (step + 1 == order.size()) to = target;

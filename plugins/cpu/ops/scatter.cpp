@@ -30,26 +30,36 @@ template <class T>
 constexpr bool kOrdered =
     !std::is_same_v<T, std::complex<float>> && !std::is_same_v<T, std::complex<double>>;
 
+template <class T>
+T reduce_integers(Reduction how, T left, T right) {
+  // Unsigned arithmetic wraps around where signed overflow would be undefined.
+  const auto a = static_cast<std::uint64_t>(left), b = static_cast<std::uint64_t>(right);
+  if (how == Reduction::Add) return static_cast<T>(a + b);
+  if (how == Reduction::Mul) return static_cast<T>(a * b);
+  return how == Reduction::Max ? std::max(left, right) : std::min(left, right);
+}
+
 // NaN wins over every number, as in numpy.
+template <class T>
+T reduce_reals(Reduction how, T left, T right) {
+  if (how == Reduction::Add) return left + right;
+  if (how == Reduction::Mul) return left * right;
+  if constexpr (kOrdered<T>) {
+    if (left != left) return left;
+    const bool keep = how == Reduction::Max ? left >= right : left <= right;
+    return keep ? left : right;
+  }
+  return right;
+}
+
 template <class T>
 T reduce(Reduction how, T left, T right) {
   if constexpr (std::is_same_v<T, bool>) {
     return how == Reduction::Add || how == Reduction::Max ? left || right : left && right;
   } else if constexpr (std::is_integral_v<T>) {
-    // Unsigned arithmetic wraps around where signed overflow would be undefined.
-    const auto a = static_cast<std::uint64_t>(left), b = static_cast<std::uint64_t>(right);
-    if (how == Reduction::Add) return static_cast<T>(a + b);
-    if (how == Reduction::Mul) return static_cast<T>(a * b);
-    return how == Reduction::Max ? std::max(left, right) : std::min(left, right);
+    return reduce_integers(how, left, right);
   } else {
-    if (how == Reduction::Add) return left + right;
-    if (how == Reduction::Mul) return left * right;
-    if constexpr (kOrdered<T>) {
-      if (left != left) return left;
-      const bool keep = how == Reduction::Max ? left >= right : left <= right;
-      return keep ? left : right;
-    }
-    return right;
+    return reduce_reals(how, left, right);
   }
 }
 

@@ -49,24 +49,26 @@ class TfIdfVectorizer {
       const std::int64_t columns = kernel->columns_;
       std::fill_n(y, rows * columns, 0.0f);
       for (std::int64_t row = 0; row < rows; ++row) {
-        float* counts = y + row * columns;
-        const std::int64_t first = row * items;
-        switch (ctx.input(0).type()) {
-          case sdk::DataType::String:
-            count(kernel->strings_, counts, [&](std::int64_t i) {
-              return ctx.input_value(0).string_at(static_cast<std::uint64_t>(first + i));
-            });
-            break;
-          case sdk::DataType::Int32:
-            count(kernel->numbers_, counts, [&](std::int64_t i) {
-              return std::int64_t{ctx.input(0).data<std::int32_t>()[first + i]};
-            });
-            break;
-          default:
-            count(kernel->numbers_, counts,
-                  [&](std::int64_t i) { return ctx.input(0).data<std::int64_t>()[first + i]; });
-        }
-        kernel->weigh(counts);
+        count_row(ctx, row * items, y + row * columns);
+        kernel->weigh(y + row * columns);
+      }
+    }
+
+    /// Counts the n-grams of the row that begins with item `first`.
+    void count_row(const sdk::ComputeContext& ctx, std::int64_t first, float* counts) const {
+      switch (ctx.input(0).type()) {
+        case sdk::DataType::String:
+          return count(kernel->strings_, counts, [&](std::int64_t i) {
+            return ctx.input_value(0).string_at(static_cast<std::uint64_t>(first + i));
+          });
+        case sdk::DataType::Int32:
+          return count(kernel->numbers_, counts, [&](std::int64_t i) {
+            return std::int64_t{ctx.input(0).data<std::int32_t>()[first + i]};
+          });
+        default:
+          return count(kernel->numbers_, counts, [&](std::int64_t i) {
+            return ctx.input(0).data<std::int64_t>()[first + i];
+          });
       }
     }
 

@@ -114,7 +114,7 @@ void ChannelAffine::compute(const std::vector<Step>& steps, int64_t channels, bo
 }
 
 std::string ChannelAffine::add(WorkingGraph& graph, const std::string& base, bool scale) const {
-  const std::string name = graph.fresh(base + (scale ? "_scale" : "_shift"));
+  std::string name = graph.fresh(base + (scale ? "_scale" : "_shift"));
   std::string key =
       sdk::message("channel affine ", scale ? "scale" : "shift", " of ", channels_, ":");
   for (const Step& step : steps_)

@@ -46,7 +46,7 @@ bool ChannelsLast::any_last(const WorkNode& node) const {
 std::string ChannelsLast::to_last(const std::string& value) {
   const auto found = last_.find(value);
   if (found != last_.end()) return found->second;
-  const std::string name = graph_.fresh(value + "_last");
+  std::string name = graph_.fresh(value + "_last");
   graph_.add(kPrivateDomain, "ToChannelsLast", {value}, {name});
   last_[value] = name;
   plain_exists_.insert(value);

@@ -60,21 +60,8 @@ struct LayerNormMatch {
     WorkNode* centred = only(graph, mean->outputs[0], "Sub");
     if (centred == nullptr || centred->inputs != std::vector<std::string>{x, mean->outputs[0]})
       return false;
-    const std::string distance = centred->outputs[0];
-    WorkNode* square = nullptr;
-    WorkNode* quotient = nullptr;
-    std::size_t readers = 0;
-    for (WorkNode* reader : graph.consumers(distance)) {
-      ++readers;
-      if (reader->is("Div") && reader->input(0) == distance) quotient = reader;
-      if (reader->is("Pow") || reader->is("Mul")) square = reader;
-    }
-    if (square == nullptr || quotient == nullptr || graph.is_output(distance)) return false;
-    const bool power = square->is("Pow") && readers == 2 && square->input(0) == distance &&
-                       other_is(graph, *square, distance, 2.0f);
-    const bool product = square->is("Mul") && readers == 3 && square->input(0) == distance &&
-                         square->input(1) == distance;
-    if (!power && !product) return false;
+    const auto [square, quotient] = readers_of(graph, centred->outputs[0]);
+    if (square == nullptr || quotient == nullptr) return false;
     WorkNode* variance = graph.only_consumer(square->outputs[0]);
     if (variance == nullptr || !is_last_mean(graph, *variance)) return false;
     WorkNode* sum = only(graph, variance->outputs[0], "Add");
@@ -96,6 +83,26 @@ struct LayerNormMatch {
       nodes.push_back(shifted);
     }
     return true;
+  }
+
+ private:
+  /// The nodes that square the distance from the mean and divide it; null where that is not all that is done.
+  static std::pair<WorkNode*, WorkNode*> readers_of(const WorkingGraph& graph,
+                                                    const std::string& distance) {
+    WorkNode* square = nullptr;
+    WorkNode* quotient = nullptr;
+    std::size_t readers = 0;
+    for (WorkNode* reader : graph.consumers(distance)) {
+      ++readers;
+      if (reader->is("Div") && reader->input(0) == distance) quotient = reader;
+      if (reader->is("Pow") || reader->is("Mul")) square = reader;
+    }
+    if (square == nullptr || square->input(0) != distance || graph.is_output(distance)) return {};
+    const bool power =
+        square->is("Pow") && readers == 2 && other_is(graph, *square, distance, 2.0f);
+    const bool product = square->is("Mul") && readers == 3 && square->input(1) == distance;
+    if (!power && !product) return {};
+    return {square, quotient};
   }
 };
 

@@ -218,7 +218,7 @@ WorkNode* WorkingGraph::add(const std::string& domain, const std::string& op,
 
 std::string WorkingGraph::fresh(const std::string& base) {
   for (;;) {
-    const std::string name = base + "_" + std::to_string(taken_[base]++);
+    std::string name = base + "_" + std::to_string(taken_[base]++);
     if (!info(name)) return name;
   }
 }
@@ -228,8 +228,9 @@ void WorkingGraph::emit() {
     sdk::NodeDraft draft = edit_.node(node.domain, node.op);
     for (const std::string& value : node.inputs) draft.input(value);
     for (const std::string& value : node.outputs) draft.output(value);
-    for (const auto& [name, value] : node.attributes) {
-      std::visit([&draft, &name](const auto& v) { draft.attribute(name, v); }, value);
+    for (const auto& attribute : node.attributes) {
+      const auto give = [&](const auto& value) { draft.attribute(attribute.first, value); };
+      std::visit(give, attribute.second);
     }
     for (const sdk::Node& original : node.replaced) draft.replaces(original);
     draft.add();
