@@ -81,6 +81,18 @@ Arrays split(const Call& call) {
   return results;
 }
 
+/// How many elements of an axis of `size` lie between `begin` and `end`.
+std::int64_t count_steps(std::int64_t begin, std::int64_t end, std::int64_t step,
+                         std::int64_t size) {
+  std::int64_t count = 0;
+  for (std::int64_t at = begin; step > 0 ? at < end : at > end; at += step) {
+    ++count;
+    // A step may be as large as an int64 is.
+    if (step >= size || step <= -size) break;
+  }
+  return count;
+}
+
 /// Attributes before opset 10, inputs from then on.
 Arrays slice(const Call& call) {
   const Array& x = call.input(0);
@@ -107,14 +119,7 @@ Arrays slice(const Call& call) {
     };
     begin[axis] = bound(starts[i], 0);
     const std::int64_t end = bound(ends[i], steps[i] > 0 ? 0 : -1);
-    std::int64_t count = 0;
-    for (std::int64_t at = begin[axis]; steps[i] > 0 ? at < end : at > end;) {
-      ++count;
-      // A step may be as large as an int64 is.
-      if (steps[i] >= size || steps[i] <= -size) break;
-      at += steps[i];
-    }
-    dims[axis] = count;
+    dims[axis] = count_steps(begin[axis], end, steps[i], size);
   }
   return {gathered(x, dims, [&](Dims index) {
     for (std::size_t axis = 0; axis < index.size(); ++axis) {

@@ -148,64 +148,95 @@ struct Layer {
   }
 };
 
+/// The dims of a call in both layouts, and where in X, Y and the states the parts of a sequence stand.
+struct Places {
+  explicit Places(const Call& call)
+      : batch_first(call.integer("layout", 0) != 0),
+        steps(call.input(0).dims[batch_first ? 1 : 0]),
+        batch(call.input(0).dims[batch_first ? 0 : 1]),
+        inputs(call.input(0).dims[2]),
+        hidden(call.input(2).dims[2]),
+        directions(call.input(1).dims[0]) {}
+
+  Dims states() const {
+    return batch_first ? Dims{batch, directions, hidden} : Dims{directions, batch, hidden};
+  }
+  Dims outputs() const {
+    return batch_first ? Dims{batch, steps, directions, hidden}
+                       : Dims{steps, directions, batch, hidden};
+  }
+  std::int64_t state(std::int64_t d, std::int64_t b) const {
+    return (batch_first ? b * directions + d : d * batch + b) * hidden;
+  }
+  std::int64_t input(std::int64_t b, std::int64_t t) const {
+    return (batch_first ? b * steps + t : t * batch + b) * inputs;
+  }
+  std::int64_t output(std::int64_t d, std::int64_t b, std::int64_t t) const {
+    return (batch_first ? (b * steps + t) * directions + d : (t * directions + d) * batch + b) *
+           hidden;
+  }
+
+  bool batch_first;
+  std::int64_t steps, batch, inputs, hidden, directions;
+};
+
+/// Y, Y_h and Y_c.
+struct Results {
+  Array y, y_h, y_c;
+};
+
+Vector initial_state(const Call& call, std::size_t input, const Places& places, std::int64_t at) {
+  Vector state(static_cast<std::size_t>(places.hidden), 0);
+  if (const Array* given = call.optional(input))
+    std::copy_n(given->values.begin() + at, places.hidden, state.begin());
+  return state;
+}
+
+/// One sequence of the batch in one direction.
+void run_sequence(const Layer& layer, const Places& places, std::int64_t b, Results& results) {
+  const Call& call = layer.call;
+  const std::int64_t d = layer.direction;
+  const std::int64_t at = places.state(d, b);
+  Vector h = initial_state(call, 5, places, at);
+  Vector c = initial_state(call, 6, places, at);
+  const Array* lengths = call.optional(4);
+  const auto length =
+      lengths == nullptr ? places.steps : static_cast<std::int64_t>(lengths->values[b]);
+  const bool reverse = d == 1 || call.text("direction", "forward") == "reverse";
+  for (std::int64_t i = 0; i < length; ++i) {
+    const std::int64_t t = reverse ? length - 1 - i : i;
+    const auto from = call.input(0).values.begin() + places.input(b, t);
+    layer.step(Vector(from, from + places.inputs), h, c);
+    std::copy(h.begin(), h.end(), results.y.values.begin() + places.output(d, b, t));
+  }
+  std::copy(h.begin(), h.end(), results.y_h.values.begin() + at);
+  std::copy(c.begin(), c.end(), results.y_c.values.begin() + at);
+}
+
 Arrays recurrent(const Call& call) {
   const std::string& op = call.node.op_type;
-  const Array& x = call.input(0);
-  const bool batch_first = call.integer("layout", 0) != 0;
-  const std::int64_t steps = x.dims[batch_first ? 1 : 0];
-  const std::int64_t batch = x.dims[batch_first ? 0 : 1];
-  const std::int64_t inputs = x.dims[2];
-  const std::int64_t hidden = call.input(2).dims[2];
-  const std::int64_t directions = call.input(1).dims[0];
+  const Places places(call);
   const std::int64_t gates = op == "LSTM" ? 4 : op == "GRU" ? 3 : 1;
   const Dims defaults = op == "LSTM" ? Dims{0, 1, 1} : op == "GRU" ? Dims{0, 1} : Dims{1};
-  const std::vector<Curve> curves = curves_of(call, directions, defaults);
-  const std::string direction_name = call.text("direction", "forward");
-  const Dims states =
-      batch_first ? Dims{batch, directions, hidden} : Dims{directions, batch, hidden};
-  Array y = filled(x.type, batch_first ? Dims{batch, steps, directions, hidden}
-                                       : Dims{steps, directions, batch, hidden});
-  Array y_h = filled(x.type, states);
-  Array y_c = filled(x.type, states);
-  for (std::int64_t d = 0; d < directions; ++d) {
-    const auto first = curves.begin() + d * static_cast<std::int64_t>(defaults.size());
+  const std::vector<Curve> curves = curves_of(call, places.directions, defaults);
+  const auto type = call.input(0).type;
+  Results results{filled(type, places.outputs()), filled(type, places.states()),
+                  filled(type, places.states())};
+  for (std::int64_t d = 0; d < places.directions; ++d) {
+    const auto functions = static_cast<std::int64_t>(defaults.size());
+    const auto first = curves.begin() + d * functions;
     const Layer layer{call,
                       gates,
-                      hidden,
-                      inputs,
+                      places.hidden,
+                      places.inputs,
                       d,
-                      {first, first + static_cast<std::int64_t>(defaults.size())},
+                      {first, first + functions},
                       call.number("clip", 0)};
-    const bool reverse = d == 1 || direction_name == "reverse";
-    for (std::int64_t b = 0; b < batch; ++b) {
-      const std::int64_t at =
-          batch_first ? (b * directions + d) * hidden : (d * batch + b) * hidden;
-      const auto initial = [&](std::size_t input) {
-        Vector state(static_cast<std::size_t>(hidden), 0);
-        if (const Array* given = call.optional(input))
-          std::copy_n(given->values.begin() + at, hidden, state.begin());
-        return state;
-      };
-      Vector h = initial(5);
-      Vector c = initial(6);
-      const Array* lengths = call.optional(4);
-      const auto length =
-          lengths == nullptr ? steps : static_cast<std::int64_t>(lengths->values[b]);
-      for (std::int64_t i = 0; i < length; ++i) {
-        const std::int64_t t = reverse ? length - 1 - i : i;
-        const auto from = x.values.begin() + (batch_first ? b * steps + t : t * batch + b) * inputs;
-        layer.step(Vector(from, from + inputs), h, c);
-        const std::int64_t row =
-            batch_first ? (b * steps + t) * directions + d : (t * directions + d) * batch + b;
-        std::copy(h.begin(), h.end(), y.values.begin() + row * hidden);
-      }
-      std::copy(h.begin(), h.end(), y_h.values.begin() + at);
-      std::copy(c.begin(), c.end(), y_c.values.begin() + at);
-    }
+    for (std::int64_t b = 0; b < places.batch; ++b) run_sequence(layer, places, b, results);
   }
-  Arrays results = {y, y_h, y_c};
-  results.resize(std::min<std::size_t>(call.output_count, op == "LSTM" ? 3 : 2));
-  return results;
+  Arrays arrays = {results.y, results.y_h, results.y_c};
+  arrays.resize(std::min<std::size_t>(call.output_count, op == "LSTM" ? 3 : 2));
+  return arrays;
 }
 
 const Registration kRecurrent({"RNN", "GRU", "LSTM"}, recurrent);

@@ -36,38 +36,51 @@ Number number_at(const Array& array, Dims index) {
   return {array.values[at], array.dims.back() == 2 ? array.values[at + 1] : 0};
 }
 
+/// The axis of a DFT: an attribute before opset 20, an input from then on.
+std::int64_t dft_axis(const Call& call) {
+  std::int64_t axis = call.integer("axis", call.node.opset < 20 ? 1 : -2);
+  if (call.node.opset >= 20 && call.optional(2) != nullptr) axis = call.integers(2)[0];
+  return positive_axis(axis, call.input(0).rank());
+}
+
+/// Element n of the spectrum of a real signal of `length`, of which `x` has the first half along `axis`.
+Number mirrored_at(const Array& x, Dims index, std::int64_t axis, std::int64_t n,
+                   std::int64_t length) {
+  // What a one-sided spectrum leaves out is the conjugate of what it has.
+  const bool mirrored = n > length / 2;
+  index[axis] = mirrored ? length - n : n;
+  if (index[axis] >= x.dims[axis]) return Number{};
+  Number value = number_at(x, index);
+  if (mirrored) value.im = -value.im;
+  if (n == 0 || 2 * n == length) value.im = 0;
+  return value;
+}
+
 Arrays dft(const Call& call) {
   const Array& x = call.input(0);
   const bool inverse = call.integer("inverse", 0) != 0;
   const bool onesided = call.integer("onesided", 0) != 0;
-  std::int64_t axis = call.integer("axis", call.node.opset < 20 ? 1 : -2);
-  if (call.node.opset >= 20 && call.optional(2) != nullptr) axis = call.integers(2)[0];
-  axis = positive_axis(axis, x.rank());
+  const bool to_real = inverse && onesided;
+  const std::int64_t axis = dft_axis(call);
   const std::int64_t stored = x.dims[axis];
-  std::int64_t length = inverse && onesided ? 2 * (stored - 1) : stored;
+  std::int64_t length = to_real ? 2 * (stored - 1) : stored;
   if (call.optional(1) != nullptr) length = call.integers(1)[0];
   Dims lines = x.dims;
   lines.back() = 1;
   lines[axis] = onesided && !inverse ? length / 2 + 1 : length;
   Array y = filled(x.type, lines);
-  y.dims.back() = inverse && onesided ? 1 : 2;
+  y.dims.back() = to_real ? 1 : 2;
   y.values.clear();
   for_each_index(lines, [&](const Dims& index) {
     const Number sum = transform(length, index[axis], inverse ? 1 : -1, [&](std::int64_t n) {
-      // What a one-sided spectrum leaves out is the conjugate of what it has.
-      const bool mirrored = inverse && onesided && n > length / 2;
+      if (to_real) return mirrored_at(x, index, axis, n, length);
       Dims at = index;
-      at[axis] = mirrored ? length - n : n;
-      if (at[axis] >= stored) return Number{};
-      Number value = number_at(x, at);
-      if (mirrored) value.im = -value.im;
-      const bool is_real = inverse && onesided && (n == 0 || 2 * n == length);
-      if (is_real) value.im = 0;
-      return value;
+      at[axis] = n;
+      return n < stored ? number_at(x, at) : Number{};
     });
     const double factor = inverse ? 1 / static_cast<double>(length) : 1;
     y.values.push_back(sum.re * factor);
-    if (y.dims.back() == 2) y.values.push_back(sum.im * factor);
+    if (!to_real) y.values.push_back(sum.im * factor);
   });
   return {y};
 }
