@@ -6,6 +6,7 @@
 // fewer than 97 % of the images are read right.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -97,7 +98,7 @@ void draw(const Scans& scans, const std::vector<std::int64_t>& chosen,
       for (int column = 0; column < kSide; ++column) {
         const float ink = std::clamp(scans.image(scan)[row * kSide + column], 0.0f, 1.0f);
         const char mark =
-            kInk[static_cast<std::size_t>(ink * static_cast<float>(kInk.size() - 1) + 0.5f)];
+            kInk[static_cast<std::size_t>(std::lround(ink * static_cast<float>(kInk.size() - 1)))];
         std::cout << mark << mark;  // characters are twice as high as wide
       }
     }
