@@ -17,7 +17,7 @@ NodeId node_id(std::int64_t node) {
 std::string word(const char* text) { return text != nullptr ? text : ""; }
 
 std::string name_of(const char* text, const char* what) {
-  const std::string name = &required(text, what);
+  std::string name = &required(text, what);
   if (name.empty()) invalid("the argument '", what, "' is empty");
   return name;
 }

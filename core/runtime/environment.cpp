@@ -39,7 +39,8 @@ std::string key_of(const std::string& name,
   std::vector<std::pair<std::string, std::string>> sorted = options;
   std::sort(sorted.begin(), sorted.end());
   std::string key = name;
-  for (const auto& [option, value] : sorted) key += '\n' + option + '=' + value;
+  for (const auto& [option, value] : sorted)
+    key.append("\n").append(option).append("=").append(value);
   return key;
 }
 

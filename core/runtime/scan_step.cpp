@@ -139,14 +139,7 @@ class ScanStep : public ControlStep {
     }
     for (std::int64_t b = 0; b < batch; ++b) run_sequence(call, b, turns);
     if (!layout_.batched) finish_states(call);
-    for (Stacked& stacked : stacked_) {
-      stack_dims_.clear();
-      if (layout_.batched) stack_dims_.push_back(batch);
-      if (stacked.output >= layout_.state_count) stack_dims_.push_back(turns);
-      const bool state = stacked.output < layout_.state_count;
-      stacked.whole->finish(call.output(stacked.output), stack_dims_, stacked.type,
-                            state ? 0 : layout_.output_axes[stacked.output - layout_.state_count]);
-    }
+    for (Stacked& stacked : stacked_) finish(stacked, call, batch, turns);
   }
 
  private:
@@ -156,6 +149,15 @@ class ScanStep : public ControlStep {
     std::unique_ptr<RuntimeValue> slice;  ///< null: of a state, one for each batch entry
     Type type;
   };
+
+  void finish(Stacked& stacked, const ControlCall& call, std::int64_t batch, std::int64_t turns) {
+    const bool state = stacked.output < layout_.state_count;
+    stack_dims_.clear();
+    if (layout_.batched) stack_dims_.push_back(batch);
+    if (!state) stack_dims_.push_back(turns);
+    stacked.whole->finish(call.output(stacked.output), stack_dims_, stacked.type,
+                          state ? 0 : layout_.output_axes[stacked.output - layout_.state_count]);
+  }
 
   void finish_states(const ControlCall& call) {
     for (std::size_t k = 0; k < std::min(layout_.state_count, node_.outputs.size()); ++k) {
