@@ -206,7 +206,7 @@ class GridSample {
       p.points *= grid.dim(a + 1);
       p.image *= input.dim(a + 2);
       p.dims[a] = input.dim(a + 2);
-      p.strides[a] = strides[static_cast<std::size_t>(a + 2)];
+      p.strides[a] = strides[static_cast<std::size_t>(a) + 2];
     }
     if (p.image == 0 && sdk::element_count(dims) > 0)
       sdk::invalid("GridSample: the input has no elements");
