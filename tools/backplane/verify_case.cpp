@@ -106,7 +106,7 @@ std::string random_operator(const ModelFacts& facts, const OwnedFeeds& feeds) {
                                                    "RandomNormal",  "RandomNormalLike",
                                                    "RandomUniform", "RandomUniformLike"};
   for (const Json& node : facts.nodes) {
-    const std::string op = node.value("op", "");
+    std::string op = node.value("op", "");
     if (!node.value("domain", "").empty() && node.value("domain", "") != "ai.onnx") continue;
     if (std::find(kRandom.begin(), kRandom.end(), op) != kRandom.end()) return op;
     if (op != "Dropout") continue;
