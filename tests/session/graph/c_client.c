@@ -1,4 +1,5 @@
-/* A client in C99: builds a graph, resolves it, runs it, saves it. Row G1 of core/SESSION.md. */
+/* A client in C99: builds graphs, resolves, saves and runs them, with a library of custom operators and a binding too.
+ * Rows G1 and L5 of core/SESSION.md. */
 #include "c_client.h"
 
 #include <stdio.h>
@@ -72,6 +73,55 @@ end:
   backplane_session_destroy(session);
   backplane_type_destroy(type);
   backplane_graph_destroy(graph);
+  backplane_environment_destroy(environment);
+  return failed;
+}
+
+int run_c_client_with_library(const char* library, float* result, char* message,
+                              size_t message_size) {
+  int failed = 0;
+  backplane_environment* environment = NULL;
+  backplane_options* options = NULL;
+  backplane_graph* graph = NULL;
+  backplane_type* type = NULL;
+  backplane_session* session = NULL;
+  backplane_binding* binding = NULL;
+  backplane_value* x = NULL;
+  backplane_value* y = NULL;
+  int64_t node = -1;
+  const int64_t row[] = {1, 3};
+  const int64_t means[] = {1, 2};
+  const char* const inputs[] = {"x"};
+  const char* const outputs[] = {"y"};
+  float elements[] = {1, 3, -9};
+
+  CHECK(backplane_environment_create(NULL, NULL, NULL, &environment));
+  CHECK(backplane_options_create(&options));
+  CHECK(backplane_options_register_custom_ops(options, library));
+  CHECK(backplane_graph_create(environment, options, &graph));
+  CHECK(backplane_graph_set_opset(graph, "backplane.examples", 1));
+  CHECK(backplane_type_create("tensor(float)", 2, row, NULL, &type));
+  CHECK(backplane_graph_add_value(graph, "x", type));
+  CHECK(backplane_graph_add_node(graph, "WindowedMean", "backplane.examples", "means", inputs, 1,
+                                 outputs, 1, &node));
+  CHECK(backplane_graph_set_int(graph, node, "window", 2));
+  CHECK(backplane_graph_resolve(graph));
+  CHECK(backplane_session_create_from_graph(environment, graph, options, &session));
+  CHECK(backplane_binding_create(session, &binding));
+  CHECK(backplane_value_borrow(1, row, 2, elements, sizeof elements, &x));
+  CHECK(backplane_value_borrow(1, means, 2, result, 2 * sizeof *result, &y));
+  CHECK(backplane_binding_bind_input(binding, "x", x));
+  CHECK(backplane_binding_bind_output(binding, "y", y));
+  CHECK(backplane_binding_run(binding));
+
+end:
+  backplane_binding_destroy(binding);
+  backplane_value_destroy(x);
+  backplane_value_destroy(y);
+  backplane_session_destroy(session);
+  backplane_type_destroy(type);
+  backplane_graph_destroy(graph);
+  backplane_options_destroy(options);
   backplane_environment_destroy(environment);
   return failed;
 }

@@ -19,6 +19,17 @@ TEST(GraphBuilding, G1FromC99) {
   EXPECT_EQ(Session(environment(), folder.file("c.onnx")).inputs()[0].name, "x");
 }
 
+TEST(GraphBuilding, L5FromC99WithALibraryOfCustomOperators) {
+  float result[2] = {0, 0};
+  char message[200] = "";
+  ASSERT_EQ(run_c_client_with_library(BACKPLANE_TEST_CUSTOM_OPS_DIR "/windowed_mean.so", result,
+                                      message, sizeof message),
+            0)
+      << message;
+  EXPECT_EQ(result[0], 2);
+  EXPECT_EQ(result[1], -3);
+}
+
 std::string message_of(backplane_status* status) {
   return error_of([&] { detail::check(status); });
 }
