@@ -297,13 +297,51 @@ class KernelBuilder {
   /// The entry, for a kernel class as described at the top of this file.
   template <class Kernel>
   KernelEntry kernel() {
+    return entry_of<Kernel>(
+        [](void*, const bp_create_ctx* ctx, const bp_node* node, bp_kernel** out) {
+          return guarded([&] {
+            *out = reinterpret_cast<bp_kernel*>(new Kernel(CreateContext(ctx), Node(node)));
+          });
+        });
+  }
+  /// The entry, for kernels that `make(ctx, node)` gives as a std::unique_ptr, where a class alone does not say what
+  /// they do. `make` lives as long as the entry.
+  template <class Make>
+  KernelEntry kernel_of(Make make) {
+    using Pointer =
+        decltype(make(std::declval<const CreateContext&>(), std::declval<const Node&>()));
+    hooks().make = std::make_shared<Make>(std::move(make));
+    return entry_of<typename Pointer::element_type>(
+        [](void* self, const bp_create_ctx* ctx, const bp_node* node, bp_kernel** out) {
+          return guarded([&] {
+            const auto* maker = static_cast<const Make*>(static_cast<Hooks*>(self)->make.get());
+            *out = reinterpret_cast<bp_kernel*>((*maker)(CreateContext(ctx), Node(node)).release());
+          });
+        });
+  }
+
+ private:
+  using Create = bp_status* (*)(void* self, const bp_create_ctx* ctx, const bp_node* node,
+                                bp_kernel** out);
+  /// What the def's `self` is, where there is anything to keep.
+  struct Hooks {
+    void (*match)(const Node&) = nullptr;
+    std::shared_ptr<void> make;
+  };
+  Hooks& hooks() {
+    if (storage_->self == nullptr) {
+      storage_->self = std::make_shared<Hooks>();
+      storage_->def.self = storage_->self.get();
+    }
+    return *static_cast<Hooks*>(storage_->self.get());
+  }
+
+  template <class Kernel>
+  KernelEntry entry_of(Create create) {
     using Prepared = std::decay_t<decltype(std::declval<const Kernel&>().prepare(
         std::declval<PrepareContext&>()))>;
     bp_kernel_def& def = storage_->def;
-    def.create = [](void*, const bp_create_ctx* ctx, const bp_node* node, bp_kernel** out) {
-      return guarded(
-          [&] { *out = reinterpret_cast<bp_kernel*>(new Kernel(CreateContext(ctx), Node(node))); });
-    };
+    def.create = create;
     def.destroy = [](bp_kernel* kernel) { delete reinterpret_cast<Kernel*>(kernel); };
     def.prepare = [](bp_kernel* kernel, bp_prepare_ctx* ctx, bp_prepared** out) {
       return guarded([&] {
@@ -320,7 +358,6 @@ class KernelBuilder {
     return finish();
   }
 
- private:
   void add_constraint(const std::string& param, int input, std::vector<std::string> types) {
     auto constraint = std::make_unique<KernelStorage::Constraint>();
     constraint->param = param;
@@ -351,18 +388,14 @@ class KernelBuilder {
     def.output_roles = storage.output_roles.data();
     def.output_role_count = static_cast<std::uint32_t>(storage.output_roles.size());
     if (match_ != nullptr) {
-      storage.self = std::make_shared<Match>(Match{match_});
-      def.self = storage.self.get();
+      hooks().match = match_;
       def.match = [](void* self, bp_device*, const bp_node* node, bp_cost*) {
-        return guarded([&] { static_cast<const Match*>(self)->function(Node(node)); });
+        return guarded([&] { static_cast<const Hooks*>(self)->match(Node(node)); });
       };
     }
     return storage_;
   }
 
-  struct Match {
-    void (*function)(const Node&);
-  };
   std::shared_ptr<KernelStorage> storage_;
   void (*match_)(const Node&) = nullptr;
 };

@@ -9,11 +9,14 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "backplane/plugin/attribute.hpp"
 #include "backplane/plugin/graph.hpp"
 
 namespace backplane::sdk {
@@ -78,21 +81,42 @@ class OpSchema {
   }
   /// `type` is a type parameter's name or an ONNX type string.
   OpSchema&& input(std::string name, std::string type, std::int32_t kind = BP_PARAM_REQUIRED) && {
-    store_->inputs.push_back({std::move(name), std::move(type), kind, abi_struct<bp_param>()});
+    store_->inputs.emplace_back(std::move(name), std::move(type), kind);
     return std::move(*this);
   }
   OpSchema&& output(std::string name, std::string type, std::int32_t kind = BP_PARAM_REQUIRED) && {
-    store_->outputs.push_back({std::move(name), std::move(type), kind, abi_struct<bp_param>()});
+    store_->outputs.emplace_back(std::move(name), std::move(type), kind);
+    return std::move(*this);
+  }
+  /// The last input, any number from `least` on: all of one type, or each of its own (heterogeneous).
+  OpSchema&& variadic_input(std::string name, std::string type, std::uint64_t least = 1,
+                            bool heterogeneous = false) && {
+    store_->inputs.emplace_back(std::move(name), std::move(type), BP_PARAM_VARIADIC, least,
+                                heterogeneous);
+    return std::move(*this);
+  }
+  /// Likewise of outputs.
+  OpSchema&& variadic_output(std::string name, std::string type, std::uint64_t least = 1,
+                             bool heterogeneous = false) && {
+    store_->outputs.emplace_back(std::move(name), std::move(type), BP_PARAM_VARIADIC, least,
+                                 heterogeneous);
     return std::move(*this);
   }
   OpSchema&& attribute(std::string name, std::int32_t type, bool required,
                        std::string doc = "") && {
-    store_->attributes.push_back(
-        {std::move(name), std::move(doc), type, required, abi_struct<bp_attribute_def>()});
+    store_->attributes.push_back({std::move(name), std::move(doc), type, required, std::nullopt,
+                                  abi_struct<bp_attribute_def>()});
     return std::move(*this);
   }
-  OpSchema&& infer(void (*function)(InferContext&)) && {
-    store_->infer = function;
+  /// An attribute that a node may leave out, with what it then is: told to users, filled in by the kernel.
+  OpSchema&& attribute(Attribute default_value, std::string doc = "") && {
+    const bp_attribute* raw = default_value.raw();
+    store_->attributes.push_back({raw->name, std::move(doc), raw->type, false,
+                                  std::move(default_value), abi_struct<bp_attribute_def>()});
+    return std::move(*this);
+  }
+  OpSchema&& infer(std::function<void(InferContext&)> function) && {
+    store_->infer = std::move(function);
     return std::move(*this);
   }
 
@@ -113,7 +137,7 @@ class OpSchema {
     s.raw.type_params = s.type_param_pointers.data();
     s.raw.type_param_count = static_cast<std::uint32_t>(s.type_param_pointers.size());
     s.raw.self = &s;
-    if (s.infer != nullptr) {
+    if (s.infer) {
       s.raw.infer = [](void* self, const bp_infer_ctx* ctx) {
         return guarded([&] {
           InferContext context(ctx);
@@ -126,14 +150,24 @@ class OpSchema {
 
  private:
   struct Param {
+    Param(std::string its_name, std::string its_type, std::int32_t its_kind,
+          std::uint64_t its_least = 1, bool is_heterogeneous = false)
+        : name(std::move(its_name)),
+          type(std::move(its_type)),
+          kind(its_kind),
+          least(its_least),
+          heterogeneous(is_heterogeneous) {}
     std::string name, type;
     std::int32_t kind;
-    bp_param raw;
+    std::uint64_t least;
+    bool heterogeneous;
+    bp_param raw = abi_struct<bp_param>();
   };
   struct AttributeDef {
     std::string name, doc;
     std::int32_t type;
     bool required;
+    std::optional<Attribute> default_value;
     bp_attribute_def raw;
   };
   struct TypeParam {
@@ -148,7 +182,7 @@ class OpSchema {
     std::deque<Param> inputs, outputs;
     std::deque<AttributeDef> attributes;
     std::deque<TypeParam> type_params;
-    void (*infer)(InferContext&) = nullptr;
+    std::function<void(InferContext&)> infer;
     std::vector<const bp_param*> input_pointers, output_pointers;
     std::vector<const bp_attribute_def*> attribute_pointers;
     std::vector<const bp_type_param*> type_param_pointers;
@@ -161,7 +195,8 @@ class OpSchema {
         param.raw.type = param.type.c_str();
         param.raw.doc = "";
         param.raw.kind = param.kind;
-        param.raw.min_count = param.kind == BP_PARAM_VARIADIC ? 1 : 0;
+        param.raw.min_count = param.kind == BP_PARAM_VARIADIC ? param.least : 0;
+        param.raw.heterogeneous = param.heterogeneous ? 1 : 0;
         pointers.push_back(&param.raw);
       }
     }
@@ -174,6 +209,7 @@ class OpSchema {
         attribute.raw.doc = attribute.doc.c_str();
         attribute.raw.type = attribute.type;
         attribute.raw.required = attribute.required ? 1 : 0;
+        if (attribute.default_value) attribute.raw.default_value = attribute.default_value->raw();
         attribute_pointers.push_back(&attribute.raw);
       }
       type_param_pointers.clear();
