@@ -19,6 +19,7 @@ struct Touch {
   int memory;  ///< an arena, or a number of its own for what lies elsewhere
   std::uint64_t begin, end;
   bool writes;
+  bool by_host;  ///< when the call is made, whatever stream the step's work goes to
 };
 
 /// Decides who waits for whom: work on different streams, and on the host, that touches the same bytes or has a control
@@ -56,18 +57,22 @@ class Hazards {
     const auto add = [&](int index, bool writes) {
       if (index < 0) return;
       const Slot& slot = segment_.slots[static_cast<std::size_t>(index)];
+      // What a kernel reads or leaves in host memory (BP_INPUT_HOST_DATA, BP_OUTPUT_HOST), it touches in `compute`.
+      const bool by_host =
+          step.kind == StepKind::Compute && step.on_stream && slot.space == kHostSpace;
       const auto arenas = static_cast<int>(segment_.arena_bytes.size());
       if (slot.place == Place::Arena)
-        all.push_back({slot.arena, slot.offset, slot.offset + extent(slot), writes});
+        all.push_back({slot.arena, slot.offset, slot.offset + extent(slot), writes, by_host});
       if (slot.place == Place::Fetch)
-        all.push_back({arenas + slot.number, 0, std::numeric_limits<std::uint64_t>::max(), writes});
-      if (slot.place == Place::Dynamic) all.push_back({-1 - index, 0, 1, writes});
+        all.push_back(
+            {arenas + slot.number, 0, std::numeric_limits<std::uint64_t>::max(), writes, by_host});
+      if (slot.place == Place::Dynamic) all.push_back({-1 - index, 0, 1, writes, by_host});
     };
     for (const int input : step.inputs) add(input, false);
     for (const int output : step.outputs) add(output, true);
     if (step.workspace_arena >= 0)
       all.push_back({step.workspace_arena, step.workspace_offset,
-                     step.workspace_offset + step.workspace_bytes, true});
+                     step.workspace_offset + step.workspace_bytes, true, false});
     return all;
   }
 
@@ -85,9 +90,9 @@ class Hazards {
     Step& step = segment_.steps[static_cast<std::size_t>(index)];
     const int me = agent(step);
     std::vector<int> needed(devices_.devices.size(), -1);  // by stream: the last step to wait for
-    const auto need = [&](int earlier) {
+    const auto need = [&](int earlier, bool by_host) {
       const Step& other = segment_.steps[static_cast<std::size_t>(earlier)];
-      if (!other.on_stream || agent(other) == me) return;
+      if (!other.on_stream || (agent(other) == me && !by_host)) return;
       int& last = needed[static_cast<std::size_t>(other.device)];
       last = std::max(last, earlier);
     };
@@ -97,11 +102,11 @@ class Hazards {
         if (earlier.touch.end <= touch.begin || touch.end <= earlier.touch.begin ||
             (!earlier.touch.writes && !touch.writes))
           continue;
-        need(earlier.step);
+        need(earlier.step, touch.by_host);
       }
     }
     if (const auto found = after_.find(index); found != after_.end()) {
-      for (const int earlier : found->second) need(earlier);
+      for (const int earlier : found->second) need(earlier, false);
     }
     for (const Touch& touch : touches(step)) past_[touch.memory].push_back({index, touch});
     for (std::size_t stream = 0; stream < needed.size(); ++stream) {
