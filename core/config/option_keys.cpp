@@ -18,6 +18,15 @@ std::set<std::string> passes(const std::string& key, const Values& values) {
   return result;
 }
 
+std::set<std::string> operators(const std::string& key, const Values& values) {
+  std::set<std::string> result;
+  for (const std::string& value : values) {
+    if (value.empty()) invalid("option ", core::quoted(key), " holds an empty name");
+    result.insert(value.rfind("ai.onnx::", 0) == 0 ? value.substr(9) : value);
+  }
+  return result;
+}
+
 std::vector<PlacementRule> placement(const Values& values) {
   std::vector<PlacementRule> rules;
   for (const std::string& value : values) rules.push_back(parse_placement_rule(value));
@@ -95,6 +104,21 @@ std::vector<KeyRow> placement_rows() {
   };
 }
 
+/// What operators it has besides those of providers.
+std::vector<KeyRow> operator_rows() {
+  return {
+      {{"custom_ops", "libraries of custom operators", "", "paths, separated by ':'"},
+       ':',
+       true,
+       [](Options& o, K k, V v) { o.session.custom_ops = paths(k, v); }},
+      {{"replace_ops", "operators of ONNX and of providers that custom ones go before", "",
+        "names (Relu, DOMAIN::NAME), separated by ','; * for all"},
+       ',',
+       false,
+       [](Options& o, K k, V v) { o.session.replace_ops = operators(k, v); }},
+  };
+}
+
 /// What is done with its graph, and what else it needs.
 std::vector<KeyRow> graph_rows() {
   static const Values kLevels = {"none", "basic", "extended", "all"};
@@ -133,10 +157,6 @@ std::vector<KeyRow> graph_rows() {
        [](Options& o, K k, V v) {
          o.session.inter_op_threads = static_cast<unsigned>(number(k, v[0], 0, kMaxThreads));
        }},
-      {{"custom_ops", "libraries of custom operators", "", "paths, separated by ':'"},
-       ':',
-       true,
-       [](Options& o, K k, V v) { o.session.custom_ops = paths(k, v); }},
       {{"place", "rules that send nodes to providers; the first that fits a node counts", "",
         "PATTERN=PROVIDER, separated by ';'"},
        ';',
@@ -252,6 +272,7 @@ void check_placement_rule(const PlacementRule& rule) {
 const std::vector<KeyRow>& key_rows() {
   static const std::vector<KeyRow> kRows = [] {
     std::vector<KeyRow> rows = placement_rows();
+    for (KeyRow& row : operator_rows()) rows.push_back(std::move(row));
     for (KeyRow& row : graph_rows()) rows.push_back(std::move(row));
     for (KeyRow& row : life_rows()) rows.push_back(std::move(row));
     return rows;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -15,6 +16,8 @@
 #include "core/passes/passes.hpp"
 
 namespace backplane::core {
+
+class Plugin;
 
 enum class Fallback { Allow, Warn, Forbid };
 
@@ -68,6 +71,9 @@ struct SessionOptions {
   bool parallel = false;  ///< steps that do not depend on each other may run at the same time
   unsigned inter_op_threads = 0;  ///< that run such steps; 0: as many as `threads`
   std::vector<std::filesystem::path> custom_ops;
+  std::vector<std::shared_ptr<const Plugin>> domains;  ///< custom operators of this process
+  /// Operators of ONNX and of providers that custom ones may replace: "Relu", "com.domain::Foo", "*" for all.
+  std::set<std::string> replace_ops;
   std::vector<PlacementRule> placement;
   std::map<std::string, std::int64_t> dims;
   std::size_t plan_cache = 16;

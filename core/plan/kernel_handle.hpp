@@ -29,6 +29,10 @@ class KernelHandle {
   const bp_kernel_def& def() const { return *def_; }
   bp_kernel* raw() const { return kernel_; }
   const DevicePtr& device() const { return device_; }
+  /// Whoever registered it, if that is not the device's own plugin; else null.
+  const Plugin* library() const {
+    return plugin_ != nullptr && plugin_ != device_->plugin() ? plugin_.get() : nullptr;
+  }
 
   /// BP_INPUT_* of an input.
   std::int32_t input_role(std::size_t index) const {

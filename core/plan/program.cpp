@@ -7,13 +7,18 @@
 namespace backplane::core {
 namespace {
 
-std::string node_words(const Graph& graph, NodeId id) {
+std::string node_words(const Graph& graph, NodeId id, const Plugin* library = nullptr) {
   const Node& node = graph.node(id);
   return text("node '", node.name, "' (",
-              node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
+              node.domain.empty() ? "" : node.domain + "::", node.op_type,
+              library == nullptr ? "" : " of " + library->file().string(), ")");
 }
 
 }  // namespace
+
+std::string Program::words(NodeId id) const {
+  return node_words(graph(), id, node(id).kernel ? node(id).kernel.library() : nullptr);
+}
 
 Program::Program(const ProgramContext& context, const Cut& cut, Refusals& refusals)
     : context_(context),
@@ -276,7 +281,10 @@ void Program::create_kernel_of(NodeId id) {
                                   view_->node(id), context_.threads, context_.create_flags());
       return;
     } catch (const Error& error) {
-      if (error.code() != Code::Unsupported) throw error.within(node_words(graph(), id));
+      if (error.code() != Code::Unsupported) {
+        const RegisteredKernel& kernel = kernels[node.candidate];
+        throw error.within(node_words(graph(), id, kernel.guest ? kernel.plugin.get() : nullptr));
+      }
       refusals += (refusals.empty() ? "" : "; ") + error.message();
     }
   }

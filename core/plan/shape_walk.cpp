@@ -32,8 +32,7 @@ class Walk {
       program_.ensure_kernel(id);
       return prepare(id);
     } catch (const Error& error) {
-      const Node& node = graph_.node(id);
-      throw error.within(text("node '", node.name, "' (", node.op_type, ")"));
+      throw error.within(program_.words(id));
     }
   }
 

@@ -56,11 +56,12 @@ struct RegisteredKernel {
   PluginPtr plugin;    ///< who registered it
   bool guest = false;  ///< registered by another plugin: create gets no device
   bool first = false;  ///< of a session's custom registries: before the provider's own
+  bool last = false;   ///< for what the provider's own kernels do not take: behind them
   int rank = 0;        ///< order of registration, later is larger; set by KernelRegistry
 };
 
 /// The kernels of a device, by operator, best first: session's custom registries before the
-/// provider's own, then priority, then the later registered.
+/// provider's own, those behind it last, then priority, then the later registered.
 class KernelRegistry {
  public:
   /// Checks the definition against the schemas: domain and operator known (a private "backplane.*"

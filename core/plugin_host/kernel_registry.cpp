@@ -145,6 +145,7 @@ void check_against_schema(const bp_kernel_def& def, const SchemaRegistry& schema
 
 bool better(const RegisteredKernel& a, const RegisteredKernel& b) {
   if (a.first != b.first) return a.first;
+  if (a.last != b.last) return b.last;
   if (a.def->priority != b.def->priority) return a.def->priority > b.def->priority;
   return a.rank > b.rank;
 }

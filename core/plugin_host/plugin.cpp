@@ -46,8 +46,12 @@ Loaded& loaded() {
 
 class LoadedPlugin final : public Plugin {
  public:
-  LoadedPlugin(std::filesystem::path file, const bp_plugin* raw, std::vector<CustomSchema> schemas)
-      : file_(std::move(file)), raw_(raw), schemas_(std::move(schemas)) {}
+  LoadedPlugin(std::filesystem::path file, const bp_plugin* raw, std::vector<CustomSchema> schemas,
+               bool is_of_process)
+      : file_(std::move(file)),
+        raw_(raw),
+        schemas_(std::move(schemas)),
+        is_of_process_(is_of_process) {}
   LoadedPlugin(const LoadedPlugin&) = delete;
   LoadedPlugin& operator=(const LoadedPlugin&) = delete;
   ~LoadedPlugin() override {
@@ -71,12 +75,14 @@ class LoadedPlugin final : public Plugin {
 
   const std::filesystem::path& file() const override { return file_; }
   const bp_plugin& raw() const override { return *raw_; }
+  bool is_of_process() const override { return is_of_process_; }
   const std::vector<CustomSchema>& schemas() const override { return schemas_; }
 
  private:
   std::filesystem::path file_;
   const bp_plugin* raw_;
   std::vector<CustomSchema> schemas_;
+  bool is_of_process_;
   bool started_ = false;
 };
 
@@ -166,17 +172,16 @@ std::vector<CustomSchema> read_schemas(const bp_plugin& plugin, const std::files
   return schemas;
 }
 
-/// Loads, or finds what is loaded. The lock is held, except while somebody's shutdown is awaited.
-PluginPtr load_locked(const std::filesystem::path& file, std::unique_lock<std::mutex>& lock) {
-  const bp_plugin* raw = query(find_query(map_library(file)));
-  check_description(raw);
+/// Starts, or finds what is started. The lock is held, except while somebody's shutdown is awaited.
+PluginPtr start_locked(const std::filesystem::path& file, const bp_plugin* raw, bool is_of_process,
+                       std::unique_lock<std::mutex>& lock) {
   std::map<const bp_plugin*, std::weak_ptr<const Plugin>>& plugins = loaded().plugins;
   for (auto known = plugins.find(raw); known != plugins.end(); known = plugins.find(raw)) {
     if (PluginPtr plugin = known->second.lock()) return plugin;
     loaded().ended.wait(lock);
   }
-  const auto plugin = std::make_shared<LoadedPlugin>(file, raw, read_schemas(*raw, file));
-  name_plugin_code(raw, raw->name);
+  const auto plugin =
+      std::make_shared<LoadedPlugin>(file, raw, read_schemas(*raw, file), is_of_process);
   const auto entry = plugins.emplace(raw, plugin).first;
   try {
     plugin->start();
@@ -185,6 +190,23 @@ PluginPtr load_locked(const std::filesystem::path& file, std::unique_lock<std::m
     throw;
   }
   return plugin;
+}
+
+PluginPtr load_locked(const std::filesystem::path& file, std::unique_lock<std::mutex>& lock) {
+  const bp_plugin* raw = query(find_query(map_library(file)));
+  check_description(raw);
+  name_plugin_code(raw, raw->name);
+  return start_locked(file, raw, false, lock);
+}
+
+/// What stands for the file of a plugin of this process: no two that live have the same.
+std::string words_for(const bp_plugin& description) {
+  const std::string words = text(description.name, " of this process");
+  int same = 1;
+  for (const auto& [raw, plugin] : loaded().plugins) {
+    if (raw != &description && text(raw->name, " of this process") == words) ++same;
+  }
+  return same == 1 ? words : text(words, ", ", same);
 }
 
 }  // namespace
@@ -204,6 +226,20 @@ PluginPtr load_plugin(const std::filesystem::path& file) {
     const bool versions = error.code() == Code::Incompatible;
     throw Error(versions ? Code::Incompatible : Code::InvalidArgument, error.message())
         .within(quoted(absolute.native()));
+  }
+}
+
+PluginPtr start_plugin(const bp_plugin& description) {
+  check_description(&description);
+  if (description.provider_count > 0)
+    invalid("the plugin ", quoted(description.name),
+            " of this process brings a provider; providers come in files");
+  std::unique_lock lock(loaded().mutex);
+  const std::string words = words_for(description);
+  try {
+    return start_locked(words, &description, true, lock);
+  } catch (const Error& error) {
+    throw error.within(words);
   }
 }
 

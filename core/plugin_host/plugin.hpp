@@ -16,7 +16,7 @@
 
 namespace backplane::core {
 
-/// A plugin that was loaded and started.
+/// A plugin that was started: of a shared object, or of the caller's own process.
 ///
 /// Lifetime: the library stays mapped for ever, as one does in which code ran (threads and
 ///           thread-locals of it may outlive everything). `shutdown` runs when the last shared_ptr
@@ -25,12 +25,15 @@ namespace backplane::core {
 class Plugin {
  public:
   virtual ~Plugin() = default;
+  /// Of a plugin of this process: words that tell it from others.
   virtual const std::filesystem::path& file() const = 0;
   virtual const bp_plugin& raw() const = 0;
   std::string name() const { return raw().name; }
   std::string version() const { return raw().version; }
   /// "1.0": the ABI it was built with.
   std::string abi() const;
+  /// Whether the caller's process describes it, and no file.
+  virtual bool is_of_process() const { return false; }
   /// Its custom operators in the core's form.
   virtual const std::vector<CustomSchema>& schemas() const = 0;
 };
@@ -57,6 +60,11 @@ struct PluginRow {
 /// Threads: any; one loads at a time.
 PluginPtr load_plugin(const std::filesystem::path& file);
 
+/// Starts what the caller's own process describes: operators, no providers. Throws Error when the description is broken,
+/// brings a provider, or its init fails. The same description gives the same plugin while anybody holds that.
+/// Lifetime: `description` stays valid until its shutdown was called. Threads: as load_plugin.
+PluginPtr start_plugin(const bp_plugin& description);
+
 /// True once the process ends by exit: statics of plugins may be gone then, so nobody calls a plugin
 /// any more, and what is still open is left to the system.
 bool process_is_ending();
@@ -74,8 +82,8 @@ class PluginSet {
   explicit PluginSet(std::vector<std::filesystem::path> directories);
 
   /// Loads everything that is found, once, and says what became of each file. A provider whose name
-  /// another file has already is refused, naming both. Stays valid as long as the set.
-  const std::vector<PluginRow>& rows();
+  /// another file has already is refused, naming both.
+  std::vector<PluginRow> rows();
 
   /// The same with `kernel_count`, for which the first device of each provider is opened with its
   /// default options; a file of custom operators counts its kernels for all providers.
@@ -90,6 +98,11 @@ class PluginSet {
   /// providers are found by find_provider from then on. Throws what load_plugin throws, and
   /// InvalidArgument naming both files when one of its providers has a name that is taken.
   PluginPtr load(const std::filesystem::path& file);
+
+  /// Lets a file go that brings operators alone: its shutdown runs, and a later load starts it again, also from a
+  /// new file of that name. It is taken out of `owners_list` too. Throws NotFound where it is not loaded,
+  /// InvalidArgument where it brings providers, or where anybody else holds it; then all stays as it was.
+  void unload(const std::filesystem::path& file, std::vector<PluginPtr>& owners_list);
 
  private:
   struct Provider {

@@ -159,7 +159,11 @@ PluginSet::Outcome& PluginSet::try_load(const fs::path& file) {
   if (known != outcomes_.end()) return known->second;
   Outcome outcome;
   try {
-    outcome.plugin = load_plugin(file);
+    // Counted apart from what other sets have of the same file, so that `unload` sees who uses this one's.
+    PluginPtr loaded = load_plugin(file);
+    const Plugin* plugin = loaded.get();
+    outcome.plugin =
+        PluginPtr(plugin, [held = std::move(loaded)](const Plugin*) mutable { held.reset(); });
   } catch (const Error& error) {
     outcome.refusal = error;
   }
@@ -227,7 +231,7 @@ void PluginSet::search() {
   searched_ = true;
 }
 
-const std::vector<PluginRow>& PluginSet::rows() {
+std::vector<PluginRow> PluginSet::rows() {
   const std::lock_guard lock(mutex_);
   search();
   return rows_;
@@ -321,6 +325,30 @@ PluginPtr PluginSet::load(const fs::path& file) {
   };
   if (!searched_ && std::none_of(given_.begin(), given_.end(), is_given)) given_.push_back(file);
   return outcome.plugin;
+}
+
+void PluginSet::unload(const fs::path& file, std::vector<PluginPtr>& owners_list) {
+  const std::lock_guard lock(mutex_);
+  const fs::path identity = identity_of(file);
+  const auto outcome = outcomes_.find(identity);
+  if (outcome == outcomes_.end() || outcome->second.plugin == nullptr)
+    throw Error(Code::NotFound, text("the library ", quoted(file.native()), " is not loaded"));
+  const PluginPtr plugin = outcome->second.plugin;
+  if (plugin->raw().provider_count > 0)
+    invalid(quoted(file.native()), " brings a provider, which stays as long as its environment");
+  const auto is_its = [&](const PluginRow& row) { return row.plugin == plugin; };
+  const auto rows = std::count_if(rows_.begin(), rows_.end(), is_its);
+  const auto listed = std::count(owners_list.begin(), owners_list.end(), plugin);
+  // This set holds it in its outcomes and rows, and once here.
+  if (const auto others = plugin.use_count() - rows - listed - 2; others > 0)
+    invalid(quoted(file.native()), " is in use; end the sessions that were made with it first");
+  owners_list.erase(std::remove(owners_list.begin(), owners_list.end(), plugin), owners_list.end());
+  rows_.erase(std::remove_if(rows_.begin(), rows_.end(), is_its), rows_.end());
+  given_.erase(
+      std::remove_if(given_.begin(), given_.end(),
+                     [&](const fs::path& given) { return identity_of(given) == identity; }),
+      given_.end());
+  outcomes_.erase(outcome);
 }
 
 }  // namespace backplane::core

@@ -159,6 +159,9 @@ backplane_graph::backplane_graph() {
 }
 
 void backplane_graph::add_schemas(SchemaRegistry& schemas) const {
+  for (const PluginPtr& domain : options.domains) {
+    for (const CustomSchema& schema : domain->schemas()) schemas.add(schema);
+  }
   if (environment == nullptr) {
     if (!options.custom_ops.empty())
       invalid("libraries of custom operators need an environment; give one to the graph");

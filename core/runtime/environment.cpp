@@ -93,6 +93,11 @@ void Environment::add_custom_ops(const std::filesystem::path& file) {
     custom_ops_.push_back(std::move(library));
 }
 
+void Environment::unload_custom_ops(const std::filesystem::path& file) {
+  const std::lock_guard lock(mutex_);
+  plugins_.unload(file, custom_ops_);
+}
+
 std::vector<PluginPtr> Environment::custom_ops() {
   const std::lock_guard lock(mutex_);
   return custom_ops_;

@@ -35,6 +35,8 @@ class Environment {
 
   /// Adds a library of custom operators for every session that is made from now on; throws what loading it throws.
   void add_custom_ops(const std::filesystem::path& file);
+  /// Lets a library of custom operators go; see PluginSet::unload. What is refused stays as it was.
+  void unload_custom_ops(const std::filesystem::path& file);
   /// Those that were added, in order.
   std::vector<PluginPtr> custom_ops();
 

@@ -12,10 +12,7 @@ namespace backplane::core {
 namespace {
 
 std::string step_name(const Program& program, const Step& step) {
-  if (step.node == kNone) return step.label;
-  const Node& node = program.graph().node(step.node);
-  return text("node '", node.name, "' (",
-              node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
+  return step.node == kNone ? step.label : program.words(step.node);
 }
 
 /// Where a value goes that a kernel or a body made of a size that nobody knew before.

@@ -23,6 +23,7 @@ std::string deciding_options(const SessionOptions& options) {
   std::string all = text("optimization=", static_cast<int>(options.optimization),
                          " disabled_passes=", list_of(options.disabled_passes),
                          " enabled_passes=", list_of(options.enabled_passes),
+                         " replace_ops=", list_of(options.replace_ops),
                          " execution_order=", static_cast<int>(options.execution_order),
                          " deterministic=", options.deterministic, " precision=", options.precision,
                          " fallback=", static_cast<int>(options.fallback));
@@ -90,6 +91,11 @@ PlanOrigin Session::plan_origin() const {
   std::map<std::string, std::string>
       states;  // sorted, so that the order of addresses does not count
   for (const PluginPtr& plugin : plugins) {
+    if (plugin->is_of_process()) {
+      throw Error(Code::Unsupported,
+                  text("a session with operators of the process has no saved plan: the code of ",
+                       plugin->file().string(), " is no file that can be compared"));
+    }
     const ContentHash file = hash_of(MappedFile::open(plugin->file().string())->bytes());
     states[text("the plugin '", plugin->name(), "'")] = plugin->version() + " " + words(file);
   }

@@ -9,6 +9,7 @@
 #include "core/base/nearest_name.hpp"
 #include "core/config/model_options.hpp"
 #include "core/onnx/model_metadata.hpp"
+#include "core/plan/custom_kernels.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -206,6 +207,7 @@ void Session::register_operators() {
     if (std::find(libraries_.begin(), libraries_.end(), library) == libraries_.end())
       libraries_.push_back(std::move(library));
   }
+  libraries_.insert(libraries_.end(), options_.domains.begin(), options_.domains.end());
   std::set<const Plugin*> seen;
   const auto add_schemas = [&](const PluginPtr& plugin) {
     if (!seen.insert(plugin.get()).second) return;
@@ -217,6 +219,7 @@ void Session::register_operators() {
     for (const SessionDevice& device : path->devices.devices) add_schemas(device.device->plugin());
   }
   register_kernels(devices_);
+  check_replaced(devices_, options_.replace_ops);
   for (const auto& [name, path] : paths_) register_kernels(path->devices);
 }
 
@@ -226,28 +229,19 @@ void Session::register_kernels(DeviceSet& devices) {
       KernelRegistry* registry;
       const SchemaRegistry* schemas;
       RegisteredKernel kernel;
-      bool first;
-    } sink{&session_device.registry, &schemas_, {}, false};
+    } sink{&session_device.registry, &schemas_, {}};
     const auto show = [](void* context, const bp_kernel_def* def) {
       return status_of([&] {
         auto& to = *static_cast<Sink*>(context);
         to.kernel.def = def;
-        to.registry->add(to.kernel, *to.schemas, to.first);
+        to.registry->add(to.kernel, *to.schemas, false);
         ++to.kernel.rank;
       });
     };
     Device& device = *session_device.device;
     sink.kernel.plugin = device.plugin();
     check_status(device.api().kernels(device.raw(), &sink, show), device.label());
-    sink.first = true;
-    for (const PluginPtr& library : libraries_) {
-      if (library->raw().kernels_for == nullptr) continue;
-      sink.kernel.plugin = library;
-      sink.kernel.guest = library != device.plugin();
-      check_status(library->raw().kernels_for(library->raw().self, device.provider_name().c_str(),
-                                              &sink, show),
-                   library->file().string());
-    }
+    register_custom_kernels(session_device, libraries_, options_.replace_ops, schemas_, *logger_);
     for (const std::string& refused : session_device.registry.refused())
       logger_->warning("a kernel of ", device.label(), " is refused: ", refused);
   }

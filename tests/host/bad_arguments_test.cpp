@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "backplane/backplane.h"
+#include "backplane/plugin_api.h"
 
 // Huge tensors are refused by the system's allocator; the sanitizer's is to do likewise.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
@@ -316,6 +317,24 @@ struct Drawn<T*, std::enable_if_t<std::is_void_v<T>>> {
   static T* draw(Draw& draw, Outs&, bool) {
     return draw.array<unsigned char>(kBufferSize,
                                      [&] { return static_cast<unsigned char>(draw.below(256)); });
+  }
+};
+/// Descriptions that are broken: empty, too short, without functions, with a count of things that are not there.
+template <>
+struct Drawn<const bp_plugin*> {
+  static const bp_plugin* draw(Draw& draw, Outs&, bool) {
+    return draw.array<bp_plugin>(1, [&] {
+      bp_plugin broken{};
+      const std::size_t choice = draw.below(4);
+      if (choice > 0) broken.struct_size = choice == 1 ? 24 : sizeof(broken);
+      broken.name = broken.version = broken.vendor = "broken";
+      if (choice == 3) {
+        broken.init = [](void*, const bp_host_api*) -> bp_status* { return nullptr; };
+        broken.shutdown = [](void*) {};
+        broken.schema_count = 3;
+      }
+      return broken;
+    });
   }
 };
 template <>

@@ -22,7 +22,7 @@ TERMINAL = ["CLI/", "nlohmann/"]
 
 TABLE = {
     "plugin_api": PLUGIN_API,
-    "core/include": HOST_API,
+    "core/include": HOST_API + PLUGIN_API,
     # The host interface's own implementation, beside the folders.
     "core": HOST_API + PLUGIN_API + ["core/"],
     "core/base": ["spdlog/"],
@@ -37,6 +37,7 @@ TABLE = {
     "plugins/opencl": PLUGIN_API + ["plugins/common/", "CL/"],
     "custom_ops": PLUGIN_API,
     "tools": HOST_API + TERMINAL,
+    "tools/detect": HOST_API + ["nlohmann/", "jpeglib.h", "tools/detect/"],
     "tests": HOST_API + PLUGIN_API + TESTING + TERMINAL + ["tests/"],
     "tests/unit": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "plugins/", "tests/"],
     "tests/opencl": PLUGIN_API + TESTING + ["tests/", "CL/"],

@@ -88,6 +88,8 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  *                                  run at the same time; results are the same to the bit
  * inter_op_threads                 threads that run such steps; 0: as many as `threads`              0
  * custom_ops                       libraries of custom operators, separated by ':'
+ * replace_ops                      operators of ONNX and of providers that custom ones go before, separated by ',';
+ *                                  "*" for all; for others custom ones serve where the provider has no kernel
  * place                            rules PATTERN=PROVIDER, separated by ';' (see add_placement)
  * dim.NAME                         the size of a symbolic dimension
  * dim_denotation.NAME              the size of dimensions with a denotation, such as DATA_BATCH
@@ -392,6 +394,7 @@ BACKPLANE_API const backplane_value* backplane_binding_output(const backplane_bi
 }
 #endif
 
+#include "backplane/host/custom_op.h"
 #include "backplane/host/graph.h"
 #include "backplane/host/run.h"
 #include "backplane/host/values.h"

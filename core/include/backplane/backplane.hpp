@@ -83,6 +83,12 @@ class Options {
     return *this;
   }
 
+  /// Adds custom operators of this process: a CustomOpDomain of host/custom_op.hpp, or a plugin's description.
+  Options& add_custom_ops(const bp_plugin* plugin) {
+    detail::check(backplane_options_add_custom_ops(get(), plugin));
+    return *this;
+  }
+
   backplane_options* get() const { return options_.get(); }
 
  private:
@@ -115,6 +121,10 @@ class Environment {
   }
   /// Every plugin file found and what became of it, as JSON.
   std::string providers() const { return detail::text_of(get(), backplane_environment_providers); }
+  /// Lets a library of custom operators go; refused while a session that was made with it lives.
+  void unload_custom_ops(const std::string& path) const {
+    detail::check(backplane_environment_unload_custom_ops(get(), path.c_str()));
+  }
   backplane_environment* get() const { return state_->handle; }
 
  private:
