@@ -1,5 +1,6 @@
 # Install rules that belong to no single folder, and the CMake package. Components: core (program,
-# host library, shared libraries of plugins), devel (headers, CMake files), plugin_<name>, custom_ops.
+# host library, shared libraries of plugins), devel (headers, CMake files), plugin_<name>,
+# custom_ops_<name>: each of these two is one file, which an installation gets and loses without the others.
 #
 # After `find_package(backplane)`: backplane::plugin_api (headers of the ABI and the SDK),
 # backplane::backplane (the host library), backplane_plugin() and backplane_custom_ops().
