@@ -70,6 +70,21 @@ TEST(CustomOps, C5UnloadingIsRefusedWhileASessionLives) {
   EXPECT_THAT(elements(Session(own, graph, options).run({{"x", tensor({3})}})[0]), ElementsAre(4));
 }
 
+TEST(CustomOps, C5ALibraryOfTheEnvironmentIsLetGoToo) {
+  const Environment own(
+      Options().set("environment.log_level", "error").set("environment.custom_ops", kTally));
+  Options options;  // graphs ask their options, sessions the environment too
+  options.RegisterCustomOpsLibrary(kTally);
+  Graph graph = tally_graph(own, options);
+  {
+    const Session session(own, graph);
+    EXPECT_THAT(error_of([&] { own.unload_custom_ops(kTally); }), HasSubstr("in use"));
+    EXPECT_THAT(elements(session.run({{"x", tensor({1})}})[0]), ElementsAre(2));
+  }
+  own.unload_custom_ops(kTally);
+  EXPECT_THAT(error_of([&] { Session(own, graph); }), HasSubstr("Tally"));
+}
+
 TEST(CustomOps, C5AProvidersFileIsNotUnloaded) {
   const Environment own(Options().set("environment.log_level", "error"));
   EXPECT_THAT(own.providers(), HasSubstr("cpu.so"));
