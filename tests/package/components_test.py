@@ -9,7 +9,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import tempfile
 
 BUILD = pathlib.Path(os.environ["BACKPLANE_BUILD_DIR"])
@@ -47,7 +46,8 @@ def names(folder):
     return sorted(path.stem for path in (BUILD / "lib/backplane" / folder).glob("*.so"))
 
 
-def main():
+def d2_each_part_is_one_file_that_comes_and_goes():
+    """The number of things that were seen to hold."""
     checks = 0
     with tempfile.TemporaryDirectory() as name:
         prefix, elsewhere = pathlib.Path(name) / "installed", pathlib.Path(name) / "parts"
@@ -88,9 +88,8 @@ def main():
         made = backplane(prefix, "verify", CASES, *libraries)
         assert made.returncode == 0 and "1 passed, 0 failed" in made.stdout, made.stdout + made.stderr
         checks += 1
-    print(f"{checks} passed, 0 failed, 0 skipped")
-    return 0
+    return checks
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    print(f"{d2_each_part_is_one_file_that_comes_and_goes()} passed, 0 failed, 0 skipped")

@@ -21,8 +21,12 @@ def rows(page):
 
 
 def test_names():
+    """Of cases of GoogleTest, and of functions of scripts (d1_..., for row D1)."""
     for path in TESTS.rglob("*_test.cpp"):
         yield from re.findall(r"\bTEST(?:_F|_P)?\(\s*\w+,\s*(\w+)", path.read_text())
+    for path in TESTS.rglob("*_test.py"):
+        for name in re.findall(r"^def (\w+)\(", path.read_text(), re.M):
+            yield name[0].upper() + name[1:]
 
 
 def problems(page, names, files):
