@@ -18,7 +18,10 @@ namespace backplane::core {
 struct ContentHash {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
-  auto operator<=>(const ContentHash&) const = default;
+  bool operator==(const ContentHash&) const = default;
+  bool operator<(const ContentHash& other) const {
+    return high != other.high ? high < other.high : low < other.low;
+  }
 };
 
 /// A tensor that never changes. Its bytes are dense and row-major, sub-byte elements packed.

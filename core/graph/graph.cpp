@@ -275,6 +275,21 @@ void Graph::add_initializer(ValueId id, ConstantPtr contents) {
   value(id).constant = std::move(contents);
 }
 
+/// Adds to `captured` the values of this graph that a body's nodes and outputs read, each once.
+void Graph::capture_from(const Graph& body, std::vector<ValueId>& captured) {
+  for (std::size_t i = 0; i < body.value_count(); ++i) {
+    const Value& inner = body.value(static_cast<ValueId>(i));
+    if (!inner.is_outer || (inner.uses.empty() && !inner.is_output)) continue;
+    const bool known = value_names_.contains(inner.name);
+    const ValueId id = value_named(inner.name);
+    if (!known) {  // a body in a body: the name belongs to a graph further out
+      value(id).is_outer = true;
+      value(id).type = inner.type;
+    }
+    if (std::find(captured.begin(), captured.end(), id) == captured.end()) captured.push_back(id);
+  }
+}
+
 void Graph::update_captures() {
   for (const std::unique_ptr<Node>& entry : nodes_) {
     if (!entry) continue;
@@ -283,18 +298,7 @@ void Graph::update_captures() {
     if (!entry->has_bodies()) continue;
     for_each_body(*entry, [&](Graph& body) {
       body.update_captures();
-      for (std::size_t i = 0; i < body.value_count(); ++i) {
-        const Value& inner = body.value(static_cast<ValueId>(i));
-        if (!inner.is_outer || (inner.uses.empty() && !inner.is_output)) continue;
-        const bool known = value_names_.contains(inner.name);
-        const ValueId captured = value_named(inner.name);
-        if (!known) {  // a body in a body: the name belongs to a graph further out
-          value(captured).is_outer = true;
-          value(captured).type = inner.type;
-        }
-        std::vector<ValueId>& list = entry->captured;
-        if (std::find(list.begin(), list.end(), captured) == list.end()) list.push_back(captured);
-      }
+      capture_from(body, entry->captured);
     });
     for (const ValueId captured : entry->captured) value(captured).uses.push_back({entry->id, -1});
   }

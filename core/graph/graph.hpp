@@ -171,6 +171,7 @@ class Graph {
   void rename_value(ValueId value, const std::string& new_name);
   void rename_local(ValueId value);
   void rename_outer(const std::string& from, const std::string& to);
+  void capture_from(const Graph& body, std::vector<ValueId>& captured);
 
   std::vector<Value> values_;
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -488,6 +488,23 @@ void set_dims(GraphProto& graph, const std::map<std::string, std::int64_t>& dims
   }
 }
 
+/// Gives a dimension of an input the size that its denotation has: to its symbol, or without one to itself.
+void set_denoted(const std::string& input, std::int64_t size, TensorShapeProto::Dimension& dim,
+                 std::map<std::string, std::int64_t>& dims) {
+  const auto disagree = [&](const char* what, const std::string& name, std::int64_t other) {
+    invalid("the dimension with the denotation ", quoted(dim.denotation()), " of the input ",
+            quoted(input), " is given the size ", size, ", but ", what, name, " is ", other);
+  };
+  if (dim.has_dim_value()) {
+    if (dim.dim_value() != size) disagree("the model says it", "", dim.dim_value());
+  } else if (dim.dim_param().empty()) {
+    dim.set_dim_value(size);
+  } else if (const auto [place, added] = dims.emplace(dim.dim_param(), size);
+             !added && place->second != size) {
+    disagree("its symbol ", quoted(dim.dim_param()), place->second);
+  }
+}
+
 /// Sizes for dimensions by their denotation: of a symbolic one its symbol gets the size, one without a symbol gets it
 /// itself, and a fixed one must have it.
 void apply_denotations(GraphProto& graph, const std::map<std::string, std::int64_t>& sizes,
@@ -498,20 +515,7 @@ void apply_denotations(GraphProto& graph, const std::map<std::string, std::int64
     if (dim.denotation().empty()) return;
     known.insert(dim.denotation());
     const auto size = sizes.find(dim.denotation());
-    if (size == sizes.end()) return;
-    const auto disagree = [&](const char* what, const std::string& name, std::int64_t other) {
-      invalid("the dimension with the denotation ", quoted(dim.denotation()), " of the input ",
-              quoted(input), " is given the size ", size->second, ", but ", what, name, " is ",
-              other);
-    };
-    if (dim.has_dim_value()) {
-      if (dim.dim_value() != size->second) disagree("the model says it", "", dim.dim_value());
-    } else if (dim.dim_param().empty()) {
-      dim.set_dim_value(size->second);
-    } else if (const auto [place, added] = dims.emplace(dim.dim_param(), size->second);
-               !added && place->second != size->second) {
-      disagree("its symbol ", quoted(dim.dim_param()), place->second);
-    }
+    if (size != sizes.end()) set_denoted(input, size->second, dim, dims);
   };
   for (auto& input : *graph.mutable_input()) {
     if (!input.has_type()) continue;

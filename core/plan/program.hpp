@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/base/log.hpp"
@@ -23,7 +24,10 @@ namespace backplane::core {
 struct Cut {
   std::vector<std::string> feeds;
   std::vector<std::string> fetches;
-  auto operator<=>(const Cut&) const = default;
+  bool operator==(const Cut&) const = default;
+  bool operator<(const Cut& other) const {
+    return std::tie(feeds, fetches) < std::tie(other.feeds, other.fetches);
+  }
 };
 
 /// What programs of a session are built from.

@@ -81,6 +81,18 @@ void within_path(const std::string& name, const Body& body) {
   }
 }
 
+/// The dimensions of a feed that have a symbol must have the size that it has in another input.
+void check_symbol(const std::string& symbol, const Shape& shape, const NamedValue& feed,
+                  const std::string& input, std::int64_t size) {
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis].symbol != symbol) continue;
+    const std::int64_t first = feed.value->description.dims[axis];
+    if (first == size) continue;
+    invalid("the dimension '", symbol, "' is ", first, " in the input '", feed.name, "' and ", size,
+            " in the input '", input, "'");
+  }
+}
+
 }  // namespace
 
 template <class Step>
@@ -527,16 +539,10 @@ void Session::check_symbols(const std::vector<NamedValue>& feeds) const {
     const Shape* shape = shape_of(feeds[i]);
     for (std::size_t axis = 0; shape != nullptr && axis < shape->size(); ++axis) {
       const std::string& symbol = (*shape)[axis].symbol;
+      const std::int64_t size = feeds[i].value->description.dims[axis];
       for (std::size_t k = 0; !symbol.empty() && k <= i; ++k) {
-        const Shape* other = shape_of(feeds[k]);
-        for (std::size_t at = 0; other != nullptr && at < other->size(); ++at) {
-          if ((*other)[at].symbol != symbol) continue;
-          const std::int64_t first = feeds[k].value->description.dims[at];
-          const std::int64_t second = feeds[i].value->description.dims[axis];
-          if (first == second) continue;
-          invalid("the dimension '", symbol, "' is ", first, " in the input '", feeds[k].name,
-                  "' and ", second, " in the input '", feeds[i].name, "'");
-        }
+        if (const Shape* other = shape_of(feeds[k]))
+          check_symbol(symbol, *other, feeds[k], feeds[i].name, size);
       }
     }
   }
