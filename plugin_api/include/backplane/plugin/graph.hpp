@@ -95,10 +95,10 @@ class Node {
     const bp_attribute* found = typed(attribute_name, BP_ATTRIBUTE_FLOAT);
     return found != nullptr ? found->floats[0] : otherwise;
   }
-  std::string get_string(const char* attribute_name, std::string otherwise) const {
+  std::string get_string(const char* attribute_name, std::string_view otherwise) const {
     const bp_attribute* found = typed(attribute_name, BP_ATTRIBUTE_STRING);
     return found != nullptr ? std::string(found->strings[0].data, found->strings[0].size)
-                            : otherwise;
+                            : std::string(otherwise);
   }
   /// Empty when the model does not give it.
   std::vector<std::int64_t> get_ints(const char* attribute_name) const {

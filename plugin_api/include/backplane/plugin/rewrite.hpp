@@ -81,7 +81,7 @@ class Rewrite {
     };
     desc.drop = [](void* self) { delete static_cast<Function*>(self); };
     check(api_->add_constant(raw_, &desc));
-    function.release();  // the host has it now and ends it by `drop`
+    static_cast<void>(function.release());  // the host has it now and ends it by `drop`
   }
 
   void set_format(const std::string& value, std::uint32_t format) {
