@@ -126,6 +126,27 @@ inline bool AxisTaps::identity() const {
   return true;
 }
 
+/// The places and weights of the output element that lies at `at` of the input.
+inline void add_row(const ResampleRule& rule, double at, double scale, std::int64_t half,
+                    AxisTaps& axis) {
+  const std::int64_t last = axis.input - 1;
+  const std::int64_t first = static_cast<std::int64_t>(std::floor(at)) + 1 - half;
+  const std::size_t begin = axis.weights.size();
+  double sum = 0;
+  for (std::int64_t place = first; place < first + axis.taps; ++place) {
+    const double distance = (static_cast<double>(place) - at) * scale;
+    double weight = rule.interpolation == Interpolation::Cubic
+                        ? cubic(distance, rule.cubic_coefficient)
+                        : std::max(0.0, 1 - std::fabs(distance));
+    if (rule.exclude_outside && (place < 0 || place > last)) weight = 0;
+    axis.weights.push_back(weight);
+    sum += weight;
+    axis.places.push_back(std::clamp<std::int64_t>(place, 0, last));
+  }
+  if (sum == 0 || (!rule.antialias && !rule.exclude_outside)) return;
+  for (std::size_t i = begin; i < axis.weights.size(); ++i) axis.weights[i] /= sum;
+}
+
 inline AxisTaps make_taps(const ResampleRule& rule, const AxisRequest& request) {
   AxisTaps axis;
   axis.input = request.input;
@@ -135,7 +156,6 @@ inline AxisTaps make_taps(const ResampleRule& rule, const AxisRequest& request) 
   const std::int64_t half = nearest ? 0 : half_taps(rule, request.scale);
   axis.taps = nearest ? 1 : 2 * half;
   const std::int64_t last = request.input - 1;
-  std::vector<double> row(static_cast<std::size_t>(axis.taps));
   bool any_outside = false;
   std::vector<std::uint8_t> outside(static_cast<std::size_t>(request.output), 0);
   for (std::int64_t y = 0; y < request.output; ++y) {
@@ -150,22 +170,7 @@ inline AxisTaps make_taps(const ResampleRule& rule, const AxisRequest& request) 
       axis.places.push_back(std::clamp<std::int64_t>(place, 0, last));
       continue;
     }
-    const double floor = std::floor(at);
-    const std::int64_t first = static_cast<std::int64_t>(floor) + 1 - half;
-    double sum = 0;
-    for (std::int64_t k = 0; k < axis.taps; ++k) {
-      const std::int64_t place = first + k;
-      const double distance = (static_cast<double>(place) - at) * scale;
-      double weight = rule.interpolation == Interpolation::Cubic
-                          ? cubic(distance, rule.cubic_coefficient)
-                          : std::max(0.0, 1 - std::fabs(distance));
-      if (rule.exclude_outside && (place < 0 || place > last)) weight = 0;
-      row[static_cast<std::size_t>(k)] = weight;
-      sum += weight;
-      axis.places.push_back(std::clamp<std::int64_t>(place, 0, last));
-    }
-    const bool normalize = (rule.antialias || rule.exclude_outside) && sum != 0;
-    for (const double weight : row) axis.weights.push_back(normalize ? weight / sum : weight);
+    add_row(rule, at, scale, half, axis);
   }
   axis.float_weights.assign(axis.weights.begin(), axis.weights.end());
   if (any_outside) axis.outside = std::move(outside);

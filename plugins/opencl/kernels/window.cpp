@@ -9,6 +9,11 @@ std::int64_t entry(const Dims& list, std::size_t index, std::int64_t otherwise) 
   return index < list.size() ? list[index] : otherwise;
 }
 
+/// What of the padding of an axis comes before it: with SAME_LOWER the odd element too.
+std::int64_t same_begin(const std::string& auto_pad, std::int64_t both) {
+  return auto_pad == "SAME_UPPER" ? both / 2 : both - both / 2;
+}
+
 }  // namespace
 
 WindowAttributes::WindowAttributes(const sdk::Node& node)
@@ -39,7 +44,7 @@ Window WindowAttributes::resolve(DimsView spatial, DimsView kernel) const {
     if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
       out = (in + stride - 1) / stride;
       const std::int64_t both = std::max<std::int64_t>(0, (out - 1) * stride + reach - in);
-      begin = auto_pad == "SAME_UPPER" ? both / 2 : both - both / 2;
+      begin = same_begin(auto_pad, both);
       end = both - begin;
     } else {
       if (auto_pad != "VALID") {
@@ -82,7 +87,7 @@ Window WindowAttributes::resolve_transposed(DimsView spatial, DimsView kernel) c
       out = output_shape.empty() ? spatial[i] * stride
                                  : output_shape[output_shape.size() - count + i];
       const std::int64_t both = std::max<std::int64_t>(0, full - out);
-      begin = auto_pad == "SAME_UPPER" ? both / 2 : both - both / 2;
+      begin = same_begin(auto_pad, both);
       end = both - begin;
     }
     if (out < 0) sdk::invalid("the padding is larger than the output");

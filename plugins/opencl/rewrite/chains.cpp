@@ -59,26 +59,35 @@ bool scalar_of(const sdk::ValueInfo& value, float& number) {
   return true;
 }
 
+/// Whether the node makes one float tensor of known dims of float tensors.
+bool is_of_floats(const sdk::Node& node) {
+  if (!node.domain().empty() || node.output_count() != 1) return false;
+  if (node.output(0).type() != DataType::Float || !node.output(0).is_static()) return false;
+  for (std::size_t i = 0; i < node.input_count(); ++i) {
+    if (!node.input(i) || node.input(i).type() != DataType::Float) return false;
+  }
+  return true;
+}
+
+/// A row's expression with the node's parameters, or what they are by default, as literals.
+std::string expression_of(const sdk::Node& node, const ElementwiseRow& row) {
+  std::vector<std::string> parameters;
+  for (const common::ElementwiseParameter& parameter : row.parameters) {
+    if (parameter.name == nullptr) break;
+    parameters.push_back(literal(node.has(parameter.name)
+                                     ? static_cast<double>(node.get_float(parameter.name, 0))
+                                     : parameter.otherwise));
+  }
+  return substitute(row.of_floats, {"v0", "v1"}, parameters);
+}
+
 /// The expression of an element-wise node of floats, with its parameters as literals; empty for other nodes.
 std::string expression_of(const sdk::Node& node) {
-  if (!node.domain().empty() || node.output_count() != 1) return "";
-  if (node.output(0).type() != DataType::Float || !node.output(0).is_static()) return "";
-  for (std::size_t i = 0; i < node.input_count(); ++i) {
-    if (!node.input(i) || node.input(i).type() != DataType::Float) return "";
-  }
+  if (!is_of_floats(node)) return "";
   const ElementwiseRow* row = common::find_elementwise(common::kUnaryRows, node.op_type());
   if (row == nullptr && node.since_version() >= 7)
     row = common::find_elementwise(common::kBinaryRows, node.op_type());
-  if (row != nullptr && row->of_floats != nullptr) {
-    std::vector<std::string> parameters;
-    for (const common::ElementwiseParameter& parameter : row->parameters) {
-      if (parameter.name == nullptr) break;
-      parameters.push_back(literal(node.has(parameter.name)
-                                       ? static_cast<double>(node.get_float(parameter.name, 0))
-                                       : parameter.otherwise));
-    }
-    return substitute(row->of_floats, {"v0", "v1"}, parameters);
-  }
+  if (row != nullptr && row->of_floats != nullptr) return expression_of(node, *row);
   if (node.is("Gelu"))
     return node.get_string("approximate", "none") == "tanh" ? "gelu_tanh_of(v0)" : "gelu_of(v0)";
   if (node.is("Clip") && node.since_version() < 11)
