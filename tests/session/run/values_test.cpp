@@ -48,18 +48,26 @@ Session echo(const ::onnx::TypeProto& type) {
   return proto;
 }
 
+/// Numbers that elements of a type can be, not all of them without rounding.
+std::vector<double> numbers_within(ElementType type) {
+  const auto reference_type = static_cast<reference::ElementType>(type);
+  std::vector<double> numbers = {0, 1};
+  if (type == ElementType::Bool) return numbers;
+  const double highest = reference::highest(reference_type);
+  if (reference::is_float(reference_type)) {
+    for (const double x : {0.3, 1.7, -2.6, 5.01, 0.0021, 448.0, -3e-5})
+      numbers.push_back(std::abs(x) <= highest ? x : highest / 2);
+    return numbers;
+  }
+  for (const double x : {2.0, 3.0, 7.0, -1.0, -2.0})
+    if (x <= highest && x >= reference::lowest(reference_type)) numbers.push_back(x);
+  return numbers;
+}
+
 TEST(Values, L9NumbersOfEveryTypeAreWrittenAndReadBackRounded) {
   for (const ElementType type : kNumbers) {
     const auto reference_type = static_cast<reference::ElementType>(type);
-    const double highest = type == ElementType::Bool ? 1 : reference::highest(reference_type);
-    std::vector<double> numbers = {0, 1};
-    if (reference::is_float(reference_type)) {
-      for (const double x : {0.3, 1.7, -2.6, 5.01, 0.0021, 448.0, -3e-5})
-        numbers.push_back(std::abs(x) <= highest ? x : highest / 2);
-    } else if (type != ElementType::Bool) {
-      for (const double x : {2.0, 3.0, 7.0, -1.0, -2.0})
-        if (x <= highest && x >= reference::lowest(reference_type)) numbers.push_back(x);
-    }
+    const std::vector<double> numbers = numbers_within(type);
     Value value = Value::tensor(type, {static_cast<std::int64_t>(numbers.size())});
     value.write_numbers(numbers);
     std::vector<double> want;
