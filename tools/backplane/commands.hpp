@@ -16,5 +16,6 @@ void add_bench(CLI::App& program, Action& chosen);
 void add_verify(CLI::App& program, Action& chosen);
 void add_inspect(CLI::App& program, Action& chosen);
 void add_providers(CLI::App& program, Action& chosen);
+void add_check(CLI::App& program, Action& chosen);
 
 }  // namespace backplane::cli

@@ -55,6 +55,7 @@ int parse_and_run(int argc, char** argv) {
   add_verify(program, chosen);
   add_inspect(program, chosen);
   add_providers(program, chosen);
+  add_check(program, chosen);
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
@@ -67,7 +68,8 @@ int parse_and_run(int argc, char** argv) {
   }
   if (!chosen)
     wrong_request(
-        "no command: give run, bench, verify, inspect or providers; `backplane --help` says more");
+        "no command: give run, bench, verify, inspect, providers or check; `backplane --help` says "
+        "more");
   return chosen();
 }
 

@@ -38,6 +38,8 @@ TABLE = {
     "custom_ops": PLUGIN_API,
     "tools": HOST_API + TERMINAL,
     "tools/detect": HOST_API + ["nlohmann/", "jpeglib.h", "tools/detect/"],
+    # A conformance suite is the other side of the ABI.
+    "tools/backplane/check": HOST_API + PLUGIN_API + TERMINAL + ["tools/backplane/"],
     "tests": HOST_API + PLUGIN_API + TESTING + TERMINAL + ["tests/"],
     "tests/unit": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "plugins/", "tests/"],
     "tests/opencl": PLUGIN_API + TESTING + ["tests/", "CL/"],

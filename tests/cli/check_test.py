@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""`backplane check`: right plugins pass, and each provider that is wrong on purpose fails the case named for it, alone."""
+
+import collections
+import json
+import subprocess
+
+import program
+
+FIXTURES = program.BUILD / "tests/fixtures"
+WRONG = FIXTURES / "wrong_providers"
+PLUGINS = program.BUILD / "lib/backplane/plugins"
+CUSTOM_OPS = program.BUILD / "lib/backplane/custom_ops"
+
+# What each provider of tests/fixtures/wrong_providers is to be caught by.
+CAUGHT_BY = {
+    "wrong_result": "kernels.results/wrong:add",
+    "leak": "kernels.leaks/wrong:add",
+    "missing_fence": "device.fences/wrong",
+    "write_past_end": "kernels.bounds/wrong:add",
+    "claim_not_convex": "claims.convex/wrong",
+    "shapes_disagree": "kernels.shapes/wrong:add",
+    "exception_across_abi": "kernels.exceptions/wrong:add",
+    "state_between_plans": "kernels.plans/wrong:add",
+    "refusal_without_reason": "kernels.refusals/wrong:add",
+    "copy_drops_bytes": "device.copies/wrong",
+    "hang": "kernels.time/wrong:add",
+    "option_ignored": "options.read/wrong",
+}
+
+
+class CheckTest(program.ProgramTest):
+    def check(self, plugin, *arguments, code=0):
+        command = [str(program.PROGRAM), "check", str(plugin), "--json", *arguments]
+        made = subprocess.run(command, capture_output=True, check=False, timeout=800, cwd=self.folder)
+        self.assertEqual(made.returncode, code, made.stdout.decode()[-4000:] + made.stderr.decode())
+        report = json.loads(made.stdout)
+        counted = collections.Counter(row["status"] for row in report["cases"])
+        for status in ("passed", "failed", "skipped"):
+            self.assertEqual(report[status], counted[status])
+        for row in report["cases"]:
+            self.assertEqual(row["reason"] == "", row["status"] == "passed", row)
+        return report
+
+    def names(self, report, status):
+        return sorted(f"{row['case']}/{row['subject']}" for row in report["cases"] if row["status"] == status)
+
+    def passes(self, plugin, least, *arguments):
+        report = self.check(plugin, *arguments)
+        self.assertEqual(report["failed"], 0)
+        self.assertGreaterEqual(sum(row["case"] == "kernels.results" and row["status"] == "passed"
+                                    for row in report["cases"]), least)
+        return report
+
+
+class RightPlugins(CheckTest):
+    def test_the_null_provider_passes(self):
+        self.passes(FIXTURES / "null_provider.so", 2)
+
+    def test_the_fake_device_passes(self):
+        report = self.passes(FIXTURES / "fakegpu.so", 20, "--set", "provider.fakegpu.delay_us=1")
+        passed = self.names(report, "passed")
+        for name in ("buffers", "copies", "streams", "fences", "leaks"):
+            self.assertIn(f"device.{name}/fakegpu", passed)
+
+    def test_its_second_device_passes(self):
+        self.passes(FIXTURES / "fakegpu.so", 0, "--device", "1", "--only", "device.*")
+
+    def test_the_cpu_provider_passes(self):
+        if not (PLUGINS / "cpu.so").exists():
+            self.skipTest("built without the CPU provider")
+        self.passes(PLUGINS / "cpu.so", 100)
+
+    def test_libraries_of_custom_operators_pass(self):
+        for name in ("windowed_mean", "decode_boxes"):
+            with self.subTest(name):
+                self.passes(CUSTOM_OPS / f"{name}.so", 1)
+
+    def test_what_the_wrong_providers_are_made_of_passes_every_case(self):
+        self.assertEqual(self.passes(WRONG / "right.so", 2)["skipped"], 0)
+
+
+class WrongProviders(CheckTest):
+    def test_each_is_caught_by_the_case_named_for_it_and_no_other(self):
+        self.assertEqual(sorted(path.stem for path in WRONG.glob("*.so")), sorted([*CAUGHT_BY, "right"]))
+        for name, case in CAUGHT_BY.items():
+            with self.subTest(name):
+                report = self.check(WRONG / f"{name}.so", "--timeout", "20", code=1)
+                self.assertEqual(self.names(report, "failed"), [case])
+
+    def test_a_hang_says_in_which_call(self):
+        report = self.check(WRONG / "hang.so", "--timeout", "5", "--only", "kernels.time/wrong:add", code=1)
+        self.assertRegex(report["cases"][0]["reason"], "no result within 5 s during compute of Add")
+
+
+class Requests(CheckTest):
+    def test_the_text_closes_with_the_counts(self):
+        text = self.succeed("check", FIXTURES / "null_provider.so", "--only", "handshake.*")
+        self.assertEqual(text.splitlines()[-1], "3 passed, 0 failed, 0 skipped")
+
+    def test_a_failure_is_a_line_with_case_subject_and_reason(self):
+        text = self.succeed("check", WRONG / "option_ignored.so", "--only", "options.*", code=1)
+        self.assertIn("failed options.read/wrong: option 'pace' is accepted, and its value is never read", text)
+
+    def test_only_names_cases_or_one_subject_of_a_case(self):
+        report = self.check(FIXTURES / "null_provider.so", "--only", "kernels.results/null:relu")
+        self.assertEqual(self.names(report, "passed"), ["kernels.results/null:relu"])
+
+    def test_another_seed_passes_too(self):
+        self.passes(FIXTURES / "null_provider.so", 2, "--seed", "77")
+
+    def test_wrong_requests_are_one_line_and_exit_code_2(self):
+        null = FIXTURES / "null_provider.so"
+        self.fail_with(2, ["is no file"], "check", "nowhere.so")
+        self.fail_with(2, ["plugin"], "check")
+        self.fail_with(2, ["names no case"], "check", null, "--only", "nothing.*")
+        self.fail_with(2, ["--device 7", "1 device"], "check", null, "--device", "7")
+        self.fail_with(2, ["cannot be loaded"], "check", self.save("no library", "text.so"))
+
+
+if __name__ == "__main__":
+    program.main()

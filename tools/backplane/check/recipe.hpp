@@ -1,0 +1,65 @@
+// Nodes to try a kernel with: for ONNX's operators by recipes, for a plugin's own by their schemas.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tools/backplane/check/bare_kernel.hpp"
+
+namespace backplane::cli::check {
+
+/// What a recipe makes nodes for: one operator, one version of its schema, one element type.
+class Draft {
+ public:
+  Draft(std::string op_type, int since_version, bp_dtype dtype, Generator& numbers)
+      : op_type_(std::move(op_type)), since_(since_version), dtype_(dtype), numbers_(numbers) {}
+
+  int since() const { return since_; }
+  bp_dtype dtype() const { return dtype_; }
+  const std::string& op_type() const { return op_type_; }
+  Generator& numbers() const { return numbers_; }
+
+  /// A node with one output of the draft's type; the parts are added by the functions below.
+  NodeCase node(Attributes attributes = {}) const;
+  /// Elements of the draft's type in [low, high].
+  NodeCase::Input data(const Dims& dims, double low = -2, double high = 2) const;
+  NodeCase::Input data_of(bp_dtype dtype, const Dims& dims, double low, double high) const;
+  /// The same as an initializer.
+  NodeCase::Input weight(const Dims& dims, double low = -1, double high = 1) const;
+  /// An initializer of int64 elements.
+  static NodeCase::Input ints(const std::vector<std::int64_t>& values);
+  /// Left out.
+  static NodeCase::Input none() { return {}; }
+
+ private:
+  std::string op_type_;
+  int since_;
+  bp_dtype dtype_;
+  Generator& numbers_;
+};
+
+struct Recipe {
+  /// The schema's type parameter that the draft's type stands for.
+  std::string param = "T";
+  std::function<std::vector<NodeCase>(const Draft& draft)> make;
+};
+using RecipeBook = std::map<std::string, Recipe>;
+
+void add_elementwise_recipes(RecipeBook& book);
+void add_movement_recipes(RecipeBook& book);
+void add_reduction_recipes(RecipeBook& book);
+void add_dense_recipes(RecipeBook& book);
+
+/// Shapes for operators that take any: of rank 0 to 4, with odd, single and no elements, and some random ones.
+std::vector<Dims> any_shapes(Generator& numbers);
+
+/// The nodes that a kernel's registration lets one expect it takes, and why there are none.
+struct KernelCases {
+  std::vector<NodeCase> nodes;
+  std::string reason;
+};
+KernelCases cases_of(const bp_kernel_def* def, const bp_plugin* plugin, std::uint64_t seed);
+
+}  // namespace backplane::cli::check

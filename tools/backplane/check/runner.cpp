@@ -1,0 +1,349 @@
+#include "tools/backplane/check/runner.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fnmatch.h>
+#include <functional>
+#include <map>
+#include <sys/mman.h>
+
+#include "tools/backplane/failure.hpp"
+#include "tools/backplane/selection.hpp"
+#include "tools/backplane/worker_pool.hpp"
+
+namespace backplane::cli::check {
+namespace {
+
+constexpr std::size_t kStepBytes = 512;
+/// How a piece of work about a kernel may end.
+constexpr std::array kEnds = {"kernels.exceptions", "kernels.crashes", "kernels.time"};
+
+std::vector<Row> rows_of(const Json& json) {
+  std::vector<Row> rows;
+  for (const Json& row : json)
+    rows.push_back({row.at("case"), row.at("subject"), row.at("status"), row.at("reason")});
+  return rows;
+}
+
+Json to_json(const Piece& piece) {
+  return {{"kind", piece.kind},
+          {"provider", piece.provider},
+          {"guest", piece.is_guest},
+          {"kernel", piece.kernel},
+          {"subject", piece.subject}};
+}
+
+Piece piece_of(const Json& json) {
+  return {json.at("kind"), json.at("provider"), json.at("guest"), json.at("kernel"),
+          json.at("subject")};
+}
+
+using CaseFunction = std::function<std::vector<Row>(Subject&, const Piece&)>;
+
+const std::map<std::string, CaseFunction>& functions() {
+  static const std::map<std::string, CaseFunction> kFunctions = {
+      {"handshake", [](Subject& subject, const Piece&) { return check_handshake(subject); }},
+      {"registry", check_registry},
+      {"options", check_options},
+      {"device.buffers", check_buffers},
+      {"device.copies", check_copies},
+      {"device.streams", check_streams},
+      {"device.fences", check_fences},
+      {"device.leaks", check_device_leaks},
+      {"kernel", check_kernel},
+      {"claims.convex", check_claims},
+      {"sessions", check_sessions}};
+  return kFunctions;
+}
+
+/// Memory that children write their current step into, so that a death can be reported with it.
+class Steps {
+ public:
+  explicit Steps(std::size_t count) : bytes_(std::max<std::size_t>(count, 1) * kStepBytes) {
+    memory_ = static_cast<char*>(
+        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    if (memory_ == MAP_FAILED) run_failed("no memory for ", count, " pieces of work");
+  }
+  ~Steps() { ::munmap(memory_, bytes_); }
+  Steps(const Steps&) = delete;
+  Steps& operator=(const Steps&) = delete;
+  char* at(std::size_t index) const { return memory_ + index * kStepBytes; }
+
+ private:
+  std::size_t bytes_;
+  char* memory_ = nullptr;
+};
+
+/// What a plugin has: the answer of the piece "survey".
+Json survey(Subject& subject) {
+  PluginFile& plugin = subject.plugin();
+  Json found{{"providers", Json::array()}, {"pieces", Json::array()}};
+  const auto add_kernels = [&](const Piece& about,
+                               const std::vector<const bp_kernel_def*>& kernels) {
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      Piece piece = about;
+      piece.kind = "kernel";
+      piece.kernel = i;
+      piece.subject = kernels[i]->name == nullptr ? std::to_string(i) : kernels[i]->name;
+      found["pieces"].push_back(to_json(piece));
+    }
+  };
+  for (std::uint32_t i = 0; i < plugin->provider_count; ++i) {
+    const std::string name = plugin->providers[i]->name;
+    const auto devices = PluginFile::devices(plugin->providers[i]);
+    found["providers"].push_back({{"name", name}, {"devices", devices.size()}, {"guest", false}});
+    if (subject.request().device >= devices.size()) continue;
+    const Piece about{"", name, false, 0, name};
+    add_kernels(about, subject.kernels(about, *subject.open(about)));
+  }
+  const Piece guests{"", "cpu", true, 0, "cpu"};
+  const auto guest_kernels = plugin.guest_kernels("cpu");
+  if (!guest_kernels.empty()) {
+    found["providers"].push_back({{"name", "cpu"}, {"devices", 1}, {"guest", true}});
+    add_kernels(guests, guest_kernels);
+  }
+  return found;
+}
+
+/// Does pieces in a child; the answer is rows, or what the plugin has.
+class SuiteWorker : public Worker {
+ public:
+  SuiteWorker(const Request& request, const std::vector<Piece>& pieces, const Steps& steps)
+      : subject_(request), pieces_(pieces), steps_(steps) {}
+
+  std::string work(std::size_t index) override {
+    const Piece& piece = pieces_[index];
+    keep_step_in(steps_.at(index), kStepBytes);
+    enter("starting");
+    const auto fail = [&](const char* what, const std::exception& error) {
+      return dump({{what, error.what()}});
+    };
+    try {
+      if (piece.kind == "load") return load();
+      if (piece.kind == "survey") return dump({{"survey", survey(subject_)}});
+      return dump({{"rows", to_json(functions().at(piece.kind)(subject_, piece))}});
+    } catch (const Escaped& error) {
+      return fail("escaped", error);
+    } catch (const std::exception& error) {
+      return fail("broken", error);
+    }
+  }
+
+ private:
+  /// Whether the file is a plugin at all.
+  std::string load() {
+    try {
+      PluginFile::open(subject_.request().file);
+    } catch (const Broken& error) {
+      return dump({{"unusable", error.what()}});
+    }
+    return dump({{"rows", Json::array()}});
+  }
+
+  Subject subject_;
+  const std::vector<Piece>& pieces_;
+  const Steps& steps_;
+};
+
+class Runner {
+ public:
+  explicit Runner(const Request& request) : request_(request) {}
+
+  std::vector<Row> run() {
+    run_pieces({{"load", "", false, 0, ""}});
+    run_pieces({{"handshake", "", false, 0, ""}});
+    const Json found = take_survey();
+    if (found.is_null()) return wanted();
+    std::vector<Piece> first, devices, kernels, claims, sessions;
+    for (const Json& provider : found.at("providers")) {
+      const std::string name = provider.at("name");
+      const bool is_guest = provider.at("guest");
+      const std::size_t count = provider.at("devices");
+      const auto about = [&](const char* kind) { return Piece{kind, name, is_guest, 0, name}; };
+      if (count == 0) {
+        rows_.push_back(skipped("registry.devices", name, "this machine has no device for it"));
+        continue;
+      }
+      if (!is_guest && request_.device >= count)
+        wrong_request("--device ", request_.device, ": provider ", name, " has ", count,
+                      count == 1 ? " device" : " devices", ", numbered from 0");
+      first.push_back(about("registry"));
+      sessions.push_back(about("sessions"));
+      if (is_guest) continue;
+      first.push_back(about("options"));
+      claims.push_back(about("claims.convex"));
+      for (const char* kind :
+           {"device.buffers", "device.copies", "device.streams", "device.fences", "device.leaks"})
+        devices.push_back(about(kind));
+    }
+    for (const Json& piece : found.at("pieces")) kernels.push_back(piece_of(piece));
+    run_pieces(first);
+    run_pieces(devices);
+    run_unless_failed("device.", kernels,
+                      "this device's buffers, copies, streams or fences are wrong");
+    run_pieces(claims);
+    run_unless_failed("", sessions, "a case above failed, and shows here again");
+    return wanted();
+  }
+
+ private:
+  /// A piece's cases, for those that it does not get to.
+  static std::vector<std::string> cases_of(const Piece& piece) {
+    if (piece.kind == "kernel") return kernel_case_names();
+    if (piece.kind == "sessions") return {"sessions.run", "sessions.threads", "sessions.rewrites"};
+    if (piece.kind == "registry") return {"registry.entries"};
+    if (piece.kind == "options") return {"options.read"};
+    if (piece.kind == "load" || piece.kind == "handshake") return {"handshake.init"};
+    return {piece.kind};
+  }
+
+  bool is_wanted(const std::string& id) const {
+    return ::fnmatch(request_.only.c_str(), id.c_str(), 0) == 0 ||
+           ::fnmatch((request_.only + "/*").c_str(), id.c_str(), 0) == 0;
+  }
+
+  /// Some row of the piece could be wanted.
+  bool is_wanted(const Piece& piece) const {
+    if (piece.kind == "load" || piece.kind == "handshake" || piece.kind == "survey" ||
+        request_.only == "*")
+      return true;
+    std::vector<std::string> names = cases_of(piece);
+    if (piece.kind == "registry") names.insert(names.end(), {"registry.devices", "registry.open"});
+    if (piece.kind == "options") names.emplace_back("options.declared");
+    if (piece.kind == "kernel") names.insert(names.end(), kEnds.begin(), kEnds.end());
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return is_wanted(Row{name, piece.subject, "", ""}.id());
+    });
+  }
+
+  Json take_survey() {
+    const std::vector<Piece> pieces{{"survey", "", false, 0, ""}};
+    Json found;
+    work_on(pieces, [&](const Piece&, const Json& answer, const std::string&) {
+      if (answer.contains("survey")) found = answer["survey"];
+    });
+    if (found.is_null() && !has_failed(""))
+      rows_.push_back(failed("registry.entries", "",
+                             "what the plugin has could not be asked: " + last_problem_));
+    return found;
+  }
+
+  bool has_failed(const std::string& prefix) const {
+    return std::any_of(rows_.begin(), rows_.end(), [&](const Row& row) {
+      return row.status == "failed" && row.name.compare(0, prefix.size(), prefix) == 0;
+    });
+  }
+
+  void run_unless_failed(const std::string& prefix, const std::vector<Piece>& pieces,
+                         const std::string& reason) {
+    if (!has_failed(prefix)) return run_pieces(pieces);
+    for (const Piece& piece : pieces) {
+      for (const std::string& name : cases_of(piece))
+        rows_.push_back(skipped(name, piece.subject, reason));
+    }
+  }
+
+  void run_pieces(const std::vector<Piece>& pieces) {
+    work_on(pieces, [&](const Piece& piece, const Json& answer, const std::string& death) {
+      if (answer.contains("unusable"))
+        wrong_request("'", request_.file,
+                      "' is no plugin: ", answer["unusable"].get<std::string>());
+      if (answer.contains("rows")) {
+        const std::vector<Row> rows = rows_of(answer["rows"]);
+        rows_.insert(rows_.end(), rows.begin(), rows.end());
+        if (piece.kind == "kernel") judge_life(piece, rows);
+      } else {
+        judge_end(piece, answer.contains("escaped") ? "kernels.exceptions" : death, last_problem_);
+      }
+    });
+  }
+
+  /// A kernel that was not tried has proven nothing of these.
+  void judge_life(const Piece& piece, const std::vector<Row>& rows) {
+    const bool is_tried = std::any_of(rows.begin(), rows.end(),
+                                      [](const Row& row) { return row.status != "skipped"; });
+    for (const char* name : kEnds) {
+      rows_.push_back(is_tried ? passed(name, piece.subject)
+                               : skipped(name, piece.subject, rows.front().reason));
+    }
+  }
+
+  /// Kernels have cases for how a piece of work ends; for others it is a failure of theirs.
+  void judge_end(const Piece& piece, const std::string& failed_name, const std::string& problem) {
+    if (piece.kind != "kernel") {
+      const std::vector<std::string> names = cases_of(piece);
+      rows_.push_back(failed(names.front(), piece.subject, problem));
+      for (std::size_t i = 1; i < names.size(); ++i)
+        rows_.push_back(skipped(names[i], piece.subject, names.front() + " failed"));
+      return;
+    }
+    for (const std::string& name : kernel_case_names())
+      rows_.push_back(skipped(name, piece.subject, "the kernel did not get so far"));
+    for (const char* name : kEnds)
+      rows_.push_back(failed_name == name ? failed(name, piece.subject, problem)
+                                          : passed(name, piece.subject));
+    if (failed_name.empty()) rows_.push_back(failed("kernels.calls", piece.subject, problem));
+  }
+
+  /// `on_answer(piece, answer, how it died: a case's name or "")`.
+  void work_on(
+      const std::vector<Piece>& all,
+      const std::function<void(const Piece&, const Json&, const std::string&)>& on_answer) {
+    std::vector<Piece> pieces;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(pieces),
+                 [&](const Piece& piece) { return is_wanted(piece); });
+    const Steps steps(pieces.size());
+    PoolOptions options;
+    options.timeout = std::chrono::seconds(request_.timeout);
+    run_in_workers(
+        pieces.size(), options, [&] { return new SuiteWorker(request_, pieces, steps); },
+        [&](std::size_t index, const PoolAnswer& answer) {
+          const Json json = answer.death.empty() ? Json::parse(answer.text) : Json::object();
+          std::string death;
+          if (!answer.death.empty()) {
+            last_problem_ = text("the plugin ", answer.death, " during ", steps.at(index));
+            const bool is_late = answer.death.rfind("gave no result", 0) == 0;
+            death = is_late ? "kernels.time" : "kernels.crashes";
+          }
+          for (const char* what : {"escaped", "broken"}) {
+            if (json.contains(what)) last_problem_ = json[what];
+          }
+          on_answer(pieces[index], json, death);
+        });
+  }
+
+  std::vector<Row> wanted() const {
+    std::vector<Row> rows;
+    std::copy_if(rows_.begin(), rows_.end(), std::back_inserter(rows),
+                 [&](const Row& row) { return is_wanted(row.id()); });
+    if (rows.empty()) wrong_request("--only '", request_.only, "' names no case of this plugin");
+    return rows;
+  }
+
+  const Request& request_;
+  std::vector<Row> rows_;
+  std::string last_problem_;
+};
+
+}  // namespace
+
+Json to_json(const std::vector<Row>& rows) {
+  Json list = Json::array();
+  for (const Row& row : rows) {
+    list.push_back({{"case", row.name},
+                    {"subject", row.subject},
+                    {"status", row.status},
+                    {"reason", row.reason}});
+  }
+  return list;
+}
+
+Options options_of(const Request& request) { return request.selection->options(); }
+const std::vector<std::string>& settings_of(const Request& request) {
+  return request.selection->settings;
+}
+
+std::vector<Row> run_suite(const Request& request) { return Runner(request).run(); }
+
+}  // namespace backplane::cli::check

@@ -1,0 +1,16 @@
+// The suite's order: what comes first, what is not judged when that fails, and in which processes.
+#pragma once
+
+#include <vector>
+
+#include "tools/backplane/check/suite.hpp"
+#include "tools/backplane/json.hpp"
+
+namespace backplane::cli::check {
+
+/// All verdicts. A plugin that crashes or hangs costs the piece of work that it was asked for. Throws Failure where the
+/// file is no plugin, or the request fits nothing. Nothing may have started a thread before.
+std::vector<Row> run_suite(const Request& request);
+Json to_json(const std::vector<Row>& rows);
+
+}  // namespace backplane::cli::check

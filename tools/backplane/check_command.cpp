@@ -1,0 +1,133 @@
+// `backplane check`: the conformance suite of the plugin ABI.
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <unistd.h>
+
+#include "tools/backplane/check/runner.hpp"
+#include "tools/backplane/commands.hpp"
+#include "tools/backplane/failure.hpp"
+#include "tools/backplane/selection.hpp"
+
+namespace backplane::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using check::Row;
+
+/// A folder with a link to the plugin alone; it goes away with this object.
+class PluginFolder {
+ public:
+  explicit PluginFolder(const fs::path& file) {
+    std::string pattern = (fs::temp_directory_path() / "backplane_check_XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr)
+      run_failed("cannot make a folder below ", fs::temp_directory_path().string());
+    path_ = pattern;
+    fs::create_symlink(file, path_ / file.filename());
+  }
+  ~PluginFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  PluginFolder(const PluginFolder&) = delete;
+  PluginFolder& operator=(const PluginFolder&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+struct Counts {
+  std::size_t passed = 0, failed = 0, skipped = 0;
+};
+
+Counts counts_of(const std::vector<Row>& rows) {
+  Counts counts;
+  for (const Row& row : rows)
+    ++(row.status == "passed"   ? counts.passed
+       : row.status == "failed" ? counts.failed
+                                : counts.skipped);
+  return counts;
+}
+
+/// A line for each case: what failed is told one by one, what was skipped once for each reason, what passed is counted.
+void print_rows(const std::vector<Row>& rows) {
+  std::map<std::string, std::size_t> passed;
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> skipped;
+  for (const Row& row : rows) {
+    if (row.status == "passed") ++passed[row.name];
+    if (row.status == "skipped") skipped[{row.subject, one_line(row.reason)}].push_back(row.name);
+    if (row.status == "failed")
+      std::cout << "failed " << row.id() << ": " << one_line(row.reason) << "\n";
+  }
+  for (const auto& [about, names] : skipped) {
+    const std::string more =
+        names.size() > 1 ? text(" and ", names.size() - 1, " more") : std::string();
+    std::cout << "skipped " << names.front() << "/" << about.first << more << ": " << about.second
+              << "\n";
+  }
+  for (const auto& [name, count] : passed) {
+    std::cout << "passed " << name;
+    if (count > 1) std::cout << " (" << count << ")";
+    std::cout << "\n";
+  }
+  const Counts counts = counts_of(rows);
+  std::cout << counts.passed << " passed, " << counts.failed << " failed, " << counts.skipped
+            << " skipped\n";
+}
+
+void print_json(const check::Request& request, const std::vector<Row>& rows) {
+  const Counts counts = counts_of(rows);
+  std::cout << dump({{"plugin", request.file},
+                     {"device", request.device},
+                     {"seed", request.seed},
+                     {"passed", counts.passed},
+                     {"failed", counts.failed},
+                     {"skipped", counts.skipped},
+                     {"cases", check::to_json(rows)}});
+}
+
+struct CheckRequest : check::Request {
+  Selection chosen;
+  bool json = false;
+};
+
+int check_plugin(CheckRequest& request) {
+  std::error_code error;
+  const fs::path file = fs::canonical(request.file, error);
+  if (error || !fs::is_regular_file(file, error))
+    wrong_request("'", request.file, "' is no file: give the plugin's shared object");
+  request.file = file.string();
+  if (request.timeout < 1) wrong_request("--timeout is in seconds, at least 1");
+  request.selection = &request.chosen;
+  request.chosen.options();  // wrong ones are told now
+  const PluginFolder folder(file);
+  request.folder = folder.path();
+  const std::vector<Row> rows = check::run_suite(request);
+  if (request.json) {
+    print_json(request, rows);
+  } else {
+    print_rows(rows);
+  }
+  return counts_of(rows).failed == 0 ? kDone : kCheckFailed;
+}
+
+}  // namespace
+
+void add_check(CLI::App& program, Action& chosen) {
+  auto request = std::make_shared<CheckRequest>();
+  CLI::App& command = *program.add_subcommand(
+      "check", "proves a provider or library of custom operators against the plugin ABI");
+  command.add_option("plugin", request->file, "shared object of the plugin")->required();
+  command.add_option("--device", request->device, "number of the provider's device (0)");
+  command.add_option("--only", request->only,
+                     "cases whose name (CASE, or CASE/SUBJECT) fits a pattern with '*' and '?'");
+  command.add_option("--seed", request->seed, "of the generated shapes and elements (1)");
+  command.add_option("--timeout", request->timeout, "seconds for one kernel or one case (60)");
+  command.add_flag("--json", request->json, "print one JSON value");
+  request->chosen.add_to(command);
+  command.callback([request, &chosen] { chosen = [request] { return check_plugin(*request); }; });
+}
+
+}  // namespace backplane::cli
