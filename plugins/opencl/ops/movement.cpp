@@ -240,6 +240,9 @@ class Blocks {
         is_crd_(node.get_string("mode", "DCR") == "CRD"),
         block_(node.get_int("blocksize", 0)) {
     if (block_ <= 0) sdk::invalid(node.op_type(), " with blocksize ", block_);
+    const std::string mode = node.get_string("mode", "DCR");
+    if (mode != "DCR" && mode != "CRD")
+      sdk::invalid(node.op_type(), " with mode '", mode, "', which is neither DCR nor CRD");
   }
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
@@ -257,7 +260,7 @@ class Blocks {
       ctx.set_output(0, x.type(), Dims{n, c / (b * b), h * b, w * b});
     } else {
       from = {n, c, h / b, b, w / b, b};
-      order = {0, 3, 5, 1, 2, 4};
+      order = is_crd_ ? Dims{0, 1, 3, 5, 2, 4} : Dims{0, 3, 5, 1, 2, 4};
       ctx.set_output(0, x.type(), Dims{n, c * b * b, h / b, w / b});
     }
     const Dims strides = dense_strides(from);
