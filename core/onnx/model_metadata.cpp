@@ -27,6 +27,7 @@ class Fields {
     if (!tag) return std::nullopt;
     Field field;
     field.number = static_cast<std::uint32_t>(*tag >> 3);
+    if (field.number == 0) return std::nullopt;  // a file of zeros ends here, not after all of them
     switch (*tag & 7) {
       case 0:
         return varint() ? std::optional(field) : std::nullopt;
