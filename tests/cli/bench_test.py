@@ -74,6 +74,16 @@ class Bench(program.ProgramTest):
         made = self.run_program("bench", dynamic, "--runs", "3", "--dim", "n=4", "--json")
         self.assertEqual(made.stderr, b"")
 
+    def test_planning_for_new_sizes_is_measured(self):
+        dynamic = self.save(model([node("Relu", ["a"], ["y"])], [value("a", shape=("n", 3))], [value("y", shape=None)]))
+        made = self.bench(dynamic, "--replan", "n=5")
+        self.assertGreater(made["replan_ms"], 0)
+        self.assertNotIn("replan_ms", self.bench(dynamic, "--dim", "n=5"))
+        self.assertIn("plan for a new size", self.succeed("bench", dynamic, "--runs", 3, "--replan", "n=5"))
+        self.fail_with(2, ["--replan", "'m'", "'n'"], "bench", dynamic, "--replan", "m=5")
+        self.fail_with(2, ["--replan", "NAME=N"], "bench", dynamic, "--replan", "n=1")
+        self.fail_with(2, ["--replan", "NAME=N"], "bench", dynamic, "--replan", "5")
+
     def test_inputs_of_every_type_are_made_up(self):
         names = ["FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16",
                  "UINT32", "UINT64", "BOOL", "STRING", "COMPLEX64", "COMPLEX128", "FLOAT8E5M2", "FLOAT4E2M1", "INT4"]

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "backplane/backplane.hpp"
+#include "tools/backplane/bench_replan.hpp"
 #include "tools/backplane/bench_runs.hpp"
 #include "tools/backplane/bench_sessions.hpp"
 #include "tools/backplane/commands.hpp"
@@ -26,6 +28,7 @@ struct BenchRequest {
   std::string model;
   std::vector<std::string> inputs;
   std::optional<std::size_t> warmup, runs;
+  std::optional<std::string> replan;
   std::size_t sessions = 1;
   std::size_t callers = 0;  ///< 0: one for each session
   bool json = false;
@@ -95,6 +98,7 @@ void print_table(const Json& report) {
   time("load", "load_ms");
   time("plan", "plan_ms");
   time("first run", "first_run_ms");
+  if (report.contains("replan_ms")) time("plan for a new size", "replan_ms");
   table.add({"runs", report["runs"].dump()});
   time("median", "median_ms");
   time("fastest", "min_ms");
@@ -125,7 +129,13 @@ int bench(const BenchRequest& request) {
   SessionMemory memory;
   sessions.push_back(std::make_unique<Session>(environment, request.model, options));
   FeedSet feeds(*sessions[0], request.inputs);
-  const std::vector<std::string> assumed = feeds.fill_missing();
+  std::map<std::string, std::int64_t> sizes;
+  std::optional<DimSize> replan;
+  if (request.replan) {
+    replan = DimSize::parse(*request.replan, *sessions[0]);
+    sizes[replan->name] = replan->size;
+  }
+  const std::vector<std::string> assumed = feeds.fill_missing(sizes);
   for (const std::string& dim : assumed) {
     std::cerr << "backplane: dimension '" << one_line(dim)
               << "' is taken as 1; --dim gives another size\n";
@@ -139,6 +149,7 @@ int bench(const BenchRequest& request) {
   const std::size_t callers = std::max(request.callers, request.sessions);
   const Measurement measured = measure(sessions, feeds, {request.warmup, request.runs, callers});
   Json report = report_of(request, *sessions[0], measured);
+  if (replan) report["replan_ms"] = measure_replan(*sessions[0], feeds, *replan);
   if (request.sessions > 1) report["session_memory"] = memory.report();
   if (request.json) {
     std::cout << dump(report);
@@ -170,6 +181,10 @@ void add_bench(CLI::App& program, Action& chosen) {
       .add_option("--callers", request->callers,
                   "threads that run them; default: one for each session")
       ->check(CLI::Range(1, 1024));
+  command.add_option(
+      "--replan", request->replan,
+      "NAME=N: the size of a symbolic dimension that may change; measures what planning for a "
+      "new size takes, too");
   command.add_flag("--json", request->json, "print one JSON value");
   request->selection.add_precision_to(command);
   request->selection.add_to(command);

@@ -95,11 +95,16 @@ bool FeedSet::has(const std::string& name) const {
 }
 
 std::vector<std::int64_t> FeedSet::filled_dims(const ValueInfo& info,
+                                               const std::map<std::string, std::int64_t>& sizes,
                                                std::vector<std::string>& assumed) const {
   std::vector<std::int64_t> dims = info.dims;
   for (std::size_t axis = 0; axis < dims.size(); ++axis) {
     if (dims[axis] >= 0) continue;
     const std::string& symbol = info.symbols[axis];
+    if (const auto size = sizes.find(symbol); size != sizes.end() && !symbol.empty()) {
+      dims[axis] = size->second;
+      continue;
+    }
     for (const ValueInfo& other : inputs_) {
       const auto fed = std::find_if(values_.begin(), values_.end(),
                                     [&](const auto& pair) { return pair.first == other.name; });
@@ -117,7 +122,7 @@ std::vector<std::int64_t> FeedSet::filled_dims(const ValueInfo& info,
   return dims;
 }
 
-std::vector<std::string> FeedSet::fill_missing() {
+std::vector<std::string> FeedSet::fill_missing(const std::map<std::string, std::int64_t>& sizes) {
   std::vector<std::string> assumed;
   for (const ValueInfo& info : inputs_) {
     if (has(info.name)) continue;
@@ -131,7 +136,8 @@ std::vector<std::string> FeedSet::fill_missing() {
       wrong_request("input '", info.name, "' has no known rank: give it with --input '", info.name,
                     "=FILE'");
     }
-    values_.emplace_back(info.name, filled_tensor(info.name, type, filled_dims(info, assumed)));
+    values_.emplace_back(info.name,
+                         filled_tensor(info.name, type, filled_dims(info, sizes, assumed)));
   }
   return assumed;
 }

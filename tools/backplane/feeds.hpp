@@ -1,6 +1,8 @@
 // What a model is fed with: files that the command line names, and made-up values.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,8 +22,8 @@ class FeedSet {
   FeedSet(const Session& session, const std::vector<std::string>& arguments);
 
   /// Fills the inputs that have no value yet, by name and index alone. A dimension that is not known takes the
-  /// size that another feed gives its symbol, or 1; those are named in the result ("batch").
-  std::vector<std::string> fill_missing();
+  /// size that `sizes` or another feed gives its symbol, or 1; the last are named in the result ("batch").
+  std::vector<std::string> fill_missing(const std::map<std::string, std::int64_t>& sizes = {});
   /// Throws Failure (wrong request) when inputs have no value, naming each with type and shape.
   void require_all() const;
 
@@ -31,6 +33,7 @@ class FeedSet {
  private:
   bool has(const std::string& name) const;
   std::vector<std::int64_t> filled_dims(const ValueInfo& info,
+                                        const std::map<std::string, std::int64_t>& sizes,
                                         std::vector<std::string>& assumed) const;
 
   std::vector<ValueInfo> inputs_;
