@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "plugins/opencl/launch.hpp"
+
 namespace backplane::opencl {
 namespace {
 
@@ -59,6 +61,11 @@ void check_user_queue(cl_command_queue queue, cl_device_id id, cl_context contex
                  "user_context");
 }
 
+device_ops::DeviceLimits limits_of(const DeviceTraits& traits) {
+  return {traits.name, traits.has_double ? "" : " (cl_khr_fp64)", traits.max_group_items,
+          traits.alignment};
+}
+
 std::string device_key(const DeviceTraits& traits) {
   return traits.platform + '\n' + traits.vendor + '\n' + traits.name + '\n' + traits.driver;
 }
@@ -95,7 +102,8 @@ Buffer::~Buffer() {
 }
 
 Device::Device(cl_device_id id, const DeviceSettings& settings)
-    : id_(id),
+    : device_ops::Device(limits_of(read_traits(id))),
+      id_(id),
       traits_(read_traits(id)),
       settings_(settings),
       context_(make_context(id, settings.user_context)),
@@ -213,9 +221,8 @@ std::string Device::fault_text(int number) const {
                                 : sdk::message("a kernel reported fault ", number, " of no node");
 }
 
-void Device::require(sdk::DataType type) const {
-  if (type == sdk::DataType::Double && !traits_.has_double)
-    sdk::unsupported(traits_.name, " has no double precision (cl_khr_fp64)");
+std::unique_ptr<const device_ops::PreparedWork> Device::make_ready(const device_ops::Work& work) {
+  return std::make_unique<Launches>(*this, work);
 }
 
 }  // namespace backplane::opencl

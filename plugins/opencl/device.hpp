@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/common/device_ops/device.hpp"
 #include "plugins/opencl/cl_api.hpp"
 #include "plugins/opencl/program_store.hpp"
 #include "plugins/opencl/stream.hpp"
@@ -55,11 +56,9 @@ struct Buffer {
 };
 
 /// Threads: as bp_device_api says; every function may be called by several at a time.
-class Device {
+class Device final : public device_ops::Device {
  public:
   Device(cl_device_id id, const DeviceSettings& settings);
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
 
   cl_device_id id() const { return id_; }
   cl_context context() const { return context_.get(); }
@@ -82,8 +81,7 @@ class Device {
   void remove_fault(int number);
   std::string fault_text(int number) const;
 
-  /// Throws BP_UNSUPPORTED when the device has no arithmetic for the type.
-  void require(sdk::DataType type) const;
+  std::unique_ptr<const device_ops::PreparedWork> make_ready(const device_ops::Work& work) override;
 
  private:
   Queue make_queue() const;

@@ -4,13 +4,17 @@
 #include <memory>
 
 #include "op_table.hpp"
+#include "plugins/common/device_ops/provider.hpp"
 #include "plugins/opencl/device.hpp"
 #include "plugins/opencl/rewrite/rewrite.hpp"
 
 namespace backplane::opencl {
 namespace {
 
-Device& device_of(bp_device* handle) { return *reinterpret_cast<Device*>(handle); }
+/// A bp_device is the base, which the shared operators see.
+Device& device_of(bp_device* handle) {
+  return static_cast<Device&>(*reinterpret_cast<device_ops::Device*>(handle));
+}
 Stream& stream_of(bp_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
 Fence& fence_of(bp_fence* handle) { return *reinterpret_cast<Fence*>(handle); }
 
@@ -18,7 +22,7 @@ bp_status* show_kernels(bp_device*, void* sink_ctx, bp_kernel_sink sink) {
   return sdk::show_kernels(kernels(), sink_ctx, sink);
 }
 
-void close(bp_device* handle) { delete reinterpret_cast<Device*>(handle); }
+void close(bp_device* handle) { delete reinterpret_cast<device_ops::Device*>(handle); }
 
 bp_status* heaps(bp_device* handle, void* sink_ctx, bp_heap_sink sink) {
   const DeviceTraits& traits = device_of(handle).traits();
@@ -160,7 +164,7 @@ const bp_device_api* device_api() {
 
 const sdk::KernelList& kernels() {
   static const sdk::KernelList list = [] {
-    sdk::KernelList joined;
+    sdk::KernelList joined = device_ops::shared_kernels();
     for (const sdk::KernelList& family : all_kernels())
       joined.insert(joined.end(), family.begin(), family.end());
     return joined;

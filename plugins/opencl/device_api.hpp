@@ -7,7 +7,7 @@ namespace backplane::opencl {
 
 const bp_device_api* device_api();
 
-/// Every kernel of the provider, in the order of the operator files.
+/// Every kernel of the provider: the shared operators and its own.
 const sdk::KernelList& kernels();
 
 }  // namespace backplane::opencl

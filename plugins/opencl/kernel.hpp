@@ -1,69 +1,53 @@
-// The frame around an operator.
-//
-//   class Neg {
-//    public:
-//     Neg(const Device& device, const sdk::Node& node);             // attributes; may throw unsupported()
-//     void prepare(sdk::PrepareContext& ctx, Work& work) const;     // shapes; adds launches
-//   };
-//   KernelList neg_kernels() { return {device_kernel<Neg>(sdk::op("Neg").name("opencl:neg"))}; }
+// The words of the shared operators, for operators of this provider's own.
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "op_table.hpp"
-#include "plugins/common/axes.hpp"
-#include "plugins/common/types.hpp"
+#include "plugins/common/device_ops/kernel.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/walk.hpp"
+#include "plugins/common/device_ops/window.hpp"
 #include "plugins/opencl/launch.hpp"
 
 namespace backplane::opencl {
 
-using common::normalize_axis;
 using sdk::DataType;
 using sdk::Dims;
 using sdk::DimsView;
 
-template <class Op>
-class DeviceKernel {
- public:
-  DeviceKernel(const sdk::CreateContext& ctx, const sdk::Node& node)
-      : device_(device_for(ctx, node)), label_(node.name()), op_(device_, node) {}
+using device_ops::add_pointwise;
+using device_ops::add_strided_copy;
+using device_ops::broadcast_view;
+using device_ops::dense_view;
+using device_ops::device_kernel;
+using device_ops::element_types;
+using device_ops::Expression;
+using device_ops::float_types;
+using device_ops::group_for;
+using device_ops::input;
+using device_ops::kernel_name;
+using device_ops::KernelText;
+using device_ops::LaunchPlan;
+using device_ops::MemoryRef;
+using device_ops::number_types;
+using device_ops::output;
+using device_ops::output_dims;
+using device_ops::packed;
+using device_ops::Place;
+using device_ops::private_domain;
+using device_ops::Scalar;
+using device_ops::set_sizes;
+using device_ops::StridedCopy;
+using device_ops::type_code;
+using device_ops::View;
+using device_ops::Walk;
+using device_ops::Window;
+using device_ops::WindowAttributes;
+using device_ops::Work;
+using device_ops::workspace;
 
-  Work prepare(sdk::PrepareContext& ctx) const {
-    Work work(device_, label_);
-    op_.prepare(ctx, work);
-    return work;
-  }
-
- private:
-  static Device& device_for(const sdk::CreateContext& ctx, const sdk::Node& node) {
-    Device& device = *ctx.device<Device>();
-    for (std::size_t i = 0; i < node.input_count(); ++i) {
-      if (node.input(i)) device.require(node.input(i).type());
-    }
-    for (std::size_t i = 0; i < node.output_count(); ++i) {
-      if (node.output(i)) device.require(node.output(i).type());
-    }
-    return device;
-  }
-
-  Device& device_;
-  std::string label_;
-  Op op_;
-};
-
-template <class Op>
-sdk::KernelEntry device_kernel(sdk::KernelBuilder builder) {
-  return builder.kernel<DeviceKernel<Op>>();
-}
-
-/// Element types that kernels compute with.
-inline common::TypeList number_types() { return common::number_types(); }
-inline common::TypeList float_types() { return common::float_types(); }
-/// Those that can also be moved about: numbers and bools.
-inline common::TypeList element_types() {
-  return common::join(common::number_types(), {DataType::Bool});
+/// The work's device, which is one of this provider.
+inline const Device& device_of(const Work& work) {
+  return static_cast<const Device&>(work.device());
 }
 
 }  // namespace backplane::opencl

@@ -4,25 +4,14 @@
 #include <thread>
 #include <utility>
 
-#include "plugins/common/kernels/prelude.hpp"
-
 namespace backplane::opencl {
-namespace {
 
-const bp_tensor& tensor_of(const sdk::ComputeContext& ctx, const MemoryRef& ref) {
-  switch (ref.place) {
-    case Place::Input:
-      return *ctx.raw()->inputs[ref.index]->tensor;
-    case Place::Output:
-      return *ctx.raw()->outputs[ref.index]->tensor;
-    case Place::Packed:
-      return *ctx.raw()->packed[ref.index];
-    case Place::Workspace:
-    case Place::Table:
-      break;
-  }
-  return *ctx.raw()->workspace;
-}
+using device_ops::CopyPlan;
+using device_ops::LaunchPlan;
+using device_ops::MemoryRef;
+using device_ops::Place;
+
+namespace {
 
 cl_mem memory_of(const bp_tensor& tensor) {
   const auto* const buffer = reinterpret_cast<const Buffer*>(tensor.buffer);
@@ -37,41 +26,6 @@ std::size_t thread_number() {
 }
 
 }  // namespace
-
-KernelText::KernelText() : text_(common::kPrelude) {}
-
-const char* type_code(sdk::DataType type) {
-  switch (type) {
-    case sdk::DataType::Float:
-      return "f32";
-    case sdk::DataType::Double:
-      return "f64";
-    case sdk::DataType::Float16:
-      return "f16";
-    case sdk::DataType::BFloat16:
-      return "bf16";
-    case sdk::DataType::Int8:
-      return "i8";
-    case sdk::DataType::UInt8:
-      return "u8";
-    case sdk::DataType::Int16:
-      return "i16";
-    case sdk::DataType::UInt16:
-      return "u16";
-    case sdk::DataType::Int32:
-      return "i32";
-    case sdk::DataType::UInt32:
-      return "u32";
-    case sdk::DataType::Int64:
-      return "i64";
-    case sdk::DataType::UInt64:
-      return "u64";
-    case sdk::DataType::Bool:
-      return "b8";
-    default:
-      sdk::unsupported("OpenCL kernels have no elements of type ", sdk::type_name(type));
-  }
-}
 
 KernelPool::KernelPool(std::shared_ptr<const Program> program, const std::string& label)
     : program_(std::move(program)), slots_(std::make_unique<Slot[]>(kSlots)) {
@@ -99,48 +53,51 @@ void KernelPool::give_back(std::size_t slot) const {
   slots_[slot].is_taken.store(false, std::memory_order_release);
 }
 
-Work::Work(Device& device, std::string label) : device_(&device), label_(std::move(label)) {}
-
-Work::~Work() {
-  for (const int number : faults_) device_->remove_fault(number);
+Launches::Launches(Device& device, const device_ops::Work& work)
+    : device_(device), label_(work.label()) {
+  for (const std::vector<unsigned char>& table : work.tables()) add_table(table);
+  for (const device_ops::Work::Step& step : work.steps()) {
+    if (const auto* const launch = std::get_if<LaunchPlan>(&step)) {
+      steps_.push_back({make_launch(*launch), launch->unless_inside});
+    } else {
+      const auto& copy = std::get<CopyPlan>(step);
+      steps_.push_back({copy, copy.unless_inside});
+    }
+  }
 }
 
-void Work::add(const LaunchPlan& plan) {
-  for (const std::size_t items : plan.items) {
-    if (items == 0) return;
-  }
-  Launch launch{KernelPool(device_->programs().get(plan.source), label_), plan.memory, plan.items,
+Launches::~Launches() {
+  for (const int number : faults_) device_.remove_fault(number);
+}
+
+Launches::Launch Launches::make_launch(const LaunchPlan& plan) {
+  Launch launch{KernelPool(device_.programs().get(plan.source), label_), plan.memory, plan.items,
                 plan.group, 0};
   for (std::size_t d = 0; d < 3; ++d)
     launch.global[d] = (plan.items[d] + plan.group[d] - 1) / plan.group[d] * plan.group[d];
   auto argument = static_cast<cl_uint>(2 * plan.memory.size());
-  for (const Scalar& scalar : plan.scalars) {
+  for (const device_ops::Scalar& scalar : plan.scalars) {
     std::visit([&](const auto& value) { launch.kernels.set(argument++, sizeof(value), &value); },
                scalar);
   }
   if (!plan.fault.empty()) {
-    const cl_int number = device_->add_fault(sdk::message("node '", label_, "': ", plan.fault));
+    const cl_int number = device_.add_fault(sdk::message("node '", label_, "': ", plan.fault));
     faults_.push_back(number);
     launch.fault_argument = argument++;
     launch.kernels.set(argument, sizeof(number), &number);
   }
-  steps_.push_back({std::move(launch), plan.unless_inside});
+  return launch;
 }
 
-void Work::add_copy(const MemoryRef& from, const MemoryRef& to, std::uint64_t bytes,
-                    int unless_inside) {
-  if (bytes > 0) steps_.push_back({Copy{from, to, bytes}, unless_inside});
-}
-
-MemoryRef Work::add_table(const void* data, std::size_t bytes) {
+void Launches::add_table(const std::vector<unsigned char>& bytes) {
   cl_int code = CL_SUCCESS;
-  tables_.emplace_back(clCreateBuffer(device_->context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                                      bytes, const_cast<void*>(data), &code));
+  tables_.emplace_back(clCreateBuffer(device_.context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                      bytes.size(), const_cast<unsigned char*>(bytes.data()),
+                                      &code));
   if (code != CL_SUCCESS) throw_cl(code, "clCreateBuffer", sdk::message("node '", label_, "'"));
-  return {Place::Table, static_cast<std::uint32_t>(tables_.size() - 1), 0};
 }
 
-void Work::compute(const sdk::ComputeContext& ctx) const {
+void Launches::compute(const sdk::ComputeContext& ctx) const {
   Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
   for (const Step& step : steps_) {
     if (step.unless_inside >= 0 && ctx.input_inside(static_cast<std::uint32_t>(step.unless_inside)))
@@ -148,12 +105,12 @@ void Work::compute(const sdk::ComputeContext& ctx) const {
     if (const auto* const launch = std::get_if<Launch>(&step.work)) {
       enqueue(*launch, ctx, stream);
     } else {
-      enqueue(std::get<Copy>(step.work), ctx, stream);
+      enqueue(std::get<CopyPlan>(step.work), ctx, stream);
     }
   }
 }
 
-void Work::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const {
+void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const {
   const std::size_t slot = launch.kernels.take();
   cl_kernel kernel = launch.kernels.kernel(slot);
   cl_int code = CL_SUCCESS;
@@ -183,7 +140,7 @@ void Work::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream&
   if (code != CL_SUCCESS) throw_cl(code, call, sdk::message("node '", label_, "'"));
 }
 
-void Work::enqueue(const Copy& copy, const sdk::ComputeContext& ctx, Stream& stream) const {
+void Launches::enqueue(const CopyPlan& copy, const sdk::ComputeContext& ctx, Stream& stream) const {
   const bp_tensor &from = tensor_of(ctx, copy.from), &to = tensor_of(ctx, copy.to);
   const std::uint64_t first = from.offset + copy.from.offset, target = to.offset + copy.to.offset;
   if (memory_of(from) == memory_of(to) && first == target) return;  // in place

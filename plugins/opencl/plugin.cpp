@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/common/device_ops/provider.hpp"
 #include "plugins/opencl/device.hpp"
 #include "plugins/opencl/device_api.hpp"
 
@@ -105,8 +106,9 @@ class Provider {
     raw_.open = [](void* self, const bp_device_info* info, const bp_open_ctx* ctx, bp_device** out,
                    const bp_device_api** api) {
       return sdk::guarded([&] {
-        *out = reinterpret_cast<bp_device*>(
-            static_cast<Provider*>(self)->open(sdk::OpenContext(info, ctx)).release());
+        device_ops::Device* const device =
+            static_cast<Provider*>(self)->open(sdk::OpenContext(info, ctx)).release();
+        *out = reinterpret_cast<bp_device*>(device);
         *api = device_api();
       });
     };
@@ -180,6 +182,8 @@ class Provider {
 
 }  // namespace
 }  // namespace backplane::opencl
+
+const char* backplane::device_ops::provider_name() { return "opencl"; }
 
 BP_PLUGIN("opencl", "0.1.0", [](backplane::sdk::Plugin& plugin) {
   static auto* const provider = new backplane::opencl::Provider;

@@ -113,7 +113,7 @@ void add_product(Work& work, const Product& product, const Tile& tile) {
     case Tiling::kDot:
       plan.items = {static_cast<std::size_t>(p.rows), static_cast<std::size_t>(p.columns), batch};
       plan.group = {
-          static_cast<std::size_t>(p.rows >= 64 && !work.device().vector_tiles() ? 64 : 1), 1, 1};
+          static_cast<std::size_t>(p.rows >= 64 && !device_of(work).vector_tiles() ? 64 : 1), 1, 1};
       break;
   }
   work.add(plan);

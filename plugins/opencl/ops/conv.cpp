@@ -4,8 +4,6 @@
 // that the image is first spread out, padded, with the columns and rows that a stride visits brought
 // together. An image that needs neither is read as it lies.
 #include "plugins/opencl/kernels/product.hpp"
-#include "plugins/opencl/kernels/walk.hpp"
-#include "plugins/opencl/kernels/window.hpp"
 
 namespace backplane::opencl {
 namespace {
@@ -93,7 +91,7 @@ void add_spread(Work& work, DataType type, std::int64_t planes, const Window& wi
 
 class Conv {
  public:
-  Conv(const Device&, const sdk::Node& node)
+  Conv(const device_ops::Device&, const sdk::Node& node)
       : attributes_(node), groups_(node.get_int("group", 1)), activation_(Activation::from(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
@@ -114,7 +112,7 @@ class Conv {
     product.channels = w.dim(1);
     set_image(ctx, work, x, window, product);
     const Tile tile =
-        choose_tile(work.device(), x.type(), product.rows, product.columns, product.b_has_slack);
+        choose_tile(device_of(work), x.type(), product.rows, product.columns, product.b_has_slack);
     set_weights(ctx, work, w, tile, product);
     product.y = output(0);
     product.y_row = window.out_points();
@@ -161,7 +159,7 @@ class Conv {
       constexpr std::int64_t kSlack = 64;  // elements of the widest tile
       ctx.set_workspace(static_cast<std::uint64_t>((x.dim(0) * x.dim(1) * channel + kSlack) *
                                                    sdk::element_bytes(x.type())),
-                        work.device().traits().alignment);
+                        work.device().limits().alignment);
       add_spread(work, x.type(), x.dim(0) * x.dim(1), window, spread);
     }
     product.b_channel = channel;
@@ -227,9 +225,9 @@ class Conv {
 
 KernelList conv_kernels() {
   return {
-      device_kernel<Conv>(sdk::op("Conv").name("opencl:conv").types("T", float_types())),
-      device_kernel<Conv>(sdk::op("FusedConv", "backplane.opencl")
-                              .name("opencl:conv")
+      device_kernel<Conv>(sdk::op("Conv").name(kernel_name("conv")).types("T", float_types())),
+      device_kernel<Conv>(sdk::op("FusedConv", private_domain())
+                              .name(kernel_name("conv"))
                               .input_types(0, {DataType::Float})),
   };
 }

@@ -1,7 +1,6 @@
 // MatMul, Gemm, and FusedMatMul of a rewrite: https://onnx.ai/onnx/operators/onnx__MatMul.html
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
-#include "plugins/opencl/kernels/pointwise.hpp"
 #include "plugins/opencl/kernels/product.hpp"
 
 namespace backplane::opencl {
@@ -57,7 +56,7 @@ void set_product_cost(sdk::PrepareContext& ctx, const Product& product) {
 
 class MatMul {
  public:
-  MatMul(const Device&, const sdk::Node& node) : activation_(Activation::from(node)) {}
+  MatMul(const device_ops::Device&, const sdk::Node& node) : activation_(Activation::from(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor a = ctx.input(0), b = ctx.input(1);
@@ -124,7 +123,7 @@ class MatMul {
     product.b_channel = product.columns;
     product.y_row = product.columns;
     const Tile tile =
-        choose_tile(work.device(), product.type, product.rows, product.columns,
+        choose_tile(device_of(work), product.type, product.rows, product.columns,
                     ctx.input_constant(1) && loops.dims.size() == 1 && loops.strides[1][0] == 0);
     const bool is_one_matrix = loops.dims.size() == 1 && loops.strides[1][0] == 0;
     if (is_one_matrix) use_panels(ctx, packers_, tile, false, product);
@@ -166,7 +165,7 @@ class MatMul {
 
 class Gemm {
  public:
-  Gemm(const Device&, const sdk::Node& node)
+  Gemm(const device_ops::Device&, const sdk::Node& node)
       : alpha_(node.get_float("alpha", 1)),
         beta_(node.get_float("beta", 1)),
         a_is_transposed_(node.get_int("transA", 0) != 0),
@@ -203,7 +202,7 @@ class Gemm {
     if (has_bias && !common::broadcasts_to(c.dims(), dims))
       sdk::invalid("Gemm adds ", to_string(c.dims()), " to ", sdk::to_string(dims));
     if (is_fused) set_bias(c, dims, product);
-    const Tile tile = choose_tile(work.device(), product.type, product.rows, product.columns,
+    const Tile tile = choose_tile(device_of(work), product.type, product.rows, product.columns,
                                   ctx.input_constant(1));
     if (!use_panels(ctx, packers_, tile, b_is_transposed_, product) &&
         tile.tiling == Tiling::kVector && b_is_transposed_)
@@ -234,7 +233,7 @@ class Gemm {
   /// A matrix whose columns do not lie together is laid out anew.
   static void transpose_b(sdk::PrepareContext& ctx, Work& work, const sdk::Tensor& b,
                           Product& product) {
-    ctx.set_workspace(b.bytes(), work.device().traits().alignment);
+    ctx.set_workspace(b.bytes(), work.device().limits().alignment);
     add_strided_copy(work, b.type(),
                      {Dims{product.channels, product.columns}, input(1), workspace(),
                       Dims{1, product.channels}, Dims{product.columns, 1}, 0, 0, -1});
@@ -255,13 +254,13 @@ KernelList matmul_kernels() {
   const common::TypeList types = common::join(
       float_types(), {DataType::Int32, DataType::Int64, DataType::UInt32, DataType::UInt64});
   return {
-      device_kernel<MatMul>(sdk::op("MatMul").name("opencl:matmul").types("T", types)),
-      device_kernel<MatMul>(sdk::op("FusedMatMul", "backplane.opencl")
-                                .name("opencl:matmul")
+      device_kernel<MatMul>(sdk::op("MatMul").name(kernel_name("matmul")).types("T", types)),
+      device_kernel<MatMul>(sdk::op("FusedMatMul", private_domain())
+                                .name(kernel_name("matmul"))
                                 .input_types(0, {DataType::Float})),
-      device_kernel<Gemm>(sdk::op("Gemm").name("opencl:gemm").since(7).types("T", types)),
-      device_kernel<Gemm>(sdk::op("FusedGemm", "backplane.opencl")
-                              .name("opencl:gemm")
+      device_kernel<Gemm>(sdk::op("Gemm").name(kernel_name("gemm")).since(7).types("T", types)),
+      device_kernel<Gemm>(sdk::op("FusedGemm", private_domain())
+                              .name(kernel_name("gemm"))
                               .input_types(0, {DataType::Float})),
   };
 }

@@ -1,41 +1,19 @@
-// The passes of the rewrite, and what they share.
+// The passes of the rewrite that are this provider's own.
 #pragma once
 
-#include <algorithm>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "backplane/plugin.hpp"
+#include "plugins/common/device_ops/rewrite/passes.hpp"
 
 namespace backplane::opencl {
 
-using sdk::DataType;
-using sdk::Dims;
-using sdk::DimsView;
-
-inline constexpr const char* kPrivateDomain = "backplane.opencl";
-
-/// Nodes whose work an added node does.
-using NodeSet = std::set<const bp_node*>;
-
-/// The node that alone reads `value`, once, where nobody outside does and that is not taken; empty otherwise.
-inline sdk::Node only_consumer(const sdk::ValueInfo& value, const NodeSet& taken) {
-  if (value.is_output() || value.consumer_count() != 1) return sdk::Node();
-  const sdk::Node node = value.consumer(0);
-  return taken.count(node.raw()) == 0 ? node : sdk::Node();
-}
-
-/// Whether both surely have the same dims.
-inline bool same_dims(const sdk::ValueInfo& a, const sdk::ValueInfo& b) {
-  if (!a.is_static() || !b.is_static()) return false;
-  const DimsView left = a.dims(), right = b.dims();
-  return left.size() == right.size() && std::equal(left.begin(), left.end(), right.begin());
-}
+using device_ops::DataType;
+using device_ops::Dims;
+using device_ops::DimsView;
+using device_ops::NodeSet;
+using device_ops::only_consumer;
+using device_ops::private_domain;
+using device_ops::same_dims;
 
 /// Products and convolutions with what stands around them.
 void fuse_products(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
-/// Element-wise trees.
-void fuse_chains(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
 
 }  // namespace backplane::opencl

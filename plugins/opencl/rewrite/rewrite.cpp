@@ -8,7 +8,7 @@ void rewrite(const Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) 
   if (!device.settings().fusion) return;
   NodeSet taken;
   fuse_products(graph, taken, edit);
-  fuse_chains(graph, taken, edit);
+  device_ops::fuse_chains(graph, taken, edit);
 }
 
 }  // namespace backplane::opencl

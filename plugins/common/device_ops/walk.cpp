@@ -1,9 +1,9 @@
-#include "plugins/opencl/kernels/walk.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 
+#include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
-#include "plugins/opencl/kernels/pointwise.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 
 void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims) {
   const std::vector<std::int64_t> sizes = common::launch_sizes(dims);
@@ -58,7 +58,7 @@ void Walk::add_to(Work& work) const {
                    fault_.empty() ? "" : ", FAULT_WORD", ") {\n", starts_, indices, body, "\n}\n");
   plan.source = KernelText().add(text).str();
   set_sizes(plan, work.device(), dims_);
-  work.add(plan);
+  work.add(std::move(plan));
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -1,10 +1,10 @@
-#include "plugins/opencl/kernels/pointwise.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
 
 #include <algorithm>
 
-#include "plugins/opencl/kernels/walk.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 bool is_double(const std::vector<View>& operands, const View& out) {
@@ -18,7 +18,7 @@ bool is_double(const std::vector<View>& operands, const View& out) {
 std::array<std::size_t, 3> group_for(const Device& device, std::int64_t inner) {
   // Few sizes: on PoCL each is compiled anew.
   const std::size_t wanted = inner <= 1 ? 1 : inner <= 16 ? 16 : inner <= 64 ? 64 : 256;
-  return {std::min(wanted, device.traits().max_group_items), 1, 1};
+  return {std::min(wanted, device.limits().max_group_items), 1, 1};
 }
 
 View broadcast_view(const MemoryRef& memory, DataType type, DimsView dims, DimsView out) {
@@ -71,7 +71,7 @@ void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands,
   }
   set_sizes(plan, work.device(), loops.dims);
   plan.unless_inside = unless_inside;
-  work.add(plan);
+  work.add(std::move(plan));
 }
 
 void add_strided_copy(Work& work, DataType type, StridedCopy copy) {
@@ -95,4 +95,4 @@ void add_strided_copy(Work& work, DataType type, StridedCopy copy) {
                 {copy.to, word, copy.to_strides}, {"v0", "", {}}, copy.unless_inside);
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

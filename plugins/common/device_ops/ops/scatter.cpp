@@ -1,9 +1,10 @@
 // ScatterElements, Scatter, ScatterND: https://onnx.ai/onnx/operators/onnx__ScatterElements.html and the
 // pages beside it. One work item does all updates of a line (or of an element of the slices), one after
 // another, so that repeated indices are reduced in order and nothing races.
-#include "plugins/opencl/kernels/walk.hpp"
+#include "op_table.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 constexpr char kIndexFault[] = "an index is outside of its axis";
@@ -114,10 +115,11 @@ KernelList scatter_kernels() {
   const common::TypeList types = element_types();
   return {
       device_kernel<ScatterElements>(
-          sdk::op("ScatterElements").name("opencl:scatter").types("T", types)),
-      device_kernel<ScatterElements>(sdk::op("Scatter").name("opencl:scatter").types("T", types)),
-      device_kernel<ScatterNd>(sdk::op("ScatterND").name("opencl:scatter").types("T", types)),
+          sdk::op("ScatterElements").name(kernel_name("scatter")).types("T", types)),
+      device_kernel<ScatterElements>(
+          sdk::op("Scatter").name(kernel_name("scatter")).types("T", types)),
+      device_kernel<ScatterNd>(sdk::op("ScatterND").name(kernel_name("scatter")).types("T", types)),
   };
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -1,12 +1,13 @@
 // QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear's parts, MatMulInteger, QLinearMatMul, ConvInteger,
 // QLinearConv: https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html and the pages beside it. Sums are
 // exact, in 32 bits.
+#include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
-#include "plugins/opencl/kernels/pointwise.hpp"
-#include "plugins/opencl/kernels/walk.hpp"
-#include "plugins/opencl/kernels/window.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/walk.hpp"
+#include "plugins/common/device_ops/window.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 /// Rounds to nearest even and keeps to the range of Q: LOW to HIGH.
@@ -254,13 +255,13 @@ class IntegerConv {
 
 KernelList quantize_kernels() {
   return {
-      device_kernel<Quantize>(sdk::op("QuantizeLinear").name("opencl:quantize")),
-      device_kernel<Dequantize>(sdk::op("DequantizeLinear").name("opencl:dequantize")),
-      device_kernel<IntegerMatMul>(sdk::op("MatMulInteger").name("opencl:integer matmul")),
-      device_kernel<IntegerMatMul>(sdk::op("QLinearMatMul").name("opencl:integer matmul")),
-      device_kernel<IntegerConv>(sdk::op("ConvInteger").name("opencl:integer conv")),
-      device_kernel<IntegerConv>(sdk::op("QLinearConv").name("opencl:integer conv")),
+      device_kernel<Quantize>(sdk::op("QuantizeLinear").name(kernel_name("quantize"))),
+      device_kernel<Dequantize>(sdk::op("DequantizeLinear").name(kernel_name("dequantize"))),
+      device_kernel<IntegerMatMul>(sdk::op("MatMulInteger").name(kernel_name("integer matmul"))),
+      device_kernel<IntegerMatMul>(sdk::op("QLinearMatMul").name(kernel_name("integer matmul"))),
+      device_kernel<IntegerConv>(sdk::op("ConvInteger").name(kernel_name("integer conv"))),
+      device_kernel<IntegerConv>(sdk::op("QLinearConv").name(kernel_name("integer conv"))),
   };
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -1,9 +1,10 @@
 // MaxPool, AveragePool, LpPool, ConvTranspose: windows read directly, one work item an output element.
 // https://onnx.ai/onnx/operators/onnx__MaxPool.html and the pages beside it.
-#include "plugins/opencl/kernels/walk.hpp"
-#include "plugins/opencl/kernels/window.hpp"
+#include "op_table.hpp"
+#include "plugins/common/device_ops/walk.hpp"
+#include "plugins/common/device_ops/window.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 DimsView spatial_of(DimsView dims) { return {dims.data() + 2, dims.size() - 2}; }
@@ -186,12 +187,14 @@ class ConvTranspose {
 KernelList pool_kernels() {
   const common::TypeList max_types = common::join(float_types(), {DataType::Int8, DataType::UInt8});
   return {
-      device_kernel<Pool>(sdk::op("MaxPool").name("opencl:pool").types("T", max_types)),
-      device_kernel<Pool>(sdk::op("AveragePool").name("opencl:pool").types("T", float_types())),
-      device_kernel<Pool>(sdk::op("LpPool").name("opencl:pool").since(2).types("T", float_types())),
+      device_kernel<Pool>(sdk::op("MaxPool").name(kernel_name("pool")).types("T", max_types)),
+      device_kernel<Pool>(
+          sdk::op("AveragePool").name(kernel_name("pool")).types("T", float_types())),
+      device_kernel<Pool>(
+          sdk::op("LpPool").name(kernel_name("pool")).since(2).types("T", float_types())),
       device_kernel<ConvTranspose>(
-          sdk::op("ConvTranspose").name("opencl:conv transpose").types("T", float_types())),
+          sdk::op("ConvTranspose").name(kernel_name("conv transpose")).types("T", float_types())),
   };
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

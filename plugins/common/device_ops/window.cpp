@@ -1,8 +1,8 @@
-#include "plugins/opencl/kernels/window.hpp"
+#include "plugins/common/device_ops/window.hpp"
 
 #include <algorithm>
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 std::int64_t entry(const Dims& list, std::size_t index, std::int64_t otherwise) {
@@ -108,4 +108,4 @@ Dims output_dims(DimsView x, std::int64_t channels, const Window& window) {
   return dims;
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

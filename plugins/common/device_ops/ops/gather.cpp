@@ -1,10 +1,11 @@
 // Gather, GatherElements, GatherND, OneHot, ReverseSequence, Trilu: elements at places that data names.
 // https://onnx.ai/onnx/operators/onnx__Gather.html and the pages beside it. An index outside of its axis
 // fails the run, by the stream's fault word.
-#include "plugins/opencl/kernels/pointwise.hpp"
-#include "plugins/opencl/kernels/walk.hpp"
+#include "op_table.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 constexpr char kIndexFault[] = "an index is outside of its axis";
@@ -208,23 +209,23 @@ class Trilu {
 KernelList gather_kernels() {
   const common::TypeList types = element_types();
   return {
-      device_kernel<Gather>(sdk::op("Gather").name("opencl:gather").types("T", types)),
+      device_kernel<Gather>(sdk::op("Gather").name(kernel_name("gather")).types("T", types)),
       device_kernel<GatherElements>(
-          sdk::op("GatherElements").name("opencl:gather").types("T", types)),
-      device_kernel<GatherNd>(sdk::op("GatherND").name("opencl:gather").types("T", types)),
+          sdk::op("GatherElements").name(kernel_name("gather")).types("T", types)),
+      device_kernel<GatherNd>(sdk::op("GatherND").name(kernel_name("gather")).types("T", types)),
       device_kernel<OneHot>(sdk::op("OneHot")
-                                .name("opencl:one hot")
+                                .name(kernel_name("one hot"))
                                 .types("T1", number_types())
                                 .types("T2", {DataType::Int32, DataType::Int64, DataType::Float})
                                 .types("T3", types)
                                 .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE, BP_INPUT_DATA})),
       device_kernel<ReverseSequence>(
-          sdk::op("ReverseSequence").name("opencl:gather").types("T", types)),
+          sdk::op("ReverseSequence").name(kernel_name("gather")).types("T", types)),
       device_kernel<Trilu>(sdk::op("Trilu")
-                               .name("opencl:trilu")
+                               .name(kernel_name("trilu"))
                                .types("T", types)
                                .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE})),
   };
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -1,8 +1,9 @@
 // Cast, CastLike, BitCast: https://onnx.ai/onnx/operators/onnx__Cast.html
+#include "op_table.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
-#include "plugins/opencl/kernels/pointwise.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 bool is_half(DataType type) { return type == DataType::Float16 || type == DataType::BFloat16; }
@@ -69,20 +70,20 @@ class BitCast {
 KernelList cast_kernels() {
   return {
       device_kernel<Cast>(sdk::op("Cast")
-                              .name("opencl:cast")
+                              .name(kernel_name("cast"))
                               .since(6)
                               .types("T1", element_types())
                               .types("T2", element_types())),
       device_kernel<CastLike>(sdk::op("CastLike")
-                                  .name("opencl:cast")
+                                  .name(kernel_name("cast"))
                                   .types("T1", element_types())
                                   .types("T2", element_types())
                                   .roles({BP_INPUT_DATA, BP_INPUT_SHAPE_ONLY})),
       device_kernel<BitCast>(sdk::op("BitCast")
-                                 .name("opencl:bitcast")
+                                 .name(kernel_name("bitcast"))
                                  .types("T1", element_types())
                                  .types("T2", element_types())),
   };
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

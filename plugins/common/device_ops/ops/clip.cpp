@@ -1,7 +1,8 @@
 // Clip: https://onnx.ai/onnx/operators/onnx__Clip.html
-#include "plugins/opencl/kernels/pointwise.hpp"
+#include "op_table.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 /// The bounds are attributes before opset 11 and scalar inputs since.
@@ -47,10 +48,10 @@ class Clip {
 KernelList clip_kernels() {
   return {
       device_kernel<Clip>(
-          sdk::op("Clip").name("opencl:pointwise").since(1, 10).types("T", float_types())),
+          sdk::op("Clip").name(kernel_name("pointwise")).since(1, 10).types("T", float_types())),
       device_kernel<Clip>(
-          sdk::op("Clip").name("opencl:pointwise").since(11).types("T", number_types())),
+          sdk::op("Clip").name(kernel_name("pointwise")).since(11).types("T", number_types())),
   };
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

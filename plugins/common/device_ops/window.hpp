@@ -3,9 +3,9 @@
 
 #include <array>
 
-#include "plugins/opencl/kernel.hpp"
+#include "plugins/common/device_ops/kernel.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 
 /// Always three axes; those that are missing stand in front, with one element.
 struct Window {
@@ -34,4 +34,4 @@ struct WindowAttributes {
 /// dims[0], dims[1] or `channels`, and the window's spatial output.
 Dims output_dims(DimsView x, std::int64_t channels, const Window& window);
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

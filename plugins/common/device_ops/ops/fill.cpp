@@ -3,9 +3,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "plugins/opencl/kernels/walk.hpp"
+#include "op_table.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 DataType word_of(DataType type) {
@@ -85,11 +86,12 @@ class Range {
 KernelList fill_kernels() {
   return {
       device_kernel<ConstantOfShape>(sdk::op("ConstantOfShape")
-                                         .name("opencl:fill")
+                                         .name(kernel_name("fill"))
                                          .types("T2", element_types())
                                          .roles({BP_INPUT_HOST_VALUE})),
-      device_kernel<Range>(sdk::op("Range").name("opencl:range").roles({BP_INPUT_HOST_VALUE})),
+      device_kernel<Range>(
+          sdk::op("Range").name(kernel_name("range")).roles({BP_INPUT_HOST_VALUE})),
   };
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

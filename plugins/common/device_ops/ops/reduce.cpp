@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <string_view>
 
+#include "op_table.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
 #include "plugins/common/kernels/reductions.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
-#include "plugins/opencl/kernels/pointwise.hpp"
-#include "plugins/opencl/kernels/walk.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 /// What a reduction folds with, and what is done to the fold ("acc", of "depth" elements).
@@ -126,7 +127,7 @@ void add_reduction(Work& work, const Row& row, DataType type, const Division& di
       .number("row_n", division.folded.dims.back())
       .number("row_stride", division.folded.strides[0].back());
   const std::string acc = accumulator(type);
-  const bool has_double = work.device().traits().has_double;
+  const bool has_double = work.device().has_double();
   const std::string root = is_float(type) ? acc : has_double ? "double" : "float";
   walk.define("T", type_code(type)).define("ACC", acc).define("ROOT", root);
   walk.define("LEAST", extreme(type, true)).define("GREATEST", extreme(type, false));
@@ -272,21 +273,21 @@ KernelList reduce_kernels() {
   for (const Row& row : kRows) {
     const bool is_global = std::string_view(row.op_type).substr(0, 6) == "Global";
     sdk::KernelBuilder builder = sdk::op(row.op_type);
-    builder.name("opencl:reduce").types("T", is_global ? float_types() : number_types());
+    builder.name(kernel_name("reduce")).types("T", is_global ? float_types() : number_types());
     if (!is_global) builder.roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE});
     kernels.push_back(device_kernel<Reduce>(builder));
   }
   for (const char* const op_type : {"ArgMax", "ArgMin"}) {
     kernels.push_back(device_kernel<ArgExtreme>(
-        sdk::op(op_type).name("opencl:arg extreme").types("T", number_types())));
+        sdk::op(op_type).name(kernel_name("arg extreme")).types("T", number_types())));
   }
   for (const char* const op_type : {"CumSum", "CumProd"}) {
     kernels.push_back(device_kernel<Cumulative>(sdk::op(op_type)
-                                                    .name("opencl:cumulative")
+                                                    .name(kernel_name("cumulative"))
                                                     .types("T", number_types())
                                                     .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE})));
   }
   return kernels;
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -1,7 +1,8 @@
 // TopK: https://onnx.ai/onnx/operators/onnx__TopK.html
-#include "plugins/opencl/kernels/walk.hpp"
+#include "op_table.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 /// Each line is gone through once; what is better than the last of the k found so far is put in its place.
@@ -66,9 +67,9 @@ class TopK {
 
 KernelList topk_kernels() {
   return {device_kernel<TopK>(sdk::op("TopK")
-                                  .name("opencl:topk")
+                                  .name(kernel_name("topk"))
                                   .types("T", number_types())
                                   .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE}))};
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -1,8 +1,9 @@
 // Operators whose output is the input under other dims: https://onnx.ai/onnx/operators/onnx__Reshape.html
 // and the pages beside it. Where the host grants the view nothing is computed.
-#include "plugins/opencl/kernels/walk.hpp"
+#include "op_table.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 void set_as_view(sdk::PrepareContext& ctx, Work& work, DimsView dims) {
@@ -138,26 +139,27 @@ KernelList views_kernels() {
   const common::TypeList types = element_types();
   KernelList kernels{
       device_kernel<Reshape>(sdk::op("Reshape")
-                                 .name("opencl:view")
+                                 .name(kernel_name("view"))
                                  .types("T", types)
                                  .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE})),
-      device_kernel<Flatten>(sdk::op("Flatten").name("opencl:view").types("T", types)),
+      device_kernel<Flatten>(sdk::op("Flatten").name(kernel_name("view")).types("T", types)),
       device_kernel<Squeeze>(sdk::op("Squeeze")
-                                 .name("opencl:view")
+                                 .name(kernel_name("view"))
                                  .types("T", types)
                                  .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE})),
       device_kernel<Unsqueeze>(sdk::op("Unsqueeze")
-                                   .name("opencl:view")
+                                   .name(kernel_name("view"))
                                    .types("T", types)
                                    .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE})),
       device_kernel<Identity>(
-          sdk::op("Identity").name("opencl:view").since(1, 13).types("T", types)),
-      device_kernel<Identity>(sdk::op("Identity").name("opencl:view").since(14).types("V", types)),
+          sdk::op("Identity").name(kernel_name("view")).since(1, 13).types("T", types)),
       device_kernel<Identity>(
-          sdk::op("Dropout").name("opencl:dropout").since(7, 11).types("T", float_types())),
+          sdk::op("Identity").name(kernel_name("view")).since(14).types("V", types)),
+      device_kernel<Identity>(
+          sdk::op("Dropout").name(kernel_name("dropout")).since(7, 11).types("T", float_types())),
       device_kernel<Identity>(
           sdk::op("Dropout")
-              .name("opencl:dropout")
+              .name(kernel_name("dropout"))
               .since(12)
               .types("T", float_types())
               .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE, BP_INPUT_HOST_VALUE})),
@@ -165,4 +167,4 @@ KernelList views_kernels() {
   return kernels;
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

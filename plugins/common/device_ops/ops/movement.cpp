@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
-#include "plugins/opencl/kernels/pointwise.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 using common::dense_strides;
@@ -61,7 +62,7 @@ class Concat {
     const Dims strides = dense_strides(dims);
     const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(first.type()));
     const bool is_outermost = common::product(dims, 0, axis) == 1;
-    const std::uint64_t alignment = work.device().traits().alignment;
+    const std::uint64_t alignment = work.device().limits().alignment;
     std::int64_t begin = 0;
     for (std::uint32_t i = 0; i < ctx.input_count(); ++i) {
       const sdk::Tensor x = ctx.input(i);
@@ -114,7 +115,7 @@ class Split {
       ctx.set_output(i, x.type(), dims);
       const std::int64_t offset = begin * strides[at];
       const std::uint64_t offset_bytes = static_cast<std::uint64_t>(offset) * bytes;
-      if (is_outermost && offset_bytes % work.device().traits().alignment == 0 && sizes[i] > 0)
+      if (is_outermost && offset_bytes % work.device().limits().alignment == 0 && sizes[i] > 0)
         ctx.set_view(i, 0, offset_bytes);
       add_strided_copy(work, x.type(),
                        {dims, input(0), output(i), strides, dense_strides(dims), offset, 0, -1});
@@ -283,30 +284,33 @@ KernelList movement_kernels() {
   const common::TypeList types = element_types();
   const auto host = BP_INPUT_HOST_VALUE;
   return {
-      device_kernel<Transpose>(sdk::op("Transpose").name("opencl:strided copy").types("T", types)),
+      device_kernel<Transpose>(
+          sdk::op("Transpose").name(kernel_name("strided copy")).types("T", types)),
       device_kernel<Concat>(
-          sdk::op("Concat").name("opencl:strided copy").since(4).types("T", types)),
+          sdk::op("Concat").name(kernel_name("strided copy")).since(4).types("T", types)),
       device_kernel<Split>(sdk::op("Split")
-                               .name("opencl:strided copy")
+                               .name(kernel_name("strided copy"))
                                .since(2)
                                .types("T", types)
                                .roles({BP_INPUT_DATA, host})),
       device_kernel<Slice>(sdk::op("Slice")
-                               .name("opencl:strided copy")
+                               .name(kernel_name("strided copy"))
                                .types("T", types)
                                .roles({BP_INPUT_DATA, host})),
       device_kernel<Expand>(sdk::op("Expand")
-                                .name("opencl:strided copy")
+                                .name(kernel_name("strided copy"))
                                 .types("T", types)
                                 .roles({BP_INPUT_DATA, host})),
       device_kernel<Tile>(sdk::op("Tile")
-                              .name("opencl:strided copy")
+                              .name(kernel_name("strided copy"))
                               .since(6)
                               .types("T", types)
                               .roles({BP_INPUT_DATA, host})),
-      device_kernel<Blocks>(sdk::op("DepthToSpace").name("opencl:strided copy").types("T", types)),
-      device_kernel<Blocks>(sdk::op("SpaceToDepth").name("opencl:strided copy").types("T", types)),
+      device_kernel<Blocks>(
+          sdk::op("DepthToSpace").name(kernel_name("strided copy")).types("T", types)),
+      device_kernel<Blocks>(
+          sdk::op("SpaceToDepth").name(kernel_name("strided copy")).types("T", types)),
   };
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -1,11 +1,12 @@
 // Functions of one variable: https://onnx.ai/onnx/operators/ (one page an operator).
 #include <string_view>
 
+#include "op_table.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/kernels/elementwise.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
-#include "plugins/opencl/kernels/pointwise.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 bool is_float(DataType type) {
@@ -91,17 +92,17 @@ KernelList unary_kernels() {
     const common::TypeList types = row.of_floats == nullptr     ? common::integer_types()
                                    : row.of_integers == nullptr ? float_types()
                                                                 : number_types();
-    kernels.push_back(
-        device_kernel<Unary>(sdk::op(row.op_type).name("opencl:pointwise").types("T", types)));
+    kernels.push_back(device_kernel<Unary>(
+        sdk::op(row.op_type).name(kernel_name("pointwise")).types("T", types)));
   }
-  kernels.push_back(
-      device_kernel<Gelu>(sdk::op("Gelu").name("opencl:pointwise").types("T", float_types())));
+  kernels.push_back(device_kernel<Gelu>(
+      sdk::op("Gelu").name(kernel_name("pointwise")).types("T", float_types())));
   kernels.push_back(device_kernel<Question>(
-      sdk::op("IsNaN").name("opencl:pointwise").types("T1", float_types())));
+      sdk::op("IsNaN").name(kernel_name("pointwise")).types("T1", float_types())));
   kernels.push_back(device_kernel<Question>(
-      sdk::op("IsInf").name("opencl:pointwise").types("T1", float_types())));
-  kernels.push_back(device_kernel<Question>(sdk::op("Not").name("opencl:pointwise")));
+      sdk::op("IsInf").name(kernel_name("pointwise")).types("T1", float_types())));
+  kernels.push_back(device_kernel<Question>(sdk::op("Not").name(kernel_name("pointwise"))));
   return kernels;
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

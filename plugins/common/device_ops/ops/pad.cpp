@@ -1,9 +1,10 @@
 // Pad: https://onnx.ai/onnx/operators/onnx__Pad.html. ConstantOfShape, EyeLike and Range are here too: they
 // fill.
+#include "op_table.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
-#include "plugins/opencl/kernels/walk.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 /// The place in [0, n) of `at`, as each mode of Pad has it.
@@ -123,16 +124,19 @@ class EyeLike {
 KernelList pad_kernels() {
   const common::TypeList types = element_types();
   return {
-      device_kernel<Pad>(sdk::op("Pad").name("opencl:pad").since(2, 10).types("T", float_types())),
+      device_kernel<Pad>(
+          sdk::op("Pad").name(kernel_name("pad")).since(2, 10).types("T", float_types())),
       device_kernel<Pad>(
           sdk::op("Pad")
-              .name("opencl:pad")
+              .name(kernel_name("pad"))
               .since(11)
               .types("T", types)
               .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE, BP_INPUT_DATA, BP_INPUT_HOST_VALUE})),
-      device_kernel<EyeLike>(
-          sdk::op("EyeLike").name("opencl:eye").types("T1", types).roles({BP_INPUT_SHAPE_ONLY})),
+      device_kernel<EyeLike>(sdk::op("EyeLike")
+                                 .name(kernel_name("eye"))
+                                 .types("T1", types)
+                                 .roles({BP_INPUT_SHAPE_ONLY})),
   };
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

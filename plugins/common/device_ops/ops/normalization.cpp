@@ -1,11 +1,12 @@
 // Softmax, LogSoftmax, Hardmax, LayerNormalization, RMSNormalization, InstanceNormalization,
 // GroupNormalization, BatchNormalization, LpNormalization, LRN:
 // https://onnx.ai/onnx/operators/onnx__LayerNormalization.html and the pages beside it.
+#include "op_table.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/reductions.hpp"
-#include "plugins/opencl/kernels/pointwise.hpp"
-#include "plugins/opencl/kernels/walk.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 /// Dims as (outer, n, inner) around an axis; before opset 13 everything from the axis on is the row.
@@ -240,26 +241,28 @@ class Lrn {
 KernelList normalization_kernels() {
   KernelList kernels;
   for (const char* const op_type : {"Softmax", "LogSoftmax", "Hardmax"}) {
-    kernels.push_back(
-        device_kernel<Softmax>(sdk::op(op_type).name("opencl:softmax").types("T", float_types())));
+    kernels.push_back(device_kernel<Softmax>(
+        sdk::op(op_type).name(kernel_name("softmax")).types("T", float_types())));
   }
   kernels.push_back(device_kernel<LayerNormalization>(
-      sdk::op("LayerNormalization").name("opencl:normalize").types("T", float_types())));
+      sdk::op("LayerNormalization").name(kernel_name("normalize")).types("T", float_types())));
   kernels.push_back(device_kernel<LayerNormalization>(sdk::op("RMSNormalization")
-                                                          .name("opencl:normalize")
+                                                          .name(kernel_name("normalize"))
                                                           .types("T", float_types())
                                                           .types("V", float_types())));
   for (const char* const op_type : {"InstanceNormalization", "GroupNormalization"}) {
     kernels.push_back(device_kernel<GroupNormalization>(
-        sdk::op(op_type).name("opencl:normalize").since(6).types("T", float_types())));
+        sdk::op(op_type).name(kernel_name("normalize")).since(6).types("T", float_types())));
   }
-  kernels.push_back(device_kernel<BatchNormalization>(
-      sdk::op("BatchNormalization").name("opencl:pointwise").since(7).types("T", float_types())));
+  kernels.push_back(device_kernel<BatchNormalization>(sdk::op("BatchNormalization")
+                                                          .name(kernel_name("pointwise"))
+                                                          .since(7)
+                                                          .types("T", float_types())));
   kernels.push_back(device_kernel<LpNormalization>(
-      sdk::op("LpNormalization").name("opencl:normalize").types("T", float_types())));
+      sdk::op("LpNormalization").name(kernel_name("normalize")).types("T", float_types())));
   kernels.push_back(
-      device_kernel<Lrn>(sdk::op("LRN").name("opencl:lrn").types("T", float_types())));
+      device_kernel<Lrn>(sdk::op("LRN").name(kernel_name("lrn")).types("T", float_types())));
   return kernels;
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -1,8 +1,9 @@
 // Resize, Upsample: https://onnx.ai/onnx/operators/onnx__Resize.html, onnx__Upsample.html
+#include "op_table.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/resize_node.hpp"
-#include "plugins/opencl/kernels/walk.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 /// Adds the places of an axis, and its weights, as tables; the text of the loop over them.
@@ -108,7 +109,7 @@ KernelList resize_kernels() {
   const auto resize = [](const char* op_type, const common::TypeList& types, const char* param,
                          int first, int last) {
     return device_kernel<Resize>(sdk::op(op_type)
-                                     .name("opencl:resize")
+                                     .name(kernel_name("resize"))
                                      .since(first, last)
                                      .types(param, types)
                                      .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE}));
@@ -120,4 +121,4 @@ KernelList resize_kernels() {
   };
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

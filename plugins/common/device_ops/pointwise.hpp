@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "plugins/common/device_ops/kernel.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
-#include "plugins/opencl/kernel.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 
 /// An operand or the output of an element-wise launch.
 struct View {
@@ -46,4 +46,4 @@ void add_strided_copy(Work& work, DataType type, StridedCopy copy);
 /// Groups for a walk whose innermost dimension has `inner` items.
 std::array<std::size_t, 3> group_for(const Device& device, std::int64_t inner);
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -2,12 +2,13 @@
 // https://onnx.ai/onnx/operators/onnx__Add.html and the pages beside it.
 #include <string_view>
 
+#include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
+#include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/kernels/elementwise.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
-#include "plugins/opencl/kernels/pointwise.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 bool is_float(DataType type) {
@@ -95,7 +96,7 @@ class Pow {
       add_broadcast(ctx, work, base, {"pow((REAL)v0, (REAL)v1)", "", {}});
     } else if (is_float(exponent)) {
       work.device().require(exponent);
-      const std::string real = work.device().traits().has_double ? "double" : "float";
+      const std::string real = work.device().has_double() ? "double" : "float";
       add_broadcast(
           ctx, work, base,
           {sdk::message("(VALUE(", type_code(base), "))pow((", real, ")v0, (", real, ")v1)"),
@@ -182,8 +183,8 @@ KernelList binary_kernels() {
   KernelList kernels;
   const auto add = [&](const common::ElementwiseRow& row, const char* param,
                        const common::TypeList& types) {
-    kernels.push_back(
-        device_kernel<Binary>(sdk::op(row.op_type).name("opencl:pointwise").types(param, types)));
+    kernels.push_back(device_kernel<Binary>(
+        sdk::op(row.op_type).name(kernel_name("pointwise")).types(param, types)));
   };
   for (const common::ElementwiseRow& row : common::kBinaryRows)
     add(row, "T", row.of_floats == nullptr ? common::integer_types() : number_types());
@@ -198,29 +199,29 @@ KernelList binary_kernels() {
     const bool is_mod = std::string_view(op_type) == "Mod";
     kernels.push_back(device_kernel<ChosenBinary>(
         sdk::op(op_type)
-            .name("opencl:pointwise")
+            .name(kernel_name("pointwise"))
             .types("T", is_mod ? number_types() : common::integer_types())));
   }
   kernels.push_back(device_kernel<Pow>(
-      sdk::op("Pow").name("opencl:pointwise").since(7, 11).types("T", number_types())));
+      sdk::op("Pow").name(kernel_name("pointwise")).since(7, 11).types("T", number_types())));
   kernels.push_back(device_kernel<Pow>(sdk::op("Pow")
-                                           .name("opencl:pointwise")
+                                           .name(kernel_name("pointwise"))
                                            .since(12)
                                            .types("T", number_types())
                                            .types("T1", number_types())));
   for (const char* const op_type : {"Sum", "Mean"}) {
     kernels.push_back(device_kernel<Variadic>(
-        sdk::op(op_type).name("opencl:pointwise").since(8).types("T", float_types())));
+        sdk::op(op_type).name(kernel_name("pointwise")).since(8).types("T", float_types())));
   }
   for (const char* const op_type : {"Max", "Min"}) {
     kernels.push_back(device_kernel<Variadic>(
-        sdk::op(op_type).name("opencl:pointwise").since(8).types("T", number_types())));
+        sdk::op(op_type).name(kernel_name("pointwise")).since(8).types("T", number_types())));
   }
   kernels.push_back(device_kernel<FusedPointwise>(
-      sdk::op("FusedPointwise", "backplane.opencl").name("opencl:fused pointwise")));
-  kernels.push_back(
-      device_kernel<Where>(sdk::op("Where").name("opencl:pointwise").types("T", element_types())));
+      sdk::op("FusedPointwise", private_domain()).name(kernel_name("fused pointwise"))));
+  kernels.push_back(device_kernel<Where>(
+      sdk::op("Where").name(kernel_name("pointwise")).types("T", element_types())));
   return kernels;
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "plugins/opencl/kernel.hpp"
+#include "plugins/common/device_ops/kernel.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 
 /// The body reads i0 (the last axis), i1 ..., the memory by the names given, and the named numbers.
 ///
@@ -49,4 +49,4 @@ class Walk {
 /// Sets items and group of a launch over these dims, as indices_text takes them apart.
 void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims);
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "plugins/common/device_ops/rewrite/passes.hpp"
 #include "plugins/common/kernels/elementwise.hpp"
-#include "plugins/opencl/rewrite/passes.hpp"
 
-namespace backplane::opencl {
+namespace backplane::device_ops {
 namespace {
 
 using common::ElementwiseRow;
@@ -116,7 +116,7 @@ class Chain {
   const std::vector<sdk::Node>& nodes() const { return nodes_; }
 
   void add_to(sdk::Rewrite& edit) const {
-    sdk::NodeDraft draft = edit.node(kPrivateDomain, "FusedPointwise");
+    sdk::NodeDraft draft = edit.node(private_domain(), "FusedPointwise");
     for (const std::string& operand : operands_) draft.input(operand);
     draft.output(root_.output(0).name());
     draft.attribute("statements", statements_).attribute("result", result_);
@@ -177,4 +177,4 @@ void fuse_chains(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit) {
   }
 }
 
-}  // namespace backplane::opencl
+}  // namespace backplane::device_ops

@@ -1,0 +1,37 @@
+// Rewriting passes that providers with the shared operators use, and what passes share.
+#pragma once
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plugins/common/device_ops/provider.hpp"
+
+namespace backplane::device_ops {
+
+using sdk::DataType;
+using sdk::Dims;
+using sdk::DimsView;
+
+/// Nodes whose work an added node does.
+using NodeSet = std::set<const bp_node*>;
+
+/// The node that alone reads `value`, once, where nobody outside does and that is not taken; empty otherwise.
+inline sdk::Node only_consumer(const sdk::ValueInfo& value, const NodeSet& taken) {
+  if (value.is_output() || value.consumer_count() != 1) return sdk::Node();
+  const sdk::Node node = value.consumer(0);
+  return taken.count(node.raw()) == 0 ? node : sdk::Node();
+}
+
+/// Whether both surely have the same dims.
+inline bool same_dims(const sdk::ValueInfo& a, const sdk::ValueInfo& b) {
+  if (!a.is_static() || !b.is_static()) return false;
+  const DimsView left = a.dims(), right = b.dims();
+  return left.size() == right.size() && std::equal(left.begin(), left.end(), right.begin());
+}
+
+/// Element-wise trees.
+void fuse_chains(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
+
+}  // namespace backplane::device_ops
