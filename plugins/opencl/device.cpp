@@ -167,7 +167,9 @@ std::unique_ptr<Stream> Device::create_stream() {
   return std::make_unique<Stream>(*this, std::move(queue), std::move(word));
 }
 
-std::int32_t Device::copy_mode(bp_memory_kind from, bp_memory_kind to) const {
+std::int32_t Device::copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer) const {
+  // Two opened devices have contexts of their own, and memory belongs to a context.
+  if (peer != nullptr && peer != this) return BP_COPY_NONE;
   if (from != BP_MEMORY_DEVICE && to != BP_MEMORY_DEVICE) return BP_COPY_NONE;
   // A device with memory of its own copies faster from pinned memory, so plain one is staged there.
   const bool is_plain = from == BP_MEMORY_HOST || to == BP_MEMORY_HOST;
@@ -203,22 +205,17 @@ void Device::copy(Stream& stream, const bp_tensor& from, const bp_tensor& to) {
   }
 }
 
-int Device::add_fault(std::string text) {
-  const std::lock_guard lock(mutex_);
-  faults_[next_fault_] = std::move(text);
-  return next_fault_++;
-}
-
-void Device::remove_fault(int number) {
-  const std::lock_guard lock(mutex_);
-  faults_.erase(number);
-}
-
-std::string Device::fault_text(int number) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = faults_.find(number);
-  return found != faults_.end() ? found->second
-                                : sdk::message("a kernel reported fault ", number, " of no node");
+std::uint64_t Device::native(std::int32_t kind, Stream* stream, Buffer* buffer) const {
+  switch (kind) {
+    case BP_NATIVE_DEVICE:
+      return reinterpret_cast<std::uint64_t>(context());
+    case BP_NATIVE_STREAM:
+      return reinterpret_cast<std::uint64_t>(stream->queue());
+    case BP_NATIVE_BUFFER:
+      return buffer == nullptr ? 0 : reinterpret_cast<std::uint64_t>(buffer->memory.get());
+    default:
+      sdk::unsupported("provider 'opencl' has no native handle of kind ", kind);
+  }
 }
 
 std::unique_ptr<const device_ops::PreparedWork> Device::make_ready(const device_ops::Work& work) {

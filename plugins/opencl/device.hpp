@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "plugins/common/device_ops/device.hpp"
+#include "plugins/common/device_ops/faults.hpp"
 #include "plugins/opencl/cl_api.hpp"
 #include "plugins/opencl/program_store.hpp"
 #include "plugins/opencl/stream.hpp"
@@ -74,12 +73,14 @@ class Device final : public device_ops::Device {
   /// A queue beside all streams, for what has to be done at once.
   cl_command_queue side_queue() const { return side_queue_.get(); }
   void copy(Stream& stream, const bp_tensor& from, const bp_tensor& to);
-  std::int32_t copy_mode(bp_memory_kind from, bp_memory_kind to) const;
+  /// A BP_COPY_* mode. `peer`: another opened device, or null.
+  std::int32_t copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer) const;
+  std::uint64_t max_buffer_bytes() const { return traits_.max_buffer_bytes; }
+  /// A BP_NATIVE_* handle.
+  std::uint64_t native(std::int32_t kind, Stream* stream, Buffer* buffer) const;
 
-  /// A number by which a kernel reports that it met values it cannot compute with, and what it means.
-  int add_fault(std::string text);
-  void remove_fault(int number);
-  std::string fault_text(int number) const;
+  /// What the numbers mean that kernels leave in a stream's word.
+  device_ops::FaultTable& faults() { return faults_; }
 
   std::unique_ptr<const device_ops::PreparedWork> make_ready(const device_ops::Work& work) override;
 
@@ -92,9 +93,7 @@ class Device final : public device_ops::Device {
   Context context_;
   Queue side_queue_;
   ProgramStore programs_;
-  mutable std::mutex mutex_;
-  std::map<int, std::string> faults_;
-  int next_fault_ = 1;
+  device_ops::FaultTable faults_;
 };
 
 }  // namespace backplane::opencl

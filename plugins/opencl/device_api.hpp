@@ -1,11 +1,16 @@
 // The table of functions by which the host drives an opened device.
 #pragma once
 
-#include "backplane/plugin.hpp"
+#include <memory>
+
+#include "plugins/opencl/device.hpp"
 
 namespace backplane::opencl {
 
 const bp_device_api* device_api();
+
+/// The handle by which the host knows a device, which it closes.
+bp_device* handle_of(std::unique_ptr<Device> device);
 
 /// Every kernel of the provider: the shared operators and its own.
 const sdk::KernelList& kernels();

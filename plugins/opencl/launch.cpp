@@ -67,7 +67,7 @@ Launches::Launches(Device& device, const device_ops::Work& work)
 }
 
 Launches::~Launches() {
-  for (const int number : faults_) device_.remove_fault(number);
+  for (const int number : faults_) device_.faults().remove(number);
 }
 
 Launches::Launch Launches::make_launch(const LaunchPlan& plan) {
@@ -81,7 +81,7 @@ Launches::Launch Launches::make_launch(const LaunchPlan& plan) {
                scalar);
   }
   if (!plan.fault.empty()) {
-    const cl_int number = device_.add_fault(sdk::message("node '", label_, "': ", plan.fault));
+    const cl_int number = device_.faults().add(sdk::message("node '", label_, "': ", plan.fault));
     faults_.push_back(number);
     launch.fault_argument = argument++;
     launch.kernels.set(argument, sizeof(number), &number);

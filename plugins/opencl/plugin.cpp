@@ -106,9 +106,7 @@ class Provider {
     raw_.open = [](void* self, const bp_device_info* info, const bp_open_ctx* ctx, bp_device** out,
                    const bp_device_api** api) {
       return sdk::guarded([&] {
-        device_ops::Device* const device =
-            static_cast<Provider*>(self)->open(sdk::OpenContext(info, ctx)).release();
-        *out = reinterpret_cast<bp_device*>(device);
+        *out = handle_of(static_cast<Provider*>(self)->open(sdk::OpenContext(info, ctx)));
         *api = device_api();
       });
     };
@@ -160,8 +158,7 @@ class Provider {
 
   std::unique_ptr<Device> open(const sdk::OpenContext& ctx) const {
     DeviceSettings settings;
-    const std::string folder = ctx.option("cache_dir");
-    settings.cache_dir = folder == "auto" ? default_cache_dir() : folder == "off" ? "" : folder;
+    settings.cache_dir = device_ops::cache_folder(ctx.option("cache_dir"));
     settings.user_context = handle_option<cl_context>(ctx, "user_context");
     settings.user_queue = handle_option<cl_command_queue>(ctx, "user_queue");
     settings.tiles = ctx.option("tiles");

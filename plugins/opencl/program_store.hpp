@@ -7,14 +7,12 @@
 #include <optional>
 #include <string>
 
+#include "plugins/common/device_ops/program_cache.hpp"
 #include "plugins/opencl/cl_api.hpp"
 
 namespace backplane::opencl {
 
-/// Programs by their source. On disk an entry is a file named by a hash of its key; it holds the whole
-/// key (device, driver, build options, source), a checksum and the device's binary. An entry that is
-/// foreign, cut off or altered is ignored and written anew; a file is put in its place by renaming, so
-/// several processes may share a folder.
+/// Programs by their source, kept on disk by device, driver, build options and source.
 /// Threads: any.
 class ProgramStore {
  public:
@@ -32,22 +30,17 @@ class ProgramStore {
 
  private:
   std::string key_of(const std::string& source) const;
-  std::string path_of(const std::string& key) const;
   std::optional<Program> from_disk(const std::string& key) const;
   Program build(const std::string& source) const;
   void to_disk(const std::string& key, const Program& program);
 
   cl_context context_;
   cl_device_id device_;
-  std::string device_key_, folder_;
+  std::string device_key_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Program>> programs_;  // by source
   Counts counts_;
-  bool warned_ = false;
+  device_ops::ProgramCache cache_;
 };
-
-/// Where programs are kept when nobody says otherwise: $XDG_CACHE_HOME/backplane/opencl, or
-/// ~/.cache/backplane/opencl; empty without either.
-std::string default_cache_dir();
 
 }  // namespace backplane::opencl

@@ -42,7 +42,7 @@ void FaultWord::check() {
   check_cl(clEnqueueWriteBuffer(device_.side_queue(), memory_.get(), CL_TRUE, 0, sizeof(none),
                                 &none, 0, nullptr, nullptr),
            "clEnqueueWriteBuffer");
-  throw sdk::Error(BP_FAILED, device_.fault_text(number));
+  throw sdk::Error(BP_FAILED, device_.faults().text(number));
 }
 
 Stream::Stream(Device& device, Queue queue, Memory fault_word)
