@@ -1,0 +1,45 @@
+// Whether the memory of a plan holds what it should: values that live at the same time lie apart, and what is dead is
+// read by nobody.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plan/segment.hpp"
+
+namespace backplane::core::faults {
+
+/// Finds out anew, from the steps alone, from when to when each piece of arena memory holds something.
+///
+/// A piece are the slots that share bytes on purpose: a value written over an input of the step that makes it, a view,
+/// what lies inside a concatenation. For segments without control flow. Lifetime: borrows both.
+class ArenaAudit {
+ public:
+  ArenaAudit(const Program& program, const Segment& segment);
+
+  /// Two pieces that live at the same time on the same bytes, in words; "" when there are none.
+  std::string overlap() const;
+  std::size_t piece_count() const { return pieces_.size(); }
+
+  /// Makes `segment`, a plan like the audited one, fill each piece with NaN before it is first written and after it is
+  /// last read, and each workspace before its step. All steps are put in one order, so nothing races.
+  void poison(Segment& segment) const;
+
+ private:
+  /// Arena memory from one step to another, both included.
+  struct Piece {
+    int arena = -1;
+    std::uint64_t begin = 0, end = 0;
+    int first = -1, last = -1;
+    std::string name;
+  };
+  class Joiner;
+  class Poisoner;
+
+  const Program& program_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace backplane::core::faults
