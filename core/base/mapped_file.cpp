@@ -83,7 +83,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
       throw fail(error == ENOMEM ? Code::OutOfMemory : Code::InvalidArgument, std::strerror(error));
     }
   }
-  const std::shared_ptr<const MappedFile> made(
+  std::shared_ptr<const MappedFile> made(
       new MappedFile(path, static_cast<const std::byte*>(data), size));
   if (size > 0) mapped().ranges[made->data_] = size;
   known = made;

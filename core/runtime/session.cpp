@@ -193,8 +193,10 @@ void Session::take_options(const Model* built) {
   }
   if (!model_options_.empty()) {
     std::string list;
-    for (const auto& [key, value] : model_options_)
-      list += (list.empty() ? "" : ", ") + key + "=" + value;
+    for (const auto& [key, value] : model_options_) {
+      if (!list.empty()) list += ", ";
+      list.append(key).append("=").append(value);
+    }
     logger_->info("the model carries session options, which are ",
                   options_.options_from_model ? "used: " : "not used (options_from_model): ", list);
   }

@@ -191,10 +191,14 @@ class CustomOpDomain {
 
   Store& open_store();
   FunctionOp& add(std::shared_ptr<FunctionOp> op, std::initializer_list<ParamName> names);
+  static void name_params(FunctionOp& op, std::initializer_list<ParamName> names);
+  static const char* letter_of(detail::OpParamKind kind);
+  static void check_default(const FunctionOp& op, const detail::OpParam& param);
+  [[noreturn]] static void refuse(const FunctionOp& op, const std::string& why);
   template <class F, class... P>
   static std::shared_ptr<FunctionOp> bind(const std::string& op_type, F function,
                                           detail::Parameters<P...>) {
-    const auto op = std::make_shared<FunctionOp>();
+    auto op = std::make_shared<FunctionOp>();
     op->op_type_ = op_type;
     op->params_ = {detail::OpBinding<P>::describe()...};
     op->make_ = [shared = std::make_shared<const F>(std::move(function))](
@@ -289,52 +293,65 @@ struct CustomOpDomain::Store {
 
   static std::string type_param(const detail::OpParam& param) { return "T_" + param.name.name; }
 
-  sdk::OpSchema schema_of(std::vector<std::shared_ptr<const FunctionOp>> overloads) const {
+  sdk::OpSchema schema_of(const std::vector<std::shared_ptr<const FunctionOp>>& overloads) const {
     const FunctionOp& op = *overloads.front();
-    sdk::OpSchema schema(domain, op.op_type_, op.first_);
-    std::move(schema).doc(op.doc_);
+    sdk::OpSchema schema = sdk::OpSchema(domain, op.op_type_, op.first_)
+                               .doc(op.doc_)
+                               .infer([overloads](sdk::InferContext& ctx) {
+                                 for (const auto& overload : overloads) {
+                                   if (overload->takes(ctx.node())) return overload->infer(ctx);
+                                 }
+                                 sdk::invalid("no function is there for the types of its inputs");
+                               });
     for (std::size_t i = 0; i < op.params_.size(); ++i) {
       const detail::OpParam& param = op.params_[i];
-      const std::string& text = param.name.name;
-      if (param.type != sdk::DataType::None) {
-        std::vector<sdk::DataType> types;
-        for (const auto& overload : overloads) {
-          const sdk::DataType type = overload->params_[i].type;
-          if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
-        }
-        std::move(schema).type_param(type_param(param), types);
-      }
-      switch (param.kind) {
-        case detail::OpParamKind::Input:
-          std::move(schema).input(text, type_param(param));
-          break;
-        case detail::OpParamKind::OptionalInput:
-          std::move(schema).input(text, type_param(param), BP_PARAM_OPTIONAL);
-          break;
-        case detail::OpParamKind::Inputs:
-          std::move(schema).variadic_input(text, type_param(param), 0);
-          break;
-        case detail::OpParamKind::Output:
-        case detail::OpParamKind::NewOutput:
-          std::move(schema).output(text, type_param(param));
-          break;
-        case detail::OpParamKind::OptionalOutput:
-          std::move(schema).output(text, type_param(param), BP_PARAM_OPTIONAL);
-          break;
-        case detail::OpParamKind::Attribute:
-          add_attribute(schema, param);
-          break;
-        case detail::OpParamKind::Context:
-          break;
-      }
+      if (param.type != sdk::DataType::None) add_type_param(schema, param, types_of(overloads, i));
+      add_param(schema, param);
     }
-    std::move(schema).infer([overloads = std::move(overloads)](sdk::InferContext& ctx) {
-      for (const auto& overload : overloads) {
-        if (overload->takes(ctx.node())) return overload->infer(ctx);
-      }
-      sdk::invalid("no function is there for the types of its inputs");
-    });
     return schema;
+  }
+
+  /// The types that the overloads have for their parameter `index`, each once.
+  static std::vector<sdk::DataType> types_of(
+      const std::vector<std::shared_ptr<const FunctionOp>>& overloads, std::size_t index) {
+    std::vector<sdk::DataType> types;
+    for (const auto& overload : overloads) {
+      const sdk::DataType type = overload->params_[index].type;
+      if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+    }
+    return types;
+  }
+
+  static void add_type_param(sdk::OpSchema& schema, const detail::OpParam& param,
+                             const std::vector<sdk::DataType>& types) {
+    std::move(schema).type_param(type_param(param), types);
+  }
+
+  static void add_param(sdk::OpSchema& schema, const detail::OpParam& param) {
+    const std::string& text = param.name.name;
+    switch (param.kind) {
+      case detail::OpParamKind::Input:
+        std::move(schema).input(text, type_param(param));
+        break;
+      case detail::OpParamKind::OptionalInput:
+        std::move(schema).input(text, type_param(param), BP_PARAM_OPTIONAL);
+        break;
+      case detail::OpParamKind::Inputs:
+        std::move(schema).variadic_input(text, type_param(param), 0);
+        break;
+      case detail::OpParamKind::Output:
+      case detail::OpParamKind::NewOutput:
+        std::move(schema).output(text, type_param(param));
+        break;
+      case detail::OpParamKind::OptionalOutput:
+        std::move(schema).output(text, type_param(param), BP_PARAM_OPTIONAL);
+        break;
+      case detail::OpParamKind::Attribute:
+        add_attribute(schema, param);
+        break;
+      case detail::OpParamKind::Context:
+        break;
+    }
   }
 
   static void add_attribute(sdk::OpSchema& schema, const detail::OpParam& param) {
@@ -413,44 +430,54 @@ inline CustomOpDomain::Store& CustomOpDomain::open_store() {
 
 inline FunctionOp& CustomOpDomain::add(std::shared_ptr<FunctionOp> op,
                                        std::initializer_list<ParamName> names) {
-  const auto fail = [&](const std::string& why) {
-    throw Error(BACKPLANE_INVALID_ARGUMENT, "function '" + op->op_type_ + "': " + why);
-  };
-  std::uint32_t inputs = 0, outputs = 0, attributes = 0;
-  const ParamName* name = names.begin();
-  for (detail::OpParam& param : op->params_) {
-    if (param.kind == detail::OpParamKind::Context) continue;
-    const bool is_attribute = param.kind == detail::OpParamKind::Attribute;
-    std::uint32_t& count = is_attribute                   ? attributes
-                           : detail::is_input(param.kind) ? inputs
-                                                          : outputs;
-    const char* const letter = is_attribute ? "a" : detail::is_input(param.kind) ? "x" : "y";
-    if (name == names.end()) {
-      if (names.size() > 0) fail("it has more parameters than names");
-      param.name = letter + std::to_string(count);
-    } else {
-      param.name = *name++;
-    }
-    ++count;
-    if (std::holds_alternative<std::monostate>(param.name.default_value)) continue;
-    if (!is_attribute || param.attribute_optional)
-      fail("'" + param.name.name + "' cannot have a default");
-    sdk::Attribute given = std::visit(
-        [&](const auto& value) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) {
-            return sdk::Attribute(param.name.name, std::int64_t{0});
-          } else {
-            return sdk::Attribute(param.name.name, value);
-          }
-        },
-        param.name.default_value);
-    if (given.raw()->type != param.attribute_type)
-      fail("the default of '" + param.name.name + "' is of another type than the attribute");
-  }
-  if (name != names.end()) fail("it has fewer parameters than names");
+  name_params(*op, names);
   Store& store = open_store();
   store.functions.push_back(std::move(op));
   return *store.functions.back();
+}
+
+inline void CustomOpDomain::name_params(FunctionOp& op, std::initializer_list<ParamName> names) {
+  std::map<std::string, std::uint32_t> counts;  // by letter
+  const ParamName* name = names.begin();
+  for (detail::OpParam& param : op.params_) {
+    if (param.kind == detail::OpParamKind::Context) continue;
+    if (name != names.end()) {
+      param.name = *name++;
+    } else if (names.size() == 0) {
+      const std::string letter = letter_of(param.kind);
+      param.name = letter + std::to_string(counts[letter]++);
+    } else {
+      refuse(op, "it has more parameters than names");
+    }
+    check_default(op, param);
+  }
+  if (name != names.end()) refuse(op, "it has fewer parameters than names");
+}
+
+inline const char* CustomOpDomain::letter_of(detail::OpParamKind kind) {
+  if (kind == detail::OpParamKind::Attribute) return "a";
+  return detail::is_input(kind) ? "x" : "y";
+}
+
+inline void CustomOpDomain::check_default(const FunctionOp& op, const detail::OpParam& param) {
+  if (std::holds_alternative<std::monostate>(param.name.default_value)) return;
+  if (param.kind != detail::OpParamKind::Attribute || param.attribute_optional)
+    refuse(op, "'" + param.name.name + "' cannot have a default");
+  sdk::Attribute given = std::visit(
+      [&](const auto& value) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) {
+          return sdk::Attribute(param.name.name, std::int64_t{0});
+        } else {
+          return sdk::Attribute(param.name.name, value);
+        }
+      },
+      param.name.default_value);
+  if (given.raw()->type != param.attribute_type)
+    refuse(op, "the default of '" + param.name.name + "' is of another type than the attribute");
+}
+
+inline void CustomOpDomain::refuse(const FunctionOp& op, const std::string& why) {
+  throw Error(BACKPLANE_INVALID_ARGUMENT, "function '" + op.op_type_ + "': " + why);
 }
 
 inline bool FunctionOp::takes(const sdk::Node& node) const {
