@@ -69,6 +69,7 @@ Handle handle_option(const sdk::OpenContext& ctx, const char* name) {
   if (error != std::errc() || end != text.data() + text.size())
     sdk::invalid("option '", name, "' of provider 'opencl' is '", text,
                  "'; it must be a handle's address as a decimal number");
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an option is text, so handles come as numbers
   return reinterpret_cast<Handle>(number);
 }
 

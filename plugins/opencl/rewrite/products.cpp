@@ -154,24 +154,37 @@ void add_node(const sdk::Node& node, const char* op_type, const Fusion& fusion,
   draft.add();
 }
 
+/// Lets a product or convolution take over what it can of the nodes after it.
+void fuse(const sdk::Node& node, const char* op_type, NodeSet& taken, sdk::Rewrite& edit) {
+  const bool is_conv = node.is("Conv"), is_gemm = node.is("Gemm"), is_matmul = node.is("MatMul");
+  Fusion fusion(node, taken);
+  if (is_conv) take_batch_normalization(node, edit, fusion);
+  if (is_matmul) take_row_bias(node, fusion);
+  if (!is_gemm) take_residual(fusion);
+  const bool plain_gemm = !is_gemm || !node.input(2) || node.get_float("beta", 1) == 1;
+  if (plain_gemm) take_activation(fusion);
+  if (plain_gemm) take_gate(fusion);
+  if (!fusion.is_fused()) return;
+  for (const sdk::Node& each : fusion.replaced) taken.insert(each.raw());
+  add_node(node, op_type, fusion, edit);
+}
+
+/// What the node becomes with what it takes over; null for others than products and convolutions.
+const char* fused_op_type(const sdk::Node& node) {
+  if (node.is("Conv")) return "FusedConv";
+  if (node.is("Gemm")) return "FusedGemm";
+  return node.is("MatMul") ? "FusedMatMul" : nullptr;
+}
+
 }  // namespace
 
 void fuse_products(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit) {
   for (std::size_t i = 0; i < graph.node_count(); ++i) {
     const sdk::Node node = graph.node(i);
-    const bool is_conv = node.is("Conv"), is_gemm = node.is("Gemm"), is_matmul = node.is("MatMul");
-    if (!is_conv && !is_gemm && !is_matmul) continue;
+    const char* const op_type = fused_op_type(node);
+    if (op_type == nullptr) continue;
     if (node.input(0).type() != DataType::Float || !is_float_constant(node.input(1))) continue;
-    Fusion fusion(node, taken);
-    if (is_conv) take_batch_normalization(node, edit, fusion);
-    if (is_matmul) take_row_bias(node, fusion);
-    if (!is_gemm) take_residual(fusion);
-    const bool plain_gemm = !is_gemm || !node.input(2) || node.get_float("beta", 1) == 1;
-    if (plain_gemm) take_activation(fusion);
-    if (plain_gemm) take_gate(fusion);
-    if (!fusion.is_fused()) continue;
-    for (const sdk::Node& each : fusion.replaced) taken.insert(each.raw());
-    add_node(node, is_conv ? "FusedConv" : is_gemm ? "FusedGemm" : "FusedMatMul", fusion, edit);
+    fuse(node, op_type, taken, edit);
   }
 }
 

@@ -132,7 +132,7 @@ class Chain {
     ++visited_;
     std::vector<std::string> operands;
     for (std::size_t i = 0; i < node.input_count(); ++i) operands.push_back(operand(node.input(i)));
-    const std::string name = sdk::message("t", nodes_.size());
+    std::string name = sdk::message("t", nodes_.size());
     statements_ +=
         sdk::message("  REAL ", name, " = ", substitute(expression_of(node), operands, {}), ";\n");
     nodes_.push_back(node);
