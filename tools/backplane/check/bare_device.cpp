@@ -199,6 +199,7 @@ int OpenDevice::copy_mode(bp_memory_kind from, bp_memory_kind to) const {
 
 Outcome OpenDevice::sync() const {
   if (stream_ == nullptr) return {};
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): enter() changes what it refers to
   const std::string work = current_step();
   enter("stream_sync after " + work);
   Outcome outcome = ask([&] { return api_->stream_sync(device_, stream_); });

@@ -13,6 +13,7 @@ struct bp_status {
 };
 
 /// Of the sanitizers' run time, where there is one: malloc is theirs then.
+// NOLINTNEXTLINE(readability-identifier-naming): the name is theirs too
 extern "C" __attribute__((weak)) std::size_t __sanitizer_get_current_allocated_bytes();
 
 namespace backplane::cli::check {

@@ -30,7 +30,7 @@ Row verdict(const std::string& name, const std::string& subject, const std::stri
 }
 
 std::string complaint_about(const bp_plugin& plugin) {
-  const std::string unsaid = first_of(
+  std::string unsaid = first_of(
       {missing(plugin.name, "the plugin's name"), missing(plugin.version, "the plugin's version")});
   if (!unsaid.empty()) return unsaid;
   if (plugin.init == nullptr || plugin.shutdown == nullptr) return "init or shutdown is NULL";
@@ -59,7 +59,7 @@ std::string complaint_about_query(const PluginFile& file) {
 }
 
 std::string complaint_about(const bp_kernel_def& def) {
-  const std::string unsaid =
+  std::string unsaid =
       first_of({missing(def.name, "a kernel's name"), missing(def.op_type, "a kernel's op_type")});
   if (!unsaid.empty()) return unsaid;
   const std::string name = std::string("kernel '") + def.name + "'";
@@ -194,7 +194,7 @@ void note_reads(const bp_provider* provider, const bp_device_info* info, const O
 }
 
 std::string complaint_about(const bp_option& option) {
-  const std::string unsaid =
+  std::string unsaid =
       first_of({missing(option.name, "an option's name"), missing(option.doc, "an option's doc")});
   if (!unsaid.empty()) return unsaid;
   const std::string name = std::string("option '") + option.name + "'";
@@ -294,9 +294,8 @@ std::vector<Row> check_options(Subject& subject, const Piece& piece) {
   }
   for (std::uint64_t i = 0; i < provider->option_count; ++i) {
     const std::string name = provider->options[i]->name;
-    if (read.count(name) == 0)
-      complaint =
-          first_of({complaint, "option '" + name + "' is accepted, and its value is never read"});
+    if (complaint.empty() && read.count(name) == 0)
+      complaint = text("option '", name, "' is accepted, and its value is never read");
   }
   rows.push_back(verdict("options.read", piece.subject, complaint));
   return rows;

@@ -1,6 +1,7 @@
 #include "tools/backplane/check/recipe.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "tools/backplane/check/schema_versions.hpp"
@@ -136,34 +137,38 @@ std::vector<std::vector<Dims>> input_shapes(std::size_t inputs, Generator& numbe
   return sets;
 }
 
+/// A node of the schema on inputs of the shapes; none where the suite makes no values of a type of the schema.
+std::optional<NodeCase> custom_case(const bp_kernel_def* def, const bp_op_schema& schema,
+                                    bp_dtype type, const std::vector<Dims>& shapes,
+                                    Generator& numbers) {
+  NodeCase node{schema.name, schema.domain, schema.since_version, {}, {}, {}};
+  for (std::uint32_t i = 0; i < schema.attribute_count; ++i) {
+    const bp_attribute_def& attribute = *schema.attributes[i];
+    if (attribute.required != 0) node.attributes[attribute.name] = attribute_guess(attribute);
+  }
+  for (std::uint32_t i = 0; i < schema.input_count; ++i) {
+    if (schema.inputs[i]->kind == BP_PARAM_OPTIONAL) continue;
+    const bp_dtype dtype = param_type(schema, schema.inputs[i]->type, def, type);
+    if (dtype == BP_NONE) return std::nullopt;
+    node.inputs.push_back({numbers.tensor(dtype, shapes[i], 0.25, 2), false, false});
+  }
+  for (std::uint32_t i = 0; i < schema.output_count; ++i) {
+    if (schema.outputs[i]->kind != BP_PARAM_REQUIRED) continue;
+    node.outputs.push_back(param_type(schema, schema.outputs[i]->type, def, type));
+  }
+  return node;
+}
+
 KernelCases custom_cases(const bp_kernel_def* def, const bp_op_schema& schema, std::uint64_t seed) {
   const std::vector<bp_dtype> types = schema.type_param_count == 0
                                           ? std::vector<bp_dtype>{BP_FLOAT}
                                           : types_of(def, schema.type_params[0]->name, {BP_FLOAT});
-  Attributes attributes;
-  for (std::uint32_t i = 0; i < schema.attribute_count; ++i) {
-    const bp_attribute_def& attribute = *schema.attributes[i];
-    if (attribute.required != 0) attributes[attribute.name] = attribute_guess(attribute);
-  }
   KernelCases cases;
   for (const bp_dtype type : types) {
     Generator numbers(seed);
     for (const std::vector<Dims>& shapes : input_shapes(schema.input_count, numbers)) {
-      NodeCase node{schema.name, schema.domain, schema.since_version, attributes, {}, {}};
-      bool is_known = true;
-      for (std::uint32_t i = 0; i < schema.input_count; ++i) {
-        if (schema.inputs[i]->kind == BP_PARAM_OPTIONAL) continue;
-        const bp_dtype dtype = param_type(schema, schema.inputs[i]->type, def, type);
-        is_known = is_known && dtype != BP_NONE;
-        node.inputs.push_back(
-            {numbers.tensor(dtype == BP_NONE ? BP_FLOAT : dtype, shapes[i], 0.25, 2), false,
-             false});
-      }
-      for (std::uint32_t i = 0; i < schema.output_count; ++i) {
-        if (schema.outputs[i]->kind != BP_PARAM_REQUIRED) continue;
-        node.outputs.push_back(param_type(schema, schema.outputs[i]->type, def, type));
-      }
-      if (is_known) cases.nodes.push_back(std::move(node));
+      if (auto node = custom_case(def, schema, type, shapes, numbers))
+        cases.nodes.push_back(std::move(*node));
     }
   }
   if (cases.nodes.empty())
