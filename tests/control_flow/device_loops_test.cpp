@@ -146,8 +146,10 @@ TEST_F(DeviceLoops, T4ScanSlicesAndStacksOnTheDevice) {
   const Values results = session.run(feeds);
   EXPECT_THAT(floats_of(*results.at("last")), Each(5));
   const std::vector<float> sums = floats_of(*results.at("sums"));
-  for (std::size_t i = 0; i < sums.size(); ++i)
-    ASSERT_EQ(sums[i], static_cast<float>((i / 64 + 1) * (i / 64 + 1))) << i;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const std::size_t step = i / 64 + 1;
+    ASSERT_EQ(sums[i], static_cast<float>(step * step)) << i;
+  }
   EXPECT_EQ(copies(), (Counted{2, 2}));
 }
 

@@ -54,11 +54,11 @@ class FaultPositions : public FaultTest, public ::testing::WithParamInterface<Fa
       EXPECT_EQ(error.code(), GetParam().seen) << error.what();
       EXPECT_NE(error.message().find("fakegpu:"), std::string::npos)
           << "names no device: " << error.what();
-      message_ = error.message();
+      last_message = error.message();
       return true;
     }
   }
-  static inline std::string message_;
+  static inline std::string last_message;
 };
 
 /// True when a message says which step of the run it was.
@@ -83,12 +83,13 @@ TEST_P(FaultPositions, OfAWarmRun) {
       continue;
     }
     ++failures;
-    if (names_a_step(message_)) ++named;
-    EXPECT_TRUE(names_a_step(message_) || message_.find("begin the run") != std::string::npos)
-        << message_;
+    if (names_a_step(last_message)) ++named;
+    EXPECT_TRUE(names_a_step(last_message) ||
+                last_message.find("begin the run") != std::string::npos)
+        << last_message;
     EXPECT_EQ(counters().open_runs, 0u);
-    EXPECT_EQ(difference(session.run(kFeeds), want), "") << "the run after " << message_;
-    EXPECT_EQ(findings(), "") << "after " << message_;
+    EXPECT_EQ(difference(session.run(kFeeds), want), "") << "the run after " << last_message;
+    EXPECT_EQ(findings(), "") << "after " << last_message;
   }
   EXPECT_EQ(failures, calls);
   EXPECT_GT(named, 0u);
@@ -102,7 +103,7 @@ TEST_P(FaultPositions, OfAFirstRun) {
     fakegpu().reset();
     const bool failed = fails_at(session, position);
     const std::uint64_t calls = counters().fallible_calls;
-    EXPECT_EQ(difference(session.run(kFeeds), want), "") << "the run after " << message_;
+    EXPECT_EQ(difference(session.run(kFeeds), want), "") << "the run after " << last_message;
     EXPECT_EQ(findings(), "");
     if (!failed) {
       EXPECT_LT(calls, position) << "nobody noticed";

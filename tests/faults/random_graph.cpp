@@ -44,13 +44,13 @@ std::string RandomGraph::describe() const {
 }
 
 std::string RandomGraph::weight(const Dims& dims) {
-  const std::string name = text("w", weights_++);
+  std::string name = text("w", weights_++);
   maker_.weight(name, random_tensor(dims, state_));
   return name;
 }
 
 void RandomGraph::add(const std::string& op, const std::vector<std::size_t>& read,
-                      std::vector<std::string> inputs, const Dims& dims, int axis) {
+                      const std::vector<std::string>& inputs, const Dims& dims, int axis) {
   static const char* const kProviders[] = {"cpu", "fakegpu:0", "fakegpu:1"};
   const std::string provider = kProviders[pick(3)];
   const std::string node = text("n", nodes_), output = text("v", nodes_);

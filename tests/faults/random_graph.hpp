@@ -45,7 +45,7 @@ class RandomGraph {
   }
   std::string weight(const Dims& dims);
   void add(const std::string& op, const std::vector<std::size_t>& read,
-           std::vector<std::string> inputs, const Dims& dims, int axis = -1);
+           const std::vector<std::string>& inputs, const Dims& dims, int axis = -1);
   void add_unary();
   void add_binary();
   void add_product();

@@ -104,7 +104,7 @@ TEST_F(Threads, SurviveFailuresOfOthers) {
       for (int round = 0; round < 20; ++round) {
         const Tensors fed = feeds(thread * 100 + round);
         if (thread == 0)
-          fakegpu().fail_call(static_cast<std::uint64_t>(1 + round * 3), BP_FAILED, asynchronous);
+          fakegpu().fail_call(1 + 3 * static_cast<std::uint64_t>(round), BP_FAILED, asynchronous);
         try {
           wrong += difference(session.run(fed), wanted(fed)).empty() ? 0 : 1;
         } catch (const Error& error) {
@@ -189,7 +189,8 @@ TEST_F(Threads, RunBranchesOfOneGraphAtATime) {
   std::atomic<int> wrong{0};
   on_threads([&](int thread) {
     for (int round = 0; round < 40; ++round) {
-      const Tensor fed = random_tensor({64, 64}, static_cast<std::uint64_t>(thread * 100 + round));
+      const int seed = thread * 100 + round;
+      const Tensor fed = random_tensor({64, 64}, static_cast<std::uint64_t>(seed));
       RuntimeValue x, y;
       x.set_owned_tensor(DataType::Float, fed.dims);
       std::copy(fed.elements.begin(), fed.elements.end(),

@@ -23,6 +23,7 @@
 #include "backplane/plugin_api.h"
 
 // Huge tensors are refused by the system's allocator; the sanitizer's is to do likewise.
+// NOLINTNEXTLINE(readability-identifier-naming): the sanitizer looks for it under this name
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 
 namespace backplane::host_test {
@@ -423,13 +424,13 @@ void call(void (*end)(T*), Draw& draw) {
 using Calls = std::map<std::string, std::function<void(Draw&)>>;
 
 const Calls& calls() {
-#define BACKPLANE_CALL(name)                      \
-  {                                               \
-#name, [](Draw & draw) { call(&name, draw); } \
+#define BACKPLANE_CALL(name)                        \
+  {                                                 \
+#name, [](Draw & draw) { call(&(name), draw); } \
   }
-#define BACKPLANE_CALL_LENDING(name)                    \
-  {                                                     \
-#name, [](Draw & draw) { call(&name, draw, true); } \
+#define BACKPLANE_CALL_LENDING(name)                      \
+  {                                                       \
+#name, [](Draw & draw) { call(&(name), draw, true); } \
   }
   static const Calls kCalls = {
 #include "tests/host/calls.inc"

@@ -193,12 +193,12 @@ Arrays expected_of(const GraphCase& graph) {
 }
 
 std::string difference(const Tensor& got, const Array& want, const Tolerance& tolerance) {
-  const std::string kind = kind_difference(got, want.type, want.dims);
+  std::string kind = kind_difference(got, want.type, want.dims);
   return kind.empty() ? element_difference(to_array(got), want, tolerance) : kind;
 }
 
 std::string difference(const Tensor& got, const Tensor& want, const Tolerance& tolerance) {
-  const std::string kind = kind_difference(got, want.type, want.dims);
+  std::string kind = kind_difference(got, want.type, want.dims);
   if (!kind.empty()) return kind;
   if (got.bytes == want.bytes && got.strings == want.strings) return "";
   const std::string wrong = element_difference(to_array(got), to_array(want), tolerance);
@@ -257,7 +257,8 @@ Outcome run_case(const GraphCase& graph, const Target& target, Form form,
     Session session(write_model(make_model(graph, form, expected)), options);
     for (const char* run : {"", "second run: "}) {
       const std::string wrong = judge(session.run(feeds, graph.outputs), graph, expected);
-      if (!wrong.empty()) return {Outcome::Kind::Failed, form_text + run + wrong};
+      if (!wrong.empty())
+        return {Outcome::Kind::Failed, std::string(form_text).append(run).append(wrong)};
     }
   } catch (const HostError& error) {
     const bool refused = error.code() == BACKPLANE_UNSUPPORTED && !target.must_run_all;

@@ -152,7 +152,8 @@ std::uint64_t encode_float(const Format& format, double value) {
       std::ldexp(magnitude, format.fraction_bits - exponent));  // with the hidden bit, if any
   const std::uint64_t hidden = std::uint64_t{1} << format.fraction_bits;
   if (units < hidden) return sign | units;
-  const auto field = static_cast<std::uint64_t>(exponent + format.bias);
+  const std::int64_t biased = std::int64_t{exponent} + format.bias;
+  const auto field = static_cast<std::uint64_t>(biased);
   return sign | (field << format.fraction_bits) | (units - hidden);
 }
 

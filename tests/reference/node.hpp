@@ -50,18 +50,18 @@ struct Attribute {
   AttributeValue value;
 
   template <std::integral Int>
-  Attribute(std::string name_, Int number)
-      : name(std::move(name_)), value(static_cast<std::int64_t>(number)) {}
+  Attribute(std::string its_name, Int number)
+      : name(std::move(its_name)), value(static_cast<std::int64_t>(number)) {}
   template <std::floating_point Float>
-  Attribute(std::string name_, Float number)
-      : name(std::move(name_)), value(static_cast<float>(number)) {}
-  Attribute(std::string name_, const char* text)
-      : name(std::move(name_)), value(std::string(text)) {}
+  Attribute(std::string its_name, Float number)
+      : name(std::move(its_name)), value(static_cast<float>(number)) {}
+  Attribute(std::string its_name, const char* text)
+      : name(std::move(its_name)), value(std::string(text)) {}
   template <class T>
   requires std::constructible_from<AttributeValue, T> &&
       (!std::integral<T>)&&(!std::floating_point<T>)&&(!std::convertible_to<T, const char*>)
-          Attribute(std::string name_, T other)
-      : name(std::move(name_)), value(std::move(other)) {}
+          Attribute(std::string its_name, T other)
+      : name(std::move(its_name)), value(std::move(other)) {}
 };
 
 /// One node. `inputs` and `outputs` are names of values, "" for an absent one; rows of one operator

@@ -100,7 +100,7 @@ std::string Call::text(const std::string& name, const std::string& absent) const
 }
 
 std::vector<std::int64_t> Call::list(const std::string& name,
-                                     std::vector<std::int64_t> absent) const {
+                                     const std::vector<std::int64_t>& absent) const {
   const auto* value = attribute_as<std::vector<std::int64_t>>(*this, name);
   return value == nullptr ? absent : *value;
 }

@@ -33,7 +33,7 @@ struct Call {
   double number(const std::string& name, double absent) const;
   std::string text(const std::string& name, const std::string& absent) const;
   std::vector<std::int64_t> list(const std::string& name,
-                                 std::vector<std::int64_t> absent = {}) const;
+                                 const std::vector<std::int64_t>& absent = {}) const;
   const AttributeValue* find(const std::string& name) const;
 };
 

@@ -31,7 +31,7 @@ Number transform(std::int64_t length, std::int64_t k, double sign, const At& x) 
 }
 
 /// The element of an array whose last axis holds the parts of a number.
-Number number_at(const Array& array, Dims index) {
+Number number_at(const Array& array, const Dims& index) {
   const std::int64_t at = offset_of(array.dims, index);
   return {array.values[at], array.dims.back() == 2 ? array.values[at + 1] : 0};
 }

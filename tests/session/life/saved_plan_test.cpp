@@ -27,7 +27,7 @@ class SavedPlans : public SessionTest {
     return settings;
   }
   Failure refusal(const std::string& model, const Settings& settings) const {
-    const Failure failure = failure_of([&] { TestSession(model, reopening(settings)); });
+    Failure failure = failure_of([&] { TestSession(model, reopening(settings)); });
     EXPECT_EQ(alive(), "");
     return failure;
   }

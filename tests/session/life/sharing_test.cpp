@@ -13,12 +13,12 @@ const Settings kFake = {{"providers", "fakegpu:0,cpu"}};
 
 TEST_F(Sharing, M3SessionsOfTheSameContentsPackAndUploadOnce) {
   const std::string model = small_net().bytes();
-  const std::string copy = model;  // other bytes with the same contents
+  const std::string again = small_net().bytes();  // other bytes with the same contents
   TestSession first(model, kFake);
   const fakegpu_counters one = counters();
   EXPECT_EQ(one.packs, 1u);
   std::vector<std::unique_ptr<TestSession>> more;
-  for (int i = 0; i < 9; ++i) more.push_back(std::make_unique<TestSession>(copy, kFake));
+  for (int i = 0; i < 9; ++i) more.push_back(std::make_unique<TestSession>(again, kFake));
   EXPECT_EQ(counters().packs, one.packs);
   EXPECT_EQ(counters().buffer_bytes, one.buffer_bytes);
   EXPECT_EQ(counters().bytes_h2d, one.bytes_h2d);

@@ -34,6 +34,7 @@ class ProbeKernel {
   };
 
   ProbeKernel(const sdk::CreateContext&, const sdk::Node& node)
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): attributes have no pointers
       : probe_(reinterpret_cast<Probe*>(node.get_int("probe", 0))) {
     ++probe_->creates;
   }

@@ -81,7 +81,7 @@ TEST(Values, L9NumbersOfEveryTypeAreWrittenAndReadBackRounded) {
 TEST(Values, L9WhatIsOutOfRangeSaturates) {
   const double infinity = std::numeric_limits<double>::infinity();
   const double nan = std::nan("");
-  const auto written = [](ElementType type, std::vector<double> numbers) {
+  const auto written = [](ElementType type, const std::vector<double>& numbers) {
     Value value = Value::tensor(type, {static_cast<std::int64_t>(numbers.size())});
     value.write_numbers(numbers);
     return value.numbers();

@@ -1,5 +1,6 @@
 #include "core/graph/constant.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <thread>
@@ -36,7 +37,7 @@ TEST(Constant, BytesAreAlignedWhereverTheyLie) {
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&] {
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(constant.bytes().data()) % alignof(float), 0u);
-        EXPECT_EQ(std::memcmp(constant.bytes().data(), values.data(), 12), 0);
+        EXPECT_TRUE(std::ranges::equal(constant.bytes(), bytes(values)));
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -28,23 +28,23 @@ std::string lower(std::string text) {
 class BadModels : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ =
+    models_folder =
         fs::path(::testing::TempDir()) / ("backplane_bad_models_" + std::to_string(::getpid()));
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
+    fs::remove_all(models_folder);
+    fs::create_directories(models_folder);
     const std::string command = std::string(BACKPLANE_TEST_PYTHON) + " " +
                                 BACKPLANE_TEST_SOURCE_DIR + "/tests/data/make_bad_models.py " +
-                                folder_.string() + " >/dev/null";
+                                models_folder.string() + " >/dev/null";
     // The sanitizers' runtime is not for Python.
-    made_ = fs::exists(BACKPLANE_TEST_PYTHON) &&
-            std::system(("env -u LD_PRELOAD " + command).c_str()) == 0;
-    if (made_) std::ifstream(folder_ / "manifest.json") >> manifest_;
+    models_made = fs::exists(BACKPLANE_TEST_PYTHON) &&
+                  std::system(("env -u LD_PRELOAD " + command).c_str()) == 0;
+    if (models_made) std::ifstream(models_folder / "manifest.json") >> models_manifest;
   }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
+  static void TearDownTestSuite() { fs::remove_all(models_folder); }
 
   void SetUp() override {
-    ASSERT_TRUE(made_) << "the models could not be made; run tools/setup, which installs "
-                       << BACKPLANE_TEST_PYTHON;
+    ASSERT_TRUE(models_made) << "the models could not be made; run tools/setup, which installs "
+                             << BACKPLANE_TEST_PYTHON;
   }
 
   /// What import says, "" when it is content.
@@ -52,7 +52,7 @@ class BadModels : public ::testing::Test {
     const auto begin = std::chrono::steady_clock::now();
     std::string message;
     try {
-      (void)import_file((folder_ / name).string(), schemas, {});
+      (void)import_file((models_folder / name).string(), schemas, {});
     } catch (const Error& error) {
       message = error.message();
     }
@@ -68,15 +68,15 @@ class BadModels : public ::testing::Test {
 #else
   static constexpr double kSeconds = 1;
 #endif
-  inline static fs::path folder_;
-  inline static bool made_ = false;
-  inline static nlohmann::json manifest_;
+  inline static fs::path models_folder;
+  inline static bool models_made = false;
+  inline static nlohmann::json models_manifest;
 };
 
 TEST_F(BadModels, AreErrorsThatSayWhatIsWrong) {
   const SchemaRegistry schemas;
   int seen = 0;
-  for (const auto& [name, entry] : manifest_.items()) {
+  for (const auto& [name, entry] : models_manifest.items()) {
     if (entry["expect"] != "error") continue;
     ++seen;
     const std::string message = import(name, schemas);
@@ -91,7 +91,7 @@ TEST_F(BadModels, AreErrorsThatSayWhatIsWrong) {
 
 TEST_F(BadModels, GoodOnesLoad) {
   SchemaRegistry schemas;
-  for (const auto& [name, entry] : manifest_.items()) {
+  for (const auto& [name, entry] : models_manifest.items()) {
     if (!entry.contains("needs_op")) continue;
     EXPECT_NE(import(name, SchemaRegistry()), "") << name;
     CustomSchema schema;
@@ -102,7 +102,7 @@ TEST_F(BadModels, GoodOnesLoad) {
     schemas.add(schema);
   }
   int seen = 0;
-  for (const auto& [name, entry] : manifest_.items()) {
+  for (const auto& [name, entry] : models_manifest.items()) {
     if (entry["expect"] != "ok") continue;
     ++seen;
     EXPECT_EQ(import(name, schemas), "") << name;

@@ -49,7 +49,7 @@ TEST(Tensors, AllTypesGoThereAndBackAsRawData) {
 }
 
 TEST(Tensors, StringsGoThereAndBack) {
-  const Constant constant({2, 1}, {"one\0zero", std::string("\0", 1)});
+  const Constant constant({2, 1}, {std::string("one\0zero", 8), std::string("\0", 1)});
   EXPECT_EQ(read(to_proto(constant, ""))->strings(), constant.strings());
   TensorProto raw = tensor_of(TensorProto::STRING, {2});
   raw.set_raw_data("ab");

@@ -120,10 +120,12 @@ TEST(WireReader, BoundsNesting) {
       wrapped += static_cast<char>(size < 128 ? size : (size & 127) | 128);
       if (size < 128) break;
     }
-    text = wrapped + text;
+    text.insert(0, wrapped);
   }
-  const std::string model = std::string("\x3a") + static_cast<char>((text.size() & 127) | 128) +
-                            static_cast<char>(text.size() >> 7) + text;
+  std::string model = "\x3a";
+  model += static_cast<char>((text.size() & 127) | 128);
+  model += static_cast<char>(text.size() >> 7);
+  model += text;
   EXPECT_THAT(error_of(model), HasSubstr("nested"));
 }
 

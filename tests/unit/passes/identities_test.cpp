@@ -13,7 +13,7 @@ class Identities : public GraphTest {
   void SetUp() override { input("x"); }
   void eliminate() { run("eliminate_identities"); }
   /// x -> op -> relu -> y, with the op's node to be changed further.
-  NodeId between(const std::string& op, std::vector<std::string> inputs = {"x"}) {
+  NodeId between(const std::string& op, const std::vector<std::string>& inputs = {"x"}) {
     const NodeId id = add(op, inputs, {"m"}, "op");
     add("Relu", {"m"}, {"y"}, "relu");
     output("y");

@@ -20,6 +20,7 @@ class CInterface : public SessionTest {
  protected:
   template <class Object>
   static Object* garbage() {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address at which nothing lies
     return reinterpret_cast<Object*>(std::uintptr_t{0x55555550});
   }
   static constexpr std::int32_t kInvalid = BACKPLANE_INVALID_ARGUMENT;
