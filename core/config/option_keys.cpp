@@ -45,6 +45,7 @@ using V = const Values&;
 std::vector<KeyRow> placement_rows() {
   static const Values kFallbacks = {"allow", "warn", "forbid"};
   static const Values kPrecisions = {"fp32", "tf32", "fp16", "bf16"};
+  static const Values kPolicies = {"priority", "cost"};
   return {
       {{"environment.threads",
         "threads of the pool, the caller's included; 0: as many as processors", "0", "0 .. 1024"},
@@ -93,6 +94,22 @@ std::vector<KeyRow> placement_rows() {
        false,
        [](Options& o, K k, V v) {
          o.session.fallback = static_cast<Fallback>(choice(k, v[0], kFallbacks));
+       }},
+      {{"placement",
+        "how devices are chosen: by the order of providers, or by what nodes and copies cost",
+        "priority", "priority | cost"},
+       0,
+       false,
+       [](Options& o, K k, V v) {
+         o.session.placement_policy = static_cast<PlacementPolicy>(choice(k, v[0], kPolicies));
+       }},
+      {{"copy_rates", "file that keeps the copy rates that placement=cost measures", "auto",
+        "a path | auto: in the user's cache folder | off: measured by every session"},
+       0,
+       false,
+       [](Options& o, K k, V v) {
+         if (v[0].empty()) wrong_value(k, v[0], "a path, auto or off");
+         o.session.copy_rates = v[0];
        }},
       {{"precision", "arithmetic that providers may use for float tensors", "fp32",
         "fp32 | tf32 | fp16 | bf16"},

@@ -21,6 +21,12 @@ class Plugin;
 
 enum class Fallback { Allow, Warn, Forbid };
 
+/// How devices are chosen for nodes.
+enum class PlacementPolicy {
+  Priority,  ///< the first provider of the list that takes the node
+  Cost,      ///< where nodes and the copies between them cost least together
+};
+
 /// A provider in the order of preference. `name` may carry a device index: "fakegpu:1".
 struct ProviderChoice {
   std::string name;
@@ -75,6 +81,8 @@ struct SessionOptions {
   /// Operators of ONNX and of providers that custom ones may replace: "Relu", "com.domain::Foo", "*" for all.
   std::set<std::string> replace_ops;
   std::vector<PlacementRule> placement;
+  PlacementPolicy placement_policy = PlacementPolicy::Priority;
+  std::string copy_rates = "auto";  ///< file of measured copy rates; "off": none
   std::map<std::string, std::int64_t> dims;
   std::size_t plan_cache = 16;
   std::string external_data;

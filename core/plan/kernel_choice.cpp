@@ -77,7 +77,7 @@ const SchemaInfo* SchemaCache::find(const Node& node) {
 std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, SchemaCache& schemas,
                                                const Graph& graph, const Node& node,
                                                const bp_node* view_node,
-                                               std::vector<Reason>& reasons) {
+                                               std::vector<Reason>& reasons, bp_cost* best_cost) {
   const std::string& label = device.device->label();
   const std::vector<RegisteredKernel>& candidates = device.registry.find(node.domain, node.op_type);
   if (candidates.empty()) {
@@ -100,9 +100,9 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
       reasons.push_back({label, "type", text(def.name, ": ", *sentence)});
       continue;
     }
+    bp_cost cost{};
+    cost.struct_size = sizeof(cost);
     if (def.match != nullptr && view_node != nullptr) {
-      bp_cost cost{};
-      cost.struct_size = sizeof(cost);
       if (bp_status* status = def.match(def.self, candidate.guest ? nullptr : device.device->raw(),
                                         view_node, &cost)) {
         const Error error = take_error(status);
@@ -110,6 +110,7 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
         continue;
       }
     }
+    if (matching.empty() && best_cost != nullptr) *best_cost = cost;
     matching.push_back(candidate);
   }
   return matching;

@@ -15,7 +15,7 @@
 namespace backplane::core {
 
 /// Why a provider did not get a node. Codes: "no_such_op", "opset", "type", "refused" (what the provider said),
-/// "rule", "claim", "not_preferred".
+/// "rule", "claim", "cheaper_elsewhere", "not_preferred".
 struct Reason {
   std::string provider;
   std::string code;
@@ -37,11 +37,12 @@ class SchemaCache {
 };
 
 /// The kernels of a device that take the node, best first. `view_node` is the node as plugins see it, for `match`.
-/// What does not take it is told in `reasons`.
+/// What does not take it is told in `reasons`; what the best one says that it costs goes to `best_cost`.
 std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, SchemaCache& schemas,
                                                const Graph& graph, const Node& node,
                                                const bp_node* view_node,
-                                               std::vector<Reason>& reasons);
+                                               std::vector<Reason>& reasons,
+                                               bp_cost* best_cost = nullptr);
 
 /// Why a kernel does not implement the node's version or types, without asking it; nullopt when it does.
 std::optional<std::string> broken_registration(const bp_kernel_def& def, SchemaCache& schemas,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/nearest_name.hpp"
+#include "core/plan/cost_placement.hpp"
 #include "core/plan/rule_pattern.hpp"
 
 namespace backplane::core {
@@ -12,7 +13,8 @@ namespace {
 class RuleTable {
  public:
   RuleTable(const std::vector<ResolvedRule>& rules, const Graph& graph) : rules_(rules) {
-    for (const ResolvedRule& rule : rules) patterns_.emplace_back(rule.pattern, graph);
+    for (const ResolvedRule& rule : rules)
+      patterns_.emplace_back(rule.pattern, graph, RulePattern::Missing::FitsNothing);
   }
   const ResolvedRule* find(const Node& node) const {
     for (std::size_t i = 0; i < rules_.size(); ++i) {
@@ -37,28 +39,70 @@ bool was_refused(const PlacementRequest& request, const Node& node, int device,
   return false;
 }
 
-NodePlacement place_node(const Graph& graph, const Node& node, const bp_node* view_node,
-                         const RuleTable& rules, const PlacementRequest& request) {
-  NodePlacement placement;
-  const ResolvedRule* rule = rules.find(node);
-  for (int device = 0; device < static_cast<int>(request.devices->devices.size()); ++device) {
-    const SessionDevice& candidate = request.devices->devices[static_cast<std::size_t>(device)];
-    const std::string& label = candidate.device->label();
-    if (!candidate.placeable) continue;
+/// Asks devices for a node.
+class NodePlacer {
+ public:
+  NodePlacer(const Graph& graph, const GraphView& view, const RuleTable& rules,
+             const PlacementRequest& request)
+      : graph_(graph), view_(view), rules_(rules), request_(request) {}
+
+  /// The device's kernels for the node; none: the reasons say why.
+  std::vector<RegisteredKernel> ask(const Node& node, int device, std::vector<Reason>& reasons,
+                                    bp_cost* cost = nullptr) const {
+    const SessionDevice& candidate = request_.devices->devices[static_cast<std::size_t>(device)];
+    if (!candidate.placeable) return {};
+    const ResolvedRule* rule = rules_.find(node);
     if (rule != nullptr &&
         std::find(rule->devices.begin(), rule->devices.end(), device) == rule->devices.end()) {
-      placement.reasons.push_back(
-          {label, "rule",
+      reasons.push_back(
+          {candidate.device->label(), "rule",
            text("the rule '", rule->pattern, "=", rule->provider, "' sends it elsewhere")});
-      continue;
+      return {};
     }
-    if (was_refused(request, node, device, placement.reasons)) continue;
-    placement.kernels =
-        matching_kernels(candidate, *request.schemas, graph, node, view_node, placement.reasons);
-    if (!placement.kernels.empty()) {
+    if (was_refused(request_, node, device, reasons)) return {};
+    return matching_kernels(candidate, *request_.schemas, graph_, node, view_.node(node.id),
+                            reasons, cost);
+  }
+
+  /// The first device that takes the node.
+  NodePlacement first(const Node& node) const {
+    NodePlacement placement;
+    for (int device = 0; device < static_cast<int>(request_.devices->devices.size()); ++device) {
+      placement.kernels = ask(node, device, placement.reasons);
+      if (placement.kernels.empty()) continue;
       placement.device = device;
       break;
     }
+    return placement;
+  }
+
+ private:
+  const Graph& graph_;
+  const GraphView& view_;
+  const RuleTable& rules_;
+  const PlacementRequest& request_;
+};
+
+/// Places by cost: every device is asked for every node, and then nodes move to where they cost less.
+Placement place_by_cost(const Graph& graph, const std::vector<NodeId>& order,
+                        const NodePlacer& placer, const DeviceSet& devices) {
+  const auto count = static_cast<int>(devices.devices.size());
+  std::vector<NodeOffers> offers(order.size());
+  Placement placement(graph.node_limit());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Node& node = graph.node(order[i]);
+    for (int device = 0; device < count; ++device) {
+      Offer offer;
+      offer.cost.struct_size = sizeof(offer.cost);
+      offer.kernels = placer.ask(node, device, offer.reasons, &offer.cost);
+      offers[i].push_back(std::move(offer));
+    }
+  }
+  for (CostedPlace& place : places_by_cost(graph, order, offers, devices)) {
+    NodePlacement& placed = placement[static_cast<std::size_t>(place.node)];
+    placed.device = place.device;
+    placed.reasons = std::move(place.reasons);
+    placed.kernels = std::move(place.kernels);
   }
   return placement;
 }
@@ -92,11 +136,13 @@ std::vector<ResolvedRule> resolve_rules(const std::vector<RuleText>& rules,
 
 Placement place(const Graph& graph, const std::vector<NodeId>& order, const GraphView& view,
                 const PlacementRequest& request) {
-  Placement placement(graph.node_limit());
   const RuleTable rules(request.rules, graph);
+  const NodePlacer placer(graph, view, rules, request);
+  if (request.devices->costs != nullptr)
+    return place_by_cost(graph, order, placer, *request.devices);
+  Placement placement(graph.node_limit());
   for (const NodeId id : order)
-    placement[static_cast<std::size_t>(id)] =
-        place_node(graph, graph.node(id), view.node(id), rules, request);
+    placement[static_cast<std::size_t>(id)] = placer.first(graph.node(id));
   return placement;
 }
 

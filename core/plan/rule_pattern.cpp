@@ -79,7 +79,8 @@ void RulePattern::check(const std::string& pattern) {
   if (pattern.starts_with(kBetween)) split_between(pattern);
 }
 
-RulePattern::RulePattern(const std::string& pattern, const Graph& graph) : text_(pattern) {
+RulePattern::RulePattern(const std::string& pattern, const Graph& graph, Missing missing)
+    : text_(pattern) {
   if (pattern.starts_with(kOperator)) {
     kind_ = Kind::Operator;
     text_ = pattern.substr(kOperator.size());
@@ -89,6 +90,9 @@ RulePattern::RulePattern(const std::string& pattern, const Graph& graph) : text_
   } else if (pattern.starts_with(kBetween)) {
     kind_ = Kind::Between;
     const auto [first, last] = split_between(pattern);
+    if (missing == Missing::FitsNothing &&
+        (graph.find_value(first) == kNone || graph.find_value(last) == kNone))
+      return;
     const auto after = reach(graph, value_of(graph, first, pattern), true);
     for (const NodeId id : reach(graph, value_of(graph, last, pattern), false)) {
       if (after.contains(id)) between_.insert(id);

@@ -14,8 +14,11 @@ class RulePattern {
   /// Throws InvalidArgument for a pattern of no known form.
   static void check(const std::string& pattern);
 
-  /// Resolves the pattern against a graph; a value of "between" that the graph lacks is InvalidArgument.
-  RulePattern(const std::string& pattern, const Graph& graph);
+  /// What a "between" does whose values the graph lacks: bodies lack those of the main graph, and passes remove some.
+  enum class Missing { Throws, FitsNothing };
+
+  /// Resolves the pattern against a graph. Throws InvalidArgument for a value that is missing, if that is asked for.
+  RulePattern(const std::string& pattern, const Graph& graph, Missing missing = Missing::Throws);
   bool fits(const Node& node) const;
 
  private:

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/plugin_host/device.hpp"
 
 namespace backplane::core {
 
+class CostModel;
 class WeightStore;
 
 /// A device of a session with the kernels that this session may use on it.
@@ -31,6 +33,8 @@ struct DeviceSet {
   /// Of the session: what kernels need that use other operators' kernels. Null: they cannot.
   const SchemaRegistry* schemas = nullptr;
   WeightStore* weights = nullptr;
+  /// What the cost policy of placement counts with. Null: the plain policy, by preference and priority.
+  std::shared_ptr<const CostModel> costs;
 
   int space_of(int device) const {
     return devices[static_cast<std::size_t>(device)].device->on_host_memory() ? kHostSpace

@@ -123,6 +123,7 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
     devices_ = environment_->open_devices(options_);
     devices_.schemas = &schemas_;
     devices_.weights = &environment_->weights();
+    devices_.costs = placement_costs(devices_);
     memory_->add(devices_);
     for (const auto& [name, way] : options_.paths)
       within_path(name, [&, name = name, way = way] { open_path(name, way); });
@@ -142,6 +143,7 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
     within_file("reading the saved plan", [&] { open_saved_plan(); });
   within_file("optimizing the graph", [&] {
     original_ = Graph(model_.graph);
+    check_placement_rules();
     optimize(model_);
     list_values();
     save(options_.save);

@@ -128,6 +128,8 @@ class Session {
   void open_file(const std::string& path);
   void take_options(const Model* built);
   static void check_precision(const std::string& precision);
+  void check_placement_rules() const;
+  std::shared_ptr<const CostModel> placement_costs(const DeviceSet& devices) const;
   void register_operators();
   void register_kernels(DeviceSet& devices);
   void load(const std::string& path, const Model* built);

@@ -40,6 +40,7 @@ void Session::open_path(const std::string& name, const PathOptions& options) {
   path->devices = environment_->open_devices(options_, options);
   path->devices.schemas = &schemas_;
   path->devices.weights = &environment_->weights();
+  path->devices.costs = placement_costs(path->devices);
   memory_->add(path->devices);
   paths_[name] = std::move(path);
 }

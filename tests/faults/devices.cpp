@@ -119,7 +119,8 @@ ModelMaker& ModelMaker::node(const std::string& name, const std::string& op,
 
 MixedSession::MixedSession(std::string model, const Placement& placement,
                            const ProviderOptions& fakegpu_options,
-                           const std::vector<std::string>& providers)
+                           const std::vector<std::string>& providers,
+                           const std::function<void(SessionOptions&)>& change)
     : model_(std::move(model)) {
   SessionOptions options;
   for (const std::string& name : providers) options.providers.push_back({name, {}});
@@ -127,6 +128,7 @@ MixedSession::MixedSession(std::string model, const Placement& placement,
   options.fallback = Fallback::Allow;
   options.optimization = OptimizationLevel::None;
   for (const auto& [node, provider] : placement) options.placement.push_back({node, provider});
+  if (change) change(options);
   session_ =
       std::make_unique<Session>(environment(), "", std::as_bytes(std::span(model_)), options);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <onnx/onnx_pb.h>
@@ -61,7 +62,8 @@ class MixedSession {
   explicit MixedSession(std::string model, const Placement& placement = {},
                         const ProviderOptions& fakegpu_options = {},
                         const std::vector<std::string>& providers = {"fakegpu:0", "fakegpu:1",
-                                                                     "cpu"});
+                                                                     "cpu"},
+                        const std::function<void(SessionOptions&)>& change = {});
   /// All outputs. Throws what the session throws.
   Tensors run(const Tensors& feeds);
   Session& core() { return *session_; }
