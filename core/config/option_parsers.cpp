@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/base/nearest_name.hpp"
@@ -66,12 +67,20 @@ ProviderChoice provider_choice(const std::string& key, const std::string& name) 
   };
   std::size_t end = 0;
   while (end < name.size() && is_letter(name[end])) ++end;
+  static const std::set<std::string> kWords = {"fastest", "least_power", "most_memory", "all"};
   bool fits = end > 0;
   if (fits && end < name.size()) {
-    fits = name[end] == ':' && end + 1 < name.size() && name.size() - end <= 5 &&
-           name.find_first_not_of("0123456789", end + 1) == std::string::npos;
+    const std::string device = name.substr(end + 1);
+    const bool is_index = !device.empty() && device.size() <= 4 &&
+                          device.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_name = device.size() > 5 && device.starts_with("name=");
+    fits = name[end] == ':' && (is_index || is_name || kWords.contains(device));
   }
-  if (!fits) wrong_value(key, name, "a provider's name, such as \"name\" or \"name:1\"");
+  if (!fits) {
+    wrong_value(key, name,
+                "a provider's name, such as \"name\", \"name:1\", \"name:fastest\" (or "
+                "least_power, most_memory, all) or \"name:name=PATTERN\"");
+  }
   return {name, {}};
 }
 

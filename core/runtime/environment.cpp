@@ -1,10 +1,10 @@
 #include "core/runtime/environment.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <thread>
 
 #include "core/plan/operator.hpp"
+#include "core/plugin_host/device_choice.hpp"
 #include "core/plugin_host/host_api.hpp"
 
 namespace backplane::core {
@@ -18,20 +18,6 @@ std::vector<std::filesystem::path> plugin_directories(const EnvironmentOptions& 
 
 unsigned thread_count(unsigned wanted) {
   return wanted != 0 ? wanted : std::max(1u, std::thread::hardware_concurrency());
-}
-
-/// "fakegpu:1" -> ("fakegpu", 1).
-std::pair<std::string, std::size_t> split_name(const std::string& name) {
-  const std::size_t colon = name.find(':');
-  if (colon == std::string::npos) return {name, 0};
-  std::size_t index = 0;
-  const char* begin = name.data() + colon + 1;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(begin, end, index);
-  if (error != std::errc() || stop != end || begin == end)
-    invalid("provider '", name, "': a device is asked for as NAME:INDEX, such as '",
-            name.substr(0, colon), ":0'");
-  return {name.substr(0, colon), index};
 }
 
 std::string key_of(const std::string& name,
@@ -66,7 +52,7 @@ void add_preferences(const PathOptions& path, PluginSet& plugins, ProviderChoice
   };
   if (path.power == Preference::Normal && path.memory == Preference::Normal) return;
   const bp_provider* provider = nullptr;
-  const PluginPtr plugin = plugins.find_provider(split_name(choice.name).first, &provider);
+  const PluginPtr plugin = plugins.find_provider(split_device_name(choice.name).first, &provider);
   add(*provider, "power", path.power);
   add(*provider, "memory", path.memory);
 }
@@ -103,9 +89,9 @@ std::vector<PluginPtr> Environment::custom_ops() {
   return custom_ops_;
 }
 
-DevicePtr Environment::open_device(
+std::vector<DevicePtr> Environment::open_device(
     const std::string& name, const std::vector<std::pair<std::string, std::string>>& options) {
-  const auto [provider_name, index] = split_name(name);
+  const auto [provider_name, wanted] = split_device_name(name);
   const bp_provider* provider = nullptr;
   PluginPtr plugin = plugins_.find_provider(provider_name, &provider);
   std::string reason;
@@ -114,25 +100,27 @@ DevicePtr Environment::open_device(
     throw Error(Code::NotFound, text("provider '", provider_name, "' (", plugin->file().string(),
                                      ") has no device", reason.empty() ? "" : ": " + reason));
   }
-  if (index >= infos.size()) {
-    throw Error(Code::NotFound, text("provider '", provider_name, "' has no device ", index,
-                                     "; it has ", infos.size(), ", counted from 0"));
+  std::vector<DevicePtr> devices;
+  for (const std::size_t index : choose_devices(*provider, wanted, infos)) {
+    const std::string label =
+        infos.size() > 1 || !wanted.empty() ? text(provider_name, ":", index) : provider_name;
+    const std::string key = key_of(label, options);
+    const std::lock_guard lock(mutex_);
+    DevicePtr device = opened_[key].lock();
+    if (device == nullptr || device->is_lost()) {
+      device = Device::open(plugin, provider, infos[index], label, options, &all_threads_);
+      opened_[key] = device;
+    }
+    devices.push_back(std::move(device));
   }
-  const std::string label =
-      infos.size() > 1 || name != provider_name ? text(provider_name, ":", index) : provider_name;
-  const std::string key = key_of(label, options);
-  const std::lock_guard lock(mutex_);
-  if (DevicePtr opened = opened_[key].lock(); opened != nullptr && !opened->is_lost())
-    return opened;
-  DevicePtr device = Device::open(plugin, provider, infos[index], label, options, &all_threads_);
-  opened_[key] = device;
-  return device;
+  return devices;
 }
 
 DevicePtr Environment::find_host_evaluator() {
   for (const PluginRow& row : plugins_.rows()) {
     for (const bp_device_info* info : row.devices) {
-      if ((info->flags & BP_DEVICE_HOST_EVALUATOR) != 0) return open_device(row.provider, {});
+      if ((info->flags & BP_DEVICE_HOST_EVALUATOR) != 0)
+        return open_device(row.provider, {}).front();
     }
   }
   return nullptr;
@@ -156,21 +144,25 @@ std::vector<ProviderChoice> Environment::all_choices() {
 void Environment::append_device(DeviceSet& set, const SessionOptions& options,
                                 const ProviderChoice& choice, bool requested) {
   std::vector<std::pair<std::string, std::string>> device_options;
-  if (const auto general = options.provider_options.find(split_name(choice.name).first);
+  if (const auto general = options.provider_options.find(split_device_name(choice.name).first);
       general != options.provider_options.end())
     device_options = general->second;
   device_options.insert(device_options.end(), choice.options.begin(), choice.options.end());
-  SessionDevice device;
-  device.device = open_device(choice.name, device_options);
-  device.requested = requested;
-  const bool twice = std::any_of(
-      set.devices.begin(), set.devices.end(),
-      [&](const SessionDevice& other) { return other.device->label() == device.device->label(); });
-  if (twice && !requested) return;  // a backup that is listed already
-  if (twice) invalid("provider '", choice.name, "' is listed twice");
-  if (device.device->is_host_evaluator() && set.host_evaluator < 0)
-    set.host_evaluator = static_cast<int>(set.devices.size());
-  set.devices.push_back(std::move(device));
+  for (DevicePtr& opened : open_device(choice.name, device_options)) {
+    SessionDevice device;
+    device.device = std::move(opened);
+    device.requested = requested;
+    const bool twice =
+        std::any_of(set.devices.begin(), set.devices.end(), [&](const SessionDevice& other) {
+          return other.device->label() == device.device->label();
+        });
+    if (twice && !requested) continue;  // a backup that is listed already
+    if (twice)
+      invalid("provider '", choice.name, "' is listed twice: it is ", device.device->label());
+    if (device.device->is_host_evaluator() && set.host_evaluator < 0)
+      set.host_evaluator = static_cast<int>(set.devices.size());
+    set.devices.push_back(std::move(device));
+  }
 }
 
 void Environment::append_host_evaluator(DeviceSet& set, bool placeable) {

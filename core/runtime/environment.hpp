@@ -52,8 +52,9 @@ class Environment {
   void append_device(DeviceSet& set, const SessionOptions& options, const ProviderChoice& choice,
                      bool requested);
   void append_host_evaluator(DeviceSet& set, bool placeable);
-  DevicePtr open_device(const std::string& name,
-                        const std::vector<std::pair<std::string, std::string>>& options);
+  /// One device, or several for a name such as "opencl:all".
+  std::vector<DevicePtr> open_device(
+      const std::string& name, const std::vector<std::pair<std::string, std::string>>& options);
   DevicePtr find_host_evaluator();
 
   Logger::Sink sink_;
