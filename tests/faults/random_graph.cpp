@@ -1,8 +1,14 @@
 #include "tests/faults/random_graph.hpp"
 
+#include <utility>
+
 namespace backplane::core::faults {
 
-RandomGraph::RandomGraph(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u) {
+RandomGraph::RandomGraph(std::uint64_t seed, std::vector<std::string> providers,
+                         std::uint64_t placing)
+    : state_(seed * 0x9E3779B97F4A7C15u),
+      providers_(std::move(providers)),
+      placing_(state_ + placing) {
   for (int i = 0; i < 2; ++i) {
     const Dims dims{static_cast<std::int64_t>(1 + pick(5)),
                     static_cast<std::int64_t>(1 + pick(80))};
@@ -51,8 +57,7 @@ std::string RandomGraph::weight(const Dims& dims) {
 
 void RandomGraph::add(const std::string& op, const std::vector<std::size_t>& read,
                       const std::vector<std::string>& inputs, const Dims& dims, int axis) {
-  static const char* const kProviders[] = {"cpu", "fakegpu:0", "fakegpu:1"};
-  const std::string provider = kProviders[pick(3)];
+  const std::string& provider = pick_provider();
   const std::string node = text("n", nodes_), output = text("v", nodes_);
   ++nodes_;
   for (const std::size_t index : read) values_[index].readers.insert(provider);
@@ -139,8 +144,7 @@ Copies RandomGraph::copies(bool peer) const {
     if (value.is_output) targets.insert("cpu");
     targets.erase(value.maker);
     const bool on_device = value.maker != "cpu";
-    const bool to_other_device =
-        on_device && (targets.contains("fakegpu:0") || targets.contains("fakegpu:1"));
+    const bool to_other_device = on_device && targets.size() > targets.count("cpu");
     if (to_other_device && !peer) targets.insert("cpu");
     const auto bytes = static_cast<std::uint64_t>(element_count(value.dims)) * sizeof(float);
     copies.bytes += bytes * targets.size();

@@ -20,7 +20,10 @@ struct Copies {
 /// A graph of element-wise nodes, products, concatenations and reshapes over matrices.
 class RandomGraph {
  public:
-  explicit RandomGraph(std::uint64_t seed);
+  /// `placing` chooses among the providers: the same graph has a placement for each.
+  explicit RandomGraph(std::uint64_t seed,
+                       std::vector<std::string> providers = {"cpu", "fakegpu:0", "fakegpu:1"},
+                       std::uint64_t placing = 1);
 
   std::string model() const { return maker_.bytes(); }
   const Placement& placement() const { return placement_; }
@@ -39,6 +42,10 @@ class RandomGraph {
     std::set<std::string> readers;
     bool is_output = false;
   };
+  const std::string& pick_provider() {
+    placing_ = placing_ * 6364136223846793005u + 1442695040888963407u;
+    return providers_[static_cast<std::size_t>((placing_ >> 33) % providers_.size())];
+  }
   std::size_t pick(std::size_t count) {
     state_ = state_ * 6364136223846793005u + 1442695040888963407u;
     return static_cast<std::size_t>((state_ >> 33) % count);
@@ -53,6 +60,8 @@ class RandomGraph {
   void add_reshape();
 
   std::uint64_t state_;
+  std::vector<std::string> providers_;
+  std::uint64_t placing_;
   ModelMaker maker_;
   Placement placement_;
   Tensors feeds_;
