@@ -1,6 +1,9 @@
 // The table of keys: one row a key, with how its value is read.
 #include "core/config/option_keys.hpp"
 
+#include <optional>
+
+#include "core/base/data_type.hpp"
 #include "core/base/error.hpp"
 #include "core/base/quote.hpp"
 #include "core/config/option_parsers.hpp"
@@ -38,14 +41,28 @@ const Values& log_levels() {
   return kLevels;
 }
 
+std::vector<CastChoice> cast_choices(const std::string& key, const Values& values) {
+  std::vector<CastChoice> casts;
+  for (const std::string& value : values) {
+    const std::size_t arrow = value.find('>');
+    const auto is_type = [](const std::string& word) {
+      const std::optional<DataType> type = data_type_named(word);
+      return type && *type != DataType::None && *type != DataType::String;
+    };
+    CastChoice cast;
+    if (arrow != std::string::npos) cast = {value.substr(0, arrow), value.substr(arrow + 1)};
+    if (!is_type(cast.from) || !is_type(cast.to) || cast.from == cast.to)
+      wrong_value(key, value, "two element types, such as float16>float");
+    casts.push_back(std::move(cast));
+  }
+  return casts;
+}
+
 using K = const std::string&;
 using V = const Values&;
 
-/// Where a session runs.
-std::vector<KeyRow> placement_rows() {
-  static const Values kFallbacks = {"allow", "warn", "forbid"};
-  static const Values kPrecisions = {"fp32", "tf32", "fp16", "bf16"};
-  static const Values kPolicies = {"priority", "cost"};
+/// What all sessions of an environment share.
+std::vector<KeyRow> environment_rows() {
   return {
       {{"environment.threads",
         "threads of the pool, the caller's included; 0: as many as processors", "0", "0 .. 1024"},
@@ -77,6 +94,16 @@ std::vector<KeyRow> placement_rows() {
        ':',
        true,
        [](Options& o, K k, V v) { o.environment.custom_ops = paths(k, v); }},
+  };
+}
+
+/// Where a session runs.
+std::vector<KeyRow> placement_rows() {
+  static const Values kFallbacks = {"allow", "warn", "forbid"};
+  static const Values kPrecisions = {"fp32", "tf32", "fp16", "bf16"};
+  static const Values kPolicies = {"priority", "cost"};
+  static const Values kUnused = {"allow", "warn", "error"};
+  return {
       {{"threads", "threads of a session's loops; 0: the pool's", "0", "0 .. 1024"},
        0,
        false,
@@ -84,7 +111,8 @@ std::vector<KeyRow> placement_rows() {
          o.session.threads = static_cast<unsigned>(number(k, v[0], 0, kMaxThreads));
        }},
       {{"providers", "providers in order of preference; auto: all with a device, by score", "auto",
-        "names, separated by ','; NAME:1 is a provider's second device"},
+        "names, separated by ','; NAME:1 is a provider's second device, NAME:all are all; also "
+        "NAME:fastest, :least_power, :most_memory, :name=PATTERN"},
        ',',
        false,
        [](Options& o, K k, V v) { o.session.providers = provider_choices(k, v); }},
@@ -102,6 +130,19 @@ std::vector<KeyRow> placement_rows() {
        false,
        [](Options& o, K k, V v) {
          o.session.placement_policy = static_cast<PlacementPolicy>(choice(k, v[0], kPolicies));
+       }},
+      {{"casts",
+        "types that nodes may be computed in where a provider has the operator but not its type",
+        "", "FROM>TO, separated by ',', such as float16>float"},
+       ',',
+       false,
+       [](Options& o, K k, V v) { o.session.casts = cast_choices(k, v); }},
+      {{"unused_rules", "what to do with rules of placement that fit no node, or are never used",
+        "warn", "allow | warn | error"},
+       0,
+       false,
+       [](Options& o, K k, V v) {
+         o.session.unused_rules = static_cast<UnusedRules>(choice(k, v[0], kUnused));
        }},
       {{"copy_rates", "file that keeps the copy rates that placement=cost measures", "auto",
         "a path | auto: in the user's cache folder | off: measured by every session"},
@@ -288,7 +329,8 @@ void check_placement_rule(const PlacementRule& rule) {
 
 const std::vector<KeyRow>& key_rows() {
   static const std::vector<KeyRow> kRows = [] {
-    std::vector<KeyRow> rows = placement_rows();
+    std::vector<KeyRow> rows = environment_rows();
+    for (KeyRow& row : placement_rows()) rows.push_back(std::move(row));
     for (KeyRow& row : operator_rows()) rows.push_back(std::move(row));
     for (KeyRow& row : graph_rows()) rows.push_back(std::move(row));
     for (KeyRow& row : life_rows()) rows.push_back(std::move(row));

@@ -27,6 +27,14 @@ enum class PlacementPolicy {
   Cost,      ///< where nodes and the copies between them cost least together
 };
 
+/// What rules of placement that do nothing are.
+enum class UnusedRules { Allow, Warn, Error };
+
+/// Nodes of type `from` may be computed in type `to`; ONNX's words.
+struct CastChoice {
+  std::string from, to;
+};
+
 /// A provider in the order of preference. `name` may carry a device index: "fakegpu:1".
 struct ProviderChoice {
   std::string name;
@@ -81,6 +89,8 @@ struct SessionOptions {
   /// Operators of ONNX and of providers that custom ones may replace: "Relu", "com.domain::Foo", "*" for all.
   std::set<std::string> replace_ops;
   std::vector<PlacementRule> placement;
+  UnusedRules unused_rules = UnusedRules::Warn;
+  std::vector<CastChoice> casts;
   PlacementPolicy placement_policy = PlacementPolicy::Priority;
   std::string copy_rates = "auto";  ///< file of measured copy rates; "off": none
   std::map<std::string, std::int64_t> dims;

@@ -170,7 +170,13 @@ std::vector<CostedPlace> places_by_cost(const Graph& graph, const std::vector<No
         if (offer.kernels.empty() || static_cast<int>(device) == place.device)
           place.reasons.push_back(std::move(reason));
       }
-      if (moved_from) place.reasons.push_back({labels[device], "cheaper_elsewhere", move->why});
+      if (moved_from) {
+        place.reasons.push_back({labels[device], "cheaper_elsewhere", move->why});
+      } else if (!offer.kernels.empty() && static_cast<int>(device) != place.device) {
+        place.reasons.push_back(
+            {labels[device], "cheaper_elsewhere",
+             text("it costs less on ", labels[static_cast<std::size_t>(place.device)])});
+      }
     }
     if (place.device >= 0)
       place.kernels = std::move(offers[i][static_cast<std::size_t>(place.device)].kernels);

@@ -15,7 +15,8 @@
 namespace backplane::core {
 
 /// Why a provider did not get a node. Codes: "no_such_op", "opset", "type", "refused" (what the provider said),
-/// "rule", "claim", "cheaper_elsewhere", "not_preferred".
+/// "rule", "claim", "cheaper_elsewhere", "not_preferred", "memory" (its limit leaves no room), "cast" (it has the node, and
+/// computes it in another type).
 struct Reason {
   std::string provider;
   std::string code;

@@ -126,6 +126,16 @@ void MemoryBudget::hold(const std::string& place, const WeightPtr& weight,
   held.weight_bytes += bytes;
 }
 
+std::optional<MemoryBudget::Overrun> MemoryBudget::overrun(const std::string& place,
+                                                           std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  forget_ended_weights();
+  const Space& one = space(place);
+  const std::uint64_t wanted = one.weight_bytes + bytes;
+  if (one.limit == 0 || wanted <= one.limit) return std::nullopt;
+  return Overrun{one.limit, wanted - one.limit};
+}
+
 std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> MemoryBudget::taken() {
   const std::lock_guard lock(mutex_);
   forget_ended_weights();

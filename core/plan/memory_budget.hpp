@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -35,6 +36,13 @@ class MemoryBudget {
   void give_back(const std::string& place, std::uint64_t bytes) noexcept;
   /// Counts a weight as long as it lives, once. Throws as `take`.
   void hold(const std::string& place, const WeightPtr& weight, const std::string& what);
+
+  /// A place whose own limit is too small for `bytes` more than the weights there.
+  struct Overrun {
+    std::uint64_t limit, missing;
+  };
+  /// nullopt where they fit, or the place has no limit of its own. What runs take now does not count.
+  std::optional<Overrun> overrun(const std::string& place, std::uint64_t bytes);
 
   /// Bytes taken now, by place: arenas, weights.
   std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> taken();

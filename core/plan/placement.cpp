@@ -1,6 +1,8 @@
 #include "core/plan/placement.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/base/nearest_name.hpp"
 #include "core/plan/cost_placement.hpp"
@@ -28,29 +30,36 @@ class RuleTable {
   std::vector<RulePattern> patterns_;
 };
 
-bool was_refused(const PlacementRequest& request, const Node& node, int device,
-                 std::vector<Reason>& reasons) {
-  for (const LateRefusal& refusal : request.refused) {
-    if (refusal.device == device && refusal.node == node.name) {
-      reasons.push_back({request.devices->at(device).label(), "refused", refusal.text});
-      return true;
-    }
+/// What was refused late, by node and device.
+class RefusalTable {
+ public:
+  explicit RefusalTable(const std::vector<LateRefusal>& refused) {
+    for (const LateRefusal& refusal : refused) by_node_.emplace(refusal.node, &refusal);
   }
-  return false;
-}
+  const LateRefusal* find(const Node& node, int device) const {
+    const auto [first, last] = by_node_.equal_range(node.name);
+    for (auto one = first; one != last; ++one) {
+      if (one->second->device == device) return one->second;
+    }
+    return nullptr;
+  }
+
+ private:
+  std::unordered_multimap<std::string_view, const LateRefusal*> by_node_;
+};
 
 /// Asks devices for a node.
 class NodePlacer {
  public:
   NodePlacer(const Graph& graph, const GraphView& view, const RuleTable& rules,
              const PlacementRequest& request)
-      : graph_(graph), view_(view), rules_(rules), request_(request) {}
+      : graph_(graph), view_(view), rules_(rules), refused_(request.refused), request_(request) {}
 
   /// The device's kernels for the node; none: the reasons say why.
   std::vector<RegisteredKernel> ask(const Node& node, int device, std::vector<Reason>& reasons,
                                     bp_cost* cost = nullptr) const {
     const SessionDevice& candidate = request_.devices->devices[static_cast<std::size_t>(device)];
-    if (!candidate.placeable) return {};
+    if (!candidate.placeable || device == request_.full_device) return {};
     const ResolvedRule* rule = rules_.find(node);
     if (rule != nullptr &&
         std::find(rule->devices.begin(), rule->devices.end(), device) == rule->devices.end()) {
@@ -59,7 +68,10 @@ class NodePlacer {
            text("the rule '", rule->pattern, "=", rule->provider, "' sends it elsewhere")});
       return {};
     }
-    if (was_refused(request_, node, device, reasons)) return {};
+    if (const LateRefusal* const refusal = refused_.find(node, device)) {
+      reasons.push_back({candidate.device->label(), refusal->code, refusal->text});
+      return {};
+    }
     return matching_kernels(candidate, *request_.schemas, graph_, node, view_.node(node.id),
                             reasons, cost);
   }
@@ -80,6 +92,7 @@ class NodePlacer {
   const Graph& graph_;
   const GraphView& view_;
   const RuleTable& rules_;
+  const RefusalTable refused_;
   const PlacementRequest& request_;
 };
 

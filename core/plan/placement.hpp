@@ -34,11 +34,15 @@ struct NodePlacement {
   std::vector<Reason> reasons;            ///< of devices and kernels that did not get it
 };
 
-/// A (node name, device) pair that create or prepare refused, with the sentence.
+/// The code of nodes that left a device for its limit of memory.
+inline constexpr char kMemoryReason[] = "memory";
+
+/// A (node name, device) pair that create or prepare refused, or that memory does not suffice for, with the sentence.
 struct LateRefusal {
   std::string node;
   int device;
   std::string text;
+  std::string code = "refused";
 };
 
 /// What placement depends on besides the graph.
@@ -47,6 +51,7 @@ struct PlacementRequest {
   SchemaCache* schemas = nullptr;
   std::vector<ResolvedRule> rules;
   std::vector<LateRefusal> refused;
+  int full_device = -1;  ///< that takes nothing more
 };
 
 /// Indexed by NodeId. A node that no device takes has device -1 and all the reasons.

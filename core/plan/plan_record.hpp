@@ -27,11 +27,12 @@ struct PlanRecord {
     std::string node;
     std::string device;
     std::string text;
+    std::string code;
   };
 
   std::vector<std::string> feeds, fetches;
   std::vector<PlacedNode> placement;                ///< before rewrites
-  std::vector<Refused> refused;                     ///< by create and prepare
+  std::vector<Refused> refused;                     ///< by create and prepare, or for memory
   std::map<std::string, std::string> claims;        ///< devices whose claims are not taken, and why
   std::map<std::string, std::string> rewrites;      ///< likewise rewrites
   std::vector<std::string> order;                   ///< after rewrites

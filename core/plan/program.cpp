@@ -45,7 +45,8 @@ void Program::find_record(const Cut& cut, Refusals& refusals) {
       continue;
     record_ = &record;
     for (const PlanRecord::Refused& one : record.refused)
-      refusals.nodes.push_back({one.node, device_named(one.device, *context_.devices), one.text});
+      refusals.nodes.push_back(
+          {one.node, device_named(one.device, *context_.devices), one.text, one.code});
     for (const auto& [device, why] : record.claims)
       refusals.claims[device_named(device, *context_.devices)] = why;
     for (const auto& [device, why] : record.rewrites)
@@ -70,7 +71,7 @@ PlanRecord Program::record(const Cut& cut, const Refusals& refusals) const {
   }
   for (const LateRefusal& refusal : refusals.nodes)
     record.refused.push_back(
-        {refusal.node, context_.devices->at(refusal.device).label(), refusal.text});
+        {refusal.node, context_.devices->at(refusal.device).label(), refusal.text, refusal.code});
   for (const auto& [device, why] : refusals.claims)
     record.claims[context_.devices->at(device).label()] = why;
   for (const auto& [device, why] : refusals.rewrites)
@@ -93,6 +94,7 @@ bool Program::attempt(const Cut& cut, Refusals& refusals) {
     view_.reset();
     placed_ = PlacedGraph();
     folded_origins_.clear();
+    casts_.clear();
     place_graph(cut, refusals);
     create_kernels();
     return true;
@@ -107,7 +109,7 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
   placed_.graph = cut_graph(context_.graph(), cut, context_.model->ir_version);
   do {  // a record is of nodes that stayed as they were
     place_nodes(refusals);
-  } while (record_ == nullptr && edit_untaken());
+  } while (record_ == nullptr && (add_casts(refusals) || edit_untaken()));
   const auto is_constant = [this](ValueId id) { return placed_.is_constant(id); };
   arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices,
                                       schema_cache_, is_constant);
@@ -153,14 +155,36 @@ void Program::place_nodes(const Refusals& refusals) {
         placement_of(*record_, *placed_.graph, order_, *context_.devices, schema_cache_);
     return;
   }
+  const GraphView view(*placed_.graph, order_);
+  placed_.placement = place(*placed_.graph, order_, view, placement_request(refusals));
+  asked_count_ += order_.size();
+  for (const auto& [name, reason] : casts_) {
+    const NodeId id = placed_.graph->find_node(name);
+    if (id != kNone) placed_.placement[static_cast<std::size_t>(id)].reasons.push_back(reason);
+  }
+}
+
+PlacementRequest Program::placement_request(const Refusals& refusals) {
   PlacementRequest request;
   request.devices = context_.devices;
   request.schemas = &schema_cache_;
   request.rules = resolve_rules(context_.rules, *context_.devices);
   request.refused = refusals.nodes;
-  const GraphView view(*placed_.graph, order_);
-  placed_.placement = place(*placed_.graph, order_, view, request);
-  asked_count_ += order_.size();
+  return request;
+}
+
+/// True when nodes got Casts around them, and placement is to be done again.
+bool Program::add_casts(const Refusals& refusals) {
+  const auto opset = context_.model->opsets.find("");
+  if (context_.casts.empty() || opset == context_.model->opsets.end()) return false;
+  std::map<std::string, Reason> added =
+      insert_casts(placed_, order_, placement_request(refusals), context_.casts, opset->second);
+  if (added.empty()) return false;
+  for (const auto& [name, reason] : added)
+    placed_.remarks.push_back(text("node '", name, "': ", reason.text));
+  casts_.merge(added);
+  remove_unneeded(*placed_.graph);
+  return true;
 }
 
 bool Program::edit_untaken() {

@@ -13,6 +13,7 @@
 #include "core/plan/constant_store.hpp"
 #include "core/plan/control_flow.hpp"
 #include "core/plan/host_evaluator.hpp"
+#include "core/plan/insert_casts.hpp"
 #include "core/plan/memory_budget.hpp"
 #include "core/plan/placed_graph.hpp"
 #include "core/plan/plan_record.hpp"
@@ -30,6 +31,13 @@ struct Cut {
   }
 };
 
+/// What becomes of nodes for which a device's limit of memory leaves no room.
+enum class Spill {
+  Forbidden,  ///< an error
+  Warned,     ///< another device takes them, and the log says so
+  Silent,     ///< another device takes them, and the explanation alone says so
+};
+
 /// What programs of a session are built from.
 struct ProgramContext {
   const Model* model = nullptr;
@@ -42,6 +50,8 @@ struct ProgramContext {
   const Logger* logger = nullptr;
   bp_threads* threads = nullptr;
   std::vector<RuleText> rules;
+  std::vector<TypeCast> casts;  ///< that may be inserted for a device's sake
+  Spill spill = Spill::Forbidden;
   bool deterministic = false;
   bool parallel = false;  ///< steps that do not depend on each other may run at the same time
   unsigned inter_op_threads = 0;  ///< that run them; 0: all of `threads`
@@ -68,6 +78,15 @@ struct Refusals {
 struct KernelRefused {
   NodeId node;
   std::string text;
+};
+
+/// Thrown while planning when a device's limit of memory is too small; the program is then built again with fewer nodes
+/// on it.
+struct DeviceFull {
+  int device;
+  std::uint64_t missing;  ///< bytes; at the least
+  std::uint64_t limit;
+  Error error;  ///< where nothing can be done about it
 };
 
 /// A node of a program with its kernel.
@@ -128,6 +147,8 @@ class Program {
   /// Graph edits for nodes that no provider takes; true when there were some, and placement is to be done again.
   bool edit_untaken();
   bool expand(NodeId id);
+  PlacementRequest placement_request(const Refusals& refusals);
+  bool add_casts(const Refusals& refusals);
   bool is_shape_arithmetic(NodeId id);
   void check_placed() const;
   void create_kernels();
@@ -146,7 +167,8 @@ class Program {
   std::vector<KernelHandle> retired_;  ///< replaced by next_kernel; older plans may still use them
   ShapeArithmetic arithmetic_;
   std::vector<std::int32_t> folded_origins_;
-  const PlanRecord* record_ = nullptr;  ///< that the program follows
+  std::map<std::string, Reason> casts_;  ///< by node: why it is between Casts
+  const PlanRecord* record_ = nullptr;   ///< that the program follows
   std::size_t asked_count_ = 0;
   std::vector<ValueId> feeds_, fetches_;
   std::vector<std::size_t> keyed_feeds_;

@@ -182,8 +182,17 @@ int StepBuilder::constant_slot(ValueId value, int space) {
 }
 
 void StepBuilder::count_weight(int space, const WeightPtr& weight, const std::string& what) const {
-  if (const auto& memory = program_.context().memory; memory != nullptr)
-    memory->hold(MemoryBudget::place_of(devices_, space), weight, what);
+  const auto& memory = program_.context().memory;
+  if (memory == nullptr) return;
+  const std::string place = MemoryBudget::place_of(devices_, space);
+  try {
+    memory->hold(place, weight, what);
+  } catch (const Error& error) {
+    if (program_.context().spill == Spill::Forbidden || space == kHostSpace) throw;
+    if (const auto overrun = memory->overrun(place, weight->buffer.bytes()))
+      throw DeviceFull{DeviceSet::device_of_space(space), overrun->missing, overrun->limit, error};
+    throw;
+  }
 }
 
 std::int32_t StepBuilder::copy_mode(int device, bp_memory_kind from, bp_memory_kind to,

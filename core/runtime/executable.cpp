@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 
+#include "core/plan/spill.hpp"
 #include "core/runtime/value_memory.hpp"
 
 namespace backplane::core {
@@ -188,6 +189,7 @@ std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode
   auto node = std::make_shared<PlanNode>();
   node->segment = plan_segment(*generation.program, begin, std::move(values), available, fetched,
                                places != nullptr ? places->fetches : std::vector<int>());
+  check_room(*generation.program, *node->segment);
   if (from.next.size() >= max_plans_) from.next.pop_back();
   from.next.push_front({std::move(key), node});
   ++generation.plan_count;
@@ -412,6 +414,8 @@ void Executable::with_generations(const RunValues& feeds, const RunValues& fetch
       return;
     } catch (const KernelRefused& refused) {
       replace_generation(run.generation, refused);
+    } catch (const DeviceFull& full) {
+      make_room(run.generation, full);
     }
   }
 }
@@ -455,6 +459,8 @@ std::shared_ptr<const Segment> Executable::plan(const RunValues& feeds) {
       return segment;
     } catch (const KernelRefused& refused) {
       replace_generation(run.generation, refused);
+    } catch (const DeviceFull& full) {
+      make_room(run.generation, full);
     }
   }
 }
@@ -464,10 +470,69 @@ void Executable::replace_generation(const std::shared_ptr<Generation>& old,
   const std::lock_guard lock(mutex_);
   if (generation_ != old) return;  // another run did it already
   old->program->record_refusal(refused, refusals_);
+  build_next();
+}
+
+/// The caller holds mutex_.
+void Executable::build_next() {
   auto next = std::make_shared<Generation>();
   next->program = std::make_unique<Program>(context_, cut_, refusals_);
   generation_ = std::move(next);
   ++generation_number_;
+}
+
+/// Throws DeviceFull where a plan's arenas and the weights are too large for a device's limit. What runs take besides
+/// each other is theirs to find out.
+void Executable::check_room(const Program& program, const Segment& segment) {
+  const DeviceSet& devices = *context_.devices;
+  if (context_.spill == Spill::Forbidden || context_.memory == nullptr) return;
+  for (int space = kHostSpace + 1; space < static_cast<int>(devices.space_count()); ++space) {
+    if (static_cast<std::size_t>(space) >= segment.arena_bytes.size()) break;
+    const std::uint64_t bytes = segment.arena_bytes[static_cast<std::size_t>(space)];
+    const std::string place = MemoryBudget::place_of(devices, space);
+    const auto overrun = context_.memory->overrun(place, bytes);
+    if (bytes == 0 || !overrun) continue;
+    throw DeviceFull{
+        DeviceSet::device_of_space(space), overrun->missing, overrun->limit,
+        Error(Code::OutOfMemory, text("a run needs ", bytes, " bytes of memory on '", place,
+                                      "', which is with the weights there ", overrun->missing,
+                                      " over the option memory_limit.", place, " (", overrun->limit,
+                                      "); raise the limit"))};
+  }
+  if (context_.spill == Spill::Warned) warn_of_moved(program);
+}
+
+/// Says once how many nodes had to leave their devices.
+void Executable::warn_of_moved(const Program& program) {
+  std::map<std::string, std::size_t> moved;
+  for (const auto& [name, placement] : program.first_placement()) {
+    for (const Reason& reason : placement.reasons) {
+      if (reason.code == kMemoryReason) ++moved[reason.provider];
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto& [label, count] : moved) {
+    std::size_t& said = moved_[label];
+    if (said == count) continue;
+    said = count;
+    context_.logger->warning(
+        count, " of ", program.first_placement().size(), " nodes leave ", label,
+        ", whose memory_limit is too small for them; `backplane inspect --explain` tells which, "
+        "fallback=allow silences this, and fallback=forbid makes it an error");
+  }
+}
+
+/// Moves nodes from a device. A body that has none there leaves it to the graph around it.
+void Executable::make_room(const std::shared_ptr<Generation>& old, const DeviceFull& full) {
+  const std::lock_guard lock(mutex_);
+  if (generation_ != old) return;  // another run did it already
+  const std::vector<std::string> leaving = nodes_to_move(*old->program, cut_, refusals_, full);
+  if (leaving.empty() && context_.body != nullptr) throw full;
+  if (leaving.empty()) throw full.error;
+  refuse_for_memory(leaving, full, refusals_);
+  context_.logger->info(leaving.size(), " nodes leave ", context_.devices->at(full.device).label(),
+                        ": ", full.error.message());
+  build_next();
 }
 
 // As a body
@@ -564,6 +629,8 @@ std::vector<ValueState> Executable::plan_body(const std::vector<ValueState>& fee
       return states;
     } catch (const KernelRefused& refused) {
       replace_generation(current, refused);
+    } catch (const DeviceFull& full) {
+      make_room(current, full);
     }
   }
 }

@@ -161,6 +161,10 @@ class Executable : public Body {
   void note_run(const Run& run, const std::shared_ptr<const Segment>& segment,
                 const RunContext& context);
   void replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused);
+  void build_next();
+  void check_room(const Program& program, const Segment& segment);
+  void warn_of_moved(const Program& program);
+  void make_room(const std::shared_ptr<Generation>& old, const DeviceFull& full);
 
   ProgramContext context_;
   Cut cut_;
@@ -169,6 +173,8 @@ class Executable : public Body {
   ArenaPool& arenas_;
   TraceLog* trace_;
   Refusals refusals_;
+  std::map<std::string, std::size_t>
+      moved_;  ///< nodes for want of memory, as the log knows, by device
   mutable std::mutex mutex_;
   std::shared_ptr<Generation> generation_;
   std::shared_ptr<const Segment> last_segment_;

@@ -42,7 +42,7 @@ Json json_of(const PlanRecord& record) {
   }
   Json refused = Json::array();
   for (const PlanRecord::Refused& one : record.refused)
-    refused.push_back({one.node, one.device, one.text});
+    refused.push_back({one.node, one.device, one.text, one.code});
   return {{"feeds", record.feeds},   {"fetches", record.fetches},
           {"placement", placement},  {"refused", refused},
           {"claims", record.claims}, {"rewrites", record.rewrites},
@@ -65,8 +65,8 @@ PlanRecord record_from(const Json& json) {
     record.placement.push_back(std::move(node));
   }
   for (const Json& row : json.at("refused"))
-    record.refused.push_back(
-        {row.at(0).get<std::string>(), row.at(1).get<std::string>(), row.at(2).get<std::string>()});
+    record.refused.push_back({row.at(0).get<std::string>(), row.at(1).get<std::string>(),
+                              row.at(2).get<std::string>(), row.at(3).get<std::string>()});
   json.at("claims").get_to(record.claims);
   json.at("rewrites").get_to(record.rewrites);
   json.at("order").get_to(record.order);

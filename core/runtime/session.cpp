@@ -398,8 +398,7 @@ ProgramContext Session::program_context(const std::string& path, const DeviceSet
   context.weights = &environment_->weights();
   context.logger = logger_;
   context.threads = &threads;
-  for (const PlacementRule& rule : options_.placement)
-    context.rules.emplace_back(rule.pattern, rule.provider);
+  set_placement(context);
   context.deterministic = options_.deterministic;
   context.parallel = options_.parallel;
   context.inter_op_threads = options_.inter_op_threads;

@@ -129,6 +129,7 @@ class Session {
   void take_options(const Model* built);
   static void check_precision(const std::string& precision);
   void check_placement_rules() const;
+  void set_placement(ProgramContext& context) const;
   std::shared_ptr<const CostModel> placement_costs(const DeviceSet& devices) const;
   void register_operators();
   void register_kernels(DeviceSet& devices);

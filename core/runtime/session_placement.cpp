@@ -10,7 +10,22 @@ void Session::check_placement_rules() const {
   std::vector<RuleText> rules;
   for (const PlacementRule& rule : options_.placement)
     rules.emplace_back(rule.pattern, rule.provider);
-  for (const std::string& warning : check_rules(rules, original_)) logger_->warning(warning);
+  for (const std::string& said : check_rules(rules, original_)) {
+    if (options_.unused_rules == UnusedRules::Error)
+      invalid(said, "; the option unused_rules makes this an error");
+    if (options_.unused_rules == UnusedRules::Warn) logger_->warning(said);
+  }
+}
+
+/// What placement may change besides places.
+void Session::set_placement(ProgramContext& context) const {
+  for (const PlacementRule& rule : options_.placement)
+    context.rules.emplace_back(rule.pattern, rule.provider);
+  for (const CastChoice& cast : options_.casts)
+    context.casts.push_back({*data_type_named(cast.from), *data_type_named(cast.to)});
+  context.spill = options_.fallback == Fallback::Forbid ? Spill::Forbidden
+                  : options_.fallback == Fallback::Warn ? Spill::Warned
+                                                        : Spill::Silent;
 }
 
 /// What the cost policy counts with; null for the plain policy.

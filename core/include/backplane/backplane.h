@@ -75,8 +75,16 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * threads                          threads of a session's loops; 0: the pool's                            0
  * providers                        names in order of preference, separated by ','; "auto": all with a     auto
  *                                  device, by score
+ *                                  devices of a provider: NAME:1 (by index), NAME:fastest, NAME:least_power,
+ *                                  NAME:most_memory, NAME:name=PATTERN, or all of them: NAME:all
  * provider.NAME.OPTION             an option of a provider, as `backplane providers` lists them
  * fallback                         allow | warn | forbid: a node that no listed provider takes            warn
+ * placement                        priority | cost: by the order of providers, or by what nodes and         priority
+ *                                  copies cost together
+ * copy_rates                       file of the copy rates that placement=cost measures, or "off"          auto
+ * casts                            FROM>TO, separated by ',': element types that nodes may be computed in
+ *                                  where a provider has the operator but not its type
+ * unused_rules                     allow | warn | error: rules of placement that do nothing               warn
  * precision                        fp32 | tf32 | fp16 | bf16                                              fp32
  * optimization                     none | basic | extended | all                                          all
  * disabled_passes                  names of passes, separated by ',': fold_constants, eliminate_identities,
@@ -106,7 +114,8 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * memory_pattern                   true | false: values of a run share memory by their lifetimes          true
  * arena                            true | false: a run's memory is kept for the next run                  true
  * memory_limit                     bytes (or with KiB, MiB, GiB) that the session may take; 0: any        0
- * memory_limit.NAME                likewise on a device or provider NAME, or of "host" memory
+ * memory_limit.NAME                likewise on a device or provider NAME, or of "host" memory. What does not fit on a
+ *                                  device goes to the next one, latest nodes first, unless fallback is forbid
  * options_from_model               true | false: metadata "backplane.option.KEY" of the model set KEY,    false
  *                                  where nobody else did; never files, plugins or providers' options
  * saved_plan                       file of a saved plan (see session_save_plan) to open the session with

@@ -52,7 +52,7 @@ TEST_F(Loading, L3AFailureSaysAtWhichStep) {
             "placing nodes and creating kernels");
   EXPECT_EQ(step_of(model, {{"path.p.outputs", "nothing"}}), "making paths");
   EXPECT_EQ(step_of(model, {{"memory_limit.nobody", "1"}}), "checking memory limits");
-  EXPECT_EQ(step_of(model, with(kFake, "memory_limit.fakegpu", "1")),
+  EXPECT_EQ(step_of(model, with(with(kFake, "fallback", "forbid"), "memory_limit.fakegpu", "1")),
             "planning and packing weights");
   EXPECT_EQ(step_of(model, {{"save_plan", file("no/such/folder")}}), "saving the plan");
   const Failure absent =

@@ -22,6 +22,8 @@ ModelMaker chain() {
 }
 
 const Settings kFake = {{"providers", "fakegpu:0,cpu"}, {"fallback", "allow"}};
+/// Nothing may move to where there is room.
+const Settings kFakeAlone = {{"providers", "fakegpu:0,cpu"}, {"fallback", "forbid"}};
 
 Settings with(Settings settings, const std::string& key, const std::string& value) {
   settings.emplace_back(key, value);
@@ -29,7 +31,7 @@ Settings with(Settings settings, const std::string& key, const std::string& valu
 }
 
 std::uint64_t arena(const TestSession& session) {
-  return session.statistics()["arena_bytes"]["fakegpu:0"];
+  return session.statistics()["arena_bytes"].value("fakegpu:0", std::uint64_t{0});
 }
 
 TEST_F(MemoryOptions, L2WithoutAPatternNoValuesShareMemory) {
@@ -55,7 +57,7 @@ TEST_F(MemoryOptions, L2WithoutAnArenaARunGivesItsMemoryBack) {
 }
 
 TEST_F(MemoryOptions, L2ALimitNamesWhatNeededTheMemory) {
-  TestSession session(chain().bytes(), with(kFake, "memory_limit.fakegpu:0", "4096"));
+  TestSession session(chain().bytes(), with(kFakeAlone, "memory_limit.fakegpu:0", "4096"));
   const Failure failure = failure_of([&] { session.run(numbers(1024, 1), {32, 32}); });
   EXPECT_EQ(failure.code, BACKPLANE_OUT_OF_MEMORY);
   EXPECT_HOLDS(failure.text, "memory_limit.fakegpu:0 (4096)");
@@ -88,11 +90,27 @@ TEST_F(MemoryOptions, L2ALimitOfAllMemoryCountsEveryDevice) {
 
 TEST_F(MemoryOptions, L2AWeightThatDoesNotFitIsNamed) {
   const Failure failure = failure_of(
-      [&] { TestSession(small_net().bytes(), with(kFake, "memory_limit.fakegpu", "16")); });
+      [&] { TestSession(small_net().bytes(), with(kFakeAlone, "memory_limit.fakegpu", "16")); });
   EXPECT_EQ(failure.code, BACKPLANE_OUT_OF_MEMORY);
   EXPECT_TRUE(failure.text.find("node 'product'") != std::string::npos ||
               failure.text.find("the weight '") != std::string::npos)
       << failure.text;
+}
+
+TEST_F(MemoryOptions, L2WhatDoesNotFitADeviceGoesToTheNextOne) {
+  TestSession session(chain().bytes(), with(kFake, "memory_limit.fakegpu:0", "4096"));
+  TestSession roomy(chain().bytes(), kFake);
+  const std::vector<float> x = numbers(1024, 1);
+  const std::vector<float> got = session.run(x, {32, 32}), want = roomy.run(x, {32, 32});
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4);
+  EXPECT_LE(arena(session), 4096u);
+  const Json explanation = session.explain();
+  std::size_t moved = 0;
+  for (const auto& row : explanation["nodes"]) {
+    for (const auto& reason : row["reasons"]) moved += reason["code"] == "memory" ? 1 : 0;
+  }
+  EXPECT_GT(moved, 0u);
 }
 
 TEST_F(MemoryOptions, L2ALimitForADeviceThatIsNotThereNamesTheNearest) {

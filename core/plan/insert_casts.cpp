@@ -1,0 +1,198 @@
+#include "core/plan/insert_casts.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace backplane::core {
+namespace {
+
+/// A node's inputs and outputs that are to be cast.
+struct CastSides {
+  std::vector<std::size_t> inputs, outputs;
+};
+
+class CastInserter {
+ public:
+  CastInserter(PlacedGraph& placed, const PlacementRequest& request, std::int64_t opset)
+      : placed_(placed), graph_(*placed.graph), request_(request) {
+    const auto schema = request.schemas->registry().find("", "Cast", static_cast<int>(opset));
+    if (schema) cast_version_ = schema->since_version;
+  }
+
+  /// The reason, where the node got casts.
+  std::optional<Reason> try_node(NodeId id, const std::vector<TypeCast>& casts) {
+    const Node& node = graph_.node(id);
+    const SchemaInfo* const schema = request_.schemas->find(node);
+    if (cast_version_ == 0 || schema == nullptr || node.has_bodies()) return std::nullopt;
+    for (const int device : devices_to_ask(id)) {
+      for (const TypeCast& types : casts) {
+        const std::optional<CastSides> sides = sides_of(node, *schema, types.from);
+        if (!sides || !takes(device, node, *sides, types.to)) continue;
+        const std::string label = request_.devices->at(device).label();
+        const std::string had(name(types.from)), now(name(types.to));
+        cast(id, *sides, types);
+        return Reason{label, "cast",
+                      text(label, " does not take it in ", had, "; ", sides->inputs.size(),
+                           " of its inputs are cast to ", now, " and ", sides->outputs.size(),
+                           " of its outputs back, as the option casts allows")};
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  /// Devices before that of the node that said no because of a type.
+  std::vector<int> devices_to_ask(NodeId id) const {
+    const NodePlacement& placement = placed_.placement[static_cast<std::size_t>(id)];
+    std::vector<int> devices;
+    for (int device = 0; device < static_cast<int>(request_.devices->devices.size()); ++device) {
+      if (device == placement.device) break;
+      const std::string& label = request_.devices->at(device).label();
+      const auto says_type = [&](const Reason& reason) {
+        return reason.provider == label && reason.code == "type";
+      };
+      if (std::any_of(placement.reasons.begin(), placement.reasons.end(), says_type))
+        devices.push_back(device);
+    }
+    return devices;
+  }
+
+  bool has_type(ValueId id, DataType type) const {
+    return id != kNone && graph_.value(id).type.is_tensor() &&
+           graph_.value(id).type.element == type;
+  }
+
+  /// nullopt: there is nothing to cast, or something that cannot be.
+  std::optional<CastSides> sides_of(const Node& node, const SchemaInfo& schema,
+                                    DataType type) const {
+    CastSides sides;
+    std::set<std::string> params;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!has_type(node.inputs[i], type)) continue;
+      const FormalParam* const formal = schema.input(i);
+      if (formal == nullptr || !schema.type_params.contains(formal->type)) return std::nullopt;
+      params.insert(formal->type);
+      sides.inputs.push_back(i);
+    }
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (!has_type(node.outputs[i], type)) continue;
+      const FormalParam* const formal = schema.output(i);
+      if (formal == nullptr || !params.contains(formal->type)) return std::nullopt;
+      sides.outputs.push_back(i);
+    }
+    if (sides.inputs.empty()) return std::nullopt;
+    return sides;
+  }
+
+  /// Asks the device for the node alone, in the other type.
+  bool takes(int device, const Node& node, const CastSides& sides, DataType type) const {
+    Graph trial;
+    Node alone;
+    alone.name = node.name;
+    alone.op_type = node.op_type;
+    alone.domain = node.domain;
+    alone.since_version = node.since_version;
+    alone.attributes = node.attributes;
+    const auto copy = [&](const std::vector<ValueId>& values,
+                          const std::vector<std::size_t>& changed, bool is_input) {
+      std::vector<ValueId> copies;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        copies.push_back(kNone);
+        if (values[i] == kNone) continue;
+        const Value& value = graph_.value(values[i]);
+        const bool changes = std::find(changed.begin(), changed.end(), i) != changed.end();
+        const bool known = trial.find_value(value.name) != kNone;
+        copies.back() = trial.value_named(value.name);
+        Value& made = trial.value(copies.back());
+        made.type = value.type;
+        if (changes) made.type.element = type;
+        if (!is_input) {
+          trial.add_output(copies.back());
+        } else if (value.constant != nullptr && !changes) {
+          made.constant = value.constant;
+        } else if (!known) {
+          trial.add_input(copies.back());
+        }
+      }
+      return copies;
+    };
+    alone.inputs = copy(node.inputs, sides.inputs, true);
+    alone.outputs = copy(node.outputs, sides.outputs, false);
+    const NodeId id = trial.add_node(std::move(alone));
+    const GraphView view(trial, {id});
+    std::vector<Reason> reasons;
+    return !matching_kernels(request_.devices->devices[static_cast<std::size_t>(device)],
+                             *request_.schemas, trial, trial.node(id), view.node(id), reasons)
+                .empty();
+  }
+
+  /// A Cast node without inputs and outputs; `stem` begins its name.
+  Node cast_node(const std::string& stem, DataType to) const {
+    Node cast;
+    cast.name = stem;
+    cast.op_type = "Cast";
+    cast.since_version = cast_version_;
+    cast.attributes["to"].ints = {static_cast<std::int64_t>(to)};
+    return cast;
+  }
+
+  void cast(NodeId id, const CastSides& sides, const TypeCast& types) {
+    const std::string node = graph_.node(id).name;
+    for (const std::size_t i : sides.inputs) {
+      const ValueId from = graph_.node(id).inputs[i];
+      graph_.set_input(id, i, cast_of(from, text(node, "/cast_input_", i), types));
+    }
+    for (const std::size_t i : sides.outputs) {
+      const ValueId to = graph_.node(id).outputs[i];
+      const ValueId made = graph_.new_value(graph_.value(to).name + "/uncast");
+      graph_.value(made).type = graph_.value(to).type;
+      graph_.value(made).type.element = types.to;
+      graph_.set_output(id, i, made);
+      Node back = cast_node(text(node, "/cast_output_", i), types.from);
+      back.inputs = {made};
+      back.outputs = {to};
+      graph_.add_node(std::move(back));
+      uncast_[to] = {made, types.to};
+    }
+  }
+
+  ValueId cast_of(ValueId from, const std::string& stem, const TypeCast& types) {
+    const auto known = uncast_.find(from);
+    if (known != uncast_.end() && known->second.second == types.to) return known->second.first;
+    const auto [done, is_new] = cast_.try_emplace({from, types.to}, kNone);
+    if (!is_new) return done->second;
+    const ValueId made = graph_.new_value(graph_.value(from).name + "/cast");
+    graph_.value(made).type = graph_.value(from).type;
+    graph_.value(made).type.element = types.to;
+    Node cast = cast_node(stem, types.to);
+    cast.inputs = {from};
+    cast.outputs = {made};
+    graph_.add_node(std::move(cast));
+    return done->second = made;
+  }
+
+  PlacedGraph& placed_;
+  Graph& graph_;
+  const PlacementRequest& request_;
+  int cast_version_ = 0;
+  std::map<std::pair<ValueId, DataType>, ValueId> cast_;    ///< casts of values that there are
+  std::map<ValueId, std::pair<ValueId, DataType>> uncast_;  ///< what values are cast from
+};
+
+}  // namespace
+
+std::map<std::string, Reason> insert_casts(PlacedGraph& placed, const std::vector<NodeId>& order,
+                                           const PlacementRequest& request,
+                                           const std::vector<TypeCast>& casts, std::int64_t opset) {
+  std::map<std::string, Reason> reasons;
+  CastInserter inserter(placed, request, opset);
+  for (const NodeId id : order) {
+    if (std::optional<Reason> reason = inserter.try_node(id, casts))
+      reasons.emplace(placed.graph->node(id).name, std::move(*reason));
+  }
+  return reasons;
+}
+
+}  // namespace backplane::core
