@@ -108,7 +108,7 @@ class Hazards {
     if (const auto found = after_.find(index); found != after_.end()) {
       for (const int earlier : found->second) need(earlier, false);
     }
-    for (const Touch& touch : touches(step)) past_[touch.memory].push_back({index, touch});
+    for (const Touch& touch : touches(step)) remember(index, touch);
     for (std::size_t stream = 0; stream < needed.size(); ++stream) {
       int& waited = waited_[static_cast<std::size_t>(me)][stream];
       if (needed[stream] <= waited) continue;
@@ -116,6 +116,18 @@ class Hazards {
       step.waits.push_back({static_cast<int>(stream), needed[stream]});
       segment_.steps[static_cast<std::size_t>(needed[stream])].signals = true;
     }
+  }
+
+  /// Whoever waits for a write has waited for what touched the same bytes before it.
+  void remember(int index, const Touch& touch) {
+    std::vector<Past>& past = past_[touch.memory];
+    if (touch.writes) {
+      std::erase_if(past, [&](const Past& earlier) {
+        return earlier.step != index && touch.begin <= earlier.touch.begin &&
+               earlier.touch.end <= touch.end;
+      });
+    }
+    past.push_back({index, touch});
   }
 
   Segment& segment_;
