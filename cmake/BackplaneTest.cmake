@@ -42,6 +42,11 @@ function(backplane_test)
     OUTPUT_NAME ${arg_NAME} RUNTIME_OUTPUT_DIRECTORY "${BACKPLANE_TEST_DIR}"
     INSTALL_RPATH "$ORIGIN/../lib")
   backplane_target_defaults(${target})
+  # Tests are compiled more often than they run; what they test has its own flags.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(BACKPLANE_SANITIZE MATCHES "undefined")
+    target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
+  endif()
   if(arg_NEEDS)
     add_dependencies(${target} ${arg_NEEDS})
   endif()

@@ -8,13 +8,15 @@
 #include "core/base/quote.hpp"
 
 namespace backplane::core {
-namespace {
-
 std::string described(const Node& node) {
   return text("node ", quoted(node.name), " (", single_line(node.op_type, 120), ")");
 }
 
-}  // namespace
+std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>& values) {
+  std::vector<std::string> names;
+  for (const ValueId id : values) names.push_back(graph.value(id).name);
+  return names;
+}
 
 bool Node::has_bodies() const {
   return std::any_of(attributes.begin(), attributes.end(),

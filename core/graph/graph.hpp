@@ -193,6 +193,12 @@ void for_each_body(const Node& node, Visit&& visit) {
 /// their nodes' indices (so the highest index is walked first). Throws InvalidArgument naming the nodes of a cycle.
 std::vector<NodeId> topological_order(const Graph& graph);
 
+/// "node 'name' (Op)", for errors.
+std::string described(const Node& node);
+
+/// Each value's name.
+std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>& values);
+
 /// Gives nodes that took the place of others their control edges: `heirs` has the new node of each old one. Edges
 /// between nodes of one heir are gone. May make a cycle, which the order finds.
 void inherit_control_edges(const Graph& before, const std::map<NodeId, NodeId>& heirs,

@@ -13,10 +13,6 @@ namespace {
 
 constexpr int kDeepestNesting = 64;
 
-std::string described(const Node& node) {
-  return text("node ", quoted(node.name), " (", single_line(node.op_type, 120), ")");
-}
-
 /// Nearest names of values that somebody makes.
 std::string suggestion(const Graph& graph, const std::string& name) {
   constexpr std::size_t kMost = 5000;
@@ -28,12 +24,6 @@ std::string suggestion(const Graph& graph, const std::string& name) {
       known.push_back(value.name);
   }
   return did_you_mean(name, known);
-}
-
-std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>& values) {
-  std::vector<std::string> names;
-  for (const ValueId id : values) names.push_back(graph.value(id).name);
-  return names;
 }
 
 std::vector<std::string> each_once(const std::vector<std::string>& names) {

@@ -110,7 +110,7 @@ class Builder {
     try {
       graph_.value(value).type = to_type(type);
     } catch (const Error& error) {
-      throw error.within("value " + quoted(graph_.value(value).name));
+      throw error.within("value " + core::quoted(graph_.value(value).name));
     }
   }
 

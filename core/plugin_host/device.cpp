@@ -12,7 +12,6 @@
 namespace backplane::core {
 namespace {
 
-constexpr std::uint64_t kHostAlignment = 64;
 /// A larger alignment is a mistake that would waste every block.
 constexpr std::uint64_t kMaxAlignment = 1u << 20;
 

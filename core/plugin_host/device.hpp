@@ -20,6 +20,9 @@
 
 namespace backplane::core {
 
+/// Of host memory, and of devices that say nothing, in bytes.
+inline constexpr std::uint64_t kHostAlignment = 64;
+
 class Device;
 using DevicePtr = std::shared_ptr<Device>;
 

@@ -10,7 +10,6 @@
 namespace backplane::core {
 namespace {
 
-constexpr std::uint64_t kHostAlignment = 64;
 /// From this size on, host memory is aligned and marked for huge pages: fewer misses of the TLB.
 constexpr std::uint64_t kHugeBytes = 4u << 20;
 constexpr std::uint64_t kHugePage = 2u << 20;

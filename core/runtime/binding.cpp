@@ -9,12 +9,6 @@
 namespace backplane::core {
 namespace {
 
-std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>& values) {
-  std::vector<std::string> names;
-  for (const ValueId id : values) names.push_back(graph.value(id).name);
-  return names;
-}
-
 /// Calls `visit` for everything that a plan depends on but elements.
 template <class Visit>
 bool all_of_shape(const RunValues& feeds, const Visit& visit) {

@@ -227,7 +227,7 @@ std::map<std::int32_t, const Node*> nodes_left(const Graph& graph) {
   return left;
 }
 
-Json names_of(const Graph& graph, const std::vector<ValueId>& values) {
+Json json_names(const Graph& graph, const std::vector<ValueId>& values) {
   Json names = Json::array();
   for (const ValueId id : values) names.push_back(id == kNone ? "" : graph.value(id).name);
   return names;
@@ -245,8 +245,8 @@ Json nodes_of(const Model& model, Fates& fates) {
     row["fused_into"] = fate.fused_into.empty() ? Json() : Json(fate.fused_into);
     row["reasons"] = reasons_of(fates, original.name);
     if (const auto node = left.find(static_cast<std::int32_t>(i)); node != left.end()) {
-      row["inputs"] = names_of(model.graph, node->second->inputs);
-      row["outputs"] = names_of(model.graph, node->second->outputs);
+      row["inputs"] = json_names(model.graph, node->second->inputs);
+      row["outputs"] = json_names(model.graph, node->second->outputs);
     }
     nodes.push_back(std::move(row));
   }

@@ -15,12 +15,6 @@
 namespace backplane::core {
 namespace {
 
-std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>& values) {
-  std::vector<std::string> names;
-  for (const ValueId id : values) names.push_back(graph.value(id).name);
-  return names;
-}
-
 std::string text_list(const std::vector<std::string>& names) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "'" : ", '") + name + "'";

@@ -9,12 +9,6 @@
 namespace backplane::core {
 namespace {
 
-std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>& values) {
-  std::vector<std::string> names;
-  for (const ValueId id : values) names.push_back(graph.value(id).name);
-  return names;
-}
-
 std::string list_of(const std::vector<std::string>& names) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + quoted(name);

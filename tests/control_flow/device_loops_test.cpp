@@ -25,7 +25,7 @@ class DeviceLoops : public ::testing::Test {
   }
 };
 
-const char* const kLoop = R"(<ir_version: 8, opset_import: ["" : 17]>
+const char* const kDeviceLoop = R"(<ir_version: 8, opset_import: ["" : 17]>
   g (int64 m, float[64] x, float[64] d) => (float[64] y) {
     e = Neg (d)
     y = Loop (m, , x) <body = b (int64 i, bool go, float[64] v) => (bool go, float[64] w) {
@@ -45,7 +45,7 @@ Counted copies() {
 }
 
 TEST_F(DeviceLoops, T4LoopCarriedValuesStayOnTheirDevice) {
-  FlowSession session(kLoop, on_device());
+  FlowSession session(kDeviceLoop, on_device());
   const auto run = [&](std::int64_t turns) {
     return session.run({{"m", int64s({}, {turns})},
                         {"x", floats({64}, std::vector<float>(64, 100))},
@@ -63,7 +63,7 @@ TEST_F(DeviceLoops, T4LoopCarriedValuesStayOnTheirDevice) {
 
 TEST_F(DeviceLoops, T4SteadyStateOfALoopAllocatesNothing) {
   for (const bool device : {false, true}) {
-    FlowSession session(kLoop, device ? on_device() : FlowSetup());
+    FlowSession session(kDeviceLoop, device ? on_device() : FlowSetup());
     const Session::Route route = session.core().route({"m", "x", "d"}, {"y"});
     const RuntimeValuePtr m = int64s({}, {10});
     const RuntimeValuePtr x = floats({64}, std::vector<float>(64, 100));

@@ -22,12 +22,12 @@ Placement placement(bool read_on_device) {
   return read_on_device ? Placement{} : Placement{{"reader", "cpu"}};
 }
 
-struct Fault {
+struct RewriteFault {
   const char* name;
   const char* remark;
 };
 
-class Rewrites : public FaultTest, public ::testing::WithParamInterface<Fault> {
+class Rewrites : public FaultTest, public ::testing::WithParamInterface<RewriteFault> {
  protected:
   static Json explain(MixedSession& session) { return Json::parse(session.core().explain()); }
   static std::string remarks(MixedSession& session) {
@@ -113,13 +113,14 @@ TEST_P(Rewrites, ABrokenOneIsDroppedWithARemark) {
 INSTANTIATE_TEST_SUITE_P(
     Faults, Rewrites,
     ::testing::Values(
-        Fault{"outside_value", "nothing makes the value 'b', which node 'reader' reads"},
-        Fault{"undefined_input", "nothing makes the value 'a value that nobody makes'"},
-        Fault{"cycle", "cycle"}, Fault{"no_kernel", "no kernel for the new node"},
-        Fault{"replaced_twice", "'add' is replaced twice"},
-        Fault{"outside_format", "the value 'b' is used outside and must keep the plain format"},
-        Fault{"error", "fakegpu was told to fail in a rewrite"},
-        Fault{"refuse_shapes", "is not used: its node"}),
+        RewriteFault{"outside_value", "nothing makes the value 'b', which node 'reader' reads"},
+        RewriteFault{"undefined_input", "nothing makes the value 'a value that nobody makes'"},
+        RewriteFault{"cycle", "cycle"}, RewriteFault{"no_kernel", "no kernel for the new node"},
+        RewriteFault{"replaced_twice", "'add' is replaced twice"},
+        RewriteFault{"outside_format",
+                     "the value 'b' is used outside and must keep the plain format"},
+        RewriteFault{"error", "fakegpu was told to fail in a rewrite"},
+        RewriteFault{"refuse_shapes", "is not used: its node"}),
     [](const auto& fault) { return std::string(fault.param.name); });
 
 /// The output of a graph must be made as well.

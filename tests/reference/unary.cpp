@@ -16,7 +16,7 @@ struct Point {
   double gamma;
 };
 
-using Curve = double (*)(const Point& p);
+using UnaryCurve = double (*)(const Point& p);
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double softplus(double x) { return x > 30 ? x + std::exp(-x) : std::log1p(std::exp(x)); }
@@ -24,7 +24,7 @@ double sign_of(double x) { return std::isnan(x) ? x : static_cast<double>((x > 0
 
 struct Row {
   const char* op_type;
-  Curve curve;
+  UnaryCurve curve;
   double alpha = 0;  // defaults of the attributes
   double beta = 0;
   double gamma = 0;

@@ -15,14 +15,14 @@ namespace {
 
 enum class Family { None, Float, Complex, Signed, Unsigned, Bool, String };
 
-struct Row {
+struct ElementRow {
   ElementType type;
   const char* name;
   int bits;
   Family family;
 };
 
-constexpr std::array<Row, 26> kRows = {{
+constexpr std::array<ElementRow, 26> kRows = {{
     {ElementType::Float, "float", 32, Family::Float},
     {ElementType::UInt8, "uint8", 8, Family::Unsigned},
     {ElementType::Int8, "int8", 8, Family::Signed},
@@ -51,15 +51,15 @@ constexpr std::array<Row, 26> kRows = {{
     {ElementType::Int2, "int2", 2, Family::Signed},
 }};
 
-const Row* find(ElementType type) {
-  for (const Row& row : kRows) {
+const ElementRow* find(ElementType type) {
+  for (const ElementRow& row : kRows) {
     if (row.type == type) return &row;
   }
   return nullptr;
 }
 
 Family family(ElementType type) {
-  const Row* row = find(type);
+  const ElementRow* row = find(type);
   return row == nullptr ? Family::None : row->family;
 }
 
@@ -132,7 +132,7 @@ std::string number_text(double value) {
 }  // namespace
 
 int element_bits(ElementType type) {
-  const Row* row = find(type);
+  const ElementRow* row = find(type);
   return row == nullptr ? 0 : row->bits;
 }
 
@@ -143,12 +143,12 @@ bool is_floating(ElementType type) {
 bool is_complex(ElementType type) { return family(type) == Family::Complex; }
 
 std::string element_name(ElementType type) {
-  const Row* row = find(type);
+  const ElementRow* row = find(type);
   return row == nullptr ? "undefined" : row->name;
 }
 
 ElementType element_named(const std::string& name) {
-  for (const Row& row : kRows) {
+  for (const ElementRow& row : kRows) {
     if (name == row.name) return row.type;
   }
   return ElementType::None;

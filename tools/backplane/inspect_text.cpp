@@ -94,7 +94,7 @@ std::string placement_text(const Json& explanation) {
   return table.empty() ? "The model has no nodes.\n" : table.text();
 }
 
-std::string memory_text(const Json& explanation) {
+std::string arenas_text(const Json& explanation) {
   std::uint64_t bytes = 0;
   for (const Json& copy : list(explanation, "copies"))
     bytes += copy.value("bytes", std::uint64_t{0});
@@ -276,7 +276,7 @@ std::string explanation_text(const Json& explanation, bool all) {
   std::string result = model_text(explanation) + placement_text(explanation);
   if (all)
     result += nodes_text(explanation) + subgraphs_text(explanation) + copies_text(explanation);
-  result += memory_text(explanation);
+  result += arenas_text(explanation);
   for (const Json& remark : list(explanation, "remarks")) {
     if (all && remark.is_string())
       result += "Remark: " + one_line(remark.get<std::string>()) + "\n";

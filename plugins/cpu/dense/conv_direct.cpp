@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plugins/cpu/rounding.hpp"
+
 namespace backplane::cpu {
 namespace {
-
-uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Few channels make short inner loops. Where the positions of a kernel row lie one after another in a
 /// padded copy of the input, they are read as one long run instead.
@@ -47,8 +47,6 @@ void for_each_line(const Window& window, int64_t row, int64_t rows, const Line& 
     ++image;
   }
 }
-
-int64_t ceil_div(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
 /// Writes the pointers of one kernel position for a run of output pixels; `zeros` stands for padding.
 void fill_tap(const float** table, const Window& window, const ConvArgs& args, const float* zeros,

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
+#include "plugins/cpu/rounding.hpp"
+
 namespace backplane::cpu {
 namespace {
-
-uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Bytes of transformed tiles of a block: about a second-level cache.
 constexpr int64_t kBlockBytes = 700 * 1024;

@@ -1,9 +1,9 @@
 #include "plugins/cpu/dense/matmul_f32.hpp"
 
+#include "plugins/cpu/rounding.hpp"
+
 namespace backplane::cpu {
 namespace {
-
-uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 MatMulShape merged(MatMulShape shape, bool a_dense) {
   if (shape.shared_b && a_dense) {

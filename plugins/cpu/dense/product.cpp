@@ -1,5 +1,7 @@
 #include "plugins/cpu/dense/product.hpp"
 
+#include "plugins/cpu/rounding.hpp"
+
 namespace backplane::cpu {
 namespace {
 
@@ -16,8 +18,6 @@ constexpr int64_t kMaxTableEntries = 8192;
 // Multiply-adds below which handing an item to another thread costs more than it saves.
 constexpr int64_t kItemWork = 100'000;
 constexpr int64_t kItemsPerThread = 4;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

@@ -6,7 +6,7 @@ namespace {
 // A multiple of every tile height; rows of a block stay in the cache while all panels pass.
 constexpr std::int64_t kBlockRows = 48;
 // Multiply-adds below which handing an item to another thread costs more than it saves.
-constexpr std::int64_t kItemWork = 200'000;
+constexpr std::int64_t kIntegerItemWork = 200'000;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ IntegerProduct::IntegerProduct(const IntegerShape& shape, Isa isa, unsigned thre
   const std::int64_t panels = panel_count() * shape.groups;
   const std::int64_t blocks = (shape.rows + block_rows_ - 1) / block_rows_;
   const std::int64_t work =
-      shape.rows * shape.taps * shape.depth * shape.columns * shape.groups / kItemWork;
+      shape.rows * shape.taps * shape.depth * shape.columns * shape.groups / kIntegerItemWork;
   // Few rows and many columns: the threads share the columns of a block.
   const std::int64_t wanted = std::min<std::int64_t>(4 * std::int64_t{threads}, work);
   if (threads > 1 && blocks > 0 && blocks < wanted) {

@@ -5,11 +5,10 @@
 #include <type_traits>
 
 #include "plugins/cpu/kernels/parallel.hpp"
+#include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
-
-std::uint64_t align64(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 MatMulShape transposed_shape(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
   MatMulShape shape;

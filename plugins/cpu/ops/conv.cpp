@@ -10,13 +10,12 @@
 #include "plugins/cpu/dense/conv_f32.hpp"
 #include "plugins/cpu/dense/image_tensor.hpp"
 #include "plugins/cpu/device.hpp"
+#include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
 
 constexpr uint32_t kX = 0, kW = 1, kBias = 2, kResidual = 3, kScale = 4;
-
-uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Reads and checks the dims of x and W.
 ConvShape conv_shape(const WindowAttributes& attributes, int64_t groups, sdk::DimsView x,

@@ -6,13 +6,12 @@
 #include "plugins/cpu/dense/matmul_f32.hpp"
 #include "plugins/cpu/dense/plain_product.hpp"
 #include "plugins/cpu/device.hpp"
+#include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
 
 constexpr uint32_t kA = 0, kB = 1, kC = 2;
-
-uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 struct GemmAttributes {
   bool trans_a, trans_b;

@@ -5,13 +5,12 @@
 #include "plugins/cpu/dense/quantized_lines.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
+#include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
 
 using sdk::DataType;
-
-std::uint64_t align64(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Where the inputs stand.
 struct Inputs {

@@ -64,7 +64,7 @@ AxisMap map_axis(Mode mode, std::int64_t dim, std::int64_t before, std::int64_t 
 }
 
 /// A padded copy, row by row of the last axis that is padded; `block` elements after it stay together.
-struct PaddedCopy {
+struct PadPlan {
   RowSources outer;
   AxisMap last;
   std::int64_t block = 1, size = 0;
@@ -72,8 +72,8 @@ struct PaddedCopy {
   std::uint32_t value_input = 0;  // 0: none
   int bits = 0;
 
-  PaddedCopy(Mode mode, sdk::DataType type, sdk::DimsView dims, const sdk::Dims& before,
-             const sdk::Dims& after)
+  PadPlan(Mode mode, sdk::DataType type, sdk::DimsView dims, const sdk::Dims& before,
+          const sdk::Dims& after)
       : last(map_axis(mode, 1, 0, 0)), bits(sdk::element_bits(type)) {
     require_storable(type);
     std::size_t padded = dims.size();
@@ -154,7 +154,7 @@ struct PaddedCopy {
 
 class Pad {
  public:
-  using Prepared = PaddedCopy;
+  using Prepared = PadPlan;
 
   Pad(const sdk::CreateContext&, const sdk::Node& node)
       : pads_(node.get_ints(node.since_version() == 1 ? "paddings" : "pads")),
@@ -209,7 +209,7 @@ class Pad {
 /// Cuts or pads with zeros on both sides, so that the chosen axes get the sizes of `shape`.
 class CenterCropPad {
  public:
-  using Prepared = PaddedCopy;
+  using Prepared = PadPlan;
 
   CenterCropPad(const sdk::CreateContext&, const sdk::Node& node)
       : axes_(node.get_ints("axes")), given_(node.has("axes")) {}

@@ -83,6 +83,11 @@ std::string alive() {
   return words.str();
 }
 
+Settings with(Settings settings, const std::string& key, const std::string& value) {
+  settings.emplace_back(key, value);
+  return settings;
+}
+
 void SessionTest::SetUp() {
   environment();  // starts the plugin
   fakegpu().reset();

@@ -24,6 +24,9 @@ Options options(const Settings& settings = {});
 /// The environment of the process.
 Environment& environment();
 
+/// `settings` with one more; of a key that is there already the last counts.
+Settings with(Settings settings, const std::string& key, const std::string& value);
+
 /// A session that keeps its model's bytes.
 class TestSession {
  public:

@@ -16,11 +16,6 @@ class Loading : public SessionTest {};
 
 const Settings kFake = {{"providers", "fakegpu:0,cpu"}};
 
-Settings with(Settings settings, const std::string& key, const std::string& value) {
-  settings.emplace_back(key, value);
-  return settings;
-}
-
 TEST_F(Loading, L3StepsAreRunInTheirOrderOnce) {
   std::vector<std::string> steps;
   TestSession session(small_net().bytes(), kFake);

@@ -21,14 +21,9 @@ ModelMaker chain() {
   return maker.output(last);
 }
 
-const Settings kFake = {{"providers", "fakegpu:0,cpu"}, {"fallback", "allow"}};
+const Settings kFakeAllowed = {{"providers", "fakegpu:0,cpu"}, {"fallback", "allow"}};
 /// Nothing may move to where there is room.
 const Settings kFakeAlone = {{"providers", "fakegpu:0,cpu"}, {"fallback", "forbid"}};
-
-Settings with(Settings settings, const std::string& key, const std::string& value) {
-  settings.emplace_back(key, value);
-  return settings;
-}
 
 std::uint64_t arena(const TestSession& session) {
   return session.statistics()["arena_bytes"].value("fakegpu:0", std::uint64_t{0});
@@ -36,8 +31,8 @@ std::uint64_t arena(const TestSession& session) {
 
 TEST_F(MemoryOptions, L2WithoutAPatternNoValuesShareMemory) {
   const std::vector<float> x = numbers(1024, 1);
-  TestSession shared(chain().bytes(), kFake);
-  TestSession apart(chain().bytes(), with(kFake, "memory_pattern", "false"));
+  TestSession shared(chain().bytes(), kFakeAllowed);
+  TestSession apart(chain().bytes(), with(kFakeAllowed, "memory_pattern", "false"));
   EXPECT_EQ(shared.run(x, {32, 32}), apart.run(x, {32, 32}));
   EXPECT_LE(arena(shared), 4u * 4096);
   EXPECT_GE(arena(apart), arena(shared) + 2 * 4096);
@@ -45,11 +40,11 @@ TEST_F(MemoryOptions, L2WithoutAPatternNoValuesShareMemory) {
 
 TEST_F(MemoryOptions, L2WithoutAnArenaARunGivesItsMemoryBack) {
   const std::vector<float> x = numbers(1024, 1);
-  TestSession kept(chain().bytes(), kFake);
+  TestSession kept(chain().bytes(), kFakeAllowed);
   const std::uint64_t before = counters().buffer_bytes;
   kept.run(x, {32, 32});
   EXPECT_GT(counters().buffer_bytes, before);
-  TestSession given_back(chain().bytes(), with(kFake, "arena", "false"));
+  TestSession given_back(chain().bytes(), with(kFakeAllowed, "arena", "false"));
   const std::uint64_t idle = counters().buffer_bytes;
   const std::vector<float> y = given_back.run(x, {32, 32});
   EXPECT_EQ(counters().buffer_bytes, idle);
@@ -70,7 +65,7 @@ TEST_F(MemoryOptions, L2ALimitNamesWhatNeededTheMemory) {
 
 TEST_F(MemoryOptions, L2ALimitOfAllMemoryCountsEveryDevice) {
   const std::uint64_t needed = [&] {
-    TestSession session(chain().bytes(), kFake);
+    TestSession session(chain().bytes(), kFakeAllowed);
     session.run(numbers(1024, 1), {32, 32});
     std::uint64_t bytes = 0;
     const auto memory = session.statistics()["memory"];
@@ -79,9 +74,9 @@ TEST_F(MemoryOptions, L2ALimitOfAllMemoryCountsEveryDevice) {
     return bytes;
   }();
   ASSERT_GT(needed, 0u);
-  TestSession enough(chain().bytes(), with(kFake, "memory_limit", std::to_string(needed)));
+  TestSession enough(chain().bytes(), with(kFakeAllowed, "memory_limit", std::to_string(needed)));
   EXPECT_EQ(failure_of([&] { enough.run(numbers(1024, 1), {32, 32}); }).text, "");
-  TestSession less(chain().bytes(), with(kFake, "memory_limit", std::to_string(needed - 1)));
+  TestSession less(chain().bytes(), with(kFakeAllowed, "memory_limit", std::to_string(needed - 1)));
   EXPECT_EQ(failure_of([&] {
               less.run(numbers(1024, 1), {32, 32});
             }).code,
@@ -98,8 +93,8 @@ TEST_F(MemoryOptions, L2AWeightThatDoesNotFitIsNamed) {
 }
 
 TEST_F(MemoryOptions, L2WhatDoesNotFitADeviceGoesToTheNextOne) {
-  TestSession session(chain().bytes(), with(kFake, "memory_limit.fakegpu:0", "4096"));
-  TestSession roomy(chain().bytes(), kFake);
+  TestSession session(chain().bytes(), with(kFakeAllowed, "memory_limit.fakegpu:0", "4096"));
+  TestSession roomy(chain().bytes(), kFakeAllowed);
   const std::vector<float> x = numbers(1024, 1);
   const std::vector<float> got = session.run(x, {32, 32}), want = roomy.run(x, {32, 32});
   ASSERT_EQ(got.size(), want.size());
@@ -114,8 +109,9 @@ TEST_F(MemoryOptions, L2WhatDoesNotFitADeviceGoesToTheNextOne) {
 }
 
 TEST_F(MemoryOptions, L2ALimitForADeviceThatIsNotThereNamesTheNearest) {
-  const Failure failure = failure_of(
-      [&] { TestSession(small_net().bytes(), with(kFake, "memory_limit.fakegpu:1", "16")); });
+  const Failure failure = failure_of([&] {
+    TestSession(small_net().bytes(), with(kFakeAllowed, "memory_limit.fakegpu:1", "16"));
+  });
   EXPECT_EQ(failure.code, BACKPLANE_INVALID_ARGUMENT);
   EXPECT_HOLDS(failure.text, "fakegpu:0");
 }
@@ -124,7 +120,7 @@ TEST_F(MemoryOptions, L2TheDevicesOwnLimitIsAClearErrorToo) {
   ModelMaker maker;
   maker.input("x", {1024, 1024});
   maker.node("a", "Tanh", {"x"}, "y").output("y");
-  TestSession session(maker.bytes(), with(kFake, "provider.fakegpu.memory_mb", "1"));
+  TestSession session(maker.bytes(), with(kFakeAllowed, "provider.fakegpu.memory_mb", "1"));
   const Failure failure = failure_of([&] { session.run(numbers(1 << 20, 1), {1024, 1024}); });
   EXPECT_EQ(failure.code, BACKPLANE_OUT_OF_MEMORY);
   EXPECT_HOLDS(failure.text, "memory_mb");

@@ -33,13 +33,8 @@ class SavedPlans : public SessionTest {
   }
 };
 
-const Settings kFake = {{"providers", "fakegpu:0,cpu"}, {"fallback", "allow"}};
+const Settings kFakeSaved = {{"providers", "fakegpu:0,cpu"}, {"fallback", "allow"}};
 const Settings kCpu = {{"providers", "cpu"}};
-
-Settings with(Settings settings, const std::string& key, const std::string& value) {
-  settings.emplace_back(key, value);
-  return settings;
-}
 
 /// Offsets in the file: see core/runtime/saved_plan.hpp.
 constexpr std::size_t kHeader = 8 + 4 * sizeof(std::uint64_t);
@@ -72,10 +67,10 @@ void replace(std::string& text, const std::string& from, const std::string& to) 
 
 TEST_F(SavedPlans, L3ReopeningNeitherAsksNorPacks) {
   const std::string model = small_net().bytes();
-  const std::vector<float> want = save(model, kFake);
-  const Json before = TestSession(model, kFake).explain();
+  const std::vector<float> want = save(model, kFakeSaved);
+  const Json before = TestSession(model, kFakeSaved).explain();
   fakegpu().reset();
-  TestSession session(model, reopening(kFake));
+  TestSession session(model, reopening(kFakeSaved));
   const Json figures = session.statistics();
   EXPECT_EQ(figures["reopened"], true);
   EXPECT_EQ(figures["nodes_asked"], 0);
@@ -109,8 +104,8 @@ TEST_F(SavedPlans, L3PacksAreReadFromTheMappedFile) {
 
 TEST_F(SavedPlans, L3TheOptionSavesAfterLoading) {
   const std::string model = small_net().bytes();
-  { TestSession session(model, with(kFake, "save_plan", plan())); }
-  TestSession session(model, reopening(kFake));
+  { TestSession session(model, with(kFakeSaved, "save_plan", plan())); }
+  TestSession session(model, reopening(kFakeSaved));
   EXPECT_EQ(session.statistics()["reopened"], true);
 }
 
@@ -118,7 +113,7 @@ TEST_F(SavedPlans, L3WhatWasRefusedStaysWhereItWent) {
   ModelMaker maker;
   maker.input("x", {2, 4});
   maker.node("first", "Tanh", {"x"}, "a").node("second", "Sigmoid", {"a"}, "y").output("y");
-  const Settings plain = with(kFake, "disabled_passes", "provider_rewrites");
+  const Settings plain = with(kFakeSaved, "disabled_passes", "provider_rewrites");
   const auto provider_of = [](const TestSession& session, int node) {
     return session.explain()["nodes"][node]["provider"].get<std::string>();
   };
@@ -161,34 +156,34 @@ TEST_F(SavedPlans, L3PathsAreInIt) {
 
 TEST_F(SavedPlans, L3ItIsRefusedWhenSomethingItDependsOnChanged) {
   const std::string model = small_net().bytes();
-  save(model, kFake);
+  save(model, kFakeSaved);
   const auto refused = [&](const std::string& bytes, const Settings& settings, const char* what) {
     const Failure failure = refusal(bytes, settings);
     EXPECT_EQ(failure.code, BACKPLANE_INCOMPATIBLE) << what;
     EXPECT_HOLDS(failure.text, what);
     EXPECT_HOLDS(failure.text, "save it again");
   };
-  refused(small_net().metadata("a", "b").bytes(), kFake, "the contents of the model changed");
+  refused(small_net().metadata("a", "b").bytes(), kFakeSaved, "the contents of the model changed");
   refused(model, with(kCpu, "fallback", "allow"), "the list of devices changed");
-  refused(model, with(kFake, "provider.fakegpu.seed", "7"), "the list of devices changed");
-  refused(model, with(kFake, "optimization", "none"), "the set of options changed");
-  refused(model, with(kFake, "place", "positive=cpu"), "the set of options changed");
-  refused(model, with(kFake, "custom_ops", BACKPLANE_TEST_CUSTOM_OPS_DIR "/windowed_mean.so"),
+  refused(model, with(kFakeSaved, "provider.fakegpu.seed", "7"), "the list of devices changed");
+  refused(model, with(kFakeSaved, "optimization", "none"), "the set of options changed");
+  refused(model, with(kFakeSaved, "place", "positive=cpu"), "the set of options changed");
+  refused(model, with(kFakeSaved, "custom_ops", BACKPLANE_TEST_CUSTOM_OPS_DIR "/windowed_mean.so"),
           "was not there when it was made");
   write(plan(), with_text(read(plan()), [](std::string& text) {
           replace(text, std::string("\"") + backplane_version() + "\"", "\"0.0.9\"");
         }));
-  refused(model, kFake, "the version of Backplane changed");
+  refused(model, kFakeSaved, "the version of Backplane changed");
 }
 
 TEST_F(SavedPlans, L3ItIsRefusedWhenThePluginIsAnotherFile) {
   const std::string model = small_net().bytes();
-  save(model, kFake);
+  save(model, kFakeSaved);
   std::filesystem::create_directory(file("plugins"));
   // A byte behind what the loader reads: the same plugin, but not the same file.
   write(file("plugins/fakegpu.so"), read(BACKPLANE_TEST_FAKE_PLUGINS "/fakegpu.so") + "x");
   const Options other = [&] {
-    Options made = options(reopening(kFake));
+    Options made = options(reopening(kFakeSaved));
     made.set("environment.plugin_path", file("plugins"));
     return made;
   }();
@@ -213,9 +208,9 @@ TEST_F(SavedPlans, L3ExternalDataAreContentsToo) {
 
 TEST_F(SavedPlans, L3AFileThatCannotBeWrittenLeavesTheOldOne) {
   const std::string model = small_net().bytes();
-  save(model, kFake);
+  save(model, kFakeSaved);
   const std::string before = read(plan());
-  TestSession session(model, kFake);
+  TestSession session(model, kFakeSaved);
   const Failure failure = failure_of([&] { session->save_plan(file("no/such/folder/plan")); });
   EXPECT_HOLDS(failure.text, "no/such/folder/plan");
   EXPECT_NE(failure.code, 0);
@@ -226,12 +221,12 @@ TEST_F(SavedPlans, L3AFileThatCannotBeWrittenLeavesTheOldOne) {
 
 TEST_F(SavedPlans, L3DamagedFilesAreRefused) {
   const std::string model = small_net().bytes();
-  save(model, kFake);
+  save(model, kFakeSaved);
   const std::string good = read(plan());
   const auto opens = [&](const std::string& contents) {
     write(file("bad.new"), contents);
     std::filesystem::rename(file("bad.new"), plan());
-    const Failure failure = refusal(model, kFake);
+    const Failure failure = refusal(model, kFakeSaved);
     if (failure.code != 0) {
       EXPECT_HOLDS(failure.text, "reading the saved plan");
     }
@@ -253,19 +248,19 @@ TEST_F(SavedPlans, L3DamagedFilesAreRefused) {
 
 TEST_F(SavedPlans, L3ADamagedWeightIsFound) {
   const std::string model = small_net().bytes();
-  save(model, kFake);
+  save(model, kFakeSaved);
   std::string bad = read(plan());
   ASSERT_GT(bad.size(), 4096u);
   bad[bad.size() - 1] = static_cast<char>(bad.back() ^ 1);
   write(file("bad.new"), bad);
   std::filesystem::rename(file("bad.new"), plan());
-  const Failure failure = refusal(model, kFake);
+  const Failure failure = refusal(model, kFakeSaved);
   EXPECT_HOLDS(failure.text, "a weight is not what was written");
 }
 
 TEST_F(SavedPlans, L3HostileTextsAreRefusedAndNeverCrash) {
   const std::string model = small_net().bytes();
-  save(model, kFake);
+  save(model, kFakeSaved);
   const std::string good = read(plan());
   std::mt19937 random(1);
   const std::vector<std::string> pieces = {"[]",   "{}",  "null", "-1",    "18446744073709551615",
@@ -294,7 +289,7 @@ TEST_F(SavedPlans, L3HostileTextsAreRefusedAndNeverCrash) {
     write(file("bad.new"), bad);
     std::filesystem::rename(file("bad.new"), plan());
     const Failure failure = failure_of([&] {
-      TestSession session(model, reopening(kFake));
+      TestSession session(model, reopening(kFakeSaved));
       session.run(numbers(8, 3), {2, 4});
     });
     if (failure.code != 0) ++refused;
@@ -303,7 +298,7 @@ TEST_F(SavedPlans, L3HostileTextsAreRefusedAndNeverCrash) {
   const std::string deep = with_text(good, [](std::string& text) { text.assign(1'000'000, '['); });
   write(file("bad.new"), deep);
   std::filesystem::rename(file("bad.new"), plan());
-  EXPECT_HOLDS(refusal(model, kFake).text, "is damaged");
+  EXPECT_HOLDS(refusal(model, kFakeSaved).text, "is damaged");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ std::vector<std::string> order_of(const Graph& graph) {
   return names;
 }
 
-std::string error_of(const Graph& graph) {
+std::string order_error(const Graph& graph) {
   try {
     (void)topological_order(graph);
   } catch (const Error& error) {
@@ -96,7 +96,7 @@ TEST(Order, CycleIsNamedInItsDirection) {
   add(graph, "Op", {"a"}, {"b"}, "second");
   add(graph, "Op", {"b"}, {"c"}, "third");
   add(graph, "Op", {"c"}, {"y"}, "outside");
-  const std::string message = error_of(graph);
+  const std::string message = order_error(graph);
   EXPECT_THAT(message, HasSubstr("'first' -> 'second' -> 'third' -> 'first'"));
   EXPECT_THAT(message, ::testing::Not(HasSubstr("outside")));
 }
@@ -105,10 +105,10 @@ TEST(Order, CycleWithoutLeavesIsFound) {
   Graph graph;
   add(graph, "Op", {"b"}, {"a"}, "one");
   add(graph, "Op", {"a"}, {"b"}, "two");
-  EXPECT_THAT(error_of(graph), HasSubstr("cycle"));
+  EXPECT_THAT(order_error(graph), HasSubstr("cycle"));
   Graph self;
   add(self, "Op", {"a"}, {"a"}, "only");
-  EXPECT_THAT(error_of(self), HasSubstr("'only' -> 'only'"));
+  EXPECT_THAT(order_error(self), HasSubstr("'only' -> 'only'"));
 }
 
 TEST(Order, LongCyclesAreShortened) {
@@ -116,8 +116,8 @@ TEST(Order, LongCyclesAreShortened) {
   for (int i = 0; i < 100; ++i) {
     add(graph, "Op", {"v" + std::to_string(i)}, {"v" + std::to_string((i + 1) % 100)});
   }
-  EXPECT_THAT(error_of(graph), HasSubstr("(100 nodes)"));
-  EXPECT_LT(error_of(graph).size(), 400u);
+  EXPECT_THAT(order_error(graph), HasSubstr("(100 nodes)"));
+  EXPECT_LT(order_error(graph).size(), 400u);
 }
 
 TEST(Order, TakesChainsOf200000Nodes) {

@@ -10,7 +10,7 @@
 namespace backplane::core {
 namespace {
 
-constexpr std::uint64_t kQuick = 20'000;  // ns: workers sleep often
+constexpr std::uint64_t kQuickSleep = 20'000;  // ns: workers sleep often
 
 /// Member 0 runs one loop after the other; the others help until it is done.
 struct Helped {
@@ -45,7 +45,7 @@ struct Helped {
 };
 
 TEST(ThreadPoolRegion, LoopsOfAMemberAreDoneOnceWithTheHelpOfOthers) {
-  ThreadPool pool(4, kQuick);
+  ThreadPool pool(4, kQuickSleep);
   int helped = 0;
   for (int round = 0; round < 20; ++round) {
     Helped region(pool);
@@ -83,7 +83,7 @@ struct Busy {
 };
 
 TEST(ThreadPoolRegion, MembersRunLoopsAtTheSameTime) {
-  ThreadPool pool(4, kQuick);
+  ThreadPool pool(4, kQuickSleep);
   for (int round = 0; round < 10; ++round) {
     Busy region(pool);
     // Each member waits for the others, so none may be done by another's thread.
@@ -104,15 +104,15 @@ TEST(ThreadPoolRegion, MembersRunLoopsAtTheSameTime) {
 }
 
 TEST(ThreadPoolRegion, IsRefusedToASingleThread) {
-  ThreadPool pool(1, kQuick);
+  ThreadPool pool(1, kQuickSleep);
   const auto never = [](void*, unsigned) { FAIL(); };
   EXPECT_FALSE(pool.run_region(4, never, nullptr));
-  ThreadPool larger(4, kQuick);
+  ThreadPool larger(4, kQuickSleep);
   EXPECT_FALSE(larger.run_region(1, never, nullptr));
 }
 
 TEST(ThreadPoolRegion, IsRefusedWhileThePoolIsBusy) {
-  ThreadPool pool(2, kQuick);
+  ThreadPool pool(2, kQuickSleep);
   struct Inner {
     ThreadPool* pool;
     std::atomic<int> refused{0};
@@ -127,7 +127,7 @@ TEST(ThreadPoolRegion, IsRefusedWhileThePoolIsBusy) {
 }
 
 TEST(ThreadPoolRegion, LoopsOutsideWorkAfterwards) {
-  ThreadPool pool(3, kQuick);
+  ThreadPool pool(3, kQuickSleep);
   ASSERT_TRUE(pool.run_region(
       3, [](void*, unsigned) {}, nullptr));
   EXPECT_FALSE(pool.help());
@@ -137,7 +137,7 @@ TEST(ThreadPoolRegion, LoopsOutsideWorkAfterwards) {
 }
 
 TEST(ThreadPoolRegion, OtherCallersLoopsGoOnAlone) {
-  ThreadPool pool(3, kQuick);
+  ThreadPool pool(3, kQuickSleep);
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> wrong{0};
   std::thread other([&] {

@@ -129,11 +129,12 @@ class Split {
 };
 
 /// Begin, end and step of one axis, as in NumPy.
-struct Range {
+struct SliceRange {
   std::int64_t begin, step, count;
 };
 
-Range resolve_range(std::int64_t begin, std::int64_t end, std::int64_t step, std::int64_t size) {
+SliceRange resolve_range(std::int64_t begin, std::int64_t end, std::int64_t step,
+                         std::int64_t size) {
   if (step == 0) sdk::invalid("Slice with step 0");
   const auto fit = [&](std::int64_t at) {
     if (at < 0) at += size;
@@ -178,7 +179,7 @@ class Slice {
     copy.from_strides = dense_strides(x.dims());
     for (std::size_t i = 0; i < starts.size(); ++i) {
       const auto at = static_cast<std::size_t>(normalize_axis(axes[i], x.rank()));
-      const Range range =
+      const SliceRange range =
           resolve_range(starts[i], ends[i], i < steps.size() ? steps[i] : 1, x.dims()[at]);
       copy.dims[at] = range.count;
       copy.from_offset += range.begin * copy.from_strides[at];
@@ -209,9 +210,9 @@ class Expand {
 };
 
 /// Each axis becomes two: the repeats, which do not move in the input, and the elements.
-class Tile {
+class TileCopies {
  public:
-  Tile(const Device&, const sdk::Node&) {}
+  TileCopies(const Device&, const sdk::Node&) {}
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
     const Dims repeats = ctx.input(1).to_ints(), strides = dense_strides(x.dims());
@@ -301,11 +302,11 @@ KernelList movement_kernels() {
                                 .name(kernel_name("strided copy"))
                                 .types("T", types)
                                 .roles({BP_INPUT_DATA, host})),
-      device_kernel<Tile>(sdk::op("Tile")
-                              .name(kernel_name("strided copy"))
-                              .since(6)
-                              .types("T", types)
-                              .roles({BP_INPUT_DATA, host})),
+      device_kernel<TileCopies>(sdk::op("Tile")
+                                    .name(kernel_name("strided copy"))
+                                    .since(6)
+                                    .types("T", types)
+                                    .roles({BP_INPUT_DATA, host})),
       device_kernel<Blocks>(
           sdk::op("DepthToSpace").name(kernel_name("strided copy")).types("T", types)),
       device_kernel<Blocks>(

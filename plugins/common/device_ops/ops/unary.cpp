@@ -9,7 +9,7 @@
 namespace backplane::device_ops {
 namespace {
 
-bool is_float(DataType type) {
+bool has_curve(DataType type) {
   return type == DataType::Float || type == DataType::Double || type == DataType::Float16 ||
          type == DataType::BFloat16;
 }
@@ -36,7 +36,7 @@ class Unary {
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const DataType type = ctx.input(0).type();
-    const char* const text = is_float(type) ? row_.of_floats : row_.of_integers;
+    const char* const text = has_curve(type) ? row_.of_floats : row_.of_integers;
     if (text == nullptr)
       sdk::unsupported("the kernel has no ", row_.op_type, " of ", sdk::type_name(type));
     add_unary(ctx, work, type, {text, common::kScalarFunctions, parameters_});
