@@ -17,7 +17,16 @@ inline constexpr char kPrelude[] = R"kernel(
 #define GLOBAL
 #define LOCAL __shared__
 #define FUNCTION static __device__ inline
-#define GROUP_ID(d) ((d) == 0 ? blockIdx.x : (d) == 1 ? blockIdx.y : blockIdx.z)
+// CUDA takes 65535 groups along y and z: more are launched in parts, which begin at these.
+#define run(...) run(__VA_ARGS__, unsigned part_y, unsigned part_z)
+#define GROUP_ID(d) \
+  ((d) == 0 ? blockIdx.x : (d) == 1 ? blockIdx.y + part_y : blockIdx.z + part_z)
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
 #define LOCAL_ID(d) ((d) == 0 ? threadIdx.x : (d) == 1 ? threadIdx.y : threadIdx.z)
 #define LOCAL_SIZE(d) ((d) == 0 ? blockDim.x : (d) == 1 ? blockDim.y : blockDim.z)
 #define GLOBAL_ID(d) ((i64)GROUP_ID(d) * LOCAL_SIZE(d) + LOCAL_ID(d))

@@ -1,0 +1,148 @@
+#include "plugins/cuda/device.hpp"
+
+#include <utility>
+
+#include "plugins/cuda/launch.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+/// What vector loads and copies of any kind want, and what the driver gives.
+constexpr std::uint64_t kAlignment = 256;
+
+DeviceTraits usable_traits(Driver& driver, int ordinal) {
+  DeviceTraits traits = driver.traits(ordinal);
+  if (traits.is_prohibited)
+    sdk::unsupported(traits.name,
+                     " is in compute mode 'prohibited'; nvidia-smi -c DEFAULT allows programs");
+  return traits;
+}
+
+Address address_of(const bp_tensor& tensor) {
+  const auto* const buffer = reinterpret_cast<const Buffer*>(tensor.buffer);
+  if (buffer != nullptr) return buffer->address + tensor.offset;
+  return reinterpret_cast<Address>(tensor.host_ptr);
+}
+
+bool is_on_device(const bp_tensor& tensor) {
+  const auto* const buffer = reinterpret_cast<const Buffer*>(tensor.buffer);
+  return buffer != nullptr && buffer->host == nullptr;
+}
+
+}  // namespace
+
+Buffer::~Buffer() {
+  if (device != nullptr) device->release(*this);
+}
+
+Device::Device(Driver& driver, Compiler& compiler, int ordinal, const DeviceSettings& settings)
+    : device_ops::Device({driver.traits(ordinal).name, "", 256, kAlignment}),
+      traits_(usable_traits(driver, ordinal)),
+      settings_(settings) {
+  const std::string architecture = choose_architecture(compiler.architectures(), traits_);
+  context_ = driver.open(ordinal);
+  if (settings_.user_stream != nullptr && !context_->owns(settings_.user_stream))
+    sdk::invalid(
+        "option 'user_stream' of provider 'cuda': that stream is not of the primary context of ",
+        traits_.name);
+  modules_ = std::make_unique<ModuleStore>(*context_, compiler, architecture, settings_.cache_dir);
+}
+
+std::uint64_t Device::max_buffer_bytes() const {
+  return settings_.memory_limit_bytes != 0 ? settings_.memory_limit_bytes : traits_.memory_bytes;
+}
+
+std::unique_ptr<Buffer> Device::allocate(bp_memory_kind kind, std::uint64_t bytes) {
+  auto buffer = std::make_unique<Buffer>();
+  buffer->bytes = bytes;
+  if (kind == BP_MEMORY_PINNED) {
+    buffer->host = context_->allocate_pinned(bytes);
+    buffer->address = reinterpret_cast<Address>(buffer->host);
+  } else if (kind == BP_MEMORY_DEVICE) {
+    buffer->address = allocate_on_device(bytes);
+  } else {
+    sdk::invalid("provider 'cuda' has no heap of memory kind ", kind);
+  }
+  buffer->device = this;
+  return buffer;
+}
+
+Address Device::allocate_on_device(std::uint64_t bytes) {
+  const std::uint64_t limit = settings_.memory_limit_bytes;
+  const std::uint64_t before = used_bytes_.fetch_add(bytes);
+  const auto refuse = [&](const std::string& why) {
+    used_bytes_.fetch_sub(bytes);
+    throw sdk::Error(BP_OUT_OF_MEMORY,
+                     sdk::message(why, ", ", bytes, " bytes on ", traits_.name, ", which has ",
+                                  traits_.memory_bytes, "; this device holds ", before));
+  };
+  if (limit != 0 && (bytes > limit || before > limit - bytes))
+    refuse(sdk::message("option 'memory_limit_mb' of provider 'cuda' allows ", limit, " bytes"));
+  for (const bool is_last : {false, true}) {
+    try {
+      return context_->allocate(bytes);
+    } catch (const sdk::Error& error) {
+      if (error.code() != BP_OUT_OF_MEMORY) {
+        used_bytes_.fetch_sub(bytes);
+        throw;
+      }
+      if (is_last) refuse(error.what());
+      context_->trim();
+    }
+  }
+  return 0;  // not reached: the second time returns or throws
+}
+
+void Device::release(Buffer& buffer) noexcept {
+  if (buffer.host != nullptr) {
+    context_->free_pinned(buffer.host);
+  } else {
+    context_->free(buffer.address);
+    used_bytes_.fetch_sub(buffer.bytes);
+  }
+}
+
+std::unique_ptr<Stream> Device::create_stream() {
+  return std::make_unique<Stream>(*this, settings_.user_stream);
+}
+
+std::int32_t Device::copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer) {
+  if (from != BP_MEMORY_DEVICE && to != BP_MEMORY_DEVICE) return BP_COPY_NONE;
+  // The driver would copy plain memory by way of a pinned buffer of its own, and wait for it.
+  if (from == BP_MEMORY_HOST || to == BP_MEMORY_HOST) return BP_COPY_NONE;
+  if (peer == nullptr || peer == this) return BP_COPY_ASYNC;
+  const std::lock_guard lock(mutex_);
+  if (peers_.count(peer) == 0) {
+    if (!context_->enable_peer(peer->context())) return BP_COPY_NONE;
+    peers_.insert(peer);
+  }
+  return BP_COPY_ASYNC;
+}
+
+void Device::copy(Stream& stream, const bp_tensor& from, const bp_tensor& to) {
+  if (from.bytes != to.bytes)
+    sdk::invalid("a copy of ", from.bytes, " bytes to ", to.bytes, " bytes");
+  if (from.bytes == 0) return;
+  if (!is_on_device(from) && !is_on_device(to))
+    sdk::invalid("neither end of a copy is in memory of a CUDA device");
+  context_->copy(stream.handle(), address_of(to), address_of(from), from.bytes);
+}
+
+std::uint64_t Device::native(std::int32_t kind, Stream* stream, Buffer* buffer) const {
+  switch (kind) {
+    case BP_NATIVE_DEVICE:
+      return reinterpret_cast<std::uint64_t>(context_->native());
+    case BP_NATIVE_STREAM:
+      return reinterpret_cast<std::uint64_t>(stream->handle());
+    case BP_NATIVE_BUFFER:
+      return buffer == nullptr ? 0 : buffer->address;
+    default:
+      sdk::unsupported("provider 'cuda' has no native handle of kind ", kind);
+  }
+}
+
+std::unique_ptr<const device_ops::PreparedWork> Device::make_ready(const device_ops::Work& work) {
+  return std::make_unique<Launches>(*this, work);
+}
+
+}  // namespace backplane::cuda

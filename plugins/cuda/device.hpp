@@ -1,0 +1,77 @@
+// An opened CUDA device: its context, memory and kernels.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "plugins/common/device_ops/device.hpp"
+#include "plugins/common/device_ops/faults.hpp"
+#include "plugins/cuda/module_store.hpp"
+#include "plugins/cuda/stream.hpp"
+
+namespace backplane::cuda {
+
+/// What a device is opened with; see provider.cpp for what the options mean.
+struct DeviceSettings {
+  std::string cache_dir;                 ///< empty: no cache on disk
+  std::uint64_t memory_limit_bytes = 0;  ///< 0: none
+  StreamHandle user_stream = nullptr;
+  bool fusion = true;
+};
+
+/// Memory of the device, or pinned memory of the process.
+struct Buffer {
+  Device* device = nullptr;
+  Address address = 0;
+  void* host = nullptr;
+  std::uint64_t bytes = 0;
+
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer();
+};
+
+/// Threads: as bp_device_api says; every function may be called by several at a time.
+class Device final : public device_ops::Device {
+ public:
+  /// Errors: BP_UNSUPPORTED (compute capability), BP_INVALID_ARGUMENT (the user's stream), the driver's.
+  Device(Driver& driver, Compiler& compiler, int ordinal, const DeviceSettings& settings);
+
+  Context& context() { return *context_; }
+  const DeviceTraits& traits() const { return traits_; }
+  const DeviceSettings& settings() const { return settings_; }
+  ModuleStore& modules() { return *modules_; }
+  /// What the numbers mean that kernels leave in a stream's word.
+  device_ops::FaultTable& faults() { return faults_; }
+
+  std::unique_ptr<Buffer> allocate(bp_memory_kind kind, std::uint64_t bytes);
+  void release(Buffer& buffer) noexcept;
+  std::uint64_t used_bytes() const { return used_bytes_.load(); }
+  std::uint64_t max_buffer_bytes() const;
+  std::unique_ptr<Stream> create_stream();
+  void copy(Stream& stream, const bp_tensor& from, const bp_tensor& to);
+  /// A BP_COPY_* mode. `peer`: another opened device, or null.
+  std::int32_t copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer);
+  /// A BP_NATIVE_* handle.
+  std::uint64_t native(std::int32_t kind, Stream* stream, Buffer* buffer) const;
+  std::unique_ptr<const device_ops::PreparedWork> make_ready(const device_ops::Work& work) override;
+
+ private:
+  Address allocate_on_device(std::uint64_t bytes);
+
+  DeviceTraits traits_;
+  DeviceSettings settings_;
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<ModuleStore> modules_;
+  device_ops::FaultTable faults_;
+  std::atomic<std::uint64_t> used_bytes_{0};
+  std::mutex mutex_;
+  std::set<const Device*> peers_;  // whose memory this one can use
+};
+
+}  // namespace backplane::cuda

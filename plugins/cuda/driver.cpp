@@ -1,0 +1,47 @@
+#include "plugins/cuda/driver.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace backplane::cuda {
+namespace {
+
+/// After these the context is of no use any more.
+constexpr std::string_view kLost[] = {
+    "CUDA_ERROR_DEINITIALIZED",        "CUDA_ERROR_ECC_UNCORRECTABLE",
+    "CUDA_ERROR_NVLINK_UNCORRECTABLE", "CUDA_ERROR_HARDWARE_STACK_ERROR",
+    "CUDA_ERROR_ILLEGAL_ADDRESS",      "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+    "CUDA_ERROR_MISALIGNED_ADDRESS",   "CUDA_ERROR_INVALID_ADDRESS_SPACE",
+    "CUDA_ERROR_INVALID_PC",           "CUDA_ERROR_LAUNCH_FAILED",
+    "CUDA_ERROR_LAUNCH_TIMEOUT",       "CUDA_ERROR_ASSERT",
+    "CUDA_ERROR_CONTEXT_IS_DESTROYED", "CUDA_ERROR_DEVICE_UNAVAILABLE",
+    "CUDA_ERROR_EXTERNAL_DEVICE",      "CUDA_ERROR_TENSOR_MEMORY_LEAK",
+};
+
+}  // namespace
+
+bp_code error_code(const std::string& name) {
+  if (name == "CUDA_ERROR_OUT_OF_MEMORY") return BP_OUT_OF_MEMORY;
+  const bool is_lost = std::find(std::begin(kLost), std::end(kLost), name) != std::end(kLost);
+  return is_lost ? BP_DEVICE_LOST : BP_INTERNAL;
+}
+
+void throw_cuda(const char* call, const std::string& name) {
+  throw sdk::Error(error_code(name), sdk::message(call, ": ", name));
+}
+
+std::string choose_architecture(const std::vector<int>& known, const DeviceTraits& traits) {
+  const int wanted = 10 * traits.major + traits.minor;
+  if (known.empty() || wanted < known.front()) {
+    sdk::unsupported(traits.name, " has compute capability ", traits.major, '.', traits.minor,
+                     ", for which this CUDA toolkit compiles no kernels",
+                     known.empty() ? std::string()
+                                   : sdk::message("; it begins with ", known.front() / 10, '.',
+                                                  known.front() % 10));
+  }
+  // Code for x.y runs on x.z with z >= y; PTX runs on everything newer.
+  const int newest = *(std::upper_bound(known.begin(), known.end(), wanted) - 1);
+  return sdk::message(newest / 10 == traits.major ? "sm_" : "compute_", newest);
+}
+
+}  // namespace backplane::cuda

@@ -1,0 +1,131 @@
+// The device calls that this provider makes, and nothing else of CUDA: the driver's library implements them
+// (driver_library.cpp), and a stand-in that records them where there is no device (tests/cuda).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backplane/plugin.hpp"
+
+// The names that the handles have in cuda.h, which is not needed to use this header.
+struct CUctx_st;
+struct CUstream_st;
+struct CUevent_st;
+struct CUmod_st;
+struct CUfunc_st;
+
+namespace backplane::cuda {
+
+using StreamHandle = CUstream_st*;
+using EventHandle = CUevent_st*;
+using ModuleHandle = CUmod_st*;
+using FunctionHandle = CUfunc_st*;
+/// Of a byte, on a device or in pinned host memory: they share one space.
+using Address = unsigned long long;
+
+/// What a device is and can do, read once.
+struct DeviceTraits {
+  std::string name, driver;
+  std::array<std::uint8_t, 16> uuid{};
+  int major = 0, minor = 0;  ///< compute capability
+  std::uint64_t memory_bytes = 0;
+  std::size_t max_group_items = 1024;
+  bool has_pools = false;          ///< stream-ordered allocation
+  bool has_stream_values = false;  ///< streams that wait for a word in memory
+  bool is_prohibited = false;      ///< compute mode "prohibited"
+};
+
+/// The size of a launch in groups, or of a group in items.
+using Extent = std::array<unsigned, 3>;
+
+/// A device's primary context. Functions that can fail throw sdk::Error with the call and the CUDA error's name:
+/// BP_OUT_OF_MEMORY, BP_DEVICE_LOST, BP_INTERNAL.
+/// Threads: any; a stream is used by one at a time.
+class Context {
+ public:
+  Context() = default;
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  virtual ~Context() = default;
+
+  virtual CUctx_st* native() const = 0;
+
+  /// Memory of the device, ready for every stream. `free`: no stream uses it any more.
+  virtual Address allocate(std::uint64_t bytes) = 0;
+  virtual void free(Address memory) noexcept = 0;
+  /// Gives memory that is kept for later allocations back to the device.
+  virtual void trim() noexcept = 0;
+  /// Pinned memory of the process, at the same address on every device.
+  virtual void* allocate_pinned(std::uint64_t bytes) = 0;
+  virtual void free_pinned(void* memory) noexcept = 0;
+  /// Whether this device can from now on use memory of the other one.
+  virtual bool enable_peer(Context& owner) = 0;
+
+  virtual StreamHandle create_stream() = 0;
+  virtual void destroy_stream(StreamHandle stream) noexcept = 0;
+  virtual void synchronize(StreamHandle stream) = 0;
+  /// Whether it is a stream of this context.
+  virtual bool owns(StreamHandle stream) = 0;
+
+  virtual EventHandle create_event() = 0;
+  virtual void destroy_event(EventHandle event) noexcept = 0;
+  virtual void record(EventHandle event, StreamHandle stream) = 0;
+  virtual void wait(StreamHandle stream, EventHandle event) = 0;
+  virtual bool is_done(EventHandle event) = 0;
+  virtual void synchronize(EventHandle event) = 0;
+  /// The stream waits until the pinned word is at least `value`; the stream writes it.
+  virtual void wait_value(StreamHandle stream, std::uint64_t* word, std::uint64_t value) = 0;
+  virtual void write_value(StreamHandle stream, std::uint64_t* word, std::uint64_t value) = 0;
+
+  virtual void copy(StreamHandle stream, Address to, Address from, std::uint64_t bytes) = 0;
+
+  /// A module of an image that the compiler made, and its kernel `run`.
+  virtual ModuleHandle load(const std::string& image) = 0;
+  virtual void unload(ModuleHandle module) noexcept = 0;
+  virtual FunctionHandle function(ModuleHandle module) = 0;
+  virtual void launch(FunctionHandle function, const Extent& groups, const Extent& group,
+                      StreamHandle stream, void** arguments) = 0;
+};
+
+/// The driver. Threads: any.
+class Driver {
+ public:
+  Driver() = default;
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+  virtual ~Driver() = default;
+  virtual int device_count() = 0;
+  virtual DeviceTraits traits(int ordinal) = 0;
+  virtual std::unique_ptr<Context> open(int ordinal) = 0;
+};
+
+/// Compiles the text of kernels. Threads: any.
+class Compiler {
+ public:
+  Compiler() = default;
+  Compiler(const Compiler&) = delete;
+  Compiler& operator=(const Compiler&) = delete;
+  virtual ~Compiler() = default;
+  /// For people and for keys: "NVRTC 13.0".
+  virtual std::string version() = 0;
+  /// Compute capabilities that it knows, as 10 * major + minor, ascending.
+  virtual std::vector<int> architectures() = 0;
+  /// The image for "sm_90" (code of the device) or "compute_90" (PTX, which the driver compiles).
+  /// Errors: BP_INTERNAL with the compiler's log.
+  virtual std::string compile(const std::string& source, const std::string& architecture) = 0;
+};
+
+/// The BP_* code that says what to do next, for an error's name ("CUDA_ERROR_OUT_OF_MEMORY").
+bp_code error_code(const std::string& name);
+/// Throws "<call>: <name>".
+[[noreturn]] void throw_cuda(const char* call, const std::string& name);
+
+/// What to compile for: the device's own code, or, for a device newer than the compiler, PTX of the newest it
+/// knows. Errors: BP_UNSUPPORTED for a device older than the compiler serves.
+std::string choose_architecture(const std::vector<int>& known, const DeviceTraits& traits);
+
+}  // namespace backplane::cuda

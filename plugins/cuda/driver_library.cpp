@@ -1,0 +1,354 @@
+#include "plugins/cuda/driver_library.hpp"
+
+#include <cstring>
+#include <cuda.h>
+#include <utility>
+
+#include "plugins/cuda/libraries.hpp"
+
+// The name that cuda.h gives a function is the one of its current version in the library.
+#define CUDA_TEXT_(name) #name
+#define CUDA_TEXT(name) CUDA_TEXT_(name)
+#define CUDA_FUNCTION(name) decltype(&::name) name##_ = load<decltype(&::name)>(CUDA_TEXT(name))
+
+namespace backplane::cuda {
+namespace {
+
+/// The functions of the library.
+class Functions {
+ public:
+  Functions() : library_("libcuda.so.1", ": there is no NVIDIA driver on this machine") {}
+
+  std::string name_of(CUresult code) const {
+    const char* text = nullptr;
+    if (get_error_name_(code, &text) == CUDA_SUCCESS && text != nullptr) return text;
+    return sdk::message("CUDA error ", static_cast<int>(code));
+  }
+  void check(CUresult code, const char* call) const {
+    if (code != CUDA_SUCCESS) throw_cuda(call, name_of(code));
+  }
+
+ private:
+  template <class Pointer>
+  Pointer load(const char* name) const {
+    return reinterpret_cast<Pointer>(library_.find(name));
+  }
+  SharedLibrary library_;
+  decltype(&::cuGetErrorName) get_error_name_ = load<decltype(&::cuGetErrorName)>("cuGetErrorName");
+
+ public:
+  CUDA_FUNCTION(cuInit);
+  CUDA_FUNCTION(cuDriverGetVersion);
+  CUDA_FUNCTION(cuDeviceGetCount);
+  CUDA_FUNCTION(cuDeviceGet);
+  CUDA_FUNCTION(cuDeviceGetName);
+  CUDA_FUNCTION(cuDeviceGetUuid);
+  CUDA_FUNCTION(cuDeviceTotalMem);
+  CUDA_FUNCTION(cuDeviceGetAttribute);
+  CUDA_FUNCTION(cuDeviceCanAccessPeer);
+  CUDA_FUNCTION(cuDevicePrimaryCtxRetain);
+  CUDA_FUNCTION(cuDevicePrimaryCtxRelease);
+  CUDA_FUNCTION(cuCtxGetCurrent);
+  CUDA_FUNCTION(cuCtxSetCurrent);
+  CUDA_FUNCTION(cuCtxEnablePeerAccess);
+  CUDA_FUNCTION(cuMemPoolCreate);
+  CUDA_FUNCTION(cuMemPoolDestroy);
+  CUDA_FUNCTION(cuMemPoolSetAttribute);
+  CUDA_FUNCTION(cuMemPoolSetAccess);
+  CUDA_FUNCTION(cuMemPoolTrimTo);
+  CUDA_FUNCTION(cuMemAllocFromPoolAsync);
+  CUDA_FUNCTION(cuMemFreeAsync);
+  CUDA_FUNCTION(cuMemAlloc);
+  CUDA_FUNCTION(cuMemFree);
+  CUDA_FUNCTION(cuMemHostAlloc);
+  CUDA_FUNCTION(cuMemFreeHost);
+  CUDA_FUNCTION(cuMemcpyAsync);
+  CUDA_FUNCTION(cuStreamCreate);
+  CUDA_FUNCTION(cuStreamDestroy);
+  CUDA_FUNCTION(cuStreamSynchronize);
+  CUDA_FUNCTION(cuStreamGetCtx);
+  CUDA_FUNCTION(cuStreamWaitEvent);
+  CUDA_FUNCTION(cuStreamWaitValue64);
+  CUDA_FUNCTION(cuStreamWriteValue64);
+  CUDA_FUNCTION(cuEventCreate);
+  CUDA_FUNCTION(cuEventDestroy);
+  CUDA_FUNCTION(cuEventRecord);
+  CUDA_FUNCTION(cuEventQuery);
+  CUDA_FUNCTION(cuEventSynchronize);
+  CUDA_FUNCTION(cuModuleLoadData);
+  CUDA_FUNCTION(cuModuleUnload);
+  CUDA_FUNCTION(cuModuleGetFunction);
+  CUDA_FUNCTION(cuLaunchKernel);
+};
+
+// Calls a function of the library and throws what it fails with, under its own name.
+#define CUDA_CALL(name, ...) cuda_.check(cuda_.name##_(__VA_ARGS__), #name)
+
+/// Makes a context current on this thread, and the former one again at the end: the thread is the caller's.
+class Current {
+ public:
+  Current(const Functions& cuda, CUcontext wanted) : cuda_(cuda) {
+    CUDA_CALL(cuCtxGetCurrent, &former_);
+    changed_ = former_ != wanted;
+    if (changed_) CUDA_CALL(cuCtxSetCurrent, wanted);
+  }
+  ~Current() {
+    if (changed_) cuda_.cuCtxSetCurrent_(former_);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const Functions& cuda_;
+  CUcontext former_ = nullptr;
+  bool changed_ = false;
+};
+
+class LibraryContext final : public Context {
+ public:
+  LibraryContext(const Functions& cuda, int ordinal, bool has_pools) : cuda_(cuda) {
+    CUDA_CALL(cuDeviceGet, &device_, ordinal);
+    CUDA_CALL(cuDevicePrimaryCtxRetain, &context_, device_);
+    try {
+      if (has_pools) make_pool();
+    } catch (...) {
+      cuda_.cuDevicePrimaryCtxRelease_(device_);
+      throw;
+    }
+  }
+  ~LibraryContext() override {
+    if (pool_ != nullptr) {
+      cuda_.cuStreamSynchronize_(pool_stream_);
+      cuda_.cuMemPoolDestroy_(pool_);
+      cuda_.cuStreamDestroy_(pool_stream_);
+    }
+    cuda_.cuDevicePrimaryCtxRelease_(device_);
+  }
+
+  CUctx_st* native() const override { return context_; }
+
+  Address allocate(std::uint64_t bytes) override {
+    const Current current(cuda_, context_);
+    CUdeviceptr memory = 0;
+    if (pool_ == nullptr) {
+      CUDA_CALL(cuMemAlloc, &memory, bytes);
+      return memory;
+    }
+    CUDA_CALL(cuMemAllocFromPoolAsync, &memory, bytes, pool_, pool_stream_);
+    CUDA_CALL(cuStreamSynchronize, pool_stream_);  // from here on every stream may use it
+    return memory;
+  }
+  void free(Address memory) noexcept override {
+    if (pool_ == nullptr) {
+      cuda_.cuMemFree_(memory);
+    } else {
+      cuda_.cuMemFreeAsync_(memory, pool_stream_);
+    }
+  }
+  void trim() noexcept override {
+    if (pool_ == nullptr) return;
+    cuda_.cuStreamSynchronize_(pool_stream_);
+    cuda_.cuMemPoolTrimTo_(pool_, 0);
+  }
+  void* allocate_pinned(std::uint64_t bytes) override {
+    const Current current(cuda_, context_);
+    void* memory = nullptr;
+    CUDA_CALL(cuMemHostAlloc, &memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    return memory;
+  }
+  void free_pinned(void* memory) noexcept override { cuda_.cuMemFreeHost_(memory); }
+
+  bool enable_peer(Context& owner) override {
+    auto& other = static_cast<LibraryContext&>(owner);
+    int can = 0;
+    CUDA_CALL(cuDeviceCanAccessPeer, &can, device_, other.device_);
+    if (can == 0) return false;
+    const Current current(cuda_, context_);
+    const CUresult code = cuda_.cuCtxEnablePeerAccess_(other.context_, 0);
+    if (code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) cuda_.check(code, "cuCtxEnablePeerAccess");
+    if (other.pool_ != nullptr) {
+      CUmemAccessDesc access{};
+      access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+      access.location.id = device_;
+      access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      CUDA_CALL(cuMemPoolSetAccess, other.pool_, &access, 1);
+    }
+    return true;
+  }
+
+  StreamHandle create_stream() override {
+    const Current current(cuda_, context_);
+    CUstream stream = nullptr;
+    CUDA_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    return stream;
+  }
+  void destroy_stream(StreamHandle stream) noexcept override { cuda_.cuStreamDestroy_(stream); }
+  void synchronize(StreamHandle stream) override {
+    const Current current(cuda_, context_);
+    CUDA_CALL(cuStreamSynchronize, stream);
+  }
+  bool owns(StreamHandle stream) override {
+    CUcontext owner = nullptr;
+    return cuda_.cuStreamGetCtx_(stream, &owner) == CUDA_SUCCESS && owner == context_;
+  }
+
+  EventHandle create_event() override {
+    const Current current(cuda_, context_);
+    CUevent event = nullptr;
+    CUDA_CALL(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+    return event;
+  }
+  void destroy_event(EventHandle event) noexcept override { cuda_.cuEventDestroy_(event); }
+  void record(EventHandle event, StreamHandle stream) override {
+    const Current current(cuda_, context_);
+    CUDA_CALL(cuEventRecord, event, stream);
+  }
+  void wait(StreamHandle stream, EventHandle event) override {
+    const Current current(cuda_, context_);
+    CUDA_CALL(cuStreamWaitEvent, stream, event, 0);
+  }
+  bool is_done(EventHandle event) override {
+    const Current current(cuda_, context_);
+    const CUresult code = cuda_.cuEventQuery_(event);
+    if (code == CUDA_ERROR_NOT_READY) return false;
+    cuda_.check(code, "cuEventQuery");
+    return true;
+  }
+  void synchronize(EventHandle event) override {
+    const Current current(cuda_, context_);
+    CUDA_CALL(cuEventSynchronize, event);
+  }
+  void wait_value(StreamHandle stream, std::uint64_t* word, std::uint64_t value) override {
+    const Current current(cuda_, context_);
+    CUDA_CALL(cuStreamWaitValue64, stream, reinterpret_cast<CUdeviceptr>(word), value,
+              CU_STREAM_WAIT_VALUE_GEQ);
+  }
+  void write_value(StreamHandle stream, std::uint64_t* word, std::uint64_t value) override {
+    const Current current(cuda_, context_);
+    CUDA_CALL(cuStreamWriteValue64, stream, reinterpret_cast<CUdeviceptr>(word), value,
+              CU_STREAM_WRITE_VALUE_DEFAULT);
+  }
+
+  void copy(StreamHandle stream, Address to, Address from, std::uint64_t bytes) override {
+    const Current current(cuda_, context_);
+    CUDA_CALL(cuMemcpyAsync, to, from, bytes, stream);
+  }
+
+  ModuleHandle load(const std::string& image) override {
+    const Current current(cuda_, context_);
+    CUmodule module = nullptr;
+    CUDA_CALL(cuModuleLoadData, &module, image.c_str());
+    return module;
+  }
+  void unload(ModuleHandle module) noexcept override {
+    CUcontext former = nullptr;
+    cuda_.cuCtxGetCurrent_(&former);
+    cuda_.cuCtxSetCurrent_(context_);
+    cuda_.cuModuleUnload_(module);
+    cuda_.cuCtxSetCurrent_(former);
+  }
+  FunctionHandle function(ModuleHandle module) override {
+    const Current current(cuda_, context_);
+    CUfunction function = nullptr;
+    CUDA_CALL(cuModuleGetFunction, &function, module, "run");
+    return function;
+  }
+  void launch(FunctionHandle function, const Extent& groups, const Extent& group,
+              StreamHandle stream, void** arguments) override {
+    const Current current(cuda_, context_);
+    CUDA_CALL(cuLaunchKernel, function, groups[0], groups[1], groups[2], group[0], group[1],
+              group[2], 0, stream, arguments, nullptr);
+  }
+
+ private:
+  /// A pool of its own, so that what other users of the device keep is theirs.
+  void make_pool() {
+    const Current current(cuda_, context_);
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device_;
+    CUDA_CALL(cuStreamCreate, &pool_stream_, CU_STREAM_NON_BLOCKING);
+    try {
+      CUDA_CALL(cuMemPoolCreate, &pool_, &properties);
+      cuuint64_t kept = ~static_cast<cuuint64_t>(0);  // until trim()
+      CUDA_CALL(cuMemPoolSetAttribute, pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept);
+    } catch (...) {
+      if (pool_ != nullptr) cuda_.cuMemPoolDestroy_(pool_);
+      cuda_.cuStreamDestroy_(pool_stream_);
+      throw;
+    }
+  }
+
+  const Functions& cuda_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUmemoryPool pool_ = nullptr;
+  CUstream pool_stream_ = nullptr;
+};
+
+class LibraryDriver final : public Driver {
+ public:
+  LibraryDriver() {
+    int version = 0;
+    CUDA_CALL(cuDriverGetVersion, &version);
+    if (version / 1000 < CUDA_VERSION / 1000)
+      sdk::unsupported("the NVIDIA driver serves CUDA ", version / 1000, '.', version % 1000 / 10,
+                       ", and this plugin is built for ", CUDA_VERSION / 1000,
+                       ".x: install a newer driver");
+    version_ = sdk::message("CUDA driver ", version / 1000, '.', version % 1000 / 10);
+    const CUresult code = cuda_.cuInit_(0);
+    if (code == CUDA_ERROR_NO_DEVICE) return;
+    if (code != CUDA_SUCCESS)
+      sdk::unsupported("cuInit: ", cuda_.name_of(code), ": the NVIDIA driver does not start");
+    CUDA_CALL(cuDeviceGetCount, &count_);
+  }
+  int device_count() override { return count_; }
+
+  DeviceTraits traits(int ordinal) override {
+    CUdevice device = 0;
+    CUDA_CALL(cuDeviceGet, &device, ordinal);
+    char name[256] = "";
+    CUDA_CALL(cuDeviceGetName, name, sizeof(name), device);
+    DeviceTraits traits;
+    traits.name = name;
+    traits.driver = version_;
+    CUuuid uuid{};
+    CUDA_CALL(cuDeviceGetUuid, &uuid, device);
+    std::memcpy(traits.uuid.data(), uuid.bytes, traits.uuid.size());
+    traits.major = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    traits.minor = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    std::size_t bytes = 0;
+    CUDA_CALL(cuDeviceTotalMem, &bytes, device);
+    traits.memory_bytes = bytes;
+    traits.max_group_items =
+        static_cast<std::size_t>(attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+    traits.has_pools = attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) != 0;
+    traits.has_stream_values =
+        attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0;
+    traits.is_prohibited =
+        attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED;
+    return traits;
+  }
+
+  std::unique_ptr<Context> open(int ordinal) override {
+    return std::make_unique<LibraryContext>(cuda_, ordinal, traits(ordinal).has_pools);
+  }
+
+ private:
+  int attribute(CUdevice device, CUdevice_attribute which) const {
+    int value = 0;
+    CUDA_CALL(cuDeviceGetAttribute, &value, which, device);
+    return value;
+  }
+
+  Functions cuda_;
+  std::string version_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Driver> load_driver() { return std::make_unique<LibraryDriver>(); }
+
+}  // namespace backplane::cuda

@@ -1,0 +1,135 @@
+#include "plugins/cuda/launch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace backplane::cuda {
+
+using device_ops::CopyPlan;
+using device_ops::LaunchPlan;
+using device_ops::MemoryRef;
+using device_ops::Place;
+
+namespace {
+
+/// The most groups along y and z of one launch (CUDA's limit); more are launched in parts.
+constexpr unsigned kMostGroups = 65535;
+/// The hidden arguments: the first group of a part along y and z, see prelude.hpp.
+constexpr std::size_t kPartArguments = 2;
+
+/// An argument's bytes, at the start of a word, as the driver reads them.
+std::uint64_t word_of(const device_ops::Scalar& scalar) {
+  std::uint64_t word = 0;
+  std::visit([&](const auto& value) { std::memcpy(&word, &value, sizeof(value)); }, scalar);
+  return word;
+}
+
+}  // namespace
+
+Launches::Launches(Device& device, const device_ops::Work& work)
+    : device_(device), label_(work.label()) {
+  for (const std::vector<unsigned char>& table : work.tables()) add_table(table);
+  for (const device_ops::Work::Step& step : work.steps()) {
+    if (const auto* const launch = std::get_if<LaunchPlan>(&step)) {
+      steps_.push_back({make_launch(*launch), launch->unless_inside});
+    } else {
+      const auto& copy = std::get<CopyPlan>(step);
+      steps_.push_back({copy, copy.unless_inside});
+    }
+  }
+}
+
+Launches::~Launches() {
+  for (const int number : faults_) device_.faults().remove(number);
+}
+
+Launches::Launch Launches::make_launch(const LaunchPlan& plan) {
+  Launch launch;
+  launch.kernel = device_.modules().get(plan.source);
+  launch.memory = plan.memory;
+  for (std::size_t d = 0; d < 3; ++d) {
+    const std::size_t groups = (plan.items[d] + plan.group[d] - 1) / plan.group[d];
+    if (groups > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
+      sdk::unsupported(plan.items[d], " work items along one dimension are more than CUDA takes");
+    launch.groups[d] = static_cast<unsigned>(groups);
+    launch.group[d] = static_cast<unsigned>(plan.group[d]);
+  }
+  // A memory argument is a pointer and its first element: the pointer has the offset already.
+  launch.values.assign(2 * plan.memory.size(), 0);
+  for (const device_ops::Scalar& scalar : plan.scalars) launch.values.push_back(word_of(scalar));
+  if (!plan.fault.empty()) {
+    const int number = device_.faults().add(sdk::message("node '", label_, "': ", plan.fault));
+    faults_.push_back(number);
+    launch.may_fault = true;
+    launch.values.push_back(0);  // the stream's word
+    launch.values.push_back(word_of(number));
+  }
+  if (launch.values.size() + kPartArguments > kMaxArguments)
+    sdk::unsupported("a kernel of ", launch.values.size(), " arguments; there may be ",
+                     kMaxArguments - kPartArguments);
+  return launch;
+}
+
+void Launches::add_table(const std::vector<unsigned char>& bytes) {
+  const std::unique_ptr<Buffer> staging = device_.allocate(BP_MEMORY_PINNED, bytes.size());
+  std::memcpy(staging->host, bytes.data(), bytes.size());
+  tables_.push_back(device_.allocate(BP_MEMORY_DEVICE, bytes.size()));
+  Stream stream(device_, nullptr);
+  device_.context().copy(stream.handle(), tables_.back()->address, staging->address, bytes.size());
+  stream.sync();
+}
+
+Address Launches::address_of(const MemoryRef& ref, const sdk::ComputeContext& ctx) const {
+  if (ref.place == Place::Table) return tables_[ref.index]->address + ref.offset;
+  const bp_tensor& tensor = device_ops::tensor_of(ctx, ref);
+  const auto* const buffer = reinterpret_cast<const Buffer*>(tensor.buffer);
+  return buffer == nullptr ? 0 : buffer->address + tensor.offset + ref.offset;
+}
+
+void Launches::compute(const sdk::ComputeContext& ctx) const {
+  Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
+  try {
+    for (const Step& step : steps_) {
+      if (step.unless_inside >= 0 &&
+          ctx.input_inside(static_cast<std::uint32_t>(step.unless_inside)))
+        continue;
+      std::visit([&](const auto& work) { enqueue(work, ctx, stream); }, step.work);
+    }
+  } catch (const sdk::Error& error) {
+    throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));
+  }
+}
+
+void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const {
+  std::array<std::uint64_t, kMaxArguments> values;
+  std::array<void*, kMaxArguments> pointers;
+  const std::size_t count = launch.values.size();
+  std::copy(launch.values.begin(), launch.values.end(), values.begin());
+  for (std::size_t i = 0; i < launch.memory.size(); ++i)
+    values[2 * i] = address_of(launch.memory[i].memory, ctx);
+  if (launch.may_fault) {
+    values[count - 2] = reinterpret_cast<std::uint64_t>(stream.faults().address());
+    stream.faults().arm();
+  }
+  for (std::size_t i = 0; i < count + kPartArguments; ++i) pointers[i] = &values[i];
+  for (unsigned z = 0; z < launch.groups[2]; z += kMostGroups) {
+    for (unsigned y = 0; y < launch.groups[1]; y += kMostGroups) {
+      values[count] = y;
+      values[count + 1] = z;
+      const Extent part{launch.groups[0], std::min(launch.groups[1] - y, kMostGroups),
+                        std::min(launch.groups[2] - z, kMostGroups)};
+      device_.context().launch(launch.kernel->function(), part, launch.group, stream.handle(),
+                               pointers.data());
+    }
+  }
+}
+
+void Launches::enqueue(const CopyPlan& copy, const sdk::ComputeContext& ctx, Stream& stream) const {
+  const Address from = address_of(copy.from, ctx), to = address_of(copy.to, ctx);
+  if (from != to) device_.context().copy(stream.handle(), to, from, copy.bytes);  // else in place
+}
+
+}  // namespace backplane::cuda

@@ -1,0 +1,111 @@
+#include "plugins/cuda/provider.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+#include "plugins/common/device_ops/program_cache.hpp"
+#include "plugins/common/device_ops/provider.hpp"
+#include "plugins/cuda/device_api.hpp"
+
+namespace backplane::device_ops {
+
+const char* provider_name() { return "cuda"; }
+
+}  // namespace backplane::device_ops
+
+namespace backplane::cuda {
+namespace {
+
+/// Only who asks for it gets it: it has not run on a GPU yet, and leaves matrix products to others.
+constexpr std::int32_t kScore = 0;
+
+std::uint64_t number_option(const sdk::OpenContext& ctx, const char* name, const char* what) {
+  const std::string text = ctx.option(name);
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size())
+    sdk::invalid("option '", name, "' of provider 'cuda' is '", text, "'; it must be ", what);
+  return number;
+}
+
+}  // namespace
+
+Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
+  options_.emplace_back(
+      "cache_dir", BP_OPTION_STRING, "auto", "",
+      "The folder that keeps compiled kernels; auto: backplane/cuda in the user's "
+      "cache folder; off: none.");
+  options_.emplace_back("memory_limit_mb", BP_OPTION_INT, "0", "0..16777216",
+                        "The most device memory to hold, in MiB; 0: what the device has.");
+  options_.emplace_back(
+      "user_stream", BP_OPTION_STRING, "0", "",
+      "A CUstream of the calling program that every stream is, as a decimal number; "
+      "0: streams of its own.");
+  options_.emplace_back("fusion", BP_OPTION_BOOL, "true", "", "Whether chains of nodes are fused.");
+  for (sdk::Option& option : options_) option_pointers_.push_back(option.raw());
+  raw_.name = "cuda";
+  raw_.version = "0.1.0";
+  raw_.options = option_pointers_.data();
+  raw_.option_count = option_pointers_.size();
+  raw_.self = this;
+  raw_.enumerate = [](void* self, void* sink_ctx, bp_device_sink sink) -> bp_status* {
+    auto& provider = *static_cast<Provider*>(self);
+    if (bp_status* status = sdk::guarded([&] { provider.find_devices(); })) return status;
+    for (const FoundDevice& found : provider.found_) {
+      if (bp_status* status = sink(sink_ctx, &found.info)) return status;
+    }
+    return nullptr;
+  };
+  raw_.open = [](void* self, const bp_device_info* info, const bp_open_ctx* ctx, bp_device** out,
+                 const bp_device_api** api) {
+    return sdk::guarded([&] {
+      *out = handle_of(static_cast<Provider*>(self)->open(sdk::OpenContext(info, ctx)));
+      *api = device_api();
+    });
+  };
+}
+
+/// Once: what is shown stays valid and the same until shutdown.
+void Provider::find_devices() {
+  const std::lock_guard lock(mutex_);
+  if (is_searched_) return;
+  if (driver_ == nullptr) driver_ = libraries_.driver();
+  found_.clear();
+  const int count = driver_->device_count();
+  if (count == 0) sdk::unsupported("the NVIDIA driver shows no device (CUDA_VISIBLE_DEVICES?)");
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    FoundDevice& found = found_.emplace_back();
+    found.traits = driver_->traits(ordinal);
+    bp_device_info& info = found.info;
+    info.name = found.traits.name.c_str();
+    info.vendor = "NVIDIA";
+    info.driver = found.traits.driver.c_str();
+    std::copy(found.traits.uuid.begin(), found.traits.uuid.end(), info.uuid);
+    info.memory_bytes = found.traits.memory_bytes;
+    info.type = BP_DEVICE_TYPE_GPU;
+    info.score = kScore;
+  }
+  is_searched_ = true;
+}
+
+std::unique_ptr<Device> Provider::open(const sdk::OpenContext& ctx) {
+  DeviceSettings settings;
+  settings.cache_dir = device_ops::cache_folder(ctx.option("cache_dir"));
+  settings.memory_limit_bytes =
+      number_option(ctx, "memory_limit_mb", "a number of MiB") * 1024 * 1024;
+  settings.user_stream = reinterpret_cast<StreamHandle>(
+      number_option(ctx, "user_stream", "a stream's address as a decimal number"));
+  settings.fusion = ctx.option("fusion") == "true";
+  {
+    const std::lock_guard lock(mutex_);
+    if (compiler_ == nullptr) compiler_ = libraries_.compiler();
+  }
+  for (std::size_t i = 0; i < found_.size(); ++i) {
+    if (&found_[i].info == ctx.info())
+      return std::make_unique<Device>(*driver_, *compiler_, static_cast<int>(i), settings);
+  }
+  sdk::invalid("provider 'cuda' showed no such device");
+}
+
+}  // namespace backplane::cuda

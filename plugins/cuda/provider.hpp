@@ -1,0 +1,45 @@
+// The provider: its options, and one device for every CUDA device that the driver shows.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "plugins/cuda/device.hpp"
+
+namespace backplane::cuda {
+
+/// What a provider works with; made when the first device is looked for. Both throw sdk::Error with the reason
+/// why there can be none, BP_UNSUPPORTED.
+struct Libraries {
+  std::unique_ptr<Driver> (*driver)();
+  std::unique_ptr<Compiler> (*compiler)();
+};
+
+/// Made by the first query, never destroyed before the process ends.
+class Provider {
+ public:
+  explicit Provider(const Libraries& libraries);
+  const bp_provider* raw() const { return &raw_; }
+
+ private:
+  struct FoundDevice {
+    DeviceTraits traits;
+    bp_device_info info = sdk::abi_struct<bp_device_info>();
+  };
+  void find_devices();
+  std::unique_ptr<Device> open(const sdk::OpenContext& ctx);
+
+  Libraries libraries_;
+  std::mutex mutex_;
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<Compiler> compiler_;
+  bool is_searched_ = false;
+  std::deque<FoundDevice> found_;
+  std::vector<sdk::Option> options_;
+  std::vector<const bp_option*> option_pointers_;
+  bp_provider raw_ = sdk::abi_struct<bp_provider>();
+};
+
+}  // namespace backplane::cuda

@@ -1,0 +1,142 @@
+#include "plugins/cuda/stream.hpp"
+
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "plugins/cuda/device.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+/// Marks that are kept although they are done: the host may still ask for their values.
+constexpr std::size_t kKeptMarks = 16;
+
+}  // namespace
+
+PinnedWord::PinnedWord(Context& context)
+    : context_(context),
+      word_(static_cast<std::uint64_t*>(context.allocate_pinned(sizeof(std::uint64_t)))) {
+  *word_ = 0;
+}
+
+PinnedWord::~PinnedWord() { context_.free_pinned(word_); }
+
+FaultWord::FaultWord(Device& device) : device_(device), word_(device.context()) {}
+
+void FaultWord::check() {
+  if (!armed_.exchange(false, std::memory_order_acq_rel)) return;
+  int number = 0;  // the kernel's word is an int
+  std::memcpy(&number, word_.get(), sizeof(number));
+  if (number == 0) return;
+  *word_.get() = 0;
+  throw sdk::Error(BP_FAILED, device_.faults().text(number));
+}
+
+Stream::Stream(Device& device, StreamHandle users)
+    : device_(device),
+      is_users_(users != nullptr),
+      handle_(is_users_ ? users : device.context().create_stream()) {
+  try {
+    faults_ = std::make_shared<FaultWord>(device);
+  } catch (...) {
+    if (!is_users_) device.context().destroy_stream(handle_);
+    throw;
+  }
+}
+
+Stream::~Stream() {
+  if (!is_users_) device_.context().destroy_stream(handle_);
+}
+
+void Stream::sync() {
+  device_.context().synchronize(handle_);
+  faults_->check();
+}
+
+Fence::Fence(Device& device) : device_(device) {}
+
+Fence::~Fence() {
+  // A stream that waits for a value which never came would wait for ever.
+  if (early_ != nullptr) *early_->get() = std::numeric_limits<std::uint64_t>::max();
+}
+
+const Fence::Mark* Fence::find(std::uint64_t value) const {
+  for (const Mark& mark : marks_) {
+    if (mark.value >= value) return &mark;
+  }
+  return nullptr;
+}
+
+/// An event that nobody waits for any more, or a new one.
+std::shared_ptr<CUevent_st> Fence::take_event() {
+  if (marks_.size() >= kKeptMarks && marks_.front().event.use_count() == 1 &&
+      device_.context().is_done(marks_.front().event.get())) {
+    std::shared_ptr<CUevent_st> event = std::move(marks_.front().event);
+    marks_.pop_front();
+    return event;
+  }
+  Context& context = device_.context();
+  return {context.create_event(), [&context](EventHandle event) { context.destroy_event(event); }};
+}
+
+void Fence::signal(Stream& stream, std::uint64_t value) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<CUevent_st> event = take_event();
+    device_.context().record(event.get(), stream.handle());
+    if (early_ != nullptr) device_.context().write_value(stream.handle(), early_->get(), value);
+    marks_.push_back({value, std::move(event), stream.shared_faults()});
+  }
+  signalled_.notify_all();
+}
+
+void Fence::wait(Stream& stream, std::uint64_t value) {
+  if (value == 0) return;
+  const std::lock_guard lock(mutex_);
+  if (const Mark* const mark = find(value)) {
+    device_.context().wait(stream.handle(), mark->event.get());
+    return;
+  }
+  if (!device_.traits().has_stream_values)
+    sdk::unsupported(device_.traits().name,
+                     " cannot wait for a fence that is signalled later (no 64-bit stream waits)");
+  if (early_ == nullptr) early_ = std::make_unique<PinnedWord>(device_.context());
+  device_.context().wait_value(stream.handle(), early_->get(), value);
+}
+
+bool Fence::host_wait(std::uint64_t value, std::uint64_t timeout_ns) {
+  if (value == 0) return true;
+  using Clock = std::chrono::steady_clock;
+  const bool for_ever =
+      timeout_ns >= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / 4);
+  const auto end =
+      Clock::now() + std::chrono::nanoseconds(for_ever ? 0 : static_cast<std::int64_t>(timeout_ns));
+  Mark mark;
+  {
+    std::unique_lock lock(mutex_);
+    const auto is_there = [&] { return find(value) != nullptr; };
+    if (for_ever) {
+      signalled_.wait(lock, is_there);
+    } else if (!signalled_.wait_until(lock, end, is_there)) {
+      return false;
+    }
+    mark = *find(value);
+  }
+  if (for_ever) {
+    device_.context().synchronize(mark.event.get());
+  } else {
+    // CUDA waits without a limit only, so a limited wait looks again and again.
+    for (auto pause = std::chrono::microseconds(2); !device_.context().is_done(mark.event.get());) {
+      if (Clock::now() >= end) return false;
+      std::this_thread::sleep_for(pause);
+      if (pause < std::chrono::microseconds(500)) pause *= 2;
+    }
+  }
+  mark.faults->check();
+  return true;
+}
+
+}  // namespace backplane::cuda

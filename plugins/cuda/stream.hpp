@@ -1,0 +1,100 @@
+// Streams and fences: CUDA streams, and counters made of events.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "plugins/cuda/driver.hpp"
+
+namespace backplane::cuda {
+
+class Device;
+
+/// A word of pinned memory, which the device reads and writes at the same address.
+class PinnedWord {
+ public:
+  explicit PinnedWord(Context& context);
+  ~PinnedWord();
+  PinnedWord(const PinnedWord&) = delete;
+  PinnedWord& operator=(const PinnedWord&) = delete;
+  std::uint64_t* get() const { return word_; }
+
+ private:
+  Context& context_;
+  std::uint64_t* word_;
+};
+
+/// Where a kernel leaves the number of its node when it meets values that it cannot compute with; looked at
+/// when somebody waits for the stream.
+class FaultWord {
+ public:
+  explicit FaultWord(Device& device);
+  std::uint64_t* address() const { return word_.get(); }
+  /// Said by a launch that may fault: only then is there anything to read.
+  void arm() { armed_.store(true, std::memory_order_release); }
+  /// After the work is done: throws BP_FAILED when a kernel reported something, once.
+  void check();
+
+ private:
+  Device& device_;
+  PinnedWord word_;
+  std::atomic<bool> armed_{false};
+};
+
+class Stream {
+ public:
+  /// `users` is the calling program's stream, or null for one of its own.
+  Stream(Device& device, StreamHandle users);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  StreamHandle handle() const { return handle_; }
+  FaultWord& faults() { return *faults_; }
+  const std::shared_ptr<FaultWord>& shared_faults() const { return faults_; }
+  /// Waits for everything; throws the first error.
+  void sync();
+
+ private:
+  Device& device_;
+  bool is_users_;
+  StreamHandle handle_;
+  std::shared_ptr<FaultWord> faults_;
+};
+
+/// A counter that streams raise. Its mutex guards the list of marks and is never held while waiting for the
+/// device.
+class Fence {
+ public:
+  explicit Fence(Device& device);
+  ~Fence();
+  Fence(const Fence&) = delete;
+  Fence& operator=(const Fence&) = delete;
+
+  void signal(Stream& stream, std::uint64_t value);
+  /// The stream goes on when the counter has reached `value`. One that nobody has signalled yet is waited for
+  /// by a word in memory, which later signals then write; `BP_UNSUPPORTED` where the device cannot.
+  void wait(Stream& stream, std::uint64_t value);
+  /// False when the time ran out. Throws what the work before the signal failed with.
+  bool host_wait(std::uint64_t value, std::uint64_t timeout_ns);
+
+ private:
+  struct Mark {
+    std::uint64_t value;
+    std::shared_ptr<CUevent_st> event;
+    std::shared_ptr<FaultWord> faults;
+  };
+  const Mark* find(std::uint64_t value) const;
+  std::shared_ptr<CUevent_st> take_event();
+
+  Device& device_;
+  std::mutex mutex_;
+  std::condition_variable signalled_;
+  std::deque<Mark> marks_;
+  std::unique_ptr<PinnedWord> early_;  ///< where somebody waited before the signal
+};
+
+}  // namespace backplane::cuda

@@ -1,0 +1,46 @@
+// What tests of the CUDA provider share: a provider on the stand-in, everything reset before and gone after.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "tests/cuda/stand_in.hpp"
+#include "tests/fixtures/fakegpu_device.hpp"
+
+namespace backplane::cuda {
+
+using test_host::check;
+using test_host::OpenDevice;
+using test_host::Place;
+using test_host::take;
+using test_host::TestBuffer;
+using test_host::TestFence;
+using test_host::TestStream;
+
+class CudaTest : public testing::Test {
+ protected:
+  CudaTest() {
+    sdk::host_table = test_host::api();
+    stand_in() = StandInState();
+    stand_in().devices = {stand_in_device()};
+    compiled_sources().clear();
+    provider_ = std::make_unique<Provider>(Libraries{load_stand_in, load_stand_in_compiler});
+  }
+  ~CudaTest() override {
+    EXPECT_EQ(stand_in().live_bytes, 0u);
+    EXPECT_EQ(stand_in().live_pinned + stand_in().live_streams + stand_in().live_events +
+                  stand_in().live_modules + stand_in().live_contexts,
+              0);
+    EXPECT_EQ(test_host::live_statuses(), 0);
+  }
+  const bp_provider* provider() const { return provider_->raw(); }
+  OpenDevice open(OpenDevice::Options options = {}, std::size_t index = 0) const {
+    options.emplace_back("cache_dir", "off");
+    return OpenDevice(provider(), index, options);
+  }
+
+ private:
+  std::unique_ptr<Provider> provider_;
+};
+
+}  // namespace backplane::cuda

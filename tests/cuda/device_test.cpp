@@ -1,0 +1,203 @@
+// Devices, memory, streams, fences and copies of the CUDA provider, on the stand-in.
+#include "tests/cuda/cuda_test.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+using Floats = std::vector<float>;
+
+std::pair<bp_code, std::string> open_error(const bp_provider* provider,
+                                           const OpenDevice::Options& options = {}) {
+  try {
+    const OpenDevice device(provider, 0, options);
+  } catch (const test_host::StatusError& error) {
+    return {error.code(), error.what()};
+  }
+  return {BP_OK, ""};
+}
+
+TEST_F(CudaTest, CopiesThroughPinnedMemoryAndBackKeepOffsets) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const TestBuffer one(device, BP_MEMORY_DEVICE, 64), two(device, BP_MEMORY_DEVICE, 64);
+  EXPECT_EQ(one.host(), nullptr);
+  test_host::upload(device, stream, {1, 2, 3, 4, 5}, {nullptr, one.raw(), 8});
+  check(copy_floats(device, stream, {nullptr, one.raw(), 8}, {nullptr, two.raw(), 4}, 5));
+  EXPECT_EQ(test_host::download(device, stream, {nullptr, two.raw(), 4}, 5),
+            (Floats{1, 2, 3, 4, 5}));
+}
+
+TEST_F(CudaTest, ACopyBetweenTwoHostBuffersIsRefused) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const TestBuffer one(device, BP_MEMORY_PINNED, 64), two(device, BP_MEMORY_PINNED, 64);
+  const auto [code, text] =
+      take(copy_floats(device, stream, {nullptr, one.raw()}, {nullptr, two.raw()}, 4));
+  EXPECT_EQ(code, BP_INVALID_ARGUMENT);
+  EXPECT_NE(text.find("neither end"), std::string::npos) << text;
+}
+
+TEST_F(CudaTest, AStreamWaitsForAFenceThatIsSignalledLater) {
+  const OpenDevice device = open();
+  const TestStream first(device), second(device);
+  const TestFence fence(device), done(device);
+  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
+  test_host::upload(device, first, {1, 2}, {nullptr, x.raw()});
+  fence.wait(second, 3);
+  EXPECT_EQ(stand_in().count("wait_value"), 1u);
+  check(copy_floats(device, second, {nullptr, x.raw()}, {nullptr, y.raw()}, 2));
+  done.signal(second, 1);
+  EXPECT_EQ(done.host_wait(1, 1'000'000).first, BP_TIMEOUT);
+  fence.signal(first, 2);
+  EXPECT_EQ(done.host_wait(1, 1'000'000).first, BP_TIMEOUT) << "2 is less than 3";
+  test_host::upload(device, first, {7, 8}, {nullptr, x.raw()});
+  fence.signal(first, 3);
+  EXPECT_EQ(done.host_wait(1).first, BP_OK);
+  EXPECT_EQ(test_host::download(device, second, {nullptr, y.raw()}, 2), (Floats{7, 8}));
+}
+
+TEST_F(CudaTest, AFenceThatIsSignalledFirstIsWaitedForByItsEvent) {
+  const OpenDevice device = open();
+  const TestStream first(device), second(device);
+  const TestFence fence(device);
+  fence.signal(first, 5);
+  fence.wait(second, 4);
+  EXPECT_EQ(stand_in().count("wait"), 1u);
+  EXPECT_EQ(stand_in().count("wait_value") + stand_in().count("write_value"), 0u);
+  EXPECT_EQ(fence.host_wait(5).first, BP_OK);
+}
+
+TEST_F(CudaTest, ManySignalsMakeFewEvents) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const TestFence fence(device);
+  for (std::uint64_t value = 1; value <= 1000; ++value) fence.signal(stream, value);
+  EXPECT_LE(stand_in().count("create_event"), 17u);
+  EXPECT_EQ(fence.host_wait(1000).first, BP_OK);
+  EXPECT_EQ(fence.host_wait(1001, 1000).first, BP_TIMEOUT);
+}
+
+TEST_F(CudaTest, ADeviceWithoutStreamWaitsRefusesToWaitForALaterSignal) {
+  stand_in().devices[0].has_stream_values = false;
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  bp_fence* fence = nullptr;
+  check(device->fence_create(device.raw(), &fence));
+  EXPECT_EQ(take(device->fence_wait(device.raw(), stream.raw(), fence, 1)).first, BP_UNSUPPORTED);
+  device->fence_destroy(device.raw(), fence);
+}
+
+TEST_F(CudaTest, TheMemoryLimitIsOutOfMemoryAndNamesTheOption) {
+  const OpenDevice device = open({{"memory_limit_mb", "1"}});
+  const TestBuffer first(device, BP_MEMORY_DEVICE, 600 * 1024);
+  bp_buffer* raw = nullptr;
+  const auto [code, text] =
+      take(device->buffer_alloc(device.raw(), BP_MEMORY_DEVICE, 600 * 1024, 256, &raw));
+  EXPECT_EQ(code, BP_OUT_OF_MEMORY);
+  EXPECT_NE(text.find("memory_limit_mb"), std::string::npos) << text;
+  const TestBuffer second(device, BP_MEMORY_DEVICE, 400 * 1024);
+}
+
+TEST_F(CudaTest, MemoryThatRanOutIsTrimmedAndAskedForOnceMore) {
+  const OpenDevice device = open();
+  stand_in().failures["allocate"] = {"CUDA_ERROR_OUT_OF_MEMORY"};
+  const TestBuffer got(device, BP_MEMORY_DEVICE, 64);
+  EXPECT_EQ(stand_in().count("trim"), 1u);
+  stand_in().failures["allocate"] = {"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_OUT_OF_MEMORY"};
+  bp_buffer* raw = nullptr;
+  const auto [code, text] =
+      take(device->buffer_alloc(device.raw(), BP_MEMORY_DEVICE, 99, 256, &raw));
+  EXPECT_EQ(code, BP_OUT_OF_MEMORY);
+  EXPECT_NE(text.find("CUDA_ERROR_OUT_OF_MEMORY, 99 bytes"), std::string::npos) << text;
+  const TestBuffer again(device, BP_MEMORY_DEVICE, 64);
+}
+
+TEST_F(CudaTest, AnIllegalAddressIsALostDevice) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  stand_in().failures["synchronize"] = {"CUDA_ERROR_ILLEGAL_ADDRESS"};
+  const auto [code, text] = stream.try_sync();
+  EXPECT_EQ(code, BP_DEVICE_LOST);
+  EXPECT_NE(text.find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos);
+}
+
+TEST_F(CudaTest, FailuresWhileOpeningLeaveNothingBehind) {
+  for (const char* const call : {"open", "create_stream", "allocate_pinned", "create_event"}) {
+    stand_in().failures[call] = {"CUDA_ERROR_UNKNOWN"};
+    try {
+      const OpenDevice device = open();
+      const TestStream stream(device);
+      TestFence(device).signal(stream, 1);
+      ADD_FAILURE() << call;
+    } catch (const test_host::StatusError& error) {
+      EXPECT_NE(std::string(error.what()).find("CUDA_ERROR_UNKNOWN"), std::string::npos);
+    }
+  }
+}
+
+TEST_F(CudaTest, PeersCopyDirectlyWhereTheyCan) {
+  stand_in().devices.push_back(stand_in_device());
+  const OpenDevice one = open(), two = open({}, 1);
+  bp_copy_caps caps = sdk::abi_struct<bp_copy_caps>();
+  const auto mode = [&](bp_memory_kind from) {
+    check(one->copy_caps(one.raw(), from, BP_MEMORY_DEVICE, two.raw(), &caps));
+    return caps.mode;
+  };
+  stand_in().peers = false;
+  EXPECT_EQ(mode(BP_MEMORY_DEVICE), BP_COPY_NONE);
+  stand_in().peers = true;
+  EXPECT_EQ(mode(BP_MEMORY_DEVICE), BP_COPY_ASYNC);
+  EXPECT_EQ(mode(BP_MEMORY_DEVICE), BP_COPY_ASYNC);
+  EXPECT_EQ(stand_in().count("enable_peer"), 2u) << "enabled once";
+  EXPECT_EQ(mode(BP_MEMORY_PINNED), BP_COPY_ASYNC);
+  EXPECT_EQ(mode(BP_MEMORY_HOST), BP_COPY_NONE);
+  const TestStream stream(one), other(two);
+  const TestBuffer x(two, BP_MEMORY_DEVICE, 64), y(one, BP_MEMORY_DEVICE, 64);
+  test_host::upload(two, other, {3, 4}, {nullptr, x.raw()});
+  check(copy_floats(one, stream, {nullptr, x.raw()}, {nullptr, y.raw()}, 2));
+  EXPECT_EQ(test_host::download(one, stream, {nullptr, y.raw()}, 2), (Floats{3, 4}));
+}
+
+TEST_F(CudaTest, AUserStreamOfAnotherContextIsRefused) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  std::uint64_t handle = 0;
+  check(device->native(device.raw(), BP_NATIVE_STREAM, stream.raw(), nullptr, &handle));
+  // Each stand-in context is another one.
+  const auto [code, text] = open_error(provider(), {{"user_stream", std::to_string(handle)}});
+  EXPECT_EQ(code, BP_INVALID_ARGUMENT);
+  EXPECT_NE(text.find("user_stream"), std::string::npos) << text;
+  EXPECT_EQ(open_error(provider(), {{"user_stream", "stream"}}).first, BP_INVALID_ARGUMENT);
+}
+
+TEST_F(CudaTest, ADeviceOlderThanTheToolkitIsRefusedWithItsCapability) {
+  stand_in().devices = {stand_in_device(6, 1)};
+  const auto [code, text] = open_error(provider());
+  EXPECT_EQ(code, BP_UNSUPPORTED);
+  EXPECT_NE(text.find("6.1"), std::string::npos) << text;
+}
+
+TEST_F(CudaTest, AProhibitedDeviceIsRefused) {
+  stand_in().devices[0].is_prohibited = true;
+  EXPECT_NE(open_error(provider()).second.find("nvidia-smi -c DEFAULT"), std::string::npos);
+}
+
+TEST_F(CudaTest, NoDeviceIsAReasonAndNotACrash) {
+  stand_in().devices.clear();
+  const auto [code, text] = take(provider()->enumerate(provider()->self, nullptr, nullptr));
+  EXPECT_EQ(code, BP_UNSUPPORTED);
+  EXPECT_NE(text.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << text;
+}
+
+TEST(CudaArchitecture, IsTheDevicesOwnOrPtxOfTheNewestKnown) {
+  const std::vector<int> known{75, 80, 86, 90, 100};
+  EXPECT_EQ(choose_architecture(known, stand_in_device(8, 0)), "sm_80");
+  EXPECT_EQ(choose_architecture(known, stand_in_device(8, 9)), "sm_86");
+  EXPECT_EQ(choose_architecture(known, stand_in_device(9, 0)), "sm_90");
+  EXPECT_EQ(choose_architecture(known, stand_in_device(12, 0)), "compute_100");
+  EXPECT_THROW(choose_architecture(known, stand_in_device(7, 0)), sdk::Error);
+  EXPECT_THROW(choose_architecture({}, stand_in_device(9, 0)), sdk::Error);
+}
+
+}  // namespace
+}  // namespace backplane::cuda

@@ -1,0 +1,215 @@
+// NVRTC compiles the kernels for devices of three generations, which takes no device: what nodes of every operator
+// family ask for on the stand-in is compiled for real. By default one element type a node, with
+// BACKPLANE_TEST_FULL all of them.
+#include "plugins/cuda/nvrtc.hpp"
+
+#include <cstdlib>
+#include <functional>
+#include <set>
+
+#include "tests/cuda/cuda_test.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+using test_host::floats;
+using test_host::HostTensor;
+using test_host::ints;
+using test_host::KernelUnderTest;
+using test_host::NodeUnderTest;
+using Dims = std::vector<std::int64_t>;
+
+/// An input: dims of the case's element type, or ints that are known when the node is prepared.
+struct Input {
+  Dims dims;
+  std::vector<std::int64_t> values{};
+  bool is_known = false;
+  bp_dtype dtype = BP_NONE;  ///< other than the case's
+};
+
+struct Case {
+  std::string op_type;
+  int since;
+  std::vector<Input> inputs;
+  std::vector<bp_dtype> types{BP_FLOAT, BP_FLOAT16, BP_BFLOAT16, BP_DOUBLE};
+  std::function<void(NodeUnderTest&)> attributes = [](NodeUnderTest&) {};
+  std::size_t outputs = 1;
+};
+
+Input known(const std::vector<std::int64_t>& values) {
+  return {{static_cast<std::int64_t>(values.size())}, values, true, BP_INT64};
+}
+Input of(bp_dtype dtype, Dims dims) { return {std::move(dims), {}, false, dtype}; }
+
+HostTensor tensor_of(const Input& input, bp_dtype dtype) {
+  if (input.is_known) return ints(input.dims, input.values);
+  HostTensor tensor{dtype, input.dims, {}};
+  tensor.data.resize(static_cast<std::size_t>(tensor.size()) * test_host::element_bytes(dtype));
+  return tensor;
+}
+
+void prepare(const OpenDevice& device, const Case& each, bp_dtype dtype) {
+  NodeUnderTest node("", each.op_type, each.since);
+  std::vector<HostTensor> tensors;
+  std::vector<bool> is_known;
+  for (const Input& input : each.inputs) {
+    const bp_dtype type = input.dtype == BP_NONE ? dtype : input.dtype;
+    node.input(type, input.dims);
+    tensors.push_back(tensor_of(input, type));
+    is_known.push_back(input.is_known);
+  }
+  node.outputs(each.outputs);
+  each.attributes(node);
+  KernelUnderTest kernel(device.kernel(each.op_type), device.raw(), node.raw());
+  kernel.prepare(tensors, is_known, each.outputs);
+}
+
+const std::vector<bp_dtype> kIntegers{BP_INT32, BP_INT64, BP_UINT8, BP_INT8, BP_UINT64};
+
+std::vector<Case> moving_cases() {
+  const Dims image{1, 2, 5, 5};
+  return {
+      {"Transpose", 13, {{{3, 4, 5}}}, {BP_FLOAT, BP_INT8, BP_UINT16, BP_INT64}},
+      {"Concat",
+       13,
+       {{{2, 3}}, {{2, 4}}},
+       {BP_FLOAT, BP_INT8},
+       [](auto& n) { n.attribute("axis", std::int64_t{1}); }},
+      {"Slice", 13, {{{4, 6}}, known({1, 1}), known({3, 5})}},
+      {"Expand", 13, {{{3, 1}}, known({2, 3, 4})}, {BP_FLOAT, BP_BOOL}},
+      {"Tile", 13, {{{2, 3}}, known({2, 2})}},
+      {"Pad", 13, {{{3, 4}}, known({1, 0, 0, 2})}},
+      {"Gather", 13, {{{5, 4}}, of(BP_INT64, {3})}, {BP_FLOAT, BP_INT8}},
+      {"GatherElements", 13, {{{5, 4}}, of(BP_INT32, {5, 4})}},
+      {"GatherND", 13, {{{5, 4}}, of(BP_INT64, {3, 2})}},
+      {"ScatterElements", 16, {{{5, 4}}, of(BP_INT64, {2, 4}), {{2, 4}}}},
+      {"ScatterND", 16, {{{5, 4}}, of(BP_INT64, {2, 1}), {{2, 4}}}},
+      {"Trilu", 14, {{{4, 4}}}},
+      {"Where", 16, {of(BP_BOOL, {3, 1}), {{3, 4}}, {{4}}}},
+      {"DepthToSpace",
+       13,
+       {{{1, 4, 2, 2}}},
+       {BP_FLOAT},
+       [](auto& n) { n.attribute("blocksize", std::int64_t{2}); }},
+      {"Resize",
+       13,
+       {{image}, {{0}, {}, false, BP_FLOAT}, {{0}, {}, false, BP_FLOAT}, known({1, 2, 10, 10})},
+       {BP_FLOAT},
+       [](auto& n) { n.attribute("mode", std::string("linear")); }},
+  };
+}
+
+std::vector<Case> computing_cases() {
+  const Dims image{1, 2, 8, 8}, vector{2};
+  std::vector<Case> cases{
+      {"Add", 14, {{{4, 5}}, {{5}}}, {BP_FLOAT, BP_FLOAT16, BP_BFLOAT16, BP_DOUBLE, BP_INT32}},
+      {"Div", 14, {{{4, 5}}, {{4, 5}}}, kIntegers},
+      {"Mod", 13, {{{4}}, {{4}}}, kIntegers},
+      {"Pow", 15, {{{4}}, {{4}}}, {BP_FLOAT, BP_INT32}},
+      {"BitShift",
+       11,
+       {{{4}}, {{4}}},
+       {BP_UINT8, BP_UINT64},
+       [](auto& n) { n.attribute("direction", std::string("LEFT")); }},
+      {"Less", 13, {{{4}}, {{4}}}},
+      {"Max", 13, {{{4}}, {{4}}, {{1}}}},
+      {"Clip", 13, {{{4}}, {{}}, {{}}}},
+      {"Gelu", 20, {{{16}}}},
+      {"Softmax", 13, {{{4, 20}}}},
+      {"LogSoftmax", 13, {{{4, 20}}}},
+      {"LayerNormalization", 17, {{{4, 20}}, {{20}}, {{20}}}, {BP_FLOAT, BP_FLOAT16}},
+      {"InstanceNormalization", 6, {{image}, {vector}, {vector}}},
+      {"BatchNormalization", 15, {{image}, {vector}, {vector}, {vector}, {vector}}},
+      {"LRN", 13, {{image}}, {BP_FLOAT}, [](auto& n) { n.attribute("size", std::int64_t{3}); }},
+      {"ReduceSum", 13, {{{4, 20}}, known({1})}, {BP_FLOAT, BP_BFLOAT16, BP_INT64}},
+      {"ReduceMax", 13, {{{4, 20}}}, {BP_FLOAT, BP_INT8}},
+      {"ReduceLogSumExp", 13, {{{4, 20}}}},
+      {"ArgMax", 13, {{{4, 20}}}},
+      {"CumSum", 14, {{{4, 20}}, known({1})}},
+      {"TopK", 11, {{{4, 20}}, known({3})}, {BP_FLOAT}, [](auto&) {}, 2},
+      {"MaxPool",
+       12,
+       {{image}},
+       {BP_FLOAT, BP_FLOAT16},
+       [](auto& n) {
+         n.attribute("kernel_shape", Dims{3, 3});
+       }},
+      {"AveragePool",
+       11,
+       {{image}},
+       {BP_FLOAT, BP_FLOAT16},
+       [](auto& n) {
+         n.attribute("kernel_shape", Dims{2, 2});
+       }},
+      {"ConvTranspose", 11, {{image}, {{2, 3, 3, 3}}}, {BP_FLOAT}},
+      {"MatMulInteger", 10, {{{3, 4}}, {{4, 5}}}, {BP_UINT8, BP_INT8}},
+      {"ConvInteger", 10, {{image}, {{3, 2, 3, 3}}}, {BP_UINT8}},
+      {"QuantizeLinear", 13, {{{4, 5}}, {{}}, of(BP_UINT8, {})}, {BP_FLOAT}},
+      {"DequantizeLinear", 13, {{{4, 5}}, of(BP_FLOAT, {}), {{}}}, {BP_UINT8, BP_INT8}},
+      {"Cast",
+       13,
+       {{{9}}},
+       {BP_FLOAT, BP_DOUBLE, BP_INT64},
+       [](auto& n) { n.attribute("to", std::int64_t{BP_FLOAT16}); }},
+  };
+  for (const char* const op_type :
+       {"Abs", "Sign", "Round", "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Softplus", "Elu", "Selu",
+        "HardSwish", "Mish", "Asinh", "Atanh", "Sqrt", "Sin"})
+    cases.push_back({op_type, 13, {{{16}}}});
+  return cases;
+}
+
+class CudaNvrtc : public CudaTest {};
+
+TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
+  const bool is_full = std::getenv("BACKPLANE_TEST_FULL") != nullptr;
+  {
+    const OpenDevice device = open();
+    std::vector<Case> cases = moving_cases();
+    for (Case& each : computing_cases()) cases.push_back(std::move(each));
+    for (const Case& each : cases) {
+      const std::size_t before = compiled_sources().size();
+      for (const bp_dtype dtype : each.types) {
+        try {
+          prepare(device, each, dtype);
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << each.op_type << " of type " << dtype << ": " << error.what();
+        }
+        if (!is_full && compiled_sources().size() > before) break;
+      }
+    }
+  }
+  const std::set<std::string> sources(compiled_sources().begin(), compiled_sources().end());
+  EXPECT_GT(sources.size(), 40u);
+  const std::unique_ptr<Compiler> nvrtc = load_nvrtc();
+  for (const std::string& source : sources) {
+    for (const char* const architecture : {"sm_80", "sm_90", "sm_100"}) {
+      try {
+        EXPECT_FALSE(nvrtc->compile(source, architecture).empty());
+      } catch (const sdk::Error& error) {
+        ADD_FAILURE() << error.what() << '\n' << source.substr(source.find("KERNEL run("));
+        break;
+      }
+    }
+  }
+}
+
+TEST_F(CudaNvrtc, AnErrorInAKernelShowsTheCompilersLog) {
+  const std::unique_ptr<Compiler> nvrtc = load_nvrtc();
+  EXPECT_EQ(nvrtc->version().rfind("NVRTC 1", 0), 0u);
+  try {
+    nvrtc->compile("extern \"C\" __global__ void run() { no_such_thing(); }", "sm_90");
+    FAIL();
+  } catch (const sdk::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no_such_thing"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(CudaNvrtc, PtxIsMadeForDevicesNewerThanTheCompiler) {
+  const std::string text =
+      load_nvrtc()->compile("extern \"C\" __global__ void run() {}", "compute_90");
+  EXPECT_NE(text.find(".target sm_90"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace backplane::cuda

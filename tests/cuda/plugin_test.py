@@ -1,0 +1,57 @@
+"""The CUDA plugin as a user meets it: built where a toolkit is, one line where there is no driver, no noise elsewhere."""
+
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
+import program  # noqa: E402
+from program import X, relu_model  # noqa: E402
+
+SOURCE = pathlib.Path(os.environ["BACKPLANE_SOURCE_DIR"])
+TOOLKITS = [os.environ.get("CUDA_PATH"), "/usr/local/cuda", SOURCE / ".deps/cuda"]
+
+
+def toolkit():
+    for place in TOOLKITS:
+        if place and (pathlib.Path(place) / "include/cuda.h").exists():
+            return place
+    return None
+
+
+class CudaPlugin(program.ProgramTest):
+    def setUp(self):
+        super().setUp()
+        if toolkit() is None:
+            self.skipTest("there is no CUDA toolkit on this machine")
+        rows = [row for row in self.json_of("providers") if row["file"].endswith("/cuda.so")]
+        self.assertEqual(len(rows), 1, f"the toolkit is in {toolkit()}, and the plugin was not built")
+        self.row = rows[0]
+
+    def test_it_loads_and_says_in_one_line_why_there_is_no_device(self):
+        self.assertEqual(self.row["status"], "loaded", self.row["reason"])
+        if not self.row["devices"]:
+            self.assertTrue(self.row["reason"])
+            self.assertNotIn("\n", self.row["reason"])
+
+    def test_who_does_not_ask_for_it_hears_nothing(self):
+        made = self.run_program("run", self.save(relu_model()), "--input", f"x={self.save(X, 'x.npy')}",
+                                "--output-dir", "out")
+        self.assertEqual(made.returncode, 0, made.stderr.decode())
+        if not self.row["devices"]:
+            self.assertNotIn("cuda", made.stderr.decode().lower())
+
+    def test_who_asks_without_a_device_gets_the_reason(self):
+        if self.row["devices"]:
+            self.skipTest("there is a device")
+        made = self.run_program("run", self.save(relu_model()), "--input", f"x={self.save(X, 'x.npy')}",
+                                "--output-dir", "out", "--providers", "cuda")
+        self.assertEqual(made.returncode, 2, made.stderr.decode())
+        lines = made.stderr.decode().strip().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertIn("cuda", lines[0])
+        self.assertIn(self.row["reason"].split(":")[0], lines[0])
+
+
+if __name__ == "__main__":
+    program.main()

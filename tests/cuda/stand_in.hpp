@@ -1,0 +1,45 @@
+// A driver without a device: memory is the process's, streams are queues whose work is done as soon as what it waits
+// for is done, and every call is written down. Kernels do what a test says.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugins/cuda/provider.hpp"
+
+namespace backplane::cuda {
+
+/// What all contexts of a stand-in share. One thread.
+struct StandInState {
+  std::vector<DeviceTraits> devices;
+  std::vector<std::string> calls;
+  std::map<std::string, std::vector<std::string>>
+      failures;        ///< by call: the errors of the next ones
+  bool holds = false;  ///< streams do nothing until it is false
+  bool peers = true;
+  std::uint64_t live_bytes = 0;
+  int live_pinned = 0, live_streams = 0, live_events = 0, live_modules = 0, live_contexts = 0;
+  /// A kernel's work: its source, the part's groups, a group's items, its arguments.
+  std::function<void(const std::string& source, const Extent& groups, const Extent& group,
+                     void** arguments)>
+      kernel;
+
+  std::size_t count(const std::string& call) const;
+  void note(const std::string& call);
+};
+
+/// The state of the stand-in that load_stand_in() serves; reset by each test.
+StandInState& stand_in();
+DeviceTraits stand_in_device(int major = 9, int minor = 0);
+
+std::unique_ptr<Driver> load_stand_in();
+/// A compiler whose images are the sources, for sm_75 to sm_90; counts what it compiles.
+std::unique_ptr<Compiler> load_stand_in_compiler();
+std::vector<std::string>& compiled_sources();
+
+}  // namespace backplane::cuda
