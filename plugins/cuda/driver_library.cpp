@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <cuda.h>
+#include <new>
 #include <utility>
 
 #include "plugins/cuda/libraries.hpp"
@@ -92,6 +93,11 @@ class Current {
     changed_ = former_ != wanted;
     if (changed_) CUDA_CALL(cuCtxSetCurrent, wanted);
   }
+  /// For what frees: a context that cannot be made current has nothing left to free.
+  Current(const Functions& cuda, CUcontext wanted, std::nothrow_t) noexcept : cuda_(cuda) {
+    cuda_.cuCtxGetCurrent_(&former_);
+    changed_ = former_ != wanted && cuda_.cuCtxSetCurrent_(wanted) == CUDA_SUCCESS;
+  }
   ~Current() {
     if (changed_) cuda_.cuCtxSetCurrent_(former_);
   }
@@ -118,6 +124,7 @@ class LibraryContext final : public Context {
   }
   ~LibraryContext() override {
     if (pool_ != nullptr) {
+      const Current current(cuda_, context_, std::nothrow);
       cuda_.cuStreamSynchronize_(pool_stream_);
       cuda_.cuMemPoolDestroy_(pool_);
       cuda_.cuStreamDestroy_(pool_stream_);
@@ -139,6 +146,7 @@ class LibraryContext final : public Context {
     return memory;
   }
   void free(Address memory) noexcept override {
+    const Current current(cuda_, context_, std::nothrow);
     if (pool_ == nullptr) {
       cuda_.cuMemFree_(memory);
     } else {
@@ -147,6 +155,7 @@ class LibraryContext final : public Context {
   }
   void trim() noexcept override {
     if (pool_ == nullptr) return;
+    const Current current(cuda_, context_, std::nothrow);
     cuda_.cuStreamSynchronize_(pool_stream_);
     cuda_.cuMemPoolTrimTo_(pool_, 0);
   }
@@ -156,7 +165,10 @@ class LibraryContext final : public Context {
     CUDA_CALL(cuMemHostAlloc, &memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
     return memory;
   }
-  void free_pinned(void* memory) noexcept override { cuda_.cuMemFreeHost_(memory); }
+  void free_pinned(void* memory) noexcept override {
+    const Current current(cuda_, context_, std::nothrow);
+    cuda_.cuMemFreeHost_(memory);
+  }
 
   bool enable_peer(Context& owner) override {
     auto& other = static_cast<LibraryContext&>(owner);
@@ -182,12 +194,16 @@ class LibraryContext final : public Context {
     CUDA_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     return stream;
   }
-  void destroy_stream(StreamHandle stream) noexcept override { cuda_.cuStreamDestroy_(stream); }
+  void destroy_stream(StreamHandle stream) noexcept override {
+    const Current current(cuda_, context_, std::nothrow);
+    cuda_.cuStreamDestroy_(stream);
+  }
   void synchronize(StreamHandle stream) override {
     const Current current(cuda_, context_);
     CUDA_CALL(cuStreamSynchronize, stream);
   }
   bool owns(StreamHandle stream) override {
+    const Current current(cuda_, context_);
     CUcontext owner = nullptr;
     return cuda_.cuStreamGetCtx_(stream, &owner) == CUDA_SUCCESS && owner == context_;
   }
@@ -198,7 +214,10 @@ class LibraryContext final : public Context {
     CUDA_CALL(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
     return event;
   }
-  void destroy_event(EventHandle event) noexcept override { cuda_.cuEventDestroy_(event); }
+  void destroy_event(EventHandle event) noexcept override {
+    const Current current(cuda_, context_, std::nothrow);
+    cuda_.cuEventDestroy_(event);
+  }
   void record(EventHandle event, StreamHandle stream) override {
     const Current current(cuda_, context_);
     CUDA_CALL(cuEventRecord, event, stream);
@@ -241,11 +260,8 @@ class LibraryContext final : public Context {
     return module;
   }
   void unload(ModuleHandle module) noexcept override {
-    CUcontext former = nullptr;
-    cuda_.cuCtxGetCurrent_(&former);
-    cuda_.cuCtxSetCurrent_(context_);
+    const Current current(cuda_, context_, std::nothrow);
     cuda_.cuModuleUnload_(module);
-    cuda_.cuCtxSetCurrent_(former);
   }
   FunctionHandle function(ModuleHandle module) override {
     const Current current(cuda_, context_);

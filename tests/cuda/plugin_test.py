@@ -1,5 +1,6 @@
 """The CUDA plugin as a user meets it: built where a toolkit is, one line where there is no driver, no noise elsewhere."""
 
+import json
 import os
 import pathlib
 import sys
@@ -33,6 +34,18 @@ class CudaPlugin(program.ProgramTest):
         if not self.row["devices"]:
             self.assertTrue(self.row["reason"])
             self.assertNotIn("\n", self.row["reason"])
+
+    def test_a_driver_that_does_not_start_is_a_reason(self):
+        stub = pathlib.Path(toolkit()) / "lib64/stubs/libcuda.so"
+        if not stub.exists() or self.row["devices"]:
+            self.skipTest("no stub of the driver's library, or a real driver")
+        (self.folder / "libcuda.so.1").symlink_to(stub)
+        made = self.run_program("providers", "--json", environment={"LD_LIBRARY_PATH": str(self.folder)})
+        rows = [row for row in json.loads(made.stdout) if row["file"].endswith("/cuda.so")]
+        self.assertEqual((rows[0]["status"], rows[0]["devices"]), ("loaded", []))
+        # Every function that the plugin asks for is in the library: the stub fails only when it is called.
+        self.assertIn("cuDriverGetVersion", rows[0]["reason"])
+        self.assertNotIn("\n", rows[0]["reason"])
 
     def test_who_does_not_ask_for_it_hears_nothing(self):
         made = self.run_program("run", self.save(relu_model()), "--input", f"x={self.save(X, 'x.npy')}",
