@@ -46,6 +46,12 @@ add_custom_target(backplane_product)
 function(backplane_target_defaults target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow
     $<$<BOOL:${BACKPLANE_WERROR}>:-Werror>)
+  if(CMAKE_UNITY_BUILD)
+    # Every source is an included file then, which the first warns of; the second errs on more code in sight.
+    target_compile_options(${target} PRIVATE
+      $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>
+      $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
+  endif()
   if(BACKPLANE_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${BACKPLANE_SANITIZE}
       -fno-sanitize-recover=all)

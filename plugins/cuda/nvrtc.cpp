@@ -5,13 +5,13 @@
 #include "plugins/cuda/libraries.hpp"
 
 #define NVRTC_FUNCTION(name) decltype(&::name) name##_ = load<decltype(&::name)>(#name)
-#define CUDA_TEXT_(number) #number
-#define CUDA_TEXT(number) CUDA_TEXT_(number)
+#define NVRTC_TEXT_(number) #number
+#define NVRTC_TEXT(number) NVRTC_TEXT_(number)
 
 namespace backplane::cuda {
 namespace {
 
-constexpr char kName[] = "libnvrtc.so." CUDA_TEXT(BACKPLANE_CUDA_MAJOR);
+constexpr char kName[] = "libnvrtc.so." NVRTC_TEXT(BACKPLANE_CUDA_MAJOR);
 constexpr char kAdvice[] =
     ": it comes with the CUDA toolkit; tools/setup --cuda brings it, LD_LIBRARY_PATH may name its "
     "folder";

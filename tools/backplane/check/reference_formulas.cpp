@@ -245,12 +245,14 @@ Tensor transpose(const NodeCase& node) {
 
 /// x [n, c, h, w], w [m, c/group, kh, kw], with pads, strides, dilations.
 std::optional<Tensor> convolution(const NodeCase& node) {
-  using Ints = std::vector<std::int64_t>;
   const Tensor &x = node.inputs[0].tensor, &w = node.inputs[1].tensor;
   if (x.dims.size() != 4) return std::nullopt;
-  const Ints pads = attribute(node, "pads", Ints{0, 0, 0, 0});
-  const Ints strides = attribute(node, "strides", Ints{1, 1});
-  const Ints dilations = attribute(node, "dilations", Ints{1, 1});
+  const std::vector<std::int64_t> pads =
+      attribute(node, "pads", std::vector<std::int64_t>{0, 0, 0, 0});
+  const std::vector<std::int64_t> strides =
+      attribute(node, "strides", std::vector<std::int64_t>{1, 1});
+  const std::vector<std::int64_t> dilations =
+      attribute(node, "dilations", std::vector<std::int64_t>{1, 1});
   const std::int64_t group = attribute(node, "group", std::int64_t{1});
   const std::int64_t channels = w.dims[1], maps = w.dims[0], kh = w.dims[2], kw = w.dims[3];
   const auto size = [&](std::size_t axis, std::int64_t kernel) {
