@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
@@ -14,8 +15,10 @@ TOOLKITS = [os.environ.get("CUDA_PATH"), "/usr/local/cuda", SOURCE / ".deps/cuda
 
 
 def toolkit():
+    """The folder of a toolkit 12.x or 13.x."""
     for place in TOOLKITS:
-        if place and (pathlib.Path(place) / "include/cuda.h").exists():
+        header = pathlib.Path(place or "/nonexistent") / "include/cuda.h"
+        if header.exists() and re.search(r"^#define CUDA_VERSION 1[23]\d{3}$", header.read_text(), re.MULTILINE):
             return place
     return None
 
