@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/wildcard.hpp"
 
 namespace backplane::core {
 namespace {
@@ -11,27 +12,6 @@ namespace {
 constexpr std::string_view kOperator = "op:";
 constexpr std::string_view kDomain = "domain:";
 constexpr std::string_view kBetween = "between:";
-
-/// Iterative wildcard match: '*' any run, '?' any one character.
-bool wildcard(std::string_view pattern, std::string_view name) {
-  std::size_t p = 0, n = 0, star = std::string_view::npos, mark = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      mark = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++mark;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 /// All nodes that are reached from a value, forwards through uses or backwards through producers.
 std::unordered_set<NodeId> reach(const Graph& graph, ValueId from, bool forwards) {
@@ -111,7 +91,7 @@ bool RulePattern::fits(const Node& node) const {
     case Kind::Name:
       break;
   }
-  return wildcard(text_, node.name);
+  return fits_wildcard(text_, node.name);
 }
 
 }  // namespace backplane::core

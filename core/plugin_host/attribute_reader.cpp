@@ -6,14 +6,13 @@
 #include "core/base/error.hpp"
 #include "core/base/quote.hpp"
 #include "core/plugin_host/graph_view.hpp"
+#include "core/plugin_host/limits.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/runtime_value.hpp"
 
 namespace backplane::core {
 namespace {
-
-constexpr std::int32_t kMaxRank = 64;
 
 bool is_list(std::int32_t type) {
   return type == BP_ATTRIBUTE_FLOATS || type == BP_ATTRIBUTE_INTS || type == BP_ATTRIBUTE_STRINGS ||

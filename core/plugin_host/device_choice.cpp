@@ -1,13 +1,13 @@
 #include "core/plugin_host/device_choice.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstdint>
 #include <string_view>
 
 #include "backplane/plugin_api/optional/device_state.h"
 #include "core/base/nearest_name.hpp"
+#include "core/base/wildcard.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/status.hpp"
 
@@ -23,30 +23,6 @@ std::string names_of(const Infos& infos) {
   for (const bp_device_info* info : infos)
     names += text(names.empty() ? "'" : ", '", info->name, "'");
   return names;
-}
-
-/// '*' is any text, '?' any character.
-bool fits(std::string_view pattern, std::string_view name) {
-  const auto same = [](char a, char b) {
-    return std::tolower(static_cast<unsigned char>(a)) ==
-           std::tolower(static_cast<unsigned char>(b));
-  };
-  std::size_t at = 0, star = std::string_view::npos, after_star = 0;
-  for (std::size_t i = 0; i < name.size();) {
-    if (at < pattern.size() && pattern[at] == '*') {
-      star = at++;
-      after_star = i;
-    } else if (at < pattern.size() && (pattern[at] == '?' || same(pattern[at], name[i]))) {
-      ++at;
-      ++i;
-    } else if (star != std::string_view::npos) {
-      at = star + 1;
-      i = ++after_star;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', at) == std::string_view::npos;
 }
 
 /// Zeros where the provider does not know.
@@ -102,7 +78,7 @@ std::size_t most_memory(const bp_provider& provider, const Infos& infos) {
 
 std::size_t by_name(const bp_provider& provider, std::string_view pattern, const Infos& infos) {
   for (std::size_t i = 0; i < infos.size(); ++i) {
-    if (fits(pattern, infos[i]->name)) return i;
+    if (fits_wildcard(pattern, infos[i]->name, LetterCase::Ignored)) return i;
   }
   throw Error(Code::NotFound, text("provider '", provider.name, "' has no device called '", pattern,
                                    "'; it has ", names_of(infos)));

@@ -6,14 +6,13 @@
 #include "core/base/error.hpp"
 #include "core/base/quote.hpp"
 #include "core/plugin_host/graph_view.hpp"
+#include "core/plugin_host/limits.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
 namespace {
-
-constexpr std::int32_t kMaxInferredRank = 64;
 
 /// What a plugin's inference sees, with the result behind it.
 struct InferCall : bp_infer_ctx {
@@ -44,8 +43,7 @@ bp_status* set_output(const bp_infer_ctx* ctx, std::uint32_t output, bp_dtype dt
       type = Type::tensor(element);
       return;
     }
-    if (rank > kMaxInferredRank)
-      invalid("output ", output, ": a rank of ", rank, " is above ", kMaxInferredRank);
+    if (rank > kMaxRank) invalid("output ", output, ": a rank of ", rank, " is above ", kMaxRank);
     if (rank > 0 && dims == nullptr) invalid("output ", output, ": its dims are NULL");
     Shape shape(static_cast<std::size_t>(rank));
     for (std::size_t axis = 0; axis < shape.size(); ++axis) {

@@ -3,14 +3,13 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/plugin_host/limits.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/runtime_value.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
 namespace {
-
-constexpr std::int32_t kMaxValueRank = 64;
 
 template <class Out>
 void check_out(const Out* out) {
@@ -148,8 +147,7 @@ RuntimeValuePtr make_tensor(bp_dtype dtype, std::int32_t rank, const std::int64_
   if (type != DataType::String && element_bits(type) == 0) {
     invalid("the element type ", dtype, " is not known");
   }
-  if (rank < 0 || rank > kMaxValueRank)
-    invalid("a rank of ", rank, " is not from 0 to ", kMaxValueRank);
+  if (rank < 0 || rank > kMaxRank) invalid("a rank of ", rank, " is not from 0 to ", kMaxRank);
   if (rank > 0 && dims == nullptr) invalid("the dims of a tensor of rank ", rank, " are NULL");
   auto tensor = std::make_shared<RuntimeValue>();
   tensor->set_owned_tensor(type, std::vector<std::int64_t>(dims, dims + rank));

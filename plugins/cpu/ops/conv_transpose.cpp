@@ -6,13 +6,13 @@
 namespace backplane::cpu {
 namespace {
 
-constexpr uint32_t kSource = 0, kFilters = 1, kOffsets = 2;
+constexpr uint32_t kTransposedX = 0, kTransposedW = 1, kTransposedBias = 2;
 
 /// Reads and checks the dims of x, W and B.
 ConvShape transposed_shape(const TransposedAttributes& attributes, int64_t groups,
                            const sdk::PrepareContext& ctx) {
-  const sdk::DimsView x = ctx.input(kSource).dims();
-  const sdk::DimsView w = ctx.input(kFilters).dims();
+  const sdk::DimsView x = ctx.input(kTransposedX).dims();
+  const sdk::DimsView w = ctx.input(kTransposedW).dims();
   if (x.size() < 3) sdk::invalid("ConvTranspose: X has rank ", x.size(), ", at least 3 is needed");
   if (w.size() != x.size()) {
     sdk::invalid("ConvTranspose: W has rank ", w.size(), ", X has rank ", x.size());
@@ -29,7 +29,7 @@ ConvShape transposed_shape(const TransposedAttributes& attributes, int64_t group
   shape.in_channels = x[1];
   shape.out_channels = w[1] * groups;
   shape.groups = groups;
-  const sdk::Tensor bias = ctx.input(kOffsets);
+  const sdk::Tensor bias = ctx.input(kTransposedBias);
   if (bias.present() && (bias.rank() != 1 || bias.dim(0) != shape.out_channels)) {
     sdk::invalid("ConvTranspose: B has dims ", sdk::to_string(bias.dims()), ", expected [",
                  shape.out_channels, "]");
@@ -52,18 +52,19 @@ class ConvTranspose {
     void compute(const sdk::ComputeContext& ctx) const {
       auto* y = ctx.output(0).mutable_data<float>();
       if (ctx.output(0).size() == 0) return;
-      const float* bias = ctx.has_input(kOffsets) ? ctx.input(kOffsets).data<float>() : nullptr;
+      const float* bias =
+          ctx.has_input(kTransposedBias) ? ctx.input(kTransposedBias).data<float>() : nullptr;
       char* workspace = ctx.workspace().mutable_data<char>();
       const float* weights = nullptr;
       if (packed) {
         weights = ctx.packed(0).data<float>();
       } else {
         auto* own = reinterpret_cast<float*>(workspace + conv.workspace_bytes());
-        conv.pack(ctx.input(kFilters).data<float>(), own, own + conv.packed_floats(),
+        conv.pack(ctx.input(kTransposedW).data<float>(), own, own + conv.packed_floats(),
                   ctx.threads());
         weights = own;
       }
-      conv.run(ctx.input(kSource).data<float>(), weights, bias, y, workspace, ctx.threads());
+      conv.run(ctx.input(kTransposedX).data<float>(), weights, bias, y, workspace, ctx.threads());
     }
   };
 
@@ -71,27 +72,27 @@ class ConvTranspose {
       : attributes_(node), groups_(node.get_int("group", 1)), isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
-    const sdk::Tensor x = ctx.input(kSource);
+    const sdk::Tensor x = ctx.input(kTransposedX);
     const ConvShape shape = transposed_shape(attributes_, groups_, ctx);
     const sdk::Dims dims = output_dims(shape, static_cast<std::size_t>(x.rank()));
     ctx.set_output(0, sdk::DataType::Float, dims);
     Prepared prepared{TransposedConv(shape, isa_, ctx.threads().count()),
-                      ctx.input_constant(kFilters)};
+                      ctx.input_constant(kTransposedW)};
     const TransposedConv& conv = prepared.conv;
     const int64_t own = conv.packed_floats() + conv.pack_floats();
     if (prepared.packed) {
       const std::string key =
           sdk::message("conv transposed f32 isa ", static_cast<int>(isa_), " groups ", groups_,
-                       " dims ", sdk::to_string(ctx.input(kFilters).dims()), " strides ",
+                       " dims ", sdk::to_string(ctx.input(kTransposedW).dims()), " strides ",
                        sdk::to_string(attributes_.strides), " dilations ",
                        sdk::to_string(attributes_.dilations));
-      ctx.request_pack(key, {kFilters}, static_cast<uint64_t>(conv.packed_floats()) * 4, this);
+      ctx.request_pack(key, {kTransposedW}, static_cast<uint64_t>(conv.packed_floats()) * 4, this);
     }
     ctx.set_workspace(conv.workspace_bytes() +
                       (prepared.packed ? 0 : static_cast<uint64_t>(own) * 4));
     ctx.set_variant(prepared.packed ? "packed" : "packing");
     const int64_t macs = x.size() * shape.out_channels / shape.groups * shape.window.taps();
-    ctx.set_cost(2 * static_cast<uint64_t>(macs), x.bytes() + ctx.input(kFilters).bytes());
+    ctx.set_cost(2 * static_cast<uint64_t>(macs), x.bytes() + ctx.input(kTransposedW).bytes());
     return prepared;
   }
 
@@ -131,9 +132,10 @@ class PlainConvTranspose {
     ConvShape shape;
 
     void compute(const sdk::ComputeContext& ctx) const {
-      const T* x = ctx.input(kSource).data<T>();
-      const T* w = ctx.input(kFilters).data<T>();
-      const T* bias = ctx.has_input(kOffsets) ? ctx.input(kOffsets).data<T>() : nullptr;
+      const T* x = ctx.input(kTransposedX).data<T>();
+      const T* w = ctx.input(kTransposedW).data<T>();
+      const T* bias =
+          ctx.has_input(kTransposedBias) ? ctx.input(kTransposedBias).data<T>() : nullptr;
       T* y = ctx.output(0).mutable_data<T>();
       ctx.threads().parallel_for(
           static_cast<uint64_t>(shape.batch * shape.out_channels), 1,
@@ -188,7 +190,7 @@ class PlainConvTranspose {
       : attributes_(node), groups_(node.get_int("group", 1)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
-    const sdk::Tensor x = ctx.input(kSource);
+    const sdk::Tensor x = ctx.input(kTransposedX);
     Prepared prepared{transposed_shape(attributes_, groups_, ctx)};
     ctx.set_output(0, x.type(), output_dims(prepared.shape, static_cast<std::size_t>(x.rank())));
     ctx.set_variant("plain");

@@ -8,7 +8,7 @@
 namespace backplane::cpu {
 namespace {
 
-constexpr std::uint32_t kImage = 0, kWeights = 1, kOffset = 2, kShift = 3, kMask = 4;
+constexpr std::uint32_t kDeformX = 0, kDeformW = 1, kOffset = 2, kDeformBias = 3, kMask = 4;
 
 /// Images of two spatial axes; sums in double for double, otherwise in float.
 template <class T>
@@ -44,7 +44,7 @@ class DeformConv {
     /// What an output pixel sees: [in_channels, taps].
     void sample(const sdk::ComputeContext& ctx, std::int64_t image, std::int64_t pixel,
                 Sum* samples) const {
-      const T* x = ctx.input(kImage).template data<T>();
+      const T* x = ctx.input(kDeformX).template data<T>();
       const T* offset = ctx.input(kOffset).template data<T>();
       const T* mask = ctx.has_input(kMask) ? ctx.input(kMask).template data<T>() : nullptr;
       const std::int64_t taps = window.taps();
@@ -90,8 +90,9 @@ class DeformConv {
 
     void multiply(const sdk::ComputeContext& ctx, std::int64_t image, std::int64_t pixel,
                   const Sum* samples) const {
-      const T* w = ctx.input(kWeights).template data<T>();
-      const T* bias = ctx.has_input(kShift) ? ctx.input(kShift).template data<T>() : nullptr;
+      const T* w = ctx.input(kDeformW).template data<T>();
+      const T* bias =
+          ctx.has_input(kDeformBias) ? ctx.input(kDeformBias).template data<T>() : nullptr;
       T* y = ctx.output(0).template mutable_data<T>();
       const std::int64_t depth = in_channels / groups * window.taps();
       for (std::int64_t c = 0; c < out_channels; ++c) {
@@ -109,8 +110,8 @@ class DeformConv {
         offset_groups_(node.get_int("offset_group", 1)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
-    const sdk::Tensor x = ctx.input(kImage);
-    const sdk::Tensor w = ctx.input(kWeights);
+    const sdk::Tensor x = ctx.input(kDeformX);
+    const sdk::Tensor w = ctx.input(kDeformW);
     if (x.rank() != 4 || w.rank() != 4) {
       sdk::unsupported("DeformConv: X has rank ", x.rank(), " and W rank ", w.rank(),
                        "; images of two spatial axes (rank 4) are handled");
@@ -131,7 +132,7 @@ class DeformConv {
     const std::int64_t maps = offset_groups_ * window.taps();
     check(ctx, kOffset, "offset", {x.dim(0), 2 * maps, window.out[1], window.out[2]});
     check(ctx, kMask, "mask", {x.dim(0), maps, window.out[1], window.out[2]});
-    check(ctx, kShift, "B", {w.dim(0)});
+    check(ctx, kDeformBias, "B", {w.dim(0)});
     ctx.set_output(0, x.type(), sdk::Dims{x.dim(0), w.dim(0), window.out[1], window.out[2]});
     ctx.set_workspace(static_cast<std::uint64_t>(x.dim(1) * window.taps()) * sizeof(Sum) *
                       ctx.threads().count());

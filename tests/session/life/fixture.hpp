@@ -24,6 +24,10 @@ Options options(const Settings& settings = {});
 /// The environment of the process.
 Environment& environment();
 
+/// A fake device, then the cpu; the second says that what the device does not take goes to the cpu in silence.
+inline const Settings kFake = {{"providers", "fakegpu:0,cpu"}};
+inline const Settings kFakeAllowed = {{"providers", "fakegpu:0,cpu"}, {"fallback", "allow"}};
+
 /// `settings` with one more; of a key that is there already the last counts.
 Settings with(Settings settings, const std::string& key, const std::string& value);
 

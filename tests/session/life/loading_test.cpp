@@ -14,8 +14,6 @@ static_assert(sizeof(bp_session_events) == 24 && offsetof(bp_session_events, rea
 
 class Loading : public SessionTest {};
 
-const Settings kFake = {{"providers", "fakegpu:0,cpu"}};
-
 TEST_F(Loading, L3StepsAreRunInTheirOrderOnce) {
   std::vector<std::string> steps;
   TestSession session(small_net().bytes(), kFake);

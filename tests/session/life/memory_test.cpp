@@ -21,7 +21,6 @@ ModelMaker chain() {
   return maker.output(last);
 }
 
-const Settings kFakeAllowed = {{"providers", "fakegpu:0,cpu"}, {"fallback", "allow"}};
 /// Nothing may move to where there is room.
 const Settings kFakeAlone = {{"providers", "fakegpu:0,cpu"}, {"fallback", "forbid"}};
 

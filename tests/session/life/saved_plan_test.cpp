@@ -33,7 +33,6 @@ class SavedPlans : public SessionTest {
   }
 };
 
-const Settings kFakeSaved = {{"providers", "fakegpu:0,cpu"}, {"fallback", "allow"}};
 const Settings kCpu = {{"providers", "cpu"}};
 
 /// Offsets in the file: see core/runtime/saved_plan.hpp.
@@ -67,10 +66,10 @@ void replace(std::string& text, const std::string& from, const std::string& to) 
 
 TEST_F(SavedPlans, L3ReopeningNeitherAsksNorPacks) {
   const std::string model = small_net().bytes();
-  const std::vector<float> want = save(model, kFakeSaved);
-  const Json before = TestSession(model, kFakeSaved).explain();
+  const std::vector<float> want = save(model, kFakeAllowed);
+  const Json before = TestSession(model, kFakeAllowed).explain();
   fakegpu().reset();
-  TestSession session(model, reopening(kFakeSaved));
+  TestSession session(model, reopening(kFakeAllowed));
   const Json figures = session.statistics();
   EXPECT_EQ(figures["reopened"], true);
   EXPECT_EQ(figures["nodes_asked"], 0);
@@ -104,8 +103,8 @@ TEST_F(SavedPlans, L3PacksAreReadFromTheMappedFile) {
 
 TEST_F(SavedPlans, L3TheOptionSavesAfterLoading) {
   const std::string model = small_net().bytes();
-  { TestSession session(model, with(kFakeSaved, "save_plan", plan())); }
-  TestSession session(model, reopening(kFakeSaved));
+  { TestSession session(model, with(kFakeAllowed, "save_plan", plan())); }
+  TestSession session(model, reopening(kFakeAllowed));
   EXPECT_EQ(session.statistics()["reopened"], true);
 }
 
@@ -113,7 +112,7 @@ TEST_F(SavedPlans, L3WhatWasRefusedStaysWhereItWent) {
   ModelMaker maker;
   maker.input("x", {2, 4});
   maker.node("first", "Tanh", {"x"}, "a").node("second", "Sigmoid", {"a"}, "y").output("y");
-  const Settings plain = with(kFakeSaved, "disabled_passes", "provider_rewrites");
+  const Settings plain = with(kFakeAllowed, "disabled_passes", "provider_rewrites");
   const auto provider_of = [](const TestSession& session, int node) {
     return session.explain()["nodes"][node]["provider"].get<std::string>();
   };
@@ -156,34 +155,36 @@ TEST_F(SavedPlans, L3PathsAreInIt) {
 
 TEST_F(SavedPlans, L3ItIsRefusedWhenSomethingItDependsOnChanged) {
   const std::string model = small_net().bytes();
-  save(model, kFakeSaved);
+  save(model, kFakeAllowed);
   const auto refused = [&](const std::string& bytes, const Settings& settings, const char* what) {
     const Failure failure = refusal(bytes, settings);
     EXPECT_EQ(failure.code, BACKPLANE_INCOMPATIBLE) << what;
     EXPECT_HOLDS(failure.text, what);
     EXPECT_HOLDS(failure.text, "save it again");
   };
-  refused(small_net().metadata("a", "b").bytes(), kFakeSaved, "the contents of the model changed");
+  refused(small_net().metadata("a", "b").bytes(), kFakeAllowed,
+          "the contents of the model changed");
   refused(model, with(kCpu, "fallback", "allow"), "the list of devices changed");
-  refused(model, with(kFakeSaved, "provider.fakegpu.seed", "7"), "the list of devices changed");
-  refused(model, with(kFakeSaved, "optimization", "none"), "the set of options changed");
-  refused(model, with(kFakeSaved, "place", "positive=cpu"), "the set of options changed");
-  refused(model, with(kFakeSaved, "custom_ops", BACKPLANE_TEST_CUSTOM_OPS_DIR "/windowed_mean.so"),
+  refused(model, with(kFakeAllowed, "provider.fakegpu.seed", "7"), "the list of devices changed");
+  refused(model, with(kFakeAllowed, "optimization", "none"), "the set of options changed");
+  refused(model, with(kFakeAllowed, "place", "positive=cpu"), "the set of options changed");
+  refused(model,
+          with(kFakeAllowed, "custom_ops", BACKPLANE_TEST_CUSTOM_OPS_DIR "/windowed_mean.so"),
           "was not there when it was made");
   write(plan(), with_text(read(plan()), [](std::string& text) {
           replace(text, std::string("\"") + backplane_version() + "\"", "\"0.0.9\"");
         }));
-  refused(model, kFakeSaved, "the version of Backplane changed");
+  refused(model, kFakeAllowed, "the version of Backplane changed");
 }
 
 TEST_F(SavedPlans, L3ItIsRefusedWhenThePluginIsAnotherFile) {
   const std::string model = small_net().bytes();
-  save(model, kFakeSaved);
+  save(model, kFakeAllowed);
   std::filesystem::create_directory(file("plugins"));
   // A byte behind what the loader reads: the same plugin, but not the same file.
   write(file("plugins/fakegpu.so"), read(BACKPLANE_TEST_FAKE_PLUGINS "/fakegpu.so") + "x");
   const Options other = [&] {
-    Options made = options(reopening(kFakeSaved));
+    Options made = options(reopening(kFakeAllowed));
     made.set("environment.plugin_path", file("plugins"));
     return made;
   }();
@@ -208,9 +209,9 @@ TEST_F(SavedPlans, L3ExternalDataAreContentsToo) {
 
 TEST_F(SavedPlans, L3AFileThatCannotBeWrittenLeavesTheOldOne) {
   const std::string model = small_net().bytes();
-  save(model, kFakeSaved);
+  save(model, kFakeAllowed);
   const std::string before = read(plan());
-  TestSession session(model, kFakeSaved);
+  TestSession session(model, kFakeAllowed);
   const Failure failure = failure_of([&] { session->save_plan(file("no/such/folder/plan")); });
   EXPECT_HOLDS(failure.text, "no/such/folder/plan");
   EXPECT_NE(failure.code, 0);
@@ -221,12 +222,12 @@ TEST_F(SavedPlans, L3AFileThatCannotBeWrittenLeavesTheOldOne) {
 
 TEST_F(SavedPlans, L3DamagedFilesAreRefused) {
   const std::string model = small_net().bytes();
-  save(model, kFakeSaved);
+  save(model, kFakeAllowed);
   const std::string good = read(plan());
   const auto opens = [&](const std::string& contents) {
     write(file("bad.new"), contents);
     std::filesystem::rename(file("bad.new"), plan());
-    const Failure failure = refusal(model, kFakeSaved);
+    const Failure failure = refusal(model, kFakeAllowed);
     if (failure.code != 0) {
       EXPECT_HOLDS(failure.text, "reading the saved plan");
     }
@@ -248,19 +249,19 @@ TEST_F(SavedPlans, L3DamagedFilesAreRefused) {
 
 TEST_F(SavedPlans, L3ADamagedWeightIsFound) {
   const std::string model = small_net().bytes();
-  save(model, kFakeSaved);
+  save(model, kFakeAllowed);
   std::string bad = read(plan());
   ASSERT_GT(bad.size(), 4096u);
   bad[bad.size() - 1] = static_cast<char>(bad.back() ^ 1);
   write(file("bad.new"), bad);
   std::filesystem::rename(file("bad.new"), plan());
-  const Failure failure = refusal(model, kFakeSaved);
+  const Failure failure = refusal(model, kFakeAllowed);
   EXPECT_HOLDS(failure.text, "a weight is not what was written");
 }
 
 TEST_F(SavedPlans, L3HostileTextsAreRefusedAndNeverCrash) {
   const std::string model = small_net().bytes();
-  save(model, kFakeSaved);
+  save(model, kFakeAllowed);
   const std::string good = read(plan());
   std::mt19937 random(1);
   const std::vector<std::string> pieces = {"[]",   "{}",  "null", "-1",    "18446744073709551615",
@@ -289,7 +290,7 @@ TEST_F(SavedPlans, L3HostileTextsAreRefusedAndNeverCrash) {
     write(file("bad.new"), bad);
     std::filesystem::rename(file("bad.new"), plan());
     const Failure failure = failure_of([&] {
-      TestSession session(model, reopening(kFakeSaved));
+      TestSession session(model, reopening(kFakeAllowed));
       session.run(numbers(8, 3), {2, 4});
     });
     if (failure.code != 0) ++refused;
@@ -298,7 +299,7 @@ TEST_F(SavedPlans, L3HostileTextsAreRefusedAndNeverCrash) {
   const std::string deep = with_text(good, [](std::string& text) { text.assign(1'000'000, '['); });
   write(file("bad.new"), deep);
   std::filesystem::rename(file("bad.new"), plan());
-  EXPECT_HOLDS(refusal(model, kFakeSaved).text, "is damaged");
+  EXPECT_HOLDS(refusal(model, kFakeAllowed).text, "is damaged");
 }
 
 }  // namespace

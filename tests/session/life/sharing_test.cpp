@@ -9,16 +9,14 @@ namespace {
 
 class Sharing : public SessionTest {};
 
-const Settings kFakeFirst = {{"providers", "fakegpu:0,cpu"}};
-
 TEST_F(Sharing, M3SessionsOfTheSameContentsPackAndUploadOnce) {
   const std::string model = small_net().bytes();
   const std::string again = small_net().bytes();  // other bytes with the same contents
-  TestSession first(model, kFakeFirst);
+  TestSession first(model, kFake);
   const fakegpu_counters one = counters();
   EXPECT_EQ(one.packs, 1u);
   std::vector<std::unique_ptr<TestSession>> more;
-  for (int i = 0; i < 9; ++i) more.push_back(std::make_unique<TestSession>(again, kFakeFirst));
+  for (int i = 0; i < 9; ++i) more.push_back(std::make_unique<TestSession>(again, kFake));
   EXPECT_EQ(counters().packs, one.packs);
   EXPECT_EQ(counters().buffer_bytes, one.buffer_bytes);
   EXPECT_EQ(counters().bytes_h2d, one.bytes_h2d);
@@ -28,16 +26,16 @@ TEST_F(Sharing, M3OtherContentsAreNotShared) {
   ModelMaker other;
   other.input("x", {2, 4}).weight("w", {4, 3}, numbers(12, 99)).weight("b", {3}, numbers(3, 2));
   other.node("product", "Gemm", {"x", "w", "b"}, "h").node("positive", "Relu", {"h"}, "y");
-  TestSession first(small_net().bytes(), kFakeFirst);
-  TestSession second(other.output("y").bytes(), kFakeFirst);
+  TestSession first(small_net().bytes(), kFake);
+  TestSession second(other.output("y").bytes(), kFake);
   EXPECT_EQ(counters().packs, 2u);
   EXPECT_NE(first.run(numbers(8, 3), {2, 4}), second.run(numbers(8, 3), {2, 4}));
 }
 
 TEST_F(Sharing, M3WhatNobodyHoldsIsFreed) {
-  { TestSession session(small_net().bytes(), kFakeFirst); }
+  { TestSession session(small_net().bytes(), kFake); }
   EXPECT_EQ(counters().buffers, 0u);
-  TestSession again(small_net().bytes(), kFakeFirst);
+  TestSession again(small_net().bytes(), kFake);
   EXPECT_EQ(counters().packs, 2u);
 }
 

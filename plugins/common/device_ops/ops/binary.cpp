@@ -5,16 +5,12 @@
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/kernels/elementwise.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 
 namespace backplane::device_ops {
 namespace {
-
-bool is_float(DataType type) {
-  return type == DataType::Float || type == DataType::Double || type == DataType::Float16 ||
-         type == DataType::BFloat16;
-}
 
 /// Definitions that expressions over elements of a type need.
 std::string functions_for(DataType type) {

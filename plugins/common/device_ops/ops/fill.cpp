@@ -4,18 +4,11 @@
 #include <cstring>
 
 #include "op_table.hpp"
+#include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 
 namespace backplane::device_ops {
 namespace {
-
-DataType word_of(DataType type) {
-  const int bytes = sdk::element_bytes(type);
-  return bytes == 1   ? DataType::UInt8
-         : bytes == 2 ? DataType::UInt16
-         : bytes == 4 ? DataType::UInt32
-                      : DataType::UInt64;
-}
 
 class ConstantOfShape {
  public:

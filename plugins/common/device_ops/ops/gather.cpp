@@ -3,20 +3,13 @@
 // fails the run, by the stream's fault word.
 #include "op_table.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 
 namespace backplane::device_ops {
 namespace {
 
 constexpr char kIndexFault[] = "an index is outside of its axis";
-
-DataType copy_word(DataType type) {
-  const int bytes = sdk::element_bytes(type);
-  return bytes == 1   ? DataType::UInt8
-         : bytes == 2 ? DataType::UInt16
-         : bytes == 4 ? DataType::UInt32
-                      : DataType::UInt64;
-}
 
 /// "i64 at": the index, counted from the end when negative; a wrong one reports a fault and becomes 0.
 constexpr char kCheckIndex[] =
@@ -35,7 +28,7 @@ class Gather {
     const std::int64_t outer = common::product(x.dims(), 0, axis);
     const std::int64_t inner = common::product(x.dims(), axis + 1, x.rank());
     if (sdk::element_count(dims) == 0) return;
-    const DataType word = copy_word(x.type());
+    const DataType word = word_of(x.type());
     Walk walk(Dims{outer, indices.size(), inner});
     walk.in("x", input(0), word).in("index", input(1), indices.type()).out("y", output(0), word);
     walk.number("size", x.dim(axis)).number("count", indices.size()).number("inner", inner);
@@ -60,7 +53,7 @@ class GatherElements {
     if (indices.rank() != x.rank())
       sdk::invalid("GatherElements of ", to_string(x.dims()), " by ", to_string(indices.dims()));
     ctx.set_output(0, x.type(), indices.dims());
-    const DataType word = copy_word(x.type());
+    const DataType word = word_of(x.type());
     const Dims strides = common::dense_strides(x.dims());
     const Dims index_strides = common::dense_strides(indices.dims());
     Walk walk(indices.dims());
@@ -102,7 +95,7 @@ class GatherNd {
     const std::int64_t inner = common::product(x.dims(), batch_dims_ + depth, x.rank());
     const std::int64_t tuples = common::product(indices.dims(), batch_dims_, indices.rank() - 1);
     if (batches * tuples * inner == 0) return;
-    const DataType word = copy_word(x.type());
+    const DataType word = word_of(x.type());
     Walk walk(Dims{batches, tuples, inner});
     walk.in("x", input(0), word).in("index", input(1), indices.type()).out("y", output(0), word);
     walk.number("tuples", tuples).number("inner", inner).number("depth", depth);
@@ -140,7 +133,7 @@ class OneHot {
     ctx.set_output(0, values.type(), dims);
     const std::int64_t outer = common::product(indices.dims(), 0, axis);
     const std::int64_t inner = common::product(indices.dims(), axis, indices.rank());
-    const DataType word = copy_word(values.type());
+    const DataType word = word_of(values.type());
     Walk walk(Dims{outer, classes, inner});
     walk.in("index", input(0), indices.type()).in("values", input(2), word);
     walk.out("y", output(0), word).number("classes", classes).number("inner", inner);
@@ -165,7 +158,7 @@ class ReverseSequence {
       sdk::invalid("ReverseSequence takes axes 0 and 1, not ", time_axis_, " and ", batch_axis_);
     ctx.set_output(0, x.type(), x.dims());
     const std::int64_t inner = common::product(x.dims(), 2, x.rank());
-    const DataType word = copy_word(x.type());
+    const DataType word = word_of(x.type());
     Walk walk(Dims{x.dim(0), x.dim(1), inner});
     walk.in("x", input(0), word).in("lengths", input(1), ctx.input(1).type());
     walk.out("y", output(0), word).number("rows", x.dim(1)).number("inner", inner);
@@ -189,7 +182,7 @@ class Trilu {
     if (x.rank() < 2) sdk::invalid("Trilu of dims ", to_string(x.dims()));
     const std::int64_t k = ctx.input(1).present() ? ctx.input(1).to_ints().at(0) : 0;
     ctx.set_output(0, x.type(), x.dims());
-    const DataType word = copy_word(x.type());
+    const DataType word = word_of(x.type());
     const std::int64_t rows = x.dim(x.rank() - 2), columns = x.dim(x.rank() - 1);
     Walk walk(Dims{common::product(x.dims(), 0, x.rank() - 2), rows, columns});
     walk.in("x", input(0), word).out("y", output(0), word).number("k", k);

@@ -5,6 +5,7 @@
 
 #include "op_table.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
 #include "plugins/common/kernels/reductions.hpp"
@@ -42,11 +43,6 @@ const Row& find_row(std::string_view op_type) {
     if (op_type == row.op_type) return row;
   }
   sdk::unsupported("the reduction kernel does not know operator '", op_type, "'");
-}
-
-bool is_float(DataType type) {
-  return type == DataType::Float || type == DataType::Double || type == DataType::Float16 ||
-         type == DataType::BFloat16;
 }
 
 bool is_unsigned(DataType type) {

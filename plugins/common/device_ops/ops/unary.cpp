@@ -3,16 +3,12 @@
 
 #include "op_table.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/kernels/elementwise.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 
 namespace backplane::device_ops {
 namespace {
-
-bool has_curve(DataType type) {
-  return type == DataType::Float || type == DataType::Double || type == DataType::Float16 ||
-         type == DataType::BFloat16;
-}
 
 void add_unary(sdk::PrepareContext& ctx, Work& work, DataType out, const Expression& expression) {
   const sdk::Tensor x = ctx.input(0);
@@ -36,7 +32,7 @@ class Unary {
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const DataType type = ctx.input(0).type();
-    const char* const text = has_curve(type) ? row_.of_floats : row_.of_integers;
+    const char* const text = is_float(type) ? row_.of_floats : row_.of_integers;
     if (text == nullptr)
       sdk::unsupported("the kernel has no ", row_.op_type, " of ", sdk::type_name(type));
     add_unary(ctx, work, type, {text, common::kScalarFunctions, parameters_});
