@@ -18,9 +18,10 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 # Debug serves the sanitizers: lines in their stacks are enough, and without optimisation the tree
 # compiles in half the time.
-set(BACKPLANE_DEBUG_INFO "-g1" CACHE STRING "Debug information of Debug builds; -g for a debugger")
-set(CMAKE_CXX_FLAGS_DEBUG "-O0 ${BACKPLANE_DEBUG_INFO} -fno-omit-frame-pointer")
-set(CMAKE_C_FLAGS_DEBUG "-O0 ${BACKPLANE_DEBUG_INFO} -fno-omit-frame-pointer")
+set(BACKPLANE_DEBUG_FLAGS "-O0 -g1" CACHE STRING
+    "Optimisation and debug information of Debug builds: -O1 for tests that compute much, -g for a debugger")
+set(CMAKE_CXX_FLAGS_DEBUG "${BACKPLANE_DEBUG_FLAGS} -fno-omit-frame-pointer")
+set(CMAKE_C_FLAGS_DEBUG "${BACKPLANE_DEBUG_FLAGS} -fno-omit-frame-pointer")
 
 option(BACKPLANE_WERROR "Treat warnings as errors" OFF)
 set(BACKPLANE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (empty: none)")
@@ -55,7 +56,13 @@ function(backplane_target_defaults target)
   if(BACKPLANE_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${BACKPLANE_SANITIZE}
       -fno-sanitize-recover=all)
+    target_compile_definitions(${target} PRIVATE BACKPLANE_SANITIZED=1)
+    if(BACKPLANE_SANITIZE STREQUAL "thread")
+      target_compile_definitions(${target} PRIVATE BACKPLANE_SANITIZED_THREAD=1)
+    endif()
     target_link_options(${target} PRIVATE -fsanitize=${BACKPLANE_SANITIZE})
+    # A program in C, too, brings the run-time library that its libraries in C++ need.
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   else()
     # A sanitizer's run-time library is found in the executable, which -z defs would refuse.
     target_link_options(${target} PRIVATE -Wl,-z,defs)

@@ -10,8 +10,6 @@
 
 namespace backplane::core {
 
-using Values = std::vector<std::string>;
-
 void wrong_value(const std::string& key, const std::string& value, const std::string& expected) {
   invalid("option ", core::quoted(key), ": ", core::quoted(value), " is not ", expected);
 }
@@ -51,7 +49,8 @@ bool truth(const std::string& key, const std::string& value) {
 }
 
 /// The index of `value` among `known`.
-std::size_t choice(const std::string& key, const std::string& value, const Values& known) {
+std::size_t choice(const std::string& key, const std::string& value,
+                   const std::vector<std::string>& known) {
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (value == known[i]) return i;
   }
@@ -84,7 +83,8 @@ ProviderChoice provider_choice(const std::string& key, const std::string& name) 
   return {name, {}};
 }
 
-std::vector<ProviderChoice> provider_choices(const std::string& key, const Values& names) {
+std::vector<ProviderChoice> provider_choices(const std::string& key,
+                                             const std::vector<std::string>& names) {
   std::vector<ProviderChoice> chosen;
   for (const std::string& name : names) {
     if (name == "auto" && names.size() == 1) break;
@@ -98,7 +98,8 @@ std::vector<ProviderChoice> provider_choices(const std::string& key, const Value
   return chosen;
 }
 
-std::vector<std::filesystem::path> paths(const std::string& key, const Values& values) {
+std::vector<std::filesystem::path> paths(const std::string& key,
+                                         const std::vector<std::string>& values) {
   std::vector<std::filesystem::path> result;
   for (const std::string& value : values) {
     if (value.empty()) invalid("option ", core::quoted(key), " holds an empty path");

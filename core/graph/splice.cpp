@@ -17,9 +17,9 @@ class Graph::Splice {
     into_.remove_node(id);
   }
 
-  void run(const std::vector<ValueId>& inputs) {
+  void run(const std::vector<ValueId>& arguments) {
     for (std::size_t i = 0; i < body_.inputs.size(); ++i)
-      ids_[body_.inputs[i]] = i < inputs.size() ? inputs[i] : kNone;
+      ids_[body_.inputs[i]] = i < arguments.size() ? arguments[i] : kNone;
     for (std::size_t i = 0; i < std::min(node_.outputs.size(), body_.outputs.size()); ++i)
       bind_output(body_.outputs[i], node_.outputs[i]);
     add_values();
@@ -70,10 +70,10 @@ class Graph::Splice {
   }
 
   /// A name that neither graph has, unless it is the value's own and free.
-  std::string fresh_name(const std::string& name) const {
-    if (into_.find_value(name) == kNone) return name;
+  std::string fresh_name(const std::string& wanted) const {
+    if (into_.find_value(wanted) == kNone) return wanted;
     for (std::size_t number = into_.value_count();; ++number) {
-      std::string candidate = text(name, "_", number);
+      std::string candidate = text(wanted, "_", number);
       if (into_.find_value(candidate) == kNone && body_.find_value(candidate) == kNone)
         return candidate;
     }
@@ -85,7 +85,7 @@ class Graph::Splice {
     Node node = from;
     for (ValueId& input : node.inputs) input = moved(input);
     for (ValueId& output : node.outputs) output = moved(output);
-    for (auto& [name, attribute] : node.attributes) {
+    for (auto& [key, attribute] : node.attributes) {
       for (std::shared_ptr<Graph>& graph : attribute.graphs) {
         graph = std::make_shared<Graph>(*graph);
         rename_captured(from, *graph);

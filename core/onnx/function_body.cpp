@@ -28,7 +28,7 @@ using ::onnx::NodeProto;
 constexpr const char* kDomain = "backplane.function";
 
 /// Constants of up to this size are constants of the body too, so that inference can look at them.
-constexpr std::size_t kMostBytes = 1024;
+constexpr std::size_t kMostConstantBytes = 1024;
 
 /// The body that was written first: later ones are for later opsets and do the same.
 std::optional<FunctionProto> find_function(const ::onnx::OpSchema& schema, const NodeProto& node,
@@ -113,7 +113,7 @@ class CallWriter {
     if (id == kNone || !seen_.emplace(graph_.value(id).name, id).second) return;
     const Value& value = graph_.value(id);
     if (value.constant != nullptr && !value.overridable &&
-        value.constant->stored_bytes().size() <= kMostBytes) {
+        value.constant->stored_bytes().size() <= kMostConstantBytes) {
       *proto.add_initializer() = to_proto(*value.constant, value.name);
       return;
     }

@@ -13,7 +13,7 @@
 namespace backplane::core {
 namespace {
 
-constexpr std::uint64_t kMostBytes = (std::uint64_t{1} << 31) - 1;  // of a proto
+constexpr std::uint64_t kLargestProto = (std::uint64_t{1} << 31) - 1;  // of a proto
 constexpr std::uint64_t kLargestRest = std::uint64_t{256} << 20;  // of a proto, beside initializers
 constexpr std::size_t kLeastExternal = 1024;
 constexpr std::uint64_t kPage = 4096;
@@ -37,7 +37,7 @@ void set_entry(::onnx::TensorProto& proto, const char* key, const std::string& v
 
 std::string serialized(const ::onnx::ModelProto& proto) {
   std::string bytes;
-  if (proto.ByteSizeLong() > kMostBytes || !proto.SerializeToString(&bytes)) {
+  if (proto.ByteSizeLong() > kLargestProto || !proto.SerializeToString(&bytes)) {
     invalid("the model takes ", proto.ByteSizeLong(), " bytes, more than the 2 GiB that one ONNX ",
             "file can have; save it with external data");
   }
@@ -52,7 +52,7 @@ void save_model(const Model& model, const std::string& path, ExternalContents ex
   settings.drop_unused = drop_unused;
   const bool outside = external == ExternalContents::Always ||
                        (external == ExternalContents::Auto &&
-                        contents_bytes(model.graph) > kMostBytes - kLargestRest);
+                        contents_bytes(model.graph) > kLargestProto - kLargestRest);
   AtomicFile file(path);
   std::optional<AtomicFile> data;
   const std::string location = std::filesystem::path(path).filename().string() + ".data";

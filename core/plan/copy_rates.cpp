@@ -143,7 +143,7 @@ class RateFile {
       words >> from >> to >> rate.latency_ns >> rate.bytes_per_ns;
       if (words.fail() || words >> rest || rate.latency_ns < 0 || !(rate.bytes_per_ns > 0))
         continue;
-      rates_[from + ' ' + to] = rate;
+      rates_[text(from, ' ', to)] = rate;
     }
   }
 

@@ -32,8 +32,17 @@ class Walk {
       program_.ensure_kernel(id);
       return prepare(id);
     } catch (const Error& error) {
-      throw error.within(program_.words(id));
+      throw failure(id, error);
     }
+  }
+
+  /// What the model or the feeds have wrong is the same on every device; the rest is told with the device.
+  Error failure(NodeId id, const Error& error) const {
+    Error within = error.within(program_.words(id));
+    const int device = program_.placed().placement[static_cast<std::size_t>(id)].device;
+    if (device < 0 || error.code() == Code::InvalidArgument || error.code() == Code::Unsupported)
+      return within;
+    return within.within(program_.context().devices->at(device).label());
   }
 
   ValueState& state(ValueId id) {

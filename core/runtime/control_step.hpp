@@ -51,7 +51,7 @@ std::unique_ptr<ControlStep> make_scan_step(const Graph& graph, const Node& node
                                             const DeviceSet& devices);
 
 /// Runs one body again and again.
-class BodyRunner : public FetchMemory {
+class BodyRunner final : public FetchMemory {
  public:
   BodyRunner(const ControlBody& body, const BodyPlaces& places, const DeviceSet& devices);
 

@@ -1,11 +1,13 @@
 #include "core/runtime/environment.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <thread>
 
 #include "core/plan/operator.hpp"
 #include "core/plugin_host/device_choice.hpp"
 #include "core/plugin_host/host_api.hpp"
+#include "core/plugin_host/provider_options.hpp"
 
 namespace backplane::core {
 namespace {
@@ -55,6 +57,31 @@ void add_preferences(const PathOptions& path, PluginSet& plugins, ProviderChoice
   const PluginPtr plugin = plugins.find_provider(split_device_name(choice.name).first, &provider);
   add(*provider, "power", path.power);
   add(*provider, "memory", path.memory);
+}
+
+/// Gives a session's precision to a provider that has an option of this name with this value; an option that the
+/// user set stays. Returns why the provider does not offer it, or nothing.
+std::string add_precision(const std::string& precision, const SessionOptions& options,
+                          PluginSet& plugins, ProviderChoice& choice) {
+  const std::string name = split_device_name(choice.name).first;
+  const bp_provider* provider = nullptr;
+  const PluginPtr plugin = plugins.find_provider(name, &provider);
+  for (std::uint64_t i = 0; i < provider->option_count; ++i) {
+    const bp_option& option = *provider->options[i];
+    if (std::string_view(option.name) != "precision") continue;
+    if (const auto why = wrong_value(option, precision))
+      return text("provider '", name, "': ", *why);
+    const auto is_set = [](const std::vector<std::pair<std::string, std::string>>& list) {
+      return std::any_of(list.begin(), list.end(),
+                         [](const auto& pair) { return pair.first == "precision"; });
+    };
+    const auto general = options.provider_options.find(name);
+    const bool by_user = is_set(choice.options) ||
+                         (general != options.provider_options.end() && is_set(general->second));
+    if (!by_user) choice.options.emplace_back("precision", precision);
+    return "";
+  }
+  return text("provider '", name, "' computes float tensors in fp32 alone");
 }
 
 }  // namespace
@@ -185,11 +212,25 @@ DeviceSet Environment::open_devices(const SessionOptions& options, const PathOpt
   std::vector<ProviderChoice> choices =
       !path.providers.empty() ? path.providers : options.providers;
   if (choices.empty()) choices = all_choices();
+  const std::string precision = path.precision.empty() ? options.precision : path.precision;
+  std::string reasons;
+  bool is_offered = precision == "fp32";
   DeviceSet set;
   for (ProviderChoice& choice : choices) {
     add_preferences(path, plugins_, choice);
-    append_device(set, options, choice, true);
+    if (precision == "fp32") continue;
+    const std::string reason = add_precision(precision, options, plugins_, choice);
+    is_offered = is_offered || reason.empty();
+    if (!reason.empty()) reasons += (reasons.empty() ? "" : "; ") + reason;
   }
+  if (!is_offered) {
+    throw Error(Code::Unsupported,
+                text("precision '", precision, "' is offered by none of the providers: ", reasons,
+                     "; use fp32, or another provider"));
+  }
+  if (!reasons.empty())
+    logger_->warning("precision '", precision, "' is not offered by all providers: ", reasons);
+  for (const ProviderChoice& choice : choices) append_device(set, options, choice, true);
   const bool names_backup = !path.backup.empty() && path.backup != "none";
   if (names_backup) append_device(set, options, {path.backup, {}}, false);
   append_host_evaluator(set, path.backup.empty() && options.fallback != Fallback::Forbid);

@@ -44,7 +44,8 @@ class Environment {
   /// unless that is forbidden. Errors name the provider, the option, and the nearest known ones.
   DeviceSet open_devices(const SessionOptions& options);
   /// Likewise for a path of the session: its providers and backup, its preferences as options of providers that have
-  /// options of these names ("power", "memory").
+  /// options of these names ("power", "memory"). The precision is given to providers that have an option
+  /// "precision" with that value; it is an error when none has, and a warning when some have not.
   DeviceSet open_devices(const SessionOptions& options, const PathOptions& path);
 
  private:

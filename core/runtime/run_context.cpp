@@ -65,6 +65,7 @@ RunContext::RunContext(const Program& program, bp_threads* threads, std::size_t 
       max_contexts_(max_contexts),
       streams_(devices_.devices.size()),
       raw_streams_(devices_.devices.size(), nullptr),
+      times_(devices_.devices.size()),
       own_pool_(pool == nullptr ? std::make_unique<ArenaPool>() : nullptr),
       pool_(pool == nullptr ? *own_pool_ : *pool),
       arena_bytes_(arena_count(devices_)),
@@ -168,10 +169,12 @@ void RunContext::make_streams(const Segment& segment) {
   for (std::size_t i = 0; i < segment.used_streams.size(); ++i) {
     if (!segment.used_streams[i]) continue;
     devices_.at(static_cast<int>(i)).throw_if_lost();
-    if (streams_[i] != nullptr) continue;
-    streams_[i] = std::make_unique<Stream>(devices_.devices[i].device);
-    raw_streams_[i] = streams_[i]->raw();
-    for (const Cached& cached : cached_) cached.context->forget_memory();
+    if (streams_[i] == nullptr) {
+      streams_[i] = std::make_unique<Stream>(devices_.devices[i].device);
+      raw_streams_[i] = streams_[i]->raw();
+      for (const Cached& cached : cached_) cached.context->forget_memory();
+    }
+    times_[i].record(*streams_[i], controls_.spans != nullptr, program_.context().logger);
   }
 }
 
@@ -413,7 +416,7 @@ void RunContext::copy(SegmentContext& context, const Step& step) {
 
 void RunContext::fail(const Step& step, bp_status* status) {
   Error error = take_error(status).within(step_name(program_, step));
-  if (step.device >= 0 && step.on_stream) error = error.within(devices_.at(step.device).label());
+  if (step.device >= 0) error = error.within(devices_.at(step.device).label());
   for (const auto& stream : streams_) {
     if (stream != nullptr) stream->drain();
   }

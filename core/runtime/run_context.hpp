@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/runtime/arena_pool.hpp"
+#include "core/runtime/device_times.hpp"
 #include "core/runtime/run_options.hpp"
 #include "core/runtime/segment_context.hpp"
 #include "core/runtime/trace_log.hpp"
@@ -83,6 +84,8 @@ class RunContext {
   void execute_group(SegmentContext& context, ParallelRun& group);
   bp_status* execute_in_group(SegmentContext& context, int step);
   Span span_of(const Step& step) const;
+  /// Adds what the step's device says of its work, which has been waited for, to the spans.
+  void add_device_spans(const Step& step);
   void execute_control(SegmentContext& context, const Operation& operation);
   void wait_for(SegmentContext& context, const Step& step);
   void copy(SegmentContext& context, const Step& step);
@@ -104,6 +107,7 @@ class RunContext {
   std::size_t max_contexts_;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by device; null until first used
   std::vector<bp_stream*> raw_streams_;
+  std::vector<DeviceTimes> times_;  ///< by device
   std::unique_ptr<ArenaPool> own_pool_;
   ArenaPool& pool_;
   ArenaSet* arenas_ = nullptr;              ///< from start() until the run has ended

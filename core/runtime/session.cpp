@@ -165,13 +165,6 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
 
 Session::~Session() = default;
 
-void Session::check_precision(const std::string& precision) {
-  if (precision == "fp32") return;
-  // The ABI has no word for it yet, so no provider can offer it.
-  throw Error(Code::Unsupported,
-              text("precision '", precision, "' is offered by no provider; use fp32"));
-}
-
 void Session::open_file(const std::string& path) {
   if (path.empty()) return;
   file_ = MappedFile::open(path);
@@ -196,7 +189,6 @@ void Session::take_options(const Model* built) {
     logger_->info("the model carries session options, which are ",
                   options_.options_from_model ? "used: " : "not used (options_from_model): ", list);
   }
-  check_precision(options_.precision);
   if (options_.threads > 0) environment_->pool().grow(options_.threads);
   threads_.pool = &environment_->pool();
   threads_.max_threads =

@@ -127,7 +127,6 @@ class Session {
   void at_step(const char* name, const Step& step);
   void open_file(const std::string& path);
   void take_options(const Model* built);
-  static void check_precision(const std::string& precision);
   void check_placement_rules() const;
   void set_placement(ProgramContext& context) const;
   std::shared_ptr<const CostModel> placement_costs(const DeviceSet& devices) const;

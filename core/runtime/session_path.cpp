@@ -26,7 +26,6 @@ void Session::open_path(const std::string& name, const PathOptions& options) {
   auto path = std::make_unique<SessionPath>();
   path->name = name;
   path->options = options;
-  check_precision(options.precision.empty() ? options_.precision : options.precision);
   const unsigned threads = threads_of_path(options, threads_.max_threads);
   environment_->pool().grow(threads);
   path->threads.pool = threads_.pool;

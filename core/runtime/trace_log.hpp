@@ -12,8 +12,10 @@ namespace backplane::core {
 /// A piece of time. Times are steady-clock nanoseconds.
 struct Span {
   std::string name;
-  std::string category;  ///< "session", "run", "node", "copy"
-  std::string lane;  ///< a device's stream, the host's work of a device, "host", "session", "run"
+  std::string
+      category;  ///< "session", "run", "node", "copy"; "device": work of one of the last two, by its device's clock
+  std::string
+      lane;  ///< a device's stream, its work, the host's work of a device, "host", "session", "run"
   std::uint64_t begin_ns = 0, end_ns = 0;
   std::vector<std::pair<std::string, std::string>> details;
   std::uint64_t run = 0;  ///< which run it belongs to; 0: none

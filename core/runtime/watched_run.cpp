@@ -22,6 +22,26 @@ Span RunContext::span_of(const Step& step) const {
   return span;
 }
 
+void RunContext::add_device_spans(const Step& step) {
+  if (!step.on_stream) return;
+  const auto device = static_cast<std::size_t>(step.device);
+  std::vector<DeviceTime> times;
+  try {
+    times = times_[device].take(*streams_[device]);
+  } catch (const Error& error) {
+    fail(step, make_status(error.code(), error.message()));
+  }
+  for (DeviceTime& time : times) {
+    Span span = span_of(step);
+    span.category = "device";
+    span.lane = devices_.at(step.device).label() + " work";
+    span.begin_ns = time.begin_ns;
+    span.end_ns = time.end_ns;
+    span.details.emplace_back("work", std::move(time.name));
+    controls_.spans->push_back(std::move(span));
+  }
+}
+
 void RunContext::execute_watched(SegmentContext& context, std::size_t first, std::size_t last) {
   for (std::size_t i = first; i < last; ++i) {
     const Operation& operation = context.operations()[i];
@@ -40,6 +60,7 @@ void RunContext::execute_watched(SegmentContext& context, std::size_t first, std
       span.begin_ns = begin;
       span.end_ns = end;
       controls_.spans->push_back(std::move(span));
+      add_device_spans(step);
     }
     observe(context, step, true);
   }

@@ -18,12 +18,6 @@ DeviceTraits usable_traits(Driver& driver, int ordinal) {
   return traits;
 }
 
-Address address_of(const bp_tensor& tensor) {
-  const auto* const buffer = reinterpret_cast<const Buffer*>(tensor.buffer);
-  if (buffer != nullptr) return buffer->address + tensor.offset;
-  return reinterpret_cast<Address>(tensor.host_ptr);
-}
-
 bool is_on_device(const bp_tensor& tensor) {
   const auto* const buffer = reinterpret_cast<const Buffer*>(tensor.buffer);
   return buffer != nullptr && buffer->host == nullptr;
@@ -31,21 +25,37 @@ bool is_on_device(const bp_tensor& tensor) {
 
 }  // namespace
 
+Address address_of(const bp_tensor& tensor) {
+  const auto* const buffer = reinterpret_cast<const Buffer*>(tensor.buffer);
+  if (buffer != nullptr) return buffer->address + tensor.offset;
+  return reinterpret_cast<Address>(tensor.host_ptr);
+}
+
+Address address_of(const device_ops::MemoryRef& ref, const sdk::ComputeContext& ctx) {
+  return address_of(device_ops::tensor_of(ctx, ref)) + ref.offset;
+}
+
 Buffer::~Buffer() {
   if (device != nullptr) device->release(*this);
 }
 
-Device::Device(Driver& driver, Compiler& compiler, int ordinal, const DeviceSettings& settings)
+Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings& settings)
     : device_ops::Device({driver.traits(ordinal).name, "", 256, kAlignment}),
       traits_(usable_traits(driver, ordinal)),
       settings_(settings) {
-  const std::string architecture = choose_architecture(compiler.architectures(), traits_);
+  const std::string architecture = choose_architecture(engine.compiler().architectures(), traits_);
   context_ = driver.open(ordinal);
   if (settings_.user_stream != nullptr && !context_->owns(settings_.user_stream))
     sdk::invalid(
         "option 'user_stream' of provider 'cuda': that stream is not of the primary context of ",
         traits_.name);
-  modules_ = std::make_unique<ModuleStore>(*context_, compiler, architecture, settings_.cache_dir);
+  modules_ = std::make_unique<ModuleStore>(*context_, engine.compiler(), architecture,
+                                           settings_.cache_dir);
+  product_library_ = engine.open_products(*context_);
+  products_ = std::make_unique<ProductStore>(*product_library_, traits_, settings_.cache_dir);
+  convolution_library_ = engine.open_convolutions(*context_);
+  convolutions_ =
+      std::make_unique<ConvolutionStore>(convolution_library_.get(), traits_, settings_.cache_dir);
 }
 
 std::uint64_t Device::max_buffer_bytes() const {

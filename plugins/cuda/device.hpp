@@ -10,7 +10,11 @@
 
 #include "plugins/common/device_ops/device.hpp"
 #include "plugins/common/device_ops/faults.hpp"
+#include "plugins/cuda/convolution_store.hpp"
+#include "plugins/cuda/engine.hpp"
 #include "plugins/cuda/module_store.hpp"
+#include "plugins/cuda/precision.hpp"
+#include "plugins/cuda/product_store.hpp"
 #include "plugins/cuda/stream.hpp"
 
 namespace backplane::cuda {
@@ -21,6 +25,7 @@ struct DeviceSettings {
   std::uint64_t memory_limit_bytes = 0;  ///< 0: none
   StreamHandle user_stream = nullptr;
   bool fusion = true;
+  PrecisionRules precision;  ///< of matrix products and convolutions of float32
 };
 
 /// Memory of the device, or pinned memory of the process.
@@ -36,16 +41,23 @@ struct Buffer {
   ~Buffer();
 };
 
+/// Where a tensor begins: in a buffer of a device, or pinned.
+Address address_of(const bp_tensor& tensor);
+/// The same of a run's tensor that is no table.
+Address address_of(const device_ops::MemoryRef& ref, const sdk::ComputeContext& ctx);
+
 /// Threads: as bp_device_api says; every function may be called by several at a time.
 class Device final : public device_ops::Device {
  public:
   /// Errors: BP_UNSUPPORTED (compute capability), BP_INVALID_ARGUMENT (the user's stream), the driver's.
-  Device(Driver& driver, Compiler& compiler, int ordinal, const DeviceSettings& settings);
+  Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings& settings);
 
   Context& context() { return *context_; }
   const DeviceTraits& traits() const { return traits_; }
   const DeviceSettings& settings() const { return settings_; }
   ModuleStore& modules() { return *modules_; }
+  ProductStore& products() { return *products_; }
+  ConvolutionStore& convolutions() { return *convolutions_; }
   /// What the numbers mean that kernels leave in a stream's word.
   device_ops::FaultTable& faults() { return faults_; }
 
@@ -68,6 +80,10 @@ class Device final : public device_ops::Device {
   DeviceSettings settings_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<ModuleStore> modules_;
+  std::unique_ptr<ProductLibrary> product_library_;
+  std::unique_ptr<ProductStore> products_;
+  std::unique_ptr<ConvolutionLibrary> convolution_library_;
+  std::unique_ptr<ConvolutionStore> convolutions_;
   device_ops::FaultTable faults_;
   std::atomic<std::uint64_t> used_bytes_{0};
   std::mutex mutex_;

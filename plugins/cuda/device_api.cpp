@@ -1,9 +1,12 @@
 // The device as the ABI shows it.
 #include "plugins/cuda/device_api.hpp"
 
+#include "op_table.hpp"
 #include "plugins/common/device_ops/device_table.hpp"
 #include "plugins/common/device_ops/provider.hpp"
 #include "plugins/common/device_ops/rewrite/passes.hpp"
+#include "plugins/cuda/rewrite/convolutions.hpp"
+#include "plugins/cuda/rewrite/products.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -14,12 +17,19 @@ struct Types {
   using Stream = cuda::Stream;
   using Fence = cuda::Fence;
   static const sdk::KernelList& kernels() {
-    static const sdk::KernelList list = device_ops::shared_kernels();
+    static const sdk::KernelList list = [] {
+      sdk::KernelList joined = device_ops::shared_kernels();
+      for (const sdk::KernelList& family : all_kernels())
+        joined.insert(joined.end(), family.begin(), family.end());
+      return joined;
+    }();
     return list;
   }
   static void rewrite(const Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) {
     if (!device.settings().fusion) return;
     device_ops::NodeSet taken;
+    fuse_convolutions(graph, taken, edit);
+    fuse_products(graph, taken, edit);
     device_ops::fuse_chains(graph, taken, edit);
   }
 };

@@ -53,6 +53,10 @@ class Context {
   virtual ~Context() = default;
 
   virtual CUctx_st* native() const = 0;
+  /// Makes it current on this thread, for a library that works with the current one; `leave` makes that of before
+  /// current again, which `enter` returned.
+  virtual CUctx_st* enter() = 0;
+  virtual void leave(CUctx_st* former) noexcept = 0;
 
   /// Memory of the device, ready for every stream. `free`: no stream uses it any more.
   virtual Address allocate(std::uint64_t bytes) = 0;
@@ -89,6 +93,19 @@ class Context {
   virtual FunctionHandle function(ModuleHandle module) = 0;
   virtual void launch(FunctionHandle function, const Extent& groups, const Extent& group,
                       StreamHandle stream, void** arguments) = 0;
+};
+
+/// A context, current on this thread as long as this lives.
+class EnteredContext {
+ public:
+  explicit EnteredContext(Context& context) : context_(context), former_(context.enter()) {}
+  ~EnteredContext() { context_.leave(former_); }
+  EnteredContext(const EnteredContext&) = delete;
+  EnteredContext& operator=(const EnteredContext&) = delete;
+
+ private:
+  Context& context_;
+  CUctx_st* former_;
 };
 
 /// The driver. Threads: any.

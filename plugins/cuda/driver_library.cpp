@@ -133,6 +133,15 @@ class LibraryContext final : public Context {
   }
 
   CUctx_st* native() const override { return context_; }
+  CUctx_st* enter() override {
+    CUcontext former = nullptr;
+    CUDA_CALL(cuCtxGetCurrent, &former);
+    if (former != context_) CUDA_CALL(cuCtxSetCurrent, context_);
+    return former;
+  }
+  void leave(CUctx_st* former) noexcept override {
+    if (former != context_) cuda_.cuCtxSetCurrent_(former);
+  }
 
   Address allocate(std::uint64_t bytes) override {
     const Current current(cuda_, context_);

@@ -84,9 +84,7 @@ void Launches::add_table(const std::vector<unsigned char>& bytes) {
 
 Address Launches::address_of(const MemoryRef& ref, const sdk::ComputeContext& ctx) const {
   if (ref.place == Place::Table) return tables_[ref.index]->address + ref.offset;
-  const bp_tensor& tensor = device_ops::tensor_of(ctx, ref);
-  const auto* const buffer = reinterpret_cast<const Buffer*>(tensor.buffer);
-  return buffer == nullptr ? 0 : buffer->address + tensor.offset + ref.offset;
+  return cuda::address_of(ref, ctx);
 }
 
 void Launches::compute(const sdk::ComputeContext& ctx) const {

@@ -36,9 +36,14 @@ std::shared_ptr<const Kernel> ModuleStore::get(const std::string& source) {
   if (kernel != nullptr) return kernel;
   const std::string key = compiler_.version() + '\n' + architecture_ + '\n' + source;
   if (const std::optional<std::string> image = cache_.read(key)) {
-    kernel = std::make_shared<const Kernel>(context_, *image);
-    ++counts_.read;
-    return kernel;
+    try {
+      kernel = std::make_shared<const Kernel>(context_, *image);
+      ++counts_.read;
+      return kernel;
+    } catch (const sdk::Error& error) {
+      // An image that this driver does not take is made anew; a device that is lost or full is another matter.
+      if (error.code() != BP_INTERNAL) throw;
+    }
   }
   const std::string image = compiler_.compile(source, architecture_);
   kernel = std::make_shared<const Kernel>(context_, image);

@@ -1,12 +1,11 @@
 // The CUDA provider's plugin.
 #include "plugins/cuda/driver_library.hpp"
-#include "plugins/cuda/nvrtc.hpp"
+#include "plugins/cuda/engine_library.hpp"
 #include "plugins/cuda/provider.hpp"
 
 BP_PLUGIN("cuda", "0.1.0", [](backplane::sdk::Plugin& plugin) {
   static auto* const provider =
-      new backplane::cuda::Provider({backplane::cuda::load_driver, backplane::cuda::load_nvrtc});
+      new backplane::cuda::Provider({backplane::cuda::load_driver, backplane::cuda::load_engine});
   plugin.vendor("Backplane");
-  plugin.on_init([](const bp_host_api&) { backplane::cuda::require_nvrtc(); });
   plugin.provider(provider->raw());
 });

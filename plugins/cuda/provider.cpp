@@ -43,6 +43,13 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
       "A CUstream of the calling program that every stream is, as a decimal number; "
       "0: streams of its own.");
   options_.emplace_back("fusion", BP_OPTION_BOOL, "true", "", "Whether chains of nodes are fused.");
+  options_.emplace_back(
+      "precision", BP_OPTION_STRING, "fp32", "fp32|tf32|fp16|bf16",
+      "The arithmetic of products and convolutions of float32: exact, or on tensor cores "
+      "with their operands rounded; sums are float32.");
+  options_.emplace_back("precision_of", BP_OPTION_STRING, "", "",
+                        "Nodes whose precision is another: NAME_PATTERN=PRECISION or "
+                        "op:TYPE=PRECISION, separated by commas; the last that fits counts.");
   for (sdk::Option& option : options_) option_pointers_.push_back(option.raw());
   raw_.name = "cuda";
   raw_.version = "0.1.0";
@@ -71,9 +78,11 @@ void Provider::find_devices() {
   const std::lock_guard lock(mutex_);
   if (is_searched_) return;
   if (driver_ == nullptr) driver_ = libraries_.driver();
-  found_.clear();
   const int count = driver_->device_count();
   if (count == 0) sdk::unsupported("the NVIDIA driver shows no device (CUDA_VISIBLE_DEVICES?)");
+  // Opening its libraries takes seconds, which only machines with a device pay.
+  if (engine_ == nullptr) engine_ = libraries_.engine();
+  found_.clear();
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     FoundDevice& found = found_.emplace_back();
     found.traits = driver_->traits(ordinal);
@@ -94,16 +103,15 @@ std::unique_ptr<Device> Provider::open(const sdk::OpenContext& ctx) {
   settings.cache_dir = device_ops::cache_folder(ctx.option("cache_dir"));
   settings.memory_limit_bytes =
       number_option(ctx, "memory_limit_mb", "a number of MiB") * 1024 * 1024;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an option is text, so handles come as numbers
   settings.user_stream = reinterpret_cast<StreamHandle>(
       number_option(ctx, "user_stream", "a stream's address as a decimal number"));
   settings.fusion = ctx.option("fusion") == "true";
-  {
-    const std::lock_guard lock(mutex_);
-    if (compiler_ == nullptr) compiler_ = libraries_.compiler();
-  }
+  settings.precision = PrecisionRules(precision_named(ctx.option("precision"), "precision"),
+                                      ctx.option("precision_of"));
   for (std::size_t i = 0; i < found_.size(); ++i) {
     if (&found_[i].info == ctx.info())
-      return std::make_unique<Device>(*driver_, *compiler_, static_cast<int>(i), settings);
+      return std::make_unique<Device>(*driver_, *engine_, static_cast<int>(i), settings);
   }
   sdk::invalid("provider 'cuda' showed no such device");
 }

@@ -14,7 +14,7 @@ namespace backplane::cuda {
 /// why there can be none, BP_UNSUPPORTED.
 struct Libraries {
   std::unique_ptr<Driver> (*driver)();
-  std::unique_ptr<Compiler> (*compiler)();
+  std::unique_ptr<Engine> (*engine)();
 };
 
 /// Made by the first query, never destroyed before the process ends.
@@ -34,7 +34,7 @@ class Provider {
   Libraries libraries_;
   std::mutex mutex_;
   std::unique_ptr<Driver> driver_;
-  std::unique_ptr<Compiler> compiler_;
+  std::unique_ptr<Engine> engine_;
   bool is_searched_ = false;
   std::deque<FoundDevice> found_;
   std::vector<sdk::Option> options_;

@@ -1,6 +1,8 @@
 #include "plugins/opencl/device.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "plugins/opencl/launch.hpp"
@@ -61,9 +63,13 @@ void check_user_queue(cl_command_queue queue, cl_device_id id, cl_context contex
                  "user_context");
 }
 
-device_ops::DeviceLimits limits_of(const DeviceTraits& traits) {
+bool uses_vectors(const DeviceTraits& traits, const DeviceSettings& settings) {
+  return settings.tiles == "auto" ? traits.is_cpu : settings.tiles == "vector";
+}
+
+device_ops::DeviceLimits limits_of(const DeviceTraits& traits, const DeviceSettings& settings) {
   return {traits.name, traits.has_double ? "" : " (cl_khr_fp64)", traits.max_group_items,
-          traits.alignment};
+          traits.alignment, uses_vectors(traits, settings)};
 }
 
 std::string device_key(const DeviceTraits& traits) {
@@ -95,14 +101,32 @@ DeviceTraits read_traits(cl_device_id id) {
   return traits;
 }
 
+std::uint64_t free_bytes(cl_device_id id, const DeviceTraits& traits, std::uint64_t used) {
+  // CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: KiB that are free, and the largest piece.
+  constexpr cl_device_info kFreeMemoryAmd = 0x4039;
+  std::size_t kibibytes[2] = {};
+  if (has_extension(id, "cl_amd_device_attribute_query") &&
+      clGetDeviceInfo(id, kFreeMemoryAmd, sizeof(kibibytes), kibibytes, nullptr) == CL_SUCCESS)
+    return std::uint64_t{kibibytes[0]} << 10;
+  if (traits.shares_host_memory) {
+    std::ifstream file("/proc/meminfo");
+    for (std::string name; file >> name; file.ignore(256, '\n')) {
+      std::uint64_t kib = 0;
+      if (name == "MemAvailable:" && file >> kib) return std::min(kib << 10, traits.memory_bytes);
+    }
+  }
+  return traits.memory_bytes > used ? traits.memory_bytes - used : 0;
+}
+
 Buffer::~Buffer() {
+  if (used_bytes != nullptr) *used_bytes -= bytes;
   if (host == nullptr) return;
   clEnqueueUnmapMemObject(mapping_queue.get(), memory.get(), host, 0, nullptr, nullptr);
   clFinish(mapping_queue.get());
 }
 
 Device::Device(cl_device_id id, const DeviceSettings& settings)
-    : device_ops::Device(limits_of(read_traits(id))),
+    : device_ops::Device(limits_of(read_traits(id), settings)),
       id_(id),
       traits_(read_traits(id)),
       settings_(settings),
@@ -112,13 +136,12 @@ Device::Device(cl_device_id id, const DeviceSettings& settings)
   if (settings_.user_queue != nullptr) check_user_queue(settings_.user_queue, id_, context());
 }
 
-bool Device::vector_tiles() const {
-  return settings_.tiles == "auto" ? traits_.is_cpu : settings_.tiles == "vector";
-}
+bool Device::vector_tiles() const { return limits().is_processor; }
 
-Queue Device::make_queue() const {
+Queue Device::make_queue(bool takes_times) const {
   cl_int code = CL_SUCCESS;
-  Queue queue(clCreateCommandQueue(context_.get(), id_, 0, &code));
+  Queue queue(clCreateCommandQueue(context_.get(), id_, takes_times ? CL_QUEUE_PROFILING_ENABLE : 0,
+                                   &code));
   if (code != CL_SUCCESS) throw_cl(code, "clCreateCommandQueue", traits_.name);
   return queue;
 }
@@ -139,7 +162,11 @@ std::unique_ptr<Buffer> Device::allocate(bp_memory_kind kind, std::uint64_t byte
              sdk::message(bytes, " bytes on ", traits_.name, ", which has ", traits_.memory_bytes,
                           " and gives at most ", traits_.max_buffer_bytes, " at a time"));
   }
-  if (!is_pinned) return buffer;
+  if (!is_pinned) {
+    buffer->used_bytes = settings_.used_bytes;
+    if (buffer->used_bytes != nullptr) *buffer->used_bytes += bytes;
+    return buffer;
+  }
   clRetainCommandQueue(side_queue_.get());
   buffer->mapping_queue = Queue(side_queue_.get());
   buffer->host =
@@ -188,18 +215,22 @@ void Device::copy(Stream& stream, const bp_tensor& from, const bp_tensor& to) {
     if (tensor.host_ptr != nullptr || buffer == nullptr) return tensor.host_ptr;
     return static_cast<char*>(buffer->host) + tensor.offset;
   };
+  TimedCommand timed(stream);
   if (from_device && to_device) {
     check_cl(clEnqueueCopyBuffer(stream.queue(), source->memory.get(), target->memory.get(),
-                                 from.offset, to.offset, from.bytes, 0, nullptr, nullptr),
+                                 from.offset, to.offset, from.bytes, 0, nullptr, timed.event()),
              "clEnqueueCopyBuffer");
+    timed.done("copy on the device");
   } else if (to_device) {
     check_cl(clEnqueueWriteBuffer(stream.queue(), target->memory.get(), CL_FALSE, to.offset,
-                                  to.bytes, host_side(from, source), 0, nullptr, nullptr),
+                                  to.bytes, host_side(from, source), 0, nullptr, timed.event()),
              "clEnqueueWriteBuffer");
+    timed.done("copy to the device");
   } else if (from_device) {
     check_cl(clEnqueueReadBuffer(stream.queue(), source->memory.get(), CL_FALSE, from.offset,
-                                 from.bytes, host_side(to, target), 0, nullptr, nullptr),
+                                 from.bytes, host_side(to, target), 0, nullptr, timed.event()),
              "clEnqueueReadBuffer");
+    timed.done("copy to the host");
   } else {
     sdk::invalid("neither end of a copy is in memory of an OpenCL device");
   }

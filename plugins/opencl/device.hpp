@@ -1,6 +1,7 @@
 // An opened OpenCL device: its context, what it can do, its memory and its programs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -32,6 +33,10 @@ struct DeviceTraits {
 
 DeviceTraits read_traits(cl_device_id id);
 
+/// Memory of the device that is free now: what the driver says (AMD's), what the machine has available where the device
+/// shares the host's, else what is left beside `used` bytes of this process.
+std::uint64_t free_bytes(cl_device_id id, const DeviceTraits& traits, std::uint64_t used);
+
 /// What a device is opened with; see plugin.cpp for what the options mean.
 struct DeviceSettings {
   std::string cache_dir;  ///< empty: no cache on disk
@@ -39,6 +44,8 @@ struct DeviceSettings {
   cl_command_queue user_queue = nullptr;
   std::string tiles;  ///< "auto", "vector" or "local"
   bool fusion = true;
+  std::shared_ptr<std::atomic<std::uint64_t>>
+      used_bytes;  ///< of the device's memory, by this process
 };
 
 /// Memory of the device, or memory of the process that is mapped for it.
@@ -47,6 +54,8 @@ struct Buffer {
   Queue mapping_queue;  ///< keeps the mapping of pinned memory until the end
   void* host = nullptr;
   std::uint64_t bytes = 0;
+  std::shared_ptr<std::atomic<std::uint64_t>>
+      used_bytes;  ///< in which `bytes` are counted; or null
 
   Buffer() = default;
   Buffer(const Buffer&) = delete;
@@ -72,6 +81,8 @@ class Device final : public device_ops::Device {
   std::unique_ptr<Stream> create_stream();
   /// A queue beside all streams, for what has to be done at once.
   cl_command_queue side_queue() const { return side_queue_.get(); }
+  /// An in-order queue of its own; `takes_times`: of its commands.
+  Queue make_queue(bool takes_times = false) const;
   void copy(Stream& stream, const bp_tensor& from, const bp_tensor& to);
   /// A BP_COPY_* mode. `peer`: another opened device, or null.
   std::int32_t copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer) const;
@@ -85,8 +96,6 @@ class Device final : public device_ops::Device {
   std::unique_ptr<const device_ops::PreparedWork> make_ready(const device_ops::Work& work) override;
 
  private:
-  Queue make_queue() const;
-
   cl_device_id id_;
   DeviceTraits traits_;
   DeviceSettings settings_;

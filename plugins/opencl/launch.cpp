@@ -27,12 +27,12 @@ std::size_t thread_number() {
 
 }  // namespace
 
-KernelPool::KernelPool(std::shared_ptr<const Program> program, const std::string& label)
+KernelPool::KernelPool(std::shared_ptr<const Program> program, const std::string& where)
     : program_(std::move(program)), slots_(std::make_unique<Slot[]>(kSlots)) {
   for (std::size_t i = 0; i < kSlots; ++i) {
     cl_int code = CL_SUCCESS;
     slots_[i].kernel = Kernel(clCreateKernel(program_->get(), "run", &code));
-    if (code != CL_SUCCESS) throw_cl(code, "clCreateKernel", sdk::message("node '", label, "'"));
+    if (code != CL_SUCCESS) throw_cl(code, "clCreateKernel", where);
   }
 }
 
@@ -66,13 +66,21 @@ Launches::Launches(Device& device, const device_ops::Work& work)
   }
 }
 
+std::string Launches::where() const {
+  return sdk::message("node '", label_, "' on OpenCL device ", device_.traits().name);
+}
+
 Launches::~Launches() {
   for (const int number : faults_) device_.faults().remove(number);
 }
 
 Launches::Launch Launches::make_launch(const LaunchPlan& plan) {
-  Launch launch{KernelPool(device_.programs().get(plan.source), label_), plan.memory, plan.items,
-                plan.group, 0};
+  Launch launch{KernelPool(device_.programs().get(plan.source), where()),
+                plan.memory,
+                plan.items,
+                plan.group,
+                0,
+                plan.name};
   for (std::size_t d = 0; d < 3; ++d)
     launch.global[d] = (plan.items[d] + plan.group[d] - 1) / plan.group[d] * plan.group[d];
   auto argument = static_cast<cl_uint>(2 * plan.memory.size());
@@ -94,7 +102,7 @@ void Launches::add_table(const std::vector<unsigned char>& bytes) {
   tables_.emplace_back(clCreateBuffer(device_.context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                                       bytes.size(), const_cast<unsigned char*>(bytes.data()),
                                       &code));
-  if (code != CL_SUCCESS) throw_cl(code, "clCreateBuffer", sdk::message("node '", label_, "'"));
+  if (code != CL_SUCCESS) throw_cl(code, "clCreateBuffer", where());
 }
 
 void Launches::compute(const sdk::ComputeContext& ctx) const {
@@ -130,24 +138,27 @@ void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Str
     code |= clSetKernelArg(kernel, launch.fault_argument, sizeof(word), &word);
     stream.faults().arm();
   }
+  TimedCommand timed(stream);
   const char* call = "clSetKernelArg";
   if (code == CL_SUCCESS) {
     call = "clEnqueueNDRangeKernel";
     code = clEnqueueNDRangeKernel(stream.queue(), kernel, 3, nullptr, launch.global.data(),
-                                  launch.local.data(), 0, nullptr, nullptr);
+                                  launch.local.data(), 0, nullptr, timed.event());
   }
   launch.kernels.give_back(slot);
-  if (code != CL_SUCCESS) throw_cl(code, call, sdk::message("node '", label_, "'"));
+  if (code != CL_SUCCESS) throw_cl(code, call, where());
+  timed.done(launch.name);
 }
 
 void Launches::enqueue(const CopyPlan& copy, const sdk::ComputeContext& ctx, Stream& stream) const {
   const bp_tensor &from = tensor_of(ctx, copy.from), &to = tensor_of(ctx, copy.to);
   const std::uint64_t first = from.offset + copy.from.offset, target = to.offset + copy.to.offset;
   if (memory_of(from) == memory_of(to) && first == target) return;  // in place
+  TimedCommand timed(stream);
   const cl_int code = clEnqueueCopyBuffer(stream.queue(), memory_of(from), memory_of(to), first,
-                                          target, copy.bytes, 0, nullptr, nullptr);
-  if (code != CL_SUCCESS)
-    throw_cl(code, "clEnqueueCopyBuffer", sdk::message("node '", label_, "'"));
+                                          target, copy.bytes, 0, nullptr, timed.event());
+  if (code != CL_SUCCESS) throw_cl(code, "clEnqueueCopyBuffer", where());
+  timed.done("copy");
 }
 
 }  // namespace backplane::opencl

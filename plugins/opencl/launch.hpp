@@ -18,7 +18,8 @@ namespace backplane::opencl {
 /// memory of that run, enqueues and gives it back: a compare-and-swap, and never a wait for the device.
 class KernelPool {
  public:
-  KernelPool(std::shared_ptr<const Program> program, const std::string& label);
+  /// `where` is for messages.
+  KernelPool(std::shared_ptr<const Program> program, const std::string& where);
   /// Sets an argument that stays.
   void set(cl_uint index, std::size_t size, const void* value);
   std::size_t take() const;
@@ -48,11 +49,14 @@ class Launches final : public device_ops::PreparedWork {
     std::vector<device_ops::LaunchPlan::MemoryArgument> memory;
     std::array<std::size_t, 3> global, local;
     cl_uint fault_argument;  // 0: none
+    std::string name;        // in traces
   };
   struct Step {
     std::variant<Launch, device_ops::CopyPlan> work;
     int unless_inside;
   };
+  /// The node and its device, for messages.
+  std::string where() const;
   Launch make_launch(const device_ops::LaunchPlan& plan);
   void add_table(const std::vector<unsigned char>& bytes);
   void enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const;

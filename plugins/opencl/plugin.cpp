@@ -1,13 +1,17 @@
 // The OpenCL provider's plugin: one device for every device of every platform that the system's ICD
 // loader finds.
+#include <atomic>
 #include <charconv>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "backplane/plugin_api/optional/device_state.h"
 #include "plugins/common/device_ops/provider.hpp"
+#include "plugins/opencl/command_times.hpp"
 #include "plugins/opencl/device.hpp"
 #include "plugins/opencl/device_api.hpp"
 
@@ -19,6 +23,8 @@ struct FoundDevice {
   cl_device_id id = nullptr;
   DeviceTraits traits;
   bp_device_info info = sdk::abi_struct<bp_device_info>();
+  std::shared_ptr<std::atomic<std::uint64_t>> used_bytes =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 /// "cl" and a hash of what tells devices apart: the same device has the same one in every process.
@@ -111,10 +117,38 @@ class Provider {
         *api = device_api();
       });
     };
+    raw_.get_interface = [](void*, const char* id, std::uint32_t min_version) -> const void* {
+      if (min_version > 1) return nullptr;
+      if (std::strcmp(id, BP_DEVICE_STATES_INTERFACE) == 0) return &device_states();
+      return std::strcmp(id, BP_DEVICE_TIMES_INTERFACE) == 0 ? &device_times() : nullptr;
+    };
   }
   const bp_provider* raw() const { return &raw_; }
 
  private:
+  static const bp_device_states& device_states() {
+    static const bp_device_states kStates = [] {
+      bp_device_states states = sdk::abi_struct<bp_device_states>();
+      states.query = [](void* self, const bp_device_info* info, bp_device_state* out) {
+        return sdk::guarded([&] {
+          if (!BP_HAS(bp_device_state, out, power_mw)) sdk::invalid("bp_device_state is too small");
+          const FoundDevice& found = static_cast<Provider*>(self)->found(info);
+          out->free_bytes = free_bytes(found.id, found.traits, *found.used_bytes);
+          out->power_mw = 0;  // OpenCL does not say
+        });
+      };
+      return states;
+    }();
+    return kStates;
+  }
+
+  const FoundDevice& found(const bp_device_info* info) const {
+    for (const FoundDevice& each : found_) {
+      if (&each.info == info) return each;
+    }
+    sdk::invalid("provider 'opencl' showed no such device");
+  }
+
   bp_status* enumerate(void* sink_ctx, bp_device_sink sink) {
     find_devices();
     for (const FoundDevice& found : found_) {
@@ -164,10 +198,9 @@ class Provider {
     settings.user_queue = handle_option<cl_command_queue>(ctx, "user_queue");
     settings.tiles = ctx.option("tiles");
     settings.fusion = ctx.option("fusion") == "true";
-    for (const FoundDevice& found : found_) {
-      if (&found.info == ctx.info()) return std::make_unique<Device>(found.id, settings);
-    }
-    sdk::invalid("provider 'opencl' showed no such device");
+    const FoundDevice& device = found(ctx.info());
+    settings.used_bytes = device.used_bytes;
+    return std::make_unique<Device>(device.id, settings);
   }
 
   std::mutex mutex_;

@@ -46,12 +46,31 @@ void FaultWord::check() {
 }
 
 Stream::Stream(Device& device, Queue queue, Memory fault_word)
-    : queue_(std::move(queue)),
+    : device_(device),
+      queue_(std::move(queue)),
       faults_(std::make_shared<FaultWord>(device, std::move(fault_word))) {}
 
 void Stream::sync() {
   check_cl(clFinish(queue_.get()), "clFinish");
   faults_->check();
+}
+
+void Stream::record_times(bool on) {
+  cl_command_queue_properties properties = 0;
+  check_cl(clGetCommandQueueInfo(queue_.get(), CL_QUEUE_PROPERTIES, sizeof(properties), &properties,
+                                 nullptr),
+           "clGetCommandQueueInfo");
+  const bool has_times = (properties & CL_QUEUE_PROFILING_ENABLE) != 0;
+  if (device_.settings().user_queue != nullptr) {
+    if (on && !has_times)
+      sdk::unsupported(
+          "the queue of option 'user_queue' takes no times; make it with "
+          "CL_QUEUE_PROFILING_ENABLE");
+  } else if (on != has_times) {
+    sync();
+    queue_ = device_.make_queue(on);
+  }
+  times_ = on ? std::make_unique<CommandTimes>() : nullptr;
 }
 
 Fence::~Fence() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plugins/opencl/cl_api.hpp"
+#include "plugins/opencl/command_times.hpp"
 
 namespace backplane::opencl {
 
@@ -42,9 +43,36 @@ class Stream {
   /// Waits for everything; throws the first error, which is forgotten.
   void sync();
 
+  /// Starts or ends the taking of times, which another queue does; nothing is on this one. Errors: BP_UNSUPPORTED for the
+  /// user's queue, when it takes none.
+  void record_times(bool on);
+  /// Null while none are taken.
+  CommandTimes* times() { return times_.get(); }
+
  private:
+  Device& device_;
   Queue queue_;
   std::shared_ptr<FaultWord> faults_;
+  std::unique_ptr<CommandTimes> times_;
+};
+
+/// The event of a command that is about to be enqueued, where times are taken.
+class TimedCommand {
+ public:
+  explicit TimedCommand(Stream& stream) : times_(stream.times()) {
+    if (times_ != nullptr) enqueued_ns_ = CommandTimes::now();
+  }
+  /// For the call that enqueues; null where nobody asks.
+  cl_event* event() { return times_ != nullptr ? &event_ : nullptr; }
+  /// After the call.
+  void done(const std::string& name) {
+    if (event_ != nullptr) times_->add(name, enqueued_ns_, Event(event_));
+  }
+
+ private:
+  CommandTimes* times_;
+  std::uint64_t enqueued_ns_ = 0;
+  cl_event event_ = nullptr;
 };
 
 /// A counter that streams raise. Its mutex guards the list of markers and is never held while waiting

@@ -1,7 +1,7 @@
 // NVRTC compiles the kernels for devices of three generations, which takes no device: what nodes of every operator
 // family ask for on the stand-in is compiled for real. By default one element type a node, with
 // BACKPLANE_TEST_FULL all of them.
-#include "plugins/cuda/nvrtc.hpp"
+#include "plugins/cuda/engine/nvrtc.hpp"
 
 #include <cstdlib>
 #include <functional>
@@ -181,7 +181,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
   }
   const std::set<std::string> sources(compiled_sources().begin(), compiled_sources().end());
   EXPECT_GT(sources.size(), 40u);
-  const std::unique_ptr<Compiler> nvrtc = load_nvrtc();
+  const std::unique_ptr<Compiler> nvrtc = open_nvrtc();
   for (const std::string& source : sources) {
     for (const char* const architecture : {"sm_80", "sm_90", "sm_100"}) {
       try {
@@ -195,7 +195,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
 }
 
 TEST_F(CudaNvrtc, AnErrorInAKernelShowsTheCompilersLog) {
-  const std::unique_ptr<Compiler> nvrtc = load_nvrtc();
+  const std::unique_ptr<Compiler> nvrtc = open_nvrtc();
   EXPECT_EQ(nvrtc->version().rfind("NVRTC 1", 0), 0u);
   try {
     nvrtc->compile("extern \"C\" __global__ void run() { no_such_thing(); }", "sm_90");
@@ -207,7 +207,7 @@ TEST_F(CudaNvrtc, AnErrorInAKernelShowsTheCompilersLog) {
 
 TEST_F(CudaNvrtc, PtxIsMadeForDevicesNewerThanTheCompiler) {
   const std::string text =
-      load_nvrtc()->compile("extern \"C\" __global__ void run() {}", "compute_90");
+      open_nvrtc()->compile("extern \"C\" __global__ void run() {}", "compute_90");
   EXPECT_NE(text.find(".target sm_90"), std::string::npos);
 }
 

@@ -50,6 +50,59 @@ class CudaPlugin(program.ProgramTest):
         self.assertIn("cuDriverGetVersion", rows[0]["reason"])
         self.assertNotIn("\n", rows[0]["reason"])
 
+    def fake_driver(self):
+        made = program.BUILD / "tests/cuda_fake_driver"
+        self.assertTrue((made / "libcuda.so.1").exists(), made)
+        return made
+
+    def providers(self, *arguments, **environment):
+        """What becomes of the plugin beside a driver that shows a device."""
+        if self.row["devices"]:
+            self.skipTest("there is a real driver")
+        made = self.run_program("providers", "--json", *arguments,
+                                environment={"LD_LIBRARY_PATH": str(self.fake_driver()), **environment})
+        return [row for row in json.loads(made.stdout) if row["file"].endswith("/cuda.so")]
+
+    def test_where_a_driver_shows_a_device_the_libraries_open(self):
+        rows = self.providers()
+        self.assertEqual([device["name"] for device in rows[0]["devices"]], ["Fake device"], rows)
+
+    def test_a_library_that_is_missing_is_named(self):
+        """The run path of a copy of the engine leads nowhere, as on a machine without the toolkit."""
+        tree = self.folder / "lib/backplane"
+        for name in ("plugins", "deps"):
+            (tree / name).mkdir(parents=True)
+        plugin = pathlib.Path(self.row["file"])
+        (tree / "plugins/cuda.so").write_bytes(plugin.read_bytes())
+        for gone, name in ((b"libcublasLt.so.", "libcublasLt.so.99"), (b"libnvrtc.so.", "libnvrtc.so.99")):
+            engine = (plugin.parent.parent / "deps/cuda_engine.so").read_bytes()
+            self.assertIn(gone, engine)
+            at = engine.index(gone) + len(gone)
+            (tree / "deps/cuda_engine.so").write_bytes(engine[:at] + b"99" + engine[at + 2:])
+            rows = self.providers("--plugin-path", str(tree / "plugins"))
+            rows = [row for row in rows if row["file"].startswith(str(tree))]
+            self.assertEqual(len(rows), 1)
+            self.assertEqual(rows[0]["devices"], [])
+            self.assertIn(name, rows[0]["reason"])
+            self.assertNotIn("\n", rows[0]["reason"])
+
+    def test_without_its_engine_it_says_so(self):
+        tree = self.folder / "plugins"
+        tree.mkdir()
+        (tree / "cuda.so").write_bytes(pathlib.Path(self.row["file"]).read_bytes())
+        rows = [row for row in self.providers("--plugin-path", str(tree)) if row["file"].startswith(str(tree))]
+        self.assertIn("cuda_engine.so", rows[0]["reason"])
+
+    def test_a_device_that_does_not_open_is_an_error_in_one_line(self):
+        if self.row["devices"]:
+            self.skipTest("there is a real driver")
+        made = self.run_program("run", self.save(relu_model()), "--input", f"x={self.save(X, 'x.npy')}",
+                                "--output-dir", "out", "--providers", "cuda",
+                                environment={"LD_LIBRARY_PATH": str(self.fake_driver())})
+        self.assertIn(made.returncode, (2, 3), made.stderr.decode())
+        self.assertIn("CUDA_ERROR_NOT_SUPPORTED", made.stderr.decode())
+        self.assertEqual(len(made.stderr.decode().strip().splitlines()), 1)
+
     def test_who_does_not_ask_for_it_hears_nothing(self):
         made = self.run_program("run", self.save(relu_model()), "--input", f"x={self.save(X, 'x.npy')}",
                                 "--output-dir", "out")

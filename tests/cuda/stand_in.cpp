@@ -1,6 +1,7 @@
 #include "tests/cuda/stand_in.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -43,6 +44,67 @@ void advance() {
   }
 }
 
+/// What the library does: matrices lie column after column. Float and double, which is what tests compute with.
+template <class T>
+class LibraryArithmetic {
+ public:
+  LibraryArithmetic(const LibraryProduct& product, double factor, double addend_factor,
+                    const ProductAddresses& at)
+      : product_(product), factor_(factor), addend_factor_(addend_factor), at_(at) {}
+
+  void multiply() const {
+    const std::int64_t of_batch = product_.d.rows * product_.d.columns;
+    for (std::int64_t i = 0; i < product_.batch * of_batch; ++i) {
+      const std::int64_t batch = i / of_batch, row = i % of_batch / product_.d.columns;
+      const std::int64_t column = i % product_.d.columns;
+      element(at_.d, product_.d, batch, row, column) =
+          static_cast<T>(finished(sum(batch, row, column), batch, row, column));
+    }
+  }
+
+ private:
+  static T& element(Address start, const LibraryMatrix& matrix, std::int64_t batch,
+                    std::int64_t row, std::int64_t column) {
+    const std::int64_t r = matrix.is_transposed ? column : row;
+    const std::int64_t c = matrix.is_transposed ? row : column;
+    if (r >= matrix.rows || c >= matrix.columns || matrix.step < matrix.rows)
+      throw std::logic_error("an element is not in its matrix");
+    return memory_at<T>(start)[batch * matrix.batch_step + c * matrix.step + r];
+  }
+
+  double sum(std::int64_t batch, std::int64_t row, std::int64_t column) const {
+    const std::int64_t depth = product_.a.is_transposed ? product_.a.rows : product_.a.columns;
+    double total = 0;
+    for (std::int64_t k = 0; k < depth; ++k)
+      total += static_cast<double>(element(at_.a, product_.a, batch, row, k)) *
+               static_cast<double>(element(at_.b, product_.b, batch, k, column));
+    return total;
+  }
+
+  double finished(double sum, std::int64_t batch, std::int64_t row, std::int64_t column) const {
+    sum *= factor_;
+    if (product_.has_addend)
+      sum += addend_factor_ * static_cast<double>(element(at_.c, product_.c, batch, row, column));
+    if (product_.has_bias) sum += static_cast<double>(memory_at<T>(at_.bias)[row]);
+    if (product_.epilogue == Epilogue::kRelu) sum = std::max(sum, 0.0);
+    if (product_.epilogue == Epilogue::kGelu)
+      sum *= 0.5 * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
+    return sum;
+  }
+
+  const LibraryProduct& product_;
+  double factor_, addend_factor_;
+  const ProductAddresses& at_;
+};
+
+void multiply(const LibraryProduct& product, double factor, double addend_factor,
+              const ProductAddresses& at) {
+  if (product.d.type == sdk::DataType::Float)
+    LibraryArithmetic<float>(product, factor, addend_factor, at).multiply();
+  if (product.d.type == sdk::DataType::Double)
+    LibraryArithmetic<double>(product, factor, addend_factor, at).multiply();
+}
+
 void put(StreamHandle stream, std::function<bool()> work) {
   stream->work.push_back(std::move(work));
   advance();
@@ -53,6 +115,8 @@ class StandInContext final : public Context {
   StandInContext() { ++stand_in().live_contexts; }
   ~StandInContext() override { --stand_in().live_contexts; }
   CUctx_st* native() const override { return const_cast<CUctx_st*>(&context_); }
+  CUctx_st* enter() override { return nullptr; }
+  void leave(CUctx_st*) noexcept override {}
 
   Address allocate(std::uint64_t bytes) override {
     stand_in().note("allocate");
@@ -62,7 +126,7 @@ class StandInContext final : public Context {
     return reinterpret_cast<Address>(memory) + sizeof(std::max_align_t);
   }
   void free(Address memory) noexcept override {
-    void* const start = reinterpret_cast<void*>(memory - sizeof(std::max_align_t));
+    void* const start = memory_at<void>(memory - sizeof(std::max_align_t));
     std::uint64_t bytes = 0;
     std::memcpy(&bytes, start, sizeof(bytes));
     stand_in().live_bytes -= bytes;
@@ -144,7 +208,7 @@ class StandInContext final : public Context {
   void copy(StreamHandle stream, Address to, Address from, std::uint64_t bytes) override {
     stand_in().note("copy");
     put(stream, [=] {
-      std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+      std::memmove(memory_at<void>(to), memory_at<void>(from), bytes);
       return true;
     });
   }
@@ -188,6 +252,118 @@ class StandInDriver final : public Driver {
   }
 };
 
+/// Computes products where the stream has come to them, as the real library's descriptions say.
+class StandInProduct final : public PreparedProduct {
+ public:
+  StandInProduct(const LibraryProduct& product, double factor, double addend_factor)
+      : product_(product), factor_(factor), addend_factor_(addend_factor) {}
+  void enqueue(StreamHandle stream, const ProductAddresses& at) const override {
+    stand_in().note("product");
+    for (const Address address : {at.a, at.b, at.c, at.d, at.bias}) {
+      if (address % product_.alignment != 0) throw std::logic_error("an address is not aligned");
+    }
+    put(stream, [product = product_, factor = factor_, addend_factor = addend_factor_, at] {
+      multiply(product, factor, addend_factor, at);
+      return true;
+    });
+  }
+
+ private:
+  LibraryProduct product_;
+  double factor_, addend_factor_;
+};
+
+class StandInProducts final : public ProductLibrary {
+ public:
+  std::string version() override { return stand_in().library_version; }
+  std::vector<ProductAlgorithm> propose(const LibraryProduct& product, std::uint64_t) override {
+    stand_in().note("propose");
+    stand_in().products.push_back(product);
+    return stand_in().proposals;
+  }
+  bool serves(const LibraryProduct&, ProductAlgorithm&) override {
+    stand_in().note("serves");
+    return stand_in().serves_kept;
+  }
+  std::unique_ptr<const PreparedProduct> prepare(const LibraryProduct& product,
+                                                 const ProductAlgorithm& algorithm, double factor,
+                                                 double addend_factor) override {
+    stand_in().algorithms.push_back(algorithm);
+    return std::make_unique<StandInProduct>(product, factor, addend_factor);
+  }
+};
+
+/// Convolves by the definition. Float, which is what tests compute with.
+void convolve(const Convolution& form, const ConvolutionAddresses& at) {
+  const auto* const x = memory_at<float>(at.x);
+  const auto* const w = memory_at<float>(at.w);
+  const auto count = [](const std::array<std::int64_t, 3>& dims) {
+    return dims[0] * dims[1] * dims[2];
+  };
+  const auto place = [](std::int64_t index, const std::array<std::int64_t, 3>& dims) {
+    return std::array<std::int64_t, 3>{index / (dims[1] * dims[2]), index / dims[2] % dims[1],
+                                       index % dims[2]};
+  };
+  const std::int64_t points = count(form.out), taps = count(form.kernel);
+  const std::int64_t depth = form.channels / form.groups;
+  for (std::int64_t i = 0; i < form.batch * form.filters * points; ++i) {
+    const std::int64_t filter = i / points % form.filters, image = i / points / form.filters;
+    const std::int64_t first = filter / (form.filters / form.groups) * depth;
+    const auto to = place(i % points, form.out);
+    double sum = 0;
+    for (std::int64_t k = 0; k < depth * taps; ++k) {
+      const auto tap = place(k % taps, form.kernel);
+      std::int64_t from = image * form.channels + first + k / taps;
+      bool is_inside = true;
+      for (std::size_t axis = 0; axis < 3; ++axis) {
+        const std::int64_t p =
+            to[axis] * form.stride[axis] + tap[axis] * form.dilation[axis] - form.pad_begin[axis];
+        is_inside = is_inside && p >= 0 && p < form.in[axis];
+        from = from * form.in[axis] + p;
+      }
+      if (is_inside)
+        sum += static_cast<double>(x[from]) * static_cast<double>(w[filter * depth * taps + k]);
+    }
+    if (form.has_addend) sum += static_cast<double>(memory_at<float>(at.addend)[i]);
+    if (form.has_bias) sum += static_cast<double>(memory_at<float>(at.bias)[filter]);
+    memory_at<float>(at.y)[i] = static_cast<float>(form.has_relu ? std::max(sum, 0.0) : sum);
+  }
+}
+
+class StandInConvolution final : public PreparedConvolution {
+ public:
+  explicit StandInConvolution(const Convolution& form) : form_(form) {}
+  std::uint64_t workspace_bytes() const override { return stand_in().convolution_workspace; }
+  std::string kept() const override { return "kept " + form_.key(); }
+  void enqueue(StreamHandle stream, const ConvolutionAddresses& at) const override {
+    stand_in().note("convolution");
+    for (const Address address : {at.x, at.w, at.bias, at.addend, at.y}) {
+      if (address % form_.alignment != 0) throw std::logic_error("an address is not aligned");
+    }
+    put(stream, [form = form_, at] { return convolve(form, at), true; });
+  }
+
+ private:
+  Convolution form_;
+};
+
+class StandInConvolutions final : public ConvolutionLibrary {
+ public:
+  std::string version() override { return stand_in().library_version; }
+  std::shared_ptr<const PreparedConvolution> plan(const Convolution& form, std::uint64_t) override {
+    stand_in().note("plan");
+    stand_in().convolutions.push_back(form);
+    if (stand_in().plans && !stand_in().plans(form)) return nullptr;
+    return std::make_shared<const StandInConvolution>(form);
+  }
+  std::shared_ptr<const PreparedConvolution> restore(const Convolution& form,
+                                                     const std::string& kept) override {
+    stand_in().note("restore");
+    if (!stand_in().serves_kept || kept != "kept " + form.key()) return nullptr;
+    return std::make_shared<const StandInConvolution>(form);
+  }
+};
+
 class StandInCompiler final : public Compiler {
  public:
   std::string version() override { return "stand-in 1"; }
@@ -197,6 +373,22 @@ class StandInCompiler final : public Compiler {
     compiled_sources().push_back(source);
     return source;
   }
+};
+
+class StandInEngine final : public Engine {
+ public:
+  Compiler& compiler() override { return compiler_; }
+  std::unique_ptr<ProductLibrary> open_products(Context&) override {
+    stand_in().note("open_products");
+    return std::make_unique<StandInProducts>();
+  }
+  std::unique_ptr<ConvolutionLibrary> open_convolutions(Context&) override {
+    if (!stand_in().has_convolutions) return nullptr;
+    return std::make_unique<StandInConvolutions>();
+  }
+
+ private:
+  StandInCompiler compiler_;
 };
 
 }  // namespace
@@ -236,6 +428,6 @@ std::vector<std::string>& compiled_sources() {
 }
 
 std::unique_ptr<Driver> load_stand_in() { return std::make_unique<StandInDriver>(); }
-std::unique_ptr<Compiler> load_stand_in_compiler() { return std::make_unique<StandInCompiler>(); }
+std::unique_ptr<Engine> load_stand_in_engine() { return std::make_unique<StandInEngine>(); }
 
 }  // namespace backplane::cuda

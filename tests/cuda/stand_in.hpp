@@ -14,6 +14,12 @@
 
 namespace backplane::cuda {
 
+/// The stand-in's device memory is the host's.
+template <class T>
+T* memory_at(Address address) {
+  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 /// What all contexts of a stand-in share. One thread.
 struct StandInState {
   std::vector<DeviceTraits> devices;
@@ -29,6 +35,19 @@ struct StandInState {
                      void** arguments)>
       kernel;
 
+  // The library of matrix products.
+  std::string library_version = "stand-in 1";
+  std::vector<ProductAlgorithm> proposals{ProductAlgorithm{{1}, 0}};
+  bool serves_kept = true;
+  std::vector<LibraryProduct> products;      ///< that were proposed for
+  std::vector<ProductAlgorithm> algorithms;  ///< that were prepared
+
+  // The library of convolutions.
+  bool has_convolutions = true;
+  std::function<bool(const Convolution&)> plans;  ///< whether it has a plan; unset: always
+  std::uint64_t convolution_workspace = 0;
+  std::vector<Convolution> convolutions;  ///< that were planned
+
   std::size_t count(const std::string& call) const;
   void note(const std::string& call);
 };
@@ -38,8 +57,9 @@ StandInState& stand_in();
 DeviceTraits stand_in_device(int major = 9, int minor = 0);
 
 std::unique_ptr<Driver> load_stand_in();
-/// A compiler whose images are the sources, for sm_75 to sm_90; counts what it compiles.
-std::unique_ptr<Compiler> load_stand_in_compiler();
+/// A compiler whose images are the sources, for sm_75 to sm_90, which counts what it compiles; matrix products that
+/// are computed.
+std::unique_ptr<Engine> load_stand_in_engine();
 std::vector<std::string>& compiled_sources();
 
 }  // namespace backplane::cuda

@@ -131,7 +131,7 @@ std::vector<std::size_t> needed_waits(const Segment& segment) {
 }
 
 /// What these tests do on purpose is what the thread sanitizer stops a program for.
-#if defined(__SANITIZE_THREAD__)
+#ifdef BACKPLANE_SANITIZED_THREAD
 constexpr bool kRacesAreFatal = true;
 #else
 constexpr bool kRacesAreFatal = false;

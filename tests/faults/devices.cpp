@@ -5,13 +5,20 @@
 #include <random>
 
 namespace backplane::core::faults {
+namespace {
+
+std::string plugin_folder = BACKPLANE_TEST_PLUGIN_DIR;
+
+}  // namespace
+
+void use_plugins_of(const std::string& folder) { plugin_folder = folder; }
 
 const std::shared_ptr<Environment>& environment() {
   static const std::shared_ptr<Environment> shared = [] {
     EnvironmentOptions options;
     options.threads = 2;
     options.log_level = "error";
-    options.plugin_path = {BACKPLANE_TEST_PLUGIN_DIR};
+    options.plugin_path = {plugin_folder};
     auto made = std::make_shared<Environment>(options, Logger::Sink());
     made->plugins().load(BACKPLANE_TEST_FIXTURES_DIR "/fakegpu.so");
     return made;

@@ -24,6 +24,8 @@ struct Tensor {
 };
 using Tensors = std::map<std::string, Tensor>;
 
+/// Plugins of another folder than that of the build; before the first use of environment().
+void use_plugins_of(const std::string& folder);
 /// The environment of the process, with two threads; the fakegpu plugin is loaded.
 const std::shared_ptr<Environment>& environment();
 

@@ -120,7 +120,7 @@ std::string RandomFlow::scan_node(Names& seen, int depth) {
   inner.push_back(element);
   const std::string body = lines(inner, 1 + pick(3), depth);
   const std::string slice = fresh(), made = fresh(), stacked = fresh();
-  const std::string scan = text(
+  std::string scan = text(
       "  ", made, ", ", stacked, " = Scan<num_scan_inputs = 1, body = ", fresh(), " (", matrix_,
       " ", state, ", ", matrix_, " ", element, ") => (", matrix_, " ", inner.back(), ", ", matrix_,
       " ", slice, ") {\n", body, "  ", slice, " = Neg(", any(inner), ")\n  }>(", start, ", xs)\n");

@@ -1,13 +1,10 @@
 // Nodes at random over the cpu, two fake devices and the OpenCL device that is there: results are those of the cpu, every value is copied at most once to
 // each memory, no plan puts two live values into the same bytes, and no delay finds a race.
 //
-// 522 placements; ten times as many with BACKPLANE_TEST_FULL=1.
+// 548 placements; ten times as many with BACKPLANE_TEST_FULL=1.
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <set>
 #include <string_view>
@@ -17,6 +14,7 @@
 #include "core/runtime/run_context.hpp"
 #include "tests/faults/arena_audit.hpp"
 #include "tests/faults/fault_test.hpp"
+#include "tests/faults/network.hpp"
 #include "tests/faults/random_flow.hpp"
 #include "tests/faults/random_graph.hpp"
 
@@ -62,34 +60,6 @@ ProviderOptions options_for(std::uint64_t seed, bool peer) {
           {"host_copy", kHostCopies[seed % 4]},
           {"rewrite", seed % 2 == 0 ? "true" : "false"},
           {"compile", seed % 3 == 0 ? "chains" : "off"}};
-}
-
-template <class Map>
-const auto& known(const Map& map, const std::string& name) {
-  const auto found = map.find(name);
-  if (found == map.end()) invalid("the test knows nothing of '", name, "'");
-  return found->second;
-}
-
-/// A name's last part: what rules in bodies match.
-std::string bare(const std::string& name) { return name.substr(name.rfind('/') + 1); }
-
-/// The nodes that a fake device takes.
-std::vector<std::string> nodes_taken(const std::string& model) {
-  MixedSession session(model, {}, {{"rewrite", "false"}}, {"fakegpu:0", "cpu"});
-  const Json explanation = Json::parse(session.core().explain());
-  std::vector<std::string> names;
-  for (const Json& row : explanation["nodes"]) {
-    if (row["provider"] == "fakegpu:0") names.push_back(bare(row["name"].get<std::string>()));
-  }
-  return names;
-}
-
-Placement random_placement(const std::vector<std::string>& nodes, Random& random) {
-  static const char* const kProviders[] = {"cpu", "fakegpu:0", "fakegpu:1"};
-  Placement placement;
-  for (const std::string& node : nodes) placement[node] = kProviders[random() % 3];
-  return placement;
 }
 
 /// Where the plan of a session puts values into its arenas, and what comes out when all else in them is NaN.
@@ -208,220 +178,126 @@ void expect_single_copies(const Json& explanation) {
   }
 }
 
+/// The nodes that a fake device takes, as rules call them.
+std::vector<std::string> bare_nodes_taken(const std::string& model) {
+  std::vector<std::string> names = nodes_taken(model);
+  for (std::string& name : names) name = bare(name);
+  return names;
+}
+
+void check_flow(std::uint64_t seed, std::uint64_t placing,
+                const std::vector<std::string>& providers) {
+  const RandomFlow flow(seed);
+  Random random(placing);
+  const std::vector<std::string> taken = bare_nodes_taken(flow.model());
+  ASSERT_FALSE(taken.empty());
+  const Placement placement = random_placement(taken, providers, random);
+  std::string words;
+  for (const auto& [node, provider] : placement) words += text(node, " on ", provider, "\n");
+  SCOPED_TRACE(text("seed ", seed, "\n", flow.describe(), words));
+  const Tensors want = run_on_cpu(flow.model(), flow.feeds());
+  std::vector<std::string> all = providers;
+  std::rotate(all.begin(), all.begin() + 1, all.end());
+  MixedSession session(flow.model(), placement, options_for(placing, placing % 5 == 0), all);
+  EXPECT_EQ(difference(session.run(flow.feeds()), want), "") << "first run";
+  EXPECT_EQ(difference(session.run(flow.feeds()), want), "") << "second run";
+  EXPECT_EQ(findings(), "");
+  const Json explanation = Json::parse(session.core().explain());
+  expect_single_copies(explanation);
+  for (const Json& row : explanation["nodes"]) {
+    const auto placed = placement.find(bare(row["name"].get<std::string>()));
+    if (placed == placement.end() || row["provider"].is_null()) continue;
+    EXPECT_EQ(row["provider"].get<std::string>().substr(0, placed->second.size()), placed->second)
+        << row["name"];
+  }
+}
+
 TEST_F(RandomPlacement, GeneratedControlFlow) {
-  for (std::uint64_t seed = 1; seed <= placements(80) && !HasFailure(); ++seed) {
-    const RandomFlow flow(seed);
-    Random random(seed);
-    const std::vector<std::string> taken = nodes_taken(flow.model());
-    ASSERT_FALSE(taken.empty());
-    const Placement placement = random_placement(taken, random);
-    std::string words;
-    for (const auto& [node, provider] : placement) words += node + " on " + provider + "\n";
-    SCOPED_TRACE(text("seed ", seed, "\n", flow.describe(), words));
-    const Tensors want = run_on_cpu(flow.model(), flow.feeds());
-    MixedSession session(flow.model(), placement, options_for(seed, seed % 5 == 0));
-    EXPECT_EQ(difference(session.run(flow.feeds()), want), "") << "first run";
-    EXPECT_EQ(difference(session.run(flow.feeds()), want), "") << "second run";
-    EXPECT_EQ(findings(), "");
-    const Json explanation = Json::parse(session.core().explain());
-    expect_single_copies(explanation);
-    for (const Json& row : explanation["nodes"]) {
-      const auto placed = placement.find(bare(row["name"].get<std::string>()));
-      if (placed == placement.end() || row["provider"].is_null()) continue;
-      EXPECT_EQ(row["provider"], placed->second) << row["name"];
-    }
-  }
+  for (std::uint64_t seed = 1; seed <= placements(80) && !HasFailure(); ++seed)
+    check_flow(seed, seed, {"cpu", "fakegpu:0", "fakegpu:1"});
 }
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+// Few graphs, each with many placements, as above.
+TEST_F(RandomPlacement, ControlFlowOnFourKindsOfDevices) {
+  if (!has_device("opencl")) GTEST_SKIP() << "no OpenCL device is there";
+  for (std::uint64_t i = 0; i < placements(20) && !HasFailure(); ++i)
+    check_flow(300 + i % 4, 1 + i, {"cpu", "opencl", "fakegpu:0", "fakegpu:1"});
 }
 
-/// The weights of the package's models are nodes that fill them with one number; here they are weights, so that ONNX
-/// knows the shapes of all values.
-std::string with_weights(const std::string& bytes) {
-  ::onnx::ModelProto model;
-  if (!model.ParseFromString(bytes)) invalid("the model cannot be read");
-  ::onnx::GraphProto& graph = *model.mutable_graph();
-  std::map<std::string, Dims> shapes;
-  for (const ::onnx::TensorProto& tensor : graph.initializer()) {
-    if (tensor.data_type() != ::onnx::TensorProto::INT64) continue;
-    Dims shape(tensor.int64_data().begin(), tensor.int64_data().end());
-    if (tensor.has_raw_data()) {
-      shape.resize(tensor.raw_data().size() / sizeof(std::int64_t));
-      std::memcpy(shape.data(), tensor.raw_data().data(), tensor.raw_data().size());
-    }
-    shapes[tensor.name()] = std::move(shape);
-  }
-  ::onnx::GraphProto kept;
-  for (const ::onnx::NodeProto& node : graph.node()) {
-    if (node.op_type() != "ConstantOfShape" || !shapes.contains(node.input(0))) {
-      *kept.add_node() = node;
-      continue;
-    }
-    const ::onnx::TensorProto& value = node.attribute(0).t();
-    const float number = value.float_data_size() > 0
-                             ? value.float_data(0)
-                             : *reinterpret_cast<const float*>(value.raw_data().data());
-    ::onnx::TensorProto& weight = *graph.add_initializer();
-    weight.set_name(node.output(0));
-    weight.set_data_type(::onnx::TensorProto::FLOAT);
-    const Dims& dims = shapes[node.input(0)];
-    for (const std::int64_t dim : dims) weight.add_dims(dim);
-    const std::vector<float> elements(static_cast<std::size_t>(element_count(dims)), number);
-    weight.set_raw_data(elements.data(), elements.size() * sizeof(float));
-  }
-  graph.mutable_node()->Swap(kept.mutable_node());
-  return model.SerializeAsString();
-}
-
-/// A real network: its nodes, and what a run of it copies for a placement.
-class Network {
- public:
-  explicit Network(std::string model) : model_(std::move(model)), taken_(nodes_taken(model_)) {
-    MixedSession session(model_, {}, {}, {"cpu"});
-    const Graph& graph = session.core().model().graph;
-    const Json explanation = Json::parse(session.core().explain());
-    for (const Json& row : explanation["nodes"]) {
-      if (row["provider"] == "cpu" && row.contains("inputs")) rows_.push_back(row);
-    }
-    for (const ValueId input : session.core().inputs()) {
-      Dims dims;
-      for (const Dim& dim : *graph.value(input).type.shape)
-        dims.push_back(dim.known() ? dim.size : 2);
-      feeds_[graph.value(input).name] = random_tensor(dims, 3);
-    }
-    for (const ValueId output : session.core().outputs()) outputs_.insert(graph.value(output).name);
-    want_ = session.run(feeds_);
-    for (const Json& row : rows_) {
-      for (const Json& name : row["outputs"]) note_size(graph, name.get<std::string>());
-      if (row["op"] == "Conv") products_[row["name"]] = products_of(graph, row);
-    }
-  }
-
-  const std::string& model() const { return model_; }
-  const Tensors& feeds() const { return feeds_; }
-  const Tensors& want() const { return want_; }
-
-  /// The fake devices' convolutions are slow: they get few large ones. Everything else goes anywhere.
-  Placement placement(Random& random) const {
-    Placement placement = random_placement(taken_, random);
-    std::vector<std::string> large;
-    for (const auto& [node, products] : products_) large.push_back(node);
-    std::shuffle(large.begin(), large.end(), random);
-    std::int64_t left = is_full() ? 30'000'000 : 10'000'000;
-    for (const std::string& node : large) {
-      if (placement[node] == "cpu") continue;
-      if (known(products_, node) > left) {
-        placement[node] = "cpu";
-      } else {
-        left -= known(products_, node);
-      }
-    }
-    return placement;
-  }
-
-  /// Each value once to every other memory where it is read; from one fake device to the other over the host.
-  Copies copies(const Placement& placement) const {
-    const auto place_of = [&](const std::string& node) {
-      const auto placed = placement.find(node);
-      return placed != placement.end() ? placed->second : std::string("cpu");
-    };
-    std::map<std::string, std::string> maker;
-    std::map<std::string, std::set<std::string>> readers;
-    for (const auto& [name, tensor] : feeds_) maker[name] = "cpu";
-    for (const Json& row : rows_) {
-      for (const Json& name : row["outputs"]) maker[name] = place_of(row["name"]);
-      maker.erase("");  // outputs that are left out
-    }
-    for (const Json& row : rows_) {
-      for (const Json& name : row["inputs"]) readers[name].insert(place_of(row["name"]));
-    }
-    for (const std::string& name : outputs_) readers[name].insert("cpu");
-    Copies copies;
-    for (const auto& [name, made] : maker) {
-      std::set<std::string> targets = readers[name];
-      targets.erase(made);
-      if (targets.empty()) continue;
-      const bool on_device = made != "cpu";
-      if (on_device && !targets.empty()) targets.insert("cpu");
-      copies.bytes += known(bytes_, name) * targets.size();
-      copies.to_host += on_device && targets.contains("cpu") ? 1 : 0;
-      copies.to_device += targets.size() - (targets.contains("cpu") ? 1 : 0);
-    }
-    return copies;
-  }
-
- private:
-  static Dims dims_of(const Graph& graph, const std::string& name) {
-    const Type& type = graph.value(graph.find_value(name)).type;
-    if (!type.shape) invalid("the test does not know the shape of '", name, "'");
-    Dims dims;
-    for (const Dim& dim : *type.shape) dims.push_back(dim.known() ? dim.size : 2);
-    return dims;
-  }
-
-  static std::int64_t products_of(const Graph& graph, const Json& row) {
-    const Dims weight = dims_of(graph, row["inputs"][1].get<std::string>());
-    const Dims made = dims_of(graph, row["outputs"][0].get<std::string>());
-    return element_count(made) * element_count(weight) / weight.at(0);
-  }
-
-  void note_size(const Graph& graph, const std::string& name) {
-    for (const auto& [feed, tensor] : feeds_)
-      bytes_[feed] = static_cast<std::uint64_t>(element_count(tensor.dims)) * sizeof(float);
-    if (name.empty() || !graph.value(graph.find_value(name)).type.shape) return;
-    const auto bytes =
-        static_cast<std::uint64_t>(element_count(dims_of(graph, name))) * sizeof(float);
-    bytes_[name] = bytes;
-  }
-
-  std::string model_;
-  std::vector<std::string> taken_;
-  std::vector<Json> rows_;
-  Tensors feeds_, want_;
-  std::set<std::string> outputs_;
-  std::map<std::string, std::int64_t> products_;
-  std::map<std::string, std::uint64_t> bytes_;
-};
-
-void check_network(const Network& network, std::uint64_t seed) {
+/// `share` names nodes for the OpenCL device where one is there.
+void check_network(const Network& network, std::uint64_t seed, DeviceShare share) {
   Random random(seed);
-  const Placement placement = network.placement(random);
+  const bool has_opencl = has_device("opencl");
+  if (!has_opencl) share.opencl_nodes = 0;
+  const Placement placement = network.placement(random, share);
   ASSERT_FALSE(placement.empty());
   SCOPED_TRACE(text("seed ", seed));
-  MixedSession session(network.model(), placement, options_for(seed, false));
+  std::vector<std::string> providers{"fakegpu:0", "fakegpu:1", "cpu"};
+  if (has_opencl) providers.insert(providers.begin(), "opencl");
+  MixedSession session(network.model(), placement, options_for(seed, false), providers);
   session.run(network.feeds());  // uploads weights, where shapes are known only now
   EXPECT_EQ(findings(), "");
   fakegpu().reset();
   EXPECT_EQ(difference(session.run(network.feeds()), network.want()), "");
-  expect_least_copies(network.copies(placement), false);
+  const Json explanation = Json::parse(session.core().explain());
+  const Placement places = Network::places(explanation);
+  expect_least_copies(network.copies(places, "fakegpu"), false);
+  std::uint64_t bytes = 0;
+  for (const Json& copy : explanation["copies"]) bytes += copy["bytes"].get<std::uint64_t>();
+  const Copies all = network.copies(places, "");
+  EXPECT_EQ(explanation["copies"].size(), all.count()) << explanation["copies"];
+  EXPECT_EQ(bytes, all.bytes);
+  std::size_t on_opencl = 0;
+  for (const auto& [node, provider] : placement) {
+    if (provider != "opencl") {
+      EXPECT_EQ(known(places, node), provider) << node;
+    } else if (known(places, node).rfind("opencl", 0) == 0) {
+      ++on_opencl;
+    }
+  }
+  EXPECT_EQ(on_opencl == 0, share.opencl_nodes == 0);
   EXPECT_EQ(findings(), "");
   check_arenas(session, network.feeds(), network.want());
 }
 
 TEST_F(RandomPlacement, DigitsNetwork) {
-  const Network digits(read_file(BACKPLANE_TEST_SOURCE_DIR "/tests/data/digits/digits.onnx"));
+  const Network digits =
+      Network::from_file(BACKPLANE_TEST_SOURCE_DIR "/tests/data/digits/digits.onnx");
   for (std::uint64_t seed = 1; seed <= placements(12) && !HasFailure(); ++seed)
-    check_network(digits, seed);
+    check_network(digits, seed, {10'000'000, 2});
 }
 
-TEST_F(RandomPlacement, NetworksOfTheOnnxPackage) {
-  const std::filesystem::path folder = BACKPLANE_TEST_LIGHT_MODELS;
-  ASSERT_TRUE(std::filesystem::exists(folder)) << folder << ": run tools/setup";
-  std::vector<std::string> names{"squeezenet", "shufflenet"};
-  if (is_full()) {
-    for (const char* more :
-         {"inception_v1", "inception_v2", "densenet121", "resnet50", "bvlc_alexnet", "zfnet512"})
-      names.emplace_back(more);
+/// The twelve networks of $BACKPLANE_SHARED_DATA, where they are; else those of the onnx package.
+std::map<std::string, std::filesystem::path> network_files() {
+  std::map<std::string, std::filesystem::path> files;
+  if (const char* shared = std::getenv("BACKPLANE_SHARED_DATA")) {
+    const std::filesystem::path cases = std::filesystem::path(shared) / "data" / "cases";
+    if (std::filesystem::is_directory(cases)) {
+      for (const auto& entry : std::filesystem::directory_iterator(cases)) {
+        if (std::filesystem::exists(entry.path() / "model.onnx"))
+          files[entry.path().filename().string()] = entry.path() / "model.onnx";
+      }
+    }
   }
-  const std::uint64_t each = placements(6) / names.size();
-  for (const std::string& name : names) {
+  if (!files.empty()) return files;
+  const std::filesystem::path folder = BACKPLANE_TEST_LIGHT_MODELS;
+  if (!std::filesystem::is_directory(folder))
+    invalid(folder.string(), " is missing: run tools/setup");
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".onnx") files[entry.path().stem().string()] = entry.path();
+  }
+  return files;
+}
+
+TEST_F(RandomPlacement, TheNetworks) {
+  const std::map<std::string, std::filesystem::path> files = network_files();
+  EXPECT_GE(files.size(), 8u);
+  for (const auto& [name, file] : files) {
     SCOPED_TRACE(name);
-    const Network network(with_weights(read_file(folder / ("light_" + name + ".onnx"))));
-    for (std::uint64_t seed = 1; seed <= each && !HasFailure(); ++seed)
-      check_network(network, seed);
+    const Network network = Network::from_file(file);
+    const std::int64_t products = is_full() ? 30'000'000 : 10'000'000;
+    for (std::uint64_t seed = 1; seed <= placements(1) && !HasFailure(); ++seed)
+      check_network(network, seed, {products, is_full() ? 20u : 4u});
   }
 }
 

@@ -277,14 +277,14 @@ struct Drawn<T**, std::enable_if_t<IsHandle<std::remove_const_t<T>>::value>> {
     if (draw.below(6) == 0) return nullptr;
     // Four of them: some functions take an array of objects to write or to make.
     auto place = std::make_shared<std::vector<T*>>(kArraySize, nullptr);
-    outs.checks.push_back([place, borrowed = outs.are_borrowed](bool failed) {
+    bool is_ours = !std::is_const_v<T> && !outs.are_borrowed;
+    outs.checks.push_back([place, is_ours](bool failed) {
       for (T*& made : *place) {
         if (failed) {
           EXPECT_EQ(made, nullptr) << "an out parameter was set by a call that failed";
         }
-        if constexpr (!std::is_const_v<T>) {
-          if (!failed && made != nullptr && !borrowed) Maker<T>::end(made);
-        }
+        if (failed || made == nullptr || !is_ours) continue;
+        if constexpr (!std::is_const_v<T>) Maker<T>::end(made);
       }
     });
     draw.later([place] {});

@@ -1,14 +1,10 @@
 // Device, memory, streams, fences, options and errors of the OpenCL provider.
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
 #include <gtest/gtest.h>
 
 #include "tests/opencl/opencl_device.hpp"
 
 namespace backplane::test_host {
 namespace {
-
-const OpenDevice::Options kNoCache{{"cache_dir", "off"}};
 
 TEST(OpenCl, ShowsDevicesWithNameDriverAndUuid) {
   const OpenClPlugin opencl;
@@ -115,30 +111,6 @@ TEST(OpenCl, AWrongHandleOptionIsRefusedByName) {
     EXPECT_NE(std::string(error.what()).find("user_queue"), std::string::npos) << error.what();
   }
 }
-
-/// The caller's own context and queue on the first device.
-struct CallersOpenCl {
-  cl_context context = nullptr;
-  cl_command_queue queue = nullptr;
-  explicit CallersOpenCl(cl_command_queue_properties properties) {
-    cl_platform_id platform = nullptr;
-    cl_device_id device = nullptr;
-    clGetPlatformIDs(1, &platform, nullptr);
-    clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr);
-    cl_int code = CL_SUCCESS;
-    context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
-    queue = clCreateCommandQueue(context, device, properties, &code);
-  }
-  ~CallersOpenCl() {
-    clReleaseCommandQueue(queue);
-    clReleaseContext(context);
-  }
-  OpenDevice::Options options() const {
-    return {{"cache_dir", "off"},
-            {"user_context", std::to_string(reinterpret_cast<std::uint64_t>(context))},
-            {"user_queue", std::to_string(reinterpret_cast<std::uint64_t>(queue))}};
-  }
-};
 
 TEST(OpenCl, WorksInTheCallersContextAndQueueAndShowsThemAsNativeHandles) {
   const OpenClPlugin opencl;

@@ -1,6 +1,8 @@
 // What tests of the OpenCL provider share: the plugin, and an element-wise kernel driven by hand.
 #pragma once
 
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
@@ -10,6 +12,8 @@
 #include "tests/fixtures/fakegpu_device.hpp"
 
 namespace backplane::test_host {
+
+inline const OpenDevice::Options kNoCache{{"cache_dir", "off"}};
 
 /// The plugin, and why its devices cannot be used here; empty when they can.
 struct OpenClPlugin {
@@ -59,7 +63,7 @@ class TestFolder {
 class NegOnDevice {
  public:
   NegOnDevice(const OpenDevice& device, std::int64_t count)
-      : device_(device), count_(count), node_("", "Neg", 13) {
+      : device_(device), node_("", "Neg", 13) {
     node_.input(BP_FLOAT, {count}).outputs(1);
     kernel_ = std::make_unique<KernelUnderTest>(device.kernel("Neg"), device.raw(), node_.raw());
     kernel_->prepare({floats({count}, std::vector<float>(static_cast<std::size_t>(count)))},
@@ -79,9 +83,34 @@ class NegOnDevice {
 
  private:
   const OpenDevice& device_;
-  std::int64_t count_;
   NodeUnderTest node_;
   std::unique_ptr<KernelUnderTest> kernel_;
+};
+
+/// The caller's own context and queue on the first device.
+struct CallersOpenCl {
+  cl_context context = nullptr;
+  cl_command_queue queue = nullptr;
+  explicit CallersOpenCl(cl_command_queue_properties properties) {
+    cl_platform_id platform = nullptr;
+    cl_device_id device = nullptr;
+    clGetPlatformIDs(1, &platform, nullptr);
+    clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr);
+    cl_int code = CL_SUCCESS;
+    context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
+    queue = clCreateCommandQueue(context, device, properties, &code);
+  }
+  ~CallersOpenCl() {
+    clReleaseCommandQueue(queue);
+    clReleaseContext(context);
+  }
+  CallersOpenCl(const CallersOpenCl&) = delete;
+  CallersOpenCl& operator=(const CallersOpenCl&) = delete;
+  OpenDevice::Options options() const {
+    return {{"cache_dir", "off"},
+            {"user_context", std::to_string(reinterpret_cast<std::uint64_t>(context))},
+            {"user_queue", std::to_string(reinterpret_cast<std::uint64_t>(queue))}};
+  }
 };
 
 }  // namespace backplane::test_host

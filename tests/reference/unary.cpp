@@ -22,7 +22,7 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double softplus(double x) { return x > 30 ? x + std::exp(-x) : std::log1p(std::exp(x)); }
 double sign_of(double x) { return std::isnan(x) ? x : static_cast<double>((x > 0) - (x < 0)); }
 
-struct Row {
+struct UnaryRow {
   const char* op_type;
   UnaryCurve curve;
   double alpha = 0;  // defaults of the attributes
@@ -30,7 +30,7 @@ struct Row {
   double gamma = 0;
 };
 
-const Row kRows[] = {
+const UnaryRow kUnaryRows[] = {
     {"Abs", [](const Point& p) { return std::abs(p.x); }},
     {"Neg", [](const Point& p) { return -p.x; }},
     {"Sign", [](const Point& p) { return sign_of(p.x); }},
@@ -80,7 +80,7 @@ const Row kRows[] = {
 
 Arrays unary(const Call& call) {
   const Array& x = call.input(0);
-  for (const Row& row : kRows) {
+  for (const UnaryRow& row : kUnaryRows) {
     if (call.node.op_type != row.op_type) continue;
     Array y = x;
     for (double& value : y.values) {

@@ -14,15 +14,7 @@ std::atomic<std::uint64_t> allocations{0};
 
 }  // namespace
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define BACKPLANE_CLI_SANITIZED 1
-#endif
-#endif
-
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(BACKPLANE_CLI_SANITIZED)
+#if defined(__GLIBC__) && !defined(BACKPLANE_SANITIZED)  // sanitizers have a malloc of their own
 #define BACKPLANE_CLI_COUNTS 1
 
 namespace {

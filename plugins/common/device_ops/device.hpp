@@ -17,6 +17,8 @@ struct DeviceLimits {
   std::string no_double;  ///< why there is no double precision; empty where there is
   std::size_t max_group_items = 1;
   std::uint64_t alignment = 128;  ///< of a tensor inside a buffer, in bytes
+  /// A work item has a core to itself: loops over lines pay, a work item for each element does not.
+  bool is_processor = false;
 };
 
 /// A node's work with its kernels built. Immutable.

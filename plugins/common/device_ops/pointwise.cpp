@@ -13,6 +13,14 @@ bool is_double(const std::vector<View>& operands, const View& out) {
                      [](const View& view) { return view.type == DataType::Double; });
 }
 
+/// A work item for each band.
+void set_bands(LaunchPlan& plan, const Dims& dims) {
+  std::vector<std::int64_t> sizes = common::launch_sizes(dims);
+  common::Band(dims).divide(sizes);
+  for (std::size_t d = 0; d < 3; ++d) plan.items[d] = static_cast<std::size_t>(sizes[d]);
+  plan.group = {1, 1, 1};
+}
+
 }  // namespace
 
 std::array<std::size_t, 3> group_for(const Device& device, std::int64_t inner) {
@@ -52,9 +60,9 @@ void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands,
   loops = common::merge_axes(loops);
 
   const bool real_is_double = is_double(operands, out);
-  const common::PointwiseText kernel =
-      common::pointwise_text(loops, types, expression.statements, expression.text,
-                             expression.parameters.size(), real_is_double ? "double" : "float");
+  const common::PointwiseText kernel = common::pointwise_text(
+      loops, types, expression.statements, expression.text, expression.parameters.size(),
+      real_is_double ? "double" : "float", work.device().limits().is_processor);
   plan.source = KernelText()
                     .define("REAL", real_is_double ? "double" : "float")
                     .define("LIT(x)", real_is_double ? "x" : "JOIN(x, f)")
@@ -70,6 +78,7 @@ void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands,
     }
   }
   set_sizes(plan, work.device(), loops.dims);
+  if (work.device().limits().is_processor) set_bands(plan, loops.dims);
   plan.unless_inside = unless_inside;
   work.add(std::move(plan));
 }

@@ -34,6 +34,8 @@ class Walk {
   Walk& real_type(DataType type);
   /// The body may say FAULT, which means this.
   Walk& may_fault(std::string text) { return fault_ = std::move(text), *this; }
+  /// What it is called in traces.
+  Walk& name(std::string text) { return plan_.name = std::move(text), *this; }
   void add_to(Work& work) const;
 
   std::string functions;  ///< before the kernel

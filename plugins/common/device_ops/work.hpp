@@ -64,6 +64,7 @@ struct LaunchPlan {
     std::uint32_t element_bytes = 1;
   };
   std::string source;
+  std::string name = "kernel";  ///< in traces
   std::vector<MemoryArgument> memory;
   std::vector<Scalar> scalars;
   std::array<std::size_t, 3> items{1, 1, 1};  ///< rounded up to whole groups

@@ -32,7 +32,7 @@ inline constexpr ElementwiseRow kUnaryRows[] = {
     {"Reciprocal", "LIT(1.0) / v0"},
     {"Exp", "exp(v0)"},
     {"Log", "log(v0)"},
-    {"Erf", "erf(v0)"},
+    {"Erf", "erf_of(v0)"},
     {"Tanh", "tanh_of(v0)"},
     {"Sigmoid", "sigmoid_of(v0)"},
     {"Softplus", "softplus_of(v0)"},

@@ -3,6 +3,7 @@
 // last axis; sizes and strides are arguments, so that nodes of other shapes share the program.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -67,14 +68,11 @@ inline std::string index_text(const sdk::Dims& strides, const std::string& name,
   return text.empty() ? "0" : text;
 }
 
-/// Declares i0 (last axis) ... and leaves when i0 is past the end; the sizes' arguments are appended.
-inline std::string indices_text(const sdk::Dims& dims, std::string& declarations,
-                                std::vector<std::int64_t>& arguments) {
+/// Declares the indices of the axes that stand third from the end and before; the sizes' arguments are appended.
+inline std::string outer_indices_text(const sdk::Dims& dims, std::string& declarations,
+                                      std::vector<std::int64_t>& arguments) {
   const std::size_t rank = dims.size();
-  declarations += ", i64 n0";
-  arguments.push_back(dims[rank - 1]);
-  std::string text = "  i64 i0 = GLOBAL_ID(0);\n  if (i0 >= n0) return;\n";
-  if (rank > 1) text += "  i64 i1 = GLOBAL_ID(1);\n";
+  std::string text;
   if (rank > 2) text += "  i64 rest = GLOBAL_ID(2);\n";
   for (std::size_t axis = 2; axis < rank; ++axis) {
     if (axis + 1 == rank) {
@@ -86,6 +84,57 @@ inline std::string indices_text(const sdk::Dims& dims, std::string& declarations
     text += sdk::message("  i64 i", axis, " = rest % n", axis, ";\n  rest /= n", axis, ";\n");
   }
   return text;
+}
+
+/// Declares i0 (last axis) ... and leaves when i0 is past the end; the sizes' arguments are appended.
+inline std::string indices_text(const sdk::Dims& dims, std::string& declarations,
+                                std::vector<std::int64_t>& arguments) {
+  declarations += ", i64 n0";
+  arguments.push_back(dims.back());
+  std::string text = "  i64 i0 = GLOBAL_ID(0);\n  if (i0 >= n0) return;\n";
+  if (dims.size() > 1) text += "  i64 i1 = GLOBAL_ID(1);\n";
+  return text + outer_indices_text(dims, declarations, arguments);
+}
+
+/// How many elements along the last two axes a work item does on processors: loops without a question for each
+/// element, of which compilers make vectors, and as much work as is worth an item.
+struct Band {
+  std::int64_t columns = 1, rows = 1;
+  explicit Band(const sdk::Dims& dims) {
+    constexpr std::int64_t kElements = 4096;
+    columns = std::clamp<std::int64_t>(dims.back(), 1, kElements);
+    if (dims.size() > 1)
+      rows = std::clamp<std::int64_t>(kElements / columns, 1,
+                                      std::max<std::int64_t>(1, dims[dims.size() - 2]));
+  }
+  /// The work items of launch_sizes() in bands.
+  void divide(std::vector<std::int64_t>& sizes) const {
+    sizes[0] = (sizes[0] + columns - 1) / columns;
+    sizes[1] = (sizes[1] + rows - 1) / rows;
+  }
+};
+
+/// Opens loops over the elements of a band, which declare i0 and i1; `close` is set to what ends them.
+inline std::string loops_text(const sdk::Dims& dims, std::string& declarations,
+                              std::vector<std::int64_t>& arguments, std::string& close) {
+  const Band band(dims);
+  declarations += ", i64 n0, i64 columns";
+  arguments.push_back(dims.back());
+  arguments.push_back(band.columns);
+  std::string text = outer_indices_text(dims, declarations, arguments);
+  text += "  i64 first = GLOBAL_ID(0) * columns;\n";
+  text += "  i64 last = first + columns < n0 ? first + columns : n0;\n";
+  if (dims.size() > 1) {
+    declarations += ", i64 n1, i64 rows";
+    arguments.push_back(dims[dims.size() - 2]);
+    arguments.push_back(band.rows);
+    text += "  i64 top = GLOBAL_ID(1) * rows;\n";
+    text += "  i64 bottom = top + rows < n1 ? top + rows : n1;\n";
+    text += "  for (i64 i1 = top; i1 < bottom; ++i1)\n";
+  }
+  text += "#if defined(__clang__)\n#pragma clang loop vectorize(assume_safety)\n#endif\n";
+  close = "  }\n";
+  return text + "  for (i64 i0 = first; i0 < last; ++i0) {\n";
 }
 
 /// The sizes of the three dimensions that indices_text takes apart, innermost first.
@@ -103,14 +152,18 @@ struct PointwiseText {
 
 /// `expression` is of v0, v1 ..., of what `statements` before it declare, and of p0, p1 ..., which are
 /// `parameters` further arguments of type `parameter_type`. `types` names the operands' elements and, last, the output's.
+/// `in_bands`: a work item does a Band.
 inline PointwiseText pointwise_text(const StridedLoops& loops,
                                     const std::vector<std::string>& types,
                                     const std::string& statements, const std::string& expression,
-                                    std::size_t parameters, const std::string& parameter_type) {
+                                    std::size_t parameters, const std::string& parameter_type,
+                                    bool in_bands) {
   PointwiseText result;
-  std::string memory, declarations, loads, starts;
+  std::string memory, declarations, loads, starts, close;
   const std::size_t operands = types.size() - 1;
-  const std::string indices = indices_text(loops.dims, declarations, result.arguments);
+  const std::string indices = in_bands
+                                  ? loops_text(loops.dims, declarations, result.arguments, close)
+                                  : indices_text(loops.dims, declarations, result.arguments);
   for (std::size_t k = 0; k < operands; ++k) {
     const std::string index =
         index_text(loops.strides[k], sdk::message('s', k), declarations, result.arguments);
@@ -123,9 +176,10 @@ inline PointwiseText pointwise_text(const StridedLoops& loops,
       index_text(loops.strides[operands], "t", declarations, result.arguments);
   for (std::size_t k = 0; k < parameters; ++k)
     declarations += sdk::message(", ", parameter_type, " p", k);
-  result.text = sdk::message("KERNEL run(", memory, "OUT(", types[operands], ", y)", declarations,
-                             ") {\n", starts, "  AT(y);\n", indices, loads, statements, "  STORE(",
-                             types[operands], ", y, ", target, ", ", expression, ");\n}\n");
+  result.text =
+      sdk::message("KERNEL run(", memory, "OUT(", types[operands], ", y)", declarations, ") {\n",
+                   starts, "  AT(y);\n", indices, loads, statements, "  STORE(", types[operands],
+                   ", y, ", target, ", ", expression, ");\n", close, "}\n");
   return result;
 }
 

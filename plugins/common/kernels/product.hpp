@@ -68,7 +68,8 @@ FUNCTION i64 place_of(i64 p, i64 size_p, i64 pitch, i64 line, i64 lines, i64 row
 
 /// For processors: a work item computes MR rows of NV vectors of VW floats. A_PANEL: a is packed as
 /// [m / MR][k][MR]. B_PANEL: b is packed as [p / (NV * VW)][k][NV * VW]; otherwise, without B_SLACK, the last
-/// tile is moved back so that no load passes the end. OpenCL C alone has the vectors.
+/// tile is moved back so that no load passes the end. ROW_AXIS: of the launch, 0 or 1; items along axis 0 follow each other, so
+/// that they share what is read along the other. OpenCL C alone has the vectors.
 inline constexpr char kVectorProduct[] = R"kernel(
 #define VT JOIN(float, VW)
 #define VLOAD JOIN(vload, VW)
@@ -80,7 +81,7 @@ KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restric
            TAPS_ARGUMENT BIAS_ARGUMENT RESIDUAL_ARGUMENT
            GLOBAL float *y, i64 y_at, BATCH_ARGUMENTS) {
   AT_ALL;
-  i64 m0 = GLOBAL_ID(0) * MR, p0 = GLOBAL_ID(1) * TN;
+  i64 m0 = GLOBAL_ID(ROW_AXIS) * MR, p0 = GLOBAL_ID(1 - ROW_AXIS) * TN;
 #if B_PANEL
   i64 first = p0;
   b += p0 * size_c * TAPS;
@@ -135,46 +136,60 @@ KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restric
 #pragma unroll
     for (int j = 0; j < NV; ++j) VSTORE(acc[i][j], j, sums + i * TN);
   int height = rows_m - m0 < MR ? (int)(rows_m - m0) : MR;
-#if defined(ACTIVATE_VECTOR) && !HAS_RESIDUAL && !ROWED
-  if (first == p0 && p0 + TN <= size_p) {
+  // Stored in runs of positions that lie together.
+  int k = p0 > first ? (int)(p0 - first) : 0;
+  while (k < TN && first + k < size_p) {
+    i64 p = first + k, left = size_p - p;
+    if (left > TN - k) left = TN - k;
+#if ROWED
+    i64 rest = pitch - p % pitch;
+    i64 at = place_of(p, size_p, pitch, line, lines, rows);
+    if (at < 0) {
+      k += (int)(rest < TN ? rest : TN);
+      continue;
+    }
+    if (left > line - p % pitch) left = line - p % pitch;
+#else
+    i64 at = p;
+#endif
+    int run = (int)left;
 #pragma unroll 1
     for (int i = 0; i < height; ++i) {
-      i64 m = m0 + i;
-#pragma unroll
-      for (int j = 0; j < NV; ++j) {
-        VT v = VLOAD(j, sums + i * TN);
+      i64 m = m0 + i, to = m * y_m + at;
+      const float *from_sums = sums + i * TN + k;
+      int j = 0;
+#if defined(ACTIVATE_VECTOR)
+#pragma unroll 1
+      for (; j + VW <= run; j += VW) {
+        VT v = VLOAD(0, from_sums + j);
 #if HAS_FACTOR
         v *= factor;
 #endif
 #if HAS_BIAS && BIAS_ALONG
-        v += VLOAD(j, bias + m * bias_m + p0);
+        v += VLOAD(0, bias + m * bias_m + p + j);
 #elif HAS_BIAS
         v += bias[m * bias_m];
 #endif
-        VSTORE(ACTIVATE_VECTOR(v), j, y + m * y_m + p0);
+#if HAS_RESIDUAL
+        v += VLOAD(0, residual + to + j);
+#endif
+        VSTORE(ACTIVATE_VECTOR(v), 0, y + to + j);
       }
-    }
-    return;
-  }
 #endif
 #pragma unroll 1
-  for (int k = 0; k < TN; ++k) {
-    i64 p = first + k;
-    i64 at = place_of(p, size_p, pitch, line, lines, rows);
-    if (p < p0 || at < 0) continue;
-#pragma unroll 1
-    for (int i = 0; i < height; ++i) {
-      i64 m = m0 + i;
-      float s = sums[i * TN + k];
+      for (; j < run; ++j) {
+        float s = from_sums[j];
 #if HAS_FACTOR
-      s *= factor;
+        s *= factor;
 #endif
 #if HAS_BIAS
-      s += bias[m * bias_m + BIAS_ALONG * p];
+        s += bias[m * bias_m + BIAS_ALONG * (p + j)];
 #endif
-      s = s RESIDUAL(m * y_m + at);
-      y[m * y_m + at] = ACTIVATE(s);
+        s = s RESIDUAL(to + j);
+        y[to + j] = ACTIVATE(s);
+      }
     }
+    k += run;
   }
 }
 )kernel";

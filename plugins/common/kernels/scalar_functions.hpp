@@ -18,8 +18,30 @@ FUNCTION REAL clip_of(REAL x, REAL low, REAL high) {
 FUNCTION REAL hard_sigmoid_of(REAL x, REAL a, REAL b) {
   return clip_of(a * x + b, LIT(0.0), LIT(1.0));
 }
+/* In float a rational function, fitted by iterated least squares over [-4, 4] (error below 4e-7): without a
+   branch, so that compilers make vectors of it. */
+FUNCTION REAL erf_of(REAL x) {
+  if (sizeof(REAL) == 8) return erf(x);
+  float v = x < LIT(-4.0) ? -4.0f : x > LIT(4.0) ? 4.0f : (float)x;
+  float s = v * v;
+  float p = -1.3202046567073467e-08f;
+  p = FMA(p, s, 4.68473899672972e-06f);
+  p = FMA(p, s, 0.0003796076634898782f);
+  p = FMA(p, s, 0.00384961673989892f);
+  p = FMA(p, s, 0.05431690812110901f);
+  p = FMA(p, s, 0.1852034479379654f);
+  p = FMA(p, s, 1.128379225730896f);
+  float q = 6.311021570581943e-05f;
+  q = FMA(q, s, 0.001307569327764213f);
+  q = FMA(q, s, 0.015462095849215984f);
+  q = FMA(q, s, 0.11395847797393799f);
+  q = FMA(q, s, 0.49746569991111755f);
+  q = FMA(q, s, 1.0f);
+  float y = v * p / q;
+  return y > 1.0f ? 1.0f : y < -1.0f ? -1.0f : y;
+}
 FUNCTION REAL gelu_of(REAL x) {
-  return LIT(0.5) * x * (LIT(1.0) + erf(x * LIT(0.70710678118654752440)));
+  return LIT(0.5) * x * (LIT(1.0) + erf_of(x * LIT(0.70710678118654752440)));
 }
 FUNCTION REAL gelu_tanh_of(REAL x) {
   return LIT(0.5) * x * (LIT(1.0) + tanh(LIT(0.79788456080286535588) *

@@ -13,8 +13,8 @@ namespace {
 
 using sdk::DataType;
 
-/// One stretch of a run: elements [0, n) with limits of their type, nullptr where there is none.
-struct Stretch {
+/// Elements [0, n) with limits of their type, nullptr where there is none.
+struct ClipRange {
   const void* x;
   void* y;
   std::int64_t n;
@@ -23,22 +23,21 @@ struct Stretch {
 };
 
 template <class T>
-void clip_numbers(const Stretch& stretch) {
+void clip_numbers(const ClipRange& range) {
   using Limits = std::numeric_limits<T>;
   constexpr T kLowest = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
   constexpr T kHighest = Limits::has_infinity ? Limits::infinity() : Limits::max();
-  const T least = stretch.least != nullptr ? *static_cast<const T*>(stretch.least) : kLowest;
-  const T greatest =
-      stretch.greatest != nullptr ? *static_cast<const T*>(stretch.greatest) : kHighest;
-  const T* x = static_cast<const T*>(stretch.x);
-  T* y = static_cast<T*>(stretch.y);
-  for (std::int64_t i = 0; i < stretch.n; ++i) {
+  const T least = range.least != nullptr ? *static_cast<const T*>(range.least) : kLowest;
+  const T greatest = range.greatest != nullptr ? *static_cast<const T*>(range.greatest) : kHighest;
+  const T* x = static_cast<const T*>(range.x);
+  T* y = static_cast<T*>(range.y);
+  for (std::int64_t i = 0; i < range.n; ++i) {
     const T raised = x[i] < least ? least : x[i];
     y[i] = raised > greatest ? greatest : raised;
   }
 }
 
-using ClipLoop = void (*)(const Stretch& stretch);
+using ClipLoop = void (*)(const ClipRange& range);
 
 /// y = min(max(x, least), greatest). Before opset 11 the limits are attributes, from then on inputs,
 /// scalars that are read in each run.

@@ -9,7 +9,7 @@ namespace backplane::cpu {
 namespace {
 
 /// x viewed as [outer, n, inner]; partial results along n.
-struct View {
+struct Lanes {
   std::int64_t outer;
   std::int64_t n;
   std::int64_t inner;
@@ -19,7 +19,7 @@ struct View {
 
 /// One column. 16-bit numbers are summed in float and rounded at each element.
 template <class T, BinaryOp op>
-void accumulate(const View& view, const T* x, T* y) {
+void accumulate(const Lanes& view, const T* x, T* y) {
   using W = common::Wide<T>;
   const ScalarBinary<op> combine;
   W total = op == BinaryOp::kMul ? W(1) : W(0);
@@ -33,7 +33,7 @@ void accumulate(const View& view, const T* x, T* y) {
 }
 
 template <class T, BinaryOp op>
-void accumulate_all(const View& view, const void* from, void* to, const sdk::Threads& threads) {
+void accumulate_all(const Lanes& view, const void* from, void* to, const sdk::Threads& threads) {
   const T* x = static_cast<const T*>(from);
   T* y = static_cast<T*>(to);
   const double ns = 2.0 * static_cast<double>(view.n);
@@ -45,12 +45,12 @@ void accumulate_all(const View& view, const void* from, void* to, const sdk::Thr
   });
 }
 
-using Run = void (*)(const View& view, const void* from, void* to, const sdk::Threads& threads);
+using Run = void (*)(const Lanes& view, const void* from, void* to, const sdk::Threads& threads);
 
 class Cumulative {
  public:
   struct Prepared {
-    View view;
+    Lanes view;
     Run run;
     void compute(const sdk::ComputeContext& ctx) const {
       run(view, ctx.input(0).bytes_data(), ctx.output(0).mutable_data<char>(), ctx.threads());
@@ -69,8 +69,8 @@ class Cumulative {
     const int axis = common::normalize_axis(axes[0], x.rank());
     ctx.set_output(0, x.type(), x.dims());
     ctx.allow_in_place(0, 0);
-    const View view{common::product(x.dims(), 0, axis), x.dim(axis),
-                    common::product(x.dims(), axis + 1, x.rank()), exclusive_, reverse_};
+    const Lanes view{common::product(x.dims(), 0, axis), x.dim(axis),
+                     common::product(x.dims(), axis + 1, x.rank()), exclusive_, reverse_};
     const Run run = common::with_number(x.type(), [this](auto tag) -> Run {
       using T = typename decltype(tag)::type;
       return product_ ? accumulate_all<T, BinaryOp::kMul> : accumulate_all<T, BinaryOp::kAdd>;

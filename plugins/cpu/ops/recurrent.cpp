@@ -9,7 +9,7 @@
 namespace backplane::cpu {
 namespace {
 
-constexpr std::uint32_t kX = 0, kW = 1, kR = 2, kB = 3, kLengths = 4, kH = 5, kC = 6, kP = 7;
+constexpr std::uint32_t kX = 0, kW = 1, kR = 2, kBiases = 3, kLengths = 4, kH = 5, kC = 6, kP = 7;
 
 struct NamedFunction {
   const char* name;
@@ -136,7 +136,7 @@ class RecurrentKernel {
       };
       RecurrentArgs<W> args;
       args.x = input(kX);
-      args.bias = input(kB);
+      args.bias = input(kBiases);
       if (ctx.has_input(kLengths)) args.lengths = ctx.input(kLengths).data<std::int32_t>();
       args.initial_h = input(kH);
       if (kCell == Cell::kLstm) args.initial_c = input(kC);
@@ -200,7 +200,7 @@ class RecurrentKernel {
     Prepared p{Recurrent<W>(shape, isa_, ctx.threads().count()), false, false, 0};
     if constexpr (!kConverts) request_weights(ctx, p);
     if constexpr (kConverts) {
-      for (const std::uint32_t i : {kX, kW, kR, kB, kH, kC, kP})
+      for (const std::uint32_t i : {kX, kW, kR, kBiases, kH, kC, kP})
         p.converted_bytes += bytes_of(ctx.input(i).present() ? ctx.input(i).size() : 0);
       p.converted_bytes +=
           bytes_of(sdk::element_count(y)) + 2 * bytes_of(sdk::element_count(states));
@@ -260,7 +260,7 @@ class RecurrentKernel {
     if (shape.batch_first) states = {shape.batch, shape.directions, shape.hidden};
     check_dims(ctx, kW, "W", {shape.directions, rows, shape.input});
     check_dims(ctx, kR, "R", {shape.directions, rows, shape.hidden});
-    check_dims(ctx, kB, "B", {shape.directions, 2 * rows});
+    check_dims(ctx, kBiases, "B", {shape.directions, 2 * rows});
     check_dims(ctx, kLengths, "sequence_lens", {shape.batch});
     check_dims(ctx, kH, "initial_h", states);
     check_dims(ctx, kC, "initial_c", states);

@@ -1,6 +1,7 @@
 #include "plugins/opencl/kernels/product.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "plugins/common/kernels/product.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
@@ -26,6 +27,9 @@ std::string accumulator(DataType type) {
   }
 }
 
+/// Where a is the larger operand (weights of deep layers), items go along its panels of rows, so that it is read once.
+bool columns_go_first(const Product& product) { return product.rows > product.columns; }
+
 std::string source_of(const Product& product, const Tile& tile) {
   KernelText text;
   const bool is_double = product.type == DataType::Double;
@@ -43,6 +47,7 @@ std::string source_of(const Product& product, const Tile& tile) {
   if (tile.tiling == Tiling::kLocal) return text.add(common::kLocalProduct).str();
   text.define("MR", tile.rows).define("NV", tile.vectors).define("VW", tile.width);
   text.define("A_PANEL", product.a_is_panel ? 1 : 0).define("B_PANEL", product.b_is_panel ? 1 : 0);
+  text.define("ROW_AXIS", columns_go_first(product) ? 1 : 0);
   text.define("B_SLACK", product.b_has_slack ? 1 : 0);
   if (!product.activation.of_vector.empty())
     text.define("ACTIVATE_VECTOR(v)", product.activation.of_vector);
@@ -82,6 +87,7 @@ Tile choose_tile(const Device& device, DataType type, std::int64_t rows, std::in
 
 void add_product(Work& work, const Product& product, const Tile& tile) {
   LaunchPlan plan;
+  plan.name = "product " + tile.name();
   plan.source = source_of(product, tile);
   plan.arg(product.a, product.type).arg(product.b, product.type);
   if (product.tap_offsets.size() > 1) {
@@ -105,6 +111,7 @@ void add_product(Work& work, const Product& product, const Tile& tile) {
   switch (tile.tiling) {
     case Tiling::kVector:
       plan.items = {parts(p.rows, tile.rows), parts(p.columns, tile.columns()), batch};
+      if (columns_go_first(p)) std::swap(plan.items[0], plan.items[1]);
       break;
     case Tiling::kLocal:
       plan.items = {parts(p.columns, 64) * 16, parts(p.rows, 64) * 16, batch};

@@ -3,7 +3,11 @@
 // A convolution is a product of the weights with the image, whose taps are the same rows moved by a constant: for
 // that the image is first spread out, padded, with the columns and rows that a stride visits brought
 // together. An image that needs neither is read as it lies.
+#include <algorithm>
+
+#include "plugins/opencl/kernels/depthwise.hpp"
 #include "plugins/opencl/kernels/product.hpp"
+#include "plugins/opencl/kernels/winograd.hpp"
 
 namespace backplane::opencl {
 namespace {
@@ -53,7 +57,8 @@ std::vector<std::int32_t> tap_offsets(const Window& window, const Spread& spread
   return offsets;
 }
 
-constexpr char kSpreadBody[] = R"kernel(
+/// Where a work item is: of plane, phase and depth i2.
+constexpr char kSpreadPlace[] = R"kernel(
 #if IS_FLAT
   i64 plane = i2, oz = 0, px = 0, py = 0, pz = 0;
 #else
@@ -65,18 +70,47 @@ constexpr char kSpreadBody[] = R"kernel(
   i64 pz = plane % f0;
   plane /= f0;
 #endif
-  i64 z = oz * s0 + pz - b0, v = i1 * s1 + py - b1, u = i0 * s2 + px - b2;
+  i64 z = oz * s0 + pz - b0;
+)kernel";
+
+constexpr char kSpreadPoint[] = R"kernel(
+  i64 v = i1 * s1 + py - b1, u = i0 * s2 + px - b2;
   VALUE(T) value = 0;
   if (z >= 0 && z < n_0 && v >= 0 && v < n_1 && u >= 0 && u < n_2)
     value = LOAD(T, x, ((plane * n_0 + z) * n_1 + v) * n_2 + u);
   STORE(T, y, (i2 * size1 + i1) * size2 + i0, value);
 )kernel";
 
+/// For processors: `band` lines of a plane, without a question for each element.
+constexpr char kSpreadLines[] = R"kernel(
+  int begin = b2 > px ? (int)((b2 - px + STEP - 1) / STEP) : 0;
+  int end = (int)((n_2 + b2 - px + STEP - 1) / STEP);
+  if (n_2 + b2 <= px) end = 0;
+  if (end > size2) end = (int)size2;
+  if (begin > end) begin = end;
+  i64 last = (i1 + 1) * band < size1 ? (i1 + 1) * band : size1;
+  for (i64 row = i1 * band; row < last; ++row) {
+    i64 v = row * s1 + py - b1, at = (i2 * size1 + row) * size2;
+    int from = begin, to = end;
+    if (z < 0 || z >= n_0 || v < 0 || v >= n_1) from = to = (int)size2;
+    for (int i = 0; i < from; ++i) STORE(T, y, at + i, 0);
+    i64 line = ((plane * n_0 + z) * n_1 + v) * n_2 + px - b2;
+    for (int i = from; i < to; ++i) STORE(T, y, at + i, LOAD(T, x, line + (i64)i * STEP));
+    for (int i = to; i < size2; ++i) STORE(T, y, at + i, 0);
+  }
+)kernel";
+
 void add_spread(Work& work, DataType type, std::int64_t planes, const Window& window,
                 const Spread& spread) {
   const std::int64_t phases = spread.phases[0] * spread.phases[1] * spread.phases[2];
-  Walk walk(Dims{planes * phases * spread.size[0], spread.size[1], spread.size[2]});
-  walk.define("IS_FLAT", phases == 1 && spread.size[0] == 1 ? 1 : 0);
+  const bool by_lines = work.device().limits().is_processor;
+  constexpr std::int64_t kLeastPoints = 2048;
+  const std::int64_t band =
+      std::clamp<std::int64_t>(kLeastPoints / spread.size[2], 1, spread.size[1]);
+  const std::int64_t items = planes * phases * spread.size[0];
+  Walk walk(by_lines ? Dims{items, (spread.size[1] + band - 1) / band, 1}
+                     : Dims{items, spread.size[1], spread.size[2]});
+  walk.name("spread").define("IS_FLAT", phases == 1 && spread.size[0] == 1 ? 1 : 0);
   walk.in("x", input(0), type).out("y", workspace(), type).define("T", type_code(type));
   for (std::size_t axis = 0; axis < 3; ++axis) {
     walk.number(sdk::message("f", axis), spread.phases[axis]);
@@ -85,7 +119,9 @@ void add_spread(Work& work, DataType type, std::int64_t planes, const Window& wi
     walk.number(sdk::message("n_", axis), window.in[axis]);
     walk.number(sdk::message("size", axis), spread.size[axis]);
   }
-  walk.body = kSpreadBody;
+  walk.body = kSpreadPlace;
+  if (by_lines) walk.number("band", band).define("STEP", window.stride[2]);
+  walk.body += by_lines ? kSpreadLines : kSpreadPoint;
   walk.add_to(work);
 }
 
@@ -106,6 +142,13 @@ class Conv {
     const Dims dims = output_dims(x.dims(), w.dim(0), window);
     ctx.set_output(0, x.type(), dims);
     if (sdk::element_count(dims) == 0) return;
+    const auto sums =
+        static_cast<std::uint64_t>(sdk::element_count(dims) * w.dim(1) * window.taps());
+    ctx.set_cost(2 * sums,
+                 x.bytes() + w.bytes() + 4 * static_cast<std::uint64_t>(sdk::element_count(dims)));
+    if (groups_ > 1 && w.dim(1) == 1 && is_planar(window))
+      return prepare_depthwise(ctx, work, window);
+    if (prepare_winograd(ctx, work, window)) return;
     Product product;
     product.type = x.type();
     product.rows = w.dim(0) / groups_;
@@ -128,13 +171,65 @@ class Conv {
     product.activation = activation_;
     add_product(work, product, tile);
     ctx.set_variant(sdk::message(needs_spread(window) ? "spread, " : "", tile.name()));
-    const auto sums =
-        static_cast<std::uint64_t>(sdk::element_count(dims) * w.dim(1) * window.taps());
-    ctx.set_cost(2 * sums,
-                 x.bytes() + w.bytes() + 4 * static_cast<std::uint64_t>(sdk::element_count(dims)));
   }
 
  private:
+  void prepare_depthwise(sdk::PrepareContext& ctx, Work& work, const Window& window) const {
+    Depthwise conv;
+    conv.type = ctx.input(0).type();
+    conv.images = ctx.input(0).dim(0);
+    conv.channels = ctx.input(1).dim(0);
+    conv.multiplier = conv.channels / groups_;
+    conv.window = window;
+    conv.x = input(0);
+    conv.weights = input(1);
+    conv.has_bias = ctx.input(2).present();
+    conv.bias = input(2);
+    conv.has_residual = ctx.input(3).present();
+    conv.residual = input(3);
+    conv.y = output(0);
+    conv.activation = activation_;
+    ctx.set_variant(add_depthwise(work, conv));
+  }
+
+  /// False where it does not apply or does not pay.
+  bool prepare_winograd(sdk::PrepareContext& ctx, Work& work, const Window& window) const {
+    if (groups_ != 1 || ctx.input(0).type() != DataType::Float || !ctx.input_constant(1))
+      return false;
+    Winograd conv;
+    conv.images = ctx.input(0).dim(0);
+    conv.in_channels = ctx.input(1).dim(1);
+    conv.out_channels = ctx.input(1).dim(0);
+    conv.window = window;
+    if (!winograd_pays(device_of(work), conv)) return false;
+    conv.x = input(0);
+    conv.has_bias = ctx.input(2).present();
+    conv.bias = input(2);
+    conv.has_residual = ctx.input(3).present();
+    conv.residual = input(3);
+    conv.y = output(0);
+    conv.activation = activation_;
+    const WinogradPlan plan(device_of(work), conv);
+    const WinogradPacker& packer = winograd_packer(conv, plan);
+    const std::uint32_t weights = ctx.request_pack(packer.key(), {1}, packer.bytes(), &packer);
+    ctx.ignore_input(1);
+    ctx.set_workspace(plan.workspace_bytes, work.device().limits().alignment);
+    add_winograd(work, conv, plan, packed(weights));
+    ctx.set_variant("winograd, " + plan.tile.name());
+    return true;
+  }
+
+  /// One packer for each height of a panel, as for the products: it lives as long as the kernel.
+  const WinogradPacker& winograd_packer(const Winograd& conv, const WinogradPlan& plan) const {
+    const std::lock_guard lock(mutex_);
+    auto& packer = winograd_packers_[plan.tile.rows];
+    if (packer == nullptr) {
+      packer = std::make_unique<WinogradPacker>(
+          WinogradPacker{conv.in_channels, conv.out_channels, plan.tile.rows});
+    }
+    return *packer;
+  }
+
   void set_image(sdk::PrepareContext& ctx, Work& work, const sdk::Tensor& x, const Window& window,
                  Product& product) const {
     std::int64_t channel = window.in_points();
@@ -219,6 +314,7 @@ class Conv {
   mutable std::mutex mutex_;
   mutable Packer packer_;
   mutable std::map<std::int64_t, std::unique_ptr<Packer>> packers_;
+  mutable std::map<std::int64_t, std::unique_ptr<WinogradPacker>> winograd_packers_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // MatMul, Gemm, and FusedMatMul of a rewrite: https://onnx.ai/onnx/operators/onnx__MatMul.html
 #include "plugins/common/broadcast.hpp"
+#include "plugins/common/device_ops/matrix_batch.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
 #include "plugins/opencl/kernels/product.hpp"
 
@@ -60,60 +61,25 @@ class MatMul {
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor a = ctx.input(0), b = ctx.input(1);
-    if (a.rank() == 0 || b.rank() == 0)
-      sdk::invalid("MatMul of ", to_string(a.dims()), " and ", to_string(b.dims()));
-    Dims a_dims(a.dims().begin(), a.dims().end()), b_dims(b.dims().begin(), b.dims().end());
-    if (a.rank() == 1) a_dims.insert(a_dims.begin(), 1);
-    if (b.rank() == 1) b_dims.push_back(1);
-    const Dims a_batch(a_dims.begin(), a_dims.end() - 2), b_batch(b_dims.begin(), b_dims.end() - 2);
+    device_ops::MatrixBatch matrices(a.dims(), b.dims());
     Product product;
     product.type = a.type();
-    product.rows = a_dims[a_dims.size() - 2];
-    product.channels = a_dims.back();
-    product.columns = b_dims.back();
-    if (b_dims[b_dims.size() - 2] != product.channels)
-      sdk::invalid("MatMul of ", to_string(a.dims()), " and ", to_string(b.dims()));
-    Dims batch = common::broadcast_dims({a_batch, b_batch});
-    Dims dims = batch;
-    if (a.rank() > 1) dims.push_back(product.rows);
-    if (b.rank() > 1) dims.push_back(product.columns);
-    ctx.set_output(0, a.type(), dims);
-    if (sdk::element_count(dims) == 0) return;
+    product.channels = matrices.depth;
+    product.columns = matrices.columns;
+    ctx.set_output(0, a.type(), matrices.y_dims);
+    if (sdk::element_count(matrices.y_dims) == 0) return;
     product.has_bias = ctx.input(2).present();
     product.bias = input(2);
     product.bias_is_along = true;
     product.has_residual = ctx.input(3).present();
     product.residual = input(3);
     product.activation = activation_;
-    common::StridedLoops loops = batch_loops(batch, a_batch, b_batch, product);
+    const common::StridedLoops loops = matrices.merge();
+    product.rows = matrices.rows;
     add_batches(ctx, work, loops, product);
   }
 
  private:
-  /// The batch's axes, merged, with the steps of a, b and y. Where b is the same for all and a follows y, the
-  /// batch is more rows.
-  static common::StridedLoops batch_loops(const Dims& batch, const Dims& a, const Dims& b,
-                                          Product& product) {
-    common::StridedLoops loops;
-    loops.dims = batch;
-    const auto steps = [&](const Dims& dims, std::int64_t matrix) {
-      Dims strides = broadcast_view({}, DataType::Float, dims, batch).strides;
-      for (std::int64_t& stride : strides) stride *= matrix;
-      return strides;
-    };
-    loops.strides = {steps(a, product.rows * product.channels),
-                     steps(b, product.channels * product.columns),
-                     steps(batch, product.rows * product.columns)};
-    loops = common::merge_axes(loops);
-    const bool is_more_rows = loops.dims.size() == 1 && loops.strides[1][0] == 0 &&
-                              loops.strides[0][0] == product.rows * product.channels;
-    if (is_more_rows) {
-      product.rows *= loops.dims[0];
-      loops = {{1}, {{0}, {0}, {0}}};
-    }
-    return loops;
-  }
-
   void add_batches(sdk::PrepareContext& ctx, Work& work, const common::StridedLoops& loops,
                    Product& product) const {
     product.a = input(0);

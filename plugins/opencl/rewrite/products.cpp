@@ -133,6 +133,7 @@ void take_row_bias(const sdk::Node& product, Fusion& fusion) {
 void add_node(const sdk::Node& node, const char* op_type, const Fusion& fusion,
               sdk::Rewrite& edit) {
   sdk::NodeDraft draft = edit.node(private_domain(), op_type);
+  draft.name(std::string(node.name()));
   draft.input(node.input(0).name()).input(fusion.weights).input(fusion.bias);
   if (!fusion.residual.empty()) draft.input(fusion.residual);
   draft.output(fusion.result.name());

@@ -36,7 +36,7 @@ TEST_F(Loading, L3AFailureSaysAtWhichStep) {
     EXPECT_NE(failure.code, 0);
     return failure.text.substr(0, failure.text.find(':'));
   };
-  EXPECT_EQ(step_of(model, {{"precision", "fp16"}}), "reading options");
+  EXPECT_EQ(step_of(model, {{"precision", "fp16"}, {"providers", "cpu"}}), "opening providers");
   EXPECT_EQ(step_of(model, {{"providers", "nobody"}}), "opening providers");
   EXPECT_EQ(step_of(model, {{"custom_ops", "/no/such.so"}}), "registering operators");
   EXPECT_EQ(step_of("no model", {}), "reading the model");

@@ -124,9 +124,9 @@ TEST_F(Paths, M1WrongNamesAreToldWithTheRightOnes) {
   EXPECT_HOLDS(text_of("fast", {{"x", x}}, {"b"}), "no output 'b'");
   EXPECT_HOLDS(failure_of([&] { TestSession(two_heads(), {{"path.p.inputs", "y"}}); }).text, "'y'");
   EXPECT_HOLDS(failure_of([&] {
-                 TestSession(two_heads(), {{"path.p.precision", "fp16"}});
+                 TestSession(two_heads(), {{"path.p.precision", "bf16"}});
                }).text,
-               "fp16");
+               "bf16");
 }
 
 TEST_F(Paths, M1PathsRunAtTheSameTime) {

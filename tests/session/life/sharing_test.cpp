@@ -48,7 +48,7 @@ std::uint64_t resident_bytes() {
 }
 
 TEST_F(Sharing, M3TenSessionsTakeTheMemoryOfOneAndTheirArenas) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef BACKPLANE_SANITIZED
   GTEST_SKIP() << "sanitizers keep freed memory";
 #endif
   // A fold makes a constant of 16 MiB that is in no file; the product packs another of 16 MiB.

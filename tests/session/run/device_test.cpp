@@ -1,8 +1,13 @@
 // L5: outputs bound on a device stay there until they are asked for, by the fake device's own count of copies.
+#include <algorithm>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <stdexcept>
+#include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "backplane/plugin_api.h"
 #include "tests/fixtures/fakegpu/fakegpu.h"
@@ -161,6 +166,35 @@ TEST_P(DeviceBinding, M5ACallbackSeesValuesOfADeviceAsCopies) {
   if (!sum.empty()) {  // the provider may fuse the two
     EXPECT_THAT(sum, ElementsAre(2, -1, 4, -3));
   }
+}
+
+TEST_P(DeviceBinding, L8ATraceShowsWhenTheDeviceDidTheWorkOfEachNode) {
+  const Session session(environment_, model_.data(), model_.size(),
+                        options().set("profile", "true"));
+  for (int i = 0; i < 2; ++i) session.run({{"a", a_}, {"b", b_}});
+  const nlohmann::json trace = nlohmann::json::parse(session.trace());
+  std::map<int, std::string> lanes;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["name"] == "thread_name") lanes[event["tid"]] = event["args"]["name"];
+  }
+  // By the host's clock a node takes until its stream is done, so that the device's times lie inside.
+  std::size_t count = 0;
+  for (const auto& work : trace["traceEvents"]) {
+    if (work.value("cat", "") != "device") continue;
+    ++count;
+    EXPECT_EQ(lanes[work["tid"]], "fakegpu:0 work");
+    EXPECT_NE(work["args"]["work"], "");
+    const double begin = work["ts"], end = begin + work["dur"].get<double>();
+    const auto holds = [&](const auto& event) {
+      return event["ph"] == "X" && event["cat"] != "device" && event["name"] == work["name"] &&
+             event["ts"].template get<double>() <= begin &&
+             end <=
+                 event["ts"].template get<double>() + event["dur"].template get<double>() + 0.001;
+    };
+    EXPECT_TRUE(std::any_of(trace["traceEvents"].begin(), trace["traceEvents"].end(), holds))
+        << work;
+  }
+  EXPECT_GE(count, 2u * 4) << "two copies in, the node or nodes, a copy out, twice";
 }
 
 INSTANTIATE_TEST_SUITE_P(Copies, DeviceBinding, ::testing::Values("none", "sync", "async"));

@@ -11,7 +11,7 @@
 namespace backplane::session_test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef BACKPLANE_SANITIZED
 constexpr bool kKeepsFreedMemory = true;  // sanitizers do
 #else
 constexpr bool kKeepsFreedMemory = false;

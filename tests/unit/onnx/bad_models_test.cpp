@@ -63,7 +63,7 @@ class BadModels : public ::testing::Test {
     return message;
   }
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef BACKPLANE_SANITIZED
   static constexpr double kSeconds = 10;
 #else
   static constexpr double kSeconds = 1;

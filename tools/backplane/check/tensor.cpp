@@ -18,6 +18,15 @@ void store(std::uint8_t* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+/// As arithmetic of T would give it: modulo 2 to the power of its bits, 0 for what is no number.
+template <class T>
+T wrapped(double number) {
+  if (!std::isfinite(number)) return T(0);
+  const double rest = std::fmod(number, 0x1p64);  // towards zero; has the sign of `number`
+  const std::uint64_t bits = static_cast<std::uint64_t>(std::abs(rest));
+  return static_cast<T>(rest < 0 ? 0 - bits : bits);
+}
+
 /// 0 and 1 are far apart for an integer, and nothing for a float whose neighbours are as large as `scale`.
 Tolerance tolerance_of(bp_dtype dtype, double scale) {
   switch (dtype) {
@@ -58,21 +67,21 @@ void Tensor::set(std::int64_t index, double number) {
     case BP_BOOL:
       return store(to, static_cast<std::uint8_t>(number != 0));
     case BP_INT8:
-      return store(to, static_cast<std::int8_t>(number));
+      return store(to, wrapped<std::int8_t>(number));
     case BP_UINT8:
-      return store(to, static_cast<std::uint8_t>(number));
+      return store(to, wrapped<std::uint8_t>(number));
     case BP_INT16:
-      return store(to, static_cast<std::int16_t>(number));
+      return store(to, wrapped<std::int16_t>(number));
     case BP_UINT16:
-      return store(to, static_cast<std::uint16_t>(number));
+      return store(to, wrapped<std::uint16_t>(number));
     case BP_INT32:
-      return store(to, static_cast<std::int32_t>(number));
+      return store(to, wrapped<std::int32_t>(number));
     case BP_UINT32:
-      return store(to, static_cast<std::uint32_t>(number));
+      return store(to, wrapped<std::uint32_t>(number));
     case BP_INT64:
-      return store(to, static_cast<std::int64_t>(number));
+      return store(to, wrapped<std::int64_t>(number));
     case BP_UINT64:
-      return store(to, static_cast<std::uint64_t>(number));
+      return store(to, wrapped<std::uint64_t>(number));
     default:
       run_failed("the suite writes no elements of type ", dtype);
   }

@@ -164,7 +164,7 @@ function hoverText(node) {
 /// Milliseconds by step name, from a profile that was given with the page.
 const times = new Map();
 for (const event of (data.profile || {}).traceEvents || []) {
-  if (event.ph !== 'X' || event.cat === 'session' || event.cat === 'run') continue;
+  if (event.ph !== 'X' || ['session', 'run', 'device'].includes(event.cat)) continue;
   const seen = times.get(event.name) || {ms: 0, count: 0};
   times.set(event.name, {ms: seen.ms + event.dur / 1000, count: seen.count + 1});
 }

@@ -85,11 +85,17 @@ class ChosenBinary {
 /// The exponent may have a type of its own.
 class Pow {
  public:
-  Pow(const Device&, const sdk::Node&) {}
+  Pow(const Device&, const sdk::Node& node) {
+    const sdk::ValueInfo exponent = node.input(1);
+    if (!exponent.is_constant() || exponent.type() != DataType::Float) return;
+    const sdk::Tensor tensor = exponent.constant();
+    is_square_ =
+        tensor.size() == 1 && tensor.data<float>() != nullptr && *tensor.data<float>() == 2;
+  }
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const DataType base = ctx.input(0).type(), exponent = ctx.input(1).type();
     if (is_float(base)) {
-      add_broadcast(ctx, work, base, {"pow((REAL)v0, (REAL)v1)", "", {}});
+      add_broadcast(ctx, work, base, {is_square_ ? "v0 * v0" : "pow((REAL)v0, (REAL)v1)", "", {}});
     } else if (is_float(exponent)) {
       work.device().require(exponent);
       const std::string real = work.device().has_double() ? "double" : "float";
@@ -102,6 +108,9 @@ class Pow {
       add_broadcast(ctx, work, base, {"power_of(v0, (i64)v1)", functions_for(base), {}});
     }
   }
+
+ private:
+  bool is_square_ = false;
 };
 
 /// Sum, Mean, Max and Min of any number of inputs, added up from the left.

@@ -200,6 +200,29 @@ class LpNormalization {
 };
 
 /// y = x / (bias + alpha / size * the sum of squares of neighbouring channels) ^ beta.
+constexpr char kLrnBody[] = R"kernel(
+  x += i2 * channels * spatial + i0;
+  y += i2 * channels * spatial + i0;
+  REAL sum = LIT(0.0);
+#ifdef SIZE
+#pragma unroll
+  for (int k = 0; k < SIZE; ++k) {
+    i64 c = i1 - below + k;
+    REAL v = LOAD(T, x, (c < 0 ? 0 : c >= channels ? channels - 1 : c) * spatial);
+    sum += c < 0 || c >= channels ? LIT(0.0) : v * v;
+  }
+#else
+  i64 first = i1 < below ? 0 : i1 - below;
+  i64 last = i1 + above < channels - 1 ? i1 + above : channels - 1;
+  for (i64 c = first; c <= last; ++c) {
+    REAL v = LOAD(T, x, c * spatial);
+    sum += v * v;
+  }
+#endif
+  REAL base = bias + factor * sum;
+  STORE(T, y, i1 * spatial, (REAL)LOAD(T, x, i1 * spatial) * POWER(base));
+)kernel";
+
 class Lrn {
  public:
   Lrn(const Device&, const sdk::Node& node)
@@ -219,15 +242,14 @@ class Lrn {
     walk.number("below", (size_ - 1) / 2).number("above", size_ / 2);
     walk.real("factor", alpha_ / static_cast<double>(size_)).real("beta", beta_);
     walk.real("bias", bias_).define("T", type_code(x.type())).real_type(x.type());
-    walk.body =
-        "  x += i2 * channels * spatial + i0;\n  y += i2 * channels * spatial + i0;\n"
-        "  i64 first = i1 < below ? 0 : i1 - below;\n"
-        "  i64 last = i1 + above < channels - 1 ? i1 + above : channels - 1;\n"
-        "  REAL sum = LIT(0.0);\n"
-        "  for (i64 c = first; c <= last; ++c) {\n"
-        "    REAL v = LOAD(T, x, c * spatial);\n    sum += v * v;\n  }\n"
-        "  STORE(T, y, i1 * spatial, (REAL)LOAD(T, x, i1 * spatial) * pow(bias + factor * sum, "
-        "-(REAL)beta));";
+    // The power that models use needs no pow, which costs more than everything else.
+    walk.define("POWER(v)", beta_ == 0.75  ? "(LIT(1.0) / (sqrt(v) * sqrt(sqrt(v))))"
+                            : beta_ == 0.5 ? "(LIT(1.0) / sqrt(v))"
+                                           : "pow(v, -(REAL)beta)");
+    // A short window is read without a branch.
+    constexpr std::int64_t kMostUnrolled = 15;
+    if (size_ <= kMostUnrolled) walk.define("SIZE", size_);
+    walk.body = kLrnBody;
     walk.add_to(work);
   }
 

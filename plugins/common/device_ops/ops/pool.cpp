@@ -1,5 +1,7 @@
 // MaxPool, AveragePool, LpPool, ConvTranspose: windows read directly, one work item an output element.
 // https://onnx.ai/onnx/operators/onnx__MaxPool.html and the pages beside it.
+#include <algorithm>
+
 #include "op_table.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/device_ops/window.hpp"
@@ -51,6 +53,70 @@ constexpr char kPoolBody[] = R"kernel(
   STORE(T, y, to, FINISH);
 )kernel";
 
+/// The same for processors, of floats: `band` lines of a plane, tap row by tap row, so that the columns whose
+/// windows lie inside of the line are a plain loop. FOLD takes `value` into `acc`.
+constexpr char kPoolLines[] = R"kernel(
+  i64 plane = i2 / out_0, oz = i2 % out_0;
+  source += plane * in_0 * in_1 * in_2;
+  int width = (int)out_2, low = (int)((b_2 + STEP_X - 1) / STEP_X);
+  i64 room = in_2 + b_2 - (K_X - 1) * d_2 - 1;
+  int high = room < 0 ? 0 : (int)(room / STEP_X) + 1;
+  if (high > width) high = width;
+  if (high <= low) low = high = 0;
+  i64 last = (i1 + 1) * band < out_1 ? (i1 + 1) * band : out_1;
+  for (i64 row = i1 * band; row < last; ++row) {
+    GLOBAL float *restrict line = y + (i2 * out_1 + row) * out_2;
+    for (int o = 0; o < width; ++o) line[o] = START;
+    int counted_rows = 0, padded_rows = 0;
+    for (i64 kz = 0; kz < k_0; ++kz) {
+      i64 z = oz * s_0 - b_0 + kz * d_0;
+      for (i64 ky = 0; ky < k_1; ++ky) {
+        i64 v = row * s_1 - b_1 + ky * d_1;
+        if (z < in_0 + e_0 && v < in_1 + e_1) ++padded_rows;
+        if (z < 0 || z >= in_0 || v < 0 || v >= in_1) continue;
+        ++counted_rows;
+        GLOBAL const float *restrict from = source + (z * in_1 + v) * in_2;
+        for (int o = low; o < high; ++o) {
+          float acc = line[o];
+#pragma unroll
+          for (int kx = 0; kx < K_X; ++kx) {
+            float value = from[(i64)o * STEP_X - b_2 + kx * d_2];
+            FOLD;
+          }
+          line[o] = acc;
+        }
+        for (int o = low == 0 ? high : 0; o < width; o = o + 1 == low ? high : o + 1) {
+          float acc = line[o];
+          for (int kx = 0; kx < K_X; ++kx) {
+            i64 u = (i64)o * STEP_X - b_2 + kx * d_2;
+            if (u < 0 || u >= in_2) continue;
+            float value = from[u];
+            FOLD;
+          }
+          line[o] = acc;
+        }
+      }
+    }
+#ifdef FINISH
+    for (int o = 0; o < width; ++o) {
+      int counted = K_X, padded = K_X;
+      if (o < low || o >= high) {
+        counted = padded = 0;
+        for (int kx = 0; kx < K_X; ++kx) {
+          i64 u = (i64)o * STEP_X - b_2 + kx * d_2;
+          if (u < in_2 + e_2) ++padded;
+          if (u >= 0 && u < in_2) ++counted;
+        }
+      }
+      counted *= counted_rows;
+      padded *= padded_rows;
+      float acc = line[o];
+      line[o] = FINISH;
+    }
+#endif
+  }
+)kernel";
+
 class Pool {
  public:
   Pool(const Device&, const sdk::Node& node)
@@ -69,6 +135,9 @@ class Pool {
     const bool wants_places = kind_ == "MaxPool" && ctx.output_wanted(1);
     if (wants_places) ctx.set_output(1, DataType::Int64, dims);
     if (sdk::element_count(dims) == 0) return;
+    if (work.device().limits().is_processor && x.type() == DataType::Float && !wants_places &&
+        kind_ != "LpPool" && window.kernel[2] <= kMostUnrolled)
+      return add_lines(work, x.dim(0) * x.dim(1) * window.out[0], window);
     Walk walk(Dims{x.dim(0) * x.dim(1) * window.out[0], window.out[1], window.out[2]});
     walk.in("source", input(0), x.type()).out("y", output(0), x.type());
     if (wants_places) walk.out("places", output(1), DataType::Int64);
@@ -87,6 +156,31 @@ class Pool {
   }
 
  private:
+  static constexpr std::int64_t kMostUnrolled = 16;
+
+  void add_lines(Work& work, std::int64_t planes, const Window& window) const {
+    constexpr std::int64_t kLeastPoints = 1024;
+    const std::int64_t band =
+        std::clamp<std::int64_t>(kLeastPoints / window.out[2], 1, window.out[1]);
+    Walk walk(Dims{planes, (window.out[1] + band - 1) / band, 1});
+    walk.in("source", input(0), DataType::Float).out("y", output(0), DataType::Float);
+    add_numbers(walk, window);
+    walk.number("band", band).define("K_X", window.kernel[2]).define("STEP_X", window.stride[2]);
+    if (kind_ == "MaxPool") {
+      walk.define("START", "-INFINITY");
+      walk.define("FOLD", "acc = value > acc || value != value ? value : acc");
+    } else {
+      walk.define("START", "0").define("FOLD", "acc += value").define("ACC", "float");
+      walk.define("FINISH", average());
+    }
+    walk.body = kPoolLines;
+    walk.add_to(work);
+  }
+
+  const char* average() const {
+    return counts_padding_ ? "acc / (ACC)padded" : "counted == 0 ? (ACC)0 : acc / (ACC)counted";
+  }
+
   void set_fold(Walk& walk, DataType type) const {
     if (kind_ == "MaxPool") {
       const bool is_integer = type == DataType::Int8 || type == DataType::UInt8;
@@ -97,8 +191,7 @@ class Pool {
       walk.define("FINISH", "acc");
     } else if (kind_ == "AveragePool") {
       walk.define("START", "0").define("STEP", "acc += value");
-      walk.define("FINISH", counts_padding_ ? "acc / (ACC)padded"
-                                            : "counted == 0 ? (ACC)0 : acc / (ACC)counted");
+      walk.define("FINISH", average());
     } else {
       walk.define("START", "0");
       walk.define("STEP", p_ == 1   ? "acc += fabs(value)"

@@ -111,7 +111,8 @@ class Unsqueeze {
 /// Identity, and Dropout of a model that does not train: the mask is all ones.
 class Identity {
  public:
-  Identity(const Device&, const sdk::Node& node) : is_dropout_(node.op_type() == "Dropout") {}
+  Identity(const Device&, const sdk::Node& node)
+      : is_dropout_(node.op_type() == "Dropout"), has_bool_mask_(node.since_version() >= 10) {}
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0), training = ctx.input(2);
     if (is_dropout_ && training.present() && training.size() > 0 && *training.data<bool>()) {
@@ -122,15 +123,16 @@ class Identity {
     }
     set_as_view(ctx, work, x.dims());
     if (!is_dropout_ || !ctx.output_wanted(1)) return;
-    ctx.set_output(1, DataType::Bool, x.dims());
+    const DataType mask = has_bool_mask_ ? DataType::Bool : x.type();
+    ctx.set_output(1, mask, x.dims());
     Walk ones(Dims{x.size()});
-    ones.out("y", output(1), DataType::Bool);
-    ones.body = "  STORE(b8, y, i0, 1);";
+    ones.out("y", output(1), mask).define("T", type_code(mask));
+    ones.body = "  STORE(T, y, i0, 1);";
     ones.add_to(work);
   }
 
  private:
-  bool is_dropout_;
+  bool is_dropout_, has_bool_mask_;
 };
 
 }  // namespace

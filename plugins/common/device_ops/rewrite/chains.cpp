@@ -103,6 +103,51 @@ std::string expression_of(const sdk::Node& node) {
   return node.is("Min") ? "less_of(v0, v1)" : "";
 }
 
+bool is_float_constant(const sdk::ValueInfo& value) {
+  return value && value.is_constant() && value.type() == DataType::Float;
+}
+
+/// A normalisation by constants, which is a product and a sum for each channel.
+bool is_scaling(const sdk::Node& node) {
+  if (!node.is("BatchNormalization") || !is_of_floats(node) || node.output(0).rank() < 2 ||
+      node.get_int("training_mode", 0) != 0 || node.get_int("spatial", 1) == 0 ||
+      node.since_version() < 7)
+    return false;
+  for (std::size_t i = 1; i < 5; ++i) {
+    if (!is_float_constant(node.input(i)) || node.input(i).rank() != 1) return false;
+  }
+  return true;
+}
+
+bool is_elementwise(const sdk::Node& node) {
+  return is_scaling(node) || !expression_of(node).empty();
+}
+
+/// The factors, or what is added, of a scaling, as a constant of dims [channels, 1 ...].
+void add_scaling(const sdk::Node& node, bool is_factor, const std::string& name,
+                 sdk::Rewrite& edit) {
+  Dims dims(static_cast<std::size_t>(node.output(0).rank()) - 1, 1);
+  dims[0] = node.input(1).dims()[0];
+  const std::int64_t channels = dims[0];
+  const float epsilon = node.get_float("epsilon", 1e-5f);
+  const std::vector<std::string> sources{
+      std::string(node.input(1).name()), std::string(node.input(2).name()),
+      std::string(node.input(3).name()), std::string(node.input(4).name())};
+  edit.lazy_constant(name, DataType::Float, dims, sources,
+                     sdk::message("scaling ", std::hexfloat, epsilon,
+                                  is_factor ? " factor " : " offset ", dims.size()),
+                     [=](const sdk::PackContext& ctx) {
+                       const auto read = [&](std::size_t source) {
+                         return ctx.source(source).data<float>();
+                       };
+                       auto* const to = ctx.target().mutable_data<float>();
+                       for (std::int64_t c = 0; c < channels; ++c) {
+                         const float factor = read(0)[c] / std::sqrt(read(3)[c] + epsilon);
+                         to[c] = is_factor ? factor : read(1)[c] - read(2)[c] * factor;
+                       }
+                     });
+}
+
 /// A tree of nodes being collected, root last.
 class Chain {
  public:
@@ -111,12 +156,18 @@ class Chain {
   /// False when nothing fuses.
   bool collect() {
     result_ = visit(root_);
-    return nodes_.size() > 1;
+    return nodes_.size() > 1 || is_scaling(root_);
   }
   const std::vector<sdk::Node>& nodes() const { return nodes_; }
 
   void add_to(sdk::Rewrite& edit) const {
+    for (const sdk::Node& node : nodes_) {
+      if (!is_scaling(node)) continue;
+      add_scaling(node, true, factor_name(node), edit);
+      add_scaling(node, false, offset_name(node), edit);
+    }
     sdk::NodeDraft draft = edit.node(private_domain(), "FusedPointwise");
+    draft.name(std::string(root_.name()));
     for (const std::string& operand : operands_) draft.input(operand);
     draft.output(root_.output(0).name());
     draft.attribute("statements", statements_).attribute("result", result_);
@@ -131,10 +182,18 @@ class Chain {
   std::string visit(const sdk::Node& node) {
     ++visited_;
     std::vector<std::string> operands;
-    for (std::size_t i = 0; i < node.input_count(); ++i) operands.push_back(operand(node.input(i)));
+    std::string expression = expression_of(node);
+    if (is_scaling(node)) {
+      operands = {operand(node.input(0)), new_operand(factor_name(node)),
+                  new_operand(offset_name(node))};
+      expression = "v0 * v1 + v2";
+    } else {
+      for (std::size_t i = 0; i < node.input_count(); ++i)
+        operands.push_back(operand(node.input(i)));
+    }
     std::string name = sdk::message("t", nodes_.size());
     statements_ +=
-        sdk::message("  REAL ", name, " = ", substitute(expression_of(node), operands, {}), ";\n");
+        sdk::message("  REAL ", name, " = ", substitute(expression, operands, {}), ";\n");
     nodes_.push_back(node);
     return name;
   }
@@ -146,13 +205,23 @@ class Chain {
     const bool is_inner = maker && taken_.count(maker.raw()) == 0 && visited_ < kMostNodes &&
                           operands_.size() + maker.input_count() < kMostOperands &&
                           only_consumer(value, taken_) && same_dims(value, root_.output(0)) &&
-                          !expression_of(maker).empty();
+                          is_elementwise(maker);
     if (is_inner) return visit(maker);
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (operands_[i] == value.name()) return sdk::message("v", i);
     }
-    operands_.emplace_back(value.name());
+    return new_operand(std::string(value.name()));
+  }
+
+  std::string new_operand(std::string name) {
+    operands_.push_back(std::move(name));
     return sdk::message("v", operands_.size() - 1);
+  }
+  static std::string factor_name(const sdk::Node& node) {
+    return sdk::message(node.output(0).name(), "/", private_domain(), "_factor");
+  }
+  static std::string offset_name(const sdk::Node& node) {
+    return sdk::message(node.output(0).name(), "/", private_domain(), "_offset");
   }
 
   sdk::Node root_;
@@ -169,7 +238,7 @@ void fuse_chains(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit) {
   // From the end, so that the node that is met first is the root of its tree.
   for (std::size_t i = graph.node_count(); i-- > 0;) {
     const sdk::Node node = graph.node(i);
-    if (taken.count(node.raw()) > 0 || expression_of(node).empty()) continue;
+    if (taken.count(node.raw()) > 0 || !is_elementwise(node)) continue;
     Chain chain(node, taken);
     if (!chain.collect()) continue;
     for (const sdk::Node& each : chain.nodes()) taken.insert(each.raw());

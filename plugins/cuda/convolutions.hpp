@@ -1,0 +1,65 @@
+// Convolutions by a library: the seam to cuDNN (engine/cudnn.cpp) and to the stand-in of the tests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "plugins/cuda/products.hpp"
+
+namespace backplane::cuda {
+
+/// y = relu?(conv(x, w) + bias + addend). Dense tensors, channels before the spatial axes, of which there are always
+/// `rank`: 2 or 3.
+struct Convolution {
+  sdk::DataType type = sdk::DataType::Float;
+  std::size_t rank = 2;
+  std::int64_t batch = 1, channels = 1, filters = 1, groups = 1;
+  std::array<std::int64_t, 3> in{1, 1, 1}, kernel{1, 1, 1}, out{1, 1, 1}, stride{1, 1, 1},
+      dilation{1, 1, 1}, pad_begin{0, 0, 0}, pad_end{0, 0, 0};
+  bool has_bias = false, has_addend = false, has_relu = false;
+  Precision precision = Precision::kFp32;
+  std::uint32_t alignment = kLibraryAlignment;  ///< every address is a multiple of it, in bytes
+
+  /// Everything that a plan depends on, but for the device and the library.
+  std::string key() const;
+  bool is_fused() const { return has_bias || has_addend || has_relu; }
+};
+
+struct ConvolutionAddresses {
+  Address x = 0, w = 0, bias = 0, addend = 0, y = 0, workspace = 0;
+};
+
+/// A plan of the library's, ready to be enqueued. Immutable; threads: any.
+class PreparedConvolution {
+ public:
+  PreparedConvolution() = default;
+  PreparedConvolution(const PreparedConvolution&) = delete;
+  PreparedConvolution& operator=(const PreparedConvolution&) = delete;
+  virtual ~PreparedConvolution() = default;
+  virtual std::uint64_t workspace_bytes() const = 0;
+  /// What `restore` makes it from again; empty when it cannot be kept.
+  virtual std::string kept() const = 0;
+  /// Errors: as Context's.
+  virtual void enqueue(StreamHandle stream, const ConvolutionAddresses& at) const = 0;
+};
+
+/// The library, opened for one device. Threads: any.
+class ConvolutionLibrary {
+ public:
+  ConvolutionLibrary() = default;
+  ConvolutionLibrary(const ConvolutionLibrary&) = delete;
+  ConvolutionLibrary& operator=(const ConvolutionLibrary&) = delete;
+  virtual ~ConvolutionLibrary() = default;
+  /// For keys: "cuDNN 9.19.0".
+  virtual std::string version() = 0;
+  /// The library's best plan within the limit; null: it has none.
+  virtual std::shared_ptr<const PreparedConvolution> plan(const Convolution& convolution,
+                                                          std::uint64_t workspace_limit) = 0;
+  /// A plan that was kept; null when the library does not take it.
+  virtual std::shared_ptr<const PreparedConvolution> restore(const Convolution& convolution,
+                                                             const std::string& kept) = 0;
+};
+
+}  // namespace backplane::cuda

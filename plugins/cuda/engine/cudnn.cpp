@@ -1,0 +1,450 @@
+// https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/cudnn-graph-library.html
+#include "plugins/cuda/engine/cudnn.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cudnn.h>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "plugins/cuda/engine/pointer.hpp"
+
+// Needed by libraries before 9.8, which know no other way; later ones call them deprecated.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace backplane::cuda {
+namespace {
+
+/// Of a tensor in a graph, and in a run's list of addresses.
+enum Id : std::int64_t { kX = 1, kW, kBias, kAddend, kY, kSum, kSummed, kBiased };
+
+void check(cudnnStatus_t status, const char* call) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  const bool is_memory = status == CUDNN_STATUS_ALLOC_FAILED ||
+                         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+                         status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+  throw sdk::Error(is_memory ? BP_OUT_OF_MEMORY : BP_INTERNAL,
+                   sdk::message(call, ": ", cudnnGetErrorString(status)));
+}
+
+#define DNN_CALL(name, ...) check(name(__VA_ARGS__), #name)
+
+/// A description of the library's, of whatever kind.
+class Description {
+ public:
+  explicit Description(cudnnBackendDescriptorType_t type) {
+    DNN_CALL(cudnnBackendCreateDescriptor, type, &raw_);
+  }
+  ~Description() {
+    if (raw_ != nullptr) cudnnBackendDestroyDescriptor(raw_);
+  }
+  Description(Description&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+  Description& operator=(Description&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  cudnnBackendDescriptor_t get() const { return raw_; }
+
+  template <class Value>
+  Description& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                   const Value& value) {
+    return set(name, type, 1, &value);
+  }
+  Description& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                   std::size_t count, const void* values) {
+    DNN_CALL(cudnnBackendSetAttribute, raw_, name, type, static_cast<std::int64_t>(count), values);
+    return *this;
+  }
+  Description& set(cudnnBackendAttributeName_t name, const Description& value) {
+    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
+  }
+  void finish() { DNN_CALL(cudnnBackendFinalize, raw_); }
+  /// False: the library does not do this.
+  bool try_finish() { return cudnnBackendFinalize(raw_) == CUDNN_STATUS_SUCCESS; }
+  std::int64_t get_number(cudnnBackendAttributeName_t name) const {
+    std::int64_t count = 0, value = 0;
+    DNN_CALL(cudnnBackendGetAttribute, raw_, name, CUDNN_TYPE_INT64, 1, &count, &value);
+    return value;
+  }
+
+ private:
+  cudnnBackendDescriptor_t raw_ = nullptr;
+};
+
+cudnnDataType_t cudnn_type(sdk::DataType type) {
+  switch (type) {
+    case sdk::DataType::Float:
+      return CUDNN_DATA_FLOAT;
+    case sdk::DataType::Double:
+      return CUDNN_DATA_DOUBLE;
+    case sdk::DataType::Float16:
+      return CUDNN_DATA_HALF;
+    case sdk::DataType::BFloat16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      sdk::unsupported("cuDNN convolves no elements of type ", sdk::type_name(type));
+  }
+}
+
+/// A convolution as a graph of the library's.
+class Graph {
+ public:
+  Graph(cudnnHandle_t handle, const Convolution& form)
+      : form_(form),
+        sum_type_(form.type == sdk::DataType::Double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT) {
+    const std::vector<std::int64_t> x = image(form.channels, form.in);
+    std::vector<std::int64_t> w{form.filters, form.channels / form.groups};
+    w.insert(w.end(), form.kernel.begin(),
+             form.kernel.begin() + static_cast<std::ptrdiff_t>(form.rank));
+    y_ = image(form.filters, form.out);
+    tensor(kX, x);
+    tensor(kW, w);
+    tensor(form.is_fused() ? kSum : kY, y_);
+    add_convolution();
+    add_rest();
+    std::vector<cudnnBackendDescriptor_t> raw;
+    for (const Description& operation : operations_) raw.push_back(operation.get());
+    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.size(),
+               raw.data());
+    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  }
+  /// False: the library has no such graph.
+  bool try_finish() { return graph_.try_finish(); }
+  const Description& graph() const { return graph_; }
+
+ private:
+  std::vector<std::int64_t> image(std::int64_t channels,
+                                  const std::array<std::int64_t, 3>& size) const {
+    std::vector<std::int64_t> dims{form_.batch, channels};
+    dims.insert(dims.end(), size.begin(), size.begin() + static_cast<std::ptrdiff_t>(form_.rank));
+    return dims;
+  }
+
+  void tensor(std::int64_t id, const std::vector<std::int64_t>& dims) {
+    std::vector<std::int64_t> strides(dims.size(), 1);
+    for (std::size_t axis = dims.size() - 1; axis-- > 0;)
+      strides[axis] = strides[axis + 1] * dims[axis + 1];
+    const bool is_virtual = id >= kSum;
+    const std::int64_t alignment = form_.alignment;
+    Description& made = tensors_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE,
+             is_virtual ? sum_type_ : cudnn_type(form_.type));
+    made.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, dims.size(), dims.data());
+    made.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, dims.size(), strides.data());
+    made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
+    made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
+    made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, is_virtual);
+    made.finish();
+  }
+
+  void add_convolution() {
+    const auto rank = static_cast<std::int64_t>(form_.rank);
+    parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    Description& convolution = parts_.back();
+    convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, rank);
+    convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, sum_type_);
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    convolution.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, mode);
+    const std::pair<cudnnBackendAttributeName_t, const std::int64_t*> lists[] = {
+        {CUDNN_ATTR_CONVOLUTION_DILATIONS, form_.dilation.data()},
+        {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, form_.stride.data()},
+        {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, form_.pad_begin.data()},
+        {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, form_.pad_end.data()}};
+    for (const auto& [name, values] : lists)
+      convolution.set(name, CUDNN_TYPE_INT64, form_.rank, values);
+    convolution.finish();
+    operations_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+    Description& operation = operations_.back();
+    operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution);
+    operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, tensors_[0]);
+    operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, tensors_[1]);
+    operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, tensors_[2]);
+    set_scale(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1);
+    set_scale(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0);
+    operation.finish();
+  }
+
+  void set_scale(Description& operation, cudnnBackendAttributeName_t name, double value) const {
+    if (sum_type_ == CUDNN_DATA_DOUBLE) {
+      operation.set(name, CUDNN_TYPE_DOUBLE, value);
+    } else {
+      operation.set(name, CUDNN_TYPE_FLOAT, static_cast<float>(value));
+    }
+  }
+
+  /// In the order in which the library's own fused convolutions have it: addend, bias, Relu.
+  void add_rest() {
+    std::size_t last = 2;  // of tensors_
+    const auto result = [this](bool is_last, std::int64_t id) {
+      tensor(is_last ? std::int64_t{kY} : id, y_);
+      return tensors_.size() - 1;
+    };
+    if (form_.has_addend) {
+      tensor(kAddend, y_);
+      const std::size_t other = tensors_.size() - 1;
+      const std::size_t to = result(!form_.has_bias && !form_.has_relu, kSummed);
+      add_pointwise(CUDNN_POINTWISE_ADD, last, &tensors_[other], to);
+      last = to;
+    }
+    if (form_.has_bias) {
+      std::vector<std::int64_t> dims(y_.size(), 1);
+      dims[1] = form_.filters;
+      tensor(kBias, dims);
+      const std::size_t other = tensors_.size() - 1;
+      const std::size_t to = result(!form_.has_relu, kBiased);
+      add_pointwise(CUDNN_POINTWISE_ADD, last, &tensors_[other], to);
+      last = to;
+    }
+    if (form_.has_relu) add_pointwise(CUDNN_POINTWISE_RELU_FWD, last, nullptr, result(true, kY));
+  }
+
+  void add_pointwise(cudnnPointwiseMode_t mode, std::size_t from, const Description* other,
+                     std::size_t to) {
+    parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    Description& pointwise = parts_.back();
+    pointwise.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+    pointwise.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, sum_type_);
+    pointwise.finish();
+    operations_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    Description& operation = operations_.back();
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[from]);
+    if (other != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *other);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[to]);
+    operation.finish();
+  }
+
+  const Convolution& form_;
+  cudnnDataType_t sum_type_;
+  std::vector<std::int64_t> y_;
+  std::vector<Description> tensors_, parts_, operations_;
+  Description graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
+};
+
+/// A handle of the library's, which serves one stream at a time.
+struct Slot {
+  cudnnHandle_t handle = nullptr;
+  std::atomic<bool> is_taken{false};
+};
+
+/// A run holds a handle for the microseconds that enqueueing takes.
+class Handles {
+ public:
+  explicit Handles(Context& context) : context_(context) {
+    const EnteredContext entered(context);
+    try {
+      for (Slot& slot : slots_) DNN_CALL(cudnnCreate, &slot.handle);
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  ~Handles() {
+    const EnteredContext entered(context_);
+    close();
+  }
+  Handles(const Handles&) = delete;
+  Handles& operator=(const Handles&) = delete;
+
+  Slot& take() {
+    for (std::size_t i = 0;; i = (i + 1) % slots_.size()) {
+      if (!slots_[i].is_taken.exchange(true, std::memory_order_acquire)) return slots_[i];
+      if (i + 1 == slots_.size()) std::this_thread::yield();
+    }
+  }
+  Context& context() const { return context_; }
+
+ private:
+  void close() noexcept {
+    for (const Slot& slot : slots_) {
+      if (slot.handle != nullptr) cudnnDestroy(slot.handle);
+    }
+  }
+
+  Context& context_;
+  std::array<Slot, 2> slots_;
+};
+
+/// A handle, taken as long as this lives, in the current context.
+class TakenHandle {
+ public:
+  explicit TakenHandle(Handles& handles) : entered_(handles.context()), slot_(handles.take()) {}
+  ~TakenHandle() { slot_.is_taken.store(false, std::memory_order_release); }
+  TakenHandle(const TakenHandle&) = delete;
+  TakenHandle& operator=(const TakenHandle&) = delete;
+  cudnnHandle_t get() const { return slot_.handle; }
+
+ private:
+  EnteredContext entered_;
+  Slot& slot_;
+};
+
+class LinkedConvolution final : public PreparedConvolution {
+ public:
+  /// `plan` is finished.
+  LinkedConvolution(Handles& handles, const Convolution& form, Description plan)
+      : handles_(handles),
+        plan_(std::move(plan)),
+        workspace_bytes_(
+            static_cast<std::uint64_t>(plan_.get_number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE))),
+        has_bias_(form.has_bias),
+        has_addend_(form.has_addend) {}
+  std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
+
+  std::string kept() const override {
+    std::int64_t size = 0;
+    if (cudnnBackendGetAttribute(plan_.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                 CUDNN_TYPE_CHAR, 0, &size, nullptr) != CUDNN_STATUS_SUCCESS)
+      return "";
+    std::string text(static_cast<std::size_t>(size), '\0');
+    DNN_CALL(cudnnBackendGetAttribute, plan_.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+             CUDNN_TYPE_CHAR, size, &size, text.data());
+    return text;
+  }
+
+  void enqueue(StreamHandle stream, const ConvolutionAddresses& at) const override {
+    // The list of addresses is an object of the library's, which cannot be used again: its memory is the one
+    // thing that a run allocates, and a captured run does not.
+    std::array<std::int64_t, 5> ids{kX, kW, kY};
+    std::array<void*, 5> addresses{pointer(at.x), pointer(at.w), pointer(at.y)};
+    std::size_t count = 3;
+    const auto add = [&](std::int64_t id, Address address) {
+      ids[count] = id;
+      addresses[count++] = pointer(address);
+    };
+    if (has_bias_) add(kBias, at.bias);
+    if (has_addend_) add(kAddend, at.addend);
+    auto* const workspace = pointer(at.workspace);
+    const TakenHandle handle(handles_);
+    Description pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data());
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses.data());
+    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
+    pack.finish();
+    DNN_CALL(cudnnSetStream, handle.get(), stream);
+    DNN_CALL(cudnnBackendExecute, handle.get(), plan_.get(), pack.get());
+  }
+
+ private:
+  Handles& handles_;
+  Description plan_;
+  std::uint64_t workspace_bytes_;
+  bool has_bias_, has_addend_;
+};
+
+/// Whether an engine keeps the precision that was asked for: on float32, tensor cores round the operands to
+/// TF32, and some engines to less.
+bool keeps_precision(cudnnBackendDescriptor_t configuration, const Convolution& form) {
+  if (form.type != sdk::DataType::Float) return true;
+  Description engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.get();
+  std::int64_t count = 0;
+  DNN_CALL(cudnnBackendGetAttribute, configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
+           CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw);
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  DNN_CALL(cudnnBackendGetAttribute, raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+           CUDNN_TYPE_NUMERICAL_NOTE, static_cast<std::int64_t>(notes.size()), &count,
+           notes.data());
+  const auto* const end = notes.data() + count;
+  const auto has = [&](cudnnBackendNumericalNote_t note) {
+    return std::find(static_cast<const cudnnBackendNumericalNote_t*>(notes.data()), end, note) !=
+           end;
+  };
+  if (form.precision == Precision::kFp32 && has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
+  return form.precision == Precision::kFp16 || !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+}
+
+class Cudnn final : public ConvolutionLibrary {
+ public:
+  explicit Cudnn(Context& context) : context_(context) {
+    const std::size_t version = cudnnGetVersion();
+    version_ =
+        sdk::message("cuDNN ", version / 10000, '.', version / 100 % 100, '.', version % 100);
+  }
+  std::string version() override { return version_; }
+
+  std::shared_ptr<const PreparedConvolution> plan(const Convolution& form,
+                                                  std::uint64_t workspace_limit) override {
+    const TakenHandle handle(handles());
+    Graph graph(handle.get(), form);
+    if (!graph.try_finish()) return nullptr;
+    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+      for (const Description& configuration : configurations(graph, mode)) {
+        if (!keeps_precision(configuration.get(), form)) continue;
+        Description plan = new_plan(handle.get());
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+        if (!plan.try_finish()) continue;
+        auto made = std::make_shared<const LinkedConvolution>(*handles_, form, std::move(plan));
+        if (made->workspace_bytes() <= workspace_limit) return made;
+      }
+    }
+    return nullptr;
+  }
+
+  std::shared_ptr<const PreparedConvolution> restore(const Convolution& form,
+                                                     const std::string& kept) override {
+    const TakenHandle handle(handles());
+    Description plan = new_plan(handle.get());
+    if (cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                 CUDNN_TYPE_CHAR, static_cast<std::int64_t>(kept.size()),
+                                 kept.data()) != CUDNN_STATUS_SUCCESS ||
+        !plan.try_finish())
+      return nullptr;
+    return std::make_shared<const LinkedConvolution>(*handles_, form, std::move(plan));
+  }
+
+ private:
+  static Description new_plan(cudnnHandle_t handle) {
+    Description plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
+    return plan;
+  }
+
+  /// What the library would do, best first.
+  static std::vector<Description> configurations(const Graph& graph, cudnnBackendHeurMode_t mode) {
+    Description heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.graph());
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+    std::int64_t count = 0;
+    if (!heuristic.try_finish() ||
+        cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
+                                 nullptr) != CUDNN_STATUS_SUCCESS)
+      return {};
+    std::vector<Description> results;
+    std::vector<cudnnBackendDescriptor_t> raw;
+    for (std::int64_t i = 0; i < count; ++i) {
+      results.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+      raw.push_back(results.back().get());
+    }
+    DNN_CALL(cudnnBackendGetAttribute, heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+             CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, raw.data());
+    results.erase(results.begin() + count, results.end());
+    return results;
+  }
+
+  /// Opened by the first convolution: it takes the library a while, and memory of the device.
+  Handles& handles() {
+    const std::lock_guard lock(mutex_);
+    if (handles_ == nullptr) handles_ = std::make_unique<Handles>(context_);
+    return *handles_;
+  }
+
+  Context& context_;
+  std::string version_;
+  std::mutex mutex_;
+  std::unique_ptr<Handles> handles_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvolutionLibrary> open_cudnn(Context& context) {
+  return std::make_unique<Cudnn>(context);
+}
+
+}  // namespace backplane::cuda

@@ -1,0 +1,187 @@
+// Conv, and FusedConv of a rewrite, by cuDNN: https://onnx.ai/onnx/operators/onnx__Conv.html
+//
+// What a FusedConv adds and its Relu are part of the library's plan where it has one for all of them, and otherwise a
+// kernel after the convolution.
+#include <algorithm>
+
+#include "op_table.hpp"
+#include "plugins/common/device_ops/types.hpp"
+#include "plugins/common/device_ops/window.hpp"
+#include "plugins/cuda/kernel.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+using device_ops::Window;
+
+/// A convolution on a stream. As with products, there is a second plan for addresses that are not aligned.
+class ConvolutionWork final : public device_ops::PreparedWork {
+ public:
+  using Plan = std::shared_ptr<const PreparedConvolution>;
+  ConvolutionWork(std::string label, const Convolution& form, Plan aligned, Plan any)
+      : label_(std::move(label)),
+        has_bias_(form.has_bias),
+        has_addend_(form.has_addend),
+        aligned_(std::move(aligned)),
+        any_(std::move(any)) {}
+  std::uint64_t workspace_bytes() const {
+    return std::max(aligned_->workspace_bytes(), any_->workspace_bytes());
+  }
+
+  void compute(const sdk::ComputeContext& ctx) const override {
+    const Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
+    ConvolutionAddresses at;
+    at.x = address_of(input(0), ctx);
+    at.w = address_of(input(1), ctx);
+    if (has_bias_) at.bias = address_of(input(2), ctx);
+    if (has_addend_) at.addend = address_of(input(3), ctx);
+    at.y = address_of(output(0), ctx);
+    if (workspace_bytes() > 0) at.workspace = address_of(device_ops::workspace(), ctx);
+    const Address bits = at.x | at.w | at.bias | at.addend | at.y;
+    try {
+      (bits % kLibraryAlignment == 0 ? aligned_ : any_)->enqueue(stream.handle(), at);
+    } catch (const sdk::Error& error) {
+      throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));
+    }
+  }
+
+ private:
+  std::string label_;
+  bool has_bias_, has_addend_;
+  Plan aligned_, any_;
+};
+
+class Conv {
+ public:
+  Conv(const Device& device, const sdk::Node& node)
+      : attributes_(node),
+        groups_(node.get_int("group", 1)),
+        has_relu_(node.get_string("activation", "") == "Relu"),
+        precision_(device.settings().precision.of(node)) {
+    const std::string activation = node.get_string("activation", "");
+    if (!activation.empty() && !has_relu_)
+      sdk::unsupported("activation '", activation, "' after a convolution; Relu can be done");
+  }
+
+  void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
+    const sdk::Tensor x = ctx.input(0), w = ctx.input(1);
+    if (x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(1) * groups_ ||
+        w.dim(0) % groups_ != 0)
+      sdk::invalid("Conv of ", to_string(x.dims()), " with weights ", to_string(w.dims()), " in ",
+                   groups_, " groups");
+    const Window window = attributes_.resolve(DimsView(x.dims().data() + 2, x.dims().size() - 2),
+                                              DimsView(w.dims().data() + 2, w.dims().size() - 2));
+    const Dims dims = device_ops::output_dims(x.dims(), w.dim(0), window);
+    ctx.set_output(0, x.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    if (sdk::element_count(x.dims()) == 0)
+      sdk::unsupported("a convolution of no elements, ", to_string(x.dims()));
+    Convolution form = form_of(x, w, window);
+    form.has_bias = ctx.input(2).present();
+    form.has_addend = ctx.input(3).present();
+    form.has_relu = has_relu_;
+    if (x.type() == DataType::Float) form.precision = precision_;
+    add(ctx, work, form, dims);
+    const auto sums =
+        static_cast<std::uint64_t>(sdk::element_count(dims) * w.dim(1) * window.taps());
+    ctx.set_cost(2 * sums, x.bytes() + w.bytes());
+  }
+
+ private:
+  /// One spatial axis is two, the first of one element.
+  Convolution form_of(const sdk::Tensor& x, const sdk::Tensor& w, const Window& window) const {
+    Convolution form;
+    form.type = x.type();
+    form.rank = x.rank() == 5 ? 3 : 2;
+    form.batch = x.dim(0);
+    form.channels = x.dim(1);
+    form.filters = w.dim(0);
+    form.groups = groups_;
+    const std::size_t skipped = 3 - form.rank;
+    const auto take = [skipped, &form](const std::array<std::int64_t, 3>& from,
+                                       std::array<std::int64_t, 3>& to) {
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(skipped), form.rank, to.begin());
+    };
+    take(window.in, form.in);
+    take(window.kernel, form.kernel);
+    take(window.out, form.out);
+    take(window.stride, form.stride);
+    take(window.dilation, form.dilation);
+    take(window.pad_begin, form.pad_begin);
+    take(window.pad_end, form.pad_end);
+    return form;
+  }
+
+  static void add(sdk::PrepareContext& ctx, NodeWork& work, const Convolution& whole,
+                  const Dims& dims) {
+    std::unique_ptr<ConvolutionWork> part = try_add(work, whole);
+    const bool is_whole = part != nullptr;
+    Convolution bare = whole;
+    if (!is_whole) {
+      bare.has_bias = bare.has_addend = bare.has_relu = false;
+      if (whole.is_fused()) part = try_add(work, bare);
+    }
+    if (part == nullptr)
+      sdk::unsupported("cuDNN has no plan within ", kConvolutionWorkspace >> 20,
+                       " MiB of workspace for the convolution ", bare.key());
+    if (part->workspace_bytes() > 0)
+      ctx.set_workspace(part->workspace_bytes(), work.device().limits().alignment);
+    work.add(std::move(part));
+    if (!is_whole) finish(work, whole, dims);
+    ctx.set_variant(sdk::message("cudnn",
+                                 !whole.is_fused() ? ""
+                                 : is_whole        ? ", fused"
+                                                   : ", then",
+                                 is_whole ? "" : " pointwise"));
+  }
+
+  static std::unique_ptr<ConvolutionWork> try_add(NodeWork& work, Convolution form) {
+    ConvolutionStore& store = work.device().convolutions();
+    form.alignment = kLibraryAlignment;
+    auto aligned = store.find(form);
+    form.alignment = static_cast<std::uint32_t>(sdk::element_bytes(form.type));
+    auto any = aligned == nullptr ? nullptr : store.find(form);
+    if (any == nullptr) return nullptr;
+    return std::make_unique<ConvolutionWork>(work.label(), form, std::move(aligned),
+                                             std::move(any));
+  }
+
+  /// Bias, addend and Relu, in place.
+  static void finish(NodeWork& work, const Convolution& form, const Dims& dims) {
+    std::vector<device_ops::View> operands{device_ops::dense_view(output(0), form.type, dims)};
+    std::string sum = "v0";
+    const auto add = [&](const device_ops::View& view) {
+      sum += sdk::message(" + v", operands.size());
+      operands.push_back(view);
+    };
+    if (form.has_bias) {
+      Dims row(dims.size() - 1, 1);
+      row[0] = form.filters;
+      add(device_ops::broadcast_view(input(2), form.type, row, dims));
+    }
+    if (form.has_addend) add(device_ops::dense_view(input(3), form.type, dims));
+    if (form.has_relu) sum = sdk::message("(", sum, ") > 0 ? (", sum, ") : 0");
+    device_ops::add_pointwise(work.launches(), dims, operands,
+                              device_ops::dense_view(output(0), form.type, dims), {sum, "", {}});
+  }
+
+  device_ops::WindowAttributes attributes_;
+  std::int64_t groups_;
+  bool has_relu_;
+  Precision precision_;
+};
+
+}  // namespace
+
+KernelList conv_kernels() {
+  return {
+      cuda_kernel<Conv>(
+          sdk::op("Conv").name(kernel_name("conv")).types("T", device_ops::float_types())),
+      cuda_kernel<Conv>(
+          sdk::op("FusedConv", private_domain())
+              .name(kernel_name("conv"))
+              .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16})),
+  };
+}
+
+}  // namespace backplane::cuda

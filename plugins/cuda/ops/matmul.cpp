@@ -1,0 +1,197 @@
+// MatMul, Gemm, and FusedMatMul and FusedGemm of a rewrite, by cuBLASLt:
+// https://onnx.ai/onnx/operators/onnx__MatMul.html
+#include "op_table.hpp"
+#include "plugins/common/broadcast.hpp"
+#include "plugins/common/device_ops/matrix_batch.hpp"
+#include "plugins/cuda/kernel.hpp"
+#include "plugins/cuda/product_work.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+/// Products of a batch that merges into no single axis; hardly any model has one.
+constexpr std::int64_t kMostCalls = 64;
+
+Epilogue epilogue_of(const sdk::Node& node) {
+  const std::string name(node.get_string("activation", ""));
+  if (name.empty()) return Epilogue::kNone;
+  if (name == "Relu") return Epilogue::kRelu;
+  if (name == "Gelu") return Epilogue::kGelu;
+  sdk::unsupported("activation '", name, "' after a product; Relu and Gelu can be done");
+}
+
+/// y of a product without depth: sums of nothing, and what is added to them, are left to others.
+void require_depth(const Product& product) {
+  if (product.depth == 0)
+    sdk::unsupported("a product of ", product.rows, " x 0 and 0 x ", product.columns,
+                     " matrices, which cuBLASLt does not compute");
+}
+
+/// Adds the products; their form is complete but for the precision.
+void add_products(sdk::PrepareContext& ctx, NodeWork& work, ProductPlan plan, Precision precision) {
+  const Product& product = plan.product;
+  if (product.type == DataType::Float) plan.product.precision = precision;
+  const std::int64_t sums = product.rows * product.columns * product.depth * product.batch *
+                            static_cast<std::int64_t>(plan.calls.size());
+  const std::string variant = sdk::message(
+      "cublaslt", product.batch > 1 ? ", batch" : "",
+      plan.product.precision == Precision::kFp32 ? "" : ", ",
+      plan.product.precision == Precision::kFp32 ? "" : precision_name(plan.product.precision));
+  auto part = std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan));
+  if (part->workspace_bytes() > 0)
+    ctx.set_workspace(part->workspace_bytes(), work.device().limits().alignment);
+  work.add(std::move(part));
+  ctx.set_variant(variant);
+  ctx.set_cost(2 * static_cast<std::uint64_t>(sums), ctx.input(0).bytes() + ctx.input(1).bytes());
+}
+
+class MatMul {
+ public:
+  MatMul(const Device& device, const sdk::Node& node)
+      : epilogue_(epilogue_of(node)), precision_(device.settings().precision.of(node)) {}
+
+  void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
+    const sdk::Tensor a = ctx.input(0), b = ctx.input(1);
+    device_ops::MatrixBatch matrices(a.dims(), b.dims());
+    ProductPlan plan;
+    Product& product = plan.product;
+    product.type = product.result = a.type();
+    product.rows = matrices.rows;
+    product.depth = matrices.depth;
+    product.columns = matrices.columns;
+    ctx.set_output(0, a.type(), matrices.y_dims);
+    if (sdk::element_count(matrices.y_dims) == 0) return;
+    require_depth(product);
+    plan.a = input(0);
+    plan.b = input(1);
+    plan.y = output(0);
+    product.a.step = product.depth;
+    product.b.step = product.columns;
+    product.has_bias = ctx.input(2).present();
+    plan.bias = input(2);
+    product.has_addend = ctx.input(3).present();
+    plan.c = input(3);
+    product.epilogue = epilogue_;
+    set_batch(matrices, plan);
+    add_products(ctx, work, std::move(plan), precision_);
+  }
+
+ private:
+  /// What is left over after one axis is calls of their own.
+  static void set_batch(device_ops::MatrixBatch& matrices, ProductPlan& plan) {
+    Product& product = plan.product;
+    const common::StridedLoops loops = matrices.merge();
+    product.rows = matrices.rows;
+    if (loops.dims.empty()) return;
+    const std::size_t last = loops.dims.size() - 1;
+    product.batch = loops.dims[last];
+    product.a.batch_step = loops.strides[0][last];
+    product.b.batch_step = loops.strides[1][last];
+    product.y_batch_step = loops.strides[2][last];
+    std::int64_t calls = 1;
+    for (std::size_t axis = 0; axis < last; ++axis) calls *= loops.dims[axis];
+    if (calls > kMostCalls)
+      sdk::unsupported("a batch whose axes merge into ", loops.dims.size(), " of ", calls,
+                       " products; there may be ", kMostCalls);
+    const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(product.type));
+    plan.calls.assign(static_cast<std::size_t>(calls), {});
+    for (std::int64_t call = 0; call < calls; ++call) {
+      ProductPlan::Call& moved = plan.calls[static_cast<std::size_t>(call)];
+      std::int64_t rest = call;
+      for (std::size_t axis = last; axis-- > 0;) {
+        const std::int64_t at = rest % loops.dims[axis];
+        rest /= loops.dims[axis];
+        moved.a += static_cast<std::uint64_t>(at * loops.strides[0][axis]) * bytes;
+        moved.b += static_cast<std::uint64_t>(at * loops.strides[1][axis]) * bytes;
+        moved.y += static_cast<std::uint64_t>(at * loops.strides[2][axis]) * bytes;
+      }
+    }
+  }
+
+  Epilogue epilogue_;
+  Precision precision_;
+};
+
+class Gemm {
+ public:
+  Gemm(const Device& device, const sdk::Node& node)
+      : alpha_(node.get_float("alpha", 1)),
+        beta_(node.get_float("beta", 1)),
+        a_is_transposed_(node.get_int("transA", 0) != 0),
+        b_is_transposed_(node.get_int("transB", 0) != 0),
+        epilogue_(epilogue_of(node)),
+        precision_(device.settings().precision.of(node)) {}
+
+  void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
+    const sdk::Tensor a = ctx.input(0), b = ctx.input(1), c = ctx.input(2);
+    if (a.rank() != 2 || b.rank() != 2)
+      sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
+    ProductPlan plan;
+    Product& product = plan.product;
+    product.type = product.result = a.type();
+    product.rows = a.dim(a_is_transposed_ ? 1 : 0);
+    product.depth = a.dim(a_is_transposed_ ? 0 : 1);
+    product.columns = b.dim(b_is_transposed_ ? 0 : 1);
+    if (b.dim(b_is_transposed_ ? 1 : 0) != product.depth)
+      sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
+    const Dims dims{product.rows, product.columns};
+    ctx.set_output(0, a.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    require_depth(product);
+    plan.a = input(0);
+    plan.b = input(1);
+    plan.y = output(0);
+    product.a = {a.dim(1), 0, a_is_transposed_};
+    product.b = {b.dim(1), 0, b_is_transposed_};
+    product.factor = static_cast<double>(alpha_);
+    product.epilogue = epilogue_;
+    if (c.present() && beta_ != 0) set_addend(c, dims, work, plan);
+    add_products(ctx, work, std::move(plan), precision_);
+  }
+
+ private:
+  /// A row is the library's bias, a whole matrix its addend; anything else is spread out into y first.
+  void set_addend(const sdk::Tensor& c, const Dims& dims, NodeWork& work, ProductPlan& plan) const {
+    if (!common::broadcasts_to(c.dims(), dims))
+      sdk::invalid("Gemm adds ", to_string(c.dims()), " to ", sdk::to_string(dims));
+    const Dims steps = device_ops::broadcast_view({}, c.type(), c.dims(), dims).strides;
+    const bool is_row = steps[0] == 0 && (steps[1] == 1 || dims[1] == 1);
+    if (is_row && beta_ == 1) {
+      plan.product.has_bias = true;
+      plan.bias = input(2);
+      return;
+    }
+    plan.product.has_addend = true;
+    plan.product.addend_factor = static_cast<double>(beta_);
+    const bool is_whole = sdk::element_count(c.dims()) == sdk::element_count(dims);
+    plan.c = is_whole ? input(2) : output(0);
+    if (is_whole) return;
+    device_ops::add_pointwise(work.launches(), dims,
+                              {device_ops::broadcast_view(input(2), c.type(), c.dims(), dims)},
+                              device_ops::dense_view(output(0), c.type(), dims), {"v0", "", {}});
+  }
+
+  float alpha_, beta_;
+  bool a_is_transposed_, b_is_transposed_;
+  Epilogue epilogue_;
+  Precision precision_;
+};
+
+}  // namespace
+
+KernelList matmul_kernels() {
+  const common::TypeList types = device_ops::float_types();
+  const auto fused = [](const char* op_type, const char* name) {
+    return sdk::op(op_type, private_domain())
+        .name(kernel_name(name))
+        .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16});
+  };
+  return {
+      cuda_kernel<MatMul>(sdk::op("MatMul").name(kernel_name("matmul")).types("T", types)),
+      cuda_kernel<MatMul>(fused("FusedMatMul", "matmul")),
+      cuda_kernel<Gemm>(sdk::op("Gemm").name(kernel_name("gemm")).since(7).types("T", types)),
+      cuda_kernel<Gemm>(fused("FusedGemm", "gemm")),
+  };
+}
+
+}  // namespace backplane::cuda

@@ -1,0 +1,44 @@
+// Which algorithm computes a matrix product, chosen once for each form of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "plugins/common/device_ops/program_cache.hpp"
+#include "plugins/cuda/products.hpp"
+
+namespace backplane::cuda {
+
+/// The most workspace that an algorithm may want on a device: 32 MiB from compute capability 9.0 on, as the
+/// library's makers advise, 8 MiB before.
+std::uint64_t workspace_limit(const DeviceTraits& traits);
+
+/// The library's choices. On disk they are kept by library, device and form: a choice takes the library up to a
+/// millisecond.
+/// Threads: any.
+class ProductStore {
+ public:
+  ProductStore(ProductLibrary& library, const DeviceTraits& traits, const std::string& folder);
+
+  /// Errors: BP_UNSUPPORTED when the library has no algorithm for it.
+  ProductAlgorithm choose(const LibraryProduct& product);
+  ProductLibrary& library() { return library_; }
+
+  struct Counts {
+    std::uint64_t asked = 0, read = 0;
+  };
+  Counts counts() const;
+
+ private:
+  ProductLibrary& library_;
+  std::string device_;
+  std::uint64_t limit_;
+  mutable std::mutex mutex_;
+  std::map<std::string, ProductAlgorithm> chosen_;  // by the product's key
+  Counts counts_;
+  device_ops::ProgramCache cache_;
+};
+
+}  // namespace backplane::cuda

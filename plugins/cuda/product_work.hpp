@@ -1,0 +1,42 @@
+// Matrix products as a part of what a node puts on a stream.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "plugins/cuda/device.hpp"
+#include "plugins/cuda/products.hpp"
+
+namespace backplane::cuda {
+
+/// A node's products, of one form each time: where their operands lie, and by how much in bytes a, b and y (with c)
+/// move from one call to the next.
+struct ProductPlan {
+  struct Call {
+    std::uint64_t a = 0, b = 0, y = 0;
+  };
+  Product product;
+  device_ops::MemoryRef a, b, c, y, bias;
+  std::vector<Call> calls{Call{}};
+};
+
+/// Immutable. Algorithms want addresses of 16 bytes, which views and other programs' pointers need not have:
+/// so there is a second one, for any address.
+class ProductWork final : public device_ops::PreparedWork {
+ public:
+  /// Errors: BP_UNSUPPORTED when the library has no algorithm.
+  ProductWork(Device& device, std::string label, ProductPlan plan);
+  void compute(const sdk::ComputeContext& ctx) const override;
+  std::uint64_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  std::unique_ptr<const PreparedProduct> prepare(std::uint32_t alignment);
+
+  Device& device_;
+  std::string label_;
+  ProductPlan plan_;
+  std::uint64_t workspace_bytes_ = 0;
+  std::unique_ptr<const PreparedProduct> aligned_, any_;
+};
+
+}  // namespace backplane::cuda

@@ -1,0 +1,111 @@
+#include "plugins/cuda/rewrite/products.hpp"
+
+#include <vector>
+
+namespace backplane::cuda {
+namespace {
+
+using device_ops::NodeSet;
+using device_ops::only_consumer;
+using sdk::DataType;
+
+/// A product and what it takes over.
+struct Fusion {
+  std::vector<sdk::Node> replaced;
+  sdk::ValueInfo result;
+  std::string bias, addend, activation;
+};
+
+void take(const sdk::Node& next, Fusion& fusion) {
+  fusion.replaced.push_back(next);
+  fusion.result = next.output(0);
+}
+
+/// What an Add or Sum of two adds to `value`; absent where it is no such node.
+sdk::ValueInfo other_of(const sdk::Node& next, const sdk::ValueInfo& value) {
+  if (!next || !(next.is("Add") || next.is("Sum")) || next.input_count() != 2)
+    return sdk::ValueInfo();
+  const sdk::ValueInfo other = next.input(next.input(0) == value ? 1 : 0);
+  return other == value || other.type() != value.type() ? sdk::ValueInfo() : other;
+}
+
+/// A row that is added to each row of a product, whose columns are b's.
+void take_row(const sdk::Node& product, const NodeSet& taken, Fusion& fusion) {
+  const sdk::Node next = only_consumer(fusion.result, taken);
+  const sdk::ValueInfo other = other_of(next, fusion.result);
+  const sdk::ValueInfo b = product.input(1);
+  if (!other || !other.is_static() || !b.is_static() || b.rank() < 2) return;
+  const sdk::DimsView dims = other.dims();
+  if (dims.size() != 1 || dims[0] != b.dims()[b.dims().size() - 1]) return;
+  // Of a vector and a matrix, the product has a row only; the sum has the same dims.
+  if (!device_ops::same_dims(fusion.result, next.output(0))) return;
+  fusion.bias = other.name();
+  take(next, fusion);
+}
+
+void take_matrix(const NodeSet& taken, Fusion& fusion) {
+  const sdk::Node next = only_consumer(fusion.result, taken);
+  const sdk::ValueInfo other = other_of(next, fusion.result);
+  if (!other || other.is_constant() || !device_ops::same_dims(other, fusion.result)) return;
+  fusion.addend = other.name();
+  take(next, fusion);
+}
+
+/// Relu, and Gelu in the form that cuBLASLt has.
+void take_activation(const NodeSet& taken, Fusion& fusion) {
+  const sdk::Node next = only_consumer(fusion.result, taken);
+  if (!next || !next.domain().empty()) return;
+  const bool is_gelu = next.is("Gelu") && next.get_string("approximate", "none") == "tanh";
+  if (!is_gelu && !next.is("Relu")) return;
+  fusion.activation = is_gelu ? "Gelu" : "Relu";
+  take(next, fusion);
+}
+
+void add_node(const sdk::Node& node, const Fusion& fusion, sdk::Rewrite& edit) {
+  const bool is_gemm = node.is("Gemm");
+  sdk::NodeDraft draft =
+      edit.node(device_ops::private_domain(), is_gemm ? "FusedGemm" : "FusedMatMul");
+  draft.input(node.input(0).name()).input(node.input(1).name());
+  if (is_gemm) {
+    if (node.input(2)) draft.input(node.input(2).name());
+    for (const char* const name : {"transA", "transB"}) {
+      if (node.has(name)) draft.attribute(name, node.get_int(name, 0));
+    }
+    for (const char* const name : {"alpha", "beta"}) {
+      if (node.has(name)) draft.attribute(name, node.get_float(name, 1));
+    }
+  } else {
+    draft.input(fusion.bias);
+    if (!fusion.addend.empty()) draft.input(fusion.addend);
+  }
+  draft.output(fusion.result.name()).attribute("origin", std::string(node.name()));
+  if (!fusion.activation.empty()) draft.attribute("activation", fusion.activation);
+  for (const sdk::Node& replaced : fusion.replaced) draft.replaces(replaced);
+  draft.add();
+}
+
+bool is_product(const sdk::Node& node) {
+  if (!node.domain().empty() || !(node.is("MatMul") || node.is("Gemm"))) return false;
+  const DataType type = node.output(0).type();
+  return type == DataType::Float || type == DataType::Float16 || type == DataType::BFloat16;
+}
+
+}  // namespace
+
+void fuse_products(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit) {
+  for (std::size_t i = 0; i < graph.node_count(); ++i) {
+    const sdk::Node node = graph.node(i);
+    if (!is_product(node) || taken.count(node.raw()) > 0) continue;
+    Fusion fusion{{node}, node.output(0), "", "", ""};
+    if (node.is("MatMul")) {
+      take_row(node, taken, fusion);
+      take_matrix(taken, fusion);
+    }
+    take_activation(taken, fusion);
+    if (fusion.replaced.size() == 1) continue;
+    for (const sdk::Node& each : fusion.replaced) taken.insert(each.raw());
+    add_node(node, fusion, edit);
+  }
+}
+
+}  // namespace backplane::cuda

@@ -1,0 +1,63 @@
+#include "plugins/opencl/command_times.hpp"
+
+#include <chrono>
+
+#include "plugins/opencl/stream.hpp"
+
+namespace backplane::opencl {
+namespace {
+
+/// False for a command that failed: it has no times.
+bool read_time(cl_event event, cl_profiling_info what, cl_ulong& time) {
+  return clGetEventProfilingInfo(event, what, sizeof(time), &time, nullptr) == CL_SUCCESS;
+}
+
+}  // namespace
+
+std::uint64_t CommandTimes::now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+void CommandTimes::add(std::string name, std::uint64_t enqueued_ns, Event event) {
+  commands_.push_back({std::move(name), enqueued_ns, std::move(event)});
+}
+
+bp_status* CommandTimes::take(void* sink_ctx, bp_device_time_sink sink) {
+  const std::vector<Command> commands = std::exchange(commands_, {});
+  for (const Command& command : commands) {
+    cl_ulong queued = 0, begin = 0, end = 0;
+    if (!read_time(command.event.get(), CL_PROFILING_COMMAND_QUEUED, queued) ||
+        !read_time(command.event.get(), CL_PROFILING_COMMAND_START, begin) ||
+        !read_time(command.event.get(), CL_PROFILING_COMMAND_END, end))
+      continue;
+    bp_device_time time = sdk::abi_struct<bp_device_time>();
+    time.name = command.name.c_str();
+    time.begin_ns = command.enqueued_ns + (begin > queued ? begin - queued : 0);
+    time.end_ns = command.enqueued_ns + (end > queued ? end - queued : 0);
+    if (bp_status* status = sink(sink_ctx, &time)) return status;
+  }
+  return nullptr;
+}
+
+const bp_device_times& device_times() {
+  static const bp_device_times kTimes = [] {
+    bp_device_times times = sdk::abi_struct<bp_device_times>();
+    times.record = [](bp_device*, bp_stream* stream, std::uint32_t on) {
+      return sdk::guarded([&] { reinterpret_cast<Stream*>(stream)->record_times(on != 0); });
+    };
+    times.take = [](bp_device*, bp_stream* stream, void* sink_ctx, bp_device_time_sink sink) {
+      bp_status* status = nullptr;
+      bp_status* caught = sdk::guarded([&] {
+        if (CommandTimes* const noted = reinterpret_cast<Stream*>(stream)->times())
+          status = noted->take(sink_ctx, sink);
+      });
+      return caught != nullptr ? caught : status;
+    };
+    return times;
+  }();
+  return kTimes;
+}
+
+}  // namespace backplane::opencl

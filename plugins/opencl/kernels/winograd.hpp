@@ -1,0 +1,50 @@
+// Launches of Winograd's convolution: see common/kernels/winograd.hpp for what is computed.
+#pragma once
+
+#include <memory>
+
+#include "plugins/opencl/kernel.hpp"
+#include "plugins/opencl/kernels/product.hpp"
+
+namespace backplane::opencl {
+
+/// A convolution of floats by 3x3 taps with stride 1, in one group.
+struct Winograd {
+  std::int64_t images = 1, in_channels = 0, out_channels = 0;
+  Window window;
+  MemoryRef x, bias, residual, y;
+  bool has_bias = false, has_residual = false;
+  Activation activation = Activation::make("", {});
+};
+
+/// Whether it can be done so on this device, and is likely to be faster than the product with the spread image.
+bool winograd_pays(const Device& device, const Winograd& conv);
+
+/// The weights ([out][in][3][3]), transformed, as panels for the products of the 36 points.
+struct WinogradPacker {
+  std::int64_t in_channels = 0, out_channels = 0;
+  std::int64_t panel = 1;
+  std::int64_t point_floats() const {
+    return (out_channels + panel - 1) / panel * panel * in_channels;
+  }
+  std::uint64_t bytes() const;
+  std::string key() const;
+  void pack(const sdk::PackContext& ctx) const;
+};
+
+/// How the work is cut: rows of tiles that are done together, so that what lies between the steps stays in caches.
+struct WinogradPlan {
+  std::int64_t tiles_y = 0, tiles_x = 0, rows = 0;  ///< rows: of a chunk
+  std::int64_t channel_step = 0;
+  std::uint64_t workspace_bytes = 0, products_offset = 0;
+  Tile tile;
+  /// From one point to the next: no multiple of 4 KiB, of which caches hold few.
+  std::int64_t point_step(std::int64_t channels) const { return channels * channel_step + 16; }
+  WinogradPlan(const Device& device, const Winograd& conv);
+};
+
+/// `weights`: what a WinogradPacker with the plan's panel packed. Needs the plan's workspace.
+void add_winograd(Work& work, const Winograd& conv, const WinogradPlan& plan,
+                  const MemoryRef& weights);
+
+}  // namespace backplane::opencl

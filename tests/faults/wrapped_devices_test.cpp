@@ -1,0 +1,169 @@
+// Every call of the cpu and the OpenCL provider fails once: the error says where, the next run is right, nothing is
+// left over. The plugins are wrapped: they have no code for this.
+#include <set>
+
+#include "tests/faults/fault_test.hpp"
+#include "tests/fixtures/wrapped/wrapped.h"
+
+namespace backplane::core::faults {
+namespace {
+
+struct Fault {
+  const char* provider;
+  bp_code code;
+  Code seen;
+};
+
+/// Both devices, with copies in both directions, a packed weight and a view.
+std::string two_devices() {
+  ModelMaker maker;
+  maker.input("x", {3, 4}).weight("w", random_tensor({4, 4}, 5)).ints("shape", {1, 24});
+  maker.node("left", "MatMul", {"x", "w"}, "a")
+      .node("right", "Tanh", {"x"}, "b")
+      .node("cross", "Add", {"a", "b"}, "c")
+      .node("host", "MatMul", {"c", "w"}, "d")
+      .node("join", "Concat", {"a", "d"}, "e", 1)
+      .node("flat", "Reshape", {"e", "shape"}, "f")
+      .node("last", "Relu", {"f"}, "y");
+  return maker.output("y").output("c").bytes();
+}
+const Placement kOnBoth{{"left", "opencl"}, {"right", "cpu"}, {"cross", "opencl"},
+                        {"host", "cpu"},    {"join", "cpu"},  {"flat", "opencl"},
+                        {"last", "opencl"}};
+const Placement kOnCpu;
+const Tensors kFeeds{{"x", random_tensor({3, 4}, 6)}};
+
+std::string objects(const wrapped_api& api) {
+  wrapped_objects now{};
+  api.alive(&now);
+  return text(now.devices, " devices, ", now.buffers, " buffers, ", now.streams, " streams, ",
+              now.fences, " fences, ", now.kernels, " kernels, ", now.prepared, " prepared, ",
+              now.open_runs, " open runs, ", now.host_blocks, " blocks of host memory");
+}
+
+class WrappedDevices : public ::testing::TestWithParam<Fault> {
+ protected:
+  static void SetUpTestSuite() { use_plugins_of(BACKPLANE_TEST_FIXTURES_DIR "/wrapped"); }
+
+  void SetUp() override {
+    if (!has_device("opencl") && std::string(GetParam().provider) == "opencl")
+      GTEST_SKIP() << "no OpenCL device is there";
+    const bp_provider* provider = nullptr;
+    plugin_ = environment()->plugins().find_provider(GetParam().provider, &provider);
+    wrapped_ = static_cast<const wrapped_api*>(
+        provider->get_interface(provider->self, WRAPPED_INTERFACE, 1));
+    ASSERT_NE(wrapped_, nullptr);
+    want_ = open()->run(kFeeds);
+    before_ = objects(*wrapped_);
+  }
+
+  static bool has_device(const std::string& provider) {
+    for (const PluginRow& row : environment()->plugins().rows()) {
+      if (row.provider == provider && !row.devices.empty()) return true;
+    }
+    return false;
+  }
+
+  static std::unique_ptr<MixedSession> open() {
+    const bool has_opencl = has_device("opencl");
+    return std::make_unique<MixedSession>(
+        two_devices(), has_opencl ? kOnBoth : kOnCpu, ProviderOptions(),
+        has_opencl ? std::vector<std::string>{"opencl", "cpu"} : std::vector<std::string>{"cpu"});
+  }
+
+  void arm(std::uint64_t position) const { wrapped_->fail_call(position, GetParam().code); }
+  std::string failed() const { return wrapped_->failed(); }
+
+  /// What an error that follows from the fault says.
+  void judge(const Error& error) const {
+    EXPECT_EQ(error.code(), GetParam().seen) << error.what();
+    EXPECT_NE(error.message().find(GetParam().provider), std::string::npos)
+        << "names no device: " << error.what();
+  }
+
+  PluginPtr plugin_;
+  const wrapped_api* wrapped_ = nullptr;
+  Tensors want_;
+  std::string before_;
+};
+
+bool names_a_step(const std::string& message) {
+  for (const char* words : {"node '", "copy '", "begin the run"}) {
+    if (message.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST_P(WrappedDevices, FailAtEveryCallOfAWarmRun) {
+  std::set<std::string> functions;
+  {
+    const auto session = open();
+    session->run(kFeeds);
+    const std::string warm = objects(*wrapped_);
+    arm(0);
+    session->run(kFeeds);
+    const std::uint64_t calls = wrapped_->calls();
+    ASSERT_GE(calls, 3u);
+    for (std::uint64_t position = 1; position <= calls; ++position) {
+      arm(position);
+      try {
+        session->run(kFeeds);
+        ADD_FAILURE() << "nobody noticed that " << failed() << " failed, call " << position;
+      } catch (const Error& error) {
+        SCOPED_TRACE(text("call ", position, ", ", failed()));
+        judge(error);
+        EXPECT_TRUE(names_a_step(error.message())) << error.what();
+      }
+      functions.insert(failed());
+      arm(0);
+      EXPECT_EQ(difference(session->run(kFeeds), want_), "") << "the run after call " << position;
+      EXPECT_EQ(objects(*wrapped_), warm) << "after call " << position;
+    }
+  }
+  EXPECT_TRUE(functions.contains("compute"));
+  EXPECT_EQ(functions.contains("copy"), std::string(GetParam().provider) == "opencl");
+  EXPECT_EQ(objects(*wrapped_), before_);
+}
+
+TEST_P(WrappedDevices, FailAtEveryCallOfLoadingAndAFirstRun) {
+  std::set<std::string> functions;
+  std::uint64_t position = 1, errors = 0;
+  for (bool reached = true; reached && position < 400; ++position) {
+    {
+      arm(position);
+      std::unique_ptr<MixedSession> session;
+      try {
+        session = open();
+        EXPECT_EQ(difference(session->run(kFeeds), want_), "") << "call " << position;
+      } catch (const Error& error) {
+        SCOPED_TRACE(text("call ", position, ", ", failed()));
+        judge(error);
+        EXPECT_NE(failed(), "");
+        ++errors;
+      }
+      reached = !failed().empty();
+      functions.insert(failed());
+      arm(0);
+      if (session) {
+        EXPECT_EQ(difference(session->run(kFeeds), want_), "") << "call " << position;
+      }
+    }
+    EXPECT_EQ(objects(*wrapped_), before_) << "after call " << position;
+  }
+  EXPECT_LT(position, 400u) << "loading and a run make 400 calls?";
+  EXPECT_GT(errors, 5u);
+  for (const char* function : {"create", "prepare", "compute"})
+    EXPECT_TRUE(functions.contains(function)) << function;
+}
+
+INSTANTIATE_TEST_SUITE_P(Codes, WrappedDevices,
+                         ::testing::Values(Fault{"cpu", BP_FAILED, Code::Failed},
+                                           Fault{"cpu", BP_OUT_OF_MEMORY, Code::OutOfMemory},
+                                           Fault{"opencl", BP_FAILED, Code::Failed},
+                                           Fault{"opencl", BP_OUT_OF_MEMORY, Code::OutOfMemory}),
+                         [](const auto& fault) {
+                           return text(fault.param.provider, "_code_", fault.param.code);
+                         });
+
+}  // namespace
+}  // namespace backplane::core::faults

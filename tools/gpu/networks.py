@@ -1,0 +1,116 @@
+"""The networks that gpu_check runs, with random weights: a residual network, an encoder, and single products."""
+
+import numpy as np
+
+from onnx_writer import Network
+
+
+def convolution(net, x, filters, size, stride=1, relu=True, addend=None):
+    batch, channels, height, width = net.shapes[x]
+    pad = size // 2
+    out = ((height + 2 * pad - size) // stride + 1, (width + 2 * pad - size) // stride + 1)
+    weights = net.weight((filters, channels, size, size), (2.0 / (channels * size * size)) ** 0.5)
+    bias = net.weight((filters,), 0.1)
+    shape = (batch, filters, *out)
+    net.flops += 2 * int(np.prod(shape)) * channels * size * size
+    y = net.node("Conv", [x, weights, bias], shape, kernel_shape=[size, size], strides=[stride, stride],
+                 pads=[pad, pad, pad, pad])
+    if addend is not None:
+        y = net.node("Add", [y, addend], shape)
+    return net.node("Relu", [y], shape) if relu else y
+
+
+def linear(net, x, columns):
+    *rows, depth = net.shapes[x]
+    shape = (*rows, columns)
+    net.flops += 2 * int(np.prod(shape)) * depth
+    product = net.node("MatMul", [x, net.weight((depth, columns), depth ** -0.5)], shape)
+    return net.node("Add", [product, net.weight((columns,), 0.1)], shape)
+
+
+def residual_network(path, batch=1, dtype=np.float32, stages=(3, 4, 6, 3), size=224, classes=1000):
+    """ResNet-50's layers."""
+    net = Network(dtype)
+    x = convolution(net, net.input("x", (batch, 3, size, size)), 64, 7, 2)
+    b, c, h, w = net.shapes[x]
+    x = net.node("MaxPool", [x], (b, c, (h + 1) // 2, (w + 1) // 2), kernel_shape=[3, 3], strides=[2, 2],
+                 pads=[1, 1, 1, 1])
+    for stage, blocks in enumerate(stages):
+        width = 64 << stage
+        for block in range(blocks):
+            stride = 2 if block == 0 and stage > 0 else 1
+            short = x if block else convolution(net, x, 4 * width, 1, stride, relu=False)
+            y = convolution(net, convolution(net, x, width, 1), width, 3, stride)
+            x = convolution(net, y, 4 * width, 1, addend=short)
+    b, c, _, _ = net.shapes[x]
+    x = net.node("GlobalAveragePool", [x], (b, c, 1, 1))
+    x = net.node("Flatten", [x], (b, c))
+    net.save(path, linear(net, x, classes))
+    return net
+
+
+def encoder(path, batch=1, dtype=np.float32, layers=12, tokens=128, width=768, heads=12):
+    """BERT-base's layers, on embeddings."""
+    net = Network(dtype)
+    x = net.input("x", (batch, tokens, width))
+    each = width // heads
+
+    def normalize(value):
+        shape = net.shapes[value]
+        scale, bias = (net.constant(np.full(width, number, net.dtype)) for number in (1, 0))
+        return net.node("LayerNormalization", [value, scale, bias], shape, axis=-1, epsilon=1e-5)
+
+    def split(value, order):
+        split_shape = net.constant(np.array([batch, tokens, heads, each], np.int64))
+        parts = net.node("Reshape", [value, split_shape], (batch, tokens, heads, each))
+        shape = [(batch, tokens, heads, each)[axis] for axis in order]
+        return net.node("Transpose", [parts], shape, perm=list(order))
+
+    for _ in range(layers):
+        query, key, value = (linear(net, x, width) for _ in range(3))
+        query, key, value = split(query, (0, 2, 1, 3)), split(key, (0, 2, 3, 1)), split(value, (0, 2, 1, 3))
+        shape = (batch, heads, tokens, tokens)
+        net.flops += 4 * batch * heads * tokens * tokens * each
+        scores = net.node("MatMul", [query, key], shape)
+        scores = net.node("Mul", [scores, net.constant(np.array(each ** -0.5, net.dtype))], shape)
+        scores = net.node("Softmax", [scores], shape, axis=-1)
+        mixed = net.node("MatMul", [scores, value], (batch, heads, tokens, each))
+        mixed = net.node("Transpose", [mixed], (batch, tokens, heads, each), perm=[0, 2, 1, 3])
+        whole = net.constant(np.array([batch, tokens, width], np.int64))
+        mixed = net.node("Reshape", [mixed, whole], (batch, tokens, width))
+        x = normalize(net.node("Add", [linear(net, mixed, width), x], net.shapes[x]))
+        inner = linear(net, x, 4 * width)
+        shape = net.shapes[inner]
+        root = net.node("Mul", [inner, net.constant(np.array(0.5 ** 0.5, net.dtype))], shape)
+        one = net.node("Add", [net.node("Erf", [root], shape), net.constant(np.array(1, net.dtype))], shape)
+        half = net.node("Mul", [inner, net.constant(np.array(0.5, net.dtype))], shape)
+        inner = net.node("Mul", [half, one], shape)
+        x = normalize(net.node("Add", [linear(net, inner, width), x], net.shapes[x]))
+    net.save(path, x)
+    return net
+
+
+def perceptron(path, batch=1, dtype=np.float32, width=256):
+    net = Network(dtype)
+    x = net.input("x", (batch, width))
+    for _ in range(3):
+        x = net.node("Relu", [linear(net, x, width)], (batch, width))
+    net.save(path, linear(net, x, 10))
+    return net
+
+
+def product(path, size=8192, dtype=np.float32):
+    """One large product: the limit that networks are measured against."""
+    net = Network(dtype)
+    x = net.input("x", (size, size))
+    net.flops = 2 * size ** 3
+    net.save(path, net.node("MatMul", [x, net.weight((size, size), size ** -0.5)], (size, size)))
+    return net
+
+
+def copy(path, megabytes=256):
+    """One pass over memory: as much is read as written."""
+    net = Network(np.float32)
+    x = net.input("x", (megabytes, 1 << 18))
+    net.save(path, net.node("Neg", [x], (megabytes, 1 << 18)))
+    return net

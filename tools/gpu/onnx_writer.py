@@ -1,0 +1,85 @@
+"""Writes ONNX models with NumPy alone: the few fields of onnx.proto that networks need."""
+
+import numpy as np
+
+TYPES = {np.dtype(np.float32): 1, np.dtype(np.int64): 7, np.dtype(np.float16): 10}
+
+
+def varint(number):
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def field(number, value):
+    """A field of a message: an int as a varint, text and bytes with their length."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def attribute(name, value):
+    if isinstance(value, float):
+        return field(1, name) + varint(2 << 3 | 5) + np.float32(value).tobytes() + field(20, 1)
+    if isinstance(value, int):
+        return field(1, name) + field(3, value) + field(20, 2)
+    if isinstance(value, str):
+        return field(1, name) + field(4, value) + field(20, 3)
+    return field(1, name) + b"".join(field(8, int(each)) for each in value) + field(20, 7)
+
+
+def tensor(name, array):
+    array = np.ascontiguousarray(array)
+    dims = b"".join(field(1, int(dim)) for dim in array.shape)
+    return dims + field(2, TYPES[array.dtype]) + field(8, name) + field(9, array.tobytes())
+
+
+def value_info(name, dtype, shape):
+    dims = b"".join(field(1, field(1, int(dim))) for dim in shape)
+    return field(1, name) + field(2, field(1, field(1, TYPES[np.dtype(dtype)]) + field(2, dims)))
+
+
+class Network:
+    """A graph that grows node by node; `flops` counts those of its products."""
+
+    def __init__(self, dtype=np.float32, seed=1):
+        self.dtype = np.dtype(dtype)
+        self.random = np.random.default_rng(seed)
+        self.nodes, self.weights, self.inputs, self.outputs = [], [], [], []
+        self.shapes = {}
+        self.flops = 0
+
+    def input(self, name, shape):
+        self.inputs.append((name, tuple(shape)))
+        self.shapes[name] = tuple(shape)
+        return name
+
+    def constant(self, array):
+        name = f"c{len(self.weights)}"
+        self.weights.append((name, array))
+        self.shapes[name] = array.shape
+        return name
+
+    def weight(self, shape, scale):
+        return self.constant((self.random.standard_normal(shape) * scale).astype(self.dtype))
+
+    def node(self, op_type, inputs, shape, **attributes):
+        name = f"{op_type}_{len(self.nodes)}"
+        parts = b"".join(field(1, each) for each in inputs) + field(2, name) + field(3, name) + field(4, op_type)
+        parts += b"".join(field(5, attribute(key, value)) for key, value in attributes.items())
+        self.nodes.append((name, parts))
+        self.shapes[name] = tuple(int(dim) for dim in shape)
+        return name
+
+    def save(self, path, *outputs):
+        graph = b"".join(field(1, parts) for _, parts in self.nodes) + field(2, "network")
+        graph += b"".join(field(5, tensor(name, array)) for name, array in self.weights)
+        graph += b"".join(field(11, value_info(name, self.dtype, shape)) for name, shape in self.inputs)
+        graph += b"".join(field(12, value_info(name, self.dtype, self.shapes[name])) for name in outputs)
+        with open(path, "wb") as file:
+            file.write(field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 17)))
