@@ -1,6 +1,7 @@
 # Tests. A label says where a test runs (tools/test): everything runs in release; `unit`, `abi` and
 # `fault` also under the address and undefined-behaviour sanitizers; `tsan` under the thread
-# sanitizer; `checks` are the scripts of tools/checks. Target backplane_tests_<label> builds what
+# sanitizer; `tools/test --full` runs all under each, but those labelled `release`: tests by the clock, and programs under
+# a checker of their own; `checks` are the scripts of tools/checks. Target backplane_tests_<label> builds what
 # the tests of a label need, so that a sanitized build need not hold everything.
 
 set(BACKPLANE_TEST_RESULTS_DIR "${PROJECT_BINARY_DIR}/test_results")
@@ -88,6 +89,9 @@ function(_backplane_test_properties name labels timeout)
   if(NOT timeout)
     set(timeout 300)
   endif()
+  if(BACKPLANE_SANITIZE)
+    math(EXPR timeout "4 * ${timeout}")
+  endif()
   set(environment "BACKPLANE_BUILD_DIR=${PROJECT_BINARY_DIR}"
                   "BACKPLANE_SOURCE_DIR=${PROJECT_SOURCE_DIR}" "PYTHONDONTWRITEBYTECODE=1")
   if(BACKPLANE_SANITIZE)
@@ -95,6 +99,7 @@ function(_backplane_test_properties name labels timeout)
     # so a std::vector that they grow and this tree reads carries no annotations, or stale ones.
     list(APPEND environment
       "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1"
+      "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leaks_of_others.txt:print_suppressions=0"
       "UBSAN_OPTIONS=print_stacktrace=1"
       "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:history_size=4:allocator_may_return_null=1")
   endif()

@@ -155,14 +155,25 @@ ConstantPtr LazyConstant::get(WeightStore& store, bp_threads* threads) const {
                                     weight);
 }
 
+/// Removes those whose weights have ended and that nobody is about to fill; the caller holds mutex_.
+void WeightStore::sweep_cells() {
+  std::erase_if(cells_, [](const auto& entry) {
+    if (entry.second.use_count() > 1) return false;
+    // Nobody else has it, but the one who had may have written a moment ago: the lock makes that seen.
+    const std::lock_guard lock(entry.second->mutex);
+    return entry.second->weight.expired();
+  });
+}
+
 WeightPtr WeightStore::find_or_make(const std::string& key,
                                     const std::function<WeightPtr()>& make) {
   std::shared_ptr<Cell> cell;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(cells_, [&](const auto& entry) {
-      return entry.second.use_count() == 1 && entry.second->weight.expired() && entry.first != key;
-    });
+    if (cells_.size() >= sweep_at_) {
+      sweep_cells();
+      sweep_at_ = 2 * cells_.size() + 64;
+    }
     std::shared_ptr<Cell>& place = cells_[key];
     if (place == nullptr) place = std::make_shared<Cell>();
     cell = place;

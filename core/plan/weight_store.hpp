@@ -99,6 +99,7 @@ class WeightStore {
     std::mutex mutex;
     std::weak_ptr<const Weight> weight;
   };
+  void sweep_cells();
   WeightPtr find_or_make(const std::string& key, const std::function<WeightPtr()>& make);
   /// A weight of `bytes` from a saved plan, on the device; null when there is none.
   std::shared_ptr<Weight> find_saved(const DevicePtr& device, const std::string& key, DataType type,
@@ -107,6 +108,7 @@ class WeightStore {
 
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Cell>> cells_;
+  std::size_t sweep_at_ = 64;  ///< so many cells are worth a sweep
   std::vector<std::weak_ptr<const SavedWeights>> saved_;
   std::atomic<std::uint64_t> packed_count_{0}, restored_count_{0};
 };

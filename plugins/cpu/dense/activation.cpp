@@ -9,6 +9,8 @@
 // After highway.h:
 #include <hwy/contrib/math/math-inl.h>
 
+#include "plugins/cpu/kernels/vector_math-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
 
@@ -132,7 +134,7 @@ HWY_NOINLINE void apply_row(const Functor& f, float* x, int64_t count) {
   for (; i + kLanes <= count; i += kLanes) hn::StoreU(f(d, hn::LoadU(d, x + i)), d, x + i);
   if (i < count) {
     const auto mask = hn::FirstN(d, static_cast<size_t>(count - i));
-    hn::BlendedStore(f(d, hn::MaskedLoad(mask, d, x + i)), mask, d, x + i);
+    hn::BlendedStore(f(d, load_first(mask, d, x + i)), mask, d, x + i);
   }
 }
 
@@ -153,9 +155,9 @@ HWY_NOINLINE void scale_shift_rows(const Functor& f, const float* x, int64_t x_s
         hn::StoreU(f(d, hn::MulAdd(hn::LoadU(d, x + c), a, b)), d, y + c);
       } else {
         const auto mask = hn::FirstN(d, static_cast<size_t>(columns - c));
-        const Vector a = scale ? hn::MaskedLoad(mask, d, scale + c) : hn::Set(d, 1.0f);
-        const Vector b = shift ? hn::MaskedLoad(mask, d, shift + c) : hn::Zero(d);
-        hn::BlendedStore(f(d, hn::MulAdd(hn::MaskedLoad(mask, d, x + c), a, b)), mask, d, y + c);
+        const Vector a = scale ? load_first(mask, d, scale + c) : hn::Set(d, 1.0f);
+        const Vector b = shift ? load_first(mask, d, shift + c) : hn::Zero(d);
+        hn::BlendedStore(f(d, hn::MulAdd(load_first(mask, d, x + c), a, b)), mask, d, y + c);
       }
     }
   }
@@ -180,7 +182,7 @@ HWY_NOINLINE void add_rows(const Functor& f, const float* a, int64_t a_stride, c
     }
     if (c < columns) {
       const auto mask = hn::FirstN(d, static_cast<size_t>(columns - c));
-      const Vector sum = hn::Add(hn::MaskedLoad(mask, d, a + c), hn::MaskedLoad(mask, d, b + c));
+      const Vector sum = hn::Add(load_first(mask, d, a + c), load_first(mask, d, b + c));
       hn::BlendedStore(f(d, sum), mask, d, y + c);
     }
   }

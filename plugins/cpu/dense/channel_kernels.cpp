@@ -12,6 +12,8 @@
 // After highway.h:
 #include <hwy/contrib/math/math-inl.h>
 
+#include "plugins/cpu/kernels/vector_math-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
 
@@ -161,7 +163,7 @@ HWY_INLINE float exponentials(const float* x, float* y, int64_t columns, float m
   }
   if (i < columns) {
     const auto mask = hn::FirstN(d, static_cast<size_t>(columns - i));
-    const Vector e = hn::Exp(d, hn::Sub(hn::MaskedLoad(mask, d, x + i), m));
+    const Vector e = hn::Exp(d, hn::Sub(load_first(mask, d, x + i), m));
     hn::BlendedStore(e, mask, d, y + i);
     sum = hn::Add(sum, hn::IfThenElseZero(mask, e));
   }

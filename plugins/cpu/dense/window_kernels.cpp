@@ -28,7 +28,7 @@ struct Whole {
 };
 struct Part {
   hn::Mask<Tag> mask;
-  HWY_INLINE Vector load(const float* p) const { return hn::MaskedLoad(mask, Tag(), p); }
+  HWY_INLINE Vector load(const float* p) const { return load_first(mask, Tag(), p); }
   HWY_INLINE void store(Vector v, float* p) const { hn::BlendedStore(v, mask, Tag(), p); }
 };
 

@@ -159,6 +159,20 @@ HWY_INLINE V vector_softplus(D d, V x) {
   return hn::Add(at_least(hn::Zero(d), x), hn::Log1p(d, e));
 }
 
+/// Loads the lanes of a mask by FirstN, others zero. Highway's own load reads all of them on targets that have no
+/// masked one: past the end of an array.
+template <class D>
+HWY_INLINE hn::Vec<D> load_first(hn::Mask<D> mask, D d, const float* from) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return hn::MaskedLoad(mask, d, from);
+#else
+  HWY_ALIGN float buffer[hn::MaxLanes(d)] = {};
+  const size_t count = hn::CountTrue(d, mask);
+  for (size_t i = 0; i < count; ++i) buffer[i] = from[i];
+  return hn::Load(d, buffer);
+#endif
+}
+
 /// Loads and stores the `n` < Lanes(d) elements at the end of an array, other lanes zero.
 template <class D>
 HWY_INLINE hn::Vec<D> load_some(D d, const float* from, size_t n) {
