@@ -89,6 +89,9 @@ DeviceTraits read_traits(cl_device_id id) {
   traits.shares_host_memory = device_value<cl_bool>(id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
   traits.has_double = has_extension(id, "cl_khr_fp64");
   traits.has_half = has_extension(id, "cl_khr_fp16");
+  traits.runs_out_of_order =
+      (device_value<cl_command_queue_properties>(id, CL_DEVICE_QUEUE_PROPERTIES) &
+       CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
   traits.compute_units = device_value<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
   traits.vector_width =
       std::clamp<cl_uint>(device_value<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT), 4, 16);
@@ -131,17 +134,29 @@ Device::Device(cl_device_id id, const DeviceSettings& settings)
       traits_(read_traits(id)),
       settings_(settings),
       context_(make_context(id, settings.user_context)),
-      side_queue_(make_queue()),
+      side_queue_(make_queue(0)),
       programs_(context_.get(), id, device_key(traits_), settings.cache_dir) {
   if (settings_.user_queue != nullptr) check_user_queue(settings_.user_queue, id_, context());
+  if (!settings_.out_of_order) return;
+  if (settings_.user_queue != nullptr)
+    sdk::invalid(
+        "options 'queue' and 'user_queue' of provider 'opencl': every stream is the user's queue, "
+        "which is in order; leave one of them out");
+  if (!traits_.runs_out_of_order)
+    sdk::unsupported("option 'queue' of provider 'opencl' is out_of_order, and ", traits_.name,
+                     " has no such queues; leave it at in_order");
 }
 
 bool Device::vector_tiles() const { return limits().is_processor; }
 
-Queue Device::make_queue(bool takes_times) const {
+Queue Device::make_stream_queue(bool takes_times) const {
+  return make_queue((takes_times ? CL_QUEUE_PROFILING_ENABLE : 0) |
+                    (settings_.out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0));
+}
+
+Queue Device::make_queue(cl_command_queue_properties properties) const {
   cl_int code = CL_SUCCESS;
-  Queue queue(clCreateCommandQueue(context_.get(), id_, takes_times ? CL_QUEUE_PROFILING_ENABLE : 0,
-                                   &code));
+  Queue queue(clCreateCommandQueue(context_.get(), id_, properties, &code));
   if (code != CL_SUCCESS) throw_cl(code, "clCreateCommandQueue", traits_.name);
   return queue;
 }
@@ -185,13 +200,27 @@ std::unique_ptr<Stream> Device::create_stream() {
     check_cl(clRetainCommandQueue(settings_.user_queue), "clRetainCommandQueue");
     queue = Queue(settings_.user_queue);
   } else {
-    queue = make_queue();
+    queue = make_stream_queue();
   }
   cl_int none = 0, code = CL_SUCCESS;
   Memory word(clCreateBuffer(context(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof(none),
                              &none, &code));
   check_cl(code, "clCreateBuffer");
   return std::make_unique<Stream>(*this, std::move(queue), std::move(word));
+}
+
+Access access_of(const bp_tensor& tensor, std::uint64_t offset, std::uint64_t bytes, bool writes) {
+  const auto* const buffer = reinterpret_cast<const Buffer*>(tensor.buffer);
+  const void* const host = tensor.host_ptr != nullptr ? tensor.host_ptr
+                           : buffer != nullptr        ? buffer->host
+                                                      : nullptr;
+  if (host == nullptr)
+    return {buffer == nullptr ? nullptr : buffer->memory.get(), tensor.offset + offset,
+            tensor.offset + offset + bytes, writes};
+  // What the process can see goes by its address, by whichever way a command reaches it.
+  const std::uint64_t begin = reinterpret_cast<std::uint64_t>(host) + offset +
+                              (tensor.host_ptr != nullptr ? 0 : tensor.offset);
+  return {nullptr, begin, begin + bytes, writes};
 }
 
 std::int32_t Device::copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer) const {
@@ -215,22 +244,27 @@ void Device::copy(Stream& stream, const bp_tensor& from, const bp_tensor& to) {
     if (tensor.host_ptr != nullptr || buffer == nullptr) return tensor.host_ptr;
     return static_cast<char*>(buffer->host) + tensor.offset;
   };
-  TimedCommand timed(stream);
+  Command command(stream);
+  command.uses(access_of(from, 0, from.bytes, false));
+  command.uses(access_of(to, 0, to.bytes, true));
   if (from_device && to_device) {
     check_cl(clEnqueueCopyBuffer(stream.queue(), source->memory.get(), target->memory.get(),
-                                 from.offset, to.offset, from.bytes, 0, nullptr, timed.event()),
+                                 from.offset, to.offset, from.bytes, command.wait_count(),
+                                 command.wait_list(), command.event()),
              "clEnqueueCopyBuffer");
-    timed.done("copy on the device");
+    command.done("copy on the device");
   } else if (to_device) {
     check_cl(clEnqueueWriteBuffer(stream.queue(), target->memory.get(), CL_FALSE, to.offset,
-                                  to.bytes, host_side(from, source), 0, nullptr, timed.event()),
+                                  to.bytes, host_side(from, source), command.wait_count(),
+                                  command.wait_list(), command.event()),
              "clEnqueueWriteBuffer");
-    timed.done("copy to the device");
+    command.done("copy to the device");
   } else if (from_device) {
     check_cl(clEnqueueReadBuffer(stream.queue(), source->memory.get(), CL_FALSE, from.offset,
-                                 from.bytes, host_side(to, target), 0, nullptr, timed.event()),
+                                 from.bytes, host_side(to, target), command.wait_count(),
+                                 command.wait_list(), command.event()),
              "clEnqueueReadBuffer");
-    timed.done("copy to the host");
+    command.done("copy to the host");
   } else {
     sdk::invalid("neither end of a copy is in memory of an OpenCL device");
   }
@@ -241,7 +275,7 @@ std::uint64_t Device::native(std::int32_t kind, Stream* stream, Buffer* buffer) 
     case BP_NATIVE_DEVICE:
       return reinterpret_cast<std::uint64_t>(context());
     case BP_NATIVE_STREAM:
-      return reinterpret_cast<std::uint64_t>(stream->queue());
+      return reinterpret_cast<std::uint64_t>(stream->lend());
     case BP_NATIVE_BUFFER:
       return buffer == nullptr ? 0 : reinterpret_cast<std::uint64_t>(buffer->memory.get());
     default:

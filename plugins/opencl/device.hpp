@@ -22,6 +22,7 @@ struct DeviceTraits {
   bool shares_host_memory = false;
   bool has_double = false;
   bool has_half = false;
+  bool runs_out_of_order = false;  ///< has queues that do
   std::uint32_t compute_units = 1;
   std::uint32_t vector_width = 4;  ///< floats in a vector register; of meaning on processors
   std::size_t max_group_items = 1;
@@ -44,6 +45,7 @@ struct DeviceSettings {
   cl_command_queue user_queue = nullptr;
   std::string tiles;  ///< "auto", "vector" or "local"
   bool fusion = true;
+  bool out_of_order = false;  ///< streams are queues that run out of order
   std::shared_ptr<std::atomic<std::uint64_t>>
       used_bytes;  ///< of the device's memory, by this process
 };
@@ -63,6 +65,9 @@ struct Buffer {
   ~Buffer();
 };
 
+/// Part of a tensor that a command touches.
+Access access_of(const bp_tensor& tensor, std::uint64_t offset, std::uint64_t bytes, bool writes);
+
 /// Threads: as bp_device_api says; every function may be called by several at a time.
 class Device final : public device_ops::Device {
  public:
@@ -81,8 +86,10 @@ class Device final : public device_ops::Device {
   std::unique_ptr<Stream> create_stream();
   /// A queue beside all streams, for what has to be done at once.
   cl_command_queue side_queue() const { return side_queue_.get(); }
-  /// An in-order queue of its own; `takes_times`: of its commands.
-  Queue make_queue(bool takes_times = false) const;
+  /// Whether streams are queues that run out of order.
+  bool runs_out_of_order() const { return settings_.out_of_order; }
+  /// A queue for a stream; `takes_times`: of its commands.
+  Queue make_stream_queue(bool takes_times = false) const;
   void copy(Stream& stream, const bp_tensor& from, const bp_tensor& to);
   /// A BP_COPY_* mode. `peer`: another opened device, or null.
   std::int32_t copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer) const;
@@ -96,6 +103,8 @@ class Device final : public device_ops::Device {
   std::unique_ptr<const device_ops::PreparedWork> make_ready(const device_ops::Work& work) override;
 
  private:
+  Queue make_queue(cl_command_queue_properties properties) const;
+
   cl_device_id id_;
   DeviceTraits traits_;
   DeviceSettings settings_;

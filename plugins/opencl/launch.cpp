@@ -18,6 +18,14 @@ cl_mem memory_of(const bp_tensor& tensor) {
   return buffer == nullptr ? nullptr : buffer->memory.get();
 }
 
+/// What a kernel may touch of an argument: the whole tensor, since strides go anywhere in it. Memory that only this
+/// node's kernels see and never write (tables, packed constants) has no order.
+void use(Command& command, Place place, const bp_tensor& tensor) {
+  if (place == Place::Table || place == Place::Packed || tensor.buffer == nullptr) return;
+  command.uses(
+      access_of(tensor, 0, tensor.bytes, place == Place::Output || place == Place::Workspace));
+}
+
 /// Where a thread looks first for a free kernel object: threads spread over them.
 std::size_t thread_number() {
   static std::atomic<std::size_t> count{0};
@@ -119,6 +127,7 @@ void Launches::compute(const sdk::ComputeContext& ctx) const {
 }
 
 void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const {
+  Command command(stream);
   const std::size_t slot = launch.kernels.take();
   cl_kernel kernel = launch.kernels.kernel(slot);
   cl_int code = CL_SUCCESS;
@@ -132,33 +141,37 @@ void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Str
     code |=
         clSetKernelArg(kernel, argument++, sizeof(memory), memory == nullptr ? nullptr : &memory);
     code |= clSetKernelArg(kernel, argument++, sizeof(first), &first);
+    if (command.is_ordered_by_events()) use(command, each.memory.place, tensor);
   }
   if (launch.fault_argument != 0) {
     const cl_mem word = stream.faults().memory();
     code |= clSetKernelArg(kernel, launch.fault_argument, sizeof(word), &word);
     stream.faults().arm();
   }
-  TimedCommand timed(stream);
   const char* call = "clSetKernelArg";
   if (code == CL_SUCCESS) {
     call = "clEnqueueNDRangeKernel";
     code = clEnqueueNDRangeKernel(stream.queue(), kernel, 3, nullptr, launch.global.data(),
-                                  launch.local.data(), 0, nullptr, timed.event());
+                                  launch.local.data(), command.wait_count(), command.wait_list(),
+                                  command.event());
   }
   launch.kernels.give_back(slot);
   if (code != CL_SUCCESS) throw_cl(code, call, where());
-  timed.done(launch.name);
+  command.done(launch.name);
 }
 
 void Launches::enqueue(const CopyPlan& copy, const sdk::ComputeContext& ctx, Stream& stream) const {
   const bp_tensor &from = tensor_of(ctx, copy.from), &to = tensor_of(ctx, copy.to);
   const std::uint64_t first = from.offset + copy.from.offset, target = to.offset + copy.to.offset;
   if (memory_of(from) == memory_of(to) && first == target) return;  // in place
-  TimedCommand timed(stream);
-  const cl_int code = clEnqueueCopyBuffer(stream.queue(), memory_of(from), memory_of(to), first,
-                                          target, copy.bytes, 0, nullptr, timed.event());
+  Command command(stream);
+  command.uses(access_of(from, copy.from.offset, copy.bytes, false));
+  command.uses(access_of(to, copy.to.offset, copy.bytes, true));
+  const cl_int code =
+      clEnqueueCopyBuffer(stream.queue(), memory_of(from), memory_of(to), first, target, copy.bytes,
+                          command.wait_count(), command.wait_list(), command.event());
   if (code != CL_SUCCESS) throw_cl(code, "clEnqueueCopyBuffer", where());
-  timed.done("copy");
+  command.done("copy");
 }
 
 }  // namespace backplane::opencl

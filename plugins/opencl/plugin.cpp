@@ -93,6 +93,10 @@ class Provider {
                           "An in-order cl_command_queue of user_context that every stream is, as a "
                           "decimal number; 0: queues of its own.");
     options_.emplace_back(
+        "queue", BP_OPTION_STRING, "in_order", "in_order|out_of_order",
+        "What streams are: queues in order, or queues whose commands wait only for those that "
+        "touch the same memory.");
+    options_.emplace_back(
         "tiles", BP_OPTION_STRING, "auto", "auto|vector|local",
         "How products and convolutions are tiled: in vectors of one work item, in "
         "local memory of a group, or as suits the device.");
@@ -196,6 +200,7 @@ class Provider {
     settings.cache_dir = device_ops::cache_folder(ctx.option("cache_dir"));
     settings.user_context = handle_option<cl_context>(ctx, "user_context");
     settings.user_queue = handle_option<cl_command_queue>(ctx, "user_queue");
+    settings.out_of_order = ctx.option("queue") == "out_of_order";
     settings.tiles = ctx.option("tiles");
     settings.fusion = ctx.option("fusion") == "true";
     const FoundDevice& device = found(ctx.info());

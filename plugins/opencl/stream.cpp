@@ -48,11 +48,52 @@ void FaultWord::check() {
 Stream::Stream(Device& device, Queue queue, Memory fault_word)
     : device_(device),
       queue_(std::move(queue)),
-      faults_(std::make_shared<FaultWord>(device, std::move(fault_word))) {}
+      faults_(std::make_shared<FaultWord>(device, std::move(fault_word))) {
+  if (device_.runs_out_of_order()) hazards_ = std::make_unique<Hazards>();
+}
 
 void Stream::sync() {
   check_cl(clFinish(queue_.get()), "clFinish");
+  if (hazards_ != nullptr) hazards_->clear();
   faults_->check();
+}
+
+void Stream::barrier() {
+  if (hazards_ == nullptr) return;
+  check_cl(clEnqueueBarrierWithWaitList(queue_.get(), 0, nullptr, nullptr),
+           "clEnqueueBarrierWithWaitList");
+  hazards_->clear();
+}
+
+cl_command_queue Stream::lend() {
+  barrier();
+  is_lent_ = hazards_ != nullptr;
+  return queue_.get();
+}
+
+void Stream::settle() {
+  if (!is_lent_ && hazards_->count() < Hazards::kMost) return;
+  barrier();
+  is_lent_ = false;
+}
+
+Command::Command(Stream& stream)
+    : stream_(stream), times_(stream.times()), hazards_(stream.hazards()) {
+  if (hazards_ != nullptr) {
+    stream.settle();
+    stream.accesses_.clear();
+    stream.awaited_.clear();
+  }
+  if (times_ != nullptr) enqueued_ns_ = CommandTimes::now();
+}
+
+void Command::done(const std::string& name) {
+  if (event_ == nullptr) return;
+  Event event(event_);
+  if (hazards_ != nullptr) {
+    for (const Access& access : stream_.accesses_) hazards_->add(access, event.get());
+  }
+  if (times_ != nullptr) times_->add(name, enqueued_ns_, std::move(event));
 }
 
 void Stream::record_times(bool on) {
@@ -68,7 +109,7 @@ void Stream::record_times(bool on) {
           "CL_QUEUE_PROFILING_ENABLE");
   } else if (on != has_times) {
     sync();
-    queue_ = device_.make_queue(on);
+    queue_ = device_.make_stream_queue(on);
   }
   times_ = on ? std::make_unique<CommandTimes>() : nullptr;
 }

@@ -1,4 +1,4 @@
-// Streams and fences: in-order command queues, and counters made of markers.
+// Streams and fences: command queues, and counters made of markers.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 
 #include "plugins/opencl/cl_api.hpp"
 #include "plugins/opencl/command_times.hpp"
+#include "plugins/opencl/hazards.hpp"
 
 namespace backplane::opencl {
 
@@ -33,11 +34,22 @@ class FaultWord {
   std::atomic<bool> armed_{false};
 };
 
-/// An in-order queue.
+/// A queue whose commands give results as if they were done one after the other. One that runs out of order is told of each
+/// command what it waits for; see Command.
+/// Threads: one at a time.
 class Stream {
  public:
   Stream(Device& device, Queue queue, Memory fault_word);
   cl_command_queue queue() const { return queue_.get(); }
+  /// What orders the commands of a queue that runs out of order; null for one in order.
+  Hazards* hazards() { return hazards_.get(); }
+  /// Everything that is enqueued from here on waits for everything before; in order it does anyway.
+  void barrier();
+  /// Gives the queue to somebody whose commands this class is not told of: barriers stand before and after them.
+  cl_command_queue lend();
+  /// Before each command of this provider: the barrier after what others may have enqueued, or when there is too much to
+  /// look at.
+  void settle();
   FaultWord& faults() { return *faults_; }
   const std::shared_ptr<FaultWord>& shared_faults() const { return faults_; }
   /// Waits for everything; throws the first error, which is forgotten.
@@ -54,23 +66,46 @@ class Stream {
   Queue queue_;
   std::shared_ptr<FaultWord> faults_;
   std::unique_ptr<CommandTimes> times_;
+  std::unique_ptr<Hazards> hazards_;
+  bool is_lent_ = false;
+  // Of the command that is being enqueued, kept for their memory.
+  friend class Command;
+  std::vector<Access> accesses_;
+  std::vector<cl_event> awaited_;
 };
 
-/// The event of a command that is about to be enqueued, where times are taken.
-class TimedCommand {
+/// A command that is about to be enqueued: what it waits for and its event, where the queue runs out of order or times are
+/// taken.
+///
+///   Command command(stream);
+///   command.uses({memory, begin, end, writes});   // all that it touches
+///   clEnqueue...(..., command.wait_count(), command.wait_list(), command.event());
+///   command.done("name in traces");
+class Command {
  public:
-  explicit TimedCommand(Stream& stream) : times_(stream.times()) {
-    if (times_ != nullptr) enqueued_ns_ = CommandTimes::now();
+  explicit Command(Stream& stream);
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+  /// False: nobody asks for what it uses.
+  bool is_ordered_by_events() const { return hazards_ != nullptr; }
+  void uses(const Access& access) {
+    if (hazards_ == nullptr || access.begin >= access.end) return;
+    hazards_->find(access, stream_.awaited_);
+    stream_.accesses_.push_back(access);
+  }
+  cl_uint wait_count() const { return static_cast<cl_uint>(stream_.awaited_.size()); }
+  const cl_event* wait_list() const {
+    return stream_.awaited_.empty() ? nullptr : stream_.awaited_.data();
   }
   /// For the call that enqueues; null where nobody asks.
-  cl_event* event() { return times_ != nullptr ? &event_ : nullptr; }
+  cl_event* event() { return times_ != nullptr || hazards_ != nullptr ? &event_ : nullptr; }
   /// After the call.
-  void done(const std::string& name) {
-    if (event_ != nullptr) times_->add(name, enqueued_ns_, Event(event_));
-  }
+  void done(const std::string& name);
 
  private:
+  Stream& stream_;
   CommandTimes* times_;
+  Hazards* hazards_;
   std::uint64_t enqueued_ns_ = 0;
   cl_event event_ = nullptr;
 };

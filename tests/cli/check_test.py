@@ -71,6 +71,16 @@ class RightPlugins(CheckTest):
             self.skipTest("built without the CPU provider")
         self.passes(PLUGINS / "cpu.so", 100)
 
+    def test_the_opencl_provider_passes_for_its_device_and_for_one_kernel(self):
+        """Beside the CPU provider in the default folder, from where the runtime loads it for the reference, too."""
+        if not (PLUGINS / "opencl.so").exists() or not (PLUGINS / "cpu.so").exists():
+            self.skipTest("built without the OpenCL or the CPU provider")
+        row = next(row for row in json.loads(self.succeed("providers", "--json")) if row["provider"] == "opencl")
+        if not row["devices"]:
+            self.skipTest(row["reason"])
+        self.passes(PLUGINS / "opencl.so", 0, "--only", "device.*")
+        self.passes(PLUGINS / "opencl.so", 1, "--only", "kernels.*/opencl:softmax")
+
     def test_libraries_of_custom_operators_pass(self):
         for name in ("windowed_mean", "decode_boxes"):
             with self.subTest(name):
@@ -87,6 +97,11 @@ class WrongProviders(CheckTest):
             with self.subTest(name):
                 report = self.check(WRONG / f"{name}.so", "--timeout", "20", code=1)
                 self.assertEqual(self.names(report, "failed"), [case])
+
+    def test_a_kernel_that_is_slow_in_all_and_not_in_one_call_is_not_late(self):
+        """About 6 s of device time for the kernel, in calls of milliseconds."""
+        self.passes(FIXTURES / "fakegpu.so", 1, "--only", "kernels.*/fakegpu:Relu", "--timeout", "2", "--set",
+                    "provider.fakegpu.delay_us=2000")
 
     def test_a_hang_says_in_which_call(self):
         report = self.check(WRONG / "hang.so", "--timeout", "5", "--only", "kernels.time/wrong:add", code=1)

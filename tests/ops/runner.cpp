@@ -159,6 +159,13 @@ std::vector<Target> find_targets() {
     if (provider != "cpu") {
       // Where most cases cost a run of the device's compiler, a sweep would take minutes.
       targets.push_back({provider, provider, {}, false, provider == "opencl" ? 20 : 1});
+      if (provider == "opencl") {
+        targets.push_back({"opencl_out_of_order",
+                           provider,
+                           {{"provider.opencl.queue", "out_of_order"}},
+                           false,
+                           20});
+      }
       continue;
     }
     for (const char* isa : {"avx512", "avx2", "baseline"}) {

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using check::Row;
 
-/// A folder with a link to the plugin alone; it goes away with this object.
+/// A folder with a link to the plugin alone, and below it a copy; it goes away with this object.
 class PluginFolder {
  public:
   explicit PluginFolder(const fs::path& file) {
@@ -25,6 +25,9 @@ class PluginFolder {
       run_failed("cannot make a folder below ", fs::temp_directory_path().string());
     path_ = pattern;
     fs::create_symlink(file, path_ / file.filename());
+    fs::create_directory(path_ / "apart");
+    fs::copy_file(file, path_ / "apart" / file.filename());
+    copy_ = path_ / "apart" / file.filename();
   }
   ~PluginFolder() {
     std::error_code ignored;
@@ -33,9 +36,10 @@ class PluginFolder {
   PluginFolder(const PluginFolder&) = delete;
   PluginFolder& operator=(const PluginFolder&) = delete;
   std::string path() const { return path_.string(); }
+  std::string copy() const { return copy_.string(); }
 
  private:
-  fs::path path_;
+  fs::path path_, copy_;
 };
 
 struct Counts {
@@ -104,6 +108,7 @@ int check_plugin(CheckRequest& request) {
   request.chosen.options();  // wrong ones are told now
   const PluginFolder folder(file);
   request.folder = folder.path();
+  request.copy = folder.copy();
   const std::vector<Row> rows = check::run_suite(request);
   if (request.json) {
     print_json(request, rows);
@@ -124,7 +129,7 @@ void add_check(CLI::App& program, Action& chosen) {
   command.add_option("--only", request->only,
                      "cases whose name (CASE, or CASE/SUBJECT) fits a pattern with '*' and '?'");
   command.add_option("--seed", request->seed, "of the generated shapes and elements (1)");
-  command.add_option("--timeout", request->timeout, "seconds for one kernel or one case (60)");
+  command.add_option("--timeout", request->timeout, "seconds for one call of the plugin (60)");
   command.add_flag("--json", request->json, "print one JSON value");
   request->chosen.add_to(command);
   command.callback([request, &chosen] { chosen = [request] { return check_plugin(*request); }; });

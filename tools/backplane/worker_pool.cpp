@@ -136,14 +136,22 @@ class Child {
     ::close(answers_);
   }
 
-  void give(std::size_t index, std::chrono::seconds timeout) {
+  void give(std::size_t index, const PoolOptions& options) {
     index_ = index;
-    deadline_ = Clock::now() + timeout;
+    progress_ = options.progress ? options.progress(index) : 0;
+    deadline_ = Clock::now() + options.timeout;
     const std::uint64_t number = index;
     write_exactly(requests_, &number, sizeof number);  // that it died shows at the answer
   }
   std::optional<std::size_t> take_index() { return std::exchange(index_, std::nullopt); }
-  bool is_late() const { return index_ && Clock::now() > deadline_; }
+  /// Whether the time is up and nothing has come of it since it began.
+  bool is_late(const PoolOptions& options) {
+    if (!index_ || Clock::now() <= deadline_) return false;
+    const std::uint64_t before = progress_;
+    if (options.progress) progress_ = options.progress(*index_);
+    deadline_ = Clock::now() + options.timeout;
+    return progress_ == before;
+  }
   Clock::time_point deadline() const { return deadline_; }
   bool is_busy() const { return index_.has_value(); }
   int answers() const { return answers_; }
@@ -163,6 +171,7 @@ class Child {
   int answers_ = -1;
   std::optional<std::size_t> index_;
   Clock::time_point deadline_;
+  std::uint64_t progress_ = 0;  ///< when the time that ends at the deadline began
 };
 
 class Pool {
@@ -177,7 +186,7 @@ class Pool {
     while (done_ < count_) {
       wait_for_answers();
       for (auto& child : children_) {
-        if (child && child->is_late()) replace_late(child);
+        if (child && child->is_late(options_)) replace_late(child);
       }
     }
   }
@@ -224,7 +233,7 @@ class Pool {
 
   void give_next(ChildPtr& child) {
     if (next_ < count_) {
-      child->give(next_++, options_.timeout);
+      child->give(next_++, options_);
     } else {
       child.reset();
     }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -22,6 +23,9 @@ class Worker {
 struct PoolOptions {
   std::size_t jobs = 1;
   std::chrono::seconds timeout{600};  ///< of one piece; then its worker is killed
+  /// How far a piece is: a number that grows. Where it has grown when the time is up, the piece has the same time again.
+  /// Null: a piece has its time once.
+  std::function<std::uint64_t(std::size_t index)> progress = nullptr;
 };
 
 /// What became of a piece: the worker's answer, or how it died.

@@ -156,7 +156,8 @@ std::vector<float> pack_columns(const float* b, std::int64_t depth, std::int64_t
 void upload_packed(const sdk::PackContext& ctx, const std::vector<float>& data) {
   const bp_tensor& target = *ctx.target().raw();
   const auto* const buffer = reinterpret_cast<const Buffer*>(target.buffer);
-  const auto& stream = *reinterpret_cast<const Stream*>(ctx.stream());
+  auto& stream = *reinterpret_cast<Stream*>(ctx.stream());
+  stream.barrier();
   // Waits: `data` ends with the call.
   check_cl(clEnqueueWriteBuffer(stream.queue(), buffer->memory.get(), CL_TRUE, target.offset,
                                 data.size() * sizeof(float), data.data(), 0, nullptr, nullptr),

@@ -23,8 +23,7 @@ std::atomic<std::int64_t> statuses{0};
 std::atomic<std::int64_t> host_blocks{0};
 std::atomic<bool> memory_fails{false};
 std::string step;
-char* step_copy = nullptr;
-std::size_t step_capacity = 0;
+StepRecord* step_copy = nullptr;
 
 /// As many as a small machine has; parts get different numbers though they run one after another.
 constexpr std::uint32_t kThreads = 3;
@@ -188,17 +187,15 @@ std::uint64_t heap_bytes() {
 #endif
 }
 
-void keep_step_in(char* text, std::size_t size) {
-  step_copy = text;
-  step_capacity = size;
-}
+void keep_step_in(StepRecord& record) { step_copy = &record; }
 
 void enter(const std::string& text) {
   step = text;
   if (step_copy == nullptr) return;
-  const std::size_t size = std::min(text.size(), step_capacity - 1);
-  std::memcpy(step_copy, text.data(), size);
-  step_copy[size] = '\0';
+  const std::size_t size = std::min(text.size(), sizeof step_copy->text - 1);
+  std::memcpy(step_copy->text, text.data(), size);
+  step_copy->text[size] = '\0';
+  ++step_copy->count;
 }
 
 const std::string& current_step() { return step; }

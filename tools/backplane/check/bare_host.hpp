@@ -3,6 +3,7 @@
 // structs of a newer host would be.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
@@ -63,8 +64,14 @@ void fail_host_memory(bool fails);
 /// Bytes of this process's heap in use, by whichever allocator it has; 0 where nobody tells.
 std::uint64_t heap_bytes();
 
-/// Where the step is kept that a death of this process is reported with; may be null.
-void keep_step_in(char* text, std::size_t size);
+/// The step that a death of this process is reported with, and how many there were. It lies in memory that the process
+/// shares with who waits for it.
+struct StepRecord {
+  std::atomic<std::uint64_t> count;
+  char text[504];
+};
+/// `record` outlives every later step.
+void keep_step_in(StepRecord& record);
 /// What the plugin is asked to do now: "compute of Relu [2,3]".
 void enter(const std::string& step);
 const std::string& current_step();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <sys/mman.h>
+#include <thread>
 
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/selection.hpp"
@@ -15,7 +16,8 @@
 namespace backplane::cli::check {
 namespace {
 
-constexpr std::size_t kStepBytes = 512;
+/// Processes at a time: each has a device and threads of its own.
+constexpr std::size_t kMostJobs = 4;
 /// How a piece of work about a kernel may end.
 constexpr std::array kEnds = {"kernels.exceptions", "kernels.crashes", "kernels.time"};
 
@@ -60,19 +62,20 @@ const std::map<std::string, CaseFunction>& functions() {
 /// Memory that children write their current step into, so that a death can be reported with it.
 class Steps {
  public:
-  explicit Steps(std::size_t count) : bytes_(std::max<std::size_t>(count, 1) * kStepBytes) {
-    memory_ = static_cast<char*>(
-        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    if (memory_ == MAP_FAILED) run_failed("no memory for ", count, " pieces of work");
+  explicit Steps(std::size_t count) : bytes_(std::max<std::size_t>(count, 1) * sizeof(StepRecord)) {
+    void* const memory =
+        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) run_failed("no memory for ", count, " pieces of work");
+    records_ = static_cast<StepRecord*>(memory);  // zeros, which is a record of no step
   }
-  ~Steps() { ::munmap(memory_, bytes_); }
+  ~Steps() { ::munmap(records_, bytes_); }
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
-  char* at(std::size_t index) const { return memory_ + index * kStepBytes; }
+  StepRecord& at(std::size_t index) const { return records_[index]; }
 
  private:
   std::size_t bytes_;
-  char* memory_ = nullptr;
+  StepRecord* records_ = nullptr;
 };
 
 /// What a plugin has: the answer of the piece "survey".
@@ -114,7 +117,7 @@ class SuiteWorker : public Worker {
 
   std::string work(std::size_t index) override {
     const Piece& piece = pieces_[index];
-    keep_step_in(steps_.at(index), kStepBytes);
+    keep_step_in(steps_.at(index));
     enter("starting");
     const auto fail = [&](const char* what, const std::exception& error) {
       return dump({{what, error.what()}});
@@ -295,22 +298,28 @@ class Runner {
                  [&](const Piece& piece) { return is_wanted(piece); });
     const Steps steps(pieces.size());
     PoolOptions options;
+    options.jobs = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMostJobs);
     options.timeout = std::chrono::seconds(request_.timeout);
+    // What is slow because a device compiles at each call is not late.
+    options.progress = [&](std::size_t index) { return steps.at(index).count.load(); };
+    std::vector<PoolAnswer> answers(pieces.size());
     run_in_workers(
         pieces.size(), options, [&] { return new SuiteWorker(request_, pieces, steps); },
-        [&](std::size_t index, const PoolAnswer& answer) {
-          const Json json = answer.death.empty() ? Json::parse(answer.text) : Json::object();
-          std::string death;
-          if (!answer.death.empty()) {
-            last_problem_ = text("the plugin ", answer.death, " during ", steps.at(index));
-            const bool is_late = answer.death.rfind("gave no result", 0) == 0;
-            death = is_late ? "kernels.time" : "kernels.crashes";
-          }
-          for (const char* what : {"escaped", "broken"}) {
-            if (json.contains(what)) last_problem_ = json[what];
-          }
-          on_answer(pieces[index], json, death);
-        });
+        [&](std::size_t index, const PoolAnswer& answer) { answers[index] = answer; });
+    for (std::size_t index = 0; index < pieces.size(); ++index) {
+      const PoolAnswer& answer = answers[index];
+      const Json json = answer.death.empty() ? Json::parse(answer.text) : Json::object();
+      std::string death;
+      if (!answer.death.empty()) {
+        last_problem_ = text("the plugin ", answer.death, " during ", steps.at(index).text);
+        const bool is_late = answer.death.rfind("gave no result", 0) == 0;
+        death = is_late ? "kernels.time" : "kernels.crashes";
+      }
+      for (const char* what : {"escaped", "broken"}) {
+        if (json.contains(what)) last_problem_ = json[what];
+      }
+      on_answer(pieces[index], json, death);
+    }
   }
 
   std::vector<Row> wanted() const {

@@ -15,7 +15,11 @@ Row skipped(const std::string& name, const std::string& subject, const std::stri
 }
 
 PluginFile& Subject::plugin() {
-  if (plugin_ == nullptr) plugin_ = std::make_unique<PluginFile>(request_.file);
+  if (plugin_ == nullptr) {
+    // The file itself first: what it links against is then found for the copy too, wherever that lies.
+    PluginFile::open(request_.file);
+    plugin_ = std::make_unique<PluginFile>(request_.copy);
+  }
   plugin_->start();
   return *plugin_;
 }

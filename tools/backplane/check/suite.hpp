@@ -29,10 +29,13 @@ Row skipped(const std::string& name, const std::string& subject, const std::stri
 struct Request {
   std::string file;    ///< of the plugin, absolute
   std::string folder;  ///< that holds a link to it alone, for plugin paths
+  /// Of the same bytes: loaded as a library of its own, which this suite is the host of. The plugin itself may be one that
+  /// the runtime loads for the reference, from its default folder, and a library has one host.
+  std::string copy;
   std::size_t device = 0;
   std::uint64_t seed = 1;
   std::string only = "*";
-  long timeout = 60;                     ///< seconds for a piece
+  long timeout = 60;                     ///< seconds for a call of the plugin
   const Selection* selection = nullptr;  ///< what the command line says of providers
 };
 /// The options of sessions and environments, and the settings KEY=VALUE among them.
