@@ -94,7 +94,8 @@ class Aliasing {
     for (std::size_t i = 0; i < segment_.slots.size(); ++i) {
       const Slot& s = segment_.slots[i];
       const bool memory = s.place == Place::Arena || s.place == Place::Fetch ||
-                          s.place == Place::Incoming || s.place == Place::Weight;
+                          s.place == Place::Incoming || s.place == Place::Weight ||
+                          s.place == Place::View;
       if (!memory || s.state.kind != ValueState::Kind::Tensor || s.state.type == DataType::String)
         continue;
       Storage made;
@@ -244,9 +245,10 @@ class Aliasing {
 
   /// Whether what these slots are, before anything is known about their readers, lets one lie in the other.
   static bool fits_inside(const Slot& in, const Slot& out) {
-    const bool places = in.place == Place::Arena &&
-                        (out.place == Place::Arena || out.place == Place::Fetch) &&
-                        in.space == out.space && in.arena == out.arena && in.offset == 0;
+    const bool places =
+        in.place == Place::Arena &&
+        (out.place == Place::Arena || out.place == Place::Fetch || out.place == Place::View) &&
+        in.space == out.space && in.arena == out.arena && in.offset == 0;
     const bool plain = !in.strides && !out.strides && in.state.format == 0 && out.state.format == 0;
     return places && plain && element_bits(in.state.type) % 8 == 0;
   }

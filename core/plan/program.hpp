@@ -58,8 +58,10 @@ struct ProgramContext {
   std::size_t max_plans = 1;      ///< that are kept of a program, the most recently used
   ExecutionOrder execution_order = ExecutionOrder::Default;
   const Graph& graph() const { return body != nullptr ? *body : model->graph; }
-  bool claims = true, rewrites = true;             ///< whether providers may compile and rewrite
-  bool memory_pattern = true;                      ///< values of a plan share memory
+  bool claims = true, rewrites = true;  ///< whether providers may compile and rewrite
+  bool memory_pattern = true;           ///< values of a plan share memory
+  bool zero_copy =
+      true;  ///< devices that share the host's memory work on feeds and fetches where they lie
   bool keep_arenas = true;                         ///< a run's memory stays for the next one
   ConstantStore* constants = nullptr;              ///< null: constants are not shared
   std::shared_ptr<MemoryBudget> memory;            ///< null: nobody counts

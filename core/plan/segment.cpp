@@ -61,6 +61,7 @@ class Hazards {
       const bool by_host =
           step.kind == StepKind::Compute && step.on_stream && slot.space == kHostSpace;
       const auto arenas = static_cast<int>(segment_.arena_bytes.size());
+      // Views need nothing: one stream alone works on each.
       if (slot.place == Place::Arena)
         all.push_back({slot.arena, slot.offset, slot.offset + extent(slot), writes, by_host});
       if (slot.place == Place::Fetch)
@@ -201,10 +202,12 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
                                       std::vector<ValueState> values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched,
-                                      const std::vector<int>& fetch_spaces) {
+                                      const std::vector<int>& fetch_spaces,
+                                      const HostViewWishes& views) {
   const DeviceSet& devices = *program.context().devices;
   ShapeWalk walk = walk_shapes(program, begin, std::move(values));
-  SegmentDraft draft = StepBuilder(program, walk, available, fetched, fetch_spaces).build();
+  SegmentDraft draft =
+      StepBuilder(program, walk, available, {fetched, fetch_spaces, views}).build();
   Aliases aliases = find_aliases(draft);
   const std::vector<std::pair<int, int>> control = control_edges(draft, aliases, program.graph());
   aliases.orders.insert(aliases.orders.end(), control.begin(), control.end());

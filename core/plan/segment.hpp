@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/host_views.hpp"
 #include "core/plan/shape_walk.hpp"
 #include "core/plan/weight_store.hpp"
+#include "core/plugin_host/host_memory.hpp"
 
 namespace backplane::core {
 
@@ -19,6 +21,7 @@ enum class Place {
   Incoming,  ///< in value `number` that comes from outside (a feed, an earlier segment), at `offset`
   Fetch,     ///< in fetch `number`, at `offset`
   Weight,    ///< constant, at `offset` of `weight`
+  View,      ///< in host memory that a device views: of Segment::views[`number`], at `offset`
   Dynamic,  ///< of a size that its kernel tells; strings; sequences, optionals, maps: owned by the slot
 };
 
@@ -27,7 +30,7 @@ struct Slot {
   ValueId value = kNone;
   int space = kHostSpace;
   Place place = Place::Nowhere;
-  int number = -1;  ///< of an incoming value or fetch
+  int number = -1;  ///< of an incoming value, fetch or view
   int arena = -1;   ///< see arena_count
   std::uint64_t offset = 0;
   int first = -1, last = -1;  ///< in an arena: the steps from and to which its memory is in use
@@ -48,6 +51,8 @@ enum class StepKind {
   Copy,      ///< between a device and the host, or two devices: by `device`
   HostCopy,  ///< from host memory to host memory
   Control,   ///< If, Loop, Scan: bodies run, and the host waits for each
+  HandOver,  ///< a view becomes its device's: outputs[0]; of a feed, inputs[0] is where that lies
+  HandBack,  ///< a view becomes the host's: inputs[0]; of a fetch, outputs[0] is where that lies
 };
 
 /// One thing to do.
@@ -74,7 +79,19 @@ struct Step {
 /// A copy, for the explanation.
 struct CopyRecord {
   std::string value, from, to, cause;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;  ///< that are moved
+  /// "direct", "peer" (from device to device), "staged" (by pinned memory) or "view" (the device works on the host's
+  /// memory: no bytes are moved).
+  std::string route;
+  std::uint64_t value_bytes = 0;
+};
+
+/// Host memory of a feed or fetch that a device works on instead of a copy.
+struct PlannedView {
+  int device = -1;
+  int host_slot = -1;  ///< the feed or fetch
+  int slot = -1;       ///< the same bytes as the device sees them
+  ViewAccess access = ViewAccess::Read;
 };
 
 /// A value that lies outside the segment: needed by it, or left by it.
@@ -117,6 +134,7 @@ struct Segment {
   std::vector<std::pair<NodeId, std::string>>
       dropped;  ///< nodes whose outputs are all views, with their kernel's name
   std::vector<CopyRecord> copies;
+  std::vector<PlannedView> views;
   std::vector<ParallelGroup> groups;  ///< in order; none where execution is sequential
 };
 
@@ -130,11 +148,12 @@ inline int pinned_arena(const DeviceSet& devices, int device) {
 
 /// Plans the program from `begin` on, given what is known of values, and which of them lie where (`available`: feeds,
 /// and what earlier segments left; only value and space count). `fetch_spaces`: where fetches are to be left; empty: on
-/// the host. Throws as walk_shapes does.
+/// the host. `views`: feeds and fetches that may be viewed where they lie. Throws as walk_shapes does.
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
                                       std::vector<ValueState> values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched,
-                                      const std::vector<int>& fetch_spaces = {});
+                                      const std::vector<int>& fetch_spaces = {},
+                                      const HostViewWishes& views = {});
 
 }  // namespace backplane::core

@@ -12,13 +12,12 @@ bool has_memory(const Slot& slot) { return core::has_memory(slot.state); }
 }  // namespace
 
 StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available,
-                         const std::vector<bool>& fetched, const std::vector<int>& fetch_spaces)
+                         const BorderWishes& wishes)
     : program_(program),
       graph_(program.graph()),
       devices_(*program.context().devices),
       walk_(walk),
-      fetched_(fetched),
-      fetch_spaces_(fetch_spaces) {
+      wishes_(wishes) {
   for (const Border& border : available) available_[{border.value, border.space}] = -1;
 }
 
@@ -31,6 +30,7 @@ SegmentDraft StepBuilder::build() {
     }
   }
   finish_fetches();
+  hand_views_back();
   draft_.segment.is_last = walk_.end == program_.order().size() && later_fetches_.empty();
   finish_borders();
   draft_.wishes.resize(draft_.segment.steps.size());
@@ -116,7 +116,10 @@ int StepBuilder::output_slot(const Node& node, std::size_t index, const PrepareR
   if (value == kNone) return -1;
   const bool on_host = program_.node(node.id).kernel.output_role(index) == BP_OUTPUT_HOST;
   Slot slot = slot_for(value, on_host ? kHostSpace : space);
-  if (prepared.outputs[index].format == 0) place_as_fetch(slot);
+  if (prepared.outputs[index].format == 0) {
+    place_as_fetch(slot);
+    place_as_view(slot);
+  }
   return keep_output(std::move(slot));
 }
 
@@ -124,7 +127,7 @@ int StepBuilder::output_slot(const Node& node, std::size_t index, const PrepareR
 void StepBuilder::place_as_fetch(Slot& slot) {
   if (slot.place != Place::Arena) return;
   for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
-    if (program_.fetches()[k] != slot.value || fetched_[k] || slot.space != fetch_space(k) ||
+    if (program_.fetches()[k] != slot.value || wishes_.fetched[k] || slot.space != fetch_space(k) ||
         !direct_fetches_.insert(static_cast<int>(k)).second)
       continue;
     slot.place = Place::Fetch;
@@ -224,30 +227,32 @@ int StepBuilder::copy_to(ValueId value, int space, const std::string& cause) {
   }
   if (from == kHostSpace) {
     const int device = DeviceSet::device_of_space(space);
+    if (const int view = view_of_feed(value, source, space, cause); view >= 0)
+      return slots_[{value, space}] = view;
     if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE)
-      return slots_[{value, space}] = copy_step(source, device, space, space, cause);
+      return slots_[{value, space}] = copy_step(source, device, space, space, {"direct", cause});
     Slot pinned = slot_for(value, kHostSpace);
     pinned.arena = pinned_arena(devices_, device);
     const int staged = host_copy(source, std::move(pinned), cause);
-    return slots_[{value, space}] = copy_step(staged, device, space, space, cause);
+    return slots_[{value, space}] = copy_step(staged, device, space, space, {"staged", cause});
   }
   const int device = DeviceSet::device_of_space(from);
   if (space == kHostSpace) {
     const bool pinned = devices_.at(device).has_pinned();
-    return slots_[{value, space}] = copy_step(
-               source, device, space, pinned ? pinned_arena(devices_, device) : kHostSpace, cause);
+    return slots_[{value, space}] = copy_step(source, device, space,
+                                              pinned ? pinned_arena(devices_, device) : kHostSpace,
+                                              {pinned ? "staged" : "direct", cause});
   }
   const int target = DeviceSet::device_of_space(space);
   if (devices_.at(target).provider_name() == devices_.at(device).provider_name() &&
       copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, target) != BP_COPY_NONE) {
-    return slots_[{value, space}] = copy_step(source, device, space, space, cause);
+    return slots_[{value, space}] = copy_step(source, device, space, space, {"peer", cause});
   }
   slot_in(value, kHostSpace, cause);
   return copy_to(value, space, cause);
 }
 
-int StepBuilder::copy_step(int from, int device, int to_space, int to_arena,
-                           const std::string& cause) {
+int StepBuilder::copy_step(int from, int device, int to_space, int to_arena, const Reason& reason) {
   const Slot source = draft_.segment.slots[static_cast<std::size_t>(from)];
   Slot target = slot_for(source.value, to_space);
   target.arena = to_arena;
@@ -260,8 +265,9 @@ int StepBuilder::copy_step(int from, int device, int to_space, int to_arena,
   step.outputs = {to};
   const std::string& name = graph_.value(source.value).name;
   step.label = text("copy '", name, "' ", space_name(source.space), " to ", space_name(to_space));
-  draft_.segment.copies.push_back(
-      {name, space_name(source.space), space_name(to_space), cause, source.state.bytes});
+  draft_.segment.copies.push_back({name, space_name(source.space), space_name(to_space),
+                                   reason.cause, source.state.bytes, reason.route,
+                                   source.state.bytes});
   draft_.segment.steps.push_back(std::move(step));
   return to;
 }
@@ -287,7 +293,7 @@ bool StepBuilder::fetch_from_device(ValueId value, int fetch, const std::string&
     const int source = slot_in(value, space, cause);
     if (!has_memory(draft_.segment.slots[static_cast<std::size_t>(source)])) return false;
     if (copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_HOST, -1) == BP_COPY_NONE) return false;
-    const int target = copy_step(source, device, kHostSpace, kHostSpace, cause);
+    const int target = copy_step(source, device, kHostSpace, kHostSpace, {"direct", cause});
     Slot& slot = draft_.segment.slots[static_cast<std::size_t>(target)];
     slot.place = Place::Fetch;
     slot.number = fetch;
@@ -309,13 +315,14 @@ bool StepBuilder::must_wait(ValueId value, int space) const {
 int StepBuilder::leave_on_device(ValueId value, int space, const std::string& cause) {
   const int device = DeviceSet::device_of_space(space);
   if (copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE)
-    return copy_step(slot_in(value, space, cause), device, space, space, cause);
+    return copy_step(slot_in(value, space, cause), device, space, space, {"direct", cause});
   const int source = slot_in(value, kHostSpace, cause);
   if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE)
-    return copy_step(source, device, space, space, cause);
+    return copy_step(source, device, space, space, {"direct", cause});
   Slot pinned = slot_for(value, kHostSpace);
   pinned.arena = pinned_arena(devices_, device);
-  return copy_step(host_copy(source, std::move(pinned), cause), device, space, space, cause);
+  return copy_step(host_copy(source, std::move(pinned), cause), device, space, space,
+                   {"staged", cause});
 }
 
 void StepBuilder::finish_fetch(std::size_t k, const std::string& cause) {
@@ -350,7 +357,7 @@ void StepBuilder::finish_fetches() {
     const ValueId value = program_.fetches()[k];
     const ValueState& state = walk_.values[static_cast<std::size_t>(value)];
     const bool made = state.kind != ValueState::Kind::Unset || program_.placed().is_constant(value);
-    if (fetched_[k] || direct_fetches_.contains(static_cast<int>(k)) || !made) continue;
+    if (wishes_.fetched[k] || direct_fetches_.contains(static_cast<int>(k)) || !made) continue;
     if (state.kind == ValueState::Kind::Unset)
       walk_.values[static_cast<std::size_t>(value)] = tensor_state(
           program_.placed().constant(value).type(), program_.placed().constant(value).dims());
@@ -358,18 +365,26 @@ void StepBuilder::finish_fetches() {
   }
 }
 
-void StepBuilder::finish_borders() {
-  if (draft_.segment.is_last) return;
-  for (const ValueId value : walk_.wants_value) slot_in(value, kHostSpace, "a shape depends on it");
-  std::set<ValueId> later = later_fetches_;
+/// What nodes behind the segment read.
+std::set<ValueId> StepBuilder::needed_later() const {
+  std::set<ValueId> later;
   for (std::size_t i = walk_.end; i < program_.order().size(); ++i) {
     const Node& node = graph_.node(program_.order()[i]);
     later.insert(node.inputs.begin(), node.inputs.end());
     later.insert(node.captured.begin(), node.captured.end());
   }
+  return later;
+}
+
+void StepBuilder::finish_borders() {
+  if (draft_.segment.is_last) return;
+  for (const ValueId value : walk_.wants_value) slot_in(value, kHostSpace, "a shape depends on it");
+  std::set<ValueId> later = needed_later();
+  later.insert(later_fetches_.begin(), later_fetches_.end());
   for (const auto& [key, slot] : slots_) {
+    // A view is handed back with the segment: the next one takes the feed anew.
     const Place place = draft_.segment.slots[static_cast<std::size_t>(slot)].place;
-    if (later.contains(key.first) && place != Place::Weight)
+    if (later.contains(key.first) && place != Place::Weight && place != Place::View)
       draft_.segment.outgoing.push_back({key.first, key.second, slot});
   }
 }

@@ -25,12 +25,19 @@ struct SegmentDraft {
   std::vector<StepWishes> wishes;  ///< by step
 };
 
-/// Makes steps and slots for the nodes of a walk. `fetched[k]`: fetch k was served by an earlier segment;
-/// `fetch_spaces` as plan_segment's.
+/// What is asked of a segment's borders: `fetched[k]`: fetch k was served by an earlier segment; the others as
+/// plan_segment's.
+struct BorderWishes {
+  const std::vector<bool>& fetched;
+  const std::vector<int>& fetch_spaces;
+  const HostViewWishes& views;
+};
+
+/// Makes steps and slots for the nodes of a walk.
 class StepBuilder {
  public:
   StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available,
-              const std::vector<bool>& fetched, const std::vector<int>& fetch_spaces);
+              const BorderWishes& wishes);
   SegmentDraft build();
 
  private:
@@ -45,14 +52,25 @@ class StepBuilder {
   int slot_in(ValueId value, int space, const std::string& cause);
   int constant_slot(ValueId value, int space);
   int copy_to(ValueId value, int space, const std::string& cause);
-  int copy_step(int from, int device, int to_space, int to_arena, const std::string& cause);
+  /// How a copy is done and why: for the explanation.
+  struct Reason {
+    const char* route;
+    const std::string& cause;
+  };
+  int copy_step(int from, int device, int to_space, int to_arena, const Reason& reason);
   int host_copy(int from, Slot to, const std::string& cause);
   int shape_slot(ValueId value);
   int new_slot(Slot slot);
   int fetch_space(std::size_t fetch) const {
-    return fetch_spaces_.empty() ? kHostSpace : fetch_spaces_[fetch];
+    return wishes_.fetch_spaces.empty() ? kHostSpace : wishes_.fetch_spaces[fetch];
   }
   void place_as_fetch(Slot& slot);
+  bool may_view(int device, const Slot& slot) const;
+  int view_of_feed(ValueId value, int source, int space, const std::string& cause);
+  void place_as_view(Slot& slot);
+  int add_view(const PlannedView& view, const std::string& cause);
+  void hand_views_back();
+  std::set<ValueId> needed_later() const;
   int keep_output(Slot slot);
   Slot slot_for(ValueId value, int space) const;
   bool fetch_from_device(ValueId value, int fetch, const std::string& cause);
@@ -69,13 +87,13 @@ class StepBuilder {
   const Graph& graph_;
   const DeviceSet& devices_;
   ShapeWalk& walk_;
-  const std::vector<bool>& fetched_;
-  const std::vector<int>& fetch_spaces_;
+  const BorderWishes wishes_;
   std::map<Key, int> slots_;      ///< where a value is
   std::map<Key, int> available_;  ///< from outside, not used yet
   std::set<int> direct_fetches_;  ///< fetches that a kernel writes directly
   std::set<ValueId>
       later_fetches_;  ///< values of unknown size that are to be copied to where they are fetched
+  std::vector<Step> first_steps_;  ///< that go before all others
   SegmentDraft draft_;
 };
 

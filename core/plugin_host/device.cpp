@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/base/error.hpp"
+#include "core/plugin_host/host_memory.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/status.hpp"
@@ -73,7 +74,10 @@ DevicePtr Device::open(PluginPtr plugin, const bp_provider* provider, const bp_d
   }
   device->api_ = api;
   device->raw_ = raw;
-  if (!device->on_host_memory()) device->read_heaps();
+  if (!device->on_host_memory()) {
+    device->read_heaps();
+    device->host_memory_ = find_host_memory(*device);
+  }
   return device;
 }
 

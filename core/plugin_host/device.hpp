@@ -18,6 +18,8 @@
 #include "core/plugin_host/provider_options.hpp"
 #include "core/plugin_host/thread_pool.hpp"
 
+struct bp_host_memory;
+
 namespace backplane::core {
 
 /// Of host memory, and of devices that say nothing, in bytes.
@@ -25,6 +27,13 @@ inline constexpr std::uint64_t kHostAlignment = 64;
 
 class Device;
 using DevicePtr = std::shared_ptr<Device>;
+
+/// Which memory of the host a device works on without a copy: see host_memory.hpp.
+struct HostMemory {
+  const bp_host_memory* table = nullptr;
+  std::uint64_t alignment = kHostAlignment;  ///< of the memory's address
+  std::uint64_t least_bytes = 1;             ///< of less, copies are cheaper
+};
 
 /// Memory of a device: RAII over bp_buffer, or aligned host memory for a device on host memory (also
 /// for no device, and for BP_MEMORY_HOST of any). Its contents are undefined.
@@ -114,6 +123,8 @@ class Device : public std::enable_shared_from_this<Device> {
   /// Alignment of a tensor inside a buffer of the kind; 64 on host memory.
   std::uint64_t alignment(bp_memory_kind kind) const;
   bool has_pinned() const;
+  /// Null for a device that views none.
+  const HostMemory* host_memory() const { return host_memory_ ? &*host_memory_ : nullptr; }
   /// A device that was lost is only closed.
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
   /// The largest buffer of the kind; UINT64_MAX when no limit is known.
@@ -148,6 +159,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::string label_, provider_name_, identity_;
   OptionList options_;
   std::vector<Heap> heaps_;
+  std::optional<HostMemory> host_memory_;
   std::atomic<bool> is_lost_{false};
   mutable std::mutex lost_mutex_;
   std::string lost_;

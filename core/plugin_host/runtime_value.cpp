@@ -9,29 +9,30 @@
 namespace backplane::core {
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;
 /// `dims` of a scalar: plugins need not ask whether the pointer is null.
 constexpr std::int64_t kNoDims = 0;
 
 /// Deletes host memory; how a shared_ptr's memory is known to be such, and how large it is.
-struct HostMemory {
+struct FreeMemory {
   std::uint64_t bytes;
   void operator()(void* memory) const { std::free(memory); }
 };
 
-std::shared_ptr<void> allocate(std::uint64_t bytes) {
-  const std::uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* memory = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+std::shared_ptr<void> allocate(std::uint64_t bytes, std::uint64_t alignment) {
+  const std::uint64_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) {
     throw Error(Code::OutOfMemory, text("a tensor of ", bytes, " bytes does not fit into memory"));
   }
-  return {memory, HostMemory{rounded}};
+  return {memory, FreeMemory{rounded}};
 }
 
-/// True when the memory is the host's, nobody else holds it, and it is large enough.
-bool is_reusable(const std::shared_ptr<void>& memory, std::uint64_t bytes) {
-  const auto* host = std::get_deleter<HostMemory>(memory);
-  return host != nullptr && host->bytes >= bytes && memory.use_count() == 1;
+/// True when the memory is the host's, nobody else holds it, and it is large enough and aligned.
+bool is_reusable(const std::shared_ptr<void>& memory, std::uint64_t bytes,
+                 std::uint64_t alignment) {
+  const auto* host = std::get_deleter<FreeMemory>(memory);
+  return host != nullptr && host->bytes >= bytes && memory.use_count() == 1 &&
+         reinterpret_cast<std::uintptr_t>(memory.get()) % alignment == 0;
 }
 
 /// What a value that is no tensor shows as its tensor.
@@ -78,7 +79,8 @@ void RuntimeValue::set_tensor(DataType type_of_elements,
 }
 
 void RuntimeValue::set_owned_tensor(DataType type_of_elements,
-                                    const std::vector<std::int64_t>& new_dims) {
+                                    const std::vector<std::int64_t>& new_dims,
+                                    std::uint64_t alignment) {
   if (type_of_elements == DataType::String) {
     std::vector<std::string> reused = std::move(strings);
     set_tensor(type_of_elements, new_dims);
@@ -88,9 +90,9 @@ void RuntimeValue::set_owned_tensor(DataType type_of_elements,
     return;
   }
   set_tensor(type_of_elements, new_dims);
-  if (!is_reusable(memory, description.bytes)) {
+  if (!is_reusable(memory, description.bytes, alignment)) {
     memory.reset();
-    memory = allocate(std::max<std::uint64_t>(description.bytes, 1));
+    memory = allocate(std::max<std::uint64_t>(description.bytes, 1), alignment);
   }
   description.host_ptr = memory.get();
 }

@@ -44,9 +44,10 @@ struct RuntimeValue : bp_value, std::enable_shared_from_this<RuntimeValue> {
   /// A tensor of plain format without memory; `bytes` follows from type and dims. Throws
   /// InvalidArgument when they do not fit into 63 bits.
   void set_tensor(DataType type, const std::vector<std::int64_t>& new_dims);
-  /// Dense tensor with host memory of its own, at 64 bytes (empty strings for string tensors; other
-  /// contents are undefined); reuses what it has when that is large enough and nobody shares it.
-  void set_owned_tensor(DataType type, const std::vector<std::int64_t>& new_dims);
+  /// Dense tensor with host memory of its own, at `alignment` bytes, a power of two (empty strings for string tensors;
+  /// other contents are undefined); reuses what it has when that is large enough, aligned, and nobody shares it.
+  void set_owned_tensor(DataType type, const std::vector<std::int64_t>& new_dims,
+                        std::uint64_t alignment = 64);
   /// A constant's contents, borrowed; strings are copied.
   void set_constant(const Constant& constant);
   /// Another kind of value, empty: sequence, optional, map (of no keys).

@@ -59,6 +59,7 @@ const Binding::Bound* Binding::find(const std::vector<Bound>& list, const std::s
 
 void Binding::put(std::vector<Bound>& list, Bound bound) {
   checked_ = false;
+  memo_.views.clear();  // before memory below them goes
   if (Bound* known = find(list, bound.name)) {
     *known = std::move(bound);
     return;
@@ -122,7 +123,8 @@ void Binding::make_own_input(const std::string& name, const std::vector<std::int
   // What is bound belongs to the caller; what is our own keeps its place.
   const RuntimeValuePtr value =
       known != nullptr && known->own ? known->value : std::make_shared<RuntimeValue>();
-  value->set_owned_tensor(declared.type.element, dims);
+  memo_.views.clear();
+  value->set_owned_tensor(declared.type.element, dims, session_->feed_alignment());
   if (value->description.host_ptr != nullptr)
     std::memset(value->description.host_ptr, 0, value->description.bytes);
   put(inputs_, {name, value, true, nullptr});

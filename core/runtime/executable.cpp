@@ -184,11 +184,12 @@ std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode
                                                 std::size_t begin, std::vector<ValueState> values,
                                                 const std::vector<Border>& available,
                                                 const std::vector<bool>& fetched,
-                                                const BodyPlaces* places) {
+                                                const BodyPlaces* places,
+                                                const HostViewWishes& wishes) {
   const std::uint64_t start = steady_ns();
   auto node = std::make_shared<PlanNode>();
   node->segment = plan_segment(*generation.program, begin, std::move(values), available, fetched,
-                               places != nullptr ? places->fetches : std::vector<int>());
+                               places != nullptr ? places->fetches : std::vector<int>(), wishes);
   check_room(*generation.program, *node->segment);
   if (from.next.size() >= max_plans_) from.next.pop_back();
   from.next.push_front({std::move(key), node});
@@ -235,25 +236,45 @@ std::shared_ptr<PlanNode> find_plan(PlanNode& from, const PlanKey& key) {
 
 }  // namespace
 
+const HostViewPlaces& Executable::views_of(Generation& generation) const {
+  std::call_once(generation.views_found,
+                 [&] { generation.views = find_host_views(*generation.program); });
+  return generation.views;
+}
+
+/// What tells the run's plan from others. Fills in its wishes.
+void Executable::make_run_key(const Run& run, PlanKey& key) const {
+  make_key(*run.generation->program, run.feeds, run.settings.places, key);
+  const HostViewPlaces& views = views_of(*run.generation);
+  run.wishes.feeds.clear();
+  run.wishes.fetches.clear();
+  if (!views.any || copies_all_.load(std::memory_order_relaxed)) return;
+  find_wishes(views, run.feeds, run.fetches, run.settings.places, run.wishes);
+  key.insert(key.end(), run.wishes.feeds.begin(), run.wishes.feeds.end());
+  key.insert(key.end(), run.wishes.fetches.begin(), run.wishes.fetches.end());
+}
+
 std::shared_ptr<PlanNode> Executable::first_plan(const Run& run) {
   const Program& program = *run.generation->program;
   PlanKey own;
   PlanKey& key = run.settings.memo != nullptr ? run.settings.memo->scratch : own;
-  make_key(program, run.feeds, run.settings.places, key);
+  make_run_key(run, key);
   const std::lock_guard lock(run.generation->planning);
   if (auto found = find_plan(run.generation->plans, key)) return found;
-  return first_plan(*run.generation, key, states_of_feeds(program, run.feeds), run.settings.places);
+  return first_plan(*run.generation, key, states_of_feeds(program, run.feeds), run.settings.places,
+                    run.wishes);
 }
 
 /// Makes it; the caller holds Generation::planning.
 std::shared_ptr<PlanNode> Executable::first_plan(Generation& generation, PlanKey key,
                                                  std::vector<ValueState> values,
-                                                 const BodyPlaces* places) {
+                                                 const BodyPlaces* places,
+                                                 const HostViewWishes& wishes) {
   const Program& program = *generation.program;
   place_feeds(program, places, values);
   return make_plan(generation, generation.plans, std::move(key), 0, std::move(values),
                    borders_of_feeds(program, places), std::vector<bool>(program.fetches().size()),
-                   places);
+                   places, wishes);
 }
 
 std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
@@ -287,7 +308,15 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
   const std::lock_guard lock(run.generation->planning);
   if (auto found = find_plan(from, key)) return found;
   return make_plan(*run.generation, from, std::move(key), from.segment->end, std::move(values),
-                   available, fetched, run.settings.places);
+                   available, fetched, run.settings.places, run.wishes);
+}
+
+/// Gives a fetch memory of its own, aligned for a device that may view it.
+void Executable::own_fetch(const Run& run, std::size_t fetch, const ValueState& state) const {
+  if (run.settings.memo != nullptr) run.settings.memo->views.clear();  // of what may go now
+  const std::vector<std::uint64_t>& alignments = views_of(*run.generation).fetches;
+  const std::uint64_t least = fetch < alignments.size() ? alignments[fetch] : 0;
+  run.fetches[fetch]->set_owned_tensor(state.type, state.dims, std::max(least, kHostAlignment));
 }
 
 void Executable::provide_fetches(const Segment& segment, const Run& run) const {
@@ -304,14 +333,14 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
       continue;
     }
     if (value.kind == BP_VALUE_ABSENT) {
-      value.set_owned_tensor(state.type, state.dims);
+      own_fetch(run, static_cast<std::size_t>(fetch), state);
       continue;
     }
     const bool fits = value.is_tensor() && value.element() == state.type &&
                       value.description.rank == static_cast<std::int32_t>(state.dims.size()) &&
                       std::equal(state.dims.begin(), state.dims.end(), value.description.dims);
     if (!fits && run.settings.resize_fetches && value.memory != nullptr) {
-      value.set_owned_tensor(state.type, state.dims);
+      own_fetch(run, static_cast<std::size_t>(fetch), state);
     } else if (!fits) {
       const std::vector<std::int64_t> dims(value.description.dims,
                                            value.description.dims + value.description.rank);
@@ -358,7 +387,7 @@ const std::shared_ptr<PlanNode>& Executable::find_plan_of(const Run& run,
                                                           std::shared_ptr<PlanNode>& looked_up) {
   PlanMemo* memo = run.settings.memo;
   if (memo == nullptr) return looked_up = first_plan(run);
-  make_key(*run.generation->program, run.feeds, run.settings.places, memo->scratch);
+  make_run_key(run, memo->scratch);
   if (memo->plan == nullptr || memo->program != run.generation || memo->key != memo->scratch) {
     memo->plan = first_plan(run);
     memo->program = run.generation;
@@ -387,6 +416,7 @@ void Executable::attempt(const Run& run) {
   in_context(run, [&](RunContext& context) {
     RunControls controls = run.settings.controls;
     controls.resize_fetches = run.settings.resize_fetches;
+    if (run.settings.memo != nullptr) controls.views = &run.settings.memo->views;
     context.start(next_run_id(), controls);
     run_segments(run, plan, context);
   });
@@ -396,18 +426,23 @@ void Executable::attempt_preparing(const Run& run) {
   std::shared_ptr<PlanNode> looked_up;
   const std::shared_ptr<PlanNode>& plan = find_plan_of(run, looked_up);
   provide_fetches(*plan->segment, run);
-  in_context(run, [&](RunContext& context) { context.prepare(plan->segment); });
+  HostViews* const views = run.settings.memo != nullptr ? &run.settings.memo->views : nullptr;
+  in_context(run, [&](RunContext& context) {
+    context.prepare(plan->segment, run.feeds, run.fetches, views);
+  });
 }
 
 template <class Attempt>
 void Executable::with_generations(const RunValues& feeds, const RunValues& fetches,
                                   const RunSettings& settings, const Attempt& attempt) {
   PlanMemo* memo = settings.memo;
+  HostViewWishes own_wishes;
+  HostViewWishes& wishes = memo != nullptr ? memo->wishes : own_wishes;
   while (true) {
     const bool current = memo != nullptr && memo->program != nullptr &&
                          memo->generation == generation_number_.load(std::memory_order_acquire);
     const std::uint64_t number = generation_number_.load(std::memory_order_acquire);
-    const Run run{current ? memo->program : generation(), feeds, fetches, settings};
+    const Run run{current ? memo->program : generation(), feeds, fetches, settings, wishes};
     try {
       attempt(run);
       if (memo != nullptr) memo->generation = number;
@@ -416,6 +451,9 @@ void Executable::with_generations(const RunValues& feeds, const RunValues& fetch
       replace_generation(run.generation, refused);
     } catch (const DeviceFull& full) {
       make_room(run.generation, full);
+    } catch (const ViewRefused& refused) {
+      if (!copies_all_.exchange(true))
+        context_.logger->info("inputs and outputs are copied: ", refused.text);
     }
   }
 }
@@ -448,8 +486,9 @@ void Executable::synchronize() {
 std::shared_ptr<const Segment> Executable::plan(const RunValues& feeds) {
   const RunValues no_fetches;
   const RunSettings settings;
+  HostViewWishes wishes;
   while (true) {
-    const Run run{generation(), feeds, no_fetches, settings};
+    const Run run{generation(), feeds, no_fetches, settings, wishes};
     try {
       std::shared_ptr<const Segment> segment = first_plan(run)->segment;
       const std::lock_guard lock(mutex_);
@@ -605,7 +644,7 @@ std::vector<ValueState> Executable::plan_body(const std::vector<ValueState>& fee
       if (make_key(program, feeds, places, key)) {
         std::shared_ptr<PlanNode> plan = find_plan(current->plans, key);
         if (plan == nullptr)
-          plan = first_plan(*current, std::move(key), std::move(values), &places);
+          plan = first_plan(*current, std::move(key), std::move(values), &places, HostViewWishes());
         values = plan->segment->values;
         const std::lock_guard last(mutex_);
         if (last_segment_ == nullptr) last_segment_ = plan->segment;

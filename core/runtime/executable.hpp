@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/host_views.hpp"
 #include "core/plan/program.hpp"
 #include "core/runtime/run_context.hpp"
 
@@ -37,6 +38,8 @@ struct Generation {
   std::atomic<std::uint64_t> plan_count{0};
   std::once_flag homes_found;
   BodyPlaces homes;  ///< of a body: see Body::homes
+  std::once_flag views_found;
+  HostViewPlaces views;  ///< what may be viewed where it lies
 };
 
 /// The plan that a caller used last; makes the next run with equal feeds skip the look-up. One per caller.
@@ -45,6 +48,8 @@ struct PlanMemo {
   PlanKey key, scratch;
   std::shared_ptr<Generation> program;
   std::shared_ptr<PlanNode> plan;
+  HostViewWishes wishes;  ///< of the present run
+  HostViews views;        ///< of the caller's feeds and fetches
 };
 
 /// Gives fetches of a body their memory.
@@ -134,19 +139,24 @@ class Executable : public Body {
     const RunValues& feeds;
     const RunValues& fetches;
     const RunSettings& settings;
+    HostViewWishes& wishes;  ///< filled in when its plan is looked up
   };
 
   Idle* acquire(const std::shared_ptr<Generation>& generation);
   void release(Idle* idle) noexcept;
   std::shared_ptr<PlanNode> first_plan(const Run& run);
   std::shared_ptr<PlanNode> first_plan(Generation& generation, PlanKey key,
-                                       std::vector<ValueState> values, const BodyPlaces* places);
+                                       std::vector<ValueState> values, const BodyPlaces* places,
+                                       const HostViewWishes& wishes);
+  const HostViewPlaces& views_of(Generation& generation) const;
+  void make_run_key(const Run& run, PlanKey& key) const;
   std::shared_ptr<PlanNode> next_plan(const Run& run, PlanNode& from, const RunContext& context,
                                       const std::vector<bool>& fetched);
   std::shared_ptr<PlanNode> make_plan(Generation& generation, PlanNode& from, PlanKey key,
                                       std::size_t begin, std::vector<ValueState> values,
                                       const std::vector<Border>& available,
-                                      const std::vector<bool>& fetched, const BodyPlaces* places);
+                                      const std::vector<bool>& fetched, const BodyPlaces* places,
+                                      const HostViewWishes& wishes);
   const std::shared_ptr<PlanNode>& find_plan_of(const Run& run,
                                                 std::shared_ptr<PlanNode>& looked_up);
   template <class Work>
@@ -158,6 +168,7 @@ class Executable : public Body {
                         const RunSettings& settings, const Attempt& attempt);
   void run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context);
   void provide_fetches(const Segment& segment, const Run& run) const;
+  void own_fetch(const Run& run, std::size_t fetch, const ValueState& state) const;
   void note_run(const Run& run, const std::shared_ptr<const Segment>& segment,
                 const RunContext& context);
   void replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused);
@@ -182,6 +193,7 @@ class Executable : public Body {
   std::vector<std::uint64_t> arena_bytes_;
   std::atomic<const Segment*> last_noted_{nullptr};
   std::atomic<double> plan_ms_{0};
+  std::atomic<bool> copies_all_{false};  ///< a device that could view host memory refused to
   std::atomic<std::uint64_t> generation_number_{1};
   std::array<std::atomic<Idle*>, 16>
       idle_{};  ///< run contexts nobody uses; taking one is one exchange

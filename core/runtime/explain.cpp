@@ -211,7 +211,9 @@ Json copies_of(const Fates& fates) {
                       {"from", copy.from},
                       {"to", copy.to},
                       {"bytes", copy.bytes},
-                      {"cause", copy.cause}});
+                      {"cause", copy.cause},
+                      {"route", copy.route},
+                      {"value_bytes", copy.value_bytes}});
   }
   return copies;
 }
@@ -345,7 +347,9 @@ std::string Session::statistics() {
     if (fate.provider.empty() || fate.provider == "host") continue;
     json["nodes_on"][fate.provider] = json["nodes_on"].value(fate.provider, 0) + 1;
   }
-  json["copies"] = segment != nullptr ? segment->copies.size() : 0;
+  const std::size_t views = segment != nullptr ? segment->views.size() : 0;
+  json["copies"] = segment != nullptr ? segment->copies.size() - views : 0;
+  json["views"] = views;
   report_life(*this, *generation->program, json);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

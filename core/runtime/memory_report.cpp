@@ -31,6 +31,8 @@ const char* place_name(Place place) {
       return "fetch";
     case Place::Weight:
       return "weight";
+    case Place::View:
+      return "view";
     case Place::Dynamic:
       return "own";
     case Place::Nowhere:

@@ -92,6 +92,7 @@ void RunContext::start(std::uint64_t run_id, const RunControls& controls) {
   run_id_ = controls.run != 0 ? controls.run : run_id;
   controls_ = controls;
   used_before_run_ = use_count_;
+  if (controls_.views != nullptr) controls_.views->begin();
   if (!left_.empty()) left_.clear();
   arenas_ = pool_.take(last_arenas_);
   if (!tells_devices_) return;
@@ -105,6 +106,7 @@ void RunContext::start(std::uint64_t run_id, const RunControls& controls) {
 }
 
 void RunContext::finish() noexcept {
+  if (controls_.views != nullptr) std::exchange(controls_.views, nullptr)->sweep();
   if (going_on_ == nullptr) end_run();
 }
 
@@ -115,6 +117,8 @@ void RunContext::end_run() noexcept {
       device.api().run_end(device.raw(), run_id_);
   }
   begun_.clear();
+  held_.clear();
+  own_views_.clear();
   if (arenas_ == nullptr) return;
   last_arenas_ = arenas_;
   pool_.give(std::exchange(arenas_, nullptr));
@@ -242,24 +246,38 @@ SegmentContext& RunContext::ready_context(const std::shared_ptr<const Segment>& 
   return context;
 }
 
-void RunContext::prepare(const std::shared_ptr<const Segment>& segment) {
+void RunContext::prepare(const std::shared_ptr<const Segment>& segment, const RunValues& feeds,
+                         const RunValues& fetches, HostViews* views) {
   synchronize();
+  controls_ = RunControls();
+  controls_.views = views;
+  if (views != nullptr) views->begin();
   used_before_run_ = use_count_;
   if (!left_.empty()) left_.clear();
   arenas_ = pool_.take(last_arenas_);
-  ready_context(segment, 0);
+  SegmentContext& context = bound_context(segment, 0, feeds, fetches);
+  for (const Step& step : segment->steps) {
+    if (step.kind == StepKind::HandOver && views != nullptr) take_view(context, step);
+  }
 }
 
-void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t depth,
-                     const RunValues& feeds, const RunValues& fetches) {
+SegmentContext& RunContext::bound_context(const std::shared_ptr<const Segment>& segment,
+                                          std::size_t depth, const RunValues& feeds,
+                                          const RunValues& fetches) {
   SegmentContext& context = ready_context(segment, depth);
-  context.forget_dynamic();
-  context.set_cancel_flag(controls_.cancel_flag);
   for (std::size_t i = 0; i < segment->incoming.size(); ++i) {
     context.bind_incoming(i, *incoming_value(segment->incoming[i], feeds));
   }
   for (const auto& [fetch, slot] : segment->fetches)
     context.bind_fetch(fetch, *fetches[static_cast<std::size_t>(fetch)]);
+  return context;
+}
+
+void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t depth,
+                     const RunValues& feeds, const RunValues& fetches) {
+  SegmentContext& context = bound_context(segment, depth, feeds, fetches);
+  context.forget_dynamic();
+  context.set_cancel_flag(controls_.cancel_flag);
   execute(context);
   if (!controls_.synchronize && segment->is_last && segment->dynamic_fetches.empty()) {
     going_on_ = segment;
@@ -349,6 +367,10 @@ void RunContext::execute_special(SegmentContext& context, const Operation& opera
       fail(step, status);
   } else if (step.kind == StepKind::Control) {
     execute_control(context, operation);
+  } else if (step.kind == StepKind::HandOver) {
+    hand_over(context, step);
+  } else if (step.kind == StepKind::HandBack) {
+    hand_back(context, step);
   } else {
     copy(context, step);
   }
@@ -420,6 +442,7 @@ void RunContext::fail(const Step& step, bp_status* status) {
   for (const auto& stream : streams_) {
     if (stream != nullptr) stream->drain();
   }
+  for (const auto& view : held_) view->set_broken();
   if (error.code() == Code::DeviceLost && step.device >= 0)
     devices_.at(step.device).mark_lost(error.message());
   throw error;
@@ -453,6 +476,9 @@ const RuntimeValue* RunContext::incoming_value(const Border& border, const RunVa
 
 void RunContext::take_dynamic(SegmentContext& context, const RunValues& feeds,
                               const RunValues& fetches) {
+  // Such a fetch may get other memory; a view of an earlier plan could be over what it had.
+  if (!context.segment().dynamic_fetches.empty() && controls_.views != nullptr)
+    controls_.views->clear();
   for (const auto& [fetch, index] : context.segment().dynamic_fetches) {
     const Slot& slot = context.segment().slots[static_cast<std::size_t>(index)];
     const bool constant = slot.place == Place::Weight && slot.state.type == DataType::String;

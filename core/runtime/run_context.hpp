@@ -12,6 +12,7 @@
 
 #include "core/runtime/arena_pool.hpp"
 #include "core/runtime/device_times.hpp"
+#include "core/runtime/host_views.hpp"
 #include "core/runtime/run_options.hpp"
 #include "core/runtime/segment_context.hpp"
 #include "core/runtime/trace_log.hpp"
@@ -29,7 +30,8 @@ struct RunControls {
   const NodeObserver* observer = nullptr;  ///< not null: sees every node, which makes streams wait
   bool resize_fetches =
       false;  ///< outputs of sizes found by running are made to fit, where they own their memory
-  bool synchronize = true;  ///< false: the last segment's work may go on after finish()
+  bool synchronize = true;     ///< false: the last segment's work may go on after finish()
+  HostViews* views = nullptr;  ///< that are kept for the next run; null: none are
 };
 
 /// Threads: one run at a time.
@@ -56,8 +58,9 @@ class RunContext {
   void run(const std::shared_ptr<const Segment>& segment, std::size_t depth, const RunValues& feeds,
            const RunValues& fetches);
 
-  /// Instead of a run: makes memory, streams and contexts that running the first segment needs. Ends by finish().
-  void prepare(const std::shared_ptr<const Segment>& segment);
+  /// Instead of a run: makes memory, streams, contexts and views that running the first segment needs. Ends by finish().
+  void prepare(const std::shared_ptr<const Segment>& segment, const RunValues& feeds,
+               const RunValues& fetches, HostViews* views);
 
   /// Where a value of an earlier segment of this run lies; null when no segment left it in that space.
   const RuntimeValue* left_value(ValueId value, int space) const;
@@ -87,6 +90,12 @@ class RunContext {
   /// Adds what the step's device says of its work, which has been waited for, to the spans.
   void add_device_spans(const Step& step);
   void execute_control(SegmentContext& context, const Operation& operation);
+  SegmentContext& bound_context(const std::shared_ptr<const Segment>& segment, std::size_t depth,
+                                const RunValues& feeds, const RunValues& fetches);
+  HostView& take_view(SegmentContext& context, const Step& step);
+  void hand_over(SegmentContext& context, const Step& step);
+  void hand_back(SegmentContext& context, const Step& step);
+  [[noreturn]] void refuse_view(const Step& step, bp_status* status);
   void wait_for(SegmentContext& context, const Step& step);
   void copy(SegmentContext& context, const Step& step);
   void drain(const Segment& segment);
@@ -116,7 +125,9 @@ class RunContext {
   std::vector<Cached> cached_;
   std::uint64_t use_count_ = 0, used_before_run_ = 0;
   std::map<std::pair<ValueId, int>, const RuntimeValue*> left_;
-  std::vector<int> begun_;  ///< devices that were told of the run
+  std::vector<int> begun_;                       ///< devices that were told of the run
+  std::vector<std::shared_ptr<HostView>> held_;  ///< views of the run in flight
+  HostViews own_views_;                          ///< of a run whose caller keeps none
   std::uint64_t run_id_ = 0;
   RunControls controls_;
   std::shared_ptr<const Segment> going_on_;  ///< the segment whose work nobody has waited for

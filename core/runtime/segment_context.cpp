@@ -48,6 +48,8 @@ SegmentContext::SegmentContext(std::shared_ptr<const Segment> segment, const Dev
       marks_(segment_->steps.size()),
       incoming_(segment_->incoming.size()),
       fetches_(program.fetches().size()),
+      views_(segment_->views.size()),
+      current_views_(segment_->views.size()),
       whole_incoming_(segment_->incoming.size()) {
   make_values();
   find_spare();
@@ -86,6 +88,7 @@ void SegmentContext::make_values() {
       incoming_[number].push_back({value.get(), slot.offset});
     if (slot.place == Place::Dynamic) dynamic_.push_back(values_.size());
     if (slot.place == Place::Fetch) fetches_[number].push_back({value.get(), slot.offset});
+    if (slot.place == Place::View) views_[number].push_back({value.get(), slot.offset});
     if (slot.place == Place::Weight && slot.state.type != DataType::String) {
       const bp_tensor& weight = slot.weight->value.description;
       point(*value, weight.buffer, weight.offset, weight.host_ptr, slot.offset);
@@ -186,6 +189,12 @@ void SegmentContext::bind_fetch(int fetch, const RuntimeValue& value) {
     point(*bound.value, value.description.buffer, value.description.offset,
           value.description.host_ptr, bound.offset);
   }
+}
+
+void SegmentContext::bind_view(std::size_t index, HostView& view) {
+  current_views_[index] = &view;
+  for (const Bound& bound : views_[index])
+    point(*bound.value, view.raw(), 0, nullptr, bound.offset);
 }
 
 void SegmentContext::set_cancel_flag(const std::atomic<bool>* flag) {

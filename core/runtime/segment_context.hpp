@@ -57,6 +57,9 @@ class SegmentContext {
   void bind_incoming(std::size_t index, const RuntimeValue& value);
   /// Gives the memory of a fetch.
   void bind_fetch(int fetch, const RuntimeValue& value);
+  /// Gives a view (index into Segment::views), which stays until it is handed back.
+  void bind_view(std::size_t index, HostView& view);
+  HostView& view(std::size_t index) { return *current_views_[index]; }
 
   RuntimeValue& value(int slot) { return *values_[static_cast<std::size_t>(slot)]; }
   /// The state of a step that the core runs itself.
@@ -92,7 +95,8 @@ class SegmentContext {
   std::vector<bool> is_spare_;                               ///< by slot
   std::vector<std::uint64_t> marks_;                         ///< by step: of steps that signal
   std::vector<std::unique_ptr<ParallelRun>> parallel_runs_;  ///< by group
-  std::vector<std::vector<Bound>> incoming_, fetches_;
+  std::vector<std::vector<Bound>> incoming_, fetches_, views_;
+  std::vector<HostView*> current_views_;  ///< of the last run
   std::vector<std::vector<std::size_t>>
       whole_incoming_;                ///< positions in pointers_: values that are no plain tensors
   std::vector<std::size_t> dynamic_;  ///< slots that forget_dynamic() empties

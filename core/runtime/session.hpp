@@ -46,6 +46,8 @@ class Session {
   /// Its graph before that.
   const Graph& original() const { return original_; }
   const SessionOptions& options() const { return options_; }
+  /// Of inputs that the session makes, in bytes: as devices need it that work on them where they lie.
+  std::uint64_t feed_alignment() const;
   const DeviceSet& devices() const { return devices_; }
   Environment& environment() { return *environment_; }
   const Logger& logger() const { return *logger_; }

@@ -105,6 +105,16 @@ void Session::run(const std::vector<NamedValue>& feeds, const std::vector<NamedV
   publish_saved(fetches, way, extra);
 }
 
+std::uint64_t Session::feed_alignment() const {
+  std::uint64_t alignment = kHostAlignment;
+  if (!options_.zero_copy) return alignment;
+  for (const SessionDevice& device : devices_.devices) {
+    if (const HostMemory* memory = device.device->host_memory())
+      alignment = std::max(alignment, memory->alignment);
+  }
+  return alignment;
+}
+
 void Session::synchronize() {
   std::exception_ptr failed;
   for (const std::shared_ptr<Executable>& executable : executables()) {

@@ -13,10 +13,12 @@ Span RunContext::span_of(const Step& step) const {
   const bool computes = step.node != kNone;
   span.name =
       computes ? program_.context().scope + program_.graph().node(step.node).name : step.label;
-  span.category = computes ? "node" : "copy";
+  const bool views = step.kind == StepKind::HandOver || step.kind == StepKind::HandBack;
+  span.category = computes ? "node" : views ? "view" : "copy";
   const std::string device = step.device >= 0 ? devices_.at(step.device).label() : "host";
   span.lane = step.on_stream ? device + " stream" : device;
   span.details = {{"kernel", step.label}, {"device", device}};
+  if (views) span.details.emplace_back("bytes", "0");
   if (computes) span.details.emplace_back("op", program_.graph().node(step.node).op_type);
   span.run = run_id_;
   return span;
