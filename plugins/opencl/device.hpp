@@ -57,7 +57,9 @@ struct Buffer {
   void* host = nullptr;
   std::uint64_t bytes = 0;
   std::shared_ptr<std::atomic<std::uint64_t>>
-      used_bytes;  ///< in which `bytes` are counted; or null
+      used_bytes;               ///< in which `bytes` are counted; or null
+  cl_map_flags view_flags = 0;  ///< of a view: how the host maps it while it has it
+  void* view_mapping = nullptr;
 
   Buffer() = default;
   Buffer(const Buffer&) = delete;

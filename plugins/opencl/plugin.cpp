@@ -14,6 +14,7 @@
 #include "plugins/opencl/command_times.hpp"
 #include "plugins/opencl/device.hpp"
 #include "plugins/opencl/device_api.hpp"
+#include "plugins/opencl/host_views.hpp"
 
 namespace backplane::opencl {
 namespace {
@@ -124,6 +125,7 @@ class Provider {
     raw_.get_interface = [](void*, const char* id, std::uint32_t min_version) -> const void* {
       if (min_version > 1) return nullptr;
       if (std::strcmp(id, BP_DEVICE_STATES_INTERFACE) == 0) return &device_states();
+      if (std::strcmp(id, BP_HOST_MEMORY_INTERFACE) == 0) return &host_views();
       return std::strcmp(id, BP_DEVICE_TIMES_INTERFACE) == 0 ? &device_times() : nullptr;
     };
   }
