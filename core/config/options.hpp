@@ -105,6 +105,7 @@ struct SessionOptions {
   std::string log_level;                 ///< "": the environment's
   bool memory_pattern = true;            ///< values share memory by their lifetimes
   bool arena = true;                     ///< a run's memory is kept for the next one
+  bool capture = true;                   ///< devices record work that they can do again
   /// Bytes at most, by device or provider, "host" for host memory, "" for all together; 0: no limit.
   std::map<std::string, std::uint64_t> memory_limits;
   std::map<std::string, std::int64_t> denotations;  ///< as dims, by denotation

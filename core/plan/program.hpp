@@ -61,6 +61,7 @@ struct ProgramContext {
   bool claims = true, rewrites = true;             ///< whether providers may compile and rewrite
   bool memory_pattern = true;                      ///< values of a plan share memory
   bool keep_arenas = true;                         ///< a run's memory stays for the next one
+  bool capture = false;                            ///< devices record work that they can do again
   ConstantStore* constants = nullptr;              ///< null: constants are not shared
   std::shared_ptr<MemoryBudget> memory;            ///< null: nobody counts
   const std::vector<PlanRecord>* saved = nullptr;  ///< of a saved plan: not to be decided again

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/capture_ranges.hpp"
 #include "core/plan/shape_walk.hpp"
 #include "core/plan/weight_store.hpp"
 
@@ -118,6 +119,8 @@ struct Segment {
       dropped;  ///< nodes whose outputs are all views, with their kernel's name
   std::vector<CopyRecord> copies;
   std::vector<ParallelGroup> groups;  ///< in order; none where execution is sequential
+  std::shared_ptr<CapturePlan>
+      capture;  ///< null: nothing is recorded. Its tallies are the one thing here that runs change
 };
 
 /// Arenas: one per memory space, then one of pinned memory per device.

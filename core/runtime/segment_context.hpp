@@ -11,6 +11,7 @@
 #include "core/plan/memory_budget.hpp"
 #include "core/plan/segment.hpp"
 #include "core/runtime/parallel_run.hpp"
+#include "core/runtime/plan_capture.hpp"
 
 namespace backplane::core {
 
@@ -66,6 +67,8 @@ class SegmentContext {
   std::vector<Operation>& operations() { return operations_; }
   std::vector<std::uint64_t>& marks() { return marks_; }
   std::vector<std::unique_ptr<ParallelRun>>& parallel_runs() { return parallel_runs_; }
+  /// What devices recorded, by CapturePlan::ranges.
+  std::vector<RangeCapture>& captures() { return captures_; }
   /// What kernels ask whether they are to stop; null: nobody can cancel. Costs nothing when it is that of the last run.
   void set_cancel_flag(const std::atomic<bool>* flag);
 
@@ -92,6 +95,7 @@ class SegmentContext {
   std::vector<bool> is_spare_;                               ///< by slot
   std::vector<std::uint64_t> marks_;                         ///< by step: of steps that signal
   std::vector<std::unique_ptr<ParallelRun>> parallel_runs_;  ///< by group
+  std::vector<RangeCapture> captures_;
   std::vector<std::vector<Bound>> incoming_, fetches_;
   std::vector<std::vector<std::size_t>>
       whole_incoming_;                ///< positions in pointers_: values that are no plain tensors

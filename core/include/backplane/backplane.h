@@ -113,6 +113,8 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * log_level                        as environment.log_level, of one session; environment: as that is      environment
  * memory_pattern                   true | false: values of a run share memory by their lifetimes          true
  * arena                            true | false: a run's memory is kept for the next run                  true
+ * capture                          auto | off: a device that can records the work of a plan that runs      auto
+ *                                  again with the same memory, and does it again as one; explain says what
  * memory_limit                     bytes (or with KiB, MiB, GiB) that the session may take; 0: any        0
  * memory_limit.NAME                likewise on a device or provider NAME, or of "host" memory. What does not fit on a
  *                                  device goes to the next one, latest nodes first, unless fallback is forbid
