@@ -1,6 +1,8 @@
 // Work that devices record and do again as one: results, recording anew, faults, and the reasons for not doing it.
 #include <nlohmann/json.hpp>
 
+#include "core/runtime/binding.hpp"
+#include "core/runtime/download.hpp"
 #include "tests/faults/fault_test.hpp"
 
 namespace backplane::core::faults {
@@ -135,6 +137,71 @@ TEST_F(Capture, IsDoneAnewWhenTheArenaMoved) {
   EXPECT_EQ(counters().recorded, 3u) << "its first recording was of the smaller arena";
   EXPECT_EQ(counters().replays, 6u);
   EXPECT_EQ(findings(), "") << "nothing is replayed on memory that is gone";
+}
+
+/// A binding whose output stays on the device.
+class BoundChain {
+ public:
+  explicit BoundChain(MixedSession& session)
+      : binding_(std::shared_ptr<Session>(&session.core(), [](Session*) {})) {
+    x_->set_owned_tensor(DataType::Float, {4, 8});
+    binding_.bind_input("x", x_);
+    move_output();
+  }
+  /// From here on the output is made in other memory.
+  void move_output() { binding_.bind_output_to("v5", "fakegpu:0"); }
+  void read_from(const BoundChain& other) {
+    binding_.bind_input("x", other.binding_.output("v5"), other.binding_.output_device("v5"));
+  }
+  Tensors run(const Tensors& given) {
+    const std::vector<float>& elements = given.at("x").elements;
+    std::copy(elements.begin(), elements.end(), static_cast<float*>(x_->description.host_ptr));
+    binding_.run(nullptr);
+    const RuntimeValuePtr y = download(*binding_.output_device("v5"), *binding_.output("v5"));
+    const auto* first = static_cast<const float*>(y->description.host_ptr);
+    return {{"v5", {{4, 8}, std::vector<float>(first, first + 4 * 8)}}};
+  }
+
+ private:
+  Binding binding_;
+  RuntimeValuePtr x_ = std::make_shared<RuntimeValue>();
+};
+
+TEST_F(Capture, OfValuesThatAreBoundOnTheDeviceIsDoneForEachPlace) {
+  MixedSession session(tanh_chain(), {}, kQuickDevices, {"fakegpu:0", "cpu"});
+  BoundChain one(session), two(session);
+  const auto check = [&](BoundChain& bound, std::uint64_t seed) {
+    const Tensors given = feeds_of(seed);
+    EXPECT_EQ(difference(bound.run(given), run_on_cpu(tanh_chain(), given)), "") << seed;
+  };
+  for (std::uint64_t turn = 0; turn < 5; ++turn) {
+    check(one, turn);
+    check(two, 50 + turn);
+  }
+  EXPECT_EQ(counters().recorded, 2u) << "turns with two places need two";
+  EXPECT_EQ(counters().replays, 8u);
+  for (std::uint64_t place = 0; place < 7; ++place) {
+    one.move_output();
+    for (std::uint64_t turn = 0; turn < 3; ++turn) check(one, 10 * place + turn);
+  }
+  EXPECT_EQ(counters().recorded, 9u);
+  EXPECT_EQ(counters().replays, 8u + 7 * 2);
+  EXPECT_EQ(findings(), "") << "nothing is replayed on memory that is gone";
+}
+
+TEST_F(Capture, OfWhatOneRunLeavesForTheNextFollowsItsPlace) {
+  MixedSession session(tanh_chain(), {}, kQuickDevices, {"fakegpu:0", "cpu"});
+  BoundChain one(session), two(session);
+  for (std::uint64_t turn = 0; turn < 6; ++turn) {
+    if (turn == 3) one.move_output();
+    const Tensors given = feeds_of(turn);
+    const Tensors between = run_on_cpu(tanh_chain(), given);
+    EXPECT_EQ(difference(one.run(given), between), "");
+    two.read_from(one);
+    EXPECT_EQ(difference(two.run(given), run_on_cpu(tanh_chain(), {{"x", between.at("v5")}})), "");
+  }
+  EXPECT_EQ(counters().recorded, 4u) << "each of the two again when the place between them moved";
+  EXPECT_EQ(findings(), "");
 }
 
 TEST_F(Capture, IsGivenUpWithTheReasonThatTheDeviceHas) {
