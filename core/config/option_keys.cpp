@@ -282,6 +282,13 @@ std::vector<KeyRow> life_rows() {
        0,
        false,
        [](Options& o, K k, V v) { o.session.arena = truth(k, v[0]); }},
+      {{"capture", "devices that can record the work of a plan once and do it again as one", "auto",
+        "auto | off"},
+       0,
+       false,
+       [](Options& o, K k, V v) {
+         o.session.capture = choice(k, v[0], {"auto", "off"}) == 0;
+       }},
       {{"memory_limit", "bytes that the session may take of all memory together; 0: no limit", "0",
         "bytes, or with KiB, MiB, GiB"},
        0,

@@ -63,6 +63,7 @@ struct ProgramContext {
   bool zero_copy =
       true;  ///< devices that share the host's memory work on feeds and fetches where they lie
   bool keep_arenas = true;                         ///< a run's memory stays for the next one
+  bool capture = false;                            ///< devices record work that they can do again
   ConstantStore* constants = nullptr;              ///< null: constants are not shared
   std::shared_ptr<MemoryBudget> memory;            ///< null: nobody counts
   const std::vector<PlanRecord>* saved = nullptr;  ///< of a saved plan: not to be decided again

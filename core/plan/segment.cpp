@@ -229,6 +229,7 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
   segment->wants_shape = std::move(walk.wants_shape);
   segment->wants_value = std::move(walk.wants_value);
   segment->evaluated = std::move(walk.evaluated);
+  if (program.context().capture) segment->capture = find_capture_ranges(*segment, program);
   return segment;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/plan/host_views.hpp"
+#include "core/plan/capture_ranges.hpp"
 #include "core/plan/shape_walk.hpp"
 #include "core/plan/weight_store.hpp"
 #include "core/plugin_host/host_memory.hpp"
@@ -136,6 +137,8 @@ struct Segment {
   std::vector<CopyRecord> copies;
   std::vector<PlannedView> views;
   std::vector<ParallelGroup> groups;  ///< in order; none where execution is sequential
+  std::shared_ptr<CapturePlan>
+      capture;  ///< null: nothing is recorded. Its tallies are the one thing here that runs change
 };
 
 /// Arenas: one per memory space, then one of pinned memory per device.

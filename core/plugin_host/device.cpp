@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "backplane/plugin_api/optional/plan_capture.h"
 #include "core/base/error.hpp"
 #include "core/plugin_host/host_memory.hpp"
 #include "core/plugin_host/plugin_description.hpp"
@@ -77,6 +78,7 @@ DevicePtr Device::open(PluginPtr plugin, const bp_provider* provider, const bp_d
   if (!device->on_host_memory()) {
     device->read_heaps();
     device->host_memory_ = find_host_memory(*device);
+    device->read_plan_capture();
   }
   return device;
 }
@@ -104,6 +106,21 @@ void Device::read_heaps() {
   if (heap(BP_MEMORY_DEVICE) == nullptr) {
     throw Error(Code::Internal, what + ": it has no heap of BP_MEMORY_DEVICE");
   }
+}
+
+void Device::read_plan_capture() {
+  if (!BP_HAS_FN(bp_provider, provider_, get_interface)) return;
+  const std::string what = "device '" + label_ + "'";
+  const void* found = call_plugin(what, [&] {
+    return provider_->get_interface(provider_->self, BP_PLAN_CAPTURE_INTERFACE, 1);
+  });
+  if (found == nullptr) return;
+  check_struct(found, BP_SIZE_V1(bp_plan_capture, release), what + ": its bp_plan_capture");
+  const auto* const table = static_cast<const bp_plan_capture*>(found);
+  if (table->begin == nullptr || table->end == nullptr || table->abandon == nullptr ||
+      table->replay == nullptr || table->release == nullptr)
+    throw Error(Code::Internal, what + ": its bp_plan_capture lacks a function");
+  plan_capture_ = table;
 }
 
 const Device::Heap* Device::heap(bp_memory_kind kind) const {

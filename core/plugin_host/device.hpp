@@ -19,6 +19,7 @@
 #include "core/plugin_host/thread_pool.hpp"
 
 struct bp_host_memory;
+struct bp_plan_capture;
 
 namespace backplane::core {
 
@@ -125,6 +126,8 @@ class Device : public std::enable_shared_from_this<Device> {
   bool has_pinned() const;
   /// Null for a device that views none.
   const HostMemory* host_memory() const { return host_memory_ ? &*host_memory_ : nullptr; }
+  /// How its streams record work and do it again; null where they do not.
+  const bp_plan_capture* plan_capture() const { return plan_capture_; }
   /// A device that was lost is only closed.
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
   /// The largest buffer of the kind; UINT64_MAX when no limit is known.
@@ -148,6 +151,7 @@ class Device : public std::enable_shared_from_this<Device> {
   };
   Device() = default;
   void read_heaps();
+  void read_plan_capture();
   const Heap* heap(bp_memory_kind kind) const;
   [[noreturn]] void throw_status(bp_status* status, const char* what);
 
@@ -156,6 +160,7 @@ class Device : public std::enable_shared_from_this<Device> {
   const bp_device_info* info_ = nullptr;
   const bp_device_api* api_ = nullptr;
   bp_device* raw_ = nullptr;
+  const bp_plan_capture* plan_capture_ = nullptr;
   std::string label_, provider_name_, identity_;
   OptionList options_;
   std::vector<Heap> heaps_;

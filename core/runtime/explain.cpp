@@ -325,6 +325,7 @@ std::string Session::explain() {
   json["orders"] = orders_of(program, segment.get());
   json["arena_bytes"] = arenas_of(default_->arena_bytes(), devices_);
   json["planned"] = segment != nullptr;
+  if (segment != nullptr) json["capture"] = capture_json(program, *segment);
   json["remarks"] = program.placed().remarks;
   report_options(*this, json);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

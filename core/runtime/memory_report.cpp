@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/runtime/session.hpp"
+#include "core/runtime/session_report.hpp"
 
 namespace backplane::core {
 namespace {
@@ -133,6 +134,7 @@ Json plan_of(const Executable& executable, const Program& program, const Segment
     plan["arenas"][arena_name(devices, static_cast<int>(i))] = {
         {"bytes", segment.arena_bytes[i]}, {"peak_bytes", bytes}, {"peak_step", step}};
   }
+  plan["capture"] = capture_json(program, segment);
   plan["steps"] = steps_of(program, segment);
   plan["values"] = slots_of(program, segment, devices);
   plan["workspaces"] = workspaces_of(program, segment, devices);

@@ -278,7 +278,12 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
   SegmentContext& context = bound_context(segment, depth, feeds, fetches);
   context.forget_dynamic();
   context.set_cancel_flag(controls_.cancel_flag);
-  execute(context);
+  if (context.captures().empty() || controls_.observer != nullptr || controls_.spans != nullptr) {
+    execute(context);
+    if (!context.captures().empty()) ++segment->capture->watched.plain;
+  } else {
+    execute_captured(context, depth, feeds, fetches);
+  }
   if (!controls_.synchronize && segment->is_last && segment->dynamic_fetches.empty()) {
     going_on_ = segment;
     return;
@@ -407,12 +412,16 @@ void RunContext::wait_for(SegmentContext& context, const Step& step) {
 }
 
 void RunContext::copy(SegmentContext& context, const Step& step) {
+  if (bp_status* status = put_copy(context, step)) fail(step, status);
+}
+
+bp_status* RunContext::put_copy(SegmentContext& context, const Step& step) {
   const RuntimeValue& from = context.value(step.inputs[0]);
   const RuntimeValue& to = context.value(step.outputs[0]);
-  if (from.description.bytes == 0) return;
+  if (from.description.bytes == 0) return nullptr;
   if (step.kind == StepKind::HostCopy) {
     std::memcpy(to.description.host_ptr, from.description.host_ptr, from.description.bytes);
-    return;
+    return nullptr;
   }
   const auto described = [&](int index) {
     const Slot& slot = context.segment().slots[static_cast<std::size_t>(index)];
@@ -431,9 +440,8 @@ void RunContext::copy(SegmentContext& context, const Step& step) {
   };
   const bp_tensor source = described(step.inputs[0]), target = described(step.outputs[0]);
   Device& device = devices_.at(step.device);
-  if (bp_status* status = device.api().copy(
-          device.raw(), raw_streams_[static_cast<std::size_t>(step.device)], &source, &target))
-    fail(step, status);
+  return device.api().copy(device.raw(), raw_streams_[static_cast<std::size_t>(step.device)],
+                           &source, &target);
 }
 
 void RunContext::fail(const Step& step, bp_status* status) {

@@ -84,6 +84,15 @@ class RunContext {
   void execute_special(SegmentContext& context, const Operation& operation);
   void execute_watched(SegmentContext& context, std::size_t begin, std::size_t end);
   void observe(SegmentContext& context, const Step& step, bool done);
+  void execute_captured(SegmentContext& context, std::size_t depth, const RunValues& feeds,
+                        const RunValues& fetches);
+  bool read_memory_key(const CapturePlan& plan, const Segment& segment, std::size_t depth,
+                       const RunValues& feeds, const RunValues& fetches);
+  bool is_in_arena(const bp_buffer* buffer) const;
+  bool replay(SegmentContext& context, RangeCapture& capture);
+  const bp_recording* record(SegmentContext& context, RangeCapture& capture);
+  bp_status* record_steps(SegmentContext& context, const CaptureRange& range, const Step*& failed);
+  void refuse_capture(RangeCapture& capture, const Step& step, bp_status* status);
   void execute_group(SegmentContext& context, ParallelRun& group);
   bp_status* execute_in_group(SegmentContext& context, int step);
   Span span_of(const Step& step) const;
@@ -98,6 +107,7 @@ class RunContext {
   [[noreturn]] void refuse_view(const Step& step, bp_status* status);
   void wait_for(SegmentContext& context, const Step& step);
   void copy(SegmentContext& context, const Step& step);
+  bp_status* put_copy(SegmentContext& context, const Step& step);
   void drain(const Segment& segment);
   [[noreturn]] void fail(const Step& step, bp_status* status);
   const RuntimeValue* incoming_value(const Border& border, const RunValues& feeds) const;
@@ -133,6 +143,7 @@ class RunContext {
   std::shared_ptr<const Segment> going_on_;  ///< the segment whose work nobody has waited for
   bool is_body_ = false;
   bool tells_devices_ = false;
+  MemoryKey memory_key_;  ///< of the segment that runs
 };
 
 }  // namespace backplane::core

@@ -56,6 +56,12 @@ SegmentContext::SegmentContext(std::shared_ptr<const Segment> segment, const Dev
   make_contexts(devices, threads);
   for (const ParallelGroup& group : segment_->groups)
     parallel_runs_.push_back(std::make_unique<ParallelRun>(group));
+  if (segment_->capture != nullptr) {
+    const CapturePlan& plan = *segment_->capture;
+    captures_.reserve(plan.ranges.size());
+    for (std::size_t i = 0; i < plan.ranges.size(); ++i)
+      captures_.emplace_back(plan.ranges[i], plan.tallies[i]);
+  }
   for (const Step& step : segment_->steps) {
     control_.push_back(
         step.kind == StepKind::Control

@@ -11,6 +11,7 @@
 #include "core/plan/memory_budget.hpp"
 #include "core/plan/segment.hpp"
 #include "core/runtime/parallel_run.hpp"
+#include "core/runtime/plan_capture.hpp"
 
 namespace backplane::core {
 
@@ -69,6 +70,8 @@ class SegmentContext {
   std::vector<Operation>& operations() { return operations_; }
   std::vector<std::uint64_t>& marks() { return marks_; }
   std::vector<std::unique_ptr<ParallelRun>>& parallel_runs() { return parallel_runs_; }
+  /// What devices recorded, by CapturePlan::ranges.
+  std::vector<RangeCapture>& captures() { return captures_; }
   /// What kernels ask whether they are to stop; null: nobody can cancel. Costs nothing when it is that of the last run.
   void set_cancel_flag(const std::atomic<bool>* flag);
 
@@ -95,6 +98,7 @@ class SegmentContext {
   std::vector<bool> is_spare_;                               ///< by slot
   std::vector<std::uint64_t> marks_;                         ///< by step: of steps that signal
   std::vector<std::unique_ptr<ParallelRun>> parallel_runs_;  ///< by group
+  std::vector<RangeCapture> captures_;
   std::vector<std::vector<Bound>> incoming_, fetches_, views_;
   std::vector<HostView*> current_views_;  ///< of the last run
   std::vector<std::vector<std::size_t>>

@@ -398,6 +398,7 @@ ProgramContext Session::program_context(const std::string& path, const DeviceSet
   context.memory_pattern = options_.memory_pattern;
   context.keep_arenas = options_.arena;
   context.zero_copy = options_.zero_copy;
+  context.capture = options_.capture && options_.arena;  // without arenas memory changes every run
   context.constants = &environment_->constants();
   context.memory = memory_;
   if (saved_plan_ != nullptr) {

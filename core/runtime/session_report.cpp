@@ -26,7 +26,48 @@ Json path_json(const SessionPath& path) {
           {"memory", kWords[static_cast<int>(path.options.memory)]}};
 }
 
+std::string step_name(const Program& program, const Segment& segment, std::size_t index) {
+  const Step& step = segment.steps[index];
+  return step.node == kNone ? step.label : program.graph().node(step.node).name;
+}
+
+Json range_json(const Program& program, const Segment& segment, const CaptureRange& range,
+                const CaptureTally& tally) {
+  const std::string refusal = tally.refusal();
+  const char* const state = !refusal.empty()            ? "refused"
+                            : tally.replayed.load() > 0 ? "replayed"
+                                                        : "not yet";
+  return {{"device", program.context().devices->at(range.device).label()},
+          {"first", step_name(program, segment, range.begin)},
+          {"last", step_name(program, segment, range.end - 1)},
+          {"steps", range.end - range.begin - range.host_copies.size()},
+          {"state", state},
+          {"reason", refusal},
+          {"recorded", tally.recorded.load()},
+          {"replayed", tally.replayed.load()},
+          {"plain", tally.plain.load()}};
+}
+
 }  // namespace
+
+Json capture_json(const Program& program, const Segment& segment) {
+  Json json = {{"mode", program.context().capture ? "auto" : "off"},
+               {"ranges", Json::array()},
+               {"outside", Json::array()}};
+  if (segment.capture == nullptr) return json;
+  const CapturePlan& plan = *segment.capture;
+  for (std::size_t i = 0; i < plan.ranges.size(); ++i)
+    json["ranges"].push_back(range_json(program, segment, plan.ranges[i], plan.tallies[i]));
+  for (const CaptureBreak& left : plan.breaks) {
+    json["outside"].push_back(
+        {{"first", step_name(program, segment, static_cast<std::size_t>(left.first_step))},
+         {"steps", left.steps},
+         {"reason", left.reason}});
+  }
+  if (const std::uint64_t watched = plan.watched.plain.load(); watched > 0)
+    json["runs_with_profile_or_observer"] = watched;
+  return json;
+}
 
 void report_options(const Session& session, Json& json) {
   json["options"] = session.options().given;

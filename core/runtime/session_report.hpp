@@ -11,5 +11,7 @@ namespace backplane::core {
 void report_options(const Session& session, nlohmann::ordered_json& json);
 /// "steps_ms", "reopened", "nodes_asked", "weights_packed", "weights_restored", "memory".
 void report_life(Session& session, const Program& program, nlohmann::ordered_json& json);
+/// What devices record of a plan and do again as one, and why the rest is not recorded.
+nlohmann::ordered_json capture_json(const Program& program, const Segment& segment);
 
 }  // namespace backplane::core

@@ -22,6 +22,7 @@ constexpr std::string_view kLost[] = {
 
 bp_code error_code(const std::string& name) {
   if (name == "CUDA_ERROR_OUT_OF_MEMORY") return BP_OUT_OF_MEMORY;
+  if (name.rfind("CUDA_ERROR_STREAM_CAPTURE_", 0) == 0) return BP_UNSUPPORTED;
   const bool is_lost = std::find(std::begin(kLost), std::end(kLost), name) != std::end(kLost);
   return is_lost ? BP_DEVICE_LOST : BP_INTERNAL;
 }

@@ -17,6 +17,8 @@ struct CUstream_st;
 struct CUevent_st;
 struct CUmod_st;
 struct CUfunc_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 
 namespace backplane::cuda {
 
@@ -24,6 +26,8 @@ using StreamHandle = CUstream_st*;
 using EventHandle = CUevent_st*;
 using ModuleHandle = CUmod_st*;
 using FunctionHandle = CUfunc_st*;
+using GraphHandle = CUgraph_st*;
+using GraphExecHandle = CUgraphExec_st*;
 /// Of a byte, on a device or in pinned host memory: they share one space.
 using Address = unsigned long long;
 
@@ -93,6 +97,20 @@ class Context {
   virtual FunctionHandle function(ModuleHandle module) = 0;
   virtual void launch(FunctionHandle function, const Extent& groups, const Extent& group,
                       StreamHandle stream, void** arguments) = 0;
+
+  /// From here on the stream's work becomes a graph and is not done; of this thread, calls that CUDA forbids meanwhile
+  /// fail and spoil it.
+  virtual void begin_capture(StreamHandle stream) = 0;
+  /// Ends it, also where it throws; the graph is the caller's.
+  virtual GraphHandle end_capture(StreamHandle stream) = 0;
+  virtual bool is_captured(StreamHandle stream) = 0;
+  virtual void destroy_graph(GraphHandle graph) noexcept = 0;
+  /// What can be launched. It keeps nothing of the graph.
+  virtual GraphExecHandle instantiate(GraphHandle graph) = 0;
+  /// Makes `exec`, where that is of the same form, do what the graph does; false: it stays as it is.
+  virtual bool update(GraphExecHandle exec, GraphHandle graph) = 0;
+  virtual void destroy_exec(GraphExecHandle exec) noexcept = 0;
+  virtual void launch_graph(GraphExecHandle exec, StreamHandle stream) = 0;
 };
 
 /// A context, current on this thread as long as this lives.
@@ -136,7 +154,8 @@ class Compiler {
   virtual std::string compile(const std::string& source, const std::string& architecture) = 0;
 };
 
-/// The BP_* code that says what to do next, for an error's name ("CUDA_ERROR_OUT_OF_MEMORY").
+/// The BP_* code that says what to do next, for an error's name ("CUDA_ERROR_OUT_OF_MEMORY"); BP_UNSUPPORTED for what a
+/// stream that is captured does not take.
 bp_code error_code(const std::string& name);
 /// Throws "<call>: <name>".
 [[noreturn]] void throw_cuda(const char* call, const std::string& name);

@@ -80,6 +80,14 @@ class Functions {
   CUDA_FUNCTION(cuModuleUnload);
   CUDA_FUNCTION(cuModuleGetFunction);
   CUDA_FUNCTION(cuLaunchKernel);
+  CUDA_FUNCTION(cuStreamBeginCapture);
+  CUDA_FUNCTION(cuStreamEndCapture);
+  CUDA_FUNCTION(cuStreamIsCapturing);
+  CUDA_FUNCTION(cuGraphDestroy);
+  CUDA_FUNCTION(cuGraphInstantiate);
+  CUDA_FUNCTION(cuGraphExecUpdate);
+  CUDA_FUNCTION(cuGraphExecDestroy);
+  CUDA_FUNCTION(cuGraphLaunch);
 };
 
 // Calls a function of the library and throws what it fails with, under its own name.
@@ -283,6 +291,49 @@ class LibraryContext final : public Context {
     const Current current(cuda_, context_);
     CUDA_CALL(cuLaunchKernel, function, groups[0], groups[1], groups[2], group[0], group[1],
               group[2], 0, stream, arguments, nullptr);
+  }
+
+  void begin_capture(StreamHandle stream) override {
+    const Current current(cuda_, context_);
+    CUDA_CALL(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  }
+  GraphHandle end_capture(StreamHandle stream) override {
+    const Current current(cuda_, context_);
+    CUgraph graph = nullptr;
+    CUDA_CALL(cuStreamEndCapture, stream, &graph);
+    return graph;
+  }
+  bool is_captured(StreamHandle stream) override {
+    const Current current(cuda_, context_);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUDA_CALL(cuStreamIsCapturing, stream, &status);
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+  void destroy_graph(GraphHandle graph) noexcept override {
+    const Current current(cuda_, context_, std::nothrow);
+    cuda_.cuGraphDestroy_(graph);
+  }
+  GraphExecHandle instantiate(GraphHandle graph) override {
+    const Current current(cuda_, context_);
+    CUgraphExec exec = nullptr;
+    CUDA_CALL(cuGraphInstantiate, &exec, graph, 0);
+    return exec;
+  }
+  bool update(GraphExecHandle exec, GraphHandle graph) override {
+    const Current current(cuda_, context_);
+    CUgraphExecUpdateResultInfo result{};
+    const CUresult code = cuda_.cuGraphExecUpdate_(exec, graph, &result);
+    if (code == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return false;
+    cuda_.check(code, "cuGraphExecUpdate");
+    return true;
+  }
+  void destroy_exec(GraphExecHandle exec) noexcept override {
+    const Current current(cuda_, context_, std::nothrow);
+    cuda_.cuGraphExecDestroy_(exec);
+  }
+  void launch_graph(GraphExecHandle exec, StreamHandle stream) override {
+    const Current current(cuda_, context_);
+    CUDA_CALL(cuGraphLaunch, exec, stream);
   }
 
  private:

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <string>
 
 #include "plugins/common/device_ops/program_cache.hpp"
 #include "plugins/common/device_ops/provider.hpp"
+#include "plugins/cuda/capture.hpp"
 #include "plugins/cuda/device_api.hpp"
 
 namespace backplane::device_ops {
@@ -70,6 +72,10 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
       *out = handle_of(static_cast<Provider*>(self)->open(sdk::OpenContext(info, ctx)));
       *api = device_api();
     });
+  };
+  raw_.get_interface = [](void*, const char* id, std::uint32_t min_version) -> const void* {
+    if (min_version > 1) return nullptr;
+    return std::strcmp(id, BP_PLAN_CAPTURE_INTERFACE) == 0 ? &plan_capture() : nullptr;
   };
 }
 

@@ -36,6 +36,9 @@ class FaultWord {
   std::uint64_t* address() const { return word_.get(); }
   /// Said by a launch that may fault: only then is there anything to read.
   void arm() { armed_.store(true, std::memory_order_release); }
+  /// Between the two calls nothing is done, only captured: the second tells whether a launch said so meanwhile.
+  void begin_capture() { was_armed_ = armed_.exchange(false, std::memory_order_acq_rel); }
+  bool end_capture() { return armed_.exchange(was_armed_, std::memory_order_acq_rel); }
   /// After the work is done: throws BP_FAILED when a kernel reported something, once.
   void check();
 
@@ -43,6 +46,7 @@ class FaultWord {
   Device& device_;
   PinnedWord word_;
   std::atomic<bool> armed_{false};
+  bool was_armed_ = false;  ///< before a capture began
 };
 
 class Stream {

@@ -29,7 +29,8 @@ class CudaTest : public testing::Test {
   ~CudaTest() override {
     EXPECT_EQ(stand_in().live_bytes, 0u);
     EXPECT_EQ(stand_in().live_pinned + stand_in().live_streams + stand_in().live_events +
-                  stand_in().live_modules + stand_in().live_contexts,
+                  stand_in().live_modules + stand_in().live_contexts + stand_in().live_graphs +
+                  stand_in().live_execs,
               0);
     EXPECT_EQ(test_host::live_statuses(), 0);
   }

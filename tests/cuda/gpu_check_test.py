@@ -16,6 +16,7 @@ import checks  # noqa: E402
 import networks  # noqa: E402
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
+import peer  # noqa: E402
 
 GPU_CHECK = program.SOURCE / "tools/gpu_check"
 SMALL = {networks.residual_network: {"size": 32, "stages": (1, 1, 1, 1)}, networks.encoder: {"layers": 1, "tokens": 8},
@@ -27,6 +28,9 @@ class OnTheCpu(checks.Program):
 
     def call(self, *arguments, **more):
         words = [str(each) for each in arguments]
+        if "provider.cuda.fusion=false" in words:
+            at = words.index("provider.cuda.fusion=false")
+            del words[at - 1:at + 1]
         if words[0] == "check":
             return subprocess.CompletedProcess(words, 0, "passed a\n3 passed, 0 failed, 0 skipped\n", "")
         while "--precision" in words:
@@ -113,6 +117,50 @@ class GpuCheck(program.ProgramTest):
         self.assertIn("A processor", page)
         rows = [line for line in page.splitlines() if line.endswith("| passed |")]
         self.assertEqual(len(rows), 1 + 3 * 4 + 3 * 2 + 3, page)
+
+    def test_the_benchmark_compares_with_and_without_capture_and_says_that_there_is_no_peer(self):
+        page = checks.Page()
+        path = self.folder / "p.onnx"
+        rows = [("perceptron", 2, np.float32, path, networks.perceptron(path, batch=2))]
+        with unittest.mock.patch.object(checks, "limits", lambda *_: {"float32, fp32": 1.0}), \
+                unittest.mock.patch.object(checks, "rows_of_benchmark", lambda *_: rows), \
+                unittest.mock.patch.object(peer, "find", lambda: (None, "there is none")):
+            checks.benchmark(self.stand_in(), page, self.folder, True)
+        text = "\n".join(page.lines)
+        self.assertIn("## Overhead per node", text)
+        overheads = [line.split("|") for line in page.lines if line.startswith(("| off", "| auto"))]
+        self.assertEqual(len(overheads), 2, text)
+        for row in overheads:
+            self.assertGreater(float(row[2]), 0)
+            float(row[3])
+        measured = [line.split("|") for line in page.lines if line.startswith("| perceptron")]
+        self.assertEqual(len(measured), 4, text)
+        for row in measured:
+            self.assertGreater(float(row[5]), 0)
+            self.assertGreater(float(row[6]), 0)
+            self.assertEqual(row[9].strip(), "not measured")
+        self.assertIn("PyTorch, the peer, was not measured: there is none.", text)
+
+    def test_the_peer_knows_every_operator_of_the_networks(self):
+        known = set(peer.operations(unittest.mock.MagicMock()))
+        for build, sizes in {**SMALL, networks.chain: {"nodes": 4}}.items():
+            net = build(self.folder / "network.onnx", **sizes)
+            self.assertLessEqual({op_type for op_type, *_ in net.steps}, known)
+            self.assertEqual(len(net.steps), len(net.nodes))
+
+    def test_the_peer_computes_what_the_cpu_provider_does(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("PyTorch is not installed")
+        for name, path, x, _ in self.models():
+            build = next(each for each in SMALL if each.__name__ == name)
+            net = build(path, batch=2, **SMALL[build])
+            want, why = checks.outputs(self.stand_in(), path, self.folder, x)
+            self.assertEqual(why, "")
+            with torch.inference_mode():
+                got = peer.Peer(torch, net, "cpu").forward(torch.from_numpy(x)).numpy()
+            self.assertLess(checks.distance(got, want), 1e-3, name)
 
     def test_a_wrong_result_fails(self):
         spoilt = checks.outputs

@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 
+#include "custom_ops/gated_silu/cuda_kernel.hpp"
 #include "tests/cuda/cuda_test.hpp"
 
 namespace backplane::cuda {
@@ -192,6 +193,11 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
       }
     }
   }
+}
+
+TEST_F(CudaNvrtc, CompilesTheCustomOperatorsKernel) {
+  for (const char* const architecture : {"sm_80", "sm_90", "sm_100", "compute_90"})
+    EXPECT_FALSE(open_nvrtc()->compile(gated_silu::kCudaText, architecture).empty());
 }
 
 TEST_F(CudaNvrtc, AnErrorInAKernelShowsTheCompilersLog) {

@@ -17,9 +17,17 @@ struct CUctx_st {};
 struct CUfunc_st {
   std::string source;
 };
+struct CUgraph_st {
+  std::vector<std::function<bool()>> work;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<bool()>> work;
+};
 struct CUstream_st {
   std::deque<std::function<bool()>> work;  ///< false: not yet
   CUctx_st* context = nullptr;
+  std::unique_ptr<CUgraph_st> captured;  ///< null: it is not captured
+  bool is_spoiled = false;               ///< something that a capture does not take was called
 };
 
 namespace backplane::cuda {
@@ -106,8 +114,22 @@ void multiply(const LibraryProduct& product, double factor, double addend_factor
 }
 
 void put(StreamHandle stream, std::function<bool()> work) {
+  if (stream->captured != nullptr) {
+    stream->captured->work.push_back(std::move(work));
+    return;
+  }
   stream->work.push_back(std::move(work));
   advance();
+}
+
+/// How many arguments a launch of this text has: one more than there are commas between them, since IN(T, x) has one
+/// and stands for two, as FAULT_WORD does, and the hidden two.
+std::size_t count_arguments(const std::string& source) {
+  const std::size_t begin = source.find("KERNEL run("), end = source.find(") {", begin);
+  if (begin == std::string::npos || end == std::string::npos) return 0;
+  const auto at = [&](std::size_t i) { return source.begin() + static_cast<std::ptrdiff_t>(i); };
+  const bool may_fault = source.substr(begin, end - begin).find("FAULT_WORD") != std::string::npos;
+  return static_cast<std::size_t>(std::count(at(begin), at(end), ',')) + (may_fault ? 4 : 3);
 }
 
 class StandInContext final : public Context {
@@ -162,6 +184,10 @@ class StandInContext final : public Context {
   }
   void synchronize(StreamHandle stream) override {
     stand_in().note("synchronize");
+    if (stream->captured != nullptr) {
+      stream->is_spoiled = true;
+      throw_cuda("synchronize", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
+    }
     advance();
     if (!stream->work.empty()) throw std::logic_error("this wait would never end");
   }
@@ -229,10 +255,60 @@ class StandInContext final : public Context {
     function = std::make_unique<CUfunc_st>(CUfunc_st{module->source});
     return function.get();
   }
-  void launch(FunctionHandle function, const Extent& groups, const Extent& group, StreamHandle,
-              void** arguments) override {
+  void launch(FunctionHandle function, const Extent& groups, const Extent& group,
+              StreamHandle stream, void** arguments) override {
     stand_in().note("launch");
-    if (stand_in().kernel) stand_in().kernel(function->source, groups, group, arguments);
+    if (stream->captured == nullptr) {
+      if (stand_in().kernel) stand_in().kernel(function->source, groups, group, arguments);
+      return;
+    }
+    // The driver copies the arguments; here all are words of 8 bytes.
+    std::vector<std::uint64_t> words(count_arguments(function->source));
+    for (std::size_t i = 0; i < words.size(); ++i) std::memcpy(&words[i], arguments[i], 8);
+    put(stream, [source = function->source, groups, group, words] {
+      std::vector<std::uint64_t> kept = words;
+      std::vector<void*> pointers;
+      for (std::uint64_t& word : kept) pointers.push_back(&word);
+      if (stand_in().kernel) stand_in().kernel(source, groups, group, pointers.data());
+      return true;
+    });
+  }
+
+  void begin_capture(StreamHandle stream) override {
+    stand_in().note("begin_capture");
+    stream->captured = std::make_unique<CUgraph_st>();
+    stream->is_spoiled = false;
+  }
+  GraphHandle end_capture(StreamHandle stream) override {
+    std::unique_ptr<CUgraph_st> graph = std::move(stream->captured);
+    stand_in().note("end_capture");
+    if (stream->is_spoiled) throw_cuda("end_capture", "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED");
+    ++stand_in().live_graphs;
+    return graph.release();
+  }
+  bool is_captured(StreamHandle stream) override { return stream->captured != nullptr; }
+  void destroy_graph(GraphHandle graph) noexcept override {
+    --stand_in().live_graphs;
+    delete graph;
+  }
+  GraphExecHandle instantiate(GraphHandle graph) override {
+    stand_in().note("instantiate");
+    ++stand_in().live_execs;
+    return new CUgraphExec_st{graph->work};
+  }
+  bool update(GraphExecHandle exec, GraphHandle graph) override {
+    stand_in().note("update");
+    if (!stand_in().updates_graphs || exec->work.size() != graph->work.size()) return false;
+    exec->work = graph->work;
+    return true;
+  }
+  void destroy_exec(GraphExecHandle exec) noexcept override {
+    --stand_in().live_execs;
+    delete exec;
+  }
+  void launch_graph(GraphExecHandle exec, StreamHandle stream) override {
+    stand_in().note("launch_graph");
+    for (const std::function<bool()>& work : exec->work) put(stream, work);
   }
 
  private:

@@ -30,6 +30,8 @@ struct StandInState {
   bool peers = true;
   std::uint64_t live_bytes = 0;
   int live_pinned = 0, live_streams = 0, live_events = 0, live_modules = 0, live_contexts = 0;
+  int live_graphs = 0, live_execs = 0;
+  bool updates_graphs = true;
   /// A kernel's work: its source, the part's groups, a group's items, its arguments.
   std::function<void(const std::string& source, const Extent& groups, const Extent& group,
                      void** arguments)>

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include "backplane/plugin_api/optional/plan_capture.h"
 #include "tests/fixtures/test_host.hpp"
 
 namespace backplane::test_host {
@@ -117,6 +118,47 @@ TEST(DecodeBoxes, RefusesAnchorsThatDoNotFit) {
   open.input(BP_FLOAT, {kUnknown, kUnknown, 4}).input(BP_FLOAT, {2, 4});
   EXPECT_EQ(infer(plugin.schema("DecodeBoxes"), open)[0].dims, (Dims{kUnknown, kUnknown, 4}));
 }
+
+struct GatedSilu {
+  NodeUnderTest node{"backplane.examples", "GatedSilu", 1};
+  GatedSilu(const Dims& x, const Dims& gate) { node.input(BP_FLOAT, x).input(BP_FLOAT, gate); }
+};
+
+TEST(GatedSiluOp, IsTheProductWithTheGateAndItsSigmoid) {
+  const LoadedPlugin plugin(kFolder + "gated_silu.so");
+  const auto y =
+      run_on_host(plugin.guest_kernel("cpu", "GatedSilu"), nullptr, GatedSilu({2, 2}, {2, 2}).node,
+                  {floats({2, 2}, {2, -1, 3, 5}), floats({2, 2}, {0, 1, -100, 100})})
+          .at(0)
+          .as<float>();
+  EXPECT_EQ(y[0], 0);
+  EXPECT_FLOAT_EQ(y[1], -1 / (1 + std::exp(-1.0f)));
+  EXPECT_NEAR(y[2], 0, 1e-30);
+  EXPECT_FLOAT_EQ(y[3], 500);
+}
+
+TEST(GatedSiluOp, RefusesAGateOfAnotherShape) {
+  const LoadedPlugin plugin(kFolder + "gated_silu.so");
+  EXPECT_THROW(run_on_host(plugin.guest_kernel("cpu", "GatedSilu"), nullptr,
+                           GatedSilu({2}, {3}).node, {floats({2}, {1, 2}), floats({3}, {1, 2, 3})}),
+               StatusError);
+}
+
+#ifdef BACKPLANE_TEST_CUDA_TOOLKIT
+TEST(GatedSiluOp, OnCudaMayBeRecordedAndNamesTheDriverThatIsMissing) {
+  const LoadedPlugin plugin(kFolder + "gated_silu.so");
+  const bp_kernel_def* const kernel = plugin.guest_kernel("cuda", "GatedSilu");
+  EXPECT_NE(kernel->flags & BP_KERNEL_CAPTURE, 0u);
+  GatedSilu op({2}, {2});
+  try {
+    const KernelUnderTest made(kernel, nullptr, op.node.raw());
+    GTEST_SKIP() << "there is a driver";
+  } catch (const StatusError& error) {
+    EXPECT_EQ(error.code(), BP_UNSUPPORTED);
+    EXPECT_NE(std::string(error.what()).find("libcuda.so.1"), std::string::npos) << error.what();
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace backplane::test_host

@@ -57,9 +57,9 @@ std::string findings() {
 std::string alive() {
   const fakegpu_counters now = counters();
   const std::pair<const char*, std::uint64_t> kinds[] = {
-      {"devices", now.open_devices}, {"buffers", now.buffers}, {"streams", now.streams},
-      {"fences", now.fences},        {"kernels", now.kernels}, {"prepared", now.prepared},
-      {"open runs", now.open_runs}};
+      {"devices", now.open_devices}, {"buffers", now.buffers},      {"streams", now.streams},
+      {"fences", now.fences},        {"kernels", now.kernels},      {"prepared", now.prepared},
+      {"open runs", now.open_runs},  {"recordings", now.recordings}};
   std::string words;
   for (const auto& [kind, count] : kinds) {
     if (count != 0) words += text(words.empty() ? "" : ", ", count, " ", kind);

@@ -207,6 +207,34 @@ TEST_F(Threads, RunBranchesOfOneGraphAtATime) {
   EXPECT_EQ(wrong, 0);
 }
 
+/// Each caller's context records its own work; faults strike recordings and replays as anything else.
+TEST_F(Threads, ReplayWhatTheyRecorded) {
+  ModelMaker maker;
+  maker.input("x", {6, 8}).node("one", "Tanh", {"x"}, "a").node("two", "Neg", {"a"}, "b");
+  const std::string chain = maker.node("three", "Tanh", {"b"}, "y").output("y").bytes();
+  MixedSession session(chain, {}, {{"delay_us", "20"}}, providers());
+  std::atomic<int> wrong{0}, failed{0};
+  on_threads([&](int thread) {
+    for (int round = 0; round < 60; ++round) {
+      if (thread == 0 && round % 8 == 7) fakegpu().fail_call(3, BP_FAILED, round % 16 == 7 ? 1 : 0);
+      const Tensors fed = feeds(thread * 100 + round);
+      try {
+        const Tensors got = session.run(fed);
+        for (std::size_t i = 0; i < 6 * 8; ++i) {
+          const float want = std::tanh(-std::tanh(fed.at("x").elements[i]));
+          wrong += std::abs(got.at("y").elements[i] - want) > 1e-5f ? 1 : 0;
+        }
+      } catch (const Error&) {
+        ++failed;
+      }
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(failed, 8);
+  EXPECT_GT(counters().replays, 0u);
+  EXPECT_EQ(findings(), "");
+}
+
 /// Two devices that cannot reach each other, and no device on the host: values still go over its memory.
 TEST_F(Threads, NoDeviceOnTheHostIsNeeded) {
   EnvironmentOptions options;

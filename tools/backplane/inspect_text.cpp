@@ -112,6 +112,27 @@ std::string arenas_text(const Json& explanation) {
   return result;
 }
 
+/// What devices record and do again as one.
+std::string capture_text(const Json& explanation) {
+  const auto found = explanation.find("capture");
+  if (found == explanation.end()) return "";
+  std::string result;
+  for (const Json& range : list(*found, "ranges")) {
+    const std::string reason = word(range, "reason");
+    result += text("Recorded as one on ", word(range, "device"), ": ",
+                   range.value("steps", std::uint64_t{0}), " steps from ", word(range, "first"),
+                   " to ", word(range, "last"), ", ", word(range, "state"),
+                   reason.empty() ? "" : ": " + one_line(reason), "\n");
+  }
+  for (const Json& left : list(*found, "outside")) {
+    const auto steps = left.value("steps", std::uint64_t{0});
+    result += text("Not recorded: ", word(left, "first"),
+                   steps > 1 ? text(" and ", steps - 1, " more") : "", ": ",
+                   one_line(word(left, "reason")), "\n");
+  }
+  return result;
+}
+
 std::string reasons_text(const Json& node) {
   std::string result;
   for (const Json& reason : list(node, "reasons")) {
@@ -275,7 +296,8 @@ class DotWriter {
 std::string explanation_text(const Json& explanation, bool all) {
   std::string result = model_text(explanation) + placement_text(explanation);
   if (all)
-    result += nodes_text(explanation) + subgraphs_text(explanation) + copies_text(explanation);
+    result += nodes_text(explanation) + subgraphs_text(explanation) + copies_text(explanation) +
+              capture_text(explanation);
   result += arenas_text(explanation);
   for (const Json& remark : list(explanation, "remarks")) {
     if (all && remark.is_string())

@@ -12,6 +12,7 @@ import tempfile
 
 import networks
 import numpy as np
+import peer
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 # How far float32 results of two devices may lie apart, relative to the largest: sums in another order, or rounded operands.
@@ -162,10 +163,10 @@ def sanitizer(program, page, models, folder):
         page.result(made.returncode == 0, name, last_line(made))
 
 
-def bench(program, path, precision, runs):
+def bench(program, path, precision, runs, *more):
     """The figures of `backplane bench`, or why there are none."""
     made = program.call("bench", path, "--providers", "cuda", "--fallback", "forbid", "--precision", precision,
-                        "--warmup", "10", "--runs", str(runs), "--json")
+                        "--warmup", "10", "--runs", str(runs), "--json", *more)
     return (json.loads(made.stdout), "") if made.returncode == 0 else (None, last_line(made))
 
 
@@ -189,26 +190,70 @@ def limits(program, page, folder, quick):
     return reached
 
 
-def benchmark(program, page, folder, quick):
-    reached = limits(program, page, folder, quick)
-    page.section("Networks (feeds and fetches in host memory; no capture yet)",
-                 ["network", "batch", "elements", "precision", "median ms", "TFLOP/s", "share of the limit"])
+def overhead(program, page, folder, quick):
+    """What a node costs beside its work, by two chains of nodes with nothing to do that are not fused."""
+    page.section("Overhead per node", ["capture", "one run of the short chain, median us", "per node, us"])
+    few, many = (8, 40) if quick else (64, 1024)
+    for capture in ("off", "auto"):
+        found = {}
+        for nodes in (few, many):
+            networks.chain(folder / "chain.onnx", nodes)
+            found[nodes], why = bench(program, folder / "chain.onnx", "fp32", 20 if quick else 300, "--set",
+                                      f"capture={capture}", "--set", "provider.cuda.fusion=false")
+            if found[nodes] is None:
+                page.row(capture, why, "")
+                break
+        else:
+            per_node = 1e3 * (found[many]["median_ms"] - found[few]["median_ms"]) / (many - few)
+            page.row(capture, f"{1e3 * found[few]['median_ms']:.1f}", f"{per_node:.3f}")
+    page.lines += ["", "The host's time of a replayed plan, the bare graph launch subtracted, was not measured: the program "
+                   "does not time the launch by itself. What the core does for a replay, without a device, is "
+                   "`fault_capture_cost`'s figure."]
+
+
+def rows_of_benchmark(folder, quick):
+    """Network by network: its name, batch, element type and file."""
     small = {"residual_network": {"size": 64}, "encoder": {"layers": 2, "tokens": 32}}
     for name, build in (("residual_network", networks.residual_network), ("encoder", networks.encoder)):
         for batch in (1, 8, 32):
             for dtype in (np.float32, np.float16):
                 path = folder / "bench.onnx"
-                net = build(path, batch=batch, dtype=dtype, **(small[name] if quick else {}))
-                for precision in PRECISIONS if dtype is np.float32 else ("fp32",):
-                    figures, why = bench(program, path, precision, 20 if quick else 100)
-                    limit = reached.get("float16" if dtype is np.float16 else f"float32, {precision}")
-                    if figures is None:
-                        page.row(name, batch, dtype.__name__, precision, why, "", "")
-                        continue
-                    rate = net.flops / (figures["median_ms"] * 1e9)
-                    page.row(name, batch, dtype.__name__, precision, f"{figures['median_ms']:.3f}", f"{rate:.2f}",
-                             f"{100 * rate / limit:.0f} %" if limit else "")
-    page.lines += ["", "PyTorch, the peer, was not measured: this script does not run it."]
+                yield name, batch, dtype, path, build(path, batch=batch, dtype=dtype, **(small[name] if quick else {}))
+
+
+def peer_ms(torch, net, precision, runs):
+    """The peer's median, or None and why there is none: its failure is not ours."""
+    try:
+        return peer.median_ms(torch, net, precision, runs), ""
+    except Exception as error:  # whatever PyTorch raises
+        return None, f"{type(error).__name__}: {error}"[:100]
+
+
+def benchmark(program, page, folder, quick):
+    reached = limits(program, page, folder, quick)
+    overhead(program, page, folder, quick)
+    torch, missing = peer.find()
+    page.section("Networks (feeds and fetches in host memory)",
+                 ["network", "batch", "elements", "precision", "median ms", "without capture", "TFLOP/s",
+                  "share of the limit", "PyTorch's median ms", "PyTorch's / ours"])
+    runs = 20 if quick else 100
+    for name, batch, dtype, path, net in rows_of_benchmark(folder, quick):
+        for precision in PRECISIONS if dtype is np.float32 else ("fp32",):
+            figures, why = bench(program, path, precision, runs, "--set", "capture=auto")
+            plain, _ = bench(program, path, precision, runs, "--set", "capture=off")
+            limit = reached.get("float16" if dtype is np.float16 else f"float32, {precision}")
+            if figures is None:
+                page.row(name, batch, dtype.__name__, precision, why, *[""] * 5)
+                continue
+            rate = net.flops / (figures["median_ms"] * 1e9)
+            theirs, failed = peer_ms(torch, net, precision, runs) if torch is not None else (None, "not measured")
+            page.row(name, batch, dtype.__name__, precision, f"{figures['median_ms']:.3f}",
+                     f"{plain['median_ms']:.3f}" if plain else "", f"{rate:.2f}",
+                     f"{100 * rate / limit:.0f} %" if limit else "", f"{theirs:.3f}" if theirs else failed,
+                     f"{theirs / figures['median_ms']:.2f}" if theirs else "")
+    page.lines += ["", f"PyTorch, the peer, was not measured: {missing}." if torch is None else
+                   f"The peer is PyTorch {torch.__version__}: the same nodes, one function each, in one CUDA graph, with copies "
+                   "from and to pinned memory in its time, as ours are; fp16 and bf16 by autocast."]
 
 
 def run_all(program, report, quick):

@@ -99,6 +99,16 @@ def perceptron(path, batch=1, dtype=np.float32, width=256):
     return net
 
 
+def chain(path, nodes, dtype=np.float32):
+    """Nodes with next to nothing to do, one after the other: what a node costs beside its work."""
+    net = Network(dtype)
+    x = net.input("x", (1, 32))
+    for i in range(nodes):
+        x = net.node(("Neg", "Abs")[i % 2], [x], (1, 32))
+    net.save(path, x)
+    return net
+
+
 def product(path, size=8192, dtype=np.float32):
     """One large product: the limit that networks are measured against."""
     net = Network(dtype)

@@ -51,6 +51,7 @@ class Network:
         self.dtype = np.dtype(dtype)
         self.random = np.random.default_rng(seed)
         self.nodes, self.weights, self.inputs, self.outputs = [], [], [], []
+        self.steps = []  # operator, inputs, output, attributes: for whoever else computes the network
         self.shapes = {}
         self.flops = 0
 
@@ -73,6 +74,7 @@ class Network:
         parts = b"".join(field(1, each) for each in inputs) + field(2, name) + field(3, name) + field(4, op_type)
         parts += b"".join(field(5, attribute(key, value)) for key, value in attributes.items())
         self.nodes.append((name, parts))
+        self.steps.append((op_type, list(inputs), name, attributes))
         self.shapes[name] = tuple(int(dim) for dim in shape)
         return name
 

@@ -115,6 +115,8 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * arena                            true | false: a run's memory is kept for the next run                  true
  * zero_copy                        true | false: devices that share the host's memory work on inputs and   true
  *                                  outputs where they lie, where it is aligned as they need it
+ * capture                          auto | off: a device that can records the work of a plan that runs      auto
+ *                                  again with the same memory, and does it again as one; explain says what
  * memory_limit                     bytes (or with KiB, MiB, GiB) that the session may take; 0: any        0
  * memory_limit.NAME                likewise on a device or provider NAME, or of "host" memory. What does not fit on a
  *                                  device goes to the next one, latest nodes first, unless fallback is forbid

@@ -80,6 +80,7 @@ std::string alive() {
   add("prepared", now.prepared);
   add("runs", now.open_runs);
   add("sessions", now.sessions);
+  add("recordings", now.recordings);
   return words.str();
 }
 

@@ -1,0 +1,233 @@
+// A guest on a device of the provider `cuda`: it gets the context, the stream and the addresses as native handles, and
+// calls the driver by itself. Driver and NVRTC are opened when a kernel is created, so that the library loads everywhere.
+#include "cuda_kernel.hpp"
+
+#include <cstdint>
+#include <cuda.h>
+#include <dlfcn.h>
+#include <memory>
+#include <mutex>
+#include <nvrtc.h>
+#include <string>
+
+#include "backplane/plugin_api/optional/plan_capture.h"
+
+namespace gated_silu {
+namespace {
+
+namespace sdk = backplane::sdk;
+using sdk::DataType;
+
+/// A shared library, open as long as the process runs.
+class Library {
+ public:
+  Library(const char* name, const char* advice) : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_ != nullptr) return;
+    const char* const why = ::dlerror();
+    sdk::unsupported("GatedSilu on cuda: ", why == nullptr ? name : why, ": ", advice);
+  }
+  template <class Function>
+  Function find(const char* symbol) const {
+    void* const address = ::dlsym(handle_, symbol);
+    if (address == nullptr) sdk::unsupported("GatedSilu on cuda: there is no ", symbol);
+    return reinterpret_cast<Function>(address);
+  }
+
+ private:
+  void* handle_;
+};
+
+#define GATED_SILU_TEXT_(name) #name
+#define GATED_SILU_TEXT(name) GATED_SILU_TEXT_(name)
+// cuda.h gives a function the name of its current version.
+#define GATED_SILU_FUNCTION(name) \
+  decltype(&::name) name##_ = library_.find<decltype(&::name)>(GATED_SILU_TEXT(name))
+
+class Driver {
+ public:
+  static const Driver& get() {
+    static const Driver driver;
+    return driver;
+  }
+  void check(CUresult code, const char* call) const {
+    if (code == CUDA_SUCCESS) return;
+    const char* name = nullptr;
+    cuGetErrorName_(code, &name);
+    const bool is_lost = code == CUDA_ERROR_ILLEGAL_ADDRESS || code == CUDA_ERROR_LAUNCH_FAILED;
+    throw sdk::Error(code == CUDA_ERROR_OUT_OF_MEMORY ? BP_OUT_OF_MEMORY
+                     : is_lost                        ? BP_DEVICE_LOST
+                                                      : BP_INTERNAL,
+                     sdk::message("GatedSilu: ", call, ": ", name == nullptr ? "an error" : name));
+  }
+
+ private:
+  Library library_{"libcuda.so.1", "there is no NVIDIA driver on this machine"};
+
+ public:
+  GATED_SILU_FUNCTION(cuGetErrorName);
+  GATED_SILU_FUNCTION(cuCtxGetCurrent);
+  GATED_SILU_FUNCTION(cuCtxSetCurrent);
+  GATED_SILU_FUNCTION(cuCtxGetDevice);
+  GATED_SILU_FUNCTION(cuDeviceGetAttribute);
+  GATED_SILU_FUNCTION(cuModuleLoadData);
+  GATED_SILU_FUNCTION(cuModuleGetFunction);
+  GATED_SILU_FUNCTION(cuModuleUnload);
+  GATED_SILU_FUNCTION(cuLaunchKernel);
+};
+
+class Compiler {
+ public:
+  static const Compiler& get() {
+    static const Compiler compiler;
+    return compiler;
+  }
+  /// PTX of the kernel for a compute capability, which the driver takes for this and every newer one.
+  std::string ptx(int major, int minor) const {
+    nvrtcProgram program = nullptr;
+    check(nvrtcCreateProgram_(&program, kCudaText, "gated_silu.cu", 0, nullptr, nullptr));
+    const auto destroy = [this](nvrtcProgram* made) { nvrtcDestroyProgram_(made); };
+    const std::unique_ptr<nvrtcProgram, decltype(destroy)> held(&program, destroy);
+    const std::string target = sdk::message("--gpu-architecture=compute_", major, minor);
+    const char* const options[] = {target.c_str()};
+    check(nvrtcCompileProgram_(program, 1, options));
+    std::size_t size = 0;
+    check(nvrtcGetPTXSize_(program, &size));
+    std::string text(size, '\0');
+    check(nvrtcGetPTX_(program, text.data()));
+    return text;
+  }
+
+ private:
+  void check(nvrtcResult code) const {
+    if (code != NVRTC_SUCCESS)
+      throw sdk::Error(BP_INTERNAL, sdk::message("GatedSilu: NVRTC: ", nvrtcGetErrorString_(code)));
+  }
+  Library library_{GATED_SILU_NVRTC, "the CUDA toolkit brings it"};
+  GATED_SILU_FUNCTION(nvrtcGetErrorString);
+  GATED_SILU_FUNCTION(nvrtcCreateProgram);
+  GATED_SILU_FUNCTION(nvrtcDestroyProgram);
+  GATED_SILU_FUNCTION(nvrtcCompileProgram);
+  GATED_SILU_FUNCTION(nvrtcGetPTXSize);
+  GATED_SILU_FUNCTION(nvrtcGetPTX);
+};
+
+/// A context, current on this thread as long as this lives.
+class Entered {
+ public:
+  explicit Entered(CUcontext wanted) {
+    Driver::get().check(Driver::get().cuCtxGetCurrent_(&former_), "cuCtxGetCurrent");
+    Driver::get().check(Driver::get().cuCtxSetCurrent_(wanted), "cuCtxSetCurrent");
+  }
+  ~Entered() { Driver::get().cuCtxSetCurrent_(former_); }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  CUcontext former_ = nullptr;
+};
+
+/// The compiled kernel in the context of the device; made by the first `compute`, which is the first to see that context.
+class Module {
+ public:
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  ~Module() {
+    if (module_ == nullptr) return;
+    CUcontext former = nullptr;
+    Driver::get().cuCtxGetCurrent_(&former);
+    Driver::get().cuCtxSetCurrent_(context_);
+    Driver::get().cuModuleUnload_(module_);
+    Driver::get().cuCtxSetCurrent_(former);
+  }
+  /// `context` is current.
+  CUfunction function(CUcontext context) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (function_ != nullptr) return function_;
+    const Driver& driver = Driver::get();
+    CUdevice device = 0;
+    int major = 0, minor = 0;
+    driver.check(driver.cuCtxGetDevice_(&device), "cuCtxGetDevice");
+    driver.check(
+        driver.cuDeviceGetAttribute_(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+        "cuDeviceGetAttribute");
+    driver.check(
+        driver.cuDeviceGetAttribute_(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
+        "cuDeviceGetAttribute");
+    const std::string text = Compiler::get().ptx(major, minor);
+    driver.check(driver.cuModuleLoadData_(&module_, text.c_str()), "cuModuleLoadData");
+    context_ = context;
+    driver.check(driver.cuModuleGetFunction_(&function_, module_, "gated_silu"),
+                 "cuModuleGetFunction");
+    return function_;
+  }
+
+ private:
+  std::mutex mutex_;
+  CUcontext context_ = nullptr;
+  CUmodule module_ = nullptr;
+  CUfunction function_ = nullptr;
+};
+
+class GatedSilu {
+ public:
+  struct Prepared {
+    std::shared_ptr<Module> module;
+    std::int64_t count;
+    void compute(const sdk::ComputeContext& ctx) const;
+  };
+
+  GatedSilu(const sdk::CreateContext&, const sdk::Node&) : module_(std::make_shared<Module>()) {
+    Driver::get();  // throws with the reason where there is none
+    Compiler::get();
+  }
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::DimsView x = ctx.input(0).dims(), gate = ctx.input(1).dims();
+    if (sdk::Dims(x.begin(), x.end()) != sdk::Dims(gate.begin(), gate.end()))
+      sdk::invalid("GatedSilu: x and gate have different shapes");
+    ctx.set_output(0, DataType::Float, x);
+    std::int64_t count = 1;
+    for (const std::int64_t dim : x) count *= dim;
+    return {module_, count};
+  }
+
+ private:
+  std::shared_ptr<Module> module_;
+};
+
+CUdeviceptr address_of(const sdk::ComputeContext& ctx, const sdk::Tensor& tensor) {
+  return ctx.native(BP_NATIVE_BUFFER, tensor.raw()) + tensor.raw()->offset;
+}
+
+void GatedSilu::Prepared::compute(const sdk::ComputeContext& ctx) const {
+  if (count == 0) return;
+  // NOLINTBEGIN(performance-no-int-to-ptr): native handles come as numbers
+  auto* const context = reinterpret_cast<CUcontext>(ctx.native(BP_NATIVE_DEVICE));
+  auto* const stream = reinterpret_cast<CUstream>(ctx.native(BP_NATIVE_STREAM));
+  // NOLINTEND(performance-no-int-to-ptr)
+  const Entered entered(context);
+  CUfunction run = module->function(context);
+  CUdeviceptr x = address_of(ctx, ctx.input(0)), gate = address_of(ctx, ctx.input(1));
+  CUdeviceptr y = address_of(ctx, ctx.output(0));
+  long long elements = count;
+  void* arguments[] = {&x, &gate, &y, &elements};
+  constexpr unsigned kGroup = 256, kMostGroups = 65535;
+  const std::int64_t groups = (count + kGroup - 1) / kGroup;
+  const unsigned launched = groups < kMostGroups ? static_cast<unsigned>(groups) : kMostGroups;
+  Driver::get().check(Driver::get().cuLaunchKernel_(run, launched, 1, 1, kGroup, 1, 1, 0, stream,
+                                                    arguments, nullptr),
+                      "cuLaunchKernel");
+}
+
+}  // namespace
+
+sdk::KernelList cuda_kernels() {
+  return {sdk::op("GatedSilu", "backplane.examples")
+              .name("gated_silu:cuda")
+              .types("T", {DataType::Float})
+              .flags(BP_KERNEL_CAPTURE)
+              .kernel<GatedSilu>()};
+}
+
+}  // namespace gated_silu

@@ -1,0 +1,94 @@
+#include "plugins/cuda/capture.hpp"
+
+#include <memory>
+
+namespace backplane::cuda {
+namespace {
+
+/// A graph that was captured, until something that can be launched is made of it.
+class Captured {
+ public:
+  Captured(Context& context, StreamHandle stream)
+      : context_(context), graph_(context.end_capture(stream)) {}
+  ~Captured() {
+    if (graph_ != nullptr) context_.destroy_graph(graph_);
+  }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+  GraphHandle get() const { return graph_; }
+
+ private:
+  Context& context_;
+  GraphHandle graph_;
+};
+
+Device& device_of(bp_device* handle) {
+  return static_cast<Device&>(*reinterpret_cast<device_ops::Device*>(handle));
+}
+Stream& stream_of(bp_stream* handle) { return *reinterpret_cast<Stream*>(handle); }
+
+void begin(Device& device, Stream& stream) {
+  if (device.context().is_captured(stream.handle()))
+    sdk::unsupported("the program that the stream belongs to is capturing it already");
+  device.context().begin_capture(stream.handle());
+  stream.faults().begin_capture();
+}
+
+Recording* end(Device& device, Stream& stream, Recording* former) {
+  Context& context = device.context();
+  const bool may_fault = stream.faults().end_capture();
+  const Captured graph(context, stream.handle());
+  if (former != nullptr && former->update(graph.get(), may_fault)) return former;
+  return std::make_unique<Recording>(device, context.instantiate(graph.get()), may_fault).release();
+}
+
+void abandon(Device& device, Stream& stream) {
+  stream.faults().end_capture();
+  try {
+    const Captured graph(device.context(), stream.handle());
+  } catch (const sdk::Error&) {
+    // Spoiled by the call that failed: it has ended all the same.
+  }
+}
+
+}  // namespace
+
+bool Recording::update(GraphHandle graph, bool may_fault) {
+  if (!device_.context().update(exec_, graph)) return false;
+  may_fault_ = may_fault;
+  return true;
+}
+
+void Recording::replay(Stream& stream) const {
+  if (may_fault_) stream.faults().arm();
+  device_.context().launch_graph(exec_, stream.handle());
+}
+
+const bp_plan_capture& plan_capture() {
+  static const bp_plan_capture kTable = [] {
+    bp_plan_capture table = sdk::abi_struct<bp_plan_capture>();
+    table.begin = [](bp_device* device, bp_stream* stream) {
+      return sdk::guarded([&] { begin(device_of(device), stream_of(stream)); });
+    };
+    table.end = [](bp_device* device, bp_stream* stream, bp_recording* former, bp_recording** out) {
+      return sdk::guarded([&] {
+        *out = reinterpret_cast<bp_recording*>(
+            end(device_of(device), stream_of(stream), reinterpret_cast<Recording*>(former)));
+      });
+    };
+    table.abandon = [](bp_device* device, bp_stream* stream) {
+      abandon(device_of(device), stream_of(stream));
+    };
+    table.replay = [](bp_device*, bp_stream* stream, const bp_recording* recording) {
+      return sdk::guarded(
+          [&] { reinterpret_cast<const Recording*>(recording)->replay(stream_of(stream)); });
+    };
+    table.release = [](bp_device*, bp_recording* recording) {
+      delete reinterpret_cast<Recording*>(recording);
+    };
+    return table;
+  }();
+  return kTable;
+}
+
+}  // namespace backplane::cuda

@@ -1,0 +1,275 @@
+// Capture of a plan's work, on the stand-in: what the host calls, one by one.
+#include <algorithm>
+#include <cstring>
+
+#include "backplane/plugin_api/optional/plan_capture.h"
+#include "tests/cuda/cuda_test.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+using Floats = std::vector<float>;
+using test_host::floats;
+using test_host::KernelUnderTest;
+using test_host::NodeUnderTest;
+
+constexpr std::int64_t kCount = 6;
+
+class CudaCapture : public CudaTest {
+ protected:
+  static const bp_plan_capture& table(const bp_provider* provider) {
+    const void* found = provider->get_interface(provider->self, BP_PLAN_CAPTURE_INTERFACE, 1);
+    return *static_cast<const bp_plan_capture*>(found);
+  }
+  /// Kernels that compute: x -> -x.
+  static void negate() {
+    stand_in().kernel = [](const std::string&, const Extent&, const Extent&, void** arguments) {
+      Address x = 0, y = 0;
+      std::memcpy(&x, arguments[0], sizeof(x));
+      std::memcpy(&y, arguments[2], sizeof(y));
+      for (std::int64_t i = 0; i < kCount; ++i) memory_at<float>(y)[i] = -memory_at<float>(x)[i];
+    };
+  }
+};
+
+/// What a kernel does that meets a value it cannot compute with: FAULT_WORD stands before the two hidden arguments.
+void report_fault(const std::string& source, void** arguments) {
+  const std::string text = source.substr(source.find("KERNEL run("));
+  const auto commas = static_cast<std::size_t>(
+      std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find(") {")), ','));
+  int* word = nullptr;
+  std::memcpy(&word, arguments[commas], sizeof(word));
+  std::memcpy(word, arguments[commas + 1], sizeof(int));
+}
+
+/// A Gather whose index is too large.
+class FaultyGather {
+ public:
+  explicit FaultyGather(const OpenDevice& device) : device_(device) {
+    node_.input(BP_FLOAT, {4}).input(BP_INT64, {1}).outputs(1);
+    kernel_ = std::make_unique<KernelUnderTest>(device.kernel("Gather"), device.raw(), node_.raw());
+    kernel_->prepare({floats({4}, {0, 0, 0, 0}), test_host::ints({1}, {9})}, {false, false}, 1);
+  }
+  void put(const TestStream& stream) const {
+    check(kernel_->compute({{nullptr, x_.raw()}, {nullptr, i_.raw()}}, {{nullptr, y_.raw()}}, {},
+                           {}, stream.raw()));
+  }
+
+ private:
+  const OpenDevice& device_;
+  TestBuffer x_{device_, BP_MEMORY_DEVICE, 64}, i_{device_, BP_MEMORY_DEVICE, 64},
+      y_{device_, BP_MEMORY_DEVICE, 64};
+  NodeUnderTest node_{"", "Gather", 13};
+  std::unique_ptr<KernelUnderTest> kernel_;
+};
+
+/// A chain x -> -x -> copy, on buffers of its own.
+class NegAndCopy {
+ public:
+  NegAndCopy(const OpenDevice& device, const TestStream& stream, const bp_plan_capture& capture)
+      : device_(device), stream_(stream), capture_(capture) {
+    node_.input(BP_FLOAT, {kCount}).outputs(1);
+    kernel_ = std::make_unique<KernelUnderTest>(device.kernel("Neg"), device.raw(), node_.raw());
+    kernel_->prepare({floats({kCount}, Floats(kCount))}, {false}, 1);
+  }
+  void put(const TestBuffer& x, const TestBuffer& y) const {
+    check(
+        kernel_->compute({{nullptr, x.raw()}}, {{nullptr, between_.raw()}}, {}, {}, stream_.raw()));
+    check(copy_floats(device_, stream_, {nullptr, between_.raw()}, {nullptr, y.raw()}, kCount));
+  }
+  bp_recording* record(const TestBuffer& x, const TestBuffer& y,
+                       bp_recording* former = nullptr) const {
+    check(capture_.begin(device_.raw(), stream_.raw()));
+    put(x, y);
+    bp_recording* made = nullptr;
+    check(capture_.end(device_.raw(), stream_.raw(), former, &made));
+    return made;
+  }
+  Floats result(const TestBuffer& y) const {
+    return download(device_, stream_, {nullptr, y.raw()}, kCount);
+  }
+
+ private:
+  const OpenDevice& device_;
+  const TestStream& stream_;
+  const bp_plan_capture& capture_;
+  TestBuffer between_{device_, BP_MEMORY_DEVICE, 64};
+  NodeUnderTest node_{"", "Neg", 13};
+  std::unique_ptr<KernelUnderTest> kernel_;
+};
+
+TEST_F(CudaCapture, ThereIsVersion1OfItAndNothingElse) {
+  EXPECT_EQ(provider()->get_interface(provider()->self, BP_PLAN_CAPTURE_INTERFACE, 2), nullptr);
+  EXPECT_EQ(provider()->get_interface(provider()->self, "bp.something", 1), nullptr);
+}
+
+TEST_F(CudaCapture, WorkIsCapturedOnceAndLaunchedAsOne) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const bp_plan_capture& capture = table(provider());
+  const NegAndCopy work(device, stream, capture);
+  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
+  negate();
+  test_host::upload(device, stream, {1, 2, 3, 4, 5, 6}, {nullptr, x.raw()});
+  test_host::upload(device, stream, Floats(kCount), {nullptr, y.raw()});
+  bp_recording* const recording = work.record(x, y);
+  EXPECT_EQ(work.result(y), Floats(kCount)) << "nothing is done while it is captured";
+  stand_in().calls.clear();
+  for (int i = 0; i < 3; ++i) {
+    check(capture.replay(device.raw(), stream.raw(), recording));
+    EXPECT_EQ(work.result(y), (Floats{-1, -2, -3, -4, -5, -6}));
+    test_host::upload(device, stream, Floats(kCount), {nullptr, y.raw()});
+  }
+  EXPECT_EQ(stand_in().count("launch_graph"), 3u);
+  EXPECT_EQ(stand_in().count("launch"), 0u) << "no kernel is launched by itself";
+  capture.release(device.raw(), recording);
+}
+
+TEST_F(CudaCapture, AReplayMakesOneCallOfTheDriver) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const bp_plan_capture& capture = table(provider());
+  const NegAndCopy work(device, stream, capture);
+  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
+  bp_recording* const recording = work.record(x, y);
+  stand_in().calls.clear();
+  check(capture.replay(device.raw(), stream.raw(), recording));
+  EXPECT_EQ(stand_in().calls, (std::vector<std::string>{"launch_graph"}));
+  capture.release(device.raw(), recording);
+}
+
+TEST_F(CudaCapture, WithOtherMemoryAnOlderRecordingIsUpdatedWhereItsFormAllows) {
+  for (const bool updates : {true, false}) {
+    stand_in().updates_graphs = updates;
+    const OpenDevice device = open();
+    const TestStream stream(device);
+    const bp_plan_capture& capture = table(provider());
+    const NegAndCopy work(device, stream, capture);
+    const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64),
+        z(device, BP_MEMORY_DEVICE, 64);
+    negate();
+    test_host::upload(device, stream, {1, 2, 3, 4, 5, 6}, {nullptr, x.raw()});
+    bp_recording* const first = work.record(x, y);
+    stand_in().calls.clear();
+    bp_recording* const second = work.record(x, z, first);
+    EXPECT_EQ(second == first, updates);
+    EXPECT_EQ(stand_in().count("instantiate"), updates ? 0u : 1u);
+    check(capture.replay(device.raw(), stream.raw(), second));
+    EXPECT_EQ(work.result(z), (Floats{-1, -2, -3, -4, -5, -6}));
+    if (second != first) capture.release(device.raw(), first);
+    capture.release(device.raw(), second);
+  }
+}
+
+TEST_F(CudaCapture, AFailureOnTheWayLeavesTheStreamUsable) {
+  for (const char* const call : {"begin_capture", "launch", "copy", "end_capture", "instantiate"}) {
+    SCOPED_TRACE(call);
+    const OpenDevice device = open();
+    const TestStream stream(device);
+    const bp_plan_capture& capture = table(provider());
+    const NegAndCopy work(device, stream, capture);
+    const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
+    negate();
+    test_host::upload(device, stream, {1, 2, 3, 4, 5, 6}, {nullptr, x.raw()});
+    stand_in().failures[call] = {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"};
+    std::pair<bp_code, std::string> error = take(capture.begin(device.raw(), stream.raw()));
+    if (error.first == BP_OK) {
+      try {
+        work.put(x, y);
+        bp_recording* made = nullptr;
+        error = take(capture.end(device.raw(), stream.raw(), nullptr, &made));
+      } catch (const test_host::StatusError& failure) {
+        capture.abandon(device.raw(), stream.raw());
+        error = {failure.code(), failure.what()};
+      }
+    }
+    EXPECT_EQ(error.first, BP_UNSUPPORTED);
+    EXPECT_NE(error.second.find("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"), std::string::npos);
+    work.put(x, y);
+    EXPECT_EQ(work.result(y), (Floats{-1, -2, -3, -4, -5, -6}));
+    bp_recording* const recording = work.record(x, y);
+    check(capture.replay(device.raw(), stream.raw(), recording));
+    stream.sync();
+    capture.release(device.raw(), recording);
+  }
+}
+
+TEST_F(CudaCapture, AWaitWhileItIsCapturedSpoilsItAndIsNamed) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const bp_plan_capture& capture = table(provider());
+  check(capture.begin(device.raw(), stream.raw()));
+  EXPECT_EQ(stream.try_sync().first, BP_UNSUPPORTED);
+  bp_recording* made = nullptr;
+  const auto [code, text] = take(capture.end(device.raw(), stream.raw(), nullptr, &made));
+  EXPECT_EQ(code, BP_UNSUPPORTED);
+  EXPECT_NE(text.find("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"), std::string::npos) << text;
+  stream.sync();
+}
+
+TEST_F(CudaCapture, AStreamThatTheProgramCapturesIsLeftAlone) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const bp_plan_capture& capture = table(provider());
+  check(capture.begin(device.raw(), stream.raw()));
+  const auto [code, text] = take(capture.begin(device.raw(), stream.raw()));
+  EXPECT_EQ(code, BP_UNSUPPORTED);
+  EXPECT_NE(text.find("capturing it already"), std::string::npos) << text;
+  capture.abandon(device.raw(), stream.raw());
+}
+
+TEST_F(CudaCapture, ALostDeviceIsLost) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const bp_plan_capture& capture = table(provider());
+  const NegAndCopy work(device, stream, capture);
+  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
+  bp_recording* const recording = work.record(x, y);
+  stand_in().failures["launch_graph"] = {"CUDA_ERROR_ILLEGAL_ADDRESS"};
+  EXPECT_EQ(take(capture.replay(device.raw(), stream.raw(), recording)).first, BP_DEVICE_LOST);
+  stand_in().failures["begin_capture"] = {"CUDA_ERROR_LAUNCH_FAILED"};
+  EXPECT_EQ(take(capture.begin(device.raw(), stream.raw())).first, BP_DEVICE_LOST);
+  capture.release(device.raw(), recording);
+}
+
+TEST_F(CudaCapture, AFaultIsReportedByEveryReplayThatMeetsOne) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const bp_plan_capture& capture = table(provider());
+  const FaultyGather gather(device);
+  check(capture.begin(device.raw(), stream.raw()));
+  gather.put(stream);
+  bp_recording* recording = nullptr;
+  check(capture.end(device.raw(), stream.raw(), nullptr, &recording));
+  bool reports = true;
+  stand_in().kernel = [&](const std::string& source, const Extent&, const Extent&,
+                          void** arguments) {
+    if (reports) report_fault(source, arguments);
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    reports = turn != 1;
+    check(capture.replay(device.raw(), stream.raw(), recording));
+    const auto [code, text] = stream.try_sync();
+    EXPECT_EQ(code, reports ? BP_FAILED : BP_OK);
+    EXPECT_EQ(text.find("node '") != std::string::npos, reports) << text;
+  }
+  capture.release(device.raw(), recording);
+}
+
+TEST_F(CudaCapture, WhatWasReportedBeforeACaptureIsNotForgotten) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const bp_plan_capture& capture = table(provider());
+  const FaultyGather gather(device);
+  stand_in().kernel = [](const std::string& source, const Extent&, const Extent&,
+                         void** arguments) { report_fault(source, arguments); };
+  gather.put(stream);
+  check(capture.begin(device.raw(), stream.raw()));
+  bp_recording* recording = nullptr;
+  check(capture.end(device.raw(), stream.raw(), nullptr, &recording));
+  EXPECT_EQ(stream.try_sync().first, BP_FAILED);
+  capture.release(device.raw(), recording);
+}
+
+}  // namespace
+}  // namespace backplane::cuda
