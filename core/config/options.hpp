@@ -107,7 +107,7 @@ struct SessionOptions {
   bool arena = true;                     ///< a run's memory is kept for the next one
   bool zero_copy =
       true;  ///< devices that share the host's memory work on feeds and fetches where they lie
-  bool capture = true;                   ///< devices record work that they can do again
+  bool capture = true;  ///< devices record work that they can do again
   /// Bytes at most, by device or provider, "host" for host memory, "" for all together; 0: no limit.
   std::map<std::string, std::uint64_t> memory_limits;
   std::map<std::string, std::int64_t> denotations;  ///< as dims, by denotation

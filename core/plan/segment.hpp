@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/plan/host_views.hpp"
 #include "core/plan/capture_ranges.hpp"
+#include "core/plan/host_views.hpp"
 #include "core/plan/shape_walk.hpp"
 #include "core/plan/weight_store.hpp"
 #include "core/plugin_host/host_memory.hpp"

@@ -76,5 +76,76 @@ TEST(OpenClFigures, CopiesRunAtTheRateOfTheMemory) {
   EXPECT_GT(up, 0.0);
 }
 
+const bp_kernel_def* kernel_named(const OpenDevice& device, const std::string& name,
+                                  const std::string& op_type) {
+  struct Search {
+    std::string name, op_type;
+    const bp_kernel_def* found = nullptr;
+  } search{name, op_type};
+  check(
+      device->kernels(device.raw(), &search, [](void* to, const bp_kernel_def* def) -> bp_status* {
+        auto& wanted = *static_cast<Search*>(to);
+        if (wanted.name == def->name && wanted.op_type == def->op_type) wanted.found = def;
+        return nullptr;
+      }));
+  if (search.found == nullptr) throw std::runtime_error("no kernel " + name);
+  return search.found;
+}
+
+/// A product of matrices that are no constants, so that what is converted for it counts.
+class TimedProduct {
+ public:
+  static constexpr std::int64_t kRows = 256, kDepth = 768, kColumns = 768;
+  TimedProduct(const OpenDevice& device, bp_dtype type, const char* op_type, const char* name)
+      : node_("", op_type, 13),
+        a_(device, BP_MEMORY_DEVICE, kRows * kDepth * 4),
+        b_(device, BP_MEMORY_DEVICE, kDepth * kColumns * 4),
+        y_(device, BP_MEMORY_DEVICE, kRows * kColumns * 4),
+        workspace_(device, BP_MEMORY_DEVICE, 64 << 20) {
+    node_.input(type, {kRows, kDepth}).input(type, {kDepth, kColumns}).outputs(1);
+    kernel_ = std::make_unique<KernelUnderTest>(kernel_named(device, name, op_type), device.raw(),
+                                                node_.raw());
+    const auto operand = [&](std::int64_t rows, std::int64_t columns) {
+      const auto bytes = static_cast<std::size_t>(rows * columns) * (type == BP_FLOAT ? 4 : 1);
+      return HostTensor{type, {rows, columns}, std::vector<std::uint8_t>(bytes)};
+    };
+    kernel_->prepare({operand(kRows, kDepth), operand(kDepth, kColumns)}, {false, false}, 1);
+    if (kernel_->workspace_bytes() > 64 << 20) throw std::runtime_error("a larger workspace");
+  }
+  void run(const TestStream& stream) const {
+    check(kernel_->compute({{nullptr, a_.raw()}, {nullptr, b_.raw()}}, {{nullptr, y_.raw()}}, {},
+                           {nullptr, workspace_.raw()}, stream.raw()));
+    stream.sync();
+  }
+
+ private:
+  NodeUnderTest node_;
+  TestBuffer a_, b_, y_, workspace_;
+  std::unique_ptr<KernelUnderTest> kernel_;
+};
+
+TEST(OpenClFigures, ProductsOfIntegersKeepUpWithThoseOfFloats) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const OpenDevice device(opencl.provider, 0, {});
+  const TestStream stream(device);
+  const TimedProduct floats(device, BP_FLOAT, "MatMul", "opencl:matmul"),
+      integers(device, BP_UINT8, "MatMulInteger", "opencl:exact matmul"),
+      plain(device, BP_UINT8, "MatMulInteger", "opencl:integer matmul");
+  for (const TimedProduct* each : {&floats, &integers, &plain}) each->run(stream);
+  double least[3] = {1e300, 1e300, 1e300};
+  for (int round = 0; round < 8; ++round) {
+    std::size_t i = 0;
+    for (const TimedProduct* each : {&floats, &integers, &plain}) {
+      least[i] =
+          std::min(least[i], least_ns(round < 3 || i < 2 ? 1 : 0, [&] { each->run(stream); }));
+      ++i;
+    }
+  }
+  std::cout << "256 x 768 x 768, nothing constant: floats " << least[0] / 1e6 << " ms, integers "
+            << least[1] / 1e6 << " ms, integers plainly " << least[2] / 1e6 << " ms\n";
+  EXPECT_LT(least[1], least[2]);
+}
+
 }  // namespace
 }  // namespace backplane::test_host

@@ -236,5 +236,73 @@ OpCase qlinear_matmul(Random& random) {
 }
 const Sweep kQLinearMatMul("Quantization", "QLinearMatMul", 24, qlinear_matmul);
 
+/// Elements at the ends of a type's range: their products add up to more than a float holds exactly.
+Tensor ends(Random& random, ElementType type, const Dims& dims) {
+  return random.one_in(2)
+             ? bytes(random, type, dims)
+             : random.tensor(type, dims, reference::highest(type), reference::highest(type));
+}
+
+Input lowest_zero(Random& random, ElementType type) {
+  return constant(random.tensor(type, {}, reference::lowest(type), reference::lowest(type)));
+}
+
+OpCase deep_matmul_integer(Random& random) {
+  OpCase row;
+  const ElementType a = random.pick({ElementType::UInt8, ElementType::Int8});
+  const ElementType b = random.pick({ElementType::UInt8, ElementType::Int8});
+  const std::int64_t depth = random.integer(500, 900), columns = random.integer(33, 70);
+  row.node = {.op_type = "MatMulInteger", .opset = 10};
+  row.inputs = {ends(random, a, {random.integer(9, 20), depth}),
+                constant(ends(random, b, {depth, columns})), lowest_zero(random, a),
+                lowest_zero(random, b)};
+  return row;
+}
+const Sweep kDeepMatMulInteger("Quantization", "DeepMatMulInteger", 8, deep_matmul_integer);
+
+OpCase deep_qlinear_conv(Random& random) {
+  OpCase row;
+  const std::int64_t channels = random.integer(60, 90), filters = random.integer(17, 30);
+  const std::int64_t k = random.pick<std::int64_t>({1, 3});
+  row.node = {.op_type = "QLinearConv",
+              .opset = 10,
+              .attributes = {{"pads", ints({k / 2, k / 2, k / 2, k / 2})},
+                             {"strides", ints({random.integer(1, 2), 1})}}};
+  const ElementType x = ElementType::UInt8, w = ElementType::Int8;
+  row.inputs = {ends(random, x, {2, channels, random.integer(6, 11), random.integer(9, 20)}),
+                constant(scales(random, {})),
+                constant(bytes(random, x, {})),
+                constant(ends(random, w, {filters, channels, k, k})),
+                constant(scales(random, {filters})),
+                constant(random.tensor(w, {filters}, 0, 0)),
+                constant(f32({}, {512})),
+                constant(bytes(random, x, {})),
+                constant(random.tensor(ElementType::Int32, {filters}, -2000, 2000))};
+  return row;
+}
+const Sweep kDeepQLinearConv("Quantization", "DeepQLinearConv", 8, deep_qlinear_conv);
+
+OpCase depthwise_qlinear_conv(Random& random) {
+  OpCase row;
+  const std::int64_t channels = random.integer(5, 20), stride = random.integer(1, 2);
+  row.node = {
+      .op_type = "QLinearConv",
+      .opset = 10,
+      .attributes = {
+          {"group", channels}, {"pads", ints({1, 1, 1, 1})}, {"strides", ints({stride, stride})}}};
+  const ElementType x = ElementType::UInt8, w = ElementType::Int8;
+  row.inputs = {ends(random, x, {1, channels, random.integer(9, 20), random.integer(17, 40)}),
+                constant(scales(random, {})),
+                constant(bytes(random, x, {})),
+                constant(ends(random, w, {channels, 1, 3, 3})),
+                constant(scales(random, {channels})),
+                constant(random.tensor(w, {channels}, 0, 0)),
+                constant(f32({}, {16})),
+                constant(bytes(random, x, {})),
+                constant(random.tensor(ElementType::Int32, {channels}, -2000, 2000))};
+  return row;
+}
+const Sweep kDepthwise("Quantization", "DepthwiseQLinearConv", 8, depthwise_qlinear_conv);
+
 }  // namespace
 }  // namespace backplane::ops_test

@@ -5,6 +5,10 @@
 // The batch is two-dimensional: item `batch` is (batch / inner, batch % inner), and each operand has a step
 // for both parts. With ROWED the positions p are those of padded lines of `pitch` elements, of which the
 // first `line` are stored, and, with DEEP, of padded planes of `lines` lines, of which the first `rows`.
+//
+// TY is the type of what is stored, BT that of the bias. With INTEGER a and b hold integers between -255 and 255 as floats, and
+// the sums are exact in 32 bits: 256 products at most are added in floats, which hold their sum exactly. With HAS_SCALES a sum is
+// scaled, rounded and moved by y's zero point; SCALES_BY: b has one scale (0), one for each column (1) or row (2).
 #pragma once
 
 namespace backplane::common {
@@ -15,7 +19,7 @@ inline constexpr char kProductArguments[] = R"kernel(
   i64 a_outer, i64 a_inner, i64 b_outer, i64 b_inner, i64 y_outer, i64 y_inner, \
   i64 bias_m, i64 bias_inner, i64 pitch, i64 line, i64 lines, i64 rows, float factor
 #if HAS_BIAS
-#define BIAS_ARGUMENT IN(T, bias),
+#define BIAS_ARGUMENT IN(BT, bias),
 #define AT_BIAS AT(bias); bias += batch % inner * bias_inner
 #else
 #define BIAS_ARGUMENT
@@ -39,9 +43,22 @@ inline constexpr char kProductArguments[] = R"kernel(
 #define AT_TAPS
 #define OFFSET(t) 0
 #endif
+#if INTEGER && HAS_SCALES
+#define SCALE_ARGUMENTS IN(ST, a_scale), IN(ST, b_scale), IN(ST, y_scale), IN(TY, y_zero),
+#define AT_SCALES AT(a_scale); AT(b_scale); AT(y_scale); AT(y_zero)
+#define SCALE(m, p) \
+  ((float)LOAD(ST, a_scale, 0) * \
+   (float)LOAD(ST, b_scale, SCALES_BY == 0 ? 0 : SCALES_BY == 1 ? (p) : batch % inner * bias_inner + (m)) / \
+   (float)LOAD(ST, y_scale, 0))
+#define RESULT(s, m, p) saturate((float)(s) * SCALE(m, p), (i32)LOAD(TY, y_zero, 0))
+#else
+#define SCALE_ARGUMENTS
+#define AT_SCALES
+#define RESULT(s, m, p) ACTIVATE(s)
+#endif
 #define AT_ALL \
   i64 batch = GLOBAL_ID(2); \
-  AT(a); AT(b); AT(y); AT_TAPS; AT_BIAS; AT_RESIDUAL; \
+  AT(a); AT(b); AT(y); AT_TAPS; AT_BIAS; AT_RESIDUAL; AT_SCALES; \
   a += batch / inner * a_outer + batch % inner * a_inner; \
   b += batch / inner * b_outer + batch % inner * b_inner; \
   y += batch / inner * y_outer + batch % inner * y_inner
@@ -72,14 +89,15 @@ FUNCTION i64 place_of(i64 p, i64 size_p, i64 pitch, i64 line, i64 lines, i64 row
 /// that they share what is read along the other. OpenCL C alone has the vectors.
 inline constexpr char kVectorProduct[] = R"kernel(
 #define VT JOIN(float, VW)
+#define IT JOIN(int, VW)
 #define VLOAD JOIN(vload, VW)
 #define VSTORE JOIN(vstore, VW)
 #define TN (VW * NV)
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restrict b, i64 b_at,
-           TAPS_ARGUMENT BIAS_ARGUMENT RESIDUAL_ARGUMENT
-           GLOBAL float *y, i64 y_at, BATCH_ARGUMENTS) {
+           TAPS_ARGUMENT BIAS_ARGUMENT RESIDUAL_ARGUMENT SCALE_ARGUMENTS
+           OUT(TY, y), BATCH_ARGUMENTS) {
   AT_ALL;
   i64 m0 = GLOBAL_ID(ROW_AXIS) * MR, p0 = GLOBAL_ID(1 - ROW_AXIS) * TN;
 #if B_PANEL
@@ -104,7 +122,18 @@ KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restric
   for (int i = 0; i < MR; ++i)
 #pragma unroll
     for (int j = 0; j < NV; ++j) acc[i][j] = (VT)(0.0f);
-  for (i64 c = 0; c < size_c; ++c) {
+#if INTEGER
+  IT total[MR][NV];
+#pragma unroll
+  for (int i = 0; i < MR; ++i)
+#pragma unroll
+    for (int j = 0; j < NV; ++j) total[i][j] = (IT)(0);
+  for (i64 c_first = 0; c_first < size_c; c_first += EXACT_CHANNELS) {
+  i64 c_end = c_first + EXACT_CHANNELS < size_c ? c_first + EXACT_CHANNELS : size_c;
+#else
+  i64 c_first = 0, c_end = size_c;
+#endif
+  for (i64 c = c_first; c < c_end; ++c) {
     for (int t = 0; t < TAPS; ++t) {
 #if B_PANEL
       GLOBAL const float *restrict from = b + (c * TAPS + t) * TN;
@@ -129,12 +158,25 @@ KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restric
 #endif
     }
   }
-  // From here on plain loops: unrolled with the sums they would be most of the program.
-  float sums[MR * TN];
+#if INTEGER
 #pragma unroll
   for (int i = 0; i < MR; ++i)
 #pragma unroll
-    for (int j = 0; j < NV; ++j) VSTORE(acc[i][j], j, sums + i * TN);
+    for (int j = 0; j < NV; ++j) {
+      total[i][j] += JOIN(convert_int, VW)(acc[i][j]);
+      acc[i][j] = (VT)(0.0f);
+    }
+  }
+#define SUMS total
+#else
+#define SUMS acc
+#endif
+  // From here on plain loops: unrolled with the sums they would be most of the program.
+  ACC sums[MR * TN];
+#pragma unroll
+  for (int i = 0; i < MR; ++i)
+#pragma unroll
+    for (int j = 0; j < NV; ++j) VSTORE(SUMS[i][j], j, sums + i * TN);
   int height = rows_m - m0 < MR ? (int)(rows_m - m0) : MR;
   // Stored in runs of positions that lie together.
   int k = p0 > first ? (int)(p0 - first) : 0;
@@ -156,8 +198,29 @@ KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restric
 #pragma unroll 1
     for (int i = 0; i < height; ++i) {
       i64 m = m0 + i, to = m * y_m + at;
-      const float *from_sums = sums + i * TN + k;
+      const ACC *from_sums = sums + i * TN + k;
       int j = 0;
+#if INTEGER
+      i32 base = 0;
+#if HAS_BIAS
+      base = bias[m * bias_m];
+#endif
+#if HAS_SCALES && SCALES_BY != 1
+      float scale = SCALE(m, 0), zero = (float)LOAD(TY, y_zero, 0);
+#pragma unroll 1
+      for (; j + VW <= run; j += VW) {
+        VT v = rint(JOIN(convert_float, VW)(VLOAD(0, from_sums + j) + (IT)(base)) * scale) + zero;
+        v = v < (VT)(LOWEST) ? (VT)(LOWEST) : v;
+        v = v > (VT)(HIGHEST) ? (VT)(HIGHEST) : v;
+        VSTORE(JOIN(JOIN(convert_, OCL_TY), VW)(v), 0, y + to + j);
+      }
+#elif !HAS_SCALES
+#pragma unroll 1
+      for (; j + VW <= run; j += VW) VSTORE(VLOAD(0, from_sums + j) + (IT)(base), 0, y + to + j);
+#endif
+#pragma unroll 1
+      for (; j < run; ++j) STORE(TY, y, to + j, RESULT(from_sums[j] + base, m, p + j));
+#else
 #if defined(ACTIVATE_VECTOR)
 #pragma unroll 1
       for (; j + VW <= run; j += VW) {
@@ -188,6 +251,7 @@ KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restric
         s = s RESIDUAL(to + j);
         y[to + j] = ACTIVATE(s);
       }
+#endif
     }
     k += run;
   }
@@ -198,7 +262,8 @@ KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restric
 inline constexpr char kLocalProduct[] = R"kernel(
 #define TILE 64
 #define DEPTH 16
-KERNEL run(IN(T, a), IN(T, b), TAPS_ARGUMENT BIAS_ARGUMENT RESIDUAL_ARGUMENT OUT(T, y), BATCH_ARGUMENTS) {
+KERNEL run(IN(T, a), IN(T, b), TAPS_ARGUMENT BIAS_ARGUMENT RESIDUAL_ARGUMENT SCALE_ARGUMENTS OUT(TY, y),
+           BATCH_ARGUMENTS) {
   AT_ALL;
   LOCAL ACC tile_a[DEPTH][TILE + 1];
   LOCAL ACC tile_b[DEPTH][TILE + 1];
@@ -238,10 +303,10 @@ KERNEL run(IN(T, a), IN(T, b), TAPS_ARGUMENT BIAS_ARGUMENT RESIDUAL_ARGUMENT OUT
       s *= factor;
 #endif
 #if HAS_BIAS
-      s += (ACC)LOAD(T, bias, m * bias_m + BIAS_ALONG * p);
+      s += (ACC)LOAD(BT, bias, m * bias_m + BIAS_ALONG * p);
 #endif
       s = s RESIDUAL(m * y_m + at);
-      STORE(T, y, m * y_m + at, ACTIVATE(s));
+      STORE(TY, y, m * y_m + at, RESULT(s, m, p));
     }
   }
 }
@@ -249,7 +314,8 @@ KERNEL run(IN(T, a), IN(T, b), TAPS_ARGUMENT BIAS_ARGUMENT RESIDUAL_ARGUMENT OUT
 
 /// For few positions: a work item computes one sum, along the contiguous row of a.
 inline constexpr char kDotProduct[] = R"kernel(
-KERNEL run(IN(T, a), IN(T, b), TAPS_ARGUMENT BIAS_ARGUMENT RESIDUAL_ARGUMENT OUT(T, y), BATCH_ARGUMENTS) {
+KERNEL run(IN(T, a), IN(T, b), TAPS_ARGUMENT BIAS_ARGUMENT RESIDUAL_ARGUMENT SCALE_ARGUMENTS OUT(TY, y),
+           BATCH_ARGUMENTS) {
   AT_ALL;
   i64 m = GLOBAL_ID(0), p = GLOBAL_ID(1), k = 0, size_k = size_c * TAPS;
   if (m >= rows_m) return;
@@ -269,12 +335,12 @@ KERNEL run(IN(T, a), IN(T, b), TAPS_ARGUMENT BIAS_ARGUMENT RESIDUAL_ARGUMENT OUT
   s *= factor;
 #endif
 #if HAS_BIAS
-  s += (ACC)LOAD(T, bias, m * bias_m + BIAS_ALONG * p);
+  s += (ACC)LOAD(BT, bias, m * bias_m + BIAS_ALONG * p);
 #endif
   i64 at = place_of(p, size_p, pitch, line, lines, rows);
   if (at < 0) return;
   s = s RESIDUAL(m * y_m + at);
-  STORE(T, y, m * y_m + at, ACTIVATE(s));
+  STORE(TY, y, m * y_m + at, RESULT(s, m, p));
 }
 )kernel";
 

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "plugins/common/device_ops/saturation.hpp"
 #include "plugins/common/kernels/product.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 
 namespace backplane::opencl {
 namespace {
+
+/// Products of two integers of nine bits whose sum a float holds exactly: 256 * 255 * 255 < 2^24.
+constexpr std::size_t kExactTerms = 256;
 
 /// Columns below which a work item per element is as good as any tile.
 constexpr std::int64_t kFewColumns = 4;
@@ -30,10 +34,34 @@ std::string accumulator(DataType type) {
 /// Where a is the larger operand (weights of deep layers), items go along its panels of rows, so that it is read once.
 bool columns_go_first(const Product& product) { return product.rows > product.columns; }
 
+/// The words of sums that are integers; of others, that they are none.
+void define_integer(KernelText& text, const Product& product) {
+  text.define("INTEGER", product.integer ? 1 : 0);
+  text.define("TY", type_code(product.integer ? product.integer->type : product.type));
+  text.define("BT", type_code(product.integer ? DataType::Int32 : product.type));
+  const bool has_scales = product.integer && product.integer->has_scales;
+  text.define("HAS_SCALES", has_scales ? 1 : 0);
+  if (!product.integer) return;
+  text.define("EXACT_CHANNELS", std::max<std::size_t>(1, kExactTerms / product.tap_offsets.size()));
+  if (!has_scales) return;
+  const IntegerResult& result = *product.integer;
+  text.define("ST", type_code(result.scale_type));
+  text.define("SCALES_BY", static_cast<int>(result.b_scales));
+  const device_ops::IntegerRange range(result.type);
+  text.define("LOWEST", range.low).define("HIGHEST", range.high);
+  text.define("OCL_TY", result.type == DataType::Int8    ? "char"
+                        : result.type == DataType::UInt8 ? "uchar"
+                        : result.type == DataType::Int16 ? "short"
+                                                         : "ushort");
+  text.add(device_ops::saturation_text(result.type));
+}
+
 std::string source_of(const Product& product, const Tile& tile) {
   KernelText text;
   const bool is_double = product.type == DataType::Double;
-  text.define("T", type_code(product.type)).define("ACC", accumulator(product.type));
+  text.define("T", type_code(product.type))
+      .define("ACC", product.integer ? "i32" : accumulator(product.type));
+  define_integer(text, product);
   text.define("REAL", is_double ? "double" : "float");
   text.define("LIT(x)", is_double ? "x" : "JOIN(x, f)");
   text.define("TAPS", product.tap_offsets.size()).define("HAS_BIAS", product.has_bias ? 1 : 0);
@@ -85,6 +113,8 @@ Tile choose_tile(const Device& device, DataType type, std::int64_t rows, std::in
   return tile;
 }
 
+bool is_exact_by_vectors(std::size_t taps) { return taps <= kExactTerms; }
+
 void add_product(Work& work, const Product& product, const Tile& tile) {
   LaunchPlan plan;
   plan.name = "product " + tile.name();
@@ -95,9 +125,15 @@ void add_product(Work& work, const Product& product, const Tile& tile) {
                             product.tap_offsets.size() * sizeof(std::int32_t)),
              DataType::Int32);
   }
-  if (product.has_bias) plan.arg(product.bias, product.type);
+  if (product.has_bias) plan.arg(product.bias, product.integer ? DataType::Int32 : product.type);
   if (product.has_residual) plan.arg(product.residual, product.type);
-  plan.arg(product.y, product.type);
+  if (product.integer && product.integer->has_scales) {
+    const IntegerResult& result = *product.integer;
+    for (const MemoryRef& scale : {result.a_scale, result.b_scale, result.y_scale})
+      plan.arg(scale, result.scale_type);
+    plan.arg(result.y_zero, result.type);
+  }
+  plan.arg(product.y, product.integer ? product.integer->type : product.type);
   const Product& p = product;
   for (const std::int64_t number :
        {p.rows,          p.columns,       p.channels,      p.a_row,         p.a_step,

@@ -1,6 +1,7 @@
 // Launches of matrix products: see common/kernels/product.hpp for what is computed.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "plugins/opencl/kernel.hpp"
@@ -30,6 +31,15 @@ struct BatchSteps {
   std::int64_t outer = 0, inner = 0;
 };
 
+/// What becomes of sums of integers, which are exact in 32 bits; a and b hold integers between -255 and 255 as floats then.
+struct IntegerResult {
+  DataType type = DataType::Int32;  ///< of y
+  bool has_scales = false;          ///< else the sums are stored as they are
+  DataType scale_type = DataType::Float;
+  MemoryRef a_scale, b_scale, y_scale, y_zero;
+  enum class Scales { kOne, kByColumn, kByRow } b_scales = Scales::kOne;
+};
+
 struct Product {
   DataType type = DataType::Float;
   std::int64_t rows = 0, columns = 0, channels = 0;  ///< m, p, c
@@ -50,10 +60,16 @@ struct Product {
   std::int64_t batch = 1, inner = 1;
   BatchSteps a_batch, b_batch, y_batch;
 
+  std::optional<IntegerResult>
+      integer;  ///< bias is of type int32 then, and by rows; no residual, activation or factor
+
   /// Lines of a padded image: see ROWED and DEEP.
   bool is_rowed = false, is_deep = false;
   std::int64_t pitch = 1, line = 1, lines = 1, line_rows = 1;
 };
+
+/// Whether tiles of vectors can add the products of integers so that the sums are exact.
+bool is_exact_by_vectors(std::size_t taps);
 
 void add_product(Work& work, const Product& product, const Tile& tile);
 

@@ -1,4 +1,6 @@
 // MatMul, Gemm, and FusedMatMul of a rewrite: https://onnx.ai/onnx/operators/onnx__MatMul.html
+#include <algorithm>
+
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/matrix_batch.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
@@ -160,11 +162,16 @@ class Gemm {
     product.b_step = b_is_transposed_ ? product.channels : 1;
     product.y = output(0);
     product.y_row = product.columns;
-    product.factor = alpha_;
-    product.activation = activation_;
-    // The bias is added as it is; another beta needs a step of its own.
+    // The bias is added as it is; another beta needs a step of its own, and so do the factors of integers, of which
+    // what they give together is cut off once.
     const bool has_bias = c.present() && beta_ != 0;
-    const bool is_fused = has_bias && beta_ == 1;
+    const bool scales_integers = !is_float(a.type()) && (alpha_ != 1 || (has_bias && beta_ != 1));
+    if (scales_integers && !work.device().has_double())
+      sdk::unsupported("Gemm of integers with alpha ", alpha_, " and beta ", beta_,
+                       " needs double precision, which ", work.device().limits().name, " lacks");
+    const bool is_fused = has_bias && beta_ == 1 && !scales_integers;
+    product.factor = scales_integers ? 1 : alpha_;
+    product.activation = activation_;
     if (has_bias && !common::broadcasts_to(c.dims(), dims))
       sdk::invalid("Gemm adds ", to_string(c.dims()), " to ", sdk::to_string(dims));
     if (is_fused) set_bias(c, dims, product);
@@ -174,15 +181,8 @@ class Gemm {
         tile.tiling == Tiling::kVector && b_is_transposed_)
       transpose_b(ctx, work, b, product);
     add_product(work, product, tile);
-    if (has_bias && !is_fused) {
-      add_pointwise(work, dims,
-                    {dense_view(output(0), a.type(), dims),
-                     broadcast_view(input(2), c.type(), c.dims(), dims)},
-                    dense_view(output(0), a.type(), dims),
-                    {"v0 + (VALUE(T))p0 * v1",
-                     sdk::message("#define T ", type_code(a.type()), "\n"),
-                     {static_cast<double>(beta_)}});
-    }
+    if (scales_integers || (has_bias && !is_fused))
+      add_factors(work, a.type(), c, dims, scales_integers, has_bias);
     ctx.set_variant(tile.name());
     set_product_cost(ctx, product);
   }
@@ -194,6 +194,28 @@ class Gemm {
     product.bias = input(2);
     product.bias_row = strides[0];
     product.bias_is_along = strides[1] != 0;
+  }
+
+  static bool is_float(DataType type) {
+    const common::TypeList types = float_types();
+    return std::find(types.begin(), types.end(), type) != types.end();
+  }
+
+  /// What the product's launch leaves of the factors: beta and C, and of integers alpha too.
+  void add_factors(Work& work, DataType type, const sdk::Tensor& c, const Dims& dims,
+                   bool scales_integers, bool has_bias) const {
+    std::vector<View> views{dense_view(output(0), type, dims)};
+    if (has_bias) views.push_back(broadcast_view(input(2), type, c.dims(), dims));
+    std::string text = "v0 + (VALUE(T))p0 * v1";
+    if (scales_integers) {
+      text = sdk::message("(VALUE(T))((double)", has_bias ? "p1" : "p0", " * (double)v0",
+                          has_bias ? " + (double)p0 * (double)v1)" : ")");
+    }
+    std::vector<double> factors;
+    if (has_bias) factors.push_back(static_cast<double>(beta_));
+    if (scales_integers) factors.push_back(static_cast<double>(alpha_));
+    add_pointwise(work, dims, views, dense_view(output(0), type, dims),
+                  {text, sdk::message("#define T ", type_code(type), "\n"), factors});
   }
 
   /// A matrix whose columns do not lie together is laid out anew.

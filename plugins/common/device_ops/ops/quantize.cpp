@@ -4,22 +4,12 @@
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/saturation.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/device_ops/window.hpp"
 
 namespace backplane::device_ops {
 namespace {
-
-/// Rounds to nearest even and keeps to the range of Q: LOW to HIGH.
-void define_saturation(std::string& functions, DataType type) {
-  const bool is_signed = type == DataType::Int8 || type == DataType::Int16;
-  const int bits = sdk::element_bits(type);
-  const std::int64_t low = is_signed ? -(std::int64_t{1} << (bits - 1)) : 0;
-  const std::int64_t high = low + (std::int64_t{1} << bits) - 1;
-  functions += sdk::message(
-      "FUNCTION i32 saturate(float v, i32 zero) {\n  float r = rint(v) + (float)zero;\n",
-      "  return r < ", low, " ? ", low, " : r > ", high, " ? ", high, " : (i32)r;\n}\n");
-}
 
 /// A scale or zero point seen in a walk over x: for the tensor, along an axis, or in blocks.
 View parameter_view(const MemoryRef& memory, const sdk::Tensor& parameter, const sdk::Tensor& x,
@@ -55,7 +45,7 @@ class Quantize {
                             parameter_view(input(1), ctx.input(1), x, axis_, block_)};
     if (zero.present()) views.push_back(parameter_view(input(2), zero, x, axis_, block_));
     Expression expression;
-    define_saturation(expression.functions, type);
+    expression.functions = saturation_text(type);
     expression.text =
         sdk::message("saturate((float)v0 / (float)v1, ", zero.present() ? "v2" : "0", ")");
     add_pointwise(work, x.dims(), views, dense_view(output(0), type, x.dims()), expression);
@@ -122,7 +112,7 @@ std::string finish_text(sdk::PrepareContext& ctx, Walk& walk, const ProductInput
   add_parameter(ctx, walk, "B_SCALE", places.b_scale, filter);
   add_parameter(ctx, walk, "Y_SCALE", places.y_scale, "0");
   add_parameter(ctx, walk, "Y_ZERO", places.y_zero, "0");
-  define_saturation(walk.functions, out);
+  walk.functions += saturation_text(out);
   return "saturate((float)sum * ((float)A_SCALE * (float)B_SCALE / (float)Y_SCALE), Y_ZERO)";
 }
 
