@@ -158,10 +158,7 @@ ConstantPtr LazyConstant::get(WeightStore& store, bp_threads* threads) const {
 /// Removes those whose weights have ended and that nobody is about to fill; the caller holds mutex_.
 void WeightStore::sweep_cells() {
   std::erase_if(cells_, [](const auto& entry) {
-    if (entry.second.use_count() > 1) return false;
-    // Nobody else has it, but the one who had may have written a moment ago: the lock makes that seen.
-    const std::lock_guard lock(entry.second->mutex);
-    return entry.second->weight.expired();
+    return entry.second.use_count() == 1 && entry.second->weight.expired();
   });
 }
 
@@ -178,9 +175,13 @@ WeightPtr WeightStore::find_or_make(const std::string& key,
     if (place == nullptr) place = std::make_shared<Cell>();
     cell = place;
   }
-  const std::lock_guard lock(cell->mutex);
-  if (WeightPtr weight = cell->weight.lock()) return weight;
+  const std::lock_guard making(cell->making);
+  {
+    const std::lock_guard lock(mutex_);
+    if (WeightPtr weight = cell->weight.lock()) return weight;
+  }
   WeightPtr weight = make();
+  const std::lock_guard lock(mutex_);
   cell->weight = weight;
   return weight;
 }

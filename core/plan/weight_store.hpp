@@ -96,8 +96,8 @@ class WeightStore {
 
  private:
   struct Cell {
-    std::mutex mutex;
-    std::weak_ptr<const Weight> weight;
+    std::mutex making;                   ///< taken before mutex_: one makes it, the others wait
+    std::weak_ptr<const Weight> weight;  ///< under mutex_
   };
   void sweep_cells();
   WeightPtr find_or_make(const std::string& key, const std::function<WeightPtr()>& make);
