@@ -203,6 +203,8 @@ bp_status* alloc_output(const bp_kctx* ctx, std::uint32_t output, std::int32_t r
   call.make_output(output);
   call.allocated.push_back(call.memories[output]->describe(shape));
   *out = &call.allocated.back().base;
+  // The context shows it from now on; its values are this host's own.
+  const_cast<bp_value*>(ctx->outputs[output])->tensor = *out;
   return nullptr;
 }
 

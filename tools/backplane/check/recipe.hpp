@@ -13,8 +13,12 @@ namespace backplane::cli::check {
 /// What a recipe makes nodes for: one operator, one version of its schema, one element type.
 class Draft {
  public:
-  Draft(std::string op_type, int since_version, bp_dtype dtype, Generator& numbers)
-      : op_type_(std::move(op_type)), since_(since_version), dtype_(dtype), numbers_(numbers) {}
+  Draft(const bp_kernel_def* def, int since_version, bp_dtype dtype, Generator& numbers)
+      : def_(def),
+        op_type_(def->op_type),
+        since_(since_version),
+        dtype_(dtype),
+        numbers_(numbers) {}
 
   int since() const { return since_; }
   bp_dtype dtype() const { return dtype_; }
@@ -30,10 +34,16 @@ class Draft {
   NodeCase::Input weight(const Dims& dims, double low = -1, double high = 1) const;
   /// An initializer of int64 elements.
   static NodeCase::Input ints(const std::vector<std::int64_t>& values);
+  /// An initializer that all nodes of the draft share: one number, and random ones.
+  NodeCase::Input number(bp_dtype dtype, double value) const;
+  NodeCase::Input fixed(bp_dtype dtype, const Dims& dims, double low, double high) const;
+  /// Whether the kernel takes the type for a type parameter of the schema; true where it does not say.
+  bool lists(const std::string& param, bp_dtype dtype) const;
   /// Left out.
   static NodeCase::Input none() { return {}; }
 
  private:
+  const bp_kernel_def* def_;
   std::string op_type_;
   int since_;
   bp_dtype dtype_;
@@ -51,6 +61,14 @@ void add_elementwise_recipes(RecipeBook& book);
 void add_movement_recipes(RecipeBook& book);
 void add_reduction_recipes(RecipeBook& book);
 void add_dense_recipes(RecipeBook& book);
+void add_quantized_recipes(RecipeBook& book);
+void add_indexed_recipes(RecipeBook& book);
+void add_generated_recipes(RecipeBook& book);
+void add_recurrent_recipes(RecipeBook& book);
+void add_image_recipes(RecipeBook& book);
+
+/// The node on these.
+NodeCase with_inputs(NodeCase node, std::vector<NodeCase::Input> inputs);
 
 /// Shapes for operators that take any: of rank 0 to 4, with odd, single and no elements, and some random ones.
 std::vector<Dims> any_shapes(Generator& numbers);

@@ -107,6 +107,18 @@ std::vector<NodeCase> where(const Draft& draft) {
   return cases;
 }
 
+std::vector<NodeCase> slopes(const Draft& draft) {
+  std::vector<NodeCase> cases;
+  for (const Dims& dims : {Dims{2, 3}, Dims{7, 3}, Dims{33}}) {
+    for (const Dims& slope : {Dims{1}, Dims{dims.back()}}) {
+      NodeCase node = draft.node();
+      node.inputs = {draft.data(dims), draft.weight(slope, 0, 2)};
+      cases.push_back(node);
+    }
+  }
+  return cases;
+}
+
 std::vector<NodeCase> cast(const Draft& draft) {
   std::vector<NodeCase> cases;
   for (const bp_dtype to :
@@ -150,6 +162,11 @@ void add_elementwise_recipes(RecipeBook& book) {
   for (const char* name :
        {"Add", "Sub", "Mul", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
     book[name] = binary({-4, 4}, {-4, 4});
+  book["BitShift"] = binary({0, 100}, {0, 7}, BP_NONE, {{"direction", std::string("RIGHT")}});
+  // Positive numbers: their remainder is the same in each of its two ways.
+  book["Mod"] = binary({0, 100}, {1, 9}, BP_NONE, {{"fmod", std::int64_t{1}}});
+  book["PRelu"] = {"T", slopes};
+  book["Swish"] = unary(-3, 3, {{"alpha", 1.5f}});
   book["Div"] = binary({-9, 9}, {1, 4});
   for (const char* name :
        {"And", "Or", "Xor", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})

@@ -6,11 +6,6 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-NodeCase with_inputs(NodeCase node, std::vector<NodeCase::Input> inputs) {
-  node.inputs = std::move(inputs);
-  return node;
-}
-
 std::vector<NodeCase> reshape(const Draft& draft) {
   std::vector<NodeCase> cases;
   const std::vector<std::pair<Dims, Ints>> rows = {{{2, 3}, {3, 2}},

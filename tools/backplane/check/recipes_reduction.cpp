@@ -87,7 +87,7 @@ void add_reduction_recipes(RecipeBook& book) {
         "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"})
     book[name] = {"T", reduce};
   for (const char* name : {"ArgMax", "ArgMin"}) book[name] = {"T", extreme};
-  book["CumSum"] = {"T", cumulative};
+  for (const char* name : {"CumSum", "CumProd"}) book[name] = {"T", cumulative};
   book["TopK"] = {"T", top};
   for (const char* name : {"Softmax", "LogSoftmax", "Hardmax"}) book[name] = {"T", softmax};
 }
