@@ -11,12 +11,12 @@ extern "C" {
 /* The name by which a provider's get_interface gives a bp_host_memory. */
 #define BP_HOST_MEMORY_INTERFACE "bp.host_memory"
 
-/* What a device does with a view. */
-#define BP_VIEW_READ \
-  1 /* reads it; as long as the device has it, nobody writes it and the host may read it too */
-#define BP_VIEW_WRITE \
-  2 /* writes all of it and may read what it wrote; what was there is lost, and while the device has it
-                           nobody else touches it */
+/* What a device does with a view.
+ * READ: reads it; as long as the device has it, nobody writes it, and the host may read it too.
+ * WRITE: writes all of it and may read what it wrote; what was there is lost, and while the device has it, nobody else
+ * touches it. */
+#define BP_VIEW_READ 1
+#define BP_VIEW_WRITE 2
 
 /* Which memory can be viewed, and when that pays. */
 typedef struct bp_host_memory_caps {
