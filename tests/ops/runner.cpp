@@ -156,6 +156,9 @@ bool has_instruction_set(const std::string& name) {
 std::vector<Target> find_targets() {
   std::vector<Target> targets;
   for (const std::string& provider : loaded_providers()) {
+#ifdef BACKPLANE_SANITIZED_THREAD
+    if (provider == "opencl") continue;  // it does not see what the driver's threads and kernels do
+#endif
     if (provider != "cpu") {
       // Where most cases cost a run of the device's compiler, a sweep would take minutes.
       targets.push_back({provider, provider, {}, false, provider == "opencl" ? 20 : 1});
