@@ -97,7 +97,8 @@ KernelList unary_kernels() {
       sdk::op("IsNaN").name(kernel_name("pointwise")).types("T1", float_types())));
   kernels.push_back(device_kernel<Question>(
       sdk::op("IsInf").name(kernel_name("pointwise")).types("T1", float_types())));
-  kernels.push_back(device_kernel<Question>(sdk::op("Not").name(kernel_name("pointwise"))));
+  kernels.push_back(device_kernel<Question>(
+      sdk::op("Not").name(kernel_name("pointwise")).types("T", {DataType::Bool})));
   return kernels;
 }
 
