@@ -135,7 +135,8 @@ Device::Device(cl_device_id id, const DeviceSettings& settings)
       settings_(settings),
       context_(make_context(id, settings.user_context)),
       side_queue_(make_queue(0)),
-      programs_(context_.get(), id, device_key(traits_), settings.cache_dir) {
+      programs_(context_.get(), id, device_key(traits_), settings.cache_dir),
+      tuner_(*this, device_key(traits_), settings.cache_dir, settings.tuning) {
   if (settings_.user_queue != nullptr) check_user_queue(settings_.user_queue, id_, context());
   if (!settings_.out_of_order) return;
   if (settings_.user_queue != nullptr)
@@ -195,13 +196,14 @@ std::unique_ptr<Buffer> Device::allocate(bp_memory_kind kind, std::uint64_t byte
 }
 
 std::unique_ptr<Stream> Device::create_stream() {
-  Queue queue;
-  if (settings_.user_queue != nullptr) {
-    check_cl(clRetainCommandQueue(settings_.user_queue), "clRetainCommandQueue");
-    queue = Queue(settings_.user_queue);
-  } else {
-    queue = make_stream_queue();
-  }
+  if (settings_.user_queue == nullptr) return create_side_stream();
+  check_cl(clRetainCommandQueue(settings_.user_queue), "clRetainCommandQueue");
+  return make_stream(Queue(settings_.user_queue));
+}
+
+std::unique_ptr<Stream> Device::create_side_stream() { return make_stream(make_stream_queue()); }
+
+std::unique_ptr<Stream> Device::make_stream(Queue queue) {
   cl_int none = 0, code = CL_SUCCESS;
   Memory word(clCreateBuffer(context(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof(none),
                              &none, &code));

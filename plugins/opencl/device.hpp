@@ -12,6 +12,7 @@
 #include "plugins/opencl/cl_api.hpp"
 #include "plugins/opencl/program_store.hpp"
 #include "plugins/opencl/stream.hpp"
+#include "plugins/opencl/tuner.hpp"
 
 namespace backplane::opencl {
 
@@ -45,6 +46,7 @@ struct DeviceSettings {
   cl_command_queue user_queue = nullptr;
   std::string tiles;  ///< "auto", "vector" or "local"
   bool fusion = true;
+  bool tuning = false;        ///< ways of products and convolutions are measured
   bool out_of_order = false;  ///< streams are queues that run out of order
   std::shared_ptr<std::atomic<std::uint64_t>>
       used_bytes;  ///< of the device's memory, by this process
@@ -80,12 +82,16 @@ class Device final : public device_ops::Device {
   const DeviceTraits& traits() const { return traits_; }
   const DeviceSettings& settings() const { return settings_; }
   ProgramStore& programs() { return programs_; }
+  /// Chooses for nodes that are prepared: what it knows is no part of what the device is.
+  Tuner& tuner() const { return tuner_; }
   /// Whether products and convolutions use vectors of one work item (processors) or tiles in local
   /// memory (everything else).
   bool vector_tiles() const;
 
   std::unique_ptr<Buffer> allocate(bp_memory_kind kind, std::uint64_t bytes);
   std::unique_ptr<Stream> create_stream();
+  /// A stream of the device's own, whatever queue the user gave.
+  std::unique_ptr<Stream> create_side_stream();
   /// A queue beside all streams, for what has to be done at once.
   cl_command_queue side_queue() const { return side_queue_.get(); }
   /// Whether streams are queues that run out of order.
@@ -106,6 +112,7 @@ class Device final : public device_ops::Device {
 
  private:
   Queue make_queue(cl_command_queue_properties properties) const;
+  std::unique_ptr<Stream> make_stream(Queue queue);
 
   cl_device_id id_;
   DeviceTraits traits_;
@@ -114,6 +121,7 @@ class Device final : public device_ops::Device {
   Queue side_queue_;
   ProgramStore programs_;
   device_ops::FaultTable faults_;
+  mutable Tuner tuner_;
 };
 
 }  // namespace backplane::opencl

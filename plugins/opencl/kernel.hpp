@@ -7,6 +7,7 @@
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/device_ops/window.hpp"
 #include "plugins/opencl/launch.hpp"
+#include "plugins/opencl/tuner.hpp"
 
 namespace backplane::opencl {
 

@@ -103,6 +103,10 @@ class Provider {
         "local memory of a group, or as suits the device.");
     options_.emplace_back("fusion", BP_OPTION_BOOL, "true", "",
                           "Whether chains of nodes are fused.");
+    options_.emplace_back(
+        "tuning", BP_OPTION_STRING, "off", "off|on",
+        "on: the ways to do a matrix product or convolution are measured once for each shape "
+        "when a session is made, and the choice is kept in cache_dir; off: chosen by rule.");
     for (sdk::Option& option : options_) option_pointers_.push_back(option.raw());
     raw_.name = "opencl";
     raw_.version = "0.1.0";
@@ -205,6 +209,7 @@ class Provider {
     settings.out_of_order = ctx.option("queue") == "out_of_order";
     settings.tiles = ctx.option("tiles");
     settings.fusion = ctx.option("fusion") == "true";
+    settings.tuning = ctx.option("tuning") == "on";
     const FoundDevice& device = found(ctx.info());
     settings.used_bytes = device.used_bytes;
     return std::make_unique<Device>(device.id, settings);

@@ -1,22 +1,11 @@
 // The programs that the OpenCL provider keeps on disk.
-#include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <sys/wait.h>
 
 #include "tests/opencl/opencl_device.hpp"
 
 namespace backplane::test_host {
 namespace {
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-void write_file(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 std::vector<float> run_neg(const OpenClPlugin& opencl, const std::string& folder) {
   const OpenDevice device(opencl.provider, 0, {{"cache_dir", folder}});

@@ -17,15 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[] = "backplane program 1\n";
-
-/// FNV-1a.
-std::uint64_t hash(std::string_view bytes, std::uint64_t seed) {
-  std::uint64_t value = 0xCBF29CE484222325u ^ seed;
-  for (const char byte : bytes) value = (value ^ static_cast<unsigned char>(byte)) * 0x100000001B3u;
-  return value;
-}
-
 void append_number(std::string& to, std::uint64_t number) {
   char bytes[sizeof(number)];
   std::memcpy(bytes, &number, sizeof(number));
@@ -48,20 +39,27 @@ bool take_number(std::string_view& rest, std::uint64_t& number) {
 }
 
 /// The binary in an entry's bytes; nothing when the entry is not whole, or is another key's.
-std::optional<std::string_view> read_entry(std::string_view rest, std::string_view key) {
-  std::string_view magic, found_key, binary;
+std::optional<std::string_view> read_entry(std::string_view rest, const std::string& magic,
+                                           std::string_view key) {
+  std::string_view found_magic, found_key, binary;
   std::uint64_t key_size = 0, binary_size = 0, sum = 0;
-  if (!take(rest, std::strlen(kMagic), magic) || magic != kMagic) return std::nullopt;
+  if (!take(rest, magic.size(), found_magic) || found_magic != magic) return std::nullopt;
   if (!take_number(rest, key_size) || !take(rest, key_size, found_key) || found_key != key)
     return std::nullopt;
   if (!take_number(rest, binary_size) || !take_number(rest, sum) ||
       !take(rest, binary_size, binary) || !rest.empty())
     return std::nullopt;
-  if (hash(binary, 0) != sum) return std::nullopt;
+  if (hash_of(binary) != sum) return std::nullopt;
   return binary;
 }
 
 }  // namespace
+
+std::uint64_t hash_of(std::string_view bytes, std::uint64_t seed) {
+  std::uint64_t value = 0xCBF29CE484222325u ^ seed;
+  for (const char byte : bytes) value = (value ^ static_cast<unsigned char>(byte)) * 0x100000001B3u;
+  return value;
+}
 
 std::string cache_folder(const std::string& option) {
   if (option == "off") return "";
@@ -75,7 +73,7 @@ std::string cache_folder(const std::string& option) {
 
 std::string ProgramCache::path_of(const std::string& key) const {
   std::ostringstream name;
-  name << std::hex << hash(key, 0) << '-' << hash(key, 0x9E3779B97F4A7C15u) << ".program";
+  name << std::hex << hash_of(key) << '-' << hash_of(key, 0x9E3779B97F4A7C15u) << '.' << kind_;
   return folder_ + '/' + name.str();
 }
 
@@ -84,17 +82,17 @@ std::optional<std::string> ProgramCache::read(const std::string& key) const {
   std::ifstream file(path_of(key), std::ios::binary);
   if (!file) return std::nullopt;
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const std::optional<std::string_view> binary = read_entry(bytes, key);
+  const std::optional<std::string_view> binary = read_entry(bytes, magic(), key);
   return binary ? std::optional<std::string>(*binary) : std::nullopt;
 }
 
 void ProgramCache::write(const std::string& key, std::string_view binary) {
   if (folder_.empty()) return;
-  std::string entry = kMagic;
+  std::string entry = magic();
   append_number(entry, key.size());
   entry += key;
   append_number(entry, binary.size());
-  append_number(entry, hash(binary, 0));
+  append_number(entry, hash_of(binary));
   entry += binary;
 
   static std::atomic<unsigned> counter{0};
@@ -115,8 +113,8 @@ void ProgramCache::write(const std::string& key, std::string_view binary) {
   if (warned_) return;
   warned_ = true;
   const std::string text =
-      sdk::message("programs cannot be kept in ", folder_,
-                   ", so each process builds them again; check the folder's rights and the disk's "
+      sdk::message(kind_, "s cannot be kept in ", folder_,
+                   ", so each process makes them again; check the folder's rights and the disk's "
                    "space, or set option cache_dir");
   sdk::host().log(BP_LOG_WARNING, text.data(), text.size());
 }

@@ -1,20 +1,26 @@
-// Built programs on disk.
+// Entries on disk: built programs, and what a tuner chose.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace backplane::device_ops {
 
+/// FNV-1a: the same in every process.
+std::uint64_t hash_of(std::string_view bytes, std::uint64_t seed = 0);
+
 /// A folder of entries. An entry is a file named by a hash of its key; it holds the whole key, a checksum and the
-/// binary. One that is foreign, cut off or altered is ignored and written anew; a file is put in its place by
+/// content. One that is foreign, cut off or altered is ignored and written anew; a file is put in its place by
 /// renaming, so several processes may share a folder.
 /// Threads: one at a time.
 class ProgramCache {
  public:
-  /// An empty `folder`: nothing is kept.
-  explicit ProgramCache(std::string folder) : folder_(std::move(folder)) {}
+  /// An empty `folder`: nothing is kept. `kind` is what the entries are, in their names and first lines.
+  explicit ProgramCache(std::string folder, std::string kind = "program")
+      : folder_(std::move(folder)), kind_(std::move(kind)) {}
 
   std::optional<std::string> read(const std::string& key) const;
   /// What cannot be written is not kept: that is logged once.
@@ -23,7 +29,10 @@ class ProgramCache {
  private:
   std::string path_of(const std::string& key) const;
 
-  std::string folder_;
+  /// What an entry begins with.
+  std::string magic() const { return "backplane " + kind_ + " 1\n"; }
+
+  std::string folder_, kind_;
   bool warned_ = false;
 };
 

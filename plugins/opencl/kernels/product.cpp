@@ -82,6 +82,38 @@ std::string source_of(const Product& product, const Tile& tile) {
   return text.add(common::kVectorProduct).str();
 }
 
+/// 32 of 16 floats with AVX-512, 16 of 8 or 4 without.
+bool has_many_registers(const Device& device) { return device.traits().vector_width >= 16; }
+
+/// Floats of the vectors of a tile.
+std::int64_t tile_width(const Device& device, std::int64_t columns, bool may_pass_end) {
+  std::int64_t width = device.traits().vector_width >= 16  ? 16
+                       : device.traits().vector_width >= 8 ? 8
+                                                           : 4;
+  while (width > 4 && columns <= width / 2) width /= 2;
+  while (!may_pass_end && width > columns) width /= 2;
+  return width;
+}
+
+/// Tiles whose sums and operands fit into registers.
+std::vector<Tile> vector_tiles_to_try(const Device& device, std::int64_t rows, std::int64_t columns,
+                                      bool may_pass_end) {
+  // No more columns than images have slack for.
+  struct Shape {
+    std::int64_t rows, vectors;
+  };
+  static const std::vector<Shape> kWide{{8, 2}, {12, 2}, {6, 4}, {4, 2}, {12, 1}};
+  static const std::vector<Shape> kNarrow{{6, 2}, {4, 2}, {4, 3}, {12, 1}, {8, 1}};
+  const std::int64_t width = tile_width(device, columns, may_pass_end);
+  std::vector<Tile> tiles;
+  for (const Shape& shape : has_many_registers(device) ? kWide : kNarrow) {
+    const Tile tile{Tiling::kVector, std::min(shape.rows, rows), shape.vectors, width};
+    const bool has_empty_vectors = columns <= (tile.vectors - 1) * width;
+    if (!has_empty_vectors && (may_pass_end || columns >= tile.columns())) tiles.push_back(tile);
+  }
+  return tiles;
+}
+
 std::size_t parts(std::int64_t size, std::int64_t part) {
   return static_cast<std::size_t>((size + part - 1) / part);
 }
@@ -101,16 +133,32 @@ Tile choose_tile(const Device& device, DataType type, std::int64_t rows, std::in
   if (is_small) return tile.tiling = Tiling::kDot, tile;
   if (!device.vector_tiles() || type != DataType::Float) return tile;
   tile.tiling = Tiling::kVector;
-  tile.width = device.traits().vector_width >= 16 ? 16 : device.traits().vector_width >= 8 ? 8 : 4;
-  // Registers: 32 of 16 floats with AVX-512, 16 of 8 or 4 without.
+  tile.width = tile_width(device, columns, may_pass_end);
   tile.vectors = 2;
-  tile.rows = tile.width == 16 ? 8 : 6;
-  while (tile.width > 4 && columns <= tile.width / 2) tile.width /= 2;
-  while (!may_pass_end && tile.width > columns) tile.width /= 2;
+  tile.rows = has_many_registers(device) ? 8 : 6;
   if (columns <= tile.width || (!may_pass_end && columns < tile.columns())) tile.vectors = 1;
   if (rows == 1) tile.vectors = columns >= 4 * tile.width ? 4 : tile.vectors;
   tile.rows = std::min(tile.rows, rows);
   return tile;
+}
+
+std::vector<Tile> tiles_to_try(const Device& device, DataType type, std::int64_t rows,
+                               std::int64_t columns, bool may_pass_end) {
+  std::vector<Tile> tiles{choose_tile(device, type, rows, columns, may_pass_end)};
+  if (!device.settings().tuning) return tiles;
+  const std::string& allowed = device.settings().tiles;
+  std::vector<Tile> others;
+  if (allowed != "local" && type == DataType::Float && columns >= kFewColumns)
+    others = vector_tiles_to_try(device, rows, columns, may_pass_end);
+  if (allowed != "vector") others.push_back(Tile{Tiling::kLocal});
+  // A work item for each sum reads everything again and again.
+  constexpr std::int64_t kMostDotColumns = 16;
+  if (columns <= kMostDotColumns) others.push_back(Tile{Tiling::kDot});
+  for (const Tile& other : others) {
+    const auto is_same = [&](const Tile& tile) { return tile.name() == other.name(); };
+    if (std::none_of(tiles.begin(), tiles.end(), is_same)) tiles.push_back(other);
+  }
+  return tiles;
 }
 
 bool is_exact_by_vectors(std::size_t taps) { return taps <= kExactTerms; }

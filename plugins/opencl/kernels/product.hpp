@@ -26,6 +26,10 @@ struct Tile {
 Tile choose_tile(const Device& device, DataType type, std::int64_t rows, std::int64_t columns,
                  bool may_pass_end);
 
+/// That tile, and with option `tuning` the others that option `tiles` allows and that may be faster.
+std::vector<Tile> tiles_to_try(const Device& device, DataType type, std::int64_t rows,
+                               std::int64_t columns, bool may_pass_end);
+
 /// Steps of an operand through the batch, in elements.
 struct BatchSteps {
   std::int64_t outer = 0, inner = 0;

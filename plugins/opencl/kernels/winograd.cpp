@@ -92,13 +92,19 @@ Product products(const Winograd& conv, const WinogradPlan& plan, const MemoryRef
 
 }  // namespace
 
-bool winograd_pays(const Device& device, const Winograd& conv) {
+bool winograd_applies(const Device& device, const Winograd& conv) {
   const Window& window = conv.window;
-  if (!device.vector_tiles() || window.kernel != std::array<std::int64_t, 3>{1, 3, 3} ||
-      window.stride != std::array<std::int64_t, 3>{1, 1, 1} ||
-      window.dilation != std::array<std::int64_t, 3>{1, 1, 1} || window.in[0] != 1 ||
-      window.out[0] != 1 || conv.in_channels < 8 || conv.out_channels < 8)
-    return false;
+  constexpr std::int64_t kLeastChannels = 8;
+  return device.vector_tiles() && window.kernel == std::array<std::int64_t, 3>{1, 3, 3} &&
+         window.stride == std::array<std::int64_t, 3>{1, 1, 1} &&
+         window.dilation == std::array<std::int64_t, 3>{1, 1, 1} && window.in[0] == 1 &&
+         window.out[0] == 1 && conv.in_channels >= kLeastChannels &&
+         conv.out_channels >= kLeastChannels;
+}
+
+bool winograd_pays(const Device& device, const Winograd& conv) {
+  if (!winograd_applies(device, conv)) return false;
+  const Window& window = conv.window;
   // In multiply-adds: transforms, and the weights that are four times as large, are what this costs beside its products.
   constexpr double kTransform = 250;  // of a channel's tile
   constexpr double kWeight = 22;      // of a weight that is read from afar

@@ -17,7 +17,9 @@ struct Winograd {
   Activation activation = Activation::make("", {});
 };
 
-/// Whether it can be done so on this device, and is likely to be faster than the product with the spread image.
+/// Whether it can be done so on this device.
+bool winograd_applies(const Device& device, const Winograd& conv);
+/// Whether besides it is likely to be faster than the product with the spread image.
 bool winograd_pays(const Device& device, const Winograd& conv);
 
 /// The weights ([out][in][3][3]), transformed, as panels for the products of the 36 points.

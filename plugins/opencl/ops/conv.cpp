@@ -1,5 +1,5 @@
 // Conv, and FusedConv of a rewrite: https://onnx.ai/onnx/operators/onnx__Conv.html
-#include <algorithm>
+#include <optional>
 
 #include "plugins/opencl/kernels/depthwise.hpp"
 #include "plugins/opencl/kernels/image.hpp"
@@ -32,29 +32,8 @@ class Conv {
                  x.bytes() + w.bytes() + 4 * static_cast<std::uint64_t>(sdk::element_count(dims)));
     if (groups_ > 1 && w.dim(1) == 1 && is_planar(window))
       return prepare_depthwise(ctx, work, window);
-    if (prepare_winograd(ctx, work, window)) return;
-    Product product;
-    product.type = x.type();
-    product.rows = w.dim(0) / groups_;
-    product.channels = w.dim(1);
-    set_image(ctx, work, x, window, product);
-    const Tile tile =
-        choose_tile(device_of(work), x.type(), product.rows, product.columns, product.b_has_slack);
-    set_weights(ctx, work, w, tile, product);
-    product.y = output(0);
-    product.y_row = window.out_points();
-    product.batch = x.dim(0) * groups_;
-    product.inner = groups_;
-    product.y_batch = {w.dim(0) * window.out_points(), product.rows * window.out_points()};
-    product.has_bias = ctx.input(2).present();
-    product.bias = input(2);
-    product.bias_row = 1;
-    product.bias_inner = product.rows;
-    product.has_residual = ctx.input(3).present();
-    product.residual = input(3);
-    product.activation = activation_;
-    add_product(work, product, tile);
-    ctx.set_variant(sdk::message(needs_spread(window) ? "spread, " : "", tile.name()));
+    take_best(ctx, work, ways_of(ctx, work, window),
+              static_cast<std::uint64_t>(sdk::element_count(dims) * sdk::element_bytes(x.type())));
   }
 
  private:
@@ -76,16 +55,63 @@ class Conv {
     ctx.set_variant(add_depthwise(work, conv));
   }
 
-  /// False where it does not apply or does not pay.
-  bool prepare_winograd(sdk::PrepareContext& ctx, Work& work, const Window& window) const {
+  /// The way by rule first, and with option `tuning` the others.
+  std::vector<Way> ways_of(const sdk::PrepareContext& ctx, const Work& work,
+                           const Window& window) const {
+    const Device& device = device_of(work);
+    const bool is_tuned = device.tuner().is_on();
+    const std::optional<Winograd> winograd = winograd_of(ctx, window);
+    const bool pays = winograd && winograd_pays(device, *winograd);
+    std::vector<Way> ways;
+    if (pays) ways.push_back(winograd_way(work, *winograd));
+    if (!pays || is_tuned) add_product_ways(ctx, work, window, ways);
+    if (!pays && is_tuned && winograd && winograd_applies(device, *winograd))
+      ways.push_back(winograd_way(work, *winograd));
+    return ways;
+  }
+
+  void add_product_ways(const sdk::PrepareContext& ctx, const Work& work, const Window& window,
+                        std::vector<Way>& ways) const {
+    const sdk::Tensor x = ctx.input(0), w = ctx.input(1);
+    Product product;
+    product.type = x.type();
+    product.rows = w.dim(0) / groups_;
+    product.channels = w.dim(1);
+    product.b = needs_spread(window) ? workspace() : input(0);
+    place_image(window, x.dim(1), groups_, product);
+    product.y = output(0);
+    product.y_row = window.out_points();
+    product.batch = x.dim(0) * groups_;
+    product.inner = groups_;
+    product.y_batch = {w.dim(0) * window.out_points(), product.rows * window.out_points()};
+    product.has_bias = ctx.input(2).present();
+    product.bias = input(2);
+    product.bias_row = 1;
+    product.bias_inner = product.rows;
+    product.has_residual = ctx.input(3).present();
+    product.residual = input(3);
+    product.activation = activation_;
+    for (const Tile& tile : tiles_to_try(device_of(work), x.type(), product.rows, product.columns,
+                                         product.b_has_slack)) {
+      Way way(work);
+      way.name = sdk::message(needs_spread(window) ? "spread, " : "", tile.name());
+      if (needs_spread(window)) add_image(x, window, way);
+      Product tiled = product;
+      set_weights(ctx, tile, tiled, way);
+      add_product(way.work, tiled, tile);
+      ways.push_back(std::move(way));
+    }
+  }
+
+  /// Nothing where the operands are not those of Winograd's convolution.
+  std::optional<Winograd> winograd_of(const sdk::PrepareContext& ctx, const Window& window) const {
     if (groups_ != 1 || ctx.input(0).type() != DataType::Float || !ctx.input_constant(1))
-      return false;
+      return std::nullopt;
     Winograd conv;
     conv.images = ctx.input(0).dim(0);
     conv.in_channels = ctx.input(1).dim(1);
     conv.out_channels = ctx.input(1).dim(0);
     conv.window = window;
-    if (!winograd_pays(device_of(work), conv)) return false;
     conv.x = input(0);
     conv.has_bias = ctx.input(2).present();
     conv.bias = input(2);
@@ -93,14 +119,22 @@ class Conv {
     conv.residual = input(3);
     conv.y = output(0);
     conv.activation = activation_;
+    return conv;
+  }
+
+  Way winograd_way(const Work& work, const Winograd& conv) const {
     const WinogradPlan plan(device_of(work), conv);
-    const WinogradPacker& packer = winograd_packer(conv, plan);
-    const std::uint32_t weights = ctx.request_pack(packer.key(), {1}, packer.bytes(), &packer);
-    ctx.ignore_input(1);
-    ctx.set_workspace(plan.workspace_bytes, work.device().limits().alignment);
-    add_winograd(work, conv, plan, packed(weights));
-    ctx.set_variant("winograd, " + plan.tile.name());
-    return true;
+    const WinogradPacker* const packer = &winograd_packer(conv, plan);
+    Way way(work);
+    way.name = "winograd, " + plan.tile.name();
+    way.workspace_bytes = plan.workspace_bytes;
+    way.packed_bytes = packer->bytes();
+    way.request_packed = [packer](sdk::PrepareContext& ctx) {
+      ctx.request_pack(packer->key(), {1}, packer->bytes(), packer);
+      ctx.ignore_input(1);
+    };
+    add_winograd(way.work, conv, plan, packed(0));
+    return way;
   }
 
   /// One packer for each height of a panel, as for the products: it lives as long as the kernel.
@@ -114,55 +148,41 @@ class Conv {
     return *packer;
   }
 
-  void set_image(sdk::PrepareContext& ctx, Work& work, const sdk::Tensor& x, const Window& window,
-                 Product& product) const {
+  static void add_image(const sdk::Tensor& x, const Window& window, Way& way) {
     const std::int64_t planes = x.dim(0) * x.dim(1);
-    product.b = input(0);
-    if (needs_spread(window)) {
-      product.b = workspace();
-      ctx.set_workspace(static_cast<std::uint64_t>(spread_elements(window, planes) *
-                                                   sdk::element_bytes(x.type())),
-                        work.device().limits().alignment);
-      add_spread(work, {input(0), x.type()}, x.type(), planes, window);
-    }
-    place_image(window, x.dim(1), groups_, product);
+    way.workspace_bytes =
+        static_cast<std::uint64_t>(spread_elements(window, planes) * sdk::element_bytes(x.type()));
+    add_spread(way.work, {input(0), x.type()}, x.type(), planes, window);
   }
 
-  void set_weights(sdk::PrepareContext& ctx, const Work&, const sdk::Tensor& w, const Tile& tile,
-                   Product& product) const {
+  void set_weights(const sdk::PrepareContext& ctx, const Tile& tile, Product& product,
+                   Way& way) const {
     const std::int64_t depth =
         product.channels * static_cast<std::int64_t>(product.tap_offsets.size());
     product.a = input(1);
     product.a_row = depth;
     product.a_batch.inner = product.rows * depth;
     if (tile.tiling != Tiling::kVector || !ctx.input_constant(1)) return;
-    const std::int64_t panels = (product.rows + tile.rows - 1) / tile.rows;
-    const std::int64_t group = panels * tile.rows * depth;
-    packer_.rows = product.rows;
-    packer_.depth = depth;
-    packer_.groups = groups_;
-    product.a = packed(request(ctx, tile.rows, group * groups_ * 4));
+    const Packer* const packer = packer_of({product.rows, depth, groups_, tile.rows});
+    product.a = packed(0);
     product.a_is_panel = true;
-    product.a_batch.inner = group;
-    ctx.ignore_input(1);
-    static_cast<void>(w);
-  }
-
-  std::uint32_t request(sdk::PrepareContext& ctx, std::int64_t panel, std::int64_t bytes) const {
-    // One packer for each height of a panel: a request of an earlier plan may still be in use.
-    const std::lock_guard lock(mutex_);
-    auto& packer = packers_[panel];
-    if (packer == nullptr) {
-      packer = std::make_unique<Packer>(packer_);
-      packer->panel = panel;
-    }
-    return ctx.request_pack(sdk::message("conv rows ", panel, " of ", packer->rows, "x",
-                                         packer->depth, "x", packer->groups),
-                            {1}, static_cast<std::uint64_t>(bytes), packer.get());
+    product.a_batch.inner = packer->group_floats();
+    way.packed_bytes = packer->bytes();
+    way.request_packed = [packer](sdk::PrepareContext& host) {
+      host.request_pack(packer->key(), {1}, packer->bytes(), packer);
+      host.ignore_input(1);
+    };
   }
 
   struct Packer {
     std::int64_t rows = 0, depth = 0, groups = 1, panel = 1;
+    std::int64_t group_floats() const { return (rows + panel - 1) / panel * panel * depth; }
+    std::uint64_t bytes() const {
+      return static_cast<std::uint64_t>(group_floats() * groups) * sizeof(float);
+    }
+    std::string key() const {
+      return sdk::message("conv rows ", panel, " of ", rows, "x", depth, "x", groups);
+    }
     void pack(const sdk::PackContext& ctx) const {
       const auto* const weights = ctx.source(0).data<float>();
       std::vector<float> all;
@@ -175,11 +195,18 @@ class Conv {
     }
   };
 
+  /// One packer for each height of a panel: a request of an earlier plan may still be in use.
+  const Packer* packer_of(const Packer& wanted) const {
+    const std::lock_guard lock(mutex_);
+    auto& packer = packers_[wanted.panel];
+    if (packer == nullptr) packer = std::make_unique<Packer>(wanted);
+    return packer.get();
+  }
+
   WindowAttributes attributes_;
   std::int64_t groups_;
   Activation activation_;
   mutable std::mutex mutex_;
-  mutable Packer packer_;
   mutable std::map<std::int64_t, std::unique_ptr<Packer>> packers_;
   mutable std::map<std::int64_t, std::unique_ptr<WinogradPacker>> winograd_packers_;
 };

@@ -87,7 +87,8 @@ class IntegerOperator {
     return ctx.input_constant(places_.b) &&
            (!ctx.input(places_.b_zero).present() || ctx.input_constant(places_.b_zero));
   }
-  MemoryRef request(sdk::PrepareContext& ctx, const IntegerPacker& wanted) const {
+  /// The way's one constant.
+  MemoryRef request(const sdk::PrepareContext& ctx, const IntegerPacker& wanted, Way& way) const {
     const bool has_zero = ctx.input(places_.b_zero).present();
     const std::string key = wanted.key();
     const IntegerPacker* packer = nullptr;
@@ -97,16 +98,22 @@ class IntegerOperator {
       if (held == nullptr) held = std::make_unique<IntegerPacker>(wanted);
       packer = held.get();
     }
-    const std::uint32_t index =
-        has_zero ? ctx.request_pack(key, {places_.b, places_.b_zero}, packer->bytes(), packer)
-                 : ctx.request_pack(key, {places_.b}, packer->bytes(), packer);
-    ctx.ignore_input(places_.b);
-    if (has_zero) ctx.ignore_input(places_.b_zero);
-    return packed(index);
+    way.packed_bytes = packer->bytes();
+    way.request_packed = [packer, has_zero, b = places_.b,
+                          b_zero = places_.b_zero](sdk::PrepareContext& host) {
+      if (has_zero) {
+        host.request_pack(packer->key(), {b, b_zero}, packer->bytes(), packer);
+        host.ignore_input(b_zero);
+      } else {
+        host.request_pack(packer->key(), {b}, packer->bytes(), packer);
+      }
+      host.ignore_input(b);
+    };
+    return packed(0);
   }
 
   /// The operand as floats less its zero point, dense; `zero_axis`: that the zero points go along, where there are several.
-  void add_floats(sdk::PrepareContext& ctx, Work& work, std::uint32_t place,
+  void add_floats(const sdk::PrepareContext& ctx, Work& work, std::uint32_t place,
                   std::uint32_t zero_place, std::size_t zero_axis, const MemoryRef& to) const {
     const sdk::Tensor x = ctx.input(place), zero = ctx.input(zero_place);
     std::vector<View> views{dense_view(input(place), x.type(), x.dims())};
@@ -126,6 +133,11 @@ class IntegerOperator {
 
   DataType result_type(const sdk::PrepareContext& ctx) const {
     return places_.has_scales() ? ctx.input(places_.y_zero).type() : DataType::Int32;
+  }
+
+  std::uint64_t output_bytes(const sdk::PrepareContext& ctx, const Dims& dims) const {
+    return static_cast<std::uint64_t>(sdk::element_count(dims) *
+                                      sdk::element_bytes(result_type(ctx)));
   }
 
   IntegerResult result(const sdk::PrepareContext& ctx, IntegerResult::Scales several) const {
@@ -195,24 +207,34 @@ class IntegerMatMul : IntegerOperator {
     product.a_batch = steps(0);
     product.b_batch = steps(1);
     product.y_batch = steps(2);
-    add_floats(ctx, work, 0, places().a_zero, a.dims().size() - 2, workspace());
+    set_cost(ctx, product.batch * product.rows * product.columns * product.channels, places().b);
     const bool is_packed = is_constant(ctx) && rank == 1 && loops.strides[1][0] == 0;
-    const Tile tile =
-        choose_tile(device_of(work), DataType::Float, product.rows, product.columns, is_packed);
-    std::uint64_t bytes = piece(work, a.size());
+    std::vector<Way> ways;
+    for (const Tile& tile :
+         tiles_to_try(device_of(work), DataType::Float, product.rows, product.columns, is_packed))
+      ways.push_back(way_of(ctx, work, product, tile, is_packed));
+    take_best(ctx, work, std::move(ways), output_bytes(ctx, matrices.y_dims));
+  }
+
+ private:
+  Way way_of(const sdk::PrepareContext& ctx, const Work& work, Product product, const Tile& tile,
+             bool is_packed) const {
+    const sdk::Tensor a = ctx.input(0), b = ctx.input(places().b);
+    Way way(work);
+    way.name = "exact floats, " + tile.name();
+    add_floats(ctx, way.work, 0, places().a_zero, a.dims().size() - 2, workspace());
+    way.workspace_bytes = piece(work, a.size());
     if (is_packed && tile.tiling == Tiling::kVector) {
-      product.b = request(ctx, {false, product.columns, product.channels, 1, tile.columns()});
+      product.b = request(ctx, {false, product.columns, product.channels, 1, tile.columns()}, way);
       product.b_is_panel = true;
     } else {
-      product.b = workspace(bytes);
+      product.b = workspace(way.workspace_bytes);
       product.b_channel = product.columns;
-      add_floats(ctx, work, places().b, places().b_zero, b.dims().size() - 1, product.b);
-      bytes += piece(work, b.size() + kImageSlack);
+      add_floats(ctx, way.work, places().b, places().b_zero, b.dims().size() - 1, product.b);
+      way.workspace_bytes += piece(work, b.size() + kImageSlack);
     }
-    ctx.set_workspace(bytes, work.device().limits().alignment);
-    add_product(work, product, tile);
-    ctx.set_variant("exact floats, " + tile.name());
-    set_cost(ctx, product.batch * product.rows * product.columns * product.channels, places().b);
+    add_product(way.work, product, tile);
+    return way;
   }
 };
 
@@ -245,14 +267,9 @@ class IntegerConv : IntegerOperator {
     product.batch = x.dim(0) * groups_;
     product.inner = groups_;
     product.integer = result(ctx, IntegerResult::Scales::kByRow);
-    std::uint64_t bytes = add_image(ctx, work, window);
     product.b = workspace();
     place_image(window, x.dim(1), groups_, product);
     product.b_has_slack = true;
-    Tile tile = choose_tile(device_of(work), DataType::Float, product.rows, product.columns, true);
-    if (!is_exact_by_vectors(product.tap_offsets.size())) tile = Tile{Tiling::kDot};
-    set_weights(ctx, work, tile, bytes, product);
-    ctx.set_workspace(bytes, work.device().limits().alignment);
     product.y = output(0);
     product.y_row = window.out_points();
     product.y_batch = {w.dim(0) * window.out_points(), product.rows * window.out_points()};
@@ -260,14 +277,28 @@ class IntegerConv : IntegerOperator {
     product.bias = input(places().bias);
     product.bias_row = 1;
     product.bias_inner = product.rows;
-    add_product(work, product, tile);
-    ctx.set_variant(sdk::message(needs_spread(window) ? "exact floats, spread, " : "exact floats, ",
-                                 tile.name()));
+    std::vector<Tile> tiles =
+        tiles_to_try(device_of(work), DataType::Float, product.rows, product.columns, true);
+    if (!is_exact_by_vectors(product.tap_offsets.size())) tiles = {Tile{Tiling::kDot}};
+    std::vector<Way> ways;
+    for (const Tile& tile : tiles) ways.push_back(way_of(ctx, work, window, product, tile));
+    take_best(ctx, work, std::move(ways), output_bytes(ctx, dims));
   }
 
  private:
+  Way way_of(const sdk::PrepareContext& ctx, const Work& work, const Window& window,
+             Product product, const Tile& tile) const {
+    Way way(work);
+    way.name = sdk::message(needs_spread(window) ? "exact floats, spread, " : "exact floats, ",
+                            tile.name());
+    way.workspace_bytes = add_image(ctx, way.work, window);
+    set_weights(ctx, tile, product, way);
+    add_product(way.work, product, tile);
+    return way;
+  }
+
   /// The image as floats at the beginning of the workspace, spread where that is needed; how many bytes it takes.
-  std::uint64_t add_image(sdk::PrepareContext& ctx, Work& work, const Window& window) const {
+  std::uint64_t add_image(const sdk::PrepareContext& ctx, Work& work, const Window& window) const {
     const sdk::Tensor x = ctx.input(0), zero = ctx.input(places().a_zero);
     if (zero.present() && zero.size() != 1)
       sdk::unsupported("a convolution with ", zero.size(), " zero points of its image");
@@ -282,9 +313,9 @@ class IntegerConv : IntegerOperator {
     return piece(work, elements);
   }
 
-  /// In panels for tiles of vectors, dense for others; `bytes` of the workspace are in use.
-  void set_weights(sdk::PrepareContext& ctx, Work& work, const Tile& tile, std::uint64_t& bytes,
-                   Product& product) const {
+  /// In panels for tiles of vectors, dense for others, behind what the way has in its workspace.
+  void set_weights(const sdk::PrepareContext& ctx, const Tile& tile, Product& product,
+                   Way& way) const {
     const std::int64_t depth =
         product.channels * static_cast<std::int64_t>(product.tap_offsets.size());
     product.a_row = depth;
@@ -293,13 +324,13 @@ class IntegerConv : IntegerOperator {
       product.a_is_panel = tile.tiling == Tiling::kVector;
       const IntegerPacker packer{true, product.rows, depth, groups_,
                                  product.a_is_panel ? tile.rows : 1};
-      product.a = request(ctx, packer);
+      product.a = request(ctx, packer, way);
       product.a_batch.inner = packer.group_floats();
       return;
     }
-    product.a = workspace(bytes);
-    add_floats(ctx, work, places().b, places().b_zero, 0, product.a);
-    bytes += piece(work, ctx.input(places().b).size());
+    product.a = workspace(way.workspace_bytes);
+    add_floats(ctx, way.work, places().b, places().b_zero, 0, product.a);
+    way.workspace_bytes += piece(way.work, ctx.input(places().b).size());
   }
 
   /// Floats all through, and what is stored made of them.
@@ -315,25 +346,26 @@ class IntegerConv : IntegerOperator {
     conv.multiplier = conv.channels / groups_;
     conv.window = window;
     conv.x = workspace();
-    std::uint64_t bytes = piece(work, x.size() + kImageSlack);
+    Way way(work);
+    std::uint64_t& bytes = way.workspace_bytes;
+    bytes = piece(work, x.size() + kImageSlack);
     conv.y = workspace(bytes);
     bytes += piece(work, sdk::element_count(dims) + kImageSlack);
-    add_floats(ctx, work, 0, places().a_zero, 1, conv.x);
+    add_floats(ctx, way.work, 0, places().a_zero, 1, conv.x);
     if (is_constant(ctx)) {
-      conv.weights = request(ctx, {true, w.dim(0), window.taps(), 1, 1});
+      conv.weights = request(ctx, {true, w.dim(0), window.taps(), 1, 1}, way);
     } else {
       conv.weights = workspace(bytes);
-      add_floats(ctx, work, places().b, places().b_zero, 0, conv.weights);
+      add_floats(ctx, way.work, places().b, places().b_zero, 0, conv.weights);
       bytes += piece(work, w.size());
     }
-    ctx.set_workspace(bytes, work.device().limits().alignment);
-    const std::string variant = add_depthwise(work, conv);
-    add_result(ctx, work, conv.y, dims);
-    ctx.set_variant("exact floats, " + variant);
+    way.name = "exact floats, " + add_depthwise(way.work, conv);
+    add_result(ctx, way.work, conv.y, dims);
+    take_best(ctx, work, {way}, output_bytes(ctx, dims));
   }
 
   /// What is stored of sums that lie dense.
-  void add_result(sdk::PrepareContext& ctx, Work& work, const MemoryRef& sums,
+  void add_result(const sdk::PrepareContext& ctx, Work& work, const MemoryRef& sums,
                   const Dims& dims) const {
     const auto by_filter = [&](std::uint32_t place) {
       View view{input(place), ctx.input(place).type(), Dims(dims.size(), 0)};

@@ -29,11 +29,11 @@ struct ColumnPacker {
 /// Packers by what they do; they live as long as the kernel, as the host needs them to.
 class PackerSet {
  public:
-  std::uint32_t request(sdk::PrepareContext& ctx, const ColumnPacker& wanted) const {
+  const ColumnPacker* find(const ColumnPacker& wanted) const {
     const std::lock_guard lock(mutex_);
     auto& packer = packers_[wanted.key()];
     if (packer == nullptr) packer = std::make_unique<ColumnPacker>(wanted);
-    return ctx.request_pack(wanted.key(), {1}, wanted.bytes(), packer.get());
+    return packer.get();
   }
 
  private:
@@ -42,14 +42,23 @@ class PackerSet {
 };
 
 /// b as a constant matrix in panels, where that is of use. `product` has its sizes by then.
-bool use_panels(sdk::PrepareContext& ctx, const PackerSet& packers, const Tile& tile,
-                bool is_transposed, Product& product) {
+bool use_panels(const sdk::PrepareContext& ctx, const PackerSet& packers, const Tile& tile,
+                bool is_transposed, Product& product, Way& way) {
   if (tile.tiling != Tiling::kVector || !ctx.input_constant(1)) return false;
-  product.b = packed(
-      packers.request(ctx, {product.channels, product.columns, tile.columns(), is_transposed}));
+  const ColumnPacker* const packer =
+      packers.find({product.channels, product.columns, tile.columns(), is_transposed});
+  product.b = packed(0);
   product.b_is_panel = true;
-  ctx.ignore_input(1);
+  way.packed_bytes = packer->bytes();
+  way.request_packed = [packer](sdk::PrepareContext& host) {
+    host.request_pack(packer->key(), {1}, packer->bytes(), packer);
+    host.ignore_input(1);
+  };
   return true;
+}
+
+std::uint64_t bytes_of(const Dims& dims, DataType type) {
+  return static_cast<std::uint64_t>(sdk::element_count(dims) * sdk::element_bytes(type));
 }
 
 void set_product_cost(sdk::PrepareContext& ctx, const Product& product) {
@@ -78,23 +87,30 @@ class MatMul {
     product.activation = activation_;
     const common::StridedLoops loops = matrices.merge();
     product.rows = matrices.rows;
-    add_batches(ctx, work, loops, product);
+    place_batch(loops, product);
+    set_product_cost(ctx, product);
+    const bool is_one_matrix = loops.dims.size() == 1 && loops.strides[1][0] == 0;
+    std::vector<Way> ways;
+    for (const Tile& tile : tiles_to_try(device_of(work), product.type, product.rows,
+                                         product.columns, ctx.input_constant(1) && is_one_matrix)) {
+      Way way(work);
+      way.name = tile.name();
+      Product tiled = product;
+      if (is_one_matrix) use_panels(ctx, packers_, tile, false, tiled, way);
+      add_batches(loops, tiled, tile, way.work);
+      ways.push_back(std::move(way));
+    }
+    take_best(ctx, work, std::move(ways), bytes_of(matrices.y_dims, a.type()));
   }
 
  private:
-  void add_batches(sdk::PrepareContext& ctx, Work& work, const common::StridedLoops& loops,
-                   Product& product) const {
+  static void place_batch(const common::StridedLoops& loops, Product& product) {
     product.a = input(0);
     product.b = input(1);
     product.y = output(0);
     product.a_row = product.channels;
     product.b_channel = product.columns;
     product.y_row = product.columns;
-    const Tile tile =
-        choose_tile(device_of(work), product.type, product.rows, product.columns,
-                    ctx.input_constant(1) && loops.dims.size() == 1 && loops.strides[1][0] == 0);
-    const bool is_one_matrix = loops.dims.size() == 1 && loops.strides[1][0] == 0;
-    if (is_one_matrix) use_panels(ctx, packers_, tile, false, product);
     const std::size_t rank = loops.dims.size();
     product.inner = loops.dims[rank - 1];
     product.batch = product.inner * (rank > 1 ? loops.dims[rank - 2] : 1);
@@ -105,7 +121,12 @@ class MatMul {
     product.a_batch = steps(0);
     product.b_batch = steps(1);
     product.y_batch = steps(2);
-    // Further axes of the batch, which hardly any model has, are launches of their own.
+  }
+
+  /// Further axes of the batch, which hardly any model has, are launches of their own.
+  static void add_batches(const common::StridedLoops& loops, const Product& product,
+                          const Tile& tile, Work& work) {
+    const std::size_t rank = loops.dims.size();
     std::int64_t launches = 1;
     for (std::size_t axis = 0; axis + 2 < rank; ++axis) launches *= loops.dims[axis];
     if (launches > 64) sdk::unsupported("a batch whose axes merge into ", rank, " of ", launches);
@@ -123,8 +144,6 @@ class MatMul {
       }
       add_product(work, one, tile);
     }
-    ctx.set_variant(tile.name());
-    set_product_cost(ctx, product);
   }
 
   Activation activation_;
@@ -175,19 +194,29 @@ class Gemm {
     if (has_bias && !common::broadcasts_to(c.dims(), dims))
       sdk::invalid("Gemm adds ", to_string(c.dims()), " to ", sdk::to_string(dims));
     if (is_fused) set_bias(c, dims, product);
-    const Tile tile = choose_tile(device_of(work), product.type, product.rows, product.columns,
-                                  ctx.input_constant(1));
-    if (!use_panels(ctx, packers_, tile, b_is_transposed_, product) &&
-        tile.tiling == Tiling::kVector && b_is_transposed_)
-      transpose_b(ctx, work, b, product);
-    add_product(work, product, tile);
-    if (scales_integers || (has_bias && !is_fused))
-      add_factors(work, a.type(), c, dims, scales_integers, has_bias);
-    ctx.set_variant(tile.name());
     set_product_cost(ctx, product);
+    std::vector<Way> ways;
+    for (const Tile& tile : tiles_to_try(device_of(work), product.type, product.rows,
+                                         product.columns, ctx.input_constant(1))) {
+      Way way(work);
+      way.name = tile.name();
+      add_tiled(ctx, product, tile, way);
+      if (scales_integers || (has_bias && !is_fused))
+        add_factors(way.work, a.type(), c, dims, scales_integers, has_bias);
+      ways.push_back(std::move(way));
+    }
+    take_best(ctx, work, std::move(ways), bytes_of(dims, a.type()));
   }
 
  private:
+  void add_tiled(const sdk::PrepareContext& ctx, Product product, const Tile& tile,
+                 Way& way) const {
+    if (!use_panels(ctx, packers_, tile, b_is_transposed_, product, way) &&
+        tile.tiling == Tiling::kVector && b_is_transposed_)
+      transpose_b(ctx.input(1), product, way);
+    add_product(way.work, product, tile);
+  }
+
   static void set_bias(const sdk::Tensor& c, const Dims& dims, Product& product) {
     const Dims strides = broadcast_view({}, c.type(), c.dims(), dims).strides;
     product.has_bias = true;
@@ -219,10 +248,9 @@ class Gemm {
   }
 
   /// A matrix whose columns do not lie together is laid out anew.
-  static void transpose_b(sdk::PrepareContext& ctx, Work& work, const sdk::Tensor& b,
-                          Product& product) {
-    ctx.set_workspace(b.bytes(), work.device().limits().alignment);
-    add_strided_copy(work, b.type(),
+  static void transpose_b(const sdk::Tensor& b, Product& product, Way& way) {
+    way.workspace_bytes = b.bytes();
+    add_strided_copy(way.work, b.type(),
                      {Dims{product.channels, product.columns}, input(1), workspace(),
                       Dims{1, product.channels}, Dims{product.columns, 1}, 0, 0, -1});
     product.b = workspace();
