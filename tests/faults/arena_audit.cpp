@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <numeric>
 
 namespace backplane::core::faults {
@@ -34,6 +35,8 @@ class ArenaAudit::Joiner {
       for (const int output : step.outputs) {
         if (output < 0) continue;
         is_written[static_cast<std::size_t>(output)] = true;
+        // A body may read what it was given after it has made what it is to make.
+        if (step.kind == StepKind::Control) continue;
         for (const int input : step.inputs) join_if_shared(input, output);
       }
     }
@@ -106,6 +109,9 @@ ArenaAudit::ArenaAudit(const Program& program, const Segment& segment) : program
   for (const Border& border : segment.outgoing)
     pieces[static_cast<std::size_t>(joiner.root(border.slot))].last =
         static_cast<int>(segment.steps.size());
+  for (const auto& [fetch, slot] : segment.dynamic_fetches)
+    pieces[static_cast<std::size_t>(joiner.root(slot))].last =
+        static_cast<int>(segment.steps.size());
   for (Piece& piece : pieces) {
     if (piece.arena >= 0 && piece.first >= 0) pieces_.push_back(std::move(piece));
   }
@@ -149,6 +155,10 @@ class ArenaAudit::Poisoner {
       for (const Piece& piece : pieces_) {
         if (piece.last == static_cast<int>(i)) fill(piece);
       }
+    }
+    // The memory of a device may so far have been touched by bodies alone.
+    for (const Step& step : segment_.steps) {
+      if (step.on_stream) segment_.used_streams[static_cast<std::size_t>(step.device)] = true;
     }
   }
 
@@ -231,5 +241,47 @@ class ArenaAudit::Poisoner {
 };
 
 void ArenaAudit::poison(Segment& segment) const { Poisoner(program_, pieces_, segment).run(); }
+
+PlanAudit::PlanAudit(const Executable& executable) { add(executable); }
+
+void PlanAudit::add(const Executable& executable) {
+  const std::shared_ptr<Generation> generation = executable.generation();
+  const Program& program = *generation->program;
+  {
+    const std::lock_guard lock(generation->planning);
+    add_plans(generation, generation->plans);
+  }
+  for (const NodeId id : program.order()) {
+    const ControlNode* const control = program.node(id).control.get();
+    if (control == nullptr) continue;
+    for (const ControlBody& body : control->bodies) add(static_cast<const Executable&>(*body.body));
+  }
+}
+
+void PlanAudit::add_plans(const std::shared_ptr<Generation>& generation, const PlanNode& plan) {
+  if (plan.segment != nullptr) {
+    plans_.push_back({generation, std::const_pointer_cast<Segment>(plan.segment)});
+    if (generation->program->context().body != nullptr) ++body_plan_count_;
+  }
+  for (const PlanNode::Next& next : plan.next) add_plans(generation, *next.node);
+}
+
+std::string PlanAudit::overlap() const {
+  for (const Plan& plan : plans_) {
+    const Program& program = *plan.generation->program;
+    const std::string found = ArenaAudit(program, *plan.segment).overlap();
+    if (!found.empty()) return program.context().scope + ": " + found;
+  }
+  return "";
+}
+
+void PlanAudit::poison() const {
+  for (const Plan& plan : plans_) {
+    ArenaAudit(*plan.generation->program, *plan.segment).poison(*plan.segment);
+    // Both number the steps that there were.
+    plan.segment->capture = nullptr;
+    plan.segment->groups.clear();
+  }
+}
 
 }  // namespace backplane::core::faults

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/segment.hpp"
+#include "core/runtime/executable.hpp"
 
 namespace backplane::core::faults {
 
 /// Finds out anew, from the steps alone, from when to when each piece of arena memory holds something.
 ///
 /// A piece are the slots that share bytes on purpose: a value written over an input of the step that makes it, a view,
-/// what lies inside a concatenation. For segments without control flow. Lifetime: borrows both.
+/// what lies inside a concatenation. What a body reads and what it makes never share bytes. Lifetime: borrows both.
 class ArenaAudit {
  public:
   ArenaAudit(const Program& program, const Segment& segment);
@@ -40,6 +40,33 @@ class ArenaAudit {
 
   const Program& program_;
   std::vector<Piece> pieces_;
+};
+
+/// The plans that an executable and the bodies in it, and in those, have made so far: for each set of shapes, and each
+/// segment. What a turn or a branch runs is among them. While no run is in flight.
+class PlanAudit {
+ public:
+  explicit PlanAudit(const Executable& executable);
+
+  /// Of which there are more after a run that found no plan.
+  std::size_t plan_count() const { return plans_.size(); }
+  std::size_t body_plan_count() const { return body_plan_count_; }
+  /// See ArenaAudit::overlap; with the scope of the body.
+  std::string overlap() const;
+  /// Changes the plans themselves as ArenaAudit::poison does. The session keeps no memory of runs (option "arena"), and
+  /// so no contexts of what they were before.
+  void poison() const;
+
+ private:
+  struct Plan {
+    std::shared_ptr<Generation> generation;
+    std::shared_ptr<Segment> segment;
+  };
+  void add(const Executable& executable);
+  void add_plans(const std::shared_ptr<Generation>& generation, const PlanNode& plan);
+
+  std::vector<Plan> plans_;
+  std::size_t body_plan_count_ = 0;
 };
 
 }  // namespace backplane::core::faults

@@ -13,7 +13,8 @@ namespace backplane::core::faults {
 /// Copies of a run, as the fake devices count them: all devices together.
 struct Copies {
   std::uint64_t to_device = 0, to_host = 0, peer = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;                     ///< of these three
+  std::uint64_t within = 0, bytes_within = 0;  ///< from one place of a device to another
   std::uint64_t count() const { return to_device + to_host + peer; }
 };
 

@@ -1,5 +1,5 @@
 // Nodes at random over the cpu, two fake devices and the OpenCL device that is there: results are those of the cpu, every value is copied at most once to
-// each memory, no plan puts two live values into the same bytes, and no delay finds a race.
+// each memory, no plan puts two live values into the same bytes, and no delay finds a race. The same holds for bodies of control flow, turn by turn.
 //
 // 548 placements; ten times as many with BACKPLANE_TEST_FULL=1, an eighth under a sanitizer.
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "core/runtime/run_context.hpp"
 #include "tests/faults/arena_audit.hpp"
 #include "tests/faults/fault_test.hpp"
+#include "tests/faults/flow_copies.hpp"
 #include "tests/faults/network.hpp"
 #include "tests/faults/random_flow.hpp"
 #include "tests/faults/random_graph.hpp"
@@ -53,14 +54,15 @@ class RandomPlacement : public FaultTest {
 
 Copies counted() {
   const fakegpu_counters now = counters();
-  return {now.copies_h2d, now.copies_d2h, now.copies_peer,
-          now.bytes_h2d + now.bytes_d2h + now.bytes_peer};
+  return {now.copies_h2d,  now.copies_d2h,
+          now.copies_peer, now.bytes_h2d + now.bytes_d2h + now.bytes_peer,
+          now.copies_d2d,  now.bytes_d2d};
 }
 
 /// Delays, peers, ways over the host, claims and rewrites: all of them, from placement to placement.
-ProviderOptions options_for(std::uint64_t seed, bool peer) {
+ProviderOptions options_for(std::uint64_t seed, bool peer, bool delays = true) {
   static const char* const kHostCopies[] = {"none", "none", "sync", "async"};
-  return {{"delay_us", seed % 4 == 0 ? "50" : "0"},
+  return {{"delay_us", delays && seed % 4 == 0 ? "50" : "0"},
           {"seed", std::to_string(seed)},
           {"peer", peer ? "true" : "false"},
           {"host_copy", kHostCopies[seed % 4]},
@@ -124,6 +126,8 @@ void expect_least_copies(const Copies& least, bool peer) {
   }
   EXPECT_EQ(got.count(), least.count());
   EXPECT_EQ(got.bytes, least.bytes);
+  EXPECT_EQ(got.within, least.within);
+  EXPECT_EQ(got.bytes_within, least.bytes_within);
 }
 
 TEST_F(RandomPlacement, GeneratedGraphs) {
@@ -192,8 +196,38 @@ std::vector<std::string> bare_nodes_taken(const std::string& model) {
   return names;
 }
 
+/// Where the nodes are that run, as FlowCopies wants it.
+Placement places_that_run(const Json& explanation) {
+  Placement places;
+  for (const auto& [node, provider] : Network::places(explanation))
+    places[bare(node)] = provider == "cpu" ? "host" : provider;
+  return places;
+}
+
+/// Where the plans of the main graph and of the bodies put values, whatever turn or branch they are for, and what comes
+/// out when all else in their arenas is NaN. Returns how many plans of bodies there are.
+std::size_t check_arenas_of_plans(MixedSession& session, const RandomFlow& flow,
+                                  const Tensors& want) {
+  EXPECT_EQ(difference(session.run(flow.feeds()), want), "") << "without memory that is kept";
+  std::vector<std::string> feeds;
+  for (const auto& [name, tensor] : flow.feeds()) feeds.push_back(name);
+  const Session::Route route = session.core().route(feeds, {});
+  const PlanAudit audit(*route.executable);
+  EXPECT_GT(audit.plan_count(), audit.body_plan_count()) << "the main graph has no plan";
+  EXPECT_EQ(audit.overlap(), "");
+  audit.poison();
+  EXPECT_EQ(difference(session.run(flow.feeds()), want), "") << "with all dead memory poisoned";
+  EXPECT_EQ(PlanAudit(*route.executable).plan_count(), audit.plan_count()) << "other plans ran";
+  return audit.body_plan_count();
+}
+
+/// How much of the control flow was looked at.
+struct FlowTally {
+  std::uint64_t placements = 0, counted = 0, copies_within = 0, body_plans = 0;
+};
+
 void check_flow(std::uint64_t seed, std::uint64_t placing,
-                const std::vector<std::string>& providers) {
+                const std::vector<std::string>& providers, FlowTally& tally) {
   const RandomFlow flow(seed);
   Random random(placing);
   const std::vector<std::string> taken = bare_nodes_taken(flow.model());
@@ -205,8 +239,12 @@ void check_flow(std::uint64_t seed, std::uint64_t placing,
   const Tensors want = run_on_cpu(flow.model(), flow.feeds());
   std::vector<std::string> all = providers;
   std::rotate(all.begin(), all.begin() + 1, all.end());
-  MixedSession session(flow.model(), placement, options_for(placing, placing % 5 == 0), all);
+  const bool peer = placing % 5 == 0;
+  const ProviderOptions options = options_for(placing, peer);
+  MixedSession session(flow.model(), placement, options, all);
   EXPECT_EQ(difference(session.run(flow.feeds()), want), "") << "first run";
+  EXPECT_EQ(findings(), "");
+  fakegpu().reset();
   EXPECT_EQ(difference(session.run(flow.feeds()), want), "") << "second run";
   EXPECT_EQ(findings(), "");
   const Json explanation = Json::parse(session.core().explain());
@@ -217,18 +255,37 @@ void check_flow(std::uint64_t seed, std::uint64_t placing,
     EXPECT_EQ(row["provider"].get<std::string>().substr(0, placed->second.size()), placed->second)
         << row["name"];
   }
+  const FlowCopies count(flow, places_that_run(explanation), peer);
+  const bool has_other_nodes = placing % 2 == 0 || placing % 3 == 0;  // see options_for
+  ++tally.placements;
+  if (!count.has_choice() || !has_other_nodes) {
+    ++tally.counted;
+    tally.copies_within += count.copies().within;
+    expect_least_copies(count.copies(), peer);
+  }
+  // With rewrites and without. Poisoned plans do one thing after the other: a delay would find nothing more.
+  if (placing % 4 >= 2) return;
+  MixedSession forgetful(flow.model(), placement, options_for(placing, peer, false), all,
+                         [](SessionOptions& change) { change.arena = false; });
+  tally.body_plans += check_arenas_of_plans(forgetful, flow, want);
+  EXPECT_EQ(findings(), "");
 }
 
 TEST_F(RandomPlacement, GeneratedControlFlow) {
+  FlowTally tally;
   for (std::uint64_t seed = 1; seed <= placements(80) && !HasFailure(); ++seed)
-    check_flow(seed, seed, {"cpu", "fakegpu:0", "fakegpu:1"});
+    check_flow(seed, seed, {"cpu", "fakegpu:0", "fakegpu:1"}, tally);
+  EXPECT_GE(2 * tally.counted, tally.placements);
+  EXPECT_GT(tally.copies_within, 0u);
+  EXPECT_GT(tally.body_plans, tally.placements);
 }
 
 // Few graphs, each with many placements, as above.
 TEST_F(RandomPlacement, ControlFlowOnFourKindsOfDevices) {
   if (!has_device("opencl")) GTEST_SKIP() << "no OpenCL device is there";
+  FlowTally tally;
   for (std::uint64_t i = 0; i < placements(20) && !HasFailure(); ++i)
-    check_flow(300 + i % 4, 1 + i, {"cpu", "opencl", "fakegpu:0", "fakegpu:1"});
+    check_flow(300 + i % 4, 1 + i, {"cpu", "opencl", "fakegpu:0", "fakegpu:1"}, tally);
 }
 
 /// `share` names nodes for the OpenCL device where one is there.
