@@ -160,27 +160,11 @@ class Gemm {
         activation_(Activation::from(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
-    const sdk::Tensor a = ctx.input(0), b = ctx.input(1), c = ctx.input(2);
-    if (a.rank() != 2 || b.rank() != 2)
-      sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
-    Product product;
-    product.type = a.type();
-    product.rows = a.dim(a_is_transposed_ ? 1 : 0);
-    product.channels = a.dim(a_is_transposed_ ? 0 : 1);
-    product.columns = b.dim(b_is_transposed_ ? 0 : 1);
-    if (b.dim(b_is_transposed_ ? 1 : 0) != product.channels)
-      sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
+    const sdk::Tensor a = ctx.input(0), c = ctx.input(2);
+    Product product = product_of(a, ctx.input(1));
     const Dims dims{product.rows, product.columns};
     ctx.set_output(0, a.type(), dims);
     if (sdk::element_count(dims) == 0) return;
-    product.a = input(0);
-    product.a_row = a_is_transposed_ ? 1 : product.channels;
-    product.a_step = a_is_transposed_ ? product.rows : 1;
-    product.b = input(1);
-    product.b_channel = b_is_transposed_ ? 1 : product.columns;
-    product.b_step = b_is_transposed_ ? product.channels : 1;
-    product.y = output(0);
-    product.y_row = product.columns;
     // The bias is added as it is; another beta needs a step of its own, and so do the factors of integers, of which
     // what they give together is cut off once.
     const bool has_bias = c.present() && beta_ != 0;
@@ -209,6 +193,27 @@ class Gemm {
   }
 
  private:
+  /// The matrices, as they lie.
+  Product product_of(const sdk::Tensor& a, const sdk::Tensor& b) const {
+    if (a.rank() != 2 || b.rank() != 2 ||
+        a.dim(a_is_transposed_ ? 0 : 1) != b.dim(b_is_transposed_ ? 1 : 0))
+      sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
+    Product product;
+    product.type = a.type();
+    product.rows = a.dim(a_is_transposed_ ? 1 : 0);
+    product.channels = a.dim(a_is_transposed_ ? 0 : 1);
+    product.columns = b.dim(b_is_transposed_ ? 0 : 1);
+    product.a = input(0);
+    product.a_row = a_is_transposed_ ? 1 : product.channels;
+    product.a_step = a_is_transposed_ ? product.rows : 1;
+    product.b = input(1);
+    product.b_channel = b_is_transposed_ ? 1 : product.columns;
+    product.b_step = b_is_transposed_ ? product.channels : 1;
+    product.y = output(0);
+    product.y_row = product.columns;
+    return product;
+  }
+
   void add_tiled(const sdk::PrepareContext& ctx, Product product, const Tile& tile,
                  Way& way) const {
     if (!use_panels(ctx, packers_, tile, b_is_transposed_, product, way) &&
