@@ -37,6 +37,17 @@ class Conv {
   }
 
  private:
+  /// Where sums go, and what is done with them first: the same for every way of convolving.
+  template <class Convolution>
+  void set_results(const sdk::PrepareContext& ctx, Convolution& conv) const {
+    conv.has_bias = ctx.input(2).present();
+    conv.bias = input(2);
+    conv.has_residual = ctx.input(3).present();
+    conv.residual = input(3);
+    conv.activation = activation_;
+    conv.y = output(0);
+  }
+
   void prepare_depthwise(sdk::PrepareContext& ctx, Work& work, const Window& window) const {
     Depthwise conv;
     conv.type = ctx.input(0).type();
@@ -46,12 +57,7 @@ class Conv {
     conv.window = window;
     conv.x = input(0);
     conv.weights = input(1);
-    conv.has_bias = ctx.input(2).present();
-    conv.bias = input(2);
-    conv.has_residual = ctx.input(3).present();
-    conv.residual = input(3);
-    conv.y = output(0);
-    conv.activation = activation_;
+    set_results(ctx, conv);
     ctx.set_variant(add_depthwise(work, conv));
   }
 
@@ -79,18 +85,13 @@ class Conv {
     product.channels = w.dim(1);
     product.b = needs_spread(window) ? workspace() : input(0);
     place_image(window, x.dim(1), groups_, product);
-    product.y = output(0);
     product.y_row = window.out_points();
     product.batch = x.dim(0) * groups_;
     product.inner = groups_;
     product.y_batch = {w.dim(0) * window.out_points(), product.rows * window.out_points()};
-    product.has_bias = ctx.input(2).present();
-    product.bias = input(2);
+    set_results(ctx, product);
     product.bias_row = 1;
     product.bias_inner = product.rows;
-    product.has_residual = ctx.input(3).present();
-    product.residual = input(3);
-    product.activation = activation_;
     for (const Tile& tile : tiles_to_try(device_of(work), x.type(), product.rows, product.columns,
                                          product.b_has_slack)) {
       Way way(work);
@@ -113,12 +114,7 @@ class Conv {
     conv.out_channels = ctx.input(1).dim(0);
     conv.window = window;
     conv.x = input(0);
-    conv.has_bias = ctx.input(2).present();
-    conv.bias = input(2);
-    conv.has_residual = ctx.input(3).present();
-    conv.residual = input(3);
-    conv.y = output(0);
-    conv.activation = activation_;
+    set_results(ctx, conv);
     return conv;
   }
 
