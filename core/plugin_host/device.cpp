@@ -7,6 +7,7 @@
 #include "backplane/plugin_api/optional/plan_capture.h"
 #include "core/base/error.hpp"
 #include "core/plugin_host/host_memory.hpp"
+#include "core/plugin_host/optional_interface.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/status.hpp"
@@ -109,14 +110,11 @@ void Device::read_heaps() {
 }
 
 void Device::read_plan_capture() {
-  if (!BP_HAS_FN(bp_provider, provider_, get_interface)) return;
   const std::string what = "device '" + label_ + "'";
-  const void* found = call_plugin(what, [&] {
-    return provider_->get_interface(provider_->self, BP_PLAN_CAPTURE_INTERFACE, 1);
-  });
-  if (found == nullptr) return;
-  check_struct(found, BP_SIZE_V1(bp_plan_capture, release), what + ": its bp_plan_capture");
-  const auto* const table = static_cast<const bp_plan_capture*>(found);
+  const auto* const table = static_cast<const bp_plan_capture*>(
+      find_interface(*provider_, what, BP_PLAN_CAPTURE_INTERFACE,
+                     BP_SIZE_V1(bp_plan_capture, release), "bp_plan_capture"));
+  if (table == nullptr) return;
   if (table->begin == nullptr || table->end == nullptr || table->abandon == nullptr ||
       table->replay == nullptr || table->release == nullptr)
     throw Error(Code::Internal, what + ": its bp_plan_capture lacks a function");

@@ -8,6 +8,7 @@
 #include "backplane/plugin_api/optional/device_state.h"
 #include "core/base/nearest_name.hpp"
 #include "core/base/wildcard.hpp"
+#include "core/plugin_host/optional_interface.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/status.hpp"
 
@@ -28,12 +29,10 @@ std::string names_of(const Infos& infos) {
 /// Zeros where the provider does not know.
 std::vector<bp_device_state> states_of(const bp_provider& provider, const Infos& infos) {
   std::vector<bp_device_state> states(infos.size());
-  if (!BP_HAS_FN(bp_provider, &provider, get_interface)) return states;
   const std::string what = text("provider '", provider.name, "'");
-  const void* const found = call_plugin(
-      what, [&] { return provider.get_interface(provider.self, BP_DEVICE_STATES_INTERFACE, 1); });
+  const void* const found = find_interface(provider, what, BP_DEVICE_STATES_INTERFACE,
+                                           BP_SIZE_V1(bp_device_states, query), "bp_device_states");
   if (found == nullptr) return states;
-  check_struct(found, BP_SIZE_V1(bp_device_states, query), what + ": its bp_device_states");
   const auto& table = *static_cast<const bp_device_states*>(found);
   for (std::size_t i = 0; i < infos.size(); ++i) {
     states[i].struct_size = sizeof(bp_device_state);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "backplane/plugin_api/optional/host_memory.h"
+#include "core/plugin_host/optional_interface.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/status.hpp"
 
@@ -19,14 +20,11 @@ static_assert(static_cast<std::int32_t>(ViewAccess::Read) == BP_VIEW_READ);
 static_assert(static_cast<std::int32_t>(ViewAccess::Write) == BP_VIEW_WRITE);
 
 std::optional<HostMemory> find_host_memory(const Device& device) {
-  const bp_provider& provider = device.provider();
-  if (!BP_HAS_FN(bp_provider, &provider, get_interface)) return std::nullopt;
   const std::string what = "device '" + device.label() + "'";
-  const void* found = call_plugin(
-      what, [&] { return provider.get_interface(provider.self, BP_HOST_MEMORY_INTERFACE, 1); });
-  if (found == nullptr) return std::nullopt;
-  check_struct(found, BP_SIZE_V1(bp_host_memory, hand_back), what + ": its bp_host_memory");
-  const auto* table = static_cast<const bp_host_memory*>(found);
+  const auto* const table = static_cast<const bp_host_memory*>(
+      find_interface(device.provider(), what, BP_HOST_MEMORY_INTERFACE,
+                     BP_SIZE_V1(bp_host_memory, hand_back), "bp_host_memory"));
+  if (table == nullptr) return std::nullopt;
   if (table->caps == nullptr || table->view == nullptr || table->view_free == nullptr ||
       table->hand_over == nullptr || table->hand_back == nullptr)
     invalid(what, ": its bp_host_memory lacks a function");

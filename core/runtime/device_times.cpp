@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backplane/plugin_api/optional/device_times.h"
+#include "core/plugin_host/optional_interface.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/status.hpp"
 
@@ -11,14 +12,9 @@ namespace {
 
 /// The provider's table; null where it has none.
 const bp_device_times* times_of(const Device& device) {
-  const bp_provider& provider = device.provider();
-  if (!BP_HAS_FN(bp_provider, &provider, get_interface)) return nullptr;
-  const std::string what = "device '" + device.label() + "'";
-  const void* found = call_plugin(
-      what, [&] { return provider.get_interface(provider.self, BP_DEVICE_TIMES_INTERFACE, 1); });
-  if (found == nullptr) return nullptr;
-  check_struct(found, BP_SIZE_V1(bp_device_times, take), what + ": its bp_device_times");
-  return static_cast<const bp_device_times*>(found);
+  return static_cast<const bp_device_times*>(find_interface(
+      device.provider(), "device '" + device.label() + "'", BP_DEVICE_TIMES_INTERFACE,
+      BP_SIZE_V1(bp_device_times, take), "bp_device_times"));
 }
 
 bp_status* add_time(void* list, const bp_device_time* time) {

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "backplane/plugin_api/optional/session.h"
+#include "core/plugin_host/optional_interface.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 
 namespace backplane::core {
@@ -16,14 +17,9 @@ std::uint64_t next_session_id() {
 
 /// The provider's table; null where it has none.
 const bp_session_events* events_of(const Device& device) {
-  const bp_provider& provider = device.provider();
-  if (!BP_HAS_FN(bp_provider, &provider, get_interface)) return nullptr;
-  const std::string what = "device '" + device.label() + "'";
-  const void* found = call_plugin(
-      what, [&] { return provider.get_interface(provider.self, BP_SESSIONS_INTERFACE, 1); });
-  if (found == nullptr) return nullptr;
-  check_struct(found, BP_SIZE_V1(bp_session_events, ended), what + ": its bp_session_events");
-  return static_cast<const bp_session_events*>(found);
+  return static_cast<const bp_session_events*>(
+      find_interface(device.provider(), "device '" + device.label() + "'", BP_SESSIONS_INTERFACE,
+                     BP_SIZE_V1(bp_session_events, ended), "bp_session_events"));
 }
 
 }  // namespace
