@@ -41,7 +41,7 @@ Json report(MixedSession& session) { return Json::parse(session.core().explain()
 /// Runs with other elements each time.
 void run_often(MixedSession& session, const std::string& model, int runs) {
   for (int i = 0; i < runs; ++i) {
-    const Tensors given = feeds_of(static_cast<std::uint64_t>(100 + i));
+    const Tensors given = feeds_of(100 + static_cast<std::uint64_t>(i));
     EXPECT_EQ(difference(session.run(given), run_on_cpu(model, given)), "") << "run " << i;
   }
 }
