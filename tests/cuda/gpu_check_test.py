@@ -1,11 +1,14 @@
-"""tools/gpu_check without a GPU: the packed tree, the line on a machine without a driver, the networks, and the page,
-for which the CPU provider stands in for the device."""
+"""tools/gpu_check without a GPU: the packed tree, the line on a machine without a driver, the networks, the phases, and the
+page, for which the CPU provider stands in for the device."""
 
+import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
@@ -13,31 +16,46 @@ import program  # noqa: E402
 
 sys.path.insert(0, str(program.SOURCE / "tools/gpu"))
 import checks  # noqa: E402
+import figures  # noqa: E402
 import networks  # noqa: E402
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
+import page  # noqa: E402
 import peer  # noqa: E402
+import phases  # noqa: E402
+import random_weights  # noqa: E402
+from programs import OutOfTime, Program  # noqa: E402
 
 GPU_CHECK = program.SOURCE / "tools/gpu_check"
 SMALL = {networks.residual_network: {"size": 32, "stages": (1, 1, 1, 1)}, networks.encoder: {"layers": 1, "tokens": 8},
          networks.perceptron: {}}
 
 
-class OnTheCpu(checks.Program):
+LIMITS = {"memory_gb": 1, "gb_per_s": {"device": 10, "to_device": 5, "from_device": 5}, "product_size": 16,
+          "graphs": [{"nodes": 1, "launch_us": 0.5, "whole_us": 5}, "CUDA_ERROR_INVALID_VALUE"],
+          "tflops": {"fp32": 1.0, "tf32": 2.0, "fp16": 4.0, "bf16": "cuBLASLt proposes no algorithm"}}
+
+
+class OnTheCpu(Program):
     """What is asked of cuda is done by cpu; `--precision` and the provider's options mean nothing there."""
 
-    def call(self, *arguments, **more):
-        words = [str(each) for each in arguments]
-        if "provider.cuda.fusion=false" in words:
-            at = words.index("provider.cuda.fusion=false")
-            del words[at - 1:at + 1]
-        if words[0] == "check":
+    def execute(self, words, environment=None, most_s=None):
+        words = [str(each) for each in words]
+        if words[1:2] == ["check"]:
             return subprocess.CompletedProcess(words, 0, "passed a\n3 passed, 0 failed, 0 skipped\n", "")
-        while "--precision" in words:
-            at = words.index("--precision")
-            del words[at:at + 2]
-        words = [each.replace("cuda,cpu", "cpu").replace("cuda", "cpu") for each in words]
-        return super().call(*words, **more)
+        if words[1:2] == ["limits"]:
+            return subprocess.CompletedProcess(words, 0, json.dumps(LIMITS), "")
+        for option, is_pair in (("provider.cuda.fusion=false", False), ("--precision", True)):
+            while option in words:
+                at = words.index(option) if is_pair else words.index(option) - 1
+                del words[at:at + 2]
+        # The words after the program's own name.
+        words[1:] = [each.replace("cuda,cpu", "cpu") if each.startswith("cuda") else each for each in words[1:]]
+        words[1:] = ["cpu" if each == "cuda" else each.replace("precision=fp16", "precision=fp32").replace("=cuda", "=cpu")
+                     for each in words[1:]]
+        for precision in ("tf32", "bf16"):
+            words = [each.replace(f"precision={precision}", "precision=fp32") for each in words]
+        return super().execute(words, environment, most_s)
 
     def device(self):
         return {"devices": [{"name": "A processor"}], "reason": ""}
@@ -58,7 +76,7 @@ class GpuCheck(program.ProgramTest):
         if not (program.BUILD / "lib/backplane/plugins/cuda.so").exists():
             self.skipTest("the CUDA plugin was not built")
         tree = self.tree()
-        if checks.Program(tree).device()["devices"]:
+        if Program(tree).device()["devices"]:
             self.skipTest("there is a device")
         made = subprocess.run([sys.executable, tree / "gpu_check", "run"], capture_output=True, text=True,
                               cwd=self.folder, check=False)
@@ -83,6 +101,16 @@ class GpuCheck(program.ProgramTest):
                 model = onnx.load(path)
                 onnx.checker.check_model(model, full_check=True)
                 self.assertEqual(len(model.graph.node), len(net.nodes))
+        dynamic = networks.bert_dyn(self.folder / "dynamic.onnx", layers=1, tokens=8)
+        model = onnx.load(self.folder / "dynamic.onnx")
+        onnx.checker.check_model(model, full_check=True)
+        self.assertEqual(model.graph.input[0].type.tensor_type.shape.dim[0].dim_param, networks.SYMBOL)
+        networks.feed(self.folder / "feed.onnx", dynamic)
+        for name in ("feed", "tower", "gather"):
+            path = self.folder / f"{name}.onnx"
+            if name != "feed":
+                getattr(networks, name)(path, **({"rows": 8, "width": 8} if name == "tower" else {}))
+            onnx.checker.check_model(onnx.load(path), full_check=True)
         self.assertEqual(networks.product(self.folder / "p.onnx", 16).flops, 2 * 16 ** 3)
         net = networks.perceptron(self.folder / "p.onnx", batch=3, width=8)
         self.assertEqual(net.flops, 2 * 3 * (3 * 8 * 8 + 8 * 10))
@@ -101,45 +129,123 @@ class GpuCheck(program.ProgramTest):
         if not tree.exists():
             (tree / "bundled").mkdir(parents=True)
             (tree / "bin").symlink_to(program.BUILD / "bin")
+            (tree / "lib").symlink_to(program.BUILD / "lib")
+            # As a packed case: the perceptron, with what it gives.
+            case = tree / "cases/light_perceptron/test_data_set_0"
+            case.mkdir(parents=True)
+            net = networks.perceptron(case.parent / "model.onnx", batch=2, width=8)
+            x = np.ones(net.inputs[0][1], np.float32)
+            want, why = checks.outputs(OnTheCpu(tree), case.parent / "model.onnx", self.folder, x)
+            self.assertEqual(why, "")
+            for word, array in (("input", x), ("output", want.astype(np.float32))):
+                (case / f"{word}_0.pb").write_bytes(onnx.numpy_helper.from_array(array).SerializeToString())
         return OnTheCpu(tree)
 
-    def page(self):
+    def run_phases(self, *names, limit=None):
         report = self.folder / "page.md"
-        with unittest.mock.patch.object(checks, "benchmark", lambda *_: None), \
-                unittest.mock.patch.object(checks, "models_of", lambda *_: self.models()):
-            code = checks.run_all(self.stand_in(), report, True)
+        fault_rows = checks.FAULTS[:2]
+        with unittest.mock.patch.object(checks, "models_of", lambda *_: self.models()), \
+                unittest.mock.patch.object(figures, "models_of", lambda *_: self.models()), \
+                unittest.mock.patch.object(checks, "FAULTS", fault_rows), \
+                unittest.mock.patch.object(random_weights, "randomize", self.as_it_is), \
+                unittest.mock.patch.object(phases.shutil, "which", lambda _: None):
+            code = phases.run_all(self.stand_in(), report, True, names, self.folder / "results", limit)
         return code, report.read_text()
 
-    def test_the_page_says_what_passed_and_what_failed(self):
-        code, page = self.page()
-        self.assertEqual(code, 0, page)
-        self.assertIn("0 of the checks below failed", page)
-        self.assertIn("A processor", page)
-        rows = [line for line in page.splitlines() if line.endswith("| passed |")]
-        self.assertEqual(len(rows), 1 + 3 * 4 + 3 * 2 + 3, page)
+    @staticmethod
+    def as_it_is(source, target):
+        shutil.copy(source, target)
+        return "x", [2, 8]
 
-    def test_the_benchmark_compares_with_and_without_capture_and_says_that_there_is_no_peer(self):
-        page = checks.Page()
-        path = self.folder / "p.onnx"
-        rows = [("perceptron", 2, np.float32, path, networks.perceptron(path, batch=2))]
-        with unittest.mock.patch.object(checks, "limits", lambda *_: {"float32, fp32": 1.0}), \
-                unittest.mock.patch.object(checks, "rows_of_benchmark", lambda *_: rows), \
-                unittest.mock.patch.object(peer, "find", lambda: (None, "there is none")):
-            checks.benchmark(self.stand_in(), page, self.folder, True)
-        text = "\n".join(page.lines)
-        self.assertIn("## Overhead per node", text)
-        overheads = [line.split("|") for line in page.lines if line.startswith(("| off", "| auto"))]
-        self.assertEqual(len(overheads), 2, text)
-        for row in overheads:
-            self.assertGreater(float(row[2]), 0)
-            float(row[3])
-        measured = [line.split("|") for line in page.lines if line.startswith("| perceptron")]
-        self.assertEqual(len(measured), 4, text)
-        for row in measured:
-            self.assertGreater(float(row[5]), 0)
-            self.assertGreater(float(row[6]), 0)
-            self.assertEqual(row[9].strip(), "not measured")
+    def test_the_page_says_what_passed_and_what_failed(self):
+        # Those of the device alone are not looked for on the processor.
+        with unittest.mock.patch.object(checks, "bad_requests", lambda work: work.page.section("Bad requests", ["what"])):
+            code, text = self.run_phases("operators", "models", "placements", "faults", "sanitizer")
+        self.assertEqual(code, 0, text)
+        self.assertIn("0 of the checks below failed", text)
+        self.assertIn("A processor", text)
+        self.assertIn("| networks | not run | | |", text)
+        rows = [line for line in text.splitlines() if line.endswith("| passed |")]
+        has_faults = (program.BUILD / "bin/gpu_faults.so").exists()
+        # The suite; a case and it with random weights; networks by precision; by seed; calls that fail.
+        self.assertEqual(len(rows), 1 + 2 + 3 * 4 + 3 * 2 + 2 * has_faults, text)
+
+    def test_a_phase_that_fails_or_takes_too_long_costs_the_others_nothing(self):
+        def fails(work):
+            work.page.section("Half of it", ["what", ""])
+            work.page.result(True, "the first half")
+            raise ValueError("of no use")
+
+        def is_slow(work):
+            work.page.section("Slow", ["what"])
+            work.page.row("a row of it")
+            work.program.execute(["sleep", "60"])
+
+        started = time.monotonic()
+        some = {**phases.PHASES, "limits": (fails, 9), "overlap": (is_slow, 1), "operators": phases.PHASES["operators"]}
+        with unittest.mock.patch.object(phases, "PHASES", some):
+            code, text = self.run_phases("limits", "overlap", "operators")
+        self.assertLess(time.monotonic() - started, 40)
+        self.assertEqual(code, 1)
+        for words in ("2 of the checks below failed", "| the first half | passed |", "failed: ValueError: of no use",
+                      "stopped after its limit of 1 s", "| a row of it |", "| operators | done |", "3 passed, 0 failed, 0 skipped"):
+            self.assertIn(words, text)
+
+    def test_a_later_call_goes_on_with_what_an_earlier_one_has_kept(self):
+        self.run_phases("limits")
+        kept = json.loads((self.folder / "results/limits.json").read_text())
+        self.assertEqual(kept["values"]["limits"], LIMITS)
+        code, text = self.run_phases("operators")
+        self.assertEqual(code, 0, text)
+        for words in ("4.0 TFLOP/s", "not measured: cuBLASLt proposes no algorithm", "0.50 us, 5.0 us",
+                      "not measured: CUDA_ERROR_INVALID_VALUE", "3 passed, 0 failed, 0 skipped"):
+            self.assertIn(words, text)
+
+    def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(self):
+        runner = Program(self.folder)
+        self.assertEqual(runner.execute(["sh", "-c", "sleep 50 & wait"], most_s=0.2).returncode, 124)
+        runner.deadline = time.monotonic() + 0.2
+        with self.assertRaises(OutOfTime):
+            runner.execute(["sleep", "50"])
+        with self.assertRaises(OutOfTime):
+            runner.execute(["true"])
+
+    def cells(self, text, first):
+        return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith(f"| {first} |")]
+
+    def test_what_networks_take_is_measured_in_every_way_and_there_is_no_peer(self):
+        if not (program.BUILD / "bin/gpu_probe").exists():
+            self.skipTest("gpu_probe was not built")
+        self.run_phases("limits")
+        builds = {"resnet50_dyn": {"size": 32, "stages": (1, 1, 1, 1)}, "bert_dyn": {"layers": 1, "tokens": 8}}
+
+        def rows(work):
+            for name, sizes in builds.items():
+                path, feed = work.folder / f"{name}.onnx", work.folder / "feed.onnx"
+                net = getattr(networks, name)(path, **sizes)
+                networks.feed(feed, net)
+                yield name, path, feed, np.float32, 2, net.flops * 2
+
+        with unittest.mock.patch.object(figures, "rows_of_benchmark", rows), \
+                unittest.mock.patch.object(phases.Work, "why_no_peer", lambda _: "there is none"):
+            code, text = self.run_phases("networks", "overhead", "overlap", "fixed", limit=200)
+        self.assertEqual(code, 0, text)
+        for name in builds:
+            measured = self.cells(text, name)
+            self.assertEqual([row[3] for row in measured], ["fp16", "fp32", "tf32", "bf16"], text)
+            for row in measured:
+                for column in (4, 5, 7, 8, 9, 11):  # the device's own time is nothing on the processor
+                    self.assertGreater(float(row[column]), 0, row)
+                self.assertEqual(row[12], "not measured")
+            self.assertIn("%", measured[0][10])
+            self.assertEqual(measured[3][10], "", "its limit is not known")
         self.assertIn("PyTorch, the peer, was not measured: there is none.", text)
+        chains = self.cells(text, "1")
+        self.assertEqual([row[1] for row in chains], ["off", "auto"], text)
+        self.assertAlmostEqual(float(chains[1][3]) - 0.5, float(chains[1][5]), delta=0.011)
+        self.assertEqual(len(self.cells(text, "off") + self.cells(text, "auto")), 2)
+        self.assertIn("are hidden behind the other", text)
+        self.assertEqual(len(self.cells(text, "light_perceptron")), 4)
 
     def test_the_peer_knows_every_operator_of_the_networks(self):
         known = set(peer.operations(unittest.mock.MagicMock()))
@@ -165,23 +271,53 @@ class GpuCheck(program.ProgramTest):
     def test_a_wrong_result_fails(self):
         spoilt = checks.outputs
 
-        def outputs(program_, model, folder, x, *arguments):
-            got, why = spoilt(program_, model, folder, x, *arguments)
+        def outputs(program_, model, folder, x, *arguments, **more):
+            got, why = spoilt(program_, model, folder, x, *arguments, **more)
             return (got + 100 if "--precision" in arguments else got), why
 
         with unittest.mock.patch.object(checks, "outputs", outputs):
-            code, page = self.page()
+            code, text = self.run_phases("models")
         self.assertEqual(code, 1)
-        self.assertIn(f"{3 * 4} of the checks below failed", page)
+        self.assertIn(f"{3 * 4 + 1} of the checks below failed", text)
 
     def test_figures_come_from_the_bench_command(self):
         net = networks.perceptron(self.folder / "p.onnx", batch=2)
-        figures, why = checks.bench(self.stand_in(), self.folder / "p.onnx", "fp32", 5)
+        found, why = figures.bench(self.stand_in(), self.folder / "p.onnx", "fp32", 5)
         self.assertEqual(why, "")
-        self.assertGreater(net.flops / figures["median_ms"], 0)
-        figures, why = checks.bench(self.stand_in(), self.folder / "none.onnx", "fp32", 5)
-        self.assertIsNone(figures)
+        self.assertGreater(net.flops / found["median_ms"], 0)
+        found, why = figures.bench(self.stand_in(), self.folder / "none.onnx", "fp32", 5)
+        self.assertIsNone(found)
         self.assertIn("none.onnx", why)
+
+    def test_operator_tests_are_counted_from_what_they_print(self):
+        log = ("[ RUN      ] Softmax.A/cuda\n[       OK ] Softmax.A/cuda (3 ms)\n[ RUN      ] Softmax.B/cuda\nwhy it is\n"
+               "[  SKIPPED ] Softmax.B/cuda (1 ms)\n[ RUN      ] Softmax.C/cuda\nmain.cpp:9: Failure\nat 3 got 1, wanted 2\n"
+               "[  FAILED  ] Softmax.C/cuda (2 ms)\n[==========] 3 tests ran.\n[  FAILED  ] Softmax.C/cuda\n")
+        found = page.Results(self.folder / "results", ["operators"]).begin("operators")
+        found.section("Operators", ["suite", "result", ""])
+        checks.add_operator_tests(found, "ops_softmax", subprocess.CompletedProcess([], 1, log, ""))
+        rows = found.found["sections"][0]["rows"]
+        self.assertEqual(rows[0], ["ops_softmax", "1 passed, 1 failed, 1 refused with a reason", "**failed**"])
+        self.assertIn("Softmax.C/cuda: ", rows[1][1])
+        self.assertIn("got 1, wanted 2", rows[1][1])
+
+    def test_random_weights_take_the_place_of_constant_ones(self):
+        nodes = [onnx.helper.make_node("ConstantOfShape", ["dims"], ["w"]),
+                 onnx.helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 3])]
+        dims = onnx.numpy_helper.from_array(np.array([2, 1, 3, 3], np.int64), "dims")
+        kinds = [onnx.helper.make_tensor_value_info(name, code, shape) for name, code, shape in (
+            ("dims", onnx.TensorProto.INT64, [4]), ("x", onnx.TensorProto.FLOAT, [1, 1, 5, 5]),
+            ("y", onnx.TensorProto.FLOAT, [1, 2, 3, 3]))]
+        model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", kinds[:2], kinds[2:], [dims]),
+                                       opset_imports=[onnx.helper.make_opsetid("", 9)], ir_version=3)
+        onnx.save(model, self.folder / "constant.onnx")
+        found = random_weights.randomize(self.folder / "constant.onnx", self.folder / "random.onnx")
+        self.assertEqual(found, ("x", [1, 1, 5, 5]))
+        made = onnx.load(self.folder / "random.onnx")
+        onnx.checker.check_model(made, full_check=True)
+        self.assertEqual([node.op_type for node in made.graph.node], ["Conv"])
+        weight = next(each for each in made.graph.initializer if each.name == "w")
+        self.assertGreater(onnx.numpy_helper.to_array(weight).std(), 0.1)
 
 
 if __name__ == "__main__":

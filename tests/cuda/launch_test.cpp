@@ -61,9 +61,10 @@ TEST_F(CudaTest, GroupsPastCudasLimitAreLaunchedInParts) {
   const OpenDevice device = open();
   const TestStream stream(device);
   NodeUnderTest node("", "Transpose", 13);
-  node.input(BP_FLOAT, {3, 140000}).outputs(1);
+  // A whole group along the last axis, so one row of y a group.
+  node.input(BP_FLOAT, {256, 140000}).outputs(1);
   KernelUnderTest kernel(device.kernel("Transpose"), device.raw(), node.raw());
-  kernel.prepare({floats({3, 140000}, {})}, {false}, 1);
+  kernel.prepare({floats({256, 140000}, {})}, {false}, 1);
   const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
   std::vector<std::pair<unsigned, unsigned>> parts;  // first group along y, groups along y
   std::size_t hidden = 0;

@@ -160,6 +160,35 @@ std::vector<Case> computing_cases() {
   return cases;
 }
 
+/// Rows that items share: along and across, short and long, held and not, divided among groups.
+std::vector<Case> row_cases() {
+  const auto axis = [](std::int64_t number) {
+    return [number](auto& n) { n.attribute("axis", number); };
+  };
+  std::vector<Case> cases;
+  for (const Dims& dims : {Dims{4096, 768}, Dims{3, 100003}, Dims{1, 1 << 20}, Dims{300, 30000}}) {
+    const Dims row{dims.back()};
+    for (const char* const op_type : {"Softmax", "LogSoftmax"})
+      cases.push_back({op_type, 13, {{dims}}});
+    cases.push_back({"LayerNormalization",
+                     17,
+                     {{dims}, {row}, {row}},
+                     {BP_FLOAT, BP_FLOAT16},
+                     [](auto&) {},
+                     3});
+    cases.push_back({"ReduceMean", 18, {{dims}, known({1})}});
+    cases.push_back({"ReduceLogSumExp", 18, {{dims}, known({1})}});
+    cases.push_back({"ReduceMax", 18, {{dims}, known({1})}, {BP_INT8, BP_UINT64, BP_FLOAT16}});
+    cases.push_back({"ArgMax", 13, {{dims}}, {BP_FLOAT, BP_INT64, BP_BFLOAT16}, axis(1)});
+  }
+  cases.push_back({"Softmax", 13, {{{2, 21, 5000}}}, {BP_FLOAT16}, axis(1)});
+  cases.push_back({"Softmax", 13, {{{70000, 3}}}, {BP_DOUBLE}, axis(0)});
+  cases.push_back({"ReduceSum", 13, {{{8, 64, 14, 14}}, known({0, 2, 3})}, {BP_FLOAT, BP_INT32}});
+  cases.push_back({"ReduceSum", 13, {{{50000, 10}}, known({0})}, {BP_BFLOAT16}});
+  cases.push_back({"InstanceNormalization", 6, {{{1, 4, 256, 256}}, {{4}}, {{4}}}, {BP_FLOAT16}});
+  return cases;
+}
+
 class CudaNvrtc : public CudaTest {};
 
 TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
@@ -168,6 +197,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     const OpenDevice device = open();
     std::vector<Case> cases = moving_cases();
     for (Case& each : computing_cases()) cases.push_back(std::move(each));
+    for (Case& each : row_cases()) cases.push_back(std::move(each));
     for (const Case& each : cases) {
       const std::size_t before = compiled_sources().size();
       for (const bp_dtype dtype : each.types) {

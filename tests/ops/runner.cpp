@@ -161,7 +161,8 @@ std::vector<Target> find_targets() {
 #endif
     if (provider != "cpu") {
       // Where most cases cost a run of the device's compiler, a sweep would take minutes.
-      targets.push_back({provider, provider, {}, false, provider == "opencl" ? 20 : 1});
+      const bool has_compiler = provider == "opencl" || provider == "cuda";
+      targets.push_back({provider, provider, {}, false, has_compiler ? 20 : 1});
       if (provider == "opencl") {
         targets.push_back({"opencl_out_of_order",
                            provider,

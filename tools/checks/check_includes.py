@@ -38,6 +38,7 @@ TABLE = {
     "plugins/cuda": PLUGIN_API + ["plugins/common/", "cuda.h", "nvrtc.h", "cublasLt.h", "cudnn.h"],
     "custom_ops": PLUGIN_API,
     "tools": HOST_API + TERMINAL,
+    "tools/gpu": HOST_API + TERMINAL + ["tools/gpu/", "cuda.h", "cublasLt.h"],
     "tools/detect": HOST_API + ["nlohmann/", "jpeglib.h", "tools/detect/"],
     # A conformance suite is the other side of the ABI.
     "tools/backplane/check": HOST_API + PLUGIN_API + TERMINAL + ["tools/backplane/"],

@@ -28,9 +28,9 @@ def linear(net, x, columns):
     return net.node("Add", [product, net.weight((columns,), 0.1)], shape)
 
 
-def residual_network(path, batch=1, dtype=np.float32, stages=(3, 4, 6, 3), size=224, classes=1000):
+def residual_network(path, batch=1, dtype=np.float32, stages=(3, 4, 6, 3), size=224, classes=1000, symbol=None):
     """ResNet-50's layers."""
-    net = Network(dtype)
+    net = Network(dtype, symbol=symbol)
     x = convolution(net, net.input("x", (batch, 3, size, size)), 64, 7, 2)
     b, c, h, w = net.shapes[x]
     x = net.node("MaxPool", [x], (b, c, (h + 1) // 2, (w + 1) // 2), kernel_shape=[3, 3], strides=[2, 2],
@@ -49,9 +49,10 @@ def residual_network(path, batch=1, dtype=np.float32, stages=(3, 4, 6, 3), size=
     return net
 
 
-def encoder(path, batch=1, dtype=np.float32, layers=12, tokens=128, width=768, heads=12):
+def encoder(path, batch=1, dtype=np.float32, layers=12, tokens=128, width=768, heads=12, symbol=None):
     """BERT-base's layers, on embeddings."""
-    net = Network(dtype)
+    net = Network(dtype, symbol=symbol)
+    rows = -1 if symbol else batch  # in the shapes that nodes read
     x = net.input("x", (batch, tokens, width))
     each = width // heads
 
@@ -61,7 +62,7 @@ def encoder(path, batch=1, dtype=np.float32, layers=12, tokens=128, width=768, h
         return net.node("LayerNormalization", [value, scale, bias], shape, axis=-1, epsilon=1e-5)
 
     def split(value, order):
-        split_shape = net.constant(np.array([batch, tokens, heads, each], np.int64))
+        split_shape = net.constant(np.array([rows, tokens, heads, each], np.int64))
         parts = net.node("Reshape", [value, split_shape], (batch, tokens, heads, each))
         shape = [(batch, tokens, heads, each)[axis] for axis in order]
         return net.node("Transpose", [parts], shape, perm=list(order))
@@ -76,7 +77,7 @@ def encoder(path, batch=1, dtype=np.float32, layers=12, tokens=128, width=768, h
         scores = net.node("Softmax", [scores], shape, axis=-1)
         mixed = net.node("MatMul", [scores, value], (batch, heads, tokens, each))
         mixed = net.node("Transpose", [mixed], (batch, tokens, heads, each), perm=[0, 2, 1, 3])
-        whole = net.constant(np.array([batch, tokens, width], np.int64))
+        whole = net.constant(np.array([rows, tokens, width], np.int64))
         mixed = net.node("Reshape", [mixed, whole], (batch, tokens, width))
         x = normalize(net.node("Add", [linear(net, mixed, width), x], net.shapes[x]))
         inner = linear(net, x, 4 * width)
@@ -106,6 +107,44 @@ def chain(path, nodes, dtype=np.float32):
     for i in range(nodes):
         x = net.node(("Neg", "Abs")[i % 2], [x], (1, 32))
     net.save(path, x)
+    return net
+
+
+SYMBOL = "batch"
+
+
+def resnet50_dyn(path, dtype=np.float32, **sizes):
+    return residual_network(path, dtype=dtype, symbol=SYMBOL, **sizes)
+
+
+def bert_dyn(path, dtype=np.float32, **sizes):
+    return encoder(path, dtype=dtype, symbol=SYMBOL, **sizes)
+
+
+def feed(path, net):
+    """Makes the network's input on a device, of one that is in host memory."""
+    made = Network(net.dtype, symbol=net.symbol)
+    (name, shape), = net.inputs
+    made.save(path, made.node("Neg", [made.input(name, shape)], shape))
+
+
+def tower(path, rows=4096, width=4096, products=4):
+    """A large input, products that take about as long as its upload, and a small output."""
+    net = Network(np.float32)
+    x = net.input("x", (rows, width))
+    weights = net.weight((width, width), width ** -0.5)
+    for _ in range(products):
+        net.flops += 2 * rows * width * width
+        x = net.node("MatMul", [x, weights], (rows, width))
+    net.save(path, net.node("ReduceMax", [x], (rows, 1), axes=[1]))
+    return net
+
+
+def gather(path, rows=10):
+    """Indices are an input: one past the end is a fault that the device finds."""
+    net = Network(np.float32)
+    at = net.input("x", (3,), np.int64)
+    net.save(path, net.node("Gather", [net.weight((rows, 4), 1.0), at], (3, 4), axis=0))
     return net
 
 

@@ -40,22 +40,28 @@ def tensor(name, array):
 
 
 def value_info(name, dtype, shape):
-    dims = b"".join(field(1, field(1, int(dim))) for dim in shape)
+    """A dim that is text is a symbol."""
+    dims = b"".join(field(1, field(2, dim) if isinstance(dim, str) else field(1, int(dim))) for dim in shape)
     return field(1, name) + field(2, field(1, field(1, TYPES[np.dtype(dtype)]) + field(2, dims)))
 
 
 class Network:
-    """A graph that grows node by node; `flops` counts those of its products."""
+    """A graph that grows node by node; `flops` counts those of its products. With `symbol`, the first dim of inputs and
+    outputs is that one in the file, and what the network's own shapes say is one size of it."""
 
-    def __init__(self, dtype=np.float32, seed=1):
+    def __init__(self, dtype=np.float32, seed=1, symbol=None):
+        self.symbol = symbol
         self.dtype = np.dtype(dtype)
         self.random = np.random.default_rng(seed)
         self.nodes, self.weights, self.inputs, self.outputs = [], [], [], []
+        self.input_dtypes = {}
         self.steps = []  # operator, inputs, output, attributes: for whoever else computes the network
         self.shapes = {}
         self.flops = 0
 
-    def input(self, name, shape):
+    def input(self, name, shape, dtype=None):
+        if dtype is not None:
+            self.input_dtypes[name] = np.dtype(dtype)
         self.inputs.append((name, tuple(shape)))
         self.shapes[name] = tuple(shape)
         return name
@@ -78,10 +84,14 @@ class Network:
         self.shapes[name] = tuple(int(dim) for dim in shape)
         return name
 
+    def written(self, shape):
+        return (self.symbol, *shape[1:]) if self.symbol else shape
+
     def save(self, path, *outputs):
         graph = b"".join(field(1, parts) for _, parts in self.nodes) + field(2, "network")
         graph += b"".join(field(5, tensor(name, array)) for name, array in self.weights)
-        graph += b"".join(field(11, value_info(name, self.dtype, shape)) for name, shape in self.inputs)
-        graph += b"".join(field(12, value_info(name, self.dtype, self.shapes[name])) for name in outputs)
+        graph += b"".join(field(11, value_info(name, self.input_dtypes.get(name, self.dtype), self.written(shape)))
+                          for name, shape in self.inputs)
+        graph += b"".join(field(12, value_info(name, self.dtype, self.written(self.shapes[name]))) for name in outputs)
         with open(path, "wb") as file:
             file.write(field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 17)))

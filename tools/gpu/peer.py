@@ -1,7 +1,10 @@
 """The peer: the same networks, node by node, by PyTorch's functions in a CUDA graph, where PyTorch with CUDA is installed."""
 
+import sys
+import tempfile
 import time
 
+import networks
 import numpy as np
 
 # As its users would set it for a network of that precision: (element type, TF32 allowed, type of autocast or None).
@@ -64,13 +67,13 @@ class Peer:
         return last
 
 
-def median_ms(torch, net, precision, runs):
+def median_ms(torch, net, batch, precision, runs):
     """Of one run from host memory to host memory, as `backplane bench` counts it: copies and one graph."""
     _, allows_tf32, cast = SETTINGS[precision]
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allows_tf32
     torch.backends.cudnn.benchmark = True
     peer = Peer(torch, net)
-    shape = net.inputs[0][1]
+    shape = (batch, *net.inputs[0][1][1:])
     x_host = torch.zeros(shape, dtype=getattr(torch, net.dtype.name)).pin_memory()
     x = x_host.cuda()
     autocast = torch.autocast("cuda", getattr(torch, cast or "float16"), enabled=cast is not None, cache_enabled=False)
@@ -93,3 +96,20 @@ def median_ms(torch, net, precision, runs):
             torch.cuda.synchronize()
             times.append(1e3 * (time.perf_counter() - start))
     return sorted(times[10:])[runs // 2]
+
+
+def main(words):
+    """`find` prints why there is no peer, or nothing; NETWORK BATCH ELEMENTS PRECISION RUNS quick|whole its median, ms."""
+    torch, missing = find()
+    if words == ["find"]:
+        print(missing)
+        return
+    name, batch, dtype, precision, runs, size = words
+    small = {"resnet50_dyn": {"size": 64}, "bert_dyn": {"layers": 2, "tokens": 32}}[name] if size == "quick" else {}
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+        net = getattr(networks, name)(file.name, dtype=np.dtype(dtype).type, **small)
+    print(median_ms(torch, net, int(batch), precision, int(runs)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

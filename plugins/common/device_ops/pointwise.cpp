@@ -1,6 +1,7 @@
 #include "plugins/common/device_ops/pointwise.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "plugins/common/device_ops/walk.hpp"
 
@@ -23,10 +24,16 @@ void set_bands(LaunchPlan& plan, const Dims& dims) {
 
 }  // namespace
 
-std::array<std::size_t, 3> group_for(const Device& device, std::int64_t inner) {
-  // Few sizes: on PoCL each is compiled anew.
-  const std::size_t wanted = inner <= 1 ? 1 : inner <= 16 ? 16 : inner <= 64 ? 64 : 256;
-  return {std::min(wanted, device.limits().max_group_items), 1, 1};
+std::array<std::size_t, 3> group_for(const Device& device, std::int64_t inner, std::int64_t outer) {
+  constexpr std::size_t kMost = 256;
+  const std::size_t most = std::bit_floor(std::min(kMost, device.limits().max_group_items));
+  if (device.limits().is_processor) {
+    // Few sizes: on PoCL each is compiled anew.
+    const std::size_t wanted = inner <= 1 ? 1 : inner <= 16 ? 16 : inner <= 64 ? 64 : kMost;
+    return {std::min(wanted, most), 1, 1};
+  }
+  const std::size_t along = std::min(most, std::bit_ceil(static_cast<std::size_t>(inner)));
+  return {along, std::min(most / along, std::bit_ceil(static_cast<std::size_t>(outer))), 1};
 }
 
 View broadcast_view(const MemoryRef& memory, DataType type, DimsView dims, DimsView out) {

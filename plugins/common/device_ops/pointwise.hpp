@@ -43,7 +43,9 @@ struct StridedCopy {
 };
 void add_strided_copy(Work& work, DataType type, StridedCopy copy);
 
-/// Groups for a walk whose innermost dimension has `inner` items.
-std::array<std::size_t, 3> group_for(const Device& device, std::int64_t inner);
+/// Groups for a walk whose innermost dimension has `inner` items, and the next one `outer`: one where the kernel does
+/// not look for the end along it.
+std::array<std::size_t, 3> group_for(const Device& device, std::int64_t inner,
+                                     std::int64_t outer = 1);
 
 }  // namespace backplane::device_ops

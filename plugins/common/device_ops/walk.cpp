@@ -8,7 +8,7 @@ namespace backplane::device_ops {
 void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims) {
   const std::vector<std::int64_t> sizes = common::launch_sizes(dims);
   for (std::size_t d = 0; d < 3; ++d) plan.items[d] = static_cast<std::size_t>(sizes[d]);
-  plan.group = group_for(device, sizes[0]);
+  plan.group = group_for(device, sizes[0], sizes[1]);
 }
 
 Walk& Walk::in(const std::string& name, const MemoryRef& memory, DataType type) {
@@ -58,6 +58,27 @@ void Walk::add_to(Work& work) const {
                    fault_.empty() ? "" : ", FAULT_WORD", ") {\n", starts_, indices, body, "\n}\n");
   plan.source = KernelText().add(text).str();
   set_sizes(plan, work.device(), dims_);
+  work.add(std::move(plan));
+}
+
+void Walk::add_to(Work& work, const RowForm& form, std::int64_t elements) const {
+  LaunchPlan plan = plan_;
+  for (const std::int64_t number : {form.rows, form.n, form.part_n, form.parts})
+    plan.scalar(number);
+  for (const Scalar& number : numbers_) plan.scalar(number);
+  // Elements past the end are counted, too, though not read.
+  constexpr std::int64_t kMostByInt = std::int64_t{1} << 30;
+  const char* const index = elements < kMostByInt ? "int" : "i64";
+  const std::string text =
+      sdk::message("#define INDEX ", index, '\n', definitions_, form.functions(), functions,
+                   "KERNEL run(", memory_, "i64 rows, i64 n, i64 part_n, i64 parts", declarations_,
+                   ") {\n", form.beginning(), starts_, body, "\n}\n");
+  plan.source = KernelText().add(text).str();
+  const auto items = static_cast<std::size_t>(form.group_items);
+  const auto groups =
+      static_cast<std::size_t>((form.rows + form.group_rows() - 1) / form.group_rows());
+  plan.items = {groups * items, static_cast<std::size_t>(form.parts), 1};
+  plan.group = {items, 1, 1};
   work.add(std::move(plan));
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plugins/common/device_ops/kernel.hpp"
+#include "plugins/common/device_ops/row_form.hpp"
 
 namespace backplane::device_ops {
 
@@ -37,6 +38,10 @@ class Walk {
   /// What it is called in traces.
   Walk& name(std::string text) { return plan_.name = std::move(text), *this; }
   void add_to(Work& work) const;
+  /// A launch of groups that share rows. The body reads lane, row, is_row, part and the elements from `first` to
+  /// `last`, as kernels/rows.hpp says, and the numbers rows, n, part_n and parts; `elements` is how many the largest
+  /// tensor has. The dims do not count.
+  void add_to(Work& work, const RowForm& form, std::int64_t elements) const;
 
   std::string functions;  ///< before the kernel
   std::string body;

@@ -86,13 +86,17 @@ inline std::string outer_indices_text(const sdk::Dims& dims, std::string& declar
   return text;
 }
 
-/// Declares i0 (last axis) ... and leaves when i0 is past the end; the sizes' arguments are appended.
+/// Declares i0 (last axis) ... and leaves when i0 or i1 is past the end; the sizes' arguments are appended.
 inline std::string indices_text(const sdk::Dims& dims, std::string& declarations,
                                 std::vector<std::int64_t>& arguments) {
   declarations += ", i64 n0";
   arguments.push_back(dims.back());
   std::string text = "  i64 i0 = GLOBAL_ID(0);\n  if (i0 >= n0) return;\n";
-  if (dims.size() > 1) text += "  i64 i1 = GLOBAL_ID(1);\n";
+  if (dims.size() > 1) {
+    declarations += ", i64 n1";
+    arguments.push_back(dims[dims.size() - 2]);
+    text += "  i64 i1 = GLOBAL_ID(1);\n  if (i1 >= n1) return;\n";
+  }
   return text + outer_indices_text(dims, declarations, arguments);
 }
 

@@ -137,6 +137,19 @@ typedef int i32;
 #define load_b8(p, i) ((p)[i] != 0)
 #define store_b8(p, i, v) ((p)[i] = (u8)((v) != 0))
 
+#ifdef __CUDACC__
+FUNCTION float half_to_float(u16 bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
+FUNCTION u16 float_to_half(float value) {
+  u16 bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+#else
 FUNCTION float half_to_float(u16 bits) {
   u32 sign = (u32)(bits & 0x8000u) << 16;
   u32 magnitude = bits & 0x7FFFu;
@@ -156,11 +169,21 @@ FUNCTION u16 float_to_half(float value) {
   return (u16)(sign | ((magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13));
 }
 
+#endif
+
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+FUNCTION u16 float_to_bfloat(float value) {
+  u16 bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+#else
 FUNCTION u16 float_to_bfloat(float value) {
   u32 bits = FLOAT_BITS(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (u16)((bits >> 16) | 0x40u);
   return (u16)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
+#endif
 )kernel";
 
 }  // namespace backplane::common

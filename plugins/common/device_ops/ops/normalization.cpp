@@ -5,6 +5,7 @@
 #include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/reductions.hpp"
+#include "plugins/common/kernels/rows.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -18,6 +19,24 @@ Rows rows_of(DimsView dims, int axis, bool to_the_end) {
   const int rank = static_cast<int>(dims.size());
   return {common::product(dims, 0, axis), common::product(dims, axis, to_the_end ? rank : axis + 1),
           to_the_end ? 1 : common::product(dims, axis + 1, rank)};
+}
+
+/// A kernel of rows that are shared (kernels/rows.hpp), in two phases where they are divided: the first one tells the
+/// other by two numbers a part. `walk` has all that both want.
+void add_phases(sdk::PrepareContext& ctx, Work& work, const Walk& walk, const RowForm& form,
+                DataType type) {
+  const std::int64_t elements = ctx.input(0).size();
+  const bool is_double = type == DataType::Double;
+  const DataType part_type = is_double ? DataType::Double : DataType::Float;
+  if (form.parts == 1) return Walk(walk).define("PHASE", 0).add_to(work, form, elements);
+  for (const int phase : {1, 2}) {
+    Walk each = walk;
+    each.out("found", workspace(), part_type);
+    each.define("TP", type_code(part_type)).define("PHASE", phase);
+    each.add_to(work, form, elements);
+  }
+  ctx.set_workspace(2 * static_cast<std::uint64_t>(form.part_count()) * sizeof(double),
+                    work.device().limits().alignment);
 }
 
 class Softmax {
@@ -36,8 +55,22 @@ class Softmax {
     if (x.size() == 0) return;
     Walk walk(Dims{rows.outer, rows.inner});
     walk.in("x", input(0), x.type()).out("y", output(0), x.type());
-    walk.number("n", rows.n).number("inner", rows.inner).define("T", type_code(x.type()));
     walk.real_type(x.type()).define("IS_LOG", kind_ == "LogSoftmax" ? 1 : 0);
+    walk.number("inner", rows.inner).define("T", type_code(x.type()));
+    if (shares_rows(work.device()) && kind_ != "Hardmax") {
+      walk.define("BASE", "(row / inner * n * inner + row % inner)");
+      walk.define("OFFSET(k)", "((k) * (INDEX)inner)");
+      walk.body = common::kSoftmaxRow;
+      const RowForm form = choose_rows(work.device(), {.rows = rows.outer * rows.inner,
+                                                       .n = rows.n,
+                                                       .type = x.type(),
+                                                       .is_across = rows.inner > 1,
+                                                       .is_dense = rows.inner == 1,
+                                                       .holds = true,
+                                                       .may_divide = true});
+      return add_phases(ctx, work, walk, form, x.type());
+    }
+    walk.number("n", rows.n);
     walk.body = kind_ == "Hardmax" ? kHardmaxBody : common::kSoftmaxBody;
     walk.add_to(work);
   }
@@ -52,6 +85,20 @@ class Softmax {
   bool to_the_end_;
   std::int64_t axis_;
 };
+
+/// Rows one behind the other, normalised by items that share them.
+void add_shared(sdk::PrepareContext& ctx, Work& work, Walk& walk, const Rows& rows) {
+  const DataType type = ctx.input(0).type();
+  walk.define("BASE", "(row * n)").define("OFFSET(k)", "(k)");
+  walk.body = common::kNormalizeRow;
+  const RowForm form = choose_rows(work.device(), {.rows = rows.outer,
+                                                   .n = rows.n,
+                                                   .type = type,
+                                                   .is_dense = true,
+                                                   .holds = true,
+                                                   .may_divide = true});
+  add_phases(ctx, work, walk, form, type);
+}
 
 /// LayerNormalization and RMSNormalization: the scale lies along the row.
 class LayerNormalization {
@@ -85,12 +132,19 @@ class LayerNormalization {
     if (bias.present()) walk.in("bias", input(2), bias.type());
     if (wants_mean) walk.out("out_mean", output(1), wide);
     if (wants_inverse) walk.out("out_inverse", output(inverse), wide);
-    walk.number("n", rows.n).real("epsilon", epsilon_).real_type(x.type());
+    walk.real("epsilon", epsilon_).real_type(x.type());
     walk.define("T", type_code(x.type())).define("TS", type_code(scale.type()));
     walk.define("TM", type_code(wide)).define("NO_MEAN", has_mean_ ? 0 : 1);
     walk.define("HAS_BIAS", bias.present() ? 1 : 0).define("HAS_MEAN", wants_mean ? 1 : 0);
     walk.define("HAS_INVERSE", wants_inverse ? 1 : 0);
-    walk.define("SCALE_AT(k)", is_whole ? "(k)" : "0");
+    if (shares_rows(work.device())) {
+      const bool is_row =
+          is_whole && scale.type() == x.type() && (!bias.present() || bias.type() == x.type());
+      walk.define("TB", type_code(bias.present() ? bias.type() : scale.type()));
+      walk.define("SCALE_IS_ROW", is_row ? 1 : 0).define("SCALE_AT", is_whole ? "k" : "0");
+      return add_shared(ctx, work, walk, {rows.outer, rows.n, 1});
+    }
+    walk.number("n", rows.n).define("SCALE_AT(k)", is_whole ? "(k)" : "0");
     walk.body = common::kNormalizeBody;
     walk.add_to(work);
   }
@@ -125,13 +179,26 @@ class GroupNormalization {
     Walk walk(Dims{x.dim(0) * groups});
     walk.in("x", input(0), x.type()).out("y", output(0), x.type());
     walk.in("scale", input(1), scale.type()).in("bias", input(2), ctx.input(2).type());
-    walk.number("n", channels / groups * spatial).number("groups", groups);
+    walk.number("groups", groups);
     walk.number("members", channels / groups).number("spatial", spatial);
     walk.real("epsilon", epsilon_).real_type(x.type());
     walk.define("T", type_code(x.type())).define("TS", type_code(scale.type()));
     walk.define("NO_MEAN", 0).define("HAS_BIAS", 1).define("HAS_MEAN", 0).define("HAS_INVERSE", 0);
-    walk.define("SCALE_AT(k)",
-                per_group_ ? "(i0 % groups)" : "(i0 % groups * members + (k) / spatial)");
+    const std::int64_t n = channels / groups * spatial;
+    if (shares_rows(work.device())) {
+      // A channel that is whole steps of any width has one place for each of them.
+      constexpr std::int64_t kWidest = 8;
+      const char* const place = per_group_ ? "(row % groups)"
+                                : spatial % kWidest == 0
+                                    ? "(row % groups * members + at / (INDEX)spatial)"
+                                    : "(row % groups * members + k / (INDEX)spatial)";
+      walk.define("TB", type_code(ctx.input(2).type()))
+          .define("SCALE_IS_ROW", 0)
+          .define("SCALE_AT", place);
+      return add_shared(ctx, work, walk, {x.dim(0) * groups, n, 1});
+    }
+    walk.number("n", n).define(
+        "SCALE_AT(k)", per_group_ ? "(i0 % groups)" : "(i0 % groups * members + (k) / spatial)");
     walk.body = common::kNormalizeBody;
     walk.add_to(work);
   }

@@ -9,6 +9,7 @@
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
 #include "plugins/common/kernels/reductions.hpp"
+#include "plugins/common/kernels/rows.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 
 namespace backplane::device_ops {
@@ -116,22 +117,27 @@ std::string kept_index(Walk& walk, const common::StridedLoops& kept, std::size_t
   return text;
 }
 
+/// What every form of a reduction's kernel is told.
+void define_fold(Walk& walk, const Work& work, const Row& row, DataType type) {
+  const std::string acc = accumulator(type);
+  const bool has_double = work.device().has_double();
+  const std::string root = is_float(type) ? acc : has_double ? "double" : "float";
+  walk.define("T", type_code(type)).define("ACC", acc).define("ROOT", root);
+  walk.define("LEAST", extreme(type, true)).define("GREATEST", extreme(type, false));
+  walk.define("START", sdk::message("((ACC)", row.start, ")"));
+  walk.define("MEET(a, b)", sdk::message("(", row.meet, ")"));
+}
+
 void add_reduction(Work& work, const Row& row, DataType type, const Division& division) {
   Walk walk(division.kept.dims);
   walk.in("x", input(0), type).out("y", output(0), type);
   walk.number("depth", division.depth)
       .number("row_n", division.folded.dims.back())
       .number("row_stride", division.folded.strides[0].back());
-  const std::string acc = accumulator(type);
-  const bool has_double = work.device().has_double();
-  const std::string root = is_float(type) ? acc : has_double ? "double" : "float";
-  walk.define("T", type_code(type)).define("ACC", acc).define("ROOT", root);
-  walk.define("LEAST", extreme(type, true)).define("GREATEST", extreme(type, false));
+  define_fold(walk, work, row, type);
   walk.define("GREATER(a, b)", "((a) > (b) || (a) != (a) ? (a) : (b))");
   walk.define("LESS(a, b)", "((a) < (b) || (a) != (a) ? (a) : (b))");
-  walk.define("START", sdk::message("((ACC)", row.start, ")"));
   walk.define("STEP(a, v)", sdk::message("(", row.step, ")"));
-  walk.define("MEET(a, b)", sdk::message("(", row.meet, ")"));
   walk.functions = common::kFoldRow;
   const std::size_t rank = division.folded.dims.size();
   for (std::size_t axis = 0; axis + 1 < rank; ++axis) {
@@ -159,6 +165,101 @@ void add_reduction(Work& work, const Row& row, DataType type, const Division& di
   walk.add_to(work);
 }
 
+/// The kept axes' point of a row of kernels/rows.hpp, as statements, and its place in the input and in the output.
+struct RowPlace {
+  std::string statements, base, target;
+};
+
+RowPlace row_place(Walk& walk, const common::StridedLoops& kept) {
+  RowPlace place;
+  const std::size_t rank = kept.dims.size();
+  place.statements = "  i64 rest = row;\n";
+  for (std::size_t axis = 0; axis + 1 < rank; ++axis) {
+    const std::int64_t size = kept.dims[rank - 1 - axis];
+    walk.number(sdk::message("n", axis), size);
+    place.statements +=
+        sdk::message("  i64 i", axis, " = rest % n", axis, ";\n  rest /= n", axis, ";\n");
+  }
+  place.statements += sdk::message("  i64 i", rank - 1, " = rest;\n");
+  place.base = kept_index(walk, kept, 0, "k");
+  place.target = kept_index(walk, kept, 1, "t");
+  return place;
+}
+
+/// Where element k of a row lies, from the row's first one on.
+std::string row_offset(Walk& walk, const common::StridedLoops& folded) {
+  std::string text = "(k)", offset;
+  for (std::size_t axis = folded.dims.size(); axis-- > 0;) {
+    const std::string size = sdk::message("m", axis), stride = sdk::message("f", axis);
+    walk.number(stride, folded.strides[0][axis]);
+    if (axis > 0) walk.number(size, folded.dims[axis]);
+    const std::string at = axis > 0 ? sdk::message(text, " % (INDEX)", size) : text;
+    offset += sdk::message(offset.empty() ? "" : " + ", at, " * (INDEX)", stride);
+    text = sdk::message("(", text, " / (INDEX)", size, ")");
+  }
+  return sdk::message("(", offset, ")");
+}
+
+/// The type of memory that holds what parts of a row found.
+DataType part_type(DataType type) {
+  if (type == DataType::Double) return DataType::Double;
+  if (is_float(type)) return DataType::Float;
+  return is_unsigned(type) ? DataType::UInt64 : DataType::Int64;
+}
+
+/// The last step of a divided reduction: what the parts found is met.
+void add_meeting(Work& work, const Row& row, DataType type, const Division& division,
+                 const RowForm& divided) {
+  const DataType found = part_type(type);
+  const RowForm form =
+      choose_rows(work.device(), {.rows = divided.rows, .n = divided.parts, .type = found});
+  Walk walk(division.kept.dims);
+  walk.in("x", workspace(), found).out("y", output(0), type).number("depth", division.depth);
+  define_fold(walk, work, row, type);
+  walk.define("STEP(a, v)", "MEET(a, v)").define("REAL", "ACC").define("TY", type_code(type));
+  // Not of the elements' type, as define_fold says.
+  walk.define("OFFSET(k)", "(k)").define("FINISH", row.finish).define("BASE", "(row * n)");
+  const RowPlace place = row_place(walk, division.kept);
+  walk.define("TARGET", sdk::message("(", place.target, ")"));
+  walk.functions = sdk::message("#undef T\n#define T ", type_code(found), '\n');
+  walk.body = place.statements + common::kReduceRow;
+  walk.add_to(work, form, divided.part_count());
+}
+
+/// Returns the bytes of workspace that it takes.
+std::uint64_t add_shared_reduction(Work& work, const Row& row, DataType type,
+                                   const Division& division) {
+  const common::StridedLoops &kept = division.kept, &folded = division.folded;
+  const std::int64_t rows = sdk::element_count(kept.dims);
+  const bool is_along = folded.strides[0].back() == 1 || division.depth == 1;
+  const RowForm form = choose_rows(work.device(), {.rows = rows,
+                                                   .n = division.depth,
+                                                   .type = type,
+                                                   .is_across = !is_along,
+                                                   .is_dense = is_along && folded.dims.size() == 1,
+                                                   .holds = row.finish == nullptr,
+                                                   .may_divide = row.finish != nullptr});
+  const bool is_divided = form.parts > 1;
+  Walk walk(kept.dims);
+  walk.in("x", input(0), type);
+  const DataType found = is_divided ? part_type(type) : type;
+  walk.out("y", is_divided ? workspace() : output(0), found);
+  walk.number("depth", division.depth);
+  define_fold(walk, work, row, type);
+  walk.define("STEP(a, v)", sdk::message("(", row.step, ")")).define("REAL", "ACC");
+  walk.define("TY", type_code(found)).define("OFFSET(k)", row_offset(walk, folded));
+  const RowPlace place = row_place(walk, kept);
+  walk.define("BASE", sdk::message("(", place.base, ")"));
+  walk.define("TARGET", is_divided ? "(row * parts + part)" : sdk::message("(", place.target, ")"));
+  if (row.finish != nullptr) walk.define("FINISH", is_divided ? "acc" : row.finish);
+  walk.body =
+      place.statements + (row.finish != nullptr ? common::kReduceRow : common::kLogSumExpRow);
+  walk.add_to(work, form, rows * division.depth);
+  if (!is_divided) return 0;
+  add_meeting(work, row, type, division, form);
+  return static_cast<std::uint64_t>(form.part_count()) * sizeof(double);
+}
+
 class Reduce {
  public:
   Reduce(const Device&, const sdk::Node& node)
@@ -180,7 +281,10 @@ class Reduce {
         divide(x.dims(), common::normalize_axes(axes, x.rank()), keep_dims_ || is_global_);
     ctx.set_output(0, x.type(), division.out_dims);
     if (sdk::element_count(division.out_dims) == 0) return;
-    add_reduction(work, row_, x.type(), division);
+    if (!shares_rows(work.device()) || division.depth == 0)
+      return add_reduction(work, row_, x.type(), division);
+    const std::uint64_t bytes = add_shared_reduction(work, row_, x.type(), division);
+    if (bytes > 0) ctx.set_workspace(bytes, work.device().limits().alignment);
   }
 
  private:
@@ -211,6 +315,7 @@ class ArgExtreme {
     ctx.set_output(0, DataType::Int64, dims);
     if (outer * inner == 0) return;
     if (n == 0) sdk::invalid("there is no extreme along axis ", axis, " of ", to_string(x.dims()));
+    if (shares_rows(work.device())) return add_shared(work, x.type(), outer, n, inner);
     Walk walk(Dims{outer, inner});
     walk.in("x", input(0), x.type()).out("y", output(0), DataType::Int64);
     walk.number("n", n).number("inner", inner).define("T", type_code(x.type()));
@@ -226,6 +331,25 @@ class ArgExtreme {
   }
 
  private:
+  void add_shared(Work& work, DataType type, std::int64_t outer, std::int64_t n,
+                  std::int64_t inner) const {
+    const RowForm form = choose_rows(work.device(), {.rows = outer * inner,
+                                                     .n = n,
+                                                     .type = type,
+                                                     .is_across = inner > 1,
+                                                     .is_dense = inner == 1,
+                                                     .holds = true});
+    Walk walk(Dims{outer, inner});
+    walk.in("x", input(0), type).out("y", output(0), DataType::Int64).number("inner", inner);
+    walk.define("T", type_code(type)).define("REAL", accumulator(type));
+    walk.define("EXTREME(a, b)", is_max_ ? "GREATER(a, b)" : "LESS(a, b)");
+    walk.define("TAKES_LAST", takes_last_ ? 1 : 0);
+    walk.define("BASE", "(row / inner * n * inner + row % inner)");
+    walk.define("OFFSET(k)", "((k) * (INDEX)inner)");
+    walk.body = common::kArgRow;
+    walk.add_to(work, form, outer * n * inner);
+  }
+
   bool is_max_;
   std::int64_t axis_;
   bool keep_dims_, takes_last_;

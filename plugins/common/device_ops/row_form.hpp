@@ -1,0 +1,47 @@
+// How items of a group share rows, for the kernels of kernels/rows.hpp: chosen by the rows' number and length.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "plugins/common/device_ops/kernel.hpp"
+
+namespace backplane::device_ops {
+
+/// `rows` of `n` elements each. A row is folded by `lanes` items; `group_items` / `lanes` rows share a group. See
+/// kernels/rows.hpp for what the rest means there.
+struct RowForm {
+  std::int64_t rows = 1, n = 1;
+  bool is_across = false;
+  std::int64_t lanes = 1, group_items = 1;
+  std::int64_t width = 1;  ///< V
+  std::int64_t held = 0;   ///< HELD
+  std::int64_t parts = 1;
+  std::int64_t part_n = 1;  ///< elements of a part; the last may have fewer
+  DataType type = DataType::Float;
+
+  std::int64_t group_rows() const { return group_items / lanes; }
+  /// Elements of a workspace that keeps one number a part.
+  std::int64_t part_count() const { return rows * parts; }
+  /// The definitions and functions that stand before a kernel.
+  std::string functions() const;
+  /// The first statements of a kernel: what lane and row of which part the item is.
+  std::string beginning() const;
+};
+
+struct RowsWanted {
+  std::int64_t rows = 1, n = 1;
+  DataType type = DataType::Float;  ///< of the elements that are read
+  bool is_across = false;           ///< neighbouring rows, not elements, are neighbours in memory
+  bool is_dense = false;  ///< rows stand one behind the other, so that 16 bytes can be read at once
+  bool holds = false;     ///< the kernel reads elements more than once
+  bool may_divide = false;  ///< it has phases
+};
+
+/// At least one row of at least one element.
+RowForm choose_rows(const Device& device, const RowsWanted& wanted);
+
+/// Whether items of this device share rows: where an item has a core to itself, they do not.
+inline bool shares_rows(const Device& device) { return !device.limits().is_processor; }
+
+}  // namespace backplane::device_ops

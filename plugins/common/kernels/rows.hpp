@@ -1,0 +1,328 @@
+// Rows that several items of a group compute together, as text for kernels on devices where one item has little
+// to itself: reductions, softmax, normalisation. (Processors have an item for each row: reductions.hpp.)
+//
+// A group has GROUP items and GROUP_ROWS rows; LANES items, a power of two, share a row. Along the row (ACROSS 0)
+// neighbouring items are lanes of one row, and each takes V neighbouring elements at a time; across it (ACROSS 1)
+// neighbouring items are neighbouring rows. A row that is long and has few beside it is divided among PARTS groups:
+// kernels of PHASE 1 store what each part found, and those of PHASE 2 meet these and go on.
+//
+// Every item stays to the end: those past the last row read that one again and store nothing.
+#pragma once
+
+namespace backplane::common {
+
+/// FOLD(TYPE, acc, MEET) makes `acc` in each lane what all lanes of the row have, met in the same order, by way of
+/// shuffles among the SHUFFLED neighbours that CUDA runs together, and of local memory. MEET(a, b) = MEET(b, a).
+inline constexpr char kRowFunctions[] = R"kernel(
+#ifdef __CUDACC__
+#define SCRATCH(TYPE) ((TYPE *)scratch)
+#define SHUFFLE(TYPE, other, value, distance) \
+  other = __shfl_xor_sync(0xffffffffu, value, distance)
+#else
+#define SCRATCH(TYPE) ((__local TYPE *)scratch)
+#define SHUFFLE(TYPE, other, value, distance) \
+  SCRATCH(TYPE)[item] = value;                \
+  BARRIER;                                    \
+  other = SCRATCH(TYPE)[item ^ (distance)];   \
+  BARRIER
+#endif
+#define UNROLL _Pragma("unroll")
+
+#define FOLD(TYPE, acc, MEET)                                         \
+  {                                                                   \
+    for (int d = SHUFFLED / 2; d > 0; d /= 2) {                       \
+      TYPE other;                                                     \
+      SHUFFLE(TYPE, other, acc, d);                                   \
+      acc = MEET(acc, other);                                         \
+    }                                                                 \
+    if (LANES > SHUFFLED) {                                           \
+      if (item % SHUFFLED == 0) SCRATCH(TYPE)[item / SHUFFLED] = acc; \
+      BARRIER;                                                        \
+      acc = SCRATCH(TYPE)[first_slot];                                \
+      for (int w = 1; w < LANES / SHUFFLED; ++w) {                    \
+        TYPE other = SCRATCH(TYPE)[first_slot + w * SLOT_STEP];       \
+        acc = MEET(acc, other);                                       \
+      }                                                               \
+      BARRIER;                                                        \
+    }                                                                 \
+  }
+#define PLUS(a, b) ((a) + (b))
+#define GREATER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
+#define LESS(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
+
+// EACH_ELEMENT { statements of k and v } END_EACH goes over the lane's elements of the row at x, of type T;
+// with END_MAP instead, what v then is becomes the row's at y. Where HELD is not 0, HOLD has read them before.
+#if HELD
+#define HOLD                                                \
+  VALUE(T) held[HELD * V];                                  \
+  UNROLL for (int s = 0; s < HELD; ++s) {                   \
+    INDEX at = first + (lane + s * LANES) * V;              \
+    if (at < last) READ(T, x + OFFSET(at), (held + s * V)); \
+  }
+#define EACH_STEP                              \
+  UNROLL for (int s = 0; s < HELD; ++s) {      \
+    INDEX at = first + (lane + s * LANES) * V; \
+    if (at < last) {                           \
+      VALUE(T) *w = held + s * V;
+#else
+#define HOLD
+#define EACH_STEP                                                 \
+  for (INDEX at = first + lane * V; at < last; at += LANES * V) { \
+    {                                                             \
+      VALUE(T) w[V];                                              \
+      READ(T, x + OFFSET(at), w);
+#endif
+#define EACH_OF_STEP                     \
+      UNROLL for (int e = 0; e < V; ++e) { \
+        INDEX k = at + e;                  \
+        REAL v = (REAL)w[e];
+#define EACH_ELEMENT EACH_STEP EACH_OF_STEP
+#define END_EACH \
+      }          \
+    }            \
+  }
+#define END_MAP                    \
+        w[e] = v;                  \
+      }                            \
+      WRITE(T, y + OFFSET(at), w); \
+    }                              \
+  }
+)kernel";
+
+/// READ and WRITE of V elements where they are read one by one, of any type.
+inline constexpr char kNarrowRows[] = R"kernel(
+#define READ(T, p, to) (to)[0] = LOAD(T, p, 0)
+#define WRITE(T, p, from) STORE(T, p, 0, (from)[0])
+)kernel";
+
+/// The same for the 16 bytes that WIDE_TYPE (f32, f64, f16 or bf16) fills, where the address allows that.
+inline constexpr char kWideRows[] = R"kernel(
+#define READ(T, p, to) JOIN(read_, T)(p, to)
+#define WRITE(T, p, from) JOIN(write_, T)(p, from)
+#define IS_WIDE(p) (((size_t)(p) & 15) == 0)
+#define wide_f32 float4
+#define unpack_f32(w, to) ((to)[0] = w.x, (to)[1] = w.y, (to)[2] = w.z, (to)[3] = w.w)
+#define pack_f32(w, from) (w.x = (from)[0], w.y = (from)[1], w.z = (from)[2], w.w = (from)[3])
+#define wide_f64 double2
+#define unpack_f64(w, to) ((to)[0] = w.x, (to)[1] = w.y)
+#define pack_f64(w, from) (w.x = (from)[0], w.y = (from)[1])
+#define wide_f16 uint4
+#define unpack_f16(w, to) UNPACK_HALVES(w, to, half_to_float)
+#define pack_f16(w, from) PACK_HALVES(w, from, float_to_half)
+#define wide_bf16 uint4
+#define BFLOAT_TO_FLOAT(bits) BITS_FLOAT((u32)(bits) << 16)
+#define unpack_bf16(w, to) UNPACK_HALVES(w, to, BFLOAT_TO_FLOAT)
+#define pack_bf16(w, from) PACK_HALVES(w, from, float_to_bfloat)
+#define UNPACK_HALVES(w, to, OF)                                     \
+  ((to)[0] = OF((u16)w.x), (to)[1] = OF((u16)(w.x >> 16)),           \
+   (to)[2] = OF((u16)w.y), (to)[3] = OF((u16)(w.y >> 16)),           \
+   (to)[4] = OF((u16)w.z), (to)[5] = OF((u16)(w.z >> 16)),           \
+   (to)[6] = OF((u16)w.w), (to)[7] = OF((u16)(w.w >> 16)))
+#define PACK_HALVES(w, from, OF)                                     \
+  (w.x = OF((from)[0]) | (u32)OF((from)[1]) << 16,                   \
+   w.y = OF((from)[2]) | (u32)OF((from)[3]) << 16,                   \
+   w.z = OF((from)[4]) | (u32)OF((from)[5]) << 16,                   \
+   w.w = OF((from)[6]) | (u32)OF((from)[7]) << 16)
+FUNCTION void JOIN(read_, WIDE_TYPE)(GLOBAL const STORAGE(WIDE_TYPE) *p, VALUE(WIDE_TYPE) *to) {
+  if (IS_WIDE(p)) {
+    JOIN(wide_, WIDE_TYPE) w = *(GLOBAL const JOIN(wide_, WIDE_TYPE) *)p;
+    JOIN(unpack_, WIDE_TYPE)(w, to);
+  } else {
+    for (int e = 0; e < V; ++e) to[e] = LOAD(WIDE_TYPE, p, e);
+  }
+}
+FUNCTION void JOIN(write_, WIDE_TYPE)(GLOBAL STORAGE(WIDE_TYPE) *p, const VALUE(WIDE_TYPE) *from) {
+  if (IS_WIDE(p)) {
+    JOIN(wide_, WIDE_TYPE) w;
+    JOIN(pack_, WIDE_TYPE)(w, from);
+    *(GLOBAL JOIN(wide_, WIDE_TYPE) *)p = w;
+  } else {
+    for (int e = 0; e < V; ++e) STORE(WIDE_TYPE, p, e, from[e]);
+  }
+}
+)kernel";
+
+/// A row's fold, by START, STEP(acc, v) and MEET; FINISH of acc and depth is stored at y + TARGET, which is the
+/// part's place in PHASE 1.
+inline constexpr char kReduceRow[] = R"kernel(
+  x += BASE;
+  REAL acc = START;
+  EACH_ELEMENT
+    acc = STEP(acc, v);
+  END_EACH
+  FOLD(REAL, acc, MEET)
+  if (lane == 0 && is_row) STORE(TY, y, TARGET, FINISH);
+)kernel";
+
+/// log(sum(exp(v))) = m + log(sum(exp(v - m))) with m the greatest, so that nothing overflows.
+inline constexpr char kLogSumExpRow[] = R"kernel(
+  x += BASE;
+  HOLD
+  REAL greatest = START;
+  EACH_ELEMENT
+    greatest = GREATER(v, greatest);
+  END_EACH
+  FOLD(REAL, greatest, GREATER)
+  ROOT shift = fabs((ROOT)greatest) < INFINITY ? (ROOT)greatest : (ROOT)0;
+  ROOT sum = 0;
+  EACH_ELEMENT
+    sum += exp((ROOT)v - shift);
+  END_EACH
+  FOLD(ROOT, sum, PLUS)
+  if (lane == 0 && is_row) STORE(TY, y, TARGET, shift + log(sum));
+)kernel";
+
+/// Where the extreme lies: the first NaN, or else what EXTREME(a, b) chooses; of equal ones the last if TAKES_LAST.
+inline constexpr char kArgRow[] = R"kernel(
+#define LAST_OF(a, b) ((a) > (b) ? (a) : (b))
+#define FIRST_OF(a, b) ((a) < (b) ? (a) : (b))
+#define CHOSEN(a, b) (is_last ? LAST_OF(a, b) : FIRST_OF(a, b))
+  x += BASE;
+  HOLD
+  REAL best = (REAL)LOAD(T, x, 0);
+  EACH_ELEMENT
+    best = EXTREME(v, best);
+  END_EACH
+  FOLD(REAL, best, EXTREME)
+  int is_last = TAKES_LAST && best == best;
+  INDEX place = is_last ? 0 : last;
+  EACH_ELEMENT
+    if (v == best || (v != v && best != best)) place = CHOSEN(k, place);
+  END_EACH
+  FOLD(INDEX, place, CHOSEN)
+  if (lane == 0 && is_row) STORE(i64, y, row, place);
+)kernel";
+
+/// Softmax, or with IS_LOG its logarithm. The parts of PHASE 1 give their greatest and the sum of the exponentials
+/// under it.
+inline constexpr char kSoftmaxRow[] = R"kernel(
+  x += BASE;
+  HOLD
+  REAL greatest = -INFINITY, sum = 0;
+#if PHASE == 2
+  for (int p = lane; p < parts; p += LANES) {
+    REAL v = LOAD(TP, found, row * parts + p);
+    greatest = GREATER(v, greatest);
+  }
+#else
+  EACH_ELEMENT
+    greatest = GREATER(v, greatest);
+  END_EACH
+#endif
+  FOLD(REAL, greatest, GREATER)
+#if PHASE == 2
+  for (int p = lane; p < parts; p += LANES)
+    sum += LOAD(TP, found, (rows + row) * parts + p) *
+           exp(LOAD(TP, found, row * parts + p) - greatest);
+#else
+#if PHASE == 1
+  // A part of nothing but -inf has no share in the sum of the others.
+  REAL shift = fabs(greatest) < INFINITY ? greatest : (REAL)0;
+#else
+  REAL shift = greatest;
+#endif
+  EACH_ELEMENT
+    sum += exp(v - shift);
+  END_EACH
+#endif
+  FOLD(REAL, sum, PLUS)
+#if PHASE == 1
+  if (lane == 0 && is_row) {
+    STORE(TP, found, row * parts + part, greatest);
+    STORE(TP, found, (rows + row) * parts + part, sum);
+  }
+#else
+  y += BASE;
+#if IS_LOG
+  REAL less = log(sum);
+#else
+  REAL factor = (REAL)1 / sum;
+#endif
+  if (!is_row) return;
+  EACH_ELEMENT
+#if IS_LOG
+    v = (v - greatest) - less;
+#else
+    v = exp(v - greatest) * factor;
+#endif
+  END_MAP
+#endif
+)kernel";
+
+/// Normalises by the mean (unless NO_MEAN) and the root mean square; `scale` and `bias` are read at SCALE_AT, of k or
+/// at, or, with SCALE_IS_ROW, are of the row's type and along it. The parts of PHASE 1 give their means and the squares around these.
+inline constexpr char kNormalizeRow[] = R"kernel(
+  x += BASE;
+  HOLD
+  REAL mean = 0, square = 0;
+#if PHASE == 2
+#define COUNT_OF(p) (REAL)((p) + 1 < parts ? part_n : n - (p) * part_n)
+#if !NO_MEAN
+  for (int p = lane; p < parts; p += LANES)
+    mean += LOAD(TP, found, row * parts + p) * COUNT_OF(p);
+  FOLD(REAL, mean, PLUS)
+  mean /= (REAL)n;
+#endif
+  for (int p = lane; p < parts; p += LANES) {
+    square += LOAD(TP, found, (rows + row) * parts + p);
+#if !NO_MEAN
+    REAL d = LOAD(TP, found, row * parts + p) - mean;
+    square += d * d * COUNT_OF(p);
+#endif
+  }
+#else
+#if !NO_MEAN
+  EACH_ELEMENT
+    mean += v;
+  END_EACH
+  FOLD(REAL, mean, PLUS)
+  mean /= (REAL)(last - first);
+#endif
+  EACH_ELEMENT
+    REAL d = v - mean;
+    square += d * d;
+  END_EACH
+#endif
+  FOLD(REAL, square, PLUS)
+  if (!is_row) return;
+#if PHASE == 1
+  if (lane == 0) {
+    STORE(TP, found, row * parts + part, mean);
+    STORE(TP, found, (rows + row) * parts + part, square);
+  }
+#else
+  REAL inverse = (REAL)1 / sqrt(square / (REAL)n + (REAL)epsilon);
+  y += BASE;
+  EACH_STEP
+#if SCALE_IS_ROW
+    VALUE(T) factor[V];
+    READ(T, scale + at, factor);
+#if HAS_BIAS
+    VALUE(T) addend[V];
+    READ(T, bias + at, addend);
+#endif
+#endif
+  EACH_OF_STEP
+    v = (v - mean) * inverse;
+#if SCALE_IS_ROW
+    v = v * (REAL)factor[e];
+#if HAS_BIAS
+    v += (REAL)addend[e];
+#endif
+#else
+    v = v * (REAL)LOAD(TS, scale, SCALE_AT);
+#if HAS_BIAS
+    v += (REAL)LOAD(TB, bias, SCALE_AT);
+#endif
+#endif
+  END_MAP
+#if HAS_MEAN
+  if (lane == 0 && part == 0) STORE(TM, out_mean, row, mean);
+#endif
+#if HAS_INVERSE
+  if (lane == 0 && part == 0) STORE(TM, out_inverse, row, inverse);
+#endif
+#endif
+)kernel";
+
+}  // namespace backplane::common

@@ -1,0 +1,205 @@
+"""Cases of one node whose rows several work items share: reductions, softmax, normalisation. What is expected is
+worked out in double precision."""
+
+import json
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+FLOATS = {"f32": (np.float32, TensorProto.FLOAT, 2e-5), "f64": (np.float64, TensorProto.DOUBLE, 1e-11),
+          "f16": (np.float16, TensorProto.FLOAT16, 2e-3), "bf16": (np.float32, TensorProto.BFLOAT16, 2e-2)}
+INTEGERS = {"i32": (np.int32, TensorProto.INT32), "i64": (np.int64, TensorProto.INT64), "u8": (np.uint8, TensorProto.UINT8),
+            "i8": (np.int8, TensorProto.INT8), "u64": (np.uint64, TensorProto.UINT64)}
+
+
+def rounded(x, kind):
+    """As memory holds it, in double."""
+    if kind == "bf16":
+        bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+        return bits.astype(np.uint32).view(np.float32).astype(np.float64)
+    return x.astype(FLOATS[kind][0]).astype(np.float64)
+
+
+def tensor_of(x, code):
+    if code == TensorProto.BFLOAT16:
+        bits = (np.ascontiguousarray(x, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        return helper.make_tensor("", code, x.shape, bits.tobytes(), raw=True)
+    return numpy_helper.from_array(np.ascontiguousarray(x, helper.tensor_dtype_to_np_dtype(code)))
+
+
+def save(folder, name, node, opset, inputs, outputs, tolerance, constants=()):
+    """Inputs and outputs: (name, array, element type). Constants: those inputs that are initializers."""
+    def infos(values):
+        return [helper.make_tensor_value_info(key, code, x.shape) for key, x, code in values]
+
+    fed = [each for each in inputs if each[0] not in constants]
+    weights = [tensor_of(x, code) for key, x, code in inputs if key in constants]
+    for weight, key in zip(weights, [key for key, *_ in inputs if key in constants]):
+        weight.name = key
+    graph = helper.make_graph([node], name, infos(fed), infos(outputs), weights)
+    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
+    data = folder / name / "test_data_set_0"
+    data.mkdir(parents=True)
+    (folder / name / "model.onnx").write_bytes(model.SerializeToString())
+    (folder / name / "data.json").write_text(json.dumps({"rtol": tolerance, "atol": tolerance}))
+    for word, values in (("input", fed), ("output", outputs)):
+        for k, (_, x, code) in enumerate(values):
+            (data / f"{word}_{k}.pb").write_bytes(tensor_of(x, code).SerializeToString())
+
+
+def reduced(op_type, x, axes):
+    axis, keep = tuple(axes), {"keepdims": True}
+    return {"ReduceSum": lambda: x.sum(axis, **keep), "ReduceMean": lambda: x.mean(axis, **keep),
+            "ReduceMax": lambda: x.max(axis, **keep), "ReduceMin": lambda: x.min(axis, **keep),
+            "ReduceProd": lambda: x.prod(axis, **keep), "ReduceL1": lambda: np.abs(x).sum(axis, **keep),
+            "ReduceL2": lambda: np.sqrt((x * x).sum(axis, **keep)), "ReduceSumSquare": lambda: (x * x).sum(axis, **keep),
+            "ReduceLogSum": lambda: np.log(x.sum(axis, **keep)),
+            "ReduceLogSumExp": lambda: np.log(np.exp(x).sum(axis, **keep))}[op_type]()
+
+
+def reduction(folder, random, op_type, kind, dims, axes):
+    name = f"{op_type}_{kind}_{'x'.join(map(str, dims))}_axes_{'_'.join(map(str, axes))}"
+    if kind in INTEGERS:
+        dtype, code = INTEGERS[kind]
+        x = random.integers(0, 3, dims).astype(dtype)
+        y = reduced(op_type, x.astype(np.int64), axes).astype(dtype)
+        tolerance = 0
+    else:
+        _, code, tolerance = FLOATS[kind]
+        x = rounded(random.uniform(0.5, 1.5, dims) if op_type in ("ReduceLogSum", "ReduceProd") else
+                    random.uniform(-2, 2, dims), kind)
+        y = rounded(reduced(op_type, x, axes), kind)
+        tolerance *= 1 + np.abs(x).sum(tuple(axes)).max() / max(1, np.abs(y).max()) / 100 if x.size else 1
+    node = helper.make_node(op_type, ["x", "axes"], ["y"])
+    save(folder, name, node, 18 if op_type != "ReduceSum" else 13,
+         [("x", x, code), ("axes", np.array(axes, np.int64), TensorProto.INT64)], [("y", y, code)], tolerance, ("axes",))
+
+
+def extreme(folder, random, op_type, kind, dims, axis, takes_last):
+    dtype, code = INTEGERS[kind] if kind in INTEGERS else FLOATS[kind][:2]
+    x = random.integers(0, 50, dims).astype(dtype)
+    if kind in FLOATS and x.size > 40:
+        x.reshape(-1)[[17, 23]] = np.nan
+    turned = np.flip(x, axis) if takes_last else x
+    found = (np.argmax if op_type == "ArgMax" else np.argmin)(turned, axis, keepdims=True)
+    if takes_last:
+        found = x.shape[axis] - 1 - found
+        # Of several NaN the first counts.
+        nan = np.isnan(x) if kind in FLOATS else np.zeros(x.shape, bool)
+        found = np.where(nan.any(axis, keepdims=True), nan.argmax(axis, keepdims=True), found)
+    node = helper.make_node(op_type, ["x"], ["y"], axis=axis, select_last_index=int(takes_last))
+    name = f"{op_type}_{kind}_{'x'.join(map(str, dims))}_axis_{axis}_{int(takes_last)}"
+    save(folder, name, node, 13, [("x", x, code)], [("y", found.astype(np.int64), TensorProto.INT64)], 0)
+
+
+def softmax(folder, random, op_type, kind, dims, axis, spread=8.0):
+    _, code, tolerance = FLOATS[kind]
+    x = rounded(random.uniform(-spread, spread, dims), kind)
+    if x.size > 100:  # as masks have it
+        x.reshape(-1)[::7] = -np.inf
+    shifted = x - x.max(axis, keepdims=True) if x.size else x
+    sums = np.exp(shifted).sum(axis, keepdims=True)
+    y = np.exp(shifted) / sums if op_type == "Softmax" else shifted - np.log(sums)
+    name = f"{op_type}_{kind}_{'x'.join(map(str, dims))}_axis_{axis}"
+    save(folder, name, helper.make_node(op_type, ["x"], ["y"], axis=axis), 13, [("x", x, code)],
+         [("y", rounded(y, kind), code)], tolerance)
+
+
+def layer(folder, random, op_type, kind, dims, axis, has_bias=True, statistics=False):
+    _, code, tolerance = FLOATS[kind]
+    row = dims[axis:]
+    x = rounded(random.uniform(-2, 2, dims) + 3, kind)
+    scale, bias = (rounded(random.uniform(-1, 1, row), kind) for _ in range(2))
+    axes = tuple(range(len(dims))[axis:])
+    mean = x.mean(axes, keepdims=True) if op_type == "LayerNormalization" else np.zeros((1,) * len(dims))
+    inverse = 1 / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + 1e-5)
+    y = (x - mean) * inverse * scale + (bias if has_bias else 0)
+    inputs = [("x", x, code), ("scale", scale, code)] + ([("bias", bias, code)] if has_bias else [])
+    outputs = [("y", rounded(y, kind), code)]
+    if statistics:
+        outputs += [("mean", mean, TensorProto.FLOAT), ("inverse", inverse, TensorProto.FLOAT)]
+    name = f"{op_type}_{kind}_{'x'.join(map(str, dims))}_axis_{axis}_{int(has_bias)}{int(statistics)}"
+    node = helper.make_node(op_type, [key for key, *_ in inputs], [key for key, *_ in outputs], axis=axis)
+    save(folder, name, node, 17 if op_type == "LayerNormalization" else 23, inputs, outputs, 4 * tolerance)
+
+
+def groups(folder, random, op_type, kind, dims, count):
+    _, code, tolerance = FLOATS[kind]
+    channels = dims[1]
+    count = channels if op_type == "InstanceNormalization" else count
+    x = rounded(random.uniform(-2, 2, dims) + 3, kind)
+    scale, bias = (rounded(random.uniform(-1, 1, channels), kind) for _ in range(2))
+    rows = x.reshape(dims[0], count, int(np.prod(dims[1:])) // count)
+    mean, variance = rows.mean(2, keepdims=True), rows.var(2, keepdims=True)
+    whole = (1, channels) + (1,) * (len(dims) - 2)
+    y = ((rows - mean) / np.sqrt(variance + 1e-5)).reshape(dims) * scale.reshape(whole) + bias.reshape(whole)
+    more = {} if op_type == "InstanceNormalization" else {"num_groups": count}
+    save(folder, f"{op_type}_{kind}_{'x'.join(map(str, dims))}_{count}",
+         helper.make_node(op_type, ["x", "scale", "bias"], ["y"], **more), 21 if more else 6,
+         [("x", x, code), ("scale", scale, code), ("bias", bias, code)], [("y", rounded(y, kind), code)], 4 * tolerance)
+
+
+REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+              "ReduceLogSum", "ReduceLogSumExp")
+# Dims and axes: along the row, across it, both, one element, none; wide reads and not; rows that are divided.
+REDUCED = [((3, 20), [1]), ((5, 1), [1]), ((1, 7), [0]), ((40, 33), [0]), ((4, 6, 5, 3), [0, 2]), ((4, 6, 5, 4), [1, 3]),
+           ((2, 3, 260), [2]), ((0, 4), [1]), ((3, 0), [1])]
+LONG = [((2, 100_003), [1]), ((1, 65_536), [1]), ((40_001, 3), [0]), ((3, 9_000, 2), [0, 1]), ((300, 2_000), [1])]
+
+
+def write_all(folder):
+    random = np.random.default_rng(3)
+    for number, op_type in enumerate(REDUCTIONS):
+        for k, (dims, axes) in enumerate(REDUCED):
+            if 0 in np.array(dims)[axes] and op_type in ("ReduceMax", "ReduceMin", "ReduceLogSum", "ReduceLogSumExp"):
+                continue
+            kinds = ("f32", "f16", "bf16", "f64")
+            reduction(folder, random, op_type, kinds[(number + k) % 4] if k % 2 else "f32", dims, axes)
+    for number, (dims, axes) in enumerate(LONG):
+        for kind in ("f32", ("f16", "f64", "bf16")[number % 3]):
+            reduction(folder, random, ("ReduceMean", "ReduceSum", "ReduceL2")[number % 3], kind, dims, axes)
+        reduction(folder, random, ("ReduceMax", "ReduceLogSumExp")[number % 2], "f32", dims, axes)
+    for kind in INTEGERS:
+        for op_type, dims, axes in (("ReduceSum", (3, 21), [1]), ("ReduceMax", (30, 5), [0]), ("ReduceMin", (2, 40_000), [1])):
+            if op_type != "ReduceSum" or kind not in ("i8", "u8"):  # ONNX sums no bytes
+                reduction(folder, random, op_type, kind, dims, axes)
+    for op_type in ("ArgMax", "ArgMin"):
+        for takes_last in (False, True):
+            for kind, dims, axis in (("f32", (3, 70), 1), ("i8", (70, 9), 0), ("f64", (2, 33, 3), 1), ("f16", (5, 1024), 1),
+                                     ("u64", (3, 5000), 1)):
+                extreme(folder, random, op_type, kind, dims, axis, takes_last)
+    for op_type in ("Softmax", "LogSoftmax"):
+        for kind, dims, axis in (("f32", (5, 20), 1), ("f16", (3, 7, 128), 2), ("bf16", (4, 24), 1), ("f64", (6, 10), 1),
+                                 ("f32", (7, 1), 1), ("f32", (2, 21, 60), 1), ("f16", (70, 3), 0), ("f32", (3, 0), 1),
+                                 ("f32", (2, 50_001), 1), ("f16", (1, 65_536), 1), ("f64", (9_000, 5), 0),
+                                 ("f32", (300, 1500), 1), ("f32", (12, 128, 128), 2)):
+            softmax(folder, random, op_type, kind, dims, axis)
+    for op_type in ("LayerNormalization", "RMSNormalization"):
+        for kind, dims, axis, has_bias in (("f32", (6, 768), 1, True), ("f32", (3, 5, 7), 1, True), ("f16", (4, 256), 1, False),
+                                           ("bf16", (2, 3, 40), 2, True), ("f64", (5, 18), 1, True), ("f32", (4, 1), 1, False),
+                                           ("f32", (1, 100_003), 1, True), ("f16", (2, 32_768), 1, True),
+                                           ("f32", (2, 3, 64, 96), 2, True)):
+            is_layer = op_type == "LayerNormalization"
+            layer(folder, random, op_type, kind, dims, axis, has_bias and is_layer,
+                  is_layer and axis == 1 and kind != "f64")
+    for kind, dims, count in (("f32", (2, 6, 5, 5), 3), ("f16", (1, 8, 8, 8), 2), ("f64", (2, 4, 9), 4),
+                              ("f32", (1, 32, 64, 64), 4), ("bf16", (2, 4, 16), 1), ("f32", (0, 4, 3), 2)):
+        groups(folder, random, "GroupNormalization", kind, dims, count)
+        if kind != "bf16":  # ONNX's has none
+            groups(folder, random, "InstanceNormalization", kind, dims, count)
+
+
+def write_few(folder):
+    """One of a kind, for a slow simulator: shuffles and local memory, both directions, wide reads, divided rows."""
+    random = np.random.default_rng(4)
+    reduction(folder, random, "ReduceSum", "f32", (3, 20), [1])
+    reduction(folder, random, "ReduceMean", "f16", (40, 33), [0])
+    reduction(folder, random, "ReduceMax", "f32", (1, 8_192), [1])
+    extreme(folder, random, "ArgMax", "f32", (3, 70), 1, False)
+    softmax(folder, random, "Softmax", "f32", (5, 20), 1)
+    softmax(folder, random, "Softmax", "f32", (2, 21, 20), 1)
+    softmax(folder, random, "LogSoftmax", "f16", (1, 20_000), 1)
+    layer(folder, random, "LayerNormalization", "f32", (2, 320), 1)
+    layer(folder, random, "LayerNormalization", "f32", (1, 9_001), 1)
+    groups(folder, random, "GroupNormalization", "f32", (2, 6, 5, 5), 3)

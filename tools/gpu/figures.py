@@ -1,0 +1,191 @@
+"""The phases of gpu_check that measure: the device's limits, what a run costs beside its work, overlap, networks."""
+
+import json
+import sys
+
+import networks
+import numpy as np
+from checks import ON_CUDA, PRECISIONS, models_of
+from programs import last_line
+
+
+def bench(program, path, precision, runs, *more):
+    """The figures of `backplane bench`, or why there are none."""
+    made = program.call("bench", path, *ON_CUDA, "--precision", precision, "--warmup", "10", "--runs", str(runs), "--json",
+                        *more)
+    return (json.loads(made.stdout), "") if made.returncode == 0 else (None, last_line(made))
+
+
+def probe(work, path, feed, precision, runs, *more):
+    """What runs take with feeds and fetches on the device, or why that is not known."""
+    return work.program.probe("model", path, "--feed", feed, "--provider", "cuda", "--set", f"precision={precision}",
+                              "--runs", runs, *more)
+
+
+def number(figures, key, digits):
+    return f"{figures[key]:.{digits}f}" if figures and figures.get(key) is not None else ""
+
+
+def limits(work):
+    """TFLOP/s of one large product by element type, by cuBLASLt alone; GB/s of copies; launches of bare graphs."""
+    page = work.page
+    page.section("The device's limits, measured without the provider", ["what", "limit"])
+    found, why = work.program.probe("limits", *(["--quick"] if work.quick else []))
+    if found is None:
+        page.row("gpu_probe limits", f"not measured: {why}")
+        return
+    page.values["limits"] = found
+    rates = found["tflops"]
+    for kind, rate in rates.items() if isinstance(rates, dict) else [("", rates)]:
+        text = f"{rate:.1f} TFLOP/s" if isinstance(rate, (int, float)) else f"not measured: {rate}"
+        page.row(f"cuBLASLt, {found['product_size']} x {found['product_size']}, {kind}", text)
+    copies = found["gb_per_s"]
+    names = {"device": "copy on the device, read and written", "to_device": "copy to the device, pinned",
+             "from_device": "copy from the device, pinned"}
+    for kind, rate in copies.items() if isinstance(copies, dict) else [("device", copies)]:
+        page.row(names[kind], f"{rate:.0f} GB/s" if isinstance(rate, (int, float)) else f"not measured: {rate}")
+    for graph in found["graphs"]:
+        page.row(*((f"bare launch of a graph of {graph['nodes']} small writes: host, and until done",
+                    f"{graph['launch_us']:.2f} us, {graph['whole_us']:.1f} us") if isinstance(graph, dict) else
+                   ("bare launch of a graph", f"not measured: {graph}")))
+
+
+def overhead(work):
+    """What a node costs beside its work, by chains of nodes with nothing to do that are not fused; and what the host
+    does for a replayed plan, the launch of a bare graph of as many nodes subtracted."""
+    page, program = work.page, work.program
+    bare = {graph["nodes"]: graph["launch_us"] for graph in (work.limits() or {}).get("graphs", []) if isinstance(graph, dict)}
+    page.section("What a run costs beside its work (chains of nodes, not fused; feeds and fetches on the device)",
+                 ["nodes", "capture", "waited for, us", "on the host, us", "bare graph launch, us", "host less launch, us",
+                  "on the device, us"])
+    runs = 20 if work.quick else 300
+    for nodes in (1, 64, 1024) if not work.quick else (1, 64):
+        path, feed = work.folder / "chain.onnx", work.folder / "chain_feed.onnx"
+        networks.feed(feed, networks.chain(path, nodes))
+        for capture in ("off", "auto"):
+            found, why = work.program.probe("model", path, "--feed", feed, "--provider", "cuda", "--set", f"capture={capture}",
+                                            "--set", "provider.cuda.fusion=false", "--runs", runs)
+            launch = bare.get(nodes) if capture == "auto" else None
+            page.row(nodes, capture, f"{1e3 * found['latency_ms']:.1f}" if found else why, number(found, "host_us", 2),
+                     f"{launch:.2f}" if launch else "", f"{found['host_us'] - launch:.2f}" if found and launch else "",
+                     f"{1e3 * found['device_ms']:.1f}" if found and found["device_ms"] is not None else "")
+    page.section("Overhead per node (feeds and fetches in host memory)",
+                 ["capture", "one run of the short chain, median us", "per node, us"])
+    few, many = (8, 40) if work.quick else (64, 1024)
+    for capture in ("off", "auto"):
+        found, why = {}, ""
+        for nodes in (few, many):
+            networks.chain(work.folder / "chain.onnx", nodes)
+            found[nodes], why = bench(program, work.folder / "chain.onnx", "fp32", runs, "--set", f"capture={capture}", "--set",
+                                      "provider.cuda.fusion=false")
+        if None in found.values():
+            page.row(capture, why, "")
+            continue
+        per_node = 1e3 * (found[many]["median_ms"] - found[few]["median_ms"]) / (many - few)
+        page.row(capture, f"{1e3 * found[few]['median_ms']:.1f}", f"{per_node:.3f}")
+
+
+def overlap(work):
+    """Uploads of one run beside the products of another: two callers against one, and each part by itself."""
+    page, program = work.page, work.program
+    page.section("Upload and compute (a large input, products, a small output)",
+                 ["what", "ms per run"])
+    sizes = {"rows": 256, "width": 256} if work.quick else {}
+    path, feed = work.folder / "tower.onnx", work.folder / "tower_feed.onnx"
+    net = networks.tower(path, **sizes)
+    networks.feed(feed, net)
+    runs = 10 if work.quick else 60
+    rates = (work.limits() or {}).get("gb_per_s")
+    upload = None
+    if isinstance(rates, dict):
+        upload = 4 * np.prod(net.inputs[0][1]) / (rates["to_device"] * 1e6)
+    page.row("upload alone, by the limit of copies from pinned memory", f"{upload:.3f}" if upload else "not measured")
+    alone, why = probe(work, path, feed, "tf32", runs)
+    page.row("compute alone, the input on the device", number(alone, "latency_ms", 3) or why)
+    times = {}
+    for callers in (1, 2, 4):
+        figures, why = bench(program, path, "tf32", runs, "--callers", callers)
+        times[callers] = 1e3 / figures["runs_per_s"] if figures else None
+        page.row(f"both, {callers} caller{'s' if callers > 1 else ''}", f"{times[callers]:.3f}" if figures else why)
+    if upload and alone and times[1] and times[2]:
+        best = min(time for time in times.values() if time)
+        compute = alone["latency_ms"]
+        page.note(f"Of the shorter of upload and compute ({min(upload, compute):.3f} ms) "
+                  f"{100 * max(0.0, upload + compute - best) / min(upload, compute):.0f} % are hidden behind the other by the best of these; the "
+                  "input lies in the caller's pageable memory, so it is copied to pinned memory first, which is in the time.")
+
+
+def peer_ms(work, name, batch, dtype, precision, runs):
+    """PyTorch's median, or None and why there is none. It is a process of its own: its failure is not ours."""
+    script = work.tools / "peer.py"
+    made = work.program.execute([sys.executable, script, name, batch, dtype, precision, runs, "quick" if work.quick else "whole"],
+                                most_s=120)
+    if made.returncode != 0:
+        return None, last_line(made)
+    return float(made.stdout.split()[-1]), ""
+
+
+def rows_of_benchmark(work):
+    """Network by network: its name, file, feeding model, element type, batch and FLOP of one run; what matters most first."""
+    sizes = {"resnet50_dyn": {"size": 64}, "bert_dyn": {"layers": 2, "tokens": 32}} if work.quick else {}
+    for dtype in (np.float16, np.float32):
+        made = {}
+        for build in (networks.resnet50_dyn, networks.bert_dyn):
+            name = build.__name__
+            path, feed = work.folder / f"{name}.onnx", work.folder / f"{name}_feed.onnx"
+            net = build(path, dtype=dtype, **sizes.get(name, {}))
+            networks.feed(feed, net)
+            made[name] = (path, feed, net.flops)
+        for batch in (1, 32, 8):
+            for name, (path, feed, flops) in made.items():
+                yield name, path, feed, dtype, batch, flops * batch
+
+
+def benchmark(work):
+    """resnet50_dyn and bert_dyn, batches 1, 8 and 32: latency, time on the device, share of the limit, and the peer."""
+    page = work.page
+    rates = (work.limits() or {}).get("tflops")
+    reached = rates if isinstance(rates, dict) else {}
+    peer_missing = work.why_no_peer()
+    page.section("Networks", ["network", "batch", "elements", "precision", "latency, ms", "without capture", "on the device, ms",
+                              "latency / device", "host, us", "TFLOP/s", "share of the limit", "from host memory, ms",
+                              "PyTorch's, ms", "PyTorch's / ours"])
+    runs = 20 if work.quick else 100
+    for name, path, feed, dtype, batch, flops in rows_of_benchmark(work):
+        for precision in ("fp32",) if dtype is np.float16 else ("fp16", "fp32", "tf32", "bf16"):
+            size = ("--dim", f"{networks.SYMBOL}={batch}")
+            found, why = probe(work, path, feed, precision, runs, "--set", "capture=auto", *size)
+            plain, _ = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
+            hosts, host_why = bench(work.program, path, precision, runs, *size)
+            if found is None:
+                page.row(name, batch, np.dtype(dtype).name, precision, why, *[""] * 9)
+                continue
+            device = found["device_ms"] or found["latency_ms"]
+            rate = flops / (device * 1e9)
+            limit = reached.get("fp16" if dtype is np.float16 else precision)
+            theirs, failed = (None, "not measured") if peer_missing else peer_ms(work, name, batch, np.dtype(dtype).name, precision, runs)
+            page.row(name, batch, np.dtype(dtype).name, precision, number(found, "latency_ms", 3), number(plain, "latency_ms", 3),
+                     number(found, "device_ms", 3), f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1),
+                     f"{rate:.2f}", f"{100 * rate / limit:.0f} %" if isinstance(limit, (int, float)) else "",
+                     number(hosts, "median_ms", 3) or host_why, f"{theirs:.3f}" if theirs else failed,
+                     f"{theirs / hosts['median_ms']:.2f}" if theirs and hosts else "")
+    page.note("Latency: one run that is waited for, its feeds and fetches on the device. On the device: between two events of the stream, "
+              "when the host is ahead of it, which is the sum of the kernels' times and of the gaps between them; TFLOP/s are those "
+              "of products and convolutions in that time. Host: a call that does not wait.")
+    page.note(f"PyTorch, the peer, was not measured: {peer_missing}." if peer_missing else
+              "The peer: the same nodes, one function each, in one CUDA graph, with copies from and to pinned memory in its time, as "
+              "the time from host memory has them; fp16 and bf16 by autocast, float16 elements as such.")
+
+
+def fixed_models(work):
+    """The models of the tree and the own fixed networks at batch 1, in every precision, with and without capture."""
+    page = work.page
+    page.section("Models of batch 1 (feeds and fetches in host memory)",
+                 ["model", "precision", "median ms", "without capture, ms"])
+    models = [(path.parent.name, path) for path in sorted(work.cases().glob("*/model.onnx"))]
+    models += [(name, path) for name, path, _, _ in models_of(work.folder, work.quick) if name.endswith("1")]
+    runs = 10 if work.quick else 50
+    for precision in PRECISIONS:
+        for name, path in models:
+            found = [bench(work.program, path, precision, runs, "--set", f"capture={capture}") for capture in ("auto", "off")]
+            page.row(name, precision, *(f"{figures['median_ms']:.3f}" if figures else why for figures, why in found))

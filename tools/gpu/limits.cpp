@@ -1,0 +1,201 @@
+#include <chrono>
+#include <cmath>
+#include <cublasLt.h>
+#include <functional>
+#include <stdexcept>
+
+#include "tools/gpu/cuda_functions.hpp"
+#include "tools/gpu/probe.hpp"
+
+namespace backplane::gpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct ProductKind {
+  const char* name;
+  cudaDataType_t type;
+  cublasComputeType_t compute;
+  std::size_t element_bytes;
+};
+
+const ProductKind kProducts[] = {
+    {"fp32", CUDA_R_32F, CUBLAS_COMPUTE_32F, 4},
+    {"tf32", CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 4},
+    {"fp16", CUDA_R_16F, CUBLAS_COMPUTE_32F, 2},
+    {"bf16", CUDA_R_16BF, CUBLAS_COMPUTE_32F, 2},
+};
+
+/// cuBLASLt, opened by the name of the version that this was compiled for.
+class BlasLt {
+ public:
+  void check(cublasStatus_t status, const char* call) const {
+    if (status != CUBLAS_STATUS_SUCCESS)
+      throw std::runtime_error(std::string(call) + ": " + cublasLtGetStatusName_(status));
+  }
+
+ private:
+  template <class Pointer>
+  Pointer load(const char* name, const char*) const {
+    return reinterpret_cast<Pointer>(library_.get(name));
+  }
+  Library library_{("libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)).c_str()};
+
+ public:
+  GPU_FUNCTION(cublasLtGetStatusName);
+  GPU_FUNCTION(cublasLtCreate);
+  GPU_FUNCTION(cublasLtDestroy);
+  GPU_FUNCTION(cublasLtMatmulDescCreate);
+  GPU_FUNCTION(cublasLtMatmulDescDestroy);
+  GPU_FUNCTION(cublasLtMatrixLayoutCreate);
+  GPU_FUNCTION(cublasLtMatrixLayoutDestroy);
+  GPU_FUNCTION(cublasLtMatmulPreferenceCreate);
+  GPU_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
+  GPU_FUNCTION(cublasLtMatmulPreferenceDestroy);
+  GPU_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
+  GPU_FUNCTION(cublasLtMatmul);
+};
+
+/// Random numbers between 0.5 and 2 or their negatives, as elements of the kind: a device that multiplies zeros needs
+/// less power, and is faster than it will ever be again.
+std::vector<std::uint32_t> random_words(const ProductKind& kind, std::size_t bytes) {
+  std::vector<std::uint32_t> words(bytes / sizeof(std::uint32_t));
+  std::uint32_t state = 2463534242u;
+  for (std::uint32_t& word : words) {
+    state ^= state << 13;
+    state ^= state >> 17;
+    state ^= state << 5;
+    word = kind.type == CUDA_R_32F   ? (state & 0x80FFFFFFu) | 0x3F000000u
+           : kind.type == CUDA_R_16F ? (state & 0x87FF87FFu) | 0x38003800u
+                                     : (state & 0x80FF80FFu) | 0x3F003F00u;
+  }
+  return words;
+}
+
+/// TFLOP/s of one product of square matrices.
+double product_rate(const Cuda& cuda, const BlasLt& blas, const ProductKind& kind, int size) {
+  constexpr std::size_t kWorkspace = std::size_t{64} << 20;
+  const auto side = static_cast<std::uint64_t>(size);
+  const std::size_t bytes = side * side * kind.element_bytes;
+  CUstream stream = cuda.make_stream();
+  CUdeviceptr memory[4] = {cuda.allocate(bytes), cuda.allocate(bytes), cuda.allocate(bytes),
+                           cuda.allocate(kWorkspace)};
+  const std::vector<std::uint32_t> words = random_words(kind, bytes);
+  for (int i = 0; i < 2; ++i)
+    GPU_CALL(cuda, cuMemcpyAsync, memory[i], reinterpret_cast<CUdeviceptr>(words.data()), bytes,
+             stream);
+  GPU_CALL(cuda, cuStreamSynchronize, stream);
+
+  cublasLtHandle_t handle = nullptr;
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t layout = nullptr;
+  cublasLtMatmulPreference_t preference = nullptr;
+  cublasLtMatmulHeuristicResult_t found{};
+  int count = 0;
+  GPU_CALL(blas, cublasLtCreate, &handle);
+  GPU_CALL(blas, cublasLtMatmulDescCreate, &product, kind.compute, CUDA_R_32F);
+  GPU_CALL(blas, cublasLtMatrixLayoutCreate, &layout, kind.type, side, side, size);
+  GPU_CALL(blas, cublasLtMatmulPreferenceCreate, &preference);
+  GPU_CALL(blas, cublasLtMatmulPreferenceSetAttribute, preference,
+           CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace, sizeof(kWorkspace));
+  GPU_CALL(blas, cublasLtMatmulAlgoGetHeuristic, handle, product, layout, layout, layout, layout,
+           preference, 1, &found, &count);
+  if (count == 0) throw std::runtime_error("cuBLASLt proposes no algorithm");
+  const float one = 1, zero = 0;
+  const auto pointer = [&](int i) { return reinterpret_cast<void*>(memory[i]); };
+  const double milliseconds = cuda.least_ms(stream, 10, [&] {
+    GPU_CALL(blas, cublasLtMatmul, handle, product, &one, pointer(0), layout, pointer(1), layout,
+             &zero, pointer(2), layout, pointer(2), layout, &found.algo, pointer(3), kWorkspace,
+             stream);
+  });
+  blas.cublasLtMatmulPreferenceDestroy_(preference);
+  blas.cublasLtMatrixLayoutDestroy_(layout);
+  blas.cublasLtMatmulDescDestroy_(product);
+  blas.cublasLtDestroy_(handle);
+  for (const CUdeviceptr each : memory) cuda.free(each);
+  return 2 * std::pow(size, 3) / (milliseconds * 1e9);
+}
+
+/// GB/s; a copy on the device reads and writes its bytes.
+Json copy_rates(const Cuda& cuda, std::size_t bytes) {
+  CUstream stream = cuda.make_stream();
+  const CUdeviceptr from = cuda.allocate(bytes), to = cuda.allocate(bytes);
+  void* pinned = nullptr;
+  GPU_CALL(cuda, cuMemAllocHost, &pinned, bytes);
+  const auto host = reinterpret_cast<CUdeviceptr>(pinned);
+  const auto rate = [&](CUdeviceptr target, CUdeviceptr source, int passes) {
+    const double milliseconds = cuda.least_ms(
+        stream, 8, [&] { GPU_CALL(cuda, cuMemcpyAsync, target, source, bytes, stream); });
+    return passes * static_cast<double>(bytes) / (milliseconds * 1e6);
+  };
+  const Json rates{{"device", rate(to, from, 2)},
+                   {"to_device", rate(to, host, 1)},
+                   {"from_device", rate(host, from, 1)}};
+  GPU_CALL(cuda, cuMemFreeHost, pinned);
+  cuda.free(from);
+  cuda.free(to);
+  return rates;
+}
+
+/// Of a graph of `nodes` small writes, one after the other: what its launch takes on the host, and until it is done.
+Json graph_launch(const Cuda& cuda, int nodes, int runs) {
+  CUstream stream = cuda.make_stream();
+  const CUdeviceptr memory = cuda.allocate(256);
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  GPU_CALL(cuda, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  for (int i = 0; i < nodes; ++i) GPU_CALL(cuda, cuMemsetD32Async, memory, 1, 1, stream);
+  GPU_CALL(cuda, cuStreamEndCapture, stream, &graph);
+  GPU_CALL(cuda, cuGraphInstantiateWithFlags, &exec, graph, 0);
+  std::vector<double> launch_us, whole_us;
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  };
+  for (int i = 0; i < runs + 10; ++i) {
+    const Clock::time_point start = Clock::now();
+    GPU_CALL(cuda, cuGraphLaunch, exec, stream);
+    const double launched = since(start);
+    GPU_CALL(cuda, cuStreamSynchronize, stream);
+    if (i < 10) continue;
+    launch_us.push_back(launched);
+    whole_us.push_back(since(start));
+  }
+  cuda.cuGraphExecDestroy_(exec);
+  cuda.cuGraphDestroy_(graph);
+  cuda.free(memory);
+  return {{"nodes", nodes}, {"launch_us", median(launch_us)}, {"whole_us", median(whole_us)}};
+}
+
+/// A part that fails costs the others nothing.
+Json part(const std::function<Json()>& measure) {
+  try {
+    return measure();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+Json device_limits(const Request& request) {
+  const Cuda cuda;
+  Json result{{"memory_gb", static_cast<double>(cuda.memory_bytes()) / 1e9}};
+  const std::size_t bytes = std::size_t{request.is_quick ? 16u : 512u} << 20;
+  result["gb_per_s"] = part([&] { return copy_rates(cuda, bytes); });
+  result["graphs"] = Json::array();
+  for (const int nodes : {1, 64, 1024})
+    result["graphs"].push_back(
+        part([&] { return graph_launch(cuda, nodes, request.is_quick ? 20 : 300); }));
+  const int size = request.is_quick ? 1024 : 8192;
+  result["product_size"] = size;
+  result["tflops"] = part([&] {
+    const BlasLt blas;
+    Json rates;
+    for (const ProductKind& kind : kProducts)
+      rates[kind.name] = part([&] { return Json(product_rate(cuda, blas, kind, size)); });
+    return rates;
+  });
+  return result;
+}
+
+}  // namespace backplane::gpu

@@ -1,0 +1,93 @@
+"""Results of phases, kept in files from row to row, and the page of Markdown that is made of all that are there."""
+
+import json
+import pathlib
+import time
+
+
+class Phase:
+    """What one phase has found so far. A failure anywhere fails the whole."""
+
+    def __init__(self, name, file):
+        self.name, self.file = name, pathlib.Path(file)
+        self.started = time.monotonic()
+        self.found = {"phase": name, "state": "was cut off", "seconds": 0, "failures": 0, "sections": [], "notes": []}
+        self.values = {}  # for the phases after it
+        self.save()
+
+    def save(self):
+        self.found["seconds"] = round(time.monotonic() - self.started, 1)
+        self.found["values"] = self.values
+        self.file.write_text(json.dumps(self.found, indent=1))
+
+    def section(self, title, heads):
+        self.found["sections"].append({"title": title, "heads": list(heads), "rows": []})
+        print(f"gpu_check: {title}", flush=True)
+        self.save()
+
+    def row(self, *cells):
+        self.found["sections"][-1]["rows"].append([str(cell) for cell in cells])
+        print("gpu_check:   " + " | ".join(map(str, cells))[:200], flush=True)
+        self.save()
+
+    def result(self, passed, *cells):
+        self.found["failures"] += not passed
+        self.row(*cells, "passed" if passed else "**failed**")
+
+    def note(self, text):
+        self.found["notes"].append(text)
+        self.save()
+
+    def end(self, state):
+        self.found["state"] = state
+        self.save()
+        print(f"gpu_check: phase {self.name}: {state}, {self.found['seconds']} s, {self.found['failures']} failed", flush=True)
+
+
+class Results:
+    """A folder with a file for each phase that ran."""
+
+    def __init__(self, folder, names):
+        self.folder, self.names = pathlib.Path(folder), names
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def file(self, name):
+        return self.folder / f"{name}.json"
+
+    def begin(self, name):
+        return Phase(name, self.file(name))
+
+    def read(self, name):
+        try:
+            return json.loads(self.file(name).read_text())
+        except (OSError, ValueError):
+            return None
+
+    def value(self, name, key, otherwise=None):
+        return ((self.read(name) or {}).get("values") or {}).get(key, otherwise)
+
+    def failures(self):
+        """Checks that failed, and phases that did not come to their end."""
+        ran = [found for found in map(self.read, self.names) if found]
+        return sum(found["failures"] + (found["state"] != "done") for found in ran)
+
+    def page(self, head):
+        lines = ["# What of the CUDA provider has run on a GPU", "", *head, f"{self.failures()} of the checks below failed.", "",
+                 "| phase | state | seconds | failed |", "|---|---|---|---|"]
+        for name in self.names:
+            found = self.read(name)
+            lines.append(f"| {name} | {found['state']} | {found['seconds']:.0f} | {found['failures']} |" if found else
+                         f"| {name} | not run | | |")
+        for found in filter(None, map(self.read, self.names)):
+            for section in found["sections"]:
+                lines += ["", f"## {section['title']}", "", row_text(section["heads"]), "|" + "---|" * len(section["heads"])]
+                lines += [row_text(row) for row in section["rows"]]
+            for note in found["notes"]:
+                lines += ["", note]
+            if found["state"] != "done":
+                lines += ["", f"Phase {found['phase']}: {found['state']}. What stands above is what there was until then."]
+        return "\n".join(lines) + "\n"
+
+
+def row_text(cells):
+    return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"

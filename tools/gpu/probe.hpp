@@ -1,0 +1,34 @@
+// What gpu_probe measures; each part is one JSON object.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace backplane::gpu {
+
+using Json = nlohmann::ordered_json;
+
+struct Request {
+  bool is_quick = false;
+  std::string model, feed_model;  ///< the second makes the first one's input on the device
+  std::string provider = "cuda";
+  std::map<std::string, std::string> options;  ///< of the session
+  std::map<std::string, std::int64_t> dims;    ///< of symbols
+  int runs = 100;
+};
+
+/// What the device can do by itself: products of cuBLASLt, copies, launches of graphs. A part that fails is its reason
+/// as text.
+Json device_limits(const Request& request);
+
+/// What a model's runs take on a device, feeds and fetches in its memory: waited for, on the host alone, on the device
+/// alone.
+Json model_times(const Request& request);
+
+/// The element in the middle.
+double median(std::vector<double> numbers);
+
+}  // namespace backplane::gpu

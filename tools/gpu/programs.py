@@ -1,0 +1,69 @@
+"""The packed programs, called with a limit of time."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+
+class OutOfTime(Exception):
+    """The phase's time is over."""
+
+
+class Program:
+    """`backplane` and its companions in an unpacked tree."""
+
+    def __init__(self, tree):
+        self.tree = pathlib.Path(tree)
+        self.path = self.tree / "bin/backplane"
+        folders = [str(self.tree / "lib"), str(self.tree / "bundled"), os.environ.get("LD_LIBRARY_PATH", "")]
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(each for each in folders if each)}
+        self.deadline = None  # of time.monotonic()
+
+    def left_s(self):
+        return float("inf") if self.deadline is None else self.deadline - time.monotonic()
+
+    def execute(self, words, environment=None, most_s=None):
+        """Runs one program to its end, or ends it and all that it started when the time is over: that of the phase
+        throws; `most_s` of its own gives code 124."""
+        if self.left_s() <= 0:
+            raise OutOfTime
+        words = [str(word) for word in words]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                              start_new_session=True, env={**self.environment, **(environment or {})}) as process:
+            limit = min(self.left_s(), most_s or float("inf"))
+            try:
+                out, err = process.communicate(timeout=None if limit == float("inf") else limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                if self.left_s() <= 0:
+                    raise OutOfTime from None
+                return subprocess.CompletedProcess(words, 124, "", f"did not end in {most_s} s")
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def call(self, *arguments, before=(), **more):
+        return self.execute([*before, self.path, *arguments], **more)
+
+    def probe(self, *arguments, **more):
+        """The object that gpu_probe prints, or None and the line that says why there is none."""
+        made = self.execute([self.tree / "bin/gpu_probe", *arguments], **more)
+        return (json.loads(made.stdout), "") if made.returncode == 0 else (None, last_line(made))
+
+    def device(self):
+        made = self.call("providers", "--json")
+        if made.returncode != 0:
+            return {"devices": [], "reason": made.stderr.strip() or f"the program ended with {made.returncode}"}
+        rows = [row for row in json.loads(made.stdout) if row["file"].endswith("/cuda.so")]
+        return rows[0] if rows else {"devices": [], "reason": "cuda.so is not in the tree"}
+
+    def why_no_device(self):
+        row = self.device()
+        return "" if row["devices"] else row["reason"] or "the driver shows none"
+
+
+def last_line(made):
+    lines = (made.stderr or made.stdout or "").strip().splitlines()
+    return lines[-1][:300] if lines else f"ended with {made.returncode}"
