@@ -53,6 +53,7 @@ std::vector<float> random_floats(std::int64_t count) {
 cl_mem memory_of(const OpenDevice& device, const TestBuffer& buffer) {
   std::uint64_t handle = 0;
   check(device->native(device.raw(), BP_NATIVE_BUFFER, nullptr, buffer.raw(), &handle));
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the interface gives native handles as numbers
   return reinterpret_cast<cl_mem>(handle);
 }
 
