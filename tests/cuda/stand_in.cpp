@@ -6,6 +6,8 @@
 #include <cstring>
 #include <set>
 
+#include "tests/cuda/elements.hpp"
+
 // What a handle points to here.
 struct CUevent_st {
   std::uint64_t recorded = 0, done = 0;
@@ -52,7 +54,7 @@ void advance() {
   }
 }
 
-/// What the library does: matrices lie column after column. Float and double, which is what tests compute with.
+/// What the library does: matrices lie column after column.
 template <class T>
 class LibraryArithmetic {
  public:
@@ -111,6 +113,10 @@ void multiply(const LibraryProduct& product, double factor, double addend_factor
     LibraryArithmetic<float>(product, factor, addend_factor, at).multiply();
   if (product.d.type == sdk::DataType::Double)
     LibraryArithmetic<double>(product, factor, addend_factor, at).multiply();
+  if (product.d.type == sdk::DataType::Float16)
+    LibraryArithmetic<HalfElement>(product, factor, addend_factor, at).multiply();
+  if (product.d.type == sdk::DataType::BFloat16)
+    LibraryArithmetic<BrainElement>(product, factor, addend_factor, at).multiply();
 }
 
 void put(StreamHandle stream, std::function<bool()> work) {
@@ -369,10 +375,11 @@ class StandInProducts final : public ProductLibrary {
   }
 };
 
-/// Convolves by the definition. Float, which is what tests compute with.
+/// Convolves by the definition.
+template <class T>
 void convolve(const Convolution& form, const ConvolutionAddresses& at) {
-  const auto* const x = memory_at<float>(at.x);
-  const auto* const w = memory_at<float>(at.w);
+  const auto* const x = memory_at<T>(at.x);
+  const auto* const w = memory_at<T>(at.w);
   const auto count = [](const std::array<std::int64_t, 3>& dims) {
     return dims[0] * dims[1] * dims[2];
   };
@@ -382,6 +389,12 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
   };
   const std::int64_t points = count(form.out), taps = count(form.kernel);
   const std::int64_t depth = form.channels / form.groups;
+  // Of a tensor of `channels` channels and `size` points.
+  const auto index = [&form](std::int64_t image, std::int64_t channel, std::int64_t point,
+                             std::int64_t channels, std::int64_t size) {
+    return form.is_channels_last ? (image * size + point) * channels + channel
+                                 : (image * channels + channel) * size + point;
+  };
   for (std::int64_t i = 0; i < form.batch * form.filters * points; ++i) {
     const std::int64_t filter = i / points % form.filters, image = i / points / form.filters;
     const std::int64_t first = filter / (form.filters / form.groups) * depth;
@@ -389,7 +402,7 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
     double sum = 0;
     for (std::int64_t k = 0; k < depth * taps; ++k) {
       const auto tap = place(k % taps, form.kernel);
-      std::int64_t from = image * form.channels + first + k / taps;
+      std::int64_t from = 0;
       bool is_inside = true;
       for (std::size_t axis = 0; axis < 3; ++axis) {
         const std::int64_t p =
@@ -398,12 +411,22 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
         from = from * form.in[axis] + p;
       }
       if (is_inside)
-        sum += static_cast<double>(x[from]) * static_cast<double>(w[filter * depth * taps + k]);
+        sum += static_cast<double>(
+                   x[index(image, first + k / taps, from, form.channels, count(form.in))]) *
+               static_cast<double>(w[index(filter, k / taps, k % taps, depth, taps)]);
     }
-    if (form.has_addend) sum += static_cast<double>(memory_at<float>(at.addend)[i]);
-    if (form.has_bias) sum += static_cast<double>(memory_at<float>(at.bias)[filter]);
-    memory_at<float>(at.y)[i] = static_cast<float>(form.has_relu ? std::max(sum, 0.0) : sum);
+    const std::int64_t y = index(image, filter, i % points, form.filters, points);
+    if (form.has_addend) sum += static_cast<double>(memory_at<T>(at.addend)[y]);
+    if (form.has_bias) sum += static_cast<double>(memory_at<T>(at.bias)[filter]);
+    memory_at<T>(at.y)[y] = static_cast<T>(form.has_relu ? std::max(sum, 0.0) : sum);
   }
+}
+
+void convolve_any(const Convolution& form, const ConvolutionAddresses& at) {
+  if (form.type == sdk::DataType::Float) convolve<float>(form, at);
+  if (form.type == sdk::DataType::Double) convolve<double>(form, at);
+  if (form.type == sdk::DataType::Float16) convolve<HalfElement>(form, at);
+  if (form.type == sdk::DataType::BFloat16) convolve<BrainElement>(form, at);
 }
 
 class StandInConvolution final : public PreparedConvolution {
@@ -416,7 +439,7 @@ class StandInConvolution final : public PreparedConvolution {
     for (const Address address : {at.x, at.w, at.bias, at.addend, at.y}) {
       if (address % form_.alignment != 0) throw std::logic_error("an address is not aligned");
     }
-    put(stream, [form = form_, at] { return convolve(form, at), true; });
+    put(stream, [form = form_, at] { return convolve_any(form, at), true; });
   }
 
  private:
