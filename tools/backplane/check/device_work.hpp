@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/backplane/check/suite.hpp"
+#include "tools/backplane/failure.hpp"
 
 namespace backplane::cli::check {
 
