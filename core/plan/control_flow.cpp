@@ -287,12 +287,14 @@ int home_of_feed(const Program& program, std::size_t feed) {
       spaces.push_back(reading_space(program, use));
     }
   }
-  // A device that reads it reads it each time the body runs; the host can follow there only by a copy as well.
-  const auto device =
-      std::find_if(spaces.begin(), spaces.end(), [](int space) { return space > kHostSpace; });
-  if (device != spaces.end()) return *device;
-  return std::find(spaces.begin(), spaces.end(), kHostSpace) != spaces.end() ? kHostSpace
-                                                                             : kNoSpace;
+  // A device that reads it reads it each time the body runs; the host can follow there only by a copy as well. Of several
+  // devices the first one of the session, whoever reads first: rewrites and claims then do not move it.
+  int home = kNoSpace;
+  for (const int space : spaces) {
+    const bool is_better = home <= kHostSpace || space < home;
+    if (space > kHostSpace ? is_better : home == kNoSpace && space == kHostSpace) home = space;
+  }
+  return home;
 }
 
 int home_of_fetch(const Program& program, std::size_t fetch) {

@@ -256,7 +256,11 @@ int StepBuilder::copy_step(int from, int device, int to_space, int to_arena, con
   const Slot source = draft_.segment.slots[static_cast<std::size_t>(from)];
   Slot target = slot_for(source.value, to_space);
   target.arena = to_arena;
+  // Another copy into the fetch would be the second one to that device.
+  if (to_space != kHostSpace) place_as_fetch(target);
   const int to = new_slot(std::move(target));
+  const Slot& made = draft_.segment.slots[static_cast<std::size_t>(to)];
+  if (made.place == Place::Fetch) draft_.segment.fetches.emplace_back(made.number, to);
   Step step;
   step.kind = StepKind::Copy;
   step.device = device;
@@ -311,18 +315,29 @@ bool StepBuilder::must_wait(ValueId value, int space) const {
          !available_.contains({value, space});
 }
 
-/// A copy of the value into a fetch in a device's memory.
-int StepBuilder::leave_on_device(ValueId value, int space, const std::string& cause) {
+/// One copy of the value into a fetch in a device's memory: from elsewhere, or from another place of the device. That
+/// it ends in the fetch is copy_step's doing.
+void StepBuilder::leave_on_device(ValueId value, int space, const std::string& cause) {
   const int device = DeviceSet::device_of_space(space);
-  if (copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE)
-    return copy_step(slot_in(value, space, cause), device, space, space, {"direct", cause});
+  const bool is_there = slots_.contains({value, space}) || available_.contains({value, space});
+  const bool is_constant = program_.placed().is_constant(value) ||
+                           walk_.values[static_cast<std::size_t>(value)].known != nullptr;
+  if (!is_there && !is_constant) {
+    const int made = copy_to(value, space, cause);
+    if (draft_.segment.slots[static_cast<std::size_t>(made)].place == Place::Fetch) return;
+  }
+  if (copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE) {
+    copy_step(slot_in(value, space, cause), device, space, space, {"direct", cause});
+    return;
+  }
   const int source = slot_in(value, kHostSpace, cause);
-  if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE)
-    return copy_step(source, device, space, space, {"direct", cause});
+  if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE) {
+    copy_step(source, device, space, space, {"direct", cause});
+    return;
+  }
   Slot pinned = slot_for(value, kHostSpace);
   pinned.arena = pinned_arena(devices_, device);
-  return copy_step(host_copy(source, std::move(pinned), cause), device, space, space,
-                   {"staged", cause});
+  copy_step(host_copy(source, std::move(pinned), cause), device, space, space, {"staged", cause});
 }
 
 void StepBuilder::finish_fetch(std::size_t k, const std::string& cause) {
@@ -339,13 +354,9 @@ void StepBuilder::finish_fetch(std::size_t k, const std::string& cause) {
     draft_.segment.dynamic_fetches.emplace_back(fetch, slot_in(value, space, cause));
     return;
   }
-  int target = -1;
-  if (space == kHostSpace) {
-    const int source = slot_in(value, kHostSpace, cause);
-    target = host_copy(source, slot_for(value, kHostSpace), cause);
-  } else {
-    target = leave_on_device(value, space, cause);
-  }
+  if (space != kHostSpace) return leave_on_device(value, space, cause);
+  const int source = slot_in(value, kHostSpace, cause);
+  const int target = host_copy(source, slot_for(value, kHostSpace), cause);
   Slot& slot = draft_.segment.slots[static_cast<std::size_t>(target)];
   slot.place = Place::Fetch;
   slot.number = fetch;

@@ -74,7 +74,7 @@ class StepBuilder {
   int keep_output(Slot slot);
   Slot slot_for(ValueId value, int space) const;
   bool fetch_from_device(ValueId value, int fetch, const std::string& cause);
-  int leave_on_device(ValueId value, int space, const std::string& cause);
+  void leave_on_device(ValueId value, int space, const std::string& cause);
   bool must_wait(ValueId value, int space) const;
   void finish_fetches();
   void finish_fetch(std::size_t fetch, const std::string& cause);

@@ -87,13 +87,13 @@ Command::Command(Stream& stream)
   if (times_ != nullptr) enqueued_ns_ = CommandTimes::now();
 }
 
-void Command::done(const std::string& name) {
+void Command::done(std::string_view name) {
   if (event_ == nullptr) return;
   Event event(event_);
   if (hazards_ != nullptr) {
     for (const Access& access : stream_.accesses_) hazards_->add(access, event.get());
   }
-  if (times_ != nullptr) times_->add(name, enqueued_ns_, std::move(event));
+  if (times_ != nullptr) times_->add(std::string(name), enqueued_ns_, std::move(event));
 }
 
 void Stream::record_times(bool on) {

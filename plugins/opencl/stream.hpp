@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "plugins/opencl/cl_api.hpp"
@@ -100,7 +101,7 @@ class Command {
   /// For the call that enqueues; null where nobody asks.
   cl_event* event() { return times_ != nullptr || hazards_ != nullptr ? &event_ : nullptr; }
   /// After the call.
-  void done(const std::string& name);
+  void done(std::string_view name);
 
  private:
   Stream& stream_;

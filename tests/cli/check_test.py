@@ -26,6 +26,8 @@ CAUGHT_BY = {
     "copy_drops_bytes": "device.copies/wrong",
     "hang": "kernels.time/wrong:add",
     "option_ignored": "options.read/wrong",
+    "view_of_a_copy": "device.host_memory/wrong",
+    "recording_not_renewed": "device.plan_capture/wrong",
 }
 
 
@@ -60,8 +62,18 @@ class RightPlugins(CheckTest):
     def test_the_fake_device_passes(self):
         report = self.passes(FIXTURES / "fakegpu.so", 20, "--set", "provider.fakegpu.delay_us=1")
         passed = self.names(report, "passed")
-        for name in ("buffers", "copies", "streams", "fences", "leaks"):
+        for name in ("buffers", "copies", "streams", "fences", "leaks", "plan_capture"):
             self.assertIn(f"device.{name}/fakegpu", passed)
+
+    def test_optional_interfaces_are_checked_where_they_are_there(self):
+        only = ("--only", "device.host_memory")
+        report = self.passes(FIXTURES / "fakegpu.so", 0, *only)
+        self.assertEqual(self.names(report, "skipped"), ["device.host_memory/fakegpu"])
+        report = self.passes(FIXTURES / "fakegpu.so", 0, *only, "--set", "provider.fakegpu.integrated=true", "--set",
+                             "provider.fakegpu.view_alignment=4096")
+        self.assertEqual(self.names(report, "passed"), ["device.host_memory/fakegpu"])
+        report = self.passes(FIXTURES / "null_provider.so", 0, "--only", "device.plan_capture")
+        self.assertEqual(self.names(report, "skipped"), ["device.plan_capture/null"])
 
     def test_its_second_device_passes(self):
         self.passes(FIXTURES / "fakegpu.so", 0, "--device", "1", "--only", "device.*")
@@ -69,7 +81,7 @@ class RightPlugins(CheckTest):
     def test_the_cpu_provider_passes(self):
         if not (PLUGINS / "cpu.so").exists():
             self.skipTest("built without the CPU provider")
-        self.passes(PLUGINS / "cpu.so", 100)
+        self.passes(PLUGINS / "cpu.so", 200)
 
     def test_the_opencl_provider_passes_for_its_device_and_for_one_kernel(self):
         """Beside the CPU provider in the default folder, from where the runtime loads it for the reference, too."""
@@ -78,7 +90,12 @@ class RightPlugins(CheckTest):
         row = next(row for row in json.loads(self.succeed("providers", "--json")) if row["provider"] == "opencl")
         if not row["devices"]:
             self.skipTest(row["reason"])
-        self.passes(PLUGINS / "opencl.so", 0, "--only", "device.*")
+        report = self.passes(PLUGINS / "opencl.so", 0, "--only", "device.*")
+        rows = {row["case"]: row for row in report["cases"]}
+        self.assertEqual(rows["device.plan_capture"]["status"], "skipped")
+        if rows["device.host_memory"]["status"] == "skipped":
+            self.assertIn("memory", rows["device.host_memory"]["reason"])
+        self.passes(PLUGINS / "opencl.so", 0, "--only", "device.*", "--set", "provider.opencl.queue=out_of_order")
         self.passes(PLUGINS / "opencl.so", 1, "--only", "kernels.*/opencl:softmax")
 
     def test_libraries_of_custom_operators_pass(self):

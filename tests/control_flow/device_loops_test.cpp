@@ -113,6 +113,36 @@ TEST_F(DeviceLoops, T4CapturedValuesAreNotCopied) {
   }
 }
 
+// A branch's results that another place makes: each goes there once, straight to where it is to lie, also if a node of
+// the branch reads it there.
+TEST_F(DeviceLoops, ResultsOfABodyAreCopiedOnceToTheirDevice) {
+  for (const char* const host_copy : {"none", "sync", "async"}) {
+    FlowSetup setup = on_device();
+    setup.fakegpu_options = {{"host_copy", host_copy}};
+    setup.placement["elsewhere"] = "cpu";
+    FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (bool c, float[64] x) => (float[64] z) {
+      d = Neg (x)
+      y, y2 = If (c) <
+        then_branch = a () => (float[64] t, float[64] t2) { t = Mul (d, d)  t2 = Neg (t) },
+        else_branch = b () => (float[64] e, float[64] e2) { [elsewhere] e = Tanh (d)  e2 = Neg (e) }>
+      z = Add (y, y2)
+    })",
+                        setup);
+    for (const bool condition : {true, false, false}) {
+      const Values feeds{{"c", boolean(condition)}, {"x", floats({64}, std::vector<float>(64, 3))}};
+      session.run(feeds);
+      reset_counters();
+      EXPECT_THAT(floats_of(*session.run(feeds).at("z")), Each(0));
+      // x there, z back; the other branch's d to the host, and what that makes of it there: the host's branch reads
+      // its d whether it runs or not.
+      EXPECT_EQ(copies(), (Counted{condition ? 1u : 2u, 2})) << host_copy << condition;
+      EXPECT_EQ(counters().copies_d2d, 0u) << host_copy << condition;
+      EXPECT_EQ(counters().bytes_h2d, (condition ? 1u : 2u) * 64 * sizeof(float));
+    }
+  }
+}
+
 TEST_F(DeviceLoops, T4ConditionOfADeviceIsWaitedForOnceATurn) {
   FlowSetup setup = on_device();
   setup.placement["op:Less"] = "cpu";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <numeric>
 
@@ -115,9 +116,99 @@ ArenaAudit::ArenaAudit(const Program& program, const Segment& segment) : program
   for (Piece& piece : pieces) {
     if (piece.arena >= 0 && piece.first >= 0) pieces_.push_back(std::move(piece));
   }
+  find_overwritten(segment);
+}
+
+/// Slots whose bytes are meant to be the same: a view and what it is of, what is made inside something and that.
+class ArenaAudit::Kin {
+ public:
+  Kin(const Graph& graph, const Segment& segment)
+      : root_(segment.slots.size()), first_written_(segment.slots.size(), kNever) {
+    std::iota(root_.begin(), root_.end(), 0);
+    for (std::size_t s = 0; s < segment.steps.size(); ++s) {
+      const Step& step = segment.steps[s];
+      for (const int output : step.outputs) {
+        if (output < 0) continue;
+        int& first = first_written_[static_cast<std::size_t>(output)];
+        first = std::min(first, static_cast<int>(s));
+        for (std::size_t i = 0; i < step.input_state.size() && i < step.inputs.size(); ++i) {
+          if (step.inputs[i] >= 0 && (step.input_state[i] & BP_INPUT_INSIDE) != 0)
+            join(step.inputs[i], output);
+        }
+      }
+    }
+    for (std::size_t view = 0; view < segment.slots.size(); ++view) {
+      const Slot& slot = segment.slots[view];
+      const NodeId producer = graph.value(slot.value).producer;
+      if (first_written_[view] != kNever || slot.place != Place::Arena || producer == kNone)
+        continue;
+      const std::vector<ValueId>& sources = graph.node(producer).inputs;
+      for (std::size_t other = 0; other < segment.slots.size(); ++other) {
+        if (std::find(sources.begin(), sources.end(), segment.slots[other].value) !=
+                sources.end() &&
+            share_bytes(slot, segment.slots[other]))
+          join(static_cast<int>(other), static_cast<int>(view));
+      }
+    }
+  }
+  bool are_kin(std::size_t a, std::size_t b) const { return root(a) == root(b); }
+  /// Whether there is something in the slot before a step.
+  bool is_there_before(std::size_t slot, int step) const {
+    if (first_written_[slot] != kNever) return first_written_[slot] < step;
+    for (std::size_t other = 0; other < root_.size(); ++other) {
+      if (first_written_[other] < step && are_kin(slot, other)) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr int kNever = std::numeric_limits<int>::max();
+  int root(std::size_t slot) const {
+    int number = static_cast<int>(slot);
+    while (root_[static_cast<std::size_t>(number)] != number)
+      number = root_[static_cast<std::size_t>(number)];
+    return number;
+  }
+  void join(int a, int b) {
+    root_[static_cast<std::size_t>(root(static_cast<std::size_t>(a)))] =
+        root(static_cast<std::size_t>(b));
+  }
+
+  std::vector<int> root_, first_written_;
+};
+
+/// What is there and read again is not written over, be it an input of the step that writes.
+void ArenaAudit::find_overwritten(const Segment& segment) {
+  const Kin kin(program_.graph(), segment);
+  std::vector<int> last_read(segment.slots.size(), -1);
+  const auto read = [&](int slot, std::size_t step) {
+    if (slot >= 0) last_read[static_cast<std::size_t>(slot)] = static_cast<int>(step);
+  };
+  for (std::size_t s = 0; s < segment.steps.size(); ++s) {
+    for (const int input : segment.steps[s].inputs) read(input, s);
+  }
+  for (const Border& border : segment.outgoing) read(border.slot, segment.steps.size());
+  for (const auto& [fetch, slot] : segment.dynamic_fetches) read(slot, segment.steps.size());
+  for (std::size_t s = 0; s < segment.steps.size(); ++s) {
+    const int now = static_cast<int>(s);
+    for (const int output : segment.steps[s].outputs) {
+      if (output < 0) continue;
+      const auto made = static_cast<std::size_t>(output);
+      for (std::size_t held = 0; held < segment.slots.size(); ++held) {
+        if (last_read[held] <= now || kin.are_kin(held, made) ||
+            !share_bytes(segment.slots[held], segment.slots[made]) ||
+            !kin.is_there_before(held, now))
+          continue;
+        overwritten_ = text("'", program_.graph().value(segment.slots[held].value).name,
+                            "' is written over in step ", s, " (", segment.steps[s].label,
+                            ") and read again in step ", last_read[held]);
+      }
+    }
+  }
 }
 
 std::string ArenaAudit::overlap() const {
+  if (!overwritten_.empty()) return overwritten_;
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       const Piece &a = pieces_[i], &b = pieces_[j];
@@ -261,7 +352,7 @@ void PlanAudit::add(const Executable& executable) {
 void PlanAudit::add_plans(const std::shared_ptr<Generation>& generation, const PlanNode& plan) {
   if (plan.segment != nullptr) {
     plans_.push_back({generation, std::const_pointer_cast<Segment>(plan.segment)});
-    if (generation->program->context().body != nullptr) ++body_plan_count_;
+    if (plans_.back().is_of_body()) ++body_plan_count_;
   }
   for (const PlanNode::Next& next : plan.next) add_plans(generation, *next.node);
 }
@@ -270,7 +361,7 @@ std::string PlanAudit::overlap() const {
   for (const Plan& plan : plans_) {
     const Program& program = *plan.generation->program;
     const std::string found = ArenaAudit(program, *plan.segment).overlap();
-    if (!found.empty()) return program.context().scope + ": " + found;
+    if (!found.empty()) return plan.scope() + ": " + found;
   }
   return "";
 }

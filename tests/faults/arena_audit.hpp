@@ -14,12 +14,14 @@ namespace backplane::core::faults {
 /// Finds out anew, from the steps alone, from when to when each piece of arena memory holds something.
 ///
 /// A piece are the slots that share bytes on purpose: a value written over an input of the step that makes it, a view,
-/// what lies inside a concatenation. What a body reads and what it makes never share bytes. Lifetime: borrows both.
+/// what lies inside a concatenation. What a body reads and what it makes never share bytes, and nothing is written over
+/// what is read again. Lifetime: borrows both.
 class ArenaAudit {
  public:
   ArenaAudit(const Program& program, const Segment& segment);
 
-  /// Two pieces that live at the same time on the same bytes, in words; "" when there are none.
+  /// Two pieces that live at the same time on the same bytes, or what is written over too early, in words; "" when there
+  /// is nothing.
   std::string overlap() const;
   std::size_t piece_count() const { return pieces_.size(); }
 
@@ -36,10 +38,13 @@ class ArenaAudit {
     std::string name;
   };
   class Joiner;
+  class Kin;
   class Poisoner;
+  void find_overwritten(const Segment& segment);
 
   const Program& program_;
   std::vector<Piece> pieces_;
+  std::string overwritten_;
 };
 
 /// The plans that an executable and the bodies in it, and in those, have made so far: for each set of shapes, and each
@@ -57,11 +62,16 @@ class PlanAudit {
   /// so no contexts of what they were before.
   void poison() const;
 
- private:
   struct Plan {
     std::shared_ptr<Generation> generation;
     std::shared_ptr<Segment> segment;
+    const std::string& scope() const { return generation->program->context().scope; }
+    bool is_of_body() const { return generation->program->context().body != nullptr; }
   };
+  /// The main graph's first.
+  const std::vector<Plan>& plans() const { return plans_; }
+
+ private:
   void add(const Executable& executable);
   void add_plans(const std::shared_ptr<Generation>& generation, const PlanNode& plan);
 

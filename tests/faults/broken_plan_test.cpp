@@ -2,10 +2,10 @@
 // notice a copy or a fence that the core forgets.
 #include <algorithm>
 #include <functional>
-#include <limits>
 
 #include "core/plan/segment.hpp"
 #include "core/runtime/run_context.hpp"
+#include "tests/faults/broken_steps.hpp"
 #include "tests/faults/fault_test.hpp"
 
 namespace backplane::core::faults {
@@ -103,16 +103,6 @@ class BrokenPlan : public FaultTest {
   std::unique_ptr<MixedSession> session_;
   std::shared_ptr<Generation> generation_;
 };
-
-/// Takes a step out; whoever waited for it does not.
-void remove_step(Segment& segment, std::size_t removed) {
-  const int index = static_cast<int>(removed);
-  segment.steps.erase(segment.steps.begin() + index);
-  for (Step& step : segment.steps) {
-    std::erase_if(step.waits, [&](const Wait& wait) { return wait.step == index; });
-    for (Wait& wait : step.waits) wait.step -= wait.step > index ? 1 : 0;
-  }
-}
 
 /// Steps that wait for something that nobody before them waited for (the host does the waiting for all streams).
 std::vector<std::size_t> needed_waits(const Segment& segment) {

@@ -38,8 +38,9 @@ bool mentions(const ::onnx::GraphProto& graph, const std::string& value) {
 
 }  // namespace
 
-FlowCopies::FlowCopies(const RandomFlow& flow, Placement places, bool peer)
-    : places_(std::move(places)), peer_(peer) {
+FlowCopies::FlowCopies(const RandomFlow& flow, Placement places, std::vector<std::string> devices,
+                       bool peer)
+    : places_(std::move(places)), devices_(std::move(devices)), peer_(peer) {
   ::onnx::ModelProto model;
   if (!model.ParseFromString(flow.model())) invalid("the model cannot be read");
   const auto size_of = [&](const char* feed) {
@@ -56,7 +57,7 @@ FlowCopies::FlowCopies(const RandomFlow& flow, Placement places, bool peer)
 }
 
 /// Where a graph reads what it is given: see the class. "": nowhere.
-std::string FlowCopies::reader(const Graph& graph, const std::string& value) {
+std::string FlowCopies::reader(const Graph& graph, const std::string& value) const {
   std::vector<std::string> places;
   for (const Node& node : graph.node()) {
     if (runs(node)) add_reader(node, value, places);
@@ -67,17 +68,18 @@ std::string FlowCopies::reader(const Graph& graph, const std::string& value) {
       if (mentions(*body, value)) places.push_back(reader(*body, value));
     }
   }
-  std::set<std::string> devices;
-  std::copy_if(places.begin(), places.end(), std::inserter(devices, devices.end()), is_device);
-  has_choice_ = has_choice_ || devices.size() > 1;
-  const auto device = std::find_if(places.begin(), places.end(), is_device);
-  if (device != places.end()) return *device;
+  for (const std::string& first : devices_) {
+    const auto found = std::find_if(places.begin(), places.end(), [&](const std::string& place) {
+      return is_device(place) && place.rfind(first, 0) == 0;
+    });
+    if (found != places.end()) return *found;
+  }
   return std::find(places.begin(), places.end(), kHost) != places.end() ? kHost : "";
 }
 
 /// Where a node reads it as an input.
 void FlowCopies::add_reader(const Node& node, const std::string& value,
-                            std::vector<std::string>& places) {
+                            std::vector<std::string>& places) const {
   const std::vector<const Graph*> bodies = bodies_of(node);
   const int on_host = node.op_type() == "If" ? 1 : node.op_type() == "Loop" ? 2 : 0;
   for (int i = 0; i < node.input_size(); ++i) {
@@ -109,7 +111,7 @@ std::string FlowCopies::maker(const Graph& graph, const std::string& value) cons
   return "";
 }
 
-std::string FlowCopies::carried_place(const Turns& turns, const std::string& initial) {
+std::string FlowCopies::carried_place(const Turns& turns, const std::string& initial) const {
   std::string read = reader(turns.body, turns.carried);
   if (read == kHost) return read;
   const std::string made = maker(turns.body, turns.next);
@@ -150,9 +152,11 @@ void FlowCopies::walk_graph(const Graph& graph, const Places& given, const Place
     }
   }
   for (const auto& [value, place] : wanted) {
-    if (now.at.at(value) == place && !now.handed_over.contains(value)) continue;
-    now.readers[value].insert(place);
-    count_within(place, bytes_of(value));
+    if (now.at.at(value) != place) {
+      now.readers[value].insert(place);  // straight to where it is wanted
+    } else if (now.handed_over.contains(value)) {
+      count_within(place, bytes_of(value));
+    }
   }
   finish(now);
 }

@@ -17,23 +17,21 @@ namespace backplane::core::faults {
 /// it goes over the host.
 ///
 /// Where bodies have their values ("Places" in core/ARCHITECTURE.md):
-/// - what a body is given lies on the first device that reads it there, its own nodes before bodies in it, and on the
-///   host if only that reads it; what both branches of an If may read, each of them is given;
+/// - what a body is given lies on the first device of the session that reads it there, and on the host if only that
+///   reads it; what both branches of an If may read, each of them is given;
 /// - what a body makes lies where it is made; for what a turn hands on that holds unless the host alone reads it;
 /// - the branches of an If leave their result in one place, that of the first.
 ///
-/// Copies within a device: results of a body that are not made where they are to lie, slices that do not begin at a
-/// multiple of kSliceAlignment, and what a loop without turns is given.
+/// Copies within a device: results of a body that a loop or branch in it hands over in memory of its own, slices that do
+/// not begin at a multiple of kSliceAlignment, and what a loop without turns is given.
 class FlowCopies {
  public:
-  /// `places`: of each node that runs, by its bare name: "host" or a device.
-  FlowCopies(const RandomFlow& flow, Placement places, bool peer);
+  /// `places`: of each node that runs, by its bare name: "host" or a device. `devices`: in the session's order, or what
+  /// their names begin with.
+  FlowCopies(const RandomFlow& flow, Placement places, std::vector<std::string> devices, bool peer);
 
   /// Those that a fake device takes part in.
   const Copies& copies() const { return copies_; }
-  /// Several devices read what a body is given: which of them is the first is not the model's to say where a device has
-  /// put nodes of its own in the place of others.
-  bool has_choice() const { return has_choice_; }
 
  private:
   using Graph = ::onnx::GraphProto;
@@ -56,10 +54,11 @@ class FlowCopies {
   };
 
   bool runs(const Node& node) const { return places_.contains(node.name()); }
-  std::string reader(const Graph& graph, const std::string& value);
-  void add_reader(const Node& node, const std::string& value, std::vector<std::string>& places);
+  std::string reader(const Graph& graph, const std::string& value) const;
+  void add_reader(const Node& node, const std::string& value,
+                  std::vector<std::string>& places) const;
   std::string maker(const Graph& graph, const std::string& value) const;
-  std::string carried_place(const Turns& turns, const std::string& initial);
+  std::string carried_place(const Turns& turns, const std::string& initial) const;
   Places give_captured(Walk& walk, const Graph& body, const Graph* other);
 
   void walk_graph(const Graph& graph, const Places& given, const Places& wanted);
@@ -75,13 +74,13 @@ class FlowCopies {
   void count_within(const std::string& place, std::uint64_t bytes);
 
   Placement places_;
+  std::vector<std::string> devices_;
   bool peer_;
   bool takes_then_ = false;
   std::int64_t trips_ = 0;
   std::uint64_t matrix_bytes_ = 0;
   std::map<std::string, std::uint64_t> bytes_;  ///< of values that are no matrices
   Copies copies_;
-  bool has_choice_ = false;
 };
 
 }  // namespace backplane::core::faults

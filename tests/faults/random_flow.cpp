@@ -40,12 +40,22 @@ RandomFlow::RandomFlow(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u) 
                " x1, float[", kStacked, ",", rows, ",", columns, "] xs, float c, float t) => (",
                outputs, ")\n<float zero = {0.0}, int64 two = {2}, bool yes = {1}>\n{\n",
                "  cond = Greater(c, zero)\n  trips = Cast<to = 7>(t)\n", body, "}\n");
-  ::onnx::ModelProto proto;
-  const auto status = ::onnx::OnnxParser::Parse(proto, text_.c_str());
-  if (!status.IsOK()) invalid("the model of seed ", seed, ": ", status.ErrorMessage(), "\n", text_);
+  ::onnx::ModelProto proto = parsed();
   int count = 0;
   name_nodes(*proto.mutable_graph(), count);
   model_ = proto.SerializeAsString();
+}
+
+RandomFlow::RandomFlow(std::string graph, Tensors feeds)
+    : text_(std::move(graph)), feeds_(std::move(feeds)) {
+  model_ = parsed().SerializeAsString();
+}
+
+::onnx::ModelProto RandomFlow::parsed() const {
+  ::onnx::ModelProto proto;
+  const auto status = ::onnx::OnnxParser::Parse(proto, text_.c_str());
+  if (!status.IsOK()) invalid("the model cannot be read: ", status.ErrorMessage(), "\n", text_);
+  return proto;
 }
 
 std::string RandomFlow::lines(Names& seen, std::size_t count, int depth) {

@@ -14,6 +14,8 @@ namespace backplane::core::faults {
 class RandomFlow {
  public:
   explicit RandomFlow(std::uint64_t seed);
+  /// A graph written by hand, in ONNX's text form, with feeds and names as the random ones have them.
+  RandomFlow(std::string graph, Tensors feeds);
 
   const std::string& model() const { return model_; }
   const Tensors& feeds() const { return feeds_; }
@@ -35,7 +37,9 @@ class RandomFlow {
   std::string loop_node(Names& seen, int depth);
   std::string scan_node(Names& seen, int depth);
 
-  std::uint64_t state_;
+  ::onnx::ModelProto parsed() const;
+
+  std::uint64_t state_ = 0;
   std::string matrix_;  ///< the type of all matrices
   std::string text_, model_;
   Tensors feeds_;

@@ -223,7 +223,7 @@ std::size_t check_arenas_of_plans(MixedSession& session, const RandomFlow& flow,
 
 /// How much of the control flow was looked at.
 struct FlowTally {
-  std::uint64_t placements = 0, counted = 0, copies_within = 0, body_plans = 0;
+  std::uint64_t placements = 0, copies_within = 0, body_plans = 0;
 };
 
 void check_flow(std::uint64_t seed, std::uint64_t placing,
@@ -255,14 +255,10 @@ void check_flow(std::uint64_t seed, std::uint64_t placing,
     EXPECT_EQ(row["provider"].get<std::string>().substr(0, placed->second.size()), placed->second)
         << row["name"];
   }
-  const FlowCopies count(flow, places_that_run(explanation), peer);
-  const bool has_other_nodes = placing % 2 == 0 || placing % 3 == 0;  // see options_for
+  const Copies least = FlowCopies(flow, places_that_run(explanation), all, peer).copies();
   ++tally.placements;
-  if (!count.has_choice() || !has_other_nodes) {
-    ++tally.counted;
-    tally.copies_within += count.copies().within;
-    expect_least_copies(count.copies(), peer);
-  }
+  tally.copies_within += least.within;
+  expect_least_copies(least, peer);
   // With rewrites and without. Poisoned plans do one thing after the other: a delay would find nothing more.
   if (placing % 4 >= 2) return;
   MixedSession forgetful(flow.model(), placement, options_for(placing, peer, false), all,
@@ -275,7 +271,6 @@ TEST_F(RandomPlacement, GeneratedControlFlow) {
   FlowTally tally;
   for (std::uint64_t seed = 1; seed <= placements(80) && !HasFailure(); ++seed)
     check_flow(seed, seed, {"cpu", "fakegpu:0", "fakegpu:1"}, tally);
-  EXPECT_GE(2 * tally.counted, tally.placements);
   EXPECT_GT(tally.copies_within, 0u);
   EXPECT_GT(tally.body_plans, 0u);
 }

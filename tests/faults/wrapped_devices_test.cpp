@@ -1,7 +1,11 @@
 // Every call of the cpu and the OpenCL provider fails once: the error says where, the next run is right, nothing is
 // left over. The plugins are wrapped: they have no code for this.
+#include <cstring>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
+#include "core/runtime/binding.hpp"
 #include "tests/faults/fault_test.hpp"
 #include "tests/fixtures/wrapped/wrapped.h"
 
@@ -38,7 +42,8 @@ std::string objects(const wrapped_api& api) {
   api.alive(&now);
   return text(now.devices, " devices, ", now.buffers, " buffers, ", now.streams, " streams, ",
               now.fences, " fences, ", now.kernels, " kernels, ", now.prepared, " prepared, ",
-              now.open_runs, " open runs, ", now.host_blocks, " blocks of host memory");
+              now.open_runs, " open runs, ", now.host_blocks, " blocks of host memory, ", now.views,
+              " views");
 }
 
 class WrappedDevices : public ::testing::TestWithParam<Fault> {
@@ -92,6 +97,11 @@ bool names_a_step(const std::string& message) {
     if (message.find(words) != std::string::npos) return true;
   }
   return false;
+}
+
+bool is_of_a_view(const std::string& message) {
+  return message.find("view '") != std::string::npos ||
+         message.find("give back '") != std::string::npos;
 }
 
 TEST_P(WrappedDevices, FailAtEveryCallOfAWarmRun) {
@@ -155,6 +165,92 @@ TEST_P(WrappedDevices, FailAtEveryCallOfLoadingAndAFirstRun) {
   for (const char* function : {"create", "prepare", "compute"})
     EXPECT_TRUE(functions.contains(function)) << function;
 }
+
+/// Feeds and fetches that are large enough for a device that shares the host's memory to work on them where they lie.
+class WrappedViews : public WrappedDevices {
+ protected:
+  static std::string model() {
+    ModelMaker maker;
+    maker.input("x", kDims).node("neg", "Neg", {"x"}, "a").node("tanh", "Tanh", {"a"}, "y");
+    return maker.output("y").bytes();
+  }
+  static std::shared_ptr<Session> viewing_session(const std::string& bytes) {
+    SessionOptions options;
+    options.providers = {{"opencl", {}}, {"cpu", {}}};
+    return std::make_shared<Session>(environment(), "", std::as_bytes(std::span(bytes)), options);
+  }
+  static Tensor tensor_of(const RuntimeValue& value) {
+    const auto* first = static_cast<const float*>(value.description.host_ptr);
+    return {kDims, {first, first + value.description.bytes / sizeof(float)}};
+  }
+  static std::uint64_t views_of(Session& session) {
+    return nlohmann::json::parse(session.statistics())["views"].get<std::uint64_t>();
+  }
+
+  inline static const Dims kDims{64, 256};
+  const Tensor x_ = random_tensor(kDims, 8);
+};
+
+TEST_P(WrappedViews, FailAtEveryCallOfARunAndOfABindingThatKeepsThem) {
+  const std::string bytes = model();
+  const Tensors want = run_on_cpu(bytes, {{"x", x_}});
+  for (const bool keeps_views : {false, true}) {
+    SCOPED_TRACE(keeps_views ? "a binding" : "a run");
+    std::set<std::string> functions;
+    {
+      const std::shared_ptr<Session> session = viewing_session(bytes);
+      Binding binding(session);
+      RuntimeValue feed, fetch;
+      feed.set_owned_tensor(DataType::Float, kDims);
+      fetch.set_owned_tensor(DataType::Float, kDims);
+      for (RuntimeValue* x : {&feed, binding.input("x").get()})
+        std::memcpy(x->description.host_ptr, x_.elements.data(),
+                    x_.elements.size() * sizeof(float));
+      const auto run = [&] {
+        if (keeps_views) {
+          binding.run(nullptr);
+        } else {
+          session->run({{"x", &feed}}, {{"y", &fetch}});
+        }
+      };
+      const auto result = [&] {
+        return Tensors{{"y", tensor_of(keeps_views ? *binding.output("y") : fetch)}};
+      };
+      run();
+      if (views_of(*session) != 2) GTEST_SKIP() << "the device has memory of its own";
+      const std::string warm = objects(*wrapped_);
+      arm(0);
+      run();
+      const std::uint64_t calls = wrapped_->calls();
+      for (std::uint64_t position = 1; position <= calls; ++position) {
+        arm(position);
+        try {
+          run();
+          ADD_FAILURE() << "nobody noticed that " << failed() << " failed, call " << position;
+        } catch (const Error& error) {
+          SCOPED_TRACE(text("call ", position, ", ", failed()));
+          judge(error);
+          EXPECT_TRUE(names_a_step(error.message()) || is_of_a_view(error.message()))
+              << error.what();
+        }
+        functions.insert(failed());
+        arm(0);
+        run();
+        EXPECT_EQ(difference(result(), want), "") << "the run after call " << position;
+        EXPECT_EQ(objects(*wrapped_), warm) << "after call " << position;
+      }
+    }
+    EXPECT_EQ(functions.contains("view"), !keeps_views);
+    for (const char* const function : {"hand_over", "hand_back", "compute"})
+      EXPECT_TRUE(functions.contains(function)) << function;
+    EXPECT_EQ(objects(*wrapped_), before_);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codes, WrappedViews,
+                         ::testing::Values(Fault{"opencl", BP_FAILED, Code::Failed},
+                                           Fault{"opencl", BP_OUT_OF_MEMORY, Code::OutOfMemory}),
+                         [](const auto& fault) { return text("code_", fault.param.code); });
 
 INSTANTIATE_TEST_SUITE_P(Codes, WrappedDevices,
                          ::testing::Values(Fault{"cpu", BP_FAILED, Code::Failed},

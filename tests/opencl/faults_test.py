@@ -4,8 +4,10 @@ The calls fail in a library that is loaded before OpenCL's (opencl_faults.cpp); 
 its user does.
 """
 
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 import numpy as np
@@ -76,6 +78,21 @@ class Faults(program.ProgramTest):
 
     def test_a_device_that_vanishes_while_it_is_waited_for(self):
         self.fail_with(3, ["CL_DEVICE_NOT_AVAILABLE"], *self.command(), environment=self.fault("clFinish", 1, GONE))
+
+    def test_a_queue_out_of_order_whose_launches_wait_for_nothing_gives_wrong_results(self):
+        """So that the test of such queues would see an access that the provider forgets."""
+        tests = [str(BUILD / "tests/opencl_device"), "--gtest_filter=OpenClQueue.GivesResultsAsIfInOrder"]
+        plain = subprocess.run(tests, capture_output=True, check=False, timeout=120)
+        self.assertEqual(plain.returncode, 0, plain.stdout.decode())
+        if b"[  SKIPPED ]" in plain.stdout:
+            self.skipTest("the device has no queues out of order")
+        environment = {**os.environ, **self.fault("none", 1, GONE), "BACKPLANE_OPENCL_NO_WAITS": "1"}
+        for _ in range(5):  # commands may by chance end one after the other
+            broken = subprocess.run(tests, capture_output=True, check=False, timeout=120, env=environment)
+            if broken.returncode != 0:
+                break
+        self.assertEqual(broken.returncode, 1, broken.stderr.decode())
+        self.assertIn(b"GivesResultsAsIfInOrder", broken.stdout)
 
     def test_a_kernel_that_does_not_compile_is_an_error_that_says_so(self):
         line = self.fail_with(2, ["does not compile", self.device],

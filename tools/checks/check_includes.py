@@ -44,7 +44,7 @@ TABLE = {
     "tools/backplane/check": HOST_API + PLUGIN_API + TERMINAL + ["tools/backplane/"],
     "tests": HOST_API + PLUGIN_API + TESTING + TERMINAL + ["tests/"],
     "tests/unit": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "plugins/", "tests/"],
-    "tests/opencl": PLUGIN_API + TESTING + ["tests/", "CL/"],
+    "tests/opencl": PLUGIN_API + TESTING + ["tests/", "plugins/opencl/", "CL/"],
     "tests/cuda": PLUGIN_API + TESTING + ["tests/", "plugins/cuda/", "custom_ops/", "cuda.h", "CL/"],
     "tests/abi": PLUGIN_API + TESTING + ["tests/"],
     "tests/fixtures": PLUGIN_API + TESTING + ["tests/fixtures/"],

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tools/backplane/check/suite.hpp"
+#include "tools/backplane/check/device_work.hpp"
 #include "tools/backplane/failure.hpp"
 
 namespace backplane::cli::check {
@@ -10,89 +10,8 @@ namespace {
 
 constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
 
-std::vector<std::uint8_t> pattern(std::uint64_t bytes, std::uint64_t seed) {
-  Generator numbers(seed);
-  std::vector<std::uint8_t> data(bytes);
-  for (std::uint8_t& byte : data) byte = static_cast<std::uint8_t>(numbers.integer(0, 255));
-  return data;
-}
-
 std::string kind_name(bp_memory_kind kind) {
   return kind == BP_MEMORY_DEVICE ? "device" : kind == BP_MEMORY_HOST ? "host" : "pinned";
-}
-
-/// A stream, and a fence, that end by themselves.
-class Stream {
- public:
-  explicit Stream(const OpenDevice& device) : device_(device) {
-    enter("stream_create");
-    need([&] { return device->stream_create(device.raw(), &stream_); });
-  }
-  ~Stream() { device_->stream_destroy(device_.raw(), stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  bp_stream* raw() const { return stream_; }
-  void sync() const {
-    enter("stream_sync");
-    need([&] { return device_->stream_sync(device_.raw(), stream_); });
-  }
-
- private:
-  const OpenDevice& device_;
-  bp_stream* stream_ = nullptr;
-};
-
-class Fence {
- public:
-  explicit Fence(const OpenDevice& device) : device_(device) {
-    enter("fence_create");
-    need([&] { return device->fence_create(device.raw(), &fence_); });
-  }
-  ~Fence() { device_->fence_destroy(device_.raw(), fence_); }
-  Fence(const Fence&) = delete;
-  Fence& operator=(const Fence&) = delete;
-  void signal(const Stream& stream, std::uint64_t value) const {
-    enter(text("fence_signal of ", value));
-    need([&] { return device_->fence_signal(device_.raw(), stream.raw(), fence_, value); });
-  }
-  void wait(const Stream& stream, std::uint64_t value) const {
-    enter(text("fence_wait for ", value));
-    need([&] { return device_->fence_wait(device_.raw(), stream.raw(), fence_, value); });
-  }
-  Outcome host_wait(std::uint64_t value, std::uint64_t timeout_ns) const {
-    enter(text("fence_host_wait for ", value));
-    return ask([&] { return device_->fence_host_wait(device_.raw(), fence_, value, timeout_ns); });
-  }
-
- private:
-  const OpenDevice& device_;
-  bp_fence* fence_ = nullptr;
-};
-
-/// Puts a copy of whole insides on a stream.
-void copy(const OpenDevice& device, const Stream& stream, const Memory& from, const Memory& to) {
-  const std::vector<std::int64_t> size{static_cast<std::int64_t>(from.bytes())};
-  const Grown<bp_tensor> source = from.describe_bytes(size, 0), target = to.describe_bytes(size, 0);
-  enter(text("copy of ", from.bytes(), " bytes"));
-  need([&] { return device->copy(device.raw(), stream.raw(), &source.base, &target.base); });
-}
-
-/// Memory on the process's side that the device copies with: pinned, or any where it takes that.
-bp_memory_kind outer_kind(const OpenDevice& device) {
-  for (const bp_memory_kind kind : {BP_MEMORY_PINNED, BP_MEMORY_HOST}) {
-    if (kind == BP_MEMORY_PINNED && !device.has_heap(kind)) continue;
-    if (device.copy_mode(kind, BP_MEMORY_DEVICE) != BP_COPY_NONE &&
-        device.copy_mode(BP_MEMORY_DEVICE, kind) != BP_COPY_NONE)
-      return kind;
-  }
-  throw Broken("the device copies neither with pinned nor with plain host memory, both ways");
-}
-
-std::string compared(const std::vector<std::uint8_t>& got, const std::vector<std::uint8_t>& want) {
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    if (got[i] != want[i]) return text("byte ", i, " of ", want.size(), " is wrong");
-  }
-  return "";
 }
 
 std::string checked_copy(const OpenDevice& device, bp_memory_kind from, bp_memory_kind to,
@@ -112,14 +31,6 @@ std::string checked_copy(const OpenDevice& device, bp_memory_kind from, bp_memor
   if (!damage.empty()) return what + ": " + damage;
   if (source.read() != data) return what + " changed its source";
   return "";
-}
-
-std::vector<Row> not_applicable(const std::string& name, const Piece& piece) {
-  return {skipped(name, piece.subject, "the device works on plain host memory")};
-}
-
-std::vector<Row> verdict(const std::string& name, const Piece& piece, const std::string& wrong) {
-  return {wrong.empty() ? passed(name, piece.subject) : failed(name, piece.subject, wrong)};
 }
 
 /// Work on the stream that takes a while: the whole way in and out again, several times.

@@ -180,35 +180,45 @@ class KernelCheck {
       by = "the suite's formula in double precision";
     }
     if (!want) {
-      want = by_double_kernel(node);
+      want = by_kernel_for(node, BP_DOUBLE);
       by = "the kernel for double";
+    }
+    if (!want) {
+      want = by_kernel_for(node, BP_FLOAT);
+      by = "the kernel for float";
     }
     if (!want || want->size() != computed.outputs.size()) return;
     ++compared_;
     for (std::size_t i = 0; i < want->size(); ++i) {
-      const std::string wrong = difference(computed.outputs[i], (*want)[i]);
+      // Doubles by the kernel for floats are held to what floats can be.
+      const bool is_float = (*want)[i].dtype == BP_FLOAT && node.outputs[i] == BP_DOUBLE;
+      const std::string wrong = difference(
+          is_float ? converted(computed.outputs[i], BP_FLOAT) : computed.outputs[i], (*want)[i]);
       if (!wrong.empty())
         findings_.add("kernels.results",
                       text(node.text(), ", output ", i, " against ", by, ": ", wrong));
     }
   }
 
-  /// The node's floats as doubles, computed by whichever kernel of this registry takes those.
-  std::optional<std::vector<Tensor>> by_double_kernel(const NodeCase& node) {
+  /// The node with its floating-point numbers in another type, double or float, computed by whichever kernel of this
+  /// registry takes that: narrower types by that for double, doubles by that for float.
+  std::optional<std::vector<Tensor>> by_kernel_for(const NodeCase& node, bp_dtype dtype) {
     NodeCase wide = node;
     bool changed = false;
     for (NodeCase::Input& input : wide.inputs) {
-      if (!is_floating(input.tensor.dtype) || input.tensor.dtype == BP_DOUBLE) continue;
-      input.tensor = converted(input.tensor, BP_DOUBLE);
+      const bool is_other =
+          input.tensor.dtype != dtype && (dtype == BP_DOUBLE || input.tensor.dtype == BP_DOUBLE);
+      if (!is_floating(input.tensor.dtype) || !is_other) continue;
+      input.tensor = converted(input.tensor, dtype);
       changed = true;
     }
     if (!changed) return std::nullopt;
-    for (bp_dtype& dtype : wide.outputs) {
-      if (is_floating(dtype)) dtype = BP_DOUBLE;
+    for (bp_dtype& output : wide.outputs) {
+      if (is_floating(output)) output = dtype;
     }
     for (const bp_kernel_def* def : kernels_) {
       if (std::strcmp(def->op_type, def_->op_type) != 0 ||
-          std::strcmp(def->domain, def_->domain) != 0 || !lists_double(def) ||
+          std::strcmp(def->domain, def_->domain) != 0 || !lists(def, dtype) ||
           def->since_min > node.since_version || def->since_max < node.since_version)
         continue;
       Kernel kernel(*device_, def, wide, true);
@@ -218,18 +228,19 @@ class KernelCheck {
       if (prepared == nullptr) continue;
       Computed computed = prepared->compute(kPoison);
       if (!computed.outcome.is_ok() || computed.outputs.size() != node.outputs.size()) continue;
-      for (std::size_t i = 0; i < computed.outputs.size(); ++i)
+      for (std::size_t i = 0; i < computed.outputs.size() && dtype == BP_DOUBLE; ++i)
         computed.outputs[i] = converted(computed.outputs[i], node.outputs[i]);
       return computed.outputs;
     }
     return std::nullopt;
   }
 
-  static bool lists_double(const bp_kernel_def* def) {
+  static bool lists(const bp_kernel_def* def, bp_dtype dtype) {
+    const std::string type = type_string(dtype);
     for (std::uint32_t i = 0; i < def->constraint_count; ++i) {
       const bp_type_constraint& constraint = *def->constraints[i];
       for (std::uint64_t t = 0; t < constraint.type_count; ++t) {
-        if (std::strcmp(constraint.types[t], "tensor(double)") == 0) return true;
+        if (constraint.types[t] == type) return true;
       }
     }
     return false;

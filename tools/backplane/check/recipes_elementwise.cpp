@@ -79,6 +79,7 @@ std::vector<NodeCase> power(const Draft& draft) {
 
 std::vector<NodeCase> clip(const Draft& draft) {
   std::vector<NodeCase> cases;
+  if (draft.since() < 12 && !is_floating(draft.dtype())) return cases;  // not yet of integers
   for (const Dims& dims : any_shapes(draft.numbers())) {
     NodeCase node = draft.node();
     if (draft.since() < 11) {

@@ -123,8 +123,10 @@ std::vector<NodeCase> max_unpool(const Draft& draft) {
   std::vector<NodeCase> cases;
   for (const std::int64_t images : {1, 2}) {
     Tensor indices = make_tensor(BP_INT64, {images, 1, 2, 2});
-    for (std::int64_t i = 0; i < indices.size(); ++i)
-      indices.set(i, static_cast<double>(i / 4 * 16 + i % 4 / 2 * 8 + i % 2 * 2));
+    for (std::int64_t i = 0; i < indices.size(); ++i) {
+      const std::int64_t corner = i / 4 * 16 + i % 4 / 2 * 8 + i % 2 * 2;
+      indices.set(i, static_cast<double>(corner));
+    }
     cases.push_back(with_inputs(draft.node({{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}}),
                                 {draft.data({images, 1, 2, 2}), {indices, false, false}}));
   }

@@ -7,19 +7,13 @@
 #include <numeric>
 
 #include "tools/backplane/check/reference.hpp"
+#include "tools/backplane/check/reference_book.hpp"
 
 namespace backplane::cli::check {
 namespace {
 
 using Unary = std::function<double(double)>;
 using Binary = std::function<double(double, double)>;
-
-/// An attribute with a default.
-template <class T>
-T attribute(const NodeCase& node, const std::string& name, T fallback) {
-  const auto found = node.attributes.find(name);
-  return found == node.attributes.end() ? fallback : std::get<T>(found->second);
-}
 
 double erf_gelu(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
 double softplus(double x) { return std::log1p(std::exp(x)); }
@@ -69,19 +63,19 @@ Unary unary_function(const NodeCase& node) {
   const auto plain = plain_functions().find(op);
   if (plain != plain_functions().end()) return plain->second;
   if (op == "LeakyRelu") {
-    const double alpha = attribute(node, "alpha", 0.01f);
+    const double alpha = attribute_or(node, "alpha", 0.01f);
     return [alpha](double x) { return x < 0 ? alpha * x : x; };
   }
   if (op == "Elu" || op == "Celu") {
-    const double alpha = attribute(node, "alpha", 1.0f), inner = op == "Celu" ? alpha : 1;
+    const double alpha = attribute_or(node, "alpha", 1.0f), inner = op == "Celu" ? alpha : 1;
     return [=](double x) { return x < 0 ? alpha * std::expm1(x / inner) : x; };
   }
   if (op == "HardSigmoid") {
-    const double alpha = attribute(node, "alpha", 0.2f), beta = attribute(node, "beta", 0.5f);
+    const double alpha = attribute_or(node, "alpha", 0.2f), beta = attribute_or(node, "beta", 0.5f);
     return [=](double x) { return std::clamp(alpha * x + beta, 0.0, 1.0); };
   }
   if (op == "ThresholdedRelu") {
-    const double alpha = attribute(node, "alpha", 1.0f);
+    const double alpha = attribute_or(node, "alpha", 1.0f);
     return [alpha](double x) { return x > alpha ? x : 0.0; };
   }
   return {};
@@ -109,38 +103,12 @@ Binary binary_function(const NodeCase& node) {
   return found == kFunctions.end() ? Binary() : found->second;
 }
 
-Dims broadcast(const Dims& a, const Dims& b) {
-  Dims result(std::max(a.size(), b.size()), 1);
-  for (const Dims* dims : {&a, &b}) {
-    for (std::size_t i = 0; i < dims->size(); ++i) {
-      std::int64_t& at = result[result.size() - dims->size() + i];
-      if ((*dims)[i] != 1) at = (*dims)[i];
-    }
-  }
-  return result;
-}
-
-/// The element of a tensor of `dims` that stands at element `index` of `whole`, to which it broadcasts.
-std::int64_t source_of(std::int64_t index, const Dims& whole, const Dims& dims) {
-  std::int64_t source = 0, step = 1;
-  for (std::size_t i = whole.size(); i-- > 0;) {
-    const std::int64_t at = index % whole[i];
-    index /= whole[i];
-    const std::size_t missing = whole.size() - dims.size();
-    if (i < missing) continue;
-    const std::int64_t dim = dims[i - missing];
-    if (dim != 1) source += at * step;
-    step *= dim;
-  }
-  return source;
-}
-
 Tensor of_pairs(const NodeCase& node, const Binary& function) {
   const Tensor &a = node.inputs[0].tensor, &b = node.inputs[1].tensor;
-  Tensor result = make_tensor(node.outputs[0], broadcast(a.dims, b.dims));
+  Tensor result = make_tensor(node.outputs[0], broadcast_dims(a.dims, b.dims));
   for (std::int64_t i = 0; i < result.size(); ++i)
-    result.set(i, function(a.at(source_of(i, result.dims, a.dims)),
-                           b.at(source_of(i, result.dims, b.dims))));
+    result.set(i, function(a.at(broadcast_source(i, result.dims, a.dims)),
+                           b.at(broadcast_source(i, result.dims, b.dims))));
   return result;
 }
 
@@ -152,15 +120,15 @@ std::optional<Tensor> matmul(const NodeCase& node) {
   if (column) b.dims.push_back(1);
   const Dims outer_a(a.dims.begin(), a.dims.end() - 2), outer_b(b.dims.begin(), b.dims.end() - 2);
   const std::int64_t m = a.dims[a.dims.size() - 2], k = a.dims.back(), n = b.dims.back();
-  const Dims outer = broadcast(outer_a, outer_b);
+  const Dims outer = broadcast_dims(outer_a, outer_b);
   Dims dims = outer;
   dims.push_back(m);
   dims.push_back(n);
   Tensor result = make_tensor(node.outputs[0], dims);
   for (std::int64_t i = 0; i < result.size(); ++i) {
     const std::int64_t matrix = i / (m * n), r = i / n % m, c = i % n;
-    const std::int64_t at_a = source_of(matrix, outer, outer_a) * m * k + r * k;
-    const std::int64_t at_b = source_of(matrix, outer, outer_b) * k * n + c;
+    const std::int64_t at_a = broadcast_source(matrix, outer, outer_a) * m * k + r * k;
+    const std::int64_t at_b = broadcast_source(matrix, outer, outer_b) * k * n + c;
     double sum = 0;
     for (std::int64_t j = 0; j < k; ++j) sum += a.at(at_a + j) * b.at(at_b + j * n);
     result.set(i, sum);
@@ -172,9 +140,9 @@ std::optional<Tensor> matmul(const NodeCase& node) {
 
 Tensor gemm(const NodeCase& node) {
   const Tensor &a = node.inputs[0].tensor, &b = node.inputs[1].tensor;
-  const bool flip_a = attribute(node, "transA", std::int64_t{0}) != 0;
-  const bool flip_b = attribute(node, "transB", std::int64_t{0}) != 0;
-  const double alpha = attribute(node, "alpha", 1.0f), beta = attribute(node, "beta", 1.0f);
+  const bool flip_a = attribute_or(node, "transA", std::int64_t{0}) != 0;
+  const bool flip_b = attribute_or(node, "transB", std::int64_t{0}) != 0;
+  const double alpha = attribute_or(node, "alpha", 1.0f), beta = attribute_or(node, "beta", 1.0f);
   const std::int64_t m = a.dims[flip_a ? 1 : 0], k = a.dims[flip_a ? 0 : 1],
                      n = b.dims[flip_b ? 0 : 1];
   Tensor result = make_tensor(node.outputs[0], {m, n});
@@ -186,7 +154,7 @@ Tensor gemm(const NodeCase& node) {
     sum *= alpha;
     if (node.inputs.size() > 2) {
       const Tensor& added = node.inputs[2].tensor;
-      sum += beta * added.at(source_of(i, result.dims, added.dims));
+      sum += beta * added.at(broadcast_source(i, result.dims, added.dims));
     }
     result.set(i, sum);
   }
@@ -197,7 +165,7 @@ Tensor gemm(const NodeCase& node) {
 Tensor softmax(const NodeCase& node) {
   const Tensor& x = node.inputs[0].tensor;
   const auto rank = static_cast<std::int64_t>(x.dims.size());
-  std::int64_t axis = attribute(node, "axis", node.since_version < 13 ? std::int64_t{1} : -1);
+  std::int64_t axis = attribute_or(node, "axis", node.since_version < 13 ? std::int64_t{1} : -1);
   if (axis < 0) axis += rank;
   const auto product = [&](std::int64_t first, std::int64_t last) {
     return std::accumulate(x.dims.begin() + first, x.dims.begin() + last, std::int64_t{1},
@@ -227,7 +195,7 @@ Tensor transpose(const NodeCase& node) {
   std::vector<std::int64_t> perm(x.dims.size());
   for (std::size_t i = 0; i < perm.size(); ++i)
     perm[i] = static_cast<std::int64_t>(perm.size() - 1 - i);
-  perm = attribute(node, "perm", perm);
+  perm = attribute_or(node, "perm", perm);
   Dims dims, strides(x.dims.size(), 1);
   for (std::size_t i = x.dims.size(); i-- > 1;) strides[i - 1] = strides[i] * x.dims[i];
   for (const std::int64_t axis : perm) dims.push_back(x.dims[static_cast<std::size_t>(axis)]);
@@ -248,12 +216,12 @@ std::optional<Tensor> convolution(const NodeCase& node) {
   const Tensor &x = node.inputs[0].tensor, &w = node.inputs[1].tensor;
   if (x.dims.size() != 4) return std::nullopt;
   const std::vector<std::int64_t> pads =
-      attribute(node, "pads", std::vector<std::int64_t>{0, 0, 0, 0});
+      attribute_or(node, "pads", std::vector<std::int64_t>{0, 0, 0, 0});
   const std::vector<std::int64_t> strides =
-      attribute(node, "strides", std::vector<std::int64_t>{1, 1});
+      attribute_or(node, "strides", std::vector<std::int64_t>{1, 1});
   const std::vector<std::int64_t> dilations =
-      attribute(node, "dilations", std::vector<std::int64_t>{1, 1});
-  const std::int64_t group = attribute(node, "group", std::int64_t{1});
+      attribute_or(node, "dilations", std::vector<std::int64_t>{1, 1});
+  const std::int64_t group = attribute_or(node, "group", std::int64_t{1});
   const std::int64_t channels = w.dims[1], maps = w.dims[0], kh = w.dims[2], kw = w.dims[3];
   const auto size = [&](std::size_t axis, std::int64_t kernel) {
     const std::int64_t padded = x.dims[axis + 2] + pads[axis] + pads[axis + 2];
@@ -279,6 +247,21 @@ std::optional<Tensor> convolution(const NodeCase& node) {
   return result;
 }
 
+const ReferenceBook& references() {
+  static const ReferenceBook kBook = [] {
+    ReferenceBook book;
+    add_elementwise_references(book);
+    add_generated_references(book);
+    add_indexed_references(book);
+    add_movement_references(book);
+    add_pool_references(book);
+    add_quantized_references(book);
+    add_reduction_references(book);
+    return book;
+  }();
+  return kBook;
+}
+
 }  // namespace
 
 std::optional<std::vector<Tensor>> compute_in_double(const NodeCase& node) {
@@ -298,8 +281,9 @@ std::optional<std::vector<Tensor>> compute_in_double(const NodeCase& node) {
   if (op == "Softmax" || op == "LogSoftmax") result = softmax(node);
   if (op == "Transpose") result = transpose(node);
   if (op == "Conv") result = convolution(node);
-  if (!result) return std::nullopt;
-  return one(std::move(*result));
+  if (result) return one(std::move(*result));
+  const auto reference = references().find(op);
+  return reference == references().end() ? std::nullopt : reference->second(node);
 }
 
 }  // namespace backplane::cli::check

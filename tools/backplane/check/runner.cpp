@@ -53,6 +53,8 @@ const std::map<std::string, CaseFunction>& functions() {
       {"device.streams", check_streams},
       {"device.fences", check_fences},
       {"device.leaks", check_device_leaks},
+      {"device.host_memory", check_host_memory},
+      {"device.plan_capture", check_plan_capture},
       {"kernel", check_kernel},
       {"claims.convex", check_claims},
       {"sessions", check_sessions}};
@@ -176,15 +178,14 @@ class Runner {
       if (is_guest) continue;
       first.push_back(about("options"));
       claims.push_back(about("claims.convex"));
-      for (const char* kind :
-           {"device.buffers", "device.copies", "device.streams", "device.fences", "device.leaks"})
+      for (const char* kind : {"device.buffers", "device.copies", "device.streams", "device.fences",
+                               "device.leaks", "device.host_memory", "device.plan_capture"})
         devices.push_back(about(kind));
     }
     for (const Json& piece : found.at("pieces")) kernels.push_back(piece_of(piece));
     run_pieces(first);
     run_pieces(devices);
-    run_unless_failed("device.", kernels,
-                      "this device's buffers, copies, streams or fences are wrong");
+    run_unless_failed("device.", kernels, "a case of this device failed");
     run_pieces(claims);
     run_unless_failed("", sessions, "a case above failed, and shows here again");
     return wanted();
