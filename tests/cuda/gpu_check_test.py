@@ -84,6 +84,11 @@ class GpuCheck(program.ProgramTest):
         self.assertEqual(len(made.stderr.splitlines()), 1, made.stderr)
         self.assertIn("no CUDA device: libcuda.so.1", made.stderr)
         self.assertFalse((self.folder / "GPU_RESULTS.md").exists(), "no page is written where nothing ran")
+        made = subprocess.run([sys.executable, GPU_CHECK, "there", self.folder / "tree.tar.gz", self.folder / "out", "--phase", "limits"],
+                              capture_output=True, text=True, cwd=self.folder, check=False)
+        self.assertEqual(made.returncode, 2, made.stderr)
+        self.assertIn("no CUDA device: libcuda.so.1", made.stderr)
+        self.assertTrue((self.folder / "tree_there/backplane_gpu/gpu_check").exists())
 
     def test_it_says_in_one_line_what_it_cannot_do(self):
         for arguments, word in ((["run"], "no unpacked tree"), (["pack", "x.tar.gz", "--build", self.folder], "cuda.so")):

@@ -23,19 +23,20 @@ def operators(work):
     tests of the tree, random cases and all, where they are packed."""
     program, page = work.program, work.page
     page.section("Operators", ["suite", "result", ""])
-    made = program.call("check", program.tree / "lib/backplane/plugins/cuda.so", most_s=240)
+    programs = sorted((program.tree / "tests").glob("ops_*"))
+    with concurrent.futures.ThreadPoolExecutor(max(1, min(6, (os.cpu_count() or 2) // 2))) as pool:
+        suite = pool.submit(program.call, "check", program.tree / "lib/backplane/plugins/cuda.so")
+        runs = {pool.submit(program.execute, [each, "--gtest_filter=*/cuda"]): each for each in programs}
+        for run in concurrent.futures.as_completed(runs):
+            add_operator_tests(page, runs[run].name, run.result())
+        made = suite.result()
     closing = (made.stdout.strip().splitlines() or [last_line(made)])[-1]
     page.result(made.returncode == 0, "backplane check cuda.so", closing)
     for line in made.stdout.splitlines():
         if line.startswith("failed"):
             page.row("", line[:300], "")
-    programs = sorted((program.tree / "tests").glob("ops_*"))
     if not programs:
         page.row("tests/ops", "not run: the tree has none", "")
-    with concurrent.futures.ThreadPoolExecutor(max(1, min(6, (os.cpu_count() or 2) // 2))) as pool:
-        runs = {pool.submit(program.execute, [each, "--gtest_filter=*/cuda"]): each for each in programs}
-        for run in concurrent.futures.as_completed(runs):
-            add_operator_tests(page, runs[run].name, run.result())
 
 
 def add_operator_tests(page, name, made):

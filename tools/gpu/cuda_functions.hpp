@@ -68,6 +68,7 @@ class Cuda {
   GPU_FUNCTION(cuMemAllocHost);
   GPU_FUNCTION(cuMemFreeHost);
   GPU_FUNCTION(cuMemcpyAsync);
+  GPU_FUNCTION(cuMemcpyHtoD);
   GPU_FUNCTION(cuMemsetD32Async);
   GPU_FUNCTION(cuStreamCreate);
   GPU_FUNCTION(cuStreamSynchronize);

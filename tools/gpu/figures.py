@@ -141,6 +141,16 @@ def rows_of_benchmark(work):
                 yield name, path, feed, dtype, batch, flops * batch
 
 
+def captured(found):
+    """How much of a plan is launched as graphs, and the first reason for what is not."""
+    capture = found.get("capture") or {}
+    outside = capture.get("outside") or []
+    text = f"{len(capture.get('ranges') or [])} graphs"
+    if not outside:
+        return text
+    return f"{text}, {sum(each.get('steps', 0) for each in outside)} steps beside them: {outside[0].get('reason', '')}"[:120]
+
+
 def benchmark(work):
     """resnet50_dyn and bert_dyn, batches 1, 8 and 32: latency, time on the device, share of the limit, and the peer."""
     page = work.page
@@ -149,7 +159,7 @@ def benchmark(work):
     peer_missing = work.why_no_peer()
     page.section("Networks", ["network", "batch", "elements", "precision", "latency, ms", "without capture", "on the device, ms",
                               "latency / device", "host, us", "TFLOP/s", "share of the limit", "from host memory, ms",
-                              "PyTorch's, ms", "PyTorch's / ours"])
+                              "PyTorch's, ms", "PyTorch's / ours", "captured"])
     runs = 20 if work.quick else 100
     for name, path, feed, dtype, batch, flops in rows_of_benchmark(work):
         for precision in ("fp32",) if dtype is np.float16 else ("fp16", "fp32", "tf32", "bf16"):
@@ -158,7 +168,7 @@ def benchmark(work):
             plain, _ = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
             hosts, host_why = bench(work.program, path, precision, runs, *size)
             if found is None:
-                page.row(name, batch, np.dtype(dtype).name, precision, why, *[""] * 9)
+                page.row(name, batch, np.dtype(dtype).name, precision, why, *[""] * 11)
                 continue
             device = found["device_ms"] or found["latency_ms"]
             rate = flops / (device * 1e9)
@@ -168,7 +178,7 @@ def benchmark(work):
                      number(found, "device_ms", 3), f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1),
                      f"{rate:.2f}", f"{100 * rate / limit:.0f} %" if isinstance(limit, (int, float)) else "",
                      number(hosts, "median_ms", 3) or host_why, f"{theirs:.3f}" if theirs else failed,
-                     f"{theirs / hosts['median_ms']:.2f}" if theirs and hosts else "")
+                     f"{theirs / hosts['median_ms']:.2f}" if theirs and hosts else "", captured(found))
     page.note("Latency: one run that is waited for, its feeds and fetches on the device. On the device: between two events of the stream, "
               "when the host is ahead of it, which is the sum of the kernels' times and of the gaps between them; TFLOP/s are those "
               "of products and convolutions in that time. Host: a call that does not wait.")

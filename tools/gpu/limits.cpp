@@ -81,10 +81,7 @@ double product_rate(const Cuda& cuda, const BlasLt& blas, const ProductKind& kin
   CUdeviceptr memory[4] = {cuda.allocate(bytes), cuda.allocate(bytes), cuda.allocate(bytes),
                            cuda.allocate(kWorkspace)};
   const std::vector<std::uint32_t> words = random_words(kind, bytes);
-  for (int i = 0; i < 2; ++i)
-    GPU_CALL(cuda, cuMemcpyAsync, memory[i], reinterpret_cast<CUdeviceptr>(words.data()), bytes,
-             stream);
-  GPU_CALL(cuda, cuStreamSynchronize, stream);
+  for (int i = 0; i < 2; ++i) GPU_CALL(cuda, cuMemcpyHtoD, memory[i], words.data(), bytes);
 
   cublasLtHandle_t handle = nullptr;
   cublasLtMatmulDesc_t product = nullptr;

@@ -60,8 +60,7 @@ Value random_feed(const ValueInfo& info, const Request& request) {
 class Runs {
  public:
   Runs(const Request& request, const Cuda* cuda, CUstream stream)
-      : request_(request),
-        options_(options_of(request, cuda, stream)),
+      : options_(options_of(request, cuda, stream)),
         session_(environment_, request.model, options_),
         binding_(session_) {
     asynchronous_.set("synchronize", "false");
@@ -89,7 +88,6 @@ class Runs {
 
  private:
   static constexpr int kWarmUp = 10;
-  const Request& request_;
   Environment environment_;
   Options options_;
   Session session_;
