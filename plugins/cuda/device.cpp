@@ -1,5 +1,6 @@
 #include "plugins/cuda/device.hpp"
 
+#include <cstring>
 #include <utility>
 
 #include "plugins/cuda/launch.hpp"
@@ -33,6 +34,16 @@ Address address_of(const bp_tensor& tensor) {
 
 Address address_of(const device_ops::MemoryRef& ref, const sdk::ComputeContext& ctx) {
   return address_of(device_ops::tensor_of(ctx, ref)) + ref.offset;
+}
+
+void upload_packed(const sdk::PackContext& ctx, const void* data, std::uint64_t bytes) {
+  const bp_tensor& target = *ctx.target().raw();
+  Device& device = *reinterpret_cast<const Buffer*>(target.buffer)->device;
+  Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
+  const std::unique_ptr<Buffer> staging = device.allocate(BP_MEMORY_PINNED, bytes);
+  std::memcpy(staging->host, data, bytes);
+  device.context().copy(stream.handle(), address_of(target), staging->address, bytes);
+  stream.sync();
 }
 
 Buffer::~Buffer() {

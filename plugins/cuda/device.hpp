@@ -46,6 +46,9 @@ Address address_of(const bp_tensor& tensor);
 /// The same of a run's tensor that is no table.
 Address address_of(const device_ops::MemoryRef& ref, const sdk::ComputeContext& ctx);
 
+/// Writes host memory to the target of a pack request, and waits.
+void upload_packed(const sdk::PackContext& ctx, const void* data, std::uint64_t bytes);
+
 /// Threads: as bp_device_api says; every function may be called by several at a time.
 class Device final : public device_ops::Device {
  public:

@@ -7,6 +7,7 @@
 #include "plugins/common/device_ops/rewrite/passes.hpp"
 #include "plugins/cuda/rewrite/convolutions.hpp"
 #include "plugins/cuda/rewrite/products.hpp"
+#include "plugins/cuda/rewrite/quantized.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -28,6 +29,7 @@ struct Types {
   static void rewrite(const Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) {
     if (!device.settings().fusion) return;
     device_ops::NodeSet taken;
+    fuse_quantized(graph, taken, edit);
     fuse_convolutions(graph, taken, edit);
     fuse_products(graph, taken, edit);
     device_ops::fuse_chains(graph, taken, edit);

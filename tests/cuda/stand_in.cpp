@@ -6,6 +6,8 @@
 #include <cstring>
 #include <set>
 
+#include "plugins/common/half.hpp"
+
 // What a handle points to here.
 struct CUevent_st {
   std::uint64_t recorded = 0, done = 0;
@@ -52,8 +54,44 @@ void advance() {
   }
 }
 
-/// What the library does: matrices lie column after column. Float and double, which is what tests compute with.
-template <class T>
+/// An element of any type that libraries compute with.
+double load(Address start, sdk::DataType type, std::int64_t index) {
+  switch (type) {
+    case sdk::DataType::Double:
+      return memory_at<double>(start)[index];
+    case sdk::DataType::Float16:
+      return static_cast<double>(common::to_float(memory_at<sdk::Half>(start)[index]));
+    case sdk::DataType::BFloat16:
+      return static_cast<double>(common::to_float(memory_at<sdk::BFloat16>(start)[index]));
+    case sdk::DataType::Int8:
+      return memory_at<std::int8_t>(start)[index];
+    case sdk::DataType::Int32:
+      return memory_at<std::int32_t>(start)[index];
+    default:
+      return static_cast<double>(memory_at<float>(start)[index]);
+  }
+}
+
+void store(Address start, sdk::DataType type, std::int64_t index, double value) {
+  switch (type) {
+    case sdk::DataType::Double:
+      memory_at<double>(start)[index] = value;
+      return;
+    case sdk::DataType::Float16:
+      memory_at<sdk::Half>(start)[index] = common::to_half(static_cast<float>(value));
+      return;
+    case sdk::DataType::BFloat16:
+      memory_at<sdk::BFloat16>(start)[index] = common::to_bfloat16(static_cast<float>(value));
+      return;
+    case sdk::DataType::Int32:
+      memory_at<std::int32_t>(start)[index] = static_cast<std::int32_t>(value);
+      return;
+    default:
+      memory_at<float>(start)[index] = static_cast<float>(value);
+  }
+}
+
+/// What the library does: matrices lie column after column.
 class LibraryArithmetic {
  public:
   LibraryArithmetic(const LibraryProduct& product, double factor, double addend_factor,
@@ -65,35 +103,38 @@ class LibraryArithmetic {
     for (std::int64_t i = 0; i < product_.batch * of_batch; ++i) {
       const std::int64_t batch = i / of_batch, row = i % of_batch / product_.d.columns;
       const std::int64_t column = i % product_.d.columns;
-      element(at_.d, product_.d, batch, row, column) =
-          static_cast<T>(finished(sum(batch, row, column), batch, row, column));
+      store(at_.d, product_.d.type, place(product_.d, batch, row, column),
+            finished(sum(batch, row, column), batch, row, column));
     }
   }
 
  private:
-  static T& element(Address start, const LibraryMatrix& matrix, std::int64_t batch,
-                    std::int64_t row, std::int64_t column) {
+  static std::int64_t place(const LibraryMatrix& matrix, std::int64_t batch, std::int64_t row,
+                            std::int64_t column) {
     const std::int64_t r = matrix.is_transposed ? column : row;
     const std::int64_t c = matrix.is_transposed ? row : column;
     if (r >= matrix.rows || c >= matrix.columns || matrix.step < matrix.rows)
       throw std::logic_error("an element is not in its matrix");
-    return memory_at<T>(start)[batch * matrix.batch_step + c * matrix.step + r];
+    return batch * matrix.batch_step + c * matrix.step + r;
+  }
+  static double element(Address start, const LibraryMatrix& matrix, std::int64_t batch,
+                        std::int64_t row, std::int64_t column) {
+    return load(start, matrix.type, place(matrix, batch, row, column));
   }
 
   double sum(std::int64_t batch, std::int64_t row, std::int64_t column) const {
     const std::int64_t depth = product_.a.is_transposed ? product_.a.rows : product_.a.columns;
     double total = 0;
     for (std::int64_t k = 0; k < depth; ++k)
-      total += static_cast<double>(element(at_.a, product_.a, batch, row, k)) *
-               static_cast<double>(element(at_.b, product_.b, batch, k, column));
+      total +=
+          element(at_.a, product_.a, batch, row, k) * element(at_.b, product_.b, batch, k, column);
     return total;
   }
 
   double finished(double sum, std::int64_t batch, std::int64_t row, std::int64_t column) const {
     sum *= factor_;
-    if (product_.has_addend)
-      sum += addend_factor_ * static_cast<double>(element(at_.c, product_.c, batch, row, column));
-    if (product_.has_bias) sum += static_cast<double>(memory_at<T>(at_.bias)[row]);
+    if (product_.has_addend) sum += addend_factor_ * element(at_.c, product_.c, batch, row, column);
+    if (product_.has_bias) sum += load(at_.bias, product_.d.type, row);
     if (product_.epilogue == Epilogue::kRelu) sum = std::max(sum, 0.0);
     if (product_.epilogue == Epilogue::kGelu)
       sum *= 0.5 * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
@@ -105,12 +146,20 @@ class LibraryArithmetic {
   const ProductAddresses& at_;
 };
 
+/// What the library wants of int8: a transposed, b not, columns, steps and the depth in whole words; nothing is added.
+void require_int8_form(const LibraryProduct& product) {
+  const bool is_right =
+      product.a.is_transposed && !product.b.is_transposed && !product.has_addend &&
+      !product.has_bias && product.epilogue == Epilogue::kNone && product.a.step % 4 == 0 &&
+      product.b.step % 4 == 0 && product.d.step % 4 == 0 && product.d.rows % 4 == 0 &&
+      product.a.rows % 4 == 0 && product.alignment % 4 == 0;
+  if (!is_right) throw std::logic_error("no form of int8: " + product.key());
+}
+
 void multiply(const LibraryProduct& product, double factor, double addend_factor,
               const ProductAddresses& at) {
-  if (product.d.type == sdk::DataType::Float)
-    LibraryArithmetic<float>(product, factor, addend_factor, at).multiply();
-  if (product.d.type == sdk::DataType::Double)
-    LibraryArithmetic<double>(product, factor, addend_factor, at).multiply();
+  if (product.a.type == sdk::DataType::Int8) require_int8_form(product);
+  LibraryArithmetic(product, factor, addend_factor, at).multiply();
 }
 
 void put(StreamHandle stream, std::function<bool()> work) {
@@ -369,10 +418,8 @@ class StandInProducts final : public ProductLibrary {
   }
 };
 
-/// Convolves by the definition. Float, which is what tests compute with.
+/// Convolves by the definition.
 void convolve(const Convolution& form, const ConvolutionAddresses& at) {
-  const auto* const x = memory_at<float>(at.x);
-  const auto* const w = memory_at<float>(at.w);
   const auto count = [](const std::array<std::int64_t, 3>& dims) {
     return dims[0] * dims[1] * dims[2];
   };
@@ -398,11 +445,11 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
         from = from * form.in[axis] + p;
       }
       if (is_inside)
-        sum += static_cast<double>(x[from]) * static_cast<double>(w[filter * depth * taps + k]);
+        sum += load(at.x, form.type, from) * load(at.w, form.type, filter * depth * taps + k);
     }
-    if (form.has_addend) sum += static_cast<double>(memory_at<float>(at.addend)[i]);
-    if (form.has_bias) sum += static_cast<double>(memory_at<float>(at.bias)[filter]);
-    memory_at<float>(at.y)[i] = static_cast<float>(form.has_relu ? std::max(sum, 0.0) : sum);
+    if (form.has_addend) sum += load(at.addend, form.type, i);
+    if (form.has_bias) sum += load(at.bias, form.type, filter);
+    store(at.y, form.type, i, form.has_relu ? std::max(sum, 0.0) : sum);
   }
 }
 
