@@ -44,7 +44,9 @@ HostTensor tensor_of(const Input& input, bp_dtype dtype) {
   return tensor;
 }
 
-void prepare(const OpenDevice& device, const Case& each, bp_dtype dtype) {
+/// With the first kernel for the operator, or the one of that name.
+void prepare(const OpenDevice& device, const Case& each, bp_dtype dtype,
+             const std::string& name = "") {
   NodeUnderTest node("", each.op_type, each.since);
   std::vector<HostTensor> tensors;
   std::vector<bool> is_known;
@@ -56,7 +58,9 @@ void prepare(const OpenDevice& device, const Case& each, bp_dtype dtype) {
   }
   node.outputs(each.outputs);
   each.attributes(node);
-  KernelUnderTest kernel(device.kernel(each.op_type), device.raw(), node.raw());
+  KernelUnderTest kernel(
+      name.empty() ? device.kernel(each.op_type) : kernel_named(device, name, each.op_type),
+      device.raw(), node.raw());
   kernel.prepare(tensors, is_known, each.outputs);
 }
 
@@ -249,7 +253,12 @@ TEST_F(CudaNvrtc, CompilesTheProductsOfIntegers) {
       }
     }
   }
-  EXPECT_GE(compile_all(), 5u);
+  {
+    const OpenDevice device = open();
+    prepare(device, {"MatMul", 13, {{{3, 4}}, {{4, 5}}}}, BP_INT64, "cuda:matmul of integers");
+    prepare(device, {"Gemm", 13, {{{3, 4}}, {{4, 5}}, {{5}}}}, BP_UINT32, "cuda:gemm of integers");
+  }
+  EXPECT_GE(compile_all(), 7u);
 }
 
 TEST_F(CudaNvrtc, CompilesTheCustomOperatorsKernel) {
