@@ -67,6 +67,9 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
   convolution_library_ = engine.open_convolutions(*context_);
   convolutions_ =
       std::make_unique<ConvolutionStore>(convolution_library_.get(), traits_, settings_.cache_dir);
+  attention_library_ = engine.open_attentions(*context_);
+  attentions_ =
+      std::make_unique<AttentionStore>(attention_library_.get(), traits_, settings_.cache_dir);
 }
 
 std::uint64_t Device::max_buffer_bytes() const {

@@ -61,6 +61,7 @@ class Device final : public device_ops::Device {
   ModuleStore& modules() { return *modules_; }
   ProductStore& products() { return *products_; }
   ConvolutionStore& convolutions() { return *convolutions_; }
+  AttentionStore& attentions() { return *attentions_; }
   /// What the numbers mean that kernels leave in a stream's word.
   device_ops::FaultTable& faults() { return faults_; }
 
@@ -87,6 +88,8 @@ class Device final : public device_ops::Device {
   std::unique_ptr<ProductStore> products_;
   std::unique_ptr<ConvolutionLibrary> convolution_library_;
   std::unique_ptr<ConvolutionStore> convolutions_;
+  std::unique_ptr<AttentionLibrary> attention_library_;
+  std::unique_ptr<AttentionStore> attentions_;
   device_ops::FaultTable faults_;
   std::atomic<std::uint64_t> used_bytes_{0};
   std::mutex mutex_;

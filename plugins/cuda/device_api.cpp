@@ -5,6 +5,7 @@
 #include "plugins/common/device_ops/device_table.hpp"
 #include "plugins/common/device_ops/provider.hpp"
 #include "plugins/common/device_ops/rewrite/passes.hpp"
+#include "plugins/cuda/rewrite/attention.hpp"
 #include "plugins/cuda/rewrite/convolutions.hpp"
 #include "plugins/cuda/rewrite/products.hpp"
 #include "plugins/cuda/rewrite/quantized.hpp"
@@ -26,10 +27,11 @@ struct Types {
     }();
     return list;
   }
-  static void rewrite(const Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) {
+  static void rewrite(Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) {
     if (!device.settings().fusion) return;
     device_ops::NodeSet taken;
     fuse_quantized(graph, taken, edit);
+    fuse_attention(device, graph, taken, edit);
     fuse_convolutions(graph, taken, edit);
     fuse_products(graph, taken, edit);
     device_ops::fuse_chains(graph, taken, edit);

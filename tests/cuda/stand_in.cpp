@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "plugins/common/half.hpp"
@@ -241,7 +242,8 @@ class StandInContext final : public Context {
     if (!stream->work.empty()) throw std::logic_error("this wait would never end");
   }
   bool owns(StreamHandle stream) override {
-    return all_streams().count(stream) > 0 && stream->context == native();
+    return all_streams().count(stream) > 0 &&
+           (stand_in().shares_contexts || stream->context == native());
   }
 
   EventHandle create_event() override {
@@ -453,6 +455,44 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
   }
 }
 
+/// The transposed one, by gathering.
+void convolve_transposed(const Convolution& form, const ConvolutionAddresses& at) {
+  std::int64_t points = 1, taps = 1;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    points *= form.out[axis];
+    taps *= form.kernel[axis];
+    // Of a convolution from y to x, the sizes must be right.
+    const std::int64_t span = form.out[axis] + form.pad_begin[axis] + form.pad_end[axis] -
+                              (form.kernel[axis] - 1) * form.dilation[axis] - 1;
+    if (axis < form.rank && (span < 0 || span / form.stride[axis] + 1 != form.in[axis]))
+      throw std::logic_error("no gradient: " + form.key());
+  }
+  const std::int64_t depth = form.channels / form.groups, width = form.filters / form.groups;
+  for (std::int64_t i = 0; i < form.batch * form.filters * points; ++i) {
+    const std::int64_t filter = i / points % form.filters, image = i / points / form.filters;
+    double sum = form.has_bias ? load(at.bias, form.type, filter) : 0;
+    for (std::int64_t k = 0; k < depth * taps; ++k) {
+      const std::int64_t channel = filter / width * depth + k / taps;
+      std::int64_t place = i % points, tap = k % taps, from = 0, step = 1;
+      bool is_reached = true;
+      for (std::size_t axis = form.rank; axis-- > 0;) {
+        const std::int64_t moved = place % form.out[axis] + form.pad_begin[axis] -
+                                   tap % form.kernel[axis] * form.dilation[axis];
+        place /= form.out[axis];
+        tap /= form.kernel[axis];
+        is_reached = is_reached && moved >= 0 && moved % form.stride[axis] == 0 &&
+                     moved / form.stride[axis] < form.in[axis];
+        from += moved / form.stride[axis] * step;
+        step *= form.in[axis];
+      }
+      if (is_reached)
+        sum += load(at.x, form.type, (image * form.channels + channel) * step + from) *
+               load(at.w, form.type, (channel * width + filter % width) * taps + k % taps);
+    }
+    store(at.y, form.type, i, sum);
+  }
+}
+
 class StandInConvolution final : public PreparedConvolution {
  public:
   explicit StandInConvolution(const Convolution& form) : form_(form) {}
@@ -463,7 +503,10 @@ class StandInConvolution final : public PreparedConvolution {
     for (const Address address : {at.x, at.w, at.bias, at.addend, at.y}) {
       if (address % form_.alignment != 0) throw std::logic_error("an address is not aligned");
     }
-    put(stream, [form = form_, at] { return convolve(form, at), true; });
+    put(stream, [form = form_, at] {
+      if (form.is_transposed) return convolve_transposed(form, at), true;
+      return convolve(form, at), true;
+    });
   }
 
  private:
@@ -484,6 +527,80 @@ class StandInConvolutions final : public ConvolutionLibrary {
     stand_in().note("restore");
     if (!stand_in().serves_kept || kept != "kept " + form.key()) return nullptr;
     return std::make_shared<const StandInConvolution>(form);
+  }
+};
+
+/// Attention by its definition.
+void attend(const Attention& form, const AttentionAddresses& at, float scale) {
+  const auto row_of = [](const AttentionSteps& steps, std::int64_t b, std::int64_t h,
+                         std::int64_t i) {
+    return b * steps.batch + h * steps.head + i * steps.position;
+  };
+  const std::array<std::int64_t, 4>& mask = form.mask_dims;
+  std::vector<double> weights(static_cast<std::size_t>(form.columns));
+  for (std::int64_t i = 0; i < form.batch * form.heads * form.rows; ++i) {
+    const std::int64_t b = i / form.rows / form.heads, h = i / form.rows % form.heads,
+                       row = i % form.rows, group = h / (form.heads / form.groups);
+    double greatest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (std::int64_t j = 0; j < form.columns; ++j) {
+      double score = 0;
+      for (std::int64_t e = 0; e < form.width; ++e)
+        score += load(at.q, form.type, row_of(form.q, b, h, row) + e) *
+                 load(at.k, form.type, row_of(form.k, b, group, j) + e);
+      score *= static_cast<double>(scale);
+      const auto index = [&](std::size_t axis, std::int64_t place) {
+        return mask[axis] == 1 ? 0 : place;
+      };
+      if (form.has_mask)
+        score += load(at.mask, form.type,
+                      ((index(0, b) * mask[1] + index(1, h)) * mask[2] + index(2, row)) * mask[3] +
+                          index(3, j));
+      if (form.is_causal && j > row) score = -std::numeric_limits<double>::max();
+      weights[static_cast<std::size_t>(j)] = score;
+      greatest = std::max(greatest, score);
+    }
+    for (double& weight : weights) sum += weight = std::exp(weight - greatest);
+    for (std::int64_t e = 0; e < form.value_width; ++e) {
+      double value = 0;
+      for (std::int64_t j = 0; j < form.columns; ++j)
+        value += weights[static_cast<std::size_t>(j)] / sum *
+                 load(at.v, form.type, row_of(form.v, b, group, j) + e);
+      store(at.y, form.type, row_of(form.y, b, h, row) + e, value);
+    }
+  }
+}
+
+class StandInAttention final : public PreparedAttention {
+ public:
+  explicit StandInAttention(const Attention& form) : form_(form) {}
+  std::uint64_t workspace_bytes() const override { return stand_in().attention_workspace; }
+  std::string kept() const override { return "kept " + form_.key(); }
+  void enqueue(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
+    stand_in().note("attention");
+    for (const Address address : {at.q, at.k, at.v, at.mask, at.y}) {
+      if (address % kLibraryAlignment != 0) throw std::logic_error("an address is not aligned");
+    }
+    put(stream, [form = form_, at, scale] { return attend(form, at, scale), true; });
+  }
+
+ private:
+  Attention form_;
+};
+
+class StandInAttentions final : public AttentionLibrary {
+ public:
+  std::string version() override { return stand_in().library_version; }
+  std::shared_ptr<const PreparedAttention> plan(const Attention& form, std::uint64_t) override {
+    stand_in().note("plan");
+    stand_in().attentions.push_back(form);
+    if (stand_in().attends && !stand_in().attends(form)) return nullptr;
+    return std::make_shared<const StandInAttention>(form);
+  }
+  std::shared_ptr<const PreparedAttention> restore(const Attention& form,
+                                                   const std::string& kept) override {
+    stand_in().note("restore");
+    if (!stand_in().serves_kept || kept != "kept " + form.key()) return nullptr;
+    return std::make_shared<const StandInAttention>(form);
   }
 };
 
@@ -508,6 +625,10 @@ class StandInEngine final : public Engine {
   std::unique_ptr<ConvolutionLibrary> open_convolutions(Context&) override {
     if (!stand_in().has_convolutions) return nullptr;
     return std::make_unique<StandInConvolutions>();
+  }
+  std::unique_ptr<AttentionLibrary> open_attentions(Context&) override {
+    if (!stand_in().has_convolutions) return nullptr;
+    return std::make_unique<StandInAttentions>();
   }
 
  private:
