@@ -86,15 +86,13 @@ std::vector<MatMulCase> matmul_cases() {
                                                                {{2, 3, 4}, {2, 4, 5}},
                                                                {{3, 8}, {2, 8, 4}},
                                                                {{2, 2, 3, 4}, {2, 2, 4, 4}}}) {
-    for (const bp_dtype a_type : {BP_INT8, BP_UINT8}) {
-      for (const bp_dtype b_type : {BP_INT8, BP_UINT8}) {
-        for (const bool is_constant : {true, false}) {
-          cases.push_back({a, b, a_type, b_type, {-1}, {-1}, is_constant});
-          cases.push_back({a, b, a_type, b_type, {}, {}, is_constant});
-          if (a.size() == 2 && b.size() == 2)
-            cases.push_back({a, b, a_type, b_type, {a[0]}, {b[1]}, is_constant});
-        }
-      }
+    for (const auto& [a_type, b_type] : std::vector<std::pair<bp_dtype, bp_dtype>>{
+             {BP_INT8, BP_INT8}, {BP_UINT8, BP_INT8}, {BP_UINT8, BP_UINT8}}) {
+      const bool is_constant = cases.size() % 2 == 0;
+      cases.push_back({a, b, a_type, b_type, {-1}, {-1}, !is_constant});
+      cases.push_back({a, b, a_type, b_type, {}, {}, is_constant});
+      if (a.size() == 2 && b.size() == 2)
+        cases.push_back({a, b, a_type, b_type, {a[0]}, {b[1]}, is_constant});
     }
   }
   return cases;

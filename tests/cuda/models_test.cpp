@@ -7,8 +7,9 @@
 namespace backplane::ops_test {
 namespace {
 
-/// The explanation of a model that is loaded with the provider alone.
-std::string explain(const GraphCase& graph) {
+/// The explanation of a model that has run on the provider, with the outputs of the processor's; they have `rank` axes and may
+/// differ by what half types round off.
+std::string explain(const GraphCase& graph, std::size_t rank, const Options& options = {}) {
   Model model;
   model.opsets[""] = graph.opset;
   for (const Node& node : graph.nodes) model.nodes.push_back(node);
@@ -16,11 +17,25 @@ std::string explain(const GraphCase& graph) {
     model.inputs.push_back({name, tensor.type, tensor.dims});
   for (const auto& [name, tensor] : graph.constants) model.initializers.emplace_back(name, tensor);
   for (const std::string& name : graph.outputs)
-    model.outputs.push_back({name, ElementType::Float, {}});
-  Session session(write_model(model), {{"providers", "cuda_stand_in,cpu"}});
-  NamedTensors feeds = graph.feeds;
-  session.run(feeds, graph.outputs);
+    model.outputs.push_back({name, ElementType::Float, Dims(rank, -1)});
+  Options all{{"providers", "cuda_stand_in:0,cuda_stand_in:1,cpu"}};
+  all.insert(all.end(), options.begin(), options.end());
+  Session session(write_model(model), all);
+  Session processor(write_model(model), {{"providers", "cpu"}});
+  const std::vector<Tensor> got = session.run(graph.feeds, graph.outputs),
+                            want = processor.run(graph.feeds, graph.outputs);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(got[i].dims, want[i].dims);
+    const auto values = to_array(got[i]).values, right = to_array(want[i]).values;
+    for (std::size_t j = 0; j < right.size(); ++j) EXPECT_NEAR(values[j], right[j], 1e-2) << j;
+  }
   return session.explain();
+}
+
+/// What the explanation says of a node.
+std::string part_of(const std::string& text, const std::string& name) {
+  const std::size_t begin = text.find("{\"name\":\"" + name + "\"");
+  return begin == std::string::npos ? "" : text.substr(begin, text.find('}', begin) - begin);
 }
 
 TEST(CudaModels, AProductBetweenQuantizersIsOneNodeOfInt8) {
@@ -33,10 +48,57 @@ TEST(CudaModels, AProductBetweenQuantizersIsOneNodeOfInt8) {
       "DequantizeLinear", {g.constant(random.tensor(ElementType::Int8, {32, 8}, -9, 9)), scale});
   const std::string y = g.node("Relu", {g.node("MatMul", {x, w})});
   const std::string quantized = g.node("QuantizeLinear", {y, scale, zero});
-  const std::string text = explain(g.done({g.node("DequantizeLinear", {quantized, scale, zero})}));
-  EXPECT_NE(text.find("QuantizedMatMul"), std::string::npos) << text;
-  EXPECT_NE(text.find("cublaslt, int8"), std::string::npos) << text;
-  EXPECT_EQ(text.find("\"op_type\": \"Relu\""), std::string::npos) << text;
+  const std::string text =
+      explain(g.done({g.node("DequantizeLinear", {quantized, scale, zero})}), 2);
+  EXPECT_NE(text.find("cuda:int8 matmul cublaslt, int8"), std::string::npos) << text;
+  for (const char* const name :
+       {"DequantizeLinear_1", "DequantizeLinear_2", "Relu_4", "QuantizeLinear_5"})
+    EXPECT_NE(part_of(text, name).find("\"fused_into\":\"MatMul_3\""), std::string::npos) << text;
+}
+
+TEST(CudaModels, SeveralDevicesOfAGraphCopyToEachOtherDirectly) {
+  Random random(1);
+  GraphWriter g(13, random);
+  const std::string x = g.feed({4, 5});
+  const std::string y = g.node("Neg", {g.node("MatMul", {g.node("Exp", {x}), g.constant({5, 3})})});
+  const std::string text = explain(g.done({y}), 2, {{"place", "op:MatMul=cuda_stand_in:1"}});
+  for (const char* const copy : {R"("from":"cuda_stand_in:0","to":"cuda_stand_in:1")",
+                                 R"("from":"cuda_stand_in:1","to":"cuda_stand_in:0")"}) {
+    const std::size_t at = text.find(copy);
+    ASSERT_NE(at, std::string::npos) << text;
+    EXPECT_NE(text.substr(at, text.find('}', at) - at).find(R"("route":"peer")"),
+              std::string::npos);
+  }
+}
+
+/// BERT's: heads beside the positions, keys transposed, scores divided, a mask for each image's positions.
+GraphCase attention_graph(Random& random) {
+  GraphWriter g(13, random);
+  const Dims dims{2, 5, 3, 8};
+  const auto rows = [&](const Dims& perm) {
+    return g.node("Transpose", {g.feed(dims)}, {{"perm", perm}});
+  };
+  const std::string q = rows({0, 2, 1, 3}), k = rows({0, 2, 3, 1}), v = rows({0, 2, 1, 3});
+  std::string scores = g.node("Div", {g.node("MatMul", {q, k}), g.constant(f32({}, {2.5}))});
+  scores = g.node("Add", {scores, g.feed({2, 1, 1, 5}, -2, 0)});
+  const std::string y = g.node("MatMul", {g.node("Softmax", {scores}, {{"axis", -1}}), v});
+  return g.done({g.node("Transpose", {y}, {{"perm", ints({0, 2, 1, 3})}})});
+}
+
+TEST(CudaModels, AttentionIsOneNodeWhereThePrecisionAllowsAndElseTheReasonIsGiven) {
+  Random random(1);
+  const GraphCase graph = attention_graph(random);
+  const std::string half = explain(graph, 4, {{"precision", "fp16"}});
+  EXPECT_NE(half.find("cuda:attention cudnn, float16"), std::string::npos) << half;
+  for (const char* const name : {"Transpose_0", "Transpose_1", "Transpose_2", "MatMul_3", "Div_4",
+                                 "Add_5", "MatMul_7", "Transpose_8"})
+    EXPECT_NE(part_of(half, name).find("\"fused_into\":\"Softmax_6\""), std::string::npos) << half;
+  const std::string some =
+      explain(graph, 4, {{"provider.cuda_stand_in.precision_of", "op:MatMul=fp16"}});
+  EXPECT_NE(some.find("cuda:attention cudnn, float16"), std::string::npos) << some;
+  const std::string exact = explain(graph, 4);
+  EXPECT_EQ(exact.find("cuda:attention"), std::string::npos) << exact;
+  EXPECT_NE(exact.find("cuDNN's is of fp16 and bf16"), std::string::npos) << exact;
 }
 
 }  // namespace
