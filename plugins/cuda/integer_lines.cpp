@@ -113,8 +113,8 @@ void add_line_sums(device_ops::Work& work, std::int64_t count, std::int64_t dept
 }
 
 std::uint64_t LinePacker::sums_at() const {
-  constexpr std::int64_t kAlignment = 256;
-  return static_cast<std::uint64_t>(up_to(lines.bytes(), kAlignment));
+  constexpr std::int64_t kSumsAlignment = 256;
+  return static_cast<std::uint64_t>(up_to(lines.bytes(), kSumsAlignment));
 }
 
 std::uint64_t LinePacker::bytes() const {

@@ -29,11 +29,23 @@ constexpr char kWords[] = R"text(
 #define __shared__ static
 struct Place { unsigned x, y, z; };
 static Place blockIdx, threadIdx, blockDim;
-static void (*host_barrier)();
-static inline void __syncthreads() {
+struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+static void (*host_meet)(int);  // all of the group, or the neighbours that run together
+static inline void meet(int is_group) {
   const Place item = threadIdx;  // others run meanwhile
-  host_barrier();
+  host_meet(is_group);
   threadIdx = item;
+}
+static inline void __syncthreads() { meet(1); }
+template <class T> static inline T __shfl_xor_sync(unsigned, T value, int distance) {
+  static T given[1024];
+  const unsigned item = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  given[item] = value;
+  meet(0);
+  const T other = given[item ^ (unsigned)distance];
+  meet(0);
+  return other;
 }
 template <class To, class From> static inline To bits_of(From from) {
   To to;
@@ -56,8 +68,8 @@ template <class... A> static void call(void (*kernel)(A...), void **arguments) {
   call(kernel, arguments, std::index_sequence_for<A...>{});
 }
 extern "C" void host_item(const unsigned *group, const unsigned *item, const unsigned *size,
-                          void **arguments, void (*barrier)()) {
-  host_barrier = barrier;
+                          void **arguments, void (*meet_others)(int)) {
+  host_meet = meet_others;
   blockIdx = {group[0], group[1], group[2]};
   threadIdx = {item[0], item[1], item[2]};
   blockDim = {size[0], size[1], size[2]};
@@ -66,19 +78,31 @@ extern "C" void host_item(const unsigned *group, const unsigned *item, const uns
 )text";
 
 using Item = void (*)(const unsigned* group, const unsigned* item, const unsigned* size,
-                      void** arguments, void (*barrier)());
+                      void** arguments, void (*meet)(int is_group));
 
 struct HostKernel {
   Item item = nullptr;
   bool has_barriers = false;
 };
 
+/// The text without what is written in the device's own instructions: the other branch stands for it.
+std::string without_instructions(std::string source) {
+  const std::string begin = "#ifdef __CUDACC__\n";
+  for (std::size_t at = source.find(begin); at != std::string::npos;
+       at = source.find(begin, at + 1)) {
+    const std::size_t end = source.find("\n#else", at);
+    if (source.substr(at, end - at).find("asm(") != std::string::npos)
+      source.replace(at, begin.size(), "#if 0\n");
+  }
+  return source;
+}
+
 HostKernel compile(const std::string& source, std::size_t number) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / sdk::message("cuda_host_kernels_", ::getpid());
   std::filesystem::create_directories(folder);
   const std::string stem = (folder / sdk::message("kernel_", number)).string();
-  std::ofstream(stem + ".cpp") << kWords << source << kCalls;
+  std::ofstream(stem + ".cpp") << kWords << without_instructions(source) << kCalls;
   const std::string options =
       sdk::message(" -std=c++17 -w -O0 -fwrapv -shared -fPIC -Wl,-Bsymbolic ",
 #ifdef SANITIZED
@@ -94,15 +118,17 @@ HostKernel compile(const std::string& source, std::size_t number) {
       code == 0 ? ::dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (library == nullptr) throw std::logic_error("a kernel does not compile: " + source);
   std::filesystem::remove_all(folder);
-  return {reinterpret_cast<Item>(::dlsym(library, "host_item")),
-          source.find("BARRIER;") != std::string::npos};
+  return {
+      reinterpret_cast<Item>(::dlsym(library, "host_item")),
+      source.find("BARRIER;") != std::string::npos || source.find("SHUFFLE(") != std::string::npos};
 }
 
 Extent place_in(unsigned index, const Extent& size) {
   return {index % size[0], index / size[0] % size[1], index / size[0] / size[1]};
 }
 
-/// The items of a group, each on a stack of its own, which go on in turns from barrier to barrier.
+/// The items of a group, each on a stack of its own, which go on in turns from one meeting to the next: one at a barrier
+/// goes on when all are there or have ended.
 class Fibers {
  public:
   void run(const HostKernel& kernel, const Extent& group, const Extent& size, void** arguments) {
@@ -118,17 +144,20 @@ class Fibers {
       fiber.context.uc_stack.ss_sp = fiber.stack.data();
       fiber.context.uc_stack.ss_size = fiber.stack.size();
       fiber.context.uc_link = &scheduler_;
-      fiber.is_done = false;
+      fiber.is_done = fiber.waits = false;
       ::makecontext(
           &fiber.context, [] { all().run_item(); }, 0);
     }
     for (bool is_left = true; is_left;) {
       is_left = false;
+      bool all_wait = true;
       for (current_ = 0; current_ < items; ++current_) {
-        if (fibers_[current_]->is_done) continue;
-        ::swapcontext(&scheduler_, &fibers_[current_]->context);
-        is_left = is_left || !fibers_[current_]->is_done;
+        Fiber& fiber = *fibers_[current_];
+        if (!fiber.is_done && !fiber.waits) ::swapcontext(&scheduler_, &fiber.context);
+        is_left = is_left || !fiber.is_done;
+        all_wait = all_wait && (fiber.is_done || fiber.waits);
       }
+      for (unsigned i = 0; all_wait && i < items; ++i) fibers_[i]->waits = false;
     }
   }
   static Fibers& all() {
@@ -140,12 +169,14 @@ class Fibers {
   struct Fiber {
     ucontext_t context{};
     std::vector<char> stack = std::vector<char>(std::size_t{64} * 1024);
-    bool is_done = false;
+    bool is_done = false, waits = false;
   };
   void run_item() {
     const Extent item = place_in(current_, size_);
-    kernel_->item(group_.data(), item.data(), size_.data(), arguments_, [] {
-      ::swapcontext(&all().fibers_[all().current_]->context, &all().scheduler_);
+    kernel_->item(group_.data(), item.data(), size_.data(), arguments_, [](int is_group) {
+      Fiber& fiber = *all().fibers_[all().current_];
+      fiber.waits = is_group != 0;
+      ::swapcontext(&fiber.context, &all().scheduler_);
     });
     fibers_[current_]->is_done = true;
   }
