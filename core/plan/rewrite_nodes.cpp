@@ -48,6 +48,10 @@ void apply_nodes(bp_rewrite& editor, PlacedGraph& next, int device) {
     for (const NodeId id : draft.replaces) {
       add_origins(draft.node, editor.graph->node(id));
       draft.node.priority = std::min(draft.node.priority, editor.graph->node(id).priority);
+      // An operator of the model's that reads and writes other values stays what it was.
+      const Node& before = editor.graph->node(id);
+      if (before.op_type == draft.node.op_type && before.domain == draft.node.domain)
+        draft.node.since_version = before.since_version;
     }
   }
   for (const NodeId id : editor.replaced) next.graph->remove_node(id);

@@ -10,8 +10,9 @@
 
 namespace backplane::cuda {
 
-/// y = relu?(conv(x, w) + bias + addend), or with the transposed convolution, whose weights are [channels][filters / groups]. Dense tensors, channels before the spatial axes, of which there are always
-/// `rank`: 2 or 3.
+/// y = relu?(conv(x, w) + bias + addend), or with the transposed convolution, whose weights are [channels][filters / groups]
+/// and which has channels first. Dense tensors with `rank` spatial axes, 2 or 3, after the channels or, with
+/// `is_channels_last`, before them; of weights, the channels are those that a filter reads.
 struct Convolution {
   sdk::DataType type = sdk::DataType::Float;
   std::size_t rank = 2;
@@ -20,6 +21,7 @@ struct Convolution {
       dilation{1, 1, 1}, pad_begin{0, 0, 0}, pad_end{0, 0, 0};
   bool is_transposed = false;
   bool has_bias = false, has_addend = false, has_relu = false;
+  bool is_channels_last = false;
   Precision precision = Precision::kFp32;
   std::uint32_t alignment = kLibraryAlignment;  ///< every address is a multiple of it, in bytes
 

@@ -25,7 +25,8 @@ struct DeviceSettings {
   std::uint64_t memory_limit_bytes = 0;  ///< 0: none
   StreamHandle user_stream = nullptr;
   bool fusion = true;
-  PrecisionRules precision;  ///< of matrix products and convolutions of float32
+  PrecisionRules precision;  ///< of nodes of float32
+  ImageLayout layout = ImageLayout::kAuto;
 };
 
 /// Memory of the device, or pinned memory of the process.

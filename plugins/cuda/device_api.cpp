@@ -7,6 +7,7 @@
 #include "plugins/common/device_ops/rewrite/passes.hpp"
 #include "plugins/cuda/rewrite/attention.hpp"
 #include "plugins/cuda/rewrite/convolutions.hpp"
+#include "plugins/cuda/rewrite/formats.hpp"
 #include "plugins/cuda/rewrite/products.hpp"
 #include "plugins/cuda/rewrite/quantized.hpp"
 
@@ -28,13 +29,19 @@ struct Types {
     return list;
   }
   static void rewrite(Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) {
-    if (!device.settings().fusion) return;
-    device_ops::NodeSet taken;
-    fuse_quantized(graph, taken, edit);
-    fuse_attention(device, graph, taken, edit);
-    fuse_convolutions(graph, taken, edit);
-    fuse_products(graph, taken, edit);
-    device_ops::fuse_chains(graph, taken, edit);
+    const DeviceSettings& settings = device.settings();
+    RecordedEdit recorded(graph, edit);
+    if (settings.fusion) {
+      device_ops::NodeSet taken;
+      fuse_quantized(graph, taken, recorded.edit());
+      fuse_attention(device, graph, taken, recorded.edit());
+      fuse_convolutions(graph, taken, recorded.edit());
+      fuse_products(graph, taken, recorded.edit());
+      device_ops::fuse_chains(graph, taken, recorded.edit());
+    }
+    std::vector<DraftNode> nodes = recorded.nodes();
+    FormatPass(settings.precision, settings.layout, graph, recorded, edit).run(nodes);
+    recorded.hand_over(nodes);
   }
 };
 using Table = device_ops::DeviceTable<Types>;

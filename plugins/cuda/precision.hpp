@@ -1,4 +1,4 @@
-// The arithmetic of float32 nodes: the device's, and what the user wants of some.
+// The arithmetic of float32 nodes and the layout of images: the device's, and what the user wants of some.
 #pragma once
 
 #include <string>
@@ -10,6 +10,9 @@ namespace backplane::cuda {
 
 /// Errors: BP_INVALID_ARGUMENT naming the option for a name that is none.
 Precision precision_named(const std::string& name, const char* option);
+
+/// Which convolutions want images channels last. Automatic: those on tensor cores, with 16 bits or TF32.
+enum class ImageLayout : std::uint8_t { kAuto, kChannelsFirst, kChannelsLast };
 
 /// Which nodes are computed how.
 class PrecisionRules {

@@ -47,11 +47,14 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
   options_.emplace_back("fusion", BP_OPTION_BOOL, "true", "", "Whether chains of nodes are fused.");
   options_.emplace_back(
       "precision", BP_OPTION_STRING, "fp32", "fp32|tf32|fp16|bf16",
-      "The arithmetic of products and convolutions of float32: exact, or on tensor cores "
-      "with their operands rounded; sums are float32.");
+      "How float32 is computed and kept: exactly; rounded to TF32 in products and convolutions; "
+      "or in 16 bits between nodes; sums are float32.");
   options_.emplace_back("precision_of", BP_OPTION_STRING, "", "",
                         "Nodes whose precision is another: NAME_PATTERN=PRECISION or "
                         "op:TYPE=PRECISION, separated by commas; the last that fits counts.");
+  options_.emplace_back("layout", BP_OPTION_STRING, "auto", "auto|channels_first|channels_last",
+                        "How images lie between convolutions; auto: channels last on tensor "
+                        "cores, which is with every precision but fp32.");
   for (sdk::Option& option : options_) option_pointers_.push_back(option.raw());
   raw_.name = "cuda";
   raw_.version = "0.1.0";
@@ -115,6 +118,10 @@ std::unique_ptr<Device> Provider::open(const sdk::OpenContext& ctx) {
   settings.fusion = ctx.option("fusion") == "true";
   settings.precision = PrecisionRules(precision_named(ctx.option("precision"), "precision"),
                                       ctx.option("precision_of"));
+  const std::string layout = ctx.option("layout");
+  settings.layout = layout == "channels_last"    ? ImageLayout::kChannelsLast
+                    : layout == "channels_first" ? ImageLayout::kChannelsFirst
+                                                 : ImageLayout::kAuto;
   for (std::size_t i = 0; i < found_.size(); ++i) {
     if (&found_[i].info == ctx.info())
       return std::make_unique<Device>(*driver_, *engine_, static_cast<int>(i), settings);

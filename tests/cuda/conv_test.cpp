@@ -94,6 +94,55 @@ TEST_F(CudaTest, ConvolutionsOfOneToThreeAxesAreRight) {
   }
 }
 
+/// [a, b, points ...] as [a, points ..., b].
+HostTensor channels_last(const HostTensor& from) {
+  Dims dims = from.dims;
+  std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
+  const std::int64_t channels = from.dims[1];
+  const std::int64_t points = count_of(Dims(from.dims.begin() + 2, from.dims.end()));
+  const std::vector<float> values = from.as<float>();
+  std::vector<float> made(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const std::int64_t image = at / (channels * points), channel = at / points % channels;
+    made[static_cast<std::size_t>((image * points + at % points) * channels + channel)] = values[i];
+  }
+  return floats(dims, made);
+}
+
+TEST_F(CudaTest, ConvolutionsOfImagesThatLieChannelsLastAreRight) {
+  const OpenDevice device = open();
+  const std::vector<ConvCase> cases = {
+      {{2, 3, 7, 6}, {4, 3, 3, 2}, {2, 1}, {}, {1, 0, 2, 1}},
+      {{1, 4, 5, 5}, {6, 2, 3, 3}, {}, {}, {1, 1, 1, 1}, 2},
+      {{2, 3, 8}, {5, 3, 3}, {2}, {2}, {1, 2}},
+      {{1, 2, 4, 5, 3}, {3, 2, 2, 3, 1}, {1, 2, 1}, {}, {1, 0, 0, 0, 1, 2}},
+      {{0, 2, 4, 5}, {3, 2, 3, 3}, {}, {}, {}},
+  };
+  for (const ConvCase& each : cases) {
+    Dims dims;
+    const std::vector<float> want =
+        each.x[0] == 0 ? std::vector<float>() : conv_reference(each, dims);
+    const HostTensor x = channels_last(numbers(each.x, 1)), w = channels_last(numbers(each.w, 2));
+    ConvCase moved = each;
+    moved.x = x.dims;
+    moved.w = w.dims;
+    NodeUnderTest node(kPrivateDomain, "FusedConv", 1);
+    describe_node(node, moved).attribute("channels_last", std::int64_t{1});
+    NodeOnDevice run(device, node, device.kernel("FusedConv", kPrivateDomain), {x, w});
+    const std::vector<float> made = run.run();
+    if (each.x[0] == 0) {
+      EXPECT_TRUE(made.empty());
+      continue;
+    }
+    const HostTensor last = channels_last(floats(dims, want));
+    EXPECT_EQ(run.dims(), last.dims);
+    EXPECT_EQ(made, last.as<float>()) << sdk::to_string(each.x);
+    EXPECT_EQ(run.kernel().variant(), "cudnn, channels last");
+    EXPECT_TRUE(stand_in().convolutions.back().is_channels_last);
+  }
+}
+
 const ConvCase kSmall{{1, 2, 4, 3}, {3, 2, 3, 3}, {}, {}, {1, 1, 1, 1}};
 
 /// FusedConv with bias, addend and Relu, and what it must compute.
@@ -352,6 +401,7 @@ TEST(CudaConvolutionKey, TellsEveryFormFromEveryOther) {
       [](auto& c) { c.has_bias = true; },
       [](auto& c) { c.has_addend = true; },
       [](auto& c) { c.has_relu = true; },
+      [](auto& c) { c.is_channels_last = true; },
       [](auto& c) { c.alignment = 4; },
       [](auto& c) { c.precision = Precision::kTf32; },
   };

@@ -30,6 +30,7 @@ struct Case {
   std::vector<bp_dtype> types{BP_FLOAT, BP_FLOAT16, BP_BFLOAT16, BP_DOUBLE};
   std::function<void(NodeUnderTest&)> attributes = [](NodeUnderTest&) {};
   std::size_t outputs = 1;
+  const char* domain = "";
 };
 
 Input known(const std::vector<std::int64_t>& values) {
@@ -47,7 +48,7 @@ HostTensor tensor_of(const Input& input, bp_dtype dtype) {
 /// With the first kernel for the operator, or the one of that name.
 void prepare(const OpenDevice& device, const Case& each, bp_dtype dtype,
              const std::string& name = "") {
-  NodeUnderTest node("", each.op_type, each.since);
+  NodeUnderTest node(each.domain, each.op_type, each.since);
   std::vector<HostTensor> tensors;
   std::vector<bool> is_known;
   for (const Input& input : each.inputs) {
@@ -58,9 +59,9 @@ void prepare(const OpenDevice& device, const Case& each, bp_dtype dtype,
   }
   node.outputs(each.outputs);
   each.attributes(node);
-  KernelUnderTest kernel(
-      name.empty() ? device.kernel(each.op_type) : kernel_named(device, name, each.op_type),
-      device.raw(), node.raw());
+  KernelUnderTest kernel(name.empty() ? device.kernel(each.op_type, each.domain)
+                                      : kernel_named(device, name, each.op_type),
+                         device.raw(), node.raw());
   kernel.prepare(tensors, is_known, each.outputs);
 }
 
@@ -96,6 +97,27 @@ std::vector<Case> moving_cases() {
        {{image}, {{0}, {}, false, BP_FLOAT}, {{0}, {}, false, BP_FLOAT}, known({1, 2, 10, 10})},
        {BP_FLOAT},
        [](auto& n) { n.attribute("mode", std::string("linear")); }},
+  };
+}
+
+/// What rewrites add.
+std::vector<Case> private_cases() {
+  const char* const domain = "backplane.cuda";
+  const auto window = [](auto& n) {
+    n.attribute("kernel_shape", Dims{3, 3}).attribute("channels_last", std::int64_t{1});
+  };
+  const auto fused = [](auto& n) {
+    n.attribute("statements", std::string("  REAL t0 = v0 + v1;\n"));
+    n.attribute("result", std::string("t0")).attribute("type", std::int64_t{BP_FLOAT16});
+  };
+  const auto reformat = [](auto& n) {
+    n.attribute("to", std::int64_t{BP_FLOAT16}).attribute("perm", Dims{0, 2, 3, 1});
+  };
+  return {
+      {"MaxPool", 1, {{{1, 8, 8, 3}}}, {BP_FLOAT16, BP_FLOAT}, window, 1, domain},
+      {"AveragePool", 1, {{{1, 8, 8, 3}}}, {BP_BFLOAT16, BP_FLOAT}, window, 1, domain},
+      {"FusedPointwise", 1, {{{4, 5}}, of(BP_FLOAT, {5})}, {BP_FLOAT16}, fused, 1, domain},
+      {"Reformat", 1, {{{1, 3, 4, 5}}}, {BP_FLOAT, BP_BFLOAT16}, reformat, 1, domain},
   };
 }
 
@@ -214,6 +236,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     std::vector<Case> cases = moving_cases();
     for (Case& each : computing_cases()) cases.push_back(std::move(each));
     for (Case& each : row_cases()) cases.push_back(std::move(each));
+    for (Case& each : private_cases()) cases.push_back(std::move(each));
     for (const Case& each : cases) {
       const std::size_t before = compiled_sources().size();
       for (const bp_dtype dtype : each.types) {

@@ -431,6 +431,12 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
   };
   const std::int64_t points = count(form.out), taps = count(form.kernel);
   const std::int64_t depth = form.channels / form.groups;
+  // Of a tensor of `channels` channels and `size` points.
+  const auto index = [&form](std::int64_t image, std::int64_t channel, std::int64_t point,
+                             std::int64_t channels, std::int64_t size) {
+    return form.is_channels_last ? (image * size + point) * channels + channel
+                                 : (image * channels + channel) * size + point;
+  };
   for (std::int64_t i = 0; i < form.batch * form.filters * points; ++i) {
     const std::int64_t filter = i / points % form.filters, image = i / points / form.filters;
     const std::int64_t first = filter / (form.filters / form.groups) * depth;
@@ -438,7 +444,7 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
     double sum = 0;
     for (std::int64_t k = 0; k < depth * taps; ++k) {
       const auto tap = place(k % taps, form.kernel);
-      std::int64_t from = image * form.channels + first + k / taps;
+      std::int64_t from = 0;
       bool is_inside = true;
       for (std::size_t axis = 0; axis < 3; ++axis) {
         const std::int64_t p =
@@ -447,11 +453,14 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
         from = from * form.in[axis] + p;
       }
       if (is_inside)
-        sum += load(at.x, form.type, from) * load(at.w, form.type, filter * depth * taps + k);
+        sum += load(at.x, form.type,
+                    index(image, first + k / taps, from, form.channels, count(form.in))) *
+               load(at.w, form.type, index(filter, k / taps, k % taps, depth, taps));
     }
-    if (form.has_addend) sum += load(at.addend, form.type, i);
+    const std::int64_t y = index(image, filter, i % points, form.filters, points);
+    if (form.has_addend) sum += load(at.addend, form.type, y);
     if (form.has_bias) sum += load(at.bias, form.type, filter);
-    store(at.y, form.type, i, form.has_relu ? std::max(sum, 0.0) : sum);
+    store(at.y, form.type, y, form.has_relu ? std::max(sum, 0.0) : sum);
   }
 }
 

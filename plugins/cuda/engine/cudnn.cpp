@@ -47,10 +47,21 @@ class Graph {
     return dims;
   }
 
+  /// The library names axes always in one order; in which order they lie in memory, strides say.
+  std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& dims) const {
+    std::vector<std::int64_t> strides(dims.size());
+    std::int64_t step = form_.is_channels_last ? dims[1] : 1;
+    if (form_.is_channels_last) strides[1] = 1;
+    for (std::size_t axis = dims.size(); axis-- > 0;) {
+      if (axis == 1 && form_.is_channels_last) continue;
+      strides[axis] = step;
+      step *= dims[axis];
+    }
+    return strides;
+  }
+
   void tensor(std::int64_t id, const std::vector<std::int64_t>& dims) {
-    std::vector<std::int64_t> strides(dims.size(), 1);
-    for (std::size_t axis = dims.size() - 1; axis-- > 0;)
-      strides[axis] = strides[axis + 1] * dims[axis + 1];
+    const std::vector<std::int64_t> strides = strides_of(dims);
     const bool is_virtual = id >= kSum;
     const std::int64_t alignment = form_.alignment;
     Description& made = tensors_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);

@@ -58,6 +58,7 @@ class Conv {
         groups_(node.get_int("group", 1)),
         is_transposed_(node.op_type() == "ConvTranspose"),
         has_relu_(node.get_string("activation", "") == "Relu"),
+        is_channels_last_(node.get_int("channels_last", 0) != 0),
         precision_(device.settings().precision.of(node)) {
     const std::string activation = node.get_string("activation", "");
     if (!activation.empty() && !has_relu_)
@@ -66,27 +67,30 @@ class Conv {
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     if (is_transposed_) return prepare_transposed(ctx, work);
-    const sdk::Tensor x = ctx.input(0), w = ctx.input(1);
-    if (x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(1) * groups_ ||
-        w.dim(0) % groups_ != 0)
-      sdk::invalid("Conv of ", to_string(x.dims()), " with weights ", to_string(w.dims()), " in ",
-                   groups_, " groups");
-    const Window window = attributes_.resolve(DimsView(x.dims().data() + 2, x.dims().size() - 2),
-                                              DimsView(w.dims().data() + 2, w.dims().size() - 2));
-    const Dims dims = device_ops::output_dims(x.dims(), w.dim(0), window);
+    const sdk::Tensor x = ctx.input(0);
+    const Dims image = channels_first(x.dims()), filter = channels_first(ctx.input(1).dims());
+    if (image.size() < 3 || filter.size() != image.size() || image[1] != filter[1] * groups_ ||
+        filter[0] % groups_ != 0)
+      sdk::invalid("Conv of ", to_string(x.dims()), " with weights ",
+                   to_string(ctx.input(1).dims()), " in ", groups_, " groups",
+                   is_channels_last_ ? ", channels last" : "");
+    const Window window = attributes_.resolve(DimsView(image.data() + 2, image.size() - 2),
+                                              DimsView(filter.data() + 2, filter.size() - 2));
+    Dims dims = device_ops::output_dims(image, filter[0], window);
+    if (is_channels_last_) std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
     ctx.set_output(0, x.type(), dims);
     if (sdk::element_count(dims) == 0) return;
     if (sdk::element_count(x.dims()) == 0)
       sdk::unsupported("a convolution of no elements, ", to_string(x.dims()));
-    Convolution form = form_of(x, w, window);
+    Convolution form = form_of(x.type(), image, filter[0], window);
     form.has_bias = ctx.input(2).present();
     form.has_addend = ctx.input(3).present();
     form.has_relu = has_relu_;
     if (x.type() == DataType::Float) form.precision = precision_;
     add(ctx, work, form, dims);
     const auto sums =
-        static_cast<std::uint64_t>(sdk::element_count(dims) * w.dim(1) * window.taps());
-    ctx.set_cost(2 * sums, x.bytes() + w.bytes());
+        static_cast<std::uint64_t>(sdk::element_count(dims) * filter[1] * window.taps());
+    ctx.set_cost(2 * sums, x.bytes() + ctx.input(1).bytes());
   }
 
  private:
@@ -104,8 +108,7 @@ class Conv {
     if (sdk::element_count(x.dims()) == 0)
       sdk::unsupported("a transposed convolution of no elements, ", to_string(x.dims()));
     for (std::size_t axis = 0; axis < window.in.size(); ++axis) set_gradient_pads(window, axis);
-    Convolution form = form_of(x, w, window);
-    form.filters = dims[1];
+    Convolution form = form_of(x.type(), Dims(x.dims().begin(), x.dims().end()), dims[1], window);
     form.is_transposed = true;
     form.has_bias = ctx.input(2).present();
     if (x.type() == DataType::Float) form.precision = precision_;
@@ -128,15 +131,25 @@ class Conv {
     window.pad_end[axis] = end;
   }
 
+  /// Dims with the channels behind the batch, as ONNX has them.
+  Dims channels_first(DimsView from) const {
+    Dims dims(from.begin(), from.end());
+    if (is_channels_last_ && dims.size() > 2)
+      std::rotate(dims.begin() + 1, dims.end() - 1, dims.end());
+    return dims;
+  }
+
   /// One spatial axis is two, the first of one element.
-  Convolution form_of(const sdk::Tensor& x, const sdk::Tensor& w, const Window& window) const {
+  Convolution form_of(DataType type, const Dims& image, std::int64_t filters,
+                      const Window& window) const {
     Convolution form;
-    form.type = x.type();
-    form.rank = x.rank() == 5 ? 3 : 2;
-    form.batch = x.dim(0);
-    form.channels = x.dim(1);
-    form.filters = w.dim(0);
+    form.type = type;
+    form.rank = image.size() == 5 ? 3 : 2;
+    form.batch = image[0];
+    form.channels = image[1];
+    form.filters = filters;
     form.groups = groups_;
+    form.is_channels_last = is_channels_last_;
     const std::size_t skipped = 3 - form.rank;
     const auto take = [skipped, &form](const std::array<std::int64_t, 3>& from,
                                        std::array<std::int64_t, 3>& to) {
@@ -172,7 +185,8 @@ class Conv {
                                  !whole.is_fused() ? ""
                                  : is_whole        ? ", fused"
                                                    : ", then",
-                                 is_whole ? "" : " pointwise"));
+                                 is_whole ? "" : " pointwise",
+                                 whole.is_channels_last ? ", channels last" : ""));
   }
 
   static std::unique_ptr<ConvolutionWork> try_add(NodeWork& work, Convolution form) {
@@ -195,7 +209,7 @@ class Conv {
       operands.push_back(view);
     };
     if (form.has_bias) {
-      Dims row(dims.size() - 1, 1);
+      Dims row(form.is_channels_last ? 1 : dims.size() - 1, 1);
       row[0] = form.filters;
       add(device_ops::broadcast_view(input(2), form.type, row, dims));
     }
@@ -207,7 +221,7 @@ class Conv {
 
   device_ops::WindowAttributes attributes_;
   std::int64_t groups_;
-  bool is_transposed_, has_relu_;
+  bool is_transposed_, has_relu_, is_channels_last_;
   Precision precision_;
 };
 

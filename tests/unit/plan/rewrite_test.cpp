@@ -66,6 +66,21 @@ TEST_F(RewriteTest, AFusionIsTaken) {
   EXPECT_EQ(result.notes.at("add"), "fused");
 }
 
+/// As one that reads a value stored otherwise.
+TEST_F(RewriteTest, AnOperatorOfTheModelsKeepsTheVersionOfTheNodeThatItReplaces) {
+  const PlacedGraph result = rewritten([](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    edit.node("", "Relu").input("a").output("b").replaces(node(graph, "relu")).add();
+    edit.node("backplane.stub", "Reorder").input("x").output("unread").add();
+  });
+  EXPECT_TRUE(result.remarks.empty()) << result.remarks.front();
+  const auto version_of = [&result](const char* value) {
+    const NodeId id = result.graph->value(result.graph->find_value(value)).producer;
+    return result.graph->node(id).since_version;
+  };
+  EXPECT_EQ(version_of("b"), 14);
+  EXPECT_EQ(version_of("unread"), 1);
+}
+
 TEST_F(RewriteTest, LazyConstantsAndFormatsInside) {
   bool dropped = false;
   {

@@ -92,6 +92,7 @@ class Rewrite {
   }
   /// Hands a finished description to the host.
   void add(const bp_node_desc& desc) { check(api_->add_node(raw_, &desc)); }
+  void add(const bp_constant_desc& desc) { check(api_->add_constant(raw_, &desc)); }
 
  private:
   static bp_constant_desc describe(const std::string& name, DataType type, DimsView dims) {

@@ -52,7 +52,8 @@ typedef struct bp_node_desc {
  * A node named in some `replaces` is removed once `rewrite` returns. Then the host checks: every value used
  * outside is still made, under its old name and in the plain format; every input is made, given or constant;
  * no cycle; every node has a kernel on this device. If not, all edits are dropped and the reason is shown.
- * The private domain's version is 1. */
+ * The private domain's version is 1. An added node of one of the model's domains is of the version of the node of the
+ * same operator that it replaces, and of version 1 where it replaces none. */
 typedef struct bp_rewrite_api {
   BP_HEAD;
 

@@ -53,6 +53,30 @@ constexpr char kPoolBody[] = R"kernel(
   STORE(T, y, to, FINISH);
 )kernel";
 
+/// The same with the channels last: i0 is the channel, and places, which nobody wants, are not found.
+constexpr char kPoolLastBody[] = R"kernel(
+  i64 ox = i1 % out_2, oy = i1 / out_2 % out_1, oz = i1 / (out_2 * out_1);
+  source += i2 * in_0 * in_1 * in_2 * channels + i0;
+  ACC acc = START;
+  i64 counted = 0, padded = 0, best = 0;
+  for (i64 kz = 0; kz < k_0; ++kz) {
+    i64 z = oz * s_0 - b_0 + kz * d_0;
+    for (i64 ky = 0; ky < k_1; ++ky) {
+      i64 v = oy * s_1 - b_1 + ky * d_1;
+      for (i64 kx = 0; kx < k_2; ++kx) {
+        i64 u = ox * s_2 - b_2 + kx * d_2;
+        if (z < in_0 + e_0 && v < in_1 + e_1 && u < in_2 + e_2) ++padded;
+        if (z < 0 || z >= in_0 || v < 0 || v >= in_1 || u < 0 || u >= in_2) continue;
+        i64 at = (z * in_1 + v) * in_2 + u;
+        ACC value = LOAD(T, source, at * channels);
+        STEP;
+        ++counted;
+      }
+    }
+  }
+  STORE(T, y, (i2 * out_0 * out_1 * out_2 + i1) * channels + i0, FINISH);
+)kernel";
+
 /// The same for processors, of floats: `band` lines of a plane, tap row by tap row, so that the columns whose
 /// windows lie inside of the line are a plain loop. FOLD takes `value` into `acc`.
 constexpr char kPoolLines[] = R"kernel(
@@ -124,11 +148,13 @@ class Pool {
         attributes_(node),
         counts_padding_(node.get_int("count_include_pad", 0) != 0),
         is_column_major_(node.get_int("storage_order", 0) != 0),
+        is_channels_last_(node.get_int("channels_last", 0) != 0),
         p_(node.get_int("p", 2)) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
     if (x.rank() < 3) sdk::invalid(kind_, " of dims ", to_string(x.dims()));
+    if (is_channels_last_) return prepare_last(ctx, work);
     const Window window = attributes_.resolve(spatial_of(x.dims()), attributes_.kernel_shape);
     const Dims dims = output_dims(x.dims(), x.dim(1), window);
     ctx.set_output(0, x.type(), dims);
@@ -157,6 +183,26 @@ class Pool {
 
  private:
   static constexpr std::int64_t kMostUnrolled = 16;
+
+  /// A node of a rewrite: [batch, spatial ..., channels], one output.
+  void prepare_last(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    Dims dims(x.dims().begin(), x.dims().end());
+    const std::int64_t channels = dims.back();
+    const Window window =
+        attributes_.resolve(DimsView(dims.data() + 1, dims.size() - 2), attributes_.kernel_shape);
+    for (std::size_t axis = 1; axis + 1 < dims.size(); ++axis)
+      dims[axis] = window.out[axis + 4 - dims.size()];
+    ctx.set_output(0, x.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    Walk walk(Dims{x.dim(0), window.out_points(), channels});
+    walk.in("source", input(0), x.type()).out("y", output(0), x.type());
+    add_numbers(walk, window);
+    walk.number("channels", channels).define("T", type_code(x.type())).define("ACC", "VALUE(T)");
+    set_fold(walk, x.type());
+    walk.body = kPoolLastBody;
+    walk.add_to(work);
+  }
 
   void add_lines(Work& work, std::int64_t planes, const Window& window) const {
     constexpr std::int64_t kLeastPoints = 1024;
@@ -205,7 +251,7 @@ class Pool {
 
   std::string kind_;
   WindowAttributes attributes_;
-  bool counts_padding_, is_column_major_;
+  bool counts_padding_, is_column_major_, is_channels_last_;
   std::int64_t p_;
 };
 
@@ -285,6 +331,8 @@ KernelList pool_kernels() {
           sdk::op("AveragePool").name(kernel_name("pool")).types("T", float_types())),
       device_kernel<Pool>(
           sdk::op("LpPool").name(kernel_name("pool")).since(2).types("T", float_types())),
+      device_kernel<Pool>(sdk::op("MaxPool", private_domain()).name(kernel_name("pool"))),
+      device_kernel<Pool>(sdk::op("AveragePool", private_domain()).name(kernel_name("pool"))),
       device_kernel<ConvTranspose>(
           sdk::op("ConvTranspose").name(kernel_name("conv transpose")).types("T", float_types())),
   };

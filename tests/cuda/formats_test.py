@@ -1,0 +1,157 @@
+"""What values between nodes are stored as: 16 bits, and images channels last. Whole networks on the stand-in, whose
+kernels an OpenCL library runs, against the CPU provider; and how many nodes stand at the edges."""
+
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
+import program  # noqa: E402
+from program import node, value  # noqa: E402
+
+sys.path.insert(0, str(program.SOURCE / "tools/gpu"))
+import networks  # noqa: E402
+import numpy as np  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from random_networks import RandomNetwork  # noqa: E402
+
+DEVICE = ["--plugin-path", program.BUILD / "tests/cuda_on_stand_in", "--providers", "cuda,cpu"]
+# Of the largest element: what the type rounds, over a dozen nodes.
+TOLERANCES = {"fp32": 1e-4, "tf32": 1e-4, "fp16": 1e-2, "bf16": 8e-2}
+
+
+class Formats(program.ProgramTest):
+    def run_network(self, path, feeds, *arguments):
+        """The outputs, by name."""
+        words = []
+        for name, array in feeds.items():
+            words += ["--input", f"{name}={self.save(array, f'{name}.npy')}"]
+        folder = self.folder / f"made{len(self.files())}"
+        self.succeed("run", path, "--output-dir", folder, *words, *arguments)
+        return {made.stem: np.load(made) for made in folder.glob("*.npy")}
+
+    def check(self, path, feeds, precision, *arguments, what=""):
+        want = self.run_network(path, feeds, "--providers", "cpu")
+        made = self.run_network(path, feeds, *DEVICE, "--precision", precision, *arguments)
+        self.assertEqual(want.keys(), made.keys())
+        for name, array in want.items():
+            self.assertEqual((array.shape, array.dtype), (made[name].shape, made[name].dtype), name)
+            if array.size == 0:
+                continue
+            limit = TOLERANCES[precision] * max(1, np.abs(array).max())
+            self.assertLessEqual(np.abs(array - made[name]).max(), limit, f"{name} in {precision}\n{what}")
+        return made
+
+    def nodes(self, path, precision, *more):
+        return self.json_of("inspect", path, *DEVICE, "--set", f"precision={precision}", *more)
+
+    def edges(self, path, precision, *more):
+        """Nodes that bring values into other forms: those of a rewrite, and the model's own."""
+        made = self.nodes(path, precision, *more)
+        self.assertEqual(made["remarks"], [])
+        return [name for name in made["order"] if name.split("_")[0] in ("Reformat", "Cast")]
+
+
+class Networks(Formats):
+    def test_a_residual_network_has_edges_at_its_ends_alone(self):
+        path = self.folder / "residual.onnx"
+        networks.residual_network(path, size=32, classes=10)
+        x = np.random.default_rng(1).standard_normal((1, 3, 32, 32)).astype(np.float32)
+        for precision in ("fp16", "bf16", "tf32"):
+            with self.subTest(precision):
+                # The input, the mean's [1, 1, 1, c] seen as [1, c, 1, 1], which costs nothing, and the output.
+                self.assertEqual(len(self.edges(path, precision)), 2 if precision == "tf32" else 3)
+        self.assertEqual(self.edges(path, "fp32"), [])
+        self.assertEqual(len(self.edges(path, "fp16", "--set", "provider.cuda.layout=channels_first")), 2)
+        self.check(path, {"x": x}, "fp16")
+        self.check(path, {"x": x}, "tf32")
+
+    def test_an_encoder_has_edges_at_its_ends_alone(self):
+        path = self.folder / "encoder.onnx"
+        networks.encoder(path, batch=2, layers=3, tokens=5, width=24, heads=3)
+        x = np.random.default_rng(1).standard_normal((2, 5, 24)).astype(np.float32)
+        for precision in ("fp16", "bf16"):
+            with self.subTest(precision):
+                self.assertEqual(len(self.edges(path, precision)), 2)
+                self.check(path, {"x": x}, precision)
+        self.assertEqual(self.edges(path, "tf32"), [])
+
+    def test_what_is_stored_otherwise_is_explained(self):
+        path = self.folder / "residual.onnx"
+        networks.residual_network(path, size=32, stages=(1, 1, 1, 1), classes=10)
+        rows = {row["name"]: row for row in self.nodes(path, "bf16")["nodes"]}
+        self.assertIn("makes bf16, channels last", [reason["text"] for reason in rows["Conv_0"]["reasons"]])
+        self.assertIn("channels last", rows["Conv_0"]["kernel"])
+
+    def test_a_node_whose_precision_is_another_keeps_float32(self):
+        path = self.folder / "perceptron.onnx"
+        networks.perceptron(path, width=16)
+        of = "provider.cuda.precision_of=MatMul_3=fp32"
+        rows = {row["name"]: row for row in self.nodes(path, "fp16", "--set", of)["nodes"]}
+        texts = {name: [reason["text"] for reason in row["reasons"]] for name, row in rows.items()}
+        self.assertIn("makes fp16", texts["MatMul_0"])
+        self.assertEqual(texts["MatMul_3"], [])
+        self.assertIn("makes fp16", texts["MatMul_6"])
+        # Into the first, out of it, into the third, out of the last.
+        self.assertEqual(len(self.edges(path, "fp16", "--set", of)), 4)
+        self.check(path, {"x": np.ones((1, 16), np.float32)}, "fp16", "--set", of)
+
+    def test_a_sensitive_node_stays_float32_and_says_why(self):
+        weights = numpy_helper.from_array(np.full((4, 4), 8, np.float32), "w")
+        made = program.model([node("MatMul", ["x", "w"], ["a"], name="product"), node("Exp", ["a"], ["y"], name="power")],
+                             [value("x", shape=(2, 4))], [value("y", shape=(2, 4))], [weights])
+        path = self.save(made)
+        rows = {row["name"]: row for row in self.nodes(path, "fp16")["nodes"]}
+        self.assertIn("stays float32: what it makes leaves the range of fp16",
+                      [reason["text"] for reason in rows["power"]["reasons"]])
+        x = np.full((2, 4), 0.5, np.float32)  # exp(16) is no fp16
+        self.check(path, {"x": x}, "fp16")
+
+
+class ControlFlow(Formats):
+    def branch(self, name, op):
+        nodes = [node("Conv", ["image", "w"], [f"{name}_a"], pads=[1, 1, 1, 1]), node(op, [f"{name}_a"], [f"{name}_y"])]
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(f"{name}_y", TensorProto.FLOAT, None)])
+
+    def test_bodies_read_what_is_stored_otherwise_outside(self):
+        w = numpy_helper.from_array(np.random.default_rng(3).standard_normal((3, 3, 3, 3)).astype(np.float32) / 5, "w")
+        body = helper.make_graph(
+            [node("Conv", ["carried", "w"], ["c"], pads=[1, 1, 1, 1]), node("Tanh", ["c"], ["next"]),
+             node("Identity", ["go"], ["on"]), node("GlobalAveragePool", ["next"], ["mean"])], "turn",
+            [value("i", TensorProto.INT64, ()), value("go", TensorProto.BOOL, ()), value("carried", shape=(1, 3, 5, 4))],
+            [value("on", TensorProto.BOOL, ()), value("next", shape=(1, 3, 5, 4)), value("mean", shape=(1, 3, 1, 1))])
+        nodes = [node("Conv", ["x", "w"], ["image"], pads=[1, 1, 1, 1]),
+                 node("If", ["which"], ["chosen"], then_branch=self.branch("then", "Relu"),
+                      else_branch=self.branch("else", "Sigmoid")),
+                 node("Loop", ["turns", "", "chosen"], ["last", "means"], body=body),
+                 node("Add", ["last", "image"], ["y"])]
+        made = program.model(nodes, [value("x", shape=(1, 3, 5, 4)), value("which", TensorProto.BOOL, ()),
+                                     value("turns", TensorProto.INT64, ())],
+                             [value("y", shape=(1, 3, 5, 4)), value("means", shape=("t", 1, 3, 1, 1))], [w])
+        path = self.save(made)
+        for which in (True, False):
+            feeds = {"x": np.random.default_rng(4).standard_normal((1, 3, 5, 4)).astype(np.float32),
+                     "which": np.array(which), "turns": np.array(3)}
+            self.check(path, feeds, "fp16")
+
+
+class Random(Formats):
+    """Odd sizes, one to three spatial axes, values that several read and that are outputs, nothing at all."""
+
+    def test_networks_are_what_they_are_on_the_processor(self):
+        full = os.environ.get("BACKPLANE_TEST_FULL") is not None
+        for seed in range(200 if full else 10):
+            precision = ("fp16", "bf16", "tf32", "fp16")[seed % 4]
+            network = RandomNetwork(seed, nodes=9, dynamic=seed % 3 == 1, axes=(2, 2, 1, 2, 3)[seed % 5])
+            path = self.save(network.model())
+            what = f"seed {seed}\n{network}"
+            with self.subTest(seed=seed, precision=precision):
+                self.edges(path, precision, *(["--dim", "n=2"] if seed % 3 == 1 else []))
+                feed = network.feed(2 if seed % 3 == 1 else None)
+                self.check(path, {"x": feed}, precision, what=what)
+                if seed % 6 == 1:
+                    self.check(path, {"x": network.feed(0)}, precision, what=f"no image, {what}")
+
+
+if __name__ == "__main__":
+    program.main()

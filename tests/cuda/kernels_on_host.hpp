@@ -1,0 +1,15 @@
+// Runs the text of kernels on the processor, by an OpenCL library: the shared kernels are in the words of both
+// languages, so that whole networks can be computed on the stand-in.
+#pragma once
+
+#include <string>
+
+#include "plugins/cuda/driver.hpp"
+
+namespace backplane::cuda {
+
+/// As StandInState::kernel. Errors: std::runtime_error with the compiler's log.
+void run_kernel_on_host(const std::string& source, const Extent& groups, const Extent& group,
+                        void** arguments);
+
+}  // namespace backplane::cuda

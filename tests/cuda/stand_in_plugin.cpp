@@ -1,0 +1,15 @@
+// The CUDA provider on the stand-in as a plugin: whole networks run on it, the kernels by an OpenCL library. One run at
+// a time.
+#include "backplane/plugin.hpp"
+#include "plugins/cuda/provider.hpp"
+#include "tests/cuda/kernels_on_host.hpp"
+#include "tests/cuda/stand_in.hpp"
+
+BP_PLUGIN("cuda", "0.1.0", [](backplane::sdk::Plugin& plugin) {
+  using namespace backplane::cuda;
+  stand_in().devices = {stand_in_device()};
+  stand_in().kernel = run_kernel_on_host;
+  static auto* const provider = new Provider({load_stand_in, load_stand_in_engine});
+  plugin.vendor("Backplane");
+  plugin.provider(provider->raw());
+});
