@@ -45,9 +45,9 @@ function(backplane_cuda_engine)
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/engine/*.cpp")
   list(SORT sources)
   if(NOT BACKPLANE_CUDNN_INCLUDE_DIR OR NOT BACKPLANE_CUDNN_LIBRARY)
-    message(NOTICE "plugins/cuda is built without convolutions: cudnn.h or libcudnn.so.9 is not "
+    message(NOTICE "plugins/cuda is built without convolutions and attention: cudnn.h or libcudnn.so.9 is not "
                    "there; cuDNN 9, or tools/setup --cuda, brings it")
-    list(FILTER sources EXCLUDE REGEX "/cudnn[.]cpp$")
+    list(FILTER sources EXCLUDE REGEX "/cudnn[a-z_]*[.]cpp$")
   endif()
   add_library(backplane_cuda_engine MODULE ${sources})
   target_link_libraries(backplane_cuda_engine PRIVATE backplane::plugin_api

@@ -10,7 +10,8 @@
 
 namespace backplane::cuda {
 
-/// y = relu?(conv(x, w) + bias + addend). Dense tensors with `rank` spatial axes, 2 or 3, after the channels or, with
+/// y = relu?(conv(x, w) + bias + addend), or with the transposed convolution, whose weights are [channels][filters / groups]
+/// and which has channels first. Dense tensors with `rank` spatial axes, 2 or 3, after the channels or, with
 /// `is_channels_last`, before them; of weights, the channels are those that a filter reads.
 struct Convolution {
   sdk::DataType type = sdk::DataType::Float;
@@ -18,6 +19,7 @@ struct Convolution {
   std::int64_t batch = 1, channels = 1, filters = 1, groups = 1;
   std::array<std::int64_t, 3> in{1, 1, 1}, kernel{1, 1, 1}, out{1, 1, 1}, stride{1, 1, 1},
       dilation{1, 1, 1}, pad_begin{0, 0, 0}, pad_end{0, 0, 0};
+  bool is_transposed = false;
   bool has_bias = false, has_addend = false, has_relu = false;
   bool is_channels_last = false;
   Precision precision = Precision::kFp32;

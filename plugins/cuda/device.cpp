@@ -1,5 +1,6 @@
 #include "plugins/cuda/device.hpp"
 
+#include <cstring>
 #include <utility>
 
 #include "plugins/cuda/launch.hpp"
@@ -35,6 +36,16 @@ Address address_of(const device_ops::MemoryRef& ref, const sdk::ComputeContext& 
   return address_of(device_ops::tensor_of(ctx, ref)) + ref.offset;
 }
 
+void upload_packed(const sdk::PackContext& ctx, const void* data, std::uint64_t bytes) {
+  const bp_tensor& target = *ctx.target().raw();
+  Device& device = *reinterpret_cast<const Buffer*>(target.buffer)->device;
+  Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
+  const std::unique_ptr<Buffer> staging = device.allocate(BP_MEMORY_PINNED, bytes);
+  std::memcpy(staging->host, data, bytes);
+  device.context().copy(stream.handle(), address_of(target), staging->address, bytes);
+  stream.sync();
+}
+
 Buffer::~Buffer() {
   if (device != nullptr) device->release(*this);
 }
@@ -56,6 +67,9 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
   convolution_library_ = engine.open_convolutions(*context_);
   convolutions_ =
       std::make_unique<ConvolutionStore>(convolution_library_.get(), traits_, settings_.cache_dir);
+  attention_library_ = engine.open_attentions(*context_);
+  attentions_ =
+      std::make_unique<AttentionStore>(attention_library_.get(), traits_, settings_.cache_dir);
 }
 
 std::uint64_t Device::max_buffer_bytes() const {

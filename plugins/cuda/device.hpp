@@ -47,6 +47,9 @@ Address address_of(const bp_tensor& tensor);
 /// The same of a run's tensor that is no table.
 Address address_of(const device_ops::MemoryRef& ref, const sdk::ComputeContext& ctx);
 
+/// Writes host memory to the target of a pack request, and waits.
+void upload_packed(const sdk::PackContext& ctx, const void* data, std::uint64_t bytes);
+
 /// Threads: as bp_device_api says; every function may be called by several at a time.
 class Device final : public device_ops::Device {
  public:
@@ -59,6 +62,7 @@ class Device final : public device_ops::Device {
   ModuleStore& modules() { return *modules_; }
   ProductStore& products() { return *products_; }
   ConvolutionStore& convolutions() { return *convolutions_; }
+  AttentionStore& attentions() { return *attentions_; }
   /// What the numbers mean that kernels leave in a stream's word.
   device_ops::FaultTable& faults() { return faults_; }
 
@@ -85,6 +89,8 @@ class Device final : public device_ops::Device {
   std::unique_ptr<ProductStore> products_;
   std::unique_ptr<ConvolutionLibrary> convolution_library_;
   std::unique_ptr<ConvolutionStore> convolutions_;
+  std::unique_ptr<AttentionLibrary> attention_library_;
+  std::unique_ptr<AttentionStore> attentions_;
   device_ops::FaultTable faults_;
   std::atomic<std::uint64_t> used_bytes_{0};
   std::mutex mutex_;

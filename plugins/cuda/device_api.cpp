@@ -5,9 +5,11 @@
 #include "plugins/common/device_ops/device_table.hpp"
 #include "plugins/common/device_ops/provider.hpp"
 #include "plugins/common/device_ops/rewrite/passes.hpp"
+#include "plugins/cuda/rewrite/attention.hpp"
 #include "plugins/cuda/rewrite/convolutions.hpp"
 #include "plugins/cuda/rewrite/formats.hpp"
 #include "plugins/cuda/rewrite/products.hpp"
+#include "plugins/cuda/rewrite/quantized.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -26,11 +28,13 @@ struct Types {
     }();
     return list;
   }
-  static void rewrite(const Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) {
+  static void rewrite(Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) {
     const DeviceSettings& settings = device.settings();
     RecordedEdit recorded(graph, edit);
     if (settings.fusion) {
       device_ops::NodeSet taken;
+      fuse_quantized(graph, taken, recorded.edit());
+      fuse_attention(device, graph, taken, recorded.edit());
       fuse_convolutions(graph, taken, recorded.edit());
       fuse_products(graph, taken, recorded.edit());
       device_ops::fuse_chains(graph, taken, recorded.edit());

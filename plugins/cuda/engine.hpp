@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "plugins/cuda/attentions.hpp"
 #include "plugins/cuda/convolutions.hpp"
 
 namespace backplane::cuda {
@@ -21,10 +22,11 @@ class Engine {
   virtual std::unique_ptr<ProductLibrary> open_products(Context& context) = 0;
   /// The same of convolutions; null where this build has no cuDNN.
   virtual std::unique_ptr<ConvolutionLibrary> open_convolutions(Context& context) = 0;
+  virtual std::unique_ptr<AttentionLibrary> open_attentions(Context& context) = 0;
 };
 
 /// Says in text what both sides were built from: they share C++ classes, so they must be of one build.
-inline constexpr char kEngineBuild[] = "backplane cuda engine 2";
+inline constexpr char kEngineBuild[] = "backplane cuda engine 3";
 
 /// What the engine's file exports.
 struct EngineEntry {

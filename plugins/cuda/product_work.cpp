@@ -4,10 +4,20 @@
 #include <utility>
 
 namespace backplane::cuda {
+namespace {
+
+/// What every address is a multiple of, in bytes: an element, but of int8, which the library loads in words.
+std::uint32_t least_alignment(sdk::DataType type) {
+  return static_cast<std::uint32_t>(type == sdk::DataType::Int8 ? kInt8Word
+                                                                : sdk::element_bytes(type));
+}
+
+}  // namespace
+
 ProductWork::ProductWork(Device& device, std::string label, ProductPlan plan)
     : device_(device), label_(std::move(label)), plan_(std::move(plan)) {
   aligned_ = prepare(kLibraryAlignment);
-  any_ = prepare(static_cast<std::uint32_t>(sdk::element_bytes(plan_.product.type)));
+  any_ = prepare(least_alignment(plan_.product.type));
 }
 
 std::unique_ptr<const PreparedProduct> ProductWork::prepare(std::uint32_t alignment) {
@@ -27,8 +37,13 @@ void ProductWork::compute(const sdk::ComputeContext& ctx) const {
   first.d = address_of(plan_.y, ctx);
   if (plan_.product.has_addend) first.c = address_of(plan_.c, ctx);
   if (plan_.product.has_bias) first.bias = address_of(plan_.bias, ctx);
-  if (workspace_bytes_ > 0) first.workspace = address_of(device_ops::workspace(), ctx);
+  if (workspace_bytes_ > 0) first.workspace = address_of(plan_.workspace, ctx);
   try {
+    if (plan_.spare_bytes > 0 && first.a % least_alignment(plan_.product.type) != 0) {
+      const Address spare = address_of(plan_.spare, ctx);
+      device_.context().copy(stream.handle(), spare, first.a, plan_.spare_bytes);
+      first.a = spare;
+    }
     for (const ProductPlan::Call& call : plan_.calls) {
       ProductAddresses at = first;
       // The library computes the transpose, from the operands the other way round.

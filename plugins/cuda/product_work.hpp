@@ -18,6 +18,10 @@ struct ProductPlan {
   Product product;
   device_ops::MemoryRef a, b, c, y, bias;
   std::vector<Call> calls{Call{}};
+  device_ops::MemoryRef workspace = device_ops::workspace();  ///< where the library's begins
+  /// Where a goes first when its address is less aligned than any algorithm takes; of no bytes where that cannot be.
+  device_ops::MemoryRef spare;
+  std::uint64_t spare_bytes = 0;
 };
 
 /// Immutable. Algorithms want addresses of 16 bytes, which views and other programs' pointers need not have:
@@ -27,6 +31,7 @@ class ProductWork final : public device_ops::PreparedWork {
   /// Errors: BP_UNSUPPORTED when the library has no algorithm.
   ProductWork(Device& device, std::string label, ProductPlan plan);
   void compute(const sdk::ComputeContext& ctx) const override;
+  /// From the plan's workspace on.
   std::uint64_t workspace_bytes() const { return workspace_bytes_; }
 
  private:

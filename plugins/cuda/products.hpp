@@ -14,6 +14,9 @@ namespace backplane::cuda {
 /// What the fast algorithms of libraries want addresses to be multiples of, in bytes.
 inline constexpr std::uint32_t kLibraryAlignment = 16;
 
+/// Elements of int8 that libraries load as one: addresses, depths and steps are multiples of it.
+inline constexpr std::int64_t kInt8Word = 4;
+
 /// What is done to a sum before it is stored. Gelu is the form with tanh: cuBLASLt has no other.
 enum class Epilogue : std::uint8_t { kNone, kRelu, kGelu };
 

@@ -247,6 +247,99 @@ TEST_F(CudaTest, NodesOfOneFormShareAPlanAndThePrecisionIsPartOfIt) {
   EXPECT_EQ(stand_in().convolutions[1].alignment, 4u);
 }
 
+struct TransposedCase {
+  ConvCase conv;  ///< weights are [channels][filters / groups]
+  Dims output_padding{}, output_shape{};
+  std::string auto_pad{};
+};
+
+/// ConvTranspose by scattering, into an output of these dims whose padding begins at `begin`.
+std::vector<float> transposed_reference(const ConvCase& each, const Dims& dims, const Dims& begin) {
+  const std::size_t rank = each.x.size() - 2;
+  const auto at = [](const Dims& list, std::size_t axis) {
+    return list.empty() ? std::int64_t{1} : list[axis];
+  };
+  const std::vector<float> x = numbers(each.x, 1).as<float>(), w = numbers(each.w, 2).as<float>();
+  std::vector<float> y(static_cast<std::size_t>(count_of(dims)));
+  const std::int64_t points = count_of(each.x) / (each.x[0] * each.x[1]);
+  const std::int64_t taps = count_of(each.w) / (each.w[0] * each.w[1]);
+  const std::int64_t depth = each.x[1] / each.group;
+  for (std::int64_t i = 0; i < count_of(each.x); ++i) {
+    const std::int64_t channel = i / points % each.x[1], image = i / points / each.x[1];
+    for (std::int64_t f = 0; f < each.w[1] * taps; ++f) {
+      const std::int64_t filter = channel / depth * each.w[1] + f / taps;
+      std::int64_t from = i % points, tap = f % taps, to = 0, step = 1;
+      bool is_inside = true;
+      for (std::size_t axis = rank; axis-- > 0;) {
+        const std::int64_t place = from % each.x[axis + 2] * at(each.strides, axis) +
+                                   tap % each.w[axis + 2] * at(each.dilations, axis) - begin[axis];
+        from /= each.x[axis + 2];
+        tap /= each.w[axis + 2];
+        is_inside = is_inside && place >= 0 && place < dims[axis + 2];
+        to += place * step;
+        step *= dims[axis + 2];
+      }
+      if (is_inside)
+        y[static_cast<std::size_t>((image * dims[1] + filter) * step + to)] +=
+            x[static_cast<std::size_t>(i)] *
+            w[static_cast<std::size_t>(channel * each.w[1] * taps + f)];
+    }
+  }
+  return y;
+}
+
+/// The kernel on the stand-in, with what it gives.
+std::unique_ptr<NodeOnDevice> run_transposed(const OpenDevice& device, const TransposedCase& each) {
+  NodeUnderTest node("", "ConvTranspose", 11);
+  describe_node(node, each.conv);
+  if (!each.output_padding.empty()) node.attribute("output_padding", each.output_padding);
+  if (!each.output_shape.empty()) node.attribute("output_shape", each.output_shape);
+  if (!each.auto_pad.empty()) node.attribute("auto_pad", each.auto_pad);
+  return std::make_unique<NodeOnDevice>(
+      device, node, kernel_named(device, "cuda:cudnn conv transpose", "ConvTranspose"),
+      std::vector<HostTensor>{numbers(each.conv.x, 1), numbers(each.conv.w, 2)});
+}
+
+TEST_F(CudaTest, TransposedConvolutionsOfOneToThreeAxesAreRight) {
+  const OpenDevice device = open();
+  struct Row {
+    TransposedCase each;
+    Dims dims, begin;
+  };
+  const std::vector<Row> rows = {
+      {{{{1, 3, 4, 5}, {3, 2, 3, 3}, {}, {}, {}}}, {1, 2, 6, 7}, {0, 0}},
+      {{{{2, 3, 4, 5}, {3, 2, 3, 2}, {2, 3}, {}, {1, 0, 1, 1}}}, {2, 2, 7, 13}, {1, 0}},
+      {{{{1, 2, 4, 4}, {2, 3, 3, 3}, {2, 2}, {}, {1, 1, 1, 1}}, {1, 1}}, {1, 3, 8, 8}, {1, 1}},
+      {{{{1, 4, 3, 3}, {4, 2, 3, 3}, {}, {2, 1}, {}, 2}}, {1, 4, 7, 5}, {0, 0}},
+      {{{{1, 4, 3, 3}, {4, 1, 2, 2}, {2, 2}, {}, {}, 4}}, {1, 4, 6, 6}, {0, 0}},
+      {{{{2, 3, 6}, {3, 2, 4}, {2}, {}, {1, 1}}}, {2, 2, 12}, {1}},
+      {{{{1, 2, 3, 2, 4}, {2, 3, 2, 3, 1}, {1, 2, 1}, {}, {}}}, {1, 3, 4, 5, 4}, {0, 0, 0}},
+      {{{{1, 2, 3, 3}, {2, 2, 3, 3}, {2, 2}, {}, {}}, {}, {}, "SAME_UPPER"}, {1, 2, 6, 6}, {0, 0}},
+      {{{{1, 2, 3, 3}, {2, 2, 3, 3}, {2, 2}, {}, {}}, {}, {}, "SAME_LOWER"}, {1, 2, 6, 6}, {1, 1}},
+      {{{{1, 2, 3, 3}, {2, 2, 3, 3}, {2, 2}, {}, {}}, {}, {7, 6}}, {1, 2, 7, 6}, {0, 1}},
+  };
+  for (const auto& [each, dims, begin] : rows) {
+    const auto run = run_transposed(device, each);
+    EXPECT_EQ(run->dims(), dims) << sdk::to_string(each.conv.x) << sdk::to_string(run->dims());
+    const std::vector<float> want = transposed_reference(each.conv, dims, begin);
+    EXPECT_EQ(run->run(), want) << sdk::to_string(each.conv.x);
+    EXPECT_EQ(run->run(4), want) << "at an address that is not aligned";
+    EXPECT_EQ(run->kernel().variant(), "cudnn");
+  }
+}
+
+TEST_F(CudaTest, ATransposedConvolutionThatIsNoGradientIsLeftToThePlainKernel) {
+  const OpenDevice device = open();
+  try {
+    // Padding at the end that is more than a stride: a convolution of the result would have more points.
+    run_transposed(device, {{{1, 1, 3, 3}, {1, 1, 2, 2}, {1, 1}, {2, 2}, {}}, {1, 1}});
+    FAIL();
+  } catch (const test_host::StatusError& error) {
+    EXPECT_EQ(error.code(), BP_UNSUPPORTED);
+    EXPECT_NE(std::string(error.what()).find("no convolution's gradient"), std::string::npos);
+  }
+}
+
 TEST_F(CudaTest, AnEmptyConvolutionEnqueuesNothing) {
   const OpenDevice device = open();
   ConvCase each = kSmall;
@@ -304,6 +397,7 @@ TEST(CudaConvolutionKey, TellsEveryFormFromEveryOther) {
       [](auto& c) { c.dilation[0] = 2; },
       [](auto& c) { c.pad_begin[1] = 2; },
       [](auto& c) { c.pad_end[1] = 2; },
+      [](auto& c) { c.is_transposed = true; },
       [](auto& c) { c.has_bias = true; },
       [](auto& c) { c.has_addend = true; },
       [](auto& c) { c.has_relu = true; },

@@ -158,6 +158,35 @@ TEST_F(CudaTest, PeersCopyDirectlyWhereTheyCan) {
   EXPECT_EQ(test_host::download(one, stream, {nullptr, y.raw()}, 2), (Floats{3, 4}));
 }
 
+TEST_F(CudaTest, AUserStreamTakesTheWorkAndStaysTheUsers) {
+  stand_in().shares_contexts = true;
+  const OpenDevice program = open();
+  const TestStream users(program);
+  const auto handle_of = [](const OpenDevice& device, const TestStream& stream) {
+    std::uint64_t handle = 0;
+    check(device->native(device.raw(), BP_NATIVE_STREAM, stream.raw(), nullptr, &handle));
+    return handle;
+  };
+  const std::uint64_t handle = handle_of(program, users);
+  const TestBuffer x(program, BP_MEMORY_DEVICE, 64);
+  {
+    const OpenDevice device = open({{"user_stream", std::to_string(handle)}});
+    const TestStream stream(device);
+    EXPECT_EQ(handle_of(device, stream), handle);
+    const TestBuffer y(device, BP_MEMORY_DEVICE, 64);
+    test_host::upload(program, users, {1, 2, 3}, {nullptr, x.raw()});
+    // What the program put on its stream before, is done before.
+    stand_in().holds = true;
+    check(copy_floats(device, stream, {nullptr, x.raw()}, {nullptr, y.raw()}, 3));
+    stand_in().holds = false;
+    users.sync();
+    EXPECT_EQ(test_host::download(device, stream, {nullptr, y.raw()}, 3), (Floats{1, 2, 3}));
+  }
+  test_host::upload(program, users, {4}, {nullptr, x.raw()});
+  EXPECT_EQ(test_host::download(program, users, {nullptr, x.raw()}, 1), (Floats{4}))
+      << "it is still there";
+}
+
 TEST_F(CudaTest, AUserStreamOfAnotherContextIsRefused) {
   const OpenDevice device = open();
   const TestStream stream(device);

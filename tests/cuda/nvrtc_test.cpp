@@ -8,17 +8,12 @@
 #include <set>
 
 #include "custom_ops/gated_silu/cuda_kernel.hpp"
-#include "tests/cuda/cuda_test.hpp"
+#include "tests/cuda/node_on_device.hpp"
 
 namespace backplane::cuda {
 namespace {
 
-using test_host::floats;
-using test_host::HostTensor;
 using test_host::ints;
-using test_host::KernelUnderTest;
-using test_host::NodeUnderTest;
-using Dims = std::vector<std::int64_t>;
 
 /// An input: dims of the case's element type, or ints that are known when the node is prepared.
 struct Input {
@@ -50,7 +45,9 @@ HostTensor tensor_of(const Input& input, bp_dtype dtype) {
   return tensor;
 }
 
-void prepare(const OpenDevice& device, const Case& each, bp_dtype dtype) {
+/// With the first kernel for the operator, or the one of that name.
+void prepare(const OpenDevice& device, const Case& each, bp_dtype dtype,
+             const std::string& name = "") {
   NodeUnderTest node(each.domain, each.op_type, each.since);
   std::vector<HostTensor> tensors;
   std::vector<bool> is_known;
@@ -62,7 +59,9 @@ void prepare(const OpenDevice& device, const Case& each, bp_dtype dtype) {
   }
   node.outputs(each.outputs);
   each.attributes(node);
-  KernelUnderTest kernel(device.kernel(each.op_type, each.domain), device.raw(), node.raw());
+  KernelUnderTest kernel(name.empty() ? device.kernel(each.op_type, each.domain)
+                                      : kernel_named(device, name, each.op_type),
+                         device.raw(), node.raw());
   kernel.prepare(tensors, is_known, each.outputs);
 }
 
@@ -213,6 +212,23 @@ std::vector<Case> row_cases() {
 
 class CudaNvrtc : public CudaTest {};
 
+/// What was compiled on the stand-in, for three generations; how many texts that are.
+std::size_t compile_all() {
+  const std::set<std::string> sources(compiled_sources().begin(), compiled_sources().end());
+  const std::unique_ptr<Compiler> nvrtc = open_nvrtc();
+  for (const std::string& source : sources) {
+    for (const char* const architecture : {"sm_80", "sm_90", "sm_100"}) {
+      try {
+        EXPECT_FALSE(nvrtc->compile(source, architecture).empty());
+      } catch (const sdk::Error& error) {
+        ADD_FAILURE() << error.what() << '\n' << source.substr(source.find("KERNEL run("));
+        break;
+      }
+    }
+  }
+  return sources.size();
+}
+
 TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
   const bool is_full = std::getenv("BACKPLANE_TEST_FULL") != nullptr;
   {
@@ -233,19 +249,39 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
       }
     }
   }
-  const std::set<std::string> sources(compiled_sources().begin(), compiled_sources().end());
-  EXPECT_GT(sources.size(), 40u);
-  const std::unique_ptr<Compiler> nvrtc = open_nvrtc();
-  for (const std::string& source : sources) {
-    for (const char* const architecture : {"sm_80", "sm_90", "sm_100"}) {
-      try {
-        EXPECT_FALSE(nvrtc->compile(source, architecture).empty());
-      } catch (const sdk::Error& error) {
-        ADD_FAILURE() << error.what() << '\n' << source.substr(source.find("KERNEL run("));
-        break;
+  EXPECT_GT(compile_all(), 40u);
+}
+
+TEST_F(CudaNvrtc, CompilesTheProductsOfIntegers) {
+  {
+    const OpenDevice device = open();
+    for (const bool has_algorithms : {true, false}) {
+      if (!has_algorithms) stand_in().proposals.clear();
+      for (const char* const op_type : {"QLinearMatMul", "QLinearConv"}) {
+        const bool is_conv = std::string(op_type) == "QLinearConv";
+        const Dims a = is_conv ? Dims{1, 2, 5, 5} : Dims{3, 5},
+                   b = is_conv ? Dims{3, 2, 3, 3} : Dims{5, 7};
+        std::vector<HostTensor> tensors;
+        NodeUnderTest node("", op_type, 10);
+        for (const Input& each :
+             {of(BP_UINT8, a), of(BP_FLOAT, {}), of(BP_UINT8, {}), of(BP_UINT8, b),
+              of(BP_FLOAT, {}), of(BP_UINT8, {}), of(BP_FLOAT, {}), of(BP_INT8, {})}) {
+          node.input(each.dtype, each.dims);
+          tensors.push_back(tensor_of(each, each.dtype));
+        }
+        node.outputs(1);
+        const char* const name = is_conv ? "cuda:int8 conv" : "cuda:int8 matmul";
+        KernelUnderTest kernel(kernel_named(device, name, op_type), device.raw(), node.raw());
+        kernel.prepare(tensors, std::vector<bool>(tensors.size(), false), 1);
       }
     }
   }
+  {
+    const OpenDevice device = open();
+    prepare(device, {"MatMul", 13, {{{3, 4}}, {{4, 5}}}}, BP_INT64, "cuda:matmul of integers");
+    prepare(device, {"Gemm", 13, {{{3, 4}}, {{4, 5}}, {{5}}}}, BP_UINT32, "cuda:gemm of integers");
+  }
+  EXPECT_GE(compile_all(), 7u);
 }
 
 TEST_F(CudaNvrtc, CompilesTheCustomOperatorsKernel) {

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <set>
 
-#include "tests/cuda/elements.hpp"
+#include "plugins/common/half.hpp"
 
 // What a handle points to here.
 struct CUevent_st {
@@ -54,8 +55,44 @@ void advance() {
   }
 }
 
+/// An element of any type that libraries compute with.
+double load(Address start, sdk::DataType type, std::int64_t index) {
+  switch (type) {
+    case sdk::DataType::Double:
+      return memory_at<double>(start)[index];
+    case sdk::DataType::Float16:
+      return static_cast<double>(common::to_float(memory_at<sdk::Half>(start)[index]));
+    case sdk::DataType::BFloat16:
+      return static_cast<double>(common::to_float(memory_at<sdk::BFloat16>(start)[index]));
+    case sdk::DataType::Int8:
+      return memory_at<std::int8_t>(start)[index];
+    case sdk::DataType::Int32:
+      return memory_at<std::int32_t>(start)[index];
+    default:
+      return static_cast<double>(memory_at<float>(start)[index]);
+  }
+}
+
+void store(Address start, sdk::DataType type, std::int64_t index, double value) {
+  switch (type) {
+    case sdk::DataType::Double:
+      memory_at<double>(start)[index] = value;
+      return;
+    case sdk::DataType::Float16:
+      memory_at<sdk::Half>(start)[index] = common::to_half(static_cast<float>(value));
+      return;
+    case sdk::DataType::BFloat16:
+      memory_at<sdk::BFloat16>(start)[index] = common::to_bfloat16(static_cast<float>(value));
+      return;
+    case sdk::DataType::Int32:
+      memory_at<std::int32_t>(start)[index] = static_cast<std::int32_t>(value);
+      return;
+    default:
+      memory_at<float>(start)[index] = static_cast<float>(value);
+  }
+}
+
 /// What the library does: matrices lie column after column.
-template <class T>
 class LibraryArithmetic {
  public:
   LibraryArithmetic(const LibraryProduct& product, double factor, double addend_factor,
@@ -67,35 +104,38 @@ class LibraryArithmetic {
     for (std::int64_t i = 0; i < product_.batch * of_batch; ++i) {
       const std::int64_t batch = i / of_batch, row = i % of_batch / product_.d.columns;
       const std::int64_t column = i % product_.d.columns;
-      element(at_.d, product_.d, batch, row, column) =
-          static_cast<T>(finished(sum(batch, row, column), batch, row, column));
+      store(at_.d, product_.d.type, place(product_.d, batch, row, column),
+            finished(sum(batch, row, column), batch, row, column));
     }
   }
 
  private:
-  static T& element(Address start, const LibraryMatrix& matrix, std::int64_t batch,
-                    std::int64_t row, std::int64_t column) {
+  static std::int64_t place(const LibraryMatrix& matrix, std::int64_t batch, std::int64_t row,
+                            std::int64_t column) {
     const std::int64_t r = matrix.is_transposed ? column : row;
     const std::int64_t c = matrix.is_transposed ? row : column;
     if (r >= matrix.rows || c >= matrix.columns || matrix.step < matrix.rows)
       throw std::logic_error("an element is not in its matrix");
-    return memory_at<T>(start)[batch * matrix.batch_step + c * matrix.step + r];
+    return batch * matrix.batch_step + c * matrix.step + r;
+  }
+  static double element(Address start, const LibraryMatrix& matrix, std::int64_t batch,
+                        std::int64_t row, std::int64_t column) {
+    return load(start, matrix.type, place(matrix, batch, row, column));
   }
 
   double sum(std::int64_t batch, std::int64_t row, std::int64_t column) const {
     const std::int64_t depth = product_.a.is_transposed ? product_.a.rows : product_.a.columns;
     double total = 0;
     for (std::int64_t k = 0; k < depth; ++k)
-      total += static_cast<double>(element(at_.a, product_.a, batch, row, k)) *
-               static_cast<double>(element(at_.b, product_.b, batch, k, column));
+      total +=
+          element(at_.a, product_.a, batch, row, k) * element(at_.b, product_.b, batch, k, column);
     return total;
   }
 
   double finished(double sum, std::int64_t batch, std::int64_t row, std::int64_t column) const {
     sum *= factor_;
-    if (product_.has_addend)
-      sum += addend_factor_ * static_cast<double>(element(at_.c, product_.c, batch, row, column));
-    if (product_.has_bias) sum += static_cast<double>(memory_at<T>(at_.bias)[row]);
+    if (product_.has_addend) sum += addend_factor_ * element(at_.c, product_.c, batch, row, column);
+    if (product_.has_bias) sum += load(at_.bias, product_.d.type, row);
     if (product_.epilogue == Epilogue::kRelu) sum = std::max(sum, 0.0);
     if (product_.epilogue == Epilogue::kGelu)
       sum *= 0.5 * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
@@ -107,16 +147,20 @@ class LibraryArithmetic {
   const ProductAddresses& at_;
 };
 
+/// What the library wants of int8: a transposed, b not, columns, steps and the depth in whole words; nothing is added.
+void require_int8_form(const LibraryProduct& product) {
+  const bool is_right =
+      product.a.is_transposed && !product.b.is_transposed && !product.has_addend &&
+      !product.has_bias && product.epilogue == Epilogue::kNone && product.a.step % 4 == 0 &&
+      product.b.step % 4 == 0 && product.d.step % 4 == 0 && product.d.rows % 4 == 0 &&
+      product.a.rows % 4 == 0 && product.alignment % 4 == 0;
+  if (!is_right) throw std::logic_error("no form of int8: " + product.key());
+}
+
 void multiply(const LibraryProduct& product, double factor, double addend_factor,
               const ProductAddresses& at) {
-  if (product.d.type == sdk::DataType::Float)
-    LibraryArithmetic<float>(product, factor, addend_factor, at).multiply();
-  if (product.d.type == sdk::DataType::Double)
-    LibraryArithmetic<double>(product, factor, addend_factor, at).multiply();
-  if (product.d.type == sdk::DataType::Float16)
-    LibraryArithmetic<HalfElement>(product, factor, addend_factor, at).multiply();
-  if (product.d.type == sdk::DataType::BFloat16)
-    LibraryArithmetic<BrainElement>(product, factor, addend_factor, at).multiply();
+  if (product.a.type == sdk::DataType::Int8) require_int8_form(product);
+  LibraryArithmetic(product, factor, addend_factor, at).multiply();
 }
 
 void put(StreamHandle stream, std::function<bool()> work) {
@@ -198,7 +242,8 @@ class StandInContext final : public Context {
     if (!stream->work.empty()) throw std::logic_error("this wait would never end");
   }
   bool owns(StreamHandle stream) override {
-    return all_streams().count(stream) > 0 && stream->context == native();
+    return all_streams().count(stream) > 0 &&
+           (stand_in().shares_contexts || stream->context == native());
   }
 
   EventHandle create_event() override {
@@ -376,10 +421,7 @@ class StandInProducts final : public ProductLibrary {
 };
 
 /// Convolves by the definition.
-template <class T>
 void convolve(const Convolution& form, const ConvolutionAddresses& at) {
-  const auto* const x = memory_at<T>(at.x);
-  const auto* const w = memory_at<T>(at.w);
   const auto count = [](const std::array<std::int64_t, 3>& dims) {
     return dims[0] * dims[1] * dims[2];
   };
@@ -411,22 +453,53 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
         from = from * form.in[axis] + p;
       }
       if (is_inside)
-        sum += static_cast<double>(
-                   x[index(image, first + k / taps, from, form.channels, count(form.in))]) *
-               static_cast<double>(w[index(filter, k / taps, k % taps, depth, taps)]);
+        sum += load(at.x, form.type,
+                    index(image, first + k / taps, from, form.channels, count(form.in))) *
+               load(at.w, form.type, index(filter, k / taps, k % taps, depth, taps));
     }
     const std::int64_t y = index(image, filter, i % points, form.filters, points);
-    if (form.has_addend) sum += static_cast<double>(memory_at<T>(at.addend)[y]);
-    if (form.has_bias) sum += static_cast<double>(memory_at<T>(at.bias)[filter]);
-    memory_at<T>(at.y)[y] = static_cast<T>(form.has_relu ? std::max(sum, 0.0) : sum);
+    if (form.has_addend) sum += load(at.addend, form.type, y);
+    if (form.has_bias) sum += load(at.bias, form.type, filter);
+    store(at.y, form.type, y, form.has_relu ? std::max(sum, 0.0) : sum);
   }
 }
 
-void convolve_any(const Convolution& form, const ConvolutionAddresses& at) {
-  if (form.type == sdk::DataType::Float) convolve<float>(form, at);
-  if (form.type == sdk::DataType::Double) convolve<double>(form, at);
-  if (form.type == sdk::DataType::Float16) convolve<HalfElement>(form, at);
-  if (form.type == sdk::DataType::BFloat16) convolve<BrainElement>(form, at);
+/// The transposed one, by gathering.
+void convolve_transposed(const Convolution& form, const ConvolutionAddresses& at) {
+  std::int64_t points = 1, taps = 1;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    points *= form.out[axis];
+    taps *= form.kernel[axis];
+    // Of a convolution from y to x, the sizes must be right.
+    const std::int64_t span = form.out[axis] + form.pad_begin[axis] + form.pad_end[axis] -
+                              (form.kernel[axis] - 1) * form.dilation[axis] - 1;
+    if (axis < form.rank && (span < 0 || span / form.stride[axis] + 1 != form.in[axis]))
+      throw std::logic_error("no gradient: " + form.key());
+  }
+  const std::int64_t depth = form.channels / form.groups, width = form.filters / form.groups;
+  for (std::int64_t i = 0; i < form.batch * form.filters * points; ++i) {
+    const std::int64_t filter = i / points % form.filters, image = i / points / form.filters;
+    double sum = form.has_bias ? load(at.bias, form.type, filter) : 0;
+    for (std::int64_t k = 0; k < depth * taps; ++k) {
+      const std::int64_t channel = filter / width * depth + k / taps;
+      std::int64_t place = i % points, tap = k % taps, from = 0, step = 1;
+      bool is_reached = true;
+      for (std::size_t axis = form.rank; axis-- > 0;) {
+        const std::int64_t moved = place % form.out[axis] + form.pad_begin[axis] -
+                                   tap % form.kernel[axis] * form.dilation[axis];
+        place /= form.out[axis];
+        tap /= form.kernel[axis];
+        is_reached = is_reached && moved >= 0 && moved % form.stride[axis] == 0 &&
+                     moved / form.stride[axis] < form.in[axis];
+        from += moved / form.stride[axis] * step;
+        step *= form.in[axis];
+      }
+      if (is_reached)
+        sum += load(at.x, form.type, (image * form.channels + channel) * step + from) *
+               load(at.w, form.type, (channel * width + filter % width) * taps + k % taps);
+    }
+    store(at.y, form.type, i, sum);
+  }
 }
 
 class StandInConvolution final : public PreparedConvolution {
@@ -439,7 +512,10 @@ class StandInConvolution final : public PreparedConvolution {
     for (const Address address : {at.x, at.w, at.bias, at.addend, at.y}) {
       if (address % form_.alignment != 0) throw std::logic_error("an address is not aligned");
     }
-    put(stream, [form = form_, at] { return convolve_any(form, at), true; });
+    put(stream, [form = form_, at] {
+      if (form.is_transposed) return convolve_transposed(form, at), true;
+      return convolve(form, at), true;
+    });
   }
 
  private:
@@ -460,6 +536,80 @@ class StandInConvolutions final : public ConvolutionLibrary {
     stand_in().note("restore");
     if (!stand_in().serves_kept || kept != "kept " + form.key()) return nullptr;
     return std::make_shared<const StandInConvolution>(form);
+  }
+};
+
+/// Attention by its definition.
+void attend(const Attention& form, const AttentionAddresses& at, float scale) {
+  const auto row_of = [](const AttentionSteps& steps, std::int64_t b, std::int64_t h,
+                         std::int64_t i) {
+    return b * steps.batch + h * steps.head + i * steps.position;
+  };
+  const std::array<std::int64_t, 4>& mask = form.mask_dims;
+  std::vector<double> weights(static_cast<std::size_t>(form.columns));
+  for (std::int64_t i = 0; i < form.batch * form.heads * form.rows; ++i) {
+    const std::int64_t b = i / form.rows / form.heads, h = i / form.rows % form.heads,
+                       row = i % form.rows, group = h / (form.heads / form.groups);
+    double greatest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (std::int64_t j = 0; j < form.columns; ++j) {
+      double score = 0;
+      for (std::int64_t e = 0; e < form.width; ++e)
+        score += load(at.q, form.type, row_of(form.q, b, h, row) + e) *
+                 load(at.k, form.type, row_of(form.k, b, group, j) + e);
+      score *= static_cast<double>(scale);
+      const auto index = [&](std::size_t axis, std::int64_t place) {
+        return mask[axis] == 1 ? 0 : place;
+      };
+      if (form.has_mask)
+        score += load(at.mask, form.type,
+                      ((index(0, b) * mask[1] + index(1, h)) * mask[2] + index(2, row)) * mask[3] +
+                          index(3, j));
+      if (form.is_causal && j > row) score = -std::numeric_limits<double>::max();
+      weights[static_cast<std::size_t>(j)] = score;
+      greatest = std::max(greatest, score);
+    }
+    for (double& weight : weights) sum += weight = std::exp(weight - greatest);
+    for (std::int64_t e = 0; e < form.value_width; ++e) {
+      double value = 0;
+      for (std::int64_t j = 0; j < form.columns; ++j)
+        value += weights[static_cast<std::size_t>(j)] / sum *
+                 load(at.v, form.type, row_of(form.v, b, group, j) + e);
+      store(at.y, form.type, row_of(form.y, b, h, row) + e, value);
+    }
+  }
+}
+
+class StandInAttention final : public PreparedAttention {
+ public:
+  explicit StandInAttention(const Attention& form) : form_(form) {}
+  std::uint64_t workspace_bytes() const override { return stand_in().attention_workspace; }
+  std::string kept() const override { return "kept " + form_.key(); }
+  void enqueue(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
+    stand_in().note("attention");
+    for (const Address address : {at.q, at.k, at.v, at.mask, at.y}) {
+      if (address % kLibraryAlignment != 0) throw std::logic_error("an address is not aligned");
+    }
+    put(stream, [form = form_, at, scale] { return attend(form, at, scale), true; });
+  }
+
+ private:
+  Attention form_;
+};
+
+class StandInAttentions final : public AttentionLibrary {
+ public:
+  std::string version() override { return stand_in().library_version; }
+  std::shared_ptr<const PreparedAttention> plan(const Attention& form, std::uint64_t) override {
+    stand_in().note("plan");
+    stand_in().attentions.push_back(form);
+    if (stand_in().attends && !stand_in().attends(form)) return nullptr;
+    return std::make_shared<const StandInAttention>(form);
+  }
+  std::shared_ptr<const PreparedAttention> restore(const Attention& form,
+                                                   const std::string& kept) override {
+    stand_in().note("restore");
+    if (!stand_in().serves_kept || kept != "kept " + form.key()) return nullptr;
+    return std::make_shared<const StandInAttention>(form);
   }
 };
 
@@ -484,6 +634,10 @@ class StandInEngine final : public Engine {
   std::unique_ptr<ConvolutionLibrary> open_convolutions(Context&) override {
     if (!stand_in().has_convolutions) return nullptr;
     return std::make_unique<StandInConvolutions>();
+  }
+  std::unique_ptr<AttentionLibrary> open_attentions(Context&) override {
+    if (!stand_in().has_convolutions) return nullptr;
+    return std::make_unique<StandInAttentions>();
   }
 
  private:

@@ -28,6 +28,7 @@ struct StandInState {
       failures;        ///< by call: the errors of the next ones
   bool holds = false;  ///< streams do nothing until it is false
   bool peers = true;
+  bool shares_contexts = false;  ///< contexts of one device are one, as primary contexts are
   std::uint64_t live_bytes = 0;
   int live_pinned = 0, live_streams = 0, live_events = 0, live_modules = 0, live_contexts = 0;
   int live_graphs = 0, live_execs = 0;
@@ -49,6 +50,11 @@ struct StandInState {
   std::function<bool(const Convolution&)> plans;  ///< whether it has a plan; unset: always
   std::uint64_t convolution_workspace = 0;
   std::vector<Convolution> convolutions;  ///< that were planned
+
+  // The library of attention; it is there where that of convolutions is.
+  std::function<bool(const Attention&)> attends;  ///< whether it has a plan; unset: always
+  std::uint64_t attention_workspace = 0;
+  std::vector<Attention> attentions;  ///< that were planned
 
   std::size_t count(const std::string& call) const;
   void note(const std::string& call);

@@ -311,5 +311,36 @@ GraphCase quantized_tail(Random& random) {
 }
 const Sweep kQuantizedTail("Fusion", "QuantizedAddPoolGemm", 12, quantized_tail);
 
+/// Two dense layers that read the same bytes; the second one's result stays float in some.
+GraphCase quantized_matmul(Random& random) {
+  GraphWriter g(13, random);
+  const std::int64_t depth = random.size(), columns = random.size();
+  const Dims dims = random.one_in(2) ? Dims{random.size(), depth}
+                                     : Dims{random.integer(1, 3), random.integer(1, 5), depth};
+  const double step = 1.0 / 16;
+  const std::string x = quantized(g, g.feed(dims, -2, 2), 1.0 / 64, 120);
+  const auto layer = [&] {
+    const bool is_signed = random.one_in(2);
+    const ElementType type = is_signed ? ElementType::Int8 : ElementType::UInt8;
+    std::vector<double> scales(static_cast<std::size_t>(columns));
+    for (double& value : scales) value = std::ldexp(1.0, static_cast<int>(random.integer(-9, -7)));
+    const double zero = is_signed ? 0 : 131;
+    const std::string w =
+        g.node("DequantizeLinear",
+               {g.constant(random.tensor(type, {depth, columns}, is_signed ? -127 : 0,
+                                         is_signed ? 127 : 255)),
+                g.constant(f32({columns}, scales)),
+                g.constant(random.tensor(type, {columns}, zero, zero))},
+               {{"axis", 1}});
+    std::string y = g.node("MatMul", {x, w});
+    if (random.one_in(2)) y = g.node("Add", {y, g.constant({columns})});
+    return random.one_in(2) ? g.node("Relu", {y}) : y;
+  };
+  std::string first = quantized(g, layer(), step, 100), second = layer();
+  if (random.one_in(2)) second = quantized(g, second, step, 100);
+  return g.done({first, second}, {64, 2 * step / 1.1920928955078125e-07});
+}
+const Sweep kQuantizedMatMul("Fusion", "QuantizedMatMul", 24, quantized_matmul);
+
 }  // namespace
 }  // namespace backplane::ops_test

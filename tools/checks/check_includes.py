@@ -45,7 +45,7 @@ TABLE = {
     "tests": HOST_API + PLUGIN_API + TESTING + TERMINAL + ["tests/"],
     "tests/unit": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "plugins/", "tests/"],
     "tests/opencl": PLUGIN_API + TESTING + ["tests/", "plugins/opencl/", "CL/"],
-    "tests/cuda": PLUGIN_API + TESTING + ["tests/", "plugins/cuda/", "custom_ops/", "cuda.h", "CL/"],
+    "tests/cuda": PLUGIN_API + TESTING + ["tests/", "plugins/cuda/", "plugins/common/", "custom_ops/", "cuda.h", "CL/"],
     "tests/abi": PLUGIN_API + TESTING + ["tests/"],
     "tests/fixtures": PLUGIN_API + TESTING + ["tests/fixtures/"],
     "tests/control_flow": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "tests/"],

@@ -2,94 +2,14 @@
 #include "plugins/cuda/engine/cudnn.hpp"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <cudnn.h>
-#include <mutex>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "plugins/cuda/engine/pointer.hpp"
-
-// Needed by libraries before 9.8, which know no other way; later ones call them deprecated.
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#include "plugins/cuda/engine/cudnn_parts.hpp"
 
 namespace backplane::cuda {
 namespace {
 
 /// Of a tensor in a graph, and in a run's list of addresses.
 enum Id : std::int64_t { kX = 1, kW, kBias, kAddend, kY, kSum, kSummed, kBiased };
-
-void check(cudnnStatus_t status, const char* call) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
-  const bool is_memory = status == CUDNN_STATUS_ALLOC_FAILED ||
-                         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
-                         status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
-  throw sdk::Error(is_memory ? BP_OUT_OF_MEMORY : BP_INTERNAL,
-                   sdk::message(call, ": ", cudnnGetErrorString(status)));
-}
-
-#define DNN_CALL(name, ...) check(name(__VA_ARGS__), #name)
-
-/// A description of the library's, of whatever kind.
-class Description {
- public:
-  explicit Description(cudnnBackendDescriptorType_t type) {
-    DNN_CALL(cudnnBackendCreateDescriptor, type, &raw_);
-  }
-  ~Description() {
-    if (raw_ != nullptr) cudnnBackendDestroyDescriptor(raw_);
-  }
-  Description(Description&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
-  Description(const Description&) = delete;
-  Description& operator=(const Description&) = delete;
-  Description& operator=(Description&& other) noexcept {
-    std::swap(raw_, other.raw_);
-    return *this;
-  }
-  cudnnBackendDescriptor_t get() const { return raw_; }
-
-  template <class Value>
-  Description& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                   const Value& value) {
-    return set(name, type, 1, &value);
-  }
-  Description& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                   std::size_t count, const void* values) {
-    DNN_CALL(cudnnBackendSetAttribute, raw_, name, type, static_cast<std::int64_t>(count), values);
-    return *this;
-  }
-  Description& set(cudnnBackendAttributeName_t name, const Description& value) {
-    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
-  }
-  void finish() { DNN_CALL(cudnnBackendFinalize, raw_); }
-  /// False: the library does not do this.
-  bool try_finish() { return cudnnBackendFinalize(raw_) == CUDNN_STATUS_SUCCESS; }
-  std::int64_t get_number(cudnnBackendAttributeName_t name) const {
-    std::int64_t count = 0, value = 0;
-    DNN_CALL(cudnnBackendGetAttribute, raw_, name, CUDNN_TYPE_INT64, 1, &count, &value);
-    return value;
-  }
-
- private:
-  cudnnBackendDescriptor_t raw_ = nullptr;
-};
-
-cudnnDataType_t cudnn_type(sdk::DataType type) {
-  switch (type) {
-    case sdk::DataType::Float:
-      return CUDNN_DATA_FLOAT;
-    case sdk::DataType::Double:
-      return CUDNN_DATA_DOUBLE;
-    case sdk::DataType::Float16:
-      return CUDNN_DATA_HALF;
-    case sdk::DataType::BFloat16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      sdk::unsupported("cuDNN convolves no elements of type ", sdk::type_name(type));
-  }
-}
 
 /// A convolution as a graph of the library's.
 class Graph {
@@ -98,7 +18,9 @@ class Graph {
       : form_(form),
         sum_type_(form.type == sdk::DataType::Double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT) {
     const std::vector<std::int64_t> x = image(form.channels, form.in);
-    std::vector<std::int64_t> w{form.filters, form.channels / form.groups};
+    std::vector<std::int64_t> w =
+        form.is_transposed ? std::vector<std::int64_t>{form.channels, form.filters / form.groups}
+                           : std::vector<std::int64_t>{form.filters, form.channels / form.groups};
     w.insert(w.end(), form.kernel.begin(),
              form.kernel.begin() + static_cast<std::ptrdiff_t>(form.rank));
     y_ = image(form.filters, form.out);
@@ -169,6 +91,7 @@ class Graph {
     for (const auto& [name, values] : lists)
       convolution.set(name, CUDNN_TYPE_INT64, form_.rank, values);
     convolution.finish();
+    if (form_.is_transposed) return add_backward(convolution);
     operations_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
     Description& operation = operations_.back();
     operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution);
@@ -177,6 +100,19 @@ class Graph {
     operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, tensors_[2]);
     set_scale(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1);
     set_scale(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0);
+    operation.finish();
+  }
+
+  /// A transposed convolution from x to y is the gradient, for its input, of a convolution from y to x.
+  void add_backward(const Description& convolution) {
+    operations_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+    Description& operation = operations_.back();
+    operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, convolution);
+    operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, tensors_[0]);
+    operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, tensors_[1]);
+    operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, tensors_[2]);
+    set_scale(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 1);
+    set_scale(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0);
     operation.finish();
   }
 
@@ -237,64 +173,6 @@ class Graph {
   Description graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
 };
 
-/// A handle of the library's, which serves one stream at a time.
-struct Slot {
-  cudnnHandle_t handle = nullptr;
-  std::atomic<bool> is_taken{false};
-};
-
-/// A run holds a handle for the microseconds that enqueueing takes.
-class Handles {
- public:
-  explicit Handles(Context& context) : context_(context) {
-    const EnteredContext entered(context);
-    try {
-      for (Slot& slot : slots_) DNN_CALL(cudnnCreate, &slot.handle);
-    } catch (...) {
-      close();
-      throw;
-    }
-  }
-  ~Handles() {
-    const EnteredContext entered(context_);
-    close();
-  }
-  Handles(const Handles&) = delete;
-  Handles& operator=(const Handles&) = delete;
-
-  Slot& take() {
-    for (std::size_t i = 0;; i = (i + 1) % slots_.size()) {
-      if (!slots_[i].is_taken.exchange(true, std::memory_order_acquire)) return slots_[i];
-      if (i + 1 == slots_.size()) std::this_thread::yield();
-    }
-  }
-  Context& context() const { return context_; }
-
- private:
-  void close() noexcept {
-    for (const Slot& slot : slots_) {
-      if (slot.handle != nullptr) cudnnDestroy(slot.handle);
-    }
-  }
-
-  Context& context_;
-  std::array<Slot, 2> slots_;
-};
-
-/// A handle, taken as long as this lives, in the current context.
-class TakenHandle {
- public:
-  explicit TakenHandle(Handles& handles) : entered_(handles.context()), slot_(handles.take()) {}
-  ~TakenHandle() { slot_.is_taken.store(false, std::memory_order_release); }
-  TakenHandle(const TakenHandle&) = delete;
-  TakenHandle& operator=(const TakenHandle&) = delete;
-  cudnnHandle_t get() const { return slot_.handle; }
-
- private:
-  EnteredContext entered_;
-  Slot& slot_;
-};
-
 class LinkedConvolution final : public PreparedConvolution {
  public:
   /// `plan` is finished.
@@ -307,16 +185,7 @@ class LinkedConvolution final : public PreparedConvolution {
         has_addend_(form.has_addend) {}
   std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
 
-  std::string kept() const override {
-    std::int64_t size = 0;
-    if (cudnnBackendGetAttribute(plan_.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
-                                 CUDNN_TYPE_CHAR, 0, &size, nullptr) != CUDNN_STATUS_SUCCESS)
-      return "";
-    std::string text(static_cast<std::size_t>(size), '\0');
-    DNN_CALL(cudnnBackendGetAttribute, plan_.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
-             CUDNN_TYPE_CHAR, size, &size, text.data());
-    return text;
-  }
+  std::string kept() const override { return kept_plan(plan_); }
 
   void enqueue(StreamHandle stream, const ConvolutionAddresses& at) const override {
     // The list of addresses is an object of the library's, which cannot be used again: its memory is the one
@@ -372,25 +241,22 @@ bool keeps_precision(cudnnBackendDescriptor_t configuration, const Convolution& 
 
 class Cudnn final : public ConvolutionLibrary {
  public:
-  explicit Cudnn(Context& context) : context_(context) {
-    const std::size_t version = cudnnGetVersion();
-    version_ =
-        sdk::message("cuDNN ", version / 10000, '.', version / 100 % 100, '.', version % 100);
-  }
+  explicit Cudnn(Context& context) : handles_(context) {}
   std::string version() override { return version_; }
 
   std::shared_ptr<const PreparedConvolution> plan(const Convolution& form,
                                                   std::uint64_t workspace_limit) override {
-    const TakenHandle handle(handles());
+    const TakenHandle handle(handles_.get());
     Graph graph(handle.get(), form);
     if (!graph.try_finish()) return nullptr;
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-      for (const Description& configuration : configurations(graph, mode)) {
+      for (const Description& configuration : configurations(graph.graph(), mode)) {
         if (!keeps_precision(configuration.get(), form)) continue;
         Description plan = new_plan(handle.get());
         plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
         if (!plan.try_finish()) continue;
-        auto made = std::make_shared<const LinkedConvolution>(*handles_, form, std::move(plan));
+        auto made =
+            std::make_shared<const LinkedConvolution>(handles_.get(), form, std::move(plan));
         if (made->workspace_bytes() <= workspace_limit) return made;
       }
     }
@@ -399,57 +265,15 @@ class Cudnn final : public ConvolutionLibrary {
 
   std::shared_ptr<const PreparedConvolution> restore(const Convolution& form,
                                                      const std::string& kept) override {
-    const TakenHandle handle(handles());
+    const TakenHandle handle(handles_.get());
     Description plan = new_plan(handle.get());
-    if (cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
-                                 CUDNN_TYPE_CHAR, static_cast<std::int64_t>(kept.size()),
-                                 kept.data()) != CUDNN_STATUS_SUCCESS ||
-        !plan.try_finish())
-      return nullptr;
-    return std::make_shared<const LinkedConvolution>(*handles_, form, std::move(plan));
+    if (!try_restore(plan, kept)) return nullptr;
+    return std::make_shared<const LinkedConvolution>(handles_.get(), form, std::move(plan));
   }
 
  private:
-  static Description new_plan(cudnnHandle_t handle) {
-    Description plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
-    return plan;
-  }
-
-  /// What the library would do, best first.
-  static std::vector<Description> configurations(const Graph& graph, cudnnBackendHeurMode_t mode) {
-    Description heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.graph());
-    heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-    std::int64_t count = 0;
-    if (!heuristic.try_finish() ||
-        cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
-                                 nullptr) != CUDNN_STATUS_SUCCESS)
-      return {};
-    std::vector<Description> results;
-    std::vector<cudnnBackendDescriptor_t> raw;
-    for (std::int64_t i = 0; i < count; ++i) {
-      results.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-      raw.push_back(results.back().get());
-    }
-    DNN_CALL(cudnnBackendGetAttribute, heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-             CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, raw.data());
-    results.erase(results.begin() + count, results.end());
-    return results;
-  }
-
-  /// Opened by the first convolution: it takes the library a while, and memory of the device.
-  Handles& handles() {
-    const std::lock_guard lock(mutex_);
-    if (handles_ == nullptr) handles_ = std::make_unique<Handles>(context_);
-    return *handles_;
-  }
-
-  Context& context_;
-  std::string version_;
-  std::mutex mutex_;
-  std::unique_ptr<Handles> handles_;
+  LateHandles handles_;
+  std::string version_ = cudnn_version();
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "plugins/cuda/engine/cublas_lt.hpp"
 #ifdef BACKPLANE_HAS_CUDNN
 #include "plugins/cuda/engine/cudnn.hpp"
+#include "plugins/cuda/engine/cudnn_attention.hpp"
 #endif
 #include "plugins/cuda/engine/nvrtc.hpp"
 
@@ -20,8 +21,12 @@ class LinkedEngine final : public Engine {
   std::unique_ptr<ConvolutionLibrary> open_convolutions(Context& context) override {
     return open_cudnn(context);
   }
+  std::unique_ptr<AttentionLibrary> open_attentions(Context& context) override {
+    return open_cudnn_attention(context);
+  }
 #else
   std::unique_ptr<ConvolutionLibrary> open_convolutions(Context&) override { return nullptr; }
+  std::unique_ptr<AttentionLibrary> open_attentions(Context&) override { return nullptr; }
 #endif
 
  private:

@@ -1,4 +1,4 @@
-// Conv, and FusedConv of a rewrite, by cuDNN: https://onnx.ai/onnx/operators/onnx__Conv.html
+// Conv, ConvTranspose, and FusedConv of a rewrite, by cuDNN: https://onnx.ai/onnx/operators/onnx__Conv.html
 //
 // What a FusedConv adds and its Relu are part of the library's plan where it has one for all of them, and otherwise a
 // kernel after the convolution.
@@ -56,6 +56,7 @@ class Conv {
   Conv(const Device& device, const sdk::Node& node)
       : attributes_(node),
         groups_(node.get_int("group", 1)),
+        is_transposed_(node.op_type() == "ConvTranspose"),
         has_relu_(node.get_string("activation", "") == "Relu"),
         is_channels_last_(node.get_int("channels_last", 0) != 0),
         precision_(device.settings().precision.of(node)) {
@@ -65,6 +66,7 @@ class Conv {
   }
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
+    if (is_transposed_) return prepare_transposed(ctx, work);
     const sdk::Tensor x = ctx.input(0);
     const Dims image = channels_first(x.dims()), filter = channels_first(ctx.input(1).dims());
     if (image.size() < 3 || filter.size() != image.size() || image[1] != filter[1] * groups_ ||
@@ -92,6 +94,43 @@ class Conv {
   }
 
  private:
+  void prepare_transposed(sdk::PrepareContext& ctx, NodeWork& work) const {
+    const sdk::Tensor x = ctx.input(0), w = ctx.input(1);
+    if (x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(0) || w.dim(0) % groups_ != 0)
+      sdk::invalid("ConvTranspose of ", to_string(x.dims()), " with weights ", to_string(w.dims()),
+                   " in ", groups_, " groups");
+    Window window =
+        attributes_.resolve_transposed(DimsView(x.dims().data() + 2, x.dims().size() - 2),
+                                       DimsView(w.dims().data() + 2, w.dims().size() - 2));
+    const Dims dims = device_ops::output_dims(x.dims(), w.dim(1) * groups_, window);
+    ctx.set_output(0, x.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    if (sdk::element_count(x.dims()) == 0)
+      sdk::unsupported("a transposed convolution of no elements, ", to_string(x.dims()));
+    for (std::size_t axis = 0; axis < window.in.size(); ++axis) set_gradient_pads(window, axis);
+    Convolution form = form_of(x.type(), Dims(x.dims().begin(), x.dims().end()), dims[1], window);
+    form.is_transposed = true;
+    form.has_bias = ctx.input(2).present();
+    if (x.type() == DataType::Float) form.precision = precision_;
+    add(ctx, work, form, dims);
+    const auto sums =
+        static_cast<std::uint64_t>(sdk::element_count(x.dims()) * w.dim(1) * window.taps());
+    ctx.set_cost(2 * sums, x.bytes() + w.bytes());
+  }
+
+  /// The padding with which a convolution of the result has the input's size: the library knows no output_padding.
+  static void set_gradient_pads(Window& window, std::size_t axis) {
+    const std::int64_t in = window.in[axis], out = window.out[axis], stride = window.stride[axis],
+                       begin = window.pad_begin[axis];
+    const std::int64_t reach = (window.kernel[axis] - 1) * window.dilation[axis] + 1;
+    const std::int64_t end = std::max<std::int64_t>(0, (in - 1) * stride + reach - out - begin);
+    const std::int64_t span = out + begin + end - reach;
+    if (begin < 0 || span < 0 || span / stride + 1 != in)
+      sdk::unsupported("a transposed convolution from ", in, " to ", out, " elements by ", reach,
+                       " with stride ", stride, ", which is no convolution's gradient");
+    window.pad_end[axis] = end;
+  }
+
   /// Dims with the channels behind the batch, as ONNX has them.
   Dims channels_first(DimsView from) const {
     Dims dims(from.begin(), from.end());
@@ -182,7 +221,7 @@ class Conv {
 
   device_ops::WindowAttributes attributes_;
   std::int64_t groups_;
-  bool has_relu_, is_channels_last_;
+  bool is_transposed_, has_relu_, is_channels_last_;
   Precision precision_;
 };
 
@@ -192,6 +231,9 @@ KernelList conv_kernels() {
   return {
       cuda_kernel<Conv>(
           sdk::op("Conv").name(kernel_name("conv")).types("T", device_ops::float_types())),
+      cuda_kernel<Conv>(sdk::op("ConvTranspose")
+                            .name(kernel_name("cudnn conv transpose"))
+                            .types("T", device_ops::float_types())),
       cuda_kernel<Conv>(
           sdk::op("FusedConv", private_domain())
               .name(kernel_name("conv"))

@@ -89,7 +89,7 @@ constexpr ProductInputs kMatMul{0, 3, 2, 5, 1, 4, 6, 7, -1};
 constexpr ProductInputs kConv{0, 3, 2, 5, 1, 4, 6, 7, 8};
 
 /// Adds the parameters of a product to a walk: a scale or zero point of one element stands for all, one of
-/// several goes by `index`.
+/// several goes by `index`, which is "0" where there may be none.
 void add_parameter(sdk::PrepareContext& ctx, Walk& walk, const char* name, int place,
                    const char* index) {
   const sdk::Tensor parameter =
@@ -98,6 +98,9 @@ void add_parameter(sdk::PrepareContext& ctx, Walk& walk, const char* name, int p
     walk.define(name, "0");
     return;
   }
+  if (parameter.size() != 1 && (parameter.rank() != 1 || std::string(index) == "0"))
+    sdk::unsupported("scales or zero points of dims ", to_string(parameter.dims()),
+                     " of an integer product are not handled");
   const std::string memory = sdk::message("memory_", name);
   walk.in(memory, input(static_cast<std::uint32_t>(place)), parameter.type());
   walk.define(name, sdk::message("LOAD(", type_code(parameter.type()), ", ", memory, ", ",

@@ -1,0 +1,97 @@
+#include "plugins/cuda/attentions.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+std::string text_of(const AttentionSteps& steps) {
+  return sdk::message(steps.batch, ' ', steps.head, ' ', steps.position);
+}
+
+}  // namespace
+
+std::string Attention::key() const {
+  std::string text = sdk::message("attention of ", sdk::type_name(type), ' ', batch, 'x', heads,
+                                  " in ", groups, " of ", rows, " by ", columns, ", ", width,
+                                  " to ", value_width, ", steps ", text_of(q), ", ", text_of(k),
+                                  ", ", text_of(v), ", ", text_of(y), is_causal ? ", causal" : "");
+  if (!has_mask) return text;
+  text += ", mask";
+  for (const std::int64_t dim : mask_dims) text += sdk::message(' ', dim);
+  return text;
+}
+
+std::string AttentionStore::refusal(const Attention& attention) {
+  constexpr std::int64_t kMostWidth = 256, kWidths = 8;
+  constexpr int kLeastMajor = 8;
+  if (!has_library_) return "this build of the plugin has no cuDNN";
+  if (major_ < kLeastMajor) return "cuDNN's attention wants compute capability 8.0";
+  for (const std::int64_t width : {attention.width, attention.value_width}) {
+    if (width % kWidths != 0 || width > kMostWidth)
+      return sdk::message("heads of ", width, " elements; cuDNN takes multiples of ", kWidths,
+                          " up to ", kMostWidth);
+  }
+  if (find(attention) == nullptr)
+    return sdk::message("cuDNN has no plan within ", kAttentionWorkspace >> 20,
+                        " MiB of workspace for ", attention.key());
+  return "";
+}
+
+AttentionOperand attention_operand(sdk::DimsView dims, const std::string& axes,
+                                   std::int64_t heads) {
+  AttentionOperand operand;
+  if (dims.size() == 3 && heads > 0 && dims[2] % heads == 0) {
+    operand = {
+        dims[0], heads, dims[1], dims[2] / heads, {dims[1] * dims[2], dims[2] / heads, dims[2]}};
+  } else if (dims.size() == 4 && axes == "bhs") {
+    operand = {dims[0],
+               dims[1],
+               dims[2],
+               dims[3],
+               {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3]}};
+  } else if (dims.size() == 4) {
+    operand = {dims[0],
+               dims[2],
+               dims[1],
+               dims[3],
+               {dims[1] * dims[2] * dims[3], dims[3], dims[2] * dims[3]}};
+  } else {
+    sdk::invalid("an operand of attention of dims ", sdk::to_string(dims), " in ", heads, " heads");
+  }
+  return operand;
+}
+
+Attention attention_of(const AttentionOperand& q, const AttentionOperand& k,
+                       const AttentionOperand& v) {
+  if (k.batch != q.batch || v.batch != q.batch || k.width != q.width || v.heads != k.heads ||
+      v.positions != k.positions || k.heads < 1 || q.heads % k.heads != 0)
+    sdk::invalid("attention of ", q.batch, " x ", q.heads, " heads of ", q.width, " by ", k.batch,
+                 " x ", k.heads, " of ", k.width, " and ", v.batch, " x ", v.heads);
+  Attention attention;
+  attention.batch = q.batch;
+  attention.heads = q.heads;
+  attention.groups = k.heads;
+  attention.rows = q.positions;
+  attention.columns = k.positions;
+  attention.width = q.width;
+  attention.value_width = v.width;
+  attention.q = q.steps;
+  attention.k = k.steps;
+  attention.v = v.steps;
+  return attention;
+}
+
+void set_mask(sdk::DimsView dims, Attention& attention) {
+  const std::array<std::int64_t, 4> whole{attention.batch, attention.heads, attention.rows,
+                                          attention.columns};
+  if (dims.size() > whole.size()) sdk::invalid("a mask of dims ", sdk::to_string(dims));
+  attention.has_mask = true;
+  const std::size_t first = whole.size() - dims.size();
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    if (dims[axis] != 1 && dims[axis] != whole[first + axis])
+      sdk::invalid("a mask of dims ", sdk::to_string(dims), " for ", attention.rows, " by ",
+                   attention.columns, " positions");
+    attention.mask_dims[first + axis] = dims[axis];
+  }
+}
+
+}  // namespace backplane::cuda

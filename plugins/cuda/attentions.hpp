@@ -1,0 +1,102 @@
+// Attention by a library: the seam to cuDNN (engine/cudnn_attention.cpp) and to the stand-in of the tests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "plugins/cuda/plan_store.hpp"
+#include "plugins/cuda/products.hpp"
+
+namespace backplane::cuda {
+
+/// Where an operand's rows lie: steps of the batch, the heads and the positions, in elements; a row's elements lie together.
+struct AttentionSteps {
+  std::int64_t batch = 0, head = 0, position = 0;
+};
+
+/// y[b][h][i] = sum over j of softmax(scale * q[b][h][i] . k[b][g][j] + mask[b][h][i][j]) v[b][g][j], where g is h's group of
+/// heads; with is_causal over j <= i alone.
+struct Attention {
+  sdk::DataType type = sdk::DataType::Float16;  ///< Float16 or BFloat16, of everything
+  std::int64_t batch = 1, heads = 1, groups = 1;
+  std::int64_t rows = 1, columns = 1;       ///< positions of q and y, of k and v
+  std::int64_t width = 8, value_width = 8;  ///< of a row of q and k, of v and y
+  AttentionSteps q, k, v, y;
+  bool has_mask = false, is_causal = false;
+  /// Of [batch, heads, rows, columns], axes of one element where it is the same for all.
+  std::array<std::int64_t, 4> mask_dims{1, 1, 1, 1};
+
+  /// Everything that a plan depends on, but for the device and the library.
+  std::string key() const;
+};
+
+/// Every address is a multiple of kLibraryAlignment.
+struct AttentionAddresses {
+  Address q = 0, k = 0, v = 0, mask = 0, y = 0, workspace = 0;
+};
+
+/// A plan of the library's, ready to be enqueued. Immutable; threads: any.
+class PreparedAttention {
+ public:
+  PreparedAttention() = default;
+  PreparedAttention(const PreparedAttention&) = delete;
+  PreparedAttention& operator=(const PreparedAttention&) = delete;
+  virtual ~PreparedAttention() = default;
+  virtual std::uint64_t workspace_bytes() const = 0;
+  /// What `restore` makes it from again; empty when it cannot be kept.
+  virtual std::string kept() const = 0;
+  /// Errors: as Context's.
+  virtual void enqueue(StreamHandle stream, const AttentionAddresses& at, float scale) const = 0;
+};
+
+/// The library, opened for one device. Threads: any.
+class AttentionLibrary {
+ public:
+  AttentionLibrary() = default;
+  AttentionLibrary(const AttentionLibrary&) = delete;
+  AttentionLibrary& operator=(const AttentionLibrary&) = delete;
+  virtual ~AttentionLibrary() = default;
+  /// For keys: "cuDNN 9.19.0".
+  virtual std::string version() = 0;
+  /// The library's best plan within the limit; null: it has none.
+  virtual std::shared_ptr<const PreparedAttention> plan(const Attention& attention,
+                                                        std::uint64_t workspace_limit) = 0;
+  /// A plan that was kept; null when the library does not take it.
+  virtual std::shared_ptr<const PreparedAttention> restore(const Attention& attention,
+                                                           const std::string& kept) = 0;
+};
+
+/// The most workspace of an attention.
+inline constexpr std::uint64_t kAttentionWorkspace = std::uint64_t{256} << 20;
+
+class AttentionStore : public PlanStore<Attention, PreparedAttention, AttentionLibrary> {
+ public:
+  AttentionStore(AttentionLibrary* library, const DeviceTraits& traits, const std::string& folder)
+      : PlanStore(library, traits, folder, kAttentionWorkspace),
+        major_(traits.major),
+        has_library_(library != nullptr) {}
+  /// Why the library does not compute it; empty where it has a plan.
+  std::string refusal(const Attention& attention);
+
+ private:
+  int major_;
+  bool has_library_;
+};
+
+/// What an attention is made of, from the dims of its operands. `axes`: "bhs" or "bsh", in which order batch, heads and positions
+/// stand in 4 dims; of 3 dims [batch, positions, heads * width] the heads are given.
+struct AttentionOperand {
+  std::int64_t batch = 0, heads = 0, positions = 0, width = 0;
+  AttentionSteps steps;
+};
+/// Errors: BP_INVALID_ARGUMENT for other ranks, or a width that does not divide.
+AttentionOperand attention_operand(sdk::DimsView dims, const std::string& axes, std::int64_t heads);
+/// Errors: BP_INVALID_ARGUMENT where they do not fit.
+Attention attention_of(const AttentionOperand& q, const AttentionOperand& k,
+                       const AttentionOperand& v);
+/// The mask's dims, of up to four axes. Errors: BP_INVALID_ARGUMENT where it does not broadcast.
+void set_mask(sdk::DimsView dims, Attention& attention);
+
+}  // namespace backplane::cuda

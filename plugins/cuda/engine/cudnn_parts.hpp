@@ -1,0 +1,221 @@
+// What graphs of cuDNN's have in common: descriptions, handles, plans that are tried.
+// https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/cudnn-graph-library.html
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cudnn.h>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "plugins/cuda/engine/pointer.hpp"
+
+// Needed by libraries before 9.8, which know no other way; later ones call them deprecated.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace backplane::cuda {
+
+inline void check_cudnn(cudnnStatus_t status, const char* call) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  const bool is_memory = status == CUDNN_STATUS_ALLOC_FAILED ||
+                         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+                         status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+  throw sdk::Error(is_memory ? BP_OUT_OF_MEMORY : BP_INTERNAL,
+                   sdk::message(call, ": ", cudnnGetErrorString(status)));
+}
+
+#define DNN_CALL(name, ...) check_cudnn(name(__VA_ARGS__), #name)
+
+/// A description of the library's, of whatever kind.
+class Description {
+ public:
+  explicit Description(cudnnBackendDescriptorType_t type) {
+    DNN_CALL(cudnnBackendCreateDescriptor, type, &raw_);
+  }
+  ~Description() {
+    if (raw_ != nullptr) cudnnBackendDestroyDescriptor(raw_);
+  }
+  Description(Description&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+  Description& operator=(Description&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  cudnnBackendDescriptor_t get() const { return raw_; }
+
+  template <class Value>
+  Description& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                   const Value& value) {
+    return set(name, type, 1, &value);
+  }
+  Description& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                   std::size_t count, const void* values) {
+    DNN_CALL(cudnnBackendSetAttribute, raw_, name, type, static_cast<std::int64_t>(count), values);
+    return *this;
+  }
+  Description& set(cudnnBackendAttributeName_t name, const Description& value) {
+    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
+  }
+  void finish() { DNN_CALL(cudnnBackendFinalize, raw_); }
+  /// False: the library does not do this.
+  bool try_finish() { return cudnnBackendFinalize(raw_) == CUDNN_STATUS_SUCCESS; }
+  std::int64_t get_number(cudnnBackendAttributeName_t name) const {
+    std::int64_t count = 0, value = 0;
+    DNN_CALL(cudnnBackendGetAttribute, raw_, name, CUDNN_TYPE_INT64, 1, &count, &value);
+    return value;
+  }
+
+ private:
+  cudnnBackendDescriptor_t raw_ = nullptr;
+};
+
+inline cudnnDataType_t cudnn_type(sdk::DataType type) {
+  switch (type) {
+    case sdk::DataType::Float:
+      return CUDNN_DATA_FLOAT;
+    case sdk::DataType::Double:
+      return CUDNN_DATA_DOUBLE;
+    case sdk::DataType::Float16:
+      return CUDNN_DATA_HALF;
+    case sdk::DataType::BFloat16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      sdk::unsupported("cuDNN computes with no elements of type ", sdk::type_name(type));
+  }
+}
+
+/// A handle of the library's, which serves one stream at a time.
+struct Slot {
+  cudnnHandle_t handle = nullptr;
+  std::atomic<bool> is_taken{false};
+};
+
+/// A run holds a handle for the microseconds that enqueueing takes.
+class Handles {
+ public:
+  explicit Handles(Context& context) : context_(context) {
+    const EnteredContext entered(context);
+    try {
+      for (Slot& slot : slots_) DNN_CALL(cudnnCreate, &slot.handle);
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  ~Handles() {
+    const EnteredContext entered(context_);
+    close();
+  }
+  Handles(const Handles&) = delete;
+  Handles& operator=(const Handles&) = delete;
+
+  Slot& take() {
+    for (std::size_t i = 0;; i = (i + 1) % slots_.size()) {
+      if (!slots_[i].is_taken.exchange(true, std::memory_order_acquire)) return slots_[i];
+      if (i + 1 == slots_.size()) std::this_thread::yield();
+    }
+  }
+  Context& context() const { return context_; }
+
+ private:
+  void close() noexcept {
+    for (const Slot& slot : slots_) {
+      if (slot.handle != nullptr) cudnnDestroy(slot.handle);
+    }
+  }
+
+  Context& context_;
+  std::array<Slot, 2> slots_;
+};
+
+/// A handle, taken as long as this lives, in the current context.
+class TakenHandle {
+ public:
+  explicit TakenHandle(Handles& handles) : entered_(handles.context()), slot_(handles.take()) {}
+  ~TakenHandle() { slot_.is_taken.store(false, std::memory_order_release); }
+  TakenHandle(const TakenHandle&) = delete;
+  TakenHandle& operator=(const TakenHandle&) = delete;
+  cudnnHandle_t get() const { return slot_.handle; }
+
+ private:
+  EnteredContext entered_;
+  Slot& slot_;
+};
+
+inline Description new_plan(cudnnHandle_t handle) {
+  Description plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  return plan;
+}
+
+/// What the library would do, best first.
+inline std::vector<Description> configurations(const Description& graph,
+                                               cudnnBackendHeurMode_t mode) {
+  Description heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+  std::int64_t count = 0;
+  if (!heuristic.try_finish() ||
+      cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
+                               nullptr) != CUDNN_STATUS_SUCCESS)
+    return {};
+  std::vector<Description> results;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t i = 0; i < count; ++i) {
+    results.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    raw.push_back(results.back().get());
+  }
+  DNN_CALL(cudnnBackendGetAttribute, heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+           CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, raw.data());
+  results.erase(results.begin() + count, results.end());
+  return results;
+}
+
+/// A plan in the library's own words; empty where it has none.
+inline std::string kept_plan(const Description& plan) {
+  std::int64_t size = 0;
+  if (cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                               CUDNN_TYPE_CHAR, 0, &size, nullptr) != CUDNN_STATUS_SUCCESS)
+    return "";
+  std::string text(static_cast<std::size_t>(size), '\0');
+  DNN_CALL(cudnnBackendGetAttribute, plan.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+           CUDNN_TYPE_CHAR, size, &size, text.data());
+  return text;
+}
+
+/// Whether the library takes words that were kept; the plan is finished then.
+inline bool try_restore(Description& plan, const std::string& kept) {
+  return cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                  CUDNN_TYPE_CHAR, static_cast<std::int64_t>(kept.size()),
+                                  kept.data()) == CUDNN_STATUS_SUCCESS &&
+         plan.try_finish();
+}
+
+/// Handles that are made by the first use: it takes the library a while, and memory of the device.
+class LateHandles {
+ public:
+  explicit LateHandles(Context& context) : context_(context) {}
+  Handles& get() {
+    const std::lock_guard lock(mutex_);
+    if (handles_ == nullptr) handles_ = std::make_unique<Handles>(context_);
+    return *handles_;
+  }
+
+ private:
+  Context& context_;
+  std::mutex mutex_;
+  std::unique_ptr<Handles> handles_;
+};
+
+inline std::string cudnn_version() {
+  const std::size_t version = cudnnGetVersion();
+  return sdk::message("cuDNN ", version / 10000, '.', version / 100 % 100, '.', version % 100);
+}
+
+}  // namespace backplane::cuda

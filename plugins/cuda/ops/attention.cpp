@@ -1,0 +1,203 @@
+// Attention, and FusedAttention of a rewrite, by cuDNN: https://onnx.ai/onnx/operators/onnx__Attention.html
+#include <algorithm>
+#include <cmath>
+
+#include "op_table.hpp"
+#include "plugins/cuda/attentions.hpp"
+#include "plugins/cuda/integer_lines.hpp"
+#include "plugins/cuda/kernel.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+/// An operand as the library reads or writes it: in its place, or, where its address is not aligned, by way of a spare one.
+struct PlacedOperand {
+  MemoryRef memory, spare;
+  std::uint64_t bytes = 0;  ///< of the spare; none where the memory is aligned for certain
+};
+
+/// An attention on a stream.
+class AttentionWork final : public device_ops::PreparedWork {
+ public:
+  struct Plan {
+    std::shared_ptr<const PreparedAttention> prepared;
+    PlacedOperand q, k, v, mask, y;
+    MemoryRef workspace;
+    bool has_mask = false;
+    float scale = 1;
+  };
+  AttentionWork(Device& device, std::string label, Plan plan)
+      : device_(device), label_(std::move(label)), plan_(std::move(plan)) {}
+
+  void compute(const sdk::ComputeContext& ctx) const override {
+    const Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
+    try {
+      AttentionAddresses at;
+      at.q = read(plan_.q, ctx, stream);
+      at.k = read(plan_.k, ctx, stream);
+      at.v = read(plan_.v, ctx, stream);
+      if (plan_.has_mask) at.mask = read(plan_.mask, ctx, stream);
+      const Address y = address_of(plan_.y.memory, ctx);
+      at.y = is_aligned(y) ? y : address_of(plan_.y.spare, ctx);
+      if (plan_.prepared->workspace_bytes() > 0) at.workspace = address_of(plan_.workspace, ctx);
+      plan_.prepared->enqueue(stream.handle(), at, plan_.scale);
+      if (at.y != y) device_.context().copy(stream.handle(), y, at.y, plan_.y.bytes);
+    } catch (const sdk::Error& error) {
+      throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));
+    }
+  }
+
+ private:
+  static bool is_aligned(Address address) { return address % kLibraryAlignment == 0; }
+  Address read(const PlacedOperand& operand, const sdk::ComputeContext& ctx,
+               const Stream& stream) const {
+    const Address from = address_of(operand.memory, ctx);
+    if (is_aligned(from)) return from;
+    const Address spare = address_of(operand.spare, ctx);
+    device_.context().copy(stream.handle(), spare, from, operand.bytes);
+    return spare;
+  }
+
+  Device& device_;
+  std::string label_;
+  Plan plan_;
+};
+
+class FusedAttention {
+ public:
+  FusedAttention(const Device& device, const sdk::Node& node)
+      : is_fused_(node.op_type() == "FusedAttention"),
+        is_causal_(node.get_int("is_causal", 0) != 0),
+        has_scale_(node.has("scale")),
+        scale_(node.get_float("scale", 1)),
+        heads_(node.get_int("q_num_heads", 0)),
+        groups_(node.get_int("kv_num_heads", 0)),
+        axes_(is_fused_ ? node.get_string("axes", "") : std::string()),
+        precision_(is_fused_ ? precision_named(node.get_string("precision", "fp32"), "precision")
+                             : device.settings().precision.of(node)) {
+    if (node.get_float("softcap", 0) != 0) sdk::unsupported("attention with a softcap");
+    for (const std::size_t i : {4, 5, 6}) {
+      if (node.input(i)) sdk::unsupported("attention with past keys or a length for each sequence");
+    }
+    for (const std::size_t i : {1, 2, 3}) {
+      if (node.output(i))
+        sdk::unsupported("attention that shows its keys, values or products as outputs");
+    }
+    if (node.input(3) && node.input(3).type() == DataType::Bool)
+      sdk::unsupported("attention with a mask of bools; one that is added can be");
+    const DataType type = node.input(0).type();
+    if (type == DataType::Float && is_float32(precision_))
+      sdk::unsupported("attention of float32 with precision ", precision_name(precision_),
+                       "; cuDNN's is of fp16 and bf16");
+    for (const std::size_t i : {1, 2}) {
+      if (node.input(i).type() != type)
+        sdk::unsupported("attention of ", sdk::type_name(type), " and ",
+                         sdk::type_name(node.input(i).type()));
+    }
+  }
+
+  void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
+    const sdk::Tensor q = ctx.input(0), k = ctx.input(1), v = ctx.input(2), mask = ctx.input(3);
+    Attention form = attention_of(operand(q.dims(), 0, heads_), operand(k.dims(), 1, groups_),
+                                  operand(v.dims(), 2, groups_));
+    form.is_causal = is_causal_;
+    if (mask.present()) set_mask(mask.dims(), form);
+    const Dims dims = result_dims(q.dims(), form);
+    form.y = operand(dims, 3, heads_).steps;
+    form.type = q.type() != DataType::Float      ? q.type()
+                : precision_ == Precision::kFp16 ? DataType::Float16
+                                                 : DataType::BFloat16;
+    ctx.set_output(0, q.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    if (form.columns == 0 || form.width == 0) sdk::unsupported("attention to no positions");
+    const std::string why = work.device().attentions().refusal(form);
+    if (!why.empty()) sdk::unsupported(why);
+    add(ctx, work, form, dims);
+    ctx.set_variant(sdk::message("cudnn, ", sdk::type_name(form.type)));
+    ctx.set_cost(2 * static_cast<std::uint64_t>(form.batch * form.heads * form.rows * form.columns *
+                                                (form.width + form.value_width)),
+                 q.bytes() + k.bytes() + v.bytes());
+  }
+
+ private:
+  static bool is_float32(Precision precision) {
+    return precision == Precision::kFp32 || precision == Precision::kTf32;
+  }
+
+  /// `index`: of q, k, v and y.
+  AttentionOperand operand(DimsView dims, std::size_t index, std::int64_t heads) const {
+    constexpr std::size_t kLetters = 3;
+    return attention_operand(dims, axes_.empty() ? "bhs" : axes_.substr(index * kLetters, kLetters),
+                             heads);
+  }
+
+  Dims result_dims(DimsView q, const Attention& form) const {
+    if (q.size() == 3) return {form.batch, form.rows, form.heads * form.value_width};
+    const bool heads_first = axes_.empty() || axes_.substr(9) == "bhs";
+    return heads_first ? Dims{form.batch, form.heads, form.rows, form.value_width}
+                       : Dims{form.batch, form.rows, form.heads, form.value_width};
+  }
+
+  void add(sdk::PrepareContext& ctx, NodeWork& work, const Attention& form,
+           const Dims& dims) const {
+    WorkspacePieces pieces(work.device());
+    AttentionWork::Plan plan;
+    plan.prepared = work.device().attentions().find(form);
+    plan.has_mask = form.has_mask;
+    plan.scale = has_scale_ || is_fused_ ? scale_ : 1 / std::sqrt(static_cast<float>(form.width));
+    plan.q = place(ctx, work, 0, form.type, pieces);
+    plan.k = place(ctx, work, 1, form.type, pieces);
+    plan.v = place(ctx, work, 2, form.type, pieces);
+    if (form.has_mask) plan.mask = place(ctx, work, 3, form.type, pieces);
+    const std::int64_t bytes = sdk::element_count(dims) * kHalfBytes;
+    const bool is_half = ctx.input(0).type() == form.type;
+    const MemoryRef y = pieces.add(bytes);
+    plan.y = {is_half ? output(0) : y, y, static_cast<std::uint64_t>(bytes)};
+    plan.workspace = pieces.add(static_cast<std::int64_t>(plan.prepared->workspace_bytes()));
+    work.add(std::make_unique<AttentionWork>(work.device(), work.label(), std::move(plan)));
+    if (!is_half) add_cast(work, y, form.type, output(0), DataType::Float, dims, "v0");
+    ctx.set_workspace(pieces.bytes(), work.device().limits().alignment);
+  }
+
+  /// An input as the library's type: as it is, or rounded first.
+  static PlacedOperand place(const sdk::PrepareContext& ctx, NodeWork& work, std::uint32_t index,
+                             DataType type, WorkspacePieces& pieces) {
+    const sdk::Tensor x = ctx.input(index);
+    const std::int64_t bytes = x.size() * kHalfBytes;
+    const MemoryRef spare = pieces.add(bytes);
+    if (x.type() == type) return {input(index), spare, static_cast<std::uint64_t>(bytes)};
+    // A mask's lowest floats stay numbers, so that a row without any position is not NaN.
+    constexpr std::uint32_t kMask = 3;
+    add_cast(
+        work, input(index), x.type(), spare, type, Dims(x.dims().begin(), x.dims().end()),
+        index == kMask && type == DataType::Float16 ? "v0 < -65504.0f ? -65504.0f : v0" : "v0");
+    return {spare, spare, 0};
+  }
+
+  static void add_cast(NodeWork& work, const MemoryRef& from, DataType from_type,
+                       const MemoryRef& to, DataType to_type, const Dims& dims,
+                       const std::string& text) {
+    device_ops::add_pointwise(work.launches(), dims,
+                              {device_ops::dense_view(from, from_type, dims)},
+                              device_ops::dense_view(to, to_type, dims), {text, "", {}});
+  }
+
+  static constexpr std::int64_t kHalfBytes = 2;
+  bool is_fused_, is_causal_, has_scale_;
+  float scale_;
+  std::int64_t heads_, groups_;
+  std::string axes_;  ///< of q, k, v and y, "bhs" or "bsh" each; empty: all "bhs"
+  Precision precision_;
+};
+
+}  // namespace
+
+KernelList attention_kernels() {
+  return {
+      cuda_kernel<FusedAttention>(sdk::op("Attention").name(kernel_name("attention")).since(23)),
+      cuda_kernel<FusedAttention>(
+          sdk::op("FusedAttention", private_domain()).name(kernel_name("attention"))),
+  };
+}
+
+}  // namespace backplane::cuda

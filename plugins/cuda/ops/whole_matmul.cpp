@@ -1,0 +1,163 @@
+// MatMul and Gemm of integers of 32 and 64 bits, which no library multiplies: by the tiles of plugins/common.
+#include "op_table.hpp"
+#include "plugins/common/broadcast.hpp"
+#include "plugins/common/device_ops/matrix_batch.hpp"
+#include "plugins/common/device_ops/types.hpp"
+#include "plugins/common/kernels/product.hpp"
+#include "plugins/common/kernels/scalar_functions.hpp"
+#include "plugins/cuda/kernel.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+using device_ops::View;
+
+/// y = a b. Steps are in elements; the batch has two axes.
+struct WholeProduct {
+  DataType type = DataType::Int32;
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  std::int64_t a_row = 0, a_step = 1, b_row = 0, b_step = 1;
+  std::int64_t outer = 1, inner = 1;
+  std::array<std::int64_t, 2> a_batch{}, b_batch{}, y_batch{};
+};
+
+void add_product(device_ops::Work& work, const WholeProduct& p) {
+  constexpr std::size_t kTile = 64, kGroup = 16;
+  device_ops::LaunchPlan plan;
+  const bool is_signed = p.type == DataType::Int32 || p.type == DataType::Int64;
+  const char* const type = device_ops::type_code(p.type);
+  device_ops::KernelText text;
+  text.define("T", type).define("TY", type).define("BT", type);
+  text.define("ACC", is_signed ? "i64" : "u64").define("REAL", "float");
+  text.define("LIT(x)", "JOIN(x, f)").define("TAPS", 1).define("ACTIVATE(s)", "s");
+  for (const char* const name : {"INTEGER", "HAS_SCALES", "HAS_BIAS", "BIAS_ALONG", "HAS_RESIDUAL",
+                                 "HAS_FACTOR", "ROWED", "DEEP"})
+    text.define(name, 0);
+  text.add(common::kScalarFunctions).add(common::kProductArguments).add(common::kLocalProduct);
+  plan.source = text.str();
+  plan.name = "product of integers";
+  plan.arg(input(0), p.type).arg(input(1), p.type).arg(output(0), p.type);
+  const std::int64_t none = 0, one = 1;
+  for (const std::int64_t number :
+       {p.rows,       p.columns,    p.depth,      p.a_row,      p.a_step,     p.b_row,
+        p.b_step,     p.columns,    p.inner,      p.a_batch[0], p.a_batch[1], p.b_batch[0],
+        p.b_batch[1], p.y_batch[0], p.y_batch[1], none,         none,         one,
+        one,          one,          one})
+    plan.scalar(number);
+  plan.scalar(1.0f);
+  const auto tiles = [](std::int64_t size) {
+    return (static_cast<std::size_t>(size) + kTile - 1) / kTile * kGroup;
+  };
+  plan.items = {tiles(p.columns), tiles(p.rows), static_cast<std::size_t>(p.outer * p.inner)};
+  plan.group = {kGroup, kGroup, 1};
+  work.add(std::move(plan));
+}
+
+void set_cost(sdk::PrepareContext& ctx, const WholeProduct& p) {
+  ctx.set_variant("plain");
+  ctx.set_cost(2 * static_cast<std::uint64_t>(p.outer * p.inner * p.rows * p.columns * p.depth),
+               ctx.input(0).bytes() + ctx.input(1).bytes());
+}
+
+class WholeMatMul {
+ public:
+  WholeMatMul(const Device&, const sdk::Node&) {}
+
+  void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
+    const sdk::Tensor a = ctx.input(0), b = ctx.input(1);
+    device_ops::MatrixBatch matrices(a.dims(), b.dims());
+    ctx.set_output(0, a.type(), matrices.y_dims);
+    if (sdk::element_count(matrices.y_dims) == 0) return;
+    const common::StridedLoops loops = matrices.merge();
+    const std::size_t rank = loops.dims.size();
+    if (rank > 2)
+      sdk::unsupported("a batch of integer products whose axes merge into ", rank, "; two are");
+    WholeProduct product;
+    product.type = a.type();
+    product.rows = matrices.rows;
+    product.columns = product.b_row = matrices.columns;
+    product.depth = product.a_row = matrices.depth;
+    product.inner = loops.dims[rank - 1];
+    product.outer = rank > 1 ? loops.dims[0] : 1;
+    const auto steps = [&](std::size_t operand) {
+      return std::array<std::int64_t, 2>{rank > 1 ? loops.strides[operand][0] : 0,
+                                         loops.strides[operand][rank - 1]};
+    };
+    product.a_batch = steps(0);
+    product.b_batch = steps(1);
+    product.y_batch = steps(2);
+    add_product(work.launches(), product);
+    set_cost(ctx, product);
+  }
+};
+
+class WholeGemm {
+ public:
+  WholeGemm(const Device&, const sdk::Node& node)
+      : alpha_(node.get_float("alpha", 1)),
+        beta_(node.get_float("beta", 1)),
+        a_is_transposed_(node.get_int("transA", 0) != 0),
+        b_is_transposed_(node.get_int("transB", 0) != 0) {}
+
+  void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
+    const sdk::Tensor a = ctx.input(0), b = ctx.input(1), c = ctx.input(2);
+    if (a.rank() != 2 || b.rank() != 2 ||
+        a.dim(a_is_transposed_ ? 0 : 1) != b.dim(b_is_transposed_ ? 1 : 0))
+      sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
+    WholeProduct product;
+    product.type = a.type();
+    product.rows = a.dim(a_is_transposed_ ? 1 : 0);
+    product.depth = a.dim(a_is_transposed_ ? 0 : 1);
+    product.columns = b.dim(b_is_transposed_ ? 0 : 1);
+    product.a_row = a_is_transposed_ ? 1 : product.depth;
+    product.a_step = a_is_transposed_ ? product.rows : 1;
+    product.b_row = b_is_transposed_ ? 1 : product.columns;
+    product.b_step = b_is_transposed_ ? product.depth : 1;
+    const Dims dims{product.rows, product.columns};
+    ctx.set_output(0, a.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    add_product(work.launches(), product);
+    if (c.present() || alpha_ != 1) add_factors(work.launches(), product.type, c, dims);
+    set_cost(ctx, product);
+  }
+
+ private:
+  /// What the factors give together is cut off once.
+  void add_factors(device_ops::Work& work, DataType type, const sdk::Tensor& c,
+                   const Dims& dims) const {
+    const bool has_addend = c.present() && beta_ != 0;
+    if (has_addend && !common::broadcasts_to(c.dims(), dims))
+      sdk::invalid("Gemm adds ", to_string(c.dims()), " to ", sdk::to_string(dims));
+    if (!has_addend && alpha_ == 1) return;
+    const View y = device_ops::dense_view(output(0), type, dims);
+    std::vector<View> views{y};
+    if (has_addend) views.push_back(device_ops::broadcast_view(input(2), type, c.dims(), dims));
+    const bool is_sum = alpha_ == 1 && beta_ == 1;
+    const std::string addend = has_addend ? " + (double)p1 * (double)v1" : "";
+    const std::string text =
+        is_sum ? "v0 + v1" : sdk::message("(VALUE(T))((double)p0 * (double)v0", addend, ")");
+    std::vector<double> factors;
+    if (!is_sum) factors = {static_cast<double>(alpha_), static_cast<double>(beta_)};
+    device_ops::add_pointwise(
+        work, dims, views, y,
+        {text, sdk::message("#define T ", device_ops::type_code(type), "\n"), factors});
+  }
+
+  float alpha_, beta_;
+  bool a_is_transposed_, b_is_transposed_;
+};
+
+}  // namespace
+
+KernelList whole_matmul_kernels() {
+  const common::TypeList types{DataType::Int32, DataType::Int64, DataType::UInt32,
+                               DataType::UInt64};
+  return {
+      cuda_kernel<WholeMatMul>(
+          sdk::op("MatMul").name(kernel_name("matmul of integers")).types("T", types)),
+      cuda_kernel<WholeGemm>(
+          sdk::op("Gemm").name(kernel_name("gemm of integers")).since(7).types("T", types)),
+  };
+}
+
+}  // namespace backplane::cuda

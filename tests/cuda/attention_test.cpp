@@ -1,0 +1,221 @@
+// Attention: its form for the library, casts, masks, addresses, what is refused.
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "plugins/common/half.hpp"
+#include "tests/cuda/host_kernels.hpp"
+#include "tests/cuda/node_on_device.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+struct AttentionCase {
+  Dims q, k, v;
+  Dims mask{-1};  ///< -1: there is none
+  bool is_causal = false;
+  std::int64_t heads = 0, groups = 0;  ///< of three dims
+};
+
+/// Numbers that half types hold exactly.
+float number_at(std::int64_t index, int seed) {
+  return static_cast<float>((index * 7 + seed * 5) % 11 - 5) / 8;
+}
+
+HostTensor halves(const Dims& dims, int seed, bp_dtype type) {
+  std::vector<std::uint16_t> bits;
+  for (std::int64_t i = 0; i < count_of(dims); ++i)
+    bits.push_back(type == BP_FLOAT16 ? common::to_half(number_at(i, seed)).bits
+                                      : common::to_bfloat16(number_at(i, seed)).bits);
+  return test_host::tensor<std::uint16_t>(type, dims, bits);
+}
+
+HostTensor values_of(const Dims& dims, int seed, bp_dtype type) {
+  if (type != BP_FLOAT) return halves(dims, seed, type);
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count_of(dims); ++i) values.push_back(number_at(i, seed));
+  return floats(dims, values);
+}
+
+/// ONNX's Attention by its definition, in doubles.
+std::vector<double> attention_reference(const AttentionCase& each, float scale) {
+  const bool is_flat = each.q.size() == 3;
+  const std::int64_t batch = each.q[0], heads = is_flat ? each.heads : each.q[1],
+                     groups = is_flat ? each.groups : each.k[1];
+  const std::int64_t rows = each.q[is_flat ? 1 : 2], columns = each.k[is_flat ? 1 : 2];
+  const std::int64_t width = is_flat ? each.q[2] / heads : each.q[3],
+                     value_width = is_flat ? each.v[2] / groups : each.v[3];
+  const auto at = [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t e,
+                      std::int64_t all, std::int64_t positions, std::int64_t size) {
+    return is_flat ? ((b * positions + i) * all + h) * size + e
+                   : ((b * all + h) * positions + i) * size + e;
+  };
+  std::vector<double> y(static_cast<std::size_t>(batch * heads * rows * value_width));
+  for (std::int64_t n = 0; n < batch * heads * rows; ++n) {
+    const std::int64_t b = n / rows / heads, h = n / rows % heads, i = n % rows,
+                       g = h / (heads / groups);
+    std::vector<double> weights;
+    double sum = 0;
+    for (std::int64_t j = 0; j < columns; ++j) {
+      double score = 0;
+      for (std::int64_t e = 0; e < width; ++e)
+        score += static_cast<double>(number_at(at(b, h, i, e, heads, rows, width), 1)) *
+                 static_cast<double>(number_at(at(b, g, j, e, groups, columns, width), 2));
+      score *= static_cast<double>(scale);
+      if (each.mask != Dims{-1}) {
+        const Dims whole{batch, heads, rows, columns}, place{b, h, i, j};
+        std::int64_t index = 0;
+        for (std::size_t axis = 0; axis < each.mask.size(); ++axis) {
+          const std::size_t of = 4 - each.mask.size() + axis;
+          index = index * each.mask[axis] + (each.mask[axis] == 1 ? 0 : place[of]);
+        }
+        score += static_cast<double>(number_at(index, 4));
+      }
+      weights.push_back(each.is_causal && j > i ? 0 : std::exp(score));
+      sum += weights.back();
+    }
+    for (std::int64_t e = 0; e < value_width; ++e) {
+      double value = 0;
+      for (std::int64_t j = 0; j < columns; ++j)
+        value += weights[static_cast<std::size_t>(j)] / sum *
+                 static_cast<double>(number_at(at(b, g, j, e, groups, columns, value_width), 3));
+      y[static_cast<std::size_t>(at(b, h, i, e, heads, rows, value_width))] = value;
+    }
+  }
+  return y;
+}
+
+class CudaAttention : public CudaTest {
+ protected:
+  CudaAttention() { run_kernels_on_host(); }
+
+  static std::unique_ptr<NodeOnDevice> prepare(const OpenDevice& device, const AttentionCase& each,
+                                               bp_dtype type) {
+    NodeUnderTest node("", "Attention", 23);
+    std::vector<HostTensor> inputs{values_of(each.q, 1, type), values_of(each.k, 2, type),
+                                   values_of(each.v, 3, type)};
+    if (each.mask != Dims{-1}) inputs.push_back(values_of(each.mask, 4, type));
+    for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
+    node.outputs(1).attribute("is_causal", std::int64_t{each.is_causal});
+    if (each.heads > 0)
+      node.attribute("q_num_heads", each.heads).attribute("kv_num_heads", each.groups);
+    return std::make_unique<NodeOnDevice>(device, node, device.kernel("Attention"), inputs);
+  }
+
+  static void expect_right(const AttentionCase& each, NodeOnDevice& run, bp_dtype type,
+                           std::uint64_t offset) {
+    const std::int64_t width = each.heads > 0 ? each.q[2] / each.heads : each.q[3];
+    const std::vector<double> want =
+        attention_reference(each, 1 / std::sqrt(static_cast<float>(width)));
+    std::vector<double> got;
+    if (type == BP_FLOAT) {
+      for (const float value : run.run(offset)) got.push_back(static_cast<double>(value));
+    } else {
+      for (const std::uint16_t bits : run.run_as<std::uint16_t>(offset))
+        got.push_back(static_cast<double>(type == BP_FLOAT16
+                                              ? common::to_float(sdk::Half{bits})
+                                              : common::to_float(sdk::BFloat16{bits})));
+    }
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 4e-3) << i;
+  }
+};
+
+const std::vector<AttentionCase>& attention_cases() {
+  static const std::vector<AttentionCase> cases = {
+      {{1, 2, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 16}},
+      {{2, 4, 5, 8}, {2, 2, 5, 8}, {2, 2, 5, 8}, {2, 1, 1, 5}},
+      {{2, 2, 4, 16}, {2, 2, 4, 16}, {2, 2, 4, 16}, {-1}, true},
+      {{1, 2, 4, 8}, {1, 2, 6, 8}, {1, 2, 6, 8}, {4, 6}, true},
+      {{2, 3, 32}, {2, 5, 16}, {2, 5, 16}, {1, 4, 3, 5}, false, 4, 2},
+  };
+  return cases;
+}
+
+TEST_F(CudaAttention, OfHalfTypesIsRightInEveryForm) {
+  const OpenDevice device = open();
+  for (const bp_dtype type : {BP_FLOAT16, BP_BFLOAT16}) {
+    for (const AttentionCase& each : attention_cases()) {
+      const auto run = prepare(device, each, type);
+      expect_right(each, *run, type, 0);
+      expect_right(each, *run, type, 2);  // an address that is not aligned
+      EXPECT_EQ(run->kernel().variant(), type == BP_FLOAT16 ? "cudnn, float16" : "cudnn, bfloat16");
+    }
+  }
+  EXPECT_EQ(stand_in().count("launch"), 0u);
+}
+
+TEST_F(CudaAttention, OfFloatsIsRoundedWhereThePrecisionAllows) {
+  const OpenDevice device = open({{"precision", "fp16"}});
+  for (const AttentionCase& each : attention_cases())
+    expect_right(each, *prepare(device, each, BP_FLOAT), BP_FLOAT, 0);
+  EXPECT_GT(stand_in().count("launch"), 0u);
+}
+
+TEST_F(CudaAttention, WhatTheLibraryDoesNotTakeIsRefusedWithTheReason) {
+  const AttentionCase small{{1, 2, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}};
+  const auto reason = [&](const OpenDevice& device, const AttentionCase& each, bp_dtype type) {
+    try {
+      prepare(device, each, type);
+    } catch (const test_host::StatusError& error) {
+      EXPECT_EQ(error.code(), BP_UNSUPPORTED);
+      return std::string(error.what());
+    }
+    return std::string("it is taken");
+  };
+  const OpenDevice device = open();
+  EXPECT_NE(reason(device, small, BP_FLOAT).find("precision fp32"), std::string::npos);
+  EXPECT_NE(reason(device, {{1, 2, 3, 6}, {1, 2, 5, 6}, {1, 2, 5, 6}}, BP_FLOAT16)
+                .find("heads of 6 elements"),
+            std::string::npos);
+  stand_in().attends = [](const Attention&) { return false; };
+  EXPECT_NE(reason(device, small, BP_FLOAT16).find("no plan"), std::string::npos);
+  stand_in().devices = {stand_in_device(7, 5)};
+  EXPECT_NE(reason(open(), small, BP_FLOAT16).find("compute capability 8.0"), std::string::npos);
+}
+
+TEST_F(CudaAttention, AnEmptyOneEnqueuesNothingAndAFailureNamesTheNode) {
+  const OpenDevice device = open();
+  prepare(device, {{0, 2, 3, 8}, {0, 2, 5, 8}, {0, 2, 5, 8}}, BP_FLOAT16)->run_as<std::uint16_t>();
+  EXPECT_EQ(stand_in().count("attention"), 0u);
+  stand_in().attention_workspace = 4096;
+  const auto run = prepare(device, {{1, 2, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}}, BP_FLOAT16);
+  EXPECT_GE(run->kernel().workspace_bytes(), 4096u);
+  stand_in().failures["attention"] = {"CUDA_ERROR_OUT_OF_MEMORY"};
+  try {
+    run->run_as<std::uint16_t>();
+    FAIL();
+  } catch (const test_host::StatusError& error) {
+    EXPECT_EQ(error.code(), BP_OUT_OF_MEMORY);
+    EXPECT_EQ(std::string(error.what()).rfind("node '", 0), 0u) << error.what();
+  }
+}
+
+TEST(CudaAttentionKey, TellsEveryFormFromEveryOther) {
+  const std::vector<std::function<void(Attention&)>> changes = {
+      [](auto& a) { a.type = sdk::DataType::BFloat16; },
+      [](auto& a) { a.batch = 2; },
+      [](auto& a) { a.heads = 2; },
+      [](auto& a) { a.groups = 2; },
+      [](auto& a) { a.rows = 2; },
+      [](auto& a) { a.columns = 2; },
+      [](auto& a) { a.width = 16; },
+      [](auto& a) { a.value_width = 16; },
+      [](auto& a) { a.q.batch = 2; },
+      [](auto& a) { a.k.head = 2; },
+      [](auto& a) { a.v.position = 2; },
+      [](auto& a) { a.y.position = 2; },
+      [](auto& a) { a.is_causal = true; },
+      [](auto& a) { a.has_mask = true; },
+      [](auto& a) { a.has_mask = true, a.mask_dims[1] = 2; },
+  };
+  std::set<std::string> keys{Attention().key()};
+  for (const auto& change : changes) {
+    Attention form;
+    change(form);
+    EXPECT_TRUE(keys.insert(form.key()).second) << form.key();
+  }
+}
+
+}  // namespace
+}  // namespace backplane::cuda

@@ -1,0 +1,13 @@
+// Kernels on the processor: the text that a launch of the stand-in has, as CUDA's compiler would read it, compiled by the
+// compiler of this build and run item by item. So what nodes compute can be seen without a device.
+#pragma once
+
+#include "tests/cuda/stand_in.hpp"
+
+namespace backplane::cuda {
+
+/// Makes the stand-in compute what its kernels say, until its state is reset. Items of kernels with barriers
+/// take turns from one barrier to the next.
+void run_kernels_on_host();
+
+}  // namespace backplane::cuda
