@@ -3,6 +3,8 @@
 #include <map>
 #include <vector>
 
+#include "plugins/cuda/rewrite/recorded_edit.hpp"
+
 namespace backplane::cuda {
 namespace {
 
@@ -98,8 +100,6 @@ void take_rest(const NodeSet& taken, QuantizedChain& chain) {
   chain.quantize = next;
   chain.take(next);
 }
-
-std::string name_of(const sdk::ValueInfo& value) { return value ? value.name() : ""; }
 
 void add_node(const QuantizedChain& chain, sdk::Rewrite& edit) {
   const sdk::Node& node = chain.product;

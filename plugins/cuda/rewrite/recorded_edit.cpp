@@ -35,8 +35,6 @@ std::vector<std::string> names_of(const char* const* names, std::uint64_t count)
   return list;
 }
 
-std::string name_of(const sdk::ValueInfo& value) { return value ? value.name() : ""; }
-
 DraftNode draft_of(const sdk::Node& node) {
   DraftNode draft;
   draft.domain = node.domain();
@@ -91,6 +89,8 @@ std::vector<DraftNode> sorted(std::vector<DraftNode> nodes,
 }
 
 }  // namespace
+
+std::string name_of(const sdk::ValueInfo& value) { return value ? value.name() : ""; }
 
 std::int64_t DraftNode::get_int(const std::string& attribute, std::int64_t otherwise) const {
   const auto found = attributes.find(attribute);

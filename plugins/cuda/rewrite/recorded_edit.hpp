@@ -13,6 +13,9 @@
 
 namespace backplane::cuda {
 
+/// "" of one that is left out.
+std::string name_of(const sdk::ValueInfo& value);
+
 using AttributeValue =
     std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>, std::vector<float>>;
 
