@@ -99,7 +99,7 @@ void take_rest(const NodeSet& taken, QuantizedChain& chain) {
   chain.take(next);
 }
 
-std::string name_of(const sdk::ValueInfo& value) { return value ? value.name() : ""; }
+std::string input_name(const sdk::ValueInfo& value) { return value ? value.name() : ""; }
 
 void add_node(const QuantizedChain& chain, sdk::Rewrite& edit) {
   const sdk::Node& node = chain.product;
@@ -107,11 +107,11 @@ void add_node(const QuantizedChain& chain, sdk::Rewrite& edit) {
                                    node.is("Conv") ? "QuantizedConv" : "QuantizedMatMul");
   draft.name(std::string(node.name()));
   for (const sdk::Node& operand : {chain.a, chain.b}) {
-    for (const std::size_t i : {0, 1, 2}) draft.input(name_of(operand.input(i)));
+    for (const std::size_t i : {0, 1, 2}) draft.input(input_name(operand.input(i)));
   }
   const bool is_quantized = static_cast<bool>(chain.quantize);
-  draft.input(is_quantized ? name_of(chain.quantize.input(1)) : "");
-  draft.input(is_quantized ? name_of(chain.quantize.input(2)) : "").input(chain.bias);
+  draft.input(is_quantized ? input_name(chain.quantize.input(1)) : "");
+  draft.input(is_quantized ? input_name(chain.quantize.input(2)) : "").input(chain.bias);
   draft.output(chain.result.name()).attribute("origin", std::string(node.name()));
   for (const char* const name : {"strides", "pads", "dilations", "kernel_shape"}) {
     if (node.has(name)) draft.attribute(name, node.get_ints(name));
@@ -153,7 +153,7 @@ void fuse_quantized(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit)
     chain.b = dequantize_of(node.input(1), axis_of_columns(node));
     if (!chain.a || !chain.b || chain.a == chain.b) continue;
     chain.take(node);
-    if (!node.is("MatMul")) chain.bias = name_of(node.input(2));
+    if (!node.is("MatMul")) chain.bias = input_name(node.input(2));
     if (node.is("MatMul")) take_row(taken, chain);
     take_rest(taken, chain);
     for (const sdk::Node& dequantize : {chain.a, chain.b}) {
