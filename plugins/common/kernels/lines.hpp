@@ -7,7 +7,7 @@ namespace backplane::common {
 inline constexpr char kVectorWords[] = R"kernel(
 #define VT JOIN(float, VW)
 #define VLOAD JOIN(vload, VW)
-#if defined(__clang__)
+#if defined(__clang__) && defined(POCL_DEVICE_ADDRESS_BITS)
 /* PoCL 3.1 does a vstore16 in four parts. */
 typedef float unaligned_vt __attribute__((ext_vector_type(VW), aligned(4)));
 static inline __attribute__((overloadable)) void store_vector(VT v, i64 j, GLOBAL float *p) {
