@@ -68,8 +68,12 @@ bool uses_vectors(const DeviceTraits& traits, const DeviceSettings& settings) {
 }
 
 device_ops::DeviceLimits limits_of(const DeviceTraits& traits, const DeviceSettings& settings) {
-  return {traits.name, traits.has_double ? "" : " (cl_khr_fp64)", traits.max_group_items,
-          traits.alignment, uses_vectors(traits, settings)};
+  return {traits.name,
+          traits.has_double ? "" : " (cl_khr_fp64)",
+          traits.max_group_items,
+          traits.alignment,
+          uses_vectors(traits, settings),
+          traits.vector_width};
 }
 
 std::string device_key(const DeviceTraits& traits) {

@@ -5,7 +5,7 @@
 #include "plugins/common/device_ops/kernel.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/device_ops/walk.hpp"
-#include "plugins/common/device_ops/window.hpp"
+#include "plugins/common/device_ops/window_lines.hpp"
 #include "plugins/opencl/launch.hpp"
 #include "plugins/opencl/tuner.hpp"
 
@@ -25,6 +25,7 @@ using device_ops::Expression;
 using device_ops::float_types;
 using device_ops::group_for;
 using device_ops::input;
+using device_ops::is_planar;
 using device_ops::kernel_name;
 using device_ops::KernelText;
 using device_ops::LaunchPlan;
@@ -43,6 +44,7 @@ using device_ops::View;
 using device_ops::Walk;
 using device_ops::Window;
 using device_ops::WindowAttributes;
+using device_ops::WindowLines;
 using device_ops::Work;
 using device_ops::workspace;
 

@@ -19,6 +19,7 @@ struct DeviceLimits {
   std::uint64_t alignment = 128;  ///< of a tensor inside a buffer, in bytes
   /// A work item has a core to itself: loops over lines pay, a work item for each element does not.
   bool is_processor = false;
+  std::int64_t vector_floats = 4;  ///< in a vector register; of meaning on processors
 };
 
 /// A node's work with its kernels built. Immutable.

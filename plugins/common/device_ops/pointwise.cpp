@@ -14,12 +14,20 @@ bool is_double(const std::vector<View>& operands, const View& out) {
                      [](const View& view) { return view.type == DataType::Double; });
 }
 
-/// A work item for each band.
-void set_bands(LaunchPlan& plan, const Dims& dims) {
-  std::vector<std::int64_t> sizes = common::launch_sizes(dims);
-  common::Band(dims).divide(sizes);
-  for (std::size_t d = 0; d < 3; ++d) plan.items[d] = static_cast<std::size_t>(sizes[d]);
-  plan.group = {1, 1, 1};
+/// Processors loop along the last axis: where it is short, as in a transposition of blocks, a longer one whose elements lie
+/// together takes its place.
+void put_long_axis_last(common::StridedLoops& loops) {
+  constexpr std::int64_t kShort = 8;
+  const std::size_t last = loops.dims.size() - 1;
+  if (loops.dims[last] >= kShort) return;
+  std::size_t best = last;
+  for (std::size_t axis = 0; axis < last; ++axis) {
+    const bool lies_together = std::any_of(loops.strides.begin(), loops.strides.end(),
+                                           [&](const Dims& strides) { return strides[axis] == 1; });
+    if (lies_together && loops.dims[axis] > loops.dims[best]) best = axis;
+  }
+  std::swap(loops.dims[best], loops.dims[last]);
+  for (Dims& strides : loops.strides) std::swap(strides[best], strides[last]);
 }
 
 }  // namespace
@@ -65,11 +73,13 @@ void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands,
   types.emplace_back(type_code(out.type));
   plan.arg(out.memory, out.type);
   loops = common::merge_axes(loops);
+  const bool is_processor = work.device().limits().is_processor;
+  if (is_processor) put_long_axis_last(loops);
 
   const bool real_is_double = is_double(operands, out);
   const common::PointwiseText kernel = common::pointwise_text(
       loops, types, expression.statements, expression.text, expression.parameters.size(),
-      real_is_double ? "double" : "float", work.device().limits().is_processor);
+      real_is_double ? "double" : "float", is_processor);
   plan.source = KernelText()
                     .define("REAL", real_is_double ? "double" : "float")
                     .define("LIT(x)", real_is_double ? "x" : "JOIN(x, f)")
@@ -84,8 +94,11 @@ void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands,
       plan.scalar(static_cast<float>(parameter));
     }
   }
-  set_sizes(plan, work.device(), loops.dims);
-  if (work.device().limits().is_processor) set_bands(plan, loops.dims);
+  if (is_processor) {
+    set_bands(plan, loops.dims, common::Band(loops.dims));
+  } else {
+    set_sizes(plan, work.device(), loops.dims);
+  }
   plan.unless_inside = unless_inside;
   work.add(std::move(plan));
 }

@@ -1,5 +1,7 @@
 #include "plugins/common/device_ops/walk.hpp"
 
+#include <algorithm>
+
 #include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
 
@@ -9,6 +11,13 @@ void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims) {
   const std::vector<std::int64_t> sizes = common::launch_sizes(dims);
   for (std::size_t d = 0; d < 3; ++d) plan.items[d] = static_cast<std::size_t>(sizes[d]);
   plan.group = group_for(device, sizes[0], sizes[1]);
+}
+
+void set_bands(LaunchPlan& plan, const Dims& dims, const common::Band& band) {
+  std::vector<std::int64_t> sizes = common::launch_sizes(dims);
+  band.divide(sizes);
+  for (std::size_t d = 0; d < 3; ++d) plan.items[d] = static_cast<std::size_t>(sizes[d]);
+  plan.group = {1, 1, 1};
 }
 
 Walk& Walk::in(const std::string& name, const MemoryRef& memory, DataType type) {
@@ -43,21 +52,32 @@ Walk& Walk::real_type(DataType type) {
   return define("LIT(x)", is_double ? "x" : "JOIN(x, f)");
 }
 
+std::int64_t Walk::band_of(std::int64_t cost) {
+  return std::max<std::int64_t>(1, common::Band::kElements / std::max<std::int64_t>(1, cost));
+}
+
 void Walk::add_to(Work& work) const {
   if (sdk::element_count(dims_) == 0) return;
   LaunchPlan plan = plan_;
-  std::string sizes;
+  std::string sizes, close;
   std::vector<std::int64_t> arguments;
-  const std::string indices = common::indices_text(dims_, sizes, arguments);
+  const bool has_bands = band_points_ > 0 && work.device().limits().is_processor;
+  const common::Band band(dims_, std::max<std::int64_t>(1, band_points_));
+  const std::string indices = has_bands ? common::loops_text(dims_, band, sizes, arguments, close)
+                                        : common::indices_text(dims_, sizes, arguments);
   for (const std::int64_t argument : arguments) plan.scalar(argument);
   for (const Scalar& number : numbers_) plan.scalar(number);
   plan.fault = fault_;
   // sizes begins with the comma that memory_ ends with.
-  const std::string text =
-      sdk::message(definitions_, functions, "KERNEL run(", memory_, sizes.substr(2), declarations_,
-                   fault_.empty() ? "" : ", FAULT_WORD", ") {\n", starts_, indices, body, "\n}\n");
+  const std::string text = sdk::message(
+      definitions_, functions, "KERNEL run(", memory_, sizes.substr(2), declarations_,
+      fault_.empty() ? "" : ", FAULT_WORD", ") {\n", starts_, indices, body, '\n', close, "}\n");
   plan.source = KernelText().add(text).str();
-  set_sizes(plan, work.device(), dims_);
+  if (has_bands) {
+    set_bands(plan, dims_, band);
+  } else {
+    set_sizes(plan, work.device(), dims_);
+  }
   work.add(std::move(plan));
 }
 

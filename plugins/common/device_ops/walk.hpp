@@ -6,6 +6,7 @@
 
 #include "plugins/common/device_ops/kernel.hpp"
 #include "plugins/common/device_ops/row_form.hpp"
+#include "plugins/common/kernels/pointwise.hpp"
 
 namespace backplane::device_ops {
 
@@ -35,6 +36,9 @@ class Walk {
   Walk& real_type(DataType type);
   /// The body may say FAULT, which means this.
   Walk& may_fault(std::string text) { return fault_ = std::move(text), *this; }
+  /// On processors a work item does a band of points in loops, of which compilers make vectors: for bodies that neither
+  /// leave nor move what they are given, and whose points share nothing. `cost`: of a point, in elements that are moved.
+  Walk& in_bands(std::int64_t cost = 1) { return band_points_ = band_of(cost), *this; }
   /// What it is called in traces.
   Walk& name(std::string text) { return plan_.name = std::move(text), *this; }
   void add_to(Work& work) const;
@@ -47,7 +51,10 @@ class Walk {
   std::string body;
 
  private:
+  static std::int64_t band_of(std::int64_t cost);
+
   Dims dims_;
+  std::int64_t band_points_ = 0;  ///< 0: an item does a point
   std::string memory_, starts_, definitions_, declarations_, fault_;
   std::vector<Scalar> numbers_;
   LaunchPlan plan_;
@@ -55,5 +62,7 @@ class Walk {
 
 /// Sets items and group of a launch over these dims, as indices_text takes them apart.
 void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims);
+/// The same for a work item of each band.
+void set_bands(LaunchPlan& plan, const Dims& dims, const common::Band& band);
 
 }  // namespace backplane::device_ops

@@ -30,7 +30,7 @@ inline constexpr ElementwiseRow kUnaryRows[] = {
     {"Round", "rint(v0)"},
     {"Sqrt", "sqrt(v0)"},
     {"Reciprocal", "LIT(1.0) / v0"},
-    {"Exp", "exp(v0)"},
+    {"Exp", "exp_of(v0)"},
     {"Log", "log(v0)"},
     {"Erf", "erf_of(v0)"},
     {"Tanh", "tanh_of(v0)"},

@@ -104,11 +104,11 @@ inline std::string indices_text(const sdk::Dims& dims, std::string& declarations
 /// element, of which compilers make vectors, and as much work as is worth an item.
 struct Band {
   std::int64_t columns = 1, rows = 1;
-  explicit Band(const sdk::Dims& dims) {
-    constexpr std::int64_t kElements = 4096;
-    columns = std::clamp<std::int64_t>(dims.back(), 1, kElements);
+  static constexpr std::int64_t kElements = 4096;
+  explicit Band(const sdk::Dims& dims, std::int64_t elements = kElements) {
+    columns = std::clamp<std::int64_t>(dims.back(), 1, elements);
     if (dims.size() > 1)
-      rows = std::clamp<std::int64_t>(kElements / columns, 1,
+      rows = std::clamp<std::int64_t>(elements / columns, 1,
                                       std::max<std::int64_t>(1, dims[dims.size() - 2]));
   }
   /// The work items of launch_sizes() in bands.
@@ -119,9 +119,8 @@ struct Band {
 };
 
 /// Opens loops over the elements of a band, which declare i0 and i1; `close` is set to what ends them.
-inline std::string loops_text(const sdk::Dims& dims, std::string& declarations,
+inline std::string loops_text(const sdk::Dims& dims, const Band& band, std::string& declarations,
                               std::vector<std::int64_t>& arguments, std::string& close) {
-  const Band band(dims);
   declarations += ", i64 n0, i64 columns";
   arguments.push_back(dims.back());
   arguments.push_back(band.columns);
@@ -165,9 +164,9 @@ inline PointwiseText pointwise_text(const StridedLoops& loops,
   PointwiseText result;
   std::string memory, declarations, loads, starts, close;
   const std::size_t operands = types.size() - 1;
-  const std::string indices = in_bands
-                                  ? loops_text(loops.dims, declarations, result.arguments, close)
-                                  : indices_text(loops.dims, declarations, result.arguments);
+  const std::string indices =
+      in_bands ? loops_text(loops.dims, Band(loops.dims), declarations, result.arguments, close)
+               : indices_text(loops.dims, declarations, result.arguments);
   for (std::size_t k = 0; k < operands; ++k) {
     const std::string index =
         index_text(loops.strides[k], sdk::message('s', k), declarations, result.arguments);

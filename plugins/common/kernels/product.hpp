@@ -86,12 +86,10 @@ FUNCTION i64 place_of(i64 p, i64 size_p, i64 pitch, i64 line, i64 lines, i64 row
 /// For processors: a work item computes MR rows of NV vectors of VW floats. A_PANEL: a is packed as
 /// [m / MR][k][MR]. B_PANEL: b is packed as [p / (NV * VW)][k][NV * VW]; otherwise, without B_SLACK, the last
 /// tile is moved back so that no load passes the end. ROW_AXIS: of the launch, 0 or 1; items along axis 0 follow each other, so
-/// that they share what is read along the other. OpenCL C alone has the vectors.
+/// that they share what is read along the other. Stands after kVectorWords and, without INTEGER, kStoreLine (lines.hpp).
 inline constexpr char kVectorProduct[] = R"kernel(
-#define VT JOIN(float, VW)
 #define IT JOIN(int, VW)
-#define VLOAD JOIN(vload, VW)
-#define VSTORE JOIN(vstore, VW)
+#define ISTORE JOIN(vstore, VW)
 #define TN (VW * NV)
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -167,16 +165,30 @@ KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restric
       acc[i][j] = (VT)(0.0f);
     }
   }
-#define SUMS total
-#else
-#define SUMS acc
 #endif
   // From here on plain loops: unrolled with the sums they would be most of the program.
   ACC sums[MR * TN];
 #pragma unroll
-  for (int i = 0; i < MR; ++i)
+  for (int i = 0; i < MR; ++i) {
+#if !INTEGER && HAS_BIAS && !BIAS_ALONG
+    VT added = (VT)(bias[(m0 + i < rows_m ? m0 + i : rows_m - 1) * bias_m]);
+#endif
 #pragma unroll
-    for (int j = 0; j < NV; ++j) VSTORE(SUMS[i][j], j, sums + i * TN);
+    for (int j = 0; j < NV; ++j) {
+#if INTEGER
+      ISTORE(total[i][j], j, sums + i * TN);
+#else
+      VT s = acc[i][j];
+#if HAS_FACTOR
+      s *= factor;
+#endif
+#if HAS_BIAS && !BIAS_ALONG
+      s += added;
+#endif
+      VSTORE(s, j, sums + i * TN);
+#endif
+    }
+  }
   int height = rows_m - m0 < MR ? (int)(rows_m - m0) : MR;
   // Stored in runs of positions that lie together.
   int k = p0 > first ? (int)(p0 - first) : 0;
@@ -199,8 +211,8 @@ KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restric
     for (int i = 0; i < height; ++i) {
       i64 m = m0 + i, to = m * y_m + at;
       const ACC *from_sums = sums + i * TN + k;
-      int j = 0;
 #if INTEGER
+      int j = 0;
       i32 base = 0;
 #if HAS_BIAS
       base = bias[m * bias_m];
@@ -212,45 +224,22 @@ KERNEL run(GLOBAL const float *restrict a, i64 a_at, GLOBAL const float *restric
         VT v = rint(JOIN(convert_float, VW)(VLOAD(0, from_sums + j) + (IT)(base)) * scale) + zero;
         v = v < (VT)(LOWEST) ? (VT)(LOWEST) : v;
         v = v > (VT)(HIGHEST) ? (VT)(HIGHEST) : v;
-        VSTORE(JOIN(JOIN(convert_, OCL_TY), VW)(v), 0, y + to + j);
+        ISTORE(JOIN(JOIN(convert_, OCL_TY), VW)(v), 0, y + to + j);
       }
 #elif !HAS_SCALES
 #pragma unroll 1
-      for (; j + VW <= run; j += VW) VSTORE(VLOAD(0, from_sums + j) + (IT)(base), 0, y + to + j);
+      for (; j + VW <= run; j += VW) ISTORE(VLOAD(0, from_sums + j) + (IT)(base), 0, y + to + j);
 #endif
 #pragma unroll 1
       for (; j < run; ++j) STORE(TY, y, to + j, RESULT(from_sums[j] + base, m, p + j));
+#elif HAS_BIAS && BIAS_ALONG && HAS_RESIDUAL
+      store_line(from_sums, run, y + to, bias + m * bias_m + p, residual + to);
+#elif HAS_BIAS && BIAS_ALONG
+      store_line(from_sums, run, y + to, bias + m * bias_m + p);
+#elif HAS_RESIDUAL
+      store_line(from_sums, run, y + to, residual + to);
 #else
-#if defined(ACTIVATE_VECTOR)
-#pragma unroll 1
-      for (; j + VW <= run; j += VW) {
-        VT v = VLOAD(0, from_sums + j);
-#if HAS_FACTOR
-        v *= factor;
-#endif
-#if HAS_BIAS && BIAS_ALONG
-        v += VLOAD(0, bias + m * bias_m + p + j);
-#elif HAS_BIAS
-        v += bias[m * bias_m];
-#endif
-#if HAS_RESIDUAL
-        v += VLOAD(0, residual + to + j);
-#endif
-        VSTORE(ACTIVATE_VECTOR(v), 0, y + to + j);
-      }
-#endif
-#pragma unroll 1
-      for (; j < run; ++j) {
-        float s = from_sums[j];
-#if HAS_FACTOR
-        s *= factor;
-#endif
-#if HAS_BIAS
-        s += bias[m * bias_m + BIAS_ALONG * (p + j)];
-#endif
-        s = s RESIDUAL(to + j);
-        y[to + j] = ACTIVATE(s);
-      }
+      store_line(from_sums, run, y + to);
 #endif
     }
     k += run;

@@ -29,7 +29,7 @@ FUNCTION ACC fold_row(GLOBAL const STORAGE(T) *x, i64 n, i64 stride, ACC acc) {
 )kernel";
 
 /// One softmax along `n` elements: the greatest, the sum of the exponentials, the quotients. With IS_LOG, the
-/// logarithm of these.
+/// logarithm of these. KEEPS: y holds the exponentials until they are scaled, and is as exact as REAL.
 inline constexpr char kSoftmaxBody[] = R"kernel(
   x += i1 * n * inner + i0;
   y += i1 * n * inner + i0;
@@ -38,17 +38,27 @@ inline constexpr char kSoftmaxBody[] = R"kernel(
     REAL v = LOAD(T, x, k * inner);
     greatest = v > greatest || v != v ? v : greatest;
   }
+#if KEEPS && !IS_LOG
+#define EXPONENTIAL(e, k) \
+  REAL e = exp_of((REAL)LOAD(T, x, (k) * inner) - greatest); \
+  STORE(T, y, (k) * inner, e)
+#else
+#define EXPONENTIAL(e, k) REAL e = exp_of((REAL)LOAD(T, x, (k) * inner) - greatest)
+#endif
   REAL part[8];
   for (int j = 0; j < 8; ++j) part[j] = LIT(0.0);
   i64 k = 0;
   for (; k + 8 <= n; k += 8) {
     for (int j = 0; j < 8; ++j) {
-      REAL e = exp((REAL)LOAD(T, x, (k + j) * inner) - greatest);
+      EXPONENTIAL(e, k + j);
       part[j] += e;
     }
   }
   REAL sum = LIT(0.0);
-  for (; k < n; ++k) sum += exp((REAL)LOAD(T, x, k * inner) - greatest);
+  for (; k < n; ++k) {
+    EXPONENTIAL(e, k);
+    sum += e;
+  }
   for (int j = 0; j < 8; ++j) sum += part[j];
 #if IS_LOG
   REAL shift = log(sum);
@@ -56,9 +66,57 @@ inline constexpr char kSoftmaxBody[] = R"kernel(
     STORE(T, y, k * inner, ((REAL)LOAD(T, x, k * inner) - greatest) - shift);
 #else
   REAL factor = LIT(1.0) / sum;
+#if KEEPS
+  for (k = 0; k < n; ++k) STORE(T, y, k * inner, LOAD(T, y, k * inner) * factor);
+#else
   for (k = 0; k < n; ++k)
-    STORE(T, y, k * inner, exp((REAL)LOAD(T, x, k * inner) - greatest) * factor);
+    STORE(T, y, k * inner, exp_of((REAL)LOAD(T, x, k * inner) - greatest) * factor);
 #endif
+#endif
+)kernel";
+
+/// The same for processors where softmaxes lie side by side: a work item does up to COLUMNS of them, line by line.
+inline constexpr char kSoftmaxColumns[] = R"kernel(
+  i64 first = i0 * COLUMNS;
+  int count = inner - first < COLUMNS ? (int)(inner - first) : COLUMNS;
+  x += i1 * n * inner + first;
+  y += i1 * n * inner + first;
+  REAL greatest[COLUMNS], sum[COLUMNS];
+  for (int j = 0; j < COLUMNS; ++j) sum[j] = LIT(0.0);
+  for (int j = 0; j < count; ++j) greatest[j] = LOAD(T, x, j);
+  for (i64 k = 1; k < n; ++k) {
+    for (int j = 0; j < count; ++j) {
+      REAL v = LOAD(T, x, k * inner + j);
+      greatest[j] = v > greatest[j] || v != v ? v : greatest[j];
+    }
+  }
+  for (i64 k = 0; k < n; ++k) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#endif
+    for (int j = 0; j < count; ++j) {
+      REAL e = exp_of((REAL)LOAD(T, x, k * inner + j) - greatest[j]);
+      sum[j] += e;
+#if KEEPS && !IS_LOG
+      STORE(T, y, k * inner + j, e);
+#endif
+    }
+  }
+  for (int j = 0; j < count; ++j) sum[j] = IS_LOG ? log(sum[j]) : LIT(1.0) / sum[j];
+  for (i64 k = 0; k < n; ++k) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#endif
+    for (int j = 0; j < count; ++j) {
+#if IS_LOG
+      STORE(T, y, k * inner + j, ((REAL)LOAD(T, x, k * inner + j) - greatest[j]) - sum[j]);
+#elif KEEPS
+      STORE(T, y, k * inner + j, LOAD(T, y, k * inner + j) * sum[j]);
+#else
+      STORE(T, y, k * inner + j, exp_of((REAL)LOAD(T, x, k * inner + j) - greatest[j]) * sum[j]);
+#endif
+    }
+  }
 )kernel";
 
 /// Normalises a row of `n` elements by its mean (unless NO_MEAN) and its root mean square; `scale` and `bias`

@@ -5,7 +5,36 @@
 namespace backplane::common {
 
 inline constexpr char kScalarFunctions[] = R"kernel(
-FUNCTION REAL sigmoid_of(REAL x) { return LIT(1.0) / (LIT(1.0) + exp(-x)); }
+/* In float without a branch or a call, so that compilers make vectors of it: 2^n, with n = rint(x / ln 2), times the
+   exponential of the rest by its series (error below 2 units in the last place). CUDA's own is as fast. */
+#ifdef __CUDACC__
+#define exp_of(x) exp(x)
+#else
+FUNCTION REAL exp_of(REAL x) {
+  if (sizeof(REAL) == 8) return exp(x);
+  float v = (float)x;
+  v = v < -104.0f ? -104.0f : v > 89.0f ? 89.0f : v;
+  /* Adding 1.5 * 2^23 rounds, and leaves the integer in the last bits. */
+  float shifted = FMA(v, 1.44269504f, 12582912.0f);
+  float n = shifted - 12582912.0f;
+  float r = FMA(n, 2.12194440e-4f, FMA(n, -0.693359375f, v));
+  float p = 1.0f / 5040.0f;
+  p = FMA(p, r, 1.0f / 720.0f);
+  p = FMA(p, r, 1.0f / 120.0f);
+  p = FMA(p, r, 1.0f / 24.0f);
+  p = FMA(p, r, 1.0f / 6.0f);
+  p = FMA(p, r, 0.5f);
+  p = FMA(p, r, 1.0f);
+  p = FMA(p, r, 1.0f);
+  i32 whole = (i32)(FLOAT_BITS(shifted) & 0x3FFu);
+  whole = whole >= 512 ? whole - 1024 : whole;
+  /* In two factors: 2^n alone may be larger or smaller than a normal number. */
+  i32 part = whole >> 1;
+  float low = BITS_FLOAT((u32)(part + 127) << 23), high = BITS_FLOAT((u32)(whole - part + 127) << 23);
+  return (REAL)(p * low * high);
+}
+#endif
+FUNCTION REAL sigmoid_of(REAL x) { return LIT(1.0) / (LIT(1.0) + exp_of(-x)); }
 FUNCTION REAL softplus_of(REAL x) {
   return log1p(exp(-fabs(x))) + (x < LIT(0.0) ? LIT(0.0) : x);
 }

@@ -14,6 +14,13 @@ std::string literal(float value) {
   return sdk::message("(", text.str(), "f)");
 }
 
+/// Of vectors. Sums below 0 and above 1 are cut; NaN stays.
+std::string hard_sigmoid(const std::string& alpha, const std::string& beta) {
+  const std::string sum = sdk::message("(", alpha, " * v + (VT)(", beta, "))");
+  return sdk::message("(", sum, " < (VT)(0.0f) ? (VT)(0.0f) : ", sum,
+                      " > (VT)(1.0f) ? (VT)(1.0f) : ", sum, ")");
+}
+
 }  // namespace
 
 Activation Activation::from(const sdk::Node& node) {
@@ -35,9 +42,11 @@ Activation Activation::make(const std::string& op_type, const std::vector<float>
   if (op_type == "Tanh") return {"tanh_of(s)", ""};
   if (op_type == "Swish") return {"(s * sigmoid_of(s))", ""};
   if (op_type == "HardSwish")
-    return {"(s * hard_sigmoid_of(s, LIT(1.0) / LIT(6.0), LIT(0.5)))", ""};
+    return {"(s * hard_sigmoid_of(s, LIT(1.0) / LIT(6.0), LIT(0.5)))",
+            "(v * " + hard_sigmoid("(1.0f / 6.0f)", "0.5f") + ")"};
   if (op_type == "HardSigmoid")
-    return {sdk::message("hard_sigmoid_of(s, ", at(0), ", ", at(1), ")"), ""};
+    return {sdk::message("hard_sigmoid_of(s, ", at(0), ", ", at(1), ")"),
+            hard_sigmoid(at(0), at(1))};
   if (op_type == "Gelu") return {"gelu_of(s)", ""};
   sdk::unsupported("the activation ", op_type, " does not fuse");
 }

@@ -16,10 +16,7 @@ struct Depthwise {
   Activation activation = Activation::make("", {});
 };
 
-/// Whether a convolution in as many groups as there are channels, over this window, is one of these.
-bool is_planar(const Window& window);
-
-/// Returns what the kernel calls itself.
+/// The window is planar. Returns what the kernel calls itself.
 std::string add_depthwise(Work& work, const Depthwise& conv);
 
 }  // namespace backplane::opencl

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plugins/common/kernels/lines.hpp"
+
 namespace backplane::opencl {
 namespace {
 
@@ -65,7 +67,7 @@ constexpr char kSpreadPoint[] = R"kernel(
   STORE(T, y, (i2 * size1 + i1) * size2 + i0, value);
 )kernel";
 
-/// For processors: `band` lines of a plane, without a question for each element.
+/// For processors: `band` lines of a plane, without a question for each element, and by vectors of VW floats unless that is 0.
 constexpr char kSpreadLines[] = R"kernel(
   int begin = b2 > px ? (int)((b2 - px + STEP - 1) / STEP) : 0;
   int end = (int)((n_2 + b2 - px + STEP - 1) / STEP);
@@ -79,6 +81,20 @@ constexpr char kSpreadLines[] = R"kernel(
     if (z < 0 || z >= n_0 || v < 0 || v >= n_1) from = to = (int)size2;
     for (int i = 0; i < from; ++i) STORE(T, y, at + i, 0);
     i64 line = ((plane * n_0 + z) * n_1 + v) * n_2 + px - b2;
+#if VW > 0
+    // Every other element is taken from two vectors, which must not pass the line's end.
+    int most = (int)((n_2 + b2 - px) / STEP), stop = to < most ? to : most, start = from;
+    while (from < stop && stop - start >= VW) {
+      if (stop - from < VW) from = stop - VW;
+      GLOBAL const float *source = x + line + (i64)from * STEP;
+#if STEP == 2
+      VSTORE((VT)(VLOAD(0, source).even, VLOAD(1, source).even), 0, y + at + from);
+#else
+      VSTORE(VLOAD(0, source), 0, y + at + from);
+#endif
+      from += VW;
+    }
+#endif
     for (int i = from; i < to; ++i) STORE(T, y, at + i, SOURCE(line + (i64)i * STEP));
     for (int i = to; i < size2; ++i) STORE(T, y, at + i, 0);
   }
@@ -129,7 +145,13 @@ void add_spread(Work& work, const SpreadSource& source, DataType type, std::int6
     walk.body =
         sdk::message("  i32 x_zero_point = ", source.has_zero ? "LOAD(TX, x_zero, 0)" : "0", ";\n");
   walk.body += kSpreadPlace;
-  if (by_lines) walk.number("band", band).define("STEP", window.stride[2]);
+  const bool is_moved =
+      type == DataType::Float && source.type == type && !source.is_integer && window.stride[2] <= 2;
+  if (by_lines) {
+    walk.number("band", band).define("STEP", window.stride[2]);
+    walk.define("VW", is_moved ? work.device().limits().vector_floats : 0);
+    if (is_moved) walk.functions = common::kVectorWords;
+  }
   walk.body += by_lines ? kSpreadLines : kSpreadPoint;
   walk.add_to(work);
 }

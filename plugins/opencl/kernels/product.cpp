@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "plugins/common/device_ops/saturation.hpp"
+#include "plugins/common/kernels/lines.hpp"
 #include "plugins/common/kernels/product.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 
@@ -79,6 +80,8 @@ std::string source_of(const Product& product, const Tile& tile) {
   text.define("B_SLACK", product.b_has_slack ? 1 : 0);
   if (!product.activation.of_vector.empty())
     text.define("ACTIVATE_VECTOR(v)", product.activation.of_vector);
+  text.add(common::kVectorWords);
+  if (!product.integer) text.add(common::kStoreLine);
   return text.add(common::kVectorProduct).str();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plugins/common/kernels/lines.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 #include "plugins/common/kernels/winograd.hpp"
 #include "plugins/opencl/kernels/vectors.hpp"
@@ -14,20 +15,23 @@ constexpr std::int64_t kLoadSlack = 64;  // elements that loads of the widest ti
 
 std::int64_t tiles_along(std::int64_t size) { return (size + kTileSide - 1) / kTileSide; }
 
-std::string next_lanes(std::int64_t width) {
-  std::string text = "(VT)(";
-  for (std::int64_t lane = 1; lane < width; ++lane)
-    text += sdk::message("(q).s", "0123456789abcdef"[lane], ", ");
-  return text + "last)";
-}
-
 KernelText words(std::int64_t width) {
   KernelText text;
   text.define("T", "f32").define("ACC", "float").define("REAL", "float");
   text.define("LIT(x)", "JOIN(x, f)").define("VW", width);
-  text.define("NEXT(q, last)", next_lanes(width)).define("LANES", lane_numbers(width));
-  text.add(common::kScalarFunctions).add(common::kWinogradWords);
+  text.define("LANES", lane_numbers(width));
+  text.add(common::kScalarFunctions).add(common::kVectorWords).add(common::kWinogradArguments);
   return text;
+}
+
+/// The words of what follows the sums, and put_tiles.
+void add_results(KernelText& text, const Winograd& conv) {
+  text.define("HAS_BIAS", conv.has_bias ? 1 : 0).define("BIAS_ALONG", 0);
+  text.define("HAS_RESIDUAL", conv.has_residual ? 1 : 0);
+  text.define("ACTIVATE(s)", conv.activation.of_scalar);
+  if (!conv.activation.of_vector.empty())
+    text.define("ACTIVATE_VECTOR(v)", conv.activation.of_vector);
+  text.add(common::kStoreLine).add(common::kWinogradPut);
 }
 
 struct Chunk {
@@ -161,6 +165,38 @@ void WinogradPacker::pack(const sdk::PackContext& ctx) const {
 
 WinogradPlan::WinogradPlan(const Device& device, const Winograd& conv)
     : tiles_y(tiles_along(conv.window.out[1])), tiles_x(tiles_along(conv.window.out[2])) {
+  if (!set_whole(device, conv)) set_steps(device, conv);
+}
+
+bool WinogradPlan::set_whole(const Device& device, const Winograd& conv) {
+  // Of a core's second cache; weights, products and lines take the rest.
+  constexpr std::int64_t kOwnBytes = std::int64_t{640} << 10, kItemsPerCore = 4;
+  const std::int64_t width = device.limits().vector_floats, most = 2 * width;
+  if (kPoints * conv.in_channels * most * 4 > kOwnBytes) return false;
+  const std::int64_t across = (tiles_x + most - 1) / most;
+  columns = (tiles_x + across - 1) / across;
+  // Vectors may pass the end of a row of tiles, but not the end of all.
+  const std::int64_t lanes = vector_width(device, columns);
+  const std::int64_t passed = (columns + lanes - 1) / lanes * lanes;
+  rows = std::clamp<std::int64_t>((most - passed) / columns + 1, 1, tiles_y);
+  const std::int64_t down = (tiles_y + rows - 1) / rows;
+  rows = (tiles_y + down - 1) / down;
+  blocks = conv.images * across * down;
+  const auto units = static_cast<std::int64_t>(device.traits().compute_units);
+  if (blocks < units || rows * columns <= width) {
+    columns = 0;
+    return false;
+  }
+  items = std::min(blocks, kItemsPerCore * units);
+  tile = choose_tile(device, DataType::Float, conv.out_channels, most, true);
+  constexpr std::int64_t kGap = 16;  // see kWinogradWhole
+  own_floats =
+      conv.in_channels * (kPoints * most + kGap) + kPoints * (tile.rows * most + kGap) + kLoadSlack;
+  workspace_bytes = static_cast<std::uint64_t>(items * own_floats) * sizeof(float);
+  return true;
+}
+
+void WinogradPlan::set_steps(const Device& device, const Winograd& conv) {
   // What lies between the steps stays in the cores' caches, but weights are read once for so many tiles at least.
   constexpr std::int64_t kCacheBytes = std::int64_t{2} << 20, kLeastTiles = 48;
   const std::int64_t tile_bytes = kPoints * 4 * (conv.in_channels + conv.out_channels);
@@ -181,16 +217,42 @@ WinogradPlan::WinogradPlan(const Device& device, const Winograd& conv)
   tile = choose_tile(device, DataType::Float, conv.out_channels, rows * tiles_x, true);
 }
 
+namespace {
+
+void add_whole(Work& work, const Winograd& conv, const WinogradPlan& plan,
+               const MemoryRef& weights) {
+  const Window& window = conv.window;
+  KernelText text = words(vector_width(device_of(work), plan.columns));
+  text.define("MR", plan.tile.rows).define("NV", plan.tile.vectors).define("PW", plan.tile.width);
+  text.add(common::kWinogradTake);
+  add_results(text, conv);
+  LaunchPlan launch;
+  launch.name = "winograd, whole";
+  launch.source = text.add(common::kWinogradWhole).str();
+  launch.arg(conv.x, DataType::Float).arg(weights, DataType::Float);
+  if (conv.has_bias) launch.arg(conv.bias, DataType::Float);
+  if (conv.has_residual) launch.arg(conv.residual, DataType::Float);
+  launch.arg(conv.y, DataType::Float).arg(workspace(), DataType::Float);
+  for (const std::int64_t number :
+       {conv.in_channels, conv.out_channels, window.in[1], window.in[2], window.out[1],
+        window.out[2], plan.tiles_y, plan.tiles_x, plan.rows, plan.columns, plan.blocks,
+        plan.own_floats, window.pad_begin[1], window.pad_begin[2],
+        conv.images * conv.in_channels * window.in_points()})
+    launch.scalar(number);
+  launch.items = {static_cast<std::size_t>(plan.items), 1, 1};
+  work.add(launch);
+}
+
+}  // namespace
+
 void add_winograd(Work& work, const Winograd& conv, const WinogradPlan& plan,
                   const MemoryRef& weights) {
+  if (plan.columns > 0) return add_whole(work, conv, plan, weights);
   const std::int64_t width = vector_width(device_of(work), plan.tiles_x);
-  const std::string input_source = words(width).add(common::kWinogradInput).str();
+  const std::string input_source =
+      words(width).add(common::kWinogradTake).add(common::kWinogradInput).str();
   KernelText output = words(width);
-  output.define("HAS_BIAS", conv.has_bias ? 1 : 0);
-  output.define("HAS_RESIDUAL", conv.has_residual ? 1 : 0);
-  output.define("ACTIVATE(s)", conv.activation.of_scalar);
-  if (!conv.activation.of_vector.empty())
-    output.define("ACTIVATE_VECTOR(v)", conv.activation.of_vector);
+  add_results(output, conv);
   const std::string output_source = output.add(common::kWinogradOutput).str();
   const std::int64_t all_rows = conv.images * plan.tiles_y;
   for (Chunk chunk; chunk.first < all_rows; chunk.first += plan.rows) {

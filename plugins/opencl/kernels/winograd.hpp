@@ -34,15 +34,25 @@ struct WinogradPacker {
   void pack(const sdk::PackContext& ctx) const;
 };
 
-/// How the work is cut: rows of tiles that are done together, so that what lies between the steps stays in caches.
+/// How the work is cut. In steps, rows of tiles are done together, so that what lies between the steps stays in caches.
+/// Whole, where a block's tiles of all channels fit into a core's cache and there are blocks for every core, work items do
+/// all steps of their blocks.
 struct WinogradPlan {
-  std::int64_t tiles_y = 0, tiles_x = 0, rows = 0;  ///< rows: of a chunk
+  std::int64_t tiles_y = 0, tiles_x = 0, rows = 0;  ///< rows: of a chunk or block
+  std::int64_t columns = 0;                         ///< of a block; 0: in steps
+  std::int64_t blocks = 0, items = 0;               ///< whole
   std::int64_t channel_step = 0;
   std::uint64_t workspace_bytes = 0, products_offset = 0;
+  std::int64_t own_floats = 0;  ///< whole: of a work item
   Tile tile;
   /// From one point to the next: no multiple of 4 KiB, of which caches hold few.
   std::int64_t point_step(std::int64_t channels) const { return channels * channel_step + 16; }
   WinogradPlan(const Device& device, const Winograd& conv);
+
+ private:
+  void set_steps(const Device& device, const Winograd& conv);
+  /// False where the convolution is better done in steps.
+  bool set_whole(const Device& device, const Winograd& conv);
 };
 
 /// `weights`: what a WinogradPacker with the plan's panel packed. Needs the plan's workspace.

@@ -122,7 +122,7 @@ class Conv {
     const WinogradPlan plan(device_of(work), conv);
     const WinogradPacker* const packer = &winograd_packer(conv, plan);
     Way way(work);
-    way.name = "winograd, " + plan.tile.name();
+    way.name = sdk::message("winograd, ", plan.columns > 0 ? "whole, " : "", plan.tile.name());
     way.workspace_bytes = plan.workspace_bytes;
     way.packed_bytes = packer->bytes();
     way.request_packed = [packer](sdk::PrepareContext& ctx) {

@@ -37,6 +37,7 @@ class Gather {
     walk.body = sdk::message("  i64 at = LOAD(TI, index, i1);\n", kCheckIndex,
                              "  STORE(T, y, (i2 * count + i1) * inner + i0, LOAD(T, x, (i2 * size "
                              "+ at) * inner + i0));");
+    walk.in_bands();
     walk.add_to(work);
   }
 

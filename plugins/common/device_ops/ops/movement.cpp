@@ -1,4 +1,4 @@
-// Operators that only move elements, by strides: Transpose, Concat, Split, Slice, Expand, Tile,
+// Operators that only move elements, by strides: Transpose, Concat, Split, Slice, Part, Expand, Tile,
 // DepthToSpace, SpaceToDepth. https://onnx.ai/onnx/operators/onnx__Transpose.html and the pages beside it.
 #include <algorithm>
 #include <limits>
@@ -126,6 +126,42 @@ class Split {
   std::int64_t axis_;
   Dims sizes_;
   std::int64_t parts_;
+};
+
+/// One place of an axis: what a rewrite makes of a Gather.
+class Part {
+ public:
+  Part(const Device&, const sdk::Node& node)
+      : axis_(node.get_int("axis", 0)),
+        begin_(node.get_int("begin", 0)),
+        keeps_axis_(node.get_int("keeps_axis", 0) != 0) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    const int axis = normalize_axis(axis_, x.rank());
+    const auto at = static_cast<std::size_t>(axis);
+    if (begin_ < 0 || begin_ >= x.dim(axis))
+      sdk::invalid("place ", begin_, " of axis ", axis, " of ", to_string(x.dims()));
+    const Dims strides = dense_strides(x.dims());
+    Dims part(x.dims().begin(), x.dims().end());
+    part[at] = 1;
+    Dims dims = part;
+    if (!keeps_axis_) dims.erase(dims.begin() + axis);
+    ctx.set_output(0, x.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    const std::int64_t offset = begin_ * strides[at];
+    const std::uint64_t offset_bytes = static_cast<std::uint64_t>(offset) *
+                                       static_cast<std::uint64_t>(sdk::element_bytes(x.type()));
+    const bool is_one_piece = common::product(x.dims(), 0, axis) == 1;
+    if (is_one_piece && offset_bytes % work.device().limits().alignment == 0)
+      ctx.set_view(0, 0, offset_bytes);
+    add_strided_copy(work, x.type(),
+                     {part, input(0), output(0), strides, dense_strides(part), offset, 0, -1});
+  }
+
+ private:
+  std::int64_t axis_, begin_;
+  bool keeps_axis_;
 };
 
 /// Begin, end and step of one axis, as in NumPy.
@@ -298,6 +334,10 @@ KernelList movement_kernels() {
                                .name(kernel_name("strided copy"))
                                .types("T", types)
                                .roles({BP_INPUT_DATA, host})),
+      device_kernel<Part>(sdk::op("Part", private_domain())
+                              .name(kernel_name("part"))
+                              .input_types(0, {DataType::Float, DataType::Double, DataType::Float16,
+                                               DataType::BFloat16})),
       device_kernel<Expand>(sdk::op("Expand")
                                 .name(kernel_name("strided copy"))
                                 .types("T", types)

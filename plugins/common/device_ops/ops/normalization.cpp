@@ -6,6 +6,7 @@
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/reductions.hpp"
 #include "plugins/common/kernels/rows.hpp"
+#include "plugins/common/kernels/scalar_functions.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -53,11 +54,13 @@ class Softmax {
     const Rows rows = is_end ? Rows{x.size(), 1, 1}
                              : rows_of(x.dims(), normalize_axis(axis_, x.rank()), to_the_end_);
     if (x.size() == 0) return;
-    Walk walk(Dims{rows.outer, rows.inner});
+    const bool is_hard = kind_ == "Hardmax";
+    const bool in_columns = !is_hard && rows.inner > 1 && work.device().limits().is_processor;
+    Walk walk(Dims{rows.outer, in_columns ? (rows.inner + kColumns - 1) / kColumns : rows.inner});
     walk.in("x", input(0), x.type()).out("y", output(0), x.type());
     walk.real_type(x.type()).define("IS_LOG", kind_ == "LogSoftmax" ? 1 : 0);
     walk.number("inner", rows.inner).define("T", type_code(x.type()));
-    if (shares_rows(work.device()) && kind_ != "Hardmax") {
+    if (shares_rows(work.device()) && !is_hard) {
       walk.define("BASE", "(row / inner * n * inner + row % inner)");
       walk.define("OFFSET(k)", "((k) * (INDEX)inner)");
       walk.body = common::kSoftmaxRow;
@@ -71,11 +74,17 @@ class Softmax {
       return add_phases(ctx, work, walk, form, x.type());
     }
     walk.number("n", rows.n);
-    walk.body = kind_ == "Hardmax" ? kHardmaxBody : common::kSoftmaxBody;
+    const bool is_exact = x.type() == DataType::Float || x.type() == DataType::Double;
+    walk.define("KEEPS", is_exact ? 1 : 0).define("COLUMNS", kColumns);
+    if (!is_hard) walk.functions = common::kScalarFunctions;
+    walk.body = is_hard      ? kHardmaxBody
+                : in_columns ? common::kSoftmaxColumns
+                             : common::kSoftmaxBody;
     walk.add_to(work);
   }
 
  private:
+  static constexpr std::int64_t kColumns = 64;  ///< of a processor's work item
   static constexpr char kHardmaxBody[] =
       "  x += i1 * n * inner + i0;\n  y += i1 * n * inner + i0;\n  i64 at = 0;\n"
       "  for (i64 k = 1; k < n; ++k)\n"

@@ -68,7 +68,7 @@ class Pad {
     walk.body =
         sdk::message(text, "  VALUE(T) v = ", outside,
                      ";\n  if (inside) v = LOAD(T, x, from);\n  STORE(T, y, ", target, ", v);");
-    walk.add_to(work);
+    walk.in_bands(2).add_to(work);
   }
 
  private:

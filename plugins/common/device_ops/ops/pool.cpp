@@ -1,10 +1,12 @@
-// MaxPool, AveragePool, LpPool, ConvTranspose: windows read directly, one work item an output element.
+// MaxPool, AveragePool, LpPool, ConvTranspose: windows read directly, one work item an output element, and on processors
+// one for lines of a plane.
 // https://onnx.ai/onnx/operators/onnx__MaxPool.html and the pages beside it.
-#include <algorithm>
+#include <optional>
 
 #include "op_table.hpp"
 #include "plugins/common/device_ops/walk.hpp"
-#include "plugins/common/device_ops/window.hpp"
+#include "plugins/common/device_ops/window_lines.hpp"
+#include "plugins/common/kernels/lines.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -77,68 +79,50 @@ constexpr char kPoolLastBody[] = R"kernel(
   STORE(T, y, (i2 * out_0 * out_1 * out_2 + i1) * channels + i0, FINISH);
 )kernel";
 
-/// The same for processors, of floats: `band` lines of a plane, tap row by tap row, so that the columns whose
-/// windows lie inside of the line are a plain loop. FOLD takes `value` into `acc`.
+/// Windows over lines, for processors: see kWindowLines. An average is divided by how many taps its window has in the image,
+/// or with COUNTS_PADDING in image and padding, which is a number of columns times one of lines.
 constexpr char kPoolLines[] = R"kernel(
-  i64 plane = i2 / out_0, oz = i2 % out_0;
-  source += plane * in_0 * in_1 * in_2;
-  int width = (int)out_2, low = (int)((b_2 + STEP_X - 1) / STEP_X);
-  i64 room = in_2 + b_2 - (K_X - 1) * d_2 - 1;
-  int high = room < 0 ? 0 : (int)(room / STEP_X) + 1;
-  if (high > width) high = width;
-  if (high <= low) low = high = 0;
-  i64 last = (i1 + 1) * band < out_1 ? (i1 + 1) * band : out_1;
-  for (i64 row = i1 * band; row < last; ++row) {
-    GLOBAL float *restrict line = y + (i2 * out_1 + row) * out_2;
-    for (int o = 0; o < width; ++o) line[o] = START;
-    int counted_rows = 0, padded_rows = 0;
-    for (i64 kz = 0; kz < k_0; ++kz) {
-      i64 z = oz * s_0 - b_0 + kz * d_0;
-      for (i64 ky = 0; ky < k_1; ++ky) {
-        i64 v = row * s_1 - b_1 + ky * d_1;
-        if (z < in_0 + e_0 && v < in_1 + e_1) ++padded_rows;
-        if (z < 0 || z >= in_0 || v < 0 || v >= in_1) continue;
-        ++counted_rows;
-        GLOBAL const float *restrict from = source + (z * in_1 + v) * in_2;
-        for (int o = low; o < high; ++o) {
-          float acc = line[o];
-#pragma unroll
-          for (int kx = 0; kx < K_X; ++kx) {
-            float value = from[(i64)o * STEP_X - b_2 + kx * d_2];
-            FOLD;
-          }
-          line[o] = acc;
-        }
-        for (int o = low == 0 ? high : 0; o < width; o = o + 1 == low ? high : o + 1) {
-          float acc = line[o];
-          for (int kx = 0; kx < K_X; ++kx) {
-            i64 u = (i64)o * STEP_X - b_2 + kx * d_2;
-            if (u < 0 || u >= in_2) continue;
-            float value = from[u];
-            FOLD;
-          }
-          line[o] = acc;
-        }
-      }
-    }
-#ifdef FINISH
-    for (int o = 0; o < width; ++o) {
-      int counted = K_X, padded = K_X;
-      if (o < low || o >= high) {
-        counted = padded = 0;
-        for (int kx = 0; kx < K_X; ++kx) {
-          i64 u = (i64)o * STEP_X - b_2 + kx * d_2;
-          if (u < in_2 + e_2) ++padded;
-          if (u >= 0 && u < in_2) ++counted;
-        }
-      }
-      counted *= counted_rows;
-      padded *= padded_rows;
-      float acc = line[o];
-      line[o] = FINISH;
-    }
+#define PLANE_MEMORY GLOBAL const float *restrict x, i64 x_at,
+#define PLANE_NUMBERS i64 pad_end_y, i64 pad_end_x,
+#define FIND_PLANE \
+  AT(x); \
+  GLOBAL const float *restrict from = x + plane * in_h * in_w
+#if IS_MAX
+#define BORDER -INFINITY
+#define FOLD(acc, value, tap) acc = (value > acc) | (value != value) ? value : acc
+#define PREPARE_SUMS
+#define STORE_SUMS(sums, count, to, row, begin) store_line(sums, count, y + (to))
+#else
+#define BORDER 0.0f
+#define FOLD(acc, value, tap) acc += value
+
+/* Taps of a window that begins at `first` and lie between 0, or with COUNTS_PADDING anywhere, and `end`. */
+FUNCTION int taps_inside(i64 first, i64 dilation, int taps, i64 end, i64 padded_end) {
+  int count = 0;
+  for (int k = 0; k < taps; ++k) {
+    i64 at = first + k * dilation;
+#if COUNTS_PADDING
+    count += at < padded_end ? 1 : 0;
+#else
+    count += at >= 0 && at < end ? 1 : 0;
 #endif
   }
+  return count;
+}
+#define PREPARE_SUMS \
+  float columns[COLUMNS]; \
+  for (int j = 0; j < width; ++j) \
+    columns[j] = (float)taps_inside((column + j) * STRIDE - pad_x, dilation_x, KERNEL_W, in_w, in_w + pad_end_x)
+#define STORE_SUMS(sums, count, to, row, begin) \
+  { \
+    VT taps = VLOAD(0, columns + (begin)) * (VT)((float)taps_inside( \
+        (line + (row)) * stride_y - pad_y, dilation_y, KERNEL_H, in_h, in_h + pad_end_y)); \
+    VT mean = VLOAD(0, sums) / taps; \
+    VSTORE(taps == (VT)(0.0f) ? (VT)(0.0f) : mean, 0, sums); \
+    store_line(sums, count, y + (to)); \
+  }
+#endif
+#define START (VT)(BORDER)
 )kernel";
 
 class Pool {
@@ -161,9 +145,10 @@ class Pool {
     const bool wants_places = kind_ == "MaxPool" && ctx.output_wanted(1);
     if (wants_places) ctx.set_output(1, DataType::Int64, dims);
     if (sdk::element_count(dims) == 0) return;
-    if (work.device().limits().is_processor && x.type() == DataType::Float && !wants_places &&
-        kind_ != "LpPool" && window.kernel[2] <= kMostUnrolled)
-      return add_lines(work, x.dim(0) * x.dim(1) * window.out[0], window);
+    if (x.type() == DataType::Float && !wants_places && kind_ != "LpPool") {
+      if (const std::optional<WindowLines> lines = WindowLines::over(work.device(), window))
+        return add_lines(work, x.dim(0) * x.dim(1), window, *lines);
+    }
     Walk walk(Dims{x.dim(0) * x.dim(1) * window.out[0], window.out[1], window.out[2]});
     walk.in("source", input(0), x.type()).out("y", output(0), x.type());
     if (wants_places) walk.out("places", output(1), DataType::Int64);
@@ -182,8 +167,6 @@ class Pool {
   }
 
  private:
-  static constexpr std::int64_t kMostUnrolled = 16;
-
   /// A node of a rewrite: [batch, spatial ..., channels], one output.
   void prepare_last(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
@@ -204,23 +187,22 @@ class Pool {
     walk.add_to(work);
   }
 
-  void add_lines(Work& work, std::int64_t planes, const Window& window) const {
-    constexpr std::int64_t kLeastPoints = 1024;
-    const std::int64_t band =
-        std::clamp<std::int64_t>(kLeastPoints / window.out[2], 1, window.out[1]);
-    Walk walk(Dims{planes, (window.out[1] + band - 1) / band, 1});
-    walk.in("source", input(0), DataType::Float).out("y", output(0), DataType::Float);
-    add_numbers(walk, window);
-    walk.number("band", band).define("K_X", window.kernel[2]).define("STEP_X", window.stride[2]);
-    if (kind_ == "MaxPool") {
-      walk.define("START", "-INFINITY");
-      walk.define("FOLD", "acc = value > acc || value != value ? value : acc");
-    } else {
-      walk.define("START", "0").define("FOLD", "acc += value").define("ACC", "float");
-      walk.define("FINISH", average());
-    }
-    walk.body = kPoolLines;
-    walk.add_to(work);
+  void add_lines(Work& work, std::int64_t planes, const Window& window,
+                 const WindowLines& lines) const {
+    KernelText text;
+    text.define("ACTIVATE(s)", "s").define("ACTIVATE_VECTOR(v)", "v");
+    text.define("IS_MAX", kind_ == "MaxPool" ? 1 : 0);
+    text.define("COUNTS_PADDING", counts_padding_ ? 1 : 0);
+    text.define("COLUMNS", WindowLines::kMostColumns + lines.width);
+    lines.define(text, window);
+    text.add(common::kVectorWords).add(common::kStoreLine);
+    LaunchPlan plan;
+    plan.name = "pool lines";
+    plan.source = text.add(kPoolLines).add(common::kWindowLines).str();
+    plan.arg(input(0), DataType::Float).arg(output(0), DataType::Float);
+    plan.scalar(window.pad_end[1]).scalar(window.pad_end[2]);
+    lines.set(plan, window, planes);
+    work.add(plan);
   }
 
   const char* average() const {

@@ -90,7 +90,10 @@ class Resize {
               DataType::UInt8);
       outside += sdk::message("  if (outside", d, "[", index, "]) is_outside = 1;\n");
     }
-    walk.real("extrapolation", node_.extrapolation());
+    std::int64_t taps = 1;
+    for (const common::AxisTaps& axis : axes)
+      if (!axis.weights.empty()) taps *= axis.taps;
+    walk.in_bands(taps).real("extrapolation", node_.extrapolation());
     const char* const rounded = is_float ? "acc" : "rint(acc)";
     walk.body = sdk::message(
         "  int is_outside = 0;\n", outside, is_nearest ? "  VALUE(T) acc;\n" : "  ACC acc = 0;\n",

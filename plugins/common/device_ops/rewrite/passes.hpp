@@ -31,6 +31,9 @@ inline bool same_dims(const sdk::ValueInfo& a, const sdk::ValueInfo& b) {
   return left.size() == right.size() && std::equal(left.begin(), left.end(), right.begin());
 }
 
+/// Gathers of one constant place, of floats.
+void take_parts(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
+
 /// Element-wise trees.
 void fuse_chains(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
 
