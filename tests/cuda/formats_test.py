@@ -90,7 +90,7 @@ class Networks(Formats):
         rows = {row["name"]: row for row in self.nodes(path, "fp16", "--set", of)["nodes"]}
         texts = {name: [reason["text"] for reason in row["reasons"]] for name, row in rows.items()}
         self.assertIn("makes fp16", texts["MatMul_0"])
-        self.assertEqual(texts["MatMul_3"], [])
+        self.assertFalse([text for text in texts["MatMul_3"] if "makes" in text])
         self.assertIn("makes fp16", texts["MatMul_6"])
         # Into the first, out of it, into the third, out of the last.
         self.assertEqual(len(self.edges(path, "fp16", "--set", of)), 4)

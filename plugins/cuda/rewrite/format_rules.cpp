@@ -20,6 +20,8 @@ constexpr FormatRule kRules[] = {
     {"Gemm", kAsked},
     {"FusedMatMul", kAsked},
     {"FusedGemm", kAsked},
+    {"Attention", kAsked},
+    {"FusedAttention", kAsked},
 
     {"MaxPool", kFollow, Layout::kWindow},
     {"AveragePool", kFollow, Layout::kWindow},
