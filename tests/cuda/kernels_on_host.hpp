@@ -1,5 +1,6 @@
 // Runs the text of kernels on the processor, by an OpenCL library: the shared kernels are in the words of both
-// languages, so that whole networks can be computed on the stand-in.
+// languages, so that whole networks can be computed on the stand-in. It compiles in a fraction of the time of host_kernels.hpp and
+// keeps what it compiled, but knows none of CUDA's own words.
 #pragma once
 
 #include <string>
