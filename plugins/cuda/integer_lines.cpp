@@ -58,8 +58,8 @@ std::string sums_text(const LineResult& result, Operands& operands,
   if (result.has_a_zero() && result.has_b_zero()) {
     // An argument, so that nodes of other depths share the kernel; in two floats, which hold it exactly.
     constexpr std::int64_t kPart = 65536;
-    parameters = {static_cast<double>(result.depth / kPart),
-                  static_cast<double>(result.depth % kPart)};
+    const std::int64_t high = result.depth / kPart, low = result.depth % kPart;
+    parameters = {static_cast<double>(high), static_cast<double>(low)};
     text += sdk::message(" + ", a, " * ", b, " * ((u32)p0 * 65536u + (u32)p1)");
   }
   return text;

@@ -38,52 +38,79 @@ HostTensor values_of(const Dims& dims, int seed, bp_dtype type) {
 }
 
 /// ONNX's Attention by its definition, in doubles.
-std::vector<double> attention_reference(const AttentionCase& each, float scale) {
-  const bool is_flat = each.q.size() == 3;
-  const std::int64_t batch = each.q[0], heads = is_flat ? each.heads : each.q[1],
-                     groups = is_flat ? each.groups : each.k[1];
-  const std::int64_t rows = each.q[is_flat ? 1 : 2], columns = each.k[is_flat ? 1 : 2];
-  const std::int64_t width = is_flat ? each.q[2] / heads : each.q[3],
-                     value_width = is_flat ? each.v[2] / groups : each.v[3];
-  const auto at = [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t e,
-                      std::int64_t all, std::int64_t positions, std::int64_t size) {
-    return is_flat ? ((b * positions + i) * all + h) * size + e
-                   : ((b * all + h) * positions + i) * size + e;
-  };
-  std::vector<double> y(static_cast<std::size_t>(batch * heads * rows * value_width));
-  for (std::int64_t n = 0; n < batch * heads * rows; ++n) {
-    const std::int64_t b = n / rows / heads, h = n / rows % heads, i = n % rows,
-                       g = h / (heads / groups);
+class AttentionReference {
+ public:
+  AttentionReference(const AttentionCase& each, float scale)
+      : case_(each),
+        is_flat_(each.q.size() == 3),
+        scale_(static_cast<double>(scale)),
+        heads_(is_flat_ ? each.heads : each.q[1]),
+        groups_(is_flat_ ? each.groups : each.k[1]),
+        rows_(each.q[is_flat_ ? 1 : 2]),
+        columns_(each.k[is_flat_ ? 1 : 2]),
+        width_(is_flat_ ? each.q[2] / heads_ : each.q[3]),
+        value_width_(is_flat_ ? each.v[2] / groups_ : each.v[3]) {}
+
+  std::vector<double> compute() const {
+    const std::int64_t all = case_.q[0] * heads_ * rows_;
+    std::vector<double> y(static_cast<std::size_t>(all * value_width_));
+    for (std::int64_t n = 0; n < all; ++n) compute_row(n, y);
+    return y;
+  }
+
+ private:
+  void compute_row(std::int64_t n, std::vector<double>& y) const {
+    const std::int64_t b = n / rows_ / heads_, h = n / rows_ % heads_, i = n % rows_;
     std::vector<double> weights;
     double sum = 0;
-    for (std::int64_t j = 0; j < columns; ++j) {
-      double score = 0;
-      for (std::int64_t e = 0; e < width; ++e)
-        score += static_cast<double>(number_at(at(b, h, i, e, heads, rows, width), 1)) *
-                 static_cast<double>(number_at(at(b, g, j, e, groups, columns, width), 2));
-      score *= static_cast<double>(scale);
-      if (each.mask != Dims{-1}) {
-        const Dims whole{batch, heads, rows, columns}, place{b, h, i, j};
-        std::int64_t index = 0;
-        for (std::size_t axis = 0; axis < each.mask.size(); ++axis) {
-          const std::size_t of = 4 - each.mask.size() + axis;
-          index = index * each.mask[axis] + (each.mask[axis] == 1 ? 0 : place[of]);
-        }
-        score += static_cast<double>(number_at(index, 4));
-      }
-      weights.push_back(each.is_causal && j > i ? 0 : std::exp(score));
+    for (std::int64_t j = 0; j < columns_; ++j) {
+      weights.push_back(case_.is_causal && j > i ? 0 : std::exp(score(b, h, i, j)));
       sum += weights.back();
     }
-    for (std::int64_t e = 0; e < value_width; ++e) {
+    for (std::int64_t e = 0; e < value_width_; ++e) {
       double value = 0;
-      for (std::int64_t j = 0; j < columns; ++j)
+      for (std::int64_t j = 0; j < columns_; ++j)
         value += weights[static_cast<std::size_t>(j)] / sum *
-                 static_cast<double>(number_at(at(b, g, j, e, groups, columns, value_width), 3));
-      y[static_cast<std::size_t>(at(b, h, i, e, heads, rows, value_width))] = value;
+                 number(at(b, group_of(h), j, e, groups_, columns_, value_width_), 3);
+      y[static_cast<std::size_t>(at(b, h, i, e, heads_, rows_, value_width_))] = value;
     }
   }
-  return y;
-}
+
+  double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    double sum = 0;
+    for (std::int64_t e = 0; e < width_; ++e)
+      sum += number(at(b, h, i, e, heads_, rows_, width_), 1) *
+             number(at(b, group_of(h), j, e, groups_, columns_, width_), 2);
+    return sum * scale_ + mask({b, h, i, j});
+  }
+
+  /// The mask broadcasts from its end.
+  double mask(const Dims& place) const {
+    const Dims& dims = case_.mask;
+    if (dims == Dims{-1}) return 0;
+    std::int64_t index = 0;
+    for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+      const std::int64_t at_axis = place[place.size() - dims.size() + axis];
+      index = index * dims[axis] + (dims[axis] == 1 ? 0 : at_axis);
+    }
+    return number(index, 4);
+  }
+
+  std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t e, std::int64_t all,
+                  std::int64_t positions, std::int64_t size) const {
+    return is_flat_ ? ((b * positions + i) * all + h) * size + e
+                    : ((b * all + h) * positions + i) * size + e;
+  }
+  std::int64_t group_of(std::int64_t h) const { return h / (heads_ / groups_); }
+  static double number(std::int64_t index, int seed) {
+    return static_cast<double>(number_at(index, seed));
+  }
+
+  const AttentionCase& case_;
+  bool is_flat_;
+  double scale_;
+  std::int64_t heads_, groups_, rows_, columns_, width_, value_width_;
+};
 
 class CudaAttention : public CudaTest {
  protected:
@@ -106,7 +133,7 @@ class CudaAttention : public CudaTest {
                            std::uint64_t offset) {
     const std::int64_t width = each.heads > 0 ? each.q[2] / each.heads : each.q[3];
     const std::vector<double> want =
-        attention_reference(each, 1 / std::sqrt(static_cast<float>(width)));
+        AttentionReference(each, 1 / std::sqrt(static_cast<float>(width))).compute();
     std::vector<double> got;
     if (type == BP_FLOAT) {
       for (const float value : run.run(offset)) got.push_back(static_cast<double>(value));

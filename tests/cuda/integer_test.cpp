@@ -358,10 +358,10 @@ TEST_F(CudaIntegers, ManyGroupsAreLeftToThePlainKernelWithTheReason) {
   NodeUnderTest node("", "ConvInteger", 10);
   node.input(BP_INT8, each.x).input(BP_INT8, each.w);
   try {
-    NodeOnDevice(device, describe_conv(node, each),
-                 kernel_named(device, "cuda:int8 conv", "ConvInteger"),
-                 {random_bits(BP_INT8, each.x).tensor(), random_bits(BP_INT8, each.w).tensor()});
-    FAIL();
+    const NodeOnDevice prepared(
+        device, describe_conv(node, each), kernel_named(device, "cuda:int8 conv", "ConvInteger"),
+        {random_bits(BP_INT8, each.x).tensor(), random_bits(BP_INT8, each.w).tensor()});
+    FAIL() << "it was prepared";
   } catch (const test_host::StatusError& error) {
     EXPECT_EQ(error.code(), BP_UNSUPPORTED);
     EXPECT_NE(std::string(error.what()).find("32 groups"), std::string::npos) << error.what();

@@ -114,7 +114,7 @@ std::string FlowCopies::maker(const Graph& graph, const std::string& value) cons
 std::string FlowCopies::carried_place(const Turns& turns, const std::string& initial) const {
   std::string read = reader(turns.body, turns.carried);
   if (read == kHost) return read;
-  const std::string made = maker(turns.body, turns.next);
+  std::string made = maker(turns.body, turns.next);
   if (!made.empty()) return made;
   return !read.empty() ? read : initial;
 }

@@ -153,8 +153,8 @@ class IntegerConv {
   }
 
   std::string add_turn(const sdk::PrepareContext& ctx, NodeWork& work, const Turn& turn,
-                       LineResult result, std::int64_t first, std::int64_t images, bool is_direct,
-                       WorkspacePieces& pieces) const {
+                       const LineResult& result, std::int64_t first, std::int64_t images,
+                       bool is_direct, WorkspacePieces& pieces) const {
     LineProduct product = turn.product;
     const std::int64_t matrix = product.out_columns * product.depth;
     add_windows(ctx, work.launches(), turn, first, images);
@@ -175,7 +175,7 @@ class IntegerConv {
       call.b = static_cast<std::uint64_t>(group * images * matrix);
       call.y = sum_bytes(group * plane);
     }
-    const std::string variant = add_line_product(work, product, pieces);
+    std::string variant = add_line_product(work, product, pieces);
     if (is_direct) return variant;
     for (std::int64_t group = 0; group < groups_; ++group)
       add_group_result(work.launches(), turn, result, {first, images, group});

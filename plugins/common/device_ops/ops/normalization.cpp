@@ -121,31 +121,18 @@ class LayerNormalization {
     const sdk::Tensor x = ctx.input(0), scale = ctx.input(1), bias = ctx.input(2);
     const int axis = normalize_axis(axis_, x.rank());
     const Rows rows = rows_of(x.dims(), axis, true);
-    const bool is_whole = scale.size() == rows.n && (!bias.present() || bias.size() == rows.n);
-    if (!is_whole && (scale.size() != 1 || (bias.present() && bias.size() != 1)))
-      sdk::unsupported("a scale of dims ", to_string(scale.dims()), " for rows of ", rows.n,
-                       " is not handled");
+    const bool is_whole = is_along_row(scale, bias, rows.n);
     ctx.set_output(0, x.type(), x.dims());
-    Dims statistics;
-    for (int d = 0; d < x.rank(); ++d) statistics.push_back(d < axis ? x.dim(d) : 1);
-    const DataType wide = x.type() == DataType::Double ? DataType::Double : DataType::Float;
-    const bool wants_mean = has_mean_ && ctx.output_wanted(1);
-    const unsigned inverse = has_mean_ ? 2 : 1;
-    const bool wants_inverse = ctx.output_wanted(inverse);
-    if (wants_mean) ctx.set_output(1, wide, statistics);
-    if (wants_inverse) ctx.set_output(inverse, wide, statistics);
+    const Statistics statistics = set_statistics(ctx, axis);
     if (x.size() == 0) return;
     Walk walk(Dims{rows.outer});
     walk.in("x", input(0), x.type()).out("y", output(0), x.type());
     walk.in("scale", input(1), scale.type());
     if (bias.present()) walk.in("bias", input(2), bias.type());
-    if (wants_mean) walk.out("out_mean", output(1), wide);
-    if (wants_inverse) walk.out("out_inverse", output(inverse), wide);
+    add_statistics(walk, statistics);
     walk.real("epsilon", epsilon_).real_type(x.type());
     walk.define("T", type_code(x.type())).define("TS", type_code(scale.type()));
-    walk.define("TM", type_code(wide)).define("NO_MEAN", has_mean_ ? 0 : 1);
-    walk.define("HAS_BIAS", bias.present() ? 1 : 0).define("HAS_MEAN", wants_mean ? 1 : 0);
-    walk.define("HAS_INVERSE", wants_inverse ? 1 : 0);
+    walk.define("NO_MEAN", has_mean_ ? 0 : 1).define("HAS_BIAS", bias.present() ? 1 : 0);
     if (shares_rows(work.device())) {
       const bool is_row =
           is_whole && scale.type() == x.type() && (!bias.present() || bias.type() == x.type());
@@ -159,6 +146,43 @@ class LayerNormalization {
   }
 
  private:
+  /// Which second outputs are asked for.
+  struct Statistics {
+    DataType type;
+    unsigned inverse_at;  ///< output of the inverse deviations
+    bool has_mean, has_inverse;
+  };
+
+  /// Whether scale and bias have a number for each element of a row; else one for all.
+  static bool is_along_row(const sdk::Tensor& scale, const sdk::Tensor& bias, std::int64_t n) {
+    if (scale.size() == n && (!bias.present() || bias.size() == n)) return true;
+    if (scale.size() != 1 || (bias.present() && bias.size() != 1))
+      sdk::unsupported("a scale of dims ", to_string(scale.dims()), " for rows of ", n,
+                       " is not handled");
+    return false;
+  }
+
+  Statistics set_statistics(sdk::PrepareContext& ctx, int axis) const {
+    const sdk::Tensor x = ctx.input(0);
+    Dims dims;
+    for (int d = 0; d < x.rank(); ++d) dims.push_back(d < axis ? x.dim(d) : 1);
+    Statistics asked{};
+    asked.type = x.type() == DataType::Double ? DataType::Double : DataType::Float;
+    asked.inverse_at = has_mean_ ? 2 : 1;
+    asked.has_mean = has_mean_ && ctx.output_wanted(1);
+    asked.has_inverse = ctx.output_wanted(asked.inverse_at);
+    if (asked.has_mean) ctx.set_output(1, asked.type, dims);
+    if (asked.has_inverse) ctx.set_output(asked.inverse_at, asked.type, dims);
+    return asked;
+  }
+
+  static void add_statistics(Walk& walk, const Statistics& asked) {
+    if (asked.has_mean) walk.out("out_mean", output(1), asked.type);
+    if (asked.has_inverse) walk.out("out_inverse", output(asked.inverse_at), asked.type);
+    walk.define("TM", type_code(asked.type)).define("HAS_MEAN", asked.has_mean ? 1 : 0);
+    walk.define("HAS_INVERSE", asked.has_inverse ? 1 : 0);
+  }
+
   bool has_mean_;
   std::int64_t axis_;
   double epsilon_;
