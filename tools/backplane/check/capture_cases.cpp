@@ -61,7 +61,7 @@ class CaptureCheck {
     for (const auto& check :
          {&CaptureCheck::wrong_replay, &CaptureCheck::wrong_order, &CaptureCheck::wrong_anew,
           &CaptureCheck::wrong_after_abandon, &CaptureCheck::leak}) {
-      const std::string wrong = (this->*check)();
+      std::string wrong = (this->*check)();
       if (!wrong.empty()) return wrong;
     }
     return "";

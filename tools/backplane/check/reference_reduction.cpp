@@ -11,7 +11,7 @@ namespace {
 /// What is made of the elements along the axes that go.
 using Fold = std::function<double(const std::vector<double>&)>;
 
-Reference reduction(Fold fold, bool of_floats = false) {
+Reference reduction(const Fold& fold, bool of_floats = false) {
   return one_output([=](const NodeCase& node) -> std::optional<Tensor> {
     const Tensor& x = input_of(node, 0);
     if (of_floats && !is_floating(x.dtype)) return std::nullopt;

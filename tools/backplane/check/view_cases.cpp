@@ -191,7 +191,7 @@ std::string first_wrong(const Views& views) {
   for (const std::uint64_t bytes :
        {views.least, views.least + 4, std::max(views.least, kLargeView) + 12}) {
     for (const auto& check : {wrong_reading, wrong_writing, wrong_end}) {
-      const std::string wrong = check(views, bytes);
+      std::string wrong = check(views, bytes);
       if (!wrong.empty()) return wrong;
     }
   }
