@@ -291,8 +291,7 @@ int home_of_feed(const Program& program, std::size_t feed) {
   // devices the first one of the session, whoever reads first: rewrites and claims then do not move it.
   int home = kNoSpace;
   for (const int space : spaces) {
-    const bool is_better = home <= kHostSpace || space < home;
-    if (space > kHostSpace ? is_better : home == kNoSpace && space == kHostSpace) home = space;
+    if (home <= kHostSpace ? space > home : space > kHostSpace && space < home) home = space;
   }
   return home;
 }

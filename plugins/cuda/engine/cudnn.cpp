@@ -14,7 +14,7 @@ enum Id : std::int64_t { kX = 1, kW, kBias, kAddend, kY, kSum, kSummed, kBiased 
 /// A convolution as a graph of the library's.
 class Graph {
  public:
-  Graph(cudnnHandle_t handle, const Convolution& form)
+  explicit Graph(const Convolution& form)
       : form_(form),
         sum_type_(form.type == sdk::DataType::Double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT) {
     const std::vector<std::int64_t> x = image(form.channels, form.in);
@@ -29,14 +29,9 @@ class Graph {
     tensor(form.is_fused() ? kSum : kY, y_);
     add_convolution();
     add_rest();
-    std::vector<cudnnBackendDescriptor_t> raw;
-    for (const Description& operation : operations_) raw.push_back(operation.get());
-    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.size(),
-               raw.data());
-    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
   }
   /// False: the library has no such graph.
-  bool try_finish() { return graph_.try_finish(); }
+  bool try_finish(cudnnHandle_t handle) { return try_finish_graph(graph_, operations_, handle); }
   const Description& graph() const { return graph_; }
 
  private:
@@ -175,21 +170,15 @@ class Graph {
 
 class LinkedConvolution final : public PreparedConvolution {
  public:
-  /// `plan` is finished.
-  LinkedConvolution(Handles& handles, const Convolution& form, Description plan)
+  LinkedConvolution(Handles& handles, const Convolution& form, FinishedPlan plan)
       : handles_(handles),
         plan_(std::move(plan)),
-        workspace_bytes_(
-            static_cast<std::uint64_t>(plan_.get_number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE))),
         has_bias_(form.has_bias),
         has_addend_(form.has_addend) {}
-  std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
-
-  std::string kept() const override { return kept_plan(plan_); }
+  std::uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
+  std::string kept() const override { return plan_.kept(); }
 
   void enqueue(StreamHandle stream, const ConvolutionAddresses& at) const override {
-    // The list of addresses is an object of the library's, which cannot be used again: its memory is the one
-    // thing that a run allocates, and a captured run does not.
     std::array<std::int64_t, 5> ids{kX, kW, kY};
     std::array<void*, 5> addresses{pointer(at.x), pointer(at.w), pointer(at.y)};
     std::size_t count = 3;
@@ -199,21 +188,12 @@ class LinkedConvolution final : public PreparedConvolution {
     };
     if (has_bias_) add(kBias, at.bias);
     if (has_addend_) add(kAddend, at.addend);
-    auto* const workspace = pointer(at.workspace);
-    const TakenHandle handle(handles_);
-    Description pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data());
-    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses.data());
-    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
-    pack.finish();
-    DNN_CALL(cudnnSetStream, handle.get(), stream);
-    DNN_CALL(cudnnBackendExecute, handle.get(), plan_.get(), pack.get());
+    plan_.enqueue(handles_, stream, count, ids.data(), addresses.data(), at.workspace);
   }
 
  private:
   Handles& handles_;
-  Description plan_;
-  std::uint64_t workspace_bytes_;
+  FinishedPlan plan_;
   bool has_bias_, has_addend_;
 };
 
@@ -247,31 +227,27 @@ class Cudnn final : public ConvolutionLibrary {
   std::shared_ptr<const PreparedConvolution> plan(const Convolution& form,
                                                   std::uint64_t workspace_limit) override {
     const TakenHandle handle(handles_.get());
-    Graph graph(handle.get(), form);
-    if (!graph.try_finish()) return nullptr;
-    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-      for (const Description& configuration : configurations(graph.graph(), mode)) {
-        if (!keeps_precision(configuration.get(), form)) continue;
-        Description plan = new_plan(handle.get());
-        plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-        if (!plan.try_finish()) continue;
-        auto made =
-            std::make_shared<const LinkedConvolution>(handles_.get(), form, std::move(plan));
-        if (made->workspace_bytes() <= workspace_limit) return made;
-      }
-    }
-    return nullptr;
+    Graph graph(form);
+    if (!graph.try_finish(handle.get())) return nullptr;
+    return linked(form, best_plan(handle.get(), graph.graph(), workspace_limit,
+                                  [&](cudnnBackendDescriptor_t configuration) {
+                                    return keeps_precision(configuration, form);
+                                  }));
   }
 
   std::shared_ptr<const PreparedConvolution> restore(const Convolution& form,
                                                      const std::string& kept) override {
     const TakenHandle handle(handles_.get());
-    Description plan = new_plan(handle.get());
-    if (!try_restore(plan, kept)) return nullptr;
-    return std::make_shared<const LinkedConvolution>(handles_.get(), form, std::move(plan));
+    return linked(form, restored_plan(handle.get(), kept));
   }
 
  private:
+  std::shared_ptr<const PreparedConvolution> linked(const Convolution& form,
+                                                    std::optional<FinishedPlan> plan) {
+    if (!plan) return nullptr;
+    return std::make_shared<const LinkedConvolution>(handles_.get(), form, std::move(*plan));
+  }
+
   LateHandles handles_;
   std::string version_ = cudnn_version();
 };

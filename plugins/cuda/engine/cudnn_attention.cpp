@@ -26,8 +26,7 @@ using AttentionDims = std::array<std::int64_t, 4>;
 /// An attention as a graph of the library's.
 class AttentionGraph {
  public:
-  AttentionGraph(cudnnHandle_t handle, const Attention& form)
-      : form_(form), type_(cudnn_type(form.type)) {
+  explicit AttentionGraph(const Attention& form) : form_(form), type_(cudnn_type(form.type)) {
     scores_ = {form.batch, form.heads, form.rows, form.columns};
     sums_ = {form.batch, form.heads, form.rows, 1};
     add_operands();
@@ -38,14 +37,9 @@ class AttentionGraph {
     if (form.is_causal) last = add_causal(last);
     last = add_softmax(last);
     add_product(last, kValue, kResult);
-    std::vector<cudnnBackendDescriptor_t> raw;
-    for (const Description& operation : operations_) raw.push_back(operation.get());
-    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.size(),
-               raw.data());
-    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
   }
   /// False: the library has no such graph.
-  bool try_finish() { return graph_.try_finish(); }
+  bool try_finish(cudnnHandle_t handle) { return try_finish_graph(graph_, operations_, handle); }
   const Description& graph() const { return graph_; }
 
  private:
@@ -179,16 +173,13 @@ class AttentionGraph {
 
 class LinkedAttention final : public PreparedAttention {
  public:
-  /// `plan` is finished.
-  LinkedAttention(Handles& handles, const Attention& form, Description plan)
+  LinkedAttention(Handles& handles, const Attention& form, FinishedPlan plan)
       : handles_(handles),
         plan_(std::move(plan)),
-        workspace_bytes_(
-            static_cast<std::uint64_t>(plan_.get_number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE))),
         has_mask_(form.has_mask),
         is_causal_(form.is_causal) {}
-  std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
-  std::string kept() const override { return kept_plan(plan_); }
+  std::uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
+  std::string kept() const override { return plan_.kept(); }
 
   void enqueue(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
     float lowest = std::numeric_limits<float>::lowest();
@@ -202,21 +193,12 @@ class LinkedAttention final : public PreparedAttention {
     };
     if (has_mask_) add(kMaskValues, pointer(at.mask));
     if (is_causal_) add(kLowestNumber, &lowest);
-    auto* const workspace = pointer(at.workspace);
-    const TakenHandle handle(handles_);
-    Description pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data());
-    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses.data());
-    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
-    pack.finish();
-    DNN_CALL(cudnnSetStream, handle.get(), stream);
-    DNN_CALL(cudnnBackendExecute, handle.get(), plan_.get(), pack.get());
+    plan_.enqueue(handles_, stream, count, ids.data(), addresses.data(), at.workspace);
   }
 
  private:
   Handles& handles_;
-  Description plan_;
-  std::uint64_t workspace_bytes_;
+  FinishedPlan plan_;
   bool has_mask_, is_causal_;
 };
 
@@ -228,29 +210,25 @@ class CudnnAttention final : public AttentionLibrary {
   std::shared_ptr<const PreparedAttention> plan(const Attention& form,
                                                 std::uint64_t workspace_limit) override {
     const TakenHandle handle(handles_.get());
-    AttentionGraph graph(handle.get(), form);
-    if (!graph.try_finish()) return nullptr;
-    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-      for (const Description& configuration : configurations(graph.graph(), mode)) {
-        Description plan = new_plan(handle.get());
-        plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-        if (!plan.try_finish()) continue;
-        auto made = std::make_shared<const LinkedAttention>(handles_.get(), form, std::move(plan));
-        if (made->workspace_bytes() <= workspace_limit) return made;
-      }
-    }
-    return nullptr;
+    AttentionGraph graph(form);
+    if (!graph.try_finish(handle.get())) return nullptr;
+    return linked(form, best_plan(handle.get(), graph.graph(), workspace_limit,
+                                  [](cudnnBackendDescriptor_t) { return true; }));
   }
 
   std::shared_ptr<const PreparedAttention> restore(const Attention& form,
                                                    const std::string& kept) override {
     const TakenHandle handle(handles_.get());
-    Description plan = new_plan(handle.get());
-    if (!try_restore(plan, kept)) return nullptr;
-    return std::make_shared<const LinkedAttention>(handles_.get(), form, std::move(plan));
+    return linked(form, restored_plan(handle.get(), kept));
   }
 
  private:
+  std::shared_ptr<const PreparedAttention> linked(const Attention& form,
+                                                  std::optional<FinishedPlan> plan) {
+    if (!plan) return nullptr;
+    return std::make_shared<const LinkedAttention>(handles_.get(), form, std::move(*plan));
+  }
+
   LateHandles handles_;
   std::string version_ = cudnn_version();
 };

@@ -7,6 +7,7 @@
 #include <cudnn.h>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -189,12 +190,73 @@ inline std::string kept_plan(const Description& plan) {
   return text;
 }
 
-/// Whether the library takes words that were kept; the plan is finished then.
-inline bool try_restore(Description& plan, const std::string& kept) {
-  return cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
-                                  CUDNN_TYPE_CHAR, static_cast<std::int64_t>(kept.size()),
-                                  kept.data()) == CUDNN_STATUS_SUCCESS &&
-         plan.try_finish();
+/// Ends the description of a graph. False: the library has no such graph.
+inline bool try_finish_graph(Description& graph, const std::vector<Description>& operations,
+                             cudnnHandle_t handle) {
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (const Description& operation : operations) raw.push_back(operation.get());
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.size(), raw.data());
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  return graph.try_finish();
+}
+
+/// A plan that can be run.
+class FinishedPlan {
+ public:
+  /// `plan` is finished.
+  explicit FinishedPlan(Description plan)
+      : plan_(std::move(plan)),
+        workspace_bytes_(static_cast<std::uint64_t>(
+            plan_.get_number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE))) {}
+  std::uint64_t workspace_bytes() const { return workspace_bytes_; }
+  std::string kept() const { return kept_plan(plan_); }
+
+  /// `count` tensors by their numbers in the graph. The list of addresses is an object of the library's, which cannot be
+  /// used again: its memory is the one thing that a run allocates, and a captured run does not.
+  void enqueue(Handles& handles, StreamHandle stream, std::size_t count, const std::int64_t* ids,
+               void* const* addresses, Address workspace) const {
+    auto* const scratch = pointer(workspace);
+    const TakenHandle handle(handles);
+    Description pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, scratch);
+    pack.finish();
+    DNN_CALL(cudnnSetStream, handle.get(), stream);
+    DNN_CALL(cudnnBackendExecute, handle.get(), plan_.get(), pack.get());
+  }
+
+ private:
+  Description plan_;
+  std::uint64_t workspace_bytes_;
+};
+
+/// The best plan of a graph within the limit whose configuration is accepted; none where the library has none.
+template <class Accepts>
+std::optional<FinishedPlan> best_plan(cudnnHandle_t handle, const Description& graph,
+                                      std::uint64_t workspace_limit, const Accepts& accepts) {
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    for (const Description& configuration : configurations(graph, mode)) {
+      if (!accepts(configuration.get())) continue;
+      Description plan = new_plan(handle);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+      if (!plan.try_finish()) continue;
+      FinishedPlan made(std::move(plan));
+      if (made.workspace_bytes() <= workspace_limit) return made;
+    }
+  }
+  return std::nullopt;
+}
+
+/// A plan from words that were kept; none where the library does not take them.
+inline std::optional<FinishedPlan> restored_plan(cudnnHandle_t handle, const std::string& kept) {
+  Description plan = new_plan(handle);
+  const bool is_taken =
+      cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                               CUDNN_TYPE_CHAR, static_cast<std::int64_t>(kept.size()),
+                               kept.data()) == CUDNN_STATUS_SUCCESS;
+  if (!is_taken || !plan.try_finish()) return std::nullopt;
+  return FinishedPlan(std::move(plan));
 }
 
 /// Handles that are made by the first use: it takes the library a while, and memory of the device.
