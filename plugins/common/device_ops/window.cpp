@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plugins/common/device_ops/walk.hpp"
+
 namespace backplane::device_ops {
 namespace {
 
@@ -102,10 +104,35 @@ Window WindowAttributes::resolve_transposed(DimsView spatial, DimsView kernel) c
   return window;
 }
 
+Window WindowAttributes::resolve_convolution(const sdk::Tensor& x, const sdk::Tensor& w,
+                                             std::int64_t groups) const {
+  if (groups < 1 || x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(1) * groups ||
+      w.dim(0) % groups != 0)
+    sdk::invalid("a convolution of ", to_string(x.dims()), " with ", to_string(w.dims()), " in ",
+                 groups, " groups");
+  return resolve(DimsView(x.dims().data() + 2, x.dims().size() - 2),
+                 DimsView(w.dims().data() + 2, w.dims().size() - 2));
+}
+
 Dims output_dims(DimsView x, std::int64_t channels, const Window& window) {
   Dims dims{x[0], channels};
   for (std::size_t axis = 5 - x.size(); axis < 3; ++axis) dims.push_back(window.out[axis]);
   return dims;
+}
+
+void add_numbers(Walk& walk, const Window& window) {
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const auto number = [&](const char* name, std::int64_t value) {
+      walk.number(sdk::message(name, axis), value);
+    };
+    number("in_", window.in[axis]);
+    number("out_", window.out[axis]);
+    number("k_", window.kernel[axis]);
+    number("s_", window.stride[axis]);
+    number("d_", window.dilation[axis]);
+    number("b_", window.pad_begin[axis]);
+    number("e_", window.pad_end[axis]);
+  }
 }
 
 }  // namespace backplane::device_ops

@@ -33,12 +33,7 @@ class IntegerConv {
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor x = ctx.input(0), w = ctx.input(places_.b);
     require_bytes(x, w);
-    if (x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(1) * groups_ ||
-        w.dim(0) % groups_ != 0)
-      sdk::invalid("a convolution of ", to_string(x.dims()), " with ", to_string(w.dims()), " in ",
-                   groups_, " groups");
-    const Window window = attributes_.resolve(DimsView(x.dims().data() + 2, x.dims().size() - 2),
-                                              DimsView(w.dims().data() + 2, w.dims().size() - 2));
+    const Window window = attributes_.resolve_convolution(x, w, groups_);
     const Dims dims = device_ops::output_dims(x.dims(), w.dim(0), window);
     const DataType type = result_type(ctx, places_);
     ctx.set_output(0, type, dims);
@@ -227,14 +222,7 @@ class IntegerConv {
     if (turn.zero) walk.in("zero", input(places_.a_zero), DataType::UInt8);
     walk.out("y", turn.windows, DataType::UInt32);
     walk.define("FLIP", shift_of(turn.x)).define("ZERO", turn.zero ? "LOAD(u8, zero, 0)" : "0");
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      walk.number(sdk::message("in_", axis), window.in[axis]);
-      walk.number(sdk::message("out_", axis), window.out[axis]);
-      walk.number(sdk::message("k_", axis), window.kernel[axis]);
-      walk.number(sdk::message("s_", axis), window.stride[axis]);
-      walk.number(sdk::message("d_", axis), window.dilation[axis]);
-      walk.number(sdk::message("b_", axis), window.pad_begin[axis]);
-    }
+    device_ops::add_numbers(walk, window);
     walk.number("images", images).number("first_image", first).number("channels", turn.channels);
     walk.number("group_channels", turn.channels / groups_).number("points", window.out_points());
     walk.number("out_lines", turn.product.out_columns).number("words", words);

@@ -248,12 +248,7 @@ class IntegerConv : IntegerOperator {
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0), w = ctx.input(places().b);
     require_bytes(x, w);
-    if (x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(1) * groups_ ||
-        w.dim(0) % groups_ != 0)
-      sdk::invalid("a convolution of ", to_string(x.dims()), " with ", to_string(w.dims()), " in ",
-                   groups_, " groups");
-    const Window window = attributes_.resolve(DimsView(x.dims().data() + 2, x.dims().size() - 2),
-                                              DimsView(w.dims().data() + 2, w.dims().size() - 2));
+    const Window window = attributes_.resolve_convolution(x, w, groups_);
     const Dims dims = output_dims(x.dims(), w.dim(0), window);
     ctx.set_output(0, result_type(ctx), dims);
     if (sdk::element_count(dims) == 0) return;

@@ -13,22 +13,6 @@ namespace {
 
 DimsView spatial_of(DimsView dims) { return {dims.data() + 2, dims.size() - 2}; }
 
-/// The window's numbers as arguments: in_0 ..., k_0 ..., s_0 ..., d_0 ..., b_0 ..., e_0 ..., out_0 ...
-void add_numbers(Walk& walk, const Window& window) {
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const auto number = [&](const char* name, std::int64_t value) {
-      walk.number(sdk::message(name, axis), value);
-    };
-    number("in_", window.in[axis]);
-    number("out_", window.out[axis]);
-    number("k_", window.kernel[axis]);
-    number("s_", window.stride[axis]);
-    number("d_", window.dilation[axis]);
-    number("b_", window.pad_begin[axis]);
-    number("e_", window.pad_end[axis]);
-  }
-}
-
 /// START, STEP and FINISH fold the taps inside of the input; `counted` is how many they were, `padded` how
 /// many lay inside of input and padding, `best` the place of the greatest.
 constexpr char kPoolBody[] = R"kernel(

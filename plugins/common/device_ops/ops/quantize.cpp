@@ -207,24 +207,14 @@ class IntegerConv {
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const auto weights = static_cast<std::uint32_t>(places_.b);
     const sdk::Tensor x = ctx.input(0), w = ctx.input(weights);
-    if (x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(1) * groups_)
-      sdk::invalid("a convolution of ", to_string(x.dims()), " with ", to_string(w.dims()));
-    const Window window = attributes_.resolve(DimsView(x.dims().data() + 2, x.dims().size() - 2),
-                                              DimsView(w.dims().data() + 2, w.dims().size() - 2));
+    const Window window = attributes_.resolve_convolution(x, w, groups_);
     const DataType out = places_.y_zero < 0
                              ? DataType::Int32
                              : ctx.input(static_cast<std::uint32_t>(places_.y_zero)).type();
     ctx.set_output(0, out, output_dims(x.dims(), w.dim(0), window));
     Walk walk(Dims{x.dim(0) * w.dim(0) * window.out[0], window.out[1], window.out[2]});
     walk.in("x", input(0), x.type()).in("w", input(weights), w.type()).out("y", output(0), out);
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      walk.number(sdk::message("in_", axis), window.in[axis]);
-      walk.number(sdk::message("out_", axis), window.out[axis]);
-      walk.number(sdk::message("k_", axis), window.kernel[axis]);
-      walk.number(sdk::message("s_", axis), window.stride[axis]);
-      walk.number(sdk::message("d_", axis), window.dilation[axis]);
-      walk.number(sdk::message("b_", axis), window.pad_begin[axis]);
-    }
+    add_numbers(walk, window);
     walk.number("filters", w.dim(0)).number("channels", x.dim(1));
     walk.number("group_filters", w.dim(0) / groups_).number("group_channels", w.dim(1));
     walk.define("TA", type_code(x.type())).define("TB", type_code(w.type()));
