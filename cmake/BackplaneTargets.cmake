@@ -79,6 +79,8 @@ function(backplane_tool)
     OUTPUT_NAME ${arg_OUTPUT} RUNTIME_OUTPUT_DIRECTORY "${BACKPLANE_BIN_DIR}"
     INSTALL_RPATH "$ORIGIN/../lib")
   backplane_target_defaults(${target})
+  # Programs wait for the library, which has its own flags; what they include takes long to optimise.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(NOT arg_NO_INSTALL)
     install(TARGETS ${target} RUNTIME DESTINATION bin COMPONENT core)
     add_dependencies(backplane_product ${target})

@@ -4,6 +4,8 @@
 # a checker of their own; `checks` are the scripts of tools/checks. Target backplane_tests_<label> builds what
 # the tests of a label need, so that a sanitized build need not hold everything.
 
+set(BACKPLANE_TEST_PATIENCE "1" CACHE STRING
+    "What the time limit of each test is multiplied by: more than 1 for BACKPLANE_TEST_FULL=1 and slow machines")
 set(BACKPLANE_TEST_RESULTS_DIR "${PROJECT_BINARY_DIR}/test_results")
 set(BACKPLANE_VENV_PYTHON "${BACKPLANE_DEPS_DIR}/venv/bin/python")
 foreach(label IN ITEMS unit abi fault tsan)
@@ -89,6 +91,7 @@ function(_backplane_test_properties name labels timeout)
   if(NOT timeout)
     set(timeout 300)
   endif()
+  math(EXPR timeout "${BACKPLANE_TEST_PATIENCE} * ${timeout}")
   if(BACKPLANE_SANITIZE)
     math(EXPR timeout "4 * ${timeout}")
   endif()
