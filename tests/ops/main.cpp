@@ -80,8 +80,8 @@ class CaseTest : public testing::Test {
 
   /// Cases take turns in form and, for graphs, in optimization.
   void run_sweep() {
-    const int count =
-        full() ? test_.count * kFullFactor : std::max(2, test_.count / target_.sweep_share);
+    const int all = full() ? test_.count * kFullFactor : test_.count;
+    const int count = std::max(2, all / target_.sweep_share);
     int failures = 0;
     int refused = 0;
     std::string why;
