@@ -7,6 +7,7 @@
 #include "backplane/plugin_api/optional/plan_capture.h"
 #include "core/base/error.hpp"
 #include "core/plugin_host/host_memory.hpp"
+#include "core/plugin_host/imported_memory.hpp"
 #include "core/plugin_host/optional_interface.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
@@ -80,6 +81,7 @@ DevicePtr Device::open(PluginPtr plugin, const bp_provider* provider, const bp_d
     device->read_heaps();
     device->host_memory_ = find_host_memory(*device);
     device->read_plan_capture();
+    device->import_memory_ = find_import_memory(*device);
   }
   return device;
 }

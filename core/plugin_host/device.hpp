@@ -19,6 +19,7 @@
 #include "core/plugin_host/thread_pool.hpp"
 
 struct bp_host_memory;
+struct bp_import_memory;
 struct bp_plan_capture;
 
 namespace backplane::core {
@@ -128,6 +129,8 @@ class Device : public std::enable_shared_from_this<Device> {
   const HostMemory* host_memory() const { return host_memory_ ? &*host_memory_ : nullptr; }
   /// How its streams record work and do it again; null where they do not.
   const bp_plan_capture* plan_capture() const { return plan_capture_; }
+  /// How it works on memory that the program made: see imported_memory.hpp. Null where it does not.
+  const bp_import_memory* import_memory() const { return import_memory_; }
   /// A device that was lost is only closed.
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
   /// The largest buffer of the kind; UINT64_MAX when no limit is known.
@@ -161,6 +164,7 @@ class Device : public std::enable_shared_from_this<Device> {
   const bp_device_api* api_ = nullptr;
   bp_device* raw_ = nullptr;
   const bp_plan_capture* plan_capture_ = nullptr;
+  const bp_import_memory* import_memory_ = nullptr;
   std::string label_, provider_name_, identity_;
   OptionList options_;
   std::vector<Heap> heaps_;

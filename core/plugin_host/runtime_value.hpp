@@ -13,6 +13,7 @@
 
 namespace backplane::core {
 
+class ImportedMemory;
 struct RuntimeValue;
 using RuntimeValuePtr = std::shared_ptr<RuntimeValue>;
 
@@ -30,8 +31,10 @@ struct RuntimeValue : bp_value, std::enable_shared_from_this<RuntimeValue> {
                                           ///< keys and values
   Type type;                              ///< kept for what is no tensor
   std::shared_ptr<void> memory;           ///< keeps host memory alive, where this value owns it
-  bool is_element = false;                ///< of a container: shared instead of copied
-  RuntimeValuePtr kept;                   ///< itself, while a plugin owns it: see release_to_plugin
+  std::shared_ptr<ImportedMemory>
+      imported;  ///< memory of the program's that it lies in: neither replaced nor resized
+  bool is_element = false;  ///< of a container: shared instead of copied
+  RuntimeValuePtr kept;     ///< itself, while a plugin owns it: see release_to_plugin
 
   RuntimeValue();  ///< absent
   RuntimeValue(const RuntimeValue&) = delete;

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "core/base/nearest_name.hpp"
-#include "core/base/quote.hpp"
 
 namespace backplane::core {
 namespace {
@@ -25,24 +24,6 @@ bool all_of_shape(const RunValues& feeds, const Visit& visit) {
 std::string dim_text(const Dim& dim, std::size_t axis) {
   return dim.symbol.empty() ? text("dimension ", axis)
                             : text("dimension ", axis, " ('", dim.symbol, "')");
-}
-
-/// By the name that the session knows it by, or by its provider's where that has one device here.
-DevicePtr find_device(const DeviceSet& set, const std::string& name) {
-  std::vector<std::string> labels;
-  std::vector<DevicePtr> of_provider;
-  for (const SessionDevice& candidate : set.devices) {
-    labels.push_back(candidate.device->label());
-    if (labels.back() == name) return candidate.device;
-    if (candidate.device->provider_name() == name) of_provider.push_back(candidate.device);
-  }
-  if (of_provider.size() == 1) return of_provider.front();
-  std::string list;
-  for (const std::string& label : labels) list += (list.empty() ? "" : ", ") + quoted(label);
-  if (of_provider.size() > 1)
-    invalid("the session has several devices of ", quoted(name), ": it has ", list);
-  invalid("the session has no device ", quoted(name), did_you_mean(name, labels), "; it has ",
-          list);
 }
 
 }  // namespace
@@ -70,13 +51,12 @@ void Binding::put(std::vector<Bound>& list, Bound bound) {
 
 void Binding::bind_input(const std::string& name, RuntimeValuePtr value, DevicePtr device) {
   if (session_->model().graph.find_value(name) == kNone)
-    session_->route({name}, {});  // throws, with the known names
-  const Bound bound{name, std::move(value), false, std::move(device)};
-  space_of(bound);  // throws for a device that the session does not have
-  put(inputs_, bound);
+    session_->route({name}, {});                // throws, with the known names
+  space_of(session_->devices(), name, device);  // throws for one that the session does not have
+  put(inputs_, {name, std::move(value), false, std::move(device)});
 }
 
-void Binding::bind_output(const std::string& name, RuntimeValuePtr value) {
+void Binding::bind_output(const std::string& name, RuntimeValuePtr value, DevicePtr device) {
   const Graph& graph = session_->model().graph;
   if (graph.find_value(name) == kNone) {
     invalid("the model has no output '", name, "'",
@@ -85,7 +65,12 @@ void Binding::bind_output(const std::string& name, RuntimeValuePtr value) {
   const bool own = value == nullptr;
   const Bound* known = find(outputs_, name);
   if (own && known != nullptr && known->own && known->device == nullptr) return;
-  put(outputs_, {name, own ? std::make_shared<RuntimeValue>() : std::move(value), own, nullptr});
+  if (!own) {
+    space_of(session_->devices(), name, device);  // throws for one that the session does not have
+    check_may_be_written(name, *value, device);
+  }
+  put(outputs_,
+      {name, own ? std::make_shared<RuntimeValue>() : std::move(value), own, std::move(device)});
 }
 
 void Binding::bind_output_to(const std::string& name, const std::string& device) {
@@ -95,25 +80,16 @@ void Binding::bind_output_to(const std::string& name, const std::string& device)
     put(outputs_, {name, std::make_shared<RuntimeValue>(), true, chosen});
 }
 
-int Binding::space_of(const Bound& bound) const {
-  if (bound.device == nullptr) return kHostSpace;
-  const DeviceSet& devices = session_->devices();
-  for (std::size_t i = 0; i < devices.devices.size(); ++i) {
-    if (devices.devices[i].device == bound.device) return devices.space_of(static_cast<int>(i));
-  }
-  invalid("'", bound.name, "' is in the memory of ", bound.device->label(),
-          ", which the session does not use; copy it to the host first");
-}
-
 void Binding::find_places() {
   places_.feeds.clear();
   places_.fetches.clear();
-  for (const std::size_t i : route_.feeds) places_.feeds.push_back(space_of(inputs_[i]));
-  for (const std::size_t i : route_.fetches) places_.fetches.push_back(space_of(outputs_[i]));
+  const DeviceSet& devices = session_->devices();
+  for (const NamedValue& feed : named_)
+    places_.feeds.push_back(space_of(devices, feed.name, feed.device));
+  for (const NamedValue& fetch : named_fetches_)
+    places_.fetches.push_back(space_of(devices, fetch.name, fetch.device));
   places_.fetches.resize(fetches_.size(), kHostSpace);
-  const auto on_device = [](int space) { return space != kHostSpace; };
-  is_placed_ = std::any_of(places_.feeds.begin(), places_.feeds.end(), on_device) ||
-               std::any_of(places_.fetches.begin(), places_.fetches.end(), on_device);
+  is_placed_ = is_off_host(places_);
 }
 
 void Binding::make_own_input(const std::string& name, const std::vector<std::int64_t>& dims) {
@@ -217,6 +193,8 @@ void Binding::make_route() {
     saved_.push_back({name, std::make_shared<RuntimeValue>(), true, nullptr});
   named_.clear();
   for (const std::size_t i : route_.feeds) named_.push_back({inputs_[i].name, nullptr});
+  named_fetches_.clear();
+  for (const std::size_t i : route_.fetches) named_fetches_.push_back({outputs_[i].name, nullptr});
   routed_ = true;
 }
 
@@ -227,13 +205,20 @@ void Binding::check_inputs() {
     const Bound& input = inputs_[route_.feeds[k]];
     session_->check_feed(input.name, *input.value);
     named_[k].value = input.value.get();
+    named_[k].device = input.device;
     feeds_.push_back(input.value.get());
   }
   session_->check_symbols(named_);
-  for (const std::size_t i : route_.fetches) fetches_.push_back(outputs_[i].value.get());
+  for (std::size_t k = 0; k < route_.fetches.size(); ++k) {
+    const Bound& output = outputs_[route_.fetches[k]];
+    named_fetches_[k].value = output.value.get();
+    named_fetches_[k].device = output.device;
+    fetches_.push_back(output.value.get());
+  }
   for (const std::vector<Bound>* more : {&hidden_, &saved_}) {
     for (const Bound& bound : *more) fetches_.push_back(bound.value.get());
   }
+  check_apart(named_, named_fetches_);
   find_places();
   checked_shape_.clear();
   all_of_shape(feeds_, [&](std::int64_t word) {
@@ -280,10 +265,10 @@ DevicePtr Binding::output_device(const std::string& name) const {
   return bound != nullptr ? bound->device : nullptr;
 }
 
-RuntimeValuePtr Binding::saved(const std::string& name) const {
-  if (!session_->is_saved(name)) return nullptr;
-  if (const Bound* bound = find(saved_, name)) return bound->value;
-  return output(name);  // fetched, or not saved at all
+PlacedValue Binding::saved(const std::string& name) const {
+  if (!session_->is_saved(name)) return {};
+  if (const Bound* bound = find(saved_, name)) return {bound->value, nullptr};
+  return {output(name), output_device(name)};  // fetched, or not saved at all
 }
 
 }  // namespace backplane::core

@@ -19,8 +19,8 @@ class Binding {
 
   /// `device`: in whose memory it is, one of the session's; null: the host's.
   void bind_input(const std::string& name, RuntimeValuePtr value, DevicePtr device = nullptr);
-  /// A null value: the run makes it, and uses it again while its shape stays.
-  void bind_output(const std::string& name, RuntimeValuePtr value);
+  /// A null value: the run makes it, and uses it again while its shape stays. `device`: in whose memory a given one lies.
+  void bind_output(const std::string& name, RuntimeValuePtr value, DevicePtr device = nullptr);
   /// The run makes it in the memory of a device of the session, by its label, and copies nothing back.
   void bind_output_to(const std::string& name, const std::string& device);
 
@@ -38,8 +38,8 @@ class Binding {
   RuntimeValuePtr output(const std::string& name) const;
   /// The device in whose memory it is; null: on the host.
   DevicePtr output_device(const std::string& name) const;
-  /// Likewise of a value that the session saves.
-  RuntimeValuePtr saved(const std::string& name) const;
+  /// Likewise of a value that the session saves, with its device.
+  PlacedValue saved(const std::string& name) const;
 
   const Session& session() const { return *session_; }
 
@@ -60,7 +60,6 @@ class Binding {
   void make_route();
   void check_inputs();
   bool same_shapes() const;
-  int space_of(const Bound& bound) const;
   void find_places();
 
   std::shared_ptr<Session> session_;
@@ -70,7 +69,7 @@ class Binding {
   bool checked_ = false;  ///< the inputs bound now fit the model, in the shapes of checked_shape_
   std::uint64_t save_version_ = 0;
   std::vector<std::int64_t> checked_shape_;
-  std::vector<NamedValue> named_;  ///< the feeds as checks want them
+  std::vector<NamedValue> named_, named_fetches_;  ///< as checks want them
   RunValues feeds_, fetches_;
   BodyPlaces places_;
   bool is_placed_ = false;  ///< not everything is on the host

@@ -67,11 +67,10 @@ backplane_status* backplane_binding_bind_input(backplane_binding* binding, const
 backplane_status* backplane_binding_bind_output(backplane_binding* binding, const char* name,
                                                 backplane_value* value) {
   return guarded([&] {
-    if (value != nullptr && required(value, "value").device != nullptr)
-      invalid(
-          "a value in a device's memory cannot be written by a run; bind the output to the device");
+    const backplane_value* given = value != nullptr ? &required(value, "value") : nullptr;
     HeldBinding(binding)->bind_output(&required(name, "name"),
-                                      value != nullptr ? value->value : nullptr);
+                                      given != nullptr ? given->value : nullptr,
+                                      given != nullptr ? given->device : nullptr);
   });
 }
 
@@ -140,9 +139,9 @@ backplane_status* backplane_binding_saved(const backplane_binding* binding, cons
     required(out, "out") = nullptr;
     const backplane_binding& from = required(binding, "binding");
     const std::string word = &required(name, "name");
-    const RuntimeValuePtr value = from.binding.saved(word);
-    if (value == nullptr)
+    const PlacedValue saved = from.binding.saved(word);
+    if (saved.value == nullptr)
       invalid("no run of the binding saved '", word, "'; see backplane_session_save");
-    *out = from.handle("saved ", word, value);
+    *out = from.handle("saved ", word, saved.value, saved.device);
   });
 }

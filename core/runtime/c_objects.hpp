@@ -130,7 +130,7 @@ class ChangedOptions {
 /// The feeds and fetches of a call that runs by name; the values that it makes for the caller.
 class NamedCall {
  public:
-  /// `fetch_names` null: all `outputs`. Throws for what is null, destroyed, or not on the host.
+  /// `fetch_names` null: all `outputs`. Throws for what is null or destroyed.
   NamedCall(const char* const* feed_names, const backplane_value* const* feeds,
             std::size_t feed_count, const char* const* fetch_names, backplane_value** fetches,
             std::size_t fetch_count, const std::vector<std::string>& outputs);

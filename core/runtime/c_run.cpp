@@ -47,12 +47,6 @@ class NodeCallbacks {
 using Changing = UseGate::Changing;
 constexpr const char* kRunOptions = "run options object";
 
-const backplane_value& on_host(const backplane_value& value) {
-  if (value.device != nullptr)
-    invalid("a value in the memory of ", value.device->label(), " is only run with by a binding");
-  return value;
-}
-
 void run_by_name(backplane_session& session, const RunOptions* options,
                  const char* const* feed_names, const backplane_value* const* feeds,
                  std::size_t feed_count, const char* const* fetch_names, backplane_value** fetches,
@@ -79,18 +73,19 @@ NamedCall::NamedCall(const char* const* feed_names, const backplane_value* const
     required(feed_names, "feed_names");
     required(feeds, "feeds");
   }
-  for (std::size_t i = 0; i < feed_count; ++i)
-    feeds_.push_back(
-        {&required(feed_names[i], "feed_names"), on_host(required(feeds[i], "feeds")).value.get()});
+  for (std::size_t i = 0; i < feed_count; ++i) {
+    const char& name = required(feed_names[i], "feed_names");
+    const backplane_value& feed = required(feeds[i], "feeds");
+    feeds_.push_back({&name, feed.value.get(), feed.device});
+  }
   if (fetch_count > 0) required(fetches, "fetches");
   made_.resize(fetch_count);
   for (std::size_t i = 0; i < fetch_count; ++i) {
     if (fetches[i] == nullptr) made_[i] = std::make_unique<backplane_value>();
     const std::string name =
         fetch_names != nullptr ? &required(fetch_names[i], "fetch_names") : outputs[i];
-    const backplane_value& to =
-        made_[i] != nullptr ? *made_[i] : on_host(required(fetches[i], "fetches"));
-    fetches_.push_back({name, to.value.get()});
+    const backplane_value& to = made_[i] != nullptr ? *made_[i] : required(fetches[i], "fetches");
+    fetches_.push_back({name, to.value.get(), to.device});
   }
 }
 
@@ -226,11 +221,11 @@ backplane_status* backplane_session_saved(backplane_session* session, const char
                                           backplane_value** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
-    const RuntimeValuePtr value =
-        required(session, "session").session->saved(&required(name, "name"));
-    if (value == nullptr) return;
+    const PlacedValue saved = required(session, "session").session->saved(&required(name, "name"));
+    if (saved.value == nullptr) return;
     auto made = std::make_unique<backplane_value>();
-    made->value = value;
+    made->value = saved.value;
+    made->device = saved.device;
     *out = made.release();
   });
 }

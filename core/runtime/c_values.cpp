@@ -1,9 +1,12 @@
 // The C host interface: statuses, strings, values.
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "core/base/quote.hpp"
 #include "core/onnx/value_proto.hpp"
+#include "core/plugin_host/imported_memory.hpp"
 #include "core/runtime/c_objects.hpp"
 
 namespace backplane::core {
@@ -40,6 +43,44 @@ DataType read_dtype(std::int32_t dtype) {
   if (type != DataType::String && element_bits(type) == 0)
     invalid("there is no element type ", dtype);
   return type;
+}
+
+/// A tensor without memory; throws where it could not lie in so many bytes.
+std::unique_ptr<backplane_value> tensor_over(DataType type, const std::vector<std::int64_t>& dims,
+                                             std::uint64_t bytes) {
+  if (type == DataType::String)
+    invalid("a string tensor cannot be borrowed; use backplane_value_create");
+  auto made = std::make_unique<backplane_value>();
+  made->value->set_tensor(type, dims);
+  const std::uint64_t needed = made->value->description.bytes;
+  if (bytes < needed)
+    invalid("the memory has ", bytes, " bytes; a ", name(type), " tensor of dims ",
+            to_string(made->value->dims), " needs ", needed);
+  return made;
+}
+
+/// Lays it over memory of the host.
+void borrow(RuntimeValue& value, void* data, const char* argument) {
+  if (value.description.bytes > 0) required(static_cast<const char*>(data), argument);
+  const DataType type = value.element();
+  if (element_bits(type) >= 16 &&
+      reinterpret_cast<std::uintptr_t>(data) %
+              std::min<std::uintptr_t>(8, static_cast<std::uintptr_t>(element_bits(type) / 8)) !=
+          0) {
+    invalid("the memory is not aligned to its elements of type ", name(type));
+  }
+  value.description.host_ptr = data;
+}
+
+/// Lays it over memory of a device, by its number in the device's API.
+void borrow(RuntimeValue& value, const DevicePtr& device, ImportedMemory::Extent extent,
+            const Session& session) {
+  if (value.description.bytes == 0) {
+    extent.bytes = 0;
+  } else if (extent.memory == 0) {
+    invalid("the argument 'memory' is null");
+  }
+  lay_over(value, std::make_shared<ImportedMemory>(device, extent, session.shared_environment()));
 }
 
 RuntimeValuePtr from_datum(const Datum& datum) {
@@ -122,23 +163,34 @@ backplane_status* backplane_value_borrow(std::int32_t dtype, const std::int64_t*
                                          backplane_value** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
-    const DataType type = read_dtype(dtype);
-    if (type == DataType::String)
-      invalid("a string tensor cannot be borrowed; use backplane_value_create");
-    auto made = std::make_unique<backplane_value>();
-    made->value->set_tensor(type, read_dims(dims, rank));
-    const std::uint64_t needed = made->value->description.bytes;
-    if (bytes < needed)
-      invalid("the memory has ", bytes, " bytes; a ", name(type), " tensor of dims ",
-              to_string(made->value->dims), " needs ", needed);
-    if (needed > 0) required(static_cast<const char*>(data), "data");
-    if (element_bits(type) >= 16 &&
-        reinterpret_cast<std::uintptr_t>(data) %
-                std::min<std::uintptr_t>(8, static_cast<std::uintptr_t>(element_bits(type) / 8)) !=
-            0) {
-      invalid("the memory is not aligned to its elements of type ", name(type));
+    auto made = tensor_over(read_dtype(dtype), read_dims(dims, rank), bytes);
+    borrow(*made->value, data, "data");
+    *out = made.release();
+  });
+}
+
+backplane_status* backplane_value_borrow_on(const backplane_session* session, const char* device,
+                                            std::int32_t dtype, const std::int64_t* dims,
+                                            std::size_t rank, std::uint64_t memory,
+                                            std::uint64_t offset, std::uint64_t bytes,
+                                            backplane_value** out) {
+  return guarded([&] {
+    required(out, "out") = nullptr;
+    const Session& on = *required(session, "session").session;
+    DevicePtr chosen = find_device(on.devices(), &required(device, "device"));
+    auto made = tensor_over(read_dtype(dtype), read_dims(dims, rank), bytes);
+    constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+    if (offset > kMost - bytes)
+      invalid("no memory has ", bytes, " bytes from byte ", offset, " on");
+    if (!chosen->on_host_memory()) {
+      borrow(*made->value, chosen, {memory, offset, bytes}, on);
+      made->device = std::move(chosen);
+    } else {
+      if (memory > kMost - offset) invalid("no address is ", memory, " + ", offset);
+      const std::uint64_t address = memory != 0 ? memory + offset : 0;
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): numbers are what all devices' memory is told by
+      borrow(*made->value, reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)), "memory");
     }
-    made->value->description.host_ptr = data;
     *out = made.release();
   });
 }

@@ -31,8 +31,9 @@ bool RunContext::read_memory_key(const CapturePlan& plan, const Segment& segment
   for (std::size_t i = 0; i <= depth; ++i) memory_key_.add(arenas_->depths[i].generation);
   bool is_known = true;
   const auto add = [&](const RuntimeValue& value) {
-    memory_key_.add(value.description, value.memory);
-    is_known = is_known && (value.memory != nullptr || value.description.buffer == nullptr ||
+    const std::shared_ptr<void> owner = value.imported != nullptr ? value.imported : value.memory;
+    memory_key_.add(value.description, owner);
+    is_known = is_known && (owner != nullptr || value.description.buffer == nullptr ||
                             is_in_arena(value.description.buffer));
   };
   for (const int index : plan.incoming)

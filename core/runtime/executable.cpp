@@ -324,7 +324,7 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
     RuntimeValue& value = *run.fetches[static_cast<std::size_t>(fetch)];
     const ValueState& state = segment.slots[static_cast<std::size_t>(slot)].state;
     const int space = segment.slots[static_cast<std::size_t>(slot)].space;
-    if (run.settings.own_fetches != nullptr && space != kHostSpace) {
+    if (run.settings.own_fetches != nullptr && space != kHostSpace && value.imported == nullptr) {
       own_tensor(value, state.type, state.dims, space, *run.settings.own_fetches);
       continue;
     }

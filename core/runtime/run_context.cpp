@@ -23,6 +23,15 @@ struct Destination {
   bool is_spare;  ///< nobody else will read what it is made from
 };
 
+[[noreturn]] void refuse_given(const RuntimeValue& given, const RuntimeValue& made,
+                               const std::string& output, const char* where = "") {
+  invalid("the value given for output '", output, "' is tensor(", name(given.element()), ") ",
+          to_string(given.dims), "; the run makes ",
+          made.is_tensor() ? text("tensor(", name(made.element()), ") ", to_string(made.dims))
+                           : made.type.to_string(),
+          where);
+}
+
 /// Takes such a value over. A value that is there must fit, unless it may be made to.
 void take_contents(RuntimeValue& from, RuntimeValue& to, const Destination& destination) {
   if (!from.is_tensor()) {
@@ -37,11 +46,8 @@ void take_contents(RuntimeValue& from, RuntimeValue& to, const Destination& dest
       !owned && (to.description.host_ptr != nullptr || to.description.buffer != nullptr);
   const bool given =
       to.is_tensor() && (destination.is_body ? placed : !(destination.resize && owned));
-  if (given && (to.element() != from.element() || to.dims != from.dims || on_device)) {
-    invalid("the value given for output '", destination.output, "' is tensor(", name(to.element()),
-            ") ", to_string(to.dims), "; the run makes tensor(", name(from.element()), ") ",
-            to_string(from.dims), on_device ? " in memory of its own" : "");
-  }
+  if (given && (to.element() != from.element() || to.dims != from.dims || on_device))
+    refuse_given(to, from, destination.output, on_device ? " in memory of its own" : "");
   if (!given && destination.is_spare && from.memory != nullptr) return move_value(from, to);
   if (on_device) {
     to.set_tensor(from.element(), from.dims);
@@ -497,9 +503,15 @@ void RunContext::take_dynamic(SegmentContext& context, const RunValues& feeds,
       from = const_cast<RuntimeValue*>(
           incoming_value(context.segment().incoming[static_cast<std::size_t>(slot.number)], feeds));
     const ValueId id = program_.fetches()[static_cast<std::size_t>(fetch)];
-    take_contents(*from, *fetches[static_cast<std::size_t>(fetch)],
-                  {program_.graph().value(id).name, controls_.resize_fetches, is_body_,
-                   context.is_spare(index)});
+    const std::string& output = program_.graph().value(id).name;
+    RuntimeValue& to = *fetches[static_cast<std::size_t>(fetch)];
+    if (to.imported != nullptr) {
+      if (!from->is_tensor() || to.element() != from->element() || to.dims != from->dims)
+        refuse_given(to, *from, output);
+      SpaceCopies(devices_).copy(from->description, to.description, slot.space);
+      continue;
+    }
+    take_contents(*from, to, {output, controls_.resize_fetches, is_body_, context.is_spare(index)});
   }
 }
 

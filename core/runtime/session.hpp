@@ -14,17 +14,12 @@
 #include "core/onnx/importer.hpp"
 #include "core/runtime/environment.hpp"
 #include "core/runtime/executable.hpp"
+#include "core/runtime/named_values.hpp"
 #include "core/runtime/saved_plan.hpp"
 #include "core/runtime/session_events.hpp"
 #include "core/runtime/session_path.hpp"
 
 namespace backplane::core {
-
-/// A feed or fetch by name.
-struct NamedValue {
-  std::string name;
-  RuntimeValue* value;
-};
 
 /// Loads a model, places it, plans it where its shapes are fixed; then runs it.
 ///
@@ -50,6 +45,7 @@ class Session {
   std::uint64_t feed_alignment() const;
   const DeviceSet& devices() const { return devices_; }
   Environment& environment() { return *environment_; }
+  const std::shared_ptr<Environment>& shared_environment() const { return environment_; }
   const Logger& logger() const { return *logger_; }
   /// What an option was set to for this session, also "entry.KEY", by the caller or by the model; or its default.
   std::string option(const std::string& key) const;
@@ -80,7 +76,7 @@ class Session {
   Route route(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches,
               bool whole_graph = false);
 
-  /// Runs by name; see backplane_session_run_with. An absent fetch is allocated.
+  /// Runs by name; see backplane_session_run_with. An absent fetch is allocated, on the host.
   void run(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches,
            const RunOptions* options = nullptr);
   /// Runs along a route; values in the executable's order, checked against the model. `places`: where they lie, where
@@ -112,7 +108,7 @@ class Session {
   /// These values become readable after every run, whatever it fetches; none: none any more.
   void save(const std::vector<std::string>& names);
   /// What the last run by name saved under the name; null before the first. Throws for a name that is not saved.
-  RuntimeValuePtr saved(const std::string& name);
+  PlacedValue saved(const std::string& name);
   bool is_saved(const std::string& name);
   /// Raised by save(): routes made before it lack the values.
   std::uint64_t save_version() const { return save_version_.load(std::memory_order_acquire); }
@@ -189,7 +185,7 @@ class Session {
   std::shared_ptr<Executable> default_;
   std::mutex saved_mutex_;
   std::vector<std::string> saved_names_;
-  std::map<std::string, RuntimeValuePtr> saved_;
+  std::map<std::string, PlacedValue> saved_;
   std::atomic<std::uint64_t> save_version_{0};
   std::map<std::string, std::unique_ptr<SessionPath>> paths_;
 };

@@ -64,6 +64,7 @@ void Session::run_path(const std::string& name, const std::vector<NamedValue>& f
   Route way;
   way.executable = path.executable;
   RunValues run_feeds, run_fetches;
+  BodyPlaces places;
   for (const std::string& input : path.inputs) {
     const auto found = std::find_if(feeds.begin(), feeds.end(),
                                     [&](const NamedValue& feed) { return feed.name == input; });
@@ -72,11 +73,13 @@ void Session::run_path(const std::string& name, const std::vector<NamedValue>& f
     check_feed(input, *found->value);
     way.feeds.push_back(static_cast<std::size_t>(found - feeds.begin()));
     run_feeds.push_back(found->value);
+    places.feeds.push_back(space_of(path.devices, input, found->device));
   }
   if (feeds.size() != path.inputs.size())
     invalid("the path ", quoted(name), " takes ", path.inputs.size(),
             " feeds: ", list_of(path.inputs), "; ", feeds.size(), " are given");
   check_symbols(feeds);
+  check_values(feeds, fetches);
   std::vector<std::unique_ptr<RuntimeValue>> unwanted;
   for (const NamedValue& fetch : fetches) {
     if (std::find(path.outputs.begin(), path.outputs.end(), fetch.name) == path.outputs.end())
@@ -86,11 +89,15 @@ void Session::run_path(const std::string& name, const std::vector<NamedValue>& f
   for (const std::string& output : path.outputs) {
     const auto found = std::find_if(fetches.begin(), fetches.end(),
                                     [&](const NamedValue& fetch) { return fetch.name == output; });
-    if (found == fetches.end()) unwanted.push_back(std::make_unique<RuntimeValue>());
-    run_fetches.push_back(found != fetches.end() ? found->value : unwanted.back().get());
+    const bool is_wanted = found != fetches.end();
+    if (!is_wanted) unwanted.push_back(std::make_unique<RuntimeValue>());
+    run_fetches.push_back(is_wanted ? found->value : unwanted.back().get());
+    places.fetches.push_back(is_wanted ? space_of(path.devices, output, found->device)
+                                       : kHostSpace);
   }
   try {
-    run(way, run_feeds, run_fetches, nullptr, false);
+    run(way, run_feeds, run_fetches, nullptr, false, nullptr,
+        is_off_host(places) ? &places : nullptr);
   } catch (const Error& error) {
     throw error.within("path " + quoted(name));
   }

@@ -96,12 +96,20 @@ void Session::run(const std::vector<NamedValue>& feeds, const std::vector<NamedV
   }
   check_symbols(feeds);
   for (const std::size_t i : way.fetches) run_fetches.push_back(fetches[i].value);
+  check_values(feeds, fetches);
+  BodyPlaces places;
+  for (const std::size_t i : way.feeds)
+    places.feeds.push_back(space_of(devices_, feeds[i].name, feeds[i].device));
+  for (const std::size_t i : way.fetches)
+    places.fetches.push_back(space_of(devices_, fetches[i].name, fetches[i].device));
   std::vector<RuntimeValuePtr> extra;
   for (std::size_t i = 0; i < way.hidden + way.saved.size(); ++i) {
     extra.push_back(std::make_shared<RuntimeValue>());
     run_fetches.push_back(extra.back().get());
   }
-  run(way, run_feeds, run_fetches, nullptr, false, options);
+  places.fetches.resize(run_fetches.size(), kHostSpace);
+  run(way, run_feeds, run_fetches, nullptr, false, options,
+      is_off_host(places) ? &places : nullptr);
   publish_saved(fetches, way, extra);
 }
 
@@ -171,21 +179,22 @@ bool Session::is_saved(const std::string& name) {
 void Session::publish_saved(const std::vector<NamedValue>& fetches, const Route& route,
                             const std::vector<RuntimeValuePtr>& hidden_and_saved) {
   const std::lock_guard lock(saved_mutex_);
-  const auto publish = [this](const std::string& name, RuntimeValuePtr value) {
+  const auto publish = [this](const std::string& name, PlacedValue value) {
     if (std::find(saved_names_.begin(), saved_names_.end(), name) != saved_names_.end())
       saved_[name] = std::move(value);
   };
-  for (const NamedValue& fetch : fetches) publish(fetch.name, fetch.value->weak_from_this().lock());
+  for (const NamedValue& fetch : fetches)
+    publish(fetch.name, {fetch.value->weak_from_this().lock(), fetch.device});
   for (std::size_t i = 0; i < route.saved.size(); ++i)
-    publish(route.saved[i], hidden_and_saved[route.hidden + i]);
+    publish(route.saved[i], {hidden_and_saved[route.hidden + i], nullptr});
 }
 
-RuntimeValuePtr Session::saved(const std::string& name) {
+PlacedValue Session::saved(const std::string& name) {
   const std::lock_guard lock(saved_mutex_);
   if (std::find(saved_names_.begin(), saved_names_.end(), name) == saved_names_.end())
     invalid("the value '", name, "' is not saved", did_you_mean(name, saved_names_));
   const auto found = saved_.find(name);
-  return found != saved_.end() ? found->second : nullptr;
+  return found != saved_.end() ? found->second : PlacedValue();
 }
 
 }  // namespace backplane::core

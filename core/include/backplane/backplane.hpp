@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -264,6 +265,25 @@ class Session {
   Value saved(const std::string& name) const {
     backplane_value* value = nullptr;
     detail::check(backplane_session_saved(get(), name.c_str(), &value));
+    return Value(value);
+  }
+
+  /// A tensor over memory of the program's own on a device of the session, by its handle in the device's API (a
+  /// CUdeviceptr, a cl_mem): a feed, or a given output, without a copy. See backplane_value_borrow_on.
+  template <class Memory>
+  Value borrow_on(const std::string& device, ElementType type,
+                  const std::vector<std::int64_t>& dims, Memory memory, std::uint64_t offset,
+                  std::uint64_t bytes) const {
+    std::uint64_t number = 0;
+    if constexpr (std::is_pointer_v<Memory>) {
+      number = reinterpret_cast<std::uintptr_t>(memory);
+    } else {
+      number = static_cast<std::uint64_t>(memory);
+    }
+    backplane_value* value = nullptr;
+    detail::check(backplane_value_borrow_on(get(), device.c_str(), static_cast<std::int32_t>(type),
+                                            dims.data(), dims.size(), number, offset, bytes,
+                                            &value));
     return Value(value);
   }
 

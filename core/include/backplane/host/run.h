@@ -144,8 +144,9 @@ BACKPLANE_API backplane_status* backplane_binding_input(backplane_binding* bindi
                                                         const char* name, backplane_value** out);
 
 /* The run makes the output in the memory of a device of the session ("fakegpu:1"; "fakegpu" where that provider has one device in the session) and copies nothing back;
- * backplane_value_copy_to_host does, when asked for. The output may be bound as the input of another binding over the same device. A device on
- * host memory is like backplane_binding_bind_output with NULL.
+ * backplane_value_copy_to_host does, when asked for. The output may be an input of another run over the same device. A device on
+ * host memory is like backplane_binding_bind_output with NULL. Memory of the caller's own on a device is given by backplane_value_borrow_on and
+ * backplane_binding_bind_output.
  * Ownership: copied. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT names the devices that there are. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_binding_bind_output_to(backplane_binding* binding,
                                                                  const char* name,

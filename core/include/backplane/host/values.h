@@ -49,6 +49,28 @@ BACKPLANE_API backplane_status* backplane_value_write_numbers(backplane_value* v
  * Ownership: as rule 3. Threads: any. Errors: none (NULL: ""). Since: 0.1 */
 BACKPLANE_API const char* backplane_value_device(const backplane_value* value);
 
+/* A dense tensor over memory of the caller's own on a device of the session ("cuda:0"; "cuda" where that provider has one device in the
+ * session): `bytes` from `offset` on of what the device's API calls `memory`, a CUdeviceptr or a cl_mem (as a number), of the context that
+ * the session works in. On a device that works on host memory it is an address, and the value is as of backplane_value_borrow.
+ * The value is fed, or given as an output, to runs by name and of bindings. No byte is copied where those who read or make the value are
+ * on that device; elsewhere it is copied as a value that lies on the device is. As an output it must fit in type and dims, and share no
+ * byte with another value of the run; memory that can only be read is an input alone.
+ * Order: with an option that makes the session work on the caller's stream (user_stream of cuda, user_queue of opencl), a run sees what
+ * was put on that stream before it, and what is put there after it sees the run's outputs, also after a run with synchronize=false. Without,
+ * the caller has waited for whatever wrote the memory before the run begins, and reads outputs when the run has returned, or with
+ * synchronize=false after backplane_session_synchronize.
+ * Ownership: the memory stays the caller's and must outlive the value, the bindings that hold it, and the runs that use it; the value
+ * keeps no more than a reference of the device's API (it retains a cl_mem). Any session that works on the same device with the same
+ * options can use it. Threads: any.
+ * Errors: BACKPLANE_INVALID_ARGUMENT (a device that the session does not have; with the device's reason: no memory of this device and
+ * context, too few bytes, less aligned than the device's kernels rely on), BACKPLANE_UNSUPPORTED (a provider without the interface
+ * "bp.import_memory"), BACKPLANE_OUT_OF_MEMORY, BACKPLANE_DEVICE_LOST. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_value_borrow_on(const backplane_session* session,
+                                                          const char* device, int32_t dtype,
+                                                          const int64_t* dims, size_t rank,
+                                                          uint64_t memory, uint64_t offset,
+                                                          uint64_t bytes, backplane_value** out);
+
 /* A copy in host memory, of any value; waits for it.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT, BACKPLANE_OUT_OF_MEMORY, what the device says. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_value_copy_to_host(const backplane_value* value,

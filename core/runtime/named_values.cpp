@@ -1,0 +1,81 @@
+#include "core/runtime/named_values.hpp"
+
+#include <algorithm>
+
+#include "core/base/nearest_name.hpp"
+#include "core/base/quote.hpp"
+#include "core/plugin_host/imported_memory.hpp"
+
+namespace backplane::core {
+
+DevicePtr find_device(const DeviceSet& set, const std::string& name) {
+  std::vector<std::string> labels;
+  std::vector<DevicePtr> of_provider;
+  for (const SessionDevice& candidate : set.devices) {
+    labels.push_back(candidate.device->label());
+    if (labels.back() == name) return candidate.device;
+    if (candidate.device->provider_name() == name) of_provider.push_back(candidate.device);
+  }
+  if (of_provider.size() == 1) return of_provider.front();
+  std::string list;
+  for (const std::string& label : labels) list += (list.empty() ? "" : ", ") + quoted(label);
+  if (of_provider.size() > 1)
+    invalid("the session has several devices of ", quoted(name), ": it has ", list);
+  invalid("the session has no device ", quoted(name), did_you_mean(name, labels), "; it has ",
+          list);
+}
+
+int space_of(const DeviceSet& set, const std::string& name, const DevicePtr& device) {
+  if (device == nullptr) return kHostSpace;
+  for (std::size_t i = 0; i < set.devices.size(); ++i) {
+    if (set.devices[i].device == device) return set.space_of(static_cast<int>(i));
+  }
+  invalid("'", name, "' is in the memory of ", device->label(),
+          ", which the session does not use; copy it to the host first");
+}
+
+bool is_off_host(const BodyPlaces& places) {
+  const auto on_device = [](int space) { return space != kHostSpace; };
+  return std::any_of(places.feeds.begin(), places.feeds.end(), on_device) ||
+         std::any_of(places.fetches.begin(), places.fetches.end(), on_device);
+}
+
+void check_may_be_written(const std::string& name, const RuntimeValue& value,
+                          const DevicePtr& device) {
+  if (device == nullptr) return;
+  if (value.imported == nullptr) {
+    invalid("the value given for output '", name, "' is one that a session made in the memory of ",
+            device->label(), ", which no other run writes; bind the output to the device");
+  }
+  if (!value.imported->may_write()) {
+    invalid("the value given for output '", name, "' lies in memory that ", device->label(),
+            " may only read");
+  }
+}
+
+namespace {
+
+void check_pair(const NamedValue& fetch, const char* what, const NamedValue& other) {
+  if (fetch.value->imported == nullptr || other.value->imported == nullptr) return;
+  if (!fetch.value->imported->overlaps(*other.value->imported)) return;
+  invalid("the output '", fetch.name, "' and the ", what, " '", other.name,
+          "' are given the same memory of ", fetch.value->imported->device().label(),
+          "; a run may write an output before it has read its inputs");
+}
+
+}  // namespace
+
+void check_apart(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches) {
+  for (std::size_t i = 0; i < fetches.size(); ++i) {
+    for (const NamedValue& feed : feeds) check_pair(fetches[i], "input", feed);
+    for (std::size_t k = 0; k < i; ++k) check_pair(fetches[i], "output", fetches[k]);
+  }
+}
+
+void check_values(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches) {
+  for (const NamedValue& fetch : fetches)
+    check_may_be_written(fetch.name, *fetch.value, fetch.device);
+  check_apart(feeds, fetches);
+}
+
+}  // namespace backplane::core
