@@ -27,6 +27,7 @@ CAUGHT_BY = {
     "hang": "kernels.time/wrong:add",
     "option_ignored": "options.read/wrong",
     "view_of_a_copy": "device.host_memory/wrong",
+    "import_of_a_copy": "device.import_memory/wrong",
     "recording_not_renewed": "device.plan_capture/wrong",
 }
 
@@ -62,7 +63,7 @@ class RightPlugins(CheckTest):
     def test_the_fake_device_passes(self):
         report = self.passes(FIXTURES / "fakegpu.so", 20, "--set", "provider.fakegpu.delay_us=1")
         passed = self.names(report, "passed")
-        for name in ("buffers", "copies", "streams", "fences", "leaks", "plan_capture"):
+        for name in ("buffers", "copies", "streams", "fences", "leaks", "import_memory", "plan_capture"):
             self.assertIn(f"device.{name}/fakegpu", passed)
 
     def test_optional_interfaces_are_checked_where_they_are_there(self):
@@ -72,6 +73,9 @@ class RightPlugins(CheckTest):
         report = self.passes(FIXTURES / "fakegpu.so", 0, *only, "--set", "provider.fakegpu.integrated=true", "--set",
                              "provider.fakegpu.view_alignment=4096")
         self.assertEqual(self.names(report, "passed"), ["device.host_memory/fakegpu"])
+        report = self.passes(FIXTURES / "fakegpu.so", 0, "--only", "device.import_memory", "--set",
+                             "provider.fakegpu.import=false")
+        self.assertEqual(self.names(report, "skipped"), ["device.import_memory/fakegpu"])
         report = self.passes(FIXTURES / "null_provider.so", 0, "--only", "device.plan_capture")
         self.assertEqual(self.names(report, "skipped"), ["device.plan_capture/null"])
 
@@ -93,6 +97,7 @@ class RightPlugins(CheckTest):
         report = self.passes(PLUGINS / "opencl.so", 0, "--only", "device.*")
         rows = {row["case"]: row for row in report["cases"]}
         self.assertEqual(rows["device.plan_capture"]["status"], "skipped")
+        self.assertEqual(rows["device.import_memory"]["status"], "passed")
         if rows["device.host_memory"]["status"] == "skipped":
             self.assertIn("memory", rows["device.host_memory"]["reason"])
         self.passes(PLUGINS / "opencl.so", 0, "--only", "device.*", "--set", "provider.opencl.queue=out_of_order")

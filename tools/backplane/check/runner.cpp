@@ -54,6 +54,7 @@ const std::map<std::string, CaseFunction>& functions() {
       {"device.fences", check_fences},
       {"device.leaks", check_device_leaks},
       {"device.host_memory", check_host_memory},
+      {"device.import_memory", check_import_memory},
       {"device.plan_capture", check_plan_capture},
       {"kernel", check_kernel},
       {"claims.convex", check_claims},
@@ -178,8 +179,9 @@ class Runner {
       if (is_guest) continue;
       first.push_back(about("options"));
       claims.push_back(about("claims.convex"));
-      for (const char* kind : {"device.buffers", "device.copies", "device.streams", "device.fences",
-                               "device.leaks", "device.host_memory", "device.plan_capture"})
+      for (const char* kind :
+           {"device.buffers", "device.copies", "device.streams", "device.fences", "device.leaks",
+            "device.host_memory", "device.import_memory", "device.plan_capture"})
         devices.push_back(about(kind));
     }
     for (const Json& piece : found.at("pieces")) kernels.push_back(piece_of(piece));

@@ -85,6 +85,7 @@ std::vector<Row> check_streams(Subject& subject, const Piece& piece);
 std::vector<Row> check_fences(Subject& subject, const Piece& piece);
 std::vector<Row> check_device_leaks(Subject& subject, const Piece& piece);
 std::vector<Row> check_host_memory(Subject& subject, const Piece& piece);
+std::vector<Row> check_import_memory(Subject& subject, const Piece& piece);
 std::vector<Row> check_plan_capture(Subject& subject, const Piece& piece);
 std::vector<Row> check_kernel(Subject& subject, const Piece& piece);
 std::vector<Row> check_claims(Subject& subject, const Piece& piece);
