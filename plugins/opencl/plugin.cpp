@@ -15,6 +15,7 @@
 #include "plugins/opencl/device.hpp"
 #include "plugins/opencl/device_api.hpp"
 #include "plugins/opencl/host_views.hpp"
+#include "plugins/opencl/imported_memory.hpp"
 
 namespace backplane::opencl {
 namespace {
@@ -131,6 +132,7 @@ class Provider {
       if (min_version > 1) return nullptr;
       if (std::strcmp(id, BP_DEVICE_STATES_INTERFACE) == 0) return &device_states();
       if (std::strcmp(id, BP_HOST_MEMORY_INTERFACE) == 0) return &host_views();
+      if (std::strcmp(id, BP_IMPORT_MEMORY_INTERFACE) == 0) return &imported_memory();
       return std::strcmp(id, BP_DEVICE_TIMES_INTERFACE) == 0 ? &device_times() : nullptr;
     };
   }

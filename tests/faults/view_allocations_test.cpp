@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/plugin_host/device.hpp"
+#include "core/plugin_host/imported_memory.hpp"
 #include "core/runtime/binding.hpp"
+#include "core/runtime/download.hpp"
 #include "tests/control_flow/counted_new.hpp"
 #include "tests/faults/fault_test.hpp"
 
@@ -47,6 +49,64 @@ TEST_F(ViewAllocations, ABindingThatKeepsItsViewsAllocatesNothing) {
   EXPECT_EQ(flow::allocation_count() - before, 0u);
   EXPECT_EQ(device_allocation_count() - buffers, 0u);
   const auto* first = static_cast<const float*>(binding.output("y")->description.host_ptr);
+  EXPECT_EQ(difference({{"y", {dims, {first, first + x.elements.size()}}}},
+                       run_on_cpu(model, {{"x", x}})),
+            "");
+}
+
+/// A tensor over memory of the device that somebody else made: here the core, who does not know that it is its own.
+RuntimeValuePtr lent(const DevicePtr& device, const DeviceBuffer& memory, const Dims& dims) {
+  std::uint64_t number = 0;
+  device->check(
+      device->api().native(device->raw(), BP_NATIVE_BUFFER, nullptr, memory.raw(), &number),
+      "its native handle");
+  auto value = std::make_shared<RuntimeValue>();
+  value->set_tensor(DataType::Float, dims);
+  lay_over(*value, std::make_shared<ImportedMemory>(
+                       device, ImportedMemory::Extent{number, 0, memory.bytes()}, nullptr));
+  return value;
+}
+
+TEST_F(ViewAllocations, ABindingOverMemoryOfTheProgramsAllocatesNothing) {
+  if (!has_opencl()) GTEST_SKIP() << "no OpenCL device is there";
+  const Dims dims{64, 256};
+  ModelMaker maker;
+  maker.input("x", dims).node("neg", "Neg", {"x"}, "a").node("tanh", "Tanh", {"a"}, "y");
+  const std::string model = maker.output("y").bytes();
+  SessionOptions options;
+  options.providers = {{"opencl", {}}, {"cpu", {}}};
+  const auto session =
+      std::make_shared<Session>(environment(), "", std::as_bytes(std::span(model)), options);
+  const DevicePtr device = session->devices().devices.front().device;
+  const Tensor x = random_tensor(dims, 3);
+  const std::uint64_t bytes = x.elements.size() * sizeof(float);
+  const DeviceBuffer from(device, BP_MEMORY_DEVICE, bytes, 1);
+  const DeviceBuffer to[] = {{device, BP_MEMORY_DEVICE, bytes, 1},
+                             {device, BP_MEMORY_DEVICE, bytes, 1}};
+  {  // the program's own work: it makes x there
+    Binding maker_of_x(session);
+    const RuntimeValuePtr there = lent(device, from, dims);
+    std::memcpy(maker_of_x.input("x")->description.host_ptr, x.elements.data(), bytes);
+    maker_of_x.bind_output("x", there, device);
+    maker_of_x.run(nullptr);
+  }
+  const RuntimeValuePtr results[] = {lent(device, to[0], dims), lent(device, to[1], dims)};
+  Binding binding(session);
+  binding.bind_input("x", lent(device, from, dims), device);
+  const auto run_over = [&](int runs) {
+    for (int i = 0; i < runs; ++i) {
+      if (i % 10 == 0) binding.bind_output("y", results[i / 10 % 2], device);
+      binding.run(nullptr);
+    }
+  };
+  run_over(30);
+  EXPECT_EQ(Json::parse(session->statistics())["copies"], 0);
+  const std::uint64_t before = flow::allocation_count(), buffers = device_allocation_count();
+  run_over(100);
+  EXPECT_EQ(flow::allocation_count() - before, 0u);
+  EXPECT_EQ(device_allocation_count() - buffers, 0u);
+  const RuntimeValuePtr y = download(*device, *results[1]);
+  const auto* first = static_cast<const float*>(y->description.host_ptr);
   EXPECT_EQ(difference({{"y", {dims, {first, first + x.elements.size()}}}},
                        run_on_cpu(model, {{"x", x}})),
             "");

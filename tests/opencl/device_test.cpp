@@ -1,6 +1,8 @@
 // Device, memory, streams, fences, options and errors of the OpenCL provider.
 #include <gtest/gtest.h>
+#include <tuple>
 
+#include "backplane/plugin_api/optional/import_memory.h"
 #include "tests/opencl/opencl_device.hpp"
 
 namespace backplane::test_host {
@@ -134,6 +136,124 @@ TEST(OpenCl, WorksInTheCallersContextAndQueueAndShowsThemAsNativeHandles) {
     EXPECT_EQ(bytes, 64u);
   }
   EXPECT_EQ(clFinish(callers.queue), CL_SUCCESS) << "the provider released the caller's queue";
+}
+
+/// The device's buffer over a memory object of the program's; or why there is none.
+struct Imported {
+  static const bp_import_memory& table(const OpenClPlugin& opencl) {
+    return *static_cast<const bp_import_memory*>(
+        opencl.provider->get_interface(opencl.provider->self, BP_IMPORT_MEMORY_INTERFACE, 1));
+  }
+  Imported(const OpenClPlugin& opencl, const OpenDevice& device, cl_mem memory,
+           std::uint64_t offset, std::uint64_t bytes)
+      : table_(table(opencl)), device_(device) {
+    std::tie(code, text) = take(table_.buffer_import(
+        device.raw(), reinterpret_cast<std::uint64_t>(memory), offset, bytes, &access, &raw));
+  }
+  ~Imported() {
+    if (raw != nullptr) table_.buffer_release(device_.raw(), raw);
+  }
+  Imported(const Imported&) = delete;
+  Imported& operator=(const Imported&) = delete;
+
+  bp_code code = BP_OK;
+  std::string text;
+  std::int32_t access = 0;
+  bp_buffer* raw = nullptr;
+
+ private:
+  const bp_import_memory& table_;
+  const OpenDevice& device_;
+};
+
+/// A memory object that ends with the test.
+struct CallersMemory {
+  CallersMemory(cl_context context, cl_mem_flags flags, std::size_t bytes, void* host = nullptr)
+      : raw(clCreateBuffer(context, flags, bytes, host, nullptr)) {}
+  explicit CallersMemory(cl_mem made) : raw(made) {}
+  ~CallersMemory() { clReleaseMemObject(raw); }
+  CallersMemory(const CallersMemory&) = delete;
+  CallersMemory& operator=(const CallersMemory&) = delete;
+  cl_uint references() const {
+    cl_uint count = 0;
+    clGetMemObjectInfo(raw, CL_MEM_REFERENCE_COUNT, sizeof count, &count, nullptr);
+    return count;
+  }
+  cl_mem raw;
+};
+
+TEST(OpenCl, KernelsWorkOnTheProgramsMemoryInTheOrderOfItsQueue) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const CallersOpenCl callers(0);
+  const OpenDevice device(opencl.provider, 0, callers.options());
+  const TestStream stream(device);
+  const NegOnDevice neg(device, 3);
+  const CallersMemory x(callers.context, CL_MEM_READ_ONLY, 64),
+      y(callers.context, CL_MEM_READ_WRITE, 2048);
+  {
+    const Imported from(opencl, device, x.raw, 0, 12), to(opencl, device, y.raw, 1024, 12);
+    ASSERT_EQ(from.code, BP_OK) << from.text;
+    ASSERT_EQ(to.code, BP_OK) << to.text;
+    EXPECT_EQ(from.access, BP_IMPORT_READ);
+    EXPECT_EQ(to.access, BP_IMPORT_READ | BP_IMPORT_WRITE);
+    EXPECT_EQ(x.references(), 2u);
+    for (float first = 1; first < 20; ++first) {
+      const float values[] = {first, 2, 3};
+      float results[3] = {};
+      clEnqueueWriteBuffer(callers.queue, x.raw, CL_FALSE, 0, 12, values, 0, nullptr, nullptr);
+      check(neg.put(stream, {nullptr, from.raw}, {nullptr, to.raw, 1024}));
+      clEnqueueReadBuffer(callers.queue, y.raw, CL_TRUE, 1024, 12, results, 0, nullptr, nullptr);
+      EXPECT_EQ(results[0], -first);
+      EXPECT_EQ(results[2], -3);
+    }
+  }
+  EXPECT_EQ(x.references(), 1u);
+}
+
+TEST(OpenCl, MemoryThatTheDeviceCannotUseIsRefusedWithTheReason) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const CallersOpenCl callers(0), others(0);
+  const OpenDevice device(opencl.provider, 0, callers.options());
+  const CallersMemory memory(callers.context, CL_MEM_READ_WRITE, 1024),
+      of_others(others.context, CL_MEM_READ_WRITE, 1024),
+      written(callers.context, CL_MEM_WRITE_ONLY, 1024);
+  const auto refusal = [&](const CallersMemory& of, std::uint64_t offset, std::uint64_t bytes) {
+    const Imported imported(opencl, device, of.raw, offset, bytes);
+    EXPECT_EQ(imported.code, BP_INVALID_ARGUMENT);
+    EXPECT_EQ(of.references(), 1u);
+    return imported.text;
+  };
+  const auto expect = [&](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect(refusal(memory, 0, 1025), "has 1024 bytes; 1025");
+  expect(refusal(memory, ~std::uint64_t{0}, 16), "has 1024 bytes");
+  expect(refusal(memory, 4, 16), "multiple of 128");
+  expect(refusal(of_others, 0, 16), "user_context");
+  expect(refusal(written, 0, 16), "CL_MEM_WRITE_ONLY");
+  alignas(64) static float floats[64];
+  const CallersMemory crooked(callers.context, CL_MEM_USE_HOST_PTR, 128, floats + 1);
+  if (crooked.raw != nullptr) expect(refusal(crooked, 0, 16), "CL_MEM_USE_HOST_PTR");
+  const CallersMemory straight(callers.context, CL_MEM_USE_HOST_PTR, 256, floats);
+  EXPECT_EQ(Imported(opencl, device, straight.raw, 128, 64).code, BP_OK);
+  // A sub-buffer counts from its own beginning.
+  const CallersMemory large(callers.context, CL_MEM_READ_WRITE, 8192);
+  const cl_buffer_region region{4096, 1024};
+  const CallersMemory part(
+      clCreateSubBuffer(large.raw, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, nullptr));
+  ASSERT_NE(part.raw, nullptr);
+  EXPECT_EQ(Imported(opencl, device, part.raw, 0, 1024).code, BP_OK);
+  expect(refusal(part, 0, 1025), "has 1024 bytes");
+  const cl_image_format format{CL_RGBA, CL_FLOAT};
+  cl_image_desc description{};
+  description.image_type = CL_MEM_OBJECT_IMAGE2D;
+  description.image_width = description.image_height = 4;
+  const cl_mem image =
+      clCreateImage(callers.context, CL_MEM_READ_WRITE, &format, &description, nullptr, nullptr);
+  if (image == nullptr) return;  // a device without images
+  expect(refusal(CallersMemory(image), 0, 16), "no buffer");
 }
 
 TEST(OpenCl, AQueueOutOfOrderIsRefused) {
