@@ -43,6 +43,15 @@ struct DeviceTraits {
   bool is_prohibited = false;      ///< compute mode "prohibited"
 };
 
+/// What the driver knows of an address that a program gives.
+struct PointerTraits {
+  bool is_known = false;      ///< of memory that CUDA made or was told of
+  bool is_on_device = false;  ///< in a device's memory, or managed
+  bool is_here = false;       ///< of the context that is asked, or of its device and no context
+  Address begin = 0;          ///< of the allocation that it lies in
+  std::uint64_t bytes = 0;    ///< of that; 0: unknown
+};
+
 /// The size of a launch in groups, or of a group in items.
 using Extent = std::array<unsigned, 3>;
 
@@ -70,6 +79,7 @@ class Context {
   /// Pinned memory of the process, at the same address on every device.
   virtual void* allocate_pinned(std::uint64_t bytes) = 0;
   virtual void free_pinned(void* memory) noexcept = 0;
+  virtual PointerTraits traits_of(Address pointer) = 0;
   /// Whether this device can from now on use memory of the other one.
   virtual bool enable_peer(Context& owner) = 0;
 

@@ -64,6 +64,7 @@ class Functions {
   CUDA_FUNCTION(cuMemHostAlloc);
   CUDA_FUNCTION(cuMemFreeHost);
   CUDA_FUNCTION(cuMemcpyAsync);
+  CUDA_FUNCTION(cuPointerGetAttribute);
   CUDA_FUNCTION(cuStreamCreate);
   CUDA_FUNCTION(cuStreamDestroy);
   CUDA_FUNCTION(cuStreamSynchronize);
@@ -120,7 +121,8 @@ class Current {
 
 class LibraryContext final : public Context {
  public:
-  LibraryContext(const Functions& cuda, int ordinal, bool has_pools) : cuda_(cuda) {
+  LibraryContext(const Functions& cuda, int ordinal, bool has_pools)
+      : cuda_(cuda), ordinal_(ordinal) {
     CUDA_CALL(cuDeviceGet, &device_, ordinal);
     CUDA_CALL(cuDevicePrimaryCtxRetain, &context_, device_);
     try {
@@ -185,6 +187,34 @@ class LibraryContext final : public Context {
   void free_pinned(void* memory) noexcept override {
     const Current current(cuda_, context_, std::nothrow);
     cuda_.cuMemFreeHost_(memory);
+  }
+
+  PointerTraits traits_of(Address pointer) override {
+    const Current current(cuda_, context_);
+    const auto ask = [&](auto* value, CUpointer_attribute which) {
+      const CUresult code = cuda_.cuPointerGetAttribute_(value, which, pointer);
+      if (code == CUDA_ERROR_INVALID_VALUE) return false;
+      cuda_.check(code, "cuPointerGetAttribute");
+      return true;
+    };
+    PointerTraits traits;
+    unsigned type = 0;
+    traits.is_known = ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+    if (!traits.is_known) return traits;
+    traits.is_on_device = type == CU_MEMORYTYPE_DEVICE;
+    int ordinal = -1;
+    CUcontext owner = nullptr;  // memory of pools and of mapped ranges has none
+    ask(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+    ask(&owner, CU_POINTER_ATTRIBUTE_CONTEXT);
+    traits.is_here = ordinal == ordinal_ && (owner == nullptr || owner == context_);
+    CUdeviceptr begin = 0;
+    std::size_t bytes = 0;
+    if (ask(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) &&
+        ask(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE)) {
+      traits.begin = begin;
+      traits.bytes = bytes;
+    }
+    return traits;
   }
 
   bool enable_peer(Context& owner) override {
@@ -357,6 +387,7 @@ class LibraryContext final : public Context {
   }
 
   const Functions& cuda_;
+  int ordinal_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;

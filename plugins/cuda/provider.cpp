@@ -9,6 +9,7 @@
 #include "plugins/common/device_ops/provider.hpp"
 #include "plugins/cuda/capture.hpp"
 #include "plugins/cuda/device_api.hpp"
+#include "plugins/cuda/imported_memory.hpp"
 
 namespace backplane::device_ops {
 
@@ -78,6 +79,7 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
   };
   raw_.get_interface = [](void*, const char* id, std::uint32_t min_version) -> const void* {
     if (min_version > 1) return nullptr;
+    if (std::strcmp(id, BP_IMPORT_MEMORY_INTERFACE) == 0) return &imported_memory();
     return std::strcmp(id, BP_PLAN_CAPTURE_INTERFACE) == 0 ? &plan_capture() : nullptr;
   };
 }

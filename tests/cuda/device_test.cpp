@@ -1,4 +1,5 @@
 // Devices, memory, streams, fences and copies of the CUDA provider, on the stand-in.
+#include "backplane/plugin_api/optional/import_memory.h"
 #include "tests/cuda/cuda_test.hpp"
 
 namespace backplane::cuda {
@@ -197,6 +198,93 @@ TEST_F(CudaTest, AUserStreamOfAnotherContextIsRefused) {
   EXPECT_EQ(code, BP_INVALID_ARGUMENT);
   EXPECT_NE(text.find("user_stream"), std::string::npos) << text;
   EXPECT_EQ(open_error(provider(), {{"user_stream", "stream"}}).first, BP_INVALID_ARGUMENT);
+}
+
+/// The device's buffer over memory of a program.
+struct Imported {
+  static const bp_import_memory& table(const bp_provider* provider) {
+    return *static_cast<const bp_import_memory*>(
+        provider->get_interface(provider->self, BP_IMPORT_MEMORY_INTERFACE, 1));
+  }
+  Imported(const bp_provider* provider, const OpenDevice& device, std::uint64_t memory,
+           std::uint64_t offset, std::uint64_t bytes)
+      : table_(table(provider)), device_(device) {
+    check(table_.buffer_import(device.raw(), memory, offset, bytes, &access, &raw));
+  }
+  ~Imported() { table_.buffer_release(device_.raw(), raw); }
+  Imported(const Imported&) = delete;
+  Imported& operator=(const Imported&) = delete;
+
+  std::int32_t access = 0;
+  bp_buffer* raw = nullptr;
+
+ private:
+  const bp_import_memory& table_;
+  const OpenDevice& device_;
+};
+
+std::uint64_t address_in(const OpenDevice& device, const TestBuffer& buffer) {
+  std::uint64_t address = 0;
+  check(device->native(device.raw(), BP_NATIVE_BUFFER, nullptr, buffer.raw(), &address));
+  return address;
+}
+
+TEST_F(CudaTest, MemoryOfTheProgramIsUsedWhereItLiesAndStaysThePrograms) {
+  stand_in().shares_contexts = true;
+  const OpenDevice program = open(), device = open();
+  const TestStream users(program), stream(device);
+  const TestBuffer memory(program, BP_MEMORY_DEVICE, 1024);
+  const std::uint64_t address = address_in(program, memory);
+  const std::uint64_t live_bytes = stand_in().live_bytes;
+  {
+    const Imported imported(provider(), device, address, 256, 64);
+    EXPECT_EQ(imported.access, BP_IMPORT_READ | BP_IMPORT_WRITE);
+    std::uint64_t native = 0;
+    check(device->native(device.raw(), BP_NATIVE_BUFFER, nullptr, imported.raw, &native));
+    EXPECT_EQ(native, address);
+    test_host::upload(device, stream, {1, 2, 3}, {nullptr, imported.raw, 256});
+    // An address inside of an allocation, and the last bytes of it.
+    const Imported inside(provider(), device, address + 512, 256, 256);
+  }
+  EXPECT_EQ(stand_in().live_bytes, live_bytes) << "nothing was made, and nothing was freed";
+  EXPECT_EQ(test_host::download(program, users, {nullptr, memory.raw(), 256}, 3),
+            (Floats{1, 2, 3}));
+}
+
+TEST_F(CudaTest, MemoryThatTheDeviceCannotUseIsRefusedWithTheReason) {
+  const OpenDevice program = open(), device = open();
+  const TestBuffer memory(device, BP_MEMORY_DEVICE, 1024), pinned(device, BP_MEMORY_PINNED, 1024),
+      of_another(program, BP_MEMORY_DEVICE, 1024);
+  const std::uint64_t address = address_in(device, memory);
+  const auto refusal = [&](std::uint64_t at, std::uint64_t offset, std::uint64_t bytes) {
+    std::int32_t access = 0;
+    bp_buffer* raw = nullptr;
+    const auto [code, text] = take(
+        Imported::table(provider()).buffer_import(device.raw(), at, offset, bytes, &access, &raw));
+    EXPECT_EQ(code, BP_INVALID_ARGUMENT) << text;
+    EXPECT_EQ(raw, nullptr);
+    return text;
+  };
+  const auto expect = [&](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect(refusal(0, 0, 16), "no memory is given");
+  expect(refusal(4096, 0, 16), "no memory that CUDA knows");
+  expect(refusal(address, 0, 1025), "has 1024 bytes; 1025 from byte 0");
+  expect(refusal(address + 512, 256, 257), "has 512 bytes; 257 from byte 256");
+  expect(refusal(address, ~std::uint64_t{0}, 16), "has 1024 bytes");
+  expect(refusal(address, 16, 16), "multiple of 256");
+  expect(refusal(address + 4, 0, 16), "multiple of 256");
+  expect(refusal(reinterpret_cast<std::uint64_t>(pinned.host()), 0, 16), "memory of the host");
+  // Each stand-in context is another one.
+  expect(refusal(address_in(program, of_another), 0, 16), "not of the primary context");
+  stand_in().failures["traits_of"] = {"CUDA_ERROR_ILLEGAL_ADDRESS"};
+  std::int32_t access = 0;
+  bp_buffer* raw = nullptr;
+  EXPECT_EQ(
+      take(Imported::table(provider()).buffer_import(device.raw(), address, 0, 16, &access, &raw))
+          .first,
+      BP_DEVICE_LOST);
 }
 
 TEST_F(CudaTest, ADeviceOlderThanTheToolkitIsRefusedWithItsCapability) {

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <new>
 #include <set>
 
 #include "plugins/common/half.hpp"
@@ -35,6 +37,17 @@ struct CUstream_st {
 
 namespace backplane::cuda {
 namespace {
+
+/// Memory that is alive, by its first byte.
+struct Allocation {
+  std::uint64_t bytes = 0;
+  const CUctx_st* context = nullptr;
+  bool is_pinned = false;
+};
+std::map<Address, Allocation>& all_memory() {
+  static std::map<Address, Allocation> memory;
+  return memory;
+}
 
 std::set<CUstream_st*>& all_streams() {
   static std::set<CUstream_st*> streams;
@@ -182,6 +195,9 @@ std::size_t count_arguments(const std::string& source) {
   return static_cast<std::size_t>(std::count(at(begin), at(end), ',')) + (may_fault ? 4 : 3);
 }
 
+/// Of the driver's allocations.
+constexpr std::size_t kDriverAlignment = 256;
+
 class StandInContext final : public Context {
  public:
   StandInContext() { ++stand_in().live_contexts; }
@@ -193,26 +209,38 @@ class StandInContext final : public Context {
   Address allocate(std::uint64_t bytes) override {
     stand_in().note("allocate");
     stand_in().live_bytes += bytes;
-    void* const memory = std::malloc(bytes + sizeof(std::max_align_t));
-    std::memcpy(memory, &bytes, sizeof(bytes));
-    return reinterpret_cast<Address>(memory) + sizeof(std::max_align_t);
+    void* memory = nullptr;
+    if (::posix_memalign(&memory, kDriverAlignment, bytes) != 0) throw std::bad_alloc();
+    all_memory()[reinterpret_cast<Address>(memory)] = {bytes, native(), false};
+    return reinterpret_cast<Address>(memory);
   }
   void free(Address memory) noexcept override {
-    void* const start = memory_at<void>(memory - sizeof(std::max_align_t));
-    std::uint64_t bytes = 0;
-    std::memcpy(&bytes, start, sizeof(bytes));
-    stand_in().live_bytes -= bytes;
-    std::free(start);
+    const auto found = all_memory().find(memory);
+    stand_in().live_bytes -= found->second.bytes;
+    all_memory().erase(found);
+    std::free(memory_at<void>(memory));
   }
   void trim() noexcept override { stand_in().calls.emplace_back("trim"); }
   void* allocate_pinned(std::uint64_t bytes) override {
     stand_in().note("allocate_pinned");
     ++stand_in().live_pinned;
-    return std::calloc(1, bytes);
+    void* const memory = std::calloc(1, bytes);
+    all_memory()[reinterpret_cast<Address>(memory)] = {bytes, native(), true};
+    return memory;
   }
   void free_pinned(void* memory) noexcept override {
     --stand_in().live_pinned;
+    all_memory().erase(reinterpret_cast<Address>(memory));
     std::free(memory);
+  }
+  PointerTraits traits_of(Address pointer) override {
+    stand_in().note("traits_of");
+    const auto after = all_memory().upper_bound(pointer);
+    if (after == all_memory().begin()) return {};
+    const auto& [begin, memory] = *std::prev(after);
+    if (pointer >= begin + memory.bytes) return {};
+    const bool is_here = stand_in().shares_contexts || memory.context == native();
+    return {true, !memory.is_pinned, is_here, begin, memory.bytes};
   }
   bool enable_peer(Context&) override {
     stand_in().note("enable_peer");
