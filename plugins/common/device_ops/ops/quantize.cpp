@@ -5,6 +5,7 @@
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/device_ops/saturation.hpp"
+#include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/device_ops/window.hpp"
 
@@ -23,6 +24,13 @@ View parameter_view(const MemoryRef& memory, const sdk::Tensor& parameter, const
                  to_string(x.dims()));
   view.strides[at] = 1;
   return view;
+}
+
+/// Of elements that the kernels below take as integers of 32 bits.
+const char* integer_code(DataType type) {
+  if (is_float(type) || sdk::element_bytes(type) > 4 || type == DataType::UInt32)
+    sdk::unsupported("elements of type ", sdk::type_name(type), " as integers are not handled");
+  return type_code(type);
 }
 
 class Quantize {
@@ -63,6 +71,7 @@ class Dequantize {
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0), scale = ctx.input(1), zero = ctx.input(2);
+    integer_code(x.type());
     ctx.set_output(0, scale.type(), x.dims());
     std::vector<View> views{dense_view(input(0), x.type(), x.dims()),
                             parameter_view(input(1), scale, x, axis_, block_)};
@@ -151,7 +160,7 @@ class IntegerMatMul {
     walk.in("a", input(0), a.type());
     walk.in("b", input(static_cast<std::uint32_t>(places_.b)), b.type()).out("y", output(0), out);
     walk.number("rows", rows).number("columns", columns).number("depth", depth);
-    walk.define("TA", type_code(a.type())).define("TB", type_code(b.type()));
+    walk.define("TA", integer_code(a.type())).define("TB", integer_code(b.type()));
     walk.define("TY", type_code(out));
     add_parameter(ctx, walk, "A_ZERO", places_.a_zero, "i1");
     add_parameter(ctx, walk, "B_ZERO", places_.b_zero, "i0");
@@ -217,7 +226,7 @@ class IntegerConv {
     add_numbers(walk, window);
     walk.number("filters", w.dim(0)).number("channels", x.dim(1));
     walk.number("group_filters", w.dim(0) / groups_).number("group_channels", w.dim(1));
-    walk.define("TA", type_code(x.type())).define("TB", type_code(w.type()));
+    walk.define("TA", integer_code(x.type())).define("TB", integer_code(w.type()));
     walk.define("TY", type_code(out));
     add_parameter(ctx, walk, "A_ZERO", places_.a_zero, "0");
     add_parameter(ctx, walk, "B_ZERO", places_.b_zero, "filter");
