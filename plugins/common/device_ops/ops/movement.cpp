@@ -164,7 +164,7 @@ class Part {
   bool keeps_axis_;
 };
 
-/// Begin, end and step of one axis, as in NumPy.
+/// Begin, end and step of one axis, as in NumPy, but that a begin before the first element is the first, whatever the step.
 struct SliceRange {
   std::int64_t begin, step, count;
 };
@@ -172,10 +172,10 @@ struct SliceRange {
 SliceRange resolve_range(std::int64_t begin, std::int64_t end, std::int64_t step,
                          std::int64_t size) {
   if (step == 0) sdk::invalid("Slice with step 0");
+  if (size == 0) return {0, step, 0};
   const auto fit = [&](std::int64_t at) {
     if (at < 0) at += size;
-    return step > 0 ? std::clamp<std::int64_t>(at, 0, size)
-                    : std::clamp<std::int64_t>(at, -1, size - 1);
+    return std::clamp<std::int64_t>(at, 0, step > 0 ? size : size - 1);
   };
   // An end far below zero means "past the first" and stays there.
   const std::int64_t first = fit(begin);
