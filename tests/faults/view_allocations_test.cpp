@@ -27,31 +27,47 @@ class ViewAllocations : public FaultTest {
   }
 };
 
+/// y = tanh(-x) on the OpenCL device.
+struct OnOpenCl {
+  OnOpenCl() {
+    ModelMaker maker;
+    maker.input("x", dims).node("neg", "Neg", {"x"}, "a").node("tanh", "Tanh", {"a"}, "y");
+    model = maker.output("y").bytes();
+    SessionOptions options;
+    options.providers = {{"opencl", {}}, {"cpu", {}}};
+    session =
+        std::make_shared<Session>(environment(), "", std::as_bytes(std::span(model)), options);
+  }
+  std::uint64_t bytes() const { return x.elements.size() * sizeof(float); }
+  void write_x(Binding& binding) const {
+    std::memcpy(binding.input("x")->description.host_ptr, x.elements.data(), bytes());
+  }
+  /// What is wrong with y, which lies on the host.
+  std::string wrong(const RuntimeValue& y) const {
+    const auto* first = static_cast<const float*>(y.description.host_ptr);
+    return difference({{"y", {dims, {first, first + x.elements.size()}}}},
+                      run_on_cpu(model, {{"x", x}}));
+  }
+
+  const Dims dims{64, 256};
+  const Tensor x = random_tensor(dims, 3);
+  std::string model;
+  std::shared_ptr<Session> session;
+};
+
 TEST_F(ViewAllocations, ABindingThatKeepsItsViewsAllocatesNothing) {
   if (!has_opencl()) GTEST_SKIP() << "no OpenCL device is there";
-  const Dims dims{64, 256};
-  ModelMaker maker;
-  maker.input("x", dims).node("neg", "Neg", {"x"}, "a").node("tanh", "Tanh", {"a"}, "y");
-  const std::string model = maker.output("y").bytes();
-  SessionOptions options;
-  options.providers = {{"opencl", {}}, {"cpu", {}}};
-  const auto session =
-      std::make_shared<Session>(environment(), "", std::as_bytes(std::span(model)), options);
-  const Tensor x = random_tensor(dims, 3);
-  Binding binding(session);
-  std::memcpy(binding.input("x")->description.host_ptr, x.elements.data(),
-              x.elements.size() * sizeof(float));
+  const OnOpenCl neg_tanh;
+  Binding binding(neg_tanh.session);
+  neg_tanh.write_x(binding);
   for (int i = 0; i < 3; ++i) binding.run(nullptr);
-  if (Json::parse(session->statistics())["views"] != 2)
+  if (Json::parse(neg_tanh.session->statistics())["views"] != 2)
     GTEST_SKIP() << "the OpenCL device has memory of its own";
   const std::uint64_t before = flow::allocation_count(), buffers = device_allocation_count();
   for (int i = 0; i < 100; ++i) binding.run(nullptr);
   EXPECT_EQ(flow::allocation_count() - before, 0u);
   EXPECT_EQ(device_allocation_count() - buffers, 0u);
-  const auto* first = static_cast<const float*>(binding.output("y")->description.host_ptr);
-  EXPECT_EQ(difference({{"y", {dims, {first, first + x.elements.size()}}}},
-                       run_on_cpu(model, {{"x", x}})),
-            "");
+  EXPECT_EQ(neg_tanh.wrong(*binding.output("y")), "");
 }
 
 /// A tensor over memory of the device that somebody else made: here the core, who does not know that it is its own.
@@ -69,30 +85,23 @@ RuntimeValuePtr lent(const DevicePtr& device, const DeviceBuffer& memory, const 
 
 TEST_F(ViewAllocations, ABindingOverMemoryOfTheProgramsAllocatesNothing) {
   if (!has_opencl()) GTEST_SKIP() << "no OpenCL device is there";
-  const Dims dims{64, 256};
-  ModelMaker maker;
-  maker.input("x", dims).node("neg", "Neg", {"x"}, "a").node("tanh", "Tanh", {"a"}, "y");
-  const std::string model = maker.output("y").bytes();
-  SessionOptions options;
-  options.providers = {{"opencl", {}}, {"cpu", {}}};
-  const auto session =
-      std::make_shared<Session>(environment(), "", std::as_bytes(std::span(model)), options);
-  const DevicePtr device = session->devices().devices.front().device;
-  const Tensor x = random_tensor(dims, 3);
-  const std::uint64_t bytes = x.elements.size() * sizeof(float);
+  const OnOpenCl neg_tanh;
+  const DevicePtr device = neg_tanh.session->devices().devices.front().device;
+  const std::uint64_t bytes = neg_tanh.bytes();
   const DeviceBuffer from(device, BP_MEMORY_DEVICE, bytes, 1);
   const DeviceBuffer to[] = {{device, BP_MEMORY_DEVICE, bytes, 1},
                              {device, BP_MEMORY_DEVICE, bytes, 1}};
   {  // the program's own work: it makes x there
-    Binding maker_of_x(session);
-    const RuntimeValuePtr there = lent(device, from, dims);
-    std::memcpy(maker_of_x.input("x")->description.host_ptr, x.elements.data(), bytes);
+    Binding maker_of_x(neg_tanh.session);
+    const RuntimeValuePtr there = lent(device, from, neg_tanh.dims);
+    neg_tanh.write_x(maker_of_x);
     maker_of_x.bind_output("x", there, device);
     maker_of_x.run(nullptr);
   }
-  const RuntimeValuePtr results[] = {lent(device, to[0], dims), lent(device, to[1], dims)};
-  Binding binding(session);
-  binding.bind_input("x", lent(device, from, dims), device);
+  const RuntimeValuePtr results[] = {lent(device, to[0], neg_tanh.dims),
+                                     lent(device, to[1], neg_tanh.dims)};
+  Binding binding(neg_tanh.session);
+  binding.bind_input("x", lent(device, from, neg_tanh.dims), device);
   const auto run_over = [&](int runs) {
     for (int i = 0; i < runs; ++i) {
       if (i % 10 == 0) binding.bind_output("y", results[i / 10 % 2], device);
@@ -100,16 +109,12 @@ TEST_F(ViewAllocations, ABindingOverMemoryOfTheProgramsAllocatesNothing) {
     }
   };
   run_over(30);
-  EXPECT_EQ(Json::parse(session->statistics())["copies"], 0);
+  EXPECT_EQ(Json::parse(neg_tanh.session->statistics())["copies"], 0);
   const std::uint64_t before = flow::allocation_count(), buffers = device_allocation_count();
   run_over(100);
   EXPECT_EQ(flow::allocation_count() - before, 0u);
   EXPECT_EQ(device_allocation_count() - buffers, 0u);
-  const RuntimeValuePtr y = download(*device, *results[1]);
-  const auto* first = static_cast<const float*>(y->description.host_ptr);
-  EXPECT_EQ(difference({{"y", {dims, {first, first + x.elements.size()}}}},
-                       run_on_cpu(model, {{"x", x}})),
-            "");
+  EXPECT_EQ(neg_tanh.wrong(*download(*device, *results[1])), "");
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 // What the tests of custom operators share: an environment with the cpu and fake devices, one-node graphs.
 #pragma once
 
-#include <dlfcn.h>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "backplane/host/custom_op.hpp"
-#include "tests/fixtures/fakegpu/fakegpu.h"
+#include "tests/session/fake_device_books.hpp"
 #include "tests/session/graph/session_test.hpp"
 
 namespace backplane::session_test {
@@ -25,32 +23,6 @@ inline Environment device_environment(Environment::LogSink sink = {}, const char
           .set("environment.log_level", level)
           .set("environment.plugin_path", BACKPLANE_TEST_BUILD_DIR "/tests/fixtures"),
       std::move(sink));
-}
-
-/// The fake devices' counters and findings, beside the sessions: a library is loaded once in a process.
-inline const fakegpu_api& fakegpu() {
-  static const fakegpu_api* const api = [] {
-    void* library = ::dlopen(BACKPLANE_TEST_BUILD_DIR "/tests/fixtures/fakegpu.so", RTLD_NOW);
-    if (library == nullptr) throw std::runtime_error(::dlerror());
-    const auto query =
-        reinterpret_cast<bp_plugin_query_fn>(::dlsym(library, BP_PLUGIN_QUERY_SYMBOL));
-    bp_query_args args{};
-    args.struct_size = sizeof(args);
-    args.host_major = BP_ABI_MAJOR;
-    const bp_plugin* plugin = nullptr;
-    if (query(&args, &plugin) != BP_OK) throw std::runtime_error("fakegpu refused the query");
-    const bp_provider* provider = plugin->providers[0];
-    return static_cast<const fakegpu_api*>(
-        provider->get_interface(provider->self, FAKEGPU_INTERFACE, 1));
-  }();
-  return *api;
-}
-
-inline std::uint64_t findings() {
-  fakegpu_counters all{};
-  all.struct_size = sizeof(all);
-  fakegpu().counters(FAKEGPU_ALL_DEVICES, &all);
-  return all.races + all.uninitialized + all.misuses;
 }
 
 /// A graph that knows the options' operators and imports the test domain.

@@ -1,10 +1,8 @@
 #include "tests/session/life/fixture.hpp"
 
-#include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <stdexcept>
 #include <unistd.h>
 
 namespace backplane::session_test {
@@ -39,31 +37,6 @@ std::vector<float> TestSession::run(const std::vector<float>& x, const Dims& dim
 std::vector<float> elements(const ValueView& value) {
   const auto* first = value.data<float>();
   return {first, first + value.size()};
-}
-
-const fakegpu_api& fakegpu() {
-  static const auto* const api = [] {
-    void* library = dlopen(BACKPLANE_TEST_FAKE_PLUGINS "/fakegpu.so", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw std::runtime_error(dlerror());
-    const auto query = reinterpret_cast<bp_plugin_query_fn>(dlsym(library, BP_PLUGIN_QUERY_SYMBOL));
-    bp_query_args args{};
-    args.struct_size = sizeof(args);
-    args.host_major = BP_ABI_MAJOR;
-    args.host_minor = BP_ABI_MINOR;
-    const bp_plugin* plugin = nullptr;
-    if (query(&args, &plugin) != BP_OK) throw std::runtime_error("fakegpu.so answers no query");
-    const bp_provider* provider = plugin->providers[0];
-    return static_cast<const fakegpu_api*>(
-        provider->get_interface(provider->self, FAKEGPU_INTERFACE, 1));
-  }();
-  return *api;
-}
-
-fakegpu_counters counters() {
-  fakegpu_counters all{};
-  all.struct_size = sizeof(all);
-  fakegpu().counters(FAKEGPU_ALL_DEVICES, &all);
-  return all;
 }
 
 std::string alive() {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backplane/backplane.hpp"
-#include "tests/fixtures/fakegpu/fakegpu.h"
+#include "tests/session/fake_device_books.hpp"
 #include "tests/session/life/model_maker.hpp"
 
 namespace backplane::session_test {
@@ -66,9 +66,6 @@ Failure failure_of(const Body& body) {
   return {};
 }
 
-/// The fake devices' test interface and books.
-const fakegpu_api& fakegpu();
-fakegpu_counters counters();
 /// What is alive on the fake devices; "" when nothing is.
 std::string alive();
 

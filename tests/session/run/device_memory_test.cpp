@@ -28,10 +28,7 @@ std::uint64_t all_copies(const fakegpu_counters& of) {
 class DeviceMemory : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { fakegpu().reset(); }
-  void TearDown() override {
-    const fakegpu_counters all = counters();
-    EXPECT_EQ(all.races + all.uninitialized + all.misuses, 0u);
-  }
+  void TearDown() override { EXPECT_EQ(findings(), 0u); }
 
   static Options options(const std::string& device = "fakegpu", std::uint64_t stream = 0) {
     Options options;

@@ -20,10 +20,7 @@ using ::testing::HasSubstr;
 class DeviceBinding : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { fakegpu().reset(); }
-  void TearDown() override {
-    const fakegpu_counters all = counters();
-    EXPECT_EQ(all.races + all.uninitialized + all.misuses, 0u);
-  }
+  void TearDown() override { EXPECT_EQ(findings(), 0u); }
 
   Options options() const {
     Options options;

@@ -1,6 +1,5 @@
 #include "tests/session/run/fake_device.hpp"
 
-#include <dlfcn.h>
 #include <stdexcept>
 
 #include "backplane/plugin_api.h"
@@ -14,33 +13,6 @@ void require(bp_status* status) {
 }
 
 }  // namespace
-
-const fakegpu_api& fakegpu() {
-  static const fakegpu_api* const api = [] {
-    void* library = ::dlopen(BACKPLANE_TEST_BUILD_DIR "/tests/fixtures/fakegpu.so", RTLD_NOW);
-    if (library == nullptr) throw std::runtime_error(::dlerror());
-    const auto query =
-        reinterpret_cast<bp_plugin_query_fn>(::dlsym(library, BP_PLUGIN_QUERY_SYMBOL));
-    bp_query_args args{};
-    args.struct_size = sizeof(args);
-    args.host_major = BP_ABI_MAJOR;
-    args.host_minor = BP_ABI_MINOR;
-    args.host_version = {"test", 4};
-    const bp_plugin* plugin = nullptr;
-    if (query(&args, &plugin) != BP_OK) throw std::runtime_error("fakegpu refused the query");
-    const bp_provider* provider = plugin->providers[0];
-    return static_cast<const fakegpu_api*>(
-        provider->get_interface(provider->self, FAKEGPU_INTERFACE, 1));
-  }();
-  return *api;
-}
-
-fakegpu_counters counters() {
-  fakegpu_counters all{};
-  all.struct_size = sizeof(all);
-  fakegpu().counters(FAKEGPU_ALL_DEVICES, &all);
-  return all;
-}
 
 Environment device_environment() {
   return Environment(Options()

@@ -1,19 +1,13 @@
-// The fake device as session tests see it: its counters and its native memory, reached beside the session.
+// The fake device as session tests see it: its books and its native memory, reached beside the session.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "backplane/backplane.hpp"
-#include "tests/fixtures/fakegpu/fakegpu.h"
+#include "tests/session/fake_device_books.hpp"
 
 namespace backplane::session_test {
-
-/// The provider's own interface: a library is loaded once in a process.
-const fakegpu_api& fakegpu();
-
-/// Of all fake devices.
-fakegpu_counters counters();
 
 /// Finds the fake devices and the cpu.
 Environment device_environment();
