@@ -30,20 +30,19 @@ Stream& stream_of(bp_stream* handle) { return *reinterpret_cast<Stream*>(handle)
 void begin(Device& device, Stream& stream) {
   if (device.context().is_captured(stream.handle()))
     sdk::unsupported("the program that the stream belongs to is capturing it already");
-  device.context().begin_capture(stream.handle());
-  stream.faults().begin_capture();
+  stream.begin_capture();
 }
 
 Recording* end(Device& device, Stream& stream, Recording* former) {
   Context& context = device.context();
-  const bool may_fault = stream.faults().end_capture();
+  const bool may_fault = stream.end_capture();
   const Captured graph(context, stream.handle());
   if (former != nullptr && former->update(graph.get(), may_fault)) return former;
   return std::make_unique<Recording>(device, context.instantiate(graph.get()), may_fault).release();
 }
 
 void abandon(Device& device, Stream& stream) {
-  stream.faults().end_capture();
+  stream.end_capture();
   try {
     const Captured graph(device.context(), stream.handle());
   } catch (const sdk::Error&) {
@@ -61,6 +60,7 @@ bool Recording::update(GraphHandle graph, bool may_fault) {
 
 void Recording::replay(Stream& stream) const {
   if (may_fault_) stream.faults().arm();
+  const TimedWork timed(stream, "captured steps");
   device_.context().launch_graph(exec_, stream.handle());
 }
 

@@ -10,8 +10,8 @@
 
 namespace backplane::cuda {
 
-/// y = relu?(conv(x, w) + bias + addend), or with the transposed convolution, whose weights are [channels][filters / groups]
-/// and which has channels first. Dense tensors with `rank` spatial axes, 2 or 3, after the channels or, with
+/// y = relu?(conv(x, w) + bias + addend), or with the transposed convolution, whose weights are [channels][filters / groups].
+/// Dense tensors with `rank` spatial axes, 2 or 3, after the channels or, with
 /// `is_channels_last`, before them; of weights, the channels are those that a filter reads.
 struct Convolution {
   sdk::DataType type = sdk::DataType::Float;

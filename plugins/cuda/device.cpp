@@ -149,6 +149,9 @@ void Device::copy(Stream& stream, const bp_tensor& from, const bp_tensor& to) {
   if (from.bytes == 0) return;
   if (!is_on_device(from) && !is_on_device(to))
     sdk::invalid("neither end of a copy is in memory of a CUDA device");
+  const TimedWork timed(stream, !is_on_device(from) ? "copy to the device"
+                                : !is_on_device(to) ? "copy to the host"
+                                                    : "copy");
   context_->copy(stream.handle(), address_of(to), address_of(from), from.bytes);
 }
 

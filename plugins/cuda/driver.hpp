@@ -90,6 +90,10 @@ class Context {
   virtual bool owns(StreamHandle stream) = 0;
 
   virtual EventHandle create_event() = 0;
+  /// An event that knows when a stream passed it.
+  virtual EventHandle create_timer() = 0;
+  /// From one timer to a later one, both passed.
+  virtual std::uint64_t nanoseconds_between(EventHandle begin, EventHandle end) = 0;
   virtual void destroy_event(EventHandle event) noexcept = 0;
   virtual void record(EventHandle event, StreamHandle stream) = 0;
   virtual void wait(StreamHandle stream, EventHandle event) = 0;

@@ -1,5 +1,6 @@
 #include "plugins/cuda/driver_library.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <cuda.h>
 #include <new>
@@ -77,6 +78,7 @@ class Functions {
   CUDA_FUNCTION(cuEventRecord);
   CUDA_FUNCTION(cuEventQuery);
   CUDA_FUNCTION(cuEventSynchronize);
+  CUDA_FUNCTION(cuEventElapsedTime);
   CUDA_FUNCTION(cuModuleLoadData);
   CUDA_FUNCTION(cuModuleUnload);
   CUDA_FUNCTION(cuModuleGetFunction);
@@ -260,6 +262,18 @@ class LibraryContext final : public Context {
     CUevent event = nullptr;
     CUDA_CALL(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
     return event;
+  }
+  EventHandle create_timer() override {
+    const Current current(cuda_, context_);
+    CUevent event = nullptr;
+    CUDA_CALL(cuEventCreate, &event, CU_EVENT_DEFAULT);
+    return event;
+  }
+  std::uint64_t nanoseconds_between(EventHandle begin, EventHandle end) override {
+    const Current current(cuda_, context_);
+    float milliseconds = 0;
+    CUDA_CALL(cuEventElapsedTime, &milliseconds, begin, end);
+    return static_cast<std::uint64_t>(std::max(0.0, static_cast<double>(milliseconds) * 1e6));
   }
   void destroy_event(EventHandle event) noexcept override {
     const Current current(cuda_, context_, std::nothrow);

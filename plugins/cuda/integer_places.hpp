@@ -10,7 +10,7 @@ struct IntegerPlaces {
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
   std::uint32_t b = 1, a_zero = 2, b_zero = 3;
   std::uint32_t a_scale = kNone, b_scale = kNone, y_scale = kNone, y_zero = kNone, bias = kNone;
-  bool is_chain = false;  ///< results without a scale are float32
+  bool is_chain = false;  ///< results without a scale are floats
 };
 inline constexpr IntegerPlaces kSums{};
 inline constexpr IntegerPlaces kScaled{3, 2, 5, 1, 4, 6, 7, 8, false};
@@ -25,12 +25,17 @@ inline void require_bytes(const sdk::Tensor& a, const sdk::Tensor& b) {
   }
 }
 
-/// Errors: BP_UNSUPPORTED for results of other types than eight bits.
-inline DataType result_type(const sdk::PrepareContext& ctx, const IntegerPlaces& places) {
+/// The type of a chain's result that is no longer quantized: float32, or what the rewrite wants.
+inline DataType chain_type(const sdk::Node& node) {
+  return static_cast<DataType>(node.get_int("type", static_cast<std::int64_t>(DataType::Float)));
+}
+
+/// Errors: BP_UNSUPPORTED for quantized results of other types than eight bits.
+inline DataType result_type(const sdk::PrepareContext& ctx, const IntegerPlaces& places,
+                            DataType of_chain) {
   if (places.y_scale == IntegerPlaces::kNone) return DataType::Int32;
   const sdk::Tensor zero = ctx.input(places.y_zero);
-  if (!zero.present())
-    return ctx.input(places.y_scale).present() ? DataType::UInt8 : DataType::Float;
+  if (!zero.present()) return ctx.input(places.y_scale).present() ? DataType::UInt8 : of_chain;
   if (zero.type() != DataType::Int8 && zero.type() != DataType::UInt8)
     sdk::unsupported("a result of type ", sdk::type_name(zero.type()), " of an integer product");
   return zero.type();

@@ -113,6 +113,7 @@ void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Str
     stream.faults().arm();
   }
   for (std::size_t i = 0; i < count + kPartArguments; ++i) pointers[i] = &values[i];
+  const TimedWork timed(stream, "kernel");
   for (unsigned z = 0; z < launch.groups[2]; z += kMostGroups) {
     for (unsigned y = 0; y < launch.groups[1]; y += kMostGroups) {
       values[count] = y;
@@ -127,7 +128,9 @@ void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Str
 
 void Launches::enqueue(const CopyPlan& copy, const sdk::ComputeContext& ctx, Stream& stream) const {
   const Address from = address_of(copy.from, ctx), to = address_of(copy.to, ctx);
-  if (from != to) device_.context().copy(stream.handle(), to, from, copy.bytes);  // else in place
+  if (from == to) return;
+  const TimedWork timed(stream, "copy");
+  device_.context().copy(stream.handle(), to, from, copy.bytes);
 }
 
 }  // namespace backplane::cuda

@@ -30,7 +30,7 @@ std::unique_ptr<const PreparedProduct> ProductWork::prepare(std::uint32_t alignm
 }
 
 void ProductWork::compute(const sdk::ComputeContext& ctx) const {
-  const Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
+  Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
   ProductAddresses first;
   first.a = address_of(plan_.a, ctx);
   first.b = address_of(plan_.b, ctx);
@@ -44,6 +44,7 @@ void ProductWork::compute(const sdk::ComputeContext& ctx) const {
       device_.context().copy(stream.handle(), spare, first.a, plan_.spare_bytes);
       first.a = spare;
     }
+    const TimedWork timed(stream, "product");
     for (const ProductPlan::Call& call : plan_.calls) {
       ProductAddresses at = first;
       // The library computes the transpose, from the operands the other way round.

@@ -10,6 +10,7 @@
 #include "plugins/cuda/capture.hpp"
 #include "plugins/cuda/device_api.hpp"
 #include "plugins/cuda/imported_memory.hpp"
+#include "plugins/cuda/work_times.hpp"
 
 namespace backplane::device_ops {
 
@@ -80,7 +81,8 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
   raw_.get_interface = [](void*, const char* id, std::uint32_t min_version) -> const void* {
     if (min_version > 1) return nullptr;
     if (std::strcmp(id, BP_IMPORT_MEMORY_INTERFACE) == 0) return &imported_memory();
-    return std::strcmp(id, BP_PLAN_CAPTURE_INTERFACE) == 0 ? &plan_capture() : nullptr;
+    if (std::strcmp(id, BP_PLAN_CAPTURE_INTERFACE) == 0) return &plan_capture();
+    return std::strcmp(id, BP_DEVICE_TIMES_INTERFACE) == 0 ? &device_times() : nullptr;
   };
 }
 

@@ -56,6 +56,25 @@ void Stream::sync() {
   faults_->check();
 }
 
+void Stream::begin_capture() {
+  device_.context().begin_capture(handle_);
+  faults_->begin_capture();
+  is_capturing_ = true;
+}
+
+bool Stream::end_capture() {
+  is_capturing_ = false;
+  return faults_->end_capture();
+}
+
+void Stream::record_times(bool on) {
+  times_.reset();
+  if (!on) return;
+  if (device_.context().is_captured(handle_))
+    sdk::unsupported("the program that the stream belongs to is capturing it");
+  times_ = std::make_unique<WorkTimes>(device_.context(), handle_);
+}
+
 Fence::Fence(Device& device) : device_(device) {}
 
 Fence::~Fence() {

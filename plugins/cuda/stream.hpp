@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "plugins/cuda/driver.hpp"
+#include "plugins/cuda/work_times.hpp"
 
 namespace backplane::cuda {
 
@@ -61,12 +62,21 @@ class Stream {
   const std::shared_ptr<FaultWord>& shared_faults() const { return faults_; }
   /// Waits for everything; throws the first error.
   void sync();
+  /// Between the two calls what is put on the stream becomes a graph; the second tells whether it may report faults.
+  void begin_capture();
+  bool end_capture();
+  /// Nothing is on the stream. Errors: BP_UNSUPPORTED while the program captures its own stream.
+  void record_times(bool on);
+  /// Null where nobody wants them, and of work that is captured: it is not done.
+  WorkTimes* times() { return is_capturing_ ? nullptr : times_.get(); }
 
  private:
   Device& device_;
   bool is_users_;
   StreamHandle handle_;
   std::shared_ptr<FaultWord> faults_;
+  std::unique_ptr<WorkTimes> times_;
+  bool is_capturing_ = false;
 };
 
 /// A counter that streams raise. Its mutex guards the list of marks and is never held while waiting for the

@@ -3,32 +3,20 @@
 #include <cstring>
 
 #include "backplane/plugin_api/optional/plan_capture.h"
-#include "tests/cuda/cuda_test.hpp"
+#include "tests/cuda/neg_and_copy.hpp"
 
 namespace backplane::cuda {
 namespace {
 
-using Floats = std::vector<float>;
 using test_host::floats;
 using test_host::KernelUnderTest;
 using test_host::NodeUnderTest;
-
-constexpr std::int64_t kCount = 6;
 
 class CudaCapture : public CudaTest {
  protected:
   static const bp_plan_capture& table(const bp_provider* provider) {
     const void* found = provider->get_interface(provider->self, BP_PLAN_CAPTURE_INTERFACE, 1);
     return *static_cast<const bp_plan_capture*>(found);
-  }
-  /// Kernels that compute: x -> -x.
-  static void negate() {
-    stand_in().kernel = [](const std::string&, const Extent&, const Extent&, void** arguments) {
-      Address x = 0, y = 0;
-      std::memcpy(&x, arguments[0], sizeof(x));
-      std::memcpy(&y, arguments[2], sizeof(y));
-      for (std::int64_t i = 0; i < kCount; ++i) memory_at<float>(y)[i] = -memory_at<float>(x)[i];
-    };
   }
 };
 
@@ -60,41 +48,6 @@ class FaultyGather {
   TestBuffer x_{device_, BP_MEMORY_DEVICE, 64}, i_{device_, BP_MEMORY_DEVICE, 64},
       y_{device_, BP_MEMORY_DEVICE, 64};
   NodeUnderTest node_{"", "Gather", 13};
-  std::unique_ptr<KernelUnderTest> kernel_;
-};
-
-/// A chain x -> -x -> copy, on buffers of its own.
-class NegAndCopy {
- public:
-  NegAndCopy(const OpenDevice& device, const TestStream& stream, const bp_plan_capture& capture)
-      : device_(device), stream_(stream), capture_(capture) {
-    node_.input(BP_FLOAT, {kCount}).outputs(1);
-    kernel_ = std::make_unique<KernelUnderTest>(device.kernel("Neg"), device.raw(), node_.raw());
-    kernel_->prepare({floats({kCount}, Floats(kCount))}, {false}, 1);
-  }
-  void put(const TestBuffer& x, const TestBuffer& y) const {
-    check(
-        kernel_->compute({{nullptr, x.raw()}}, {{nullptr, between_.raw()}}, {}, {}, stream_.raw()));
-    check(copy_floats(device_, stream_, {nullptr, between_.raw()}, {nullptr, y.raw()}, kCount));
-  }
-  bp_recording* record(const TestBuffer& x, const TestBuffer& y,
-                       bp_recording* former = nullptr) const {
-    check(capture_.begin(device_.raw(), stream_.raw()));
-    put(x, y);
-    bp_recording* made = nullptr;
-    check(capture_.end(device_.raw(), stream_.raw(), former, &made));
-    return made;
-  }
-  Floats result(const TestBuffer& y) const {
-    return download(device_, stream_, {nullptr, y.raw()}, kCount);
-  }
-
- private:
-  const OpenDevice& device_;
-  const TestStream& stream_;
-  const bp_plan_capture& capture_;
-  TestBuffer between_{device_, BP_MEMORY_DEVICE, 64};
-  NodeUnderTest node_{"", "Neg", 13};
   std::unique_ptr<KernelUnderTest> kernel_;
 };
 

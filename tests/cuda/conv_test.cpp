@@ -6,6 +6,7 @@
 #include <functional>
 #include <unistd.h>
 
+#include "tests/cuda/host_kernels.hpp"
 #include "tests/cuda/node_on_device.hpp"
 
 namespace backplane::cuda {
@@ -289,15 +290,26 @@ std::vector<float> transposed_reference(const ConvCase& each, const Dims& dims, 
 }
 
 /// The kernel on the stand-in, with what it gives.
-std::unique_ptr<NodeOnDevice> run_transposed(const OpenDevice& device, const TransposedCase& each) {
-  NodeUnderTest node("", "ConvTranspose", 11);
-  describe_node(node, each.conv);
+std::unique_ptr<NodeOnDevice> run_transposed(const OpenDevice& device, const TransposedCase& each,
+                                             bool is_last = false) {
+  HostTensor x = numbers(each.conv.x, 1), w = numbers(each.conv.w, 2);
+  if (is_last) {
+    x = channels_last(x);
+    w = channels_last(w);
+  }
+  ConvCase conv = each.conv;
+  conv.x = x.dims;
+  conv.w = w.dims;
+  NodeUnderTest node(is_last ? kPrivateDomain : "", "ConvTranspose", is_last ? 1 : 11);
+  describe_node(node, conv);
+  if (is_last) node.attribute("channels_last", std::int64_t{1});
   if (!each.output_padding.empty()) node.attribute("output_padding", each.output_padding);
   if (!each.output_shape.empty()) node.attribute("output_shape", each.output_shape);
   if (!each.auto_pad.empty()) node.attribute("auto_pad", each.auto_pad);
-  return std::make_unique<NodeOnDevice>(
-      device, node, kernel_named(device, "cuda:cudnn conv transpose", "ConvTranspose"),
-      std::vector<HostTensor>{numbers(each.conv.x, 1), numbers(each.conv.w, 2)});
+  const bp_kernel_def* const def =
+      is_last ? device.kernel("ConvTranspose", kPrivateDomain)
+              : kernel_named(device, "cuda:cudnn conv transpose", "ConvTranspose");
+  return std::make_unique<NodeOnDevice>(device, node, def, std::vector<HostTensor>{x, w});
 }
 
 TEST_F(CudaTest, TransposedConvolutionsOfOneToThreeAxesAreRight) {
@@ -325,6 +337,11 @@ TEST_F(CudaTest, TransposedConvolutionsOfOneToThreeAxesAreRight) {
     EXPECT_EQ(run->run(), want) << sdk::to_string(each.conv.x);
     EXPECT_EQ(run->run(4), want) << "at an address that is not aligned";
     EXPECT_EQ(run->kernel().variant(), "cudnn");
+    const auto last = run_transposed(device, each, true);
+    const HostTensor moved = channels_last(floats(dims, want));
+    EXPECT_EQ(last->dims(), moved.dims);
+    EXPECT_EQ(last->run(), moved.as<float>()) << sdk::to_string(each.conv.x) << ", channels last";
+    EXPECT_EQ(last->kernel().variant(), "cudnn, channels last");
   }
 }
 
@@ -348,6 +365,27 @@ TEST_F(CudaTest, AnEmptyConvolutionEnqueuesNothing) {
   NodeOnDevice run(device, describe_node(node, each), device.kernel("Conv"),
                    {numbers(each.x, 1), numbers(each.w, 2)});
   EXPECT_EQ(run.run(), std::vector<float>());
+  EXPECT_EQ(stand_in().count("convolution"), 0u);
+}
+
+TEST_F(CudaTest, AnImageOfNoElementsIsPaddingAlone) {
+  run_kernels_on_host();
+  const OpenDevice device = open();
+  const HostTensor bias = floats({3}, {2, -1, 0.5f});
+  const ConvCase each{{1, 2, 0, 3}, {3, 2, 3, 3}, {}, {}, {2, 1, 2, 1}};
+  NodeUnderTest node(kPrivateDomain, "FusedConv", 1);
+  describe_node(node, each).input(BP_FLOAT, {3}).attribute("activation", std::string("Relu"));
+  NodeOnDevice run(device, node, device.kernel("FusedConv", kPrivateDomain),
+                   {numbers(each.x, 1), numbers(each.w, 2), bias});
+  EXPECT_EQ(run.dims(), (Dims{1, 3, 2, 3}));
+  std::vector<float> want(18, 0);
+  std::fill_n(want.begin(), 6, 2.0f);
+  std::fill_n(want.end() - 6, 6, 0.5f);
+  EXPECT_EQ(run.run(), want);
+  const auto transposed =
+      run_transposed(device, {{{1, 2, 0, 2}, {2, 1, 3, 2}, {2, 1}, {}, {}}, {1, 0}});
+  EXPECT_EQ(transposed->dims(), (Dims{1, 1, 2, 3}));
+  EXPECT_EQ(transposed->run(), std::vector<float>(6, 0));
   EXPECT_EQ(stand_in().count("convolution"), 0u);
 }
 

@@ -66,6 +66,37 @@ class Networks(Formats):
         self.check(path, {"x": x}, "fp16")
         self.check(path, {"x": x}, "tf32")
 
+    def test_a_network_that_scales_up_again_has_edges_at_its_ends_alone(self):
+        random = np.random.default_rng(5)
+        weights = {"down": (4, 3, 3, 3), "up": (4, 2, 2, 2), "last": (1, 2, 1, 1)}
+        constants = [numpy_helper.from_array(random.standard_normal(shape).astype(np.float32) / 5, name)
+                     for name, shape in weights.items()]
+        nodes = [node("Conv", ["x", "down"], ["a"], strides=[2, 2], pads=[1, 1, 1, 1]), node("Relu", ["a"], ["b"]),
+                 node("ConvTranspose", ["b", "up"], ["c"], name="up", strides=[2, 2]),
+                 node("Conv", ["c", "last"], ["y"])]
+        path = self.save(program.model(nodes, [value("x", shape=(1, 3, 8, 8))], [value("y", shape=(1, 1, 8, 8))], constants))
+        for precision in ("fp16", "bf16", "tf32"):
+            with self.subTest(precision):
+                self.assertEqual(len(self.edges(path, precision)), 2)
+                rows = {row["name"]: row for row in self.nodes(path, precision)["nodes"]}
+                self.assertIn("channels last", rows["up"]["kernel"])
+                self.check(path, {"x": random.standard_normal((1, 3, 8, 8)).astype(np.float32)}, precision)
+
+    def test_a_product_of_bytes_makes_16_bits(self):
+        random = np.random.default_rng(6)
+        constants = [numpy_helper.from_array(array, name) for name, array in
+                     {"scale": np.float32(0.05), "zero": np.int8(3), "w": random.integers(-9, 9, (8, 6)).astype(np.int8),
+                      "row": random.standard_normal(6).astype(np.float32)}.items()]
+        nodes = [node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+                 node("DequantizeLinear", ["q", "scale", "zero"], ["a"]),
+                 node("DequantizeLinear", ["w", "scale"], ["b"]), node("MatMul", ["a", "b"], ["p"], name="product"),
+                 node("Add", ["p", "row"], ["s"]), node("Softmax", ["s"], ["y"])]
+        path = self.save(program.model(nodes, [value("x", shape=(5, 8))], [value("y", shape=(5, 6))], constants))
+        rows = {row["name"]: row for row in self.nodes(path, "fp16")["nodes"]}
+        self.assertIn("makes fp16", [reason["text"] for reason in rows["product"]["reasons"]])
+        self.assertEqual(len(self.edges(path, "fp16")), 1)
+        self.check(path, {"x": random.standard_normal((5, 8)).astype(np.float32)}, "fp16")
+
     def test_an_encoder_has_edges_at_its_ends_alone(self):
         path = self.folder / "encoder.onnx"
         networks.encoder(path, batch=2, layers=3, tokens=5, width=24, heads=3)

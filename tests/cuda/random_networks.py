@@ -61,7 +61,7 @@ class RandomNetwork:
             return self.add_to_matrix(matrix)
         if image is None or self.random.random() < 0.15:
             return self.add_any(self.any())
-        makers = (self.convolution, self.convolution, self.convolution, self.normalization, self.pool, self.addition,
+        makers = (self.convolution, self.convolution, self.convolution, self.transposed, self.normalization, self.pool, self.addition,
                   self.channel_constant, self.concat, self.flatten, self.moved, self.split, self.pad, self.resize, self.mean,
                   self.add_any)
         return makers[self.pick(0, len(makers))](image)
@@ -87,6 +87,21 @@ class RandomNetwork:
         if self.random.random() < 0.5:
             inputs.append(self.constant(self.numbers(filters)))
         return self.node("Conv", inputs, (batch, filters, *out), kernel_shape=kernel, strides=strides, pads=pads, group=group)
+
+    def transposed(self, x):
+        batch, channels, *size = self.shapes[x]
+        if max(size) > 8:
+            return self.add_any(x)
+        filters, kernel = self.pick(1, 10), [self.pick(1, 4) for _ in size]
+        strides = [self.pick(1, 3) for _ in size]
+        more = [self.pick(0, each) for each in strides]
+        out = [(each - 1) * strides[k] + kernel[k] + more[k] for k, each in enumerate(size)]
+        scale = (channels * int(np.prod(kernel))) ** -0.5
+        inputs = [x, self.constant(self.numbers(channels, filters, *kernel) * np.float32(scale))]
+        if self.random.random() < 0.5:
+            inputs.append(self.constant(self.numbers(filters)))
+        return self.node("ConvTranspose", inputs, (batch, filters, *out), kernel_shape=kernel, strides=strides,
+                         output_padding=more)
 
     def normalization(self, x):
         channels = self.shapes[x][1]

@@ -1,6 +1,7 @@
 #include "tests/cuda/stand_in.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 // What a handle points to here.
 struct CUevent_st {
   std::uint64_t recorded = 0, done = 0;
+  std::uint64_t passed_ns = 0;  ///< by the host's clock
 };
 struct CUmod_st {
   std::string source;
@@ -279,6 +281,12 @@ class StandInContext final : public Context {
     ++stand_in().live_events;
     return new CUevent_st;
   }
+  EventHandle create_timer() override { return create_event(); }
+  std::uint64_t nanoseconds_between(EventHandle begin, EventHandle end) override {
+    stand_in().note("nanoseconds_between");
+    if (begin->done == 0 || end->done == 0) throw_cuda("elapsed", "CUDA_ERROR_NOT_READY");
+    return end->passed_ns - begin->passed_ns;
+  }
   void destroy_event(EventHandle event) noexcept override {
     --stand_in().live_events;
     delete event;
@@ -286,7 +294,10 @@ class StandInContext final : public Context {
   void record(EventHandle event, StreamHandle stream) override {
     stand_in().note("record");
     const std::uint64_t number = ++event->recorded;
-    put(stream, [event, number] { return event->done = number, true; });
+    put(stream, [event, number] {
+      event->passed_ns = steady_ns();
+      return event->done = number, true;
+    });
   }
   void wait(StreamHandle stream, EventHandle event) override {
     stand_in().note("wait");
@@ -448,6 +459,13 @@ class StandInProducts final : public ProductLibrary {
   }
 };
 
+/// Of a tensor of `channels` channels and `size` points: where an element lies.
+std::int64_t place_in(const Convolution& form, std::int64_t image, std::int64_t channel,
+                      std::int64_t point, std::int64_t channels, std::int64_t size) {
+  return form.is_channels_last ? (image * size + point) * channels + channel
+                               : (image * channels + channel) * size + point;
+}
+
 /// Convolves by the definition.
 void convolve(const Convolution& form, const ConvolutionAddresses& at) {
   const auto count = [](const std::array<std::int64_t, 3>& dims) {
@@ -459,12 +477,6 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
   };
   const std::int64_t points = count(form.out), taps = count(form.kernel);
   const std::int64_t depth = form.channels / form.groups;
-  // Of a tensor of `channels` channels and `size` points.
-  const auto index = [&form](std::int64_t image, std::int64_t channel, std::int64_t point,
-                             std::int64_t channels, std::int64_t size) {
-    return form.is_channels_last ? (image * size + point) * channels + channel
-                                 : (image * channels + channel) * size + point;
-  };
   for (std::int64_t i = 0; i < form.batch * form.filters * points; ++i) {
     const std::int64_t filter = i / points % form.filters, image = i / points / form.filters;
     const std::int64_t first = filter / (form.filters / form.groups) * depth;
@@ -482,10 +494,10 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
       }
       if (is_inside)
         sum += load(at.x, form.type,
-                    index(image, first + k / taps, from, form.channels, count(form.in))) *
-               load(at.w, form.type, index(filter, k / taps, k % taps, depth, taps));
+                    place_in(form, image, first + k / taps, from, form.channels, count(form.in))) *
+               load(at.w, form.type, place_in(form, filter, k / taps, k % taps, depth, taps));
     }
-    const std::int64_t y = index(image, filter, i % points, form.filters, points);
+    const std::int64_t y = place_in(form, image, filter, i % points, form.filters, points);
     if (form.has_addend) sum += load(at.addend, form.type, y);
     if (form.has_bias) sum += load(at.bias, form.type, filter);
     store(at.y, form.type, y, form.has_relu ? std::max(sum, 0.0) : sum);
@@ -523,10 +535,11 @@ void convolve_transposed(const Convolution& form, const ConvolutionAddresses& at
         step *= form.in[axis];
       }
       if (is_reached)
-        sum += load(at.x, form.type, (image * form.channels + channel) * step + from) *
-               load(at.w, form.type, (channel * width + filter % width) * taps + k % taps);
+        sum +=
+            load(at.x, form.type, place_in(form, image, channel, from, form.channels, step)) *
+            load(at.w, form.type, place_in(form, channel, filter % width, k % taps, width, taps));
     }
-    store(at.y, form.type, i, sum);
+    store(at.y, form.type, place_in(form, image, filter, i % points, form.filters, points), sum);
   }
 }
 
@@ -685,6 +698,10 @@ void StandInState::note(const std::string& call) {
   const std::string name = errors.front();
   errors.erase(errors.begin());
   if (!name.empty()) throw_cuda(call.c_str(), name);
+}
+
+std::uint64_t steady_ns() {
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
 StandInState& stand_in() {

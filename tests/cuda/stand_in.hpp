@@ -62,6 +62,8 @@ struct StandInState {
 
 /// The state of the stand-in that load_stand_in() serves; reset by each test.
 StandInState& stand_in();
+/// The clock of the stand-in's events, which is the host's.
+std::uint64_t steady_ns();
 DeviceTraits stand_in_device(int major = 9, int minor = 0);
 
 std::unique_ptr<Driver> load_stand_in();

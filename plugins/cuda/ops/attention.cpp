@@ -30,7 +30,7 @@ class AttentionWork final : public device_ops::PreparedWork {
       : device_(device), label_(std::move(label)), plan_(std::move(plan)) {}
 
   void compute(const sdk::ComputeContext& ctx) const override {
-    const Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
+    Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
     try {
       AttentionAddresses at;
       at.q = read(plan_.q, ctx, stream);
@@ -40,6 +40,7 @@ class AttentionWork final : public device_ops::PreparedWork {
       const Address y = address_of(plan_.y.memory, ctx);
       at.y = is_aligned(y) ? y : address_of(plan_.y.spare, ctx);
       if (plan_.prepared->workspace_bytes() > 0) at.workspace = address_of(plan_.workspace, ctx);
+      const TimedWork timed(stream, "attention");
       plan_.prepared->enqueue(stream.handle(), at, plan_.scale);
       if (at.y != y) device_.context().copy(stream.handle(), y, at.y, plan_.y.bytes);
     } catch (const sdk::Error& error) {

@@ -29,7 +29,7 @@ class ConvolutionWork final : public device_ops::PreparedWork {
   }
 
   void compute(const sdk::ComputeContext& ctx) const override {
-    const Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
+    Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
     ConvolutionAddresses at;
     at.x = address_of(input(0), ctx);
     at.w = address_of(input(1), ctx);
@@ -39,6 +39,7 @@ class ConvolutionWork final : public device_ops::PreparedWork {
     if (workspace_bytes() > 0) at.workspace = address_of(device_ops::workspace(), ctx);
     const Address bits = at.x | at.w | at.bias | at.addend | at.y;
     try {
+      const TimedWork timed(stream, "convolution");
       (bits % kLibraryAlignment == 0 ? aligned_ : any_)->enqueue(stream.handle(), at);
     } catch (const sdk::Error& error) {
       throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));
@@ -80,12 +81,11 @@ class Conv {
     if (is_channels_last_) std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
     ctx.set_output(0, x.type(), dims);
     if (sdk::element_count(dims) == 0) return;
-    if (sdk::element_count(x.dims()) == 0)
-      sdk::unsupported("a convolution of no elements, ", to_string(x.dims()));
     Convolution form = form_of(x.type(), image, filter[0], window);
     form.has_bias = ctx.input(2).present();
     form.has_addend = ctx.input(3).present();
     form.has_relu = has_relu_;
+    if (x.size() == 0) return add_sums_of_nothing(ctx, work, form, dims);
     if (x.type() == DataType::Float) form.precision = precision_;
     add(ctx, work, form, dims);
     const auto sums =
@@ -96,25 +96,27 @@ class Conv {
  private:
   void prepare_transposed(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor x = ctx.input(0), w = ctx.input(1);
-    if (x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(0) || w.dim(0) % groups_ != 0)
+    const Dims image = channels_first(x.dims()), filter = channels_first(w.dims());
+    if (image.size() < 3 || filter.size() != image.size() || image[1] != filter[0] ||
+        filter[0] % groups_ != 0)
       sdk::invalid("ConvTranspose of ", to_string(x.dims()), " with weights ", to_string(w.dims()),
-                   " in ", groups_, " groups");
-    Window window =
-        attributes_.resolve_transposed(DimsView(x.dims().data() + 2, x.dims().size() - 2),
-                                       DimsView(w.dims().data() + 2, w.dims().size() - 2));
-    const Dims dims = device_ops::output_dims(x.dims(), w.dim(1) * groups_, window);
+                   " in ", groups_, " groups", is_channels_last_ ? ", channels last" : "");
+    const std::int64_t filters = filter[1] * groups_;
+    Window window = attributes_.resolve_transposed(DimsView(image.data() + 2, image.size() - 2),
+                                                   DimsView(filter.data() + 2, filter.size() - 2));
+    Dims dims = device_ops::output_dims(image, filters, window);
+    if (is_channels_last_) std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
     ctx.set_output(0, x.type(), dims);
     if (sdk::element_count(dims) == 0) return;
-    if (sdk::element_count(x.dims()) == 0)
-      sdk::unsupported("a transposed convolution of no elements, ", to_string(x.dims()));
-    for (std::size_t axis = 0; axis < window.in.size(); ++axis) set_gradient_pads(window, axis);
-    Convolution form = form_of(x.type(), Dims(x.dims().begin(), x.dims().end()), dims[1], window);
+    Convolution form = form_of(x.type(), image, filters, window);
     form.is_transposed = true;
     form.has_bias = ctx.input(2).present();
+    if (x.size() == 0) return add_sums_of_nothing(ctx, work, form, dims);
+    for (std::size_t axis = 0; axis < window.in.size(); ++axis) set_gradient_pads(window, axis);
+    set_window(window, form);
     if (x.type() == DataType::Float) form.precision = precision_;
     add(ctx, work, form, dims);
-    const auto sums =
-        static_cast<std::uint64_t>(sdk::element_count(x.dims()) * w.dim(1) * window.taps());
+    const auto sums = static_cast<std::uint64_t>(x.size() * filter[1] * window.taps());
     ctx.set_cost(2 * sums, x.bytes() + w.bytes());
   }
 
@@ -150,6 +152,11 @@ class Conv {
     form.filters = filters;
     form.groups = groups_;
     form.is_channels_last = is_channels_last_;
+    set_window(window, form);
+    return form;
+  }
+
+  static void set_window(const Window& window, Convolution& form) {
     const std::size_t skipped = 3 - form.rank;
     const auto take = [skipped, &form](const std::array<std::int64_t, 3>& from,
                                        std::array<std::int64_t, 3>& to) {
@@ -162,7 +169,6 @@ class Conv {
     take(window.dilation, form.dilation);
     take(window.pad_begin, form.pad_begin);
     take(window.pad_end, form.pad_end);
-    return form;
   }
 
   static void add(sdk::PrepareContext& ctx, NodeWork& work, const Convolution& whole,
@@ -180,7 +186,7 @@ class Conv {
     if (part->workspace_bytes() > 0)
       ctx.set_workspace(part->workspace_bytes(), work.device().limits().alignment);
     work.add(std::move(part));
-    if (!is_whole) finish(work, whole, dims);
+    if (!is_whole) finish(work, whole, dims, {device_ops::dense_view(output(0), whole.type, dims)});
     ctx.set_variant(sdk::message("cudnn",
                                  !whole.is_fused() ? ""
                                  : is_whole        ? ", fused"
@@ -200,10 +206,17 @@ class Conv {
                                              std::move(any));
   }
 
-  /// Bias, addend and Relu, in place.
-  static void finish(NodeWork& work, const Convolution& form, const Dims& dims) {
-    std::vector<device_ops::View> operands{device_ops::dense_view(output(0), form.type, dims)};
-    std::string sum = "v0";
+  /// Of an image of no elements only its padding is seen.
+  static void add_sums_of_nothing(sdk::PrepareContext& ctx, NodeWork& work, const Convolution& form,
+                                  const Dims& dims) {
+    finish(work, form, dims, {});
+    ctx.set_variant("no elements");
+  }
+
+  /// Bias, addend and Relu. The first operand, where there is one, is what they are applied to.
+  static void finish(NodeWork& work, const Convolution& form, const Dims& dims,
+                     std::vector<device_ops::View> operands) {
+    std::string sum = operands.empty() ? "0" : "v0";
     const auto add = [&](const device_ops::View& view) {
       sum += sdk::message(" + v", operands.size());
       operands.push_back(view);
@@ -237,6 +250,10 @@ KernelList conv_kernels() {
       cuda_kernel<Conv>(
           sdk::op("FusedConv", private_domain())
               .name(kernel_name("conv"))
+              .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16})),
+      cuda_kernel<Conv>(
+          sdk::op("ConvTranspose", private_domain())
+              .name(kernel_name("cudnn conv transpose"))
               .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16})),
   };
 }

@@ -28,14 +28,15 @@ class IntegerConv {
                                                   : kChain),
         attributes_(node),
         groups_(node.get_int("group", 1)),
-        has_relu_(node.get_string("activation", "") == "Relu") {}
+        has_relu_(node.get_string("activation", "") == "Relu"),
+        chain_type_(chain_type(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor x = ctx.input(0), w = ctx.input(places_.b);
     require_bytes(x, w);
     const Window window = attributes_.resolve_convolution(x, w, groups_);
     const Dims dims = device_ops::output_dims(x.dims(), w.dim(0), window);
-    const DataType type = result_type(ctx, places_);
+    const DataType type = result_type(ctx, places_, chain_type_);
     ctx.set_output(0, type, dims);
     if (sdk::element_count(dims) == 0) return;
     if (groups_ > kMostGroups && !places_.is_chain)
@@ -240,6 +241,7 @@ class IntegerConv {
   device_ops::WindowAttributes attributes_;
   std::int64_t groups_;
   bool has_relu_;
+  DataType chain_type_;
   LinePackers packers_;
 };
 

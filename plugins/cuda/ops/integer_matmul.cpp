@@ -20,7 +20,8 @@ class IntegerMatMul {
                                                     : kChain),
         a_is_transposed_(node.get_int("transA", 0) != 0),
         b_is_transposed_(node.get_int("transB", 0) != 0),
-        has_relu_(node.get_string("activation", "") == "Relu") {}
+        has_relu_(node.get_string("activation", "") == "Relu"),
+        chain_type_(chain_type(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor a = ctx.input(0), b = ctx.input(places_.b);
@@ -30,7 +31,7 @@ class IntegerMatMul {
                        " are not handled");
     device_ops::MatrixBatch matrices(stored(a.dims(), a_is_transposed_),
                                      stored(b.dims(), b_is_transposed_));
-    const DataType type = result_type(ctx, places_);
+    const DataType type = result_type(ctx, places_, chain_type_);
     ctx.set_output(0, type, matrices.y_dims);
     if (sdk::element_count(matrices.y_dims) == 0) return;
     const std::int64_t rows = matrices.rows, columns = matrices.columns, depth = matrices.depth;
@@ -227,6 +228,7 @@ class IntegerMatMul {
 
   IntegerPlaces places_;
   bool a_is_transposed_, b_is_transposed_, has_relu_;
+  DataType chain_type_;
   LinePackers packers_;
 };
 

@@ -3,6 +3,7 @@
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/matrix_batch.hpp"
+#include "plugins/common/kernels/scalar_functions.hpp"
 #include "plugins/cuda/kernel.hpp"
 #include "plugins/cuda/product_work.hpp"
 
@@ -20,11 +21,37 @@ Epilogue epilogue_of(const sdk::Node& node) {
   sdk::unsupported("activation '", name, "' after a product; Relu and Gelu can be done");
 }
 
-/// y of a product without depth: sums of nothing, and what is added to them, are left to others.
-void require_depth(const Product& product) {
-  if (product.depth == 0)
-    sdk::unsupported("a product of ", product.rows, " x 0 and 0 x ", product.columns,
-                     " matrices, which cuBLASLt does not compute");
+/// What is added to a product, broadcast to its dims, times a factor.
+struct Addend {
+  std::uint32_t place;
+  float factor = 1;
+};
+
+/// A product without depth, which the library does not compute: sums of nothing, and what comes after.
+void add_empty_product(sdk::PrepareContext& ctx, NodeWork& work, const Dims& dims,
+                       const std::vector<Addend>& addends, Epilogue epilogue) {
+  std::vector<device_ops::View> views;
+  device_ops::Expression expression;
+  std::string sum = "0";
+  for (const Addend& addend : addends) {
+    const sdk::Tensor tensor = ctx.input(addend.place);
+    if (!tensor.present() || addend.factor == 0) continue;
+    if (!common::broadcasts_to(tensor.dims(), dims))
+      sdk::invalid("a product of dims ", sdk::to_string(dims), " with ", to_string(tensor.dims()),
+                   " added");
+    sum += sdk::message(" + p", views.size(), " * v", views.size());
+    expression.parameters.push_back(static_cast<double>(addend.factor));
+    views.push_back(
+        device_ops::broadcast_view(input(addend.place), tensor.type(), tensor.dims(), dims));
+  }
+  expression.text = sum;
+  if (epilogue == Epilogue::kRelu) expression.text = sdk::message("greater_of(", sum, ", 0)");
+  if (epilogue == Epilogue::kGelu) expression.text = sdk::message("gelu_tanh_of(", sum, ")");
+  expression.functions = common::kScalarFunctions;
+  const DataType type = ctx.input(0).type();
+  device_ops::add_pointwise(work.launches(), dims, views,
+                            device_ops::dense_view(output(0), type, dims), expression);
+  ctx.set_variant("no elements");
 }
 
 /// Adds the products; their form is complete but for the precision.
@@ -61,7 +88,8 @@ class MatMul {
     product.columns = matrices.columns;
     ctx.set_output(0, a.type(), matrices.y_dims);
     if (sdk::element_count(matrices.y_dims) == 0) return;
-    require_depth(product);
+    if (product.depth == 0)
+      return add_empty_product(ctx, work, matrices.y_dims, {{2}, {3}}, epilogue_);
     plan.a = input(0);
     plan.b = input(1);
     plan.y = output(0);
@@ -137,7 +165,7 @@ class Gemm {
     const Dims dims{product.rows, product.columns};
     ctx.set_output(0, a.type(), dims);
     if (sdk::element_count(dims) == 0) return;
-    require_depth(product);
+    if (product.depth == 0) return add_empty_product(ctx, work, dims, {{2, beta_}}, epilogue_);
     plan.a = input(0);
     plan.b = input(1);
     plan.y = output(0);

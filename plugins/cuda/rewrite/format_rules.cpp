@@ -5,6 +5,7 @@ namespace {
 
 constexpr auto kAsked = Storage::kAsked;
 constexpr auto kFollow = Storage::kFollow;
+constexpr auto kMakes = Storage::kMakes;
 constexpr auto kRead = Storage::kRead;
 constexpr auto kFloat = Storage::kFloat;
 constexpr auto kElements = Layout::kElements;
@@ -16,12 +17,15 @@ constexpr const char* kSmall = "differences of its operands are below what 16 bi
 constexpr FormatRule kRules[] = {
     {"Conv", kAsked, Layout::kConvolution},
     {"FusedConv", kAsked, Layout::kConvolution},
+    {"ConvTranspose", kAsked, Layout::kConvolution},
     {"MatMul", kAsked},
     {"Gemm", kAsked},
     {"FusedMatMul", kAsked},
     {"FusedGemm", kAsked},
     {"Attention", kAsked},
     {"FusedAttention", kAsked},
+    {"QuantizedConv", kMakes, Layout::kPlain, 0},
+    {"QuantizedMatMul", kMakes, Layout::kPlain, 0},
 
     {"MaxPool", kFollow, Layout::kWindow},
     {"AveragePool", kFollow, Layout::kWindow},

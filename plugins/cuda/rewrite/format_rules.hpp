@@ -11,6 +11,7 @@ namespace backplane::cuda {
 enum class Storage : std::uint8_t {
   kAsked,  ///< a product or a convolution: 16 bits, which its speed is of
   kFollow,  ///< 16 bits where one of its operands is: it computes in float32 and rounds what it writes
+  kMakes,  ///< 16 bits, of operands that are no floats
   kRead,   ///< reads 16 bits as they are; what it writes is no float, or says itself what it is
   kFloat,  ///< float32, for the reason given
 };

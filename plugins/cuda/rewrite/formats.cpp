@@ -98,7 +98,7 @@ DataType FormatPass::wanted_type(const FormatRule& rule, const DraftNode& node) 
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (is_value(rule, node, i) && forms_.plain(node.inputs[i]).type != own) return own;
   }
-  if (rule.storage == Storage::kAsked) return half;
+  if (rule.storage == Storage::kAsked || rule.storage == Storage::kMakes) return half;
   // What a chain makes at its end is what its last node makes.
   if (node.is("FusedPointwise", private_domain()) &&
       format_rule(node.replaces.back().op_type()).storage == Storage::kFloat)
@@ -109,7 +109,7 @@ DataType FormatPass::wanted_type(const FormatRule& rule, const DraftNode& node) 
 /// Of type None where the node stays as it is.
 Form FormatPass::wanted_form(const FormatRule& rule, const DraftNode& node) const {
   if (node.outputs.empty() || node.outputs[0].empty() || node.inputs.empty() ||
-      !is_value(rule, node, node.is("Where") ? 1 : 0))
+      (rule.storage != Storage::kMakes && !is_value(rule, node, node.is("Where") ? 1 : 0)))
     return {};
   const Form own = forms_.plain(node.outputs[0]);
   if (!device_ops::is_float(own.type)) return {};
@@ -166,6 +166,21 @@ bool FormatPass::folds_space(const DraftNode& node) const {
   return axes == spatial_axes(rank, false);
 }
 
+/// Whether cuDNN has it for certain, by its attributes: for channels last there is no other kernel.
+bool FormatPass::is_gradient(const DraftNode& node) {
+  if (!node.is("ConvTranspose")) return true;
+  const auto padding = node.attributes.find("auto_pad");
+  if (node.attributes.count("output_shape") > 0 ||
+      (padding != node.attributes.end() &&
+       padding->second != AttributeValue(std::string("NOTSET"))))
+    return false;
+  const Dims more = node.get_ints("output_padding"), strides = node.get_ints("strides");
+  for (std::size_t i = 0; i < more.size(); ++i) {
+    if (more[i] >= (i < strides.size() ? strides[i] : 1)) return false;
+  }
+  return true;
+}
+
 /// Operands in a walk over an image: images of its rank, numbers, and constants that broadcast.
 bool FormatPass::broadcasts_last(const FormatRule& rule, const DraftNode& node) const {
   const int rank = forms_.rank(node.outputs[0]);
@@ -183,7 +198,7 @@ bool FormatPass::may_be_last(const FormatRule& rule, const DraftNode& node) cons
   const int rank = forms_.rank(node.inputs[0]);
   switch (rule.layout) {
     case Layout::kConvolution:
-      return node.input(3).empty() || forms_.rank(node.input(3)) == rank;
+      return is_gradient(node) && (node.input(3).empty() || forms_.rank(node.input(3)) == rank);
     case Layout::kWindow:
       return true;
     case Layout::kElements:
@@ -244,6 +259,8 @@ void FormatPass::move(const FormatRule& rule, DraftNode& node, const Form& form)
                 : forms_.get(value, wanted);
   }
   if (form.is_last) lay_out_last(rule, node);
+  if (rule.storage == Storage::kMakes)
+    node.attributes["type"] = static_cast<std::int64_t>(form.type);
   explain(node, form);
   for (std::string& value : node.outputs) {
     if (!value.empty()) value = forms_.make(value, form);

@@ -27,6 +27,7 @@ class FormatPass {
   bool wants_last(const FormatRule& rule, const DraftNode& node, sdk::DataType type) const;
   bool may_be_last(const FormatRule& rule, const DraftNode& node) const;
   bool has_axes_last(const DraftNode& node) const;
+  static bool is_gradient(const DraftNode& node);
   bool folds_space(const DraftNode& node) const;
   bool is_wanted(const DraftNode& node) const;
   bool broadcasts_last(const FormatRule& rule, const DraftNode& node) const;
