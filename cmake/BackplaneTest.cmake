@@ -46,7 +46,7 @@ function(backplane_test)
     INSTALL_RPATH "$ORIGIN/../lib")
   backplane_target_defaults(${target})
   # Tests are compiled more often than they run; what they test has its own flags.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
   if(BACKPLANE_SANITIZE MATCHES "undefined")
     target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
   endif()
