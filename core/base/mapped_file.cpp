@@ -99,6 +99,16 @@ bool MappedFile::holds(const void* byte) {
   return address < after->first + after->second;
 }
 
+void MappedFile::let_go(std::span<const std::byte> bytes) {
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t skipped = (page - address % page) % page;
+  if (bytes.size() < skipped + page || !holds(bytes.data())) return;
+  const std::size_t whole = (bytes.size() - skipped) / page * page;
+  // Nothing is written to the mapping, so every page is read from the file again. A failure changes nothing.
+  ::madvise(const_cast<std::byte*>(bytes.data()) + skipped, whole, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   if (size_ == 0) return;
   {

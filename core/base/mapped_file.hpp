@@ -21,6 +21,9 @@ class MappedFile {
   static std::shared_ptr<const MappedFile> open(const std::string& path);
   /// Whether the byte lies in a file that is mapped now.
   static bool holds(const void* byte);
+  /// Whoever reads these bytes next does so after a while, or never: the pages that they fill take no memory until then.
+  /// Nothing where they are no mapped file's.
+  static void let_go(std::span<const std::byte> bytes);
 
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

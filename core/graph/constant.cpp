@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "core/base/error.hpp"
+#include "core/base/mapped_file.hpp"
 #include "core/graph/type.hpp"
 
 namespace backplane::core {
@@ -86,7 +87,10 @@ std::shared_ptr<const Constant> Constant::copy_of(DataType type, std::vector<std
 }
 
 std::span<const std::byte> Constant::aligned_bytes() const {
-  std::call_once(copied_, [this] { copy_.assign(bytes_.begin(), bytes_.end()); });
+  std::call_once(copied_, [this] {
+    copy_.assign(bytes_.begin(), bytes_.end());
+    MappedFile::let_go(bytes_);
+  });
   return copy_;
 }
 

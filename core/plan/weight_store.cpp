@@ -5,6 +5,7 @@
 #include <cstring>
 #include <xxhash.h>
 
+#include "core/base/mapped_file.hpp"
 #include "core/graph/type.hpp"
 #include "core/plugin_host/status.hpp"
 
@@ -57,6 +58,13 @@ struct Sources {
     }
   }
 };
+
+/// What was read to make something else of it is not read again soon.
+void let_go(const std::vector<ConstantRef>& sources) {
+  for (const ConstantRef& source : sources) {
+    if (source.known != nullptr) MappedFile::let_go(source.known->stored_bytes());
+  }
+}
 
 bp_pack_ctx pack_context(const Sources& sources, const bp_tensor* target, bp_threads* threads) {
   bp_pack_ctx ctx{};
@@ -271,6 +279,7 @@ WeightPtr WeightStore::plain(const DevicePtr& device, const ConstantRef& constan
       from.set_constant(*contents);
       upload(device, from.description, weight->value.description);
     }
+    MappedFile::let_go(contents->stored_bytes());
     return weight;
   };
   // Where a constant serves as it lies there is nothing to share, and its contents need not be hashed.
@@ -288,7 +297,7 @@ WeightPtr WeightStore::packed(const DevicePtr& device, const PackWish& wish,
   std::string what = text(wish.key, '\n', wish.bytes);
   for (const ConstantRef& source : sources) what += '\n' + hash_text(source.hash());
   const std::string saved = text("packed\n", device->identity(), '\n', what);
-  return find_or_make(text("packed\n", place_of(device), '\n', what), [&]() -> WeightPtr {
+  const auto make = [&]() -> WeightPtr {
     const std::vector<std::int64_t> dims = {static_cast<std::int64_t>(wish.bytes)};
     if (auto known = find_saved(device, saved, DataType::UInt8, dims, wish.bytes, wish.alignment))
       return known;
@@ -306,6 +315,11 @@ WeightPtr WeightStore::packed(const DevicePtr& device, const PackWish& wish,
     check_status(wish.pack(wish.self, &ctx), "packing a weight for " + device->label());
     if (auto error = stream.drain()) throw error->within("packing a weight for " + device->label());
     return weight;
+  };
+  return find_or_make(text("packed\n", place_of(device), '\n', what), [&] {
+    WeightPtr made = make();
+    let_go(sources);
+    return made;
   });
 }
 
@@ -317,6 +331,7 @@ WeightPtr WeightStore::computed(const LazyConstant& constant, bp_threads* thread
     const bp_pack_ctx ctx = pack_context(read, weight->value.tensor, threads);
     check_status(constant.compute(constant.self, &ctx),
                  "computing the constant '" + constant.name() + "'");
+    let_go(constant.sources);
     return weight;
   });
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/error.hpp"
+#include "tests/fixtures/resident_pages.hpp"
 
 namespace backplane::core {
 namespace {
@@ -64,6 +65,28 @@ TEST_F(MappedFileTest, AFileThatDidNotChangeIsMappedOnce) {
   EXPECT_NE(second->bytes().data(), first->bytes().data());
   EXPECT_EQ(static_cast<char>(second->bytes()[7]), 'a');
   EXPECT_EQ(static_cast<char>(first->bytes()[7]), 's');
+}
+
+TEST_F(MappedFileTest, WhatIsLetGoTakesNoMemoryAndIsReadAgain) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  constexpr std::size_t kPages = 512;
+  const std::string contents(kPages * page, 'x');
+  const auto file = MappedFile::open(write("large", contents));
+  const auto read_all = [&] {
+    return std::memcmp(file->bytes().data(), contents.data(), contents.size());
+  };
+  ASSERT_EQ(read_all(), 0);
+  ASSERT_EQ(test_host::resident_pages(file->bytes()), kPages);
+  // The pages at both ends are others', too.
+  MappedFile::let_go(file->bytes().subspan(1, contents.size() - 2));
+  EXPECT_LE(test_host::resident_pages(file->bytes()), 2u);
+  EXPECT_EQ(read_all(), 0);
+  MappedFile::let_go(file->bytes().subspan(page + 1, page));
+  MappedFile::let_go(file->bytes().first(0));
+  EXPECT_EQ(test_host::resident_pages(file->bytes()), kPages) << "no page lies wholly in these";
+  std::string own = contents;
+  MappedFile::let_go(std::as_bytes(std::span(own)));
+  EXPECT_EQ(own, contents) << "memory that is no file's stays as it is";
 }
 
 TEST_F(MappedFileTest, EmptyFilesHaveNoBytes) {

@@ -4,9 +4,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
+#include <unistd.h>
 
+#include "core/base/mapped_file.hpp"
 #include "core/plugin_host/status.hpp"
+#include "tests/fixtures/resident_pages.hpp"
 #include "tests/unit/plan/stub_device.hpp"
 
 namespace backplane::core {
@@ -79,6 +84,26 @@ TEST_F(WeightStoreTest, SharesByContent) {
   EXPECT_EQ(packer_.calls, 1);
   EXPECT_NE(packed(constant({1, 2, 3, 5})), first);
   EXPECT_EQ(packer_.calls, 2);
+}
+
+TEST_F(WeightStoreTest, APackedWeightOfAFileTakesItsMemoryOnce) {
+  constexpr std::size_t kFloats = 1 << 18;
+  const std::vector<float> contents(kFloats, 2.5f);
+  for (const std::size_t skipped : {0u, 1u}) {  // at the second, floats are copied to be aligned
+    const std::string path = ::testing::TempDir() + "/weight_" + std::to_string(::getpid());
+    std::ofstream file(path, std::ios::binary);
+    file.write("?", static_cast<std::streamsize>(skipped));
+    file.write(reinterpret_cast<const char*>(contents.data()), kFloats * sizeof(float));
+    file.close();
+    const auto mapped = MappedFile::open(path);
+    const auto bytes = mapped->bytes().subspan(skipped);
+    const auto source = std::make_shared<const Constant>(
+        DataType::Float, std::vector<std::int64_t>{kFloats}, bytes, mapped);
+    const WeightPtr weight = packed(source, "negated", kFloats * sizeof(float));
+    EXPECT_EQ(elements(weight), std::vector<float>(kFloats, -2.5f));
+    EXPECT_LE(test_host::resident_pages(bytes), 2u);
+    std::filesystem::remove(path);
+  }
 }
 
 TEST_F(WeightStoreTest, TellsFormsAndShapesApart) {
