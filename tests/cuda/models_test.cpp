@@ -56,6 +56,14 @@ TEST(CudaModels, AProductBetweenQuantizersIsOneNodeOfInt8) {
     EXPECT_NE(part_of(text, name).find("\"fused_into\":\"MatMul_3\""), std::string::npos) << text;
 }
 
+TEST(CudaModels, AProductOfValuesWhoseTypesARunAloneTellsIsOneOfFloats) {
+  Random random(1);
+  GraphWriter g(13, random);
+  const std::string y = g.node("MatMul", {g.feed({3, 4}), g.feed({4, 5})});
+  const std::string text = explain(g.done({y}), 2, {{"precision", "fp16"}});
+  EXPECT_NE(part_of(text, "MatMul_0").find("cuda:matmul cublaslt"), std::string::npos) << text;
+}
+
 TEST(CudaModels, SeveralDevicesOfAGraphCopyToEachOtherDirectly) {
   Random random(1);
   GraphWriter g(13, random);

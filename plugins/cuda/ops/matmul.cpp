@@ -3,6 +3,7 @@
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/matrix_batch.hpp"
+#include "plugins/common/device_ops/types.hpp"
 #include "plugins/cuda/kernel.hpp"
 #include "plugins/cuda/product_work.hpp"
 
@@ -18,6 +19,12 @@ Epilogue epilogue_of(const sdk::Node& node) {
   if (name == "Relu") return Epilogue::kRelu;
   if (name == "Gelu") return Epilogue::kGelu;
   sdk::unsupported("activation '", name, "' after a product; Relu and Gelu can be done");
+}
+
+/// Between nodes of a rewrite types may be known in `prepare` alone; integers are another kernel's.
+void require_floats(DataType type) {
+  if (!device_ops::is_float(type))
+    sdk::unsupported("a product of ", sdk::type_name(type), " as one of floats");
 }
 
 /// y of a product without depth: sums of nothing, and what is added to them, are left to others.
@@ -52,6 +59,7 @@ class MatMul {
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor a = ctx.input(0), b = ctx.input(1);
+    require_floats(a.type());
     device_ops::MatrixBatch matrices(a.dims(), b.dims());
     ProductPlan plan;
     Product& product = plan.product;
@@ -124,6 +132,7 @@ class Gemm {
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor a = ctx.input(0), b = ctx.input(1), c = ctx.input(2);
+    require_floats(a.type());
     if (a.rank() != 2 || b.rank() != 2)
       sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
     ProductPlan plan;
