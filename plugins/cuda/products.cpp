@@ -42,7 +42,7 @@ LibraryProduct to_library(const Product& product, std::uint32_t alignment) {
   made.a = matrix_of(product.type, product.depth, product.columns, product.b);
   made.b = matrix_of(product.type, product.rows, product.depth, product.a);
   made.d = matrix_of(product.result, product.rows, product.columns,
-                     {product.columns, product.y_batch_step, false});
+                     {product.y_step, product.y_batch_step, false});
   made.c = made.d;
   made.batch = product.batch;
   made.has_addend = product.has_addend;

@@ -56,7 +56,7 @@ struct Product {
   sdk::DataType type = sdk::DataType::Float, result = sdk::DataType::Float;
   std::int64_t rows = 0, columns = 0, depth = 0, batch = 1;
   Operand a, b;
-  std::int64_t y_batch_step = 0;  ///< y and c are dense otherwise
+  std::int64_t y_batch_step = 0, y_step = 0;  ///< of y and c; rows lie together where y_step is 0
   bool has_addend = false, has_bias = false;
   Epilogue epilogue = Epilogue::kNone;
   Precision precision = Precision::kFp32;

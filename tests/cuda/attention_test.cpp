@@ -3,9 +3,8 @@
 #include <functional>
 #include <set>
 
-#include "plugins/common/half.hpp"
+#include "tests/cuda/attention_values.hpp"
 #include "tests/cuda/host_kernels.hpp"
-#include "tests/cuda/node_on_device.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -16,26 +15,6 @@ struct AttentionCase {
   bool is_causal = false;
   std::int64_t heads = 0, groups = 0;  ///< of three dims
 };
-
-/// Numbers that half types hold exactly.
-float number_at(std::int64_t index, int seed) {
-  return static_cast<float>((index * 7 + seed * 5) % 11 - 5) / 8;
-}
-
-HostTensor halves(const Dims& dims, int seed, bp_dtype type) {
-  std::vector<std::uint16_t> bits;
-  for (std::int64_t i = 0; i < count_of(dims); ++i)
-    bits.push_back(type == BP_FLOAT16 ? common::to_half(number_at(i, seed)).bits
-                                      : common::to_bfloat16(number_at(i, seed)).bits);
-  return test_host::tensor<std::uint16_t>(type, dims, bits);
-}
-
-HostTensor values_of(const Dims& dims, int seed, bp_dtype type) {
-  if (type != BP_FLOAT) return halves(dims, seed, type);
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < count_of(dims); ++i) values.push_back(number_at(i, seed));
-  return floats(dims, values);
-}
 
 /// ONNX's Attention by its definition, in doubles.
 class AttentionReference {
@@ -119,9 +98,10 @@ class CudaAttention : public CudaTest {
   static std::unique_ptr<NodeOnDevice> prepare(const OpenDevice& device, const AttentionCase& each,
                                                bp_dtype type) {
     NodeUnderTest node("", "Attention", 23);
-    std::vector<HostTensor> inputs{values_of(each.q, 1, type), values_of(each.k, 2, type),
-                                   values_of(each.v, 3, type)};
-    if (each.mask != Dims{-1}) inputs.push_back(values_of(each.mask, 4, type));
+    std::vector<HostTensor> inputs{attention_tensor(each.q, 1, type),
+                                   attention_tensor(each.k, 2, type),
+                                   attention_tensor(each.v, 3, type)};
+    if (each.mask != Dims{-1}) inputs.push_back(attention_tensor(each.mask, 4, type));
     for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
     node.outputs(1).attribute("is_causal", std::int64_t{each.is_causal});
     if (each.heads > 0)
@@ -134,15 +114,7 @@ class CudaAttention : public CudaTest {
     const std::int64_t width = each.heads > 0 ? each.q[2] / each.heads : each.q[3];
     const std::vector<double> want =
         AttentionReference(each, 1 / std::sqrt(static_cast<float>(width))).compute();
-    std::vector<double> got;
-    if (type == BP_FLOAT) {
-      for (const float value : run.run(offset)) got.push_back(static_cast<double>(value));
-    } else {
-      for (const std::uint16_t bits : run.run_as<std::uint16_t>(offset))
-        got.push_back(static_cast<double>(type == BP_FLOAT16
-                                              ? common::to_float(sdk::Half{bits})
-                                              : common::to_float(sdk::BFloat16{bits})));
-    }
+    const std::vector<double> got = run_attention(run, type, offset);
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 4e-3) << i;
   }

@@ -107,6 +107,17 @@ class Networks(Formats):
                 self.check(path, {"x": x}, precision)
         self.assertEqual(self.edges(path, "tf32"), [])
 
+    def test_attention_of_an_unknown_batch_is_one_node_a_layer(self):
+        path = self.folder / "dynamic.onnx"
+        networks.bert_dyn(path, layers=2, tokens=5, width=24, heads=3)
+        for precision, how in (("fp16", "cudnn, float16"), ("fp32", "by parts: float32 with precision fp32")):
+            rows = self.nodes(path, precision, "--dim", f"{networks.SYMBOL}=2")["nodes"]
+            kernels = [row["kernel"] for row in rows if row["op"] == "Softmax"]
+            self.assertEqual([kernel.startswith(f"cuda:attention {how}") for kernel in kernels], [True] * 2, kernels)
+        for batch, precision in ((2, "fp16"), (0, "bf16"), (1, "bf16"), (5, "tf32"), (3, "fp32")):
+            x = np.random.default_rng(batch).standard_normal((batch, 5, 24)).astype(np.float32)
+            self.check(path, {"x": x}, precision)
+
     def test_what_is_stored_otherwise_is_explained(self):
         path = self.folder / "residual.onnx"
         networks.residual_network(path, size=32, stages=(1, 1, 1, 1), classes=10)

@@ -7,8 +7,26 @@
 namespace backplane::ops_test {
 namespace {
 
-/// The explanation of a model that has run on the provider, with the outputs of the processor's; they have `rank` axes and may
-/// differ by what half types round off.
+constexpr char kDevices[] = "cuda_stand_in:0,cuda_stand_in:1,cpu";
+
+Options with(const Options& options) {
+  Options all{{"providers", kDevices}};
+  all.insert(all.end(), options.begin(), options.end());
+  return all;
+}
+
+/// Values may differ by what half types round off.
+void expect_same(const std::vector<Tensor>& got, const std::vector<Tensor>& want,
+                 double limit = 1e-2) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(got[i].dims, want[i].dims);
+    const auto values = to_array(got[i]).values, right = to_array(want[i]).values;
+    for (std::size_t j = 0; j < right.size(); ++j) EXPECT_NEAR(values[j], right[j], limit) << j;
+  }
+}
+
+/// The explanation of a model that has run on the provider, with the outputs of the processor's; they have `rank` axes.
 std::string explain(const GraphCase& graph, std::size_t rank, const Options& options = {}) {
   Model model;
   model.opsets[""] = graph.opset;
@@ -18,17 +36,9 @@ std::string explain(const GraphCase& graph, std::size_t rank, const Options& opt
   for (const auto& [name, tensor] : graph.constants) model.initializers.emplace_back(name, tensor);
   for (const std::string& name : graph.outputs)
     model.outputs.push_back({name, ElementType::Float, Dims(rank, -1)});
-  Options all{{"providers", "cuda_stand_in:0,cuda_stand_in:1,cpu"}};
-  all.insert(all.end(), options.begin(), options.end());
-  Session session(write_model(model), all);
+  Session session(write_model(model), with(options));
   Session processor(write_model(model), {{"providers", "cpu"}});
-  const std::vector<Tensor> got = session.run(graph.feeds, graph.outputs),
-                            want = processor.run(graph.feeds, graph.outputs);
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    EXPECT_EQ(got[i].dims, want[i].dims);
-    const auto values = to_array(got[i]).values, right = to_array(want[i]).values;
-    for (std::size_t j = 0; j < right.size(); ++j) EXPECT_NEAR(values[j], right[j], 1e-2) << j;
-  }
+  expect_same(session.run(graph.feeds, graph.outputs), processor.run(graph.feeds, graph.outputs));
   return session.explain();
 }
 
@@ -54,6 +64,14 @@ TEST(CudaModels, AProductBetweenQuantizersIsOneNodeOfInt8) {
   for (const char* const name :
        {"DequantizeLinear_1", "DequantizeLinear_2", "Relu_4", "QuantizeLinear_5"})
     EXPECT_NE(part_of(text, name).find("\"fused_into\":\"MatMul_3\""), std::string::npos) << text;
+}
+
+TEST(CudaModels, AProductOfValuesWhoseTypesARunAloneTellsIsOneOfFloats) {
+  Random random(1);
+  GraphWriter g(13, random);
+  const std::string y = g.node("MatMul", {g.feed({3, 4}), g.feed({4, 5})});
+  const std::string text = explain(g.done({y}), 2, {{"precision", "fp16"}});
+  EXPECT_NE(part_of(text, "MatMul_0").find("cuda:matmul cublaslt"), std::string::npos) << text;
 }
 
 TEST(CudaModels, SeveralDevicesOfAGraphCopyToEachOtherDirectly) {
@@ -97,8 +115,107 @@ TEST(CudaModels, AttentionIsOneNodeWhereThePrecisionAllowsAndElseTheReasonIsGive
       explain(graph, 4, {{"provider.cuda_stand_in.precision_of", "op:MatMul=fp16"}});
   EXPECT_NE(some.find("cuda:attention cudnn, float16"), std::string::npos) << some;
   const std::string exact = explain(graph, 4);
-  EXPECT_EQ(exact.find("cuda:attention"), std::string::npos) << exact;
-  EXPECT_NE(exact.find("cuDNN's is of fp16 and bf16"), std::string::npos) << exact;
+  EXPECT_NE(exact.find("cuda:attention by parts: float32 with precision fp32; cuDNN's is of fp16"),
+            std::string::npos)
+      << exact;
+  const std::string apart = explain(
+      graph, 4, {{"precision", "fp16"}, {"provider.cuda_stand_in.precision_of", "MatMul_7=fp32"}});
+  EXPECT_EQ(apart.find("cuda:attention"), std::string::npos) << apart;
+  EXPECT_NE(part_of(apart, "Softmax_6").find("its products are of different precisions; makes"),
+            std::string::npos)
+      << apart;
+}
+
+/// A layer of BERT as PyTorch writes it where neither batch nor length is known: its reshapes compute their shapes.
+class EncoderLayer {
+ public:
+  EncoderLayer(std::int64_t heads, std::int64_t width)
+      : g_(13, random_), heads_(heads), width_(width) {
+    const std::int64_t all = heads * width;
+    x_ = g_.feed({1, 1, all});
+    const std::string mask = g_.feed({1, 1, 1, 1});
+    const std::string q = part({0, 2, 1, 3}), k = part({0, 2, 3, 1}), v = part({0, 2, 1, 3});
+    const std::string scores =
+        g_.node("Div", {g_.node("MatMul", {q, k}), g_.constant(f32({}, {2.5}))});
+    const std::string weights =
+        g_.node("Softmax", {g_.node("Add", {scores, mask})}, {{"axis", -1}});
+    const std::string mixed =
+        g_.node("Transpose", {g_.node("MatMul", {weights, v})}, {{"perm", ints({0, 2, 1, 3})}});
+    const std::string y = reshape(mixed, mixed, {all});
+    graph_ = g_.done({g_.node("MatMul", {y, g_.constant({all, all})})});
+    model_.opsets[""] = graph_.opset;
+    for (const Node& node : graph_.nodes) model_.nodes.push_back(node);
+    for (const auto& [name, tensor] : graph_.constants)
+      model_.initializers.emplace_back(name, tensor);
+    model_.inputs = {{graph_.feeds[0].first, ElementType::Float, {-1, -1, all}},
+                     {graph_.feeds[1].first, ElementType::Float, {-1, 1, -1, -1}}};
+    model_.outputs = {{graph_.outputs[0], ElementType::Float, {-1, -1, all}}};
+  }
+  std::string text() const { return write_model(model_); }
+  const std::vector<std::string>& outputs() const { return graph_.outputs; }
+  NamedTensors feeds(std::int64_t batch, std::int64_t length, const Dims& mask) {
+    return {{graph_.feeds[0].first,
+             random_.tensor(ElementType::Float, {batch, length, heads_ * width_}, -1, 1)},
+            {graph_.feeds[1].first, random_.tensor(ElementType::Float, mask, -3, 0)}};
+  }
+
+ private:
+  /// [batch, length, `rest`], of the batch and length of `like`.
+  std::string reshape(const std::string& x, const std::string& like,
+                      const std::vector<std::int64_t>& rest) {
+    std::vector<std::string> dims;
+    for (const std::int64_t axis : {0, 1}) {
+      const std::string size =
+          g_.node("Gather", {g_.node("Shape", {like}), g_.constant(i64({}, {axis}))});
+      dims.push_back(g_.node("Unsqueeze", {size, g_.constant(i64({0}))}));
+    }
+    for (const std::int64_t size : rest) dims.push_back(g_.constant(i64({size})));
+    return g_.node("Reshape", {x, g_.node("Concat", dims, {{"axis", 0}})});
+  }
+  std::string part(const Dims& perm) {
+    const std::int64_t all = heads_ * width_;
+    const std::string made =
+        g_.node("Add", {g_.node("MatMul", {x_, g_.constant({all, all})}), g_.constant({all})});
+    return g_.node("Transpose", {reshape(made, x_, {heads_, width_})}, {{"perm", perm}});
+  }
+
+  Random random_{1};
+  GraphWriter g_;
+  std::int64_t heads_, width_;
+  std::string x_;
+  GraphCase graph_;
+  Model model_;
+};
+
+/// Runs of several shapes of one session, one after the other, and the same ones again, which are captured.
+void expect_all_shapes(EncoderLayer& layer, const Options& options, double limit,
+                       const std::string& kernel) {
+  Session session(layer.text(), with(options));
+  Session processor(layer.text(), {{"providers", "cpu"}});
+  struct Shape {
+    std::int64_t batch, length;
+    Dims mask;
+  };
+  for (const Shape& shape :
+       {Shape{2, 5, {2, 1, 1, 5}}, Shape{1, 1, {1, 1, 1, 1}}, Shape{5, 3, {1, 1, 3, 3}},
+        Shape{0, 4, {0, 1, 1, 4}}, Shape{1, 7, {1, 1, 1, 7}}, Shape{2, 5, {2, 1, 1, 5}}}) {
+    for (int turn = 0; turn < 3; ++turn) {
+      const NamedTensors feeds = layer.feeds(shape.batch, shape.length, shape.mask);
+      expect_same(session.run(feeds, layer.outputs()), processor.run(feeds, layer.outputs()),
+                  limit);
+    }
+  }
+  const std::string text = session.explain();
+  EXPECT_NE(part_of(text, "Softmax_36").find("cuda:attention"), std::string::npos) << text;
+  EXPECT_NE(text.find(kernel), std::string::npos) << text;
+}
+
+TEST(CudaModels, AttentionOfUnknownDimsIsOneNodeForEveryShape) {
+  EncoderLayer layer(3, 8);
+  expect_all_shapes(layer, {{"precision", "fp16"}}, 2e-2, "cuda:attention cudnn, float16");
+  expect_all_shapes(layer, {}, 1e-4, "cuda:attention by parts: float32");
+  EncoderLayer odd(5, 6);
+  expect_all_shapes(odd, {{"precision", "bf16"}}, 2e-1, "cuda:attention by parts: heads of 6");
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 // Attention, and FusedAttention of a rewrite, by cuDNN: https://onnx.ai/onnx/operators/onnx__Attention.html
+//
+// A FusedAttention for which cuDNN has no plan is computed by parts, which do what the nodes would have done that it took
+// over; the variant has the reason. An Attention of the model's is refused.
 #include <algorithm>
 #include <cmath>
 
 #include "op_table.hpp"
+#include "plugins/cuda/attention_parts.hpp"
 #include "plugins/cuda/attentions.hpp"
 #include "plugins/cuda/integer_lines.hpp"
 #include "plugins/cuda/kernel.hpp"
@@ -64,9 +68,9 @@ class AttentionWork final : public device_ops::PreparedWork {
   Plan plan_;
 };
 
-class FusedAttention {
+class AttentionNode {
  public:
-  FusedAttention(const Device& device, const sdk::Node& node)
+  AttentionNode(const Device& device, const sdk::Node& node)
       : is_fused_(node.op_type() == "FusedAttention"),
         is_causal_(node.get_int("is_causal", 0) != 0),
         has_scale_(node.has("scale")),
@@ -87,9 +91,8 @@ class FusedAttention {
     if (node.input(3) && node.input(3).type() == DataType::Bool)
       sdk::unsupported("attention with a mask of bools; one that is added can be");
     const DataType type = node.input(0).type();
-    if (type == DataType::Float && is_float32(precision_))
-      sdk::unsupported("attention of float32 with precision ", precision_name(precision_),
-                       "; cuDNN's is of fp16 and bf16");
+    if (!is_fused_ && type == DataType::Float && is_float32())
+      sdk::unsupported("attention of ", float32_text());
     for (const std::size_t i : {1, 2}) {
       if (node.input(i).type() != type)
         sdk::unsupported("attention of ", sdk::type_name(type), " and ",
@@ -98,45 +101,101 @@ class FusedAttention {
   }
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
+    if (is_fused_) return prepare_fused(ctx, work);
     const sdk::Tensor q = ctx.input(0), k = ctx.input(1), v = ctx.input(2), mask = ctx.input(3);
     Attention form = attention_of(operand(q.dims(), 0, heads_), operand(k.dims(), 1, groups_),
                                   operand(v.dims(), 2, groups_));
     form.is_causal = is_causal_;
     if (mask.present()) set_mask(mask.dims(), form);
-    const Dims dims = result_dims(q.dims(), form);
+    const Dims dims = q.rank() == 3 ? Dims{form.batch, form.rows, form.heads * form.value_width}
+                                    : Dims{form.batch, form.heads, form.rows, form.value_width};
     form.y = operand(dims, 3, heads_).steps;
-    form.type = q.type() != DataType::Float      ? q.type()
-                : precision_ == Precision::kFp16 ? DataType::Float16
-                                                 : DataType::BFloat16;
+    form.type = library_type(q.type());
     ctx.set_output(0, q.type(), dims);
     if (sdk::element_count(dims) == 0) return;
     if (form.columns == 0 || form.width == 0) sdk::unsupported("attention to no positions");
     const std::string why = work.device().attentions().refusal(form);
     if (!why.empty()) sdk::unsupported(why);
     add(ctx, work, form, dims);
-    ctx.set_variant(sdk::message("cudnn, ", sdk::type_name(form.type)));
-    ctx.set_cost(2 * static_cast<std::uint64_t>(form.batch * form.heads * form.rows * form.columns *
-                                                (form.width + form.value_width)),
-                 q.bytes() + k.bytes() + v.bytes());
+    set_cost(ctx, {form.batch, form.heads, form.rows, form.columns}, form.width + form.value_width);
   }
 
  private:
-  static bool is_float32(Precision precision) {
-    return precision == Precision::kFp32 || precision == Precision::kTf32;
+  void prepare_fused(sdk::PrepareContext& ctx, NodeWork& work) const {
+    const sdk::Tensor q = ctx.input(0), mask = ctx.input(3);
+    AttentionParts parts;
+    parts.type = q.type();
+    parts.precision = precision_;
+    parts.scale = static_cast<double>(scale_);
+    parts.q = operand(q.dims(), 0, 0);
+    parts.k = operand(ctx.input(1).dims(), 1, 0);
+    parts.v = operand(ctx.input(2).dims(), 2, 0);
+    if (mask.present()) parts.mask = Dims(mask.dims().begin(), mask.dims().end());
+    const AttentionExtent extent = extent_of(parts);
+    Dims dims = extent.result;
+    if (axes_of(3) == "bsh") std::swap(dims[1], dims[2]);
+    parts.y = operand(dims, 3, 0).steps;
+    ctx.set_output(0, q.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    const std::string why = try_add(ctx, work, parts, extent, dims);
+    if (!why.empty()) {
+      WorkspacePieces pieces(work.device());
+      add_attention_parts(work, parts, extent, pieces);
+      ctx.set_workspace(pieces.bytes(), work.device().limits().alignment);
+      ctx.set_variant(sdk::message("by parts: ", why));
+    }
+    set_cost(ctx, extent.masked, parts.q.width + parts.v.width);
   }
 
-  /// `index`: of q, k, v and y.
-  AttentionOperand operand(DimsView dims, std::size_t index, std::int64_t heads) const {
+  /// Adds the library's plan; why there is none, or empty.
+  std::string try_add(sdk::PrepareContext& ctx, NodeWork& work, const AttentionParts& parts,
+                      const AttentionExtent& extent, const Dims& dims) const {
+    const AttentionOperand &q = parts.q, &k = parts.k, &v = parts.v;
+    if (parts.type == DataType::Float && is_float32()) return float32_text();
+    if (extent.masked.back() == 0 || q.width == 0) return "it has no positions";
+    if (k.batch != q.batch || v.batch != q.batch || k.heads != q.heads || v.heads != q.heads ||
+        extent.masked != extent.scores || extent.result[0] != q.batch)
+      return "its operands are repeated along axes";
+    Attention form = attention_of(q, k, v);
+    form.y = parts.y;
+    form.type = library_type(parts.type);
+    if (parts.mask) set_mask(*parts.mask, form);
+    try {
+      std::string why = work.device().attentions().refusal(form);
+      if (why.empty()) add(ctx, work, form, dims);
+      return why;
+    } catch (const sdk::Error& error) {
+      // What the library stumbles over while it looks for a plan; the parts do not ask it.
+      if (error.code() != BP_INTERNAL) throw;
+      return error.what();
+    }
+  }
+
+  bool is_float32() const {
+    return precision_ == Precision::kFp32 || precision_ == Precision::kTf32;
+  }
+  std::string float32_text() const {
+    return sdk::message("float32 with precision ", precision_name(precision_),
+                        "; cuDNN's is of fp16 and bf16");
+  }
+  /// Of an input's type.
+  DataType library_type(DataType type) const {
+    return type != DataType::Float          ? type
+           : precision_ == Precision::kFp16 ? DataType::Float16
+                                            : DataType::BFloat16;
+  }
+  static void set_cost(sdk::PrepareContext& ctx, const Dims& scores, std::int64_t widths) {
+    ctx.set_cost(2 * static_cast<std::uint64_t>(sdk::element_count(scores) * widths),
+                 ctx.input(0).bytes() + ctx.input(1).bytes() + ctx.input(2).bytes());
+  }
+
+  /// In which order axes stand: `index` of q, k, v and y.
+  std::string axes_of(std::size_t index) const {
     constexpr std::size_t kLetters = 3;
-    return attention_operand(dims, axes_.empty() ? "bhs" : axes_.substr(index * kLetters, kLetters),
-                             heads);
+    return axes_.empty() ? "bhs" : axes_.substr(index * kLetters, kLetters);
   }
-
-  Dims result_dims(DimsView q, const Attention& form) const {
-    if (q.size() == 3) return {form.batch, form.rows, form.heads * form.value_width};
-    const bool heads_first = axes_.empty() || axes_.substr(9) == "bhs";
-    return heads_first ? Dims{form.batch, form.heads, form.rows, form.value_width}
-                       : Dims{form.batch, form.rows, form.heads, form.value_width};
+  AttentionOperand operand(DimsView dims, std::size_t index, std::int64_t heads) const {
+    return attention_operand(dims, axes_of(index), heads);
   }
 
   void add(sdk::PrepareContext& ctx, NodeWork& work, const Attention& form,
@@ -158,6 +217,7 @@ class FusedAttention {
     work.add(std::make_unique<AttentionWork>(work.device(), work.label(), std::move(plan)));
     if (!is_half) add_cast(work, y, form.type, output(0), DataType::Float, dims, "v0");
     ctx.set_workspace(pieces.bytes(), work.device().limits().alignment);
+    ctx.set_variant(sdk::message("cudnn, ", sdk::type_name(form.type)));
   }
 
   /// An input as the library's type: as it is, or rounded first.
@@ -195,8 +255,8 @@ class FusedAttention {
 
 KernelList attention_kernels() {
   return {
-      cuda_kernel<FusedAttention>(sdk::op("Attention").name(kernel_name("attention")).since(23)),
-      cuda_kernel<FusedAttention>(
+      cuda_kernel<AttentionNode>(sdk::op("Attention").name(kernel_name("attention")).since(23)),
+      cuda_kernel<AttentionNode>(
           sdk::op("FusedAttention", private_domain()).name(kernel_name("attention"))),
   };
 }

@@ -3,6 +3,7 @@
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/matrix_batch.hpp"
+#include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 #include "plugins/cuda/kernel.hpp"
 #include "plugins/cuda/product_work.hpp"
@@ -19,6 +20,12 @@ Epilogue epilogue_of(const sdk::Node& node) {
   if (name == "Relu") return Epilogue::kRelu;
   if (name == "Gelu") return Epilogue::kGelu;
   sdk::unsupported("activation '", name, "' after a product; Relu and Gelu can be done");
+}
+
+/// Between nodes of a rewrite types may be known in `prepare` alone; integers are another kernel's.
+void require_floats(DataType type) {
+  if (!device_ops::is_float(type))
+    sdk::unsupported("a product of ", sdk::type_name(type), " as one of floats");
 }
 
 /// What is added to a product, broadcast to its dims, times a factor.
@@ -79,6 +86,7 @@ class MatMul {
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor a = ctx.input(0), b = ctx.input(1);
+    require_floats(a.type());
     device_ops::MatrixBatch matrices(a.dims(), b.dims());
     ProductPlan plan;
     Product& product = plan.product;
@@ -152,6 +160,7 @@ class Gemm {
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor a = ctx.input(0), b = ctx.input(1), c = ctx.input(2);
+    require_floats(a.type());
     if (a.rank() != 2 || b.rank() != 2)
       sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
     ProductPlan plan;

@@ -12,6 +12,13 @@ namespace {
 
 using device_ops::View;
 
+/// Between nodes of a rewrite types may be known in `prepare` alone.
+void require_whole(DataType type) {
+  if (type != DataType::Int32 && type != DataType::Int64 && type != DataType::UInt32 &&
+      type != DataType::UInt64)
+    sdk::unsupported("a product of ", sdk::type_name(type), " as one of integers");
+}
+
 /// y = a b. Steps are in elements; the batch has two axes.
 struct WholeProduct {
   DataType type = DataType::Int32;
@@ -65,6 +72,7 @@ class WholeMatMul {
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor a = ctx.input(0), b = ctx.input(1);
+    require_whole(a.type());
     device_ops::MatrixBatch matrices(a.dims(), b.dims());
     ctx.set_output(0, a.type(), matrices.y_dims);
     if (sdk::element_count(matrices.y_dims) == 0) return;
@@ -101,6 +109,7 @@ class WholeGemm {
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor a = ctx.input(0), b = ctx.input(1), c = ctx.input(2);
+    require_whole(a.type());
     if (a.rank() != 2 || b.rank() != 2 ||
         a.dim(a_is_transposed_ ? 0 : 1) != b.dim(b_is_transposed_ ? 1 : 0))
       sdk::invalid("Gemm of ", to_string(a.dims()), " and ", to_string(b.dims()));
@@ -154,9 +163,12 @@ KernelList whole_matmul_kernels() {
                                DataType::UInt64};
   return {
       cuda_kernel<WholeMatMul>(
-          sdk::op("MatMul").name(kernel_name("matmul of integers")).types("T", types)),
-      cuda_kernel<WholeGemm>(
-          sdk::op("Gemm").name(kernel_name("gemm of integers")).since(7).types("T", types)),
+          sdk::op("MatMul").name(kernel_name("matmul of integers")).priority(-1).types("T", types)),
+      cuda_kernel<WholeGemm>(sdk::op("Gemm")
+                                 .name(kernel_name("gemm of integers"))
+                                 .priority(-1)
+                                 .since(7)
+                                 .types("T", types)),
   };
 }
 

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "plugins/common/half.hpp"
+
 namespace backplane::cuda {
 namespace {
 
@@ -35,8 +37,17 @@ bool number_of(const sdk::ValueInfo& value, float& number) {
   if (!value || !value.is_constant() || !value.is_static() || sdk::element_count(value.dims()) != 1)
     return false;
   const sdk::Tensor tensor = value.constant();
-  if (tensor.type() != DataType::Float || tensor.data<float>() == nullptr) return false;
-  number = *tensor.data<float>();
+  const bool is_half = tensor.type() == DataType::Float16,
+             is_bfloat = tensor.type() == DataType::BFloat16;
+  if (is_half && tensor.data<sdk::Half>() != nullptr) {
+    number = common::to_float(*tensor.data<sdk::Half>());
+  } else if (is_bfloat && tensor.data<sdk::BFloat16>() != nullptr) {
+    number = common::to_float(*tensor.data<sdk::BFloat16>());
+  } else if (tensor.type() == DataType::Float && tensor.data<float>() != nullptr) {
+    number = *tensor.data<float>();
+  } else {
+    return false;
+  }
   return true;
 }
 
@@ -65,6 +76,12 @@ sdk::ValueInfo take_scale(const sdk::ValueInfo& value, const NodeSet& taken,
   return node.input(1 - at);
 }
 
+/// The product of the scores, whose precision is that of all it takes over.
+void take_first(const sdk::Node& product, FoundAttention& found) {
+  found.scores = product;
+  found.replaced.insert(found.replaced.begin(), product);
+}
+
 /// Scores are MatMul(q, k'), scaled, with a mask added.
 bool take_scores(const NodeSet& taken, FoundAttention& found) {
   sdk::ValueInfo value = found.softmax.input(0);
@@ -76,8 +93,8 @@ bool take_scores(const NodeSet& taken, FoundAttention& found) {
       if (!product || !product.is("MatMul")) continue;
       found = tried;
       found.mask = add.input(1 - i);
-      found.scores = product;
-      found.replaced.insert(found.replaced.end(), {add, product});
+      found.replaced.push_back(add);
+      take_first(product, found);
       return true;
     }
     return false;
@@ -85,7 +102,7 @@ bool take_scores(const NodeSet& taken, FoundAttention& found) {
   value = take_scale(value, taken, found);
   found.scores = only_producer(value, taken);
   if (!found.scores || !found.scores.is("MatMul")) return false;
-  found.replaced.push_back(found.scores);
+  take_first(found.scores, found);
   return true;
 }
 
@@ -120,13 +137,12 @@ FoundAttention find_attention(const sdk::Node& softmax, const NodeSet& taken) {
   const std::int64_t axis = softmax.get_int("axis", softmax.since_version() < 13 ? 1 : -1);
   if (rank != 4 || (axis != -1 && axis != rank - 1)) return found;
   found.softmax = softmax;
-  found.replaced.push_back(softmax);
   found.product = only_consumer(softmax.output(0), taken);
   if (!found.product || !found.product.is("MatMul") ||
       found.product.input(0) != softmax.output(0) || found.product.input(1) == softmax.output(0) ||
       !take_scores(taken, found))
     return FoundAttention();
-  found.replaced.push_back(found.product);
+  found.replaced.insert(found.replaced.end(), {softmax, found.product});
   take_operands(taken, found);
   found.y.value = found.product.output(0);
   if (const sdk::Node next = only_consumer(found.y.value, taken); has_perm(next, {0, 2, 1, 3})) {
@@ -136,40 +152,21 @@ FoundAttention find_attention(const sdk::Node& softmax, const NodeSet& taken) {
   return found;
 }
 
-/// Why the library does not compute it; empty where it does.
-std::string refusal_of(Device& device, FoundAttention& found) {
+/// Why it stays nodes apart; empty where it does not. Dims may be unknown: what they are is looked at in a run.
+std::string refusal_of(const Device& device, FoundAttention& found) {
   if (!found.why.empty()) return found.why;
   const DataType type = found.q.value.type();
-  const Precision precision = found.precision = device.settings().precision.of(found.scores);
-  const bool is_half = type == DataType::Float16 || type == DataType::BFloat16;
-  if (!is_half &&
-      (type != DataType::Float || precision == Precision::kFp32 || precision == Precision::kTf32))
-    return sdk::message("it is of ", sdk::type_name(type), " with precision ",
-                        precision_name(precision), "; cuDNN's is of fp16 and bf16");
+  if (type != DataType::Float && type != DataType::Float16 && type != DataType::BFloat16)
+    return sdk::message("it is of ", sdk::type_name(type));
   for (const sdk::ValueInfo& value : {found.q.value, found.k.value, found.v.value}) {
-    if (!value.is_static()) return "its dims are not known before a run";
     if (value.rank() != 4 || value.type() != type) return "its operands are of other kinds";
-    if (sdk::element_count(value.dims()) == 0) return "it has no elements";
   }
-  if (found.mask && (!found.mask.is_static() || found.mask.rank() > 4))
-    return "its mask's dims are not known before a run";
-  try {
-    Attention form = attention_of(attention_operand(found.q.value.dims(), found.q.axes, 0),
-                                  attention_operand(found.k.value.dims(), found.k.axes, 0),
-                                  attention_operand(found.v.value.dims(), found.v.axes, 0));
-    if (form.groups != form.heads) return "its keys are repeated";
-    const sdk::Dims y = found.y.axes == "bhs"
-                            ? sdk::Dims{form.batch, form.heads, form.rows, form.value_width}
-                            : sdk::Dims{form.batch, form.rows, form.heads, form.value_width};
-    form.y = attention_operand(y, found.y.axes, 0).steps;
-    if (found.mask) set_mask(found.mask.dims(), form);
-    form.type = is_half                         ? type
-                : precision == Precision::kFp16 ? DataType::Float16
-                                                : DataType::BFloat16;
-    return device.attentions().refusal(form);
-  } catch (const sdk::Error& error) {
-    return error.what();
-  }
+  if (found.mask && (found.mask.rank() < 0 || found.mask.rank() > 4 || found.mask.type() != type))
+    return "its mask is of another kind";
+  found.precision = device.settings().precision.of(found.scores);
+  if (device.settings().precision.of(found.product) != found.precision)
+    return "its products are of different precisions";
+  return "";
 }
 
 void add_node(const FoundAttention& found, sdk::Rewrite& edit) {
@@ -187,7 +184,8 @@ void add_node(const FoundAttention& found, sdk::Rewrite& edit) {
 
 }  // namespace
 
-void fuse_attention(Device& device, const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit) {
+void fuse_attention(const Device& device, const sdk::Graph& graph, NodeSet& taken,
+                    sdk::Rewrite& edit) {
   for (std::size_t i = 0; i < graph.node_count(); ++i) {
     const sdk::Node node = graph.node(i);
     if (!node.is("Softmax") || taken.count(node.raw()) > 0) continue;
@@ -195,7 +193,7 @@ void fuse_attention(Device& device, const sdk::Graph& graph, NodeSet& taken, sdk
     if (!found.softmax) continue;
     const std::string why = refusal_of(device, found);
     if (!why.empty()) {
-      edit.note(node, "not computed as an attention by cuDNN: " + why);
+      edit.note(node, "not computed as an attention: " + why);
       continue;
     }
     for (const sdk::Node& each : found.replaced) taken.insert(each.raw());

@@ -1,4 +1,4 @@
-// Product, scale, mask, softmax, product: attention, where the library computes it.
+// Product, scale, mask, softmax, product: attention, of dims that may be known only in a run.
 #pragma once
 
 #include "plugins/common/device_ops/rewrite/passes.hpp"
@@ -6,8 +6,9 @@
 
 namespace backplane::cuda {
 
-/// What has the form and is no attention of the library's is left as it is, with the reason as a note.
-void fuse_attention(Device& device, const sdk::Graph& graph, device_ops::NodeSet& taken,
+/// One node for each, which asks the library for a plan when shapes are known (ops/attention.cpp). What has the form and stays
+/// as it is has the reason as a note.
+void fuse_attention(const Device& device, const sdk::Graph& graph, device_ops::NodeSet& taken,
                     sdk::Rewrite& edit);
 
 }  // namespace backplane::cuda

@@ -227,7 +227,7 @@ void FormatPass::leave(DraftNode& node) {
     forms_.get(value, forms_.plain(value));
   }
   if (reads_half && rule.why != nullptr && !node.replaces.empty())
-    host_.note(node.replaces.back(), sdk::message("stays float32: ", rule.why));
+    recorded_.edit().note(node.replaces.back(), sdk::message("stays float32: ", rule.why));
 }
 
 /// Values of 16 bits are read as they are, where they lie as the graph has them.
@@ -351,8 +351,8 @@ void FormatPass::lay_out_last(const FormatRule& rule, DraftNode& node) {
 
 void FormatPass::explain(const DraftNode& node, const Form& form) {
   for (const sdk::Node& each : node.replaces)
-    host_.note(each,
-               sdk::message("makes ", type_text(form.type), form.is_last ? ", channels last" : ""));
+    recorded_.edit().note(
+        each, sdk::message("makes ", type_text(form.type), form.is_last ? ", channels last" : ""));
 }
 
 }  // namespace backplane::cuda

@@ -12,8 +12,11 @@ namespace backplane::cuda {
 class FormatPass {
  public:
   FormatPass(const PrecisionRules& precision, ImageLayout layout, const sdk::Graph& graph,
-             const RecordedEdit& recorded, sdk::Rewrite& host)
-      : precision_(precision), layout_(layout), host_(host), forms_(graph, recorded, host) {}
+             RecordedEdit& recorded, sdk::Rewrite& host)
+      : precision_(precision),
+        layout_(layout),
+        recorded_(recorded),
+        forms_(graph, recorded, host) {}
 
   /// Changes nodes in place; constants and nodes at edges go to the host.
   void run(std::vector<DraftNode>& nodes);
@@ -44,7 +47,7 @@ class FormatPass {
 
   const PrecisionRules& precision_;
   ImageLayout layout_;
-  sdk::Rewrite& host_;
+  RecordedEdit& recorded_;
   ValueForms forms_;
 };
 

@@ -124,11 +124,17 @@ const bp_rewrite_api& RecordedEdit::table() {
     };
     made.note = [](bp_rewrite* editor, const bp_node* node, const char* text) {
       return sdk::guarded(
-          [&] { reinterpret_cast<RecordedEdit*>(editor)->host_.note(sdk::Node(node), text); });
+          [&] { reinterpret_cast<RecordedEdit*>(editor)->note(sdk::Node(node), text); });
     };
     return made;
   }();
   return api;
+}
+
+void RecordedEdit::note(const sdk::Node& node, const std::string& text) {
+  std::string& notes = notes_[node.raw()];
+  notes += notes.empty() ? text : "; " + text;
+  host_.note(node, notes);
 }
 
 void RecordedEdit::add_constant(const bp_constant_desc& desc) {

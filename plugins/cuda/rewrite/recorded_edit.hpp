@@ -39,7 +39,8 @@ struct DraftNode {
   std::vector<std::int64_t> get_ints(const std::string& attribute) const;
 };
 
-/// An editor for passes that keeps the nodes they add. Constants and notes go to the host at once.
+/// An editor for passes that keeps the nodes they add. Constants and notes go to the host at once; of several notes of a node,
+/// each pass's stays.
 class RecordedEdit {
  public:
   RecordedEdit(const sdk::Graph& graph, sdk::Rewrite& host);
@@ -63,6 +64,7 @@ class RecordedEdit {
 
  private:
   static const bp_rewrite_api& table();
+  void note(const sdk::Node& node, const std::string& text);
   void add_constant(const bp_constant_desc& desc);
   void add_node(const bp_node_desc& desc);
 
@@ -71,6 +73,7 @@ class RecordedEdit {
   sdk::Rewrite edit_;
   std::vector<DraftNode> added_;
   std::set<const bp_node*> replaced_;
+  std::map<const bp_node*, std::string> notes_;  // that the host was given
   std::map<std::string, Constant> constants_;
 };
 

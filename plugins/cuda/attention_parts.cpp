@@ -1,0 +1,273 @@
+#include "plugins/cuda/attention_parts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "plugins/common/broadcast.hpp"
+#include "plugins/common/device_ops/walk.hpp"
+#include "plugins/common/kernels/rows.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+using device_ops::type_code;
+using device_ops::Walk;
+
+/// Matrices of a batch with two axes. Steps are in elements; along an axis of a step 0 the matrices are the same.
+struct Matrices {
+  MemoryRef memory;
+  std::int64_t lines = 0, width = 0;  ///< as they lie: a line's elements lie together
+  std::int64_t outer = 0, inner = 0, line = 0;
+};
+
+/// The steps of dense matrices over a batch of `inner` along its second axis.
+void set_dense(Matrices& matrices, std::int64_t inner) {
+  matrices.line = matrices.width;
+  matrices.inner = matrices.lines * matrices.width;
+  matrices.outer = matrices.inner * inner;
+}
+
+/// y = factor * a b, or a b' where b is transposed, for each matrix of the batch.
+struct BatchedProduct {
+  std::int64_t outer = 1, inner = 1;
+  Matrices a, b, y;
+  bool b_is_transposed = false;
+  double factor = 1;
+
+  /// Whether both axes of the batch are one to these matrices.
+  bool is_merged(const Matrices& matrices) const {
+    return outer == 1 || inner == 1 || matrices.outer == inner * matrices.inner;
+  }
+};
+
+class PartsWriter {
+ public:
+  PartsWriter(NodeWork& work, const AttentionParts& parts, const AttentionExtent& extent,
+              WorkspacePieces& pieces)
+      : work_(work), parts_(parts), extent_(extent), pieces_(pieces) {}
+
+  void write() {
+    if (extent_.masked.back() == 0) return fill(output(0), sdk::element_count(extent_.result));
+    add_scores();
+    if (parts_.mask) add_mask();
+    add_softmax();
+    add_values();
+  }
+
+ private:
+  std::int64_t bytes_of(const Dims& dims) const {
+    return sdk::element_count(dims) * sdk::element_bytes(parts_.type);
+  }
+
+  /// An operand over the batch of `dims`.
+  static Matrices operand(std::uint32_t index, const AttentionOperand& form) {
+    Matrices made;
+    made.memory = input(index);
+    made.lines = form.positions;
+    made.width = form.width;
+    made.outer = form.batch == 1 ? 0 : form.steps.batch;
+    made.inner = form.heads == 1 ? 0 : form.steps.head;
+    made.line = form.steps.position;
+    return made;
+  }
+  /// Dense matrices of these four dims, over the batch of `over`.
+  static Matrices dense(const MemoryRef& memory, const Dims& dims, const Dims& over) {
+    Matrices made;
+    made.memory = memory;
+    made.lines = dims[2];
+    made.width = dims[3];
+    set_dense(made, dims[1]);
+    if (dims[0] == 1 && over[0] != 1) made.outer = 0;
+    if (dims[1] == 1 && over[1] != 1) made.inner = 0;
+    return made;
+  }
+
+  void add_scores() {
+    const Dims& dims = extent_.scores;
+    scores_ = pieces_.add(bytes_of(dims));
+    if (parts_.q.width == 0) return fill(scores_, sdk::element_count(dims));
+    BatchedProduct product;
+    product.outer = dims[0];
+    product.inner = dims[1];
+    product.a = operand(0, parts_.q);
+    product.b = operand(1, parts_.k);
+    product.b_is_transposed = true;
+    product.y = dense(scores_, dims, dims);
+    product.factor = parts_.scale;
+    add_product(std::move(product));
+  }
+
+  /// In place, where the mask has no axis that the scores have not.
+  void add_mask() {
+    const Dims &scores = extent_.scores, &dims = extent_.masked;
+    const MemoryRef to = scores == dims ? scores_ : pieces_.add(bytes_of(dims));
+    // Finite numbers stay finite, as in the library's arithmetic, so that a row without any position is not NaN.
+    const char* const text = parts_.type == DataType::Float16
+                                 ? "v0 + v1 < -65504.0f && v0 > -INFINITY && v1 > -INFINITY "
+                                   "? -65504.0f : v0 + v1"
+                                 : "v0 + v1";
+    constexpr std::uint32_t kMask = 3;
+    device_ops::add_pointwise(
+        work_.launches(), dims,
+        {device_ops::broadcast_view(scores_, parts_.type, scores, dims),
+         device_ops::broadcast_view(input(kMask), parts_.type, *parts_.mask, dims)},
+        device_ops::dense_view(to, parts_.type, dims), {text, "", {}});
+    scores_ = to;
+  }
+
+  /// In place: every item reads what it writes before.
+  void add_softmax() {
+    const Dims& dims = extent_.masked;
+    const std::int64_t count = sdk::element_count(dims), n = dims.back();
+    device_ops::Work& work = work_.launches();
+    Walk walk(dims);
+    walk.in("x", scores_, parts_.type).out("y", scores_, parts_.type).real_type(parts_.type);
+    walk.define("T", type_code(parts_.type)).define("IS_LOG", 0);
+    walk.define("BASE", "(row * n)").define("OFFSET(k)", "(k)");
+    walk.body = common::kSoftmaxRow;
+    const device_ops::RowForm form = device_ops::choose_rows(work.device(), {.rows = count / n,
+                                                                             .n = n,
+                                                                             .type = parts_.type,
+                                                                             .is_dense = true,
+                                                                             .holds = true,
+                                                                             .may_divide = true});
+    if (form.parts == 1) return walk.define("PHASE", 0).add_to(work, form, count);
+    const MemoryRef found =
+        pieces_.add(2 * form.part_count() * sdk::element_bytes(DataType::Float));
+    for (const int phase : {1, 2}) {
+      Walk each = walk;
+      each.out("found", found, DataType::Float).define("TP", type_code(DataType::Float));
+      each.define("PHASE", phase).add_to(work, form, count);
+    }
+  }
+
+  void add_values() {
+    BatchedProduct product;
+    product.outer = extent_.result[0];
+    product.inner = extent_.result[1];
+    product.a = dense(scores_, extent_.masked, extent_.result);
+    product.b = operand(2, parts_.v);
+    product.y = dense(output(0), extent_.result, extent_.result);
+    product.y.outer = parts_.y.batch;
+    product.y.inner = parts_.y.head;
+    product.y.line = parts_.y.position;
+    add_product(std::move(product));
+  }
+
+  void fill(const MemoryRef& to, std::int64_t count) {
+    Walk walk(Dims{count});
+    walk.out("y", to, parts_.type).define("T", type_code(parts_.type));
+    walk.body = "  STORE(T, y, i0, 0);";
+    walk.add_to(work_.launches());
+  }
+
+  /// In one call where all matrices lie so that both axes of the batch are one. Others are calls along the shorter axis, but
+  /// never more than nodes apart would put on the stream: then what lies otherwise is laid out first, as these do.
+  void add_product(BatchedProduct product) {
+    const bool a_is_merged = product.is_merged(product.a),
+               b_is_merged = product.is_merged(product.b),
+               y_is_merged = product.is_merged(product.y);
+    const std::int64_t moves =
+        (a_is_merged ? 0 : 1) + (b_is_merged ? 0 : 1) + (y_is_merged ? 0 : 1);
+    if (moves == 0 || std::min(product.outer, product.inner) <= moves + 1)
+      return add_calls(product);
+    if (!a_is_merged) lay_out(product, product.a);
+    if (!b_is_merged) lay_out(product, product.b);
+    if (y_is_merged) return add_calls(product);
+    const Matrices y = product.y;
+    set_dense(product.y, product.inner);
+    product.y.memory = new_piece(product, y);
+    add_calls(product);
+    copy(product, product.y, y);
+  }
+
+  MemoryRef new_piece(const BatchedProduct& product, const Matrices& matrices) {
+    return pieces_.add(bytes_of({product.outer, product.inner, matrices.lines, matrices.width}));
+  }
+  void lay_out(const BatchedProduct& product, Matrices& matrices) {
+    const Matrices from = matrices;
+    matrices.memory = new_piece(product, matrices);
+    set_dense(matrices, product.inner);
+    copy(product, from, matrices);
+  }
+  void copy(const BatchedProduct& product, const Matrices& from, const Matrices& to) {
+    device_ops::StridedCopy copy;
+    copy.dims = {product.outer, product.inner, from.lines, from.width};
+    copy.from = from.memory;
+    copy.to = to.memory;
+    copy.from_strides = {from.outer, from.inner, from.line, 1};
+    copy.to_strides = {to.outer, to.inner, to.line, 1};
+    device_ops::add_strided_copy(work_.launches(), parts_.type, std::move(copy));
+  }
+
+  void add_calls(const BatchedProduct& from) {
+    const bool is_one = from.is_merged(from.a) && from.is_merged(from.b) && from.is_merged(from.y);
+    // The axis of a call's own batch: the longer one, or both as one, by the steps of the axis that has elements.
+    const bool is_by_outer = is_one ? from.inner == 1 : from.outer > from.inner;
+    const auto step = [&](const Matrices& m) { return is_by_outer ? m.outer : m.inner; };
+    const auto moved = [&](const Matrices& m) { return is_by_outer ? m.inner : m.outer; };
+    ProductPlan plan;
+    plan.a = from.a.memory;
+    plan.b = from.b.memory;
+    plan.y = from.y.memory;
+    Product& product = plan.product;
+    product.type = product.result = parts_.type;
+    if (parts_.type == DataType::Float) product.precision = parts_.precision;
+    product.rows = from.a.lines;
+    product.depth = from.a.width;
+    product.columns = from.y.width;
+    product.a = {from.a.line, step(from.a), false};
+    product.b = {from.b.line, step(from.b), from.b_is_transposed};
+    product.y_step = from.y.line;
+    product.y_batch_step = step(from.y);
+    product.factor = from.factor;
+    product.batch = is_one ? from.outer * from.inner : is_by_outer ? from.outer : from.inner;
+    const std::int64_t calls = is_one ? 1 : is_by_outer ? from.inner : from.outer;
+    const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(parts_.type));
+    plan.calls.clear();
+    for (std::int64_t call = 0; call < calls; ++call) {
+      const auto at = [&](const Matrices& m) {
+        return static_cast<std::uint64_t>(call * moved(m)) * bytes;
+      };
+      plan.calls.push_back({at(from.a), at(from.b), at(from.y)});
+    }
+    plan.workspace = device_ops::workspace(pieces_.bytes());
+    auto part = std::make_unique<ProductWork>(work_.device(), work_.label(), std::move(plan));
+    pieces_.add(static_cast<std::int64_t>(part->workspace_bytes()));
+    work_.add(std::move(part));
+  }
+
+  NodeWork& work_;
+  const AttentionParts& parts_;
+  const AttentionExtent& extent_;
+  WorkspacePieces& pieces_;
+  MemoryRef scores_;
+};
+
+Dims batch_of(const AttentionOperand& operand) { return {operand.batch, operand.heads}; }
+
+}  // namespace
+
+AttentionExtent extent_of(const AttentionParts& parts) {
+  const AttentionOperand &q = parts.q, &k = parts.k, &v = parts.v;
+  AttentionExtent extent;
+  if (q.width != k.width)
+    sdk::invalid("attention of rows of ", q.width, " elements by rows of ", k.width);
+  extent.scores = common::broadcast_dims({batch_of(q), batch_of(k)});
+  extent.scores.insert(extent.scores.end(), {q.positions, k.positions});
+  extent.masked = parts.mask ? common::broadcast_dims({extent.scores, *parts.mask}) : extent.scores;
+  if (extent.masked.back() != v.positions)
+    sdk::invalid("attention to ", extent.masked.back(), " positions, with values of ", v.positions);
+  const Dims over{extent.masked[0], extent.masked[1]};
+  extent.result = common::broadcast_dims({over, batch_of(v)});
+  extent.result.insert(extent.result.end(), {extent.masked[2], v.width});
+  return extent;
+}
+
+void add_attention_parts(NodeWork& work, const AttentionParts& parts, const AttentionExtent& extent,
+                         WorkspacePieces& pieces) {
+  PartsWriter(work, parts, extent, pieces).write();
+}
+
+}  // namespace backplane::cuda

@@ -1,0 +1,36 @@
+// Attention by parts that always work, where cuDNN has no plan: the provider's own products, the scores between them in a
+// workspace, where the mask is added, and Softmax by rows. It is what the nodes compute apart, without their transpositions
+// where products can step over what lies between rows.
+#pragma once
+
+#include <optional>
+
+#include "plugins/cuda/attentions.hpp"
+#include "plugins/cuda/integer_lines.hpp"
+#include "plugins/cuda/kernel.hpp"
+
+namespace backplane::cuda {
+
+/// softmax(scale * q k' + mask) v of the inputs 0 to 3, which are of one type, as output 0. Batches, heads and the mask
+/// broadcast as operands of MatMul and Add do.
+struct AttentionParts {
+  DataType type = DataType::Float;
+  Precision precision = Precision::kFp32;  ///< of products of float32
+  AttentionOperand q, k, v;
+  std::optional<Dims> mask;  ///< of up to four axes
+  AttentionSteps y;
+  double scale = 1;
+};
+
+/// [batch, heads, rows, columns] of the scores, and of these with the mask; [batch, heads, rows, width] of the result.
+struct AttentionExtent {
+  Dims scores, masked, result;
+};
+/// Of parts whose y is not known yet. Errors: BP_INVALID_ARGUMENT where operands do not fit.
+AttentionExtent extent_of(const AttentionParts& parts);
+
+/// The result has elements. Errors: BP_UNSUPPORTED where cuBLASLt has no algorithm.
+void add_attention_parts(NodeWork& work, const AttentionParts& parts, const AttentionExtent& extent,
+                         WorkspacePieces& pieces);
+
+}  // namespace backplane::cuda
