@@ -8,6 +8,7 @@
 namespace backplane::cuda {
 namespace {
 
+using Floats = std::vector<float>;
 using test_host::floats;
 using test_host::KernelUnderTest;
 using test_host::NodeUnderTest;

@@ -10,7 +10,6 @@
 
 namespace backplane::cuda {
 
-using Floats = std::vector<float>;
 inline constexpr std::int64_t kCount = 6;
 
 /// Kernels that compute: x -> -x.
@@ -31,7 +30,7 @@ class NegAndCopy {
     node_.input(BP_FLOAT, {kCount}).outputs(1);
     kernel_ = std::make_unique<test_host::KernelUnderTest>(device.kernel("Neg"), device.raw(),
                                                            node_.raw());
-    kernel_->prepare({test_host::floats({kCount}, Floats(kCount))}, {false}, 1);
+    kernel_->prepare({test_host::floats({kCount}, std::vector<float>(kCount))}, {false}, 1);
   }
   void put(const TestBuffer& x, const TestBuffer& y) const {
     check(
@@ -46,7 +45,7 @@ class NegAndCopy {
     check(capture_.end(device_.raw(), stream_.raw(), former, &made));
     return made;
   }
-  Floats result(const TestBuffer& y) const {
+  std::vector<float> result(const TestBuffer& y) const {
     return download(device_, stream_, {nullptr, y.raw()}, kCount);
   }
 

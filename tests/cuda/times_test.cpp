@@ -5,6 +5,8 @@
 namespace backplane::cuda {
 namespace {
 
+using Floats = std::vector<float>;
+
 struct Time {
   std::string name;
   std::uint64_t begin_ns, end_ns;
