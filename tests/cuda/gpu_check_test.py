@@ -163,15 +163,17 @@ class GpuCheck(program.ProgramTest):
         return "x", [2, 8]
 
     def test_the_page_says_what_passed_and_what_failed(self):
+        # The thread sanitizer looks functions up before it can run what gpu_faults.so puts in the way.
+        is_thread_sanitized = "BACKPLANE_SANITIZE:STRING=thread" in (program.BUILD / "CMakeCache.txt").read_text()
+        has_faults = (program.BUILD / "bin/gpu_faults.so").exists() and not is_thread_sanitized
         # Those of the device alone are not looked for on the processor.
         with unittest.mock.patch.object(checks, "bad_requests", lambda work: work.page.section("Bad requests", ["what"])):
-            code, text = self.run_phases("operators", "models", "placements", "faults", "sanitizer")
+            code, text = self.run_phases("operators", "models", "placements", "sanitizer", *(["faults"] if has_faults else []))
         self.assertEqual(code, 0, text)
         self.assertIn("0 of the checks below failed", text)
         self.assertIn("A processor", text)
         self.assertIn("| networks | not run | | |", text)
         rows = [line for line in text.splitlines() if line.endswith("| passed |")]
-        has_faults = (program.BUILD / "bin/gpu_faults.so").exists()
         # The suite; a case and it with random weights; networks by precision; by seed; calls that fail.
         self.assertEqual(len(rows), 1 + 2 + 3 * 4 + 3 * 2 + 2 * has_faults, text)
 
