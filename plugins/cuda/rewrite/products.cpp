@@ -36,9 +36,8 @@ void take_row(const sdk::Node& product, const NodeSet& taken, Fusion& fusion) {
   const sdk::ValueInfo b = product.input(1);
   if (!other || !other.is_static() || !b.is_static() || b.rank() < 2) return;
   const sdk::DimsView dims = other.dims();
+  // The product has at least one axis, of as many elements as the row: the sum has the same dims, whatever they are.
   if (dims.size() != 1 || dims[0] != b.dims()[b.dims().size() - 1]) return;
-  // Of a vector and a matrix, the product has a row only; the sum has the same dims.
-  if (!device_ops::same_dims(fusion.result, next.output(0))) return;
   fusion.bias = other.name();
   take(next, fusion);
 }
