@@ -37,6 +37,7 @@ struct Types {
       fuse_attention(device, graph, taken, recorded.edit());
       fuse_convolutions(graph, taken, recorded.edit());
       fuse_products(graph, taken, recorded.edit());
+      device_ops::fuse_rows(device, graph, taken, recorded.edit());
       device_ops::fuse_chains(graph, taken, recorded.edit());
     }
     std::vector<DraftNode> nodes = recorded.nodes();

@@ -150,6 +150,46 @@ class Networks(Formats):
         self.check(path, {"x": x}, "fp16")
 
 
+class Rows(Formats):
+    """Rows that take over what is element-wise before them."""
+
+    def rows_of(self, path, precision):
+        return {row["name"]: row for row in self.nodes(path, precision)["nodes"]}
+
+    def test_a_sum_that_others_read_is_stored_as_the_rows_are(self):
+        random = np.random.default_rng(5)
+        weights = [numpy_helper.from_array(random.standard_normal(dims).astype(np.float32) / 4, name)
+                   for name, dims in (("w", (24, 24)), ("scale", (24,)), ("bias", (24,)))]
+        made = program.model(
+            [node("MatMul", ["x", "w"], ["a"], name="product"), node("Sigmoid", ["a"], ["b"], name="gate"),
+             node("Add", ["b", "x"], ["sum"], name="residual"),
+             node("LayerNormalization", ["sum", "scale", "bias"], ["n"], name="rows"),
+             node("MatMul", ["n", "w"], ["c"], name="next"), node("Sub", ["c", "sum"], ["y"], name="end")],
+            [value("x", shape=(2, 5, 24))], [value("y", shape=(2, 5, 24)), value("sum", shape=(2, 5, 24))], weights, opset=17)
+        path = self.save(made)
+        x = random.standard_normal((2, 5, 24)).astype(np.float32)
+        for precision in ("fp32", "fp16", "bf16"):
+            with self.subTest(precision):
+                rows = self.rows_of(path, precision)
+                self.assertEqual([rows[name]["fused_into"] for name in ("gate", "residual")], ["rows", "rows"])
+                texts = [reason["text"] for reason in rows["rows"]["reasons"]]
+                self.assertEqual(f"makes {precision}" in texts, precision != "fp32", texts)
+                self.check(path, {"x": x}, precision)
+
+    def test_means_of_powers_stay_float32(self):
+        weights = numpy_helper.from_array(np.full((4, 4), 0.001, np.float32), "w")
+        two = numpy_helper.from_array(np.array(2, np.float32), "two")
+        made = program.model(
+            [node("MatMul", ["x", "w"], ["a"], name="product"), node("Pow", ["a", "two"], ["p"], name="power"),
+             node("ReduceMean", ["p"], ["y"], name="mean", axes=[-1])],
+            [value("x", shape=(2, 4))], [value("y", shape=(2, 1))], [weights, two])
+        path = self.save(made)
+        rows = self.rows_of(path, "fp16")
+        self.assertEqual(rows["power"]["fused_into"], "mean")
+        self.assertFalse([reason for reason in rows["mean"]["reasons"] if reason["text"] == "makes fp16"])
+        self.check(path, {"x": np.full((2, 4), 0.5, np.float32)}, "fp16")
+
+
 class ControlFlow(Formats):
     def branch(self, name, op):
         nodes = [node("Conv", ["image", "w"], [f"{name}_a"], pads=[1, 1, 1, 1]), node(op, [f"{name}_a"], [f"{name}_y"])]

@@ -1,5 +1,6 @@
 // Small models on the provider on the stand-in: what it makes of them.
 #include <gtest/gtest.h>
+#include <utility>
 
 #include "tests/ops/graph_writer.hpp"
 #include "tests/ops/model_writer.hpp"
@@ -228,6 +229,39 @@ TEST(CudaModels, AttentionOfUnknownDimsIsOneNodeForEveryShape) {
   expect_all_shapes(layer, {}, 1e-4, "cuda:attention by parts: float32");
   EncoderLayer odd(5, 6);
   expect_all_shapes(odd, {{"precision", "bf16"}}, 2e-1, "cuda:attention by parts: heads of 6");
+}
+
+/// Scores that are scaled and masked before Softmax, and a sum that is normalised and read by others too.
+GraphCase rows_graph(Random& random) {
+  GraphWriter g(17, random);
+  const std::string x = g.feed({2, 3, 5, 24});
+  std::string scores = g.node("MatMul", {x, g.constant({24, 24})});
+  scores = g.node("Mul", {scores, g.constant(f32({}, {0.25}))});
+  scores = g.node("Add", {g.feed({2, 1, 1, 24}, -2, 0), scores});
+  const std::string y = g.node("Softmax", {scores}, {{"axis", -1}});
+  const std::string sum = g.node("Add", {g.node("Tanh", {y}), x});
+  const std::string normal =
+      g.node("LayerNormalization", {sum, g.constant({24}), g.constant({24})});
+  const std::string most = g.node("ReduceMax", {g.node("Abs", {normal})}, {{"axes", ints({3})}});
+  return g.done({g.node("Sub", {sum, most})});
+}
+
+TEST(CudaModels, RowsTakeOverWhatIsElementWiseBeforeThem) {
+  Random random(1);
+  const GraphCase graph = rows_graph(random);
+  for (const bool is_half : {false, true}) {
+    const std::string text = explain(graph, 4, {{"precision", is_half ? "fp16" : "fp32"}});
+    for (const auto& [name, row] :
+         {std::pair("Mul_1", "Softmax_3"), std::pair("Add_2", "Softmax_3"),
+          std::pair("Tanh_4", "LayerNormalization_6"), std::pair("Add_5", "LayerNormalization_6"),
+          std::pair("Abs_7", "ReduceMax_8")})
+      EXPECT_NE(part_of(text, name).find("\"fused_into\":\"" + std::string(row)), std::string::npos)
+          << text;
+    for (const char* const row : {"Softmax_3", "LayerNormalization_6", "ReduceMax_8"})
+      EXPECT_EQ(part_of(text, row).find("makes fp16") != std::string::npos, is_half) << text;
+  }
+  const std::string plain = explain(graph, 4, {{"provider.cuda_stand_in.fusion", "false"}});
+  EXPECT_EQ(plain.find("\"fused_into\":\""), std::string::npos) << plain;
 }
 
 }  // namespace

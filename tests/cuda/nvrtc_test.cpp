@@ -100,6 +100,39 @@ std::vector<Case> moving_cases() {
   };
 }
 
+/// Rows of an expression, as plugins/common/device_ops/rewrite/rows.cpp makes them: of operands of several types, dense and
+/// repeated along the row and across it; held and not, divided among groups.
+std::vector<Case> made_row_cases() {
+  const auto made = [](const char* op, const Dims& dims, std::int64_t axis, std::int64_t type) {
+    return [=](auto& n) {
+      n.attribute("statements", std::string("  REAL t0 = v0 * (0x1p-3f);\n  REAL t1 = t0 + v1;\n"
+                                            "  REAL t2 = t1 + tanh_of(v2);\n"));
+      n.attribute("result", std::string("t2")).attribute("operands", std::int64_t{3});
+      n.attribute("op", std::string(op)).attribute("axis", axis).attribute("dims", dims);
+      n.attribute("type", type);
+    };
+  };
+  const char* const domain = "backplane.cuda";
+  const std::vector<bp_dtype> half{BP_FLOAT16};
+  std::vector<Case> cases;
+  for (const Dims& dims : {Dims{2, 64, 24}, Dims{1, 7, 5}, Dims{1, 1, 100000}}) {
+    const Dims mask{dims[0], 1, dims[2]}, row{dims[2]};
+    const std::vector<Input> inputs{{dims}, of(BP_FLOAT, mask), of(BP_BFLOAT16, {dims[1], 1})};
+    std::vector<Input> scaled = inputs;
+    scaled.insert(scaled.end(), {{row}, {row}});
+    for (const bp_dtype type : {BP_FLOAT16, BP_FLOAT}) {
+      cases.push_back({"FusedSoftmax", 1, inputs, half, made("Softmax", dims, 2, type), 1, domain});
+      cases.push_back(
+          {"FusedSoftmax", 1, inputs, half, made("LogSoftmax", dims, 1, type), 1, domain});
+      cases.push_back(
+          {"FusedReduce", 1, inputs, half, made("ReduceMean", dims, 1, type), 1, domain});
+      cases.push_back({"FusedNormalization", 1, scaled, half,
+                       made("LayerNormalization", dims, 2, type), 2, domain});
+    }
+  }
+  return cases;
+}
+
 /// What rewrites add.
 std::vector<Case> private_cases() {
   const char* const domain = "backplane.cuda";
@@ -237,6 +270,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     for (Case& each : computing_cases()) cases.push_back(std::move(each));
     for (Case& each : row_cases()) cases.push_back(std::move(each));
     for (Case& each : private_cases()) cases.push_back(std::move(each));
+    for (Case& each : made_row_cases()) cases.push_back(std::move(each));
     for (const Case& each : cases) {
       const std::size_t before = compiled_sources().size();
       for (const bp_dtype dtype : each.types) {

@@ -224,6 +224,36 @@ GraphCase layer_normalization(Random& random) {
 }
 const Sweep kLayerNormalization("Fusion", "DecomposedLayerNormalization", 12, layer_normalization);
 
+/// Element-wise nodes before rows that are folded or normalised; operands have ones among their dims by chance.
+GraphCase rows_of_elements(Random& random) {
+  GraphWriter g(17, random);
+  const std::int64_t width = random.pick<std::int64_t>({1, 5, 16, 33});
+  const Dims dims{random.integer(1, 2), random.integer(1, 3), random.integer(1, 5), width};
+  const auto operand = [&] {
+    Dims own(dims.begin() + random.integer(0, 3), dims.end());
+    for (std::int64_t& dim : own) dim = random.one_in(3) ? 1 : dim;
+    return g.feed(own, -2, 2);
+  };
+  std::string x = g.node("Mul", {g.feed(dims, -3, 3), g.constant(f32({}, {0.25}))});
+  x = g.node("Add", {operand(), x});
+  if (random.one_in(2)) x = g.node("Sub", {g.node("Abs", {x}), operand()});
+  std::vector<std::string> outputs;
+  switch (random.integer(0, 2)) {
+    case 0:
+      outputs.push_back(g.node("Softmax", {x}, {{"axis", -1}}));
+      break;
+    case 1:
+      outputs.push_back(g.node("ReduceMax", {x}, {{"axes", ints({-1})}}));
+      break;
+    default:
+      outputs.push_back(
+          g.node("LayerNormalization", {x, g.constant({width}), g.constant({width})}));
+  }
+  if (random.one_in(3)) outputs.push_back(x);
+  return g.done(outputs);
+}
+const Sweep kRowsOfElements("Fusion", "RowsOfElements", 24, rows_of_elements);
+
 GraphCase attention(Random& random) {
   GraphWriter g(13, random);
   const std::int64_t batch = random.integer(1, 2);

@@ -5,23 +5,28 @@
 namespace backplane::common {
 
 /// FOLD_ROW folds `n` elements, `stride` apart, into `acc`. The program defines T (elements), ACC, START (the
-/// empty fold), STEP(acc, v) and MEET(acc, acc).
+/// empty fold), STEP(acc, v) and MEET(acc, acc); and, where these are not the elements of T at x, ELEMENT(k) and in
+/// ROW_PARAMETERS the parameters of which it is, with a comma after each.
 inline constexpr char kFoldRow[] = R"kernel(
-FUNCTION ACC fold_row(GLOBAL const STORAGE(T) *x, i64 n, i64 stride, ACC acc) {
+#ifndef ELEMENT
+#define ROW_PARAMETERS GLOBAL const STORAGE(T) *x,
+#define ELEMENT(k) LOAD(T, x, k)
+#endif
+FUNCTION ACC fold_row(ROW_PARAMETERS i64 n, i64 stride, ACC acc) {
   i64 r = 0;
   if (n >= 16) {
     ACC part[8];
     for (int j = 0; j < 8; ++j) part[j] = START;
     for (; r + 8 <= n; r += 8) {
       for (int j = 0; j < 8; ++j) {
-        ACC v = (ACC)LOAD(T, x, (r + j) * stride);
+        ACC v = (ACC)ELEMENT((r + j) * stride);
         part[j] = STEP(part[j], v);
       }
     }
     for (int j = 0; j < 8; ++j) acc = MEET(acc, part[j]);
   }
   for (; r < n; ++r) {
-    ACC v = (ACC)LOAD(T, x, r * stride);
+    ACC v = (ACC)ELEMENT(r * stride);
     acc = STEP(acc, v);
   }
   return acc;

@@ -50,6 +50,13 @@ inline constexpr char kRowFunctions[] = R"kernel(
 #define GREATER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define LESS(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
+// A row is that of T at x + BASE unless the program defines otherwise: SEEK goes to its beginning, READ_ROW(at, to) takes V
+// elements.
+#ifndef READ_ROW
+#define SEEK x += BASE
+#define READ_ROW(at, to) READ(T, x + OFFSET(at), to)
+#endif
+
 // EACH_ELEMENT { statements of k and v } END_EACH goes over the lane's elements of the row at x, of type T;
 // with END_MAP instead, what v then is becomes the row's at y. Where HELD is not 0, HOLD has read them before.
 #if HELD
@@ -57,7 +64,7 @@ inline constexpr char kRowFunctions[] = R"kernel(
   VALUE(T) held[HELD * V];                                  \
   UNROLL for (int s = 0; s < HELD; ++s) {                   \
     INDEX at = first + (lane + s * LANES) * V;              \
-    if (at < last) READ(T, x + OFFSET(at), (held + s * V)); \
+    if (at < last) READ_ROW(at, (held + s * V));            \
   }
 #define EACH_STEP                              \
   UNROLL for (int s = 0; s < HELD; ++s) {      \
@@ -70,7 +77,7 @@ inline constexpr char kRowFunctions[] = R"kernel(
   for (INDEX at = first + lane * V; at < last; at += LANES * V) { \
     {                                                             \
       VALUE(T) w[V];                                              \
-      READ(T, x + OFFSET(at), w);
+      READ_ROW(at, w);
 #endif
 #define EACH_OF_STEP                     \
       UNROLL for (int e = 0; e < V; ++e) { \
@@ -145,7 +152,7 @@ FUNCTION void JOIN(write_, WIDE_TYPE)(GLOBAL STORAGE(WIDE_TYPE) *p, const VALUE(
 /// A row's fold, by START, STEP(acc, v) and MEET; FINISH of acc and depth is stored at y + TARGET, which is the
 /// part's place in PHASE 1.
 inline constexpr char kReduceRow[] = R"kernel(
-  x += BASE;
+  SEEK;
   REAL acc = START;
   EACH_ELEMENT
     acc = STEP(acc, v);
@@ -156,7 +163,7 @@ inline constexpr char kReduceRow[] = R"kernel(
 
 /// log(sum(exp(v))) = m + log(sum(exp(v - m))) with m the greatest, so that nothing overflows.
 inline constexpr char kLogSumExpRow[] = R"kernel(
-  x += BASE;
+  SEEK;
   HOLD
   REAL greatest = START;
   EACH_ELEMENT
@@ -177,7 +184,7 @@ inline constexpr char kArgRow[] = R"kernel(
 #define LAST_OF(a, b) ((a) > (b) ? (a) : (b))
 #define FIRST_OF(a, b) ((a) < (b) ? (a) : (b))
 #define CHOSEN(a, b) (is_last ? LAST_OF(a, b) : FIRST_OF(a, b))
-  x += BASE;
+  SEEK;
   HOLD
   REAL best = (REAL)LOAD(T, x, 0);
   EACH_ELEMENT
@@ -196,7 +203,7 @@ inline constexpr char kArgRow[] = R"kernel(
 /// Softmax, or with IS_LOG its logarithm. The parts of PHASE 1 give their greatest and the sum of the exponentials
 /// under it.
 inline constexpr char kSoftmaxRow[] = R"kernel(
-  x += BASE;
+  SEEK;
   HOLD
   REAL greatest = -INFINITY, sum = 0;
 #if PHASE == 2
@@ -250,9 +257,10 @@ inline constexpr char kSoftmaxRow[] = R"kernel(
 )kernel";
 
 /// Normalises by the mean (unless NO_MEAN) and the root mean square; `scale` and `bias` are read at SCALE_AT, of k or
-/// at, or, with SCALE_IS_ROW, are of the row's type and along it. The parts of PHASE 1 give their means and the squares around these.
+/// at, or, with SCALE_IS_ROW, are of the row's type and along it. With KEEPS_ROW the row as it is read is stored at `kept`, too. The
+/// parts of PHASE 1 give their means and the squares around these.
 inline constexpr char kNormalizeRow[] = R"kernel(
-  x += BASE;
+  SEEK;
   HOLD
   REAL mean = 0, square = 0;
 #if PHASE == 2
@@ -293,7 +301,13 @@ inline constexpr char kNormalizeRow[] = R"kernel(
 #else
   REAL inverse = (REAL)1 / sqrt(square / (REAL)n + (REAL)epsilon);
   y += BASE;
+#if KEEPS_ROW
+  kept += BASE;
+#endif
   EACH_STEP
+#if KEEPS_ROW
+    WRITE(T, kept + at, w);
+#endif
 #if SCALE_IS_ROW
     VALUE(T) factor[V];
     READ(T, scale + at, factor);

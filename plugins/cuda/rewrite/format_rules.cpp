@@ -42,6 +42,9 @@ constexpr FormatRule kRules[] = {
     {"BatchNormalization", kFollow, Layout::kPlain, 1},
 
     {"FusedPointwise", kFollow, kElements},
+    {"FusedSoftmax", kFollow},
+    {"FusedNormalization", kFollow},
+    {"FusedReduce", kFollow},
     {"Abs", kFollow, kElements},
     {"Neg", kFollow, kElements},
     {"Sign", kFollow, kElements},

@@ -18,6 +18,13 @@ bool is_ours(const DraftNode& node) {
   return node.domain.empty() || node.domain == private_domain();
 }
 
+/// Element-wise nodes, and perhaps the rows after them, as one: see device_ops/rewrite.
+bool is_chain(const DraftNode& node) {
+  if (node.domain != private_domain()) return false;
+  return node.op_type == "FusedPointwise" || node.op_type == "FusedSoftmax" ||
+         node.op_type == "FusedNormalization" || node.op_type == "FusedReduce";
+}
+
 bool is_half(DataType type) { return type == DataType::Float16 || type == DataType::BFloat16; }
 
 /// An axis of [batch, channels, spatial ...] in [batch, spatial ..., channels].
@@ -50,7 +57,7 @@ void FormatPass::convert(DraftNode& node) {
   const Form form = wanted_form(rule, node);
   if (form.type == DataType::None) return leave(node);
   if (node.is("Transpose") && move_transpose(node)) return;
-  if (node.is("FusedPointwise", private_domain())) return move_pointwise(node, form);
+  if (is_chain(node)) return move_chain(node, form);
   if (form == forms_.plain(node.outputs[0])) return leave(node);
   move(rule, node, form);
 }
@@ -65,7 +72,7 @@ bool FormatPass::is_value(const FormatRule& rule, const DraftNode& node, std::si
 DataType FormatPass::half_of(const DraftNode& node) const {
   if (node.replaces.empty()) return DataType::None;
   // A product or a convolution decides for what it took over; in a chain, who wants more has it.
-  const bool is_first = node.replaces.size() > 1 && !node.is("FusedPointwise", private_domain());
+  const bool is_first = node.replaces.size() > 1 && !is_chain(node);
   Precision least = precision_.of(node.replaces.front());
   for (const sdk::Node& each : node.replaces) {
     if (!is_first && precision_.of(each) != least) least = Precision::kFp32;
@@ -99,10 +106,13 @@ DataType FormatPass::wanted_type(const FormatRule& rule, const DraftNode& node) 
     if (is_value(rule, node, i) && forms_.plain(node.inputs[i]).type != own) return own;
   }
   if (rule.storage == Storage::kAsked || rule.storage == Storage::kMakes) return half;
-  // What a chain makes at its end is what its last node makes.
-  if (node.is("FusedPointwise", private_domain()) &&
-      format_rule(node.replaces.back().op_type()).storage == Storage::kFloat)
-    return own;
+  // What a chain makes at its end is what its last node makes. Rows are what they were apart from the chain: of float32 where
+  // that would have made it, as variances of squares.
+  const std::size_t last = !is_chain(node) ? 0 : node.op_type == "FusedPointwise" ? 1 : 2;
+  for (std::size_t i = 1; i <= last; ++i) {
+    const sdk::Node& maker = node.replaces[node.replaces.size() - i];
+    if (format_rule(maker.op_type()).storage == Storage::kFloat) return own;
+  }
   return any_input(rule, node, {half, false}) || any_input(rule, node, {half, true}) ? half : own;
 }
 
@@ -114,7 +124,8 @@ Form FormatPass::wanted_form(const FormatRule& rule, const DraftNode& node) cons
   const Form own = forms_.plain(node.outputs[0]);
   if (!device_ops::is_float(own.type)) return {};
   // Second outputs are of their own types: places, masks, means.
-  for (std::size_t i = 1; i < node.outputs.size() && !node.is("Split"); ++i) {
+  const bool has_alike = node.is("Split") || is_chain(node);
+  for (std::size_t i = 1; i < node.outputs.size() && !has_alike; ++i) {
     if (!node.outputs[i].empty()) return {};
   }
   Form form{wanted_type(rule, node), false};
@@ -289,14 +300,20 @@ bool FormatPass::move_transpose(DraftNode& node) {
   return true;
 }
 
-/// It reads operands of any type, so that only their layout has to be that of the output.
-void FormatPass::move_pointwise(DraftNode& node, const Form& form) {
+/// It reads operands of any type, so that only their layout has to be that of the output. What follows them, as the scale of
+/// rows, has the output's type.
+void FormatPass::move_chain(DraftNode& node, const Form& form) {
   const int rank = forms_.rank(node.outputs[0]);
+  const auto inputs = static_cast<std::int64_t>(node.inputs.size());
+  const auto operands = static_cast<std::size_t>(node.get_int("operands", inputs));
   bool is_changed = !(form == forms_.plain(node.outputs[0]));
-  for (std::string& value : node.inputs) {
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    std::string& value = node.inputs[i];
     const bool is_last = form.is_last && !forms_.is_scalar(value);
     const std::string before = value;
-    if (forms_.is_constant(value)) {
+    if (i >= operands) {
+      value = forms_.get(value, form);
+    } else if (forms_.is_constant(value)) {
       if (is_last) value = forms_.get_constant(value, {forms_.plain(value).type, true}, rank);
     } else {
       const bool has_type = forms_.has(value, {form.type, is_last});
@@ -312,7 +329,7 @@ void FormatPass::move_pointwise(DraftNode& node, const Form& form) {
     node.attributes["dims"] = dims;
   }
   explain(node, form);
-  node.outputs[0] = forms_.make(node.outputs[0], form);
+  for (std::string& value : node.outputs) value = forms_.make(value, form);
 }
 
 /// The node as it works on images that lie channels last.

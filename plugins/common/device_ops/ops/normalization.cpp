@@ -1,8 +1,11 @@
 // Softmax, LogSoftmax, Hardmax, LayerNormalization, RMSNormalization, InstanceNormalization,
 // GroupNormalization, BatchNormalization, LpNormalization, LRN:
 // https://onnx.ai/onnx/operators/onnx__LayerNormalization.html and the pages beside it.
+#include <algorithm>
+
 #include "op_table.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/row_source.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/reductions.hpp"
 #include "plugins/common/kernels/rows.hpp"
@@ -24,10 +27,9 @@ Rows rows_of(DimsView dims, int axis, bool to_the_end) {
 
 /// A kernel of rows that are shared (kernels/rows.hpp), in two phases where they are divided: the first one tells the
 /// other by two numbers a part. `walk` has all that both want.
-void add_phases(sdk::PrepareContext& ctx, Work& work, const Walk& walk, const RowForm& form,
-                DataType type) {
-  const std::int64_t elements = ctx.input(0).size();
-  const bool is_double = type == DataType::Double;
+void add_phases(sdk::PrepareContext& ctx, Work& work, const Walk& walk, const RowForm& form) {
+  const std::int64_t elements = form.rows * form.n;
+  const bool is_double = form.type == DataType::Double;
   const DataType part_type = is_double ? DataType::Double : DataType::Float;
   if (form.parts == 1) return Walk(walk).define("PHASE", 0).add_to(work, form, elements);
   for (const int phase : {1, 2}) {
@@ -40,46 +42,63 @@ void add_phases(sdk::PrepareContext& ctx, Work& work, const Walk& walk, const Ro
                     work.device().limits().alignment);
 }
 
+/// The operator: of a node that rewrite/rows.cpp made, the one whose rows it took over.
+std::string kind_of(const sdk::Node& node) { return node.get_string("op", node.op_type()); }
+
+/// What an item that has a row to itself does before the kernel's own text: a row that is made is stored at `to`, and read
+/// from there.
+std::string made_before(Walk& walk, const RowReading& reading, const char* index, const char* to) {
+  walk.define("INDEX", "i64");
+  return sdk::message("  i64 row = ", index, ";\n", reading.beginning, making_row(reading, to));
+}
+
 class Softmax {
  public:
   Softmax(const Device&, const sdk::Node& node)
-      : kind_(node.op_type()),
-        to_the_end_(node.since_version() < 13),
+      : source_(node),
+        kind_(kind_of(node)),
+        to_the_end_(source_.is_made() || node.since_version() < 13),
         axis_(node.get_int("axis", to_the_end_ ? 1 : -1)) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
-    const sdk::Tensor x = ctx.input(0);
-    ctx.set_output(0, x.type(), x.dims());
+    const RowElements x = source_.elements(ctx);
+    ctx.set_output(0, x.type, x.dims);
     const bool is_end = to_the_end_ && axis_ == x.rank();
-    const Rows rows = is_end ? Rows{x.size(), 1, 1}
-                             : rows_of(x.dims(), normalize_axis(axis_, x.rank()), to_the_end_);
+    const int axis = is_end ? x.rank() : normalize_axis(axis_, x.rank());
+    const Rows rows = is_end ? Rows{x.size(), 1, 1} : rows_of(x.dims, axis, to_the_end_);
     if (x.size() == 0) return;
     const bool is_hard = kind_ == "Hardmax";
     const bool in_columns = !is_hard && rows.inner > 1 && work.device().limits().is_processor;
     Walk walk(Dims{rows.outer, in_columns ? (rows.inner + kColumns - 1) / kColumns : rows.inner});
-    walk.in("x", input(0), x.type()).out("y", output(0), x.type());
-    walk.real_type(x.type()).define("IS_LOG", kind_ == "LogSoftmax" ? 1 : 0);
-    walk.number("inner", rows.inner).define("T", type_code(x.type()));
+    const RowReading reading = source_.add_to(walk, ctx, axis);
+    walk.out("y", output(0), x.type);
+    walk.real_type(x.type).define("IS_LOG", kind_ == "LogSoftmax" ? 1 : 0);
+    walk.number("inner", rows.inner).define("T", type_code(x.type));
     if (shares_rows(work.device()) && !is_hard) {
       walk.define("BASE", "(row / inner * n * inner + row % inner)");
       walk.define("OFFSET(k)", "((k) * (INDEX)inner)");
-      walk.body = common::kSoftmaxRow;
+      walk.functions = reading.functions + reading.reader;
+      walk.body = reading.beginning + common::kSoftmaxRow;
       const RowForm form = choose_rows(work.device(), {.rows = rows.outer * rows.inner,
                                                        .n = rows.n,
-                                                       .type = x.type(),
+                                                       .type = x.type,
                                                        .is_across = rows.inner > 1,
                                                        .is_dense = rows.inner == 1,
                                                        .holds = true,
                                                        .may_divide = true});
-      return add_phases(ctx, work, walk, form, x.type());
+      return add_phases(ctx, work, walk, form);
     }
     walk.number("n", rows.n);
-    const bool is_exact = x.type() == DataType::Float || x.type() == DataType::Double;
+    const bool is_exact = x.type == DataType::Float || x.type == DataType::Double;
     walk.define("KEEPS", is_exact ? 1 : 0).define("COLUMNS", kColumns);
     if (!is_hard) walk.functions = common::kScalarFunctions;
     walk.body = is_hard      ? kHardmaxBody
                 : in_columns ? common::kSoftmaxColumns
                              : common::kSoftmaxBody;
+    if (source_.is_made()) {
+      walk.functions = reading.functions;
+      walk.body = made_before(walk, reading, "i1", "y") + walk.body;
+    }
     walk.add_to(work);
   }
 
@@ -90,58 +109,68 @@ class Softmax {
       "  for (i64 k = 1; k < n; ++k)\n"
       "    if (LOAD(T, x, k * inner) > LOAD(T, x, at * inner)) at = k;\n"
       "  for (i64 k = 0; k < n; ++k) STORE(T, y, k * inner, k == at ? 1 : 0);";
+  RowSource source_;
   std::string kind_;
   bool to_the_end_;
   std::int64_t axis_;
 };
 
 /// Rows one behind the other, normalised by items that share them.
-void add_shared(sdk::PrepareContext& ctx, Work& work, Walk& walk, const Rows& rows) {
-  const DataType type = ctx.input(0).type();
+void add_shared(sdk::PrepareContext& ctx, Work& work, Walk& walk, const Rows& rows, DataType type,
+                const std::string& beginning = "") {
   walk.define("BASE", "(row * n)").define("OFFSET(k)", "(k)");
-  walk.body = common::kNormalizeRow;
+  walk.body = beginning + common::kNormalizeRow;
   const RowForm form = choose_rows(work.device(), {.rows = rows.outer,
                                                    .n = rows.n,
                                                    .type = type,
                                                    .is_dense = true,
                                                    .holds = true,
                                                    .may_divide = true});
-  add_phases(ctx, work, walk, form, type);
+  add_phases(ctx, work, walk, form);
 }
 
-/// LayerNormalization and RMSNormalization: the scale lies along the row.
+/// LayerNormalization and RMSNormalization: the scale lies along the row. A row that is made may be a second output.
 class LayerNormalization {
  public:
   LayerNormalization(const Device&, const sdk::Node& node)
-      : has_mean_(node.op_type() == "LayerNormalization"),
+      : source_(node),
+        has_mean_(kind_of(node) == "LayerNormalization"),
         axis_(node.get_int("axis", -1)),
         epsilon_(static_cast<double>(node.get_float("epsilon", 1e-5f))) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
-    const sdk::Tensor x = ctx.input(0), scale = ctx.input(1), bias = ctx.input(2);
+    const RowElements x = source_.elements(ctx);
+    const std::uint32_t scale_at = source_.next_input();
+    const sdk::Tensor scale = ctx.input(scale_at), bias = ctx.input(scale_at + 1);
     const int axis = normalize_axis(axis_, x.rank());
-    const Rows rows = rows_of(x.dims(), axis, true);
+    const Rows rows = rows_of(x.dims, axis, true);
     const bool is_whole = is_along_row(scale, bias, rows.n);
-    ctx.set_output(0, x.type(), x.dims());
-    const Statistics statistics = set_statistics(ctx, axis);
+    const bool keeps = source_.is_made() && ctx.output_wanted(1);
+    ctx.set_output(0, x.type, x.dims);
+    if (keeps) ctx.set_output(1, x.type, x.dims);
+    const Statistics statistics = set_statistics(ctx, x, axis);
     if (x.size() == 0) return;
     Walk walk(Dims{rows.outer});
-    walk.in("x", input(0), x.type()).out("y", output(0), x.type());
-    walk.in("scale", input(1), scale.type());
-    if (bias.present()) walk.in("bias", input(2), bias.type());
+    const RowReading reading = source_.add_to(walk, ctx, axis);
+    walk.out("y", output(0), x.type).in("scale", input(scale_at), scale.type());
+    if (bias.present()) walk.in("bias", input(scale_at + 1), bias.type());
+    if (keeps) walk.out("kept", output(1), x.type);
     add_statistics(walk, statistics);
-    walk.real("epsilon", epsilon_).real_type(x.type());
-    walk.define("T", type_code(x.type())).define("TS", type_code(scale.type()));
+    walk.real("epsilon", epsilon_).real_type(x.type).define("KEEPS_ROW", keeps ? 1 : 0);
+    walk.define("T", type_code(x.type)).define("TS", type_code(scale.type()));
     walk.define("NO_MEAN", has_mean_ ? 0 : 1).define("HAS_BIAS", bias.present() ? 1 : 0);
     if (shares_rows(work.device())) {
       const bool is_row =
-          is_whole && scale.type() == x.type() && (!bias.present() || bias.type() == x.type());
+          is_whole && scale.type() == x.type && (!bias.present() || bias.type() == x.type);
       walk.define("TB", type_code(bias.present() ? bias.type() : scale.type()));
       walk.define("SCALE_IS_ROW", is_row ? 1 : 0).define("SCALE_AT", is_whole ? "k" : "0");
-      return add_shared(ctx, work, walk, {rows.outer, rows.n, 1});
+      walk.functions = reading.functions + reading.reader;
+      return add_shared(ctx, work, walk, {rows.outer, rows.n, 1}, x.type, reading.beginning);
     }
     walk.number("n", rows.n).define("SCALE_AT(k)", is_whole ? "(k)" : "0");
-    walk.body = common::kNormalizeBody;
+    walk.functions = reading.functions;
+    if (source_.is_made()) walk.body = made_before(walk, reading, "i0", keeps ? "kept" : "y");
+    walk.body += common::kNormalizeBody;
     walk.add_to(work);
   }
 
@@ -162,12 +191,12 @@ class LayerNormalization {
     return false;
   }
 
-  Statistics set_statistics(sdk::PrepareContext& ctx, int axis) const {
-    const sdk::Tensor x = ctx.input(0);
-    Dims dims;
-    for (int d = 0; d < x.rank(); ++d) dims.push_back(d < axis ? x.dim(d) : 1);
+  Statistics set_statistics(sdk::PrepareContext& ctx, const RowElements& x, int axis) const {
     Statistics asked{};
-    asked.type = x.type() == DataType::Double ? DataType::Double : DataType::Float;
+    asked.type = x.type == DataType::Double ? DataType::Double : DataType::Float;
+    if (source_.is_made()) return asked;
+    Dims dims(x.dims);
+    std::fill(dims.begin() + axis, dims.end(), 1);
     asked.inverse_at = has_mean_ ? 2 : 1;
     asked.has_mean = has_mean_ && ctx.output_wanted(1);
     asked.has_inverse = ctx.output_wanted(asked.inverse_at);
@@ -183,6 +212,7 @@ class LayerNormalization {
     walk.define("HAS_INVERSE", asked.has_inverse ? 1 : 0);
   }
 
+  RowSource source_;
   bool has_mean_;
   std::int64_t axis_;
   double epsilon_;
@@ -228,7 +258,7 @@ class GroupNormalization {
       walk.define("TB", type_code(ctx.input(2).type()))
           .define("SCALE_IS_ROW", 0)
           .define("SCALE_AT", place);
-      return add_shared(ctx, work, walk, {x.dim(0) * groups, n, 1});
+      return add_shared(ctx, work, walk, {x.dim(0) * groups, n, 1}, x.type());
     }
     walk.number("n", n).define(
         "SCALE_AT(k)", per_group_ ? "(i0 % groups)" : "(i0 % groups * members + (k) / spatial)");
@@ -366,6 +396,10 @@ KernelList normalization_kernels() {
     kernels.push_back(device_kernel<Softmax>(
         sdk::op(op_type).name(kernel_name("softmax")).types("T", float_types())));
   }
+  kernels.push_back(device_kernel<Softmax>(
+      sdk::op("FusedSoftmax", private_domain()).name(kernel_name("fused softmax"))));
+  kernels.push_back(device_kernel<LayerNormalization>(
+      sdk::op("FusedNormalization", private_domain()).name(kernel_name("fused normalize"))));
   kernels.push_back(device_kernel<LayerNormalization>(
       sdk::op("LayerNormalization").name(kernel_name("normalize")).types("T", float_types())));
   kernels.push_back(device_kernel<LayerNormalization>(sdk::op("RMSNormalization")

@@ -1,10 +1,12 @@
 // ReduceSum and its kin, GlobalAveragePool, GlobalMaxPool, ArgMax, ArgMin, CumSum, CumProd:
 // https://onnx.ai/onnx/operators/onnx__ReduceSum.html and the pages beside it.
 #include <algorithm>
+#include <functional>
 #include <string_view>
 
 #include "op_table.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/row_source.hpp"
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
@@ -128,6 +130,12 @@ void define_fold(Walk& walk, const Work& work, const Row& row, DataType type) {
   walk.define("MEET(a, b)", sdk::message("(", row.meet, ")"));
 }
 
+/// Where kernels/rows.hpp does not.
+void define_order(Walk& walk) {
+  walk.define("GREATER(a, b)", "((a) > (b) || (a) != (a) ? (a) : (b))");
+  walk.define("LESS(a, b)", "((a) < (b) || (a) != (a) ? (a) : (b))");
+}
+
 void add_reduction(Work& work, const Row& row, DataType type, const Division& division) {
   Walk walk(division.kept.dims);
   walk.in("x", input(0), type).out("y", output(0), type);
@@ -135,8 +143,7 @@ void add_reduction(Work& work, const Row& row, DataType type, const Division& di
       .number("row_n", division.folded.dims.back())
       .number("row_stride", division.folded.strides[0].back());
   define_fold(walk, work, row, type);
-  walk.define("GREATER(a, b)", "((a) > (b) || (a) != (a) ? (a) : (b))");
-  walk.define("LESS(a, b)", "((a) < (b) || (a) != (a) ? (a) : (b))");
+  define_order(walk);
   walk.define("STEP(a, v)", sdk::message("(", row.step, ")"));
   walk.functions = common::kFoldRow;
   const std::size_t rank = division.folded.dims.size();
@@ -226,9 +233,10 @@ void add_meeting(Work& work, const Row& row, DataType type, const Division& divi
   walk.add_to(work, form, divided.part_count());
 }
 
-/// Returns the bytes of workspace that it takes.
+/// `add_input` gives the kernel what the rows are read from. Returns the bytes of workspace that it takes.
 std::uint64_t add_shared_reduction(Work& work, const Row& row, DataType type,
-                                   const Division& division) {
+                                   const Division& division,
+                                   const std::function<RowReading(Walk&)>& add_input) {
   const common::StridedLoops &kept = division.kept, &folded = division.folded;
   const std::int64_t rows = sdk::element_count(kept.dims);
   const bool is_along = folded.strides[0].back() == 1 || division.depth == 1;
@@ -241,7 +249,7 @@ std::uint64_t add_shared_reduction(Work& work, const Row& row, DataType type,
                                                    .may_divide = row.finish != nullptr});
   const bool is_divided = form.parts > 1;
   Walk walk(kept.dims);
-  walk.in("x", input(0), type);
+  const RowReading reading = add_input(walk);
   const DataType found = is_divided ? part_type(type) : type;
   walk.out("y", is_divided ? workspace() : output(0), found);
   walk.number("depth", division.depth);
@@ -252,8 +260,9 @@ std::uint64_t add_shared_reduction(Work& work, const Row& row, DataType type,
   walk.define("BASE", sdk::message("(", place.base, ")"));
   walk.define("TARGET", is_divided ? "(row * parts + part)" : sdk::message("(", place.target, ")"));
   if (row.finish != nullptr) walk.define("FINISH", is_divided ? "acc" : row.finish);
-  walk.body =
-      place.statements + (row.finish != nullptr ? common::kReduceRow : common::kLogSumExpRow);
+  walk.functions = reading.functions + reading.reader;
+  walk.body = place.statements + reading.beginning +
+              (row.finish != nullptr ? common::kReduceRow : common::kLogSumExpRow);
   walk.add_to(work, form, rows * division.depth);
   if (!is_divided) return 0;
   add_meeting(work, row, type, division, form);
@@ -283,7 +292,11 @@ class Reduce {
     if (sdk::element_count(division.out_dims) == 0) return;
     if (!shares_rows(work.device()) || division.depth == 0)
       return add_reduction(work, row_, x.type(), division);
-    const std::uint64_t bytes = add_shared_reduction(work, row_, x.type(), division);
+    const std::uint64_t bytes =
+        add_shared_reduction(work, row_, x.type(), division, [&](Walk& walk) {
+          walk.in("x", input(0), x.type());
+          return RowReading();
+        });
     if (bytes > 0) ctx.set_workspace(bytes, work.device().limits().alignment);
   }
 
@@ -292,6 +305,54 @@ class Reduce {
   bool is_global_;
   Dims axes_;
   bool keep_dims_, empty_is_none_;
+};
+
+/// A reduction of what an expression makes, over the axes from one on: see rewrite/rows.cpp.
+class FusedReduce {
+ public:
+  FusedReduce(const Device&, const sdk::Node& node)
+      : source_(node),
+        row_(find_row(node.get_string("op", ""))),
+        axis_(static_cast<int>(node.get_int("axis", 0))),
+        keep_dims_(node.get_int("keepdims", 1) != 0) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const RowElements x = source_.elements(ctx);
+    std::vector<int> axes;
+    for (int axis = axis_; axis < x.rank(); ++axis) axes.push_back(axis);
+    const Division division = divide(x.dims, axes, keep_dims_);
+    ctx.set_output(0, x.type, division.out_dims);
+    if (sdk::element_count(division.out_dims) == 0) return;
+    if (!shares_rows(work.device())) return add_own(ctx, work, x.type, division);
+    const std::uint64_t bytes = add_shared_reduction(work, row_, x.type, division, [&](Walk& walk) {
+      walk.define("LIT(x)", "JOIN(x, f)");
+      return source_.add_to(walk, ctx, axis_);
+    });
+    if (bytes > 0) ctx.set_workspace(bytes, work.device().limits().alignment);
+  }
+
+ private:
+  /// An item has a row to itself.
+  void add_own(const sdk::PrepareContext& ctx, Work& work, DataType type,
+               const Division& division) const {
+    Walk walk(Dims{sdk::element_count(division.kept.dims)});
+    const RowReading reading = source_.add_to(walk, ctx, axis_);
+    walk.out("y", output(0), type).number("depth", division.depth).real_type(type);
+    define_fold(walk, work, row_, type);
+    define_order(walk);
+    walk.define("STEP(a, v)", sdk::message("(", row_.step, ")")).define("INDEX", "i64");
+    walk.define("ROW_PARAMETERS", reading.parameters).define("ELEMENT(k)", reading.element);
+    walk.functions = reading.functions + common::kFoldRow;
+    walk.body = sdk::message("  i64 row = i0;\n", reading.beginning, "  ACC acc = fold_row(",
+                             reading.arguments, "depth, 1, START);\n  STORE(T, y, row, ",
+                             row_.finish, ");");
+    walk.add_to(work);
+  }
+
+  RowSource source_;
+  const Row& row_;
+  int axis_;
+  bool keep_dims_;
 };
 
 class ArgExtreme {
@@ -397,6 +458,8 @@ KernelList reduce_kernels() {
     if (!is_global) builder.roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE});
     kernels.push_back(device_kernel<Reduce>(builder));
   }
+  kernels.push_back(device_kernel<FusedReduce>(
+      sdk::op("FusedReduce", private_domain()).name(kernel_name("fused reduce"))));
   for (const char* const op_type : {"ArgMax", "ArgMin"}) {
     kernels.push_back(device_kernel<ArgExtreme>(
         sdk::op(op_type).name(kernel_name("arg extreme")).types("T", number_types())));

@@ -7,7 +7,7 @@
 namespace backplane::device_ops {
 namespace {
 
-constexpr char kIndexFault[] = "an index is outside of its axis";
+constexpr char kScatterFault[] = "an index is outside of its axis";
 
 /// What becomes of the old value `a` and the update `b`.
 std::string reduction_text(const std::string& reduction) {
@@ -44,7 +44,7 @@ class ScatterElements {
     walk.out("y", output(0), x.type()).number("n", indices.dim(axis)).number("size", x.dim(axis));
     walk.number("to_stride", strides[along]).number("from_stride", index_strides[along]);
     walk.define("T", type_code(x.type())).define("TI", type_code(indices.type()));
-    walk.may_fault(kIndexFault);
+    walk.may_fault(kScatterFault);
     std::string to = "0", from = "0";
     for (int d = 0; d < x.rank(); ++d) {
       const auto at = static_cast<std::size_t>(d);
@@ -89,7 +89,7 @@ class ScatterNd {
     walk.in("index", input(1), indices.type()).in("updates", input(2), x.type());
     walk.out("y", output(0), x.type()).number("tuples", tuples).number("inner", inner);
     walk.number("depth", depth).define("T", type_code(x.type()));
-    walk.define("TI", type_code(indices.type())).may_fault(kIndexFault);
+    walk.define("TI", type_code(indices.type())).may_fault(kScatterFault);
     std::string text =
         "  for (i64 t = 0; t < tuples; ++t) {\n    i64 to = 0, at;\n    int fits = 1;\n";
     for (int d = 0; d < depth; ++d) {

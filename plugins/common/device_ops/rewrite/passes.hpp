@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/common/device_ops/device.hpp"
 #include "plugins/common/device_ops/provider.hpp"
 
 namespace backplane::device_ops {
@@ -33,6 +34,9 @@ inline bool same_dims(const sdk::ValueInfo& a, const sdk::ValueInfo& b) {
 
 /// Gathers of one constant place, of floats.
 void take_parts(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
+
+/// Element-wise trees in front of rows that are normalised or folded, as one node with these: before fuse_chains.
+void fuse_rows(const Device& device, const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
 
 /// Element-wise trees.
 void fuse_chains(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);

@@ -1,0 +1,49 @@
+// Trees of element-wise nodes, for rewrites that make one node of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plugins/common/device_ops/rewrite/passes.hpp"
+
+namespace backplane::device_ops {
+
+/// Whether the node makes one float tensor of known dims, element by element, of floats.
+bool is_elementwise(const sdk::Node& node);
+
+/// An element-wise node and those before it whose values nobody else reads and that have its dims, as one expression.
+class Chain {
+ public:
+  /// `root` is element-wise; nodes of `taken` are none of the tree. Both stay as long as the chain.
+  Chain(const sdk::Node& root, const NodeSet& taken);
+
+  /// The root last.
+  const std::vector<sdk::Node>& nodes() const { return nodes_; }
+  const sdk::Node& root() const { return root_; }
+  /// The names of the values that it is made of.
+  const std::vector<std::string>& operands() const { return operands_; }
+  /// How many of them have the dims of what is made; the others broadcast.
+  std::size_t whole_operands() const { return whole_operands_; }
+  /// Whether computing an element once more costs next to nothing.
+  bool is_cheap() const;
+  /// Whether a node of its own does more than the root does.
+  bool is_more_than_root() const;
+
+  /// The operands as the draft's next inputs; the expression as attributes "statements", "result" and "dims"; and that
+  /// the draft replaces the nodes. The constants that it needs go to `edit`.
+  void add_to(sdk::NodeDraft& draft, sdk::Rewrite& edit) const;
+
+ private:
+  std::string visit(const sdk::Node& node);
+  std::string operand(const sdk::ValueInfo& value);
+  std::string new_operand(std::string name);
+
+  sdk::Node root_;
+  const NodeSet& taken_;
+  std::size_t visited_ = 0, whole_operands_ = 0;
+  std::vector<sdk::Node> nodes_;
+  std::vector<std::string> operands_;
+  std::string statements_, result_;
+};
+
+}  // namespace backplane::device_ops

@@ -1,0 +1,173 @@
+"""Cases of element-wise nodes in front of rows that are folded or normalised. What is expected is worked out in double
+precision, and how many steps each is where an item has a row to itself, and where items share it."""
+
+import json
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+node = helper.make_node
+
+
+def save(folder, name, opset, nodes, feeds, constants, outputs, tolerance=2e-5):
+    """Feeds, constants and outputs: arrays by name."""
+    def infos(values):
+        return [helper.make_tensor_value_info(key, TensorProto.FLOAT, x.shape) for key, x in values.items()]
+
+    weights = [numpy_helper.from_array(np.asarray(x), key) for key, x in constants.items()]
+    graph = helper.make_graph(nodes, name, infos(feeds), infos(outputs), weights)
+    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
+    data = folder / name / "test_data_set_0"
+    data.mkdir(parents=True)
+    (folder / name / "model.onnx").write_bytes(model.SerializeToString())
+    (folder / name / "data.json").write_text(json.dumps({"rtol": tolerance, "atol": tolerance}))
+    for word, values in (("input", feeds), ("output", outputs)):
+        for k, x in enumerate(values.values()):
+            tensor = numpy_helper.from_array(np.asarray(x, np.float32))
+            (data / f"{word}_{k}.pb").write_bytes(tensor.SerializeToString())
+
+
+class Cases:
+    """Writes them; `steps` has for each name the steps with tiles=vector and with tiles=local."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.random = np.random.default_rng(5)
+        self.steps = {}
+
+    def add(self, name, steps, opset, *more, **named):
+        save(self.folder, name, opset, *more, **named)
+        self.steps[name] = (steps, steps) if isinstance(steps, int) else steps
+
+    def floats(self, *dims):
+        return self.random.uniform(-2, 2, dims).astype(np.float32)
+
+    def mask(self, *dims):
+        return np.where(self.random.random(dims) < 0.4, -np.inf, self.random.uniform(-1, 1, dims)).astype(np.float32)
+
+
+def softmax_of(x, axes):
+    with np.errstate(invalid="ignore"):
+        shifted = np.exp(x - x.max(axes, keepdims=True)) if x.size else x
+    return shifted / shifted.sum(axes, keepdims=True)
+
+
+def normalized(x, axis, scale, bias=None, has_mean=True):
+    axes = tuple(range(x.ndim))[axis:]
+    d = x - x.mean(axes, keepdims=True) if has_mean else x
+    y = d / np.sqrt((d * d).mean(axes, keepdims=True) + 1e-5) * scale
+    return y if bias is None else y + bias
+
+
+def masked(cases, name, dims, mask, op_type="Softmax", steps=1, opset=13, axis=-1, more=(), outputs=()):
+    """A scale, and a mask of these dims or that array."""
+    x = 4 * cases.floats(*dims)
+    mask = mask if isinstance(mask, np.ndarray) else cases.mask(*mask)
+    a = 0.125 * x.astype(np.float64)
+    b = a + mask
+    y = softmax_of(b, tuple(range(len(dims)))[axis:])
+    if op_type == "LogSoftmax":
+        y = np.log(y)
+    nodes = [node("Mul", ["x", "s"], ["a"]), node("Add", ["mask", "a"], ["b"]), node(op_type, ["b"], ["y"], axis=axis)]
+    made = {"y": y, **{key: {"a": a, "b": b}[key] for key in outputs}}
+    cases.add(name, steps, opset, nodes + list(more), {"x": x, "mask": mask}, {"s": np.float32(0.125)}, made)
+
+
+def add_softmax(cases):
+    for n in (20, 7, 1, 1500):
+        masked(cases, f"softmax_of_{n}", (2, 3, 5, n), (2, 1, 1, n))
+    for k, dims in enumerate([(), (1,), (20,), (5, 20), (5, 1), (3, 1, 1), (1, 3, 1, 20), (2, 1, 5, 1), (2, 3, 5, 20)]):
+        masked(cases, f"softmax_mask_{k}", (2, 3, 5, 20), cases.floats(*dims) if len(dims) < 2 else dims)
+    rows = np.zeros((6, 9), np.float32)
+    rows[2] = -np.inf  # whole, of which nothing is a number
+    masked(cases, "softmax_no_number", (6, 9), rows)
+    masked(cases, "softmax_log", (6, 24), cases.floats(24), "LogSoftmax")
+    # Before opset 13 a row is all axes from one on; the masks are repeated along one of them.
+    masked(cases, "softmax_axes", (3, 4, 6), (4, 1), opset=11, axis=1)
+    masked(cases, "softmax_axes_last", (3, 4, 8), (3, 1, 8), opset=11, axis=1)
+    masked(cases, "softmax_long", (2, 50_001), (50_001,))
+    masked(cases, "softmax_none", (3, 0), (0,), steps=2)
+    # Where the value is wanted elsewhere, or rows are no rows of memory.
+    masked(cases, "softmax_output", (4, 12), (12,), steps=2, outputs=["b"])
+    masked(cases, "softmax_inner_output", (4, 12), (12,), steps=2, outputs=["a"])
+    x = cases.floats(4, 12)
+    b = x.astype(np.float64) * 0.5
+    cases.add("softmax_two_readers", 3, 13, [node("Mul", ["x", "s"], ["b"]), node("Softmax", ["b"], ["y"]), node("Neg", ["b"], ["z"])],
+              {"x": x}, {"s": np.float32(0.5)}, {"y": softmax_of(b, 1), "z": -b})
+    cases.add("softmax_across", 2, 13, [node("Mul", ["x", "s"], ["b"]), node("Softmax", ["b"], ["y"], axis=0)],
+              {"x": x}, {"s": np.float32(0.5)}, {"y": softmax_of(b, 0)})
+    # Long rows are not held: what is dear is not computed for each time that they are read.
+    x = cases.floats(1, 60_000)
+    cases.add("softmax_dear", (1, 2), 13, [node("Tanh", ["x"], ["b"]), node("Softmax", ["b"], ["y"])], {"x": x}, {},
+              {"y": softmax_of(np.tanh(x.astype(np.float64)), 1)})
+    x = cases.floats(5, 40)
+    cases.add("softmax_of_functions", 1, 13, [node("Tanh", ["x"], ["a"]), node("Mul", ["a", "x"], ["b"]), node("Softmax", ["b"], ["y"])],
+              {"x": x}, {}, {"y": softmax_of(np.tanh(x.astype(np.float64)) * x, 1)})
+
+
+def residual(cases, name, dims, other, axis=-1, steps=1, kept="", op_type="LayerNormalization", scale=None, has_bias=True,
+             opset=17):
+    """`kept`: "output" where the sum is one of the graph's, "reader" where a node reads it."""
+    a, b = cases.floats(*dims), cases.floats(*other)
+    row = dims[axis:]
+    scale, bias = cases.floats(*(row if scale is None else scale)), cases.floats(*row)
+    is_layer = op_type == "LayerNormalization"
+    x = a.astype(np.float64) + b
+    outputs = {"y": normalized(x, axis if axis >= 0 else len(dims) + axis, scale, bias if has_bias else None, is_layer)}
+    constants = {"scale": scale, **({"bias": bias} if has_bias else {})}
+    nodes = [node("Add", ["a", "b"], ["x"]), node(op_type, ["x", *constants], ["y"], axis=axis)]
+    if kept == "output":
+        outputs["x"] = x
+    if kept == "reader":
+        nodes.append(node("Mul", ["x", "y"], ["z"]))
+        outputs["z"] = x * outputs["y"]
+    cases.add(name, steps, opset, nodes, {"a": a, "b": b}, constants, outputs, tolerance=8e-5)
+
+
+def add_normalization(cases):
+    for n in (768, 20, 7):
+        residual(cases, f"layer_of_{n}", (2, 3, n), (2, 3, n))
+        residual(cases, f"layer_kept_{n}", (2, 3, n), (2, 3, n), kept="output")
+    residual(cases, "layer_of_1", (4, 1), (4, 1), has_bias=False)
+    residual(cases, "layer_read", (2, 5, 24), (5, 24), kept="reader", steps=2)
+    residual(cases, "layer_added_row", (2, 5, 24), (24,))
+    residual(cases, "layer_axes", (3, 4, 8), (4, 1), axis=1)
+    residual(cases, "layer_axes_of_rows", (3, 4, 6), (3, 1, 6), axis=1)
+    residual(cases, "layer_all_axes", (4, 6), (1, 6), axis=0, kept="output")
+    residual(cases, "layer_one_scale", (5, 12), (5, 12), scale=(1,), has_bias=False)
+    residual(cases, "layer_long", (1, 100_003), (1, 100_003))
+    residual(cases, "layer_long_kept", (1, 100_003), (1, 100_003), kept="output", steps=(1, 2))
+    residual(cases, "layer_none", (0, 4), (4,), steps=2)
+    residual(cases, "square_of_40", (2, 3, 40), (2, 3, 40), op_type="RMSNormalization", opset=23, has_bias=False)
+    residual(cases, "square_kept", (2, 3, 9), (2, 3, 9), op_type="RMSNormalization", opset=23, has_bias=False, kept="reader",
+             steps=2)
+
+
+def folded(cases, name, op_type, dims, axes, of, steps=1, keepdims=1):
+    """Of the squares of a difference."""
+    a, b = cases.floats(*dims), cases.floats(dims[-1])
+    d = a.astype(np.float64) - b
+    nodes = [node("Sub", ["a", "b"], ["d"]), node("Mul", ["d", "a"], ["p"]),
+             node(op_type, ["p", "axes"], ["y"], keepdims=keepdims)]
+    y = of(d * a, axis=tuple(axes), keepdims=bool(keepdims))
+    cases.add(name, steps, 18, nodes, {"a": a, "b": b}, {"axes": np.array(axes, np.int64)}, {"y": y},
+              tolerance=1e-4 * max(1, np.abs(y).max() if y.size else 1))
+
+
+def add_folds(cases):
+    folded(cases, "mean_last", "ReduceMean", (3, 5, 24), [-1], np.mean)
+    folded(cases, "mean_of_1", "ReduceMean", (4, 1), [1], np.mean)
+    folded(cases, "max_two", "ReduceMax", (3, 5, 7), [1, 2], np.max, keepdims=0)
+    folded(cases, "sum_all", "ReduceMin", (4, 30), [0, 1], np.min, keepdims=0)
+    folded(cases, "sum_squares", "ReduceL1", (2, 40_000), [1], lambda x, **axes: np.abs(x).sum(**axes))
+    folded(cases, "mean_across", "ReduceMean", (6, 9), [0], np.mean, steps=2)
+    folded(cases, "mean_none", "ReduceMean", (0, 9), [1], np.mean, steps=2)
+
+
+def write_all(folder):
+    """Returns the steps by name."""
+    cases = Cases(folder)
+    add_softmax(cases)
+    add_normalization(cases)
+    add_folds(cases)
+    return cases.steps
