@@ -41,6 +41,23 @@ struct BatchedProduct {
   }
 };
 
+constexpr std::uint32_t kMask = 3;  ///< which input it is
+
+/// V elements of a row of scores, with those of the mask, or with its one element for the row.
+constexpr char kReadMasked[] = R"kernel(
+FUNCTION void read_masked(GLOBAL const STORAGE(T) *x, GLOBAL const STORAGE(T) *mask, INDEX at,
+                          VALUE(T) *to) {
+  READ(T, x + at, to);
+#if IS_ALONG
+  VALUE(T) added[V];
+  READ(T, mask + at, added);
+  UNROLL for (int e = 0; e < V; ++e) to[e] += added[e];
+#else
+  UNROLL for (int e = 0; e < V; ++e) to[e] += LOAD(T, mask, 0);
+#endif
+}
+)kernel";
+
 class PartsWriter {
  public:
   PartsWriter(NodeWork& work, const AttentionParts& parts, const AttentionExtent& extent,
@@ -50,8 +67,9 @@ class PartsWriter {
   void write() {
     if (extent_.masked.back() == 0) return fill(output(0), sdk::element_count(extent_.result));
     add_scores();
-    if (parts_.mask) add_mask();
-    add_softmax();
+    const bool is_repeated = extent_.masked != extent_.scores;
+    if (is_repeated) add_mask();
+    add_softmax(parts_.mask && !is_repeated);
     add_values();
   }
 
@@ -98,16 +116,15 @@ class PartsWriter {
     add_product(std::move(product));
   }
 
-  /// In place, where the mask has no axis that the scores have not.
+  /// Where the mask has axes that the scores have not.
   void add_mask() {
     const Dims &scores = extent_.scores, &dims = extent_.masked;
-    const MemoryRef to = scores == dims ? scores_ : pieces_.add(bytes_of(dims));
-    // Finite numbers stay finite, as in the library's arithmetic, so that a row without any position is not NaN.
+    const MemoryRef to = pieces_.add(bytes_of(dims));
+    // Finite numbers stay finite, as where Softmax reads the mask, so that a row without any position is not NaN.
     const char* const text = parts_.type == DataType::Float16
                                  ? "v0 + v1 < -65504.0f && v0 > -INFINITY && v1 > -INFINITY "
                                    "? -65504.0f : v0 + v1"
                                  : "v0 + v1";
-    constexpr std::uint32_t kMask = 3;
     device_ops::add_pointwise(
         work_.launches(), dims,
         {device_ops::broadcast_view(scores_, parts_.type, scores, dims),
@@ -116,8 +133,8 @@ class PartsWriter {
     scores_ = to;
   }
 
-  /// In place: every item reads what it writes before.
-  void add_softmax() {
+  /// In place: an item reads what it writes before.
+  void add_softmax(bool is_masked) {
     const Dims& dims = extent_.masked;
     const std::int64_t count = sdk::element_count(dims), n = dims.back();
     device_ops::Work& work = work_.launches();
@@ -125,6 +142,7 @@ class PartsWriter {
     walk.in("x", scores_, parts_.type).out("y", scores_, parts_.type).real_type(parts_.type);
     walk.define("T", type_code(parts_.type)).define("IS_LOG", 0);
     walk.define("BASE", "(row * n)").define("OFFSET(k)", "(k)");
+    if (is_masked) read_masked(walk, dims);
     walk.body = common::kSoftmaxRow;
     const device_ops::RowForm form = device_ops::choose_rows(work.device(), {.rows = count / n,
                                                                              .n = n,
@@ -140,6 +158,21 @@ class PartsWriter {
       each.out("found", found, DataType::Float).define("TP", type_code(DataType::Float));
       each.define("PHASE", phase).add_to(work, form, count);
     }
+  }
+
+  /// Rows are scores and the mask, which broadcasts to their dims, in float32.
+  void read_masked(Walk& walk, const Dims& dims) const {
+    const Dims steps =
+        device_ops::broadcast_view(input(kMask), parts_.type, *parts_.mask, dims).strides;
+    walk.in("mask", input(kMask), parts_.type);
+    walk.number("heads", dims[1]).number("lines", dims[2]).number("mask_batch", steps[0]);
+    walk.number("mask_head", steps[1]).number("mask_line", steps[2]);
+    walk.define("SEEK",
+                "x += row * n; mask += row / lines / heads * mask_batch + row / lines % heads * "
+                "mask_head + row % lines * mask_line");
+    walk.define("READ_ROW(at, to)", "read_masked(x, mask, at, to)");
+    walk.define("IS_ALONG", steps[3] == 0 ? 0 : 1);
+    walk.functions = kReadMasked;
   }
 
   void add_values() {

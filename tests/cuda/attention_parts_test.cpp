@@ -212,7 +212,8 @@ TEST_F(CudaFusedAttention, SizesOfNoneAndRowsThatAreDividedAreRight) {
   EXPECT_EQ(odd.rfind("by parts: heads of 6 elements", 0), 0u) << odd;
   const std::int64_t many = 9000;
   for (const bp_dtype type : {BP_FLOAT, BP_BFLOAT16})
-    expect_right(device, {{1, 1, 1, 4}, {1, 1, many, 4}, {1, 1, many, 4}}, type, "fp32");
+    for (const Dims& mask : {Dims{many}, Dims{1, 1}})
+      expect_right(device, {{1, 1, 1, 4}, {1, 1, many, 4}, {1, 1, many, 4}, mask}, type, "fp32");
   try {
     prepare(device, {{1, 2, 3, 8}, {1, 2, 5, 8}, {1, 2, 4, 8}}, BP_FLOAT, "fp32");
     FAIL();
@@ -227,9 +228,9 @@ TEST_F(CudaFusedAttention, PartsAreNeverMoreThanTheNodesApart) {
     std::int64_t batch, heads;
     std::size_t products, launches;
   };
-  // Apart: four transpositions, two products, scale and mask, Softmax.
-  for (const Counted& each : {Counted{1, 6, 2, 2}, Counted{6, 1, 2, 2}, Counted{3, 6, 6, 2},
-                              Counted{6, 2, 4, 2}, Counted{4, 6, 2, 6}}) {
+  // Apart: four transpositions, two products, and Softmax, which reads the mask.
+  for (const Counted& each : {Counted{1, 6, 2, 1}, Counted{6, 1, 2, 1}, Counted{3, 6, 6, 1},
+                              Counted{6, 2, 4, 1}, Counted{4, 6, 2, 5}}) {
     const Dims dims{each.batch, each.heads, 3, 8};
     const auto run = prepare(device, {dims, dims, dims, {each.batch, 1, 1, 3}}, BP_FLOAT, "fp32");
     stand_in().calls.clear();
@@ -249,23 +250,26 @@ TEST_F(CudaFusedAttention, WhatTheLibraryStumblesOverIsComputedByParts) {
   EXPECT_THROW(prepare(device, plain_cases()[1], BP_FLOAT16, "fp32"), test_host::StatusError);
 }
 
-/// A mask's lowest number, and scores below zero: the sum is less than fp16 has, and no number in a whole row would be none.
+/// A mask's lowest number, and scores below zero: their sum is less than fp16 has, and a row of infinities would be none.
 TEST_F(CudaFusedAttention, ARowWithoutAnyPositionIsNoNaN) {
   const OpenDevice device = open();
   stand_in().attends = [](const Attention&) { return false; };
-  NodeUnderTest node(kPrivateDomain, "FusedAttention", 1);
   const auto filled = [](const Dims& dims, float value) {
     return test_host::tensor<std::uint16_t>(
         BP_FLOAT16, dims,
         std::vector<std::uint16_t>(static_cast<std::size_t>(count_of(dims)),
                                    common::to_half(value).bits));
   };
-  const std::vector<HostTensor> inputs{filled({1, 1, 1, 8}, 8), filled({1, 2, 1, 8}, -8),
-                                       filled({1, 2, 1, 8}, 3), filled({1, 1, 1, 2}, -65504)};
-  for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
-  node.outputs(1).attribute("axes", std::string("bshbshbshbsh")).attribute("scale", 1.0f);
-  NodeOnDevice run(device, node, kernel_named(device, "cuda:attention", "FusedAttention"), inputs);
-  for (const double value : run_attention(run, BP_FLOAT16, 0)) EXPECT_EQ(value, 3);
+  const bp_kernel_def* const def = kernel_named(device, "cuda:attention", "FusedAttention");
+  for (const std::int64_t lines : {1, 3}) {  // with as many in the mask alone, it is added before
+    NodeUnderTest node(kPrivateDomain, "FusedAttention", 1);
+    const std::vector<HostTensor> inputs{filled({1, 1, 1, 8}, 8), filled({1, 2, 1, 8}, -8),
+                                         filled({1, 2, 1, 8}, 3), filled({1, 1, lines, 2}, -65504)};
+    for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
+    node.outputs(1).attribute("axes", std::string("bshbshbshbsh")).attribute("scale", 1.0f);
+    NodeOnDevice run(device, node, def, inputs);
+    for (const double value : run_attention(run, BP_FLOAT16, 0)) EXPECT_EQ(value, 3);
+  }
 }
 
 }  // namespace
