@@ -113,7 +113,7 @@ class PartsWriter {
     product.b_is_transposed = true;
     product.y = dense(scores_, dims, dims);
     product.factor = parts_.scale;
-    add_product(std::move(product));
+    add_product(product);
   }
 
   /// Where the mask has axes that the scores have not.
@@ -185,7 +185,7 @@ class PartsWriter {
     product.y.outer = parts_.y.batch;
     product.y.inner = parts_.y.head;
     product.y.line = parts_.y.position;
-    add_product(std::move(product));
+    add_product(product);
   }
 
   void fill(const MemoryRef& to, std::int64_t count) {
