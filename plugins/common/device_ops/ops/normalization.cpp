@@ -73,7 +73,13 @@ class Softmax {
     const RowReading reading = source_.add_to(walk, ctx, axis);
     walk.out("y", output(0), x.type);
     walk.real_type(x.type).define("IS_LOG", kind_ == "LogSoftmax" ? 1 : 0);
-    walk.number("inner", rows.inner).define("T", type_code(x.type));
+    walk.define("T", type_code(x.type));
+    // Rows that lie one behind the other have no strides that compilers do not know.
+    if (rows.inner == 1) {
+      walk.define("inner", "1");
+    } else {
+      walk.number("inner", rows.inner);
+    }
     if (shares_rows(work.device()) && !is_hard) {
       walk.define("BASE", "(row / inner * n * inner + row % inner)");
       walk.define("OFFSET(k)", "((k) * (INDEX)inner)");
