@@ -160,15 +160,21 @@ std::vector<Target> find_targets() {
     if (provider == "opencl") continue;  // it does not see what the driver's threads and kernels do
 #endif
     if (provider != "cpu") {
-      // Where most cases cost a run of the device's compiler, a sweep would take minutes.
+      // Where most cases cost a run of the device's compiler, all of them would take minutes.
       const bool has_compiler = provider == "opencl" || provider == "cuda";
-      targets.push_back({provider, provider, {}, false, has_compiler ? 20 : 1});
+      constexpr int kSweepShare = 20, kRowShare = 3;
+      targets.push_back({provider, provider});
+      if (has_compiler) {
+        targets.back().sweep_share = kSweepShare;
+        targets.back().row_share = kRowShare;
+      }
       if (provider == "opencl") {
         targets.push_back({"opencl_out_of_order",
                            provider,
                            {{"provider.opencl.queue", "out_of_order"}},
                            false,
-                           20});
+                           kSweepShare,
+                           kRowShare});
       }
       continue;
     }

@@ -9,13 +9,14 @@
 namespace backplane::ops_test {
 
 /// Where cases run: a provider with options. `must_run_all`: a refusal is a failure. `sweep_share`: one of
-/// so many cases of a sweep is run.
+/// so many cases of a sweep is run; `row_share`: one of so many rows, but with BACKPLANE_TEST_FULL=1 all.
 struct Target {
   std::string name;
   std::string provider;
   Options options = {};
   bool must_run_all = false;
   int sweep_share = 1;
+  int row_share = 1;
 };
 
 /// Every loaded provider; the CPU provider once for every instruction set that the machine has.
