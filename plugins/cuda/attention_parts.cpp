@@ -150,14 +150,8 @@ class PartsWriter {
                                                                              .is_dense = true,
                                                                              .holds = true,
                                                                              .may_divide = true});
-    if (form.parts == 1) return walk.define("PHASE", 0).add_to(work, form, count);
-    const MemoryRef found =
-        pieces_.add(2 * form.part_count() * sdk::element_bytes(DataType::Float));
-    for (const int phase : {1, 2}) {
-      Walk each = walk;
-      each.out("found", found, DataType::Float).define("TP", type_code(DataType::Float));
-      each.define("PHASE", phase).add_to(work, form, count);
-    }
+    const std::int64_t found = form.parts == 1 ? 0 : 2 * form.part_count();
+    walk.add_phases(work, form, pieces_.add(found * sdk::element_bytes(DataType::Float)));
   }
 
   /// Rows are scores and the mask, which broadcasts to their dims, in float32.

@@ -5,12 +5,13 @@
 #include <cstring>
 #include <string>
 
+#include "plugins/common/device_ops/device_times.hpp"
 #include "plugins/common/device_ops/program_cache.hpp"
 #include "plugins/common/device_ops/provider.hpp"
 #include "plugins/cuda/capture.hpp"
 #include "plugins/cuda/device_api.hpp"
 #include "plugins/cuda/imported_memory.hpp"
-#include "plugins/cuda/work_times.hpp"
+#include "plugins/cuda/stream.hpp"
 
 namespace backplane::device_ops {
 
@@ -82,7 +83,8 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
     if (min_version > 1) return nullptr;
     if (std::strcmp(id, BP_IMPORT_MEMORY_INTERFACE) == 0) return &imported_memory();
     if (std::strcmp(id, BP_PLAN_CAPTURE_INTERFACE) == 0) return &plan_capture();
-    return std::strcmp(id, BP_DEVICE_TIMES_INTERFACE) == 0 ? &device_times() : nullptr;
+    return std::strcmp(id, BP_DEVICE_TIMES_INTERFACE) == 0 ? &device_ops::device_times<Stream>()
+                                                           : nullptr;
   };
 }
 

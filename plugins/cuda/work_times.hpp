@@ -58,7 +58,4 @@ class TimedWork {
   WorkTimes::Event begin_;
 };
 
-/// The provider's table.
-const bp_device_times& device_times();
-
 }  // namespace backplane::cuda

@@ -2,8 +2,6 @@
 
 #include <chrono>
 
-#include "plugins/opencl/stream.hpp"
-
 namespace backplane::opencl {
 namespace {
 
@@ -39,25 +37,6 @@ bp_status* CommandTimes::take(void* sink_ctx, bp_device_time_sink sink) {
     if (bp_status* status = sink(sink_ctx, &time)) return status;
   }
   return nullptr;
-}
-
-const bp_device_times& device_times() {
-  static const bp_device_times kTimes = [] {
-    bp_device_times times = sdk::abi_struct<bp_device_times>();
-    times.record = [](bp_device*, bp_stream* stream, std::uint32_t on) {
-      return sdk::guarded([&] { reinterpret_cast<Stream*>(stream)->record_times(on != 0); });
-    };
-    times.take = [](bp_device*, bp_stream* stream, void* sink_ctx, bp_device_time_sink sink) {
-      bp_status* status = nullptr;
-      bp_status* caught = sdk::guarded([&] {
-        if (CommandTimes* const noted = reinterpret_cast<Stream*>(stream)->times())
-          status = noted->take(sink_ctx, sink);
-      });
-      return caught != nullptr ? caught : status;
-    };
-    return times;
-  }();
-  return kTimes;
 }
 
 }  // namespace backplane::opencl

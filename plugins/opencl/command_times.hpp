@@ -29,7 +29,4 @@ class CommandTimes {
   std::vector<Command> commands_;
 };
 
-/// The provider's table.
-const bp_device_times& device_times();
-
 }  // namespace backplane::opencl

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "backplane/plugin_api/optional/device_state.h"
+#include "plugins/common/device_ops/device_times.hpp"
 #include "plugins/common/device_ops/provider.hpp"
-#include "plugins/opencl/command_times.hpp"
 #include "plugins/opencl/device.hpp"
 #include "plugins/opencl/device_api.hpp"
 #include "plugins/opencl/host_views.hpp"
 #include "plugins/opencl/imported_memory.hpp"
+#include "plugins/opencl/stream.hpp"
 
 namespace backplane::opencl {
 namespace {
@@ -133,7 +134,8 @@ class Provider {
       if (std::strcmp(id, BP_DEVICE_STATES_INTERFACE) == 0) return &device_states();
       if (std::strcmp(id, BP_HOST_MEMORY_INTERFACE) == 0) return &host_views();
       if (std::strcmp(id, BP_IMPORT_MEMORY_INTERFACE) == 0) return &imported_memory();
-      return std::strcmp(id, BP_DEVICE_TIMES_INTERFACE) == 0 ? &device_times() : nullptr;
+      return std::strcmp(id, BP_DEVICE_TIMES_INTERFACE) == 0 ? &device_ops::device_times<Stream>()
+                                                             : nullptr;
     };
   }
   const bp_provider* raw() const { return &raw_; }

@@ -1,16 +1,13 @@
 // When the work of a stream began and ended, on the stand-in, whose events know the host's clock.
-#include "backplane/plugin_api/optional/device_times.h"
 #include "tests/cuda/neg_and_copy.hpp"
+#include "tests/fixtures/device_times.hpp"
 
 namespace backplane::cuda {
 namespace {
 
 using Floats = std::vector<float>;
-
-struct Time {
-  std::string name;
-  std::uint64_t begin_ns, end_ns;
-};
+using test_host::take_times;
+using test_host::WorkTime;
 
 class CudaTimes : public CudaTest {
  protected:
@@ -18,40 +15,33 @@ class CudaTimes : public CudaTest {
   const Table& table(const char* name) const {
     return *static_cast<const Table*>(provider()->get_interface(provider()->self, name, 1));
   }
-  std::vector<Time> times_of(const OpenDevice& device, const TestStream& stream) const {
-    std::vector<Time> times;
-    check(times_.take(device.raw(), stream.raw(), &times,
-                      [](void* list, const bp_device_time* time) -> bp_status* {
-                        static_cast<std::vector<Time>*>(list)->push_back(
-                            {time->name, time->begin_ns, time->end_ns});
-                        return nullptr;
-                      }));
-    return times;
-  }
+  void record(bool on) const { check(times_.record(device_.raw(), stream_.raw(), on ? 1 : 0)); }
+  std::vector<WorkTime> take() const { return take_times(times_, device_, stream_); }
+
   const bp_device_times& times_ = table<bp_device_times>(BP_DEVICE_TIMES_INTERFACE);
   const bp_plan_capture& capture_ = table<bp_plan_capture>(BP_PLAN_CAPTURE_INTERFACE);
+  const OpenDevice device_ = open();
+  const TestStream stream_{device_};
+  const NegAndCopy work_{device_, stream_, capture_};
+  const TestBuffer x_{device_, BP_MEMORY_DEVICE, 64}, y_{device_, BP_MEMORY_DEVICE, 64};
 };
 
 TEST_F(CudaTimes, WorkIsShownOnceByTheHostsClockAndOnlyWhereItIsWanted) {
-  const OpenDevice device = open();
-  const TestStream stream(device);
-  const NegAndCopy work(device, stream, capture_);
-  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
   negate();
   const auto run = [&] {
-    test_host::upload(device, stream, {1, 2, 3, 4, 5, 6}, {nullptr, x.raw()});
-    work.put(x, y);
-    EXPECT_EQ(work.result(y), (Floats{-1, -2, -3, -4, -5, -6}));
+    test_host::upload(device_, stream_, {1, 2, 3, 4, 5, 6}, {nullptr, x_.raw()});
+    work_.put(x_, y_);
+    EXPECT_EQ(work_.result(y_), (Floats{-1, -2, -3, -4, -5, -6}));
   };
   run();
-  EXPECT_TRUE(times_of(device, stream).empty());
+  EXPECT_TRUE(take().empty());
   EXPECT_EQ(stand_in().count("record"), 0u) << "a stream that was never asked costs nothing";
-  check(times_.record(device.raw(), stream.raw(), 1));
+  record(true);
   for (int i = 0; i < 2; ++i) {
     const std::uint64_t before = steady_ns();
     run();
     const std::uint64_t after = steady_ns();
-    const std::vector<Time> times = times_of(device, stream);
+    const std::vector<WorkTime> times = take();
     ASSERT_EQ(times.size(), 4u);
     const std::vector<std::string> names{"copy to the device", "kernel", "copy",
                                          "copy to the host"};
@@ -64,43 +54,35 @@ TEST_F(CudaTimes, WorkIsShownOnceByTheHostsClockAndOnlyWhereItIsWanted) {
       last = times[k].end_ns;
     }
     EXPECT_LE(last, after + kBetweenClocks);
-    EXPECT_TRUE(times_of(device, stream).empty()) << "it was shown once";
+    EXPECT_TRUE(take().empty()) << "it was shown once";
   }
-  check(times_.record(device.raw(), stream.raw(), 0));
+  record(false);
   run();
-  EXPECT_TRUE(times_of(device, stream).empty());
+  EXPECT_TRUE(take().empty());
 }
 
 TEST_F(CudaTimes, CapturedWorkIsOnePieceWhenItIsReplayed) {
-  const OpenDevice device = open();
-  const TestStream stream(device);
-  const NegAndCopy work(device, stream, capture_);
-  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
-  check(times_.record(device.raw(), stream.raw(), 1));
+  record(true);
   stand_in().calls.clear();
-  bp_recording* const recording = work.record(x, y);
+  bp_recording* const recording = work_.record(x_, y_);
   EXPECT_EQ(stand_in().count("record"), 0u) << "an event in a graph has no time";
-  EXPECT_TRUE(times_of(device, stream).empty());
-  check(capture_.replay(device.raw(), stream.raw(), recording));
-  stream.sync();
-  const std::vector<Time> times = times_of(device, stream);
+  EXPECT_TRUE(take().empty());
+  check(capture_.replay(device_.raw(), stream_.raw(), recording));
+  stream_.sync();
+  const std::vector<WorkTime> times = take();
   ASSERT_EQ(times.size(), 1u);
   EXPECT_EQ(times[0].name, "captured steps");
-  capture_.release(device.raw(), recording);
+  capture_.release(device_.raw(), recording);
 }
 
 TEST_F(CudaTimes, APieceThatCannotBeNotedDoesNotFailTheRun) {
-  const OpenDevice device = open();
-  const TestStream stream(device);
-  const NegAndCopy work(device, stream, capture_);
-  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
-  check(times_.record(device.raw(), stream.raw(), 1));
+  record(true);
   for (const std::size_t failing : {0u, 1u}) {
     stand_in().failures["record"].assign(failing, "");
     stand_in().failures["record"].emplace_back("CUDA_ERROR_INVALID_VALUE");
-    work.put(x, y);
-    stream.sync();
-    const std::vector<Time> times = times_of(device, stream);
+    work_.put(x_, y_);
+    stream_.sync();
+    const std::vector<WorkTime> times = take();
     ASSERT_EQ(times.size(), 1u) << "the kernel could not be noted, the copy could";
     EXPECT_EQ(times[0].name, "copy");
   }

@@ -1,10 +1,9 @@
 """Cases of element-wise nodes in front of rows that are folded or normalised. What is expected is worked out in double
 precision, and how many steps each is where an item has a row to itself, and where items share it."""
 
-import json
-
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
+from row_cases import write_case
 
 node = helper.make_node
 
@@ -16,15 +15,8 @@ def save(folder, name, opset, nodes, feeds, constants, outputs, tolerance=2e-5):
 
     weights = [numpy_helper.from_array(np.asarray(x), key) for key, x in constants.items()]
     graph = helper.make_graph(nodes, name, infos(feeds), infos(outputs), weights)
-    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
-    data = folder / name / "test_data_set_0"
-    data.mkdir(parents=True)
-    (folder / name / "model.onnx").write_bytes(model.SerializeToString())
-    (folder / name / "data.json").write_text(json.dumps({"rtol": tolerance, "atol": tolerance}))
-    for word, values in (("input", feeds), ("output", outputs)):
-        for k, x in enumerate(values.values()):
-            tensor = numpy_helper.from_array(np.asarray(x, np.float32))
-            (data / f"{word}_{k}.pb").write_bytes(tensor.SerializeToString())
+    write_case(folder, graph, opset, *([numpy_helper.from_array(np.asarray(x, np.float32)) for x in values.values()]
+                                       for values in (feeds, outputs)), tolerance)
 
 
 class Cases:

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <random>
 
-#include "backplane/plugin_api/optional/device_times.h"
+#include "tests/fixtures/device_times.hpp"
 #include "tests/opencl/opencl_device.hpp"
 
 namespace backplane::test_host {
@@ -20,10 +20,6 @@ const OpenDevice::Options kOutOfOrder{{"cache_dir", "off"}, {"queue", "out_of_or
     GTEST_SKIP() << error.what();                              \
   }
 
-struct Span {
-  std::uint64_t begin_ns = 0, end_ns = 0;
-};
-
 /// When the work on a stream ran.
 class Recorder {
  public:
@@ -34,16 +30,7 @@ class Recorder {
         stream_(stream) {
     check(table_.record(device.raw(), stream.raw(), 1));
   }
-  std::vector<Span> take() const {
-    std::vector<Span> spans;
-    check(table_.take(
-        device_.raw(), stream_.raw(), &spans,
-        [](void* list, const bp_device_time* time) -> bp_status* {
-          static_cast<std::vector<Span>*>(list)->push_back({time->begin_ns, time->end_ns});
-          return nullptr;
-        }));
-    return spans;
-  }
+  std::vector<WorkTime> take() const { return take_times(table_, device_, stream_); }
 
  private:
   const bp_device_times& table_;
@@ -88,7 +75,7 @@ bool last_overtakes(const OpenClPlugin& opencl, const OpenDevice::Options& optio
   for (std::size_t i = 0; i < kInFront; ++i) dot.put(stream, x, y, 0);
   dot.put(stream, x, y, offset);
   stream.sync();
-  const std::vector<Span> spans = recorder.take();
+  const std::vector<WorkTime> spans = recorder.take();
   EXPECT_EQ(spans.size(), kInFront + 1);
   return spans.size() == kInFront + 1 && spans[kInFront].begin_ns < spans[kInFront - 1].begin_ns;
 }

@@ -28,6 +28,18 @@ def tensor_of(x, code):
     return numpy_helper.from_array(np.ascontiguousarray(x, helper.tensor_dtype_to_np_dtype(code)))
 
 
+def write_case(folder, graph, opset, feeds, outputs, tolerance):
+    """A folder that `backplane verify` reads, by the graph's name. Feeds and outputs: tensors."""
+    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
+    data = folder / graph.name / "test_data_set_0"
+    data.mkdir(parents=True)
+    (folder / graph.name / "model.onnx").write_bytes(model.SerializeToString())
+    (folder / graph.name / "data.json").write_text(json.dumps({"rtol": tolerance, "atol": tolerance}))
+    for word, tensors in (("input", feeds), ("output", outputs)):
+        for k, tensor in enumerate(tensors):
+            (data / f"{word}_{k}.pb").write_bytes(tensor.SerializeToString())
+
+
 def save(folder, name, node, opset, inputs, outputs, tolerance, constants=()):
     """Inputs and outputs: (name, array, element type). Constants: those inputs that are initializers."""
     def infos(values):
@@ -38,14 +50,7 @@ def save(folder, name, node, opset, inputs, outputs, tolerance, constants=()):
     for weight, key in zip(weights, [key for key, *_ in inputs if key in constants]):
         weight.name = key
     graph = helper.make_graph([node], name, infos(fed), infos(outputs), weights)
-    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
-    data = folder / name / "test_data_set_0"
-    data.mkdir(parents=True)
-    (folder / name / "model.onnx").write_bytes(model.SerializeToString())
-    (folder / name / "data.json").write_text(json.dumps({"rtol": tolerance, "atol": tolerance}))
-    for word, values in (("input", fed), ("output", outputs)):
-        for k, (_, x, code) in enumerate(values):
-            (data / f"{word}_{k}.pb").write_bytes(tensor_of(x, code).SerializeToString())
+    write_case(folder, graph, opset, *([tensor_of(x, code) for _, x, code in values] for values in (fed, outputs)), tolerance)
 
 
 def reduced(op_type, x, axes):

@@ -3,16 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "backplane/plugin_api/optional/device_state.h"
-#include "backplane/plugin_api/optional/device_times.h"
+#include "tests/fixtures/device_times.hpp"
 #include "tests/opencl/opencl_device.hpp"
 
 namespace backplane::test_host {
 namespace {
-
-struct Time {
-  std::string name;
-  std::uint64_t begin_ns, end_ns;
-};
 
 template <class Table>
 const Table& table_of(const OpenClPlugin& opencl, const char* name) {
@@ -24,18 +19,6 @@ const Table& table_of(const OpenClPlugin& opencl, const char* name) {
 
 std::uint64_t steady_ns() {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-}
-
-std::vector<Time> take_times(const bp_device_times& table, const OpenDevice& device,
-                             const TestStream& stream) {
-  std::vector<Time> times;
-  check(table.take(device.raw(), stream.raw(), &times,
-                   [](void* list, const bp_device_time* time) -> bp_status* {
-                     static_cast<std::vector<Time>*>(list)->push_back(
-                         {time->name, time->begin_ns, time->end_ns});
-                     return nullptr;
-                   }));
-  return times;
 }
 
 TEST(OpenClTimes, WorkThatIsRecordedIsShownOnceByTheHostsClock) {
@@ -56,12 +39,12 @@ TEST(OpenClTimes, WorkThatIsRecordedIsShownOnceByTheHostsClock) {
   check(neg.put(stream, {nullptr, x.raw()}, {nullptr, y.raw()}));
   stream.sync();
   const std::uint64_t after = steady_ns();
-  const std::vector<Time> times = take_times(table, device, stream);
+  const std::vector<WorkTime> times = take_times(table, device, stream);
   ASSERT_EQ(times.size(), 2u);
   EXPECT_EQ(times[0].name, "copy to the device");
   EXPECT_EQ(times[1].name, "kernel");
   std::uint64_t last = before;
-  for (const Time& time : times) {
+  for (const WorkTime& time : times) {
     EXPECT_GE(time.begin_ns + 20'000, last) << "clocks differ by microseconds";
     EXPECT_GT(time.end_ns, time.begin_ns);
     last = time.end_ns;

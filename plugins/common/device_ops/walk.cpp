@@ -102,4 +102,16 @@ void Walk::add_to(Work& work, const RowForm& form, std::int64_t elements) const 
   work.add(std::move(plan));
 }
 
+void Walk::add_phases(Work& work, const RowForm& form, const MemoryRef& found) const {
+  const std::int64_t elements = form.rows * form.n;
+  const DataType part_type = form.type == DataType::Double ? DataType::Double : DataType::Float;
+  if (form.parts == 1) return Walk(*this).define("PHASE", 0).add_to(work, form, elements);
+  for (const int phase : {1, 2}) {
+    Walk each = *this;
+    each.out("found", found, part_type);
+    each.define("TP", type_code(part_type)).define("PHASE", phase);
+    each.add_to(work, form, elements);
+  }
+}
+
 }  // namespace backplane::device_ops

@@ -46,6 +46,9 @@ class Walk {
   /// `last`, as kernels/rows.hpp says, and the numbers rows, n, part_n and parts; `elements` is how many the largest
   /// tensor has. The dims do not count.
   void add_to(Work& work, const RowForm& form, std::int64_t elements) const;
+  /// The same for a body with phases: one launch, or two where rows are divided, of which the first tells the second by two
+  /// numbers a part, in `found`.
+  void add_phases(Work& work, const RowForm& form, const MemoryRef& found) const;
 
   std::string functions;  ///< before the kernel
   std::string body;

@@ -1,4 +1,6 @@
 // MatMul and Gemm of integers of 32 and 64 bits, which no library multiplies: by the tiles of plugins/common.
+#include <algorithm>
+
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/matrix_batch.hpp"
@@ -12,10 +14,14 @@ namespace {
 
 using device_ops::View;
 
+common::TypeList whole_types() {
+  return {DataType::Int32, DataType::Int64, DataType::UInt32, DataType::UInt64};
+}
+
 /// Between nodes of a rewrite types may be known in `prepare` alone.
 void require_whole(DataType type) {
-  if (type != DataType::Int32 && type != DataType::Int64 && type != DataType::UInt32 &&
-      type != DataType::UInt64)
+  const common::TypeList types = whole_types();
+  if (std::find(types.begin(), types.end(), type) == types.end())
     sdk::unsupported("a product of ", sdk::type_name(type), " as one of integers");
 }
 
@@ -159,8 +165,7 @@ class WholeGemm {
 }  // namespace
 
 KernelList whole_matmul_kernels() {
-  const common::TypeList types{DataType::Int32, DataType::Int64, DataType::UInt32,
-                               DataType::UInt64};
+  const common::TypeList types = whole_types();
   return {
       cuda_kernel<WholeMatMul>(
           sdk::op("MatMul").name(kernel_name("matmul of integers")).priority(-1).types("T", types)),

@@ -25,19 +25,10 @@ Rows rows_of(DimsView dims, int axis, bool to_the_end) {
           to_the_end ? 1 : common::product(dims, axis + 1, rank)};
 }
 
-/// A kernel of rows that are shared (kernels/rows.hpp), in two phases where they are divided: the first one tells the
-/// other by two numbers a part. `walk` has all that both want.
+/// A kernel of rows that are shared (kernels/rows.hpp); what its phases tell each other is the node's workspace.
 void add_phases(sdk::PrepareContext& ctx, Work& work, const Walk& walk, const RowForm& form) {
-  const std::int64_t elements = form.rows * form.n;
-  const bool is_double = form.type == DataType::Double;
-  const DataType part_type = is_double ? DataType::Double : DataType::Float;
-  if (form.parts == 1) return Walk(walk).define("PHASE", 0).add_to(work, form, elements);
-  for (const int phase : {1, 2}) {
-    Walk each = walk;
-    each.out("found", workspace(), part_type);
-    each.define("TP", type_code(part_type)).define("PHASE", phase);
-    each.add_to(work, form, elements);
-  }
+  walk.add_phases(work, form, workspace());
+  if (form.parts == 1) return;
   ctx.set_workspace(2 * static_cast<std::uint64_t>(form.part_count()) * sizeof(double),
                     work.device().limits().alignment);
 }
