@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "plugins/cuda/engine/cudnn_parts.hpp"
-
 namespace backplane::cuda {
 namespace {
 
@@ -31,7 +29,7 @@ class Graph {
     add_rest();
   }
   /// False: the library has no such graph.
-  bool try_finish(cudnnHandle_t handle) { return try_finish_graph(graph_, operations_, handle); }
+  bool try_finish(const Target& target) { return try_finish_graph(graph_, operations_, target); }
   const Description& graph() const { return graph_; }
 
  private:
@@ -219,6 +217,19 @@ bool keeps_precision(cudnnBackendDescriptor_t configuration, const Convolution& 
   return form.precision == Precision::kFp16 || !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
 }
 
+}  // namespace
+
+std::optional<FinishedPlan> find_plan(const Convolution& form, const Target& target,
+                                      std::uint64_t workspace_limit) {
+  Graph graph(form);
+  if (!graph.try_finish(target)) return std::nullopt;
+  return best_plan(target, graph.graph(), workspace_limit, [&](cudnnBackendDescriptor_t configuration) {
+    return keeps_precision(configuration, form);
+  });
+}
+
+namespace {
+
 class Cudnn final : public ConvolutionLibrary {
  public:
   explicit Cudnn(Context& context) : handles_(context) {}
@@ -227,18 +238,13 @@ class Cudnn final : public ConvolutionLibrary {
   std::shared_ptr<const PreparedConvolution> plan(const Convolution& form,
                                                   std::uint64_t workspace_limit) override {
     const TakenHandle handle(handles_.get());
-    Graph graph(form);
-    if (!graph.try_finish(handle.get())) return nullptr;
-    return linked(form, best_plan(handle.get(), graph.graph(), workspace_limit,
-                                  [&](cudnnBackendDescriptor_t configuration) {
-                                    return keeps_precision(configuration, form);
-                                  }));
+    return linked(form, find_plan(form, Target(handle.get()), workspace_limit));
   }
 
   std::shared_ptr<const PreparedConvolution> restore(const Convolution& form,
                                                      const std::string& kept) override {
     const TakenHandle handle(handles_.get());
-    return linked(form, restored_plan(handle.get(), kept));
+    return linked(form, restored_plan(Target(handle.get()), kept));
   }
 
  private:

@@ -4,8 +4,6 @@
 #include <limits>
 #include <map>
 
-#include "plugins/cuda/engine/cudnn_parts.hpp"
-
 namespace backplane::cuda {
 namespace {
 
@@ -39,7 +37,7 @@ class AttentionGraph {
     add_product(last, kValue, kResult);
   }
   /// False: the library has no such graph.
-  bool try_finish(cudnnHandle_t handle) { return try_finish_graph(graph_, operations_, handle); }
+  bool try_finish(const Target& target) { return try_finish_graph(graph_, operations_, target); }
   const Description& graph() const { return graph_; }
 
  private:
@@ -145,6 +143,8 @@ class AttentionGraph {
     const std::int64_t moved = pointwise(CUDNN_POINTWISE_SUB, from, greatest, scores_);
     const std::int64_t powers = pointwise(CUDNN_POINTWISE_EXP, moved, 0, scores_);
     const std::int64_t sums = reduce(CUDNN_REDUCE_TENSOR_ADD, powers);
+    // What a training would keep. It is read by nobody, and the library knows no attention without it.
+    pointwise(CUDNN_POINTWISE_ADD, greatest, pointwise(CUDNN_POINTWISE_LOG, sums, 0, sums_), sums_);
     return pointwise({CUDNN_POINTWISE_DIV, powers, sums, 0, -1, CUDNN_DATA_FLOAT, type_}, scores_);
   }
   std::int64_t reduce(cudnnReduceTensorOp_t kind, std::int64_t from) {
@@ -202,6 +202,17 @@ class LinkedAttention final : public PreparedAttention {
   bool has_mask_, is_causal_;
 };
 
+}  // namespace
+
+std::optional<FinishedPlan> find_plan(const Attention& form, const Target& target,
+                                      std::uint64_t workspace_limit) {
+  AttentionGraph graph(form);
+  if (!graph.try_finish(target)) return std::nullopt;
+  return best_plan(target, graph.graph(), workspace_limit, [](cudnnBackendDescriptor_t) { return true; });
+}
+
+namespace {
+
 class CudnnAttention final : public AttentionLibrary {
  public:
   explicit CudnnAttention(Context& context) : handles_(context) {}
@@ -210,16 +221,13 @@ class CudnnAttention final : public AttentionLibrary {
   std::shared_ptr<const PreparedAttention> plan(const Attention& form,
                                                 std::uint64_t workspace_limit) override {
     const TakenHandle handle(handles_.get());
-    AttentionGraph graph(form);
-    if (!graph.try_finish(handle.get())) return nullptr;
-    return linked(form, best_plan(handle.get(), graph.graph(), workspace_limit,
-                                  [](cudnnBackendDescriptor_t) { return true; }));
+    return linked(form, find_plan(form, Target(handle.get()), workspace_limit));
   }
 
   std::shared_ptr<const PreparedAttention> restore(const Attention& form,
                                                    const std::string& kept) override {
     const TakenHandle handle(handles_.get());
-    return linked(form, restored_plan(handle.get(), kept));
+    return linked(form, restored_plan(Target(handle.get()), kept));
   }
 
  private:

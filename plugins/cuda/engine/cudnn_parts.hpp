@@ -148,17 +148,45 @@ class TakenHandle {
   Slot& slot_;
 };
 
-inline Description new_plan(cudnnHandle_t handle) {
-  Description plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
-  return plan;
-}
+/// The device that plans are for: a handle's, or one of which there is a description alone, as cuDNN 9.8 and later
+/// take it; for that one plans are found and none can be run.
+class Target {
+ public:
+  explicit Target(cudnnHandle_t handle) : handle_(handle) {}
+  explicit Target(const Description& device) : device_(&device) {}
+
+  void set_in_graph(Description& graph) const {
+    if (device_ == nullptr)
+      graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_);
+  }
+  void set_in_heuristic([[maybe_unused]] Description& heuristic) const {
+#if CUDNN_VERSION >= 90800
+    if (device_ != nullptr) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *device_);
+#endif
+  }
+  Description new_plan() const {
+    Description plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+#if CUDNN_VERSION >= 90800
+    if (device_ != nullptr) {
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *device_);
+      return plan;
+    }
+#endif
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_);
+    return plan;
+  }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+  const Description* device_ = nullptr;
+};
 
 /// What the library would do, best first.
-inline std::vector<Description> configurations(const Description& graph,
+inline std::vector<Description> configurations(const Target& target, const Description& graph,
                                                cudnnBackendHeurMode_t mode) {
   Description heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  target.set_in_heuristic(heuristic);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
   std::int64_t count = 0;
   if (!heuristic.try_finish() ||
@@ -192,11 +220,11 @@ inline std::string kept_plan(const Description& plan) {
 
 /// Ends the description of a graph. False: the library has no such graph.
 inline bool try_finish_graph(Description& graph, const std::vector<Description>& operations,
-                             cudnnHandle_t handle) {
+                             const Target& target) {
   std::vector<cudnnBackendDescriptor_t> raw;
   for (const Description& operation : operations) raw.push_back(operation.get());
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.size(), raw.data());
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  target.set_in_graph(graph);
   return graph.try_finish();
 }
 
@@ -233,12 +261,12 @@ class FinishedPlan {
 
 /// The best plan of a graph within the limit whose configuration is accepted; none where the library has none.
 template <class Accepts>
-std::optional<FinishedPlan> best_plan(cudnnHandle_t handle, const Description& graph,
+std::optional<FinishedPlan> best_plan(const Target& target, const Description& graph,
                                       std::uint64_t workspace_limit, const Accepts& accepts) {
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (const Description& configuration : configurations(graph, mode)) {
+    for (const Description& configuration : configurations(target, graph, mode)) {
       if (!accepts(configuration.get())) continue;
-      Description plan = new_plan(handle);
+      Description plan = target.new_plan();
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
       if (!plan.try_finish()) continue;
       FinishedPlan made(std::move(plan));
@@ -249,8 +277,8 @@ std::optional<FinishedPlan> best_plan(cudnnHandle_t handle, const Description& g
 }
 
 /// A plan from words that were kept; none where the library does not take them.
-inline std::optional<FinishedPlan> restored_plan(cudnnHandle_t handle, const std::string& kept) {
-  Description plan = new_plan(handle);
+inline std::optional<FinishedPlan> restored_plan(const Target& target, const std::string& kept) {
+  Description plan = target.new_plan();
   const bool is_taken =
       cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
                                CUDNN_TYPE_CHAR, static_cast<std::int64_t>(kept.size()),
