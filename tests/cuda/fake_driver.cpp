@@ -1,14 +1,19 @@
 // A libcuda.so.1 that shows one device and can do nothing else: what the plugin does on a machine with a driver can
-// be seen up to the first thing that takes a device.
+// be seen up to the first thing that takes a device. It takes code for a kernel, which is the last thing that cuDNN
+// does before a plan is finished (cudnn_test.cpp).
 #include <cstring>
 #include <cuda.h>
 
 #define FAKE_TEXT_(name) #name
 #define FAKE_TEXT(name) FAKE_TEXT_(name)
 // Another name, in the version that cuda.h gives it, for the function that serves nothing.
-#define FAKE_REST(name) \
-  asm(".globl " FAKE_TEXT(name) "\n.type " FAKE_TEXT(name) ", @function\n" \
-      ".set " FAKE_TEXT(name) ", fake_serves_nothing");
+#define FAKE_REST(name) FAKE_NAME(FAKE_TEXT(name))
+#define FAKE_NAME(text) \
+  asm(".globl " text "\n.type " text ", @function\n.set " text ", fake_serves_nothing");
+
+namespace {
+char place = 0;  ///< of whatever is a handle
+}
 
 extern "C" {
 
@@ -38,6 +43,15 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
                                                                  : 0;
   return CUDA_SUCCESS;
 }
+
+CUresult cuLibraryLoadData(CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
+                           CUlibraryOption*, void**, unsigned) {
+  return *library = reinterpret_cast<CUlibrary>(&place), CUDA_SUCCESS;
+}
+CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary, const char*) {
+  return *kernel = reinterpret_cast<CUkernel>(&place), CUDA_SUCCESS;
+}
+CUresult cuLibraryUnload(CUlibrary) { return CUDA_SUCCESS; }
 
 FAKE_REST(cuDeviceCanAccessPeer)
 FAKE_REST(cuDevicePrimaryCtxRetain)
@@ -83,4 +97,20 @@ FAKE_REST(cuGraphInstantiate)
 FAKE_REST(cuGraphExecUpdate)
 FAKE_REST(cuGraphExecDestroy)
 FAKE_REST(cuGraphLaunch)
+FAKE_REST(cuGetErrorString)
+FAKE_REST(cuCtxGetLimit)
+FAKE_REST(cuGetExportTable)
+FAKE_REST(cuLinkComplete)
+FAKE_REST(cuLinkDestroy)
+FAKE_REST(cuLaunchCooperativeKernel)
+FAKE_REST(cuLibraryLoadFromFile)
+FAKE_REST(cuKernelSetAttribute)
+FAKE_REST(cuKernelGetAttribute)
+FAKE_REST(cuOccupancyMaxPotentialClusterSize)
+FAKE_REST(cuLaunchKernelEx)
+// cuDNN asks for these without a version.
+FAKE_NAME("cuCtxPopCurrent")
+FAKE_NAME("cuCtxPushCurrent")
+FAKE_NAME("cuLinkAddData")
+FAKE_NAME("cuLinkCreate")
 }

@@ -223,9 +223,9 @@ std::optional<FinishedPlan> find_plan(const Convolution& form, const Target& tar
                                       std::uint64_t workspace_limit) {
   Graph graph(form);
   if (!graph.try_finish(target)) return std::nullopt;
-  return best_plan(target, graph.graph(), workspace_limit, [&](cudnnBackendDescriptor_t configuration) {
-    return keeps_precision(configuration, form);
-  });
+  return best_plan(
+      target, graph.graph(), workspace_limit,
+      [&](cudnnBackendDescriptor_t configuration) { return keeps_precision(configuration, form); });
 }
 
 namespace {

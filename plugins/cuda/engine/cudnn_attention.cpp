@@ -208,7 +208,8 @@ std::optional<FinishedPlan> find_plan(const Attention& form, const Target& targe
                                       std::uint64_t workspace_limit) {
   AttentionGraph graph(form);
   if (!graph.try_finish(target)) return std::nullopt;
-  return best_plan(target, graph.graph(), workspace_limit, [](cudnnBackendDescriptor_t) { return true; });
+  return best_plan(target, graph.graph(), workspace_limit,
+                   [](cudnnBackendDescriptor_t) { return true; });
 }
 
 namespace {

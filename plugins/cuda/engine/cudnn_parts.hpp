@@ -156,8 +156,7 @@ class Target {
   explicit Target(const Description& device) : device_(&device) {}
 
   void set_in_graph(Description& graph) const {
-    if (device_ == nullptr)
-      graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_);
+    if (device_ == nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_);
   }
   void set_in_heuristic([[maybe_unused]] Description& heuristic) const {
 #if CUDNN_VERSION >= 90800
