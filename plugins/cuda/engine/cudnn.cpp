@@ -56,7 +56,8 @@ class Graph {
   void tensor(std::int64_t id, const std::vector<std::int64_t>& dims) {
     const std::vector<std::int64_t> strides = strides_of(dims);
     const bool is_virtual = id >= kSum;
-    const std::int64_t alignment = form_.alignment;
+    // What lies nowhere is of another type, whose alignment an address need not have.
+    const std::int64_t alignment = is_virtual ? kLibraryAlignment : form_.alignment;
     Description& made = tensors_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE,
              is_virtual ? sum_type_ : cudnn_type(form_.type));

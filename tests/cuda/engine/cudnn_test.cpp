@@ -1,5 +1,5 @@
 // What has a plan, asked of cuDNN itself for devices of three generations that are only described, which takes no GPU:
-// https://docs.nvidia.com/deeplearning/cudnn/frontend/latest/utilities/deviceless-ahead-of-time-compilation.html
+
 // The driver beside it says yes and does nothing (fake_driver.cpp). With BACKPLANE_TEST_FULL, more combinations.
 #include "plugins/cuda/engine/cudnn.hpp"
 
@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "plugins/cuda/engine/cudnn_attention.hpp"
+#include "tests/cuda/engine/described_device.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -14,32 +15,6 @@ namespace {
 using sdk::DataType;
 
 constexpr std::uint64_t kWorkspaceLimit = std::uint64_t{256} << 20;
-
-/// Numbers of the data sheets; of the rest, all three have the same.
-struct DescribedDevice {
-  const char* name;
-  int version, multiprocessors, cache_bytes, shared_bytes, clock_khz;
-};
-constexpr DescribedDevice kDevices[] = {
-    {"NVIDIA A100", 800, 108, 41943040, 166912, 1410000},
-    {"NVIDIA H200", 900, 132, 62914560, 232448, 1980000},
-    {"NVIDIA B200", 1000, 148, 132644864, 232448, 1965000},
-};
-
-/// In the words that cuDNN takes.
-std::string words_of(const DescribedDevice& device) {
-  return sdk::message(
-      R"({"version":1,"deviceName":")", device.name, R"(","deviceVer":)", device.version,
-      R"(,"multiProcessorCount":)", device.multiprocessors, R"(,"l2CacheSize":)",
-      device.cache_bytes, R"(,"maxSharedMemoryPerBlockOptin":)", device.shared_bytes,
-      R"(,"smClockRateKHz":)", device.clock_khz,
-      R"(,"memClockRateKHz":3200000,"totalGlobalMem":42409263104,"driverVer":13000,)"
-      R"("cudaDeviceId":0,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"warpSize":32,)"
-      R"("maxBlockSize":[1024,1024,64],"maxGridSize":[2147483647,65535,65535],)"
-      R"("maxCtasPerSM":32,"maxRegistersPerSM":65536,"maxSharedMemoryPerBlock":49152,)"
-      R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"regsPerBlock":65536,)"
-      R"("reservedSharedMemoryPerBlock":1024})");
-}
 
 bool is_full() { return std::getenv("BACKPLANE_TEST_FULL") != nullptr; }
 
@@ -53,25 +28,22 @@ std::string last_words() {
 class CudnnPlans : public testing::TestWithParam<DescribedDevice> {
  protected:
   void SetUp() override {
-    if (cudnnGetVersion() < 91100)
+    if (cudnnGetVersion() < kFirstToDescribe)
       GTEST_SKIP() << cudnn_version() << " plans for no device that is only described; 9.11 does";
-    const std::string words = words_of(GetParam());
-    device_.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, words.size(),
-                words.data());
-    device_.finish();
+    device_ = describe(GetParam());
   }
   template <class Form>
   std::optional<FinishedPlan> find(const Form& form) const {
-    return find_plan(form, Target(device_), kWorkspaceLimit);
+    return find_plan(form, Target(*device_), kWorkspaceLimit);
   }
   template <class Form>
   void expect_plan(const Form& form) const {
     EXPECT_TRUE(find(form)) << form.key() << '\n' << last_words();
   }
-  const Description& device() const { return device_; }
+  const Description& device() const { return *device_; }
 
  private:
-  Description device_{CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR};
+  std::optional<Description> device_;
 };
 
 struct Arithmetic {
@@ -141,6 +113,8 @@ TEST_P(CudnnPlans, ConvolutionsAndWhatIsFusedIntoThem) {
           form.has_bias = (kinds[i] & kBias) != 0;
           form.has_relu = (kinds[i] & kRelu) != 0;
           form.has_addend = (kinds[i] & kAddend) != 0;
+          expect_plan(form);
+          form.alignment = static_cast<std::uint32_t>(sdk::element_bytes(form.type));
           expect_plan(form);
         }
       }
@@ -219,9 +193,10 @@ TEST_P(CudnnPlans, AnAttentionOfOddWidthHasNone) {
   EXPECT_FALSE(find(attention({1, 4, 4, 7, 9, 20, 20}, false)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, CudnnPlans, testing::ValuesIn(kDevices), [](const auto& tested) {
-  return "Sm" + std::to_string(tested.param.version / 10);
-});
+INSTANTIATE_TEST_SUITE_P(Devices, CudnnPlans, testing::ValuesIn(kDescribedDevices),
+                         [](const auto& tested) {
+                           return "Sm" + std::to_string(tested.param.version / 10);
+                         });
 
 }  // namespace
 }  // namespace backplane::cuda
