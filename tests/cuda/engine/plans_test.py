@@ -1,0 +1,84 @@
+"""All that the provider decides about whole networks for three described devices: cuDNN has plans for what it is asked,
+NVRTC compiles every kernel. A run computes nothing here, so it is the plans alone that are looked at."""
+
+import os
+import pathlib
+import sys
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "cli"), str(pathlib.Path(__file__).resolve().parents[1])]
+import program  # noqa: E402
+
+sys.path.insert(0, str(program.SOURCE / "tools/gpu"))
+import networks  # noqa: E402
+from random_networks import RandomNetwork  # noqa: E402
+
+DEVICE = ["--plugin-path", program.BUILD / "tests/cuda_planning", "--providers", "cuda,cpu",
+          "--set", "provider.cuda.cache_dir=off"]
+CAPABILITIES = ("80", "90", "100")
+FULL = os.environ.get("BACKPLANE_TEST_FULL") is not None
+
+
+class Plans(program.ProgramTest):
+    def plans(self, path, precision, capability, *arguments):
+        """The forms that have a plan, and those that have none."""
+        environment = {"LD_LIBRARY_PATH": str(program.BUILD / "tests/cuda_fake_driver"),
+                       "BACKPLANE_TEST_CAPABILITY": capability}
+        made = self.run_program("bench", path, *DEVICE, "--precision", precision, "--warmup", "0", "--runs", "1",
+                                *arguments, environment=environment)
+        said = made.stderr.decode()
+        self.assertEqual(made.returncode, 0, said)
+        lines = said.splitlines()
+        return [[line for line in lines if line.startswith(f"{kind}: ")] for kind in ("plan", "no plan")]
+
+    def check(self, path, precision, capability, *arguments):
+        with self.subTest(path=pathlib.Path(path).name, precision=precision, capability=capability):
+            planned, refused = self.plans(path, precision, capability, *arguments)
+            self.assertEqual(refused, [])
+            return planned
+        return []
+
+    def test_a_residual_network(self):
+        path = self.folder / "residual.onnx"
+        networks.residual_network(path)
+        for index, precision in enumerate(("fp32", "tf32", "fp16", "bf16")):
+            for capability in CAPABILITIES if FULL else CAPABILITIES[index % 3:][:1]:
+                planned = self.check(path, precision, capability)
+                self.assertTrue(any("bias, addend, relu" in line for line in planned), planned)
+
+    def test_an_encoder_has_its_attention_planned_in_16_bits(self):
+        path = self.folder / "encoder.onnx"
+        networks.encoder(path, layers=2)
+        for capability in CAPABILITIES:
+            for precision in ("fp16", "bf16"):
+                self.assertEqual(len(self.check(path, precision, capability)), 1)
+        # Of float32 it has none, and is not asked.
+        self.assertEqual(self.check(path, "fp32", "90"), [])
+
+    def test_an_encoder_of_any_size(self):
+        path = self.folder / "encoder.onnx"
+        networks.encoder(path, layers=1, symbol="batch")
+        for batch in ("1", "3"):
+            self.assertEqual(len(self.check(path, "fp16", "90", "--dim", f"batch={batch}")), 1)
+
+    def test_models_of_the_world(self):
+        shared = os.environ.get("BACKPLANE_SHARED_DATA")
+        if not shared:
+            self.skipTest("BACKPLANE_SHARED_DATA is not set")
+        models = sorted(pathlib.Path(shared, "data").glob("*/*.onnx"))
+        self.assertTrue(models, shared)
+        for index, path in enumerate(models):
+            for precision in ("fp32", "fp16") if FULL else ("fp16",):
+                self.assertTrue(self.check(path, precision, CAPABILITIES[index % 3]))
+
+    def test_random_networks(self):
+        for seed in range(100 if FULL else 9):
+            network = RandomNetwork(seed, nodes=9, axes=(2, 2, 1, 2, 3)[seed % 5])
+            path = self.save(network.model())
+            precision = ("fp16", "bf16", "tf32", "fp32")[seed % 4]
+            # Forms may have none where the provider has another way: that the run goes through is what counts.
+            with self.subTest(seed=seed, precision=precision, network=str(network)):
+                self.plans(path, precision, CAPABILITIES[seed % 3])
+
+
+if __name__ == "__main__":
+    program.main()
