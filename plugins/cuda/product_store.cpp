@@ -22,7 +22,7 @@ ProductStore::Counts ProductStore::counts() const {
   return counts_;
 }
 
-ProductAlgorithm ProductStore::choose(const LibraryProduct& product) {
+std::optional<ProductAlgorithm> ProductStore::find(const LibraryProduct& product) {
   static_assert(std::is_trivially_copyable_v<ProductAlgorithm>);
   const std::string form = product.key();
   const std::lock_guard lock(mutex_);
@@ -44,7 +44,12 @@ ProductAlgorithm ProductStore::choose(const LibraryProduct& product) {
     cache_.write(key, {reinterpret_cast<const char*>(&proposed), sizeof(proposed)});
     return chosen_[form] = proposed;
   }
-  sdk::unsupported(library_.version(), " has no algorithm for the product ", form);
+  return std::nullopt;
+}
+
+ProductAlgorithm ProductStore::choose(const LibraryProduct& product) {
+  if (const std::optional<ProductAlgorithm> found = find(product)) return *found;
+  sdk::unsupported(library_.version(), " has no algorithm for the product ", product.key());
 }
 
 }  // namespace backplane::cuda

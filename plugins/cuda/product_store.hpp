@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "plugins/common/device_ops/program_cache.hpp"
@@ -22,7 +23,9 @@ class ProductStore {
  public:
   ProductStore(ProductLibrary& library, const DeviceTraits& traits, const std::string& folder);
 
-  /// Errors: BP_UNSUPPORTED when the library has no algorithm for it.
+  /// None where the library has no algorithm for it.
+  std::optional<ProductAlgorithm> find(const LibraryProduct& product);
+  /// Errors: BP_UNSUPPORTED where it has none.
   ProductAlgorithm choose(const LibraryProduct& product);
   ProductLibrary& library() { return library_; }
 

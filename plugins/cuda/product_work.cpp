@@ -16,17 +16,20 @@ std::uint32_t least_alignment(sdk::DataType type) {
 
 ProductWork::ProductWork(Device& device, std::string label, ProductPlan plan)
     : device_(device), label_(std::move(label)), plan_(std::move(plan)) {
-  aligned_ = prepare(kLibraryAlignment);
-  any_ = prepare(least_alignment(plan_.product.type));
+  ProductStore& store = device_.products();
+  const LibraryProduct form = to_library(plan_.product, kLibraryAlignment);
+  aligned_ = prepare(form, store.choose(form));
+  const LibraryProduct loose = to_library(plan_.product, least_alignment(plan_.product.type));
+  if (const std::optional<ProductAlgorithm> found = store.find(loose))
+    any_ = prepare(loose, *found);
 }
 
-std::unique_ptr<const PreparedProduct> ProductWork::prepare(std::uint32_t alignment) {
-  const LibraryProduct form = to_library(plan_.product, alignment);
-  ProductStore& store = device_.products();
-  const ProductAlgorithm algorithm = store.choose(form);
+std::unique_ptr<const PreparedProduct> ProductWork::prepare(const LibraryProduct& form,
+                                                            const ProductAlgorithm& algorithm) {
   workspace_bytes_ = std::max(workspace_bytes_, algorithm.workspace_bytes);
-  return store.library().prepare(form, algorithm, plan_.product.factor,
-                                 plan_.product.has_addend ? plan_.product.addend_factor : 0);
+  return device_.products().library().prepare(
+      form, algorithm, plan_.product.factor,
+      plan_.product.has_addend ? plan_.product.addend_factor : 0);
 }
 
 void ProductWork::compute(const sdk::ComputeContext& ctx) const {
@@ -53,7 +56,13 @@ void ProductWork::compute(const sdk::ComputeContext& ctx) const {
       at.d = first.d + call.y;
       at.c = plan_.product.has_addend ? first.c + call.y : at.d;
       const Address bits = at.a | at.b | at.c | at.d | at.bias;
-      (bits % kLibraryAlignment == 0 ? aligned_ : any_)->enqueue(stream.handle(), at);
+      const PreparedProduct* const prepared =
+          bits % kLibraryAlignment == 0 ? aligned_.get() : any_.get();
+      if (prepared == nullptr)
+        sdk::unsupported("an operand's address is no multiple of ", kLibraryAlignment,
+                         " bytes, and ", device_.products().library().version(),
+                         " has no algorithm for that; give memory that is aligned");
+      prepared->enqueue(stream.handle(), at);
     }
   } catch (const sdk::Error& error) {
     throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));

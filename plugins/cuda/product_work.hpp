@@ -25,7 +25,7 @@ struct ProductPlan {
 };
 
 /// Immutable. Algorithms want addresses of 16 bytes, which views and other programs' pointers need not have:
-/// so there is a second one, for any address.
+/// so there is a second one, for any address, where the library has one.
 class ProductWork final : public device_ops::PreparedWork {
  public:
   /// Errors: BP_UNSUPPORTED when the library has no algorithm.
@@ -35,13 +35,15 @@ class ProductWork final : public device_ops::PreparedWork {
   std::uint64_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
-  std::unique_ptr<const PreparedProduct> prepare(std::uint32_t alignment);
+  std::unique_ptr<const PreparedProduct> prepare(const LibraryProduct& form,
+                                                 const ProductAlgorithm& algorithm);
 
   Device& device_;
   std::string label_;
   ProductPlan plan_;
   std::uint64_t workspace_bytes_ = 0;
-  std::unique_ptr<const PreparedProduct> aligned_, any_;
+  std::unique_ptr<const PreparedProduct> aligned_;
+  std::unique_ptr<const PreparedProduct> any_;  ///< null where the library has none
 };
 
 }  // namespace backplane::cuda

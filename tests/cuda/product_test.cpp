@@ -237,6 +237,25 @@ TEST_F(CudaTest, AddressesThatAreNotAlignedTakeTheOtherAlgorithm) {
   EXPECT_EQ(run.run(4), matmul_reference(a, b));
 }
 
+TEST_F(CudaTest, WhereTheLibraryHasNoAlgorithmForOtherAddressesOnlyTheyAreRefused) {
+  stand_in().least_alignment = kLibraryAlignment;
+  const OpenDevice device = open();
+  NodeUnderTest node("", "MatMul", 13);
+  node.input(BP_FLOAT, {3, 4}).input(BP_FLOAT, {4, 5}).outputs(1);
+  const HostTensor a = numbers({3, 4}, 1), b = numbers({4, 5}, 2);
+  NodeOnDevice run(device, node, device.kernel("MatMul"), {a, b});
+  EXPECT_EQ(run.run(16), matmul_reference(a, b));
+  try {
+    run.run(4);
+    FAIL();
+  } catch (const test_host::StatusError& error) {
+    EXPECT_EQ(error.code(), BP_UNSUPPORTED);
+    EXPECT_NE(std::string(error.what()).find("no multiple of 16 bytes"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(run.run(0), matmul_reference(a, b));
+}
+
 TEST_F(CudaTest, TheWorkspaceIsWhatBothAlgorithmsNeedAndWithinTheLimit) {
   const std::uint64_t limit = workspace_limit(stand_in_device(9, 0));
   EXPECT_EQ(limit, 32u << 20);

@@ -445,6 +445,7 @@ class StandInProducts final : public ProductLibrary {
   std::vector<ProductAlgorithm> propose(const LibraryProduct& product, std::uint64_t) override {
     stand_in().note("propose");
     stand_in().products.push_back(product);
+    if (product.alignment < stand_in().least_alignment) return {};
     return stand_in().proposals;
   }
   bool serves(const LibraryProduct&, ProductAlgorithm&) override {

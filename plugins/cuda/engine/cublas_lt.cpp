@@ -85,7 +85,11 @@ struct Descriptions {
     set(CUBLASLT_MATMUL_DESC_TRANSA, a_op);
     set(CUBLASLT_MATMUL_DESC_TRANSB, b_op);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(wanted));
-    if (wanted.has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(wanted.d.type));
+    if (wanted.has_bias) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(wanted.d.type));
+      // A run has its own. A choice of algorithms looks at whether there is one and how it is aligned.
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer(wanted.alignment));
+    }
     init(&a, wanted.a, wanted.batch);
     init(&b, wanted.b, wanted.batch);
     init(&c, wanted.c, wanted.batch);
