@@ -43,17 +43,27 @@ struct BatchedProduct {
 
 constexpr std::uint32_t kMask = 3;  ///< which input it is
 
-/// V elements of a row of scores, with those of the mask, or with its one element for the row.
+/// V elements of a row of scores, with those of the mask, or with its one element for the row, which attends to the positions
+/// from `begin` to `end`.
 constexpr char kReadMasked[] = R"kernel(
-FUNCTION void read_masked(GLOBAL const STORAGE(T) *x, GLOBAL const STORAGE(T) *mask, INDEX at,
-                          VALUE(T) *to) {
+#define NONE (VALUE(T))(-INFINITY)
+FUNCTION void read_masked(GLOBAL const STORAGE(T) *x,
+#if HAS_MASK
+                          GLOBAL const STORAGE(TM) *mask,
+#endif
+                          i64 begin, i64 end, INDEX at, VALUE(T) *to) {
   READ(T, x + at, to);
-#if IS_ALONG
+#if HAS_MASK && IS_OF_BOOLS
+  UNROLL for (int e = 0; e < V; ++e) to[e] = LOAD(TM, mask, IS_ALONG ? at + e : 0) ? to[e] : NONE;
+#elif HAS_MASK && IS_ALONG
   VALUE(T) added[V];
   READ(T, mask + at, added);
   UNROLL for (int e = 0; e < V; ++e) to[e] += added[e];
-#else
+#elif HAS_MASK
   UNROLL for (int e = 0; e < V; ++e) to[e] += LOAD(T, mask, 0);
+#endif
+#if HAS_WINDOW
+  UNROLL for (int e = 0; e < V; ++e) to[e] = at + e < begin || at + e > end ? NONE : to[e];
 #endif
 }
 )kernel";
@@ -113,7 +123,7 @@ class PartsWriter {
     product.b_is_transposed = true;
     product.y = dense(scores_, dims, dims);
     product.factor = parts_.scale;
-    add_product(product);
+    add_grouped(product, parts_.k);
   }
 
   /// Where the mask has axes that the scores have not.
@@ -142,7 +152,8 @@ class PartsWriter {
     walk.in("x", scores_, parts_.type).out("y", scores_, parts_.type).real_type(parts_.type);
     walk.define("T", type_code(parts_.type)).define("IS_LOG", 0);
     walk.define("BASE", "(row * n)").define("OFFSET(k)", "(k)");
-    if (is_masked) read_masked(walk, dims);
+    walk.define("IS_EMPTY_ZERO", parts_.is_empty_zero ? 1 : 0);
+    if (is_masked || has_window()) read_masked(walk, dims, is_masked);
     walk.body = common::kSoftmaxRow;
     const device_ops::RowForm form = device_ops::choose_rows(work.device(), {.rows = count / n,
                                                                              .n = n,
@@ -154,18 +165,32 @@ class PartsWriter {
     walk.add_phases(work, form, pieces_.add(found * sdk::element_bytes(DataType::Float)));
   }
 
-  /// Rows are scores and the mask, which broadcasts to their dims, in float32.
-  void read_masked(Walk& walk, const Dims& dims) const {
-    const Dims steps =
-        device_ops::broadcast_view(input(kMask), parts_.type, *parts_.mask, dims).strides;
-    walk.in("mask", input(kMask), parts_.type);
-    walk.number("heads", dims[1]).number("lines", dims[2]).number("mask_batch", steps[0]);
-    walk.number("mask_head", steps[1]).number("mask_line", steps[2]);
-    walk.define("SEEK",
-                "x += row * n; mask += row / lines / heads * mask_batch + row / lines % heads * "
-                "mask_head + row % lines * mask_line");
-    walk.define("READ_ROW(at, to)", "read_masked(x, mask, at, to)");
-    walk.define("IS_ALONG", steps[3] == 0 ? 0 : 1);
+  bool has_window() const { return parts_.before || parts_.after; }
+
+  /// Rows are scores and the mask, which broadcasts to their dims, in float32, within the window.
+  void read_masked(Walk& walk, const Dims& dims, bool is_masked) const {
+    std::string seek = "x += row * n";
+    walk.number("lines", dims[2]);
+    walk.define("HAS_MASK", is_masked ? 1 : 0).define("HAS_WINDOW", has_window() ? 1 : 0);
+    walk.define("IS_OF_BOOLS", parts_.is_mask_of_bools ? 1 : 0);
+    if (is_masked) {
+      const DataType type = parts_.is_mask_of_bools ? DataType::Bool : parts_.type;
+      const Dims steps = device_ops::broadcast_view(input(kMask), type, *parts_.mask, dims).strides;
+      walk.in("mask", input(kMask), type).define("TM", type_code(type));
+      walk.number("heads", dims[1]).number("mask_batch", steps[0]);
+      walk.number("mask_head", steps[1]).number("mask_line", steps[2]);
+      walk.define("IS_ALONG", steps[3] == 0 ? 0 : 1);
+      seek +=
+          "; mask += row / lines / heads * mask_batch + row / lines % heads * mask_head + "
+          "row % lines * mask_line";
+    }
+    walk.define("SEEK", seek);
+    // Without an end on one side: as far as there are positions.
+    walk.number("before", std::min(parts_.before.value_or(dims[2]), dims[2]));
+    walk.number("after", std::min(parts_.after.value_or(dims[3]), dims[3]));
+    walk.define("READ_ROW(at, to)",
+                sdk::message("read_masked(x, ", is_masked ? "mask, " : "",
+                             "(i64)(row % lines) - before, (i64)(row % lines) + after, at, to)"));
     walk.functions = kReadMasked;
   }
 
@@ -179,7 +204,7 @@ class PartsWriter {
     product.y.outer = parts_.y.batch;
     product.y.inner = parts_.y.head;
     product.y.line = parts_.y.position;
-    add_product(product);
+    add_grouped(product, parts_.v);
   }
 
   void fill(const MemoryRef& to, std::int64_t count) {
@@ -187,6 +212,33 @@ class PartsWriter {
     walk.out("y", to, parts_.type).define("T", type_code(parts_.type));
     walk.body = "  STORE(T, y, i0, 0);";
     walk.add_to(work_.launches());
+  }
+
+  /// A product whose b has a matrix for several heads of a and y: these heads are the rows of one matrix, where they lie so,
+  /// and are laid so where they do not.
+  void add_grouped(BatchedProduct product, const AttentionOperand& b) {
+    if (!parts_.is_grouped || b.heads == 1 || b.heads == product.inner) return add_product(product);
+    const std::int64_t repeats = product.inner / b.heads;
+    const auto is_one = [](const Matrices& m) {
+      return m.lines == 1 || m.inner == m.lines * m.line;
+    };
+    const auto merge = [repeats](Matrices& m) {
+      if (m.lines == 1) m.line = m.inner;
+      m.lines *= repeats;
+      m.inner *= repeats;
+    };
+    if (!is_one(product.a)) lay_out(product, product.a);
+    const BatchedProduct apart = product;
+    if (!is_one(apart.y)) {
+      set_dense(product.y, product.inner);
+      product.y.memory = new_piece(product, apart.y);
+    }
+    const Matrices made = product.y;
+    merge(product.a);
+    merge(product.y);
+    product.inner = b.heads;
+    add_product(product);
+    if (!is_one(apart.y)) copy(apart, made, apart.y);
   }
 
   /// In one call where all matrices lie so that both axes of the batch are one. Others are calls along the shorter axis, but
@@ -272,7 +324,10 @@ class PartsWriter {
   MemoryRef scores_;
 };
 
-Dims batch_of(const AttentionOperand& operand) { return {operand.batch, operand.heads}; }
+/// Of k or v: [batch, heads], each head for as many of q's as read it.
+Dims batch_of(const AttentionParts& parts, const AttentionOperand& operand) {
+  return {operand.batch, parts.is_grouped ? parts.q.heads : operand.heads};
+}
 
 }  // namespace
 
@@ -281,13 +336,13 @@ AttentionExtent extent_of(const AttentionParts& parts) {
   AttentionExtent extent;
   if (q.width != k.width)
     sdk::invalid("attention of rows of ", q.width, " elements by rows of ", k.width);
-  extent.scores = common::broadcast_dims({batch_of(q), batch_of(k)});
+  extent.scores = common::broadcast_dims({batch_of(parts, q), batch_of(parts, k)});
   extent.scores.insert(extent.scores.end(), {q.positions, k.positions});
   extent.masked = parts.mask ? common::broadcast_dims({extent.scores, *parts.mask}) : extent.scores;
   if (extent.masked.back() != v.positions)
     sdk::invalid("attention to ", extent.masked.back(), " positions, with values of ", v.positions);
   const Dims over{extent.masked[0], extent.masked[1]};
-  extent.result = common::broadcast_dims({over, batch_of(v)});
+  extent.result = common::broadcast_dims({over, batch_of(parts, v)});
   extent.result.insert(extent.result.end(), {extent.masked[2], v.width});
   return extent;
 }

@@ -18,6 +18,11 @@ struct AttentionParts {
   Precision precision = Precision::kFp32;  ///< of products of float32
   AttentionOperand q, k, v;
   std::optional<Dims> mask;  ///< of up to four axes
+  bool is_grouped = false;   ///< a head of k and v is that of as many of q's as there are for each
+  bool is_mask_of_bools = false;  ///< which say what is attended to
+  /// How far before and after its own position a row attends; none: without an end.
+  std::optional<std::int64_t> before, after;
+  bool is_empty_zero = false;  ///< a row that attends to nothing is 0 and not NaN
   AttentionSteps y;
   double scale = 1;
 };

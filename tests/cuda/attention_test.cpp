@@ -1,6 +1,7 @@
 // Attention: its form for the library, casts, masks, addresses, what is refused.
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <set>
 
 #include "tests/cuda/attention_values.hpp"
@@ -14,7 +15,18 @@ struct AttentionCase {
   Dims mask{-1};  ///< -1: there is none
   bool is_causal = false;
   std::int64_t heads = 0, groups = 0;  ///< of three dims
+  bool is_mask_of_bools = false;
+  std::int64_t before = -1, after = -1;  ///< of a window; -1: without an end
 };
+
+/// Of a mask: with enough of it a row attends to nothing.
+bool is_seen(std::int64_t index) { return index % 7 > 3; }
+
+HostTensor mask_of_bools(const Dims& dims) {
+  std::vector<std::uint8_t> seen;
+  for (std::int64_t i = 0; i < count_of(dims); ++i) seen.push_back(is_seen(i) ? 1 : 0);
+  return test_host::tensor<std::uint8_t>(BP_BOOL, dims, seen);
+}
 
 /// ONNX's Attention by its definition, in doubles.
 class AttentionReference {
@@ -43,13 +55,16 @@ class AttentionReference {
     std::vector<double> weights;
     double sum = 0;
     for (std::int64_t j = 0; j < columns_; ++j) {
-      weights.push_back(case_.is_causal && j > i ? 0 : std::exp(score(b, h, i, j)));
+      const bool is_in = (!case_.is_causal || j <= i) &&
+                         (case_.before < 0 || j >= i - case_.before) &&
+                         (case_.after < 0 || j <= i + case_.after);
+      weights.push_back(is_in ? std::exp(score(b, h, i, j)) : 0);
       sum += weights.back();
     }
     for (std::int64_t e = 0; e < value_width_; ++e) {
       double value = 0;
       for (std::int64_t j = 0; j < columns_; ++j)
-        value += weights[static_cast<std::size_t>(j)] / sum *
+        value += weights[static_cast<std::size_t>(j)] / (sum > 0 ? sum : 1) *
                  number(at(b, group_of(h), j, e, groups_, columns_, value_width_), 3);
       y[static_cast<std::size_t>(at(b, h, i, e, heads_, rows_, value_width_))] = value;
     }
@@ -72,6 +87,8 @@ class AttentionReference {
       const std::int64_t at_axis = place[place.size() - dims.size() + axis];
       index = index * dims[axis] + (dims[axis] == 1 ? 0 : at_axis);
     }
+    if (case_.is_mask_of_bools)
+      return is_seen(index) ? 0 : -std::numeric_limits<double>::infinity();
     return number(index, 4);
   }
 
@@ -101,22 +118,28 @@ class CudaAttention : public CudaTest {
     std::vector<HostTensor> inputs{attention_tensor(each.q, 1, type),
                                    attention_tensor(each.k, 2, type),
                                    attention_tensor(each.v, 3, type)};
-    if (each.mask != Dims{-1}) inputs.push_back(attention_tensor(each.mask, 4, type));
+    if (each.mask != Dims{-1})
+      inputs.push_back(each.is_mask_of_bools ? mask_of_bools(each.mask)
+                                             : attention_tensor(each.mask, 4, type));
     for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
     node.outputs(1).attribute("is_causal", std::int64_t{each.is_causal});
+    node.attribute("left_window_size", each.before).attribute("right_window_size", each.after);
     if (each.heads > 0)
       node.attribute("q_num_heads", each.heads).attribute("kv_num_heads", each.groups);
     return std::make_unique<NodeOnDevice>(device, node, device.kernel("Attention"), inputs);
   }
 
   static void expect_right(const AttentionCase& each, NodeOnDevice& run, bp_dtype type,
-                           std::uint64_t offset) {
+                           std::uint64_t offset, Precision precision = Precision::kFp16) {
     const std::int64_t width = each.heads > 0 ? each.q[2] / each.heads : each.q[3];
     const std::vector<double> want =
         AttentionReference(each, 1 / std::sqrt(static_cast<float>(width))).compute();
     const std::vector<double> got = run_attention(run, type, offset);
     ASSERT_EQ(got.size(), want.size());
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 4e-3) << i;
+    const double limit = type == BP_FLOAT && precision == Precision::kFp32 ? 1e-5
+                         : type == BP_BFLOAT16                             ? 2e-2
+                                                                           : 4e-3;
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], limit) << i;
   }
 };
 
@@ -151,9 +174,65 @@ TEST_F(CudaAttention, OfFloatsIsRoundedWhereThePrecisionAllows) {
   EXPECT_GT(stand_in().count("launch"), 0u);
 }
 
-TEST_F(CudaAttention, WhatTheLibraryDoesNotTakeIsRefusedWithTheReason) {
+/// Those that have no form for the library, and such as its parts treat apart from others.
+const std::vector<AttentionCase>& other_cases() {
+  static const std::vector<AttentionCase> cases = {
+      {{1, 6, 1, 8}, {1, 2, 9, 8}, {1, 2, 9, 8}},
+      {{2, 1, 48}, {2, 5, 16}, {2, 5, 16}, {-1}, false, 6, 2},
+      {{2, 6, 3, 5}, {2, 3, 4, 5}, {2, 3, 4, 7}, {6, 3, 4}, true},
+      {{3, 4, 24}, {3, 6, 12}, {3, 6, 8}, {6}, true, 4, 2},
+      {{1, 4, 3, 8}, {1, 1, 4, 8}, {1, 1, 4, 8}, {1, 4, 1, 4}},
+      {{1, 2, 3, 8}, {1, 2, 70, 8}, {1, 2, 70, 8}, {3, 70}, true, 0, 0, true},
+      {{2, 2, 5, 8}, {2, 2, 5, 8}, {2, 2, 5, 8}, {2, 1, 5, 5}, true, 0, 0, true},
+      {{1, 2, 2, 4}, {1, 2, 3000, 4}, {1, 2, 3000, 4}, {-1}, true},
+      {{1, 2, 9, 8}, {1, 2, 9, 8}, {1, 2, 9, 8}, {-1}, false, 0, 0, false, 2, 3},
+      {{1, 4, 9, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}, {9, 5}, true, 0, 0, true, 1, 3},
+      {{1, 2, 9, 8}, {1, 2, 9, 8}, {1, 2, 9, 8}, {-1}, false, 0, 0, false, -1, 0},
+      {{1, 2, 3, 8}, {1, 2, 0, 8}, {1, 2, 0, 8}},
+  };
+  return cases;
+}
+
+TEST_F(CudaAttention, OfFloatsIsExactByParts) {
+  const OpenDevice device = open();
+  for (const std::vector<AttentionCase>& cases : {attention_cases(), other_cases()}) {
+    for (const AttentionCase& each : cases) {
+      SCOPED_TRACE(sdk::to_string(each.q) + sdk::to_string(each.k));
+      const auto run = prepare(device, each, BP_FLOAT);
+      expect_right(each, *run, BP_FLOAT, 0, Precision::kFp32);
+      EXPECT_EQ(run->kernel().variant().rfind("by parts: float32", 0), 0u);
+    }
+  }
+  EXPECT_EQ(stand_in().count("attention"), 0u);
+}
+
+TEST_F(CudaAttention, WhatTheLibraryDoesNotTakeIsComputedByPartsAndSaysWhy) {
+  const OpenDevice device = open();
+  for (const bp_dtype type : {BP_FLOAT16, BP_BFLOAT16}) {
+    for (const AttentionCase& each : other_cases()) {
+      SCOPED_TRACE(sdk::to_string(each.q) + sdk::to_string(each.k));
+      expect_right(each, *prepare(device, each, type), type, 0);
+    }
+  }
   const AttentionCase small{{1, 2, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}};
-  const auto reason = [&](const OpenDevice& device, const AttentionCase& each, bp_dtype type) {
+  const auto why = [](const OpenDevice& on, const AttentionCase& each) {
+    const auto run = prepare(on, each, BP_FLOAT16);
+    expect_right(each, *run, BP_FLOAT16, 0);
+    return run->kernel().variant();
+  };
+  EXPECT_EQ(why(device, small), "cudnn, float16");
+  EXPECT_NE(why(device, {{1, 2, 3, 6}, {1, 2, 5, 6}, {1, 2, 5, 6}}).find("heads of 6 elements"),
+            std::string::npos);
+  EXPECT_NE(why(device, other_cases()[5]).find("mask is of bools"), std::string::npos);
+  stand_in().attends = [](const Attention&) { return false; };
+  EXPECT_NE(why(open(), small).find("no plan"), std::string::npos);
+  stand_in().devices = {stand_in_device(7, 5)};
+  EXPECT_NE(why(open(), small).find("compute capability 8.0"), std::string::npos);
+}
+
+TEST_F(CudaAttention, WhatItsPartsDoNotComputeEitherIsRefusedWithTheReason) {
+  const OpenDevice device = open();
+  const auto reason = [&](const AttentionCase& each, bp_dtype type) {
     try {
       prepare(device, each, type);
     } catch (const test_host::StatusError& error) {
@@ -162,15 +241,14 @@ TEST_F(CudaAttention, WhatTheLibraryDoesNotTakeIsRefusedWithTheReason) {
     }
     return std::string("it is taken");
   };
-  const OpenDevice device = open();
-  EXPECT_NE(reason(device, small, BP_FLOAT).find("precision fp32"), std::string::npos);
-  EXPECT_NE(reason(device, {{1, 2, 3, 6}, {1, 2, 5, 6}, {1, 2, 5, 6}}, BP_FLOAT16)
-                .find("heads of 6 elements"),
+  // ONNX pads a mask that is shorter than the positions, where MatMul and Add would repeat its one element.
+  EXPECT_NE(reason({{1, 2, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}, {3, 1}}, BP_FLOAT16)
+                .find("5 positions with a mask of dims"),
             std::string::npos);
-  stand_in().attends = [](const Attention&) { return false; };
-  EXPECT_NE(reason(device, small, BP_FLOAT16).find("no plan"), std::string::npos);
-  stand_in().devices = {stand_in_device(7, 5)};
-  EXPECT_NE(reason(open(), small, BP_FLOAT16).find("compute capability 8.0"), std::string::npos);
+  EXPECT_NE(reason({{1, 2, 3, 0}, {1, 2, 4, 0}, {1, 2, 4, 3}}, BP_FLOAT).find("no elements"),
+            std::string::npos);
+  EXPECT_NE(reason({{1, 2, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}, {}}, BP_FLOAT).find("a mask of dims"),
+            std::string::npos);
 }
 
 TEST_F(CudaAttention, AnEmptyOneEnqueuesNothingAndAFailureNamesTheNode) {

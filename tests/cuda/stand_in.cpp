@@ -200,6 +200,17 @@ std::size_t count_arguments(const std::string& source) {
 /// Of the driver's allocations.
 constexpr std::size_t kDriverAlignment = 256;
 
+/// What a device of any generation takes:
+/// https://docs.nvidia.com/cuda/cuda-c-programming-guide/#features-and-technical-specifications
+void check_extent(const Extent& groups, const Extent& group) {
+  constexpr Extent kMostGroups{2147483647, 65535, 65535}, kMostItems{1024, 1024, 64};
+  for (std::size_t d = 0; d < 3; ++d) {
+    if (groups[d] < 1 || groups[d] > kMostGroups[d] || group[d] < 1 || group[d] > kMostItems[d])
+      throw_cuda("launch", "CUDA_ERROR_INVALID_VALUE");
+  }
+  if (group[0] * group[1] * group[2] > 1024) throw_cuda("launch", "CUDA_ERROR_INVALID_VALUE");
+}
+
 class StandInContext final : public Context {
  public:
   StandInContext() { ++stand_in().live_contexts; }
@@ -348,6 +359,7 @@ class StandInContext final : public Context {
   void launch(FunctionHandle function, const Extent& groups, const Extent& group,
               StreamHandle stream, void** arguments) override {
     stand_in().note("launch");
+    check_extent(groups, group);
     if (stream->captured == nullptr) {
       if (stand_in().kernel) stand_in().kernel(function->source, groups, group, arguments);
       return;

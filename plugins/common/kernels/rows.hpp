@@ -251,6 +251,9 @@ inline constexpr char kSoftmaxRow[] = R"kernel(
     v = (v - greatest) - less;
 #else
     v = exp(v - greatest) * factor;
+#if IS_EMPTY_ZERO
+    v = greatest == -INFINITY ? (REAL)0 : v;
+#endif
 #endif
   END_MAP
 #endif

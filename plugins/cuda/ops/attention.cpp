@@ -1,7 +1,7 @@
 // Attention, and FusedAttention of a rewrite, by cuDNN: https://onnx.ai/onnx/operators/onnx__Attention.html
 //
-// A FusedAttention for which cuDNN has no plan is computed by parts, which do what the nodes would have done that it took
-// over; the variant has the reason. An Attention of the model's is refused.
+// One for which cuDNN has no plan is computed by parts: what the nodes would have done that a FusedAttention took over, or
+// those of an Attention's definition. The variant has the reason.
 #include <algorithm>
 #include <cmath>
 
@@ -75,6 +75,8 @@ class AttentionNode {
         is_causal_(node.get_int("is_causal", 0) != 0),
         has_scale_(node.has("scale")),
         scale_(node.get_float("scale", 1)),
+        before_(node.get_int("left_window_size", -1)),
+        after_(node.get_int("right_window_size", -1)),
         heads_(node.get_int("q_num_heads", 0)),
         groups_(node.get_int("kv_num_heads", 0)),
         axes_(is_fused_ ? node.get_string("axes", "") : std::string()),
@@ -88,11 +90,12 @@ class AttentionNode {
       if (node.output(i))
         sdk::unsupported("attention that shows its keys, values or products as outputs");
     }
-    if (node.input(3) && node.input(3).type() == DataType::Bool)
-      sdk::unsupported("attention with a mask of bools; one that is added can be");
     const DataType type = node.input(0).type();
-    if (!is_fused_ && type == DataType::Float && is_float32())
-      sdk::unsupported("attention of ", float32_text());
+    if (!is_fused_ && type != DataType::Float && type != DataType::Float16 &&
+        type != DataType::BFloat16)
+      sdk::unsupported("attention of ", sdk::type_name(type));
+    if (node.get_int("softmax_precision", kFloatType) == kDoubleType)
+      sdk::unsupported("attention whose softmax is to be computed in double");
     for (const std::size_t i : {1, 2}) {
       if (node.input(i).type() != type)
         sdk::unsupported("attention of ", sdk::type_name(type), " and ",
@@ -103,24 +106,66 @@ class AttentionNode {
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     if (is_fused_) return prepare_fused(ctx, work);
     const sdk::Tensor q = ctx.input(0), k = ctx.input(1), v = ctx.input(2), mask = ctx.input(3);
-    Attention form = attention_of(operand(q.dims(), 0, heads_), operand(k.dims(), 1, groups_),
-                                  operand(v.dims(), 2, groups_));
+    AttentionParts parts;
+    parts.q = operand(q.dims(), 0, heads_);
+    parts.k = operand(k.dims(), 1, groups_);
+    parts.v = operand(v.dims(), 2, groups_);
+    Attention form = attention_of(parts.q, parts.k, parts.v);
     form.is_causal = is_causal_;
-    if (mask.present()) set_mask(mask.dims(), form);
+    if (mask.present()) {
+      set_mask(mask.dims(), form);
+      if (mask.rank() == 0 || mask.dim(mask.rank() - 1) != form.columns)
+        sdk::unsupported("attention to ", form.columns, " positions with a mask of dims ",
+                         to_string(mask.dims()));
+    }
     const Dims dims = q.rank() == 3 ? Dims{form.batch, form.rows, form.heads * form.value_width}
                                     : Dims{form.batch, form.heads, form.rows, form.value_width};
     form.y = operand(dims, 3, heads_).steps;
     form.type = library_type(q.type());
     ctx.set_output(0, q.type(), dims);
     if (sdk::element_count(dims) == 0) return;
-    if (form.columns == 0 || form.width == 0) sdk::unsupported("attention to no positions");
-    const std::string why = work.device().attentions().refusal(form);
-    if (!why.empty()) sdk::unsupported(why);
-    add(ctx, work, form, dims);
+    if (form.width == 0) sdk::unsupported("attention of rows of no elements");
+    const std::string why = refusal_of(ctx, work, form);
+    if (why.empty()) {
+      add(ctx, work, form, dims);
+    } else {
+      parts.type = q.type();
+      parts.precision = precision_;
+      if (mask.present()) parts.mask = Dims(mask.dims().begin(), mask.dims().end());
+      parts.is_mask_of_bools = mask.present() && mask.type() == DataType::Bool;
+      parts.is_grouped = parts.is_empty_zero = true;
+      if (before_ >= 0) parts.before = before_;
+      if (after_ >= 0) parts.after = after_;
+      if (is_causal_) parts.after = 0;
+      parts.y = form.y;
+      parts.scale = static_cast<double>(scale_of(form));
+      add_parts(ctx, work, parts, extent_of(parts), why);
+    }
     set_cost(ctx, {form.batch, form.heads, form.rows, form.columns}, form.width + form.value_width);
   }
 
  private:
+  static constexpr std::int64_t kFloatType = 1, kDoubleType = 11;  // of ONNX's TensorProto
+
+  /// Why the library does not compute an Attention; empty where it does.
+  std::string refusal_of(const sdk::PrepareContext& ctx, NodeWork& work,
+                         const Attention& form) const {
+    if (ctx.input(0).type() == DataType::Float && is_float32()) return float32_text();
+    if (ctx.input(3).present() && ctx.input(3).type() == DataType::Bool)
+      return "its mask is of bools";
+    if (before_ >= 0 || after_ >= 0) return "its rows attend to a window";
+    if (form.columns == 0) return "it has no positions";
+    return work.device().attentions().refusal(form);
+  }
+
+  static void add_parts(sdk::PrepareContext& ctx, NodeWork& work, const AttentionParts& parts,
+                        const AttentionExtent& extent, const std::string& why) {
+    WorkspacePieces pieces(work.device());
+    add_attention_parts(work, parts, extent, pieces);
+    ctx.set_workspace(pieces.bytes(), work.device().limits().alignment);
+    ctx.set_variant(sdk::message("by parts: ", why));
+  }
+
   void prepare_fused(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor q = ctx.input(0), mask = ctx.input(3);
     AttentionParts parts;
@@ -138,12 +183,7 @@ class AttentionNode {
     ctx.set_output(0, q.type(), dims);
     if (sdk::element_count(dims) == 0) return;
     const std::string why = try_add(ctx, work, parts, extent, dims);
-    if (!why.empty()) {
-      WorkspacePieces pieces(work.device());
-      add_attention_parts(work, parts, extent, pieces);
-      ctx.set_workspace(pieces.bytes(), work.device().limits().alignment);
-      ctx.set_variant(sdk::message("by parts: ", why));
-    }
+    if (!why.empty()) add_parts(ctx, work, parts, extent, why);
     set_cost(ctx, extent.masked, parts.q.width + parts.v.width);
   }
 
@@ -184,6 +224,9 @@ class AttentionNode {
            : precision_ == Precision::kFp16 ? DataType::Float16
                                             : DataType::BFloat16;
   }
+  float scale_of(const Attention& form) const {
+    return has_scale_ || is_fused_ ? scale_ : 1 / std::sqrt(static_cast<float>(form.width));
+  }
   static void set_cost(sdk::PrepareContext& ctx, const Dims& scores, std::int64_t widths) {
     ctx.set_cost(2 * static_cast<std::uint64_t>(sdk::element_count(scores) * widths),
                  ctx.input(0).bytes() + ctx.input(1).bytes() + ctx.input(2).bytes());
@@ -204,7 +247,7 @@ class AttentionNode {
     AttentionWork::Plan plan;
     plan.prepared = work.device().attentions().find(form);
     plan.has_mask = form.has_mask;
-    plan.scale = has_scale_ || is_fused_ ? scale_ : 1 / std::sqrt(static_cast<float>(form.width));
+    plan.scale = scale_of(form);
     plan.q = place(ctx, work, 0, form.type, pieces);
     plan.k = place(ctx, work, 1, form.type, pieces);
     plan.v = place(ctx, work, 2, form.type, pieces);
@@ -246,6 +289,7 @@ class AttentionNode {
   static constexpr std::int64_t kHalfBytes = 2;
   bool is_fused_, is_causal_, has_scale_;
   float scale_;
+  std::int64_t before_, after_;  ///< positions that a row attends to; -1: without an end
   std::int64_t heads_, groups_;
   std::string axes_;  ///< of q, k, v and y, "bhs" or "bsh" each; empty: all "bhs"
   Precision precision_;

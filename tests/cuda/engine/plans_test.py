@@ -3,7 +3,9 @@ NVRTC compiles every kernel. A run computes nothing here, so it is the plans alo
 
 import os
 import pathlib
+import re
 import sys
+import unittest
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "cli"), str(pathlib.Path(__file__).resolve().parents[1])]
 import program  # noqa: E402
@@ -78,6 +80,28 @@ class Plans(program.ProgramTest):
             # Forms may have none where the provider has another way: that the run goes through is what counts.
             with self.subTest(seed=seed, precision=precision, network=str(network)):
                 self.plans(path, precision, CAPABILITIES[seed % 3])
+
+    @unittest.skipUnless(FULL, "ONNX's node cases: with BACKPLANE_TEST_FULL")
+    def test_node_cases(self):
+        """What they compute is nothing, and so wrong; but every kernel compiles, and no call asks for what is not allowed."""
+        sys.path.insert(0, str(program.SOURCE / "tests/onnx"))
+        from node_cases_test import write_cases
+        folder = self.folder / "cases"
+        folder.mkdir()
+        write_cases(folder)
+        # A loop's turns would be any number.
+        cases = [path for path in sorted(folder.iterdir()) if not re.search("loop|scan|sequence|range", path.name)]
+        self.assertGreater(len(cases), 1500)
+        for index, precision in enumerate(("fp32", "fp16", "bf16")):
+            environment = {"LD_LIBRARY_PATH": str(program.BUILD / "tests/cuda_fake_driver"),
+                           "BACKPLANE_TEST_CAPABILITY": CAPABILITIES[index]}
+            for first in range(0, len(cases), 40):
+                made = self.run_program("verify", *cases[first:first + 40], *DEVICE, "--precision", precision,
+                                        environment=environment)
+                said = made.stdout.decode(errors="replace") + made.stderr.decode(errors="replace")
+                self.assertIn(made.returncode, (0, 1), said)
+                for word in ("does not compile", "CUDA_ERROR", "cudnnBackend", "cublasLt"):
+                    self.assertNotIn(word, said)
 
 
 if __name__ == "__main__":
