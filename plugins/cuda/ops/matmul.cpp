@@ -1,5 +1,7 @@
 // MatMul, Gemm, and FusedMatMul and FusedGemm of a rewrite, by cuBLASLt:
 // https://onnx.ai/onnx/operators/onnx__MatMul.html
+#include <algorithm>
+
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/matrix_batch.hpp"
@@ -34,6 +36,11 @@ struct Addend {
   float factor = 1;
 };
 
+std::string activated(const std::string& sum, Epilogue epilogue) {
+  if (epilogue == Epilogue::kRelu) return sdk::message("greater_of(", sum, ", 0)");
+  return epilogue == Epilogue::kGelu ? sdk::message("gelu_tanh_of(", sum, ")") : sum;
+}
+
 /// A product without depth, which the library does not compute: sums of nothing, and what comes after.
 void add_empty_product(sdk::PrepareContext& ctx, NodeWork& work, const Dims& dims,
                        const std::vector<Addend>& addends, Epilogue epilogue) {
@@ -51,9 +58,7 @@ void add_empty_product(sdk::PrepareContext& ctx, NodeWork& work, const Dims& dim
     views.push_back(
         device_ops::broadcast_view(input(addend.place), tensor.type(), tensor.dims(), dims));
   }
-  expression.text = sum;
-  if (epilogue == Epilogue::kRelu) expression.text = sdk::message("greater_of(", sum, ", 0)");
-  if (epilogue == Epilogue::kGelu) expression.text = sdk::message("gelu_tanh_of(", sum, ")");
+  expression.text = activated(sum, epilogue);
   expression.functions = common::kScalarFunctions;
   const DataType type = ctx.input(0).type();
   device_ops::add_pointwise(work.launches(), dims, views,
@@ -61,8 +66,19 @@ void add_empty_product(sdk::PrepareContext& ctx, NodeWork& work, const Dims& dim
   ctx.set_variant("no elements");
 }
 
-/// Adds the products; their form is complete but for the precision.
-void add_products(sdk::PrepareContext& ctx, NodeWork& work, ProductPlan plan, Precision precision) {
+bool is_same(DimsView a, const Dims& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+/// Bytes of a workspace before what begins where the device wants it.
+std::uint64_t whole_lines(NodeWork& work, std::int64_t bytes) {
+  const std::uint64_t line = work.device().limits().alignment;
+  return (static_cast<std::uint64_t>(bytes) + line - 1) / line * line;
+}
+
+/// Adds the products; their form is complete but for the precision. The first `kept` bytes of the workspace are not theirs.
+void add_products(sdk::PrepareContext& ctx, NodeWork& work, ProductPlan plan, Precision precision,
+                  std::uint64_t kept = 0) {
   const Product& product = plan.product;
   if (product.type == DataType::Float) plan.product.precision = precision;
   const std::int64_t sums = product.rows * product.columns * product.depth * product.batch *
@@ -72,11 +88,24 @@ void add_products(sdk::PrepareContext& ctx, NodeWork& work, ProductPlan plan, Pr
       plan.product.precision == Precision::kFp32 ? "" : ", ",
       plan.product.precision == Precision::kFp32 ? "" : precision_name(plan.product.precision));
   auto part = std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan));
-  if (part->workspace_bytes() > 0)
-    ctx.set_workspace(part->workspace_bytes(), work.device().limits().alignment);
+  if (const std::uint64_t bytes = kept + part->workspace_bytes(); bytes > 0)
+    ctx.set_workspace(bytes, work.device().limits().alignment);
   work.add(std::move(part));
   ctx.set_variant(variant);
   ctx.set_cost(2 * static_cast<std::uint64_t>(sums), ctx.input(0).bytes() + ctx.input(1).bytes());
+}
+
+/// The step after a product that is in the workspace: what is added to it turned out to have other dims than it.
+void add_matrix(const sdk::PrepareContext& ctx, NodeWork& work, const Dims& product,
+                const Dims& dims, Epilogue epilogue) {
+  const DataType type = ctx.input(0).type();
+  const sdk::Tensor addend = ctx.input(3);
+  device_ops::add_pointwise(
+      work.launches(), dims,
+      {device_ops::broadcast_view(device_ops::workspace(), type, product, dims),
+       device_ops::broadcast_view(input(3), addend.type(), addend.dims(), dims)},
+      device_ops::dense_view(output(0), type, dims),
+      {activated("(v0 + v1)", epilogue), common::kScalarFunctions, {}});
 }
 
 class MatMul {
@@ -94,10 +123,13 @@ class MatMul {
     product.rows = matrices.rows;
     product.depth = matrices.depth;
     product.columns = matrices.columns;
-    ctx.set_output(0, a.type(), matrices.y_dims);
-    if (sdk::element_count(matrices.y_dims) == 0) return;
-    if (product.depth == 0)
-      return add_empty_product(ctx, work, matrices.y_dims, {{2}, {3}}, epilogue_);
+    const sdk::Tensor addend = ctx.input(3);
+    Dims dims = matrices.y_dims;
+    if (addend.present()) dims = common::broadcast_dims({matrices.y_dims, addend.dims()});
+    const bool is_apart = addend.present() && !is_same(addend.dims(), matrices.y_dims);
+    ctx.set_output(0, a.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
+    if (product.depth == 0) return add_empty_product(ctx, work, dims, {{2}, {3}}, epilogue_);
     plan.a = input(0);
     plan.b = input(1);
     plan.y = output(0);
@@ -105,11 +137,19 @@ class MatMul {
     product.b.step = product.columns;
     product.has_bias = ctx.input(2).present();
     plan.bias = input(2);
-    product.has_addend = ctx.input(3).present();
+    product.has_addend = addend.present() && !is_apart;
     plan.c = input(3);
-    product.epilogue = epilogue_;
+    product.epilogue = is_apart ? Epilogue::kNone : epilogue_;
+    const Dims made = matrices.y_dims;
+    std::uint64_t kept = 0;
+    if (is_apart) {
+      plan.y = device_ops::workspace();
+      kept = whole_lines(work, sdk::element_count(made) * sdk::element_bytes(a.type()));
+      plan.workspace = device_ops::workspace(kept);
+    }
     set_batch(matrices, plan);
-    add_products(ctx, work, std::move(plan), precision_);
+    add_products(ctx, work, std::move(plan), precision_, kept);
+    if (is_apart) add_matrix(ctx, work, made, dims, epilogue_);
   }
 
  private:

@@ -42,10 +42,13 @@ void take_row(const sdk::Node& product, const NodeSet& taken, Fusion& fusion) {
   take(next, fusion);
 }
 
+/// Whose dims may turn out to be others than the product's in a run: then it is added by a step of the kernel's own.
 void take_matrix(const NodeSet& taken, Fusion& fusion) {
   const sdk::Node next = only_consumer(fusion.result, taken);
   const sdk::ValueInfo other = other_of(next, fusion.result);
-  if (!other || other.is_constant() || !device_ops::same_dims(other, fusion.result)) return;
+  if (!other || other.is_constant() ||
+      device_ops::match_dims(other, fusion.result) == device_ops::DimsMatch::kOther)
+    return;
   fusion.addend = other.name();
   take(next, fusion);
 }

@@ -4,6 +4,7 @@
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/matrix_batch.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
+#include "plugins/common/kernels/scalar_functions.hpp"
 #include "plugins/opencl/kernels/product.hpp"
 
 namespace backplane::opencl {
@@ -61,9 +62,27 @@ std::uint64_t bytes_of(const Dims& dims, DataType type) {
   return static_cast<std::uint64_t>(sdk::element_count(dims) * sdk::element_bytes(type));
 }
 
+Dims dims_of(const sdk::Tensor& tensor) {
+  const DimsView dims = tensor.dims();
+  return {dims.begin(), dims.end()};
+}
+
 void set_product_cost(sdk::PrepareContext& ctx, const Product& product) {
   const std::int64_t sums = product.batch * product.rows * product.columns * product.channels;
   ctx.set_cost(2 * static_cast<std::uint64_t>(sums), ctx.input(0).bytes() + ctx.input(1).bytes());
+}
+
+/// Where what is added to a product turns out to have other dims than it: the product is in the workspace, and this the step
+/// after it.
+void add_residual(Work& work, const sdk::PrepareContext& ctx, const Dims& product, const Dims& dims,
+                  const Activation& activation) {
+  const DataType type = ctx.input(0).type();
+  const sdk::Tensor residual = ctx.input(3);
+  add_pointwise(work, dims,
+                {broadcast_view(workspace(), type, product, dims),
+                 broadcast_view(input(3), residual.type(), residual.dims(), dims)},
+                dense_view(output(0), type, dims),
+                {activation.of_scalar, common::kScalarFunctions, {}, "  REAL s = v0 + v1;\n"});
 }
 
 class MatMul {
@@ -77,17 +96,22 @@ class MatMul {
     product.type = a.type();
     product.channels = matrices.depth;
     product.columns = matrices.columns;
-    ctx.set_output(0, a.type(), matrices.y_dims);
-    if (sdk::element_count(matrices.y_dims) == 0) return;
+    const sdk::Tensor residual = ctx.input(3);
+    Dims dims = matrices.y_dims;
+    if (residual.present()) dims = common::broadcast_dims({matrices.y_dims, residual.dims()});
+    const bool is_apart = residual.present() && !(matrices.y_dims == dims_of(residual));
+    ctx.set_output(0, a.type(), dims);
+    if (sdk::element_count(dims) == 0) return;
     product.has_bias = ctx.input(2).present();
     product.bias = input(2);
     product.bias_is_along = true;
-    product.has_residual = ctx.input(3).present();
+    product.has_residual = residual.present() && !is_apart;
     product.residual = input(3);
-    product.activation = activation_;
+    product.activation = is_apart ? Activation::make("", {}) : activation_;
     const common::StridedLoops loops = matrices.merge();
     product.rows = matrices.rows;
     place_batch(loops, product);
+    if (is_apart) product.y = workspace();
     set_product_cost(ctx, product);
     const bool is_one_matrix = loops.dims.size() == 1 && loops.strides[1][0] == 0;
     std::vector<Way> ways;
@@ -98,9 +122,13 @@ class MatMul {
       Product tiled = product;
       if (is_one_matrix) use_panels(ctx, packers_, tile, false, tiled, way);
       add_batches(loops, tiled, tile, way.work);
+      if (is_apart) {
+        way.workspace_bytes = bytes_of(matrices.y_dims, a.type());
+        add_residual(way.work, ctx, matrices.y_dims, dims, activation_);
+      }
       ways.push_back(std::move(way));
     }
-    take_best(ctx, work, std::move(ways), bytes_of(matrices.y_dims, a.type()));
+    take_best(ctx, work, std::move(ways), bytes_of(dims, a.type()));
   }
 
  private:

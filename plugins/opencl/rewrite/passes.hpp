@@ -7,11 +7,12 @@ namespace backplane::opencl {
 
 using device_ops::DataType;
 using device_ops::Dims;
+using device_ops::DimsMatch;
 using device_ops::DimsView;
+using device_ops::match_dims;
 using device_ops::NodeSet;
 using device_ops::only_consumer;
 using device_ops::private_domain;
-using device_ops::same_dims;
 
 /// Products and convolutions with what stands around them.
 void fuse_products(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);

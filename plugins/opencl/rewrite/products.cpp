@@ -79,12 +79,15 @@ void take_batch_normalization(const sdk::Node& conv, sdk::Rewrite& edit, Fusion&
   fusion.take(next);
 }
 
-/// An addition of another value of the same dims.
-void take_residual(Fusion& fusion) {
+/// An addition of another value of the same dims. A product's may turn out to be others in a run, which its kernel then adds
+/// by a step of its own.
+void take_residual(bool is_conv, Fusion& fusion) {
   const sdk::Node next = only_consumer(fusion.result, fusion.taken);
   if (!next || !(next.is("Add") || next.is("Sum")) || next.input_count() != 2) return;
   const sdk::ValueInfo other = next.input(next.input(0) == fusion.result ? 1 : 0);
-  if (other == fusion.result || other.is_constant() || !same_dims(other, fusion.result)) return;
+  if (other == fusion.result || other.is_constant() || other.type() != DataType::Float) return;
+  const DimsMatch match = match_dims(other, fusion.result);
+  if (match != DimsMatch::kSame && (is_conv || match != DimsMatch::kPerhaps)) return;
   fusion.residual = other.name();
   fusion.take(next);
 }
@@ -161,7 +164,7 @@ void fuse(const sdk::Node& node, const char* op_type, NodeSet& taken, sdk::Rewri
   Fusion fusion(node, taken);
   if (is_conv) take_batch_normalization(node, edit, fusion);
   if (is_matmul) take_row_bias(node, fusion);
-  if (!is_gemm) take_residual(fusion);
+  if (!is_gemm) take_residual(is_conv, fusion);
   const bool plain_gemm = !is_gemm || !node.input(2) || node.get_float("beta", 1) == 1;
   if (plain_gemm) take_activation(fusion);
   if (plain_gemm) take_gate(fusion);

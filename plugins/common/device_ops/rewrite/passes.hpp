@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,11 +26,17 @@ inline sdk::Node only_consumer(const sdk::ValueInfo& value, const NodeSet& taken
   return taken.count(node.raw()) == 0 ? node : sdk::Node();
 }
 
-/// Whether both surely have the same dims.
+/// What is known before any run of the dims of one value beside those of another.
+enum class DimsMatch : std::uint8_t {
+  kSame,     ///< of each axis, the size or the symbol is the same
+  kPerhaps,  ///< the same number of axes, and none of which two sizes are known that differ
+  kOther
+};
+DimsMatch match_dims(const sdk::ValueInfo& a, const sdk::ValueInfo& b);
+
+/// Whether both surely have the same dims, in every run.
 inline bool same_dims(const sdk::ValueInfo& a, const sdk::ValueInfo& b) {
-  if (!a.is_static() || !b.is_static()) return false;
-  const DimsView left = a.dims(), right = b.dims();
-  return left.size() == right.size() && std::equal(left.begin(), left.end(), right.begin());
+  return match_dims(a, b) == DimsMatch::kSame;
 }
 
 /// Gathers of one constant place, of floats.
