@@ -1,9 +1,11 @@
 // Small models on the provider on the stand-in: what it makes of them.
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <utility>
 
 #include "tests/ops/graph_writer.hpp"
 #include "tests/ops/model_writer.hpp"
+#include "tests/ops/symbolic.hpp"
 
 namespace backplane::ops_test {
 namespace {
@@ -262,6 +264,48 @@ TEST(CudaModels, RowsTakeOverWhatIsElementWiseBeforeThem) {
   }
   const std::string plain = explain(graph, 4, {{"provider.cuda_stand_in.fusion", "false"}});
   EXPECT_EQ(plain.find("\"fused_into\":\""), std::string::npos) << plain;
+}
+
+TEST(CudaModels, NodesOfSymbolicDimsAreFusedAndRightForAllSizes) {
+  Random random(1);
+  const SymbolicCase symbolic = feed_forward_case(random);
+  std::string explanation;
+  const Outcome outcome = run_symbolic(symbolic, with({}), &explanation);
+  ASSERT_EQ(outcome.kind, Outcome::Kind::Passed) << outcome.text;
+  EXPECT_EQ(step_count(explanation), kFeedForwardSteps) << explanation;
+}
+
+/// Nothing goes to another provider.
+const Options kAlone{{"providers", "cuda_stand_in:0"}, {"fallback", "forbid"}};
+
+TEST(CudaModels, RowsOfNothingAndRowsAcrossAreRight) {
+  Random random(1);
+  const Outcome outcome = run_symbolic(rows_case(random), kAlone);
+  EXPECT_EQ(outcome.kind, Outcome::Kind::Passed) << outcome.text;
+}
+
+TEST(CudaModels, RandomGraphsOfSymbolicDimsAreRightForAllSizes) {
+  const bool is_full = std::getenv("BACKPLANE_TEST_FULL") != nullptr;
+  for (std::uint64_t graph = 0; graph < (is_full ? 100 : 6); ++graph) {
+    Random random(graph);
+    const Outcome outcome = run_symbolic(random_symbolic_case(random), kAlone);
+    ASSERT_EQ(outcome.kind, Outcome::Kind::Passed) << "graph " << graph << ": " << outcome.text;
+  }
+}
+
+TEST(CudaModels, NodesOfSymbolicDimsAreFusedIn16BitsToo) {
+  Random random(1);
+  SymbolicCase symbolic = feed_forward_case(random);
+  constexpr double kRounded =
+      0.05 / 1.1920928955078125e-07;  // of sums of products whose operands are rounded
+  for (GraphCase& run : symbolic.runs) run.tolerance = {kRounded, kRounded};
+  for (const char* const precision : {"fp16", "bf16"}) {
+    std::string explanation;
+    const Outcome outcome = run_symbolic(symbolic, with({{"precision", precision}}), &explanation);
+    ASSERT_EQ(outcome.kind, Outcome::Kind::Passed) << precision << ": " << outcome.text;
+    // What is between the products is made in 16 bits; of the nodes before them, only what they read.
+    EXPECT_LE(step_count(explanation), kFeedForwardSteps + 3) << explanation;
+  }
 }
 
 }  // namespace

@@ -106,7 +106,8 @@ Message value_message(const ValueInfo& value) {
     if (value.dims[axis] >= 0) {
       dim.number(1, value.dims[axis]);
     } else {
-      dim.bytes(2, value.name + "_dim" + std::to_string(axis));
+      dim.bytes(2, value.symbols.empty() ? value.name + "_dim" + std::to_string(axis)
+                                         : value.symbols[axis]);
     }
     shape.message(1, dim);
   }

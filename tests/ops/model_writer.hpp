@@ -12,11 +12,12 @@
 
 namespace backplane::ops_test {
 
-/// A graph input or output; -1 is a dimension that is not known.
+/// A graph input or output; -1 is a dimension that is not known. `symbols` has names for these; without, each has one of its own.
 struct ValueInfo {
   std::string name;
   ElementType type = ElementType::Undefined;
   Dims dims = {};
+  std::vector<std::string> symbols = {};
 };
 
 struct Model {

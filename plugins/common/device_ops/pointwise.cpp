@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 
 namespace backplane::device_ops {
@@ -55,6 +56,20 @@ View broadcast_view(const MemoryRef& memory, DataType type, DimsView dims, DimsV
 
 View dense_view(const MemoryRef& memory, DataType type, DimsView dims) {
   return {memory, type, common::dense_strides(dims)};
+}
+
+MadeDims::MadeDims(const sdk::Node& node)
+    : is_known_(node.has("dims")), dims_(node.get_ints("dims")) {}
+
+Dims MadeDims::of(const sdk::PrepareContext& ctx, std::uint32_t operands) const {
+  std::vector<DimsView> shapes;
+  for (std::uint32_t i = 0; i < operands; ++i) shapes.push_back(ctx.input(i).dims());
+  Dims dims = is_known_ ? dims_ : common::broadcast_dims(shapes);
+  for (const DimsView& shape : shapes) {
+    if (!common::broadcasts_to(shape, dims))
+      sdk::invalid("an operand of dims ", to_string(shape), " for ", sdk::to_string(dims));
+  }
+  return dims;
 }
 
 void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands, const View& out,

@@ -21,6 +21,19 @@ View broadcast_view(const MemoryRef& memory, DataType type, DimsView dims, DimsV
 /// A dense tensor of the walk's own dims.
 View dense_view(const MemoryRef& memory, DataType type, DimsView dims);
 
+/// The dims of what a node that a rewrite made of element-wise ones makes of its first `operands` inputs.
+class MadeDims {
+ public:
+  /// From the attribute "dims"; without it, these are what the inputs broadcast to.
+  explicit MadeDims(const sdk::Node& node);
+  /// Errors: BP_INVALID_ARGUMENT where an input does not broadcast to them.
+  Dims of(const sdk::PrepareContext& ctx, std::uint32_t operands) const;
+
+ private:
+  bool is_known_;
+  Dims dims_;
+};
+
 /// What an element-wise kernel computes: see pointwise_text. `functions` stands before the kernel.
 struct Expression {
   std::string text;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "plugins/common/broadcast.hpp"
-#include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 
 namespace backplane::device_ops {
@@ -115,13 +113,13 @@ std::string made_function(std::size_t operands, const std::string& statements,
 RowSource::RowSource(const sdk::Node& node)
     : is_made_(node.has("statements")),
       operands_(is_made_ ? static_cast<std::uint32_t>(node.get_int("operands", 0)) : 1),
-      dims_(node.get_ints("dims")),
+      dims_(node),
       type_(static_cast<DataType>(node.get_int("type", BP_FLOAT))),
       statements_(is_made_ ? node.get_string("statements", "") : ""),
       result_(is_made_ ? node.get_string("result", "") : "") {}
 
 RowElements RowSource::elements(const sdk::PrepareContext& ctx) const {
-  if (is_made_) return {dims_, type_};
+  if (is_made_) return {dims_.of(ctx, operands_), type_};
   const DimsView dims = ctx.input(0).dims();
   return {Dims(dims.begin(), dims.end()), ctx.input(0).type()};
 }
@@ -134,22 +132,21 @@ RowReading RowSource::add_to(Walk& walk, const sdk::PrepareContext& ctx, int axi
 
 RowReading RowSource::add_operands(Walk& walk, const sdk::PrepareContext& ctx, int axis) const {
   RowReading reading;
+  const Dims dims = dims_.of(ctx, operands_);
   std::vector<Dims> strides;
   std::vector<const char*> codes;
   for (std::uint32_t i = 0; i < operands_; ++i) {
     const sdk::Tensor x = ctx.input(i);
-    if (!common::broadcasts_to(x.dims(), dims_))
-      sdk::invalid("an operand of dims ", to_string(x.dims()), " for ", sdk::to_string(dims_));
-    strides.push_back(broadcast_view(input(i), x.type(), x.dims(), dims_).strides);
+    strides.push_back(broadcast_view(input(i), x.type(), x.dims(), dims).strides);
     codes.push_back(type_code(x.type()));
     walk.in(pointer_of(i), input(i), x.type());
     reading.parameters += sdk::message("GLOBAL const STORAGE(", codes.back(), ") *x", i, ", ");
     reading.arguments += sdk::message(pointer_of(i), ", ");
   }
   const auto first = static_cast<std::size_t>(axis);
-  reading.beginning = seeking(walk, common::merge_axes(loops_over(dims_, strides, 0, first)));
-  const DimsView row = DimsView(dims_.data() + first, dims_.size() - first);
-  const common::StridedLoops all = loops_over(dims_, strides, first, dims_.size());
+  reading.beginning = seeking(walk, common::merge_axes(loops_over(dims, strides, 0, first)));
+  const DimsView row = DimsView(dims.data() + first, dims.size() - first);
+  const common::StridedLoops all = loops_over(dims, strides, first, dims.size());
   common::StridedLoops strided{all.dims, {}};
   std::vector<Along> along;
   for (const Dims& each : all.strides) {

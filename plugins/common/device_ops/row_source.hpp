@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 
 namespace backplane::device_ops {
@@ -26,7 +27,7 @@ struct RowReading {
 };
 
 /// Rows of input 0; or, of a node that rewrite/rows.cpp made, of what the attributes "statements" and "result" say of the
-/// first "operands" inputs, which are of any float types and broadcast to "dims".
+/// first "operands" inputs, which are of any float types and broadcast to the dims of MadeDims.
 class RowSource {
  public:
   explicit RowSource(const sdk::Node& node);
@@ -45,7 +46,7 @@ class RowSource {
 
   bool is_made_;
   std::uint32_t operands_;
-  Dims dims_;
+  MadeDims dims_;
   DataType type_;
   std::string statements_, result_;
 };

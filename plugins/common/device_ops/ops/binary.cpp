@@ -155,30 +155,22 @@ class Where {
 };
 
 /// A tree of element-wise nodes that a rewrite put together: see rewrite/chains.cpp. It computes in float; operands are
-/// of any type, the output of that in "type". Without "dims", these are what the operands broadcast to.
+/// of any type, the output of that in "type".
 class FusedPointwise {
  public:
   FusedPointwise(const Device&, const sdk::Node& node)
-      : has_dims_(node.has("dims")),
-        dims_(node.get_ints("dims")),
+      : dims_(node),
         type_(static_cast<DataType>(node.get_int("type", BP_FLOAT))),
         expression_{node.get_string("result", ""),
                     common::kScalarFunctions,
                     {},
                     node.get_string("statements", "")} {}
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
-    Dims dims = dims_;
-    if (!has_dims_) {
-      std::vector<DimsView> operands;
-      for (std::uint32_t i = 0; i < ctx.input_count(); ++i) operands.push_back(ctx.input(i).dims());
-      dims = common::broadcast_dims(operands);
-    }
+    const Dims dims = dims_.of(ctx, static_cast<std::uint32_t>(ctx.input_count()));
     ctx.set_output(0, type_, dims);
     std::vector<View> views;
     for (std::uint32_t i = 0; i < ctx.input_count(); ++i) {
       const sdk::Tensor x = ctx.input(i);
-      if (!common::broadcasts_to(x.dims(), dims))
-        sdk::invalid("an operand of dims ", to_string(x.dims()), " for ", sdk::to_string(dims));
       if (x.type() == type_ && x.dims().size() == dims.size() &&
           x.size() == sdk::element_count(dims))
         ctx.allow_in_place(0, i);
@@ -188,8 +180,7 @@ class FusedPointwise {
   }
 
  private:
-  bool has_dims_;
-  Dims dims_;
+  MadeDims dims_;
   DataType type_;
   Expression expression_;
 };

@@ -323,7 +323,8 @@ class FusedReduce {
     const Division division = divide(x.dims, axes, keep_dims_);
     ctx.set_output(0, x.type, division.out_dims);
     if (sdk::element_count(division.out_dims) == 0) return;
-    if (!shares_rows(work.device())) return add_own(ctx, work, x.type, division);
+    if (!shares_rows(work.device()) || division.depth == 0)
+      return add_own(ctx, work, x.type, division);
     const std::uint64_t bytes = add_shared_reduction(work, row_, x.type, division, [&](Walk& walk) {
       walk.define("LIT(x)", "JOIN(x, f)");
       return source_.add_to(walk, ctx, axis_);

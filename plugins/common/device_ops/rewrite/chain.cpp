@@ -60,10 +60,10 @@ bool scalar_of(const sdk::ValueInfo& value, float& number) {
   return true;
 }
 
-/// Whether the node makes one float tensor of known dims of float tensors.
+/// Whether the node makes one float tensor of a known number of axes of float tensors.
 bool is_of_floats(const sdk::Node& node) {
   if (!node.domain().empty() || node.output_count() != 1) return false;
-  if (node.output(0).type() != DataType::Float || !node.output(0).is_static()) return false;
+  if (node.output(0).type() != DataType::Float || node.output(0).rank() < 0) return false;
   for (std::size_t i = 0; i < node.input_count(); ++i) {
     if (!node.input(i) || node.input(i).type() != DataType::Float) return false;
   }
@@ -114,8 +114,11 @@ bool is_scaling(const sdk::Node& node) {
       node.get_int("training_mode", 0) != 0 || node.get_int("spatial", 1) == 0 ||
       node.since_version() < 7)
     return false;
+  const std::int64_t channels = node.output(0).dims()[1];
   for (std::size_t i = 1; i < 5; ++i) {
-    if (!is_float_constant(node.input(i)) || node.input(i).rank() != 1) return false;
+    if (!is_float_constant(node.input(i)) || node.input(i).rank() != 1 ||
+        node.input(i).dims()[0] != channels)
+      return false;
   }
   return true;
 }
@@ -150,6 +153,8 @@ constexpr std::string_view kCheap[] = {"Add",  "Sub", "Mul", "Neg", "Abs",   "Re
                                        "Clip", "Sum", "Max", "Min", "PRelu", "LeakyRelu"};
 
 bool is_cheap_node(const sdk::Node& node) {
+  float divisor = 0;
+  if (node.is("Div") && scalar_of(node.input(1), divisor)) return true;
   return is_scaling(node) || expression_of(node) == "v0 * v0" ||
          std::find(std::begin(kCheap), std::end(kCheap), node.op_type()) != std::end(kCheap);
 }
@@ -184,8 +189,9 @@ void Chain::add_to(sdk::NodeDraft& draft, sdk::Rewrite& edit) const {
   }
   for (const std::string& operand : operands_) draft.input(operand);
   draft.attribute("statements", statements_).attribute("result", result_);
+  // Without them, they are what the operands broadcast to: then one that is no literal has as many axes.
   const DimsView dims = root_.output(0).dims();
-  draft.attribute("dims", Dims(dims.begin(), dims.end()));
+  if (root_.output(0).is_static()) draft.attribute("dims", Dims(dims.begin(), dims.end()));
   for (const sdk::Node& node : nodes_) draft.replaces(node);
 }
 
@@ -207,19 +213,25 @@ std::string Chain::visit(const sdk::Node& node) {
   return name;
 }
 
+/// Whether the value's maker becomes part of the expression.
+bool Chain::is_inner(const sdk::ValueInfo& value) const {
+  const sdk::Node maker = value.producer();
+  if (!maker || taken_.count(maker.raw()) > 0 || visited_ >= kMostNodes ||
+      operands_.size() + maker.input_count() >= kMostOperands || !only_consumer(value, taken_) ||
+      !is_elementwise(maker))
+    return false;
+  const DimsMatch match = match_dims(value, root_.output(0));
+  return match == DimsMatch::kSame || (match == DimsMatch::kPerhaps && is_cheap_node(maker));
+}
+
 std::string Chain::operand(const sdk::ValueInfo& value) {
   float number = 0;
   if (scalar_of(value, number)) return literal(static_cast<double>(number));
-  const sdk::Node maker = value.producer();
-  const bool is_inner = maker && taken_.count(maker.raw()) == 0 && visited_ < kMostNodes &&
-                        operands_.size() + maker.input_count() < kMostOperands &&
-                        only_consumer(value, taken_) && same_dims(value, root_.output(0)) &&
-                        is_elementwise(maker);
-  if (is_inner) return visit(maker);
+  if (is_inner(value)) return visit(value.producer());
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (operands_[i] == value.name()) return sdk::message("v", i);
   }
-  if (same_dims(value, root_.output(0))) ++whole_operands_;
+  if (match_dims(value, root_.output(0)) != DimsMatch::kOther) ++whole_operands_;
   return new_operand(std::string(value.name()));
 }
 

@@ -8,10 +8,13 @@
 
 namespace backplane::device_ops {
 
-/// Whether the node makes one float tensor of known dims, element by element, of floats.
+/// Whether the node makes one float tensor of a known number of axes, element by element, of floats.
 bool is_elementwise(const sdk::Node& node);
 
-/// An element-wise node and those before it whose values nobody else reads and that have its dims, as one expression.
+/// An element-wise node and those before it whose values nobody else reads and that have its dims, as one expression. Its
+/// elements are what the nodes apart make, whatever the dims are in a run: broadcasting all operands at once is broadcasting
+/// them step by step, to the same dims and with the same errors. What dims decide is how often an inner value is computed: one
+/// that may turn out to have fewer elements is taken over only where that costs next to nothing.
 class Chain {
  public:
   /// `root` is element-wise; nodes of `taken` are none of the tree. Both stay as long as the chain.
@@ -22,21 +25,22 @@ class Chain {
   const sdk::Node& root() const { return root_; }
   /// The names of the values that it is made of.
   const std::vector<std::string>& operands() const { return operands_; }
-  /// How many of them have the dims of what is made; the others broadcast.
+  /// How many of them have, or may have, the dims of what is made; the others broadcast.
   std::size_t whole_operands() const { return whole_operands_; }
   /// Whether computing an element once more costs next to nothing.
   bool is_cheap() const;
   /// Whether a node of its own does more than the root does.
   bool is_more_than_root() const;
 
-  /// The operands as the draft's next inputs; the expression as attributes "statements", "result" and "dims"; and that
-  /// the draft replaces the nodes. The constants that it needs go to `edit`.
+  /// The operands as the draft's next inputs; the expression as attributes "statements", "result" and, where they are
+  /// known, "dims"; and that the draft replaces the nodes. The constants that it needs go to `edit`.
   void add_to(sdk::NodeDraft& draft, sdk::Rewrite& edit) const;
 
  private:
   std::string visit(const sdk::Node& node);
   std::string operand(const sdk::ValueInfo& value);
   std::string new_operand(std::string name);
+  bool is_inner(const sdk::ValueInfo& value) const;
 
   sdk::Node root_;
   const NodeSet& taken_;

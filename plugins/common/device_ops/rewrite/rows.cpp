@@ -28,6 +28,22 @@ bool is_whole_float(const sdk::ValueInfo& value) {
          sdk::element_count(value.dims()) > 0;
 }
 
+/// Sizes may be known only in a run, where there may be no elements.
+bool has_rows(const sdk::ValueInfo& value) {
+  return is_whole_float(value) ||
+         (value && value.type() == DataType::Float && value.rank() > 0 && !value.is_static());
+}
+
+/// The number of elements of the axes from one on; -1 where it is not known.
+std::int64_t row_length(DimsView dims, int axis) {
+  std::int64_t n = 1;
+  for (std::size_t i = static_cast<std::size_t>(axis); i < dims.size(); ++i) {
+    if (dims[i] < 0) return -1;
+    n *= dims[i];
+  }
+  return n;
+}
+
 bool in_range(std::int64_t axis, int rank) { return axis >= -rank && axis < rank; }
 
 RowNode find_softmax(const sdk::Node& node) {
@@ -37,7 +53,7 @@ RowNode find_softmax(const sdk::Node& node) {
   const std::int64_t given = node.get_int("axis", to_the_end ? 1 : -1);
   if (!in_range(given, rank)) return {};
   const int axis = common::normalize_axis(given, rank);
-  if (!to_the_end && common::product(dims, axis + 1, rank) != 1) return {};
+  if (!to_the_end && row_length(dims, axis + 1) != 1) return {};
   return {"FusedSoftmax", axis, false, false};
 }
 
@@ -58,7 +74,8 @@ RowNode find_normalization(const sdk::Node& node) {
   if (!in_range(given, rank) || node.input_count() < 2) return {};
   const int axis = common::normalize_axis(given, rank);
   const sdk::ValueInfo bias = node.input_count() > 2 ? node.input(2) : sdk::ValueInfo();
-  if (!fits_rows(node.input(1), bias, common::product(dims, axis, rank))) return {};
+  const std::int64_t n = row_length(dims, axis);
+  if (n < 0 || !fits_rows(node.input(1), bias, n)) return {};
   return {"FusedNormalization", axis, true, false};
 }
 
@@ -95,8 +112,7 @@ RowNode find_fold(const sdk::Node& node) {
 }
 
 RowNode find_rows(const sdk::Node& node) {
-  if (!node.domain().empty() || node.input_count() == 0 || !is_whole_float(node.input(0)))
-    return {};
+  if (!node.domain().empty() || node.input_count() == 0 || !has_rows(node.input(0))) return {};
   for (std::size_t i = 1; i < node.output_count(); ++i) {
     if (node.output(i)) return {};
   }
@@ -109,18 +125,26 @@ RowNode find_rows(const sdk::Node& node) {
              : RowNode();
 }
 
+/// Whether rows of n elements are held, however many there are; n is -1 where it is known only in a run.
+bool holds_rows(const Device& device, std::int64_t rows, std::int64_t n) {
+  const auto is_held = [&](std::int64_t count) {
+    const RowForm form = choose_rows(
+        device, {.rows = count, .n = n, .is_dense = true, .holds = true, .may_divide = true});
+    return form.held > 0 && form.parts == 1;
+  };
+  constexpr std::int64_t kMany = 1 << 20;
+  if (n < 1) return false;
+  return rows > 0 ? is_held(rows) : is_held(1) && is_held(kMany);
+}
+
 /// Whether the kernel that takes the chain over does less than both did. It evaluates the chain each time that it goes over
 /// a row which it does not hold; a processor's stores what it makes where the row's results will be.
 bool pays(const Device& device, const RowNode& row, const Chain& chain, bool keeps) {
   if (row.goes_once || !shares_rows(device)) return true;
   const DimsView dims = chain.root().output(0).dims();
-  const int rank = static_cast<int>(dims.size());
-  const RowForm form = choose_rows(device, {.rows = common::product(dims, 0, row.axis),
-                                            .n = common::product(dims, row.axis, rank),
-                                            .is_dense = true,
-                                            .holds = true,
-                                            .may_divide = true});
-  if (form.held > 0 && form.parts == 1) return true;
+  const std::int64_t rows =
+      row_length(DimsView(dims.data(), static_cast<std::size_t>(row.axis)), 0);
+  if (holds_rows(device, rows, row_length(dims, row.axis))) return true;
   return !keeps && chain.is_cheap() && chain.whole_operands() <= kMostReadAgain;
 }
 
