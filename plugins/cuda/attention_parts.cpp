@@ -152,7 +152,11 @@ class PartsWriter {
     walk.in("x", scores_, parts_.type).out("y", scores_, parts_.type).real_type(parts_.type);
     walk.define("T", type_code(parts_.type)).define("IS_LOG", 0);
     walk.define("BASE", "(row * n)").define("OFFSET(k)", "(k)");
-    walk.define("IS_EMPTY_ZERO", parts_.is_empty_zero ? 1 : 0);
+    if (parts_.is_nan_zero) {
+      walk.define("ZERO_WHERE", "(v != v)");
+    } else if (parts_.is_empty_zero) {
+      walk.define("ZERO_WHERE", "(greatest == -INFINITY)");
+    }
     if (is_masked || has_window()) read_masked(walk, dims, is_masked);
     walk.body = common::kSoftmaxRow;
     const device_ops::RowForm form = device_ops::choose_rows(work.device(), {.rows = count / n,

@@ -23,6 +23,7 @@ struct AttentionParts {
   /// How far before and after its own position a row attends; none: without an end.
   std::optional<std::int64_t> before, after;
   bool is_empty_zero = false;  ///< a row that attends to nothing is 0 and not NaN
+  bool is_nan_zero = false;    ///< so is every weight that would be NaN
   AttentionSteps y;
   double scale = 1;
 };

@@ -1,6 +1,7 @@
 // Small models on the provider on the stand-in: what it makes of them.
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <limits>
 #include <utility>
 
 #include "tests/ops/graph_writer.hpp"
@@ -127,6 +128,41 @@ TEST(CudaModels, AttentionIsOneNodeWhereThePrecisionAllowsAndElseTheReasonIsGive
   EXPECT_NE(part_of(apart, "Softmax_6").find("its products are of different precisions; makes"),
             std::string::npos)
       << apart;
+}
+
+/// As PyTorch's later exporters write it: keys transposed by way of three axes, and weights of rows without any position
+/// made 0. Of the mask's rows the first is such a one.
+GraphCase guarded_attention_graph(Random& random) {
+  GraphWriter g(18, random);
+  const Dims dims{2, 3, 4, 8}, flat{6, 4, 8}, turned{2, 3, 8, 4};
+  const auto shaped = [&](const std::string& x, const Dims& to) {
+    return g.node("Reshape", {x, g.constant(i64({static_cast<std::int64_t>(to.size())}, to))});
+  };
+  const std::string scale = g.constant(f32({}, {0.6}));
+  const std::string q = g.node("Mul", {g.feed(dims), scale});
+  const std::string turn =
+      g.node("Transpose", {shaped(g.feed(dims), flat)}, {{"perm", ints({0, 2, 1})}});
+  const std::string k = g.node("Mul", {shaped(turn, turned), scale});
+  const double none = -std::numeric_limits<double>::infinity();
+  const std::string mask = g.constant(
+      f32({4, 4}, {none, none, none, none, 0, none, 0, 0, -1, 0, none, 0, 0, 0, 0, none}));
+  const std::string scores = g.node("Add", {g.node("MatMul", {q, k}), mask});
+  const std::string weights = g.node("Softmax", {scores}, {{"axis", -1}});
+  const std::string kept =
+      g.node("Where", {g.node("IsNaN", {weights}), g.constant(f32({}, {0})), weights});
+  return g.done({g.node("MatMul", {kept, g.feed(dims)})});
+}
+
+TEST(CudaModels, AnAttentionWhoseEmptyRowsAreMadeZeroIsOneNodeAndMakesThemZero) {
+  Random random(2);
+  const GraphCase graph = guarded_attention_graph(random);
+  const std::string half = explain(graph, 4, {{"precision", "fp16"}});
+  EXPECT_NE(half.find("cuda:attention cudnn, float16"), std::string::npos) << half;
+  const std::string exact = explain(graph, 4);
+  EXPECT_NE(exact.find("cuda:attention by parts"), std::string::npos) << exact;
+  for (const char* const name : {"Reshape_1", "Transpose_2", "Reshape_3", "IsNaN_8", "Where_9"})
+    EXPECT_NE(part_of(exact, name).find("\"fused_into\":\"Softmax_7\""), std::string::npos)
+        << exact;
 }
 
 /// A layer of BERT as PyTorch writes it where neither batch nor length is known: its reshapes compute their shapes.

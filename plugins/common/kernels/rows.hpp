@@ -200,7 +200,7 @@ inline constexpr char kArgRow[] = R"kernel(
   if (lane == 0 && is_row) STORE(i64, y, row, place);
 )kernel";
 
-/// Softmax, or with IS_LOG its logarithm. The parts of PHASE 1 give their greatest and the sum of the exponentials
+/// Softmax, 0 where ZERO_WHERE says so if it is defined, or with IS_LOG its logarithm. The parts of PHASE 1 give their greatest and the sum of the exponentials
 /// under it.
 inline constexpr char kSoftmaxRow[] = R"kernel(
   SEEK;
@@ -251,8 +251,8 @@ inline constexpr char kSoftmaxRow[] = R"kernel(
     v = (v - greatest) - less;
 #else
     v = exp(v - greatest) * factor;
-#if IS_EMPTY_ZERO
-    v = greatest == -INFINITY ? (REAL)0 : v;
+#ifdef ZERO_WHERE
+    v = ZERO_WHERE ? (REAL)0 : v;
 #endif
 #endif
   END_MAP

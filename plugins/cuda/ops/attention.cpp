@@ -73,6 +73,7 @@ class AttentionNode {
   AttentionNode(const Device& device, const sdk::Node& node)
       : is_fused_(node.op_type() == "FusedAttention"),
         is_causal_(node.get_int("is_causal", 0) != 0),
+        is_nan_zero_(node.get_int("is_nan_zero", 0) != 0),
         has_scale_(node.has("scale")),
         scale_(node.get_float("scale", 1)),
         before_(node.get_int("left_window_size", -1)),
@@ -172,6 +173,7 @@ class AttentionNode {
     parts.type = q.type();
     parts.precision = precision_;
     parts.scale = static_cast<double>(scale_);
+    parts.is_nan_zero = is_nan_zero_;
     parts.q = operand(q.dims(), 0, 0);
     parts.k = operand(ctx.input(1).dims(), 1, 0);
     parts.v = operand(ctx.input(2).dims(), 2, 0);
@@ -258,7 +260,14 @@ class AttentionNode {
     plan.y = {is_half ? output(0) : y, y, static_cast<std::uint64_t>(bytes)};
     plan.workspace = pieces.add(static_cast<std::int64_t>(plan.prepared->workspace_bytes()));
     work.add(std::make_unique<AttentionWork>(work.device(), work.label(), std::move(plan)));
-    if (!is_half) add_cast(work, y, form.type, output(0), DataType::Float, dims, "v0");
+    // By ONNX's definition, and by what the rewrite took over, a row without any position is 0. The library's is NaN.
+    const bool may_be_empty = form.has_mask && (!is_fused_ || is_nan_zero_);
+    const std::string text = may_be_empty ? "v0 != v0 ? 0.0f : v0" : "v0";
+    if (!is_half) {
+      add_cast(work, y, form.type, output(0), DataType::Float, dims, text);
+    } else if (may_be_empty) {
+      add_cast(work, output(0), form.type, output(0), form.type, dims, text);
+    }
     ctx.set_workspace(pieces.bytes(), work.device().limits().alignment);
     ctx.set_variant(sdk::message("cudnn, ", sdk::type_name(form.type)));
   }
@@ -287,7 +296,7 @@ class AttentionNode {
   }
 
   static constexpr std::int64_t kHalfBytes = 2;
-  bool is_fused_, is_causal_, has_scale_;
+  bool is_fused_, is_causal_, is_nan_zero_, has_scale_;
   float scale_;
   std::int64_t before_, after_;  ///< positions that a row attends to; -1: without an end
   std::int64_t heads_, groups_;

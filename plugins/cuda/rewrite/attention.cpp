@@ -24,6 +24,7 @@ struct FoundAttention {
   SeenOperand q, k, v, y;
   sdk::ValueInfo mask;
   float scale = 1;
+  bool is_nan_zero = false;  ///< weights that would be NaN are replaced
   Precision precision = Precision::kFp32;
   std::string why;  ///< it is none that could be fused
 };
@@ -114,6 +115,26 @@ SeenOperand seen_rows(const sdk::ValueInfo& value, const NodeSet& taken, FoundAt
   return {node.input(0), "bsh"};
 }
 
+/// The last two of four axes changed over by way of three, as PyTorch's exporters write it: the value with its axes as they
+/// were, or an empty one.
+sdk::ValueInfo seen_flat(const sdk::ValueInfo& keys, const NodeSet& taken, FoundAttention& found) {
+  const sdk::Node last = only_producer(keys, taken);
+  if (!last || !last.is("Reshape")) return sdk::ValueInfo();
+  const sdk::Node turn = only_producer(last.input(0), taken);
+  if (!has_perm(turn, {0, 2, 1})) return sdk::ValueInfo();
+  const sdk::Node first = only_producer(turn.input(0), taken);
+  if (!first || !first.is("Reshape")) return sdk::ValueInfo();
+  const sdk::ValueInfo from = first.input(0), flat = turn.input(0);
+  using device_ops::same_size;
+  const bool is_transpose = from.rank() == 4 && keys.rank() == 4 && flat.rank() == 3 &&
+                            same_size(flat, 1, from, 2) && same_size(flat, 2, from, 3) &&
+                            same_size(keys, 0, from, 0) && same_size(keys, 1, from, 1) &&
+                            same_size(keys, 2, from, 3) && same_size(keys, 3, from, 2);
+  if (!is_transpose) return sdk::ValueInfo();
+  found.replaced.insert(found.replaced.end(), {first, turn, last});
+  return from;
+}
+
 void take_operands(const NodeSet& taken, FoundAttention& found) {
   found.q = seen_rows(take_scale(found.scores.input(0), taken, found), taken, found);
   found.v = seen_rows(found.product.input(1), taken, found);
@@ -125,9 +146,30 @@ void take_operands(const NodeSet& taken, FoundAttention& found) {
   } else if (has_perm(node, {0, 1, 3, 2})) {
     found.replaced.push_back(node);
     found.k = seen_rows(take_scale(node.input(0), taken, found), taken, found);
+  } else if (const sdk::ValueInfo rows = seen_flat(keys, taken, found)) {
+    found.k = seen_rows(take_scale(rows, taken, found), taken, found);
   } else {
     found.why = "its keys are not the transpose of rows that lie together";
   }
+}
+
+/// The weights of the values: those of the Softmax, or of a Where after it that replaces NaN by 0.
+sdk::ValueInfo take_weights(const NodeSet& taken, FoundAttention& found) {
+  const sdk::ValueInfo weights = found.softmax.output(0);
+  if (weights.is_output() || weights.consumer_count() != 2) return weights;
+  for (const std::size_t i : {0, 1}) {
+    const sdk::Node test = weights.consumer(i), choice = weights.consumer(1 - i);
+    float number = 1;
+    if (!test.is("IsNaN") || !choice.is("Where") || taken.count(choice.raw()) > 0 ||
+        only_consumer(test.output(0), taken) != choice || choice.input(0) != test.output(0) ||
+        choice.input(2) != weights || choice.input(1).rank() > weights.rank() ||
+        !number_of(choice.input(1), number) || number != 0)
+      continue;
+    found.is_nan_zero = true;
+    found.replaced.insert(found.replaced.end(), {test, choice});
+    return choice.output(0);
+  }
+  return weights;
 }
 
 /// The nodes around a Softmax; empty softmax where they are not those of an attention.
@@ -137,10 +179,10 @@ FoundAttention find_attention(const sdk::Node& softmax, const NodeSet& taken) {
   const std::int64_t axis = softmax.get_int("axis", softmax.since_version() < 13 ? 1 : -1);
   if (rank != 4 || (axis != -1 && axis != rank - 1)) return found;
   found.softmax = softmax;
-  found.product = only_consumer(softmax.output(0), taken);
-  if (!found.product || !found.product.is("MatMul") ||
-      found.product.input(0) != softmax.output(0) || found.product.input(1) == softmax.output(0) ||
-      !take_scores(taken, found))
+  const sdk::ValueInfo weights = take_weights(taken, found);
+  found.product = only_consumer(weights, taken);
+  if (!found.product || !found.product.is("MatMul") || found.product.input(0) != weights ||
+      found.product.input(1) == weights || !take_scores(taken, found))
     return FoundAttention();
   found.replaced.insert(found.replaced.end(), {softmax, found.product});
   take_operands(taken, found);
@@ -177,6 +219,7 @@ void add_node(const FoundAttention& found, sdk::Rewrite& edit) {
   draft.output(found.y.value.name()).attribute("origin", std::string(found.scores.name()));
   draft.attribute("axes", found.q.axes + found.k.axes + found.v.axes + found.y.axes);
   draft.attribute("scale", found.scale);
+  if (found.is_nan_zero) draft.attribute("is_nan_zero", std::int64_t{1});
   draft.attribute("precision", std::string(precision_name(found.precision)));
   for (const sdk::Node& replaced : found.replaced) draft.replaces(replaced);
   draft.add();

@@ -26,6 +26,9 @@ inline sdk::Node only_consumer(const sdk::ValueInfo& value, const NodeSet& taken
   return taken.count(node.raw()) == 0 ? node : sdk::Node();
 }
 
+/// Whether an axis of one value surely has, in every run, the size of an axis of another. Both have ranks.
+bool same_size(const sdk::ValueInfo& a, int a_axis, const sdk::ValueInfo& b, int b_axis);
+
 /// What is known before any run of the dims of one value beside those of another.
 enum class DimsMatch : std::uint8_t {
   kSame,     ///< of each axis, the size or the symbol is the same
