@@ -12,7 +12,8 @@ namespace backplane::cuda {
 
 /// y = relu?(conv(x, w) + bias + addend), or with the transposed convolution, whose weights are [channels][filters / groups].
 /// Dense tensors with `rank` spatial axes, 2 or 3, after the channels or, with
-/// `is_channels_last`, before them; of weights, the channels are those that a filter reads.
+/// `is_channels_last`, before them; of weights, the channels are those that a filter reads. Of int8 the result is the sums, exact
+/// int32, and nothing else is done with them.
 struct Convolution {
   sdk::DataType type = sdk::DataType::Float;
   std::size_t rank = 2;
@@ -25,6 +26,9 @@ struct Convolution {
   Precision precision = Precision::kFp32;
   std::uint32_t alignment = kLibraryAlignment;  ///< every address is a multiple of it, in bytes
 
+  sdk::DataType result_type() const {
+    return type == sdk::DataType::Int8 ? sdk::DataType::Int32 : type;
+  }
   /// Everything that a plan depends on, but for the device and the library.
   std::string key() const;
   bool is_fused() const { return has_bias || has_addend || has_relu; }

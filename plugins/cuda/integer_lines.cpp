@@ -150,20 +150,12 @@ void LinePacker::pack(const sdk::PackContext& ctx) const {
   upload_packed(ctx, packed.data(), packed.size());
 }
 
-const LinePacker* LinePackers::find(const Lines& lines) const {
-  const LinePacker wanted{lines};
-  const std::lock_guard lock(mutex_);
-  auto& packer = packers_[wanted.key()];
-  if (packer == nullptr) packer = std::make_unique<LinePacker>(wanted);
-  return packer.get();
-}
-
 LaidOut lay_out(sdk::PrepareContext& ctx, NodeWork& work, const LinePackers& packers,
                 std::uint32_t place, const Lines& lines, bool wants_sums, bool may_stay,
                 WorkspacePieces& pieces) {
   LaidOut laid;
   if (ctx.input_constant(place)) {
-    const LinePacker* const packer = packers.find(lines);
+    const LinePacker* const packer = packers.find({lines});
     const std::uint32_t index = ctx.request_pack(packer->key(), {place}, packer->bytes(), packer,
                                                  work.device().limits().alignment);
     ctx.ignore_input(place);

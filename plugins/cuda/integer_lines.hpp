@@ -69,14 +69,21 @@ struct LinePacker {
 };
 
 /// Packers by what they do; they live as long as the kernel, as the host needs them to.
-class LinePackers {
+template <class Packer>
+class KeptPackers {
  public:
-  const LinePacker* find(const Lines& lines) const;
+  const Packer* find(const Packer& wanted) const {
+    const std::lock_guard lock(mutex_);
+    auto& packer = packers_[wanted.key()];
+    if (packer == nullptr) packer = std::make_unique<Packer>(wanted);
+    return packer.get();
+  }
 
  private:
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::unique_ptr<LinePacker>> packers_;
+  mutable std::map<std::string, std::unique_ptr<Packer>> packers_;
 };
+using LinePackers = KeptPackers<LinePacker>;
 
 /// Where an operand's lines are, and their sums where those are wanted.
 struct LaidOut {

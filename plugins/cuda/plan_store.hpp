@@ -27,6 +27,8 @@ class PlanStore {
         limit_(workspace_limit),
         cache_(folder) {}
 
+  bool has_library() const { return library_ != nullptr; }
+
   /// Null when the library has no plan. Errors: BP_UNSUPPORTED where there is no library.
   std::shared_ptr<const Prepared> find(const Form& wanted) {
     if (library_ == nullptr)

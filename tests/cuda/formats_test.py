@@ -97,6 +97,29 @@ class Networks(Formats):
         self.assertEqual(len(self.edges(path, "fp16")), 1)
         self.check(path, {"x": random.standard_normal((5, 8)).astype(np.float32)}, "fp16")
 
+    def test_a_convolution_of_bytes_is_the_librarys(self):
+        random = np.random.default_rng(7)
+        # More channels than a tile has, and both kinds of weights.
+        for kind, zero, groups in ((np.int8, 0, 1), (np.uint8, 131, 2)):
+            weights = np.clip(random.integers(-9, 9, (10, 38 // groups, 3, 2)) + zero, np.iinfo(kind).min, None).astype(kind)
+            constants = [numpy_helper.from_array(np.array(array), name) for name, array in
+                         {"scale": np.float32(0.05), "zero": np.uint8(119), "w": weights, "wz": kind(zero),
+                          "bias": random.standard_normal(10).astype(np.float32)}.items()]
+            nodes = [node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+                     node("DequantizeLinear", ["q", "scale", "zero"], ["a"]),
+                     node("DequantizeLinear", ["w", "scale", "wz"], ["b"]),
+                     node("Conv", ["a", "b", "bias"], ["c"], name="convolution", pads=[1, 0, 2, 1], strides=[1, 2],
+                          group=groups),
+                     node("Relu", ["c"], ["y"])]
+            path = self.save(program.model(nodes, [value("x", shape=(2, 38, 9, 8))], [value("y", shape=(2, 10, 10, 4))],
+                                           constants))
+            for precision in ("fp32", "fp16"):
+                with self.subTest(kind=kind, precision=precision):
+                    rows = {row["name"]: row for row in self.nodes(path, precision)["nodes"]}
+                    self.assertEqual(rows["convolution"]["kernel"], "cuda:int8 conv cudnn, int8")
+                    x = random.standard_normal((2, 38, 9, 8)).astype(np.float32)
+                    self.check(path, {"x": x}, precision)
+
     def test_an_encoder_has_edges_at_its_ends_alone(self):
         path = self.folder / "encoder.onnx"
         networks.encoder(path, batch=2, layers=3, tokens=5, width=24, heads=3)

@@ -284,54 +284,111 @@ const std::vector<IntegerConvCase>& conv_cases() {
       {{1, 16, 4, 4}, {8, 16, 1, 1}},
       {{2, 3, 8}, {5, 3, 3}, {2}, {2}, {1, 2}},
       {{1, 2, 4, 5, 3}, {3, 2, 2, 3, 1}, {1, 2, 1}, {}, {1, 0, 0, 0, 1, 2}},
+      {{2, 37, 7, 11}, {21, 37, 3, 2}, {}, {}, {0, 1, 2, 0}},
+      {{1, 15, 6, 5}, {24, 5, 2, 2}, {}, {2, 2}, {2, 0, 0, 1}, 3},
+      {{1, 20, 4, 4}, {8, 10, 2, 2}, {}, {}, {}, 2},
   };
   return cases;
 }
 
+/// By what convolutions are computed.
+enum class Way { kConvolved, kNoPlan, kNoLibrary, kNothing };
+constexpr Way kWays[] = {Way::kConvolved, Way::kNoPlan, Way::kNoLibrary, Way::kNothing};
+
+void set_way(Way way) {
+  stand_in().has_convolutions = way != Way::kNoLibrary;
+  stand_in().plans = [way](const Convolution&) { return way == Way::kConvolved; };
+  stand_in().proposals.assign(way == Way::kNothing ? 0 : 1, ProductAlgorithm{{1}, 0});
+}
+
+/// A window of one element is a line as it is.
+std::string variant_of(Way way, const IntegerConvCase& each) {
+  const bool has_windows = count_of(Dims(each.w.begin() + 2, each.w.end())) > 1;
+  if (way == Way::kConvolved && has_windows) return "cudnn, int8";
+  return way == Way::kNothing ? "plain, int8" : "cublaslt, int8";
+}
+
 TEST_F(CudaIntegers, ConvIntegerIsExactOfAllTypesAndZeroPoints) {
-  const OpenDevice device = open();
-  for (const IntegerConvCase& each : conv_cases()) {
-    for (const bp_dtype x_type : {BP_INT8, BP_UINT8}) {
-      for (const bp_dtype w_type : {BP_INT8, BP_UINT8}) {
-        for (const bool has_zeros : {false, true}) {
-          const bool is_constant = x_type == w_type;
-          const Bits x = random_bits(x_type, each.x), w = random_bits(w_type, each.w);
-          const Bits x_zero = has_zeros ? random_bits(x_type, {}) : kNoBits;
-          const Bits w_zero = has_zeros ? random_bits(w_type, {each.w[0]}) : kNoBits;
-          NodeUnderTest node("", "ConvInteger", 10);
-          std::vector<HostTensor> inputs;
-          for (const Bits& bits : {x, w, x_zero, w_zero}) {
-            node.input(bits.type, bits.dims);
-            inputs.push_back(bits.tensor());
-          }
-          NodeOnDevice run(device, describe_conv(node, each),
-                           kernel_named(device, "cuda:int8 conv", "ConvInteger"), inputs,
-                           {false, is_constant, is_constant, is_constant});
-          Dims dims;
-          const Bytes want = conv_sums(each, x, w, x_zero, w_zero, dims);
-          EXPECT_EQ(run.dims(), dims);
-          EXPECT_EQ(run.run_as<std::int32_t>(), want)
-              << sdk::to_string(each.x) << ' ' << sdk::to_string(each.w) << x_type << w_type;
-          EXPECT_EQ(run.kernel().variant(), "cublaslt, int8");
-        }
+  for (const Way way : {Way::kConvolved, Way::kNoPlan}) {
+    set_way(way);
+    const OpenDevice device = open();
+    for (std::size_t i = 0; i < conv_cases().size() * 8; ++i) {
+      if ((i + i / 2 + i / 4 + i / 8) % 2 != 0) continue;  // neighbours have the other half
+      const IntegerConvCase& each = conv_cases()[i / 8];
+      const bp_dtype x_type = i % 2 == 0 ? BP_INT8 : BP_UINT8;
+      const bp_dtype w_type = i / 2 % 2 == 0 ? BP_INT8 : BP_UINT8;
+      const bool has_zeros = i / 4 % 2 != 0, is_constant = x_type == w_type;
+      const Bits x = random_bits(x_type, each.x), w = random_bits(w_type, each.w);
+      const Bits x_zero = has_zeros ? random_bits(x_type, {}) : kNoBits;
+      const Bits w_zero = has_zeros ? random_bits(w_type, {each.w[0]}) : kNoBits;
+      NodeUnderTest node("", "ConvInteger", 10);
+      std::vector<HostTensor> inputs;
+      for (const Bits& bits : {x, w, x_zero, w_zero}) {
+        node.input(bits.type, bits.dims);
+        inputs.push_back(bits.tensor());
       }
+      NodeOnDevice run(device, describe_conv(node, each),
+                       kernel_named(device, "cuda:int8 conv", "ConvInteger"), inputs,
+                       {false, is_constant, is_constant, is_constant});
+      Dims dims;
+      const Bytes want = conv_sums(each, x, w, x_zero, w_zero, dims);
+      EXPECT_EQ(run.dims(), dims);
+      EXPECT_EQ(run.run_as<std::int32_t>(), want)
+          << sdk::to_string(each.x) << ' ' << sdk::to_string(each.w) << x_type << w_type;
+      EXPECT_EQ(run.run_as<std::int32_t>(4), want);
+      EXPECT_EQ(run.kernel().variant(), variant_of(way, each));
     }
   }
 }
 
-TEST_F(CudaIntegers, QLinearConvAddsItsBiasAndScalesByFilter) {
+TEST_F(CudaIntegers, AnImageIsLaidOutOnceAndTheConvolutionHasNoPadding) {
+  constexpr std::uint64_t kOfLibrary = 5000;
+  stand_in().convolution_workspace = kOfLibrary;
   const OpenDevice device = open();
-  for (const IntegerConvCase& each : conv_cases()) {
+  const IntegerConvCase each{{2, 3, 9, 8}, {20, 3, 3, 3}, {2, 1}, {1, 2}, {1, 0, 2, 3}};
+  const Bits x = random_bits(BP_UINT8, each.x), w = random_bits(BP_INT8, each.w),
+             x_zero = random_bits(BP_UINT8, {});
+  NodeUnderTest node("", "ConvInteger", 10);
+  node.input(BP_UINT8, each.x).input(BP_INT8, each.w).input(BP_UINT8, {});
+  NodeOnDevice run(device, describe_conv(node, each),
+                   kernel_named(device, "cuda:int8 conv", "ConvInteger"),
+                   {x.tensor(), w.tensor(), x_zero.tensor()}, {false, true, true});
+  ASSERT_EQ(stand_in().convolutions.size(), 1u);
+  const Convolution& form = stand_in().convolutions[0];
+  EXPECT_EQ(form.type, sdk::DataType::Int8);
+  EXPECT_EQ(form.result_type(), sdk::DataType::Int32);
+  EXPECT_TRUE(form.is_channels_last);
+  EXPECT_EQ(form.channels, 4) << "whole words";
+  EXPECT_EQ(form.filters, 32) << "whole vectors, no filter of ones";
+  EXPECT_EQ(form.in, (std::array<std::int64_t, 3>{12, 11, 1}));
+  EXPECT_EQ(form.pad_begin, (std::array<std::int64_t, 3>{0, 0, 0}));
+  EXPECT_EQ(form.pad_end, form.pad_begin);
+  Dims dims;
+  EXPECT_EQ(run.run_as<std::int32_t>(), conv_sums(each, x, w, x_zero, kNoBits, dims));
+  EXPECT_EQ(stand_in().count("launch"), 2u) << "the image, and what the sums become";
+  EXPECT_EQ(stand_in().count("convolution"), 1u);
+  EXPECT_NE(form.key().find("int8"), std::string::npos) << form.key();
+  constexpr std::uint64_t kImages = 2 * 12 * 11 * 4, kSums = 2 * 5 * 7 * 32 * 4;
+  EXPECT_GE(run.kernel().workspace_bytes(), kImages + kSums + kOfLibrary);
+}
+
+TEST_F(CudaIntegers, QLinearConvAddsItsBiasAndScalesByFilter) {
+  for (std::size_t turn = 0; turn < 4 * conv_cases().size(); ++turn) {
+    const Way way = kWays[turn / conv_cases().size()];
+    set_way(way);
+    const OpenDevice device = open();
+    const IntegerConvCase& each = conv_cases()[turn % conv_cases().size()];
+    const bp_dtype x_type = turn % 3 == 0 ? BP_INT8 : BP_UINT8;
     const Dims filters{each.w[0]};
-    const Bits x = random_bits(BP_UINT8, each.x), w = random_bits(BP_INT8, each.w),
-               x_zero = random_bits(BP_UINT8, {}), y_zero = random_bits(BP_UINT8, {});
+    const Bits x = random_bits(x_type, each.x), w = random_bits(BP_INT8, each.w),
+               x_zero = random_bits(x_type, {}), y_zero = random_bits(x_type, {});
     Bytes bias;
     for (std::int64_t i = 0; i < each.w[0]; ++i)
       bias.push_back(static_cast<std::int32_t>(i * 50 - 60));
     const HostTensor w_scale = scales(filters);
     NodeUnderTest node("", "QLinearConv", 10);
-    node.input(BP_UINT8, each.x).input(BP_FLOAT, {}).input(BP_UINT8, {}).input(BP_INT8, each.w);
-    node.input(BP_FLOAT, filters).input(BP_INT8, {}).input(BP_FLOAT, {}).input(BP_UINT8, {});
+    node.input(x_type, each.x).input(BP_FLOAT, {}).input(x_type, {}).input(BP_INT8, each.w);
+    node.input(BP_FLOAT, filters).input(BP_INT8, {}).input(BP_FLOAT, {}).input(x_type, {});
     node.input(BP_INT32, filters);
     NodeOnDevice run(device, describe_conv(node, each),
                      kernel_named(device, "cuda:int8 conv", "QLinearConv"),
@@ -346,10 +403,24 @@ TEST_F(CudaIntegers, QLinearConvAddsItsBiasAndScalesByFilter) {
       const std::size_t filter = i / (sums.size() / static_cast<std::size_t>(dims[0] * dims[1])) %
                                  static_cast<std::size_t>(dims[1]);
       want.push_back(quantized(sums[i] + bias[filter], 0.5f * w_scale.as<float>()[filter] / 8,
-                               y_zero.at(0), BP_UINT8));
+                               y_zero.at(0), x_type));
     }
-    EXPECT_EQ(values_of(run.run_as<std::uint8_t>(), BP_UINT8), want) << sdk::to_string(each.x);
+    EXPECT_EQ(values_of(run.run_as<std::uint8_t>(), x_type), want) << sdk::to_string(each.x);
+    EXPECT_EQ(run.kernel().variant(), variant_of(way, each));
   }
+}
+
+TEST_F(CudaIntegers, ManyGroupsAreConvolvedWhereTheyFillWords) {
+  const OpenDevice device = open();
+  const IntegerConvCase each{{1, 85, 3, 3}, {34, 5, 2, 2}, {}, {}, {0, 1, 0, 0}, 17};
+  const Bits x = random_bits(BP_UINT8, each.x), w = random_bits(BP_UINT8, each.w);
+  NodeUnderTest node("", "ConvInteger", 10);
+  node.input(BP_UINT8, each.x).input(BP_UINT8, each.w);
+  NodeOnDevice run(device, describe_conv(node, each),
+                   kernel_named(device, "cuda:int8 conv", "ConvInteger"), {x.tensor(), w.tensor()});
+  Dims dims;
+  EXPECT_EQ(run.run_as<std::int32_t>(), conv_sums(each, x, w, kNoBits, kNoBits, dims));
+  EXPECT_EQ(run.kernel().variant(), "cudnn, int8");
 }
 
 TEST_F(CudaIntegers, ManyGroupsAreLeftToThePlainKernelWithTheReason) {

@@ -513,7 +513,7 @@ void convolve(const Convolution& form, const ConvolutionAddresses& at) {
     const std::int64_t y = place_in(form, image, filter, i % points, form.filters, points);
     if (form.has_addend) sum += load(at.addend, form.type, y);
     if (form.has_bias) sum += load(at.bias, form.type, filter);
-    store(at.y, form.type, y, form.has_relu ? std::max(sum, 0.0) : sum);
+    store(at.y, form.result_type(), y, form.has_relu ? std::max(sum, 0.0) : sum);
   }
 }
 
@@ -582,6 +582,10 @@ class StandInConvolutions final : public ConvolutionLibrary {
   std::shared_ptr<const PreparedConvolution> plan(const Convolution& form, std::uint64_t) override {
     stand_in().note("plan");
     stand_in().convolutions.push_back(form);
+    // All that the library has of int8 with tensor cores.
+    if (form.type == sdk::DataType::Int8 &&
+        (form.is_fused() || form.is_transposed || !form.is_channels_last))
+      return nullptr;
     if (stand_in().plans && !stand_in().plans(form)) return nullptr;
     return std::make_shared<const StandInConvolution>(form);
   }

@@ -9,12 +9,15 @@ namespace {
 /// Of a tensor in a graph, and in a run's list of addresses.
 enum Id : std::int64_t { kX = 1, kW, kBias, kAddend, kY, kSum, kSummed, kBiased };
 
+cudnnDataType_t sum_type_of(const Convolution& form) {
+  if (form.type == sdk::DataType::Double) return CUDNN_DATA_DOUBLE;
+  return form.type == sdk::DataType::Int8 ? CUDNN_DATA_INT32 : CUDNN_DATA_FLOAT;
+}
+
 /// A convolution as a graph of the library's.
 class Graph {
  public:
-  explicit Graph(const Convolution& form)
-      : form_(form),
-        sum_type_(form.type == sdk::DataType::Double ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT) {
+  explicit Graph(const Convolution& form) : form_(form), sum_type_(sum_type_of(form)) {
     const std::vector<std::int64_t> x = image(form.channels, form.in);
     std::vector<std::int64_t> w =
         form.is_transposed ? std::vector<std::int64_t>{form.channels, form.filters / form.groups}
@@ -24,7 +27,7 @@ class Graph {
     y_ = image(form.filters, form.out);
     tensor(kX, x);
     tensor(kW, w);
-    tensor(form.is_fused() ? kSum : kY, y_);
+    tensor(has_rest() ? kSum : kY, y_);
     add_convolution();
     add_rest();
   }
@@ -33,6 +36,9 @@ class Graph {
   const Description& graph() const { return graph_; }
 
  private:
+  bool is_int8() const { return form_.type == sdk::DataType::Int8; }
+  bool has_rest() const { return form_.is_fused() || is_int8(); }
+
   std::vector<std::int64_t> image(std::int64_t channels,
                                   const std::array<std::int64_t, 3>& size) const {
     std::vector<std::int64_t> dims{form_.batch, channels};
@@ -60,7 +66,7 @@ class Graph {
     const std::int64_t alignment = is_virtual ? kLibraryAlignment : form_.alignment;
     Description& made = tensors_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE,
-             is_virtual ? sum_type_ : cudnn_type(form_.type));
+             is_virtual ? sum_type_ : cudnn_type(id == kY ? form_.result_type() : form_.type));
     made.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, dims.size(), dims.data());
     made.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, dims.size(), strides.data());
     made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
@@ -120,6 +126,12 @@ class Graph {
 
   /// In the order in which the library's own fused convolutions have it: addend, bias, Relu.
   void add_rest() {
+    // Sums of int8 are copied: of a convolution alone the library prefers engines without tensor cores, and has one with them as a
+    // last resort; where something follows it ranks those with them (seen with 9.19, for devices of three generations).
+    if (is_int8()) {
+      tensor(kY, y_);
+      return add_pointwise(CUDNN_POINTWISE_IDENTITY, 2, nullptr, 3);
+    }
     std::size_t last = 2;  // of tensors_
     const auto result = [this](bool is_last, std::int64_t id) {
       tensor(is_last ? std::int64_t{kY} : id, y_);
@@ -196,10 +208,12 @@ class LinkedConvolution final : public PreparedConvolution {
   bool has_bias_, has_addend_;
 };
 
-/// Whether an engine keeps the precision that was asked for: on float32, tensor cores round the operands to
-/// TF32, and some engines to less.
-bool keeps_precision(cudnnBackendDescriptor_t configuration, const Convolution& form) {
-  if (form.type != sdk::DataType::Float) return true;
+/// Whether an engine keeps the precision that was asked for: on float32, tensor cores round the operands to TF32, and some
+/// engines to less. On int8 no sum may go by way of floats; engines without tensor cores are left out, since products of the windows
+/// by cuBLASLt have them.
+bool is_accepted(cudnnBackendDescriptor_t configuration, const Convolution& form) {
+  const bool is_int8 = form.type == sdk::DataType::Int8;
+  if (form.type != sdk::DataType::Float && !is_int8) return true;
   Description engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.get();
   std::int64_t count = 0;
@@ -214,6 +228,10 @@ bool keeps_precision(cudnnBackendDescriptor_t configuration, const Convolution& 
     return std::find(static_cast<const cudnnBackendNumericalNote_t*>(notes.data()), end, note) !=
            end;
   };
+  if (is_int8)
+    return has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
+           !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
+           !has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
   if (form.precision == Precision::kFp32 && has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
   return form.precision == Precision::kFp16 || !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
 }
@@ -222,11 +240,13 @@ bool keeps_precision(cudnnBackendDescriptor_t configuration, const Convolution& 
 
 std::optional<FinishedPlan> find_plan(const Convolution& form, const Target& target,
                                       std::uint64_t workspace_limit) {
+  if (form.type == sdk::DataType::Int8 && (form.is_fused() || form.is_transposed))
+    return std::nullopt;
   Graph graph(form);
   if (!graph.try_finish(target)) return std::nullopt;
   return best_plan(
       target, graph.graph(), workspace_limit,
-      [&](cudnnBackendDescriptor_t configuration) { return keeps_precision(configuration, form); });
+      [&](cudnnBackendDescriptor_t configuration) { return is_accepted(configuration, form); });
 }
 
 namespace {

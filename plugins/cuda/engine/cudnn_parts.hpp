@@ -85,6 +85,10 @@ inline cudnnDataType_t cudnn_type(sdk::DataType type) {
       return CUDNN_DATA_HALF;
     case sdk::DataType::BFloat16:
       return CUDNN_DATA_BFLOAT16;
+    case sdk::DataType::Int8:
+      return CUDNN_DATA_INT8;
+    case sdk::DataType::Int32:
+      return CUDNN_DATA_INT32;
     default:
       sdk::unsupported("cuDNN computes with no elements of type ", sdk::type_name(type));
   }

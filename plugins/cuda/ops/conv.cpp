@@ -7,50 +7,13 @@
 #include "op_table.hpp"
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/window.hpp"
+#include "plugins/cuda/convolution_work.hpp"
 #include "plugins/cuda/kernel.hpp"
 
 namespace backplane::cuda {
 namespace {
 
 using device_ops::Window;
-
-/// A convolution on a stream. As with products, there is a second plan for addresses that are not aligned.
-class ConvolutionWork final : public device_ops::PreparedWork {
- public:
-  using Plan = std::shared_ptr<const PreparedConvolution>;
-  ConvolutionWork(std::string label, const Convolution& form, Plan aligned, Plan any)
-      : label_(std::move(label)),
-        has_bias_(form.has_bias),
-        has_addend_(form.has_addend),
-        aligned_(std::move(aligned)),
-        any_(std::move(any)) {}
-  std::uint64_t workspace_bytes() const {
-    return std::max(aligned_->workspace_bytes(), any_->workspace_bytes());
-  }
-
-  void compute(const sdk::ComputeContext& ctx) const override {
-    Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
-    ConvolutionAddresses at;
-    at.x = address_of(input(0), ctx);
-    at.w = address_of(input(1), ctx);
-    if (has_bias_) at.bias = address_of(input(2), ctx);
-    if (has_addend_) at.addend = address_of(input(3), ctx);
-    at.y = address_of(output(0), ctx);
-    if (workspace_bytes() > 0) at.workspace = address_of(device_ops::workspace(), ctx);
-    const Address bits = at.x | at.w | at.bias | at.addend | at.y;
-    try {
-      const TimedWork timed(stream, "convolution");
-      (bits % kLibraryAlignment == 0 ? aligned_ : any_)->enqueue(stream.handle(), at);
-    } catch (const sdk::Error& error) {
-      throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));
-    }
-  }
-
- private:
-  std::string label_;
-  bool has_bias_, has_addend_;
-  Plan aligned_, any_;
-};
 
 class Conv {
  public:
@@ -195,15 +158,8 @@ class Conv {
                                  whole.is_channels_last ? ", channels last" : ""));
   }
 
-  static std::unique_ptr<ConvolutionWork> try_add(NodeWork& work, Convolution form) {
-    ConvolutionStore& store = work.device().convolutions();
-    form.alignment = kLibraryAlignment;
-    auto aligned = store.find(form);
-    form.alignment = static_cast<std::uint32_t>(sdk::element_bytes(form.type));
-    auto any = aligned == nullptr ? nullptr : store.find(form);
-    if (any == nullptr) return nullptr;
-    return std::make_unique<ConvolutionWork>(work.label(), form, std::move(aligned),
-                                             std::move(any));
+  static std::unique_ptr<ConvolutionWork> try_add(NodeWork& work, const Convolution& form) {
+    return ConvolutionWork::find(work.device(), work.label(), form, ConvolutionPlaces());
   }
 
   /// Of an image of no elements only its padding is seen.
