@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -67,6 +68,15 @@ class AttentionLibrary {
   virtual std::shared_ptr<const PreparedAttention> restore(const Attention& attention,
                                                            const std::string& kept) = 0;
 };
+
+/// Whether that version of cuDNN, as cudnnGetVersion() has it, is one that its own front end keeps from such attention, for
+/// faults that are known. Source: sdpa_support_surface.h of https://github.com/NVIDIA/cudnn-frontend
+inline bool has_known_fault(const Attention& attention, std::size_t cudnn_version) {
+  constexpr std::size_t kFaulty = 91000, kFaultyToo = 91001, kLastWithoutMaskedSingleRows = 90900;
+  return cudnn_version == kFaulty || cudnn_version == kFaultyToo ||
+         (cudnn_version <= kLastWithoutMaskedSingleRows && attention.rows == 1 &&
+          attention.is_causal);
+}
 
 /// The most workspace of an attention.
 inline constexpr std::uint64_t kAttentionWorkspace = std::uint64_t{256} << 20;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "tests/cuda/attention_values.hpp"
 #include "tests/cuda/host_kernels.hpp"
@@ -288,6 +289,24 @@ TEST_F(CudaAttention, AnEmptyOneEnqueuesNothingAndAFailureNamesTheNode) {
     EXPECT_EQ(error.code(), BP_OUT_OF_MEMORY);
     EXPECT_EQ(std::string(error.what()).rfind("node '", 0), 0u) << error.what();
   }
+}
+
+TEST(CudaAttentionVersions, FaultsThatAreKnownAreNotAskedFor) {
+  Attention form;
+  form.rows = 1;
+  for (const auto& [version, plain, causal] : {std::tuple{90900, false, true},
+                                               {90901, false, false},
+                                               {91000, true, true},
+                                               {91001, true, true},
+                                               {91002, false, false},
+                                               {91900, false, false}}) {
+    form.is_causal = false;
+    EXPECT_EQ(has_known_fault(form, static_cast<std::size_t>(version)), plain) << version;
+    form.is_causal = true;
+    EXPECT_EQ(has_known_fault(form, static_cast<std::size_t>(version)), causal) << version;
+  }
+  form.rows = 2;
+  EXPECT_FALSE(has_known_fault(form, 90900));
 }
 
 TEST(CudaAttentionKey, TellsEveryFormFromEveryOther) {
