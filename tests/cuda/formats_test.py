@@ -204,11 +204,12 @@ class Rows(Formats):
         two = numpy_helper.from_array(np.array(2, np.float32), "two")
         made = program.model(
             [node("MatMul", ["x", "w"], ["a"], name="product"), node("Pow", ["a", "two"], ["p"], name="power"),
-             node("ReduceMean", ["p"], ["y"], name="mean", axes=[-1])],
+             node("ReduceMean", ["p"], ["m"], name="mean", axes=[-1]), node("Add", ["m", "two"], ["s"], name="sum"),
+             node("Relu", ["s"], ["y"], name="end")],
             [value("x", shape=(2, 4))], [value("y", shape=(2, 1))], [weights, two])
         path = self.save(made)
         rows = self.rows_of(path, "fp16")
-        self.assertEqual(rows["power"]["fused_into"], "mean")
+        self.assertEqual([rows[name]["fused_into"] for name in ("power", "sum", "end")], ["mean"] * 3)
         self.assertFalse([reason for reason in rows["mean"]["reasons"] if reason["text"] == "makes fp16"])
         self.check(path, {"x": np.full((2, 4), 0.5, np.float32)}, "fp16")
 

@@ -236,21 +236,25 @@ SymbolicCase feed_forward_case(Random& random) {
 
 SymbolicCase rows_case(Random& random) {
   GraphWriter g(17, random);
-  const std::string x = g.feed({1, 1, 1});
+  const std::string x = g.feed({1, 1, 1}), other = g.feed({1, 1, 1});
   const auto scaled = [&](double factor) {
     return g.node("Mul", {x, g.constant(f32({}, {factor}))});
   };
   const std::string sum = g.node("ReduceSum", {scaled(2), g.constant(i64({-2, -1}))});
+  // What is done to a fold by numbers alone, and by another value.
   const std::string length =
       g.node("ReduceL2", {scaled(3)}, {{"axes", ints({-1})}, {"keepdims", 0}});
+  const std::string root = g.node("Sqrt", {g.node("Add", {length, g.constant(f32({1}, {0.5}))})});
+  const std::string mean = g.node("ReduceMean", {scaled(6)}, {{"axes", ints({-1})}});
+  const std::string tail = g.node("Add", {other, g.node("Neg", {mean})});
   const std::string along = g.node("Softmax", {scaled(4)}, {{"axis", -1}});
   const std::string across = g.node("Softmax", {scaled(5)}, {{"axis", 0}});
-  const std::vector<Sizes> sizes{{{"n", 2}, {"s", 3}, {"k", 4}},
-                                 {{"n", 2}, {"s", 3}, {"k", 0}},
-                                 {{"n", 2}, {"s", 0}, {"k", 4}},
-                                 {{"n", 0}, {"s", 3}, {"k", 4}},
-                                 {{"n", 1}, {"s", 1}, {"k", 1}}};
-  return symbolic_case(g.done({sum, length, along, across}), {{"n", "s", "k"}}, sizes, random);
+  const std::vector<Sizes> sizes{
+      {{"n", 2}, {"s", 3}, {"k", 4}}, {{"n", 1}, {"s", 1}, {"k", 60'000}},
+      {{"n", 2}, {"s", 3}, {"k", 0}}, {{"n", 2}, {"s", 0}, {"k", 4}},
+      {{"n", 0}, {"s", 3}, {"k", 4}}, {{"n", 1}, {"s", 1}, {"k", 1}}};
+  return symbolic_case(g.done({sum, root, tail, along, across}), {{"n", "s", "k"}, {"n", "s", "1"}},
+                       sizes, random);
 }
 
 Outcome run_symbolic(const SymbolicCase& symbolic, const Options& options,

@@ -102,7 +102,11 @@ TEST(SymbolicDims, AFeedForwardPartIsFusedBeforeSizesAreKnownAndRightForAll) {
 
 TEST(SymbolicDims, RowsOfNothingAndRowsAcrossAreRight) {
   Random random(1);
-  expect_right(rows_case(random));
+  const SymbolicCase symbolic = rows_case(random);
+  expect_right(symbolic);
+  // Four rows with what is before them and, of folds, what numbers alone do after them; the sum of two values; and a softmax
+  // across, with what is before it.
+  expect_steps(symbolic, 7);
 }
 
 /// A convolution's kernel adds what surely has its dims, and nothing else.

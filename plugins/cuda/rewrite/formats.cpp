@@ -107,8 +107,11 @@ DataType FormatPass::wanted_type(const FormatRule& rule, const DraftNode& node) 
   }
   if (rule.storage == Storage::kAsked || rule.storage == Storage::kMakes) return half;
   // What a chain makes at its end is what its last node makes. Rows are what they were apart from the chain: of float32 where
-  // that would have made it, as variances of squares.
-  const std::size_t last = !is_chain(node) ? 0 : node.op_type == "FusedPointwise" ? 1 : 2;
+  // that would have made it, as variances of squares, or what is done to folds after them.
+  const bool is_pointwise = node.op_type == "FusedPointwise";
+  const std::size_t last = !is_chain(node) ? 0
+                           : is_pointwise  ? 1
+                                           : 2 + static_cast<std::size_t>(node.get_int("after", 0));
   for (std::size_t i = 1; i <= last; ++i) {
     const sdk::Node& maker = node.replaces[node.replaces.size() - i];
     if (format_rule(maker.op_type()).storage == Storage::kFloat) return own;

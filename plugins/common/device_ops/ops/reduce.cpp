@@ -214,9 +214,23 @@ DataType part_type(DataType type) {
   return is_unsigned(type) ? DataType::UInt64 : DataType::Int64;
 }
 
+/// What a rewrite had done to each fold: see rewrite/rows.cpp.
+struct After {
+  std::string function = {};  ///< empty: nothing is done
+  std::string of(const char* finish) const {
+    return function.empty() ? finish : sdk::message("after_of(", finish, ")");
+  }
+  static After from(const sdk::Node& node) {
+    if (!node.has("after_result")) return {};
+    return {sdk::message("FUNCTION REAL after_of(REAL v0) {\n",
+                         node.get_string("after_statements", ""), "  return ",
+                         node.get_string("after_result", ""), ";\n}\n")};
+  }
+};
+
 /// The last step of a divided reduction: what the parts found is met.
 void add_meeting(Work& work, const Row& row, DataType type, const Division& division,
-                 const RowForm& divided) {
+                 const RowForm& divided, const After& after) {
   const DataType found = part_type(type);
   const RowForm form =
       choose_rows(work.device(), {.rows = divided.rows, .n = divided.parts, .type = found});
@@ -225,10 +239,16 @@ void add_meeting(Work& work, const Row& row, DataType type, const Division& divi
   define_fold(walk, work, row, type);
   walk.define("STEP(a, v)", "MEET(a, v)").define("REAL", "ACC").define("TY", type_code(type));
   // Not of the elements' type, as define_fold says.
-  walk.define("OFFSET(k)", "(k)").define("FINISH", row.finish).define("BASE", "(row * n)");
+  walk.define("OFFSET(k)", "(k)")
+      .define("FINISH", after.of(row.finish))
+      .define("BASE", "(row * n)");
   const RowPlace place = row_place(walk, division.kept);
   walk.define("TARGET", sdk::message("(", place.target, ")"));
   walk.functions = sdk::message("#undef T\n#define T ", type_code(found), '\n');
+  if (!after.function.empty()) {
+    walk.define("LIT(x)", "JOIN(x, f)");
+    walk.functions += common::kScalarFunctions + after.function;
+  }
   walk.body = place.statements + common::kReduceRow;
   walk.add_to(work, form, divided.part_count());
 }
@@ -236,7 +256,8 @@ void add_meeting(Work& work, const Row& row, DataType type, const Division& divi
 /// `add_input` gives the kernel what the rows are read from. Returns the bytes of workspace that it takes.
 std::uint64_t add_shared_reduction(Work& work, const Row& row, DataType type,
                                    const Division& division,
-                                   const std::function<RowReading(Walk&)>& add_input) {
+                                   const std::function<RowReading(Walk&)>& add_input,
+                                   const After& after = {}) {
   const common::StridedLoops &kept = division.kept, &folded = division.folded;
   const std::int64_t rows = sdk::element_count(kept.dims);
   const bool is_along = folded.strides[0].back() == 1 || division.depth == 1;
@@ -259,13 +280,13 @@ std::uint64_t add_shared_reduction(Work& work, const Row& row, DataType type,
   const RowPlace place = row_place(walk, kept);
   walk.define("BASE", sdk::message("(", place.base, ")"));
   walk.define("TARGET", is_divided ? "(row * parts + part)" : sdk::message("(", place.target, ")"));
-  if (row.finish != nullptr) walk.define("FINISH", is_divided ? "acc" : row.finish);
-  walk.functions = reading.functions + reading.reader;
+  if (row.finish != nullptr) walk.define("FINISH", is_divided ? "acc" : after.of(row.finish));
+  walk.functions = reading.functions + reading.reader + after.function;
   walk.body = place.statements + reading.beginning +
               (row.finish != nullptr ? common::kReduceRow : common::kLogSumExpRow);
   walk.add_to(work, form, rows * division.depth);
   if (!is_divided) return 0;
-  add_meeting(work, row, type, division, form);
+  add_meeting(work, row, type, division, form, after);
   return static_cast<std::uint64_t>(form.part_count()) * sizeof(double);
 }
 
@@ -314,7 +335,8 @@ class FusedReduce {
       : source_(node),
         row_(find_row(node.get_string("op", ""))),
         axis_(static_cast<int>(node.get_int("axis", 0))),
-        keep_dims_(node.get_int("keepdims", 1) != 0) {}
+        keep_dims_(node.get_int("keepdims", 1) != 0),
+        after_(After::from(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const RowElements x = source_.elements(ctx);
@@ -325,10 +347,13 @@ class FusedReduce {
     if (sdk::element_count(division.out_dims) == 0) return;
     if (!shares_rows(work.device()) || division.depth == 0)
       return add_own(ctx, work, x.type, division);
-    const std::uint64_t bytes = add_shared_reduction(work, row_, x.type, division, [&](Walk& walk) {
-      walk.define("LIT(x)", "JOIN(x, f)");
-      return source_.add_to(walk, ctx, axis_);
-    });
+    const std::uint64_t bytes = add_shared_reduction(
+        work, row_, x.type, division,
+        [&](Walk& walk) {
+          walk.define("LIT(x)", "JOIN(x, f)");
+          return source_.add_to(walk, ctx, axis_);
+        },
+        after_);
     if (bytes > 0) ctx.set_workspace(bytes, work.device().limits().alignment);
   }
 
@@ -343,10 +368,10 @@ class FusedReduce {
     define_order(walk);
     walk.define("STEP(a, v)", sdk::message("(", row_.step, ")")).define("INDEX", "i64");
     walk.define("ROW_PARAMETERS", reading.parameters).define("ELEMENT(k)", reading.element);
-    walk.functions = reading.functions + common::kFoldRow;
+    walk.functions = reading.functions + after_.function + common::kFoldRow;
     walk.body = sdk::message("  i64 row = i0;\n", reading.beginning, "  ACC acc = fold_row(",
                              reading.arguments, "depth, 1, START);\n  STORE(T, y, row, ",
-                             row_.finish, ");");
+                             after_.of(row_.finish), ");");
     walk.add_to(work);
   }
 
@@ -354,6 +379,7 @@ class FusedReduce {
   const Row& row_;
   int axis_;
   bool keep_dims_;
+  After after_;
 };
 
 class ArgExtreme {

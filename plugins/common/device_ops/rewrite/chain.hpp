@@ -23,6 +23,9 @@ class Chain {
   /// The root last.
   const std::vector<sdk::Node>& nodes() const { return nodes_; }
   const sdk::Node& root() const { return root_; }
+  /// The text of the expression: statements, and what it comes to after them; operand k is called v and its number.
+  const std::string& statements() const { return statements_; }
+  const std::string& result() const { return result_; }
   /// The names of the values that it is made of.
   const std::vector<std::string>& operands() const { return operands_; }
   /// How many of them have, or may have, the dims of what is made; the others broadcast.

@@ -1,5 +1,7 @@
 // What is element-wise in front of rows that are folded or normalised becomes part of their kernel: a scale and a mask
-// before Softmax, a residual before LayerNormalization, squares before a mean.
+// before Softmax, a residual before LayerNormalization, squares before a mean. So does what is done to each fold.
+#include <optional>
+
 #include "plugins/common/axes.hpp"
 #include "plugins/common/device_ops/rewrite/chain.hpp"
 #include "plugins/common/device_ops/row_form.hpp"
@@ -154,8 +156,30 @@ bool may_keep(const sdk::Node& node, const RowNode& row) {
   return node.input_count() < 3 || !node.input(2) || node.input(2).is_constant();
 }
 
+/// The last of the element-wise nodes after a fold that have its dims and read nothing but it and numbers, as an epsilon that is
+/// added before a root; empty where there is none.
+sdk::Node find_tail(const sdk::Node& fold, const NodeSet& taken) {
+  sdk::Node tail;
+  for (sdk::ValueInfo value = fold.output(0);; value = tail.output(0)) {
+    const sdk::Node next = only_consumer(value, taken);
+    if (!next || !is_elementwise(next) || !same_dims(next.output(0), value)) return tail;
+    const Chain chain(next, taken);
+    if (chain.operands().size() != 1 || chain.operands()[0] != fold.output(0).name()) return tail;
+    tail = next;
+  }
+}
+
+/// What the tail does becomes the attributes "after_statements" and "after_result", of the fold as v0, and "after", how many nodes.
+void add_tail(const Chain& tail, sdk::NodeDraft& draft) {
+  draft.attribute("after_statements", tail.statements()).attribute("after_result", tail.result());
+  draft.attribute("after", static_cast<std::int64_t>(tail.nodes().size()));
+  draft.output(tail.root().output(0).name());
+  for (const sdk::Node& each : tail.nodes()) draft.replaces(each);
+}
+
+/// `tail` may be empty.
 void add_row_node(const sdk::Node& node, const RowNode& row, const Chain& chain, bool keeps,
-                  sdk::Rewrite& edit) {
+                  const std::optional<Chain>& tail, sdk::Rewrite& edit) {
   sdk::NodeDraft draft = edit.node(private_domain(), row.fused);
   draft.name(std::string(node.name()));
   chain.add_to(draft, edit);
@@ -169,9 +193,13 @@ void add_row_node(const sdk::Node& node, const RowNode& row, const Chain& chain,
     }
   }
   if (row.goes_once) draft.attribute("keepdims", node.get_int("keepdims", 1));
-  draft.output(node.output(0).name());
-  if (keeps) draft.output(chain.root().output(0).name());
   draft.replaces(node);
+  if (tail) {
+    add_tail(*tail, draft);
+  } else {
+    draft.output(node.output(0).name());
+  }
+  if (keeps) draft.output(chain.root().output(0).name());
   draft.add();
 }
 
@@ -191,8 +219,13 @@ void fuse_rows(const Device& device, const sdk::Graph& graph, NodeSet& taken, sd
     const Chain chain(root, taken);
     if (!pays(device, row, chain, keeps)) continue;
     for (const sdk::Node& each : chain.nodes()) taken.insert(each.raw());
+    const sdk::Node last = row.goes_once ? find_tail(node, taken) : sdk::Node();
+    std::optional<Chain> tail;
+    if (last) tail.emplace(last, taken);
     taken.insert(node.raw());
-    add_row_node(node, row, chain, keeps, edit);
+    for (std::size_t k = 0; tail && k < tail->nodes().size(); ++k)
+      taken.insert(tail->nodes()[k].raw());
+    add_row_node(node, row, chain, keeps, tail, edit);
   }
 }
 
