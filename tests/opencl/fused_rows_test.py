@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import fused_row_cases  # noqa: E402
 import rows_test  # noqa: E402
 
-SHARES = (1, 1) if os.environ.get("BACKPLANE_TEST_FULL") == "1" else (2, 4)  # most cases cost a run of the device's compiler
+SHARES = (1, 1) if os.environ.get("BACKPLANE_TEST_FULL") == "1" else (4, 8)  # most cases cost a run of the device's compiler
 
 
 def order_of(model, *settings):

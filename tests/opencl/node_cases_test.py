@@ -24,7 +24,7 @@ from node_cases_test import PROGRAM, ROUNDED, write_case  # noqa: E402
 
 LIST = HERE / "node_cases.txt"
 LEAST_CASES, LEAST_OPERATORS = 800, 100
-SHARE = 1 if os.environ.get("BACKPLANE_TEST_FULL") == "1" else 8  # most cases cost a run of the device's compiler
+SHARE = 1 if os.environ.get("BACKPLANE_TEST_FULL") == "1" else 12  # most cases cost a run of the device's compiler
 SKIPPED = 77  # as CTest is told
 
 # Wrong by the cases' tolerance on every provider: see tests/onnx/node_cases_test.py.

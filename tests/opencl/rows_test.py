@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE))
 import row_cases  # noqa: E402
 
 PROGRAM = pathlib.Path(os.environ["BACKPLANE_BUILD_DIR"]) / "bin/backplane"
-SHARES = (1, 1) if os.environ.get("BACKPLANE_TEST_FULL") == "1" else (4, 32)  # most cases cost a run of the device's compiler
+SHARES = (1, 1) if os.environ.get("BACKPLANE_TEST_FULL") == "1" else (8, 48)  # most cases cost a run of the device's compiler
 SKIPPED = 77  # as CTest is told
 
 

@@ -47,7 +47,7 @@ TEST(SymbolicDims, RandomGraphsAreRightForAllSizes) {
   constexpr int kGraphs = 40, kFullGraphs = 400;
   for (const Target& target : find_targets()) {
     const int share =
-        target.sweep_share > 1 ? 8 : 1;  // most graphs cost runs of the device's compiler
+        target.sweep_share > 1 ? 16 : 1;  // most graphs cost runs of the device's compiler
     for (int graph = 0; graph < (is_full() ? kFullGraphs : kGraphs) / share; ++graph) {
       Random random(static_cast<std::uint64_t>(graph));
       const Outcome outcome = run_symbolic(random_symbolic_case(random), options_of(target));

@@ -167,9 +167,18 @@ class Crew {
     result.p90_ms = milliseconds(samples[std::min(count - 1, count * 9 / 10)]);
   }
 
+  /// A session makes a run context for each of the runs that meet in it. That more of them meet here than ever before is a
+  /// start, which is over after one turn for each caller.
+  std::optional<std::uint64_t> steady_allocations() {
+    std::optional<std::uint64_t> least = count_allocations();
+    for (std::size_t turn = 1; turn < callers_.size() && least && *least > 0; ++turn)
+      least = std::min(*least, count_allocations().value_or(0));
+    return least;
+  }
+
   /// The last runs are made apart from the timed ones, all callers between two barriers, so that starting threads
   /// and growing samples are not counted as the model's.
-  std::optional<std::uint64_t> steady_allocations() {
+  std::optional<std::uint64_t> count_allocations() {
     const std::uint64_t before = device_allocations(*sessions_[0]);
     std::barrier barrier(static_cast<std::ptrdiff_t>(callers_.size()));
     std::optional<std::uint64_t> heap;
