@@ -1,7 +1,6 @@
 #include "plugins/cuda/integer_images.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -20,17 +19,12 @@ std::int64_t whole_vectors(std::int64_t count) {
   return count <= kTwoWords ? kTwoWords : padded_depth(count);
 }
 
-std::uint64_t sums_begin(std::int64_t bytes) {
-  constexpr std::int64_t kSumsAlignment = 256;
-  return static_cast<std::uint64_t>((bytes + kSumsAlignment - 1) / kSumsAlignment * kSumsAlignment);
-}
-
 }  // namespace
 
 std::int64_t Filters::laid_filters() const { return whole_vectors(filters + (has_ones ? 1 : 0)); }
 std::int64_t Filters::laid_channels() const { return whole_vectors(channels); }
 
-std::uint64_t FilterPacker::sums_at() const { return sums_begin(filters.bytes()); }
+std::uint64_t FilterPacker::sums_at() const { return sums_behind(filters.bytes()); }
 
 std::uint64_t FilterPacker::bytes() const {
   return sums_at() + static_cast<std::uint64_t>(filters.all_filters() * kSumBytes);
@@ -67,25 +61,14 @@ void FilterPacker::pack(const sdk::PackContext& ctx) const {
     for (std::int64_t tap = 0; tap < filters.taps; ++tap)
       std::fill_n(packed.begin() + ones + tap * width, filters.channels, 1);
   }
-  if (!sums.empty())
-    std::memcpy(packed.data() + sums_at(), sums.data(), sums.size() * sizeof(std::int32_t));
-  upload_packed(ctx, packed.data(), packed.size());
+  upload_with_sums(ctx, packed, sums, sums_at());
 }
 
 LaidOut lay_out_filters(sdk::PrepareContext& ctx, NodeWork& work, const FilterPackers& packers,
                         std::uint32_t place, const Filters& filters, bool wants_sums,
                         WorkspacePieces& pieces) {
+  if (ctx.input_constant(place)) return packers.request(ctx, work, place, {filters});
   LaidOut laid;
-  if (ctx.input_constant(place)) {
-    const FilterPacker* const packer = packers.find({filters});
-    const std::uint32_t index = ctx.request_pack(packer->key(), {place}, packer->bytes(), packer,
-                                                 work.device().limits().alignment);
-    ctx.ignore_input(place);
-    laid.lines = device_ops::packed(index);
-    laid.sums = laid.lines;
-    laid.sums.offset = packer->sums_at();
-    return laid;
-  }
   laid.lines = pieces.add(filters.bytes());
   const std::int64_t words = filters.laid_channels() / kInt8Word;
   device_ops::Walk walk(Dims{filters.all_filters(), filters.taps, words});

@@ -112,10 +112,19 @@ void add_line_sums(device_ops::Work& work, std::int64_t count, std::int64_t dept
   work.add(std::move(plan));
 }
 
-std::uint64_t LinePacker::sums_at() const {
+std::uint64_t sums_behind(std::int64_t bytes) {
   constexpr std::int64_t kSumsAlignment = 256;
-  return static_cast<std::uint64_t>(up_to(lines.bytes(), kSumsAlignment));
+  return static_cast<std::uint64_t>(up_to(bytes, kSumsAlignment));
 }
+
+void upload_with_sums(const sdk::PackContext& ctx, std::vector<unsigned char>& packed,
+                      const std::vector<std::int32_t>& sums, std::uint64_t sums_at) {
+  if (!sums.empty())
+    std::memcpy(packed.data() + sums_at, sums.data(), sums.size() * sizeof(std::int32_t));
+  upload_packed(ctx, packed.data(), packed.size());
+}
+
+std::uint64_t LinePacker::sums_at() const { return sums_behind(lines.bytes()); }
 
 std::uint64_t LinePacker::bytes() const {
   return sums_at() + static_cast<std::uint64_t>(lines.sum_count()) * sizeof(std::int32_t);
@@ -145,25 +154,14 @@ void LinePacker::pack(const sdk::PackContext& ctx) const {
       sums[static_cast<std::size_t>(at)] = sum;
     }
   }
-  if (!sums.empty())
-    std::memcpy(packed.data() + sums_at(), sums.data(), sums.size() * sizeof(std::int32_t));
-  upload_packed(ctx, packed.data(), packed.size());
+  upload_with_sums(ctx, packed, sums, sums_at());
 }
 
 LaidOut lay_out(sdk::PrepareContext& ctx, NodeWork& work, const LinePackers& packers,
                 std::uint32_t place, const Lines& lines, bool wants_sums, bool may_stay,
                 WorkspacePieces& pieces) {
+  if (ctx.input_constant(place)) return packers.request(ctx, work, place, {lines});
   LaidOut laid;
-  if (ctx.input_constant(place)) {
-    const LinePacker* const packer = packers.find({lines});
-    const std::uint32_t index = ctx.request_pack(packer->key(), {place}, packer->bytes(), packer,
-                                                 work.device().limits().alignment);
-    ctx.ignore_input(place);
-    laid.lines = device_ops::packed(index);
-    laid.sums = laid.lines;
-    laid.sums.offset = packer->sums_at();
-    return laid;
-  }
   if (may_stay && lines.lies_right() && !wants_sums) {
     laid.lines = input(place);
     laid.spare_bytes = static_cast<std::uint64_t>(lines.bytes());

@@ -59,6 +59,12 @@ void add_lay_out(device_ops::Work& work, const Lines& lines, const MemoryRef& fr
 void add_line_sums(device_ops::Work& work, std::int64_t count, std::int64_t depth,
                    const MemoryRef& from, const MemoryRef& to);
 
+/// Where sums stand behind packed lines of so many bytes.
+std::uint64_t sums_behind(std::int64_t bytes);
+/// Ends a packing: the sums go behind the lines in `packed`, and all of it to the device.
+void upload_with_sums(const sdk::PackContext& ctx, std::vector<unsigned char>& packed,
+                      const std::vector<std::int32_t>& sums, std::uint64_t sums_at);
+
 /// A constant operand as lines, and behind them the lines' sums.
 struct LinePacker {
   Lines lines;
@@ -68,23 +74,6 @@ struct LinePacker {
   void pack(const sdk::PackContext& ctx) const;
 };
 
-/// Packers by what they do; they live as long as the kernel, as the host needs them to.
-template <class Packer>
-class KeptPackers {
- public:
-  const Packer* find(const Packer& wanted) const {
-    const std::lock_guard lock(mutex_);
-    auto& packer = packers_[wanted.key()];
-    if (packer == nullptr) packer = std::make_unique<Packer>(wanted);
-    return packer.get();
-  }
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, std::unique_ptr<Packer>> packers_;
-};
-using LinePackers = KeptPackers<LinePacker>;
-
 /// Where an operand's lines are, and their sums where those are wanted.
 struct LaidOut {
   MemoryRef lines, sums;
@@ -92,6 +81,36 @@ struct LaidOut {
   MemoryRef spare;
   std::uint64_t spare_bytes = 0;
 };
+
+/// Packers by what they do; they live as long as the kernel, as the host needs them to.
+template <class Packer>
+class KeptPackers {
+ public:
+  /// Has constant input `place` packed so, and not given to the kernel as it is.
+  LaidOut request(sdk::PrepareContext& ctx, NodeWork& work, std::uint32_t place,
+                  const Packer& wanted) const {
+    const Packer* const packer = find(wanted);
+    const std::uint32_t index = ctx.request_pack(packer->key(), {place}, packer->bytes(), packer,
+                                                 work.device().limits().alignment);
+    ctx.ignore_input(place);
+    LaidOut laid;
+    laid.lines = laid.sums = device_ops::packed(index);
+    laid.sums.offset = packer->sums_at();
+    return laid;
+  }
+
+ private:
+  const Packer* find(const Packer& wanted) const {
+    const std::lock_guard lock(mutex_);
+    auto& packer = packers_[wanted.key()];
+    if (packer == nullptr) packer = std::make_unique<Packer>(wanted);
+    return packer.get();
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::unique_ptr<Packer>> packers_;
+};
+using LinePackers = KeptPackers<LinePacker>;
 
 /// Input `place`, as lines: packed where it is a constant, as it lies where that is right and `may_stay`, and else in a
 /// piece of the workspace.

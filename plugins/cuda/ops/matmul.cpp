@@ -7,6 +7,7 @@
 #include "plugins/common/device_ops/matrix_batch.hpp"
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
+#include "plugins/cuda/integer_lines.hpp"
 #include "plugins/cuda/kernel.hpp"
 #include "plugins/cuda/product_work.hpp"
 
@@ -68,12 +69,6 @@ void add_empty_product(sdk::PrepareContext& ctx, NodeWork& work, const Dims& dim
 
 bool is_same(DimsView a, const Dims& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
-}
-
-/// Bytes of a workspace before what begins where the device wants it.
-std::uint64_t whole_lines(NodeWork& work, std::int64_t bytes) {
-  const std::uint64_t line = work.device().limits().alignment;
-  return (static_cast<std::uint64_t>(bytes) + line - 1) / line * line;
 }
 
 /// Adds the products; their form is complete but for the precision. The first `kept` bytes of the workspace are not theirs.
@@ -141,14 +136,13 @@ class MatMul {
     plan.c = input(3);
     product.epilogue = is_apart ? Epilogue::kNone : epilogue_;
     const Dims made = matrices.y_dims;
-    std::uint64_t kept = 0;
+    WorkspacePieces pieces(work.device());
     if (is_apart) {
-      plan.y = device_ops::workspace();
-      kept = whole_lines(work, sdk::element_count(made) * sdk::element_bytes(a.type()));
-      plan.workspace = device_ops::workspace(kept);
+      plan.y = pieces.add(sdk::element_count(made) * sdk::element_bytes(a.type()));
+      plan.workspace = device_ops::workspace(pieces.bytes());
     }
     set_batch(matrices, plan);
-    add_products(ctx, work, std::move(plan), precision_, kept);
+    add_products(ctx, work, std::move(plan), precision_, pieces.bytes());
     if (is_apart) add_matrix(ctx, work, made, dims, epilogue_);
   }
 

@@ -29,30 +29,23 @@ const Target& target() {
   return made;
 }
 
-class PlannedConvolution final : public PreparedConvolution {
+/// A plan of either kind, of which `enqueue` takes `Rest` and does nothing.
+template <class Prepared, class... Rest>
+class Planned final : public Prepared {
  public:
-  explicit PlannedConvolution(FinishedPlan plan) : plan_(std::move(plan)) {}
+  explicit Planned(FinishedPlan plan) : plan_(std::move(plan)) {}
   std::uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
   std::string kept() const override { return plan_.kept(); }
-  void enqueue(StreamHandle, const ConvolutionAddresses&) const override {}
+  void enqueue(StreamHandle, Rest...) const override {}
 
  private:
   FinishedPlan plan_;
 };
-
-class PlannedAttention final : public PreparedAttention {
- public:
-  explicit PlannedAttention(FinishedPlan plan) : plan_(std::move(plan)) {}
-  std::uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
-  std::string kept() const override { return plan_.kept(); }
-  void enqueue(StreamHandle, const AttentionAddresses&, float) const override {}
-
- private:
-  FinishedPlan plan_;
-};
+using PlannedConvolution = Planned<PreparedConvolution, const ConvolutionAddresses&>;
+using PlannedAttention = Planned<PreparedAttention, const AttentionAddresses&, float>;
 
 /// cuDNN for the described device, of which each answer is a line on stderr.
-template <class Library, class Form, class Prepared, class Planned>
+template <class Library, class Form, class Prepared, class Made>
 class Planning final : public Library {
  public:
   std::string version() override { return cudnn_version(); }
@@ -67,7 +60,7 @@ class Planning final : public Library {
   static std::shared_ptr<const Prepared> told(const Form& form, std::optional<FinishedPlan> plan) {
     std::cerr << (plan ? "plan: " : "no plan: ") << form.key() << '\n';
     if (!plan) return nullptr;
-    return std::make_shared<const Planned>(std::move(*plan));
+    return std::make_shared<const Made>(std::move(*plan));
   }
 };
 
