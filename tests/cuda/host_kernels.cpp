@@ -30,6 +30,7 @@ constexpr char kWords[] = R"text(
 struct Place { unsigned x, y, z; };
 static Place blockIdx, threadIdx, blockDim;
 struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(16) double2 { double x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 static void (*host_meet)(int);  // all of the group, or the neighbours that run together
 static inline void meet(int is_group) {
@@ -56,6 +57,7 @@ static inline unsigned __float_as_uint(float x) { return bits_of<unsigned>(x); }
 static inline float __uint_as_float(unsigned x) { return bits_of<float>(x); }
 static inline float __int_as_float(int x) { return bits_of<float>(x); }
 static inline int atomicCAS(int *p, int from, int to) { return __sync_val_compare_and_swap(p, from, to); }
+static inline unsigned atomicAdd(unsigned *p, unsigned value) { return __sync_fetch_and_add(p, value); }
 )text";
 
 /// After it: one item, or all of a group.

@@ -1,4 +1,4 @@
-"""Cases of one node whose rows several work items share: reductions, softmax, normalisation. What is expected is
+"""Cases of one node whose rows several work items share: reductions, running sums, the best elements, softmax, normalisation. What is expected is
 worked out in double precision."""
 
 import json
@@ -98,6 +98,73 @@ def extreme(folder, random, op_type, kind, dims, axis, takes_last):
     save(folder, name, node, 13, [("x", x, code)], [("y", found.astype(np.int64), TensorProto.INT64)], 0)
 
 
+def running(folder, random, op_type, kind, dims, axis, exclusive=False, reverse=False):
+    name = f"{op_type}_{kind}_{'x'.join(map(str, dims))}_axis_{axis}_{int(exclusive)}{int(reverse)}"
+    if kind in INTEGERS:
+        dtype, code = INTEGERS[kind]
+        x = random.integers(0, 100, dims).astype(dtype) if op_type == "CumSum" else random.integers(1, 4, dims).astype(dtype)
+        tolerance = 0
+    else:
+        dtype, code, tolerance = FLOATS[kind]
+        x = rounded(random.uniform(-1, 2, dims) if op_type == "CumSum" else np.exp(random.uniform(-0.1, 0.1, dims)), kind)
+    ordered = np.flip(x, axis) if reverse else x
+    scan, neutral = (np.cumsum, 0) if op_type == "CumSum" else (np.cumprod, 1)
+    y = scan(ordered, axis, dtype=x.dtype)  # integers wrap, as memory has them
+    if exclusive:
+        y = np.roll(y, 1, axis)
+        y[(slice(None),) * axis + (slice(0, 1),)] = neutral
+    y = np.flip(y, axis) if reverse else y
+    node = helper.make_node(op_type, ["x", "axis"], ["y"], exclusive=int(exclusive), reverse=int(reverse))
+    save(folder, name, node, 14 if op_type == "CumSum" else 26,
+         [("x", x, code), ("axis", np.array(axis, np.int64), TensorProto.INT64)],
+         [("y", y if kind in INTEGERS else rounded(y, kind), code)], tolerance * 4, ("axis",))
+
+
+def best(folder, random, kind, dims, axis, k, largest=True, spread=50, is_constant=True):
+    """Few different values, so that many are equal; of floats some are NaN, which is the greatest, some infinite, some -0."""
+    dtype, code = INTEGERS[kind] if kind in INTEGERS else FLOATS[kind][:2]
+    if kind in INTEGERS:
+        limits = np.iinfo(dtype)
+        x = random.integers(0 if limits.min == 0 else -(spread // 2), spread // 2 + 1, dims).astype(dtype)
+        x.reshape(-1)[[1, -2]] = limits.max, limits.min
+    else:
+        x = (random.integers(-spread, spread + 1, dims) / 4).astype(np.float32)
+        x.reshape(-1)[:x.size // 9 * 4:x.size // 9] = np.nan, np.inf, -np.inf, -0.0
+        x = rounded(x, kind)
+    # Their order among all values, NaN being the last there.
+    rank = np.unique(x, return_inverse=True)[1].reshape(x.shape).astype(np.int64)
+    order = np.argsort(-rank if largest else rank, axis, kind="stable")
+    if not largest and kind in FLOATS:
+        order = np.argsort(np.where(np.isnan(x), rank.max() + 1, rank), axis, kind="stable")
+    places = np.take(order, range(k), axis)
+    name = f"TopK_{kind}_{'x'.join(map(str, dims))}_axis_{axis}_{k}_{int(largest)}_{spread}_{int(is_constant)}"
+    save(folder, name, helper.make_node("TopK", ["x", "k"], ["y", "at"], axis=axis, largest=int(largest)), 11,
+         [("x", x, code), ("k", np.array([k], np.int64), TensorProto.INT64)],
+         [("y", np.take_along_axis(x, places, axis), code), ("at", places, TensorProto.INT64)], 0, ("k",) if is_constant else ())
+
+
+def hardmax(folder, random, kind, dims, axis):
+    _, code, _ = FLOATS[kind]
+    x = rounded(random.integers(-20, 20, dims).astype(np.float32), kind)
+    y = np.zeros(dims)
+    if x.size:
+        np.put_along_axis(y, x.argmax(axis, keepdims=True), 1, axis)
+    save(folder, f"Hardmax_{kind}_{'x'.join(map(str, dims))}_axis_{axis}",
+         helper.make_node("Hardmax", ["x"], ["y"], axis=axis), 13, [("x", x, code)], [("y", y, code)], 0)
+
+
+def lp(folder, random, kind, dims, axis, p):
+    _, code, tolerance = FLOATS[kind]
+    x = rounded(random.uniform(-2, 2, dims), kind)
+    if x.size and axis > 0:
+        x[0] = 0
+    norm = np.abs(x).sum(axis, keepdims=True) if p == 1 else np.sqrt((x * x).sum(axis, keepdims=True))
+    y = np.divide(x, norm, out=np.zeros(dims), where=norm != 0)
+    save(folder, f"LpNormalization_{kind}_{'x'.join(map(str, dims))}_axis_{axis}_{p}",
+         helper.make_node("LpNormalization", ["x"], ["y"], axis=axis, p=p), 1 if kind != "bf16" else 22,
+         [("x", x, code)], [("y", rounded(y, kind), code)], tolerance)
+
+
 def softmax(folder, random, op_type, kind, dims, axis, spread=8.0):
     _, code, tolerance = FLOATS[kind]
     x = rounded(random.uniform(-spread, spread, dims), kind)
@@ -153,6 +220,38 @@ REDUCED = [((3, 20), [1]), ((5, 1), [1]), ((1, 7), [0]), ((40, 33), [0]), ((4, 6
 LONG = [((2, 100_003), [1]), ((1, 65_536), [1]), ((40_001, 3), [0]), ((3, 9_000, 2), [0, 1]), ((300, 2_000), [1])]
 
 
+# Element types, dims and axis of running sums: along the row and across it, wide and not, tiles that are not full, divided rows.
+RUNNING = [("f32", (3, 20), 1), ("f32", (5, 1), 1), ("f32", (2, 1027), 1), ("f16", (3, 2048), 1), ("f64", (4, 33, 5), 1),
+           ("i32", (2, 999), 1), ("i64", (70, 40), 0), ("u64", (3, 300), 1), ("f32", (0, 4), 1), ("f32", (3, 0), 1),
+           ("f64", (1, 100_004), 1), ("f32", (2, 30_001), 1), ("i32", (1, 50_001), 1), ("f32", (9_000, 3), 0),
+           ("f32", (300, 512), 1), ("f32", (2, 600, 40), 1)]
+# Element types, dims, axis and k of the best: sorted wholly, selected by digits of keys and of places, divided rows, all of them.
+BEST = [("f32", (3, 20), 1, 3), ("f32", (2, 16), 1, 16), ("f32", (2, 17), 1, 17), ("f32", (1, 257), 1, 1), ("f64", (2, 300), 1, 300),
+        ("f16", (3, 1000), 1, 7), ("i32", (2, 1025), 1, 1000), ("i64", (2, 700, 3), 1, 5), ("u8", (4, 600), 1, 20),
+        ("i8", (300, 2), 0, 64), ("u64", (2, 2049), 1, 65), ("f32", (1, 8_400), 1, 100), ("f32", (1, 50_000), 1, 1000),
+        ("f64", (1, 40_001), 1, 10), ("i32", (2, 65_536), 1, 3), ("f32", (1, 255), 1, 255), ("f16", (1, 20_000, 2), 1, 300),
+        ("i64", (1, 9_000), 1, 1), ("f32", (130, 4_000), 1, 1024)]
+
+
+def write_scans(folder, random):
+    for number, (kind, dims, axis) in enumerate(RUNNING):
+        for exclusive, reverse in ((False, number % 2 == 1), (True, number % 2 == 0)):
+            running(folder, random, "CumSum", kind, dims, axis, exclusive, reverse)
+    for kind, dims, axis in (("f32", (3, 300), 1), ("u64", (2, 12_000), 1), ("f32", (40, 9), 0)):
+        running(folder, random, "CumProd", kind, dims, axis, kind == "u64", True)
+    for number, (kind, dims, axis, k) in enumerate(BEST):
+        for largest in (True, False):
+            best(folder, random, kind, dims, axis, k, largest, (50, 50_000, 2)[number % 3] if kind not in ("i8", "u8", "f16") else 50,
+                 number % 4 > 0)
+    for kind, dims, axis in (("f32", (3, 20), 1), ("f16", (2, 1024), 1), ("f64", (33, 4), 0), ("f32", (1, 20_001), 1),
+                             ("bf16", (5, 7, 9), 1), ("f32", (4, 1), 1), ("f32", (3, 0), 1)):
+        hardmax(folder, random, kind, dims, axis)
+        if kind != "bf16":
+            lp(folder, random, kind, dims, axis, 1 + dims[1] % 2)
+            lp(folder, random, kind, dims, axis, 2 - dims[1] % 2)
+    lp(folder, random, "f32", (2, 60_001), 1, 2)
+
+
 def write_all(folder):
     random = np.random.default_rng(3)
     for number, op_type in enumerate(REDUCTIONS):
@@ -193,6 +292,7 @@ def write_all(folder):
         groups(folder, random, "GroupNormalization", kind, dims, count)
         if kind != "bf16":  # ONNX's has none
             groups(folder, random, "InstanceNormalization", kind, dims, count)
+    write_scans(folder, random)
 
 
 def write_few(folder):
@@ -208,3 +308,11 @@ def write_few(folder):
     layer(folder, random, "LayerNormalization", "f32", (2, 320), 1)
     layer(folder, random, "LayerNormalization", "f32", (1, 9_001), 1)
     groups(folder, random, "GroupNormalization", "f32", (2, 6, 5, 5), 3)
+    running(folder, random, "CumSum", "f32", (2, 1027), 1, False, True)
+    running(folder, random, "CumSum", "i32", (40, 9), 0, True)
+    running(folder, random, "CumSum", "f32", (1, 8_200), 1)
+    best(folder, random, "f32", (2, 40), 1, 5)
+    best(folder, random, "f32", (2, 300, 2), 1, 5, False, 2)
+    best(folder, random, "f32", (1, 4_300), 1, 9)
+    hardmax(folder, random, "f32", (2, 70), 1)
+    lp(folder, random, "f32", (1, 8_200), 1, 2)

@@ -1,6 +1,6 @@
-"""Reductions, softmax and normalisation in the form for GPUs, which the option tiles=local forces on a processor, over
-odd shapes, every element type, no elements, and rows so long that several groups divide them. Every fourth case is
-run, and one of 32 also in the processor's form; with BACKPLANE_TEST_FULL=1 all in both."""
+"""Reductions, running sums, TopK, softmax and normalisation in the form for GPUs, which the option tiles=local forces on a processor, over
+odd shapes, every element type, no elements, and rows so long that several groups divide them. One of 8 cases is
+run, and one of 48 also in the processor's form; with BACKPLANE_TEST_FULL=1 all in both."""
 
 import json
 import os

@@ -249,6 +249,32 @@ std::vector<Case> row_cases() {
     cases.push_back({"ReduceMax", 18, {{dims}, known({1})}, {BP_INT8, BP_UINT64, BP_FLOAT16}});
     cases.push_back({"ArgMax", 13, {{dims}}, {BP_FLOAT, BP_INT64, BP_BFLOAT16}, axis(1)});
   }
+  for (const Dims& dims : {Dims{300, 512}, Dims{1, 100003}, Dims{2, 65536}}) {
+    cases.push_back({"CumSum", 14, {{dims}, known({1})}, {BP_FLOAT, BP_FLOAT16, BP_INT64}});
+    cases.push_back({"CumProd", 26, {{dims}, known({1})}, {BP_DOUBLE, BP_UINT8}, [](auto& n) {
+                       n.attribute("reverse", std::int64_t{1});
+                       n.attribute("exclusive", std::int64_t{1});
+                     }});
+    cases.push_back({"Hardmax", 13, {{dims}}, {BP_FLOAT, BP_BFLOAT16}});
+    cases.push_back({"LpNormalization", 1, {{dims}}, {BP_FLOAT16, BP_DOUBLE}});
+    for (const std::int64_t k : {5, 300})
+      cases.push_back({"TopK",
+                       11,
+                       {{dims}, known({k})},
+                       {BP_FLOAT, BP_FLOAT16, BP_INT8, BP_INT64, BP_DOUBLE, BP_UINT16},
+                       [](auto&) {},
+                       2});
+  }
+  cases.push_back({"CumSum", 14, {{{600, 70}}, known({0})}});
+  cases.push_back({"TopK",
+                   11,
+                   {{{2, 9000, 3}}, known({20})},
+                   {BP_BFLOAT16, BP_INT32},
+                   [](auto& n) {
+                     n.attribute("axis", std::int64_t{1});
+                     n.attribute("largest", std::int64_t{0});
+                   },
+                   2});
   cases.push_back({"Softmax", 13, {{{2, 21, 5000}}}, {BP_FLOAT16}, axis(1)});
   cases.push_back({"Softmax", 13, {{{70000, 3}}}, {BP_DOUBLE}, axis(0)});
   cases.push_back({"ReduceSum", 13, {{{8, 64, 14, 14}}, known({0, 2, 3})}, {BP_FLOAT, BP_INT32}});
