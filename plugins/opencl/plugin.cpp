@@ -102,8 +102,8 @@ class Provider {
     options_.emplace_back(
         "tiles", BP_OPTION_STRING, "auto", "auto|vector|local",
         "How products and convolutions are tiled: in vectors of one work item, in "
-        "local memory of a group, or as suits the device. Rows of reductions, softmax and "
-        "normalization are one item's, or shared by a group, likewise.");
+        "local memory of a group, or as suits the device. Rows of reductions, running sums, TopK, "
+        "softmax and normalization are one item's, or shared by a group, likewise.");
     options_.emplace_back("fusion", BP_OPTION_BOOL, "true", "",
                           "Whether chains of nodes are fused.");
     options_.emplace_back(

@@ -1,7 +1,6 @@
 #include "plugins/common/device_ops/row_form.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/kernels/rows.hpp"
@@ -19,12 +18,6 @@ constexpr std::int64_t kStepsOfLane = 4;
 /// Elements that a lane keeps in registers.
 constexpr std::int64_t kMostHeld = 32;
 constexpr std::int64_t kWideBytes = 16;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-std::int64_t power_from(std::int64_t least) {
-  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
-}
 
 /// Rows are divided among groups when those that they fill are few and each would go on for long.
 void divide_rows(RowForm& form) {

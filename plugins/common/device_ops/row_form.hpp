@@ -1,12 +1,20 @@
 // How items of a group share rows, for the kernels of kernels/rows.hpp: chosen by the rows' number and length.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 
 #include "plugins/common/device_ops/kernel.hpp"
 
 namespace backplane::device_ops {
+
+inline std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// The least power of two that is not below `least`.
+inline std::int64_t power_from(std::int64_t least) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
+}
 
 /// `rows` of `n` elements each. A row is folded by `lanes` items; `group_items` / `lanes` rows share a group. See
 /// kernels/rows.hpp for what the rest means there.

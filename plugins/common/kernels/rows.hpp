@@ -1,5 +1,5 @@
 // Rows that several items of a group compute together, as text for kernels on devices where one item has little
-// to itself: reductions, softmax, normalisation. (Processors have an item for each row: reductions.hpp.)
+// to itself: reductions, running sums, softmax, normalisation. (Processors have an item for each row: reductions.hpp.)
 //
 // A group has GROUP items and GROUP_ROWS rows; LANES items, a power of two, share a row. Along the row (ACROSS 0)
 // neighbouring items are lanes of one row, and each takes V neighbouring elements at a time; across it (ACROSS 1)
@@ -198,6 +198,148 @@ inline constexpr char kArgRow[] = R"kernel(
   END_EACH
   FOLD(INDEX, place, CHOSEN)
   if (lane == 0 && is_row) STORE(i64, y, row, place);
+)kernel";
+
+/// The sums or products (MEET, from START) of a row's elements up to each of them: without that element itself if
+/// IS_EXCLUSIVE, counted from the row's end if IS_REVERSE. A lane takes neighbours and begins with what the lanes and
+/// tiles before it came to. The parts of PHASE 1 give what all of their elements come to.
+inline constexpr char kScanRow[] = R"kernel(
+// SCAN meets `before` with `own` of the lanes before this one, and makes `own` what all lanes of the row have.
+#define SCAN(TYPE, own, before, MEET)                                     \
+  {                                                                       \
+    for (int d = 1; d < SHUFFLED; d *= 2) {                               \
+      TYPE other;                                                         \
+      SHUFFLE(TYPE, other, own, d);                                       \
+      if (lane & d) before = MEET(before, other);                         \
+      own = MEET(own, other);                                             \
+    }                                                                     \
+    if (LANES > SHUFFLED) {                                               \
+      if (item % SHUFFLED == 0) SCRATCH(TYPE)[item / SHUFFLED] = own;     \
+      BARRIER;                                                            \
+      own = SCRATCH(TYPE)[first_slot];                                    \
+      if (lane >= SHUFFLED) before = MEET(before, own);                   \
+      for (int w = 1; w < LANES / SHUFFLED; ++w) {                        \
+        TYPE other = SCRATCH(TYPE)[first_slot + w * SLOT_STEP];           \
+        if (w < lane / SHUFFLED) before = MEET(before, other);            \
+        own = MEET(own, other);                                           \
+      }                                                                   \
+      BARRIER;                                                            \
+    }                                                                     \
+  }
+// Where the V elements from number k of the order on begin, and in which order they are.
+#if IS_REVERSE
+#define PLACED(k) ((INDEX)n - V - (k))
+#define TURNED(e) (TOGETHER - 1 - (e))
+#else
+#define PLACED(k) (k)
+#define TURNED(e) (e)
+#endif
+#if V > 1
+#define TOGETHER V
+#else
+#define TOGETHER 4
+#endif
+  ACC before = START;
+  x += BASE;
+#if PHASE == 1
+  for (INDEX k = first + lane * V; k < last; k += LANES * V) {
+    VALUE(T) w[V];
+    READ_ROW(PLACED(k), w);
+    UNROLL for (int e = 0; e < V; ++e) before = MEET(before, (ACC)w[e]);
+  }
+  FOLD(ACC, before, MEET)
+  if (lane == 0 && is_row) STORE(TP, found, row * parts + part, before);
+#else
+#if PHASE == 2
+  for (INDEX p = lane; p < part; p += LANES)
+    before = MEET(before, LOAD(TP, found, row * parts + p));
+  FOLD(ACC, before, MEET)
+#endif
+  y += BASE;
+  for (INDEX tile = first; tile < last; tile += LANES * TOGETHER) {
+    INDEX k = tile + lane * TOGETHER;
+    VALUE(T) w[TOGETHER];
+#if V > 1
+    if (k < last) READ_ROW(PLACED(k), w);
+#else
+    UNROLL for (int e = 0; e < TOGETHER; ++e)
+      if (k + e < last) w[TURNED(e)] = LOAD(T, x, OFFSET(PLACED(k + e)));
+#endif
+    ACC own = START, acc = before;
+    UNROLL for (int e = 0; e < TOGETHER; ++e)
+      if (k + e < last) own = MEET(own, (ACC)w[TURNED(e)]);
+    SCAN(ACC, own, acc, MEET)
+    before = MEET(before, own);
+    UNROLL for (int e = 0; e < TOGETHER; ++e) {
+      if (k + e < last) {
+        ACC v = (ACC)w[TURNED(e)];
+#if IS_EXCLUSIVE
+        w[TURNED(e)] = acc;
+        acc = MEET(acc, v);
+#else
+        acc = MEET(acc, v);
+        w[TURNED(e)] = acc;
+#endif
+      }
+    }
+    if (!is_row) continue;
+#if V > 1
+    if (k < last) WRITE(T, y + OFFSET(PLACED(k)), w);
+#else
+    UNROLL for (int e = 0; e < TOGETHER; ++e)
+      if (k + e < last) STORE(T, y, OFFSET(PLACED(k + e)), w[TURNED(e)]);
+#endif
+  }
+#endif
+)kernel";
+
+/// 1 where the first of the greatest elements is and 0 elsewhere. NaN counts only where it is the row's first element:
+/// there it is the greatest.
+inline constexpr char kHardmaxRow[] = R"kernel(
+#define ABOVE(a, b) ((a) > (b) ? (a) : (b))
+#define FIRST_OF(a, b) ((a) < (b) ? (a) : (b))
+  SEEK;
+  HOLD
+  REAL greatest = -INFINITY, beginning = LOAD(T, x, 0);
+  EACH_ELEMENT
+    greatest = ABOVE(v, greatest);
+  END_EACH
+  FOLD(REAL, greatest, ABOVE)
+  INDEX place = beginning != beginning ? 0 : last;
+  EACH_ELEMENT
+    if (v == greatest) place = FIRST_OF(k, place);
+  END_EACH
+  FOLD(INDEX, place, FIRST_OF)
+  if (!is_row) return;
+  y += BASE;
+  EACH_ELEMENT
+    v = k == place ? (REAL)1 : (REAL)0;
+  END_MAP
+)kernel";
+
+/// Divides by NORM of the sum of TERM of each element, unless it is 0: then all is 0. The parts of PHASE 1 give their sums.
+inline constexpr char kLpNormalizeRow[] = R"kernel(
+  SEEK;
+  HOLD
+  REAL sum = 0;
+#if PHASE == 2
+  for (int p = lane; p < parts; p += LANES) sum += LOAD(TP, found, row * parts + p);
+#else
+  EACH_ELEMENT
+    sum += TERM(v);
+  END_EACH
+#endif
+  FOLD(REAL, sum, PLUS)
+  if (!is_row) return;
+#if PHASE == 1
+  if (lane == 0) STORE(TP, found, row * parts + part, sum);
+#else
+  REAL norm = NORM(sum);
+  y += BASE;
+  EACH_ELEMENT
+    v = norm == (REAL)0 ? (REAL)0 : v / norm;
+  END_MAP
+#endif
 )kernel";
 
 /// Softmax, 0 where ZERO_WHERE says so if it is defined, or with IS_LOG its logarithm. The parts of PHASE 1 give their greatest and the sum of the exponentials

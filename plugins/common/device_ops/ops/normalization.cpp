@@ -71,18 +71,18 @@ class Softmax {
     } else {
       walk.number("inner", rows.inner);
     }
-    if (shares_rows(work.device()) && !is_hard) {
+    if (shares_rows(work.device())) {
       walk.define("BASE", "(row / inner * n * inner + row % inner)");
       walk.define("OFFSET(k)", "((k) * (INDEX)inner)");
       walk.functions = reading.functions + reading.reader;
-      walk.body = reading.beginning + common::kSoftmaxRow;
+      walk.body = reading.beginning + (is_hard ? common::kHardmaxRow : common::kSoftmaxRow);
       const RowForm form = choose_rows(work.device(), {.rows = rows.outer * rows.inner,
                                                        .n = rows.n,
                                                        .type = x.type,
                                                        .is_across = rows.inner > 1,
                                                        .is_dense = rows.inner == 1,
                                                        .holds = true,
-                                                       .may_divide = true});
+                                                       .may_divide = !is_hard});
       return add_phases(ctx, work, walk, form);
     }
     walk.number("n", rows.n);
@@ -307,11 +307,26 @@ class LpNormalization {
     const sdk::Tensor x = ctx.input(0);
     const Rows rows = rows_of(x.dims(), normalize_axis(axis_, x.rank()), false);
     ctx.set_output(0, x.type(), x.dims());
+    if (x.size() == 0) return;
     Walk walk(Dims{rows.outer, rows.inner});
     walk.in("x", input(0), x.type()).out("y", output(0), x.type());
-    walk.number("n", rows.n).number("inner", rows.inner).define("T", type_code(x.type()));
+    walk.number("inner", rows.inner).define("T", type_code(x.type()));
     walk.real_type(x.type()).define("TERM(v)", p_ == 1 ? "fabs(v)" : "((v) * (v))");
     walk.define("NORM(s)", p_ == 1 ? "(s)" : "sqrt(s)");
+    if (shares_rows(work.device())) {
+      walk.define("BASE", "(row / inner * n * inner + row % inner)");
+      walk.define("OFFSET(k)", "((k) * (INDEX)inner)");
+      walk.body = common::kLpNormalizeRow;
+      const RowForm form = choose_rows(work.device(), {.rows = rows.outer * rows.inner,
+                                                       .n = rows.n,
+                                                       .type = x.type(),
+                                                       .is_across = rows.inner > 1,
+                                                       .is_dense = rows.inner == 1,
+                                                       .holds = true,
+                                                       .may_divide = true});
+      return add_phases(ctx, work, walk, form);
+    }
+    walk.number("n", rows.n);
     walk.body =
         "  x += i1 * n * inner + i0;\n  y += i1 * n * inner + i0;\n  REAL sum = LIT(0.0);\n"
         "  for (i64 k = 0; k < n; ++k) sum += TERM((REAL)LOAD(T, x, k * inner));\n"

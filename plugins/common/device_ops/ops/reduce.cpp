@@ -456,9 +456,12 @@ class Cumulative {
     const int axis = normalize_axis(ctx.input(1).to_ints().at(0), x.rank());
     const std::int64_t n = x.dim(axis), inner = common::product(x.dims(), axis + 1, x.rank());
     ctx.set_output(0, x.type(), x.dims());
+    if (x.size() == 0) return;
     Walk walk(Dims{common::product(x.dims(), 0, axis), inner});
     walk.in("x", input(0), x.type()).out("y", output(0), x.type());
-    walk.number("n", n).number("inner", inner).define("T", type_code(x.type()));
+    walk.number("inner", inner).define("T", type_code(x.type()));
+    if (shares_rows(work.device())) return add_shared(ctx, work, walk, n, inner);
+    walk.number("n", n);
     const char* const step = is_sum_ ? "acc = acc + v;" : "acc = acc * v;";
     walk.body = sdk::message(
         "  x += i1 * n * inner + i0;\n  y += i1 * n * inner + i0;\n  ", accumulator(x.type()),
@@ -471,6 +474,32 @@ class Cumulative {
   }
 
  private:
+  void add_shared(sdk::PrepareContext& ctx, Work& work, Walk& walk, std::int64_t n,
+                  std::int64_t inner) const {
+    const sdk::Tensor x = ctx.input(0);
+    const RowForm form = choose_rows(work.device(), {.rows = x.size() / n,
+                                                     .n = n,
+                                                     .type = x.type(),
+                                                     .is_across = inner > 1,
+                                                     .is_dense = inner == 1,
+                                                     .may_divide = true});
+    walk.define("ACC", accumulator(x.type())).define("START", is_sum_ ? "((ACC)0)" : "((ACC)1)");
+    walk.define("MEET(a, b)", is_sum_ ? "((a) + (b))" : "((a) * (b))");
+    walk.define("IS_EXCLUSIVE", is_exclusive_ ? 1 : 0).define("IS_REVERSE", is_reverse_ ? 1 : 0);
+    walk.define("BASE", "(row / inner * n * inner + row % inner)");
+    walk.define("OFFSET(k)", "((k) * (INDEX)inner)");
+    walk.body = common::kScanRow;
+    if (form.parts == 1) return walk.define("PHASE", 0).add_to(work, form, x.size());
+    const DataType found = part_type(x.type());
+    for (const int phase : {1, 2}) {
+      Walk each = walk;
+      each.out("found", workspace(), found).define("TP", type_code(found)).define("PHASE", phase);
+      each.add_to(work, form, x.size());
+    }
+    ctx.set_workspace(static_cast<std::uint64_t>(form.part_count()) * sizeof(double),
+                      work.device().limits().alignment);
+  }
+
   bool is_sum_, is_exclusive_, is_reverse_;
 };
 
