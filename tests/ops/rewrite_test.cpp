@@ -149,6 +149,64 @@ TEST(Rewrite, AQuantizingPairAfterAConvIsItsActivation) {
   EXPECT_EQ(place(graph).kernels, Names{"cpu:conv_last"});
 }
 
+/// A value as bytes, and as floats again.
+std::string bytes(GraphWriter& g, const std::string& x, double scale) {
+  const std::string s = g.constant(f32({}, {scale}));
+  const std::string z = g.constant(u8({}, {100}));
+  return g.node("DequantizeLinear", {g.node("QuantizeLinear", {x, s, z}), s, z});
+}
+
+std::string byte_weights(GraphWriter& g, Random& random, const Dims& dims) {
+  return g.node("DequantizeLinear", {g.constant(random.tensor(ElementType::Int8, dims, -127, 127)),
+                                     g.constant(f32({}, {0.0078125})), g.constant(i8({}, {0}))});
+}
+
+TEST(Rewrite, NodesBetweenBytesComputeWithBytes) {
+  Random random(1);
+  GraphWriter g(13, random);
+  const std::string x = bytes(g, g.feed(kImage), 0.015625);
+  const std::string w = byte_weights(g, random, {16, 16, 3, 3});
+  const auto layer = [&](const std::string& from) {
+    return bytes(g, g.node("Relu", {g.node("Conv", {from, w}, {{"pads", ints({1, 1, 1, 1})}})}),
+                 0.0625);
+  };
+  std::string y = bytes(g, g.node("Add", {layer(x), layer(layer(x))}), 0.0625);
+  y = bytes(g, g.node("MaxPool", {y}, {{"kernel_shape", ints({2, 2})}}), 0.0625);
+  y = bytes(g, g.node("Flatten", {y}), 0.0625);
+  y = bytes(g, g.node("MatMul", {y, byte_weights(g, random, {400, 8})}), 0.0625);
+  Names kernels = place(g.done({y})).kernels;
+  std::sort(kernels.begin(), kernels.end());
+  // The two layers that read x are one.
+  const Names expected = {"cpu:DequantizeLinear", "cpu:QuantizeLinear",    "cpu:flatten",
+                          "cpu:quantized_add",    "cpu:quantized_conv",    "cpu:quantized_conv",
+                          "cpu:quantized_matmul", "cpu:quantized_max_pool"};
+  EXPECT_EQ(kernels, expected);
+}
+
+TEST(Rewrite, WeightsAroundAnotherNumberStayFloats) {
+  Random random(1);
+  GraphWriter g(13, random);
+  const std::string w = g.node(
+      "DequantizeLinear", {g.constant(random.tensor(ElementType::UInt8, {16, 16, 1, 1}, 0, 255)),
+                           g.constant(f32({}, {0.0078125})), g.constant(u8({}, {131}))});
+  const std::string y = g.node("Conv", {bytes(g, g.feed(kImage), 0.015625), w});
+  for (const std::string& kernel : place(g.done({bytes(g, y, 0.0625)})).kernels)
+    EXPECT_NE(kernel, "cpu:quantized_conv");
+}
+
+TEST(Rewrite, AProductWhoseSumsMayNotFitStaysFloat) {
+  Random random(1);
+  for (const std::int64_t depth : {65000, 66000}) {
+    GraphWriter g(13, random);
+    const std::string x = bytes(g, g.feed({1, depth}), 0.015625);
+    const std::string y = g.node("MatMul", {x, byte_weights(g, random, {depth, 1})});
+    const Names kernels = place(g.done({y})).kernels;
+    const bool summed_as_bytes =
+        std::find(kernels.begin(), kernels.end(), "cpu:quantized_matmul") != kernels.end();
+    EXPECT_EQ(summed_as_bytes, depth == 65000) << depth;
+  }
+}
+
 TEST(Rewrite, AChannelShuffleIsOneStep) {
   Random random(1);
   GraphWriter g(17, random);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plugins/cpu/dense/conv_rows.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
@@ -24,59 +25,6 @@ ProductShape product_shape(const ConvShape& shape, bool merged) {
   product.taps = merged ? window.taps() / window.kernel[2] : window.taps();
   product.depth = shape.in_channels / shape.groups * (merged ? window.kernel[2] : 1);
   return product;
-}
-
-/// Calls line(image, z, y, x, first, count) for the parts of rows [row, row + rows) that lie in one output
-/// line each: pixels x to x + count of the line, rows first to first + count.
-template <class Line>
-void for_each_line(const Window& window, int64_t row, int64_t rows, const Line& line) {
-  const auto& out = window.out;
-  int64_t x = row % out[2];
-  int64_t y = row / out[2] % out[1];
-  int64_t z = row / (out[2] * out[1]) % out[0];
-  int64_t image = row / (out[2] * out[1] * out[0]);
-  for (int64_t i = 0; i < rows;) {
-    const int64_t count = std::min(rows - i, out[2] - x);
-    line(image, z, y, x, i, count);
-    i += count;
-    x = 0;
-    if (++y < out[1]) continue;
-    y = 0;
-    if (++z < out[0]) continue;
-    z = 0;
-    ++image;
-  }
-}
-
-/// Writes the pointers of one kernel position for a run of output pixels; `zeros` stands for padding.
-void fill_tap(const float** table, const Window& window, const ConvArgs& args, const float* zeros,
-              const std::array<int64_t, 3>& tap, int64_t row, int64_t rows) {
-  const ImageStrides& strides = args.x_strides;
-  const int64_t dz = tap[0] * window.dilation[0] - window.pad_begin[0];
-  const int64_t dy = tap[1] * window.dilation[1] - window.pad_begin[1];
-  const int64_t dx = tap[2] * window.dilation[2] - window.pad_begin[2];
-  const int64_t stride = window.stride[2];
-  // Pixels [inside_begin, inside_end) of a line have this position inside of the image along the width.
-  const int64_t inside_begin = ceil_div(-dx, stride);
-  const int64_t inside_end = ceil_div(window.in[2] - dx, stride);
-  for_each_line(
-      window, row, rows,
-      [&](int64_t image, int64_t oz, int64_t oy, int64_t ox, int64_t first, int64_t count) {
-        const int64_t z = oz * window.stride[0] + dz;
-        const int64_t y = oy * window.stride[1] + dy;
-        const float** to = table + first;
-        if (z < 0 || z >= window.in[0] || y < 0 || y >= window.in[1]) {
-          std::fill(to, to + count, zeros);
-          return;
-        }
-        const float* line = args.x + image * strides.batch + z * strides.depth + y * strides.height;
-        const int64_t begin = std::clamp<int64_t>(inside_begin - ox, 0, count);
-        const int64_t end = std::clamp<int64_t>(inside_end - ox, begin, count);
-        std::fill(to, to + begin, zeros);
-        const float* pixel = line + ((ox + begin) * stride + dx) * strides.width;
-        for (int64_t i = begin; i < end; ++i, pixel += stride * strides.width) to[i] = pixel;
-        std::fill(to + end, to + count, zeros);
-      });
 }
 
 }  // namespace
@@ -163,12 +111,13 @@ void DirectConv::run_indirect(const ConvArgs& args, char* workspace,
   std::memset(zeros, 0, static_cast<std::size_t>(shape_.in_channels) * 4);
   char* scratch = workspace + align64(static_cast<uint64_t>(shape_.in_channels) * 4);
   const Window& window = shape_.window;
+  const RowSource<float> source{window, args.x, args.x_strides};
   run_product(args, scratch, threads,
               [&](const float** table, int64_t pitch, int64_t row, int64_t count) {
                 for (int64_t z = 0; z < window.kernel[0]; ++z) {
                   for (int64_t y = 0; y < window.kernel[1]; ++y) {
                     for (int64_t x = 0; x < window.kernel[2]; ++x, table += pitch) {
-                      fill_tap(table, window, args, zeros, {z, y, x}, row, count);
+                      fill_tap(table, source, zeros, {z, y, x}, row, count);
                     }
                   }
                 }

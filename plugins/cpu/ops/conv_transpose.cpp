@@ -203,7 +203,7 @@ class PlainConvTranspose {
 };
 
 template <class T>
-sdk::KernelEntry plain(int since) {
+sdk::KernelEntry plain_transposed(int since) {
   constexpr sdk::DataType kType = sdk::data_type_of<T>();
   return sdk::op("ConvTranspose")
       .name(std::string("cpu:conv_transpose_") + sdk::type_name(kType))
@@ -219,7 +219,8 @@ sdk::KernelList conv_transpose_kernels() {
               .name("cpu:conv_transpose")
               .types("T", {sdk::DataType::Float})
               .kernel<ConvTranspose>(),
-          plain<double>(1), plain<sdk::Half>(1), plain<sdk::BFloat16>(22)};
+          plain_transposed<double>(1), plain_transposed<sdk::Half>(1),
+          plain_transposed<sdk::BFloat16>(22)};
 }
 
 }  // namespace backplane::cpu

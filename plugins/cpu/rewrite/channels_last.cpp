@@ -38,6 +38,13 @@ bool ChannelsLast::is_image(const std::string& value) const {
   return r >= 3 && r <= 5 && graph_.is_float(value);
 }
 
+bool ChannelsLast::is_byte_image(const std::string& value) const {
+  const int r = rank(value);
+  if (r < 3 || r > 5) return false;
+  const sdk::DataType type = graph_.info(value).type();
+  return type == sdk::DataType::UInt8 || type == sdk::DataType::Int8;
+}
+
 bool ChannelsLast::any_last(const WorkNode& node) const {
   return std::any_of(node.inputs.begin(), node.inputs.end(),
                      [this](const std::string& v) { return is_last(v); });
@@ -92,9 +99,12 @@ void ChannelsLast::restore_plain() {
 
 bool ChannelsLast::convert(WorkNode* node) {
   if (node->is("Conv", kPrivateDomain)) return convert_conv(node);
+  if (node->is("QuantizedConv", kPrivateDomain)) return convert_conv(node);
   if (node->is("ScaleShift", kPrivateDomain)) return convert_simple(node);
   if (node->is("Activate", kPrivateDomain) && is_last(node->input(0))) return convert_simple(node);
-  if (node->is("Add", kPrivateDomain)) return any_last(*node) && (move_over(node), true);
+  if (node->is("Add", kPrivateDomain) || node->is("QuantizedAdd", kPrivateDomain))
+    return any_last(*node) && (move_over(node), true);
+  if (convert_quantized(node)) return true;
   if (node->changed || node->domain != "") return false;
   if (convert_deinterleave(node)) return true;
   if (!any_last(*node)) return false;
@@ -112,9 +122,30 @@ bool ChannelsLast::convert_conv(WorkNode* node) {
   } else {
     graph_.set_input(node, 0, to_last(x));
   }
-  if (!node->input(3).empty()) graph_.set_input(node, 3, to_last(node->input(3)));
+  const bool residual = node->op == "Conv" && !node->input(3).empty();
+  if (residual) graph_.set_input(node, 3, to_last(node->input(3)));
   make_last(node);
   return true;
+}
+
+/// Bytes: max pooling, and their way to and from floats with one scale.
+bool ChannelsLast::convert_quantized(WorkNode* node) {
+  const std::string x = node->input(0);
+  if (!is_last(x)) return false;
+  if (node->is("MaxPool") && is_byte_image(x)) {
+    graph_.change(node);
+    node->domain = kPrivateDomain;
+    node->op = "QuantizedMaxPool";
+    node->outputs.resize(1);
+    return convert_simple(node);
+  }
+  const bool quantize = node->is("QuantizeLinear") && is_image(x);
+  const bool dequantize = node->is("DequantizeLinear") && is_byte_image(x);
+  float scale = 0;
+  if (node->changed || (!quantize && !dequantize) || !graph_.scalar(node->input(1), scale))
+    return false;
+  graph_.change(node);
+  return convert_simple(node);
 }
 
 bool ChannelsLast::convert_simple(WorkNode* node) {

@@ -19,6 +19,7 @@ class ChannelsLast {
  private:
   bool convert(WorkNode* node);
   bool convert_conv(WorkNode* node);
+  bool convert_quantized(WorkNode* node);
   bool convert_pool(WorkNode* node);
   bool convert_simple(WorkNode* node);
   bool convert_elementwise(WorkNode* node);
@@ -42,6 +43,7 @@ class ChannelsLast {
   int rank(const std::string& value) const;
   /// Whether the value is a float image of rank 3 to 5.
   bool is_image(const std::string& value) const;
+  bool is_byte_image(const std::string& value) const;
   void restore_plain();
 
   WorkingGraph& graph_;

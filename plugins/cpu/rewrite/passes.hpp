@@ -5,6 +5,10 @@
 
 namespace backplane::cpu {
 
+/// Nodes between DequantizeLinear and QuantizeLinear compute with the bytes: Conv, MatMul and Gemm with constant
+/// weights, Add, and what only moves elements.
+void fuse_quantized(WorkingGraph& graph);
+
 /// Decomposed Gelu and LayerNormalization, and pairs of QuantizeLinear and DequantizeLinear, become one node
 /// each.
 void fuse_decomposed(WorkingGraph& graph);

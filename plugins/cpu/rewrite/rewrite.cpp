@@ -6,6 +6,7 @@ namespace backplane::cpu {
 
 void rewrite_graph(const sdk::Graph& graph, sdk::Rewrite& edit, const CpuDevice&) {
   WorkingGraph work(graph, edit);
+  fuse_quantized(work);
   fuse_decomposed(work);
   fuse_convolutions(work);
   fuse_products(work);

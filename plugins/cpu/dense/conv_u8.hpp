@@ -1,0 +1,75 @@
+// Convolutions of bytes on channels-last images: as products whose rows are output pixels, or channel by
+// channel.
+#pragma once
+
+#include "plugins/cpu/dense/conv_direct.hpp"
+#include "plugins/cpu/dense/conv_rows.hpp"
+#include "plugins/cpu/dense/product_u8.hpp"
+
+namespace backplane::cpu {
+
+/// The memory of one convolution of bytes. Nothing is owned.
+struct ConvArgsU8 {
+  const std::uint8_t* x = nullptr;  // dense
+  const void* packed = nullptr;
+  FinishU8 finish;
+  void* y = nullptr;  // dense, channels last
+};
+
+/// How x is stored.
+struct BytesX {
+  bool is_signed = false;
+  bool channels_first = false;
+  std::int32_t zero = 0;  // in x's own type
+
+  /// The byte that stands for the number 0.
+  std::uint8_t zero_byte() const { return static_cast<std::uint8_t>(zero); }
+  /// The zero point of unsigned rows: signed bytes are read as 128 more.
+  std::int32_t unsigned_zero() const { return is_signed ? zero + 128 : zero; }
+};
+
+/// A convolution of bytes made ready: y = finish(sum (x - x_zero) * w). Weights are signed bytes, or
+/// unsigned ones of zero point 128. Immutable.
+class ConvU8 {
+ public:
+  /// Whether there are kernels for it: channels of a group in fours, or as many groups as channels, or one
+  /// group.
+  static bool applies(const ConvShape& shape);
+  ConvU8(const ConvShape& shape, const BytesX& x, Isa isa, unsigned threads);
+
+  std::uint64_t packed_bytes() const;
+  std::uint64_t workspace_bytes() const;
+  /// Weights [out_channels, in_channels / groups, kernel ...].
+  void pack(const sdk::Tensor& weights, const float* scale, const float* shift, void* packed) const;
+  void run(const ConvArgsU8& args, void* workspace, const sdk::Threads& threads) const;
+  /// "depthwise", "merged" or "indirect", for the plan.
+  const char* variant() const;
+
+ private:
+  std::uint64_t frame_bytes() const;
+  void fill_frame(const std::uint8_t* x, std::uint8_t* frame, const sdk::Threads& threads) const;
+  void copy_line(const std::uint8_t* x, std::int64_t image, std::int64_t z, std::int64_t y,
+                 std::uint8_t* to) const;
+  RowSource<std::uint8_t> rows_of(const std::uint8_t* x) const;
+  void fill_rows(const RowSource<std::uint8_t>& source, const std::uint8_t* zeros,
+                 const std::uint8_t** table, std::int64_t row, std::int64_t count) const;
+  void run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>& source,
+                     const std::uint8_t* zeros, char* scratch, const sdk::Threads& threads) const;
+  void pack_depthwise(const sdk::Tensor& weights, const float* scale, const float* shift,
+                      void* packed) const;
+
+  ConvShape shape_;
+  BytesX x_;
+  bool depthwise_;
+  // A copy of the image in a frame of zero points whose pixels have whole quads; where kernels are wide and
+  // channels few, the pixels below one line of a kernel are read as one row ("merged").
+  bool framed_;
+  bool merged_;
+  std::int64_t frame_channels_ = 0;
+  Window frame_window_;  // over the frame: nothing is outside of it
+  const KernelsU8* kernels_;
+  unsigned threads_;
+  ProductU8 product_;
+};
+
+}  // namespace backplane::cpu

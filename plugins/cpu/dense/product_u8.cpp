@@ -1,0 +1,110 @@
+#include "plugins/cpu/dense/product_u8.hpp"
+
+#include <cstring>
+
+#include "plugins/cpu/rounding.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+// Rows of a block stay in the cache while all panels pass.
+constexpr std::int64_t kCachedRowsU8 = 96;
+// Multiply-adds below which handing an item to another thread costs more than it saves.
+constexpr std::int64_t kItemWorkU8 = 400'000;
+
+}  // namespace
+
+ProductU8::ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
+    : shape_(shape), kernels_(&kernels_u8(isa)), threads_(threads) {
+  blocks_ = (shape.rows + kCachedRowsU8 - 1) / kCachedRowsU8;
+  const std::int64_t panels = panel_count() * shape.groups;
+  const std::int64_t work = shape.rows * quads() * 4 * shape.columns * shape.groups;
+  const std::int64_t wanted = std::min<std::int64_t>(4 * std::int64_t{threads}, work / kItemWorkU8);
+  if (threads > 1 && blocks_ > 0 && blocks_ < wanted) {
+    // Few rows: the threads share the columns of a block.
+    panel_items_ = std::clamp<std::int64_t>((wanted + blocks_ - 1) / blocks_, 1,
+                                            std::max<std::int64_t>(1, panels));
+  }
+  const std::int64_t tallest = blocks_ > 0 ? (shape.rows + blocks_ - 1) / blocks_ : 0;
+  table_bytes_ = align64(static_cast<std::uint64_t>(shape.taps * tallest) * sizeof(void*));
+}
+
+ProductU8::Place ProductU8::place(std::int64_t panel) const {
+  const std::int64_t whole = kernels_->panel_columns;
+  const std::int64_t width = std::min(whole, shape_.columns - panel * whole);
+  return {width, kernels_->columns_for(width),
+          static_cast<std::uint64_t>(panel * whole * quads() * 4 * kernels_->weight_bytes),
+          panel * whole};
+}
+
+std::int64_t ProductU8::lanes() const {
+  const std::int64_t panels = panel_count();
+  return panels == 0 ? 0 : place(panels - 1).lanes + place(panels - 1).columns;
+}
+
+std::uint64_t ProductU8::group_bytes() const {
+  return align64(weight_bytes() + static_cast<std::uint64_t>(lanes()) * 12);
+}
+
+ColumnsU8 ProductU8::columns(const char* group, const Place& at) const {
+  const auto* start = reinterpret_cast<const std::int32_t*>(group + weight_bytes());
+  const auto* scale = reinterpret_cast<const float*>(start + lanes());
+  return {start + at.lanes, scale + at.lanes, scale + lanes() + at.lanes};
+}
+
+void ProductU8::store_weight(char* weights, std::int64_t index, std::int8_t value) const {
+  if (kernels_->weight_bytes == 1) {
+    reinterpret_cast<std::int8_t*>(weights)[index] = value;
+  } else {
+    reinterpret_cast<std::int16_t*>(weights)[index] = value;
+  }
+}
+
+void ProductU8::store_column(char* group, std::int64_t lane, std::int32_t start, float scale,
+                             float shift) const {
+  const std::int64_t all = lanes();
+  auto* starts = reinterpret_cast<std::int32_t*>(group + weight_bytes());
+  auto* scales = reinterpret_cast<float*>(starts + all);
+  starts[lane] = start;
+  scales[lane] = scale;
+  scales[all + lane] = shift;
+}
+
+void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, std::int64_t row,
+                         std::int64_t count, std::int64_t panel_item) const {
+  const std::int64_t panels = panel_count();
+  const std::int64_t all = panels * shape_.groups;
+  const std::int64_t begin = all * panel_item / panel_items_;
+  const std::int64_t end = all * (panel_item + 1) / panel_items_;
+  TileU8Args tile{};
+  tile.row_pitch = count;
+  tile.taps = shape_.taps;
+  tile.quads = shape_.depth / 4;
+  tile.out_stride = args.out_stride;
+  tile.finish = &args.finish;
+  const std::int64_t element = args.finish.floats ? 4 : 1;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::int64_t group = i / panels;
+    const Place at = place(i % panels);
+    const char* base =
+        static_cast<const char*>(args.packed) + group_bytes() * static_cast<std::uint64_t>(group);
+    tile.offset = group * shape_.depth;
+    tile.panel = base + at.panel;
+    tile.columns = columns(base, at);
+    tile.width = at.width;
+    const std::int64_t column = group * shape_.columns + i % panels * kernels_->panel_columns;
+    // Tiles of nearly equal height.
+    const int tallest = kernels_->max_rows(at.columns);
+    const std::int64_t tiles = (count + tallest - 1) / tallest;
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t first = count * t / tiles;
+      const auto rows = static_cast<int>(count * (t + 1) / tiles - first);
+      tile.rows = table + first;
+      tile.out =
+          static_cast<char*>(args.out) + ((row + first) * args.out_stride + column) * element;
+      kernels_->tile(rows, at.columns, args.x_signed)(tile);
+    }
+  }
+}
+
+}  // namespace backplane::cpu

@@ -1,0 +1,149 @@
+// The driver of products of bytes: rows given by pointers, times packed weights, over the thread pool.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/tile_u8.hpp"
+
+namespace backplane::cpu {
+
+/// Numbers of a row, taps and depth together, whose sum of products of bytes surely has 32 bits.
+constexpr std::int64_t kMostSummedU8 = 65'000;
+
+/// For each group g, y[r][g * columns + j] = finish(sum over taps t and depth k of
+/// (row(r, t)[g * depth + k] - x_zero) * weight(g, t, k, j)).
+struct ShapeU8 {
+  std::int64_t rows = 0;
+  std::int64_t taps = 1;
+  std::int64_t depth = 0;  // of a tap, in a group: a multiple of 4
+  std::int64_t columns = 0;
+  std::int64_t groups = 1;
+};
+
+/// The numbers of all columns of all groups: see FinishU8.
+struct ColumnSourceU8 {
+  const float* scale;
+  const float* shift;
+  std::int32_t x_zero;  // of unsigned rows; of signed ones plus 128
+};
+
+/// The memory of one product. Nothing is owned.
+struct ArgsU8 {
+  const void* packed = nullptr;
+  FinishU8 finish;
+  bool x_signed = false;
+  void* out = nullptr;
+  std::int64_t out_stride = 0;  // elements
+};
+
+/// Such a product made ready. Immutable; may run from several threads with different scratch memory.
+class ProductU8 {
+ public:
+  ProductU8() = default;
+  ProductU8(const ShapeU8& shape, Isa isa, unsigned threads);
+
+  const ShapeU8& shape() const { return shape_; }
+  std::uint64_t packed_bytes() const {
+    return group_bytes() * static_cast<std::uint64_t>(shape_.groups);
+  }
+  std::uint64_t scratch_bytes() const { return table_bytes_ * threads_; }
+
+  /// weight(group, tap, depth, column) is a signed byte.
+  template <class Weight>
+  void pack(const ColumnSourceU8& columns, void* packed, const Weight& weight) const {
+    for (std::int64_t group = 0; group < shape_.groups; ++group) {
+      for (std::int64_t panel = 0; panel < panel_count(); ++panel) {
+        pack_panel(columns, group, panel, static_cast<char*>(packed), weight);
+      }
+    }
+  }
+
+  /// fill(table, pitch, row, count) writes the pointers of rows [row, row + count): table[t * pitch + i] for
+  /// tap t of row + i.
+  template <class Fill>
+  void run(const ArgsU8& args, const sdk::Threads& threads, void* scratch, const Fill& fill) const {
+    const auto item = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
+      auto** table = reinterpret_cast<const std::uint8_t**>(static_cast<char*>(scratch) +
+                                                            worker * table_bytes_);
+      for (auto i = static_cast<std::int64_t>(begin); i < static_cast<std::int64_t>(end); ++i) {
+        const std::int64_t block = i / panel_items_;
+        const std::int64_t row = shape_.rows * block / blocks_;
+        const std::int64_t count = shape_.rows * (block + 1) / blocks_ - row;
+        fill(table, count, row, count);
+        run_rows(args, table, row, count, i % panel_items_);
+      }
+    };
+    const auto items = static_cast<std::uint64_t>(blocks_ * panel_items_);
+    if (items == 1) {
+      item(0, 1, 0);
+    } else if (items > 1) {
+      threads.parallel_for(items, 1, item);
+    }
+  }
+
+ private:
+  struct Place {
+    std::int64_t width;   // columns that exist
+    int columns;          // that the panel has room for
+    std::uint64_t panel;  // bytes from the group's first
+    std::int64_t lanes;   // lanes before it
+  };
+
+  std::int64_t panel_count() const {
+    return (shape_.columns + kernels_->panel_columns - 1) / kernels_->panel_columns;
+  }
+  std::int64_t quads() const { return shape_.taps * shape_.depth / 4; }
+  Place place(std::int64_t panel) const;
+  std::int64_t lanes() const;
+  std::uint64_t weight_bytes() const {
+    return static_cast<std::uint64_t>(lanes() * quads() * 4 * kernels_->weight_bytes);
+  }
+  std::uint64_t group_bytes() const;
+  ColumnsU8 columns(const char* group, const Place& at) const;
+  void run_rows(const ArgsU8& args, const std::uint8_t* const* table, std::int64_t row,
+                std::int64_t count, std::int64_t panel_item) const;
+
+  template <class Weight>
+  void pack_panel(const ColumnSourceU8& source, std::int64_t group, std::int64_t panel,
+                  char* packed, const Weight& weight) const {
+    const Place at = place(panel);
+    char* base = packed + group_bytes() * static_cast<std::uint64_t>(group);
+    char* weights = base + at.panel;
+    const std::int64_t first = panel * kernels_->panel_columns;
+    for (int j = 0; j < at.columns; ++j) {
+      const int lane = kernels_->lane(j, at.columns);
+      const bool exists = j < at.width;
+      std::array<int, 4> places{};
+      for (int k = 0; k < 4; ++k)
+        places[static_cast<std::size_t>(k)] = kernels_->place(lane, k, at.columns);
+      std::int32_t sum = 0;
+      for (std::int64_t q = 0; q < quads(); ++q) {
+        const std::int64_t tap = 4 * q / shape_.depth;
+        const std::int64_t depth = 4 * q % shape_.depth;
+        for (std::int64_t k = 0; k < 4; ++k) {
+          const std::int8_t w = exists ? weight(group, tap, depth + k, first + j) : std::int8_t{0};
+          sum += w;
+          store_weight(weights, q * 4 * at.columns + places[static_cast<std::size_t>(k)], w);
+        }
+      }
+      const std::int64_t column = group * shape_.columns + first + j;
+      store_column(base, at.lanes + lane, exists ? -source.x_zero * sum : 0,
+                   exists ? source.scale[column] : 0.0F, exists ? source.shift[column] : 0.0F);
+    }
+  }
+  void store_weight(char* weights, std::int64_t index, std::int8_t value) const;
+  void store_column(char* group, std::int64_t lane, std::int32_t start, float scale,
+                    float shift) const;
+
+  ShapeU8 shape_;
+  const KernelsU8* kernels_ = nullptr;
+  std::int64_t blocks_ = 0;
+  std::int64_t panel_items_ = 1;
+  std::uint64_t table_bytes_ = 0;
+  unsigned threads_ = 1;
+};
+
+}  // namespace backplane::cpu

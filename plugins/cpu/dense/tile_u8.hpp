@@ -1,0 +1,119 @@
+// The inner loops of products of bytes: unsigned or signed rows, signed weights, sums in 32 bits that are
+// finished (scaled, shifted, rounded, clamped) before they leave the registers.
+//
+// Rows are read four numbers at a time ("quads"), as they lie in memory. Their zero point z is not taken
+// off: sum (x - z) w = sum x w - z sum w, and the second sum is known when weights are packed (`start`).
+// No intermediate saturates: sums are exact as long as they fit 32 bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "plugins/cpu/dense/isa.hpp"
+
+namespace backplane::cpu {
+
+/// What becomes of a sum: y = clamp(round(sum * scale + shift) + zero, least, most), to nearest even, or
+/// where `floats` is set y = clamp(sum * scale + shift, lo, hi).
+struct FinishU8 {
+  bool floats = false;
+  float lo = 0, hi = 0;
+  // Of y as an unsigned byte; `flip` (0 or 0x80) makes it the byte that is stored.
+  std::int32_t zero = 0;
+  std::uint8_t least = 0, most = 255, flip = 0;
+};
+
+/// The numbers of each column, in the order of the lanes.
+struct ColumnsU8 {
+  const std::int32_t* start;
+  const float* scale;
+  const float* shift;
+};
+
+/// One call of a tile kernel: sum[i][j] = start[j] + sum over taps t and quads q of the products of
+/// rows[t * row_pitch + i][offset + 4q ...] and the weights of column j.
+struct TileU8Args {
+  const std::uint8_t* const* rows;
+  std::ptrdiff_t row_pitch;
+  std::ptrdiff_t offset;  // bytes
+  std::int64_t taps;
+  std::int64_t quads;  // of a tap
+  const void* panel;
+  ColumnsU8 columns;
+  const FinishU8* finish;
+  void* out;                  // bytes or floats
+  std::ptrdiff_t out_stride;  // elements
+  std::int64_t width;         // columns of the panel that exist
+};
+
+/// Pixels of a convolution that keeps channels apart: sum[p][c] = start[c] + sum over taps t of
+/// rows[t * row_pitch + p][c] * weight[t][c].
+struct DepthwiseU8Args {
+  const std::uint8_t* const* rows;
+  std::ptrdiff_t row_pitch;
+  std::int64_t taps;
+  std::int64_t pixels;
+  const void* weights;
+  ColumnsU8 columns;
+  const FinishU8* finish;
+  void* out;  // dense
+  std::int64_t channels;
+};
+
+constexpr int kMaxRowsU8 = 8;
+
+/// Two tensors of bytes, of one scale each, added.
+struct AddU8 {
+  const std::uint8_t* a;
+  const std::uint8_t* b;
+  std::uint8_t* y;
+  float a_scale, b_scale;
+  std::int32_t a_zero, b_zero;  // after the flips
+  std::uint8_t a_flip, b_flip;
+  FinishU8 finish;
+};
+
+/// Kernels of one instruction set, and the form that they read weights in. A panel has `panel_columns`
+/// columns, the last one of a matrix maybe fewer: as many as `columns_for` says.
+struct KernelsU8 {
+  using Tile = void (*)(const TileU8Args& args);
+  int panel_columns;
+  int weight_bytes;  // of one packed weight
+  /// The columns that a panel has room for when `width` of them exist.
+  int (*columns_for)(std::int64_t width);
+  /// Rows of the tallest tile of a panel with `columns` columns.
+  int (*max_rows)(int columns);
+  /// Where the numbers of column `column` of a panel lie.
+  int (*lane)(int column, int columns);
+  /// The place of weight k (0 to 3) of a quad, in weights from the quad's first one on.
+  int (*place)(int lane, int k, int columns);
+  /// Rows 1 to max_rows(columns). `x_signed`: bytes of rows are signed ones; `start` is for those as they
+  /// are, plus 128.
+  Tile (*tile)(int rows, int columns, bool x_signed);
+  /// Channels are padded to a multiple of it.
+  int depthwise_channels;
+  std::int64_t (*depthwise_bytes)(std::int64_t taps, std::int64_t channels);
+  /// `weights` [channels][taps].
+  void (*pack_depthwise)(const std::int8_t* weights, std::int64_t taps, std::int64_t channels,
+                         void* packed);
+  int (*depthwise_lane)(int channel);
+  void (*depthwise)(const DepthwiseU8Args& args, bool x_signed);
+  /// y[c] = the greatest of rows[t][c] over the taps, at least one; signed bytes or unsigned.
+  void (*greatest)(const std::uint8_t* const* rows, std::int64_t taps, std::uint8_t* y,
+                   std::int64_t channels, bool is_signed);
+  /// y[i] = clamp(round((a[i] - a_zero) * a_scale + (b[i] - b_zero) * b_scale) + zero); bytes of a and b after
+  /// `flip` of each.
+  void (*add)(const AddU8& args, std::int64_t n);
+};
+
+/// The best that this processor has and `isa` allows.
+const KernelsU8& kernels_u8(Isa isa);
+/// Products of pairs of 16 bits, which every instruction set has.
+const KernelsU8& kernels_u8_pairs(Isa isa);
+/// Tells packed weights of different kernels apart.
+std::string kernels_key(Isa isa);
+/// With 8-bit products of AVX-512 (VNNI); nullptr where the processor or the build has none.
+const KernelsU8* kernels_u8_vnni();
+
+}  // namespace backplane::cpu

@@ -1,0 +1,112 @@
+// backplane.cpu::QuantizedConv, which a rewrite makes of a Conv between DequantizeLinear and QuantizeLinear:
+// inputs x (bytes, [batch, spatial ..., channels], or channels first with x_channels_first), W (as Conv's,
+// constant: int8 of zero point 0 or uint8 of zero point 128), scale and shift [output channels] (constant);
+// attributes of Conv, x_type, x_zero and those of QuantizedResult.
+// y = clamp(round(sum (x - x_zero) * (W - W's zero point) * scale + shift) + zero, least, most).
+#include "plugins/cpu/dense/conv_u8.hpp"
+#include "plugins/cpu/dense/finish_attributes.hpp"
+#include "plugins/cpu/device.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+class QuantizedConv {
+ public:
+  static constexpr std::uint32_t kX = 0, kW = 1, kScale = 2, kShift = 3;
+
+  struct Prepared {
+    ConvU8 conv;
+    FinishU8 finish;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      if (ctx.output(0).size() == 0) return;
+      ConvArgsU8 args;
+      args.x = static_cast<const std::uint8_t*>(ctx.input(kX).bytes_data());
+      args.packed = ctx.packed(0).bytes_data();
+      args.finish = finish;
+      args.y = ctx.output(0).mutable_data<char>();
+      conv.run(args, ctx.workspace().mutable_data<char>(), ctx.threads());
+    }
+  };
+
+  QuantizedConv(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : attributes_(node), groups_(node.get_int("group", 1)), result_(node), isa_(isa_of(ctx)) {
+    x_.is_signed = is_signed_input(node, "x");
+    x_.channels_first = node.get_int("x_channels_first", 0) != 0;
+    x_.zero = static_cast<std::int32_t>(node.get_int("x_zero", 0));
+  }
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor x = ctx.input(kX);
+    const sdk::Tensor w = ctx.input(kW);
+    const ConvShape shape = this->shape(x.dims(), w.dims());
+    sdk::Dims dims{shape.batch};
+    for (std::size_t axis = 5 - x.dims().size(); axis < 3; ++axis) {
+      dims.push_back(shape.window.out[axis]);
+    }
+    dims.push_back(shape.out_channels);
+    ctx.set_output(0, result_.type, dims);
+    Prepared prepared{ConvU8(shape, x_, isa_, ctx.threads().count()), result_.finish};
+    const ConvU8& conv = prepared.conv;
+    const std::string key =
+        sdk::message("conv u8 ", kernels_key(isa_), " ", conv.variant(), " groups ", groups_,
+                     " zero ", x_.zero, " signed ", x_.is_signed, " dims ",
+                     sdk::to_string(w.dims()), " ", sdk::type_name(w.type()));
+    ctx.request_pack(key, {kW, kScale, kShift}, conv.packed_bytes(), this);
+    ctx.set_workspace(conv.workspace_bytes());
+    ctx.set_variant(conv.variant());
+    const std::int64_t macs =
+        sdk::element_count(dims) * (shape.in_channels / shape.groups) * shape.window.taps();
+    ctx.set_cost(static_cast<std::uint64_t>(2 * macs), x.bytes() + w.bytes());
+    return prepared;
+  }
+
+  void pack(const sdk::PackContext& ctx) const {
+    const sdk::Tensor w = ctx.source(0);
+    // The images' extents do not matter for packing.
+    ConvShape shape;
+    shape.in_channels = w.dim(1) * groups_;
+    shape.out_channels = w.dim(0);
+    shape.groups = groups_;
+    shape.window = attributes_.resolve(sdk::Dims(w.dims().begin() + 2, w.dims().end()),
+                                       {w.dims().data() + 2, w.dims().size() - 2});
+    const ConvU8 conv(shape, x_, isa_, 1);
+    conv.pack(w, ctx.source(1).data<float>(), ctx.source(2).data<float>(),
+              ctx.target().mutable_data<char>());
+  }
+
+ private:
+  ConvShape shape(sdk::DimsView x, sdk::DimsView w) const {
+    if (x.size() < 3 || w.size() != x.size())
+      sdk::invalid("x has rank ", x.size(), " and W rank ", w.size(), "; both need one, of 3 to 5");
+    const std::size_t spatial = x.size() - 2;
+    const bool first = x_.channels_first;
+    ConvShape shape;
+    shape.window =
+        attributes_.resolve({x.data() + (first ? 2 : 1), spatial}, {w.data() + 2, spatial});
+    shape.batch = x[0];
+    shape.in_channels = first ? x[1] : x.back();
+    shape.out_channels = w[0];
+    shape.groups = groups_;
+    if (groups_ < 1 || w[0] % groups_ != 0 || shape.in_channels != w[1] * groups_) {
+      sdk::invalid("x has ", shape.in_channels, " channels, W dims ", sdk::to_string(w), " and ",
+                   groups_, " groups; channels must be W's second dimension times the groups");
+    }
+    return shape;
+  }
+
+  WindowAttributes attributes_;
+  std::int64_t groups_;
+  BytesX x_;
+  QuantizedResult result_;
+  Isa isa_;
+};
+
+}  // namespace
+
+sdk::KernelList quantized_conv_kernels() {
+  return {
+      sdk::op("QuantizedConv", "backplane.cpu").name("cpu:quantized_conv").kernel<QuantizedConv>()};
+}
+
+}  // namespace backplane::cpu

@@ -1,0 +1,185 @@
+// Networks in QDQ form, whose nodes between DequantizeLinear and QuantizeLinear providers compute with the
+// bytes themselves. Scales are powers of two, so that nothing lies near a half by rounding alone; a step is
+// allowed where a sum that lies on a half in exact arithmetic falls on the other side in float.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/ops/graph_writer.hpp"
+
+namespace backplane::ops_test {
+namespace {
+
+constexpr double kEpsilon = 1.1920928955078125e-07;  // the unit of tolerances
+
+/// What bytes stand for.
+struct Bytes {
+  ElementType type;
+  double scale, zero;
+};
+
+Bytes bytes(Random& random, double scale) {
+  if (random.one_in(3)) return {ElementType::Int8, scale, random.pick<double>({0, -5, 40})};
+  return {ElementType::UInt8, scale, random.pick<double>({0, 100, 128, 131})};
+}
+
+std::string zero_point(GraphWriter& g, const Bytes& b) {
+  return g.constant(tensor(b.type, {}, {b.zero}));
+}
+
+std::string quantize(GraphWriter& g, const std::string& x, const Bytes& b) {
+  return g.node("QuantizeLinear", {x, g.constant(f32({}, {b.scale})), zero_point(g, b)});
+}
+
+std::string dequantize(GraphWriter& g, const std::string& x, const Bytes& b) {
+  return g.node("DequantizeLinear", {x, g.constant(f32({}, {b.scale})), zero_point(g, b)});
+}
+
+std::string pair(GraphWriter& g, const std::string& x, const Bytes& b) {
+  return dequantize(g, quantize(g, x, b), b);
+}
+
+/// Constant weights with one scale, or one for each of `axis`: signed, or unsigned of a zero point that
+/// kernels may know or not.
+std::string weights(GraphWriter& g, Random& random, const Dims& dims, std::size_t axis) {
+  const bool is_signed = !random.one_in(3);
+  const ElementType type = is_signed ? ElementType::Int8 : ElementType::UInt8;
+  const double zero = is_signed ? 0 : random.pick<double>({128, 128, 131});
+  const Dims parameters = random.one_in(3) ? Dims{} : Dims{dims[axis]};
+  std::vector<double> scales(parameters.empty() ? 1 : static_cast<std::size_t>(parameters[0]));
+  for (double& value : scales) value = std::ldexp(1.0, static_cast<int>(random.integer(-9, -7)));
+  std::vector<std::string> inputs = {
+      g.constant(random.tensor(type, dims, is_signed ? -128 : 0, is_signed ? 127 : 255)),
+      g.constant(f32(parameters, scales))};
+  if (!is_signed || random.one_in(2))
+    inputs.push_back(g.constant(random.tensor(type, parameters, zero, zero)));
+  return g.node("DequantizeLinear", inputs, {{"axis", static_cast<std::int64_t>(axis)}});
+}
+
+std::string bias(GraphWriter& g, Random& random, std::int64_t columns) {
+  if (random.one_in(2)) return g.constant({columns}, -3, 3);
+  return g.node("DequantizeLinear",
+                {g.constant(random.tensor(ElementType::Int32, {columns}, -9000, 9000)),
+                 g.constant(f32({}, {1.0 / 4096}))});
+}
+
+std::string clamp(GraphWriter& g, Random& random, const std::string& x) {
+  if (random.one_in(2)) return x;
+  if (random.one_in(2)) return g.node("Relu", {x});
+  return g.node("Clip", {x, g.constant(f32({}, {-1})), g.constant(f32({}, {3}))});
+}
+
+/// A convolution of any geometry; groups too.
+std::string conv(GraphWriter& g, Random& random, const std::string& x, const Dims& dims) {
+  const std::int64_t channels = dims[1];
+  std::int64_t groups = 1, features = random.pick<std::int64_t>({1, 8, 16, 17, 33, 64, 80});
+  if (random.one_in(3)) {
+    groups = channels;
+    features = channels;
+  } else if (channels % 8 == 0 && random.one_in(2)) {
+    groups = 2;
+    features = features / 2 * 2 + 2;
+  }
+  Dims w = {features, channels / groups}, kernel, strides, dilations, pads;
+  for (std::size_t axis = 2; axis < dims.size(); ++axis) {
+    kernel.push_back(
+        std::min<std::int64_t>(random.pick<std::int64_t>({1, 2, 3, 3, 5}), dims[axis]));
+    strides.push_back(random.integer(1, 2));
+    dilations.push_back(kernel.back() == 2 && dims[axis] > 2 ? random.integer(1, 2) : 1);
+  }
+  for (int side = 0; side < 2; ++side) {
+    for (const std::int64_t extent : kernel) pads.push_back(random.integer(0, extent / 2));
+  }
+  w.insert(w.end(), kernel.begin(), kernel.end());
+  std::vector<std::string> inputs = {x, weights(g, random, w, 0)};
+  if (random.one_in(2)) inputs.push_back(bias(g, random, features));
+  return g.node("Conv", inputs,
+                {{"group", groups},
+                 {"strides", ints(strides)},
+                 {"dilations", ints(dilations)},
+                 {"pads", ints(pads)}});
+}
+
+GraphCase convolution(Random& random) {
+  GraphWriter g(13, random);
+  Dims dims = {random.integer(1, 2), random.pick<std::int64_t>({1, 3, 4, 8, 16, 17, 24, 70})};
+  const std::int64_t axes = random.one_in(2) ? 2 : random.integer(1, 3);
+  for (std::int64_t i = 0; i < axes; ++i) dims.push_back(random.integer(2, axes == 3 ? 6 : 14));
+  const std::string x = pair(g, g.feed(dims, -2, 2), bytes(random, 1.0 / 64));
+  std::string y = clamp(g, random, conv(g, random, x, dims));
+  const double step = 1.0 / 16;
+  if (random.one_in(4)) return g.done({y}, {64, 4096});
+  const Bytes result = bytes(random, step);
+  const std::string stored = quantize(g, y, result);
+  y = dequantize(g, stored, result);
+  return random.one_in(4) ? g.done({stored, y}, {0, 1 / kEpsilon})
+                          : g.done({y}, {0, step / kEpsilon});
+}
+const Sweep kConvolution("QuantizedNetwork", "Convolution", 120, convolution);
+
+GraphCase product(Random& random) {
+  GraphWriter g(13, random);
+  const std::int64_t depth = random.pick<std::int64_t>({1, 3, 4, 16, 63, 130});
+  const std::int64_t columns = random.pick<std::int64_t>({1, 15, 16, 33, 64, 100});
+  const bool gemm = random.one_in(2);
+  Dims dims = {random.pick<std::int64_t>({1, 5, 6, 7, 100}), depth};
+  if (!gemm && random.one_in(2)) dims.insert(dims.begin(), random.integer(1, 3));
+  const std::string x = pair(g, g.feed(dims, -2, 2), bytes(random, 1.0 / 64));
+  const bool transposed = gemm && random.one_in(2);
+  const std::string w = weights(g, random, transposed ? Dims{columns, depth} : Dims{depth, columns},
+                                transposed ? 0 : 1);
+  const bool biased = random.one_in(2);
+  std::string y;
+  if (gemm) {
+    std::vector<std::string> inputs = {x, w};
+    if (biased) inputs.push_back(bias(g, random, columns));
+    y = g.node("Gemm", inputs, {{"transB", std::int64_t{transposed}}});
+  } else {
+    y = g.node("MatMul", {x, w});
+    if (biased) y = g.node("Add", {y, bias(g, random, columns)});
+  }
+  y = clamp(g, random, y);
+  const double step = 1.0 / 16;
+  if (random.one_in(4)) return g.done({y}, {64, 4096});
+  return g.done({pair(g, y, bytes(random, step))}, {0, step / kEpsilon});
+}
+const Sweep kProduct("QuantizedNetwork", "Product", 60, product);
+
+/// The blocks of an image network: pooling, a residual, what only moves elements, a dense layer.
+GraphCase network(Random& random) {
+  GraphWriter g(13, random);
+  const std::int64_t channels = random.pick<std::int64_t>({4, 16, 20});
+  const Dims dims = {random.integer(1, 2), channels, random.integer(4, 9), random.integer(4, 9)};
+  const double step = 1.0 / 16;
+  const Bytes first = bytes(random, 1.0 / 64);
+  std::string x = pair(g, g.feed(dims, -2, 2), first);
+  const auto layer = [&](const std::string& from, std::int64_t kernel) {
+    const std::string y =
+        g.node("Conv", {from, weights(g, random, {channels, channels, kernel, kernel}, 0)},
+               {{"pads", ints({kernel / 2, kernel / 2, kernel / 2, kernel / 2})}});
+    return pair(g, clamp(g, random, y), bytes(random, step));
+  };
+  if (random.one_in(2)) {
+    const std::string pooled = g.node(
+        "MaxPool", {x},
+        {{"kernel_shape", ints({3, 3})}, {"strides", ints({2, 2})}, {"pads", ints({1, 1, 1, 1})}});
+    x = pair(g, pooled, random.one_in(3) ? bytes(random, 1.0 / 64) : first);
+  }
+  const std::string inner = layer(x, 1);
+  const std::string sum = g.node("Add", {layer(inner, 3), random.one_in(4) ? inner : layer(x, 3)});
+  const Bytes summed = bytes(random, step);
+  x = pair(g, clamp(g, random, sum), summed);
+  if (random.one_in(2)) {
+    x = pair(g, g.node("GlobalAveragePool", {x}), bytes(random, step));
+    return g.done({x}, {0, 8 * step / kEpsilon});
+  }
+  x = pair(g, g.node("Transpose", {x}, {{"perm", ints({0, 2, 3, 1})}}), summed);
+  x = pair(g, g.node("Reshape", {x, g.constant(i64({0, -1}))}), summed);
+  return g.done({x}, {0, 8 * step / kEpsilon});
+}
+const Sweep kNetwork("QuantizedNetwork", "Blocks", 40, network);
+
+}  // namespace
+}  // namespace backplane::ops_test
