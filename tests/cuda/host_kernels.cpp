@@ -32,6 +32,7 @@ static Place blockIdx, threadIdx, blockDim;
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) double2 { double x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
 static void (*host_meet)(int);  // all of the group, or the neighbours that run together
 static inline void meet(int is_group) {
   const Place item = threadIdx;  // others run meanwhile
@@ -56,6 +57,8 @@ template <class To, class From> static inline To bits_of(From from) {
 static inline unsigned __float_as_uint(float x) { return bits_of<unsigned>(x); }
 static inline float __uint_as_float(unsigned x) { return bits_of<float>(x); }
 static inline float __int_as_float(int x) { return bits_of<float>(x); }
+static inline double __longlong_as_double(long long x) { return bits_of<double>(x); }
+static inline long long __double_as_longlong(double x) { return bits_of<long long>(x); }
 static inline int atomicCAS(int *p, int from, int to) { return __sync_val_compare_and_swap(p, from, to); }
 static inline unsigned atomicAdd(unsigned *p, unsigned value) { return __sync_fetch_and_add(p, value); }
 )text";
@@ -93,7 +96,9 @@ std::string without_instructions(std::string source) {
   for (std::size_t at = source.find(begin); at != std::string::npos;
        at = source.find(begin, at + 1)) {
     const std::size_t end = source.find("\n#else", at);
-    if (source.substr(at, end - at).find("asm(") != std::string::npos)
+    const std::string branch = source.substr(at, end - at);
+    if (branch.find("asm(") != std::string::npos ||
+        branch.find("asm volatile(") != std::string::npos)
       source.replace(at, begin.size(), "#if 0\n");
   }
   return source;
@@ -105,8 +110,10 @@ HostKernel compile(const std::string& source, std::size_t number) {
   std::filesystem::create_directories(folder);
   const std::string stem = (folder / sdk::message("kernel_", number)).string();
   std::ofstream(stem + ".cpp") << kWords << without_instructions(source) << kCalls;
+  // An access that is not aligned, for which a GPU ends the program, ends this one.
   const std::string options =
-      sdk::message(" -std=c++17 -w -O0 -fwrapv -shared -fPIC -Wl,-Bsymbolic ",
+      sdk::message(" -std=c++17 -w -O0 -fwrapv -shared -fPIC -Wl,-Bsymbolic -fsanitize=alignment ",
+                   "-fsanitize-undefined-trap-on-error ",
 #ifdef SANITIZED
                    "-fsanitize=address "
 #else

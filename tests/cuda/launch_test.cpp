@@ -35,8 +35,8 @@ T argument(void** arguments, std::size_t index) {
 TEST_F(CudaTest, ALaunchGetsAddressesWithOffsetsAndTheSizes) {
   const OpenDevice device = open();
   const TestStream stream(device);
-  const Neg neg(device, 1000);
-  const TestBuffer x(device, BP_MEMORY_DEVICE, 8192), y(device, BP_MEMORY_DEVICE, 8192);
+  const Neg neg(device, 4000);  // of which an item has four
+  const TestBuffer x(device, BP_MEMORY_DEVICE, 32768), y(device, BP_MEMORY_DEVICE, 32768);
   std::uint64_t x_at = 0, y_at = 0;
   check(device->native(device.raw(), BP_NATIVE_BUFFER, nullptr, x.raw(), &x_at));
   check(device->native(device.raw(), BP_NATIVE_BUFFER, nullptr, y.raw(), &y_at));
@@ -48,7 +48,7 @@ TEST_F(CudaTest, ALaunchGetsAddressesWithOffsetsAndTheSizes) {
     EXPECT_EQ(argument<Address>(arguments, 0), x_at + 128);
     EXPECT_EQ(argument<std::int64_t>(arguments, 1), 0) << "the address has the offset already";
     EXPECT_EQ(argument<Address>(arguments, 2), y_at + 516);
-    EXPECT_EQ(argument<std::int64_t>(arguments, 4), 1000);
+    EXPECT_EQ(argument<std::int64_t>(arguments, 4), 4000);
     EXPECT_EQ(argument<unsigned>(arguments, 5), 0u);
     EXPECT_EQ(argument<unsigned>(arguments, 6), 0u);
   };

@@ -1,7 +1,7 @@
 """A selection of kernels under oclgrind: every access lies inside of its buffer, and no two items race.
 
 Cases are ONNX's own, one or a few per kind of kernel, and products large enough for the tiles of local memory, which
-processors do not use by themselves, and rows that a group shares. Not looked for are values that nobody wrote: oclgrind 21.10 takes what the host
+processors do not use by themselves, rows that a group shares, and items that do several elements at once. Not looked for are values that nobody wrote: oclgrind 21.10 takes what the host
 writes past the beginning of a buffer for such.
 """
 
@@ -19,6 +19,7 @@ from onnx.backend.test.loader import load_model_tests
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "onnx"))
+import pointwise_cases  # noqa: E402
 import row_cases  # noqa: E402
 from node_cases_test import PROGRAM, write_case  # noqa: E402
 
@@ -89,7 +90,7 @@ def main():
         sys.exit(SKIPPED)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="backplane_oclgrind_") as parent:
-        cases, products, rows = (pathlib.Path(parent) / name for name in ("cases", "products", "rows"))
+        cases, products, shared = (pathlib.Path(parent) / name for name in ("cases", "products", "shared"))
         cases.mkdir()
         for case in load_model_tests(kind="node"):
             if case.name.removeprefix("test_") in CASES:
@@ -103,8 +104,9 @@ def main():
             # Winograd's transforms go through numbers a hundred times as large as these integers.
             more, wrong = run(products, "--set", f"provider.opencl.tiles={tiles}", "--atol", "2e-3")
             count, failed = count + more, failed + wrong
-        row_cases.write_few(rows)
-        more, wrong = run(rows, "--set", "provider.opencl.tiles=local")
+        row_cases.write_few(shared)
+        pointwise_cases.write_few(shared)
+        more, wrong = run(shared, "--set", "provider.opencl.tiles=local")
         count, failed = count + more, failed + wrong
     print(f"{count - failed} passed, {failed} failed, 0 skipped")
     sys.exit(failed > 0)

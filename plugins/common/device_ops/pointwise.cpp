@@ -77,24 +77,27 @@ void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands,
   if (sdk::element_count(dims) == 0) return;
   common::StridedLoops loops;
   loops.dims.assign(dims.begin(), dims.end());
-  std::vector<std::string> types;
+  std::vector<common::PointwiseOperand> places;
   LaunchPlan plan;
-  for (const View& operand : operands) {
-    loops.strides.push_back(operand.strides);
-    types.emplace_back(type_code(operand.type));
-    plan.arg(operand.memory, operand.type);
-  }
-  loops.strides.push_back(out.strides);
-  types.emplace_back(type_code(out.type));
-  plan.arg(out.memory, out.type);
+  const auto add = [&](const View& view) {
+    loops.strides.push_back(view.strides);
+    places.push_back({type_code(view.type), view.memory.offset});
+    plan.arg(view.memory, view.type);
+  };
+  for (const View& operand : operands) add(operand);
+  add(out);
   loops = common::merge_axes(loops);
   const bool is_processor = work.device().limits().is_processor;
   if (is_processor) put_long_axis_last(loops);
 
   const bool real_is_double = is_double(operands, out);
-  const common::PointwiseText kernel = common::pointwise_text(
-      loops, types, expression.statements, expression.text, expression.parameters.size(),
-      real_is_double ? "double" : "float", is_processor);
+  const common::PointwiseForm form{is_processor,
+                                   is_processor ? 1 : common::vector_width(loops, places)};
+  const common::PointwiseText kernel =
+      common::pointwise_text(loops, places,
+                             {expression.statements, expression.text, expression.parameters.size(),
+                              real_is_double ? "double" : "float"},
+                             form);
   plan.source = KernelText()
                     .define("REAL", real_is_double ? "double" : "float")
                     .define("LIT(x)", real_is_double ? "x" : "JOIN(x, f)")
@@ -112,7 +115,7 @@ void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands,
   if (is_processor) {
     set_bands(plan, loops.dims, common::Band(loops.dims));
   } else {
-    set_sizes(plan, work.device(), loops.dims);
+    set_sizes(plan, work.device(), loops.dims, form.width);
   }
   plan.unless_inside = unless_inside;
   work.add(std::move(plan));

@@ -7,8 +7,9 @@
 
 namespace backplane::device_ops {
 
-void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims) {
-  const std::vector<std::int64_t> sizes = common::launch_sizes(dims);
+void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims, std::int64_t width) {
+  std::vector<std::int64_t> sizes = common::launch_sizes(dims);
+  sizes[0] = (sizes[0] + width - 1) / width;
   for (std::size_t d = 0; d < 3; ++d) plan.items[d] = static_cast<std::size_t>(sizes[d]);
   plan.group = group_for(device, sizes[0], sizes[1]);
 }

@@ -63,8 +63,9 @@ class Walk {
   LaunchPlan plan_;
 };
 
-/// Sets items and group of a launch over these dims, as indices_text takes them apart.
-void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims);
+/// Sets items and group of a launch over these dims, as indices_text takes them apart; an item has `width` elements along
+/// the last axis.
+void set_sizes(LaunchPlan& plan, const Device& device, const Dims& dims, std::int64_t width = 1);
 /// The same for a work item of each band.
 void set_bands(LaunchPlan& plan, const Dims& dims, const common::Band& band);
 

@@ -1,6 +1,9 @@
 // Kernels that compute each element of an output from one element of each operand, wherever those lie: the
 // text is made for the operands' types, the number of axes and which operands are repeated along the
 // last axis; sizes and strides are arguments, so that nodes of other shapes share the program.
+//
+// Three forms: an item for each element, an item for a few neighbours that are read and written at once (on GPUs, whose
+// memory wants that), and an item for a Band of elements (on processors).
 #pragma once
 
 #include <algorithm>
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/kernels/neighbours.hpp"
 
 namespace backplane::common {
 
@@ -86,12 +90,15 @@ inline std::string outer_indices_text(const sdk::Dims& dims, std::string& declar
   return text;
 }
 
-/// Declares i0 (last axis) ... and leaves when i0 or i1 is past the end; the sizes' arguments are appended.
+/// Declares i0 (last axis) ... and leaves when i0 or i1 is past the end; the sizes' arguments are appended. An item
+/// has `width` elements along the last axis, of which i0 is the first.
 inline std::string indices_text(const sdk::Dims& dims, std::string& declarations,
-                                std::vector<std::int64_t>& arguments) {
+                                std::vector<std::int64_t>& arguments, std::int64_t width = 1) {
   declarations += ", i64 n0";
   arguments.push_back(dims.back());
-  std::string text = "  i64 i0 = GLOBAL_ID(0);\n  if (i0 >= n0) return;\n";
+  std::string text = sdk::message("  i64 i0 = GLOBAL_ID(0)",
+                                  width == 1 ? std::string() : sdk::message(" * ", width),
+                                  ";\n  if (i0 >= n0) return;\n");
   if (dims.size() > 1) {
     declarations += ", i64 n1";
     arguments.push_back(dims[dims.size() - 2]);
@@ -148,41 +155,133 @@ inline std::vector<std::int64_t> launch_sizes(const sdk::Dims& dims) {
   return sizes;
 }
 
+/// An operand or the output of a walk: the short name of its type, and where its first element is known to lie, in bytes
+/// from an address that is a multiple of kWidestBytes.
+struct PointwiseOperand {
+  std::string type;
+  std::uint64_t offset = 0;
+};
+
+/// How many neighbours along the last axis an item has where they are read and written at once: such that the widest
+/// access has kWidestBytes, and fewer where rows, or what lies before them, are no multiple of that; 1 where elements do not
+/// lie together. What addresses turn out to be is the kernel's question.
+inline std::int64_t vector_width(const StridedLoops& loops,
+                                 const std::vector<PointwiseOperand>& operands) {
+  const std::size_t last = loops.dims.size() - 1;
+  if (loops.strides.back()[last] != 1) return 1;
+  std::int64_t widest = 1;
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    const std::int64_t stride = loops.strides[k][last];
+    if (stride != 0 && stride != 1) return 1;
+    if (stride == 1) widest = std::max(widest, code_bytes(operands[k].type));
+  }
+  std::int64_t width = kWidestBytes / widest;
+  const auto fits = [&] {
+    if (last > 0 && loops.dims[last] % width != 0) return false;
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      const sdk::Dims& strides = loops.strides[k];
+      if (strides[last] == 0) continue;
+      const auto bytes = static_cast<std::uint64_t>(width * code_bytes(operands[k].type));
+      if (operands[k].offset % bytes != 0) return false;
+      for (std::size_t axis = 0; axis < last; ++axis) {
+        if (strides[axis] % width != 0) return false;
+      }
+    }
+    return true;
+  };
+  while (width > 1 && !fits()) width /= 2;
+  return loops.dims[last] < width ? 1 : width;
+}
+
 struct PointwiseText {
   std::string text;
   std::vector<std::int64_t> arguments;  ///< after the memory arguments
 };
 
 /// `expression` is of v0, v1 ..., of what `statements` before it declare, and of p0, p1 ..., which are
-/// `parameters` further arguments of type `parameter_type`. `types` names the operands' elements and, last, the output's.
-/// `in_bands`: a work item does a Band.
+/// `parameters` further arguments of type `parameter_type`.
+struct PointwiseBody {
+  std::string statements, expression;
+  std::size_t parameters = 0;
+  std::string parameter_type;
+};
+
+/// What a work item does.
+struct PointwiseForm {
+  bool in_bands = false;   ///< a Band
+  std::int64_t width = 1;  ///< as many neighbours: see vector_width
+};
+
+/// The statements of an item that has `width` elements from where x0, x1 ... and y point: all at once where there are so
+/// many and addresses are multiples of what is moved, and else one by one, where the missing ones are repetitions of the first
+/// that nobody stores.
+inline std::string vector_statements(const StridedLoops& loops,
+                                     const std::vector<PointwiseOperand>& operands,
+                                     const PointwiseBody& body, std::int64_t width) {
+  const std::size_t inputs = operands.size() - 1;
+  const std::string each = sdk::message("UNROLL for (int e = 0; e < ", width, "; ++e)");
+  const NeighbourText out(operands[inputs].type, width);
+  std::string once, arrays, question = sdk::message("IS_AT(y, ", out.total(), ")");
+  std::string words, parts, singles, values;
+  for (std::size_t k = 0; k < inputs; ++k) {
+    const std::string& type = operands[k].type;
+    if (loops.strides[k].back() == 0) {
+      once += sdk::message("  VALUE(", type, ") v", k, " = LOAD(", type, ", x", k, ", 0);\n");
+      continue;
+    }
+    const NeighbourText vector(type, width);
+    const std::string pointer = sdk::message('x', k), word = sdk::message("word", k),
+                      array = sdk::message("near", k);
+    question += sdk::message(" && IS_AT(", pointer, ", ", vector.total(), ")");
+    arrays += sdk::message("  STORAGE(", type, ") ", array, '[', width, "];\n");
+    words += vector.read(pointer, word);
+    parts += vector.unpack(word, array);
+    singles += sdk::message("      ", array, "[e] = ", pointer, "[e < many ? e : 0];\n");
+    values += sdk::message("    VALUE(", type, ") v", k, " = LOAD(", type, ", ", array, ", e);\n");
+  }
+  return sdk::message("  int many = n0 - i0 < ", width, " ? (int)(n0 - i0) : ", width, ";\n", once,
+                      arrays, "  STORAGE(", operands[inputs].type, ") made[", width,
+                      "];\n  int is_whole = many == ", width, " && ", question,
+                      ";\n  if (is_whole) {\n", words, parts, "  } else {\n    ", each, " {\n",
+                      singles, "    }\n  }\n  ", each, " {\n", values, body.statements,
+                      "    STORE(", operands[inputs].type, ", made, e, ", body.expression,
+                      ");\n  }\n  if (is_whole) {\n", out.write("y", "made"), "  } else {\n    ",
+                      each, " {\n      if (e < many) y[e] = made[e];\n", "    }\n  }\n");
+}
+
+/// The last of `operands` is the output.
 inline PointwiseText pointwise_text(const StridedLoops& loops,
-                                    const std::vector<std::string>& types,
-                                    const std::string& statements, const std::string& expression,
-                                    std::size_t parameters, const std::string& parameter_type,
-                                    bool in_bands) {
+                                    const std::vector<PointwiseOperand>& operands,
+                                    const PointwiseBody& body, const PointwiseForm& form) {
   PointwiseText result;
-  std::string memory, declarations, loads, starts, close;
-  const std::size_t operands = types.size() - 1;
+  std::string memory, declarations, loads, starts, seeks, close;
+  const std::size_t inputs = operands.size() - 1;
+  const std::string& out = operands[inputs].type;
   const std::string indices =
-      in_bands ? loops_text(loops.dims, Band(loops.dims), declarations, result.arguments, close)
-               : indices_text(loops.dims, declarations, result.arguments);
-  for (std::size_t k = 0; k < operands; ++k) {
+      form.in_bands
+          ? loops_text(loops.dims, Band(loops.dims), declarations, result.arguments, close)
+          : indices_text(loops.dims, declarations, result.arguments, form.width);
+  for (std::size_t k = 0; k < inputs; ++k) {
+    const std::string& type = operands[k].type;
     const std::string index =
         index_text(loops.strides[k], sdk::message('s', k), declarations, result.arguments);
-    memory += sdk::message("IN(", types[k], ", x", k, "), ");
+    memory += sdk::message("IN(", type, ", x", k, "), ");
     starts += sdk::message("  AT(x", k, ");\n");
-    loads += sdk::message("  VALUE(", types[k], ") v", k, " = LOAD(", types[k], ", x", k, ", ",
-                          index, ");\n");
+    seeks += sdk::message("  x", k, " += ", index, ";\n");
+    loads +=
+        sdk::message("  VALUE(", type, ") v", k, " = LOAD(", type, ", x", k, ", ", index, ");\n");
   }
-  const std::string target =
-      index_text(loops.strides[operands], "t", declarations, result.arguments);
-  for (std::size_t k = 0; k < parameters; ++k)
-    declarations += sdk::message(", ", parameter_type, " p", k);
-  result.text =
-      sdk::message("KERNEL run(", memory, "OUT(", types[operands], ", y)", declarations, ") {\n",
-                   starts, "  AT(y);\n", indices, loads, statements, "  STORE(", types[operands],
-                   ", y, ", target, ", ", expression, ");\n", close, "}\n");
+  const std::string target = index_text(loops.strides[inputs], "t", declarations, result.arguments);
+  for (std::size_t k = 0; k < body.parameters; ++k)
+    declarations += sdk::message(", ", body.parameter_type, " p", k);
+  const std::string statements =
+      form.width > 1 ? sdk::message(seeks, "  y += ", target, ";\n",
+                                    vector_statements(loops, operands, body, form.width))
+                     : sdk::message(loads, body.statements, "  STORE(", out, ", y, ", target, ", ",
+                                    body.expression, ");\n");
+  result.text = sdk::message(form.width > 1 ? kNeighbourWords : "", "KERNEL run(", memory, "OUT(",
+                             out, ", y)", declarations, ") {\n", starts, "  AT(y);\n", indices,
+                             statements, close, "}\n");
   return result;
 }
 

@@ -1,0 +1,129 @@
+// Element-wise kernels move 16 bytes at a time: what NVRTC makes of them is looked at, which takes no device.
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plugins/cuda/engine/nvrtc.hpp"
+#include "tests/cuda/node_on_device.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+struct Operand {
+  bp_dtype type;
+  Dims dims;
+};
+
+/// How often a word stands in a text.
+std::size_t count_of(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+    ++count;
+  return count;
+}
+
+class CudaVectors : public CudaTest {
+ protected:
+  /// PTX of the one kernel that a node asks for.
+  std::string ptx_of(
+      const std::string& op_type, const std::vector<Operand>& operands,
+      const std::function<void(NodeUnderTest&)>& attributes = [](NodeUnderTest&) {}, int since = 14,
+      const char* domain = "") {
+    const OpenDevice device = open();
+    NodeUnderTest node(domain, op_type, since);
+    std::vector<HostTensor> tensors;
+    for (const Operand& operand : operands) {
+      node.input(operand.type, operand.dims);
+      HostTensor tensor{operand.type, operand.dims, {}};
+      tensor.data.resize(static_cast<std::size_t>(tensor.size()) *
+                         test_host::element_bytes(operand.type));
+      tensors.push_back(std::move(tensor));
+    }
+    node.outputs(1);
+    attributes(node);
+    const std::size_t before = compiled_sources().size();
+    KernelUnderTest kernel(device.kernel(op_type, domain), device.raw(), node.raw());
+    kernel.prepare(tensors, std::vector<bool>(tensors.size(), false), 1);
+    EXPECT_EQ(compiled_sources().size(), before + 1);
+    source_ = compiled_sources().back();
+    return open_nvrtc()->compile(source_, "compute_90");
+  }
+  /// Of a tree of element-wise nodes: a sum of the first two operands, through Tanh, times the last one.
+  std::string ptx_of_chain(const std::vector<Operand>& operands, bp_dtype out) {
+    const auto chain = [&](NodeUnderTest& node) {
+      node.attribute("statements", "  REAL t0 = v0 + v1;\n  REAL t1 = tanh_of(t0) * v" +
+                                       std::to_string(operands.size() - 1) + ";\n");
+      node.attribute("result", std::string("t1")).attribute("type", std::int64_t{out});
+    };
+    return ptx_of("FusedPointwise", operands, chain, 1, "backplane.cuda");
+  }
+
+  std::string source_;
+};
+
+const Dims kDims{64, 96}, kRow{96}, kColumn{64, 1};
+
+TEST_F(CudaVectors, AChainOfHalvesReadsAndWrites16BytesAtATime) {
+  for (const bp_dtype type : {BP_FLOAT16, BP_BFLOAT16}) {
+    const std::string text = ptx_of_chain({{type, kDims}, {type, kDims}}, type);
+    EXPECT_EQ(count_of(text, "ld.global.v4"), 2u) << source_ << text;
+    EXPECT_EQ(count_of(text, "st.global.v4"), 1u) << text;
+    EXPECT_EQ(count_of(text, ".local."), 0u) << text;
+  }
+}
+
+TEST_F(CudaVectors, OperandsThatRepeatAreReadOnceOrAlongTheRow) {
+  const std::string text =
+      ptx_of_chain({{BP_FLOAT16, kDims}, {BP_FLOAT16, kRow}, {BP_FLOAT16, kColumn}}, BP_FLOAT16);
+  EXPECT_EQ(count_of(text, "ld.global.v4"), 2u) << source_ << text;
+  EXPECT_EQ(count_of(text, "st.global.v4"), 1u) << text;
+  EXPECT_EQ(count_of(text, ".local."), 0u) << text;
+}
+
+TEST_F(CudaVectors, TheWidestOperandHas16BytesAndNarrowerOnesAsManyElements) {
+  const std::string text =
+      ptx_of_chain({{BP_FLOAT, kDims}, {BP_FLOAT16, kDims}, {BP_INT8, kDims}}, BP_FLOAT16);
+  EXPECT_EQ(count_of(text, "ld.global.v4"), 1u) << source_ << text;
+  EXPECT_EQ(count_of(text, "ld.global.v2"), 1u) << text;
+  EXPECT_EQ(count_of(text, "st.global.v2"), 1u) << text;
+  EXPECT_EQ(count_of(text, ".local."), 0u) << text;
+}
+
+TEST_F(CudaVectors, EveryTypeOfElementsIsMovedSo) {
+  for (const bp_dtype type : {BP_FLOAT, BP_DOUBLE, BP_FLOAT16, BP_BFLOAT16, BP_INT8, BP_UINT8,
+                              BP_INT16, BP_UINT16, BP_INT32, BP_UINT32, BP_INT64, BP_UINT64}) {
+    const std::string text = ptx_of("Add", {{type, kDims}, {type, kDims}});
+    EXPECT_EQ(count_of(text, "ld.global.v4"), 2u) << type << source_ << text;
+    EXPECT_EQ(count_of(text, "st.global.v4"), 1u) << type << text;
+    EXPECT_EQ(count_of(text, ".local."), 0u) << type << text;
+  }
+}
+
+TEST_F(CudaVectors, CastsAndQuantizers) {
+  const auto to = [](std::int64_t type) {
+    return [type](NodeUnderTest& node) { node.attribute("to", type); };
+  };
+  for (const auto& [from, into] :
+       {std::pair{BP_FLOAT, BP_FLOAT16}, {BP_FLOAT16, BP_FLOAT}, {BP_INT64, BP_BFLOAT16}}) {
+    const std::string text = ptx_of("Cast", {{from, kDims}}, to(into), 13);
+    EXPECT_EQ(count_of(text, "ld.global.v4") + count_of(text, "st.global.v4"), 1u) << source_;
+    EXPECT_EQ(count_of(text, ".local."), 0u) << text;
+  }
+  const auto none = [](NodeUnderTest&) {};
+  const std::string quantized =
+      ptx_of("QuantizeLinear", {{BP_FLOAT, kDims}, {BP_FLOAT, {}}, {BP_INT8, {}}}, none, 13);
+  EXPECT_EQ(count_of(quantized, "ld.global.v4"), 1u) << source_ << quantized;
+  const std::string back =
+      ptx_of("DequantizeLinear", {{BP_INT8, kDims}, {BP_FLOAT, {}}, {BP_INT8, {}}}, none, 13);
+  EXPECT_EQ(count_of(back, "st.global.v4"), 1u) << source_ << back;
+}
+
+TEST_F(CudaVectors, RowsOfOddLengthAreDoneOneByOne) {
+  const std::string text =
+      ptx_of_chain({{BP_FLOAT16, {64, 95}}, {BP_FLOAT16, {95}}, {BP_FLOAT, {64, 1}}}, BP_FLOAT16);
+  EXPECT_EQ(count_of(text, "ld.global.v"), 0u) << source_;
+}
+
+}  // namespace
+}  // namespace backplane::cuda

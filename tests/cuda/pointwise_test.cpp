@@ -1,0 +1,119 @@
+// Element-wise kernels whose items do several elements at once, on the stand-in: every size of elements, numbers of
+// elements around those of a vector, and addresses at which there are none.
+#include <numeric>
+
+#include "tests/cuda/host_kernels.hpp"
+#include "tests/cuda/node_on_device.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+class CudaPointwise : public CudaTest {
+ protected:
+  CudaPointwise() { run_kernels_on_host(); }
+
+  template <class T>
+  static HostTensor tensor_of(bp_dtype type, const Dims& dims, const std::vector<T>& values) {
+    HostTensor tensor{type, dims, {}};
+    tensor.data.resize(values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(tensor.data.data(), values.data(), tensor.data.size());
+    return tensor;
+  }
+
+  /// Numbers of every bit, which wrap when they are added.
+  template <class T>
+  static std::vector<T> bits(std::int64_t count, std::uint64_t seed) {
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (T& value : values) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      value = static_cast<T>(seed >> 17);
+    }
+    return values;
+  }
+
+  /// A sum of [rows, columns] and of what repeats along the rows, across them, or not at all, at several addresses.
+  template <class T>
+  void expect_sums(bp_dtype type, std::int64_t rows, std::int64_t columns, const Dims& others) {
+    SCOPED_TRACE(sdk::message("type ", type, ", dims ", rows, ", ", columns, " and ",
+                              sdk::to_string(others)));
+    const OpenDevice device = open();
+    const std::vector<T> a = bits<T>(rows * columns, 1), b = bits<T>(count_of(others), 2);
+    NodeUnderTest node("", "Add", 14);
+    node.input(type, {rows, columns}).input(type, others).outputs(1);
+    NodeOnDevice run(device, node, device.kernel("Add"),
+                     {tensor_of(type, {rows, columns}, a), tensor_of(type, others, b)});
+    std::vector<T> want(a);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i) / columns,
+                 column = static_cast<std::int64_t>(i) % columns;
+      const std::int64_t at =
+          (others[0] == 1 ? 0 : row * others[1]) + (others[1] == 1 ? 0 : column);
+      want[i] = static_cast<T>(want[i] + b[static_cast<std::size_t>(at)]);
+    }
+    for (const std::uint64_t elements : {0, 1, 2, 4})
+      EXPECT_EQ(run.run_as<T>(elements * sizeof(T)), want) << elements;
+  }
+
+  template <class T>
+  void expect_sums_of_all_sizes(bp_dtype type) {
+    const auto width = static_cast<std::int64_t>(16 / sizeof(T));
+    for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, width - 1, width, width + 1,
+                                     5 * width + 1, 300 * width})
+      expect_sums<T>(type, 1, count, {1, count});
+    for (const std::int64_t columns : {2 * width, width + 2}) {
+      expect_sums<T>(type, 3, columns, {1, columns});
+      expect_sums<T>(type, 3, columns, {3, 1});
+      expect_sums<T>(type, 3, columns, {1, 1});
+    }
+  }
+};
+
+TEST_F(CudaPointwise, SumsOfBytes) { expect_sums_of_all_sizes<std::uint8_t>(BP_UINT8); }
+TEST_F(CudaPointwise, SumsOf16Bits) { expect_sums_of_all_sizes<std::uint16_t>(BP_UINT16); }
+TEST_F(CudaPointwise, SumsOf32Bits) { expect_sums_of_all_sizes<std::uint32_t>(BP_UINT32); }
+TEST_F(CudaPointwise, SumsOf64Bits) { expect_sums_of_all_sizes<std::uint64_t>(BP_UINT64); }
+
+TEST_F(CudaPointwise, FloatsKeepTheirBits) {
+  // The sign is all that Neg changes, whatever the other bits are; of the 16-bit types NaN may lose some.
+  const OpenDevice device = open();
+  constexpr std::int64_t kElements = 301;
+  const auto negate = [&](auto first, bp_dtype type) {
+    using T = decltype(first);
+    std::vector<T> values(kElements);
+    std::iota(values.begin(), values.end(), first);
+    NodeUnderTest node("", "Neg", 13);
+    node.input(type, {kElements}).outputs(1);
+    NodeOnDevice run(device, node, device.kernel("Neg"), {tensor_of(type, {kElements}, values)});
+    for (T& value : values) value = static_cast<T>(value ^ T{1} << (8 * sizeof(T) - 1));
+    for (const std::uint64_t elements : {0, 1, 8})
+      EXPECT_EQ(run.run_as<T>(elements * sizeof(T)), values) << type << ' ' << elements;
+  };
+  negate(std::uint32_t{0x3F8000F0}, BP_FLOAT);
+  negate(std::uint64_t{0x3FF00000FFFFFFF0}, BP_DOUBLE);
+  negate(std::uint16_t{0x3BF0}, BP_FLOAT16);
+  negate(std::uint16_t{0x3F70}, BP_BFLOAT16);
+}
+
+TEST_F(CudaPointwise, AnOutputMayBeItsOperand) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  constexpr std::int64_t kElements = 21;
+  NodeUnderTest node("", "Neg", 13);
+  node.input(BP_FLOAT, {kElements}).outputs(1);
+  KernelUnderTest kernel(device.kernel("Neg"), device.raw(), node.raw());
+  kernel.prepare({floats({kElements}, std::vector<float>(kElements))}, {false}, 1);
+  for (const std::uint64_t offset : {0, 4}) {
+    const TestBuffer x(device, BP_MEMORY_DEVICE, 128);
+    std::vector<float> values(kElements);
+    std::iota(values.begin(), values.end(), 1.0f);
+    const Place place{nullptr, x.raw(), offset};
+    test_host::upload(device, stream, values, place);
+    check(kernel.compute({place}, {place}, {}, {}, stream.raw()));
+    stream.sync();
+    for (float& value : values) value = -value;
+    EXPECT_EQ(download(device, stream, place, kElements), values) << offset;
+  }
+}
+
+}  // namespace
+}  // namespace backplane::cuda
