@@ -1,5 +1,7 @@
 // Element-wise kernels whose items do several elements at once, on the stand-in: every size of elements, numbers of
 // elements around those of a vector, and addresses at which there are none.
+#include "plugins/common/kernels/pointwise.hpp"
+
 #include <numeric>
 
 #include "tests/cuda/host_kernels.hpp"
@@ -113,6 +115,27 @@ TEST_F(CudaPointwise, AnOutputMayBeItsOperand) {
     for (float& value : values) value = -value;
     EXPECT_EQ(download(device, stream, place, kElements), values) << offset;
   }
+}
+
+TEST(CudaVectorWidth, TheWidestOperandHas16BytesAndRowsAreWhole) {
+  const auto width = [](const Dims& dims, const std::vector<Dims>& strides,
+                        const std::vector<common::PointwiseOperand>& operands) {
+    return common::vector_width(common::merge_axes({dims, strides}), operands);
+  };
+  const Dims dense{96, 1}, row{0, 1}, column{1, 0}, once{0, 0}, turned{1, 64};
+  EXPECT_EQ(width({64, 96}, {dense, dense}, {{"f16"}, {"f16"}}), 8);
+  EXPECT_EQ(width({64, 96}, {dense, dense}, {{"b8"}, {"u8"}}), 16);
+  EXPECT_EQ(width({64, 96}, {dense, dense}, {{"f32"}, {"i8"}}), 4);
+  EXPECT_EQ(width({64, 96}, {dense, dense}, {{"i64"}, {"b8"}}), 2);
+  EXPECT_EQ(width({64, 96}, {once, dense}, {{"f64"}, {"f16"}}), 8) << "what is read once";
+  EXPECT_EQ(width({64, 96}, {column, row, dense}, {{"f32"}, {"f16"}, {"f16"}}), 8);
+  EXPECT_EQ(width({64, 96}, {turned, dense}, {{"f16"}, {"f16"}}), 1);
+  for (const auto& [columns, want] : {std::pair<std::int64_t, std::int64_t>{12, 4}, {6, 2}, {7, 1}})
+    EXPECT_EQ(width({64, columns}, {row, {columns, 1}}, {{"f16"}, {"f16"}}), want) << columns;
+  EXPECT_EQ(width({4, 8}, {{9, 1}, {8, 1}}, {{"f16"}, {"f16"}}), 1) << "rows that begin anywhere";
+  EXPECT_EQ(width({64, 96}, {dense, dense}, {{"f16", 4}, {"f16"}}), 2) << "a part of a value";
+  EXPECT_EQ(width({7}, {{1}, {1}}, {{"f16"}, {"f16"}}), 1) << "less than one of them";
+  EXPECT_EQ(width({9}, {{1}, {1}}, {{"f16"}, {"f16"}}), 8);
 }
 
 }  // namespace

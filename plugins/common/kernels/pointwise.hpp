@@ -162,6 +162,23 @@ struct PointwiseOperand {
   std::uint64_t offset = 0;
 };
 
+/// Whether each `width` elements along the last axis begin at a multiple of their size in all that lies along it.
+inline bool divides(std::int64_t width, const StridedLoops& loops,
+                    const std::vector<PointwiseOperand>& operands) {
+  const std::size_t last = loops.dims.size() - 1;
+  if (last > 0 && loops.dims[last] % width != 0) return false;
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    const sdk::Dims& strides = loops.strides[k];
+    if (strides[last] == 0) continue;
+    const auto bytes = static_cast<std::uint64_t>(width * code_bytes(operands[k].type));
+    if (operands[k].offset % bytes != 0) return false;
+    for (std::size_t axis = 0; axis < last; ++axis) {
+      if (strides[axis] % width != 0) return false;
+    }
+  }
+  return true;
+}
+
 /// How many neighbours along the last axis an item has where they are read and written at once: such that the widest
 /// access has kWidestBytes, and fewer where rows, or what lies before them, are no multiple of that; 1 where elements do not
 /// lie together. What addresses turn out to be is the kernel's question.
@@ -176,20 +193,7 @@ inline std::int64_t vector_width(const StridedLoops& loops,
     if (stride == 1) widest = std::max(widest, code_bytes(operands[k].type));
   }
   std::int64_t width = kWidestBytes / widest;
-  const auto fits = [&] {
-    if (last > 0 && loops.dims[last] % width != 0) return false;
-    for (std::size_t k = 0; k < operands.size(); ++k) {
-      const sdk::Dims& strides = loops.strides[k];
-      if (strides[last] == 0) continue;
-      const auto bytes = static_cast<std::uint64_t>(width * code_bytes(operands[k].type));
-      if (operands[k].offset % bytes != 0) return false;
-      for (std::size_t axis = 0; axis < last; ++axis) {
-        if (strides[axis] % width != 0) return false;
-      }
-    }
-    return true;
-  };
-  while (width > 1 && !fits()) width /= 2;
+  while (width > 1 && !divides(width, loops, operands)) width /= 2;
   return loops.dims[last] < width ? 1 : width;
 }
 
