@@ -1,5 +1,5 @@
 """The cases of tests/opencl/row_cases.py on the stand-in, whose items are fibers of this processor: rows that items share, with CUDA's
-shuffles. One of four is run; with BACKPLANE_TEST_FULL=1 all."""
+shuffles. One of eight is run; with BACKPLANE_TEST_FULL=1 all."""
 
 import json
 import os
@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "opencl"))
 import row_cases  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["BACKPLANE_BUILD_DIR"])
-SHARE = 1 if os.environ.get("BACKPLANE_TEST_FULL") == "1" else 4  # every kernel costs a run of the C++ compiler
+SHARE = 1 if os.environ.get("BACKPLANE_TEST_FULL") == "1" else 8  # every kernel costs a run of the C++ compiler
 
 
 def main():

@@ -147,6 +147,26 @@ GraphCase product(Random& random) {
 }
 const Sweep kProduct("QuantizedNetwork", "Product", 60, product);
 
+/// Two dense layers that read the same bytes; the second one's result stays float in some.
+GraphCase two_products(Random& random) {
+  GraphWriter g(13, random);
+  const std::int64_t depth = random.size(), columns = random.size();
+  const Dims dims = random.one_in(2) ? Dims{random.size(), depth}
+                                     : Dims{random.integer(1, 3), random.integer(1, 5), depth};
+  const double step = 1.0 / 16;
+  const std::string x = pair(g, g.feed(dims, -2, 2), bytes(random, 1.0 / 64));
+  const auto layer = [&] {
+    std::string y = g.node("MatMul", {x, weights(g, random, {depth, columns}, 1)});
+    if (random.one_in(2)) y = g.node("Add", {y, g.constant({columns})});
+    return random.one_in(2) ? g.node("Relu", {y}) : y;
+  };
+  const std::string first = pair(g, layer(), bytes(random, step));
+  std::string second = layer();
+  if (random.one_in(2)) second = pair(g, second, bytes(random, step));
+  return g.done({first, second}, {64, 2 * step / kEpsilon});
+}
+const Sweep kTwoProducts("QuantizedNetwork", "TwoProducts", 24, two_products);
+
 /// The blocks of an image network: pooling, a residual, what only moves elements, a dense layer.
 GraphCase network(Random& random) {
   GraphWriter g(13, random);
