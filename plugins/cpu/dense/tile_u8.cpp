@@ -27,7 +27,7 @@ constexpr std::uint32_t kSigns = 0x80808080;
 
 template <bool kSigned>
 std::uint32_t load_quad(const std::uint8_t* x) {
-  std::uint32_t quad;
+  std::uint32_t quad = 0;
   std::memcpy(&quad, x, sizeof(quad));
   return kSigned ? quad ^ kSigns : quad;
 }

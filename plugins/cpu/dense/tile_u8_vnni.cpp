@@ -133,7 +133,7 @@ void tile(const TileU8Args& args) {
         w[v] = _mm512_loadu_si512(panel + v * 64);
       });
       repeat<kRows>([&](auto i) __attribute__((always_inline)) {
-        std::int32_t quad;
+        std::int32_t quad = 0;
         std::memcpy(&quad, x[i] + 4 * q, sizeof(quad));
         __m512i all = _mm512_set1_epi32(quad);
         if constexpr (kSigned) all = _mm512_xor_si512(all, flip);
