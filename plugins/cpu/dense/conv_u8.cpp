@@ -99,8 +99,8 @@ std::uint64_t ConvU8::workspace_bytes() const {
   return frame_bytes() + (depthwise_ ? table * threads_ : product_.scratch_bytes());
 }
 
-void ConvU8::pack(const sdk::Tensor& weights, const float* scale, const float* shift,
-                  void* packed) const {
+void ConvU8::pack(const sdk::Tensor& weights, const float* scale, const float* shift, void* packed,
+                  const sdk::Threads& threads) const {
   if (depthwise_) {
     pack_depthwise(weights, scale, shift, packed);
     return;
@@ -111,15 +111,23 @@ void ConvU8::pack(const sdk::Tensor& weights, const float* scale, const float* s
   const std::int64_t padded = frame_channels_ / shape_.groups;
   const std::int64_t columns = shape_.out_channels / shape_.groups;
   const std::int64_t taps = shape_.window.taps();
-  const std::int64_t merged_taps = merged_ ? shape_.window.kernel[2] : 1;
-  product_.pack({scale, shift, x_.unsigned_zero()}, packed,
-                [&](std::int64_t group, std::int64_t tap, std::int64_t depth, std::int64_t column) {
-                  const std::int64_t channel = depth % padded;
-                  if (channel >= channels) return std::int8_t{0};
-                  const std::int64_t filter = group * columns + column;
-                  const std::int64_t position = tap * merged_taps + depth / padded;
-                  return signed_weight(w, (filter * channels + channel) * taps + position,
-                                       is_signed);
+  const auto weight_of = [=](std::int64_t filter, std::int64_t channel, std::int64_t position) {
+    if (channel >= channels) return std::int8_t{0};
+    return signed_weight(w, (filter * channels + channel) * taps + position, is_signed);
+  };
+  const ColumnSourceU8 source{scale, shift, x_.unsigned_zero()};
+  if (!merged_) {
+    product_.pack(
+        source, packed, threads,
+        [=](std::int64_t group, std::int64_t tap, std::int64_t depth, std::int64_t column) {
+          return weight_of(group * columns + column, depth, tap);
+        });
+    return;
+  }
+  const std::int64_t width = shape_.window.kernel[2];
+  product_.pack(source, packed, threads,
+                [=](std::int64_t, std::int64_t tap, std::int64_t depth, std::int64_t column) {
+                  return weight_of(column, depth % padded, tap * width + depth / padded);
                 });
 }
 

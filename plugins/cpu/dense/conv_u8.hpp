@@ -40,7 +40,8 @@ class ConvU8 {
   std::uint64_t packed_bytes() const;
   std::uint64_t workspace_bytes() const;
   /// Weights [out_channels, in_channels / groups, kernel ...].
-  void pack(const sdk::Tensor& weights, const float* scale, const float* shift, void* packed) const;
+  void pack(const sdk::Tensor& weights, const float* scale, const float* shift, void* packed,
+            const sdk::Threads& threads) const;
   void run(const ConvArgsU8& args, void* workspace, const sdk::Threads& threads) const;
   /// "depthwise", "merged" or "indirect", for the plan.
   const char* variant() const;

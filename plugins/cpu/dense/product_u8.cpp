@@ -52,14 +52,6 @@ ColumnsU8 ProductU8::columns(const char* group, const Place& at) const {
   return {start + at.lanes, scale + at.lanes, scale + lanes() + at.lanes};
 }
 
-void ProductU8::store_weight(char* weights, std::int64_t index, std::int8_t value) const {
-  if (kernels_->weight_bytes == 1) {
-    reinterpret_cast<std::int8_t*>(weights)[index] = value;
-  } else {
-    reinterpret_cast<std::int16_t*>(weights)[index] = value;
-  }
-}
-
 void ProductU8::store_column(char* group, std::int64_t lane, std::int32_t start, float scale,
                              float shift) const {
   const std::int64_t all = lanes();

@@ -53,12 +53,16 @@ class ProductU8 {
 
   /// weight(group, tap, depth, column) is a signed byte.
   template <class Weight>
-  void pack(const ColumnSourceU8& columns, void* packed, const Weight& weight) const {
-    for (std::int64_t group = 0; group < shape_.groups; ++group) {
-      for (std::int64_t panel = 0; panel < panel_count(); ++panel) {
-        pack_panel(columns, group, panel, static_cast<char*>(packed), weight);
-      }
-    }
+  void pack(const ColumnSourceU8& columns, void* packed, const sdk::Threads& threads,
+            const Weight& weight) const {
+    const std::int64_t panels = panel_count();
+    threads.parallel_for(
+        static_cast<std::uint64_t>(shape_.groups * panels), 1,
+        [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+          for (auto i = static_cast<std::int64_t>(begin); i < static_cast<std::int64_t>(end); ++i) {
+            pack_panel(columns, i / panels, i % panels, static_cast<char*>(packed), weight);
+          }
+        });
   }
 
   /// fill(table, pitch, row, count) writes the pointers of rows [row, row + count): table[t * pitch + i] for
@@ -120,13 +124,15 @@ class ProductU8 {
       for (int k = 0; k < 4; ++k)
         places[static_cast<std::size_t>(k)] = kernels_->place(lane, k, at.columns);
       std::int32_t sum = 0;
-      for (std::int64_t q = 0; q < quads(); ++q) {
-        const std::int64_t tap = 4 * q / shape_.depth;
-        const std::int64_t depth = 4 * q % shape_.depth;
-        for (std::int64_t k = 0; k < 4; ++k) {
-          const std::int8_t w = exists ? weight(group, tap, depth + k, first + j) : std::int8_t{0};
-          sum += w;
-          store_weight(weights, q * 4 * at.columns + places[static_cast<std::size_t>(k)], w);
+      std::int64_t quad = 0;  // the place of its first weight
+      for (std::int64_t tap = 0; tap < shape_.taps; ++tap) {
+        for (std::int64_t depth = 0; depth < shape_.depth; depth += 4, quad += 4 * at.columns) {
+          for (std::int64_t k = 0; k < 4; ++k) {
+            const std::int8_t w =
+                exists ? weight(group, tap, depth + k, first + j) : std::int8_t{0};
+            sum += w;
+            store_weight(weights, quad + places[static_cast<std::size_t>(k)], w);
+          }
         }
       }
       const std::int64_t column = group * shape_.columns + first + j;
@@ -134,7 +140,13 @@ class ProductU8 {
                    exists ? source.scale[column] : 0.0F, exists ? source.shift[column] : 0.0F);
     }
   }
-  void store_weight(char* weights, std::int64_t index, std::int8_t value) const;
+  void store_weight(char* weights, std::int64_t index, std::int8_t value) const {
+    if (kernels_->weight_bytes == 1) {
+      reinterpret_cast<std::int8_t*>(weights)[index] = value;
+    } else {
+      reinterpret_cast<std::int16_t*>(weights)[index] = value;
+    }
+  }
   void store_column(char* group, std::int64_t lane, std::int32_t start, float scale,
                     float shift) const;
 

@@ -72,7 +72,7 @@ class QuantizedConv {
                                        {w.dims().data() + 2, w.dims().size() - 2});
     const ConvU8 conv(shape, x_, isa_, 1);
     conv.pack(w, ctx.source(1).data<float>(), ctx.source(2).data<float>(),
-              ctx.target().mutable_data<char>());
+              ctx.target().mutable_data<char>(), ctx.threads());
   }
 
  private:

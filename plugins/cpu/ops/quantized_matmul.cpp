@@ -97,7 +97,7 @@ class QuantizedMatMul {
     const auto* weights = static_cast<const std::uint8_t*>(b.bytes_data());
     const std::uint8_t flip = b.type() == sdk::DataType::Int8 ? 0 : 0x80;
     product(1, b, 1).pack({ctx.source(1).data<float>(), ctx.source(2).data<float>(), zero_},
-                          ctx.target().mutable_data<char>(),
+                          ctx.target().mutable_data<char>(), ctx.threads(),
                           [&](std::int64_t, std::int64_t, std::int64_t k, std::int64_t column) {
                             if (k >= depth) return std::int8_t{0};
                             const std::int64_t at =

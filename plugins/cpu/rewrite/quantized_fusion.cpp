@@ -274,7 +274,7 @@ class Columns {
   std::string add(WorkingGraph& graph, const std::string& base,
                   const std::vector<std::string>& sources, const std::string& key,
                   const Value& value) const {
-    const std::string name = graph.fresh(base);
+    std::string name = graph.fresh(base);
     graph.edit().lazy_constant(name, DataType::Float, sdk::Dims{count_}, sources,
                                sdk::message("quantized columns ", count_, " ", key),
                                [count = count_, value](const sdk::PackContext& ctx) {
