@@ -29,6 +29,35 @@ ProductShape product_shape(const ConvShape& shape, bool merged) {
 
 }  // namespace
 
+ConvShape conv_shape(const WindowAttributes& attributes, int64_t groups, sdk::DimsView x,
+                     sdk::DimsView w, bool channels_first) {
+  if (x.size() < 3) sdk::invalid("Conv: x has rank ", x.size(), ", at least 3 is needed");
+  if (w.size() != x.size()) sdk::invalid("Conv: W has rank ", w.size(), ", x has rank ", x.size());
+  const std::size_t spatial = x.size() - 2;
+  ConvShape shape;
+  shape.window =
+      attributes.resolve({x.data() + (channels_first ? 2 : 1), spatial}, {w.data() + 2, spatial});
+  shape.batch = x[0];
+  shape.in_channels = channels_first ? x[1] : x.back();
+  shape.out_channels = w[0];
+  shape.groups = groups;
+  if (groups < 1 || shape.out_channels % groups != 0 || shape.in_channels != w[1] * groups) {
+    sdk::invalid("Conv: x has ", shape.in_channels, " channels, W dims ", sdk::to_string(w),
+                 " and ", groups,
+                 " groups; channels must be W's second dimension times the groups, and the groups "
+                 "divide W's first");
+  }
+  return shape;
+}
+
+sdk::Dims output_dims(const ConvShape& shape, std::size_t rank, bool channels_first) {
+  sdk::Dims dims{shape.batch};
+  if (channels_first) dims.push_back(shape.out_channels);
+  for (std::size_t axis = 5 - rank; axis < 3; ++axis) dims.push_back(shape.window.out[axis]);
+  if (!channels_first) dims.push_back(shape.out_channels);
+  return dims;
+}
+
 DirectConv::DirectConv(const ConvShape& shape, const Activation& activation, Isa isa,
                        unsigned threads)
     : shape_(shape),

@@ -19,6 +19,13 @@ struct ConvShape {
   int64_t groups = 1;
 };
 
+/// The shape for x [batch, channels, spatial ...], or channels last, and W [output channels, channels of a group,
+/// kernel ...]. Throws sdk::Error when they do not fit each other.
+ConvShape conv_shape(const WindowAttributes& attributes, int64_t groups, sdk::DimsView x,
+                     sdk::DimsView w, bool channels_first);
+/// The result's dims: as many as x has.
+sdk::Dims output_dims(const ConvShape& shape, std::size_t rank, bool channels_first);
+
 /// The memory of one convolution. Nothing is owned.
 struct ConvArgs {
   const float* x = nullptr;

@@ -39,12 +39,8 @@ class QuantizedConv {
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(kX);
     const sdk::Tensor w = ctx.input(kW);
-    const ConvShape shape = this->shape(x.dims(), w.dims());
-    sdk::Dims dims{shape.batch};
-    for (std::size_t axis = 5 - x.dims().size(); axis < 3; ++axis) {
-      dims.push_back(shape.window.out[axis]);
-    }
-    dims.push_back(shape.out_channels);
+    const ConvShape shape = conv_shape(attributes_, groups_, x.dims(), w.dims(), x_.channels_first);
+    const sdk::Dims dims = output_dims(shape, x.dims().size(), false);
     ctx.set_output(0, result_.type, dims);
     Prepared prepared{ConvU8(shape, x_, isa_, ctx.threads().count()), result_.finish};
     const ConvU8& conv = prepared.conv;
@@ -76,25 +72,6 @@ class QuantizedConv {
   }
 
  private:
-  ConvShape shape(sdk::DimsView x, sdk::DimsView w) const {
-    if (x.size() < 3 || w.size() != x.size())
-      sdk::invalid("x has rank ", x.size(), " and W rank ", w.size(), "; both need one, of 3 to 5");
-    const std::size_t spatial = x.size() - 2;
-    const bool first = x_.channels_first;
-    ConvShape shape;
-    shape.window =
-        attributes_.resolve({x.data() + (first ? 2 : 1), spatial}, {w.data() + 2, spatial});
-    shape.batch = x[0];
-    shape.in_channels = first ? x[1] : x.back();
-    shape.out_channels = w[0];
-    shape.groups = groups_;
-    if (groups_ < 1 || w[0] % groups_ != 0 || shape.in_channels != w[1] * groups_) {
-      sdk::invalid("x has ", shape.in_channels, " channels, W dims ", sdk::to_string(w), " and ",
-                   groups_, " groups; channels must be W's second dimension times the groups");
-    }
-    return shape;
-  }
-
   WindowAttributes attributes_;
   std::int64_t groups_;
   BytesX x_;
