@@ -48,22 +48,27 @@ def keep_some(folder, share):
             shutil.rmtree(case)
 
 
-def main():
+def run(write_all, shares):
+    """Tells CTest how the cases do that `write_all` writes: one of each of `shares`, in the form for GPUs and the processor's."""
     reason = reason_for_no_device()
     if reason:
         print(f"no OpenCL device: {reason}")
         sys.exit(SKIPPED)
-    warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="backplane_rows_") as name:
         folder = pathlib.Path(name)
-        row_cases.write_all(folder)
+        write_all(folder)
         passed = failed = 0
-        for tiles, share in zip(("local", "vector"), SHARES):
+        for tiles, share in zip(("local", "vector"), shares):
             keep_some(folder, share)
             more, wrong = verify(folder, tiles)
             passed, failed = passed + more, failed + wrong
     print(f"{passed} passed, {failed} failed, 0 skipped")
     sys.exit(failed > 0)
+
+
+def main():
+    warnings.simplefilter("ignore")
+    run(row_cases.write_all, SHARES)
 
 
 if __name__ == "__main__":

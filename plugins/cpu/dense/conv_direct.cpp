@@ -139,17 +139,10 @@ void DirectConv::run_indirect(const ConvArgs& args, char* workspace,
   auto* zeros = reinterpret_cast<float*>(workspace);
   std::memset(zeros, 0, static_cast<std::size_t>(shape_.in_channels) * 4);
   char* scratch = workspace + align64(static_cast<uint64_t>(shape_.in_channels) * 4);
-  const Window& window = shape_.window;
-  const RowSource<float> source{window, args.x, args.x_strides};
+  const RowSource<float> source{shape_.window, args.x, args.x_strides};
   run_product(args, scratch, threads,
               [&](const float** table, int64_t pitch, int64_t row, int64_t count) {
-                for (int64_t z = 0; z < window.kernel[0]; ++z) {
-                  for (int64_t y = 0; y < window.kernel[1]; ++y) {
-                    for (int64_t x = 0; x < window.kernel[2]; ++x, table += pitch) {
-                      fill_tap(table, source, zeros, {z, y, x}, row, count);
-                    }
-                  }
-                }
+                fill_taps<float>(table, pitch, source, zeros, row, count);
               });
 }
 

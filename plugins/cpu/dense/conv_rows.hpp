@@ -74,4 +74,19 @@ void fill_tap(const T** table, const RowSource<T>& source, const T* zeros,
       });
 }
 
+/// Writes the pointers of output pixels [row, row + count): table[t * pitch + i] for kernel position t of pixel
+/// row + i.
+template <class T>
+void fill_taps(const T** table, int64_t pitch, const RowSource<T>& source, const T* zeros,
+               int64_t row, int64_t count) {
+  const std::array<int64_t, 3>& kernel = source.window.kernel;
+  for (int64_t z = 0; z < kernel[0]; ++z) {
+    for (int64_t y = 0; y < kernel[1]; ++y) {
+      for (int64_t x = 0; x < kernel[2]; ++x, table += pitch) {
+        fill_tap(table, source, zeros, {z, y, x}, row, count);
+      }
+    }
+  }
+}
+
 }  // namespace backplane::cpu

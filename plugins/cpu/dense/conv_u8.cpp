@@ -208,22 +208,6 @@ void ConvU8::fill_frame(const std::uint8_t* x, std::uint8_t* frame,
              });
 }
 
-RowSource<std::uint8_t> ConvU8::rows_of(const std::uint8_t* x) const {
-  return {frame_window_, x, ImageStrides::dense(frame_window_.in, frame_channels_)};
-}
-
-void ConvU8::fill_rows(const RowSource<std::uint8_t>& source, const std::uint8_t* zeros,
-                       const std::uint8_t** table, std::int64_t row, std::int64_t count) const {
-  const Window& window = frame_window_;
-  for (std::int64_t z = 0; z < window.kernel[0]; ++z) {
-    for (std::int64_t y = 0; y < window.kernel[1]; ++y) {
-      for (std::int64_t x = 0; x < window.kernel[2]; ++x, table += count) {
-        fill_tap<std::uint8_t>(table, source, zeros, {z, y, x}, row, count);
-      }
-    }
-  }
-}
-
 void ConvU8::run(const ConvArgsU8& args, void* workspace, const sdk::Threads& threads) const {
   auto* frame = static_cast<std::uint8_t*>(workspace);
   if (framed_) {
@@ -232,7 +216,8 @@ void ConvU8::run(const ConvArgsU8& args, void* workspace, const sdk::Threads& th
     std::memset(frame, x_.zero_byte(), static_cast<std::size_t>(frame_channels_));
   }
   char* scratch = static_cast<char*>(workspace) + frame_bytes();
-  const RowSource<std::uint8_t> source = rows_of(framed_ ? frame : args.x);
+  const RowSource<std::uint8_t> source{frame_window_, framed_ ? frame : args.x,
+                                       ImageStrides::dense(frame_window_.in, frame_channels_)};
   if (depthwise_) {
     run_depthwise(args, source, frame, scratch, threads);
     return;
@@ -243,10 +228,11 @@ void ConvU8::run(const ConvArgsU8& args, void* workspace, const sdk::Threads& th
   product.x_signed = x_.is_signed;
   product.out = args.y;
   product.out_stride = shape_.out_channels;
-  product_.run(product, threads, scratch,
-               [&](const std::uint8_t** table, std::int64_t, std::int64_t row, std::int64_t count) {
-                 fill_rows(source, frame, table, row, count);
-               });
+  product_.run(
+      product, threads, scratch,
+      [&](const std::uint8_t** table, std::int64_t pitch, std::int64_t row, std::int64_t count) {
+        fill_taps<std::uint8_t>(table, pitch, source, frame, row, count);
+      });
 }
 
 void ConvU8::run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>& source,
@@ -282,7 +268,7 @@ void ConvU8::run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>
           part.pixels = std::min(kBlockPixels, pixels - first);
           part.row_pitch = part.pixels;
           part.out = static_cast<char*>(args.y) + first * channels * (args.finish.floats ? 4 : 1);
-          fill_rows(source, zeros, table, first, part.pixels);
+          fill_taps(table, part.row_pitch, source, zeros, first, part.pixels);
           kernels_->depthwise(part, x_.is_signed);
         }
       });

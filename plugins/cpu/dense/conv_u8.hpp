@@ -51,9 +51,6 @@ class ConvU8 {
   void fill_frame(const std::uint8_t* x, std::uint8_t* frame, const sdk::Threads& threads) const;
   void copy_line(const std::uint8_t* x, std::int64_t image, std::int64_t z, std::int64_t y,
                  std::uint8_t* to) const;
-  RowSource<std::uint8_t> rows_of(const std::uint8_t* x) const;
-  void fill_rows(const RowSource<std::uint8_t>& source, const std::uint8_t* zeros,
-                 const std::uint8_t** table, std::int64_t row, std::int64_t count) const;
   void run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>& source,
                      const std::uint8_t* zeros, char* scratch, const sdk::Threads& threads) const;
   void pack_depthwise(const sdk::Tensor& weights, const float* scale, const float* shift,

@@ -1,7 +1,5 @@
 #include "plugins/cpu/dense/product_u8.hpp"
 
-#include <cstring>
-
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {

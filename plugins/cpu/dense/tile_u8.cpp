@@ -262,7 +262,8 @@ void depthwise(const DepthwiseU8Args& args, bool x_signed) {
 }
 
 template <class T>
-void greatest_of(const std::uint8_t* const* rows, std::int64_t taps, T* y, std::int64_t channels) {
+void greatest_of(const std::uint8_t* const* rows, std::ptrdiff_t row_pitch, std::int64_t taps, T* y,
+                 std::int64_t channels) {
   std::int64_t c = 0;
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   const hn::ScalableTag<T> d;
@@ -270,7 +271,7 @@ void greatest_of(const std::uint8_t* const* rows, std::int64_t taps, T* y, std::
   for (; c + lanes <= channels; c += lanes) {
     auto best = hn::LoadU(d, reinterpret_cast<const T*>(rows[0]) + c);
     for (std::int64_t t = 1; t < taps; ++t) {
-      best = hn::Max(best, hn::LoadU(d, reinterpret_cast<const T*>(rows[t]) + c));
+      best = hn::Max(best, hn::LoadU(d, reinterpret_cast<const T*>(rows[t * row_pitch]) + c));
     }
     hn::StoreU(best, d, y + c);
   }
@@ -278,18 +279,18 @@ void greatest_of(const std::uint8_t* const* rows, std::int64_t taps, T* y, std::
   for (; c < channels; ++c) {
     T best = reinterpret_cast<const T*>(rows[0])[c];
     for (std::int64_t t = 1; t < taps; ++t) {
-      best = std::max(best, reinterpret_cast<const T*>(rows[t])[c]);
+      best = std::max(best, reinterpret_cast<const T*>(rows[t * row_pitch])[c]);
     }
     y[c] = best;
   }
 }
 
-void greatest(const std::uint8_t* const* rows, std::int64_t taps, std::uint8_t* y,
-              std::int64_t channels, bool is_signed) {
+void greatest(const std::uint8_t* const* rows, std::ptrdiff_t row_pitch, std::int64_t taps,
+              std::uint8_t* y, std::int64_t channels, bool is_signed) {
   if (is_signed) {
-    greatest_of(rows, taps, reinterpret_cast<std::int8_t*>(y), channels);
+    greatest_of(rows, row_pitch, taps, reinterpret_cast<std::int8_t*>(y), channels);
   } else {
-    greatest_of(rows, taps, y, channels);
+    greatest_of(rows, row_pitch, taps, y, channels);
   }
 }
 

@@ -99,9 +99,9 @@ struct KernelsU8 {
                          void* packed);
   int (*depthwise_lane)(int channel);
   void (*depthwise)(const DepthwiseU8Args& args, bool x_signed);
-  /// y[c] = the greatest of rows[t][c] over the taps, at least one; signed bytes or unsigned.
-  void (*greatest)(const std::uint8_t* const* rows, std::int64_t taps, std::uint8_t* y,
-                   std::int64_t channels, bool is_signed);
+  /// y[c] = the greatest of rows[t * row_pitch][c] over the taps, at least one; signed bytes or unsigned.
+  void (*greatest)(const std::uint8_t* const* rows, std::ptrdiff_t row_pitch, std::int64_t taps,
+                   std::uint8_t* y, std::int64_t channels, bool is_signed);
   /// y[i] = clamp(round((a[i] - a_zero) * a_scale + (b[i] - b_zero) * b_scale) + zero); bytes of a and b after
   /// `flip` of each.
   void (*add)(const AddU8& args, std::int64_t n);

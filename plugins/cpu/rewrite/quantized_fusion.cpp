@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "plugins/cpu/dense/conv_u8.hpp"
+#include "plugins/cpu/rewrite/activation_match.hpp"
 #include "plugins/cpu/rewrite/passes.hpp"
 
 namespace backplane::cpu {
@@ -154,27 +155,16 @@ struct Result {
   bool is_quantized() const { return quantization.type != DataType::None; }
 };
 
-bool read_bound(const WorkingGraph& graph, const WorkNode& clip, std::size_t index,
-                const char* attribute, float& bound) {
-  if (clip.original.has(attribute)) bound = clip.original.get_float(attribute, bound);
-  return clip.input(index).empty() || graph.scalar(clip.input(index), bound);
-}
-
 Result result_of(const WorkingGraph& graph, const WorkNode& node) {
   Result result;
   WorkNode* next = graph.only_consumer(node.outputs[0]);
-  if (next != nullptr && !next->changed && (next->is("Relu") || next->is("Clip")) &&
-      next->input(0) == node.outputs[0]) {
-    Result clamped = result;
-    const bool relu = next->is("Relu");
-    if (relu) clamped.lo = 0;
-    if (relu || (read_bound(graph, *next, 1, "min", clamped.lo) &&
-                 read_bound(graph, *next, 2, "max", clamped.hi) && !std::isnan(clamped.lo) &&
-                 !std::isnan(clamped.hi))) {
-      result = clamped;
-      result.nodes.push_back(next);
-      next = graph.only_consumer(next->outputs[0]);
-    }
+  Activation clamp;
+  if (next != nullptr && is_activation(graph, *next, node.outputs[0], clamp) &&
+      clamp.kind == Activation::kClamp && !std::isnan(clamp.alpha) && !std::isnan(clamp.beta)) {
+    result.lo = clamp.alpha;
+    result.hi = clamp.beta;
+    result.nodes.push_back(next);
+    next = graph.only_consumer(next->outputs[0]);
   }
   const std::string& value = result.nodes.empty() ? node.outputs[0] : result.nodes[0]->outputs[0];
   if (next == nullptr || !next->is("QuantizeLinear") || next->input(0) != value) return result;
