@@ -38,6 +38,14 @@ class GraphWriter {
     graph_.nodes.push_back(n);
     return n.outputs[0];
   }
+  /// A node with `count` outputs.
+  std::vector<std::string> nodes(const char* op_type, std::vector<std::string> inputs, int count,
+                                 std::vector<reference::Attribute> attributes = {}) {
+    node(op_type, std::move(inputs), std::move(attributes));
+    Node& made = graph_.nodes.back();
+    while (static_cast<int>(made.outputs.size()) < count) made.outputs.push_back(next("v"));
+    return made.outputs;
+  }
   GraphCase done(std::vector<std::string> outputs, Tolerance tolerance = {256, 2048}) {
     graph_.outputs = std::move(outputs);
     graph_.tolerance = tolerance;

@@ -91,6 +91,72 @@ TEST(Rewrite, ANetworkOfImagesIsReorderedAtItsBordersAlone) {
   EXPECT_LE(placement.steps, 8u);
 }
 
+/// Whether nothing is reordered between the first convolution of the graph and its last one.
+bool stays_channels_last(const GraphCase& graph) {
+  const Options options = {{"providers", "cpu"}, {"fallback", "forbid"}};
+  Session session(model_of(graph, Form::Fixed), options);
+  const nlohmann::json explained = nlohmann::json::parse(session.explain());
+  const std::string order = explained["order"].dump();
+  const std::size_t first = order.find("ToChannelsLast");
+  return order.find("ToChannelsFirst") == order.rfind("ToChannelsFirst") &&
+         first == order.rfind("ToChannelsLast") && order.find("Transpose_") == std::string::npos;
+}
+
+TEST(Rewrite, GatesOfChannelsAndPixelsAreTakenWhereImagesLie) {
+  Random random(1);
+  GraphWriter g(17, random);
+  std::string x = conv(g, g.feed(kImage));
+  const std::string mean = g.node("ReduceMean", {x}, {{"axes", ints({2, 3})}});
+  const std::string gate = g.node("Conv", {mean, g.constant({16, 16, 1, 1})});
+  x = g.node("Mul", {g.node("HardSigmoid", {gate}), x});
+  x = g.node("Mul", {x, g.node("Softplus", {g.node("ReduceMax", {x}, {{"axes", ints({1})}})})});
+  x = g.node("Mul", {g.constant({6, 6}), g.node("Erf", {x})});
+  EXPECT_TRUE(stays_channels_last(g.done({conv(g, x)})));
+}
+
+TEST(Rewrite, PartsOfChannelsAndPadsAreTakenWhereImagesLie) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string x = conv(g, g.feed(kImage));
+  const std::vector<std::string> parts =
+      g.nodes("Split", {x, g.constant(i64({8, 8}))}, 2, {{"axis", 1}});
+  const std::string part =
+      g.node("Slice", {x, g.constant(i64({0})), g.constant(i64({8})), g.constant(i64({1}))});
+  std::string y = g.node("Concat", {parts[1], g.node("Add", {parts[0], part})}, {{"axis", 1}});
+  y = g.node("Pad", {y, g.constant(i64({0, 0, 1, 1, 0, 0, 1, 1}))}, {{"mode", "reflect"}});
+  EXPECT_TRUE(stays_channels_last(g.done({conv(g, y)})));
+}
+
+TEST(Rewrite, AModelsOwnMovesOfTheChannelsAreNoSteps) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string x = conv(g, g.feed(kImage));
+  std::string y = g.node("Transpose", {x}, {{"perm", ints({0, 2, 3, 1})}});
+  y = g.node("MatMul", {y, g.constant({16, 16})});
+  y = g.node("Transpose", {y}, {{"perm", ints({0, 3, 1, 2})}});
+  y = g.node("Add", {x, g.node("Mul", {g.constant({16, 1, 1}), y})});
+  y = g.node("Transpose", {g.node("Reshape", {y, g.constant(i64({1, 16, 36}))})},
+             {{"perm", ints({0, 2, 1})}});
+  y = g.node("Transpose", {g.node("Softmax", {y})}, {{"perm", ints({0, 2, 1})}});
+  y = g.node("Reshape", {y, g.constant(i64({1, 16, 6, 6}))});
+  EXPECT_TRUE(stays_channels_last(g.done({conv(g, y)})));
+}
+
+TEST(Rewrite, AGroupNormalizationOfThreeNodesIsOneStepWithItsActivation) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::vector<double> ones(4, 1.0), zeros(4, 0.0);
+  std::string x = conv(g, g.feed(kImage));
+  x = g.node("Reshape", {x, g.constant(i64({1, 4, -1}))});
+  x = g.node("InstanceNormalization", {x, g.constant(f32({4}, ones)), g.constant(f32({4}, zeros))});
+  x = g.node("Reshape", {x, g.constant(i64({1, 16, 6, 6}))});
+  x = g.node("Add", {g.node("Mul", {x, g.constant({16, 1, 1})}), g.constant({16, 1, 1})});
+  x = g.node("Mul", {x, g.node("Sigmoid", {x})});
+  const Placement placement = place(g.done({conv(g, x)}));
+  EXPECT_EQ(placement.kernels,
+            (Names{"cpu:conv_last", "cpu:group_normalization_last", "cpu:conv_last"}));
+}
+
 TEST(Rewrite, GemmTakesReluOver) {
   Random random(1);
   GraphWriter g(17, random);

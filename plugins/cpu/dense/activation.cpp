@@ -6,8 +6,6 @@
 #define HWY_TARGET_INCLUDE "plugins/cpu/dense/activation.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-// After highway.h:
-#include <hwy/contrib/math/math-inl.h>
 
 #include "plugins/cpu/kernels/vector_math-inl.hpp"
 
@@ -21,29 +19,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
-
-/// 1 / (1 + exp(-x)). exp is clamped where a float's range ends; NaN stays NaN.
-HWY_INLINE Vector sigmoid(Tag d, Vector x) {
-  const Vector one = hn::Set(d, 1.0f);
-  const Vector bounded = hn::Min(hn::Set(d, 88.0f), hn::Max(hn::Set(d, -88.0f), hn::Neg(x)));
-  const Vector y = hn::Div(one, hn::Add(one, hn::Exp(d, bounded)));
-  return hn::IfThenElse(hn::IsNaN(x), x, y);
-}
-
-/// erf by Abramowitz and Stegun 7.1.26: absolute error at most 1.5e-7.
-HWY_INLINE Vector erf(Tag d, Vector x) {
-  const Vector one = hn::Set(d, 1.0f);
-  const Vector a = hn::Min(hn::Abs(x), hn::Set(d, 6.0f));
-  const Vector t = hn::Div(one, hn::MulAdd(hn::Set(d, 0.3275911f), a, one));
-  Vector p = hn::Set(d, 1.061405429f);
-  p = hn::MulAdd(p, t, hn::Set(d, -1.453152027f));
-  p = hn::MulAdd(p, t, hn::Set(d, 1.421413741f));
-  p = hn::MulAdd(p, t, hn::Set(d, -0.284496736f));
-  p = hn::MulAdd(p, t, hn::Set(d, 0.254829592f));
-  p = hn::Mul(p, t);
-  const Vector y = hn::NegMulAdd(p, hn::Exp(d, hn::Neg(hn::Mul(a, a))), one);
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));
-}
 
 struct Clamp {
   float lo, hi;
@@ -59,7 +34,7 @@ struct LeakyRelu {
   }
 };
 struct Sigmoid {
-  HWY_INLINE Vector operator()(Tag d, Vector x) const { return sigmoid(d, x); }
+  HWY_INLINE Vector operator()(Tag d, Vector x) const { return vector_sigmoid(d, x); }
 };
 struct HardSigmoid {
   float alpha, beta;
@@ -69,7 +44,7 @@ struct HardSigmoid {
   }
 };
 struct Silu {
-  HWY_INLINE Vector operator()(Tag d, Vector x) const { return hn::Mul(x, sigmoid(d, x)); }
+  HWY_INLINE Vector operator()(Tag d, Vector x) const { return hn::Mul(x, vector_sigmoid(d, x)); }
 };
 struct HardSwish {
   HWY_INLINE Vector operator()(Tag d, Vector x) const {
@@ -77,14 +52,12 @@ struct HardSwish {
   }
 };
 struct Tanh {
-  HWY_INLINE Vector operator()(Tag d, Vector x) const {
-    return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, x));
-  }
+  HWY_INLINE Vector operator()(Tag d, Vector x) const { return vector_tanh(d, x); }
 };
 struct Gelu {
   HWY_INLINE Vector operator()(Tag d, Vector x) const {
     const Vector half = hn::Mul(x, hn::Set(d, 0.5f));
-    return hn::MulAdd(half, erf(d, hn::Mul(x, hn::Set(d, 0.70710678118654752f))), half);
+    return hn::MulAdd(half, vector_erf(d, hn::Mul(x, hn::Set(d, 0.70710678118654752f))), half);
   }
 };
 
@@ -128,18 +101,22 @@ HWY_INLINE void with_functor(const Activation& a, const Body& body) {
 }
 
 template <class Functor>
-HWY_NOINLINE void apply_row(const Functor& f, float* x, int64_t count) {
+HWY_NOINLINE void apply_rows(const Functor& f, float* x, int64_t stride, int64_t rows,
+                             int64_t columns) {
   const Tag d;
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) hn::StoreU(f(d, hn::LoadU(d, x + i)), d, x + i);
-  if (i < count) {
-    const auto mask = hn::FirstN(d, static_cast<size_t>(count - i));
-    hn::BlendedStore(f(d, load_first(mask, d, x + i)), mask, d, x + i);
+  for (int64_t r = 0; r < rows; ++r, x += stride) {
+    int64_t i = 0;
+    for (; i + kLanes <= columns; i += kLanes) hn::StoreU(f(d, hn::LoadU(d, x + i)), d, x + i);
+    if (i < columns) {
+      const auto mask = hn::FirstN(d, static_cast<size_t>(columns - i));
+      hn::BlendedStore(f(d, load_first(mask, d, x + i)), mask, d, x + i);
+    }
   }
 }
 
-void apply(const Activation& activation, float* x, int64_t count) {
-  with_functor(activation, [&](const auto& f) HWY_ATTR { apply_row(f, x, count); });
+void apply(const Activation& activation, float* x, int64_t stride, int64_t rows, int64_t columns) {
+  with_functor(activation,
+               [&](const auto& f) HWY_ATTR { apply_rows(f, x, stride, rows, columns); });
 }
 
 template <class Functor>

@@ -41,8 +41,9 @@ const char* activation_name(Activation::Kind kind);
 Activation::Kind activation_kind(const std::string& name);
 
 struct ActivationKernels {
-  /// In place over `count` floats.
-  void (*apply)(const Activation& activation, float* x, int64_t count);
+  /// In place over `rows` rows of `columns`, each `stride` floats after the last.
+  void (*apply)(const Activation& activation, float* x, int64_t stride, int64_t rows,
+                int64_t columns);
   /// y[r][c] = f(x[r][c] * scale[c] + shift[c]) over `rows` rows of `columns`; `scale` or `shift` may be
   /// null (then 1, then 0). x may equal y. Strides count floats.
   void (*scale_shift)(const Activation& activation, const float* x, int64_t x_stride,

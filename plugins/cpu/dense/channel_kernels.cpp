@@ -212,11 +212,43 @@ void softmax(const float* x, const float* addend, float* y, int64_t rows, int64_
   }
 }
 
+/// Distances from the mean do not cancel, as the mean of squares would.
+template <class Load, class Store>
+HWY_INLINE void channel_moments(const Load& load, const Store& store, const float* x,
+                                int64_t pixels, int64_t channels, float* mean, float* squares) {
+  const Tag d;
+  Vector sum = hn::Zero(d);
+  for (int64_t p = 0; p < pixels; ++p) sum = hn::Add(sum, load(x + p * channels));
+  const Vector m = hn::Mul(sum, hn::Set(d, 1.0f / static_cast<float>(pixels)));
+  Vector square = hn::Zero(d);
+  for (int64_t p = 0; p < pixels; ++p) {
+    const Vector distance = hn::Sub(load(x + p * channels), m);
+    square = hn::MulAdd(distance, distance, square);
+  }
+  store(m, mean);
+  store(square, squares);
+}
+
+void moments(const float* x, int64_t pixels, int64_t channels, float* mean, float* squares) {
+  const Tag d;
+  int64_t c = 0;
+  for (; c + kLanes <= channels; c += kLanes) {
+    channel_moments([&](const float* from) HWY_ATTR { return hn::LoadU(d, from); },
+                    [&](Vector v, float* to) HWY_ATTR { hn::StoreU(v, d, to); }, x + c, pixels,
+                    channels, mean + c, squares + c);
+  }
+  if (c == channels) return;
+  const auto mask = hn::FirstN(d, static_cast<size_t>(channels - c));
+  channel_moments([&](const float* from) HWY_ATTR { return load_first(mask, d, from); },
+                  [&](Vector v, float* to) HWY_ATTR { hn::BlendedStore(v, mask, d, to); }, x + c,
+                  pixels, channels, mean + c, squares + c);
+}
+
 }  // namespace
 
 const ChannelKernels& channel_table() {
-  static constexpr ChannelKernels kKernels = {shuffle, deinterleave, normalize, local_response,
-                                              softmax};
+  static constexpr ChannelKernels kKernels = {shuffle,        deinterleave, normalize,
+                                              local_response, softmax,      moments};
   return kKernels;
 }
 

@@ -1,5 +1,5 @@
 // Vector loops along the channels of channels-last pixels: moving channels about, local response
-// normalization, layer normalization.
+// normalization, layer and group normalization.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,8 @@ struct ChannelKernels {
   /// y[i] = exp(z[i] - max z) / sum with z = x + addend over rows of `columns`; one row of `addend` serves
   /// all, null: none. x may equal y.
   void (*softmax)(const float* x, const float* addend, float* y, int64_t rows, int64_t columns);
+  /// Over a few pixels, at least one: each channel's mean, and the sum of its squared distances from that.
+  void (*moments)(const float* x, int64_t pixels, int64_t channels, float* mean, float* squares);
 };
 
 const ChannelKernels& channel_kernels(Isa isa);

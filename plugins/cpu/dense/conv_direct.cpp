@@ -105,8 +105,8 @@ void DirectConv::run(const ConvArgs& args, void* workspace, const sdk::Threads& 
 }
 
 template <class Fill>
-void DirectConv::run_product(const ConvArgs& args, char* scratch, const sdk::Threads& threads,
-                             const Fill& fill) const {
+void DirectConv::run_product(const ConvArgs& args, const float* zeros, char* scratch,
+                             const sdk::Threads& threads, const Fill& fill) const {
   const Window& window = shape_.window;
   const ImageStrides& strides = args.y_strides;
   ProductArgs product;
@@ -114,6 +114,7 @@ void DirectConv::run_product(const ConvArgs& args, char* scratch, const sdk::Thr
   product.bias = args.bias;
   product.residual = args.residual;
   product.residual_stride = shape_.out_channels;
+  product.zeros = zeros;
   product.out_stride = strides.width;
   const int64_t rows = product_.shape().rows;
   const bool uniform =
@@ -140,7 +141,7 @@ void DirectConv::run_indirect(const ConvArgs& args, char* workspace,
   std::memset(zeros, 0, static_cast<std::size_t>(shape_.in_channels) * 4);
   char* scratch = workspace + align64(static_cast<uint64_t>(shape_.in_channels) * 4);
   const RowSource<float> source{shape_.window, args.x, args.x_strides};
-  run_product(args, scratch, threads,
+  run_product(args, zeros, scratch, threads,
               [&](const float** table, int64_t pitch, int64_t row, int64_t count) {
                 fill_taps<float>(table, pitch, source, zeros, row, count);
               });
@@ -174,7 +175,7 @@ void DirectConv::run_merged(const ConvArgs& args, char* workspace,
             table[first + i] = pixel;
         });
   };
-  run_product(args, scratch, threads,
+  run_product(args, nullptr, scratch, threads,
               [&](const float** table, int64_t pitch, int64_t row, int64_t count) {
                 for (int64_t z = 0; z < window.kernel[0]; ++z) {
                   for (int64_t y = 0; y < window.kernel[1]; ++y, table += pitch) {

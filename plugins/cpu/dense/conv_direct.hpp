@@ -59,8 +59,8 @@ class DirectConv {
   void run_indirect(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const;
   void run_merged(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const;
   template <class Fill>
-  void run_product(const ConvArgs& args, char* scratch, const sdk::Threads& threads,
-                   const Fill& fill) const;
+  void run_product(const ConvArgs& args, const float* zeros, char* scratch,
+                   const sdk::Threads& threads, const Fill& fill) const;
 
   ConvShape shape_;
   bool merged_;

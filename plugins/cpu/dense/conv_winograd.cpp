@@ -263,10 +263,8 @@ void WinogradConv::transform_outputs(const ConvArgs& args, const Scratch& scratc
                      activation_.lo(), activation_.hi(), shape_.out_channels, out);
     if (activation_.in_registers()) continue;
     for (int64_t py = 0; py < part.y_end; ++py) {
-      for (int64_t px = 0; px < part.x_end; ++px) {
-        activations_->apply(activation_, out + py * part.height_stride + px * part.width_stride,
-                            shape_.out_channels);
-      }
+      activations_->apply(activation_, out + py * part.height_stride, part.width_stride, part.x_end,
+                          shape_.out_channels);
     }
   }
 }

@@ -1,5 +1,7 @@
 #include "plugins/cpu/dense/product.hpp"
 
+#include <algorithm>
+
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
@@ -18,6 +20,21 @@ constexpr int64_t kMaxTableEntries = 8192;
 // Multiply-adds below which handing an item to another thread costs more than it saves.
 constexpr int64_t kItemWork = 100'000;
 constexpr int64_t kItemsPerThread = 4;
+
+bool is_padding(const float* const* rows, int64_t count, const float* zeros) {
+  return std::all_of(rows, rows + count, [zeros](const float* row) { return row == zeros; });
+}
+
+/// Leaves the first and last taps of a tile out where they read padding alone: with a wide dilation most do.
+void leave_padding_out(TileArgs& tile, int64_t rows, int64_t tap_floats, const float* zeros) {
+  while (tile.taps > 0 && is_padding(tile.rows, rows, zeros)) {
+    tile.rows += tile.row_pitch;
+    tile.panel += tap_floats;
+    --tile.taps;
+  }
+  while (tile.taps > 0 && is_padding(tile.rows + (tile.taps - 1) * tile.row_pitch, rows, zeros))
+    --tile.taps;
+}
 
 }  // namespace
 
@@ -99,10 +116,10 @@ void Product::run_panel(const ProductArgs& args, const float* const* table, int6
   TileArgs tile{};
   tile.row_pitch = count;
   tile.offset = group * shape_.depth + block.offset;
-  tile.taps = block.taps;
   tile.depth = block.depth;
-  tile.panel = args.packed + group * group_floats() + panel.column * shape_.taps * shape_.depth +
-               (block.tap * shape_.depth + block.offset) * pitch;
+  const float* weights = args.packed + group * group_floats() +
+                         panel.column * shape_.taps * shape_.depth +
+                         (block.tap * shape_.depth + block.offset) * pitch;
   tile.out_stride = args.out_stride;
   tile.width = panel.width;
   tile.bias = args.bias != nullptr ? args.bias + column : nullptr;
@@ -116,15 +133,17 @@ void Product::run_panel(const ProductArgs& args, const float* const* table, int6
     const int64_t begin = count * i / tiles;
     const int64_t rows = count * (i + 1) / tiles - begin;
     tile.rows = table + block.tap * count + begin;
+    tile.taps = block.taps;
+    tile.panel = weights;
+    if (args.zeros != nullptr) leave_padding_out(tile, rows, shape_.depth * pitch, args.zeros);
+    if (tile.taps == 0 && !tile.first && !tile.last) continue;
     tile.out = args.out + (row + begin) * args.out_stride + column;
     if (args.residual != nullptr) {
       tile.residual = args.residual + (row + begin) * args.residual_stride + column;
     }
     tiles_->tile[panel.vectors][rows](tile);
     if (tile.last && !activation_.in_registers()) {
-      for (int64_t r = 0; r < rows; ++r) {
-        activations_->apply(activation_, tile.out + r * tile.out_stride, panel.width);
-      }
+      activations_->apply(activation_, tile.out, tile.out_stride, rows, panel.width);
     }
   }
 }

@@ -26,6 +26,7 @@ struct ProductArgs {
   const float* bias = nullptr;      // null: none
   const float* residual = nullptr;  // null: none
   int64_t residual_stride = 0;
+  const float* zeros = nullptr;  // what rows of padding point to; null: there are none
   float* out = nullptr;
   int64_t out_stride = 0;
 };

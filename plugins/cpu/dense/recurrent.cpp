@@ -354,7 +354,7 @@ void Recurrent<T>::pass(std::int64_t direction, std::int64_t index, T* x, std::i
     activation.kind =
         function.kind == GateFunction::kSigmoid ? Activation::kSigmoid : Activation::kTanh;
     if (function.kind == GateFunction::kSigmoid || function.kind == GateFunction::kTanh) {
-      activations_->apply(activation, x, n);
+      activations_->apply(activation, x, 0, 1, n);
       return;
     }
   }

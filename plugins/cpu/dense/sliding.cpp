@@ -104,9 +104,53 @@ void DepthwiseConv::pack(const float* weights, const float* scales, float* packe
   }
 }
 
-void DepthwiseConv::run(const ConvArgs& args, void*, const sdk::Threads& threads) const {
+bool DepthwiseConv::applies(const ConvShape& shape) {
+  if (shape.groups != shape.in_channels || shape.groups < 1 || shape.window.taps() > kMaxTaps)
+    return false;
+  // Every input channel is copied once for each of its outputs: many are better made by a product.
+  return shape.out_channels == shape.in_channels ||
+         (shape.in_channels >= 8 && shape.out_channels <= 4 * shape.in_channels);
+}
+
+uint64_t DepthwiseConv::workspace_bytes() const {
+  if (multiplier() == 1) return 0;
+  return static_cast<uint64_t>(shape_.batch * shape_.window.in_pixels() * shape_.out_channels) * 4;
+}
+
+void DepthwiseConv::run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const {
+  ConvArgs each = args;
+  if (multiplier() > 1) {
+    auto* repeated = static_cast<float*>(workspace);
+    repeat_channels(args, repeated, threads);
+    each.x = repeated;
+    each.x_strides = ImageStrides::dense(shape_.window.in, shape_.out_channels);
+  }
   for_each_line(shape_.window, shape_.batch, shape_.out_channels, threads,
-                [&](int64_t image, int64_t z, int64_t y) { run_line(args, image, z, y); });
+                [&](int64_t image, int64_t z, int64_t y) { run_line(each, image, z, y); });
+}
+
+/// The input with each channel as often as it has outputs.
+void DepthwiseConv::repeat_channels(const ConvArgs& args, float* repeated,
+                                    const sdk::Threads& threads) const {
+  const Window& window = shape_.window;
+  const ImageStrides& strides = args.x_strides;
+  const int64_t times = multiplier();
+  const int64_t lines = shape_.batch * window.in[0] * window.in[1];
+  const int64_t line_floats = window.in[2] * shape_.out_channels;
+  const auto grain = static_cast<uint64_t>(16384 / std::max<int64_t>(1, line_floats) + 1);
+  threads.parallel_for(
+      static_cast<uint64_t>(lines), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+          const float* pixel = args.x + i / (window.in[0] * window.in[1]) * strides.batch +
+                               i / window.in[1] % window.in[0] * strides.depth +
+                               i % window.in[1] * strides.height;
+          float* to = repeated + i * line_floats;
+          for (int64_t x = 0; x < window.in[2]; ++x, pixel += strides.width) {
+            for (int64_t c = 0; c < shape_.in_channels; ++c, to += times)
+              std::fill_n(to, times, pixel[c]);
+          }
+        }
+      });
 }
 
 void DepthwiseConv::run_line(const ConvArgs& args, int64_t image, int64_t z, int64_t y) const {
@@ -141,10 +185,8 @@ void DepthwiseConv::run_line(const ConvArgs& args, int64_t image, int64_t z, int
                      y * residual.height + part.begin * residual.width;
     }
     kernels_->depthwise(run);
-    if (activation_.in_registers()) continue;
-    for (int64_t p = 0; p < run.pixels; ++p) {
-      activations_->apply(activation_, run.y + p * run.y_step, channels);
-    }
+    if (!activation_.in_registers())
+      activations_->apply(activation_, run.y, run.y_step, run.pixels, channels);
   }
 }
 

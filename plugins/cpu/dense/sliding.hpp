@@ -16,17 +16,15 @@ struct LineRun {
 };
 std::vector<LineRun> line_runs(const Window& window);
 
-/// A depthwise convolution (as many groups as input and output channels) made ready. Immutable.
+/// A depthwise convolution (as many groups as input channels, and a few output channels of each) made ready.
+/// Immutable.
 class DepthwiseConv {
  public:
-  static bool applies(const ConvShape& shape) {
-    return shape.groups == shape.in_channels && shape.in_channels == shape.out_channels &&
-           shape.window.taps() <= kMaxTaps;
-  }
+  static bool applies(const ConvShape& shape);
   DepthwiseConv(const ConvShape& shape, const Activation& activation, Isa isa);
 
   int64_t packed_floats() const { return shape_.window.taps() * shape_.out_channels; }
-  uint64_t workspace_bytes() const { return 0; }
+  uint64_t workspace_bytes() const;
   /// As DirectConv::pack.
   void pack(const float* weights, const float* scales, float* packed,
             const sdk::Threads& threads) const;
@@ -37,6 +35,8 @@ class DepthwiseConv {
 
  private:
   void run_line(const ConvArgs& args, int64_t image, int64_t z, int64_t y) const;
+  void repeat_channels(const ConvArgs& args, float* repeated, const sdk::Threads& threads) const;
+  int64_t multiplier() const { return shape_.out_channels / shape_.in_channels; }
 
   ConvShape shape_;
   Activation activation_;

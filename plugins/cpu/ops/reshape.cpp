@@ -189,6 +189,8 @@ class BitCast {
 sdk::KernelList reshape_kernels() {
   const auto roles = {BP_INPUT_DATA, BP_INPUT_HOST_VALUE};
   return {sdk::op("Reshape").name("cpu:reshape").roles(roles).kernel<Reshape>(),
+          // As its first version: the shape is an attribute.
+          sdk::op("Reshape", "backplane.cpu").name("cpu:reshape").kernel<Reshape>(),
           sdk::op("Flatten").name("cpu:flatten").kernel<Flatten>(),
           sdk::op("Squeeze").name("cpu:squeeze").roles(roles).kernel<Squeeze>(),
           sdk::op("Unsqueeze").name("cpu:unsqueeze").roles(roles).kernel<Unsqueeze>(),

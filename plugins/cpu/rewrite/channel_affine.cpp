@@ -68,6 +68,16 @@ bool ChannelAffine::take(const WorkingGraph& graph, const WorkNode& node,
   return true;
 }
 
+void ChannelAffine::take_steps(WorkingGraph& graph, WorkNode* node) {
+  for (;;) {
+    WorkNode* next = graph.only_consumer(node->outputs[0]);
+    if (next == nullptr || !take(graph, *next, node->outputs[0])) return;
+    const std::string result = next->outputs[0];
+    graph.absorb(node, next);
+    graph.set_output(node, 0, result);
+  }
+}
+
 void ChannelAffine::compute(const std::vector<Step>& steps, int64_t channels, bool want_scale,
                             const sdk::PackContext& ctx) {
   auto* out = ctx.target().mutable_data<float>();

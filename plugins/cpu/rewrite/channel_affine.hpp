@@ -17,6 +17,8 @@ class ChannelAffine {
 
   /// Takes the node's work over when it is a per-channel step on `value` with known constants.
   bool take(const WorkingGraph& graph, const WorkNode& node, const std::string& value);
+  /// `node` takes over the steps that follow it.
+  void take_steps(WorkingGraph& graph, WorkNode* node);
   /// A shift that comes before all steps (a convolution's bias); call first.
   void start_with_bias(const std::string& constant);
   bool empty() const { return steps_.empty(); }

@@ -23,12 +23,21 @@ class ChannelsLast {
   bool convert_pool(WorkNode* node);
   bool convert_simple(WorkNode* node);
   bool convert_elementwise(WorkNode* node);
+  bool convert_pointwise(WorkNode* node);
   bool convert_axis(WorkNode* node);
+  bool convert_normalization(WorkNode* node);
+  bool convert_group_normalization(WorkNode* node);
   bool convert_resize(WorkNode* node);
   bool convert_transpose(WorkNode* node);
+  bool adopt(WorkNode* node);
   bool convert_shuffle(WorkNode* node);
   bool convert_deinterleave(WorkNode* node);
+  bool convert_split(WorkNode* node);
+  bool convert_slice(WorkNode* node);
+  bool convert_pad(WorkNode* node);
+  bool convert_flatten(WorkNode* node);
   bool convert_mean(WorkNode* node);
+  bool convert_reduction(WorkNode* node);
 
   bool is_last(const std::string& value) const { return last_.count(value) != 0; }
   bool any_last(const WorkNode& node) const;
@@ -44,12 +53,23 @@ class ChannelsLast {
   /// Whether the value is a float image of rank 3 to 5.
   bool is_image(const std::string& value) const;
   bool is_byte_image(const std::string& value) const;
+  bool is_operand(const std::string& value, int rank) const;
+  /// Whether the value is surely one element, of rank `rank` at most.
+  bool is_number(const std::string& value, int rank) const;
+  std::string operand(const std::string& value, int rank);
+  std::string constant_last(const std::string& value, int rank);
+  /// An int64 constant of rank 1.
+  std::string numbers(const std::string& base, const std::vector<int64_t>& values);
+  /// The channels-last form that the model itself has of a value; "": none.
+  std::string own_form(const std::string& value);
   void restore_plain();
+  void drop_unread();
 
   WorkingGraph& graph_;
   std::unordered_map<std::string, std::string> last_;  // plain name -> channels-last name
   std::unordered_set<std::string> plain_exists_;  // made plain; the channels-last form is a copy
   std::unordered_set<std::string> renamed_;       // channels-last names that are a model's own
+  std::vector<std::string> adopted_;  // plain values whose channels-last form is one of the model's
 };
 
 }  // namespace backplane::cpu

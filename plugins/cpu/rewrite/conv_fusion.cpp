@@ -14,17 +14,6 @@ bool is_fusable_conv(const WorkingGraph& graph, const WorkNode& node) {
   return bias.empty() || graph.constant(bias) != nullptr;
 }
 
-/// The node takes over the nodes that follow it as long as they are per-channel steps.
-void take_steps(WorkingGraph& graph, WorkNode* node, ChannelAffine& affine) {
-  for (;;) {
-    WorkNode* next = graph.only_consumer(node->outputs[0]);
-    if (next == nullptr || !affine.take(graph, *next, node->outputs[0])) return;
-    const std::string result = next->outputs[0];
-    graph.absorb(node, next);
-    graph.set_output(node, 0, result);
-  }
-}
-
 /// An addition of another value of the same dims becomes the node's input `index`.
 bool take_residual(WorkingGraph& graph, WorkNode* node, std::size_t index) {
   const std::string value = node->outputs[0];
@@ -51,7 +40,7 @@ void fuse_conv(WorkingGraph& graph, WorkNode* node) {
   if (!node->input(2).empty()) affine.start_with_bias(node->input(2));
   const bool biased = !affine.empty();
   const std::size_t replaced = node->replaced.size();
-  take_steps(graph, node, affine);
+  affine.take_steps(graph, node);
   if (node->replaced.size() > replaced) {
     if (affine.scales()) graph.set_input(node, 4, affine.add_scale(graph, base));
     graph.set_input(node, 2, affine.add_shift(graph, base));
@@ -76,7 +65,7 @@ void fuse_scale_shift(WorkingGraph& graph, WorkNode* node) {
   node->op = "ScaleShift";
   node->attributes.clear();
   node->outputs.resize(1);
-  take_steps(graph, node, affine);
+  affine.take_steps(graph, node);
   graph.set_inputs(node,
                    {node->input(0), affine.add_scale(graph, base), affine.add_shift(graph, base)});
   absorb_activation(graph, node);

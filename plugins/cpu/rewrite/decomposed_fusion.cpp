@@ -28,14 +28,10 @@ bool other_is(const WorkingGraph& graph, const WorkNode& node, const std::string
 
 /// Whether the node is a ReduceMean over the last axis that keeps it.
 bool is_last_mean(const WorkingGraph& graph, const WorkNode& node) {
-  if (!node.is("ReduceMean") || node.changed || node.original.get_int("keepdims", 1) == 0)
+  std::vector<int64_t> axes;
+  if (!node.is("ReduceMean") || node.changed || node.original.get_int("keepdims", 1) == 0 ||
+      !graph.reduced_axes(node, axes))
     return false;
-  std::vector<int64_t> axes = node.original.get_ints("axes");
-  if (!node.input(1).empty()) {
-    const bp_tensor* tensor = graph.constant(node.input(1));
-    if (tensor == nullptr || tensor->host_ptr == nullptr) return false;
-    axes = sdk::Tensor(tensor).to_ints();
-  }
   const int rank = graph.info(node.input(0)) ? graph.info(node.input(0)).rank() : -1;
   return rank > 0 && axes.size() == 1 && (axes[0] == -1 || axes[0] == rank - 1);
 }

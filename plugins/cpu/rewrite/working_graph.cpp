@@ -138,6 +138,21 @@ bool WorkingGraph::scalar(const std::string& value, float& out) const {
   return true;
 }
 
+bool WorkingGraph::integers(const std::string& value, std::vector<int64_t>& out) const {
+  out.clear();
+  if (value.empty()) return true;
+  const bp_tensor* tensor = constant(value);
+  if (tensor == nullptr || tensor->host_ptr == nullptr) return false;
+  out = sdk::Tensor(tensor).to_ints();
+  return true;
+}
+
+bool WorkingGraph::reduced_axes(const WorkNode& node, std::vector<int64_t>& axes) const {
+  if (!node.input(1).empty()) return integers(node.input(1), axes);
+  axes = node.original.get_ints("axes");
+  return true;
+}
+
 bool WorkingGraph::same_dims(const std::string& a, const std::string& b) const {
   const sdk::ValueInfo left = info(a);
   const sdk::ValueInfo right = info(b);

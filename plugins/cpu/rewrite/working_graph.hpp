@@ -65,6 +65,10 @@ class WorkingGraph {
   bool is_float(const std::string& value) const;
   /// A constant of one float element (of any rank): writes it and returns true.
   bool scalar(const std::string& value, float& out) const;
+  /// The elements of a constant of integers, none of a value that is left out; false: not constant.
+  bool integers(const std::string& value, std::vector<int64_t>& out) const;
+  /// The axes of a Reduce... node, an attribute or an input; false: not constant.
+  bool reduced_axes(const WorkNode& node, std::vector<int64_t>& axes) const;
   /// Whether two values surely have the same dims.
   bool same_dims(const std::string& a, const std::string& b) const;
 
