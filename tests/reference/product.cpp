@@ -1,4 +1,5 @@
 // Matrix products: MatMul, Gemm, their integer forms, and Einsum.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -117,7 +118,6 @@ Equation parse_equation(const std::string& text) {
   for (const char c : text.substr(0, arrow)) {
     if (c == ',') equation.terms.emplace_back();
     if (c == ',' || c == ' ') continue;
-    if (c == '.') throw std::logic_error("the reference of Einsum knows no ellipsis");
     equation.terms.back() += c;
     ++uses[c];
   }
@@ -133,8 +133,29 @@ Equation parse_equation(const std::string& text) {
   return equation;
 }
 
+/// An equation with an arrow, its ellipses written as letters, the last ones of the alphabet.
+std::string without_ellipses(std::string text, const Call& call) {
+  const std::string names = "UVWXYZ";
+  std::size_t widest = 0;
+  for (std::size_t at = text.find("..."); at != std::string::npos; at = text.find("...")) {
+    std::size_t hidden = widest;  // of the result
+    if (at < text.find("->")) {
+      const std::size_t begin = text.rfind(',', at) + 1;  // npos + 1 is 0
+      const std::size_t end = text.find_first_of(",-", at);
+      const auto term = std::count(text.begin(), text.begin() + static_cast<std::int64_t>(at), ',');
+      const std::string letters = text.substr(begin, end - begin);
+      const auto spaces = std::count(letters.begin(), letters.end(), ' ');
+      hidden = call.input(static_cast<std::size_t>(term)).dims.size() + 3 +
+               static_cast<std::size_t>(spaces) - letters.size();
+      widest = std::max(widest, hidden);
+    }
+    text.replace(at, 3, names.substr(names.size() - hidden));
+  }
+  return text;
+}
+
 Arrays einsum(const Call& call) {
-  const Equation equation = parse_equation(call.text("equation", ""));
+  const Equation equation = parse_equation(without_ellipses(call.text("equation", ""), call));
   std::map<char, std::int64_t> size;
   std::string letters = equation.result;
   for (std::size_t i = 0; i < equation.terms.size(); ++i) {

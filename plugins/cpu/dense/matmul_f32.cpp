@@ -43,8 +43,13 @@ WeightView MatMulF32::view(const float* b, float alpha) const {
   WeightView weights;
   weights.data = b;
   weights.depth = shape_.depth;
-  weights.depth_stride = shape_.b_transposed ? 1 : shape_.columns;
-  weights.column_stride = shape_.b_transposed ? shape_.depth : 1;
+  if (shape_.b_depth_stride != 0) {
+    weights.depth_stride = shape_.b_depth_stride;
+    weights.column_stride = shape_.b_column_stride;
+  } else {
+    weights.depth_stride = shape_.b_transposed ? 1 : shape_.columns;
+    weights.column_stride = shape_.b_transposed ? shape_.depth : 1;
+  }
   weights.scale = alpha;
   return weights;
 }
@@ -63,8 +68,8 @@ void MatMulF32::run_one(const MatMulArgs& args, const float* packed, int64_t ind
   product.bias = args.bias;
   product.residual = args.residual != nullptr ? args.residual + y_offset : nullptr;
   product.residual_stride = shape_.columns;
-  product.out = args.y + y_offset;
-  product.out_stride = shape_.columns;
+  product.out = args.y + (args.y_offsets != nullptr ? args.y_offsets[index] : y_offset);
+  product.out_stride = args.y_offsets != nullptr ? args.y_stride : shape_.columns;
   product_.run(product, 0, shape_.rows, threads, scratch,
                [&](const float** table, int64_t, int64_t row, int64_t count) {
                  for (int64_t i = 0; i < count; ++i) table[i] = a + (row + i) * args.a_stride;

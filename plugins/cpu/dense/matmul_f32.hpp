@@ -12,10 +12,13 @@ struct MatMulShape {
   int64_t columns = 0;
   bool shared_b = true;
   bool b_transposed = false;  // B is [columns, depth]
+  // The steps in B, where it is neither dense nor dense transposed; 0: it is.
+  int64_t b_depth_stride = 0;
+  int64_t b_column_stride = 0;
 };
 
 /// The memory of a product. Offsets and strides count floats; a and y: one offset per product, b: one per
-/// matrix of B. Columns of A and y are dense. Nothing is owned.
+/// matrix of B; steps between rows. Columns of A and y lie side by side. Nothing is owned.
 struct MatMulArgs {
   const float* a = nullptr;
   int64_t a_stride = 0;
@@ -26,7 +29,9 @@ struct MatMulArgs {
   float alpha = 1.0f;               // only where B is not packed
   const float* bias = nullptr;      // [columns]
   const float* residual = nullptr;  // as y, dense
-  float* y = nullptr;               // [batch, rows, columns]
+  float* y = nullptr;
+  int64_t y_stride = 0;                // without y_offsets y is dense, [batch, rows, columns]
+  const int64_t* y_offsets = nullptr;  // as a_offsets; without a residual only
 };
 
 /// A matrix product made ready. Immutable.

@@ -1,6 +1,33 @@
 #include "plugins/cpu/dense/panels.hpp"
 
+#include "plugins/cpu/kernels/transpose_tile.hpp"
+
 namespace backplane::cpu {
+namespace {
+
+/// `depth` steps of a panel, each `pitch` floats, of a matrix whose columns or whose depth lie side by side.
+void pack_dense(const WeightView& weights, const float* from, const Panels::Panel& panel,
+                int64_t pitch, float* out) {
+  const float* first = from + panel.column * weights.column_stride;
+  const float scale = weights.scale;
+  if (weights.column_stride != 1) {
+    cpu::transpose_tile(sizeof(float), reinterpret_cast<const char*>(first),
+                        weights.column_stride * static_cast<int64_t>(sizeof(float)),
+                        reinterpret_cast<char*>(out), pitch * static_cast<int64_t>(sizeof(float)),
+                        weights.depth, panel.width);
+  }
+  for (int64_t k = 0; k < weights.depth; ++k, out += pitch) {
+    if (weights.column_stride == 1) {
+      const float* source = first + k * weights.depth_stride;
+      for (int64_t j = 0; j < panel.width; ++j) out[j] = source[j] * scale;
+    } else if (scale != 1.0f) {
+      for (int64_t j = 0; j < panel.width; ++j) out[j] *= scale;
+    }
+    std::fill(out + panel.width, out + pitch, 0.0f);
+  }
+}
+
+}  // namespace
 
 void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed) {
   const Panels::Panel panel = panels.at(index);
@@ -10,6 +37,12 @@ void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, 
   constexpr int64_t kSteps = 16;
   for (int64_t tap = 0; tap < weights.taps; ++tap) {
     const float* from = weights.data + tap * weights.tap_stride;
+    if (weights.column_scales == nullptr &&
+        (weights.column_stride == 1 || weights.depth_stride == 1)) {
+      pack_dense(weights, from, panel, pitch, out);
+      out += weights.depth * pitch;
+      continue;
+    }
     for (int64_t k0 = 0; k0 < weights.depth; k0 += kSteps) {
       const int64_t steps = std::min(kSteps, weights.depth - k0);
       for (int64_t j = 0; j < pitch; ++j) {
