@@ -1,5 +1,7 @@
 // NonMaxSuppression: https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html
 #include <algorithm>
+#include <array>
+#include <limits>
 
 #include "backplane/plugin.hpp"
 
@@ -21,14 +23,61 @@ struct Box {
   float area() const { return (y2 - y1) * (x2 - x1); }
 };
 
-bool overlap(const Box& a, const Box& b, float threshold) {
-  const float height = std::min(a.y2, b.y2) - std::max(a.y1, b.y1);
-  const float width = std::min(a.x2, b.x2) - std::max(a.x1, b.x1);
-  if (!(height > 0) || !(width > 0)) return false;
-  const float common = height * width;
-  const float both = a.area() + b.area() - common;
-  return both > 0 && common / both > threshold;
-}
+/// Taken boxes coordinate by coordinate, so that the compiler compares several at a time. Nothing is owned.
+class TakenBoxes {
+ public:
+  static std::int64_t floats(std::int64_t boxes) { return 5 * rounded(boxes); }
+  TakenBoxes(float* memory, std::int64_t boxes) {
+    for (float*& list : lists_) {
+      list = memory;
+      memory += rounded(boxes);
+    }
+  }
+
+  void add(const Box& box) {
+    if (count_ % kBlock == 0) fill_block();
+    const float values[5] = {box.y1, box.x1, box.y2, box.x2, box.area()};
+    for (std::size_t i = 0; i < 5; ++i) lists_[i][count_] = values[i];
+    ++count_;
+  }
+
+  /// Whether what `box` has in common with one of them is more than `threshold` of what both cover.
+  bool overlap(const Box& box, float threshold) const {
+    for (std::int64_t i = 0; i < count_; i += kBlock) {
+      if (block_overlaps(i, box, threshold)) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::int64_t kBlock = 16;
+  static std::int64_t rounded(std::int64_t boxes) { return (boxes + kBlock - 1) / kBlock * kBlock; }
+
+  /// Boxes that overlap none.
+  void fill_block() {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float values[5] = {kInfinity, kInfinity, -kInfinity, -kInfinity, 0};
+    for (std::size_t i = 0; i < 5; ++i) std::fill_n(lists_[i] + count_, kBlock, values[i]);
+  }
+
+  bool block_overlaps(std::int64_t first, const Box& box, float threshold) const {
+    const auto [y1, x1, y2, x2, area] = lists_;
+    const float own = box.area();
+    int hits = 0;
+    for (std::int64_t i = first; i < first + kBlock; ++i) {
+      const float height = (y2[i] < box.y2 ? y2[i] : box.y2) - (y1[i] > box.y1 ? y1[i] : box.y1);
+      const float width = (x2[i] < box.x2 ? x2[i] : box.x2) - (x1[i] > box.x1 ? x1[i] : box.x1);
+      const float common = height * width;
+      const float both = own + area[i] - common;
+      hits |= static_cast<int>(height > 0) & static_cast<int>(width > 0) &
+              static_cast<int>(both > 0) & static_cast<int>(common / both > threshold);
+    }
+    return hits != 0;
+  }
+
+  std::array<float*, 5> lists_{};  // y1, x1, y2, x2, area
+  std::int64_t count_ = 0;
+};
 
 /// Takes boxes by falling score; one that overlaps a taken box too much is dropped.
 class NonMaxSuppression {
@@ -41,10 +90,13 @@ class NonMaxSuppression {
       const std::int64_t most = ctx.has_input(2) ? ctx.input(2).data<std::int64_t>()[0] : 0;
       auto* counts = ctx.workspace().mutable_data<std::int64_t>();
       auto* chosen = reinterpret_cast<std::int32_t*>(counts + batches * classes);
+      auto* taken = reinterpret_cast<float*>(chosen + batches * classes * boxes);
       const auto groups = static_cast<std::uint64_t>(batches * classes);
-      const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+      const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
+        float* own = taken + worker * TakenBoxes::floats(boxes);
         for (auto g = static_cast<std::int64_t>(begin); g < static_cast<std::int64_t>(end); ++g) {
-          counts[g] = most > 0 ? choose(ctx, g, most, chosen + g * boxes) : 0;
+          counts[g] =
+              most > 0 ? choose(ctx, g, most, chosen + g * boxes, TakenBoxes(own, boxes)) : 0;
         }
       };
       if (static_cast<std::int64_t>(groups) * boxes < 4096) {
@@ -59,7 +111,7 @@ class NonMaxSuppression {
    private:
     // The chosen boxes of one batch and class in front of `list`, which has room for all of them.
     std::int64_t choose(const sdk::ComputeContext& ctx, std::int64_t group, std::int64_t most,
-                        std::int32_t* list) const {
+                        std::int32_t* list, TakenBoxes taken_boxes) const {
       const float* all = ctx.input(0).data<float>() + group / classes * boxes * 4;
       const float* scores = ctx.input(1).data<float>() + group * boxes;
       const float overlap_limit = ctx.has_input(3) ? ctx.input(3).data<float>()[0] : 0;
@@ -76,10 +128,9 @@ class NonMaxSuppression {
       std::int64_t taken = 0;
       for (std::int64_t i = 0; i < candidates && taken < most; ++i) {
         const Box box = Box::of(all + list[i] * 4, center);
-        bool free = true;
-        for (std::int64_t t = 0; free && t < taken; ++t)
-          free = !overlap(box, Box::of(all + list[t] * 4, center), overlap_limit);
-        if (free) list[taken++] = list[i];
+        if (taken_boxes.overlap(box, overlap_limit)) continue;
+        taken_boxes.add(box);
+        list[taken++] = list[i];
       }
       return taken;
     }
@@ -118,8 +169,8 @@ class NonMaxSuppression {
     }
     ctx.set_output_unknown(0, sdk::DataType::Int64, 2);
     const std::int64_t groups = scores.dim(0) * scores.dim(1);
-    ctx.set_workspace(static_cast<std::uint64_t>(groups) *
-                      (8 + 4 * static_cast<std::uint64_t>(boxes.dim(1))));
+    const std::int64_t taken = TakenBoxes::floats(boxes.dim(1)) * ctx.threads().count();
+    ctx.set_workspace(static_cast<std::uint64_t>(groups * (8 + 4 * boxes.dim(1)) + 4 * taken));
     return {scores.dim(0), scores.dim(1), boxes.dim(1), center_};
   }
 
