@@ -561,7 +561,9 @@ class StandInConvolution final : public PreparedConvolution {
   explicit StandInConvolution(const Convolution& form) : form_(form) {}
   std::uint64_t workspace_bytes() const override { return stand_in().convolution_workspace; }
   std::string kept() const override { return "kept " + form_.key(); }
-  void enqueue(StreamHandle stream, const ConvolutionAddresses& at) const override {
+
+ private:
+  void put_on(StreamHandle stream, const ConvolutionAddresses& at) const override {
     stand_in().note("convolution");
     for (const Address address : {at.x, at.w, at.bias, at.addend, at.y}) {
       if (address % form_.alignment != 0) throw std::logic_error("an address is not aligned");
@@ -572,7 +574,6 @@ class StandInConvolution final : public PreparedConvolution {
     });
   }
 
- private:
   Convolution form_;
 };
 
@@ -642,7 +643,9 @@ class StandInAttention final : public PreparedAttention {
   explicit StandInAttention(const Attention& form) : form_(form) {}
   std::uint64_t workspace_bytes() const override { return stand_in().attention_workspace; }
   std::string kept() const override { return "kept " + form_.key(); }
-  void enqueue(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
+
+ private:
+  void put_on(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
     stand_in().note("attention");
     for (const Address address : {at.q, at.k, at.v, at.mask, at.y}) {
       if (address % kLibraryAlignment != 0) throw std::logic_error("an address is not aligned");
@@ -650,7 +653,6 @@ class StandInAttention final : public PreparedAttention {
     put(stream, [form = form_, at, scale] { return attend(form, at, scale), true; });
   }
 
- private:
   Attention form_;
 };
 

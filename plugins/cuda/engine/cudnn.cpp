@@ -189,7 +189,8 @@ class LinkedConvolution final : public PreparedConvolution {
   std::uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
   std::string kept() const override { return plan_.kept(); }
 
-  void enqueue(StreamHandle stream, const ConvolutionAddresses& at) const override {
+ private:
+  void put_on(StreamHandle stream, const ConvolutionAddresses& at) const override {
     std::array<std::int64_t, 5> ids{kX, kW, kY};
     std::array<void*, 5> addresses{pointer(at.x), pointer(at.w), pointer(at.y)};
     std::size_t count = 3;
@@ -202,7 +203,6 @@ class LinkedConvolution final : public PreparedConvolution {
     plan_.enqueue(handles_, stream, count, ids.data(), addresses.data(), at.workspace);
   }
 
- private:
   Handles& handles_;
   FinishedPlan plan_;
   bool has_bias_, has_addend_;
