@@ -5,7 +5,7 @@ import sys
 
 import networks
 import numpy as np
-from checks import ON_CUDA, PRECISIONS, models_of
+from checks import ON_CUDA, PRECISIONS, TOLERANCES, models_of
 from programs import last_line
 
 
@@ -116,10 +116,11 @@ def overlap(work):
 
 
 def peer_ms(work, name, batch, dtype, precision, runs):
-    """PyTorch's median, or None and why there is none. It is a process of its own: its failure is not ours."""
+    """PyTorch's median, or None and why there is none. It is a process of its own, with its own libraries: its failure is
+    not ours."""
     script = work.tools / "peer.py"
     made = work.program.execute([sys.executable, script, name, batch, dtype, precision, runs, "quick" if work.quick else "whole"],
-                                most_s=120)
+                                most_s=120, environment=work.own_libraries)
     if made.returncode != 0:
         return None, last_line(made)
     return float(made.stdout.split()[-1]), ""
@@ -168,7 +169,7 @@ def benchmark(work):
             plain, _ = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
             hosts, host_why = bench(work.program, path, precision, runs, *size)
             if found is None:
-                page.row(name, batch, np.dtype(dtype).name, precision, why, *[""] * 11)
+                page.row(name, batch, np.dtype(dtype).name, precision, why, *[""] * 10)
                 continue
             device = found["device_ms"] or found["latency_ms"]
             rate = flops / (device * 1e9)
@@ -179,6 +180,10 @@ def benchmark(work):
                      f"{rate:.2f}", f"{100 * rate / limit:.0f} %" if isinstance(limit, (int, float)) else "",
                      number(hosts, "median_ms", 3) or host_why, f"{theirs:.3f}" if theirs else failed,
                      f"{theirs / hosts['median_ms']:.2f}" if theirs and hosts else "", captured(found))
+            apart = found["difference"]
+            if apart is None or apart > TOLERANCES["fp32"]:
+                page.result(False, name, batch, np.dtype(dtype).name, precision, f"replayed, it differs from the first run by {apart}")
+    page.note("Of each, the results of the last run, replayed where it is captured, are compared with those of the first, which is not.")
     page.note("Latency: one run that is waited for, its feeds and fetches on the device. On the device: between two events of the stream, "
               "when the host is ahead of it, which is the sum of the kernels' times and of the gaps between them; TFLOP/s are those "
               "of products and convolutions in that time. Host: a call that does not wait.")
