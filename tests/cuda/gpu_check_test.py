@@ -215,6 +215,22 @@ class GpuCheck(program.ProgramTest):
         self.assertIn("| the first row | passed |", seen[0])
         self.assertIn("| limits | was cut off |", seen[0])
 
+    def test_a_program_that_measures_nothing_is_a_failure(self):
+        class Broken(OnTheCpu):
+            def execute(self, words, environment=None, most_s=None):
+                return subprocess.CompletedProcess(words, 3, "", "it broke")
+
+        broken = Broken(self.stand_in().tree)
+        row = ("a network", "model.onnx", "feed.onnx", np.float32, 1, 1)
+        with unittest.mock.patch.object(self, "stand_in", lambda: broken), \
+                unittest.mock.patch.object(figures, "rows_of_benchmark", lambda _: [row]), \
+                unittest.mock.patch.object(phases.Work, "why_no_peer", lambda _: "there is none"):
+            code, text = self.run_phases("limits", "overhead", "overlap", "networks", "fixed")
+        self.assertEqual(code, 1)
+        for phase in ("limits", "overhead", "overlap", "networks", "fixed"):
+            failed = next(row for row in text.splitlines() if row.startswith(f"| {phase} | done |")).split("|")[4]
+            self.assertGreater(int(failed), 0, phase)
+
     def test_what_comes_back_is_two_files_whatever_number_of_phases_ran(self):
         loader = importlib.machinery.SourceFileLoader("gpu_check", str(GPU_CHECK))
         gpu_check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))

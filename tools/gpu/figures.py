@@ -32,7 +32,7 @@ def limits(work):
     page.section("The device's limits, measured without the provider", ["what", "limit"])
     found, why = work.program.probe("limits", *(["--quick"] if work.quick else []))
     if found is None:
-        page.row("gpu_probe limits", f"not measured: {why}")
+        page.measured(False, "gpu_probe limits", f"not measured: {why}")
         return
     page.values["limits"] = found
     rates = found["tflops"]
@@ -66,9 +66,9 @@ def overhead(work):
             found, why = work.program.probe("model", path, "--feed", feed, "--provider", "cuda", "--set", f"capture={capture}",
                                             "--set", "provider.cuda.fusion=false", "--runs", runs)
             launch = bare.get(nodes) if capture == "auto" else None
-            page.row(nodes, capture, f"{1e3 * found['latency_ms']:.1f}" if found else why, number(found, "host_us", 2),
-                     f"{launch:.2f}" if launch else "", f"{found['host_us'] - launch:.2f}" if found and launch else "",
-                     f"{1e3 * found['device_ms']:.1f}" if found and found["device_ms"] is not None else "")
+            page.measured(found, nodes, capture, f"{1e3 * found['latency_ms']:.1f}" if found else why, number(found, "host_us", 2),
+                          f"{launch:.2f}" if launch else "", f"{found['host_us'] - launch:.2f}" if found and launch else "",
+                          f"{1e3 * found['device_ms']:.1f}" if found and found["device_ms"] is not None else "")
     page.section("Overhead per node (feeds and fetches in host memory)",
                  ["capture", "one run of the short chain, median us", "per node, us"])
     few, many = (8, 40) if work.quick else (64, 1024)
@@ -76,10 +76,11 @@ def overhead(work):
         found, why = {}, ""
         for nodes in (few, many):
             networks.chain(work.folder / "chain.onnx", nodes)
-            found[nodes], why = bench(program, work.folder / "chain.onnx", "fp32", runs, "--set", f"capture={capture}", "--set",
-                                      "provider.cuda.fusion=false")
-        if None in found.values():
-            page.row(capture, why, "")
+            found[nodes], said = bench(program, work.folder / "chain.onnx", "fp32", runs, "--set", f"capture={capture}", "--set",
+                                       "provider.cuda.fusion=false")
+            why = why or said
+        if why:
+            page.measured(False, capture, why, "")
             continue
         per_node = 1e3 * (found[many]["median_ms"] - found[few]["median_ms"]) / (many - few)
         page.row(capture, f"{1e3 * found[few]['median_ms']:.1f}", f"{per_node:.3f}")
@@ -101,12 +102,12 @@ def overlap(work):
         upload = 4 * np.prod(net.inputs[0][1]) / (rates["to_device"] * 1e6)
     page.row("upload alone, by the limit of copies from pinned memory", f"{upload:.3f}" if upload else "not measured")
     alone, why = probe(work, path, feed, "tf32", runs)
-    page.row("compute alone, the input on the device", number(alone, "latency_ms", 3) or why)
+    page.measured(alone, "compute alone, the input on the device", number(alone, "latency_ms", 3) or why)
     times = {}
     for callers in (1, 2, 4):
         figures, why = bench(program, path, "tf32", runs, "--callers", callers)
         times[callers] = 1e3 / figures["runs_per_s"] if figures else None
-        page.row(f"both, {callers} caller{'s' if callers > 1 else ''}", f"{times[callers]:.3f}" if figures else why)
+        page.measured(figures, f"both, {callers} caller{'s' if callers > 1 else ''}", f"{times[callers]:.3f}" if figures else why)
     if upload and alone and times[1] and times[2]:
         best = min(time for time in times.values() if time)
         compute = alone["latency_ms"]
@@ -166,20 +167,21 @@ def benchmark(work):
         for precision in ("fp32",) if dtype is np.float16 else ("fp16", "fp32", "tf32", "bf16"):
             size = ("--dim", f"{networks.SYMBOL}={batch}")
             found, why = probe(work, path, feed, precision, runs, "--set", "capture=auto", *size)
-            plain, _ = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
+            plain, plain_why = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
             hosts, host_why = bench(work.program, path, precision, runs, *size)
             if found is None:
-                page.row(name, batch, np.dtype(dtype).name, precision, why, *[""] * 10)
+                page.measured(False, name, batch, np.dtype(dtype).name, precision, why, *[""] * 10)
                 continue
             device = found["device_ms"] or found["latency_ms"]
             rate = flops / (device * 1e9)
             limit = reached.get("fp16" if dtype is np.float16 else precision)
             theirs, failed = (None, "not measured") if peer_missing else peer_ms(work, name, batch, np.dtype(dtype).name, precision, runs)
-            page.row(name, batch, np.dtype(dtype).name, precision, number(found, "latency_ms", 3), number(plain, "latency_ms", 3),
-                     number(found, "device_ms", 3), f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1),
-                     f"{rate:.2f}", f"{100 * rate / limit:.0f} %" if isinstance(limit, (int, float)) else "",
-                     number(hosts, "median_ms", 3) or host_why, f"{theirs:.3f}" if theirs else failed,
-                     f"{theirs / hosts['median_ms']:.2f}" if theirs and hosts else "", captured(found))
+            page.measured(plain and hosts, name, batch, np.dtype(dtype).name, precision, number(found, "latency_ms", 3),
+                          number(plain, "latency_ms", 3) or plain_why, number(found, "device_ms", 3),
+                          f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1), f"{rate:.2f}",
+                          f"{100 * rate / limit:.0f} %" if isinstance(limit, (int, float)) else "",
+                          number(hosts, "median_ms", 3) or host_why, f"{theirs:.3f}" if theirs else failed,
+                          f"{theirs / hosts['median_ms']:.2f}" if theirs and hosts else "", captured(found))
             apart = found["difference"]
             if apart is None or apart > TOLERANCES["fp32"]:
                 page.result(False, name, batch, np.dtype(dtype).name, precision, f"replayed, it differs from the first run by {apart}")
@@ -203,4 +205,5 @@ def fixed_models(work):
     for precision in PRECISIONS:
         for name, path in models:
             found = [bench(work.program, path, precision, runs, "--set", f"capture={capture}") for capture in ("auto", "off")]
-            page.row(name, precision, *(f"{figures['median_ms']:.3f}" if figures else why for figures, why in found))
+            page.measured(all(figures for figures, _ in found), name, precision,
+                          *(f"{figures['median_ms']:.3f}" if figures else why for figures, why in found))
