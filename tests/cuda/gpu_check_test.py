@@ -284,7 +284,7 @@ class GpuCheck(program.ProgramTest):
 
         with unittest.mock.patch.object(figures, "rows_of_benchmark", rows), \
                 unittest.mock.patch.object(phases.Work, "why_no_peer", lambda _: "there is none"):
-            code, text = self.run_phases("networks", "overhead", "overlap", "fixed", limit=200)
+            code, text = self.run_phases("networks", "overhead", "overlap", "fixed", limit=400)
         self.assertEqual(code, 0, text)
         for name in builds:
             measured = self.cells(text, name)

@@ -95,7 +95,7 @@ def overlap(work):
     path, feed = work.folder / "tower.onnx", work.folder / "tower_feed.onnx"
     net = networks.tower(path, **sizes)
     networks.feed(feed, net)
-    runs = 10 if work.quick else 60
+    runs = 4 if work.quick else 60
     rates = (work.limits() or {}).get("gb_per_s")
     upload = None
     if isinstance(rates, dict):
@@ -162,7 +162,7 @@ def benchmark(work):
     page.section("Networks", ["network", "batch", "elements", "precision", "latency, ms", "without capture", "on the device, ms",
                               "latency / device", "host, us", "TFLOP/s", "share of the limit", "from host memory, ms",
                               "PyTorch's, ms", "PyTorch's / ours", "captured"])
-    runs = 20 if work.quick else 100
+    runs = 5 if work.quick else 100
     for name, path, feed, dtype, batch, flops in rows_of_benchmark(work):
         for precision in ("fp32",) if dtype is np.float16 else ("fp16", "fp32", "tf32", "bf16"):
             size = ("--dim", f"{networks.SYMBOL}={batch}")
@@ -178,7 +178,7 @@ def benchmark(work):
             theirs, failed = (None, "not measured") if peer_missing else peer_ms(work, name, batch, np.dtype(dtype).name, precision, runs)
             page.measured(plain and hosts, name, batch, np.dtype(dtype).name, precision, number(found, "latency_ms", 3),
                           number(plain, "latency_ms", 3) or plain_why, number(found, "device_ms", 3),
-                          f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1), f"{rate:.2f}",
+                          f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1), f"{rate:.4g}",
                           f"{100 * rate / limit:.0f} %" if isinstance(limit, (int, float)) else "",
                           number(hosts, "median_ms", 3) or host_why, f"{theirs:.3f}" if theirs else failed,
                           f"{theirs / hosts['median_ms']:.2f}" if theirs and hosts else "", captured(found))
