@@ -38,19 +38,8 @@ struct AttentionAddresses {
   Address q = 0, k = 0, v = 0, mask = 0, y = 0, workspace = 0;
 };
 
-/// A plan of the library's, ready to be enqueued. Immutable; threads: any.
-class PreparedAttention {
- public:
-  PreparedAttention() = default;
-  PreparedAttention(const PreparedAttention&) = delete;
-  PreparedAttention& operator=(const PreparedAttention&) = delete;
-  virtual ~PreparedAttention() = default;
-  virtual std::uint64_t workspace_bytes() const = 0;
-  /// What `restore` makes it from again; empty when it cannot be kept.
-  virtual std::string kept() const = 0;
-  /// Errors: as Context's.
-  virtual void enqueue(StreamHandle stream, const AttentionAddresses& at, float scale) const = 0;
-};
+/// What it is enqueued with: the addresses, and the scale.
+using PreparedAttention = PreparedPlan<const AttentionAddresses&, float>;
 
 /// The library, opened for one device. Threads: any.
 class AttentionLibrary {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "plugins/cuda/plan_store.hpp"
 #include "plugins/cuda/products.hpp"
 
 namespace backplane::cuda {
@@ -38,19 +39,7 @@ struct ConvolutionAddresses {
   Address x = 0, w = 0, bias = 0, addend = 0, y = 0, workspace = 0;
 };
 
-/// A plan of the library's, ready to be enqueued. Immutable; threads: any.
-class PreparedConvolution {
- public:
-  PreparedConvolution() = default;
-  PreparedConvolution(const PreparedConvolution&) = delete;
-  PreparedConvolution& operator=(const PreparedConvolution&) = delete;
-  virtual ~PreparedConvolution() = default;
-  virtual std::uint64_t workspace_bytes() const = 0;
-  /// What `restore` makes it from again; empty when it cannot be kept.
-  virtual std::string kept() const = 0;
-  /// Errors: as Context's.
-  virtual void enqueue(StreamHandle stream, const ConvolutionAddresses& at) const = 0;
-};
+using PreparedConvolution = PreparedPlan<const ConvolutionAddresses&>;
 
 /// The library, opened for one device. Threads: any.
 class ConvolutionLibrary {

@@ -12,6 +12,31 @@
 
 namespace backplane::cuda {
 
+/// A plan of a library's, ready to be enqueued: at the addresses that `Arguments` are, and whatever else changes from run to
+/// run. Nodes and sessions share it. Threads: any; they take turns, since a plan of cuDNN's is run by one thread at a time,
+/// whatever the handles (https://github.com/pytorch/pytorch/pull/103939 has what its makers say).
+template <class... Arguments>
+class PreparedPlan {
+ public:
+  PreparedPlan() = default;
+  PreparedPlan(const PreparedPlan&) = delete;
+  PreparedPlan& operator=(const PreparedPlan&) = delete;
+  virtual ~PreparedPlan() = default;
+  virtual std::uint64_t workspace_bytes() const = 0;
+  /// What `restore` makes it from again; empty when it cannot be kept.
+  virtual std::string kept() const = 0;
+  /// Errors: as Context's.
+  void enqueue(StreamHandle stream, Arguments... arguments) const {
+    const std::lock_guard lock(turn_);
+    put_on(stream, arguments...);
+  }
+
+ private:
+  virtual void put_on(StreamHandle stream, Arguments... arguments) const = 0;
+
+  mutable std::mutex turn_;
+};
+
 /// Plans, shared by the nodes that have the same form. On disk they are kept by library, device and form: the
 /// library takes up to seconds to make one. `Form` has key(), `Prepared` has workspace_bytes() and kept(), `Library` makes plans
 /// within a limit of workspace and restores what was kept.

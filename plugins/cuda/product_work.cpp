@@ -12,16 +12,52 @@ std::uint32_t least_alignment(sdk::DataType type) {
                                                                 : sdk::element_bytes(type));
 }
 
+/// Matrices in a call. cuBLASLt multiplies 65,535 at most, the groups of a grid's axis: XLA keeps larger batches from it
+/// (GemmIsSupportedByCublasLt), TensorFlow divided them. Half of them and one, so that addresses stay as aligned as they are.
+constexpr std::int64_t kMostBatch = 32768;
+
+/// Divides calls of large batches.
+std::vector<ProductPlan::Call> divided(const ProductPlan& plan) {
+  const Product& product = plan.product;
+  if (product.batch <= kMostBatch) return plan.calls;
+  const auto bytes = [](std::int64_t elements, sdk::DataType type) {
+    return static_cast<std::uint64_t>(elements * sdk::element_bytes(type));
+  };
+  std::vector<ProductPlan::Call> calls;
+  for (const ProductPlan::Call& call : plan.calls) {
+    for (std::int64_t first = 0; first < product.batch; first += kMostBatch) {
+      ProductPlan::Call part = call;
+      part.a += bytes(first * product.a.batch_step, product.type);
+      part.b += bytes(first * product.b.batch_step, product.type);
+      part.y += bytes(first * product.y_batch_step, product.result);
+      part.is_rest = product.batch - first < kMostBatch;
+      calls.push_back(part);
+    }
+  }
+  return calls;
+}
+
 }  // namespace
 
 ProductWork::ProductWork(Device& device, std::string label, ProductPlan plan)
     : device_(device), label_(std::move(label)), plan_(std::move(plan)) {
+  plan_.calls = divided(plan_);
+  const std::int64_t batch = plan_.product.batch;
+  whole_ = prepare(std::min(batch, kMostBatch));
+  if (plan_.calls.back().is_rest) rest_ = prepare(batch % kMostBatch);
+}
+
+ProductWork::Prepared ProductWork::prepare(std::int64_t batch) {
   ProductStore& store = device_.products();
-  const LibraryProduct form = to_library(plan_.product, kLibraryAlignment);
-  aligned_ = prepare(form, store.choose(form));
-  const LibraryProduct loose = to_library(plan_.product, least_alignment(plan_.product.type));
+  Product product = plan_.product;
+  product.batch = batch;
+  Prepared prepared;
+  const LibraryProduct form = to_library(product, kLibraryAlignment);
+  prepared.aligned = prepare(form, store.choose(form));
+  const LibraryProduct loose = to_library(product, least_alignment(product.type));
   if (const std::optional<ProductAlgorithm> found = store.find(loose))
-    any_ = prepare(loose, *found);
+    prepared.any = prepare(loose, *found);
+  return prepared;
 }
 
 std::unique_ptr<const PreparedProduct> ProductWork::prepare(const LibraryProduct& form,
@@ -56,8 +92,9 @@ void ProductWork::compute(const sdk::ComputeContext& ctx) const {
       at.d = first.d + call.y;
       at.c = plan_.product.has_addend ? first.c + call.y : at.d;
       const Address bits = at.a | at.b | at.c | at.d | at.bias;
+      const Prepared& form = call.is_rest ? rest_ : whole_;
       const PreparedProduct* const prepared =
-          bits % kLibraryAlignment == 0 ? aligned_.get() : any_.get();
+          bits % kLibraryAlignment == 0 ? form.aligned.get() : form.any.get();
       if (prepared == nullptr)
         sdk::unsupported("an operand's address is no multiple of ", kLibraryAlignment,
                          " bytes, and ", device_.products().library().version(),

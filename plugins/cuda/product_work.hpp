@@ -14,6 +14,8 @@ namespace backplane::cuda {
 struct ProductPlan {
   struct Call {
     std::uint64_t a = 0, b = 0, y = 0;
+    bool is_rest =
+        false;  ///< of fewer matrices than a call can have, at a large batch's end: ProductWork's to say
   };
   Product product;
   device_ops::MemoryRef a, b, c, y, bias;
@@ -25,7 +27,8 @@ struct ProductPlan {
 };
 
 /// Immutable. Algorithms want addresses of 16 bytes, which views and other programs' pointers need not have:
-/// so there is a second one, for any address, where the library has one.
+/// so there is a second one, for any address, where the library has one. A batch of more matrices than the library multiplies in a
+/// call is several calls.
 class ProductWork final : public device_ops::PreparedWork {
  public:
   /// Errors: BP_UNSUPPORTED when the library has no algorithm.
@@ -35,6 +38,12 @@ class ProductWork final : public device_ops::PreparedWork {
   std::uint64_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
+  struct Prepared {
+    std::unique_ptr<const PreparedProduct> aligned;
+    std::unique_ptr<const PreparedProduct> any;  ///< null where the library has none
+  };
+  /// For a batch of so many matrices.
+  Prepared prepare(std::int64_t batch);
   std::unique_ptr<const PreparedProduct> prepare(const LibraryProduct& form,
                                                  const ProductAlgorithm& algorithm);
 
@@ -42,8 +51,7 @@ class ProductWork final : public device_ops::PreparedWork {
   std::string label_;
   ProductPlan plan_;
   std::uint64_t workspace_bytes_ = 0;
-  std::unique_ptr<const PreparedProduct> aligned_;
-  std::unique_ptr<const PreparedProduct> any_;  ///< null where the library has none
+  Prepared whole_, rest_;
 };
 
 }  // namespace backplane::cuda

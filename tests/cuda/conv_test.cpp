@@ -1,9 +1,12 @@
 // Convolutions: their form for the library, what is fused and what is a kernel afterwards, plans that are kept.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <thread>
 #include <unistd.h>
 
 #include "tests/cuda/host_kernels.hpp"
@@ -418,6 +421,33 @@ TEST_F(ConvolutionStoreTest, APlanIsMadeOnceAndKeptOnDiskForItsLibraryDeviceAndF
   EXPECT_EQ(find(form, stand_in_device()).planned, 1u);
   stand_in().serves_kept = false;
   EXPECT_EQ(find(form, stand_in_device()).planned, 1u) << "a kept plan that is refused";
+}
+
+/// Counts the threads that are in it.
+class CountingPlan final : public PreparedConvolution {
+ public:
+  std::uint64_t workspace_bytes() const override { return 0; }
+  std::string kept() const override { return ""; }
+  int most() const { return most_; }
+
+ private:
+  void put_on(StreamHandle, const ConvolutionAddresses&) const override {
+    most_ = std::max(most_.load(), ++inside_);
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    --inside_;
+  }
+  mutable std::atomic<int> inside_{0}, most_{0};
+};
+
+TEST(CudaPlan, ThreadsThatRunTheSameOneTakeTurns) {
+  const CountingPlan plan;
+  const auto run = [&plan] {
+    for (int i = 0; i < 200; ++i) plan.enqueue(nullptr, {});
+  };
+  std::thread other(run);
+  run();
+  other.join();
+  EXPECT_EQ(plan.most(), 1);
 }
 
 TEST(CudaConvolutionKey, TellsEveryFormFromEveryOther) {

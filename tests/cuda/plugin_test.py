@@ -67,6 +67,15 @@ class CudaPlugin(program.ProgramTest):
         rows = self.providers()
         self.assertEqual([device["name"] for device in rows[0]["devices"]], ["Fake device"], rows)
 
+    def test_the_conformance_suite_finds_what_the_plugin_brings_along(self):
+        """Its device does not open, beside a driver that does nothing; up to there it is as anywhere."""
+        if self.row["devices"]:
+            self.skipTest("there is a real driver")
+        made = self.run_program("check", self.row["file"], environment={"LD_LIBRARY_PATH": str(self.fake_driver())})
+        said = made.stdout.decode()
+        self.assertIn("CUDA_ERROR_NOT_SUPPORTED", said)
+        self.assertNotIn("cuda_engine.so", said)
+
     def test_a_library_that_is_missing_is_named(self):
         """The run path of a copy of the engine leads nowhere, as on a machine without the toolkit."""
         tree = self.folder / "lib/backplane"

@@ -90,6 +90,17 @@ TEST_F(CudaTest, ABatchOfOneMatrixIsMoreRowsAndAnotherIsOneCall) {
   EXPECT_EQ(stand_in().count("product"), before + 1);
 }
 
+TEST_F(CudaTest, ABatchOfMoreMatricesThanTheLibraryTakesIsSeveralCalls) {
+  const OpenDevice device = open();
+  for (const Dims& a : {Dims{70000, 1, 3}, Dims{65536, 1, 3}}) {
+    const Dims b{a[0], 3, 2};
+    const std::size_t before = stand_in().count("product");
+    EXPECT_EQ(matmul(device, a, b), matmul_reference(numbers(a, 1), numbers(b, 2)))
+        << sdk::to_string(a);
+    EXPECT_EQ(stand_in().count("product"), before + (a[0] == 65536 ? 2u : 3u));
+  }
+}
+
 TEST_F(CudaTest, AnEmptyProductEnqueuesNothing) {
   const OpenDevice device = open();
   EXPECT_EQ(matmul(device, {0, 4}, {4, 5}), std::vector<float>());

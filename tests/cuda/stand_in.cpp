@@ -283,6 +283,10 @@ class StandInContext final : public Context {
     if (!stream->work.empty()) throw std::logic_error("this wait would never end");
   }
   bool owns(StreamHandle stream) override {
+    // As the driver does, which no test outlives.
+    constexpr std::uintptr_t kFirstAddress = 4096, kStep = alignof(CUstream_st);
+    const auto address = reinterpret_cast<std::uintptr_t>(stream);
+    if (address < kFirstAddress || address % kStep != 0) throw std::logic_error("SIGSEGV");
     return all_streams().count(stream) > 0 &&
            (stand_in().shares_contexts || stream->context == native());
   }
@@ -451,13 +455,32 @@ class StandInProduct final : public PreparedProduct {
   double factor_, addend_factor_;
 };
 
+/// Whether cuBLASLt has algorithms for it, by its documentation of cublasLtMatmul: int8 in the form TN alone, of whole words, with
+/// sums of int32 and nothing after them; and as many matrices as a grid's axis has groups.
+bool has_algorithms(const LibraryProduct& product) {
+  constexpr std::int64_t kMostMatrices = 65535;
+  for (const LibraryMatrix* const matrix : {&product.a, &product.b, &product.c, &product.d}) {
+    if (matrix->step < matrix->rows || matrix->rows < 1 || matrix->columns < 1)
+      throw std::logic_error("CUBLAS_STATUS_INVALID_VALUE: " + product.key());
+  }
+  if (product.batch > kMostMatrices) return false;
+  if (product.batch > 1 && product.d.batch_step == 0)
+    throw std::logic_error("results that lie on each other: " + product.key());
+  if (product.a.type != sdk::DataType::Int8) return product.d.type == product.a.type;
+  const auto is_whole = [](std::int64_t count) { return count % kInt8Word == 0; };
+  return product.d.type == sdk::DataType::Int32 && product.a.is_transposed &&
+         !product.b.is_transposed && product.epilogue == Epilogue::kNone && !product.has_bias &&
+         product.alignment >= kInt8Word && is_whole(product.d.rows) && is_whole(product.a.rows) &&
+         is_whole(product.a.step) && is_whole(product.b.step) && is_whole(product.d.step);
+}
+
 class StandInProducts final : public ProductLibrary {
  public:
   std::string version() override { return stand_in().library_version; }
   std::vector<ProductAlgorithm> propose(const LibraryProduct& product, std::uint64_t) override {
     stand_in().note("propose");
     stand_in().products.push_back(product);
-    if (product.alignment < stand_in().least_alignment) return {};
+    if (product.alignment < stand_in().least_alignment || !has_algorithms(product)) return {};
     return stand_in().proposals;
   }
   bool serves(const LibraryProduct&, ProductAlgorithm&) override {
@@ -561,7 +584,9 @@ class StandInConvolution final : public PreparedConvolution {
   explicit StandInConvolution(const Convolution& form) : form_(form) {}
   std::uint64_t workspace_bytes() const override { return stand_in().convolution_workspace; }
   std::string kept() const override { return "kept " + form_.key(); }
-  void enqueue(StreamHandle stream, const ConvolutionAddresses& at) const override {
+
+ private:
+  void put_on(StreamHandle stream, const ConvolutionAddresses& at) const override {
     stand_in().note("convolution");
     for (const Address address : {at.x, at.w, at.bias, at.addend, at.y}) {
       if (address % form_.alignment != 0) throw std::logic_error("an address is not aligned");
@@ -572,7 +597,6 @@ class StandInConvolution final : public PreparedConvolution {
     });
   }
 
- private:
   Convolution form_;
 };
 
@@ -642,7 +666,9 @@ class StandInAttention final : public PreparedAttention {
   explicit StandInAttention(const Attention& form) : form_(form) {}
   std::uint64_t workspace_bytes() const override { return stand_in().attention_workspace; }
   std::string kept() const override { return "kept " + form_.key(); }
-  void enqueue(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
+
+ private:
+  void put_on(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
     stand_in().note("attention");
     for (const Address address : {at.q, at.k, at.v, at.mask, at.y}) {
       if (address % kLibraryAlignment != 0) throw std::logic_error("an address is not aligned");
@@ -650,7 +676,6 @@ class StandInAttention final : public PreparedAttention {
     put(stream, [form = form_, at, scale] { return attend(form, at, scale), true; });
   }
 
- private:
   Attention form_;
 };
 

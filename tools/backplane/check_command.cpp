@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using check::Row;
 
-/// A folder with a link to the plugin alone, and below it a copy; it goes away with this object.
+/// A folder with a link to the plugin alone, and one with a copy; beside both, as beside the plugin's own, is what it brings
+/// along (deps/). All of it goes away with this object.
 class PluginFolder {
  public:
   explicit PluginFolder(const fs::path& file) {
@@ -24,10 +25,12 @@ class PluginFolder {
     if (::mkdtemp(pattern.data()) == nullptr)
       run_failed("cannot make a folder below ", fs::temp_directory_path().string());
     path_ = pattern;
-    fs::create_symlink(file, path_ / file.filename());
-    fs::create_directory(path_ / "apart");
-    fs::copy_file(file, path_ / "apart" / file.filename());
+    for (const char* const name : {"plugins", "apart"}) fs::create_directory(path_ / name);
+    fs::create_symlink(file, path_ / "plugins" / file.filename());
     copy_ = path_ / "apart" / file.filename();
+    fs::copy_file(file, copy_);
+    const fs::path deps = file.parent_path().parent_path() / "deps";
+    if (fs::is_directory(deps)) fs::create_directory_symlink(deps, path_ / "deps");
   }
   ~PluginFolder() {
     std::error_code ignored;
@@ -35,7 +38,7 @@ class PluginFolder {
   }
   PluginFolder(const PluginFolder&) = delete;
   PluginFolder& operator=(const PluginFolder&) = delete;
-  std::string path() const { return path_.string(); }
+  std::string path() const { return (path_ / "plugins").string(); }
   std::string copy() const { return copy_.string(); }
 
  private:

@@ -5,7 +5,7 @@ import sys
 
 import networks
 import numpy as np
-from checks import ON_CUDA, PRECISIONS, models_of
+from checks import ON_CUDA, PRECISIONS, TOLERANCES, models_of
 from programs import last_line
 
 
@@ -32,7 +32,7 @@ def limits(work):
     page.section("The device's limits, measured without the provider", ["what", "limit"])
     found, why = work.program.probe("limits", *(["--quick"] if work.quick else []))
     if found is None:
-        page.row("gpu_probe limits", f"not measured: {why}")
+        page.measured(False, "gpu_probe limits", f"not measured: {why}")
         return
     page.values["limits"] = found
     rates = found["tflops"]
@@ -66,9 +66,9 @@ def overhead(work):
             found, why = work.program.probe("model", path, "--feed", feed, "--provider", "cuda", "--set", f"capture={capture}",
                                             "--set", "provider.cuda.fusion=false", "--runs", runs)
             launch = bare.get(nodes) if capture == "auto" else None
-            page.row(nodes, capture, f"{1e3 * found['latency_ms']:.1f}" if found else why, number(found, "host_us", 2),
-                     f"{launch:.2f}" if launch else "", f"{found['host_us'] - launch:.2f}" if found and launch else "",
-                     f"{1e3 * found['device_ms']:.1f}" if found and found["device_ms"] is not None else "")
+            page.measured(found, nodes, capture, f"{1e3 * found['latency_ms']:.1f}" if found else why, number(found, "host_us", 2),
+                          f"{launch:.2f}" if launch else "", f"{found['host_us'] - launch:.2f}" if found and launch else "",
+                          f"{1e3 * found['device_ms']:.1f}" if found and found["device_ms"] is not None else "")
     page.section("Overhead per node (feeds and fetches in host memory)",
                  ["capture", "one run of the short chain, median us", "per node, us"])
     few, many = (8, 40) if work.quick else (64, 1024)
@@ -76,10 +76,11 @@ def overhead(work):
         found, why = {}, ""
         for nodes in (few, many):
             networks.chain(work.folder / "chain.onnx", nodes)
-            found[nodes], why = bench(program, work.folder / "chain.onnx", "fp32", runs, "--set", f"capture={capture}", "--set",
-                                      "provider.cuda.fusion=false")
-        if None in found.values():
-            page.row(capture, why, "")
+            found[nodes], said = bench(program, work.folder / "chain.onnx", "fp32", runs, "--set", f"capture={capture}", "--set",
+                                       "provider.cuda.fusion=false")
+            why = why or said
+        if why:
+            page.measured(False, capture, why, "")
             continue
         per_node = 1e3 * (found[many]["median_ms"] - found[few]["median_ms"]) / (many - few)
         page.row(capture, f"{1e3 * found[few]['median_ms']:.1f}", f"{per_node:.3f}")
@@ -94,19 +95,19 @@ def overlap(work):
     path, feed = work.folder / "tower.onnx", work.folder / "tower_feed.onnx"
     net = networks.tower(path, **sizes)
     networks.feed(feed, net)
-    runs = 10 if work.quick else 60
+    runs = 4 if work.quick else 60
     rates = (work.limits() or {}).get("gb_per_s")
     upload = None
     if isinstance(rates, dict):
         upload = 4 * np.prod(net.inputs[0][1]) / (rates["to_device"] * 1e6)
     page.row("upload alone, by the limit of copies from pinned memory", f"{upload:.3f}" if upload else "not measured")
     alone, why = probe(work, path, feed, "tf32", runs)
-    page.row("compute alone, the input on the device", number(alone, "latency_ms", 3) or why)
+    page.measured(alone, "compute alone, the input on the device", number(alone, "latency_ms", 3) or why)
     times = {}
     for callers in (1, 2, 4):
         figures, why = bench(program, path, "tf32", runs, "--callers", callers)
         times[callers] = 1e3 / figures["runs_per_s"] if figures else None
-        page.row(f"both, {callers} caller{'s' if callers > 1 else ''}", f"{times[callers]:.3f}" if figures else why)
+        page.measured(figures, f"both, {callers} caller{'s' if callers > 1 else ''}", f"{times[callers]:.3f}" if figures else why)
     if upload and alone and times[1] and times[2]:
         best = min(time for time in times.values() if time)
         compute = alone["latency_ms"]
@@ -116,10 +117,11 @@ def overlap(work):
 
 
 def peer_ms(work, name, batch, dtype, precision, runs):
-    """PyTorch's median, or None and why there is none. It is a process of its own: its failure is not ours."""
+    """PyTorch's median, or None and why there is none. It is a process of its own, with its own libraries: its failure is
+    not ours."""
     script = work.tools / "peer.py"
     made = work.program.execute([sys.executable, script, name, batch, dtype, precision, runs, "quick" if work.quick else "whole"],
-                                most_s=120)
+                                most_s=120, environment=work.own_libraries)
     if made.returncode != 0:
         return None, last_line(made)
     return float(made.stdout.split()[-1]), ""
@@ -160,25 +162,30 @@ def benchmark(work):
     page.section("Networks", ["network", "batch", "elements", "precision", "latency, ms", "without capture", "on the device, ms",
                               "latency / device", "host, us", "TFLOP/s", "share of the limit", "from host memory, ms",
                               "PyTorch's, ms", "PyTorch's / ours", "captured"])
-    runs = 20 if work.quick else 100
+    runs = 5 if work.quick else 100
     for name, path, feed, dtype, batch, flops in rows_of_benchmark(work):
         for precision in ("fp32",) if dtype is np.float16 else ("fp16", "fp32", "tf32", "bf16"):
             size = ("--dim", f"{networks.SYMBOL}={batch}")
             found, why = probe(work, path, feed, precision, runs, "--set", "capture=auto", *size)
-            plain, _ = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
+            plain, plain_why = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
             hosts, host_why = bench(work.program, path, precision, runs, *size)
             if found is None:
-                page.row(name, batch, np.dtype(dtype).name, precision, why, *[""] * 11)
+                page.measured(False, name, batch, np.dtype(dtype).name, precision, why, *[""] * 10)
                 continue
             device = found["device_ms"] or found["latency_ms"]
             rate = flops / (device * 1e9)
             limit = reached.get("fp16" if dtype is np.float16 else precision)
             theirs, failed = (None, "not measured") if peer_missing else peer_ms(work, name, batch, np.dtype(dtype).name, precision, runs)
-            page.row(name, batch, np.dtype(dtype).name, precision, number(found, "latency_ms", 3), number(plain, "latency_ms", 3),
-                     number(found, "device_ms", 3), f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1),
-                     f"{rate:.2f}", f"{100 * rate / limit:.0f} %" if isinstance(limit, (int, float)) else "",
-                     number(hosts, "median_ms", 3) or host_why, f"{theirs:.3f}" if theirs else failed,
-                     f"{theirs / hosts['median_ms']:.2f}" if theirs and hosts else "", captured(found))
+            page.measured(plain and hosts, name, batch, np.dtype(dtype).name, precision, number(found, "latency_ms", 3),
+                          number(plain, "latency_ms", 3) or plain_why, number(found, "device_ms", 3),
+                          f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1), f"{rate:.4g}",
+                          f"{100 * rate / limit:.0f} %" if isinstance(limit, (int, float)) else "",
+                          number(hosts, "median_ms", 3) or host_why, f"{theirs:.3f}" if theirs else failed,
+                          f"{theirs / hosts['median_ms']:.2f}" if theirs and hosts else "", captured(found))
+            apart = found["difference"]
+            if apart is None or apart > TOLERANCES["fp32"]:
+                page.result(False, name, batch, np.dtype(dtype).name, precision, f"replayed, it differs from the first run by {apart}")
+    page.note("Of each, the results of the last run, replayed where it is captured, are compared with those of the first, which is not.")
     page.note("Latency: one run that is waited for, its feeds and fetches on the device. On the device: between two events of the stream, "
               "when the host is ahead of it, which is the sum of the kernels' times and of the gaps between them; TFLOP/s are those "
               "of products and convolutions in that time. Host: a call that does not wait.")
@@ -198,4 +205,5 @@ def fixed_models(work):
     for precision in PRECISIONS:
         for name, path in models:
             found = [bench(work.program, path, precision, runs, "--set", f"capture={capture}") for capture in ("auto", "off")]
-            page.row(name, precision, *(f"{figures['median_ms']:.3f}" if figures else why for figures, why in found))
+            page.measured(all(figures for figures, _ in found), name, precision,
+                          *(f"{figures['median_ms']:.3f}" if figures else why for figures, why in found))

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 
@@ -78,15 +79,38 @@ class Runs {
       binding_.bind_input(x.name, feed_);
     }
     for (const ValueInfo& y : session_.outputs()) binding_.bind_output_to(y.name, request.provider);
-    for (int i = 0; i < kWarmUp; ++i) binding_.run();
+    binding_.run();
+    plain_ = results();
+    for (int i = 1; i < kWarmUp; ++i) binding_.run();
   }
 
   void run() { binding_.run(); }
   void enqueue() { binding_.run(asynchronous_); }
   void wait() { session_.synchronize(); }
   std::string explanation() const { return session_.explain(); }
+  /// By how much the last run's results differ from those of the first, which replays nothing, relative to the largest.
+  double difference() const {
+    const std::vector<double> now = results();
+    double apart = 0, largest = 0;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const double each = std::abs(now[i] - plain_.at(i));
+      if (std::isnan(each)) return each;
+      apart = std::max(apart, each);
+      largest = std::max(largest, std::abs(plain_[i]));
+    }
+    return apart == 0 ? 0 : apart / largest;
+  }
 
  private:
+  std::vector<double> results() const {
+    std::vector<double> all;
+    for (const ValueInfo& y : session_.outputs()) {
+      const std::vector<double> numbers = binding_.output(y.name).to_host().numbers();
+      all.insert(all.end(), numbers.begin(), numbers.end());
+    }
+    return all;
+  }
+
   static constexpr int kWarmUp = 10;
   Environment environment_;
   Options options_;
@@ -96,6 +120,7 @@ class Runs {
   Value feed_;
   Binding binding_;
   RunOptions asynchronous_;
+  std::vector<double> plain_;
 };
 
 /// What one run takes on the device when the host is ahead: a delay on the stream lets the host put everything behind it.
@@ -157,6 +182,7 @@ Json model_times(const Request& request) {
   if (cuda != nullptr)
     result["device_ms"] =
         device_ms(runs, *cuda, stream, median(host_us), std::min(request.runs, 30));
+  result["difference"] = runs.difference();
   const Json explained = Json::parse(runs.explanation(), nullptr, false);
   if (explained.is_object() && explained.contains("capture"))
     result["capture"] = explained["capture"];

@@ -1,15 +1,23 @@
 """Results of phases, kept in files from row to row, and the page of Markdown that is made of all that are there."""
 
 import json
+import os
 import pathlib
 import time
+
+
+def write_whole(file, text):
+    """So that whoever reads it meanwhile, and whatever ends this program, finds one version or the other."""
+    part = file.with_name(file.name + ".part")
+    part.write_text(text)
+    os.replace(part, file)
 
 
 class Phase:
     """What one phase has found so far. A failure anywhere fails the whole."""
 
-    def __init__(self, name, file):
-        self.name, self.file = name, pathlib.Path(file)
+    def __init__(self, name, file, saved=lambda: None):
+        self.name, self.file, self.saved = name, pathlib.Path(file), saved
         self.started = time.monotonic()
         self.found = {"phase": name, "state": "was cut off", "seconds": 0, "failures": 0, "sections": [], "notes": []}
         self.values = {}  # for the phases after it
@@ -18,7 +26,8 @@ class Phase:
     def save(self):
         self.found["seconds"] = round(time.monotonic() - self.started, 1)
         self.found["values"] = self.values
-        self.file.write_text(json.dumps(self.found, indent=1))
+        write_whole(self.file, json.dumps(self.found, indent=1))
+        self.saved()
 
     def section(self, title, heads):
         self.found["sections"].append({"title": title, "heads": list(heads), "rows": []})
@@ -34,6 +43,11 @@ class Phase:
         self.found["failures"] += not passed
         self.row(*cells, "passed" if passed else "**failed**")
 
+    def measured(self, is_measured, *cells):
+        """A row of figures; a program that was to measure them and did not is a failure, too."""
+        self.found["failures"] += not is_measured
+        self.row(*cells)
+
     def note(self, text):
         self.found["notes"].append(text)
         self.save()
@@ -45,17 +59,22 @@ class Phase:
 
 
 class Results:
-    """A folder with a file for each phase that ran."""
+    """A folder with a file for each phase that ran; and the page, written anew with every row, where a file for it is
+    given."""
 
-    def __init__(self, folder, names):
-        self.folder, self.names = pathlib.Path(folder), names
+    def __init__(self, folder, names, report=None, head=()):
+        self.folder, self.names, self.report, self.head = pathlib.Path(folder), names, report, head
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def file(self, name):
         return self.folder / f"{name}.json"
 
     def begin(self, name):
-        return Phase(name, self.file(name))
+        return Phase(name, self.file(name), self.write_page)
+
+    def write_page(self):
+        if self.report is not None:
+            write_whole(pathlib.Path(self.report), self.page(self.head))
 
     def read(self, name):
         try:

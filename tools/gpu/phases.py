@@ -32,6 +32,8 @@ class Work:
         self.program, self.page, self.results = program, page, results
         self.folder, self.quick = pathlib.Path(folder), quick
         self.tools = pathlib.Path(__file__).resolve().parent
+        # A program that brings CUDA's libraries along is to find its own, not those that were found for ours.
+        self.own_libraries = {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
 
     def limits(self):
         """What phase `limits` measured, in this call or an earlier one."""
@@ -41,7 +43,7 @@ class Work:
         return self.program.tree / "cases"
 
     def why_no_peer(self):
-        made = self.program.execute([sys.executable, self.tools / "peer.py", "find"], most_s=60)
+        made = self.program.execute([sys.executable, self.tools / "peer.py", "find"], most_s=60, environment=self.own_libraries)
         return made.stdout.strip() if made.returncode == 0 else f"it could not be asked for ({made.returncode})"
 
 
@@ -74,10 +76,9 @@ def head_of(program, command):
 
 def run_all(program, report, quick, names=(), folder="gpu_check_results", limit=None, total=None):
     """Runs the phases that are named, or all. The page is of these and of what the folder has of earlier calls; it is
-    written anew after each phase."""
-    results = Results(folder, list(PHASES))
+    written anew with every row."""
     command = " ".join(["gpu_check run", *(["--quick"] if quick else []), *(f"--phase {name}" for name in names)])
-    head = head_of(program, command)
+    results = Results(folder, list(PHASES), report, head_of(program, command))
     end = None if total is None else time.monotonic() + total
     for name in names or PHASES:
         left = None if end is None else end - time.monotonic()
@@ -86,6 +87,6 @@ def run_all(program, report, quick, names=(), folder="gpu_check_results", limit=
             continue
         usual = limit or PHASES[name][1]
         run_phase(program, results, name, quick, usual if left is None else min(usual, left))
-        pathlib.Path(report).write_text(results.page(head))
+    results.write_page()
     print(f"gpu_check: {report} is written; {results.failures()} failed", flush=True)
     return 1 if results.failures() else 0

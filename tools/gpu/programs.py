@@ -8,17 +8,25 @@ import subprocess
 import time
 
 
+# What one program may take where nothing else is said: many times what any takes, but not a phase.
+USUAL_S = 90
+
+
 class OutOfTime(Exception):
-    """The phase's time is over."""
+    """The phase's time is over; `made` is what the program that was ended had printed, if one ran."""
+
+    def __init__(self, made=None):
+        super().__init__()
+        self.made = made
 
 
 class Program:
-    """`backplane` and its companions in an unpacked tree."""
+    """`backplane` and its companions in an unpacked tree; `libraries` are folders of CUDA's libraries."""
 
-    def __init__(self, tree):
+    def __init__(self, tree, libraries=()):
         self.tree = pathlib.Path(tree)
         self.path = self.tree / "bin/backplane"
-        folders = [str(self.tree / "lib"), str(self.tree / "bundled"), os.environ.get("LD_LIBRARY_PATH", "")]
+        folders = [str(self.tree / "lib"), str(self.tree / "bundled"), os.environ.get("LD_LIBRARY_PATH", ""), *libraries]
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(each for each in folders if each)}
         self.deadline = None  # of time.monotonic()
 
@@ -27,29 +35,33 @@ class Program:
 
     def execute(self, words, environment=None, most_s=None):
         """Runs one program to its end, or ends it and all that it started when the time is over: that of the phase
-        throws; `most_s` of its own gives code 124."""
+        throws; `most_s` of its own gives code 124. What it had printed is kept."""
         if self.left_s() <= 0:
             raise OutOfTime
         words = [str(word) for word in words]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-                              start_new_session=True, env={**self.environment, **(environment or {})}) as process:
-            limit = min(self.left_s(), most_s or float("inf"))
+        # No `with`: one that waits for a device that hangs may not end when it is told to, and nobody is to wait for it.
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                                   start_new_session=True, env={**self.environment, **(environment or {})})
+        limit = min(self.left_s(), most_s or float("inf"))
+        try:
+            out, err = process.communicate(timeout=None if limit == float("inf") else limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
             try:
-                out, err = process.communicate(timeout=None if limit == float("inf") else limit)
+                out, err = process.communicate(timeout=10)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-                if self.left_s() <= 0:
-                    raise OutOfTime from None
-                return subprocess.CompletedProcess(words, 124, "", f"did not end in {most_s} s")
+                out, err = "", "it did not end when it was told to, either"
+            if self.left_s() <= 0:
+                raise OutOfTime(subprocess.CompletedProcess(words, 124, out, err)) from None
+            return subprocess.CompletedProcess(words, 124, out, f"{err}\ndid not end in {most_s} s")
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
-    def call(self, *arguments, before=(), **more):
-        return self.execute([*before, self.path, *arguments], **more)
+    def call(self, *arguments, before=(), most_s=USUAL_S, **more):
+        return self.execute([*before, self.path, *arguments], most_s=most_s, **more)
 
-    def probe(self, *arguments, **more):
+    def probe(self, *arguments, most_s=USUAL_S, **more):
         """The object that gpu_probe prints, or None and the line that says why there is none."""
-        made = self.execute([self.tree / "bin/gpu_probe", *arguments], **more)
+        made = self.execute([self.tree / "bin/gpu_probe", *arguments], most_s=most_s, **more)
         return (json.loads(made.stdout), "") if made.returncode == 0 else (None, last_line(made))
 
     def device(self):

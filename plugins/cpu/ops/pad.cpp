@@ -10,7 +10,7 @@
 namespace backplane::cpu {
 namespace {
 
-enum class Mode { Constant, Reflect, Edge, Wrap };
+enum class PadMode { Constant, Reflect, Edge, Wrap };
 
 /// Where each element of one output axis comes from; -1 for the constant.
 struct AxisMap {
@@ -26,15 +26,15 @@ std::int64_t modulo(std::int64_t value, std::int64_t divisor) {
 }
 
 /// Where element `at` of the padding of an axis of `dim` elements comes from; -1 for the constant.
-std::int64_t source_of(Mode mode, std::int64_t at, std::int64_t dim) {
+std::int64_t source_of(PadMode mode, std::int64_t at, std::int64_t dim) {
   switch (mode) {
-    case Mode::Constant:
+    case PadMode::Constant:
       break;
-    case Mode::Edge:
+    case PadMode::Edge:
       return at < 0 ? 0 : dim - 1;
-    case Mode::Wrap:
+    case PadMode::Wrap:
       return modulo(at, dim);
-    case Mode::Reflect: {
+    case PadMode::Reflect: {
       const std::int64_t period = std::max<std::int64_t>(1, 2 * (dim - 1));
       const std::int64_t place = modulo(at, period);
       return place >= dim ? period - place : place;
@@ -43,14 +43,14 @@ std::int64_t source_of(Mode mode, std::int64_t at, std::int64_t dim) {
   return -1;
 }
 
-AxisMap map_axis(Mode mode, std::int64_t dim, std::int64_t before, std::int64_t after) {
+AxisMap map_axis(PadMode mode, std::int64_t dim, std::int64_t before, std::int64_t after) {
   AxisMap map;
   map.input_dim = dim;
   const std::int64_t count = dim + before + after;
   if (count < 0)
     sdk::invalid("Pad: pads ", before, " and ", after, " remove more than an axis of ", dim,
                  " elements has");
-  if (dim == 0 && count > 0 && mode != Mode::Constant)
+  if (dim == 0 && count > 0 && mode != PadMode::Constant)
     sdk::invalid("Pad: an axis without elements can only be padded with a constant");
   map.from.resize(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -72,7 +72,7 @@ struct PadPlan {
   std::uint32_t value_input = 0;  // 0: none
   int bits = 0;
 
-  PadPlan(Mode mode, sdk::DataType type, sdk::DimsView dims, const sdk::Dims& before,
+  PadPlan(PadMode mode, sdk::DataType type, sdk::DimsView dims, const sdk::Dims& before,
           const sdk::Dims& after)
       : last(map_axis(mode, 1, 0, 0)), bits(sdk::element_bits(type)) {
     require_storable(type);
@@ -192,18 +192,18 @@ class Pad {
   }
 
  private:
-  static Mode mode_of(const std::string& name, int since) {
-    if (name == "constant") return Mode::Constant;
-    if (name == "reflect") return Mode::Reflect;
-    if (name == "edge") return Mode::Edge;
-    if (name == "wrap" && since >= 19) return Mode::Wrap;
+  static PadMode mode_of(const std::string& name, int since) {
+    if (name == "constant") return PadMode::Constant;
+    if (name == "reflect") return PadMode::Reflect;
+    if (name == "edge") return PadMode::Edge;
+    if (name == "wrap" && since >= 19) return PadMode::Wrap;
     sdk::invalid("Pad: mode '", name, "' is not one of opset ", since);
   }
 
   std::vector<std::int64_t> pads_;
   float value_;
   bool from_inputs_;
-  Mode mode_;
+  PadMode mode_;
 };
 
 /// Cuts or pads with zeros on both sides, so that the chosen axes get the sizes of `shape`.
@@ -235,7 +235,7 @@ class CenterCropPad {
       after[axis] = more - before[axis];
       dims[axis] = shape[i];
     }
-    Prepared prepared(Mode::Constant, input.type(), input.dims(), before, after);
+    Prepared prepared(PadMode::Constant, input.type(), input.dims(), before, after);
     ctx.set_output(0, input.type(), dims);
     return prepared;
   }

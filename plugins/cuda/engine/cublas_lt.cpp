@@ -215,6 +215,13 @@ class CublasLt final : public ProductLibrary {
         preference(made);
     LT_CALL(cublasLtMatmulPreferenceSetAttribute, made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
             &workspace_limit, sizeof(workspace_limit));
+    if (sdk::element_bytes(product.d.type) == 2) {
+      // Of a depth that is divided among groups, sums meet in the type of the sums: by itself the library has them meet in
+      // the result's too, where they are rounded, and of float16 may be infinite.
+      constexpr std::uint32_t kSchemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+      LT_CALL(cublasLtMatmulPreferenceSetAttribute, made,
+              CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &kSchemes, sizeof(kSchemes));
+    }
     for (const auto attribute :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

@@ -189,7 +189,8 @@ class LinkedConvolution final : public PreparedConvolution {
   std::uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
   std::string kept() const override { return plan_.kept(); }
 
-  void enqueue(StreamHandle stream, const ConvolutionAddresses& at) const override {
+ private:
+  void put_on(StreamHandle stream, const ConvolutionAddresses& at) const override {
     std::array<std::int64_t, 5> ids{kX, kW, kY};
     std::array<void*, 5> addresses{pointer(at.x), pointer(at.w), pointer(at.y)};
     std::size_t count = 3;
@@ -202,36 +203,25 @@ class LinkedConvolution final : public PreparedConvolution {
     plan_.enqueue(handles_, stream, count, ids.data(), addresses.data(), at.workspace);
   }
 
- private:
   Handles& handles_;
   FinishedPlan plan_;
   bool has_bias_, has_addend_;
 };
 
 /// Whether an engine keeps the precision that was asked for: on float32, tensor cores round the operands to TF32, and some
-/// engines to less. On int8 no sum may go by way of floats; engines without tensor cores are left out, since products of the windows
+/// engines to less. Sums are float32 always, though of 16 bits the library has engines that add in 16, and prefers them for some
+/// forms. On int8 no sum may go by way of floats; engines without tensor cores are left out, since products of the windows
 /// by cuBLASLt have them.
 bool is_accepted(cudnnBackendDescriptor_t configuration, const Convolution& form) {
-  const bool is_int8 = form.type == sdk::DataType::Int8;
-  if (form.type != sdk::DataType::Float && !is_int8) return true;
-  Description engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t raw = engine.get();
-  std::int64_t count = 0;
-  DNN_CALL(cudnnBackendGetAttribute, configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
-           CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw);
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  DNN_CALL(cudnnBackendGetAttribute, raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-           CUDNN_TYPE_NUMERICAL_NOTE, static_cast<std::int64_t>(notes.size()), &count,
-           notes.data());
-  const auto* const end = notes.data() + count;
-  const auto has = [&](cudnnBackendNumericalNote_t note) {
-    return std::find(static_cast<const cudnnBackendNumericalNote_t*>(notes.data()), end, note) !=
-           end;
+  if (form.type == sdk::DataType::Double) return true;
+  const std::vector<cudnnBackendNumericalNote_t> notes = numerical_notes(configuration);
+  const auto has = [&notes](cudnnBackendNumericalNote_t note) {
+    return std::find(notes.begin(), notes.end(), note) != notes.end();
   };
-  if (is_int8)
-    return has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
-           !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
-           !has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
+  if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
+  if (form.type == sdk::DataType::Int8)
+    return has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+  if (form.type != sdk::DataType::Float) return true;
   if (form.precision == Precision::kFp32 && has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
   return form.precision == Precision::kFp16 || !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
 }

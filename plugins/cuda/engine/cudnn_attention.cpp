@@ -181,7 +181,8 @@ class LinkedAttention final : public PreparedAttention {
   std::uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
   std::string kept() const override { return plan_.kept(); }
 
-  void enqueue(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
+ private:
+  void put_on(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
     float lowest = std::numeric_limits<float>::lowest();
     std::array<std::int64_t, 7> ids{kQuery, kKey, kValue, kResult, kScaleNumber};
     std::array<void*, 7> addresses{pointer(at.q), pointer(at.k), pointer(at.v), pointer(at.y),
@@ -196,7 +197,6 @@ class LinkedAttention final : public PreparedAttention {
     plan_.enqueue(handles_, stream, count, ids.data(), addresses.data(), at.workspace);
   }
 
- private:
   Handles& handles_;
   FinishedPlan plan_;
   bool has_mask_, is_causal_;

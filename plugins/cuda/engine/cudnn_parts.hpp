@@ -209,6 +209,22 @@ inline std::vector<Description> configurations(const Target& target, const Descr
   return results;
 }
 
+/// How the engine of a configuration computes.
+inline std::vector<cudnnBackendNumericalNote_t> numerical_notes(
+    cudnnBackendDescriptor_t configuration) {
+  Description engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.get();
+  std::int64_t count = 0;
+  DNN_CALL(cudnnBackendGetAttribute, configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
+           CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw);
+  std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  DNN_CALL(cudnnBackendGetAttribute, raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+           CUDNN_TYPE_NUMERICAL_NOTE, static_cast<std::int64_t>(notes.size()), &count,
+           notes.data());
+  notes.resize(static_cast<std::size_t>(count));
+  return notes;
+}
+
 /// A plan in the library's own words; empty where it has none.
 inline std::string kept_plan(const Description& plan) {
   std::int64_t size = 0;
@@ -241,6 +257,14 @@ class FinishedPlan {
             plan_.get_number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE))) {}
   std::uint64_t workspace_bytes() const { return workspace_bytes_; }
   std::string kept() const { return kept_plan(plan_); }
+  std::vector<cudnnBackendNumericalNote_t> notes() const {
+    Description configuration(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    cudnnBackendDescriptor_t raw = configuration.get();
+    std::int64_t count = 0;
+    DNN_CALL(cudnnBackendGetAttribute, plan_.get(), CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+             CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw);
+    return numerical_notes(raw);
+  }
 
   /// `count` tensors by their numbers in the graph. The list of addresses is an object of the library's, which cannot be
   /// used again: its memory is the one thing that a run allocates, and a captured run does not.

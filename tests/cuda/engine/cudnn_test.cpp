@@ -123,6 +123,19 @@ TEST_P(CudnnPlans, ConvolutionsAndWhatIsFusedIntoThem) {
   }
 }
 
+TEST_P(CudnnPlans, SumsOfSixteenBitsAreFloat32) {
+  // For this form and these devices 9.19 would rather add in 16 bits.
+  for (const Arithmetic& arithmetic : kArithmetics) {
+    Convolution form = convolution(kShapes[0], arithmetic);
+    form.batch = 32;
+    form.has_bias = form.has_relu = form.is_channels_last = true;
+    const std::optional<FinishedPlan> made = find(form);
+    ASSERT_TRUE(made) << form.key();
+    for (const cudnnBackendNumericalNote_t note : made->notes())
+      EXPECT_NE(note, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) << form.key();
+  }
+}
+
 TEST_P(CudnnPlans, AKeptPlanIsTakenAgain) {
   for (const Arithmetic& arithmetic : kArithmetics) {
     Convolution form = convolution(kShapes[2], arithmetic);

@@ -29,20 +29,21 @@ const Target& target() {
   return made;
 }
 
-/// A plan of either kind, of which `enqueue` takes `Rest` and does nothing.
-template <class Prepared, class... Rest>
-class Planned final : public Prepared {
+/// A plan of either kind, which does nothing.
+template <class... Arguments>
+class Planned final : public PreparedPlan<Arguments...> {
  public:
   explicit Planned(FinishedPlan plan) : plan_(std::move(plan)) {}
   std::uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
   std::string kept() const override { return plan_.kept(); }
-  void enqueue(StreamHandle, Rest...) const override {}
 
  private:
+  void put_on(StreamHandle, Arguments...) const override {}
+
   FinishedPlan plan_;
 };
-using PlannedConvolution = Planned<PreparedConvolution, const ConvolutionAddresses&>;
-using PlannedAttention = Planned<PreparedAttention, const AttentionAddresses&, float>;
+using PlannedConvolution = Planned<const ConvolutionAddresses&>;
+using PlannedAttention = Planned<const AttentionAddresses&, float>;
 
 /// cuDNN for the described device, of which each answer is a line on stderr.
 template <class Library, class Form, class Prepared, class Made>

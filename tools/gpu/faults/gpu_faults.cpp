@@ -1,10 +1,11 @@
 // A module for LD_PRELOAD whose CUDA driver fails: GPU_FAULT=FUNCTION:COUNT:CODE makes the COUNT-th call of FUNCTION
-// return CODE (a CUresult) instead of doing its work. Of one such variable in a process, one call fails.
+// return CODE (a CUresult) instead of doing its work, and says so on stderr. Of one such variable in a process, one call fails.
 //
 // The driver's functions are looked up by name (dlsym), so that is where this one stands between: whoever asks for
 // FUNCTION gets `called`, which passes its arguments on. All of them are integers or pointers.
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -42,7 +43,10 @@ std::atomic<long> call_count{0};
 
 int called(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k,
            Word l) {
-  if (call_count.fetch_add(1) + 1 == fault().count) return fault().code;
+  if (call_count.fetch_add(1) + 1 == fault().count) {
+    std::fprintf(stderr, "gpu_faults: %s, call %ld\n", fault().function, fault().count);
+    return fault().code;
+  }
   return real_function.load()(a, b, c, d, e, f, g, h, i, j, k, l);
 }
 
