@@ -1,4 +1,6 @@
 // NonMaxSuppression, RoiAlign, GridSample: https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html
+#include <cmath>
+
 #include "tests/ops/cases.hpp"
 
 namespace backplane::ops_test {
@@ -62,6 +64,37 @@ const OpCase kAlign[] = {
      .outputs = {f32({0, 1, 2, 2}, {})}},
 };
 const Rows kAlignRows("RoiAlign", kAlign);
+
+OpCase align(Random& random) {
+  OpCase row;
+  row.node = {.op_type = "RoiAlign",
+              .opset = 16,
+              .attributes = {{"output_height", random.integer(1, 5)},
+                             {"output_width", random.integer(1, 5)},
+                             {"sampling_ratio", random.integer(0, 3)},
+                             {"spatial_scale", 0.5},
+                             {"mode", random.pick({"avg", "max"})},
+                             {"coordinate_transformation_mode",
+                              random.pick({"half_pixel", "output_half_pixel"})}}};
+  const ElementType type =
+      random.pick({ElementType::Float, ElementType::Float, ElementType::Float, ElementType::Double,
+                   ElementType::Float16, ElementType::BFloat16});
+  if (type == ElementType::BFloat16) row.node.opset = 22;
+  const std::int64_t rois = random.integer(0, 9), batch = random.integer(1, 3);
+  // Few regions in a large image, and many in a small one; channels past a block of them.
+  const std::int64_t most = random.pick({8, 8, 40});
+  const std::int64_t channels = random.pick({0, 1, 3, 16, 17, 70});
+  const Dims dims = {batch, channels, random.integer(1, most), random.integer(1, most)};
+  const double far = 2.0 * static_cast<double>(most) + 4;
+  // A box of whole eighths: positions are exact, and nobody rounds a bin to another number of samples.
+  Array boxes = to_array(random.tensor(type, {rois, 4}, -4, far));
+  for (double& value : boxes.values) value = std::floor(value) + 0.125;
+  row.inputs = {random.tensor(type, dims), to_tensor(boxes),
+                random.tensor(ElementType::Int64, {rois}, 0, static_cast<double>(batch - 1))};
+  row.tolerance = {64, 512};
+  return row;
+}
+const Sweep kAlignSweep("RoiAlign", "Regions", 40, align);
 
 Tensor small_image() { return f32({1, 1, 2, 2}, {0, 1, 2, 3}); }
 

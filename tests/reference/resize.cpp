@@ -1,4 +1,4 @@
-// Resize (nearest, linear, cubic; without antialias) and Upsample: an axis at a time would do, but
+// RoiAlign, and Resize (nearest, linear, cubic; without antialias) and Upsample: an axis at a time would do, but
 // here every output element looks up its neighbours in all axes at once.
 #include <algorithm>
 #include <cmath>
@@ -181,6 +181,60 @@ Arrays resize(const Call& call) {
   return {y};
 }
 
+/// RoiAlign: a bin is the mean (or the greatest weighted neighbour) of its samples, which lie evenly in it.
+Arrays roi_align(const Call& call) {
+  const Array& x = call.input(0);
+  const std::int64_t out_h = call.integer("output_height", 1);
+  const std::int64_t out_w = call.integer("output_width", 1);
+  const bool half = call.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  const bool max = call.text("mode", "avg") == "max";
+  const double scale = call.number("spatial_scale", 1);
+  const auto samples_of = [&](double bin) {
+    const std::int64_t given = call.integer("sampling_ratio", 0);
+    return given > 0 ? given : static_cast<std::int64_t>(std::ceil(bin));
+  };
+  Array y{x.type, {call.input(1).dims[0], x.dims[1], out_h, out_w}, {}};
+  for_each_index(y.dims, [&](const Dims& at) {
+    double begin[2], bin[2];
+    for (int axis = 0; axis < 2; ++axis) {  // y, x; a box is x1, y1, x2, y2
+      const double low = call.input(1).values[at[0] * 4 + 1 - axis] * scale - (half ? 0.5 : 0);
+      const double high = call.input(1).values[at[0] * 4 + 3 - axis] * scale - (half ? 0.5 : 0);
+      const double size = half ? high - low : std::max(high - low, 1.0);
+      bin[axis] = size / static_cast<double>(axis == 0 ? out_h : out_w);
+      begin[axis] = low + static_cast<double>(at[static_cast<std::size_t>(axis) + 2]) * bin[axis];
+    }
+    const std::int64_t rows = samples_of(bin[0]), columns = samples_of(bin[1]);
+    std::vector<double> parts;
+    for (std::int64_t i = 0; i < (rows > 0 ? rows * columns : 0); ++i) {
+      const double where[2] = {
+          begin[0] + bin[0] * (static_cast<double>(i / columns) + 0.5) / static_cast<double>(rows),
+          begin[1] +
+              bin[1] * (static_cast<double>(i % columns) + 0.5) / static_cast<double>(columns)};
+      for (int corner = 0; corner < 4; ++corner) {
+        double weight = 1;
+        Dims place = {call.integers(2)[static_cast<std::size_t>(at[0])], at[1], 0, 0};
+        for (int axis = 0; axis < 2; ++axis) {
+          const std::int64_t size = x.dims[static_cast<std::size_t>(axis) + 2];
+          const bool outside = where[axis] < -1 || where[axis] > static_cast<double>(size);
+          const double clamped = std::clamp(where[axis], 0.0, static_cast<double>(size - 1));
+          const double rest = clamped - std::floor(clamped);
+          const bool upper = (axis == 0 ? corner / 2 : corner % 2) != 0;
+          weight *= outside ? 0 : upper ? rest : 1 - rest;
+          place[static_cast<std::size_t>(axis) + 2] =
+              std::min(static_cast<std::int64_t>(clamped) + (upper ? 1 : 0), size - 1);
+        }
+        parts.push_back(weight * x.values[offset_of(x.dims, place)]);
+      }
+    }
+    double result = 0;
+    for (const double part : parts) result += part / static_cast<double>(rows * columns);
+    if (max && !parts.empty()) result = *std::max_element(parts.begin(), parts.end());
+    y.values.push_back(result);
+  });
+  return {y};
+}
+
+const Registration kRoiAlign({"RoiAlign"}, roi_align);
 const Registration kResize({"Resize", "Upsample"}, resize);
 
 }  // namespace

@@ -5,37 +5,45 @@
 
 #include "backplane/plugin.hpp"
 #include "plugins/common/types.hpp"
+#include "plugins/cpu/device.hpp"
+#include "plugins/cpu/kernels/parallel.hpp"
+#include "plugins/cpu/kernels/roi_pool_f32.hpp"
+#include "plugins/cpu/kernels/transpose_tile.hpp"
+#include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
 
-/// Four neighbours of a sampling point in an image, and their weights; all weights 0 outside.
-struct Sample {
-  std::int64_t at[4] = {0, 0, 0, 0};
-  double weight[4] = {0, 0, 0, 0};
+/// Samples on one axis: two neighbours and their weights; both 0 outside of the image.
+struct AxisSample {
+  std::int64_t low = 0, high = 0;
+  double low_weight = 0, high_weight = 0;
 
-  Sample(double y, double x, std::int64_t height, std::int64_t width) {
-    if (!(y >= -1 && y <= static_cast<double>(height) && x >= -1 &&
-          x <= static_cast<double>(width)))
-      return;
-    y = std::max(y, 0.0);
-    x = std::max(x, 0.0);
-    const std::int64_t top = std::min(static_cast<std::int64_t>(y), height - 1),
-                       left = std::min(static_cast<std::int64_t>(x), width - 1);
-    const std::int64_t bottom = std::min(top + 1, height - 1),
-                       right = std::min(left + 1, width - 1);
-    const double down = top == bottom ? 0 : y - static_cast<double>(top),
-                 across = left == right ? 0 : x - static_cast<double>(left);
-    at[0] = top * width + left;
-    at[1] = top * width + right;
-    at[2] = bottom * width + left;
-    at[3] = bottom * width + right;
-    weight[0] = (1 - down) * (1 - across);
-    weight[1] = (1 - down) * across;
-    weight[2] = down * (1 - across);
-    weight[3] = down * across;
+  AxisSample(double at, std::int64_t size) {
+    if (!(at >= -1 && at <= static_cast<double>(size))) return;
+    at = std::max(at, 0.0);
+    low = std::min(static_cast<std::int64_t>(at), size - 1);
+    high = std::min(low + 1, size - 1);
+    high_weight = low == high ? 0 : at - static_cast<double>(low);
+    low_weight = 1 - high_weight;
   }
 };
+
+/// How a region lies along one axis.
+struct AxisBins {
+  double begin, bin;
+  std::int64_t samples;  // of a bin
+
+  double position(std::int64_t out, std::int64_t sample) const {
+    return begin + static_cast<double>(out) * bin +
+           (static_cast<double>(sample) + 0.5) * bin / static_cast<double>(samples);
+  }
+};
+
+/// Sampling positions of an axis that are kept in a table; regions with more are pooled point by point.
+constexpr std::int64_t kMostTaps = 1024;
+/// Floats of a block of channels with the channels side by side.
+constexpr std::int64_t kBlockFloats = 1 << 20;
 
 class RoiAlign {
  public:
@@ -48,6 +56,29 @@ class RoiAlign {
   struct Prepared {
     Rule rule;
     std::int64_t rois, batch, channels, height, width;
+    std::int64_t block = 0;  // channels; 0: point by point
+    RoiPoolF32 pool_vectors = nullptr;
+
+    static constexpr std::uint64_t kTapBytes = 2 * kMostTaps * sizeof(RoiTap);
+    static std::int64_t align_lanes(std::int64_t count) {
+      return (count + kRoiLanes - 1) / kRoiLanes * kRoiLanes;
+    }
+    std::int64_t bins() const { return rule.out_height * rule.out_width; }
+    std::uint64_t block_bytes() const {
+      return static_cast<std::uint64_t>(batch * height * width * block) * sizeof(float);
+    }
+    std::uint64_t worker_bytes() const {
+      return kTapBytes + align64(static_cast<std::uint64_t>(bins() * block) * sizeof(float));
+    }
+
+    /// Vectors pay where the samples are not few beside the elements of the images, which are copied first.
+    void choose_block() {
+      const std::int64_t positions = batch * height * width;
+      const std::int64_t samples = rule.samples > 0 ? rule.samples * rule.samples : 1;
+      if (positions == 0 || rois * bins() * samples * 16 < positions) return;
+      block = std::min(align_lanes(channels),
+                       std::max(kRoiLanes, kBlockFloats / positions / kRoiLanes * kRoiLanes));
+    }
 
     void compute(const sdk::ComputeContext& ctx) const {
       const auto* batches = ctx.input(2).data<std::int64_t>();
@@ -63,80 +94,148 @@ class RoiAlign {
    private:
     template <class T>
     void run(const sdk::ComputeContext& ctx) const {
+      if constexpr (std::is_same_v<T, float>) {
+        if (block > 0) return pool_blocks(ctx);
+      }
       const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
         for (auto n = static_cast<std::int64_t>(begin); n < static_cast<std::int64_t>(end); ++n)
-          pool<T>(ctx, n);
+          pool_points<T>(ctx, n);
       };
-      const std::int64_t work = channels * rule.out_height * rule.out_width * 16;
+      const std::int64_t work = channels * bins() * 16;
       ctx.threads().parallel_for(
           static_cast<std::uint64_t>(rois),
           static_cast<std::uint64_t>(1 + 16 * 1024 / std::max<std::int64_t>(1, work)), part);
     }
 
+    /// Rows or columns of a region.
     template <class T>
-    void pool(const sdk::ComputeContext& ctx, std::int64_t roi) const {
-      const T* box = ctx.input(1).data<T>() + roi * 4;
-      double corner[4];
-      for (int i = 0; i < 4; ++i)
-        corner[i] =
-            static_cast<double>(common::widen(box[i])) * rule.scale - (rule.half_pixel ? 0.5 : 0);
-      double roi_width = corner[2] - corner[0], roi_height = corner[3] - corner[1];
-      if (!rule.half_pixel) {
-        roi_width = std::max(roi_width, 1.0);
-        roi_height = std::max(roi_height, 1.0);
-      }
-      const double bin_height = roi_height / static_cast<double>(rule.out_height),
-                   bin_width = roi_width / static_cast<double>(rule.out_width);
-      const std::int64_t down =
-          rule.samples > 0 ? rule.samples : static_cast<std::int64_t>(std::ceil(bin_height));
-      const std::int64_t across =
-          rule.samples > 0 ? rule.samples : static_cast<std::int64_t>(std::ceil(bin_width));
+    AxisBins axis_bins(const sdk::ComputeContext& ctx, std::int64_t roi, bool is_rows) const {
+      const T* box = ctx.input(1).data<T>() + roi * 4 + (is_rows ? 1 : 0);
+      const double shift = rule.half_pixel ? 0.5 : 0;
+      const double begin = static_cast<double>(common::widen(box[0])) * rule.scale - shift;
+      const double end = static_cast<double>(common::widen(box[2])) * rule.scale - shift;
+      const double size = rule.half_pixel ? end - begin : std::max(end - begin, 1.0);
+      const double bin = size / static_cast<double>(is_rows ? rule.out_height : rule.out_width);
+      return {begin, bin,
+              rule.samples > 0 ? rule.samples : static_cast<std::int64_t>(std::ceil(bin))};
+    }
+
+    /// One region by loops over its points, in double.
+    template <class T>
+    void pool_points(const sdk::ComputeContext& ctx, std::int64_t roi) const {
+      const AxisBins rows = axis_bins<T>(ctx, roi, true), columns = axis_bins<T>(ctx, roi, false);
       const T* image = ctx.input(0).data<T>() +
                        ctx.input(2).data<std::int64_t>()[roi] * channels * height * width;
-      T* target =
-          ctx.output(0).mutable_data<T>() + roi * channels * rule.out_height * rule.out_width;
+      T* target = ctx.output(0).mutable_data<T>() + roi * channels * bins();
       for (std::int64_t c = 0; c < channels; ++c, image += height * width) {
         for (std::int64_t y = 0; y < rule.out_height; ++y) {
-          for (std::int64_t x = 0; x < rule.out_width; ++x, ++target) {
-            const double top = corner[1] + static_cast<double>(y) * bin_height,
-                         left = corner[0] + static_cast<double>(x) * bin_width;
-            *target =
-                common::narrow<T>(pool_bin(image, top, left, bin_height, bin_width, down, across));
-          }
+          for (std::int64_t x = 0; x < rule.out_width; ++x, ++target)
+            *target = common::narrow<T>(pool_bin(image, rows, y, columns, x));
         }
       }
     }
 
     template <class T>
-    double pool_bin(const T* image, double top, double left, double bin_height, double bin_width,
-                    std::int64_t down, std::int64_t across) const {
+    double pool_bin(const T* image, const AxisBins& rows, std::int64_t y, const AxisBins& columns,
+                    std::int64_t x) const {
       double result = 0;
       bool first = true;
-      for (std::int64_t iy = 0; iy < down; ++iy) {
-        const double y =
-            top + (static_cast<double>(iy) + 0.5) * bin_height / static_cast<double>(down);
-        for (std::int64_t ix = 0; ix < across; ++ix) {
-          const double x =
-              left + (static_cast<double>(ix) + 0.5) * bin_width / static_cast<double>(across);
-          const Sample sample(y, x, height, width);
-          for (int k = 0; k < 4; ++k) {
-            const double value =
-                sample.weight[k] * static_cast<double>(common::widen(image[sample.at[k]]));
-            if (rule.average) {
-              result += value;
-            } else {
-              result = first ? value : std::max(result, value);
-            }
-            first = false;
-          }
+      const auto fold = [&](double weight, std::int64_t at) {
+        const double value = weight * static_cast<double>(common::widen(image[at]));
+        if (rule.average) {
+          result += value;
+        } else {
+          result = first ? value : std::max(result, value);
+        }
+        first = false;
+      };
+      for (std::int64_t iy = 0; iy < rows.samples; ++iy) {
+        const AxisSample row(rows.position(y, iy), height);
+        for (std::int64_t ix = 0; ix < columns.samples; ++ix) {
+          const AxisSample column(columns.position(x, ix), width);
+          fold(row.low_weight * column.low_weight, row.low * width + column.low);
+          fold(row.low_weight * column.high_weight, row.low * width + column.high);
+          fold(row.high_weight * column.low_weight, row.high * width + column.low);
+          fold(row.high_weight * column.high_weight, row.high * width + column.high);
         }
       }
-      return rule.average ? result / static_cast<double>(std::max<std::int64_t>(1, down * across))
+      const std::int64_t samples = rows.samples * columns.samples;
+      return rule.average ? result / static_cast<double>(std::max<std::int64_t>(1, samples))
                           : result;
+    }
+
+    /// All regions by vectors of channels: of a block of them at a time, which then lie side by side.
+    void pool_blocks(const sdk::ComputeContext& ctx) const {
+      auto* memory = ctx.workspace().mutable_data<char>();
+      auto* images = reinterpret_cast<float*>(memory);
+      memory += block_bytes();
+      for (std::int64_t c = 0; c < channels; c += block) {
+        const std::int64_t count = std::min(block, channels - c);
+        gather_block(ctx, c, count, images);
+        ctx.threads().parallel_for(
+            static_cast<std::uint64_t>(rois), 1,
+            [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
+              char* own = memory + worker * worker_bytes();
+              for (auto n = static_cast<std::int64_t>(begin); n < static_cast<std::int64_t>(end);
+                   ++n)
+                pool_region(ctx, n, c, count, images, own);
+            });
+      }
+    }
+
+    void gather_block(const sdk::ComputeContext& ctx, std::int64_t channel, std::int64_t count,
+                      float* images) const {
+      const float* source = ctx.input(0).data<float>() + channel * height * width;
+      constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
+      split_loop(ctx.threads(), batch * height * width, static_cast<double>(count), 64,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   while (begin < end) {  // a part may reach into the next image
+                     const std::int64_t n = begin / (height * width), at = begin % (height * width);
+                     const std::int64_t positions = std::min(end - begin, height * width - at);
+                     const float* from = source + n * channels * height * width + at;
+                     transpose_tile(kBytes, reinterpret_cast<const char*>(from),
+                                    height * width * kBytes,
+                                    reinterpret_cast<char*>(images + begin * block), block * kBytes,
+                                    positions, count);
+                     begin += positions;
+                   }
+                 });
+    }
+
+    void pool_region(const sdk::ComputeContext& ctx, std::int64_t roi, std::int64_t channel,
+                     std::int64_t count, const float* images, char* own) const {
+      const AxisBins rows = axis_bins<float>(ctx, roi, true);
+      const AxisBins columns = axis_bins<float>(ctx, roi, false);
+      if (rows.samples < 1 || columns.samples < 1 || rows.samples * rule.out_height > kMostTaps ||
+          columns.samples * rule.out_width > kMostTaps) {
+        if (channel == 0) pool_points<float>(ctx, roi);
+        return;
+      }
+      auto* taps = reinterpret_cast<RoiTap*>(own);
+      const auto list = [&](const AxisBins& axis, std::int64_t out, std::int64_t size,
+                            std::int64_t step, RoiTap* to) {
+        for (std::int64_t i = 0; i < out * axis.samples; ++i) {
+          const AxisSample sample(axis.position(i / axis.samples, i % axis.samples), size);
+          to[i] = {sample.low * step, sample.high * step, static_cast<float>(sample.low_weight),
+                   static_cast<float>(sample.high_weight)};
+        }
+      };
+      list(rows, rule.out_height, height, width * block, taps);
+      list(columns, rule.out_width, width, block, taps + kMostTaps);
+      const RoiBins region{taps,         taps + kMostTaps, rule.out_height, rule.out_width,
+                           rows.samples, columns.samples,  rule.average};
+      auto* pooled = reinterpret_cast<float*>(own + kTapBytes);
+      const std::int64_t image = ctx.input(2).data<std::int64_t>()[roi];
+      pool_vectors(region, images + image * height * width * block, align_lanes(count), pooled);
+      float* target = ctx.output(0).mutable_data<float>() + (roi * channels + channel) * bins();
+      constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
+      transpose_tile(kBytes, reinterpret_cast<const char*>(pooled), align_lanes(count) * kBytes,
+                     reinterpret_cast<char*>(target), bins() * kBytes, count, bins());
     }
   };
 
-  RoiAlign(const sdk::CreateContext&, const sdk::Node& node) {
+  RoiAlign(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : pool_vectors_(roi_pool_f32(isa_of(ctx))) {
     const std::string mode = node.get_string("mode", "avg");
     // Before opset 16 there was no shift by half a pixel.
     const std::string transformation =
@@ -166,11 +265,19 @@ class RoiAlign {
     }
     const sdk::Dims dims{rois.dim(0), image.dim(1), rule_.out_height, rule_.out_width};
     ctx.set_output(0, image.type(), dims);
-    return {rule_, rois.dim(0), image.dim(0), image.dim(1), image.dim(2), image.dim(3)};
+    Prepared prepared{rule_,        rois.dim(0), image.dim(0), image.dim(1), image.dim(2),
+                      image.dim(3), 0,           pool_vectors_};
+    if (image.type() == sdk::DataType::Float) prepared.choose_block();
+    ctx.set_variant(prepared.block > 0 ? "channels" : "points");
+    if (prepared.block > 0) {
+      ctx.set_workspace(prepared.block_bytes() + prepared.worker_bytes() * ctx.threads().count());
+    }
+    return prepared;
   }
 
  private:
   Rule rule_{};
+  RoiPoolF32 pool_vectors_;
 };
 
 }  // namespace
