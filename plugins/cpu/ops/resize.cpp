@@ -153,14 +153,20 @@ struct SmoothResize : Resampled {
   std::int64_t buffer = 0;         // elements of each of two buffers
   sdk::DataType type = sdk::DataType::Float;
 
-  // Axes that shrink most come first, so that the later passes have less to do.
+  // Axes that shrink most come first, so that the later passes have less to do. An element of the last axis, whose
+  // sums are within rows and not of whole ones, costs about four times as much: before an axis that shrinks
+  // by s and after it are 4 / r + 1 / (r s) and 1 / s + 4 / (r s), equal where s is (r + 3) / 4.
   void finish() {
     for (std::size_t a = 0; a < axes.size(); ++a) {
       if (!axes[a].identity()) order.push_back(a);
     }
-    std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
-      return axes[a].output * axes[b].input < axes[b].output * axes[a].input;
-    });
+    const auto shrinkage = [this](std::size_t axis) {
+      const double ratio = static_cast<double>(axes[axis].input) /
+                           static_cast<double>(std::max<std::int64_t>(1, axes[axis].output));
+      return dims_product(input, axis + 1, input.size()) == 1 ? (ratio + 3) / 4 : ratio;
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return shrinkage(a) > shrinkage(b); });
     sdk::Dims dims = input;
     buffer = sdk::element_count(dims);
     for (const std::size_t a : order) {
