@@ -141,7 +141,7 @@ void DirectConv::run_indirect(const ConvArgs& args, char* workspace,
   std::memset(zeros, 0, static_cast<std::size_t>(shape_.in_channels) * 4);
   char* scratch = workspace + align64(static_cast<uint64_t>(shape_.in_channels) * 4);
   const RowSource<float> source{shape_.window, args.x, args.x_strides};
-  run_product(args, zeros, scratch, threads,
+  run_product(args, shape_.window.padded() ? zeros : nullptr, scratch, threads,
               [&](const float** table, int64_t pitch, int64_t row, int64_t count) {
                 fill_taps<float>(table, pitch, source, zeros, row, count);
               });
