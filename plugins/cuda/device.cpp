@@ -130,6 +130,11 @@ std::unique_ptr<Stream> Device::create_stream() {
   return std::make_unique<Stream>(*this, settings_.user_stream);
 }
 
+void Device::keep(std::unique_ptr<PinnedWord> word) {
+  const std::lock_guard lock(mutex_);
+  kept_words_.push_back(std::move(word));
+}
+
 std::int32_t Device::copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer) {
   if (from != BP_MEMORY_DEVICE && to != BP_MEMORY_DEVICE) return BP_COPY_NONE;
   // The driver would copy plain memory by way of a pinned buffer of its own, and wait for it.

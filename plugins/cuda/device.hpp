@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "plugins/common/device_ops/device.hpp"
 #include "plugins/common/device_ops/faults.hpp"
@@ -71,6 +72,8 @@ class Device final : public device_ops::Device {
   std::uint64_t used_bytes() const { return used_bytes_.load(); }
   std::uint64_t max_buffer_bytes() const;
   std::unique_ptr<Stream> create_stream();
+  /// Keeps a word that work on some stream may still read or write.
+  void keep(std::unique_ptr<PinnedWord> word);
   void copy(Stream& stream, const bp_tensor& from, const bp_tensor& to);
   /// A BP_COPY_* mode. `peer`: another opened device, or null.
   std::int32_t copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer);
@@ -94,6 +97,7 @@ class Device final : public device_ops::Device {
   device_ops::FaultTable faults_;
   std::atomic<std::uint64_t> used_bytes_{0};
   std::mutex mutex_;
+  std::vector<std::unique_ptr<PinnedWord>> kept_words_;
   std::set<const Device*> peers_;  // whose memory this one can use
 };
 

@@ -99,7 +99,8 @@ class Context {
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
   virtual bool is_done(EventHandle event) = 0;
   virtual void synchronize(EventHandle event) = 0;
-  /// The stream waits until the pinned word is at least `value`; the stream writes it.
+  /// The stream waits until the pinned word is at least `value`, of words whose difference is less than 2^63; the stream
+  /// writes it. The word stays until that is done.
   virtual void wait_value(StreamHandle stream, std::uint64_t* word, std::uint64_t value) = 0;
   virtual void write_value(StreamHandle stream, std::uint64_t* word, std::uint64_t value) = 0;
 

@@ -78,8 +78,11 @@ void Stream::record_times(bool on) {
 Fence::Fence(Device& device) : device_(device) {}
 
 Fence::~Fence() {
-  // A stream that waits for a value which never came would wait for ever.
-  if (early_ != nullptr) *early_->get() = std::numeric_limits<std::uint64_t>::max();
+  if (early_ == nullptr) return;
+  // A stream that waits for a value which never came would wait for ever. CUDA compares in a circle, as the sign of the
+  // difference says, so this is the greatest of all values; and nobody knows when the streams have read it.
+  *early_->get() = std::numeric_limits<std::int64_t>::max();
+  device_.keep(std::move(early_));
 }
 
 const Fence::Mark* Fence::find(std::uint64_t value) const {

@@ -32,6 +32,7 @@ class CudaTest : public testing::Test {
                   stand_in().live_modules + stand_in().live_contexts + stand_in().live_graphs +
                   stand_in().live_execs,
               0);
+    EXPECT_EQ(stand_in().misuses, std::vector<std::string>());
     EXPECT_EQ(test_host::live_statuses(), 0);
   }
   const bp_provider* provider() const { return provider_->raw(); }

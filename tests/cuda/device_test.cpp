@@ -57,6 +57,20 @@ TEST_F(CudaTest, AStreamWaitsForAFenceThatIsSignalledLater) {
   EXPECT_EQ(test_host::download(device, second, {nullptr, y.raw()}, 2), (Floats{7, 8}));
 }
 
+TEST_F(CudaTest, AFenceThatEndsUnsignalledLetsItsStreamsGoOn) {
+  const OpenDevice device = open();
+  const TestStream first(device), second(device);
+  {
+    const TestFence fence(device);
+    stand_in().holds = true;
+    fence.wait(first, 1);
+    fence.wait(second, 7);
+  }
+  stand_in().holds = false;
+  first.sync();
+  second.sync();
+}
+
 TEST_F(CudaTest, AFenceThatIsSignalledFirstIsWaitedForByItsEvent) {
   const OpenDevice device = open();
   const TestStream first(device), second(device);

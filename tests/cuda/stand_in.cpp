@@ -187,6 +187,13 @@ void put(StreamHandle stream, std::function<bool()> work) {
   advance();
 }
 
+/// Of a wait or a write that is done: true.
+bool forget_word(const void* word) {
+  std::multiset<const void*>& words = stand_in().awaited_words;
+  words.erase(words.find(word));
+  return true;
+}
+
 /// How many arguments a launch of this text has: one more than there are commas between them, since IN(T, x) has one
 /// and stands for two, as FAULT_WORD does, and the hidden two.
 std::size_t count_arguments(const std::string& source) {
@@ -242,6 +249,8 @@ class StandInContext final : public Context {
     return memory;
   }
   void free_pinned(void* memory) noexcept override {
+    if (stand_in().awaited_words.count(memory) > 0)
+      stand_in().misuses.emplace_back("a word was freed that work on a stream reads or writes");
     --stand_in().live_pinned;
     all_memory().erase(reinterpret_cast<Address>(memory));
     std::free(memory);
@@ -329,11 +338,16 @@ class StandInContext final : public Context {
   }
   void wait_value(StreamHandle stream, std::uint64_t* word, std::uint64_t value) override {
     stand_in().note("wait_value");
-    put(stream, [word, value] { return *word >= value; });
+    stand_in().awaited_words.insert(word);
+    // As CU_STREAM_WAIT_VALUE_GEQ says in cuda.h: a cyclic comparison.
+    put(stream, [word, value] {
+      return static_cast<std::int64_t>(*word - value) >= 0 && forget_word(word);
+    });
   }
   void write_value(StreamHandle stream, std::uint64_t* word, std::uint64_t value) override {
     stand_in().note("write_value");
-    put(stream, [word, value] { return *word = value, true; });
+    stand_in().awaited_words.insert(word);
+    put(stream, [word, value] { return *word = value, forget_word(word); });
   }
 
   void copy(StreamHandle stream, Address to, Address from, std::uint64_t bytes) override {
