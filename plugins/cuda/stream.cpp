@@ -26,8 +26,15 @@ PinnedWord::~PinnedWord() { context_.free_pinned(word_); }
 
 FaultWord::FaultWord(Device& device) : device_(device), word_(device.context()) {}
 
-void FaultWord::check() {
-  if (!armed_.exchange(false, std::memory_order_acq_rel)) return;
+bool FaultWord::end_capture() {
+  const bool was_armed = armed() != before_capture_;
+  launches_.take_back(before_capture_);
+  return was_armed;
+}
+
+void FaultWord::check(std::uint64_t armed) {
+  if (!launches_.is_due(armed)) return;
+  const std::lock_guard lock(reading_);
   int number = 0;  // the kernel's word is an int
   std::memcpy(&number, word_.get(), sizeof(number));
   if (number == 0) return;
@@ -53,7 +60,7 @@ Stream::~Stream() {
 
 void Stream::sync() {
   device_.context().synchronize(handle_);
-  faults_->check();
+  faults_->check(faults_->armed());
 }
 
 void Stream::begin_capture() {
@@ -110,7 +117,7 @@ void Fence::signal(Stream& stream, std::uint64_t value) {
     std::shared_ptr<CUevent_st> event = take_event();
     device_.context().record(event.get(), stream.handle());
     if (early_ != nullptr) device_.context().write_value(stream.handle(), early_->get(), value);
-    marks_.push_back({value, std::move(event), stream.shared_faults()});
+    marks_.push_back({value, std::move(event), stream.shared_faults(), stream.faults().armed()});
   }
   signalled_.notify_all();
 }
@@ -157,7 +164,7 @@ bool Fence::host_wait(std::uint64_t value, std::uint64_t timeout_ns) {
       if (pause < std::chrono::microseconds(500)) pause *= 2;
     }
   }
-  mark.faults->check();
+  mark.faults->check(mark.armed);
   return true;
 }
 

@@ -1,13 +1,13 @@
 // Streams and fences: CUDA streams, and counters made of events.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
 
+#include "plugins/common/device_ops/faults.hpp"
 #include "plugins/cuda/driver.hpp"
 #include "plugins/cuda/work_times.hpp"
 
@@ -36,18 +36,21 @@ class FaultWord {
   explicit FaultWord(Device& device);
   std::uint64_t* address() const { return word_.get(); }
   /// Said by a launch that may fault: only then is there anything to read.
-  void arm() { armed_.store(true, std::memory_order_release); }
+  void arm() { launches_.add(); }
+  /// How many said so.
+  std::uint64_t armed() const { return launches_.count(); }
   /// Between the two calls nothing is done, only captured: the second tells whether a launch said so meanwhile.
-  void begin_capture() { was_armed_ = armed_.exchange(false, std::memory_order_acq_rel); }
-  bool end_capture() { return armed_.exchange(was_armed_, std::memory_order_acq_rel); }
-  /// After the work is done: throws BP_FAILED when a kernel reported something, once.
-  void check();
+  void begin_capture() { before_capture_ = armed(); }
+  bool end_capture();
+  /// When the first `armed` of these are done: throws BP_FAILED when a kernel reported something, once.
+  void check(std::uint64_t armed);
 
  private:
   Device& device_;
   PinnedWord word_;
-  std::atomic<bool> armed_{false};
-  bool was_armed_ = false;  ///< before a capture began
+  device_ops::FaultyLaunches launches_;
+  std::uint64_t before_capture_ = 0;
+  std::mutex reading_;
 };
 
 class Stream {
@@ -100,6 +103,7 @@ class Fence {
     std::uint64_t value;
     std::shared_ptr<CUevent_st> event;
     std::shared_ptr<FaultWord> faults;
+    std::uint64_t armed = 0;  ///< of the launches before the signal
   };
   const Mark* find(std::uint64_t value) const;
   std::shared_ptr<CUevent_st> take_event();

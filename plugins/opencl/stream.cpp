@@ -31,8 +31,8 @@ void CL_CALLBACK end_user_event(cl_event, cl_int, void* user_event) {
 
 FaultWord::FaultWord(Device& device, Memory word) : device_(device), memory_(std::move(word)) {}
 
-void FaultWord::check() {
-  if (!armed_.exchange(false, std::memory_order_acq_rel)) return;
+void FaultWord::check(std::uint64_t armed) {
+  if (!launches_.is_due(armed)) return;
   cl_int number = 0;
   check_cl(clEnqueueReadBuffer(device_.side_queue(), memory_.get(), CL_TRUE, 0, sizeof(number),
                                &number, 0, nullptr, nullptr),
@@ -55,7 +55,7 @@ Stream::Stream(Device& device, Queue queue, Memory fault_word)
 void Stream::sync() {
   check_cl(clFinish(queue_.get()), "clFinish");
   if (hazards_ != nullptr) hazards_->clear();
-  faults_->check();
+  faults_->check(faults_->armed());
 }
 
 void Stream::barrier() {
@@ -146,7 +146,7 @@ void Fence::signal(Stream& stream, std::uint64_t value) {
                "clSetEventCallback");
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    marks_.push_back({value, std::move(event), stream.shared_faults()});
+    marks_.push_back({value, std::move(event), stream.shared_faults(), stream.faults().armed()});
   }
   signalled_.notify_all();
 }
@@ -177,6 +177,7 @@ bool Fence::host_wait(std::uint64_t value, std::uint64_t timeout_ns) {
       Clock::now() + std::chrono::nanoseconds(for_ever ? 0 : static_cast<std::int64_t>(timeout_ns));
   Event event;
   std::shared_ptr<FaultWord> faults;
+  std::uint64_t armed = 0;
   {
     std::unique_lock lock(mutex_);
     const auto is_there = [&] { return find(value) != nullptr; };
@@ -189,6 +190,7 @@ bool Fence::host_wait(std::uint64_t value, std::uint64_t timeout_ns) {
     clRetainEvent(mark.event.get());
     event = Event(mark.event.get());
     faults = mark.faults;
+    armed = mark.armed;
   }
   if (for_ever) {
     cl_event raw = event.get();
@@ -202,7 +204,7 @@ bool Fence::host_wait(std::uint64_t value, std::uint64_t timeout_ns) {
   }
   if (const cl_int status = status_of(event.get()); status < 0)
     throw_cl(status, "work on an OpenCL queue", "at or before a fence");
-  faults->check();
+  faults->check(armed);
   return true;
 }
 

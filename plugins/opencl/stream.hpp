@@ -1,7 +1,6 @@
 // Streams and fences: command queues, and counters made of markers.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plugins/common/device_ops/faults.hpp"
 #include "plugins/opencl/cl_api.hpp"
 #include "plugins/opencl/command_times.hpp"
 #include "plugins/opencl/hazards.hpp"
@@ -25,14 +25,16 @@ class FaultWord {
   FaultWord(Device& device, Memory word);
   cl_mem memory() const { return memory_.get(); }
   /// Said by a launch that may fault: only then is there anything to read.
-  void arm() { armed_.store(true, std::memory_order_release); }
-  /// After the work is done: throws BP_FAILED when a kernel reported something, once.
-  void check();
+  void arm() { launches_.add(); }
+  /// How many said so.
+  std::uint64_t armed() const { return launches_.count(); }
+  /// When the first `armed` of these are done: throws BP_FAILED when a kernel reported something, once.
+  void check(std::uint64_t armed);
 
  private:
   Device& device_;
   Memory memory_;
-  std::atomic<bool> armed_{false};
+  device_ops::FaultyLaunches launches_;
 };
 
 /// A queue whose commands give results as if they were done one after the other. One that runs out of order is told of each
@@ -131,6 +133,7 @@ class Fence {
     std::uint64_t value;
     Event event;
     std::shared_ptr<FaultWord> faults;
+    std::uint64_t armed = 0;  ///< of the launches before the signal
   };
   /// A stream that waits for a value nobody has signalled yet, by an event that the host ends.
   struct Pending {

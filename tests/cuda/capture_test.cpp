@@ -1,17 +1,12 @@
 // Capture of a plan's work, on the stand-in: what the host calls, one by one.
-#include <algorithm>
-#include <cstring>
-
 #include "backplane/plugin_api/optional/plan_capture.h"
+#include "tests/cuda/faulty_gather.hpp"
 #include "tests/cuda/neg_and_copy.hpp"
 
 namespace backplane::cuda {
 namespace {
 
 using Floats = std::vector<float>;
-using test_host::floats;
-using test_host::KernelUnderTest;
-using test_host::NodeUnderTest;
 
 class CudaCapture : public CudaTest {
  protected:
@@ -19,37 +14,6 @@ class CudaCapture : public CudaTest {
     const void* found = provider->get_interface(provider->self, BP_PLAN_CAPTURE_INTERFACE, 1);
     return *static_cast<const bp_plan_capture*>(found);
   }
-};
-
-/// What a kernel does that meets a value it cannot compute with: FAULT_WORD stands before the two hidden arguments.
-void report_fault(const std::string& source, void** arguments) {
-  const std::string text = source.substr(source.find("KERNEL run("));
-  const auto commas = static_cast<std::size_t>(
-      std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find(") {")), ','));
-  int* word = nullptr;
-  std::memcpy(&word, arguments[commas], sizeof(word));
-  std::memcpy(word, arguments[commas + 1], sizeof(int));
-}
-
-/// A Gather whose index is too large.
-class FaultyGather {
- public:
-  explicit FaultyGather(const OpenDevice& device) : device_(device) {
-    node_.input(BP_FLOAT, {4}).input(BP_INT64, {1}).outputs(1);
-    kernel_ = std::make_unique<KernelUnderTest>(device.kernel("Gather"), device.raw(), node_.raw());
-    kernel_->prepare({floats({4}, {0, 0, 0, 0}), test_host::ints({1}, {9})}, {false, false}, 1);
-  }
-  void put(const TestStream& stream) const {
-    check(kernel_->compute({{nullptr, x_.raw()}, {nullptr, i_.raw()}}, {{nullptr, y_.raw()}}, {},
-                           {}, stream.raw()));
-  }
-
- private:
-  const OpenDevice& device_;
-  TestBuffer x_{device_, BP_MEMORY_DEVICE, 64}, i_{device_, BP_MEMORY_DEVICE, 64},
-      y_{device_, BP_MEMORY_DEVICE, 64};
-  NodeUnderTest node_{"", "Gather", 13};
-  std::unique_ptr<KernelUnderTest> kernel_;
 };
 
 TEST_F(CudaCapture, ThereIsVersion1OfItAndNothingElse) {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <unistd.h>
 
-#include "tests/cuda/cuda_test.hpp"
+#include "tests/cuda/faulty_gather.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -84,26 +84,14 @@ TEST_F(CudaTest, GroupsPastCudasLimitAreLaunchedInParts) {
 TEST_F(CudaTest, AFaultIsReportedOnceWithTheNodeWhenTheStreamIsWaitedFor) {
   const OpenDevice device = open();
   const TestStream stream(device);
-  NodeUnderTest node("", "Gather", 13);
-  node.input(BP_FLOAT, {4}).input(BP_INT64, {1}).outputs(1);
-  KernelUnderTest kernel(device.kernel("Gather"), device.raw(), node.raw());
-  kernel.prepare({floats({4}, {0, 0, 0, 0}), test_host::ints({1}, {9})}, {false, false}, 1);
-  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), i(device, BP_MEMORY_DEVICE, 64),
-      y(device, BP_MEMORY_DEVICE, 64);
+  const FaultyGather gather(device);
   bool reports = true;
   stand_in().kernel = [&](const std::string& source, const Extent&, const Extent&,
                           void** arguments) {
-    if (!reports) return;
-    // FAULT_WORD stands before the two hidden arguments.
-    const std::string text = source.substr(source.find("KERNEL run("));
-    const auto commas = static_cast<std::size_t>(std::count(
-        text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find(") {")), ','));
-    auto* const word = argument<int*>(arguments, commas);
-    *word = argument<int>(arguments, commas + 1);
+    if (reports) report_fault(source, arguments);
   };
   const auto run = [&] {
-    check(kernel.compute({{nullptr, x.raw()}, {nullptr, i.raw()}}, {{nullptr, y.raw()}}, {}, {},
-                         stream.raw()));
+    gather.put(stream);
     return stream.try_sync();
   };
   const auto [code, text] = run();
@@ -111,6 +99,23 @@ TEST_F(CudaTest, AFaultIsReportedOnceWithTheNodeWhenTheStreamIsWaitedFor) {
   EXPECT_NE(text.find("node '"), std::string::npos) << text;
   reports = false;
   EXPECT_EQ(run().first, BP_OK);
+}
+
+TEST_F(CudaTest, AFaultAfterAFenceThatSomebodyWaitedForIsReportedAllTheSame) {
+  const OpenDevice device = open();
+  const TestStream stream(device), other(device);
+  const TestFence fence(device), gate(device);
+  const FaultyGather gather(device);
+  stand_in().kernel = [](const std::string& source, const Extent&, const Extent&,
+                         void** arguments) { report_fault(source, arguments); };
+  fence.signal(stream, 1);
+  gate.wait(stream, 1);
+  gather.put(stream);
+  fence.signal(stream, 2);
+  EXPECT_EQ(fence.host_wait(1).first, BP_OK) << "the kernel has not run yet";
+  gate.signal(other, 1);
+  EXPECT_EQ(fence.host_wait(2).first, BP_FAILED);
+  EXPECT_EQ(stream.try_sync().first, BP_OK) << "once";
 }
 
 TEST_F(CudaTest, AFailedLaunchNamesTheNodeAndTheError) {

@@ -378,7 +378,7 @@ class StandInContext final : public Context {
               StreamHandle stream, void** arguments) override {
     stand_in().note("launch");
     check_extent(groups, group);
-    if (stream->captured == nullptr) {
+    if (stream->captured == nullptr && stream->work.empty() && !stand_in().holds) {
       if (stand_in().kernel) stand_in().kernel(function->source, groups, group, arguments);
       return;
     }

@@ -289,15 +289,20 @@ TEST(OpenCl, AnIndexOutOfRangeFailsTheRunOnceAndNamesItsMeaning) {
   EXPECT_EQ(code, BP_FAILED);
   EXPECT_NE(text.find("outside of its axis"), std::string::npos) << text;
   EXPECT_EQ(gather(2).first, BP_OK) << "the fault was not forgotten";
-  const TestFence fence(device);
+  const TestStream other(device);
+  const TestFence fence(device), gate(device);
   std::vector<float> words(2);
   const std::int64_t wrong = 100;
   std::memcpy(words.data(), &wrong, sizeof wrong);
   upload(device, stream, words, {nullptr, index.raw()});
+  fence.signal(stream, 1);
+  gate.wait(stream, 1);
   check(kernel.compute({{nullptr, x.raw()}, {nullptr, index.raw()}}, {{nullptr, y.raw()}}, {}, {},
                        stream.raw()));
-  fence.signal(stream, 1);
-  EXPECT_EQ(fence.host_wait(1).first, BP_FAILED);
+  fence.signal(stream, 2);
+  EXPECT_EQ(fence.host_wait(1).first, BP_OK) << "the kernel stands behind the gate";
+  gate.signal(other, 1);
+  EXPECT_EQ(fence.host_wait(2).first, BP_FAILED);
 }
 
 }  // namespace
