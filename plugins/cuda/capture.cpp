@@ -35,16 +35,16 @@ void begin(Device& device, Stream& stream) {
 
 Recording* end(Device& device, Stream& stream, Recording* former) {
   Context& context = device.context();
-  const bool may_fault = stream.end_capture();
-  const Captured graph(context, stream.handle());
+  const auto [captured, may_fault] = stream.end_capture();
+  const Captured graph(context, captured);
   if (former != nullptr && former->update(graph.get(), may_fault)) return former;
   return std::make_unique<Recording>(device, context.instantiate(graph.get()), may_fault).release();
 }
 
 void abandon(Device& device, Stream& stream) {
-  stream.end_capture();
+  const StreamHandle captured = stream.end_capture().captured;
   try {
-    const Captured graph(device.context(), stream.handle());
+    const Captured graph(device.context(), captured);
   } catch (const sdk::Error&) {
     // Spoiled by the call that failed: it has ended all the same.
   }

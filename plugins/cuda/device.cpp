@@ -1,6 +1,8 @@
 #include "plugins/cuda/device.hpp"
 
 #include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <utility>
 
 #include "plugins/cuda/launch.hpp"
@@ -17,6 +19,30 @@ DeviceTraits usable_traits(Driver& driver, int ordinal) {
     sdk::unsupported(traits.name,
                      " is in compute mode 'prohibited'; nvidia-smi -c DEFAULT allows programs");
   return traits;
+}
+
+/// The driver follows a stream's handle, whatever it is: what is no address would end the process there.
+bool is_mapped(StreamHandle handle) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(handle) / page * page;
+  unsigned char is_resident = 0;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the beginning of the page that the pointer is in
+  return ::mincore(reinterpret_cast<void*>(begin), page, &is_resident) == 0;
+}
+
+void check_user_stream(Context& context, StreamHandle handle, const std::string& device) {
+  // Two numbers stand for streams in cuda.h: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
+  constexpr std::uintptr_t kLegacy = 1, kPerThread = 2;
+  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  const auto refuse = [](const std::string& why) {
+    sdk::invalid("option 'user_stream' of provider 'cuda': ", why);
+  };
+  if (number == kPerThread)
+    refuse("2 is a stream of each thread's own, and a session works on more than one thread");
+  if (number != kLegacy && !is_mapped(handle))
+    refuse(sdk::message(number, " is no stream of this process"));
+  if (!context.owns(handle))
+    refuse(sdk::message("that stream is not of the primary context of ", device));
 }
 
 bool is_on_device(const bp_tensor& tensor) {
@@ -56,10 +82,8 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
       settings_(settings) {
   const std::string architecture = choose_architecture(engine.compiler().architectures(), traits_);
   context_ = driver.open(ordinal);
-  if (settings_.user_stream != nullptr && !context_->owns(settings_.user_stream))
-    sdk::invalid(
-        "option 'user_stream' of provider 'cuda': that stream is not of the primary context of ",
-        traits_.name);
+  if (settings_.user_stream != nullptr)
+    check_user_stream(*context_, settings_.user_stream, traits_.name);
   modules_ = std::make_unique<ModuleStore>(*context_, engine.compiler(), architecture,
                                            settings_.cache_dir);
   product_library_ = engine.open_products(*context_);

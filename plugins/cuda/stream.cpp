@@ -44,18 +44,19 @@ void FaultWord::check(std::uint64_t armed) {
 
 Stream::Stream(Device& device, StreamHandle users)
     : device_(device),
-      is_users_(users != nullptr),
-      handle_(is_users_ ? users : device.context().create_stream()) {
+      users_(users),
+      handle_(users != nullptr ? users : device.context().create_stream()) {
   try {
     faults_ = std::make_shared<FaultWord>(device);
   } catch (...) {
-    if (!is_users_) device.context().destroy_stream(handle_);
+    if (users_ == nullptr) device.context().destroy_stream(handle_);
     throw;
   }
 }
 
 Stream::~Stream() {
-  if (!is_users_) device_.context().destroy_stream(handle_);
+  if (users_ == nullptr) device_.context().destroy_stream(handle_);
+  if (aside_ != nullptr) device_.context().destroy_stream(aside_);
 }
 
 void Stream::sync() {
@@ -63,22 +64,32 @@ void Stream::sync() {
   faults_->check(faults_->armed());
 }
 
+void Stream::refuse_while_programs_capture() const {
+  if (users_ != nullptr && device_.context().is_captured(users_))
+    sdk::unsupported("the program that the stream belongs to is capturing it");
+}
+
 void Stream::begin_capture() {
-  device_.context().begin_capture(handle_);
+  Context& context = device_.context();
+  if (users_ != nullptr && aside_ == nullptr) aside_ = context.create_stream();
+  const StreamHandle captured = users_ != nullptr ? aside_ : handle_;
+  context.begin_capture(captured);
+  handle_ = captured;
   faults_->begin_capture();
   is_capturing_ = true;
 }
 
-bool Stream::end_capture() {
+Stream::CaptureEnd Stream::end_capture() {
+  const StreamHandle captured = handle_;
+  if (users_ != nullptr) handle_ = users_;
   is_capturing_ = false;
-  return faults_->end_capture();
+  return {captured, faults_->end_capture()};
 }
 
 void Stream::record_times(bool on) {
   times_.reset();
   if (!on) return;
-  if (device_.context().is_captured(handle_))
-    sdk::unsupported("the program that the stream belongs to is capturing it");
+  refuse_while_programs_capture();
   times_ = std::make_unique<WorkTimes>(device_.context(), handle_);
 }
 
@@ -112,6 +123,8 @@ std::shared_ptr<CUevent_st> Fence::take_event() {
 }
 
 void Fence::signal(Stream& stream, std::uint64_t value) {
+  // An event that is recorded then can never be asked again.
+  stream.refuse_while_programs_capture();
   {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<CUevent_st> event = take_event();

@@ -60,14 +60,22 @@ class Stream {
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
+  /// Where work is put; while that is captured for the program's stream, one beside it.
   StreamHandle handle() const { return handle_; }
   FaultWord& faults() { return *faults_; }
   const std::shared_ptr<FaultWord>& shared_faults() const { return faults_; }
   /// Waits for everything; throws the first error.
   void sync();
-  /// Between the two calls what is put on the stream becomes a graph; the second tells whether it may report faults.
+  /// Throws BP_UNSUPPORTED while the program captures its own stream: what would be waited for is not done.
+  void refuse_while_programs_capture() const;
+  /// Between the two calls what is put on the stream becomes a graph. It is captured on a stream that is nobody else's: on
+  /// the program's, the program and other runs may put work meanwhile.
   void begin_capture();
-  bool end_capture();
+  struct CaptureEnd {
+    StreamHandle captured;
+    bool may_fault;  ///< whether some kernel may report a fault
+  };
+  CaptureEnd end_capture();
   /// Nothing is on the stream. Errors: BP_UNSUPPORTED while the program captures its own stream.
   void record_times(bool on);
   /// Null where nobody wants them, and of work that is captured: it is not done.
@@ -75,8 +83,9 @@ class Stream {
 
  private:
   Device& device_;
-  bool is_users_;
+  StreamHandle users_;  ///< null: handle_ is of its own
   StreamHandle handle_;
+  StreamHandle aside_ = nullptr;  ///< on which work for the program's stream is captured
   std::shared_ptr<FaultWord> faults_;
   std::unique_ptr<WorkTimes> times_;
   bool is_capturing_ = false;

@@ -136,6 +136,65 @@ TEST_F(CudaCapture, AStreamThatTheProgramCapturesIsLeftAlone) {
   capture.abandon(device.raw(), stream.raw());
 }
 
+std::string handle_of(const OpenDevice& device, const TestStream& stream) {
+  std::uint64_t handle = 0;
+  check(device->native(device.raw(), BP_NATIVE_STREAM, stream.raw(), nullptr, &handle));
+  return std::to_string(handle);
+}
+
+TEST_F(CudaCapture, OthersWorkOnTheProgramsStreamWhileWorkForItIsCaptured) {
+  stand_in().shares_contexts = true;
+  const OpenDevice program = open();
+  const TestStream users(program);
+  const OpenDevice device = open({{"user_stream", handle_of(program, users)}});
+  const TestStream stream(device), other(device);
+  const bp_plan_capture& capture = table(provider());
+  const NegAndCopy work(device, stream, capture);
+  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64),
+      z(device, BP_MEMORY_DEVICE, 64);
+  const Floats values{1, 2, 3, 4, 5, 6}, negated{-1, -2, -3, -4, -5, -6};
+  negate();
+  test_host::upload(device, stream, values, {nullptr, x.raw()});
+  check(capture.begin(device.raw(), stream.raw()));
+  work.put(x, y);
+  // Another run of the session, or the program itself.
+  check(copy_floats(device, other, {nullptr, x.raw()}, {nullptr, z.raw()}, kCount));
+  other.sync();
+  EXPECT_EQ(test_host::download(device, other, {nullptr, z.raw()}, kCount), values);
+  bp_recording* recording = nullptr;
+  check(capture.end(device.raw(), stream.raw(), nullptr, &recording));
+  EXPECT_EQ(handle_of(device, stream), handle_of(program, users));
+  test_host::upload(device, other, Floats(kCount), {nullptr, z.raw()});
+  stand_in().holds = true;
+  check(capture.replay(device.raw(), stream.raw(), recording));
+  stand_in().holds = false;
+  users.sync();
+  EXPECT_EQ(work.result(y), negated);
+  EXPECT_EQ(test_host::download(device, other, {nullptr, z.raw()}, kCount), Floats(kCount))
+      << "what others did is none of the recording's";
+  capture.release(device.raw(), recording);
+}
+
+TEST_F(CudaCapture, ARunOnAStreamThatTheProgramCapturesFailsAndLeavesTheDeviceUsable) {
+  stand_in().shares_contexts = true;
+  const OpenDevice program = open();
+  const TestStream users(program);
+  const OpenDevice device = open({{"user_stream", handle_of(program, users)}});
+  const TestStream stream(device);
+  const bp_plan_capture& capture = table(provider());
+  check(capture.begin(program.raw(), users.raw()));
+  bp_fence* raw = nullptr;
+  check(device->fence_create(device.raw(), &raw));
+  const auto [code, text] = take(device->fence_signal(device.raw(), stream.raw(), raw, 1));
+  EXPECT_EQ(code, BP_UNSUPPORTED);
+  EXPECT_NE(text.find("capturing"), std::string::npos) << text;
+  capture.abandon(program.raw(), users.raw());
+  for (std::uint64_t value = 2; value < 40; ++value)
+    EXPECT_EQ(take(device->fence_signal(device.raw(), stream.raw(), raw, value)).first, BP_OK);
+  EXPECT_EQ(take(device->fence_host_wait(device.raw(), raw, 39, 1'000'000)).first, BP_OK);
+  device->fence_destroy(device.raw(), raw);
+}
+
 TEST_F(CudaCapture, ALostDeviceIsLost) {
   const OpenDevice device = open();
   const TestStream stream(device);

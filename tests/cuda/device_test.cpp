@@ -215,6 +215,19 @@ TEST_F(CudaTest, AUserStreamOfAnotherContextIsRefused) {
     EXPECT_EQ(open_error(provider(), {{"user_stream", none}}).first, BP_INVALID_ARGUMENT) << none;
 }
 
+TEST_F(CudaTest, AUserStreamWhereNoMemoryIsIsRefusedBeforeTheDriverFollowsIt) {
+  const auto [code, text] = open_error(provider(), {{"user_stream", "65536"}});
+  EXPECT_EQ(code, BP_INVALID_ARGUMENT);
+  EXPECT_NE(text.find("user_stream"), std::string::npos) << text;
+}
+
+TEST_F(CudaTest, TheStreamThatIsAnotherOneInEachThreadIsNoUserStream) {
+  const auto [code, text] = open_error(provider(), {{"user_stream", "2"}});
+  EXPECT_EQ(code, BP_INVALID_ARGUMENT);
+  EXPECT_NE(text.find("of each thread"), std::string::npos) << text;
+  const OpenDevice device = open({{"user_stream", "1"}});
+}
+
 /// The device's buffer over memory of a program.
 struct Imported {
   static const bp_import_memory& table(const bp_provider* provider) {

@@ -26,10 +26,10 @@ struct StandInState {
   std::vector<DeviceTraits> devices;
   std::vector<std::string> calls;
   std::map<std::string, std::vector<std::string>>
-      failures;  ///< by call: the errors of the next ones
-  std::vector<std::string> misuses;  ///< what was done that the real driver leaves undefined
+      failures;                              ///< by call: the errors of the next ones
+  std::vector<std::string> misuses;          ///< what the real driver leaves undefined
   std::multiset<const void*> awaited_words;  ///< that work on some stream still reads or writes
-  bool holds = false;  ///< streams do nothing until it is false
+  bool holds = false;                        ///< streams do nothing until it is false
   bool peers = true;
   bool shares_contexts = false;  ///< contexts of one device are one, as primary contexts are
   std::uint64_t live_bytes = 0;
