@@ -21,6 +21,12 @@ DeviceTraits usable_traits(Driver& driver, int ordinal) {
   return traits;
 }
 
+/// Not an address: another device may be opened where one was that is closed.
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> next{0};
+  return next++;
+}
+
 /// The driver follows a stream's handle, whatever it is: what is no address would end the process there.
 bool is_mapped(StreamHandle handle) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
@@ -79,7 +85,8 @@ Buffer::~Buffer() {
 Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings& settings)
     : device_ops::Device({driver.traits(ordinal).name, "", 256, kAlignment}),
       traits_(usable_traits(driver, ordinal)),
-      settings_(settings) {
+      settings_(settings),
+      number_(next_number()) {
   const std::string architecture = choose_architecture(engine.compiler().architectures(), traits_);
   context_ = driver.open(ordinal);
   if (settings_.user_stream != nullptr)
@@ -163,11 +170,12 @@ std::int32_t Device::copy_mode(bp_memory_kind from, bp_memory_kind to, Device* p
   if (from != BP_MEMORY_DEVICE && to != BP_MEMORY_DEVICE) return BP_COPY_NONE;
   // The driver would copy plain memory by way of a pinned buffer of its own, and wait for it.
   if (from == BP_MEMORY_HOST || to == BP_MEMORY_HOST) return BP_COPY_NONE;
-  if (peer == nullptr || peer == this) return BP_COPY_ASYNC;
+  // A device that is open twice has one context; each pool is there for the device that it is of.
+  if (peer == nullptr || peer->context().native() == context_->native()) return BP_COPY_ASYNC;
   const std::lock_guard lock(mutex_);
-  if (peers_.count(peer) == 0) {
+  if (peers_.count(peer->number_) == 0) {
     if (!context_->enable_peer(peer->context())) return BP_COPY_NONE;
-    peers_.insert(peer);
+    peers_.insert(peer->number_);
   }
   return BP_COPY_ASYNC;
 }

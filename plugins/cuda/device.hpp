@@ -98,7 +98,8 @@ class Device final : public device_ops::Device {
   std::atomic<std::uint64_t> used_bytes_{0};
   std::mutex mutex_;
   std::vector<std::unique_ptr<PinnedWord>> kept_words_;
-  std::set<const Device*> peers_;  // whose memory this one can use
+  const std::uint64_t number_;     // in the order in which devices were opened
+  std::set<std::uint64_t> peers_;  // by number: whose memory this one can use
 };
 
 }  // namespace backplane::cuda

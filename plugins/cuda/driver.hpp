@@ -80,7 +80,7 @@ class Context {
   virtual void* allocate_pinned(std::uint64_t bytes) = 0;
   virtual void free_pinned(void* memory) noexcept = 0;
   virtual PointerTraits traits_of(Address pointer) = 0;
-  /// Whether this device can from now on use memory of the other one.
+  /// Whether this device can from now on use memory of the other one, which is another device.
   virtual bool enable_peer(Context& owner) = 0;
 
   virtual StreamHandle create_stream() = 0;

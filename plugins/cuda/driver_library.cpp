@@ -226,6 +226,7 @@ class LibraryContext final : public Context {
     if (can == 0) return false;
     const Current current(cuda_, context_);
     const CUresult code = cuda_.cuCtxEnablePeerAccess_(other.context_, 0);
+    if (code == CUDA_ERROR_TOO_MANY_PEERS) return false;
     if (code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) cuda_.check(code, "cuCtxEnablePeerAccess");
     if (other.pool_ != nullptr) {
       CUmemAccessDesc access{};

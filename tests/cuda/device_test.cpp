@@ -173,6 +173,36 @@ TEST_F(CudaTest, PeersCopyDirectlyWhereTheyCan) {
   EXPECT_EQ(test_host::download(one, stream, {nullptr, y.raw()}, 2), (Floats{3, 4}));
 }
 
+TEST_F(CudaTest, AccessToAPeerThatIsOpenedAnewIsEnabledAnew) {
+  stand_in().devices.push_back(stand_in_device());
+  const OpenDevice one = open();
+  bp_copy_caps caps = sdk::abi_struct<bp_copy_caps>();
+  // Mostly the second one lies where the first was.
+  for (int turn = 0; turn < 2; ++turn) {
+    const OpenDevice two = open({}, 1);
+    check(one->copy_caps(one.raw(), BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, two.raw(), &caps));
+    EXPECT_EQ(caps.mode, BP_COPY_ASYNC);
+    EXPECT_EQ(stand_in().peer_memory.size(), 1u) << turn;
+  }
+}
+
+TEST_F(CudaTest, ADeviceThatIsOpenTwiceIsNoPeerOfItself) {
+  stand_in().shares_contexts = true;
+  const OpenDevice one = open(), same = open();
+  bp_copy_caps caps = sdk::abi_struct<bp_copy_caps>();
+  check(one->copy_caps(one.raw(), BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, same.raw(), &caps));
+  EXPECT_EQ(caps.mode, BP_COPY_ASYNC);
+}
+
+TEST(CudaErrors, SayWhetherTheContextIsOfAnyUse) {
+  for (const char* const name :
+       {"CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_CONTAINED", "CUDA_ERROR_MPS_CLIENT_TERMINATED"})
+    EXPECT_EQ(error_code(name), BP_DEVICE_LOST) << name;
+  EXPECT_EQ(error_code("CUDA_ERROR_CAPTURED_EVENT"), BP_UNSUPPORTED);
+  EXPECT_EQ(error_code("CUDA_ERROR_STREAM_CAPTURE_UNJOINED"), BP_UNSUPPORTED);
+  EXPECT_EQ(error_code("CUDA_ERROR_INVALID_VALUE"), BP_INTERNAL);
+}
+
 TEST_F(CudaTest, AUserStreamTakesTheWorkAndStaysTheUsers) {
   stand_in().shares_contexts = true;
   const OpenDevice program = open();

@@ -195,12 +195,6 @@ bool forget_word(const void* word) {
   return true;
 }
 
-/// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD: streams of whatever context is current.
-bool is_special(StreamHandle stream) {
-  const auto number = reinterpret_cast<std::uintptr_t>(stream);
-  return number == 1 || number == 2;
-}
-
 /// How many arguments a launch of this text has: one more than there are commas between them, since IN(T, x) has one
 /// and stands for two, as FAULT_WORD does, and the hidden two.
 std::size_t count_arguments(const std::string& source) {
@@ -227,9 +221,15 @@ void check_extent(const Extent& groups, const Extent& group) {
 
 class StandInContext final : public Context {
  public:
-  StandInContext() { ++stand_in().live_contexts; }
-  ~StandInContext() override { --stand_in().live_contexts; }
-  CUctx_st* native() const override { return const_cast<CUctx_st*>(&context_); }
+  explicit StandInContext(int ordinal) : ordinal_(ordinal) { ++stand_in().live_contexts; }
+  ~StandInContext() override {
+    --stand_in().live_contexts;
+    stand_in().peer_memory.erase(this);
+  }
+  CUctx_st* native() const override {
+    static std::map<int, CUctx_st> primary;
+    return stand_in().shares_contexts ? &primary[ordinal_] : const_cast<CUctx_st*>(&context_);
+  }
   CUctx_st* enter() override { return nullptr; }
   void leave(CUctx_st*) noexcept override {}
 
@@ -271,8 +271,10 @@ class StandInContext final : public Context {
     const bool is_here = stand_in().shares_contexts || memory.context == native();
     return {true, !memory.is_pinned, is_here, begin, memory.bytes};
   }
-  bool enable_peer(Context&) override {
+  bool enable_peer(Context& owner) override {
     stand_in().note("enable_peer");
+    if (owner.native() == native()) throw_cuda("enable_peer", "CUDA_ERROR_INVALID_CONTEXT");
+    if (stand_in().peers) stand_in().peer_memory.insert(&owner);
     return stand_in().peers;
   }
 
@@ -299,9 +301,9 @@ class StandInContext final : public Context {
     if (!stream->work.empty()) throw std::logic_error("this wait would never end");
   }
   bool owns(StreamHandle stream) override {
-    if (is_special(stream)) return true;
+    // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are of whatever context is current.
+    if (reinterpret_cast<std::uintptr_t>(stream) <= 2) return true;
     if (all_streams().count(stream) == 0) {
-      // The driver follows the handle, whatever it is.
       stand_in().misuses.emplace_back("the context of what is no stream was asked for");
       return false;
     }
@@ -442,6 +444,7 @@ class StandInContext final : public Context {
   }
 
  private:
+  int ordinal_;
   CUctx_st context_;
   std::map<ModuleHandle, std::unique_ptr<CUfunc_st>> functions_;
 };
@@ -452,9 +455,9 @@ class StandInDriver final : public Driver {
   DeviceTraits traits(int ordinal) override {
     return stand_in().devices.at(static_cast<std::size_t>(ordinal));
   }
-  std::unique_ptr<Context> open(int) override {
+  std::unique_ptr<Context> open(int ordinal) override {
     stand_in().note("open");
-    return std::make_unique<StandInContext>();
+    return std::make_unique<StandInContext>(ordinal);
   }
 };
 

@@ -32,6 +32,8 @@ struct StandInState {
   bool holds = false;                        ///< streams do nothing until it is false
   bool peers = true;
   bool shares_contexts = false;  ///< contexts of one device are one, as primary contexts are
+  std::set<const void*>
+      peer_memory;  ///< of contexts, and pools, that another device was given access to
   std::uint64_t live_bytes = 0;
   int live_pinned = 0, live_streams = 0, live_events = 0, live_modules = 0, live_contexts = 0;
   int live_graphs = 0, live_execs = 0;
