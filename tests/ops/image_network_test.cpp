@@ -32,8 +32,8 @@ struct Network {
     dims = std::move(new_dims);
   }
   /// Axes as an attribute or, from opset 18 on, as an input.
-  std::string reduce(const char* op, const std::string& value, std::vector<std::int64_t> axes,
-                     bool keeps) {
+  std::string reduce(const char* op, const std::string& value,
+                     const std::vector<std::int64_t>& axes, bool keeps) {
     std::vector<reference::Attribute> attributes = {{"keepdims", keeps ? 1 : 0}};
     std::vector<std::string> inputs = {value};
     if (opset >= 18 || std::string(op) == "ReduceSum") {

@@ -181,6 +181,26 @@ Arrays resize(const Call& call) {
   return {y};
 }
 
+/// The four neighbours of a place [y, x] in a channel of an image, each times its weight.
+void add_neighbours(const Array& x, std::int64_t image, std::int64_t channel,
+                    const double (&where)[2], std::vector<double>& parts) {
+  for (int corner = 0; corner < 4; ++corner) {
+    const bool upper[2] = {corner >= 2, corner % 2 != 0};
+    double weight = 1;
+    Dims place = {image, channel, 0, 0};
+    for (std::size_t axis = 0; axis < 2; ++axis) {
+      const std::int64_t size = x.dims[axis + 2];
+      const bool outside = where[axis] < -1 || where[axis] > static_cast<double>(size);
+      const double clamped = std::clamp(where[axis], 0.0, static_cast<double>(size - 1));
+      const double rest = clamped - std::floor(clamped);
+      weight *= outside ? 0 : upper[axis] ? rest : 1 - rest;
+      place[axis + 2] =
+          std::min(static_cast<std::int64_t>(clamped) + (upper[axis] ? 1 : 0), size - 1);
+    }
+    parts.push_back(weight * x.values[offset_of(x.dims, place)]);
+  }
+}
+
 /// RoiAlign: a bin is the mean (or the greatest weighted neighbour) of its samples, which lie evenly in it.
 Arrays roi_align(const Call& call) {
   const Array& x = call.input(0);
@@ -205,26 +225,15 @@ Arrays roi_align(const Call& call) {
     }
     const std::int64_t rows = samples_of(bin[0]), columns = samples_of(bin[1]);
     std::vector<double> parts;
-    for (std::int64_t i = 0; i < (rows > 0 ? rows * columns : 0); ++i) {
+    const std::int64_t samples = std::max<std::int64_t>(0, rows) * columns;
+    for (std::int64_t i = 0; i < samples; ++i) {
+      const std::int64_t row = i / columns;
       const double where[2] = {
-          begin[0] + bin[0] * (static_cast<double>(i / columns) + 0.5) / static_cast<double>(rows),
+          begin[0] + bin[0] * (static_cast<double>(row) + 0.5) / static_cast<double>(rows),
           begin[1] +
               bin[1] * (static_cast<double>(i % columns) + 0.5) / static_cast<double>(columns)};
-      for (int corner = 0; corner < 4; ++corner) {
-        double weight = 1;
-        Dims place = {call.integers(2)[static_cast<std::size_t>(at[0])], at[1], 0, 0};
-        for (int axis = 0; axis < 2; ++axis) {
-          const std::int64_t size = x.dims[static_cast<std::size_t>(axis) + 2];
-          const bool outside = where[axis] < -1 || where[axis] > static_cast<double>(size);
-          const double clamped = std::clamp(where[axis], 0.0, static_cast<double>(size - 1));
-          const double rest = clamped - std::floor(clamped);
-          const bool upper = (axis == 0 ? corner / 2 : corner % 2) != 0;
-          weight *= outside ? 0 : upper ? rest : 1 - rest;
-          place[static_cast<std::size_t>(axis) + 2] =
-              std::min(static_cast<std::int64_t>(clamped) + (upper ? 1 : 0), size - 1);
-        }
-        parts.push_back(weight * x.values[offset_of(x.dims, place)]);
-      }
+      const std::int64_t image = call.integers(2)[static_cast<std::size_t>(at[0])];
+      add_neighbours(x, image, at[1], where, parts);
     }
     double result = 0;
     for (const double part : parts) result += part / static_cast<double>(rows * columns);

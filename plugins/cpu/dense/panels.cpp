@@ -27,6 +27,21 @@ void pack_dense(const WeightView& weights, const float* from, const Panels::Pane
   }
 }
 
+/// A few steps of the depth from `from` on, column by column.
+void pack_steps(const WeightView& weights, const float* from, int64_t steps,
+                const Panels::Panel& panel, int64_t pitch, float* out) {
+  for (int64_t j = 0; j < panel.width; ++j) {
+    const int64_t column = panel.column + j;
+    const float scale =
+        weights.column_scales ? weights.scale * weights.column_scales[column] : weights.scale;
+    const float* source = from + column * weights.column_stride;
+    for (int64_t k = 0; k < steps; ++k)
+      out[k * pitch + j] = source[k * weights.depth_stride] * scale;
+  }
+  for (int64_t k = 0; k < steps; ++k)
+    std::fill(out + k * pitch + panel.width, out + (k + 1) * pitch, 0.0f);
+}
+
 }  // namespace
 
 void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed) {
@@ -43,21 +58,9 @@ void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, 
       out += weights.depth * pitch;
       continue;
     }
-    for (int64_t k0 = 0; k0 < weights.depth; k0 += kSteps) {
-      const int64_t steps = std::min(kSteps, weights.depth - k0);
-      for (int64_t j = 0; j < pitch; ++j) {
-        if (j >= panel.width) {
-          for (int64_t k = 0; k < steps; ++k) out[k * pitch + j] = 0.0f;
-          continue;
-        }
-        const int64_t column = panel.column + j;
-        const float scale =
-            weights.column_scales ? weights.scale * weights.column_scales[column] : weights.scale;
-        const float* source = from + column * weights.column_stride + k0 * weights.depth_stride;
-        for (int64_t k = 0; k < steps; ++k) {
-          out[k * pitch + j] = source[k * weights.depth_stride] * scale;
-        }
-      }
+    for (int64_t k = 0; k < weights.depth; k += kSteps) {
+      const int64_t steps = std::min(kSteps, weights.depth - k);
+      pack_steps(weights, from + k * weights.depth_stride, steps, panel, pitch, out);
       out += steps * pitch;
     }
   }
