@@ -23,10 +23,14 @@ struct Placement {
   std::size_t steps = 0;  // with those that the rewrite added
 };
 
-Placement place(const GraphCase& graph) {
+nlohmann::json explain(const GraphCase& graph) {
   const Options options = {{"providers", "cpu"}, {"fallback", "forbid"}};
   Session session(model_of(graph, Form::Fixed), options);
-  const nlohmann::json explained = nlohmann::json::parse(session.explain());
+  return nlohmann::json::parse(session.explain());
+}
+
+Placement place(const GraphCase& graph) {
+  const nlohmann::json explained = explain(graph);
   Placement placement;
   placement.steps = explained["order"].size();
   Names steps;
@@ -93,10 +97,7 @@ TEST(Rewrite, ANetworkOfImagesIsReorderedAtItsBordersAlone) {
 
 /// Whether nothing is reordered between the first convolution of the graph and its last one.
 bool stays_channels_last(const GraphCase& graph) {
-  const Options options = {{"providers", "cpu"}, {"fallback", "forbid"}};
-  Session session(model_of(graph, Form::Fixed), options);
-  const nlohmann::json explained = nlohmann::json::parse(session.explain());
-  const std::string order = explained["order"].dump();
+  const std::string order = explain(graph)["order"].dump();
   const std::size_t first = order.find("ToChannelsLast");
   return order.find("ToChannelsFirst") == order.rfind("ToChannelsFirst") &&
          first == order.rfind("ToChannelsLast") && order.find("Transpose_") == std::string::npos;

@@ -43,25 +43,24 @@ int64_t padded_extent(const Window& window, std::size_t axis, int64_t out) {
   return count;
 }
 
-uint64_t line_grain(const Window& window, int64_t channels) {
-  constexpr int64_t kWork = 32768;  // multiply-adds worth a thread's attention
-  const int64_t line = window.out[2] * channels * window.taps();
-  return static_cast<uint64_t>(kWork / std::max<int64_t>(1, line) + 1);
+/// Calls line(image, z, y) for every line of images of these extents, in parallel. A line has `work` multiply-adds or
+/// elements.
+template <class Line>
+void for_each_line(const std::array<int64_t, 3>& extents, int64_t batch, int64_t work,
+                   const sdk::Threads& threads, const Line& line) {
+  constexpr int64_t kWork = 32768;  // worth a thread's attention
+  const int64_t lines = batch * extents[0] * extents[1];
+  const auto grain = static_cast<uint64_t>(kWork / std::max<int64_t>(1, work) + 1);
+  threads.parallel_for(
+      static_cast<uint64_t>(lines), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i)
+          line(i / (extents[0] * extents[1]), i / extents[1] % extents[0], i % extents[1]);
+      });
 }
 
-/// Calls line(image, z, y) for every output line, in parallel.
-template <class Line>
-void for_each_line(const Window& window, int64_t batch, int64_t channels,
-                   const sdk::Threads& threads, const Line& line) {
-  const int64_t lines = batch * window.out[0] * window.out[1];
-  threads.parallel_for(static_cast<uint64_t>(lines), line_grain(window, channels),
-                       [&](uint64_t begin, uint64_t end, uint32_t) {
-                         for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end);
-                              ++i) {
-                           line(i / (window.out[0] * window.out[1]),
-                                i / window.out[1] % window.out[0], i % window.out[1]);
-                         }
-                       });
+/// The work of a line of a window's output.
+int64_t line_work(const Window& window, int64_t channels) {
+  return window.out[2] * channels * window.taps();
 }
 
 }  // namespace
@@ -125,8 +124,8 @@ void DepthwiseConv::run(const ConvArgs& args, void* workspace, const sdk::Thread
     each.x = repeated;
     each.x_strides = ImageStrides::dense(shape_.window.in, shape_.out_channels);
   }
-  for_each_line(shape_.window, shape_.batch, shape_.out_channels, threads,
-                [&](int64_t image, int64_t z, int64_t y) { run_line(each, image, z, y); });
+  for_each_line(shape_.window.out, shape_.batch, line_work(shape_.window, shape_.out_channels),
+                threads, [&](int64_t image, int64_t z, int64_t y) { run_line(each, image, z, y); });
 }
 
 /// The input with each channel as often as it has outputs.
@@ -135,20 +134,15 @@ void DepthwiseConv::repeat_channels(const ConvArgs& args, float* repeated,
   const Window& window = shape_.window;
   const ImageStrides& strides = args.x_strides;
   const int64_t times = multiplier();
-  const int64_t lines = shape_.batch * window.in[0] * window.in[1];
   const int64_t line_floats = window.in[2] * shape_.out_channels;
-  const auto grain = static_cast<uint64_t>(16384 / std::max<int64_t>(1, line_floats) + 1);
-  threads.parallel_for(
-      static_cast<uint64_t>(lines), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
-        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
-          const float* pixel = args.x + i / (window.in[0] * window.in[1]) * strides.batch +
-                               i / window.in[1] % window.in[0] * strides.depth +
-                               i % window.in[1] * strides.height;
-          float* to = repeated + i * line_floats;
-          for (int64_t x = 0; x < window.in[2]; ++x, pixel += strides.width) {
-            for (int64_t c = 0; c < shape_.in_channels; ++c, to += times)
-              std::fill_n(to, times, pixel[c]);
-          }
+  for_each_line(
+      window.in, shape_.batch, line_floats, threads, [&](int64_t image, int64_t z, int64_t y) {
+        const float* pixel =
+            args.x + image * strides.batch + z * strides.depth + y * strides.height;
+        float* to = repeated + ((image * window.in[0] + z) * window.in[1] + y) * line_floats;
+        for (int64_t x = 0; x < window.in[2]; ++x, pixel += strides.width) {
+          for (int64_t c = 0; c < shape_.in_channels; ++c, to += times)
+            std::fill_n(to, times, pixel[c]);
         }
       });
 }
@@ -235,7 +229,8 @@ void Pooling::run_line(const float* x, const ImageStrides& x_strides, float* y, 
 void Pooling::run(const float* x, const ImageStrides& x_strides, float* y,
                   const ImageStrides& y_strides, const sdk::Threads& threads) const {
   for_each_line(
-      window_, batch_, channels_, threads, [&](int64_t image, int64_t out_z, int64_t out_y) {
+      window_.out, batch_, line_work(window_, channels_), threads,
+      [&](int64_t image, int64_t out_z, int64_t out_y) {
         run_line(x + image * x_strides.batch, x_strides,
                  y + image * y_strides.batch + out_z * y_strides.depth + out_y * y_strides.height,
                  y_strides.width, out_z, out_y);

@@ -37,6 +37,12 @@ bool move_axes(std::vector<int64_t>& axes, int rank) {
   return true;
 }
 
+/// Whether a node of the model's exchanges the channels and the pixels of [batch, channels, pixels].
+bool exchanges_pixels(const WorkNode* node) {
+  return node != nullptr && node->is("Transpose") && !node->changed &&
+         node->original.get_ints("perm") == order_to_last(3);
+}
+
 }  // namespace
 
 /// Operators along the channels.
@@ -146,9 +152,7 @@ bool ChannelsLast::convert_flatten(WorkNode* node) {
   const std::string x = node->input(0);
   if (node->op != "Reshape" || !is_last(x) || rank(node->outputs[0]) != 3) return false;
   WorkNode* transpose = graph_.only_consumer(node->outputs[0]);
-  if (transpose == nullptr || !transpose->is("Transpose") ||
-      transpose->original.get_ints("perm") != std::vector<int64_t>{0, 2, 1})
-    return false;
+  if (!exchanges_pixels(transpose)) return false;
   // With as many channels and pixels as there were, it has the same batch, which may be unknown.
   const sdk::DimsView from = graph_.info(x).dims();
   const sdk::DimsView to = graph_.info(node->outputs[0]).dims();
@@ -183,9 +187,7 @@ std::string ChannelsLast::own_form(const std::string& value) {
   // As convert_flatten, the other way around.
   if (!maker->is("Reshape") || r < 4 || !graph_.info(value).is_static()) return "";
   WorkNode* transpose = graph_.producer(maker->input(0));
-  if (transpose == nullptr || !transpose->is("Transpose") || transpose->changed ||
-      transpose->original.get_ints("perm") != std::vector<int64_t>{0, 2, 1})
-    return "";
+  if (!exchanges_pixels(transpose)) return "";
   const sdk::DimsView from = graph_.info(transpose->outputs[0]).dims();
   const sdk::DimsView to = graph_.info(value).dims();
   if (from.size() != 3 || from[0] != to[0] || from[1] != to[1]) return "";
