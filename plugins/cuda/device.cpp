@@ -28,7 +28,8 @@ std::uint64_t next_number() {
 }
 
 /// The driver follows a stream's handle, whatever it is: what is no address would end the process there.
-bool is_mapped(StreamHandle handle) {
+bool may_be_followed(StreamHandle handle) {
+  if (reinterpret_cast<std::uintptr_t>(handle) % alignof(std::uint64_t) != 0) return false;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(handle) / page * page;
   unsigned char is_resident = 0;
@@ -45,7 +46,7 @@ void check_user_stream(Context& context, StreamHandle handle, const std::string&
   };
   if (number == kPerThread)
     refuse("2 is a stream of each thread's own, and a session works on more than one thread");
-  if (number != kLegacy && !is_mapped(handle))
+  if (number != kLegacy && !may_be_followed(handle))
     refuse(sdk::message(number, " is no stream of this process"));
   if (!context.owns(handle))
     refuse(sdk::message("that stream is not of the primary context of ", device));

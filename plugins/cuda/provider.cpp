@@ -34,19 +34,6 @@ std::uint64_t number_option(const sdk::OpenContext& ctx, const char* name, const
   return number;
 }
 
-/// The driver reads what a handle points to before it knows whether there is a stream, so what is surely no address is not
-/// shown to it. 1 and 2 are its names of the two default streams.
-StreamHandle user_stream_option(const sdk::OpenContext& ctx) {
-  constexpr std::uint64_t kLastName = 2, kFirstAddress = 4096;
-  const std::uint64_t number =
-      number_option(ctx, "user_stream", "a stream's address as a decimal number");
-  if (number > kLastName && (number < kFirstAddress || number % alignof(std::uint64_t) != 0))
-    sdk::invalid("option 'user_stream' of provider 'cuda' is '", number,
-                 "', which is no stream's address");
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): an option is text, so handles come as numbers
-  return reinterpret_cast<StreamHandle>(number);
-}
-
 }  // namespace
 
 Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
@@ -131,7 +118,9 @@ std::unique_ptr<Device> Provider::open(const sdk::OpenContext& ctx) {
   settings.cache_dir = device_ops::cache_folder(ctx.option("cache_dir"));
   settings.memory_limit_bytes =
       number_option(ctx, "memory_limit_mb", "a number of MiB") * 1024 * 1024;
-  settings.user_stream = user_stream_option(ctx);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an option is text, so handles come as numbers
+  settings.user_stream = reinterpret_cast<StreamHandle>(
+      number_option(ctx, "user_stream", "a stream's address as a decimal number"));
   settings.fusion = ctx.option("fusion") == "true";
   settings.precision = PrecisionRules(precision_named(ctx.option("precision"), "precision"),
                                       ctx.option("precision_of"));
