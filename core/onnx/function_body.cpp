@@ -5,6 +5,7 @@
 #include <map>
 #include <onnx/defs/schema.h>
 #include <onnx/onnx_pb.h>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/base/error.hpp"
 #include "core/base/quote.hpp"
 #include "core/onnx/body_proto.hpp"
+#include "core/onnx/function_operator.hpp"
 #include "core/onnx/import_call.hpp"
 #include "core/onnx/opsets.hpp"
 #include "core/onnx/schema_registry_impl.hpp"
@@ -128,22 +130,117 @@ class CallWriter {
   std::map<std::string, ValueId> inputs_, seen_;
 };
 
+/// The operator's own writer of bodies; null where its schema is somebody else's.
+const FunctionOperator* writer_of(const Node& node, const ::onnx::OpSchema& schema) {
+  const FunctionOperator* known = function_operator(node.domain, node.op_type, node.since_version);
+  return known != nullptr && &known->schema == &schema ? known : nullptr;
+}
+
+FunctionProto written(const Graph& graph, const Node& node, const NodeProto& call,
+                      const FunctionOperator& known) {
+  BodyWriter writer(graph, node, call);
+  known.write(writer);
+  return writer.take();
+}
+
+template <class Visit>
+void for_each_symbol(Graph& graph, Visit&& visit) {
+  for (std::size_t i = 0; i < graph.value_count(); ++i) {
+    Type& type = graph.value(static_cast<ValueId>(i)).type;
+    if (!type.is_tensor() || !type.shape) continue;
+    for (Dim& dim : *type.shape) {
+      if (!dim.symbol.empty()) visit(dim.symbol);
+    }
+  }
+}
+
+/// Symbols that inference made up within the body are the body's own: another graph may have made up the same ones.
+void rename_symbols(const Graph& graph, const Node& node, Graph& body) {
+  std::set<std::string> given;
+  for (const ValueId input : node.inputs) {
+    if (input == kNone || !graph.value(input).type.shape) continue;
+    for (const Dim& dim : *graph.value(input).type.shape) given.insert(dim.symbol);
+  }
+  for_each_symbol(body, [&](std::string& symbol) {
+    if (!given.contains(symbol)) symbol = text(node.name, "/", symbol);
+  });
+}
+
+/// A symbol of the body's own says nothing outside.
+Type without_own_symbols(const Node& node, Type type) {
+  if (!type.shape) return type;
+  for (Dim& dim : *type.shape) {
+    if (dim.symbol.starts_with(node.name + "/")) dim.symbol.clear();
+  }
+  return type;
+}
+
+/// Of the first input of the same type parameter; of unknown rank.
+Type type_by_parameter(const Graph& graph, const Node& node, const ::onnx::OpSchema& schema,
+                       std::size_t output) {
+  if (output >= schema.outputs().size()) return {};
+  const std::string& wanted = schema.outputs()[output].GetTypeStr();
+  for (std::size_t i = 0; i < std::min(node.inputs.size(), schema.inputs().size()); ++i) {
+    if (node.inputs[i] == kNone || schema.inputs()[i].GetTypeStr() != wanted) continue;
+    const Type& type = graph.value(node.inputs[i]).type;
+    if (type.is_tensor()) return Type::tensor(type.element);
+  }
+  const auto& types = schema.outputs()[output].GetTypes();
+  return types.size() == 1 ? Type::parse(**types.begin()) : Type();
+}
+
 }  // namespace
+
+std::vector<Type> output_types_by_body(const Graph& graph, const Node& node,
+                                       const SchemaRegistry& schemas) {
+  const ::onnx::OpSchema& schema =
+      *schemas.impl().GetSchema(node.op_type, node.since_version, node.domain);
+  const FunctionOperator* known = writer_of(node, schema);
+  std::vector<Type> types(node.outputs.size());
+  for (std::size_t i = 0; i < types.size(); ++i)
+    types[i] = type_by_parameter(graph, node, schema, i);
+  if (known == nullptr) return types;
+  if (known->keeps_shape && !node.inputs.empty() && node.inputs[0] != kNone) {
+    for (Type& type : types) type = graph.value(node.inputs[0]).type;
+    return types;
+  }
+  try {
+    const std::optional<FunctionBody> body = function_body(graph, node, schemas);
+    std::size_t made = 0;
+    for (std::size_t i = 0; body && i < types.size(); ++i) {
+      if (node.outputs[i] == kNone) continue;
+      const Type& type = body->graph.value(body->graph.outputs[made++]).type;
+      if (type.kind != Type::Kind::Unknown) types[i] = without_own_symbols(node, type);
+    }
+  } catch (const Error& error) {
+    if (error.code() != Code::Unsupported) throw;  // a provider may have what the body has not
+  }
+  return types;
+}
 
 std::optional<FunctionBody> function_body(const Graph& graph, const Node& node,
                                           const SchemaRegistry& schemas) {
   const ::onnx::OpSchema* schema =
       schemas.impl().GetSchema(node.op_type, node.since_version, node.domain);
-  if (schema == nullptr || (!schema->HasFunction() && !schema->HasContextDependentFunction()))
+  if (schema == nullptr) return std::nullopt;
+  const FunctionOperator* known = writer_of(node, *schema);
+  if (known == nullptr && !schema->HasFunction() && !schema->HasContextDependentFunction())
     return std::nullopt;
+  const char* const where =
+      known != nullptr ? "as a function of ONNX's operators" : "its function body in ONNX";
   NodeProto call = to_proto(graph, node);
   std::vector<::onnx::TypeProto> types;
   for (const ValueId input : node.inputs)
     types.push_back(input != kNone ? to_proto(graph.value(input).type) : ::onnx::TypeProto());
   try {
-    std::optional<FunctionProto> function = find_function(*schema, call, types);
-    if (!function) return std::nullopt;
+    std::optional<FunctionProto> function;
+    if (known == nullptr) function = find_function(*schema, call, types);
+    if (known == nullptr && !function) return std::nullopt;
     add_defaults(call, *schema);
+    if (known != nullptr) {
+      function = written(graph, node, call, *known);
+      call.clear_attribute();  // the body holds what they say
+    }
     CallWriter writer(graph, node);
     FunctionBody body{import_call(writer.write(std::move(*function), std::move(call)), schemas),
                       {}};
@@ -151,13 +248,14 @@ std::optional<FunctionBody> function_body(const Graph& graph, const Node& node,
       const auto found = writer.inputs().find(body.graph.value(input).name);
       body.inputs.push_back(found != writer.inputs().end() ? found->second : kNone);
     }
+    rename_symbols(graph, node, body.graph);
     return body;
   } catch (const Error& error) {
-    throw error.within("its function body in ONNX");
+    throw error.within(where);
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
-    invalid("its function body in ONNX: ", single_line(error.what()));
+    invalid(where, ": ", single_line(error.what()));
   }
 }
 

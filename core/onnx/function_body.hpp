@@ -1,4 +1,4 @@
-// The function bodies that ONNX's schemas give to operators, as graphs.
+// The function bodies that ONNX's schemas give to operators, and ours (function_operator.hpp), as graphs.
 #pragma once
 
 #include <optional>
@@ -19,5 +19,10 @@ struct FunctionBody {
 /// nullopt: the operator is no function. Errors: what ONNX says of a body that does not fit the node.
 std::optional<FunctionBody> function_body(const Graph& graph, const Node& node,
                                           const SchemaRegistry& schemas);
+
+/// The types of a node's outputs, by its body; where that cannot be written for want of ranks, by type parameters. Only
+/// for nodes of function_operators(). Errors: as function_body.
+std::vector<Type> output_types_by_body(const Graph& graph, const Node& node,
+                                       const SchemaRegistry& schemas);
 
 }  // namespace backplane::core

@@ -12,6 +12,8 @@
 #include "core/base/error.hpp"
 #include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
+#include "core/onnx/function_body.hpp"
+#include "core/onnx/function_operator.hpp"
 #include "core/onnx/graph_builder.hpp"
 #include "core/onnx/types.hpp"
 
@@ -154,6 +156,8 @@ class Inference {
   void infer_by_function(const NodeProto& node, const ::onnx::OpSchema& schema, Context& context);
   void infer_by_newest(NodeProto& node, const ::onnx::OpSchema& schema, Context& context);
   void infer_custom(const NodeProto& node, const CustomSchema& schema, Context& context);
+  void infer_by_body(const NodeProto& node, int since_version, Context& context);
+  NodeId add_alone(const NodeProto& node, int since_version, Graph& graph);
   void propagate_shapes(NodeProto& node, const ::onnx::OpSchema& schema);
   bool may_be_shapes(const NodeProto& node) const;
   void write_back(GraphProto& graph, bool main);
@@ -272,6 +276,9 @@ void Inference::infer(NodeProto& node,
       infer_by_newest(node, schema, context);
     } else if (schema.HasFunction()) {
       infer_by_function(node, schema, context);
+    } else if (custom == nullptr &&
+               function_operator(domain, node.op_type(), schema.since_version()) != nullptr) {
+      infer_by_body(node, schema.since_version(), context);
     }
     schema.CheckInputOutputType(context);
     for (int i = 0; i < node.output_size(); ++i) {
@@ -341,9 +348,8 @@ void Inference::infer_by_newest(NodeProto& node, const ::onnx::OpSchema& schema,
   }
 }
 
-/// Asks the operator's own function, with a graph that holds just this node.
-void Inference::infer_custom(const NodeProto& node, const CustomSchema& schema, Context& context) {
-  Graph graph;
+/// Adds the node and what it reads to a graph that holds nothing else.
+NodeId Inference::add_alone(const NodeProto& node, int since_version, Graph& graph) {
   for (const std::string& name : node.input()) {
     if (name.empty()) continue;
     Value& value = graph.value(graph.value_named(name));
@@ -353,7 +359,21 @@ void Inference::infer_custom(const NodeProto& node, const CustomSchema& schema, 
       value.constant = tensors_.read(*tensor->second, "initializer " + quoted(name));
     }
   }
-  const NodeId id = add_node(graph, node, schema.since_version, tensors_, nullptr);
+  return add_node(graph, node, since_version, tensors_, nullptr);
+}
+
+/// Through the body that this library writes for the operator.
+void Inference::infer_by_body(const NodeProto& node, int since_version, Context& context) {
+  Graph graph;
+  const NodeId id = add_alone(node, since_version, graph);
+  const std::vector<Type> types = output_types_by_body(graph, graph.node(id), schemas_);
+  for (std::size_t i = 0; i < types.size(); ++i) *context.getOutputType(i) = to_proto(types[i]);
+}
+
+/// Asks the operator's own function, with a graph that holds just this node.
+void Inference::infer_custom(const NodeProto& node, const CustomSchema& schema, Context& context) {
+  Graph graph;
+  const NodeId id = add_alone(node, schema.since_version, graph);
   const std::vector<Type> types = schema.infer(graph, graph.node(id));
   if (types.size() > static_cast<std::size_t>(node.output_size())) {
     throw Error(Code::Internal,

@@ -35,6 +35,13 @@ std::string listed(const std::vector<std::string>& names) {
              versions.front().since_version, ", but the model imports opset ", version,
              "; export the model with a newer opset"));
   }
+  if (domain == "com.microsoft.nchwc" || domain == "com.ms.internal.nhwc") {
+    throw Error(Code::Unsupported,
+                text(where, ": operators of the domain ", quoted(domain),
+                     " belong to a layout that ONNX Runtime chose for one machine; save the model "
+                     "from it again at the optimization level extended (ORT_ENABLE_EXTENDED) "
+                     "instead of all, or load the model that it was made from"));
+  }
   const std::vector<std::string> similar = schemas.similar(domain, node.op_type());
   const bool known_domain = schemas.impl().is_known_domain(domain);
   throw Error(Code::Unsupported,

@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
+#include "core/onnx/function_operator.hpp"
 #include "core/onnx/schema_registry_impl.hpp"
 
 namespace backplane::core {
@@ -191,11 +192,16 @@ const ::onnx::OpSchema* SchemaRegistry::Impl::GetSchema(const std::string& op_ty
                                                         const std::string& domain) const {
   const std::string canonical = canonical_domain(domain);
   if (const CustomOp* op = custom(canonical, op_type, version)) return &op->schema;
-  return standard_schema(canonical, op_type, version);
+  if (const ::onnx::OpSchema* schema = standard_schema(canonical, op_type, version)) return schema;
+  const FunctionOperator* known = function_operator(canonical, op_type, version);
+  return known == nullptr ? nullptr : &known->schema;
 }
 
 bool SchemaRegistry::Impl::is_known_domain(const std::string& domain) const {
   if (newest_version(domain)) return true;
+  for (const FunctionOperator& known : function_operators()) {
+    if (known.schema.domain() == domain) return true;
+  }
   const auto entry = ops.lower_bound({domain, std::string()});
   return entry != ops.end() && entry->first.first == domain;
 }
@@ -251,6 +257,8 @@ std::vector<SchemaInfo> SchemaRegistry::versions(const std::string& domain,
   if (const auto entry = impl_->ops.find({canonical, op_type}); entry != impl_->ops.end()) {
     for (const auto& [version, op] : entry->second) result.push_back(to_info(op.schema));
   }
+  const FunctionOperator* known = function_operator(canonical, op_type, kNewest);
+  if (known != nullptr && result.empty()) result.push_back(to_info(known->schema));
   return result;
 }
 
@@ -265,6 +273,8 @@ std::vector<std::string> SchemaRegistry::similar(const std::string& domain,
   for (const ::onnx::OpSchema& schema : ::onnx::OpSchemaRegistry::get_all_schemas()) {
     collect(schema.domain(), schema.Name());
   }
+  for (const FunctionOperator& known : function_operators())
+    collect(known.schema.domain(), known.schema.Name());
   for (const auto& [key, versions] : impl_->ops) collect(key.first, key.second);
   std::sort(names.begin(), names.end());
   std::sort(elsewhere.begin(), elsewhere.end());

@@ -1,4 +1,5 @@
-// Operator schemas: ONNX's own and those that plugins bring.
+// Operator schemas: ONNX's own, those that plugins bring, and those that this library writes in ONNX's operators
+// (function_operator.hpp); a plugin's goes before one of these.
 #pragma once
 
 #include <cstdint>

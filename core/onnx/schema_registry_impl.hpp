@@ -19,7 +19,8 @@ class SchemaRegistry::Impl : public ::onnx::ISchemaRegistry {
     ::onnx::OpSchema schema;  ///< for ONNX's checks of counts, attributes and types
   };
 
-  /// The custom operator that the version selects, or ONNX's own; null when there is none.
+  /// The custom operator that the version selects, or ONNX's own, or else one of function_operators(); null when there
+  /// is none.
   const ::onnx::OpSchema* GetSchema(const std::string& op_type, int version,
                                     const std::string& domain) const override;
   /// The custom operator that the version selects; null for ONNX's own and unknown ones.

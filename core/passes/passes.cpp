@@ -56,7 +56,7 @@ std::vector<std::string> pass_names() {
   return names;
 }
 
-void run_passes(Model& model, const PassOptions& options, const ConstantEvaluator& evaluate) {
+void run_passes(Graph& graph, const PassOptions& options, const ConstantEvaluator& evaluate) {
   const std::vector<std::string> names = pass_names();
   for (const std::set<std::string>* given : {&options.disabled, &options.enabled}) {
     for (const std::string& name : *given) check_name(name, names);
@@ -70,7 +70,7 @@ void run_passes(Model& model, const PassOptions& options, const ConstantEvaluato
   }
   PassRun run{options, evaluate, 0, {}};
   // Every change removes a node, a use or a capture, so this ends.
-  while (apply_passes(model.graph, passes, run)) {
+  while (apply_passes(graph, passes, run)) {
   }
 }
 

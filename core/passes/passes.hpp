@@ -42,6 +42,10 @@ std::vector<std::string> pass_names();
 /// evaluation throws: it may never run, and when it does, the run says why it fails. Nodes that one node replaces leave
 /// their origins with it; those that are folded or were no-ops leave them with nobody.
 /// Throws InvalidArgument for an unknown name in `disabled` or `enabled`, and for one that is in both.
-void run_passes(Model& model, const PassOptions& options, const ConstantEvaluator& evaluate);
+void run_passes(Graph& graph, const PassOptions& options, const ConstantEvaluator& evaluate);
+inline void run_passes(Model& model, const PassOptions& options,
+                       const ConstantEvaluator& evaluate) {
+  run_passes(model.graph, options, evaluate);
+}
 
 }  // namespace backplane::core

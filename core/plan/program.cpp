@@ -199,8 +199,22 @@ bool Program::edit_untaken() {
       throw error.within(node_words(graph(), id));
     }
   }
-  if (changed) remove_unneeded(*placed_.graph);
+  if (changed) simplify();
   return changed;
+}
+
+void Program::simplify() {
+  remove_unneeded(*placed_.graph);
+  if (!context_.simplify) return;
+  context_.simplify(
+      *placed_.graph,
+      [this](const Graph& from, const Node& node) -> std::optional<std::vector<ConstantPtr>> {
+        try {
+          return evaluator_.fold(from, node, std::uint64_t{1} << 32);
+        } catch (const Error&) {  // the run will tell, if the node runs at all
+          return std::nullopt;
+        }
+      });
 }
 
 /// Puts ONNX's function body in the place of a node that nobody takes.

@@ -1,8 +1,10 @@
 // A program: a graph cut to what is asked for, placed, rewritten, with its kernels created. Shapes come later.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -38,6 +40,10 @@ enum class Spill {
   Silent,     ///< another device takes them, and the explanation alone says so
 };
 
+/// The outputs of a node all of whose inputs are constants; nullopt when nobody can compute them.
+using EvaluateConstants =
+    std::function<std::optional<std::vector<ConstantPtr>>(const Graph& graph, const Node& node)>;
+
 /// What programs of a session are built from.
 struct ProgramContext {
   const Model* model = nullptr;
@@ -58,6 +64,8 @@ struct ProgramContext {
   std::size_t max_plans = 1;      ///< that are kept of a program, the most recently used
   ExecutionOrder execution_order = ExecutionOrder::Default;
   const Graph& graph() const { return body != nullptr ? *body : model->graph; }
+  /// The session's passes, for what function bodies bring; `evaluate` computes nodes of constants. Empty: none.
+  std::function<void(Graph& graph, const EvaluateConstants& evaluate)> simplify;
   bool claims = true, rewrites = true;  ///< whether providers may compile and rewrite
   bool memory_pattern = true;           ///< values of a plan share memory
   bool zero_copy =
@@ -150,6 +158,8 @@ class Program {
   /// Graph edits for nodes that no provider takes; true when there were some, and placement is to be done again.
   bool edit_untaken();
   bool expand(NodeId id);
+  /// What bodies compute of constants is computed once, and what several of them compute alike only once a run.
+  void simplify();
   PlacementRequest placement_request(const Refusals& refusals);
   bool add_casts(const Refusals& refusals);
   bool is_shape_arithmetic(NodeId id);

@@ -296,8 +296,7 @@ void Session::note_external(const Graph& graph) {
   }
 }
 
-void Session::optimize(Model& model) {
-  HostEvaluator evaluator(devices_, schemas_, &threads_);
+PassOptions Session::pass_options() const {
   PassOptions passes;
   passes.level = options_.optimization;
   passes.disabled = options_.disabled_passes;
@@ -306,12 +305,17 @@ void Session::optimize(Model& model) {
     passes.disabled.erase(of_providers);
     passes.enabled.erase(of_providers);
   }
-  SchemaCache schemas(schemas_);
-  passes.is_random = [&](const Node& node) {
-    const SchemaInfo* schema = schemas.find(node);
+  const auto schemas = std::make_shared<SchemaCache>(schemas_);
+  passes.is_random = [schemas](const Node& node) {
+    const SchemaInfo* schema = schemas->find(node);
     return schema != nullptr && !schema->deterministic;
   };
-  run_passes(model, passes,
+  return passes;
+}
+
+void Session::optimize(Model& model) {
+  HostEvaluator evaluator(devices_, schemas_, &threads_);
+  run_passes(model, pass_options(),
              [&](const Graph& graph, const Node& node) -> std::optional<std::vector<ConstantPtr>> {
                try {
                  return evaluator.fold(graph, node, std::uint64_t{1} << 32);
@@ -392,6 +396,9 @@ ProgramContext Session::program_context(const std::string& path, const DeviceSet
   context.execution_order = options_.execution_order;
   context.make_body = [](const ProgramContext& body, const Cut& body_cut) -> std::shared_ptr<Body> {
     return std::make_shared<Executable>(body, body_cut);
+  };
+  context.simplify = [this](Graph& graph, const EvaluateConstants& evaluate) {
+    run_passes(graph, pass_options(), evaluate);
   };
   context.claims = !options_.disabled_passes.contains("provider_claims");
   context.rewrites = !options_.disabled_passes.contains("provider_rewrites");

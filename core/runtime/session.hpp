@@ -137,6 +137,7 @@ class Session {
   PlanOrigin plan_origin() const;
   void accept_private(const std::map<std::string, std::string>& metadata,
                       const std::vector<PrivateOperator>& operators);
+  PassOptions pass_options() const;
   void optimize(Model& model);
   void save_optimized();
   void list_values();

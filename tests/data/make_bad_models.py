@@ -172,10 +172,8 @@ def add_broken_versions(folder):
     folder.bad("opset_too_new", relu_model(opsets={"": 999}), "999")
     folder.bad("opset_zero", relu_model(opsets={"": 0}), "opset")
     folder.bad("opset_missing", relu_model(opsets={}), "opset")
-    norm = node("LayerNormalization", ["x", WEIGHT], ["y"])
-    weights = [(WEIGHT, np.ones(3, np.float32))]
-    too_old = model([norm], weights, opsets={"": 13})  # the operator came with opset 17
-    folder.bad("op_newer_than_opset", too_old, "LayerNormalization", NODE)
+    too_old = model([node("HardSwish", ["x"], ["y"])], opsets={"": 13})  # the operator came with opset 14
+    folder.bad("op_newer_than_opset", too_old, "HardSwish", NODE)
 
 
 def add_broken_graphs(folder):
