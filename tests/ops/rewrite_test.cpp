@@ -205,6 +205,45 @@ TEST(Rewrite, AttentionScalesAndMasksInItsProductAndSoftmax) {
   EXPECT_EQ(place(g.done({scores})).kernels.size(), 2u);
 }
 
+/// Attention over cached keys whose heads are shared by two of queries, as exporters write it.
+struct WrittenAttention {
+  std::string scores, result;
+};
+WrittenAttention attention(GraphWriter& g) {
+  const auto repeated = [&](const std::string& cached) {
+    const std::string x = g.node("Concat", {g.feed({1, 2, 4, 8}), cached}, {{"axis", 2}});
+    const std::string apart = g.node("Unsqueeze", {x, g.constant(i64({2}))});
+    const std::string many = g.node("Expand", {apart, g.constant(i64({1, 2, 2, 5, 8}))});
+    return g.node("Reshape", {many, g.constant(i64({1, 4, 5, 8}))});
+  };
+  const std::string q = g.node("Transpose", {g.feed({1, 1, 4, 8})}, {{"perm", ints({0, 2, 1, 3})}});
+  const std::string keys =
+      g.node("Transpose", {repeated(g.feed({1, 2, 1, 8}))}, {{"perm", ints({0, 1, 3, 2})}});
+  WrittenAttention written;
+  written.scores = g.node("Mul", {g.node("MatMul", {q, keys}), g.constant(f32({}, {0.5}))});
+  const std::string masked = g.node("Add", {written.scores, g.feed({1, 1, 1, 5})});
+  const std::string weights = g.node("Softmax", {masked}, {{"axis", -1}});
+  const std::string y = g.node("MatMul", {weights, repeated(g.feed({1, 2, 1, 8}))});
+  written.result = g.node("Transpose", {y}, {{"perm", ints({0, 2, 1, 3})}});
+  return written;
+}
+
+TEST(Rewrite, AttentionIsOneNodeWithItsTranspositionsAndRepeatedHeads) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const WrittenAttention written = attention(g);
+  EXPECT_EQ(place(g.done({written.result})).kernels,
+            (Names{"cpu:attention_fused", "cpu:concat", "cpu:concat"}));
+}
+
+TEST(Rewrite, AttentionWhoseScoresAreReadStaysApart) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const WrittenAttention written = attention(g);
+  for (const std::string& kernel : place(g.done({written.result, written.scores})).kernels)
+    EXPECT_NE(kernel, "cpu:attention_fused");
+}
+
 TEST(Rewrite, AQuantizingPairAfterAConvIsItsActivation) {
   Random random(1);
   GraphWriter g(13, random);

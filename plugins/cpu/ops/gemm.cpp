@@ -11,7 +11,7 @@
 namespace backplane::cpu {
 namespace {
 
-constexpr uint32_t kA = 0, kB = 1, kC = 2;
+constexpr uint32_t kLeft = 0, kRight = 1, kAddend = 2;
 
 struct GemmAttributes {
   bool trans_a, trans_b;
@@ -28,8 +28,8 @@ struct GemmDims {
   int64_t rows, depth, columns;
 
   GemmDims(const GemmAttributes& attributes, const sdk::PrepareContext& ctx) {
-    const sdk::Tensor a = ctx.input(kA);
-    const sdk::Tensor b = ctx.input(kB);
+    const sdk::Tensor a = ctx.input(kLeft);
+    const sdk::Tensor b = ctx.input(kRight);
     if (a.rank() != 2 || b.rank() != 2) {
       sdk::invalid("Gemm: A has dims ", sdk::to_string(a.dims()), " and B ",
                    sdk::to_string(b.dims()), "; both must be matrices");
@@ -41,7 +41,7 @@ struct GemmDims {
       sdk::invalid("Gemm: A has dims ", sdk::to_string(a.dims()), " and B ",
                    sdk::to_string(b.dims()), ", whose inner dimensions do not fit each other");
     }
-    const sdk::Tensor c = ctx.input(kC);
+    const sdk::Tensor c = ctx.input(kAddend);
     if (c.present() && !common::broadcasts_to(c.dims(), out())) {
       sdk::invalid("Gemm: C has dims ", sdk::to_string(c.dims()), ", which do not broadcast to ",
                    sdk::to_string(out()));
@@ -83,7 +83,7 @@ class Gemm {
       const sdk::Threads threads = ctx.threads();
       const int64_t offset = 0;
       MatMulArgs args;
-      args.a = ctx.input(kA).data<float>();
+      args.a = ctx.input(kLeft).data<float>();
       if (attributes.trans_a) {
         auto* copy = reinterpret_cast<float*>(workspace);
         transpose_planes(args.a, copy, 1, depth, rows, 4, threads);
@@ -91,13 +91,13 @@ class Gemm {
       }
       args.a_stride = depth;
       args.a_offsets = &offset;
-      args.b = ctx.input(kB).data<float>();
+      args.b = ctx.input(kRight).data<float>();
       args.b_offsets = &offset;
       args.packed = packed ? ctx.packed(0).data<float>() : nullptr;
       args.alpha = attributes.alpha;
       args.y = ctx.output(0).mutable_data<float>();
-      if (ctx.has_input(kC))
-        add_c(ctx.input(kC), reinterpret_cast<float*>(workspace + a_bytes), args);
+      if (ctx.has_input(kAddend))
+        add_c(ctx.input(kAddend), reinterpret_cast<float*>(workspace + a_bytes), args);
       product.run(args, workspace + a_bytes + c_bytes, threads);
     }
 
@@ -135,11 +135,11 @@ class Gemm {
                       dims.rows,
                       dims.depth,
                       dims.columns,
-                      ctx.input_constant(kB),
+                      ctx.input_constant(kRight),
                       false,
                       0,
                       0};
-    const sdk::Tensor c = ctx.input(kC);
+    const sdk::Tensor c = ctx.input(kAddend);
     if (c.present()) {
       const AddendSteps steps(c.dims());
       prepared.direct_c = attributes_.beta == 1.0f && (steps.column == 1 || dims.columns == 1) &&
@@ -151,16 +151,16 @@ class Gemm {
       prepared.a_bytes = align64(static_cast<uint64_t>(dims.rows * dims.depth) * 4);
     if (prepared.packed) {
       const std::string key = sdk::message("matmul f32 isa ", static_cast<int>(isa_), " dims ",
-                                           sdk::to_string(ctx.input(kB).dims()), " transposed ",
+                                           sdk::to_string(ctx.input(kRight).dims()), " transposed ",
                                            attributes_.trans_b, " alpha ", attributes_.alpha);
-      ctx.request_pack(key, {kB}, static_cast<uint64_t>(prepared.product.packed_floats()) * 4,
+      ctx.request_pack(key, {kRight}, static_cast<uint64_t>(prepared.product.packed_floats()) * 4,
                        this);
     }
     ctx.set_workspace(prepared.a_bytes + prepared.c_bytes +
                       prepared.product.workspace_bytes(prepared.packed));
     ctx.set_variant(prepared.packed ? "packed" : "packing");
     ctx.set_cost(static_cast<uint64_t>(2 * dims.rows * dims.depth * dims.columns),
-                 ctx.input(kA).bytes() + ctx.input(kB).bytes());
+                 ctx.input(kLeft).bytes() + ctx.input(kRight).bytes());
     return prepared;
   }
 
@@ -191,10 +191,10 @@ class PlainGemm {
     int64_t rows, depth, columns;
 
     void compute(const sdk::ComputeContext& ctx) const {
-      const T* a = ctx.input(kA).data<T>();
-      const T* b = ctx.input(kB).data<T>();
-      const T* c = ctx.has_input(kC) ? ctx.input(kC).data<T>() : nullptr;
-      const AddendSteps steps(ctx.has_input(kC) ? ctx.input(kC).dims() : sdk::DimsView());
+      const T* a = ctx.input(kLeft).data<T>();
+      const T* b = ctx.input(kRight).data<T>();
+      const T* c = ctx.has_input(kAddend) ? ctx.input(kAddend).data<T>() : nullptr;
+      const AddendSteps steps(ctx.has_input(kAddend) ? ctx.input(kAddend).dims() : sdk::DimsView());
       T* y = ctx.output(0).mutable_data<T>();
       const int64_t a_row = attributes.trans_a ? 1 : depth;
       const int64_t b_column = attributes.trans_b ? depth : 1;
@@ -226,7 +226,7 @@ class PlainGemm {
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const GemmDims dims(attributes_, ctx);
-    ctx.set_output(0, ctx.input(kA).type(), dims.out());
+    ctx.set_output(0, ctx.input(kLeft).type(), dims.out());
     ctx.set_variant("plain");
     return {attributes_, dims.rows, dims.depth, dims.columns};
   }
@@ -236,7 +236,7 @@ class PlainGemm {
 };
 
 template <class T>
-sdk::KernelEntry plain(int since = 1) {
+sdk::KernelEntry plain_gemm(int since = 1) {
   constexpr sdk::DataType kType = sdk::data_type_of<T>();
   return sdk::op("Gemm")
       .name(std::string("cpu:gemm_") + sdk::type_name(kType))
@@ -252,13 +252,13 @@ sdk::KernelList gemm_kernels() {
   return {
       sdk::op("Gemm").name("cpu:gemm").types("T", {sdk::DataType::Float}).kernel<Gemm>(),
       sdk::op("Gemm", "backplane.cpu").name("cpu:gemm_fused").kernel<Gemm>(),
-      plain<double>(),
-      plain<sdk::Half>(),
-      plain<sdk::BFloat16>(13),
-      plain<int32_t>(9),
-      plain<int64_t>(9),
-      plain<uint32_t>(9),
-      plain<uint64_t>(9),
+      plain_gemm<double>(),
+      plain_gemm<sdk::Half>(),
+      plain_gemm<sdk::BFloat16>(13),
+      plain_gemm<int32_t>(9),
+      plain_gemm<int64_t>(9),
+      plain_gemm<uint32_t>(9),
+      plain_gemm<uint64_t>(9),
   };
 }
 

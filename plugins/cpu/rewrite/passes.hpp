@@ -17,6 +17,9 @@ void fuse_decomposed(WorkingGraph& graph);
 /// such arithmetic that stands alone becomes one ScaleShift node.
 void fuse_convolutions(WorkingGraph& graph);
 
+/// Product, scale, mask, Softmax and product become one node, which never has all the scores.
+void fuse_attention(WorkingGraph& graph);
+
 /// MatMul and Gemm take over the bias, the residual addition and the activation that follow them.
 void fuse_products(WorkingGraph& graph);
 

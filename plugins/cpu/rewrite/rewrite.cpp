@@ -9,6 +9,7 @@ void rewrite_graph(const sdk::Graph& graph, sdk::Rewrite& edit, const CpuDevice&
   fuse_quantized(work);
   fuse_decomposed(work);
   fuse_convolutions(work);
+  fuse_attention(work);
   fuse_products(work);
   lay_out_channels_last(work);
   work.emit();

@@ -1,0 +1,262 @@
+#include "plugins/cpu/dense/attention_f32.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plugins/cpu/rounding.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+// Keys in a block, and rows of queries that share them: keys, values and scores stay in the second-level cache together.
+constexpr std::int64_t kKeys = 256;
+constexpr std::int64_t kRows = 128;
+// Rows that pay for packing the keys again in another thread.
+constexpr std::int64_t kLeastRows = 24;
+
+Panels panels_of(std::int64_t columns, const TileKernels& tiles) {
+  return {columns, tiles.lanes, tiles.panel_vectors};
+}
+
+/// e^(before - after), for sums that were made with another greatest score.
+float rescaling(float before, float after) {
+  return before == -HUGE_VALF ? 0.0f : std::exp(before - after);
+}
+
+}  // namespace
+
+AttentionF32::AttentionF32(const AttentionShape& shape, Isa isa, unsigned threads)
+    : shape_(shape),
+      tiles_(&tile_kernels(isa)),
+      loops_(&attention_rows(isa)),
+      value_panels_(panels_of(shape.value_width, *tiles_)),
+      key_step_(panels_of(std::min(kKeys, shape.keys), *tiles_).padded_columns()),
+      value_step_(value_panels_.padded_columns()),
+      threads_(threads) {
+  const std::int64_t rows = shape.queries * shape.group;
+  const std::int64_t heads = std::max<std::int64_t>(1, shape.batch * shape.kv_heads);
+  row_blocks_ = ceil_div(rows, kRows);
+  if (threads > 1) {
+    const std::int64_t wanted = ceil_div(2 * static_cast<std::int64_t>(threads), heads);
+    row_blocks_ = std::max(row_blocks_, std::min(wanted, rows / kLeastRows));
+  }
+  row_blocks_ = std::max<std::int64_t>(1, row_blocks_);
+  most_rows_ = ceil_div(rows, row_blocks_);
+  by_dots_ = most_rows_ <= kMostDotQueries;
+  lay_out();
+}
+
+void AttentionF32::lay_out() {
+  const auto take = [this](std::uint64_t& part, std::int64_t count, std::uint64_t size) {
+    part = parts_.end;
+    parts_.end += align64(static_cast<std::uint64_t>(count) * size);
+  };
+  const std::int64_t rows = most_rows_;
+  take(parts_.table, rows, sizeof(float*));
+  take(parts_.keys, by_dots_ ? 0 : key_step_ * shape_.width, sizeof(float));
+  take(parts_.values, value_step_ * std::min(kKeys, shape_.keys), sizeof(float));
+  take(parts_.scores, rows * key_step_, sizeof(float));
+  take(parts_.sums, rows * value_step_, sizeof(float));
+  take(parts_.totals, rows, sizeof(float));
+  take(parts_.greatest, rows, sizeof(float));
+  take(parts_.spread, key_step_, sizeof(float));
+}
+
+AttentionF32::Block AttentionF32::open_block(const AttentionArgs& args, std::int64_t head,
+                                             std::int64_t index, char* scratch) const {
+  const std::int64_t rows = shape_.queries * shape_.group;
+  Block block{};
+  block.batch = head / shape_.kv_heads;
+  block.kv_head = head % shape_.kv_heads;
+  block.row = rows * index / row_blocks_;
+  block.rows = rows * (index + 1) / row_blocks_ - block.row;
+  block.length = shape_.keys;
+  block.offset = args.offset;
+  if (args.lengths != nullptr) {
+    const std::int64_t length = args.lengths[block.batch];
+    block.offset = length - shape_.queries;
+    block.length = std::clamp<std::int64_t>(length, 0, shape_.keys);
+  }
+  if (args.mask_kind != AttentionArgs::Mask::None)
+    block.length = std::min(block.length, args.mask_keys);
+  const auto floats = [scratch](std::uint64_t part) {
+    return reinterpret_cast<float*>(scratch + part);
+  };
+  block.table = reinterpret_cast<const float**>(scratch + parts_.table);
+  block.keys = floats(parts_.keys);
+  block.values = floats(parts_.values);
+  block.scores = floats(parts_.scores);
+  block.sums = floats(parts_.sums);
+  block.totals = floats(parts_.totals);
+  block.greatest = floats(parts_.greatest);
+  block.spread = floats(parts_.spread);
+  return block;
+}
+
+/// The keys that a row of the block may look at, its mask aside.
+KeyRange AttentionF32::keys_of(const Block& block, std::int64_t row) const {
+  const std::int64_t query = (block.row + row) / shape_.group + block.offset;
+  KeyRange keys{0, block.length};
+  if (shape_.causal) keys.end = std::min(keys.end, query + 1);
+  if (shape_.right_window != kNoWindow)
+    keys.end = std::min(keys.end, query + shape_.right_window + 1);
+  if (shape_.left_window != kNoWindow)
+    keys.begin = std::clamp<std::int64_t>(query - shape_.left_window, 0, block.length);
+  keys.end = std::max(keys.end, keys.begin);
+  return keys;
+}
+
+/// out[row] = (or +=) table[row] times a packed matrix, in whole panels.
+void AttentionF32::multiply(const Panels& panels, const Block& block, const float* packed,
+                            std::int64_t depth, float* out, std::int64_t step, bool first) const {
+  TileArgs tile{};
+  tile.taps = 1;
+  tile.depth = depth;
+  tile.out_stride = step;
+  tile.first = first;
+  for (std::int64_t p = 0; p < panels.count(); ++p) {
+    const Panels::Panel panel = panels.at(p);
+    tile.width = static_cast<std::int64_t>(panel.vectors) * panels.lanes;
+    tile.panel = packed + panel.column * depth;
+    const std::int64_t tiles = ceil_div(block.rows, tiles_->max_rows[panel.vectors]);
+    for (std::int64_t i = 0; i < tiles; ++i) {
+      const std::int64_t row = block.rows * i / tiles;
+      const std::int64_t count = block.rows * (i + 1) / tiles - row;
+      tile.rows = block.table + row;
+      tile.row_pitch = count;
+      tile.out = out + row * step + panel.column;
+      tiles_->tile[panel.vectors][count](tile);
+    }
+  }
+}
+
+/// scores[row][key - keys.begin] = scale * (query, key).
+void AttentionF32::score(const AttentionArgs& args, const Block& block, KeyRange keys) const {
+  const float* first = args.k + args.k_steps.at(block.batch, block.kv_head, keys.begin);
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    const std::int64_t row = block.row + i;
+    const std::int64_t head = block.kv_head * shape_.group + row % shape_.group;
+    block.table[i] = args.q + args.q_steps.at(block.batch, head, row / shape_.group);
+  }
+  const std::int64_t count = keys.end - keys.begin;
+  if (by_dots_) {
+    loops_->dots(block.table, block.rows, first, args.k_steps.position, count, shape_.width,
+                 shape_.scale, block.scores, key_step_);
+    return;
+  }
+  const Panels panels = panels_of(count, *tiles_);
+  WeightView view;
+  view.data = first;
+  view.depth = shape_.width;
+  view.depth_stride = 1;
+  view.column_stride = args.k_steps.position;
+  view.scale = shape_.scale;
+  for (std::int64_t p = 0; p < panels.count(); ++p) pack_panel(panels, view, p, block.keys);
+  multiply(panels, block, block.keys, shape_.width, block.scores, key_step_, true);
+}
+
+/// Adds the mask to, or takes it from, the scores x[key - keys.begin] of a row.
+void AttentionF32::mask_row(const AttentionArgs& args, const Block& block, KeyRange keys,
+                            std::int64_t row, float* x) const {
+  const std::int64_t query = (block.row + row) / shape_.group;
+  const std::int64_t head = block.kv_head * shape_.group + (block.row + row) % shape_.group;
+  const std::int64_t at =
+      args.mask_steps.at(block.batch, head, query) + (args.mask_spreads ? 0 : keys.begin);
+  const std::int64_t count = keys.end - keys.begin;
+  if (args.mask_kind == AttentionArgs::Mask::Allowed) {
+    const bool* allowed = static_cast<const bool*>(args.mask) + at;
+    if (!args.mask_spreads) {
+      loops_->keep(x, allowed, count);
+    } else if (!*allowed) {
+      std::fill_n(x, count, -HUGE_VALF);
+    }
+    return;
+  }
+  const float* addend = static_cast<const float*>(args.mask) + at;
+  if (args.mask_spreads) {
+    std::fill_n(block.spread, count, *addend);
+    addend = block.spread;
+  }
+  loops_->add(x, addend, count);
+}
+
+/// Makes weights of the scores of a row, relative to the greatest one so far.
+void AttentionF32::weigh_row(const AttentionArgs& args, const Block& block, KeyRange keys,
+                             std::int64_t row) const {
+  float* scores = block.scores + row * key_step_;
+  KeyRange seen = keys_of(block, row);
+  seen.begin = std::clamp(seen.begin, keys.begin, keys.end);
+  seen.end = std::clamp(seen.end, seen.begin, keys.end);
+  float* x = scores + (seen.begin - keys.begin);
+  const std::int64_t count = seen.end - seen.begin;
+  std::fill(scores, x, 0.0f);
+  std::fill(x + count, scores + (keys.end - keys.begin), 0.0f);
+  if (count == 0) return;
+  if (shape_.softcap > 0) loops_->cap(x, count, shape_.softcap);
+  if (args.mask_kind != AttentionArgs::Mask::None) mask_row(args, block, seen, row, x);
+  const float before = block.greatest[row];
+  const float after = std::max(before, loops_->max(x, count));
+  if (after > before && before != -HUGE_VALF) {
+    float* sums = block.sums + row * value_step_;
+    const float factor = rescaling(before, after);
+    loops_->scale(sums, sums, value_step_, factor);
+    block.totals[row] *= factor;
+  }
+  block.greatest[row] = after;
+  block.totals[row] += loops_->exp_sum(x, count, after == -HUGE_VALF ? 0.0f : after);
+}
+
+/// sums[row] += weights[row] times the values of the keys.
+void AttentionF32::add_values(const AttentionArgs& args, const Block& block, KeyRange keys) const {
+  const float* first = args.v + args.v_steps.at(block.batch, block.kv_head, keys.begin);
+  const float* packed = first;
+  // One panel of whole vectors, densely: values lie as they would be packed.
+  if (value_panels_.count() != 1 || value_step_ != shape_.value_width ||
+      args.v_steps.position != value_step_) {
+    WeightView view;
+    view.data = first;
+    view.depth = keys.end - keys.begin;
+    view.depth_stride = args.v_steps.position;
+    view.column_stride = 1;
+    for (std::int64_t p = 0; p < value_panels_.count(); ++p)
+      pack_panel(value_panels_, view, p, block.values);
+    packed = block.values;
+  }
+  for (std::int64_t i = 0; i < block.rows; ++i) block.table[i] = block.scores + i * key_step_;
+  multiply(value_panels_, block, packed, keys.end - keys.begin, block.sums, value_step_, false);
+}
+
+void AttentionF32::finish(const AttentionArgs& args, const Block& block) const {
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    const std::int64_t row = block.row + i;
+    const std::int64_t head = block.kv_head * shape_.group + row % shape_.group;
+    float* y = args.y + args.y_steps.at(block.batch, head, row / shape_.group);
+    const float total = block.totals[i];
+    if (total == 0.0f) {
+      const bool is_nan = shape_.nan_where_empty && shape_.keys > 0;
+      std::fill_n(y, shape_.value_width, is_nan ? NAN : 0.0f);
+    } else {
+      loops_->scale(block.sums + i * value_step_, y, shape_.value_width, 1.0f / total);
+    }
+  }
+}
+
+void AttentionF32::run_block(const AttentionArgs& args, std::int64_t head, std::int64_t index,
+                             char* scratch) const {
+  const Block block = open_block(args, head, index, scratch);
+  if (block.rows == 0) return;
+  std::fill_n(block.totals, block.rows, 0.0f);
+  std::fill_n(block.greatest, block.rows, -HUGE_VALF);
+  std::fill_n(block.sums, block.rows * value_step_, 0.0f);
+  const std::int64_t begin = keys_of(block, 0).begin;
+  const std::int64_t end = keys_of(block, block.rows - 1).end;
+  for (std::int64_t key = begin; key < end; key += kKeys) {
+    const KeyRange keys{key, std::min(end, key + kKeys)};
+    score(args, block, keys);
+    for (std::int64_t row = 0; row < block.rows; ++row) weigh_row(args, block, keys, row);
+    add_values(args, block, keys);
+  }
+  finish(args, block);
+}
+
+}  // namespace backplane::cpu

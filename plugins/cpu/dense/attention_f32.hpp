@@ -1,0 +1,136 @@
+// fp32 attention: softmax(Q K' scale + mask) V, a block of keys at a time, so that no matrix of scores is ever whole.
+// Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); Dao et al., "FlashAttention" (2022).
+#pragma once
+
+#include <cstdint>
+
+#include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/attention_rows.hpp"
+#include "plugins/cpu/dense/panels.hpp"
+#include "plugins/cpu/dense/tile_f32.hpp"
+
+namespace backplane::cpu {
+
+/// Where element (batch, head, position, i) of queries, keys, values or results lies: i at steps of one float.
+struct HeadSteps {
+  std::int64_t batch = 0, head = 0, position = 0;
+  std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t p) const {
+    return b * batch + h * head + p * position;
+  }
+};
+
+/// Which keys a query may look at, by their numbers.
+struct KeyRange {
+  std::int64_t begin = 0, end = 0;
+};
+
+inline constexpr std::int64_t kNoWindow = -1;
+
+/// Everything about an attention but its memory.
+struct AttentionShape {
+  std::int64_t batch = 0, kv_heads = 0;
+  std::int64_t group = 1;  // heads of queries that share one of keys: head h reads h / group
+  std::int64_t queries = 0, keys = 0;
+  std::int64_t width = 0, value_width = 0;  // of a head
+  float scale = 1;
+  float softcap = 0;  // 0: none
+  bool causal = false;
+  std::int64_t left_window = kNoWindow, right_window = kNoWindow;
+  bool nan_where_empty = false;  // results of queries whose keys are all masked; otherwise 0
+};
+
+/// The memory of one attention; nothing is owned.
+struct AttentionArgs {
+  enum class Mask { None, Added, Allowed };
+  const float* q = nullptr;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  float* y = nullptr;
+  HeadSteps q_steps, k_steps, v_steps, y_steps;
+  Mask mask_kind = Mask::None;
+  const void* mask = nullptr;  // floats that are added, or bools; element (b, h, query, key)
+  HeadSteps mask_steps;
+  bool mask_spreads = false;   // one element for all keys
+  std::int64_t mask_keys = 0;  // keys from here on are masked; otherwise all
+  std::int64_t offset = 0;     // the number of the first query among the keys
+  const std::int64_t* lengths =
+      nullptr;  // by the batch: keys that count, the last ones the queries' own; or null
+};
+
+/// An attention made ready. Immutable; may run from several threads with different scratch memory.
+class AttentionF32 {
+ public:
+  AttentionF32(const AttentionShape& shape, Isa isa, unsigned threads);
+
+  const AttentionShape& shape() const { return shape_; }
+  /// Bytes of scratch memory that a run needs, 64-byte aligned.
+  std::uint64_t scratch_bytes() const { return parts_.end * threads_; }
+  /// before(b, h) is called once before keys and values of that head are read, by any thread.
+  template <class Before>
+  void run(const AttentionArgs& args, const sdk::Threads& threads, void* scratch,
+           const Before& before) const {
+    const std::int64_t heads = shape_.batch * shape_.kv_heads;
+    const auto at = [&](std::int64_t head) {
+      before(head / shape_.kv_heads, head % shape_.kv_heads);
+    };
+    if (row_blocks_ > 1) {
+      threads.parallel_for(static_cast<std::uint64_t>(heads), 1,
+                           [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+                             for (auto i = begin; i < end; ++i) at(static_cast<std::int64_t>(i));
+                           });
+    }
+    threads.parallel_for(static_cast<std::uint64_t>(heads * row_blocks_), 1,
+                         [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
+                           for (auto i = static_cast<std::int64_t>(begin);
+                                i < static_cast<std::int64_t>(end); ++i) {
+                             if (row_blocks_ == 1) at(i);
+                             run_block(args, i / row_blocks_, i % row_blocks_,
+                                       static_cast<char*>(scratch) + worker * parts_.end);
+                           }
+                         });
+  }
+
+ private:
+  /// Rows of queries that one thread works through: row r is query r / group of the head's query head r % group, so
+  /// that neighbours look at nearly the same keys.
+  struct Block {
+    std::int64_t batch, kv_head, row, rows;
+    std::int64_t length, offset;  // keys that count; the number of query 0 among them
+    const float** table;
+    float *keys, *values, *scores, *sums, *totals, *greatest, *spread;
+  };
+  /// Where a worker's memory has the parts of its block, in bytes.
+  struct Parts {
+    std::uint64_t table, keys, values, scores, sums, totals, greatest, spread, end;
+  };
+
+  void lay_out();
+  void run_block(const AttentionArgs& args, std::int64_t head, std::int64_t index,
+                 char* scratch) const;
+  Block open_block(const AttentionArgs& args, std::int64_t head, std::int64_t index,
+                   char* scratch) const;
+  KeyRange keys_of(const Block& block, std::int64_t row) const;
+  void score(const AttentionArgs& args, const Block& block, KeyRange keys) const;
+  void weigh_row(const AttentionArgs& args, const Block& block, KeyRange keys,
+                 std::int64_t row) const;
+  void mask_row(const AttentionArgs& args, const Block& block, KeyRange keys, std::int64_t row,
+                float* x) const;
+  void add_values(const AttentionArgs& args, const Block& block, KeyRange keys) const;
+  void finish(const AttentionArgs& args, const Block& block) const;
+  void multiply(const Panels& panels, const Block& block, const float* packed, std::int64_t depth,
+                float* out, std::int64_t step, bool first) const;
+
+  AttentionShape shape_;
+  const TileKernels* tiles_;
+  const AttentionRows* loops_;
+  Panels value_panels_;
+  std::int64_t key_step_;    // floats of a row of scores
+  std::int64_t value_step_;  // floats of a row of sums
+  std::int64_t row_blocks_ = 1;
+  std::int64_t most_rows_ = 1;
+  bool by_dots_;
+  unsigned threads_;
+  Parts parts_{};
+};
+
+}  // namespace backplane::cpu

@@ -1,0 +1,35 @@
+// What attention does with rows of scores, between its two products.
+#pragma once
+
+#include <cstdint>
+
+#include "plugins/cpu/dense/isa.hpp"
+
+namespace backplane::cpu {
+
+/// Rows of `n` floats, changed where they are.
+struct AttentionRows {
+  /// x[i] = cap * tanh(x[i] / cap).
+  void (*cap)(float* x, std::int64_t n, float cap);
+  /// x[i] += addend[i].
+  void (*add)(float* x, const float* addend, std::int64_t n);
+  /// x[i] = -infinity where !allowed[i].
+  void (*keep)(float* x, const bool* allowed, std::int64_t n);
+  /// The greatest element; -infinity for none. A NaN may be passed over: exp_sum keeps it.
+  float (*max)(const float* x, std::int64_t n);
+  /// x[i] = e^(x[i] - max); returns their sum. No element is above `max`.
+  float (*exp_sum)(float* x, std::int64_t n, float max);
+  /// y[i] = x[i] * factor; y may be x.
+  void (*scale)(const float* x, float* y, std::int64_t n, float factor);
+  /// out[i][j] = factor * (query i, key j), for one or two queries of `depth` floats; keys are `step` floats apart.
+  void (*dots)(const float* const* queries, std::int64_t count, const float* keys,
+               std::int64_t step, std::int64_t n, std::int64_t depth, float factor, float* out,
+               std::int64_t out_step);
+};
+
+/// Queries that `dots` takes at a time.
+inline constexpr std::int64_t kMostDotQueries = 2;
+
+const AttentionRows& attention_rows(Isa isa);
+
+}  // namespace backplane::cpu

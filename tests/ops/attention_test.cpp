@@ -1,0 +1,213 @@
+// Attention, as ONNX's operator and as the nodes that exporters write for it: https://onnx.ai/onnx/operators/onnx__Attention.html
+#include <algorithm>
+#include <cmath>
+
+#include "tests/ops/graph_writer.hpp"
+
+namespace backplane::ops_test {
+namespace {
+
+const OpCase kRows[] = {
+    {.name = "TheMeanOfTheValuesWhereScoresAreEqual",
+     .node = {.op_type = "Attention", .opset = 23},
+     .inputs = {f32({1, 1, 1, 2}, {0, 0}), f32({1, 1, 2, 2}, {1, 2, 3, 4}),
+                f32({1, 1, 2, 3}, {1, 2, 3, 5, 6, 7})},
+     .outputs = {f32({1, 1, 1, 3}, {3, 4, 5})}},
+    {.name = "AQueryWithoutKeysIsZero",
+     .node = {.op_type = "Attention", .opset = 23},
+     .inputs = {f32({1, 1, 2, 1}, {1, 1}), f32({1, 1, 2, 1}, {1, 2}), f32({1, 1, 2, 1}, {4, 6}),
+                boolean({2, 2}, {0, 0, 0, 1})},
+     .outputs = {f32({1, 1, 2, 1}, {0, 6})}},
+    {.name = "NoKeysAtAll",
+     .node = {.op_type = "Attention", .opset = 23},
+     .inputs = {f32({1, 1, 2, 1}, {1, 1}), f32({1, 1, 0, 1}, {}), f32({1, 1, 0, 2}, {})},
+     .outputs = {f32({1, 1, 2, 2}, {0, 0, 0, 0})}},
+    {.name = "NoQueriesButNewKeys",
+     .node = {.op_type = "Attention", .opset = 23},
+     .inputs = {f32({1, 1, 0, 1}, {}), f32({1, 1, 1, 1}, {3}), f32({1, 1, 1, 1}, {4}), absent(),
+                f32({1, 1, 1, 1}, {1}), f32({1, 1, 1, 1}, {2})},
+     .outputs = {f32({1, 1, 0, 1}, {}), f32({1, 1, 2, 1}, {1, 3}), f32({1, 1, 2, 1}, {2, 4})}},
+};
+const Rows kFixed("Attention", kRows);
+
+/// A mask of either kind, of any rank, whose axes may be 1; some rows allow nothing.
+Tensor mask_of(Random& random, const Dims& scores, bool may_be_short) {
+  Dims dims = scores;
+  for (std::size_t axis = 0; axis < 3; ++axis) dims[axis] = random.one_in(3) ? 1 : dims[axis];
+  if (may_be_short && random.one_in(3)) dims[3] = random.integer(0, dims[3]);
+  dims.erase(dims.begin(), dims.begin() + random.integer(0, dims[3] == 1 ? 0 : 3));
+  if (random.one_in(2)) return random.tensor(ElementType::Bool, dims, 0, 1);
+  return random.tensor(ElementType::Float, dims, -4, 4);
+}
+
+std::int64_t length_of(Random& random) {
+  return random.pick<std::int64_t>({1, 2, 3, 7, 16, 17, 33, 64});
+}
+
+/// The operator with heads that share keys, caches, masks, windows, lengths, three axes or four.
+OpCase any_attention(Random& random) {
+  const std::int64_t batch = random.integer(1, 2), kv_heads = random.integer(1, 3),
+                     group = random.pick<std::int64_t>({1, 1, 2, 3}),
+                     width = random.pick<std::int64_t>({1, 4, 8, 17, 64}),
+                     value_width = random.pick<std::int64_t>({1, 8, 16, 19, 64});
+  std::int64_t queries = random.one_in(3) ? 1 : length_of(random);
+  std::int64_t keys = random.one_in(3) ? queries : length_of(random);
+  if (random.one_in(6)) (random.one_in(2) ? queries : keys) = random.integer(250, 300);
+  OpCase row{.node = {.op_type = "Attention", .opset = random.one_in(2) ? 25 : 24}};
+  const bool is_flat = random.one_in(2);
+  const auto heads = [&](std::int64_t count, std::int64_t positions, std::int64_t size) {
+    return random.tensor(
+        ElementType::Float,
+        is_flat ? Dims{batch, positions, count * size} : Dims{batch, count, positions, size}, -2,
+        2);
+  };
+  row.inputs = {heads(kv_heads * group, queries, width), heads(kv_heads, keys, width),
+                heads(kv_heads, keys, value_width)};
+  auto& attributes = row.node.attributes;
+  if (is_flat) {
+    attributes.emplace_back("q_num_heads", kv_heads * group);
+    attributes.emplace_back("kv_num_heads", kv_heads);
+  }
+  const bool has_past = random.one_in(3);
+  const std::int64_t past = has_past ? random.integer(0, 40) : 0;
+  const Dims scores{batch, kv_heads * group, queries, past + keys};
+  row.inputs.push_back(random.one_in(2) ? Input(mask_of(random, scores, row.node.opset > 23))
+                                        : absent());
+  if (has_past) {
+    row.inputs.push_back(random.tensor(ElementType::Float, {batch, kv_heads, past, width}));
+    row.inputs.push_back(random.tensor(ElementType::Float, {batch, kv_heads, past, value_width}));
+    row.output_count = 3;
+  } else if (random.one_in(3)) {
+    row.inputs.insert(row.inputs.end(), {absent(), absent()});
+    row.inputs.push_back(random.indices({batch}, 0, keys));
+  }
+  if (random.one_in(2)) attributes.emplace_back("is_causal", 1);
+  if (random.one_in(3)) attributes.emplace_back("softcap", 1.5f);
+  if (random.one_in(3)) attributes.emplace_back("scale", 0.3f);
+  if (row.node.opset == 25 && random.one_in(2)) {
+    attributes.emplace_back("left_window_size", random.integer(-1, 40));
+    attributes.emplace_back("right_window_size", random.integer(-1, 40));
+  }
+  row.tolerance = {64, 64};
+  return row;
+}
+const Sweep kAny("Attention", "AnyForm", 60, any_attention);
+
+/// Writes an attention node by node, in the ways of exporters.
+class AttentionWriter {
+ public:
+  explicit AttentionWriter(Random& random) : random_(random), g_(18, random) {}
+
+  GraphCase write() {
+    const std::string q = scaled(rows(kv_heads_ * group_, queries_, width_));
+    const std::string keys = turned(repeated(rows(kv_heads_, keys_, width_), width_));
+    const std::string v = repeated(rows(kv_heads_, keys_, value_width_), value_width_);
+    std::string scores = scaled(g_.node("MatMul", {q, keys}));
+    if (random_.one_in(4)) scores = capped(scores);
+    if (random_.one_in(2)) scores = masked(scores);
+    std::string weights = g_.node("Softmax", {scores}, {{"axis", random_.one_in(2) ? -1 : 3}});
+    if (random_.one_in(3))
+      weights = g_.node("Where", {g_.node("IsNaN", {weights}), g_.constant(f32({}, {0})), weights});
+    std::string y = g_.node("MatMul", {weights, v});
+    if (random_.one_in(2)) y = g_.node("Transpose", {y}, {{"perm", ints({0, 2, 1, 3})}});
+    std::vector<std::string> outputs{y};
+    // Values in between that somebody else reads, too.
+    if (random_.one_in(4)) outputs.push_back(random_.one_in(2) ? scores : keys);
+    return g_.done(outputs, {64, 256});
+  }
+
+ private:
+  std::string rows(std::int64_t heads, std::int64_t positions, std::int64_t width) {
+    if (random_.one_in(2)) return g_.feed({batch_, heads, positions, width});
+    return g_.node("Transpose", {g_.feed({batch_, positions, heads, width})},
+                   {{"perm", ints({0, 2, 1, 3})}});
+  }
+
+  /// Heads for each of the group, by way of five axes.
+  std::string repeated(const std::string& x, std::int64_t width) {
+    if (group_ == 1) return x;
+    const std::string apart = g_.node("Unsqueeze", {x, g_.constant(i64({1}, {2}))});
+    const std::string many = g_.node(
+        "Expand", {apart, g_.constant(i64({5}, {batch_, kv_heads_, group_, keys_, width}))});
+    return g_.node("Reshape",
+                   {many, g_.constant(i64({4}, {batch_, kv_heads_ * group_, keys_, width}))});
+  }
+
+  /// The last two axes changed over, by way of three axes or not.
+  std::string turned(const std::string& x) {
+    if (random_.one_in(2)) return g_.node("Transpose", {x}, {{"perm", ints({0, 1, 3, 2})}});
+    const std::int64_t heads = kv_heads_ * group_;
+    std::string y = g_.node("Reshape", {x, g_.constant(i64({3}, {-1, keys_, width_}))});
+    y = g_.node("Transpose", {y}, {{"perm", ints({0, 2, 1})}});
+    y = g_.node("Reshape", {y, g_.constant(i64({4}, {batch_, heads, width_, keys_}))});
+    return scaled(y);
+  }
+
+  std::string scaled(const std::string& x) {
+    if (random_.one_in(2)) return x;
+    const std::string by = g_.constant(f32({}, {random_.one_in(2) ? 0.5 : 1.25}));
+    if (random_.one_in(3)) return g_.node("Div", {x, by});
+    return g_.node("Mul", {x, by});
+  }
+
+  std::string capped(const std::string& x) {
+    const std::string cap = g_.constant(f32({}, {random_.one_in(2) ? 2.0 : 3.0}));
+    return g_.node("Mul", {g_.node("Tanh", {g_.node("Div", {x, cap})}), cap});
+  }
+
+  std::string masked(const std::string& x) {
+    Dims dims{batch_, kv_heads_ * group_, queries_, keys_};
+    for (std::int64_t& dim : dims) dim = random_.one_in(3) ? 1 : dim;
+    dims.erase(dims.begin(), dims.begin() + random_.integer(0, 3));
+    const std::string mask = g_.feed(dims, -6, 2);
+    return random_.one_in(2) ? g_.node("Add", {x, mask}) : g_.node("Add", {mask, x});
+  }
+
+  Random& random_;
+  GraphWriter g_;
+  std::int64_t batch_ = random_.integer(1, 2);
+  std::int64_t kv_heads_ = random_.integer(1, 3);
+  std::int64_t group_ = random_.pick<std::int64_t>({1, 1, 2, 4});
+  std::int64_t queries_ = length_of(random_);
+  std::int64_t keys_ = length_of(random_);
+  std::int64_t width_ = random_.pick<std::int64_t>({1, 8, 16, 24});
+  std::int64_t value_width_ = random_.pick<std::int64_t>({1, 8, 16, 20});
+};
+
+const Sweep kDecomposed("Attention", "AsExportersWriteIt", 60,
+                        [](Random& random) { return AttentionWriter(random).write(); });
+
+/// Three axes: heads and batches are one.
+GraphCase three_axes(Random& random) {
+  GraphWriter g(13, random);
+  const std::int64_t batch = random.integer(1, 4), queries = length_of(random),
+                     keys = length_of(random), width = random.pick<std::int64_t>({4, 16, 20});
+  const std::string k = g.feed({batch, keys, width});
+  const std::string turned = g.node("Transpose", {k}, {{"perm", ints({0, 2, 1})}});
+  std::string scores = g.node("MatMul", {g.feed({batch, queries, width}), turned});
+  if (random.one_in(2))
+    scores = g.node("Add", {scores, g.feed({random.one_in(2) ? 1 : batch, 1, keys}, -3, 0)});
+  const std::string weights = g.node("Softmax", {scores}, {{"axis", -1}});
+  return g.done({g.node("MatMul", {weights, g.feed({batch, keys, 8})})}, {64, 256});
+}
+const Sweep kThreeAxes("Attention", "OfThreeAxes", 12, three_axes);
+
+/// What is broadcast among queries, keys, values and the mask.
+GraphCase broadcast_attention(Random& random) {
+  GraphWriter g(13, random);
+  const std::int64_t queries = length_of(random), keys = length_of(random);
+  const auto dims = [&](std::int64_t positions, std::int64_t width) {
+    return Dims{random.pick<std::int64_t>({1, 2}), random.pick<std::int64_t>({1, 3}), positions,
+                width};
+  };
+  const std::string turned =
+      g.node("Transpose", {g.feed(dims(keys, 8))}, {{"perm", ints({0, 1, 3, 2})}});
+  std::string scores = g.node("MatMul", {g.feed(dims(queries, 8)), turned});
+  if (random.one_in(2)) scores = g.node("Add", {scores, g.feed(dims(queries, keys))});
+  const std::string weights = g.node("Softmax", {scores}, {{"axis", -1}});
+  return g.done({g.node("MatMul", {weights, g.feed(dims(keys, 5))})}, {64, 256});
+}
+const Sweep kBroadcast("Attention", "Broadcasts", 24, broadcast_attention);
+
+}  // namespace
+}  // namespace backplane::ops_test
