@@ -159,6 +159,13 @@ class AttentionWriter {
     Dims dims{batch_, kv_heads_ * group_, queries_, keys_};
     for (std::int64_t& dim : dims) dim = random_.one_in(3) ? 1 : dim;
     dims.erase(dims.begin(), dims.begin() + random_.integer(0, 3));
+    if (random_.one_in(3)) {
+      const std::string chosen = g_.feed(random_.tensor(ElementType::Bool, dims, 0, 1));
+      // No infinity: a row that has nothing else is NaN.
+      const std::string otherwise = g_.constant(f32({}, {random_.one_in(2) ? -1e4 : -3.0}));
+      if (random_.one_in(2)) return g_.node("Where", {chosen, x, otherwise});
+      return g_.node("Where", {chosen, otherwise, x});
+    }
     const std::string mask = g_.feed(dims, -6, 2);
     return random_.one_in(2) ? g_.node("Add", {x, mask}) : g_.node("Add", {mask, x});
   }

@@ -1,7 +1,6 @@
 #include "plugins/cpu/dense/attention_f32.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "plugins/cpu/rounding.hpp"
 
@@ -163,12 +162,12 @@ void AttentionF32::mask_row(const AttentionArgs& args, const Block& block, KeyRa
   const std::int64_t at =
       args.mask_steps.at(block.batch, head, query) + (args.mask_spreads ? 0 : keys.begin);
   const std::int64_t count = keys.end - keys.begin;
-  if (args.mask_kind == AttentionArgs::Mask::Allowed) {
-    const bool* allowed = static_cast<const bool*>(args.mask) + at;
+  if (args.mask_kind == AttentionArgs::Mask::Chosen) {
+    const bool* mask = static_cast<const bool*>(args.mask) + at;
     if (!args.mask_spreads) {
-      loops_->keep(x, allowed, count);
-    } else if (!*allowed) {
-      std::fill_n(x, count, -HUGE_VALF);
+      loops_->keep(x, mask, count, args.chosen, args.otherwise);
+    } else if (*mask != args.chosen) {
+      std::fill_n(x, count, args.otherwise);
     }
     return;
   }

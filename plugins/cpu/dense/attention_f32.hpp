@@ -2,6 +2,7 @@
 // Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); Dao et al., "FlashAttention" (2022).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "backplane/plugin.hpp"
@@ -41,18 +42,21 @@ struct AttentionShape {
 
 /// The memory of one attention; nothing is owned.
 struct AttentionArgs {
-  enum class Mask { None, Added, Allowed };
+  enum class Mask { None, Added, Chosen };
   const float* q = nullptr;
   const float* k = nullptr;
   const float* v = nullptr;
   float* y = nullptr;
   HeadSteps q_steps, k_steps, v_steps, y_steps;
   Mask mask_kind = Mask::None;
-  const void* mask = nullptr;  // floats that are added, or bools; element (b, h, query, key)
+  const void* mask =
+      nullptr;  // floats that are added, or bools that choose; element (b, h, query, key)
   HeadSteps mask_steps;
-  bool mask_spreads = false;   // one element for all keys
-  std::int64_t mask_keys = 0;  // keys from here on are masked; otherwise all
-  std::int64_t offset = 0;     // the number of the first query among the keys
+  bool chosen = true;            // bools: scores whose element is this stay,
+  float otherwise = -HUGE_VALF;  // others become this
+  bool mask_spreads = false;     // one element for all keys
+  std::int64_t mask_keys = 0;    // keys from here on are masked; otherwise all
+  std::int64_t offset = 0;       // the number of the first query among the keys
   const std::int64_t* lengths =
       nullptr;  // by the batch: keys that count, the last ones the queries' own; or null
 };

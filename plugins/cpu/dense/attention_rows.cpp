@@ -59,8 +59,8 @@ void add_row(float* x, const float* addend, std::int64_t n) {
   });
 }
 
-void keep_row(float* x, const bool* allowed, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) x[i] = allowed[i] ? x[i] : -HUGE_VALF;
+void keep_row(float* x, const bool* mask, std::int64_t n, bool kept, float otherwise) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] = mask[i] == kept ? x[i] : otherwise;
 }
 
 float max_row(const float* x, std::int64_t n) {

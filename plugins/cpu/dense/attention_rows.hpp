@@ -13,8 +13,8 @@ struct AttentionRows {
   void (*cap)(float* x, std::int64_t n, float cap);
   /// x[i] += addend[i].
   void (*add)(float* x, const float* addend, std::int64_t n);
-  /// x[i] = -infinity where !allowed[i].
-  void (*keep)(float* x, const bool* allowed, std::int64_t n);
+  /// x[i] = otherwise where mask[i] != kept.
+  void (*keep)(float* x, const bool* mask, std::int64_t n, bool kept, float otherwise);
   /// The greatest element; -infinity for none. A NaN may be passed over: exp_sum keeps it.
   float (*max)(const float* x, std::int64_t n);
   /// x[i] = e^(x[i] - max); returns their sum. No element is above `max`.

@@ -1,6 +1,6 @@
 // Attention: https://onnx.ai/onnx/operators/onnx__Attention.html
 // and backplane.cpu::Attention, which a rewrite makes of its parts: inputs Q, K, V of 4 axes (or of 3, without heads), mask;
-// attributes scale, softcap, group (heads of Q that share one of K), is_nan_zero (what the weights of no key at all are), axes: "bhs"
+// attributes scale, softcap, group (heads of Q that share one of K), is_nan_zero (what the weights of no key at all are), chosen and otherwise (for a mask of bools), axes: "bhs"
 // or "bsh" for each of Q, K, V and the result, as their first three axes lie. Axes of size 1 are broadcast as in MatMul and Add.
 #include <algorithm>
 #include <array>
@@ -150,7 +150,7 @@ void plan_mask(const sdk::Tensor& mask, const sdk::Dims& dims, const AttentionSh
     steps[axis] = dims[axis] == 1 && !is_shorter ? 0 : step;
   }
   args.mask_kind =
-      mask.type() == DataType::Bool ? AttentionArgs::Mask::Allowed : AttentionArgs::Mask::Added;
+      mask.type() == DataType::Bool ? AttentionArgs::Mask::Chosen : AttentionArgs::Mask::Added;
   args.mask_steps = {steps[0], steps[1], steps[2]};
   args.mask_spreads = steps[3] == 0;
   args.mask_keys = args.mask_spreads ? shape.keys : dims[3];
@@ -302,7 +302,9 @@ class FusedAttention {
         scale_(node.get_float("scale", 1.0f)),
         softcap_(node.get_float("softcap", 0.0f)),
         group_(node.get_int("group", 1)),
-        is_nan_zero_(node.get_int("is_nan_zero", 0) != 0) {
+        is_nan_zero_(node.get_int("is_nan_zero", 0) != 0),
+        chosen_(node.get_int("chosen", 1) != 0),
+        otherwise_(node.get_float("otherwise", -HUGE_VALF)) {
     const std::string axes = node.get_string("axes", "bhsbhsbhsbhs");
     for (std::size_t i = 0; i < 4; ++i) positions_first_[i] = axes.compare(i * 3, 3, "bsh") == 0;
   }
@@ -318,6 +320,8 @@ class FusedAttention {
     shape.nan_where_empty = !is_nan_zero_;
     AttentionArgs args;
     if (mask.present()) plan_mask(mask, mask_dims(mask, rank), shape, false, args);
+    args.chosen = chosen_;
+    args.otherwise = otherwise_;
     const std::int64_t heads = shape.kv_heads * shape.group;
     const Heads y =
         Heads::of_axes(shape.batch, heads, shape.queries, shape.value_width, positions_first_[3]);
@@ -382,7 +386,8 @@ class FusedAttention {
   Isa isa_;
   float scale_, softcap_;
   std::int64_t group_;
-  bool is_nan_zero_;
+  bool is_nan_zero_, chosen_;
+  float otherwise_;
   std::array<bool, 4> positions_first_{};
 };
 

@@ -24,6 +24,9 @@ struct AttentionMatch {
   float scale = 1;
   float softcap = 0;
   bool is_nan_zero = false;
+  // A mask of bools: scores whose element is `chosen` stay, others become `otherwise`.
+  std::int64_t chosen = 1;
+  float otherwise = 0;
   WorkNode* last = nullptr;  // makes the result
 };
 
@@ -158,10 +161,30 @@ class AttentionFusion {
     return node;
   }
 
-  /// The product of queries and keys, which is scaled, and has a mask added.
+  /// Scores that a mask of bools chooses, others being one number: masked_fill, where.
+  WorkNode* take_chosen(WorkNode* choice, AttentionMatch& match) const {
+    for (const std::size_t i : {1, 2}) {
+      AttentionMatch tried = match;
+      const std::string& number = choice->input(3 - i);
+      if (!graph_.scalar(number, tried.otherwise) ||
+          rank_of(graph_, number) > rank_of(graph_, choice->outputs[0]))
+        continue;
+      WorkNode* product = take_product(choice->input(i), tried);
+      if (product == nullptr) continue;
+      match = tried;
+      match.chosen = i == 1 ? 1 : 0;
+      match.mask = choice->input(0);
+      match.replaced.push_back(choice);
+      return product;
+    }
+    return nullptr;
+  }
+
+  /// The product of queries and keys, which is scaled, and has a mask added or is chosen by one.
   WorkNode* take_scores(AttentionMatch& match) const {
     const std::string value = match.softmax->input(0);
     WorkNode* addition = own_producer(value);
+    if (addition != nullptr && addition->is("Where")) return take_chosen(addition, match);
     if (addition == nullptr || !addition->is("Add")) return take_product(value, match);
     for (const std::size_t i : {0, 1}) {
       AttentionMatch tried = match;
@@ -281,6 +304,8 @@ class AttentionFusion {
         std::string(match.q.axes) + match.k.axes + match.v.axes + match.y.axes;
     node->attributes["softcap"] = match.softcap;
     node->attributes["group"] = match.k.group;
+    node->attributes["chosen"] = match.chosen;
+    node->attributes["otherwise"] = match.otherwise;
     if (match.is_nan_zero) node->attributes["is_nan_zero"] = std::int64_t{1};
     std::vector<std::string> inputs{match.q.value, match.k.value, match.v.value};
     if (!match.mask.empty()) inputs.push_back(match.mask);
