@@ -23,6 +23,16 @@ Name with_sink(BodyWriter& body, const Name& scores, const Name& unmasked, const
 
 }  // namespace
 
+Name scale_of(BodyWriter& body, std::int64_t width, DataType type) {
+  const float given = body.float_of("scale", 0);
+  if (given == 1) return "";
+  if (given != 0) return body.scalar(type, given);
+  // Computed once, with everything that depends on constants alone.
+  const Name root = body.op("Sqrt", {body.scalar(DataType::Float, static_cast<double>(width))});
+  const Name scale = body.op("Reciprocal", {root});
+  return type == DataType::Float ? scale : body.cast(scale, type);
+}
+
 HeadRows rows_of(BodyWriter& body, const Name& value, std::int64_t heads, std::int64_t width) {
   return {body.reshape(value, {0, 0, heads, width}), false};
 }
@@ -39,7 +49,7 @@ Name attention(BodyWriter& body, const AttentionParts& parts) {
   const Name sizes = group > 1 ? body.size_of(q, 2) : Name();
   if (group > 1) q = body.reshape(q, {0, parts.kv_heads, -1, parts.width});
   Name scores = body.op("MatMul", {q, turned_keys(body, parts.k)});
-  if (parts.scale != 1) scores = body.mul(scores, body.scalar(type, parts.scale));
+  if (!parts.scale.empty()) scores = body.mul(scores, parts.scale);
   if (group > 1) {
     scores = body.reshape_to(
         scores, body.concat({body.ints({0}), body.ints({parts.heads}), sizes, body.ints({-1})}, 0));

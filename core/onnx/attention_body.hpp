@@ -18,15 +18,18 @@ struct AttentionParts {
   std::int64_t heads = 1, kv_heads = 1;
   std::int64_t width = 1;    ///< of a head of q and k
   std::int64_t v_width = 1;  ///< of v
-  float scale = 1;
-  float softcap = 0;        ///< scores are bent to stay below; 0: not
-  BodyWriter::Names masks;  ///< added to the scores, broadcast to [batch, heads, queries, keys]
+  BodyWriter::Name scale;    ///< of the scores, see scale_of; "": 1
+  float softcap = 0;         ///< scores are bent to stay below; 0: not
+  BodyWriter::Names masks;   ///< added to the scores, broadcast to [batch, heads, queries, keys]
   BodyWriter::Name
       sink;  ///< a score per head, [heads, 1, 1], that takes weight and has no value; "": none
 };
 
 /// [batch, queries, heads * v_width].
 BodyWriter::Name attention(BodyWriter& body, const AttentionParts& parts);
+
+/// The node's attribute `scale`, or 1 / sqrt(width).
+BodyWriter::Name scale_of(BodyWriter& body, std::int64_t width, DataType type);
 
 /// [batch, positions, heads * width] as rows.
 HeadRows rows_of(BodyWriter& body, const BodyWriter::Name& value, std::int64_t heads,

@@ -1,7 +1,5 @@
 #include "core/onnx/projected_attention.hpp"
 
-#include <cmath>
-
 #include "core/onnx/attention_body.hpp"
 
 namespace backplane::core {
@@ -68,8 +66,7 @@ void write_projected_attention(BodyWriter& body, const Name& projected,
   parts.k = rows_of(body, thirds[1], parts.heads, parts.width);
   parts.v = rows_of(body, thirds[2], parts.heads, parts.v_width);
   const Name past = add_past(body, attention.past_input, parts);
-  parts.scale = body.float_of("scale", 0);
-  if (parts.scale == 0) parts.scale = 1 / std::sqrt(static_cast<float>(parts.width));
+  parts.scale = scale_of(body, parts.width, type);
   const Name queries = body.input_size(0, 1);
   const auto keys = [&] { return past.empty() ? queries : body.add(past, queries); };
   if (attention.bias_input != 0 && body.has_input(attention.bias_input))

@@ -1,6 +1,4 @@
 // Attention, MultiHeadAttention: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
-#include <cmath>
-
 #include "core/onnx/attention_body.hpp"
 #include "core/onnx/function_operator.hpp"
 #include "core/onnx/projected_attention.hpp"
@@ -116,8 +114,7 @@ void write_multi_head_attention(BodyWriter& body) {
   const DataType type = body.type(0);
   const Name queries = body.input_size(0, 1);
   const auto keys = [&] { return body.size_of(parts.k.value, parts.k.is_by_head ? 2 : 1); };
-  parts.scale = body.float_of("scale", 0);
-  if (parts.scale == 0) parts.scale = 1 / std::sqrt(static_cast<float>(in.width));
+  parts.scale = scale_of(body, in.width, type);
   if (body.has_input(5)) parts.masks.push_back(body.in(5));
   if (body.has_input(4)) {
     const double hidden = body.float_of("mask_filter_value", kHiddenKey);

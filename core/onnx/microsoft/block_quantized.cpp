@@ -1,4 +1,4 @@
-// MatMulNBits: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+// MatMulNBits, GatherBlockQuantized: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 #include "core/onnx/function_operator.hpp"
 
 namespace backplane::core {
@@ -97,6 +97,70 @@ void write_matmul_nbits(BodyWriter& body) {
   body.output(0, body.add_if(product, body.in(5)));
 }
 
+/// Rows of a table of small integers: the rows first, since a table is large, and then their real values.
+class GatheredBlocks {
+ public:
+  explicit GatheredBlocks(BodyWriter& body)
+      : body_(body), type_(body.type(0)), rank_(body.rank(0)) {
+    bits_ = type_ == DataType::UInt8 ? body.int_of("bits") : kByteBits;
+    if (bits_ != 2 && bits_ != 4 && bits_ != kByteBits)
+      body.refuse("bits is ", bits_, "; 2, 4 and 8 are supported");
+    if (type_ != DataType::UInt8 && type_ != DataType::Int4 && type_ != DataType::UInt4)
+      body.refuse("its table is of type ", name(type_), "; uint8, int4 and uint4 are supported");
+    gathered_ = counted(body.int_of("gather_axis"));
+    quantized_ = counted(body.int_of("quantize_axis"));
+    block_ = body.int_of("block_size");
+    if (block_ < 1) invalid("block_size is ", block_);
+    if (gathered_ == quantized_) invalid("gather_axis and quantize_axis are the same");
+  }
+
+  void write() {
+    const DataType real = body_.type(2);
+    std::int64_t size = body_.needed_dim(0, quantized_, "how many blocks there are");
+    if (quantized_ == rank_ - 1) size *= kByteBits / bits_;
+    const std::int64_t added = body_.rank(1) - 1;
+    const std::int64_t axis = quantized_ + (quantized_ > gathered_ ? added : 0);
+    std::vector<std::int64_t> blocks;
+    for (std::int64_t i = 0; i < size; ++i) blocks.push_back(i / block_);
+    const auto repeated = [&](const BodyWriter::Name& value) {
+      return body_.op("Gather", {value, body_.ints(blocks)}, {{"axis", axis}});
+    };
+    auto zeros = body_.scalar(real, type_ == DataType::UInt8 ? 1 << (bits_ - 1) : 0);
+    if (body_.has_input(3)) zeros = repeated(body_.cast(numbers(3), real));
+    const auto numbers_as_real = body_.cast(numbers(0), real);
+    body_.output(0, body_.mul(body_.op("Sub", {numbers_as_real, zeros}), repeated(rows(2))));
+  }
+
+ private:
+  std::int64_t counted(std::int64_t axis) const {
+    if (axis < -rank_ || axis >= rank_)
+      invalid("an axis is ", axis, ", but its table has ", rank_, " dimensions");
+    return axis < 0 ? axis + rank_ : axis;
+  }
+
+  BodyWriter::Name rows(std::size_t table) {
+    auto values = body_.in(table);
+    if (body_.type(table) == DataType::Int4) values = body_.cast(values, DataType::Int8);
+    if (body_.type(table) == DataType::UInt4) values = body_.cast(values, DataType::UInt8);
+    return body_.op("Gather", {values, body_.in(1)}, {{"axis", gathered_}});
+  }
+
+  /// The chosen rows, one number an element.
+  BodyWriter::Name numbers(std::size_t table) {
+    const auto bytes = rows(table);
+    if (bits_ == kByteBits) return bytes;
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(rank_ + body_.rank(1) - 2), 0);
+    sizes.push_back(-1);
+    return body_.reshape(unpacked(body_, bytes, bits_), sizes);
+  }
+
+  BodyWriter& body_;
+  DataType type_;
+  std::int64_t rank_, bits_, gathered_, quantized_, block_;
+};
+
+void write_gather_block_quantized(BodyWriter& body) { GatheredBlocks(body).write(); }
+
 }  // namespace
 
 OperatorList block_quantized_operators() {
@@ -119,6 +183,21 @@ OperatorList block_quantized_operators() {
                      .int_or("bits", 4)
                      .int_or("accuracy_level", 0)
                      .int_or("weight_prepacked", 0)
+                     .done());
+  list.push_back(OperatorDraft("GatherBlockQuantized", write_gather_block_quantized)
+                     .input("data", "T1")
+                     .input("indices", "TI")
+                     .input("scales", "T2")
+                     .optional_input("zero_points", "T1")
+                     .output("output", "T2")
+                     .int_or("bits", 4)
+                     .int_or("block_size", 128)
+                     .int_or("gather_axis", 0)
+                     .int_or("quantize_axis", 1)
+                     .types("T1", {"uint8", "int4", "uint4", "float8e4m3fn", "float8e4m3fnuz",
+                                   "float8e5m2", "float8e5m2fnuz", "float4e2m1"})
+                     .types("T2", {"float", "float16", "bfloat16"})
+                     .types("TI", {"int32", "int64"})
                      .done());
   return list;
 }

@@ -3,8 +3,6 @@
 // Each sequence of a batch has a length of its own: `seqlens_k` + 1 with the new positions. What it has of the past stands
 // at the front of `past_key` and `past_value`, whose room may be longer; the new positions follow it in the present.
 // Attention itself is over the past's room and the new positions side by side, and the mask hides what is not used.
-#include <cmath>
-
 #include "core/onnx/attention_body.hpp"
 #include "core/onnx/function_operator.hpp"
 
@@ -44,8 +42,7 @@ class GroupQuery {
     if (has_past_) find_past();
     rotate();
     parts_.softcap = body_.float_of("softcap", 0);
-    parts_.scale = body_.float_of("scale", 0);
-    if (parts_.scale == 0) parts_.scale = 1 / std::sqrt(static_cast<float>(parts_.width));
+    parts_.scale = scale_of(body_, parts_.width, type_);
     add_sink();
     join_past();
     add_masks();
