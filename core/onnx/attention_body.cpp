@@ -13,6 +13,19 @@ Name turned_keys(BodyWriter& body, const HeadRows& rows) {
   return body.transpose(rows.value, {0, 2, 3, 1});
 }
 
+/// Rows for each head of queries, written as exporters do: providers see through it.
+HeadRows repeated(BodyWriter& body, const AttentionParts& parts, const HeadRows& rows,
+                  std::int64_t width) {
+  const std::int64_t copies = parts.heads / parts.kv_heads;
+  if (copies == 1) return rows;
+  const Name once = by_head(body, rows);
+  const Name many = body.op("Expand", {body.unsqueeze(once, {2}), body.ints({1, 1, copies, 1, 1})});
+  const Name sizes = body.concat(
+      {body.size_of(once, 0), body.ints({parts.heads}), body.size_of(once, 2), body.ints({width})},
+      0);
+  return {body.reshape_to(many, sizes), true};
+}
+
 /// Scores with one more key of which all that is known is its score.
 Name with_sink(BodyWriter& body, const Name& scores, const Name& unmasked, const Name& sink,
                DataType type) {
@@ -43,37 +56,22 @@ Name by_head(BodyWriter& body, const HeadRows& rows) {
 
 Name attention(BodyWriter& body, const AttentionParts& parts) {
   const DataType type = parts.type == DataType::None ? body.type(0) : parts.type;
-  const std::int64_t group = parts.heads / parts.kv_heads;
-  Name q = by_head(body, parts.q);
-  // Heads that share keys are one matrix.
-  const Name sizes = group > 1 ? body.size_of(q, 2) : Name();
-  if (group > 1) q = body.reshape(q, {0, parts.kv_heads, -1, parts.width});
-  Name scores = body.op("MatMul", {q, turned_keys(body, parts.k)});
+  const HeadRows k = repeated(body, parts, parts.k, parts.width),
+                 v = repeated(body, parts, parts.v, parts.v_width);
+  Name scores = body.op("MatMul", {by_head(body, parts.q), turned_keys(body, k)});
   if (!parts.scale.empty()) scores = body.mul(scores, parts.scale);
-  if (group > 1) {
-    scores = body.reshape_to(
-        scores, body.concat({body.ints({0}), body.ints({parts.heads}), sizes, body.ints({-1})}, 0));
-  }
   if (parts.softcap > 0) {
     const Name cap = body.scalar(type, parts.softcap);
     scores = body.mul(body.op("Tanh", {body.op("Div", {scores, cap})}), cap);
   }
   const Name unmasked = scores;
-  for (const Name& mask : parts.masks) scores = body.add(scores, mask);
+  Name mask;  // one addition, which providers take into the softmax
+  for (const Name& one : parts.masks) mask = mask.empty() ? one : body.add(mask, one);
+  if (!mask.empty()) scores = body.add(scores, mask);
   if (!parts.sink.empty()) scores = with_sink(body, scores, unmasked, parts.sink, type);
   Name weights = body.op("Softmax", {scores}, {{"axis", -1}});
   if (!parts.sink.empty()) weights = body.slice(weights, 3, 0, -1);
-  if (group > 1) {
-    weights = body.reshape_to(weights, body.concat({body.ints({0}), body.ints({parts.kv_heads}),
-                                                    body.ints({-1}), body.size_of(weights, 3)},
-                                                   0));
-  }
-  Name y = body.op("MatMul", {weights, by_head(body, parts.v)});
-  if (group > 1) {
-    y = body.reshape_to(
-        y, body.concat(
-               {body.ints({0}), body.ints({parts.heads}), sizes, body.ints({parts.v_width})}, 0));
-  }
+  const Name y = body.op("MatMul", {weights, by_head(body, v)});
   return body.reshape(body.transpose(y, {0, 2, 1, 3}), {0, 0, parts.heads * parts.v_width});
 }
 
@@ -83,7 +81,8 @@ Name mask_of(BodyWriter& body, const Name& seen, DataType type, double hidden) {
 
 Name counted(BodyWriter& body, const Name& count) {
   const Name end = body.op("Squeeze", {count, body.ints({0})});
-  return body.op("Range", {body.index(0), end, body.index(1)});
+  const Name range = body.op("Range", {body.index(0), end, body.index(1)});
+  return body.reshape_to(range, count);  // which names its size, where the count is that of an axis
 }
 
 Name seen_before(BodyWriter& body, const Name& past, const Name& queries, const Name& keys) {

@@ -144,25 +144,48 @@ FunctionProto written(const Graph& graph, const Node& node, const NodeProto& cal
 }
 
 template <class Visit>
-void for_each_symbol(Graph& graph, Visit&& visit) {
+void for_each_dim(Graph& graph, Visit&& visit) {
   for (std::size_t i = 0; i < graph.value_count(); ++i) {
     Type& type = graph.value(static_cast<ValueId>(i)).type;
     if (!type.is_tensor() || !type.shape) continue;
-    for (Dim& dim : *type.shape) {
-      if (!dim.symbol.empty()) visit(dim.symbol);
-    }
+    for (Dim& dim : *type.shape) visit(dim);
   }
 }
 
-/// Symbols that inference made up within the body are the body's own: another graph may have made up the same ones.
+/// What the node's graph knows of dimensions that inference named anew within the body.
+std::map<std::string, Dim> dims_outside(const Graph& graph, const Node& node, const Graph& body) {
+  std::map<std::string, Dim> known;
+  std::size_t made = 0;
+  for (const ValueId output : node.outputs) {
+    if (output == kNone || made == body.outputs.size()) continue;
+    const Type& inside = body.value(body.outputs[made++]).type;
+    const Type& outside = graph.value(output).type;
+    if (!inside.shape || !outside.shape || inside.shape->size() != outside.shape->size()) continue;
+    for (std::size_t i = 0; i < inside.shape->size(); ++i) {
+      const Dim &one = (*inside.shape)[i], &other = (*outside.shape)[i];
+      if (!one.symbol.empty() && (other.known() || !other.symbol.empty()))
+        known.emplace(one.symbol, other);
+    }
+  }
+  return known;
+}
+
+/// Symbols that inference made up within the body are the body's own, since another graph may have made up the same
+/// ones; those of outputs are the node's.
 void rename_symbols(const Graph& graph, const Node& node, Graph& body) {
   std::set<std::string> given;
   for (const ValueId input : node.inputs) {
     if (input == kNone || !graph.value(input).type.shape) continue;
     for (const Dim& dim : *graph.value(input).type.shape) given.insert(dim.symbol);
   }
-  for_each_symbol(body, [&](std::string& symbol) {
-    if (!given.contains(symbol)) symbol = text(node.name, "/", symbol);
+  const std::map<std::string, Dim> outside = dims_outside(graph, node, body);
+  for_each_dim(body, [&](Dim& dim) {
+    if (dim.symbol.empty() || given.contains(dim.symbol)) return;
+    if (const auto known = outside.find(dim.symbol); known != outside.end()) {
+      dim = known->second;
+    } else {
+      dim.symbol = text(node.name, "/", dim.symbol);
+    }
   });
 }
 
