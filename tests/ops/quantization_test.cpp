@@ -155,6 +155,48 @@ OpCase matmul_integer(Random& random) {
 }
 const Sweep kMatMulInteger("Quantization", "MatMulInteger", 40, matmul_integer);
 
+/// Vectors, batches that broadcast, zero points for each row and column, no elements; sizes around those of tiles.
+OpCase matmul_integer_forms(Random& random) {
+  OpCase row;
+  const ElementType a = random.pick({ElementType::UInt8, ElementType::Int8});
+  const ElementType b = random.pick({ElementType::UInt8, ElementType::Int8});
+  const auto size = [&random] {
+    return random.pick<std::int64_t>({0, 1, 2, 3, 4, 5, 15, 17, 31, 63, 64, 65, 100, 257});
+  };
+  std::int64_t m = size(), k = size(), n = size();
+  if (m * k * n > 200'000) m = random.integer(1, 9);
+  Dims a_dims = {m, k}, b_dims = {k, n};
+  switch (random.integer(0, 5)) {
+    case 0:
+      a_dims = {k};
+      m = 1;
+      break;
+    case 1:
+      b_dims = {k};
+      n = 1;
+      break;
+    case 2:
+      a_dims.insert(a_dims.begin(), {random.integer(1, 2), 2});
+      b_dims.insert(b_dims.begin(), random.integer(1, 2));
+      break;
+    case 3:
+      b_dims.insert(b_dims.begin(), 3);
+      break;
+    default:
+      break;
+  }
+  row.node = {.op_type = "MatMulInteger", .opset = 10};
+  row.inputs = {bytes(random, a, a_dims), bytes(random, b, b_dims)};
+  row.inputs[1].is_constant = !random.one_in(3);
+  if (random.one_in(4)) return row;
+  const bool each_row = a_dims.size() == 2 && random.one_in(2);
+  const bool each_column = b_dims.size() > 1 && random.one_in(2);
+  row.inputs.push_back(random.one_in(4) ? absent() : bytes(random, a, each_row ? Dims{m} : Dims{}));
+  row.inputs.push_back(constant(bytes(random, b, each_column ? Dims{n} : Dims{1})));
+  return row;
+}
+const Sweep kMatMulIntegerForms("Quantization", "MatMulIntegerForms", 80, matmul_integer_forms);
+
 /// The attributes of a two-dimensional convolution and the dims of its operands.
 struct Convolution {
   std::vector<reference::Attribute> attributes;

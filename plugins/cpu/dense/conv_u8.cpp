@@ -267,7 +267,7 @@ void ConvU8::run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>
           const std::int64_t first = block * kBlockPixels;
           part.pixels = std::min(kBlockPixels, pixels - first);
           part.row_pitch = part.pixels;
-          part.out = static_cast<char*>(args.y) + first * channels * (args.finish.floats ? 4 : 1);
+          part.out = static_cast<char*>(args.y) + first * channels * args.finish.element_bytes();
           fill_taps(table, part.row_pitch, source, zeros, first, part.pixels);
           kernels_->depthwise(part, x_.is_signed);
         }

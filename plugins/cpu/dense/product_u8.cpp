@@ -72,7 +72,7 @@ void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, s
   tile.quads = shape_.depth / 4;
   tile.out_stride = args.out_stride;
   tile.finish = &args.finish;
-  const std::int64_t element = args.finish.floats ? 4 : 1;
+  const std::int64_t element = args.finish.element_bytes();
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t group = i / panels;
     const Place at = place(i % panels);
@@ -93,6 +93,9 @@ void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, s
       tile.out =
           static_cast<char*>(args.out) + ((row + first) * args.out_stride + column) * element;
       kernels_->tile(rows, at.columns, args.x_signed)(tile);
+      if (args.after != nullptr) {
+        args.after->run({tile.out, args.out_stride, row + first, rows, column, at.width});
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/finish_sums.hpp"
 #include "plugins/cpu/dense/tile_u8.hpp"
 
 namespace backplane::cpu {
@@ -23,11 +24,11 @@ struct ShapeU8 {
   std::int64_t groups = 1;
 };
 
-/// The numbers of all columns of all groups: see FinishU8.
+/// The numbers of all columns of all groups: see FinishU8. Where sums are wanted there are none.
 struct ColumnSourceU8 {
-  const float* scale;
-  const float* shift;
-  std::int32_t x_zero;  // of unsigned rows; of signed ones plus 128
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+  std::int32_t x_zero = 0;  // of unsigned rows; of signed ones plus 128
 };
 
 /// The memory of one product. Nothing is owned.
@@ -37,6 +38,8 @@ struct ArgsU8 {
   bool x_signed = false;
   void* out = nullptr;
   std::int64_t out_stride = 0;  // elements
+  // What is done to sums (finish.sums) while they are in the cache; null: nothing.
+  const FinishSums* after = nullptr;
 };
 
 /// Such a product made ready. Immutable; may run from several threads with different scratch memory.
@@ -136,8 +139,9 @@ class ProductU8 {
         }
       }
       const std::int64_t column = group * shape_.columns + first + j;
+      const bool scaled = exists && source.scale != nullptr;
       store_column(base, at.lanes + lane, exists ? -source.x_zero * sum : 0,
-                   exists ? source.scale[column] : 0.0F, exists ? source.shift[column] : 0.0F);
+                   scaled ? source.scale[column] : 0.0F, scaled ? source.shift[column] : 0.0F);
     }
   }
   void store_weight(char* weights, std::int64_t index, std::int8_t value) const {

@@ -192,10 +192,14 @@ template <int kRows, bool kSigned>
 void tile(const TileU8Args& args) {
   HWY_ALIGN std::int32_t sums[kRows * kColumns];
   sum_tile<kRows, kSigned>(args, sums);
-  const std::ptrdiff_t bytes = args.out_stride * (args.finish->floats ? 4 : 1);
+  const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
   for (int i = 0; i < kRows; ++i) {
-    store_sums(sums + i * kColumns, args.width, args.columns, *args.finish,
-               static_cast<char*>(args.out) + i * bytes);
+    char* out = static_cast<char*>(args.out) + i * bytes;
+    if (args.finish->sums) {
+      std::memcpy(out, sums + i * kColumns, static_cast<std::size_t>(args.width) * 4);
+    } else {
+      store_sums(sums + i * kColumns, args.width, args.columns, *args.finish, out);
+    }
   }
 }
 
@@ -233,7 +237,7 @@ int depthwise_lane(int channel) { return channel; }
 void depthwise_pixel(const DepthwiseU8Args& args, std::uint8_t flip, std::int64_t pixel) {
   const auto* weights = static_cast<const float*>(args.weights);
   const std::uint8_t* const* rows = args.rows + pixel;
-  void* out = static_cast<char*>(args.out) + pixel * args.channels * (args.finish->floats ? 4 : 1);
+  void* out = static_cast<char*>(args.out) + pixel * args.channels * args.finish->element_bytes();
   std::int64_t c = 0;
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   const TagF df;

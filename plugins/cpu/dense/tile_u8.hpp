@@ -15,13 +15,16 @@
 namespace backplane::cpu {
 
 /// What becomes of a sum: y = clamp(round(sum * scale + shift) + zero, least, most), to nearest even, or
-/// where `floats` is set y = clamp(sum * scale + shift, lo, hi).
+/// where `floats` is set y = clamp(sum * scale + shift, lo, hi), or where `sums` is set the sum itself.
 struct FinishU8 {
   bool floats = false;
+  bool sums = false;
   float lo = 0, hi = 0;
   // Of y as an unsigned byte; `flip` (0 or 0x80) makes it the byte that is stored.
   std::int32_t zero = 0;
   std::uint8_t least = 0, most = 255, flip = 0;
+
+  std::int64_t element_bytes() const { return floats || sums ? 4 : 1; }
 };
 
 /// The numbers of each column, in the order of the lanes.
@@ -42,7 +45,7 @@ struct TileU8Args {
   const void* panel;
   ColumnsU8 columns;
   const FinishU8* finish;
-  void* out;                  // bytes or floats
+  void* out;                  // bytes, floats or int32
   std::ptrdiff_t out_stride;  // elements
   std::int64_t width;         // columns of the panel that exist
 };

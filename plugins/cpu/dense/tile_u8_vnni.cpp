@@ -101,16 +101,47 @@ int lane_of(int column, int columns) {
   return rest / 4 * kLanes + block * 4 + rest % 4;
 }
 
+/// Vectors in the order of the lanes become columns that follow each other: blocks of 128 bits change places.
+template <int kVectors>
+HWY_INLINE void order_columns(__m512i* v) {
+  if constexpr (kVectors == 4) {
+    const __m512i low01 = _mm512_shuffle_i32x4(v[0], v[1], 0x44);
+    const __m512i low23 = _mm512_shuffle_i32x4(v[2], v[3], 0x44);
+    const __m512i high01 = _mm512_shuffle_i32x4(v[0], v[1], 0xEE);
+    const __m512i high23 = _mm512_shuffle_i32x4(v[2], v[3], 0xEE);
+    v[0] = _mm512_shuffle_i32x4(low01, low23, 0x88);
+    v[1] = _mm512_shuffle_i32x4(low01, low23, 0xDD);
+    v[2] = _mm512_shuffle_i32x4(high01, high23, 0x88);
+    v[3] = _mm512_shuffle_i32x4(high01, high23, 0xDD);
+  } else if constexpr (kVectors == 2) {
+    const __m512i low = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+    const __m512i high = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+    const __m512i first = _mm512_permutex2var_epi64(v[0], low, v[1]);
+    v[1] = _mm512_permutex2var_epi64(v[0], high, v[1]);
+    v[0] = first;
+  }
+}
+
+/// Stores `width` columns of 32 bits.
+template <int kVectors>
+HWY_INLINE void store_columns(__m512i* v, std::int64_t width, void* y) {
+  order_columns<kVectors>(v);
+  repeat<kVectors>([&](auto i) __attribute__((always_inline)) {
+    const auto mask =
+        static_cast<__mmask16>(mask_of(std::max<std::int64_t>(0, width - i * kLanes)));
+    _mm512_mask_storeu_epi32(static_cast<std::int32_t*>(y) + i * kLanes, mask, v[i]);
+  });
+}
+
 template <int kVectors>
 HWY_INLINE void store_floats(const __m512i* sums, const TileU8Args& args, float* y) {
-  alignas(64) float lanes[kVectors * kLanes];
+  __m512i values[kVectors];
   repeat<kVectors>([&](auto v) __attribute__((always_inline)) {
     const __m512 value =
         _mm512_max_ps(_mm512_set1_ps(args.finish->lo), scaled(sums[v], args.columns, v));
-    _mm512_store_ps(lanes + v * kLanes, _mm512_min_ps(_mm512_set1_ps(args.finish->hi), value));
+    values[v] = _mm512_castps_si512(_mm512_min_ps(_mm512_set1_ps(args.finish->hi), value));
   });
-  for (int j = 0; j < static_cast<int>(args.width); ++j)
-    y[j] = lanes[lane_of(j, kVectors * kLanes)];
+  store_columns<kVectors>(values, args.width, y);
 }
 
 template <int kRows, int kVectors, bool kSigned>
@@ -144,10 +175,14 @@ void tile(const TileU8Args& args) {
     }
   }
   const bool floats = args.finish->floats;
+  const bool plain = args.finish->sums;
   const Finish finish = load(*args.finish);
   const __mmask64 mask = mask_of(args.width);
   repeat<kRows>([&](auto i) __attribute__((always_inline)) {
-    if (floats) {
+    if (plain) {
+      store_columns<kVectors>(sums[i], args.width,
+                              static_cast<std::int32_t*>(args.out) + i * args.out_stride);
+    } else if (floats) {
       store_floats<kVectors>(sums[i], args, static_cast<float*>(args.out) + i * args.out_stride);
     } else {
       store_bytes<kVectors>(sums[i], args.columns, finish,

@@ -1,7 +1,7 @@
 // MatMulInteger, QLinearMatMul: https://onnx.ai/onnx/operators/onnx__MatMulInteger.html,
 // onnx__QLinearMatMul.html
 #include "plugins/cpu/dense/matmul_dims.hpp"
-#include "plugins/cpu/dense/product_s16.hpp"
+#include "plugins/cpu/dense/matmul_u8.hpp"
 #include "plugins/cpu/dense/quantized_lines.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
@@ -35,7 +35,7 @@ class IntegerMatMul {
 
   struct Prepared {
     MatMulDims dims;
-    IntegerProduct product;
+    MatMulU8 product;
     const IntegerKernels* kernels = nullptr;
     std::int64_t a_matrices = 1;
     std::int64_t b_matrices = 1;
@@ -43,70 +43,54 @@ class IntegerMatMul {
     bool is_signed = false;  // y, of the linear form
     bool packed = false;
     LineParameter a_zero = {}, b_zero = {}, a_scale = {}, b_scale = {}, y_scale = {}, y_zero = {};
-    std::uint64_t a_bytes = 0, b_bytes = 0, sum_bytes = 0, scale_bytes = 0;
-
-    std::int64_t padded_depth() const { return product.shape().padded_depth(); }
+    std::uint64_t row_bytes = 0, b_bytes = 0, sum_bytes = 0, scale_bytes = 0;
 
     void compute(const sdk::ComputeContext& ctx) const {
       if (ctx.output(0).size() == 0) return;
       char* workspace = ctx.workspace().mutable_data<char>();
-      auto* a = reinterpret_cast<std::int16_t*>(workspace);
-      auto* b = reinterpret_cast<std::int16_t*>(workspace + a_bytes);
-      auto* sums = reinterpret_cast<std::int32_t*>(workspace + a_bytes + b_bytes);
-      auto* scales = reinterpret_cast<double*>(workspace + a_bytes + b_bytes + sum_bytes);
-      char* scratch = workspace + a_bytes + b_bytes + sum_bytes + scale_bytes;
+      char* own = workspace + row_bytes;
+      auto* sums = reinterpret_cast<std::int32_t*>(own + b_bytes);
+      auto* scales = reinterpret_cast<double*>(own + b_bytes + sum_bytes);
+      char* scratch = own + b_bytes + sum_bytes + scale_bytes;
       if (!kLinear) sums = ctx.output(0).template mutable_data<std::int32_t>();
-      widen_a(ctx, a);
-      const std::int16_t* weights = b;
+      const char* weights = own;
       if (packed) {
-        weights = ctx.packed(0).template data<std::int16_t>();
+        weights = ctx.packed(0).template data<char>();
       } else {
-        pack_b(ctx, b);
+        pack_b(ctx, own);
       }
-      const std::int64_t depth = padded_depth();
+      const std::uint64_t matrix_bytes = product.packed_bytes();
+      bool has_zeros = false;
+      for (std::int64_t i = 0; i < b_matrices; ++i)
+        has_zeros |= product.has_zeros(weights + static_cast<std::uint64_t>(i) * matrix_bytes);
+      const RowsU8 rows = read_rows(ctx, has_zeros, workspace);
       const std::int64_t products = merged ? 1 : static_cast<std::int64_t>(dims.a_indices.size());
       for (std::int64_t i = 0; i < products; ++i) {
         const auto index = static_cast<std::size_t>(i);
-        const std::int16_t* rows = a + dims.a_indices[index] * dims.rows * depth;
-        product.run(
-            weights + dims.b_indices[index] * product.packed_size(),
-            sums + i * dims.rows * dims.columns, dims.columns, ctx.threads(), scratch,
-            [&](const std::int16_t** table, std::int64_t, std::int64_t row, std::int64_t count) {
-              for (std::int64_t r = 0; r < count; ++r) table[r] = rows + (row + r) * depth;
-            });
+        const auto matrix = static_cast<std::uint64_t>(dims.b_indices[index]);
+        product.run(rows, dims.a_indices[index] * dims.rows, weights + matrix * matrix_bytes,
+                    FinishSums{}, sums + i * dims.rows * dims.columns, scratch, ctx.threads());
       }
       if constexpr (kLinear) narrow(ctx, sums, scales);
     }
 
-    /// A without its zero points, rows padded to pairs.
-    void widen_a(const sdk::ComputeContext& ctx, std::int16_t* to) const {
-      const sdk::Tensor a = ctx.input(kInputs.a);
+    RowsU8 read_rows(const sdk::ComputeContext& ctx, bool sums, void* memory) const {
       const bool has_zero = ctx.has_input(kInputs.a_zero);
       const Bytes zeros = has_zero ? Bytes(ctx.input(kInputs.a_zero)) : Bytes();
-      const std::int64_t depth = dims.depth;
-      const auto widen_row = [&](std::int64_t row) {
-        std::int16_t* out = to + row * padded_depth();
-        const auto zero =
-            static_cast<std::int16_t>(zeros.at(a_zero.at(row / dims.rows, row % dims.rows)));
-        if (a.type() == DataType::Int8) {
-          kernels->widen_s8(a.data<std::int8_t>() + row * depth, out, depth, zero);
-        } else {
-          kernels->widen_u8(a.data<std::uint8_t>() + row * depth, out, depth, zero);
-        }
-        if (depth % 2 != 0) out[depth] = 0;
-      };
-      split_loop(ctx.threads(), a_matrices * dims.rows, 0.2 * static_cast<double>(depth) + 2, 1,
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t row = begin; row < end; ++row) widen_row(row);
-                 });
+      const bool each = a_zero.line_step != 0 || a_zero.matrix_step != 0;
+      return product.rows_of(Bytes(ctx.input(kInputs.a)), a_matrices * dims.rows, zeros, each, sums,
+                             memory, ctx.threads(), [&](std::int64_t row) {
+                               return a_zero.at(row / dims.rows, row % dims.rows);
+                             });
     }
 
-    void pack_b(const sdk::ComputeContext& ctx, std::int16_t* to) const {
+    void pack_b(const sdk::ComputeContext& ctx, char* to) const {
       const bool has_zero = ctx.has_input(kInputs.b_zero);
       const Bytes data(ctx.input(kInputs.b));
       const Bytes zero = has_zero ? Bytes(ctx.input(kInputs.b_zero)) : Bytes();
       for (std::int64_t i = 0; i < b_matrices; ++i) {
-        pack_matrix(product, data, zero, b_zero, i, to + i * product.packed_size());
+        pack_matrix(product, data, zero, b_zero, i,
+                    to + static_cast<std::uint64_t>(i) * product.packed_bytes(), ctx.threads());
       }
     }
 
@@ -150,12 +134,9 @@ class IntegerMatMul {
     ctx.set_output(0, type, dims.out);
     const auto products = static_cast<std::int64_t>(dims.a_indices.size());
     const bool merged = dims.shared_b() && dims.a_in_order();
-    IntegerShape shape;
-    shape.rows = merged ? products * dims.rows : dims.rows;
-    shape.depth = dims.depth;
-    shape.columns = dims.columns;
+    const std::int64_t rows = merged ? products * dims.rows : dims.rows;
     Prepared p{.dims = dims,
-               .product = IntegerProduct(shape, isa_, ctx.threads().count()),
+               .product = MatMulU8(rows, dims.depth, dims.columns, isa_, ctx.threads().count()),
                .kernels = &integer_kernels(isa_),
                .a_matrices = matrix_count(a.dims()),
                .b_matrices = matrix_count(b.dims()),
@@ -166,16 +147,15 @@ class IntegerMatMul {
         line_parameter("B's zero point", ctx.input(kInputs.b_zero), p.b_matrices, dims.columns);
     if constexpr (kLinear) set_scales(ctx, p);
     const bool has_zero = ctx.input(kInputs.b_zero).present();
-    p.packed = p.b_matrices == 1 && ctx.input_constant(kInputs.b) &&
+    // Of a matrix without elements nothing is packed beforehand.
+    p.packed = p.b_matrices == 1 && dims.depth > 0 && ctx.input_constant(kInputs.b) &&
                (!has_zero || ctx.input_constant(kInputs.b_zero));
     if (p.packed) request_b(ctx, p, has_zero);
-    p.a_bytes =
-        align64(static_cast<std::uint64_t>(p.a_matrices * dims.rows * p.padded_depth()) * 2);
-    if (!p.packed)
-      p.b_bytes = align64(static_cast<std::uint64_t>(p.b_matrices * p.product.packed_size()) * 2);
+    p.row_bytes = p.product.rows_bytes(p.a_matrices * dims.rows);
+    if (!p.packed) p.b_bytes = static_cast<std::uint64_t>(p.b_matrices) * p.product.packed_bytes();
     if (kLinear)
       p.sum_bytes = align64(static_cast<std::uint64_t>(sdk::element_count(dims.out)) * 4);
-    ctx.set_workspace(p.a_bytes + p.b_bytes + p.sum_bytes + p.scale_bytes +
+    ctx.set_workspace(p.row_bytes + p.b_bytes + p.sum_bytes + p.scale_bytes +
                       p.product.scratch_bytes());
     ctx.set_variant(p.packed ? "packed" : "packing");
     ctx.set_cost(static_cast<std::uint64_t>(2 * sdk::element_count(dims.out) * dims.depth),
@@ -186,31 +166,28 @@ class IntegerMatMul {
   /// Packs a constant B.
   void pack(const sdk::PackContext& ctx) const {
     const sdk::Tensor b = ctx.source(0);
-    IntegerShape shape;
-    shape.rows = 1;
     const bool is_vector = b.rank() == 1;
-    shape.depth = b.dim(is_vector ? 0 : b.rank() - 2);
-    shape.columns = is_vector ? 1 : b.dim(b.rank() - 1);
+    const std::int64_t depth = b.dim(is_vector ? 0 : b.rank() - 2);
+    const std::int64_t columns = is_vector ? 1 : b.dim(b.rank() - 1);
     const bool has_zero = ctx.source_count() > 1;
     const Bytes zero = has_zero ? Bytes(ctx.source(1)) : Bytes();
     const LineParameter line{0, has_zero && ctx.source(1).size() > 1 ? 1 : 0};
-    pack_matrix(IntegerProduct(shape, isa_, 1), Bytes(b), zero, line, 0,
-                ctx.target().mutable_data<std::int16_t>());
+    pack_matrix(MatMulU8(1, depth, columns, isa_, 1), Bytes(b), zero, line, 0,
+                ctx.target().mutable_data<char>(), ctx.threads());
   }
 
  private:
-  static void pack_matrix(const IntegerProduct& product, const Bytes& data, const Bytes& zero,
-                          const LineParameter& line, std::int64_t matrix, std::int16_t* to) {
-    const IntegerShape& shape = product.shape();
-    IntegerWeights weights;
+  static void pack_matrix(const MatMulU8& product, const Bytes& data, const Bytes& zero,
+                          const LineParameter& line, std::int64_t matrix, char* to,
+                          const sdk::Threads& threads) {
+    WeightsU8 weights;
     weights.data = data;
-    weights.depth_stride = shape.columns;
-    weights.column_stride = 1;
+    weights.offset = matrix * product.depth() * product.columns();
+    weights.depth_stride = product.columns();
     weights.zero = zero;
-    weights.zero_step = line.line_step;
-    weights.offset = matrix * shape.depth * shape.columns;
     weights.zero_offset = line.at(matrix, 0);
-    product.pack_group(weights, 0, to);
+    weights.zero_step = line.line_step;
+    product.pack(weights, to, threads);
   }
 
   static void set_scales(const sdk::PrepareContext& ctx, Prepared& p) {
@@ -225,11 +202,10 @@ class IntegerMatMul {
   }
 
   void request_b(sdk::PrepareContext& ctx, const Prepared& p, bool has_zero) const {
-    const std::string key =
-        sdk::message("matmul s16 isa ", static_cast<int>(isa_), " dims ",
-                     sdk::to_string(ctx.input(kInputs.b).dims()), " type ",
-                     sdk::type_name(ctx.input(kInputs.b).type()), " zeros ", has_zero);
-    const auto bytes = static_cast<std::uint64_t>(p.product.packed_size()) * 2;
+    const std::string key = sdk::message(
+        "integer matmul ", kernels_key(isa_), " dims ", sdk::to_string(ctx.input(kInputs.b).dims()),
+        " type ", sdk::type_name(ctx.input(kInputs.b).type()), " zeros ", has_zero);
+    const std::uint64_t bytes = p.product.packed_bytes();
     if (has_zero) {
       ctx.request_pack(key, {kInputs.b, kInputs.b_zero}, bytes, this);
     } else {

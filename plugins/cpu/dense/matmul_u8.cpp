@@ -1,0 +1,161 @@
+#include "plugins/cpu/dense/matmul_u8.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "plugins/cpu/kernels/parallel.hpp"
+#include "plugins/cpu/rounding.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+constexpr std::uint64_t kFlagBytes = 64;
+
+/// Packed weights end with: whether there are zero points, each column's sum, each column's zero point.
+struct Tail {
+  std::int32_t* has_zeros;
+  std::int32_t* sums;
+  std::int32_t* zeros;
+};
+
+std::uint64_t column_bytes(std::int64_t columns) {
+  return align64(static_cast<std::uint64_t>(columns) * 4);
+}
+
+Tail tail_of(void* packed, std::uint64_t weight_bytes, std::int64_t columns) {
+  char* flag = static_cast<char*>(packed) + align64(weight_bytes);
+  char* sums = flag + kFlagBytes;
+  return {reinterpret_cast<std::int32_t*>(flag), reinterpret_cast<std::int32_t*>(sums),
+          reinterpret_cast<std::int32_t*>(sums + column_bytes(columns))};
+}
+
+// A quad that begins in a row ends at most so many bytes behind it.
+constexpr std::int64_t kBehind = 3;
+
+std::uint64_t copy_bytes(std::int64_t depth) {
+  return align64(static_cast<std::uint64_t>(RowsU8::kCopied * depth + kBehind));
+}
+
+/// The sums of columns of weights, less their zero points.
+void sum_columns(const WeightsU8& weights, std::int64_t depth, std::int64_t columns,
+                 const std::uint8_t* w, std::uint8_t flip, const Tail& tail) {
+  for (std::int64_t j = 0; j < columns; ++j)
+    tail.sums[j] = static_cast<std::int32_t>(-depth * tail.zeros[j]);
+  const bool by_rows = weights.column_stride <= weights.depth_stride;
+  const std::int64_t outer = by_rows ? depth : columns;
+  const std::int64_t inner = by_rows ? columns : depth;
+  const std::int64_t outer_step = by_rows ? weights.depth_stride : weights.column_stride;
+  const std::int64_t inner_step = by_rows ? weights.column_stride : weights.depth_stride;
+  for (std::int64_t i = 0; i < outer; ++i) {
+    const std::uint8_t* line = w + i * outer_step;
+    if (by_rows && inner_step == 1) {
+      for (std::int64_t j = 0; j < inner; ++j)
+        tail.sums[j] += static_cast<std::int8_t>(line[j] ^ flip);
+      continue;
+    }
+    for (std::int64_t j = 0; j < inner; ++j)
+      tail.sums[by_rows ? j : i] += static_cast<std::int8_t>(line[j * inner_step] ^ flip);
+  }
+}
+
+}  // namespace
+
+MatMulU8::MatMulU8(std::int64_t rows, std::int64_t depth, std::int64_t columns, Isa isa,
+                   unsigned threads)
+    : depth_(depth), isa_(isa) {
+  ShapeU8 shape;
+  shape.rows = rows;
+  shape.depth = (depth + 3) / 4 * 4;
+  shape.columns = columns;
+  product_ = ProductU8(shape, isa, threads);
+}
+
+std::uint64_t MatMulU8::packed_bytes() const {
+  return align64(product_.packed_bytes()) + kFlagBytes + 2 * column_bytes(columns());
+}
+
+void MatMulU8::pack(const WeightsU8& weights, void* packed, const sdk::Threads& threads) const {
+  const auto* w = static_cast<const std::uint8_t*>(weights.data.data) + weights.offset;
+  const std::uint8_t flip = weights.data.is_signed ? 0 : 0x80;
+  const Tail tail = tail_of(packed, product_.packed_bytes(), columns());
+  *tail.has_zeros = 0;
+  for (std::int64_t j = 0; j < columns(); ++j) {
+    const std::int64_t at = weights.zero_offset + j * weights.zero_step;
+    tail.zeros[j] = weights.zero.at(at) - (weights.data.is_signed ? 0 : 128);
+    if (tail.zeros[j] != 0) *tail.has_zeros = 1;
+  }
+  sum_columns(weights, depth_, columns(), w, flip, tail);
+  const std::int64_t depth = depth_;
+  // Scales and zero points of the product itself are not used.
+  product_.pack(ColumnSourceU8{}, packed, threads,
+                [=, k_step = weights.depth_stride, j_step = weights.column_stride](
+                    std::int64_t, std::int64_t, std::int64_t k, std::int64_t j) {
+                  if (k >= depth) return std::int8_t{0};
+                  return static_cast<std::int8_t>(w[k * k_step + j * j_step] ^ flip);
+                });
+}
+
+bool MatMulU8::has_zeros(const void* packed) const {
+  return *tail_of(const_cast<void*>(packed), product_.packed_bytes(), columns()).has_zeros != 0;
+}
+
+std::uint64_t MatMulU8::rows_bytes(std::int64_t count) const {
+  return 2 * align64(static_cast<std::uint64_t>(count) * 4) + copy_bytes(depth_);
+}
+
+RowsU8 MatMulU8::rows_of(const Bytes& a, std::int64_t count, bool sums, void* memory,
+                         const sdk::Threads& threads) const {
+  const std::uint64_t table = align64(static_cast<std::uint64_t>(count) * 4);
+  auto* numbers = reinterpret_cast<std::int32_t*>(static_cast<char*>(memory) + table);
+  auto* copy = static_cast<std::uint8_t*>(memory) + 2 * table;
+  RowsU8 rows;
+  rows.data = static_cast<const std::uint8_t*>(a.data);
+  rows.count = count;
+  rows.depth = depth_;
+  rows.is_signed = a.is_signed;
+  rows.minus_zeros = static_cast<const std::int32_t*>(memory);
+  if (depth_ % 4 != 0) {
+    // What is read behind another row's end is the next rows, and meets weights of zero.
+    const std::int64_t copied = std::min(count, RowsU8::kCopied);
+    const auto bytes = static_cast<std::size_t>(copied * depth_);
+    std::memcpy(copy, rows.data + (count - copied) * depth_, bytes);
+    std::memset(copy + bytes, 0, kBehind);
+    rows.copy = copy;
+  }
+  if (sums) {
+    const SumBytes sum = sum_bytes(isa_);
+    const std::uint8_t flip = a.is_signed ? 0x80 : 0;
+    split_loop(threads, count, 0.05 * static_cast<double>(depth_) + 2, 1,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   const std::uint32_t total = sum(rows.data + r * depth_, depth_, flip);
+                   numbers[r] = static_cast<std::int32_t>(0U - total);
+                 }
+               });
+    rows.minus_sums = numbers;
+  }
+  return rows;
+}
+
+void MatMulU8::run(const RowsU8& a, std::int64_t first_row, const void* packed, FinishSums finish,
+                   void* y, void* scratch, const sdk::Threads& threads) const {
+  const Tail tail = tail_of(const_cast<void*>(packed), product_.packed_bytes(), columns());
+  if (a.zero_step != 0 || *a.minus_zeros != 0)
+    finish.terms[0] = {a.minus_zeros + first_row * a.zero_step, a.zero_step, tail.sums};
+  if (a.minus_sums != nullptr && *tail.has_zeros != 0)
+    finish.terms[1] = {a.minus_sums + first_row, 1, tail.zeros};
+  finish.choose(isa_);
+  ArgsU8 args;
+  args.packed = packed;
+  args.finish.sums = true;
+  args.x_signed = a.is_signed;
+  args.out = y;
+  args.out_stride = columns();
+  args.after = &finish;
+  product_.run(args, threads, scratch,
+               [&](const std::uint8_t** table, std::int64_t, std::int64_t row, std::int64_t count) {
+                 for (std::int64_t r = 0; r < count; ++r) table[r] = a.at(first_row + row + r);
+               });
+}
+
+}  // namespace backplane::cpu
