@@ -74,13 +74,44 @@ void dequantize(const QuantizeParams& params, const X* x, float* y, std::int64_t
   }
 }
 
+void widen(const float* x, std::int64_t count, float& least, float& greatest) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  // Several vectors, so that comparisons do not wait for each other.
+  constexpr std::int64_t kVectors = 4;
+  V low[kVectors];
+  V high[kVectors];
+  for (std::int64_t v = 0; v < kVectors; ++v) {
+    low[v] = hn::Set(d, least);
+    high[v] = hn::Set(d, greatest);
+  }
+  std::int64_t i = 0;
+  for (; i + kVectors * lanes <= count; i += kVectors * lanes) {
+    for (std::int64_t v = 0; v < kVectors; ++v) {
+      const V value = hn::LoadU(d, x + i + v * lanes);
+      low[v] = hn::IfThenElse(hn::Lt(value, low[v]), value, low[v]);
+      high[v] = hn::IfThenElse(hn::Gt(value, high[v]), value, high[v]);
+    }
+  }
+  for (std::int64_t v = 1; v < kVectors; ++v) {
+    low[0] = hn::Min(low[0], low[v]);
+    high[0] = hn::Max(high[0], high[v]);
+  }
+  least = hn::GetLane(hn::MinOfLanes(d, low[0]));
+  greatest = hn::GetLane(hn::MaxOfLanes(d, high[0]));
+  for (; i < count; ++i) {
+    if (x[i] < least) least = x[i];
+    if (x[i] > greatest) greatest = x[i];
+  }
+}
+
 }  // namespace
 
 const QuantizeLoops& find_quantize() {
   static constexpr QuantizeLoops kLoops{quantize<std::uint8_t>,   quantize<std::int8_t>,
                                         quantize<std::uint16_t>,  quantize<std::int16_t>,
                                         dequantize<std::uint8_t>, dequantize<std::int8_t>,
-                                        dequantize<float>};
+                                        dequantize<float>,        widen};
   return kLoops;
 }
 

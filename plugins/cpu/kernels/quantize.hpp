@@ -26,6 +26,8 @@ struct QuantizeLoops {
   void (*from_u8)(const QuantizeParams& params, const std::uint8_t* x, float* y, std::int64_t n);
   void (*from_s8)(const QuantizeParams& params, const std::int8_t* x, float* y, std::int64_t n);
   void (*from_f32)(const QuantizeParams& params, const float* x, float* y, std::int64_t n);
+  /// Widens [least, greatest] to hold all of x; NaN is passed over.
+  void (*widen)(const float* x, std::int64_t n, float& least, float& greatest);
 };
 
 const QuantizeLoops& quantize_loops(Isa isa);

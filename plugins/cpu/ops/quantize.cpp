@@ -11,7 +11,6 @@
 #include "plugins/cpu/kernels/as_real.hpp"
 #include "plugins/cpu/kernels/convert.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
-#include "plugins/cpu/kernels/reduce_f32.hpp"
 #include "plugins/cpu/kernels/stretches.hpp"
 
 namespace backplane::cpu {
@@ -248,17 +247,38 @@ class QuantizeLinear {
 class DynamicQuantizeLinear {
  public:
   struct Prepared {
+    /// Elements whose range is found at a time.
+    static constexpr std::int64_t kPart = 16384;
+    struct Ends {
+      float least = 0;
+      float greatest = 0;
+    };
+
     std::int64_t count = 0;
-    Isa isa = Isa::kBaseline;
+    const QuantizeLoops* loops = nullptr;
+
+    std::int64_t parts() const { return (count + kPart - 1) / kPart; }
+
+    Ends range_of_all(const sdk::ComputeContext& ctx, const float* x) const {
+      auto* ends = reinterpret_cast<Ends*>(ctx.workspace().mutable_data<char>());
+      split_loop(ctx.threads(), parts(), 0.1 * kPart, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          ends[i] = {};
+          loops->widen(x + i * kPart, std::min(kPart, count - i * kPart), ends[i].least,
+                       ends[i].greatest);
+        }
+      });
+      Ends all;
+      for (std::int64_t i = 0; i < parts(); ++i) {
+        all.least = std::min(all.least, ends[i].least);
+        all.greatest = std::max(all.greatest, ends[i].greatest);
+      }
+      return all;
+    }
 
     void compute(const sdk::ComputeContext& ctx) const {
       const float* x = ctx.input(0).data<float>();
-      float least = 0;
-      float greatest = 0;
-      if (count > 0) {
-        least = std::min(0.0f, fold_f32(isa, Fold::kMin).row(x, count));
-        greatest = std::max(0.0f, fold_f32(isa, Fold::kMax).row(x, count));
-      }
+      const auto [least, greatest] = range_of_all(ctx, x);
       // All zeros: any scale will do, but not 0.
       const float scale = least == greatest ? 1.0f : (greatest - least) / 255.0f;
       const float exact = std::nearbyint(-least / scale);
@@ -267,9 +287,8 @@ class DynamicQuantizeLinear {
       *ctx.output(2).mutable_data<std::uint8_t>() = static_cast<std::uint8_t>(zero_point);
       auto* y = ctx.output(0).mutable_data<std::uint8_t>();
       const QuantizeParams params{&scale, &zero_point, 0, 0, 255};
-      const auto to_u8 = quantize_loops(isa).to_u8;
       split_elements(ctx.threads(), count, 0.3, [&](std::int64_t begin, std::int64_t end) {
-        to_u8(params, x + begin, y + begin, end - begin);
+        loops->to_u8(params, x + begin, y + begin, end - begin);
       });
     }
   };
@@ -281,7 +300,9 @@ class DynamicQuantizeLinear {
     ctx.set_output(0, DataType::UInt8, x.dims());
     ctx.set_output(1, DataType::Float, sdk::DimsView());
     ctx.set_output(2, DataType::UInt8, sdk::DimsView());
-    return {x.size(), isa_};
+    const Prepared prepared{x.size(), &quantize_loops(isa_)};
+    ctx.set_workspace(static_cast<std::uint64_t>(prepared.parts()) * sizeof(Prepared::Ends));
+    return prepared;
   }
 
  private:
