@@ -324,5 +324,42 @@ TEST(Rewrite, AChannelShuffleIsOneStep) {
   EXPECT_EQ(placement.kernels.size(), 3u);
 }
 
+/// A dynamically quantized layer; its values on the way are left in `inner`.
+std::string dynamic_layer(GraphWriter& g, Random& random, const Names& bytes, Names& inner) {
+  const std::string b = g.constant(random.tensor(ElementType::Int8, {16, 24}, -127, 127));
+  const std::string zero = g.constant(tensor(ElementType::Int8, {}, {0}));
+  inner = {g.node("MatMulInteger", {bytes[0], b, bytes[2], zero})};
+  inner.push_back(g.node("Cast", {inner[0]}, {{"to", std::int64_t{1}}}));
+  inner.push_back(g.node("Mul", {bytes[1], g.constant({1}, 0.01, 0.02)}));
+  inner.push_back(g.node("Mul", {inner[1], inner[2]}));
+  inner.push_back(g.node("Add", {inner[3], g.constant({24})}));
+  return inner.back();
+}
+
+TEST(Rewrite, ADynamicallyQuantizedLayerIsOneStepAfterItsBytes) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const Names bytes = g.nodes("DynamicQuantizeLinear", {g.feed({5, 16})}, 3);
+  Names inner;
+  const std::string one = g.node("Add", {dynamic_layer(g, random, bytes, inner), g.feed({5, 24})});
+  const std::string other = g.node("Relu", {dynamic_layer(g, random, bytes, inner)});
+  const Placement placement = place(g.done({one, other}));
+  EXPECT_EQ(placement.kernels,
+            (Names{"cpu:DynamicQuantizeLinear", "cpu:dynamic_matmul", "cpu:dynamic_matmul"}));
+}
+
+TEST(Rewrite, SumsThatAreAnOutputStay) {
+  // The sums, their floats, the product of the scales: the last one can be an input of the fused node.
+  const std::vector<std::size_t> steps = {6, 6, 3};
+  for (std::size_t kept = 0; kept < steps.size(); ++kept) {
+    Random random(1);
+    GraphWriter g(17, random);
+    Names inner;
+    const std::string y =
+        dynamic_layer(g, random, g.nodes("DynamicQuantizeLinear", {g.feed({5, 16})}, 3), inner);
+    EXPECT_EQ(place(g.done({y, inner[kept]})).steps, steps[kept]) << kept;
+  }
+}
+
 }  // namespace
 }  // namespace backplane::ops_test

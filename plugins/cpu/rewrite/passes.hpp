@@ -13,6 +13,10 @@ void fuse_quantized(WorkingGraph& graph);
 /// each.
 void fuse_decomposed(WorkingGraph& graph);
 
+/// MatMulInteger of constant weights takes over what makes floats of its sums: Cast, the scales, the bias, the
+/// residual addition and the activation. What is left is as exact.
+void fuse_dynamic_quantization(WorkingGraph& graph);
+
 /// Conv takes over the per-channel arithmetic, the residual addition and the activation that follow it;
 /// such arithmetic that stands alone becomes one ScaleShift node.
 void fuse_convolutions(WorkingGraph& graph);

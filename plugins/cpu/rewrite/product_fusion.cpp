@@ -1,51 +1,17 @@
 #include <cstring>
 
 #include "plugins/cpu/rewrite/activation_match.hpp"
+#include "plugins/cpu/rewrite/addend_match.hpp"
 #include "plugins/cpu/rewrite/passes.hpp"
 
 namespace backplane::cpu {
 namespace {
 
-bool is_vector(const WorkingGraph& graph, const std::string& value, int64_t count) {
-  const bp_tensor* tensor = graph.constant(value);
-  return tensor != nullptr && tensor->dtype == BP_FLOAT && tensor->rank == 1 &&
-         tensor->dims[0] == count;
-}
-
-/// The other operand of the addition that alone reads the node's result; "" when there is none.
-std::string other_addend(const WorkingGraph& graph, const WorkNode& node, WorkNode** addition) {
-  const std::string& value = node.outputs[0];
-  *addition = graph.only_consumer(value);
-  if (*addition == nullptr || (*addition)->changed ||
-      !((*addition)->is("Add") || (*addition)->is("Sum")))
-    return "";
-  if ((*addition)->inputs.size() != 2) return "";
-  const std::string& other = (*addition)->input((*addition)->input(0) == value ? 1 : 0);
-  return other == value ? "" : other;
-}
-
-void take_addend(WorkingGraph& graph, WorkNode* node, WorkNode* addition, std::size_t index,
-                 const std::string& other) {
-  const std::string result = addition->outputs[0];
-  graph.absorb(node, addition);
-  graph.set_input(node, index, other);
-  graph.set_output(node, 0, result);
-}
-
 void fuse_matmul(WorkingGraph& graph, WorkNode* node) {
   const bp_tensor* b = graph.constant(node->input(1));
   if (b == nullptr || b->rank != 2) return;
   const bool before = node->changed;
-  WorkNode* addition = nullptr;
-  std::string other = other_addend(graph, *node, &addition);
-  if (!other.empty() && is_vector(graph, other, b->dims[1])) {
-    take_addend(graph, node, addition, 2, other);
-    other = other_addend(graph, *node, &addition);
-  }
-  if (!other.empty() && graph.constant(other) == nullptr &&
-      graph.same_dims(node->outputs[0], other)) {
-    take_addend(graph, node, addition, 3, other);
-  }
+  take_addends(graph, node, b->dims[1], 2, 3);
   absorb_activation(graph, node);
   if (!before && node->changed) node->domain = kPrivateDomain;
 }

@@ -1,0 +1,15 @@
+// Finds what is added to a product's result.
+#pragma once
+
+#include <string>
+
+#include "plugins/cpu/rewrite/working_graph.hpp"
+
+namespace backplane::cpu {
+
+/// `node`, which makes output 0, a matrix of `columns` columns, takes over the addition of a constant vector
+/// [columns] that follows it as input `bias`, and of a tensor of its own dims as input `residual`.
+void take_addends(WorkingGraph& graph, WorkNode* node, std::int64_t columns, std::size_t bias,
+                  std::size_t residual);
+
+}  // namespace backplane::cpu
