@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compare Backplane with ONNX Runtime on a folder of models: results, and the time of a run.
 
-  compare.py MODELS [NAME ...] [--backplane BINARY] [--threads 1,2] [--rounds 5] [--providers cpu]
+  compare.py MODELS [NAME ...] [--backplane BINARY] [--threads 1,2] [--rounds 5] [--providers cpu] [--tolerance 1e-3]
 
 MODELS holds NAME.onnx and NAME.inputs/INPUT.npy, as export_models.py writes them. Prints a Markdown table: the greatest
 difference from ONNX Runtime without its optimisations, as a share of the output's greatest value, for both runtimes;
 then milliseconds of a run, the median of the rounds' medians, and the median of the rounds' ratios. The runtimes take
-turns in every round. Exit code 1: a result differs by more than TOLERANCE, or a model does not run.
+turns in every round. Exit code 1: a result differs by more than the tolerance, or a model does not run.
 Needs: numpy, onnx, onnxruntime.
 """
 import argparse
@@ -24,7 +24,6 @@ import numpy as np
 import onnx
 import onnxruntime
 
-TOLERANCE = 1e-3
 ROUND_SECONDS = 0.5
 
 
@@ -116,6 +115,7 @@ def main():
     parser.add_argument("--providers", default="cpu")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tolerance", type=float, default=1e-3)
     arguments = parser.parse_args()
     threads = [int(count) for count in arguments.threads.split(",")]
     backplane = Backplane(arguments.backplane, arguments.providers)
@@ -131,7 +131,7 @@ def main():
             own = difference(model.reference(True, 1).run(None, model.feeds), reference)
             found = difference(backplane.results(model), reference)
             cells = f"{found:.1e} | {own:.1e} |"
-            bad += found > TOLERANCE
+            bad += found > arguments.tolerance
             for n in threads:
                 theirs, ours, ratio = measure(model, backplane, n, arguments.rounds)
                 ratios[n].append(ratio)
