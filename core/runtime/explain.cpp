@@ -1,4 +1,5 @@
 // What a session says of itself, as JSON.
+#include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -39,6 +40,8 @@ struct Fate {
   std::string provider;  ///< "" when it is gone
   std::string kernel;
   std::string fused_into;
+  std::vector<std::string> parts =
+      {};  ///< of a node that runs as its body: the kernels that it became
 };
 
 /// Finds the fate of every node of the original model, bodies included.
@@ -118,9 +121,41 @@ class Fates {
     for (const std::int32_t origin : node.origins) {
       Fate own = fate;
       const std::string name = program.context().scope + node.name;
-      if (name != model_.original[static_cast<std::size_t>(origin)].name) own.fused_into = name;
-      fates_[static_cast<std::size_t>(origin)] = std::move(own);
+      const std::string& original = model_.original[static_cast<std::size_t>(origin)].name;
+      if (name != original) own.fused_into = name;
+      if (places_.contains(original)) {
+        fates_[static_cast<std::size_t>(origin)] = std::move(own);
+      } else {
+        join(fates_[static_cast<std::size_t>(origin)], std::move(own));
+      }
     }
+  }
+
+  /// The fate of a node whose body took its place is that of all its nodes which do something in a run.
+  static void join(Fate& whole, Fate part) {
+    const bool is_computed =
+        part.provider != "host" && part.kernel.find("(a view") == std::string::npos;
+    if (!is_computed) {
+      if (whole.parts.empty()) whole = std::move(part);
+      return;
+    }
+    constexpr std::size_t kMostNamed = 4;
+    std::vector<std::string> parts = std::move(whole.parts);
+    if (std::find(parts.begin(), parts.end(), part.kernel) == parts.end())
+      parts.push_back(part.kernel);
+    const bool is_elsewhere =
+        parts.size() > 1 && whole.provider.find(part.provider) == std::string::npos;
+    if (is_elsewhere) part.provider = whole.provider + ", " + part.provider;
+    if (parts.size() > 1) {
+      part.fused_into.clear();
+      part.kernel = "its body: ";
+      for (std::size_t i = 0; i < std::min(parts.size(), kMostNamed); ++i)
+        part.kernel += (i > 0 ? ", " : "") + parts[i];
+      if (parts.size() > kMostNamed)
+        part.kernel += text(" and ", parts.size() - kMostNamed, " more");
+    }
+    whole = std::move(part);
+    whole.parts = std::move(parts);
   }
 
   /// Bodies of nodes that a provider took whole are where the node is.

@@ -16,13 +16,13 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = pathlib.Path(os.environ["BACKPLANE_BUILD_DIR"]) / "bin/backplane"
 MODULES = sorted(path.stem for path in HERE.glob("*_cases.py") if path.stem != "model_cases")
-SHARE = 12  # of the cases that run on a provider other than cpu: one in so many
+SHARE = 20  # of the cases that run on a provider other than cpu: one in so many
 
 
 def verify(folder, provider):
     command = [PROGRAM, "verify", folder, "--jobs", "2", "--json", "-"]
     if provider != "cpu":
-        command += ["--provider", provider]
+        command += ["--providers", f"{provider},cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         sys.exit(f"verify ended with {done.returncode}: {done.stderr}")
