@@ -1,8 +1,11 @@
 #include "core/onnx/quantized_body.hpp"
 
 namespace backplane::core {
+namespace {
 
 using Name = BodyWriter::Name;
+
+}  // namespace
 
 Name one_number(BodyWriter& body, std::size_t index) {
   if (!body.has_input(index)) return "";
