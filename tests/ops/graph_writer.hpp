@@ -38,6 +38,8 @@ class GraphWriter {
     graph_.nodes.push_back(n);
     return n.outputs[0];
   }
+  /// The node that was written last.
+  reference::Node& last() { return graph_.nodes.back(); }
   /// A node with `count` outputs.
   std::vector<std::string> nodes(const char* op_type, std::vector<std::string> inputs, int count,
                                  std::vector<reference::Attribute> attributes = {}) {

@@ -74,6 +74,15 @@ void Product::cut_depth() {
 void Product::cut_items() {
   const int64_t block_bytes = std::min(shape_.taps * shape_.depth, kBlockDepth) * 4;
   int64_t rows = kRowBytes / std::max<int64_t>(block_bytes, 4);
+  if (shape_.unpacks) {
+    // More rows share the unpacking of a panel.
+    rows *= 2;
+    int64_t steps = 0;
+    for (const Block& block : blocks_) steps = std::max(steps, block.depth);
+    buffer_bytes_ =
+        static_cast<uint64_t>(ceil_div(steps, 8) * 8 * panels_.widest * panels_.lanes * 4);
+    buffer_bytes_ = align64(buffer_bytes_);
+  }
   rows = std::min({rows, kMaxCacheRows, kMaxTableEntries / std::max<int64_t>(1, shape_.taps)});
   cache_rows_ = std::max(kRowUnit, rows / kRowUnit * kRowUnit);
   cache_rows_ = std::max<int64_t>(1, std::min(cache_rows_, shape_.rows));
@@ -95,20 +104,20 @@ void Product::cut_items() {
   }
 }
 
-void Product::run_rows(const ProductArgs& args, const float* const* table, int64_t row,
-                       int64_t count, int64_t panel_item) const {
+void Product::run_rows(const ProductArgs& args, const float* const* table, float* buffer,
+                       int64_t row, int64_t count, int64_t panel_item) const {
   const int64_t panels = panels_.count() * shape_.groups;
   const int64_t first = panels * panel_item / panel_items_;
   const int64_t last = panels * (panel_item + 1) / panel_items_;
   for (const Block& block : blocks_) {
     for (int64_t panel = first; panel < last; ++panel) {
-      run_panel(args, table, row, count, panel, block);
+      run_panel(args, table, buffer, row, count, panel, block);
     }
   }
 }
 
-void Product::run_panel(const ProductArgs& args, const float* const* table, int64_t row,
-                        int64_t count, int64_t index, const Block& block) const {
+void Product::run_panel(const ProductArgs& args, const float* const* table, float* buffer,
+                        int64_t row, int64_t count, int64_t index, const Block& block) const {
   const int64_t group = index / panels_.count();
   const Panels::Panel panel = panels_.at(index % panels_.count());
   const int64_t column = group * shape_.columns + panel.column;
@@ -117,9 +126,13 @@ void Product::run_panel(const ProductArgs& args, const float* const* table, int6
   tile.row_pitch = count;
   tile.offset = group * shape_.depth + block.offset;
   tile.depth = block.depth;
-  const float* weights = args.packed + group * group_floats() +
-                         panel.column * shape_.taps * shape_.depth +
-                         (block.tap * shape_.depth + block.offset) * pitch;
+  const float* weights = buffer;
+  if (shape_.unpacks) {
+    args.unpack(args.unpack_from, panel, block.offset, block.depth, buffer);
+  } else {
+    weights = args.packed + group * group_floats() + panel.column * shape_.taps * shape_.depth +
+              (block.tap * shape_.depth + block.offset) * pitch;
+  }
   tile.out_stride = args.out_stride;
   tile.width = panel.width;
   tile.bias = args.bias != nullptr ? args.bias + column : nullptr;

@@ -18,11 +18,17 @@ struct ProductShape {
   int64_t depth = 0;    // of a tap, in a group
   int64_t columns = 0;  // of a group
   int64_t groups = 1;
+  bool unpacks = false;  // see ProductArgs::unpack; one tap and one group
 };
 
 /// The memory of one product. Strides count floats. Nothing is owned.
 struct ProductArgs {
   const float* packed = nullptr;
+  /// Instead of `packed`, where the shape says so: writes steps [first, first + steps) of a panel as floats. What it
+  /// writes beyond them stays within the next multiple of 8 steps; `first` is one.
+  void (*unpack)(const void* from, const Panels::Panel& panel, int64_t first, int64_t steps,
+                 float* to) = nullptr;
+  const void* unpack_from = nullptr;
   const float* bias = nullptr;      // null: none
   const float* residual = nullptr;  // null: none
   int64_t residual_stride = 0;
@@ -46,7 +52,7 @@ class Product {
   /// Whether `out` is written once, so that it may be the residual's memory.
   bool single_block() const { return blocks_.size() == 1; }
   /// Bytes of scratch memory that a run needs, 64-byte aligned.
-  uint64_t scratch_bytes() const { return table_bytes_ * threads_; }
+  uint64_t scratch_bytes() const { return (table_bytes_ + buffer_bytes_) * threads_; }
 
   /// Computes rows [row_begin, row_end), numbered so in `args` too. fill(table, pitch, row, count) writes
   /// the pointers of rows [row, row + count): table[t * pitch + i] for tap t of row + i.
@@ -55,8 +61,9 @@ class Product {
            void* scratch, const Fill& fill) const {
     const int64_t row_items = row_end - row_begin < shape_.rows ? 1 : row_items_;
     const auto item = [&](uint64_t begin, uint64_t end, uint32_t worker) {
-      auto** table =
-          reinterpret_cast<const float**>(static_cast<char*>(scratch) + worker * table_bytes_);
+      char* own = static_cast<char*>(scratch) + worker * (table_bytes_ + buffer_bytes_);
+      auto** table = reinterpret_cast<const float**>(own);
+      auto* buffer = reinterpret_cast<float*>(own + table_bytes_);
       for (uint64_t i = begin; i < end; ++i) {
         const int64_t row_item = static_cast<int64_t>(i) / panel_items_;
         const int64_t panel_item = static_cast<int64_t>(i) % panel_items_;
@@ -67,7 +74,7 @@ class Product {
           const int64_t row = first + (last - first) * part / parts;
           const int64_t count = first + (last - first) * (part + 1) / parts - row;
           fill(table, count, row, count);
-          run_rows(args, table, row, count, panel_item);
+          run_rows(args, table, buffer, row, count, panel_item);
         }
       }
     };
@@ -87,10 +94,10 @@ class Product {
 
   void cut_depth();
   void cut_items();
-  void run_rows(const ProductArgs& args, const float* const* table, int64_t row, int64_t count,
-                int64_t panel_item) const;
-  void run_panel(const ProductArgs& args, const float* const* table, int64_t row, int64_t count,
-                 int64_t panel, const Block& block) const;
+  void run_rows(const ProductArgs& args, const float* const* table, float* buffer, int64_t row,
+                int64_t count, int64_t panel_item) const;
+  void run_panel(const ProductArgs& args, const float* const* table, float* buffer, int64_t row,
+                 int64_t count, int64_t panel, const Block& block) const;
 
   ProductShape shape_;
   Activation activation_;
@@ -102,6 +109,7 @@ class Product {
   int64_t row_items_ = 1;
   int64_t panel_items_ = 1;
   uint64_t table_bytes_ = 0;
+  uint64_t buffer_bytes_ = 0;  // of a part of a panel that is unpacked
   unsigned threads_ = 1;
 };
 

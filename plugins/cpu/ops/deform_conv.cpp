@@ -8,7 +8,7 @@
 namespace backplane::cpu {
 namespace {
 
-constexpr std::uint32_t kDeformX = 0, kDeformW = 1, kOffset = 2, kDeformBias = 3, kMask = 4;
+constexpr std::uint32_t kDeformX = 0, kDeformW = 1, kOffset = 2, kDeformBias = 3, kDeformMask = 4;
 
 /// Images of two spatial axes; sums in double for double, otherwise in float.
 template <class T>
@@ -46,7 +46,8 @@ class DeformConv {
                 Sum* samples) const {
       const T* x = ctx.input(kDeformX).template data<T>();
       const T* offset = ctx.input(kOffset).template data<T>();
-      const T* mask = ctx.has_input(kMask) ? ctx.input(kMask).template data<T>() : nullptr;
+      const T* mask =
+          ctx.has_input(kDeformMask) ? ctx.input(kDeformMask).template data<T>() : nullptr;
       const std::int64_t taps = window.taps();
       const std::int64_t per_group = in_channels / offset_groups;
       const std::int64_t first_y = pixel / window.out[2] * window.stride[1] - window.pad_begin[1];
@@ -131,7 +132,7 @@ class DeformConv {
     const Window& window = prepared.window;
     const std::int64_t maps = offset_groups_ * window.taps();
     check(ctx, kOffset, "offset", {x.dim(0), 2 * maps, window.out[1], window.out[2]});
-    check(ctx, kMask, "mask", {x.dim(0), maps, window.out[1], window.out[2]});
+    check(ctx, kDeformMask, "mask", {x.dim(0), maps, window.out[1], window.out[2]});
     check(ctx, kDeformBias, "B", {w.dim(0)});
     ctx.set_output(0, x.type(), sdk::Dims{x.dim(0), w.dim(0), window.out[1], window.out[2]});
     ctx.set_workspace(static_cast<std::uint64_t>(x.dim(1) * window.taps()) * sizeof(Sum) *

@@ -35,11 +35,11 @@ void take_addends(WorkingGraph& graph, WorkNode* node, std::int64_t columns, std
                   std::size_t residual) {
   WorkNode* addition = nullptr;
   std::string other = other_addend(graph, *node, &addition);
-  if (!other.empty() && is_vector(graph, other, columns)) {
+  if (!other.empty() && node->input(bias).empty() && is_vector(graph, other, columns)) {
     take_addend(graph, node, addition, bias, other);
     other = other_addend(graph, *node, &addition);
   }
-  if (!other.empty() && graph.constant(other) == nullptr &&
+  if (!other.empty() && node->input(residual).empty() && graph.constant(other) == nullptr &&
       graph.same_dims(node->outputs[0], other)) {
     take_addend(graph, node, addition, residual, other);
   }

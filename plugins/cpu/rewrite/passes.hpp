@@ -9,6 +9,10 @@ namespace backplane::cpu {
 /// weights, Add, and what only moves elements.
 void fuse_quantized(WorkingGraph& graph);
 
+/// MatMul and Gemm whose weights are constants of 4 or 8 bits, and Gather from such a table, read the bits; nothing is
+/// folded to floats.
+void keep_narrow_weights(WorkingGraph& graph);
+
 /// Decomposed Gelu and LayerNormalization, and pairs of QuantizeLinear and DequantizeLinear, become one node
 /// each.
 void fuse_decomposed(WorkingGraph& graph);
@@ -24,7 +28,7 @@ void fuse_convolutions(WorkingGraph& graph);
 /// Product, scale, mask, Softmax and product become one node, which never has all the scores.
 void fuse_attention(WorkingGraph& graph);
 
-/// MatMul and Gemm take over the bias, the residual addition and the activation that follow them.
+/// MatMul, MatMulNBits and Gemm take over the bias, the residual addition and the activation that follow them.
 void fuse_products(WorkingGraph& graph);
 
 /// Images are kept channels last between the nodes that work on them; reorders stand at the borders.

@@ -16,6 +16,16 @@ void fuse_matmul(WorkingGraph& graph, WorkNode* node) {
   if (!before && node->changed) node->domain = kPrivateDomain;
 }
 
+/// Of weights of 4 or 8 bits; the loop over the nodes may come to one again.
+void fuse_narrow_matmul(WorkingGraph& graph, WorkNode* node) {
+  const sdk::ValueInfo y = graph.info(node->outputs[0]);
+  if (!y || y.rank() < 1 || node->attributes.count("activation") != 0) return;
+  const bool before = node->changed;
+  take_addends(graph, node, y.dims().back(), 5, 6);
+  absorb_activation(graph, node);
+  if (!before && node->changed) node->domain = kPrivateDomain;
+}
+
 /// Whether two unknown last dimensions have one name.
 bool same_last_symbol(const sdk::ValueInfo& a, const sdk::ValueInfo& b) {
   const char* one = sdk::host().graph->value_symbol(a.raw(), a.rank() - 1);
@@ -76,7 +86,10 @@ void fuse_softmax(WorkingGraph& graph, WorkNode* node) {
 void fuse_products(WorkingGraph& graph) {
   for (std::size_t i = 0; i < graph.size(); ++i) {
     WorkNode* node = graph.at(i);
-    if (node == nullptr || node->changed || !graph.is_float(node->outputs[0])) continue;
+    if (node == nullptr || !graph.is_float(node->outputs[0])) continue;
+    if (node->is("MatMulNBits", kPrivateDomain) || node->is("MatMulNBits", "com.microsoft"))
+      fuse_narrow_matmul(graph, node);
+    if (node->changed) continue;
     if (node->is("MatMul")) {
       fuse_matmul(graph, node);
       fuse_scale(graph, node);
