@@ -91,6 +91,7 @@ struct SessionOptions {
   std::vector<PlacementRule> placement;
   UnusedRules unused_rules = UnusedRules::Warn;
   std::vector<CastChoice> casts;
+  bool widening = true;
   PlacementPolicy placement_policy = PlacementPolicy::Priority;
   std::string copy_rates = "auto";  ///< file of measured copy rates; "off": none
   std::map<std::string, std::int64_t> dims;

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "backplane/plugin_api/optional/widening.h"
+
 namespace backplane::core {
 namespace {
 
@@ -15,10 +17,17 @@ struct CastSides {
 
 class CastInserter {
  public:
-  CastInserter(PlacedGraph& placed, const PlacementRequest& request, std::int64_t opset)
-      : placed_(placed), graph_(*placed.graph), request_(request) {
+  CastInserter(PlacedGraph& placed, const PlacementRequest& request, std::int64_t opset,
+               CastsBack& back)
+      : placed_(placed), graph_(*placed.graph), request_(request), back_(back) {
     const auto schema = request.schemas->registry().find("", "Cast", static_cast<int>(opset));
     if (schema) cast_version_ = schema->since_version;
+    for (const std::string& name : back) {
+      const NodeId id = graph_.find_node(name);
+      if (id == kNone) continue;
+      const ValueId from = graph_.node(id).inputs[0];
+      uncast_[graph_.node(id).outputs[0]] = {from, graph_.value(from).type.element};
+    }
   }
 
   /// The reason, where the node got casts.
@@ -29,7 +38,7 @@ class CastInserter {
     for (const int device : devices_to_ask(id)) {
       for (const TypeCast& types : casts) {
         const std::optional<CastSides> sides = sides_of(node, *schema, types.from);
-        if (!sides || !takes(device, node, *sides, types.to)) continue;
+        if (!sides || kernels_in(device, node, *sides, types.to).empty()) continue;
         const std::string label = request_.devices->at(device).label();
         const std::string had(name(types.from)), now(name(types.to));
         cast(id, *sides, types);
@@ -42,7 +51,49 @@ class CastInserter {
     return std::nullopt;
   }
 
+  /// The same for a node of a 16-bit type that a kernel wants in float.
+  std::optional<Reason> try_widening(NodeId id) {
+    const Node& node = graph_.node(id);
+    const SchemaInfo* const schema = request_.schemas->find(node);
+    if (cast_version_ == 0 || schema == nullptr || node.has_bodies()) return std::nullopt;
+    for (const DataType half : {DataType::Float16, DataType::BFloat16}) {
+      const std::optional<CastSides> sides = sides_of(node, *schema, half);
+      if (!sides) continue;
+      std::vector<int> devices = devices_to_ask(id);
+      const int own = placed_.placement[static_cast<std::size_t>(id)].device;
+      if (own >= 0) devices.push_back(own);
+      for (const int device : devices) {
+        const std::vector<RegisteredKernel> kernels =
+            kernels_in(device, node, *sides, DataType::Float);
+        if (kernels.empty()) continue;
+        const bool asks = (kernels.front().def->flags & BP_KERNEL_WIDENS_HALF) != 0;
+        if (!asks && (device != own || !passes_on(node, *sides))) continue;
+        const std::string label = request_.devices->at(device).label();
+        const std::string had(name(half));
+        cast(id, *sides, {half, DataType::Float});
+        return Reason{label, "widened",
+                      text(label, " computes it in float, as ",
+                           asks ? "its kernel asks" : "what it moves is float", ": ",
+                           sides->inputs.size(), " of its inputs and ", sides->outputs.size(),
+                           " of its outputs are ", had, "; the option widening switches this off")};
+      }
+    }
+    return std::nullopt;
+  }
+
  private:
+  /// Whether a node that only moves elements, as far as is known, has some of them in float, and nobody outside wants its
+  /// results as they were.
+  bool passes_on(const Node& node, const CastSides& sides) const {
+    const auto is_float = [&](std::size_t i) { return uncast_.contains(node.inputs[i]); };
+    const auto is_result = [&](std::size_t i) {
+      return std::find(graph_.outputs.begin(), graph_.outputs.end(), node.outputs[i]) !=
+             graph_.outputs.end();
+    };
+    return std::any_of(sides.inputs.begin(), sides.inputs.end(), is_float) &&
+           std::none_of(sides.outputs.begin(), sides.outputs.end(), is_result);
+  }
+
   /// Devices before that of the node that said no because of a type.
   std::vector<int> devices_to_ask(NodeId id) const {
     const NodePlacement& placement = placed_.placement[static_cast<std::size_t>(id)];
@@ -86,8 +137,9 @@ class CastInserter {
     return sides;
   }
 
-  /// Asks the device for the node alone, in the other type.
-  bool takes(int device, const Node& node, const CastSides& sides, DataType type) const {
+  /// The device's kernels for the node alone, in the other type.
+  std::vector<RegisteredKernel> kernels_in(int device, const Node& node, const CastSides& sides,
+                                           DataType type) const {
     Graph trial;
     Node alone;
     alone.name = node.name;
@@ -123,9 +175,8 @@ class CastInserter {
     const NodeId id = trial.add_node(std::move(alone));
     const GraphView view(trial, {id});
     std::vector<Reason> reasons;
-    return !matching_kernels(request_.devices->devices[static_cast<std::size_t>(device)],
-                             *request_.schemas, trial, trial.node(id), view.node(id), reasons)
-                .empty();
+    return matching_kernels(request_.devices->devices[static_cast<std::size_t>(device)],
+                            *request_.schemas, trial, trial.node(id), view.node(id), reasons);
   }
 
   /// A Cast node without inputs and outputs; `stem` begins its name.
@@ -155,6 +206,7 @@ class CastInserter {
       back.outputs = {to};
       graph_.add_node(std::move(back));
       uncast_[to] = {made, types.to};
+      back_.insert(text(node, "/cast_output_", i));
     }
   }
 
@@ -176,6 +228,7 @@ class CastInserter {
   PlacedGraph& placed_;
   Graph& graph_;
   const PlacementRequest& request_;
+  CastsBack& back_;
   int cast_version_ = 0;
   std::map<std::pair<ValueId, DataType>, ValueId> cast_;    ///< casts of values that there are
   std::map<ValueId, std::pair<ValueId, DataType>> uncast_;  ///< what values are cast from
@@ -184,13 +237,14 @@ class CastInserter {
 }  // namespace
 
 std::map<std::string, Reason> insert_casts(PlacedGraph& placed, const std::vector<NodeId>& order,
-                                           const PlacementRequest& request,
-                                           const std::vector<TypeCast>& casts, std::int64_t opset) {
+                                           const PlacementRequest& request, const CastRules& rules,
+                                           std::int64_t opset, CastsBack& back) {
   std::map<std::string, Reason> reasons;
-  CastInserter inserter(placed, request, opset);
+  CastInserter inserter(placed, request, opset, back);
   for (const NodeId id : order) {
-    if (std::optional<Reason> reason = inserter.try_node(id, casts))
-      reasons.emplace(placed.graph->node(id).name, std::move(*reason));
+    std::optional<Reason> reason = inserter.try_node(id, rules.casts);
+    if (!reason && rules.widens) reason = inserter.try_widening(id);
+    if (reason) reasons.emplace(placed.graph->node(id).name, std::move(*reason));
   }
   return reasons;
 }

@@ -1,7 +1,8 @@
-// Casts around nodes that a device has in another type only, where the user allows it.
+// Casts around nodes that a device has in another type only, where the user or the kernel allows it.
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,19 @@ struct TypeCast {
 /// what the node reads is cast before it, what it makes behind it. A value that was cast from `to` is not cast back.
 /// Only values whose type is a type parameter of the operator are cast, and outputs only together with inputs of the
 /// parameter: a type that an attribute sets stays. `opset` is that of the Cast nodes.
+/// With `widens`, nodes of 16-bit types whose kernel asks for float (BP_KERNEL_WIDENS_HALF) are cast as well, and nodes without
+/// such a kernel where one of their inputs is there in float and no output is the graph's.
+struct CastRules {
+  std::vector<TypeCast> casts;
+  bool widens = true;
+};
+
+/// Casts of earlier calls that go back, by the nodes' names: what reads them may read what they were made from.
+using CastsBack = std::set<std::string>;
+
 /// Returns why, by node; when there is something, the graph has changed and its nodes are to be placed anew.
 std::map<std::string, Reason> insert_casts(PlacedGraph& placed, const std::vector<NodeId>& order,
-                                           const PlacementRequest& request,
-                                           const std::vector<TypeCast>& casts, std::int64_t opset);
+                                           const PlacementRequest& request, const CastRules& rules,
+                                           std::int64_t opset, CastsBack& back);
 
 }  // namespace backplane::core

@@ -95,6 +95,7 @@ bool Program::attempt(const Cut& cut, Refusals& refusals) {
     placed_ = PlacedGraph();
     folded_origins_.clear();
     casts_.clear();
+    casts_back_.clear();
     place_graph(cut, refusals);
     create_kernels();
     return true;
@@ -176,14 +177,24 @@ PlacementRequest Program::placement_request(const Refusals& refusals) {
 /// True when nodes got Casts around them, and placement is to be done again.
 bool Program::add_casts(const Refusals& refusals) {
   const auto opset = context_.model->opsets.find("");
-  if (context_.casts.empty() || opset == context_.model->opsets.end()) return false;
-  std::map<std::string, Reason> added =
-      insert_casts(placed_, order_, placement_request(refusals), context_.casts, opset->second);
+  if (opset == context_.model->opsets.end()) return false;
+  std::map<std::string, Reason> added = insert_casts(placed_, order_, placement_request(refusals),
+                                                     context_.casts, opset->second, casts_back_);
   if (added.empty()) return false;
-  for (const auto& [name, reason] : added)
-    placed_.remarks.push_back(text("node '", name, "': ", reason.text));
+  std::size_t widened = 0;
+  for (const auto& [name, reason] : added) {
+    if (reason.code == "widened") {
+      ++widened;
+    } else {
+      placed_.remarks.push_back(text("node '", name, "': ", reason.text));
+    }
+  }
+  if (widened > 0)
+    placed_.remarks.push_back(text(widened,
+                                   " nodes of 16-bit types are computed in float, "
+                                   "where their kernels ask for it"));
   casts_.merge(added);
-  remove_unneeded(*placed_.graph);
+  simplify();
   return true;
 }
 

@@ -56,7 +56,7 @@ struct ProgramContext {
   const Logger* logger = nullptr;
   bp_threads* threads = nullptr;
   std::vector<RuleText> rules;
-  std::vector<TypeCast> casts;  ///< that may be inserted for a device's sake
+  CastRules casts;  ///< that may be inserted for a device's sake
   Spill spill = Spill::Forbidden;
   bool deterministic = false;
   bool parallel = false;  ///< steps that do not depend on each other may run at the same time
@@ -181,7 +181,8 @@ class Program {
   ShapeArithmetic arithmetic_;
   std::vector<std::int32_t> folded_origins_;
   std::map<std::string, Reason> casts_;  ///< by node: why it is between Casts
-  const PlanRecord* record_ = nullptr;   ///< that the program follows
+  CastsBack casts_back_;
+  const PlanRecord* record_ = nullptr;  ///< that the program follows
   std::size_t asked_count_ = 0;
   std::vector<ValueId> feeds_, fetches_;
   std::vector<std::size_t> keyed_feeds_;

@@ -22,7 +22,8 @@ void Session::set_placement(ProgramContext& context) const {
   for (const PlacementRule& rule : options_.placement)
     context.rules.emplace_back(rule.pattern, rule.provider);
   for (const CastChoice& cast : options_.casts)
-    context.casts.push_back({*data_type_named(cast.from), *data_type_named(cast.to)});
+    context.casts.casts.push_back({*data_type_named(cast.from), *data_type_named(cast.to)});
+  context.casts.widens = options_.widening;
   context.spill = options_.fallback == Fallback::Forbid ? Spill::Forbidden
                   : options_.fallback == Fallback::Warn ? Spill::Warned
                                                         : Spill::Silent;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backplane/plugin.hpp"
+#include "backplane/plugin_api/optional/widening.h"
 #include "plugins/cpu/dense/isa.hpp"
 
 namespace backplane::cpu {

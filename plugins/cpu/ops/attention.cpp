@@ -400,6 +400,7 @@ sdk::KernelList attention_kernels() {
           .types("T1", {DataType::Float})
           .types("T2", {DataType::Float})
           .types("U", {DataType::Float, DataType::Bool})
+          .flags(BP_KERNEL_WIDENS_HALF)
           .kernel<Attention>(),
       sdk::op("Attention", "backplane.cpu").name("cpu:attention_fused").kernel<FusedAttention>()};
 }

@@ -209,12 +209,14 @@ sdk::KernelBuilder builder(int first, int last) {
 
 sdk::KernelList batch_normalization_kernels() {
   const common::TypeList floats = common::float_types();
-  return {builder(1, 13).kernel<BatchNormalization>(),
-          builder(14, 14).types("U", floats).kernel<BatchNormalization>(),
-          builder(15, std::numeric_limits<int>::max())
-              .types("T1", floats)
-              .types("T2", floats)
-              .kernel<BatchNormalization>()};
+  return {
+      builder(1, 13).flags(BP_KERNEL_WIDENS_HALF).kernel<BatchNormalization>(),
+      builder(14, 14).types("U", floats).flags(BP_KERNEL_WIDENS_HALF).kernel<BatchNormalization>(),
+      builder(15, std::numeric_limits<int>::max())
+          .types("T1", floats)
+          .types("T2", floats)
+          .flags(BP_KERNEL_WIDENS_HALF)
+          .kernel<BatchNormalization>()};
 }
 
 }  // namespace backplane::cpu

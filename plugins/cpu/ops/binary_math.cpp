@@ -164,12 +164,14 @@ sdk::KernelList binary_math_kernels() {
     list.push_back(sdk::op(op)
                        .name(std::string("cpu:") + op)
                        .types("T", common::number_types())
+                       .flags(BP_KERNEL_WIDENS_HALF)
                        .kernel<BinaryMath>());
   }
   for (const char* op : {"Max", "Min", "Sum", "Mean"}) {
     list.push_back(sdk::op(op)
                        .name(std::string("cpu:") + op)
                        .types("T", common::number_types())
+                       .flags(BP_KERNEL_WIDENS_HALF)
                        .kernel<VariadicMath>());
   }
   return list;

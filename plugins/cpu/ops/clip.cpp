@@ -151,7 +151,11 @@ class Clip {
 }  // namespace
 
 sdk::KernelList clip_kernels() {
-  return {sdk::op("Clip").name("cpu:Clip").types("T", common::number_types()).kernel<Clip>()};
+  return {sdk::op("Clip")
+              .name("cpu:Clip")
+              .types("T", common::number_types())
+              .flags(BP_KERNEL_WIDENS_HALF)
+              .kernel<Clip>()};
 }
 
 }  // namespace backplane::cpu

@@ -277,7 +277,11 @@ class PlainConv {
 sdk::KernelList conv_kernels() {
   using sdk::DataType;
   return {
-      sdk::op("Conv").name("cpu:conv").types("T", {DataType::Float}).kernel<ConvKernel>(),
+      sdk::op("Conv")
+          .name("cpu:conv")
+          .types("T", {DataType::Float})
+          .flags(BP_KERNEL_WIDENS_HALF)
+          .kernel<ConvKernel>(),
       sdk::op("Conv")
           .name("cpu:conv_f64")
           .types("T", {DataType::Double})

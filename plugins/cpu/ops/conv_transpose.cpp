@@ -218,6 +218,7 @@ sdk::KernelList conv_transpose_kernels() {
   return {sdk::op("ConvTranspose")
               .name("cpu:conv_transpose")
               .types("T", {sdk::DataType::Float})
+              .flags(BP_KERNEL_WIDENS_HALF)
               .kernel<ConvTranspose>(),
           plain_transposed<double>(1), plain_transposed<sdk::Half>(1),
           plain_transposed<sdk::BFloat16>(22)};

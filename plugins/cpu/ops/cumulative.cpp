@@ -1,5 +1,6 @@
 // CumSum, CumProd: https://onnx.ai/onnx/operators/onnx__CumSum.html, onnx__CumProd.html
 #include "backplane/plugin.hpp"
+#include "backplane/plugin_api/optional/widening.h"
 #include "plugins/common/axes.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/kernels/binary_scalar.hpp"
@@ -93,6 +94,7 @@ sdk::KernelList cumulative_kernels() {
                        .name(std::string("cpu:") + op)
                        .types("T", common::number_types())
                        .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE})
+                       .flags(BP_KERNEL_WIDENS_HALF)
                        .kernel<Cumulative>());
   }
   return list;

@@ -357,6 +357,8 @@ class Einsum {
 
 }  // namespace
 
-sdk::KernelList einsum_kernels() { return {sdk::op("Einsum").name("cpu:einsum").kernel<Einsum>()}; }
+sdk::KernelList einsum_kernels() {
+  return {sdk::op("Einsum").name("cpu:einsum").flags(BP_KERNEL_WIDENS_HALF).kernel<Einsum>()};
+}
 
 }  // namespace backplane::cpu

@@ -250,7 +250,11 @@ sdk::KernelEntry plain_gemm(int since = 1) {
 // Up to version 6 the attribute 'broadcast' says whether C broadcasts; a C that fits does so either way.
 sdk::KernelList gemm_kernels() {
   return {
-      sdk::op("Gemm").name("cpu:gemm").types("T", {sdk::DataType::Float}).kernel<Gemm>(),
+      sdk::op("Gemm")
+          .name("cpu:gemm")
+          .types("T", {sdk::DataType::Float})
+          .flags(BP_KERNEL_WIDENS_HALF)
+          .kernel<Gemm>(),
       sdk::op("Gemm", "backplane.cpu").name("cpu:gemm_fused").kernel<Gemm>(),
       plain_gemm<double>(),
       plain_gemm<sdk::Half>(),

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backplane/plugin.hpp"
+#include "backplane/plugin_api/optional/widening.h"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 
@@ -225,6 +226,7 @@ sdk::KernelList grid_sample_kernels() {
               .name("cpu:grid_sample")
               .types("T1", common::number_types())
               .types("T2", common::float_types())
+              .flags(BP_KERNEL_WIDENS_HALF)
               .kernel<GridSample>()};
 }
 

@@ -189,11 +189,13 @@ sdk::KernelList layer_normalization_kernels() {
   return {sdk::op("LayerNormalization")
               .name("cpu:LayerNormalization")
               .types("T", common::float_types())
+              .flags(BP_KERNEL_WIDENS_HALF)
               .kernel<LayerNormalization>(),
           sdk::op("RMSNormalization")
               .name("cpu:RMSNormalization")
               .types("T", common::float_types())
               .types("V", common::float_types())
+              .flags(BP_KERNEL_WIDENS_HALF)
               .kernel<LayerNormalization>()};
 }
 

@@ -121,6 +121,7 @@ sdk::KernelList lp_normalization_kernels() {
     list.push_back(sdk::op(op)
                        .name(std::string("cpu:") + op)
                        .types("T", common::float_types())
+                       .flags(BP_KERNEL_WIDENS_HALF)
                        .kernel<AxesNormalization>());
   }
   return list;

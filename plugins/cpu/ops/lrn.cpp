@@ -115,7 +115,11 @@ class Lrn {
 }  // namespace
 
 sdk::KernelList lrn_kernels() {
-  return {sdk::op("LRN").name("cpu:LRN").types("T", common::float_types()).kernel<Lrn>()};
+  return {sdk::op("LRN")
+              .name("cpu:LRN")
+              .types("T", common::float_types())
+              .flags(BP_KERNEL_WIDENS_HALF)
+              .kernel<Lrn>()};
 }
 
 }  // namespace backplane::cpu

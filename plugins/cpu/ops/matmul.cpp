@@ -163,7 +163,11 @@ sdk::KernelEntry plain(int since = 1) {
 
 sdk::KernelList matmul_kernels() {
   return {
-      sdk::op("MatMul").name("cpu:matmul").types("T", {sdk::DataType::Float}).kernel<MatMul>(),
+      sdk::op("MatMul")
+          .name("cpu:matmul")
+          .types("T", {sdk::DataType::Float})
+          .flags(BP_KERNEL_WIDENS_HALF)
+          .kernel<MatMul>(),
       sdk::op("MatMul", "backplane.cpu").name("cpu:matmul_fused").kernel<MatMul>(),
       plain<double>(),
       plain<sdk::Half>(),

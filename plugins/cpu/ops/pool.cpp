@@ -321,6 +321,7 @@ sdk::KernelEntry first(const char* op_type, int since = 1) {
       .name(std::string("cpu:") + op_type + "_" + sdk::type_name(kType))
       .since(since)
       .types("T", {kType})
+      .flags(BP_KERNEL_WIDENS_HALF)
       .template kernel<First<T, kKind>>();
 }
 

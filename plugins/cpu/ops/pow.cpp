@@ -70,12 +70,18 @@ class Pow {
 sdk::KernelList pow_kernels() {
   const common::TypeList bases =
       common::join(common::float_types(), {sdk::DataType::Int32, sdk::DataType::Int64});
-  return {sdk::op("Pow").name("cpu:Pow").since(1, 11).types("T", bases).kernel<Pow>(),
+  return {sdk::op("Pow")
+              .name("cpu:Pow")
+              .since(1, 11)
+              .types("T", bases)
+              .flags(BP_KERNEL_WIDENS_HALF)
+              .kernel<Pow>(),
           sdk::op("Pow")
               .name("cpu:Pow")
               .since(12)
               .types("T", bases)
               .types("T1", common::number_types())
+              .flags(BP_KERNEL_WIDENS_HALF)
               .kernel<Pow>()};
 }
 

@@ -295,6 +295,7 @@ sdk::KernelEntry entry(const char* op_type, int since) {
       .name(std::string("cpu:") + op_type + "_" + sdk::type_name(kType))
       .since(since)
       .types("T", {kType})
+      .flags(BP_KERNEL_WIDENS_HALF)
       .template kernel<RecurrentKernel<T, kCell>>();
 }
 

@@ -244,6 +244,7 @@ sdk::KernelList reduce_kernels() {
                        .name(std::string("cpu:") + row.op_type)
                        .types("T", types)
                        .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE})
+                       .flags(BP_KERNEL_WIDENS_HALF)
                        .kernel<Reduce>());
   }
   return list;

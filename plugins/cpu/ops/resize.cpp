@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backplane/plugin.hpp"
+#include "backplane/plugin_api/optional/widening.h"
 #include "plugins/common/resize_node.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
@@ -297,8 +298,16 @@ class Resize {
 
 sdk::KernelList resize_kernels() {
   const auto roles = {BP_INPUT_DATA, BP_INPUT_HOST_VALUE};
-  return {sdk::op("Resize").name("cpu:resize").roles(roles).kernel<Resize>(),
-          sdk::op("Upsample").name("cpu:upsample").roles(roles).kernel<Resize>()};
+  return {sdk::op("Resize")
+              .name("cpu:resize")
+              .roles(roles)
+              .flags(BP_KERNEL_WIDENS_HALF)
+              .kernel<Resize>(),
+          sdk::op("Upsample")
+              .name("cpu:upsample")
+              .roles(roles)
+              .flags(BP_KERNEL_WIDENS_HALF)
+              .kernel<Resize>()};
 }
 
 }  // namespace backplane::cpu

@@ -171,6 +171,7 @@ sdk::KernelList softmax_kernels() {
     list.push_back(sdk::op(op)
                        .name(std::string("cpu:") + op)
                        .types("T", common::float_types())
+                       .flags(BP_KERNEL_WIDENS_HALF)
                        .kernel<Softmax>());
   }
   return list;

@@ -248,6 +248,7 @@ sdk::KernelList unary_math_kernels() {
     list.push_back(sdk::op(row.op_type)
                        .name(std::string("cpu:") + row.op_type)
                        .types("T", row.types())
+                       .flags(BP_KERNEL_WIDENS_HALF)
                        .kernel<UnaryMath>());
   }
   return list;
