@@ -1,4 +1,5 @@
 // What users may ask of placement: devices by policy, casts, limits of memory, rules that must do something.
+#include <cmath>
 #include <cstdlib>
 #include <onnx/defs/parser.h>
 #include <set>
@@ -109,9 +110,12 @@ std::string half_model() {
 
 std::unique_ptr<MixedSession> open_half(std::vector<CastChoice> casts,
                                         const ProviderOptions& fakegpu = {}) {
-  return std::make_unique<MixedSession>(
-      half_model(), Placement(), fakegpu, std::vector<std::string>{"fakegpu:0", "cpu"},
-      [&](SessionOptions& options) { options.casts = std::move(casts); });
+  return std::make_unique<MixedSession>(half_model(), Placement(), fakegpu,
+                                        std::vector<std::string>{"fakegpu:0", "cpu"},
+                                        [&](SessionOptions& options) {
+                                          options.casts = std::move(casts);
+                                          options.widening = false;
+                                        });
 }
 
 TEST_F(PlacementOptions, WithoutThatOptionATypeThatADeviceLacksGoesToTheNextOne) {
@@ -153,6 +157,71 @@ TEST_F(PlacementOptions, ACastToATypeThatTheDeviceLacksTooChangesNothing) {
   const Json explanation = explained(*session);
   EXPECT_EQ(row_of(explanation, "op", "Tanh")["provider"], "cpu");
   EXPECT_TRUE(explanation["remarks"].empty());
+}
+
+// Widening
+
+std::unique_ptr<MixedSession> open_on_cpu(const std::string& model, bool widening) {
+  return std::make_unique<MixedSession>(
+      model, Placement(), ProviderOptions(), std::vector<std::string>{"cpu"},
+      [&](SessionOptions& options) { options.widening = widening; });
+}
+
+std::size_t count_casts(const Json& explanation) {
+  std::size_t casts = 0;
+  for (const Json& name : explanation["order"])
+    casts += name.get<std::string>().find("/cast_") != std::string::npos ? 1 : 0;
+  return casts;
+}
+
+TEST_F(PlacementOptions, NodesOf16BitTypesAreComputedInFloatWhereTheirKernelsAsk) {
+  const Tensors feeds{{"x", random_tensor({2, 3}, 5)}};
+  const auto session = open_on_cpu(half_model(), true);
+  const Json explanation = explained(*session);
+  for (const char* const op : {"Relu", "Tanh", "Add"})
+    EXPECT_NE(reason_of(row_of(explanation, "op", op), "cpu", "widened"), "") << op;
+  EXPECT_EQ(explanation["remarks"].size(), 1u) << explanation["remarks"];
+  EXPECT_EQ(count_casts(explanation), 1u) << explanation["order"];  // h, once for both readers
+  const Tensors got = session->run(feeds), rounded = open_on_cpu(half_model(), false)->run(feeds);
+  double distance = 0;
+  for (std::size_t i = 0; i < feeds.at("x").elements.size(); ++i) {
+    const double h =
+        static_cast<double>(rounded.at("z").elements[i]);  // max(h, 0), not rounded again
+    EXPECT_EQ(got.at("z").elements[i], rounded.at("z").elements[i]);
+    if (h <= 0) continue;
+    EXPECT_NEAR(got.at("y").elements[i], std::tanh(h) + h, 1e-6);
+    distance += std::abs(rounded.at("y").elements[i] - std::tanh(h) - h);
+  }
+  EXPECT_GT(distance, 1e-5);  // what it is about
+}
+
+TEST_F(PlacementOptions, WhatOnlyMovesElementsStaysIn16BitsUnlessTheyAreFloatAlready) {
+  ::onnx::ModelProto proto;
+  const auto status = ::onnx::OnnxParser::Parse(proto, R"(
+      <ir_version: 8, opset_import: ["" : 17]>
+      half (float16[3,2] x) => (float16[3,2] y)
+      <float16[3,3] w = {1, 0, 0, 0, 1, 0, 0, 0, 1}> {
+        before = Transpose(x)
+        product = MatMul(before, w)
+        between = Transpose(product)
+        bounded = Relu(between)
+        turned = Transpose(bounded)
+        y = Transpose(turned)
+      })");
+  ASSERT_TRUE(status.IsOK()) << status.ErrorMessage();
+  const Json explanation = explained(*open_on_cpu(proto.SerializeAsString(), true));
+  std::vector<std::string> widened;
+  for (const Json& row : explanation["nodes"]) {
+    if (reason_of(row, "cpu", "widened") != "") widened.push_back(row["outputs"][0]);
+  }
+  EXPECT_EQ(widened, (std::vector<std::string>{"product", "between", "bounded", "turned"}));
+  EXPECT_EQ(count_casts(explanation), 2u) << explanation["order"];  // the weights' is done at load
+}
+
+TEST_F(PlacementOptions, WideningCanBeSwitchedOff) {
+  const Json explanation = explained(*open_on_cpu(half_model(), false));
+  EXPECT_EQ(count_casts(explanation), 0u);
+  EXPECT_EQ(reason_of(row_of(explanation, "op", "Tanh"), "cpu", "widened"), "");
 }
 
 // Limits of memory

@@ -183,7 +183,12 @@ std::vector<Target> find_targets() {
     }
     for (const char* isa : {"avx512", "avx2", "baseline"}) {
       if (!has_instruction_set(isa)) continue;
-      targets.push_back({std::string("cpu_") + isa, provider, {{"provider.cpu.isa", isa}}, true});
+      // The plain target keeps 16-bit types as they are: those kernels are to be right, too.
+      const bool widens = std::string(isa) != "baseline";
+      targets.push_back({std::string("cpu_") + isa,
+                         provider,
+                         {{"provider.cpu.isa", isa}, {"widening", widens ? "true" : "false"}},
+                         true});
     }
   }
   return targets;

@@ -84,6 +84,8 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * copy_rates                       file of the copy rates that placement=cost measures, or "off"          auto
  * casts                            FROM>TO, separated by ',': element types that nodes may be computed in
  *                                  where a provider has the operator but not its type
+ * widening                         true | false: nodes of float16 and bfloat16 are computed in float where a  true
+ *                                  provider's kernels ask for it (the CPU provider's do)
  * unused_rules                     allow | warn | error: rules of placement that do nothing               warn
  * precision                        fp32 | tf32 | fp16 | bf16                                              fp32
  * optimization                     none | basic | extended | all                                          all
