@@ -138,6 +138,7 @@ sdk::KernelList dequantize_kernels() {
     return sdk::op("DequantizeLinear")
         .name("cpu:DequantizeLinear")
         .since(first, last)
+        .flags(BP_KERNEL_WIDENS_HALF)
         .types(source, sources);
   };
   constexpr int kLast = std::numeric_limits<int>::max();

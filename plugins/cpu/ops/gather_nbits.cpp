@@ -178,6 +178,7 @@ class GatherBlockQuantized {
 sdk::KernelList gather_nbits_kernels() {
   return {sdk::op("GatherBlockQuantized", "com.microsoft")
               .name("cpu:gather_block_quantized")
+              .flags(BP_KERNEL_WIDENS_HALF)
               .kernel<GatherBlockQuantized>(),
           sdk::op("GatherBlockQuantized", "backplane.cpu")
               .name("cpu:gather_dequantized")

@@ -286,6 +286,7 @@ sdk::KernelList matmul_nbits_kernels() {
       sdk::op("MatMulNBits", "com.microsoft")
           .name("cpu:matmul_nbits")
           .types("T1", {sdk::DataType::Float, sdk::DataType::Float16, sdk::DataType::BFloat16})
+          .flags(BP_KERNEL_WIDENS_HALF)
           .kernel<MatMulNBits>(),
       sdk::op("MatMulNBits", "backplane.cpu").name("cpu:matmul_nbits_fused").kernel<MatMulNBits>()};
 }
