@@ -300,6 +300,24 @@ TEST(Rewrite, WeightsAroundAnotherNumberStayFloats) {
     EXPECT_NE(kernel, "cpu:quantized_conv");
 }
 
+TEST(Rewrite, QLinearConvIsTheSameConvolutionOfBytes) {
+  Random random(1);
+  for (const double zero : {0, 3}) {
+    GraphWriter g(13, random);
+    const std::string scale = g.constant(f32({}, {0.015625})), origin = g.constant(u8({}, {100}));
+    const std::string x = g.node("QuantizeLinear", {g.feed(kImage), scale, origin});
+    const std::string w = g.constant(random.tensor(ElementType::Int8, {16, 16, 3, 3}, -127, 127));
+    const std::string bias = g.constant(random.tensor(ElementType::Int32, {16}, -9999, 9999));
+    const std::string y = g.node(
+        "QLinearConv", {x, scale, origin, w, g.constant(f32({}, {0.0078125})),
+                        g.constant(i8({}, {zero})), g.constant(f32({}, {0.0625})), origin, bias});
+    const Names kernels = place(g.done({y})).kernels;
+    const bool is_fast =
+        std::find(kernels.begin(), kernels.end(), "cpu:quantized_conv") != kernels.end();
+    EXPECT_EQ(is_fast, zero == 0);
+  }
+}
+
 TEST(Rewrite, AProductWhoseSumsMayNotFitStaysFloat) {
   Random random(1);
   for (const std::int64_t depth : {65000, 66000}) {

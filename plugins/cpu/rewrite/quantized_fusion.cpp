@@ -76,35 +76,51 @@ struct Weights {
   std::string values, scale;
 };
 
-std::optional<Weights> weights_of(const WorkingGraph& graph, const std::string& value,
+/// Constants by name, with one scale or one for each of `axis`, which `given_axis` is then.
+struct ConstantBytes {
+  std::string values, scale, zero;
+  std::int64_t given_axis;
+};
+
+std::optional<Weights> weights_in(const WorkingGraph& graph, const ConstantBytes& names,
                                   std::int64_t axis) {
-  WorkNode* node = value.empty() ? nullptr : graph.producer(value);
-  if (node == nullptr || !node->is("DequantizeLinear") || node->changed || !graph.is_float(value))
-    return std::nullopt;
-  const bp_tensor* values = graph.constant(node->input(0));
-  const bp_tensor* scale = graph.constant(node->input(1));
+  const bp_tensor* values = graph.constant(names.values);
+  const bp_tensor* scale = graph.constant(names.scale);
   if (values == nullptr || scale == nullptr || scale->dtype != BP_FLOAT) return std::nullopt;
   const sdk::Tensor bytes(values), scales(scale);
-  if (!is_byte(bytes.type()) || node->original.get_int("block_size", 0) != 0) return std::nullopt;
+  if (!is_byte(bytes.type())) return std::nullopt;
   if (scales.size() != 1) {
-    std::int64_t given = node->original.get_int("axis", 1);
-    if (given < 0) given += bytes.rank();
+    const std::int64_t given =
+        names.given_axis < 0 ? names.given_axis + bytes.rank() : names.given_axis;
     if (given != axis || scales.rank() != 1 || scales.size() != bytes.dim(static_cast<int>(axis)))
       return std::nullopt;
   }
   // Kernels read weights as signed bytes.
   const std::int32_t wanted = bytes.type() == DataType::Int8 ? 0 : 128;
-  if (node->input(2).empty()) {
+  if (names.zero.empty()) {
     if (wanted != 0) return std::nullopt;
-    return Weights{node, node->input(0), node->input(1)};
+    return Weights{nullptr, names.values, names.scale};
   }
-  const bp_tensor* zero = graph.constant(node->input(2));
+  const bp_tensor* zero = graph.constant(names.zero);
   if (zero == nullptr || zero->host_ptr == nullptr) return std::nullopt;
   const auto* zeros = static_cast<const std::uint8_t*>(zero->host_ptr);
   for (std::int64_t i = 0; i < sdk::Tensor(zero).size(); ++i) {
     if (zeros[i] != wanted) return std::nullopt;
   }
-  return Weights{node, node->input(0), node->input(1)};
+  return Weights{nullptr, names.values, names.scale};
+}
+
+std::optional<Weights> weights_of(const WorkingGraph& graph, const std::string& value,
+                                  std::int64_t axis) {
+  WorkNode* node = value.empty() ? nullptr : graph.producer(value);
+  if (node == nullptr || !node->is("DequantizeLinear") || node->changed || !graph.is_float(value) ||
+      node->original.get_int("block_size", 0) != 0)
+    return std::nullopt;
+  const ConstantBytes names{node->input(0), node->input(1), node->input(2),
+                            node->original.get_int("axis", 1)};
+  std::optional<Weights> found = weights_in(graph, names, axis);
+  if (found) found->dequantize = node;
+  return found;
 }
 
 /// The addend of each column: a constant of floats, or of integers by way of a DequantizeLinear.
@@ -112,6 +128,7 @@ struct Addend {
   WorkNode* dequantize = nullptr;
   std::string values, scale;  // no scale: floats
   bool present = false;
+  double factor = 1;  // of the scale
 };
 
 std::optional<Addend> addend_of(const WorkingGraph& graph, const std::string& value,
@@ -124,7 +141,7 @@ std::optional<Addend> addend_of(const WorkingGraph& graph, const std::string& va
   const bp_tensor* floats = graph.constant(value);
   if (floats != nullptr) {
     if (!fits(floats) || floats->dtype != BP_FLOAT) return std::nullopt;
-    return Addend{nullptr, value, "", true};
+    return Addend{nullptr, value, "", true, 1};
   }
   WorkNode* node = graph.producer(value);
   if (node == nullptr || !node->is("DequantizeLinear") || node->changed || !graph.is_float(value))
@@ -142,7 +159,7 @@ std::optional<Addend> addend_of(const WorkingGraph& graph, const std::string& va
       if (static_cast<const std::int32_t*>(zero->host_ptr)[i] != 0) return std::nullopt;
     }
   }
-  return Addend{node, node->input(0), node->input(1), true};
+  return Addend{node, node->input(0), node->input(1), true, 1};
 }
 
 /// What follows a node up to the bytes of its result: a Relu or Clip maybe, and a QuantizeLinear.
@@ -230,7 +247,7 @@ class Columns {
     if (!addend.scale.empty()) shift_sources_.push_back(addend.scale);
     // A constant of a rewrite has a source.
     if (!addend.present) shift_sources_ = {weights.scale};
-    has_shift_ = addend.present;
+    shift_factor_ = addend.present ? addend.factor : 0;
   }
 
   std::string add_scale(WorkingGraph& graph, const std::string& base) const {
@@ -242,7 +259,7 @@ class Columns {
   }
 
   std::string add_shift(WorkingGraph& graph, const std::string& base) const {
-    const double factor = has_shift_ ? 1 / y_scale_ : 0;
+    const double factor = shift_factor_ / y_scale_;
     return add(graph, base + "_shift", shift_sources_, sdk::message("shifted by ", bits(factor)),
                [factor](const sdk::PackContext& ctx, std::int64_t column) {
                  if (factor == 0) return 0.0;
@@ -278,7 +295,7 @@ class Columns {
   std::int64_t count_;
   double x_scale_;
   double y_scale_ = 1;
-  bool has_shift_ = false;
+  double shift_factor_ = 0;
   std::vector<std::string> scale_sources_, shift_sources_;
 };
 
@@ -306,25 +323,71 @@ void become(WorkingGraph& graph, WorkNode* node, const char* op, const Match& ma
   drop_unread(graph, match.addend.dequantize, node);
 }
 
-bool quantize_conv(WorkingGraph& graph, WorkNode* node) {
-  const std::optional<Source> x = source_of(graph, node->input(0));
-  const std::optional<Weights> weights = weights_of(graph, node->input(1), 0);
-  if (!x || !weights) return false;
-  const sdk::Tensor w(graph.constant(weights->values));
-  if (w.rank() < 3 || w.rank() > 5 || graph.info(x->bytes).rank() != w.rank()) return false;
+/// Whether there is a convolution of bytes for these operands.
+bool is_conv_of_bytes(const WorkingGraph& graph, const WorkNode* node, const Source& x,
+                      const sdk::Tensor& w) {
+  if (w.rank() < 3 || w.rank() > 5 || graph.info(x.bytes).rank() != w.rank()) return false;
   ConvShape shape;
   shape.groups = node->original.get_int("group", 1);
   shape.in_channels = w.dim(1) * shape.groups;
   shape.out_channels = w.dim(0);
   for (int axis = 2; axis < w.rank(); ++axis)
     shape.window.kernel[static_cast<std::size_t>(axis + 3 - w.rank())] = w.dim(axis);
-  if (shape.groups < 1 || !ConvU8::applies(shape) || w.dim(1) * shape.window.taps() > kMostSummedU8)
-    return false;
+  return shape.groups >= 1 && ConvU8::applies(shape) &&
+         w.dim(1) * shape.window.taps() <= kMostSummedU8;
+}
+
+bool quantize_conv(WorkingGraph& graph, WorkNode* node) {
+  const std::optional<Source> x = source_of(graph, node->input(0));
+  const std::optional<Weights> weights = weights_of(graph, node->input(1), 0);
+  if (!x || !weights) return false;
+  const sdk::Tensor w(graph.constant(weights->values));
+  if (!is_conv_of_bytes(graph, node, *x, w)) return false;
   const std::optional<Addend> addend = addend_of(graph, node->input(2), w.dim(0));
   if (!addend) return false;
   const Result result = result_of(graph, *node);
   become(graph, node, "QuantizedConv", {*x, *weights, *addend, w.dim(0)}, result);
   describe(node, "x", x->quantization);
+  return true;
+}
+
+/// Bytes with constants for their scale and zero point.
+std::optional<Quantization> quantization_in(const WorkingGraph& graph, const std::string& bytes,
+                                            const std::string& scale, const std::string& zero) {
+  const sdk::ValueInfo info = graph.info(bytes);
+  Quantization found;
+  if (!info || !is_byte(info.type())) return std::nullopt;
+  found.type = info.type();
+  if (!graph.scalar(scale, found.scale) || !std::isfinite(found.scale) || found.scale <= 0 ||
+      !read_zero(graph, zero, found.type, found.zero))
+    return std::nullopt;
+  return found;
+}
+
+/// QLinearConv: the same with everything in one node; its bias is of integers of the sums' scale.
+bool take_qlinear_conv(WorkingGraph& graph, WorkNode* node) {
+  const std::optional<Quantization> from = quantization_in(graph, node->input(0), node->input(1),
+                                                           node->input(2)),
+                                    to = quantization_in(graph, node->outputs[0], node->input(6),
+                                                         node->input(7));
+  if (!from || !to || graph.constant(node->input(0)) != nullptr) return false;
+  const std::optional<Weights> weights =
+      weights_in(graph, {node->input(3), node->input(4), node->input(5), 0}, 0);
+  if (!weights) return false;
+  const Source x{nullptr, node->input(0), *from};
+  const sdk::Tensor w(graph.constant(weights->values));
+  if (!is_conv_of_bytes(graph, node, x, w)) return false;
+  Addend addend;
+  if (!node->input(8).empty()) {
+    const bp_tensor* values = graph.constant(node->input(8));
+    if (values == nullptr || values->dtype != BP_INT32 || sdk::Tensor(values).size() != w.dim(0))
+      return false;
+    addend = {nullptr, node->input(8), weights->scale, true, static_cast<double>(from->scale)};
+  }
+  Result result;
+  result.quantization = *to;
+  become(graph, node, "QuantizedConv", {x, *weights, addend, w.dim(0)}, result);
+  describe(node, "x", x.quantization);
   return true;
 }
 
@@ -428,6 +491,8 @@ void fuse_quantized(WorkingGraph& graph) {
     if (node == nullptr || node->changed) continue;
     if (node->is("Conv")) {
       quantize_conv(graph, node);
+    } else if (node->is("QLinearConv")) {
+      take_qlinear_conv(graph, node);
     } else if (node->is("MatMul") || node->is("Gemm")) {
       quantize_matmul(graph, node);
     } else if (node->is("Add") || node->is("Sum")) {
