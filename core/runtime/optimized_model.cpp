@@ -20,7 +20,18 @@ std::set<std::string> private_domains(const Graph& graph, const SchemaRegistry& 
   return domains;
 }
 
-void check_writable(const Program& program, const DeviceSet& devices) {
+/// Whether a file that imports the model's opsets would mean the same operator by the node.
+bool means_the_same(const Node& node, const Model& model, const SchemaRegistry& schemas) {
+  const auto opset = model.opsets.find(node.domain);
+  if (opset == model.opsets.end())
+    return !schemas.find(node.domain, node.op_type, node.since_version);
+  const auto found = schemas.find(node.domain, node.op_type, static_cast<int>(opset->second));
+  return !schemas.find(node.domain, node.op_type, node.since_version) ||
+         (found && found->since_version == node.since_version);
+}
+
+void check_writable(const Program& program, const DeviceSet& devices,
+                    const SchemaRegistry& schemas) {
   const auto refuse = [](const auto&... parts) {
     throw Error(Code::Unsupported,
                 text(parts..., "; set optimization = basic to save the model without it"));
@@ -29,6 +40,14 @@ void check_writable(const Program& program, const DeviceSet& devices) {
     const int device = program.placed().placement[static_cast<std::size_t>(id)].device;
     refuse(devices.at(device).label(), " compiled a part of the model ('",
            program.graph().node(id).name, "'), which no file can hold");
+  }
+  const Model& model = *program.context().model;
+  for (const NodeId id : program.order()) {
+    const Node& node = program.graph().node(id);
+    if (!means_the_same(node, model, schemas)) {
+      refuse("the node '", node.name, "' (", node.op_type, ") of a function's body is of opset ",
+             node.since_version, ", and the model imports another one");
+    }
   }
   for (const auto& [id, format] : program.placed().formats) {
     if (format != 0)
@@ -71,7 +90,7 @@ void Session::save_optimized() {
     save_model(model_, path, ExternalContents::Auto, true);
     return;
   }
-  check_writable(program, devices_);
+  check_writable(program, devices_, schemas_);
   const Device& device = device_of(program, domains, devices_);
   Model saved(model_);
   saved.graph = Graph(program.graph());
