@@ -147,7 +147,7 @@ class GatheredBlocks {
 
   /// The chosen rows, one number an element.
   BodyWriter::Name numbers(std::size_t table) {
-    const auto bytes = rows(table);
+    auto bytes = rows(table);
     if (bits_ == kByteBits) return bytes;
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(rank_ + body_.rank(1) - 2), 0);
     sizes.push_back(-1);

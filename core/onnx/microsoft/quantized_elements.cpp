@@ -97,7 +97,7 @@ void write_nhwc_max_pool(BodyWriter& body) {
 
 void write_mul_integer(BodyWriter& body) {
   const auto whole = [&](std::size_t value, std::size_t zero) {
-    const Name numbers = body.cast(body.in(value), DataType::Int32);
+    Name numbers = body.cast(body.in(value), DataType::Int32);
     if (!body.has_input(zero)) return numbers;
     return body.op("Sub", {numbers, body.cast(body.in(zero), DataType::Int32)});
   };
