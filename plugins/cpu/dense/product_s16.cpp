@@ -53,30 +53,32 @@ void IntegerProduct::pack_group(const IntegerWeights& weights, std::int64_t grou
   }
 }
 
-void IntegerProduct::run_rows(const std::int16_t* packed, const std::int16_t* const* table,
-                              std::int64_t count, std::int32_t* out, std::int64_t out_stride,
-                              std::int64_t panel_item) const {
+void IntegerProduct::run_rows(const Block& block, std::int64_t panel_item) const {
   const std::int64_t panels = panel_count();
   const std::int64_t width = kernels_->panel_columns;
   const std::int64_t all = panels * shape_.groups;
   const std::int64_t begin = all * panel_item / panel_items_;
   const std::int64_t end = all * (panel_item + 1) / panel_items_;
   TileS16Args tile{};
-  tile.row_pitch = count;
+  tile.row_pitch = block.count;
   tile.taps = shape_.taps;
   tile.pairs = shape_.padded_depth() / 2;
-  tile.out_stride = out_stride;
+  tile.out_stride = block.out_stride;
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t group = i / panels;
     const std::int64_t column = i % panels * width;
     tile.offset = group * shape_.padded_depth();
-    tile.panel = packed + group * group_size() + column * shape_.taps * shape_.padded_depth();
+    tile.panel = block.packed + group * group_size() + column * shape_.taps * shape_.padded_depth();
     tile.width = std::min(width, shape_.columns - column);
-    for (std::int64_t row = 0; row < count; row += kernels_->max_rows) {
-      const std::int64_t rows = std::min<std::int64_t>(kernels_->max_rows, count - row);
-      tile.rows = table + row;
-      tile.out = out + row * out_stride + group * shape_.columns + column;
+    const std::int64_t absolute = group * shape_.columns + column;
+    for (std::int64_t row = 0; row < block.count; row += kernels_->max_rows) {
+      const std::int64_t rows = std::min<std::int64_t>(kernels_->max_rows, block.count - row);
+      tile.rows = block.table + row;
+      tile.out = block.out + (block.row + row) * block.out_stride + absolute;
       kernels_->tile[rows](tile);
+      if (block.after != nullptr) {
+        block.after->run({tile.out, block.out_stride, block.row + row, rows, absolute, tile.width});
+      }
     }
   }
 }

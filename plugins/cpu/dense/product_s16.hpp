@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/finish_sums.hpp"
 #include "plugins/cpu/dense/tile_s16.hpp"
 
 namespace backplane::cpu {
@@ -66,9 +67,11 @@ class IntegerProduct {
 
   /// fill(table, pitch, row, count) writes the pointers of rows [row, row + count): table[t * pitch + i] for
   /// tap t of row + i.
+  /// `after`: what is done to sums while they are in the cache; null: nothing.
   template <class Fill>
   void run(const std::int16_t* packed, std::int32_t* out, std::int64_t out_stride,
-           const sdk::Threads& threads, void* scratch, const Fill& fill) const {
+           const sdk::Threads& threads, void* scratch, const Fill& fill,
+           const FinishSums* after = nullptr) const {
     const auto item = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
       auto** table = reinterpret_cast<const std::int16_t**>(static_cast<char*>(scratch) +
                                                             worker * table_bytes_);
@@ -76,7 +79,7 @@ class IntegerProduct {
         const std::int64_t row = i / panel_items_ * block_rows_;
         const std::int64_t count = std::min(block_rows_, shape_.rows - row);
         fill(table, count, row, count);
-        run_rows(packed, table, count, out + row * out_stride, out_stride, i % panel_items_);
+        run_rows({packed, table, row, count, out, out_stride, after}, i % panel_items_);
       }
     };
     const std::int64_t blocks = (shape_.rows + block_rows_ - 1) / block_rows_;
@@ -92,8 +95,16 @@ class IntegerProduct {
   std::int64_t panel_count() const {
     return (shape_.columns + kernels_->panel_columns - 1) / kernels_->panel_columns;
   }
-  void run_rows(const std::int16_t* packed, const std::int16_t* const* table, std::int64_t count,
-                std::int32_t* out, std::int64_t out_stride, std::int64_t panel_item) const;
+  /// Rows [row, row + count), whose pointers are in the table.
+  struct Block {
+    const std::int16_t* packed;
+    const std::int16_t* const* table;
+    std::int64_t row, count;
+    std::int32_t* out;
+    std::int64_t out_stride;
+    const FinishSums* after;
+  };
+  void run_rows(const Block& block, std::int64_t panel_item) const;
 
   IntegerShape shape_;
   const IntegerKernels* kernels_ = nullptr;

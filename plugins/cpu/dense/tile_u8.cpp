@@ -344,14 +344,14 @@ namespace backplane::cpu {
 
 const KernelsU8& kernels_u8_pairs(Isa isa) { BP_SELECT_TARGET(isa, table_u8()); }
 
+bool multiplies_bytes(Isa isa) { return isa == Isa::kAvx512 && kernels_u8_vnni() != nullptr; }
+
 const KernelsU8& kernels_u8(Isa isa) {
-  const KernelsU8* vnni = isa == Isa::kAvx512 ? kernels_u8_vnni() : nullptr;
-  return vnni != nullptr ? *vnni : kernels_u8_pairs(isa);
+  return multiplies_bytes(isa) ? *kernels_u8_vnni() : kernels_u8_pairs(isa);
 }
 
 std::string kernels_key(Isa isa) {
-  const bool vnni = isa == Isa::kAvx512 && kernels_u8_vnni() != nullptr;
-  return vnni ? "vnni" : "pairs " + std::to_string(static_cast<int>(isa));
+  return multiplies_bytes(isa) ? "vnni" : "pairs " + std::to_string(static_cast<int>(isa));
 }
 
 }  // namespace backplane::cpu

@@ -114,6 +114,8 @@ struct KernelsU8 {
 const KernelsU8& kernels_u8(Isa isa);
 /// Products of pairs of 16 bits, which every instruction set has.
 const KernelsU8& kernels_u8_pairs(Isa isa);
+/// Whether kernels_u8(isa) multiply bytes, and not pairs of 16 bits.
+bool multiplies_bytes(Isa isa);
 /// Tells packed weights of different kernels apart.
 std::string kernels_key(Isa isa);
 /// With 8-bit products of AVX-512 (VNNI); nullptr where the processor or the build has none.
