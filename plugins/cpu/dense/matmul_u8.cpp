@@ -36,28 +36,6 @@ std::uint64_t copy_bytes(std::int64_t depth) {
   return align64(static_cast<std::uint64_t>(RowsU8::kCopied * depth + kBehind));
 }
 
-/// The sums of columns of weights, less their zero points.
-void sum_columns(const WeightsU8& weights, std::int64_t depth, std::int64_t columns,
-                 const std::uint8_t* w, std::uint8_t flip, const Tail& tail) {
-  for (std::int64_t j = 0; j < columns; ++j)
-    tail.sums[j] = static_cast<std::int32_t>(-depth * tail.zeros[j]);
-  const bool by_rows = weights.column_stride <= weights.depth_stride;
-  const std::int64_t outer = by_rows ? depth : columns;
-  const std::int64_t inner = by_rows ? columns : depth;
-  const std::int64_t outer_step = by_rows ? weights.depth_stride : weights.column_stride;
-  const std::int64_t inner_step = by_rows ? weights.column_stride : weights.depth_stride;
-  for (std::int64_t i = 0; i < outer; ++i) {
-    const std::uint8_t* line = w + i * outer_step;
-    if (by_rows && inner_step == 1) {
-      for (std::int64_t j = 0; j < inner; ++j)
-        tail.sums[j] += static_cast<std::int8_t>(line[j] ^ flip);
-      continue;
-    }
-    for (std::int64_t j = 0; j < inner; ++j)
-      tail.sums[by_rows ? j : i] += static_cast<std::int8_t>(line[j * inner_step] ^ flip);
-  }
-}
-
 }  // namespace
 
 MatMulU8::MatMulU8(std::int64_t rows, std::int64_t depth, std::int64_t columns, Isa isa,
@@ -87,8 +65,8 @@ void MatMulU8::pack(const WeightsU8& weights, void* packed, const sdk::Threads& 
   if (!bytes_) {
     IntegerWeights view;
     view.data = weights.data;
-    view.depth_stride = weights.depth_stride;
-    view.column_stride = weights.column_stride;
+    view.depth_stride = weights.row_stride;
+    view.column_stride = 1;
     view.zero = weights.zero;
     view.zero_step = weights.zero_step;
     view.offset = weights.offset;
@@ -105,15 +83,9 @@ void MatMulU8::pack(const WeightsU8& weights, void* packed, const sdk::Threads& 
     tail.zeros[j] = weights.zero.at(at) - (weights.data.is_signed ? 0 : 128);
     if (tail.zeros[j] != 0) *tail.has_zeros = 1;
   }
-  sum_columns(weights, depth_, columns_, w, flip, tail);
-  const std::int64_t depth = depth_;
-  // Scales and zero points of the product itself are not used.
-  product_.pack(ColumnSourceU8{}, packed, threads,
-                [=, k_step = weights.depth_stride, j_step = weights.column_stride](
-                    std::int64_t, std::int64_t, std::int64_t k, std::int64_t j) {
-                  if (k >= depth) return std::int8_t{0};
-                  return static_cast<std::int8_t>(w[k * k_step + j * j_step] ^ flip);
-                });
+  product_.pack_rows(w, weights.row_stride, depth_, flip, tail.sums, packed, threads);
+  for (std::int64_t j = 0; j < columns_; ++j)
+    tail.sums[j] -= static_cast<std::int32_t>(depth_ * tail.zeros[j]);
 }
 
 bool MatMulU8::has_zeros(const void* packed) const {

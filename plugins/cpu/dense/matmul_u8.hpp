@@ -19,12 +19,11 @@
 
 namespace backplane::cpu {
 
-/// B and its zero points, one or one for each column. Steps count elements.
+/// B, row after row, and its zero points, one or one for each column. Steps count elements.
 struct WeightsU8 {
   Bytes data;
   std::int64_t offset = 0;  // of the first weight
-  std::int64_t depth_stride = 0;
-  std::int64_t column_stride = 1;
+  std::int64_t row_stride = 0;
   Bytes zero;
   std::int64_t zero_offset = 0;
   std::int64_t zero_step = 0;

@@ -60,6 +60,37 @@ void ProductU8::store_column(char* group, std::int64_t lane, std::int32_t start,
   scales[all + lane] = shift;
 }
 
+void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std::int64_t depth,
+                          std::uint8_t flip, std::int32_t* sums, void* packed,
+                          const sdk::Threads& threads) const {
+  const auto weight = [=](std::int64_t, std::int64_t, std::int64_t k, std::int64_t column) {
+    return k < depth ? static_cast<std::int8_t>(weights[k * stride + column] ^ flip)
+                     : std::int8_t{0};
+  };
+  const auto pack_one = [&](std::int64_t panel) {
+    const Place at = place(panel);
+    const std::int64_t first = panel * kernels_->panel_columns;
+    auto* base = static_cast<char*>(packed);
+    if (kernels_->pack_rows != nullptr && at.columns == kernels_->panel_columns) {
+      kernels_->pack_rows(
+          {weights + first, stride, depth, at.width, flip, base + at.panel, sums + first});
+      for (std::int64_t j = 0; j < at.columns; ++j) store_column(base, at.lanes + j, 0, 0, 0);
+      return;
+    }
+    pack_panel({}, 0, panel, base, weight);
+    for (std::int64_t j = first; j < first + at.width; ++j) {
+      std::int32_t sum = 0;
+      for (std::int64_t k = 0; k < depth; ++k) sum += weight(0, 0, k, j);
+      sums[j] = sum;
+    }
+  };
+  threads.parallel_for(static_cast<std::uint64_t>(panel_count()), 1,
+                       [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+                         for (std::uint64_t i = begin; i < end; ++i)
+                           pack_one(static_cast<std::int64_t>(i));
+                       });
+}
+
 void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, std::int64_t row,
                          std::int64_t count, std::int64_t panel_item) const {
   const std::int64_t panels = panel_count();

@@ -68,6 +68,12 @@ class ProductU8 {
         });
   }
 
+  /// Weights of one tap and group that lie row after row, `stride` bytes apart, each after `flip`; `sums` gets
+  /// those of the columns. Of `depth` rows at most; the rest are zeros.
+  void pack_rows(const std::uint8_t* weights, std::int64_t stride, std::int64_t depth,
+                 std::uint8_t flip, std::int32_t* sums, void* packed,
+                 const sdk::Threads& threads) const;
+
   /// fill(table, pitch, row, count) writes the pointers of rows [row, row + count): table[t * pitch + i] for
   /// tap t of row + i.
   template <class Fill>

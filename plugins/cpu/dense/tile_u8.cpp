@@ -330,9 +330,9 @@ void add(const AddU8& args, std::int64_t n) {
 
 const KernelsU8& table_u8() {
   static constexpr KernelsU8 kKernels{
-      kColumns,  2,  columns_for,     max_rows,       lane,           place,
-      find_tile, 1,  depthwise_bytes, pack_depthwise, depthwise_lane, depthwise,
-      greatest,  add};
+      kColumns,  2,         columns_for, max_rows,        lane,           place,
+      nullptr,   find_tile, 1,           depthwise_bytes, pack_depthwise, depthwise_lane,
+      depthwise, greatest,  add};
   return kKernels;
 }
 

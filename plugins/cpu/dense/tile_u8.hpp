@@ -77,6 +77,17 @@ struct AddU8 {
   FinishU8 finish;
 };
 
+/// Columns of a matrix of weights [depth][...] to be packed: `width` bytes of each row, after `flip`.
+struct PackRowsU8 {
+  const std::uint8_t* weights;
+  std::ptrdiff_t stride;
+  std::int64_t depth;
+  std::int64_t width;
+  std::uint8_t flip;
+  void* panel;
+  std::int32_t* sums;  // of each column
+};
+
 /// Kernels of one instruction set, and the form that they read weights in. A panel has `panel_columns`
 /// columns, the last one of a matrix maybe fewer: as many as `columns_for` says.
 struct KernelsU8 {
@@ -91,6 +102,9 @@ struct KernelsU8 {
   int (*lane)(int column, int columns);
   /// The place of weight k (0 to 3) of a quad, in weights from the quad's first one on.
   int (*place)(int lane, int k, int columns);
+  /// Packs a panel that has room for panel_columns of weights that lie row after row; null: there is no faster
+  /// way than byte by byte.
+  void (*pack_rows)(const PackRowsU8& args);
   /// Rows 1 to max_rows(columns). `x_signed`: bytes of rows are signed ones; `start` is for those as they
   /// are, plus 128.
   Tile (*tile)(int rows, int columns, bool x_signed);

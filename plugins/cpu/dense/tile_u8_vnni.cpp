@@ -105,14 +105,16 @@ int lane_of(int column, int columns) {
 template <int kVectors>
 HWY_INLINE void order_columns(__m512i* v) {
   if constexpr (kVectors == 4) {
-    const __m512i low01 = _mm512_shuffle_i32x4(v[0], v[1], 0x44);
-    const __m512i low23 = _mm512_shuffle_i32x4(v[2], v[3], 0x44);
-    const __m512i high01 = _mm512_shuffle_i32x4(v[0], v[1], 0xEE);
-    const __m512i high23 = _mm512_shuffle_i32x4(v[2], v[3], 0xEE);
-    v[0] = _mm512_shuffle_i32x4(low01, low23, 0x88);
-    v[1] = _mm512_shuffle_i32x4(low01, low23, 0xDD);
-    v[2] = _mm512_shuffle_i32x4(high01, high23, 0x88);
-    v[3] = _mm512_shuffle_i32x4(high01, high23, 0xDD);
+    // With a mask, since GCC 12 warns of what the form without one leaves undefined.
+    constexpr __mmask16 kAll = 0xFFFF;
+    const __m512i low01 = _mm512_maskz_shuffle_i32x4(kAll, v[0], v[1], 0x44);
+    const __m512i low23 = _mm512_maskz_shuffle_i32x4(kAll, v[2], v[3], 0x44);
+    const __m512i high01 = _mm512_maskz_shuffle_i32x4(kAll, v[0], v[1], 0xEE);
+    const __m512i high23 = _mm512_maskz_shuffle_i32x4(kAll, v[2], v[3], 0xEE);
+    v[0] = _mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0x88);
+    v[1] = _mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0xDD);
+    v[2] = _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0x88);
+    v[3] = _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0xDD);
   } else if constexpr (kVectors == 2) {
     const __m512i low = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
     const __m512i high = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
@@ -262,18 +264,52 @@ void pack_depthwise(const std::int8_t* weights, std::int64_t taps, std::int64_t 
   }
 }
 
-/// Four rows of 64 bytes become four vectors of quads, one of each channel, in the order of the lanes.
-HWY_INLINE void add_group(const __m512i* x, const __m512i* weights, __m512i* sums) {
+/// Four rows of 64 bytes become four vectors of quads, one of each column, in the order of the lanes.
+HWY_INLINE void make_quads(const __m512i* x, __m512i* quads) {
   const __m512i low01 = _mm512_unpacklo_epi8(x[0], x[1]);
   const __m512i high01 = _mm512_unpackhi_epi8(x[0], x[1]);
   const __m512i low23 = _mm512_unpacklo_epi8(x[2], x[3]);
   const __m512i high23 = _mm512_unpackhi_epi8(x[2], x[3]);
-  const __m512i quads[kWidest] = {
-      _mm512_unpacklo_epi16(low01, low23), _mm512_unpackhi_epi16(low01, low23),
-      _mm512_unpacklo_epi16(high01, high23), _mm512_unpackhi_epi16(high01, high23)};
+  quads[0] = _mm512_unpacklo_epi16(low01, low23);
+  quads[1] = _mm512_unpackhi_epi16(low01, low23);
+  quads[2] = _mm512_unpacklo_epi16(high01, high23);
+  quads[3] = _mm512_unpackhi_epi16(high01, high23);
+}
+
+HWY_INLINE void add_group(const __m512i* x, const __m512i* weights, __m512i* sums) {
+  __m512i quads[kWidest];
+  make_quads(x, quads);
   repeat<kWidest>([&](auto v) __attribute__((always_inline)) {
     sums[v] = _mm512_dpbusd_epi32(sums[v], quads[v], weights[v]);
   });
+}
+
+HWY_INLINE __m512i load_weights(const PackRowsU8& args, std::int64_t k, __mmask64 mask) {
+  if (k >= args.depth) return _mm512_setzero_si512();
+  const __m512i row = _mm512_maskz_loadu_epi8(mask, args.weights + k * args.stride);
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(args.flip));
+  return _mm512_maskz_mov_epi8(mask, _mm512_xor_si512(row, flip));
+}
+
+/// Four rows become quads as pixels do; a row of ones sums the columns.
+void pack_rows(const PackRowsU8& args) {
+  const __mmask64 mask = mask_of(args.width);
+  const __m512i ones = _mm512_set1_epi8(1);
+  auto* to = static_cast<std::int8_t*>(args.panel);
+  __m512i sums[kWidest];
+  repeat<kWidest>([&](auto v) __attribute__((always_inline)) { sums[v] = _mm512_setzero_si512(); });
+  for (std::int64_t k = 0; k < args.depth; k += 4, to += kColumns * 4) {
+    __m512i rows[4];
+    repeat<4>([&](auto i)
+                  __attribute__((always_inline)) { rows[i] = load_weights(args, k + i, mask); });
+    __m512i quads[kWidest];
+    make_quads(rows, quads);
+    repeat<kWidest>([&](auto v) __attribute__((always_inline)) {
+      _mm512_storeu_si512(to + v * 64, quads[v]);
+      sums[v] = _mm512_dpbusd_epi32(sums[v], ones, quads[v]);
+    });
+  }
+  store_columns<kWidest>(sums, args.width, args.sums);
 }
 
 /// What does not change from pixel to pixel, for up to 64 channels.
@@ -397,6 +433,7 @@ const KernelsU8* kernels_u8_vnni() {
     k.max_rows = max_rows;
     k.lane = lane_of;
     k.place = place;
+    k.pack_rows = pack_rows;
     k.tile = find_tile;
     k.depthwise_channels = kColumns;
     k.depthwise_bytes = depthwise_bytes;

@@ -84,7 +84,7 @@ class DynamicMatMul {
     const bool has_zero = ctx.source_count() > 1;
     WeightsU8 weights;
     weights.data = Bytes(b);
-    weights.depth_stride = b.dim(1);
+    weights.row_stride = b.dim(1);
     if (has_zero) weights.zero = Bytes(ctx.source(1));
     weights.zero_step = has_zero && ctx.source(1).size() > 1 ? 1 : 0;
     MatMulU8(1, b.dim(0), b.dim(1), isa_, 1)

@@ -183,7 +183,7 @@ class IntegerMatMul {
     WeightsU8 weights;
     weights.data = data;
     weights.offset = matrix * product.depth() * product.columns();
-    weights.depth_stride = product.columns();
+    weights.row_stride = product.columns();
     weights.zero = zero;
     weights.zero_offset = line.at(matrix, 0);
     weights.zero_step = line.line_step;
