@@ -56,10 +56,7 @@ NBitsLayout::NBitsLayout(const NBitsShape& shape, int lanes, int widest, bool qu
     : shape_(shape), panels_{shape.columns, lanes, widest}, quads_(quads && shape.bits == 8) {
   if (shape.block >= shape.depth) shape_.block = std::max<std::int64_t>(8, padded_depth());
   blocks_ = (padded_depth() + shape_.block - 1) / shape_.block;
-  const std::int64_t zero_bytes = shape.zeros == NBitsShape::kBytes    ? 1
-                                  : shape.zeros == NBitsShape::kFloats ? 4
-                                                                       : 0;
-  const std::int64_t parameters = 4 + zero_bytes;
+  const std::int64_t parameters = 4 + zero_bytes();
   block_bytes_ = value_bytes(shape_.block) + parameters;
   column_bytes_ = value_bytes(padded_depth()) + blocks_ * parameters;
 }

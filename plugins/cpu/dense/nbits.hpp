@@ -74,6 +74,12 @@ class NBitsLayout {
   /// Bytes of `steps` steps of one column.
   std::int64_t value_bytes(std::int64_t steps) const { return steps * shape_.bits / 8; }
 
+  /// Bytes of a block's zero point of one column.
+  std::int64_t zero_bytes() const {
+    if (shape_.zeros == NBitsShape::kMiddle) return 0;
+    return shape_.zeros == NBitsShape::kBytes ? 1 : 4;
+  }
+
   /// Packs all panels, in parallel.
   void pack(const NBitsSource& source, void* packed, const sdk::Threads& threads) const;
 

@@ -167,6 +167,32 @@ HWY_INLINE HWY_ATTR void add_eight(const char* from, std::int64_t pitch, const f
   }
 }
 
+template <int kRows, int kVectors>
+HWY_INLINE HWY_ATTR void clear_sums(Sums<kRows, kVectors>& sums) {
+#pragma GCC unroll 2
+  for (int s = 0; s < kSums<kRows, kVectors>; ++s) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) sums[s][i][j] = hn::Zero(Tag());
+    }
+  }
+}
+
+/// What the sums of vector `j` of a block add to the results.
+template <int kRows, int kVectors>
+HWY_INLINE HWY_ATTR void add_block(const Sums<kRows, kVectors>& sums, int j, Vector scale,
+                                   bool shifted, Vector shift, const float* row_sums,
+                                   std::int64_t row_step, Vector (&totals)[kRows][kVectors]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kRows; ++i) {
+    Vector sum = sums[0][i][j];
+    if constexpr (kSums < kRows, kVectors >> 1) sum = hn::Add(sum, sums[1][i][j]);
+    if (shifted) sum = hn::MulAdd(hn::Set(Tag(), row_sums[i * row_step]), shift, sum);
+    totals[i][j] = hn::MulAdd(sum, scale, totals[i][j]);
+  }
+}
+
 /// `kVectors` vectors of a panel from the `first` on.
 template <int kBits, int kRows, int kVectors>
 void thin_part(const NBitsLayout& layout, const void* packed, const Panels::Panel& panel,
@@ -187,14 +213,7 @@ void thin_part(const NBitsLayout& layout, const void* packed, const Panels::Pane
   const float* x = rows.x;
   for (std::int64_t block = 0; block < layout.blocks(); ++block) {
     Sums<kRows, kVectors> sums;
-#pragma GCC unroll 2
-    for (int s = 0; s < kSums<kRows, kVectors>; ++s) {
-#pragma GCC unroll 4
-      for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-        for (int j = 0; j < kVectors; ++j) sums[s][i][j] = hn::Zero(d);
-      }
-    }
+    clear_sums<kRows, kVectors>(sums);
     const std::int64_t steps = layout.steps(block);
     const char* values = from + lane * (kBits == 4 ? 4 : 1);
     for (std::int64_t k = 0; k < steps; k += 8, values += eight_bytes, x += 8 * kRows) {
@@ -210,17 +229,10 @@ void thin_part(const NBitsLayout& layout, const void* packed, const Panels::Pane
       const Vector scale = hn::LoadU(d, scales + j * kLanes);
       const Vector shift =
           shifted ? shifts<kBits>(layout, from, static_cast<int>(lane) + j * kLanes) : hn::Zero(d);
-#pragma GCC unroll 4
-      for (int i = 0; i < kRows; ++i) {
-        Vector sum = sums[0][i][j];
-        if constexpr (kSums < kRows, kVectors >> 1) sum = hn::Add(sum, sums[1][i][j]);
-        if (shifted)
-          sum = hn::MulAdd(hn::Set(d, rows.sums[i * layout.blocks() + block]), shift, sum);
-        totals[i][j] = hn::MulAdd(sum, scale, totals[i][j]);
-      }
+      add_block<kRows, kVectors>(sums, j, scale, shifted, shift, rows.sums + block, layout.blocks(),
+                                 totals);
     }
-    if (layout.shape().zeros == NBitsShape::kBytes) from += pitch;
-    if (layout.shape().zeros == NBitsShape::kFloats) from += pitch * 4;
+    from += layout.zero_bytes() * pitch;
   }
 #pragma GCC unroll 4
   for (int i = 0; i < kRows; ++i) {

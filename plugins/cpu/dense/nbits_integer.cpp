@@ -73,9 +73,7 @@ void part(const NBitsLayout& layout, const void* packed, const Panels::Panel& pa
   const std::int64_t blocks = layout.blocks();
   const std::int64_t eight_bytes = layout.value_bytes(8) * pitch;
   const bool middle = layout.shape().zeros == NBitsShape::kMiddle;
-  const std::int64_t zero_bytes = middle                                       ? 0
-                                  : layout.shape().zeros == NBitsShape::kBytes ? pitch
-                                                                               : pitch * 4;
+  const std::int64_t zero_bytes = layout.zero_bytes() * pitch;
   const std::int32_t taken = middle ? 1 << (kBits - 1) : 0;
   const std::int8_t* x = rows.x + row * stride;
   const float* x_scales = rows.scales + row * blocks;

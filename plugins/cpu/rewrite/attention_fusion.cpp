@@ -101,7 +101,7 @@ class AttentionFusion {
 
   /// The weights of the values: those of the Softmax, or of a Where after it that replaces NaN by 0.
   std::string take_weights(AttentionMatch& match) const {
-    const std::string weights = match.softmax->outputs[0];
+    std::string weights = match.softmax->outputs[0];
     const std::vector<WorkNode*> readers = graph_.consumers(weights);
     if (readers.size() != 2 || graph_.is_output(weights)) return weights;
     for (const std::size_t i : {0, 1}) {
@@ -146,7 +146,7 @@ class AttentionFusion {
     if (bound == nullptr || !bound->is("Tanh")) return value;
     inner.replaced = outer.replaced;
     inner.replaced.push_back(bound);
-    const std::string result = take_scale(bound->input(0), inner);
+    std::string result = take_scale(bound->input(0), inner);
     if (std::fabs(outer.scale * inner.scale - 1) > 1e-6f || outer.scale <= 0) return value;
     inner.softcap = outer.scale;
     inner.scale = match.scale;
