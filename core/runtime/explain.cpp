@@ -35,13 +35,15 @@ Json describe_values(const Graph& graph, const std::vector<ValueId>& values) {
   return list;
 }
 
+constexpr const char* kWhilePlanning = "evaluated while planning";
+
 /// Where an original node ended up.
 struct Fate {
   std::string provider;  ///< "" when it is gone
   std::string kernel;
   std::string fused_into;
-  std::vector<std::string> parts =
-      {};  ///< of a node that runs as its body: the kernels that it became
+  /// Of a node that runs as its body: the kernels that it became.
+  std::vector<std::string> parts = {};
 };
 
 /// Finds the fate of every node of the original model, bodies included.
@@ -111,7 +113,7 @@ class Fates {
     const ProgramNode& placed = program.node(id);
     Fate fate;
     if (on_host) {
-      fate = {"host", "evaluated while planning", ""};
+      fate = {"host", kWhilePlanning, ""};
     } else if (placed.control != nullptr) {
       fate = {"host", label.empty() ? node.op_type + ", run by the core" : label, ""};
     } else if (placed.device >= 0) {
@@ -131,8 +133,18 @@ class Fates {
     }
   }
 
-  /// The fate of a node whose body took its place is that of all its nodes which do something in a run.
+  static bool is_control_flow(const Fate& fate) {
+    return fate.provider == "host" && fate.kernel != kWhilePlanning;
+  }
+
+  /// The fate of a node whose body took its place is that of all its nodes which do something in a run; where the core
+  /// runs If, Loop or Scan among them, it is theirs, and nodes inside have fates of their own.
   static void join(Fate& whole, Fate part) {
+    if (is_control_flow(whole)) return;
+    if (is_control_flow(part)) {
+      whole = std::move(part);
+      return;
+    }
     const bool is_computed =
         part.provider != "host" && part.kernel.find("(a view") == std::string::npos;
     if (!is_computed) {
@@ -143,9 +155,10 @@ class Fates {
     std::vector<std::string> parts = std::move(whole.parts);
     if (std::find(parts.begin(), parts.end(), part.kernel) == parts.end())
       parts.push_back(part.kernel);
-    const bool is_elsewhere =
-        parts.size() > 1 && whole.provider.find(part.provider) == std::string::npos;
-    if (is_elsewhere) part.provider = whole.provider + ", " + part.provider;
+    if (!whole.parts.empty()) {
+      const bool is_known = whole.provider.find(part.provider) != std::string::npos;
+      part.provider = is_known ? whole.provider : whole.provider + ", " + part.provider;
+    }
     if (parts.size() > 1) {
       part.fused_into.clear();
       part.kernel = "its body: ";

@@ -16,7 +16,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = pathlib.Path(os.environ["BACKPLANE_BUILD_DIR"]) / "bin/backplane"
 MODULES = sorted(path.stem for path in HERE.glob("*_cases.py") if path.stem != "model_cases")
-SHARE = 20  # of the cases that run on a provider other than cpu: one in so many
+SHARE = 40  # of the cases that run on a provider other than cpu: one in so many
 
 
 def verify(folder, provider):

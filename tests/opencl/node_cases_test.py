@@ -1,6 +1,6 @@
 """ONNX's node cases on the OpenCL provider alone: those listed in node_cases.txt pass, and none is wrong.
 
-  node_cases_test.py            runs every sixteenth of the listed cases; all with BACKPLANE_TEST_FULL=1
+  node_cases_test.py            runs every twenty-fourth of the listed cases; all with BACKPLANE_TEST_FULL=1
   node_cases_test.py --all      runs all that ONNX has: what is not listed is refused with a reason
   node_cases_test.py --update   runs all, and writes the list anew: it may only grow
 
@@ -24,7 +24,7 @@ from node_cases_test import PROGRAM, ROUNDED, write_case  # noqa: E402
 
 LIST = HERE / "node_cases.txt"
 LEAST_CASES, LEAST_OPERATORS = 800, 100
-SHARE = 1 if os.environ.get("BACKPLANE_TEST_FULL") == "1" else 16  # most cases cost a run of the device's compiler
+SHARE = 1 if os.environ.get("BACKPLANE_TEST_FULL") == "1" else 24  # most cases cost a run of the device's compiler
 SKIPPED = 77  # as CTest is told
 
 # Wrong by the cases' tolerance on every provider: see tests/onnx/node_cases_test.py.

@@ -11,7 +11,7 @@ sys.path.insert(0, str(HERE))
 import pointwise_cases  # noqa: E402
 from rows_test import run  # noqa: E402
 
-SHARES = (1, 1) if os.environ.get("BACKPLANE_TEST_FULL") == "1" else (3, 24)
+SHARES = (1, 1) if os.environ.get("BACKPLANE_TEST_FULL") == "1" else (6, 48)
 
 
 def main():

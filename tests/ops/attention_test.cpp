@@ -91,7 +91,7 @@ OpCase any_attention(Random& random) {
   row.tolerance = {64, 64};
   return row;
 }
-const Sweep kAny("Attention", "AnyForm", 60, any_attention);
+const Sweep kAny("Attention", "AnyForm", 40, any_attention);
 
 /// Writes an attention node by node, in the ways of exporters.
 class AttentionWriter {
@@ -181,7 +181,7 @@ class AttentionWriter {
   std::int64_t value_width_ = random_.pick<std::int64_t>({1, 8, 16, 20});
 };
 
-const Sweep kDecomposed("Attention", "AsExportersWriteIt", 60,
+const Sweep kDecomposed("Attention", "AsExportersWriteIt", 40,
                         [](Random& random) { return AttentionWriter(random).write(); });
 
 /// Three axes: heads and batches are one.

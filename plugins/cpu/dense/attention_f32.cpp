@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plugins/cpu/kernels/parallel.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
@@ -10,6 +11,8 @@ namespace {
 // Keys in a block, and rows of queries that share them: keys, values and scores stay in the second-level cache together.
 constexpr std::int64_t kKeys = 256;
 constexpr std::int64_t kRows = 128;
+// About what one multiplication of either product takes.
+constexpr double kNsPerStep = 0.01;
 // Rows that pay for packing the keys again in another thread.
 constexpr std::int64_t kLeastRows = 24;
 
@@ -42,6 +45,9 @@ AttentionF32::AttentionF32(const AttentionShape& shape, Isa isa, unsigned thread
   row_blocks_ = std::max<std::int64_t>(1, row_blocks_);
   most_rows_ = ceil_div(rows, row_blocks_);
   by_dots_ = most_rows_ <= kMostDotQueries;
+  const auto products = static_cast<double>(heads * rows * shape.keys);
+  is_small_ =
+      products * static_cast<double>(shape.width + shape.value_width) * kNsPerStep < kParallelNs;
   lay_out();
 }
 

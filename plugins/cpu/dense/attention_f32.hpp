@@ -74,24 +74,15 @@ class AttentionF32 {
   void run(const AttentionArgs& args, const sdk::Threads& threads, void* scratch,
            const Before& before) const {
     const std::int64_t heads = shape_.batch * shape_.kv_heads;
-    const auto at = [&](std::int64_t head) {
+    const auto prepare = [&](std::int64_t head, std::uint32_t) {
       before(head / shape_.kv_heads, head % shape_.kv_heads);
     };
-    if (row_blocks_ > 1) {
-      threads.parallel_for(static_cast<std::uint64_t>(heads), 1,
-                           [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
-                             for (auto i = begin; i < end; ++i) at(static_cast<std::int64_t>(i));
-                           });
-    }
-    threads.parallel_for(static_cast<std::uint64_t>(heads * row_blocks_), 1,
-                         [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
-                           for (auto i = static_cast<std::int64_t>(begin);
-                                i < static_cast<std::int64_t>(end); ++i) {
-                             if (row_blocks_ == 1) at(i);
-                             run_block(args, i / row_blocks_, i % row_blocks_,
-                                       static_cast<char*>(scratch) + worker * parts_.end);
-                           }
-                         });
+    if (row_blocks_ > 1) each(heads, threads, prepare);
+    each(heads * row_blocks_, threads, [&](std::int64_t item, std::uint32_t worker) {
+      if (row_blocks_ == 1) prepare(item, worker);
+      run_block(args, item / row_blocks_, item % row_blocks_,
+                static_cast<char*>(scratch) + worker * parts_.end);
+    });
   }
 
  private:
@@ -107,6 +98,19 @@ class AttentionF32 {
   struct Parts {
     std::uint64_t table, keys, values, scores, sums, totals, greatest, spread, end;
   };
+
+  /// body(item, worker) for each of `count` items, on several threads where the whole is worth it.
+  template <class Body>
+  void each(std::int64_t count, const sdk::Threads& threads, const Body& body) const {
+    const auto items = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
+      for (auto i = begin; i < end; ++i) body(static_cast<std::int64_t>(i), worker);
+    };
+    if (is_small_) {
+      items(0, static_cast<std::uint64_t>(count), 0);
+    } else {
+      threads.parallel_for(static_cast<std::uint64_t>(count), 1, items);
+    }
+  }
 
   void lay_out();
   void run_block(const AttentionArgs& args, std::int64_t head, std::int64_t index,
@@ -133,6 +137,7 @@ class AttentionF32 {
   std::int64_t row_blocks_ = 1;
   std::int64_t most_rows_ = 1;
   bool by_dots_;
+  bool is_small_;  // waking threads would take longer
   unsigned threads_;
   Parts parts_{};
 };
