@@ -1,5 +1,5 @@
 """Element-wise kernels in the form for GPUs, where an item does several elements at once, which the option tiles=local forces
-on a processor, and in the processor's own. Every third case is run, and one of 24 also in the processor's form; with
+on a processor, and in the processor's own. Every sixth case is run, and one of 48 also in the processor's form; with
 BACKPLANE_TEST_FULL=1 all in both."""
 
 import os
