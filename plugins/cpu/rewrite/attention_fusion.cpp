@@ -1,6 +1,5 @@
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "plugins/cpu/rewrite/passes.hpp"
 
@@ -37,16 +36,6 @@ bool has_perm(const WorkNode* node, const std::vector<std::int64_t>& perm) {
 int rank_of(const WorkingGraph& graph, const std::string& value) {
   const sdk::ValueInfo info = graph.info(value);
   return info ? info.rank() : -1;
-}
-
-/// Whether two axes surely have one size.
-bool same_dim(const sdk::ValueInfo& a, int i, const sdk::ValueInfo& b, int j) {
-  const std::int64_t size = a.dims()[static_cast<std::size_t>(i)];
-  if (size != b.dims()[static_cast<std::size_t>(j)]) return false;
-  if (size >= 0) return true;
-  const char* one = sdk::host().graph->value_symbol(a.raw(), i);
-  const char* other = sdk::host().graph->value_symbol(b.raw(), j);
-  return one != nullptr && other != nullptr && std::strcmp(one, other) == 0;
 }
 
 class AttentionFusion {

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "plugins/cpu/rewrite/activation_match.hpp"
 #include "plugins/cpu/rewrite/addend_match.hpp"
 #include "plugins/cpu/rewrite/passes.hpp"
@@ -24,13 +22,6 @@ void fuse_narrow_matmul(WorkingGraph& graph, WorkNode* node) {
   take_addends(graph, node, y.dims().back(), 5, 6);
   absorb_activation(graph, node);
   if (!before && node->changed) node->domain = kPrivateDomain;
-}
-
-/// Whether two unknown last dimensions have one name.
-bool same_last_symbol(const sdk::ValueInfo& a, const sdk::ValueInfo& b) {
-  const char* one = sdk::host().graph->value_symbol(a.raw(), a.rank() - 1);
-  const char* other = sdk::host().graph->value_symbol(b.raw(), b.rank() - 1);
-  return one != nullptr && other != nullptr && std::strcmp(one, other) == 0;
 }
 
 /// A product of two computed matrices takes over a scaling by a constant.
@@ -71,8 +62,7 @@ void fuse_softmax(WorkingGraph& graph, WorkNode* node) {
     const sdk::ValueInfo mask = graph.info(addend);
     if (!mask || mask.rank() < 1 || value == addend || !graph.same_dims(value, node->input(0)))
       continue;
-    const int64_t columns = x.dims().back();
-    if (mask.dims().back() != columns || (columns < 0 && !same_last_symbol(x, mask))) continue;
+    if (!same_dim(x, x.rank() - 1, mask, mask.rank() - 1)) continue;
     graph.remove(addition, node);
     node->domain = kPrivateDomain;
     node->attributes.clear();

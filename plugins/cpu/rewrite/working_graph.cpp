@@ -153,17 +153,21 @@ bool WorkingGraph::reduced_axes(const WorkNode& node, std::vector<int64_t>& axes
   return true;
 }
 
+bool same_dim(const sdk::ValueInfo& a, int i, const sdk::ValueInfo& b, int j) {
+  const int64_t size = a.dims()[static_cast<std::size_t>(i)];
+  if (size != b.dims()[static_cast<std::size_t>(j)]) return false;
+  if (size >= 0) return true;
+  const char* one = sdk::host().graph->value_symbol(a.raw(), i);
+  const char* other = sdk::host().graph->value_symbol(b.raw(), j);
+  return one != nullptr && other != nullptr && std::strcmp(one, other) == 0;
+}
+
 bool WorkingGraph::same_dims(const std::string& a, const std::string& b) const {
   const sdk::ValueInfo left = info(a);
   const sdk::ValueInfo right = info(b);
   if (!left || !right || left.rank() < 0 || left.rank() != right.rank()) return false;
   for (int axis = 0; axis < left.rank(); ++axis) {
-    const auto index = static_cast<std::size_t>(axis);
-    if (left.dims()[index] != right.dims()[index]) return false;
-    if (left.dims()[index] >= 0) continue;
-    const char* one = sdk::host().graph->value_symbol(left.raw(), axis);
-    const char* other = sdk::host().graph->value_symbol(right.raw(), axis);
-    if (one == nullptr || other == nullptr || std::strcmp(one, other) != 0) return false;
+    if (!same_dim(left, axis, right, axis)) return false;
   }
   return true;
 }

@@ -39,6 +39,9 @@ struct WorkNode {
   Activation activation() const;
 };
 
+/// Whether axis i of one value and axis j of another surely have one size: the same number, or the same name.
+bool same_dim(const sdk::ValueInfo& a, int i, const sdk::ValueInfo& b, int j);
+
 /// Nodes in topological order, and who makes and reads each value.
 class WorkingGraph {
  public:
