@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "backplane/plugin_api.h"
@@ -61,29 +62,39 @@ class KernelHandle {
   bp_kernel* kernel_ = nullptr;
 };
 
-/// A prepared kernel; ends before the kernel it came from.
+/// A prepared kernel, shared by the plans that use it; ends before the kernel it came from.
 class PreparedHandle {
  public:
   PreparedHandle() = default;
   PreparedHandle(const bp_kernel_def* def, bp_prepared* prepared)
-      : def_(def), prepared_(prepared) {}
-  PreparedHandle(PreparedHandle&& other) noexcept
-      : def_(std::exchange(other.def_, nullptr)),
-        prepared_(std::exchange(other.prepared_, nullptr)) {}
-  PreparedHandle& operator=(PreparedHandle&& other) noexcept {
-    std::swap(def_, other.def_);
-    std::swap(prepared_, other.prepared_);
-    return *this;
+      : owned_(std::make_shared<Owned>(def, prepared)) {}
+
+  const bp_prepared* raw() const { return owned_ != nullptr ? owned_->prepared : nullptr; }
+  const bp_kernel_def& def() const { return *owned_->def; }
+  /// To be held around `compute`; null where any number of calls may go on at a time.
+  std::mutex* turn() const {
+    const bool alone = raw() != nullptr && (def().flags & BP_KERNEL_NOT_CONCURRENT) != 0;
+    return alone ? &owned_->turn : nullptr;
   }
-  ~PreparedHandle() {
-    if (prepared_ != nullptr && def_->release != nullptr) def_->release(prepared_);
+
+  std::unique_lock<std::mutex> take_turn() const {
+    std::mutex* const alone = turn();
+    return alone != nullptr ? std::unique_lock(*alone) : std::unique_lock<std::mutex>();
   }
-  const bp_prepared* raw() const { return prepared_; }
-  const bp_kernel_def& def() const { return *def_; }
 
  private:
-  const bp_kernel_def* def_ = nullptr;
-  bp_prepared* prepared_ = nullptr;
+  struct Owned {
+    Owned(const bp_kernel_def* of, bp_prepared* taken) : def(of), prepared(taken) {}
+    Owned(const Owned&) = delete;
+    Owned& operator=(const Owned&) = delete;
+    ~Owned() {
+      if (prepared != nullptr && def->release != nullptr) def->release(prepared);
+    }
+    const bp_kernel_def* def;
+    bp_prepared* prepared;
+    std::mutex turn;
+  };
+  std::shared_ptr<Owned> owned_;
 };
 
 }  // namespace backplane::core

@@ -429,7 +429,7 @@ std::vector<RuntimeValuePtr> Operator::call(const bp_kctx* ctx, const bp_value* 
   const std::atomic<bool>* cancel =
       ctx != nullptr ? static_cast<const ComputeContext*>(ctx)->cancel_flag : nullptr;
   try {
-    const std::unique_lock<std::mutex> turn = plan->turn();
+    const std::unique_lock<std::mutex> turn = plan->prepared.prepared.take_turn();
     compute_on_host(plan->prepared, device(), threads, cancel, arguments, *outputs, plan->packed);
   } catch (const Error& error) {
     throw error.within(words());

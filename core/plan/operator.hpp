@@ -54,8 +54,6 @@ struct OperatorPlan : bp_operator_plan {
   void compute(const bp_kctx* outer, const bp_operator_args& args) const;
   /// The plan's input as `call` hands it on: constant, left out, or `given`.
   const bp_value* argument(std::size_t input, const bp_value* given) const;
-  /// Held around `compute` of a kernel that allows one at a time.
-  std::unique_lock<std::mutex> turn() const;
 
  private:
   static constexpr std::size_t kFrameCount = 8;
@@ -68,7 +66,6 @@ struct OperatorPlan : bp_operator_plan {
   void compute_in(OperatorFrame& frame, const bp_kctx* outer, const bp_operator_args& args) const;
 
   mutable std::array<FrameSlot, kFrameCount> frames_;
-  mutable std::mutex turn_;
 };
 
 /// An operator of types and attributes: a graph of one node, with the kernels of a device that take it.

@@ -79,11 +79,6 @@ const bp_value* OperatorPlan::argument(std::size_t input, const bp_value* given)
   return inputs[input] != nullptr ? given : absent();
 }
 
-std::unique_lock<std::mutex> OperatorPlan::turn() const {
-  const bool exclusive = (prepared.prepared.def().flags & BP_KERNEL_NOT_CONCURRENT) != 0;
-  return exclusive ? std::unique_lock(turn_) : std::unique_lock<std::mutex>();
-}
-
 std::unique_ptr<OperatorFrame> OperatorPlan::make_frame() const {
   auto frame = std::make_unique<OperatorFrame>();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -147,7 +142,7 @@ void OperatorPlan::compute_in(OperatorFrame& frame, const bp_kctx* outer,
   frame.ctx.threads = args.threads;
   frame.ctx.cancel_flag = context.cancel_flag;
   frame.ctx.stream = context.device == &op->device() ? outer->stream : nullptr;
-  const std::unique_lock<std::mutex> exclusive = turn();
+  const std::unique_lock<std::mutex> turn = prepared.prepared.take_turn();
   if (bp_status* status = prepared.prepared.def().compute(prepared.prepared.raw(), &frame.ctx))
     throw take_error(status);
 }

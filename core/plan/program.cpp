@@ -357,6 +357,7 @@ bool Program::next_kernel(NodeId id) {
   if (node.candidate + 1 >= placed_.placement[static_cast<std::size_t>(id)].kernels.size())
     return false;
   ++node.candidate;
+  node.prepared = {};  // ends before its kernel
   retired_.push_back(std::move(node.kernel));
   create_kernel_of(id);
   return true;

@@ -19,7 +19,9 @@
 #include "core/plan/memory_budget.hpp"
 #include "core/plan/placed_graph.hpp"
 #include "core/plan/plan_record.hpp"
+#include "core/plan/prepare.hpp"
 #include "core/plan/shape_arithmetic.hpp"
+#include "core/plan/value_state.hpp"
 
 namespace backplane::core {
 
@@ -100,6 +102,14 @@ struct DeviceFull {
   Error error;  ///< where nothing can be done about it
 };
 
+/// What a walk found of a node, for certain inputs. The same inputs get the same answer, so that planning for other sizes
+/// prepares anew only what has other sizes.
+template <class Answer>
+struct KeptAnswer {
+  std::vector<ValueState> inputs;  ///< constants' and absent ones' say nothing
+  Answer answer{};
+};
+
 /// A node of a program with its kernel.
 struct ProgramNode {
   int device = -1;
@@ -108,6 +118,9 @@ struct ProgramNode {
       host_kernel;            ///< of a node that is evaluated on the host; made when first needed
   std::size_t candidate = 0;  ///< which of the placement's kernels it is
   std::unique_ptr<ControlNode> control;  ///< of a node that the core runs itself
+  /// Of the last walk that asked the kernels, which they end before.
+  KeptAnswer<std::shared_ptr<const PrepareResult>> prepared;
+  KeptAnswer<std::vector<RuntimeValuePtr>> evaluated;
 };
 
 /// Threads: immutable after it is built, but for what planning caches: one thread plans at a time.

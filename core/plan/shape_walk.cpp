@@ -8,6 +8,21 @@
 namespace backplane::core {
 namespace {
 
+bool are_same_elements(const RuntimeValuePtr& a, const RuntimeValuePtr& b) {
+  if (a == b) return true;
+  if (a == nullptr || b == nullptr || a->element() == DataType::String) return false;
+  const std::uint64_t bytes = a->description.bytes;
+  return bytes == b->description.bytes &&
+         (bytes == 0 || std::memcmp(a->description.host_ptr, b->description.host_ptr, bytes) == 0);
+}
+
+/// Whether a kernel that prepares finds no difference between two values.
+bool tells_the_same(const ValueState& a, const ValueState& b) {
+  return a.kind == b.kind && a.type == b.type && a.dims == b.dims && a.format == b.format &&
+         a.bytes == b.bytes && a.object_type == b.object_type &&
+         are_same_elements(a.known, b.known);
+}
+
 class Walk {
  public:
   Walk(Program& program, std::size_t begin, std::vector<ValueState> values)
@@ -99,6 +114,28 @@ class Walk {
     return state(id).kind == ValueState::Kind::Tensor || state(id).kind == ValueState::Kind::Object;
   }
 
+  /// Whether a node's inputs are those of an earlier walk.
+  bool are_same(const Node& node, const std::vector<ValueState>& before) {
+    if (before.size() != node.inputs.size()) return false;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      if (input == kNone || program_.placed().is_constant(input)) continue;
+      if (!tells_the_same(state(input), before[i])) return false;
+    }
+    return true;
+  }
+
+  std::vector<ValueState> inputs_of(const Node& node) {
+    std::vector<ValueState> inputs(node.inputs.size());
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      if (input == kNone || program_.placed().is_constant(input)) continue;
+      inputs[i] = state(input);
+      inputs[i].description = nullptr;
+    }
+    return inputs;
+  }
+
   /// Computes the node now. False when an input is not known, or the result is too large.
   bool evaluate(NodeId id) {
     const Node& node = graph_.node(id);
@@ -106,68 +143,79 @@ class Walk {
     if (placed.host_kernel == nullptr)
       placed.host_kernel = program_.evaluator().create(graph_, node);
     if (placed.host_kernel == nullptr) return false;
-    std::vector<const bp_value*> inputs;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
-      if (input == kNone) {
-        inputs.push_back(absent());
-      } else if (placed.host_kernel->kernel.input_role(i) == BP_INPUT_SHAPE_ONLY) {
-        if (!has_shape(input)) return false;
-        inputs.push_back(description(input));
-      } else {
-        inputs.push_back(known(input));
-        if (inputs.back() == nullptr) return false;
-      }
+      if (input == kNone) continue;
+      const bool by_shape = placed.host_kernel->kernel.input_role(i) == BP_INPUT_SHAPE_ONLY;
+      if (by_shape ? !has_shape(input) : known(input) == nullptr) return false;
     }
-    const auto outputs =
-        program_.evaluator().evaluate(*placed.host_kernel, node, inputs, kMaxHostValueBytes);
-    if (!outputs) return false;
-    for (const RuntimeValuePtr& output : *outputs) {
-      if (output->kind != BP_VALUE_ABSENT && !output->is_tensor()) return false;
+    auto& kept = placed.evaluated;
+    if (kept.answer.empty() || !are_same(node, kept.inputs)) {
+      std::optional<std::vector<RuntimeValuePtr>> made = compute(node, *placed.host_kernel);
+      if (!made) return false;
+      kept = {inputs_of(node), std::move(*made)};
     }
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] != kNone)
-        result_.values[static_cast<std::size_t>(node.outputs[i])] = known_state((*outputs)[i]);
+        result_.values[static_cast<std::size_t>(node.outputs[i])] = known_state(kept.answer[i]);
     }
     result_.evaluated.push_back(id);
     return true;
   }
 
-  /// The node's inputs as `prepare` wants them; false when something is not known yet.
-  bool gather(const Node& node, PrepareRequest& request) {
+  /// A node's outputs, its inputs being known; nullopt where they are no tensors or too large.
+  std::optional<std::vector<RuntimeValuePtr>> compute(const Node& node, const HostKernel& kernel) {
+    std::vector<const bp_value*> inputs;
+    for (const ValueId input : node.inputs)
+      inputs.push_back(input == kNone ? absent() : description(input));
+    auto outputs = program_.evaluator().evaluate(kernel, node, inputs, kMaxHostValueBytes);
+    if (!outputs) return std::nullopt;
+    for (const RuntimeValuePtr& output : *outputs) {
+      if (output->kind != BP_VALUE_ABSENT && !output->is_tensor()) return std::nullopt;
+    }
+    return outputs;
+  }
+
+  /// Whether everything is known that `prepare` is to be told.
+  bool is_ready(const Node& node, const KernelHandle& kernel) {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
-      if (input == kNone) {
-        request.inputs.push_back(absent());
-        request.constant_inputs.push_back(false);
-        continue;
-      }
+      if (input == kNone) continue;
       if (!has_shape(input)) {
         result_.wants_shape.push_back(input);
-        continue;
+      } else if (kernel.input_role(i) == BP_INPUT_HOST_VALUE && known(input) == nullptr) {
+        result_.wants_value.push_back(input);
       }
-      const bool wants_value = request.kernel->input_role(i) == BP_INPUT_HOST_VALUE;
-      const bp_value* value = wants_value ? known(input) : description(input);
-      if (value == nullptr) result_.wants_value.push_back(input);
-      request.inputs.push_back(value);
-      request.constant_inputs.push_back(program_.placed().is_constant(input));
     }
     return result_.wants_shape.empty() && result_.wants_value.empty();
   }
 
+  PrepareRequest request_for(const Node& node) {
+    PrepareRequest request;
+    request.kernel = &program_.node(node.id).kernel;
+    request.threads = program_.context().threads;
+    request.flags = program_.context().create_flags();
+    for (const ValueId input : node.inputs) {
+      request.inputs.push_back(input == kNone ? absent() : description(input));
+      request.constant_inputs.push_back(input != kNone && program_.placed().is_constant(input));
+    }
+    for (const ValueId output : node.outputs) request.wanted_outputs.push_back(output != kNone);
+    return request;
+  }
+
   bool prepare(NodeId id) {
     const Node& node = graph_.node(id);
+    ProgramNode& placed = program_.node(id);
     while (true) {
-      PrepareRequest request;
-      request.kernel = &program_.node(id).kernel;
-      request.threads = program_.context().threads;
-      request.flags = program_.context().create_flags();
-      if (!gather(node, request)) return false;
-      for (const ValueId output : node.outputs) request.wanted_outputs.push_back(output != kNone);
+      if (!is_ready(node, placed.kernel)) return false;
+      auto& kept = placed.prepared;
       try {
-        PreparedNode prepared{id, prepare_kernel(request), nullptr};
-        keep_outputs(node, prepared.result);
-        result_.nodes.push_back(std::move(prepared));
+        if (kept.answer == nullptr || !are_same(node, kept.inputs)) {
+          auto made = std::make_shared<const PrepareResult>(prepare_kernel(request_for(node)));
+          kept = {inputs_of(node), std::move(made)};
+        }
+        keep_outputs(node, *kept.answer);
+        result_.nodes.push_back({id, kept.answer, nullptr});
         return true;
       } catch (const Error& error) {
         if (error.code() != Code::Unsupported) throw;

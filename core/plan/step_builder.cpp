@@ -63,16 +63,17 @@ void StepBuilder::add_node(PreparedNode& prepared) {
   const ProgramNode& placed = program_.node(prepared.id);
   const int space = devices_.space_of(placed.device);
   Device& device = devices_.at(placed.device);
+  const PrepareResult& result = *prepared.result;
   Step step;
   step.node = prepared.id;
   step.device = placed.device;
   step.on_stream = !device.on_host_memory();
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
-    step.inputs.push_back(input_slot(prepared.id, i, prepared.result, space));
+    step.inputs.push_back(input_slot(prepared.id, i, result, space));
   for (std::size_t i = 0; i < node.outputs.size(); ++i)
-    step.outputs.push_back(output_slot(node, i, prepared.result, space));
+    step.outputs.push_back(output_slot(node, i, result, space));
   step.input_state.resize(node.inputs.size());
-  for (const PackWish& wish : prepared.result.packs) {
+  for (const PackWish& wish : result.packs) {
     std::vector<ConstantRef> sources;
     for (const std::uint32_t input : wish.inputs)
       sources.push_back(program_.placed().constant(node.inputs[input]));
@@ -80,20 +81,20 @@ void StepBuilder::add_node(PreparedNode& prepared) {
                                                             sources, program_.context().threads));
     count_weight(space, step.packs.back(), text("node '", node.name, "' (a packed weight)"));
   }
-  if (prepared.result.workspace_bytes > 0) {
+  if (result.workspace_bytes > 0) {
     step.workspace_arena = space;
-    step.workspace_bytes = prepared.result.workspace_bytes;
+    step.workspace_bytes = result.workspace_bytes;
   }
   step.label = placed.kernel.def().name;
-  if (!prepared.result.variant.empty()) step.label += " " + prepared.result.variant;
-  step.prepared = std::move(prepared.result.prepared);
+  if (!result.variant.empty()) step.label += " " + result.variant;
+  step.prepared = result.prepared;
 
   StepWishes wishes;
-  wishes.outputs = prepared.result.outputs;
-  wishes.insides = prepared.result.insides;
-  wishes.strided_inputs = prepared.result.strided_inputs;
+  wishes.outputs = result.outputs;
+  wishes.insides = result.insides;
+  wishes.strided_inputs = result.strided_inputs;
   wishes.kernel = placed.kernel.def().name;
-  wishes.workspace_alignment = prepared.result.workspace_alignment;
+  wishes.workspace_alignment = result.workspace_alignment;
   draft_.wishes.resize(draft_.segment.steps.size());
   draft_.segment.steps.push_back(std::move(step));
   draft_.wishes.push_back(std::move(wishes));

@@ -111,9 +111,8 @@ bp_status* RunContext::record_steps(SegmentContext& context, const CaptureRange&
     const Step& step = context.segment().steps[static_cast<std::size_t>(operation.step)];
     if (step.kind == StepKind::HostCopy) continue;
     failed = &step;
-    bp_status* const status = step.kind == StepKind::Compute
-                                  ? operation.compute(operation.prepared, operation.ctx)
-                                  : put_copy(context, step);
+    bp_status* const status =
+        step.kind == StepKind::Compute ? operation.call() : put_copy(context, step);
     if (status != nullptr) return status;
   }
   return nullptr;

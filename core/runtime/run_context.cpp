@@ -325,7 +325,7 @@ void RunContext::execute_range(SegmentContext& context, std::size_t begin, std::
     fail_if_cancelled(context.segment().steps[static_cast<std::size_t>(operation.step)]);
     if (!operation.plain) {
       execute_special(context, operation);
-    } else if (bp_status* status = operation.compute(operation.prepared, operation.ctx)) {
+    } else if (bp_status* status = operation.call()) {
       fail(context.segment().steps[static_cast<std::size_t>(operation.step)], status);
     }
   }
@@ -365,7 +365,7 @@ bp_status* RunContext::execute_in_group(SegmentContext& context, int step) {
   const Operation& operation = context.operations()[static_cast<std::size_t>(step)];
   if (controls_.cancel_flag != nullptr && controls_.cancel_flag->load(std::memory_order_relaxed))
     return make_status(Code::Cancelled, "the run was cancelled");
-  if (operation.plain) return operation.compute(operation.prepared, operation.ctx);
+  if (operation.plain) return operation.call();
   copy(context, context.segment().steps[static_cast<std::size_t>(step)]);  // from host to host
   return nullptr;
 }
@@ -374,8 +374,7 @@ void RunContext::execute_special(SegmentContext& context, const Operation& opera
   const Step& step = context.segment().steps[static_cast<std::size_t>(operation.step)];
   wait_for(context, step);
   if (step.kind == StepKind::Compute) {
-    if (bp_status* status = operation.compute(operation.prepared, operation.ctx))
-      fail(step, status);
+    if (bp_status* status = operation.call()) fail(step, status);
   } else if (step.kind == StepKind::Control) {
     execute_control(context, operation);
   } else if (step.kind == StepKind::HandOver) {

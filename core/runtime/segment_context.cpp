@@ -150,7 +150,7 @@ void SegmentContext::make_contexts(const DeviceSet& devices, bp_threads* threads
     operations_.push_back(
         {computes && step.prepared.raw() != nullptr ? step.prepared.def().compute : nullptr,
          step.prepared.raw(), &contexts_[i], computes && step.waits.empty() && !step.signals,
-         static_cast<std::int32_t>(i)});
+         static_cast<std::int32_t>(i), step.prepared.turn()});
   }
 }
 

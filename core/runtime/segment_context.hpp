@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,13 @@ struct Operation {
   ComputeContext* ctx;
   bool plain;  ///< nothing to wait for, nothing to signal: call compute and go on
   std::int32_t step;
+  std::mutex* turn;  ///< null where any number of calls may go on at a time
+
+  bp_status* call() const {
+    if (turn == nullptr) return compute(prepared, ctx);
+    const std::lock_guard lock(*turn);
+    return compute(prepared, ctx);
+  }
 };
 
 /// Everything that a run of a segment touches.

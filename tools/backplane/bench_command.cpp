@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backplane/backplane.hpp"
+#include "tools/backplane/bench_growth.hpp"
 #include "tools/backplane/bench_replan.hpp"
 #include "tools/backplane/bench_runs.hpp"
 #include "tools/backplane/bench_sessions.hpp"
@@ -29,6 +30,7 @@ struct BenchRequest {
   std::vector<std::string> inputs;
   std::optional<std::size_t> warmup, runs;
   std::optional<std::string> replan;
+  std::vector<std::string> growths;
   std::size_t sessions = 1;
   std::size_t callers = 0;  ///< 0: one for each session
   bool json = false;
@@ -99,6 +101,7 @@ void print_table(const Json& report) {
   time("plan", "plan_ms");
   time("first run", "first_run_ms");
   if (report.contains("replan_ms")) time("plan for a new size", "replan_ms");
+  if (report.contains("growing_ms")) time("run of a new size, planned", "growing_ms");
   table.add({"runs", report["runs"].dump()});
   time("median", "median_ms");
   time("fastest", "min_ms");
@@ -135,6 +138,8 @@ int bench(const BenchRequest& request) {
     replan = DimSize::parse(*request.replan, *sessions[0]);
     sizes[replan->name] = replan->size;
   }
+  const std::vector<DimGrowth> growths = DimGrowth::parse(request.growths, *sessions[0]);
+  for (const DimGrowth& growth : growths) sizes[growth.name] = growth.to;
   const std::vector<std::string> assumed = feeds.fill_missing(sizes);
   for (const std::string& dim : assumed) {
     std::cerr << "backplane: dimension '" << one_line(dim)
@@ -150,6 +155,12 @@ int bench(const BenchRequest& request) {
   const Measurement measured = measure(sessions, feeds, {request.warmup, request.runs, callers});
   Json report = report_of(request, *sessions[0], measured);
   if (replan) report["replan_ms"] = measure_replan(*sessions[0], feeds, *replan);
+  if (!growths.empty()) {
+    const GrowthTimes times = measure_growth(*sessions[0], feeds, growths);
+    report["growing_runs"] = times.runs;
+    report["growing_ms"] = times.median_ms;
+    report["growing_p90_ms"] = times.p90_ms;
+  }
   if (request.sessions > 1) report["session_memory"] = memory.report();
   if (request.json) {
     std::cout << dump(report);
@@ -185,6 +196,10 @@ void add_bench(CLI::App& program, Action& chosen) {
       "--replan", request->replan,
       "NAME=N: the size of a symbolic dimension that may change; measures what planning for a "
       "new size takes, too");
+  add_repeatable(
+      command, "--grow", request->growths,
+      "NAME=FROM:TO, sizes of a symbolic dimension: also times one run with each, planning "
+      "included; several grow together, as past and total length of a decoder do");
   command.add_flag("--json", request->json, "print one JSON value");
   request->selection.add_precision_to(command);
   request->selection.add_to(command);

@@ -13,19 +13,6 @@ namespace {
 
 constexpr std::int64_t kSizes = 10;
 
-void require_symbol(const Session& session, const std::string& name) {
-  std::string known;
-  for (const ValueInfo& info : session.inputs()) {
-    for (const std::string& symbol : info.symbols) {
-      if (symbol == name) return;
-      if (symbol.empty() || known.find("'" + symbol + "'") != std::string::npos) continue;
-      known += (known.empty() ? "; known: '" : ", '") + symbol + "'";
-    }
-  }
-  wrong_request("--replan: no input has a symbolic dimension '", name, "'",
-                known.empty() ? "; none has any" : known);
-}
-
 void resize_inputs(const Session& session, Binding& binding, const FeedSet& feeds,
                    const DimSize& dim) {
   for (const ValueInfo& info : session.inputs()) {
@@ -45,6 +32,19 @@ void resize_inputs(const Session& session, Binding& binding, const FeedSet& feed
 
 }  // namespace
 
+void require_symbol(const Session& session, const std::string& name, const char* option) {
+  std::string known;
+  for (const ValueInfo& info : session.inputs()) {
+    for (const std::string& symbol : info.symbols) {
+      if (symbol == name) return;
+      if (symbol.empty() || known.find("'" + symbol + "'") != std::string::npos) continue;
+      known += (known.empty() ? "; known: '" : ", '") + symbol + "'";
+    }
+  }
+  wrong_request(option, ": no input has a symbolic dimension '", name, "'",
+                known.empty() ? "; none has any" : known);
+}
+
 DimSize DimSize::parse(const std::string& argument, const Session& session) {
   const std::size_t equals = argument.rfind('=');
   DimSize dim;
@@ -57,7 +57,7 @@ DimSize DimSize::parse(const std::string& argument, const Session& session) {
   if (dim.name.empty() || dim.size < 2) {
     wrong_request("--replan '", argument, "' is not of the form NAME=N, N at least 2");
   }
-  require_symbol(session, dim.name);
+  require_symbol(session, dim.name, "--replan");
   return dim;
 }
 

@@ -19,6 +19,9 @@ struct DimSize {
   static DimSize parse(const std::string& argument, const Session& session);
 };
 
+/// Throws Failure (wrong request), with the option's name, when no input has the dimension.
+void require_symbol(const Session& session, const std::string& name, const char* option);
+
 /// Median time, in ms, of planning for up to ten sizes below `dim.size`, none of them planned before: shapes, kernels'
 /// preparation and the memory plan, without a run. `feeds` gives everything else. Throws Failure when planning fails.
 double measure_replan(const Session& session, const FeedSet& feeds, const DimSize& dim);

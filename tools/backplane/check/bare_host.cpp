@@ -19,7 +19,7 @@ extern "C" __attribute__((weak)) std::size_t __sanitizer_get_current_allocated_b
 namespace backplane::cli::check {
 namespace {
 
-std::atomic<std::int64_t> statuses{0};
+std::atomic<std::int64_t> live_status_count{0};
 std::atomic<std::int64_t> host_blocks{0};
 std::atomic<bool> memory_fails{false};
 std::string step;
@@ -29,13 +29,13 @@ StepRecord* step_copy = nullptr;
 constexpr std::uint32_t kThreads = 3;
 
 bp_status* status_new(bp_code code, const char* message, std::uint64_t size) {
-  statuses.fetch_add(1);
+  live_status_count.fetch_add(1);
   return new bp_status{code, message == nullptr ? std::string() : std::string(message, size)};
 }
 
 void status_free(bp_status* status) {
   if (status == nullptr) return;
-  statuses.fetch_sub(1);
+  live_status_count.fetch_sub(1);
   delete status;
 }
 
@@ -172,7 +172,7 @@ bp_status* refuse(bp_code code, const std::string& message) {
   return status_new(code, message.data(), message.size());
 }
 
-std::int64_t live_statuses() { return statuses.load(); }
+std::int64_t live_statuses() { return live_status_count.load(); }
 std::int64_t live_host_blocks() { return host_blocks.load(); }
 void fail_host_memory(bool fails) { memory_fails = fails; }
 
