@@ -74,14 +74,14 @@ class Aliasing {
       const StepWishes& wishes = draft_.wishes[i];
       for (std::size_t k = 0; k < step.inputs.size(); ++k) {
         if (step.inputs[k] < 0) continue;
-        const bool strided = step.kind == StepKind::Compute && wishes.strided_inputs[k];
+        const bool strided = step.kind == StepKind::Compute && wishes.said->strided_inputs[k];
         readers_[static_cast<std::size_t>(step.inputs[k])].push_back(
             {static_cast<int>(i), strided});
       }
       for (std::size_t k = 0; k < step.outputs.size(); ++k) {
         if (step.outputs[k] >= 0 && step.kind == StepKind::Compute)
           writer_strided_[static_cast<std::size_t>(step.outputs[k])] =
-              wishes.outputs[k].may_be_strided;
+              wishes.said->outputs[k].may_be_strided;
       }
     }
     for (const Border& border : segment_.outgoing)
@@ -160,7 +160,7 @@ class Aliasing {
     const StepWishes& wishes = draft_.wishes[static_cast<std::size_t>(index)];
     bool all = true;
     for (std::size_t k = 0; k < step.outputs.size(); ++k) {
-      const OutputPlan& plan = wishes.outputs[k];
+      const OutputPlan& plan = wishes.said->outputs[k];
       if (step.outputs[k] < 0) continue;
       const int input =
           plan.view_of >= 0 ? step.inputs[static_cast<std::size_t>(plan.view_of)] : -1;
@@ -170,7 +170,7 @@ class Aliasing {
     for (std::size_t k = 0; k < step.outputs.size(); ++k) {
       const int output = step.outputs[k];
       if (output < 0) continue;
-      const OutputPlan& plan = wishes.outputs[k];
+      const OutputPlan& plan = wishes.said->outputs[k];
       const int input = step.inputs[static_cast<std::size_t>(plan.view_of)];
       if (plan.view_strides && !is_dense(plan.dims, *plan.view_strides))
         slot(output).strides = plan.view_strides;
@@ -187,7 +187,7 @@ class Aliasing {
     const Step& step = segment_.steps[static_cast<std::size_t>(index)];
     const StepWishes& wishes = draft_.wishes[static_cast<std::size_t>(index)];
     for (std::size_t k = 0; k < step.outputs.size(); ++k) {
-      const int wish = wishes.outputs[k].in_place_of;
+      const int wish = wishes.said->outputs[k].in_place_of;
       if (step.outputs[k] < 0 || wish < 0) continue;
       const int input = step.inputs[static_cast<std::size_t>(wish)];
       if (!can_be_in_place(index, step, step.outputs[k], wish)) continue;
@@ -234,7 +234,7 @@ class Aliasing {
 
   void grant_insides(int index) {
     Step& step = segment_.steps[static_cast<std::size_t>(index)];
-    for (const InsideWish& wish : draft_.wishes[static_cast<std::size_t>(index)].insides) {
+    for (const InsideWish& wish : draft_.wishes[static_cast<std::size_t>(index)].said->insides) {
       const int input = step.inputs[wish.input], output = step.outputs[wish.output];
       if (!can_be_inside(step, wish, input, output)) continue;
       if (wish.strides) restride(input, wish);

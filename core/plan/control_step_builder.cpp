@@ -54,10 +54,11 @@ std::vector<int> StepBuilder::control_inputs(const Node& node, const ControlPlan
     }
     const bool on_host = control.kind == ControlKind::If || i < skipped;
     const int space = on_host ? kHostSpace : plan.places[0].feeds[first_feed + i - skipped];
-    slots.push_back(slot_in(node.inputs[i], space, text("node '", node.name, "' reads it")));
+    slots.push_back(slot_in(node.inputs[i], space, {"node '", node.name, "' reads it"}));
   }
   for (std::size_t b = 0; b < control.bodies.size(); ++b) {
     const ControlBody& body = control.bodies[b];
+    const std::string reader = text("the ", body.attribute, " of node '");
     const bool runs = plan.branch < 0 || plan.branch == static_cast<int>(b);
     for (std::size_t i = 0; i < body.captured.size(); ++i) {
       if (!runs) {
@@ -65,7 +66,7 @@ std::vector<int> StepBuilder::control_inputs(const Node& node, const ControlPlan
         continue;
       }
       slots.push_back(slot_in(body.captured[i], plan.places[b].feeds[body.input_count + i],
-                              text("the ", body.attribute, " of node '", node.name, "' reads it")));
+                              {reader.c_str(), node.name, "' reads it"}));
     }
   }
   return slots;

@@ -75,7 +75,7 @@ class Layout {
       Step& step = segment.steps[i];
       if (step.workspace_arena != arena || aliases_.dropped[i]) continue;
       intervals_.push_back({static_cast<int>(i), static_cast<int>(i), step.workspace_bytes,
-                            draft_.wishes[i].workspace_alignment, 0});
+                            draft_.wishes[i].said->workspace_alignment, 0});
       steps_.push_back(&step);
       if (order_ != nullptr) users_.push_back({static_cast<int>(i)});
     }

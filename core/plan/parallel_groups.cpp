@@ -44,7 +44,7 @@ void StepOrder::find_data_edges(const SegmentDraft& draft) {
     const Step& step = draft.segment.steps[i];
     for (std::size_t k = 0; dropped_[i] && k < step.outputs.size(); ++k) {
       if (step.outputs[k] < 0) continue;
-      const auto source = static_cast<std::size_t>(draft.wishes[i].outputs[k].view_of);
+      const auto source = static_cast<std::size_t>(draft.wishes[i].said->outputs[k].view_of);
       maker_of(step.outputs[k]) = maker_of(step.inputs[source]);
     }
     if (dropped_[i]) continue;

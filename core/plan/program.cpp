@@ -301,6 +301,7 @@ void Program::check_placed() const {
 
 void Program::create_kernels() {
   view_ = std::make_unique<GraphView>(*placed_.graph, order_);
+  plain_weights_.resize(placed_.graph->value_count() * context_.devices->space_count());
   nodes_.resize(placed_.graph->node_limit());
   for (const NodeId id : order_) {
     ProgramNode& node = nodes_[static_cast<std::size_t>(id)];

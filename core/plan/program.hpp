@@ -102,6 +102,12 @@ struct DeviceFull {
   Error error;  ///< where nothing can be done about it
 };
 
+/// A kernel made ready, and what was packed for it; shared by the plans for the same inputs.
+struct PreparedKernel {
+  PrepareResult said;
+  std::vector<std::weak_ptr<const Weight>> packs;  ///< by wish, as long as a plan has them
+};
+
 /// What a walk found of a node, for certain inputs. The same inputs get the same answer, so that planning for other sizes
 /// prepares anew only what has other sizes.
 template <class Answer>
@@ -119,7 +125,7 @@ struct ProgramNode {
   std::size_t candidate = 0;  ///< which of the placement's kernels it is
   std::unique_ptr<ControlNode> control;  ///< of a node that the core runs itself
   /// Of the last walk that asked the kernels, which they end before.
-  KeptAnswer<std::shared_ptr<const PrepareResult>> prepared;
+  KeptAnswer<std::shared_ptr<PreparedKernel>> prepared;
   KeptAnswer<std::vector<RuntimeValuePtr>> evaluated;
 };
 
@@ -148,6 +154,11 @@ class Program {
   /// Original nodes that were folded after placement.
   const std::vector<std::int32_t>& folded_origins() const { return folded_origins_; }
   HostEvaluator& evaluator() { return evaluator_; }
+  /// A constant in a memory space, as long as a plan has it there.
+  std::weak_ptr<const Weight>& plain_weight(ValueId id, int space) {
+    return plain_weights_[static_cast<std::size_t>(id) * context_.devices->space_count() +
+                          static_cast<std::size_t>(space)];
+  }
   /// Nodes for which providers were asked; none when the placement came from a saved plan.
   std::size_t asked_count() const { return asked_count_; }
   /// What was decided, for a saved plan.
@@ -199,6 +210,7 @@ class Program {
   std::size_t asked_count_ = 0;
   std::vector<ValueId> feeds_, fetches_;
   std::vector<std::size_t> keyed_feeds_;
+  std::vector<std::weak_ptr<const Weight>> plain_weights_;  ///< by value, then by space
 };
 
 /// A graph with only what leads from the feeds to the fetches. Throws InvalidArgument for unknown names,

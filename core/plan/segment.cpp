@@ -144,8 +144,13 @@ class Hazards {
 /// what it waits for.
 std::vector<std::pair<int, int>> control_edges(const SegmentDraft& draft, const Aliases& aliases,
                                                const Graph& graph) {
-  std::map<NodeId, int> step_of;
   std::vector<std::pair<int, int>> edges;
+  const std::vector<Step>& steps = draft.segment.steps;
+  const bool any = std::any_of(steps.begin(), steps.end(), [&](const Step& step) {
+    return step.kind == StepKind::Compute && !graph.node(step.node).after.empty();
+  });
+  if (!any) return edges;
+  std::map<NodeId, int> step_of;
   for (std::size_t i = 0; i < draft.segment.steps.size(); ++i) {
     const Step& step = draft.segment.steps[i];
     if (step.kind != StepKind::Compute || aliases.dropped[i]) continue;

@@ -211,10 +211,11 @@ class Walk {
       auto& kept = placed.prepared;
       try {
         if (kept.answer == nullptr || !are_same(node, kept.inputs)) {
-          auto made = std::make_shared<const PrepareResult>(prepare_kernel(request_for(node)));
+          auto made = std::make_shared<PreparedKernel>();
+          made->said = prepare_kernel(request_for(node));
           kept = {inputs_of(node), std::move(made)};
         }
-        keep_outputs(node, *kept.answer);
+        keep_outputs(node, kept.answer->said);
         result_.nodes.push_back({id, kept.answer, nullptr});
         return true;
       } catch (const Error& error) {

@@ -15,8 +15,8 @@ namespace backplane::core {
 /// A node with what its kernel said, or how the core runs it.
 struct PreparedNode {
   NodeId id = kNone;
-  std::shared_ptr<const PrepareResult> result;  ///< null of a node that the core runs itself
-  std::shared_ptr<const ControlPlan> control;   ///< of a node that the core runs itself
+  std::shared_ptr<PreparedKernel> kernel;      ///< null of a node that the core runs itself
+  std::shared_ptr<const ControlPlan> control;  ///< of a node that the core runs itself
 };
 
 /// What a walk found. `values` is indexed by ValueId and carries over to the next segment.

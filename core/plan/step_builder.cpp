@@ -17,8 +17,12 @@ StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Bo
       graph_(program.graph()),
       devices_(*program.context().devices),
       walk_(walk),
-      wishes_(wishes) {
-  for (const Border& border : available) available_[{border.value, border.space}] = -1;
+      wishes_(wishes),
+      slots_(graph_.value_count(), devices_.space_count()),
+      available_(graph_.value_count(), devices_.space_count()),
+      is_fetched_(graph_.value_count()) {
+  for (const Border& border : available) available_.at(border.value, border.space) = 0;
+  for (const ValueId fetch : program.fetches()) is_fetched_[static_cast<std::size_t>(fetch)] = true;
 }
 
 SegmentDraft StepBuilder::build() {
@@ -58,46 +62,52 @@ std::string StepBuilder::space_name(int space) const {
   return space == kHostSpace ? "host" : devices_.at(DeviceSet::device_of_space(space)).label();
 }
 
-void StepBuilder::add_node(PreparedNode& prepared) {
+void StepBuilder::add_node(const PreparedNode& prepared) {
   const Node& node = graph_.node(prepared.id);
   const ProgramNode& placed = program_.node(prepared.id);
   const int space = devices_.space_of(placed.device);
-  Device& device = devices_.at(placed.device);
-  const PrepareResult& result = *prepared.result;
+  const PrepareResult& said = prepared.kernel->said;
   Step step;
   step.node = prepared.id;
   step.device = placed.device;
-  step.on_stream = !device.on_host_memory();
+  step.on_stream = !devices_.at(placed.device).on_host_memory();
+  step.inputs.reserve(node.inputs.size());
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
-    step.inputs.push_back(input_slot(prepared.id, i, result, space));
+    step.inputs.push_back(input_slot(prepared.id, i, said, space));
+  step.outputs.reserve(node.outputs.size());
   for (std::size_t i = 0; i < node.outputs.size(); ++i)
-    step.outputs.push_back(output_slot(node, i, result, space));
+    step.outputs.push_back(output_slot(node, i, said, space));
   step.input_state.resize(node.inputs.size());
-  for (const PackWish& wish : result.packs) {
+  add_packs(node, *prepared.kernel, space, step);
+  if (said.workspace_bytes > 0) {
+    step.workspace_arena = space;
+    step.workspace_bytes = said.workspace_bytes;
+  }
+  const char* const kernel = placed.kernel.def().name;
+  step.label = kernel;
+  if (!said.variant.empty()) step.label += " " + said.variant;
+  step.prepared = said.prepared;
+  draft_.wishes.resize(draft_.segment.steps.size());
+  draft_.segment.steps.push_back(std::move(step));
+  draft_.wishes.push_back(
+      {std::shared_ptr<const PrepareResult>(prepared.kernel, &prepared.kernel->said), kernel});
+}
+
+void StepBuilder::add_packs(const Node& node, PreparedKernel& kernel, int space, Step& step) {
+  Device& device = devices_.at(step.device);
+  kernel.packs.resize(kernel.said.packs.size());
+  for (std::size_t i = 0; i < kernel.packs.size(); ++i) {
+    step.packs.push_back(kernel.packs[i].lock());
+    if (step.packs.back() != nullptr) continue;  // counted already
+    const PackWish& wish = kernel.said.packs[i];
     std::vector<ConstantRef> sources;
     for (const std::uint32_t input : wish.inputs)
       sources.push_back(program_.placed().constant(node.inputs[input]));
-    step.packs.push_back(program_.context().weights->packed(device.shared_from_this(), wish,
-                                                            sources, program_.context().threads));
+    step.packs.back() = program_.context().weights->packed(device.shared_from_this(), wish, sources,
+                                                           program_.context().threads);
     count_weight(space, step.packs.back(), text("node '", node.name, "' (a packed weight)"));
+    kernel.packs[i] = step.packs.back();
   }
-  if (result.workspace_bytes > 0) {
-    step.workspace_arena = space;
-    step.workspace_bytes = result.workspace_bytes;
-  }
-  step.label = placed.kernel.def().name;
-  if (!result.variant.empty()) step.label += " " + result.variant;
-  step.prepared = result.prepared;
-
-  StepWishes wishes;
-  wishes.outputs = result.outputs;
-  wishes.insides = result.insides;
-  wishes.strided_inputs = result.strided_inputs;
-  wishes.kernel = placed.kernel.def().name;
-  wishes.workspace_alignment = result.workspace_alignment;
-  draft_.wishes.resize(draft_.segment.steps.size());
-  draft_.segment.steps.push_back(std::move(step));
-  draft_.wishes.push_back(std::move(wishes));
 }
 
 int StepBuilder::input_slot(NodeId id, std::size_t index, const PrepareResult& prepared,
@@ -108,7 +118,7 @@ int StepBuilder::input_slot(NodeId id, std::size_t index, const PrepareResult& p
   if (role == BP_INPUT_SHAPE_ONLY || prepared.ignored_inputs[index]) return shape_slot(value);
   const bool on_host = role == BP_INPUT_HOST_VALUE || role == BP_INPUT_HOST_DATA;
   const int wanted = on_host ? kHostSpace : space;
-  return slot_in(value, wanted, text("node '", graph_.node(id).name, "' reads it"));
+  return slot_in(value, wanted, {"node '", graph_.node(id).name, "' reads it"});
 }
 
 int StepBuilder::output_slot(const Node& node, std::size_t index, const PrepareResult& prepared,
@@ -126,7 +136,7 @@ int StepBuilder::output_slot(const Node& node, std::size_t index, const PrepareR
 
 /// What is fetched is made in the fetch, where both are in one space.
 void StepBuilder::place_as_fetch(Slot& slot) {
-  if (slot.place != Place::Arena) return;
+  if (slot.place != Place::Arena || !is_fetched_[static_cast<std::size_t>(slot.value)]) return;
   for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
     if (program_.fetches()[k] != slot.value || wishes_.fetched[k] || slot.space != fetch_space(k) ||
         !direct_fetches_.insert(static_cast<int>(k)).second)
@@ -141,7 +151,7 @@ int StepBuilder::keep_output(Slot slot) {
   const int number = new_slot(std::move(slot));
   const Slot& made = draft_.segment.slots[static_cast<std::size_t>(number)];
   if (made.place == Place::Fetch) draft_.segment.fetches.emplace_back(made.number, number);
-  slots_[{made.value, made.space}] = number;
+  slots_.at(made.value, made.space) = number;
   return number;
 }
 
@@ -151,19 +161,18 @@ int StepBuilder::shape_slot(ValueId value) {
   return new_slot(std::move(slot));
 }
 
-int StepBuilder::slot_in(ValueId value, int space, const std::string& cause) {
-  const auto found = slots_.find({value, space});
-  if (found != slots_.end()) return found->second;
+int StepBuilder::slot_in(ValueId value, int space, const ReadCause& cause) {
+  if (const int known = slots_.at(value, space); known >= 0) return known;
   if (program_.placed().is_constant(value) ||
       walk_.values[static_cast<std::size_t>(value)].known != nullptr)
     return constant_slot(value, space);
-  if (available_.contains({value, space})) {
+  if (available_.contains(value, space)) {
     Slot slot = slot_for(value, space);
     slot.place = Place::Incoming;
     slot.number = static_cast<int>(draft_.segment.incoming.size());
     const int number = new_slot(std::move(slot));
     draft_.segment.incoming.push_back({value, space, number});
-    return slots_[{value, space}] = number;
+    return slots_.at(value, space) = number;
   }
   return copy_to(value, space, cause);
 }
@@ -172,17 +181,22 @@ int StepBuilder::constant_slot(ValueId value, int space) {
   const ProgramContext& context = program_.context();
   Slot slot = slot_for(value, space);
   slot.place = Place::Weight;
-  const RuntimeValuePtr& known = walk_.values[static_cast<std::size_t>(value)].known;
+  std::weak_ptr<const Weight>& kept = program_.plain_weight(value, space);
   ConstantRef constant = program_.placed().constant(value);
-  if (!constant) constant.known = known->to_constant();
-  const int device = space == kHostSpace ? devices_.on_host() : DeviceSet::device_of_space(space);
-  if (device < 0)
-    throw Error(Code::Unsupported,
-                "no provider works on host memory; add one to the plugin folder");
-  slot.weight = context.weights->plain(devices_.devices[static_cast<std::size_t>(device)].device,
-                                       constant, context.threads);
-  count_weight(space, slot.weight, text("the weight '", graph_.value(value).name, "'"));
-  return slots_[{value, space}] = new_slot(std::move(slot));
+  if (constant) slot.weight = kept.lock();
+  if (slot.weight == nullptr) {
+    const RuntimeValuePtr& known = walk_.values[static_cast<std::size_t>(value)].known;
+    if (!constant) constant.known = known->to_constant();
+    const int device = space == kHostSpace ? devices_.on_host() : DeviceSet::device_of_space(space);
+    if (device < 0)
+      throw Error(Code::Unsupported,
+                  "no provider works on host memory; add one to the plugin folder");
+    slot.weight = context.weights->plain(devices_.devices[static_cast<std::size_t>(device)].device,
+                                         constant, context.threads);
+    count_weight(space, slot.weight, text("the weight '", graph_.value(value).name, "'"));
+    kept = slot.weight;
+  }
+  return slots_.at(value, space) = new_slot(std::move(slot));
 }
 
 void StepBuilder::count_weight(int space, const WeightPtr& weight, const std::string& what) const {
@@ -210,10 +224,10 @@ std::int32_t StepBuilder::copy_mode(int device, bp_memory_kind from, bp_memory_k
   return caps.mode;
 }
 
-int StepBuilder::copy_to(ValueId value, int space, const std::string& cause) {
+int StepBuilder::copy_to(ValueId value, int space, const ReadCause& cause) {
   int from = -1;
   for (int other = 0; other < static_cast<int>(devices_.space_count()) && from < 0; ++other) {
-    if (other != space && (slots_.contains({value, other}) || available_.contains({value, other})))
+    if (other != space && (slots_.contains(value, other) || available_.contains(value, other)))
       from = other;
   }
   if (from < 0)
@@ -229,25 +243,25 @@ int StepBuilder::copy_to(ValueId value, int space, const std::string& cause) {
   if (from == kHostSpace) {
     const int device = DeviceSet::device_of_space(space);
     if (const int view = view_of_feed(value, source, space, cause); view >= 0)
-      return slots_[{value, space}] = view;
+      return slots_.at(value, space) = view;
     if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE)
-      return slots_[{value, space}] = copy_step(source, device, space, space, {"direct", cause});
+      return slots_.at(value, space) = copy_step(source, device, space, space, {"direct", cause});
     Slot pinned = slot_for(value, kHostSpace);
     pinned.arena = pinned_arena(devices_, device);
     const int staged = host_copy(source, std::move(pinned), cause);
-    return slots_[{value, space}] = copy_step(staged, device, space, space, {"staged", cause});
+    return slots_.at(value, space) = copy_step(staged, device, space, space, {"staged", cause});
   }
   const int device = DeviceSet::device_of_space(from);
   if (space == kHostSpace) {
     const bool pinned = devices_.at(device).has_pinned();
-    return slots_[{value, space}] = copy_step(source, device, space,
-                                              pinned ? pinned_arena(devices_, device) : kHostSpace,
-                                              {pinned ? "staged" : "direct", cause});
+    return slots_.at(value, space) = copy_step(source, device, space,
+                                               pinned ? pinned_arena(devices_, device) : kHostSpace,
+                                               {pinned ? "staged" : "direct", cause});
   }
   const int target = DeviceSet::device_of_space(space);
   if (devices_.at(target).provider_name() == devices_.at(device).provider_name() &&
       copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, target) != BP_COPY_NONE) {
-    return slots_[{value, space}] = copy_step(source, device, space, space, {"peer", cause});
+    return slots_.at(value, space) = copy_step(source, device, space, space, {"peer", cause});
   }
   slot_in(value, kHostSpace, cause);
   return copy_to(value, space, cause);
@@ -271,30 +285,29 @@ int StepBuilder::copy_step(int from, int device, int to_space, int to_arena, con
   const std::string& name = graph_.value(source.value).name;
   step.label = text("copy '", name, "' ", space_name(source.space), " to ", space_name(to_space));
   draft_.segment.copies.push_back({name, space_name(source.space), space_name(to_space),
-                                   reason.cause, source.state.bytes, reason.route,
+                                   reason.cause.words(), source.state.bytes, reason.route,
                                    source.state.bytes});
   draft_.segment.steps.push_back(std::move(step));
   return to;
 }
 
-int StepBuilder::host_copy(int from, Slot to, const std::string& cause) {
+int StepBuilder::host_copy(int from, Slot to, const ReadCause& cause) {
   const int target = new_slot(std::move(to));
   Step step;
   step.kind = StepKind::HostCopy;
   step.inputs = {from};
   step.outputs = {target};
-  step.label = "copy on the host: " + cause;
+  step.label = "copy on the host: " + cause.words();
   draft_.segment.steps.push_back(std::move(step));
   return target;
 }
 
 /// A value that lies on a device alone goes straight into the fetch, where the device can copy there.
-bool StepBuilder::fetch_from_device(ValueId value, int fetch, const std::string& cause) {
-  if (slots_.contains({value, kHostSpace}) || available_.contains({value, kHostSpace}))
-    return false;
+bool StepBuilder::fetch_from_device(ValueId value, int fetch, const ReadCause& cause) {
+  if (slots_.contains(value, kHostSpace) || available_.contains(value, kHostSpace)) return false;
   for (int space = kHostSpace + 1; space < static_cast<int>(devices_.space_count()); ++space) {
     const int device = DeviceSet::device_of_space(space);
-    if (!slots_.contains({value, space}) && !available_.contains({value, space})) continue;
+    if (!slots_.contains(value, space) && !available_.contains(value, space)) continue;
     const int source = slot_in(value, space, cause);
     if (!has_memory(draft_.segment.slots[static_cast<std::size_t>(source)])) return false;
     if (copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_HOST, -1) == BP_COPY_NONE) return false;
@@ -303,7 +316,7 @@ bool StepBuilder::fetch_from_device(ValueId value, int fetch, const std::string&
     slot.place = Place::Fetch;
     slot.number = fetch;
     draft_.segment.fetches.emplace_back(fetch, target);
-    slots_[{value, kHostSpace}] = target;
+    slots_.at(value, kHostSpace) = target;
     return true;
   }
   return false;
@@ -312,15 +325,15 @@ bool StepBuilder::fetch_from_device(ValueId value, int fetch, const std::string&
 /// Whether a value of unknown size lies elsewhere alone: it can be copied when its size is known.
 bool StepBuilder::must_wait(ValueId value, int space) const {
   const ValueState& state = walk_.values[static_cast<std::size_t>(value)];
-  return state.kind == ValueState::Kind::Pending && !slots_.contains({value, space}) &&
-         !available_.contains({value, space});
+  return state.kind == ValueState::Kind::Pending && !slots_.contains(value, space) &&
+         !available_.contains(value, space);
 }
 
 /// One copy of the value into a fetch in a device's memory: from elsewhere, or from another place of the device. That
 /// it ends in the fetch is copy_step's doing.
-void StepBuilder::leave_on_device(ValueId value, int space, const std::string& cause) {
+void StepBuilder::leave_on_device(ValueId value, int space, const ReadCause& cause) {
   const int device = DeviceSet::device_of_space(space);
-  const bool is_there = slots_.contains({value, space}) || available_.contains({value, space});
+  const bool is_there = slots_.contains(value, space) || available_.contains(value, space);
   const bool is_constant = program_.placed().is_constant(value) ||
                            walk_.values[static_cast<std::size_t>(value)].known != nullptr;
   if (!is_there && !is_constant) {
@@ -341,7 +354,7 @@ void StepBuilder::leave_on_device(ValueId value, int space, const std::string& c
   copy_step(host_copy(source, std::move(pinned), cause), device, space, space, {"staged", cause});
 }
 
-void StepBuilder::finish_fetch(std::size_t k, const std::string& cause) {
+void StepBuilder::finish_fetch(std::size_t k, const ReadCause& cause) {
   const ValueId value = program_.fetches()[k];
   const int fetch = static_cast<int>(k);
   const int space = fetch_space(k);
@@ -373,7 +386,7 @@ void StepBuilder::finish_fetches() {
     if (state.kind == ValueState::Kind::Unset)
       walk_.values[static_cast<std::size_t>(value)] = tensor_state(
           program_.placed().constant(value).type(), program_.placed().constant(value).dims());
-    finish_fetch(k, text("it is the output '", graph_.value(value).name, "'"));
+    finish_fetch(k, {"it is the output '", graph_.value(value).name, "'"});
   }
 }
 
@@ -390,14 +403,21 @@ std::set<ValueId> StepBuilder::needed_later() const {
 
 void StepBuilder::finish_borders() {
   if (draft_.segment.is_last) return;
-  for (const ValueId value : walk_.wants_value) slot_in(value, kHostSpace, "a shape depends on it");
+  static const std::string kNobody;
+  for (const ValueId value : walk_.wants_value)
+    slot_in(value, kHostSpace, {"a shape depends on it", kNobody, ""});
   std::set<ValueId> later = needed_later();
   later.insert(later_fetches_.begin(), later_fetches_.end());
-  for (const auto& [key, slot] : slots_) {
-    // A view is handed back with the segment: the next one takes the feed anew.
-    const Place place = draft_.segment.slots[static_cast<std::size_t>(slot)].place;
-    if (later.contains(key.first) && place != Place::Weight && place != Place::View)
-      draft_.segment.outgoing.push_back({key.first, key.second, slot});
+  for (const ValueId value : later) {
+    if (value == kNone) continue;
+    for (int space = 0; space < static_cast<int>(devices_.space_count()); ++space) {
+      const int slot = slots_.at(value, space);
+      if (slot < 0) continue;
+      // A view is handed back with the segment: the next one takes the feed anew.
+      const Place place = draft_.segment.slots[static_cast<std::size_t>(slot)].place;
+      if (place != Place::Weight && place != Place::View)
+        draft_.segment.outgoing.push_back({value, space, slot});
+    }
   }
 }
 

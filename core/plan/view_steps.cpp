@@ -13,7 +13,7 @@ bool StepBuilder::may_view(int device, const Slot& slot) const {
 }
 
 /// A feed as the device of a space sees it, where its memory allows that; else -1.
-int StepBuilder::view_of_feed(ValueId value, int source, int space, const std::string& cause) {
+int StepBuilder::view_of_feed(ValueId value, int source, int space, const ReadCause& cause) {
   const Slot& host = draft_.segment.slots[static_cast<std::size_t>(source)];
   const auto feed = std::find(program_.feeds().begin(), program_.feeds().end(), value);
   if (wishes_.views.feeds.empty() || host.place != Place::Incoming ||
@@ -23,7 +23,7 @@ int StepBuilder::view_of_feed(ValueId value, int source, int space, const std::s
   const auto index = static_cast<std::size_t>(feed - program_.feeds().begin());
   if (wishes_.views.feeds[index] == 0 || !may_view(device, host)) return -1;
   const int view = new_slot(slot_for(value, space));
-  return add_view({device, source, view, ViewAccess::Read}, cause);
+  return add_view({device, source, view, ViewAccess::Read}, cause.words());
 }
 
 /// What is fetched is made in the fetch, where the device that makes it can view that and nobody else needs it.

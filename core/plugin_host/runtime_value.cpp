@@ -1,10 +1,10 @@
 #include "core/plugin_host/runtime_value.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "core/plugin_host/spare_memory.hpp"
 
 namespace backplane::core {
 namespace {
@@ -15,16 +15,16 @@ constexpr std::int64_t kNoDims = 0;
 /// Deletes host memory; how a shared_ptr's memory is known to be such, and how large it is.
 struct FreeMemory {
   std::uint64_t bytes;
-  void operator()(void* memory) const { std::free(memory); }
+  void operator()(void* memory) const { SpareMemory::instance().give(memory, bytes); }
 };
 
 std::shared_ptr<void> allocate(std::uint64_t bytes, std::uint64_t alignment) {
-  const std::uint64_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
+  std::uint64_t capacity = 0;
+  void* memory = SpareMemory::instance().take(bytes, alignment, capacity);
   if (memory == nullptr) {
     throw Error(Code::OutOfMemory, text("a tensor of ", bytes, " bytes does not fit into memory"));
   }
-  return {memory, FreeMemory{rounded}};
+  return {memory, FreeMemory{capacity}};
 }
 
 /// True when the memory is the host's, nobody else holds it, and it is large enough and aligned.

@@ -226,19 +226,38 @@ void RunContext::make_arenas(const Segment& segment, std::size_t depth) {
     arena_bytes_[arena] = depth == 0 ? bytes : arena_bytes_[arena] + bytes;
     DeviceBuffer& buffer = arenas_->depths[depth].arenas[arena].buffer;
     if (bytes <= buffer.bytes()) continue;
-    const bool pinned = arena >= devices_.space_count();
-    const int device = arena == kHostSpace ? devices_.on_host()
-                       : pinned            ? static_cast<int>(arena - devices_.space_count())
-                                           : static_cast<int>(arena) - 1;
-    const bp_memory_kind kind = pinned ? BP_MEMORY_PINNED : BP_MEMORY_DEVICE;
     arenas_->touch(depth);
     account.moved = true;
+    const std::uint64_t before = buffer.bytes();
     buffer = DeviceBuffer();
-    charge_arena(segment, arena, bytes, arenas_->depths[depth].arenas[arena]);
+    // Sizes that grow from run to run shall not move the arena each time.
+    const std::uint64_t roomy = std::max(bytes, before + before / 4);
+    if (before == 0 || !make_arena(segment, depth, arena, roomy, bytes))
+      make_arena(segment, depth, arena, bytes, bytes);
+  }
+}
+
+/// False where `bytes` are too many and `least` would do.
+bool RunContext::make_arena(const Segment& segment, std::size_t depth, std::size_t arena,
+                            std::uint64_t bytes, std::uint64_t least) {
+  const bool pinned = arena >= devices_.space_count();
+  const int device = arena == kHostSpace ? devices_.on_host()
+                     : pinned            ? static_cast<int>(arena - devices_.space_count())
+                                         : static_cast<int>(arena) - 1;
+  const bp_memory_kind kind = pinned ? BP_MEMORY_PINNED : BP_MEMORY_DEVICE;
+  Arena& made = arenas_->depths[depth].arenas[arena];
+  try {
+    charge_arena(segment, arena, bytes, made);
     // Between devices that cannot reach each other values go over the host, be there a device on it or not.
-    buffer = device < 0 ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
-                        : DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device,
-                                       kind, bytes, devices_.at(device).alignment(kind));
+    made.buffer = device < 0
+                      ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
+                      : DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device,
+                                     kind, bytes, devices_.at(device).alignment(kind));
+    return true;
+  } catch (const Error& error) {
+    made.charge = MemoryCharge();
+    if (bytes == least || error.code() != Code::OutOfMemory) throw;
+    return false;
   }
 }
 

@@ -86,20 +86,22 @@ void SegmentContext::find_spare() {
 }
 
 void SegmentContext::make_values() {
-  for (const Slot& slot : segment_->slots) {
-    auto value = std::make_unique<RuntimeValue>();
+  values_ = std::make_unique<RuntimeValue[]>(  // NOLINT(modernize-avoid-c-arrays)
+      segment_->slots.size());
+  for (std::size_t i = 0; i < segment_->slots.size(); ++i) {
+    const Slot& slot = segment_->slots[i];
+    RuntimeValue* const value = &values_[i];
     if (slot.place != Place::Weight || slot.state.type != DataType::String) describe(*value, slot);
     const auto number = static_cast<std::size_t>(slot.number);
     if (slot.place == Place::Incoming && !is_whole(slot))
-      incoming_[number].push_back({value.get(), slot.offset});
-    if (slot.place == Place::Dynamic) dynamic_.push_back(values_.size());
-    if (slot.place == Place::Fetch) fetches_[number].push_back({value.get(), slot.offset});
-    if (slot.place == Place::View) views_[number].push_back({value.get(), slot.offset});
+      incoming_[number].push_back({value, slot.offset});
+    if (slot.place == Place::Dynamic) dynamic_.push_back(i);
+    if (slot.place == Place::Fetch) fetches_[number].push_back({value, slot.offset});
+    if (slot.place == Place::View) views_[number].push_back({value, slot.offset});
     if (slot.place == Place::Weight && slot.state.type != DataType::String) {
       const bp_tensor& weight = slot.weight->value.description;
       point(*value, weight.buffer, weight.offset, weight.host_ptr, slot.offset);
     }
-    values_.push_back(std::move(value));
   }
 }
 
@@ -111,7 +113,7 @@ const bp_value* SegmentContext::pointer_for(int slot_index) {
     return &slot.weight->value;
   if (slot.place == Place::Incoming && is_whole(slot))
     whole_incoming_[static_cast<std::size_t>(slot.number)].push_back(pointers_.size());
-  return values_[static_cast<std::size_t>(slot_index)].get();
+  return &values_[static_cast<std::size_t>(slot_index)];
 }
 
 void SegmentContext::make_contexts(const DeviceSet& devices, bp_threads* threads) {
@@ -163,7 +165,7 @@ void SegmentContext::bind_memory(const std::vector<Arena>& arenas,
     if (slot.place != Place::Arena) continue;
     const DeviceBuffer& buffer = arenas[static_cast<std::size_t>(slot.arena)].buffer;
     // Pinned memory is plain host memory to everybody but the device that copies from and to it.
-    point(*values_[i], slot.space == kHostSpace ? nullptr : buffer.raw(), 0, buffer.host_ptr(),
+    point(values_[i], slot.space == kHostSpace ? nullptr : buffer.raw(), 0, buffer.host_ptr(),
           slot.offset);
   }
   for (std::size_t i = 0; i < segment_->steps.size(); ++i) {
@@ -179,7 +181,7 @@ void SegmentContext::bind_memory(const std::vector<Arena>& arenas,
 }
 
 void SegmentContext::forget_dynamic() {
-  for (const std::size_t index : dynamic_) describe(*values_[index], segment_->slots[index]);
+  for (const std::size_t index : dynamic_) describe(values_[index], segment_->slots[index]);
 }
 
 void SegmentContext::bind_incoming(std::size_t index, const RuntimeValue& value) {

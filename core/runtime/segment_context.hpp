@@ -70,7 +70,7 @@ class SegmentContext {
   void bind_view(std::size_t index, HostView& view);
   HostView& view(std::size_t index) { return *current_views_[index]; }
 
-  RuntimeValue& value(int slot) { return *values_[static_cast<std::size_t>(slot)]; }
+  RuntimeValue& value(int slot) { return values_[static_cast<std::size_t>(slot)]; }
   /// The state of a step that the core runs itself.
   ControlStep& control(std::int32_t step) { return *control_[static_cast<std::size_t>(step)]; }
   /// True for a slot whose contents one fetch takes and nothing reads afterwards.
@@ -96,7 +96,8 @@ class SegmentContext {
   const bp_value* pointer_for(int slot);
 
   std::shared_ptr<const Segment> segment_;
-  std::vector<std::unique_ptr<RuntimeValue>> values_;
+  std::unique_ptr<RuntimeValue[]>
+      values_;  // NOLINT(modernize-avoid-c-arrays): they cannot be moved
   std::vector<const bp_value*> pointers_;
   std::vector<const bp_tensor*> packs_;
   std::vector<bp_tensor> workspaces_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/nearest_name.hpp"
+#include "core/plugin_host/spare_memory.hpp"
 #include "core/runtime/session.hpp"
 
 namespace backplane::core {
@@ -60,7 +61,9 @@ void Session::run(const Route& route, const RunValues& feeds, const RunValues& f
   struct Shrink {
     ArenaPool* pool;
     ~Shrink() {
-      if (pool != nullptr) pool->shrink();
+      if (pool == nullptr) return;
+      pool->shrink();
+      SpareMemory::instance().clear();
     }
   } const shrink{options != nullptr && options->shrink_arenas ? &arenas_ : nullptr};
   if (!options_.profile) {

@@ -84,6 +84,21 @@ class Bench(program.ProgramTest):
         self.fail_with(2, ["--replan", "NAME=N"], "bench", dynamic, "--replan", "n=1")
         self.fail_with(2, ["--replan", "NAME=N"], "bench", dynamic, "--replan", "5")
 
+    def test_runs_of_growing_sizes_are_measured(self):
+        growing = self.save(model([node("Relu", ["past"], ["y"]), node("Abs", ["mask"], ["z"])],
+                                  [value("past", shape=("p", 3)), value("mask", shape=("t",))],
+                                  [value("y", shape=None), value("z", shape=None)]))
+        made = self.bench(growing, "--grow", "p=4:9", "--grow", "t=5:10")
+        self.assertEqual(made["growing_runs"], 6)
+        self.assertGreater(made["growing_ms"], 0)
+        self.assertGreaterEqual(made["growing_p90_ms"], made["growing_ms"])
+        self.assertNotIn("growing_ms", self.bench(growing, "--dim", "p=2", "--dim", "t=2"))
+        self.assertIn("run of a new size", self.succeed("bench", growing, "--runs", 3, "--grow", "p=1:1", "--dim", "t=3"))
+        self.fail_with(2, ["--grow", "'q'", "'p'"], "bench", growing, "--grow", "q=1:2")
+        self.fail_with(2, ["--grow", "another number of sizes"], "bench", growing, "--grow", "p=1:2", "--grow", "t=1:3")
+        for wrong in ("p", "p=1", "p=2:1", "p=0:1", "p=1:2x", "p=1x:2", "=1:2"):
+            self.fail_with(2, ["--grow", "NAME=FROM:TO"], "bench", growing, "--grow", wrong)
+
     def test_inputs_of_every_type_are_made_up(self):
         names = ["FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16",
                  "UINT32", "UINT64", "BOOL", "STRING", "COMPLEX64", "COMPLEX128", "FLOAT8E5M2", "FLOAT4E2M1", "INT4"]

@@ -1,4 +1,8 @@
 // Rows C1 and C2 of core/SESSION.md: operators of the process, most of them one function.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "custom_session.hpp"
 
 extern "C" const bp_plugin* c_domain(void);
@@ -31,6 +35,35 @@ TEST(CustomOps, C1AFunctionOfTheProcessIsAnOperator) {
               ElementsAre(2, 4, -6));
   EXPECT_THAT(elements(session.run({{"x", tensor({1, 2, -3})}})[0]), ElementsAre(1, 2, -3));
   EXPECT_EQ(kernel_of(session, "given"), "test.ops:Scale");
+}
+
+TEST(CustomOps, C1AFunctionThatWantsToBeAloneIsCalledOnceAtATime) {
+  std::atomic<int> inside{0}, most{0}, calls{0};
+  CustomOpDomain ops(kDomain);
+  ops.Function("Alone",
+               [&](In<float> x, Out<float> y) {
+                 most = std::max(most.load(), ++inside);
+                 std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                 y[0] = x[0];
+                 ++calls;
+                 --inside;
+               })
+      .not_concurrent();
+  Options options;
+  options.add_custom_ops(ops);
+  Graph graph = graph_with(options);
+  graph.add_value("x", floats({1}));
+  graph.add_node("Alone", {"x"}, {"y"}, "alone", kDomain);
+  const Session session(environment(), graph, options);
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int run = 0; run < 5; ++run) session.run({{"x", tensor({1})}});
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(calls, 20);
+  EXPECT_EQ(most, 1);
 }
 
 TEST(CustomOps, C1NamesMayBeLeftOut) {

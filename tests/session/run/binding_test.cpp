@@ -59,6 +59,72 @@ TEST(Binding, M2KernelsCreatedOnceSurviveAResize) {
   EXPECT_EQ(probe.prepares, 4u) << "one for each shape";
 }
 
+/// A decoder's step: one input keeps its size, the other grows.
+TEST(Binding, M2OnlyWhatHasAnotherSizeIsPreparedAgain) {
+  Probe fixed, growing, both;
+  const ModelMaker model = ModelMaker()
+                               .input("now", {"batch", 2})
+                               .input("past", {"length", 2})
+                               .output("y")
+                               .probe("now", "a", fixed)
+                               .probe("past", "b", growing)
+                               .node("Add", {"a", "b"}, {"joined"})
+                               .probe("joined", "y", both);
+  TestSession session(model);
+  Binding binding(*session);
+  binding.resize("now", {1, 2});
+  for (const std::int64_t length : {3, 4, 5, 4, 6}) {
+    binding.resize("past", {length, 2});
+    binding.run();
+    EXPECT_EQ(binding.output("y").dims(), (std::vector<std::int64_t>{length, 2}));
+    EXPECT_THAT(binding.output("y").numbers(), Each(3)) << length;
+  }
+  EXPECT_EQ(fixed.prepares, 1u);
+  EXPECT_EQ(growing.prepares, 4u);
+  EXPECT_EQ(both.prepares, 4u);
+  EXPECT_EQ(plans_of(*session), 4u);
+}
+
+/// Values that plans look at are compared by their elements, not by their dims.
+TEST(Binding, M2OtherElementsOfAShapeAreAnotherPreparation) {
+  const ModelMaker model = ModelMaker()
+                               .input("x", {6})
+                               .input("dims", {2}, ElementType::Int64)
+                               .output("y")
+                               .node("Reshape", {"x", "dims"}, {"y"});
+  TestSession session(model);
+  const Value x = Value::tensor<float>({6}, {0, 1, 2, 3, 4, 5});
+  using Dims = std::vector<std::int64_t>;
+  for (const Dims& dims : {Dims{2, 3}, Dims{3, 2}, Dims{6, 1}, Dims{2, 3}}) {
+    const Value wanted = Value::tensor<std::int64_t>({2}, dims);
+    EXPECT_EQ(session->run({{"x", x}, {"dims", wanted}})[0].dims(), dims);
+  }
+}
+
+/// An arena that is a little too small each time is not made anew each time.
+TEST(Binding, M2SizesThatGrowSlowlyMoveTheArenaSeldom) {
+  Probe first, second;
+  const ModelMaker model = ModelMaker()
+                               .input("x", {"n", 1000})
+                               .output("y")
+                               .probe("x", "inner", first)
+                               .probe("inner", "y", second);
+  TestSession session(model);
+  const auto arenas = [&] {
+    return nlohmann::json::parse(session->statistics())["device_allocations"].get<std::uint64_t>();
+  };
+  Binding binding(*session);
+  binding.resize("x", {100, 1000});
+  binding.run();
+  const std::uint64_t before = arenas();
+  for (std::int64_t n = 101; n <= 140; ++n) {
+    binding.resize("x", {n, 1000});
+    binding.run();
+    EXPECT_THAT(binding.output("y").numbers(), Each(2));
+  }
+  EXPECT_LE(arenas() - before, 2u);
+}
+
 TEST(Binding, M2RunAfterAResizePlansByItself) {
   Probe probe;
   const ModelMaker model = ModelMaker().input("x", {"batch", 2}).output("y").probe("x", "y", probe);

@@ -33,7 +33,8 @@ class Plan {
     made.inputs = inputs;
     made.outputs = outputs;
     made.input_state.resize(inputs.size());
-    StepWishes wishes;
+    auto said = std::make_shared<PrepareResult>();
+    PrepareResult& wishes = *said;
     wishes.strided_inputs.resize(inputs.size());
     for (const int output : outputs) {
       OutputPlan plan;
@@ -44,7 +45,8 @@ class Plan {
       wishes.outputs.push_back(std::move(plan));
     }
     draft_.segment.steps.push_back(std::move(made));
-    draft_.wishes.push_back(std::move(wishes));
+    draft_.wishes.push_back({said, ""});
+    said_.push_back(std::move(said));
     return static_cast<int>(draft_.segment.steps.size()) - 1;
   }
   /// A step that makes one new value.
@@ -55,8 +57,8 @@ class Plan {
   }
   void read(int slot_index) { step({slot_index}, {slot({1})}); }
 
-  StepWishes& wishes(int step_index) { return draft_.wishes[static_cast<std::size_t>(step_index)]; }
-  StepWishes& last() { return draft_.wishes.back(); }
+  PrepareResult& wishes(int step_index) { return *said_[static_cast<std::size_t>(step_index)]; }
+  PrepareResult& last() { return *said_.back(); }
   Segment& segment() { return draft_.segment; }
   Slot& operator[](int index) { return draft_.segment.slots[static_cast<std::size_t>(index)]; }
   void keep(int index) {
@@ -86,6 +88,7 @@ class Plan {
   int made_slots() const { return static_cast<int>(draft_.segment.slots.size()); }
   int storage_of(int index) const { return aliases_.storage_of[static_cast<std::size_t>(index)]; }
   SegmentDraft draft_;
+  std::vector<std::shared_ptr<PrepareResult>> said_;  ///< by step
   Aliases aliases_;
 };
 

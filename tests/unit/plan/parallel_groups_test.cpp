@@ -102,7 +102,7 @@ Plan random_plan(std::mt19937_64& random) {
     const Dims part = inputs.empty() ? Dims{1 + static_cast<std::int64_t>(random() % 6)}
                                      : plan[inputs[0]].state.dims;
     const int made = plan.make(concat ? Dims{2 * part[0]} : part, inputs);
-    StepWishes& wishes = plan.last();
+    PrepareResult& wishes = plan.last();
     if (concat) {
       for (std::uint32_t k = 0; k < 2; ++k)
         wishes.insides.push_back({k, 0, k * static_cast<std::uint64_t>(part[0]) * 4, std::nullopt});

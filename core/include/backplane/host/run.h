@@ -30,7 +30,8 @@ BACKPLANE_API int32_t backplane_cancel_is_requested(const backplane_cancel* canc
  * log_level             least important messages of this run that are logged; "": the session's          ""
  * only_path_to_fetches  true: only nodes that the fetches need are run; false: all that the model's      true
  *                       outputs need
- * shrink_arenas         true: after the run, memory of the session that no run uses is given back        false
+ * shrink_arenas         true: after the run, memory of the session that no run uses, and what freed      false
+ *                       values left for later ones, is given back
  * synchronize           false: the call may return while devices still work. Then feeds must stay and    true
  *                       fetches must not be read until backplane_session_synchronize
  * entry.NAME            a string of the caller's: shown with the run in traces

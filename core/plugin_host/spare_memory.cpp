@@ -1,0 +1,106 @@
+#include "core/plugin_host/spare_memory.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+namespace backplane::core {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kIsOn = false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool kIsOn = false;
+#else
+constexpr bool kIsOn = true;
+#endif
+#else
+constexpr bool kIsOn = true;
+#endif
+
+/// A little more than is needed, so that a tensor which grows by a row finds what the last one had.
+std::uint64_t with_room(std::uint64_t bytes) {
+  const std::uint64_t step = std::bit_floor(bytes) / 8;
+  return bytes <= UINT64_MAX - step ? (bytes + step - 1) / step * step : bytes;
+}
+
+void* allocate(std::uint64_t bytes, std::uint64_t alignment) {
+  const std::uint64_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  return rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
+}
+
+}  // namespace
+
+bool SpareMemory::is_on() { return kIsOn; }
+
+SpareMemory& SpareMemory::instance() {
+  static SpareMemory* const memory = new SpareMemory;
+  return *memory;
+}
+
+void* SpareMemory::take(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t& capacity) {
+  capacity = bytes;
+  if (bytes < kLeast || !kIsOn) return allocate(bytes, alignment);  // give() frees it
+  const std::lock_guard lock(mutex_);
+  void* memory = find(bytes, alignment, capacity);
+  if (memory == nullptr) {
+    capacity = with_room(bytes);
+    memory = allocate(capacity, alignment);
+  }
+  if (memory == nullptr) {  // what is kept may be what is missing
+    while (!blocks_.empty()) drop_oldest();
+    capacity = bytes;
+    memory = allocate(bytes, alignment);
+  }
+  if (memory != nullptr) held_ += capacity;
+  return memory;
+}
+
+/// The smallest that fits, unless it is much too large.
+void* SpareMemory::find(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t& capacity) {
+  for (auto place = blocks_.lower_bound(bytes);
+       place != blocks_.end() && place->first - bytes <= bytes / 4; ++place) {
+    void* const memory = place->second.memory;
+    if (reinterpret_cast<std::uintptr_t>(memory) % alignment != 0) continue;
+    capacity = place->first;
+    kept_ -= capacity;
+    blocks_.erase(place);
+    return memory;
+  }
+  return nullptr;
+}
+
+void SpareMemory::give(void* memory, std::uint64_t capacity) noexcept {
+  if (memory == nullptr || capacity < kLeast || !kIsOn) return std::free(memory);
+  const std::lock_guard lock(mutex_);
+  held_ -= capacity;
+  try {
+    blocks_.emplace(capacity, Block{memory, ++clock_});
+  } catch (...) {  // no memory to keep memory
+    return std::free(memory);
+  }
+  kept_ += capacity;
+  while (kept_ > std::max(held_, kAlwaysKept)) drop_oldest();
+}
+
+void SpareMemory::drop_oldest() {
+  const auto oldest =
+      std::min_element(blocks_.begin(), blocks_.end(),
+                       [](const auto& a, const auto& b) { return a.second.age < b.second.age; });
+  kept_ -= oldest->first;
+  std::free(oldest->second.memory);
+  blocks_.erase(oldest);
+}
+
+void SpareMemory::clear() noexcept {
+  const std::lock_guard lock(mutex_);
+  while (!blocks_.empty()) drop_oldest();
+}
+
+std::uint64_t SpareMemory::kept_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return kept_;
+}
+
+}  // namespace backplane::core
