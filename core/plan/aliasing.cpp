@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <span>
 
 namespace backplane::core {
 namespace {
@@ -34,9 +36,10 @@ class Aliasing {
   explicit Aliasing(SegmentDraft& draft)
       : draft_(draft),
         segment_(draft.segment),
-        readers_(segment_.slots.size()),
+        first_reader_(segment_.slots.size() + 1),
         outlives_(segment_.slots.size()) {
     aliases_.storage_of.assign(segment_.slots.size(), -1);
+    aliases_.next_slot.assign(segment_.slots.size(), -1);
     aliases_.dropped.assign(segment_.steps.size(), false);
     writer_strided_.assign(segment_.slots.size(), false);
     find_readers();
@@ -63,20 +66,29 @@ class Aliasing {
   bool has_storage(int slot_index) const {
     return slot_index >= 0 && aliases_.storage_of[static_cast<std::size_t>(slot_index)] >= 0;
   }
-  const std::vector<Reader>& readers(int slot_index) const {
-    return readers_[static_cast<std::size_t>(slot_index)];
+  std::span<const Reader> readers(int slot_index) const {
+    const auto slot = static_cast<std::size_t>(slot_index);
+    return std::span(readers_).subspan(first_reader_[slot],
+                                       first_reader_[slot + 1] - first_reader_[slot]);
   }
   bool outlives(int slot_index) const { return outlives_[static_cast<std::size_t>(slot_index)]; }
 
   void find_readers() {
+    for (const Step& step : segment_.steps) {
+      for (const int input : step.inputs) {
+        if (input >= 0) ++first_reader_[static_cast<std::size_t>(input) + 1];
+      }
+    }
+    std::partial_sum(first_reader_.begin(), first_reader_.end(), first_reader_.begin());
+    readers_.resize(first_reader_.back());
+    std::vector<std::size_t> next = first_reader_;
     for (std::size_t i = 0; i < segment_.steps.size(); ++i) {
       const Step& step = segment_.steps[i];
       const StepWishes& wishes = draft_.wishes[i];
       for (std::size_t k = 0; k < step.inputs.size(); ++k) {
         if (step.inputs[k] < 0) continue;
         const bool strided = step.kind == StepKind::Compute && wishes.said->strided_inputs[k];
-        readers_[static_cast<std::size_t>(step.inputs[k])].push_back(
-            {static_cast<int>(i), strided});
+        readers_[next[static_cast<std::size_t>(step.inputs[k])]++] = {static_cast<int>(i), strided};
       }
       for (std::size_t k = 0; k < step.outputs.size(); ++k) {
         if (step.outputs[k] >= 0 && step.kind == StepKind::Compute)
@@ -99,13 +111,14 @@ class Aliasing {
       if (!memory || s.state.kind != ValueState::Kind::Tensor || s.state.type == DataType::String)
         continue;
       Storage made;
-      made.slots = {static_cast<int>(i)};
+      made.first_slot = made.last_slot = static_cast<int>(i);
       made.root = static_cast<int>(i);
       made.bytes = s.state.bytes;
       made.alignment = s.state.alignment;
       made.first = -1;
       made.last = outlives_[i] ? kForEver : -1;
-      for (const Reader& reader : readers_[i]) made.last = std::max(made.last, reader.step);
+      for (const Reader& reader : readers(static_cast<int>(i)))
+        made.last = std::max(made.last, reader.step);
       aliases_.storage_of[i] = static_cast<int>(aliases_.storages.size());
       aliases_.storages.push_back(std::move(made));
     }
@@ -126,16 +139,17 @@ class Aliasing {
     into.first = std::min(into.first, from.first);
     into.last = std::max(into.last, from.last);
     into.alignment = std::max(into.alignment, from.alignment);
-    for (const int member : from.slots) {
+    aliases_.each_slot(from, [&](int member) {
       slot(member).offset += offset;
       slot(member).place = slot(into.root).place;
       slot(member).number = slot(into.root).number;
       slot(member).arena = slot(into.root).arena;
       slot(member).weight = slot(into.root).weight;
       aliases_.storage_of[static_cast<std::size_t>(member)] = number;
-      into.slots.push_back(member);
-    }
-    from.slots.clear();
+    });
+    aliases_.next_slot[static_cast<std::size_t>(into.last_slot)] = from.first_slot;
+    into.last_slot = from.last_slot;
+    from.first_slot = from.last_slot = -1;
     from.bytes = 0;
   }
 
@@ -193,11 +207,11 @@ class Aliasing {
       if (!can_be_in_place(index, step, step.outputs[k], wish)) continue;
       if (slot(step.outputs[k]).state.dims != slot(input).state.dims)
         viewed_.push_back(aliases_.storage_of[static_cast<std::size_t>(input)]);
-      for (const int member : storage(input).slots) {
+      aliases_.each_slot(storage(input), [&](int member) {
         for (const Reader& reader : readers(member)) {
           if (reader.step != index) aliases_.orders.emplace_back(reader.step, index);
         }
-      }
+      });
       merge(step.outputs[k], input, slot(input).offset);
     }
   }
@@ -256,7 +270,7 @@ class Aliasing {
   /// Whether writer and readers of a slot, but for `step` itself, can work with strides.
   bool takes_strides(int member, const Step& step, int input) const {
     if (!writer_strided_[static_cast<std::size_t>(member)]) return false;
-    const std::vector<Reader>& all = readers(member);
+    const std::span<const Reader> all = readers(member);
     return std::all_of(all.begin(), all.end(), [&](const Reader& reader) {
       const auto index = static_cast<std::size_t>(reader.step);
       const bool is_this_input = &segment_.steps[index] == &step && member == input;
@@ -277,12 +291,13 @@ class Aliasing {
     if (storage(input).bytes != in.state.bytes || storage(input).last == kForEver) return false;
     if (wish.offset + extent(in, wish) > out.state.bytes) return false;
     const bool strided = wish.strides && !is_dense(in.state.dims, *wish.strides);
-    const std::vector<int>& members = storage(input).slots;
-    return std::all_of(members.begin(), members.end(), [&](int member) {
+    bool all = true;
+    aliases_.each_slot(storage(input), [&](int member) {
       const Place place = segment_.slots[static_cast<std::size_t>(member)].place;
-      return !outlives(member) && place == Place::Arena &&
-             (!strided || takes_strides(member, step, input));
+      all = all && !outlives(member) && place == Place::Arena &&
+            (!strided || takes_strides(member, step, input));
     });
+    return all;
   }
 
   /// Bytes from the first to behind the last element of an input that lies where it is wished.
@@ -312,7 +327,7 @@ class Aliasing {
   void restride(int input, const InsideWish& wish) {
     const std::vector<std::int64_t> inner = dense_strides(slot(input).state.dims);
     const auto bytes = static_cast<std::uint64_t>(element_bits(slot(input).state.type) / 8);
-    for (const int member : storage(input).slots) {
+    aliases_.each_slot(storage(input), [&](int member) {
       Slot& m = slot(member);
       std::uint64_t index = m.offset / bytes, moved = 0;
       for (std::size_t axis = 0; axis < inner.size(); ++axis) {
@@ -322,13 +337,15 @@ class Aliasing {
       }
       m.offset = moved * bytes;
       if (!is_dense(m.state.dims, *wish.strides)) m.strides = wish.strides;
-    }
+    });
   }
 
   SegmentDraft& draft_;
   Segment& segment_;
   Aliases aliases_;
-  std::vector<std::vector<Reader>> readers_;
+  std::vector<std::size_t>
+      first_reader_;  ///< by slot, in `readers_`; one more than there are slots
+  std::vector<Reader> readers_;
   std::vector<bool> writer_strided_;
   std::vector<bool> outlives_;
   std::vector<int> viewed_;  ///< storages that have views: they stay dense

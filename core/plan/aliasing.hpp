@@ -10,8 +10,8 @@ namespace backplane::core {
 
 /// Slots that share one piece of memory. Slot::offset is an offset into it.
 struct Storage {
-  std::vector<int> slots;
-  int root = -1;  ///< the slot that says where the memory is; its offset is 0
+  int first_slot = -1, last_slot = -1;  ///< of Aliases::next_slot's chain; -1: nobody shares it
+  int root = -1;                        ///< the slot that says where the memory is; its offset is 0
   std::uint64_t bytes = 0;
   std::uint64_t alignment = 64;
   int first = 0;  ///< the step that first writes it
@@ -23,10 +23,18 @@ struct Storage {
 struct Aliases {
   std::vector<Storage> storages;
   std::vector<int> storage_of;  ///< by slot
+  std::vector<int> next_slot;   ///< by slot: another one of its storage; -1: it is the last
   std::vector<bool> dropped;    ///< by step: all its outputs are views
   /// (reader, writer): steps that only memory orders. The writer works in place on what the reader still reads. Control
   /// edges join them.
   std::vector<std::pair<int, int>> orders;
+
+  /// visit(slot) for each slot of a storage, in the order they joined it.
+  template <class Visit>
+  void each_slot(const Storage& storage, const Visit& visit) const {
+    for (int slot = storage.first_slot; slot >= 0; slot = next_slot[static_cast<std::size_t>(slot)])
+      visit(slot);
+  }
 };
 
 /// Grants what can be granted of the kernels' wishes. Slots get places, offsets and strides; steps get

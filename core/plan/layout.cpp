@@ -40,12 +40,12 @@ class Layout {
       segment.arena_bytes[static_cast<std::size_t>(arena)] =
           order_ != nullptr ? plan_memory(intervals_, apart) : plan_memory(intervals_);
       for (std::size_t i = 0; i < storages_.size(); ++i) {
-        for (const int member : storages_[i]->slots) {
+        aliases_.each_slot(*storages_[i], [&](int member) {
           Slot& slot = segment.slots[static_cast<std::size_t>(member)];
           slot.offset += intervals_[i].offset;
           slot.first = intervals_[i].first;
           slot.last = intervals_[i].last;
-        }
+        });
       }
       for (std::size_t i = 0; i < steps_.size(); ++i)
         steps_[i]->workspace_offset = intervals_[storages_.size() + i].offset;
@@ -62,7 +62,7 @@ class Layout {
     users_.clear();
     for (std::size_t i = 0; i < aliases_.storages.size(); ++i) {
       Storage& storage = aliases_.storages[i];
-      if (storage.slots.empty()) continue;
+      if (storage.first_slot < 0) continue;
       const Slot& root = segment.slots[static_cast<std::size_t>(storage.root)];
       if (root.place != Place::Arena || root.arena != arena) continue;
       intervals_.push_back({share_ ? std::max(storage.first, 0) : 0,
