@@ -78,12 +78,16 @@ void check_fed(const Graph& graph, const Cut& cut) {
 
 }  // namespace
 
-void remove_unneeded(Graph& graph) {
+std::vector<std::int32_t> remove_unneeded(Graph& graph) {
+  std::vector<std::int32_t> origins;
   const std::unordered_set<NodeId> needed = needed_nodes(graph);
   for (std::size_t i = 0; i < graph.node_limit(); ++i) {
     const auto id = static_cast<NodeId>(i);
-    if (graph.has_node(id) && !needed.contains(id)) graph.remove_node(id);
+    if (!graph.has_node(id) || needed.contains(id)) continue;
+    origins.insert(origins.end(), graph.node(id).origins.begin(), graph.node(id).origins.end());
+    graph.remove_node(id);
   }
+  return origins;
 }
 
 std::shared_ptr<Graph> cut_graph(const Graph& whole, const Cut& cut, std::int64_t ir_version) {

@@ -94,6 +94,7 @@ bool Program::attempt(const Cut& cut, Refusals& refusals) {
     view_.reset();
     placed_ = PlacedGraph();
     folded_origins_.clear();
+    idle_origins_.clear();
     casts_.clear();
     casts_back_.clear();
     place_graph(cut, refusals);
@@ -138,6 +139,7 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
     }
   }
   fold_constants_left();
+  idle_origins_ = remove_unneeded(*placed_.graph);
   if (record_ != nullptr) {
     order_ = order_of(record_->order, *placed_.graph);
   } else {

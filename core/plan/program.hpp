@@ -153,6 +153,8 @@ class Program {
   const std::map<std::string, NodePlacement>& first_placement() const { return first_placement_; }
   /// Original nodes that were folded after placement.
   const std::vector<std::int32_t>& folded_origins() const { return folded_origins_; }
+  /// Original nodes whose results nobody reads any more: shape arithmetic of what was fused.
+  const std::vector<std::int32_t>& idle_origins() const { return idle_origins_; }
   HostEvaluator& evaluator() { return evaluator_; }
   /// A constant in a memory space, as long as a plan has it there.
   std::weak_ptr<const Weight>& plain_weight(ValueId id, int space) {
@@ -203,7 +205,7 @@ class Program {
   std::vector<ProgramNode> nodes_;
   std::vector<KernelHandle> retired_;  ///< replaced by next_kernel; older plans may still use them
   ShapeArithmetic arithmetic_;
-  std::vector<std::int32_t> folded_origins_;
+  std::vector<std::int32_t> folded_origins_, idle_origins_;
   std::map<std::string, Reason> casts_;  ///< by node: why it is between Casts
   CastsBack casts_back_;
   const PlanRecord* record_ = nullptr;  ///< that the program follows
@@ -220,7 +222,7 @@ inline std::shared_ptr<Graph> cut_graph(const Model& model, const Cut& cut) {
   return cut_graph(model.graph, cut, model.ir_version);
 }
 
-/// Removes nodes that no output of the graph needs.
-void remove_unneeded(Graph& graph);
+/// Removes nodes that no output of the graph needs; gives their origins.
+std::vector<std::int32_t> remove_unneeded(Graph& graph);
 
 }  // namespace backplane::core

@@ -79,6 +79,8 @@ class Fates {
       places_[scope + name] = {&program, name};
     for (const std::int32_t origin : program.folded_origins())
       fates_[static_cast<std::size_t>(origin)] = {"host", "folded", ""};
+    for (const std::int32_t origin : program.idle_origins())
+      fates_[static_cast<std::size_t>(origin)] = {"host", "not needed after fusion", ""};
     std::map<NodeId, std::string> labels;
     std::map<NodeId, bool> evaluated;
     if (segment != nullptr) {

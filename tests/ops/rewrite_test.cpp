@@ -193,6 +193,42 @@ TEST(Rewrite, DecomposedLayerNormalizationIsOneStep) {
   EXPECT_EQ(place(g.done({y})).kernels.size(), 1u);
 }
 
+TEST(Rewrite, DecomposedRmsNormalizationIsOneStep) {
+  Random random(1);
+  GraphWriter g(18, random);
+  const std::string x = g.feed({2, 3, 16});
+  const std::string square = g.node("Pow", {x, g.constant(f32({}, {2}))});
+  const std::string mean = g.node("ReduceMean", {square, g.constant(i64({-1}))});
+  const std::string root = g.node("Sqrt", {g.node("Add", {mean, g.constant(f32({}, {1e-5}))})});
+  const std::string inverse = g.node("Div", {g.constant(f32({}, {1})), root});
+  const std::string y = g.node("Mul", {g.constant({16}), g.node("Mul", {x, inverse})});
+  EXPECT_EQ(place(g.done({y})).kernels, Names{"cpu:rms_normalization_fused"});
+}
+
+TEST(Rewrite, RotatedHalvesAreOneStep) {
+  Random random(1);
+  GraphWriter g(18, random);
+  const std::string x = g.feed({1, 2, 5, 16});
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    return g.node("Slice", {x, g.constant(i64({begin})), g.constant(i64({end})),
+                            g.constant(i64({3})), g.constant(i64({1}))});
+  };
+  const std::string turned =
+      g.node("Concat", {g.node("Neg", {part(8, 16)}), part(0, 8)}, {{"axis", -1}});
+  const std::string plain = g.node("Mul", {x, g.feed({1, 1, 5, 16})});
+  const std::string across = g.node("Mul", {turned, g.feed({1, 1, 5, 16})});
+  EXPECT_EQ(place(g.done({g.node("Add", {plain, across})})).kernels, Names{"cpu:rotate"});
+  GraphWriter larger(18, random);  // angles of more batches than there are values
+  const std::string one = larger.feed({1, 2, 5, 2});
+  const auto halves = larger.nodes("Split", {one, larger.constant(i64({1, 1}))}, 2, {{"axis", -1}});
+  const std::string other =
+      larger.node("Concat", {larger.node("Neg", {halves[1]}), halves[0]}, {{"axis", -1}});
+  const std::string sum =
+      larger.node("Add", {larger.node("Mul", {one, larger.feed({3, 1, 5, 2})}),
+                          larger.node("Mul", {other, larger.feed({3, 1, 5, 2})})});
+  EXPECT_GT(place(larger.done({sum})).kernels.size(), 1u);
+}
+
 TEST(Rewrite, AttentionScalesAndMasksInItsProductAndSoftmax) {
   Random random(1);
   GraphWriter g(13, random);

@@ -92,6 +92,18 @@ void scale_row(const float* x, float* y, std::int64_t n, float factor) {
                      HWY_ATTR { store_row(hn::Mul(load_row(x + i, count), by), y + i, count); });
 }
 
+void turn_row(const float* x, const float* cos, const float* sin, float* y, std::int64_t half) {
+  each_vector(half, [&](std::int64_t i, size_t count) HWY_ATTR {
+    const RowVector first = load_row(x + i, count), second = load_row(x + half + i, count);
+    const RowVector to_first =
+        hn::NegMulAdd(second, load_row(sin + i, count), hn::Mul(first, load_row(cos + i, count)));
+    const RowVector to_second = hn::MulAdd(first, load_row(sin + half + i, count),
+                                           hn::Mul(second, load_row(cos + half + i, count)));
+    store_row(to_first, y + i, count);
+    store_row(to_second, y + half + i, count);
+  });
+}
+
 constexpr int kKeysAtOnce = 4;
 
 /// kKeys products of each of kQueries queries with neighbouring keys: every vector of a key is read once.
@@ -149,7 +161,7 @@ void dot_rows(const float* const* queries, std::int64_t count, const float* keys
 
 const AttentionRows& find_attention_rows() {
   static constexpr AttentionRows kRows{cap_row,     add_row,   keep_row, max_row,
-                                       exp_sum_row, scale_row, dot_rows};
+                                       exp_sum_row, scale_row, turn_row, dot_rows};
   return kRows;
 }
 

@@ -104,7 +104,7 @@ class LayerNormalization {
 
   LayerNormalization(const sdk::CreateContext& ctx, const sdk::Node& node)
       : isa_(isa_of(ctx)),
-        rms_(node.is("RMSNormalization")),
+        rms_(node.op_type() == "RMSNormalization"),
         axis_(node.get_int("axis", -1)),
         epsilon_(node.get_float("epsilon", 1e-5f)) {
     const std::int64_t stash = node.get_int("stash_type", BP_FLOAT);
@@ -196,6 +196,10 @@ sdk::KernelList layer_normalization_kernels() {
               .types("T", common::float_types())
               .types("V", common::float_types())
               .flags(BP_KERNEL_WIDENS_HALF)
+              .kernel<LayerNormalization>(),
+          // Made of its parts by a rewrite.
+          sdk::op("RMSNormalization", "backplane.cpu")
+              .name("cpu:rms_normalization_fused")
               .kernel<LayerNormalization>()};
 }
 

@@ -102,6 +102,51 @@ struct LayerNormMatch {
   }
 };
 
+/// The nodes of x / sqrt(mean(x^2) + epsilon) * gamma around the mean.
+struct RmsNormMatch {
+  std::vector<WorkNode*> nodes;
+  std::string x, gamma;
+  float epsilon = 0;
+
+  bool match(const WorkingGraph& graph, WorkNode* mean) {
+    if (!is_last_mean(graph, *mean)) return false;
+    WorkNode* square = graph.producer(mean->input(0));
+    if (square == nullptr || square->changed || graph.only_consumer(mean->input(0)) != mean)
+      return false;
+    x = square->input(0);
+    const bool is_square = square->is("Pow") ? other_is(graph, *square, x, 2.0f)
+                                             : square->is("Mul") && square->input(1) == x;
+    if (!is_square || !graph.is_float(x)) return false;
+    WorkNode* sum = only(graph, mean->outputs[0], "Add");
+    if (sum == nullptr || !graph.scalar(other_input(*sum, mean->outputs[0]), epsilon)) return false;
+    WorkNode* root = only(graph, sum->outputs[0], "Sqrt");
+    if (root == nullptr) return false;
+    nodes = {square, mean, sum, root};
+    WorkNode* scaled = quotient(graph, root->outputs[0]);
+    WorkNode* weighted = scaled != nullptr ? only(graph, scaled->outputs[0], "Mul") : nullptr;
+    if (weighted == nullptr) return false;
+    gamma = other_input(*weighted, scaled->outputs[0]);
+    nodes.insert(nodes.end(), {scaled, weighted});
+    return is_last_vector(graph, gamma, x);
+  }
+
+ private:
+  /// The node that makes x / root: by itself, or by way of 1 / root.
+  WorkNode* quotient(const WorkingGraph& graph, const std::string& root) {
+    WorkNode* next = graph.only_consumer(root);
+    if (next == nullptr || next->changed) return nullptr;
+    if (next->is("Div") && next->input(0) == x) return next;
+    float one = 0;
+    const bool inverts =
+        next->is("Reciprocal") || (next->is("Div") && graph.scalar(next->input(0), one) &&
+                                   one == 1.0f && next->input(1) == root);
+    if (!inverts) return nullptr;
+    nodes.push_back(next);
+    WorkNode* scaled = only(graph, next->outputs[0], "Mul");
+    return scaled != nullptr && other_input(*scaled, next->outputs[0]) == x ? scaled : nullptr;
+  }
+};
+
 /// The nodes of x * (1 + erf(x / sqrt(2))) / 2 around an Erf, in either order of the products.
 struct GeluMatch {
   std::vector<WorkNode*> nodes;
@@ -203,6 +248,12 @@ void fuse_decomposed(WorkingGraph& graph) {
       WorkNode* merged =
           merge(graph, norm.nodes, "LayerNormalization", {norm.x, norm.gamma, norm.beta});
       merged->attributes["epsilon"] = norm.epsilon;
+      continue;
+    }
+    RmsNormMatch rms;
+    if (rms.match(graph, node)) {
+      merge(graph, rms.nodes, "RMSNormalization", {rms.x, rms.gamma})->attributes["epsilon"] =
+          rms.epsilon;
       continue;
     }
     GeluMatch gelu;
