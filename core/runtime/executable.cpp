@@ -190,7 +190,7 @@ std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode
   auto node = std::make_shared<PlanNode>();
   node->segment = plan_segment(*generation.program, begin, std::move(values), available, fetched,
                                places != nullptr ? places->fetches : std::vector<int>(), wishes);
-  check_room(*generation.program, *node->segment);
+  check_room(generation, *node->segment);
   if (from.next.size() >= max_plans_) from.next.pop_back();
   from.next.push_front({std::move(key), node});
   ++generation.plan_count;
@@ -522,7 +522,7 @@ void Executable::build_next() {
 
 /// Throws DeviceFull where a plan's arenas and the weights are too large for a device's limit. What runs take besides
 /// each other is theirs to find out.
-void Executable::check_room(const Program& program, const Segment& segment) {
+void Executable::check_room(Generation& generation, const Segment& segment) {
   const DeviceSet& devices = *context_.devices;
   if (context_.spill == Spill::Forbidden || context_.memory == nullptr) return;
   for (int space = kHostSpace + 1; space < static_cast<int>(devices.space_count()); ++space) {
@@ -538,7 +538,8 @@ void Executable::check_room(const Program& program, const Segment& segment) {
                                       " over the option memory_limit.", place, " (", overrun->limit,
                                       "); raise the limit"))};
   }
-  if (context_.spill == Spill::Warned) warn_of_moved(program);
+  if (context_.spill == Spill::Warned)
+    std::call_once(generation.moved_told, [&] { warn_of_moved(*generation.program); });
 }
 
 /// Says once how many nodes had to leave their devices.

@@ -36,6 +36,7 @@ struct Generation {
   std::mutex planning;  ///< held while plans are looked up or made
   PlanNode plans;       ///< `next` holds the first segments
   std::atomic<std::uint64_t> plan_count{0};
+  std::once_flag moved_told;
   std::once_flag homes_found;
   BodyPlaces homes;  ///< of a body: see Body::homes
   std::once_flag views_found;
@@ -173,7 +174,7 @@ class Executable : public Body {
                 const RunContext& context);
   void replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused);
   void build_next();
-  void check_room(const Program& program, const Segment& segment);
+  void check_room(Generation& generation, const Segment& segment);
   void warn_of_moved(const Program& program);
   void make_room(const std::shared_ptr<Generation>& old, const DeviceFull& full);
 
