@@ -94,9 +94,17 @@ class GroupQuery {
   void find_past() {
     room_ = body_.input_size(kPastKey, 2);
     total_ = body_.cast(body_.reshape(body_.in(kTotal), {1}), DataType::Int64);
-    const Name lengths = body_.cast(body_.reshape(body_.in(kLengths), {-1}), DataType::Int64);
+    const Name lengths = body_.cast(given_lengths(), DataType::Int64);
     const Name before = body_.op("Sub", {body_.add(lengths, body_.ints({1})), queries_});
     used_ = body_.op("Where", {body_.op("Equal", {total_, queries_}), body_.ints({0}), before});
+  }
+
+  /// One per sequence. Where they are a vector they stay one, whose size inference knows to be the batch's.
+  Name given_lengths() {
+    if (body_.known_rank(kLengths) == 1) return body_.in(kLengths);
+    if (body_.known_rank(kLengths) == 2 && body_.dim(kLengths, 1) == 1)
+      return body_.op("Squeeze", {body_.in(kLengths), body_.ints({1})});
+    return body_.reshape(body_.in(kLengths), {-1});
   }
 
   /// Angles of the new positions' rows, [batch or 1, positions, 1, width / 2].
