@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -88,6 +89,8 @@ struct Value {
   bool is_input = false;
   bool is_output = false;
   bool is_outer = false;  ///< in a body: the name belongs to an enclosing graph
+  /// The file gave symbols to dimensions of its type of which inference knows nothing, see Model::unproven_symbols.
+  bool has_unproven_symbols = false;
   std::map<std::string, std::string>
       quantization;  ///< the model's annotation: parameter -> tensor name
 };
@@ -222,6 +225,10 @@ struct Model {
   std::map<std::string, std::string> metadata;
   std::vector<OriginalNode>
       original;  ///< of the main graph, in the file's order; then those of bodies, as "loop/body/add"
+  /// Symbols that the file gives to dimensions of which inference knows nothing. Files often carry types of another export,
+  /// so equal ones may be different sizes. Not those that only outputs of the main graph have which no node reads:
+  /// these values have has_unproven_symbols.
+  std::set<std::string> unproven_symbols;
 };
 
 }  // namespace backplane::core

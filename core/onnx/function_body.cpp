@@ -152,8 +152,10 @@ void for_each_dim(Graph& graph, Visit&& visit) {
   }
 }
 
-/// What the node's graph knows of dimensions that inference named anew within the body.
-std::map<std::string, Dim> dims_outside(const Graph& graph, const Node& node, const Graph& body) {
+/// What the node's graph knows of dimensions that inference named anew within the body. What the file calls dimensions of
+/// an output may be wrong, so it is no reason to give one of them the name of an input's dimension.
+std::map<std::string, Dim> dims_outside(const Graph& graph, const Node& node, const Graph& body,
+                                        const std::set<std::string>& given) {
   std::map<std::string, Dim> known;
   std::size_t made = 0;
   for (const ValueId output : node.outputs) {
@@ -163,6 +165,8 @@ std::map<std::string, Dim> dims_outside(const Graph& graph, const Node& node, co
     if (!inside.shape || !outside.shape || inside.shape->size() != outside.shape->size()) continue;
     for (std::size_t i = 0; i < inside.shape->size(); ++i) {
       const Dim &one = (*inside.shape)[i], &other = (*outside.shape)[i];
+      const bool is_claim = graph.value(output).has_unproven_symbols && !other.known();
+      if (is_claim && given.contains(other.symbol)) continue;
       if (!one.symbol.empty() && (other.known() || !other.symbol.empty()))
         known.emplace(one.symbol, other);
     }
@@ -178,7 +182,7 @@ void rename_symbols(const Graph& graph, const Node& node, Graph& body) {
     if (input == kNone || !graph.value(input).type.shape) continue;
     for (const Dim& dim : *graph.value(input).type.shape) given.insert(dim.symbol);
   }
-  const std::map<std::string, Dim> outside = dims_outside(graph, node, body);
+  const std::map<std::string, Dim> outside = dims_outside(graph, node, body, given);
   for_each_dim(body, [&](Dim& dim) {
     if (dim.symbol.empty() || given.contains(dim.symbol)) return;
     if (const auto known = outside.find(dim.symbol); known != outside.end()) {

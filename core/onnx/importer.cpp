@@ -102,10 +102,13 @@ Model to_model(::onnx::ModelProto proto, TensorReader& tensors, const SchemaRegi
   lift_constants(graph, &origins);
   read_initializers(graph, tensors);
   apply_dims(graph, options.dims, options.denotations);
-  infer_types(graph, proto.ir_version(), opsets, schemas, tensors);
+  UnprovenSymbols unproven = infer_types(graph, proto.ir_version(), opsets, schemas, tensors);
 
   const GraphSource source{proto.ir_version(), opsets, schemas, tensors};
   model.graph = build_graph(graph, source, origins, listed_initializers);
+  model.unproven_symbols = std::move(unproven.symbols);
+  for (const std::string& output : unproven.outputs)
+    model.graph.value(model.graph.value_named(output)).has_unproven_symbols = true;
   list_body_nodes(model.graph, "", model.original);
   model.ir_version = proto.ir_version();
   model.opsets = opsets.imports();

@@ -32,15 +32,32 @@ constexpr std::int64_t kLongestShape = 1024;
 // ONNX's functions may infer a body more than once; nested, that multiplies.
 constexpr std::uint64_t kMostBodies = 100'000;
 
+/// Symbols that were taken from declarations.
+using Believed = std::set<std::string>;
+
+void note_symbols(const TensorShapeProto& shape, Believed& believed) {
+  for (const auto& dim : shape.dim()) {
+    if (dim.has_dim_param()) believed.insert(dim.dim_param());
+  }
+}
+
+void note_symbols(const TypeProto& type, Believed& believed) {
+  if (type.has_tensor_type()) note_symbols(type.tensor_type().shape(), believed);
+  if (type.has_sparse_tensor_type()) note_symbols(type.sparse_tensor_type().shape(), believed);
+  if (type.has_sequence_type()) note_symbols(type.sequence_type().elem_type(), believed);
+  if (type.has_optional_type()) note_symbols(type.optional_type().elem_type(), believed);
+}
+
 /// Fills in what inference left open from what the file declares.
-void complete(TypeProto& inferred, const TypeProto& declared);
+void complete(TypeProto& inferred, const TypeProto& declared, Believed& believed);
 
 template <class TensorType>
-void complete_tensor(TensorType& inferred, const TensorType& declared) {
+void complete_tensor(TensorType& inferred, const TensorType& declared, Believed& believed) {
   if (inferred.elem_type() == 0) inferred.set_elem_type(declared.elem_type());
   if (!declared.has_shape()) return;
   if (!inferred.has_shape()) {
     *inferred.mutable_shape() = declared.shape();
+    note_symbols(declared.shape(), believed);
     return;
   }
   if (inferred.shape().dim_size() != declared.shape().dim_size()) return;
@@ -49,32 +66,35 @@ void complete_tensor(TensorType& inferred, const TensorType& declared) {
     // A name that the file gives says more than one that inference made up.
     const bool open = !dim.has_dim_value() &&
                       (!dim.has_dim_param() || dim.dim_param().starts_with(kGeneratedSymbol));
-    if (open && declared.shape().dim(i).has_dim_param())
-      dim.set_dim_param(declared.shape().dim(i).dim_param());
+    if (!open || !declared.shape().dim(i).has_dim_param()) continue;
+    dim.set_dim_param(declared.shape().dim(i).dim_param());
+    believed.insert(dim.dim_param());
   }
 }
 
-void complete(TypeProto& inferred, const TypeProto& declared) {
+void complete(TypeProto& inferred, const TypeProto& declared, Believed& believed) {
   if (declared.value_case() == TypeProto::VALUE_NOT_SET) return;
   if (inferred.value_case() == TypeProto::VALUE_NOT_SET) {
     inferred = declared;
+    note_symbols(declared, believed);
     return;
   }
   if (inferred.value_case() != declared.value_case()) return;
   switch (inferred.value_case()) {
     case TypeProto::kTensorType:
-      complete_tensor(*inferred.mutable_tensor_type(), declared.tensor_type());
+      complete_tensor(*inferred.mutable_tensor_type(), declared.tensor_type(), believed);
       break;
     case TypeProto::kSparseTensorType:
-      complete_tensor(*inferred.mutable_sparse_tensor_type(), declared.sparse_tensor_type());
+      complete_tensor(*inferred.mutable_sparse_tensor_type(), declared.sparse_tensor_type(),
+                      believed);
       break;
     case TypeProto::kSequenceType:
       complete(*inferred.mutable_sequence_type()->mutable_elem_type(),
-               declared.sequence_type().elem_type());
+               declared.sequence_type().elem_type(), believed);
       break;
     case TypeProto::kOptionalType:
       complete(*inferred.mutable_optional_type()->mutable_elem_type(),
-               declared.optional_type().elem_type());
+               declared.optional_type().elem_type(), believed);
       break;
     default:
       break;
@@ -100,10 +120,13 @@ class Inference {
             TensorReader& tensors)
       : ir_version_(ir_version), opsets_(opsets), schemas_(schemas), tensors_(tensors) {}
 
-  void run(GraphProto& graph) {
+  UnprovenSymbols run(GraphProto& graph) {
+    for (const auto& output : graph.output()) unread_outputs_.insert(output.name());
+    drop_read(graph);
     inference::TraverseGraphsToAddExistingSymbols(graph, symbols_);
     for (auto& input : *graph.mutable_input()) bind(input.name(), input.type());
     process(graph, /*main=*/true);
+    return {std::move(believed_), std::move(named_outputs_)};
   }
 
   /// Infers a body for inputs of the given types; the result is valid until the body is inferred again.
@@ -159,6 +182,8 @@ class Inference {
   void propagate_shapes(NodeProto& node, const ::onnx::OpSchema& schema);
   bool may_be_shapes(const NodeProto& node) const;
   void write_back(GraphProto& graph, bool main);
+  void drop_read(const GraphProto& graph);
+  void complete_named(const std::string& name, TypeProto& inferred, const TypeProto& declared);
   void check_output(const ::onnx::ValueInfoProto& output, const TypeProto& inferred) const;
 
   std::int64_t ir_version_;
@@ -166,6 +191,10 @@ class Inference {
   const SchemaRegistry& schemas_;
   TensorReader& tensors_;
   inference::SymbolTableImpl symbols_;
+  Believed believed_;
+  std::set<std::string>
+      unread_outputs_;                   // of the main graph: what the file calls them goes nowhere
+  std::set<std::string> named_outputs_;  // those to which that matters
   ::onnx::ShapeInferenceOptions options_{true, 1, true};
   std::deque<TypeProto> storage_;
   std::unordered_map<std::string, TypeProto*> types_;
@@ -284,7 +313,7 @@ void Inference::infer(NodeProto& node,
       if (name.empty()) continue;
       TypeProto type = *context.getOutputType(static_cast<std::size_t>(i));
       if (const auto known = declared.find(name); known != declared.end())
-        complete(type, *known->second);
+        complete_named(name, type, *known->second);
       inference::MaterializeSymbolicShape(&type, symbols_);
       bind(name, type);
     }
@@ -336,9 +365,10 @@ void Inference::infer_by_newest(NodeProto& node, const ::onnx::OpSchema& schema,
   }
   try {
     Context retry(node, *this);
+    Believed inferred;  // no declarations
     newest->GetTypeAndShapeInferenceFunction()(retry);
     for (std::size_t i = 0; i < context.getNumOutputs(); ++i)
-      complete(*context.getOutputType(i), *retry.getOutputType(i));
+      complete(*context.getOutputType(i), *retry.getOutputType(i), inferred);
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception&) {
@@ -418,9 +448,11 @@ std::vector<const TypeProto*> Inference::infer_body(
     const TypeProto* given = input_types[static_cast<std::size_t>(i)];
     if (given != nullptr && given->value_case() != TypeProto::VALUE_NOT_SET) {
       TypeProto type = *given;
-      complete(type, input.type());
+      complete(type, input.type(), believed_);
       inference::MaterializeSymbolicShape(&type, symbols_);
       *input.mutable_type() = type;
+    } else {
+      note_symbols(input.type(), believed_);
     }
     bind(input.name(), input.type());
   }
@@ -454,6 +486,28 @@ void Inference::check_output(const ::onnx::ValueInfoProto& output,
   }
 }
 
+/// Outputs that nodes read, be it in bodies, are none that nobody reads.
+void Inference::drop_read(const GraphProto& graph) {
+  for (const NodeProto& node : graph.node()) {
+    for (const std::string& name : node.input()) unread_outputs_.erase(name);
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) drop_read(attribute.g());
+      for (const GraphProto& body : attribute.graphs()) drop_read(body);
+    }
+  }
+}
+
+void Inference::complete_named(const std::string& name, TypeProto& inferred,
+                               const TypeProto& declared) {
+  if (!unread_outputs_.contains(name)) {
+    complete(inferred, declared, believed_);
+    return;
+  }
+  Believed own;
+  complete(inferred, declared, own);
+  if (!own.empty()) named_outputs_.insert(name);
+}
+
 /// Leaves the types of a graph's values in the graph.
 void Inference::write_back(GraphProto& graph, bool main) {
   for (auto& output : *graph.mutable_output()) {
@@ -461,7 +515,11 @@ void Inference::write_back(GraphProto& graph, bool main) {
     if (type == types_.end()) continue;
     if (main) check_output(output, *type->second);
     TypeProto result = *type->second;
-    complete(result, output.type());
+    if (main) {
+      complete_named(output.name(), result, output.type());
+    } else {
+      complete(result, output.type(), believed_);
+    }
     *output.mutable_type() = std::move(result);
   }
   graph.clear_value_info();
@@ -585,9 +643,9 @@ void apply_dims(GraphProto& graph, std::map<std::string, std::int64_t> dims,
   set_dims(graph, dims);
 }
 
-void infer_types(GraphProto& graph, std::int64_t ir_version, const Opsets& opsets,
-                 const SchemaRegistry& schemas, TensorReader& tensors) {
-  Inference(ir_version, opsets, schemas, tensors).run(graph);
+UnprovenSymbols infer_types(GraphProto& graph, std::int64_t ir_version, const Opsets& opsets,
+                            const SchemaRegistry& schemas, TensorReader& tensors) {
+  return Inference(ir_version, opsets, schemas, tensors).run(graph);
 }
 
 }  // namespace backplane::core

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <onnx/onnx_pb.h>
+#include <set>
 #include <string>
 
 #include "core/onnx/opsets.hpp"
@@ -16,6 +17,12 @@ namespace backplane::core {
 void apply_dims(::onnx::GraphProto& graph, std::map<std::string, std::int64_t> dims,
                 const std::map<std::string, std::int64_t>& denotations = {});
 
+/// What the file alone says, see Model::unproven_symbols.
+struct UnprovenSymbols {
+  std::set<std::string> symbols;
+  std::set<std::string> outputs;  ///< values that have others
+};
+
 /// Infers types and shapes of the graph and its bodies, whose nodes are sorted and verified; the result is written to
 /// value_info, and to the types of outputs and of the bodies' inputs.
 ///
@@ -24,7 +31,8 @@ void apply_dims(::onnx::GraphProto& graph, std::map<std::string, std::int64_t> d
 /// believed over inference. Values of overridable initializers are not used.
 /// Errors: InvalidArgument naming the node, where its inference says that the model is wrong; naming the output, where its
 ///         declared element type or rank contradicts the node that makes it.
-void infer_types(::onnx::GraphProto& graph, std::int64_t ir_version, const Opsets& opsets,
-                 const SchemaRegistry& schemas, TensorReader& tensors);
+UnprovenSymbols infer_types(::onnx::GraphProto& graph, std::int64_t ir_version,
+                            const Opsets& opsets, const SchemaRegistry& schemas,
+                            TensorReader& tensors);
 
 }  // namespace backplane::core

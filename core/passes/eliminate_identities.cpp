@@ -107,7 +107,9 @@ void keep_knowledge(Value& kept, const Value& gone) {
   keep_annotation(kept, gone);
   const bool vague =
       kept.type.kind == Type::Kind::Unknown || (kept.type.is_tensor() && !kept.type.shape);
-  if (vague && gone.type.kind != Type::Kind::Unknown) kept.type = gone.type;
+  if (!vague || gone.type.kind == Type::Kind::Unknown) return;
+  kept.type = gone.type;
+  kept.has_unproven_symbols = gone.has_unproven_symbols;
 }
 
 using Renames = std::map<std::string, std::string>;

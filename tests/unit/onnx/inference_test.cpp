@@ -52,6 +52,28 @@ TEST(Inference, OutputsKeepTheirDeclaredNames) {
   EXPECT_EQ(shape_of(imported(model).graph, "y"), "tensor(int64)[2,found]");
 }
 
+TEST(Inference, TellsWhichNamesTheFileAloneGives) {
+  auto model = model_of({node("NonZero", {"x"}, {"a"}), node("Neg", {"a"}, {"b"}),
+                         node("NonZero", {"x"}, {"y"}), node("Neg", {"x"}, {"z"})});
+  auto& graph = *model.mutable_graph();
+  *graph.mutable_input(0) = value_info("x", {"rows", "3"});
+  const auto int64 = ::onnx::TensorProto::INT64;
+  *graph.add_value_info() = value_info("a", {"2", "found"}, int64);
+  *graph.mutable_output(0) = value_info("y", {"2", "rows"}, int64);
+  *graph.add_output() = value_info("b", {"2", "others"}, int64);
+  *graph.add_output() = value_info("z", {"lines", "3"});
+  const Model result = imported(model);
+  EXPECT_EQ(result.unproven_symbols, std::set<std::string>{"found"});
+  const auto is_doubted = [&](const char* name) {
+    return result.graph.value(result.graph.find_value(name)).has_unproven_symbols;
+  };
+  EXPECT_TRUE(is_doubted("y"));
+  EXPECT_FALSE(is_doubted("a"));
+  EXPECT_FALSE(is_doubted("b")) << "inference says [2,found]";
+  EXPECT_FALSE(is_doubted("z")) << "inference says [rows,3]";
+  EXPECT_EQ(shape_of(result.graph, "z"), "tensor(float)[rows,3]");
+}
+
 TEST(Inference, ContradictedOutputsAreErrors) {
   auto model = model_of({node("Relu", {"x"}, {"y"})});
   *model.mutable_graph()->mutable_output(0) = value_info("y", {"2", "3", "1"});
