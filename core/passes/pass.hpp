@@ -13,8 +13,11 @@ namespace backplane::core {
 struct PassRun {
   const PassOptions& options;
   const ConstantEvaluator& evaluate;
+  const Graph* main = nullptr;    ///< whose inputs are the feeds
   std::uint64_t large_bytes = 0;  ///< of results above max_folded_bytes so far
   std::set<std::pair<const Graph*, NodeId>> not_folded;  ///< tried in vain; not to be tried again
+
+  int unify_rounds = 0;  ///< of unify_shape_reads that were done
 
   bool is_random(const Node& node) const { return options.is_random && options.is_random(node); }
 };
@@ -35,6 +38,9 @@ bool fold_constants(Graph& graph, PassRun& run);
 bool inline_constant_if(Graph& graph, PassRun& run);
 /// Removes nodes that hand their input on: Identity, Dropout at inference, casts, reshapes and the like to what is there.
 bool eliminate_identities(Graph& graph, PassRun& run);
+/// Makes nodes that read dimensions from Shapes read those of one size from one value, and numbers that are known into
+/// constants.
+bool unify_shape_reads(Graph& graph, PassRun& run);
 /// Makes one of equal constants, and of nodes that do the same to the same.
 bool merge_common_subexpressions(Graph& graph, PassRun& run);
 /// Removes nodes whose outputs nobody reads.

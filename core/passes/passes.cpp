@@ -16,11 +16,13 @@ struct Pass {
   bool (*apply)(Graph& graph, PassRun& run);
 };
 
-// Their order: constants first, since no-ops and equal nodes show only then; dead nodes last, since the others make them.
+// Their order: constants first, since no-ops and equal nodes show only then; reads of shapes before nodes are
+// merged; dead nodes last, since the others make them.
 constexpr Pass kPasses[] = {
     {"fold_constants", OptimizationLevel::Basic, fold_constants},
     {"inline_constant_if", OptimizationLevel::Basic, inline_constant_if},
     {"eliminate_identities", OptimizationLevel::Basic, eliminate_identities},
+    {"unify_shape_reads", OptimizationLevel::Extended, unify_shape_reads},
     {"merge_common_subexpressions", OptimizationLevel::Extended, merge_common_subexpressions},
     {"eliminate_dead_nodes", OptimizationLevel::Basic, eliminate_dead_nodes},
 };
@@ -68,8 +70,8 @@ void run_passes(Graph& graph, const PassOptions& options, const ConstantEvaluato
     if (disabled && enabled) invalid("the pass ", quoted(pass.name), " is enabled and disabled");
     if (!disabled && (enabled || options.level >= pass.from)) passes.push_back(&pass);
   }
-  PassRun run{options, evaluate, 0, {}};
-  // Every change removes a node, a use or a capture, so this ends.
+  PassRun run{options, evaluate, &graph, 0, {}, 0};
+  // Every change removes a node, a use or a capture, or is made a limited number of times, so this ends.
   while (apply_passes(graph, passes, run)) {
   }
 }

@@ -29,12 +29,22 @@ struct PassOptions {
   /// Above it, results of up to kLargestFold are folded too, kLargestFolds in all: models that write their weights as
   /// ConstantOfShape or Expand then have constants like any other, which providers pack and place once.
   std::uint64_t max_folded_bytes = 1u << 20;
+  /// Names of graph inputs that are fed and whose equal symbols are checked to be equal sizes: where the graph reads
+  /// dimensions from. Empty: nothing is known of feeds.
+  std::vector<std::string> feeds;
+  /// Symbols that inner values have because the file says so, see Model::unproven_symbols.
+  std::set<std::string> unproven_symbols;
   /// Operators whose results differ from run to run are never folded or merged: true for those.
   std::function<bool(const Node& node)> is_random;
 };
 
-/// All passes in the order they run: "fold_constants", "inline_constant_if", "eliminate_identities", "merge_common_subexpressions" (from
-/// level Extended on), "eliminate_dead_nodes".
+/// All passes in the order they run: "fold_constants", "inline_constant_if", "eliminate_identities",
+/// "unify_shape_reads" and "merge_common_subexpressions" (from level Extended on), "eliminate_dead_nodes".
+///
+/// unify_shape_reads needs to know the feeds, since it makes a graph read inputs that it did not read before: sessions
+/// run it over a graph that is cut to what is fed and fetched. Where a node reads a dimension of any value by Shape, with
+/// or without Gather or Slice, it gets the first feed that has this symbol, or the first value in the order in which nodes
+/// run that a Shape reads; then what exporters compute of shapes in every layer is computed once.
 std::vector<std::string> pass_names();
 
 /// Runs the passes of the level until nothing changes any more, bodies included. Graph inputs, outputs and their

@@ -59,8 +59,9 @@ PlanRecord Program::record(const Cut& cut, const Refusals& refusals) const {
   PlanRecord record;
   record.feeds = cut.feeds;
   record.fetches = cut.fetches;
+  HostEvaluator evaluator(*context_.devices, *context_.schemas, context_.threads);
   const std::shared_ptr<Graph> original =
-      cut_graph(context_.graph(), cut, context_.model->ir_version);
+      graph_of(cut, feed_symbols_of(cut, context_), context_, evaluator);
   for (const NodeId id : topological_order(*original)) {
     const Node& node = original->node(id);
     const auto placed = first_placement_.find(node.name);
@@ -108,7 +109,8 @@ bool Program::attempt(const Cut& cut, Refusals& refusals) {
 }
 
 void Program::place_graph(const Cut& cut, const Refusals& refusals) {
-  placed_.graph = cut_graph(context_.graph(), cut, context_.model->ir_version);
+  feed_symbols_ = feed_symbols_of(cut, context_);
+  placed_.graph = graph_of(cut, feed_symbols_, context_, evaluator_);
   do {  // a record is of nodes that stayed as they were
     place_nodes(refusals);
   } while (record_ == nullptr && (add_casts(refusals) || edit_untaken()));
@@ -218,16 +220,41 @@ bool Program::edit_untaken() {
 
 void Program::simplify() {
   remove_unneeded(*placed_.graph);
-  if (!context_.simplify) return;
-  context_.simplify(
-      *placed_.graph,
-      [this](const Graph& from, const Node& node) -> std::optional<std::vector<ConstantPtr>> {
+  simplify(*placed_.graph, feed_symbols_, context_, evaluator_);
+}
+
+FeedSymbols Program::feed_symbols_of(const Cut& cut, const ProgramContext& context) {
+  if (context.body != nullptr) return {};
+  return {cut.feeds, context.model->unproven_symbols};
+}
+
+void Program::simplify(Graph& graph, const FeedSymbols& feeds, const ProgramContext& context,
+                       HostEvaluator& evaluator) {
+  if (!context.simplify) return;
+  context.simplify(
+      graph,
+      [&](const Graph& from, const Node& node) -> std::optional<std::vector<ConstantPtr>> {
         try {
-          return evaluator_.fold(from, node, std::uint64_t{1} << 32);
+          return evaluator.fold(from, node, std::uint64_t{1} << 32);
         } catch (const Error&) {  // the run will tell, if the node runs at all
           return std::nullopt;
         }
-      });
+      },
+      feeds);
+}
+
+std::shared_ptr<Graph> Program::graph_of(const Cut& cut, const FeedSymbols& feeds,
+                                         const ProgramContext& context, HostEvaluator& evaluator) {
+  auto graph = cut_graph(context.graph(), cut, context.model->ir_version);
+  // Whoever reads inputs for their shapes is told which are fed only now.
+  const auto reads_shape = [&graph](NodeId id) {
+    return graph->has_node(id) && graph->node(id).op_type == "Shape";
+  };
+  bool reads_shapes = false;
+  for (std::size_t i = 0; i < graph->node_limit() && context.body == nullptr; ++i)
+    reads_shapes = reads_shapes || reads_shape(static_cast<NodeId>(i));
+  if (reads_shapes) simplify(*graph, feeds, context, evaluator);
+  return graph;
 }
 
 /// Puts ONNX's function body in the place of a node that nobody takes.
@@ -249,9 +276,27 @@ bool Program::expand(NodeId id) {
                                  " is taken by no provider and runs as its function body of ",
                                  body->graph.node_count(), " nodes"));
   context_.logger->info(placed_.remarks.back());
+  doubt_outputs(node);
   std::erase(placed_.graph->node(id).outputs, kNone);  // as the body has them
   placed_.graph->splice(id, body->graph, body->inputs);
   return true;
+}
+
+/// What the file calls dimensions of a graph's output is what they are called in the body that makes it.
+void Program::doubt_outputs(const Node& node) {
+  const auto for_each_symbol = [this](const std::vector<ValueId>& values, const auto& visit) {
+    for (const ValueId id : values) {
+      if (id == kNone || !graph().value(id).type.shape) continue;
+      for (const Dim& dim : *graph().value(id).type.shape) visit(graph().value(id), dim.symbol);
+    }
+  };
+  std::set<std::string> given;
+  for_each_symbol(node.inputs,
+                  [&](const Value&, const std::string& symbol) { given.insert(symbol); });
+  for_each_symbol(node.outputs, [&](const Value& value, const std::string& symbol) {
+    if (value.has_unproven_symbols && !given.contains(symbol))
+      feed_symbols_.unproven.insert(symbol);
+  });
 }
 
 /// Whether the host will evaluate the node while planning, if its values are small.

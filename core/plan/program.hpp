@@ -46,6 +46,12 @@ enum class Spill {
 using EvaluateConstants =
     std::function<std::optional<std::vector<ConstantPtr>>(const Graph& graph, const Node& node)>;
 
+/// What is known of sizes before a run, see PassOptions.
+struct FeedSymbols {
+  std::vector<std::string> feeds;
+  std::set<std::string> unproven;
+};
+
 /// What programs of a session are built from.
 struct ProgramContext {
   const Model* model = nullptr;
@@ -66,8 +72,10 @@ struct ProgramContext {
   std::size_t max_plans = 1;      ///< that are kept of a program, the most recently used
   ExecutionOrder execution_order = ExecutionOrder::Default;
   const Graph& graph() const { return body != nullptr ? *body : model->graph; }
-  /// The session's passes, for what function bodies bring; `evaluate` computes nodes of constants. Empty: none.
-  std::function<void(Graph& graph, const EvaluateConstants& evaluate)> simplify;
+  /// The session's passes, for what the cut tells and function bodies bring; `evaluate` computes nodes of constants, and
+  /// the feeds are the session's, of a body none. Empty: no passes.
+  std::function<void(Graph& graph, const EvaluateConstants& evaluate, const FeedSymbols& feeds)>
+      simplify;
   bool claims = true, rewrites = true;  ///< whether providers may compile and rewrite
   bool memory_pattern = true;           ///< values of a plan share memory
   bool zero_copy =
@@ -184,8 +192,15 @@ class Program {
   /// Graph edits for nodes that no provider takes; true when there were some, and placement is to be done again.
   bool edit_untaken();
   bool expand(NodeId id);
+  void doubt_outputs(const Node& node);
   /// What bodies compute of constants is computed once, and what several of them compute alike only once a run.
   void simplify();
+  static void simplify(Graph& graph, const FeedSymbols& feeds, const ProgramContext& context,
+                       HostEvaluator& evaluator);
+  /// The session's graph cut, and without what is known when the feeds are.
+  static std::shared_ptr<Graph> graph_of(const Cut& cut, const FeedSymbols& feeds,
+                                         const ProgramContext& context, HostEvaluator& evaluator);
+  static FeedSymbols feed_symbols_of(const Cut& cut, const ProgramContext& context);
   PlacementRequest placement_request(const Refusals& refusals);
   bool add_casts(const Refusals& refusals);
   bool is_shape_arithmetic(NodeId id);
@@ -196,6 +211,7 @@ class Program {
   ProgramContext context_;
   SchemaCache schema_cache_;
   HostEvaluator evaluator_;
+  FeedSymbols feed_symbols_;
   PlacedGraph placed_;
   std::map<std::string, NodePlacement>
       first_placement_;  ///< by node name, before rewrites: for the explanation

@@ -397,8 +397,18 @@ ProgramContext Session::program_context(const std::string& path, const DeviceSet
   context.make_body = [](const ProgramContext& body, const Cut& body_cut) -> std::shared_ptr<Body> {
     return std::make_shared<Executable>(body, body_cut);
   };
-  context.simplify = [this](Graph& graph, const EvaluateConstants& evaluate) {
-    run_passes(graph, pass_options(), evaluate);
+  context.simplify = [this](Graph& graph, const EvaluateConstants& evaluate,
+                            const FeedSymbols& known) {
+    PassOptions passes = pass_options();
+    // A run that is fed an inner value compares it with no other.
+    const bool are_inputs =
+        std::all_of(known.feeds.begin(), known.feeds.end(), [this](const auto& name) {
+          const ValueId id = original_.find_value(name);
+          return id != kNone && original_.value(id).is_input;
+        });
+    if (are_inputs) passes.feeds = known.feeds;
+    passes.unproven_symbols = known.unproven;
+    run_passes(graph, passes, evaluate);
   };
   context.claims = !options_.disabled_passes.contains("provider_claims");
   context.rewrites = !options_.disabled_passes.contains("provider_rewrites");
