@@ -8,6 +8,7 @@
 
 #include "plugins/common/axes.hpp"
 #include "plugins/cpu/dense/attention_f32.hpp"
+#include "plugins/cpu/dense/attention_heads.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/rounding.hpp"
 
@@ -19,45 +20,6 @@ using sdk::DataType;
 constexpr std::uint32_t kQ = 0, kK = 1, kV = 2, kMask = 3, kPastKey = 4, kPastValue = 5,
                         kLengths = 6;
 constexpr std::uint32_t kY = 0, kPresentKey = 1, kPresentValue = 2, kScores = 3;
-// Windows of more positions than any tensor has are none; sums with them stay in range.
-constexpr std::int64_t kWidestWindow = std::int64_t{1} << 40;
-
-/// A tensor of heads: its dims by name, and the steps between its elements.
-struct Heads {
-  std::int64_t batch = 0, heads = 0, positions = 0, width = 0;
-  HeadSteps steps;
-
-  /// Of [batch, heads, positions, width] or, `positions_first`, [batch, positions, heads, width].
-  static Heads of_axes(std::int64_t batch, std::int64_t heads, std::int64_t positions,
-                       std::int64_t width, bool positions_first) {
-    Heads result{batch, heads, positions, width, {}};
-    result.steps.batch = heads * positions * width;
-    result.steps.head = positions_first ? width : positions * width;
-    result.steps.position = positions_first ? heads * width : width;
-    return result;
-  }
-
-  sdk::Dims dims(int rank, bool positions_first) const {
-    if (rank == 3) return {batch, positions, heads * width};
-    if (positions_first) return {batch, positions, heads, width};
-    return {batch, heads, positions, width};
-  }
-};
-
-Heads heads_of(const sdk::Tensor& tensor, std::int64_t count, bool positions_first,
-               const char* name) {
-  const sdk::DimsView d = tensor.dims();
-  if (tensor.rank() == 4) {
-    return positions_first ? Heads::of_axes(d[0], d[2], d[1], d[3], true)
-                           : Heads::of_axes(d[0], d[1], d[2], d[3], false);
-  }
-  if (tensor.rank() != 3)
-    sdk::invalid(name, " has dims ", to_string(d), ", 3 or 4 of them are needed");
-  if (count <= 0 || d[2] % count != 0)
-    sdk::invalid(name, " has dims ", to_string(d), ", whose last one is not a multiple of its ",
-                 count, " heads (q_num_heads, kv_num_heads)");
-  return Heads::of_axes(d[0], count, d[1], d[2] / count, true);
-}
 
 /// New keys or values behind those of before.
 struct Cache {
@@ -112,16 +74,12 @@ struct PreparedAttention {
   }
 };
 
-void check_same(std::int64_t a, std::int64_t b, const char* what) {
-  if (a != b) sdk::invalid(what, " differ: ", a, " and ", b);
-}
-
 AttentionShape shape_of(const Heads& q, const Heads& k, const Heads& v) {
-  check_same(q.batch, k.batch, "the batches of Q and K");
-  check_same(k.batch, v.batch, "the batches of K and V");
-  check_same(q.width, k.width, "the head sizes of Q and K");
-  check_same(k.heads, v.heads, "the heads of K and V");
-  check_same(k.positions, v.positions, "the lengths of K and V");
+  check_same_size(q.batch, k.batch, "the batches of Q and K");
+  check_same_size(k.batch, v.batch, "the batches of K and V");
+  check_same_size(q.width, k.width, "the head sizes of Q and K");
+  check_same_size(k.heads, v.heads, "the heads of K and V");
+  check_same_size(k.positions, v.positions, "the lengths of K and V");
   if (k.heads == 0 ? q.heads != 0 : q.heads % k.heads != 0)
     sdk::invalid("Q has ", q.heads, " heads, no multiple of K's ", k.heads);
   AttentionShape shape;
@@ -133,32 +91,6 @@ AttentionShape shape_of(const Heads& q, const Heads& k, const Heads& v) {
   shape.width = q.width;
   shape.value_width = v.width;
   return shape;
-}
-
-/// The mask, whose `dims` broadcast to [batch, heads, queries, keys]; `pads`: a shorter last axis masks the keys after it.
-void plan_mask(const sdk::Tensor& mask, const sdk::Dims& dims, const AttentionShape& shape,
-               bool pads, AttentionArgs& args) {
-  const std::array<std::int64_t, 4> wanted{shape.batch, shape.kv_heads * shape.group, shape.queries,
-                                           shape.keys};
-  std::array<std::int64_t, 4> steps{};
-  std::int64_t step = 1;
-  for (std::size_t axis = 4; axis-- > 0; step *= dims[axis]) {
-    const bool is_shorter = axis == 3 && pads && dims[axis] <= wanted[axis];
-    if (dims[axis] != wanted[axis] && dims[axis] != 1 && !is_shorter)
-      sdk::invalid("the mask has dims ", to_string(mask.dims()), ", which do not broadcast to [",
-                   wanted[0], ", ", wanted[1], ", ", wanted[2], ", ", wanted[3], "]");
-    steps[axis] = dims[axis] == 1 && !is_shorter ? 0 : step;
-  }
-  args.mask_kind =
-      mask.type() == DataType::Bool ? AttentionArgs::Mask::Chosen : AttentionArgs::Mask::Added;
-  args.mask_steps = {steps[0], steps[1], steps[2]};
-  args.mask_spreads = steps[3] == 0;
-  args.mask_keys = args.mask_spreads ? shape.keys : dims[3];
-}
-
-std::uint64_t flops_of(const AttentionShape& shape) {
-  return static_cast<std::uint64_t>(2 * shape.batch * shape.kv_heads * shape.group * shape.queries *
-                                    shape.keys * (shape.width + shape.value_width));
 }
 
 /// float. What is computed in another precision, or wants the scores, is left to the operator's parts.
@@ -210,7 +142,7 @@ class Attention {
                                         values.width, q.rank() == 3);
     args.y_steps = result.steps;
     ctx.set_output(kY, DataType::Float, result.dims(q.rank(), false));
-    ctx.set_cost(flops_of(shape), q.bytes() + k.bytes() + v.bytes());
+    ctx.set_cost(attention_flops(shape), q.bytes() + k.bytes() + v.bytes());
     Prepared prepared{AttentionF32(shape, isa_, ctx.threads().count()), args, key_cache,
                       value_cache};
     std::uint64_t bytes = prepared.attention.scratch_bytes();
@@ -245,9 +177,10 @@ class Attention {
       if (past.rank() != 4)
         sdk::invalid("past keys or values have dims ", to_string(past.dims()), ", 4 are needed");
       cache.past = heads_of(past, 0, false, "past");
-      check_same(cache.past.batch, heads.batch, "the batches of past and new keys or values");
-      check_same(cache.past.heads, heads.heads, "the heads of past and new keys or values");
-      check_same(cache.past.width, heads.width, "the head sizes of past and new keys or values");
+      check_same_size(cache.past.batch, heads.batch, "the batches of past and new keys or values");
+      check_same_size(cache.past.heads, heads.heads, "the heads of past and new keys or values");
+      check_same_size(cache.past.width, heads.width,
+                      "the head sizes of past and new keys or values");
     }
     heads = Heads::of_axes(heads.batch, heads.heads, cache.past.positions + heads.positions,
                            heads.width, false);
@@ -332,7 +265,7 @@ class FusedAttention {
     sdk::Dims dims = y.dims(4, positions_first_[3]);
     if (rank == 3) dims = {shape.batch, shape.queries, shape.value_width};
     ctx.set_output(kY, DataType::Float, dims);
-    ctx.set_cost(flops_of(shape),
+    ctx.set_cost(attention_flops(shape),
                  ctx.input(kQ).bytes() + ctx.input(kK).bytes() + ctx.input(kV).bytes());
     Prepared prepared{AttentionF32(shape, isa_, ctx.threads().count()), args, {}, {}};
     ctx.set_workspace(prepared.attention.scratch_bytes());
@@ -361,13 +294,13 @@ class FusedAttention {
   /// The shape of the result; what is broadcast gets steps of 0.
   AttentionShape spread_shape(Heads& q, Heads& k, Heads& v, const sdk::Dims& mask) const {
     AttentionShape shape;
-    check_same(q.width, k.width, "the head sizes of Q and K");
+    check_same_size(q.width, k.width, "the head sizes of Q and K");
     shape.batch = spread({q.batch, k.batch, v.batch, mask[0]}, "batches");
     const std::int64_t heads =
         spread({q.heads, k.heads * group_, v.heads * group_, mask[1]}, "heads");
     shape.queries = spread({q.positions, mask[2]}, "queries");
     shape.keys = spread({k.positions, mask[3]}, "keys");
-    check_same(shape.keys, v.positions, "the numbers of keys and values");
+    check_same_size(shape.keys, v.positions, "the numbers of keys and values");
     shape.group = group_;
     // Heads of queries that share the only one of keys and values are computed together.
     if (k.heads == 1 && v.heads == 1) shape.group = std::max<std::int64_t>(1, heads);

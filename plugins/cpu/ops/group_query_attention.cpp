@@ -1,0 +1,406 @@
+// GroupQueryAttention: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+//
+// Each sequence of a batch has a length of its own. The present is the past's room, or as much as the longest sequence needs;
+// new keys and values are written behind what a sequence uses of it, and attention reads them there.
+#include <algorithm>
+#include <cmath>
+
+#include "plugins/cpu/dense/attention_f32.hpp"
+#include "plugins/cpu/dense/attention_heads.hpp"
+#include "plugins/cpu/device.hpp"
+#include "plugins/cpu/rounding.hpp"
+
+namespace backplane::cpu {
+namespace {
+
+/// Turns the first columns of heads by the angles of their positions; what is beyond is left as it is.
+struct RotaryTurn {
+  std::int64_t half = 0;  // angles of a position: half of the columns that are turned
+  bool is_interleaved = false;
+
+  void row(const float* x, float* y, std::int64_t width, const float* cos, const float* sin) const {
+    const std::int64_t step = is_interleaved ? 2 : 1, other = is_interleaved ? 1 : half;
+    for (std::int64_t i = 0; i < half; ++i) {
+      const float a = x[i * step], b = x[i * step + other];
+      y[i * step] = a * cos[i] - b * sin[i];
+      y[i * step + other] = a * sin[i] + b * cos[i];
+    }
+    std::copy(x + 2 * half, x + width, y + 2 * half);
+  }
+};
+
+/// Sizes of one GroupQueryAttention.
+struct GroupQuerySizes {
+  AttentionShape shape;
+  Heads query, fresh_key, fresh_value;  // as the inputs have them
+  Heads past, present;                  // of keys, and of values
+  std::int64_t value_offset = 0;        // floats before the values, where all are packed
+  std::int64_t key_offset = 0;
+  bool is_packed = false;
+  bool is_prompt = false;  // the new positions are all there are, whatever room the past has
+  bool has_past = false;
+  bool keeps_key = false, keeps_value = false;  // are outputs
+  RotaryTurn turn;
+  bool turns = false;
+  std::int64_t angles = 0;         // positions that have some
+  std::int64_t position_step = 0;  // between the positions of sequences
+};
+
+/// Where in the workspace things are, in bytes; attention's own memory is first.
+struct GroupQueryWorkspace {
+  std::uint64_t lengths = 0, places = 0, query = 0, key = 0, value = 0, end = 0;
+
+  std::uint64_t take(std::int64_t count, std::uint64_t size) {
+    const std::uint64_t at = end;
+    end += align64(static_cast<std::uint64_t>(count) * size);
+    return at;
+  }
+};
+
+/// One run: the memory of its values.
+struct GroupQueryRun {
+  const GroupQuerySizes& sizes;
+  const float *query = nullptr, *key = nullptr, *value = nullptr;
+  const float *past_key = nullptr, *past_value = nullptr;
+  float *present_key = nullptr, *present_value = nullptr;
+  float* turned_query = nullptr;
+  std::int64_t* lengths = nullptr;  // with the new positions, by the batch
+  std::int64_t* places = nullptr;   // of the new positions' angles: [batch, queries]
+  const float *cos = nullptr, *sin = nullptr;
+
+  void find_lengths(const sdk::Tensor& given, std::int64_t total) const {
+    const std::int64_t queries = sizes.shape.queries;
+    for (std::int64_t b = 0; b < sizes.shape.batch; ++b) {
+      if (!sizes.has_past || sizes.is_prompt) {
+        lengths[b] = queries;
+        continue;
+      }
+      lengths[b] = std::int64_t{given.data<std::int32_t>()[b]} + 1;
+      const std::int64_t used = lengths[b] - queries;
+      if (used < 0 || lengths[b] > total || used > sizes.past.positions)
+        sdk::invalid("seqlens_k[", b, "] is ", lengths[b] - 1, " where ", queries,
+                     " positions are new, the past has room for ", sizes.past.positions,
+                     " and total_sequence_length is ", total);
+    }
+  }
+
+  void find_places(const std::int64_t* given) const {
+    const std::int64_t queries = sizes.shape.queries;
+    for (std::int64_t b = 0; b < sizes.shape.batch; ++b) {
+      for (std::int64_t i = 0; i < queries; ++i) {
+        std::int64_t place =
+            given != nullptr ? given[b * sizes.position_step + i] : lengths[b] - queries + i;
+        if (place < 0) place += sizes.angles;
+        if (place < 0 || place >= sizes.angles)
+          sdk::invalid("position ", place, " has no angles: cos_cache has ", sizes.angles, " rows");
+        places[b * queries + i] = place;
+      }
+    }
+  }
+
+  /// What attention reads of head `h` of keys and values, and of the heads of queries that share it.
+  void prepare_head(std::int64_t b, std::int64_t h) const {
+    append(b, h, sizes.fresh_key, key, past_key, present_key, sizes.turns);
+    append(b, h, sizes.fresh_value, value, past_value, present_value, false);
+    if (!sizes.turns) return;
+    const std::int64_t group = sizes.shape.group, width = sizes.shape.width;
+    for (std::int64_t head = h * group; head < (h + 1) * group; ++head) {
+      for (std::int64_t i = 0; i < sizes.shape.queries; ++i) {
+        turn(b, i, query + sizes.query.steps.at(b, head, i),
+             turned_query +
+                 ((b * sizes.shape.kv_heads * group + head) * sizes.shape.queries + i) * width);
+      }
+    }
+  }
+
+ private:
+  void turn(std::int64_t b, std::int64_t i, const float* from, float* to) const {
+    const std::int64_t at = places[b * sizes.shape.queries + i] * sizes.turn.half;
+    sizes.turn.row(from, to, sizes.shape.width, cos + at, sin + at);
+  }
+
+  /// Past and new rows of a head in the present. Where past and present are one memory, the new ones alone are written.
+  void append(std::int64_t b, std::int64_t h, const Heads& fresh, const float* rows,
+              const float* past, float* present, bool turns) const {
+    const std::int64_t width = sizes.shape.width, queries = sizes.shape.queries;
+    const std::int64_t end = lengths[b], used = end - queries, room = sizes.past.positions;
+    float* to = present + sizes.present.steps.at(b, h, 0);
+    if (past != present) {
+      const float* from = past == nullptr ? nullptr : past + sizes.past.steps.at(b, h, 0);
+      if (used > 0) std::copy_n(from, used * width, to);
+      // What is beyond a sequence's end is what the past's room has there, if it has.
+      if (room > end) std::copy(from + end * width, from + room * width, to + end * width);
+      std::fill(to + std::max(end, room) * width, to + sizes.present.positions * width, 0.0f);
+    }
+    for (std::int64_t i = 0; i < queries; ++i) {
+      const float* row = rows + fresh.steps.at(b, h, i);
+      float* target = to + (used + i) * width;
+      if (turns) {
+        turn(b, i, row, target);
+      } else {
+        std::copy_n(row, width, target);
+      }
+    }
+  }
+};
+
+/// float. What is not handled here is left to the operator's body.
+class GroupQueryAttention {
+ public:
+  enum Input : std::uint32_t {
+    kQuery,
+    kKey,
+    kValue,
+    kPastKey,
+    kPastValue,
+    kLengths,
+    kTotal,
+    kCos,
+    kSin,
+    kPositions,
+    kBias,
+    kSink,
+    kKeyScale,
+    kValueScale,
+    kQueryNorm,
+    kKeyNorm,
+  };
+  enum Output : std::uint32_t { kOutput, kPresentKey, kPresentValue, kScores };
+
+  struct Prepared {
+    AttentionF32 attention;
+    AttentionArgs args;
+    GroupQuerySizes sizes;
+    GroupQueryWorkspace workspace;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      char* memory = ctx.workspace().mutable_data<char>();
+      const auto input = [&](std::uint32_t index) {
+        return ctx.has_input(index) ? ctx.input(index).data<float>() : nullptr;
+      };
+      const auto kept = [&](bool is_kept, std::uint32_t output, std::uint64_t at) {
+        return is_kept ? ctx.output(output).mutable_data<float>()
+                       : reinterpret_cast<float*>(memory + at);
+      };
+      GroupQueryRun run{.sizes = sizes};
+      run.query = input(kQuery);
+      run.key = sizes.is_packed ? run.query + sizes.key_offset : input(kKey);
+      run.value = sizes.is_packed ? run.query + sizes.value_offset : input(kValue);
+      run.past_key = input(kPastKey);
+      run.past_value = input(kPastValue);
+      run.present_key = kept(sizes.keeps_key, kPresentKey, workspace.key);
+      run.present_value = kept(sizes.keeps_value, kPresentValue, workspace.value);
+      run.turned_query = reinterpret_cast<float*>(memory + workspace.query);
+      run.lengths = reinterpret_cast<std::int64_t*>(memory + workspace.lengths);
+      run.places = reinterpret_cast<std::int64_t*>(memory + workspace.places);
+      run.cos = input(kCos);
+      run.sin = input(kSin);
+      run.find_lengths(ctx.input(kLengths), sizes.shape.keys);
+      if (sizes.turns) {
+        const bool is_given = ctx.has_input(kPositions);
+        run.find_places(is_given ? ctx.input(kPositions).data<std::int64_t>() : nullptr);
+      }
+      AttentionArgs all = args;
+      all.q = sizes.turns ? run.turned_query : run.query;
+      all.k = run.present_key;
+      all.v = run.present_value;
+      all.y = ctx.output(kOutput).mutable_data<float>();
+      all.lengths = run.lengths;
+      if (ctx.has_input(kBias)) all.mask = ctx.input(kBias).data<char>();
+      attention.run(all, ctx.threads(), memory,
+                    [&run](std::int64_t b, std::int64_t h) { run.prepare_head(b, h); });
+    }
+  };
+
+  GroupQueryAttention(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : isa_(isa_of(ctx)),
+        heads_(node.get_int("num_heads", 0)),
+        kv_heads_(node.get_int("kv_num_heads", 0)),
+        scale_(node.get_float("scale", 0.0f)),
+        softcap_(node.get_float("softcap", 0.0f)),
+        window_(node.get_int("local_window_size", -1)),
+        is_causal_(node.get_int("causal", 1) != 0),
+        turns_(node.get_int("do_rotary", 0) != 0),
+        is_interleaved_(node.get_int("rotary_interleaved", 0) != 0) {
+    if (node.output(kScores)) sdk::unsupported("output output_qk is wanted");
+    const auto refuse = [&node](std::uint32_t input, const char* name) {
+      if (node.input(input)) sdk::unsupported("input ", name, " is given");
+    };
+    refuse(kSink, "head_sink");
+    refuse(kKeyScale, "k_scale (a quantized cache)");
+    refuse(kValueScale, "v_scale (a quantized cache)");
+    refuse(kQueryNorm, "q_norm_weight");
+    refuse(kKeyNorm, "k_norm_weight");
+    if (node.get_int("smooth_softmax", -1) == 1) sdk::unsupported("attribute smooth_softmax is 1");
+    if (node.get_int("sliding_window_cache", 0) != 0)
+      sdk::unsupported("attribute sliding_window_cache is not 0");
+    if (heads_ < 1 || kv_heads_ < 1 || heads_ % kv_heads_ != 0)
+      sdk::invalid("num_heads is ", heads_, " and kv_num_heads ", kv_heads_,
+                   ", which does not divide it");
+  }
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    GroupQuerySizes sizes;
+    plan_heads(ctx, sizes);
+    plan_caches(ctx, sizes);
+    plan_rotation(ctx, sizes);
+    const AttentionShape& shape = sizes.shape;
+    AttentionArgs args;
+    plan_bias(ctx, shape, args);
+    const Heads turned = Heads::of_axes(shape.batch, heads_, shape.queries, shape.width, false);
+    args.q_steps = sizes.turns ? turned.steps : sizes.query.steps;
+    args.k_steps = args.v_steps = sizes.present.steps;
+    args.y_steps = Heads::of_axes(shape.batch, heads_, shape.queries, shape.width, true).steps;
+    ctx.set_output(kOutput, sdk::DataType::Float,
+                   sdk::Dims{shape.batch, shape.queries, heads_ * shape.width});
+    ctx.set_cost(attention_flops(shape),
+                 ctx.input(kQuery).bytes() + ctx.input(kKey).bytes() + ctx.input(kValue).bytes() +
+                     ctx.input(kPastKey).bytes() + ctx.input(kPastValue).bytes());
+    Prepared prepared{AttentionF32(shape, isa_, ctx.threads().count()), args, sizes, {}};
+    GroupQueryWorkspace& workspace = prepared.workspace;
+    workspace.end = align64(prepared.attention.scratch_bytes());
+    const std::int64_t caches = shape.batch * sizes.present.steps.batch;
+    workspace.lengths = workspace.take(shape.batch, sizeof(std::int64_t));
+    workspace.places = workspace.take(shape.batch * shape.queries, sizeof(std::int64_t));
+    workspace.query = workspace.take(sizes.turns ? shape.batch * turned.steps.batch : 0, 4);
+    workspace.key = workspace.take(sizes.keeps_key ? 0 : caches, 4);
+    workspace.value = workspace.take(sizes.keeps_value ? 0 : caches, 4);
+    ctx.set_workspace(workspace.end);
+    return prepared;
+  }
+
+ private:
+  void plan_heads(const sdk::PrepareContext& ctx, GroupQuerySizes& sizes) const {
+    const sdk::Tensor query = ctx.input(kQuery), key = ctx.input(kKey), value = ctx.input(kValue);
+    if (query.rank() != 3)
+      sdk::invalid("query has dims ", sdk::to_string(query.dims()), ", 3 are needed");
+    if (key.present() != value.present()) sdk::invalid("one of key and value is given alone");
+    sizes.is_packed = !key.present();
+    sizes.query = heads_of(query, sizes.is_packed ? heads_ + 2 * kv_heads_ : heads_, true, "query");
+    const std::int64_t width = sizes.query.width;
+    AttentionShape& shape = sizes.shape;
+    shape.batch = sizes.query.batch;
+    shape.kv_heads = kv_heads_;
+    shape.group = heads_ / kv_heads_;
+    shape.queries = sizes.query.positions;
+    shape.width = shape.value_width = width;
+    shape.scale = scale_ != 0.0f ? scale_ : 1.0f / std::sqrt(static_cast<float>(width));
+    shape.softcap = softcap_;
+    shape.causal = is_causal_;
+    sizes.fresh_key = sizes.fresh_value = sizes.query;
+    if (sizes.is_packed) {
+      sizes.key_offset = heads_ * width;
+      sizes.value_offset = (heads_ + kv_heads_) * width;
+      return;
+    }
+    for (const auto& [tensor, name] : {std::pair{key, "key"}, std::pair{value, "value"}}) {
+      if (sdk::to_string(tensor.dims()) !=
+          sdk::to_string(sdk::Dims{shape.batch, shape.queries, kv_heads_ * width}))
+        sdk::invalid(name, " has dims ", sdk::to_string(tensor.dims()), " where query has ",
+                     sdk::to_string(query.dims()), ", of ", heads_, " heads over ", kv_heads_);
+    }
+    sizes.fresh_key = sizes.fresh_value =
+        Heads::of_axes(shape.batch, kv_heads_, shape.queries, width, true);
+  }
+
+  void plan_caches(sdk::PrepareContext& ctx, GroupQuerySizes& sizes) const {
+    AttentionShape& shape = sizes.shape;
+    const sdk::Tensor past = ctx.input(kPastKey), past_value = ctx.input(kPastValue);
+    sizes.has_past = past.present();
+    if (past_value.present() != sizes.has_past)
+      sdk::invalid("one of past_key and past_value is given without the other");
+    shape.keys = shape.queries;
+    std::int64_t room = 0;
+    if (sizes.has_past) {
+      const std::vector<std::int64_t> total = ctx.input(kTotal).to_ints();
+      if (total.size() != 1 || total[0] < shape.queries)
+        sdk::invalid("total_sequence_length is to be one number, of at least the ", shape.queries,
+                     " new positions");
+      shape.keys = total[0];
+      sizes.is_prompt = shape.keys == shape.queries;
+      room = past.rank() == 4 ? past.dim(2) : 0;
+      const sdk::Dims wanted{shape.batch, kv_heads_, room, shape.width};
+      for (const sdk::Tensor& cache : {past, past_value}) {
+        if (sdk::to_string(cache.dims()) != sdk::to_string(wanted))
+          sdk::invalid("past_key or past_value has dims ", sdk::to_string(cache.dims()),
+                       ", expected ", sdk::to_string(wanted));
+      }
+      if (ctx.input(kLengths).size() != shape.batch)
+        sdk::invalid("seqlens_k has ", ctx.input(kLengths).size(), " elements for a batch of ",
+                     shape.batch);
+    }
+    // Without a past and a direction, windows hide nothing: as in the operator's body.
+    if (window_ > 0 && (is_causal_ || sizes.has_past))
+      shape.left_window = window_ > kWidestWindow ? kNoWindow : window_ - 1;
+    sizes.past = Heads::of_axes(shape.batch, kv_heads_, room, shape.width, false);
+    const std::int64_t rows = std::max(room, shape.keys);
+    sizes.present = Heads::of_axes(shape.batch, kv_heads_, rows, shape.width, false);
+    sizes.keeps_key = ctx.output_wanted(kPresentKey);
+    sizes.keeps_value = ctx.output_wanted(kPresentValue);
+    const sdk::Dims dims = sizes.present.dims(4, false);
+    if (sizes.keeps_key) ctx.set_output(kPresentKey, sdk::DataType::Float, dims);
+    if (sizes.keeps_value) ctx.set_output(kPresentValue, sdk::DataType::Float, dims);
+    if (room != rows || room == 0) return;
+    if (sizes.keeps_key) ctx.allow_in_place(kPresentKey, kPastKey);
+    if (sizes.keeps_value) ctx.allow_in_place(kPresentValue, kPastValue);
+  }
+
+  void plan_rotation(const sdk::PrepareContext& ctx, GroupQuerySizes& sizes) const {
+    if (!turns_) return;
+    const sdk::Tensor cos = ctx.input(kCos), sin = ctx.input(kSin),
+                      positions = ctx.input(kPositions);
+    if (!cos.present() || !sin.present())
+      sdk::invalid("do_rotary is 1, but cos_cache or sin_cache is left out");
+    if (cos.rank() != 2 || sdk::to_string(cos.dims()) != sdk::to_string(sin.dims()) ||
+        2 * cos.dim(1) > sizes.shape.width)
+      sdk::invalid("cos_cache has dims ", sdk::to_string(cos.dims()), " and sin_cache ",
+                   sdk::to_string(sin.dims()), " for heads of ", sizes.shape.width);
+    sizes.turns = true;
+    sizes.turn = {cos.dim(1), is_interleaved_};
+    sizes.angles = cos.dim(0);
+    if (!positions.present()) return;
+    const bool is_shared = positions.rank() == 2 && positions.dim(0) == 1;
+    if (positions.rank() != 2 || positions.dim(1) != sizes.shape.queries ||
+        (!is_shared && positions.dim(0) != sizes.shape.batch))
+      sdk::invalid("position_ids has dims ", sdk::to_string(positions.dims()), ", expected [",
+                   sizes.shape.batch, ", ", sizes.shape.queries, "]");
+    sizes.position_step = is_shared ? 0 : sizes.shape.queries;
+  }
+
+  /// Its last axis may be as long as the room.
+  static void plan_bias(const sdk::PrepareContext& ctx, const AttentionShape& shape,
+                        AttentionArgs& args) {
+    const sdk::Tensor bias = ctx.input(kBias);
+    if (!bias.present()) return;
+    if (bias.rank() != 4 || bias.dim(3) < shape.keys)
+      sdk::invalid("attention_bias has dims ", sdk::to_string(bias.dims()),
+                   ", expected [batch or 1, heads or 1, ", shape.queries, ", ", shape.keys, "]");
+    AttentionShape room = shape;
+    room.keys = bias.dim(3);
+    plan_mask(bias, to_dims(bias.dims()), room, false, args);
+  }
+
+  static sdk::Dims to_dims(const sdk::DimsView& dims) { return {dims.begin(), dims.end()}; }
+
+  Isa isa_;
+  std::int64_t heads_, kv_heads_;
+  float scale_, softcap_;
+  std::int64_t window_;
+  bool is_causal_, turns_, is_interleaved_;
+};
+
+}  // namespace
+
+sdk::KernelList group_query_attention_kernels() {
+  using sdk::DataType;
+  return {sdk::op("GroupQueryAttention", "com.microsoft")
+              .name("cpu:group_query_attention")
+              .types("T", {DataType::Float})
+              .types("TC", {DataType::Float})
+              .roles({BP_INPUT_DATA, BP_INPUT_DATA, BP_INPUT_DATA, BP_INPUT_DATA, BP_INPUT_DATA,
+                      BP_INPUT_DATA, BP_INPUT_HOST_VALUE, BP_INPUT_DATA})
+              .flags(BP_KERNEL_WIDENS_HALF)
+              .kernel<GroupQueryAttention>()};
+}
+
+}  // namespace backplane::cpu
