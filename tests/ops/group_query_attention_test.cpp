@@ -1,0 +1,120 @@
+// com.microsoft::GroupQueryAttention: caches longer than what is used of them, sequences of several lengths, rotations.
+#include <algorithm>
+#include <vector>
+
+#include "tests/ops/cases.hpp"
+#include "tests/reference/reference.hpp"
+
+namespace backplane::ops_test {
+namespace {
+
+/// Sizes of a case, and how much of the past each sequence uses.
+struct Sizes {
+  std::int64_t batch, kv_heads, group, width, queries, room;
+  std::vector<std::int64_t> used;
+  std::int64_t total;
+};
+
+Sizes any_sizes(Random& random, bool has_past) {
+  Sizes s{};
+  s.batch = random.integer(1, 3);
+  s.kv_heads = random.integer(1, 3);
+  s.group = random.integer(1, 3);
+  s.width = random.pick<std::int64_t>({4, 6, 10, 16, 40, 64, 96});
+  s.queries = random.pick<std::int64_t>({1, 1, 1, 2, 5, 17});
+  s.used.assign(static_cast<std::size_t>(s.batch), 0);
+  if (has_past && !random.one_in(4)) {
+    const std::int64_t most = random.pick<std::int64_t>({1, 3, 8, 30, 260});
+    for (std::int64_t& used : s.used) used = random.one_in(2) ? most : random.integer(0, most);
+    s.used[0] = most;
+  }
+  const std::int64_t longest = *std::max_element(s.used.begin(), s.used.end());
+  s.total = longest + s.queries;
+  if (has_past) s.room = longest + (random.one_in(2) ? 0 : random.integer(1, 40));
+  return s;
+}
+
+/// The past. Where a sequence ends before a present that is longer than the room, the room's last row is 0: what the
+/// present has beyond both is not said.
+Tensor past_of(Random& random, const Sizes& s) {
+  Tensor past = random.tensor(ElementType::Float, {s.batch, s.kv_heads, s.room, s.width}, -1, 1);
+  if (s.room >= s.total || s.room == 0) return past;
+  Array values = to_array(past);
+  reference::for_each_index(values.dims, [&](const Dims& at) {
+    if (at[2] == s.room - 1 && s.used[at[0]] < s.room)
+      values.values[reference::offset_of(values.dims, at)] = 0;
+  });
+  return to_tensor(values);
+}
+
+/// Angles for more positions than there are, of as many columns as are turned.
+void add_rotation(Random& random, const Sizes& s, OpCase& row) {
+  const std::int64_t half = random.one_in(3) ? std::max<std::int64_t>(1, s.width / 4) : s.width / 2;
+  row.node.attributes.emplace_back("do_rotary", 1);
+  row.node.attributes.emplace_back("rotary_interleaved", random.integer(0, 1));
+  const std::int64_t most = s.total + random.integer(0, 5);
+  row.inputs.push_back(constant(random.tensor(ElementType::Float, {most, half}, -1, 1)));
+  row.inputs.push_back(constant(random.tensor(ElementType::Float, {most, half}, -1, 1)));
+  if (random.one_in(3))
+    row.inputs.push_back(random.indices({random.one_in(2) ? 1 : s.batch, s.queries}, 0, most - 1));
+}
+
+/// The operator: new rows packed or apart, with a past or without.
+OpCase any_group_query(Random& random) {
+  const bool has_past = !random.one_in(3), is_packed = random.one_in(2);
+  const Sizes s = any_sizes(random, has_past);
+  OpCase row{.node = {.op_type = "GroupQueryAttention", .domain = "com.microsoft", .opset = 1}};
+  const auto rows = [&](std::int64_t heads) {
+    return random.tensor(ElementType::Float, {s.batch, s.queries, heads * s.width}, -1, 1);
+  };
+  const std::int64_t heads = s.kv_heads * s.group;
+  if (is_packed) {
+    row.inputs = {rows(heads + 2 * s.kv_heads), absent(), absent()};
+  } else {
+    row.inputs = {rows(heads), rows(s.kv_heads), rows(s.kv_heads)};
+  }
+  for (int i = 0; i < 2; ++i) row.inputs.push_back(has_past ? Input(past_of(random, s)) : absent());
+  std::vector<double> lengths;
+  // Prompts that are padded on the right: their lengths say nothing of what is computed.
+  const bool is_prompt = s.total == s.queries;
+  for (const std::int64_t used : s.used)
+    lengths.push_back(
+        static_cast<double>(is_prompt ? random.integer(0, s.queries - 1) : used + s.queries - 1));
+  row.inputs.push_back(i32({s.batch}, lengths));
+  row.inputs.push_back(i32({}, {static_cast<double>(s.total)}));
+  auto& attributes = row.node.attributes;
+  attributes = {{"num_heads", heads}, {"kv_num_heads", s.kv_heads}};
+  if (random.one_in(3)) attributes.emplace_back("softcap", 1.5f);
+  if (random.one_in(3)) attributes.emplace_back("scale", random.one_in(4) ? 0.0f : 0.3f);
+  if (random.one_in(3)) attributes.emplace_back("local_window_size", random.integer(1, 20));
+  if (random.one_in(5)) attributes.emplace_back("causal", 0);
+  if (!random.one_in(3)) add_rotation(random, s, row);
+  if (random.one_in(5)) {
+    row.inputs.resize(10);
+    row.inputs.push_back(random.tensor(
+        ElementType::Float,
+        {random.one_in(2) ? 1 : s.batch, random.one_in(2) ? 1 : heads, s.queries, s.total}));
+  }
+  row.output_count = random.one_in(4) ? 1 : 3;
+  row.tolerance = {64, 64};
+  return row;
+}
+const Sweep kAny("GroupQueryAttention", "AnyForm", 80, any_group_query);
+
+/// No sequences, or none of their positions.
+OpCase empty(Random& random) {
+  const std::int64_t batch = random.integer(0, 1), queries = batch == 0 ? 3 : 0;
+  OpCase row{.node = {.op_type = "GroupQueryAttention", .domain = "com.microsoft", .opset = 1}};
+  row.node.attributes = {{"num_heads", 2}, {"kv_num_heads", 1}};
+  for (const std::int64_t heads : {2, 1, 1})
+    row.inputs.push_back(random.tensor(ElementType::Float, {batch, queries, heads * 8}));
+  row.inputs.insert(row.inputs.end(), {absent(), absent()});
+  row.inputs.push_back(i32({batch}, std::vector<double>(static_cast<std::size_t>(batch), 0)));
+  row.inputs.push_back(i32({}, {static_cast<double>(queries)}));
+  row.output_count = 3;
+  return row;
+}
+const Sweep kEmpty("GroupQueryAttention", "NothingNew", 4, empty);
+
+}  // namespace
+}  // namespace backplane::ops_test
