@@ -13,6 +13,8 @@ constexpr std::int64_t kKeys = 256;
 constexpr std::int64_t kRows = 128;
 // About what one multiplication of either product takes.
 constexpr double kNsPerStep = 0.01;
+// Rows that do not pay for packing the keys: two at a time are multiplied with them as they lie.
+constexpr std::int64_t kMostDotRows = 4;
 // Rows that pay for packing the keys again in another thread.
 constexpr std::int64_t kLeastRows = 24;
 
@@ -44,7 +46,7 @@ AttentionF32::AttentionF32(const AttentionShape& shape, Isa isa, unsigned thread
   }
   row_blocks_ = std::max<std::int64_t>(1, row_blocks_);
   most_rows_ = ceil_div(rows, row_blocks_);
-  by_dots_ = most_rows_ <= kMostDotQueries;
+  by_dots_ = most_rows_ <= kMostDotRows;
   const auto products = static_cast<double>(heads * rows * shape.keys);
   is_small_ =
       products * static_cast<double>(shape.width + shape.value_width) * kNsPerStep < kParallelNs;
@@ -145,8 +147,10 @@ void AttentionF32::score(const AttentionArgs& args, const Block& block, KeyRange
   }
   const std::int64_t count = keys.end - keys.begin;
   if (by_dots_) {
-    loops_->dots(block.table, block.rows, first, args.k_steps.position, count, shape_.width,
-                 shape_.scale, block.scores, key_step_);
+    for (std::int64_t i = 0; i < block.rows; i += kMostDotQueries)
+      loops_->dots(block.table + i, std::min(kMostDotQueries, block.rows - i), first,
+                   args.k_steps.position, count, shape_.width, shape_.scale,
+                   block.scores + i * key_step_, key_step_);
     return;
   }
   const Panels panels = panels_of(count, *tiles_);
