@@ -195,6 +195,10 @@ class GroupQueryAttention {
       run.places = reinterpret_cast<std::int64_t*>(memory + workspace.places);
       run.cos = input(kCos);
       run.sin = input(kSin);
+      if (sizes.has_past && sizes.past.positions != sizes.present.positions &&
+          (run.past_key == run.present_key || run.past_value == run.present_value))
+        sdk::invalid("past and present are one memory, whose room of ", sizes.past.positions,
+                     " positions is too small for ", sizes.present.positions);
       run.find_lengths(ctx.input(kLengths), sizes.shape.keys);
       if (sizes.turns) {
         const bool is_given = ctx.has_input(kPositions);

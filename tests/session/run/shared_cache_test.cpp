@@ -1,0 +1,75 @@
+// A program's cache of keys and values, fed as the past and given as the present: one memory on the host.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "tests/session/run/models.hpp"
+
+namespace backplane::session_test {
+namespace {
+
+using ::testing::ElementsAre;
+
+void set_int(::onnx::NodeProto& node, const char* name, std::int64_t value) {
+  ::onnx::AttributeProto* attribute = node.add_attribute();
+  attribute->set_name(name);
+  attribute->set_type(::onnx::AttributeProto::INT);
+  attribute->set_i(value);
+}
+
+/// One head of two columns.
+ModelMaker decoder() {
+  ModelMaker model;
+  for (const char* name : {"q", "k", "v"}) model.input(name, {1, "new", 2});
+  for (const char* name : {"past_k", "past_v"}) model.input(name, {1, 1, "room", 2});
+  model.input("lengths", {1}, ElementType::Int32).input("total", {}, ElementType::Int32);
+  model.output("y").output("present_k").output("present_v");
+  model.node("GroupQueryAttention", {"q", "k", "v", "past_k", "past_v", "lengths", "total"},
+             {"y", "present_k", "present_v"});
+  ::onnx::NodeProto& node = *model.proto().mutable_graph()->mutable_node(0);
+  node.set_domain("com.microsoft");
+  set_int(node, "num_heads", 1);
+  set_int(node, "kv_num_heads", 1);
+  ::onnx::OperatorSetIdProto* contrib = model.proto().add_opset_import();
+  contrib->set_domain("com.microsoft");
+  contrib->set_version(1);
+  return model;
+}
+
+/// The host takes one memory as a feed and as an output: the kernel writes the new rows alone, and what comes out is what comes
+/// out with memory apart.
+TEST(SharedCache, PastAndPresentAreOneMemory) {
+  TestSession session(decoder());
+  std::vector<float> keys{1, 2, 3, 4, 0, 0, 7, 7}, values{1, 0, 0, 1, 0, 0, 9, 9};
+  const Value row = Value::tensor<float>({1, 1, 2}, std::vector<float>{0.5f, -1});
+  const Value lengths = Value::tensor<std::int32_t>({1}, std::vector<std::int32_t>{2});
+  const Value total = Value::tensor<std::int32_t>({}, std::vector<std::int32_t>{3});
+  const auto run = [&](const Value& past_k, const Value& past_v, std::vector<Value>& results) {
+    session->run({{"q", row},
+                  {"k", row},
+                  {"v", row},
+                  {"past_k", past_k},
+                  {"past_v", past_v},
+                  {"lengths", lengths},
+                  {"total", total}},
+                 {"y", "present_k", "present_v"}, results);
+  };
+  std::vector<Value> apart(3);
+  run(Value::tensor<float>({1, 1, 4, 2}, keys), Value::tensor<float>({1, 1, 4, 2}, values), apart);
+  const auto over = [](std::vector<float>& memory) {
+    return Value::borrow<float>({1, 1, 4, 2}, memory.data(), memory.size());
+  };
+  std::vector<Value> shared;
+  shared.emplace_back();
+  shared.push_back(over(keys));
+  shared.push_back(over(values));
+  run(over(keys), over(values), shared);
+  EXPECT_THAT(keys, ElementsAre(1, 2, 3, 4, 0.5f, -1, 7, 7));
+  EXPECT_THAT(values, ElementsAre(1, 0, 0, 1, 0.5f, -1, 9, 9));
+  EXPECT_EQ(apart[1].numbers(), shared[1].numbers());
+  EXPECT_EQ(apart[2].numbers(), shared[2].numbers());
+  EXPECT_EQ(apart[0].numbers(), shared[0].numbers());
+}
+
+}  // namespace
+}  // namespace backplane::session_test
