@@ -120,7 +120,7 @@ class Aliasing {
       for (const Reader& reader : readers(static_cast<int>(i)))
         made.last = std::max(made.last, reader.step);
       aliases_.storage_of[i] = static_cast<int>(aliases_.storages.size());
-      aliases_.storages.push_back(std::move(made));
+      aliases_.storages.push_back(made);
     }
     for (std::size_t i = 0; i < segment_.steps.size(); ++i) {
       for (const int output : segment_.steps[i].outputs) {

@@ -235,7 +235,7 @@ class Session {
     run(feeds, fetches, results);
     return results;
   }
-  /// Likewise into `results`: values that are there are written and must fit, empty ones are made.
+  /// Likewise into `results`, one for each fetch: values that are there are written and must fit, empty ones are made.
   void run(const Feeds& feeds, const std::vector<std::string>& fetches,
            std::vector<Value>& results) const {
     run_with(nullptr, feeds, fetches, results);
@@ -354,6 +354,10 @@ class Session {
     }
     std::vector<const char*> fetch_names;
     for (const std::string& name : fetches) fetch_names.push_back(name.c_str());
+    if (!fetches.empty() && results.size() != fetches.size()) {
+      throw Error(BACKPLANE_INVALID_ARGUMENT, std::to_string(results.size()) + " results for " +
+                                                  std::to_string(fetches.size()) + " fetches");
+    }
     std::vector<backplane_value*> fetched;
     for (Value& result : results) fetched.push_back(result.get());
     detail::check(backplane_session_run_with(

@@ -64,6 +64,21 @@ std::vector<double> numbers_within(ElementType type) {
   return numbers;
 }
 
+TEST(Values, ResultsAreAsManyAsFetches) {
+  const ModelMaker model = ModelMaker().input("x", {2}).output("y").node("Relu", {"x"}, {"y"});
+  TestSession session(model);
+  const Value x = Value::tensor<float>({2}, {-1, 2});
+  for (const std::size_t count : {0u, 2u}) {
+    std::vector<Value> results(count);
+    const auto [code, message] = failure_of([&] { session->run({{"x", x}}, {"y"}, results); });
+    EXPECT_EQ(code, BACKPLANE_INVALID_ARGUMENT);
+    EXPECT_THAT(message, HasSubstr("for 1 fetches"));
+  }
+  std::vector<Value> one(1);
+  session->run({{"x", x}}, {"y"}, one);
+  EXPECT_EQ(one[0].numbers(), (std::vector<double>{0, 2}));
+}
+
 TEST(Values, L9NumbersOfEveryTypeAreWrittenAndReadBackRounded) {
   for (const ElementType type : kNumbers) {
     const auto reference_type = static_cast<reference::ElementType>(type);
