@@ -144,7 +144,7 @@ def main():
     arguments = parser.parse_args()
     threads = [int(count) for count in arguments.threads.split(",")]
     kinds = [f"token after {past}" for past in arguments.past] + [f"prompt of {arguments.prompt}"]
-    head = "".join(f" {kind}, {n} threads: ORT | Backplane | times faster |" for n in threads for kind in kinds)
+    head = "".join(f" {kind}, {n} thread{'s' * (n > 1)}: ORT | Backplane | times faster |" for n in threads for kind in kinds)
     print(f"| model | difference |{head}\n|---|---:|" + "---:|---:|---:|" * len(threads) * len(kinds))
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
