@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/base/data_type.hpp"
@@ -20,9 +19,6 @@ struct Dim {
   bool known() const { return size >= 0; }
   bool operator==(const Dim&) const = default;
 };
-
-/// How symbols begin that inference made up for dimensions which nobody named.
-inline constexpr std::string_view kGeneratedSymbol = "unk__";
 
 using Shape = std::vector<Dim>;
 

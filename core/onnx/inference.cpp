@@ -29,6 +29,8 @@ using ::onnx::TypeProto;
 
 // ONNX's propagation makes a message per element of what may be a shape; a longer vector is none.
 constexpr std::int64_t kLongestShape = 1024;
+// What ONNX's symbol table calls dimensions that nobody named.
+constexpr std::string_view kGeneratedSymbol = "unk__";
 // ONNX's functions may infer a body more than once; nested, that multiplies.
 constexpr std::uint64_t kMostBodies = 100'000;
 

@@ -112,33 +112,7 @@ void keep_knowledge(Value& kept, const Value& gone) {
   kept.has_unproven_symbols = gone.has_unproven_symbols;
 }
 
-using Renames = std::map<std::string, std::string>;
-
-/// What reads the source was inferred with the source's symbols. Where inference made them up, they are to become the
-/// names that the output has, or else the two would look like different sizes.
-void note_renames(const Type& source, const Type& output, Renames& renames) {
-  if (!source.is_tensor() || !output.is_tensor() || !source.shape || !output.shape) return;
-  for (std::size_t axis = 0; axis < std::min(source.shape->size(), output.shape->size()); ++axis) {
-    const Dim &from = (*source.shape)[axis], &to = (*output.shape)[axis];
-    if (!from.known() && !to.known() && from.symbol.starts_with(kGeneratedSymbol) &&
-        !to.symbol.empty() && from.symbol != to.symbol)
-      renames.emplace(from.symbol, to.symbol);
-  }
-}
-
-void rename_symbols(Graph& graph, const Renames& renames) {
-  if (renames.empty()) return;
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    Type& type = graph.value(static_cast<ValueId>(i)).type;
-    if (!type.is_tensor() || !type.shape) continue;
-    for (Dim& dim : *type.shape) {
-      const auto renamed = renames.find(dim.symbol);
-      if (renamed != renames.end()) dim.symbol = renamed->second;
-    }
-  }
-}
-
-bool eliminate(Graph& graph, NodeId id, Renames& renames) {
+bool eliminate(Graph& graph, NodeId id) {
   const ValueId from = graph.node(id).inputs[0];
   const ValueId to = graph.node(id).outputs[0];
   if (!graph.value(to).is_output) {
@@ -153,7 +127,6 @@ bool eliminate(Graph& graph, NodeId id, Renames& renames) {
   const NodeId producer = source.producer;
   const auto output = static_cast<std::size_t>(source.producer_output);
   keep_knowledge(graph.value(to), source);
-  note_renames(source.type, graph.value(to).type, renames);
   graph.remove_node(id);
   graph.set_output(producer, output, to);
   graph.replace_uses(from, to, false);
@@ -164,13 +137,11 @@ bool eliminate(Graph& graph, NodeId id, Renames& renames) {
 
 bool eliminate_identities(Graph& graph, PassRun&) {
   bool changed = false;
-  Renames renames;
   for (std::size_t i = graph.node_limit(); i > 0; --i) {
     const auto id = static_cast<NodeId>(i - 1);
     if (graph.has_node(id) && is_no_op(graph, graph.node(id)))
-      changed = eliminate(graph, id, renames) || changed;
+      changed = eliminate(graph, id) || changed;
   }
-  rename_symbols(graph, renames);
   return changed;
 }
 

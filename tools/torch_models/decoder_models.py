@@ -78,8 +78,11 @@ class Builder:
         return name
 
     def output(self, name, value, dims):
-        self.nodes.append(helper.make_node("Identity", [value], [name], name=f"out_{name}"))
+        for node in self.nodes:  # its maker and its readers, as exporters do
+            for values in (node.input, node.output):
+                values[:] = [name if each == value else each for each in values]
         self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, dims))
+        return name
 
     def dim(self, value, axis):
         return self.Unsqueeze(self.Gather(self.Shape(value), self.constant(axis, np.int64), axis=0), self.ints(0))
@@ -102,8 +105,7 @@ class Builder:
 
     def present(self, layer, keys, values):
         dims = ["batch_size", self.size.key_heads, "total_sequence_length", self.size.head]
-        self.output(f"present.{layer}.key", keys, dims)
-        self.output(f"present.{layer}.value", values, dims)
+        return [self.output(f"present.{layer}.key", keys, dims), self.output(f"present.{layer}.value", values, dims)]
 
     def model(self):
         graph = helper.make_graph(self.nodes, "decoder", self.inputs, self.outputs, self.constants)
@@ -166,7 +168,7 @@ class Exported(Builder):
         past_keys, past_values = self.past(layer)
         keys = self.Concat(past_keys, self.rotated(k, *turns), axis=-2)
         values = self.Concat(past_values, v, axis=-2)
-        self.present(layer, keys, values)
+        keys, values = self.present(layer, keys, values)
         scores = self.MatMul(self.rotated(q, *turns), self.Transpose(self.repeated(keys), perm=[0, 1, 3, 2]))
         scaled = self.Mul(scores, self.constant(1 / math.sqrt(size.head)))
         weights = self.Softmax(self.Add(scaled, mask), axis=-1)

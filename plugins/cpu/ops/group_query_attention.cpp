@@ -297,9 +297,10 @@ class GroupQueryAttention {
       sizes.value_offset = (heads_ + kv_heads_) * width;
       return;
     }
+    const sdk::Dims wanted{shape.batch, shape.queries, kv_heads_ * width};
     for (const auto& [tensor, name] : {std::pair{key, "key"}, std::pair{value, "value"}}) {
-      if (sdk::to_string(tensor.dims()) !=
-          sdk::to_string(sdk::Dims{shape.batch, shape.queries, kv_heads_ * width}))
+      const sdk::DimsView dims = tensor.dims();
+      if (!std::equal(dims.begin(), dims.end(), wanted.begin(), wanted.end()))
         sdk::invalid(name, " has dims ", sdk::to_string(tensor.dims()), " where query has ",
                      sdk::to_string(query.dims()), ", of ", heads_, " heads over ", kv_heads_);
     }
