@@ -326,7 +326,8 @@ class GroupQueryAttention {
       room = past.rank() == 4 ? past.dim(2) : 0;
       const sdk::Dims wanted{shape.batch, kv_heads_, room, shape.width};
       for (const sdk::Tensor& cache : {past, past_value}) {
-        if (sdk::to_string(cache.dims()) != sdk::to_string(wanted))
+        const sdk::DimsView dims = cache.dims();
+        if (!std::equal(dims.begin(), dims.end(), wanted.begin(), wanted.end()))
           sdk::invalid("past_key or past_value has dims ", sdk::to_string(cache.dims()),
                        ", expected ", sdk::to_string(wanted));
       }
