@@ -48,6 +48,20 @@ inline bool broadcasts_to(sdk::DimsView shape, sdk::DimsView to) {
 struct BroadcastLoops {
   sdk::Dims dims;
   std::vector<sdk::Dims> strides;
+
+  /// Where element `row`, the index over all axes but the last, starts in an operand, in elements.
+  std::int64_t row_offset(std::size_t operand, std::int64_t row) const {
+    std::int64_t offset = 0;
+    for (std::size_t axis = dims.size() - 1; axis-- > 0;) {
+      offset += row % dims[axis] * strides[operand][axis];
+      row /= dims[axis];
+    }
+    return offset;
+  }
+  /// Where element `i` of the output comes from in an operand, in elements.
+  std::int64_t offset(std::size_t operand, std::int64_t i) const {
+    return row_offset(operand, i / dims.back()) + i % dims.back() * strides[operand].back();
+  }
 };
 
 /// Loops over `out` for dense operands of these shapes, each of which broadcasts to `out`.

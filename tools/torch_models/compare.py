@@ -43,12 +43,27 @@ class Model:
         return re.sub(r"[^A-Za-z0-9_.-]", "_", value)
 
     def reference(self, optimized, threads):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.log_severity_level = 4
-        level = "ORT_ENABLE_ALL" if optimized else "ORT_DISABLE_ALL"
-        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-        return onnxruntime.InferenceSession(self.path, options, providers=["CPUExecutionProvider"])
+        return reference_session(self.path, optimized, threads)
+
+
+def reference_session(path, optimized, threads):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    level = "ORT_ENABLE_ALL" if optimized else "ORT_DISABLE_ALL"
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def call(binary, command, path, files, *options):
+    """What `backplane COMMAND PATH` prints, fed with `files` by the inputs' names."""
+    line = [binary, command, path, *options]
+    for name, file in files.items():
+        line += ["--input", f"{name}={file}"]
+    done = subprocess.run([str(part) for part in line], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(" ".join(done.stderr.split())[-200:])
+    return done.stdout
 
 
 class Backplane:
@@ -56,13 +71,7 @@ class Backplane:
         self.binary, self.providers = binary, providers
 
     def call(self, command, model, *options):
-        line = [self.binary, command, model.path, "--providers", self.providers, *options]
-        for name, file in model.files.items():
-            line += ["--input", f"{name}={file}"]
-        done = subprocess.run([str(part) for part in line], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(" ".join(done.stderr.split())[-200:])
-        return done.stdout
+        return call(self.binary, command, model.path, model.files, "--providers", self.providers, *options)
 
     def results(self, model):
         with tempfile.TemporaryDirectory() as folder:

@@ -15,14 +15,12 @@ import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
 import numpy as np
 import onnx
-import onnxruntime
 
 import compare
 
@@ -53,12 +51,7 @@ class Decoder:
         return made
 
     def session(self, optimized, threads):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.log_severity_level = 4
-        level = "ORT_ENABLE_ALL" if optimized else "ORT_DISABLE_ALL"
-        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-        return onnxruntime.InferenceSession(self.path, options, providers=["CPUExecutionProvider"])
+        return compare.reference_session(self.path, optimized, threads)
 
 
 class Backplane:
@@ -66,14 +59,10 @@ class Backplane:
         self.binary, self.folder = binary, pathlib.Path(folder)
 
     def call(self, command, decoder, feeds, *options):
-        line = [self.binary, command, decoder.path, "--providers", "cpu", *options]
+        files = {name: self.folder / f"{name}.npy" for name in feeds}
         for name, array in feeds.items():
-            np.save(self.folder / f"{name}.npy", array)
-            line += ["--input", f"{name}={self.folder / name}.npy"]
-        done = subprocess.run([str(part) for part in line], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(" ".join(done.stderr.split())[-200:])
-        return done.stdout
+            np.save(files[name], array)
+        return compare.call(self.binary, command, decoder.path, files, "--providers", "cpu", *options)
 
     def results(self, decoder, feeds):
         out = self.folder / "out"

@@ -13,6 +13,10 @@
 namespace backplane::cpu {
 namespace {
 
+bool are_same(sdk::DimsView a, sdk::DimsView b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
 /// Turns the first columns of heads by the angles of their positions; what is beyond is left as it is.
 struct RotaryTurn {
   std::int64_t half = 0;  // angles of a position: half of the columns that are turned
@@ -299,8 +303,7 @@ class GroupQueryAttention {
     }
     const sdk::Dims wanted{shape.batch, shape.queries, kv_heads_ * width};
     for (const auto& [tensor, name] : {std::pair{key, "key"}, std::pair{value, "value"}}) {
-      const sdk::DimsView dims = tensor.dims();
-      if (!std::equal(dims.begin(), dims.end(), wanted.begin(), wanted.end()))
+      if (!are_same(tensor.dims(), wanted))
         sdk::invalid(name, " has dims ", sdk::to_string(tensor.dims()), " where query has ",
                      sdk::to_string(query.dims()), ", of ", heads_, " heads over ", kv_heads_);
     }
@@ -326,8 +329,7 @@ class GroupQueryAttention {
       room = past.rank() == 4 ? past.dim(2) : 0;
       const sdk::Dims wanted{shape.batch, kv_heads_, room, shape.width};
       for (const sdk::Tensor& cache : {past, past_value}) {
-        const sdk::DimsView dims = cache.dims();
-        if (!std::equal(dims.begin(), dims.end(), wanted.begin(), wanted.end()))
+        if (!are_same(cache.dims(), wanted))
           sdk::invalid("past_key or past_value has dims ", sdk::to_string(cache.dims()),
                        ", expected ", sdk::to_string(wanted));
       }
@@ -357,8 +359,7 @@ class GroupQueryAttention {
                       positions = ctx.input(kPositions);
     if (!cos.present() || !sin.present())
       sdk::invalid("do_rotary is 1, but cos_cache or sin_cache is left out");
-    if (cos.rank() != 2 || sdk::to_string(cos.dims()) != sdk::to_string(sin.dims()) ||
-        2 * cos.dim(1) > sizes.shape.width)
+    if (cos.rank() != 2 || !are_same(cos.dims(), sin.dims()) || 2 * cos.dim(1) > sizes.shape.width)
       sdk::invalid("cos_cache has dims ", sdk::to_string(cos.dims()), " and sin_cache ",
                    sdk::to_string(sin.dims()), " for heads of ", sizes.shape.width);
     sizes.turns = true;

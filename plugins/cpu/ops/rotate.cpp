@@ -12,53 +12,25 @@ namespace {
 
 using sdk::DataType;
 
-/// Where the rows of a tensor begin that is broadcast to others' dims, the last axis left out; in elements.
-class RowStarts {
- public:
-  RowStarts() = default;
-  RowStarts(sdk::DimsView from, sdk::DimsView to) : dims_(to.begin(), to.end()), steps_(to.size()) {
-    std::int64_t step = 1;
-    for (std::size_t back = 0; back < from.size(); ++back) {
-      const std::int64_t size = from[from.size() - 1 - back];
-      steps_[to.size() - 1 - back] = size == 1 ? 0 : step;
-      step *= size;
-    }
-  }
-  /// The same with strides of the tensor's own.
-  void set_strides(const std::int64_t* strides) {
-    if (strides != nullptr) steps_.assign(strides, strides + steps_.size());
-  }
-  std::int64_t at(std::int64_t row) const {
-    std::int64_t start = 0;
-    for (std::size_t axis = dims_.size() - 1; axis-- > 0;) {
-      start += row % dims_[axis] * steps_[axis];
-      row /= dims_[axis];
-    }
-    return start;
-  }
-
- private:
-  sdk::Dims dims_, steps_;
-};
+/// All axes but the last.
+sdk::DimsView rows_of(sdk::DimsView dims) { return {dims.data(), dims.size() - 1}; }
 
 class Rotate {
  public:
   struct Prepared {
     const AttentionRows* loops;
     std::int64_t rows, width;
-    RowStarts x, cos, sin;
+    common::BroadcastLoops angles;  // of cosines' and sines' rows
 
     void compute(const sdk::ComputeContext& ctx) const {
-      RowStarts from = x;
-      from.set_strides(ctx.input(0).strides());
       const auto* values = ctx.input(0).data<float>();
       const auto *cosines = ctx.input(1).data<float>(), *sines = ctx.input(2).data<float>();
       auto* y = ctx.output(0).mutable_data<float>();
       const double ns = 0.2 * static_cast<double>(width) + 10;
       split_loop(ctx.threads(), rows, ns, 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-          loops->turn(values + from.at(row), cosines + cos.at(row), sines + sin.at(row),
-                      y + row * width, width / 2);
+          loops->turn(values + row * width, cosines + angles.offset(0, row) * width,
+                      sines + angles.offset(1, row) * width, y + row * width, width / 2);
         }
       });
     }
@@ -76,12 +48,9 @@ class Rotate {
     }
     ctx.set_output(0, DataType::Float, dims);
     ctx.allow_in_place(0, 0);
-    return {loops_,
-            common::product(dims, 0, ctx.input(0).rank() - 1),
-            dims.back(),
-            {dims, dims},
-            {ctx.input(1).dims(), dims},
-            {ctx.input(2).dims(), dims}};
+    return {loops_, common::product(dims, 0, ctx.input(0).rank() - 1), dims.back(),
+            common::plan_broadcast(rows_of(dims),
+                                   {rows_of(ctx.input(1).dims()), rows_of(ctx.input(2).dims())})};
   }
 
  private:

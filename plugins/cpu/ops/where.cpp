@@ -11,17 +11,6 @@ namespace {
 
 using sdk::DataType;
 
-/// Where element `row`, the index over all axes but the last, starts in an operand, in elements.
-std::int64_t row_offset(const common::BroadcastLoops& loops, std::size_t operand,
-                        std::int64_t row) {
-  std::int64_t offset = 0;
-  for (std::size_t axis = loops.dims.size() - 1; axis-- > 0;) {
-    offset += row % loops.dims[axis] * loops.strides[operand][axis];
-    row /= loops.dims[axis];
-  }
-  return offset;
-}
-
 /// out = condition ? x : y, with all three broadcast.
 class Where {
  public:
@@ -44,9 +33,9 @@ class Where {
       char* out = ctx.output(0).mutable_data<char>();
       const auto select_rows = [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-          select({condition + row_offset(loops, 0, row), loops.strides[0].back(),
-                  x + row_offset(loops, 1, row) * bytes, loops.strides[1].back(),
-                  y + row_offset(loops, 2, row) * bytes, loops.strides[2].back(),
+          select({condition + loops.row_offset(0, row), loops.strides[0].back(),
+                  x + loops.row_offset(1, row) * bytes, loops.strides[1].back(),
+                  y + loops.row_offset(2, row) * bytes, loops.strides[2].back(),
                   out + row * n * bytes, n});
         }
       };
@@ -65,12 +54,9 @@ class Where {
     void compute_strings(const sdk::ComputeContext& ctx) const {
       const auto* condition = ctx.input(0).data<std::uint8_t>();
       for (std::int64_t i = 0; i < rows * n; ++i) {
-        const auto at = [&](std::size_t k) {
-          return row_offset(loops, k, i / n) + i % n * loops.strides[k].back();
-        };
-        const bool chosen = condition[at(0)] != 0;
+        const bool chosen = condition[loops.offset(0, i)] != 0;
         const sdk::Value from = ctx.input_value(chosen ? 1 : 2);
-        const auto index = static_cast<std::uint64_t>(at(chosen ? 1 : 2));
+        const auto index = static_cast<std::uint64_t>(loops.offset(chosen ? 1 : 2, i));
         ctx.output_value(0).set_string(static_cast<std::uint64_t>(i), from.string_at(index));
       }
     }

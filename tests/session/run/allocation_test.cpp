@@ -44,6 +44,31 @@ TEST(Allocations, L5ABindingWithFixedShapesAllocatesNothing) {
       << "saved values are used again";
 }
 
+/// What language models do to queries and keys, which the CPU provider makes one step of.
+TEST(Allocations, L5ATurnOfHalvesAllocatesNothing) {
+  ModelMaker model;
+  model.input("x", {"b", 2, "n", 8}).input("cos", {1, 1, "n", 8}).input("sin", {1, 1, "n", 8});
+  model.output("y").ints("begin", {0}).ints("middle", {4}).ints("end", {8}).ints("axis", {3});
+  model.node("Slice", {"x", "begin", "middle", "axis"}, {"first"})
+      .node("Slice", {"x", "middle", "end", "axis"}, {"second"})
+      .node("Neg", {"second"}, {"negated"})
+      .node("Concat", {"negated", "first"}, {"turned"});
+  ::onnx::AttributeProto* axis = model.proto().mutable_graph()->mutable_node(3)->add_attribute();
+  axis->set_name("axis");
+  axis->set_type(::onnx::AttributeProto::INT);
+  axis->set_i(-1);
+  model.node("Mul", {"x", "cos"}, {"plain"})
+      .node("Mul", {"turned", "sin"}, {"across"})
+      .node("Add", {"plain", "across"}, {"y"});
+  TestSession session(model);
+  EXPECT_NE(session->explain().find("cpu:rotate"), std::string::npos);
+  Binding binding(*session);
+  binding.resize("x", {2, 2, 3, 8});
+  binding.plan();
+  binding.run();
+  EXPECT_EQ(allocations_of([&] { binding.run(); }), 0u);
+}
+
 TEST(Allocations, M2ShapesThatWereSeenBeforeHitTheCacheAndAllocateNothing) {
   TestSession session(small_net());
   std::vector<Value> x, z;
