@@ -108,13 +108,13 @@ class Aliasing {
       const bool memory = s.place == Place::Arena || s.place == Place::Fetch ||
                           s.place == Place::Incoming || s.place == Place::Weight ||
                           s.place == Place::View;
-      if (!memory || s.state.kind != ValueState::Kind::Tensor || s.state.type == DataType::String)
+      if (!memory || s.state->kind != ValueState::Kind::Tensor || s.state->type == DataType::String)
         continue;
       Storage made;
       made.first_slot = made.last_slot = static_cast<int>(i);
       made.root = static_cast<int>(i);
-      made.bytes = s.state.bytes;
-      made.alignment = s.state.alignment;
+      made.bytes = s.state->bytes;
+      made.alignment = s.state->alignment;
       made.first = -1;
       made.last = outlives_[i] ? kForEver : -1;
       for (const Reader& reader : readers(static_cast<int>(i)))
@@ -158,7 +158,7 @@ class Aliasing {
   bool can_view(const Step& step, const OutputPlan& plan, int output, int input) {
     if (!has_storage(output) || !has_storage(input)) return false;
     if (slot(output).place != Place::Arena || slot(output).space != slot(input).space) return false;
-    if (slot(input).strides || slot(input).state.format != 0 || plan.format != 0) return false;
+    if (slot(input).strides || slot(input).state->format != 0 || plan.format != 0) return false;
     if (step.on_stream && slot(input).place == Place::Weight && slot(input).space == kHostSpace)
       return false;
     if (outlives(output) && slot(input).place != Place::Arena)
@@ -205,7 +205,7 @@ class Aliasing {
       if (step.outputs[k] < 0 || wish < 0) continue;
       const int input = step.inputs[static_cast<std::size_t>(wish)];
       if (!can_be_in_place(index, step, step.outputs[k], wish)) continue;
-      if (slot(step.outputs[k]).state.dims != slot(input).state.dims)
+      if (slot(step.outputs[k]).state->dims != slot(input).state->dims)
         viewed_.push_back(aliases_.storage_of[static_cast<std::size_t>(input)]);
       aliases_.each_slot(storage(input), [&](int member) {
         for (const Reader& reader : readers(member)) {
@@ -226,7 +226,7 @@ class Aliasing {
     if (slot(output).place != Place::Arena || in.place != Place::Arena ||
         slot(output).space != in.space || slot(output).arena != in.arena)
       return false;
-    if (in.strides || slot(output).state.bytes != in.state.bytes || storage(input).last > index)
+    if (in.strides || slot(output).state->bytes != in.state->bytes || storage(input).last > index)
       return false;
     // Another input in the same memory, the same value read twice included, would be overwritten.
     for (std::size_t k = 0; k < step.inputs.size(); ++k) {
@@ -263,8 +263,9 @@ class Aliasing {
         in.place == Place::Arena &&
         (out.place == Place::Arena || out.place == Place::Fetch || out.place == Place::View) &&
         in.space == out.space && in.arena == out.arena && in.offset == 0;
-    const bool plain = !in.strides && !out.strides && in.state.format == 0 && out.state.format == 0;
-    return places && plain && element_bits(in.state.type) % 8 == 0;
+    const bool plain =
+        !in.strides && !out.strides && in.state->format == 0 && out.state->format == 0;
+    return places && plain && element_bits(in.state->type) % 8 == 0;
   }
 
   /// Whether writer and readers of a slot, but for `step` itself, can work with strides.
@@ -288,9 +289,9 @@ class Aliasing {
     const int from = aliases_.storage_of[static_cast<std::size_t>(input)];
     if (from == aliases_.storage_of[static_cast<std::size_t>(output)]) return false;
     if (std::find(viewed_.begin(), viewed_.end(), from) != viewed_.end()) return false;
-    if (storage(input).bytes != in.state.bytes || storage(input).last == kForEver) return false;
-    if (wish.offset + extent(in, wish) > out.state.bytes) return false;
-    const bool strided = wish.strides && !is_dense(in.state.dims, *wish.strides);
+    if (storage(input).bytes != in.state->bytes || storage(input).last == kForEver) return false;
+    if (wish.offset + extent(in, wish) > out.state->bytes) return false;
+    const bool strided = wish.strides && !is_dense(in.state->dims, *wish.strides);
     bool all = true;
     aliases_.each_slot(storage(input), [&](int member) {
       const Place place = segment_.slots[static_cast<std::size_t>(member)].place;
@@ -302,14 +303,14 @@ class Aliasing {
 
   /// Bytes from the first to behind the last element of an input that lies where it is wished.
   static std::uint64_t extent(const Slot& in, const InsideWish& wish) {
-    if (!wish.strides) return in.state.bytes;
+    if (!wish.strides) return in.state->bytes;
     std::int64_t last = 0;
-    for (std::size_t axis = 0; axis < in.state.dims.size(); ++axis) {
-      if (in.state.dims[axis] == 0) return 0;
-      last += (in.state.dims[axis] - 1) * (*wish.strides)[axis];
+    for (std::size_t axis = 0; axis < in.state->dims.size(); ++axis) {
+      if (in.state->dims[axis] == 0) return 0;
+      last += (in.state->dims[axis] - 1) * (*wish.strides)[axis];
     }
     return static_cast<std::uint64_t>(last + 1) *
-           static_cast<std::uint64_t>(element_bits(in.state.type) / 8);
+           static_cast<std::uint64_t>(element_bits(in.state->type) / 8);
   }
 
   /// The step finds this input inside its output and so never reads it through strides.
@@ -325,8 +326,8 @@ class Aliasing {
 
   /// Gives every slot of the input's storage its place inside the output, whose axes it shares.
   void restride(int input, const InsideWish& wish) {
-    const std::vector<std::int64_t> inner = dense_strides(slot(input).state.dims);
-    const auto bytes = static_cast<std::uint64_t>(element_bits(slot(input).state.type) / 8);
+    const std::vector<std::int64_t> inner = dense_strides(slot(input).state->dims);
+    const auto bytes = static_cast<std::uint64_t>(element_bits(slot(input).state->type) / 8);
     aliases_.each_slot(storage(input), [&](int member) {
       Slot& m = slot(member);
       std::uint64_t index = m.offset / bytes, moved = 0;
@@ -336,7 +337,7 @@ class Aliasing {
         index %= step;
       }
       m.offset = moved * bytes;
-      if (!is_dense(m.state.dims, *wish.strides)) m.strides = wish.strides;
+      if (!is_dense(m.state->dims, *wish.strides)) m.strides = wish.strides;
     });
   }
 

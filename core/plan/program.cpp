@@ -348,6 +348,7 @@ void Program::check_placed() const {
 
 void Program::create_kernels() {
   view_ = std::make_unique<GraphView>(*placed_.graph, order_);
+  constant_states_.resize(placed_.graph->value_count());
   plain_weights_.resize(placed_.graph->value_count() * context_.devices->space_count());
   nodes_.resize(placed_.graph->node_limit());
   for (const NodeId id : order_) {

@@ -113,6 +113,7 @@ struct DeviceFull {
 /// A kernel made ready, and what was packed for it; shared by the plans for the same inputs.
 struct PreparedKernel {
   PrepareResult said;
+  std::vector<SharedState> outputs;                ///< by the node's; unset where it has none
   std::vector<std::weak_ptr<const Weight>> packs;  ///< by wish, as long as a plan has them
 };
 
@@ -120,7 +121,7 @@ struct PreparedKernel {
 /// prepares anew only what has other sizes.
 template <class Answer>
 struct KeptAnswer {
-  std::vector<ValueState> inputs;  ///< constants' and absent ones' say nothing
+  std::vector<SharedState> inputs;  ///< constants' and absent ones' say nothing
   Answer answer{};
 };
 
@@ -134,7 +135,7 @@ struct ProgramNode {
   std::unique_ptr<ControlNode> control;  ///< of a node that the core runs itself
   /// Of the last walk that asked the kernels, which they end before.
   KeptAnswer<std::shared_ptr<PreparedKernel>> prepared;
-  KeptAnswer<std::vector<RuntimeValuePtr>> evaluated;
+  KeptAnswer<std::vector<SharedState>> evaluated;
 };
 
 /// Threads: immutable after it is built, but for what planning caches: one thread plans at a time.
@@ -169,6 +170,8 @@ class Program {
     return plain_weights_[static_cast<std::size_t>(id) * context_.devices->space_count() +
                           static_cast<std::size_t>(space)];
   }
+  /// What is known of a constant; unset until somebody asked and said it.
+  SharedState& constant_state(ValueId id) { return constant_states_[static_cast<std::size_t>(id)]; }
   /// Nodes for which providers were asked; none when the placement came from a saved plan.
   std::size_t asked_count() const { return asked_count_; }
   /// What was decided, for a saved plan.
@@ -229,6 +232,7 @@ class Program {
   std::vector<ValueId> feeds_, fetches_;
   std::vector<std::size_t> keyed_feeds_;
   std::vector<std::weak_ptr<const Weight>> plain_weights_;  ///< by value, then by space
+  std::vector<SharedState> constant_states_;                ///< by value
 };
 
 /// A graph with only what leads from the feeds to the fetches. Throws InvalidArgument for unknown names,

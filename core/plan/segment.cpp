@@ -79,12 +79,12 @@ class Hazards {
 
   /// Bytes from a slot's first element to behind its last one.
   static std::uint64_t extent(const Slot& slot) {
-    if (!slot.strides) return slot.state.bytes;
+    if (!slot.strides) return slot.state->bytes;
     std::int64_t last = 0;
-    for (std::size_t axis = 0; axis < slot.state.dims.size(); ++axis)
-      last += (slot.state.dims[axis] - 1) * (*slot.strides)[axis];
+    for (std::size_t axis = 0; axis < slot.state->dims.size(); ++axis)
+      last += (slot.state->dims[axis] - 1) * (*slot.strides)[axis];
     return static_cast<std::uint64_t>(last + 1) *
-           static_cast<std::uint64_t>(element_bits(slot.state.type) / 8);
+           static_cast<std::uint64_t>(element_bits(slot.state->type) / 8);
   }
 
   void visit(int index) {
@@ -204,7 +204,7 @@ void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<Step
 }  // namespace
 
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
-                                      std::vector<ValueState> values,
+                                      std::vector<SharedState> values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched,
                                       const std::vector<int>& fetch_spaces,

@@ -35,7 +35,7 @@ struct Slot {
   int arena = -1;   ///< see arena_count
   std::uint64_t offset = 0;
   int first = -1, last = -1;  ///< in an arena: the steps from and to which its memory is in use
-  ValueState state;           ///< type, dims, format, bytes
+  SharedState state;          ///< type, dims, format, bytes
   std::optional<std::vector<std::int64_t>> strides;
   WeightPtr weight;
 };
@@ -129,7 +129,7 @@ struct Segment {
       dynamic_fetches;  ///< (fetch, slot): the slot's contents become the fetch's
   std::vector<std::uint64_t> arena_bytes;         ///< by arena
   std::vector<bool> used_streams;                 ///< by device
-  std::vector<ValueState> values;                 ///< what is known after it, by ValueId
+  std::vector<SharedState> values;                ///< what is known after it, by ValueId
   std::vector<ValueId> wants_shape, wants_value;  ///< what the next segment needs to know
   std::vector<NodeId> evaluated;                  ///< nodes that were evaluated while planning
   std::vector<std::pair<NodeId, std::string>>
@@ -153,7 +153,7 @@ inline int pinned_arena(const DeviceSet& devices, int device) {
 /// and what earlier segments left; only value and space count). `fetch_spaces`: where fetches are to be left; empty: on
 /// the host. `views`: feeds and fetches that may be viewed where they lie. Throws as walk_shapes does.
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
-                                      std::vector<ValueState> values,
+                                      std::vector<SharedState> values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched,
                                       const std::vector<int>& fetch_spaces = {},

@@ -18,6 +18,7 @@ bool are_same_elements(const RuntimeValuePtr& a, const RuntimeValuePtr& b) {
 
 /// Whether a kernel that prepares finds no difference between two values.
 bool tells_the_same(const ValueState& a, const ValueState& b) {
+  if (&a == &b) return true;
   return a.kind == b.kind && a.type == b.type && a.dims == b.dims && a.format == b.format &&
          a.bytes == b.bytes && a.object_type == b.object_type &&
          are_same_elements(a.known, b.known);
@@ -25,7 +26,7 @@ bool tells_the_same(const ValueState& a, const ValueState& b) {
 
 class Walk {
  public:
-  Walk(Program& program, std::size_t begin, std::vector<ValueState> values)
+  Walk(Program& program, std::size_t begin, std::vector<SharedState> values)
       : program_(program), graph_(program.graph()) {
     result_.values = std::move(values);
     result_.values.resize(graph_.value_count());
@@ -60,37 +61,35 @@ class Walk {
     return within.within(program_.context().devices->at(device).label());
   }
 
-  ValueState& state(ValueId id) {
-    ValueState& state = result_.values[static_cast<std::size_t>(id)];
-    if (state.kind == ValueState::Kind::Unset && program_.placed().is_constant(id)) {
-      const ConstantRef constant = program_.placed().constant(id);
-      state = tensor_state(constant.type(), constant.dims());
-      if (constant.known != nullptr) {
-        state.known = std::make_shared<RuntimeValue>();
-        state.known->set_constant(*constant.known);
-      }
-    }
+  SharedState& shared(ValueId id) {
+    SharedState& state = result_.values[static_cast<std::size_t>(id)];
+    if (state->kind == ValueState::Kind::Unset && program_.placed().is_constant(id))
+      state = state_of_constant(program_, id);
     return state;
   }
+  const ValueState& state(ValueId id) { return *shared(id); }
 
   /// The elements of a value, if they can be known now; computes lazy constants.
   const bp_value* known(ValueId id) {
-    ValueState& value = state(id);
-    if (value.known == nullptr && program_.placed().is_constant(id)) {
+    SharedState& value = shared(id);
+    if (value->known == nullptr && program_.placed().is_constant(id)) {
       const ProgramContext& context = program_.context();
       const ConstantPtr constant =
           program_.placed().constant(id).get(*context.weights, context.threads);
-      value.known = std::make_shared<RuntimeValue>();
-      value.known->set_owned_tensor(constant->type(), constant->dims());
-      std::memcpy(value.known->description.host_ptr, constant->bytes().data(),
+      auto elements = std::make_shared<RuntimeValue>();
+      elements->set_owned_tensor(constant->type(), constant->dims());
+      std::memcpy(elements->description.host_ptr, constant->bytes().data(),
                   constant->bytes().size());
+      ValueState state = *value;
+      state.known = std::move(elements);
+      value = program_.constant_state(id) = std::move(state);
     }
-    return value.known.get();
+    return value->known.get();
   }
 
   /// Type and dims, with the elements where they are constant.
   const bp_value* description(ValueId id) {
-    ValueState& value = state(id);
+    const ValueState& value = state(id);
     if (value.known != nullptr) return value.known.get();
     if (value.description == nullptr) {
       value.description = std::make_shared<RuntimeValue>();
@@ -115,23 +114,22 @@ class Walk {
   }
 
   /// Whether a node's inputs are those of an earlier walk.
-  bool are_same(const Node& node, const std::vector<ValueState>& before) {
+  bool are_same(const Node& node, const std::vector<SharedState>& before) {
     if (before.size() != node.inputs.size()) return false;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
       if (input == kNone || program_.placed().is_constant(input)) continue;
-      if (!tells_the_same(state(input), before[i])) return false;
+      if (!tells_the_same(state(input), *before[i])) return false;
     }
     return true;
   }
 
-  std::vector<ValueState> inputs_of(const Node& node) {
-    std::vector<ValueState> inputs(node.inputs.size());
+  std::vector<SharedState> inputs_of(const Node& node) {
+    std::vector<SharedState> inputs(node.inputs.size());
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
       if (input == kNone || program_.placed().is_constant(input)) continue;
-      inputs[i] = state(input);
-      inputs[i].description = nullptr;
+      inputs[i] = shared(input);
     }
     return inputs;
   }
@@ -151,29 +149,31 @@ class Walk {
     }
     auto& kept = placed.evaluated;
     if (kept.answer.empty() || !are_same(node, kept.inputs)) {
-      std::optional<std::vector<RuntimeValuePtr>> made = compute(node, *placed.host_kernel);
+      std::optional<std::vector<SharedState>> made = compute(node, *placed.host_kernel);
       if (!made) return false;
       kept = {inputs_of(node), std::move(*made)};
     }
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] != kNone)
-        result_.values[static_cast<std::size_t>(node.outputs[i])] = known_state(kept.answer[i]);
+        result_.values[static_cast<std::size_t>(node.outputs[i])] = kept.answer[i];
     }
     result_.evaluated.push_back(id);
     return true;
   }
 
   /// A node's outputs, its inputs being known; nullopt where they are no tensors or too large.
-  std::optional<std::vector<RuntimeValuePtr>> compute(const Node& node, const HostKernel& kernel) {
+  std::optional<std::vector<SharedState>> compute(const Node& node, const HostKernel& kernel) {
     std::vector<const bp_value*> inputs;
     for (const ValueId input : node.inputs)
       inputs.push_back(input == kNone ? absent() : description(input));
     auto outputs = program_.evaluator().evaluate(kernel, node, inputs, kMaxHostValueBytes);
     if (!outputs) return std::nullopt;
-    for (const RuntimeValuePtr& output : *outputs) {
+    std::vector<SharedState> states;
+    for (RuntimeValuePtr& output : *outputs) {
       if (output->kind != BP_VALUE_ABSENT && !output->is_tensor()) return std::nullopt;
+      states.emplace_back(known_state(std::move(output)));
     }
-    return outputs;
+    return states;
   }
 
   /// Whether everything is known that `prepare` is to be told.
@@ -213,9 +213,13 @@ class Walk {
         if (kept.answer == nullptr || !are_same(node, kept.inputs)) {
           auto made = std::make_shared<PreparedKernel>();
           made->said = prepare_kernel(request_for(node));
+          made->outputs = states_of_outputs(node, made->said);
           kept = {inputs_of(node), std::move(made)};
         }
-        keep_outputs(node, kept.answer->said);
+        for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+          if (node.outputs[i] != kNone)
+            result_.values[static_cast<std::size_t>(node.outputs[i])] = kept.answer->outputs[i];
+        }
         result_.nodes.push_back({id, kept.answer, nullptr});
         return true;
       } catch (const Error& error) {
@@ -250,12 +254,11 @@ class Walk {
     bool all_known = true;
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] == kNone) continue;
-      const ValueState& output = planned.control->outputs[i];
-      ValueState& value = result_.values[static_cast<std::size_t>(node.outputs[i])];
-      value = output;
+      ValueState value = planned.control->outputs[i];
       value.space = planned.control->output_spaces[i];
-      all_known = all_known && output.known != nullptr;
+      all_known = all_known && value.known != nullptr;
       check_inferred(graph_.value(node.outputs[i]), value);
+      result_.values[static_cast<std::size_t>(node.outputs[i])] = std::move(value);
     }
     if (all_known && control.kind == ControlKind::If) {
       result_.evaluated.push_back(id);
@@ -265,12 +268,13 @@ class Walk {
     return true;
   }
 
-  void keep_outputs(const Node& node, const PrepareResult& prepared) {
+  std::vector<SharedState> states_of_outputs(const Node& node,
+                                             const PrepareResult& prepared) const {
+    std::vector<SharedState> states(node.outputs.size());
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] == kNone) continue;
       const OutputPlan& plan = prepared.outputs[i];
-      ValueState& value = result_.values[static_cast<std::size_t>(node.outputs[i])];
-      value = ValueState();
+      ValueState value;
       value.type = plan.type;
       value.space = space_of_output(node, i);
       if (plan.kind == OutputPlan::Kind::Object) {
@@ -286,7 +290,9 @@ class Walk {
         value.alignment = plan.alignment;
       }
       check_inferred(graph_.value(node.outputs[i]), value);
+      states[i] = std::move(value);
     }
+    return states;
   }
 
   int space_of_output(const Node& node, std::size_t index) const {
@@ -334,7 +340,21 @@ ValueState known_state(RuntimeValuePtr value) {
   return state;
 }
 
-ShapeWalk walk_shapes(Program& program, std::size_t begin, std::vector<ValueState> values) {
+SharedState state_of_constant(Program& program, ValueId id) {
+  SharedState& kept = program.constant_state(id);
+  if (kept->kind == ValueState::Kind::Unset) {
+    const ConstantRef constant = program.placed().constant(id);
+    ValueState state = tensor_state(constant.type(), constant.dims());
+    if (constant.known != nullptr) {
+      state.known = std::make_shared<RuntimeValue>();
+      state.known->set_constant(*constant.known);
+    }
+    kept = std::move(state);
+  }
+  return kept;
+}
+
+ShapeWalk walk_shapes(Program& program, std::size_t begin, std::vector<SharedState> values) {
   return Walk(program, begin, std::move(values)).run();
 }
 

@@ -21,7 +21,7 @@ struct PreparedNode {
 
 /// What a walk found. `values` is indexed by ValueId and carries over to the next segment.
 struct ShapeWalk {
-  std::vector<ValueState> values;
+  std::vector<SharedState> values;
   std::vector<PreparedNode> nodes;
   std::vector<NodeId> evaluated;     ///< on the host
   std::size_t end = 0;               ///< position in the program's order where the walk stopped
@@ -29,9 +29,12 @@ struct ShapeWalk {
   std::vector<ValueId> wants_value;  ///< values whose elements the next node needs on the host
 };
 
+/// What is known of a constant, found once a program. For the thread that plans.
+SharedState state_of_constant(Program& program, ValueId id);
+
 /// Walks the program's order from `begin`, given what is known of feeds and of earlier segments' values. Throws
 /// KernelRefused when the last candidate kernel of a node refuses its shapes, and Error naming the node for everything
 /// else that goes wrong.
-ShapeWalk walk_shapes(Program& program, std::size_t begin, std::vector<ValueState> values);
+ShapeWalk walk_shapes(Program& program, std::size_t begin, std::vector<SharedState> values);
 
 }  // namespace backplane::core

@@ -7,7 +7,7 @@
 namespace backplane::core {
 namespace {
 
-bool has_memory(const Slot& slot) { return core::has_memory(slot.state); }
+bool has_memory(const Slot& slot) { return core::has_memory(*slot.state); }
 
 }  // namespace
 
@@ -52,8 +52,6 @@ Slot StepBuilder::slot_for(ValueId value, int space) const {
   slot.space = space;
   slot.arena = space;
   slot.state = walk_.values[static_cast<std::size_t>(value)];
-  slot.state.known = nullptr;
-  slot.state.description = nullptr;
   slot.place = has_memory(slot) ? Place::Arena : Place::Dynamic;
   return slot;
 }
@@ -164,7 +162,7 @@ int StepBuilder::shape_slot(ValueId value) {
 int StepBuilder::slot_in(ValueId value, int space, const ReadCause& cause) {
   if (const int known = slots_.at(value, space); known >= 0) return known;
   if (program_.placed().is_constant(value) ||
-      walk_.values[static_cast<std::size_t>(value)].known != nullptr)
+      walk_.values[static_cast<std::size_t>(value)]->known != nullptr)
     return constant_slot(value, space);
   if (available_.contains(value, space)) {
     Slot slot = slot_for(value, space);
@@ -185,7 +183,7 @@ int StepBuilder::constant_slot(ValueId value, int space) {
   ConstantRef constant = program_.placed().constant(value);
   if (constant) slot.weight = kept.lock();
   if (slot.weight == nullptr) {
-    const RuntimeValuePtr& known = walk_.values[static_cast<std::size_t>(value)].known;
+    const RuntimeValuePtr& known = walk_.values[static_cast<std::size_t>(value)]->known;
     if (!constant) constant.known = known->to_constant();
     const int device = space == kHostSpace ? devices_.on_host() : DeviceSet::device_of_space(space);
     if (device < 0)
@@ -285,8 +283,8 @@ int StepBuilder::copy_step(int from, int device, int to_space, int to_arena, con
   const std::string& name = graph_.value(source.value).name;
   step.label = text("copy '", name, "' ", space_name(source.space), " to ", space_name(to_space));
   draft_.segment.copies.push_back({name, space_name(source.space), space_name(to_space),
-                                   reason.cause.words(), source.state.bytes, reason.route,
-                                   source.state.bytes});
+                                   reason.cause.words(), source.state->bytes, reason.route,
+                                   source.state->bytes});
   draft_.segment.steps.push_back(std::move(step));
   return to;
 }
@@ -324,7 +322,7 @@ bool StepBuilder::fetch_from_device(ValueId value, int fetch, const ReadCause& c
 
 /// Whether a value of unknown size lies elsewhere alone: it can be copied when its size is known.
 bool StepBuilder::must_wait(ValueId value, int space) const {
-  const ValueState& state = walk_.values[static_cast<std::size_t>(value)];
+  const ValueState& state = *walk_.values[static_cast<std::size_t>(value)];
   return state.kind == ValueState::Kind::Pending && !slots_.contains(value, space) &&
          !available_.contains(value, space);
 }
@@ -335,7 +333,7 @@ void StepBuilder::leave_on_device(ValueId value, int space, const ReadCause& cau
   const int device = DeviceSet::device_of_space(space);
   const bool is_there = slots_.contains(value, space) || available_.contains(value, space);
   const bool is_constant = program_.placed().is_constant(value) ||
-                           walk_.values[static_cast<std::size_t>(value)].known != nullptr;
+                           walk_.values[static_cast<std::size_t>(value)]->known != nullptr;
   if (!is_there && !is_constant) {
     const int made = copy_to(value, space, cause);
     if (draft_.segment.slots[static_cast<std::size_t>(made)].place == Place::Fetch) return;
@@ -363,7 +361,7 @@ void StepBuilder::finish_fetch(std::size_t k, const ReadCause& cause) {
     return;
   }
   if (space == kHostSpace && fetch_from_device(value, fetch, cause)) return;
-  const bool memory = core::has_memory(walk_.values[static_cast<std::size_t>(value)]);
+  const bool memory = core::has_memory(*walk_.values[static_cast<std::size_t>(value)]);
   if (!memory) {
     draft_.segment.dynamic_fetches.emplace_back(fetch, slot_in(value, space, cause));
     return;
@@ -380,12 +378,11 @@ void StepBuilder::finish_fetch(std::size_t k, const ReadCause& cause) {
 void StepBuilder::finish_fetches() {
   for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
     const ValueId value = program_.fetches()[k];
-    const ValueState& state = walk_.values[static_cast<std::size_t>(value)];
+    const ValueState& state = *walk_.values[static_cast<std::size_t>(value)];
     const bool made = state.kind != ValueState::Kind::Unset || program_.placed().is_constant(value);
     if (wishes_.fetched[k] || direct_fetches_.contains(static_cast<int>(k)) || !made) continue;
     if (state.kind == ValueState::Kind::Unset)
-      walk_.values[static_cast<std::size_t>(value)] = tensor_state(
-          program_.placed().constant(value).type(), program_.placed().constant(value).dims());
+      walk_.values[static_cast<std::size_t>(value)] = state_of_constant(program_, value);
     finish_fetch(k, {"it is the output '", graph_.value(value).name, "'"});
   }
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/plugin_host/runtime_value.hpp"
@@ -25,8 +27,28 @@ struct ValueState {
   std::uint64_t alignment = 64;
   int space = 0;  ///< the memory space where it is made
   std::string object_type;
-  RuntimeValuePtr known;        ///< the elements, on the host, where they do not depend on a run
-  RuntimeValuePtr description;  ///< what kernels see while they prepare; made when first needed
+  RuntimeValuePtr known;  ///< the elements, on the host, where they do not depend on a run
+  /// What kernels see while they prepare: made, when first needed, by the thread that plans.
+  mutable RuntimeValuePtr description;
+};
+
+/// A state that stays as it is: plans whose values are the same share it. Empty, it is unset.
+class SharedState {
+ public:
+  SharedState() = default;
+  SharedState(ValueState state)  // NOLINT(google-explicit-constructor): each is one
+      : state_(std::make_shared<const ValueState>(std::move(state))) {}
+
+  const ValueState& operator*() const {
+    static const ValueState kUnset;
+    return state_ != nullptr ? *state_ : kUnset;
+  }
+  const ValueState* operator->() const { return &**this; }
+  /// One and the same; states of equal contents may be two.
+  bool is(const SharedState& other) const { return state_ == other.state_; }
+
+ private:
+  std::shared_ptr<const ValueState> state_;
 };
 
 /// The tensor state of given dims, plain.

@@ -8,8 +8,8 @@ namespace backplane::core {
 
 bool StepBuilder::may_view(int device, const Slot& slot) const {
   const HostMemory* memory = devices_.at(device).host_memory();
-  return memory != nullptr && core::has_memory(slot.state) && slot.state.format == 0 &&
-         slot.state.bytes >= memory->least_bytes;
+  return memory != nullptr && core::has_memory(*slot.state) && slot.state->format == 0 &&
+         slot.state->bytes >= memory->least_bytes;
 }
 
 /// A feed as the device of a space sees it, where its memory allows that; else -1.
@@ -72,7 +72,7 @@ int StepBuilder::add_view(const PlannedView& view, const std::string& cause) {
     slot.number = static_cast<int>(segment.views.size());
   }
   segment.copies.push_back({name, is_feed ? "host" : device, is_feed ? device : "host", cause, 0,
-                            "view", host.state.bytes});
+                            "view", host.state->bytes});
   segment.views.push_back(view);
   (is_feed ? segment.steps : first_steps_).push_back(std::move(step));
   return view.slot;

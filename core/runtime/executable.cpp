@@ -76,15 +76,15 @@ ValueState state_of(const RuntimeValue& value) {
   return state;
 }
 
-std::vector<ValueState> states_of_feeds(const Program& program, const RunValues& feeds) {
-  std::vector<ValueState> states(program.graph().value_count());
+std::vector<SharedState> states_of_feeds(const Program& program, const RunValues& feeds) {
+  std::vector<SharedState> states(program.graph().value_count());
   for (std::size_t i = 0; i < feeds.size(); ++i) {
-    ValueState& state = states[static_cast<std::size_t>(program.feeds()[i])];
-    state = state_of(*feeds[i]);
+    ValueState state = state_of(*feeds[i]);
     // An empty optional does not know what it could hold; the model does.
     const Type& declared = program.graph().value(program.feeds()[i]).type;
     if (state.kind == ValueState::Kind::Object && declared.kind != Type::Kind::Unknown)
       state.object_type = declared.to_string();
+    states[static_cast<std::size_t>(program.feeds()[i])] = std::move(state);
   }
   for (const std::size_t i : program.keyed_feeds()) {
     if (is_keyed(*feeds[i]))
@@ -181,7 +181,7 @@ void Executable::release(Idle* idle) noexcept {
 }
 
 std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode& from, PlanKey key,
-                                                std::size_t begin, std::vector<ValueState> values,
+                                                std::size_t begin, std::vector<SharedState> values,
                                                 const std::vector<Border>& available,
                                                 const std::vector<bool>& fetched,
                                                 const BodyPlaces* places,
@@ -219,9 +219,14 @@ std::vector<Border> borders_of_feeds(const Program& program, const BodyPlaces* p
 }
 
 void place_feeds(const Program& program, const BodyPlaces* places,
-                 std::vector<ValueState>& values) {
-  for (const Border& feed : borders_of_feeds(program, places))
-    values[static_cast<std::size_t>(feed.value)].space = feed.space;
+                 std::vector<SharedState>& values) {
+  for (const Border& feed : borders_of_feeds(program, places)) {
+    SharedState& shared = values[static_cast<std::size_t>(feed.value)];
+    if (shared->space == feed.space) continue;
+    ValueState state = *shared;
+    state.space = feed.space;
+    shared = std::move(state);
+  }
 }
 
 /// The plan under a key, moved to the front; null when there is none.
@@ -267,7 +272,7 @@ std::shared_ptr<PlanNode> Executable::first_plan(const Run& run) {
 
 /// Makes it; the caller holds Generation::planning.
 std::shared_ptr<PlanNode> Executable::first_plan(Generation& generation, PlanKey key,
-                                                 std::vector<ValueState> values,
+                                                 std::vector<SharedState> values,
                                                  const BodyPlaces* places,
                                                  const HostViewWishes& wishes) {
   const Program& program = *generation.program;
@@ -281,17 +286,18 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
                                                 const RunContext& context,
                                                 const std::vector<bool>& fetched) {
   const Program& program = *run.generation->program;
-  std::vector<ValueState> values = from.segment->values;
+  std::vector<SharedState> values = from.segment->values;
   std::vector<Border> available = context.left();
   for (const Border& feed : borders_of_feeds(program, run.settings.places))
     available.push_back(feed);
   PlanKey key;
   for (const Border& border : context.left()) {
-    ValueState& state = values[static_cast<std::size_t>(border.value)];
-    if (state.kind != ValueState::Kind::Pending) continue;
+    SharedState& known = values[static_cast<std::size_t>(border.value)];
+    if (known->kind != ValueState::Kind::Pending) continue;
     const RuntimeValue& value = *context.left_value(border.value, border.space);
-    state = state_of(value);
+    ValueState state = state_of(value);
     state.space = border.space;
+    known = std::move(state);
     append_shape(key, value);
   }
   for (const ValueId id : from.segment->wants_value) {
@@ -322,7 +328,7 @@ void Executable::own_fetch(const Run& run, std::size_t fetch, const ValueState& 
 void Executable::provide_fetches(const Segment& segment, const Run& run) const {
   for (const auto& [fetch, slot] : segment.fetches) {
     RuntimeValue& value = *run.fetches[static_cast<std::size_t>(fetch)];
-    const ValueState& state = segment.slots[static_cast<std::size_t>(slot)].state;
+    const ValueState& state = *segment.slots[static_cast<std::size_t>(slot)].state;
     const int space = segment.slots[static_cast<std::size_t>(slot)].space;
     if (run.settings.own_fetches != nullptr && space != kHostSpace && value.imported == nullptr) {
       own_tensor(value, state.type, state.dims, space, *run.settings.own_fetches);
@@ -617,16 +623,16 @@ bool make_key(const Program& program, const std::vector<ValueState>& feeds,
 }
 
 /// What feeds are to the shape walk: elements only of those that are part of the key.
-std::vector<ValueState> states_of_body(const Program& program,
-                                       const std::vector<ValueState>& feeds) {
-  std::vector<ValueState> states(program.graph().value_count());
+std::vector<SharedState> states_of_body(const Program& program,
+                                        const std::vector<ValueState>& feeds) {
+  std::vector<SharedState> states(program.graph().value_count());
   const std::vector<std::size_t>& keyed = program.keyed_feeds();
   for (std::size_t i = 0; i < feeds.size(); ++i) {
-    ValueState& state = states[static_cast<std::size_t>(program.feeds()[i])];
-    state = feeds[i];
+    ValueState state = feeds[i];
     const bool counts = std::find(keyed.begin(), keyed.end(), i) != keyed.end() &&
                         state.known != nullptr && is_keyed(*state.known);
     state.known = counts ? copy_of(*feeds[i].known) : nullptr;
+    states[static_cast<std::size_t>(program.feeds()[i])] = std::move(state);
   }
   return states;
 }
@@ -640,7 +646,7 @@ std::vector<ValueState> Executable::plan_body(const std::vector<ValueState>& fee
     Program& program = *current->program;
     try {
       const std::lock_guard lock(current->planning);
-      std::vector<ValueState> values = states_of_body(program, feeds);
+      std::vector<SharedState> values = states_of_body(program, feeds);
       PlanKey key;
       if (make_key(program, feeds, places, key)) {
         std::shared_ptr<PlanNode> plan = find_plan(current->plans, key);
@@ -655,16 +661,10 @@ std::vector<ValueState> Executable::plan_body(const std::vector<ValueState>& fee
       }
       std::vector<ValueState> states;
       for (const ValueId fetch : program.fetches()) {
-        ValueState& state = values[static_cast<std::size_t>(fetch)];
-        if (state.kind == ValueState::Kind::Unset && program.placed().is_constant(fetch)) {
-          const ConstantRef constant = program.placed().constant(fetch);
-          state = tensor_state(constant.type(), constant.dims());
-          if (constant.known != nullptr) {
-            state.known = std::make_shared<RuntimeValue>();
-            state.known->set_constant(*constant.known);
-          }
-        }
-        states.push_back(state);
+        const SharedState& state = values[static_cast<std::size_t>(fetch)];
+        const bool is_constant =
+            state->kind == ValueState::Kind::Unset && program.placed().is_constant(fetch);
+        states.push_back(is_constant ? *state_of_constant(program, fetch) : *state);
       }
       return states;
     } catch (const KernelRefused& refused) {

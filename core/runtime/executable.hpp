@@ -147,14 +147,14 @@ class Executable : public Body {
   void release(Idle* idle) noexcept;
   std::shared_ptr<PlanNode> first_plan(const Run& run);
   std::shared_ptr<PlanNode> first_plan(Generation& generation, PlanKey key,
-                                       std::vector<ValueState> values, const BodyPlaces* places,
+                                       std::vector<SharedState> values, const BodyPlaces* places,
                                        const HostViewWishes& wishes);
   const HostViewPlaces& views_of(Generation& generation) const;
   void make_run_key(const Run& run, PlanKey& key) const;
   std::shared_ptr<PlanNode> next_plan(const Run& run, PlanNode& from, const RunContext& context,
                                       const std::vector<bool>& fetched);
   std::shared_ptr<PlanNode> make_plan(Generation& generation, PlanNode& from, PlanKey key,
-                                      std::size_t begin, std::vector<ValueState> values,
+                                      std::size_t begin, std::vector<SharedState> values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched, const BodyPlaces* places,
                                       const HostViewWishes& wishes);

@@ -311,7 +311,7 @@ Json orders_of(const Program& program, const Segment* segment) {
   const Graph& graph = program.graph();
   ValueBytes bytes = estimated_bytes(graph, program.order());
   for (std::size_t i = 0; segment != nullptr && i < segment->values.size(); ++i) {
-    const ValueState& state = segment->values[i];
+    const ValueState& state = *segment->values[i];
     if (bytes[i] > 0 && state.kind == ValueState::Kind::Tensor)
       bytes[i] = state.known != nullptr ? 0 : state.bytes;
   }

@@ -51,8 +51,8 @@ struct Piece {
 std::vector<Piece> pieces_of(const Segment& segment, int arena) {
   std::vector<Piece> pieces;
   for (const Slot& slot : segment.slots) {
-    if (slot.place == Place::Arena && slot.arena == arena && slot.state.bytes > 0)
-      pieces.push_back({slot.first, slot.last, slot.offset, slot.offset + slot.state.bytes});
+    if (slot.place == Place::Arena && slot.arena == arena && slot.state->bytes > 0)
+      pieces.push_back({slot.first, slot.last, slot.offset, slot.offset + slot.state->bytes});
   }
   for (std::size_t i = 0; i < segment.steps.size(); ++i) {
     const Step& step = segment.steps[i];
@@ -90,7 +90,7 @@ Json slots_of(const Program& program, const Segment& segment, const DeviceSet& d
                 {"memory", slot.place == Place::Arena ? arena_name(devices, slot.arena)
                                                       : space_name(devices, slot.space)},
                 {"place", place_name(slot.place)},
-                {"bytes", slot.state.bytes}};
+                {"bytes", slot.state->bytes}};
     if (slot.place == Place::Arena) {
       row["offset"] = slot.offset;
       row["first_step"] = slot.first;

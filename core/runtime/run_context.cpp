@@ -196,12 +196,12 @@ void RunContext::charge_arena(const Segment& segment, std::size_t arena, std::ui
   const Slot* largest = nullptr;
   for (const Slot& slot : segment.slots) {
     if (slot.place != Place::Arena || slot.arena != static_cast<int>(arena)) continue;
-    if (largest == nullptr || slot.state.bytes > largest->state.bytes) largest = &slot;
+    if (largest == nullptr || slot.state->bytes > largest->state->bytes) largest = &slot;
   }
   std::string what = "the memory of a run";
   if (largest != nullptr && largest->value != kNone) {
     const Value& value = program_.graph().value(largest->value);
-    what += text(" (its largest value is '", value.name, "' of ", largest->state.bytes, " bytes");
+    what += text(" (its largest value is '", value.name, "' of ", largest->state->bytes, " bytes");
     if (value.producer != kNone)
       what += text(", made by node '", program_.graph().node(value.producer).name, "'");
     what += ")";
@@ -513,7 +513,7 @@ void RunContext::take_dynamic(SegmentContext& context, const RunValues& feeds,
     controls_.views->clear();
   for (const auto& [fetch, index] : context.segment().dynamic_fetches) {
     const Slot& slot = context.segment().slots[static_cast<std::size_t>(index)];
-    const bool constant = slot.place == Place::Weight && slot.state.type == DataType::String;
+    const bool constant = slot.place == Place::Weight && slot.state->type == DataType::String;
     // What comes from elsewhere is only read: it is not spare.
     RuntimeValue* from =
         constant ? const_cast<RuntimeValue*>(&slot.weight->value) : &context.value(index);

@@ -9,7 +9,7 @@ namespace {
 
 /// Describes a slot's tensor, memory aside.
 void describe(RuntimeValue& value, const Slot& slot) {
-  const ValueState& state = slot.state;
+  const ValueState& state = *slot.state;
   if (state.kind == ValueState::Kind::Object) {
     value.set_type(Type::parse(state.object_type));
     return;
@@ -37,7 +37,7 @@ void point(RuntimeValue& value, bp_buffer* buffer, std::uint64_t buffer_offset, 
 }
 
 bool is_whole(const Slot& slot) {
-  return slot.state.kind != ValueState::Kind::Tensor || slot.state.type == DataType::String;
+  return slot.state->kind != ValueState::Kind::Tensor || slot.state->type == DataType::String;
 }
 
 }  // namespace
@@ -91,14 +91,14 @@ void SegmentContext::make_values() {
   for (std::size_t i = 0; i < segment_->slots.size(); ++i) {
     const Slot& slot = segment_->slots[i];
     RuntimeValue* const value = &values_[i];
-    if (slot.place != Place::Weight || slot.state.type != DataType::String) describe(*value, slot);
+    if (slot.place != Place::Weight || slot.state->type != DataType::String) describe(*value, slot);
     const auto number = static_cast<std::size_t>(slot.number);
     if (slot.place == Place::Incoming && !is_whole(slot))
       incoming_[number].push_back({value, slot.offset});
     if (slot.place == Place::Dynamic) dynamic_.push_back(i);
     if (slot.place == Place::Fetch) fetches_[number].push_back({value, slot.offset});
     if (slot.place == Place::View) views_[number].push_back({value, slot.offset});
-    if (slot.place == Place::Weight && slot.state.type != DataType::String) {
+    if (slot.place == Place::Weight && slot.state->type != DataType::String) {
       const bp_tensor& weight = slot.weight->value.description;
       point(*value, weight.buffer, weight.offset, weight.host_ptr, slot.offset);
     }
@@ -109,7 +109,7 @@ const bp_value* SegmentContext::pointer_for(int slot_index) {
   static const RuntimeValue kAbsent;
   if (slot_index < 0) return &kAbsent;
   const Slot& slot = segment_->slots[static_cast<std::size_t>(slot_index)];
-  if (slot.place == Place::Weight && slot.state.type == DataType::String)
+  if (slot.place == Place::Weight && slot.state->type == DataType::String)
     return &slot.weight->value;
   if (slot.place == Place::Incoming && is_whole(slot))
     whole_incoming_[static_cast<std::size_t>(slot.number)].push_back(pointers_.size());

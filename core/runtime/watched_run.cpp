@@ -74,7 +74,7 @@ void RunContext::observe(SegmentContext& context, const Step& step, bool done) {
   const auto shown = [&](int index) -> RuntimeValue* {
     if (index < 0) return nullptr;
     const Slot& slot = context.segment().slots[static_cast<std::size_t>(index)];
-    if (slot.place == Place::Weight && slot.state.type == DataType::String)
+    if (slot.place == Place::Weight && slot.state->type == DataType::String)
       return const_cast<RuntimeValue*>(&slot.weight->value);
     RuntimeValue& value = context.value(index);
     if (slot.space == kHostSpace || !value.is_tensor() || value.description.buffer == nullptr)

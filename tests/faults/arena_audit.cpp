@@ -10,12 +10,12 @@ namespace backplane::core::faults {
 namespace {
 
 std::uint64_t extent(const Slot& slot) {
-  if (!slot.strides) return slot.state.bytes;
+  if (!slot.strides) return slot.state->bytes;
   std::int64_t last = 0;
-  for (std::size_t axis = 0; axis < slot.state.dims.size(); ++axis)
-    last += (slot.state.dims[axis] - 1) * (*slot.strides)[axis];
+  for (std::size_t axis = 0; axis < slot.state->dims.size(); ++axis)
+    last += (slot.state->dims[axis] - 1) * (*slot.strides)[axis];
   return static_cast<std::uint64_t>(last + 1) *
-         static_cast<std::uint64_t>(element_bits(slot.state.type) / 8);
+         static_cast<std::uint64_t>(element_bits(slot.state->type) / 8);
 }
 
 bool share_bytes(const Slot& a, const Slot& b) {
@@ -84,7 +84,7 @@ ArenaAudit::ArenaAudit(const Program& program, const Segment& segment) : program
   std::vector<Piece> pieces(segment.slots.size());
   for (std::size_t i = 0; i < segment.slots.size(); ++i) {
     const Slot& slot = segment.slots[i];
-    if (slot.place != Place::Arena || slot.state.bytes == 0) continue;
+    if (slot.place != Place::Arena || slot.state->bytes == 0) continue;
     Piece& piece = pieces[static_cast<std::size_t>(joiner.root(static_cast<int>(i)))];
     const bool is_new = piece.arena < 0;
     piece.begin = is_new ? slot.offset : std::min(piece.begin, slot.offset);

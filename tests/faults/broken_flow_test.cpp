@@ -199,7 +199,7 @@ bool are_apart(const Segment& segment, int a, int b) {
   const Slot& first = segment.slots[static_cast<std::size_t>(a)];
   const Slot& second = segment.slots[static_cast<std::size_t>(b)];
   return first.place == Place::Arena && second.place == Place::Arena &&
-         first.arena == second.arena && first.state.bytes > 0 && second.state.bytes > 0 &&
+         first.arena == second.arena && first.state->bytes > 0 && second.state->bytes > 0 &&
          first.offset != second.offset;
 }
 

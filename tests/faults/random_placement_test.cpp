@@ -78,7 +78,7 @@ void check_arenas(MixedSession& session, const Tensors& feeds, const Tensors& wa
   const Session::Route route = session.core().route(feed_names, fetch_names);
   const std::shared_ptr<Generation> generation = route.executable->generation();
   Program& program = *generation->program;
-  std::vector<ValueState> states(program.graph().value_count());
+  std::vector<SharedState> states(program.graph().value_count());
   std::vector<Border> borders;
   std::vector<RuntimeValue> fed(feeds.size()), fetched(want.size());
   RunValues feed_values, fetch_values;

@@ -153,7 +153,9 @@ TEST(Views, StridesThatAreDenseAreNone) {
 
 TEST(Views, DeniedOfPrivateFormats) {
   View view;
-  view.plan[view.x].state.format = 3;
+  ValueState formatted = *view.plan[view.x].state;
+  formatted.format = 3;
+  view.plan[view.x].state = formatted;
   EXPECT_FALSE(view.plan.find().dropped(view.step));
 }
 
@@ -186,13 +188,13 @@ struct Concat {
     wish(plan, {a, b}, y, axis);
   }
   static void wish(Plan& plan, const std::vector<int>& inputs, int output, std::size_t axis) {
-    const Dims dims = plan[output].state.dims;
+    const Dims dims = plan[output].state->dims;
     Dims strides(dims.size(), 1);
     for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
     std::uint64_t offset = 0;
     for (std::uint32_t i = 0; i < inputs.size(); ++i) {
       plan.last().insides.push_back({i, 0, offset, strides});
-      offset += static_cast<std::uint64_t>(plan[inputs[i]].state.dims[axis] * strides[axis]) *
+      offset += static_cast<std::uint64_t>(plan[inputs[i]].state->dims[axis] * strides[axis]) *
                 sizeof(float);
     }
   }
@@ -354,7 +356,9 @@ TEST(Inside, TheFetchesMemoryServesToo) {
 
 TEST(Inside, AlignmentOfTheStorageIsTheLargest) {
   Unary unary;
-  unary.plan[unary.y].state.alignment = 256;
+  ValueState aligned = *unary.plan[unary.y].state;
+  aligned.alignment = 256;
+  unary.plan[unary.y].state = aligned;
   unary.plan.find();
   ASSERT_TRUE(unary.plan.share(unary.x, unary.y));
   EXPECT_EQ(unary.plan.storage(unary.y).alignment, 256u)

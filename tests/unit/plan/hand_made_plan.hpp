@@ -41,7 +41,7 @@ class Plan {
       plan.kind = OutputPlan::Kind::Tensor;
       plan.type = DataType::Float;
       if (output >= 0)
-        plan.dims = draft_.segment.slots[static_cast<std::size_t>(output)].state.dims;
+        plan.dims = draft_.segment.slots[static_cast<std::size_t>(output)].state->dims;
       wishes.outputs.push_back(std::move(plan));
     }
     draft_.segment.steps.push_back(std::move(made));

@@ -98,9 +98,9 @@ Plan random_plan(std::mt19937_64& random) {
     for (std::size_t k = random() % 4; k > 0 && !values.empty(); --k)
       inputs.push_back(values[random() % values.size()]);
     const bool concat = inputs.size() == 2 && inputs[0] != inputs[1] && random() % 2 == 0 &&
-                        plan[inputs[0]].state.dims == plan[inputs[1]].state.dims;
+                        plan[inputs[0]].state->dims == plan[inputs[1]].state->dims;
     const Dims part = inputs.empty() ? Dims{1 + static_cast<std::int64_t>(random() % 6)}
-                                     : plan[inputs[0]].state.dims;
+                                     : plan[inputs[0]].state->dims;
     const int made = plan.make(concat ? Dims{2 * part[0]} : part, inputs);
     PrepareResult& wishes = plan.last();
     if (concat) {
@@ -162,7 +162,7 @@ class Simulation {
       }
       if (!parts.empty()) return parts;
     }
-    return std::vector<int>(plan_[slot].state.bytes / 4, slot);
+    return std::vector<int>(plan_[slot].state->bytes / 4, slot);
   }
   int* at(int slot) { return memory_.data() + plan_[slot].offset / 4; }
 
