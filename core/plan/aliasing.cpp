@@ -17,14 +17,6 @@ std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& dims) {
   return strides;
 }
 
-bool is_dense(const std::vector<std::int64_t>& dims, const std::vector<std::int64_t>& strides) {
-  const std::vector<std::int64_t> dense = dense_strides(dims);
-  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
-    if (dims[axis] > 1 && strides[axis] != dense[axis]) return false;
-  }
-  return true;
-}
-
 /// Where a slot is read, and whether that place takes strides.
 struct Reader {
   int step;
@@ -353,6 +345,14 @@ class Aliasing {
 };
 
 }  // namespace
+
+bool is_dense(const std::vector<std::int64_t>& dims, const std::vector<std::int64_t>& strides) {
+  const std::vector<std::int64_t> dense = dense_strides(dims);
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    if (dims[axis] > 1 && strides[axis] != dense[axis]) return false;
+  }
+  return true;
+}
 
 Aliases find_aliases(SegmentDraft& draft) {
   Aliasing aliasing(draft);

@@ -1,6 +1,7 @@
 // Which slots share memory: views, work in place, and values produced inside others.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct Aliases {
       visit(slot);
   }
 };
+
+/// Whether a tensor of these strides lies in memory as one without.
+bool is_dense(const std::vector<std::int64_t>& dims, const std::vector<std::int64_t>& strides);
 
 /// Grants what can be granted of the kernels' wishes. Slots get places, offsets and strides; steps get
 /// BP_INPUT_INSIDE bits.

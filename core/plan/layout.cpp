@@ -23,6 +23,14 @@ std::vector<std::vector<int>> find_touching(const SegmentDraft& draft, const Ali
   return touching;
 }
 
+/// Bytes that a value gets besides its own, since it grew a little from the last plan to this one: so much that 128 plans
+/// that grow by the same can have it, but half as much as it is at the most.
+std::uint64_t room_to_grow(const ValueState& before, const ValueState& now) {
+  if (before.kind != ValueState::Kind::Tensor || before.bytes >= now.bytes) return 0;
+  const std::uint64_t growth = now.bytes - before.bytes;
+  return growth > now.bytes / 16 ? 0 : std::min(128 * growth, now.bytes / 2);
+}
+
 class Layout {
  public:
   Layout(SegmentDraft& draft, Aliases& aliases, const DeviceSet& devices, const StepOrder* order,
@@ -42,13 +50,17 @@ class Layout {
       for (std::size_t i = 0; i < storages_.size(); ++i) {
         aliases_.each_slot(*storages_[i], [&](int member) {
           Slot& slot = segment.slots[static_cast<std::size_t>(member)];
+          slot.room = intervals_[i].bytes - slot.offset;
           slot.offset += intervals_[i].offset;
           slot.first = intervals_[i].first;
           slot.last = intervals_[i].last;
         });
       }
-      for (std::size_t i = 0; i < steps_.size(); ++i)
-        steps_[i]->workspace_offset = intervals_[storages_.size() + i].offset;
+      for (std::size_t i = 0; i < steps_.size(); ++i) {
+        const Interval& interval = intervals_[storages_.size() + i];
+        steps_[i]->workspace_offset = interval.offset;
+        steps_[i]->workspace_room = interval.bytes;
+      }
     }
   }
 
@@ -66,15 +78,16 @@ class Layout {
       const Slot& root = segment.slots[static_cast<std::size_t>(storage.root)];
       if (root.place != Place::Arena || root.arena != arena) continue;
       intervals_.push_back({share_ ? std::max(storage.first, 0) : 0,
-                            share_ ? std::min(storage.last, last_step) : last_step, storage.bytes,
-                            storage.alignment, 0});
+                            share_ ? std::min(storage.last, last_step) : last_step,
+                            storage.bytes + room_of(storage), storage.alignment, 0});
       storages_.push_back(&storage);
       if (order_ != nullptr) users_.push_back(touching_[i]);
     }
     for (std::size_t i = 0; i < segment.steps.size(); ++i) {
       Step& step = segment.steps[i];
       if (step.workspace_arena != arena || aliases_.dropped[i]) continue;
-      intervals_.push_back({static_cast<int>(i), static_cast<int>(i), step.workspace_bytes,
+      intervals_.push_back({static_cast<int>(i), static_cast<int>(i),
+                            step.workspace_bytes + room_of(step),
                             draft_.wishes[i].said->workspace_alignment, 0});
       steps_.push_back(&step);
       if (order_ != nullptr) users_.push_back({static_cast<int>(i)});
@@ -85,6 +98,26 @@ class Layout {
       for (Interval& interval : intervals_)
         interval.alignment = std::max(interval.alignment, least);
     }
+  }
+
+  std::uint64_t room_of(int slot) const {
+    if (slot < 0 || draft_.before == nullptr) return 0;
+    const Slot& grown = draft_.segment.slots[static_cast<std::size_t>(slot)];
+    if (grown.value == kNone) return 0;
+    const SharedState& before = (*draft_.before)[static_cast<std::size_t>(grown.value)];
+    return before.is(grown.state) ? 0 : room_to_grow(*before, *grown.state);
+  }
+  std::uint64_t room_of(const Storage& storage) const {
+    std::uint64_t room = 0;
+    aliases_.each_slot(storage, [&](int slot) { room = std::max(room, room_of(slot)); });
+    return room;
+  }
+  /// A workspace grows with what its step reads and writes.
+  std::uint64_t room_of(const Step& step) const {
+    const auto grows = [this](int slot) { return room_of(slot) > 0; };
+    const bool any = std::any_of(step.inputs.begin(), step.inputs.end(), grows) ||
+                     std::any_of(step.outputs.begin(), step.outputs.end(), grows);
+    return any ? step.workspace_bytes / 2 : 0;
   }
 
   /// Whether everybody who touches the one is done before anybody touches the other.

@@ -10,6 +10,7 @@
 #include "core/plan/aliasing.hpp"
 #include "core/plan/layout.hpp"
 #include "core/plan/parallel_groups.hpp"
+#include "core/plan/resize_segment.hpp"
 
 namespace backplane::core {
 namespace {
@@ -75,16 +76,6 @@ class Hazards {
       all.push_back({step.workspace_arena, step.workspace_offset,
                      step.workspace_offset + step.workspace_bytes, true, false});
     return all;
-  }
-
-  /// Bytes from a slot's first element to behind its last one.
-  static std::uint64_t extent(const Slot& slot) {
-    if (!slot.strides) return slot.state->bytes;
-    std::int64_t last = 0;
-    for (std::size_t axis = 0; axis < slot.state->dims.size(); ++axis)
-      last += (slot.state->dims[axis] - 1) * (*slot.strides)[axis];
-    return static_cast<std::uint64_t>(last + 1) *
-           static_cast<std::uint64_t>(element_bits(slot.state->type) / 8);
   }
 
   void visit(int index) {
@@ -180,7 +171,8 @@ void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<Step
   for (std::size_t i = 0; i < segment.steps.size(); ++i) {
     place.push_back(static_cast<int>(kept.size()));
     if (aliases.dropped[i]) {
-      segment.dropped.emplace_back(segment.steps[i].node, wishes[i].kernel);
+      segment.dropped.push_back(
+          {segment.steps[i].node, wishes[i].kernel, std::move(segment.steps[i].kernel)});
       continue;
     }
     moved[i] = static_cast<int>(kept.size());
@@ -203,12 +195,22 @@ void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<Step
 
 }  // namespace
 
+std::uint64_t extent(const Slot& slot) {
+  if (!slot.strides || slot.state->bytes == 0) return slot.state->bytes;
+  std::int64_t last = 0;
+  for (std::size_t axis = 0; axis < slot.state->dims.size(); ++axis)
+    last += (slot.state->dims[axis] - 1) * (*slot.strides)[axis];
+  return static_cast<std::uint64_t>(last + 1) *
+         static_cast<std::uint64_t>(element_bits(slot.state->type) / 8);
+}
+
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
                                       std::vector<SharedState> values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched,
                                       const std::vector<int>& fetch_spaces,
-                                      const HostViewWishes& views) {
+                                      const HostViewWishes& views,
+                                      const std::vector<SharedState>* before) {
   const DeviceSet& devices = *program.context().devices;
   ShapeWalk walk = walk_shapes(program, begin, std::move(values));
   SegmentDraft draft =
@@ -218,6 +220,7 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
   aliases.orders.insert(aliases.orders.end(), control.begin(), control.end());
   std::optional<StepOrder> order;
   if (program.context().parallel && may_run_in_parallel(draft)) order.emplace(draft, aliases);
+  if (may_be_resized(draft.segment)) draft.before = before;
   lay_out(draft, aliases, devices, order ? &*order : nullptr, program.context().memory_pattern);
   if (order) draft.segment.groups = order->groups();
   Hazards(draft.segment, aliases, devices, control).find();

@@ -34,11 +34,15 @@ struct Slot {
   int number = -1;  ///< of an incoming value, fetch or view
   int arena = -1;   ///< see arena_count
   std::uint64_t offset = 0;
+  std::uint64_t room = 0;  ///< in an arena: bytes from `offset` on that nothing else has meanwhile
   int first = -1, last = -1;  ///< in an arena: the steps from and to which its memory is in use
   SharedState state;          ///< type, dims, format, bytes
   std::optional<std::vector<std::int64_t>> strides;
   WeightPtr weight;
 };
+
+/// Bytes from a slot's first element to behind its last one.
+std::uint64_t extent(const Slot& slot);
 
 /// Somebody must wait until a stream has passed a step.
 struct Wait {
@@ -65,16 +69,24 @@ struct Step {
   std::vector<int> inputs;  ///< slots; -1: left out
   std::vector<int> outputs;
   std::vector<std::uint32_t> input_state;
-  PreparedHandle prepared;
+  std::shared_ptr<PreparedKernel> kernel;  ///< of Compute
   std::shared_ptr<const ControlPlan>
       control;  ///< of Control; inputs: the node's, then each body's captured values
   std::vector<WeightPtr> packs;
   int workspace_arena = -1;  ///< -1: none
   std::uint64_t workspace_offset = 0;
   std::uint64_t workspace_bytes = 0;
+  std::uint64_t workspace_room = 0;  ///< the same or more
   std::vector<Wait> waits;
   bool signals = false;  ///< somebody waits for this step
   std::string label;     ///< kernel and variant, or what is copied: for traces and explanations
+};
+
+/// A node that needs no step, since all its outputs are views.
+struct DroppedNode {
+  NodeId node;
+  std::string name;  ///< of the kernel
+  std::shared_ptr<PreparedKernel> kernel;
 };
 
 /// A copy, for the explanation.
@@ -113,7 +125,9 @@ struct ParallelGroup {
   std::vector<int> successors;
 };
 
-/// Steps, slots and memory of a part of a program for one set of shapes. Immutable.
+struct ResizeIndex;
+
+/// Steps, slots and memory of a part of a program for one set of shapes. Immutable, but for resize_segment().
 ///
 /// Lifetime: borrows the program.
 struct Segment {
@@ -132,13 +146,13 @@ struct Segment {
   std::vector<SharedState> values;                ///< what is known after it, by ValueId
   std::vector<ValueId> wants_shape, wants_value;  ///< what the next segment needs to know
   std::vector<NodeId> evaluated;                  ///< nodes that were evaluated while planning
-  std::vector<std::pair<NodeId, std::string>>
-      dropped;  ///< nodes whose outputs are all views, with their kernel's name
+  std::vector<DroppedNode> dropped;
   std::vector<CopyRecord> copies;
   std::vector<PlannedView> views;
   std::vector<ParallelGroup> groups;  ///< in order; none where execution is sequential
   std::shared_ptr<CapturePlan>
       capture;  ///< null: nothing is recorded. Its tallies are the one thing here that runs change
+  std::shared_ptr<ResizeIndex> resize_index;  ///< made when it is first resized
 };
 
 /// Arenas: one per memory space, then one of pinned memory per device.
@@ -151,12 +165,14 @@ inline int pinned_arena(const DeviceSet& devices, int device) {
 
 /// Plans the program from `begin` on, given what is known of values, and which of them lie where (`available`: feeds,
 /// and what earlier segments left; only value and space count). `fetch_spaces`: where fetches are to be left; empty: on
-/// the host. `views`: feeds and fetches that may be viewed where they lie. Throws as walk_shapes does.
+/// the host. `views`: feeds and fetches that may be viewed where they lie. `before`: what the plan before knew of values
+/// (null: there is none); what is a little larger now may go on growing, and gets room. Throws as walk_shapes does.
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
                                       std::vector<SharedState> values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched,
                                       const std::vector<int>& fetch_spaces = {},
-                                      const HostViewWishes& views = {});
+                                      const HostViewWishes& views = {},
+                                      const std::vector<SharedState>* before = nullptr);
 
 }  // namespace backplane::core

@@ -16,30 +16,11 @@ bool are_same_elements(const RuntimeValuePtr& a, const RuntimeValuePtr& b) {
          (bytes == 0 || std::memcmp(a->description.host_ptr, b->description.host_ptr, bytes) == 0);
 }
 
-/// Whether a kernel that prepares finds no difference between two values.
-bool tells_the_same(const ValueState& a, const ValueState& b) {
-  if (&a == &b) return true;
-  return a.kind == b.kind && a.type == b.type && a.dims == b.dims && a.format == b.format &&
-         a.bytes == b.bytes && a.object_type == b.object_type &&
-         are_same_elements(a.known, b.known);
-}
-
 class Walk {
  public:
-  Walk(Program& program, std::size_t begin, std::vector<SharedState> values)
-      : program_(program), graph_(program.graph()) {
-    result_.values = std::move(values);
-    result_.values.resize(graph_.value_count());
-    result_.end = begin;
-  }
+  Walk(Program& program, ShapeWalk& result)
+      : program_(program), graph_(program.graph()), result_(result) {}
 
-  ShapeWalk run() {
-    const std::vector<NodeId>& order = program_.order();
-    while (result_.end < order.size() && visit(order[result_.end])) ++result_.end;
-    return std::move(result_);
-  }
-
- private:
   /// False when the node cannot be prepared before a run.
   bool visit(NodeId id) {
     try {
@@ -52,6 +33,7 @@ class Walk {
     }
   }
 
+ private:
   /// What the model or the feeds have wrong is the same on every device; the rest is told with the device.
   Error failure(NodeId id, const Error& error) const {
     Error within = error.within(program_.words(id));
@@ -317,10 +299,17 @@ class Walk {
 
   Program& program_;
   const Graph& graph_;
-  ShapeWalk result_;
+  ShapeWalk& result_;
 };
 
 }  // namespace
+
+bool tells_the_same(const ValueState& a, const ValueState& b) {
+  if (&a == &b) return true;
+  return a.kind == b.kind && a.type == b.type && a.dims == b.dims && a.format == b.format &&
+         a.bytes == b.bytes && a.object_type == b.object_type &&
+         are_same_elements(a.known, b.known);
+}
 
 ValueState tensor_state(DataType type, const std::vector<std::int64_t>& dims) {
   ValueState state;
@@ -355,7 +344,18 @@ SharedState state_of_constant(Program& program, ValueId id) {
 }
 
 ShapeWalk walk_shapes(Program& program, std::size_t begin, std::vector<SharedState> values) {
-  return Walk(program, begin, std::move(values)).run();
+  ShapeWalk result;
+  result.values = std::move(values);
+  result.values.resize(program.graph().value_count());
+  result.end = begin;
+  Walk walk(program, result);
+  const std::vector<NodeId>& order = program.order();
+  while (result.end < order.size() && walk.visit(order[result.end])) ++result.end;
+  return result;
+}
+
+bool visit_node(Program& program, ShapeWalk& walk, NodeId id) {
+  return Walk(program, walk).visit(id);
 }
 
 }  // namespace backplane::core

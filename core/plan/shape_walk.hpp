@@ -37,4 +37,11 @@ SharedState state_of_constant(Program& program, ValueId id);
 /// else that goes wrong.
 ShapeWalk walk_shapes(Program& program, std::size_t begin, std::vector<SharedState> values);
 
+/// Visits one node as walk_shapes does: sets its outputs in `walk.values`, which has its inputs, and appends it to
+/// `nodes` or `evaluated`. False where it cannot be prepared before a run.
+bool visit_node(Program& program, ShapeWalk& walk, NodeId id);
+
+/// Whether kernels that prepare find no difference between two values.
+bool tells_the_same(const ValueState& a, const ValueState& b);
+
 }  // namespace backplane::core

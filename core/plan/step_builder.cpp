@@ -9,7 +9,43 @@ namespace {
 
 bool has_memory(const Slot& slot) { return core::has_memory(*slot.state); }
 
+void count_weight(const ProgramContext& context, int space, const WeightPtr& weight,
+                  const std::string& what) {
+  if (context.memory == nullptr) return;
+  const std::string place = MemoryBudget::place_of(*context.devices, space);
+  try {
+    context.memory->hold(place, weight, what);
+  } catch (const Error& error) {
+    if (context.spill == Spill::Forbidden || space == kHostSpace) throw;
+    if (const auto overrun = context.memory->overrun(place, weight->buffer.bytes()))
+      throw DeviceFull{DeviceSet::device_of_space(space), overrun->missing, overrun->limit, error};
+    throw;
+  }
+}
+
 }  // namespace
+
+WeightPtr weight_of(Program& program, ValueId value, const ValueState& state, int space) {
+  const ProgramContext& context = program.context();
+  const DeviceSet& devices = *context.devices;
+  std::weak_ptr<const Weight>& kept = program.plain_weight(value, space);
+  ConstantRef constant = program.placed().constant(value);
+  if (constant) {
+    if (WeightPtr weight = kept.lock()) return weight;  // counted already
+  } else {
+    constant.known = state.known->to_constant();
+  }
+  const int device = space == kHostSpace ? devices.on_host() : DeviceSet::device_of_space(space);
+  if (device < 0)
+    throw Error(Code::Unsupported,
+                "no provider works on host memory; add one to the plugin folder");
+  WeightPtr weight = context.weights->plain(
+      devices.devices[static_cast<std::size_t>(device)].device, constant, context.threads);
+  count_weight(context, space, weight,
+               text("the weight '", program.graph().value(value).name, "'"));
+  kept = weight;
+  return weight;
+}
 
 StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available,
                          const BorderWishes& wishes)
@@ -84,7 +120,7 @@ void StepBuilder::add_node(const PreparedNode& prepared) {
   const char* const kernel = placed.kernel.def().name;
   step.label = kernel;
   if (!said.variant.empty()) step.label += " " + said.variant;
-  step.prepared = said.prepared;
+  step.kernel = prepared.kernel;
   draft_.wishes.resize(draft_.segment.steps.size());
   draft_.segment.steps.push_back(std::move(step));
   draft_.wishes.push_back(
@@ -103,7 +139,8 @@ void StepBuilder::add_packs(const Node& node, PreparedKernel& kernel, int space,
       sources.push_back(program_.placed().constant(node.inputs[input]));
     step.packs.back() = program_.context().weights->packed(device.shared_from_this(), wish, sources,
                                                            program_.context().threads);
-    count_weight(space, step.packs.back(), text("node '", node.name, "' (a packed weight)"));
+    count_weight(program_.context(), space, step.packs.back(),
+                 text("node '", node.name, "' (a packed weight)"));
     kernel.packs[i] = step.packs.back();
   }
 }
@@ -176,39 +213,10 @@ int StepBuilder::slot_in(ValueId value, int space, const ReadCause& cause) {
 }
 
 int StepBuilder::constant_slot(ValueId value, int space) {
-  const ProgramContext& context = program_.context();
   Slot slot = slot_for(value, space);
   slot.place = Place::Weight;
-  std::weak_ptr<const Weight>& kept = program_.plain_weight(value, space);
-  ConstantRef constant = program_.placed().constant(value);
-  if (constant) slot.weight = kept.lock();
-  if (slot.weight == nullptr) {
-    const RuntimeValuePtr& known = walk_.values[static_cast<std::size_t>(value)]->known;
-    if (!constant) constant.known = known->to_constant();
-    const int device = space == kHostSpace ? devices_.on_host() : DeviceSet::device_of_space(space);
-    if (device < 0)
-      throw Error(Code::Unsupported,
-                  "no provider works on host memory; add one to the plugin folder");
-    slot.weight = context.weights->plain(devices_.devices[static_cast<std::size_t>(device)].device,
-                                         constant, context.threads);
-    count_weight(space, slot.weight, text("the weight '", graph_.value(value).name, "'"));
-    kept = slot.weight;
-  }
+  slot.weight = weight_of(program_, value, *slot.state, space);
   return slots_.at(value, space) = new_slot(std::move(slot));
-}
-
-void StepBuilder::count_weight(int space, const WeightPtr& weight, const std::string& what) const {
-  const auto& memory = program_.context().memory;
-  if (memory == nullptr) return;
-  const std::string place = MemoryBudget::place_of(devices_, space);
-  try {
-    memory->hold(place, weight, what);
-  } catch (const Error& error) {
-    if (program_.context().spill == Spill::Forbidden || space == kHostSpace) throw;
-    if (const auto overrun = memory->overrun(place, weight->buffer.bytes()))
-      throw DeviceFull{DeviceSet::device_of_space(space), overrun->missing, overrun->limit, error};
-    throw;
-  }
 }
 
 std::int32_t StepBuilder::copy_mode(int device, bp_memory_kind from, bp_memory_kind to,

@@ -44,7 +44,8 @@ class PlaceTable {
 /// A segment under construction.
 struct SegmentDraft {
   Segment segment;
-  std::vector<StepWishes> wishes;  ///< by step
+  std::vector<StepWishes> wishes;                    ///< by step
+  const std::vector<SharedState>* before = nullptr;  ///< see plan_segment
 };
 
 /// What is asked of a segment's borders: `fetched[k]`: fetch k was served by an earlier segment; the others as
@@ -54,6 +55,9 @@ struct BorderWishes {
   const std::vector<int>& fetch_spaces;
   const HostViewWishes& views;
 };
+
+/// The memory of a value that is known, in a space. Throws DeviceFull or OutOfMemory where a limit is too small for it.
+WeightPtr weight_of(Program& program, ValueId value, const ValueState& state, int space);
 
 /// Makes steps and slots for the nodes of a walk.
 class StepBuilder {
@@ -100,7 +104,6 @@ class StepBuilder {
   void finish_fetches();
   void finish_fetch(std::size_t fetch, const ReadCause& cause);
   void finish_borders();
-  void count_weight(int space, const WeightPtr& weight, const std::string& what) const;
   std::int32_t copy_mode(int device, bp_memory_kind from, bp_memory_kind to, int peer) const;
   std::string space_name(int space) const;
 

@@ -188,24 +188,34 @@ std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode
                                                 const HostViewWishes& wishes) {
   const std::uint64_t start = steady_ns();
   auto node = std::make_shared<PlanNode>();
-  node->segment = plan_segment(*generation.program, begin, std::move(values), available, fetched,
-                               places != nullptr ? places->fetches : std::vector<int>(), wishes);
+  const std::vector<SharedState>* const before =
+      from.next.empty() ? nullptr : &from.next.front().node->segment->values;
+  node->segment =
+      plan_segment(*generation.program, begin, std::move(values), available, fetched,
+                   places != nullptr ? places->fetches : std::vector<int>(), wishes, before);
   check_room(generation, *node->segment);
   if (from.next.size() >= max_plans_) from.next.pop_back();
-  from.next.push_front({std::move(key), node});
+  keep_plan(generation, from, {std::move(key), node}, start);
+  return node;
+}
+
+/// The caller holds Generation::planning.
+void Executable::keep_plan(Generation& generation, PlanNode& from, PlanNode::Next plan,
+                           std::uint64_t start) {
+  const Segment& segment = *plan.node->segment;
+  from.next.push_front(std::move(plan));
   ++generation.plan_count;
   const std::uint64_t end = steady_ns();
   const double elapsed = static_cast<double>(end - start) / 1e6;
   if (trace_ != nullptr)
-    trace_->add({begin == 0 ? "plan" : "plan the next segment",
+    trace_->add({segment.begin == 0 ? "plan" : "plan the next segment",
                  "session",
                  "session",
                  start,
                  end,
-                 {{"steps", text(node->segment->steps.size())}},
+                 {{"steps", text(segment.steps.size())}},
                  0});
-  plan_ms_ = begin == 0 ? elapsed : plan_ms_ + elapsed;
-  return node;
+  plan_ms_ = segment.begin == 0 ? elapsed : plan_ms_ + elapsed;
 }
 
 namespace {
@@ -227,6 +237,14 @@ void place_feeds(const Program& program, const BodyPlaces* places,
     state.space = feed.space;
     shared = std::move(state);
   }
+}
+
+/// Whether `count` owners are all that there are, and have been done with it before.
+template <class T>
+bool is_alone(const std::shared_ptr<T>& shared, long count) {
+  if (shared.use_count() != count) return false;
+  const std::shared_ptr<T> another = shared;  // whose end waits for what others did before theirs
+  return true;
 }
 
 /// The plan under a key, moved to the front; null when there is none.
@@ -259,15 +277,53 @@ void Executable::make_run_key(const Run& run, PlanKey& key) const {
   key.insert(key.end(), run.wishes.fetches.begin(), run.wishes.fetches.end());
 }
 
-std::shared_ptr<PlanNode> Executable::first_plan(const Run& run) {
+/// `context`: that the run is going to use; null: there is none.
+std::shared_ptr<PlanNode> Executable::first_plan(const Run& run, RunContext* context) {
   const Program& program = *run.generation->program;
   PlanKey own;
   PlanKey& key = run.settings.memo != nullptr ? run.settings.memo->scratch : own;
   make_run_key(run, key);
   const std::lock_guard lock(run.generation->planning);
   if (auto found = find_plan(run.generation->plans, key)) return found;
-  return first_plan(*run.generation, key, states_of_feeds(program, run.feeds), run.settings.places,
-                    run.wishes);
+  std::vector<SharedState> values = states_of_feeds(program, run.feeds);
+  if (context != nullptr) {
+    if (auto resized = resize_oldest(run, key, values, *context)) return resized;
+  }
+  return first_plan(*run.generation, key, std::move(values), run.settings.places, run.wishes);
+}
+
+/// The plan that is to go, and what `context` has ready for it, made to fit; null where that cannot be. The caller holds
+/// Generation::planning.
+std::shared_ptr<PlanNode> Executable::resize_oldest(const Run& run, const PlanKey& key,
+                                                    const std::vector<SharedState>& values,
+                                                    RunContext& context) {
+  std::list<PlanNode::Next>& plans = run.generation->plans.next;
+  if (plans.size() < max_plans_ || run.settings.places != nullptr) return nullptr;
+  const std::uint64_t start = steady_ns();
+  PlanNode::Next& oldest = plans.back();
+  const std::shared_ptr<Segment>& segment = oldest.node->segment;
+  if (!may_be_resized(*segment)) return nullptr;
+  SegmentContext* const ready = context.find_context(*segment);
+  // No other run, caller or report may have it; what they read of it was before this.
+  if (!is_alone(oldest.node, 1) || !is_alone(segment, ready != nullptr ? 2 : 1)) return nullptr;
+  PlanNode::Next plan = std::move(oldest);
+  plans.pop_back();
+  std::optional<SegmentChange> change;
+  try {
+    change = resize_segment(*run.generation->program, *plan.node->segment, values);
+  } catch (...) {
+    context.forget(*plan.node->segment);
+    throw;
+  }
+  if (!change) {
+    context.forget(*plan.node->segment);
+    return nullptr;
+  }
+  if (ready != nullptr) ready->resize(*change);
+  plan.key = key;
+  std::shared_ptr<PlanNode> node = plan.node;
+  keep_plan(*run.generation, run.generation->plans, std::move(plan), start);
+  return node;
 }
 
 /// Makes it; the caller holds Generation::planning.
@@ -389,13 +445,13 @@ void Executable::run_segments(const Run& run, std::shared_ptr<PlanNode> plan, Ru
   note_run(run, first, context);
 }
 
-const std::shared_ptr<PlanNode>& Executable::find_plan_of(const Run& run,
+const std::shared_ptr<PlanNode>& Executable::find_plan_of(const Run& run, RunContext& context,
                                                           std::shared_ptr<PlanNode>& looked_up) {
   PlanMemo* memo = run.settings.memo;
-  if (memo == nullptr) return looked_up = first_plan(run);
+  if (memo == nullptr) return looked_up = first_plan(run, &context);
   make_run_key(run, memo->scratch);
   if (memo->plan == nullptr || memo->program != run.generation || memo->key != memo->scratch) {
-    memo->plan = first_plan(run);
+    memo->plan = first_plan(run, &context);
     memo->program = run.generation;
     memo->key = memo->scratch;
   }
@@ -418,8 +474,8 @@ void Executable::in_context(const Run& run, const Work& work) {
 
 void Executable::attempt(const Run& run) {
   std::shared_ptr<PlanNode> looked_up;
-  const std::shared_ptr<PlanNode>& plan = find_plan_of(run, looked_up);
   in_context(run, [&](RunContext& context) {
+    const std::shared_ptr<PlanNode>& plan = find_plan_of(run, context, looked_up);
     RunControls controls = run.settings.controls;
     controls.resize_fetches = run.settings.resize_fetches;
     if (run.settings.memo != nullptr) controls.views = &run.settings.memo->views;
@@ -430,10 +486,10 @@ void Executable::attempt(const Run& run) {
 
 void Executable::attempt_preparing(const Run& run) {
   std::shared_ptr<PlanNode> looked_up;
-  const std::shared_ptr<PlanNode>& plan = find_plan_of(run, looked_up);
-  provide_fetches(*plan->segment, run);
   HostViews* const views = run.settings.memo != nullptr ? &run.settings.memo->views : nullptr;
   in_context(run, [&](RunContext& context) {
+    const std::shared_ptr<PlanNode>& plan = find_plan_of(run, context, looked_up);
+    provide_fetches(*plan->segment, run);
     context.prepare(plan->segment, run.feeds, run.fetches, views);
   });
 }
@@ -496,7 +552,7 @@ std::shared_ptr<const Segment> Executable::plan(const RunValues& feeds) {
   while (true) {
     const Run run{generation(), feeds, no_fetches, settings, wishes};
     try {
-      std::shared_ptr<const Segment> segment = first_plan(run)->segment;
+      std::shared_ptr<const Segment> segment = first_plan(run, nullptr)->segment;
       const std::lock_guard lock(mutex_);
       last_segment_ = segment;
       last_generation_ = run.generation;

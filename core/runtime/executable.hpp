@@ -22,7 +22,7 @@ using PlanKey = std::vector<std::int64_t>;
 
 /// A planned segment and what came after it, by what became known.
 struct PlanNode {
-  std::shared_ptr<const Segment> segment;
+  std::shared_ptr<Segment> segment;
   struct Next {
     PlanKey key;
     std::shared_ptr<PlanNode> node;
@@ -145,7 +145,10 @@ class Executable : public Body {
 
   Idle* acquire(const std::shared_ptr<Generation>& generation);
   void release(Idle* idle) noexcept;
-  std::shared_ptr<PlanNode> first_plan(const Run& run);
+  std::shared_ptr<PlanNode> first_plan(const Run& run, RunContext* context);
+  std::shared_ptr<PlanNode> resize_oldest(const Run& run, const PlanKey& key,
+                                          const std::vector<SharedState>& values,
+                                          RunContext& context);
   std::shared_ptr<PlanNode> first_plan(Generation& generation, PlanKey key,
                                        std::vector<SharedState> values, const BodyPlaces* places,
                                        const HostViewWishes& wishes);
@@ -158,7 +161,7 @@ class Executable : public Body {
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched, const BodyPlaces* places,
                                       const HostViewWishes& wishes);
-  const std::shared_ptr<PlanNode>& find_plan_of(const Run& run,
+  const std::shared_ptr<PlanNode>& find_plan_of(const Run& run, RunContext& context,
                                                 std::shared_ptr<PlanNode>& looked_up);
   template <class Work>
   void in_context(const Run& run, const Work& work);
@@ -175,6 +178,7 @@ class Executable : public Body {
   void replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused);
   void build_next();
   void check_room(Generation& generation, const Segment& segment);
+  void keep_plan(Generation& generation, PlanNode& from, PlanNode::Next plan, std::uint64_t start);
   void warn_of_moved(const Program& program);
   void make_room(const std::shared_ptr<Generation>& old, const DeviceFull& full);
 

@@ -87,8 +87,8 @@ class Fates {
       for (const Step& step : segment->steps) {
         if (step.node != kNone) labels[step.node] = step.label;
       }
-      for (const auto& [id, kernel] : segment->dropped)
-        labels[id] = kernel + " (a view: nothing to compute)";
+      for (const DroppedNode& dropped : segment->dropped)
+        labels[dropped.node] = dropped.name + " (a view: nothing to compute)";
       for (const NodeId id : segment->evaluated) evaluated[id] = true;
       for (CopyRecord copy : segment->copies) {
         copy.value = scope + copy.value;

@@ -158,7 +158,7 @@ SegmentContext& RunContext::context_of(const std::shared_ptr<const Segment>& seg
                                        std::size_t depth) {
   ++use_count_;
   for (Cached& cached : cached_) {
-    if (cached.segment == segment && cached.depth == depth) {
+    if (&cached.context->segment() == segment.get() && cached.depth == depth) {
       cached.used = use_count_;
       return *cached.context;
     }
@@ -170,9 +170,21 @@ SegmentContext& RunContext::context_of(const std::shared_ptr<const Segment>& seg
     if (oldest->used <= used_before_run_)
       cached_.erase(oldest);  // what this run left in earlier segments stays
   }
-  cached_.push_back({segment, depth, use_count_,
-                     std::make_unique<SegmentContext>(segment, devices_, program_, threads_)});
+  cached_.push_back(
+      {depth, use_count_, std::make_unique<SegmentContext>(segment, devices_, program_, threads_)});
   return *cached_.back().context;
+}
+
+SegmentContext* RunContext::find_context(const Segment& segment) {
+  for (const Cached& cached : cached_) {
+    if (&cached.context->segment() == &segment && cached.depth == 0) return cached.context.get();
+  }
+  return nullptr;
+}
+
+void RunContext::forget(const Segment& segment) {
+  std::erase_if(cached_,
+                [&](const Cached& cached) { return &cached.context->segment() == &segment; });
 }
 
 void RunContext::make_streams(const Segment& segment) {

@@ -67,6 +67,11 @@ class RunContext {
   /// What is left, for planning the next segment.
   std::vector<Border> left() const;
 
+  /// What is ready for a first segment; null: nothing is. Between runs.
+  SegmentContext* find_context(const Segment& segment);
+  /// Ends what is ready for a segment.
+  void forget(const Segment& segment);
+
   const std::vector<std::uint64_t>& arena_bytes() const { return arena_bytes_; }
 
  private:
@@ -116,7 +121,6 @@ class RunContext {
   void take_dynamic(SegmentContext& context, const RunValues& feeds, const RunValues& fetches);
 
   struct Cached {
-    std::shared_ptr<const Segment> segment;
     std::size_t depth;
     std::uint64_t used;
     std::unique_ptr<SegmentContext> context;

@@ -36,6 +36,11 @@ void point(RuntimeValue& value, bp_buffer* buffer, std::uint64_t buffer_offset, 
   value.description.host_ptr = host != nullptr ? static_cast<std::byte*>(host) + offset : nullptr;
 }
 
+void point_at_weight(RuntimeValue& value, const Slot& slot) {
+  const bp_tensor& weight = slot.weight->value.description;
+  point(value, weight.buffer, weight.offset, weight.host_ptr, slot.offset);
+}
+
 bool is_whole(const Slot& slot) {
   return slot.state->kind != ValueState::Kind::Tensor || slot.state->type == DataType::String;
 }
@@ -98,10 +103,8 @@ void SegmentContext::make_values() {
     if (slot.place == Place::Dynamic) dynamic_.push_back(i);
     if (slot.place == Place::Fetch) fetches_[number].push_back({value, slot.offset});
     if (slot.place == Place::View) views_[number].push_back({value, slot.offset});
-    if (slot.place == Place::Weight && slot.state->type != DataType::String) {
-      const bp_tensor& weight = slot.weight->value.description;
-      point(*value, weight.buffer, weight.offset, weight.host_ptr, slot.offset);
-    }
+    if (slot.place == Place::Weight && slot.state->type != DataType::String)
+      point_at_weight(*value, slot);
   }
 }
 
@@ -149,10 +152,43 @@ void SegmentContext::make_contexts(const DeviceSet& devices, bp_threads* threads
   for (std::size_t i = 0; i < segment_->steps.size(); ++i) {
     const Step& step = segment_->steps[i];
     const bool computes = step.kind == StepKind::Compute;
-    operations_.push_back(
-        {computes && step.prepared.raw() != nullptr ? step.prepared.def().compute : nullptr,
-         step.prepared.raw(), &contexts_[i], computes && step.waits.empty() && !step.signals,
-         static_cast<std::int32_t>(i), step.prepared.turn()});
+    operations_.push_back({nullptr, nullptr, &contexts_[i],
+                           computes && step.waits.empty() && !step.signals,
+                           static_cast<std::int32_t>(i), nullptr});
+    set_kernel(i);
+  }
+}
+
+/// Points a step's operation at its prepared kernel.
+void SegmentContext::set_kernel(std::size_t index) {
+  const Step& step = segment_->steps[index];
+  if (step.kernel == nullptr) return;
+  const PreparedHandle& prepared = step.kernel->said.prepared;
+  Operation& operation = operations_[index];
+  operation.compute = prepared.def().compute;
+  operation.prepared = prepared.raw();
+  operation.turn = prepared.turn();
+  workspaces_[index].bytes = step.workspace_bytes;
+}
+
+void SegmentContext::resize(const SegmentChange& change) {
+  for (const int index : change.steps) set_kernel(static_cast<std::size_t>(index));
+  for (const int index : change.slots) {
+    const Slot& slot = segment_->slots[static_cast<std::size_t>(index)];
+    RuntimeValue& value = values_[static_cast<std::size_t>(index)];
+    describe(value, slot);
+    if (slot.place == Place::Weight) point_at_weight(value, slot);
+    const auto number = static_cast<std::size_t>(slot.number);
+    if (slot.place == Place::Incoming) set_offset(incoming_[number], value, slot.offset);
+    if (slot.place == Place::Fetch) set_offset(fetches_[number], value, slot.offset);
+  }
+  forget_memory();
+}
+
+void SegmentContext::set_offset(std::vector<Bound>& all, const RuntimeValue& value,
+                                std::uint64_t offset) {
+  for (Bound& bound : all) {
+    if (bound.value == &value) bound.offset = offset;
   }
 }
 

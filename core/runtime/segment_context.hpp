@@ -10,7 +10,7 @@
 
 #include "core/plan/compute_context.hpp"
 #include "core/plan/memory_budget.hpp"
-#include "core/plan/segment.hpp"
+#include "core/plan/resize_segment.hpp"
 #include "core/runtime/parallel_run.hpp"
 #include "core/runtime/plan_capture.hpp"
 
@@ -58,6 +58,8 @@ class SegmentContext {
   /// nothing when `generation` is that of the last call.
   void bind_memory(const std::vector<Arena>& arenas, const std::vector<bp_stream*>& streams,
                    std::uint64_t generation);
+  /// Follows the segment, which was resized. To be bound anew.
+  void resize(const SegmentChange& change);
   /// The next bind_memory() points everything anew.
   void forget_memory() { generation_ = 0; }
   /// Empties what kernels size and fill themselves: sequences, strings, outputs of unknown size.
@@ -94,6 +96,8 @@ class SegmentContext {
   void find_spare();
   void make_contexts(const DeviceSet& devices, bp_threads* threads);
   const bp_value* pointer_for(int slot);
+  void set_kernel(std::size_t index);
+  static void set_offset(std::vector<Bound>& all, const RuntimeValue& value, std::uint64_t offset);
 
   std::shared_ptr<const Segment> segment_;
   std::unique_ptr<RuntimeValue[]>

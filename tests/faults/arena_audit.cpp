@@ -9,15 +9,6 @@
 namespace backplane::core::faults {
 namespace {
 
-std::uint64_t extent(const Slot& slot) {
-  if (!slot.strides) return slot.state->bytes;
-  std::int64_t last = 0;
-  for (std::size_t axis = 0; axis < slot.state->dims.size(); ++axis)
-    last += (slot.state->dims[axis] - 1) * (*slot.strides)[axis];
-  return static_cast<std::uint64_t>(last + 1) *
-         static_cast<std::uint64_t>(element_bits(slot.state->type) / 8);
-}
-
 bool share_bytes(const Slot& a, const Slot& b) {
   return a.place == Place::Arena && b.place == Place::Arena && a.arena == b.arena &&
          a.offset < b.offset + extent(b) && b.offset < a.offset + extent(a);

@@ -78,7 +78,10 @@ ModelMaker& ModelMaker::input(const std::string& name, const Dims& dims) {
   info->set_name(name);
   auto* type = info->mutable_type()->mutable_tensor_type();
   type->set_elem_type(::onnx::TensorProto::FLOAT);
-  for (const std::int64_t dim : dims) type->mutable_shape()->add_dim()->set_dim_value(dim);
+  for (const std::int64_t dim : dims) {
+    auto* made = type->mutable_shape()->add_dim();
+    if (dim >= 0) made->set_dim_value(dim);
+  }
   return *this;
 }
 

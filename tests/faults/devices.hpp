@@ -41,6 +41,7 @@ std::string alive();
 class ModelMaker {
  public:
   ModelMaker();
+  /// Negative dims are those of the feeds.
   ModelMaker& input(const std::string& name, const Dims& dims);
   ModelMaker& output(const std::string& name);
   ModelMaker& weight(const std::string& name, const Tensor& tensor);

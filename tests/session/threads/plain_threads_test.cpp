@@ -45,6 +45,37 @@ TEST_P(Threads, L4EightThreadsMakeTenThousandRunsEachOnOneSession) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST_P(Threads, M2PlansAreResizedWhileOthersRun) {
+  constexpr int kThreads = 4;
+  constexpr int kRuns = 1000;
+  ModelMaker model;
+  model.input("x", {"n", 4}).output("y");
+  model.node("Relu", {"x"}, {"z"}).node("Add", {"x", "z"}, {"s"}).node("Add", {"s", "s"}, {"y"});
+  const std::string bytes = model.bytes();
+  Options options;
+  options.set("providers", "null").set("execution_mode", GetParam()).set("plan_cache", "2");
+  const Session session(plain_environment(), bytes.data(), bytes.size(), options);
+  std::atomic<int> wrong{0}, running{kThreads};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int run = 0; run < kRuns; ++run) {
+        const std::int64_t rows = 20 + 64 * (thread % 3) + run % 50;
+        const auto count = static_cast<std::size_t>(rows * 4);
+        const Value x = Value::tensor<float>({rows, 4}, std::vector<float>(count, 1.5f));
+        const std::vector<Value> made = session.run({{"x", x}});
+        if (made[0].dims() != x.dims() || made[0].data<float>()[count - 1] != 6) ++wrong;
+      }
+      --running;
+    });
+  }
+  while (running > 0) {
+    if (session.explain().empty() || session.memory().empty()) ++wrong;
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, Threads, ::testing::Values("sequential", "parallel"));
 
 TEST(PlainParallel, T3GeneratedGraphsGiveTheSameBits) {
