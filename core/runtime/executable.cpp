@@ -243,7 +243,7 @@ void place_feeds(const Program& program, const BodyPlaces* places,
 template <class T>
 bool is_alone(const std::shared_ptr<T>& shared, long count) {
   if (shared.use_count() != count) return false;
-  const std::shared_ptr<T> another = shared;  // whose end waits for what others did before theirs
+  std::shared_ptr<T>(shared).reset();  // an owner that ends comes after all that ended before
   return true;
 }
 

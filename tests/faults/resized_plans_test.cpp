@@ -97,7 +97,7 @@ class GrowingGraph {
     return value;
   }
   std::string ints(const Dims& values) {
-    const std::string name = text("s", constants_++);
+    std::string name = text("s", constants_++);
     maker_.ints(name, values);
     return name;
   }
@@ -108,7 +108,7 @@ class GrowingGraph {
   }
   /// A node whose output nobody but the next one reads.
   std::string inner(const std::string& op, const std::vector<std::string>& inputs, int axis = -1) {
-    const std::string name = text("i", inner_++);
+    std::string name = text("i", inner_++);
     maker_.node("make_" + name, op, inputs, name, axis);
     lines_ += text(name, " = ", op, "\n");
     return name;
@@ -257,7 +257,7 @@ class Runner {
         }) {}
 
   Tensors run(const Tensors& feeds) {
-    const Tensors got = session_.run(feeds);
+    Tensors got = session_.run(feeds);
     const Segment* const used = executable().generation()->plans.next.front().node->segment.get();
     const std::uint64_t count = executable().generation()->plan_count;
     if (count > planned_ && !segments_.insert(used).second && used->resize_index != nullptr)
