@@ -3,6 +3,7 @@
 
 import html.parser
 import json
+import time
 import unittest
 
 import numpy as np
@@ -95,11 +96,18 @@ class Page(program.ProgramTest):
 
     def click_node(self, window, name):
         """Clicks where the middle of the node's box is on the screen; returns the text of the row that opens."""
-        box = window.value(f"(() => {{ const r = document.querySelector('.node[data-name={json.dumps(name)}]')"
-                           ".getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+        place = (f"(() => {{ const r = document.querySelector('.node[data-name={json.dumps(name)}]')"
+                 ".getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+        before, box = None, window.value(place)
+        while box != before:  # what was chosen before may still be on its way to the middle
+            time.sleep(0.1)
+            before, box = box, window.value(place)
         window.click(*box)
-        opened = window.value(NAMES.format(".node-row.chosen[open]"))
-        self.assertEqual(opened, [name])
+        rows = NAMES.format(".node-row.chosen[open]")
+        deadline = time.monotonic() + 10
+        while window.value(rows) != [name] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(window.value(rows), [name])
         return window.value("document.querySelector('.node-row.chosen').textContent")
 
     def clear_search(self, window):
