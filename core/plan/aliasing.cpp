@@ -282,7 +282,7 @@ class Aliasing {
     if (from == aliases_.storage_of[static_cast<std::size_t>(output)]) return false;
     if (std::find(viewed_.begin(), viewed_.end(), from) != viewed_.end()) return false;
     if (storage(input).bytes != in.state->bytes || storage(input).last == kForEver) return false;
-    if (wish.offset + extent(in, wish) > out.state->bytes) return false;
+    if (wish.offset + extent(*in.state, wish.strides) > out.state->bytes) return false;
     const bool strided = wish.strides && !is_dense(in.state->dims, *wish.strides);
     bool all = true;
     aliases_.each_slot(storage(input), [&](int member) {
@@ -291,18 +291,6 @@ class Aliasing {
             (!strided || takes_strides(member, step, input));
     });
     return all;
-  }
-
-  /// Bytes from the first to behind the last element of an input that lies where it is wished.
-  static std::uint64_t extent(const Slot& in, const InsideWish& wish) {
-    if (!wish.strides) return in.state->bytes;
-    std::int64_t last = 0;
-    for (std::size_t axis = 0; axis < in.state->dims.size(); ++axis) {
-      if (in.state->dims[axis] == 0) return 0;
-      last += (in.state->dims[axis] - 1) * (*wish.strides)[axis];
-    }
-    return static_cast<std::uint64_t>(last + 1) *
-           static_cast<std::uint64_t>(element_bits(in.state->type) / 8);
   }
 
   /// The step finds this input inside its output and so never reads it through strides.

@@ -195,13 +195,14 @@ void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<Step
 
 }  // namespace
 
-std::uint64_t extent(const Slot& slot) {
-  if (!slot.strides || slot.state->bytes == 0) return slot.state->bytes;
+std::uint64_t extent(const ValueState& state,
+                     const std::optional<std::vector<std::int64_t>>& strides) {
+  if (!strides || state.bytes == 0) return state.bytes;
   std::int64_t last = 0;
-  for (std::size_t axis = 0; axis < slot.state->dims.size(); ++axis)
-    last += (slot.state->dims[axis] - 1) * (*slot.strides)[axis];
+  for (std::size_t axis = 0; axis < state.dims.size(); ++axis)
+    last += (state.dims[axis] - 1) * (*strides)[axis];
   return static_cast<std::uint64_t>(last + 1) *
-         static_cast<std::uint64_t>(element_bits(slot.state->type) / 8);
+         static_cast<std::uint64_t>(element_bits(state.type) / 8);
 }
 
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,

@@ -41,8 +41,10 @@ struct Slot {
   WeightPtr weight;
 };
 
-/// Bytes from a slot's first element to behind its last one.
-std::uint64_t extent(const Slot& slot);
+/// Bytes from a tensor's first element to behind its last one, where it lies with such strides.
+std::uint64_t extent(const ValueState& state,
+                     const std::optional<std::vector<std::int64_t>>& strides);
+inline std::uint64_t extent(const Slot& slot) { return extent(*slot.state, slot.strides); }
 
 /// Somebody must wait until a stream has passed a step.
 struct Wait {
