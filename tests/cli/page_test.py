@@ -98,13 +98,13 @@ class Page(program.ProgramTest):
         """Clicks where the middle of the node's box is on the screen; returns the text of the row that opens."""
         place = (f"(() => {{ const r = document.querySelector('.node[data-name={json.dumps(name)}]')"
                  ".getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+        deadline = time.monotonic() + 10
         before, box = None, window.value(place)
-        while box != before:  # what was chosen before may still be on its way to the middle
+        while box != before and time.monotonic() < deadline:  # what was chosen before may still be on its way to the middle
             time.sleep(0.1)
             before, box = box, window.value(place)
         window.click(*box)
         rows = NAMES.format(".node-row.chosen[open]")
-        deadline = time.monotonic() + 10
         while window.value(rows) != [name] and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertEqual(window.value(rows), [name])
