@@ -71,5 +71,15 @@ OpCase long_lines(Random& random) {
 }
 const Sweep kLongLines("Softmax", "LongLines", 4, long_lines);
 
+OpCase short_lines(Random& random) {
+  OpCase row;
+  row.node = {.op_type = random.pick({"Softmax", "LogSoftmax"}), .opset = 13};
+  row.inputs = {
+      random.tensor(ElementType::Float, {random.integer(1, 400), random.integer(1, 18)}, -30, 30)};
+  row.tolerance = {16, 16};
+  return row;
+}
+const Sweep kShortLines("Softmax", "ShortLines", 30, short_lines);
+
 }  // namespace
 }  // namespace backplane::ops_test

@@ -1,5 +1,6 @@
 #include "plugins/cpu/kernels/softmax_f32.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "plugins/cpu/dense/targets.hpp"
@@ -141,10 +142,42 @@ void columns_of(const float* x, float* y, std::int64_t n, std::int64_t stride, s
   if (j < count) vector_of_columns<kLog, false>(x + j, y + j, n, stride, count - j);
 }
 
+/// Rows so short leave most of a vector idle, or one more; as columns, some rows at a time, they fill it.
+constexpr std::int64_t kShortRow = 15;
+
+template <bool kLog>
+void short_rows(const float* x, float* y, std::int64_t n, std::int64_t count) {
+  HWY_ALIGN float columns[kShortRow * kSoftmaxTile];
+  for (std::int64_t from = 0; from < count; from += kSoftmaxTile) {
+    const std::int64_t width = std::min(kSoftmaxTile, count - from);
+    const float* const tile = x + from * n;
+    float* const out = y + from * n;
+    for (std::int64_t k = 0; k < n; ++k) {
+      for (std::int64_t i = 0; i < width; ++i) columns[k * kSoftmaxTile + i] = tile[i * n + k];
+    }
+    columns_of<kLog>(columns, columns, n, kSoftmaxTile, width);
+    for (std::int64_t k = 0; k < n; ++k) {
+      for (std::int64_t i = 0; i < width; ++i) out[i * n + k] = columns[k * kSoftmaxTile + i];
+    }
+  }
+}
+
+template <bool kLog>
+void rows_of(const float* x, float* y, std::int64_t n, std::int64_t count) {
+  if (n <= kShortRow && count > 1) return short_rows<kLog>(x, y, n, count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if constexpr (kLog)
+      log_row(x + i * n, y + i * n, n);
+    else
+      row(x + i * n, y + i * n, n);
+  }
+}
+
 }  // namespace
 
 const SoftmaxF32& find_softmax() {
-  static constexpr SoftmaxF32 kSoftmax{row, log_row, columns_of<false>, columns_of<true>};
+  static constexpr SoftmaxF32 kSoftmax{rows_of<false>, rows_of<true>, columns_of<false>,
+                                       columns_of<true>};
   return kSoftmax;
 }
 

@@ -9,10 +9,10 @@ namespace backplane::cpu {
 
 /// y and x may be the same array.
 struct SoftmaxF32 {
-  /// y[i] = e^(x[i] - max) / sum, over x[0, n).
-  void (*row)(const float* x, float* y, std::int64_t n);
+  /// y[i] = e^(x[i] - max) / sum, over x[0, n), for each of `count` rows, one behind the other.
+  void (*rows)(const float* x, float* y, std::int64_t n, std::int64_t count);
   /// y[i] = x[i] - max - ln(sum).
-  void (*log_row)(const float* x, float* y, std::int64_t n);
+  void (*log_rows)(const float* x, float* y, std::int64_t n, std::int64_t count);
   /// The same along columns: element k of column j is x[k * stride + j]; j < width <= kSoftmaxTile.
   void (*columns)(const float* x, float* y, std::int64_t n, std::int64_t stride,
                   std::int64_t width);

@@ -176,20 +176,14 @@ HWY_INLINE hn::Vec<D> load_first(hn::Mask<D> mask, D d, const float* from) {
 /// Loads and stores the `n` < Lanes(d) elements at the end of an array, other lanes zero.
 template <class D>
 HWY_INLINE hn::Vec<D> load_some(D d, const float* from, size_t n) {
-#if HWY_TARGET == HWY_AVX3
-  return hn::MaskedLoad(hn::FirstN(d, n), d, from);
-#else  // masked stores are slow on some processors with AVX2
-  HWY_ALIGN float buffer[hn::MaxLanes(d)] = {};
-  for (size_t i = 0; i < n; ++i) buffer[i] = from[i];
-  return hn::Load(d, buffer);
-#endif
+  return load_first<D>(hn::FirstN(d, n), d, from);
 }
 
 template <class D, class V>
 HWY_INLINE void store_some(D d, V v, float* to, size_t n) {
 #if HWY_TARGET == HWY_AVX3
   hn::BlendedStore(v, hn::FirstN(d, n), d, to);
-#else
+#else  // masked stores are slow on some processors with AVX2
   HWY_ALIGN float buffer[hn::MaxLanes(d)];
   hn::Store(v, d, buffer);
   for (size_t i = 0; i < n; ++i) to[i] = buffer[i];

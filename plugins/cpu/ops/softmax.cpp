@@ -61,10 +61,10 @@ void run_f32(const SoftmaxF32& loops, Kind kind, const View& view, const float* 
              const sdk::Threads& threads) {
   const bool log = kind == Kind::kLogSoftmax;
   if (view.inner == 1) {
-    const auto row = log ? loops.log_row : loops.row;
+    const auto rows = log ? loops.log_rows : loops.rows;
     const double ns = 0.5 * static_cast<double>(view.n);
     split_loop(threads, view.outer, ns, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) row(x + i * view.n, y + i * view.n, view.n);
+      rows(x + begin * view.n, y + begin * view.n, view.n, end - begin);
     });
     return;
   }
