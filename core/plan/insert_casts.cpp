@@ -20,7 +20,10 @@ class CastInserter {
   CastInserter(PlacedGraph& placed, const PlacementRequest& request, std::int64_t opset,
                CastsBack& back)
       : placed_(placed), graph_(*placed.graph), request_(request), back_(back) {
-    const auto schema = request.schemas->registry().find("", "Cast", static_cast<int>(opset));
+    // The first that has all types; a model may be older than it, or have operators of other domains alone.
+    constexpr std::int64_t kLeastOpset = 13;
+    const auto version = static_cast<int>(std::max(opset, kLeastOpset));
+    const auto schema = request.schemas->registry().find("", "Cast", version);
     if (schema) cast_version_ = schema->since_version;
     for (const std::string& name : back) {
       const NodeId id = graph_.find_node(name);

@@ -180,10 +180,10 @@ PlacementRequest Program::placement_request(const Refusals& refusals) {
 
 /// True when nodes got Casts around them, and placement is to be done again.
 bool Program::add_casts(const Refusals& refusals) {
-  const auto opset = context_.model->opsets.find("");
-  if (opset == context_.model->opsets.end()) return false;
+  const auto imported = context_.model->opsets.find("");
+  const std::int64_t opset = imported == context_.model->opsets.end() ? 0 : imported->second;
   std::map<std::string, Reason> added = insert_casts(placed_, order_, placement_request(refusals),
-                                                     context_.casts, opset->second, casts_back_);
+                                                     context_.casts, opset, casts_back_);
   if (added.empty()) return false;
   std::size_t widened = 0;
   for (const auto& [name, reason] : added) {
