@@ -35,13 +35,14 @@ std::size_t thread_number() {
 
 }  // namespace
 
-KernelPool::KernelPool(std::shared_ptr<const Program> program, const std::string& where)
+KernelPool::KernelPool(std::shared_ptr<const BuiltProgram> program, const std::string& where)
     : program_(std::move(program)), slots_(std::make_unique<Slot[]>(kSlots)) {
-  for (std::size_t i = 0; i < kSlots; ++i) {
-    cl_int code = CL_SUCCESS;
-    slots_[i].kernel = Kernel(clCreateKernel(program_->get(), "run", &code));
-    if (code != CL_SUCCESS) throw_cl(code, "clCreateKernel", where);
-  }
+  for (std::size_t i = 0; i < kSlots; ++i) slots_[i].kernel = program_->take(where);
+}
+
+KernelPool::~KernelPool() {
+  if (slots_ == nullptr) return;
+  for (std::size_t i = 0; i < kSlots; ++i) program_->give_back(std::move(slots_[i].kernel));
 }
 
 void KernelPool::set(cl_uint index, std::size_t size, const void* value) {

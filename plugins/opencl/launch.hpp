@@ -19,7 +19,10 @@ namespace backplane::opencl {
 class KernelPool {
  public:
   /// `where` is for messages.
-  KernelPool(std::shared_ptr<const Program> program, const std::string& where);
+  KernelPool(std::shared_ptr<const BuiltProgram> program, const std::string& where);
+  KernelPool(KernelPool&&) noexcept = default;
+  KernelPool& operator=(KernelPool&&) = delete;
+  ~KernelPool();
   /// Sets an argument that stays.
   void set(cl_uint index, std::size_t size, const void* value);
   std::size_t take() const;
@@ -32,7 +35,7 @@ class KernelPool {
     mutable std::atomic<bool> is_taken{false};
     Kernel kernel;
   };
-  std::shared_ptr<const Program> program_;
+  std::shared_ptr<const BuiltProgram> program_;
   std::unique_ptr<Slot[]> slots_;
 };
 

@@ -1,5 +1,7 @@
 #include "plugins/opencl/program_store.hpp"
 
+#include <exception>
+
 namespace backplane::opencl {
 namespace {
 
@@ -15,6 +17,29 @@ std::string build_log(cl_program program, cl_device_id device) {
 }
 
 }  // namespace
+
+Kernel BuiltProgram::take(const std::string& where) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      Kernel kernel = std::move(idle_.back());
+      idle_.pop_back();
+      return kernel;
+    }
+  }
+  cl_int code = CL_SUCCESS;
+  Kernel kernel(clCreateKernel(program_.get(), "run", &code));
+  if (code != CL_SUCCESS) throw_cl(code, "clCreateKernel", where);
+  return kernel;
+}
+
+void BuiltProgram::give_back(Kernel kernel) const noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(kernel));
+  } catch (const std::exception&) {  // no memory to keep it with: it is released
+  }
+}
 
 ProgramStore::ProgramStore(cl_context context, cl_device_id device, std::string device_key,
                            std::string folder)
@@ -32,21 +57,21 @@ std::string ProgramStore::key_of(const std::string& source) const {
   return device_key_ + '\n' + kBuildOptions + '\n' + source;
 }
 
-std::shared_ptr<const Program> ProgramStore::get(const std::string& source) {
+std::shared_ptr<const BuiltProgram> ProgramStore::get(const std::string& source) {
   // Held while a program is built: several nodes of a plan want the same one, and building it twice
   // would cost more than waiting.
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<const Program>& program = programs_[source];
+  std::shared_ptr<const BuiltProgram>& program = programs_[source];
   if (program != nullptr) return program;
   const std::string key = key_of(source);
   if (std::optional<Program> found = from_disk(key)) {
     ++counts_.read;
-    return program = std::make_shared<const Program>(std::move(*found));
+    return program = std::make_shared<const BuiltProgram>(std::move(*found));
   }
-  auto built = std::make_shared<const Program>(build(source));
+  Program built = build(source);
   ++counts_.built;
-  to_disk(key, *built);
-  return program = std::move(built);
+  to_disk(key, built);
+  return program = std::make_shared<const BuiltProgram>(std::move(built));
 }
 
 std::optional<Program> ProgramStore::from_disk(const std::string& key) const {
