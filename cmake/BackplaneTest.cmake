@@ -60,6 +60,22 @@ function(backplane_test)
   _backplane_test_properties(${arg_NAME} "${arg_LABELS}" "${arg_TIMEOUT}" ${target} ${arg_NEEDS})
 endfunction()
 
+# backplane_test_again(NAME ops_x_groups OF ops_x [ARGS ...] [LABELS ...] [NEEDS target ...] [ENVIRONMENT change ...])
+# The program of another backplane_test, run with other arguments and with changes to its environment.
+function(backplane_test_again)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;OF" "ARGS;LABELS;NEEDS;ENVIRONMENT")
+  if(NOT arg_NAME OR NOT arg_OF OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "backplane_test_again: NAME and OF are needed; not known: "
+                        "${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  add_test(NAME ${arg_NAME}
+           COMMAND backplane_test_${arg_OF}
+                   "--gtest_output=json:${BACKPLANE_TEST_RESULTS_DIR}/${arg_NAME}.json" ${arg_ARGS}
+           WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+  _backplane_test_properties(${arg_NAME} "${arg_LABELS}" "" backplane_test_${arg_OF} ${arg_NEEDS})
+  set_tests_properties(${arg_NAME} PROPERTIES ENVIRONMENT_MODIFICATION "${arg_ENVIRONMENT}")
+endfunction()
+
 # backplane_script_test(NAME cli_run SCRIPT run_test.py [ARGS ...] [LABELS ...] [TIMEOUT seconds]
 #                       [NEEDS target ...] [SYSTEM_PYTHON] [SERIAL])
 # A Python program, run by the interpreter of .deps/venv (numpy, onnx, onnxruntime, scikit-learn) or

@@ -89,9 +89,9 @@ class PartsWriter {
   }
 
   /// An operand over the batch of `dims`.
-  static Matrices operand(std::uint32_t index, const AttentionOperand& form) {
+  Matrices operand(std::size_t index, const AttentionOperand& form) const {
     Matrices made;
-    made.memory = input(index);
+    made.memory = parts_.memory[index];
     made.lines = form.positions;
     made.width = form.width;
     made.outer = form.batch == 1 ? 0 : form.steps.batch;

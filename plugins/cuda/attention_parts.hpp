@@ -3,6 +3,7 @@
 // where products can step over what lies between rows.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "plugins/cuda/attentions.hpp"
@@ -11,12 +12,14 @@
 
 namespace backplane::cuda {
 
-/// softmax(scale * q k' + mask) v of the inputs 0 to 3, which are of one type, as output 0. Batches, heads and the mask
+/// softmax(scale * q k' + mask) v of q, k and v in `memory` and the mask in input 3, which are of one type, as output 0. Batches, heads and the mask
 /// broadcast as operands of MatMul and Add do.
 struct AttentionParts {
   DataType type = DataType::Float;
   Precision precision = Precision::kFp32;  ///< of products of float32
   AttentionOperand q, k, v;
+  std::array<device_ops::MemoryRef, 3> memory{device_ops::input(0), device_ops::input(1),
+                                              device_ops::input(2)};
   std::optional<Dims> mask;  ///< of up to four axes
   bool is_grouped = false;   ///< a head of k and v is that of as many of q's as there are for each
   bool is_mask_of_bools = false;  ///< which say what is attended to

@@ -141,6 +141,33 @@ class Networks(Formats):
             x = np.random.default_rng(batch).standard_normal((batch, 5, 24)).astype(np.float32)
             self.check(path, {"x": x}, precision)
 
+    def test_attention_with_a_cache_keeps_the_caches_type(self):
+        random = np.random.default_rng(8)
+        heads, groups, width, past = 4, 2, 16, 37
+        shapes = {"x": (1, 3, 24), "k": (1, groups, past, width), "v": (1, groups, past, width)}
+        feeds = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        constants = [numpy_helper.from_array(random.standard_normal((24, count * width)).astype(np.float32) / 5, name)
+                     for name, count in (("wq", heads), ("wk", groups), ("wv", groups))]
+        constants += [numpy_helper.from_array(np.array([past + 2], np.int32), "lengths"),
+                      numpy_helper.from_array(np.array(past + 3, np.int32), "total")]
+        products = [node("MatMul", ["x", f"w{name}"], [name.upper()]) for name in "qkv"]
+        outputs = [value("y", shape=(1, 3, heads * width))]
+        outputs += [value(name, shape=(1, groups, past + 3, width)) for name in ("present_k", "present_v")]
+        for attention in (
+                node("Attention", ["Q", "K", "V", "", "k", "v"], ["y", "present_k", "present_v"], name="attention",
+                     q_num_heads=heads, kv_num_heads=groups, is_causal=1, softcap=4.0),
+                node("GroupQueryAttention", ["Q", "K", "V", "k", "v", "lengths", "total"], ["y", "present_k", "present_v"],
+                     name="attention", domain="com.microsoft", num_heads=heads, kv_num_heads=groups)):
+            model = program.model([*products, attention], [value(name, shape=shape) for name, shape in shapes.items()], outputs,
+                                  constants, opset=23)
+            model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+            path = self.save(model)
+            for precision in ("fp32", "fp16", "bf16"):
+                with self.subTest(attention.op_type, precision=precision):
+                    rows = {row["name"]: row for row in self.nodes(path, precision)["nodes"]}
+                    self.assertTrue(rows["attention"]["kernel"].startswith("cuda:"), rows["attention"])
+                    self.check(path, feeds, precision)
+
     def test_what_is_stored_otherwise_is_explained(self):
         path = self.folder / "residual.onnx"
         networks.residual_network(path, size=32, stages=(1, 1, 1, 1), classes=10)

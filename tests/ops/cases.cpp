@@ -28,6 +28,7 @@ GraphCase to_graph(const OpCase& row) {
   graph.name = row.name;
   graph.opset = row.node.opset;
   graph.tolerance = row.tolerance;
+  graph.may_be_refused = row.may_be_refused;
   graph.expected = row.outputs;
   Node node = row.node;
   for (std::size_t i = 0; i < row.inputs.size(); ++i) {

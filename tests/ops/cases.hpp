@@ -48,6 +48,7 @@ struct OpCase {
   std::vector<Tensor> outputs = {};
   std::size_t output_count = 1;
   Tolerance tolerance = {};
+  bool may_be_refused = false;  // by every provider
 };
 
 /// Several nodes; values are named by the nodes' inputs and outputs. tests/reference says what is
@@ -60,6 +61,7 @@ struct GraphCase {
   NamedTensors feeds = {};
   std::vector<std::string> outputs = {};
   Tolerance tolerance = {64, 64};
+  bool may_be_refused = false;        // by every provider
   std::vector<Tensor> expected = {};  // by outputs; empty: from tests/reference
 };
 

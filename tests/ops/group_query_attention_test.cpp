@@ -10,6 +10,7 @@ namespace {
 
 /// Sizes of a case, and how much of the past each sequence uses.
 struct Sizes {
+  ElementType type;
   std::int64_t batch, kv_heads, group, width, queries, room;
   std::vector<std::int64_t> used;
   std::int64_t total;
@@ -17,6 +18,8 @@ struct Sizes {
 
 Sizes any_sizes(Random& random, bool has_past) {
   Sizes s{};
+  s.type = random.pick({ElementType::Float, ElementType::Float, ElementType::Float,
+                        ElementType::Float16, ElementType::BFloat16});
   s.batch = random.integer(1, 3);
   s.kv_heads = random.integer(1, 3);
   s.group = random.integer(1, 3);
@@ -37,7 +40,7 @@ Sizes any_sizes(Random& random, bool has_past) {
 /// The past. Where a sequence ends before a present that is longer than the room, the room's last row is 0: what the
 /// present has beyond both is not said.
 Tensor past_of(Random& random, const Sizes& s) {
-  Tensor past = random.tensor(ElementType::Float, {s.batch, s.kv_heads, s.room, s.width}, -1, 1);
+  Tensor past = random.tensor(s.type, {s.batch, s.kv_heads, s.room, s.width}, -1, 1);
   if (s.room >= s.total || s.room == 0) return past;
   Array values = to_array(past);
   reference::for_each_index(values.dims, [&](const Dims& at) {
@@ -53,19 +56,18 @@ void add_rotation(Random& random, const Sizes& s, OpCase& row) {
   row.node.attributes.emplace_back("do_rotary", 1);
   row.node.attributes.emplace_back("rotary_interleaved", random.integer(0, 1));
   const std::int64_t most = s.total + random.integer(0, 5);
-  row.inputs.push_back(constant(random.tensor(ElementType::Float, {most, half}, -1, 1)));
-  row.inputs.push_back(constant(random.tensor(ElementType::Float, {most, half}, -1, 1)));
+  row.inputs.push_back(constant(random.tensor(s.type, {most, half}, -1, 1)));
+  row.inputs.push_back(constant(random.tensor(s.type, {most, half}, -1, 1)));
   if (random.one_in(3))
     row.inputs.push_back(random.indices({random.one_in(2) ? 1 : s.batch, s.queries}, 0, most - 1));
 }
 
-/// The operator: new rows packed or apart, with a past or without.
-OpCase any_group_query(Random& random) {
-  const bool has_past = !random.one_in(3), is_packed = random.one_in(2);
-  const Sizes s = any_sizes(random, has_past);
+/// The operator: new rows packed or apart.
+OpCase group_query(Random& random, const Sizes& s, bool has_past) {
+  const bool is_packed = random.one_in(2);
   OpCase row{.node = {.op_type = "GroupQueryAttention", .domain = "com.microsoft", .opset = 1}};
   const auto rows = [&](std::int64_t heads) {
-    return random.tensor(ElementType::Float, {s.batch, s.queries, heads * s.width}, -1, 1);
+    return random.tensor(s.type, {s.batch, s.queries, heads * s.width}, -1, 1);
   };
   const std::int64_t heads = s.kv_heads * s.group;
   if (is_packed) {
@@ -91,15 +93,36 @@ OpCase any_group_query(Random& random) {
   if (!random.one_in(3)) add_rotation(random, s, row);
   if (random.one_in(5)) {
     row.inputs.resize(10);
-    row.inputs.push_back(random.tensor(
-        ElementType::Float,
-        {random.one_in(2) ? 1 : s.batch, random.one_in(2) ? 1 : heads, s.queries, s.total}));
+    row.inputs.push_back(random.tensor(s.type, {random.one_in(2) ? 1 : s.batch,
+                                                random.one_in(2) ? 1 : heads, s.queries, s.total}));
   }
   row.output_count = random.one_in(4) ? 1 : 3;
   row.tolerance = {64, 64};
+  // On the CPU without widening the operator's body computes them, for known dims.
+  row.may_be_refused = s.type != ElementType::Float;
+  // Keys are rounded when they are kept.
+  if (s.type == ElementType::Float16) row.tolerance.absolute = 0x1p-10 / 0x1p-23;
+  if (s.type == ElementType::BFloat16) row.tolerance.absolute = 0x1p-7 / 0x1p-23;
   return row;
 }
+
+/// With a past or without.
+OpCase any_group_query(Random& random) {
+  const bool has_past = !random.one_in(3);
+  const Sizes s = any_sizes(random, has_past);
+  return group_query(random, s, has_past);
+}
 const Sweep kAny("GroupQueryAttention", "AnyForm", 80, any_group_query);
+
+/// Many new rows, which are all there are: some providers compute these by products.
+OpCase prompt(Random& random) {
+  const bool has_past = random.one_in(2);
+  Sizes s = any_sizes(random, false);
+  s.queries = s.total = random.integer(64, 90);
+  if (has_past) s.room = random.one_in(2) ? 0 : random.integer(1, 100);
+  return group_query(random, s, has_past);
+}
+const Sweep kPrompt("GroupQueryAttention", "Prompt", 20, prompt);
 
 /// No sequences, or none of their positions.
 OpCase empty(Random& random) {

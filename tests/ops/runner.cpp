@@ -143,6 +143,20 @@ NamedTensors feeds_of(const GraphCase& graph, Form form) {
   return feeds;
 }
 
+/// Sets the option that BACKPLANE_TEST_SET=provider.NAME.KEY=VALUE asks for, of targets of that provider.
+void set_asked_option(std::vector<Target>& targets) {
+  const char* const text = std::getenv("BACKPLANE_TEST_SET");
+  if (text == nullptr) return;
+  const std::string option(text);
+  const std::size_t equals = option.find('=');
+  if (equals == std::string::npos)
+    throw std::runtime_error("BACKPLANE_TEST_SET is '" + option + "', not KEY=VALUE");
+  for (Target& target : targets) {
+    if (option.starts_with("provider." + target.provider + "."))
+      target.options.emplace_back(option.substr(0, equals), option.substr(equals + 1));
+  }
+}
+
 bool has_instruction_set(const std::string& name) {
 #if defined(__x86_64__)
   if (name == "avx512") {
@@ -164,7 +178,8 @@ std::vector<Target> find_targets() {
 #endif
     if (provider != "cpu") {
       // Where most cases cost a run of the device's compiler, all of them would take minutes.
-      const bool has_compiler = provider == "opencl" || provider == "cuda";
+      const bool has_compiler =
+          provider == "opencl" || provider == "cuda" || provider == "cuda_stand_in";
       constexpr int kSweepShare = 20, kRowShare = 3;
       targets.push_back({provider, provider});
       if (has_compiler) {
@@ -191,6 +206,7 @@ std::vector<Target> find_targets() {
                          true});
     }
   }
+  set_asked_option(targets);
   return targets;
 }
 
@@ -286,7 +302,8 @@ Outcome run_case(const GraphCase& graph, const Target& target, Form form,
         return {Outcome::Kind::Failed, std::string(form_text).append(run).append(wrong)};
     }
   } catch (const HostError& error) {
-    const bool refused = error.code() == BACKPLANE_UNSUPPORTED && !target.must_run_all;
+    const bool refused =
+        error.code() == BACKPLANE_UNSUPPORTED && (graph.may_be_refused || !target.must_run_all);
     return {refused ? Outcome::Kind::Refused : Outcome::Kind::Failed, form_text + error.what()};
   }
   return {};

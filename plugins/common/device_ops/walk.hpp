@@ -1,6 +1,7 @@
 // Kernels with one work item per point of a box, whose body is written by the operator.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,8 @@ class Walk {
   /// The same for a body with phases: one launch, or two where rows are divided, of which the first tells the second by two
   /// numbers a part, in `found`.
   void add_phases(Work& work, const RowForm& form, const MemoryRef& found) const;
+  /// A launch of so many groups of `items` items each, whose body finds its place by GROUP_ID and LOCAL_ID. The dims do not count.
+  void add_groups(Work& work, const std::array<std::size_t, 3>& groups, std::size_t items) const;
 
   std::string functions;  ///< before the kernel
   std::string body;

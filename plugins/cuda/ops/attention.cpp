@@ -111,13 +111,16 @@ class AttentionNode {
     parts.q = operand(q.dims(), 0, heads_);
     parts.k = operand(k.dims(), 1, groups_);
     parts.v = operand(v.dims(), 2, groups_);
+    if (mask.rank() > 0 && parts.k.positions == parts.v.positions) {
+      // Positions that a mask is too short for do not count.
+      const std::int64_t masked = std::min(parts.k.positions, mask.dim(mask.rank() - 1));
+      parts.k.positions = parts.v.positions = masked;
+    }
     Attention form = attention_of(parts.q, parts.k, parts.v);
     form.is_causal = is_causal_;
     if (mask.present()) {
       set_mask(mask.dims(), form);
-      if (mask.rank() == 0 || mask.dim(mask.rank() - 1) != form.columns)
-        sdk::unsupported("attention to ", form.columns, " positions with a mask of dims ",
-                         to_string(mask.dims()));
+      if (mask.rank() == 0) sdk::invalid("attention with a mask of no axis");
     }
     const Dims dims = q.rank() == 3 ? Dims{form.batch, form.rows, form.heads * form.value_width}
                                     : Dims{form.batch, form.heads, form.rows, form.value_width};

@@ -44,6 +44,12 @@ const char* type_text(DataType type) {
   return type == DataType::Float16 ? "fp16" : type == DataType::BFloat16 ? "bf16" : "float32";
 }
 
+/// Keys of before have the model's type: to round all of them in every run would take longer than to read them.
+bool reads_cache(const DraftNode& node) {
+  constexpr std::size_t kPastKey = 4;
+  return node.op_type == "Attention" && !node.input(kPastKey).empty();
+}
+
 }  // namespace
 
 void FormatPass::run(std::vector<DraftNode>& nodes) {
@@ -52,7 +58,7 @@ void FormatPass::run(std::vector<DraftNode>& nodes) {
 
 void FormatPass::convert(DraftNode& node) {
   const FormatRule& rule = format_rule(is_ours(node) ? node.op_type : "");
-  if (node.is_fixed || rule.storage == Storage::kFloat) return leave(node);
+  if (node.is_fixed || rule.storage == Storage::kFloat || reads_cache(node)) return leave(node);
   if (rule.storage == Storage::kRead) return read(node);
   const Form form = wanted_form(rule, node);
   if (form.type == DataType::None) return leave(node);

@@ -133,6 +133,47 @@ std::vector<Case> made_row_cases() {
   return cases;
 }
 
+/// Attention of few rows and of many, in one part and in several, with all that makes another text.
+std::vector<Case> cached_attention_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](std::int64_t queries, std::int64_t width, std::int64_t past, bp_dtype type,
+                       const std::function<void(NodeUnderTest&)>& more, bool has_bias = false) {
+    const std::int64_t heads = 8, kv_heads = 2, keys = past + queries;
+    const Dims fresh{2, queries, kv_heads * width}, cache{2, kv_heads, past, width};
+    const Dims angles{keys, width / 4};
+    std::vector<Input> inputs{{{2, queries, heads * width}},
+                              {fresh},
+                              {fresh},
+                              {cache},
+                              {cache},
+                              of(BP_INT32, {2}),
+                              known({keys}),
+                              {angles},
+                              {angles}};
+    if (has_bias) {
+      inputs.push_back(of(BP_INT64, {2, queries}));
+      inputs.push_back({{1, heads, queries, keys}});
+    }
+    const auto attributes = [=](NodeUnderTest& n) {
+      n.attribute("num_heads", heads).attribute("kv_num_heads", kv_heads);
+      n.attribute("do_rotary", std::int64_t{1});
+      more(n);
+    };
+    cases.push_back({"GroupQueryAttention", 1, inputs, {type}, attributes, 3, "com.microsoft"});
+  };
+  const auto nothing = [](NodeUnderTest&) {};
+  const auto everything = [](NodeUnderTest& n) {
+    n.attribute("rotary_interleaved", std::int64_t{1}).attribute("softcap", 30.0f);
+    n.attribute("local_window_size", std::int64_t{100});
+  };
+  add(1, 64, 1000, BP_FLOAT, nothing);
+  add(1, 128, 8, BP_BFLOAT16, everything, true);
+  add(300, 80, 40, BP_FLOAT16, everything);
+  add(5, 256, 3000, BP_FLOAT16, nothing, true);
+  add(2, 20, 7, BP_FLOAT16, nothing);  // rows that are no multiple of 16 bytes
+  return cases;
+}
+
 /// What rewrites add.
 std::vector<Case> private_cases() {
   const char* const domain = "backplane.cuda";
@@ -311,6 +352,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     for (Case& each : row_cases()) cases.push_back(std::move(each));
     for (Case& each : private_cases()) cases.push_back(std::move(each));
     for (Case& each : made_row_cases()) cases.push_back(std::move(each));
+    for (Case& each : cached_attention_cases()) cases.push_back(std::move(each));
     for (const Case& each : cases) {
       const std::size_t before = compiled_sources().size();
       for (const bp_dtype dtype : each.types) {
