@@ -108,6 +108,13 @@ class GpuCheck(program.ProgramTest):
                 model = onnx.load(path)
                 onnx.checker.check_model(model, full_check=True)
                 self.assertEqual(len(model.graph.node), len(net.nodes))
+        for bits in (None, 4):
+            net = networks.decoder(path, batch=2, tokens=3, bits=bits, **checks.SMALL_DECODER)
+            onnx.checker.check_model(onnx.load(path), full_check=True)
+            self.assertEqual(net.cache_bytes, 2 * 2 * (2 * 2 * 40 * 32) * 4)
+        # Of 4 bits, a byte is two weights, and 32 have a scale.
+        products = 2 * 256 * (256 + 2 * 64 + 256 + 3 * 320)
+        self.assertEqual(net.weight_bytes, products // 2 + products // 32 * 4 + 5 * 256 * 4)
         dynamic = networks.bert_dyn(self.folder / "dynamic.onnx", layers=1, tokens=8)
         model = onnx.load(self.folder / "dynamic.onnx")
         onnx.checker.check_model(model, full_check=True)
@@ -302,6 +309,42 @@ class GpuCheck(program.ProgramTest):
         self.assertEqual(len(self.cells(text, "off") + self.cells(text, "auto")), 2)
         self.assertIn("are hidden behind the other", text)
         self.assertEqual(len(self.cells(text, "light_perceptron")), 4)
+
+    def test_what_a_decoder_takes_is_measured_for_each_kind_of_weights(self):
+        if not (program.BUILD / "bin/gpu_probe").exists():
+            self.skipTest("gpu_probe was not built")
+        self.run_phases("limits")
+        code, text = self.run_phases("decoding", limit=100)
+        self.assertEqual(code, 0, text)
+        for elements in ("float16", "float32"):
+            measured = self.cells(text, elements)
+            self.assertEqual([row[1] for row in measured], ["4 bits", "as the elements"], text)
+            for row in measured:
+                self.assertGreater(min(float(row[column]) for column in (2, 3, 5)), 0, row)
+                self.assertIn("%", row[6])
+
+    def test_decoders_are_computed_alike_wherever_their_weights_lie(self):
+        """Weights of four bits as ONNX's DequantizeLinear of them gives them."""
+        path = self.folder / "decoder.onnx"
+        net = networks.decoder(path, batch=2, tokens=3, bits=4, **checks.SMALL_DECODER)
+        arrays = dict(net.weights)
+        plain = networks.decoder(self.folder / "plain.onnx", batch=2, tokens=3, **checks.SMALL_DECODER)
+        names = dict(zip([step[1][1] for step in plain.steps if step[0] == "MatMul"],
+                         [step[1][1:3] for step in net.steps if step[0] == "MatMulNBits"], strict=True))
+        kept = iter([name for step in net.steps if step[0] == "GroupQueryAttention" for name in step[1][3:5]])
+        caches = {name: next(kept) for step in plain.steps if step[0] == "GroupQueryAttention" for name in step[1][3:5]}
+        for at, (name, array) in enumerate(plain.weights):
+            if name in caches:
+                array = arrays[caches[name]]
+            if name in names:
+                packed, scales = (arrays[each] for each in names[name])
+                numbers = np.stack([packed & 15, packed >> 4], -1).reshape(packed.shape[0], -1, 32).astype(np.float32) - 8
+                array = (numbers * scales.reshape(packed.shape[0], -1, 1)).reshape(packed.shape[0], -1).T
+            plain.weights[at] = (name, np.ascontiguousarray(array))
+        plain.save(self.folder / "plain.onnx", plain.steps[-1][2])
+        x = np.random.default_rng(1).standard_normal((2, 3, 256)).astype(np.float32)
+        got, want = (checks.outputs(self.stand_in(), each, self.folder, x)[0] for each in (path, self.folder / "plain.onnx"))
+        self.assertLess(checks.distance(got, want), 1e-4)
 
     def test_the_peer_knows_every_operator_of_the_networks(self):
         known = set(peer.operations(unittest.mock.MagicMock()))

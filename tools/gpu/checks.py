@@ -15,6 +15,8 @@ from programs import OutOfTime, last_line
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 # How far float32 results of two devices may lie apart, relative to the largest: sums in another order, or rounded operands.
 TOLERANCES = {"fp32": 1e-3, "tf32": 3e-2, "fp16": 5e-2, "bf16": 2e-1}
+# For what is computed, not for how fast.
+SMALL_DECODER = {"layers": 2, "past": 40, "width": 256, "heads": 8, "kv_heads": 2, "inner": 320}
 ON_CUDA = ("--providers", "cuda", "--fallback", "forbid")
 
 
@@ -95,6 +97,13 @@ def models_of(folder, quick):
             net = build(path, batch=batch, **(small.get(name, {}) if quick else {}))
             x = np.random.default_rng(7).standard_normal(net.inputs[0][1]).astype(np.float32)
             made.append((f"{name}, batch {batch}", path, x, [node for node, _ in net.nodes]))
+    for bits in (None, 4):
+        for batch, tokens in ((1, 1), (3, 2), (1, 70)):
+            path = folder / f"decoder_{batch}_{tokens}_{bits}.onnx"
+            net = networks.decoder(path, batch=batch, tokens=tokens, bits=bits, **SMALL_DECODER)
+            x = np.random.default_rng(7).standard_normal(net.inputs[0][1]).astype(np.float32)
+            text = f"decoder{f' of {bits} bits' if bits else ''}, batch {batch}, {tokens} new"
+            made.append((text, path, x, [node for node, _ in net.nodes]))
     return made
 
 

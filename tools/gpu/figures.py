@@ -5,7 +5,7 @@ import sys
 
 import networks
 import numpy as np
-from checks import ON_CUDA, PRECISIONS, TOLERANCES, models_of
+from checks import ON_CUDA, PRECISIONS, SMALL_DECODER, TOLERANCES, models_of
 from programs import last_line
 
 
@@ -192,6 +192,36 @@ def benchmark(work):
     page.note(f"PyTorch, the peer, was not measured: {peer_missing}." if peer_missing else
               "The peer: the same nodes, one function each, in one CUDA graph, with copies from and to pinned memory in its time, as "
               "the time from host memory has them; fp16 and bf16 by autocast, float16 elements as such.")
+
+
+def decoding(work):
+    """One token through the layers of a language model: what it costs, and at what rate weights and caches are read."""
+    page = work.page
+    rates = (work.limits() or {}).get("gb_per_s")
+    limit = rates.get("device") if isinstance(rates, dict) else None
+    page.section("Decoding (one token, 1,024 before it; four layers of Llama 3.2 1B)",
+                 ["elements", "weights", "latency, ms", "without capture", "on the device, ms", "GB/s of weights and caches",
+                  "share of the limit of copies", "captured"])
+    sizes = {**SMALL_DECODER, "layers": 1} if work.quick else {}
+    runs = 5 if work.quick else 100
+    path, feed = work.folder / "decoder.onnx", work.folder / "decoder_feed.onnx"
+    for dtype in (np.float16, np.float32):
+        for bits in (4, None):
+            net = networks.decoder(path, dtype=dtype, bits=bits, **sizes)
+            networks.feed(feed, net)
+            names = (np.dtype(dtype).name, f"{bits} bits" if bits else "as the elements")
+            found, why = probe(work, path, feed, "fp32", runs, "--set", "capture=auto")
+            plain, plain_why = probe(work, path, feed, "fp32", runs, "--set", "capture=off")
+            if found is None:
+                page.measured(False, *names, why, *[""] * 5)
+                continue
+            device = found["device_ms"] or found["latency_ms"]
+            rate = (net.weight_bytes + net.cache_bytes) / (device * 1e6)
+            page.measured(plain, *names, number(found, "latency_ms", 3), number(plain, "latency_ms", 3) or plain_why,
+                          number(found, "device_ms", 3), f"{rate:.4g}",
+                          f"{100 * rate / limit:.0f} %" if isinstance(limit, (int, float)) else "", captured(found))
+    page.note("Past keys and values are constants here, so that a run copies them into the present ones, which their rate does not count: "
+              "a program that gives past and present one memory saves that.")
 
 
 def fixed_models(work):

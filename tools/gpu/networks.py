@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from onnx_writer import Network
+from onnx_writer import MICROSOFT, Network
 
 
 def convolution(net, x, filters, size, stride=1, relu=True, addend=None):
@@ -97,6 +97,60 @@ def perceptron(path, batch=1, dtype=np.float32, width=256):
     for _ in range(3):
         x = net.node("Relu", [linear(net, x, width)], (batch, width))
     net.save(path, linear(net, x, 10))
+    return net
+
+
+def product_by(net, x, columns, bits):
+    """A MatMul, or, of weights of `bits` bits in blocks of 32 with a scale each, a MatMulNBits."""
+    *rows, depth = net.shapes[x]
+    shape = (*rows, columns)
+    net.flops += 2 * int(np.prod(shape)) * depth
+    if bits is None:
+        return net.node("MatMul", [x, net.weight((depth, columns), depth ** -0.5)], shape)
+    block = 32
+    blocks = (depth + block - 1) // block
+    packed = net.random.integers(0, 256, (columns, blocks, block * bits // 8), np.uint8)
+    # So that the weights spread as those of a MatMul do.
+    scales = np.full(columns * blocks, depth ** -0.5 / (0.29 * 2 ** bits), net.dtype)
+    return net.node("MatMulNBits", [x, net.constant(packed), net.constant(scales)], shape, domain=MICROSOFT,
+                    K=depth, N=columns, bits=bits, block_size=block)
+
+
+def decoder(path, batch=1, dtype=np.float32, layers=4, past=1024, tokens=1, width=2048, heads=32, kv_heads=8, inner=8192, bits=None):
+    """Layers of Llama 3.2 1B that read `tokens` embeddings, `past` positions of every sequence before them: what a language
+    model does for each token. `weight_bytes` and `cache_bytes` are those that it cannot do without reading."""
+    net = Network(dtype, opset=23)
+    x = net.input("x", (batch, tokens, width))
+    each, total = width // heads, past + tokens
+    lengths = net.constant(np.full(batch, total - 1, np.int32))
+    whole = net.constant(np.array([total], np.int32))
+    angles = np.outer(np.arange(total), 1e4 ** -np.linspace(0, 1, each // 2, endpoint=False))
+    turns = [net.constant(function(angles).astype(net.dtype)) for function in (np.cos, np.sin)]
+    before = len(net.weights)
+    caches = []
+
+    def normalize(value):
+        return net.node("RMSNormalization", [value, net.constant(np.ones(width, net.dtype))], net.shapes[value], axis=-1, epsilon=1e-5)
+
+    for layer in range(layers):
+        y = normalize(x)
+        query, key, value = (product_by(net, y, count * each, bits) for count in (heads, kv_heads, kv_heads))
+        kept = [net.weight((batch, kv_heads, past, each), 1.0) for _ in range(2)]
+        caches += kept
+        net.flops += 4 * batch * heads * tokens * total * each
+        y = net.node("GroupQueryAttention", [query, key, value, *kept, lengths, whole, *turns], (batch, tokens, width), domain=MICROSOFT,
+                     more_outputs=(f"present_key_{layer}", f"present_value_{layer}"), num_heads=heads, kv_num_heads=kv_heads, do_rotary=1)
+        x = net.node("Add", [product_by(net, y, width, bits), x], net.shapes[x])
+        y = normalize(x)
+        gate, up = product_by(net, y, inner, bits), product_by(net, y, inner, bits)
+        shape = net.shapes[gate]
+        y = net.node("Mul", [net.node("Mul", [gate, net.node("Sigmoid", [gate], shape)], shape), up], shape)
+        x = net.node("Add", [product_by(net, y, width, bits), x], net.shapes[x])
+    x = normalize(x)
+    read = {name: array.nbytes for name, array in net.weights[before:]}
+    net.cache_bytes = sum(read[name] for name in caches)
+    net.weight_bytes = sum(read.values()) - net.cache_bytes
+    net.save(path, x)
     return net
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-TYPES = {np.dtype(np.float32): 1, np.dtype(np.int64): 7, np.dtype(np.float16): 10}
+TYPES = {np.dtype(np.float32): 1, np.dtype(np.uint8): 2, np.dtype(np.int32): 6, np.dtype(np.int64): 7, np.dtype(np.float16): 10}
+MICROSOFT = "com.microsoft"
 
 
 def varint(number):
@@ -49,12 +50,13 @@ class Network:
     """A graph that grows node by node; `flops` counts those of its products. With `symbol`, the first dim of inputs and
     outputs is that one in the file, and what the network's own shapes say is one size of it."""
 
-    def __init__(self, dtype=np.float32, seed=1, symbol=None):
-        self.symbol = symbol
+    def __init__(self, dtype=np.float32, seed=1, symbol=None, opset=17):
+        self.symbol, self.opset = symbol, opset
         self.dtype = np.dtype(dtype)
         self.random = np.random.default_rng(seed)
         self.nodes, self.weights, self.inputs, self.outputs = [], [], [], []
         self.input_dtypes = {}
+        self.domains = {""}
         self.steps = []  # operator, inputs, output, attributes: for whoever else computes the network
         self.shapes = {}
         self.flops = 0
@@ -75,10 +77,13 @@ class Network:
     def weight(self, shape, scale):
         return self.constant((self.random.standard_normal(shape) * scale).astype(self.dtype))
 
-    def node(self, op_type, inputs, shape, **attributes):
+    def node(self, op_type, inputs, shape, domain="", more_outputs=(), **attributes):
+        """Returns the first output; `more_outputs` are the names of others, of which no shape is known."""
         name = f"{op_type}_{len(self.nodes)}"
-        parts = b"".join(field(1, each) for each in inputs) + field(2, name) + field(3, name) + field(4, op_type)
-        parts += b"".join(field(5, attribute(key, value)) for key, value in attributes.items())
+        parts = b"".join(field(1, each) for each in inputs)
+        parts += b"".join(field(2, each) for each in (name, *more_outputs)) + field(3, name) + field(4, op_type)
+        parts += b"".join(field(5, attribute(key, value)) for key, value in attributes.items()) + field(7, domain)
+        self.domains.add(domain)
         self.nodes.append((name, parts))
         self.steps.append((op_type, list(inputs), name, attributes))
         self.shapes[name] = tuple(int(dim) for dim in shape)
@@ -93,5 +98,6 @@ class Network:
         graph += b"".join(field(11, value_info(name, self.input_dtypes.get(name, self.dtype), self.written(shape)))
                           for name, shape in self.inputs)
         graph += b"".join(field(12, value_info(name, self.dtype, self.written(self.shapes[name]))) for name in outputs)
+        imports = b"".join(field(8, field(1, domain) + field(2, 1 if domain else self.opset)) for domain in sorted(self.domains))
         with open(path, "wb") as file:
-            file.write(field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 17)))
+            file.write(field(1, 8) + field(7, graph) + imports)

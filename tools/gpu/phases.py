@@ -19,9 +19,9 @@ from programs import OutOfTime
 # Name, what it does, and its limit in seconds. Those by which most is known come first.
 PHASES = {
     "limits": (figures.limits, 90), "overhead": (figures.overhead, 120), "overlap": (figures.overlap, 60),
-    "networks": (figures.benchmark, 480), "models": (checks.whole_models, 240), "operators": (checks.operators, 300),
-    "placements": (checks.random_placements, 120), "faults": (checks.faults, 120), "fixed": (figures.fixed_models, 180),
-    "sanitizer": (checks.sanitizer, 240),
+    "networks": (figures.benchmark, 480), "decoding": (figures.decoding, 60), "models": (checks.whole_models, 240),
+    "operators": (checks.operators, 300), "placements": (checks.random_placements, 120), "faults": (checks.faults, 120),
+    "fixed": (figures.fixed_models, 180), "sanitizer": (checks.sanitizer, 240),
 }
 
 
