@@ -107,6 +107,23 @@ class Run(program.ProgramTest):
                        "--output-dir", "o")
         self.assertEqual(self.files(self.folder / "o"), [])
 
+    def test_16_bits_are_widened_whatever_the_model_imports(self):
+        """Casts that are inserted have all types, even if the model's ai.onnx is older than they are, or is not imported."""
+        half = TensorProto.FLOAT16
+        old = model([node("MatMul", ["x", "w"], ["y"])], [value("x", half), value("w", half, (3, 2))],
+                    [value("y", half, (2, 2))], opset=5)
+        product = helper.make_node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft", K=3, N=2, bits=8, block_size=16)
+        graph = helper.make_graph([product], "g", [value("x", half)], [value("y", half, (2, 2))], [
+            numpy_helper.from_array(np.full((2, 1, 16), 130, np.uint8), "b"), numpy_helper.from_array(np.ones(2, np.float16), "s")])
+        alone = helper.make_model(graph, opset_imports=[helper.make_opsetid("com.microsoft", 1)], ir_version=8)
+        feeds = [f"x={self.save(X.astype(np.float16), 'x16.npy')}", f"w={self.save(np.full((3, 2), 2, np.float16), 'w16.npy')}"]
+        for each, inputs in ((old, feeds), (alone, feeds[:1])):
+            path = self.save(each)
+            words = [word for feed in inputs for word in ("--input", feed)]
+            self.succeed("run", path, *words, "--providers", "cpu", "--output-dir", "wide")
+            np.testing.assert_array_equal(np.load(self.folder / "wide/y.npy"), np.repeat(2 * X.sum(1, keepdims=True), 2, 1))
+            self.assertIn("(widened)", self.succeed("inspect", path, "--providers", "cpu", "--explain"))
+
     def test_profile_is_a_trace(self):
         self.succeed("run", self.model, "--input", self.x, "--profile", "trace.json")
         trace = json.loads((self.folder / "trace.json").read_text())
