@@ -52,15 +52,14 @@ RowAttention form_of(DataType type, const HeadsOf& q, const HeadsOf& k, const He
   return form;
 }
 
-/// Where keys or values of before are given, or those of after wanted, they are joined, and `rows` becomes where; returns how
-/// many of before there are.
-std::int64_t keep(sdk::PrepareContext& ctx, Work& work, const RowAttention& form,
-                  const HeadsOf& fresh, std::uint32_t from, std::uint32_t to, RowsAt& rows,
-                  std::uint64_t& end) {
-  const std::uint32_t index = from == kPastKey ? kK : kV;
+/// Sets up one of the caches where keys or values of before are given, or those of after wanted: `rows` becomes where they are
+/// joined. Without either they are read as they come.
+void keep(sdk::PrepareContext& ctx, const Device& device, const RowAttention& form,
+          const HeadsOf& fresh, std::uint32_t from, std::uint32_t to, RowsAt& rows,
+          RowCaches& caches, std::uint64_t& end) {
   const sdk::Tensor past = ctx.input(from);
-  rows = {input(index), fresh.steps};
-  if (!past.present() && !ctx.output_wanted(to)) return 0;
+  rows = {input(from == kPastKey ? kK : kV), fresh.steps};
+  if (!past.present() && !ctx.output_wanted(to)) return;
   RowCache cache;
   if (past.present()) {
     if (past.rank() != 4 || past.dim(0) != fresh.batch || past.dim(1) != fresh.heads ||
@@ -68,28 +67,32 @@ std::int64_t keep(sdk::PrepareContext& ctx, Work& work, const RowAttention& form
       sdk::invalid("past keys or values have dims ", to_string(past.dims()), ", expected [",
                    fresh.batch, ", ", fresh.heads, ", positions, ", fresh.width, "]");
     cache.past = input(from);
-    cache.room = past.dim(2);
   }
   cache.fresh = rows;
-  cache.fresh_rows = fresh.positions;
-  cache.rows = cache.room + fresh.positions;
-  cache.present.steps = RowSteps::by_head(fresh.heads, cache.rows, fresh.width);
-  const Dims dims{fresh.batch, fresh.heads, cache.rows, fresh.width};
+  cache.width = fresh.width;
+  cache.present.steps = RowSteps::by_head(fresh.heads, caches.rows, fresh.width);
+  const Dims dims{fresh.batch, fresh.heads, caches.rows, fresh.width};
   if (ctx.output_wanted(to)) {
     cache.present.memory = output(to);
     ctx.set_output(to, form.type, dims);
   } else {
-    const std::uint64_t alignment = work.device().limits().alignment;
+    const std::uint64_t alignment = device.limits().alignment;
     const auto bytes =
         static_cast<std::uint64_t>(sdk::element_count(dims) * sdk::element_bytes(form.type));
     cache.present.memory = workspace(end);
     end += (bytes + alignment - 1) / alignment * alignment;
   }
-  RowAttention joined = form;
-  joined.keys = cache.rows;
-  if (sdk::element_count(dims) > 0) add_cache(work, joined, cache, "");
   rows = cache.present;
-  return cache.room;
+  caches.each.push_back(cache);
+}
+
+/// Positions of before, as many of keys as of values.
+std::int64_t room_of(const sdk::PrepareContext& ctx) {
+  const sdk::Tensor key = ctx.input(kPastKey), value = ctx.input(kPastValue);
+  const std::int64_t room = key.rank() == 4 ? key.dim(2) : 0;
+  if (value.rank() == 4 && value.dim(2) != room)
+    sdk::invalid("past_key has ", room, " positions and past_value ", value.dim(2));
+  return room;
 }
 
 /// A shorter last axis masks the keys after it.
@@ -168,14 +171,15 @@ RowAttention CachedAttention::begin(sdk::PrepareContext& ctx, Work& work,
   const bool has_past = ctx.input(kPastKey).present();
   if (ctx.input(kPastValue).present() != has_past)
     sdk::invalid("one of past_key and past_value is given without the other");
-  RowAttention of_values = form;
-  of_values.width = form.value_width;
-  const std::int64_t room = keep(ctx, work, form, keys, kPastKey, kPresentKey, form.k, end);
-  keep(ctx, work, of_values, values, kPastValue, kPresentValue, form.v, end);
-  if (has_past && ctx.input(kPastValue).dim(2) != room)
-    sdk::invalid("past_key has ", room, " positions and past_value ", ctx.input(kPastValue).dim(2));
-  form.keys = room + keys.positions;
+  const std::int64_t room = has_past ? room_of(ctx) : 0;
+  RowCaches caches;
+  caches.fresh_rows = keys.positions;
+  caches.room = room;
+  caches.rows = form.keys = room + keys.positions;
   form.first_place = room;
+  keep(ctx, work.device(), form, keys, kPastKey, kPresentKey, form.k, caches, end);
+  keep(ctx, work.device(), form, values, kPastValue, kPresentValue, form.v, caches, end);
+  add_caches(work, form, caches, "");
   set_mask(ctx, form);
   set_lengths(ctx, form);
   const Dims dims = q.rank() == 3 ? Dims{form.batch, form.queries, queries.heads * form.value_width}

@@ -48,17 +48,17 @@ RowAttention GroupQueryAttention::begin(sdk::PrepareContext& ctx, Work& work,
                                         std::uint64_t& end) const {
   RowAttention form;
   RowCache keys, values;
+  RowCaches caches;
   find_heads(ctx, form, keys, values);
-  find_caches(ctx, form, keys, values);
+  find_caches(ctx, form, caches, keys, values);
   find_turn(ctx, form);
   find_bias(ctx, form);
   form.y = {output(kOutput), RowSteps::by_position(heads_, form.queries, form.width)};
   ctx.set_output(kOutput, form.type, Dims{form.batch, form.queries, heads_ * form.width});
-  keep(ctx, work, form, keys, kPresentKey, end);
-  // Only keys are turned.
-  RowAttention unturned = form;
-  unturned.turn.reset();
-  keep(ctx, work, unturned, values, kPresentValue, end);
+  keys.is_turned = form.turn.has_value();
+  keep(ctx, work.device(), form, keys, kPresentKey, caches, end);
+  keep(ctx, work.device(), form, values, kPresentValue, caches, end);
+  add_caches(work, form, caches, kFault);
   form.k = keys.present;
   form.v = values.present;
   const std::int64_t products = form.batch * heads_ * form.queries * form.keys;
@@ -115,7 +115,7 @@ void GroupQueryAttention::find_heads(const sdk::PrepareContext& ctx, RowAttentio
 }
 
 void GroupQueryAttention::find_caches(const sdk::PrepareContext& ctx, RowAttention& form,
-                                      RowCache& keys, RowCache& values) const {
+                                      RowCaches& caches, RowCache& keys, RowCache& values) const {
   const sdk::Tensor past = ctx.input(kPastKey), past_value = ctx.input(kPastValue);
   const bool has_past = past.present();
   if (past_value.present() != has_past)
@@ -147,11 +147,12 @@ void GroupQueryAttention::find_caches(const sdk::PrepareContext& ctx, RowAttenti
     keys.past = input(kPastKey);
     values.past = input(kPastValue);
   }
+  caches.fresh_rows = form.queries;
+  caches.room = room;
+  caches.rows = std::max(room, form.keys);
   for (RowCache* const cache : {&keys, &values}) {
-    cache->fresh_rows = form.queries;
-    cache->room = room;
-    cache->rows = std::max(room, form.keys);
-    cache->present.steps = RowSteps::by_head(kv_heads_, cache->rows, form.width);
+    cache->width = form.width;
+    cache->present.steps = RowSteps::by_head(kv_heads_, caches.rows, form.width);
   }
 }
 
@@ -201,25 +202,26 @@ void GroupQueryAttention::find_bias(const sdk::PrepareContext& ctx, RowAttention
   form.mask = mask;
 }
 
-void GroupQueryAttention::keep(sdk::PrepareContext& ctx, Work& work, const RowAttention& form,
-                               RowCache& cache, std::uint32_t index, std::uint64_t& end) const {
-  const Dims dims{form.batch, kv_heads_, cache.rows, form.width};
-  const std::int64_t count = sdk::element_count(dims);
+void GroupQueryAttention::keep(sdk::PrepareContext& ctx, const Device& device,
+                               const RowAttention& form, RowCache& cache, std::uint32_t index,
+                               RowCaches& caches, std::uint64_t& end) const {
+  const Dims dims{form.batch, kv_heads_, caches.rows, form.width};
   if (ctx.output_wanted(index)) {
     cache.present.memory = output(index);
     ctx.set_output(index, form.type, dims);
-    if (cache.past && cache.room == cache.rows && cache.room > 0)
+    if (cache.past && caches.room == caches.rows && caches.room > 0)
       ctx.allow_in_place(index, cache.past->index);
-  } else if (!cache.past && !form.turn) {
-    cache.present = cache.fresh;  // as they are
+  } else if (!cache.past && !cache.is_turned) {
+    cache.present = cache.fresh;
     return;
   } else {
-    const std::uint64_t alignment = work.device().limits().alignment;
-    const auto bytes = static_cast<std::uint64_t>(count * sdk::element_bytes(form.type));
+    const std::uint64_t alignment = device.limits().alignment;
+    const auto bytes =
+        static_cast<std::uint64_t>(sdk::element_count(dims) * sdk::element_bytes(form.type));
     cache.present.memory = workspace(end);
     end += (bytes + alignment - 1) / alignment * alignment;
   }
-  if (count > 0) add_cache(work, form, cache, kFault);
+  caches.each.push_back(cache);
 }
 
 sdk::KernelBuilder group_query_attention_op() {

@@ -1,6 +1,6 @@
 // GroupQueryAttention: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 //
-// One kernel for keys and one for values put the past's rows and the new ones side by side in the present, and attention reads
+// One kernel puts the past's rows of keys and values and the new ones side by side in the present, and attention reads
 // them there; queries are turned when they are read. What is not handled here is left to the operator's body.
 #pragma once
 
@@ -40,14 +40,15 @@ class GroupQueryAttention {
  private:
   void find_heads(const sdk::PrepareContext& ctx, RowAttention& form, RowCache& keys,
                   RowCache& values) const;
-  void find_caches(const sdk::PrepareContext& ctx, RowAttention& form, RowCache& keys,
-                   RowCache& values) const;
+  void find_caches(const sdk::PrepareContext& ctx, RowAttention& form, RowCaches& caches,
+                   RowCache& keys, RowCache& values) const;
   void find_turn(const sdk::PrepareContext& ctx, RowAttention& form) const;
   /// Its last axis may be as long as the room.
   static void find_bias(const sdk::PrepareContext& ctx, RowAttention& form);
-  /// Puts a cache's rows into the output, or, where nobody wants it, into the workspace at `end`.
-  void keep(sdk::PrepareContext& ctx, Work& work, const RowAttention& form, RowCache& cache,
-            std::uint32_t index, std::uint64_t& end) const;
+  /// Gives a cache its place, the output or, where nobody wants that, the workspace at `end`, and adds it to `caches`; without a past
+  /// or a turn its rows stay where they are.
+  void keep(sdk::PrepareContext& ctx, const Device& device, const RowAttention& form,
+            RowCache& cache, std::uint32_t index, RowCaches& caches, std::uint64_t& end) const;
 
   std::int64_t heads_, kv_heads_;
   double scale_, softcap_;

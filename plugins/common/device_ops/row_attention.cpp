@@ -19,15 +19,21 @@ struct GroupForm {
   std::int64_t tiles = 1, parts = 1, part_keys = 1;
 };
 
+/// Elements of the 16 bytes that are read at once.
+std::int64_t wide_elements(DataType type) {
+  constexpr std::int64_t kWideBytes = 16;
+  return kWideBytes / sdk::element_bytes(type);
+}
+
 GroupForm form_of(const Device& device, const RowAttention& attention) {
-  constexpr std::int64_t kGroupItems = 128, kMostLanes = 32, kWideBytes = 16;
+  constexpr std::int64_t kGroupItems = 128, kMostLanes = 32;
   // What an item keeps in registers: of a row of keys, of all rows, and scores.
   constexpr std::int64_t kElementsOfRow = 8, kElementsOfRows = 64, kMostRows = 8, kMostScores = 16;
   constexpr std::int64_t kMostTogether = 4, kManyGroups = 512;
   GroupForm form;
   const std::int64_t least = std::min(attention.width, attention.value_width);
   const std::int64_t most = std::max(attention.width, attention.value_width);
-  const std::int64_t wide = kWideBytes / sdk::element_bytes(attention.type);
+  const std::int64_t wide = wide_elements(attention.type);
   if (attention.width % wide == 0 && attention.value_width % wide == 0 && least > 0)
     form.width = wide;
   form.lanes =
@@ -149,19 +155,41 @@ void add_attention_words(Walk& walk, const RowAttention& attention) {
   walk.functions += common::kAttentionWords;
 }
 
-void add_cache(Work& work, const RowAttention& attention, const RowCache& cache,
-               const std::string& fault) {
-  Walk walk(Dims{attention.batch * attention.kv_heads, cache.rows, attention.width});
-  add_attention_words(walk, attention);
-  walk.out("present", cache.present.memory, attention.type).number("present_rows", cache.rows);
-  walk.in("fresh", cache.fresh.memory, attention.type).number("fresh_rows", cache.fresh_rows);
-  walk.number("fresh_batch", cache.fresh.steps.batch).number("room", cache.room);
-  walk.number("fresh_head", cache.fresh.steps.head);
-  walk.number("fresh_row", cache.fresh.steps.position);
-  const bool has_past = cache.past && cache.room > 0;
-  walk.define("HAS_PAST", has_past ? 1 : 0);
-  if (has_past) walk.in("past", *cache.past, attention.type);
-  if (attention.lengths || attention.turn) walk.may_fault(fault);
+void add_caches(Work& work, const RowAttention& attention, const RowCaches& caches,
+                const std::string& fault) {
+  if (caches.each.empty()) return;
+  RowAttention known = attention;
+  if (!caches.each.front().is_turned) known.turn.reset();
+  std::int64_t width = 0;
+  bool is_wide = shares_rows(work.device());
+  for (const RowCache& cache : caches.each) {
+    width = std::max(width, cache.width);
+    is_wide = is_wide && cache.width % wide_elements(attention.type) == 0;
+  }
+  const std::int64_t together = is_wide ? wide_elements(attention.type) : 1;
+  const auto count = static_cast<std::int64_t>(caches.each.size());
+  Walk walk(Dims{count * attention.batch * attention.kv_heads, caches.rows,
+                 ceil_divide(width, together)});
+  add_attention_words(walk, known);
+  walk.number("heads", attention.batch * attention.kv_heads).number("room", caches.room);
+  walk.number("present_rows", caches.rows).number("fresh_rows", caches.fresh_rows);
+  for (std::size_t i = 0; i < caches.each.size(); ++i) {
+    const RowCache& cache = caches.each[i];
+    const std::string of = std::to_string(i);
+    walk.out("present" + of, cache.present.memory, attention.type);
+    walk.in("fresh" + of, cache.fresh.memory, attention.type);
+    walk.number("fresh_batch" + of, cache.fresh.steps.batch);
+    walk.number("fresh_head" + of, cache.fresh.steps.head);
+    walk.number("fresh_row" + of, cache.fresh.steps.position);
+    const bool has_past = cache.past && caches.room > 0;
+    // What is not there is not read.
+    walk.in("past" + of, has_past ? *cache.past : cache.fresh.memory, attention.type);
+    walk.define(("HAS_PAST" + of).c_str(), has_past ? 1 : 0);
+    walk.define(("WIDTH" + of).c_str(), cache.width);
+  }
+  walk.define("CACHES", count).define("V", together).define("WIDE_TYPE", type_code(attention.type));
+  walk.functions += is_wide ? common::kWideRows : common::kNarrowRows;
+  if (attention.lengths || known.turn) walk.may_fault(fault);
   walk.in_bands();
   walk.body = common::kKeepRows;
   walk.name("attention, keys and values kept").add_to(work);

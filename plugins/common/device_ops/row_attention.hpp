@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "plugins/common/device_ops/walk.hpp"
 
@@ -78,18 +79,25 @@ struct RowAttention {
 /// Has the walk's body know a sequence's length and the angles of positions: kAttentionWords.
 void add_attention_words(Walk& walk, const RowAttention& attention);
 
-/// Keys or values of a sequence: those of before, and new ones behind them.
+/// Keys or values: those of before, and new ones behind them.
 struct RowCache {
-  RowsAt fresh, present;                            ///< `present` is [batch, heads, rows, width]
-  std::optional<MemoryRef> past;                    ///< [batch, heads, room, width]
+  RowsAt fresh, present;          ///< `present` is [batch, heads, rows, width]
+  std::optional<MemoryRef> past;  ///< [batch, heads, room, width]
+  std::int64_t width = 0;
+  bool is_turned = false;  ///< new rows are, by the attention's turn: of the first cache alone
+};
+
+/// What a node keeps: keys, values, or both.
+struct RowCaches {
+  std::vector<RowCache> each;
   std::int64_t fresh_rows = 0, room = 0, rows = 0;  ///< of the new ones, the past, the present
 };
 
-/// Puts past and new rows of `attention.width` elements side by side in the present, new ones turned, if any are. The new ones begin
-/// behind what a sequence uses of the past; where past and present are one memory, they alone are written.
+/// Puts past and new rows side by side in the present. The new ones begin behind what a sequence uses of the past; where past and
+/// present are one memory, they alone are written.
 /// A run fails, saying `fault`, where lengths do not fit, or a place has no angles.
-void add_cache(Work& work, const RowAttention& attention, const RowCache& cache,
-               const std::string& fault);
+void add_caches(Work& work, const RowAttention& attention, const RowCaches& caches,
+                const std::string& fault);
 
 /// The queries, turned, as [batch, heads, queries, width]; the attention turns them.
 void add_turned(Work& work, const RowAttention& attention, const MemoryRef& to);

@@ -52,33 +52,46 @@ FUNCTION float turned(GLOBAL const STORAGE(T) *row, i64 at, GLOBAL const STORAGE
 #endif
 )kernel";
 
-/// Body of a walk over [batch * heads, rows of the present, W]: past and new rows of keys or values side by side, new ones behind
-/// what a sequence uses of the past's room. Where past and present are one memory, new ones alone are written.
+/// Body of a walk over [CACHES * heads, rows of the present, width / V], `heads` of all sequences: past and new rows of keys, of values,
+/// or of both, side by side, new ones behind what a sequence uses of the past's room. Where past and present are one memory,
+/// new ones alone are written. With TURNS the first cache's are turned.
 inline constexpr char kKeepRows[] = R"kernel(
-  i64 b = i2 / kv_heads, h = i2 % kv_heads;
+#if CACHES > 1
+#define OF(name) (i2 < heads ? name##0 : name##1)
+#else
+#define OF(name) name##0
+#endif
+  i64 head = i2 % heads, b = head / kv_heads, h = head % kv_heads;
   i64 length = LENGTH(b);
 #if HAS_LENGTHS
   i64 given = (i64)lengths[b] + LESS;
   if (given < fresh_rows || given > keys || given - fresh_rows > room) FAULT;
 #endif
-  i64 used = length - fresh_rows, at = (i2 * present_rows + i1) * W + i0;
-  if (i1 >= used && i1 < length) {
-    GLOBAL const STORAGE(T) *row = fresh + b * fresh_batch + h * fresh_head + (i1 - used) * fresh_row;
+  i64 used = length - fresh_rows, width = OF(WIDTH), from = i0 * V;
+  GLOBAL STORAGE(T) *present = OF(present) + (head * present_rows + i1) * width + from;
+  VALUE(T) row[V];
+  if (from < width && i1 >= used && i1 < length) {
+    GLOBAL const STORAGE(T) *fresh = OF(fresh) + b * OF(fresh_batch) + h * OF(fresh_head) + (i1 - used) * OF(fresh_row);
 #if TURNS
     i64 place = PLACE(b, i1 - used, length);
     if (place < -angles || place >= angles) FAULT;
     place = INSIDE(place, angles);
-    STORE(T, present, at, turned(row, i0, cosines, sines, place, half_turned));
+    if (i2 < heads) {
+      for (int e = 0; e < V; ++e) row[e] = turned(fresh, from + e, cosines, sines, place, half_turned);
+    } else {
+      READ(T, fresh + from, row);
+    }
 #else
-    STORE(T, present, at, LOAD(T, row, i0));
+    READ(T, fresh + from, row);
 #endif
-#if HAS_PAST
-  } else if (past != (GLOBAL const STORAGE(T) *)present) {
-    STORE(T, present, at, i1 < room ? LOAD(T, past, (i2 * room + i1) * W + i0) : 0);
-#else
-  } else {
-    STORE(T, present, at, 0);
-#endif
+    WRITE(T, present, row);
+  } else if (from < width && !(OF(HAS_PAST) && OF(past) == OF(present))) {
+    if (OF(HAS_PAST) && i1 < room) {
+      READ(T, OF(past) + (head * room + i1) * width + from, row);
+    } else {
+      for (int e = 0; e < V; ++e) row[e] = 0;
+    }
+    WRITE(T, present, row);
   }
 )kernel";
 
