@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "plugins/common/broadcast.hpp"
@@ -41,7 +42,7 @@ struct BatchedProduct {
   }
 };
 
-constexpr std::uint32_t kMask = 3;  ///< which input it is
+enum Operand : std::size_t { kQ, kK, kV, kMask };
 
 /// V elements of a row of scores, with those of the mask, or with its one element for the row, which attends to the positions
 /// from `begin` to `end`.
@@ -68,6 +69,17 @@ FUNCTION void read_masked(GLOBAL const STORAGE(T) *x,
 }
 )kernel";
 
+/// Whether each column has an element of the mask.
+bool is_along(const Dims& mask) { return !mask.empty() && mask.back() != 1; }
+
+/// Of the mask, over scores of these four dims.
+AttentionSteps mask_steps_of(const AttentionParts& parts, const Dims& dims) {
+  if (parts.mask_steps) return *parts.mask_steps;
+  const Dims steps =
+      device_ops::broadcast_view(parts.memory[kMask], parts.type, *parts.mask, dims).strides;
+  return {steps[0], steps[1], steps[2]};
+}
+
 class PartsWriter {
  public:
   PartsWriter(NodeWork& work, const AttentionParts& parts, const AttentionExtent& extent,
@@ -75,7 +87,7 @@ class PartsWriter {
       : work_(work), parts_(parts), extent_(extent), pieces_(pieces) {}
 
   void write() {
-    if (extent_.masked.back() == 0) return fill(output(0), sdk::element_count(extent_.result));
+    if (extent_.masked.back() == 0) return fill(parts_.result, sdk::element_count(extent_.result));
     add_scores();
     const bool is_repeated = extent_.masked != extent_.scores;
     if (is_repeated) add_mask();
@@ -89,7 +101,7 @@ class PartsWriter {
   }
 
   /// An operand over the batch of `dims`.
-  Matrices operand(std::size_t index, const AttentionOperand& form) const {
+  Matrices operand(Operand index, const AttentionOperand& form) const {
     Matrices made;
     made.memory = parts_.memory[index];
     made.lines = form.positions;
@@ -118,8 +130,8 @@ class PartsWriter {
     BatchedProduct product;
     product.outer = dims[0];
     product.inner = dims[1];
-    product.a = operand(0, parts_.q);
-    product.b = operand(1, parts_.k);
+    product.a = operand(kQ, parts_.q);
+    product.b = operand(kK, parts_.k);
     product.b_is_transposed = true;
     product.y = dense(scores_, dims, dims);
     product.factor = parts_.scale;
@@ -138,7 +150,7 @@ class PartsWriter {
     device_ops::add_pointwise(
         work_.launches(), dims,
         {device_ops::broadcast_view(scores_, parts_.type, scores, dims),
-         device_ops::broadcast_view(input(kMask), parts_.type, *parts_.mask, dims)},
+         device_ops::broadcast_view(parts_.memory[kMask], parts_.type, *parts_.mask, dims)},
         device_ops::dense_view(to, parts_.type, dims), {text, "", {}});
     scores_ = to;
   }
@@ -179,19 +191,20 @@ class PartsWriter {
     walk.define("IS_OF_BOOLS", parts_.is_mask_of_bools ? 1 : 0);
     if (is_masked) {
       const DataType type = parts_.is_mask_of_bools ? DataType::Bool : parts_.type;
-      const Dims steps = device_ops::broadcast_view(input(kMask), type, *parts_.mask, dims).strides;
-      walk.in("mask", input(kMask), type).define("TM", type_code(type));
-      walk.number("heads", dims[1]).number("mask_batch", steps[0]);
-      walk.number("mask_head", steps[1]).number("mask_line", steps[2]);
-      walk.define("IS_ALONG", steps[3] == 0 ? 0 : 1);
+      const AttentionSteps steps = mask_steps_of(parts_, dims);
+      walk.in("mask", parts_.memory[kMask], type).define("TM", type_code(type));
+      walk.number("heads", dims[1]).number("mask_batch", steps.batch);
+      walk.number("mask_head", steps.head).number("mask_line", steps.position);
+      walk.define("IS_ALONG", is_along(*parts_.mask) ? 1 : 0);
       seek +=
           "; mask += row / lines / heads * mask_batch + row / lines % heads * mask_head + "
           "row % lines * mask_line";
     }
     walk.define("SEEK", seek);
     // Without an end on one side: as far as there are positions.
-    walk.number("before", std::min(parts_.before.value_or(dims[2]), dims[2]));
-    walk.number("after", std::min(parts_.after.value_or(dims[3]), dims[3]));
+    const std::int64_t first = parts_.first_place, all = first + dims[2];
+    walk.number("before", std::min(parts_.before.value_or(all), all) - first);
+    walk.number("after", std::min(parts_.after.value_or(dims[3]), dims[3]) + first);
     walk.define("READ_ROW(at, to)",
                 sdk::message("read_masked(x, ", is_masked ? "mask, " : "",
                              "(i64)(row % lines) - before, (i64)(row % lines) + after, at, to)"));
@@ -203,8 +216,8 @@ class PartsWriter {
     product.outer = extent_.result[0];
     product.inner = extent_.result[1];
     product.a = dense(scores_, extent_.masked, extent_.result);
-    product.b = operand(2, parts_.v);
-    product.y = dense(output(0), extent_.result, extent_.result);
+    product.b = operand(kV, parts_.v);
+    product.y = dense(parts_.result, extent_.result, extent_.result);
     product.y.outer = parts_.y.batch;
     product.y.inner = parts_.y.head;
     product.y.line = parts_.y.position;
@@ -333,6 +346,60 @@ Dims batch_of(const AttentionParts& parts, const AttentionOperand& operand) {
   return {operand.batch, parts.is_grouped ? parts.q.heads : operand.heads};
 }
 
+/// How many rows are computed at once: all, or as many as have scores of `most_bytes`, the default of which second caches hold. Powers
+/// of two, so that requests of different lengths are products of few sizes, whose algorithms are known.
+std::int64_t rows_at_once(const AttentionParts& parts, const AttentionExtent& extent,
+                          std::int64_t most_bytes) {
+  constexpr std::int64_t kLeastRows = 64;
+  const std::int64_t rows = extent.masked[2];
+  if (rows <= kLeastRows || extent.masked != extent.scores) return rows;
+  const std::int64_t bytes =
+      sdk::element_count(extent.scores) / rows * sdk::element_bytes(parts.type);
+  if (bytes == 0 || bytes * rows <= most_bytes) return rows;
+  const auto fitting = static_cast<std::uint64_t>(std::max(kLeastRows, most_bytes / bytes));
+  return static_cast<std::int64_t>(std::bit_floor(fitting));
+}
+
+/// The positions that windows leave to some row, from the first to before the last, of all that there are: with some more, as above.
+std::pair<std::int64_t, std::int64_t> columns_of(const AttentionParts& parts, std::int64_t rows,
+                                                 std::int64_t columns) {
+  constexpr std::int64_t kTogether = 512;
+  std::int64_t begin = 0, end = columns;
+  if (parts.after) {
+    const std::int64_t last = parts.first_place + rows + std::min(*parts.after, columns);
+    end = std::min(columns, device_ops::ceil_divide(last, kTogether) * kTogether);
+  }
+  if (parts.before) begin = std::max<std::int64_t>(0, parts.first_place - *parts.before);
+  return {std::min(begin, end - 1) / kTogether * kTogether, end};
+}
+
+/// The rows from `first` on.
+AttentionParts rows_of(const AttentionParts& parts, const AttentionExtent& extent,
+                       std::int64_t first, std::int64_t rows) {
+  AttentionParts part = parts;
+  const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(parts.type));
+  const auto move = [](MemoryRef& memory, std::int64_t elements, std::uint64_t each) {
+    memory.offset += static_cast<std::uint64_t>(elements) * each;
+  };
+  part.first_place += first;
+  const auto [begin, end] = columns_of(part, rows, extent.scores[3]);
+  part.first_place -= begin;
+  part.q.positions = rows;
+  part.k.positions = part.v.positions = end - begin;
+  move(part.memory[kQ], first * parts.q.steps.position, bytes);
+  move(part.memory[kK], begin * parts.k.steps.position, bytes);
+  move(part.memory[kV], begin * parts.v.steps.position, bytes);
+  move(part.result, first * parts.y.position, bytes);
+  if (!parts.mask) return part;
+  Dims& mask = *part.mask;
+  part.mask_steps = mask_steps_of(parts, extent.masked);
+  move(part.memory[kMask], first * part.mask_steps->position + (is_along(mask) ? begin : 0),
+       parts.is_mask_of_bools ? 1 : bytes);
+  if (is_along(mask)) mask.back() = end - begin;
+  if (mask.size() > 1 && mask[mask.size() - 2] != 1) mask[mask.size() - 2] = rows;
+  return part;
+}
+
 }  // namespace
 
 AttentionExtent extent_of(const AttentionParts& parts) {
@@ -353,7 +420,17 @@ AttentionExtent extent_of(const AttentionParts& parts) {
 
 void add_attention_parts(NodeWork& work, const AttentionParts& parts, const AttentionExtent& extent,
                          WorkspacePieces& pieces) {
-  PartsWriter(work, parts, extent, pieces).write();
+  const auto most_bytes = static_cast<std::int64_t>(work.device().settings().attention_bytes);
+  const std::int64_t all = extent.masked[2], rows = rows_at_once(parts, extent, most_bytes);
+  if (rows >= all) return PartsWriter(work, parts, extent, pieces).write();
+  const WorkspacePieces before = pieces;
+  for (std::int64_t first = 0; first < all; first += rows) {
+    const AttentionParts part = rows_of(parts, extent, first, std::min(rows, all - first));
+    // On one stream, so that all of them may use the same memory.
+    WorkspacePieces own = before;
+    PartsWriter(work, part, extent_of(part), own).write();
+    if (own.bytes() > pieces.bytes()) pieces = own;
+  }
 }
 
 }  // namespace backplane::cuda

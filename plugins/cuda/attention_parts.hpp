@@ -1,6 +1,7 @@
 // Attention by parts that always work, where cuDNN has no plan: the provider's own products, the scores between them in a
 // workspace, where the mask is added, and Softmax by rows. It is what the nodes compute apart, without their transpositions
-// where products can step over what lies between rows.
+// where products can step over what lies between rows. Scores of many rows are computed some rows at a time, in the same
+// memory, and of these only the columns that windows leave.
 #pragma once
 
 #include <array>
@@ -12,21 +13,25 @@
 
 namespace backplane::cuda {
 
-/// softmax(scale * q k' + mask) v of q, k and v in `memory` and the mask in input 3, which are of one type, as output 0. Batches, heads and the mask
-/// broadcast as operands of MatMul and Add do.
+/// softmax(scale * q k' + mask) v of operands of one type. Batches, heads and the mask broadcast as operands of MatMul and Add do.
 struct AttentionParts {
   DataType type = DataType::Float;
   Precision precision = Precision::kFp32;  ///< of products of float32
   AttentionOperand q, k, v;
-  std::array<device_ops::MemoryRef, 3> memory{device_ops::input(0), device_ops::input(1),
-                                              device_ops::input(2)};
+  /// Of q, k, v and the mask.
+  std::array<device_ops::MemoryRef, 4> memory{device_ops::input(0), device_ops::input(1),
+                                              device_ops::input(2), device_ops::input(3)};
+  device_ops::MemoryRef result = device_ops::output(0);
   std::optional<Dims> mask;  ///< of up to four axes
-  bool is_grouped = false;   ///< a head of k and v is that of as many of q's as there are for each
+  std::optional<AttentionSteps>
+      mask_steps;           ///< where it is part of a larger one; none: it is dense
+  bool is_grouped = false;  ///< a head of k and v is that of as many of q's as there are for each
   bool is_mask_of_bools = false;  ///< which say what is attended to
   /// How far before and after its own position a row attends; none: without an end.
   std::optional<std::int64_t> before, after;
-  bool is_empty_zero = false;  ///< a row that attends to nothing is 0 and not NaN
-  bool is_nan_zero = false;    ///< so is every weight that would be NaN
+  std::int64_t first_place = 0;  ///< of the first row among the positions
+  bool is_empty_zero = false;    ///< a row that attends to nothing is 0 and not NaN
+  bool is_nan_zero = false;      ///< so is every weight that would be NaN
   AttentionSteps y;
   double scale = 1;
 };

@@ -28,6 +28,7 @@ struct DeviceSettings {
   bool fusion = true;
   PrecisionRules precision;  ///< of nodes of float32
   ImageLayout layout = ImageLayout::kAuto;
+  std::uint64_t attention_bytes = std::uint64_t{32} << 20;  ///< of scores at once
 };
 
 /// Memory of the device, or pinned memory of the process.

@@ -58,6 +58,9 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
   options_.emplace_back("layout", BP_OPTION_STRING, "auto", "auto|channels_first|channels_last",
                         "How images lie between convolutions; auto: channels last on tensor "
                         "cores, which is with every precision but fp32.");
+  options_.emplace_back("attention_mb", BP_OPTION_INT, "32", "1..65536",
+                        "The most MiB of scores that an attention keeps which no kernel of "
+                        "cuDNN computes: rows of more are computed one part after another.");
   for (sdk::Option& option : options_) option_pointers_.push_back(option.raw());
   raw_.name = "cuda";
   raw_.version = "0.1.0";
@@ -124,6 +127,7 @@ std::unique_ptr<Device> Provider::open(const sdk::OpenContext& ctx) {
   settings.fusion = ctx.option("fusion") == "true";
   settings.precision = PrecisionRules(precision_named(ctx.option("precision"), "precision"),
                                       ctx.option("precision_of"));
+  settings.attention_bytes = number_option(ctx, "attention_mb", "a number of MiB") * 1024 * 1024;
   const std::string layout = ctx.option("layout");
   settings.layout = layout == "channels_last"    ? ImageLayout::kChannelsLast
                     : layout == "channels_first" ? ImageLayout::kChannelsFirst

@@ -1,5 +1,6 @@
 // Attention: its form for the library, casts, masks, addresses, what is refused.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -35,6 +36,7 @@ class AttentionReference {
  public:
   AttentionReference(const AttentionCase& each, float scale)
       : case_(each),
+        has_mask_(each.mask != Dims{-1}),
         is_flat_(each.q.size() == 3),
         scale_(static_cast<double>(scale)),
         heads_(is_flat_ ? each.heads : each.q[1]),
@@ -77,13 +79,12 @@ class AttentionReference {
     for (std::int64_t e = 0; e < width_; ++e)
       sum += number(at(b, h, i, e, heads_, rows_, width_), 1) *
              number(at(b, group_of(h), j, e, groups_, columns_, width_), 2);
-    return sum * scale_ + mask({b, h, i, j});
+    return sum * scale_ + (has_mask_ ? mask({b, h, i, j}) : 0);
   }
 
   /// The mask broadcasts from its end.
-  double mask(const Dims& place) const {
+  double mask(const std::array<std::int64_t, 4>& place) const {
     const Dims& dims = case_.mask;
-    if (dims == Dims{-1}) return 0;
     // What the mask's last axis does not reach does not count.
     if (place.back() >= dims.back()) return -std::numeric_limits<double>::infinity();
     std::int64_t index = 0;
@@ -107,7 +108,7 @@ class AttentionReference {
   }
 
   const AttentionCase& case_;
-  bool is_flat_;
+  bool has_mask_, is_flat_;
   double scale_;
   std::int64_t heads_, groups_, rows_, columns_, width_, value_width_;
 };
@@ -256,6 +257,41 @@ TEST_F(CudaAttention, WhatTheLibraryDoesNotTakeIsComputedByPartsAndSaysWhy) {
   EXPECT_NE(why(open(), small).find("no plan"), std::string::npos);
   stand_in().devices = {stand_in_device(7, 5)};
   EXPECT_NE(why(open(), small).find("compute capability 8.0"), std::string::npos);
+}
+
+TEST_F(CudaAttention, ScoresOfManyRowsAreComputedSomeRowsAtATime) {
+  const OpenDevice device = open({{"attention_mb", "1"}}), roomy = open();
+  struct Long {
+    AttentionCase each;
+    std::size_t times;
+  };
+  const std::vector<Long> cases = {
+      {{{1, 2, 700, 2}, {1, 1, 700, 2}, {1, 1, 700, 2}, {-1}, true}, 6},
+      {{{1, 1, 1100, 2},
+        {1, 1, 1100, 2},
+        {1, 1, 1100, 3},
+        {1100, 1100},
+        false,
+        0,
+        0,
+        false,
+        100,
+        60},
+       9},
+      {{{1, 1, 70, 2}, {1, 1, 4200, 2}, {1, 1, 4200, 2}, {4100}, false, 0, 0, true}, 2},
+      {{{2, 300, 4}, {2, 600, 2}, {2, 600, 2}, {2, 2, 300, 600}, true, 2, 1, true}, 5},
+  };
+  const auto products = [](const AttentionCase& each, NodeOnDevice& run) {
+    const std::size_t before = stand_in().count("product");
+    expect_right(each, run, BP_FLOAT, 0, Precision::kFp32);
+    return stand_in().count("product") - before;
+  };
+  for (const auto& [each, times] : cases) {
+    SCOPED_TRACE(sdk::to_string(each.q) + sdk::to_string(each.k));
+    const auto in_parts = prepare(device, each, BP_FLOAT), at_once = prepare(roomy, each, BP_FLOAT);
+    EXPECT_EQ(products(each, *in_parts), times * products(each, *at_once));
+    EXPECT_LT(in_parts->kernel().workspace_bytes(), at_once->kernel().workspace_bytes());
+  }
 }
 
 TEST_F(CudaAttention, WhatItsPartsDoNotComputeEitherIsRefusedWithTheReason) {

@@ -168,6 +168,36 @@ class Networks(Formats):
                     self.assertTrue(rows["attention"]["kernel"].startswith("cuda:"), rows["attention"])
                     self.check(path, feeds, precision)
 
+    def test_prompts_have_tensor_cores(self):
+        random = np.random.default_rng(9)
+        heads, groups, width, past, positions = 4, 2, 16, 30, 70
+        for dtype, code, begins, way in ((np.float16, TensorProto.FLOAT16, True, "cudnn"), (np.float32, TensorProto.FLOAT, True, "by products"),
+                                         (np.float16, TensorProto.FLOAT16, False, "by products")):
+            shapes = {"q": (2, positions, heads * width), "k": (2, positions, groups * width), "v": (2, positions, groups * width)}
+            if begins:
+                constants = [numpy_helper.from_array(np.full(2, positions - 1, np.int32), "lengths"),
+                             numpy_helper.from_array(np.array(positions, np.int32), "total")]
+                constants += [numpy_helper.from_array(random.standard_normal((positions, width // 2)).astype(dtype), name)
+                              for name in ("cos", "sin")]
+                attention = node("GroupQueryAttention", ["q", "k", "v", "", "", "lengths", "total", "cos", "sin"], ["y", "pk", "pv"],
+                                 domain="com.microsoft", num_heads=heads, kv_num_heads=groups, do_rotary=1)
+            else:
+                constants = [numpy_helper.from_array(random.standard_normal((2, groups, past, width)).astype(dtype), name)
+                             for name in ("past_k", "past_v")]
+                attention = node("Attention", ["q", "k", "v", "", "past_k", "past_v"], ["y", "pk", "pv"], q_num_heads=heads,
+                                 kv_num_heads=groups, is_causal=1)
+            attention.name = "attention"
+            rows = positions + (0 if begins else past)
+            outputs = [value("y", code, shapes["q"])] + [value(name, code, (2, groups, rows, width)) for name in ("pk", "pv")]
+            model = program.model([attention], [value(name, code, shape) for name, shape in shapes.items()], outputs, constants, opset=23)
+            model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+            path = self.save(model)
+            with self.subTest(way, dtype=dtype.__name__):
+                kernel = {row["name"]: row for row in self.nodes(path, "fp32")["nodes"]}["attention"]["kernel"]
+                self.assertIn(way, kernel)
+                self.check(path, {name: random.standard_normal(shape).astype(dtype) for name, shape in shapes.items()},
+                           "fp32" if dtype is np.float32 else "fp16")
+
     def test_what_is_stored_otherwise_is_explained(self):
         path = self.folder / "residual.onnx"
         networks.residual_network(path, size=32, stages=(1, 1, 1, 1), classes=10)

@@ -7,66 +7,13 @@
 
 #include "op_table.hpp"
 #include "plugins/cuda/attention_parts.hpp"
+#include "plugins/cuda/attention_work.hpp"
 #include "plugins/cuda/attentions.hpp"
 #include "plugins/cuda/integer_lines.hpp"
 #include "plugins/cuda/kernel.hpp"
 
 namespace backplane::cuda {
 namespace {
-
-/// An operand as the library reads or writes it: in its place, or, where its address is not aligned, by way of a spare one.
-struct PlacedOperand {
-  MemoryRef memory, spare;
-  std::uint64_t bytes = 0;  ///< of the spare; none where the memory is aligned for certain
-};
-
-/// An attention on a stream.
-class AttentionWork final : public device_ops::PreparedWork {
- public:
-  struct Plan {
-    std::shared_ptr<const PreparedAttention> prepared;
-    PlacedOperand q, k, v, mask, y;
-    MemoryRef workspace;
-    bool has_mask = false;
-    float scale = 1;
-  };
-  AttentionWork(Device& device, std::string label, Plan plan)
-      : device_(device), label_(std::move(label)), plan_(std::move(plan)) {}
-
-  void compute(const sdk::ComputeContext& ctx) const override {
-    Stream& stream = *reinterpret_cast<Stream*>(ctx.stream());
-    try {
-      AttentionAddresses at;
-      at.q = read(plan_.q, ctx, stream);
-      at.k = read(plan_.k, ctx, stream);
-      at.v = read(plan_.v, ctx, stream);
-      if (plan_.has_mask) at.mask = read(plan_.mask, ctx, stream);
-      const Address y = address_of(plan_.y.memory, ctx);
-      at.y = is_aligned(y) ? y : address_of(plan_.y.spare, ctx);
-      if (plan_.prepared->workspace_bytes() > 0) at.workspace = address_of(plan_.workspace, ctx);
-      const TimedWork timed(stream, "attention");
-      plan_.prepared->enqueue(stream.handle(), at, plan_.scale);
-      if (at.y != y) device_.context().copy(stream.handle(), y, at.y, plan_.y.bytes);
-    } catch (const sdk::Error& error) {
-      throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));
-    }
-  }
-
- private:
-  static bool is_aligned(Address address) { return address % kLibraryAlignment == 0; }
-  Address read(const PlacedOperand& operand, const sdk::ComputeContext& ctx,
-               const Stream& stream) const {
-    const Address from = address_of(operand.memory, ctx);
-    if (is_aligned(from)) return from;
-    const Address spare = address_of(operand.spare, ctx);
-    device_.context().copy(stream.handle(), spare, from, operand.bytes);
-    return spare;
-  }
-
-  Device& device_;
-  std::string label_;
-  Plan plan_;
-};
 
 class AttentionNode {
  public:

@@ -261,6 +261,19 @@ TEST_P(CudnnPlans, AttentionsWithEveryKindOfMask) {
   }
 }
 
+TEST_P(CudnnPlans, APromptWhoseKeysLieInTheRoomOfACache) {
+  constexpr std::int64_t kHeads = 32, kGroups = 8, kRows = 300, kWidth = 64, kRoom = 4096;
+  Attention form = attention({1, kHeads, kGroups, kRows, kRows, kWidth, kWidth}, true);
+  form.is_causal = true;
+  form.k = form.v = {kGroups * kRoom * kWidth, kRoom * kWidth, kWidth};
+  form.y = {kHeads * kRows * kWidth, kWidth, kHeads * kWidth};
+  expect_plan(form);
+  // Queries, keys and values side by side in one tensor.
+  constexpr std::int64_t kAll = (kHeads + 2 * kGroups) * kWidth;
+  form.q = form.k = form.v = {kRows * kAll, kWidth, kAll};
+  expect_plan(form);
+}
+
 TEST_P(CudnnPlans, AnAttentionOfOddWidthHasNone) {
   // Which is why it is computed by parts; a plan for it would be welcome, and this test then go.
   EXPECT_FALSE(find(attention({1, 4, 4, 7, 9, 20, 20}, false)));
