@@ -1,4 +1,4 @@
-// Weights of 4 and 8 bits that are dequantized on their way into a product or a Gather, in ONNX's form (DequantizeLinear
+// Weights of 2, 4 and 8 bits that are dequantized on their way into a product or a Gather, in ONNX's form (DequantizeLinear
 // of a constant) and as com.microsoft::MatMulNBits.
 #include <cmath>
 #include <cstdint>
@@ -233,6 +233,64 @@ GraphCase matmul_nbits(Random& random) {
   return g.done({y}, {256, 4096});
 }
 const Sweep kMatMulNBits("NarrowWeights", "MatMulNBits", 100, matmul_nbits);
+
+/// MatMulNBits alone: every type, number of bits and kind of zero points, of few rows and of many.
+GraphCase matmul_nbits_in_any_form(Random& random) {
+  GraphWriter g(21, random);
+  const ElementType type = random.pick(
+      {ElementType::Float, ElementType::Float, ElementType::Float16, ElementType::BFloat16});
+  const auto bits = random.pick<std::int64_t>({2, 4, 4, 8});
+  const auto block = random.pick<std::int64_t>({16, 16, 32, 32, 64, 128, 256});
+  std::int64_t depth = block * random.integer(1, block > 64 ? 3 : 9);
+  if (random.one_in(2)) depth -= random.integer(1, 15);
+  const auto columns = random.pick<std::int64_t>({1, 3, 7, 32, 65, 130, 517, 2100});
+  const std::int64_t blocks = (depth + block - 1) / block;
+  const auto rows = random.pick<std::int64_t>({0, 1, 1, 2, 3, 5, 8, 11, 30, 70});
+  const Dims dims = random.one_in(4) ? Dims{2, rows, depth} : Dims{rows, depth};
+  const double most = 0.8 / static_cast<double>(1 << bits);
+  const auto reals = [&](const Dims& of, double low, double high) {
+    return random.tensor(type, of, low, high);
+  };
+  const auto bytes = [&](const Dims& of) { return random.tensor(ElementType::UInt8, of, 0, 255); };
+  std::vector<std::string> inputs = {g.feed(reals(dims, -1, 1)),
+                                     g.constant(bytes({columns, blocks, block * bits / 8})),
+                                     g.constant(reals({columns, blocks}, -most, most))};
+  const std::int64_t zeros = random.integer(0, 3);
+  inputs.push_back(zeros == 0   ? ""
+                   : zeros == 1 ? g.constant(random.tensor(ElementType::Float, {columns, blocks}, 0,
+                                                           static_cast<double>(1 << bits)))
+                   : zeros == 2 ? g.constant(reals({columns, blocks}, 0, 1 << bits))
+                                : g.constant(bytes({columns, (blocks * bits + 7) / 8})));
+  inputs.push_back("");
+  if (random.one_in(2)) inputs.push_back(g.constant(reals({columns}, -1, 1)));
+  while (inputs.back().empty()) inputs.pop_back();
+  const std::string y = g.node(
+      "MatMulNBits", inputs, {{"K", depth}, {"N", columns}, {"bits", bits}, {"block_size", block}});
+  g.last().domain = "com.microsoft";
+  g.last().opset = 1;
+  // Weights that are written out are rounded to the type of A.
+  return g.done({y}, type == ElementType::Float     ? Tolerance{256, 4096}
+                     : type == ElementType::Float16 ? Tolerance{8000, 60000}
+                                                    : Tolerance{64000, 480000});
+}
+const Sweep kMatMulNBitsInAnyForm("NarrowWeights", "MatMulNBitsInAnyForm", 120,
+                                  matmul_nbits_in_any_form);
+
+/// More weights than are written out at once.
+GraphCase many_weights(Random& random) {
+  GraphWriter g(21, random);
+  const std::int64_t depth = 1504, columns = 3100, blocks = depth / 32;
+  const std::string y =
+      g.node("MatMulNBits",
+             {g.feed({35, depth}),
+              g.constant(random.tensor(ElementType::UInt8, {columns, blocks, 16}, 0, 255)),
+              g.constant({columns, blocks}, -0.05, 0.05), "", "", g.constant({columns})},
+             {{"K", depth}, {"N", columns}, {"block_size", std::int64_t{32}}});
+  g.last().domain = "com.microsoft";
+  g.last().opset = 1;
+  return g.done({y}, {256, 4096});
+}
+const Sweep kManyWeights("NarrowWeights", "ManyWeightsInAnyForm", 1, many_weights);
 
 }  // namespace
 }  // namespace backplane::ops_test

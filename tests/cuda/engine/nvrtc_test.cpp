@@ -174,6 +174,34 @@ std::vector<Case> cached_attention_cases() {
   return cases;
 }
 
+/// Few rows by the weights as they lie, many by what is written out; of every number of bits and kind of zero points.
+std::vector<Case> block_weights_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](std::int64_t rows, std::int64_t bits, std::int64_t block, std::int64_t depth,
+                       bp_dtype type, bp_dtype zeros) {
+    const std::int64_t columns = 3000, blocks = (depth + block - 1) / block;
+    const bool is_packed = zeros == BP_UINT8;
+    const std::vector<Input> inputs{
+        {{rows, depth}},
+        of(BP_UINT8, {columns, blocks, block * bits / 8}),
+        {{columns, blocks}},
+        of(zeros, {columns, is_packed ? (blocks * bits + 7) / 8 : blocks})};
+    const auto attributes = [=](NodeUnderTest& n) {
+      n.attribute("K", depth).attribute("N", columns).attribute("bits", bits);
+      n.attribute("block_size", block);
+    };
+    cases.push_back({"MatMulNBits", 1, inputs, {type}, attributes, 1, "com.microsoft"});
+  };
+  add(1, 4, 32, 2048, BP_FLOAT, BP_UINT8);
+  add(9, 8, 16, 100, BP_FLOAT16, BP_FLOAT16);
+  add(3, 2, 128, 512, BP_BFLOAT16, BP_FLOAT);
+  add(4, 4, 16, 50, BP_FLOAT, BP_UINT8);
+  add(100, 4, 32, 2048, BP_FLOAT16, BP_UINT8);
+  add(100, 8, 16, 100, BP_FLOAT, BP_FLOAT);
+  add(100, 2, 64, 512, BP_BFLOAT16, BP_BFLOAT16);
+  return cases;
+}
+
 /// What rewrites add.
 std::vector<Case> private_cases() {
   const char* const domain = "backplane.cuda";
@@ -353,6 +381,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     for (Case& each : private_cases()) cases.push_back(std::move(each));
     for (Case& each : made_row_cases()) cases.push_back(std::move(each));
     for (Case& each : cached_attention_cases()) cases.push_back(std::move(each));
+    for (Case& each : block_weights_cases()) cases.push_back(std::move(each));
     for (const Case& each : cases) {
       const std::size_t before = compiled_sources().size();
       for (const bp_dtype dtype : each.types) {

@@ -1,0 +1,240 @@
+#include "plugins/common/device_ops/block_weights.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "plugins/common/device_ops/types.hpp"
+#include "plugins/common/kernels/block_weights.hpp"
+#include "plugins/common/kernels/rows.hpp"
+
+namespace backplane::device_ops {
+namespace {
+
+constexpr std::int64_t kByteBits = 8, kUnitBytes = 16;
+
+/// Elements of a that are read at once.
+std::int64_t row_width(const BlockProduct& product) {
+  return kUnitBytes / sdk::element_bytes(product.type);
+}
+
+/// The weights, as every kernel reads them: `unit` numbers at once.
+void add_weights(Walk& walk, const BlockProduct& product, std::int64_t unit) {
+  const bool has_zeros = product.zero_type != DataType::None;
+  const bool is_packed = product.zero_type == DataType::UInt8;
+  walk.define("T", type_code(product.type)).define("TS", type_code(product.scale_type));
+  walk.define("BITS", product.bits).define("BLOCK", product.block).define("UNIT", unit);
+  walk.define("ZEROS", !has_zeros ? 0 : is_packed ? 1 : 2);
+  walk.in("weights", input(MatMulNBits::kB), DataType::UInt8);
+  walk.in("scales", input(MatMulNBits::kScales), product.scale_type);
+  if (has_zeros) walk.in("zeros", input(MatMulNBits::kZeros), product.zero_type);
+  if (has_zeros && !is_packed) walk.define("TZ", type_code(product.zero_type));
+  walk.number("depth", product.depth).number("columns", product.columns);
+  walk.number("blocks", product.blocks());
+  walk.number("zero_bytes", ceil_divide(product.blocks() * product.bits, kByteBits));
+  walk.functions += common::kBlockWords;
+}
+
+void add_packed_result(Walk& walk, const BlockProduct& product) {
+  walk.number("rows", product.rows);
+  if (product.has_bias) walk.in("bias", input(MatMulNBits::kBias), product.type);
+  walk.define("HAS_BIAS", product.has_bias ? 1 : 0);
+  walk.out("y", output(0), product.type);
+  walk.name("product by packed weights");
+}
+
+/// The numbers of one block in 16 bytes, or of a whole block.
+std::int64_t widest_unit(const BlockProduct& product) {
+  return std::min(product.block, kUnitBytes * kByteBits / product.bits);
+}
+
+void define_wide_rows(Walk& walk, const BlockProduct& product) {
+  walk.define("V", row_width(product)).define("WIDE_TYPE", type_code(product.type));
+  walk.functions += common::kWideRows;
+}
+
+void add_packed_groups(Work& work, const BlockProduct& product) {
+  // So many columns with an item each fill a device; beyond, items have several, which share what is read of a.
+  constexpr std::int64_t kMostRows = 8, kMostColumns = 4, kManyColumns = 2048;
+  constexpr std::int64_t kGroupItems = 128, kMostLanes = 32;
+  const std::int64_t unit = widest_unit(product);
+  const std::int64_t rows = std::min(kMostRows, power_from(product.rows));
+  const std::int64_t lanes = std::min(kMostLanes, power_from(ceil_divide(product.depth, unit)));
+  const auto shared = static_cast<std::uint64_t>(product.columns * rows / kManyColumns);
+  const std::int64_t columns =
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(std::bit_floor(shared)), 1, kMostColumns);
+  const std::size_t most =
+      std::min<std::size_t>(kGroupItems, work.device().limits().max_group_items);
+  const std::int64_t items = std::max(lanes, static_cast<std::int64_t>(std::bit_floor(most)));
+  Walk walk(Dims{1});
+  add_weights(walk, product, unit);
+  walk.in("a", input(MatMulNBits::kA), product.type);
+  add_packed_result(walk, product);
+  define_wide_rows(walk, product);
+  walk.define("GROUP", items).define("LANES", lanes);
+  walk.define("ROWS", rows).define("COLUMNS", columns);
+  walk.body = common::kPackedGroup;
+  const std::int64_t group_columns = items / lanes * columns;
+  walk.add_groups(work,
+                  {static_cast<std::size_t>(ceil_divide(product.columns, group_columns)),
+                   static_cast<std::size_t>(ceil_divide(product.rows, rows)), 1},
+                  static_cast<std::size_t>(items));
+}
+
+/// For items that have a core to themselves. Returns the bytes of workspace that it takes.
+std::uint64_t add_packed_tiles(Work& work, const BlockProduct& product,
+                               std::uint64_t workspace_at) {
+  constexpr std::int64_t kMostRows = 8, kMostColumns = 8, kMostVector = 16, kManyItems = 64;
+  const std::int64_t floats = work.device().limits().vector_floats;
+  // Sums that registers hold: 32 of AVX-512, 16 elsewhere.
+  const std::int64_t sums = floats >= kMostVector ? 16 : 8;
+  const std::int64_t vector = std::min(
+      {kMostVector, std::max<std::int64_t>(4, floats), product.block * product.bits / kByteBits});
+  const std::int64_t rows = ceil_divide(product.rows, ceil_divide(product.rows, kMostRows));
+  const std::int64_t columns = std::clamp<std::int64_t>(
+      product.columns / kManyItems, 1, std::min(kMostColumns, sums / power_from(rows)));
+  const std::int64_t padded = product.blocks() * product.block;
+  const MemoryRef planes = workspace(workspace_at);
+  const auto define_planes = [&](Walk& walk) {
+    walk.define("VW", vector).number("padded", padded);
+    walk.functions += common::kPlaneWords;
+  };
+  Walk rows_walk(Dims{product.rows, padded});
+  rows_walk.define("T", type_code(product.type)).define("BITS", product.bits);
+  define_planes(rows_walk);
+  rows_walk.in("a", input(MatMulNBits::kA), product.type).number("depth", product.depth);
+  rows_walk.out("y", planes, DataType::Float);
+  rows_walk.body = common::kRowPlanes;
+  rows_walk.in_bands().name("rows laid out in planes").add_to(work);
+  Walk walk(Dims{1});
+  add_weights(walk, product, widest_unit(product));
+  define_planes(walk);
+  walk.in("planes", planes, DataType::Float);
+  add_packed_result(walk, product);
+  walk.define("ROWS", rows).define("COLUMNS", columns);
+  walk.body = common::kPackedTile;
+  walk.add_groups(work,
+                  {static_cast<std::size_t>(ceil_divide(product.columns, columns)),
+                   static_cast<std::size_t>(ceil_divide(product.rows, rows)), 1},
+                  1);
+  return static_cast<std::uint64_t>(product.rows * padded) * sizeof(float);
+}
+
+}  // namespace
+
+bool BlockProduct::is_for_few_rows(const Device& device) const {
+  constexpr std::int64_t kFewBits = 128, kFewOfProcessor = 16;
+  if (!device.limits().is_processor) return rows <= kFewBits / bits;
+  // Products of 16-bit elements are slow on processors.
+  return type != DataType::Float || rows <= kFewOfProcessor;
+}
+
+std::int64_t BlockProduct::columns_at_once(const Device& device, std::int64_t unit) const {
+  // What a cache of the device keeps until it is multiplied, and enough to do for all of it.
+  constexpr std::int64_t kMiB = 1 << 20, kOfProcessor = 8 * kMiB, kOfOthers = 64 * kMiB;
+  const std::int64_t most = device.limits().is_processor ? kOfProcessor : kOfOthers;
+  const std::int64_t fitting = most / (depth * sdk::element_bytes(type));
+  return std::min(columns, std::max(unit, fitting / unit * unit));
+}
+
+MatMulNBits::MatMulNBits(const sdk::Node& node)
+    : depth_(node.get_int("K", 0)),
+      columns_(node.get_int("N", 0)),
+      bits_(node.get_int("bits", 4)),
+      block_(node.get_int("block_size", 0)) {
+  constexpr std::int64_t kLeastBlock = 16, kMost = std::int64_t{1} << 31;
+  if (node.input(kGroups)) sdk::unsupported("g_idx is given, which names each step's block");
+  if (node.get_int("weight_prepacked", 0) != 0)
+    sdk::unsupported("attribute weight_prepacked is not 0");
+  if (bits_ != 2 && bits_ != 4 && bits_ != kByteBits)
+    sdk::unsupported("weights of ", bits_, " bits");
+  const bool is_power = std::has_single_bit(static_cast<std::uint64_t>(block_));
+  if (depth_ < 1 || depth_ > kMost || columns_ < 1 || columns_ > kMost || block_ < kLeastBlock ||
+      block_ > kMost || !is_power)
+    sdk::unsupported("K is ", depth_, ", N ", columns_, " and block_size ", block_,
+                     ", which is to be a power of two and at least ", kLeastBlock);
+}
+
+BlockProduct MatMulNBits::begin(sdk::PrepareContext& ctx) const {
+  const sdk::Tensor a = ctx.input(kA), zeros = ctx.input(kZeros), bias = ctx.input(kBias);
+  const DimsView dims = a.dims();
+  if (dims.empty() || dims.back() != depth_)
+    sdk::invalid("A has dims ", to_string(dims), " where K is ", depth_);
+  BlockProduct product;
+  product.type = a.type();
+  product.scale_type = ctx.input(kScales).type();
+  product.depth = depth_;
+  product.columns = columns_;
+  product.bits = bits_;
+  product.block = block_;
+  product.rows = 1;
+  for (std::size_t axis = 0; axis + 1 < dims.size(); ++axis) product.rows *= dims[axis];
+  const std::int64_t blocks = product.blocks();
+  const auto check = [](const char* name, const sdk::Tensor& tensor, std::int64_t size) {
+    if (tensor.size() != size)
+      sdk::invalid(name, " has ", tensor.size(), " elements, expected ", size);
+  };
+  check("B", ctx.input(kB), columns_ * blocks * block_ * bits_ / kByteBits);
+  check("scales", ctx.input(kScales), columns_ * blocks);
+  if (zeros.present()) {
+    product.zero_type = zeros.type();
+    const bool is_packed = zeros.type() == DataType::UInt8;
+    check("zero_points", zeros,
+          columns_ * (is_packed ? ceil_divide(blocks * bits_, kByteBits) : blocks));
+  }
+  product.has_bias = bias.present();
+  if (bias.present()) check("bias", bias, columns_);
+  Dims out(dims.begin(), dims.end());
+  out.back() = columns_;
+  ctx.set_output(0, product.type, out);
+  ctx.set_cost(2 * static_cast<std::uint64_t>(product.rows * depth_ * columns_),
+               a.bytes() + ctx.input(kB).bytes() + ctx.input(kScales).bytes());
+  return product;
+}
+
+std::uint64_t add_packed_product(Work& work, const BlockProduct& product,
+                                 std::uint64_t workspace_at) {
+  if (!shares_rows(work.device())) return add_packed_tiles(work, product, workspace_at);
+  add_packed_groups(work, product);
+  return 0;
+}
+
+void add_written_columns(Work& work, const BlockProduct& product, const WrittenColumns& written) {
+  constexpr std::int64_t kWordBits = 32;
+  const bool is_along = written.depth_step == 1;
+  // Neighbours write next to each other.
+  const std::int64_t unit =
+      is_along ? std::max(kWordBits / product.bits, row_width(product)) : widest_unit(product);
+  const std::int64_t steps = ceil_divide(product.depth, unit);
+  Walk walk(is_along ? Dims{written.count, steps} : Dims{steps, written.count});
+  add_weights(walk, product, unit);
+  define_wide_rows(walk, product);
+  walk.number("first_column", written.first).number("column_step", written.column_step);
+  walk.number("depth_step", written.depth_step).define("IS_ALONG", is_along ? 1 : 0);
+  walk.out("y", written.memory, product.type);
+  walk.body = common::kWriteWeights;
+  walk.name("weights written out").add_to(work);
+}
+
+void add_written_panels(Work& work, const BlockProduct& product, const MemoryRef& memory,
+                        std::int64_t first, std::int64_t count, std::int64_t panel) {
+  Walk walk(Dims{1});
+  add_weights(walk, product, widest_unit(product));
+  walk.number("first_column", first).define("PANEL", panel);
+  walk.out("y", memory, DataType::Float);
+  walk.body = common::kWritePanels;
+  walk.name("weights written out");
+  walk.add_groups(work,
+                  {static_cast<std::size_t>(product.blocks()),
+                   static_cast<std::size_t>(ceil_divide(count, panel)), 1},
+                  1);
+}
+
+sdk::KernelBuilder matmul_nbits_op() {
+  return sdk::op("MatMulNBits", "com.microsoft")
+      .name(kernel_name("matmul_nbits"))
+      .types("T1", {DataType::Float, DataType::Float16, DataType::BFloat16})
+      .types("T2", {DataType::UInt8})
+      .types("T3", {DataType::UInt8, DataType::Float, DataType::Float16, DataType::BFloat16});
+}
+
+}  // namespace backplane::device_ops

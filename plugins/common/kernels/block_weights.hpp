@@ -1,0 +1,240 @@
+// Products with weights that stay packed, as text for kernels on devices: numbers of BITS bits (2, 4 or 8) in blocks of BLOCK, a
+// power of two, with a scale and a zero point each, as com.microsoft's MatMulNBits has them.
+//
+// A column of the weights is `blocks` blocks along the depth, whose last may pass it; numbers lie in bytes, the lowest bits first.
+//
+// The program says T (of a, bias and what weights are written as), TS (of scales), ZEROS (0: there are none, and the middle is zero;
+// 1: packed as the weights are, `zero_bytes` a column; 2: elements of TZ), and UNIT, the numbers that are read at once: of one block,
+// and of 16 bytes at most.
+#pragma once
+
+namespace backplane::common {
+
+inline constexpr char kBlockWords[] = R"kernel(
+#define UNROLL _Pragma("unroll")
+#define MASK ((1u << BITS) - 1u)
+#define NUMBERS (32 / BITS)
+#define WORDS (UNIT / NUMBERS)
+#define SOONER(a, b) ((a) < (b) ? (a) : (b))
+#define SCALE(column, block) ((float)LOAD(TS, scales, (column) * blocks + (block)))
+// 2^23 + n is a float whose lowest bits are n, and what is subtracted from it is exact.
+#define SHIFTED(word, e) BITS_FLOAT(0x4B000000u | ((word) >> ((e) * BITS) & MASK))
+#if ZEROS == 2
+#define BASE(column, block) ((float)LOAD(TZ, zeros, (column) * blocks + (block)))
+#define NUMBER(word, e, base) ((SHIFTED(word, e) - 8388608.0f) - (base))
+#else
+#if ZEROS == 1
+#define ZERO(column, block) ((u32)zeros[(column) * zero_bytes + (block) * BITS / 8] >> ((block) * BITS % 8) & MASK)
+#else
+#define ZERO(column, block) (1u << (BITS - 1))
+#endif
+#define BASE(column, block) (8388608.0f + (float)ZERO(column, block))
+#define NUMBER(word, e, base) (SHIFTED(word, e) - (base))
+#endif
+#define UNIT_AT(column, k) (weights + ((column) * blocks * BLOCK + (k)) * BITS / 8)
+
+#if WORDS == 4
+#define WIDE_WORDS uint4
+#define UNPACK_WORDS(w, to) ((to)[0] = w.x, (to)[1] = w.y, (to)[2] = w.z, (to)[3] = w.w)
+#elif WORDS == 2
+#define WIDE_WORDS uint2
+#define UNPACK_WORDS(w, to) ((to)[0] = w.x, (to)[1] = w.y)
+#else
+#define WIDE_WORDS u32
+#define UNPACK_WORDS(w, to) ((to)[0] = w)
+#endif
+FUNCTION void read_unit(GLOBAL const u8 *p, u32 *to) {
+  if (((size_t)p & (WORDS * 4 - 1)) == 0) {
+    WIDE_WORDS w = *(GLOBAL const WIDE_WORDS *)p;
+    UNPACK_WORDS(w, to);
+  } else {
+    for (int i = 0; i < WORDS; ++i, p += 4) to[i] = (u32)p[0] | (u32)p[1] << 8 | (u32)p[2] << 16 | (u32)p[3] << 24;
+  }
+}
+)kernel";
+
+/// A group has SIDES * COLUMNS columns and ROWS rows of a. LANES items share COLUMNS columns: a lane reads units of them, at distances
+/// of LANES * UNIT, each once for all rows, and rows V elements at once.
+inline constexpr char kPackedGroup[] = R"kernel(
+#define SIDES (GROUP / LANES)
+#define SUMS (ROWS * COLUMNS)
+#define STEP (NUMBERS > V ? NUMBERS : V)
+#ifndef __CUDACC__
+  LOCAL float scratch[SUMS * GROUP];
+#endif
+  int item = (int)LOCAL_ID(0), lane = item % LANES, side = item / LANES;
+  i64 first_row = (i64)GROUP_ID(1) * ROWS, first = ((i64)GROUP_ID(0) * SIDES + side) * COLUMNS;
+  float sums[SUMS];
+  UNROLL for (int s = 0; s < SUMS; ++s) sums[s] = 0.0f;
+  for (i64 k = (i64)lane * UNIT; k < depth; k += LANES * UNIT) {
+    i64 block = k / BLOCK;
+    u32 words[COLUMNS * WORDS];
+    float base[COLUMNS], part[SUMS];
+    UNROLL for (int c = 0; c < COLUMNS; ++c) {
+      i64 column = SOONER(first + c, columns - 1);
+      read_unit(UNIT_AT(column, k), words + c * WORDS);
+      base[c] = BASE(column, block);
+    }
+    UNROLL for (int s = 0; s < SUMS; ++s) part[s] = 0.0f;
+    // Words move to the front, so that no index depends on the step. Unrolled, they need not, but OpenCL's compilers take seconds.
+#ifdef __CUDACC__
+    UNROLL
+#endif
+    for (i64 at = k; at < k + UNIT; at += STEP) {
+      float number[COLUMNS * STEP];
+      UNROLL for (int c = 0; c < COLUMNS; ++c)
+        UNROLL for (int e = 0; e < STEP; ++e)
+          number[c * STEP + e] = NUMBER(words[c * WORDS + e / NUMBERS], e % NUMBERS, base[c]);
+      UNROLL for (int r = 0; r < ROWS; ++r) {
+        GLOBAL const STORAGE(T) *row = a + SOONER(first_row + r, rows - 1) * depth + at;
+        VALUE(T) x[STEP];
+        if (at + STEP <= depth) {
+          UNROLL for (int e = 0; e < STEP; e += V) READ(T, row + e, (x + e));
+        } else {
+          UNROLL for (int e = 0; e < STEP; ++e) x[e] = at + e < depth ? LOAD(T, row, e) : 0.0f;
+        }
+        UNROLL for (int c = 0; c < COLUMNS; ++c)
+          UNROLL for (int e = 0; e < STEP; ++e)
+            part[r * COLUMNS + c] = FMA((float)x[e], number[c * STEP + e], part[r * COLUMNS + c]);
+      }
+      UNROLL for (int w = 0; w + STEP / NUMBERS < COLUMNS * WORDS; ++w) words[w] = words[w + STEP / NUMBERS];
+    }
+    UNROLL for (int c = 0; c < COLUMNS; ++c) {
+      float scale = SCALE(SOONER(first + c, columns - 1), block);
+      UNROLL for (int r = 0; r < ROWS; ++r) sums[r * COLUMNS + c] = FMA(part[r * COLUMNS + c], scale, sums[r * COLUMNS + c]);
+    }
+  }
+#ifdef __CUDACC__
+  UNROLL for (int d = LANES / 2; d > 0; d /= 2)
+    UNROLL for (int s = 0; s < SUMS; ++s) sums[s] += __shfl_xor_sync(0xffffffffu, sums[s], d);
+#else
+  for (int s = 0; s < SUMS; ++s) scratch[s * GROUP + item] = sums[s];
+  BARRIER;
+#endif
+  // Lanes take turns to store sums.
+  UNROLL for (int s = 0; s < SUMS; ++s) {
+    i64 row = first_row + s / COLUMNS, column = first + s % COLUMNS;
+    if (s % LANES == lane && row < rows && column < columns) {
+#ifdef __CUDACC__
+      float sum = sums[s];
+#else
+      float sum = 0.0f;
+      for (int l = 0; l < LANES; ++l) sum += scratch[s * GROUP + side * LANES + l];
+#endif
+#if HAS_BIAS
+      sum += (float)LOAD(T, bias, column);
+#endif
+      STORE(T, y, row * columns + column, sum);
+    }
+  }
+)kernel";
+
+/// Of VW bytes with BITS bits each number, every PLANES-th number is of one plane, a vector when it is unpacked; such are CHUNK numbers.
+inline constexpr char kPlaneWords[] = R"kernel(
+#define PLANES (8 / BITS)
+#define CHUNK (VW * PLANES)
+)kernel";
+
+/// Body of a walk over rows and whole blocks of the depth: rows as floats whose chunks are planes, zeros at the end.
+inline constexpr char kRowPlanes[] = R"kernel(
+  i64 k = i0 / CHUNK * CHUNK + i0 % VW * PLANES + i0 % CHUNK / VW;
+  y[i1 * padded + i0] = k < depth ? (float)LOAD(T, a, i1 * depth + k) : 0.0f;
+)kernel";
+
+/// For an item that has a core to itself, in a group of its own: COLUMNS columns and ROWS rows, which are planes, in vectors of VW floats.
+/// A chunk is of one block.
+inline constexpr char kPackedTile[] = R"kernel(
+#define VT JOIN(float, VW)
+#define BYTES JOIN(uchar, VW)
+#define VLOAD JOIN(vload, VW)
+  i64 first_row = (i64)GROUP_ID(1) * ROWS, first = (i64)GROUP_ID(0) * COLUMNS;
+  VT sums[ROWS][COLUMNS];
+  UNROLL for (int r = 0; r < ROWS; ++r) UNROLL for (int c = 0; c < COLUMNS; ++c) sums[r][c] = (VT)(0.0f);
+  for (i64 block = 0; block < blocks; ++block) {
+    float scale[COLUMNS], moved[COLUMNS];
+    for (int c = 0; c < COLUMNS; ++c) {
+      i64 column = SOONER(first + c, columns - 1);
+      scale[c] = SCALE(column, block);
+      moved[c] = NUMBER(0u, 0, BASE(column, block)) * scale[c];
+    }
+    for (i64 k = block * BLOCK; k < (block + 1) * BLOCK; k += CHUNK) {
+      VT weight[COLUMNS][PLANES];
+      UNROLL for (int c = 0; c < COLUMNS; ++c) {
+        BYTES bytes = VLOAD(0, UNIT_AT(SOONER(first + c, columns - 1), k));
+        UNROLL for (int p = 0; p < PLANES; ++p)
+          weight[c][p] = fma(JOIN(convert_float, VW)(bytes >> (BYTES)(p * BITS) & (BYTES)(MASK)), (VT)(scale[c]), (VT)(moved[c]));
+      }
+      UNROLL for (int r = 0; r < ROWS; ++r) {
+        GLOBAL const float *row = planes + SOONER(first_row + r, rows - 1) * padded + k;
+        UNROLL for (int p = 0; p < PLANES; ++p) {
+          VT x = VLOAD(p, row);
+          UNROLL for (int c = 0; c < COLUMNS; ++c) sums[r][c] = fma(x, weight[c][p], sums[r][c]);
+        }
+      }
+    }
+  }
+  UNROLL for (int r = 0; r < ROWS; ++r)
+    UNROLL for (int c = 0; c < COLUMNS; ++c) {
+      float parts[VW], sum = 0.0f;
+      JOIN(vstore, VW)(sums[r][c], 0, parts);
+      for (int l = 0; l < VW; ++l) sum += parts[l];
+      i64 row = first_row + r, column = first + c;
+      if (row < rows && column < columns) {
+#if HAS_BIAS
+        sum += (float)LOAD(T, bias, column);
+#endif
+        STORE(T, y, row * columns + column, sum);
+      }
+    }
+)kernel";
+
+/// Body of a walk over columns and steps of STEP numbers: writes weights out, element k of column c at c * column_step + k * depth_step.
+/// IS_ALONG: i0 is the step, and depth_step is 1; otherwise i0 is the column.
+inline constexpr char kWriteWeights[] = R"kernel(
+#define STEP UNIT
+#if IS_ALONG
+  i64 column = i1, k = i0 * STEP, block = k / BLOCK;
+#else
+  i64 column = i0, k = i1 * STEP, block = k / BLOCK;
+#endif
+  u32 words[WORDS];
+  read_unit(UNIT_AT(first_column + column, k), words);
+  float base = BASE(first_column + column, block), scale = SCALE(first_column + column, block);
+  VALUE(T) number[STEP];
+  UNROLL for (int e = 0; e < STEP; ++e) number[e] = NUMBER(words[e / NUMBERS], e % NUMBERS, base) * scale;
+  y += column * column_step + k * depth_step;
+#if IS_ALONG
+  if (k + STEP <= depth) {
+    UNROLL for (int e = 0; e < STEP; e += V) WRITE(T, y + e, (number + e));
+    return;
+  }
+#endif
+  UNROLL for (int e = 0; e < STEP; ++e) {
+    if (k + e < depth) STORE(T, y, e * depth_step, number[e]);
+  }
+)kernel";
+
+/// Writes weights as floats in panels, [columns / PANEL][depth][PANEL]: an item, in a group of its own, does a block of a panel's columns, in
+/// loops over neighbouring columns, of which compilers make vectors.
+inline constexpr char kWritePanels[] = R"kernel(
+  i64 block = GROUP_ID(0), panel = GROUP_ID(1), first = panel * PANEL, k0 = block * BLOCK;
+  float base[PANEL], scale[PANEL];
+  for (int c = 0; c < PANEL; ++c) {
+    i64 column = SOONER(first_column + first + c, columns - 1);
+    base[c] = BASE(column, block);
+    scale[c] = SCALE(column, block);
+  }
+  y += (panel * depth + k0) * PANEL;
+  for (int k = 0; k < BLOCK; k += UNIT) {
+    u32 words[WORDS][PANEL];
+    for (int c = 0; c < PANEL; ++c) {
+      u32 own[WORDS];
+      read_unit(UNIT_AT(SOONER(first_column + first + c, columns - 1), k0 + k), own);
+      for (int w = 0; w < WORDS; ++w) words[w][c] = own[w];
+    }
+    for (int e = 0; e < UNIT && k0 + k + e < depth; ++e)
+      for (int c = 0; c < PANEL; ++c) y[(k + e) * PANEL + c] = NUMBER(words[e / NUMBERS][c], e % NUMBERS, base[c]) * scale[c];
+  }
+)kernel";
+
+}  // namespace backplane::common

@@ -1,0 +1,83 @@
+// MatMulNBits: the few rows of a model that decodes by the shared kernels, whose sums are float32 whatever `precision` is; more of them by
+// cuBLASLt, with that precision.
+#include <algorithm>
+#include <utility>
+
+#include "op_table.hpp"
+#include "plugins/common/device_ops/block_weights.hpp"
+#include "plugins/cuda/integer_lines.hpp"
+#include "plugins/cuda/kernel.hpp"
+#include "plugins/cuda/product_work.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+using device_ops::BlockProduct;
+
+class NarrowMatMul {
+ public:
+  NarrowMatMul(const Device& device, const sdk::Node& node)
+      : shared_(node), precision_(device.settings().precision.of(node)) {}
+
+  void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
+    const BlockProduct form = shared_.begin(ctx);
+    if (form.rows == 0) return;
+    if (form.is_for_few_rows(work.device())) {
+      add_packed_product(work.launches(), form, 0);  // without a workspace, as groups share rows
+      return ctx.set_variant("packed");
+    }
+    const std::uint64_t bytes = add_products(form, work);
+    ctx.set_workspace(bytes, work.device().limits().alignment);
+    ctx.set_variant("written out, cublaslt");
+  }
+
+ private:
+  using Shared = device_ops::MatMulNBits;
+
+  /// Some columns after the other, in the same memory. Returns the bytes of the workspace.
+  std::uint64_t add_products(const BlockProduct& form, NodeWork& work) const {
+    constexpr std::int64_t kUnit = 64;
+    const std::int64_t at_once = form.columns_at_once(work.device(), kUnit);
+    const std::int64_t element = sdk::element_bytes(form.type);
+    const auto bytes_of = [&](std::int64_t columns) {
+      return static_cast<std::uint64_t>(columns * element);
+    };
+    WorkspacePieces pieces(work.device());
+    const MemoryRef written = pieces.add(at_once * form.depth * element);
+    std::uint64_t of_library = 0;
+    for (std::int64_t first = 0; first < form.columns; first += at_once) {
+      const std::int64_t count = std::min(at_once, form.columns - first);
+      add_written_columns(work.launches(), form, {written, first, count, form.depth, 1});
+      ProductPlan plan;
+      Product& product = plan.product;
+      product.type = product.result = form.type;
+      product.rows = form.rows;
+      product.depth = product.a.step = product.b.step = form.depth;
+      product.columns = count;
+      product.b.is_transposed = true;
+      product.y_step = form.columns;
+      product.has_bias = form.has_bias;
+      if (form.type == DataType::Float) product.precision = precision_;
+      plan.a = input(Shared::kA);
+      plan.b = written;
+      plan.bias = input(Shared::kBias, bytes_of(first));
+      plan.y = output(0, bytes_of(first));
+      plan.workspace = device_ops::workspace(pieces.bytes());
+      auto part = std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan));
+      of_library = std::max(of_library, part->workspace_bytes());
+      work.add(std::move(part));
+    }
+    return pieces.bytes() + of_library;
+  }
+
+  Shared shared_;
+  Precision precision_;
+};
+
+}  // namespace
+
+KernelList matmul_nbits_kernels() {
+  return {cuda_kernel<NarrowMatMul>(device_ops::matmul_nbits_op())};
+}
+
+}  // namespace backplane::cuda
