@@ -8,14 +8,14 @@ from row_cases import write_case
 node = helper.make_node
 
 
-def save(folder, name, opset, nodes, feeds, constants, outputs, tolerance=2e-5):
+def save(folder, name, opset, nodes, feeds, constants, outputs, tolerance=2e-5, dtype=np.float32):
     """Feeds, constants and outputs: arrays by name."""
     def infos(values):
-        return [helper.make_tensor_value_info(key, TensorProto.FLOAT, x.shape) for key, x in values.items()]
+        return [helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), x.shape) for key, x in values.items()]
 
     weights = [numpy_helper.from_array(np.asarray(x), key) for key, x in constants.items()]
     graph = helper.make_graph(nodes, name, infos(feeds), infos(outputs), weights)
-    write_case(folder, graph, opset, *([numpy_helper.from_array(np.asarray(x, np.float32)) for x in values.values()]
+    write_case(folder, graph, opset, *([numpy_helper.from_array(np.asarray(x, dtype)) for x in values.values()]
                                        for values in (feeds, outputs)), tolerance)
 
 
@@ -135,6 +135,71 @@ def add_normalization(cases):
              steps=2)
 
 
+class Decomposed:
+    """A normalisation of nodes: the square by Pow or Mul, the quotient by Div or by way of the reciprocal, 16 bits widened or not."""
+
+    def __init__(self, cases, has_mean=True, power=True, divides=True, bias=True, widens=False, dtype=np.float32):
+        self.has_mean, self.power, self.divides, self.has_bias, self.widens = has_mean, power, divides, bias, widens
+        self.dtype = dtype
+        self.inner = np.float32 if widens else dtype
+        self.cases = cases
+        self.nodes = [node("Add", ["a", "b"], ["x"])]
+        self.constants = {"axes": np.array([-1], np.int64), "epsilon": self.inner(1e-5), "one": self.inner(1), "two": self.inner(2)}
+
+    def op(self, kind, inputs, output, **attributes):
+        self.nodes.append(node(kind, inputs, [output], **attributes))
+        return output
+
+    def quotient(self, distance, root):
+        if self.divides:
+            return self.op("Div", [distance, root], "quotient")
+        inverse = self.op("Reciprocal", [root], "inverse") if self.has_mean else self.op("Div", ["one", root], "inverse")
+        return self.op("Mul", [inverse, distance], "quotient")
+
+    def build(self):
+        x = self.op("Cast", ["x"], "wide", to=TensorProto.FLOAT) if self.widens else "x"
+        distance = x
+        if self.has_mean:
+            distance = self.op("Sub", [x, self.op("ReduceMean", [x, "axes"], "mean")], "distance")
+        square = self.op("Pow", [distance, "two"], "square") if self.power else self.op("Mul", [distance, distance], "square")
+        variance = self.op("ReduceMean", [square, "axes"], "variance")
+        y = self.quotient(distance, self.op("Sqrt", [self.op("Add", ["epsilon", variance], "sum")], "root"))
+        if self.widens:
+            y = self.op("Cast", [y], "narrow", to=helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype)))
+        if self.has_bias:
+            self.op("Add", ["bias", self.op("Mul", [y, "scale"], "scaled")], "y")
+        else:
+            self.op("Mul", ["scale", y], "y")
+
+    def add(self, name, n, steps=1, kept=()):
+        self.build()
+        a, b, scale, bias = (self.cases.floats(*dims).astype(self.dtype) for dims in ((2, 3, n), (2, 3, n), (n,), (n,)))
+        x = a.astype(np.float64) + b
+        bias_or_none = bias if self.has_bias else None
+        outputs = {"y": normalized(x, 2, scale, bias_or_none, self.has_mean), **({"x": x} if "x" in kept else {})}
+        if "quotient" in kept:
+            outputs["quotient"] = normalized(x, 2, 1, None, self.has_mean)
+        constants = {"scale": scale, **({"bias": bias} if self.has_bias else {}), **self.constants}
+        self.cases.add(name, steps, 18, self.nodes, {"a": a, "b": b}, constants, outputs, dtype=self.dtype,
+                       tolerance=1e-4 if self.dtype == np.float32 else 6e-3)
+
+
+def add_decomposed(cases):
+    for n in (64, 7, 1):
+        Decomposed(cases).add(f"parts_layer_{n}", n)
+        Decomposed(cases, has_mean=False, bias=False).add(f"parts_square_{n}", n)
+    Decomposed(cases, power=False, divides=False).add("parts_layer_products", 20, kept=["x"])
+    Decomposed(cases, power=False, divides=False, has_mean=False).add("parts_square_biased", 20, kept=["x"])
+    # What others read of it stays.
+    Decomposed(cases).add("parts_layer_read", 20, steps=6, kept=["quotient"])
+    for n in (48, 5):
+        half = {"dtype": np.float16, "bias": False}
+        Decomposed(cases, has_mean=False, widens=True, divides=False, **half).add(f"parts_half_square_{n}", n)
+        Decomposed(cases, widens=True, **half).add(f"parts_half_layer_{n}", n)
+        Decomposed(cases, has_mean=False, widens=True, **half).add(f"parts_half_kept_{n}", n, kept=["x"])
+    Decomposed(cases, dtype=np.float16).add("parts_half_narrow", 24)
+
+
 def folded(cases, name, op_type, dims, axes, of, steps=1, keepdims=1):
     """Of the squares of a difference."""
     a, b = cases.floats(*dims), cases.floats(dims[-1])
@@ -156,10 +221,34 @@ def add_folds(cases):
     folded(cases, "mean_none", "ReduceMean", (0, 9), [1], np.mean, steps=2)
 
 
+def add_halves(cases):
+    """Of 16 bits, as in the layers of language models: what is between the nodes is not rounded."""
+    def halves(*dims):
+        return cases.floats(*dims).astype(np.float16)
+
+    half = {"dtype": np.float16, "tolerance": 4e-3}
+    for n in (64, 20, 7):
+        a, b, scale = halves(2, 3, n), halves(2, 3, n), halves(n)
+        x = a.astype(np.float64) + b
+        cases.add(f"half_residual_{n}", 1, 23, [node("Add", ["a", "b"], ["x"]), node("RMSNormalization", ["x", "scale"], ["y"])],
+                  {"a": a, "b": b}, {"scale": scale}, {"y": normalized(x, 2, scale, None, False), "x": x}, **half)
+    x, up = halves(3, 40), halves(3, 40)
+    gate = x / (1 + np.exp(-x.astype(np.float64)))
+    cases.add("half_gate", 1, 13, [node("Sigmoid", ["x"], ["s"]), node("Mul", ["x", "s"], ["g"]), node("Mul", ["g", "up"], ["y"])],
+              {"x": x, "up": up}, {}, {"y": gate * up}, **half)
+    masked_scores = 0.125 * x.astype(np.float64) + up
+    cases.add("half_softmax", 1, 13, [node("Mul", ["x", "c"], ["a"]), node("Add", ["a", "up"], ["b"]), node("Softmax", ["b"], ["y"])],
+              {"x": x, "up": up}, {"c": np.float16(0.125)}, {"y": softmax_of(masked_scores, 1)}, **half)
+    cases.add("half_mean", 2, 13, [node("Mul", ["x", "up"], ["a"]), node("ReduceMean", ["a"], ["y"], axes=[1])],
+              {"x": x, "up": up}, {}, {"y": (x.astype(np.float64) * up).mean(1, keepdims=True)}, **half)
+
+
 def write_all(folder):
     """Returns the steps by name."""
     cases = Cases(folder)
     add_softmax(cases)
     add_normalization(cases)
+    add_decomposed(cases)
     add_folds(cases)
+    add_halves(cases)
     return cases.steps

@@ -327,6 +327,43 @@ GraphCase rows_of_elements(Random& random) {
 }
 const Sweep kRowsOfElements("Fusion", "RowsOfElements", 24, rows_of_elements);
 
+/// Element-wise nodes of 16 bits, as in the layers of language models: a residual that is normalised and read again, a gate, and
+/// numbers of one element.
+GraphCase half_elements(Random& random) {
+  GraphWriter g(23, random);
+  const ElementType type = random.pick({ElementType::Float16, ElementType::BFloat16});
+  const std::int64_t width = random.pick<std::int64_t>({1, 5, 16, 33, 64, 200});
+  const Dims dims{random.integer(1, 2), random.integer(0, 5), width};
+  const auto feed = [&](const Dims& of) { return g.feed(random.tensor(type, of, -2, 2)); };
+  const auto constant = [&](const Dims& of) { return g.constant(random.tensor(type, of, 0.5, 1)); };
+  const std::string x = feed(dims);
+  std::string sum = g.node("Add", {feed(random.one_in(3) ? Dims{width} : dims), x});
+  if (random.one_in(2)) sum = g.node("Mul", {sum, constant({})});
+  std::vector<std::string> outputs;
+  switch (random.integer(0, 3)) {
+    case 0:
+      outputs.push_back(g.node("Softmax", {sum}, {{"axis", -1}}));
+      break;
+    case 1:
+      outputs.push_back(g.node("LayerNormalization", {sum, constant({width}), constant({width})},
+                               {{"epsilon", 0.1f}}));
+      break;
+    case 2:
+      outputs.push_back(g.node("RMSNormalization", {sum, constant({width})}, {{"epsilon", 0.1f}}));
+      break;
+    default:
+      outputs.push_back(
+          g.node("Mul", {feed(dims), g.node("Mul", {sum, g.node("Sigmoid", {sum})})}));
+  }
+  if (random.one_in(2)) outputs.push_back(g.node("Sub", {sum, outputs[0]}));
+  if (random.one_in(4)) outputs.push_back(sum);
+  GraphCase made = g.done(outputs);
+  const double step = type == ElementType::Float16 ? 0x1p-10 : 0x1p-7;
+  made.tolerance = {8 * step / 0x1p-23, 8 * step / 0x1p-23};
+  return made;
+}
+const Sweep kHalfElements("Fusion", "ElementsOf16Bits", 40, half_elements);
+
 GraphCase attention(Random& random) {
   GraphWriter g(13, random);
   const std::int64_t batch = random.integer(1, 2);

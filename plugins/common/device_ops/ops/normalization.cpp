@@ -412,6 +412,10 @@ KernelList normalization_kernels() {
       sdk::op("FusedSoftmax", private_domain()).name(kernel_name("fused softmax"))));
   kernels.push_back(device_kernel<LayerNormalization>(
       sdk::op("FusedNormalization", private_domain()).name(kernel_name("fused normalize"))));
+  for (const char* const op_type : {"LayerNormalization", "RMSNormalization"}) {
+    kernels.push_back(device_kernel<LayerNormalization>(
+        sdk::op(op_type, private_domain()).name(kernel_name("normalize"))));
+  }
   kernels.push_back(device_kernel<LayerNormalization>(
       sdk::op("LayerNormalization").name(kernel_name("normalize")).types("T", float_types())));
   kernels.push_back(device_kernel<LayerNormalization>(sdk::op("RMSNormalization")

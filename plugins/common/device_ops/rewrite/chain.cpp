@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "plugins/common/half.hpp"
 #include "plugins/common/kernels/elementwise.hpp"
 
 namespace backplane::device_ops {
@@ -51,21 +52,21 @@ std::string substitute(const std::string& expression, const std::vector<std::str
   return text;
 }
 
-/// A scalar constant's value.
-bool scalar_of(const sdk::ValueInfo& value, float& number) {
-  if (!value.is_constant() || value.type() != DataType::Float) return false;
-  const sdk::Tensor tensor = value.constant();
-  if (tensor.size() != 1 || tensor.rank() > 1 || tensor.data<float>() == nullptr) return false;
-  number = *tensor.data<float>();
-  return true;
+/// Whether the element is there, and of T.
+template <class T>
+bool read_scalar(const sdk::Tensor& tensor, float& number) {
+  const T* const element = tensor.data<T>();
+  if (element != nullptr) number = common::widen(*element);
+  return element != nullptr;
 }
 
-/// Whether the node makes one float tensor of a known number of axes of float tensors.
+/// Whether the node makes one tensor of a known number of axes of tensors that have its type.
 bool is_of_floats(const sdk::Node& node) {
   if (!node.domain().empty() || node.output_count() != 1) return false;
-  if (node.output(0).type() != DataType::Float || node.output(0).rank() < 0) return false;
+  const DataType type = node.output(0).type();
+  if (!is_chained(type) || node.output(0).rank() < 0) return false;
   for (std::size_t i = 0; i < node.input_count(); ++i) {
-    if (!node.input(i) || node.input(i).type() != DataType::Float) return false;
+    if (!node.input(i) || node.input(i).type() != type) return false;
   }
   return true;
 }
@@ -110,7 +111,8 @@ bool is_float_constant(const sdk::ValueInfo& value) {
 
 /// A normalisation by constants, which is a product and a sum for each channel.
 bool is_scaling(const sdk::Node& node) {
-  if (!node.is("BatchNormalization") || !is_of_floats(node) || node.output(0).rank() < 2 ||
+  if (!node.is("BatchNormalization") || !is_of_floats(node) ||
+      node.output(0).type() != DataType::Float || node.output(0).rank() < 2 ||
       node.get_int("training_mode", 0) != 0 || node.get_int("spatial", 1) == 0 ||
       node.since_version() < 7)
     return false;
@@ -169,6 +171,15 @@ std::string offset_name(const sdk::Node& node) {
 
 }  // namespace
 
+bool scalar_of(const sdk::ValueInfo& value, float& number) {
+  if (!value.is_constant() || !is_chained(value.type())) return false;
+  const sdk::Tensor tensor = value.constant();
+  if (tensor.size() != 1 || tensor.rank() > 1) return false;
+  if (value.type() == DataType::Float16) return read_scalar<sdk::Half>(tensor, number);
+  if (value.type() == DataType::BFloat16) return read_scalar<sdk::BFloat16>(tensor, number);
+  return read_scalar<float>(tensor, number);
+}
+
 bool is_elementwise(const sdk::Node& node) {
   return is_scaling(node) || !expression_of(node).empty();
 }
@@ -189,6 +200,8 @@ void Chain::add_to(sdk::NodeDraft& draft, sdk::Rewrite& edit) const {
   }
   for (const std::string& operand : operands_) draft.input(operand);
   draft.attribute("statements", statements_).attribute("result", result_);
+  const DataType type = root_.output(0).type();
+  if (type != DataType::Float) draft.attribute("type", static_cast<std::int64_t>(type));
   // Without them, they are what the operands broadcast to: then one that is no literal has as many axes.
   const DimsView dims = root_.output(0).dims();
   if (root_.output(0).is_static()) draft.attribute("dims", Dims(dims.begin(), dims.end()));

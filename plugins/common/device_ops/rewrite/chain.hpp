@@ -8,7 +8,15 @@
 
 namespace backplane::device_ops {
 
-/// Whether the node makes one float tensor of a known number of axes, element by element, of floats.
+/// The types of elements of which trees are made. What a tree makes between its nodes is float, and not rounded.
+inline bool is_chained(DataType type) {
+  return type == DataType::Float || type == DataType::Float16 || type == DataType::BFloat16;
+}
+
+/// The value of a scalar constant of such a type; false where it is something else.
+bool scalar_of(const sdk::ValueInfo& value, float& number);
+
+/// Whether the node makes one tensor of a known number of axes, element by element, of such as have its type, which is chained.
 bool is_elementwise(const sdk::Node& node);
 
 /// An element-wise node and those before it whose values nobody else reads and that have its dims, as one expression. Its

@@ -42,10 +42,14 @@ inline bool same_dims(const sdk::ValueInfo& a, const sdk::ValueInfo& b) {
   return match_dims(a, b) == DimsMatch::kSame;
 }
 
+/// The axes of a reduction of `rank` axes, in order: the constant, the attribute, or all of them. False where they are not known.
+bool read_axes(const sdk::Node& node, int rank, Dims& axes);
+
 /// Gathers of one constant place, of floats.
 void take_parts(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
 
-/// Element-wise trees in front of rows that are normalised or folded, as one node with these: before fuse_chains.
+/// Normalisations that stand as nodes of their own, as one each, and element-wise trees in front of rows that are normalised or
+/// folded, as one node with these: before fuse_chains.
 void fuse_rows(const Device& device, const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
 
 /// Element-wise trees.

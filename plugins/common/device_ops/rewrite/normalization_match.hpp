@@ -1,0 +1,20 @@
+// Normalisations that stand as nodes of their own, as exporters write them where they have no operator for them.
+#pragma once
+
+#include "plugins/common/device_ops/rewrite/passes.hpp"
+
+namespace backplane::device_ops {
+
+/// (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * scale + bias over the last axis, or without the means and the
+/// bias. 16 bits may be widened to float32 for all but the scale.
+struct DecomposedNormalization {
+  sdk::ValueInfo x, y, scale, bias;  ///< `bias` may be empty; each of the others has x's type
+  float epsilon = 0;
+  bool has_mean = false;
+  std::vector<sdk::Node> nodes;  ///< whose work it is; what they make nobody else reads, but for y
+};
+
+/// The one whose last node is given, and that has none of `taken`; its x is empty where there is none.
+DecomposedNormalization find_decomposed(const sdk::Node& last, const NodeSet& taken);
+
+}  // namespace backplane::device_ops
