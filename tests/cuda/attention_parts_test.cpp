@@ -1,5 +1,6 @@
 // FusedAttention of a rewrite: by the library, and by parts where it has no plan; shapes that broadcast, or have no elements.
 #include <cmath>
+#include <limits>
 
 #include "tests/cuda/attention_values.hpp"
 #include "tests/cuda/host_kernels.hpp"
@@ -12,6 +13,7 @@ struct PartsCase {
   Dims q, k, v;
   Dims mask{-1};                      ///< -1: there is none
   std::string axes = "bshbshbshbsh";  /// of q, k, v and y, as the node's
+  std::int64_t group = 1;             /// heads of q for each of k and v
 };
 
 constexpr float kScale = 0.4f;
@@ -36,13 +38,15 @@ std::int64_t place_of(const Dims& dims, const std::string& axes, Dims at) {
 class PartsReference {
  public:
   explicit PartsReference(const PartsCase& each) : case_(each) {
-    scores_ = {most(each.q[0], each.k[0]), most(each.q[1], each.k[1]), each.q[2], each.k[2]};
+    scores_ = {most(each.q[0], each.k[0]), most(each.q[1], each.k[1] * each.group), each.q[2],
+               each.k[2]};
     if (each.mask != Dims{-1}) {
       mask_ = each.mask;
       mask_.insert(mask_.begin(), 4 - mask_.size(), 1);
       for (std::size_t axis = 0; axis < 4; ++axis) scores_[axis] = most(scores_[axis], mask_[axis]);
     }
-    dims_ = {most(scores_[0], each.v[0]), most(scores_[1], each.v[1]), scores_[2], each.v[3]};
+    dims_ = {most(scores_[0], each.v[0]), most(scores_[1], each.v[1] * each.group), scores_[2],
+             each.v[3]};
   }
   /// Of the result, as it lies.
   Dims dims() const { return lying(dims_, case_.axes.substr(9)); }
@@ -68,6 +72,7 @@ class PartsReference {
       at[3] = e;
       Dims key = at;
       key[2] = column;
+      key[1] /= case_.group;
       sum += number(case_.q, 0, at) * number(case_.k, 1, key);
     }
     at[3] = column;
@@ -87,6 +92,7 @@ class PartsReference {
       for (std::int64_t column = 0; column < scores_[3]; ++column) {
         Dims key = at;
         key[2] = column;
+        key[1] /= case_.group;
         value += weights[static_cast<std::size_t>(column)] / sum * number(case_.v, 2, key);
       }
       // Axes of the result of one element have the index 0.
@@ -113,6 +119,7 @@ class CudaFusedAttention : public CudaTest {
     for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
     node.outputs(1).attribute("axes", each.axes).attribute("scale", kScale);
     node.attribute("precision", precision);
+    if (each.group > 1) node.attribute("group", each.group);
     const bp_kernel_def* const def = kernel_named(device, "cuda:attention", "FusedAttention");
     return std::make_unique<NodeOnDevice>(device, node, def, inputs);
   }
@@ -135,16 +142,16 @@ class CudaFusedAttention : public CudaTest {
 /// Shapes that the library could compute.
 const std::vector<PartsCase>& plain_cases() {
   static const std::vector<PartsCase> cases = {
-      {{1, 2, 3, 8}, {1, 2, 3, 8}, {1, 2, 3, 8}},
+      {{1, 2, 5, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}},
       {{1, 3, 7, 8}, {1, 3, 5, 8}, {1, 3, 5, 16}, {1, 1, 7, 5}},
       {{2, 3, 5, 8}, {2, 3, 5, 8}, {2, 3, 5, 8}, {2, 1, 1, 5}},
-      {{5, 4, 3, 8}, {5, 4, 3, 8}, {5, 4, 3, 8}, {5, 4, 3, 3}},
-      {{3, 5, 1, 8}, {3, 5, 1, 8}, {3, 5, 1, 8}, {1}},
-      {{7, 2, 1, 8}, {7, 2, 9, 8}, {7, 2, 9, 8}, {9}},
-      {{4, 5, 3, 8}, {4, 5, 6, 8}, {4, 5, 6, 8}, {3, 1}, "bhsbhsbhsbhs"},
-      {{4, 5, 3, 8}, {4, 5, 6, 8}, {4, 5, 6, 8}, {-1}, "bshbhsbhsbsh"},
-      {{1, 1, 4, 8}, {1, 1, 4, 8}, {1, 1, 4, 8}, {-1}, "bhsbshbhsbsh"},
-      {{6, 1, 4, 8}, {6, 1, 4, 8}, {6, 1, 4, 8}, {6, 1, 4, 4}},
+      {{5, 4, 6, 8}, {5, 4, 3, 8}, {5, 4, 3, 8}, {5, 4, 6, 3}},
+      {{3, 5, 5, 8}, {3, 5, 1, 8}, {3, 5, 1, 8}, {1}},
+      {{7, 2, 5, 8}, {7, 2, 9, 8}, {7, 2, 9, 8}, {9}},
+      {{4, 5, 5, 8}, {4, 5, 6, 8}, {4, 5, 6, 8}, {5, 1}, "bhsbhsbhsbhs"},
+      {{4, 5, 5, 8}, {4, 5, 6, 8}, {4, 5, 6, 8}, {-1}, "bshbhsbhsbsh"},
+      {{1, 1, 6, 8}, {1, 1, 6, 8}, {1, 1, 6, 8}, {-1}, "bhsbshbhsbsh"},
+      {{6, 1, 5, 8}, {6, 1, 5, 8}, {6, 1, 5, 8}, {6, 1, 5, 5}},
   };
   return cases;
 }
@@ -208,7 +215,7 @@ TEST_F(CudaFusedAttention, SizesOfNoneAndRowsThatAreDividedAreRight) {
   EXPECT_EQ(expect_right(device, {{2, 2, 3, 0}, {2, 2, 4, 0}, {2, 2, 4, 8}}, BP_FLOAT16, "fp32"),
             "by parts: it has no positions");
   const std::string odd =
-      expect_right(device, {{2, 2, 3, 6}, {2, 2, 4, 6}, {2, 2, 4, 6}}, BP_FLOAT16, "fp32");
+      expect_right(device, {{2, 2, 5, 6}, {2, 2, 4, 6}, {2, 2, 4, 6}}, BP_FLOAT16, "fp32");
   EXPECT_EQ(odd.rfind("by parts: heads of 6 elements", 0), 0u) << odd;
   const std::int64_t many = 9000;
   for (const bp_dtype type : {BP_FLOAT, BP_BFLOAT16})
@@ -222,6 +229,58 @@ TEST_F(CudaFusedAttention, SizesOfNoneAndRowsThatAreDividedAreRight) {
   }
 }
 
+/// Of models that decode: nothing is planned for the number of keys, and heads that share keys read them once.
+TEST_F(CudaFusedAttention, FewRowsAreComputedByRows) {
+  const OpenDevice device = open();
+  const std::vector<PartsCase> cases = {
+      {{1, 2, 1, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}},
+      {{2, 6, 1, 8}, {2, 3, 17, 8}, {2, 3, 17, 16}, {2, 1, 1, 17}, "bhsbhsbhsbsh", 2},
+      {{2, 4, 4, 8}, {2, 1, 9, 8}, {2, 1, 9, 8}, {4, 4, 9}, "bshbhsbhsbsh", 4},
+      {{1, 4, 6, 5}, {1, 2, 96, 5}, {1, 2, 96, 7}, {96}, "bhsbshbshbhs", 2},
+      {{1, 2, 1, 8}, {1, 1, 1, 8}, {1, 1, 1, 8}, {1}, "bhsbhsbhsbhs", 2},
+  };
+  for (const bp_dtype type : {BP_FLOAT, BP_FLOAT16, BP_BFLOAT16}) {
+    for (const PartsCase& each : cases)
+      EXPECT_EQ(expect_right(device, each, type, "fp32"), "by rows");
+  }
+  EXPECT_EQ(stand_in().count("attention") + stand_in().count("product"), 0u);
+}
+
+TEST_F(CudaFusedAttention, ManyRowsOfHeadsThatShareKeysAreTheLibrarysOrByParts) {
+  const OpenDevice device = open();
+  const PartsCase shared{{2, 6, 7, 8}, {2, 3, 9, 8},   {2, 3, 9, 16},
+                         {2, 1, 7, 9}, "bhsbhsbhsbsh", 2};
+  EXPECT_EQ(expect_right(device, shared, BP_FLOAT16, "fp32"), "cudnn, float16");
+  EXPECT_EQ(expect_right(device, shared, BP_FLOAT, "fp32").rfind("by parts: float32", 0), 0u);
+  PartsCase wrong = shared;
+  wrong.group = 3;
+  EXPECT_THROW(prepare(device, wrong, BP_FLOAT, "fp32"), test_host::StatusError);
+}
+
+/// As Softmax makes it of a row of infinities, unless the nodes replaced it.
+TEST_F(CudaFusedAttention, AFewRowsWithoutAnyPositionAreNaNOrZero) {
+  const OpenDevice device = open();
+  const float none = -std::numeric_limits<float>::infinity();
+  const bp_kernel_def* const def = kernel_named(device, "cuda:attention", "FusedAttention");
+  for (const bool is_nan_zero : {false, true}) {
+    NodeUnderTest node(kPrivateDomain, "FusedAttention", 1);
+    const std::vector<HostTensor> inputs{
+        attention_tensor({1, 1, 2, 4}, 1, BP_FLOAT), attention_tensor({1, 1, 3, 4}, 2, BP_FLOAT),
+        attention_tensor({1, 1, 3, 4}, 3, BP_FLOAT),
+        test_host::tensor<float>(BP_FLOAT, {2, 3}, {none, none, none, 0, none, 0})};
+    for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
+    node.outputs(1).attribute("axes", std::string("bhsbhsbhsbhs")).attribute("scale", 1.0f);
+    if (is_nan_zero) node.attribute("is_nan_zero", std::int64_t{1});
+    NodeOnDevice run(device, node, def, inputs);
+    const std::vector<double> y = run_attention(run, BP_FLOAT, 0);
+    ASSERT_EQ(y.size(), 8u);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(is_nan_zero ? y[i] == 0 : std::isnan(y[i])) << y[i];
+      EXPECT_FALSE(std::isnan(y[4 + i]));
+    }
+  }
+}
+
 TEST_F(CudaFusedAttention, PartsAreNeverMoreThanTheNodesApart) {
   const OpenDevice device = open();
   struct Counted {
@@ -231,8 +290,8 @@ TEST_F(CudaFusedAttention, PartsAreNeverMoreThanTheNodesApart) {
   // Apart: four transpositions, two products, and Softmax, which reads the mask.
   for (const Counted& each : {Counted{1, 6, 2, 1}, Counted{6, 1, 2, 1}, Counted{3, 6, 6, 1},
                               Counted{6, 2, 4, 1}, Counted{4, 6, 2, 5}}) {
-    const Dims dims{each.batch, each.heads, 3, 8};
-    const auto run = prepare(device, {dims, dims, dims, {each.batch, 1, 1, 3}}, BP_FLOAT, "fp32");
+    const Dims dims{each.batch, each.heads, 5, 8};
+    const auto run = prepare(device, {dims, dims, dims, {each.batch, 1, 1, 5}}, BP_FLOAT, "fp32");
     stand_in().calls.clear();
     run->run();
     EXPECT_EQ(stand_in().count("product"), each.products) << each.batch << ' ' << each.heads;

@@ -132,9 +132,9 @@ TEST(CudaModels, AttentionIsOneNodeWhereThePrecisionAllowsAndElseTheReasonIsGive
 
 /// As PyTorch's later exporters write it: keys transposed by way of three axes, and weights of rows without any position
 /// made 0. Of the mask's rows the first is such a one.
-GraphCase guarded_attention_graph(Random& random) {
+GraphCase guarded_attention_graph(Random& random, std::int64_t positions) {
   GraphWriter g(18, random);
-  const Dims dims{2, 3, 4, 8}, flat{6, 4, 8}, turned{2, 3, 8, 4};
+  const Dims dims{2, 3, positions, 8}, flat{6, positions, 8}, turned{2, 3, 8, positions};
   const auto shaped = [&](const std::string& x, const Dims& to) {
     return g.node("Reshape", {x, g.constant(i64({static_cast<std::int64_t>(to.size())}, to))});
   };
@@ -144,8 +144,10 @@ GraphCase guarded_attention_graph(Random& random) {
       g.node("Transpose", {shaped(g.feed(dims), flat)}, {{"perm", ints({0, 2, 1})}});
   const std::string k = g.node("Mul", {shaped(turn, turned), scale});
   const double none = -std::numeric_limits<double>::infinity();
-  const std::string mask = g.constant(
-      f32({4, 4}, {none, none, none, none, 0, none, 0, 0, -1, 0, none, 0, 0, 0, 0, none}));
+  std::vector<double> allowed;
+  for (std::int64_t i = 0; i < positions * positions; ++i)
+    allowed.push_back(i < positions || i % 5 == 0 ? none : 0);
+  const std::string mask = g.constant(f32({positions, positions}, allowed));
   const std::string scores = g.node("Add", {g.node("MatMul", {q, k}), mask});
   const std::string weights = g.node("Softmax", {scores}, {{"axis", -1}});
   const std::string kept =
@@ -155,9 +157,11 @@ GraphCase guarded_attention_graph(Random& random) {
 
 TEST(CudaModels, AnAttentionWhoseEmptyRowsAreMadeZeroIsOneNodeAndMakesThemZero) {
   Random random(2);
-  const GraphCase graph = guarded_attention_graph(random);
+  const GraphCase graph = guarded_attention_graph(random, 6),
+                  few = guarded_attention_graph(random, 3);
   const std::string half = explain(graph, 4, {{"precision", "fp16"}});
   EXPECT_NE(half.find("cuda:attention cudnn, float16"), std::string::npos) << half;
+  EXPECT_NE(explain(few, 4).find("cuda:attention by rows"), std::string::npos);
   const std::string exact = explain(graph, 4);
   EXPECT_NE(exact.find("cuda:attention by parts"), std::string::npos) << exact;
   for (const char* const name : {"Reshape_1", "Transpose_2", "Reshape_3", "IsNaN_8", "Where_9"})

@@ -36,9 +36,9 @@ SymbolicCase feed_forward_case(Random& random);
 /// Rows after element-wise nodes: folds of which some runs have nothing to fold, and a softmax whose rows are no rows of memory.
 SymbolicCase rows_case(Random& random);
 
-/// What `feed_forward_case` comes to where every element-wise node is part of another: the mean, what is centred, the deviation,
-/// what is normalised, a product, Gelu, the other product.
-constexpr std::size_t kFeedForwardSteps = 7;
+/// What `feed_forward_case` comes to where every element-wise node is part of another: what is normalised, a product, Gelu, the
+/// other product.
+constexpr std::size_t kFeedForwardSteps = 4;
 
 /// Steps of the plan that an explanation shows.
 std::size_t step_count(const std::string& explanation);

@@ -59,12 +59,26 @@ GroupForm form_of(const Device& device, const RowAttention& attention) {
   return form;
 }
 
+/// A row's sum over that of its weights.
+const char* result_text(EmptyRow empty) {
+  switch (empty) {
+    case EmptyRow::kNan:
+      return "((sum) / (whole))";
+    case EmptyRow::kNumber:
+      return "((whole) > 0.0f ? (sum) / (whole) : 0.0f)";
+    case EmptyRow::kZero:
+      break;
+  }
+  return "((whole) == 0.0f ? 0.0f : (sum) / (whole))";
+}
+
 /// Numbers that every kernel of attention has, and where results go.
 void add_result(Walk& walk, const RowAttention& attention) {
   walk.out("y", attention.y.memory, attention.type);
   walk.number("result_batch", attention.y.steps.batch);
   walk.number("result_head", attention.y.steps.head);
   walk.number("result_row", attention.y.steps.position);
+  walk.define("RESULT(sum, whole)", result_text(attention.empty));
 }
 
 void add_rows(Walk& walk, const char* name, const std::string& words, const RowsAt& rows,

@@ -54,8 +54,14 @@ struct RowLengths {
   std::int64_t less = 0;  ///< what each element is less than the length
 };
 
+/// What becomes of a row whose weights are no numbers.
+enum class EmptyRow : std::uint8_t {
+  kZero,    ///< 0, where no key counts
+  kNan,     ///< NaN, as Softmax makes it
+  kNumber,  ///< 0, whatever the reason
+};
+
 /// y[b][h][i] = sum over j of softmax(scale * q[b][h][i] . k[b][g][j]) v[b][g][j], where g is the head of keys that h's group reads.
-/// A row to which no key counts is 0.
 struct RowAttention {
   DataType type = DataType::Float;  ///< Float, Float16 or BFloat16: of all operands; sums are float
   std::int64_t batch = 0, kv_heads = 0;
@@ -71,6 +77,7 @@ struct RowAttention {
   std::optional<std::int64_t> before, after;
   double scale = 1;
   double cap = 0;  ///< scores become cap * tanh(score / cap), unless 0
+  EmptyRow empty = EmptyRow::kZero;
 
   std::int64_t rows() const { return queries * group_heads; }
   bool has_result() const { return batch * kv_heads * rows() * value_width > 0; }

@@ -278,7 +278,7 @@ inline constexpr char kAttentionGroup[] = R"kernel(
       found[((kv * rows + row) * parts + part) * (WV + 2) + at] = sum;
 #else
       STORE(T, y, b * result_batch + (kv_head * group_heads + row % group_heads) * result_head + query * result_row + at,
-            whole == 0.0f ? 0.0f : sum / whole);
+            RESULT(sum, whole));
 #endif
     }
 #if IS_DIVIDED
@@ -302,7 +302,7 @@ inline constexpr char kMeetParts[] = R"kernel(
     sum += found[p * (WV + 2) + i0] * again;
     whole += found[p * (WV + 2) + WV + 1] * again;
   }
-  STORE(T, y, b * result_batch + h * result_head + query * result_row + i0, whole == 0.0f ? 0.0f : sum / whole);
+  STORE(T, y, b * result_batch + h * result_head + query * result_row + i0, RESULT(sum, whole));
 )kernel";
 
 /// Body of a walk over [batch * heads of keys, tiles of ROWS rows], for an item that has a core to itself: KEYS keys at a time, in loops
@@ -369,7 +369,7 @@ inline constexpr char kAttentionTile[] = R"kernel(
   for (i64 r = 0; r < count; ++r) {
     i64 query = (first_row + r) / group_heads;
     GLOBAL STORAGE(T) *to = y + b * result_batch + (kv_head * group_heads + (first_row + r) % group_heads) * result_head + query * result_row;
-    for (int at = 0; at < WV; ++at) STORE(T, to, at, total[r] == 0.0f ? 0.0f : sums[r * WV + at] / total[r]);
+    for (int at = 0; at < WV; ++at) STORE(T, to, at, RESULT(sums[r * WV + at], total[r]));
   }
 )kernel";
 

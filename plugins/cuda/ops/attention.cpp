@@ -1,11 +1,13 @@
 // Attention, and FusedAttention of a rewrite, by cuDNN: https://onnx.ai/onnx/operators/onnx__Attention.html
 //
 // One for which cuDNN has no plan is computed by parts: what the nodes would have done that a FusedAttention took over, or
-// those of an Attention's definition. The variant has the reason.
+// those of an Attention's definition. A FusedAttention of few rows, as of a model that decodes, is computed by the shared
+// kernels. The variant has the reason.
 #include <algorithm>
 #include <cmath>
 
 #include "op_table.hpp"
+#include "plugins/common/device_ops/row_attention.hpp"
 #include "plugins/cuda/attention_parts.hpp"
 #include "plugins/cuda/attention_work.hpp"
 #include "plugins/cuda/attentions.hpp"
@@ -25,6 +27,7 @@ class AttentionNode {
         scale_(node.get_float("scale", 1)),
         before_(node.get_int("left_window_size", -1)),
         after_(node.get_int("right_window_size", -1)),
+        group_(node.get_int("group", 1)),
         heads_(node.get_int("q_num_heads", 0)),
         groups_(node.get_int("kv_num_heads", 0)),
         axes_(is_fused_ ? node.get_string("axes", "") : std::string()),
@@ -124,19 +127,75 @@ class AttentionNode {
     parts.precision = precision_;
     parts.scale = static_cast<double>(scale_);
     parts.is_nan_zero = is_nan_zero_;
+    parts.is_grouped = group_ > 1;
     parts.q = operand(q.dims(), 0, 0);
     parts.k = operand(ctx.input(1).dims(), 1, 0);
     parts.v = operand(ctx.input(2).dims(), 2, 0);
     if (mask.present()) parts.mask = Dims(mask.dims().begin(), mask.dims().end());
+    if (parts.is_grouped &&
+        (parts.k.heads * group_ != parts.q.heads || parts.v.heads != parts.k.heads))
+      sdk::invalid("attention of ", parts.q.heads, " heads by ", parts.k.heads, " and ",
+                   parts.v.heads, ", each for ", group_);
     const AttentionExtent extent = extent_of(parts);
     Dims dims = extent.result;
     if (axes_of(3) == "bsh") std::swap(dims[1], dims[2]);
     parts.y = operand(dims, 3, 0).steps;
     ctx.set_output(0, q.type(), dims);
     if (sdk::element_count(dims) == 0) return;
+    set_cost(ctx, extent.masked, parts.q.width + parts.v.width);
+    if (is_of_few_rows(parts) && is_whole(parts, extent)) return add_rows(ctx, work, parts, extent);
     const std::string why = try_add(ctx, work, parts, extent, dims);
     if (!why.empty()) add_parts(ctx, work, parts, extent, why);
-    set_cost(ctx, extent.masked, parts.q.width + parts.v.width);
+  }
+
+  /// Few beside the positions, which are to be read as fast as they can be; every token has more of them, and a plan of the library's
+  /// would be of one number.
+  static bool is_of_few_rows(const AttentionParts& parts) {
+    constexpr std::int64_t kFew = 4, kMost = 64, kPositionsOfRow = 16;
+    const std::int64_t rows = parts.q.positions;
+    const bool is_masked_along =
+        !parts.mask || (!parts.mask->empty() && parts.mask->back() == parts.k.positions);
+    return is_masked_along &&
+           (rows <= kFew || (rows < kMost && rows * kPositionsOfRow <= parts.k.positions));
+  }
+
+  /// Whether nothing is repeated along axes but heads in groups, and a mask.
+  bool is_whole(const AttentionParts& parts, const AttentionExtent& extent) const {
+    const AttentionOperand &q = parts.q, &k = parts.k, &v = parts.v;
+    return k.batch == q.batch && v.batch == q.batch && k.heads * group_ == q.heads &&
+           v.heads == k.heads && extent.masked == extent.scores && extent.result[0] == q.batch &&
+           q.width > 0 && k.positions > 0;
+  }
+
+  void add_rows(sdk::PrepareContext& ctx, NodeWork& work, const AttentionParts& parts,
+                const AttentionExtent& extent) const {
+    const auto rows_at = [&](const device_ops::MemoryRef& memory, const AttentionSteps& steps) {
+      return device_ops::RowsAt{memory, {steps.batch, steps.head, steps.position}};
+    };
+    device_ops::RowAttention rows;
+    rows.type = parts.type;
+    rows.batch = parts.q.batch;
+    rows.kv_heads = parts.k.heads;
+    rows.group_heads = group_;
+    rows.queries = parts.q.positions;
+    rows.keys = parts.k.positions;
+    rows.width = parts.q.width;
+    rows.value_width = parts.v.width;
+    rows.q = rows_at(input(0), parts.q.steps);
+    rows.k = rows_at(input(1), parts.k.steps);
+    rows.v = rows_at(input(2), parts.v.steps);
+    rows.y = rows_at(output(0), parts.y);
+    rows.scale = parts.scale;
+    rows.empty = is_nan_zero_ ? device_ops::EmptyRow::kNumber : device_ops::EmptyRow::kNan;
+    if (parts.mask) {
+      const Dims steps =
+          device_ops::broadcast_view(input(3), ctx.input(3).type(), *parts.mask, extent.scores)
+              .strides;
+      rows.mask = {input(3), ctx.input(3).type(), {steps[0], steps[1], steps[2]}};
+    }
+    const std::uint64_t bytes = device_ops::add_row_attention(work.launches(), rows, 0);
+    if (bytes > 0) ctx.set_workspace(bytes, work.device().limits().alignment);
+    ctx.set_variant("by rows");
   }
 
   /// Adds the library's plan; why there is none, or empty.
@@ -145,9 +204,7 @@ class AttentionNode {
     const AttentionOperand &q = parts.q, &k = parts.k, &v = parts.v;
     if (parts.type == DataType::Float && is_float32()) return float32_text();
     if (extent.masked.back() == 0 || q.width == 0) return "it has no positions";
-    if (k.batch != q.batch || v.batch != q.batch || k.heads != q.heads || v.heads != q.heads ||
-        extent.masked != extent.scores || extent.result[0] != q.batch)
-      return "its operands are repeated along axes";
+    if (!is_whole(parts, extent)) return "its operands are repeated along axes";
     Attention form = attention_of(q, k, v);
     form.y = parts.y;
     form.type = library_type(parts.type);
@@ -249,6 +306,7 @@ class AttentionNode {
   bool is_fused_, is_causal_, is_nan_zero_, has_scale_;
   float scale_;
   std::int64_t before_, after_;  ///< positions that a row attends to; -1: without an end
+  std::int64_t group_;           ///< of a FusedAttention: heads of q for each of k and v
   std::int64_t heads_, groups_;
   std::string axes_;  ///< of q, k, v and y, "bhs" or "bsh" each; empty: all "bhs"
   Precision precision_;

@@ -1,5 +1,6 @@
 #include "plugins/cuda/rewrite/attention.hpp"
 
+#include <array>
 #include <vector>
 
 #include "plugins/common/half.hpp"
@@ -15,6 +16,7 @@ using sdk::DataType;
 struct SeenOperand {
   sdk::ValueInfo value;
   std::string axes = "bhs";
+  std::int64_t group = 1;  ///< heads of queries that share one
 };
 
 /// The nodes of an attention around its Softmax.
@@ -115,29 +117,72 @@ SeenOperand seen_rows(const sdk::ValueInfo& value, const NodeSet& taken, FoundAt
   return {node.input(0), "bsh"};
 }
 
-/// The last two of four axes changed over by way of three, as PyTorch's exporters write it: the value with its axes as they
-/// were, or an empty one.
-sdk::ValueInfo seen_flat(const sdk::ValueInfo& keys, const NodeSet& taken, FoundAttention& found) {
+/// Takes [batch, heads, copies, positions, width], which repeats heads side by side and becomes [batch, heads * copies, ...]: `axes` of
+/// `after`, of the operand's own four.
+bool take_copies(const sdk::ValueInfo& copies, const sdk::ValueInfo& after,
+                 const std::array<int, 4>& axes, const NodeSet& taken, FoundAttention& found,
+                 SeenOperand& operand) {
+  const sdk::Node expand = only_producer(copies, taken);
+  const sdk::Node split =
+      expand && expand.is("Expand") ? only_producer(expand.input(0), taken) : sdk::Node();
+  if (!split || !(split.is("Unsqueeze") || split.is("Reshape"))) return false;
+  const sdk::ValueInfo before = split.input(0), apart = expand.input(0);
+  if (before.rank() != 4 || apart.rank() != 5 || copies.rank() != 5 || after.rank() != 4 ||
+      apart.dims()[2] != 1 || copies.dims()[2] <= 0 || before.dims()[1] <= 0 ||
+      after.dims()[1] != before.dims()[1] * copies.dims()[2])
+    return false;
+  using device_ops::same_size;
+  for (const int axis : {0, 1, 2, 3}) {
+    const int spread = axis < 2 ? axis : axis + 1;
+    if (!same_size(before, axis, apart, spread) || !same_size(before, axis, copies, spread) ||
+        (axis != 1 && !same_size(before, axis, after, axes[static_cast<std::size_t>(axis)])))
+      return false;
+  }
+  found.replaced.insert(found.replaced.end(), {split, expand});
+  operand = seen_rows(before, taken, found);
+  operand.group = copies.dims()[2];
+  return true;
+}
+
+/// Rows of heads, seen through what repeats the heads.
+SeenOperand seen_heads(const sdk::ValueInfo& value, const NodeSet& taken, FoundAttention& found) {
+  const sdk::Node merge = only_producer(value, taken);
+  SeenOperand operand;
+  if (!merge || !merge.is("Reshape") ||
+      !take_copies(merge.input(0), value, {0, 1, 2, 3}, taken, found, operand))
+    return seen_rows(value, taken, found);
+  found.replaced.push_back(merge);
+  return operand;
+}
+
+/// Takes keys whose last two axes are changed over by way of three, as PyTorch's exporters write it: heads and batches as one.
+bool take_flat_keys(const sdk::ValueInfo& keys, const NodeSet& taken, FoundAttention& found) {
   const sdk::Node last = only_producer(keys, taken);
-  if (!last || !last.is("Reshape")) return sdk::ValueInfo();
+  if (!last || !last.is("Reshape")) return false;
   const sdk::Node turn = only_producer(last.input(0), taken);
-  if (!has_perm(turn, {0, 2, 1})) return sdk::ValueInfo();
+  if (!has_perm(turn, {0, 2, 1})) return false;
   const sdk::Node first = only_producer(turn.input(0), taken);
-  if (!first || !first.is("Reshape")) return sdk::ValueInfo();
+  if (!first || !first.is("Reshape")) return false;
   const sdk::ValueInfo from = first.input(0), flat = turn.input(0);
   using device_ops::same_size;
-  const bool is_transpose = from.rank() == 4 && keys.rank() == 4 && flat.rank() == 3 &&
-                            same_size(flat, 1, from, 2) && same_size(flat, 2, from, 3) &&
-                            same_size(keys, 0, from, 0) && same_size(keys, 1, from, 1) &&
-                            same_size(keys, 2, from, 3) && same_size(keys, 3, from, 2);
-  if (!is_transpose) return sdk::ValueInfo();
+  if (flat.rank() != 3 || keys.rank() != 4 || !same_size(flat, 1, keys, 3) ||
+      !same_size(flat, 2, keys, 2))
+    return false;
+  const bool is_transpose = from.rank() == 4 && same_size(keys, 0, from, 0) &&
+                            same_size(keys, 1, from, 1) && same_size(keys, 2, from, 3) &&
+                            same_size(keys, 3, from, 2);
+  if (is_transpose) {
+    found.k = seen_heads(take_scale(from, taken, found), taken, found);
+  } else if (!take_copies(from, keys, {0, 1, 3, 2}, taken, found, found.k)) {
+    return false;
+  }
   found.replaced.insert(found.replaced.end(), {first, turn, last});
-  return from;
+  return true;
 }
 
 void take_operands(const NodeSet& taken, FoundAttention& found) {
   found.q = seen_rows(take_scale(found.scores.input(0), taken, found), taken, found);
-  found.v = seen_rows(found.product.input(1), taken, found);
+  found.v = seen_heads(found.product.input(1), taken, found);
   const sdk::ValueInfo keys = take_scale(found.scores.input(1), taken, found);
   const sdk::Node node = only_producer(keys, taken);
   if (has_perm(node, {0, 2, 3, 1})) {
@@ -145,12 +190,11 @@ void take_operands(const NodeSet& taken, FoundAttention& found) {
     found.k = {node.input(0), "bsh"};
   } else if (has_perm(node, {0, 1, 3, 2})) {
     found.replaced.push_back(node);
-    found.k = seen_rows(take_scale(node.input(0), taken, found), taken, found);
-  } else if (const sdk::ValueInfo rows = seen_flat(keys, taken, found)) {
-    found.k = seen_rows(take_scale(rows, taken, found), taken, found);
-  } else {
+    found.k = seen_heads(take_scale(node.input(0), taken, found), taken, found);
+  } else if (!take_flat_keys(keys, taken, found)) {
     found.why = "its keys are not the transpose of rows that lie together";
   }
+  if (found.k.group != found.v.group) found.why = "its keys and values are repeated differently";
 }
 
 /// The weights of the values: those of the Softmax, or of a Where after it that replaces NaN by 0.
@@ -203,6 +247,11 @@ std::string refusal_of(const Device& device, FoundAttention& found) {
   for (const sdk::ValueInfo& value : {found.q.value, found.k.value, found.v.value}) {
     if (value.rank() != 4 || value.type() != type) return "its operands are of other kinds";
   }
+  const auto heads_of = [](const SeenOperand& operand) {
+    return operand.value.dims()[operand.axes == "bhs" ? 1 : 2];
+  };
+  if (found.k.group > 1 && heads_of(found.q) != found.k.group * heads_of(found.k))
+    return "its heads are not known to be those that are repeated";
   if (found.mask && (found.mask.rank() < 0 || found.mask.rank() > 4 || found.mask.type() != type))
     return "its mask is of another kind";
   found.precision = device.settings().precision.of(found.scores);
@@ -219,6 +268,7 @@ void add_node(const FoundAttention& found, sdk::Rewrite& edit) {
   draft.output(found.y.value.name()).attribute("origin", std::string(found.scores.name()));
   draft.attribute("axes", found.q.axes + found.k.axes + found.v.axes + found.y.axes);
   draft.attribute("scale", found.scale);
+  if (found.k.group > 1) draft.attribute("group", found.k.group);
   if (found.is_nan_zero) draft.attribute("is_nan_zero", std::int64_t{1});
   draft.attribute("precision", std::string(precision_name(found.precision)));
   for (const sdk::Node& replaced : found.replaced) draft.replaces(replaced);

@@ -223,10 +223,11 @@ std::vector<Case> private_cases() {
   const auto causal = [](auto& n) { n.attribute("is_causal", std::int64_t{1}); };
   const std::vector<bp_dtype> floats{BP_FLOAT, BP_FLOAT16, BP_BFLOAT16};
   const Input heads{{2, 4, 5, 6}}, groups{{2, 2, 7, 6}};
-  const Input rows{{5, 3, 4, 6}}, row{{1, 1, 1, 6}}, many{{1, 9000, 1, 6}};
+  const Input rows{{5, 7, 4, 6}}, row{{1, 1, 1, 6}}, many{{1, 9000, 1, 6}};
   return {
-      {"FusedAttention", 1, {rows, rows, rows, {{5, 1, 1, 3}}}, floats, attention, 1, domain},
-      {"FusedAttention", 1, {rows, rows, rows, {{4, 3, 1}}}, floats, attention, 1, domain},
+      {"FusedAttention", 1, {rows, rows, rows, {{5, 1, 1, 7}}}, floats, attention, 1, domain},
+      {"FusedAttention", 1, {rows, rows, rows, {{4, 7, 1}}}, floats, attention, 1, domain},
+      {"FusedAttention", 1, {row, many, many, {{1}}}, floats, attention, 1, domain},
       {"FusedAttention", 1, {row, many, many, {{9000}}}, floats, attention, 1, domain},
       {"Attention", 23, {heads, groups, groups, of(BP_BOOL, {5, 7})}, floats, causal},
       {"Attention", 23, {heads, groups, groups}, floats, causal},
