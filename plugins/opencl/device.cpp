@@ -15,26 +15,20 @@ bool has_extension(cl_device_id id, const char* name) {
   return all.find(sdk::message(' ', name, ' ')) != std::string::npos;
 }
 
-Context make_context(cl_device_id id, cl_context users) {
-  if (users != nullptr) {
-    std::size_t size = 0;
-    cl_int code = clGetContextInfo(users, CL_CONTEXT_DEVICES, 0, nullptr, &size);
-    std::vector<cl_device_id> devices(size / sizeof(cl_device_id));
-    if (code == CL_SUCCESS)
-      code = clGetContextInfo(users, CL_CONTEXT_DEVICES, size, devices.data(), nullptr);
-    if (code != CL_SUCCESS)
-      sdk::invalid("option 'user_context' of provider 'opencl' is no cl_context: ",
-                   error_name(code));
-    if (std::find(devices.begin(), devices.end(), id) == devices.end())
-      sdk::invalid("option 'user_context' of provider 'opencl': that context does not hold ",
-                   device_text(id, CL_DEVICE_NAME));
-    check_cl(clRetainContext(users), "clRetainContext");
-    return Context(users);
-  }
-  cl_int code = CL_SUCCESS;
-  Context context(clCreateContext(nullptr, 1, &id, nullptr, nullptr, &code));
-  if (code != CL_SUCCESS) throw_cl(code, "clCreateContext", device_text(id, CL_DEVICE_NAME));
-  return context;
+Context context_of(cl_device_id id, cl_context users) {
+  if (users == nullptr) return make_context(id);
+  std::size_t size = 0;
+  cl_int code = clGetContextInfo(users, CL_CONTEXT_DEVICES, 0, nullptr, &size);
+  std::vector<cl_device_id> devices(size / sizeof(cl_device_id));
+  if (code == CL_SUCCESS)
+    code = clGetContextInfo(users, CL_CONTEXT_DEVICES, size, devices.data(), nullptr);
+  if (code != CL_SUCCESS)
+    sdk::invalid("option 'user_context' of provider 'opencl' is no cl_context: ", error_name(code));
+  if (std::find(devices.begin(), devices.end(), id) == devices.end())
+    sdk::invalid("option 'user_context' of provider 'opencl': that context does not hold ",
+                 device_text(id, CL_DEVICE_NAME));
+  check_cl(clRetainContext(users), "clRetainContext");
+  return Context(users);
 }
 
 void check_user_queue(cl_command_queue queue, cl_device_id id, cl_context context) {
@@ -108,6 +102,13 @@ DeviceTraits read_traits(cl_device_id id) {
   return traits;
 }
 
+Context make_context(cl_device_id id) {
+  cl_int code = CL_SUCCESS;
+  Context context(clCreateContext(nullptr, 1, &id, nullptr, nullptr, &code));
+  if (code != CL_SUCCESS) throw_cl(code, "clCreateContext", device_text(id, CL_DEVICE_NAME));
+  return context;
+}
+
 std::uint64_t free_bytes(cl_device_id id, const DeviceTraits& traits, std::uint64_t used) {
   // CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: KiB that are free, and the largest piece.
   constexpr cl_device_info kFreeMemoryAmd = 0x4039;
@@ -137,7 +138,7 @@ Device::Device(cl_device_id id, const DeviceSettings& settings)
       id_(id),
       traits_(read_traits(id)),
       settings_(settings),
-      context_(make_context(id, settings.user_context)),
+      context_(context_of(id, settings.user_context)),
       side_queue_(make_queue(0)),
       programs_(context_.get(), id, device_key(traits_), settings.cache_dir),
       tuner_(*this, device_key(traits_), settings.cache_dir, settings.tuning) {

@@ -35,6 +35,8 @@ struct DeviceTraits {
 
 DeviceTraits read_traits(cl_device_id id);
 
+Context make_context(cl_device_id id);
+
 /// Memory of the device that is free now: what the driver says (AMD's), what the machine has available where the device
 /// shares the host's, else what is left beside `used` bytes of this process.
 std::uint64_t free_bytes(cl_device_id id, const DeviceTraits& traits, std::uint64_t used);

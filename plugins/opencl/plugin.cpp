@@ -28,6 +28,9 @@ struct FoundDevice {
   bp_device_info info = sdk::abi_struct<bp_device_info>();
   std::shared_ptr<std::atomic<std::uint64_t>> used_bytes =
       std::make_shared<std::atomic<std::uint64_t>>(0);
+  /// Of a processor, from the first session on: PoCL has the functions that kernels call in memory while there is a context, and
+  /// reads them anew for the first kernel after that, which takes half a second.
+  Context kept;
 };
 
 /// "cl" and a hash of what tells devices apart: the same device has the same one in every process.
@@ -157,8 +160,8 @@ class Provider {
     return kStates;
   }
 
-  const FoundDevice& found(const bp_device_info* info) const {
-    for (const FoundDevice& each : found_) {
+  FoundDevice& found(const bp_device_info* info) {
+    for (FoundDevice& each : found_) {
       if (&each.info == info) return each;
     }
     sdk::invalid("provider 'opencl' showed no such device");
@@ -206,7 +209,7 @@ class Provider {
     info.score = info.type == BP_DEVICE_TYPE_CPU ? 0 : 60;
   }
 
-  std::unique_ptr<Device> open(const sdk::OpenContext& ctx) const {
+  std::unique_ptr<Device> open(const sdk::OpenContext& ctx) {
     DeviceSettings settings;
     settings.cache_dir = device_ops::cache_folder(ctx.option("cache_dir"));
     settings.user_context = handle_option<cl_context>(ctx, "user_context");
@@ -215,8 +218,12 @@ class Provider {
     settings.tiles = ctx.option("tiles");
     settings.fusion = ctx.option("fusion") == "true";
     settings.tuning = ctx.option("tuning") == "on";
-    const FoundDevice& device = found(ctx.info());
+    FoundDevice& device = found(ctx.info());
     settings.used_bytes = device.used_bytes;
+    if (device.traits.is_cpu) {
+      const std::lock_guard lock(mutex_);
+      if (!device.kept) device.kept = make_context(device.id);
+    }
     return std::make_unique<Device>(device.id, settings);
   }
 
