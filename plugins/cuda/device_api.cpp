@@ -35,6 +35,7 @@ struct Types {
       device_ops::NodeSet taken;
       fuse_quantized(graph, taken, recorded.edit());
       fuse_attention(device, graph, taken, recorded.edit());
+      device_ops::fuse_rotations(graph, taken, recorded.edit());
       fuse_convolutions(graph, taken, recorded.edit());
       fuse_products(graph, taken, recorded.edit());
       device_ops::fuse_rows(device, graph, taken, recorded.edit());

@@ -315,6 +315,26 @@ TEST(CudaModels, NodesOfSymbolicDimsAreFusedAndRightForAllSizes) {
   EXPECT_EQ(step_count(explanation), kFeedForwardSteps) << explanation;
 }
 
+/// Heads between two products, turned by angles that are fed.
+TEST(CudaModels, HalvesThatAreTurnedStayIn16BitsWhereTheirMakerIs) {
+  Random random(1);
+  GraphWriter g(18, random);
+  const std::string rows = g.node("MatMul", {g.feed({1, 5, 32}), g.constant({32, 32}, -0.3, 0.3)});
+  const std::string apart = g.node("Reshape", {rows, g.constant(i64({1, 5, 2, 16}))});
+  const std::string x = g.node("Transpose", {apart}, {{"perm", ints({0, 2, 1, 3})}});
+  const auto parts = g.nodes("Split", {x, g.constant(i64({8, 8}))}, 2, {{"axis", -1}});
+  const std::string turned =
+      g.node("Concat", {g.node("Neg", {parts[1]}), parts[0]}, {{"axis", -1}});
+  const std::string y = g.node(
+      "Add", {g.node("Mul", {x, g.feed({5, 16})}), g.node("Mul", {turned, g.feed({5, 16})})});
+  const std::string z = g.node("MatMul", {y, g.constant({16, 16}, -0.3, 0.3)});
+  const std::string text = explain(g.done({z}), 4, {{"precision", "fp16"}});
+  EXPECT_NE(part_of(text, "Add_8").find("cuda:rotation"), std::string::npos) << text;
+  EXPECT_NE(part_of(text, "Transpose_2").find("\"fused_into\":\"Add_8\""), std::string::npos)
+      << text;
+  EXPECT_NE(part_of(text, "Add_8").find("makes fp16"), std::string::npos) << text;
+}
+
 /// Nothing goes to another provider.
 const Options kAlone{{"providers", "cuda_stand_in:0"}, {"fallback", "forbid"}};
 

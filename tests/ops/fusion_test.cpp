@@ -1,7 +1,6 @@
 // Patterns that providers fuse, as whole small graphs: with and without optimization they give the
 // same.
 #include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -254,48 +253,6 @@ GraphCase rms_normalization(Random& random) {
   return g.done({random.one_in(3) ? g.node("Add", {x, y}) : y});
 }
 const Sweep kRmsNormalization("Fusion", "DecomposedRmsNormalization", 40, rms_normalization);
-
-/// x * cos + concat(-x2, x1) * sin, cut by Slice or Split, of heads that lie before or behind positions.
-GraphCase rotation(Random& random) {
-  GraphWriter g(18, random);
-  const std::int64_t half = random.pick<std::int64_t>({1, 3, 8, 20, 32});
-  const std::int64_t batch = random.integer(1, 2), heads = random.integer(1, 3),
-                     positions = random.integer(0, 5);
-  std::string x;
-  if (random.one_in(2)) {
-    x = g.node("Transpose", {g.feed({batch, positions, heads, 2 * half})},
-               {{"perm", ints({0, 2, 1, 3})}});
-  } else {
-    x = g.feed({batch, heads, positions, 2 * half});
-  }
-  const Dims angles{random.one_in(2) ? batch : 1, random.one_in(4) ? heads : 1, positions,
-                    2 * half};
-  std::string first, second;
-  if (random.one_in(3)) {
-    const auto parts = g.nodes("Split", {x, g.constant(i64({half, half}))}, 2, {{"axis", -1}});
-    first = parts[0];
-    second = parts[1];
-  } else {
-    const std::int64_t axis = random.one_in(2) ? 3 : -1;
-    const std::int64_t end = random.one_in(2) ? 2 * half : std::numeric_limits<std::int64_t>::max();
-    first = g.node("Slice", {x, g.constant(i64({0})), g.constant(i64({half})),
-                             g.constant(i64({axis})), g.constant(i64({1}))});
-    second = g.node("Slice", {x, g.constant(i64({random.one_in(2) ? half : -half})),
-                              g.constant(i64({end})), g.constant(i64({axis}))});
-  }
-  if (random.one_in(6)) std::swap(first, second);
-  const std::string turned =
-      g.node("Concat", {g.node("Neg", {second}), first}, {{"axis", random.one_in(2) ? -1 : 3}});
-  const std::string cos = g.feed(angles), sin = g.feed(angles);
-  const std::string plain = random.one_in(2) ? g.node("Mul", {x, cos}) : g.node("Mul", {cos, x});
-  const std::string across =
-      random.one_in(2) ? g.node("Mul", {turned, sin}) : g.node("Mul", {sin, turned});
-  const std::string y =
-      random.one_in(2) ? g.node("Add", {plain, across}) : g.node("Add", {across, plain});
-  if (random.one_in(4)) return g.done({y, turned});
-  return g.done({y});
-}
-const Sweep kRotation("Fusion", "RotatedHalves", 60, rotation);
 
 /// Element-wise nodes before rows that are folded or normalised; operands have ones among their dims by chance.
 GraphCase rows_of_elements(Random& random) {

@@ -47,6 +47,13 @@ Walk& Walk::real(const std::string& name, double value) {
   return *this;
 }
 
+std::string Walk::index(const std::string& name, const Dims& strides) {
+  std::vector<std::int64_t> values;
+  std::string text = common::index_text(strides, name, declarations_, values);
+  numbers_.insert(numbers_.end(), values.begin(), values.end());
+  return text;
+}
+
 Walk& Walk::real_type(DataType type) {
   const bool is_double = type == DataType::Double;
   define("REAL", is_double ? "double" : "float");

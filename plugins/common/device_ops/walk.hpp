@@ -33,6 +33,8 @@ class Walk {
     definitions_ += sdk::message("#define ", name, ' ', value, '\n');
     return *this;
   }
+  /// The index, as text, that `strides` over the walk's axes give; its numbers begin with `name`.
+  std::string index(const std::string& name, const Dims& strides);
   /// REAL and LIT for programs that compute in double or float.
   Walk& real_type(DataType type);
   /// The body may say FAULT, which means this.

@@ -42,6 +42,7 @@ constexpr FormatRule kRules[] = {
     {"BatchNormalization", kFollow, Layout::kPlain, 1},
 
     {"FusedPointwise", kFollow, kElements},
+    {"FusedRotation", kFollow},
     {"FusedSoftmax", kFollow},
     {"FusedNormalization", kFollow},
     {"FusedReduce", kFollow},

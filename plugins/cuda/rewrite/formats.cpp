@@ -18,11 +18,12 @@ bool is_ours(const DraftNode& node) {
   return node.domain.empty() || node.domain == private_domain();
 }
 
-/// Element-wise nodes, and perhaps the rows after them, as one: see device_ops/rewrite.
+/// Element-wise nodes, and perhaps the rows after them, or a rotation, as one: see device_ops/rewrite.
 bool is_chain(const DraftNode& node) {
   if (node.domain != private_domain()) return false;
-  return node.op_type == "FusedPointwise" || node.op_type == "FusedSoftmax" ||
-         node.op_type == "FusedNormalization" || node.op_type == "FusedReduce";
+  return node.op_type == "FusedPointwise" || node.op_type == "FusedRotation" ||
+         node.op_type == "FusedSoftmax" || node.op_type == "FusedNormalization" ||
+         node.op_type == "FusedReduce";
 }
 
 bool is_half(DataType type) { return type == DataType::Float16 || type == DataType::BFloat16; }
@@ -114,7 +115,7 @@ DataType FormatPass::wanted_type(const FormatRule& rule, const DraftNode& node) 
   if (rule.storage == Storage::kAsked || rule.storage == Storage::kMakes) return half;
   // What a chain makes at its end is what its last node makes. Rows are what they were apart from the chain: of float32 where
   // that would have made it, as variances of squares, or what is done to folds after them.
-  const bool is_pointwise = node.op_type == "FusedPointwise";
+  const bool is_pointwise = node.op_type == "FusedPointwise" || node.op_type == "FusedRotation";
   const std::size_t last = !is_chain(node) ? 0
                            : is_pointwise  ? 1
                                            : 2 + static_cast<std::size_t>(node.get_int("after", 0));

@@ -9,6 +9,7 @@ void rewrite(const Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) 
   NodeSet taken;
   fuse_products(graph, taken, edit);
   device_ops::take_parts(graph, taken, edit);
+  device_ops::fuse_rotations(graph, taken, edit);
   device_ops::fuse_rows(device, graph, taken, edit);
   device_ops::fuse_chains(graph, taken, edit);
 }

@@ -212,6 +212,9 @@ std::vector<Case> private_cases() {
     n.attribute("statements", std::string("  REAL t0 = v0 + v1;\n"));
     n.attribute("result", std::string("t0")).attribute("type", std::int64_t{BP_FLOAT16});
   };
+  const auto turned = [](auto& n) {
+    n.attribute("perm", Dims{0, 2, 1, 3}).attribute("type", std::int64_t{BP_FLOAT16});
+  };
   const auto reformat = [](auto& n) {
     n.attribute("to", std::int64_t{BP_FLOAT16}).attribute("perm", Dims{0, 2, 3, 1});
   };
@@ -234,6 +237,14 @@ std::vector<Case> private_cases() {
       {"MaxPool", 1, {{{1, 8, 8, 3}}}, {BP_FLOAT16, BP_FLOAT}, window, 1, domain},
       {"AveragePool", 1, {{{1, 8, 8, 3}}}, {BP_BFLOAT16, BP_FLOAT}, window, 1, domain},
       {"FusedPointwise", 1, {{{4, 5}}, of(BP_FLOAT, {5})}, {BP_FLOAT16}, fused, 1, domain},
+      {"FusedRotation", 1, {{{2, 5, 3, 16}}, {{5, 16}}, {{16}}}, floats, turned, 1, domain},
+      {"FusedRotation",
+       1,
+       {{{2, 5, 3, 6}}, {{5, 6}}, of(BP_FLOAT, {6})},
+       floats,
+       turned,
+       1,
+       domain},
       {"Reformat", 1, {{{1, 3, 4, 5}}}, {BP_FLOAT, BP_BFLOAT16}, reformat, 1, domain},
   };
 }

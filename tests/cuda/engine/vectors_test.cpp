@@ -119,6 +119,24 @@ TEST_F(CudaVectors, CastsAndQuantizers) {
   EXPECT_EQ(count_of(back, "st.global.v4"), 1u) << source_ << back;
 }
 
+/// Of heads that are read from behind positions, by angles of these.
+TEST_F(CudaVectors, HalvesThatAreTurned) {
+  const auto turned = [](NodeUnderTest& node) {
+    node.attribute("perm", Dims{0, 2, 1, 3}).attribute("type", std::int64_t{BP_FLOAT16});
+  };
+  for (const bp_dtype angles : {BP_FLOAT16, BP_FLOAT}) {
+    const std::string text =
+        ptx_of("FusedRotation",
+               {{BP_FLOAT16, {2, 5, 3, 64}}, {angles, {2, 1, 5, 64}}, {BP_FLOAT16, {5, 64}}},
+               turned, 1, "backplane.cuda");
+    const bool is_narrow = angles == BP_FLOAT16;
+    EXPECT_EQ(count_of(text, "ld.global.v4"), is_narrow ? 6u : 2u) << source_ << text;
+    EXPECT_EQ(count_of(text, "st.global.v4"), is_narrow ? 2u : 0u) << text;
+    EXPECT_EQ(count_of(text, "ld.global.v2"), is_narrow ? 0u : 4u) << text;
+    EXPECT_EQ(count_of(text, ".local."), 0u) << text;
+  }
+}
+
 TEST_F(CudaVectors, RowsOfOddLengthAreDoneOneByOne) {
   const std::string text =
       ptx_of_chain({{BP_FLOAT16, {64, 95}}, {BP_FLOAT16, {95}}, {BP_FLOAT, {64, 1}}}, BP_FLOAT16);

@@ -48,6 +48,9 @@ bool read_axes(const sdk::Node& node, int rank, Dims& axes);
 /// Gathers of one constant place, of floats.
 void take_parts(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
 
+/// Halves of rows that are turned by angles, as one node: before what takes products and sums over.
+void fuse_rotations(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
+
 /// Normalisations that stand as nodes of their own, as one each, and element-wise trees in front of rows that are normalised or
 /// folded, as one node with these: before fuse_chains.
 void fuse_rows(const Device& device, const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
