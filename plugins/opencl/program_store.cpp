@@ -102,6 +102,7 @@ Program ProgramStore::build(const std::string& source) const {
 }
 
 void ProgramStore::to_disk(const std::string& key, const Program& program) {
+  if (!cache_.keeps()) return;  // PoCL compiles a second time for who asks for the binary
   std::size_t size = 0;
   if (clGetProgramInfo(program.get(), CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) !=
           CL_SUCCESS ||

@@ -19,7 +19,7 @@ SHARES = (1, 1) if os.environ.get("BACKPLANE_TEST_FULL") == "1" else (4, 8)  # m
 def order_of(model, *settings):
     """The steps of the plan."""
     command = [rows_test.PROGRAM, "inspect", model, "--providers", "opencl", "--json"]
-    for setting in settings:
+    for setting in (*settings, rows_test.NO_CACHE):
         command += ["--set", setting]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -18,6 +18,7 @@ import row_cases  # noqa: E402
 
 PROGRAM = pathlib.Path(os.environ["BACKPLANE_BUILD_DIR"]) / "bin/backplane"
 SHARES = (1, 1) if os.environ.get("BACKPLANE_TEST_FULL") == "1" else (8, 48)  # most cases cost a run of the device's compiler
+NO_CACHE = "provider.opencl.cache_dir=off"  # PoCL has one of its own, and compiles twice for who keeps what it made
 SKIPPED = 77  # as CTest is told
 
 
@@ -30,7 +31,7 @@ def reason_for_no_device():
 def verify(folder, tiles):
     """How many cases passed, and how many did not, after those were printed."""
     command = [PROGRAM, "verify", folder, "--providers", "opencl", "--fallback", "forbid", "--jobs", "2", "--json", "-",
-               "--set", f"provider.opencl.tiles={tiles}"]
+               "--set", f"provider.opencl.tiles={tiles}", "--set", NO_CACHE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         sys.exit(f"verify ended with {done.returncode}: {done.stderr}")

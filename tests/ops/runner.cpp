@@ -187,12 +187,11 @@ std::vector<Target> find_targets() {
         targets.back().row_share = kRowShare;
       }
       if (provider == "opencl") {
-        targets.push_back({"opencl_out_of_order",
-                           provider,
-                           {{"provider.opencl.queue", "out_of_order"}},
-                           false,
-                           kSweepShare,
-                           kRowShare});
+        // PoCL has a cache of its own, and compiles a second time for who keeps what it made.
+        targets.back().options.emplace_back("provider.opencl.cache_dir", "off");
+        targets.push_back(targets.back());
+        targets.back().name = "opencl_out_of_order";
+        targets.back().options.emplace_back("provider.opencl.queue", "out_of_order");
       }
       continue;
     }

@@ -22,6 +22,7 @@ class ProgramCache {
   explicit ProgramCache(std::string folder, std::string kind = "program")
       : folder_(std::move(folder)), kind_(std::move(kind)) {}
 
+  bool keeps() const { return !folder_.empty(); }
   std::optional<std::string> read(const std::string& key) const;
   /// What cannot be written is not kept: that is logged once.
   void write(const std::string& key, std::string_view binary);
