@@ -1,9 +1,14 @@
 // Transpose, Expand, Tile, DepthToSpace, SpaceToDepth, Trilu, ReverseSequence:
 // https://onnx.ai/onnx/operators/
 #include <algorithm>
+#include <functional>
+#include <gtest/gtest.h>
 #include <vector>
 
-#include "tests/ops/cases.hpp"
+#include <nlohmann/json.hpp>
+
+#include "tests/ops/graph_writer.hpp"
+#include "tests/ops/symbolic.hpp"
 
 namespace backplane::ops_test {
 namespace {
@@ -151,6 +156,173 @@ OpCase reverse_sequence(Random& random) {
   return row;
 }
 const Sweep kReverseSequence("Movement", "ReverseSequence", 20, reverse_sequence);
+
+/// Writes nodes that move x; gives what they make.
+using Move = std::function<std::vector<std::string>(GraphWriter&, const std::string& x)>;
+
+Move one(const char* op_type, std::vector<Tensor> more,
+         std::vector<reference::Attribute> attributes = {}) {
+  return [=](GraphWriter& g, const std::string& x) -> std::vector<std::string> {
+    std::vector<std::string> inputs{x};
+    for (const Tensor& tensor : more) inputs.push_back(g.constant(tensor));
+    return {g.node(op_type, inputs, attributes)};
+  };
+}
+
+struct MoveOf {
+  Dims dims;
+  Move move;
+};
+
+/// What moves nothing, or takes a part that lies in one piece where a tensor may begin.
+std::vector<MoveOf> moves_of_nothing() {
+  return {
+      {{2, 1, 3, 4}, one("Transpose", {}, {{"perm", ints({0, 2, 1, 3})}})},
+      {{1, 3, 1, 4}, one("Transpose", {}, {{"perm", ints({1, 2, 3, 0})}})},
+      {{1, 1}, one("Transpose", {})},
+      {{2, 3}, one("Expand", {i64({2, 3})})},
+      {{2, 3}, one("Expand", {i64({1, 1, 2, 1})})},
+      {{2, 3}, one("Slice", {i64({0, -5}), i64({9, 3})})},
+      {{64, 32}, one("Slice", {i64({32}), i64({48}), i64({0})})},
+      {{1, 96, 5}, one("Slice", {i64({64}), i64({95}), i64({1})})},
+      {{2, 3}, one("Tile", {i64({1, 1})})},
+      {{2, 3}, one("Concat", {f32({2, 0}, {})}, {{"axis", 1}})},
+      {{2, 3}, one("Concat", {}, {{"axis", 0}})},
+      {{2, 8, 3, 3}, one("DepthToSpace", {}, {{"blocksize", 1}})},
+      {{64, 6},
+       [](GraphWriter& g, const std::string& x) {
+         return g.nodes("Split", {x, g.constant(i64({32, 32}))}, 2, {{"axis", 0}});
+       }},
+  };
+}
+
+/// What moves something, or takes a part that begins where no tensor may.
+std::vector<MoveOf> moves_of_something() {
+  return {
+      {{2, 2, 3, 4}, one("Transpose", {}, {{"perm", ints({0, 2, 1, 3})}})},
+      {{2, 3}, one("Expand", {i64({1, 2, 2, 3})})},
+      {{2, 3}, one("Slice", {i64({0}), i64({2}), i64({1})})},
+      {{5, 3}, one("Slice", {i64({1}), i64({4}), i64({0})})},
+      {{5, 3}, one("Slice", {i64({4}), i64({-9}), i64({0}), i64({-1})})},
+      {{1, 3}, one("Tile", {i64({2, 1})})},
+      {{2, 3}, one("Concat", {f32({2, 1}, {5, 6})}, {{"axis", 1}})},
+      {{2, 4},
+       [](GraphWriter& g, const std::string& x) {
+         return g.nodes("Split", {x, g.constant(i64({2, 2}))}, 2, {{"axis", 1}});
+       }},
+      {{65}, one("Slice", {i64({-1}), i64({-99}), i64({0}), i64({-1})})},
+      {{1}, one("Expand", {i64({6})})},
+      // One part of three begins where no tensor may: all are copied.
+      {{64, 6},
+       [](GraphWriter& g, const std::string& x) {
+         return g.nodes("Split", {x, g.constant(i64({32, 31, 1}))}, 3, {{"axis", 0}});
+       }},
+  };
+}
+
+std::vector<Target> compiling_targets() {
+  std::vector<Target> found;
+  for (const Target& target : find_targets()) {
+    if (target.provider == "opencl" || target.provider == "cuda_stand_in") found.push_back(target);
+  }
+  return found;
+}
+
+Options options_of(const Target& target) {
+  Options options = target.options;
+  options.insert(
+      options.end(),
+      {{"providers", target.provider}, {"fallback", "forbid"}, {"optimization", "none"}});
+  return options;
+}
+
+/// The graph is right, twice, on every device; gives how many of its nodes had nothing to compute.
+std::vector<int> run_views(const GraphCase& graph) {
+  std::vector<int> counts;
+  for (const Target& target : compiling_targets()) {
+    Session session(model_of(graph, Form::Fixed), options_of(target));
+    for (int run = 0; run < 2; ++run) {
+      const std::vector<Tensor> got = session.run(graph.feeds, graph.outputs);
+      const std::vector<reference::Array> want = expected_of(graph);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_EQ(difference(got[i], want[i], graph.tolerance), "")
+            << target.name << describe(graph);
+    }
+    int views = 0;
+    const nlohmann::json explained = nlohmann::json::parse(session.explain());
+    for (const auto& node : explained["nodes"]) {
+      const std::string kernel = node["kernel"].is_string() ? node["kernel"] : "";
+      views += kernel.find("(a view: nothing to compute)") != std::string::npos ? 1 : 0;
+    }
+    counts.push_back(views);
+  }
+  return counts;
+}
+
+/// Between two nodes that compute.
+GraphCase between(const MoveOf& each) {
+  Random random(1);
+  GraphWriter g(17, random);
+  std::vector<std::string> outputs;
+  for (const std::string& moved : each.move(g, g.node("Abs", {g.feed(each.dims)})))
+    outputs.push_back(g.node("Neg", {moved}));
+  return g.done(outputs);
+}
+
+TEST(Movement, WhatMovesNothingIsAViewOnDevices) {
+  for (const MoveOf& each : moves_of_nothing()) {
+    const GraphCase graph = between(each);
+    for (const int views : run_views(graph)) EXPECT_EQ(views, 1) << describe(graph);
+  }
+}
+
+TEST(Movement, WhatMovesSomethingIsNone) {
+  for (const MoveOf& each : moves_of_something()) {
+    const GraphCase graph = between(each);
+    for (const int views : run_views(graph)) EXPECT_EQ(views, 0) << describe(graph);
+  }
+}
+
+/// What is fed goes out again, and so does what others read, which is not written over.
+TEST(Movement, WhatMovesNothingIsRightBetweenFeedsFetchesAndOtherReaders) {
+  for (const MoveOf& each : moves_of_nothing()) {
+    Random random(1);
+    GraphWriter g(17, random);
+    const std::string fed = g.feed(each.dims);
+    std::vector<std::string> outputs = each.move(g, fed);
+    const std::string made = g.node("Abs", {fed});
+    for (const std::string& moved : each.move(g, made)) {
+      outputs.push_back(moved);
+      outputs.push_back(g.node("Neg", {moved}));
+    }
+    outputs.push_back(g.node("Neg", {made}));
+    run_views(g.done(outputs));
+  }
+}
+
+/// Of one session: at one position nothing moves.
+TEST(Movement, OfSymbolsIsAViewInSomeRunsAndRightInAll) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string x = g.node("Abs", {g.feed({1, 1, 1, 4})});
+  const std::string turned = g.node("Transpose", {x}, {{"perm", ints({0, 2, 1, 3})}});
+  const std::string whole = g.node("Concat", {g.feed({1, 1, 1, 4}), turned}, {{"axis", 2}});
+  const std::string part =
+      g.node("Slice", {whole, g.constant(i64({-2})), g.constant(i64({9})), g.constant(i64({2}))});
+  const std::vector<Sizes> sizes{
+      {{"n", 1}, {"s", 3}, {"h", 2}, {"p", 2}}, {{"n", 2}, {"s", 1}, {"h", 3}, {"p", 0}},
+      {{"n", 2}, {"s", 2}, {"h", 1}, {"p", 0}}, {{"n", 1}, {"s", 1}, {"h", 1}, {"p", 8}},
+      {{"n", 0}, {"s", 1}, {"h", 2}, {"p", 1}}, {{"n", 2}, {"s", 0}, {"h", 2}, {"p", 3}}};
+  const SymbolicCase symbolic =
+      symbolic_case(g.done({g.node("Neg", {part}), whole}),
+                    {{"n", "s", "h", "4"}, {"n", "h", "p", "4"}}, sizes, random);
+  for (const Target& target : find_targets()) {
+    const Outcome outcome =
+        run_symbolic(symbolic, {{"providers", target.provider}, {"fallback", "forbid"}});
+    if (outcome.kind == Outcome::Kind::Refused && target.provider == "fakegpu") continue;
+    EXPECT_EQ(outcome.kind, Outcome::Kind::Passed) << target.name << ": " << outcome.text;
+  }
+}
 
 }  // namespace
 }  // namespace backplane::ops_test

@@ -12,6 +12,26 @@ namespace {
 
 using common::dense_strides;
 
+/// Whether the elements lie one after another where they come from and where they go.
+bool is_one_piece(const StridedCopy& copy) {
+  const common::StridedLoops loops =
+      common::merge_axes({copy.dims, {copy.from_strides, copy.to_strides}});
+  const auto is_dense = [&](const Dims& strides) { return strides[0] == 1; };
+  return loops.dims.size() == 1 &&
+         (loops.dims[0] == 1 || std::all_of(loops.strides.begin(), loops.strides.end(), is_dense));
+}
+
+/// Makes a whole output of elements of input 0. What lies there in one piece is a view, and copied only where the host does
+/// not grant that.
+void add_move(sdk::PrepareContext& ctx, Work& work, DataType type, const StridedCopy& copy) {
+  if (sdk::element_count(copy.dims) == 0) return;
+  const auto offset_bytes = static_cast<std::uint64_t>(copy.from_offset) *
+                            static_cast<std::uint64_t>(sdk::element_bytes(type));
+  if (is_one_piece(copy) && offset_bytes % work.device().limits().alignment == 0)
+    ctx.set_view(copy.to.index, 0, offset_bytes);
+  add_strided_copy(work, type, copy);
+}
+
 class Transpose {
  public:
   Transpose(const Device&, const sdk::Node& node) : order_(node.get_ints("perm")) {}
@@ -34,7 +54,7 @@ class Transpose {
     }
     copy.to_strides = dense_strides(copy.dims);
     ctx.set_output(0, x.type(), copy.dims);
-    add_strided_copy(work, x.type(), copy);
+    add_move(ctx, work, x.type(), copy);
   }
 
  private:
@@ -70,6 +90,8 @@ class Concat {
       const std::uint64_t offset_bytes = static_cast<std::uint64_t>(offset) * bytes;
       const bool may_be_inside = is_outermost && offset_bytes % alignment == 0 && x.size() > 0;
       if (may_be_inside) ctx.set_inside(i, 0, offset_bytes);
+      // The only one with elements is all there is.
+      if (x.size() > 0 && x.dims()[at] == dims[at]) ctx.set_view(0, i);
       add_strided_copy(
           work, x.type(),
           {Dims(x.dims().begin(), x.dims().end()), input(i), output(0), dense_strides(x.dims()),
@@ -105,20 +127,14 @@ class Split {
       sdk::invalid("Split of axis ", axis, " of ", to_string(x.dims()), " into ",
                    sdk::to_string(sizes));
     const Dims strides = dense_strides(x.dims());
-    const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(x.type()));
-    const bool is_outermost = common::product(x.dims(), 0, axis) == 1;
     std::int64_t begin = 0;
     for (std::uint32_t i = 0; i < sizes.size(); begin += sizes[i++]) {
       if (!ctx.output_wanted(i)) continue;
       Dims dims(x.dims().begin(), x.dims().end());
       dims[at] = sizes[i];
       ctx.set_output(i, x.type(), dims);
-      const std::int64_t offset = begin * strides[at];
-      const std::uint64_t offset_bytes = static_cast<std::uint64_t>(offset) * bytes;
-      if (is_outermost && offset_bytes % work.device().limits().alignment == 0 && sizes[i] > 0)
-        ctx.set_view(i, 0, offset_bytes);
-      add_strided_copy(work, x.type(),
-                       {dims, input(0), output(i), strides, dense_strides(dims), offset, 0, -1});
+      add_move(ctx, work, x.type(),
+               {dims, input(0), output(i), strides, dense_strides(dims), begin * strides[at]});
     }
   }
 
@@ -148,15 +164,8 @@ class Part {
     Dims dims = part;
     if (!keeps_axis_) dims.erase(dims.begin() + axis);
     ctx.set_output(0, x.type(), dims);
-    if (sdk::element_count(dims) == 0) return;
-    const std::int64_t offset = begin_ * strides[at];
-    const std::uint64_t offset_bytes = static_cast<std::uint64_t>(offset) *
-                                       static_cast<std::uint64_t>(sdk::element_bytes(x.type()));
-    const bool is_one_piece = common::product(x.dims(), 0, axis) == 1;
-    if (is_one_piece && offset_bytes % work.device().limits().alignment == 0)
-      ctx.set_view(0, 0, offset_bytes);
-    add_strided_copy(work, x.type(),
-                     {part, input(0), output(0), strides, dense_strides(part), offset, 0, -1});
+    add_move(ctx, work, x.type(),
+             {part, input(0), output(0), strides, dense_strides(part), begin_ * strides[at]});
   }
 
  private:
@@ -223,8 +232,7 @@ class Slice {
     }
     copy.to_strides = dense_strides(copy.dims);
     ctx.set_output(0, x.type(), copy.dims);
-    if (sdk::element_count(copy.dims) == 0) return;
-    add_strided_copy(work, x.type(), copy);
+    add_move(ctx, work, x.type(), copy);
   }
 
  private:
@@ -240,8 +248,7 @@ class Expand {
     const Dims dims = common::broadcast_dims({x.dims(), wanted});
     ctx.set_output(0, x.type(), dims);
     const View from = broadcast_view(input(0), x.type(), x.dims(), dims);
-    add_strided_copy(work, x.type(),
-                     {dims, input(0), output(0), from.strides, dense_strides(dims), 0, 0, -1});
+    add_move(ctx, work, x.type(), {dims, input(0), output(0), from.strides, dense_strides(dims)});
   }
 };
 
@@ -266,7 +273,7 @@ class TileCopies {
     }
     copy.to_strides = dense_strides(copy.dims);
     ctx.set_output(0, x.type(), dims);
-    add_strided_copy(work, x.type(), copy);
+    add_move(ctx, work, x.type(), copy);
   }
 };
 
@@ -307,7 +314,7 @@ class Blocks {
       copy.from_strides.push_back(strides[static_cast<std::size_t>(axis)]);
     }
     copy.to_strides = dense_strides(copy.dims);
-    add_strided_copy(work, x.type(), copy);
+    add_move(ctx, work, x.type(), copy);
   }
 
  private:
