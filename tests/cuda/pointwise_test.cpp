@@ -96,6 +96,49 @@ TEST_F(CudaPointwise, FloatsKeepTheirBits) {
   negate(std::uint16_t{0x3F70}, BP_BFLOAT16);
 }
 
+/// Rows of operands of these lengths, one of them perhaps empty, at several addresses: by one launch.
+TEST_F(CudaPointwise, OperandsAreJoinedByOneLaunch) {
+  const auto join = [this](auto first, bp_dtype type, const std::vector<std::int64_t>& lengths) {
+    using T = decltype(first);
+    SCOPED_TRACE(sdk::message("type ", type, ", lengths ", sdk::to_string(Dims(lengths))));
+    constexpr std::int64_t kLines = 5;
+    const OpenDevice device = open();
+    NodeUnderTest node("", "Concat", 13);
+    std::vector<HostTensor> inputs;
+    std::vector<std::vector<T>> values;
+    for (const std::int64_t length : lengths) {
+      node.input(type, {kLines, length});
+      values.push_back(bits<T>(kLines * length, values.size() + 1));
+      inputs.push_back(tensor_of(type, {kLines, length}, values.back()));
+    }
+    node.outputs(1);
+    node.attribute("axis", std::int64_t{-1});
+    std::vector<T> want;
+    for (std::int64_t row = 0; row < kLines; ++row) {
+      for (std::size_t k = 0; k < lengths.size(); ++k) {
+        const auto begin = values[k].begin() + row * lengths[k];
+        want.insert(want.end(), begin, begin + lengths[k]);
+      }
+    }
+    NodeOnDevice run(device, node, device.kernel("Concat"), inputs);
+    for (const std::uint64_t elements : {0, 1, 4}) {
+      const std::size_t before = stand_in().count("launch");
+      EXPECT_EQ(run.run_as<T>(elements * sizeof(T)), want) << elements;
+      EXPECT_EQ(stand_in().count("launch"), before + 1);
+    }
+  };
+  for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{16, 32},
+                                                   {48, 0, 16, 32},
+                                                   {6, 10},
+                                                   {7, 1, 3},
+                                                   {8, 4, 4, 4, 4, 4, 4, 4}}) {
+    join(std::uint8_t{}, BP_INT8, lengths);
+    join(std::uint16_t{}, BP_BFLOAT16, lengths);
+    join(std::uint32_t{}, BP_FLOAT, lengths);
+    join(std::uint64_t{}, BP_INT64, lengths);
+  }
+}
+
 TEST_F(CudaPointwise, AnOutputMayBeItsOperand) {
   const OpenDevice device = open();
   const TestStream stream(device);

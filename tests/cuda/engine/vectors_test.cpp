@@ -119,6 +119,16 @@ TEST_F(CudaVectors, CastsAndQuantizers) {
   EXPECT_EQ(count_of(back, "st.global.v4"), 1u) << source_ << back;
 }
 
+TEST_F(CudaVectors, OperandsThatAreJoined) {
+  const auto axis = [](NodeUnderTest& node) { node.attribute("axis", std::int64_t{1}); };
+  for (const bp_dtype type : {BP_FLOAT, BP_FLOAT16, BP_INT8, BP_INT64}) {
+    const std::string text =
+        ptx_of("Concat", {{type, {4, 16, 2}}, {type, {4, 48, 2}}, {type, {4, 8, 2}}}, axis, 13);
+    EXPECT_EQ(count_of(text, "ld.global.v4"), 1u) << source_ << text;
+    EXPECT_EQ(count_of(text, "st.global.v4"), 1u) << text;
+  }
+}
+
 /// Of heads that are read from behind positions, by angles of these.
 TEST_F(CudaVectors, HalvesThatAreTurned) {
   const auto turned = [](NodeUnderTest& node) {

@@ -6,6 +6,8 @@
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/types.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -82,6 +84,7 @@ class Concat {
     const Dims strides = dense_strides(dims);
     const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(first.type()));
     const bool is_outermost = common::product(dims, 0, axis) == 1;
+    if (!is_outermost && add_at_once(ctx, work, axis, dims)) return;
     const std::uint64_t alignment = work.device().limits().alignment;
     std::int64_t begin = 0;
     for (std::uint32_t i = 0; i < ctx.input_count(); ++i) {
@@ -101,6 +104,51 @@ class Concat {
   }
 
  private:
+  /// One launch for all operands, whose elements lie one after another in rows of the output: an item finds the operand of its own,
+  /// which are 16 bytes where rows of all operands are multiples of that. Not on processors, and not for many: then nothing is added.
+  static bool add_at_once(const sdk::PrepareContext& ctx, Work& work, int axis, const Dims& dims) {
+    constexpr std::size_t kMost = 8;
+    std::vector<std::uint32_t> operands;
+    for (std::uint32_t i = 0; i < ctx.input_count(); ++i) {
+      if (ctx.input(i).size() > 0) operands.push_back(i);
+    }
+    if (work.device().limits().is_processor || operands.size() < 2 || operands.size() > kMost)
+      return false;
+    const int rank = static_cast<int>(dims.size());
+    const DataType word = word_of(ctx.input(0).type());
+    const std::int64_t bytes = sdk::element_bytes(word), row = common::product(dims, axis, rank);
+    std::int64_t width = common::kWidestBytes / bytes;
+    for (const std::uint32_t i : operands) {
+      while (common::product(ctx.input(i).dims(), axis, rank) % width != 0) width /= 2;
+    }
+    Walk walk(Dims{common::product(dims, 0, axis), row / width});
+    std::string find;
+    for (std::size_t k = operands.size(); k-- > 0;) {
+      const std::string place = sdk::message("from = x", k, " + i1 * row", k, " + at;");
+      find = find.empty() ? place
+                          : sdk::message("if (at < row", k, ") ", place, "\n  else {\n  at -= row",
+                                         k, ";\n  ", find, "\n  }");
+    }
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      walk.in(sdk::message('x', k), input(operands[k]), word);
+      walk.number(sdk::message("row", k),
+                  common::product(ctx.input(operands[k]).dims(), axis, rank));
+    }
+    walk.out("y", output(0), word).number("row", row);
+    const std::int64_t total = width * bytes;
+    walk.functions = common::kNeighbourWords;
+    walk.body = sdk::message("  i64 at = i0 * ", width, ";\n  GLOBAL STORAGE(", type_code(word),
+                             ") *to = y + i1 * row + at;\n  GLOBAL const STORAGE(", type_code(word),
+                             ") *from;\n  ", find, "\n");
+    if (width > 1)
+      walk.body +=
+          sdk::message("  if (IS_AT(from, ", total, ") && IS_AT(to, ", total, ")) {\n    write_",
+                       total, "(to, read_", total, "(from));\n    return;\n  }\n");
+    walk.body += sdk::message("  UNROLL for (int e = 0; e < ", width, "; ++e) to[e] = from[e];");
+    walk.name("concat").add_to(work);
+    return true;
+  }
+
   std::int64_t axis_;
 };
 
