@@ -8,9 +8,6 @@
 namespace backplane::device_ops {
 namespace {
 
-enum Input : std::uint32_t { kQ, kK, kV, kMask, kPastKey, kPastValue, kLengths };
-enum Output : std::uint32_t { kY, kPresentKey, kPresentValue, kScores };
-
 /// An operand's heads.
 struct HeadsOf {
   std::int64_t batch = 0, heads = 0, positions = 0, width = 0;
@@ -48,7 +45,7 @@ RowAttention form_of(DataType type, const HeadsOf& q, const HeadsOf& k, const He
   form.keys = k.positions;
   form.width = q.width;
   form.value_width = v.width;
-  form.q = {input(kQ), q.steps};
+  form.q = {input(CachedAttention::kQ), q.steps};
   return form;
 }
 
@@ -58,7 +55,8 @@ void keep(sdk::PrepareContext& ctx, const Device& device, const RowAttention& fo
           const HeadsOf& fresh, std::uint32_t from, std::uint32_t to, RowsAt& rows,
           RowCaches& caches, std::uint64_t& end) {
   const sdk::Tensor past = ctx.input(from);
-  rows = {input(from == kPastKey ? kK : kV), fresh.steps};
+  rows = {input(from == CachedAttention::kPastKey ? CachedAttention::kK : CachedAttention::kV),
+          fresh.steps};
   if (!past.present() && !ctx.output_wanted(to)) return;
   RowCache cache;
   if (past.present()) {
@@ -88,7 +86,8 @@ void keep(sdk::PrepareContext& ctx, const Device& device, const RowAttention& fo
 
 /// Positions of before, as many of keys as of values.
 std::int64_t room_of(const sdk::PrepareContext& ctx) {
-  const sdk::Tensor key = ctx.input(kPastKey), value = ctx.input(kPastValue);
+  const sdk::Tensor key = ctx.input(CachedAttention::kPastKey),
+                    value = ctx.input(CachedAttention::kPastValue);
   const std::int64_t room = key.rank() == 4 ? key.dim(2) : 0;
   if (value.rank() == 4 && value.dim(2) != room)
     sdk::invalid("past_key has ", room, " positions and past_value ", value.dim(2));
@@ -97,7 +96,7 @@ std::int64_t room_of(const sdk::PrepareContext& ctx) {
 
 /// A shorter last axis masks the keys after it.
 void set_mask(const sdk::PrepareContext& ctx, RowAttention& form) {
-  const sdk::Tensor given = ctx.input(kMask);
+  const sdk::Tensor given = ctx.input(CachedAttention::kMask);
   if (!given.present()) return;
   if (given.rank() < 1 || given.rank() > 4)
     sdk::invalid("the mask has dims ", to_string(given.dims()), ", 1 to 4 are needed");
@@ -112,7 +111,7 @@ void set_mask(const sdk::PrepareContext& ctx, RowAttention& form) {
   }
   if (dims[3] > form.keys)
     sdk::invalid("the mask has dims ", to_string(given.dims()), " for ", form.keys, " keys");
-  RowMask mask{input(kMask), given.type(), {}};
+  RowMask mask{input(CachedAttention::kMask), given.type(), {}};
   form.most_keys = dims[3];
   if (dims[2] > 1) mask.steps.position = dims[3];
   if (dims[1] > 1) mask.steps.head = dims[2] * dims[3];
@@ -121,13 +120,13 @@ void set_mask(const sdk::PrepareContext& ctx, RowAttention& form) {
 }
 
 void set_lengths(const sdk::PrepareContext& ctx, RowAttention& form) {
-  const sdk::Tensor lengths = ctx.input(kLengths);
+  const sdk::Tensor lengths = ctx.input(CachedAttention::kLengths);
   if (!lengths.present()) return;
-  if (ctx.input(kPastKey).present())
+  if (ctx.input(CachedAttention::kPastKey).present())
     sdk::invalid("nonpad_kv_seqlen is given together with past_key");
   if (lengths.size() != form.batch)
     sdk::invalid("nonpad_kv_seqlen has ", lengths.size(), " elements for a batch of ", form.batch);
-  form.lengths = RowLengths{input(kLengths), DataType::Int64, 0};
+  form.lengths = RowLengths{input(CachedAttention::kLengths), DataType::Int64, 0};
 }
 
 }  // namespace

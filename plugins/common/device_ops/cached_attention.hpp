@@ -10,6 +10,9 @@ namespace backplane::device_ops {
 
 class CachedAttention {
  public:
+  enum Input : std::uint32_t { kQ, kK, kV, kMask, kPastKey, kPastValue, kLengths };
+  enum Output : std::uint32_t { kY, kPresentKey, kPresentValue, kScores };
+
   CachedAttention(const Device& device, const sdk::Node& node);
   void prepare(sdk::PrepareContext& ctx, Work& work) const;
 
