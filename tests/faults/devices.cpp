@@ -1,5 +1,6 @@
 #include "tests/faults/devices.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -135,6 +136,9 @@ MixedSession::MixedSession(std::string model, const Placement& placement,
   SessionOptions options;
   for (const std::string& name : providers) options.providers.push_back({name, {}});
   options.provider_options["fakegpu"] = fakegpu_options;
+  // PoCL has a cache of its own, and compiles a second time for who keeps what it made.
+  if (std::find(providers.begin(), providers.end(), "opencl") != providers.end())
+    options.provider_options["opencl"] = {{"cache_dir", "off"}};
   options.fallback = Fallback::Allow;
   options.optimization = OptimizationLevel::None;
   for (const auto& [node, provider] : placement) options.placement.push_back({node, provider});

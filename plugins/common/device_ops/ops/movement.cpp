@@ -104,8 +104,9 @@ class Concat {
   }
 
  private:
-  /// One launch for all operands, whose elements lie one after another in rows of the output: an item finds the operand of its own,
-  /// which are 16 bytes where rows of all operands are multiples of that. Not on processors, and not for many: then nothing is added.
+  /// One launch for all operands, whose rows lie one after another in the output's: an item finds the operand that its elements are
+  /// of, 16 bytes of them where the rows of all operands are multiples of that. Not on processors, and not for many operands: then
+  /// nothing is added.
   static bool add_at_once(const sdk::PrepareContext& ctx, Work& work, int axis, const Dims& dims) {
     constexpr std::size_t kMost = 8;
     std::vector<std::uint32_t> operands;

@@ -81,7 +81,8 @@ class NormalizationMatch {
     const sdk::Node square = mean && is_over_last(mean) ? mean.input(0).producer() : sdk::Node();
     if (!square || taken_.count(square.raw()) > 0 || !is_square_of(square, distance)) return false;
     found_.nodes.insert(found_.nodes.end(), {root, sum, mean, square});
-    return take_distance(distance);
+    take_distance(distance);
+    return true;
   }
 
   static bool is_square_of(const sdk::Node& node, const sdk::ValueInfo& value) {
@@ -99,7 +100,8 @@ class NormalizationMatch {
            axes == Dims{rank - 1};
   }
 
-  bool take_distance(const sdk::ValueInfo& distance) {
+  /// x, or what it is where that is a difference from its mean.
+  void take_distance(const sdk::ValueInfo& distance) {
     found_.x = distance;
     const sdk::Node difference = maker(distance, "Sub");
     const sdk::Node mean = difference ? maker(difference.input(1), "ReduceMean") : sdk::Node();
@@ -108,7 +110,6 @@ class NormalizationMatch {
       found_.x = difference.input(0);
       found_.nodes.insert(found_.nodes.end(), {difference, mean});
     }
-    return true;
   }
 
   /// The cast to float32 of what is narrowed again; it stays for its other readers.

@@ -21,8 +21,7 @@ constexpr std::string_view kFolds[] = {"ReduceSum",       "ReduceMean",  "Reduce
 
 /// What rows become, all of which are from one axis on: a node, or a normalisation of several.
 struct RowNode {
-  const char* fused =
-      nullptr;  ///< the operator that it becomes part of; null: there are no such rows
+  const char* fused = nullptr;  ///< the operator, with what stands before; null: there are no rows
   int axis = 0;
   bool goes_once = false;  ///< over its elements
   std::string op;
