@@ -220,14 +220,6 @@ std::vector<MoveOf> moves_of_something() {
   };
 }
 
-std::vector<Target> compiling_targets() {
-  std::vector<Target> found;
-  for (const Target& target : find_targets()) {
-    if (target.provider == "opencl" || target.provider == "cuda_stand_in") found.push_back(target);
-  }
-  return found;
-}
-
 Options options_of(const Target& target) {
   Options options = target.options;
   options.insert(

@@ -103,15 +103,6 @@ GraphCase any_rotation(Random& random) {
 }
 const Sweep kAnyForm("Rotation", "RotatedHalvesInAnyForm", 80, any_rotation);
 
-/// The providers that have the rewrite, where they are there.
-std::vector<Target> devices() {
-  std::vector<Target> found;
-  for (const Target& target : find_targets()) {
-    if (target.provider == "opencl" || target.provider == "cuda_stand_in") found.push_back(target);
-  }
-  return found;
-}
-
 Options options_for(const Target& target) {
   Options options = target.options;
   options.insert(options.end(), {{"providers", target.provider}, {"fallback", "forbid"}});
@@ -122,7 +113,7 @@ Options options_for(const Target& target) {
 void expect_steps(const Writing& writing, std::size_t count) {
   Random random(1);
   const GraphCase graph = written(random, writing);
-  for (const Target& target : devices()) {
+  for (const Target& target : compiling_targets()) {
     Session session(model_of(graph, Form::Fixed), options_for(target));
     const std::vector<Tensor> got = session.run(graph.feeds, graph.outputs);
     const std::vector<reference::Array> want = expected_of(graph);

@@ -209,6 +209,14 @@ std::vector<Target> find_targets() {
   return targets;
 }
 
+std::vector<Target> compiling_targets() {
+  std::vector<Target> found;
+  for (const Target& target : find_targets()) {
+    if (target.provider == "opencl" || target.provider == "cuda_stand_in") found.push_back(target);
+  }
+  return found;
+}
+
 Arrays expected_of(const GraphCase& graph) {
   if (!graph.expected.empty()) {
     Arrays arrays;

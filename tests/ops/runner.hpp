@@ -21,6 +21,8 @@ struct Target {
 
 /// Every loaded provider; the CPU provider once for every instruction set that the machine has.
 std::vector<Target> find_targets();
+/// Those whose provider has the shared operators of devices, and their rewriting.
+std::vector<Target> compiling_targets();
 
 /// How a case becomes a model. Fixed: dims are written down and constants are initializers. Open:
 /// the dims of inputs are symbols, and constants are fed, too.

@@ -3,13 +3,15 @@
 #include <array>
 #include <vector>
 
-#include "plugins/common/half.hpp"
+#include "plugins/common/device_ops/rewrite/chain.hpp"
 
 namespace backplane::cuda {
 namespace {
 
 using device_ops::NodeSet;
+using device_ops::number_of;
 using device_ops::only_consumer;
+using device_ops::only_producer;
 using sdk::DataType;
 
 /// An operand, its nodes seen through: where it comes from, and how its axes lie there.
@@ -33,32 +35,6 @@ struct FoundAttention {
 
 bool has_perm(const sdk::Node& node, const std::vector<std::int64_t>& perm) {
   return node && node.is("Transpose") && node.get_ints("perm") == perm;
-}
-
-/// The value of a constant of one element; false where it is none.
-bool number_of(const sdk::ValueInfo& value, float& number) {
-  if (!value || !value.is_constant() || !value.is_static() || sdk::element_count(value.dims()) != 1)
-    return false;
-  const sdk::Tensor tensor = value.constant();
-  const bool is_half = tensor.type() == DataType::Float16,
-             is_bfloat = tensor.type() == DataType::BFloat16;
-  if (is_half && tensor.data<sdk::Half>() != nullptr) {
-    number = common::to_float(*tensor.data<sdk::Half>());
-  } else if (is_bfloat && tensor.data<sdk::BFloat16>() != nullptr) {
-    number = common::to_float(*tensor.data<sdk::BFloat16>());
-  } else if (tensor.type() == DataType::Float && tensor.data<float>() != nullptr) {
-    number = *tensor.data<float>();
-  } else {
-    return false;
-  }
-  return true;
-}
-
-/// What makes a value that nobody else reads; empty otherwise.
-sdk::Node only_producer(const sdk::ValueInfo& value, const NodeSet& taken) {
-  const sdk::Node node = value.producer();
-  if (!node || !node.domain().empty() || taken.count(node.raw()) > 0) return sdk::Node();
-  return value.is_output() || value.consumer_count() != 1 ? sdk::Node() : node;
 }
 
 /// Takes a product with, or a quotient by, one number: the value it is of, or `value`.

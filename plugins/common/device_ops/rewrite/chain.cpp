@@ -172,9 +172,13 @@ std::string offset_name(const sdk::Node& node) {
 }  // namespace
 
 bool scalar_of(const sdk::ValueInfo& value, float& number) {
-  if (!value.is_constant() || !is_chained(value.type())) return false;
+  return value && value.rank() <= 1 && number_of(value, number);
+}
+
+bool number_of(const sdk::ValueInfo& value, float& number) {
+  if (!value || !value.is_constant() || !is_chained(value.type())) return false;
   const sdk::Tensor tensor = value.constant();
-  if (tensor.size() != 1 || tensor.rank() > 1) return false;
+  if (tensor.size() != 1) return false;
   if (value.type() == DataType::Float16) return read_scalar<sdk::Half>(tensor, number);
   if (value.type() == DataType::BFloat16) return read_scalar<sdk::BFloat16>(tensor, number);
   return read_scalar<float>(tensor, number);

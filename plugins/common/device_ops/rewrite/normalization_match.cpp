@@ -116,17 +116,9 @@ class NormalizationMatch {
   bool take_widening() {
     const sdk::Node widening = maker(found_.x, "Cast");
     if (!widening || found_.x.type() != DataType::Float) return false;
-    if (!is_read_by_others(found_.x)) found_.nodes.push_back(widening);
+    if (!is_read_by_others(found_.x, found_.nodes)) found_.nodes.push_back(widening);
     found_.x = widening.input(0);
     return true;
-  }
-
-  bool is_read_by_others(const sdk::ValueInfo& value) const {
-    std::size_t reads = 0;
-    for (const sdk::Node& node : found_.nodes) {
-      for (std::size_t i = 0; i < node.input_count(); ++i) reads += node.input(i) == value;
-    }
-    return value.is_output() || value.consumer_count() != reads;
   }
 
   /// Whether the operands are of one type, and scale and bias lie along the last axis.
@@ -141,8 +133,9 @@ class NormalizationMatch {
           sdk::element_count(value.dims()) != width)
         return false;
     }
-    return std::none_of(found_.nodes.begin() + 1, found_.nodes.end(),
-                        [&](const sdk::Node& node) { return is_read_by_others(node.output(0)); });
+    return std::none_of(found_.nodes.begin() + 1, found_.nodes.end(), [&](const sdk::Node& node) {
+      return is_read_by_others(node.output(0), found_.nodes);
+    });
   }
 
   const NodeSet& taken_;

@@ -26,6 +26,22 @@ inline sdk::Node only_consumer(const sdk::ValueInfo& value, const NodeSet& taken
   return taken.count(node.raw()) == 0 ? node : sdk::Node();
 }
 
+/// What makes a value that one node alone reads, once; empty where others do, or that node of ONNX's is taken.
+inline sdk::Node only_producer(const sdk::ValueInfo& value, const NodeSet& taken) {
+  const sdk::Node node = value ? value.producer() : sdk::Node();
+  if (!node || !node.domain().empty() || taken.count(node.raw()) > 0) return sdk::Node();
+  return value.is_output() || value.consumer_count() != 1 ? sdk::Node() : node;
+}
+
+/// Whether others than these nodes read the value.
+inline bool is_read_by_others(const sdk::ValueInfo& value, const std::vector<sdk::Node>& nodes) {
+  std::size_t reads = 0;
+  for (const sdk::Node& node : nodes) {
+    for (std::size_t i = 0; i < node.input_count(); ++i) reads += node.input(i) == value;
+  }
+  return value.is_output() || value.consumer_count() != reads;
+}
+
 /// Whether an axis of one value surely has, in every run, the size of an axis of another. Both have ranks.
 bool same_size(const sdk::ValueInfo& a, int a_axis, const sdk::ValueInfo& b, int b_axis);
 

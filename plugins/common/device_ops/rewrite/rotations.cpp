@@ -5,14 +5,10 @@
 #include <algorithm>
 #include <array>
 
-#include "plugins/common/device_ops/rewrite/passes.hpp"
+#include "plugins/common/device_ops/rewrite/chain.hpp"
 
 namespace backplane::device_ops {
 namespace {
-
-bool is_rotated_type(DataType type) {
-  return type == DataType::Float || type == DataType::Float16 || type == DataType::BFloat16;
-}
 
 /// The size of the last axis; -1 where it is not known.
 std::int64_t last_size(const sdk::ValueInfo& value) {
@@ -40,9 +36,10 @@ class RotationMatch {
   Dims perm;  ///< of the Transpose, which x is the input of then; else empty
 
   bool match() {
-    if (!is_binary(sum_, "Add") || !is_rotated_type(sum_.output(0).type())) return false;
+    if (!is_binary(sum_, "Add") || !is_chained(sum_.output(0).type())) return false;
     for (const std::size_t i : {0, 1}) {
-      const sdk::Node plain = own(sum_.input(i)), across = own(sum_.input(1 - i));
+      const sdk::Node plain = only_producer(sum_.input(i), taken_),
+                      across = only_producer(sum_.input(1 - i), taken_);
       if (!plain || !across || plain == across || !is_binary(plain, "Mul") ||
           !is_binary(across, "Mul"))
         continue;
@@ -50,8 +47,8 @@ class RotationMatch {
         nodes.clear();
         sin = across.input(1 - k);
         if (!take_turned(across.input(k)) || !take_cos(plain) || !fits()) continue;
-        take_transpose();
         nodes.insert(nodes.end(), {plain, across, sum_});
+        take_transpose();
         return true;
       }
     }
@@ -63,36 +60,27 @@ class RotationMatch {
     return node.is(op_type) && node.since_version() >= 7;
   }
 
-  /// The node that makes a value which one other alone reads.
-  sdk::Node own(const sdk::ValueInfo& value) const {
-    if (!value || !only_consumer(value, taken_)) return sdk::Node();
-    const sdk::Node node = value.producer();
-    return node && taken_.count(node.raw()) == 0 ? node : sdk::Node();
-  }
-
   /// concat(-x2, x1).
   bool take_turned(const sdk::ValueInfo& value) {
-    const sdk::Node joined = own(value);
+    const sdk::Node joined = only_producer(value, taken_);
     if (!joined || !joined.is("Concat") || joined.input_count() != 2 ||
         !is_last(joined.get_int("axis", 0), value))
       return false;
-    const sdk::Node negated = own(joined.input(0));
+    const sdk::Node negated = only_producer(joined.input(0), taken_);
     if (!negated || !negated.is("Neg")) return false;
     const sdk::ValueInfo first = joined.input(1), second = negated.input(0);
-    const sdk::Node low = own(first), high = own(second);
+    const sdk::Node low = only_producer(first, taken_), high = only_producer(second, taken_);
     if (!low || !high) return false;
     x = low.input(0);
     if (low == high) {
       if (!is_split(low, first, second)) return false;
       nodes = {low, negated, joined};
-      reads_ = 2;
       return true;
     }
     const std::int64_t width = last_size(x);
     if (high.input(0) != x || !cuts(low, 0, width / 2) || !cuts(high, width / 2, width))
       return false;
     nodes = {low, high, negated, joined};
-    reads_ = 3;
     return true;
   }
 
@@ -128,7 +116,6 @@ class RotationMatch {
     const bool is_first = plain.input(0) == x;
     if (!is_first && plain.input(1) != x) return false;
     cos = plain.input(is_first ? 1 : 0);
-    reads_ += plain.input(0) == plain.input(1) ? 1 : 0;
     return true;
   }
 
@@ -139,8 +126,8 @@ class RotationMatch {
 
   void take_transpose() {
     const sdk::Node node = x.producer();
-    if (!node || !node.is("Transpose") || taken_.count(node.raw()) > 0 || x.is_output() ||
-        x.consumer_count() != reads_ || cos == x || sin == x)
+    if (!node || !node.is("Transpose") || taken_.count(node.raw()) > 0 ||
+        is_read_by_others(x, nodes) || cos == x || sin == x)
       return;
     const Dims order = node.get_ints("perm");
     if (static_cast<int>(order.size()) != x.rank() || !is_last(order.back(), x)) return;
@@ -151,7 +138,6 @@ class RotationMatch {
 
   sdk::Node sum_;
   const NodeSet& taken_;
-  std::size_t reads_ = 0;  // of x by the nodes
 };
 
 }  // namespace

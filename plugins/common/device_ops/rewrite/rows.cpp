@@ -178,15 +178,6 @@ bool may_keep(const RowNode& row) {
                      [](const sdk::ValueInfo& value) { return value.is_constant(); });
 }
 
-/// Whether the rows are read by others than the nodes that they are of.
-bool has_other_readers(const RowNode& row) {
-  std::size_t reads = 0;
-  for (const sdk::Node& node : row.nodes) {
-    for (std::size_t i = 0; i < node.input_count(); ++i) reads += node.input(i) == row.x;
-  }
-  return row.x.is_output() || row.x.consumer_count() != reads;
-}
-
 /// The last of the element-wise nodes after a fold that have its dims and read nothing but it and numbers, as an epsilon that is
 /// added before a root; empty where there is none.
 sdk::Node find_tail(const sdk::Node& fold, const NodeSet& taken) {
@@ -250,7 +241,7 @@ void add_row_node(const RowNode& row, const Chain& chain, bool keeps,
 bool fuse_tree(const Device& device, const RowNode& row, NodeSet& taken, sdk::Rewrite& edit) {
   const sdk::Node root = row.x.producer();
   if (!root || taken.count(root.raw()) > 0 || !is_elementwise(root)) return false;
-  const bool keeps = has_other_readers(row);
+  const bool keeps = is_read_by_others(row.x, row.nodes);
   if (keeps && !may_keep(row)) return false;
   const Chain chain(root, taken);
   if (!pays(device, row, chain, keeps)) return false;
