@@ -15,6 +15,7 @@ using ::onnx::AttributeProto;
 using ::onnx::GraphProto;
 using ::onnx::NodeProto;
 using ::onnx::TensorProto;
+using ::onnx::TypeProto;
 
 /// The type of an attribute by the field that is filled: files of IR version 1 do not say it.
 AttributeProto::AttributeType type_by_contents(const AttributeProto& attribute) {
@@ -30,9 +31,26 @@ AttributeProto::AttributeType type_by_contents(const AttributeProto& attribute) 
   return AttributeProto::INTS;
 }
 
+/// Some exporters write "?" where they know no size: no name, or two sizes that differ would be one.
+void forget_placeholders(TypeProto& type) {
+  if (type.has_sequence_type())
+    return forget_placeholders(*type.mutable_sequence_type()->mutable_elem_type());
+  if (type.has_optional_type())
+    return forget_placeholders(*type.mutable_optional_type()->mutable_elem_type());
+  if (!type.has_tensor_type() || !type.tensor_type().has_shape()) return;
+  for (auto& dim : *type.mutable_tensor_type()->mutable_shape()->mutable_dim()) {
+    if (dim.has_dim_param() && dim.dim_param() == "?") dim.clear_dim_param();
+  }
+}
+
 void normalize_node(NodeProto& node);
 
 void normalize_graph(GraphProto& graph) {
+  for (auto* list : {graph.mutable_input(), graph.mutable_output(), graph.mutable_value_info()}) {
+    for (auto& info : *list) {
+      if (info.has_type()) forget_placeholders(*info.mutable_type());
+    }
+  }
   std::unordered_set<std::string> names;
   std::vector<int> unnamed;
   for (int i = 0; i < graph.node_size(); ++i) {

@@ -98,6 +98,14 @@ TEST(Inputs, DimensionsAreSetByName) {
   EXPECT_THAT(import_error(model, options), HasSubstr("below 0"));
 }
 
+TEST(Inputs, QuestionMarksAreNoNamesOfDimensions) {
+  auto model = model_of({node("Relu", {"x"}, {"y"})});
+  *model.mutable_graph()->mutable_input(0) = value_info("x", {"?", "?"});
+  *model.mutable_graph()->mutable_output(0) = value_info("y", {"?", "rows"});
+  const Model result = import_text(model.SerializeAsString());
+  for (const Dim& dim : *value_of(result.graph, "x").type.shape) EXPECT_EQ(dim.symbol, "");
+}
+
 TEST(Inputs, OutputsMayBeInputsInitializersOrListedTwice) {
   auto model = model_of({node("Relu", {"x"}, {"y"})});
   *model.mutable_graph()->add_initializer() = raw_tensor<float>("w", 1, {1}, {1});
