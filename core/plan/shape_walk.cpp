@@ -284,7 +284,9 @@ class Walk {
   }
 
   /// ONNX's inference and the kernel must not contradict each other on types and ranks. On dims the kernel is right:
-  /// inference of old opsets counts the windows of some poolings otherwise than the operator's text.
+  /// inference of old opsets counts the windows of some poolings otherwise than the operator's text. So it is on the
+  /// rank of an output that no node reads: where inference knows none, a file's declaration is all there is, and wrong
+  /// ones are about (CatBoost's regressors).
   static void check_inferred(const Value& value, const ValueState& state) {
     if (!value.type.is_tensor() || state.kind == ValueState::Kind::Object) return;
     if (value.type.element != DataType::None && value.type.element != state.type) {
@@ -292,6 +294,7 @@ class Walk {
               " but the kernel makes tensor(", name(state.type), ")");
     }
     if (!value.type.shape || state.kind != ValueState::Kind::Tensor) return;
+    if (value.is_output && value.uses.empty()) return;
     if (value.type.shape->size() != state.dims.size())
       invalid("its output '", value.name, "' should have dims ", to_string(*value.type.shape),
               " but has ", to_string(state.dims));

@@ -76,15 +76,15 @@ TEST(Inference, TellsWhichNamesTheFileAloneGives) {
 
 TEST(Inference, ContradictedOutputsAreErrors) {
   auto model = model_of({node("Relu", {"x"}, {"y"})});
-  *model.mutable_graph()->mutable_output(0) = value_info("y", {"2", "3", "1"});
-  EXPECT_THAT(import_error(model),
-              AllOf(HasSubstr("'y'"), HasSubstr("[2,3,1]"), HasSubstr("[2,3]")));
   *model.mutable_graph()->mutable_output(0) =
       value_info("y", {"2", "3"}, ::onnx::TensorProto::INT64);
   EXPECT_THAT(import_error(model), AllOf(HasSubstr("'y'"), HasSubstr("int64")));
-  // A size that differs comes with exported models often, and harms nobody.
-  *model.mutable_graph()->mutable_output(0) = value_info("y", {"5", "3"});
-  EXPECT_EQ(shape_of(imported(model).graph, "y"), "tensor(float)[2,3]");
+  // A size or a rank that differs comes with exported models often, and harms nobody.
+  for (const std::vector<std::string>& dims :
+       {std::vector<std::string>{"5", "3"}, {"2", "n", "1"}}) {
+    *model.mutable_graph()->mutable_output(0) = value_info("y", dims);
+    EXPECT_EQ(shape_of(imported(model).graph, "y"), "tensor(float)[2,3]");
+  }
 }
 
 TEST(Inference, ErrorsNameTheNode) {
