@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
+#include "core/base/error.hpp"
 #include "core/plan/session_device.hpp"
 
 namespace backplane::core {
@@ -125,14 +127,27 @@ class ControlPlanner {
       }
       plan_->output_spaces[i] = std::max(space, kHostSpace);
     }
+    plan_branches(homes);
+    for (std::size_t i = 0; i < node_.outputs.size(); ++i)
+      plan_->direct[i] = has_memory(plan_->outputs[i]);
+  }
+
+  /// What the outputs are. A branch that cannot work with these shapes says nothing of them: that is an error of the run
+  /// that takes it, and models have such, one for each rank or size of an input.
+  void plan_branches(const std::vector<BodyPlaces>& homes) {
+    std::optional<Error> misfit;
     bool first = true;
     for (std::size_t b = 0; b < control_.bodies.size(); ++b) {
       if (!runs(b)) continue;
-      plan_branch(b, homes[b], first);
-      first = false;
+      try {
+        plan_branch(b, homes[b], first);
+        first = false;
+      } catch (const Error& error) {
+        if (plan_->branch >= 0 || error.code() != Code::InvalidArgument) throw;
+        misfit = error;
+      }
     }
-    for (std::size_t i = 0; i < node_.outputs.size(); ++i)
-      plan_->direct[i] = has_memory(plan_->outputs[i]);
+    if (first && misfit) throw *misfit;
   }
 
   bool runs(std::size_t branch) const {

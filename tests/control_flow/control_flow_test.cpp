@@ -54,6 +54,29 @@ TEST(ControlFlow, T4IfWithBranchesOfOtherShapes) {
               ElementsAre(1, 2, 1, 2));
 }
 
+TEST(ControlFlow, T4ABranchThatDoesNotFitSaysNothingOfTheOutputs) {
+  FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (bool c, float[N, M] x) => (float[A, B] z) {
+      y = If (c) <
+        then_branch = a () => (float[I, J] t) { t = Identity (x) },
+        else_branch = b () => (float[K, L] e) {
+          w = Constant <value = float[2, 2] {1.0, 1.0, 1.0, 1.0}> ()
+          e = MatMul (x, w) }>
+      z = Abs (y)
+    })");
+  const RuntimeValuePtr wide = floats({1, 3}, {-1, 2, -3}), square = floats({1, 2}, {-1, 2});
+  EXPECT_THAT(floats_of(*session.run({{"c", boolean(true)}, {"x", wide}}).at("z")),
+              ElementsAre(1, 2, 3));
+  EXPECT_THAT(floats_of(*session.run({{"c", boolean(false)}, {"x", square}}).at("z")),
+              ElementsAre(1, 1));
+  try {
+    session.run({{"c", boolean(false)}, {"x", wide}});
+    FAIL() << "the branch was taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("MatMul"));
+  }
+}
+
 TEST(ControlFlow, T4BranchesHandOnWhatTheyCapture) {
   FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (bool c, float[2] x) => (float[2] y, float[2] z) {
