@@ -69,6 +69,14 @@ class ForestBuilder {
       const auto from = static_cast<std::size_t>(slot_of_[node]);
       forest_.steps_[static_cast<std::size_t>(slot)] = forest_.steps_[from];
       forest_.leaf_of_[static_cast<std::size_t>(slot)] = forest_.leaf_of_[from];
+      forest_.nan_back_[static_cast<std::size_t>(slot)] = forest_.nan_back_[from];
+    }
+    if (forest_.dense_ && text_.targets == 1) {
+      forest_.value_of_.resize(forest_.steps_.size());
+      for (std::size_t i = 0; i < forest_.leaf_of_.size(); ++i) {
+        if (forest_.leaf_of_[i] >= 0)
+          forest_.value_of_[i] = forest_.weights_[static_cast<std::size_t>(forest_.leaf_of_[i])];
+      }
     }
     if (leaves_ > 0)
       forest_.ns_each_ = kNsPerStep * static_cast<double>(depths_) / static_cast<double>(leaves_) *
@@ -89,6 +97,7 @@ class ForestBuilder {
       sdk::unsupported("a forest of more than 2^31 nodes");
     forest_.steps_.resize(first + count);
     forest_.leaf_of_.resize(first + count, -1);
+    forest_.nan_back_.resize(first + count, 0);
     return static_cast<std::int32_t>(first);
   }
 
@@ -172,9 +181,9 @@ class ForestBuilder {
       sdk::invalid("a node reads feature ", feature);
     forest_.feature_count_ = std::max(forest_.feature_count_, feature + 1);
     forest_.missing_ = forest_.missing_ || missing_goes_first;
-    const auto index = static_cast<std::int32_t>(feature);
-    forest_.steps_[static_cast<std::size_t>(slot)] = {value, missing_goes_first ? ~index : index,
-                                                      first};
+    const auto at = static_cast<std::size_t>(slot);
+    forest_.steps_[at] = {value, static_cast<std::int32_t>(feature), first};
+    forest_.nan_back_[at] = missing_goes_first ? 1 : 0;
   }
 
   const ForestText& text_;
@@ -190,6 +199,15 @@ Forest<T>::Forest(const ForestText& text) {
   ForestBuilder<T>(text, *this).build();
 }
 
+/// Whether any of the features is NaN, and some step cares.
+template <class T>
+bool Forest<T>::needs_missing(const T* x, std::int64_t count) const {
+  if (!missing_) return false;
+  bool any = false;
+  for (std::int64_t i = 0; i < count; ++i) any |= std::isnan(x[i]);
+  return any;
+}
+
 /// Leads `lanes` walks to their leaves; the row of walk l begins at x[l * pitch].
 template <class T>
 template <bool missing, int lanes>
@@ -201,10 +219,11 @@ void Forest<T>::walk(const T* x, std::int64_t pitch, std::int32_t* at) const {
     moved = 0;
     for (int l = 0; l < lanes; ++l) {
       const Step& step = steps[here[l]];
-      const std::int32_t marked = missing ? step.feature >> 31 : 0;
-      const T value = x[l * pitch + (step.feature ^ marked)];
+      const T value = x[l * pitch + step.feature];
       std::int32_t next = step.first + (value <= step.value ? 0 : 1);
-      if constexpr (missing) next -= std::isnan(value) & -marked;
+      if constexpr (missing) {
+        if (std::isnan(value)) next -= nan_back_[static_cast<std::size_t>(here[l])];
+      }
       moved |= next ^ here[l];
       here[l] = next;
     }
@@ -215,14 +234,18 @@ void Forest<T>::walk(const T* x, std::int64_t pitch, std::int32_t* at) const {
 template <class T>
 template <class Score>
 void Forest<T>::add(std::int32_t step, ForestFold fold, Score* scores) const {
+  if (fold == ForestFold::kSum && !value_of_.empty()) {
+    *scores += static_cast<Score>(value_of_[static_cast<std::size_t>(step)]);
+    return;
+  }
   const auto leaf = static_cast<std::size_t>(leaf_of_[static_cast<std::size_t>(step)]);
-  const auto first = static_cast<std::size_t>(begins_[leaf]);
-  const auto end = static_cast<std::size_t>(begins_[leaf + 1]);
   if (fold == ForestFold::kSum && dense_) {
-    const T* weights = weights_.data() + first;
+    const T* weights = weights_.data() + leaf * static_cast<std::size_t>(targets_);
     for (std::int64_t t = 0; t < targets_; ++t) scores[t] += static_cast<Score>(weights[t]);
     return;
   }
+  const auto first = static_cast<std::size_t>(begins_[leaf]);
+  const auto end = static_cast<std::size_t>(begins_[leaf + 1]);
   for (std::size_t i = first; i < end; ++i) {
     const auto weight = static_cast<Score>(weights_[i]);
     Score& score = scores[weight_targets_[i]];
@@ -270,17 +293,19 @@ template <class Score>
 void Forest<T>::run(const T* x, std::int64_t rows, std::int64_t columns, ForestFold fold,
                     Score* scores, std::int32_t* leaves, const sdk::Threads& threads) const {
   if (rows >= kManyRows) {
-    const auto block =
-        missing_ ? &Forest::run_block<true, Score> : &Forest::run_block<false, Score>;
     split_loop(threads, rows, ns_each_, kLanes, [&](std::int64_t begin_row, std::int64_t end_row) {
       for (std::int64_t row = begin_row; row < end_row; row += kBlockRows) {
-        (this->*block)(x + row * columns, std::min(kBlockRows, end_row - row), columns, fold,
-                       scores + row * targets_);
+        const std::int64_t count = std::min(kBlockRows, end_row - row);
+        const T* own = x + row * columns;
+        const auto block = needs_missing(own, count * columns) ? &Forest::run_block<true, Score>
+                                                               : &Forest::run_block<false, Score>;
+        (this->*block)(own, count, columns, fold, scores + row * targets_);
       }
     });
     return;
   }
-  const auto find = missing_ ? &Forest::find_leaves<true> : &Forest::find_leaves<false>;
+  const auto find =
+      needs_missing(x, rows * columns) ? &Forest::find_leaves<true> : &Forest::find_leaves<false>;
   const std::int64_t trees = tree_count();
   const double ns_tree = trees > 0 ? ns_each_ / static_cast<double>(trees) : 0;
   for (std::int64_t row = 0; row < rows; ++row) {

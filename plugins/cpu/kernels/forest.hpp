@@ -73,12 +73,13 @@ class Forest {
 
   struct Step {
     T value;
-    std::int32_t feature;  // negative: ~feature, and NaN goes to the first child
-    std::int32_t first;    // the first child; the second one is behind it
+    std::int32_t feature;
+    std::int32_t first;  // the first child; the second one is behind it
   };
   template <class Type>
   friend class ForestBuilder;
 
+  bool needs_missing(const T* x, std::int64_t count) const;
   template <bool missing, int lanes>
   void walk(const T* x, std::int64_t pitch, std::int32_t* at) const;
   template <bool missing, class Score>
@@ -91,11 +92,13 @@ class Forest {
 
   std::vector<Step> steps_;
   std::vector<std::int32_t> roots_;
-  std::vector<std::int32_t> leaf_of_;  // by step; -1: none
+  std::vector<std::int32_t> leaf_of_;   // by step; -1: none
+  std::vector<std::int32_t> nan_back_;  // by step: 1 where NaN goes to the first child
   // Leaf l has weights [begins_[l], begins_[l + 1]).
   std::vector<std::int32_t> begins_, weight_targets_;
   std::vector<T> weights_;
-  bool dense_ = true;  // every leaf has one weight for each target, in order
+  std::vector<T> value_of_;  // by step, where every leaf has one weight and there is one target
+  bool dense_ = true;        // every leaf has one weight for each target, in order
   bool missing_ = false;
   std::int64_t targets_ = 1, feature_count_ = 1;
   double ns_each_ = 0;  // of a row, roughly

@@ -347,11 +347,10 @@ struct TwoClasses {
 
   /// From one score to two, which are yet to be transformed; which of the classes it is.
   template <class Score>
-  std::int32_t finish(PostTransform transform, Score* scores) const {
-    const Score score = scores[0];
+  std::int32_t finish(PostTransform transform, Score score, float* y) const {
     const bool share = transform == PostTransform::kNone && probabilities;
-    scores[0] = share ? 1 - score : -score;
-    scores[1] = score;
+    y[0] = static_cast<float>(share ? 1 - score : -score);
+    y[1] = static_cast<float>(score);
     return score > (share ? Score{0.5} : Score{0}) ? 1 : 0;
   }
 };
@@ -368,16 +367,14 @@ class TreeClassifier {
       T* scores = memory.run(ctx, kernel->forest_, shape, ForestFold::kSum);
       std::int32_t* classes = memory.classes_in(ctx);
       float* y = ctx.output(1).mutable_data<float>();
-      const std::int64_t targets = kernel->forest_.targets();
-      split_loop(ctx.threads(), shape.rows, kNsPerScore * static_cast<double>(targets), 16,
+      const std::int64_t targets = kernel->forest_.targets(), columns = kernel->labels_.count();
+      split_loop(ctx.threads(), shape.rows, kNsPerScore * static_cast<double>(columns), 16,
                  [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t row = begin; row < end; ++row)
-                     classes[row] = kernel->finish(scores + row * targets);
-                   std::transform(scores + begin * targets, scores + end * targets,
-                                  y + begin * targets,
-                                  [](T score) { return static_cast<float>(score); });
-                   transform_rows(kernel->isa_, kernel->aggregation_.transform, y + begin * targets,
-                                  targets, end - begin);
+                   float* to = y + begin * columns;
+                   for (std::int64_t i = begin; i < end; ++i)
+                     classes[i] = kernel->finish(scores + i * targets, y + i * columns);
+                   transform_rows(kernel->isa_, kernel->aggregation_.transform, to, columns,
+                                  end - begin);
                  });
       kernel->labels_.write(ctx, classes, shape.rows);
     }
@@ -397,20 +394,22 @@ class TreeClassifier {
     const sdk::Tensor x = ctx.input(0);
     const FeatureRows shape = checked_rows("TreeEnsembleClassifier", x, forest_);
     ctx.set_output(0, labels_.type(), sdk::Dims{shape.rows});
-    ctx.set_output(1, sdk::DataType::Float, sdk::Dims{shape.rows, forest_.targets()});
+    ctx.set_output(1, sdk::DataType::Float, sdk::Dims{shape.rows, labels_.count()});
     const ForestMemory<T, T> memory(forest_, x.type(), shape);
     ctx.set_workspace(memory.bytes());
     return {this, shape, memory};
   }
 
  private:
-  std::int32_t finish(T* scores) const {
+  /// Writes the scores of a row, which are yet to be transformed; which of the classes it is.
+  std::int32_t finish(T* scores, float* y) const {
     if (two_.one_weighted) {
-      if (!aggregation_.base.empty()) scores[0] += static_cast<T>(aggregation_.base.back());
-      return two_.finish(aggregation_.transform, scores);
+      const T base = aggregation_.base.empty() ? T{0} : static_cast<T>(aggregation_.base.back());
+      return two_.finish(aggregation_.transform, scores[0] + base, y);
     }
     const std::int64_t targets = forest_.targets();
     aggregation_.add_base(scores, targets, forest_.tree_count());
+    std::transform(scores, scores + targets, y, [](T score) { return static_cast<float>(score); });
     return static_cast<std::int32_t>(std::max_element(scores, scores + targets) - scores);
   }
 
@@ -436,6 +435,7 @@ std::unique_ptr<TreeClassifier<T>> make_classifier(const sdk::CreateContext& ctx
       labels.count() == 2 && !weighted.empty() &&
       std::all_of(weighted.begin(), weighted.end(), [&](auto id) { return id == weighted[0]; });
   ForestText text = trees.text();
+  if (two.one_weighted) text.targets = 1;
   two.probabilities = true;
   for (ForestText::Node& entry : text.nodes) {
     for (auto& [target, weight] : entry.weights) {
