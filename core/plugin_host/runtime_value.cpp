@@ -2,12 +2,28 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/plugin_host/spare_memory.hpp"
 
 namespace backplane::core {
 namespace {
+
+/// A tensor of no elements, as the keys or values of a map that is empty yet: most maps are filled next, so that all
+/// of them share one.
+RuntimeValuePtr empty_part(DataType type) {
+  thread_local std::map<DataType, RuntimeValuePtr> parts;
+  RuntimeValuePtr& part = parts[type];
+  if (part == nullptr) {
+    auto made = std::make_shared<RuntimeValue>();
+    made->set_owned_tensor(type, {0});
+    made->is_element = true;
+    part = std::move(made);
+  }
+  return part;
+}
 
 /// `dims` of a scalar: plugins need not ask whether the pointer is null.
 constexpr std::int64_t kNoDims = 0;
@@ -121,16 +137,14 @@ void RuntimeValue::set_type(const Type& new_type) {
   if (type.kind == Type::Kind::Optional) kind = BP_VALUE_OPTIONAL;
   if (type.kind != Type::Kind::Map) return;
   kind = BP_VALUE_MAP;
-  const auto keys = std::make_shared<RuntimeValue>();
-  const auto values = std::make_shared<RuntimeValue>();
-  keys->set_owned_tensor(type.element, {0});
+  elements = {empty_part(type.element), nullptr};
   if (type.inner != nullptr && !type.inner->is_tensor()) {
-    values->set_type(Type{Type::Kind::Sequence, DataType::None, std::nullopt, type.inner});
+    elements[1] = std::make_shared<RuntimeValue>();
+    elements[1]->set_type(Type{Type::Kind::Sequence, DataType::None, std::nullopt, type.inner});
+    elements[1]->is_element = true;
   } else {
-    values->set_owned_tensor(type.inner != nullptr ? type.inner->element : DataType::Float, {0});
+    elements[1] = empty_part(type.inner != nullptr ? type.inner->element : DataType::Float);
   }
-  keys->is_element = values->is_element = true;
-  elements = {keys, values};
 }
 
 ConstantPtr RuntimeValue::to_constant() const {

@@ -234,10 +234,21 @@ bp_status* tensor_new(bp_dtype dtype, std::int32_t rank, const std::int64_t* dim
   });
 }
 
+/// The type; a kernel that makes many values asks for one type again and again.
+const Type& parsed(const std::string& text) {
+  thread_local std::string last;
+  thread_local Type type;
+  if (text != last || last.empty()) {
+    type = Type::parse(text);
+    last = text;
+  }
+  return type;
+}
+
 bp_status* value_new(const char* type, const bp_value** out) {
   return status_of([&] {
     check_out(out);
-    const Type wanted = Type::parse(plugin_text(type));
+    const Type& wanted = parsed(plugin_text(type));
     if (wanted.is_tensor() || wanted.kind == Type::Kind::SparseTensor) {
       invalid("'", wanted.to_string(),
               "' is no sequence, optional or map; tensor_new makes tensors");
