@@ -93,6 +93,11 @@ OperatorDraft& OperatorDraft::keeps_shape() {
   return *this;
 }
 
+OperatorDraft& OperatorDraft::infers(void (*function)(::onnx::InferenceContext&)) {
+  made_.schema.TypeAndShapeInferenceFunction(function);
+  return *this;
+}
+
 FunctionOperator OperatorDraft::done() {
   made_.schema.Finalize();
   return std::move(made_);

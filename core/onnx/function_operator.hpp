@@ -53,6 +53,8 @@ class OperatorDraft {
   OperatorDraft& floats(const std::string& name);
   OperatorDraft& strings(const std::string& name);
   OperatorDraft& keeps_shape();
+  /// Where the body does not say what the outputs are.
+  OperatorDraft& infers(void (*function)(::onnx::InferenceContext&));
 
   FunctionOperator done();
 

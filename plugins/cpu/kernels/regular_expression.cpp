@@ -428,16 +428,22 @@ std::int32_t RegularExpression::follow(std::int32_t start, bool word_before, boo
   return count;
 }
 
-bool RegularExpression::full_match(std::string_view text, std::int32_t* scratch) const {
-  const std::u32string points = decode_utf8(text);
+std::int64_t RegularExpression::longest_match(std::u32string_view points, std::size_t begin,
+                                              std::int32_t* scratch) const {
   const std::size_t size = program_.size();
   std::int32_t *current = scratch, *next = scratch + size, *marks = next + size,
                *stack = marks + size;
   std::fill(marks, marks + size, -1);
-  bool word_after = !points.empty() && is_word(points[0]);
-  std::int32_t count =
-      follow(0, false, word_after, true, points.empty(), current, 0, marks, 0, stack);
-  for (std::size_t i = 0; i < points.size() && count > 0; ++i) {
+  const auto is_match = [this](std::int32_t at) {
+    return program_[static_cast<std::size_t>(at)].step == Step::Match;
+  };
+  bool word_after = begin < points.size() && is_word(points[begin]);
+  std::int32_t count = follow(0, begin > 0 && is_word(points[begin - 1]), word_after, begin == 0,
+                              begin == points.size(), current, 0, marks, 0, stack);
+  std::int64_t longest = -1;
+  for (std::size_t i = begin;; ++i) {
+    if (std::any_of(current, current + count, is_match)) longest = static_cast<std::int64_t>(i);
+    if (i == points.size() || count == 0) return longest;
     const bool word_before = word_after, at_end = i + 1 == points.size();
     word_after = !at_end && is_word(points[i + 1]);
     std::int32_t found = 0;
@@ -449,14 +455,16 @@ bool RegularExpression::full_match(std::string_view text, std::int32_t* scratch)
           [&](const auto& range) { return points[i] >= range.first && points[i] <= range.second; });
       if (!taken) continue;
       found = follow(instruction.next, word_before, word_after, false, at_end, next, found, marks,
-                     static_cast<std::int32_t>(i) + 1, stack);
+                     static_cast<std::int32_t>(i - begin) + 1, stack);
     }
     std::swap(current, next);
     count = found;
   }
-  return std::any_of(current, current + count, [this](std::int32_t at) {
-    return program_[static_cast<std::size_t>(at)].step == Step::Match;
-  });
+}
+
+bool RegularExpression::full_match(std::string_view text, std::int32_t* scratch) const {
+  const std::u32string points = decode_utf8(text);
+  return longest_match(points, 0, scratch) == static_cast<std::int64_t>(points.size());
 }
 
 }  // namespace backplane::cpu

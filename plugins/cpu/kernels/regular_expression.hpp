@@ -19,11 +19,15 @@ class RegularExpression {
   /// Errors: BP_INVALID_ARGUMENT for what RE2 would not take either, BP_UNSUPPORTED for the above.
   explicit RegularExpression(std::string_view pattern);
 
-  /// int32 places of scratch memory that `full_match` needs.
+  /// int32 places of scratch memory that a match needs.
   std::size_t scratch_size() const { return program_.size() * 4; }
 
   /// Whether the whole of `text` (UTF-8) matches.
   bool full_match(std::string_view text, std::int32_t* scratch) const;
+
+  /// The end of the longest match in `points` that begins at `begin`; -1 where none does.
+  std::int64_t longest_match(std::u32string_view points, std::size_t begin,
+                             std::int32_t* scratch) const;
 
   enum class Step : std::uint8_t { Set, Split, Jump, Begin, End, WordEdge, NoWordEdge, Match };
   using Ranges = std::vector<std::pair<char32_t, char32_t>>;
