@@ -31,7 +31,8 @@ AttributeProto::AttributeType type_by_contents(const AttributeProto& attribute) 
   return AttributeProto::INTS;
 }
 
-/// Some exporters write "?" where they know no size: no name, or two sizes that differ would be one.
+/// Some exporters write "?" or -1 where they know no size. The one is no name, or two sizes that differ would be one; of
+/// the other inference would not know that it is the same everywhere.
 void forget_placeholders(TypeProto& type) {
   if (type.has_sequence_type())
     return forget_placeholders(*type.mutable_sequence_type()->mutable_elem_type());
@@ -40,6 +41,7 @@ void forget_placeholders(TypeProto& type) {
   if (!type.has_tensor_type() || !type.tensor_type().has_shape()) return;
   for (auto& dim : *type.mutable_tensor_type()->mutable_shape()->mutable_dim()) {
     if (dim.has_dim_param() && dim.dim_param() == "?") dim.clear_dim_param();
+    if (dim.has_dim_value() && dim.dim_value() < 0) dim.clear_dim_value();
   }
 }
 

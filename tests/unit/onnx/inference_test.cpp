@@ -45,6 +45,15 @@ TEST(Inference, BelievesOperatorsMoreThanTheFile) {
   EXPECT_EQ(shape_of(result.graph, "y"), "tensor(float)[2,found]");
 }
 
+TEST(Inference, SizesThatAreWrittenAsMinusOneAreTheSameFromNodeToNode) {
+  auto model = model_of({node("Neg", {"x"}, {"a"}), node("Abs", {"a"}, {"y"})});
+  auto& dims = *model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type();
+  dims.mutable_shape()->mutable_dim(0)->set_dim_value(-1);
+  const Model result = imported(model);
+  EXPECT_NE(shape_of(result.graph, "a"), "tensor(float)[?,3]");
+  EXPECT_EQ(shape_of(result.graph, "a"), shape_of(result.graph, "y"));
+}
+
 TEST(Inference, OutputsKeepTheirDeclaredNames) {
   auto model = model_of({node("NonZero", {"x"}, {"y"})});
   *model.mutable_graph()->mutable_output(0) =
