@@ -138,13 +138,13 @@ def add_normalization(cases):
 class Decomposed:
     """A normalisation of nodes: the square by Pow or Mul, the quotient by Div or by way of the reciprocal, 16 bits widened or not."""
 
-    def __init__(self, cases, has_mean=True, power=True, divides=True, bias=True, widens=False, dtype=np.float32):
+    def __init__(self, cases, has_mean=True, power=True, divides=True, bias=True, widens=False, dtype=np.float32, epsilon_dims=()):
         self.has_mean, self.power, self.divides, self.has_bias, self.widens = has_mean, power, divides, bias, widens
         self.dtype = dtype
         self.inner = np.float32 if widens else dtype
         self.cases = cases
         self.nodes = [node("Add", ["a", "b"], ["x"])]
-        self.constants = {"axes": np.array([-1], np.int64), "epsilon": self.inner(1e-5), "one": self.inner(1), "two": self.inner(2)}
+        self.constants = {"axes": np.array([-1], np.int64), "epsilon": np.full(epsilon_dims, 1e-5, self.inner), "one": self.inner(1), "two": self.inner(2)}
 
     def op(self, kind, inputs, output, **attributes):
         self.nodes.append(node(kind, inputs, [output], **attributes))
@@ -179,6 +179,8 @@ class Decomposed:
         outputs = {"y": normalized(x, 2, scale, bias_or_none, self.has_mean), **({"x": x} if "x" in kept else {})}
         if "quotient" in kept:
             outputs["quotient"] = normalized(x, 2, 1, None, self.has_mean)
+        if "distance" in kept:
+            outputs["distance"] = x - x.mean(2, keepdims=True)
         constants = {"scale": scale, **({"bias": bias} if self.has_bias else {}), **self.constants}
         self.cases.add(name, steps, 18, self.nodes, {"a": a, "b": b}, constants, outputs, dtype=self.dtype,
                        tolerance=1e-4 if self.dtype == np.float32 else 6e-3)
@@ -190,7 +192,9 @@ def add_decomposed(cases):
         Decomposed(cases, has_mean=False, bias=False).add(f"parts_square_{n}", n)
     Decomposed(cases, power=False, divides=False).add("parts_layer_products", 20, kept=["x"])
     Decomposed(cases, power=False, divides=False, has_mean=False).add("parts_square_biased", 20, kept=["x"])
-    # What others read of it stays.
+    Decomposed(cases, epsilon_dims=(1, 1, 1)).add("parts_layer_of_epsilons", 20)
+    # What others read of it stays; rows less their mean may be normalised by themselves.
+    Decomposed(cases).add("parts_layer_distance", 20, steps=3, kept=["distance"])
     Decomposed(cases).add("parts_layer_read", 20, steps=6, kept=["quotient"])
     for n in (48, 5):
         half = {"dtype": np.float16, "bias": False}

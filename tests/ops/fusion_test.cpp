@@ -250,7 +250,9 @@ GraphCase rms_normalization(Random& random) {
   const std::string y =
       random.one_in(2) ? g.node("Mul", {gamma, scaled}) : g.node("Mul", {scaled, gamma});
   if (random.one_in(4)) return g.done({y, root});
-  return g.done({random.one_in(3) ? g.node("Add", {x, y}) : y});
+  if (random.one_in(3))
+    return g.done({g.node("Add", {random.one_in(2) ? g.constant({width}) : x, y})});
+  return g.done({y});
 }
 const Sweep kRmsNormalization("Fusion", "DecomposedRmsNormalization", 40, rms_normalization);
 

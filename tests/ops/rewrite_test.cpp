@@ -205,6 +205,47 @@ TEST(Rewrite, DecomposedRmsNormalizationIsOneStep) {
   EXPECT_EQ(place(g.done({y})).kernels, Names{"cpu:rms_normalization_fused"});
 }
 
+/// The nodes of a normalisation of [2, 3, 16], whose root is a factor 1 / root; `distance` is a difference from a mean, or not.
+std::string by_reciprocal(GraphWriter& g, const std::string& distance, const std::string& scale) {
+  const std::string square = g.node("Mul", {distance, distance});
+  const std::string mean = g.node("ReduceMean", {square, g.constant(i64({2}))});
+  const std::string root = g.node("Sqrt", {g.node("Add", {g.constant({1, 1, 1}, 0.1, 1), mean})});
+  return g.node("Mul", {g.node("Mul", {g.node("Reciprocal", {root}), distance}), scale});
+}
+
+std::string distance_from_mean(GraphWriter& g, const std::string& x) {
+  return g.node("Sub", {x, g.node("ReduceMean", {x, g.constant(i64({-1}))})});
+}
+
+TEST(Rewrite, DecomposedNormalizationsOfAnyWritingAreOneStep) {
+  Random random(1);
+  for (const Dims& dims : {Dims{16}, Dims{1, 1, 16}}) {
+    for (const bool is_constant : {false, true}) {
+      GraphWriter layer(18, random), square(18, random);
+      const auto of_dims = [&](GraphWriter& g) {
+        return is_constant ? g.constant(dims) : g.feed(dims);
+      };
+      const std::string distance = distance_from_mean(layer, layer.feed({2, 3, 16}));
+      const std::string y = by_reciprocal(layer, distance, of_dims(layer));
+      EXPECT_EQ(place(layer.done({layer.node("Add", {of_dims(layer), y})})).kernels,
+                Names{"cpu:layer_normalization_fused"});
+      const std::string z = by_reciprocal(square, square.feed({2, 3, 16}), of_dims(square));
+      EXPECT_EQ(place(square.done({square.node("Add", {z, of_dims(square)})})).kernels,
+                Names{"cpu:rms_normalization_fused"});
+    }
+  }
+}
+
+TEST(Rewrite, ADistanceFromTheMeanThatIsReadIsNormalizedByItself) {
+  Random random(1);
+  GraphWriter g(18, random);
+  const std::string distance = distance_from_mean(g, g.feed({2, 3, 16}));
+  const Names kernels =
+      place(g.done({by_reciprocal(g, distance, g.constant({16})), distance})).kernels;
+  EXPECT_EQ(kernels.size(), 3u);
+  EXPECT_EQ(kernels.back(), "cpu:rms_normalization_fused");
+}
+
 TEST(Rewrite, RotatedHalvesAreOneStep) {
   Random random(1);
   GraphWriter g(18, random);

@@ -18,7 +18,8 @@ namespace {
 using sdk::DataType;
 
 /// y = (x - mean) / sqrt(variance + epsilon) * scale + bias over the axes from `axis` on; RMS leaves the
-/// mean out and takes the mean square for the variance. 16-bit elements are computed with in float.
+/// mean out, takes the mean square for the variance, and has a bias as a node of a rewrite alone. 16-bit elements are
+/// computed with in float.
 class LayerNormalization {
  public:
   struct Prepared {
@@ -48,7 +49,7 @@ class LayerNormalization {
     template <class T>
     void run(const sdk::ComputeContext& ctx) const {
       Pieces pieces(ctx.workspace());
-      const bool has_bias = !rms && ctx.has_input(2);
+      const bool has_bias = ctx.has_input(2);
       T* ones = pieces.take<T>(n);
       T* x_scratch = converts ? pieces.take<T>(rows * n) : nullptr;
       T* scale_scratch = converts ? pieces.take<T>(scale_count) : nullptr;

@@ -1,5 +1,7 @@
 #include <cmath>
 
+#include "plugins/common/patterns/normalization.hpp"
+#include "plugins/common/patterns/rotation.hpp"
 #include "plugins/cpu/rewrite/passes.hpp"
 
 namespace backplane::cpu {
@@ -26,126 +28,27 @@ bool other_is(const WorkingGraph& graph, const WorkNode& node, const std::string
          std::fabs(found - expected) <= 1e-4f * std::fabs(expected);
 }
 
-/// Whether the node is a ReduceMean over the last axis that keeps it.
-bool is_last_mean(const WorkingGraph& graph, const WorkNode& node) {
-  std::vector<int64_t> axes;
-  if (!node.is("ReduceMean") || node.changed || node.original.get_int("keepdims", 1) == 0 ||
-      !graph.reduced_axes(node, axes))
-    return false;
-  const int rank = graph.info(node.input(0)) ? graph.info(node.input(0)).rank() : -1;
-  return rank > 0 && axes.size() == 1 && (axes[0] == -1 || axes[0] == rank - 1);
+/// A normalisation of floats whose last node this is becomes one node.
+bool fuse_normalization(WorkingGraph& graph, const sdk::Node& last) {
+  const patterns::DecomposedNormalization found = patterns::find_normalization(last, graph.taken());
+  if (!found.x || found.x.type() != sdk::DataType::Float) return false;
+  std::vector<std::string> inputs{found.x.name(), found.scale.name()};
+  if (found.bias) inputs.emplace_back(found.bias.name());
+  const char* const op = found.has_mean ? "LayerNormalization" : "RMSNormalization";
+  graph.merge(found.nodes, last, op, std::move(inputs))->attributes["epsilon"] = found.epsilon;
+  return true;
 }
 
-/// A constant vector over the last axis of `x`.
-bool is_last_vector(const WorkingGraph& graph, const std::string& value, const std::string& x) {
-  const bp_tensor* tensor = value.empty() ? nullptr : graph.constant(value);
-  const sdk::DimsView dims = graph.info(x).dims();
-  return tensor != nullptr && tensor->dtype == BP_FLOAT && tensor->rank == 1 && !dims.empty() &&
-         tensor->dims[0] == dims.back();
+/// Halves of rows that are turned by angles become one node, which broadcasts the angles alone.
+bool fuse_rotation(WorkingGraph& graph, const sdk::Node& last) {
+  const patterns::DecomposedRotation found = patterns::find_rotation(last, graph.taken());
+  if (!found.x || !patterns::same_dims(last.output(0), found.x)) return false;
+  for (const sdk::ValueInfo& value : {found.x, found.cos, found.sin}) {
+    if (value.type() != sdk::DataType::Float) return false;
+  }
+  graph.merge(found.nodes, last, "Rotate", {found.x.name(), found.cos.name(), found.sin.name()});
+  return true;
 }
-
-/// The nodes of (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * gamma + beta, from the first mean on.
-struct LayerNormMatch {
-  std::vector<WorkNode*> nodes;
-  std::string x, gamma, beta;
-  float epsilon = 0;
-
-  bool match(const WorkingGraph& graph, WorkNode* mean) {
-    if (!is_last_mean(graph, *mean) || !graph.is_float(mean->input(0))) return false;
-    x = mean->input(0);
-    WorkNode* centred = only(graph, mean->outputs[0], "Sub");
-    if (centred == nullptr || centred->inputs != std::vector<std::string>{x, mean->outputs[0]})
-      return false;
-    const auto [square, quotient] = readers_of(graph, centred->outputs[0]);
-    if (square == nullptr || quotient == nullptr) return false;
-    WorkNode* variance = graph.only_consumer(square->outputs[0]);
-    if (variance == nullptr || !is_last_mean(graph, *variance)) return false;
-    WorkNode* sum = only(graph, variance->outputs[0], "Add");
-    if (sum == nullptr || !graph.scalar(other_input(*sum, variance->outputs[0]), epsilon))
-      return false;
-    WorkNode* root = only(graph, sum->outputs[0], "Sqrt");
-    if (root == nullptr || graph.only_consumer(root->outputs[0]) != quotient ||
-        quotient->input(1) != root->outputs[0])
-      return false;
-    WorkNode* scaled = only(graph, quotient->outputs[0], "Mul");
-    if (scaled == nullptr) return false;
-    gamma = other_input(*scaled, quotient->outputs[0]);
-    if (!is_last_vector(graph, gamma, x)) return false;
-    nodes = {mean, centred, square, variance, sum, root, quotient, scaled};
-    WorkNode* shifted = only(graph, scaled->outputs[0], "Add");
-    const std::string addend = shifted != nullptr ? other_input(*shifted, scaled->outputs[0]) : "";
-    if (is_last_vector(graph, addend, x)) {
-      beta = addend;
-      nodes.push_back(shifted);
-    }
-    return true;
-  }
-
- private:
-  /// The nodes that square the distance from the mean and divide it; null where that is not all that is done.
-  static std::pair<WorkNode*, WorkNode*> readers_of(const WorkingGraph& graph,
-                                                    const std::string& distance) {
-    WorkNode* square = nullptr;
-    WorkNode* quotient = nullptr;
-    std::size_t readers = 0;
-    for (WorkNode* reader : graph.consumers(distance)) {
-      ++readers;
-      if (reader->is("Div") && reader->input(0) == distance) quotient = reader;
-      if (reader->is("Pow") || reader->is("Mul")) square = reader;
-    }
-    if (square == nullptr || square->input(0) != distance || graph.is_output(distance)) return {};
-    const bool power =
-        square->is("Pow") && readers == 2 && other_is(graph, *square, distance, 2.0f);
-    const bool product = square->is("Mul") && readers == 3 && square->input(1) == distance;
-    if (!power && !product) return {};
-    return {square, quotient};
-  }
-};
-
-/// The nodes of x / sqrt(mean(x^2) + epsilon) * gamma around the mean.
-struct RmsNormMatch {
-  std::vector<WorkNode*> nodes;
-  std::string x, gamma;
-  float epsilon = 0;
-
-  bool match(const WorkingGraph& graph, WorkNode* mean) {
-    if (!is_last_mean(graph, *mean)) return false;
-    WorkNode* square = graph.producer(mean->input(0));
-    if (square == nullptr || square->changed || graph.only_consumer(mean->input(0)) != mean)
-      return false;
-    x = square->input(0);
-    const bool is_square = square->is("Pow") ? other_is(graph, *square, x, 2.0f)
-                                             : square->is("Mul") && square->input(1) == x;
-    if (!is_square || !graph.is_float(x)) return false;
-    WorkNode* sum = only(graph, mean->outputs[0], "Add");
-    if (sum == nullptr || !graph.scalar(other_input(*sum, mean->outputs[0]), epsilon)) return false;
-    WorkNode* root = only(graph, sum->outputs[0], "Sqrt");
-    if (root == nullptr) return false;
-    nodes = {square, mean, sum, root};
-    WorkNode* scaled = quotient(graph, root->outputs[0]);
-    WorkNode* weighted = scaled != nullptr ? only(graph, scaled->outputs[0], "Mul") : nullptr;
-    if (weighted == nullptr) return false;
-    gamma = other_input(*weighted, scaled->outputs[0]);
-    nodes.insert(nodes.end(), {scaled, weighted});
-    return is_last_vector(graph, gamma, x);
-  }
-
- private:
-  /// The node that makes x / root: by itself, or by way of 1 / root.
-  WorkNode* quotient(const WorkingGraph& graph, const std::string& root) {
-    WorkNode* next = graph.only_consumer(root);
-    if (next == nullptr || next->changed) return nullptr;
-    if (next->is("Div") && next->input(0) == x) return next;
-    float one = 0;
-    const bool inverts =
-        next->is("Reciprocal") || (next->is("Div") && graph.scalar(next->input(0), one) &&
-                                   one == 1.0f && next->input(1) == root);
-    if (!inverts) return nullptr;
-    nodes.push_back(next);
-    WorkNode* scaled = only(graph, next->outputs[0], "Mul");
-    return scaled != nullptr && other_input(*scaled, next->outputs[0]) == x ? scaled : nullptr;
-  }
-};
 
 /// The nodes of x * (1 + erf(x / sqrt(2))) / 2 around an Erf, in either order of the products.
 struct GeluMatch {
@@ -240,22 +143,12 @@ WorkNode* merge(WorkingGraph& graph, const std::vector<WorkNode*>& nodes, const 
 }  // namespace
 
 void fuse_decomposed(WorkingGraph& graph) {
-  for (std::size_t i = 0; i < graph.size(); ++i) {
+  // From the end, so that a bias is met before the product that it is added to.
+  for (std::size_t i = graph.size(); i-- > 0;) {
     WorkNode* node = graph.at(i);
-    if (node == nullptr || node->changed) continue;
-    LayerNormMatch norm;
-    if (norm.match(graph, node)) {
-      WorkNode* merged =
-          merge(graph, norm.nodes, "LayerNormalization", {norm.x, norm.gamma, norm.beta});
-      merged->attributes["epsilon"] = norm.epsilon;
+    if (node == nullptr || node->changed || fuse_normalization(graph, node->original) ||
+        fuse_rotation(graph, node->original))
       continue;
-    }
-    RmsNormMatch rms;
-    if (rms.match(graph, node)) {
-      merge(graph, rms.nodes, "RMSNormalization", {rms.x, rms.gamma})->attributes["epsilon"] =
-          rms.epsilon;
-      continue;
-    }
     GeluMatch gelu;
     if (gelu.match(graph, node)) {
       merge(graph, gelu.nodes, "Gelu", {gelu.x});

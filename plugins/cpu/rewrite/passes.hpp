@@ -13,12 +13,9 @@ void fuse_quantized(WorkingGraph& graph);
 /// folded to floats.
 void keep_narrow_weights(WorkingGraph& graph);
 
-/// Decomposed Gelu, LayerNormalization and RMSNormalization, and pairs of QuantizeLinear and DequantizeLinear, become one node
-/// each.
+/// Decomposed Gelu, LayerNormalization and RMSNormalization, positions that are turned into queries and keys, and pairs of
+/// QuantizeLinear and DequantizeLinear become one node each.
 void fuse_decomposed(WorkingGraph& graph);
-
-/// Positions that are turned into queries and keys: x * cos + concat(-x2, x1) * sin becomes one node.
-void fuse_rotations(WorkingGraph& graph);
 
 /// MatMulInteger of constant weights takes over what makes floats of its sums: Cast, the scales, the bias, the
 /// residual addition and the activation. What is left is as exact.

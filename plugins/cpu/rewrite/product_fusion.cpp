@@ -62,7 +62,7 @@ void fuse_softmax(WorkingGraph& graph, WorkNode* node) {
     const sdk::ValueInfo mask = graph.info(addend);
     if (!mask || mask.rank() < 1 || value == addend || !graph.same_dims(value, node->input(0)))
       continue;
-    if (!same_dim(x, x.rank() - 1, mask, mask.rank() - 1)) continue;
+    if (!patterns::same_size(x, x.rank() - 1, mask, mask.rank() - 1)) continue;
     graph.remove(addition, node);
     node->domain = kPrivateDomain;
     node->attributes.clear();

@@ -9,7 +9,6 @@ void rewrite_graph(const sdk::Graph& graph, sdk::Rewrite& edit, const CpuDevice&
   fuse_quantized(work);
   keep_narrow_weights(work);
   fuse_decomposed(work);
-  fuse_rotations(work);
   fuse_dynamic_quantization(work);
   fuse_convolutions(work);
   fuse_attention(work);

@@ -69,6 +69,7 @@ WorkingGraph::WorkingGraph(const sdk::Graph& graph, sdk::Rewrite& edit)
     for (std::size_t k = 0; k < node.output_count(); ++k)
       work->outputs.push_back(name_of(node.output(k)));
     slots_[work.get()] = nodes_.size();
+    by_original_[node.raw()] = work.get();
     link(work.get());
     nodes_.push_back(std::move(work));
   }
@@ -153,28 +154,22 @@ bool WorkingGraph::reduced_axes(const WorkNode& node, std::vector<int64_t>& axes
   return true;
 }
 
-bool same_dim(const sdk::ValueInfo& a, int i, const sdk::ValueInfo& b, int j) {
-  const int64_t size = a.dims()[static_cast<std::size_t>(i)];
-  if (size != b.dims()[static_cast<std::size_t>(j)]) return false;
-  if (size >= 0) return true;
-  const char* one = sdk::host().graph->value_symbol(a.raw(), i);
-  const char* other = sdk::host().graph->value_symbol(b.raw(), j);
-  return one != nullptr && other != nullptr && std::strcmp(one, other) == 0;
+bool WorkingGraph::same_dims(const std::string& a, const std::string& b) const {
+  const sdk::ValueInfo left = info(a), right = info(b);
+  return left && right && patterns::same_dims(left, right);
 }
 
-bool WorkingGraph::same_dims(const std::string& a, const std::string& b) const {
-  const sdk::ValueInfo left = info(a);
-  const sdk::ValueInfo right = info(b);
-  if (!left || !right || left.rank() < 0 || left.rank() != right.rank()) return false;
-  for (int axis = 0; axis < left.rank(); ++axis) {
-    if (!same_dim(left, axis, right, axis)) return false;
+void WorkingGraph::take(const WorkNode* node) {
+  for (const sdk::Node& original : node->replaced) {
+    taken_.insert(original.raw());
+    by_original_.erase(original.raw());
   }
-  return true;
 }
 
 void WorkingGraph::change(WorkNode* node) {
   if (node->changed) return;
   node->changed = true;
+  take(node);
   if (!node->original) return;
   for (uint64_t i = 0; i < sdk::host().graph->node_attribute_count(node->original.raw()); ++i) {
     const bp_attribute* attribute = sdk::host().graph->node_attribute_at(node->original.raw(), i);
@@ -186,6 +181,7 @@ void WorkingGraph::change(WorkNode* node) {
 void WorkingGraph::absorb(WorkNode* into, WorkNode* from) {
   change(into);
   into->replaced.insert(into->replaced.end(), from->replaced.begin(), from->replaced.end());
+  take(from);
   unlink(from);
   const std::size_t place = slot(from);
   const std::size_t old = slot(into);
@@ -197,10 +193,25 @@ void WorkingGraph::absorb(WorkNode* into, WorkNode* from) {
 void WorkingGraph::remove(WorkNode* node, WorkNode* into) {
   change(into);
   into->replaced.insert(into->replaced.end(), node->replaced.begin(), node->replaced.end());
+  take(node);
   unlink(node);
   const std::size_t place = slot(node);
   slots_.erase(node);
   nodes_[place].reset();
+}
+
+WorkNode* WorkingGraph::merge(const std::vector<sdk::Node>& nodes, const sdk::Node& last,
+                              const char* op, std::vector<std::string> inputs) {
+  WorkNode* const node = by_original_.at(last.raw());
+  for (const sdk::Node& each : nodes) {
+    if (each != last) remove(by_original_.at(each.raw()), node);
+  }
+  change(node);
+  node->domain = kPrivateDomain;
+  node->op = op;
+  node->attributes.clear();
+  set_inputs(node, std::move(inputs));
+  return node;
 }
 
 void WorkingGraph::set_input(WorkNode* node, std::size_t index, const std::string& value) {
@@ -237,7 +248,7 @@ WorkNode* WorkingGraph::add(const std::string& domain, const std::string& op,
 
 std::string WorkingGraph::fresh(const std::string& base) {
   for (;;) {
-    std::string name = base + "_" + std::to_string(taken_[base]++);
+    std::string name = base + "_" + std::to_string(fresh_names_[base]++);
     if (!info(name)) return name;
   }
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/patterns/nodes.hpp"
 #include "plugins/cpu/dense/activation.hpp"
 
 namespace backplane::cpu {
@@ -38,9 +39,6 @@ struct WorkNode {
   /// What set_activation was given.
   Activation activation() const;
 };
-
-/// Whether axis i of one value and axis j of another surely have one size: the same number, or the same name.
-bool same_dim(const sdk::ValueInfo& a, int i, const sdk::ValueInfo& b, int j);
 
 /// Nodes in topological order, and who makes and reads each value.
 class WorkingGraph {
@@ -75,6 +73,13 @@ class WorkingGraph {
   /// Whether two values surely have the same dims.
   bool same_dims(const std::string& a, const std::string& b) const;
 
+  /// The original nodes that passes have changed or removed. All others read and write what they do in the original graph, so a
+  /// pattern of these alone is found there.
+  const patterns::NodeSet& taken() const { return taken_; }
+  /// `last`, which is among these nodes that are not taken, becomes one of the private domain that does the work of all.
+  WorkNode* merge(const std::vector<sdk::Node>& nodes, const sdk::Node& last, const char* op,
+                  std::vector<std::string> inputs);
+
   /// `into` now also does the work of `from`, which is removed; `into` moves to the place of `from`.
   void absorb(WorkNode* into, WorkNode* from);
   /// Removes a node whose work others do: `into` replaces it too.
@@ -99,6 +104,7 @@ class WorkingGraph {
   std::size_t slot(const WorkNode* node) const { return slots_.at(node); }
   void unlink(WorkNode* node);
   void link(WorkNode* node);
+  void take(const WorkNode* node);
 
   const sdk::Graph& graph_;
   sdk::Rewrite& edit_;
@@ -107,7 +113,9 @@ class WorkingGraph {
   std::unordered_map<const WorkNode*, std::size_t> slots_;
   std::unordered_map<std::string, WorkNode*> producers_;
   std::unordered_map<std::string, std::vector<WorkNode*>> consumers_;
-  std::unordered_map<std::string, int> taken_;
+  std::unordered_map<const bp_node*, WorkNode*> by_original_;  // of nodes that are not taken
+  patterns::NodeSet taken_;
+  std::unordered_map<std::string, int> fresh_names_;
 };
 
 }  // namespace backplane::cpu

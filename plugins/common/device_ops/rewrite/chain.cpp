@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "plugins/common/half.hpp"
 #include "plugins/common/kernels/elementwise.hpp"
 
 namespace backplane::device_ops {
@@ -50,14 +49,6 @@ std::string substitute(const std::string& expression, const std::vector<std::str
     ++i;
   }
   return text;
-}
-
-/// Whether the element is there, and of T.
-template <class T>
-bool read_scalar(const sdk::Tensor& tensor, float& number) {
-  const T* const element = tensor.data<T>();
-  if (element != nullptr) number = common::widen(*element);
-  return element != nullptr;
 }
 
 /// Whether the node makes one tensor of a known number of axes of tensors that have its type.
@@ -170,19 +161,6 @@ std::string offset_name(const sdk::Node& node) {
 }
 
 }  // namespace
-
-bool scalar_of(const sdk::ValueInfo& value, float& number) {
-  return value && value.rank() <= 1 && number_of(value, number);
-}
-
-bool number_of(const sdk::ValueInfo& value, float& number) {
-  if (!value || !value.is_constant() || !is_chained(value.type())) return false;
-  const sdk::Tensor tensor = value.constant();
-  if (tensor.size() != 1) return false;
-  if (value.type() == DataType::Float16) return read_scalar<sdk::Half>(tensor, number);
-  if (value.type() == DataType::BFloat16) return read_scalar<sdk::BFloat16>(tensor, number);
-  return read_scalar<float>(tensor, number);
-}
 
 bool is_elementwise(const sdk::Node& node) {
   return is_scaling(node) || !expression_of(node).empty();

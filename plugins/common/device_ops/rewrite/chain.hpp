@@ -13,11 +13,6 @@ inline bool is_chained(DataType type) {
   return type == DataType::Float || type == DataType::Float16 || type == DataType::BFloat16;
 }
 
-/// The value of a scalar constant of such a type; false where it is something else.
-bool scalar_of(const sdk::ValueInfo& value, float& number);
-/// The same of any number of axes of one element each.
-bool number_of(const sdk::ValueInfo& value, float& number);
-
 /// Whether the node makes one tensor of a known number of axes, element by element, of such as have its type, which is chained.
 bool is_elementwise(const sdk::Node& node);
 

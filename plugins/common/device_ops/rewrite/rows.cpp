@@ -5,8 +5,8 @@
 
 #include "plugins/common/axes.hpp"
 #include "plugins/common/device_ops/rewrite/chain.hpp"
-#include "plugins/common/device_ops/rewrite/normalization_match.hpp"
 #include "plugins/common/device_ops/row_form.hpp"
+#include "plugins/common/patterns/normalization.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -102,7 +102,7 @@ RowNode find_normalization(const sdk::Node& node) {
 }
 
 RowNode find_normalization_of_nodes(const sdk::Node& last, const NodeSet& taken) {
-  DecomposedNormalization found = find_decomposed(last, taken);
+  patterns::DecomposedNormalization found = patterns::find_normalization(last, taken);
   if (!found.x || !has_rows(found.x)) return RowNode();
   RowNode row = row_node(last, "FusedNormalization", found.x.rank() - 1);
   row.op = found.has_mean ? "LayerNormalization" : "RMSNormalization";
@@ -257,24 +257,6 @@ bool fuse_tree(const Device& device, const RowNode& row, NodeSet& taken, sdk::Re
 }
 
 }  // namespace
-
-bool read_axes(const sdk::Node& node, int rank, Dims& axes) {
-  axes = node.get_ints("axes");
-  if (node.input_count() > 1 && node.input(1)) {
-    if (!node.input(1).is_constant()) return false;
-    const sdk::Tensor tensor = node.input(1).constant();
-    if (tensor.size() > 0 && tensor.bytes_data() == nullptr) return false;
-    axes = tensor.to_ints();
-  }
-  for (std::int64_t& axis : axes) {
-    if (!in_range(axis, rank)) return false;
-    axis += axis < 0 ? rank : 0;
-  }
-  std::sort(axes.begin(), axes.end());
-  if (!axes.empty()) return true;
-  for (int axis = 0; axis < rank; ++axis) axes.push_back(axis);
-  return node.get_int("noop_with_empty_axes", 0) == 0;
-}
 
 void fuse_rows(const Device& device, const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit) {
   for (std::size_t i = graph.node_count(); i-- > 0;) {

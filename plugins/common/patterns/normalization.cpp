@@ -1,8 +1,8 @@
-#include "plugins/common/device_ops/rewrite/normalization_match.hpp"
+#include "plugins/common/patterns/normalization.hpp"
 
-#include "plugins/common/device_ops/rewrite/chain.hpp"
+#include <algorithm>
 
-namespace backplane::device_ops {
+namespace backplane::patterns {
 namespace {
 
 class NormalizationMatch {
@@ -62,7 +62,7 @@ class NormalizationMatch {
       const sdk::ValueInfo inverse = product.input(i);
       const sdk::Node reciprocal = maker(inverse, "Reciprocal"), division = maker(inverse, "Div");
       float one = 0;
-      const bool divides = division && scalar_of(division.input(0), one) && one == 1;
+      const bool divides = division && number_beside(division.input(0), inverse, one) && one == 1;
       if (!reciprocal && !divides) continue;
       found_.nodes.push_back(reciprocal ? reciprocal : division);
       return take_root(reciprocal ? reciprocal.input(0) : division.input(1), product.input(1 - i));
@@ -75,8 +75,8 @@ class NormalizationMatch {
     const sdk::Node root = maker(value, "Sqrt");
     const sdk::Node sum = root ? maker(root.input(0), "Add") : sdk::Node();
     if (!sum) return false;
-    const std::size_t at = scalar_of(sum.input(0), found_.epsilon) ? 0 : 1;
-    if (!scalar_of(sum.input(at), found_.epsilon)) return false;
+    const std::size_t at = number_beside(sum.input(0), value, found_.epsilon) ? 0 : 1;
+    if (!number_beside(sum.input(at), value, found_.epsilon)) return false;
     const sdk::Node mean = maker(sum.input(1 - at), "ReduceMean");
     const sdk::Node square = mean && is_over_last(mean) ? mean.input(0).producer() : sdk::Node();
     if (!square || taken_.count(square.raw()) > 0 || !is_square_of(square, distance)) return false;
@@ -88,24 +88,27 @@ class NormalizationMatch {
   static bool is_square_of(const sdk::Node& node, const sdk::ValueInfo& value) {
     float exponent = 0;
     if (node.is("Pow"))
-      return node.input(0) == value && scalar_of(node.input(1), exponent) && exponent == 2;
+      return node.input(0) == value && number_beside(node.input(1), value, exponent) &&
+             exponent == 2;
     return node.is("Mul") && node.input(0) == value && node.input(1) == value;
   }
 
   /// Whether the node's mean is over the last axis alone, which it keeps.
   static bool is_over_last(const sdk::Node& mean) {
     const int rank = mean.input(0).rank();
-    Dims axes;
+    sdk::Dims axes;
     return rank > 0 && mean.get_int("keepdims", 1) != 0 && read_axes(mean, rank, axes) &&
-           axes == Dims{rank - 1};
+           axes == sdk::Dims{rank - 1};
   }
 
-  /// x, or what it is where that is a difference from its mean.
+  /// x, or what it is where that is a difference from its mean that nobody else reads.
   void take_distance(const sdk::ValueInfo& distance) {
     found_.x = distance;
     const sdk::Node difference = maker(distance, "Sub");
     const sdk::Node mean = difference ? maker(difference.input(1), "ReduceMean") : sdk::Node();
-    found_.has_mean = mean && mean.input(0) == difference.input(0) && is_over_last(mean);
+    found_.has_mean = mean && mean.input(0) == difference.input(0) && is_over_last(mean) &&
+                      !is_read_by_others(distance, found_.nodes) &&
+                      !is_read_by_others(mean.output(0), {difference});
     if (found_.has_mean) {
       found_.x = difference.input(0);
       found_.nodes.insert(found_.nodes.end(), {difference, mean});
@@ -115,7 +118,7 @@ class NormalizationMatch {
   /// The cast to float32 of what is narrowed again; it stays for its other readers.
   bool take_widening() {
     const sdk::Node widening = maker(found_.x, "Cast");
-    if (!widening || found_.x.type() != DataType::Float) return false;
+    if (!widening || found_.x.type() != sdk::DataType::Float) return false;
     if (!is_read_by_others(found_.x, found_.nodes)) found_.nodes.push_back(widening);
     found_.x = widening.input(0);
     return true;
@@ -123,8 +126,8 @@ class NormalizationMatch {
 
   /// Whether the operands are of one type, and scale and bias lie along the last axis.
   bool fits() const {
-    const DataType type = found_.x.type();
-    if (!is_chained(type) || found_.x.rank() < 1 || found_.y.type() != type) return false;
+    const sdk::DataType type = found_.x.type();
+    if (found_.x.rank() < 1 || found_.y.type() != type) return false;
     const std::int64_t width = found_.x.dims().back();
     for (const sdk::ValueInfo& value : {found_.scale, found_.bias}) {
       if (!value) continue;
@@ -144,10 +147,11 @@ class NormalizationMatch {
 
 }  // namespace
 
-DecomposedNormalization find_decomposed(const sdk::Node& last, const NodeSet& taken) {
-  if (!last.domain().empty() || last.output_count() != 1) return DecomposedNormalization();
+DecomposedNormalization find_normalization(const sdk::Node& last, const NodeSet& taken) {
+  if (!last.domain().empty() || last.output_count() != 1 || taken.count(last.raw()) > 0)
+    return DecomposedNormalization();
   NormalizationMatch match(taken);
   return match.match(last) ? match.found() : DecomposedNormalization();
 }
 
-}  // namespace backplane::device_ops
+}  // namespace backplane::patterns
