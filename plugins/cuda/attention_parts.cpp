@@ -5,13 +5,15 @@
 #include <bit>
 #include <utility>
 
-#include "plugins/common/broadcast.hpp"
+#include "plugins/common/device_ops/attention_scores.hpp"
 #include "plugins/common/device_ops/walk.hpp"
-#include "plugins/common/kernels/rows.hpp"
 
 namespace backplane::cuda {
 namespace {
 
+using device_ops::AttentionScores;
+using device_ops::is_along;
+using device_ops::RowMask;
 using device_ops::type_code;
 using device_ops::Walk;
 
@@ -44,40 +46,14 @@ struct BatchedProduct {
 
 enum Operand : std::size_t { kQ, kK, kV, kMask };
 
-/// V elements of a row of scores, with those of the mask, or with its one element for the row, which attends to the positions
-/// from `begin` to `end`.
-constexpr char kReadMasked[] = R"kernel(
-#define NONE (VALUE(T))(-INFINITY)
-FUNCTION void read_masked(GLOBAL const STORAGE(T) *x,
-#if HAS_MASK
-                          GLOBAL const STORAGE(TM) *mask,
-#endif
-                          i64 begin, i64 end, INDEX at, VALUE(T) *to) {
-  READ(T, x + at, to);
-#if HAS_MASK && IS_OF_BOOLS
-  UNROLL for (int e = 0; e < V; ++e) to[e] = LOAD(TM, mask, IS_ALONG ? at + e : 0) ? to[e] : NONE;
-#elif HAS_MASK && IS_ALONG
-  VALUE(T) added[V];
-  READ(T, mask + at, added);
-  UNROLL for (int e = 0; e < V; ++e) to[e] += added[e];
-#elif HAS_MASK
-  UNROLL for (int e = 0; e < V; ++e) to[e] += LOAD(T, mask, 0);
-#endif
-#if HAS_WINDOW
-  UNROLL for (int e = 0; e < V; ++e) to[e] = at + e < begin || at + e > end ? NONE : to[e];
-#endif
-}
-)kernel";
-
-/// Whether each column has an element of the mask.
-bool is_along(const Dims& mask) { return !mask.empty() && mask.back() != 1; }
-
 /// Of the mask, over scores of these four dims.
-AttentionSteps mask_steps_of(const AttentionParts& parts, const Dims& dims) {
-  if (parts.mask_steps) return *parts.mask_steps;
-  const Dims steps =
-      device_ops::broadcast_view(parts.memory[kMask], parts.type, *parts.mask, dims).strides;
-  return {steps[0], steps[1], steps[2]};
+RowMask mask_of(const AttentionParts& parts, const Dims& dims) {
+  const DataType type = parts.is_mask_of_bools ? DataType::Bool : parts.type;
+  RowMask mask = device_ops::dense_mask(parts.memory[kMask], type, *parts.mask, dims);
+  if (parts.mask_steps) mask.steps = *parts.mask_steps;
+  mask.chosen = parts.chosen;
+  mask.otherwise = parts.otherwise;
+  return mask;
 }
 
 class PartsWriter {
@@ -89,9 +65,27 @@ class PartsWriter {
   void write() {
     if (extent_.masked.back() == 0) return fill(parts_.result, sdk::element_count(extent_.result));
     add_scores();
-    const bool is_repeated = extent_.masked != extent_.scores;
-    if (is_repeated) add_mask();
-    add_softmax(parts_.mask && !is_repeated);
+    AttentionScores scores;
+    scores.type = parts_.type;
+    scores.dims = extent_.scores;
+    scores.memory = scores_;
+    scores.softcap = parts_.softcap;
+    scores.before = parts_.before;
+    scores.after = parts_.after;
+    scores.first_place = parts_.first_place;
+    scores.empty = parts_.empty;
+    if (parts_.mask) {
+      scores.mask = mask_of(parts_, extent_.masked);
+      scores.mask_is_along = is_along(*parts_.mask);
+    }
+    if (extent_.masked != extent_.scores) {
+      scores_ = pieces_.add(bytes_of(extent_.masked));
+      scores =
+          device_ops::add_masked(work_.launches(), scores, *parts_.mask, extent_.masked, scores_);
+    }
+    device_ops::add_weights(
+        work_.launches(), scores,
+        pieces_.add(static_cast<std::int64_t>(device_ops::weights_bytes(work_.device(), scores))));
     add_values();
   }
 
@@ -136,79 +130,6 @@ class PartsWriter {
     product.y = dense(scores_, dims, dims);
     product.factor = parts_.scale;
     add_grouped(product, parts_.k);
-  }
-
-  /// Where the mask has axes that the scores have not.
-  void add_mask() {
-    const Dims &scores = extent_.scores, &dims = extent_.masked;
-    const MemoryRef to = pieces_.add(bytes_of(dims));
-    // Finite numbers stay finite, as where Softmax reads the mask, so that a row without any position is not NaN.
-    const char* const text = parts_.type == DataType::Float16
-                                 ? "v0 + v1 < -65504.0f && v0 > -INFINITY && v1 > -INFINITY "
-                                   "? -65504.0f : v0 + v1"
-                                 : "v0 + v1";
-    device_ops::add_pointwise(
-        work_.launches(), dims,
-        {device_ops::broadcast_view(scores_, parts_.type, scores, dims),
-         device_ops::broadcast_view(parts_.memory[kMask], parts_.type, *parts_.mask, dims)},
-        device_ops::dense_view(to, parts_.type, dims), {text, "", {}});
-    scores_ = to;
-  }
-
-  /// In place: an item reads what it writes before.
-  void add_softmax(bool is_masked) {
-    const Dims& dims = extent_.masked;
-    const std::int64_t count = sdk::element_count(dims), n = dims.back();
-    device_ops::Work& work = work_.launches();
-    Walk walk(dims);
-    walk.in("x", scores_, parts_.type).out("y", scores_, parts_.type).real_type(parts_.type);
-    walk.define("T", type_code(parts_.type)).define("IS_LOG", 0);
-    walk.define("BASE", "(row * n)").define("OFFSET(k)", "(k)");
-    if (parts_.is_nan_zero) {
-      walk.define("ZERO_WHERE", "(v != v)");
-    } else if (parts_.is_empty_zero) {
-      walk.define("ZERO_WHERE", "(greatest == -INFINITY)");
-    }
-    if (is_masked || has_window()) read_masked(walk, dims, is_masked);
-    walk.body = common::kSoftmaxRow;
-    const device_ops::RowForm form = device_ops::choose_rows(work.device(), {.rows = count / n,
-                                                                             .n = n,
-                                                                             .type = parts_.type,
-                                                                             .is_dense = true,
-                                                                             .holds = true,
-                                                                             .may_divide = true});
-    const std::int64_t found = form.parts == 1 ? 0 : 2 * form.part_count();
-    walk.add_phases(work, form, pieces_.add(found * sdk::element_bytes(DataType::Float)));
-  }
-
-  bool has_window() const { return parts_.before || parts_.after; }
-
-  /// Rows are scores and the mask, which broadcasts to their dims, in float32, within the window.
-  void read_masked(Walk& walk, const Dims& dims, bool is_masked) const {
-    std::string seek = "x += row * n";
-    walk.number("lines", dims[2]);
-    walk.define("HAS_MASK", is_masked ? 1 : 0).define("HAS_WINDOW", has_window() ? 1 : 0);
-    walk.define("IS_OF_BOOLS", parts_.is_mask_of_bools ? 1 : 0);
-    if (is_masked) {
-      const DataType type = parts_.is_mask_of_bools ? DataType::Bool : parts_.type;
-      const AttentionSteps steps = mask_steps_of(parts_, dims);
-      walk.in("mask", parts_.memory[kMask], type).define("TM", type_code(type));
-      walk.number("heads", dims[1]).number("mask_batch", steps.batch);
-      walk.number("mask_head", steps.head).number("mask_line", steps.position);
-      walk.define("IS_ALONG", is_along(*parts_.mask) ? 1 : 0);
-      seek +=
-          "; mask += row / lines / heads * mask_batch + row / lines % heads * mask_head + "
-          "row % lines * mask_line";
-    }
-    walk.define("SEEK", seek);
-    // Without an end on one side: as far as there are positions.
-    const std::int64_t first = parts_.first_place, all = first + dims[2];
-    walk.number("before", std::min(parts_.before.value_or(all), all) - first);
-    walk.number("after", std::min(parts_.after.value_or(dims[3]), dims[3]) + first);
-    walk.define("READ_ROW(at, to)",
-                sdk::message("read_masked(x, ", is_masked ? "mask, " : "",
-                             "(i64)(row % lines) - before, (i64)(row % lines) + after, at, to)"));
-    walk.functions = kReadMasked;
   }
 
   void add_values() {
@@ -341,11 +262,6 @@ class PartsWriter {
   MemoryRef scores_;
 };
 
-/// Of k or v: [batch, heads], each head for as many of q's as read it.
-Dims batch_of(const AttentionParts& parts, const AttentionOperand& operand) {
-  return {operand.batch, parts.is_grouped ? parts.q.heads : operand.heads};
-}
-
 /// How many rows are computed at once: all, or as many as have scores of `most_bytes`, the default of which second caches hold. Powers
 /// of two, so that requests of different lengths are products of few sizes, whose algorithms are known.
 std::int64_t rows_at_once(const AttentionParts& parts, const AttentionExtent& extent,
@@ -392,7 +308,7 @@ AttentionParts rows_of(const AttentionParts& parts, const AttentionExtent& exten
   move(part.result, first * parts.y.position, bytes);
   if (!parts.mask) return part;
   Dims& mask = *part.mask;
-  part.mask_steps = mask_steps_of(parts, extent.masked);
+  part.mask_steps = mask_of(parts, extent.masked).steps;
   move(part.memory[kMask], first * part.mask_steps->position + (is_along(mask) ? begin : 0),
        parts.is_mask_of_bools ? 1 : bytes);
   if (is_along(mask)) mask.back() = end - begin;
@@ -401,22 +317,6 @@ AttentionParts rows_of(const AttentionParts& parts, const AttentionExtent& exten
 }
 
 }  // namespace
-
-AttentionExtent extent_of(const AttentionParts& parts) {
-  const AttentionOperand &q = parts.q, &k = parts.k, &v = parts.v;
-  AttentionExtent extent;
-  if (q.width != k.width)
-    sdk::invalid("attention of rows of ", q.width, " elements by rows of ", k.width);
-  extent.scores = common::broadcast_dims({batch_of(parts, q), batch_of(parts, k)});
-  extent.scores.insert(extent.scores.end(), {q.positions, k.positions});
-  extent.masked = parts.mask ? common::broadcast_dims({extent.scores, *parts.mask}) : extent.scores;
-  if (extent.masked.back() != v.positions)
-    sdk::invalid("attention to ", extent.masked.back(), " positions, with values of ", v.positions);
-  const Dims over{extent.masked[0], extent.masked[1]};
-  extent.result = common::broadcast_dims({over, batch_of(parts, v)});
-  extent.result.insert(extent.result.end(), {extent.masked[2], v.width});
-  return extent;
-}
 
 void add_attention_parts(NodeWork& work, const AttentionParts& parts, const AttentionExtent& extent,
                          WorkspacePieces& pieces) {

@@ -5,15 +5,18 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <optional>
 
+#include "plugins/common/device_ops/fused_attention.hpp"
 #include "plugins/cuda/attentions.hpp"
 #include "plugins/cuda/integer_lines.hpp"
 #include "plugins/cuda/kernel.hpp"
 
 namespace backplane::cuda {
 
-/// softmax(scale * q k' + mask) v of operands of one type. Batches, heads and the mask broadcast as operands of MatMul and Add do.
+/// softmax(scale * q k' + mask) v of operands of one type. Batches, heads and the mask broadcast as operands of MatMul and Add do, or of
+/// Where.
 struct AttentionParts {
   DataType type = DataType::Float;
   Precision precision = Precision::kFp32;  ///< of products of float32
@@ -26,22 +29,23 @@ struct AttentionParts {
   std::optional<AttentionSteps>
       mask_steps;           ///< where it is part of a larger one; none: it is dense
   bool is_grouped = false;  ///< a head of k and v is that of as many of q's as there are for each
-  bool is_mask_of_bools = false;  ///< which say what is attended to
+  bool is_mask_of_bools =
+      false;  ///< scores whose element is `chosen` stay, others become `otherwise`
+  bool chosen = true;
+  double otherwise = -std::numeric_limits<double>::infinity();
+  double softcap = 0;  ///< scores are softcap * tanh(score / softcap) before the mask, unless 0
   /// How far before and after its own position a row attends; none: without an end.
   std::optional<std::int64_t> before, after;
   std::int64_t first_place = 0;  ///< of the first row among the positions
-  bool is_empty_zero = false;    ///< a row that attends to nothing is 0 and not NaN
-  bool is_nan_zero = false;      ///< so is every weight that would be NaN
+  device_ops::EmptyRow empty = device_ops::EmptyRow::kNan;
   AttentionSteps y;
   double scale = 1;
 };
 
-/// [batch, heads, rows, columns] of the scores, and of these with the mask; [batch, heads, rows, width] of the result.
-struct AttentionExtent {
-  Dims scores, masked, result;
-};
-/// Of parts whose y is not known yet. Errors: BP_INVALID_ARGUMENT where operands do not fit.
-AttentionExtent extent_of(const AttentionParts& parts);
+using AttentionExtent = device_ops::AttentionExtent;
+inline AttentionExtent extent_of(const AttentionParts& parts) {
+  return device_ops::attention_extent(parts.q, parts.k, parts.v, parts.mask, parts.is_grouped);
+}
 
 /// The result has elements. Errors: BP_UNSUPPORTED where cuBLASLt has no algorithm.
 void add_attention_parts(NodeWork& work, const AttentionParts& parts, const AttentionExtent& extent,

@@ -36,30 +36,6 @@ std::string AttentionStore::refusal(const Attention& attention) {
   return "";
 }
 
-AttentionOperand attention_operand(sdk::DimsView dims, const std::string& axes,
-                                   std::int64_t heads) {
-  AttentionOperand operand;
-  if (dims.size() == 3 && heads > 0 && dims[2] % heads == 0) {
-    operand = {
-        dims[0], heads, dims[1], dims[2] / heads, {dims[1] * dims[2], dims[2] / heads, dims[2]}};
-  } else if (dims.size() == 4 && axes == "bhs") {
-    operand = {dims[0],
-               dims[1],
-               dims[2],
-               dims[3],
-               {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3]}};
-  } else if (dims.size() == 4) {
-    operand = {dims[0],
-               dims[2],
-               dims[1],
-               dims[3],
-               {dims[1] * dims[2] * dims[3], dims[3], dims[2] * dims[3]}};
-  } else {
-    sdk::invalid("an operand of attention of dims ", sdk::to_string(dims), " in ", heads, " heads");
-  }
-  return operand;
-}
-
 Attention attention_of(const AttentionOperand& q, const AttentionOperand& k,
                        const AttentionOperand& v) {
   if (k.batch != q.batch || v.batch != q.batch || k.width != q.width || v.heads != k.heads ||

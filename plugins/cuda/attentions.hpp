@@ -7,15 +7,14 @@
 #include <memory>
 #include <string>
 
+#include "plugins/common/device_ops/row_attention.hpp"
 #include "plugins/cuda/plan_store.hpp"
 #include "plugins/cuda/products.hpp"
 
 namespace backplane::cuda {
 
-/// Where an operand's rows lie: steps of the batch, the heads and the positions, in elements; a row's elements lie together.
-struct AttentionSteps {
-  std::int64_t batch = 0, head = 0, position = 0;
-};
+using AttentionSteps = device_ops::RowSteps;
+using AttentionOperand = device_ops::HeadRows;
 
 /// y[b][h][i] = sum over j of softmax(scale * q[b][h][i] . k[b][g][j] + mask[b][h][i][j]) v[b][g][j], where g is h's group of
 /// heads; with is_causal over j <= i alone.
@@ -84,14 +83,6 @@ class AttentionStore : public PlanStore<Attention, PreparedAttention, AttentionL
   bool has_library_;
 };
 
-/// What an attention is made of, from the dims of its operands. `axes`: "bhs" or "bsh", in which order batch, heads and positions
-/// stand in 4 dims; of 3 dims [batch, positions, heads * width] the heads are given.
-struct AttentionOperand {
-  std::int64_t batch = 0, heads = 0, positions = 0, width = 0;
-  AttentionSteps steps;
-};
-/// Errors: BP_INVALID_ARGUMENT for other ranks, or a width that does not divide.
-AttentionOperand attention_operand(sdk::DimsView dims, const std::string& axes, std::int64_t heads);
 /// Errors: BP_INVALID_ARGUMENT where they do not fit.
 Attention attention_of(const AttentionOperand& q, const AttentionOperand& k,
                        const AttentionOperand& v);

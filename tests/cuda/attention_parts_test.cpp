@@ -1,6 +1,7 @@
 // FusedAttention of a rewrite: by the library, and by parts where it has no plan; shapes that broadcast, or have no elements.
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "tests/cuda/attention_values.hpp"
 #include "tests/cuda/host_kernels.hpp"
@@ -14,9 +15,19 @@ struct PartsCase {
   Dims mask{-1};                      ///< -1: there is none
   std::string axes = "bshbshbshbsh";  /// of q, k, v and y, as the node's
   std::int64_t group = 1;             /// heads of q for each of k and v
+  float softcap = 0;
+  std::optional<bool> chosen{};  /// the mask is of bools, and scores stay where it is this
+  float otherwise = -9;          /// what others become
+  bool is_flat = false;  /// operands have three axes: the node is not told of their one head
 };
 
 constexpr float kScale = 0.4f;
+
+/// Of a case of three axes, without the heads.
+Dims told(const PartsCase& each, Dims dims) {
+  if (each.is_flat && dims.size() == 4) dims.erase(dims.begin() + 1);
+  return dims;
+}
 
 Dims lying(const Dims& dims, const std::string& axes) {
   return axes == "bhs" ? dims : Dims{dims[0], dims[2], dims[1], dims[3]};
@@ -49,7 +60,7 @@ class PartsReference {
              each.v[3]};
   }
   /// Of the result, as it lies.
-  Dims dims() const { return lying(dims_, case_.axes.substr(9)); }
+  Dims dims() const { return told(case_, lying(dims_, case_.axes.substr(9))); }
 
   std::vector<double> compute() const {
     std::vector<double> y(static_cast<std::size_t>(count_of(dims_)));
@@ -77,8 +88,13 @@ class PartsReference {
     }
     at[3] = column;
     sum *= static_cast<double>(kScale);
-    return mask_.empty() ? sum
-                         : sum + static_cast<double>(number_at(place_of(mask_, "bhs", at), 4));
+    const auto cap = static_cast<double>(case_.softcap);
+    if (cap != 0) sum = cap * std::tanh(sum / cap);
+    if (mask_.empty()) return sum;
+    const std::int64_t place = place_of(mask_, "bhs", at);
+    if (case_.chosen)
+      return is_seen(place) == *case_.chosen ? sum : static_cast<double>(case_.otherwise);
+    return sum + static_cast<double>(number_at(place, 4));
   }
 
   void compute_row(Dims at, std::vector<double>& y) const {
@@ -111,15 +127,21 @@ class CudaFusedAttention : public CudaTest {
   static std::unique_ptr<NodeOnDevice> prepare(const OpenDevice& device, const PartsCase& each,
                                                bp_dtype type, const std::string& precision) {
     NodeUnderTest node(kPrivateDomain, "FusedAttention", 1);
-    std::vector<HostTensor> inputs{
-        attention_tensor(lying(each.q, each.axes.substr(0, 3)), 1, type),
-        attention_tensor(lying(each.k, each.axes.substr(3, 3)), 2, type),
-        attention_tensor(lying(each.v, each.axes.substr(6, 3)), 3, type)};
-    if (each.mask != Dims{-1}) inputs.push_back(attention_tensor(each.mask, 4, type));
+    const auto operand = [&](const Dims& dims, std::size_t index) {
+      return attention_tensor(told(each, lying(dims, each.axes.substr(3 * index, 3))),
+                              static_cast<int>(index) + 1, type);
+    };
+    std::vector<HostTensor> inputs{operand(each.q, 0), operand(each.k, 1), operand(each.v, 2)};
+    const Dims mask = told(each, each.mask);
+    if (each.mask != Dims{-1})
+      inputs.push_back(each.chosen ? mask_of_bools(mask) : attention_tensor(mask, 4, type));
     for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
     node.outputs(1).attribute("axes", each.axes).attribute("scale", kScale);
     node.attribute("precision", precision);
     if (each.group > 1) node.attribute("group", each.group);
+    if (each.softcap != 0) node.attribute("softcap", each.softcap);
+    if (each.chosen)
+      node.attribute("chosen", std::int64_t{*each.chosen}).attribute("otherwise", each.otherwise);
     const bp_kernel_def* const def = kernel_named(device, "cuda:attention", "FusedAttention");
     return std::make_unique<NodeOnDevice>(device, node, def, inputs);
   }
@@ -257,6 +279,43 @@ TEST_F(CudaFusedAttention, ManyRowsOfHeadsThatShareKeysAreTheLibrarysOrByParts) 
   EXPECT_THROW(prepare(device, wrong, BP_FLOAT, "fp32"), test_host::StatusError);
 }
 
+/// Masks that choose, bounds, and three axes: a few rows by rows, more by parts, whatever the library can do.
+TEST_F(CudaFusedAttention, ChosenBoundedAndFlatOnesAreByRowsOrByParts) {
+  const OpenDevice device = open();
+  const float none = -std::numeric_limits<float>::infinity();
+  const std::string all = "bhsbhsbhsbhs";
+  std::vector<PartsCase> cases;
+  for (const std::int64_t rows : {3, 7}) {
+    const Dims q{2, 4, rows, 8}, k{2, 4, 9, 8}, flat_q{6, 1, rows, 8}, flat_k{6, 1, 9, 8};
+    for (const bool chosen : {false, true}) {
+      cases.push_back({q, k, k, {2, 1, rows, 9}, all, 1, 0, chosen});
+      cases.push_back({q, k, k, {9}, "bshbhsbshbsh", 1, 0, chosen, none});
+      cases.push_back({flat_q, flat_k, flat_k, {6, 1, rows, 9}, all, 1, 1.5f, chosen, -2, true});
+      cases.push_back({q, {2, 2, 9, 8}, {2, 2, 9, 8}, {1, 4, 1, 9}, all, 2, 0.5f, chosen});
+    }
+    cases.push_back({q, k, k, {-1}, all, 1, 1.5f});
+    cases.push_back({q, k, k, {2, 1, rows, 9}, all, 1, 0.75f});
+    cases.push_back({flat_q, flat_k, {6, 1, 9, 5}, {-1}, all, 1, 0, {}, 0, true});
+    cases.push_back({flat_q, flat_k, flat_k, {rows, 9}, all, 1, 0, {}, 0, true});
+  }
+  // A mask that is repeated along the keys, and one of axes that the scores have not.
+  cases.push_back({{2, 4, 3, 8}, {2, 4, 9, 8}, {2, 4, 9, 8}, {3, 1}, all, 1, 0.5f, true});
+  cases.push_back({{1, 2, 1, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}, {3, 2, 4, 5}, all, 1, 0.5f, false});
+  cases.push_back({{1, 2, 1, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}, {3, 2, 4, 5}, all, 1, 0.5f});
+  for (const bp_dtype type : {BP_FLOAT, BP_FLOAT16}) {
+    for (const PartsCase& each : cases) {
+      const std::string variant = expect_right(device, each, type, "fp32");
+      const bool is_few = each.q[2] == 3 && each.mask != Dims{3, 1};
+      const bool is_plain = each.softcap == 0 && !each.chosen;
+      if (is_few || !is_plain) {
+        EXPECT_EQ(variant.substr(0, 8), is_few ? "by rows" : "by parts") << variant;
+      } else if (type == BP_FLOAT16) {
+        EXPECT_EQ(variant, each.v[3] == 8 ? "cudnn, float16" : variant);
+      }
+    }
+  }
+}
+
 /// As Softmax makes it of a row of infinities, unless the nodes replaced it.
 TEST_F(CudaFusedAttention, AFewRowsWithoutAnyPositionAreNaNOrZero) {
   const OpenDevice device = open();
@@ -296,6 +355,17 @@ TEST_F(CudaFusedAttention, PartsAreNeverMoreThanTheNodesApart) {
     run->run();
     EXPECT_EQ(stand_in().count("product"), each.products) << each.batch << ' ' << each.heads;
     EXPECT_EQ(stand_in().count("launch"), each.launches) << each.batch << ' ' << each.heads;
+  }
+  // So with a mask that chooses and a bound, which apart would be part of the Softmax, too; of three axes all is one batch.
+  const Dims dims{6, 1, 5, 8};
+  for (const bool is_flat : {false, true}) {
+    const PartsCase bounded{dims, dims, dims, {6, 1, 1, 5}, "bhsbhsbhsbhs",
+                            1,    2,    true, -9,           is_flat};
+    const auto run = prepare(device, bounded, BP_FLOAT, "fp32");
+    stand_in().calls.clear();
+    run->run();
+    EXPECT_EQ(stand_in().count("product"), 2u);
+    EXPECT_EQ(stand_in().count("launch"), 1u);
   }
 }
 

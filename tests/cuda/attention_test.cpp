@@ -22,15 +22,6 @@ struct AttentionCase {
   std::int64_t before = -1, after = -1;  ///< of a window; -1: without an end
 };
 
-/// Of a mask: with enough of it a row attends to nothing.
-bool is_seen(std::int64_t index) { return index % 7 > 3; }
-
-HostTensor mask_of_bools(const Dims& dims) {
-  std::vector<std::uint8_t> seen;
-  for (std::int64_t i = 0; i < count_of(dims); ++i) seen.push_back(is_seen(i) ? 1 : 0);
-  return test_host::tensor<std::uint8_t>(BP_BOOL, dims, seen);
-}
-
 /// ONNX's Attention by its definition, in doubles.
 class AttentionReference {
  public:

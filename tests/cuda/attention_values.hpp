@@ -28,6 +28,15 @@ inline HostTensor attention_tensor(const Dims& dims, int seed, bp_dtype type) {
   return floats(dims, values);
 }
 
+/// Of a mask: with enough of it a row attends to nothing.
+inline bool is_seen(std::int64_t index) { return index % 7 > 3; }
+
+inline HostTensor mask_of_bools(const Dims& dims) {
+  std::vector<std::uint8_t> seen;
+  for (std::int64_t i = 0; i < count_of(dims); ++i) seen.push_back(is_seen(i) ? 1 : 0);
+  return test_host::tensor<std::uint8_t>(BP_BOOL, dims, seen);
+}
+
 /// What a node makes, its tensors laid at an offset.
 inline std::vector<double> run_attention(NodeOnDevice& node, bp_dtype type, std::uint64_t offset) {
   std::vector<double> got;

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "tests/ops/graph_writer.hpp"
@@ -167,6 +168,68 @@ TEST(CudaModels, AnAttentionWhoseEmptyRowsAreMadeZeroIsOneNodeAndMakesThemZero) 
   for (const char* const name : {"Reshape_1", "Transpose_2", "Reshape_3", "IsNaN_8", "Where_9"})
     EXPECT_NE(part_of(exact, name).find("\"fused_into\":\"Softmax_7\""), std::string::npos)
         << exact;
+}
+
+/// How an attention is written.
+struct Writing {
+  std::int64_t positions = 6;
+  bool is_flat = false;  ///< of three axes
+  float softcap = 0;
+  std::optional<bool>
+      chosen{};          ///< scores are chosen where a mask of bools is this; none: a mask is added
+  bool is_read = false;  ///< the scores are an output, too
+};
+
+GraphCase written_attention(Random& random, const Writing& w) {
+  GraphWriter g(18, random);
+  const Dims dims = w.is_flat ? Dims{6, w.positions, 8} : Dims{2, 3, w.positions, 8};
+  const std::string k = g.node("Transpose", {g.feed(dims)},
+                               {{"perm", w.is_flat ? ints({0, 2, 1}) : ints({0, 1, 3, 2})}});
+  std::string scores =
+      g.node("Mul", {g.node("MatMul", {g.feed(dims), k}), g.constant(f32({}, {0.6}))});
+  if (w.softcap != 0) {
+    const std::string cap = g.constant(f32({}, {static_cast<double>(w.softcap)}));
+    scores = g.node("Mul", {cap, g.node("Tanh", {g.node("Div", {scores, cap})})});
+  }
+  const Dims mask{w.is_flat ? 6 : 2, 1, w.positions};
+  if (w.chosen) {
+    const std::string choice = g.feed(
+        random.tensor(ElementType::Bool, w.is_flat ? mask : Dims{2, 1, 1, w.positions}, 0, 1));
+    const std::string other = g.constant(f32({}, {-1e4}));
+    scores = *w.chosen ? g.node("Where", {choice, scores, other})
+                       : g.node("Where", {choice, other, scores});
+  } else {
+    scores = g.node("Add", {scores, g.feed({w.positions}, -2, 0)});
+  }
+  const std::string weights = g.node("Softmax", {scores}, {{"axis", -1}});
+  std::vector<std::string> outputs{g.node("MatMul", {weights, g.feed(dims)})};
+  if (w.is_read) outputs.push_back(scores);
+  return g.done(outputs);
+}
+
+TEST(CudaModels, AttentionIsOneStepHoweverItsScoresAreMade) {
+  for (const bool is_flat : {false, true}) {
+    for (const float softcap : {0.0f, 1.5f}) {
+      for (const std::optional<bool> chosen : {std::optional<bool>(), {false}, {true}}) {
+        for (const std::int64_t positions : {3, 6}) {
+          Random random(3);
+          const GraphCase graph = written_attention(random, {positions, is_flat, softcap, chosen});
+          for (const char* const precision : {"fp32", "fp16"}) {
+            const std::string text = explain(graph, is_flat ? 3 : 4, {{"precision", precision}});
+            const bool is_librarys = positions == 6 && softcap == 0 && !chosen;
+            const std::string how = positions == 3                                    ? "by rows"
+                                    : is_librarys && precision == std::string("fp16") ? "cudnn"
+                                                                                      : "by parts";
+            EXPECT_NE(text.find("cuda:attention " + how), std::string::npos) << text;
+            EXPECT_LE(step_count(text), precision == std::string("fp32") ? 1u : 6u) << text;
+          }
+        }
+      }
+    }
+  }
+  Random random(3);
+  GraphCase read = written_attention(random, {.chosen = true, .is_read = true});
+  EXPECT_EQ(explain(read, 4).find("cuda:attention"), std::string::npos);
 }
 
 /// A layer of BERT as PyTorch writes it where neither batch nor length is known: its reshapes compute their shapes.

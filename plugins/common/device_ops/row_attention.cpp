@@ -103,7 +103,9 @@ void add_operands(Walk& walk, const RowAttention& attention) {
   walk.in("mask", mask.memory, mask.type).number("mask_batch", mask.steps.batch);
   walk.number("mask_head", mask.steps.head).number("mask_row", mask.steps.position);
   walk.define("TM", type_code(mask.type));
-  walk.define("ADDS_MASK", mask.type == DataType::Bool ? 0 : 1);
+  const bool is_added = mask.type != DataType::Bool;
+  walk.define("ADDS_MASK", is_added ? 1 : 0);
+  if (!is_added) walk.define("CHOSEN", mask.chosen ? 1 : 0).real("otherwise", mask.otherwise);
 }
 
 void add_groups(Work& work, const RowAttention& attention, const GroupForm& form, Walk walk) {
@@ -142,6 +144,18 @@ void add_tiles(Work& work, const RowAttention& attention) {
 }
 
 }  // namespace
+
+HeadRows head_rows(DimsView dims, const std::string& axes, std::int64_t heads) {
+  if (dims.size() == 3 && heads > 0 && dims[2] % heads == 0) {
+    const std::int64_t width = dims[2] / heads;
+    return {dims[0], heads, dims[1], width, RowSteps::by_position(heads, dims[1], width)};
+  }
+  if (dims.size() != 4)
+    sdk::invalid("an operand of attention of dims ", sdk::to_string(dims), " in ", heads, " heads");
+  if (axes == "bhs")
+    return {dims[0], dims[1], dims[2], dims[3], RowSteps::by_head(dims[1], dims[2], dims[3])};
+  return {dims[0], dims[2], dims[1], dims[3], RowSteps::by_position(dims[2], dims[1], dims[3])};
+}
 
 void add_attention_words(Walk& walk, const RowAttention& attention) {
   walk.define("T", type_code(attention.type)).define("W", attention.width);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -24,6 +25,16 @@ struct RowSteps {
   }
 };
 
+/// Rows of heads, and where they lie.
+struct HeadRows {
+  std::int64_t batch = 0, heads = 0, positions = 0, width = 0;
+  RowSteps steps;
+};
+/// What dims make. `axes`: "bhs" or "bsh", in which order batch, heads and positions stand in four; of three,
+/// [batch, positions, heads * width], the heads are given. Errors: BP_INVALID_ARGUMENT for other ranks, or a width that does not
+/// divide.
+HeadRows head_rows(DimsView dims, const std::string& axes, std::int64_t heads);
+
 /// Operands of a kernel: some rows of heads.
 struct RowsAt {
   MemoryRef memory;
@@ -40,11 +51,13 @@ struct RowTurn {
   std::int64_t place_step = 0;  ///< from one sequence to the next
 };
 
-/// What is added to scores, or, of bools, says which count.
+/// What is added to scores, or, of bools, chooses some: those whose element is `chosen` stay.
 struct RowMask {
   MemoryRef memory;
   DataType type = DataType::Float;
   RowSteps steps;  ///< `head` of heads of queries, `position` of queries
+  bool chosen = true;
+  double otherwise = -std::numeric_limits<double>::infinity();  ///< what others become
 };
 
 /// How many keys of a sequence count, the queries' own last.

@@ -7,7 +7,8 @@
 // at OFFSET(length).
 //
 // The program says T (of all but scores and sums, which are float), W and WV (elements of a row of queries and keys, of
-// values), and, 0 or 1: TURNS, IS_INTERLEAVED, HAS_BEFORE, HAS_AFTER, HAS_CAP, HAS_MASK (of TM; ADDS_MASK or it says what counts),
+// values), and, 0 or 1: TURNS, IS_INTERLEAVED, HAS_BEFORE, HAS_AFTER, HAS_CAP, HAS_MASK (of TM; ADDS_MASK, or scores where it is not CHOSEN
+// become `otherwise`),
 // HAS_LENGTHS (of TL, each less than the length by LESS), HAS_PLACES. EXP is the exponential.
 #pragma once
 
@@ -116,7 +117,7 @@ inline constexpr char kScoreWords[] = R"kernel(
 #if ADDS_MASK
 #define MASKED(value, j) ((value) + MASK_AT(j))
 #else
-#define MASKED(value, j) (MASK_AT(j) ? (value) : -INFINITY)
+#define MASKED(value, j) ((MASK_AT(j) != 0) == CHOSEN ? (value) : otherwise)
 #endif
 #else
 #define MASKED(value, j) (value)

@@ -5,9 +5,10 @@
 // kernels. The variant has the reason.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "op_table.hpp"
-#include "plugins/common/device_ops/row_attention.hpp"
+#include "plugins/common/device_ops/fused_attention.hpp"
 #include "plugins/cuda/attention_parts.hpp"
 #include "plugins/cuda/attention_work.hpp"
 #include "plugins/cuda/attentions.hpp"
@@ -20,19 +21,19 @@ namespace {
 class AttentionNode {
  public:
   AttentionNode(const Device& device, const sdk::Node& node)
-      : is_fused_(node.op_type() == "FusedAttention"),
-        is_causal_(node.get_int("is_causal", 0) != 0),
-        is_nan_zero_(node.get_int("is_nan_zero", 0) != 0),
+      : is_causal_(node.get_int("is_causal", 0) != 0),
         has_scale_(node.has("scale")),
         scale_(node.get_float("scale", 1)),
         before_(node.get_int("left_window_size", -1)),
         after_(node.get_int("right_window_size", -1)),
-        group_(node.get_int("group", 1)),
         heads_(node.get_int("q_num_heads", 0)),
-        groups_(node.get_int("kv_num_heads", 0)),
-        axes_(is_fused_ ? node.get_string("axes", "") : std::string()),
-        precision_(is_fused_ ? precision_named(node.get_string("precision", "fp32"), "precision")
-                             : device.settings().precision.of(node)) {
+        groups_(node.get_int("kv_num_heads", 0)) {
+    if (node.op_type() == "FusedAttention") {
+      fused_.emplace(node);
+      precision_ = precision_named(node.get_string("precision", "fp32"), "precision");
+      return;
+    }
+    precision_ = device.settings().precision.of(node);
     if (node.get_float("softcap", 0) != 0) sdk::unsupported("attention with a softcap");
     for (const std::size_t i : {4, 5, 6}) {
       if (node.input(i)) sdk::unsupported("attention with past keys or a length for each sequence");
@@ -42,8 +43,7 @@ class AttentionNode {
         sdk::unsupported("attention that shows its keys, values or products as outputs");
     }
     const DataType type = node.input(0).type();
-    if (!is_fused_ && type != DataType::Float && type != DataType::Float16 &&
-        type != DataType::BFloat16)
+    if (type != DataType::Float && type != DataType::Float16 && type != DataType::BFloat16)
       sdk::unsupported("attention of ", sdk::type_name(type));
     if (node.get_int("softmax_precision", kFloatType) == kDoubleType)
       sdk::unsupported("attention whose softmax is to be computed in double");
@@ -55,12 +55,12 @@ class AttentionNode {
   }
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
-    if (is_fused_) return prepare_fused(ctx, work);
+    if (fused_) return prepare_fused(ctx, work, fused_->begin(ctx));
     const sdk::Tensor q = ctx.input(0), k = ctx.input(1), v = ctx.input(2), mask = ctx.input(3);
     AttentionParts parts;
-    parts.q = operand(q.dims(), 0, heads_);
-    parts.k = operand(k.dims(), 1, groups_);
-    parts.v = operand(v.dims(), 2, groups_);
+    parts.q = device_ops::head_rows(q.dims(), "bhs", heads_);
+    parts.k = device_ops::head_rows(k.dims(), "bhs", groups_);
+    parts.v = device_ops::head_rows(v.dims(), "bhs", groups_);
     if (mask.rank() > 0 && parts.k.positions == parts.v.positions) {
       // Positions that a mask is too short for do not count.
       const std::int64_t masked = std::min(parts.k.positions, mask.dim(mask.rank() - 1));
@@ -74,20 +74,21 @@ class AttentionNode {
     }
     const Dims dims = q.rank() == 3 ? Dims{form.batch, form.rows, form.heads * form.value_width}
                                     : Dims{form.batch, form.heads, form.rows, form.value_width};
-    form.y = operand(dims, 3, heads_).steps;
+    form.y = device_ops::head_rows(dims, "bhs", heads_).steps;
     form.type = library_type(q.type());
     ctx.set_output(0, q.type(), dims);
     if (sdk::element_count(dims) == 0) return;
     if (form.width == 0) sdk::unsupported("attention of rows of no elements");
     const std::string why = refusal_of(ctx, work, form);
     if (why.empty()) {
-      add(ctx, work, form, dims);
+      add(ctx, work, form, dims, scale_of(form), device_ops::EmptyRow::kZero);
     } else {
       parts.type = q.type();
       parts.precision = precision_;
       if (mask.present()) parts.mask = Dims(mask.dims().begin(), mask.dims().end());
       parts.is_mask_of_bools = mask.present() && mask.type() == DataType::Bool;
-      parts.is_grouped = parts.is_empty_zero = true;
+      parts.is_grouped = true;
+      parts.empty = device_ops::EmptyRow::kZero;
       if (before_ >= 0) parts.before = before_;
       if (after_ >= 0) parts.after = after_;
       if (is_causal_) parts.after = 0;
@@ -95,7 +96,9 @@ class AttentionNode {
       parts.scale = static_cast<double>(scale_of(form));
       add_parts(ctx, work, parts, extent_of(parts), why);
     }
-    set_cost(ctx, {form.batch, form.heads, form.rows, form.columns}, form.width + form.value_width);
+    const std::int64_t sums = form.batch * form.heads * form.rows * form.columns;
+    ctx.set_cost(2 * static_cast<std::uint64_t>(sums * (form.width + form.value_width)),
+                 q.bytes() + k.bytes() + v.bytes());
   }
 
  private:
@@ -120,98 +123,52 @@ class AttentionNode {
     ctx.set_variant(sdk::message("by parts: ", why));
   }
 
-  void prepare_fused(sdk::PrepareContext& ctx, NodeWork& work) const {
-    const sdk::Tensor q = ctx.input(0), mask = ctx.input(3);
-    AttentionParts parts;
-    parts.type = q.type();
-    parts.precision = precision_;
-    parts.scale = static_cast<double>(scale_);
-    parts.is_nan_zero = is_nan_zero_;
-    parts.is_grouped = group_ > 1;
-    parts.q = operand(q.dims(), 0, 0);
-    parts.k = operand(ctx.input(1).dims(), 1, 0);
-    parts.v = operand(ctx.input(2).dims(), 2, 0);
-    if (mask.present()) parts.mask = Dims(mask.dims().begin(), mask.dims().end());
-    if (parts.is_grouped &&
-        (parts.k.heads * group_ != parts.q.heads || parts.v.heads != parts.k.heads))
-      sdk::invalid("attention of ", parts.q.heads, " heads by ", parts.k.heads, " and ",
-                   parts.v.heads, ", each for ", group_);
-    const AttentionExtent extent = extent_of(parts);
-    Dims dims = extent.result;
-    if (axes_of(3) == "bsh") std::swap(dims[1], dims[2]);
-    parts.y = operand(dims, 3, 0).steps;
-    ctx.set_output(0, q.type(), dims);
-    if (sdk::element_count(dims) == 0) return;
-    set_cost(ctx, extent.masked, parts.q.width + parts.v.width);
-    if (is_of_few_rows(parts) && is_whole(parts, extent)) return add_rows(ctx, work, parts, extent);
-    const std::string why = try_add(ctx, work, parts, extent, dims);
-    if (!why.empty()) add_parts(ctx, work, parts, extent, why);
-  }
-
-  /// Few beside the positions, which are to be read as fast as they can be; every token has more of them, and a plan of the library's
-  /// would be of one number.
-  static bool is_of_few_rows(const AttentionParts& parts) {
-    constexpr std::int64_t kFew = 4, kMost = 64, kPositionsOfRow = 16;
-    const std::int64_t rows = parts.q.positions;
-    const bool is_masked_along =
-        !parts.mask || (!parts.mask->empty() && parts.mask->back() == parts.k.positions);
-    return is_masked_along &&
-           (rows <= kFew || (rows < kMost && rows * kPositionsOfRow <= parts.k.positions));
-  }
-
-  /// Whether nothing is repeated along axes but heads in groups, and a mask.
-  bool is_whole(const AttentionParts& parts, const AttentionExtent& extent) const {
-    const AttentionOperand &q = parts.q, &k = parts.k, &v = parts.v;
-    return k.batch == q.batch && v.batch == q.batch && k.heads * group_ == q.heads &&
-           v.heads == k.heads && extent.masked == extent.scores && extent.result[0] == q.batch &&
-           q.width > 0 && k.positions > 0;
-  }
-
-  void add_rows(sdk::PrepareContext& ctx, NodeWork& work, const AttentionParts& parts,
-                const AttentionExtent& extent) const {
-    const auto rows_at = [&](const device_ops::MemoryRef& memory, const AttentionSteps& steps) {
-      return device_ops::RowsAt{memory, {steps.batch, steps.head, steps.position}};
-    };
-    device_ops::RowAttention rows;
-    rows.type = parts.type;
-    rows.batch = parts.q.batch;
-    rows.kv_heads = parts.k.heads;
-    rows.group_heads = group_;
-    rows.queries = parts.q.positions;
-    rows.keys = parts.k.positions;
-    rows.width = parts.q.width;
-    rows.value_width = parts.v.width;
-    rows.q = rows_at(input(0), parts.q.steps);
-    rows.k = rows_at(input(1), parts.k.steps);
-    rows.v = rows_at(input(2), parts.v.steps);
-    rows.y = rows_at(output(0), parts.y);
-    rows.scale = parts.scale;
-    rows.empty = is_nan_zero_ ? device_ops::EmptyRow::kNumber : device_ops::EmptyRow::kNan;
-    if (parts.mask) {
-      const Dims steps =
-          device_ops::broadcast_view(input(3), ctx.input(3).type(), *parts.mask, extent.scores)
-              .strides;
-      rows.mask = {input(3), ctx.input(3).type(), {steps[0], steps[1], steps[2]}};
+  void prepare_fused(sdk::PrepareContext& ctx, NodeWork& work,
+                     const device_ops::SizedAttention& sized) const {
+    if (!sized.has_result()) return;
+    // A plan of the library's would be of one number of keys, and every token has more of them.
+    if (sized.is_of_few_rows() && sized.is_whole()) {
+      const std::uint64_t bytes = device_ops::add_row_attention(work.launches(), sized.rows(), 0);
+      if (bytes > 0) ctx.set_workspace(bytes, work.device().limits().alignment);
+      return ctx.set_variant("by rows");
     }
-    const std::uint64_t bytes = device_ops::add_row_attention(work.launches(), rows, 0);
-    if (bytes > 0) ctx.set_workspace(bytes, work.device().limits().alignment);
-    ctx.set_variant("by rows");
+    const std::string why = try_add(ctx, work, sized);
+    if (why.empty()) return;
+    AttentionParts parts;
+    parts.type = sized.type;
+    parts.precision = precision_;
+    parts.q = sized.q;
+    parts.k = sized.k;
+    parts.v = sized.v;
+    parts.mask = sized.mask;
+    parts.is_mask_of_bools = sized.mask && sized.mask_form.type == DataType::Bool;
+    parts.chosen = sized.mask_form.chosen;
+    parts.otherwise = sized.mask_form.otherwise;
+    parts.softcap = sized.softcap;
+    parts.empty = sized.empty;
+    parts.is_grouped = sized.group > 1;
+    parts.y = sized.y;
+    parts.scale = sized.scale;
+    add_parts(ctx, work, parts, sized.extent, why);
   }
 
   /// Adds the library's plan; why there is none, or empty.
-  std::string try_add(sdk::PrepareContext& ctx, NodeWork& work, const AttentionParts& parts,
-                      const AttentionExtent& extent, const Dims& dims) const {
-    const AttentionOperand &q = parts.q, &k = parts.k, &v = parts.v;
-    if (parts.type == DataType::Float && is_float32()) return float32_text();
-    if (extent.masked.back() == 0 || q.width == 0) return "it has no positions";
-    if (!is_whole(parts, extent)) return "its operands are repeated along axes";
-    Attention form = attention_of(q, k, v);
-    form.y = parts.y;
-    form.type = library_type(parts.type);
-    if (parts.mask) set_mask(*parts.mask, form);
+  std::string try_add(sdk::PrepareContext& ctx, NodeWork& work,
+                      const device_ops::SizedAttention& sized) const {
+    if (sized.type == DataType::Float && is_float32()) return float32_text();
+    if (sized.extent.masked.back() == 0 || sized.q.width == 0) return "it has no positions";
+    if (!sized.is_whole()) return "its operands are repeated along axes";
+    if (sized.mask && sized.mask_form.type == DataType::Bool)
+      return "its scores are chosen by a mask of bools";
+    if (sized.softcap != 0) return "its scores have a softcap";
+    Attention form = attention_of(sized.q, sized.k, sized.v);
+    form.y = sized.y;
+    form.type = library_type(sized.type);
+    if (sized.mask) set_mask(*sized.mask, form);
     try {
       std::string why = work.device().attentions().refusal(form);
-      if (why.empty()) add(ctx, work, form, dims);
+      if (why.empty())
+        add(ctx, work, form, sized.lying, static_cast<float>(sized.scale), sized.empty);
       return why;
     } catch (const sdk::Error& error) {
       // What the library stumbles over while it looks for a plan; the parts do not ask it.
@@ -234,29 +191,17 @@ class AttentionNode {
                                             : DataType::BFloat16;
   }
   float scale_of(const Attention& form) const {
-    return has_scale_ || is_fused_ ? scale_ : 1 / std::sqrt(static_cast<float>(form.width));
-  }
-  static void set_cost(sdk::PrepareContext& ctx, const Dims& scores, std::int64_t widths) {
-    ctx.set_cost(2 * static_cast<std::uint64_t>(sdk::element_count(scores) * widths),
-                 ctx.input(0).bytes() + ctx.input(1).bytes() + ctx.input(2).bytes());
+    return has_scale_ ? scale_ : 1 / std::sqrt(static_cast<float>(form.width));
   }
 
-  /// In which order axes stand: `index` of q, k, v and y.
-  std::string axes_of(std::size_t index) const {
-    constexpr std::size_t kLetters = 3;
-    return axes_.empty() ? "bhs" : axes_.substr(index * kLetters, kLetters);
-  }
-  AttentionOperand operand(DimsView dims, std::size_t index, std::int64_t heads) const {
-    return attention_operand(dims, axes_of(index), heads);
-  }
-
-  void add(sdk::PrepareContext& ctx, NodeWork& work, const Attention& form,
-           const Dims& dims) const {
+  /// A result of `dims`, by the library.
+  static void add(sdk::PrepareContext& ctx, NodeWork& work, const Attention& form, const Dims& dims,
+                  float scale, device_ops::EmptyRow empty) {
     WorkspacePieces pieces(work.device());
     AttentionWork::Plan plan;
     plan.prepared = work.device().attentions().find(form);
     plan.has_mask = form.has_mask;
-    plan.scale = scale_of(form);
+    plan.scale = scale;
     plan.q = place(ctx, work, 0, form.type, pieces);
     plan.k = place(ctx, work, 1, form.type, pieces);
     plan.v = place(ctx, work, 2, form.type, pieces);
@@ -267,8 +212,8 @@ class AttentionNode {
     plan.y = {is_half ? output(0) : y, y, static_cast<std::uint64_t>(bytes)};
     plan.workspace = pieces.add(static_cast<std::int64_t>(plan.prepared->workspace_bytes()));
     work.add(std::make_unique<AttentionWork>(work.device(), work.label(), std::move(plan)));
-    // By ONNX's definition, and by what the rewrite took over, a row without any position is 0. The library's is NaN.
-    const bool may_be_empty = form.has_mask && (!is_fused_ || is_nan_zero_);
+    // The library's row without any position is NaN.
+    const bool may_be_empty = form.has_mask && empty != device_ops::EmptyRow::kNan;
     const std::string text = may_be_empty ? "v0 != v0 ? 0.0f : v0" : "v0";
     if (!is_half) {
       add_cast(work, y, form.type, output(0), DataType::Float, dims, text);
@@ -303,12 +248,11 @@ class AttentionNode {
   }
 
   static constexpr std::int64_t kHalfBytes = 2;
-  bool is_fused_, is_causal_, is_nan_zero_, has_scale_;
+  std::optional<device_ops::FusedAttention> fused_;  ///< else it is ONNX's, of what follows
+  bool is_causal_, has_scale_;
   float scale_;
   std::int64_t before_, after_;  ///< positions that a row attends to; -1: without an end
-  std::int64_t group_;           ///< of a FusedAttention: heads of q for each of k and v
   std::int64_t heads_, groups_;
-  std::string axes_;  ///< of q, k, v and y, "bhs" or "bsh" each; empty: all "bhs"
   Precision precision_;
 };
 

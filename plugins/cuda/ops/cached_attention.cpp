@@ -16,21 +16,18 @@ namespace {
 
 using device_ops::RowAttention;
 
-AttentionSteps steps_of(const device_ops::RowSteps& steps) {
-  return {steps.batch, steps.head, steps.position};
-}
 std::int64_t heads_of(const RowAttention& form) { return form.kv_heads * form.group_heads; }
 std::int64_t keys_of(const RowAttention& form) {
   return std::min(form.keys, form.most_keys.value_or(form.keys));
 }
 AttentionOperand q_of(const RowAttention& form) {
-  return {form.batch, heads_of(form), form.queries, form.width, steps_of(form.q.steps)};
+  return {form.batch, heads_of(form), form.queries, form.width, form.q.steps};
 }
 AttentionOperand k_of(const RowAttention& form) {
-  return {form.batch, form.kv_heads, keys_of(form), form.width, steps_of(form.k.steps)};
+  return {form.batch, form.kv_heads, keys_of(form), form.width, form.k.steps};
 }
 AttentionOperand v_of(const RowAttention& form) {
-  return {form.batch, form.kv_heads, keys_of(form), form.value_width, steps_of(form.v.steps)};
+  return {form.batch, form.kv_heads, keys_of(form), form.value_width, form.v.steps};
 }
 
 /// Of the shared operator of that class.
@@ -91,7 +88,7 @@ class AttentionByRowsOrProducts {
     Attention attention = attention_of(q_of(form), k_of(form), v_of(form));
     attention.type = form.type;
     attention.is_causal = is_causal;
-    attention.y = steps_of(form.y.steps);
+    attention.y = form.y.steps;
     if (attention.columns == 0 || !work.device().attentions().refusal(attention).empty())
       return false;
     AttentionWork::Plan plan;
@@ -132,16 +129,17 @@ class AttentionByRowsOrProducts {
       const device_ops::RowSteps& steps = form.mask->steps;
       parts.mask = Dims{steps.batch == 0 ? 1 : form.batch, steps.head == 0 ? 1 : heads_of(form),
                         steps.position == 0 ? 1 : form.queries, keys_of(form)};
-      parts.mask_steps = steps_of(steps);
+      parts.mask_steps = steps;
       parts.memory.back() = form.mask->memory;
       parts.is_mask_of_bools = form.mask->type == DataType::Bool;
     }
-    parts.is_grouped = parts.is_empty_zero = true;
+    parts.is_grouped = true;
+    parts.empty = form.empty;
     parts.before = form.before;
     parts.after = form.after;
     parts.first_place = form.first_place;
     parts.result = form.y.memory;
-    parts.y = steps_of(form.y.steps);
+    parts.y = form.y.steps;
     parts.scale = form.scale;
     add_attention_parts(work, parts, extent_of(parts), pieces);
   }

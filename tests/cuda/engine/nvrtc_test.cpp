@@ -223,6 +223,11 @@ std::vector<Case> private_cases() {
   const auto attention = [](auto& n) {
     n.attribute("axes", std::string("bshbshbshbsh")).attribute("scale", 0.5f);
   };
+  // With scores that are bounded, and chosen by a mask: of few rows, of many, and of more of them in the mask alone.
+  const auto chosen = [](auto& n) {
+    n.attribute("axes", std::string("bshbshbshbsh")).attribute("softcap", 2.0f);
+    n.attribute("chosen", std::int64_t{0}).attribute("otherwise", -1e4f);
+  };
   const auto causal = [](auto& n) { n.attribute("is_causal", std::int64_t{1}); };
   const std::vector<bp_dtype> floats{BP_FLOAT, BP_FLOAT16, BP_BFLOAT16};
   const Input heads{{2, 4, 5, 6}}, groups{{2, 2, 7, 6}};
@@ -232,6 +237,9 @@ std::vector<Case> private_cases() {
       {"FusedAttention", 1, {rows, rows, rows, {{4, 7, 1}}}, floats, attention, 1, domain},
       {"FusedAttention", 1, {row, many, many, {{1}}}, floats, attention, 1, domain},
       {"FusedAttention", 1, {row, many, many, {{9000}}}, floats, attention, 1, domain},
+      {"FusedAttention", 1, {rows, rows, rows, of(BP_BOOL, {7, 7})}, floats, chosen, 1, domain},
+      {"FusedAttention", 1, {row, many, many, of(BP_BOOL, {9000})}, floats, chosen, 1, domain},
+      {"FusedAttention", 1, {row, rows, rows, of(BP_BOOL, {5, 7})}, floats, chosen, 1, domain},
       {"Attention", 23, {heads, groups, groups, of(BP_BOOL, {5, 7})}, floats, causal},
       {"Attention", 23, {heads, groups, groups}, floats, causal},
       {"MaxPool", 1, {{{1, 8, 8, 3}}}, {BP_FLOAT16, BP_FLOAT}, window, 1, domain},
