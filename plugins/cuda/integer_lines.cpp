@@ -67,12 +67,6 @@ std::string sums_text(const LineResult& result, Operands& operands,
 
 }  // namespace
 
-MemoryRef WorkspacePieces::add(std::int64_t bytes) {
-  const std::uint64_t at = bytes_;
-  bytes_ += (static_cast<std::uint64_t>(bytes) + alignment_ - 1) / alignment_ * alignment_;
-  return device_ops::workspace(at);
-}
-
 bool Lines::lies_right() const {
   return type == DataType::Int8 && step == 1 && line_step == depth && depth % kInt8Word == 0 &&
          out_lines == lines && out_depth == depth &&

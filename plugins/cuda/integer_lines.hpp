@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/common/device_ops/kernel.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/cuda/kernel.hpp"
 #include "plugins/cuda/product_work.hpp"
@@ -20,17 +21,7 @@ namespace backplane::cuda {
 
 using device_ops::MemoryRef;
 using device_ops::View;
-
-/// A workspace, laid out piece by piece.
-class WorkspacePieces {
- public:
-  explicit WorkspacePieces(const Device& device) : alignment_(device.limits().alignment) {}
-  MemoryRef add(std::int64_t bytes);
-  std::uint64_t bytes() const { return bytes_; }
-
- private:
-  std::uint64_t alignment_, bytes_ = 0;
-};
+using device_ops::WorkspacePieces;
 
 /// An operand: element k of line l of matrix m lies at m * matrix_step + l * line_step + k * step. It is laid out with
 /// `out_depth` elements a line, zeros at the end, and `out_lines` lines a matrix.

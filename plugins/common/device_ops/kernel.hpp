@@ -26,6 +26,21 @@ using sdk::Dims;
 using sdk::DimsView;
 using sdk::KernelList;
 
+/// A workspace, laid out piece by piece.
+class WorkspacePieces {
+ public:
+  explicit WorkspacePieces(const Device& device) : alignment_(device.limits().alignment) {}
+  MemoryRef add(std::int64_t bytes) {
+    const std::uint64_t at = bytes_;
+    bytes_ += (static_cast<std::uint64_t>(bytes) + alignment_ - 1) / alignment_ * alignment_;
+    return workspace(at);
+  }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::uint64_t alignment_, bytes_ = 0;
+};
+
 /// What `prepare` gives the host.
 struct ReadyWork {
   std::unique_ptr<const PreparedWork> work;

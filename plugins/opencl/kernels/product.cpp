@@ -213,6 +213,42 @@ void add_product(Work& work, const Product& product, const Tile& tile) {
   work.add(plan);
 }
 
+std::int64_t launch_count(const common::StridedLoops& loops) {
+  std::int64_t launches = 1;
+  for (std::size_t axis = 0; axis + 2 < loops.dims.size(); ++axis) launches *= loops.dims[axis];
+  return launches;
+}
+
+void add_products(Work& work, const Product& product, const common::StridedLoops& loops,
+                  const Tile& tile) {
+  const std::size_t rank = loops.dims.size();
+  Product all = product;
+  all.inner = loops.dims[rank - 1];
+  all.batch = all.inner * (rank > 1 ? loops.dims[rank - 2] : 1);
+  const auto steps = [&](std::size_t operand) {
+    return BatchSteps{rank > 1 ? loops.strides[operand][rank - 2] : 0,
+                      loops.strides[operand][rank - 1]};
+  };
+  all.a_batch = steps(0);
+  all.b_batch = steps(1);
+  all.y_batch = steps(2);
+  const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(product.type));
+  const std::int64_t launches = launch_count(loops);
+  for (std::int64_t launch = 0; launch < launches; ++launch) {
+    Product one = all;
+    std::int64_t rest = launch;
+    for (std::size_t axis = rank < 2 ? 0 : rank - 2; axis-- > 0;) {
+      const std::int64_t at = rest % loops.dims[axis];
+      rest /= loops.dims[axis];
+      one.a.offset += static_cast<std::uint64_t>(at * loops.strides[0][axis]) * bytes;
+      one.b.offset += static_cast<std::uint64_t>(at * loops.strides[1][axis]) * bytes;
+      one.y.offset += static_cast<std::uint64_t>(at * loops.strides[2][axis]) * bytes;
+      one.residual.offset = one.y.offset;
+    }
+    add_product(work, one, tile);
+  }
+}
+
 std::vector<float> pack_rows(const float* a, std::int64_t rows, std::int64_t depth,
                              std::int64_t panel) {
   const std::int64_t panels = (rows + panel - 1) / panel;

@@ -77,6 +77,12 @@ bool is_exact_by_vectors(std::size_t taps);
 
 void add_product(Work& work, const Product& product, const Tile& tile);
 
+/// A product for each matrix of a batch: `loops` has its axes, merged, and the steps of a, b and y along them, in elements. Two axes are one
+/// launch; further ones, which hardly any model has, are launches of their own.
+void add_products(Work& work, const Product& product, const common::StridedLoops& loops,
+                  const Tile& tile);
+std::int64_t launch_count(const common::StridedLoops& loops);
+
 /// Rows of `a` ([rows][depth], `step` apart in depth), packed in panels of `panel` rows, zeros filled in.
 std::vector<float> pack_rows(const float* a, std::int64_t rows, std::int64_t depth,
                              std::int64_t panel);

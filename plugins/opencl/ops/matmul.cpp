@@ -110,7 +110,15 @@ class MatMul {
     product.activation = is_apart ? Activation::make("", {}) : activation_;
     const common::StridedLoops loops = matrices.merge();
     product.rows = matrices.rows;
-    place_batch(loops, product);
+    product.a = input(0);
+    product.b = input(1);
+    product.y = output(0);
+    product.a_row = product.channels;
+    product.b_channel = product.columns;
+    product.y_row = product.columns;
+    if (launch_count(loops) > 64)
+      sdk::unsupported("a batch whose axes merge into ", loops.dims.size(), " of ",
+                       launch_count(loops));
     if (is_apart) product.y = workspace();
     set_product_cost(ctx, product);
     const bool is_one_matrix = loops.dims.size() == 1 && loops.strides[1][0] == 0;
@@ -121,7 +129,7 @@ class MatMul {
       way.name = tile.name();
       Product tiled = product;
       if (is_one_matrix) use_panels(ctx, packers_, tile, false, tiled, way);
-      add_batches(loops, tiled, tile, way.work);
+      add_products(way.work, tiled, loops, tile);
       if (is_apart) {
         way.workspace_bytes = bytes_of(matrices.y_dims, a.type());
         add_residual(way.work, ctx, matrices.y_dims, dims, activation_);
@@ -132,48 +140,6 @@ class MatMul {
   }
 
  private:
-  static void place_batch(const common::StridedLoops& loops, Product& product) {
-    product.a = input(0);
-    product.b = input(1);
-    product.y = output(0);
-    product.a_row = product.channels;
-    product.b_channel = product.columns;
-    product.y_row = product.columns;
-    const std::size_t rank = loops.dims.size();
-    product.inner = loops.dims[rank - 1];
-    product.batch = product.inner * (rank > 1 ? loops.dims[rank - 2] : 1);
-    const auto steps = [&](std::size_t operand) {
-      return BatchSteps{rank > 1 ? loops.strides[operand][rank - 2] : 0,
-                        loops.strides[operand][rank - 1]};
-    };
-    product.a_batch = steps(0);
-    product.b_batch = steps(1);
-    product.y_batch = steps(2);
-  }
-
-  /// Further axes of the batch, which hardly any model has, are launches of their own.
-  static void add_batches(const common::StridedLoops& loops, const Product& product,
-                          const Tile& tile, Work& work) {
-    const std::size_t rank = loops.dims.size();
-    std::int64_t launches = 1;
-    for (std::size_t axis = 0; axis + 2 < rank; ++axis) launches *= loops.dims[axis];
-    if (launches > 64) sdk::unsupported("a batch whose axes merge into ", rank, " of ", launches);
-    const auto bytes = static_cast<std::uint64_t>(sdk::element_bytes(product.type));
-    for (std::int64_t launch = 0; launch < launches; ++launch) {
-      Product one = product;
-      std::int64_t rest = launch;
-      for (std::size_t axis = rank < 2 ? 0 : rank - 2; axis-- > 0;) {
-        const std::int64_t at = rest % loops.dims[axis];
-        rest /= loops.dims[axis];
-        one.a.offset += static_cast<std::uint64_t>(at * loops.strides[0][axis]) * bytes;
-        one.b.offset += static_cast<std::uint64_t>(at * loops.strides[1][axis]) * bytes;
-        one.y.offset += static_cast<std::uint64_t>(at * loops.strides[2][axis]) * bytes;
-        one.residual.offset = one.y.offset;
-      }
-      add_product(work, one, tile);
-    }
-  }
-
   Activation activation_;
   PackerSet packers_;
 };
