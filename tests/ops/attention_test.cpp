@@ -1,8 +1,11 @@
 // Attention, as ONNX's operator and as the nodes that exporters write for it: https://onnx.ai/onnx/operators/onnx__Attention.html
 #include <algorithm>
 #include <cmath>
+#include <gtest/gtest.h>
+#include <optional>
 
 #include "tests/ops/graph_writer.hpp"
+#include "tests/ops/symbolic.hpp"
 
 namespace backplane::ops_test {
 namespace {
@@ -181,8 +184,120 @@ class AttentionWriter {
   std::int64_t value_width_ = random_.pick<std::int64_t>({1, 8, 16, 20});
 };
 
-const Sweep kDecomposed("Attention", "AsExportersWriteIt", 40,
+const Sweep kDecomposed("Attention", "AsExportersWriteItInAnyForm", 40,
                         [](Random& random) { return AttentionWriter(random).write(); });
+
+/// How scores become weights in an attention of nodes.
+struct Writing {
+  ElementType type = ElementType::Float;
+  std::int64_t batch = 2, kv_heads = 2, group = 1, queries = 3, keys = 5;
+  bool is_flat = false;  ///< of three axes
+  bool is_capped = false;
+  std::optional<bool> chosen{};  ///< where a mask of bools is this; none: a mask is added
+  bool is_guarded = false;       ///< weights that are NaN become 0
+  bool is_read = false;          ///< the scores are an output, too
+};
+
+GraphCase written(Random& random, const Writing& w) {
+  GraphWriter g(18, random);
+  const std::int64_t width = 8, heads = w.kv_heads * w.group;
+  const auto rows = [&](std::int64_t count, std::int64_t positions) {
+    return g.feed(random.tensor(
+        w.type,
+        w.is_flat ? Dims{w.batch, positions, width} : Dims{w.batch, count, positions, width}, -1,
+        1));
+  };
+  const auto number = [&](double value) { return g.constant(tensor(w.type, {}, {value})); };
+  const auto repeated = [&](const std::string& x) {
+    if (w.group == 1) return x;
+    const std::string many =
+        g.node("Expand", {g.node("Unsqueeze", {x, g.constant(i64({2}))}),
+                          g.constant(i64({w.batch, w.kv_heads, w.group, w.keys, width}))});
+    return g.node("Reshape", {many, g.constant(i64({w.batch, heads, w.keys, width}))});
+  };
+  const std::string k = g.node("Transpose", {repeated(rows(w.kv_heads, w.keys))},
+                               {{"perm", w.is_flat ? ints({0, 2, 1}) : ints({0, 1, 3, 2})}});
+  std::string scores = g.node("Mul", {g.node("MatMul", {rows(heads, w.queries), k}), number(0.5)});
+  if (w.is_capped) {
+    const std::string cap = number(1.5);
+    scores = g.node("Mul", {g.node("Tanh", {g.node("Div", {scores, cap})}), cap});
+  }
+  Dims mask{w.batch, 1, w.queries, w.keys};
+  if (w.is_flat) mask.erase(mask.begin() + 1);
+  if (w.chosen) {
+    const std::string choice = g.feed(random.tensor(ElementType::Bool, mask, 0, 1));
+    const std::string other = number(-w.batch * 1e3);
+    scores = *w.chosen ? g.node("Where", {choice, scores, other})
+                       : g.node("Where", {choice, other, scores});
+  } else {
+    scores = g.node("Add", {scores, g.feed(random.tensor(w.type, mask, -4, 2))});
+  }
+  std::string weights = g.node("Softmax", {scores}, {{"axis", -1}});
+  if (w.is_guarded) weights = g.node("Where", {g.node("IsNaN", {weights}), number(0), weights});
+  std::vector<std::string> outputs{g.node("MatMul", {weights, repeated(rows(w.kv_heads, w.keys))})};
+  if (w.is_read) outputs.push_back(scores);
+  const double step = w.type == ElementType::Float     ? 0x1p-21
+                      : w.type == ElementType::Float16 ? 0x1p-8
+                                                       : 0x1p-5;
+  return g.done(outputs, {step / 0x1p-23, step / 0x1p-23});
+}
+
+Options options_for(const Target& target) {
+  Options options = target.options;
+  options.insert(options.end(), {{"providers", target.provider}, {"fallback", "forbid"}});
+  return options;
+}
+
+/// The case is right on all devices that fuse; in one step, or, where it is none, in several.
+void expect_steps(const Writing& writing, bool is_one) {
+  Random random(1);
+  const GraphCase graph = written(random, writing);
+  for (const Target& target : compiling_targets()) {
+    Session session(model_of(graph, Form::Fixed), options_for(target));
+    const std::vector<Tensor> got = session.run(graph.feeds, graph.outputs);
+    const std::vector<reference::Array> want = expected_of(graph);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_EQ(difference(got[i], want[i], graph.tolerance), "") << describe(graph);
+    const std::size_t steps = step_count(session.explain());
+    EXPECT_EQ(steps == 1, is_one) << target.name << ": " << steps << " of " << describe(graph);
+  }
+}
+
+TEST(Attention, OfNodesIsOneStepOfFewRowsAndOfMany) {
+  for (const std::int64_t queries : {1, 3, 9}) {
+    expect_steps({.queries = queries}, true);
+    expect_steps({.group = 3, .queries = queries, .is_guarded = true}, true);
+    expect_steps({.queries = queries, .is_capped = true, .chosen = true}, true);
+    expect_steps({.group = 2, .queries = queries, .chosen = false}, true);
+    expect_steps({.queries = queries, .is_flat = true, .is_capped = true}, true);
+    expect_steps({.queries = queries, .keys = 1, .is_flat = true, .chosen = true}, true);
+  }
+  expect_steps({.type = ElementType::Float16, .group = 2, .is_capped = true, .chosen = true}, true);
+  expect_steps({.type = ElementType::Float16, .queries = 9, .chosen = true}, true);
+}
+
+TEST(Attention, OfNodesStaysSoWhereItsScoresAreReadOrOfDoubles) {
+  expect_steps({.is_read = true}, false);
+  expect_steps({.type = ElementType::Double}, false);
+}
+
+TEST(Attention, OfNodesAndSymbolsIsOneStepAndRightForAllSizes) {
+  Random random(1);
+  const GraphCase graph = written(random, {.is_capped = true});
+  const std::vector<Sizes> sizes{{{"n", 2}, {"s", 1}, {"t", 5}}, {{"n", 1}, {"s", 9}, {"t", 9}},
+                                 {{"n", 2}, {"s", 9}, {"t", 1}}, {{"n", 0}, {"s", 3}, {"t", 3}},
+                                 {{"n", 1}, {"s", 0}, {"t", 3}}, {{"n", 3}, {"s", 6}, {"t", 40}}};
+  const SymbolicCase symbolic = symbolic_case(
+      graph,
+      {{"n", "2", "t", "8"}, {"n", "2", "s", "8"}, {"n", "1", "s", "t"}, {"n", "2", "t", "8"}},
+      sizes, random);
+  for (const Target& target : compiling_targets()) {
+    std::string explanation;
+    const Outcome outcome = run_symbolic(symbolic, options_for(target), &explanation);
+    ASSERT_EQ(outcome.kind, Outcome::Kind::Passed) << target.name << ": " << outcome.text;
+    EXPECT_EQ(step_count(explanation), 1u) << explanation;
+  }
+}
 
 /// Three axes: heads and batches are one.
 GraphCase three_axes(Random& random) {

@@ -4,6 +4,7 @@
 
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/attention_scores.hpp"
+#include "plugins/common/device_ops/row_form.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -38,8 +39,9 @@ AttentionExtent attention_extent(const HeadRows& q, const HeadRows& k, const Hea
   return extent;
 }
 
-bool SizedAttention::is_of_few_rows() const {
+bool SizedAttention::is_of_few_rows(const Device& device) const {
   constexpr std::int64_t kFew = 4, kMost = 64, kPositionsOfRow = 16;
+  if (!shares_rows(device) && q.positions > 1) return false;
   const std::int64_t rows = q.positions;
   const bool is_masked_along = !mask || (!mask->empty() && mask->back() == k.positions);
   return is_masked_along &&

@@ -31,8 +31,9 @@ struct SizedAttention {
   RowSteps y;
 
   bool has_result() const { return sdk::element_count(lying) > 0; }
-  /// Few beside the positions, which are to be read as fast as they can be; every token has more of them.
-  bool is_of_few_rows() const;
+  /// Few beside the positions, which are to be read as fast as they can be; every token has more of them. On processors one, since
+  /// products read them as fast.
+  bool is_of_few_rows(const Device& device) const;
   /// Whether nothing is repeated along axes but heads in groups, and a mask.
   bool is_whole() const;
   /// As the shared kernels compute it: of one that is whole, whose mask has all columns or none.

@@ -127,7 +127,7 @@ class AttentionNode {
                      const device_ops::SizedAttention& sized) const {
     if (!sized.has_result()) return;
     // A plan of the library's would be of one number of keys, and every token has more of them.
-    if (sized.is_of_few_rows() && sized.is_whole()) {
+    if (sized.is_of_few_rows(work.device()) && sized.is_whole()) {
       const std::uint64_t bytes = device_ops::add_row_attention(work.launches(), sized.rows(), 0);
       if (bytes > 0) ctx.set_workspace(bytes, work.device().limits().alignment);
       return ctx.set_variant("by rows");

@@ -14,6 +14,9 @@ using device_ops::NodeSet;
 using device_ops::only_consumer;
 using device_ops::private_domain;
 
+/// Attention that stands as nodes around a Softmax.
+void fuse_attention(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
+
 /// Products and convolutions with what stands around them.
 void fuse_products(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit);
 

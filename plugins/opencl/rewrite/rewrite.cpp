@@ -7,6 +7,7 @@ namespace backplane::opencl {
 void rewrite(const Device& device, const sdk::Graph& graph, sdk::Rewrite& edit) {
   if (!device.settings().fusion) return;
   NodeSet taken;
+  fuse_attention(graph, taken, edit);
   fuse_products(graph, taken, edit);
   device_ops::take_parts(graph, taken, edit);
   device_ops::fuse_rotations(graph, taken, edit);
