@@ -1,5 +1,5 @@
 """Element-wise nodes in front of rows: that the rows' kernel takes them over where it should, in both forms (tiles=vector and
-tiles=local), and what it makes then. A quarter of the cases are run, and a twelfth in the processor's form; with
+tiles=local), and what it makes then. An eighth of the cases are run, and one of 24 in the processor's form; with
 BACKPLANE_TEST_FULL=1 all in both."""
 
 import json
@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import fused_row_cases  # noqa: E402
 import rows_test  # noqa: E402
 
-SHARES = (1, 1) if os.environ.get("BACKPLANE_TEST_FULL") == "1" else (4, 12)  # most cases cost a run of the device's compiler
+SHARES = (1, 1) if os.environ.get("BACKPLANE_TEST_FULL") == "1" else (8, 24)  # most cases cost a run of the device's compiler
 
 
 def order_of(model, *settings):
