@@ -170,7 +170,7 @@ GraphCase dense(Random& random) {
   const Dims dims = random.one_in(2) ? Dims{random.integer(1, 20), k}
                                      : Dims{random.integer(1, 3), random.integer(1, 9), k};
   std::string x = g.node("MatMul", {g.feed(dims), g.constant({k, n}, -0.5, 0.5)});
-  const std::string bias = g.constant({n});
+  const std::string bias = g.constant(random.one_in(3) ? Dims{1, n} : Dims{n});
   x = random.one_in(2) ? g.node("Add", {x, bias}) : g.node("Add", {bias, x});
   switch (random.integer(0, 4)) {
     case 0:

@@ -67,6 +67,29 @@ TEST(Rewrite, ConvTakesNormalizationResidualAndReluOver) {
   EXPECT_EQ(placement.kernels, Names{"cpu:conv_last"});
 }
 
+TEST(Rewrite, ABiasOfOneRowHoweverManyAxesItHasIsAddedByTheProduct) {
+  Random random(1);
+  for (const auto& [dims, steps] : std::vector<std::pair<Dims, std::size_t>>{
+           {{9}, 1}, {{1, 9}, 1}, {{1, 1, 9}, 3}, {{3, 1}, 3}, {{1}, 3}}) {  // three axes add one
+    GraphWriter g(17, random);
+    const std::string product = g.node("MatMul", {g.feed({3, 7}), g.constant({7, 9})});
+    const GraphCase graph = g.done({g.node("Relu", {g.node("Add", {product, g.constant(dims)})})});
+    EXPECT_EQ(place(graph).steps, steps) << ::testing::PrintToString(dims);
+  }
+}
+
+TEST(Rewrite, AnActivationOfFewColumnsIsANodeOfItsOwn) {
+  Random random(1);
+  for (const auto& [columns, steps] :
+       std::vector<std::pair<std::int64_t, std::size_t>>{{1, 2}, {7, 2}, {8, 1}}) {
+    for (const char* const op : {"MatMul", "Gemm"}) {
+      GraphWriter g(17, random);
+      const std::string product = g.node(op, {g.feed({3, 7}), g.constant({7, columns})});
+      EXPECT_EQ(place(g.done({g.node("Sigmoid", {product})})).steps, steps) << op << columns;
+    }
+  }
+}
+
 TEST(Rewrite, AnOutputOfTheGraphStays) {
   Random random(1);
   GraphWriter g(17, random);

@@ -67,4 +67,16 @@ bool MatMulDims::a_in_order() const {
   return true;
 }
 
+void check_addends(const sdk::Tensor& bias, const sdk::Tensor& residual, int64_t columns,
+                   sdk::DimsView out) {
+  if (bias.present() &&
+      (bias.rank() < 1 || bias.size() != columns || bias.dim(bias.rank() - 1) != columns)) {
+    sdk::invalid("the bias has dims ", sdk::to_string(bias.dims()), ", expected [", columns, "]");
+  }
+  if (residual.present() && sdk::to_string(residual.dims()) != sdk::to_string(out)) {
+    sdk::invalid("the residual has dims ", sdk::to_string(residual.dims()), ", the result ",
+                 sdk::to_string(out));
+  }
+}
+
 }  // namespace backplane::cpu

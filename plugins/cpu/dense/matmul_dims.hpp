@@ -23,4 +23,9 @@ struct MatMulDims {
   bool a_in_order() const;
 };
 
+/// What rewrites have a product add. Throws sdk::Error unless a bias, where present, is one row of the result, [columns] or
+/// [1, columns] and so on, and a residual has the result's dims, `out`.
+void check_addends(const sdk::Tensor& bias, const sdk::Tensor& residual, int64_t columns,
+                   sdk::DimsView out);
+
 }  // namespace backplane::cpu

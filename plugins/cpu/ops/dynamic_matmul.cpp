@@ -93,8 +93,6 @@ class DynamicMatMul {
 
  private:
   static void check_shapes(const sdk::PrepareContext& ctx, const MatMulDims& dims) {
-    const sdk::Tensor bias = ctx.input(kBias);
-    const sdk::Tensor residual = ctx.input(kResidual);
     const auto fits = [&](std::uint32_t input, std::int64_t columns) {
       const sdk::Tensor tensor = ctx.input(input);
       return !tensor.present() || tensor.size() == 1 ||
@@ -103,14 +101,7 @@ class DynamicMatMul {
     if (!fits(kAScale, 1) || !fits(kAZero, 1) || !fits(kBScale, dims.columns) ||
         !fits(kBZero, dims.columns))
       sdk::invalid("A's scale and zero point must be one, B's one or ", dims.columns);
-    if (bias.present() && (bias.rank() != 1 || bias.dim(0) != dims.columns)) {
-      sdk::invalid("the bias has dims ", sdk::to_string(bias.dims()), ", expected [", dims.columns,
-                   "]");
-    }
-    if (residual.present() && sdk::to_string(residual.dims()) != sdk::to_string(dims.out)) {
-      sdk::invalid("the residual has dims ", sdk::to_string(residual.dims()), ", the result ",
-                   sdk::to_string(dims.out));
-    }
+    check_addends(ctx.input(kBias), ctx.input(kResidual), dims.columns, dims.out);
   }
 
   Activation activation_;

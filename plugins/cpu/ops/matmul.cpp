@@ -50,7 +50,7 @@ class MatMul {
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor b = ctx.input(kB);
     const MatMulDims dims(ctx.input(kA).dims(), b.dims(), trans_b_);
-    check_addends(ctx, dims);
+    check_addends(ctx.input(kBias), ctx.input(kResidual), dims.columns, dims.out);
     ctx.set_output(0, sdk::DataType::Float, dims.out);
     MatMulShape shape;
     shape.batch = static_cast<int64_t>(dims.a_indices.size());
@@ -94,19 +94,6 @@ class MatMul {
   }
 
  private:
-  static void check_addends(const sdk::PrepareContext& ctx, const MatMulDims& dims) {
-    const sdk::Tensor bias = ctx.input(kBias);
-    if (bias.present() && (bias.rank() != 1 || bias.dim(0) != dims.columns)) {
-      sdk::invalid("MatMul: the bias has dims ", sdk::to_string(bias.dims()), ", expected [",
-                   dims.columns, "]");
-    }
-    const sdk::Tensor residual = ctx.input(kResidual);
-    if (residual.present() && sdk::to_string(residual.dims()) != sdk::to_string(dims.out)) {
-      sdk::invalid("MatMul: the residual has dims ", sdk::to_string(residual.dims()),
-                   ", the result ", sdk::to_string(dims.out));
-    }
-  }
-
   bool trans_b_;
   float alpha_;
   Activation activation_;

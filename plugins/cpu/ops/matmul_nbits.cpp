@@ -6,6 +6,7 @@
 // one for each column, or one for each column and block_size steps of the depth.
 // y = activation(A ((B - zero points) * scales) + bias + residual).
 #include "plugins/cpu/dense/activation_attributes.hpp"
+#include "plugins/cpu/dense/matmul_dims.hpp"
 #include "plugins/cpu/dense/product_nbits.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/kernels/half_f32.hpp"
@@ -203,7 +204,7 @@ class MatMulNBits {
     sdk::Dims out(dims.begin(), dims.end());
     out.back() = weights.shape.columns;
     ctx.set_output(0, a.type(), out);
-    check_addends(ctx, out);
+    check_addends(ctx.input(kBias), ctx.input(kResidual), out.back(), out);
     std::int64_t rows = 1;
     for (std::size_t axis = 0; axis + 1 < dims.size(); ++axis) rows *= dims[axis];
     Prepared prepared{
@@ -257,19 +258,6 @@ class MatMulNBits {
                        product.packed_bytes(), this);
     } else {
       ctx.request_pack(key, {kB, kScales}, product.packed_bytes(), this);
-    }
-  }
-
-  static void check_addends(const sdk::PrepareContext& ctx, const sdk::Dims& out) {
-    const sdk::Tensor bias = ctx.input(kBias);
-    if (bias.present() && (bias.rank() != 1 || bias.dim(0) != out.back())) {
-      sdk::invalid("MatMulNBits: the bias has dims ", sdk::to_string(bias.dims()), ", expected [",
-                   out.back(), "]");
-    }
-    const sdk::Tensor residual = ctx.input(kResidual);
-    if (residual.present() && sdk::to_string(residual.dims()) != sdk::to_string(out)) {
-      sdk::invalid("MatMulNBits: the residual has dims ", sdk::to_string(residual.dims()),
-                   ", the result ", sdk::to_string(out));
     }
   }
 

@@ -3,10 +3,14 @@
 namespace backplane::cpu {
 namespace {
 
-bool is_vector(const WorkingGraph& graph, const std::string& value, int64_t count) {
+/// Whether a constant is one row, [columns] or [1, columns] and so on, that adds no axis to `matrix`.
+bool is_row(const WorkingGraph& graph, const std::string& value, std::int64_t columns,
+            const std::string& matrix) {
   const bp_tensor* tensor = graph.constant(value);
-  return tensor != nullptr && tensor->dtype == BP_FLOAT && tensor->rank == 1 &&
-         tensor->dims[0] == count;
+  if (tensor == nullptr || tensor->dtype != BP_FLOAT || tensor->rank < 1) return false;
+  const sdk::ValueInfo info = graph.info(matrix);
+  return sdk::Tensor(tensor).size() == columns && tensor->dims[tensor->rank - 1] == columns &&
+         (tensor->rank == 1 || (info && tensor->rank <= info.rank()));
 }
 
 /// The other operand of the addition that alone reads the node's result; "" when there is none.
@@ -35,7 +39,8 @@ void take_addends(WorkingGraph& graph, WorkNode* node, std::int64_t columns, std
                   std::size_t residual) {
   WorkNode* addition = nullptr;
   std::string other = other_addend(graph, *node, &addition);
-  if (!other.empty() && node->input(bias).empty() && is_vector(graph, other, columns)) {
+  if (!other.empty() && node->input(bias).empty() &&
+      is_row(graph, other, columns, node->outputs[0])) {
     take_addend(graph, node, addition, bias, other);
     other = other_addend(graph, *node, &addition);
   }

@@ -5,12 +5,20 @@
 namespace backplane::cpu {
 namespace {
 
+/// A product finishes row by row: an activation of fewer columns than a vector has costs what one of a whole vector costs, for each
+/// row, and a node of its own is faster. 1,000 sigmoids of one column took 30 us in the product, 3 us apart.
+constexpr std::int64_t kColumnsOfActivation = 8;
+
+void absorb_activation_of(WorkingGraph& graph, WorkNode* node, std::int64_t columns) {
+  if (columns < 0 || columns >= kColumnsOfActivation) absorb_activation(graph, node);
+}
+
 void fuse_matmul(WorkingGraph& graph, WorkNode* node) {
   const bp_tensor* b = graph.constant(node->input(1));
   if (b == nullptr || b->rank != 2) return;
   const bool before = node->changed;
   take_addends(graph, node, b->dims[1], 2, 3);
-  absorb_activation(graph, node);
+  absorb_activation_of(graph, node, b->dims[1]);
   if (!before && node->changed) node->domain = kPrivateDomain;
 }
 
@@ -20,8 +28,14 @@ void fuse_narrow_matmul(WorkingGraph& graph, WorkNode* node) {
   if (!y || y.rank() < 1 || node->attributes.count("activation") != 0) return;
   const bool before = node->changed;
   take_addends(graph, node, y.dims().back(), 5, 6);
-  absorb_activation(graph, node);
+  absorb_activation_of(graph, node, y.dims().back());
   if (!before && node->changed) node->domain = kPrivateDomain;
+}
+
+void fuse_gemm(WorkingGraph& graph, WorkNode* node) {
+  const sdk::ValueInfo y = graph.info(node->outputs[0]);
+  absorb_activation_of(graph, node, y && y.rank() == 2 ? y.dims()[1] : -1);
+  if (node->changed) node->domain = kPrivateDomain;
 }
 
 /// A product of two computed matrices takes over a scaling by a constant.
@@ -85,10 +99,7 @@ void fuse_products(WorkingGraph& graph) {
       fuse_scale(graph, node);
     }
     if (node->is("Softmax")) fuse_softmax(graph, node);
-    if (node->is("Gemm") && match_activation(graph, node->outputs[0])) {
-      absorb_activation(graph, node);
-      node->domain = kPrivateDomain;
-    }
+    if (node->is("Gemm")) fuse_gemm(graph, node);
   }
 }
 
