@@ -237,6 +237,51 @@ def add_broken_nodes(folder):
     folder.bad("line_break_in_name", model([broken_name]), "NoSuchOp")
 
 
+def add_broken_classic_models(folder):
+    """Attributes of trees, support vectors and linear models that contradict each other."""
+    imports = {"": OPSET, "ai.onnx.ml": 3}
+
+    def bad(name, op_type, attributes, *mentions):
+        wrong = node(op_type, ["x"], ["y"], domain="ai.onnx.ml", **attributes)
+        proto = model([wrong], outputs=[info("y", ("rows", "targets"))], opsets=imports)
+        folder.bad(name, proto, NODE, *mentions)
+
+    def bad_tree(name, mention, **changes):
+        stump = {
+            "n_targets": 1,
+            "nodes_treeids": [0, 0, 0],
+            "nodes_nodeids": [0, 1, 2],
+            "nodes_featureids": [0, 0, 0],
+            "nodes_values": [0.5, 0.0, 0.0],
+            "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+            "nodes_truenodeids": [1, 0, 0],
+            "nodes_falsenodeids": [2, 0, 0],
+            "target_treeids": [0, 0],
+            "target_nodeids": [1, 2],
+            "target_ids": [0, 0],
+            "target_weights": [1.0, 2.0],
+        }
+        bad(f"tree_{name}", "TreeEnsembleRegressor", stump | changes, mention)
+
+    bad_tree("of_itself", "no trees", nodes_truenodeids=[0, 0, 0])
+    bad_tree("of_one_cycle", "no trees", nodes_modes=["BRANCH_LEQ", "BRANCH_GT", "LEAF"])
+    bad_tree("that_meets_again", "no trees", nodes_falsenodeids=[1, 0, 0])
+    bad_tree("without_a_child", "no node 9", nodes_falsenodeids=[9, 0, 0])
+    bad_tree("with_a_node_twice", "twice", nodes_nodeids=[0, 1, 1])
+    bad_tree("of_an_unknown_mode", "BRANCH_NO", nodes_modes=["BRANCH_NO", "LEAF", "LEAF"])
+    bad_tree("of_a_negative_feature", "feature -1", nodes_featureids=[-1, 0, 0])
+    bad_tree("of_a_feature_beyond", "features", nodes_featureids=[2**31 - 2, 0, 0])
+    bad_tree("of_a_target_beyond", "target 5 of 1", target_ids=[5, 0])
+    bad_tree("of_no_target", "of -1", n_targets=-1)
+    bad_tree("without_values", "nodes_values", nodes_values=[0.5])
+    bad_tree("with_two_bases", "base_values", base_values=[1.0, 2.0])
+    support = {"n_supports": 2, "support_vectors": [1.0] * 6, "coefficients": [1.0, 1.0]}
+    bad("svm_of_too_many_vectors", "SVMRegressor", support | {"n_supports": 2**62}, "vectors")
+    bad("svm_of_few_weights", "SVMRegressor", support | {"coefficients": [1.0]}, "coefficients")
+    bad("svm_of_no_kernel", "SVMRegressor", support | {"kernel_type": "NONE"}, "kernel_type")
+    bad("linear_of_odd_weights", "LinearRegressor", {"coefficients": [1.0] * 5, "targets": 2}, "coefficients")
+
+
 def add_broken_tensors(folder):
     def bad(name, tensor, *mentions):
         folder.bad(name, pass_weight(tensor), WEIGHT, *mentions)
@@ -443,6 +488,7 @@ def main():
         add_broken_versions,
         add_broken_graphs,
         add_broken_nodes,
+        add_broken_classic_models,
         add_broken_tensors,
         add_broken_external_data,
         add_broken_functions,

@@ -129,7 +129,20 @@ class NumberedTrees {
     for (std::size_t i = 0; i < count; ++i) {
       if (!is_child[i]) text_.roots.push_back(i);
     }
-    if (count > 0 && text_.roots.empty()) sdk::invalid("the trees have no roots");
+    require_trees();
+  }
+
+  /// Each node is reached from the roots in one way; those of a cycle are no roots and not reached.
+  void require_trees() const {
+    std::vector<std::size_t> open = text_.roots;
+    std::size_t reached = 0;
+    for (; !open.empty() && reached <= text_.nodes.size(); ++reached) {
+      const ForestText::Node& entry = text_.nodes[open.back()];
+      open.pop_back();
+      if (!entry.is_leaf) open.insert(open.end(), {entry.yes, entry.no});
+    }
+    if (reached != text_.nodes.size())
+      sdk::invalid("the nodes are no trees: some lead to each other, or two to one");
   }
 
   void read_weights(const sdk::Node& node, const std::string& of) {
