@@ -355,7 +355,7 @@ TEST_F(RandomPlacement, TheNetworks) {
   for (const auto& [name, file] : files) {
     SCOPED_TRACE(name);
     const Network network = Network::from_file(file);
-    const std::int64_t products = is_full() ? 30'000'000 : 10'000'000;
+    const std::int64_t products = is_full() ? 30'000'000 : 5'000'000;
     for (std::uint64_t seed = 1; seed <= placements(1) && !HasFailure(); ++seed)
       check_network(network, seed, {products, is_full() ? 20u : 2u});
   }
