@@ -6,11 +6,12 @@
 Writes OUT/models/*.onnx with the files beside them, OUT/outside.bin (which no model may reach), and
 OUT/manifest.json:
 
-  {"models/NAME.onnx": {"expect": "error", "must_mention": [TEXT...]}}
+  {"models/NAME.onnx": {"expect": "error", "must_mention": [TEXT...], "needs_kernel": true (rarely)}}
   {"models/NAME.onnx": {"expect": "ok", "must_mention": [], "needs_op": OP (rarely),
                         "runs": [{"feeds": {NAME: VALUE}, "outputs": {NAME: VALUE}}]}}
 
-An error is one line that holds every TEXT (compare without regard to case). VALUE is {"type",
+An error is one line that holds every TEXT (compare without regard to case); with `needs_kernel` it is
+the node's kernel that finds what is wrong, and reading the model does not. VALUE is {"type",
 "shape", "values"}. A model with `needs_op` is good once a custom operator of that name, which
 returns its input plus one, is registered in the default domain, and an error that names it before.
 Needs: onnx, numpy.
@@ -51,9 +52,9 @@ class Folder:
         assert key not in self.manifest, key
         self.manifest[key] = entry
 
-    def bad(self, name, content, *must_mention):
+    def bad(self, name, content, *must_mention, **more):
         mentions = [f"{name}.onnx", *must_mention]
-        self.add(name, content, {"expect": "error", "must_mention": mentions})
+        self.add(name, content, {"expect": "error", "must_mention": mentions, **more})
 
     def good(self, name, content, *runs, **more):
         """`runs` are pairs (feeds, outputs) of dicts of arrays."""
@@ -244,7 +245,7 @@ def add_broken_classic_models(folder):
     def bad(name, op_type, attributes, *mentions):
         wrong = node(op_type, ["x"], ["y"], domain="ai.onnx.ml", **attributes)
         proto = model([wrong], outputs=[info("y", ("rows", "targets"))], opsets=imports)
-        folder.bad(name, proto, NODE, *mentions)
+        folder.bad(name, proto, NODE, *mentions, needs_kernel=True)
 
     def bad_tree(name, mention, **changes):
         stump = {
