@@ -10,6 +10,7 @@
 
 #include "tests/ops/graph_writer.hpp"
 #include "tests/ops/runner.hpp"
+#include "tests/ops/symbolic.hpp"
 
 namespace backplane::ops_test {
 namespace {
@@ -464,6 +465,27 @@ TEST(Rewrite, ADynamicallyQuantizedLayerIsOneStepAfterItsBytes) {
   const Placement placement = place(g.done({one, other}));
   EXPECT_EQ(placement.kernels,
             (Names{"cpu:DynamicQuantizeLinear", "cpu:dynamic_matmul", "cpu:dynamic_matmul"}));
+}
+
+TEST(Rewrite, ImagesOfUnknownExtentsStayChannelsLastWhereTheyAreAdded) {
+  // The windows' extents have no symbols: nothing proves that both operands have the same.
+  Random random(1);
+  GraphWriter g(17, random);
+  const auto half = [&](const std::string& x) {
+    return g.node("Conv", {x, g.constant({16, 16, 3, 3})},
+                  {{"pads", ints({1, 1, 1, 1})}, {"strides", ints({2, 2})}});
+  };
+  const std::string x = g.feed(kImage);
+  const GraphCase graph =
+      g.done({g.node("Mul", {g.node("Relu", {half(x)}), g.node("Sin", {half(x)})})});
+  const SymbolicCase symbolic =
+      symbolic_case(graph, {{"1", "16", "6", "w"}}, {{{"w", 6}}, {{"w", 1}}, {{"w", 9}}}, random);
+  std::string explanation;
+  const Options options = {{"providers", "cpu"}, {"fallback", "forbid"}};
+  const Outcome outcome = run_symbolic(symbolic, options, &explanation);
+  EXPECT_EQ(outcome.kind, Outcome::Kind::Passed) << outcome.text;
+  // The image and the result change their form, no value in between.
+  EXPECT_EQ(step_count(explanation), 6u) << explanation;
 }
 
 TEST(Rewrite, SumsThatAreAnOutputStay) {

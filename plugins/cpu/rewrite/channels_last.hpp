@@ -53,6 +53,7 @@ class ChannelsLast {
   /// Whether the value is a float image of rank 3 to 5.
   bool is_image(const std::string& value) const;
   bool is_byte_image(const std::string& value) const;
+  bool has_known_dims_of(const std::string& a, const std::string& b) const;
   bool is_operand(const std::string& value, int rank) const;
   /// Whether the value is surely one element, of rank `rank` at most.
   bool is_number(const std::string& value, int rank) const;

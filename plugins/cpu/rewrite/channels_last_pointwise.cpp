@@ -60,7 +60,7 @@ bool ChannelsLast::convert_pointwise(WorkNode* node) {
   // Before opset 7 attributes say how operands are laid against each other.
   if (!is_pointwise(node->op) || node->original.has("broadcast") || node->original.has("axis"))
     return false;
-  const auto is_there = [&](const std::string& v) { return is_last(v) && graph_.same_dims(v, y); };
+  const auto is_there = [&](const std::string& v) { return is_last(v) && has_known_dims_of(v, y); };
   if (std::none_of(node->inputs.begin(), node->inputs.end(), is_there)) return false;
   for (const std::string& value : node->inputs) {
     if (!value.empty() && !is_operand(value, r)) return false;
@@ -70,6 +70,16 @@ bool ChannelsLast::convert_pointwise(WorkNode* node) {
     if (!node->inputs[i].empty()) graph_.set_input(node, i, operand(node->inputs[i], r));
   }
   make_last(node);
+  return true;
+}
+
+/// Whether the dims of two values are equal as far as they are known: those behind a window of symbolic extents are not.
+bool ChannelsLast::has_known_dims_of(const std::string& a, const std::string& b) const {
+  const sdk::ValueInfo left = graph_.info(a), right = graph_.info(b);
+  if (!left || !right || left.rank() < 0 || left.rank() != right.rank()) return false;
+  for (std::size_t axis = 0; axis < left.dims().size(); ++axis) {
+    if (left.dims()[axis] != right.dims()[axis]) return false;
+  }
   return true;
 }
 
