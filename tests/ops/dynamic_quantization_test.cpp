@@ -1,5 +1,5 @@
-// Networks quantized dynamically: DynamicQuantizeLinear, MatMulInteger with constant weights, and what makes floats of
-// its sums. Bytes are the same in every runtime as long as what is quantized is, and sums are exact: results differ by
+// Networks quantized dynamically: DynamicQuantizeLinear, MatMulInteger or ConvInteger with constant weights, and what
+// makes floats of the sums. Bytes are the same in every runtime as long as what is quantized is, and sums are exact: results differ by
 // the rounding of a few float operations alone.
 #include <cmath>
 #include <string>
@@ -174,6 +174,113 @@ GraphCase siblings(Random& random) {
   return g.done(results, {64, 1024});
 }
 const Sweep kSiblings("DynamicQuantization", "ProductsOfTheSameBytes", 30, siblings);
+
+/// A convolution and the dims of its operands; `channels` are those of its result.
+struct Convolution {
+  std::vector<reference::Attribute> attributes;
+  Dims x, w;
+  std::int64_t channels = 0;
+};
+
+/// Of one group and 1 to 3 spatial axes, or of several groups.
+Convolution convolution(Random& random) {
+  Convolution c;
+  const std::int64_t groups = random.one_in(6) ? 2 : 1;
+  const std::int64_t depth = random.pick<std::int64_t>({1, 2, 3, 4, 7, 8, 16, 20, 33});
+  c.channels = groups * random.pick<std::int64_t>({1, 3, 4, 16, 17, 40, 70});
+  c.x = {random.integer(1, 2), groups * depth};
+  c.w = {c.channels, depth};
+  std::vector<std::int64_t> strides, dilations, pads;
+  for (std::int64_t axes = random.pick<std::int64_t>({1, 2, 2, 2, 3}); axes > 0; --axes) {
+    const std::int64_t kernel = random.pick<std::int64_t>({1, 2, 3, 3, 5});
+    dilations.push_back(random.one_in(4) ? 2 : 1);
+    strides.push_back(random.integer(1, 2));
+    pads.push_back(random.integer(0, kernel - 1));
+    c.w.push_back(kernel);
+    c.x.push_back((kernel - 1) * dilations.back() + random.pick<std::int64_t>({1, 2, 6, 9}));
+  }
+  std::vector<std::int64_t> both = pads;
+  for (const std::int64_t pad : pads) both.push_back(random.one_in(3) ? 0 : pad);
+  c.attributes = {
+      {"group", groups}, {"strides", strides}, {"dilations", dilations}, {"pads", both}};
+  return c;
+}
+
+/// [channels], with the axes that are behind it, and in front of it or not.
+Dims channel_dims(Random& random, const Convolution& c) {
+  Dims dims(c.x.size() - 1, 1);
+  dims[0] = c.channels;
+  if (random.one_in(2)) dims.insert(dims.begin(), 1);
+  return dims;
+}
+
+Weights conv_weights(GraphWriter& g, Random& random, const Convolution& c) {
+  const ElementType type = random.pick({ElementType::Int8, ElementType::UInt8});
+  const double low = reference::lowest(type), high = reference::highest(type);
+  Weights w;
+  w.values = g.constant(random.tensor(type, c.w, low, high));
+  w.scale = g.constant(random.pick<Dims>({{}, {1}, channel_dims(random, c)}), 0.0005, 0.001);
+  if (!random.one_in(4)) {
+    const bool middle = random.one_in(3);
+    const double at = type == ElementType::Int8 ? 0 : 128;
+    const Dims dims = random.pick<Dims>({{}, {1}, {c.channels}});
+    w.zero = g.constant(random.tensor(type, dims, middle ? at : low, middle ? at : high));
+  }
+  return w;
+}
+
+/// Sums of a convolution, with a bias of integers or not, and what follows them.
+GraphCase convolutions(Random& random) {
+  GraphWriter g(17, random);
+  const Convolution c = convolution(random);
+  const Bytes a = random.one_in(3) ? feed_bytes(g, random, c.x)
+                                   : quantize(g, g.feed(c.x, random.one_in(3) ? 0 : -1, 1));
+  const Weights w = conv_weights(g, random, c);
+  std::vector<std::string> inputs = {a.values, w.values};
+  if (!a.zero.empty() || !w.zero.empty()) inputs.push_back(a.zero);
+  if (!w.zero.empty()) inputs.push_back(w.zero);
+  std::string sums = g.node("ConvInteger", inputs, c.attributes);
+  if (random.one_in(3)) {
+    const Tensor bias = random.tensor(ElementType::Int32, channel_dims(random, c), -9000, 9000);
+    sums = either_way(g, random, "Add", sums, random.one_in(2) ? g.feed(bias) : g.constant(bias));
+  }
+  if (random.one_in(5)) return g.done({sums});
+  std::string y = g.node("Cast", {sums}, {{"to", std::int64_t{1}}});
+  y = either_way(g, random, "Mul", y, either_way(g, random, "Mul", a.scale, w.scale));
+  if (random.one_in(2)) {
+    const Dims dims = random.one_in(5) ? Dims{} : channel_dims(random, c);
+    y = either_way(g, random, "Add", y, random.one_in(5) ? g.feed(dims) : g.constant(dims));
+  }
+  if (random.one_in(3)) y = either_way(g, random, "Add", y, g.node("Neg", {y}));
+  y = activation(g, random, y);
+  return g.done({y}, kRounding);
+}
+const Sweep kConvolutions("DynamicQuantization", "Convolutions", 120, convolutions);
+
+/// Two convolutions of the same bytes, the second one's result added to the first one's, or to what the bytes are of.
+GraphCase residual_layers(Random& random) {
+  GraphWriter g(17, random);
+  const std::int64_t channels = random.pick<std::int64_t>({4, 12, 18});
+  const std::string x = g.feed({1, channels, 6, random.integer(1, 9)});
+  const Bytes a = quantize(g, x);
+  const std::string one = g.constant(f32({}, {1.0 / 4096}));
+  const auto layer = [&](std::int64_t kernel, const std::string& addend) {
+    const std::string w =
+        g.constant(random.tensor(ElementType::UInt8, {channels, channels, kernel, kernel}, 0, 255));
+    const std::string zero = g.constant(random.tensor(ElementType::UInt8, {}, 100, 140));
+    const std::int64_t pad = kernel / 2;
+    std::string y =
+        g.node("ConvInteger", {a.values, w, a.zero, zero}, {{"pads", ints({pad, pad, pad, pad})}});
+    y = g.node("Mul",
+               {g.node("Cast", {y}, {{"to", std::int64_t{1}}}), g.node("Mul", {a.scale, one})});
+    y = either_way(g, random, "Add", y, g.constant({channels, 1, 1}));
+    return addend.empty() ? y : activation(g, random, either_way(g, random, "Add", y, addend));
+  };
+  const std::string first = layer(3, "");
+  return g.done({layer(random.pick<std::int64_t>({1, 3}), random.one_in(2) ? first : x)},
+                kRounding);
+}
+const Sweep kResidualLayers("DynamicQuantization", "LayersWithAResidual", 20, residual_layers);
 
 /// No rows, no columns, no depth.
 GraphCase nothing(Random& random) {

@@ -488,6 +488,34 @@ TEST(Rewrite, ImagesOfUnknownExtentsStayChannelsLastWhereTheyAreAdded) {
   EXPECT_EQ(step_count(explanation), 6u) << explanation;
 }
 
+/// As quantizers write a Conv: a bias of floats after the scale, or of integers before it.
+std::string dynamic_conv(GraphWriter& g, Random& random, const Names& bytes, bool floats) {
+  const std::string w = g.constant(random.tensor(ElementType::UInt8, {8, 8, 3, 3}, 0, 255));
+  const std::string zero = g.constant(random.tensor(ElementType::UInt8, {}, 100, 140));
+  std::string y =
+      g.node("ConvInteger", {bytes[0], w, bytes[2], zero}, {{"pads", ints({1, 1, 1, 1})}});
+  if (!floats)
+    y = g.node("Add", {y, g.constant(random.tensor(ElementType::Int32, {1, 8, 1, 1}, -99, 99))});
+  y = g.node("Cast", {y}, {{"to", std::int64_t{1}}});
+  y = g.node("Mul", {y, g.node("Mul", {bytes[1], g.constant({}, 0.01, 0.02)})});
+  return floats ? g.node("Add", {y, g.constant({1, 8, 1, 1})}) : y;
+}
+
+TEST(Rewrite, DynamicallyQuantizedConvolutionsAreOneStepEachOnImagesThatStayChannelsLast) {
+  for (const bool floats : {false, true}) {
+    Random random(1);
+    GraphWriter g(17, random);
+    const std::string x = g.feed({1, 8, 6, 6});
+    const std::string first =
+        g.node("Relu", {dynamic_conv(g, random, g.nodes("DynamicQuantizeLinear", {x}, 3), floats)});
+    const std::string second =
+        dynamic_conv(g, random, g.nodes("DynamicQuantizeLinear", {first}, 3), floats);
+    const Placement placement = place(g.done({g.node("Add", {second, first})}));
+    EXPECT_EQ(placement.kernels, (Names{"cpu:DynamicQuantizeLinear", "cpu:dynamic_conv",
+                                        "cpu:DynamicQuantizeLinear", "cpu:dynamic_conv"}));
+  }
+}
+
 TEST(Rewrite, SumsThatAreAnOutputStay) {
   // The sums, their floats, the product of the scales: the last one can be an input of the fused node.
   const std::vector<std::size_t> steps = {6, 6, 3};

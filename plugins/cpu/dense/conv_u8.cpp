@@ -189,7 +189,7 @@ void ConvU8::copy_line(const std::uint8_t* x, std::int64_t image, std::int64_t z
   }
 }
 
-void ConvU8::fill_frame(const std::uint8_t* x, std::uint8_t* frame,
+void ConvU8::fill_frame(const ConvArgsU8& args, std::uint8_t* frame,
                         const sdk::Threads& threads) const {
   const Window& window = shape_.window;
   const std::array<std::int64_t, 3>& extents = frame_window_.in;
@@ -199,11 +199,12 @@ void ConvU8::fill_frame(const std::uint8_t* x, std::uint8_t* frame,
              [&](std::int64_t first, std::int64_t last) {
                for (std::int64_t i = first; i < last; ++i) {
                  std::uint8_t* to = frame + i * line_bytes;
-                 std::memset(to, x_.zero_byte(), static_cast<std::size_t>(line_bytes));
+                 std::memset(to, args.zero, static_cast<std::size_t>(line_bytes));
                  const std::int64_t y = i % extents[1] - begin[1];
                  const std::int64_t z = i / extents[1] % extents[0] - begin[0];
                  if (y < 0 || y >= window.in[1] || z < 0 || z >= window.in[0]) continue;
-                 copy_line(x, i / (extents[0] * extents[1]), z, y, to + begin[2] * frame_channels_);
+                 copy_line(args.x, i / (extents[0] * extents[1]), z, y,
+                           to + begin[2] * frame_channels_);
                }
              });
 }
@@ -211,9 +212,9 @@ void ConvU8::fill_frame(const std::uint8_t* x, std::uint8_t* frame,
 void ConvU8::run(const ConvArgsU8& args, void* workspace, const sdk::Threads& threads) const {
   auto* frame = static_cast<std::uint8_t*>(workspace);
   if (framed_) {
-    fill_frame(args.x, frame, threads);
+    fill_frame(args, frame, threads);
   } else {
-    std::memset(frame, x_.zero_byte(), static_cast<std::size_t>(frame_channels_));
+    std::memset(frame, args.zero, static_cast<std::size_t>(frame_channels_));
   }
   char* scratch = static_cast<char*>(workspace) + frame_bytes();
   const RowSource<std::uint8_t> source{frame_window_, framed_ ? frame : args.x,
@@ -228,6 +229,7 @@ void ConvU8::run(const ConvArgsU8& args, void* workspace, const sdk::Threads& th
   product.x_signed = x_.is_signed;
   product.out = args.y;
   product.out_stride = shape_.out_channels;
+  product.after = args.after;
   product_.run(
       product, threads, scratch,
       [&](const std::uint8_t** table, std::int64_t pitch, std::int64_t row, std::int64_t count) {

@@ -11,8 +11,11 @@ namespace backplane::cpu {
 /// The memory of one convolution of bytes. Nothing is owned.
 struct ConvArgsU8 {
   const std::uint8_t* x = nullptr;  // dense
+  std::uint8_t zero = 0;            // the byte of x that stands for the number 0
   const void* packed = nullptr;
   FinishU8 finish;
+  const FinishSums* after =
+      nullptr;        // what is done to sums (finish.sums) in the cache; null: nothing
   void* y = nullptr;  // dense, channels last
 };
 
@@ -39,7 +42,8 @@ class ConvU8 {
 
   std::uint64_t packed_bytes() const;
   std::uint64_t workspace_bytes() const;
-  /// Weights [out_channels, in_channels / groups, kernel ...].
+  /// Weights [out_channels, in_channels / groups, kernel ...]. Where sums are wanted, of groups that are not as many as
+  /// channels, there are no scales and shifts.
   void pack(const sdk::Tensor& weights, const float* scale, const float* shift, void* packed,
             const sdk::Threads& threads) const;
   void run(const ConvArgsU8& args, void* workspace, const sdk::Threads& threads) const;
@@ -48,7 +52,7 @@ class ConvU8 {
 
  private:
   std::uint64_t frame_bytes() const;
-  void fill_frame(const std::uint8_t* x, std::uint8_t* frame, const sdk::Threads& threads) const;
+  void fill_frame(const ConvArgsU8& args, std::uint8_t* frame, const sdk::Threads& threads) const;
   void copy_line(const std::uint8_t* x, std::int64_t image, std::int64_t z, std::int64_t y,
                  std::uint8_t* to) const;
   void run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>& source,

@@ -17,11 +17,13 @@ class QuantizedConv {
   struct Prepared {
     ConvU8 conv;
     FinishU8 finish;
+    std::uint8_t zero;
 
     void compute(const sdk::ComputeContext& ctx) const {
       if (ctx.output(0).size() == 0) return;
       ConvArgsU8 args;
       args.x = static_cast<const std::uint8_t*>(ctx.input(kX).bytes_data());
+      args.zero = zero;
       args.packed = ctx.packed(0).bytes_data();
       args.finish = finish;
       args.y = ctx.output(0).mutable_data<char>();
@@ -42,7 +44,8 @@ class QuantizedConv {
     const ConvShape shape = conv_shape(attributes_, groups_, x.dims(), w.dims(), x_.channels_first);
     const sdk::Dims dims = output_dims(shape, x.dims().size(), false);
     ctx.set_output(0, result_.type, dims);
-    Prepared prepared{ConvU8(shape, x_, isa_, ctx.threads().count()), result_.finish};
+    Prepared prepared{ConvU8(shape, x_, isa_, ctx.threads().count()), result_.finish,
+                      x_.zero_byte()};
     const ConvU8& conv = prepared.conv;
     const std::string key =
         sdk::message("conv u8 ", kernels_key(isa_), " ", conv.variant(), " groups ", groups_,

@@ -120,6 +120,7 @@ void ChannelsLast::restore_plain() {
 bool ChannelsLast::convert(WorkNode* node) {
   if (node->is("Conv", kPrivateDomain)) return convert_conv(node);
   if (node->is("QuantizedConv", kPrivateDomain)) return convert_conv(node);
+  if (node->is("DynamicConv", kPrivateDomain)) return convert_conv(node);
   if (node->is("ScaleShift", kPrivateDomain)) return convert_simple(node);
   if (node->is("Activate", kPrivateDomain) && is_last(node->input(0))) return convert_simple(node);
   if (node->is("Add", kPrivateDomain) || node->is("QuantizedAdd", kPrivateDomain))
@@ -143,13 +144,14 @@ bool ChannelsLast::convert_conv(WorkNode* node) {
   } else {
     graph_.set_input(node, 0, to_last(x));
   }
-  const bool residual = node->op == "Conv" && !node->input(3).empty();
-  if (residual) graph_.set_input(node, 3, to_last(node->input(3)));
+  const std::size_t residual = node->op == "DynamicConv" ? 7 : 3;
+  if (node->op != "QuantizedConv" && !node->input(residual).empty())
+    graph_.set_input(node, residual, to_last(node->input(residual)));
   make_last(node);
   return true;
 }
 
-/// Bytes: max pooling, and their way to and from floats with one scale.
+/// Bytes: max pooling, and their way to and from floats with one scale, which is known or found.
 bool ChannelsLast::convert_quantized(WorkNode* node) {
   const std::string x = node->input(0);
   if (!is_last(x)) return false;
@@ -158,6 +160,10 @@ bool ChannelsLast::convert_quantized(WorkNode* node) {
     node->domain = kPrivateDomain;
     node->op = "QuantizedMaxPool";
     node->outputs.resize(1);
+    return convert_simple(node);
+  }
+  if (node->is("DynamicQuantizeLinear") && !node->changed && is_image(x)) {
+    graph_.change(node);
     return convert_simple(node);
   }
   const bool quantize = node->is("QuantizeLinear") && is_image(x);

@@ -17,8 +17,9 @@ void keep_narrow_weights(WorkingGraph& graph);
 /// QuantizeLinear and DequantizeLinear become one node each.
 void fuse_decomposed(WorkingGraph& graph);
 
-/// MatMulInteger of constant weights takes over what makes floats of its sums: Cast, the scales, the bias, the
-/// residual addition and the activation. What is left is as exact.
+/// MatMulInteger and ConvInteger of constant weights take over what makes floats of their sums: Cast, the scales, the
+/// bias, the residual addition and the activation. What is left is as exact. A ConvInteger of one group computes with
+/// the bytes where nothing makes floats of its sums, too.
 void fuse_dynamic_quantization(WorkingGraph& graph);
 
 /// Conv takes over the per-channel arithmetic, the residual addition and the activation that follow it;
