@@ -2,30 +2,15 @@
 
 #include <algorithm>
 
+#include "plugins/cpu/dense/zero_point_tail.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
 
-constexpr std::uint64_t kZerosFlagBytes = 64;
-
-/// Packed weights end with: whether there are zero points, each channel's sum, each channel's zero point.
-struct ChannelTail {
-  std::int32_t* has_zeros;
-  std::int32_t* sums;
-  std::int32_t* zeros;
-};
-
 std::uint64_t int_bytes(std::int64_t count) {
   return align64(static_cast<std::uint64_t>(count) * 4);
-}
-
-ChannelTail tail_behind(void* packed, std::uint64_t weight_bytes, std::int64_t channels) {
-  char* flag = static_cast<char*>(packed) + align64(weight_bytes);
-  char* sums = flag + kZerosFlagBytes;
-  return {reinterpret_cast<std::int32_t*>(flag), reinterpret_cast<std::int32_t*>(sums),
-          reinterpret_cast<std::int32_t*>(sums + int_bytes(channels))};
 }
 
 /// Adds to each output pixel of a line what its window has of one line of x.
@@ -56,7 +41,7 @@ DynamicConv::DynamicConv(const ConvShape& shape, bool x_signed, bool x_channels_
       conv_(shape, unshifted(x_signed, x_channels_first), isa, threads) {}
 
 std::uint64_t DynamicConv::packed_bytes() const {
-  return align64(conv_.packed_bytes()) + kZerosFlagBytes + 2 * int_bytes(shape_.out_channels);
+  return ZeroPointTail::end(conv_.packed_bytes(), shape_.out_channels);
 }
 
 std::uint64_t DynamicConv::workspace_bytes() const {
@@ -68,7 +53,8 @@ std::uint64_t DynamicConv::workspace_bytes() const {
 void DynamicConv::pack(const sdk::Tensor& weights, const sdk::Tensor* zeros, void* packed,
                        const sdk::Threads& threads) const {
   conv_.pack(weights, nullptr, nullptr, packed, threads);
-  const ChannelTail tail = tail_behind(packed, conv_.packed_bytes(), shape_.out_channels);
+  const ZeroPointTail tail =
+      ZeroPointTail::behind(packed, conv_.packed_bytes(), shape_.out_channels);
   *tail.has_zeros = 0;
   const Bytes w(weights);
   const Bytes zero = zeros != nullptr ? Bytes(*zeros) : Bytes();
@@ -88,8 +74,7 @@ void DynamicConv::run(const DynamicConvArgs& args, void* workspace,
                       const sdk::Threads& threads) const {
   static constexpr std::int32_t kOne = 1;
   const std::int64_t channels = shape_.out_channels;
-  const ChannelTail tail =
-      tail_behind(const_cast<void*>(args.packed), conv_.packed_bytes(), channels);
+  const ZeroPointTail tail = ZeroPointTail::behind(args.packed, conv_.packed_bytes(), channels);
   char* memory = static_cast<char*>(workspace);
   auto* of_channels = reinterpret_cast<std::int32_t*>(memory);
   memory += int_bytes(channels);

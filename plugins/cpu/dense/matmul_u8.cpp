@@ -3,31 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plugins/cpu/dense/zero_point_tail.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
-
-constexpr std::uint64_t kFlagBytes = 64;
-
-/// Packed weights end with: whether there are zero points, each column's sum, each column's zero point.
-struct Tail {
-  std::int32_t* has_zeros;
-  std::int32_t* sums;
-  std::int32_t* zeros;
-};
-
-std::uint64_t column_bytes(std::int64_t columns) {
-  return align64(static_cast<std::uint64_t>(columns) * 4);
-}
-
-Tail tail_of(void* packed, std::uint64_t weight_bytes, std::int64_t columns) {
-  char* flag = static_cast<char*>(packed) + align64(weight_bytes);
-  char* sums = flag + kFlagBytes;
-  return {reinterpret_cast<std::int32_t*>(flag), reinterpret_cast<std::int32_t*>(sums),
-          reinterpret_cast<std::int32_t*>(sums + column_bytes(columns))};
-}
 
 // A quad that begins in a row ends at most so many bytes behind it.
 constexpr std::int64_t kBehind = 3;
@@ -58,7 +39,7 @@ MatMulU8::MatMulU8(std::int64_t rows, std::int64_t depth, std::int64_t columns, 
 
 std::uint64_t MatMulU8::packed_bytes() const {
   if (!bytes_) return align64(static_cast<std::uint64_t>(wide_.packed_size()) * 2);
-  return align64(product_.packed_bytes()) + kFlagBytes + 2 * column_bytes(columns_);
+  return ZeroPointTail::end(product_.packed_bytes(), columns_);
 }
 
 void MatMulU8::pack(const WeightsU8& weights, void* packed, const sdk::Threads& threads) const {
@@ -76,7 +57,7 @@ void MatMulU8::pack(const WeightsU8& weights, void* packed, const sdk::Threads& 
   }
   const auto* w = static_cast<const std::uint8_t*>(weights.data.data) + weights.offset;
   const std::uint8_t flip = weights.data.is_signed ? 0 : 0x80;
-  const Tail tail = tail_of(packed, product_.packed_bytes(), columns_);
+  const ZeroPointTail tail = ZeroPointTail::behind(packed, product_.packed_bytes(), columns_);
   *tail.has_zeros = 0;
   for (std::int64_t j = 0; j < columns_; ++j) {
     const std::int64_t at = weights.zero_offset + j * weights.zero_step;
@@ -90,7 +71,7 @@ void MatMulU8::pack(const WeightsU8& weights, void* packed, const sdk::Threads& 
 
 bool MatMulU8::has_zeros(const void* packed) const {
   if (!bytes_) return false;  // they are part of the weights
-  return *tail_of(const_cast<void*>(packed), product_.packed_bytes(), columns_).has_zeros != 0;
+  return *ZeroPointTail::behind(packed, product_.packed_bytes(), columns_).has_zeros != 0;
 }
 
 std::uint64_t MatMulU8::rows_bytes(std::int64_t count) const {
@@ -159,7 +140,7 @@ void MatMulU8::run(const RowsU8& a, std::int64_t first_row, const void* packed, 
         &finish);
     return;
   }
-  const Tail tail = tail_of(const_cast<void*>(packed), product_.packed_bytes(), columns_);
+  const ZeroPointTail tail = ZeroPointTail::behind(packed, product_.packed_bytes(), columns_);
   if (a.zero_step != 0 || *a.minus_zeros != 0)
     finish.terms[0] = {a.minus_zeros + first_row * a.zero_step, a.zero_step, tail.sums};
   if (a.minus_sums != nullptr && *tail.has_zeros != 0)
