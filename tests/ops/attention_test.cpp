@@ -242,25 +242,12 @@ GraphCase written(Random& random, const Writing& w) {
   return g.done(outputs, {step / 0x1p-23, step / 0x1p-23});
 }
 
-Options options_for(const Target& target) {
-  Options options = target.options;
-  options.insert(options.end(), {{"providers", target.provider}, {"fallback", "forbid"}});
-  return options;
-}
-
 /// The case is right on all devices that fuse; in one step, or, where it is none, in several.
 void expect_steps(const Writing& writing, bool is_one) {
   Random random(1);
   const GraphCase graph = written(random, writing);
-  for (const Target& target : compiling_targets()) {
-    Session session(model_of(graph, Form::Fixed), options_for(target));
-    const std::vector<Tensor> got = session.run(graph.feeds, graph.outputs);
-    const std::vector<reference::Array> want = expected_of(graph);
-    for (std::size_t i = 0; i < got.size(); ++i)
-      EXPECT_EQ(difference(got[i], want[i], graph.tolerance), "") << describe(graph);
-    const std::size_t steps = step_count(session.explain());
-    EXPECT_EQ(steps == 1, is_one) << target.name << ": " << steps << " of " << describe(graph);
-  }
+  for (const auto& [target, steps] : steps_where_right(graph))
+    EXPECT_EQ(steps == 1, is_one) << target << ": " << steps << " of " << describe(graph);
 }
 
 TEST(Attention, OfNodesIsOneStepOfFewRowsAndOfMany) {

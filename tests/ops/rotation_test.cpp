@@ -103,26 +103,13 @@ GraphCase any_rotation(Random& random) {
 }
 const Sweep kAnyForm("Rotation", "RotatedHalvesInAnyForm", 80, any_rotation);
 
-Options options_for(const Target& target) {
-  Options options = target.options;
-  options.insert(options.end(), {{"providers", target.provider}, {"fallback", "forbid"}});
-  return options;
-}
-
 /// The case is right on all devices; with its steps, of which 0 is any number over 1.
 void expect_steps(const Writing& writing, std::size_t count) {
   Random random(1);
   const GraphCase graph = written(random, writing);
-  for (const Target& target : compiling_targets()) {
-    Session session(model_of(graph, Form::Fixed), options_for(target));
-    const std::vector<Tensor> got = session.run(graph.feeds, graph.outputs);
-    const std::vector<reference::Array> want = expected_of(graph);
-    for (std::size_t i = 0; i < got.size(); ++i)
-      EXPECT_EQ(difference(got[i], want[i], graph.tolerance), "") << describe(graph);
-    const std::size_t steps = step_count(session.explain());
+  for (const auto& [target, steps] : steps_where_right(graph))
     EXPECT_TRUE(count == 0 ? steps > 1 : steps == count)
-        << target.name << ": " << steps << " steps of " << describe(graph);
-  }
+        << target << ": " << steps << " steps of " << describe(graph);
 }
 
 TEST(Rotation, IsOneStepHoweverItIsWritten) {

@@ -200,6 +200,25 @@ std::size_t step_count(const std::string& explanation) {
   return nlohmann::json::parse(explanation).at("order").size();
 }
 
+Options options_for(const Target& target) {
+  Options options = target.options;
+  options.insert(options.end(), {{"providers", target.provider}, {"fallback", "forbid"}});
+  return options;
+}
+
+std::map<std::string, std::size_t> steps_where_right(const GraphCase& graph) {
+  std::map<std::string, std::size_t> steps;
+  for (const Target& target : compiling_targets()) {
+    Session session(model_of(graph, Form::Fixed), options_for(target));
+    const std::vector<Tensor> got = session.run(graph.feeds, graph.outputs);
+    const std::vector<reference::Array> want = expected_of(graph);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_EQ(difference(got[i], want[i], graph.tolerance), "") << describe(graph);
+    steps[target.name] = step_count(session.explain());
+  }
+  return steps;
+}
+
 SymbolicCase random_symbolic_case(Random& random) { return RandomGraph(random).made(); }
 
 SymbolicCase feed_forward_case(Random& random) {

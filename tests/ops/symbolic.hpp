@@ -43,6 +43,12 @@ constexpr std::size_t kFeedForwardSteps = 4;
 /// Steps of the plan that an explanation shows.
 std::size_t step_count(const std::string& explanation);
 
+/// The target's options, its provider alone.
+Options options_for(const Target& target);
+
+/// Runs the graph on every compiling target, where it must be right; how many steps each takes, by the target's name.
+std::map<std::string, std::size_t> steps_where_right(const GraphCase& graph);
+
 /// All runs, one after the other, and all of them again, in one session; `explanation` becomes what the session says then.
 Outcome run_symbolic(const SymbolicCase& symbolic, const Options& options,
                      std::string* explanation = nullptr);
