@@ -19,11 +19,29 @@
 namespace backplane::cuda {
 namespace {
 
-/// CUDA's words, before a kernel's text.
+/// CUDA's words, before a kernel's text. No header is read and no library linked: both take several times as long
+/// as a kernel, and there are hundreds. What a kernel calls is in this program.
 constexpr char kWords[] = R"text(
-#include <cstddef>
-#include <math.h>
-#include <utility>
+using size_t = decltype(sizeof 0);
+#define NAN __builtin_nanf("")
+#define INFINITY __builtin_inff()
+#define OF_ONE(name) \
+  static inline float name(float x) { return __builtin_##name##f(x); } \
+  static inline double name(double x) { return __builtin_##name(x); }
+#define OF_TWO(name) \
+  static inline float name(float x, float y) { return __builtin_##name##f(x, y); } \
+  static inline double name(double x, double y) { return __builtin_##name(x, y); }
+#define QUESTION(name) \
+  static inline bool name(float x) { return __builtin_##name(x); } \
+  static inline bool name(double x) { return __builtin_##name(x); }
+OF_ONE(acos) OF_ONE(acosh) OF_ONE(asin) OF_ONE(asinh) OF_ONE(atan) OF_ONE(atanh) OF_ONE(ceil) OF_ONE(cos)
+OF_ONE(cosh) OF_ONE(erf) OF_ONE(exp) OF_ONE(expm1) OF_ONE(fabs) OF_ONE(floor) OF_ONE(log) OF_ONE(log1p)
+OF_ONE(rint) OF_ONE(sin) OF_ONE(sinh) OF_ONE(sqrt) OF_ONE(tan) OF_ONE(tanh) OF_ONE(trunc)
+OF_TWO(fmod) OF_TWO(pow)
+QUESTION(isfinite) QUESTION(isinf) QUESTION(isnan)
+static inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+static inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
+static inline float expf(float x) { return __builtin_expf(x); }
 #define __CUDACC__ 1
 #define __global__
 #define __device__
@@ -66,12 +84,11 @@ static inline unsigned atomicAdd(unsigned *p, unsigned value) { return __sync_fe
 
 /// After it: one item, or all of a group.
 constexpr char kCalls[] = R"text(
-template <class... A, std::size_t... I>
-static void call(void (*kernel)(A...), void **arguments, std::index_sequence<I...>) {
-  kernel(*static_cast<A *>(arguments[I])...);
-}
+struct Call {  // braces evaluate what is between them from left to right
+  template <class... A> Call(void (*kernel)(A...), A... values) { kernel(values...); }
+};
 template <class... A> static void call(void (*kernel)(A...), void **arguments) {
-  call(kernel, arguments, std::index_sequence_for<A...>{});
+  Call{kernel, *static_cast<A *>(*arguments++)...};
 }
 extern "C" void host_item(const unsigned *group, const unsigned *item, const unsigned *size,
                           void **arguments, void (*meet_others)(int)) {
@@ -114,7 +131,7 @@ HostKernel compile(const std::string& source, std::size_t number) {
   // An access that is not aligned, for which a GPU ends the program, ends this one.
   const std::string options =
       sdk::message(" -std=c++17 -w -O0 -fwrapv -shared -fPIC -Wl,-Bsymbolic -fsanitize=alignment ",
-                   "-fsanitize-undefined-trap-on-error ",
+                   "-fsanitize-undefined-trap-on-error -nostdlib ",
 #ifdef SANITIZED
                    "-fsanitize=address "
 #else

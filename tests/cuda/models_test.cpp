@@ -207,23 +207,24 @@ GraphCase written_attention(Random& random, const Writing& w) {
   return g.done(outputs);
 }
 
+void expect_one_step(const Writing& w) {
+  Random random(3);
+  const GraphCase graph = written_attention(random, w);
+  for (const std::string precision : {"fp32", "fp16"}) {
+    const std::string text = explain(graph, w.is_flat ? 3 : 4, {{"precision", precision}});
+    const bool is_librarys = precision == "fp16" && w.softcap == 0 && !w.chosen;
+    const std::string how = w.positions == 3 ? "by rows" : is_librarys ? "cudnn" : "by parts";
+    EXPECT_NE(text.find("cuda:attention " + how), std::string::npos) << text;
+    EXPECT_LE(step_count(text), precision == "fp32" ? 1u : 6u) << text;
+  }
+}
+
 TEST(CudaModels, AttentionIsOneStepHoweverItsScoresAreMade) {
   for (const bool is_flat : {false, true}) {
     for (const float softcap : {0.0f, 1.5f}) {
       for (const std::optional<bool> chosen : {std::optional<bool>(), {false}, {true}}) {
-        for (const std::int64_t positions : {3, 6}) {
-          Random random(3);
-          const GraphCase graph = written_attention(random, {positions, is_flat, softcap, chosen});
-          for (const char* const precision : {"fp32", "fp16"}) {
-            const std::string text = explain(graph, is_flat ? 3 : 4, {{"precision", precision}});
-            const bool is_librarys = positions == 6 && softcap == 0 && !chosen;
-            const std::string how = positions == 3                                    ? "by rows"
-                                    : is_librarys && precision == std::string("fp16") ? "cudnn"
-                                                                                      : "by parts";
-            EXPECT_NE(text.find("cuda:attention " + how), std::string::npos) << text;
-            EXPECT_LE(step_count(text), precision == std::string("fp32") ? 1u : 6u) << text;
-          }
-        }
+        for (const std::int64_t positions : {3, 6})
+          expect_one_step({positions, is_flat, softcap, chosen});
       }
     }
   }

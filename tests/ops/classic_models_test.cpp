@@ -8,7 +8,10 @@ namespace backplane::ops_test {
 namespace {
 
 Node ml(const char* op_type, std::vector<reference::Attribute> attributes, std::int64_t opset = 3) {
-  return {.op_type = op_type, .domain = "ai.onnx.ml", .opset = opset, .attributes = attributes};
+  return {.op_type = op_type,
+          .domain = "ai.onnx.ml",
+          .opset = opset,
+          .attributes = std::move(attributes)};
 }
 
 const double kHalf = 0.62245933120185456;    // 1 / (1 + e^-0.5)

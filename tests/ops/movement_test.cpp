@@ -160,8 +160,8 @@ const Sweep kReverseSequence("Movement", "ReverseSequence", 20, reverse_sequence
 /// Writes nodes that move x; gives what they make.
 using Move = std::function<std::vector<std::string>(GraphWriter&, const std::string& x)>;
 
-Move one(const char* op_type, std::vector<Tensor> more,
-         std::vector<reference::Attribute> attributes = {}) {
+Move one(const char* op_type, const std::vector<Tensor>& more,
+         const std::vector<reference::Attribute>& attributes = {}) {
   return [=](GraphWriter& g, const std::string& x) -> std::vector<std::string> {
     std::vector<std::string> inputs{x};
     for (const Tensor& tensor : more) inputs.push_back(g.constant(tensor));

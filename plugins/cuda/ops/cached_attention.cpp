@@ -42,7 +42,7 @@ class AttentionByRowsOrProducts {
     RowAttention form = shared_.begin(ctx, work.launches(), end);
     WorkspacePieces pieces(work.device());
     pieces.add(static_cast<std::int64_t>(end));
-    if (form.has_result()) ctx.set_variant(add_attention(work, std::move(form), pieces));
+    if (form.has_result()) ctx.set_variant(add_attention(work, form, pieces));
     if (pieces.bytes() > 0) ctx.set_workspace(pieces.bytes(), work.device().limits().alignment);
   }
 
