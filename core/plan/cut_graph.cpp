@@ -63,17 +63,20 @@ std::unordered_set<NodeId> needed_nodes(const Graph& graph) {
 }
 
 void check_fed(const Graph& graph, const Cut& cut) {
+  std::string missing;
+  int count = 0;
   for (std::size_t i = 0; i < graph.value_count(); ++i) {
     const Value& value = graph.value(static_cast<ValueId>(i));
     if (value.producer != kNone || value.constant != nullptr ||
         (value.uses.empty() && !value.is_output))
       continue;
     if (std::find(cut.feeds.begin(), cut.feeds.end(), value.name) != cut.feeds.end()) continue;
-    if (value.is_input) {
-      invalid("the input '", value.name, "' of type ", value.type.to_string(),
-              value.type.shape ? to_string(*value.type.shape) : "", " is not fed");
-    }
+    if (!value.is_input) continue;
+    missing += text(count++ > 0 ? ", '" : "'", value.name, "' of type ", value.type.to_string(),
+                    value.type.shape ? to_string(*value.type.shape) : "");
   }
+  if (count == 1) invalid("the input ", missing, " is not fed");
+  if (count > 1) invalid("the inputs ", missing, " are not fed");
 }
 
 }  // namespace

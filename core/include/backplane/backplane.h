@@ -388,7 +388,8 @@ BACKPLANE_API backplane_status* backplane_session_run_path(
 
 /* A binding keeps feeds and fetches between runs: names are looked up once, and with equal shapes a run allocates
  * nothing. A value given replaces the one before it; NULL for an output lets the session allocate it at the next run
- * and reuse it while its shape stays. backplane_binding_output gives what the last run wrote.
+ * and reuse it while its shape stays; one that is given must have the type and shape that a run makes.
+ * backplane_binding_output gives what the last run wrote.
  * Ownership: bound values are borrowed until they are replaced or the binding is destroyed; the result of
  * binding_output belongs to the binding. Threads: one per binding; many bindings at a time per session.
  * Errors: as backplane_session_run. Since: 0.1 */
