@@ -648,7 +648,7 @@ class StandInConvolutions final : public ConvolutionLibrary {
   }
 };
 
-/// Attention by its definition.
+/// Attention by its definition; exponentials are powers of two, whose exponents are floats, as the library's are.
 void attend(const Attention& form, const AttentionAddresses& at, float scale) {
   const auto row_of = [](const AttentionSteps& steps, std::int64_t b, std::int64_t h,
                          std::int64_t i) {
@@ -673,11 +673,11 @@ void attend(const Attention& form, const AttentionAddresses& at, float scale) {
         score += load(at.mask, form.type,
                       ((index(0, b) * mask[1] + index(1, h)) * mask[2] + index(2, row)) * mask[3] +
                           index(3, j));
-      if (form.is_causal && j > row) score = -std::numeric_limits<double>::max();
-      weights[static_cast<std::size_t>(j)] = score;
-      greatest = std::max(greatest, score);
+      if (form.is_causal && j > row) score = -std::numeric_limits<double>::infinity();
+      score = static_cast<double>(static_cast<float>(score) * 1.442695041f);
+      greatest = std::max(greatest, weights[static_cast<std::size_t>(j)] = score);
     }
-    for (double& weight : weights) sum += weight = std::exp(weight - greatest);
+    for (double& weight : weights) sum += weight = std::exp2(weight - greatest);
     for (std::int64_t e = 0; e < form.value_width; ++e) {
       double value = 0;
       for (std::int64_t j = 0; j < form.columns; ++j)
