@@ -275,7 +275,7 @@ void expect_all_shapes(EncoderLayer& layer, const Options& options, double limit
   EXPECT_NE(text.find(kernel), std::string::npos) << text;
   EXPECT_NE(text.find("\"state\":\"replayed\""), std::string::npos) << text;
   // The rows that are added are part of the products; values change their form at the ends alone.
-  EXPECT_NE(part_of(text, "Add_12").find("\"fused_into\":\"FusedMatMul"), std::string::npos)
+  EXPECT_NE(part_of(text, "Add_12").find("\"fused_into\":\"JoinedMatMul"), std::string::npos)
       << text;
   const std::size_t order = text.find("\"order\":[");
   ASSERT_NE(order, std::string::npos);

@@ -379,6 +379,7 @@ class StandInProducts final : public ProductLibrary {
     stand_in().note("propose");
     stand_in().products.push_back(product);
     if (product.alignment < stand_in().least_alignment || !has_algorithms(product)) return {};
+    if (stand_in().multiplies && !stand_in().multiplies(product)) return {};
     return stand_in().proposals;
   }
   bool serves(const LibraryProduct&, ProductAlgorithm&) override {
@@ -532,6 +533,7 @@ DeviceTraits stand_in_device(int major, int minor) {
   traits.major = major;
   traits.minor = minor;
   traits.memory_bytes = 1ull << 30;
+  traits.multiprocessors = 4;
   traits.has_pools = traits.has_stream_values = true;
   return traits;
 }

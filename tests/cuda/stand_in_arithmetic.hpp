@@ -94,7 +94,8 @@ class LibraryArithmetic {
   double finished(double sum, std::int64_t batch, std::int64_t row, std::int64_t column) const {
     sum *= factor_;
     if (product_.has_addend) sum += addend_factor_ * element(at_.c, product_.c, batch, row, column);
-    if (product_.has_bias) sum += load(at_.bias, product_.d.type, row);
+    if (product_.has_bias)
+      sum += load(at_.bias, product_.d.type, batch * product_.bias_batch_step + row);
     if (product_.epilogue == Epilogue::kRelu) sum = std::max(sum, 0.0);
     if (product_.epilogue == Epilogue::kGelu)
       sum *= 0.5 * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
