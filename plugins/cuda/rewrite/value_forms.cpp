@@ -88,6 +88,7 @@ Form ValueForms::plain(const std::string& value) const {
   if (value.empty()) return {};
   if (const RecordedEdit::Constant* const constant = recorded_.constant(value))
     return {constant->type, false};
+  if (const auto added = added_.find(value); added != added_.end()) return {added->second, false};
   const sdk::ValueInfo info = graph_.value(value.c_str());
   return {info ? info.type() : DataType::None, false};
 }
