@@ -19,6 +19,12 @@ const OpCase kRows[] = {
      .node = {.op_type = "QuantizeLinear", .opset = 13},
      .inputs = {f32({3}, {1, -1, 300}), constant(f32({}, {1}))},
      .outputs = {u8({3}, {1, 0, 255})}},
+    {.name =
+         "QuantizeMakesNanTheLeast",  // wherever it stands: in a vector or in what is left after those
+     .node = {.op_type = "QuantizeLinear", .opset = 13},
+     .inputs = {f32({17}, {kNan, 2, 2, 2, 2, 2, 2, kNan, 2, 2, 2, 2, 2, 2, 2, 2, kNan}),
+                constant(f32({}, {2})), constant(i8({}, {3}))},
+     .outputs = {i8({17}, {-128, 4, 4, 4, 4, 4, 4, -128, 4, 4, 4, 4, 4, 4, 4, 4, -128})}},
     {.name = "QuantizeAlongAnAxis",
      .node = {.op_type = "QuantizeLinear", .opset = 13, .attributes = {{"axis", 0}}},
      .inputs = {f32({2, 2}, {1, 2, 10, 20}), constant(f32({2}, {1, 10})),
