@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "plugins/cpu/dense/targets.hpp"
 
@@ -19,43 +20,44 @@ namespace {
 
 // Plain loops: the compiler makes vectors of this target of them.
 
-template <bool kMax>
-HWY_INLINE float combined(float have, float more) {
-  if constexpr (kMax) {
+template <bool kMax, class T>
+HWY_INLINE T combined(T have, T more) {
+  if constexpr (kMax && std::is_integral_v<T>) {
+    return more > have ? more : have;
+  } else if constexpr (kMax) {
     return static_cast<int>(more > have) | static_cast<int>(more != more) ? more : have;
   } else {
     return have + more;
   }
 }
 
-template <bool kMax>
-void combine(const float* HWY_RESTRICT x, float* HWY_RESTRICT y, std::int64_t n) {
+template <bool kMax, class T>
+void combine(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = combined<kMax>(y[i], x[i]);
 }
 
 /// y[i] of line[i * stride], line[i * stride + dilation] ...
-template <bool kMax, std::int64_t kStride>
-void combine_along(const Window& window, const float* HWY_RESTRICT line, float* HWY_RESTRICT y) {
+template <bool kMax, std::int64_t kStride, class T>
+void combine_along(const Window& window, const T* HWY_RESTRICT line, T* HWY_RESTRICT y) {
   const std::int64_t stride = kStride != 0 ? kStride : window.stride[2];
   const std::int64_t n = window.out[2];
   for (std::int64_t i = 0; i < n; ++i) y[i] = line[i * stride];
   for (std::int64_t k = 1; k < window.kernel[2]; ++k) {
-    const float* HWY_RESTRICT from = line + k * window.dilation[2];
+    const T* HWY_RESTRICT from = line + k * window.dilation[2];
     for (std::int64_t i = 0; i < n; ++i) y[i] = combined<kMax>(y[i], from[i * stride]);
   }
 }
 
-template <bool kMax>
-void combine_along(const Window& window, const float* line, float* y) {
+template <bool kMax, class T>
+void combine_along(const Window& window, const T* line, T* y) {
   if (window.stride[2] == 1) return combine_along<kMax, 1>(window, line, y);
   if (window.stride[2] == 2) return combine_along<kMax, 2>(window, line, y);
   combine_along<kMax, 0>(window, line, y);
 }
 
 /// Combines the lines of the plane that belong to a line of the result; `to` is filled with what changes nothing.
-template <bool kMax>
-void combine_lines(const Window& window, std::int64_t oz, std::int64_t oy, const float* x,
-                   float* to) {
+template <bool kMax, class T>
+void combine_lines(const Window& window, std::int64_t oz, std::int64_t oy, const T* x, T* to) {
   for (std::int64_t kz = 0; kz < window.kernel[0]; ++kz) {
     const std::int64_t z = oz * window.stride[0] - window.pad_begin[0] + kz * window.dilation[0];
     if (z < 0 || z >= window.in[0]) continue;
@@ -68,12 +70,13 @@ void combine_lines(const Window& window, std::int64_t oz, std::int64_t oy, const
   }
 }
 
-template <bool kMax>
-void pool(const PoolLines& lines, const float* x, float* y, float* scratch) {
+template <bool kMax, class T>
+void pool(const PoolLines& lines, const T* x, T* y, T* scratch) {
   const Window& window = lines.window;
-  const float start = kMax ? -std::numeric_limits<float>::infinity() : 0.0f;
+  using Limits = std::numeric_limits<T>;
+  const T start = !kMax ? T(0) : Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
   const std::int64_t columns = window.out[2];
-  float* inside = scratch + window.pad_begin[2];
+  T* inside = scratch + window.pad_begin[2];
   std::fill_n(scratch, lines.scratch_size(), start);
   for (std::int64_t oz = 0; oz < window.out[0]; ++oz) {
     const std::int64_t count_z = kMax ? 1 : lines.count_at(0, oz);
@@ -84,7 +87,7 @@ void pool(const PoolLines& lines, const float* x, float* y, float* scratch) {
       if constexpr (!kMax) {
         const auto count = static_cast<float>(count_z * lines.count_at(1, oy));
         const float* HWY_RESTRICT counts = lines.counts.data();
-        float* HWY_RESTRICT mean = y;
+        T* HWY_RESTRICT mean = y;
         for (std::int64_t i = 0; i < columns; ++i) {
           const float all = count * counts[i];
           mean[i] /= all > 1 ? all : 1.0f;
@@ -97,7 +100,8 @@ void pool(const PoolLines& lines, const float* x, float* y, float* scratch) {
 }  // namespace
 
 const PoolLoops& find_pool() {
-  static constexpr PoolLoops kLoops{pool<true>, pool<false>};
+  static constexpr PoolLoops kLoops{pool<true, float>, pool<false, float>, pool<true, std::uint8_t>,
+                                    pool<true, std::int8_t>};
   return kLoops;
 }
 

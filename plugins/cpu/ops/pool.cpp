@@ -172,8 +172,8 @@ class LastGlobalMean {
   Isa isa_;
 };
 
-/// Channels first, any type, MaxPool's second output too: plain loops, but for means and largest ones of floats, which
-/// go line by line.
+/// Channels first, any type, MaxPool's second output too: plain loops, but for means and largest ones of floats and
+/// largest ones of bytes, which go line by line.
 template <class T>
 class FirstPool {
  public:
@@ -182,12 +182,12 @@ class FirstPool {
     Window window;
     int64_t planes;
     PoolLines lines = {};
-    void (*by_lines)(const PoolLines& lines, const float* x, float* y, float* scratch) = nullptr;
+    PoolPlane<T> by_lines = nullptr;
 
     void compute_by_lines(const sdk::ComputeContext& ctx) const {
-      const float* x = ctx.input(0).data<float>();
-      auto* y = ctx.output(0).mutable_data<float>();
-      auto* scratch = ctx.workspace().mutable_data<float>();
+      const T* x = ctx.input(0).data<T>();
+      T* y = ctx.output(0).mutable_data<T>();
+      T* scratch = ctx.workspace().mutable_data<T>();
       const int64_t size = lines.scratch_size();
       const int64_t work = window.out_pixels() * (window.kernel[2] + window.taps() / 8);
       const uint64_t grain = 16384 / static_cast<uint64_t>(std::max<int64_t>(1, work)) + 1;
@@ -319,24 +319,38 @@ class FirstPool {
     ctx.set_output(0, x.type(), dims);
     if (ctx.output_wanted(1)) ctx.set_output(1, sdk::DataType::Int64, dims);
     Prepared prepared{attributes_, window, x.dim(0) * x.dim(1)};
-    if (std::is_same_v<T, float> && attributes_.kind != PoolKind::kNorm && !ctx.output_wanted(1) &&
-        window.in_pixels() > 0 && window.out_pixels() > 0)
+    if (!ctx.output_wanted(1) && window.in_pixels() > 0 && window.out_pixels() > 0)
       go_by_lines(ctx, prepared);
     return prepared;
   }
 
  private:
+  /// Null where there is none.
+  PoolPlane<T> pool_plane() const {
+    const PoolLoops& loops = pool_loops(isa_);
+    const bool is_max = attributes_.kind == PoolKind::kMax;
+    if constexpr (std::is_same_v<T, float>) {
+      if (attributes_.kind == PoolKind::kMean) return loops.mean;
+      if (is_max) return loops.max;
+    } else if constexpr (std::is_same_v<T, std::uint8_t>) {
+      if (is_max) return loops.max_u8;
+    } else if constexpr (std::is_same_v<T, std::int8_t>) {
+      if (is_max) return loops.max_s8;
+    }
+    return nullptr;
+  }
+
   void go_by_lines(sdk::PrepareContext& ctx, Prepared& prepared) const {
     PoolLines& lines = prepared.lines;
     lines.window = prepared.window;
     lines.count_padding = attributes_.count_padding;
-    const PoolLoops& loops = pool_loops(isa_);
-    prepared.by_lines = attributes_.kind == PoolKind::kMax ? loops.max : loops.mean;
+    prepared.by_lines = pool_plane();
+    if (prepared.by_lines == nullptr) return;
     if (attributes_.kind == PoolKind::kMean) {
       for (int64_t i = 0; i < lines.window.out[2]; ++i)
         lines.counts.push_back(static_cast<float>(lines.count_at(2, i)));
     }
-    ctx.set_workspace(static_cast<uint64_t>(lines.scratch_size()) * sizeof(float) *
+    ctx.set_workspace(static_cast<uint64_t>(lines.scratch_size()) * sizeof(T) *
                       ctx.threads().count());
   }
 
