@@ -53,6 +53,11 @@ const OpCase kRows[] = {
      .node = {.op_type = "OneHot", .opset = 11},
      .inputs = {i64({2}, {3, -4}), constant(i64({}, {3})), constant(f32({2}, {-1, 5}))},
      .outputs = {f32({2, 3}, {-1, -1, -1, -1, -1, -1})}},
+    {.name =
+         "CompressByAMaskShapedLikeTheInput",  // not of the standard, but as PaddlePaddle's converter writes it
+     .node = {.op_type = "Compress", .opset = 11},
+     .inputs = {f32({2, 3}, {1, 2, 3, 4, 5, 6}), boolean({2, 3}, {0, 1, 0, 1, 1, 0})},
+     .outputs = {f32({3}, {2, 4, 5})}},
     {.name = "CompressWithoutAxisFlattens",
      .node = {.op_type = "Compress", .opset = 11},
      .inputs = {f32({2, 2}, {1, 2, 3, 4}), boolean({3}, {0, 1, 1})},
