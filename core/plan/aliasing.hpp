@@ -13,7 +13,7 @@ namespace backplane::core {
 struct Storage {
   int first_slot = -1, last_slot = -1;  ///< of Aliases::next_slot's chain; -1: nobody shares it
   int fresh_slot = -1;  ///< the first slot of the chain whose readers no writer in place waits for
-  int root = -1;                        ///< the slot that says where the memory is; its offset is 0
+  int root = -1;        ///< the slot that says where the memory is; its offset is 0
   std::uint64_t bytes = 0;
   std::uint64_t alignment = 64;
   int first = 0;  ///< the step that first writes it

@@ -15,11 +15,18 @@ std::vector<std::string> value_names(const Graph& graph) {
   return names;
 }
 
+std::string hint(const Graph& graph, const std::string& name) {
+  std::string hint = did_you_mean(name, value_names(graph));
+  if (!hint.empty()) return hint;
+  constexpr std::size_t kShown = 10;
+  for (std::size_t i = 0; i < std::min(graph.inputs.size(), kShown); ++i)
+    hint += (i == 0 ? "; its inputs: '" : ", '") + graph.value(graph.inputs[i]).name + "'";
+  return hint;
+}
+
 ValueId known_value(const Graph& graph, const std::string& name, const char* what) {
   const ValueId id = graph.find_value(name);
-  if (id == kNone)
-    invalid("the model has no value '", name, "' to ", what,
-            did_you_mean(name, value_names(graph)));
+  if (id == kNone) invalid("the model has no value '", name, "' to ", what, hint(graph, name));
   return id;
 }
 

@@ -244,8 +244,7 @@ void Binding::plan() {
   }
   if (!routed_ || save_version_ != session_->save_version()) make_route();
   check_inputs();
-  session_->prepare(route_, feeds_, fetches_, &memo_, &resizable_,
-                    is_placed_ ? &places_ : nullptr);
+  session_->prepare(route_, feeds_, fetches_, &memo_, &resizable_, is_placed_ ? &places_ : nullptr);
 }
 
 void Binding::run(const RunOptions* options) {
@@ -256,7 +255,8 @@ void Binding::run(const RunOptions* options) {
     checked_ = false;
   }
   if (!checked_ || !same_shapes()) check_inputs();
-  session_->run(route_, feeds_, fetches_, &memo_, &resizable_, options, is_placed_ ? &places_ : nullptr);
+  session_->run(route_, feeds_, fetches_, &memo_, &resizable_, options,
+                is_placed_ ? &places_ : nullptr);
 }
 
 RuntimeValuePtr Binding::output(const std::string& name) const {

@@ -43,8 +43,8 @@ class TracedRun {
 }  // namespace
 
 void Session::run(const Route& route, const RunValues& feeds, const RunValues& fetches,
-                  PlanMemo* memo, const std::vector<bool>* resizable,
-                  const RunOptions* options, const BodyPlaces* places) {
+                  PlanMemo* memo, const std::vector<bool>* resizable, const RunOptions* options,
+                  const BodyPlaces* places) {
   RunSettings settings;
   settings.places = places;
   settings.own_fetches = places != nullptr ? &devices_ : nullptr;

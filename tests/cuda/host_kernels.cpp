@@ -207,9 +207,10 @@ HostKernel compile(const std::string& source, std::size_t number) {
 #else
   const std::string compiled = "-fsanitize=thread ", linked;  // whose library is not: see WATCH
 #endif
-  const std::string command = sdk::message(
-      BACKPLANE_TEST_COMPILER, options, compiled, "-c -o ", stem, ".o ", stem, ".cpp && ",
-      BACKPLANE_TEST_COMPILER, " -shared -nostdlib -Wl,-Bsymbolic ", linked, "-o ", stem, ".so ", stem, ".o");
+  const std::string command =
+      sdk::message(BACKPLANE_TEST_COMPILER, options, compiled, "-c -o ", stem, ".o ", stem,
+                   ".cpp && ", BACKPLANE_TEST_COMPILER, " -shared -nostdlib -Wl,-Bsymbolic ",
+                   linked, "-o ", stem, ".so ", stem, ".o");
   const int code = std::system(command.c_str());  // NOLINT(cert-env33-c,concurrency-mt-unsafe)
   void* const library =
       code == 0 ? ::dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;

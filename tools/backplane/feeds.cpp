@@ -81,7 +81,8 @@ FeedSet::FeedSet(const Session& session, const std::vector<std::string>& argumen
     }
   }
   for (const ValueInfo& info : inputs_) {
-    if (!has(info.name) && is_optional(info.type)) values_.emplace_back(info.name, empty_optional());
+    if (!has(info.name) && is_optional(info.type))
+      values_.emplace_back(info.name, empty_optional());
   }
 }
 

@@ -71,6 +71,7 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * environment.spinning             true | false: idle threads look for work for a while, then sleep   true
  * environment.log_level            trace | debug | info | warning | error | off                           warning
  * environment.plugin_path          directories to search before the default one, separated by ':'
+ * environment.plugin_exclude       plugin files that are not loaded, separated by ':'
  * environment.custom_ops           libraries of custom operators of every session, separated by ':'
  * threads                          threads of a session's loops; 0: the pool's                            0
  * providers                        names in order of preference, separated by ','; "auto": all with a     auto
