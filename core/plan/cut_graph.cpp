@@ -79,8 +79,8 @@ void check_fed(const Graph& graph, const Cut& cut) {
       continue;
     if (std::find(cut.feeds.begin(), cut.feeds.end(), value.name) != cut.feeds.end()) continue;
     if (!value.is_input) continue;
-    missing += text(count++ > 0 ? ", '" : "'", value.name, "' of type ", value.type.to_string(),
-                    value.type.shape ? to_string(*value.type.shape) : "");
+    missing += text(count++ > 0 ? ", '" : "'", value.name, "' ", value.type.to_string(),
+                    value.type.shape ? " " + to_string(*value.type.shape) : "");
   }
   if (count == 1) invalid("the input ", missing, " is not fed");
   if (count > 1) invalid("the inputs ", missing, " are not fed");

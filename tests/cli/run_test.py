@@ -46,6 +46,28 @@ class Run(program.ProgramTest):
         np.testing.assert_array_equal(np.load(self.folder / "o/r.npy"), np.maximum(X, 0))
         self.fail_with(2, ["'yy'"], "run", self.model, "--input", self.x, "--output", "yy")
 
+    def test_runs_start_at_inner_values_and_take_only_what_they_need(self):
+        made = self.json_of("run", self.model, "--input", "r=x.npy", "--output-dir", "o")
+        self.assertEqual(made["outputs"][0]["name"], "y")
+        np.testing.assert_array_equal(np.load(self.folder / "o/y.npy"), 2 * X)
+        path = self.save(model([node("Relu", ["a"], ["y"]), node("Add", ["a", "b"], ["z"])],
+                               [value("a"), value("b"), value("unused")], [value("y"), value("z")]), "two.onnx")
+        self.succeed("run", path, "--input", "a=x.npy", "--output", "y")
+        self.succeed("run", path, "--input", "a=x.npy", "--input", "b=x.npy")
+        self.fail_with(2, ["'b' tensor(float) [2,3]", "not fed"], "run", path, "--input", "a=x.npy")
+        constant = model([node("Add", ["x", "w"], ["y"])], [value("x")], [value("y")],
+                         [numpy_helper.from_array(X, "w")])
+        self.fail_with(2, ["'w'", "initializer", "does not list it"], "run", self.save(constant, "w.onnx"), "--input",
+                       self.x, "--input", "w=x.npy")
+
+    def test_optional_inputs_may_be_left_out(self):
+        kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2, 3]))
+        path = self.save(model([node("OptionalHasElement", ["o"], ["y"])], [helper.make_value_info("o", kind)],
+                               [value("y", TensorProto.BOOL, ())], opset=18), "optional.onnx")
+        self.json_of("run", path, "--output-dir", "o")
+        self.assertFalse(np.load(self.folder / "o/y.npy"))
+        self.succeed("bench", path, "--runs", "1")
+
     def test_missing_inputs_are_named_with_type_and_shape(self):
         dynamic = model([node("Add", ["a", "b"], ["y"])],
                         [value("a", shape=("batch", 3)), value("b", shape=(1, 3))], [value("y", shape=None)])

@@ -105,6 +105,21 @@ class Cases(program.ProgramTest):
             self.assertEqual(results[name]["status"], "error")
             self.assertIn(text, results[name]["reason"])
 
+    def test_files_that_belong_to_nothing_are_errors(self):
+        relu = program.relu_model()
+        self.save_case("case", relu, [X, X], [np.maximum(X, 0)])
+        self.fail_with_reason("input_1.pb", "1 input")
+        self.save_case("case", relu, [X], [np.maximum(X, 0)] * 2)
+        (self.folder / "case/test_data_set_0/input_1.pb").unlink()
+        self.fail_with_reason("output_1.pb", "1 output")
+
+    def fail_with_reason(self, *words):
+        self.succeed("verify", "case", "--json", "r.json", code=1)
+        result = json.loads((self.folder / "r.json").read_text())["."]
+        self.assertEqual(result["status"], "error")
+        for word in words:
+            self.assertIn(word, result["reason"])
+
     def test_inputs_with_initializers_keep_their_numbers(self):
         """IR version 3 lists initializers as inputs: input_1 is the second of the list."""
         weight = helper.make_tensor("w", TensorProto.FLOAT, (2, 3), [1.0] * 6)

@@ -215,7 +215,7 @@ TEST_F(PlacementTest, CutRefusesWhatCannotBe) {
             std::string::npos);
   EXPECT_NE(error_of([&] {
               cut_graph(model_, {{}, {"y"}});
-            }).find("the input 'x' of type tensor(float)[4] is not fed"),
+            }).find("the input 'x' tensor(float) [4] is not fed"),
             std::string::npos);
   EXPECT_NE(error_of([&] {
               cut_graph(model_, {{"va"}, {"y"}});
