@@ -371,7 +371,9 @@ class Lrn {
       : size_(node.get_int("size", 1)),
         alpha_(static_cast<double>(node.get_float("alpha", 1e-4f))),
         beta_(static_cast<double>(node.get_float("beta", 0.75f))),
-        bias_(static_cast<double>(node.get_float("bias", 1))) {}
+        bias_(static_cast<double>(node.get_float("bias", 1))) {
+    if (size_ < 1) sdk::invalid("LRN: attribute 'size' is ", size_, "; it must be positive");
+  }
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
