@@ -285,7 +285,11 @@ class BatchNormalization {
     ctx.set_output(0, x.type(), x.dims());
     ctx.allow_in_place(0, 0);
     std::vector<View> views{dense_view(input(0), x.type(), x.dims())};
+    const std::int64_t channels = x.rank() > 1 ? x.dim(1) : 1;
     for (std::uint32_t i = 1; i < 5; ++i) {
+      if (ctx.input(i).size() != channels)
+        sdk::invalid("BatchNormalization: input ", i, " has dims ", to_string(ctx.input(i).dims()),
+                     " where x has ", channels, " channels");
       View view{input(i), ctx.input(i).type(), Dims(x.dims().size(), 0)};
       if (x.rank() > 1) view.strides[1] = 1;
       views.push_back(view);
