@@ -59,9 +59,12 @@ std::vector<std::string> nearest_names(std::string_view word,
       found.emplace_back(distance, i);
   }
   std::sort(found.begin(), found.end());
-  if (found.size() > limit) found.resize(limit);
   std::vector<std::string> names;
-  for (const auto& [distance, index] : found) names.push_back(candidates[index]);
+  for (const auto& [distance, index] : found) {
+    if (names.size() == limit) break;
+    if (std::find(names.begin(), names.end(), candidates[index]) == names.end())
+      names.push_back(candidates[index]);
+  }
   return names;
 }
 

@@ -67,7 +67,7 @@ struct EnvironmentOptions {
   unsigned threads = 0;  ///< 0: as many as processors
   bool spinning = true;  ///< idle threads of the pool look for work for a while before they sleep
   std::string log_level = "warning";
-  std::vector<std::filesystem::path> plugin_path;
+  std::vector<std::filesystem::path> plugin_path, plugin_exclude;
   std::vector<std::filesystem::path> custom_ops;  ///< of every session
   std::map<std::string, std::string> given;       ///< keys that were set, with their text
 };

@@ -103,7 +103,7 @@ class Aliasing {
       if (!memory || s.state->kind != ValueState::Kind::Tensor || s.state->type == DataType::String)
         continue;
       Storage made;
-      made.first_slot = made.last_slot = static_cast<int>(i);
+      made.first_slot = made.last_slot = made.fresh_slot = static_cast<int>(i);
       made.root = static_cast<int>(i);
       made.bytes = s.state->bytes;
       made.alignment = s.state->alignment;
@@ -140,6 +140,7 @@ class Aliasing {
       aliases_.storage_of[static_cast<std::size_t>(member)] = number;
     });
     aliases_.next_slot[static_cast<std::size_t>(into.last_slot)] = from.first_slot;
+    if (from.first_slot != from.last_slot) into.fresh_slot = into.first_slot;
     into.last_slot = from.last_slot;
     from.first_slot = from.last_slot = -1;
     from.bytes = 0;
@@ -199,12 +200,19 @@ class Aliasing {
       if (!can_be_in_place(index, step, step.outputs[k], wish)) continue;
       if (slot(step.outputs[k]).state->dims != slot(input).state->dims)
         viewed_.push_back(aliases_.storage_of[static_cast<std::size_t>(input)]);
-      aliases_.each_slot(storage(input), [&](int member) {
-        for (const Reader& reader : readers(member)) {
-          if (reader.step != index) aliases_.orders.emplace_back(reader.step, index);
-        }
-      });
+      order_behind_readers(index, storage(input));
       merge(step.outputs[k], input, slot(input).offset);
+      storage(input).fresh_slot = step.outputs[k];
+    }
+  }
+
+  /// Those of earlier slots come before the last writer in place, which made what this one reads.
+  void order_behind_readers(int writer, const Storage& storage) {
+    for (int member = storage.fresh_slot; member >= 0;
+         member = aliases_.next_slot[static_cast<std::size_t>(member)]) {
+      for (const Reader& reader : readers(member)) {
+        if (reader.step != writer) aliases_.orders.emplace_back(reader.step, writer);
+      }
     }
   }
 
@@ -245,6 +253,7 @@ class Aliasing {
       if (!can_be_inside(step, wish, input, output)) continue;
       if (wish.strides) restride(input, wish);
       merge(input, output, slot(output).offset + wish.offset);
+      storage(output).fresh_slot = storage(output).first_slot;
       step.input_state[wish.input] |= BP_INPUT_INSIDE;
     }
   }

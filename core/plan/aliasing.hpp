@@ -12,7 +12,8 @@ namespace backplane::core {
 /// Slots that share one piece of memory. Slot::offset is an offset into it.
 struct Storage {
   int first_slot = -1, last_slot = -1;  ///< of Aliases::next_slot's chain; -1: nobody shares it
-  int root = -1;                        ///< the slot that says where the memory is; its offset is 0
+  int fresh_slot = -1;  ///< the first slot of the chain whose readers no writer in place waits for
+  int root = -1;        ///< the slot that says where the memory is; its offset is 0
   std::uint64_t bytes = 0;
   std::uint64_t alignment = 64;
   int first = 0;  ///< the step that first writes it

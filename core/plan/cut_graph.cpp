@@ -15,11 +15,18 @@ std::vector<std::string> value_names(const Graph& graph) {
   return names;
 }
 
+std::string hint(const Graph& graph, const std::string& name) {
+  std::string hint = did_you_mean(name, value_names(graph));
+  if (!hint.empty()) return hint;
+  constexpr std::size_t kShown = 10;
+  for (std::size_t i = 0; i < std::min(graph.inputs.size(), kShown); ++i)
+    hint += (i == 0 ? "; its inputs: '" : ", '") + graph.value(graph.inputs[i]).name + "'";
+  return hint;
+}
+
 ValueId known_value(const Graph& graph, const std::string& name, const char* what) {
   const ValueId id = graph.find_value(name);
-  if (id == kNone)
-    invalid("the model has no value '", name, "' to ", what,
-            did_you_mean(name, value_names(graph)));
+  if (id == kNone) invalid("the model has no value '", name, "' to ", what, hint(graph, name));
   return id;
 }
 
@@ -63,17 +70,20 @@ std::unordered_set<NodeId> needed_nodes(const Graph& graph) {
 }
 
 void check_fed(const Graph& graph, const Cut& cut) {
+  std::string missing;
+  int count = 0;
   for (std::size_t i = 0; i < graph.value_count(); ++i) {
     const Value& value = graph.value(static_cast<ValueId>(i));
     if (value.producer != kNone || value.constant != nullptr ||
         (value.uses.empty() && !value.is_output))
       continue;
     if (std::find(cut.feeds.begin(), cut.feeds.end(), value.name) != cut.feeds.end()) continue;
-    if (value.is_input) {
-      invalid("the input '", value.name, "' of type ", value.type.to_string(),
-              value.type.shape ? to_string(*value.type.shape) : "", " is not fed");
-    }
+    if (!value.is_input) continue;
+    missing += text(count++ > 0 ? ", '" : "'", value.name, "' of type ", value.type.to_string(),
+                    value.type.shape ? to_string(*value.type.shape) : "");
   }
+  if (count == 1) invalid("the input ", missing, " is not fed");
+  if (count > 1) invalid("the inputs ", missing, " are not fed");
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,8 +80,13 @@ std::vector<const bp_device_info*> enumerate_devices(const bp_provider& provider
 /// Threads: all functions may run concurrently.
 class PluginSet {
  public:
-  /// Directories are searched for *.so in order, files in name order; nothing is loaded yet.
-  explicit PluginSet(std::vector<std::filesystem::path> directories);
+  /// Told of a file before code of it is called: who it was that ended the process is known then.
+  using Watch = std::function<void(const std::filesystem::path& file)>;
+
+  /// Directories are searched for *.so in order, files in name order; nothing is loaded yet. Files that are `excluded`
+  /// never are.
+  explicit PluginSet(std::vector<std::filesystem::path> directories,
+                     const std::vector<std::filesystem::path>& excluded = {}, Watch watch = {});
 
   /// Loads everything that is found, once, and says what became of each file. A provider whose name
   /// another file has already is refused, naming both.
@@ -93,6 +100,9 @@ class PluginSet {
   /// provider's, then all). Throws NotFound naming the directories, every refused file with its
   /// reason, and the nearest known provider.
   PluginPtr find_provider(const std::string& provider, const bp_provider** out);
+
+  /// Throws NotFound: no provider has a device that is taken unless it is named, and why.
+  [[noreturn]] void throw_no_device();
 
   /// Loads a file by path (custom operators or a provider), once; later calls give the same one. Its
   /// providers are found by find_provider from then on. Throws what load_plugin throws, and
@@ -121,7 +131,12 @@ class PluginSet {
   void search();
   [[noreturn]] void throw_not_found(const std::string& provider) const;
 
+  std::string searched_text() const;
+  std::string refused_text(const std::string& likely_name) const;
+
   std::vector<std::filesystem::path> directories_;
+  std::set<std::filesystem::path> excluded_;  ///< links resolved
+  Watch watch_;
   std::vector<std::filesystem::path> given_;  ///< loaded by path
   std::mutex mutex_;
   std::map<std::filesystem::path, Outcome> outcomes_;  ///< by file, links resolved

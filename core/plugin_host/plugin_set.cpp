@@ -139,7 +139,12 @@ std::vector<const bp_device_info*> enumerate_devices(const bp_provider& provider
   return std::move(list.infos);
 }
 
-PluginSet::PluginSet(std::vector<fs::path> directories) : directories_(std::move(directories)) {}
+PluginSet::PluginSet(std::vector<fs::path> directories, const std::vector<fs::path>& excluded,
+                     Watch watch)
+    : directories_(std::move(directories)),
+      watch_(watch ? std::move(watch) : [](const fs::path&) {}) {
+  for (const fs::path& file : excluded) excluded_.insert(identity_of(file));
+}
 
 std::vector<fs::path> PluginSet::files() const {
   std::vector<fs::path> all = given_;
@@ -159,6 +164,9 @@ PluginSet::Outcome& PluginSet::try_load(const fs::path& file) {
   if (known != outcomes_.end()) return known->second;
   Outcome outcome;
   try {
+    if (excluded_.contains(identity))
+      invalid(quoted(file.native()), " is left out, as environment.plugin_exclude says");
+    watch_(file);
     // Counted apart from what other sets have of the same file, so that `unload` sees who uses this one's.
     PluginPtr loaded = load_plugin(file);
     const Plugin* plugin = loaded.get();
@@ -211,6 +219,7 @@ void PluginSet::add_rows(const fs::path& file) {
     one.loaded = one.reason.empty();
     wanted = wanted || one.loaded;
     if (one.loaded) {
+      watch_(file);
       try {
         one.devices = enumerate_devices(provider, &one.no_devices_reason);
       } catch (const Error& error) {
@@ -243,6 +252,7 @@ std::vector<PluginRow> PluginSet::counted_rows() {
   std::vector<PluginRow> counted = rows_;
   for (PluginRow& row : counted) {
     if (!row.loaded) continue;
+    watch_(row.file);
     try {
       const bp_plugin& plugin = row.plugin->raw();
       if (row.provider.empty()) {
@@ -290,20 +300,39 @@ void PluginSet::throw_not_found(const std::string& provider) const {
   message += did_you_mean(provider, known);
   message += known.empty() ? "; none is known" : "; known: ";
   for (const std::string& name : known) message += (name == known.front() ? "" : ", ") + name;
-  message += directories_.empty() ? "; no folder was searched" : "; searched: ";
+  throw Error(Code::NotFound, message + searched_text() + refused_text(provider));
+}
+
+void PluginSet::throw_no_device() {
+  std::string message = "no provider has a device that is taken unless it is named";
+  for (const PluginRow& row : rows()) {
+    if (row.provider.empty() || !row.loaded) continue;
+    message += text("; ", quoted(row.provider));
+    if (row.devices.empty()) message += ": " + row.no_devices_reason;
+  }
+  throw Error(Code::NotFound, message + searched_text() + refused_text(""));
+}
+
+std::string PluginSet::searched_text() const {
+  std::string message = directories_.empty() ? "; no folder was searched" : "; searched: ";
   for (std::size_t i = 0; i < directories_.size(); ++i) {
     std::error_code ignored;
     message += (i == 0 ? "" : ", ") + quoted(directories_[i].native());
     if (!fs::is_directory(directories_[i], ignored)) message += " (is not there)";
   }
-  // A file that by its name should have been the one comes first.
+  return message;
+}
+
+/// A file that by its name should have been the one comes first.
+std::string PluginSet::refused_text(const std::string& likely_name) const {
   std::string refused;
   for (const PluginRow& row : rows_) {
     if (row.loaded) continue;
-    const bool likely = row.file.stem().native().find(provider) != std::string::npos;
+    const bool likely =
+        !likely_name.empty() && row.file.stem().native().find(likely_name) != std::string::npos;
     refused.insert(likely ? 0 : refused.size(), "; refused: " + row.reason);
   }
-  throw Error(Code::NotFound, message + refused);
+  return refused;
 }
 
 PluginPtr PluginSet::load(const fs::path& file) {

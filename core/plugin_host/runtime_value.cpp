@@ -51,26 +51,27 @@ bool is_reusable(const std::shared_ptr<void>& memory, std::uint64_t bytes,
          reinterpret_cast<std::uintptr_t>(memory.get()) % alignment == 0;
 }
 
-/// What a value that is no tensor shows as its tensor.
-bp_tensor no_tensor() {
+/// What a value that is no tensor shows as its tensor. Copied whole: put together member by member it would be read back
+/// before it is written.
+constexpr bp_tensor kNoTensor = [] {
   bp_tensor tensor{};
   tensor.struct_size = sizeof(tensor);
   tensor.dims = &kNoDims;
   tensor.memory = BP_MEMORY_HOST;
   return tensor;
-}
+}();
 
 }  // namespace
 
 RuntimeValue::RuntimeValue() : bp_value{}, description{} {
   struct_size = sizeof(bp_value);
   tensor = &description;
-  description = no_tensor();
+  description = kNoTensor;
 }
 
 void RuntimeValue::set_absent() {
   kind = BP_VALUE_ABSENT;
-  description = no_tensor();
+  description = kNoTensor;
   elements.clear();
   strings.clear();
 }
@@ -87,7 +88,7 @@ void RuntimeValue::set_tensor(DataType type_of_elements,
   dims = new_dims;
   elements.clear();
   strings.clear();
-  description = no_tensor();
+  description = kNoTensor;
   if (!dims.empty()) description.dims = dims.data();
   description.rank = static_cast<std::int32_t>(dims.size());
   description.dtype = static_cast<bp_dtype>(type_of_elements);
@@ -113,6 +114,11 @@ void RuntimeValue::set_owned_tensor(DataType type_of_elements,
   description.host_ptr = memory.get();
 }
 
+bool RuntimeValue::has_own_memory(std::uint64_t bytes) const {
+  const auto* host = std::get_deleter<FreeMemory>(memory);
+  return host != nullptr && host->bytes <= bytes && memory.use_count() == 1;
+}
+
 void RuntimeValue::set_constant(const Constant& constant) {
   set_tensor(constant.type(), constant.dims());
   if (constant.type() == DataType::String) {
@@ -132,12 +138,13 @@ void RuntimeValue::set_type(const Type& new_type) {
   if (&new_type != &type) type = new_type;
   elements.clear();
   strings.clear();
-  description = no_tensor();
+  description = kNoTensor;
   kind = BP_VALUE_SEQUENCE;
   if (type.kind == Type::Kind::Optional) kind = BP_VALUE_OPTIONAL;
   if (type.kind != Type::Kind::Map) return;
   kind = BP_VALUE_MAP;
-  elements = {empty_part(type.element), nullptr};
+  elements.resize(2);
+  elements[0] = empty_part(type.element);
   if (type.inner != nullptr && !type.inner->is_tensor()) {
     elements[1] = std::make_shared<RuntimeValue>();
     elements[1]->set_type(Type{Type::Kind::Sequence, DataType::None, std::nullopt, type.inner});

@@ -51,6 +51,8 @@ struct RuntimeValue : bp_value, std::enable_shared_from_this<RuntimeValue> {
   /// other contents are undefined); reuses what it has when that is large enough, aligned, and nobody shares it.
   void set_owned_tensor(DataType type, const std::vector<std::int64_t>& new_dims,
                         std::uint64_t alignment = 64);
+  /// Whether `memory` is such memory, of at most `bytes`, that nobody shares.
+  bool has_own_memory(std::uint64_t bytes) const;
   /// A constant's contents, borrowed; strings are copied.
   void set_constant(const Constant& constant);
   /// Another kind of value, empty: sequence, optional, map (of no keys).

@@ -1,4 +1,6 @@
 // Strings, sequences, optionals and maps, as plugins read and write them.
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -6,6 +8,7 @@
 #include "core/plugin_host/limits.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/runtime_value.hpp"
+#include "core/plugin_host/spare_elements.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -85,8 +88,7 @@ RuntimeValuePtr as_element(const RuntimeValue& value) {
       return std::const_pointer_cast<RuntimeValue>(shared);
     }
   }
-  auto copy = std::make_shared<RuntimeValue>();
-  copy->is_element = true;
+  RuntimeValuePtr copy = SpareElements::take();
   if (value.is_tensor()) {
     copy->set_owned_tensor(value.element(), value.dims);
     copy->strings = value.strings;
@@ -149,9 +151,10 @@ RuntimeValuePtr make_tensor(bp_dtype dtype, std::int32_t rank, const std::int64_
   }
   if (rank < 0 || rank > kMaxRank) invalid("a rank of ", rank, " is not from 0 to ", kMaxRank);
   if (rank > 0 && dims == nullptr) invalid("the dims of a tensor of rank ", rank, " are NULL");
-  auto tensor = std::make_shared<RuntimeValue>();
-  tensor->set_owned_tensor(type, std::vector<std::int64_t>(dims, dims + rank));
-  tensor->is_element = true;
+  thread_local std::vector<std::int64_t> wanted;  // small, and made once
+  wanted.assign(dims, dims + rank);
+  RuntimeValuePtr tensor = SpareElements::take();
+  tensor->set_owned_tensor(type, wanted);
   return tensor;
 }
 
@@ -221,7 +224,8 @@ bp_status* map_set(const bp_value* value, const bp_value* keys, const bp_value* 
     if (key_count != value_count) {
       invalid("the map is given ", key_count, " keys and ", value_count, " values");
     }
-    map.elements = {as_element(read(keys)), as_element(read(values))};
+    RuntimeValuePtr parts[] = {as_element(read(keys)), as_element(read(values))};
+    std::move(std::begin(parts), std::end(parts), map.elements.begin());
     for (const RuntimeValuePtr& part : map.elements) part->is_element = true;
   });
 }
@@ -235,11 +239,12 @@ bp_status* tensor_new(bp_dtype dtype, std::int32_t rank, const std::int64_t* dim
 }
 
 /// The type; a kernel that makes many values asks for one type again and again.
-const Type& parsed(const std::string& text) {
+const Type& parsed(const char* text) {
   thread_local std::string last;
   thread_local Type type;
-  if (text != last || last.empty()) {
-    type = Type::parse(text);
+  if (text == nullptr || last.empty() || last != text) {
+    last.clear();  // should it be none
+    type = Type::parse(plugin_text(text));
     last = text;
   }
   return type;
@@ -248,14 +253,13 @@ const Type& parsed(const std::string& text) {
 bp_status* value_new(const char* type, const bp_value** out) {
   return status_of([&] {
     check_out(out);
-    const Type& wanted = parsed(plugin_text(type));
+    const Type& wanted = parsed(type);
     if (wanted.is_tensor() || wanted.kind == Type::Kind::SparseTensor) {
       invalid("'", wanted.to_string(),
               "' is no sequence, optional or map; tensor_new makes tensors");
     }
-    auto made = std::make_shared<RuntimeValue>();
+    RuntimeValuePtr made = SpareElements::take();
     made->set_type(wanted);
-    made->is_element = true;
     *out = release_to_plugin(std::move(made));
   });
 }

@@ -201,6 +201,7 @@ void Binding::make_route() {
 void Binding::check_inputs() {
   feeds_.clear();
   fetches_.clear();
+  resizable_.clear();
   for (std::size_t k = 0; k < route_.feeds.size(); ++k) {
     const Bound& input = inputs_[route_.feeds[k]];
     session_->check_feed(input.name, *input.value);
@@ -214,10 +215,12 @@ void Binding::check_inputs() {
     named_fetches_[k].value = output.value.get();
     named_fetches_[k].device = output.device;
     fetches_.push_back(output.value.get());
+    resizable_.push_back(output.own);
   }
   for (const std::vector<Bound>* more : {&hidden_, &saved_}) {
     for (const Bound& bound : *more) fetches_.push_back(bound.value.get());
   }
+  resizable_.resize(fetches_.size(), true);
   check_apart(named_, named_fetches_);
   find_places();
   checked_shape_.clear();
@@ -241,7 +244,7 @@ void Binding::plan() {
   }
   if (!routed_ || save_version_ != session_->save_version()) make_route();
   check_inputs();
-  session_->prepare(route_, feeds_, fetches_, &memo_, is_placed_ ? &places_ : nullptr);
+  session_->prepare(route_, feeds_, fetches_, &memo_, &resizable_, is_placed_ ? &places_ : nullptr);
 }
 
 void Binding::run(const RunOptions* options) {
@@ -252,7 +255,8 @@ void Binding::run(const RunOptions* options) {
     checked_ = false;
   }
   if (!checked_ || !same_shapes()) check_inputs();
-  session_->run(route_, feeds_, fetches_, &memo_, true, options, is_placed_ ? &places_ : nullptr);
+  session_->run(route_, feeds_, fetches_, &memo_, &resizable_, options,
+                is_placed_ ? &places_ : nullptr);
 }
 
 RuntimeValuePtr Binding::output(const std::string& name) const {

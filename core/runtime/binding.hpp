@@ -71,6 +71,7 @@ class Binding {
   std::vector<std::int64_t> checked_shape_;
   std::vector<NamedValue> named_, named_fetches_;  ///< as checks want them
   RunValues feeds_, fetches_;
+  std::vector<bool> resizable_;  ///< by fetch: it is the binding's own
   BodyPlaces places_;
   bool is_placed_ = false;  ///< not everything is on the host
   PlanMemo memo_;

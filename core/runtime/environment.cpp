@@ -90,7 +90,10 @@ Environment::Environment(const EnvironmentOptions& options, Logger::Sink sink)
     : sink_(one_at_a_time(std::move(sink))),
       logger_(std::make_shared<Logger>(log_level_named(options.log_level), sink_)),
       pool_(thread_count(options.threads), options.spinning ? ThreadPool::kSpinNs : 0),
-      plugins_(plugin_directories(options)) {
+      plugins_(plugin_directories(options), options.plugin_exclude,
+               [logger = logger_](const std::filesystem::path& file) {
+                 logger->debug("plugin file ", file.native());
+               }) {
   set_plugin_logger(logger_);
   offer_interface(BP_OPERATORS_ID, BP_OPERATORS_VERSION, &operators_api());
   all_threads_.pool = &pool_;
@@ -164,7 +167,7 @@ std::vector<ProviderChoice> Environment::all_choices() {
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<ProviderChoice> choices;
   for (const auto& [score, name] : scored) choices.push_back({name, {}});
-  if (choices.empty()) plugins_.find_provider("any", nullptr);  // throws, with what was found where
+  if (choices.empty()) plugins_.throw_no_device();
   return choices;
 }
 

@@ -401,7 +401,9 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
     const bool fits = value.is_tensor() && value.element() == state.type &&
                       value.description.rank == static_cast<std::int32_t>(state.dims.size()) &&
                       std::equal(state.dims.begin(), state.dims.end(), value.description.dims);
-    if (!fits && run.settings.resize_fetches && value.memory != nullptr) {
+    const std::vector<bool>* resizable = run.settings.resizable;
+    if (!fits && resizable != nullptr && (*resizable)[static_cast<std::size_t>(fetch)] &&
+        value.memory != nullptr) {
       own_fetch(run, static_cast<std::size_t>(fetch), state);
     } else if (!fits) {
       const std::vector<std::int64_t> dims(value.description.dims,
@@ -477,7 +479,7 @@ void Executable::attempt(const Run& run) {
   in_context(run, [&](RunContext& context) {
     const std::shared_ptr<PlanNode>& plan = find_plan_of(run, context, looked_up);
     RunControls controls = run.settings.controls;
-    controls.resize_fetches = run.settings.resize_fetches;
+    controls.resizable = run.settings.resizable;
     if (run.settings.memo != nullptr) controls.views = &run.settings.memo->views;
     context.start(next_run_id(), controls);
     run_segments(run, plan, context);

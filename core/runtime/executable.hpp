@@ -71,8 +71,8 @@ class FetchMemory {
 struct RunSettings {
   RunControls controls;
   PlanMemo* memo = nullptr;
-  bool resize_fetches =
-      false;  ///< fetches that own their memory are made to fit instead of being refused
+  const std::vector<bool>* resizable =
+      nullptr;  ///< by fetch: made to fit, where it owns its memory, instead of refused; null: none
   const BodyPlaces* places =
       nullptr;  ///< of a body: where feeds lie and fetches go; null: all on the host
   const DeviceSet* own_fetches =

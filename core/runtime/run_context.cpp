@@ -541,7 +541,9 @@ void RunContext::take_dynamic(SegmentContext& context, const RunValues& feeds,
       SpaceCopies(devices_).copy(from->description, to.description, slot.space);
       continue;
     }
-    take_contents(*from, to, {output, controls_.resize_fetches, is_body_, context.is_spare(index)});
+    const bool resize =
+        controls_.resizable != nullptr && (*controls_.resizable)[static_cast<std::size_t>(fetch)];
+    take_contents(*from, to, {output, resize, is_body_, context.is_spare(index)});
   }
 }
 

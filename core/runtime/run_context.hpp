@@ -28,8 +28,8 @@ struct RunControls {
   const std::atomic<bool>* cancel_flag = nullptr;
   std::vector<Span>* spans = nullptr;  ///< not null: every step is timed, which makes streams wait
   const NodeObserver* observer = nullptr;  ///< not null: sees every node, which makes streams wait
-  bool resize_fetches =
-      false;  ///< outputs of sizes found by running are made to fit, where they own their memory
+  const std::vector<bool>* resizable =
+      nullptr;  ///< by fetch: made to fit a size found by running, where it owns its memory; null: none
   bool synchronize = true;     ///< false: the last segment's work may go on after finish()
   HostViews* views = nullptr;  ///< that are kept for the next run; null: none are
 };

@@ -80,13 +80,13 @@ class Session {
   void run(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches,
            const RunOptions* options = nullptr);
   /// Runs along a route; values in the executable's order, checked against the model. `places`: where they lie, where
-  /// not all are on the host; outputs on devices are made there.
+  /// not all are on the host; outputs on devices are made there. `resizable`: see RunSettings.
   void run(const Route& route, const RunValues& feeds, const RunValues& fetches, PlanMemo* memo,
-           bool resize_fetches, const RunOptions* options = nullptr,
+           const std::vector<bool>* resizable, const RunOptions* options = nullptr,
            const BodyPlaces* places = nullptr);
   /// Does what can be done before such a run; see Executable::prepare.
   void prepare(const Route& route, const RunValues& feeds, const RunValues& fetches, PlanMemo* memo,
-               const BodyPlaces* places = nullptr);
+               const std::vector<bool>* resizable, const BodyPlaces* places = nullptr);
   /// Runs one of the session's paths: all of its inputs are fed, any of its outputs are fetched.
   void run_path(const std::string& name, const std::vector<NamedValue>& feeds,
                 const std::vector<NamedValue>& fetches);

@@ -96,7 +96,7 @@ void Session::run_path(const std::string& name, const std::vector<NamedValue>& f
                                        : kHostSpace);
   }
   try {
-    run(way, run_feeds, run_fetches, nullptr, false, nullptr,
+    run(way, run_feeds, run_fetches, nullptr, nullptr, nullptr,
         is_off_host(places) ? &places : nullptr);
   } catch (const Error& error) {
     throw error.within("path " + quoted(name));

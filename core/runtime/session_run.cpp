@@ -43,13 +43,13 @@ class TracedRun {
 }  // namespace
 
 void Session::run(const Route& route, const RunValues& feeds, const RunValues& fetches,
-                  PlanMemo* memo, bool resize_fetches, const RunOptions* options,
+                  PlanMemo* memo, const std::vector<bool>* resizable, const RunOptions* options,
                   const BodyPlaces* places) {
   RunSettings settings;
   settings.places = places;
   settings.own_fetches = places != nullptr ? &devices_ : nullptr;
   settings.memo = memo;
-  settings.resize_fetches = resize_fetches;
+  settings.resizable = resizable;
   if (options != nullptr) {
     if (options->cancel != nullptr) settings.controls.cancel_flag = &options->cancel->requested;
     if (options->observer) settings.controls.observer = &options->observer;
@@ -76,12 +76,13 @@ void Session::run(const Route& route, const RunValues& feeds, const RunValues& f
 }
 
 void Session::prepare(const Route& route, const RunValues& feeds, const RunValues& fetches,
-                      PlanMemo* memo, const BodyPlaces* places) {
+                      PlanMemo* memo, const std::vector<bool>* resizable,
+                      const BodyPlaces* places) {
   RunSettings settings;
   settings.places = places;
   settings.own_fetches = places != nullptr ? &devices_ : nullptr;
   settings.memo = memo;
-  settings.resize_fetches = true;
+  settings.resizable = resizable;
   route.executable->prepare(feeds, fetches, settings);
 }
 
@@ -111,7 +112,7 @@ void Session::run(const std::vector<NamedValue>& feeds, const std::vector<NamedV
     run_fetches.push_back(extra.back().get());
   }
   places.fetches.resize(run_fetches.size(), kHostSpace);
-  run(way, run_feeds, run_fetches, nullptr, false, options,
+  run(way, run_feeds, run_fetches, nullptr, nullptr, options,
       is_off_host(places) ? &places : nullptr);
   publish_saved(fetches, way, extra);
 }

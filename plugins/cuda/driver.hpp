@@ -38,6 +38,7 @@ struct DeviceTraits {
   int major = 0, minor = 0;  ///< compute capability
   std::uint64_t memory_bytes = 0;
   std::size_t max_group_items = 1024;
+  int multiprocessors = 1;
   bool has_pools = false;          ///< stream-ordered allocation
   bool has_stream_values = false;  ///< streams that wait for a word in memory
   bool is_prohibited = false;      ///< compute mode "prohibited"

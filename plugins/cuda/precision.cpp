@@ -33,7 +33,9 @@ PrecisionRules::PrecisionRules(Precision otherwise, const std::string& rules)
 
 Precision PrecisionRules::of(const sdk::Node& node) const {
   std::string op_type(node.op_type());
-  if (op_type.rfind("Fused", 0) == 0) op_type.erase(0, 5);
+  for (const std::string_view made : {"Fused", "Joined"}) {
+    if (op_type.rfind(made, 0) == 0) op_type.erase(0, made.size());
+  }
   const std::string name = node.get_string("origin", node.name());
   Precision precision = otherwise_;
   for (const Rule& rule : rules_) {

@@ -21,7 +21,7 @@ class PrecisionRules {
   /// `rules`: "PATTERN=PRECISION" separated by commas, a pattern of names as a shell has them or "op:TYPE"; the last
   /// one that fits a node counts. Errors: BP_INVALID_ARGUMENT naming the option.
   PrecisionRules(Precision otherwise, const std::string& rules);
-  /// A node of a rewrite is the node that it grew from: its operator without "Fused", and the name in "origin".
+  /// A node of a rewrite is the node that it grew from: its operator without "Fused" or "Joined", and the name in "origin".
   Precision of(const sdk::Node& node) const;
 
  private:

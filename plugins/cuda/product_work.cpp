@@ -30,6 +30,7 @@ std::vector<ProductPlan::Call> divided(const ProductPlan& plan) {
       part.a += bytes(first * product.a.batch_step, product.type);
       part.b += bytes(first * product.b.batch_step, product.type);
       part.y += bytes(first * product.y_batch_step, product.result);
+      part.bias += bytes(first * product.bias_batch_step, product.result);
       part.is_rest = product.batch - first < kMostBatch;
       calls.push_back(part);
     }
@@ -90,6 +91,7 @@ void ProductWork::compute(const sdk::ComputeContext& ctx) const {
       at.a = first.b + call.b;
       at.b = first.a + call.a;
       at.d = first.d + call.y;
+      at.bias = first.bias + call.bias;
       at.c = plan_.product.has_addend ? first.c + call.y : at.d;
       const Address bits = at.a | at.b | at.c | at.d | at.bias;
       const Prepared& form = call.is_rest ? rest_ : whole_;

@@ -9,11 +9,11 @@
 
 namespace backplane::cuda {
 
-/// A node's products, of one form each time: where their operands lie, and by how much in bytes a, b and y (with c)
+/// A node's products, of one form each time: where their operands lie, and by how much in bytes a, b, y (with c) and the bias
 /// move from one call to the next.
 struct ProductPlan {
   struct Call {
-    std::uint64_t a = 0, b = 0, y = 0;
+    std::uint64_t a = 0, b = 0, y = 0, bias = 0;
     bool is_rest =
         false;  ///< of fewer matrices than a call can have, at a large batch's end: ProductWork's to say
   };

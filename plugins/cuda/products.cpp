@@ -30,11 +30,20 @@ const char* precision_name(Precision precision) {
   return kNames[static_cast<std::size_t>(precision)];
 }
 
+Epilogue epilogue_after(const sdk::Node& product) {
+  const std::string name(product.get_string("activation", ""));
+  if (name.empty()) return Epilogue::kNone;
+  if (name == "Relu") return Epilogue::kRelu;
+  if (name == "Gelu") return Epilogue::kGelu;
+  sdk::unsupported("activation '", name, "' after a product; Relu and Gelu can be done");
+}
+
 std::string LibraryProduct::key() const {
-  return sdk::message(text_of(a), ", ", text_of(b), ", ", text_of(d), ", of ", batch,
-                      has_addend ? ", addend " + text_of(c) : std::string(),
-                      has_bias ? ", bias" : "", ", epilogue ", static_cast<int>(epilogue), ", ",
-                      precision_name(precision), ", aligned ", alignment);
+  return sdk::message(
+      text_of(a), ", ", text_of(b), ", ", text_of(d), ", of ", batch,
+      has_addend ? ", addend " + text_of(c) : std::string(), has_bias ? ", bias" : "",
+      bias_batch_step > 0 ? sdk::message(" step ", bias_batch_step) : "", ", epilogue ",
+      static_cast<int>(epilogue), ", ", precision_name(precision), ", aligned ", alignment);
 }
 
 LibraryProduct to_library(const Product& product, std::uint32_t alignment) {
@@ -47,6 +56,7 @@ LibraryProduct to_library(const Product& product, std::uint32_t alignment) {
   made.batch = product.batch;
   made.has_addend = product.has_addend;
   made.has_bias = product.has_bias;
+  made.bias_batch_step = product.bias_batch_step;
   made.epilogue = product.epilogue;
   made.precision = product.precision;
   made.alignment = alignment;

@@ -24,6 +24,8 @@ enum class Epilogue : std::uint8_t { kNone, kRelu, kGelu };
 enum class Precision : std::uint8_t { kFp32, kTf32, kFp16, kBf16 };
 
 const char* precision_name(Precision precision);
+/// By a node's "activation". Errors: BP_UNSUPPORTED for one that is not there.
+Epilogue epilogue_after(const sdk::Node& product);
 
 /// A matrix as the library sees it: column after column, `step` elements from one to the next.
 struct LibraryMatrix {
@@ -37,6 +39,7 @@ struct LibraryProduct {
   LibraryMatrix a, b, c, d;
   std::int64_t batch = 1;
   bool has_addend = false, has_bias = false;
+  std::int64_t bias_batch_step = 0;  ///< elements from a matrix's bias to the next one's
   Epilogue epilogue = Epilogue::kNone;
   Precision precision = Precision::kFp32;
   std::uint32_t alignment = kLibraryAlignment;  ///< every address is a multiple of it, in bytes
@@ -58,6 +61,7 @@ struct Product {
   Operand a, b;
   std::int64_t y_batch_step = 0, y_step = 0;  ///< of y and c; rows lie together where y_step is 0
   bool has_addend = false, has_bias = false;
+  std::int64_t bias_batch_step = 0;
   Epilogue epilogue = Epilogue::kNone;
   Precision precision = Precision::kFp32;
   double factor = 1, addend_factor = 1;

@@ -76,6 +76,20 @@ class BrokenPlugins(program.ProgramTest):
                 self.assertNotIn("\n", row["reason"])
                 self.assertEqual(row["kernels"], 0 if when == "Load" else 1, "those that are not broken")
 
+    def test_those_that_end_the_process_are_rows_too(self):
+        violent = {"ends_by_signal.so": "signal 6", "ends_by_exit.so": "exit code 0", "never_answers.so": "within 3 s"}
+        self.put("init_fails.so", *violent)
+        rows = {pathlib.Path(row["file"]).name: row
+                for row in self.json_of("providers", "--plugin-path", self.plugins, "--timeout", "3")}
+        self.assertEqual(rows["cpu.so"]["status"], "loaded")
+        self.assertEqual(rows["init_fails.so"]["status"], "refused")
+        for file, words in violent.items():
+            self.assertEqual(rows[file]["status"], "refused")
+            self.expect_words(rows[file]["reason"], [file, words, "environment.plugin_exclude"])
+        excluded = ":".join(str(self.plugins / file) for file in violent)
+        self.fail_with(2, ["'other'", "init_fails.so", *violent, "left out"], "inspect", self.model, "--plugin-path",
+                       self.plugins, "--providers", "other", "--set", f"environment.plugin_exclude={excluded}")
+
     def test_others_work_beside_each(self):
         for file in PLUGINS:
             with self.subTest(file):

@@ -72,7 +72,8 @@ TEST_F(DeviceLoops, T4SteadyStateOfALoopAllocatesNothing) {
     PlanMemo memo;
     RunSettings settings;
     settings.memo = &memo;
-    settings.resize_fetches = true;
+    const std::vector<bool> resizable{true};
+    settings.resizable = &resizable;
     const RunValues feeds{m.get(), x.get(), d.get()}, fetches{&y};
     const auto run = [&](std::int64_t turns) {
       *static_cast<std::int64_t*>(m->description.host_ptr) = turns;

@@ -316,6 +316,35 @@ TEST_F(CudaFusedAttention, ChosenBoundedAndFlatOnesAreByRowsOrByParts) {
   }
 }
 
+/// Sums of a row's lanes meet in 48 KiB of local memory at most.
+TEST_F(CudaFusedAttention, FewRowsOfAnyWidthFitAGroup) {
+  const OpenDevice device = open();
+  for (const std::int64_t width : {1000, 1024, 3500}) {
+    const PartsCase wide{{1, 1, 1, 8}, {1, 1, 2, 8}, {1, 1, 2, width}};
+    for (const bp_dtype type : {BP_FLOAT, BP_FLOAT16}) {
+      const std::string variant = expect_right(device, wide, type, "fp32");
+      EXPECT_EQ(variant.substr(0, 8), width > 1024 ? "by parts" : "by rows") << variant;
+    }
+  }
+  // With a cap, which the parts of ONNX's operator do not compute.
+  const auto run = [&](std::int64_t width) {
+    NodeUnderTest node("", "Attention", 23);
+    const std::vector<HostTensor> inputs{attention_tensor({1, 1, 1, 8}, 1, BP_FLOAT),
+                                         attention_tensor({1, 1, 1, 8}, 2, BP_FLOAT),
+                                         attention_tensor({1, 1, 1, width}, 3, BP_FLOAT)};
+    for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
+    node.outputs(1).attribute("softcap", 1.0f);
+    NodeOnDevice made(device, node, kernel_named(device, "cuda:cached_attention", "Attention"),
+                      inputs);
+    const std::vector<double> y = run_attention(made, BP_FLOAT, 0);
+    for (std::int64_t e = 0; e < width; ++e)
+      EXPECT_EQ(y[static_cast<std::size_t>(e)], static_cast<double>(number_at(e, 3)));
+  };
+  run(3500);
+  run(6144);
+  EXPECT_THROW(run(6148), test_host::StatusError);
+}
+
 /// As Softmax makes it of a row of infinities, unless the nodes replaced it.
 TEST_F(CudaFusedAttention, AFewRowsWithoutAnyPositionAreNaNOrZero) {
   const OpenDevice device = open();

@@ -104,6 +104,18 @@ class AttentionReference {
   std::int64_t heads_, groups_, rows_, columns_, width_, value_width_;
 };
 
+/// Of two rows and three columns, in half types; finite numbers stay finite.
+HostTensor rounded(const std::vector<float>& values, bp_dtype type) {
+  std::vector<std::uint16_t> bits;
+  for (const float value : values) {
+    const float most = type == BP_FLOAT16 ? 65504 : 3.38953139e38f;
+    const float kept = std::isinf(value) ? value : std::clamp(value, -most, most);
+    bits.push_back(type == BP_FLOAT16 ? common::to_half(kept).bits
+                                      : common::to_bfloat16(kept).bits);
+  }
+  return test_host::tensor<std::uint16_t>(type, {2, 3}, bits);
+}
+
 class CudaAttention : public CudaTest {
  protected:
   CudaAttention() { run_kernels_on_host(); }
@@ -160,8 +172,8 @@ TEST_F(CudaAttention, OfHalfTypesIsRightInEveryForm) {
       EXPECT_EQ(run->kernel().variant(), type == BP_FLOAT16 ? "cudnn, float16" : "cudnn, bfloat16");
     }
   }
-  // Where there is a mask, the step that makes rows without any position 0.
-  EXPECT_EQ(stand_in().count("launch"), 12u);
+  // Where there is a mask, the step that makes rows without any position 0, and one that raises the lowest numbers of bfloat16.
+  EXPECT_EQ(stand_in().count("launch"), 18u);
 }
 
 TEST_F(CudaAttention, ARowWithoutAnyPositionIsZeroInTheLibrarysTypesToo) {
@@ -181,6 +193,41 @@ TEST_F(CudaAttention, ARowWithoutAnyPositionIsZeroInTheLibrarysTypesToo) {
     ASSERT_EQ(y.size(), 16u);
     EXPECT_EQ(std::count(y.begin(), y.begin() + 8, 0.0), 8);
     EXPECT_EQ(std::count_if(y.begin() + 8, y.end(), [](double v) { return v != v; }), 0);
+  }
+}
+
+/// The lowest float is added by masks of models that were exported from float32; it is no infinity.
+TEST_F(CudaAttention, ARowWithoutAnyPositionIsWhatTheMaskSaysInEveryType) {
+  const AttentionCase each{{1, 1, 2, 8}, {1, 1, 3, 8}, {1, 1, 3, 8}, {2, 3}};
+  constexpr float kNone = -std::numeric_limits<float>::infinity(),
+                  kLowest = std::numeric_limits<float>::lowest();
+  for (const std::string precision : {"fp16", "bf16"}) {
+    const OpenDevice device = open({{"precision", precision}});
+    for (const bp_dtype type : {BP_FLOAT, precision == "fp16" ? BP_FLOAT16 : BP_BFLOAT16}) {
+      for (const float least : {kNone, kLowest, type == BP_FLOAT ? kLowest : -3e38f}) {
+        NodeUnderTest node("", "Attention", 23);
+        std::vector<HostTensor> inputs{attention_tensor(each.q, 1, type),
+                                       attention_tensor(each.k, 2, type),
+                                       attention_tensor(each.v, 3, type)};
+        const std::vector<float> mask{least, least, least, 0, least, 0};
+        inputs.push_back(type == BP_FLOAT ? floats(each.mask, mask) : rounded(mask, type));
+        for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
+        node.outputs(1);
+        NodeOnDevice run(device, node, device.kernel("Attention"), inputs);
+        const std::vector<double> y = run_attention(run, type, 0);
+        ASSERT_EQ(y.size(), 16u);
+        for (std::int64_t e = 0; e < 8; ++e) {
+          double mean = 0;
+          for (const std::int64_t row : {0, 1, 2})
+            mean += static_cast<double>(number_at(row * 8 + e, 3)) / 3;
+          // Scores count beside the lowest number of float16.
+          const double limit = precision == "fp16" ? 0.5 : 2e-2;
+          EXPECT_NEAR(y[static_cast<std::size_t>(e)], least == kNone ? 0 : mean,
+                      least == kNone ? 0 : limit);
+          EXPECT_FALSE(std::isnan(y[static_cast<std::size_t>(8 + e)]));
+        }
+      }
+    }
   }
 }
 

@@ -130,6 +130,17 @@ class Networks(Formats):
                 self.check(path, {"x": x}, precision)
         self.assertEqual(self.edges(path, "tf32"), [])
 
+    def test_queries_keys_and_values_are_one_product_a_layer(self):
+        path = self.folder / "encoder.onnx"
+        networks.encoder(path, batch=2, layers=3, tokens=5, width=24, heads=3)
+        for precision in ("fp32", "fp16"):
+            rows = self.nodes(path, precision)["nodes"]
+            said = [reason["text"] for row in rows for reason in row["reasons"] if "joined with" in reason["text"]]
+            self.assertEqual(len(said), 9, said)
+            self.assertRegex(said[0], "joined with 'MatMul_[0-9]+' and 'MatMul_[0-9]+', which multiply the same value")
+            joined = {row["fused_into"] for row in rows if row["kernel"].startswith("cuda:joined products")}
+            self.assertEqual(len(joined), 3)
+
     def test_attention_of_an_unknown_batch_is_one_node_a_layer(self):
         path = self.folder / "dynamic.onnx"
         networks.bert_dyn(path, layers=2, tokens=5, width=24, heads=3)

@@ -8,7 +8,8 @@
 namespace backplane::cuda {
 
 /// Makes the stand-in compute what its kernels say, until its state is reset. Items of kernels with barriers
-/// take turns from one barrier to the next.
+/// take turns from one barrier to the next. A launch fails where a GPU might do otherwise: where items access memory without an order
+/// (memory_check.hpp), come to different barriers, or not to the shuffles of their neighbours, or declare too much local memory.
 void run_kernels_on_host();
 
 }  // namespace backplane::cuda

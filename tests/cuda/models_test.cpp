@@ -1,57 +1,16 @@
 // Small models on the provider on the stand-in: what it makes of them.
+#include "tests/cuda/models.hpp"
+
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <limits>
 #include <optional>
 #include <utility>
 
-#include "tests/ops/graph_writer.hpp"
-#include "tests/ops/model_writer.hpp"
 #include "tests/ops/symbolic.hpp"
 
 namespace backplane::ops_test {
 namespace {
-
-constexpr char kDevices[] = "cuda_stand_in:0,cuda_stand_in:1,cpu";
-
-Options with(const Options& options) {
-  Options all{{"providers", kDevices}};
-  all.insert(all.end(), options.begin(), options.end());
-  return all;
-}
-
-/// Values may differ by what half types round off.
-void expect_same(const std::vector<Tensor>& got, const std::vector<Tensor>& want,
-                 double limit = 1e-2) {
-  ASSERT_EQ(got.size(), want.size());
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    EXPECT_EQ(got[i].dims, want[i].dims);
-    const auto values = to_array(got[i]).values, right = to_array(want[i]).values;
-    for (std::size_t j = 0; j < right.size(); ++j) EXPECT_NEAR(values[j], right[j], limit) << j;
-  }
-}
-
-/// The explanation of a model that has run on the provider, with the outputs of the processor's; they have `rank` axes.
-std::string explain(const GraphCase& graph, std::size_t rank, const Options& options = {}) {
-  Model model;
-  model.opsets[""] = graph.opset;
-  for (const Node& node : graph.nodes) model.nodes.push_back(node);
-  for (const auto& [name, tensor] : graph.feeds)
-    model.inputs.push_back({name, tensor.type, tensor.dims});
-  for (const auto& [name, tensor] : graph.constants) model.initializers.emplace_back(name, tensor);
-  for (const std::string& name : graph.outputs)
-    model.outputs.push_back({name, ElementType::Float, Dims(rank, -1)});
-  Session session(write_model(model), with(options));
-  Session processor(write_model(model), {{"providers", "cpu"}});
-  expect_same(session.run(graph.feeds, graph.outputs), processor.run(graph.feeds, graph.outputs));
-  return session.explain();
-}
-
-/// What the explanation says of a node.
-std::string part_of(const std::string& text, const std::string& name) {
-  const std::size_t begin = text.find("{\"name\":\"" + name + "\"");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find('}', begin) - begin);
-}
 
 TEST(CudaModels, AProductBetweenQuantizersIsOneNodeOfInt8) {
   Random random(1);
@@ -317,7 +276,7 @@ void expect_all_shapes(EncoderLayer& layer, const Options& options, double limit
   EXPECT_NE(text.find(kernel), std::string::npos) << text;
   EXPECT_NE(text.find("\"state\":\"replayed\""), std::string::npos) << text;
   // The rows that are added are part of the products; values change their form at the ends alone.
-  EXPECT_NE(part_of(text, "Add_12").find("\"fused_into\":\"FusedMatMul"), std::string::npos)
+  EXPECT_NE(part_of(text, "Add_12").find("\"fused_into\":\"JoinedMatMul"), std::string::npos)
       << text;
   const std::size_t order = text.find("\"order\":[");
   ASSERT_NE(order, std::string::npos);

@@ -2,6 +2,7 @@
 // elements around those of a vector, and addresses at which there are none.
 #include "plugins/common/kernels/pointwise.hpp"
 
+#include <limits>
 #include <numeric>
 
 #include "tests/cuda/host_kernels.hpp"
@@ -157,6 +158,24 @@ TEST_F(CudaPointwise, AnOutputMayBeItsOperand) {
     stream.sync();
     for (float& value : values) value = -value;
     EXPECT_EQ(download(device, stream, place, kElements), values) << offset;
+  }
+}
+
+/// Where rewrites store values in 16 bits; Cast rounds as ONNX says.
+TEST_F(CudaPointwise, FiniteNumbersAreStoredAsSuchInBothHalfTypes) {
+  constexpr float kMost = std::numeric_limits<float>::max(),
+                  kNone = std::numeric_limits<float>::infinity();
+  const OpenDevice device = open();
+  const std::vector<float> values{-kMost, kMost, -kNone, kNone, 1};
+  using Halves = std::vector<std::uint16_t>;
+  for (const auto& [type, want] :
+       {std::pair{BP_FLOAT16, Halves{0xFBFF, 0x7BFF, 0xFC00, 0x7C00, 0x3C00}},
+        std::pair{BP_BFLOAT16, Halves{0xFF7F, 0x7F7F, 0xFF80, 0x7F80, 0x3F80}}}) {
+    NodeUnderTest node(kPrivateDomain, "Reformat", 1);
+    node.input(BP_FLOAT, {5}).outputs(1).attribute("to", std::int64_t{type});
+    NodeOnDevice run(device, node, kernel_named(device, "cuda:reformat", "Reformat"),
+                     {tensor_of(BP_FLOAT, {5}, values)});
+    EXPECT_EQ(run.run_as<std::uint16_t>(0), want);
   }
 }
 

@@ -47,6 +47,8 @@ struct StandInState {
   std::string library_version = "stand-in 1";
   std::vector<ProductAlgorithm> proposals{ProductAlgorithm{{1}, 0}};
   bool serves_kept = true;
+  std::function<bool(const LibraryProduct&)>
+      multiplies;                            ///< whether it has an algorithm; unset: always
   std::uint32_t least_alignment = 1;         ///< of products for which there are algorithms
   std::vector<LibraryProduct> products;      ///< that were proposed for
   std::vector<ProductAlgorithm> algorithms;  ///< that were prepared

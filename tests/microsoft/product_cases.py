@@ -1,6 +1,6 @@
-"""FusedMatMul, TransposeMatMul, FusedGemm, FusedConv, MatMulNBits."""
+"""FusedMatMul, TransposeMatMul, FusedGemm, FusedConv, NhwcConv, MatMulNBits."""
 import numpy as np
-from model_cases import Case, reals, whole
+from model_cases import Case, expected_of, reals, whole
 
 
 def fused_matmul():
@@ -42,6 +42,20 @@ def fused_conv():
     yield Case("same", "FusedConv", [x, w], {"activation": "Relu", "group": 2, "auto_pad": "SAME_UPPER"}, forms=("static",))
 
 
+def nhwc_conv():
+    """ONNX Runtime has no kernel of it for CPUs: Conv says what it gives."""
+    def last(a):
+        return np.ascontiguousarray(np.moveaxis(a, 1, -1))
+
+    for name, rest, attributes in (("plain", [reals(6)], {"pads": [1, 0, 1, 2], "strides": [2, 1]}),
+                                   ("no_bias", [], {"auto_pad": "SAME_UPPER"})):
+        attributes = {"group": 2, **attributes}
+        inputs = [reals(2, 4, 7, 6), reals(6, 2, 3, 3, scale=0.3), *rest]
+        y = last(expected_of(Case(name, "Conv", inputs, attributes, domain=""))[0])
+        yield Case(name, "NhwcConv", [last(inputs[0]), last(inputs[1]), *rest], attributes, constants=(1, 2),
+                   open_axes={0: (0, 1, 2)}, expected=lambda *_, y=y: y, half=True)
+
+
 def nbits(name, columns, depth, block, bits, zeros=None, groups=False, bias=False, rows=(3,), **more):
     blocks = -(-depth // block)
     weights = whole(0, 256, columns, blocks, block * bits // 8, dtype=np.uint8, seed=depth)
@@ -76,5 +90,5 @@ def matmul_nbits():
 
 
 def cases():
-    for family in (fused_matmul, fused_gemm, fused_conv, matmul_nbits):
+    for family in (fused_matmul, fused_gemm, fused_conv, nhwc_conv, matmul_nbits):
         yield from family()

@@ -118,6 +118,13 @@ std::string Session::explain() const {
   return backplane_string_data(raw);
 }
 
+std::string Session::memory() const {
+  backplane_string* raw = nullptr;
+  check(backplane_session_memory(session_, &raw));
+  const std::unique_ptr<backplane_string, Destroy<backplane_string_destroy>> text(raw);
+  return backplane_string_data(raw);
+}
+
 std::vector<Tensor> Session::run(const NamedTensors& feeds,
                                  const std::vector<std::string>& outputs) {
   std::vector<ValuePtr> owned;

@@ -47,6 +47,8 @@ class Session {
   std::vector<Tensor> run(const NamedTensors& feeds, const std::vector<std::string>& outputs);
   /// What became of the nodes: the JSON of backplane_session_explain. Throws HostError.
   std::string explain() const;
+  /// What lies where: the JSON of backplane_session_memory. Throws HostError.
+  std::string memory() const;
 
  private:
   std::string model_;

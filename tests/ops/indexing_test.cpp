@@ -57,6 +57,11 @@ const OpCase kRows[] = {
      .node = {.op_type = "TensorScatter", .opset = 24, .attributes = {{"mode", "circular"}}},
      .inputs = {f32({1, 3, 1}, {1, 2, 3}), f32({1, 2, 1}, {8, 9}), i64({1}, {kGreatest})},
      .outputs = {f32({1, 3, 1}, {1, 8, 9})}},
+    {.name =
+         "CompressByAMaskShapedLikeTheInput",  // not of the standard, but as PaddlePaddle's converter writes it
+     .node = {.op_type = "Compress", .opset = 11},
+     .inputs = {f32({2, 3}, {1, 2, 3, 4, 5, 6}), boolean({2, 3}, {0, 1, 0, 1, 1, 0})},
+     .outputs = {f32({3}, {2, 4, 5})}},
     {.name = "CompressWithoutAxisFlattens",
      .node = {.op_type = "Compress", .opset = 11},
      .inputs = {f32({2, 2}, {1, 2, 3, 4}), boolean({3}, {0, 1, 1})},

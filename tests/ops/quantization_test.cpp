@@ -19,6 +19,12 @@ const OpCase kRows[] = {
      .node = {.op_type = "QuantizeLinear", .opset = 13},
      .inputs = {f32({3}, {1, -1, 300}), constant(f32({}, {1}))},
      .outputs = {u8({3}, {1, 0, 255})}},
+    {.name =
+         "QuantizeMakesNanTheLeast",  // wherever it stands: in a vector or in what is left after those
+     .node = {.op_type = "QuantizeLinear", .opset = 13},
+     .inputs = {f32({17}, {kNan, 2, 2, 2, 2, 2, 2, kNan, 2, 2, 2, 2, 2, 2, 2, 2, kNan}),
+                constant(f32({}, {2})), constant(i8({}, {3}))},
+     .outputs = {i8({17}, {-128, 4, 4, 4, 4, 4, 4, -128, 4, 4, 4, 4, 4, 4, 4, 4, -128})}},
     {.name = "QuantizeAlongAnAxis",
      .node = {.op_type = "QuantizeLinear", .opset = 13, .attributes = {{"axis", 0}}},
      .inputs = {f32({2, 2}, {1, 2, 10, 20}), constant(f32({2}, {1, 10})),
@@ -283,6 +289,29 @@ OpCase qlinear_matmul(Random& random) {
   return row;
 }
 const Sweep kQLinearMatMul("Quantization", "QLinearMatMul", 24, qlinear_matmul);
+
+/// As networks have it: one matrix of weights around the middle of their type.
+OpCase qlinear_matmul_by_weights(Random& random) {
+  OpCase row;
+  const ElementType type = random.pick({ElementType::UInt8, ElementType::Int8});
+  const ElementType w = random.pick({ElementType::UInt8, ElementType::Int8});
+  const std::int64_t k = random.size(), n = random.size();
+  const Dims columns = random.one_in(2) ? Dims{} : Dims{n};
+  const double middle = w == ElementType::UInt8 ? 128 : 0;
+  Dims rows = random.dims(random.integer(0, 2), 40, true);
+  rows.push_back(k);
+  row.node = {.op_type = "QLinearMatMul", .opset = 10};
+  row.inputs = {bytes(random, type, rows),
+                constant(scales(random, {})),
+                constant(bytes(random, type, {})),
+                constant(bytes(random, w, {k, n})),
+                constant(scales(random, columns)),
+                constant(random.tensor(w, columns, middle, middle)),
+                constant(f32({}, {4})),
+                constant(random.tensor(type, {}, 0, 20))};
+  return row;
+}
+const Sweep kByWeights("Quantization", "QLinearMatMulByWeights", 24, qlinear_matmul_by_weights);
 
 /// Elements at the ends of a type's range: their products add up to more than a float holds exactly.
 Tensor ends(Random& random, ElementType type, const Dims& dims) {

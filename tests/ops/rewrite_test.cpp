@@ -419,6 +419,25 @@ TEST(Rewrite, QLinearConvIsTheSameConvolutionOfBytes) {
   }
 }
 
+TEST(Rewrite, QLinearMatMulIsTheSameProductOfBytes) {
+  Random random(1);
+  for (const double zero : {0, 3}) {
+    GraphWriter g(13, random);
+    const std::string scale = g.constant(f32({}, {0.015625})), origin = g.constant(u8({}, {100}));
+    const std::string x = g.node("QuantizeLinear", {g.feed({5, 16}), scale, origin});
+    const std::string w = g.constant(random.tensor(ElementType::Int8, {16, 8}, -127, 127));
+    const std::string y =
+        g.node("QLinearMatMul",
+               {x, scale, origin, w, g.constant(random.tensor(ElementType::Float, {8}, 0.01, 0.02)),
+                g.constant(random.tensor(ElementType::Int8, {8}, zero, zero)),
+                g.constant(f32({}, {0.0625})), origin});
+    const Names kernels = place(g.done({y})).kernels;
+    const bool is_fast =
+        std::find(kernels.begin(), kernels.end(), "cpu:quantized_matmul") != kernels.end();
+    EXPECT_EQ(is_fast, zero == 0);
+  }
+}
+
 TEST(Rewrite, AProductWhoseSumsMayNotFitStaysFloat) {
   Random random(1);
   for (const std::int64_t depth : {65000, 66000}) {

@@ -5,18 +5,18 @@
 #include "tools/backplane/elements.hpp"
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/fill.hpp"
-#include "tools/backplane/nearest.hpp"
 #include "tools/backplane/value_file.hpp"
 
 namespace backplane::cli {
 namespace {
 
 struct NamedFile {
-  const ValueInfo* info;
+  ValueInfo info;
   std::string file;
 };
 
-/// Splits "NAME=FILE" at the '=' that follows a known name: names may hold one, too.
+/// Splits "NAME=FILE" at the '=' that follows a known name: names may hold one, too. Other names are inner values', or
+/// nothing's: the session says.
 NamedFile parse_argument(const std::string& argument, const std::vector<ValueInfo>& known) {
   const ValueInfo* best = nullptr;
   for (const ValueInfo& info : known) {
@@ -24,21 +24,14 @@ NamedFile parse_argument(const std::string& argument, const std::vector<ValueInf
                       argument.compare(0, info.name.size(), info.name) == 0;
     if (fits && (best == nullptr || info.name.size() > best->name.size())) best = &info;
   }
-  if (best != nullptr) return {best, argument.substr(best->name.size() + 1)};
+  if (best != nullptr) return {*best, argument.substr(best->name.size() + 1)};
   const std::size_t equals = argument.find('=');
   if (equals == std::string::npos || equals == 0) {
     wrong_request("--input '", argument, "' is not of the form NAME=FILE");
   }
-  std::vector<std::string> names;
-  for (const ValueInfo& info : known) names.push_back(info.name);
-  const std::string name = argument.substr(0, equals);
-  std::string hint = did_you_mean(name, names);
-  if (hint.empty()) {
-    hint = names.empty() ? "; it has none" : "; its inputs are";
-    for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 10); ++i)
-      hint += " '" + names[i] + "'";
-  }
-  wrong_request("--input: the model has no input '", name, "'", hint);
+  ValueInfo other;
+  other.name = argument.substr(0, equals);
+  return {std::move(other), argument.substr(equals + 1)};
 }
 
 /// Refuses what cannot fit, so that a large file is not read for nothing; the session checks the rest.
@@ -77,15 +70,19 @@ FeedSet::FeedSet(const Session& session, const std::vector<std::string>& argumen
   for (ValueInfo& info : session.overridable_initializers()) known.push_back(std::move(info));
   for (const std::string& argument : arguments) {
     const NamedFile named = parse_argument(argument, known);
-    if (has(named.info->name)) wrong_request("--input: '", named.info->name, "' is given twice");
+    if (has(named.info.name)) wrong_request("--input: '", named.info.name, "' is given twice");
     try {
       const auto check = [&](ElementType type, const std::vector<std::int64_t>& dims) {
-        check_header(*named.info, type, dims);
+        check_header(named.info, type, dims);
       };
-      values_.emplace_back(named.info->name, read_value(named.file, named.info->type, check));
+      values_.emplace_back(named.info.name, read_value(named.file, named.info.type, check));
     } catch (const Failure& failure) {
-      throw Failure(failure.exit_code(), text("input '", named.info->name, "': ", failure.what()));
+      throw Failure(failure.exit_code(), text("input '", named.info.name, "': ", failure.what()));
     }
+  }
+  for (const ValueInfo& info : inputs_) {
+    if (!has(info.name) && is_optional(info.type))
+      values_.emplace_back(info.name, empty_optional());
   }
 }
 
@@ -128,7 +125,6 @@ std::vector<std::string> FeedSet::fill_missing(const std::map<std::string, std::
     if (has(info.name)) continue;
     const ElementType type = tensor_element(info.type);
     if (type == ElementType::None) {
-      if (info.type.rfind("optional(", 0) == 0) continue;
       wrong_request("input '", info.name, "' is a ", info.type,
                     ", which cannot be made up: give it with --input '", info.name, "=FILE.pb'");
     }
@@ -140,16 +136,6 @@ std::vector<std::string> FeedSet::fill_missing(const std::map<std::string, std::
                          filled_tensor(info.name, type, filled_dims(info, sizes, assumed)));
   }
   return assumed;
-}
-
-void FeedSet::require_all() const {
-  std::string missing;
-  for (const ValueInfo& info : inputs_) {
-    if (has(info.name) || info.type.rfind("optional(", 0) == 0) continue;
-    missing += text(missing.empty() ? "" : ", ", "'", info.name, "' ", describe(info));
-  }
-  if (!missing.empty())
-    wrong_request("no value for input ", missing, "; give each with --input NAME=FILE");
 }
 
 Feeds FeedSet::views() const {

@@ -17,15 +17,14 @@ std::string describe(const ValueInfo& info);
 /// Values by name, owned.
 class FeedSet {
  public:
-  /// Reads what `arguments` ("NAME=FILE") name. Throws Failure (wrong request) for an unknown or repeated name,
-  /// or a bad file.
+  /// Reads what `arguments` ("NAME=FILE") name, which may be inner values; whether all that a run needs is fed, the
+  /// session says. Inputs of optional types hold nothing where none is named. Throws Failure (wrong request) for a
+  /// repeated name or a bad file.
   FeedSet(const Session& session, const std::vector<std::string>& arguments);
 
   /// Fills the inputs that have no value yet, by name and index alone. A dimension that is not known takes the
   /// size that `sizes` or another feed gives its symbol, or 1; the last are named in the result ("batch").
   std::vector<std::string> fill_missing(const std::map<std::string, std::int64_t>& sizes = {});
-  /// Throws Failure (wrong request) when inputs have no value, naming each with type and shape.
-  void require_all() const;
 
   const std::vector<std::pair<std::string, Value>>& values() const { return values_; }
   Feeds views() const;

@@ -101,7 +101,6 @@ int run(const RunRequest& request) {
   const Environment environment(options);
   const Session session(environment, request.model, options);
   const FeedSet feeds(session, request.inputs);
-  feeds.require_all();
   if (request.profile) check_output_path(*request.profile, "--profile");
   if (request.output_dir) make_output_folder(*request.output_dir);
 

@@ -24,9 +24,13 @@ std::string lower_suffix(const std::filesystem::path& path) {
 
 std::string proto_kind(const std::string& type) {
   if (type.rfind("seq(", 0) == 0) return "sequence";
-  if (type.rfind("optional(", 0) == 0) return "optional";
+  if (is_optional(type)) return "optional";
   return "tensor";
 }
+
+bool is_optional(const std::string& type) { return type.rfind("optional(", 0) == 0; }
+
+Value empty_optional() { return Value::parse("optional", "", 0); }
 
 Value read_value(const std::filesystem::path& path, const std::string& type,
                  const HeaderCheck& check) {

@@ -13,6 +13,10 @@ namespace backplane::cli {
 /// The proto that holds a value of an ONNX type: "tensor", "sequence" or "optional".
 std::string proto_kind(const std::string& type);
 
+bool is_optional(const std::string& type);
+/// Of any optional type, holding nothing.
+Value empty_optional();
+
 /// Reads a value for an input of the given ONNX type. Throws Failure (wrong request) naming the file. `check` is
 /// asked where the file tells type and shape at its start.
 Value read_value(const std::filesystem::path& path, const std::string& type,

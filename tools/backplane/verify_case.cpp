@@ -77,6 +77,23 @@ struct ModelFacts {
   }
 };
 
+/// A file that belongs to nothing of the model would look like a comparison that was made.
+void check_count(const fs::path& set, const char* what, std::size_t count) {
+  const std::string prefix = text(what, "_"), suffix = ".pb";
+  for (const fs::directory_entry& entry : fs::directory_iterator(set)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() <= prefix.size() + suffix.size() || name.rfind(prefix, 0) != 0 ||
+        entry.path().extension() != suffix)
+      continue;
+    const std::string number =
+        name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
+    const bool is_number = number.find_first_not_of("0123456789") == std::string::npos;
+    if (is_number && (number.size() > 9 || std::stoul(number) >= count))
+      wrong_request(entry.path().string(), " belongs to nothing: the model has ", count, ' ', what,
+                    count == 1 ? "" : "s");
+  }
+}
+
 using OwnedFeeds = std::vector<std::pair<std::string, Value>>;
 
 /// The feeds of a data set. K of input_K.pb counts the graph inputs as the file lists them.
@@ -84,10 +101,14 @@ OwnedFeeds read_feeds(const fs::path& set, const ModelFacts& facts) {
   OwnedFeeds feeds;
   for (std::size_t k = 0; k < facts.graph_inputs.size(); ++k) {
     const fs::path path = set / text("input_", k, ".pb");
-    if (!fs::exists(path)) continue;
     const std::string& name = facts.graph_inputs[k];
-    feeds.emplace_back(name, read_value(path, facts.type_of(name)));
+    const std::string type = facts.type_of(name);
+    if (fs::exists(path))
+      feeds.emplace_back(name, read_value(path, type));
+    else if (is_optional(type))
+      feeds.emplace_back(name, empty_optional());
   }
+  check_count(set, "input", facts.graph_inputs.size());
   return feeds;
 }
 
@@ -126,6 +147,7 @@ bool run_data_set(const Session& session, const ModelFacts& facts, const fs::pat
   Feeds feeds;
   for (const auto& [name, value] : owned) feeds.emplace_back(name, value);
   const std::string random = random_operator(facts, owned);
+  check_count(set, "output", facts.outputs.size());
   const std::vector<Value> got = session.run(feeds);
   bool compared = false;
   for (std::size_t k = 0; k < facts.outputs.size(); ++k) {

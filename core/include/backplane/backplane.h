@@ -71,6 +71,7 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * environment.spinning             true | false: idle threads look for work for a while, then sleep   true
  * environment.log_level            trace | debug | info | warning | error | off                           warning
  * environment.plugin_path          directories to search before the default one, separated by ':'
+ * environment.plugin_exclude       plugin files that are not loaded, separated by ':'
  * environment.custom_ops           libraries of custom operators of every session, separated by ':'
  * threads                          threads of a session's loops; 0: the pool's                            0
  * providers                        names in order of preference, separated by ','; "auto": all with a     auto
@@ -388,7 +389,8 @@ BACKPLANE_API backplane_status* backplane_session_run_path(
 
 /* A binding keeps feeds and fetches between runs: names are looked up once, and with equal shapes a run allocates
  * nothing. A value given replaces the one before it; NULL for an output lets the session allocate it at the next run
- * and reuse it while its shape stays. backplane_binding_output gives what the last run wrote.
+ * and reuse it while its shape stays; one that is given must have the type and shape that a run makes.
+ * backplane_binding_output gives what the last run wrote.
  * Ownership: bound values are borrowed until they are replaced or the binding is destroyed; the result of
  * binding_output belongs to the binding. Threads: one per binding; many bindings at a time per session.
  * Errors: as backplane_session_run. Since: 0.1 */

@@ -1,9 +1,10 @@
-// FusedMatMul, TransposeMatMul, FusedGemm, FusedConv:
+// FusedMatMul, TransposeMatMul, FusedGemm, FusedConv, NhwcConv:
 // https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 #include <algorithm>
 #include <numeric>
 
 #include "core/onnx/function_operator.hpp"
+#include "core/onnx/quantized_body.hpp"
 
 namespace backplane::core {
 namespace {
@@ -83,6 +84,25 @@ void write_fused_conv(BodyWriter& body) {
               activate(body, y, body.string_of("activation"), body.floats_of("activation_params")));
 }
 
+/// A convolution whose images, weights and results all are channels last.
+void write_nhwc_conv(BodyWriter& body) {
+  const auto inwards = channels_second(body.rank(0));
+  const auto y = body.op(
+      "Conv",
+      {body.transpose(body.in(0), inwards), body.transpose(body.in(1), inwards), body.in(2)},
+      body.attributes({"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"}));
+  body.output(0, body.transpose(y, channels_last(body.rank(0))));
+}
+
+OperatorDraft& windowed(OperatorDraft& draft) {
+  return draft.string_or("auto_pad", "NOTSET")
+      .ints("kernel_shape")
+      .ints("dilations")
+      .ints("strides")
+      .ints("pads")
+      .int_or("group", 1);
+}
+
 OperatorDraft& product(OperatorDraft& draft) {
   return draft.input("A").input("B").output("Y").types("T", float_types());
 }
@@ -118,22 +138,16 @@ OperatorList products_operators() {
           .optional_float("activation_beta")
           .optional_float("activation_gamma")
           .done());
-  list.push_back(OperatorDraft("FusedConv", write_fused_conv)
-                     .input("X")
-                     .input("W")
-                     .optional_input("B")
-                     .optional_input("Z")
-                     .output("Y")
+  OperatorDraft conv("FusedConv", write_fused_conv);
+  conv.input("X").input("W").optional_input("B").optional_input("Z").output("Y");
+  list.push_back(windowed(conv)
                      .types("T", float_types())
-                     .string_or("auto_pad", "NOTSET")
-                     .ints("kernel_shape")
-                     .ints("dilations")
-                     .ints("strides")
-                     .ints("pads")
-                     .int_or("group", 1)
                      .optional_string("activation")
                      .floats("activation_params")
                      .done());
+  OperatorDraft last("NhwcConv", write_nhwc_conv);
+  last.input("X").input("W").optional_input("B").output("Y");
+  list.push_back(windowed(last).types("T", float_types()).done());
   return list;
 }
 

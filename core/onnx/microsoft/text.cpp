@@ -1,4 +1,4 @@
-// Tokenizer: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+// Tokenizer, MurmurHash3: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 #include "core/base/error.hpp"
 #include "core/onnx/function_operator.hpp"
 
@@ -10,6 +10,21 @@ void write_tokenizer(BodyWriter&) {
   throw Error(Code::Unsupported,
               "Tokenizer has no body in ONNX's operators; a provider with a kernel of it must be "
               "among the session's");
+}
+
+/// Nor are the bytes of a string.
+void write_murmur_hash(BodyWriter&) {
+  throw Error(Code::Unsupported,
+              "MurmurHash3 has no body in ONNX's operators; a provider with a kernel of it must be "
+              "among the session's");
+}
+
+void infer_murmur_hash(::onnx::InferenceContext& context) {
+  const auto* positive = context.getAttribute("positive");
+  const bool is_signed = positive != nullptr && positive->i() == 0;
+  ::onnx::updateOutputElemType(
+      context, 0, is_signed ? ::onnx::TensorProto::INT32 : ::onnx::TensorProto::UINT32);
+  if (::onnx::hasInputShape(context, 0)) ::onnx::propagateShapeFromInputToOutput(context, 0, 0);
 }
 
 void infer_tokenizer(::onnx::InferenceContext& context) {
@@ -35,6 +50,16 @@ OperatorList text_operators() {
                      .types("T", {"string"})
                      .infers(infer_tokenizer)
                      .done());
+  list.push_back(
+      OperatorDraft("MurmurHash3", write_murmur_hash)
+          .input("X", "T1")
+          .output("Y", "T2")
+          .int_or("positive", 1)
+          .int_or("seed", 0)
+          .types("T1", {"uint32", "int32", "uint64", "int64", "float", "double", "string"})
+          .types("T2", {"int32", "uint32"})
+          .infers(infer_murmur_hash)
+          .done());
   return list;
 }
 

@@ -1,5 +1,6 @@
 #include "plugins/common/device_ops/fused_attention.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "plugins/common/broadcast.hpp"
@@ -40,8 +41,10 @@ AttentionExtent attention_extent(const HeadRows& q, const HeadRows& k, const Hea
 }
 
 bool SizedAttention::is_of_few_rows(const Device& device) const {
-  constexpr std::int64_t kFew = 4, kMost = 64, kPositionsOfRow = 16;
+  // Wider ones are more than items that share a row keep in registers.
+  constexpr std::int64_t kFew = 4, kMost = 64, kPositionsOfRow = 16, kWidest = 1024;
   if (!shares_rows(device) && q.positions > 1) return false;
+  if (shares_rows(device) && std::max(q.width, v.width) > kWidest) return false;
   const std::int64_t rows = q.positions;
   const bool is_masked_along = !mask || (!mask->empty() && mask->back() == k.positions);
   return is_masked_along &&

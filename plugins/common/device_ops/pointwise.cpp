@@ -72,6 +72,16 @@ Dims MadeDims::of(const sdk::PrepareContext& ctx, std::uint32_t operands) const 
   return dims;
 }
 
+const char* finite_text(DataType to) {
+  if (to == DataType::Float16)
+    return "IS_INF(v0) ? v0 : v0 > 65504.0f ? 65504.0f : v0 < -65504.0f ? -65504.0f : v0";
+  // The least float is nearer to the infinity of bfloat16 than to its least number.
+  if (to == DataType::BFloat16)
+    return "IS_INF(v0) ? v0 : v0 > 3.38953139e38f ? 3.38953139e38f : v0 < -3.38953139e38f ? "
+           "-3.38953139e38f : v0";
+  return "v0";
+}
+
 void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands, const View& out,
                    const Expression& expression, int unless_inside) {
   if (sdk::element_count(dims) == 0) return;

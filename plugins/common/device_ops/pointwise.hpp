@@ -42,6 +42,9 @@ struct Expression {
   std::string statements = {};  ///< before the expression's evaluation
 };
 
+/// `v0`, for an output of that type: a finite number stays one, so that what masks add, the least float or so, is no infinity.
+const char* finite_text(DataType to);
+
 void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands, const View& out,
                    const Expression& expression, int unless_inside = -1);
 

@@ -45,9 +45,16 @@ GroupForm form_of(const Device& device, const RowAttention& attention) {
       static_cast<std::uint64_t>(std::max<std::int64_t>(1, kElementsOfRows / elements))));
   form.rows = std::min({kMostRows, room, power_from(attention.rows())});
   form.together = std::min(kMostTogether, kMostScores / form.rows);
-  const std::size_t items =
-      std::bit_floor(std::min<std::size_t>(kGroupItems, device.limits().max_group_items));
-  form.items = std::max(form.lanes, static_cast<std::int64_t>(items));
+  // Sums of all lanes meet in local memory, of which every device has so many floats.
+  constexpr std::int64_t kLocalFloats = 6144;
+  const std::int64_t fitting = kLocalFloats / (form.width * form.value_steps);
+  if (fitting < form.lanes)
+    sdk::unsupported("attention to values of ", attention.value_width,
+                     " elements, whose sums are more than a group's local memory has room for");
+  const auto most_items = static_cast<std::int64_t>(device.limits().max_group_items);
+  form.items = std::max(
+      form.lanes, static_cast<std::int64_t>(std::bit_floor(
+                      static_cast<std::uint64_t>(std::min({kGroupItems, most_items, fitting})))));
   form.tiles = ceil_divide(attention.rows(), form.rows);
   const std::int64_t at_once = form.items / form.lanes * form.together;
   const std::int64_t groups = form.tiles * attention.batch * attention.kv_heads;

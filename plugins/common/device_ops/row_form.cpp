@@ -78,7 +78,8 @@ std::string RowForm::beginning() const {
       "  LOCAL u64 scratch[GROUP];\n  int item = (int)LOCAL_ID(0);\n", place,
       "  int is_row = row < rows;\n  if (!is_row) row = rows - 1;\n"
       "  INDEX part = (INDEX)GROUP_ID(1), first = part * (INDEX)part_n;\n"
-      "  INDEX last = first + (INDEX)part_n < (INDEX)n ? first + (INDEX)part_n : (INDEX)n;\n");
+      "  INDEX last = first + (INDEX)part_n < (INDEX)n ? first + (INDEX)part_n : (INDEX)n;\n"
+      "  INDEX own_last = is_row ? last : first;\n");
 }
 
 }  // namespace backplane::device_ops

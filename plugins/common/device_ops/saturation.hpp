@@ -19,13 +19,14 @@ struct IntegerRange {
   }
 };
 
-/// The function `i32 saturate(float, i32 zero)`: rounds to nearest even, adds the zero point and keeps to the type's range.
+/// The function `i32 saturate(float, i32 zero)`: rounds to nearest even, adds the zero point and keeps to the type's range,
+/// whose least NaN becomes.
 inline std::string saturation_text(DataType type) {
   const IntegerRange range(type);
   return sdk::message(
       "FUNCTION i32 saturate(float v, i32 zero) {\n  float r = rint(v) + (float)zero;\n",
-      "  return r < ", range.low, " ? ", range.low, " : r > ", range.high, " ? ", range.high,
-      " : (i32)r;\n}\n");
+      "  return r > ", range.low, " ? r < ", range.high, " ? (i32)r : ", range.high, " : ",
+      range.low, ";\n}\n");
 }
 
 }  // namespace backplane::device_ops

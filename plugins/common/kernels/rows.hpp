@@ -6,7 +6,8 @@
 // neighbouring items are neighbouring rows. A row that is long and has few beside it is divided among PARTS groups:
 // kernels of PHASE 1 store what each part found, and those of PHASE 2 meet these and go on.
 //
-// Every item stays to the end: those past the last row read that one again and store nothing.
+// Every item stays to the end: those past the last row stand at that one, but store nothing and read none of its elements (`own_last` is
+// `first`), which others may be writing in their place.
 #pragma once
 
 namespace backplane::common {
@@ -64,19 +65,19 @@ inline constexpr char kRowFunctions[] = R"kernel(
   VALUE(T) held[HELD * V];                                  \
   UNROLL for (int s = 0; s < HELD; ++s) {                   \
     INDEX at = first + (lane + s * LANES) * V;              \
-    if (at < last) READ_ROW(at, (held + s * V));            \
+    if (at < own_last) READ_ROW(at, (held + s * V));        \
   }
 #define EACH_STEP                              \
   UNROLL for (int s = 0; s < HELD; ++s) {      \
     INDEX at = first + (lane + s * LANES) * V; \
-    if (at < last) {                           \
+    if (at < own_last) {                       \
       VALUE(T) *w = held + s * V;
 #else
 #define HOLD
-#define EACH_STEP                                                 \
-  for (INDEX at = first + lane * V; at < last; at += LANES * V) { \
-    {                                                             \
-      VALUE(T) w[V];                                              \
+#define EACH_STEP                                                     \
+  for (INDEX at = first + lane * V; at < own_last; at += LANES * V) { \
+    {                                                                 \
+      VALUE(T) w[V];                                                  \
       READ_ROW(at, w);
 #endif
 #define EACH_OF_STEP                     \

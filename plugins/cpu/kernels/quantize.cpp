@@ -19,7 +19,7 @@ using Tag = hn::ScalableTag<float>;
 using V = hn::Vec<Tag>;
 
 /// Whole numbers in the range of Y; the clamp comes first, since what is out of int32's range has no
-/// conversion. NaN gives the zero point's end of the range.
+/// conversion.
 template <class Y>
 HWY_INLINE void store_narrow([[maybe_unused]] Tag d, V v, Y* y, size_t n) {
   const hn::RebindToSigned<Tag> di;
@@ -56,7 +56,9 @@ void quantize(const QuantizeParams& params, const float* x, Y* y, std::int64_t c
           whole ? hn::LoadU(d, params.zero_point + i) : load_some(d, params.zero_point + i, some);
     }
     const V shifted = hn::Add(hn::Round(hn::Div(v, scale)), zero);
-    store_narrow(d, hn::Max(least, hn::Min(greatest, hn::Max(least, shifted))), y + i, some);
+    // NaN, which is greater than nothing, becomes the least, as ONNX Runtime has it.
+    const V clamped = hn::IfThenElse(hn::Gt(shifted, least), hn::Min(greatest, shifted), least);
+    store_narrow(d, clamped, y + i, some);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "plugins/cpu/dense/plain_product.hpp"
 #include "plugins/cpu/dense/sliding.hpp"
 #include "plugins/cpu/device.hpp"
+#include "plugins/cpu/kernels/pool_lines.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -181,7 +182,8 @@ class LastGlobalMean {
   Isa isa_;
 };
 
-/// Channels first, any type, plain loops; MaxPool's second output too.
+/// Channels first, any type, MaxPool's second output too: plain loops, but for means and largest ones of floats and
+/// largest ones of bytes, which go line by line.
 template <class T>
 class FirstPool {
  public:
@@ -189,8 +191,26 @@ class FirstPool {
     PoolAttributes attributes;
     Window window;
     int64_t planes;
+    PoolLines lines = {};
+    PoolPlane<T> by_lines = nullptr;
+
+    void compute_by_lines(const sdk::ComputeContext& ctx) const {
+      const T* x = ctx.input(0).data<T>();
+      T* y = ctx.output(0).mutable_data<T>();
+      T* scratch = ctx.workspace().mutable_data<T>();
+      const int64_t size = lines.scratch_size();
+      const int64_t work = window.out_pixels() * (window.kernel[2] + window.taps() / 8);
+      const uint64_t grain = 16384 / static_cast<uint64_t>(std::max<int64_t>(1, work)) + 1;
+      ctx.threads().parallel_for(
+          static_cast<uint64_t>(planes), grain, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+            for (auto p = static_cast<int64_t>(begin); p < static_cast<int64_t>(end); ++p)
+              by_lines(lines, x + p * window.in_pixels(), y + p * window.out_pixels(),
+                       scratch + worker * size);
+          });
+    }
 
     void compute(const sdk::ComputeContext& ctx) const {
+      if (by_lines != nullptr) return compute_by_lines(ctx);
       const T* x = ctx.input(0).data<T>();
       T* y = ctx.output(0).mutable_data<T>();
       int64_t* indices = ctx.has_output(1) ? ctx.output(1).mutable_data<int64_t>() : nullptr;
@@ -297,7 +317,8 @@ class FirstPool {
     }
   };
 
-  FirstPool(PoolKind kind, const sdk::Node& node) : attributes_(kind, node) {}
+  FirstPool(PoolKind kind, const sdk::CreateContext& ctx, const sdk::Node& node)
+      : attributes_(kind, node), isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(0);
@@ -305,17 +326,62 @@ class FirstPool {
     const sdk::Dims dims = attributes_.output(x.dims(), window);
     ctx.set_output(0, x.type(), dims);
     if (ctx.output_wanted(1)) ctx.set_output(1, sdk::DataType::Int64, dims);
-    return {attributes_, window, x.dim(0) * x.dim(1)};
+    Prepared prepared{attributes_, window, x.dim(0) * x.dim(1)};
+    if (!ctx.output_wanted(1) && window.in_pixels() > 0 && window.out_pixels() > 0 &&
+        stays_near(window))
+      go_by_lines(ctx, prepared);
+    return prepared;
   }
 
  private:
+  /// Whether an image with its padding is not much more than the image: lines are gone over with what lies beside them,
+  /// and with all positions of a window. Elsewhere those inside of the image are.
+  static bool stays_near(const Window& window) {
+    constexpr int64_t kTimes = 16, kBeside = 4096;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const int64_t in = window.in[axis];
+      if (in + window.pad_begin[axis] + window.pad_end[axis] > kTimes * in + kBeside) return false;
+    }
+    return true;
+  }
+
+  /// Null where there is none.
+  PoolPlane<T> pool_plane() const {
+    const PoolLoops& loops = pool_loops(isa_);
+    const bool is_max = attributes_.kind == PoolKind::kMax;
+    if constexpr (std::is_same_v<T, float>) {
+      if (attributes_.kind == PoolKind::kMean) return loops.mean;
+      if (is_max) return loops.max;
+    } else if constexpr (std::is_same_v<T, std::uint8_t>) {
+      if (is_max) return loops.max_u8;
+    } else if constexpr (std::is_same_v<T, std::int8_t>) {
+      if (is_max) return loops.max_s8;
+    }
+    return nullptr;
+  }
+
+  void go_by_lines(sdk::PrepareContext& ctx, Prepared& prepared) const {
+    PoolLines& lines = prepared.lines;
+    lines.window = prepared.window;
+    lines.count_padding = attributes_.count_padding;
+    prepared.by_lines = pool_plane();
+    if (prepared.by_lines == nullptr) return;
+    if (attributes_.kind == PoolKind::kMean) {
+      for (int64_t i = 0; i < lines.window.out[2]; ++i)
+        lines.counts.push_back(static_cast<float>(lines.count_at(2, i)));
+    }
+    ctx.set_workspace(static_cast<uint64_t>(lines.scratch_size()) * sizeof(T) *
+                      ctx.threads().count());
+  }
+
   PoolAttributes attributes_;
+  Isa isa_;
 };
 
 // The forms with their kind fixed, as the registry constructs them.
 template <class T, PoolKind kKind>
 struct First : FirstPool<T> {
-  First(const sdk::CreateContext&, const sdk::Node& node) : FirstPool<T>(kKind, node) {}
+  First(const sdk::CreateContext& ctx, const sdk::Node& node) : FirstPool<T>(kKind, ctx, node) {}
 };
 template <PoolKind kKind>
 struct Last : LastPool {

@@ -1,5 +1,5 @@
 // backplane.cpu::QuantizedMatMul, which a rewrite makes of a MatMul or Gemm between DequantizeLinear and
-// QuantizeLinear: inputs a (bytes, [..., depth]), B (constant, [depth, columns], or the other way round with
+// QuantizeLinear, and of QLinearMatMul: inputs a (bytes, [..., depth]), B (constant, [depth, columns], or the other way round with
 // transB; int8 of zero point 0 or uint8 of zero point 128), scale and shift [columns] (constant); attributes
 // transB, a_type, a_zero and those of QuantizedResult.
 // y = clamp(round(sum (a - a_zero) * (B - B's zero point) * scale + shift) + zero, least, most).

@@ -93,6 +93,8 @@ class NonZero {
 };
 
 /// Keeps the slices along `axis` (or the elements) whose condition is true.
+/// A condition of several dimensions is read flat, where the standard asks for one: converters write a mask that is
+/// shaped like the input, and ONNX Runtime takes it.
 class Compress {
  public:
   struct Prepared {
@@ -132,8 +134,6 @@ class Compress {
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor input = ctx.input(0);
     require_storable(input.type());
-    if (ctx.input(1).rank() != 1)
-      sdk::invalid("Compress: the condition has rank ", ctx.input(1).rank(), ", 1 is needed");
     ctx.set_workspace(8 * static_cast<std::uint64_t>(1 + input.rank()));  // for the output's dims
     if (flat_) {
       ctx.set_output_unknown(0, input.type(), 1);

@@ -391,6 +391,28 @@ bool take_qlinear_conv(WorkingGraph& graph, WorkNode* node) {
   return true;
 }
 
+/// QLinearMatMul by a constant matrix, in the same way.
+bool take_qlinear_matmul(WorkingGraph& graph, WorkNode* node) {
+  const std::optional<Quantization> from = quantization_in(graph, node->input(0), node->input(1),
+                                                           node->input(2)),
+                                    to = quantization_in(graph, node->outputs[0], node->input(6),
+                                                         node->input(7));
+  if (!from || !to || graph.constant(node->input(0)) != nullptr ||
+      graph.info(node->input(0)).rank() < 1)
+    return false;
+  const std::optional<Weights> weights =
+      weights_in(graph, {node->input(3), node->input(4), node->input(5), 1}, 1);
+  if (!weights) return false;
+  const sdk::Tensor b(graph.constant(weights->values));
+  if (b.rank() != 2 || b.dim(0) > kMostSummedU8) return false;
+  Result result;
+  result.quantization = *to;
+  become(graph, node, "QuantizedMatMul", {{nullptr, node->input(0), *from}, *weights, {}, b.dim(1)},
+         result);
+  describe(node, "a", *from);
+  return true;
+}
+
 bool is_plain_gemm(const WorkNode& node) {
   const sdk::Node& original = node.original;
   return original.since_version() >= 7 && original.get_float("alpha", 1) == 1 &&
@@ -493,6 +515,8 @@ void fuse_quantized(WorkingGraph& graph) {
       quantize_conv(graph, node);
     } else if (node->is("QLinearConv")) {
       take_qlinear_conv(graph, node);
+    } else if (node->is("QLinearMatMul")) {
+      take_qlinear_matmul(graph, node);
     } else if (node->is("MatMul") || node->is("Gemm")) {
       quantize_matmul(graph, node);
     } else if (node->is("Add") || node->is("Sum")) {

@@ -89,6 +89,7 @@ struct Descriptions {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(wanted.d.type));
       // A run has its own. A choice of algorithms looks at whether there is one and how it is aligned.
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer(wanted.alignment));
+      if (wanted.batch > 1) set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, wanted.bias_batch_step);
     }
     init(&a, wanted.a, wanted.batch);
     init(&b, wanted.b, wanted.batch);

@@ -230,13 +230,20 @@ class AttentionNode {
     const sdk::Tensor x = ctx.input(index);
     const std::int64_t bytes = x.size() * kHalfBytes;
     const MemoryRef spare = pieces.add(bytes);
-    if (x.type() == type) return {input(index), spare, static_cast<std::uint64_t>(bytes)};
-    // A mask's lowest floats stay numbers, so that a row without any position is not NaN.
     constexpr std::uint32_t kMask = 3;
-    add_cast(
-        work, input(index), x.type(), spare, type, Dims(x.dims().begin(), x.dims().end()),
-        index == kMask && type == DataType::Float16 ? "v0 < -65504.0f ? -65504.0f : v0" : "v0");
+    if (x.type() == type && !(index == kMask && type == DataType::BFloat16))
+      return {input(index), spare, static_cast<std::uint64_t>(bytes)};
+    add_cast(work, input(index), x.type(), spare, type, Dims(x.dims().begin(), x.dims().end()),
+             index == kMask ? mask_text(type) : "v0");
     return {spare, spare, 0};
+  }
+
+  /// A mask's lowest numbers stay numbers, so that a row without any position is not NaN. The library's exponentials are powers of two:
+  /// near the lowest of bfloat16, what is multiplied by log2(e) is an infinity all the same, and of rows, or their first columns,
+  /// with nothing else it makes NaN. -2^41 is what JAX has for that reason (get_large_negative_number, cudnn/fused_attention_stablehlo.py).
+  static const char* mask_text(DataType type) {
+    if (type == DataType::Float16) return device_ops::finite_text(type);
+    return "v0 < -2199023255552.0f && !IS_INF(v0) ? -2199023255552.0f : v0";
   }
 
   static void add_cast(NodeWork& work, const MemoryRef& from, DataType from_type,

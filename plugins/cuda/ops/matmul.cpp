@@ -17,14 +17,6 @@ namespace {
 /// Products of a batch that merges into no single axis; hardly any model has one.
 constexpr std::int64_t kMostCalls = 64;
 
-Epilogue epilogue_of(const sdk::Node& node) {
-  const std::string name(node.get_string("activation", ""));
-  if (name.empty()) return Epilogue::kNone;
-  if (name == "Relu") return Epilogue::kRelu;
-  if (name == "Gelu") return Epilogue::kGelu;
-  sdk::unsupported("activation '", name, "' after a product; Relu and Gelu can be done");
-}
-
 /// Between nodes of a rewrite types may be known in `prepare` alone; integers are another kernel's.
 void require_floats(DataType type) {
   if (!device_ops::is_float(type))
@@ -106,7 +98,7 @@ void add_matrix(const sdk::PrepareContext& ctx, NodeWork& work, const Dims& prod
 class MatMul {
  public:
   MatMul(const Device& device, const sdk::Node& node)
-      : epilogue_(epilogue_of(node)), precision_(device.settings().precision.of(node)) {}
+      : epilogue_(epilogue_after(node)), precision_(device.settings().precision.of(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
     const sdk::Tensor a = ctx.input(0), b = ctx.input(1);
@@ -189,7 +181,7 @@ class Gemm {
         beta_(node.get_float("beta", 1)),
         a_is_transposed_(node.get_int("transA", 0) != 0),
         b_is_transposed_(node.get_int("transB", 0) != 0),
-        epilogue_(epilogue_of(node)),
+        epilogue_(epilogue_after(node)),
         precision_(device.settings().precision.of(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {

@@ -22,6 +22,8 @@ constexpr FormatRule kRules[] = {
     {"Gemm", kAsked},
     {"FusedMatMul", kAsked},
     {"FusedGemm", kAsked},
+    {"JoinedMatMul", kAsked},
+    {"JoinedGemm", kAsked},
     {"Attention", kAsked},
     {"FusedAttention", kAsked},
     {"QuantizedConv", kMakes, Layout::kPlain, 0},

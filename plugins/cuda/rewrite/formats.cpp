@@ -41,6 +41,11 @@ Dims spatial_axes(int rank, bool is_last) {
   return axes;
 }
 
+/// Several products as one, whose result is a value that the graph does not have.
+bool is_joined(const DraftNode& node) {
+  return node.is("JoinedMatMul", private_domain()) || node.is("JoinedGemm", private_domain());
+}
+
 const char* type_text(DataType type) {
   return type == DataType::Float16 ? "fp16" : type == DataType::BFloat16 ? "bf16" : "float32";
 }
@@ -58,6 +63,8 @@ void FormatPass::run(std::vector<DraftNode>& nodes) {
 }
 
 void FormatPass::convert(DraftNode& node) {
+  if (node.is("JoinedPart", private_domain())) return move_part(node);
+  if (is_joined(node)) forms_.add(node.outputs[0], forms_.plain(node.inputs[0]).type);
   const FormatRule& rule = format_rule(is_ours(node) ? node.op_type : "");
   if (node.is_fixed || rule.storage == Storage::kFloat || reads_cache(node)) return leave(node);
   if (rule.storage == Storage::kRead) return read(node);
@@ -308,6 +315,13 @@ bool FormatPass::move_transpose(DraftNode& node) {
   explain(node, form);
   node.outputs[0] = forms_.make(node.outputs[0], form);
   return true;
+}
+
+/// A result lies as the products made it.
+void FormatPass::move_part(DraftNode& node) {
+  const Form form = forms_.made(node.inputs[0]);
+  node.inputs[0] = forms_.get(node.inputs[0], form);
+  node.outputs[0] = forms_.make(node.outputs[0], form);
 }
 
 /// It reads operands of any type, so that only their layout has to be that of the output. What follows them, as the scale of

@@ -41,6 +41,7 @@ class FormatPass {
   void read(DraftNode& node);
   void move(const FormatRule& rule, DraftNode& node, const Form& form);
   bool move_transpose(DraftNode& node);
+  void move_part(DraftNode& node);
   void move_chain(DraftNode& node, const Form& form);
   void lay_out_last(const FormatRule& rule, DraftNode& node);
   void explain(const DraftNode& node, const Form& form);

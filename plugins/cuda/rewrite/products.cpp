@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "plugins/common/device_ops/rewrite/joined_products.hpp"
+
 namespace backplane::cuda {
 namespace {
 
@@ -13,7 +15,8 @@ using sdk::DataType;
 struct Fusion {
   std::vector<sdk::Node> replaced;
   sdk::ValueInfo result;
-  std::string bias, addend, activation;
+  sdk::ValueInfo bias;  ///< of a MatMul
+  std::string addend, activation;
 };
 
 void take(const sdk::Node& next, Fusion& fusion) {
@@ -38,7 +41,7 @@ void take_row(const sdk::Node& product, const NodeSet& taken, Fusion& fusion) {
   const sdk::DimsView dims = other.dims();
   // The product has at least one axis, of as many elements as the row: the sum has the same dims, whatever they are.
   if (dims.size() != 1 || dims[0] != b.dims()[b.dims().size() - 1]) return;
-  fusion.bias = other.name();
+  fusion.bias = other;
   take(next, fusion);
 }
 
@@ -77,7 +80,7 @@ void add_node(const sdk::Node& node, const Fusion& fusion, sdk::Rewrite& edit) {
       if (node.has(name)) draft.attribute(name, node.get_float(name, 1));
     }
   } else {
-    draft.input(fusion.bias);
+    draft.input(fusion.bias ? fusion.bias.name() : "");
     if (!fusion.addend.empty()) draft.input(fusion.addend);
   }
   draft.output(fusion.result.name()).attribute("origin", std::string(node.name()));
@@ -92,13 +95,38 @@ bool is_product(const sdk::Node& node) {
   return type == DataType::Float || type == DataType::Float16 || type == DataType::BFloat16;
 }
 
+/// Which of the products are parts of one. Those that add a matrix are not: what makes the matrix may read another's result.
+std::vector<bool> join(const PrecisionRules& precision, const sdk::Graph& graph,
+                       const std::vector<Fusion>& fusions, sdk::Rewrite& edit) {
+  std::vector<device_ops::JoinableProduct> products;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < fusions.size(); ++i) {
+    const Fusion& fusion = fusions[i];
+    if (!fusion.addend.empty()) continue;
+    const sdk::Node& node = fusion.replaced[0];
+    const std::string rest =
+        sdk::message(fusion.activation, ' ', precision_name(precision.of(node)));
+    products.push_back({{node, node.is("Gemm") ? node.input(2) : fusion.bias, rest},
+                        fusion.activation,
+                        fusion.replaced,
+                        fusion.result});
+    places.push_back(i);
+  }
+  const std::vector<bool> made = device_ops::join_products(graph, products, edit);
+  std::vector<bool> is_joined(fusions.size(), false);
+  for (std::size_t i = 0; i < places.size(); ++i) is_joined[places[i]] = made[i];
+  return is_joined;
+}
+
 }  // namespace
 
-void fuse_products(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit) {
+void fuse_products(const PrecisionRules& precision, const sdk::Graph& graph, NodeSet& taken,
+                   sdk::Rewrite& edit) {
+  std::vector<Fusion> fusions;
   for (std::size_t i = 0; i < graph.node_count(); ++i) {
     const sdk::Node node = graph.node(i);
     if (!is_product(node) || taken.count(node.raw()) > 0) continue;
-    Fusion fusion{{node}, node.output(0), "", "", ""};
+    Fusion& fusion = fusions.emplace_back(Fusion{{node}, node.output(0), sdk::ValueInfo(), "", ""});
     if (node.is("MatMul")) {
       take_row(node, taken, fusion);
       take_matrix(taken, fusion);
@@ -106,7 +134,12 @@ void fuse_products(const sdk::Graph& graph, NodeSet& taken, sdk::Rewrite& edit) 
     take_activation(taken, fusion);
     if (fusion.replaced.size() == 1) continue;
     for (const sdk::Node& each : fusion.replaced) taken.insert(each.raw());
-    add_node(node, fusion, edit);
+  }
+  const std::vector<bool> is_joined = join(precision, graph, fusions, edit);
+  for (std::size_t i = 0; i < fusions.size(); ++i) {
+    const Fusion& fusion = fusions[i];
+    if (is_joined[i]) taken.insert(fusion.replaced[0].raw());
+    if (!is_joined[i] && fusion.replaced.size() > 1) add_node(fusion.replaced[0], fusion, edit);
   }
 }
 

@@ -23,10 +23,10 @@ Dims ordered(const Dims& dims, const Dims& order) {
 
 /// A finite number stays one: beyond the range, it is the greatest.
 std::uint16_t small_bits(float value, DataType type) {
-  constexpr float kMostHalf = 65504;
-  if (type == DataType::BFloat16) return common::to_bfloat16(value).bits;
-  if (std::isfinite(value)) value = std::clamp(value, -kMostHalf, kMostHalf);
-  return common::to_half(value).bits;
+  const bool is_bfloat = type == DataType::BFloat16;
+  const float most = is_bfloat ? 3.38953139e38f : 65504;
+  if (std::isfinite(value)) value = std::clamp(value, -most, most);
+  return is_bfloat ? common::to_bfloat16(value).bits : common::to_half(value).bits;
 }
 
 /// Writes a constant's elements in another order and type.
@@ -88,6 +88,7 @@ Form ValueForms::plain(const std::string& value) const {
   if (value.empty()) return {};
   if (const RecordedEdit::Constant* const constant = recorded_.constant(value))
     return {constant->type, false};
+  if (const auto added = added_.find(value); added != added_.end()) return {added->second, false};
   const sdk::ValueInfo info = graph_.value(value.c_str());
   return {info ? info.type() : DataType::None, false};
 }

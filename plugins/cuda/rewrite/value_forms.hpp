@@ -33,6 +33,9 @@ class ValueForms {
   ValueForms(const sdk::Graph& graph, const RecordedEdit& recorded, sdk::Rewrite& host)
       : graph_(graph), recorded_(recorded), host_(host) {}
 
+  /// A value that a pass added, between nodes that it added.
+  void add(const std::string& value, sdk::DataType type) { added_[value] = type; }
+
   /// As the graph has it; of type None where that is unknown.
   Form plain(const std::string& value) const;
   /// -1: unknown.
@@ -72,6 +75,7 @@ class ValueForms {
   const sdk::Graph& graph_;
   const RecordedEdit& recorded_;
   sdk::Rewrite& host_;
+  std::map<std::string, sdk::DataType> added_;
   std::map<std::string, Held> held_;
   std::map<std::pair<std::string, int>, std::map<Form, std::string>> constants_;  // by rank
   std::map<std::string, std::string> axes_;

@@ -108,9 +108,10 @@ class PlanningEngine final : public Engine {
 
 BP_PLUGIN("cuda", "0.1.0", [](backplane::sdk::Plugin& plugin) {
   using namespace backplane::cuda;
-  const int version = chosen_device().version;
+  const DescribedDevice& device = chosen_device();
   StandInState& state = stand_in();
-  state.devices = {stand_in_device(version / 100, version / 10 % 10)};
+  state.devices = {stand_in_device(device.version / 100, device.version / 10 % 10)};
+  state.devices[0].multiprocessors = device.multiprocessors;
   state.devices[0].memory_bytes = std::uint64_t{40} << 30;
   static auto* const provider = new Provider({load_stand_in, []() -> std::unique_ptr<Engine> {
                                                 return std::make_unique<PlanningEngine>();

@@ -20,13 +20,15 @@ CAPABILITIES = ("80", "90", "100")
 FULL = os.environ.get("BACKPLANE_TEST_FULL") is not None
 
 
+def environment_of(capability):
+    return {"LD_LIBRARY_PATH": str(program.BUILD / "tests/cuda_fake_driver"), "BACKPLANE_TEST_CAPABILITY": capability}
+
+
 class Plans(program.ProgramTest):
     def plans(self, path, precision, capability, *arguments):
         """The forms that have a plan, and those that have none."""
-        environment = {"LD_LIBRARY_PATH": str(program.BUILD / "tests/cuda_fake_driver"),
-                       "BACKPLANE_TEST_CAPABILITY": capability}
         made = self.run_program("bench", path, *DEVICE, "--precision", precision, "--warmup", "0", "--runs", "1",
-                                *arguments, environment=environment)
+                                *arguments, environment=environment_of(capability))
         said = made.stderr.decode()
         self.assertEqual(made.returncode, 0, said)
         lines = said.splitlines()
@@ -55,6 +57,19 @@ class Plans(program.ProgramTest):
                 self.assertEqual(len(self.check(path, each, capability)), 1)
         # Of float32 it has none, and is not asked.
         self.assertEqual(self.check(path, "fp32", "90"), [])
+
+    def test_queries_keys_and_values_are_one_call_where_one_leaves_the_device_idle(self):
+        path = self.folder / "encoder.onnx"
+        networks.encoder(path, layers=1, symbol="batch")
+        # 108 multiprocessors, and tiles of 128 x 128: six for each image's 128 rows of 768 columns.
+        for batch, how in ((1, "in a call"), (17, "in a call"), (18, "in calls of their own: each fills the device")):
+            made = self.json_of("inspect", path, *DEVICE, "--dim", f"batch={batch}", "--set", "precision=fp16",
+                                environment=environment_of("80"))
+            self.assertEqual(made["remarks"], [])
+            kernels = [row["kernel"] for row in made["nodes"] if row["op"] == "MatMul" and "joined" in row["kernel"]]
+            self.assertEqual(kernels, [f"cuda:joined products cublaslt, 3 products {how}"] * 3)
+            self.assertEqual(sum(any("joined with" in reason["text"] for reason in row["reasons"])
+                                 for row in made["nodes"]), 3)
 
     def test_an_encoder_of_any_size(self):
         path = self.folder / "encoder.onnx"
@@ -93,8 +108,7 @@ class Plans(program.ProgramTest):
         cases = [path for path in sorted(folder.iterdir()) if not re.search("loop|scan|sequence|range", path.name)]
         self.assertGreater(len(cases), 1500)
         for index, precision in enumerate(("fp32", "fp16", "bf16")):
-            environment = {"LD_LIBRARY_PATH": str(program.BUILD / "tests/cuda_fake_driver"),
-                           "BACKPLANE_TEST_CAPABILITY": CAPABILITIES[index]}
+            environment = environment_of(CAPABILITIES[index])
             for first in range(0, len(cases), 40):
                 made = self.run_program("verify", *cases[first:first + 40], *DEVICE, "--precision", precision,
                                         environment=environment)

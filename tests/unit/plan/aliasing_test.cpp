@@ -1,6 +1,9 @@
 // Which values share memory, on plans made by hand: in place, views, inputs inside outputs, and what is denied.
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/plan/hand_made_plan.hpp"
 
@@ -32,6 +35,36 @@ TEST(InPlace, AChainIsOneStorage) {
   const int z = unary.plan.make({4, 4}, {unary.y});
   unary.plan.last().outputs[0].in_place_of = 0;
   EXPECT_TRUE(unary.plan.find().share(unary.x, z));
+}
+
+// Otherwise a chain would take memory by the square of its length.
+TEST(InPlace, AWriterWaitsForTheReadersOfWhatTheLastOneMade) {
+  Plan plan;
+  int last = plan.make({4});
+  std::vector<std::pair<int, int>> wanted;
+  for (int i = 0; i < 3; ++i) {
+    plan.read(last);
+    last = plan.make({4}, {last});
+    plan.last().outputs[0].in_place_of = 0;
+    wanted.emplace_back(2 * i + 1, 2 * i + 2);
+  }
+  EXPECT_EQ(plan.find().aliases().orders, wanted);
+}
+
+TEST(InPlace, AWriterWaitsForTheReadersOfWhatLiesInItsInput) {
+  Plan plan;
+  const int a = plan.make({4});
+  plan.read(a);
+  const int b = plan.make({4}, {a});
+  plan.last().outputs[0].in_place_of = 0;
+  plan.read(b);
+  const int joined = plan.make({8}, {b});
+  plan.last().insides.push_back({0, 0, 16, std::nullopt});
+  plan.make({8}, {joined});
+  plan.last().outputs[0].in_place_of = 0;
+  const std::vector<std::pair<int, int>>& orders = plan.find().aliases().orders;
+  ASSERT_TRUE(plan.is_inside(4, 0));
+  EXPECT_EQ(std::count(orders.begin(), orders.end(), std::pair(3, 5)), 1);
 }
 
 TEST(InPlace, DeniedWhereTheInputIsReadLater) {

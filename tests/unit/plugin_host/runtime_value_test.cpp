@@ -1,5 +1,6 @@
 #include "core/plugin_host/runtime_value.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/plugin_host/spare_elements.hpp"
+#include "core/plugin_host/spare_memory.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -244,6 +247,63 @@ TEST(ValueApi, AppendsStringsAndNestedSequences) {
   expect_ok(value_api().sequence_at(&optional, 0, &held));
   expect_ok(value_api().sequence_at(held, 0, &held));
   EXPECT_EQ(string_at(*static_cast<const RuntimeValue*>(held), 0), "one");
+}
+
+TEST(ValueApi, ElementsThatWereGivenBackAreAsGoodAsNew) {
+  const bp_value_api& api = value_api();
+  const auto make = [&](bp_dtype type, const std::vector<std::int64_t>& dims) {
+    const bp_value* made = nullptr;
+    expect_ok(api.tensor_new(type, static_cast<std::int32_t>(dims.size()), dims.data(), &made));
+    return made;
+  };
+  const std::size_t before = SpareElements::kept_count();
+  const bp_value* texts = make(BP_STRING, {2});
+  expect_ok(api.string_set(texts, 1, {"text", 4}));
+  const bp_value* numbers = make(BP_FLOAT, {2, 3});
+  EXPECT_EQ(numbers->tensor->bytes, 24u);
+  const bp_value* map = nullptr;
+  expect_ok(api.value_new("map(string,tensor(float))", &map));
+  const bp_value* two = make(BP_FLOAT, {2});
+  expect_ok(api.map_set(map, texts, two));
+  const bp_value* values[] = {texts, numbers, two, map};
+  for (const bp_value* value : values) api.value_free(value);
+  const std::size_t kept = SpareMemory::is_on() ? std::max<std::size_t>(before, 4) : 0;
+  EXPECT_EQ(SpareElements::kept_count(), kept);
+
+  for (int i = 0; i < 4; ++i) {  // each of them, as something else
+    const bp_value* again = nullptr;
+    expect_ok(api.value_new("map(int64,tensor(double))", &again));
+    const bp_value *keys = nullptr, *none = nullptr;
+    expect_ok(api.map_parts(again, &keys, &none));
+    EXPECT_EQ(keys->tensor->dtype, BP_INT64);
+    EXPECT_EQ(none->tensor->bytes, 0u);
+    const bp_value* empty = make(BP_STRING, {3});
+    bp_str text{};
+    expect_ok(api.string_get(empty, 1, &text));
+    EXPECT_EQ(text.size, 0u);
+    EXPECT_EQ(empty->tensor->rank, 1);
+    const bp_value* scalar = make(BP_INT64, {});
+    EXPECT_EQ(scalar->tensor->rank, 0);
+    EXPECT_EQ(scalar->tensor->bytes, 8u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(scalar->tensor->host_ptr) % 64, 0u);
+    for (const bp_value* value : {again, empty, scalar}) api.value_free(value);
+  }
+}
+
+TEST(ValueApi, ElementsThatSomebodyHoldsAreNotKept) {
+  const bp_value* made = nullptr;
+  expect_ok(value_api().tensor_new(BP_FLOAT, 0, nullptr, &made));
+  RuntimeValue sequence;
+  sequence.set_type(Type::parse("seq(tensor(float))"));
+  expect_ok(value_api().sequence_append_value(&sequence, made));
+  const std::shared_ptr<void> memory = sequence.elements[0]->memory;
+  const std::size_t before = SpareElements::kept_count();
+  value_api().value_free(made);
+  EXPECT_EQ(SpareElements::kept_count(), before);
+  sequence.set_absent();
+  expect_ok(value_api().tensor_new(BP_FLOAT, 0, nullptr, &made));
+  EXPECT_NE(made->tensor->host_ptr, memory.get());
+  value_api().value_free(made);
 }
 
 TEST(ValueApi, OptionalsHoldOneValue) {

@@ -186,5 +186,22 @@ TEST_F(Outputs, BoundToMemoryOfTheCallersMustFit) {
   EXPECT_EQ(memory, (std::vector<float>{-1, 0, -3, -4, 99}));
 }
 
+TEST_F(Outputs, BoundValuesOfTheCallersMustFitToo) {
+  const Session made = session();
+  Binding binding(made);
+  binding.bind_input("x", x_);
+  Value shorter = Value::tensor<float>({3}), other = Value::tensor<double>({4}),
+        right = Value::tensor<float>({4});
+  binding.bind_output("y", shorter);
+  expect_words(failure([&] { binding.run(); }), {"output 'y'", "[3]", "[4]"});
+  EXPECT_EQ(shorter.dims(), (std::vector<std::int64_t>{3}));
+  binding.bind_output("y", other);
+  expect_words(failure([&] { binding.run(); }), {"output 'y'", "double", "float"});
+  EXPECT_EQ(other.type(), "tensor(double)");
+  binding.bind_output("y", right);
+  binding.run();
+  EXPECT_EQ(elements(right), (std::vector<float>{-1, 0, -3, -4}));
+}
+
 }  // namespace
 }  // namespace backplane::runtime_test

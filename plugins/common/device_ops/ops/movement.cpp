@@ -1,11 +1,12 @@
-// Operators that only move elements, by strides: Transpose, Concat, Split, Slice, Part, Expand, Tile,
-// DepthToSpace, SpaceToDepth. https://onnx.ai/onnx/operators/onnx__Transpose.html and the pages beside it.
+// Operators that only move elements, by strides: Transpose, Concat, Split, Slice, Part, JoinedPart, Expand,
+// Tile, DepthToSpace, SpaceToDepth. https://onnx.ai/onnx/operators/onnx__Transpose.html and the pages beside it.
 #include <algorithm>
 #include <limits>
 
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/checked.hpp"
+#include "plugins/common/device_ops/joined_parts.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
@@ -229,6 +230,27 @@ class Part {
   bool keeps_axis_;
 };
 
+/// The result of one product of several that are one: what a rewrite's node made begins there.
+class JoinedPart {
+ public:
+  JoinedPart(const Device&, const sdk::Node& node) : place_(node.get_int("place", 0)) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0);
+    if (place_ < 0 || x.rank() < 1 || place_ >= x.dim(0))
+      sdk::invalid("part ", place_, " of ", to_string(x.dims()));
+    const Dims dims(x.dims().begin() + 1, x.dims().end());
+    ctx.set_output(0, x.type(), dims);
+    const std::int64_t step =
+        step_of_parts(sdk::element_count(dims), x.type(), work.device().limits().alignment);
+    const Dims strides = dense_strides(dims);
+    add_move(ctx, work, x.type(), {dims, input(0), output(0), strides, strides, place_ * step});
+  }
+
+ private:
+  std::int64_t place_;
+};
+
 /// Begin, end and step of one axis, as in NumPy, but that a begin before the first element is the first, whatever the step.
 struct SliceRange {
   std::int64_t begin, step, count;
@@ -408,6 +430,10 @@ KernelList movement_kernels() {
                               .name(kernel_name("part"))
                               .input_types(0, {DataType::Float, DataType::Double, DataType::Float16,
                                                DataType::BFloat16})),
+      device_kernel<JoinedPart>(
+          sdk::op("JoinedPart", private_domain())
+              .name(kernel_name("part"))
+              .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16})),
       device_kernel<Expand>(sdk::op("Expand")
                                 .name(kernel_name("strided copy"))
                                 .types("T", types)

@@ -51,13 +51,8 @@ class Reformat {
                               {dims, input(0), output(0), from, common::dense_strides(dims)});
     }
     ctx.set_variant(keeps_order ? "cast" : "cast, transpose");
-    // A finite number stays one, so that what masks add, the least float or so, is no infinity.
-    const char* const text =
-        to == DataType::Float16
-            ? "IS_INF(v0) ? v0 : v0 > 65504.0f ? 65504.0f : v0 < -65504.0f ? -65504.0f : v0"
-            : "v0";
     add_pointwise(work, dims, {{input(0), x.type(), from}}, dense_view(output(0), to, dims),
-                  {text, "", {}});
+                  {finite_text(to), "", {}});
   }
 
  private:

@@ -1,0 +1,81 @@
+#include "tests/cuda/memory_check.hpp"
+
+#include "backplane/plugin.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+/// Whether a barrier stands between what two items do, or they are one.
+bool are_ordered(const MemoryCheck::Maker& a, const MemoryCheck::Maker& b) {
+  return a.group == b.group && (a.item == b.item || a.barriers != b.barriers);
+}
+
+}  // namespace
+
+void MemoryCheck::begin_launch() {
+  // Numbers of launches are even and of groups odd, so that memory that was local once is never taken for the other kind.
+  launch_ += 2;
+  fault_.clear();
+  constexpr std::size_t kMostBlocks = 1 << 16;
+  if (blocks_.size() < kMostBlocks) return;
+  blocks_.clear();
+  last_ = nullptr;
+}
+
+void MemoryCheck::note(std::uintptr_t address, std::uint32_t bytes, Kind kind, bool is_local,
+                       const Maker& by) {
+  for (std::uint32_t i = 0; i < bytes; ++i) {
+    const std::uintptr_t number = (address + i) / kBlock;
+    if (last_ == nullptr || number != last_number_) {
+      last_ = &blocks_[number];
+      last_number_ = number;
+    }
+    note((*last_)[(address + i) % kBlock], kind, is_local, by, address);
+  }
+}
+
+void MemoryCheck::note(Byte& byte, Kind kind, bool is_local, const Maker& by,
+                       std::uintptr_t address) {
+  const std::uint64_t number = is_local ? 2 * group_ + 1 : launch_;
+  if (byte.launch != number) {
+    byte = Byte();
+    byte.launch = number;
+  }
+  const bool is_write = kind != Kind::kRead;
+  if (byte.is_written && !are_ordered(byte.writer, by) &&
+      !(byte.is_atomic && kind == Kind::kAtomic))
+    report(is_write ? "written by two" : "read by one and written by another", address, is_local,
+           byte.writer, by);
+  if (is_local && !is_write && !byte.is_written)
+    report("read, where nothing was written", address, is_local, by, by);
+  if (!is_write) {
+    byte.has_several_groups =
+        byte.has_several_groups || (byte.is_read && byte.reader.group != by.group);
+    const bool is_same =
+        byte.is_read && byte.reader.group == by.group && byte.reader.barriers == by.barriers;
+    byte.has_several_readers = is_same && (byte.has_several_readers || byte.reader.item != by.item);
+    byte.is_read = true;
+    byte.reader = by;
+    return;
+  }
+  const bool is_read_by_others =
+      byte.is_read && (byte.has_several_groups || !are_ordered(byte.reader, by) ||
+                       (byte.has_several_readers && byte.reader.barriers == by.barriers));
+  if (is_read_by_others)
+    report("read by one and written by another", address, is_local, byte.reader, by);
+  byte.is_written = true;
+  byte.is_atomic = kind == Kind::kAtomic;
+  byte.writer = by;
+}
+
+void MemoryCheck::report(const char* what, std::uintptr_t address, bool is_local, const Maker& a,
+                         const Maker& b) {
+  if (!fault_.empty()) return;
+  const auto text = [](const Maker& m) {
+    return sdk::message("item ", m.item, " of group ", m.group, " after ", m.barriers, " barriers");
+  };
+  fault_ = sdk::message("a byte of ", is_local ? "local" : "global", " memory, ", address, ", is ",
+                        what, ", without an order: ", text(a), ", ", text(b));
+}
+
+}  // namespace backplane::cuda
