@@ -31,18 +31,19 @@ inline std::vector<int> normalize_axes(const std::vector<std::int64_t>& axes, in
 
 /// The product of dims[begin, end).
 inline std::int64_t product(sdk::DimsView dims, int begin, int end) {
-  std::int64_t count = 1;
-  for (int axis = begin; axis < end; ++axis) count *= dims[static_cast<std::size_t>(axis)];
-  return count;
+  std::uint64_t count = 1;  // where there are no elements the other dims may be any, and wrap
+  for (int axis = begin; axis < end; ++axis)
+    count *= static_cast<std::uint64_t>(dims[static_cast<std::size_t>(axis)]);
+  return static_cast<std::int64_t>(count);
 }
 
 /// Row-major strides, in elements.
 inline std::vector<std::int64_t> dense_strides(sdk::DimsView dims) {
   std::vector<std::int64_t> strides(dims.size());
-  std::int64_t stride = 1;
+  std::uint64_t stride = 1;  // as above
   for (std::size_t axis = dims.size(); axis-- > 0;) {
-    strides[axis] = stride;
-    stride *= dims[axis];
+    strides[axis] = static_cast<std::int64_t>(stride);
+    stride *= static_cast<std::uint64_t>(dims[axis]);
   }
   return strides;
 }

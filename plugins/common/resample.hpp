@@ -151,6 +151,7 @@ inline AxisTaps make_taps(const ResampleRule& rule, const AxisRequest& request) 
   AxisTaps axis;
   axis.input = request.input;
   axis.output = request.output;
+  if (request.output == 0) return axis;  // by a scale of any smallness
   const bool nearest = rule.interpolation == Interpolation::Nearest;
   const double scale = rule.antialias ? std::min(request.scale, 1.0) : 1.0;
   const std::int64_t half = nearest ? 0 : half_taps(rule, request.scale);
@@ -159,7 +160,10 @@ inline AxisTaps make_taps(const ResampleRule& rule, const AxisRequest& request) 
   bool any_outside = false;
   std::vector<std::uint8_t> outside(static_cast<std::size_t>(request.output), 0);
   for (std::int64_t y = 0; y < request.output; ++y) {
-    const double at = static_cast<double>(source_of(rule.coordinates, request, y));
+    // A roi may lie anywhere; so far from the image all places are its border's.
+    constexpr double kFar = 1e15;
+    double at = static_cast<double>(source_of(rule.coordinates, request, y));
+    at = at < kFar ? std::max(at, -kFar) : kFar;
     if (rule.coordinates == Coordinates::TfCropAndResize &&
         (at < 0 || at > static_cast<double>(last))) {
       outside[static_cast<std::size_t>(y)] = 1;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plugins/common/axes.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/common/resample.hpp"
 #include "plugins/common/types.hpp"
 
@@ -115,7 +116,9 @@ class ResizeNode {
   static void set_scale(float scale, AxisRequest& axis) {
     if (!(scale > 0)) sdk::invalid("Resize: scale ", scale, " is not positive");
     axis.scale = static_cast<double>(scale);
-    axis.output = static_cast<std::int64_t>(std::floor(static_cast<float>(axis.input) * scale));
+    const float size = std::floor(static_cast<float>(axis.input) * scale);
+    axis.output = whole_size(static_cast<double>(size), "Resize: an axis of ", axis.input,
+                             " elements by scale ", scale);
   }
 
   void set_sizes(const std::vector<std::int64_t>& sizes, const std::vector<std::size_t>& axes,
@@ -134,7 +137,9 @@ class ResizeNode {
     if (policy_ == "stretch") return;
     for (const std::size_t at : axes) {
       AxisRequest& axis = requests[at];
-      axis.output = static_cast<std::int64_t>(std::round(chosen * static_cast<float>(axis.input)));
+      const float size = std::round(chosen * static_cast<float>(axis.input));
+      axis.output = whole_size(static_cast<double>(size), "Resize: an axis of ", axis.input,
+                               " elements by scale ", chosen);
       axis.scale = static_cast<double>(chosen);
     }
   }

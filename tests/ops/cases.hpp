@@ -49,6 +49,9 @@ struct OpCase {
   std::size_t output_count = 1;
   Tolerance tolerance = {};
   bool may_be_refused = false;  // by every provider
+  /// Not empty: the run is to fail, with these words, on all providers but the fake device, which trusts models. Of
+  /// `outputs` only types and ranks count.
+  std::string refusal = {};
 };
 
 /// Several nodes; values are named by the nodes' inputs and outputs. tests/reference says what is
@@ -63,6 +66,7 @@ struct GraphCase {
   Tolerance tolerance = {64, 64};
   bool may_be_refused = false;        // by every provider
   std::vector<Tensor> expected = {};  // by outputs; empty: from tests/reference
+  std::string refusal = {};           // as above
 };
 
 /// The same as a graph: inputs are x0, x1 ..., outputs y0, y1 ...

@@ -236,5 +236,23 @@ const OpCase kEncoders[] = {
 };
 const Rows kEncoderRows("Encoders", kEncoders);
 
+const OpCase kRefusals[] = {
+    {.name = "WidthsThatOnlySeemToBeFew",
+     .node = ml("FeatureVectorizer", {{"inputdimensions", ints({kGreatest, kGreatest, 4})}}),
+     .inputs = {f32({1, 1}, {1}), f32({1, 1}, {2}), f32({1, 1}, {3})},
+     .outputs = {f32({0, 0}, {})},
+     .refusal = "too large"},
+    {.name = "VectorsThatOnlySeemToBeFew",
+     .node = ml("SVMClassifier", {{"vectors_per_class", ints({kGreatest, kGreatest, 4})},
+                                  {"support_vectors", floats({1, 0, 0, 1})},
+                                  {"coefficients", floats({1, -1, 1, -1})},
+                                  {"rho", floats({0, 0, 0})},
+                                  {"classlabels_ints", ints({0, 1, 2})}}),
+     .inputs = {f32({1, 2}, {3, 1})},
+     .outputs = {i64(Dims{0}, {}), f32({0, 0}, {})},
+     .refusal = "too large"},
+};
+const Rows kClassicRefusals("ClassicModels", kRefusals);
+
 }  // namespace
 }  // namespace backplane::ops_test

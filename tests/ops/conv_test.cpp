@@ -48,6 +48,31 @@ const OpCase kRows[] = {
 };
 const Rows kConvRows("Conv", kRows);
 
+/// A kernel of 3 x 3 over an image of 4 x 4.
+OpCase refusal(const char* name, const char* op, std::vector<reference::Attribute> attributes) {
+  return {.name = name,
+          .node = {.op_type = op, .opset = 11, .attributes = std::move(attributes)},
+          .inputs = {f32({1, 1, 4, 4}, std::vector<double>(16, 1)),
+                     f32({1, 1, 3, 3}, std::vector<double>(9, 1))},
+          .outputs = {f32({0, 0, 0, 0}, {})},
+          .refusal = "too large"};
+}
+constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+
+const OpCase kRefusals[] = {
+    refusal("PadsThatCannotBeCounted", "Conv",
+            {{"pads", ints({kGreatest, kGreatest, kGreatest, kGreatest})}}),
+    refusal("DilationsThatCannotBeCounted", "Conv", {{"dilations", ints({kGreatest, 1})}}),
+    // Three windows along each axis, and an image with its padding that wraps to nothing.
+    refusal("ImageThatCannotBeCounted", "Conv",
+            {{"pads", ints({kHuge, kHuge, kHuge, kHuge})}, {"strides", ints({kHuge, kHuge})}}),
+    refusal("TransposeOfDilationsThatCannotBeCounted", "ConvTranspose",
+            {{"dilations", ints({kGreatest, 1})}}),
+    refusal("TransposeOfStridesThatCannotBeCounted", "ConvTranspose",
+            {{"strides", ints({6148914691236517206, 1})}}),
+};
+const Rows kConvRefusals("Conv", kRefusals);
+
 /// Attributes that fit `kernel` and an image that is large enough for them.
 struct Geometry {
   Dims image;

@@ -40,6 +40,24 @@ const Rows kSuppressionRows("NonMaxSuppression", kSuppression);
 
 Tensor columns() { return f32({1, 1, 4, 4}, {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3}); }
 
+OpCase refusal(const char* name, double most, std::int64_t samples, const char* words) {
+  return {.name = name,
+          .node = {.op_type = "RoiAlign",
+                   .opset = 16,
+                   .attributes = {{"output_height", 1},
+                                  {"output_width", 1},
+                                  {"sampling_ratio", samples}}},
+          .inputs = {columns(), f32({1, 4}, {0, 0, most, most}), i64({0})},
+          .outputs = {f32({0, 0, 0, 0}, {})},
+          .refusal = words};
+}
+
+const OpCase kRefusals[] = {
+    refusal("SamplesWithoutEnd", 4, std::int64_t{1} << 40, "sampling_ratio is 1099511627776"),
+    refusal("RegionWithoutEnd", 1e9, 0, "a bin of region 0 spans 1e+09 pixels"),
+};
+const Rows kAlignRefusals("RoiAlign", kRefusals);
+
 const OpCase kAlign[] = {
     {.name = "AveragesOfSamplesAtTheEdge",
      .node = {.op_type = "RoiAlign",

@@ -53,6 +53,10 @@ const OpCase kRows[] = {
      .node = {.op_type = "OneHot", .opset = 11},
      .inputs = {i64({2}, {3, -4}), constant(i64({}, {3})), constant(f32({2}, {-1, 5}))},
      .outputs = {f32({2, 3}, {-1, -1, -1, -1, -1, -1})}},
+    {.name = "TensorScatterGoesAroundFromFarAway",  // 2^63 - 1 is one more than a multiple of 3
+     .node = {.op_type = "TensorScatter", .opset = 24, .attributes = {{"mode", "circular"}}},
+     .inputs = {f32({1, 3, 1}, {1, 2, 3}), f32({1, 2, 1}, {8, 9}), i64({1}, {kGreatest})},
+     .outputs = {f32({1, 3, 1}, {1, 8, 9})}},
     {.name =
          "CompressByAMaskShapedLikeTheInput",  // not of the standard, but as PaddlePaddle's converter writes it
      .node = {.op_type = "Compress", .opset = 11},
@@ -92,6 +96,20 @@ const OpCase kRows[] = {
      .outputs = {f32({0}, {}), i64(Dims{0}, {})}},
 };
 const Rows kIndexingRows("Indexing", kRows);
+
+const OpCase kRefusals[] = {
+    {.name = "OneHotOfADepthThatCannotBeCounted",
+     .node = {.op_type = "OneHot", .opset = 11},
+     .inputs = {i64({2}, {0, 1}), f32({1}, {1e30}), constant(f32({2}, {0, 1}))},
+     .outputs = {f32({0, 0}, {})},
+     .refusal = "too large"},
+    {.name = "TensorScatterFarBehindTheCache",
+     .node = {.op_type = "TensorScatter", .opset = 24},
+     .inputs = {f32({1, 2, 1}, {1, 2}), f32({1, 1, 1}, {3}), i64({1}, {kGreatest})},
+     .outputs = {f32({0, 0, 0}, {})},
+     .refusal = "write index"},
+};
+const Rows kIndexingRefusals("Indexing", kRefusals);
 
 /// Indices as they are mostly fed, sometimes constant.
 Input indices_input(Random& random, const Dims& dims, std::int64_t size) {

@@ -50,12 +50,35 @@ const OpCase kRows[] = {
      .node = {.op_type = "Trilu", .opset = 14, .attributes = {{"upper", 0}}},
      .inputs = {f32({2, 3}, {1, 2, 3, 4, 5, 6})},
      .outputs = {f32({2, 3}, {1, 0, 0, 4, 5, 0})}},
+    {.name = "TriluFarFromTheDiagonal",
+     .node = {.op_type = "Trilu", .opset = 14},
+     .inputs = {f32({2, 2}, {1, 2, 3, 4}), constant(i64({}, {kGreatest}))},
+     .outputs = {f32({2, 2}, {0, 0, 0, 0})}},
     {.name = "ReverseSequenceByTime",
      .node = {.op_type = "ReverseSequence", .opset = 10},
      .inputs = {f32({3, 2}, {1, 2, 3, 4, 5, 6}), i64({2, 3})},
      .outputs = {f32({3, 2}, {3, 6, 1, 4, 5, 2})}},
 };
 const Rows kMovementRows("Movement", kRows);
+
+const OpCase kRefusals[] = {
+    {.name = "TileOfMoreThanCanBeCounted",  // 3 times it is 2 in 64 bits
+     .node = {.op_type = "Tile", .opset = 13},
+     .inputs = {f32({2, 3}, {1, 2, 3, 4, 5, 6}), constant(i64({1, 6148914691236517206}))},
+     .outputs = {f32({0, 0}, {})},
+     .refusal = "too large"},
+    {.name = "TileOfFewerThanNone",
+     .node = {.op_type = "Tile", .opset = 13},
+     .inputs = {f32({2}, {1, 2}), constant(i64({-1}))},
+     .outputs = {f32({0}, {})},
+     .refusal = "Tile"},
+    {.name = "ReverseSequencePastTheEnd",
+     .node = {.op_type = "ReverseSequence", .opset = 10},
+     .inputs = {f32({3, 2}, {1, 2, 3, 4, 5, 6}), i64({2, 4})},
+     .outputs = {f32({3, 2}, {0, 0, 0, 0, 0, 0})},
+     .refusal = "length"},
+};
+const Rows kMovementRefusals("Movement", kRefusals);
 
 OpCase transpose(Random& random) {
   OpCase row;

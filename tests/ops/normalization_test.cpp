@@ -46,6 +46,21 @@ const OpCase kRows[] = {
 };
 const Rows kNormalizationRows("Normalization", kRows);
 
+const OpCase kRefusals[] = {
+    {.name = "BatchNormalizationOfTooFewScales",
+     .node = {.op_type = "BatchNormalization", .opset = 15},
+     .inputs = {f32({1, 2, 1}, {1, 2}), f32({1}, {1}), f32({2}, {0, 1}), f32({2}, {1, 2}),
+                f32({2}, {1, 4})},
+     .outputs = {f32({1, 2, 1}, {0, 0})},
+     .refusal = "input 1"},
+    {.name = "LrnOverNoChannels",
+     .node = {.op_type = "LRN", .opset = 13, .attributes = {{"size", 0}}},
+     .inputs = {f32({1, 2, 1}, {1, 2})},
+     .outputs = {f32({1, 2, 1}, {0, 0})},
+     .refusal = "'size'"},
+};
+const Rows kNormalizationRefusals("Normalization", kRefusals);
+
 /// [N, C, image...] of 2 to 5 axes.
 Dims image_dims(Random& random, std::int64_t least_rank) {
   return random.dims(random.integer(least_rank, 5), 3000, false);

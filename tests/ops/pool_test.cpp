@@ -7,6 +7,8 @@
 namespace backplane::ops_test {
 namespace {
 
+constexpr std::int64_t kWide = std::int64_t{1} << 40;
+
 const OpCase kRows[] = {
     {.name = "MaxOfPairs",
      .node = {.op_type = "MaxPool",
@@ -46,6 +48,36 @@ const OpCase kRows[] = {
                              {"count_include_pad", 1}}},
      .inputs = {f32({1, 1, 2}, {3, 6})},
      .outputs = {f32({1, 1, 2}, {3, 3})}},
+    {.name = "AverageThatCountsPadsMaySeeNothingElse",
+     .node = {.op_type = "AveragePool",
+              .opset = 11,
+              .attributes = {{"kernel_shape", ints({1})},
+                             {"pads", ints({1, 1})},
+                             {"count_include_pad", 1}}},
+     .inputs = {f32({1, 1, 1}, {4})},
+     .outputs = {f32({1, 1, 3}, {0, 4, 0})}},
+    {.name = "PadsThatNoWindowReaches",
+     .node = {.op_type = "MaxPool",
+              .opset = 12,
+              .attributes = {{"kernel_shape", ints({1})},
+                             {"strides", ints({2})},
+                             {"pads", ints({0, 1})}}},
+     .inputs = {f32({1, 1, 3}, {1, 2, 3})},
+     .outputs = {f32({1, 1, 2}, {1, 3})}},
+    {.name = "WindowsFarLargerThanTheImage",
+     .node = {.op_type = "AveragePool",
+              .opset = 11,
+              .attributes = {{"kernel_shape", ints({kWide, kWide})},
+                             {"pads", ints({kWide / 2, kWide / 2, kWide / 2, kWide / 2})}}},
+     .inputs = {f32({1, 1, 1, 2}, {1, 4})},
+     .outputs = {f32({1, 1, 2, 3}, {2.5, 2.5, 2.5, 2.5, 2.5, 2.5})}},
+    {.name = "MaxOfColumnsInAWindowFarLarger",
+     .node = {.op_type = "MaxPool",
+              .opset = 12,
+              .attributes = {{"kernel_shape", ints({kWide, 1})},
+                             {"pads", ints({kWide - 2, 0, 0, 0})}}},
+     .inputs = {f32({1, 1, 2, 3}, {1, 5, 3, 4, 2, 6})},
+     .outputs = {f32({1, 1, 1, 3}, {4, 5, 6})}},
     {.name = "GlobalAverage",
      .node = {.op_type = "GlobalAveragePool", .opset = 1},
      .inputs = {f32({1, 2, 1, 2}, {1, 3, 10, 20})},
@@ -60,6 +92,25 @@ const OpCase kRows[] = {
      .outputs = {f32({0, 3, 3, 3}, {})}},
 };
 const Rows kPoolRows("Pool", kRows);
+
+OpCase refusal(const char* name, const char* op, std::int64_t pads, const char* words) {
+  return {.name = name,
+          .node = {.op_type = op,
+                   .opset = 12,
+                   .attributes = {{"kernel_shape", ints({2, 2})},
+                                  {"pads", ints({pads, pads, pads, pads})}}},
+          .inputs = {f32({1, 1, 2, 2}, {1, 2, 3, 4})},
+          .outputs = {f32({0, 0, 0, 0}, {})},
+          .refusal = words};
+}
+
+const OpCase kRefusals[] = {
+    refusal("MaxOfPadsThatCannotBeCounted", "MaxPool", kGreatest, "too large"),
+    refusal("AverageOfPadsThatCannotBeCounted", "AveragePool", kGreatest / 2 + 1, "too large"),
+    refusal("MaxOfPadsAlone", "MaxPool", 3, "in the padding alone"),
+    refusal("AverageOfPadsAlone", "AveragePool", 2, "in the padding alone"),
+};
+const Rows kPoolRefusals("Pool", kRefusals);
 
 OpCase pool_of(Random& random, const std::string& op, std::int64_t axes) {
   OpCase row;

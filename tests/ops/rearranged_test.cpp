@@ -49,6 +49,18 @@ const OpCase kRows[] = {
                              {"pool_int64s", ints({1, 2, 1, 3})}}},
      .inputs = {i64({2, 3}, {1, 2, 3, 1, 3, 1})},
      .outputs = {f32({2, 3}, {1, 1, 1, 2, 0, 1})}},
+    {.name = "SkipsFarLongerThanTheRow",
+     .node = {.op_type = "TfIdfVectorizer",
+              .opset = 9,
+              .attributes = {{"mode", "TF"},
+                             {"min_gram_length", 1},
+                             {"max_gram_length", kGreatest},
+                             {"max_skip_count", kGreatest},
+                             {"ngram_counts", ints({0, 2})},
+                             {"ngram_indexes", ints({0, 1, 2})},
+                             {"pool_int64s", ints({1, 2, 1, 3})}}},
+     .inputs = {i64({2, 3}, {1, 2, 3, 1, 3, 1})},
+     .outputs = {f32({2, 3}, {1, 1, 1, 2, 0, 1})}},
     {.name = "WeightsOfStringsThatOccur",
      .node = {.op_type = "TfIdfVectorizer",
               .opset = 9,
@@ -64,6 +76,32 @@ const OpCase kRows[] = {
      .outputs = {f32({2}, {0, 3})}},
 };
 const Rows kRearrangedRows("Rearranged", kRows);
+
+const OpCase kRefusals[] = {
+    {.name = "UnpoolIntoAnImageThatCannotBeCounted",  // 3 strides are 2 in 64 bits
+     .node = {.op_type = "MaxUnpool",
+              .opset = 11,
+              .attributes = {{"kernel_shape", ints({2})},
+                             {"strides", ints({6148914691236517206})}}},
+     .inputs = {f32({1, 1, 4}, {5, 6, 7, 8}), i64({1, 1, 4}, {0, 1, 2, 3})},
+     .outputs = {f32({0, 0, 0}, {})},
+     .refusal = "too large"},
+    {.name = "UnpoolIntoLessThanNothing",  // along both axes, so that the product is positive
+     .node = {.op_type = "MaxUnpool",
+              .opset = 11,
+              .attributes = {{"kernel_shape", ints({1, 1})}, {"pads", ints({2, 2, 2, 2})}}},
+     .inputs = {f32({1, 1, 2, 2}, {5, 6, 7, 8}), i64({1, 1, 2, 2}, {0, 1, 2, 3}),
+                constant(i64({1, 1, 1, 1}))},
+     .outputs = {f32({0, 0, 0, 0}, {})},
+     .refusal = "less than nothing"},
+    {.name = "BlocksThatCannotBeCounted",
+     .node = {.op_type = "Col2Im", .opset = 18},
+     .inputs = {f32({1, 4, 1}, {1, 2, 3, 4}), constant(i64({kGreatest, kGreatest})),
+                constant(i64({2, 2}))},
+     .outputs = {f32({0, 0, 0, 0}, {})},
+     .refusal = "too large"},
+};
+const Rows kRearrangedRefusals("Rearranged", kRefusals);
 
 OpCase max_unpool(Random& random) {
   OpCase row;

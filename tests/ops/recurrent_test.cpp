@@ -39,6 +39,27 @@ const OpCase kRows[] = {
 };
 const Rows kRecurrentRows("Recurrent", kRows);
 
+/// A layer over two steps of two batch entries.
+OpCase refusal(const char* name, const char* op, std::int64_t gates, std::vector<double> lengths,
+               const char* words) {
+  const auto zeros = [](const Dims& dims) {
+    return f32(dims, std::vector<double>(static_cast<std::size_t>(dims[0] * dims[1] * dims[2]), 0));
+  };
+  return {.name = name,
+          .node = {.op_type = op, .opset = 14, .attributes = {{"hidden_size", 1}}},
+          .inputs = {zeros({2, 2, 1}), constant(zeros({1, gates, 1})),
+                     constant(zeros({1, gates, 1})), absent(), i32({2}, std::move(lengths))},
+          .outputs = {f32({0, 0, 0, 0}, {}), zeros({1, 2, 1})},
+          .refusal = words};
+}
+
+const OpCase kRefusals[] = {
+    refusal("LstmPastTheLastStep", "LSTM", 4, {2, 9}, "sequence_lens has 9 for batch entry 1"),
+    refusal("GruOfFewerStepsThanNone", "GRU", 3, {-9, 2}, "sequence_lens has -9 for batch entry 0"),
+    refusal("RnnPastTheLastStep", "RNN", 1, {2, 3}, "sequence_lens has 3 for batch entry 1"),
+};
+const Rows kRecurrentRefusals("Recurrent", kRefusals);
+
 /// Attributes and inputs that all three have.
 OpCase layer(Random& random, const std::string& op, std::int64_t gates) {
   OpCase row;

@@ -87,6 +87,20 @@ const OpCase kRows[] = {
 };
 const Rows kReshapeRows("Reshape", kRows);
 
+const OpCase kRefusals[] = {
+    {.name = "RangeThatCannotBeCounted",
+     .node = {.op_type = "Range", .opset = 11},
+     .inputs = {i64({}, {-kGreatest}), i64({}, {kGreatest}), i64({}, {1})},
+     .outputs = {i64(Dims{0}, {})},
+     .refusal = "too large"},
+    {.name = "ShapeThatOnlySeemsToFit",
+     .node = {.op_type = "Reshape", .opset = 13},
+     .inputs = {f32({2}, {1, 2}), i64({3, 6148914691236517206})},
+     .outputs = {f32({0, 0}, {})},
+     .refusal = "too large"},
+};
+const Rows kReshapeRefusals("Reshape", kRefusals);
+
 Input maybe_constant(Random& random, Tensor tensor) {
   Input input(std::move(tensor));
   input.is_constant = random.one_in(2);

@@ -43,6 +43,27 @@ const OpCase kRows[] = {
 };
 const Rows kResizeRows("Resize", kRows);
 
+OpCase refusal(const char* name, const char* op, std::int64_t opset, std::vector<double> scales,
+               const char* words) {
+  OpCase row = {.name = name,
+                .node = {.op_type = op, .opset = opset},
+                .inputs = {f32({1, 1, 2, 2}, {1, 2, 3, 4}), constant(f32({4}, std::move(scales)))},
+                .outputs = {f32({0, 0, 0, 0}, {})},
+                .refusal = words};
+  if (opset > 10) row.inputs.insert(row.inputs.begin() + 1, absent());
+  return row;
+}
+
+const OpCase kRefusals[] = {
+    refusal("ToAnAxisThatCannotBeCounted", "Resize", 13, {1, 1, 1e30, 1e30}, "too large"),
+    refusal("UpsampleToAnAxisThatCannotBeCounted", "Upsample", 9, {1, 1, 1e19, 1e19}, "too large"),
+    refusal("ToElementsThatCannotBeCounted", "Resize", 13, {1, 1, 1e15, 1e15},
+            "more elements than 63 bits can count"),
+    refusal("ToAnImageThatCannotBeCounted", "Upsample", 9, {1, 1, 1e15, 1e15},
+            "more elements than 63 bits can count"),
+};
+const Rows kResizeRefusals("Resize", kRefusals);
+
 /// Factors by which no output element falls on the edge between two input elements, in whatever
 /// precision.
 OpCase nearest(Random& random) {

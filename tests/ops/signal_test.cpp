@@ -37,6 +37,33 @@ const OpCase kRows[] = {
 };
 const Rows kSignalRows("Signal", kRows);
 
+const OpCase kRefusals[] = {
+    {.name = "TransformLongerThanItsTables",
+     .node = {.op_type = "DFT", .opset = 20},
+     .inputs = {f32({0, 4, 1}, {}), constant(i64({}, {kGreatest / 2}))},
+     .outputs = {f32({0, 0, 0}, {})},
+     .refusal = "too large"},
+    {.name = "FramesLongerThanTheirTables",
+     .node = {.op_type = "STFT", .opset = 17},
+     .inputs = {f32({1, 16, 1}, std::vector<double>(16, 1)), constant(i64({}, {2})), absent(),
+                constant(i64({}, {kGreatest / 2}))},
+     .outputs = {f32({0, 0, 0, 0}, {})},
+     .refusal = "too large"},
+    {.name = "WindowThatCannotBeCounted",
+     .node = {.op_type = "HannWindow", .opset = 17},
+     .inputs = {constant(i64({}, {kGreatest}))},
+     .outputs = {f32({0}, {})},
+     .refusal = "too large"},
+    {.name = "MoreMelBandsThanAnyoneHears",
+     .node = {.op_type = "MelWeightMatrix", .opset = 17},
+     .inputs = {constant(i64({}, {std::int64_t{1} << 31})),
+                constant(i64({}, {std::int64_t{1} << 20})), constant(i64({}, {8000})),
+                constant(f32({}, {0})), constant(f32({}, {4000}))},
+     .outputs = {f32({0, 0}, {})},
+     .refusal = "num_mel_bins is 2147483648"},
+};
+const Rows kSignalRefusals("Signal", kRefusals);
+
 OpCase dft(Random& random) {
   OpCase row;
   const bool old = random.one_in(3);

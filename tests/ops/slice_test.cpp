@@ -93,6 +93,38 @@ const OpCase kRows[] = {
 };
 const Rows kSliceRows("Slice", kRows);
 
+OpCase pad_refusal(const char* name, const Dims& dims, std::vector<std::int64_t> pads,
+                   const char* mode = "constant") {
+  std::int64_t size = 1;
+  for (const std::int64_t dim : dims) size *= dim;
+  return {.name = name,
+          .node = {.op_type = "Pad", .opset = 13, .attributes = {{"mode", mode}}},
+          .inputs = {f32(dims, std::vector<double>(static_cast<std::size_t>(size), 1)),
+                     constant(i64(std::move(pads)))},
+          .outputs = {f32(Dims(dims.size(), 0), {})},
+          .refusal = "too large"};
+}
+constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+
+const OpCase kRefusals[] = {
+    pad_refusal("PadsThatMakeEightElements", {10}, {kGreatest, kGreatest}),
+    pad_refusal("PadsThatMakeEightElementsOfTheEdge", {10}, {kGreatest, kGreatest}, "edge"),
+    pad_refusal("PadsThatRemoveEverythingTwice", {10}, {kLeast, kLeast}),
+    pad_refusal("PadsOfOneOfTwoAxes", {2, 2}, {kHuge, 0, kHuge, 0}),
+    {.name = "CenterCropPadToMoreThanCanBeCounted",
+     .node = {.op_type = "CenterCropPad", .opset = 18},
+     .inputs = {f32({2, 2}, {1, 2, 3, 4}), constant(i64({kHuge, kHuge}))},
+     .outputs = {f32({0, 0}, {})},
+     .refusal = "more elements than 63 bits can count"},
+    {.name = "SplitWhosePartsOnlySeemToFit",
+     .node = {.op_type = "Split", .opset = 13},
+     .inputs = {i8({3}, {1, 2, 3}), constant(i64({kGreatest, kGreatest, 5}))},
+     .outputs = {i8({0}, {}), i8({0}, {}), i8({0}, {})},
+     .refusal = "too large"},
+};
+const Rows kSliceRefusals("Slice", kRefusals);
+
 OpCase slice(Random& random) {
   OpCase row;
   row.node = {.op_type = "Slice", .opset = 13};

@@ -18,6 +18,8 @@ using reference::ElementType;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
+/// What no size reaches: sums and products of it do not fit.
+constexpr std::int64_t kGreatest = std::numeric_limits<std::int64_t>::max();
 
 /// `bytes` are as in TensorProto.raw_data; `strings` are used by String alone.
 struct Tensor {

@@ -16,7 +16,28 @@ std::int64_t same_begin(const std::string& auto_pad, std::int64_t both) {
   return auto_pad == "SAME_UPPER" ? both / 2 : both - both / 2;
 }
 
+/// Kernels count places of images in 32 bits here and there.
+void require_narrow(std::size_t axis, const common::WindowAxis& window, std::int64_t extent) {
+  constexpr std::int64_t kWidest = std::int64_t{1} << 30;
+  for (const std::int64_t size : {extent, window.stride, window.pad_begin, window.pad_end}) {
+    if (size > kWidest)
+      sdk::unsupported("a window of ", extent, " elements with stride ", window.stride,
+                       " and pads ", window.pad_begin, " and ", window.pad_end,
+                       " along spatial axis ", axis, "; up to ", kWidest, " are handled");
+  }
+}
+
+/// Of weights all taps are visited, even of weights without channels.
+void require_few_taps(DimsView kernel) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  common::checked_product(kernel).at_most(kMost, "a kernel of ", to_string(kernel));
+}
+
 }  // namespace
+
+common::WindowAxis Window::axis(std::size_t at) const {
+  return {in[at], out[at], kernel[at], stride[at], dilation[at], pad_begin[at], pad_end[at]};
+}
 
 WindowAttributes::WindowAttributes(const sdk::Node& node)
     : kernel_shape(node.get_ints("kernel_shape")),
@@ -36,15 +57,17 @@ Window WindowAttributes::resolve(DimsView spatial, DimsView kernel) const {
   Window window;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t to = 3 - count + i;
-    const std::int64_t in = spatial[i], stride = entry(strides, i, 1),
-                       dilation = entry(dilations, i, 1);
+    const std::int64_t in = spatial[i], stride = entry(strides, i, 1);
+    // Of one position, it says nothing.
+    const std::int64_t dilation = kernel[i] == 1 ? 1 : entry(dilations, i, 1);
     if (stride < 1 || dilation < 1 || kernel[i] < 1)
       sdk::invalid("a window with kernel ", kernel[i], ", stride ", stride, " and dilation ",
                    dilation);
-    const std::int64_t reach = (kernel[i] - 1) * dilation + 1;
+    const std::int64_t reach = common::window_extent(i, kernel[i], dilation);
+    common::padded_size(i, in, 0, 0, reach);
     std::int64_t begin = 0, end = 0, out = 0;
     if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
-      out = (in + stride - 1) / stride;
+      out = common::ceil_quotient(in, stride);
       const std::int64_t both = std::max<std::int64_t>(0, (out - 1) * stride + reach - in);
       begin = same_begin(auto_pad, both);
       end = both - begin;
@@ -53,12 +76,12 @@ Window WindowAttributes::resolve(DimsView spatial, DimsView kernel) const {
         begin = entry(pads, i, 0);
         end = entry(pads, count + i, 0);
       }
-      const std::int64_t span = in + begin + end - reach;
-      if (span < 0)
-        sdk::invalid("a window of ", reach, " elements does not fit ", in + begin + end);
-      out = (ceil_mode ? (span + stride - 1) / stride : span / stride) + 1;
+      const std::int64_t size = common::padded_size(i, in, begin, end, reach);
+      const std::int64_t span = size - reach;
+      if (span < 0) sdk::invalid("a window of ", reach, " elements does not fit ", size);
+      out = (ceil_mode ? common::ceil_quotient(span, stride) : span / stride) + 1;
       // The last window must begin inside of the input or of the padding before it.
-      if (ceil_mode && (out - 1) * stride >= in + begin) --out;
+      if (ceil_mode && out - 1 >= common::ceil_quotient(in + begin, stride)) --out;
     }
     window.in[to] = in;
     window.out[to] = out;
@@ -67,6 +90,7 @@ Window WindowAttributes::resolve(DimsView spatial, DimsView kernel) const {
     window.dilation[to] = dilation;
     window.pad_begin[to] = begin;
     window.pad_end[to] = end;
+    require_narrow(i, window.axis(to), reach);
   }
   return window;
 }
@@ -76,19 +100,28 @@ Window WindowAttributes::resolve_transposed(DimsView spatial, DimsView kernel) c
   if (count > 3) sdk::unsupported("windows over ", count, " axes; the kernel takes three");
   if (kernel.size() != count)
     sdk::invalid("a window of ", kernel.size(), " axes over ", count, " spatial axes");
+  require_few_taps(kernel);
   Window window;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t to = 3 - count + i;
-    const std::int64_t stride = entry(strides, i, 1), dilation = entry(dilations, i, 1);
-    const std::int64_t extra = entry(output_padding, i, 0);
-    const std::int64_t full = (spatial[i] - 1) * stride + (kernel[i] - 1) * dilation + 1 + extra;
+    const std::int64_t stride = entry(strides, i, 1);
+    const std::int64_t dilation = kernel[i] == 1 ? 1 : entry(dilations, i, 1);
+    if (stride < 1 || dilation < 1 || kernel[i] < 1)
+      sdk::invalid("a window with kernel ", kernel[i], ", stride ", stride, " and dilation ",
+                   dilation);
+    const std::int64_t reach = common::window_extent(i, kernel[i], dilation);
+    const std::int64_t full =
+        common::transposed_size(i, spatial[i], stride, reach, entry(output_padding, i, 0));
     std::int64_t begin = entry(pads, i, 0), end = entry(pads, count + i, 0);
-    std::int64_t out = full - begin - end;
+    std::int64_t out =
+        (common::Checked(full) - begin - end)
+            .value("the sum of pads ", begin, " and ", end, " along spatial axis ", i);
     const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
     if (!output_shape.empty() || same) {
-      out = output_shape.empty() ? spatial[i] * stride
+      out = output_shape.empty() ? (common::Checked(spatial[i]) * stride)
+                                       .value(spatial[i], " elements by stride ", stride)
                                  : output_shape[output_shape.size() - count + i];
-      const std::int64_t both = std::max<std::int64_t>(0, full - out);
+      const std::int64_t both = std::max<std::int64_t>(0, full - std::max<std::int64_t>(0, out));
       begin = same_begin(auto_pad, both);
       end = both - begin;
     }
@@ -100,6 +133,7 @@ Window WindowAttributes::resolve_transposed(DimsView spatial, DimsView kernel) c
     window.dilation[to] = dilation;
     window.pad_begin[to] = begin;
     window.pad_end[to] = end;
+    require_narrow(i, window.axis(to), reach);
   }
   return window;
 }
@@ -110,8 +144,9 @@ Window WindowAttributes::resolve_convolution(const sdk::Tensor& x, const sdk::Te
       w.dim(0) % groups != 0)
     sdk::invalid("a convolution of ", to_string(x.dims()), " with ", to_string(w.dims()), " in ",
                  groups, " groups");
-  return resolve(DimsView(x.dims().data() + 2, x.dims().size() - 2),
-                 DimsView(w.dims().data() + 2, w.dims().size() - 2));
+  const DimsView kernel(w.dims().data() + 2, w.dims().size() - 2);
+  require_few_taps(kernel);
+  return resolve(DimsView(x.dims().data() + 2, x.dims().size() - 2), kernel);
 }
 
 Dims output_dims(DimsView x, std::int64_t channels, const Window& window) {

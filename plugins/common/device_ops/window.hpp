@@ -4,6 +4,7 @@
 #include <array>
 
 #include "plugins/common/device_ops/kernel.hpp"
+#include "plugins/common/windows.hpp"
 
 namespace backplane::device_ops {
 
@@ -14,6 +15,7 @@ struct Window {
   std::array<std::int64_t, 3> in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1},
       dilation{1, 1, 1}, pad_begin{0, 0, 0}, pad_end{0, 0, 0};
 
+  common::WindowAxis axis(std::size_t at) const;
   std::int64_t in_points() const { return in[0] * in[1] * in[2]; }
   std::int64_t out_points() const { return out[0] * out[1] * out[2]; }
   std::int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }

@@ -35,8 +35,8 @@ ConvShape conv_shape(const WindowAttributes& attributes, int64_t groups, sdk::Di
   if (w.size() != x.size()) sdk::invalid("Conv: W has rank ", w.size(), ", x has rank ", x.size());
   const std::size_t spatial = x.size() - 2;
   ConvShape shape;
-  shape.window =
-      attributes.resolve({x.data() + (channels_first ? 2 : 1), spatial}, {w.data() + 2, spatial});
+  shape.window = attributes.resolve_convolution({x.data() + (channels_first ? 2 : 1), spatial},
+                                                {w.data() + 2, spatial});
   shape.batch = x[0];
   shape.in_channels = channels_first ? x[1] : x.back();
   shape.out_channels = w[0];
@@ -72,10 +72,11 @@ DirectConv::DirectConv(const ConvShape& shape, const Activation& activation, Isa
 }
 
 uint64_t DirectConv::workspace_bytes() const {
-  const int64_t floats = merged_
-                             ? shape_.batch * copy_[0] * copy_[1] * copy_[2] * shape_.in_channels
-                             : shape_.in_channels;
-  return align64(static_cast<uint64_t>(floats) * 4) + product_.scratch_bytes();
+  const common::Checked floats =
+      merged_ ? common::checked_product(copy_) * shape_.batch * shape_.in_channels
+              : common::Checked(shape_.in_channels);
+  const int64_t bytes = (floats * 4).value("Conv: a copy of x with its padding");
+  return align64(static_cast<uint64_t>(bytes)) + product_.scratch_bytes();
 }
 
 void DirectConv::pack(const float* weights, const float* scales, float* packed,

@@ -1,7 +1,5 @@
 #include "plugins/cpu/dense/conv_geometry.hpp"
 
-#include <algorithm>
-
 namespace backplane::cpu {
 namespace {
 
@@ -19,7 +17,7 @@ int64_t positions(int64_t padded, int64_t window, int64_t stride, bool ceil_mode
   int64_t count = (padded - window) / stride + 1;
   if (ceil_mode && (padded - window) % stride != 0) {
     // A window that would start in the padding at the end is left out.
-    if (count * stride < in + pad_begin) ++count;
+    if (count <= (in + pad_begin - 1) / stride) ++count;
   }
   return count;
 }
@@ -66,15 +64,17 @@ Window WindowAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) const {
                    axis, ", the weights have ", kernel[axis]);
     }
     const int64_t stride = strides.empty() ? 1 : strides[axis];
-    const int64_t dilation = dilations.empty() ? 1 : dilations[axis];
-    const int64_t extent = (kernel[axis] - 1) * dilation + 1;
+    // Of one position, it says nothing.
+    const int64_t dilation = dilations.empty() || kernel[axis] <= 1 ? 1 : dilations[axis];
+    const int64_t extent = common::window_extent(axis, kernel[axis], dilation);
+    common::padded_size(axis, in[axis], 0, 0, extent);
     int64_t begin = 0;
     int64_t end = 0;
     if (auto_pad == "NOTSET" && !pads.empty()) {
       begin = pads[axis];
       end = pads[axis + axes];
     } else if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
-      const int64_t out = (in[axis] + stride - 1) / stride;
+      const int64_t out = common::ceil_quotient(in[axis], stride);
       const int64_t total = std::max<int64_t>(0, (out - 1) * stride + extent - in[axis]);
       begin = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
       end = total - begin;
@@ -87,8 +87,21 @@ Window WindowAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) const {
     window.pad_end[to] = end;
     window.in[to] = in[axis];
     const bool ceil = ceil_mode && auto_pad == "NOTSET";
-    window.out[to] = positions(in[axis] + begin + end, extent, stride, ceil, in[axis], begin);
+    const int64_t size = common::padded_size(axis, in[axis], begin, end, extent);
+    window.out[to] = positions(size, extent, stride, ceil, in[axis], begin);
   }
+  return window;
+}
+
+Window WindowAttributes::resolve_convolution(sdk::DimsView in, sdk::DimsView kernel) const {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  const Window window = resolve(in, kernel);
+  common::checked_product(kernel).at_most(kMost, "a kernel of ", sdk::to_string(kernel));
+  sdk::Dims padded;
+  for (std::size_t axis = 0; axis < kSpatialAxes; ++axis)
+    padded.push_back(window.in[axis] + window.pad_begin[axis] + window.pad_end[axis]);
+  common::checked_product(padded).at_most(kMost, "an image of ", sdk::to_string(padded),
+                                          " with its padding");
   return window;
 }
 

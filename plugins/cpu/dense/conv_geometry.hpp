@@ -1,12 +1,14 @@
 // The shape arithmetic of convolutions and pooling.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/windows.hpp"
 
 namespace backplane::cpu {
 
@@ -27,6 +29,17 @@ struct Window {
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t in_pixels() const { return in[0] * in[1] * in[2]; }
   int64_t out_pixels() const { return out[0] * out[1] * out[2]; }
+  common::WindowAxis axis(std::size_t at) const {
+    return {in[at], out[at], kernel[at], stride[at], dilation[at], pad_begin[at], pad_end[at]};
+  }
+  /// The most positions that lie inside of the image. A window that reaches far out of it may have more positions than
+  /// can be counted.
+  int64_t most_inside() const {
+    int64_t count = 1;
+    for (std::size_t at = 0; at < kSpatialAxes; ++at)
+      count *= std::min(kernel[at], common::ceil_quotient(in[at], dilation[at]));
+    return count;
+  }
   bool padded() const {
     return pad_begin != std::array<int64_t, 3>{} || pad_end != std::array<int64_t, 3>{};
   }
@@ -42,6 +55,9 @@ struct WindowAttributes {
   /// For spatial dims `in` and a kernel of `kernel` (kernel_shape, or the weights' dims). Throws
   /// sdk::Error when they do not fit each other.
   Window resolve(sdk::DimsView in, sdk::DimsView kernel) const;
+  /// The same for weights, whose positions are all visited, and images that may be copied with their padding: an error
+  /// where these are too large.
+  Window resolve_convolution(sdk::DimsView in, sdk::DimsView kernel) const;
 };
 
 }  // namespace backplane::cpu

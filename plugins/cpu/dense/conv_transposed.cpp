@@ -74,7 +74,8 @@ Window TransposedAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) con
     const std::size_t to = axis + kSpatialAxes - axes;
     window.kernel[to] = kernel[axis];
     window.stride[to] = entry(strides, axis, 1);
-    window.dilation[to] = entry(dilations, axis, 1);
+    // Of one position, it says nothing.
+    window.dilation[to] = kernel[axis] <= 1 ? 1 : entry(dilations, axis, 1);
     window.in[to] = in[axis];
     resolve_output(axis, axes, window);
     if (in[axis] > 0 && window.out[to] < 1) {
@@ -83,6 +84,12 @@ Window TransposedAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) con
     }
     window.out[to] = std::max<int64_t>(0, window.out[to]);
   }
+  constexpr int64_t kMostTaps = int64_t{1} << 40;
+  common::checked_product(kernel).at_most(kMostTaps, "a kernel of ", sdk::to_string(kernel));
+  // Weights are packed for each remainder modulo the strides.
+  constexpr int64_t kMostClasses = 1 << 20;
+  common::checked_product(window.stride)
+      .at_most(kMostClasses, "ConvTranspose: the product of strides ", sdk::to_string(strides));
   return window;
 }
 
@@ -90,21 +97,25 @@ Window TransposedAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) con
 void TransposedAttributes::resolve_output(std::size_t axis, std::size_t axes,
                                           Window& window) const {
   const std::size_t to = axis + kSpatialAxes - axes;
-  const int64_t full = (window.in[to] - 1) * window.stride[to] +
-                       (window.kernel[to] - 1) * window.dilation[to] + 1 +
-                       entry(output_padding, axis, 0);
+  const int64_t full =
+      common::transposed_size(axis, window.in[to], window.stride[to],
+                              common::window_extent(axis, window.kernel[to], window.dilation[to]),
+                              entry(output_padding, axis, 0));
   const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
   if (output_shape.empty() && !same) {
     const bool padded = auto_pad == "NOTSET";
     window.pad_begin[to] = padded ? entry(pads, axis, 0) : 0;
     window.pad_end[to] = padded ? entry(pads, axis + axes, 0) : 0;
-    window.out[to] = full - window.pad_begin[to] - window.pad_end[to];
+    window.out[to] = (common::Checked(full) - window.pad_begin[to] - window.pad_end[to])
+                         .value("ConvTranspose: the sum of 'pads' along spatial axis ", axis);
     return;
   }
   // Some exporters write the whole shape of the output, with batch and channels.
   const std::size_t leading = output_shape.size() == axes + 2 ? 2 : 0;
-  window.out[to] =
-      output_shape.empty() ? window.in[to] * window.stride[to] : output_shape[axis + leading];
+  window.out[to] = output_shape.empty() ? (common::Checked(window.in[to]) * window.stride[to])
+                                              .value("ConvTranspose: ", window.in[to],
+                                                     " elements by stride ", window.stride[to])
+                                        : output_shape[axis + leading];
   const int64_t total = std::max<int64_t>(0, full - window.out[to]);
   window.pad_begin[to] = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
   window.pad_end[to] = total - window.pad_begin[to];

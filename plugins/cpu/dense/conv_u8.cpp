@@ -81,8 +81,10 @@ const char* ConvU8::variant() const {
 
 std::uint64_t ConvU8::frame_bytes() const {
   // Without a frame, a pixel of zero points that stands for padding.
-  return align64(static_cast<std::uint64_t>(
-      framed_ ? shape_.batch * frame_window_.in_pixels() * frame_channels_ : frame_channels_));
+  const common::Checked bytes =
+      framed_ ? common::checked_product(frame_window_.in) * shape_.batch * frame_channels_
+              : common::Checked(frame_channels_);
+  return align64(static_cast<std::uint64_t>(bytes.value("a copy of x with its padding")));
 }
 
 std::uint64_t ConvU8::packed_bytes() const {

@@ -221,8 +221,7 @@ void Recurrent<T>::step(const Turn& turn, const sdk::Threads& threads) const {
 template <class T>
 std::int64_t Recurrent<T>::time_of(const Turn& turn, std::int64_t b) const {
   const std::int32_t* lengths = turn.args.lengths;
-  const std::int64_t length =
-      lengths == nullptr ? shape_.steps : std::clamp<std::int64_t>(lengths[b], 0, shape_.steps);
+  const std::int64_t length = lengths == nullptr ? shape_.steps : lengths[b];
   if (turn.index >= length) return -1;
   return is_reverse(turn.direction) ? length - 1 - turn.index : turn.index;
 }

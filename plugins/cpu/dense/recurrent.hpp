@@ -61,7 +61,7 @@ struct RecurrentArgs {
   const T* w_packed = nullptr;
   const T* r_packed = nullptr;
   const T* bias = nullptr;
-  const std::int32_t* lengths = nullptr;
+  const std::int32_t* lengths = nullptr;  // in [0, steps]
   const T* initial_h = nullptr;
   const T* initial_c = nullptr;
   const T* peepholes = nullptr;
@@ -115,6 +115,7 @@ class Recurrent {
  public:
   Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads);
 
+  std::int64_t steps() const { return shape_.steps; }
   /// Elements of the packed W and R of all directions; they do not depend on steps and batch.
   std::int64_t w_size() const { return shape_.directions * inputs_.packed_size(); }
   std::int64_t r_size() const { return shape_.directions * direction_r_size(); }

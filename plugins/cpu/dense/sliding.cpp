@@ -7,20 +7,19 @@
 namespace backplane::cpu {
 namespace {
 
-int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-
 /// The taps of a run of an output line that lie inside of the image, with the pointer of its first pixel.
 /// Returns how many there are.
 template <class Sink>
 int64_t collect_taps(const Window& window, const float* image, const ImageStrides& strides,
                      int64_t out_z, int64_t out_y, const LineRun& run, const Sink& sink) {
   int64_t count = 0;
-  for (int64_t kz = 0; kz < window.kernel[0]; ++kz) {
-    const int64_t z = out_z * window.stride[0] - window.pad_begin[0] + kz * window.dilation[0];
-    if (z < 0 || z >= window.in[0]) continue;
-    for (int64_t ky = 0; ky < window.kernel[1]; ++ky) {
-      const int64_t y = out_y * window.stride[1] - window.pad_begin[1] + ky * window.dilation[1];
-      if (y < 0 || y >= window.in[1]) continue;
+  const common::WindowAxis deep = window.axis(0), high = window.axis(1);
+  const int64_t z_end = deep.count_before(deep.in, out_z),
+                y_end = high.count_before(high.in, out_y);
+  for (int64_t kz = deep.first_inside(out_z); kz < z_end; ++kz) {
+    const int64_t z = deep.start(out_z) + kz * deep.dilation;
+    for (int64_t ky = high.first_inside(out_y); ky < y_end; ++ky) {
+      const int64_t y = high.start(out_y) + ky * high.dilation;
       for (int64_t kx = run.tap_begin; kx < run.tap_end; ++kx) {
         const int64_t at =
             run.begin * window.stride[2] - window.pad_begin[2] + kx * window.dilation[2];
@@ -34,13 +33,7 @@ int64_t collect_taps(const Window& window, const float* image, const ImageStride
 
 /// Positions along one axis that count for an average with padding: those inside of the padded image.
 int64_t padded_extent(const Window& window, std::size_t axis, int64_t out) {
-  const int64_t start = out * window.stride[axis] - window.pad_begin[axis];
-  const int64_t end = window.in[axis] + window.pad_end[axis];
-  int64_t count = 0;
-  for (int64_t k = 0; k < window.kernel[axis]; ++k) {
-    if (start + k * window.dilation[axis] < end) ++count;
-  }
-  return count;
+  return window.axis(axis).count_before(window.in[axis] + window.pad_end[axis], out);
 }
 
 /// Calls line(image, z, y) for every line of images of these extents, in parallel. A line has `work` multiply-adds or
@@ -60,22 +53,17 @@ void for_each_line(const std::array<int64_t, 3>& extents, int64_t batch, int64_t
 
 /// The work of a line of a window's output.
 int64_t line_work(const Window& window, int64_t channels) {
-  return window.out[2] * channels * window.taps();
+  return window.out[2] * channels * window.most_inside();
 }
 
 }  // namespace
 
 std::vector<LineRun> line_runs(const Window& window) {
-  const int64_t stride = window.stride[2];
-  const int64_t dilation = window.dilation[2];
+  const common::WindowAxis wide = window.axis(2);
   std::vector<LineRun> runs;
-  for (int64_t x = 0; x < window.out[2]; ++x) {
-    const int64_t start = x * stride - window.pad_begin[2];
-    const int64_t first =
-        std::min(window.kernel[2], start >= 0 ? 0 : (-start + dilation - 1) / dilation);
-    const int64_t last =
-        std::min(window.kernel[2], floor_div(window.in[2] - 1 - start, dilation) + 1);
-    const LineRun one{x, x + 1, first, std::max(first, last)};
+  for (int64_t x = 0; x < wide.out; ++x) {
+    const int64_t first = wide.first_inside(x);
+    const LineRun one{x, x + 1, first, std::max(first, wide.count_before(wide.in, x))};
     if (!runs.empty() && runs.back().tap_begin == one.tap_begin &&
         runs.back().tap_end == one.tap_end) {
       ++runs.back().end;
@@ -205,11 +193,13 @@ void Pooling::run_line(const float* x, const ImageStrides& x_strides, float* y, 
         std::fill_n(run.y + p * y_step, channels_, -std::numeric_limits<float>::infinity());
       }
     } else {
-      const int64_t counted = kind_ == kMean ? run.tap_count
-                                             : padded_extent(window_, 0, out_z) *
-                                                   padded_extent(window_, 1, out_y) *
-                                                   padded_extent(window_, 2, part.begin);
-      run.scale = 1.0f / static_cast<float>(std::max<int64_t>(1, counted));
+      const auto padded = [&](std::size_t axis, int64_t at) {
+        return static_cast<double>(padded_extent(window_, axis, at));
+      };
+      const double counted = kind_ == kMean
+                                 ? static_cast<double>(run.tap_count)
+                                 : padded(0, out_z) * padded(1, out_y) * padded(2, part.begin);
+      run.scale = 1.0f / static_cast<float>(std::max(1.0, counted));
       kernels_->mean(run);
     }
   };

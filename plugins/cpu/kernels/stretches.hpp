@@ -7,6 +7,7 @@
 
 #include "backplane/plugin.hpp"
 #include "plugins/common/axes.hpp"
+#include "plugins/common/checked.hpp"
 
 namespace backplane::cpu {
 
@@ -81,7 +82,7 @@ class Stretches {
 
   void by_block(std::int64_t block) {
     block_ = block;
-    blocks_ = (dim_ + block - 1) / block;
+    blocks_ = common::ceil_quotient(dim_, block);
     if (inner_ > 1) {
       count_ = outer_ * dim_;
       length_ = inner_;
@@ -97,7 +98,7 @@ class Stretches {
     bool fits = block > 0 && parameters.size() == x.size();
     for (std::size_t k = 0; fits && k < x.size(); ++k) {
       const std::int64_t wanted =
-          k == static_cast<std::size_t>(axis) ? (x[k] + block - 1) / block : x[k];
+          k == static_cast<std::size_t>(axis) ? common::ceil_quotient(x[k], block) : x[k];
       fits = parameters[k] == wanted;
     }
     if (!fits) refuse(x, parameters, axis, block);

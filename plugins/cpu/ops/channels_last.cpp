@@ -4,6 +4,7 @@
 // LRN: https://onnx.ai/onnx/operators/onnx__LRN.html
 // DepthToSpace: https://onnx.ai/onnx/operators/onnx__DepthToSpace.html
 // LayerNormalization: over the last axis, inputs x, scale, bias; any rank.
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/dense/channel_kernels.hpp"
 #include "plugins/cpu/dense/image_tensor.hpp"
 #include "plugins/cpu/device.hpp"
@@ -132,8 +133,10 @@ class LocalResponseNormalization {
     const sdk::Tensor x = ctx.input(0);
     Prepared prepared{response_, row_count(x), 0, &channel_kernels(isa_)};
     prepared.response.channels = x.dim(x.rank() - 1);
+    const common::Checked squares =
+        (common::Checked(prepared.response.channels) + response_.size) * 4 + 63;
     prepared.squares_bytes =
-        static_cast<uint64_t>((prepared.response.channels + response_.size) * 4 + 63) / 64 * 64;
+        static_cast<uint64_t>(squares.value("LRN: attribute 'size' ", response_.size)) / 64 * 64;
     ctx.set_output(0, sdk::DataType::Float, x.dims());
     ctx.set_workspace(prepared.squares_bytes * ctx.threads().count());
     ctx.allow_in_place(0, 0);
@@ -187,12 +190,18 @@ class DepthToSpace {
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::DimsView x = ctx.input(0).dims();
-    if (x.size() != 4 || block_ < 1 || x[3] % (block_ * block_) != 0) {
+    const int64_t block =
+        (common::Checked(block_) * block_).value("DepthToSpace: the square of blocksize ", block_);
+    if (x.size() != 4 || block_ < 1 || x[3] % block != 0) {
       sdk::invalid("DepthToSpace: x has ", x.empty() ? 0 : x.back(),
                    " channels, not a multiple of blocksize ", block_, " squared");
     }
-    const int64_t channels = x[3] / (block_ * block_);
-    const sdk::Dims dims{x[0], x[1] * block_, x[2] * block_, channels};
+    const int64_t channels = x[3] / block;
+    const auto scaled = [&](int64_t dim) {
+      return (common::Checked(dim) * block_)
+          .value("DepthToSpace: ", block_, " times ", dim, " pixels");
+    };
+    const sdk::Dims dims{x[0], scaled(x[1]), scaled(x[2]), channels};
     ctx.set_output(0, sdk::DataType::Float, dims);
     return {x[0] * x[1], x[2], channels, block_, depth_first_};
   }

@@ -1,5 +1,6 @@
 // Concat: https://onnx.ai/onnx/operators/onnx__Concat.html
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/strided_copy.hpp"
 
@@ -55,8 +56,10 @@ class Concat {
     const auto axis = static_cast<std::size_t>(normalize_axis(axis_, first.rank()));
     sdk::Dims dims = to_dims(first.dims());
     dims[axis] = 0;
+    common::Checked sum(0);
     for (std::uint32_t i = 0; i < ctx.input_count(); ++i)
-      dims[axis] += axis_dim(ctx.input(i), dims, axis, i);
+      sum = sum + axis_dim(ctx.input(i), dims, axis, i);
+    dims[axis] = sum.value("Concat: the sum of the inputs' sizes along axis ", axis);
     ctx.set_output(0, first.type(), dims);
 
     Prepared prepared;

@@ -370,7 +370,8 @@ class QuantizedConv {
       }
     }
     const auto spatial = static_cast<std::size_t>(x.rank() - 2);
-    return attributes_.resolve({x.dims().data() + 2, spatial}, {w.dims().data() + 2, spatial});
+    return attributes_.resolve_convolution({x.dims().data() + 2, spatial},
+                                           {w.dims().data() + 2, spatial});
   }
 
   void request_weights(sdk::PrepareContext& ctx, std::uint64_t bytes, bool has_zero) const {

@@ -123,12 +123,13 @@ class DeformConv {
                    sdk::to_string(w.dims()), ", which do not fit group ", groups_,
                    " and offset_group ", offset_groups_);
     }
-    Prepared prepared{attributes_.resolve({x.dims().data() + 2, 2}, {w.dims().data() + 2, 2}),
-                      x.dim(0),
-                      x.dim(1),
-                      w.dim(0),
-                      groups_,
-                      offset_groups_};
+    Prepared prepared{
+        attributes_.resolve_convolution({x.dims().data() + 2, 2}, {w.dims().data() + 2, 2}),
+        x.dim(0),
+        x.dim(1),
+        w.dim(0),
+        groups_,
+        offset_groups_};
     const Window& window = prepared.window;
     const std::int64_t maps = offset_groups_ * window.taps();
     check(ctx, kOffset, "offset", {x.dim(0), 2 * maps, window.out[1], window.out[2]});

@@ -1,5 +1,6 @@
 // Expand, Tile: https://onnx.ai/onnx/operators/onnx__Expand.html, onnx__Tile.html
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/strided_copy.hpp"
 
@@ -60,7 +61,8 @@ class Tile {
     for (std::size_t i = 0; i < dims.size(); ++i) {
       if (repeats[i] < 0)
         sdk::invalid("Tile: the repeats ", sdk::to_string(repeats), " have a negative one");
-      dims[i] *= repeats[i];
+      dims[i] = (common::Checked(dims[i]) * repeats[i])
+                    .value("Tile: ", repeats[i], " times the ", dims[i], " elements of axis ", i);
     }
     ctx.set_output(0, input.type(), dims);
     if (sdk::element_count(dims) == input.size() && has_memory(input.type())) ctx.set_view(0, 0);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/element_mover.hpp"
 #include "plugins/cpu/kernels/feature_rows.hpp"
@@ -160,7 +161,8 @@ class FeatureVectorizer {
                      ", with inputdimensions ", widths_[n], ", does not fit the others");
       }
       prepared.rows = rows;
-      prepared.total += widths_[n];
+      prepared.total = (common::Checked(prepared.total) + widths_[n])
+                           .value("FeatureVectorizer: the sum of attribute 'inputdimensions'");
     }
     ctx.set_output(0, sdk::DataType::Float, sdk::Dims{prepared.rows, prepared.total});
     return prepared;

@@ -5,6 +5,7 @@
 
 #include "backplane/plugin.hpp"
 #include "plugins/common/axes.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/common/types.hpp"
 
 namespace backplane::cpu {
@@ -16,6 +17,14 @@ std::int64_t scalar_of(const char* what, const sdk::Tensor& tensor, std::int64_t
   const std::vector<std::int64_t> values = tensor.to_ints();
   if (values.size() != 1) sdk::invalid(what, " has ", values.size(), " elements, 1 is needed");
   return values[0];
+}
+
+/// A transform's length. Past the greatest its tables have no room, however little is transformed.
+std::int64_t checked_length(const char* what, common::Checked length) {
+  constexpr std::int64_t kLongest = std::int64_t{1} << 40;
+  const std::int64_t value = length.at_most(kLongest, what);
+  if (value < 1) sdk::invalid(what, " is ", value, "; it must be positive");
+  return value;
 }
 
 /// A number of one part (real) or two (real and imaginary side by side).
@@ -113,9 +122,11 @@ class Dft {
                    inverse_ ? "complex (last dimension 2)" : "real (last dimension 1)");
     }
     const bool half = inverse_ && onesided_;
-    const std::int64_t whole = half ? 2 * (x.dim(axis) - 1) : x.dim(axis);
-    const std::int64_t length = scalar_of("dft_length", ctx.input(1), whole);
-    if (length < 1) sdk::invalid("DFT: the transform's length is ", length);
+    const common::Checked whole =
+        half ? 2 * (common::Checked(x.dim(axis)) - 1) : common::Checked(x.dim(axis));
+    const std::int64_t length = checked_length(
+        "DFT: the transform's length",
+        ctx.input(1).present() ? common::Checked(scalar_of("dft_length", ctx.input(1), 0)) : whole);
     sdk::Dims dims(x.dims().begin(), x.dims().end());
     const std::int64_t out = onesided_ && !inverse_ ? length / 2 + 1 : length;
     dims[static_cast<std::size_t>(axis)] = out;
@@ -194,8 +205,8 @@ class Stft {
     const std::int64_t step = scalar_of("frame_step", ctx.input(1), 1);
     const std::int64_t length =
         scalar_of("frame_length", ctx.input(3), window.present() ? window.size() : signal.dim(1));
-    if (step < 1 || length < 1)
-      sdk::invalid("STFT: frame_step is ", step, " and frame_length ", length);
+    if (step < 1) sdk::invalid("STFT: frame_step is ", step);
+    checked_length("STFT: frame_length", length);
     if (window.present() && (window.rank() != 1 || window.dim(0) != length)) {
       sdk::invalid("STFT: the window has dims ", sdk::to_string(window.dims()), ", expected [",
                    length, "]");

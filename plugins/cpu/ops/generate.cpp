@@ -1,9 +1,11 @@
 // Range, ConstantOfShape, EyeLike, OneHot: tensors made from a few numbers.
 // https://onnx.ai/onnx/operators/onnx__Range.html, onnx__ConstantOfShape.html, onnx__EyeLike.html, onnx__OneHot.html
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/element_value.hpp"
@@ -34,7 +36,10 @@ class Range {
       using Wide = common::Wide<T>;
       for (std::int64_t n = 0; n < count; ++n) {
         if constexpr (std::is_integral_v<T>) {
-          target[n] = static_cast<T>(start + n * delta);
+          // Unsigned: what is added may not fit where the sum does.
+          target[n] =
+              static_cast<T>(static_cast<std::uint64_t>(start) +
+                             static_cast<std::uint64_t>(n) * static_cast<std::uint64_t>(delta));
         } else {
           target[n] = common::narrow<T>(static_cast<Wide>(float_start) +
                                         static_cast<Wide>(n) * static_cast<Wide>(float_delta));
@@ -73,10 +78,8 @@ class Range {
       const auto from = static_cast<std::uint64_t>(p.start),
                  to = static_cast<std::uint64_t>(static_cast<std::int64_t>(limit));
       const auto step = static_cast<std::uint64_t>(p.delta);
-      if (delta > 0 && limit > start)
-        p.count = static_cast<std::int64_t>((to - from - 1) / step + 1);
-      if (delta < 0 && limit < start)
-        p.count = static_cast<std::int64_t>((from - to - 1) / (0 - step) + 1);
+      if (delta > 0 && limit > start) p.count = count_of(to - from, step);
+      if (delta < 0 && limit < start) p.count = count_of(from - to, 0 - step);
     } else {
       p.float_start = static_cast<double>(start);
       p.float_delta = static_cast<double>(delta);
@@ -87,6 +90,14 @@ class Range {
       p.count = steps > 0 ? static_cast<std::int64_t>(steps) : 0;
     }
     return p;
+  }
+
+  /// How often `step` goes into `span`, which is not 0.
+  static std::int64_t count_of(std::uint64_t span, std::uint64_t step) {
+    const std::uint64_t last = (span - 1) / step;
+    if (last >= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      sdk::invalid("Range: the number of steps of ", step, " in ", span, " is too large");
+    return static_cast<std::int64_t>(last) + 1;
   }
 };
 
@@ -226,8 +237,12 @@ class OneHot {
                    values.size(), ", 2 are needed");
     }
     const std::int64_t depth = common::with_number(depth_input.type(), [&](auto tag) {
-      return static_cast<std::int64_t>(
-          common::widen(depth_input.data<typename decltype(tag)::type>()[0]));
+      const auto given = common::widen(depth_input.data<typename decltype(tag)::type>()[0]);
+      if constexpr (std::is_floating_point_v<std::decay_t<decltype(given)>>) {
+        return common::whole_size(static_cast<double>(given), "OneHot: depth ", given);
+      } else {
+        return static_cast<std::int64_t>(given);
+      }
     });
     if (depth < 0) sdk::invalid("OneHot: depth is ", depth);
     const auto axis = static_cast<std::size_t>(normalize_axis(axis_, indices.rank() + 1));

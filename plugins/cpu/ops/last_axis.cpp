@@ -3,6 +3,7 @@
 // Activate (an activation by itself). Images are channels last.
 #include <cstring>
 
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/dense/activation_attributes.hpp"
 #include "plugins/cpu/dense/channel_kernels.hpp"
 #include "plugins/cpu/dense/image_tensor.hpp"
@@ -240,7 +241,8 @@ class Repeat {
       const std::size_t to = axis + 3 - factors_.size();
       prepared.in[to] = x[axis + 1];
       prepared.factors[to] = factors_[axis];
-      dims[axis + 1] *= factors_[axis];
+      dims[axis + 1] = (common::Checked(dims[axis + 1]) * factors_[axis])
+                           .value("Repeat: ", factors_[axis], " times ", dims[axis + 1], " pixels");
     }
     ctx.set_output(0, sdk::DataType::Float, dims);
     ctx.allow_strided_input(0);

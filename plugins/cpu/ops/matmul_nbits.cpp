@@ -5,6 +5,7 @@
 // and block_size where B is what a DequantizeLinear reads: a matrix whose axis depth_axis is the depth, with one scale,
 // one for each column, or one for each column and block_size steps of the depth.
 // y = activation(A ((B - zero points) * scales) + bias + residual).
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/dense/activation_attributes.hpp"
 #include "plugins/cpu/dense/matmul_dims.hpp"
 #include "plugins/cpu/dense/product_nbits.hpp"
@@ -65,8 +66,11 @@ class WeightForm {
 
   NarrowWeights contrib_weights(const sdk::Tensor& b, const sdk::Tensor& scales,
                                 const sdk::Tensor& zeros) const {
-    const std::int64_t blocks = ceil_div(depth_, block_);
-    check_size("B", b, columns_ * blocks * block_ * bits_ / 8);
+    const std::int64_t blocks = common::ceil_quotient(depth_, block_);
+    const std::int64_t bits =
+        (common::Checked(blocks) * block_ * bits_ * columns_)
+            .value("MatMulNBits: B of K ", depth_, ", N ", columns_, " and block_size ", block_);
+    check_size("B", b, bits / 8);
     check_size("scales", scales, columns_ * blocks);
     NarrowWeights weights;
     weights.shape = {bits_, depth_, columns_, block_, NBitsShape::kMiddle};

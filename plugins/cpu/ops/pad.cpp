@@ -2,6 +2,7 @@
 #include <string>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/element_value.hpp"
 #include "plugins/cpu/kernels/row_sources.hpp"
@@ -47,9 +48,6 @@ AxisMap map_axis(PadMode mode, std::int64_t dim, std::int64_t before, std::int64
   AxisMap map;
   map.input_dim = dim;
   const std::int64_t count = dim + before + after;
-  if (count < 0)
-    sdk::invalid("Pad: pads ", before, " and ", after, " remove more than an axis of ", dim,
-                 " elements has");
   if (dim == 0 && count > 0 && mode != PadMode::Constant)
     sdk::invalid("Pad: an axis without elements can only be padded with a constant");
   map.from.resize(static_cast<std::size_t>(count));
@@ -61,6 +59,18 @@ AxisMap map_axis(PadMode mode, std::int64_t dim, std::int64_t before, std::int64
   map.run_begin = std::clamp<std::int64_t>(before, 0, count);
   map.run_end = std::clamp<std::int64_t>(before + dim, map.run_begin, count);
   return map;
+}
+
+/// The elements of axis `axis` with its pads. Errors: BP_INVALID_ARGUMENT where that is no size.
+std::int64_t padded_dim(std::size_t axis, std::int64_t dim, std::int64_t before,
+                        std::int64_t after) {
+  const std::int64_t count = (common::Checked(dim) + before + after)
+                                 .value("Pad: the sum of ", dim, " elements and pads ", before,
+                                        " and ", after, " along axis ", axis);
+  if (count < 0)
+    sdk::invalid("Pad: pads ", before, " and ", after, " remove more than the ", dim,
+                 " elements of axis ", axis);
+  return count;
 }
 
 /// A padded copy, row by row of the last axis that is padded; `block` elements after it stay together.
@@ -76,6 +86,9 @@ struct PadPlan {
           const sdk::Dims& after)
       : last(map_axis(mode, 1, 0, 0)), bits(sdk::element_bits(type)) {
     require_storable(type);
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i] + before[i] + after[i] == 0) return;  // the other axes may then be of any size
+    }
     std::size_t padded = dims.size();
     while (padded > 0 && before[padded - 1] == 0 && after[padded - 1] == 0) {
       block *= dims[--padded];
@@ -179,10 +192,11 @@ class Pad {
           some_axes ? static_cast<std::size_t>(normalize_axis(axes[i], input.rank())) : i;
       before[axis] = pads[i];
       after[axis] = pads[count + i];
-      dims[axis] += pads[i] + pads[count + i];
+      dims[axis] = padded_dim(axis, dims[axis], pads[i], pads[count + i]);
     }
-    Prepared prepared(mode_, input.type(), input.dims(), before, after);
+    // First, as it refuses what is too large for the tables of places, too.
     ctx.set_output(0, input.type(), dims);
+    Prepared prepared(mode_, input.type(), input.dims(), before, after);
     if (from_inputs_) {
       prepared.value_input = 2;
     } else {
@@ -235,9 +249,8 @@ class CenterCropPad {
       after[axis] = more - before[axis];
       dims[axis] = shape[i];
     }
-    Prepared prepared(PadMode::Constant, input.type(), input.dims(), before, after);
     ctx.set_output(0, input.type(), dims);
-    return prepared;
+    return Prepared(PadMode::Constant, input.type(), input.dims(), before, after);
   }
 
  private:

@@ -41,6 +41,16 @@ struct PoolAttributes {
     if (x.size() < 3) sdk::invalid("pooling: x has rank ", x.size(), ", at least 3 is needed");
     const sdk::DimsView spatial(x.data() + (last ? 1 : 2), x.size() - 2);
     if (global) return window.resolve(spatial, spatial);
+    const Window resolved = resolve_sliding(spatial);
+    for (std::size_t axis = 3 - spatial.size(); axis < 3; ++axis) {
+      // What is summed over nothing is zero.
+      if (kind == PoolKind::kMax || (kind == PoolKind::kMean && !count_padding))
+        common::require_elements(axis + spatial.size() - 3, resolved.axis(axis));
+    }
+    return resolved;
+  }
+
+  Window resolve_sliding(sdk::DimsView spatial) const {
     if (window.kernel_shape.size() != spatial.size()) {
       sdk::invalid("pooling: attribute 'kernel_shape' has ", window.kernel_shape.size(),
                    " entries, x needs ", spatial.size());
@@ -80,8 +90,8 @@ class LastPool {
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::DimsView x = ctx.input(0).dims();
     const Window window = attributes_.resolve(x);
-    if (window.taps() > Pooling::kMaxTaps) {
-      sdk::unsupported("a pooling window of ", window.taps(), " positions; up to ",
+    if (window.most_inside() > Pooling::kMaxTaps) {
+      sdk::unsupported("a pooling window of ", window.most_inside(), " positions; up to ",
                        Pooling::kMaxTaps, " are handled");
     }
     const sdk::Dims dims = attributes_.output(x, window);
@@ -204,7 +214,7 @@ class FirstPool {
       const T* x = ctx.input(0).data<T>();
       T* y = ctx.output(0).mutable_data<T>();
       int64_t* indices = ctx.has_output(1) ? ctx.output(1).mutable_data<int64_t>() : nullptr;
-      const int64_t work = window.out_pixels() * window.taps();
+      const int64_t work = window.out_pixels() * window.most_inside();
       const uint64_t grain = 16384 / static_cast<uint64_t>(std::max<int64_t>(1, work)) + 1;
       ctx.threads().parallel_for(
           static_cast<uint64_t>(planes), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
@@ -227,31 +237,28 @@ class FirstPool {
     /// Calls body(z, y, x) for the positions of the window of output pixel `pixel` inside of the image;
     /// returns how many positions lie inside of the padded image.
     template <class Body>
-    int64_t visit(int64_t pixel, const Body& body) const {
-      std::array<int64_t, 3> start{};
-      std::array<int64_t, 3> padded{1, 1, 1};
+    double visit(int64_t pixel, const Body& body) const {
+      std::array<int64_t, 3> start{}, first{}, end{};
+      double padded = 1;
       const std::array<int64_t, 3> out{pixel / (window.out[2] * window.out[1]),
                                        pixel / window.out[2] % window.out[1],
                                        pixel % window.out[2]};
       for (std::size_t axis = 0; axis < 3; ++axis) {
-        start[axis] = out[axis] * window.stride[axis] - window.pad_begin[axis];
-        const int64_t room = window.in[axis] + window.pad_end[axis] - start[axis];
-        padded[axis] = std::min(window.kernel[axis],
-                                (room + window.dilation[axis] - 1) / window.dilation[axis]);
+        const common::WindowAxis along = window.axis(axis);
+        start[axis] = along.start(out[axis]);
+        first[axis] = along.first_inside(out[axis]);
+        end[axis] = along.count_before(along.in, out[axis]);
+        padded *= static_cast<double>(along.count_before(along.in + along.pad_end, out[axis]));
       }
-      for (int64_t kz = 0; kz < window.kernel[0]; ++kz) {
+      for (int64_t kz = first[0]; kz < end[0]; ++kz) {
         const int64_t z = start[0] + kz * window.dilation[0];
-        if (z < 0 || z >= window.in[0]) continue;
-        for (int64_t ky = 0; ky < window.kernel[1]; ++ky) {
+        for (int64_t ky = first[1]; ky < end[1]; ++ky) {
           const int64_t y = start[1] + ky * window.dilation[1];
-          if (y < 0 || y >= window.in[1]) continue;
-          for (int64_t kx = 0; kx < window.kernel[2]; ++kx) {
-            const int64_t x = start[2] + kx * window.dilation[2];
-            if (x >= 0 && x < window.in[2]) body(z, y, x);
-          }
+          for (int64_t kx = first[2]; kx < end[2]; ++kx)
+            body(z, y, start[2] + kx * window.dilation[2]);
         }
       }
-      return padded[0] * padded[1] * padded[2];
+      return padded;
     }
 
     void max(const T* plane, int64_t plane_index, int64_t pixel, T& y, int64_t* index) const {
@@ -299,11 +306,12 @@ class FirstPool {
       if constexpr (!std::is_integral_v<T>) {
         SumOf<T> sum{};
         int64_t inside = 0;
-        const int64_t padded = visit(pixel, [&](int64_t pz, int64_t py, int64_t px) {
+        const double padded = visit(pixel, [&](int64_t pz, int64_t py, int64_t px) {
           sum += to_sum(plane[(pz * window.in[1] + py) * window.in[2] + px]);
           ++inside;
         });
-        const int64_t count = std::max<int64_t>(1, attributes.count_padding ? padded : inside);
+        const double count =
+            std::max(1.0, attributes.count_padding ? padded : static_cast<double>(inside));
         y = from_sum<T>(sum / static_cast<SumOf<T>>(count));
       }
     }
@@ -319,12 +327,24 @@ class FirstPool {
     ctx.set_output(0, x.type(), dims);
     if (ctx.output_wanted(1)) ctx.set_output(1, sdk::DataType::Int64, dims);
     Prepared prepared{attributes_, window, x.dim(0) * x.dim(1)};
-    if (!ctx.output_wanted(1) && window.in_pixels() > 0 && window.out_pixels() > 0)
+    if (!ctx.output_wanted(1) && window.in_pixels() > 0 && window.out_pixels() > 0 &&
+        stays_near(window))
       go_by_lines(ctx, prepared);
     return prepared;
   }
 
  private:
+  /// Whether an image with its padding is not much more than the image: lines are gone over with what lies beside them,
+  /// and with all positions of a window. Elsewhere those inside of the image are.
+  static bool stays_near(const Window& window) {
+    constexpr int64_t kTimes = 16, kBeside = 4096;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const int64_t in = window.in[axis];
+      if (in + window.pad_begin[axis] + window.pad_end[axis] > kTimes * in + kBeside) return false;
+    }
+    return true;
+  }
+
   /// Null where there is none.
   PoolPlane<T> pool_plane() const {
     const PoolLoops& loops = pool_loops(isa_);

@@ -13,6 +13,8 @@ namespace {
 class QuantizedMaxPool {
  public:
   static constexpr std::int64_t kBlockPixels = 32;
+  /// A table has each of them, inside of the image or not.
+  static constexpr std::int64_t kMostTaps = 1 << 20;
 
   struct Prepared {
     Window window;
@@ -66,6 +68,11 @@ class QuantizedMaxPool {
     if (dims.size() < 3) sdk::invalid("x has rank ", dims.size(), ", at least 3 is needed");
     const Window window =
         attributes_.resolve({dims.data() + 1, dims.size() - 2}, attributes_.kernel_shape);
+    common::checked_product(window.kernel)
+        .at_most(kMostTaps, "QuantizedMaxPool: a window of ",
+                 sdk::to_string(attributes_.kernel_shape));
+    for (std::size_t axis = 5 - dims.size(); axis < 3; ++axis)
+      common::require_elements(axis + dims.size() - 5, window.axis(axis));
     sdk::Dims out{dims[0]};
     for (std::size_t axis = 5 - dims.size(); axis < 3; ++axis) out.push_back(window.out[axis]);
     out.push_back(dims.back());

@@ -106,6 +106,7 @@ class RecurrentKernel {
     std::uint64_t converted_bytes;
 
     void compute(const sdk::ComputeContext& ctx) const {
+      if (ctx.has_input(kLengths)) check_lengths(ctx.input(kLengths));
       char* place = ctx.workspace().mutable_data<char>();
       char* workspace = place + converted_bytes;
       const auto take = [&](std::int64_t count) {
@@ -151,6 +152,17 @@ class RecurrentKernel {
         const W* results[] = {args.y, args.y_h, args.y_c};
         for (std::uint32_t i = 0; i < 3; ++i) {
           if (results[i] != nullptr) narrow(results[i], ctx.output(i));
+        }
+      }
+    }
+
+    void check_lengths(const sdk::Tensor& lengths) const {
+      const auto* length = lengths.data<std::int32_t>();
+      const std::int64_t steps = layer.steps();
+      for (std::int64_t b = 0; b < lengths.size(); ++b) {
+        if (length[b] < 0 || length[b] > steps) {
+          sdk::failed("sequence_lens has ", length[b], " for batch entry ", b,
+                      ", which is not in [0, ", steps, "]");
         }
       }
     }

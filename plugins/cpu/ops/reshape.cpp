@@ -1,7 +1,10 @@
 // Reshape, Flatten, Squeeze, Unsqueeze, BitCast: the same bytes under other dims, or as another type.
 // https://onnx.ai/onnx/operators/onnx__Reshape.html, onnx__Flatten.html, onnx__Squeeze.html, onnx__Unsqueeze.html,
 // onnx__BitCast.html
+#include <algorithm>
+
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/element_mover.hpp"
 
@@ -39,7 +42,7 @@ class Reshape {
   // 0 copies the input's dim (unless allowzero), one -1 takes what is left.
   sdk::Dims target_dims(sdk::DimsView input, const sdk::Dims& wanted) const {
     sdk::Dims dims = wanted;
-    std::int64_t known = 1;
+    common::Checked product(1);
     std::size_t open = dims.size();
     for (std::size_t i = 0; i < dims.size(); ++i) {
       if (dims[i] == 0 && !allow_zero_) {
@@ -55,10 +58,14 @@ class Reshape {
           sdk::invalid("Reshape: shape ", sdk::to_string(wanted), " has more than one -1");
         open = i;
       } else {
-        known *= dims[i];
+        product = product * dims[i];
       }
     }
     const std::int64_t count = sdk::element_count(input);
+    // Where a dim is 0 the others may be any.
+    const bool is_empty = std::find(dims.begin(), dims.end(), 0) != dims.end();
+    const std::int64_t known =
+        is_empty ? 0 : product.value("Reshape: shape ", sdk::to_string(wanted));
     if (open < dims.size()) {
       if (known == 0 || count % known != 0) {
         sdk::invalid("Reshape: dims ", sdk::to_string(input), " cannot become ",

@@ -272,13 +272,17 @@ class Resize {
       if (request.input == 0 && request.output > 0)
         sdk::invalid("Resize: an axis without elements cannot be resized to ", request.output);
       common_part.output.push_back(request.output);
+    }
+    // Before the tables of places, as it refuses what is too large.
+    ctx.set_output(0, input.type(), common_part.output);
+    if (sdk::element_count(common_part.output) == 0) return prepared;
+    for (const common::AxisRequest& request : requests) {
       common_part.axes.push_back(make_taps(node_.rule(), request));
       if (!common_part.axes.back().outside.empty() && sdk::element_bytes(input.type()) == 0) {
         sdk::unsupported("Resize: extrapolation for elements of type ",
                          sdk::type_name(input.type()));
       }
     }
-    ctx.set_output(0, input.type(), common_part.output);
     if (prepared.is_nearest) {
       prepared.nearest.finish();
       return prepared;

@@ -42,6 +42,8 @@ struct AxisBins {
 
 /// Sampling positions of an axis that are kept in a table; regions with more are pooled point by point.
 constexpr std::int64_t kMostTaps = 1024;
+/// Samples of a bin along an axis. Their number is that of the pixels that a bin spans, or asked for.
+constexpr std::int64_t kMostSamples = 1 << 16;
 /// Floats of a block of channels with the channels side by side.
 constexpr std::int64_t kBlockFloats = 1 << 20;
 
@@ -75,7 +77,10 @@ class RoiAlign {
     void choose_block() {
       const std::int64_t positions = batch * height * width;
       const std::int64_t samples = rule.samples > 0 ? rule.samples * rule.samples : 1;
-      if (positions == 0 || rois * bins() * samples * 16 < positions) return;
+      if (positions == 0 || rois * channels == 0) return;
+      if (static_cast<double>(rois * bins()) * static_cast<double>(samples) * 16 <
+          static_cast<double>(positions))
+        return;
       block = std::min(align_lanes(channels),
                        std::max(kRoiLanes, kBlockFloats / positions / kRoiLanes * kRoiLanes));
     }
@@ -87,13 +92,28 @@ class RoiAlign {
           sdk::failed("RoiAlign: batch index ", batches[n], " of region ", n,
                       " is out of range for axis 0 of ", batch, " images");
       }
+      if (ctx.output(0).size() == 0) return;
       common::with_float(ctx.input(0).type(),
                          [&](auto tag) { run<typename decltype(tag)::type>(ctx); });
     }
 
    private:
+    /// Before the threads begin, in which nothing may fail.
+    template <class T>
+    void check_bins(const sdk::ComputeContext& ctx) const {
+      for (std::int64_t n = 0; n < rois && rule.samples == 0; ++n) {
+        for (const bool is_rows : {true, false}) {
+          const AxisBins bins = axis_bins<T>(ctx, n, is_rows);
+          if (bins.samples > kMostSamples)
+            sdk::failed("RoiAlign: a bin of region ", n, " spans ", bins.bin, " pixels; at most ",
+                        kMostSamples, " are handled");
+        }
+      }
+    }
+
     template <class T>
     void run(const sdk::ComputeContext& ctx) const {
+      check_bins<T>(ctx);
       if constexpr (std::is_same_v<T, float>) {
         if (block > 0) return pool_blocks(ctx);
       }
@@ -116,8 +136,10 @@ class RoiAlign {
       const double end = static_cast<double>(common::widen(box[2])) * rule.scale - shift;
       const double size = rule.half_pixel ? end - begin : std::max(end - begin, 1.0);
       const double bin = size / static_cast<double>(is_rows ? rule.out_height : rule.out_width);
-      return {begin, bin,
-              rule.samples > 0 ? rule.samples : static_cast<std::int64_t>(std::ceil(bin))};
+      constexpr auto kMost = static_cast<double>(kMostSamples + 1);
+      const auto spanned =
+          bin > 0 ? static_cast<std::int64_t>(std::ceil(std::min(bin, kMost))) : std::int64_t{0};
+      return {begin, bin, rule.samples > 0 ? rule.samples : spanned};
     }
 
     /// One region by loops over its points, in double.
@@ -252,6 +274,9 @@ class RoiAlign {
         transformation == "half_pixel",    mode == "avg"};
     if (rule_.out_height < 1 || rule_.out_width < 1)
       sdk::invalid("RoiAlign: output_height and output_width must be positive");
+    if (rule_.samples < 0 || rule_.samples > kMostSamples)
+      sdk::invalid("RoiAlign: sampling_ratio is ", rule_.samples, "; it must be in [0, ",
+                   kMostSamples, "]");
   }
 
   Prepared prepare(sdk::PrepareContext& ctx) const {

@@ -220,7 +220,7 @@ class TensorScatter {
     void compute(const sdk::ComputeContext& ctx) const {
       const std::int64_t* starts = ctx.has_input(2) ? ctx.input(2).data<std::int64_t>() : nullptr;
       for (std::int64_t b = 0; starts != nullptr && b < batches; ++b) {
-        if (starts[b] < 0 || (!circular && starts[b] + length > cache_length)) {
+        if (starts[b] < 0 || (!circular && starts[b] > cache_length - length)) {
           sdk::failed("TensorScatter: write index ", starts[b], " of batch ", b,
                       " leaves a cache of length ", cache_length);
         }
@@ -230,7 +230,7 @@ class TensorScatter {
       for (std::int64_t n = 0; n < batches * prefixes_per_batch && run > 0; ++n) {
         const std::int64_t start = starts == nullptr ? 0 : starts[n / prefixes_per_batch];
         for (std::int64_t s = 0; s < length; ++s) {
-          const std::int64_t at = circular ? (start + s) % cache_length : start + s;
+          const std::int64_t at = circular ? (start % cache_length + s) % cache_length : start + s;
           mover.copy((n * cache_length + at) * run, (n * length + s) * run, run);
         }
       }

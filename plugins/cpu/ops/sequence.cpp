@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/element_mover.hpp"
 #include "plugins/cpu/kernels/index_tensor.hpp"
@@ -181,12 +182,13 @@ class SplitToSequence {
       const sdk::Tensor split = ctx.input(1);
       if (split.rank() == 0) return equal_parts(ctx, read_position(split), true);
       with_index_type(split, [&](const auto* sizes) {
-        std::int64_t sum = 0;
+        common::Checked total(0);
         for (std::int64_t i = 0; i < split.size(); ++i) {
           if (sizes[i] < 0)
             sdk::failed("SplitToSequence: part ", i, " has the negative size ", sizes[i]);
-          sum += static_cast<std::int64_t>(sizes[i]);
+          total = total + static_cast<std::int64_t>(sizes[i]);
         }
+        const std::int64_t sum = total.value("SplitToSequence: the sum of the parts' sizes");
         if (sum != dims[axis])
           sdk::failed("SplitToSequence: the parts sum up to ", sum, ", axis ", axis, " has ",
                       dims[axis], " elements");
@@ -201,8 +203,11 @@ class SplitToSequence {
    private:
     void equal_parts(const sdk::ComputeContext& ctx, std::int64_t size, bool keep_axis) const {
       if (size <= 0) sdk::failed("SplitToSequence: the part size ", size, " is not positive");
-      for (std::int64_t start = 0; start < dims[axis]; start += size)
-        add_part(ctx, start, std::min(size, dims[axis] - start), keep_axis);
+      for (std::int64_t start = 0; start < dims[axis];) {
+        const std::int64_t part = std::min(size, dims[axis] - start);
+        add_part(ctx, start, part, keep_axis);
+        start += part;
+      }
     }
 
     void add_part(const sdk::ComputeContext& ctx, std::int64_t start, std::int64_t size,

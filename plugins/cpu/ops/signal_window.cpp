@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/common/types.hpp"
 
 namespace backplane::cpu {
@@ -22,7 +23,7 @@ double number_of(const char* what, const sdk::Tensor& tensor) {
 std::int64_t whole_number_of(const char* what, const sdk::Tensor& tensor) {
   const double value = number_of(what, tensor);
   if (value < 0) sdk::invalid(what, " is ", value, "; it must not be negative");
-  return static_cast<std::int64_t>(value);
+  return common::whole_size(value, what, ' ', value);
 }
 
 /// a - b cos(t) + c cos(2 t) over one turn of t.
@@ -121,21 +122,26 @@ class MelWeightMatrix {
     const std::int64_t rate = whole_number_of("sample_rate", ctx.input(2));
     const double low = number_of("lower_edge_hertz", ctx.input(3));
     const double high = number_of("upper_edge_hertz", ctx.input(4));
-    if (rate < 1 || low < 0 || high < low) {
+    constexpr std::int64_t kMostBands = 1 << 20;
+    if (bands > kMostBands)
+      sdk::invalid("MelWeightMatrix: num_mel_bins is ", bands, "; at most ", kMostBands,
+                   " are handled");
+    if (rate < 1 || !(low >= 0 && high >= low)) {
       sdk::invalid("MelWeightMatrix: sample_rate ", rate, ", lower_edge_hertz ", low,
                    " and upper_edge_hertz ", high, " do not fit each other");
     }
     const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
     const auto hertz = [](double mels) { return 700 * (std::pow(10, mels / 2595) - 1); };
     Prepared prepared{length / 2 + 1, bands, {}, type_};
+    ctx.set_output(0, type_, sdk::Dims{prepared.bins, bands});
     // As ONNX's reference has it: by one edge fewer than there are, so that the last ends before `high`.
     const double step = (mel(high) - mel(low)) / static_cast<double>(bands + 2);
     for (std::int64_t i = 0; i < bands + 2; ++i) {
       const double edge = hertz(mel(low) + static_cast<double>(i) * step);
-      prepared.edges.push_back(static_cast<std::int64_t>(
-          std::floor(static_cast<double>(length + 1) * edge / static_cast<double>(rate))));
+      const double bin =
+          std::floor((static_cast<double>(length) + 1) * edge / static_cast<double>(rate));
+      prepared.edges.push_back(common::whole_size(bin, "MelWeightMatrix: bin ", bin));
     }
-    ctx.set_output(0, type_, sdk::Dims{prepared.bins, bands});
     return prepared;
   }
 

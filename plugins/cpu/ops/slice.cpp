@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/strided_copy.hpp"
 
@@ -177,13 +178,14 @@ class Split {
       }
       return sizes;
     }
-    std::int64_t sum = 0;
+    common::Checked sum(0);
     for (const std::int64_t size : sizes) {
       if (size < 0)
         sdk::invalid("Split: the part sizes ", sdk::to_string(sizes), " have a negative one");
-      sum += size;
+      sum = sum + size;
     }
-    if (sum != dim || static_cast<std::int64_t>(sizes.size()) != outputs) {
+    if (sum.value("Split: the sum of the part sizes ", sdk::to_string(sizes)) != dim ||
+        static_cast<std::int64_t>(sizes.size()) != outputs) {
       sdk::invalid("Split: the part sizes ", sdk::to_string(sizes), " do not make ", dim,
                    " elements in ", outputs, " outputs");
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/dense/support_kernel.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/kernels/class_scores.hpp"
@@ -253,10 +254,12 @@ class SvmClassifier {
 
  private:
   static std::int64_t total(const std::vector<std::int64_t>& counts) {
+    common::Checked sum(0);
     for (const std::int64_t count : counts) {
       if (count < 0) sdk::invalid("attribute 'vectors_per_class' has the entry ", count);
+      sum = sum + count;
     }
-    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    return sum.value("the sum of attribute 'vectors_per_class'");
   }
 
   std::int64_t classes() const { return labels_.count(); }

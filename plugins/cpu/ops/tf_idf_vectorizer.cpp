@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -75,7 +76,9 @@ class TfIdfVectorizer {
     /// Counts the n-grams of a row, with every number of items skipped between two that is allowed.
     template <class Item, class At>
     void count(const Tree<Item>& tree, float* counts, const At& item_at) const {
-      for (std::int64_t step = 1; step <= kernel->skips_ + 1; ++step) {
+      // Steps as long as the row reach one item, which counted with the first.
+      const std::int64_t skips = std::min(kernel->skips_, std::max<std::int64_t>(0, items - 2));
+      for (std::int64_t step = 1; step <= skips + 1; ++step) {
         for (std::int64_t start = 0; start < items; ++start) {
           std::size_t node = 0;
           std::int64_t length = 0;
@@ -109,7 +112,9 @@ class TfIdfVectorizer {
     const std::vector<std::int64_t> indexes = node.get_ints("ngram_indexes");
     for (const std::int64_t index : indexes) {
       if (index < 0) sdk::invalid("attribute 'ngram_indexes' has the negative entry ", index);
-      columns_ = std::max(columns_, index + 1);
+      columns_ = std::max(
+          columns_,
+          (common::Checked(index) + 1).value("attribute 'ngram_indexes' has an entry that"));
     }
     const std::vector<std::string> strings = node.get_strings("pool_strings");
     const std::vector<std::int64_t> numbers = node.get_ints("pool_int64s");

@@ -1,6 +1,7 @@
 // Transpose, DepthToSpace, SpaceToDepth: a copy in another order of the axes.
 // https://onnx.ai/onnx/operators/onnx__Transpose.html, onnx__DepthToSpace.html, onnx__SpaceToDepth.html
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/strided_copy.hpp"
 
@@ -102,10 +103,12 @@ class BlockMove {
       sdk::invalid(op_, ": the input has dims ", sdk::to_string(input.dims()), ", four are needed");
     const std::int64_t b = block_, n = input.dim(0), c = input.dim(1), h = input.dim(2),
                        w = input.dim(3);
+    const std::int64_t block =
+        (common::Checked(b) * b).value(op_, ": a block of ", b, " x ", b, " pixels");
     if (to_space_) {
-      if (c % (b * b) != 0) sdk::invalid(op_, ": ", c, " channels do not divide by ", b, " x ", b);
-      const std::int64_t depth = c / (b * b);
-      const sdk::Dims output{n, depth, h * b, w * b};
+      if (c % block != 0) sdk::invalid(op_, ": ", c, " channels do not divide by ", b, " x ", b);
+      const std::int64_t depth = c / block;
+      const sdk::Dims output{n, depth, scaled(h), scaled(w)};
       ctx.set_output(0, input.type(), output);
       const sdk::Dims dims =
           depth_first_ ? sdk::Dims{n, b, b, depth, h, w} : sdk::Dims{n, depth, b, b, h, w};
@@ -115,7 +118,9 @@ class BlockMove {
     }
     if (h % b != 0 || w % b != 0)
       sdk::invalid(op_, ": an image of ", h, " x ", w, " does not divide by blocks of ", b);
-    const sdk::Dims output{n, c * b * b, h / b, w / b};
+    const std::int64_t channels =
+        (common::Checked(c) * block).value(op_, ": ", block, " times ", c, " channels");
+    const sdk::Dims output{n, channels, h / b, w / b};
     ctx.set_output(0, input.type(), output);
     const sdk::Dims dims{n, c, h / b, b, w / b, b};
     return Prepared(
@@ -124,6 +129,10 @@ class BlockMove {
   }
 
  private:
+  std::int64_t scaled(std::int64_t dim) const {
+    return (common::Checked(dim) * block_).value(op_, ": ", block_, " times ", dim, " pixels");
+  }
+
   const char* op_;
   std::int64_t block_;
   bool to_space_, depth_first_ = true;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
 
@@ -82,9 +83,16 @@ class MaxUnpool {
     Prepared prepared;
     prepared.indexed.assign(x.dims().begin(), x.dims().begin() + 2);
     for (std::size_t axis = 0; axis < axes; ++axis) {
-      prepared.indexed.push_back((x.dims()[axis + 2] - 1) * entry(strides_, axis, 1) -
-                                 entry(pads_, axis, 0) - entry(pads_, axis + axes, 0) +
-                                 kernel_[axis]);
+      const std::int64_t dim = x.dims()[axis + 2], stride = entry(strides_, axis, 1);
+      const std::int64_t begin = entry(pads_, axis, 0), end = entry(pads_, axis + axes, 0);
+      prepared.indexed.push_back(((common::Checked(dim) - 1) * stride - begin - end + kernel_[axis])
+                                     .value("MaxUnpool: what ", dim, " elements with kernel ",
+                                            kernel_[axis], ", stride ", stride, " and pads ", begin,
+                                            " and ", end, " make along spatial axis ", axis));
+      if (prepared.indexed.back() < 0)
+        sdk::invalid("MaxUnpool: ", dim, " elements with kernel ", kernel_[axis], ", stride ",
+                     stride, " and pads ", begin, " and ", end,
+                     " make less than nothing along spatial axis ", axis);
     }
     prepared.out = prepared.indexed;
     if (ctx.input(2).present())
@@ -184,21 +192,34 @@ class Col2Im {
     check_count("dilations", dilations_, count);
     check_count("pads", pads_, 2 * count);
     Prepared prepared{{}, 0, 1, 1, 1};
+    common::Checked sizes(1), counts(1), images(1);
     for (std::size_t i = 0; i < count; ++i) {
       Axis axis{image[i],          block[i], 0, entry(strides_, i, 1), entry(dilations_, i, 1),
                 entry(pads_, i, 0)};
-      const std::int64_t extent = (axis.block - 1) * axis.dilation + 1;
-      const std::int64_t room = axis.image + axis.pad + entry(pads_, i + count, 0) - extent;
-      if (axis.image < 1 || axis.block < 1 || axis.stride < 1 || axis.dilation < 1 || room < 0) {
+      const std::int64_t pad_end = entry(pads_, i + count, 0);
+      const bool are_sizes = axis.image >= 1 && axis.block >= 1 && axis.stride >= 1 &&
+                             axis.dilation >= 1 && axis.pad >= 0 && pad_end >= 0;
+      const std::int64_t room =
+          are_sizes ? (common::Checked(axis.image) + axis.pad + pad_end - 1 -
+                       (common::Checked(axis.block) - 1) * axis.dilation)
+                          .value("Col2Im: a block of ", axis.block, " with dilation ",
+                                 axis.dilation, " in ", axis.image, " with pads ", axis.pad,
+                                 " and ", pad_end, " along spatial axis ", i)
+                    : -1;
+      if (room < 0) {
         sdk::invalid("Col2Im: a block of ", axis.block, " does not fit into ", axis.image,
                      " along spatial axis ", i);
       }
       axis.blocks = room / axis.stride + 1;
-      prepared.block_size *= axis.block;
-      prepared.block_count *= axis.blocks;
-      prepared.image_size *= axis.image;
+      sizes = sizes * axis.block;
+      counts = counts * axis.blocks;
+      images = images * axis.image;
       prepared.axes.push_back(axis);
     }
+    prepared.block_size = sizes.value("Col2Im: a block of ", sdk::to_string(block));
+    prepared.block_count = counts.value("Col2Im: the number of blocks of ", sdk::to_string(block),
+                                        " in an image of ", sdk::to_string(image));
+    prepared.image_size = images.value("Col2Im: an image of ", sdk::to_string(image));
     if (x.dim(1) % prepared.block_size != 0 || x.dim(2) != prepared.block_count) {
       sdk::invalid("Col2Im: the input has dims ", sdk::to_string(x.dims()), ", expected [batch, ",
                    prepared.block_size, " times the channels, ", prepared.block_count, "]");

@@ -194,7 +194,10 @@ bool ChannelsLast::convert_pool(WorkNode* node) {
   if (node->outputs.size() > 1 && !node->outputs[1].empty()) return false;
   int64_t taps = 1;
   const bp_attribute* kernel = node->original.attribute("kernel_shape");
-  for (uint32_t i = 0; kernel != nullptr && i < kernel->count; ++i) taps *= kernel->ints[i];
+  for (uint32_t i = 0; kernel != nullptr && i < kernel->count; ++i) {
+    if (kernel->ints[i] > Pooling::kMaxTaps) return false;
+    taps = std::min(taps * kernel->ints[i], Pooling::kMaxTaps + 1);
+  }
   if (!global && taps > Pooling::kMaxTaps) return false;
   graph_.change(node);
   node->domain = kPrivateDomain;

@@ -16,13 +16,7 @@ class Conv {
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0), w = ctx.input(1);
-    if (x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(1) * groups_ ||
-        w.dim(0) % groups_ != 0)
-      sdk::invalid("Conv of ", to_string(x.dims()), " with weights ", to_string(w.dims()), " in ",
-                   groups_, " groups");
-    const DimsView taps(w.dims().data() + 2, w.dims().size() - 2);
-    const Window window =
-        attributes_.resolve(DimsView(x.dims().data() + 2, x.dims().size() - 2), taps);
+    const Window window = attributes_.resolve_convolution(x, w, groups_);
     const Dims dims = output_dims(x.dims(), w.dim(0), window);
     ctx.set_output(0, x.type(), dims);
     if (sdk::element_count(dims) == 0) return;

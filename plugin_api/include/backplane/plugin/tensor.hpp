@@ -41,9 +41,9 @@ using DimsView = Span<const std::int64_t>;
 
 /// The number of elements of dims that are all known.
 inline std::int64_t element_count(DimsView dims) {
-  std::int64_t count = 1;
-  for (const std::int64_t dim : dims) count *= dim;
-  return count;
+  std::uint64_t count = 1;  // beside a 0 the other dims may be any, and their product wraps
+  for (const std::int64_t dim : dims) count *= static_cast<std::uint64_t>(dim);
+  return static_cast<std::int64_t>(count);
 }
 
 /// "[2,3]".

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "op_table.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 
@@ -63,7 +64,9 @@ class Range {
     if (delta == 0) sdk::invalid("Range with delta 0");
     const double count = std::ceil((static_cast<double>(limit) - static_cast<double>(start)) /
                                    static_cast<double>(delta));
-    const Dims dims{count > 0 ? static_cast<std::int64_t>(count) : 0};
+    const Dims dims{count <= 0 ? 0
+                               : common::whole_size(count, "Range: the number of steps of ", delta,
+                                                    " from ", start, " to ", limit)};
     ctx.set_output(0, type, dims);
     Walk walk(dims);
     const T limits[2] = {start, delta};

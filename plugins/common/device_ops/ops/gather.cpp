@@ -1,7 +1,10 @@
 // Gather, GatherElements, GatherND, OneHot, ReverseSequence, Trilu: elements at places that data names.
 // https://onnx.ai/onnx/operators/onnx__Gather.html and the pages beside it. An index outside of its axis
 // fails the run, by the stream's fault word.
+#include <algorithm>
+
 #include "op_table.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
@@ -123,12 +126,15 @@ class OneHot {
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor indices = ctx.input(0), depth = ctx.input(1), values = ctx.input(2);
     const int axis = normalize_axis(axis_, indices.rank() + 1);
+    if (depth.size() != 1) sdk::invalid("OneHot: depth has ", depth.size(), " elements, not 1");
     std::int64_t classes = 0;
     if (depth.type() == DataType::Float) {
-      classes = static_cast<std::int64_t>(*depth.data<float>());
+      const float given = *depth.data<float>();
+      classes = common::whole_size(static_cast<double>(given), "OneHot: depth ", given);
     } else {
-      classes = depth.to_ints().at(0);
+      classes = depth.to_ints()[0];
     }
+    if (classes < 0) sdk::invalid("OneHot: depth is ", classes);
     Dims dims(indices.dims().begin(), indices.dims().end());
     dims.insert(dims.begin() + axis, classes);
     ctx.set_output(0, values.type(), dims);
@@ -155,18 +161,25 @@ class ReverseSequence {
       : time_axis_(node.get_int("time_axis", 0)), batch_axis_(node.get_int("batch_axis", 1)) {}
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
-    if (x.rank() < 2 || time_axis_ + batch_axis_ != 1)
+    if (x.rank() < 2 || std::min(time_axis_, batch_axis_) != 0 ||
+        std::max(time_axis_, batch_axis_) != 1)
       sdk::invalid("ReverseSequence takes axes 0 and 1, not ", time_axis_, " and ", batch_axis_);
+    if (ctx.input(1).size() != x.dim(static_cast<int>(batch_axis_)))
+      sdk::invalid("ReverseSequence: ", ctx.input(1).size(), " lengths for an input of dims ",
+                   to_string(x.dims()));
     ctx.set_output(0, x.type(), x.dims());
     const std::int64_t inner = common::product(x.dims(), 2, x.rank());
     const DataType word = word_of(x.type());
     Walk walk(Dims{x.dim(0), x.dim(1), inner});
     walk.in("x", input(0), word).in("lengths", input(1), ctx.input(1).type());
     walk.out("y", output(0), word).number("rows", x.dim(1)).number("inner", inner);
+    walk.number("steps", x.dim(static_cast<int>(time_axis_)));
     walk.define("T", type_code(word)).define("TI", type_code(ctx.input(1).type()));
+    walk.may_fault("a length is outside of its axis");
     walk.body = sdk::message(
         "  i64 a = i2, b = i1;\n  i64 n = LOAD(TI, lengths, ", time_axis_ == 0 ? "i1" : "i2",
-        ");\n  ", time_axis_ == 0 ? "if (i2 < n) a = n - 1 - i2;" : "if (i1 < n) b = n - 1 - i1;",
+        ");\n  if (n < 0 || n > steps) { FAULT; n = 0; }\n  ",
+        time_axis_ == 0 ? "if (i2 < n) a = n - 1 - i2;" : "if (i1 < n) b = n - 1 - i1;",
         "\n  STORE(T, y, (i2 * rows + i1) * inner + i0, LOAD(T, x, (a * rows + b) * inner + i0));");
     walk.add_to(work);
   }
@@ -181,10 +194,13 @@ class Trilu {
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
     if (x.rank() < 2) sdk::invalid("Trilu of dims ", to_string(x.dims()));
-    const std::int64_t k = ctx.input(1).present() ? ctx.input(1).to_ints().at(0) : 0;
+    if (ctx.input(1).present() && ctx.input(1).size() != 1)
+      sdk::invalid("Trilu: k has ", ctx.input(1).size(), " elements, not 1");
+    const std::int64_t given = ctx.input(1).present() ? ctx.input(1).to_ints()[0] : 0;
     ctx.set_output(0, x.type(), x.dims());
     const DataType word = word_of(x.type());
     const std::int64_t rows = x.dim(x.rank() - 2), columns = x.dim(x.rank() - 1);
+    const std::int64_t k = std::clamp(given, -rows, columns);
     Walk walk(Dims{common::product(x.dims(), 0, x.rank() - 2), rows, columns});
     walk.in("x", input(0), word).out("y", output(0), word).number("k", k);
     walk.number("rows", rows).number("columns", columns).define("T", type_code(word));

@@ -5,6 +5,7 @@
 
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/common/device_ops/joined_parts.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/device_ops/types.hpp"
@@ -79,7 +80,8 @@ class Concat {
           sdk::invalid("Concat of ", to_string(first.dims()), " and ", to_string(more),
                        " along axis ", axis);
       }
-      dims[at] += more[at];
+      dims[at] = (common::Checked(dims[at]) + more[at])
+                     .value("Concat: the sum of the inputs' sizes along axis ", axis);
     }
     ctx.set_output(0, first.type(), dims);
     const Dims strides = dense_strides(dims);
@@ -171,8 +173,13 @@ class Split {
       for (std::int64_t rest = x.dims()[at], i = 0; i < parts_; ++i, rest -= part)
         sizes.push_back(std::clamp<std::int64_t>(rest, 0, part));
     }
-    std::int64_t sum = 0;
-    for (const std::int64_t size : sizes) sum += size;
+    common::Checked total(0);
+    for (const std::int64_t size : sizes) {
+      if (size < 0) sdk::invalid("Split into ", sdk::to_string(sizes));
+      total = total + size;
+    }
+    const std::int64_t sum =
+        total.value("Split: the sum of the part sizes ", sdk::to_string(sizes));
     if (static_cast<std::int64_t>(sizes.size()) != parts_ || sum != x.dims()[at])
       sdk::invalid("Split of axis ", axis, " of ", to_string(x.dims()), " into ",
                    sdk::to_string(sizes));
@@ -338,7 +345,9 @@ class TileCopies {
     copy.to = output(0);
     for (std::size_t axis = 0; axis < repeats.size(); ++axis) {
       if (repeats[axis] < 0) sdk::invalid("Tile repeats axis ", axis, " ", repeats[axis], " times");
-      dims.push_back(x.dims()[axis] * repeats[axis]);
+      dims.push_back((common::Checked(x.dims()[axis]) * repeats[axis])
+                         .value("Tile: ", repeats[axis], " times the ", x.dims()[axis],
+                                " elements of axis ", axis));
       copy.dims.insert(copy.dims.end(), {repeats[axis], x.dims()[axis]});
       copy.from_strides.insert(copy.from_strides.end(), {0, strides[axis]});
     }
@@ -364,20 +373,25 @@ class Blocks {
     const sdk::Tensor x = ctx.input(0);
     if (x.rank() != 4) sdk::invalid("the input has dims ", to_string(x.dims()), ", not four");
     const std::int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2), w = x.dim(3), b = block_;
-    const bool fits = to_space_ ? c % (b * b) == 0 : h % b == 0 && w % b == 0;
+    const std::int64_t block =
+        (common::Checked(b) * b).value("a block of ", b, " x ", b, " pixels");
+    const auto times = [](std::int64_t factor, std::int64_t dim) {
+      return (common::Checked(factor) * dim).value(factor, " times ", dim, " elements of an axis");
+    };
+    const bool fits = to_space_ ? c % block == 0 : h % b == 0 && w % b == 0;
     if (!fits) sdk::invalid("blocks of ", b, " do not divide ", to_string(x.dims()));
     StridedCopy copy;
     copy.from = input(0);
     copy.to = output(0);
     Dims from, order;
     if (to_space_) {
-      from = is_crd_ ? Dims{n, c / (b * b), b, b, h, w} : Dims{n, b, b, c / (b * b), h, w};
+      from = is_crd_ ? Dims{n, c / block, b, b, h, w} : Dims{n, b, b, c / block, h, w};
       order = is_crd_ ? Dims{0, 1, 4, 2, 5, 3} : Dims{0, 3, 4, 1, 5, 2};
-      ctx.set_output(0, x.type(), Dims{n, c / (b * b), h * b, w * b});
+      ctx.set_output(0, x.type(), Dims{n, c / block, times(b, h), times(b, w)});
     } else {
       from = {n, c, h / b, b, w / b, b};
       order = is_crd_ ? Dims{0, 1, 3, 5, 2, 4} : Dims{0, 3, 5, 1, 2, 4};
-      ctx.set_output(0, x.type(), Dims{n, c * b * b, h / b, w / b});
+      ctx.set_output(0, x.type(), Dims{n, times(block, c), h / b, w / b});
     }
     const Dims strides = dense_strides(from);
     for (const std::int64_t axis : order) {

@@ -285,7 +285,11 @@ class BatchNormalization {
     ctx.set_output(0, x.type(), x.dims());
     ctx.allow_in_place(0, 0);
     std::vector<View> views{dense_view(input(0), x.type(), x.dims())};
+    const std::int64_t channels = x.rank() > 1 ? x.dim(1) : 1;
     for (std::uint32_t i = 1; i < 5; ++i) {
+      if (ctx.input(i).size() != channels)
+        sdk::invalid("BatchNormalization: input ", i, " has dims ", to_string(ctx.input(i).dims()),
+                     " where x has ", channels, " channels");
       View view{input(i), ctx.input(i).type(), Dims(x.dims().size(), 0)};
       if (x.rank() > 1) view.strides[1] = 1;
       views.push_back(view);
@@ -371,7 +375,9 @@ class Lrn {
       : size_(node.get_int("size", 1)),
         alpha_(static_cast<double>(node.get_float("alpha", 1e-4f))),
         beta_(static_cast<double>(node.get_float("beta", 0.75f))),
-        bias_(static_cast<double>(node.get_float("bias", 1))) {}
+        bias_(static_cast<double>(node.get_float("bias", 1))) {
+    if (size_ < 1) sdk::invalid("LRN: attribute 'size' is ", size_, "; it must be positive");
+  }
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);

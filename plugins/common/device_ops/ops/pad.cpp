@@ -1,6 +1,9 @@
 // Pad: https://onnx.ai/onnx/operators/onnx__Pad.html. ConstantOfShape, EyeLike and Range are here too: they
 // fill.
+#include <algorithm>
+
 #include "op_table.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 
@@ -37,7 +40,10 @@ class Pad {
     const Dims before_after = all_pads(ctx, x.rank());
     Dims dims;
     for (std::size_t d = 0; d < rank; ++d) {
-      dims.push_back(x.dims()[d] + before_after[d] + before_after[rank + d]);
+      const std::int64_t before = before_after[d], after = before_after[rank + d];
+      dims.push_back((common::Checked(x.dims()[d]) + before + after)
+                         .value("Pad: the sum of ", x.dims()[d], " elements and pads ", before,
+                                " and ", after, " along axis ", d));
       if (dims[d] < 0) sdk::invalid("Pad takes more from axis ", d, " than it has");
       if (mode_ != "constant" && x.dims()[d] == 0 && dims[d] > 0)
         sdk::invalid("Pad with mode '", mode_, "' of an axis of no elements");
@@ -108,7 +114,8 @@ class EyeLike {
     if (x.rank() != 2) sdk::invalid("EyeLike of dims ", to_string(x.dims()));
     ctx.set_output(0, type, x.dims());
     Walk walk(x.dims());
-    walk.out("y", output(0), type).number("k", k_).number("columns", x.dim(1));
+    const std::int64_t k = std::clamp(k_, -x.dim(0), x.dim(1));
+    walk.out("y", output(0), type).number("k", k).number("columns", x.dim(1));
     walk.define("T", type_code(type));
     walk.body = "  STORE(T, y, i1 * columns + i0, i0 == i1 + k ? 1 : 0);";
     walk.add_to(work);

@@ -13,21 +13,33 @@ namespace {
 
 DimsView spatial_of(DimsView dims) { return {dims.data() + 2, dims.size() - 2}; }
 
-/// START, STEP and FINISH fold the taps inside of the input; `counted` is how many they were, `padded` how
-/// many lay inside of input and padding, `best` the place of the greatest.
+/// Taps of a window that begins at `start`: the first one that does not lie before the image, and how many lie before `end`.
+constexpr char kTaps[] = R"kernel(
+FUNCTION i64 first_tap(i64 start, i64 dilation) {
+  return start >= 0 ? 0 : (dilation - 1 - start) / dilation;
+}
+FUNCTION i64 taps_before(i64 end, i64 start, i64 dilation, i64 taps) {
+  if (start + (taps - 1) * dilation < end) return taps;
+  return start < end ? (end - start - 1) / dilation + 1 : 0;
+}
+)kernel";
+
+/// START, STEP and FINISH fold the taps inside of the input; `counted` is how many they were, `best` the place of the
+/// greatest.
 constexpr char kPoolBody[] = R"kernel(
   i64 plane = i2 / out_0, oz = i2 % out_0;
   source += plane * in_0 * in_1 * in_2;
   ACC acc = START;
-  i64 counted = 0, padded = 0, best = 0;
-  for (i64 kz = 0; kz < k_0; ++kz) {
-    i64 z = oz * s_0 - b_0 + kz * d_0;
-    for (i64 ky = 0; ky < k_1; ++ky) {
-      i64 v = i1 * s_1 - b_1 + ky * d_1;
-      for (i64 kx = 0; kx < k_2; ++kx) {
-        i64 u = i0 * s_2 - b_2 + kx * d_2;
-        if (z < in_0 + e_0 && v < in_1 + e_1 && u < in_2 + e_2) ++padded;
-        if (z < 0 || z >= in_0 || v < 0 || v >= in_1 || u < 0 || u >= in_2) continue;
+  i64 counted = 0, best = 0;
+  i64 z_0 = oz * s_0 - b_0, v_0 = i1 * s_1 - b_1, u_0 = i0 * s_2 - b_2;
+  i64 z_end = taps_before(in_0, z_0, d_0, k_0), v_end = taps_before(in_1, v_0, d_1, k_1);
+  i64 u_end = taps_before(in_2, u_0, d_2, k_2);
+  for (i64 kz = first_tap(z_0, d_0); kz < z_end; ++kz) {
+    i64 z = z_0 + kz * d_0;
+    for (i64 ky = first_tap(v_0, d_1); ky < v_end; ++ky) {
+      i64 v = v_0 + ky * d_1;
+      for (i64 kx = first_tap(u_0, d_2); kx < u_end; ++kx) {
+        i64 u = u_0 + kx * d_2;
         i64 at = (z * in_1 + v) * in_2 + u;
         ACC value = LOAD(T, source, at);
         STEP;
@@ -44,15 +56,16 @@ constexpr char kPoolLastBody[] = R"kernel(
   i64 ox = i1 % out_2, oy = i1 / out_2 % out_1, oz = i1 / (out_2 * out_1);
   source += i2 * in_0 * in_1 * in_2 * channels + i0;
   ACC acc = START;
-  i64 counted = 0, padded = 0, best = 0;
-  for (i64 kz = 0; kz < k_0; ++kz) {
-    i64 z = oz * s_0 - b_0 + kz * d_0;
-    for (i64 ky = 0; ky < k_1; ++ky) {
-      i64 v = oy * s_1 - b_1 + ky * d_1;
-      for (i64 kx = 0; kx < k_2; ++kx) {
-        i64 u = ox * s_2 - b_2 + kx * d_2;
-        if (z < in_0 + e_0 && v < in_1 + e_1 && u < in_2 + e_2) ++padded;
-        if (z < 0 || z >= in_0 || v < 0 || v >= in_1 || u < 0 || u >= in_2) continue;
+  i64 counted = 0, best = 0;
+  i64 z_0 = oz * s_0 - b_0, v_0 = oy * s_1 - b_1, u_0 = ox * s_2 - b_2;
+  i64 z_end = taps_before(in_0, z_0, d_0, k_0), v_end = taps_before(in_1, v_0, d_1, k_1);
+  i64 u_end = taps_before(in_2, u_0, d_2, k_2);
+  for (i64 kz = first_tap(z_0, d_0); kz < z_end; ++kz) {
+    i64 z = z_0 + kz * d_0;
+    for (i64 ky = first_tap(v_0, d_1); ky < v_end; ++ky) {
+      i64 v = v_0 + ky * d_1;
+      for (i64 kx = first_tap(u_0, d_2); kx < u_end; ++kx) {
+        i64 u = u_0 + kx * d_2;
         i64 at = (z * in_1 + v) * in_2 + u;
         ACC value = LOAD(T, source, at * channels);
         STEP;
@@ -123,7 +136,7 @@ class Pool {
     const sdk::Tensor x = ctx.input(0);
     if (x.rank() < 3) sdk::invalid(kind_, " of dims ", to_string(x.dims()));
     if (is_channels_last_) return prepare_last(ctx, work);
-    const Window window = attributes_.resolve(spatial_of(x.dims()), attributes_.kernel_shape);
+    const Window window = window_of(spatial_of(x.dims()));
     const Dims dims = output_dims(x.dims(), x.dim(1), window);
     ctx.set_output(0, x.type(), dims);
     const bool wants_places = kind_ == "MaxPool" && ctx.output_wanted(1);
@@ -140,6 +153,7 @@ class Pool {
     walk.define("T", type_code(x.type()));
     walk.define("ACC", "VALUE(T)");
     set_fold(walk, x.type());
+    walk.functions = kTaps;
     walk.body = kPoolBody;
     if (wants_places)
       walk.body +=
@@ -151,13 +165,22 @@ class Pool {
   }
 
  private:
+  Window window_of(DimsView spatial) const {
+    const Window window = attributes_.resolve(spatial, attributes_.kernel_shape);
+    // What is summed over nothing is zero.
+    if (kind_ == "LpPool" || (kind_ == "AveragePool" && counts_padding_)) return window;
+    const std::size_t first = 3 - spatial.size();
+    for (std::size_t axis = first; axis < 3; ++axis)
+      common::require_elements(axis - first, window.axis(axis));
+    return window;
+  }
+
   /// A node of a rewrite: [batch, spatial ..., channels], one output.
   void prepare_last(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
     Dims dims(x.dims().begin(), x.dims().end());
     const std::int64_t channels = dims.back();
-    const Window window =
-        attributes_.resolve(DimsView(dims.data() + 1, dims.size() - 2), attributes_.kernel_shape);
+    const Window window = window_of(DimsView(dims.data() + 1, dims.size() - 2));
     for (std::size_t axis = 1; axis + 1 < dims.size(); ++axis)
       dims[axis] = window.out[axis + 4 - dims.size()];
     ctx.set_output(0, x.type(), dims);
@@ -167,6 +190,7 @@ class Pool {
     add_numbers(walk, window);
     walk.number("channels", channels).define("T", type_code(x.type())).define("ACC", "VALUE(T)");
     set_fold(walk, x.type());
+    walk.functions = kTaps;
     walk.body = kPoolLastBody;
     walk.add_to(work);
   }
@@ -190,7 +214,10 @@ class Pool {
   }
 
   const char* average() const {
-    return counts_padding_ ? "acc / (ACC)padded" : "counted == 0 ? (ACC)0 : acc / (ACC)counted";
+    return counts_padding_ ? "acc / ((ACC)taps_before(in_0 + e_0, z_0, d_0, k_0) * "
+                             "(ACC)taps_before(in_1 + e_1, "
+                             "v_0, d_1, k_1) * (ACC)taps_before(in_2 + e_2, u_0, d_2, k_2))"
+                           : "counted == 0 ? (ACC)0 : acc / (ACC)counted";
   }
 
   void set_fold(Walk& walk, DataType type) const {
@@ -259,7 +286,8 @@ class ConvTranspose {
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0), w = ctx.input(1);
-    if (x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(0) || w.dim(0) % groups_ != 0)
+    if (groups_ < 1 || x.rank() < 3 || w.rank() != x.rank() || x.dim(1) != w.dim(0) ||
+        w.dim(0) % groups_ != 0)
       sdk::invalid("ConvTranspose of ", to_string(x.dims()), " with weights ", to_string(w.dims()),
                    " in ", groups_, " groups");
     const Window window =

@@ -453,7 +453,9 @@ class Cumulative {
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
-    const int axis = normalize_axis(ctx.input(1).to_ints().at(0), x.rank());
+    if (ctx.input(1).size() != 1)
+      sdk::invalid("the axis has ", ctx.input(1).size(), " elements, not 1");
+    const int axis = normalize_axis(ctx.input(1).to_ints()[0], x.rank());
     const std::int64_t n = x.dim(axis), inner = common::product(x.dims(), axis + 1, x.rank());
     ctx.set_output(0, x.type(), x.dims());
     if (x.size() == 0) return;

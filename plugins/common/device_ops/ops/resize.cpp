@@ -46,16 +46,19 @@ class Resize {
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
-    std::vector<common::AxisTaps> axes;
+    const std::vector<common::AxisRequest> requests = node_.requests(ctx);
     Dims dims;
-    for (const common::AxisRequest& request : node_.requests(ctx)) {
+    for (const common::AxisRequest& request : requests) {
       if (request.input == 0 && request.output > 0)
         sdk::invalid("Resize: an axis without elements cannot be resized to ", request.output);
       dims.push_back(request.output);
-      axes.push_back(make_taps(node_.rule(), request));
     }
+    // Before the tables of places, as it refuses what is too large.
     ctx.set_output(0, x.type(), dims);
     if (sdk::element_count(dims) == 0) return;
+    std::vector<common::AxisTaps> axes;
+    for (const common::AxisRequest& request : requests)
+      axes.push_back(make_taps(node_.rule(), request));
     add_launch(work, x, dims, axes);
   }
 

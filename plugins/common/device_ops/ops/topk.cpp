@@ -189,7 +189,9 @@ class TopK {
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
     const int axis = normalize_axis(axis_, x.rank());
-    const std::int64_t k = ctx.input(1).present() ? ctx.input(1).to_ints().at(0) : k_;
+    if (ctx.input(1).present() && ctx.input(1).size() != 1)
+      sdk::invalid("TopK: K has ", ctx.input(1).size(), " elements, not 1");
+    const std::int64_t k = ctx.input(1).present() ? ctx.input(1).to_ints()[0] : k_;
     const std::int64_t n = x.dim(axis);
     if (k < 0 || k > n) sdk::invalid("TopK of ", k, " of ", n, " elements");
     // Past this the time of an item that has a line to itself grows with the product of both, and a group has no room.

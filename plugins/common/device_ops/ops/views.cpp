@@ -1,6 +1,9 @@
 // Operators whose output is the input under other dims: https://onnx.ai/onnx/operators/onnx__Reshape.html
 // and the pages beside it. Where the host grants the view nothing is computed.
+#include <algorithm>
+
 #include "op_table.hpp"
+#include "plugins/common/checked.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 
 namespace backplane::device_ops {
@@ -35,8 +38,11 @@ class Reshape {
         sdk::invalid("Reshape to ", sdk::to_string(dims));
       open = axis;
     }
+    if (open != dims.size()) dims[open] = 1;
+    // Where a dim is 0 the others may be any.
+    if (std::find(dims.begin(), dims.end(), 0) == dims.end())
+      common::checked_product(dims).value("Reshape: shape ", sdk::to_string(dims));
     if (open != dims.size()) {
-      dims[open] = 1;
       const std::int64_t rest = sdk::element_count(dims);
       dims[open] = rest == 0 ? 0 : x.size() / rest;
     }
