@@ -12,4 +12,7 @@ namespace backplane::cuda {
 /// (memory_check.hpp), come to different barriers, or not to the shuffles of their neighbours, or declare too much local memory.
 void run_kernels_on_host();
 
+/// Whether a launch sees what its items access. Not in a program with a sanitizer, which watches in its place.
+bool are_accesses_seen();
+
 }  // namespace backplane::cuda
