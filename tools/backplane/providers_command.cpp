@@ -125,7 +125,7 @@ Json all_rows(const ProvidersRequest& request) {
     Options options = request.selection.options();
     for (const auto& [file, death] : deaths) {
       const std::string others = options.get(exclude);
-      options.set(exclude, others.empty() ? file : others + ":" + file);
+      options.set(exclude, others.empty() ? file : text(others, ":", file));
     }
     LastFile last;
     PoolAnswer answer;

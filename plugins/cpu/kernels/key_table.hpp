@@ -12,8 +12,8 @@ namespace backplane::cpu {
 
 /// Looks up strings without making one.
 struct TextHash {
-  using is_transparent =
-      void;  // NOLINT(readability-identifier-naming): the standard library looks for it
+  // NOLINTNEXTLINE(readability-identifier-naming): the standard library looks for it
+  using is_transparent = void;
   std::size_t operator()(std::string_view text) const {
     return std::hash<std::string_view>()(text);
   }
