@@ -196,37 +196,41 @@ TEST_F(CudaAttention, ARowWithoutAnyPositionIsZeroInTheLibrarysTypesToo) {
   }
 }
 
+/// The first of two rows has no position where the mask has its `least` number; the second has.
+void expect_as_the_mask_says(const OpenDevice& device, bp_dtype type, float least, double limit) {
+  const AttentionCase each{{1, 1, 2, 8}, {1, 1, 3, 8}, {1, 1, 3, 8}, {2, 3}};
+  const bool has_none = least == -std::numeric_limits<float>::infinity();
+  NodeUnderTest node("", "Attention", 23);
+  std::vector<HostTensor> inputs{attention_tensor(each.q, 1, type),
+                                 attention_tensor(each.k, 2, type),
+                                 attention_tensor(each.v, 3, type)};
+  const std::vector<float> mask{least, least, least, 0, least, 0};
+  inputs.push_back(type == BP_FLOAT ? floats(each.mask, mask) : rounded(mask, type));
+  for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
+  node.outputs(1);
+  NodeOnDevice run(device, node, device.kernel("Attention"), inputs);
+  const std::vector<double> y = run_attention(run, type, 0);
+  ASSERT_EQ(y.size(), 16u);
+  for (std::int64_t e = 0; e < 8; ++e) {
+    double mean = 0;
+    for (const std::int64_t row : {0, 1, 2})
+      mean += static_cast<double>(number_at(row * 8 + e, 3)) / 3;
+    EXPECT_NEAR(y[static_cast<std::size_t>(e)], has_none ? 0 : mean, has_none ? 0 : limit);
+    EXPECT_FALSE(std::isnan(y[static_cast<std::size_t>(8 + e)]));
+  }
+}
+
 /// The lowest float is added by masks of models that were exported from float32; it is no infinity.
 TEST_F(CudaAttention, ARowWithoutAnyPositionIsWhatTheMaskSaysInEveryType) {
-  const AttentionCase each{{1, 1, 2, 8}, {1, 1, 3, 8}, {1, 1, 3, 8}, {2, 3}};
   constexpr float kNone = -std::numeric_limits<float>::infinity(),
                   kLowest = std::numeric_limits<float>::lowest();
   for (const std::string precision : {"fp16", "bf16"}) {
     const OpenDevice device = open({{"precision", precision}});
+    // Scores count beside the lowest number of float16.
+    const double limit = precision == "fp16" ? 0.5 : 2e-2;
     for (const bp_dtype type : {BP_FLOAT, precision == "fp16" ? BP_FLOAT16 : BP_BFLOAT16}) {
-      for (const float least : {kNone, kLowest, type == BP_FLOAT ? kLowest : -3e38f}) {
-        NodeUnderTest node("", "Attention", 23);
-        std::vector<HostTensor> inputs{attention_tensor(each.q, 1, type),
-                                       attention_tensor(each.k, 2, type),
-                                       attention_tensor(each.v, 3, type)};
-        const std::vector<float> mask{least, least, least, 0, least, 0};
-        inputs.push_back(type == BP_FLOAT ? floats(each.mask, mask) : rounded(mask, type));
-        for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
-        node.outputs(1);
-        NodeOnDevice run(device, node, device.kernel("Attention"), inputs);
-        const std::vector<double> y = run_attention(run, type, 0);
-        ASSERT_EQ(y.size(), 16u);
-        for (std::int64_t e = 0; e < 8; ++e) {
-          double mean = 0;
-          for (const std::int64_t row : {0, 1, 2})
-            mean += static_cast<double>(number_at(row * 8 + e, 3)) / 3;
-          // Scores count beside the lowest number of float16.
-          const double limit = precision == "fp16" ? 0.5 : 2e-2;
-          EXPECT_NEAR(y[static_cast<std::size_t>(e)], least == kNone ? 0 : mean,
-                      least == kNone ? 0 : limit);
-          EXPECT_FALSE(std::isnan(y[static_cast<std::size_t>(8 + e)]));
-        }
-      }
+      for (const float least : {kNone, kLowest, type == BP_FLOAT ? kLowest : -3e38f})
+        expect_as_the_mask_says(device, type, least, limit);
     }
   }
 }

@@ -49,7 +49,7 @@ Explained run(const GraphCase& graph, std::size_t rank, const Options& more = {}
 /// Products of one value, which a node makes.
 class Projections {
  public:
-  explicit Projections(std::uint64_t seed = 1, Dims dims = {2, 5, kDepth})
+  explicit Projections(std::uint64_t seed = 1, const Dims& dims = {2, 5, kDepth})
       : random_(seed), g_(20, random_), x_(g_.node("Tanh", {g_.feed(dims)})) {}
 
   GraphWriter& graph() { return g_; }

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <sys/mman.h>
 
 #include "backplane/backplane.hpp"
 #include "tools/backplane/commands.hpp"
@@ -62,25 +61,18 @@ void print_table(const Json& rows) {
 /// The file whose code a child process called last: known when the child is dead.
 class LastFile {
  public:
-  LastFile()
-      : text_(static_cast<char*>(
-            ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
-    if (text_ == MAP_FAILED) run_failed("no memory is left to be shared");
-  }
-  ~LastFile() { ::munmap(text_, kBytes); }
-  LastFile(const LastFile&) = delete;
-  LastFile& operator=(const LastFile&) = delete;
-
   void set(const std::string& file) {
     const std::size_t size = std::min(file.size(), kBytes - 1);
-    std::memcpy(text_, file.data(), size);
-    text_[size] = 0;
+    std::memcpy(chars(), file.data(), size);
+    chars()[size] = 0;
   }
-  std::string get() const { return text_; }
+  std::string get() const { return chars(); }
 
  private:
   static constexpr std::size_t kBytes = 1 << 16;
-  char* text_;
+  char* chars() const { return static_cast<char*>(memory_.data()); }
+
+  SharedMemory memory_{kBytes};
 };
 
 /// Opens all plugins, in a child process: one of them may end it.

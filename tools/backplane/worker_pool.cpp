@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -269,6 +270,13 @@ class Pool {
 };
 
 }  // namespace
+
+SharedMemory::SharedMemory(std::size_t bytes)
+    : bytes_(bytes),
+      data_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+  if (data_ == MAP_FAILED) run_failed("no memory for what workers tell: ", bytes, " bytes");
+}
+SharedMemory::~SharedMemory() { ::munmap(data_, bytes_); }
 
 void run_in_workers(std::size_t count, const PoolOptions& options,
                     const std::function<Worker*()>& make,

@@ -20,6 +20,21 @@ class Worker {
   virtual std::string work(std::size_t index) = 0;
 };
 
+/// Zeros at first. Made before the workers, which write there: when one is dead, the parent reads how far it was.
+class SharedMemory {
+ public:
+  /// Throws Failure (a run that failed) when there is no memory.
+  explicit SharedMemory(std::size_t bytes);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
 struct PoolOptions {
   std::size_t jobs = 1;
   std::chrono::seconds timeout{600};  ///< of one piece; then its worker is killed

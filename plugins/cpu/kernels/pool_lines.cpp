@@ -118,16 +118,9 @@ std::int64_t PoolLines::scratch_size() const {
 }
 
 std::int64_t PoolLines::count_at(std::size_t axis, std::int64_t index) const {
-  const std::int64_t start = index * window.stride[axis] - window.pad_begin[axis];
-  const std::int64_t step = window.dilation[axis];
-  // The first position that is not before `bound`.
-  const auto first_from = [&](std::int64_t bound) {
-    const std::int64_t away = bound - start;
-    return std::clamp<std::int64_t>(away <= 0 ? 0 : (away + step - 1) / step, 0,
-                                    window.kernel[axis]);
-  };
-  if (count_padding) return first_from(window.in[axis] + window.pad_end[axis]);
-  return first_from(window.in[axis]) - first_from(0);
+  const common::WindowAxis along = window.axis(axis);
+  if (count_padding) return along.count_before(along.in + along.pad_end, index);
+  return along.count_before(along.in, index) - along.first_inside(index);
 }
 
 const PoolLoops& pool_loops(Isa isa) { BP_SELECT_TARGET(isa, find_pool()); }

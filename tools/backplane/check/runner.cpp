@@ -6,7 +6,6 @@
 #include <fnmatch.h>
 #include <functional>
 #include <map>
-#include <sys/mman.h>
 #include <thread>
 
 #include "tools/backplane/failure.hpp"
@@ -65,20 +64,14 @@ const std::map<std::string, CaseFunction>& functions() {
 /// Memory that children write their current step into, so that a death can be reported with it.
 class Steps {
  public:
-  explicit Steps(std::size_t count) : bytes_(std::max<std::size_t>(count, 1) * sizeof(StepRecord)) {
-    void* const memory =
-        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) run_failed("no memory for ", count, " pieces of work");
-    records_ = static_cast<StepRecord*>(memory);  // zeros, which is a record of no step
+  explicit Steps(std::size_t count)
+      : memory_(std::max<std::size_t>(count, 1) * sizeof(StepRecord)) {}
+  StepRecord& at(std::size_t index) const {
+    return static_cast<StepRecord*>(memory_.data())[index];
   }
-  ~Steps() { ::munmap(records_, bytes_); }
-  Steps(const Steps&) = delete;
-  Steps& operator=(const Steps&) = delete;
-  StepRecord& at(std::size_t index) const { return records_[index]; }
 
  private:
-  std::size_t bytes_;
-  StepRecord* records_ = nullptr;
+  SharedMemory memory_;  // zeros are a record of no step
 };
 
 /// What a plugin has: the answer of the piece "survey".

@@ -24,37 +24,9 @@ FUNCTION i64 taps_before(i64 end, i64 start, i64 dilation, i64 taps) {
 }
 )kernel";
 
-/// START, STEP and FINISH fold the taps inside of the input; `counted` is how many they were, `best` the place of the
-/// greatest.
-constexpr char kPoolBody[] = R"kernel(
-  i64 plane = i2 / out_0, oz = i2 % out_0;
-  source += plane * in_0 * in_1 * in_2;
-  ACC acc = START;
-  i64 counted = 0, best = 0;
-  i64 z_0 = oz * s_0 - b_0, v_0 = i1 * s_1 - b_1, u_0 = i0 * s_2 - b_2;
-  i64 z_end = taps_before(in_0, z_0, d_0, k_0), v_end = taps_before(in_1, v_0, d_1, k_1);
-  i64 u_end = taps_before(in_2, u_0, d_2, k_2);
-  for (i64 kz = first_tap(z_0, d_0); kz < z_end; ++kz) {
-    i64 z = z_0 + kz * d_0;
-    for (i64 ky = first_tap(v_0, d_1); ky < v_end; ++ky) {
-      i64 v = v_0 + ky * d_1;
-      for (i64 kx = first_tap(u_0, d_2); kx < u_end; ++kx) {
-        i64 u = u_0 + kx * d_2;
-        i64 at = (z * in_1 + v) * in_2 + u;
-        ACC value = LOAD(T, source, at);
-        STEP;
-        ++counted;
-      }
-    }
-  }
-  i64 to = (i2 * out_1 + i1) * out_2 + i0;
-  STORE(T, y, to, FINISH);
-)kernel";
-
-/// The same with the channels last: i0 is the channel, and places, which nobody wants, are not found.
-constexpr char kPoolLastBody[] = R"kernel(
-  i64 ox = i1 % out_2, oy = i1 / out_2 % out_1, oz = i1 / (out_2 * out_1);
-  source += i2 * in_0 * in_1 * in_2 * channels + i0;
+/// The place of an output element, oz, oy and ox, is found before. START, STEP and FINISH fold the taps inside of the
+/// input, whose pixels lie PIXEL elements apart; `counted` is how many they were, `best` the place of the greatest.
+constexpr char kFoldTaps[] = R"kernel(
   ACC acc = START;
   i64 counted = 0, best = 0;
   i64 z_0 = oz * s_0 - b_0, v_0 = oy * s_1 - b_1, u_0 = ox * s_2 - b_2;
@@ -67,12 +39,29 @@ constexpr char kPoolLastBody[] = R"kernel(
       for (i64 kx = first_tap(u_0, d_2); kx < u_end; ++kx) {
         i64 u = u_0 + kx * d_2;
         i64 at = (z * in_1 + v) * in_2 + u;
-        ACC value = LOAD(T, source, at * channels);
+        ACC value = LOAD(T, source, at * PIXEL);
         STEP;
         ++counted;
       }
     }
   }
+)kernel";
+
+constexpr char kFindFirst[] = R"kernel(
+  i64 plane = i2 / out_0, oz = i2 % out_0, oy = i1, ox = i0;
+  source += plane * in_0 * in_1 * in_2;
+)kernel";
+constexpr char kStoreFirst[] = R"kernel(
+  i64 to = (i2 * out_1 + i1) * out_2 + i0;
+  STORE(T, y, to, FINISH);
+)kernel";
+
+/// With the channels last i0 is the channel, and places, which nobody wants, are not found.
+constexpr char kFindLast[] = R"kernel(
+  i64 ox = i1 % out_2, oy = i1 / out_2 % out_1, oz = i1 / (out_2 * out_1);
+  source += i2 * in_0 * in_1 * in_2 * channels + i0;
+)kernel";
+constexpr char kStoreLast[] = R"kernel(
   STORE(T, y, (i2 * out_0 * out_1 * out_2 + i1) * channels + i0, FINISH);
 )kernel";
 
@@ -154,7 +143,8 @@ class Pool {
     walk.define("ACC", "VALUE(T)");
     set_fold(walk, x.type());
     walk.functions = kTaps;
-    walk.body = kPoolBody;
+    walk.define("PIXEL", 1);
+    walk.body = sdk::message(kFindFirst, kFoldTaps, kStoreFirst);
     if (wants_places)
       walk.body +=
           is_column_major_
@@ -191,7 +181,8 @@ class Pool {
     walk.number("channels", channels).define("T", type_code(x.type())).define("ACC", "VALUE(T)");
     set_fold(walk, x.type());
     walk.functions = kTaps;
-    walk.body = kPoolLastBody;
+    walk.define("PIXEL", "channels");
+    walk.body = sdk::message(kFindLast, kFoldTaps, kStoreLast);
     walk.add_to(work);
   }
 
