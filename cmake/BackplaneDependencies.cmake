@@ -37,4 +37,5 @@ target_link_libraries(backplane_onnx INTERFACE "${BACKPLANE_DEPS_DIR}/onnx/lib/l
 add_library(backplane_highway INTERFACE)
 add_library(backplane::highway ALIAS backplane_highway)
 find_library(BACKPLANE_HIGHWAY_LIBRARY NAMES hwy REQUIRED)
-target_link_libraries(backplane_highway INTERFACE "${BACKPLANE_HIGHWAY_LIBRARY}")
+# Its headers suffice, but for their assertions in debug builds.
+target_link_libraries(backplane_highway INTERFACE -Wl,--as-needed "${BACKPLANE_HIGHWAY_LIBRARY}" -Wl,--no-as-needed)

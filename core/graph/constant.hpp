@@ -46,6 +46,8 @@ class Constant {
   std::span<const std::byte> bytes() const { return aligned_ ? bytes_ : aligned_bytes(); }
   /// The bytes where they lie, at any alignment; never copies. For packing, hashing, writing.
   std::span<const std::byte> stored_bytes() const { return bytes_; }
+  /// Whether bytes() are stored_bytes(): no copy is made, nor was one.
+  bool lies_aligned() const { return aligned_; }
   const std::vector<std::string>& strings() const { return strings_; }
   /// Computed once, when first asked for; reads all bytes.
   ContentHash hash() const;

@@ -35,9 +35,14 @@ class KernelHandle {
     return plugin_ != nullptr && plugin_ != device_->plugin() ? plugin_.get() : nullptr;
   }
 
-  /// BP_INPUT_* of an input.
+  /// BP_INPUT_* of an input; DATA where it is a weight.
   std::int32_t input_role(std::size_t index) const {
-    return role(def_->input_roles, def_->input_role_count, index);
+    const std::int32_t said = role(def_->input_roles, def_->input_role_count, index);
+    return said == BP_INPUT_WEIGHT ? BP_INPUT_DATA : said;
+  }
+  /// Whether `prepare` reads no element of an input, though it be constant.
+  bool is_weight(std::size_t index) const {
+    return role(def_->input_roles, def_->input_role_count, index) == BP_INPUT_WEIGHT;
   }
   /// BP_OUTPUT_* of an output.
   std::int32_t output_role(std::size_t index) const {

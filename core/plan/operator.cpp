@@ -286,7 +286,11 @@ std::shared_ptr<OperatorPlan> Operator::plan_with(const KernelHandle& kernel, bp
     plan->input_roles.push_back(kernel.input_role(i));
     if (constants_[i] != nullptr) {
       shown[i] = std::make_shared<RuntimeValue>();
-      shown[i]->set_constant(*constants_[i]);
+      if (kernel.is_weight(i)) {
+        shown[i]->set_tensor(constants_[i]->type(), constants_[i]->dims());
+      } else {
+        shown[i]->set_constant(*constants_[i]);
+      }
     } else if (inputs[i] != nullptr) {
       plan->inputs[i] = without_elements(*inputs[i]);
       const bool wants_value = plan->input_roles[i] == BP_INPUT_HOST_VALUE;

@@ -55,24 +55,37 @@ class Walk {
   const bp_value* known(ValueId id) {
     SharedState& value = shared(id);
     if (value->known == nullptr && program_.placed().is_constant(id)) {
-      const ProgramContext& context = program_.context();
-      const ConstantPtr constant =
-          program_.placed().constant(id).get(*context.weights, context.threads);
-      auto elements = std::make_shared<RuntimeValue>();
-      elements->set_owned_tensor(constant->type(), constant->dims());
-      std::memcpy(elements->description.host_ptr, constant->bytes().data(),
-                  constant->bytes().size());
       ValueState state = *value;
-      state.known = std::move(elements);
+      state.known = elements_of(program_.placed().constant(id));
       value = program_.constant_state(id) = std::move(state);
     }
     return value->known.get();
   }
 
-  /// Type and dims, with the elements where they are constant.
+  RuntimeValuePtr elements_of(const ConstantRef& constant) const {
+    auto elements = std::make_shared<RuntimeValue>();
+    if (constant.known != nullptr) {
+      elements->set_constant(*constant.known);
+      return elements;
+    }
+    const ProgramContext& context = program_.context();
+    const ConstantPtr computed = constant.get(*context.weights, context.threads);
+    elements->set_owned_tensor(computed->type(), computed->dims());
+    std::memcpy(elements->description.host_ptr, computed->bytes().data(), computed->bytes().size());
+    return elements;
+  }
+
+  /// Type and dims, with the elements where they are constant and need not be computed.
+  const bp_value* shown(ValueId id) {
+    const bool is_known =
+        program_.placed().is_constant(id) && program_.placed().constant(id).known != nullptr;
+    const bp_value* const elements = is_known ? known(id) : state(id).known.get();
+    return elements != nullptr ? elements : description(id);
+  }
+
+  /// Type and dims alone.
   const bp_value* description(ValueId id) {
     const ValueState& value = state(id);
-    if (value.known != nullptr) return value.known.get();
     if (value.description == nullptr) {
       value.description = std::make_shared<RuntimeValue>();
       if (value.kind == ValueState::Kind::Object) {
@@ -147,7 +160,7 @@ class Walk {
   std::optional<std::vector<SharedState>> compute(const Node& node, const HostKernel& kernel) {
     std::vector<const bp_value*> inputs;
     for (const ValueId input : node.inputs)
-      inputs.push_back(input == kNone ? absent() : description(input));
+      inputs.push_back(input == kNone ? absent() : shown(input));
     auto outputs = program_.evaluator().evaluate(kernel, node, inputs, kMaxHostValueBytes);
     if (!outputs) return std::nullopt;
     std::vector<SharedState> states;
@@ -177,8 +190,11 @@ class Walk {
     request.kernel = &program_.node(node.id).kernel;
     request.threads = program_.context().threads;
     request.flags = program_.context().create_flags();
-    for (const ValueId input : node.inputs) {
-      request.inputs.push_back(input == kNone ? absent() : description(input));
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      const bool is_weight = request.kernel->is_weight(i);
+      request.inputs.push_back(input == kNone ? absent()
+                                              : (is_weight ? description(input) : shown(input)));
       request.constant_inputs.push_back(input != kNone && program_.placed().is_constant(input));
     }
     for (const ValueId output : node.outputs) request.wanted_outputs.push_back(output != kNone);
@@ -337,7 +353,11 @@ SharedState state_of_constant(Program& program, ValueId id) {
   if (kept->kind == ValueState::Kind::Unset) {
     const ConstantRef constant = program.placed().constant(id);
     ValueState state = tensor_state(constant.type(), constant.dims());
-    if (constant.known != nullptr) {
+    // A large one is copied to be aligned, which its readers may never need.
+    const auto is_at_hand = [](const Constant& known) {
+      return known.lies_aligned() || known.stored_bytes().size() <= kMaxHostValueBytes;
+    };
+    if (constant.known != nullptr && is_at_hand(*constant.known)) {
       state.known = std::make_shared<RuntimeValue>();
       state.known->set_constant(*constant.known);
     }

@@ -14,10 +14,22 @@ namespace {
 
 std::string hash_text(const ContentHash& hash) { return text(std::hex, hash.high, '.', hash.low); }
 
-bool is_aligned(const Constant& constant) {
-  const auto address = reinterpret_cast<std::uintptr_t>(constant.bytes().data());
-  const auto bytes = static_cast<std::uintptr_t>(element_bits(constant.type()) / 8);
-  return bytes <= 1 || address % bytes == 0;
+/// A constant on the host for a while: where it lies, or copied if it is not aligned there. What was copied is not
+/// read again soon.
+RuntimeValuePtr shown_on_host(const Constant& constant) {
+  auto value = std::make_shared<RuntimeValue>();
+  if (constant.lies_aligned()) {
+    value->set_constant(constant);
+  } else {
+    const std::span<const std::byte> stored = constant.stored_bytes();
+    const auto copy = std::make_shared_for_overwrite<std::byte[]>(stored.size());
+    std::memcpy(copy.get(), stored.data(), stored.size());
+    MappedFile::let_go(stored);
+    value->set_tensor(constant.type(), constant.dims());
+    value->description.host_ptr = copy.get();
+    value->memory = copy;
+  }
+  return value;
 }
 
 /// A weight of `bytes` in the device's memory, described as a plain tensor.
@@ -36,7 +48,7 @@ std::shared_ptr<Weight> make_weight(const DevicePtr& device, DataType type,
   return weight;
 }
 
-/// The sources of a packing function: constants on the host, copied where they are not aligned.
+/// The sources of a packing function.
 struct Sources {
   std::vector<ConstantPtr> constants;
   std::vector<RuntimeValuePtr> values;
@@ -45,16 +57,8 @@ struct Sources {
   Sources(const std::vector<ConstantRef>& refs, WeightStore& store, bp_threads* threads) {
     for (const ConstantRef& ref : refs) {
       constants.push_back(ref.get(store, threads));
-      auto value = std::make_shared<RuntimeValue>();
-      if (is_aligned(*constants.back())) {
-        value->set_constant(*constants.back());
-      } else {
-        value->set_owned_tensor(ref.type(), ref.dims());
-        std::memcpy(value->description.host_ptr, constants.back()->bytes().data(),
-                    constants.back()->bytes().size());
-      }
-      tensors.push_back(value->tensor);
-      values.push_back(std::move(value));
+      values.push_back(shown_on_host(*constants.back()));
+      tensors.push_back(values.back()->tensor);
     }
   }
 };
@@ -259,32 +263,23 @@ WeightPtr WeightStore::plain(const DevicePtr& device, const ConstantRef& constan
         return weight;
     }
     const ConstantPtr contents = constant.get(*this, threads);
-    if (contents->type() == DataType::String ||
-        (device->on_host_memory() && is_aligned(*contents))) {
+    if (contents->type() == DataType::String || device->on_host_memory()) {
       auto weight = std::make_shared<Weight>();
       weight->value.set_constant(*contents);
       weight->source = contents;
       weight->key = saved;
       return weight;
     }
-    auto weight =
-        make_weight(device, contents->type(), contents->dims(), contents->bytes().size(), 64);
+    auto weight = make_weight(device, contents->type(), contents->dims(),
+                              contents->stored_bytes().size(), 64);
     weight->key = saved;
-    if (device->on_host_memory()) {
-      if (!contents->bytes().empty())
-        std::memcpy(weight->value.description.host_ptr, contents->bytes().data(),
-                    contents->bytes().size());
-    } else {
-      RuntimeValue from;
-      from.set_constant(*contents);
-      upload(device, from.description, weight->value.description);
-    }
+    upload(device, shown_on_host(*contents)->description, weight->value.description);
     MappedFile::let_go(contents->stored_bytes());
     return weight;
   };
   // Where a constant serves as it lies there is nothing to share, and its contents need not be hashed.
-  if (constant.known != nullptr && (constant.type() == DataType::String ||
-                                    (device->on_host_memory() && is_aligned(*constant.known))))
+  if (constant.known != nullptr &&
+      (constant.type() == DataType::String || device->on_host_memory()))
     return make();
   std::string dims;
   for (const std::int64_t dim : constant.dims()) dims += text(',', dim);

@@ -1,6 +1,7 @@
 #include "core/plugin_host/graph_view.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -30,10 +31,19 @@ struct bp_value_info {
   std::vector<const char*> symbols;
   bp_dtype dtype = BP_NONE;
   std::int32_t rank = -1;
-  std::unique_ptr<core::RuntimeValue> constant;
+  const core::Constant* constant = nullptr;
+  mutable std::once_flag shown;
+  mutable core::RuntimeValue contents;  ///< of a constant, once asked for
   const bp_node* producer = nullptr;
   std::vector<const bp_node*> consumers;
   bool is_output = false;
+
+  /// Null where the value is no constant.
+  const core::RuntimeValue* show_constant() const {
+    if (constant == nullptr) return nullptr;
+    std::call_once(shown, [this] { contents.set_constant(*constant); });
+    return &contents;
+  }
 };
 
 struct bp_node {
@@ -162,9 +172,7 @@ void bp_graph::describe(bp_value_info& info) const {
   const bool borrowed = outer != nullptr && own.type.kind == core::Type::Kind::Unknown;
   set_type(info, borrowed ? outer->type : own.type);
   const core::Value& source = is_constant(own) || outer == nullptr ? own : *outer;
-  if (!is_constant(source)) return;
-  info.constant = std::make_unique<core::RuntimeValue>();
-  info.constant->set_constant(*source.constant);
+  if (is_constant(source)) info.constant = source.constant.get();
 }
 
 bp_value_info* bp_graph::value_of(core::ValueId id) {
@@ -381,10 +389,11 @@ void fill_value_functions(bp_graph_api& api) {
 
 void fill_use_functions(bp_graph_api& api) {
   api.value_constant = [](const bp_value_info* info) -> const bp_tensor* {
-    return info == nullptr || info->constant == nullptr ? nullptr : info->constant->tensor;
+    const core::RuntimeValue* const contents = info == nullptr ? nullptr : info->show_constant();
+    return contents == nullptr ? nullptr : contents->tensor;
   };
   api.value_constant_value = [](const bp_value_info* info) -> const bp_value* {
-    return info == nullptr ? nullptr : info->constant.get();
+    return info == nullptr ? nullptr : info->show_constant();
   };
   api.value_producer = [](const bp_value_info* info) -> const bp_node* {
     return info == nullptr ? nullptr : info->producer;
@@ -397,6 +406,9 @@ void fill_use_functions(bp_graph_api& api) {
   };
   api.value_is_output = [](const bp_value_info* info) -> std::uint32_t {
     return info != nullptr && info->is_output ? 1 : 0;
+  };
+  api.value_is_constant = [](const bp_value_info* info) -> std::uint32_t {
+    return info != nullptr && info->constant != nullptr ? 1 : 0;
   };
 }
 

@@ -44,7 +44,7 @@ void check_definition(const bp_kernel_def& def) {
   check_array(def.output_roles, def.output_role_count, "its output roles");
   for (std::uint32_t i = 0; i < def.input_role_count; ++i) {
     const std::int32_t role = def.input_roles[i];
-    if (role < BP_INPUT_DATA || role > BP_INPUT_HOST_DATA) {
+    if (role < BP_INPUT_DATA || role > BP_INPUT_WEIGHT) {
       invalid("the role ", role, " of input ", i, " is not known to this host");
     }
   }

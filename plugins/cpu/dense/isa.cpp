@@ -1,16 +1,21 @@
 #include "plugins/cpu/dense/isa.hpp"
 
-#include <hwy/targets.h>
-
 namespace backplane::cpu {
 
+// Highway's own answer comes with a library that measures its timer for milliseconds whenever it is loaded.
 Isa best_isa() {
 #if defined(__x86_64__)
-  const auto targets = hwy::SupportedTargets();
-  if ((targets & HWY_AVX3) != 0) return Isa::kAvx512;
-  if ((targets & HWY_AVX2) != 0) return Isa::kAvx2;
-#endif
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  if (!avx2) return Isa::kBaseline;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512cd");
+  return avx512 ? Isa::kAvx512 : Isa::kAvx2;
+#else
   return Isa::kBaseline;
+#endif
 }
 
 }  // namespace backplane::cpu

@@ -166,6 +166,7 @@ class ConvKernel {
     } else {
       ctx.request_pack(key, {kW}, bytes, packer);
     }
+    ctx.ignore_input(kW);
     return true;
   }
 
@@ -281,6 +282,7 @@ sdk::KernelList conv_kernels() {
           .name("cpu:conv")
           .types("T", {DataType::Float})
           .flags(BP_KERNEL_WIDENS_HALF)
+          .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})
           .kernel<ConvKernel>(),
       sdk::op("Conv")
           .name("cpu:conv_f64")
@@ -295,7 +297,10 @@ sdk::KernelList conv_kernels() {
           .since(22)
           .types("T", {DataType::BFloat16})
           .kernel<PlainConv<sdk::BFloat16>>(),
-      sdk::op("Conv", "backplane.cpu").name("cpu:conv_last").kernel<ConvKernel>(),
+      sdk::op("Conv", "backplane.cpu")
+          .name("cpu:conv_last")
+          .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})
+          .kernel<ConvKernel>(),
   };
 }
 

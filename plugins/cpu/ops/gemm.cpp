@@ -155,6 +155,7 @@ class Gemm {
                                            attributes_.trans_b, " alpha ", attributes_.alpha);
       ctx.request_pack(key, {kRight}, static_cast<uint64_t>(prepared.product.packed_floats()) * 4,
                        this);
+      ctx.ignore_input(kRight);
     }
     ctx.set_workspace(prepared.a_bytes + prepared.c_bytes +
                       prepared.product.workspace_bytes(prepared.packed));
@@ -254,8 +255,12 @@ sdk::KernelList gemm_kernels() {
           .name("cpu:gemm")
           .types("T", {sdk::DataType::Float})
           .flags(BP_KERNEL_WIDENS_HALF)
+          .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})
           .kernel<Gemm>(),
-      sdk::op("Gemm", "backplane.cpu").name("cpu:gemm_fused").kernel<Gemm>(),
+      sdk::op("Gemm", "backplane.cpu")
+          .name("cpu:gemm_fused")
+          .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})
+          .kernel<Gemm>(),
       plain_gemm<double>(),
       plain_gemm<sdk::Half>(),
       plain_gemm<sdk::BFloat16>(13),

@@ -66,6 +66,7 @@ class MatMul {
                                            sdk::to_string(b.dims()), " transposed ",
                                            shape.b_transposed, " alpha ", alpha_);
       ctx.request_pack(key, {kB}, static_cast<uint64_t>(product.packed_floats()) * 4, this);
+      ctx.ignore_input(kB);
     }
     ctx.set_workspace(product.workspace_bytes(packed));
     if (ctx.input(kResidual).present() && product.takes_residual_in_place())
@@ -154,8 +155,12 @@ sdk::KernelList matmul_kernels() {
           .name("cpu:matmul")
           .types("T", {sdk::DataType::Float})
           .flags(BP_KERNEL_WIDENS_HALF)
+          .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT})
           .kernel<MatMul>(),
-      sdk::op("MatMul", "backplane.cpu").name("cpu:matmul_fused").kernel<MatMul>(),
+      sdk::op("MatMul", "backplane.cpu")
+          .name("cpu:matmul_fused")
+          .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})
+          .kernel<MatMul>(),
       plain<double>(),
       plain<sdk::Half>(),
       plain<sdk::BFloat16>(13),

@@ -289,6 +289,7 @@ class RecurrentKernel {
           sdk::type_name(ctx.input(input).type()), " isa ", static_cast<int>(isa_), " dims ",
           sdk::to_string(ctx.input(input).dims()), " before reset ", shape_.linear_before_reset);
       ctx.request_pack(key, {input}, static_cast<std::uint64_t>(size) * sizeof(W), packer);
+      ctx.ignore_input(input);
     };
     if (p.w_packed) request(kW, p.layer.w_size(), &w_packer_);
     if (p.r_packed) request(kR, p.layer.r_size(), &r_packer_);
@@ -308,6 +309,7 @@ sdk::KernelEntry entry(const char* op_type, int since) {
       .since(since)
       .types("T", {kType})
       .flags(BP_KERNEL_WIDENS_HALF)
+      .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_WEIGHT, BP_INPUT_DATA})
       .template kernel<RecurrentKernel<T, kCell>>();
 }
 

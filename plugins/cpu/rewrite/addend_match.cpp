@@ -6,11 +6,11 @@ namespace {
 /// Whether a constant is one row, [columns] or [1, columns] and so on, that adds no axis to `matrix`.
 bool is_row(const WorkingGraph& graph, const std::string& value, std::int64_t columns,
             const std::string& matrix) {
-  const bp_tensor* tensor = graph.constant(value);
-  if (tensor == nullptr || tensor->dtype != BP_FLOAT || tensor->rank < 1) return false;
+  const sdk::ValueInfo row = graph.constant_info(value);
+  if (!row || row.type() != sdk::DataType::Float || row.rank() < 1) return false;
   const sdk::ValueInfo info = graph.info(matrix);
-  return sdk::Tensor(tensor).size() == columns && tensor->dims[tensor->rank - 1] == columns &&
-         (tensor->rank == 1 || (info && tensor->rank <= info.rank()));
+  return sdk::element_count(row.dims()) == columns && row.dims().back() == columns &&
+         (row.rank() == 1 || (info && row.rank() <= info.rank()));
 }
 
 /// The other operand of the addition that alone reads the node's result; "" when there is none.
@@ -44,7 +44,7 @@ void take_addends(WorkingGraph& graph, WorkNode* node, std::int64_t columns, std
     take_addend(graph, node, addition, bias, other);
     other = other_addend(graph, *node, &addition);
   }
-  if (!other.empty() && node->input(residual).empty() && graph.constant(other) == nullptr &&
+  if (!other.empty() && node->input(residual).empty() && !graph.is_constant(other) &&
       graph.same_dims(node->outputs[0], other)) {
     take_addend(graph, node, addition, residual, other);
   }

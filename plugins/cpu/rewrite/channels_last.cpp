@@ -79,8 +79,7 @@ void ChannelsLast::move_over(WorkNode* node) {
   graph_.change(node);
   for (std::size_t i = 0; i < node->inputs.size(); ++i) {
     const std::string value = node->inputs[i];
-    if (!value.empty() && graph_.constant(value) == nullptr)
-      graph_.set_input(node, i, to_last(value));
+    if (!value.empty() && !graph_.is_constant(value)) graph_.set_input(node, i, to_last(value));
   }
   make_last(node);
 }
@@ -137,8 +136,8 @@ bool ChannelsLast::convert(WorkNode* node) {
 
 bool ChannelsLast::convert_conv(WorkNode* node) {
   const std::string x = node->input(0);
-  const bp_tensor* w = graph_.constant(node->input(1));
-  const bool few_channels = w->dims[1] <= 8 && w->dims[w->rank - 1] > 1;
+  const sdk::DimsView w = graph_.info(node->input(1)).dims();
+  const bool few_channels = w[1] <= 8 && w.back() > 1;
   if (!is_last(x) && few_channels) {
     node->attributes["x_channels_first"] = int64_t{1};
   } else {

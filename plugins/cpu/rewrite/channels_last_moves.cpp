@@ -51,7 +51,7 @@ bool ChannelsLast::convert_axis(WorkNode* node) {
   if (node->op != "Concat" && !softmax) return false;
   const int r = rank(node->outputs[0]);
   for (const std::string& value : node->inputs) {
-    if (!is_image(value) || rank(value) != r || graph_.constant(value) != nullptr) return false;
+    if (!is_image(value) || rank(value) != r || graph_.is_constant(value)) return false;
   }
   int64_t axis = node->original.get_int("axis", softmax ? -1 : 1);
   if (axis < 0) axis += r;

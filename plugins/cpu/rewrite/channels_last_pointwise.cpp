@@ -39,8 +39,8 @@ bool ChannelsLast::convert_elementwise(WorkNode* node) {
   }
   const bool two = node->inputs.size() == 2;
   if (two && (node->is("Add") || node->is("Sum")) &&
-      graph_.same_dims(node->input(0), node->input(1)) &&
-      graph_.constant(node->input(0)) == nullptr && graph_.constant(node->input(1)) == nullptr) {
+      graph_.same_dims(node->input(0), node->input(1)) && !graph_.is_constant(node->input(0)) &&
+      !graph_.is_constant(node->input(1))) {
     make_private(node, "Add", {to_last(node->input(0)), to_last(node->input(1))});
     return true;
   }
@@ -85,10 +85,9 @@ bool ChannelsLast::has_known_dims_of(const std::string& a, const std::string& b)
 
 /// Whether a value can be an operand beside images of rank `r`: one of them, a constant, or one number.
 bool ChannelsLast::is_operand(const std::string& value, int r) const {
-  if (const bp_tensor* tensor = graph_.constant(value)) {
-    const sdk::Tensor constant(tensor);
+  if (const sdk::ValueInfo constant = graph_.constant_info(value)) {
     return constant.rank() <= r &&
-           (constant.size() == 1 || sdk::element_bytes(constant.type()) > 0);
+           (sdk::element_count(constant.dims()) == 1 || sdk::element_bytes(constant.type()) > 0);
   }
   return (rank(value) == r && is_image(value)) || is_number(value, r);
 }
@@ -101,7 +100,7 @@ bool ChannelsLast::is_number(const std::string& value, int r) const {
 
 std::string ChannelsLast::operand(const std::string& value, int r) {
   if (is_number(value, r)) return value;
-  return graph_.constant(value) != nullptr ? constant_last(value, r) : to_last(value);
+  return graph_.is_constant(value) ? constant_last(value, r) : to_last(value);
 }
 
 /// A constant as an operand of rank `r`: dims of 1 before its own, then the channels last.

@@ -8,10 +8,10 @@ namespace {
 /// A Conv that the channels-last kernels can do: float, constant weights, up to 3 spatial axes.
 bool is_fusable_conv(const WorkingGraph& graph, const WorkNode& node) {
   if (!node.is("Conv") || node.changed || !graph.is_float(node.input(0))) return false;
-  const bp_tensor* w = graph.constant(node.input(1));
-  if (w == nullptr || w->dtype != BP_FLOAT || w->rank < 3 || w->rank > 5) return false;
+  const sdk::ValueInfo w = graph.constant_info(node.input(1));
+  if (!w || w.type() != sdk::DataType::Float || w.rank() < 3 || w.rank() > 5) return false;
   const std::string& bias = node.input(2);
-  return bias.empty() || graph.constant(bias) != nullptr;
+  return bias.empty() || graph.is_constant(bias);
 }
 
 /// An addition of another value of the same dims becomes the node's input `index`.
@@ -23,8 +23,7 @@ bool take_residual(WorkingGraph& graph, WorkNode* node, std::size_t index) {
     return false;
   const std::string other = next->input(next->input(0) == value ? 1 : 0);
   const std::string result = next->outputs[0];
-  if (other == value || graph.constant(other) != nullptr || !graph.same_dims(value, other))
-    return false;
+  if (other == value || graph.is_constant(other) || !graph.same_dims(value, other)) return false;
   graph.absorb(node, next);
   graph.set_input(node, index, other);
   graph.set_output(node, 0, result);
@@ -33,7 +32,7 @@ bool take_residual(WorkingGraph& graph, WorkNode* node, std::size_t index) {
 
 void fuse_conv(WorkingGraph& graph, WorkNode* node) {
   const std::string base = node->original.name();
-  const int64_t channels = graph.constant(node->input(1))->dims[0];
+  const int64_t channels = graph.info(node->input(1)).dims()[0];
   graph.change(node);
   node->domain = kPrivateDomain;
   ChannelAffine affine(channels);
@@ -75,8 +74,7 @@ void fuse_scale_shift(WorkingGraph& graph, WorkNode* node) {
 void fuse_add(WorkingGraph& graph, WorkNode* node) {
   if (node->changed || node->inputs.size() != 2 || !(node->is("Add") || node->is("Sum"))) return;
   if (!graph.is_float(node->input(0)) || !graph.same_dims(node->input(0), node->input(1))) return;
-  if (graph.constant(node->input(0)) != nullptr || graph.constant(node->input(1)) != nullptr)
-    return;
+  if (graph.is_constant(node->input(0)) || graph.is_constant(node->input(1))) return;
   if (!match_activation(graph, node->outputs[0])) return;
   graph.change(node);
   node->domain = kPrivateDomain;

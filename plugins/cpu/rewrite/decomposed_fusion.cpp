@@ -66,7 +66,7 @@ struct GeluMatch {
         if (other_is(graph, *inner, value, std::sqrt(0.5f))) x = value;
       }
     }
-    if (x.empty() || graph.constant(x) != nullptr) return false;
+    if (x.empty() || graph.is_constant(x)) return false;
     WorkNode* sum = only(graph, erf->outputs[0], "Add");
     if (sum == nullptr || !other_is(graph, *sum, erf->outputs[0], 1.0f)) return false;
     WorkNode* product = only(graph, sum->outputs[0], "Mul");
@@ -89,10 +89,10 @@ struct GeluMatch {
 
 /// A constant of one element of an 8-bit type: writes it and the activation that rounds to the type.
 bool zero_point(const WorkingGraph& graph, const std::string& value, Activation& activation) {
-  const bp_tensor* tensor = value.empty() ? nullptr : graph.constant(value);
-  if (tensor == nullptr || tensor->host_ptr == nullptr || sdk::Tensor(tensor).size() != 1) {
-    return false;
-  }
+  const sdk::ValueInfo found = graph.constant_info(value);
+  if (!found || sdk::element_count(found.dims()) != 1) return false;
+  const bp_tensor* tensor = graph.constant(value);
+  if (tensor->host_ptr == nullptr) return false;
   if (tensor->dtype == BP_UINT8) {
     activation.kind = Activation::kRoundUint8;
     activation.beta = *static_cast<const uint8_t*>(tensor->host_ptr);

@@ -23,8 +23,7 @@ void fuse_product(WorkingGraph& graph, WorkNode* node) {
   const std::string a_zero = node->input(2);
   const std::string b_zero = node->input(3);
   if (!a_zero.empty() && !is_single(graph, a_zero)) return;
-  if (!b_zero.empty() &&
-      (graph.constant(b_zero) == nullptr || !is_single_or_row(graph, b_zero, columns)))
+  if (!b_zero.empty() && (!graph.is_constant(b_zero) || !is_single_or_row(graph, b_zero, columns)))
     return;
   ScaledSums sums;
   if (!sums.match(graph, node->outputs[0], [&](const std::string& scale) {

@@ -100,7 +100,7 @@ bool is_product(const WorkingGraph& graph, const WorkNode& node, std::int64_t co
 
 void keep_weights(WorkingGraph& graph, WorkNode* node) {
   const std::optional<NarrowMatrix> b = matrix_of(graph, node->input(1));
-  if (!b || graph.constant(node->input(0)) != nullptr) return;
+  if (!b || graph.is_constant(node->input(0))) return;
   const sdk::ValueInfo a = graph.info(node->input(0));
   const bool gemm = node->is("Gemm");
   const bool turned =
@@ -134,7 +134,7 @@ void keep_table(WorkingGraph& graph, WorkNode* node) {
   const std::int64_t axis = node->original.get_int("axis", 0);
   const std::optional<NarrowMatrix> table = matrix_of(graph, node->input(0));
   if (!table || table->transpose != nullptr || (axis != 0 && axis != -2) ||
-      graph.constant(node->input(1)) != nullptr || !has_scales_along(graph, *table, 1))
+      graph.is_constant(node->input(1)) || !has_scales_along(graph, *table, 1))
     return;
   const sdk::ValueInfo y = graph.info(table->dequantize->outputs[0]);
   if (!y || !is_float_type(y.type())) return;

@@ -14,11 +14,12 @@ void absorb_activation_of(WorkingGraph& graph, WorkNode* node, std::int64_t colu
 }
 
 void fuse_matmul(WorkingGraph& graph, WorkNode* node) {
-  const bp_tensor* b = graph.constant(node->input(1));
-  if (b == nullptr || b->rank != 2) return;
+  const sdk::ValueInfo b = graph.constant_info(node->input(1));
+  if (!b || b.rank() != 2) return;
+  const std::int64_t columns = b.dims()[1];
   const bool before = node->changed;
-  take_addends(graph, node, b->dims[1], 2, 3);
-  absorb_activation_of(graph, node, b->dims[1]);
+  take_addends(graph, node, columns, 2, 3);
+  absorb_activation_of(graph, node, columns);
   if (!before && node->changed) node->domain = kPrivateDomain;
 }
 
@@ -40,7 +41,7 @@ void fuse_gemm(WorkingGraph& graph, WorkNode* node) {
 
 /// A product of two computed matrices takes over a scaling by a constant.
 void fuse_scale(WorkingGraph& graph, WorkNode* node) {
-  if (graph.constant(node->input(1)) != nullptr) return;
+  if (graph.is_constant(node->input(1))) return;
   WorkNode* next = graph.only_consumer(node->outputs[0]);
   if (next == nullptr || next->changed || next->inputs.size() != 2) return;
   const bool first = next->input(0) == node->outputs[0];

@@ -66,7 +66,7 @@ std::optional<Source> source_of(const WorkingGraph& graph, const std::string& va
   WorkNode* node = value.empty() ? nullptr : graph.producer(value);
   if (node == nullptr || !node->is("DequantizeLinear")) return std::nullopt;
   const std::optional<Quantization> quantization = quantization_of(graph, *node);
-  if (!quantization || graph.constant(node->input(0)) != nullptr) return std::nullopt;
+  if (!quantization || graph.is_constant(node->input(0))) return std::nullopt;
   return Source{node, node->input(0), *quantization};
 }
 
@@ -370,7 +370,7 @@ bool take_qlinear_conv(WorkingGraph& graph, WorkNode* node) {
                                                            node->input(2)),
                                     to = quantization_in(graph, node->outputs[0], node->input(6),
                                                          node->input(7));
-  if (!from || !to || graph.constant(node->input(0)) != nullptr) return false;
+  if (!from || !to || graph.is_constant(node->input(0))) return false;
   const std::optional<Weights> weights =
       weights_in(graph, {node->input(3), node->input(4), node->input(5), 0}, 0);
   if (!weights) return false;
@@ -397,8 +397,7 @@ bool take_qlinear_matmul(WorkingGraph& graph, WorkNode* node) {
                                                            node->input(2)),
                                     to = quantization_in(graph, node->outputs[0], node->input(6),
                                                          node->input(7));
-  if (!from || !to || graph.constant(node->input(0)) != nullptr ||
-      graph.info(node->input(0)).rank() < 1)
+  if (!from || !to || graph.is_constant(node->input(0)) || graph.info(node->input(0)).rank() < 1)
     return false;
   const std::optional<Weights> weights =
       weights_in(graph, {node->input(3), node->input(4), node->input(5), 1}, 1);

@@ -121,6 +121,11 @@ bool WorkingGraph::is_output(const std::string& value) const {
   return found && found.is_output();
 }
 
+sdk::ValueInfo WorkingGraph::constant_info(const std::string& value) const {
+  const sdk::ValueInfo found = info(value);
+  return found && found.is_constant() ? found : sdk::ValueInfo();
+}
+
 const bp_tensor* WorkingGraph::constant(const std::string& value) const {
   const sdk::ValueInfo found = info(value);
   return found ? sdk::host().graph->value_constant(found.raw()) : nullptr;
@@ -132,9 +137,11 @@ bool WorkingGraph::is_float(const std::string& value) const {
 }
 
 bool WorkingGraph::scalar(const std::string& value, float& out) const {
+  const sdk::ValueInfo found = constant_info(value);
+  if (!found || found.type() != sdk::DataType::Float || sdk::element_count(found.dims()) != 1)
+    return false;
   const bp_tensor* tensor = constant(value);
-  if (tensor == nullptr || tensor->dtype != BP_FLOAT || tensor->host_ptr == nullptr) return false;
-  if (sdk::Tensor(tensor).size() != 1) return false;
+  if (tensor->host_ptr == nullptr) return false;
   std::memcpy(&out, tensor->host_ptr, sizeof(out));
   return true;
 }

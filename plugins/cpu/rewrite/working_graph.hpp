@@ -61,7 +61,12 @@ class WorkingGraph {
 
   /// What the original graph knows of a value; empty for values that passes added.
   sdk::ValueInfo info(const std::string& value) const;
-  /// The contents of a constant of the original graph; nullptr for other values.
+  /// A constant of the original graph, its elements unread; empty for other values.
+  sdk::ValueInfo constant_info(const std::string& value) const;
+  bool is_constant(const std::string& value) const {
+    return static_cast<bool>(constant_info(value));
+  }
+  /// The contents of a constant of the original graph, for small ones: large ones are copied; nullptr for other values.
   const bp_tensor* constant(const std::string& value) const;
   bool is_float(const std::string& value) const;
   /// A constant of one float element (of any rank): writes it and returns true.

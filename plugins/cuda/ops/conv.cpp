@@ -198,19 +198,24 @@ class Conv {
 
 KernelList conv_kernels() {
   return {
-      cuda_kernel<Conv>(
-          sdk::op("Conv").name(kernel_name("conv")).types("T", device_ops::float_types())),
+      cuda_kernel<Conv>(sdk::op("Conv")
+                            .name(kernel_name("conv"))
+                            .types("T", device_ops::float_types())
+                            .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})),
       cuda_kernel<Conv>(sdk::op("ConvTranspose")
                             .name(kernel_name("cudnn conv transpose"))
-                            .types("T", device_ops::float_types())),
+                            .types("T", device_ops::float_types())
+                            .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})),
       cuda_kernel<Conv>(
           sdk::op("FusedConv", private_domain())
               .name(kernel_name("conv"))
-              .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16})),
+              .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16})
+              .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})),
       cuda_kernel<Conv>(
           sdk::op("ConvTranspose", private_domain())
               .name(kernel_name("cudnn conv transpose"))
-              .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16})),
+              .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16})
+              .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})),
   };
 }
 

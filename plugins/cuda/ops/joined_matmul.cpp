@@ -111,7 +111,8 @@ KernelList joined_matmul_kernels() {
     return cuda_kernel<JoinedProducts>(
         sdk::op(op_type, private_domain())
             .name(kernel_name("joined products"))
-            .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16}));
+            .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16})
+            .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT}));
   };
   return {joined("JoinedMatMul"), joined("JoinedGemm")};
 }

@@ -247,12 +247,20 @@ KernelList matmul_kernels() {
   const auto fused = [](const char* op_type, const char* name) {
     return sdk::op(op_type, private_domain())
         .name(kernel_name(name))
-        .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16});
+        .input_types(0, {DataType::Float, DataType::Float16, DataType::BFloat16})
+        .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA});
   };
   return {
-      cuda_kernel<MatMul>(sdk::op("MatMul").name(kernel_name("matmul")).types("T", types)),
+      cuda_kernel<MatMul>(sdk::op("MatMul")
+                              .name(kernel_name("matmul"))
+                              .types("T", types)
+                              .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT})),
       cuda_kernel<MatMul>(fused("FusedMatMul", "matmul")),
-      cuda_kernel<Gemm>(sdk::op("Gemm").name(kernel_name("gemm")).since(7).types("T", types)),
+      cuda_kernel<Gemm>(sdk::op("Gemm")
+                            .name(kernel_name("gemm"))
+                            .since(7)
+                            .types("T", types)
+                            .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})),
       cuda_kernel<Gemm>(fused("FusedGemm", "gemm")),
   };
 }

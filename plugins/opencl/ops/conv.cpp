@@ -205,10 +205,14 @@ class Conv {
 
 KernelList conv_kernels() {
   return {
-      device_kernel<Conv>(sdk::op("Conv").name(kernel_name("conv")).types("T", float_types())),
+      device_kernel<Conv>(sdk::op("Conv")
+                              .name(kernel_name("conv"))
+                              .types("T", float_types())
+                              .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})),
       device_kernel<Conv>(sdk::op("FusedConv", private_domain())
                               .name(kernel_name("conv"))
-                              .input_types(0, {DataType::Float})),
+                              .input_types(0, {DataType::Float})
+                              .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})),
   };
 }
 

@@ -269,14 +269,23 @@ KernelList matmul_kernels() {
   const common::TypeList types = common::join(
       float_types(), {DataType::Int32, DataType::Int64, DataType::UInt32, DataType::UInt64});
   return {
-      device_kernel<MatMul>(sdk::op("MatMul").name(kernel_name("matmul")).types("T", types)),
+      device_kernel<MatMul>(sdk::op("MatMul")
+                                .name(kernel_name("matmul"))
+                                .types("T", types)
+                                .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT})),
       device_kernel<MatMul>(sdk::op("FusedMatMul", private_domain())
                                 .name(kernel_name("matmul"))
-                                .input_types(0, {DataType::Float})),
-      device_kernel<Gemm>(sdk::op("Gemm").name(kernel_name("gemm")).since(7).types("T", types)),
+                                .input_types(0, {DataType::Float})
+                                .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})),
+      device_kernel<Gemm>(sdk::op("Gemm")
+                              .name(kernel_name("gemm"))
+                              .since(7)
+                              .types("T", types)
+                              .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})),
       device_kernel<Gemm>(sdk::op("FusedGemm", private_domain())
                               .name(kernel_name("gemm"))
-                              .input_types(0, {DataType::Float})),
+                              .input_types(0, {DataType::Float})
+                              .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})),
   };
 }
 

@@ -1,4 +1,6 @@
 // L2: arenas, memory patterns, and limits of memory.
+#include <malloc.h>
+
 #include "tests/session/life/fixture.hpp"
 
 namespace backplane::session_test {
@@ -123,6 +125,34 @@ TEST_F(MemoryOptions, L2TheDevicesOwnLimitIsAClearErrorToo) {
   const Failure failure = failure_of([&] { session.run(numbers(1 << 20, 1), {1024, 1024}); });
   EXPECT_EQ(failure.code, BACKPLANE_OUT_OF_MEMORY);
   EXPECT_HOLDS(failure.text, "memory_mb");
+}
+
+/// Memory that the process asked its allocator for and has not given back; 0 where a sanitizer's is in its place.
+std::size_t allocated() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+TEST_F(MemoryOptions, L2AWeightIsHeldInOneForm) {
+  if (allocated() == 0) GTEST_SKIP() << "the sanitizer's allocator does not tell";
+  constexpr int kSide = 1024, kCount = 4;
+  ModelMaker maker;
+  maker.input("x", {1, kSide});
+  std::string last = "x", weight;
+  for (int i = 0; i < kCount; ++i) {  // of names that put contents at every alignment in the file
+    weight += 'w';
+    maker.weight(weight, {kSide, kSide}, numbers(kSide * kSide, static_cast<std::uint32_t>(i)));
+    maker.node("product", "MatMul", {last, weight}, "y" + weight);
+    last = "y" + weight;
+  }
+  const std::string path = file("weights.onnx");
+  write(path, maker.output(last).bytes());
+  TestSession first(small_net().bytes(), Settings{{"providers", "cpu"}});  // opens the provider
+  const std::size_t before = allocated();
+  const Session session(environment(), path, options({{"providers", "cpu"}}));
+  const std::size_t bytes = sizeof(float) * kSide * kSide * kCount;
+  EXPECT_GE(allocated() - before, bytes);
+  EXPECT_LE(allocated() - before, bytes * 5 / 4);
 }
 
 }  // namespace

@@ -111,6 +111,26 @@ class Fill {
   }
 };
 
+/// y = x * w, of which `prepare` is shown no element.
+class Weigh {
+ public:
+  struct Prepared {
+    void compute(const sdk::ComputeContext& ctx) const {
+      for (std::int64_t i = 0; i < ctx.output(0).size(); ++i)
+        ctx.output(0).mutable_data<float>()[i] =
+            ctx.input(0).data<float>()[i] * ctx.input(1).data<float>()[i];
+    }
+  };
+  Weigh(const sdk::CreateContext&, const sdk::Node&) {}
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    EXPECT_TRUE(ctx.input_constant(1));
+    EXPECT_EQ(ctx.input(1).size(), 2);
+    EXPECT_EQ(ctx.input(1).data<float>(), nullptr);
+    ctx.set_output(0, sdk::DataType::Float, ctx.input(0).dims());
+    return {};
+  }
+};
+
 /// A kernel of Neg that makes an operator Neg.
 class Endless {
  public:
@@ -133,6 +153,7 @@ class OperatorTest : public PlanTest {
         sdk::op("Add").name("scale").types("T", {sdk::DataType::Float}).kernel<Scale>(),
         sdk::op("Relu").name("positive").flags(BP_KERNEL_DATA_DEPENDENT).kernel<Positive>(),
         sdk::op("Expand").name("fill").roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE}).kernel<Fill>(),
+        sdk::op("Mul").name("weigh").roles({BP_INPUT_DATA, BP_INPUT_WEIGHT}).kernel<Weigh>(),
         sdk::op("Neg").name("endless").kernel<Endless>()};
     use(provider_);
     devices_.schemas = &schemas_;
@@ -241,6 +262,18 @@ TEST_F(OperatorTest, ConstantsArePackedOnce) {
   const Run run(devices_, &threads_);
   second.compute(run.get(), {of(a), sdk::Tensor(nullptr)}, {of(y)});
   EXPECT_EQ(elements(of(y)), (Floats{8, 10}));
+}
+
+TEST_F(OperatorTest, WeightsAreShownToComputeAlone) {
+  RuntimeValue w, x, y;
+  fill(w, {2}, {3, 4});
+  sdk::OperatorDraft draft("Mul", 14);
+  draft.input(sdk::DataType::Float).constant(sdk::Value(&w));
+  const sdk::OperatorPlan plan = planned(sdk::Operator(create_ctx(), draft), {2});
+  fill(x, {2}, {5, 6});
+  fill(y, {2}, {0, 0});
+  plan.compute(Run(devices_, &threads_).get(), {of(x), sdk::Tensor(nullptr)}, {of(y)});
+  EXPECT_EQ(elements(of(y)), (Floats{15, 24}));
 }
 
 TEST_F(OperatorTest, RefusesTensorsThatDoNotFitThePlan) {

@@ -1,12 +1,17 @@
 #include "core/plugin_host/graph_view.hpp"
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
+#include "core/base/mapped_file.hpp"
 #include "core/plugin_host/runtime_value.hpp"
+#include "tests/fixtures/resident_pages.hpp"
 
 namespace backplane::core {
 namespace {
@@ -148,6 +153,27 @@ TEST_F(GraphViewTest, ConstantsAreNoInputs) {
   EXPECT_EQ(static_cast<const float*>(tensor->host_ptr)[2], 3.0F);
   EXPECT_EQ(api().value_constant_value(w)->tensor, tensor);
   EXPECT_EQ(api().value_constant(api().graph_value(view.raw(), "x")), nullptr);
+}
+
+TEST_F(GraphViewTest, WhetherAValueIsConstantIsToldWithoutReadingIt) {
+  const std::string path = ::testing::TempDir() + "/constant_" + std::to_string(::getpid());
+  std::ofstream(path, std::ios::binary) << std::string((1 << 16) + 1, '\1');
+  const auto file = MappedFile::open(path);
+  std::filesystem::remove(path);
+  const auto unaligned = file->bytes().subspan(1);
+  graph_.value(graph_.find_value("w")).constant = std::make_shared<const Constant>(
+      DataType::Float, std::vector<std::int64_t>{1 << 14}, unaligned, file);
+  MappedFile::let_go(file->bytes());
+  const std::size_t before = test_host::resident_pages(unaligned);
+  const GraphView view(graph_, {sum_});
+  const bp_value_info* w = api().graph_value(view.raw(), "w");
+  EXPECT_EQ(api().value_is_constant(w), 1U);
+  EXPECT_EQ(api().value_is_constant(api().graph_value(view.raw(), "x")), 0U);
+  EXPECT_EQ(api().value_is_constant(nullptr), 0U);
+  EXPECT_EQ(test_host::resident_pages(unaligned), before);
+  const bp_tensor* tensor = api().value_constant(w);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor->host_ptr) % sizeof(float), 0U);
+  EXPECT_EQ(static_cast<const std::uint8_t*>(tensor->host_ptr)[tensor->bytes - 1], 1);
 }
 
 TEST_F(GraphViewTest, OverridableInitializersAreInputs) {

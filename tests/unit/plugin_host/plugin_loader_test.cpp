@@ -100,7 +100,7 @@ TEST(PluginLoader, LoadsAGoodPlugin) {
   const PluginPtr plugin = load_plugin(null_provider());
   EXPECT_EQ(plugin->name(), "null_provider");
   EXPECT_EQ(plugin->version(), "1.0.0");
-  EXPECT_EQ(plugin->abi(), "1.0");
+  EXPECT_EQ(plugin->abi(), std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR));
   EXPECT_TRUE(plugin->file().is_absolute());
   EXPECT_TRUE(plugin->schemas().empty());
   ASSERT_EQ(plugin->raw().provider_count, 1U);

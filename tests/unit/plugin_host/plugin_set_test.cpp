@@ -69,7 +69,7 @@ TEST_F(PluginSetTest, ListsEveryFileInOrder) {
   EXPECT_EQ(rows[2].plugin, nullptr);
   expect_in(rows[2].reason, "shared object");
   EXPECT_EQ(rows[3].provider, "null");
-  EXPECT_EQ(rows[3].abi, "1.0");
+  EXPECT_EQ(rows[3].abi, std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR));
   EXPECT_EQ(rows[3].provider_version, "1.0.0");
   const std::vector<PluginRow> again = set.rows();
   ASSERT_EQ(again.size(), rows.size());

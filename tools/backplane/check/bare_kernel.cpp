@@ -301,7 +301,9 @@ std::unique_ptr<PreparedKernel> Kernel::prepare(const std::vector<NodeCase::Inpu
   call.record.ignored.resize(inputs.size());
   Values values;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const bool is_known = inputs[i].is_constant || input_role(def_, i) == BP_INPUT_HOST_VALUE;
+    const int role = input_role(def_, i);
+    const bool is_known =
+        (inputs[i].is_constant && role != BP_INPUT_WEIGHT) || role == BP_INPUT_HOST_VALUE;
     values.add(describe(call.record.inputs[i].tensor,
                         is_known ? call.record.inputs[i].tensor.data.data() : nullptr));
   }

@@ -36,7 +36,11 @@ class ValueInfo {
     }
     return true;
   }
-  bool is_constant() const { return host().graph->value_constant(raw_) != nullptr; }
+  bool is_constant() const {
+    if (BP_HAS_FN(bp_graph_api, host().graph, value_is_constant))
+      return host().graph->value_is_constant(raw_) != 0;
+    return host().graph->value_constant(raw_) != nullptr;
+  }
   /// The contents of a constant; only when is_constant(). Strings are read from constant_value.
   Tensor constant() const { return Tensor(host().graph->value_constant(raw_)); }
   Value constant_value() const { return Value(host().graph->value_constant_value(raw_)); }

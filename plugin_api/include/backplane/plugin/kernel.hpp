@@ -17,6 +17,7 @@
 //   }
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -383,6 +384,9 @@ class KernelBuilder {
     def.name = storage.name.c_str();
     def.constraints = storage.constraint_pointers.data();
     def.constraint_count = static_cast<std::uint32_t>(storage.constraint_pointers.size());
+    if (host_table != nullptr && host().abi_minor < 1)
+      std::replace(storage.input_roles.begin(), storage.input_roles.end(), BP_INPUT_WEIGHT,
+                   BP_INPUT_DATA);
     def.input_roles = storage.input_roles.data();
     def.input_role_count = static_cast<std::uint32_t>(storage.input_roles.size());
     def.output_roles = storage.output_roles.data();

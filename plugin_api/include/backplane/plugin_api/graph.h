@@ -118,6 +118,11 @@ typedef struct bp_graph_api {
   uint64_t (*value_consumer_count)(const bp_value_info* value);
   const bp_node* (*value_consumer)(const bp_value_info* value, uint64_t index);
   uint32_t (*value_is_output)(const bp_value_info* value);
+
+  /* 1 where value_constant gives contents, 0 elsewhere. Reads none of them: a large constant that lies unaligned in a
+   * model's file is copied by the first call of value_constant, and the copy stays as long as the model's graph.
+   * Ownership: none. Threads: any. Errors: none. Since: 1.1 */
+  uint32_t (*value_is_constant)(const bp_value_info* value);
 } bp_graph_api;
 
 #ifdef __cplusplus

@@ -39,6 +39,7 @@ typedef struct bp_type_constraint {
 #define BP_INPUT_HOST_VALUE 1 /* a shape input: its elements are on the host, in `prepare` too */
 #define BP_INPUT_SHAPE_ONLY 2 /* reads type and dims and never an element */
 #define BP_INPUT_HOST_DATA 3  /* reads its elements in `compute`, in host memory */
+#define BP_INPUT_WEIGHT 4 /* as DATA, but `prepare` reads no element, constant or not. Since: 1.1 */
 
 /* What a kernel does with an output. */
 #define BP_OUTPUT_DATA 0 /* on the device */
@@ -91,7 +92,8 @@ typedef struct bp_pack_request {
 struct bp_prepare_api;
 
 /* What `prepare` gets: every input with type and dims; those in host memory whose elements are known
- * (constants, BP_INPUT_HOST_VALUE) with `host_ptr` set, the others without memory. */
+ * (constants, BP_INPUT_HOST_VALUE) with `host_ptr` set, the others without memory, and so those of BP_INPUT_WEIGHT: a
+ * large constant is then read from the model's file where it is packed, and held nowhere else. */
 typedef struct bp_prepare_ctx {
   BP_HEAD;
   const struct bp_prepare_api* api;
