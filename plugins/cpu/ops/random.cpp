@@ -1,4 +1,4 @@
-// RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial.
+// RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial, Dropout in training.
 // https://onnx.ai/onnx/operators/onnx__RandomNormal.html and the others
 #include <atomic>
 #include <cmath>
@@ -41,7 +41,9 @@ class Numbers {
 class Source {
  public:
   explicit Source(const sdk::Node& node) : runs_(std::make_shared<std::atomic<std::uint64_t>>(0)) {
-    if (node.has("seed")) {
+    if (node.op_type() == "Dropout" && node.has("seed")) {  // an integer there
+      seed_ = Numbers(static_cast<std::uint64_t>(node.get_int("seed", 0))).next();
+    } else if (node.has("seed")) {
       const float seed = node.get_float("seed", 0);
       std::uint32_t bits = 0;
       std::memcpy(&bits, &seed, sizeof(bits));
@@ -229,10 +231,96 @@ class Multinomial {
   sdk::DataType type_;
 };
 
+/// Drops elements with the probability `ratio` and scales the others by 1 / (1 - ratio); the mask says which stay. The
+/// kernel of identity.cpp comes before it, and refuses what trains.
+class TrainingDropout {
+ public:
+  struct Prepared {
+    Source source;
+    double ratio;
+
+    void compute(const sdk::ComputeContext& ctx) const {
+      const sdk::Tensor input = ctx.input(0), output = ctx.output(0);
+      const sdk::Tensor mask = ctx.has_output(1) ? ctx.output(1) : sdk::Tensor(nullptr);
+      const double scale = 1 / (1 - ratio);
+      Numbers numbers = source.numbers();
+      common::with_float(input.type(), [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        for (std::int64_t i = 0; i < input.size(); ++i) {
+          const bool stays = numbers.uniform() >= ratio;
+          const double value = static_cast<double>(common::widen(input.data<T>()[i])) * scale;
+          output.mutable_data<T>()[i] = common::narrow<T>(stays ? value : 0.0);
+          if (mask.raw() == nullptr) continue;
+          if (mask.type() == sdk::DataType::Bool) {
+            mask.mutable_data<bool>()[i] = stays;
+          } else {
+            mask.mutable_data<T>()[i] = common::narrow<T>(stays ? 1.0 : 0.0);
+          }
+        }
+      });
+    }
+  };
+
+  TrainingDropout(const sdk::CreateContext&, const sdk::Node& node)
+      : source_(node), version_(node.since_version()), ratio_(node.get_float("ratio", 0.5f)) {
+    if (version_ < 7 && node.get_int("is_test", 0) != 0)
+      sdk::unsupported("Dropout drops nothing in a test");
+  }
+
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor x = ctx.input(0);
+    double ratio = static_cast<double>(ratio_);
+    if (version_ >= 12) {
+      const sdk::Tensor training = ctx.input(2);
+      if (ctx.input(1).present()) ratio = number(ctx.input(1));
+      if (!training.present() || !*training.data<bool>()) ratio = 0;
+    }
+    if (!(ratio >= 0 && ratio < 1))
+      sdk::invalid("Dropout: the ratio is ", ratio, ", which is not in [0, 1)");
+    ctx.set_output(0, x.type(), x.dims());
+    ctx.allow_in_place(0, 0);
+    if (ctx.output_wanted(1))
+      ctx.set_output(1, version_ < 10 ? x.type() : sdk::DataType::Bool, x.dims());
+    return {source_, ratio};
+  }
+
+ private:
+  static double number(const sdk::Tensor& scalar) {
+    if (scalar.size() != 1)
+      sdk::invalid("Dropout: the ratio has dims ", sdk::to_string(scalar.dims()));
+    double value = 0;
+    common::with_float(scalar.type(), [&](auto tag) {
+      value = static_cast<double>(common::widen(*scalar.data<typename decltype(tag)::type>()));
+    });
+    return value;
+  }
+
+  Source source_;
+  int version_;
+  float ratio_;
+};
+
+/// The versions that can train; those between them cannot.
+sdk::KernelList dropout_kernels() {
+  const auto dropout = [](int first, int last) {
+    return sdk::op("Dropout")
+        .name("cpu:dropout_training")
+        .since(first, last)
+        .priority(-1)
+        .flags(BP_KERNEL_NOT_DETERMINISTIC)
+        .types("T", common::float_types());
+  };
+  return {dropout(1, 6).kernel<TrainingDropout>(),
+          dropout(12, std::numeric_limits<int>::max())
+              .types("T1", common::float_types())
+              .roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE, BP_INPUT_HOST_VALUE})
+              .kernel<TrainingDropout>()};
+}
+
 }  // namespace
 
 sdk::KernelList random_kernels() {
-  sdk::KernelList list;
+  sdk::KernelList list = dropout_kernels();
   for (const char* name : {"RandomNormal", "RandomUniform"}) {
     list.push_back(
         sdk::op(name).name("cpu:random").flags(BP_KERNEL_NOT_DETERMINISTIC).kernel<Random>());
