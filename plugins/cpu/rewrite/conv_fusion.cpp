@@ -5,11 +5,14 @@
 namespace backplane::cpu {
 namespace {
 
-/// A Conv that the channels-last kernels can do: float, constant weights, up to 3 spatial axes.
+/// A Conv or ConvTranspose that the channels-last kernels can do: float, constant weights, up to 3 spatial axes.
 bool is_fusable_conv(const WorkingGraph& graph, const WorkNode& node) {
-  if (!node.is("Conv") || node.changed || !graph.is_float(node.input(0))) return false;
+  if (!node.is("Conv") && !node.is("ConvTranspose")) return false;
+  if (node.changed || !graph.is_float(node.input(0))) return false;
   const bp_tensor* w = graph.constant(node.input(1));
   if (w == nullptr || w->dtype != BP_FLOAT || w->rank < 3 || w->rank > 5) return false;
+  const int64_t groups = node.original.get_int("group", 1);
+  if (node.op == "ConvTranspose" && (groups < 1 || groups > w->dims[0])) return false;
   const std::string& bias = node.input(2);
   return bias.empty() || graph.constant(bias) != nullptr;
 }
@@ -33,7 +36,10 @@ bool take_residual(WorkingGraph& graph, WorkNode* node, std::size_t index) {
 
 void fuse_conv(WorkingGraph& graph, WorkNode* node) {
   const std::string base = node->original.name();
-  const int64_t channels = graph.constant(node->input(1))->dims[0];
+  const bp_tensor* w = graph.constant(node->input(1));
+  const bool transposed = node->op == "ConvTranspose";
+  const int64_t channels =
+      transposed ? w->dims[1] * node->original.get_int("group", 1) : w->dims[0];
   graph.change(node);
   node->domain = kPrivateDomain;
   ChannelAffine affine(channels);
@@ -47,7 +53,7 @@ void fuse_conv(WorkingGraph& graph, WorkNode* node) {
   } else if (!biased) {
     graph.set_input(node, 2, "");
   }
-  take_residual(graph, node, 3);
+  if (!transposed) take_residual(graph, node, 3);
   absorb_activation(graph, node);
 }
 
