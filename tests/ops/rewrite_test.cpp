@@ -4,6 +4,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -88,6 +89,17 @@ TEST(Rewrite, AnActivationOfFewColumnsIsANodeOfItsOwn) {
       const std::string product = g.node(op, {g.feed({3, 7}), g.constant({7, columns})});
       EXPECT_EQ(place(g.done({g.node("Sigmoid", {product})})).steps, steps) << op << columns;
     }
+  }
+}
+
+TEST(Rewrite, AnActivationOfFewChannelsIsANodeOfItsOwn) {
+  Random random(1);
+  for (const auto& [channels, op, kernels] :
+       std::vector<std::tuple<std::int64_t, const char*, std::size_t>>{
+           {1, "Sigmoid", 2}, {8, "Sigmoid", 1}, {1, "Relu", 1}}) {
+    GraphWriter g(17, random);
+    const std::string y = g.node("Conv", {g.feed(kImage), g.constant({channels, 16, 1, 1})});
+    EXPECT_EQ(place(g.done({g.node(op, {y})})).kernels.size(), kernels) << op << channels;
   }
 }
 

@@ -5,6 +5,10 @@
 namespace backplane::cpu {
 namespace {
 
+/// Pixels are finished one by one: an activation of fewer channels than a vector has is faster as a node of its own, unless it
+/// is done in registers. See product_fusion.cpp.
+constexpr int64_t kChannelsOfActivation = 8;
+
 /// A Conv or ConvTranspose that the channels-last kernels can do: float, constant weights, up to 3 spatial axes.
 bool is_fusable_conv(const WorkingGraph& graph, const WorkNode& node) {
   if (!node.is("Conv") && !node.is("ConvTranspose")) return false;
@@ -54,7 +58,9 @@ void fuse_conv(WorkingGraph& graph, WorkNode* node) {
     graph.set_input(node, 2, "");
   }
   if (!transposed) take_residual(graph, node, 3);
-  absorb_activation(graph, node);
+  const std::optional<ActivationMatch> match = match_activation(graph, node->outputs[0]);
+  if (match && (match->activation.in_registers() || channels >= kChannelsOfActivation))
+    absorb_activation(graph, node);
 }
 
 /// Per-channel steps that no convolution precedes, with the activation after them: one ScaleShift node.
