@@ -141,8 +141,8 @@ const Sweep kThreeAxes("Conv", "ThreeAxes", 16, any_geometry<3>);
 OpCase depthwise(Random& random) {
   const Geometry g = geometry(random, 2, 14);
   const std::int64_t channels = random.pick<std::int64_t>({1, 3, 7, 16, 17, 33});
-  return conv_of(random, g, random.integer(1, 2), channels, 1, random.pick<std::int64_t>({1, 1, 2}),
-                 ElementType::Float);
+  return conv_of(random, g, random.integer(1, 2), channels, 1,
+                 random.pick<std::int64_t>({1, 1, 2, 3, 4}), ElementType::Float);
 }
 const Sweep kDepthwise("Conv", "Depthwise", 40, depthwise);
 
