@@ -175,11 +175,13 @@ void Product::run_tiles(const TileArgs& all, const Panels::Panel& panel, const f
                         const Run& run, const float* zeros) const {
   const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes;
   const int64_t tiles = ceil_div(run.rows, tiles_->max_rows[panel.vectors]);
+  TileArgs tile = all;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t begin = run.rows * i / tiles;
     const int64_t rows = run.rows * (i + 1) / tiles - begin;
-    TileArgs tile = all;
     tile.rows = table + run.begin + begin;
+    tile.taps = all.taps;
+    tile.panel = all.panel;
     if (zeros != nullptr) leave_padding_out(tile, rows, shape_.depth * pitch, zeros);
     if (tile.taps == 0 && !tile.first && !tile.last) continue;
     tile.out = run.out + begin * tile.out_stride;
