@@ -29,18 +29,14 @@ struct PlaneLines {
   const T* end;       // of the plane
 };
 
-namespace hn = hwy::HWY_NAMESPACE;
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
-constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(Tag()));
-static_assert(kLanes <= PoolLines::kBeyond);
-
-// Bytes: plain loops, of which the compiler makes vectors of this target.
+// Plain loops, of which the compiler makes vectors of this target: for bytes, and for floats where there are no vectors.
 
 template <bool kMax, class T>
 HWY_INLINE T combined(T have, T more) {
-  if constexpr (kMax) {
+  if constexpr (kMax && std::is_integral_v<T>) {
     return more > have ? more : have;
+  } else if constexpr (kMax) {
+    return static_cast<int>(more > have) | static_cast<int>(more != more) ? more : have;
   } else {
     return have + more;
   }
@@ -69,21 +65,40 @@ void combine_along(const Window& window, const T* HWY_RESTRICT line, T* HWY_REST
 }
 
 template <bool kMax, class T>
-void combine_along(const PoolLines& lines, const T* line, float, T* y, const T*) {
+void combine_along(const PoolLines& lines, const T* line, float count, T* y, const T*) {
   const Window& window = lines.window;
-  if (window.stride[2] == 1) return combine_along<kMax, 1>(window, line, y);
-  if (window.stride[2] == 2) return combine_along<kMax, 2>(window, line, y);
-  combine_along<kMax, 0>(window, line, y);
+  if (window.stride[2] == 1) {
+    combine_along<kMax, 1>(window, line, y);
+  } else if (window.stride[2] == 2) {
+    combine_along<kMax, 2>(window, line, y);
+  } else {
+    combine_along<kMax, 0>(window, line, y);
+  }
+  if constexpr (!kMax) {
+    const float* HWY_RESTRICT counts = lines.counts.data();
+    T* HWY_RESTRICT mean = y;
+    for (std::int64_t i = 0; i < window.out[2]; ++i) {
+      const float all = count * counts[i];
+      mean[i] /= all > 1 ? all : 1.0f;
+    }
+  }
 }
 
+#if HWY_TARGET != HWY_SCALAR
 // Floats: small images have lines of less than a vector, so that all is done in whole ones. What is read and written beyond
 // a line stays within the plane, and the next line takes its place.
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<Tag>;
+constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(Tag()));
+static_assert(kLanes <= PoolLines::kBeyond);
 
 /// A NaN stays, in either of the two.
 template <bool kMax>
 HWY_INLINE Vector combined(Vector have, Vector more) {
   if constexpr (kMax) {
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+#if HWY_TARGET == HWY_EMU128
     return hn::IfThenElse(hn::Or(hn::Gt(more, have), hn::IsNaN(more)), more, have);
 #else
     // Of a number and a NaN a maximum is the second operand; a number with all bits of a NaN besides is one.
@@ -122,12 +137,8 @@ template <std::int64_t kStride>
 HWY_INLINE Vector load_apart(const float* from) {
   const Tag d;
   const Vector first = hn::LoadU(d, from);
-#if HWY_TARGET == HWY_SCALAR
-  return first;
-#else
   if constexpr (kStride == 1) return first;
   return hn::ConcatEven(d, hn::LoadU(d, from + kLanes), first);
-#endif
 }
 
 template <bool kMax, std::int64_t kStride>
@@ -160,21 +171,9 @@ void combine_along(const PoolLines& lines, const float* line, float count, float
   const Window& window = lines.window;
   if (window.stride[2] == 1) return combine_vectors_along<kMax, 1>(lines, line, count, y, end);
   if (window.stride[2] == 2) return combine_vectors_along<kMax, 2>(lines, line, count, y, end);
-  for (std::int64_t i = 0; i < window.out[2]; ++i) {
-    const float* from = line + i * window.stride[2];
-    float all = *from;
-    for (std::int64_t k = 1; k < window.kernel[2]; ++k) {
-      const float more = from[k * window.dilation[2]];
-      if constexpr (kMax) {
-        all = static_cast<int>(more > all) | static_cast<int>(more != more) ? more : all;
-      } else {
-        all += more;
-      }
-    }
-    const float all_count = kMax ? 1.0f : count * lines.counts[static_cast<std::size_t>(i)];
-    y[i] = kMax ? all : all / std::max(all_count, 1.0f);
-  }
+  combine_along<kMax, float>(lines, line, count, y, end);
 }
+#endif
 
 /// Combines the lines of the plane that belong to a line of the result; `to` is filled with `start`.
 template <bool kMax, class T>
