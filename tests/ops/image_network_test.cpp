@@ -210,6 +210,56 @@ void pool(Network& n) {
   n.then(n.g.node(op, {n.x}, {{"kernel_shape", ints({3, 3})}, {"pads", ints({1, 1, 1, 1})}}));
 }
 
+/// Pixels between the pixels, by windows that meet, overlap or leave gaps.
+void enlarge(Network& n) {
+  Dims dims = n.dims;
+  std::vector<std::int64_t> kernel, strides, begin, end, extra, dilations;
+  for (std::size_t axis = 2; axis < 4; ++axis) {
+    kernel.push_back(n.random.integer(1, 4));
+    strides.push_back(n.random.integer(1, 3));
+    dilations.push_back(n.random.pick<std::int64_t>({1, 1, 2}));
+    begin.push_back(n.random.integer(0, (kernel.back() - 1) / 2));
+    end.push_back(n.random.integer(0, (kernel.back() - 1) / 2));
+    extra.push_back(n.random.integer(0, strides.back() - 1));
+    dims[axis] = (n.dims[axis] - 1) * strides.back() + (kernel.back() - 1) * dilations.back() + 1 +
+                 extra.back() - begin.back() - end.back();
+  }
+  if (n.pixels() > 400) return;
+  const std::int64_t groups = n.channels() % 2 == 0 ? n.random.integer(1, 2) : 1;
+  const auto features = n.random.pick<std::int64_t>({1, 8, 17});
+  dims[1] = features * groups;
+  std::vector<std::string> inputs = {
+      n.x, n.g.constant({n.channels(), features, kernel[0], kernel[1]}, -0.3, 0.3)};
+  if (n.random.one_in(2)) inputs.push_back(n.g.constant({dims[1]}));
+  begin.insert(begin.end(), end.begin(), end.end());
+  std::string y = n.g.node("ConvTranspose", inputs,
+                           {{"strides", strides},
+                            {"dilations", dilations},
+                            {"pads", begin},
+                            {"output_padding", extra},
+                            {"group", groups}});
+  if (n.random.one_in(2)) {
+    y = n.g.node("BatchNormalization", {y, n.g.constant({dims[1]}), n.g.constant({dims[1]}),
+                                        n.g.constant({dims[1]}), n.g.constant({dims[1]}, 0.5, 2)});
+  }
+  if (n.random.one_in(2)) y = n.g.node(n.random.one_in(2) ? "Relu" : "Sigmoid", {y});
+  n.then(y, dims);
+}
+
+/// A step of a U-Net: half of the pixels, their double, and what was there before beside it.
+void down_and_up(Network& n) {
+  const std::int64_t c = n.channels(), h = n.dims[2], w = n.dims[3];
+  if (h < 2 || w < 2) return;
+  std::string y =
+      n.g.node("MaxPool", {n.x}, {{"kernel_shape", ints({2, 2})}, {"strides", ints({2, 2})}});
+  y = n.g.node("Relu", {conv(n, y, 2 * c, c, 3)});
+  y = n.g.node("ConvTranspose", {y, n.g.constant({2 * c, c, 2, 2}, -0.3, 0.3), n.g.constant({c})},
+               {{"strides", ints({2, 2})}, {"output_padding", ints({h % 2, w % 2})}});
+  const bool first = n.random.one_in(2);
+  y = n.g.node("Concat", {first ? n.x : y, first ? y : n.x}, {{"axis", 1}});
+  n.then(y, {n.batch(), 2 * c, h, w});
+}
+
 void residual(Network& n) {
   for (const auto& [value, dims] : n.earlier) {
     if (dims != n.dims) continue;
@@ -254,6 +304,8 @@ GraphCase image_network(Random& random) {
                                                             tokens,
                                                             group_normalization,
                                                             pool,
+                                                            enlarge,
+                                                            down_and_up,
                                                             residual,
                                                             reduction,
                                                             transpose,
@@ -268,7 +320,7 @@ GraphCase image_network(Random& random) {
   n.outputs.push_back(n.x);
   return g.done(n.outputs, {1024, 8192});
 }
-const Sweep kImageNetwork("ImageNetwork", "Random", 150, image_network);
+const Sweep kImageNetwork("ImageNetwork", "Random", 180, image_network);
 
 }  // namespace
 }  // namespace backplane::ops_test

@@ -34,6 +34,10 @@ const OpCase kRows[] = {
                              {"ceil_mode", 1}}},
      .inputs = {f32({1, 1, 3}, {1, 2, 3})},
      .outputs = {f32({1, 1, 2}, {2, 3})}},
+    {.name = "MaxIsNanWhereTheWindowSeesOne",
+     .node = {.op_type = "MaxPool", .opset = 12, .attributes = {{"kernel_shape", ints({2, 2})}}},
+     .inputs = {f32({1, 1, 3, 4}, {1, 2, 3, kNan, 5, 6, 7, 8, kNan, 10, 11, 12})},
+     .outputs = {f32({1, 1, 2, 3}, {6, 7, kNan, kNan, 11, 12})}},
     {.name = "AverageLeavesPadsOut",
      .node = {.op_type = "AveragePool",
               .opset = 11,
@@ -122,14 +126,14 @@ OpCase pool_of(Random& random, const std::string& op, std::int64_t axes) {
   Dims dilations;
   Dims pads(static_cast<std::size_t>(2 * axes), 0);
   Dims dims = {random.integer(1, 2), random.pick<std::int64_t>({1, 3, 8, 17, 33})};
+  const std::int64_t most = axes == 3 ? 5 : random.pick<std::int64_t>({4, 15, 15, 70});
   for (std::int64_t axis = 0; axis < axes; ++axis) {
     kernel.push_back(random.integer(1, 4));
     strides.push_back(random.integer(1, 3));
     dilations.push_back(has_dilations ? random.integer(1, 2) : 1);
     pads[axis] = random.integer(0, kernel.back() - 1);
     pads[axis + axes] = random.integer(0, kernel.back() - 1);
-    dims.push_back((kernel.back() - 1) * dilations.back() + 1 +
-                   random.integer(0, axes == 3 ? 5 : 15));
+    dims.push_back((kernel.back() - 1) * dilations.back() + 1 + random.integer(0, most));
   }
   row.node.attributes = {{"kernel_shape", kernel}};
   if (random.one_in(2)) row.node.attributes.push_back({"strides", strides});

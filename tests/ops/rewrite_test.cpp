@@ -4,6 +4,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -91,6 +92,17 @@ TEST(Rewrite, AnActivationOfFewColumnsIsANodeOfItsOwn) {
   }
 }
 
+TEST(Rewrite, AnActivationOfFewChannelsIsANodeOfItsOwn) {
+  Random random(1);
+  for (const auto& [channels, op, kernels] :
+       std::vector<std::tuple<std::int64_t, const char*, std::size_t>>{
+           {1, "Sigmoid", 2}, {8, "Sigmoid", 1}, {1, "Relu", 1}}) {
+    GraphWriter g(17, random);
+    const std::string y = g.node("Conv", {g.feed(kImage), g.constant({channels, 16, 1, 1})});
+    EXPECT_EQ(place(g.done({g.node(op, {y})})).kernels.size(), kernels) << op << channels;
+  }
+}
+
 TEST(Rewrite, AnOutputOfTheGraphStays) {
   Random random(1);
   GraphWriter g(17, random);
@@ -124,7 +136,29 @@ bool stays_channels_last(const GraphCase& graph) {
   const std::string order = explain(graph)["order"].dump();
   const std::size_t first = order.find("ToChannelsLast");
   return order.find("ToChannelsFirst") == order.rfind("ToChannelsFirst") &&
-         first == order.rfind("ToChannelsLast") && order.find("Transpose_") == std::string::npos;
+         first == order.rfind("ToChannelsLast") && order.find("\"Transpose_") == std::string::npos;
+}
+
+TEST(Rewrite, AConvTransposeTakesNormalizationAndActivationOver) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string weights = g.constant({16, 8, 3, 3});
+  const std::string y =
+      g.node("ConvTranspose", {g.feed(kImage), weights}, {{"strides", ints({2, 2})}, {"group", 2}});
+  const Placement placement = place(g.done({g.node("LeakyRelu", {normalize(g, y)})}));
+  EXPECT_EQ(placement.kernels, Names{"cpu:conv_transpose_last"});
+}
+
+TEST(Rewrite, ANetworkThatNarrowsAndWidensStaysChannelsLast) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string x = conv(g, g.feed(kImage));
+  std::string y =
+      g.node("MaxPool", {x}, {{"kernel_shape", ints({2, 2})}, {"strides", ints({2, 2})}});
+  y = g.node("ConvTranspose", {conv(g, y), g.constant({16, 16, 2, 2})},
+             {{"strides", ints({2, 2})}});
+  y = g.node("Concat", {x, y}, {{"axis", 1}});
+  EXPECT_TRUE(stays_channels_last(g.done({g.node("Conv", {y, g.constant({4, 32, 1, 1})})})));
 }
 
 TEST(Rewrite, GatesOfChannelsAndPixelsAreTakenWhereImagesLie) {

@@ -117,23 +117,9 @@ void DirectConv::run_product(const ConvArgs& args, const float* zeros, char* scr
   product.residual_stride = shape_.out_channels;
   product.zeros = zeros;
   product.out_stride = strides.width;
-  const int64_t rows = product_.shape().rows;
-  const bool uniform =
-      (window.out[1] == 1 || strides.height == window.out[2] * strides.width) &&
-      (window.out[0] == 1 || strides.depth == window.out[1] * window.out[2] * strides.width) &&
-      (shape_.batch == 1 || strides.batch == window.out_pixels() * strides.width);
-  if (uniform) {
-    product.out = args.y;
-    product_.run(product, 0, rows, threads, scratch, fill);
-    return;
-  }
-  // Rows of the output that do not follow each other in memory: a line at a time.
-  for_each_line(window, 0, rows,
-                [&](int64_t image, int64_t z, int64_t y, int64_t, int64_t first, int64_t count) {
-                  product.out = args.y + image * strides.batch + z * strides.depth +
-                                y * strides.height - first * strides.width;
-                  product_.run(product, first, first + count, threads, scratch, fill);
-                });
+  product.out = args.y;
+  product.out_lines = out_lines(window.out, shape_.batch, strides);
+  product_.run(product, 0, product_.shape().rows, threads, scratch, fill);
 }
 
 void DirectConv::run_indirect(const ConvArgs& args, char* workspace,

@@ -7,6 +7,7 @@
 
 #include "plugins/cpu/dense/conv_geometry.hpp"
 #include "plugins/cpu/dense/layout_copy.hpp"
+#include "plugins/cpu/dense/product.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
@@ -31,6 +32,17 @@ void for_each_line(const Window& window, int64_t row, int64_t rows, const Line& 
     z = 0;
     ++image;
   }
+}
+
+/// Where the product's rows, the pixels of `batch` images of these extents, go.
+inline OutLines out_lines(const std::array<int64_t, 3>& extents, int64_t batch,
+                          const ImageStrides& strides) {
+  const int64_t line = extents[2] * strides.width;
+  const bool follow = (extents[1] == 1 || strides.height == line) &&
+                      (extents[0] == 1 || strides.depth == extents[1] * line) &&
+                      (batch == 1 || strides.batch == extents[0] * extents[1] * line);
+  if (follow) return {};
+  return {extents[2], extents[1], extents[0], strides.height, strides.depth, strides.batch};
 }
 
 /// A channels-last image batch whose pixels are the rows of a product.

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "plugins/cpu/kernels/parallel.hpp"
+#include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
-
-uint64_t float_bytes(int64_t floats) { return (static_cast<uint64_t>(floats) * 4 + 63) / 64 * 64; }
 
 /// The remainder that is not negative.
 int64_t modulo(int64_t value, int64_t divisor) {
@@ -121,7 +119,9 @@ void TransposedAttributes::resolve_output(std::size_t axis, std::size_t axes,
   window.pad_end[to] = total - window.pad_begin[to];
 }
 
-TransposedConv::TransposedConv(const ConvShape& shape, Isa isa, unsigned threads) : shape_(shape) {
+TransposedConv::TransposedConv(const ConvShape& shape, const Activation& activation, Isa isa,
+                               unsigned threads)
+    : shape_(shape) {
   const Window& window = shape.window;
   const Extents& stride = window.stride;
   const int64_t depth = shape.in_channels / shape.groups;
@@ -147,7 +147,7 @@ TransposedConv::TransposedConv(const ConvShape& shape, Isa isa, unsigned threads
   for (int64_t z = 0; z < std::min(stride[0], window.out[0]); ++z) {
     for (int64_t y = 0; y < std::min(stride[1], window.out[1]); ++y) {
       for (int64_t x = 0; x < std::min(stride[2], window.out[2]); ++x) {
-        add_phase({z, y, x}, isa, threads);
+        add_phase({z, y, x}, activation, isa, threads);
       }
     }
   }
@@ -165,7 +165,8 @@ TransposedConv::Class TransposedConv::class_of(const Extents& remainder) const {
   return result;
 }
 
-void TransposedConv::add_phase(const Extents& first, Isa isa, unsigned threads) {
+void TransposedConv::add_phase(const Extents& first, const Activation& activation, Isa isa,
+                               unsigned threads) {
   const Window& window = shape_.window;
   Phase phase;
   phase.first = first;
@@ -183,13 +184,12 @@ void TransposedConv::add_phase(const Extents& first, Isa isa, unsigned threads) 
   product.depth = shape_.in_channels / shape_.groups;
   product.columns = shape_.out_channels / shape_.groups;
   product.groups = shape_.groups;
-  phase.product = Product(product, Activation{}, isa, threads);
-  phase_rows_ = std::max(phase_rows_, product.rows);
+  phase.product = Product(product, activation, isa, threads);
   scratch_bytes_ = std::max(scratch_bytes_, phase.product.scratch_bytes());
   phases_.push_back(std::move(phase));
 }
 
-void TransposedConv::pack(const float* weights, float* packed, float* beside,
+void TransposedConv::pack(const float* weights, const float* scales, float* packed, float* beside,
                           const sdk::Threads& threads) const {
   const Window& window = shape_.window;
   const int64_t depth = shape_.in_channels / shape_.groups;
@@ -216,18 +216,17 @@ void TransposedConv::pack(const float* weights, float* packed, float* beside,
       view.tap_stride = depth * columns;
       view.depth_stride = columns;
       view.column_stride = 1;
+      view.column_scales = scales != nullptr ? scales + group * columns : nullptr;
       pack_panels(panels_, view, packed + one.packed_offset + group * group_floats, threads);
     }
   }
 }
 
 uint64_t TransposedConv::workspace_bytes() const {
-  const int64_t x = shape_.batch * shape_.in_channels * shape_.window.in_pixels();
-  return float_bytes(shape_.in_channels) + float_bytes(x) +
-         float_bytes(phase_rows_ * shape_.out_channels) + scratch_bytes_;
+  return align64(static_cast<uint64_t>(shape_.in_channels) * 4) + scratch_bytes_;
 }
 
-void TransposedConv::fill(const Phase& phase, const float* x, const float* zeros,
+void TransposedConv::fill(const Phase& phase, const RowSource<float>& x, const float* zeros,
                           const float** table, int64_t pitch, int64_t row, int64_t rows) const {
   const Window& window = shape_.window;
   const auto shift = [&](std::size_t axis,
@@ -239,92 +238,39 @@ void TransposedConv::fill(const Phase& phase, const float* x, const float* zeros
   for (const int64_t kz : positions[0]) {
     for (const int64_t ky : positions[1]) {
       for (const int64_t kx : positions[2]) {
-        const Pixels pixels{x, zeros, {shift(0, kz), shift(1, ky), shift(2, kx)}};
-        fill_tap(phase, pixels, table, row, rows);
+        fill_tap(table, x, zeros, {shift(0, kz), shift(1, ky), shift(2, kx)}, row, rows);
         table += pitch;
       }
     }
   }
 }
 
-/// For `rows` output pixels of the phase from `row` on: the input pixels that lie `pixels.shift` from them.
-void TransposedConv::fill_tap(const Phase& phase, const Pixels& pixels, const float** table,
-                              int64_t row, int64_t rows) const {
-  const Extents& in = shape_.window.in;
-  const Extents& count = phase.count;
-  int64_t ox = row % count[2];
-  int64_t oy = row / count[2] % count[1];
-  int64_t oz = row / (count[2] * count[1]) % count[0];
-  int64_t image = row / (count[2] * count[1] * count[0]);
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t iz = oz + pixels.shift[0];
-    const int64_t iy = oy + pixels.shift[1];
-    const int64_t ix = ox + pixels.shift[2];
-    const bool inside = iz >= 0 && iz < in[0] && iy >= 0 && iy < in[1] && ix >= 0 && ix < in[2];
-    const int64_t pixel = ((image * in[0] + iz) * in[1] + iy) * in[2] + ix;
-    table[i] = inside ? pixels.x + pixel * shape_.in_channels : pixels.zeros;
-    if (++ox < count[2]) continue;
-    ox = 0;
-    if (++oy < count[1]) continue;
-    oy = 0;
-    if (++oz < count[0]) continue;
-    oz = 0;
-    ++image;
-  }
-}
-
-/// From the phase's dense channels-last pixels to their places in y.
-void TransposedConv::spread(const Phase& phase, const float* from, float* y,
-                            const sdk::Threads& threads) const {
-  const Window& window = shape_.window;
-  const int64_t channels = shape_.out_channels;
-  const auto& count = phase.count;
-  constexpr int64_t kPart = 16;
-  const int64_t parts = (channels + kPart - 1) / kPart;
-  const int64_t lines = shape_.batch * count[0] * count[1];
-  split_loop(threads, lines * parts, static_cast<double>(count[2] * kPart), 1,
-             [&](int64_t begin, int64_t end) {
-               for (int64_t i = begin; i < end; ++i) {
-                 const int64_t line = i / parts;
-                 const int64_t channel = i % parts * kPart;
-                 const int64_t some = std::min(kPart, channels - channel);
-                 const int64_t oy = line % count[1] * window.stride[1] + phase.first[1];
-                 const int64_t oz = line / count[1] % count[0] * window.stride[0] + phase.first[0];
-                 const int64_t image = line / (count[1] * count[0]);
-                 const float* source = from + line * count[2] * channels + channel;
-                 float* to = y + (image * channels + channel) * window.out_pixels() +
-                             (oz * window.out[1] + oy) * window.out[2] + phase.first[2];
-                 for (int64_t c = 0; c < some; ++c, to += window.out_pixels()) {
-                   for (int64_t x = 0; x < count[2]; ++x)
-                     to[x * window.stride[2]] = source[x * channels + c];
-                 }
-               }
-             });
-}
-
-void TransposedConv::run(const float* x, const float* packed, const float* bias, float* y,
-                         char* workspace, const sdk::Threads& threads) const {
-  const Window& window = shape_.window;
-  const int64_t channels = shape_.in_channels;
+void TransposedConv::run(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const {
+  const Extents& stride = shape_.window.stride;
   auto* zeros = reinterpret_cast<float*>(workspace);
-  workspace += float_bytes(channels);
-  std::memset(zeros, 0, static_cast<std::size_t>(channels) * 4);
-  auto* x_last = reinterpret_cast<float*>(workspace);
-  workspace += float_bytes(shape_.batch * channels * window.in_pixels());
-  transpose_planes(x, x_last, shape_.batch, channels, window.in_pixels(), 4, threads);
-  auto* pixels = reinterpret_cast<float*>(workspace);
-  workspace += float_bytes(phase_rows_ * shape_.out_channels);
+  std::memset(zeros, 0, static_cast<std::size_t>(shape_.in_channels) * 4);
+  char* scratch = workspace + align64(static_cast<uint64_t>(shape_.in_channels) * 4);
   for (const Phase& phase : phases_) {
-    ProductArgs args;
-    args.packed = packed + classes_[phase.class_index].packed_offset;
-    args.bias = bias;
-    args.out = pixels;
-    args.out_stride = shape_.out_channels;
-    phase.product.run(args, 0, phase.product.shape().rows, threads, workspace,
+    const ImageStrides& y = args.y_strides;
+    const Extents& first = phase.first;
+    ProductArgs product;
+    product.packed = args.packed + classes_[phase.class_index].packed_offset;
+    product.bias = args.bias;
+    product.zeros = zeros;
+    product.out = args.y + first[0] * y.depth + first[1] * y.height + first[2] * y.width;
+    const ImageStrides strides{y.batch, stride[0] * y.depth, stride[1] * y.height,
+                               stride[2] * y.width};
+    product.out_stride = strides.width;
+    product.out_lines = out_lines(phase.count, shape_.batch, strides);
+    // A position reads the pixels that lie at one distance from those of the phase.
+    Window pixels;
+    pixels.in = shape_.window.in;
+    pixels.out = phase.count;
+    const RowSource<float> x{pixels, args.x, args.x_strides};
+    phase.product.run(product, 0, phase.product.shape().rows, threads, scratch,
                       [&](const float** table, int64_t pitch, int64_t row, int64_t rows) {
-                        fill(phase, x_last, zeros, table, pitch, row, rows);
+                        fill(phase, x, zeros, table, pitch, row, rows);
                       });
-    spread(phase, pixels, y, threads);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plugins/cpu/dense/conv_direct.hpp"
+#include "plugins/cpu/dense/conv_rows.hpp"
 
 namespace backplane::cpu {
 
@@ -30,18 +31,19 @@ struct TransposedAttributes {
 class TransposedConv {
  public:
   /// `shape.window` as TransposedAttributes::resolve makes it.
-  TransposedConv(const ConvShape& shape, Isa isa, unsigned threads);
+  TransposedConv(const ConvShape& shape, const Activation& activation, Isa isa, unsigned threads);
 
   /// Floats of the packed weights; they depend on W's dims, strides, dilations and groups alone.
   int64_t packed_floats() const { return packed_floats_; }
   /// Floats that `pack` needs beside its result.
   int64_t pack_floats() const { return pack_floats_; }
-  /// Packs weights [in_channels, out_channels / groups, kernel ...].
-  void pack(const float* weights, float* packed, float* beside, const sdk::Threads& threads) const;
+  /// Packs weights [in_channels, out_channels / groups, kernel ...], times one factor per output channel
+  /// where `scales` is given.
+  void pack(const float* weights, const float* scales, float* packed, float* beside,
+            const sdk::Threads& threads) const;
   uint64_t workspace_bytes() const;
-  /// x and y are channels first and dense; `bias` may be null.
-  void run(const float* x, const float* packed, const float* bias, float* y, char* workspace,
-           const sdk::Threads& threads) const;
+  /// On x and y that are channels last, without a residual.
+  void run(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const;
 
  private:
   using Extents = std::array<int64_t, 3>;
@@ -61,20 +63,10 @@ class TransposedConv {
     std::size_t class_index = 0;
     Product product;
   };
-  /// What a kernel position reads: x at a distance from the output's pixel, zeros outside of it.
-  struct Pixels {
-    const float* x;
-    const float* zeros;
-    Extents shift;
-  };
-
   Class class_of(const Extents& remainder) const;
-  void add_phase(const Extents& first, Isa isa, unsigned threads);
-  void fill(const Phase& phase, const float* x, const float* zeros, const float** table,
+  void add_phase(const Extents& first, const Activation& activation, Isa isa, unsigned threads);
+  void fill(const Phase& phase, const RowSource<float>& x, const float* zeros, const float** table,
             int64_t pitch, int64_t row, int64_t rows) const;
-  void fill_tap(const Phase& phase, const Pixels& pixels, const float** table, int64_t row,
-                int64_t rows) const;
-  void spread(const Phase& phase, const float* from, float* y, const sdk::Threads& threads) const;
 
   ConvShape shape_;
   Panels panels_;
@@ -82,7 +74,6 @@ class TransposedConv {
   std::vector<Phase> phases_;
   int64_t packed_floats_ = 0;
   int64_t pack_floats_ = 0;
-  int64_t phase_rows_ = 0;  // of the largest phase
   uint64_t scratch_bytes_ = 0;
 };
 

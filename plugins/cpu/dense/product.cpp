@@ -25,6 +25,25 @@ bool is_padding(const float* const* rows, int64_t count, const float* zeros) {
   return std::all_of(rows, rows + count, [zeros](const float* row) { return row == zeros; });
 }
 
+/// A run of rows whose results lie one behind the other.
+struct Place {
+  int64_t offset;  // of the first one, in floats
+  int64_t rows;
+};
+
+/// The run of at most `most` rows that begins with `row`.
+Place place(const ProductArgs& args, int64_t row, int64_t most) {
+  const OutLines& lines = args.out_lines;
+  if (lines.rows == 0) return {row * args.out_stride, most};
+  const int64_t line = row / lines.rows;
+  const int64_t plane = line / lines.lines;
+  const int64_t within = row - line * lines.rows;
+  const int64_t offset = within * args.out_stride + line % lines.lines * lines.line_stride +
+                         plane % lines.planes * lines.plane_stride +
+                         plane / lines.planes * lines.image_stride;
+  return {offset, std::min(most, lines.rows - within)};
+}
+
 /// Leaves the first and last taps of a tile out where they read padding alone: with a wide dilation most do.
 void leave_padding_out(TileArgs& tile, int64_t rows, int64_t tap_floats, const float* zeros) {
   while (tile.taps > 0 && is_padding(tile.rows, rows, zeros)) {
@@ -126,12 +145,13 @@ void Product::run_panel(const ProductArgs& args, const float* const* table, floa
   tile.row_pitch = count;
   tile.offset = group * shape_.depth + block.offset;
   tile.depth = block.depth;
-  const float* weights = buffer;
+  tile.taps = block.taps;
+  tile.panel = buffer;
   if (shape_.unpacks) {
     args.unpack(args.unpack_from, panel, block.offset, block.depth, buffer);
   } else {
-    weights = args.packed + group * group_floats() + panel.column * shape_.taps * shape_.depth +
-              (block.tap * shape_.depth + block.offset) * pitch;
+    tile.panel = args.packed + group * group_floats() + panel.column * shape_.taps * shape_.depth +
+                 (block.tap * shape_.depth + block.offset) * pitch;
   }
   tile.out_stride = args.out_stride;
   tile.width = panel.width;
@@ -141,19 +161,31 @@ void Product::run_panel(const ProductArgs& args, const float* const* table, floa
   tile.last = &block == &blocks_.back();
   tile.lo = activation_.lo();
   tile.hi = activation_.hi();
-  const int64_t tiles = ceil_div(count, tiles_->max_rows[panel.vectors]);
+  for (int64_t begin = 0; begin < count;) {
+    const auto [offset, rows] = place(args, row + begin, count - begin);
+    const float* residual = args.residual;
+    if (residual != nullptr) residual += (row + begin) * args.residual_stride + column;
+    run_tiles(tile, panel, table + block.tap * count,
+              {begin, rows, args.out + offset + column, residual}, args.zeros);
+    begin += rows;
+  }
+}
+
+void Product::run_tiles(const TileArgs& all, const Panels::Panel& panel, const float* const* table,
+                        const Run& run, const float* zeros) const {
+  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes;
+  const int64_t tiles = ceil_div(run.rows, tiles_->max_rows[panel.vectors]);
+  TileArgs tile = all;
   for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t begin = count * i / tiles;
-    const int64_t rows = count * (i + 1) / tiles - begin;
-    tile.rows = table + block.tap * count + begin;
-    tile.taps = block.taps;
-    tile.panel = weights;
-    if (args.zeros != nullptr) leave_padding_out(tile, rows, shape_.depth * pitch, args.zeros);
+    const int64_t begin = run.rows * i / tiles;
+    const int64_t rows = run.rows * (i + 1) / tiles - begin;
+    tile.rows = table + run.begin + begin;
+    tile.taps = all.taps;
+    tile.panel = all.panel;
+    if (zeros != nullptr) leave_padding_out(tile, rows, shape_.depth * pitch, zeros);
     if (tile.taps == 0 && !tile.first && !tile.last) continue;
-    tile.out = args.out + (row + begin) * args.out_stride + column;
-    if (args.residual != nullptr) {
-      tile.residual = args.residual + (row + begin) * args.residual_stride + column;
-    }
+    tile.out = run.out + begin * tile.out_stride;
+    if (run.residual != nullptr) tile.residual = run.residual + begin * tile.residual_stride;
     tiles_->tile[panel.vectors][rows](tile);
     if (tile.last && !activation_.in_registers()) {
       activations_->apply(activation_, tile.out, tile.out_stride, rows, panel.width);

@@ -21,6 +21,14 @@ struct ProductShape {
   bool unpacks = false;  // see ProductArgs::unpack; one tap and one group
 };
 
+/// Where the rows of `out` lie if not one behind the other: in lines, these in planes, and these in images.
+struct OutLines {
+  int64_t rows = 0;    // of a line; 0: all rows are one
+  int64_t lines = 1;   // of a plane
+  int64_t planes = 1;  // of an image
+  int64_t line_stride = 0, plane_stride = 0, image_stride = 0;
+};
+
 /// The memory of one product. Strides count floats. Nothing is owned.
 struct ProductArgs {
   const float* packed = nullptr;
@@ -35,6 +43,7 @@ struct ProductArgs {
   const float* zeros = nullptr;  // what rows of padding point to; null: there are none
   float* out = nullptr;
   int64_t out_stride = 0;
+  OutLines out_lines;
 };
 
 /// A product made ready: how it is cut into blocks for the caches and into items for the threads.
@@ -98,6 +107,14 @@ class Product {
                 int64_t count, int64_t panel_item) const;
   void run_panel(const ProductArgs& args, const float* const* table, float* buffer, int64_t row,
                  int64_t count, int64_t panel, const Block& block) const;
+  /// Rows of a table from `begin` on whose results lie one behind the other, from `out` on.
+  struct Run {
+    int64_t begin, rows;
+    float* out;
+    const float* residual;
+  };
+  void run_tiles(const TileArgs& all, const Panels::Panel& panel, const float* const* table,
+                 const Run& run, const float* zeros) const;
 
   ProductShape shape_;
   Activation activation_;

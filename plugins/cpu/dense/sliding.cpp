@@ -7,6 +7,8 @@
 namespace backplane::cpu {
 namespace {
 
+constexpr int64_t kMostOutputs = 4;  // of a channel
+
 /// The taps of a run of an output line that lie inside of the image, with the pointer of its first pixel.
 /// Returns how many there are.
 template <class Sink>
@@ -56,6 +58,18 @@ int64_t line_work(const Window& window, int64_t channels) {
   return window.out[2] * channels * window.most_inside();
 }
 
+/// Each of `count` elements kTimes times: a number that is known, of which the compiler makes shuffles.
+template <int64_t kTimes>
+void repeat_each(const float* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t k = 0; k < kTimes; ++k) to[i * kTimes + k] = from[i];
+  }
+}
+
+auto repeat_of(int64_t times) {
+  return times == 2 ? repeat_each<2> : times == 3 ? repeat_each<3> : repeat_each<kMostOutputs>;
+}
+
 }  // namespace
 
 std::vector<LineRun> line_runs(const Window& window) {
@@ -96,7 +110,7 @@ bool DepthwiseConv::applies(const ConvShape& shape) {
     return false;
   // Every input channel is copied once for each of its outputs: many are better made by a product.
   return shape.out_channels == shape.in_channels ||
-         (shape.in_channels >= 8 && shape.out_channels <= 4 * shape.in_channels);
+         (shape.in_channels >= 8 && shape.out_channels <= kMostOutputs * shape.in_channels);
 }
 
 uint64_t DepthwiseConv::workspace_bytes() const {
@@ -121,17 +135,16 @@ void DepthwiseConv::repeat_channels(const ConvArgs& args, float* repeated,
                                     const sdk::Threads& threads) const {
   const Window& window = shape_.window;
   const ImageStrides& strides = args.x_strides;
-  const int64_t times = multiplier();
+  const int64_t pixel_floats = shape_.out_channels;
+  const auto repeat = repeat_of(multiplier());
   const int64_t line_floats = window.in[2] * shape_.out_channels;
   for_each_line(
       window.in, shape_.batch, line_floats, threads, [&](int64_t image, int64_t z, int64_t y) {
         const float* pixel =
             args.x + image * strides.batch + z * strides.depth + y * strides.height;
         float* to = repeated + ((image * window.in[0] + z) * window.in[1] + y) * line_floats;
-        for (int64_t x = 0; x < window.in[2]; ++x, pixel += strides.width) {
-          for (int64_t c = 0; c < shape_.in_channels; ++c, to += times)
-            std::fill_n(to, times, pixel[c]);
-        }
+        for (int64_t x = 0; x < window.in[2]; ++x, pixel += strides.width, to += pixel_floats)
+          repeat(pixel, shape_.in_channels, to);
       });
 }
 

@@ -10,13 +10,19 @@
 namespace backplane::cpu {
 
 struct PoolLines {
+  /// Elements beyond the end of a line that vectors reach.
+  static constexpr std::int64_t kBeyond = 64;
+
   Window window;
-  std::vector<float>
-      counts;  // of means: positions of the window that count, for each output column
+  /// Of means: positions of the window that count, for each output column and kBeyond more.
+  std::vector<float> counts;
   bool count_padding = false;  // so they do along the other axes
 
   /// Elements of scratch memory that a plane needs.
   std::int64_t scratch_size() const;
+  /// Lines of the result that are made at a time, and the elements from one to the next in the scratch memory.
+  std::int64_t block() const;
+  std::int64_t pitch() const;
   /// Positions of the window of an output index along an axis: inside of the image, or of the padded one.
   std::int64_t count_at(std::size_t axis, std::int64_t index) const;
 };

@@ -1,15 +1,21 @@
 // ConvTranspose: https://onnx.ai/onnx/operators/onnx__ConvTranspose.html
+// and backplane.cpu::ConvTranspose, its channels-last form that a rewrite makes: inputs x [batch, spatial ...,
+// channels], W as ConvTranspose's (constant), bias, none, scale [output channels] (constant, multiplies W);
+// attributes of ConvTranspose, activation. y = activation(conv_transpose(x, W * scale) + bias).
+#include "plugins/cpu/dense/activation_attributes.hpp"
 #include "plugins/cpu/dense/conv_transposed.hpp"
+#include "plugins/cpu/dense/image_tensor.hpp"
 #include "plugins/cpu/dense/plain_product.hpp"
 #include "plugins/cpu/device.hpp"
+#include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
 
-constexpr uint32_t kTransposedX = 0, kTransposedW = 1, kTransposedBias = 2;
+constexpr uint32_t kTransposedX = 0, kTransposedW = 1, kTransposedBias = 2, kTransposedScale = 4;
 
 /// Reads and checks the dims of x, W and B.
-ConvShape transposed_shape(const TransposedAttributes& attributes, int64_t groups,
+ConvShape transposed_shape(const TransposedAttributes& attributes, int64_t groups, bool last,
                            const sdk::PrepareContext& ctx) {
   const sdk::DimsView x = ctx.input(kTransposedX).dims();
   const sdk::DimsView w = ctx.input(kTransposedW).dims();
@@ -17,16 +23,17 @@ ConvShape transposed_shape(const TransposedAttributes& attributes, int64_t group
   if (w.size() != x.size()) {
     sdk::invalid("ConvTranspose: W has rank ", w.size(), ", X has rank ", x.size());
   }
-  if (groups < 1 || x[1] != w[0] || x[1] % groups != 0) {
-    sdk::invalid("ConvTranspose: X has ", x[1], " channels, W dims ", sdk::to_string(w), " and ",
-                 groups,
+  const int64_t channels = last ? x.back() : x[1];
+  if (groups < 1 || channels != w[0] || channels % groups != 0) {
+    sdk::invalid("ConvTranspose: X has ", channels, " channels, W dims ", sdk::to_string(w),
+                 " and ", groups,
                  " groups; W's first dimension must be the channels, and the groups divide it");
   }
   const std::size_t spatial = x.size() - 2;
   ConvShape shape;
-  shape.window = attributes.resolve({x.data() + 2, spatial}, {w.data() + 2, spatial});
+  shape.window = attributes.resolve({x.data() + (last ? 1 : 2), spatial}, {w.data() + 2, spatial});
   shape.batch = x[0];
-  shape.in_channels = x[1];
+  shape.in_channels = channels;
   shape.out_channels = w[1] * groups;
   shape.groups = groups;
   const sdk::Tensor bias = ctx.input(kTransposedBias);
@@ -37,59 +44,92 @@ ConvShape transposed_shape(const TransposedAttributes& attributes, int64_t group
   return shape;
 }
 
-sdk::Dims output_dims(const ConvShape& shape, std::size_t rank) {
-  sdk::Dims dims{shape.batch, shape.out_channels};
-  for (std::size_t axis = 5 - rank; axis < 3; ++axis) dims.push_back(shape.window.out[axis]);
-  return dims;
-}
-
+/// float: both forms.
 class ConvTranspose {
  public:
   struct Prepared {
     TransposedConv conv;
-    bool packed;
+    ConvShape shape;
+    bool last;                           // x and y are channels last
+    bool packed;                         // W is packed already
+    uint64_t x_bytes, y_bytes, w_bytes;  // parts of the workspace; the method's own part follows
 
     void compute(const sdk::ComputeContext& ctx) const {
-      auto* y = ctx.output(0).mutable_data<float>();
-      if (ctx.output(0).size() == 0) return;
-      const float* bias =
-          ctx.has_input(kTransposedBias) ? ctx.input(kTransposedBias).data<float>() : nullptr;
+      const sdk::Tensor x = ctx.input(kTransposedX);
+      const sdk::Tensor y = ctx.output(0);
+      if (y.size() == 0) return;
+      const sdk::Threads threads = ctx.threads();
       char* workspace = ctx.workspace().mutable_data<char>();
-      const float* weights = nullptr;
-      if (packed) {
-        weights = ctx.packed(0).data<float>();
+      const Window& window = shape.window;
+      ConvArgs args;
+      args.bias =
+          ctx.has_input(kTransposedBias) ? ctx.input(kTransposedBias).data<float>() : nullptr;
+      if (last) {
+        args.x = x.data<float>();
+        args.x_strides = image_strides(x);
+        args.y = y.mutable_data<float>();
+        args.y_strides = image_strides(y);
       } else {
-        auto* own = reinterpret_cast<float*>(workspace + conv.workspace_bytes());
-        conv.pack(ctx.input(kTransposedW).data<float>(), own, own + conv.packed_floats(),
-                  ctx.threads());
-        weights = own;
+        auto* copy = reinterpret_cast<float*>(workspace);
+        transpose_planes(x.data<float>(), copy, shape.batch, shape.in_channels, window.in_pixels(),
+                         4, threads);
+        args.x = copy;
+        args.x_strides = ImageStrides::dense(window.in, shape.in_channels);
+        args.y = reinterpret_cast<float*>(workspace + x_bytes);
+        args.y_strides = ImageStrides::dense(window.out, shape.out_channels);
       }
-      conv.run(ctx.input(kTransposedX).data<float>(), weights, bias, y, workspace, ctx.threads());
+      if (packed) {
+        args.packed = ctx.packed(0).data<float>();
+      } else {
+        auto* own = reinterpret_cast<float*>(workspace + x_bytes + y_bytes);
+        const float* scales =
+            ctx.has_input(kTransposedScale) ? ctx.input(kTransposedScale).data<float>() : nullptr;
+        conv.pack(ctx.input(kTransposedW).data<float>(), scales, own, own + conv.packed_floats(),
+                  threads);
+        args.packed = own;
+      }
+      conv.run(args, workspace + x_bytes + y_bytes + w_bytes, threads);
+      if (!last) {
+        transpose_planes(args.y, y.mutable_data<float>(), shape.batch, window.out_pixels(),
+                         shape.out_channels, 4, threads);
+      }
     }
   };
 
   ConvTranspose(const sdk::CreateContext& ctx, const sdk::Node& node)
-      : attributes_(node), groups_(node.get_int("group", 1)), isa_(isa_of(ctx)) {}
+      : attributes_(node),
+        groups_(node.get_int("group", 1)),
+        last_(node.domain() != ""),
+        activation_(read_activation(node)),
+        isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(kTransposedX);
-    const ConvShape shape = transposed_shape(attributes_, groups_, ctx);
-    const sdk::Dims dims = output_dims(shape, static_cast<std::size_t>(x.rank()));
+    const ConvShape shape = transposed_shape(attributes_, groups_, last_, ctx);
+    const sdk::Dims dims = output_dims(shape, static_cast<std::size_t>(x.rank()), !last_);
     ctx.set_output(0, sdk::DataType::Float, dims);
-    Prepared prepared{TransposedConv(shape, isa_, ctx.threads().count()),
-                      ctx.input_constant(kTransposedW)};
+    Prepared prepared{TransposedConv(shape, activation_, isa_, ctx.threads().count()),
+                      shape,
+                      last_,
+                      false,
+                      0,
+                      0,
+                      0};
     const TransposedConv& conv = prepared.conv;
-    const int64_t own = conv.packed_floats() + conv.pack_floats();
-    if (prepared.packed) {
-      const std::string key =
-          sdk::message("conv transposed f32 isa ", static_cast<int>(isa_), " groups ", groups_,
-                       " dims ", sdk::to_string(ctx.input(kTransposedW).dims()), " strides ",
-                       sdk::to_string(attributes_.strides), " dilations ",
-                       sdk::to_string(attributes_.dilations));
-      ctx.request_pack(key, {kTransposedW}, static_cast<uint64_t>(conv.packed_floats()) * 4, this);
+    prepared.packed = request_weights(ctx, conv);
+    if (!last_) {
+      prepared.x_bytes = align64(static_cast<uint64_t>(x.size()) * 4);
+      prepared.y_bytes = align64(static_cast<uint64_t>(sdk::element_count(dims)) * 4);
     }
-    ctx.set_workspace(conv.workspace_bytes() +
-                      (prepared.packed ? 0 : static_cast<uint64_t>(own) * 4));
+    if (!prepared.packed)
+      prepared.w_bytes =
+          align64(static_cast<uint64_t>(conv.packed_floats() + conv.pack_floats()) * 4);
+    ctx.set_workspace(prepared.x_bytes + prepared.y_bytes + prepared.w_bytes +
+                      conv.workspace_bytes());
+    if (last_) {
+      ctx.allow_strided_input(kTransposedX);
+      ctx.allow_strided_output(0);
+    }
     ctx.set_variant(prepared.packed ? "packed" : "packing");
     const int64_t macs = x.size() * shape.out_channels / shape.groups * shape.window.taps();
     ctx.set_cost(2 * static_cast<uint64_t>(macs), x.bytes() + ctx.input(kTransposedW).bytes());
@@ -98,9 +138,37 @@ class ConvTranspose {
 
   /// Packs a constant W.
   void pack(const sdk::PackContext& ctx) const {
-    const sdk::DimsView w = ctx.source(0).dims();
+    const float* scales = ctx.source_count() > 1 ? ctx.source(1).data<float>() : nullptr;
+    const TransposedConv conv(packed_shape(ctx.source(0).dims()), Activation{}, isa_, 1);
+    std::vector<float> beside(static_cast<std::size_t>(conv.pack_floats()));
+    conv.pack(ctx.source(0).data<float>(), scales, ctx.target().mutable_data<float>(),
+              beside.data(), ctx.threads());
+  }
+
+ private:
+  bool request_weights(sdk::PrepareContext& ctx, const TransposedConv& conv) const {
+    const sdk::Tensor scale = ctx.input(kTransposedScale);
+    if (!ctx.input_constant(kTransposedW) ||
+        (scale.present() && !ctx.input_constant(kTransposedScale)))
+      return false;
+    const std::string key =
+        sdk::message("conv transposed f32 isa ", static_cast<int>(isa_), " groups ", groups_,
+                     " dims ", sdk::to_string(ctx.input(kTransposedW).dims()), " strides ",
+                     sdk::to_string(attributes_.strides), " dilations ",
+                     sdk::to_string(attributes_.dilations), " scaled ", scale.present());
+    const auto bytes = static_cast<uint64_t>(conv.packed_floats()) * 4;
+    if (scale.present()) {
+      ctx.request_pack(key, {kTransposedW, kTransposedScale}, bytes, this);
+    } else {
+      ctx.request_pack(key, {kTransposedW}, bytes, this);
+    }
+    ctx.ignore_input(kTransposedW);
+    return true;
+  }
+
+  /// The images' extents do not matter for packing, nor do the attributes that say where they end.
+  ConvShape packed_shape(sdk::DimsView w) const {
     const std::size_t spatial = w.size() - 2;
-    // The images' extents do not matter for packing, nor do the attributes that say where they end.
     ConvShape shape;
     shape.in_channels = w[0];
     shape.out_channels = w[1] * groups_;
@@ -111,15 +179,13 @@ class ConvTranspose {
       if (!attributes_.strides.empty()) shape.window.stride[to] = attributes_.strides[axis];
       if (!attributes_.dilations.empty()) shape.window.dilation[to] = attributes_.dilations[axis];
     }
-    const TransposedConv conv(shape, isa_, 1);
-    std::vector<float> beside(static_cast<std::size_t>(conv.pack_floats()));
-    conv.pack(ctx.source(0).data<float>(), ctx.target().mutable_data<float>(), beside.data(),
-              ctx.threads());
+    return shape;
   }
 
- private:
   TransposedAttributes attributes_;
   int64_t groups_;
+  bool last_;
+  Activation activation_;
   Isa isa_;
 };
 
@@ -191,8 +257,9 @@ class PlainConvTranspose {
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(kTransposedX);
-    Prepared prepared{transposed_shape(attributes_, groups_, ctx)};
-    ctx.set_output(0, x.type(), output_dims(prepared.shape, static_cast<std::size_t>(x.rank())));
+    Prepared prepared{transposed_shape(attributes_, groups_, false, ctx)};
+    ctx.set_output(0, x.type(),
+                   output_dims(prepared.shape, static_cast<std::size_t>(x.rank()), true));
     ctx.set_variant("plain");
     return prepared;
   }
@@ -219,6 +286,11 @@ sdk::KernelList conv_transpose_kernels() {
               .name("cpu:conv_transpose")
               .types("T", {sdk::DataType::Float})
               .flags(BP_KERNEL_WIDENS_HALF)
+              .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})
+              .kernel<ConvTranspose>(),
+          sdk::op("ConvTranspose", "backplane.cpu")
+              .name("cpu:conv_transpose_last")
+              .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})
               .kernel<ConvTranspose>(),
           plain_transposed<double>(1), plain_transposed<sdk::Half>(1),
           plain_transposed<sdk::BFloat16>(22)};

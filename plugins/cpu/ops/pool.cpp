@@ -369,6 +369,7 @@ class FirstPool {
     if (attributes_.kind == PoolKind::kMean) {
       for (int64_t i = 0; i < lines.window.out[2]; ++i)
         lines.counts.push_back(static_cast<float>(lines.count_at(2, i)));
+      lines.counts.resize(lines.counts.size() + PoolLines::kBeyond, 1.0f);
     }
     ctx.set_workspace(static_cast<uint64_t>(lines.scratch_size()) * sizeof(T) *
                       ctx.threads().count());

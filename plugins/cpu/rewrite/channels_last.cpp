@@ -120,6 +120,7 @@ bool ChannelsLast::convert(WorkNode* node) {
   if (node->is("Conv", kPrivateDomain)) return convert_conv(node);
   if (node->is("QuantizedConv", kPrivateDomain)) return convert_conv(node);
   if (node->is("DynamicConv", kPrivateDomain)) return convert_conv(node);
+  if (node->is("ConvTranspose", kPrivateDomain)) return convert_simple(node);
   if (node->is("ScaleShift", kPrivateDomain)) return convert_simple(node);
   if (node->is("Activate", kPrivateDomain) && is_last(node->input(0))) return convert_simple(node);
   if (node->is("Add", kPrivateDomain) || node->is("QuantizedAdd", kPrivateDomain))

@@ -5,11 +5,18 @@
 namespace backplane::cpu {
 namespace {
 
-/// A Conv that the channels-last kernels can do: float, constant weights, up to 3 spatial axes.
+/// Pixels are finished one by one: an activation of fewer channels than a vector has is faster as a node of its own, unless it
+/// is done in registers. See product_fusion.cpp.
+constexpr int64_t kChannelsOfActivation = 8;
+
+/// A Conv or ConvTranspose that the channels-last kernels can do: float, constant weights, up to 3 spatial axes.
 bool is_fusable_conv(const WorkingGraph& graph, const WorkNode& node) {
-  if (!node.is("Conv") || node.changed || !graph.is_float(node.input(0))) return false;
+  if (!node.is("Conv") && !node.is("ConvTranspose")) return false;
+  if (node.changed || !graph.is_float(node.input(0))) return false;
   const sdk::ValueInfo w = graph.constant_info(node.input(1));
   if (!w || w.type() != sdk::DataType::Float || w.rank() < 3 || w.rank() > 5) return false;
+  const int64_t groups = node.original.get_int("group", 1);
+  if (node.op == "ConvTranspose" && (groups < 1 || groups > w.dims()[0])) return false;
   const std::string& bias = node.input(2);
   return bias.empty() || graph.is_constant(bias);
 }
@@ -32,7 +39,9 @@ bool take_residual(WorkingGraph& graph, WorkNode* node, std::size_t index) {
 
 void fuse_conv(WorkingGraph& graph, WorkNode* node) {
   const std::string base = node->original.name();
-  const int64_t channels = graph.info(node->input(1)).dims()[0];
+  const sdk::DimsView w = graph.info(node->input(1)).dims();
+  const bool transposed = node->op == "ConvTranspose";
+  const int64_t channels = transposed ? w[1] * node->original.get_int("group", 1) : w[0];
   graph.change(node);
   node->domain = kPrivateDomain;
   ChannelAffine affine(channels);
@@ -46,8 +55,10 @@ void fuse_conv(WorkingGraph& graph, WorkNode* node) {
   } else if (!biased) {
     graph.set_input(node, 2, "");
   }
-  take_residual(graph, node, 3);
-  absorb_activation(graph, node);
+  if (!transposed) take_residual(graph, node, 3);
+  const std::optional<ActivationMatch> match = match_activation(graph, node->outputs[0]);
+  if (match && (match->activation.in_registers() || channels >= kChannelsOfActivation))
+    absorb_activation(graph, node);
 }
 
 /// Per-channel steps that no convolution precedes, with the activation after them: one ScaleShift node.
