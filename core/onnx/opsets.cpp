@@ -71,7 +71,12 @@ void verify(const ::onnx::NodeProto& node, const Opsets& opsets, const SchemaReg
 }  // namespace
 
 std::string described(const ::onnx::NodeProto& node) {
-  return text("node ", quoted(node.name()), " (", single_line(node.op_type(), 120), ")");
+  const std::string kind = text(" (", single_line(node.op_type(), 120), ")");
+  const auto made = std::find_if(node.output().begin(), node.output().end(),
+                                 [](const std::string& output) { return !output.empty(); });
+  if (node.name().empty() && made != node.output().end())
+    return text("the node", kind, " that makes ", quoted(*made));
+  return text("node ", quoted(node.name()), kind);
 }
 
 bool Opsets::add(const std::string& domain, std::int64_t version) {

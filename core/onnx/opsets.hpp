@@ -33,7 +33,7 @@ class Opsets {
   std::map<std::string, std::int64_t> imports_;
 };
 
-/// "node 'conv1' (Conv)", for messages.
+/// "node 'conv1' (Conv)" or, where it has no name, "the node (Conv) that makes 'y'", for messages.
 std::string described(const ::onnx::NodeProto& node);
 
 /// The schema of a node. Throws InvalidArgument or Unsupported, naming the node and what to do, when nobody knows one.

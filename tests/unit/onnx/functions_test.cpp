@@ -130,6 +130,10 @@ TEST(Functions, MistakesAreNamed) {
   add_function(model, "F", {node("Abs", {"in"}, {"t"})});
   EXPECT_THAT(import_error(model), ::testing::AllOf(HasSubstr("'F'"), HasSubstr("'out'")));
   model.clear_functions();
+  add_function(model, "F", {node("Abs", {"nobody"}, {"out"})});
+  EXPECT_THAT(import_error(model),
+              ::testing::AllOf(HasSubstr("the node (Abs) that makes 'y'"), HasSubstr("'nobody'")));
+  model.clear_functions();
   add_function(model, "F", {node("Abs", {"in"}, {"out"})});
   model.mutable_graph()->mutable_node(0)->add_input("x");
   EXPECT_THAT(import_error(model),
