@@ -61,6 +61,7 @@ sdk::Dims output_dims(const ConvShape& shape, std::size_t rank, bool channels_fi
 DirectConv::DirectConv(const ConvShape& shape, const Activation& activation, Isa isa,
                        unsigned threads)
     : shape_(shape),
+      isa_(isa),
       merged_(should_merge(shape)),
       product_(product_shape(shape, merged_), activation, isa, threads) {
   const Window& window = shape.window;
@@ -148,6 +149,7 @@ void DirectConv::run_merged(const ConvArgs& args, char* workspace,
   padded.out = copy_;
   padded.begin = window.pad_begin;
   padded.x_strides = args.x_strides;
+  padded.isa = isa_;
   padded.x_channels_first = args.x_channels_first;
   padded_copy(padded, args.x, copy, threads);
   const ImageStrides strides = ImageStrides::dense(copy_, channels);

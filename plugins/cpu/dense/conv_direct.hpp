@@ -63,6 +63,7 @@ class DirectConv {
                    const sdk::Threads& threads, const Fill& fill) const;
 
   ConvShape shape_;
+  Isa isa_;
   bool merged_;
   std::array<int64_t, 3> copy_{};  // merged: extents of the padded copy
   Product product_;

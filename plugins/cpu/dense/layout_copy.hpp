@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/isa.hpp"
 
 namespace backplane::cpu {
 
@@ -31,13 +32,14 @@ struct PaddedCopy {
   std::array<int64_t, 3> out{1, 1, 1};    // of the frame
   std::array<int64_t, 3> begin{0, 0, 0};  // where the image starts in it
   ImageStrides x_strides;
+  Isa isa = Isa::kBaseline;
   bool x_channels_first = false;  // x is a dense [batch, channels, spatial ...] instead
 };
 void padded_copy(const PaddedCopy& copy, const float* x, float* out, const sdk::Threads& threads);
 
 /// [batch, rows, columns] to [batch, columns, rows], of elements of 1, 2, 4 or 8 bytes. Channels-first
 /// images become channels-last with rows = channels and columns = pixels, and back the other way round.
-void transpose_planes(const void* x, void* y, int64_t batch, int64_t rows, int64_t columns,
+void transpose_planes(Isa isa, const void* x, void* y, int64_t batch, int64_t rows, int64_t columns,
                       int element_bytes, const sdk::Threads& threads);
 
 }  // namespace backplane::cpu

@@ -1,6 +1,6 @@
 #include "plugins/cpu/dense/panels.hpp"
 
-#include "plugins/cpu/kernels/transpose_tile.hpp"
+#include "plugins/cpu/kernels/transpose_plain.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -11,10 +11,10 @@ void pack_dense(const WeightView& weights, const float* from, const Panels::Pane
   const float* first = from + panel.column * weights.column_stride;
   const float scale = weights.scale;
   if (weights.column_stride != 1) {
-    cpu::transpose_tile(sizeof(float), reinterpret_cast<const char*>(first),
-                        weights.column_stride * static_cast<int64_t>(sizeof(float)),
-                        reinterpret_cast<char*>(out), pitch * static_cast<int64_t>(sizeof(float)),
-                        weights.depth, panel.width);
+    cpu::transpose_plain(sizeof(float), reinterpret_cast<const char*>(first),
+                         weights.column_stride * static_cast<int64_t>(sizeof(float)),
+                         reinterpret_cast<char*>(out), pitch * static_cast<int64_t>(sizeof(float)),
+                         weights.depth, panel.width);
   }
   for (int64_t k = 0; k < weights.depth; ++k, out += pitch) {
     if (weights.column_stride == 1) {

@@ -60,7 +60,8 @@ void sort_by(ProductAxes& axes, AxisStep step) {
 
 /// The copy of one tensor between its own steps and dense ones in the order of `groups`, which take the place of its own;
 /// `gather`: from its own to the dense ones.
-StridedCopy dense_copy(std::initializer_list<ProductAxes*> groups, AxisStep step, bool gather) {
+StridedCopy dense_copy(std::initializer_list<ProductAxes*> groups, AxisStep step, bool gather,
+                       Isa isa) {
   std::vector<ProductAxis*> axes;
   for (ProductAxes* group : groups) {
     for (ProductAxis& axis : *group) {
@@ -80,7 +81,7 @@ StridedCopy dense_copy(std::initializer_list<ProductAxes*> groups, AxisStep step
   if (!gather)
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t x, std::size_t y) { return own[x] > own[y]; });
-  StridedCopy copy(sdk::DataType::Float);
+  StridedCopy copy(sdk::DataType::Float, isa);
   for (const std::size_t i : order) {
     const std::int64_t step_dense = axes[i]->*step;
     copy.axis(axes[i]->dim, gather ? own[i] : step_dense, gather ? step_dense : own[i]);
@@ -130,7 +131,7 @@ std::optional<StridedProduct> StridedProduct::make(ProductAxes axes, Isa isa, un
 
 StridedProduct::StridedProduct(Classes classes, bool swapped, Isa isa, unsigned threads)
     : swapped_(swapped) {
-  copy_operands(classes);
+  copy_operands(classes, isa);
   MatMulShape shape;
   shape.rows = element_total(classes.rows);
   shape.columns = element_total(classes.columns);
@@ -147,7 +148,7 @@ StridedProduct::StridedProduct(Classes classes, bool swapped, Isa isa, unsigned 
 }
 
 // Chooses the copies, and gives the axes the steps in them.
-void StridedProduct::copy_operands(Classes& classes) {
+void StridedProduct::copy_operands(Classes& classes, Isa isa) {
   y_.needed = !classes.columns.empty() && classes.columns.back().y != 1;
   if (!y_.needed) {
     move_to_batch(classes.rows, classes.batch, {kStepA, kStepY});
@@ -162,13 +163,13 @@ void StridedProduct::copy_operands(Classes& classes) {
   if (!a_fits()) {
     sort_by(classes.depth, kStepB);
     a_.needed = true;
-    a_.copy = dense_copy({&classes.batch, &classes.rows, &classes.depth}, kStepA, true);
+    a_.copy = dense_copy({&classes.batch, &classes.rows, &classes.depth}, kStepA, true, isa);
   }
   b_.needed = !is_one(classes.columns, kStepB) || !is_one(classes.depth, kStepB);
   if (b_.needed)
-    b_.copy = dense_copy({&classes.batch, &classes.depth, &classes.columns}, kStepB, true);
+    b_.copy = dense_copy({&classes.batch, &classes.depth, &classes.columns}, kStepB, true, isa);
   if (y_.needed)
-    y_.copy = dense_copy({&classes.batch, &classes.rows, &classes.columns}, kStepY, false);
+    y_.copy = dense_copy({&classes.batch, &classes.rows, &classes.columns}, kStepY, false, isa);
 }
 
 void StridedProduct::list_products(const ProductAxes& batch) {

@@ -45,7 +45,7 @@ class StridedProduct {
 
   StridedProduct(Classes classes, bool swapped, Isa isa, unsigned threads);
   static bool classify(const ProductAxes& axes, Classes& classes);
-  void copy_operands(Classes& classes);
+  void copy_operands(Classes& classes, Isa isa);
   void list_products(const ProductAxes& batch);
 
   bool swapped_;  // the first tensor is B

@@ -9,7 +9,7 @@ namespace backplane::cpu {
 namespace {
 
 constexpr std::int64_t kTaskBytes = 64 * 1024;
-constexpr std::int64_t kTileRows = 16;
+constexpr std::int64_t kLineBytes = 64;  // what tasks of a transposition read of a row at least
 
 template <class T>
 void fill_row(const char* source, char* target, std::int64_t count) {
@@ -30,8 +30,8 @@ void strided_row(const char* source, std::int64_t source_step, char* target,
 
 }  // namespace
 
-StridedCopy::StridedCopy(sdk::DataType type)
-    : bits_(sdk::element_bits(type)), storage_(storage_of(type)) {
+StridedCopy::StridedCopy(sdk::DataType type, Isa isa)
+    : bits_(sdk::element_bits(type)), storage_(storage_of(type)), isa_(isa) {
   require_storable(type);
   if (storage_ == Storage::Bytes) unit_ = sdk::element_bytes(type);
 }
@@ -64,7 +64,8 @@ void StridedCopy::finish() {
   const std::int64_t row_bytes = std::max<std::int64_t>(1, column_.dim * unit_);
   rows_per_task_ = std::clamp<std::int64_t>(kTaskBytes / row_bytes, 1, row_.dim);
   if (loop_ == Loop::Transpose) {
-    rows_per_task_ = std::min(row_.dim, (rows_per_task_ + kTileRows - 1) / kTileRows * kTileRows);
+    const std::int64_t line = std::max<std::int64_t>(1, kLineBytes / unit_);
+    rows_per_task_ = std::min(row_.dim, (rows_per_task_ + line - 1) / line * line);
   }
   tasks_per_block_ = (row_.dim + rows_per_task_ - 1) / rows_per_task_;
   task_count_ = tasks_per_block_;
@@ -142,7 +143,7 @@ void StridedCopy::copy_block(const char* source, char* target, std::int64_t row_
         }
       });
     case Loop::Transpose:
-      return transpose_tile(unit_, from, column_.source, to, row_.target, rows, column_.dim);
+      return transpose_tile(isa_, unit_, from, column_.source, to, row_.target, rows, column_.dim);
     case Loop::Strided:
       return with_unit(unit_, [&](auto type) {
         for (std::int64_t r = 0; r < rows; ++r) {
@@ -168,10 +169,12 @@ void StridedCopy::copy_tasks(const char* source, char* target, std::uint64_t beg
     source += at * axis.source;
     target += at * axis.target;
   }
-  for (std::uint64_t task = begin; task < end; ++task) {
+  while (begin < end) {
+    const std::int64_t parts =
+        std::min(static_cast<std::int64_t>(end - begin), tasks_per_block_ - part);
     const std::int64_t row = part * rows_per_task_;
-    copy_block(source, target, row, std::min(row + rows_per_task_, row_.dim));
-    if (++part < tasks_per_block_) continue;
+    copy_block(source, target, row, std::min(row + parts * rows_per_task_, row_.dim));
+    begin += static_cast<std::uint64_t>(parts);
     part = 0;
     for (int i = axis_count_ - 1; i >= 0; --i) {
       const Axis& axis = axes_[static_cast<std::size_t>(i)];

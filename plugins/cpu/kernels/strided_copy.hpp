@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/isa.hpp"
 #include "plugins/cpu/kernels/element_mover.hpp"
 
 namespace backplane::cpu {
@@ -20,7 +21,8 @@ class StridedCopy {
   static constexpr int kMaxAxes = 16;
 
   StridedCopy() = default;
-  explicit StridedCopy(sdk::DataType type);
+  /// `isa` is for copies that exchange axes.
+  explicit StridedCopy(sdk::DataType type, Isa isa = Isa::kBaseline);
 
   /// An axis of `dim` elements; strides in elements.
   void axis(std::int64_t dim, std::int64_t source_stride, std::int64_t target_stride);
@@ -67,6 +69,7 @@ class StridedCopy {
   int bits_ = 0;
   Storage storage_ = Storage::Bytes;
   Loop loop_ = Loop::Rows;
+  Isa isa_ = Isa::kBaseline;
 };
 
 /// Copies of fewer bytes than this are not worth a second thread.

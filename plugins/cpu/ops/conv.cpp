@@ -34,6 +34,7 @@ class ConvKernel {
     bool y_first;                        // y goes channels first
     bool packed;                         // W is packed already
     uint64_t x_bytes, y_bytes, w_bytes;  // parts of the workspace; the method's own part follows
+    Isa isa;
 
     void compute(const sdk::ComputeContext& ctx) const {
       const sdk::Tensor x = ctx.input(kX);
@@ -49,7 +50,7 @@ class ConvKernel {
         args.x_strides = image_strides(x);
       } else if (x_bytes > 0) {
         auto* copy = reinterpret_cast<float*>(workspace);
-        transpose_planes(args.x, copy, shape.batch, shape.in_channels, window.in_pixels(), 4,
+        transpose_planes(isa, args.x, copy, shape.batch, shape.in_channels, window.in_pixels(), 4,
                          threads);
         args.x = copy;
         args.x_channels_first = false;
@@ -71,7 +72,7 @@ class ConvKernel {
       }
       conv.run(args, workspace + x_bytes + y_bytes + w_bytes, threads);
       if (y_first) {
-        transpose_planes(y_copy, y.mutable_data<float>(), shape.batch, window.out_pixels(),
+        transpose_planes(isa, y_copy, y.mutable_data<float>(), shape.batch, window.out_pixels(),
                          shape.out_channels, 4, threads);
       }
     }
@@ -108,8 +109,8 @@ class ConvKernel {
     const unsigned threads = ctx.threads().count();
     const ConvMethod method = choose_conv_method(shape, isa_, threads);
     Prepared prepared{
-        shape, ConvF32(shape, activation_, method, isa_, threads), x_first_, !last_, false, 0, 0,
-        0};
+        shape, ConvF32(shape, activation_, method, isa_, threads), x_first_, !last_, false, 0, 0, 0,
+        isa_};
     const ConvF32& conv = prepared.conv;
     if (x_first_ && !conv.takes_channels_first())
       prepared.x_bytes = align64(static_cast<uint64_t>(x.size()) * 4);

@@ -204,6 +204,7 @@ class QuantizedConv {
   struct Prepared {
     IntegerConv conv;
     const IntegerKernels* kernels = nullptr;
+    Isa isa = Isa::kBaseline;
     std::int64_t batch = 0;
     bool packed = false;
     bool is_signed = false;  // y, of the linear form
@@ -239,10 +240,10 @@ class QuantizedConv {
         if constexpr (kLinear) {
           narrow(ctx, sums, scales, reinterpret_cast<std::uint8_t*>(y_last));
           auto* y = ctx.output(0).template mutable_data<std::uint8_t>();
-          transpose_planes(y_last, y + offset, 1, pixels, channels, 1, ctx.threads());
+          transpose_planes(isa, y_last, y + offset, 1, pixels, channels, 1, ctx.threads());
         } else {
           auto* y = ctx.output(0).template mutable_data<std::int32_t>();
-          transpose_planes(sums, y + offset, 1, pixels, channels, 4, ctx.threads());
+          transpose_planes(isa, sums, y + offset, 1, pixels, channels, 4, ctx.threads());
         }
       }
     }
@@ -300,6 +301,7 @@ class QuantizedConv {
     Prepared p{
         .conv = IntegerConv(window, x.dim(1), w.dim(0), groups_, isa_, ctx.threads().count()),
         .kernels = &integer_kernels(isa_),
+        .isa = isa_,
         .batch = x.dim(0),
         .is_signed = type == DataType::Int8};
     const bool has_zero = ctx.input(kInputs.w_zero).present();

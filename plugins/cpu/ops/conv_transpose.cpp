@@ -53,6 +53,7 @@ class ConvTranspose {
     bool last;                           // x and y are channels last
     bool packed;                         // W is packed already
     uint64_t x_bytes, y_bytes, w_bytes;  // parts of the workspace; the method's own part follows
+    Isa isa;
 
     void compute(const sdk::ComputeContext& ctx) const {
       const sdk::Tensor x = ctx.input(kTransposedX);
@@ -71,8 +72,8 @@ class ConvTranspose {
         args.y_strides = image_strides(y);
       } else {
         auto* copy = reinterpret_cast<float*>(workspace);
-        transpose_planes(x.data<float>(), copy, shape.batch, shape.in_channels, window.in_pixels(),
-                         4, threads);
+        transpose_planes(isa, x.data<float>(), copy, shape.batch, shape.in_channels,
+                         window.in_pixels(), 4, threads);
         args.x = copy;
         args.x_strides = ImageStrides::dense(window.in, shape.in_channels);
         args.y = reinterpret_cast<float*>(workspace + x_bytes);
@@ -90,7 +91,7 @@ class ConvTranspose {
       }
       conv.run(args, workspace + x_bytes + y_bytes + w_bytes, threads);
       if (!last) {
-        transpose_planes(args.y, y.mutable_data<float>(), shape.batch, window.out_pixels(),
+        transpose_planes(isa, args.y, y.mutable_data<float>(), shape.batch, window.out_pixels(),
                          shape.out_channels, 4, threads);
       }
     }
@@ -114,7 +115,8 @@ class ConvTranspose {
                       false,
                       0,
                       0,
-                      0};
+                      0,
+                      isa_};
     const TransposedConv& conv = prepared.conv;
     prepared.packed = request_weights(ctx, conv);
     if (!last_) {

@@ -76,6 +76,7 @@ class Gemm {
     bool packed;
     bool direct_c;  // C serves as bias or residual as it is
     uint64_t a_bytes, c_bytes;
+    Isa isa;
 
     void compute(const sdk::ComputeContext& ctx) const {
       if (rows * columns == 0) return;
@@ -86,7 +87,7 @@ class Gemm {
       args.a = ctx.input(kLeft).data<float>();
       if (attributes.trans_a) {
         auto* copy = reinterpret_cast<float*>(workspace);
-        transpose_planes(args.a, copy, 1, depth, rows, 4, threads);
+        transpose_planes(isa, args.a, copy, 1, depth, rows, 4, threads);
         args.a = copy;
       }
       args.a_stride = depth;
@@ -138,7 +139,8 @@ class Gemm {
                       ctx.input_constant(kRight),
                       false,
                       0,
-                      0};
+                      0,
+                      isa_};
     const sdk::Tensor c = ctx.input(kAddend);
     if (c.present()) {
       const AddendSteps steps(c.dims());

@@ -11,16 +11,17 @@ class Reorder {
   struct Prepared {
     int64_t batch, rows, columns;
     int element_bytes;
+    Isa isa;
 
     void compute(const sdk::ComputeContext& ctx) const {
       if (ctx.output(0).size() == 0) return;
-      transpose_planes(ctx.input(0).bytes_data(), ctx.output(0).mutable_data<char>(), batch, rows,
-                       columns, element_bytes, ctx.threads());
+      transpose_planes(isa, ctx.input(0).bytes_data(), ctx.output(0).mutable_data<char>(), batch,
+                       rows, columns, element_bytes, ctx.threads());
     }
   };
 
-  Reorder(const sdk::CreateContext&, const sdk::Node& node)
-      : to_last_(node.op_type() == "ToChannelsLast") {}
+  Reorder(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : isa_(isa_of(ctx)), to_last_(node.op_type() == "ToChannelsLast") {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(0);
@@ -38,10 +39,11 @@ class Reorder {
     // With one channel or one pixel the elements lie in the same order either way.
     if (channels == 1 || pixels == 1) ctx.set_view(0, 0);
     return {x.dim(0), to_last_ ? channels : pixels, to_last_ ? pixels : channels,
-            sdk::element_bytes(x.type())};
+            sdk::element_bytes(x.type()), isa_};
   }
 
  private:
+  Isa isa_;
   bool to_last_;
 };
 

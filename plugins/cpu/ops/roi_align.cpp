@@ -60,6 +60,7 @@ class RoiAlign {
     std::int64_t rois, batch, channels, height, width;
     std::int64_t block = 0;  // channels; 0: point by point
     RoiPoolF32 pool_vectors = nullptr;
+    Isa isa = Isa::kBaseline;
 
     static constexpr std::uint64_t kTapBytes = 2 * kMostTaps * sizeof(RoiTap);
     static std::int64_t align_lanes(std::int64_t count) {
@@ -215,7 +216,7 @@ class RoiAlign {
                      const std::int64_t n = begin / (height * width), at = begin % (height * width);
                      const std::int64_t positions = std::min(end - begin, height * width - at);
                      const float* from = source + n * channels * height * width + at;
-                     transpose_tile(kBytes, reinterpret_cast<const char*>(from),
+                     transpose_tile(isa, kBytes, reinterpret_cast<const char*>(from),
                                     height * width * kBytes,
                                     reinterpret_cast<char*>(images + begin * block), block * kBytes,
                                     positions, count);
@@ -251,13 +252,14 @@ class RoiAlign {
       pool_vectors(region, images + image * height * width * block, align_lanes(count), pooled);
       float* target = ctx.output(0).mutable_data<float>() + (roi * channels + channel) * bins();
       constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
-      transpose_tile(kBytes, reinterpret_cast<const char*>(pooled), align_lanes(count) * kBytes,
-                     reinterpret_cast<char*>(target), bins() * kBytes, count, bins());
+      transpose_tile(isa, kBytes, reinterpret_cast<const char*>(pooled),
+                     align_lanes(count) * kBytes, reinterpret_cast<char*>(target), bins() * kBytes,
+                     count, bins());
     }
   };
 
   RoiAlign(const sdk::CreateContext& ctx, const sdk::Node& node)
-      : pool_vectors_(roi_pool_f32(isa_of(ctx))) {
+      : pool_vectors_(roi_pool_f32(isa_of(ctx))), isa_(isa_of(ctx)) {
     const std::string mode = node.get_string("mode", "avg");
     // Before opset 16 there was no shift by half a pixel.
     const std::string transformation =
@@ -290,8 +292,8 @@ class RoiAlign {
     }
     const sdk::Dims dims{rois.dim(0), image.dim(1), rule_.out_height, rule_.out_width};
     ctx.set_output(0, image.type(), dims);
-    Prepared prepared{rule_,        rois.dim(0), image.dim(0), image.dim(1), image.dim(2),
-                      image.dim(3), 0,           pool_vectors_};
+    Prepared prepared{rule_,        rois.dim(0), image.dim(0),  image.dim(1), image.dim(2),
+                      image.dim(3), 0,           pool_vectors_, isa_};
     if (image.type() == sdk::DataType::Float) prepared.choose_block();
     ctx.set_variant(prepared.block > 0 ? "channels" : "points");
     if (prepared.block > 0) {
@@ -303,6 +305,7 @@ class RoiAlign {
  private:
   Rule rule_{};
   RoiPoolF32 pool_vectors_;
+  Isa isa_;
 };
 
 }  // namespace

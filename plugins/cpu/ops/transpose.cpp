@@ -2,6 +2,7 @@
 // https://onnx.ai/onnx/operators/onnx__Transpose.html, onnx__DepthToSpace.html, onnx__SpaceToDepth.html
 #include "backplane/plugin.hpp"
 #include "plugins/common/checked.hpp"
+#include "plugins/cpu/device.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/strided_copy.hpp"
 
@@ -14,9 +15,9 @@ struct PermutedCopy {
   bool bits = false;
 
   /// The output has the axes `perm` of a dense input of dims `dims`.
-  PermutedCopy(sdk::DataType type, sdk::DimsView dims, const sdk::Dims& strides,
+  PermutedCopy(sdk::DataType type, Isa isa, sdk::DimsView dims, const sdk::Dims& strides,
                const std::vector<int>& perm)
-      : copy(type), bits(storage_of(type) == Storage::Bits) {
+      : copy(type, isa), bits(storage_of(type) == Storage::Bits) {
     sdk::Dims target_dims;
     for (const int axis : perm) target_dims.push_back(dims[static_cast<std::size_t>(axis)]);
     const sdk::Dims target_strides = dense_strides(target_dims);
@@ -36,7 +37,8 @@ class Transpose {
  public:
   using Prepared = PermutedCopy;
 
-  Transpose(const sdk::CreateContext&, const sdk::Node& node) : given_(node.has("perm")) {
+  Transpose(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : isa_(isa_of(ctx)), given_(node.has("perm")) {
     for (const std::int64_t axis : node.get_ints("perm")) perm_.push_back(axis);
   }
 
@@ -49,7 +51,7 @@ class Transpose {
     if (moves_nothing(input, perm) && has_memory(input.type())) ctx.set_view(0, 0);
     ctx.set_cost(0, 2 * static_cast<std::uint64_t>(input.size()) *
                         static_cast<std::uint64_t>(sdk::element_bits(input.type())) / 8);
-    return Prepared(input.type(), input.dims(), dense_strides(input.dims()), perm);
+    return Prepared(input.type(), isa_, input.dims(), dense_strides(input.dims()), perm);
   }
 
  private:
@@ -78,6 +80,7 @@ class Transpose {
   }
 
   std::vector<std::int64_t> perm_;
+  Isa isa_;
   bool given_;
 };
 
@@ -86,8 +89,9 @@ class BlockMove {
  public:
   using Prepared = PermutedCopy;
 
-  BlockMove(const sdk::CreateContext&, const sdk::Node& node)
-      : op_(node.is("DepthToSpace") ? "DepthToSpace" : "SpaceToDepth"),
+  BlockMove(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : isa_(isa_of(ctx)),
+        op_(node.is("DepthToSpace") ? "DepthToSpace" : "SpaceToDepth"),
         block_(node.get_int("blocksize", 0)),
         to_space_(node.is("DepthToSpace")) {
     const std::string mode = node.get_string("mode", "DCR");
@@ -113,7 +117,7 @@ class BlockMove {
       const sdk::Dims dims =
           depth_first_ ? sdk::Dims{n, b, b, depth, h, w} : sdk::Dims{n, depth, b, b, h, w};
       return Prepared(
-          input.type(), dims, dense_strides(dims),
+          input.type(), isa_, dims, dense_strides(dims),
           depth_first_ ? std::vector<int>{0, 3, 4, 1, 5, 2} : std::vector<int>{0, 1, 4, 2, 5, 3});
     }
     if (h % b != 0 || w % b != 0)
@@ -124,7 +128,7 @@ class BlockMove {
     ctx.set_output(0, input.type(), output);
     const sdk::Dims dims{n, c, h / b, b, w / b, b};
     return Prepared(
-        input.type(), dims, dense_strides(dims),
+        input.type(), isa_, dims, dense_strides(dims),
         depth_first_ ? std::vector<int>{0, 3, 5, 1, 2, 4} : std::vector<int>{0, 1, 3, 5, 2, 4});
   }
 
@@ -133,6 +137,7 @@ class BlockMove {
     return (common::Checked(dim) * block_).value(op_, ": ", block_, " times ", dim, " pixels");
   }
 
+  Isa isa_;
   const char* op_;
   std::int64_t block_;
   bool to_space_, depth_first_ = true;
