@@ -5,7 +5,7 @@
 
 #include "plugins/cpu/kernels/transpose_plain.hpp"
 
-// Vectors of 64 bytes were slower than two of 32 (Zen 4): AVX-512 has no code of its own here.
+// Vectors of 64 bytes were slower than two of 32 for most shapes (Zen 4): AVX-512 has no code of its own here.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
 
 #undef HWY_TARGET_INCLUDE
