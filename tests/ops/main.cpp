@@ -18,11 +18,6 @@ constexpr std::uint64_t kSeed = 20240613;
 constexpr int kFailuresShown = 3;  // of one sweep
 constexpr int kFullFactor = 10;
 
-bool full() {
-  const char* text = std::getenv("BACKPLANE_TEST_FULL");
-  return text != nullptr && std::string(text) == "1";
-}
-
 std::uint64_t base_seed() {
   const char* text = std::getenv("BACKPLANE_TEST_SEED");
   return text == nullptr ? kSeed : std::strtoull(text, nullptr, 10);
@@ -80,7 +75,7 @@ class CaseTest : public testing::Test {
 
   /// Cases take turns in form and, for graphs, in optimization.
   void run_sweep() {
-    const int all = full() ? test_.count * kFullFactor : test_.count;
+    const int all = is_full() ? test_.count * kFullFactor : test_.count;
     const int count = std::max(2, all / target_.sweep_share);
     int failures = 0;
     int refused = 0;
@@ -122,7 +117,7 @@ void register_tests(const std::vector<Target>& targets) {
       const bool is_refusal = !test.rows.empty() && !test.rows[0].refusal.empty();
       if (is_refusal && target.provider == "fakegpu") continue;
       // Refusals cost no compiler's run.
-      const auto share = static_cast<std::uint64_t>(full() || is_refusal ? 1 : target.row_share);
+      const auto share = static_cast<std::uint64_t>(is_full() || is_refusal ? 1 : target.row_share);
       if (!test.rows.empty() && seed_of(test.suite + "." + test.name) % share != 0) continue;
       testing::RegisterTest(
           test.suite.c_str(), (test.name + "/" + target.name).c_str(), nullptr, nullptr, __FILE__,

@@ -1,11 +1,11 @@
 // Matrices that change places with their transposes, of every number of rows and columns around the tiles of
 // vectors: by themselves, and where images change between channels first and channels last.
 #include <array>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "tests/ops/graph_writer.hpp"
+#include "tests/ops/runner.hpp"
 
 namespace backplane::ops_test {
 namespace {
@@ -14,12 +14,10 @@ constexpr std::int64_t kMost = 40;
 
 /// Those at which tiles and vectors have their seams; all up to kMost with BACKPLANE_TEST_FULL=1.
 std::vector<std::int64_t> sizes(std::int64_t least) {
-  const char* full = std::getenv("BACKPLANE_TEST_FULL");
-  const bool all = full != nullptr && std::string(full) == "1";
   std::vector<std::int64_t> some;
   for (std::int64_t size = least; size <= kMost; ++size) {
     const bool at_a_seam = size <= 5 || size % 8 <= 1 || size % 8 == 7 || size == 20;
-    if (all || at_a_seam) some.push_back(size);
+    if (is_full() || at_a_seam) some.push_back(size);
   }
   return some;
 }

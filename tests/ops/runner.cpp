@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -169,6 +170,11 @@ bool has_instruction_set(const std::string& name) {
 }
 
 }  // namespace
+
+bool is_full() {
+  const char* const text = std::getenv("BACKPLANE_TEST_FULL");
+  return text != nullptr && std::string(text) == "1";
+}
 
 std::vector<Target> find_targets() {
   std::vector<Target> targets;

@@ -8,6 +8,9 @@
 
 namespace backplane::ops_test {
 
+/// Whether everything is to be run: BACKPLANE_TEST_FULL=1.
+bool is_full();
+
 /// Where cases run: a provider with options. `must_run_all`: a refusal is a failure. `sweep_share`: one of
 /// so many cases of a sweep is run; `row_share`: one of so many rows, but with BACKPLANE_TEST_FULL=1 all.
 struct Target {

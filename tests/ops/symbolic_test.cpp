@@ -2,18 +2,12 @@
 // included, changes no result, whatever was fused before anybody knew.
 #include "tests/ops/symbolic.hpp"
 
-#include <cstdlib>
 #include <gtest/gtest.h>
 
 #include "tests/ops/graph_writer.hpp"
 
 namespace backplane::ops_test {
 namespace {
-
-bool is_full() {
-  const char* const text = std::getenv("BACKPLANE_TEST_FULL");
-  return text != nullptr && std::string(text) == "1";
-}
 
 Options options_of(const Target& target) {
   Options options = target.options;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 
 #include "backplane/plugin.hpp"
@@ -40,14 +41,10 @@ class Numbers {
 /// Gives each run numbers of its own: with a seed, the same ones in every process.
 class Source {
  public:
-  explicit Source(const sdk::Node& node) : runs_(std::make_shared<std::atomic<std::uint64_t>>(0)) {
-    if (node.op_type() == "Dropout" && node.has("seed")) {  // an integer there
-      seed_ = Numbers(static_cast<std::uint64_t>(node.get_int("seed", 0))).next();
-    } else if (node.has("seed")) {
-      const float seed = node.get_float("seed", 0);
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, &seed, sizeof(bits));
-      seed_ = Numbers(bits).next();
+  explicit Source(std::optional<std::uint64_t> seed)
+      : runs_(std::make_shared<std::atomic<std::uint64_t>>(0)) {
+    if (seed) {
+      seed_ = Numbers(*seed).next();
     } else {
       std::random_device device;
       seed_ = (static_cast<std::uint64_t>(device()) << 32) ^ device();
@@ -59,6 +56,20 @@ class Source {
   std::shared_ptr<std::atomic<std::uint64_t>> runs_;
   std::uint64_t seed_;
 };
+
+/// The attribute `seed`, which is a number of 32 bits or, of Dropout, an integer.
+std::optional<std::uint64_t> float_seed(const sdk::Node& node) {
+  if (!node.has("seed")) return std::nullopt;
+  const float seed = node.get_float("seed", 0);
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &seed, sizeof(bits));
+  return bits;
+}
+
+std::optional<std::uint64_t> integer_seed(const sdk::Node& node) {
+  if (!node.has("seed")) return std::nullopt;
+  return static_cast<std::uint64_t>(node.get_int("seed", 0));
+}
 
 /// The type that an attribute asks for, else that of the input, else float.
 sdk::DataType output_type(const sdk::Node& node, sdk::DataType otherwise) {
@@ -89,7 +100,7 @@ class Random {
   };
 
   Random(const sdk::CreateContext&, const sdk::Node& node)
-      : source_(node),
+      : source_(float_seed(node)),
         shape_(node.get_ints("shape")),
         like_(node.input_count() > 0),
         normal_(node.op_type().substr(0, 12) == "RandomNormal"),
@@ -152,7 +163,7 @@ class Bernoulli {
   };
 
   Bernoulli(const sdk::CreateContext&, const sdk::Node& node)
-      : source_(node), type_(output_type(node, sdk::DataType::None)) {}
+      : source_(float_seed(node)), type_(output_type(node, sdk::DataType::None)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     ctx.set_output(0, type_ == sdk::DataType::None ? ctx.input(0).type() : type_,
@@ -207,7 +218,7 @@ class Multinomial {
   };
 
   Multinomial(const sdk::CreateContext&, const sdk::Node& node)
-      : source_(node),
+      : source_(float_seed(node)),
         samples_(node.get_int("sample_size", 1)),
         type_(output_type(node, sdk::DataType::Int32)) {
     if (samples_ < 0) sdk::invalid("Multinomial: sample_size is ", samples_);
@@ -262,7 +273,9 @@ class TrainingDropout {
   };
 
   TrainingDropout(const sdk::CreateContext&, const sdk::Node& node)
-      : source_(node), version_(node.since_version()), ratio_(node.get_float("ratio", 0.5f)) {
+      : source_(integer_seed(node)),
+        version_(node.since_version()),
+        ratio_(node.get_float("ratio", 0.5f)) {
     if (version_ < 7 && node.get_int("is_test", 0) != 0)
       sdk::unsupported("Dropout drops nothing in a test");
   }
