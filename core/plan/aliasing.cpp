@@ -291,7 +291,8 @@ class Aliasing {
     if (from == aliases_.storage_of[static_cast<std::size_t>(output)]) return false;
     if (std::find(viewed_.begin(), viewed_.end(), from) != viewed_.end()) return false;
     if (storage(input).bytes != in.state->bytes || storage(input).last == kForEver) return false;
-    if (wish.offset + extent(*in.state, wish.strides) > out.state->bytes) return false;
+    if (!reaches_at_most(wish.offset, extent(*in.state, wish.strides), out.state->bytes))
+      return false;
     const bool strided = wish.strides && !is_dense(in.state->dims, *wish.strides);
     bool all = true;
     aliases_.each_slot(storage(input), [&](int member) {

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "core/plan/value_state.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -156,9 +157,12 @@ bp_status* request_pack(bp_prepare_ctx* ctx, const bp_pack_request* request, std
     if (request->key == nullptr || request->pack == nullptr)
       invalid("a pack request without key or function");
     check_alignment(request->alignment);
+    const Plugin* library = c.request->kernel->library();
     PackWish wish{request->key,   {},
                   request->bytes, std::max<std::uint64_t>(request->alignment, 64),
                   request->self,  request->pack};
+    if (library != nullptr)
+      wish.library = text(library->name(), ' ', library->version(), ' ', library->file().string());
     for (std::uint32_t i = 0; i < request->input_count; ++i) {
       c.check_input(request->inputs[i]);
       if (!c.request->constant_inputs[request->inputs[i]])
@@ -214,6 +218,16 @@ const bp_prepare_api& prepare_api() {
   return api;
 }
 
+/// Whether a view ends within its input, as far as the input's bytes are the plain ones.
+bool is_within(const OutputPlan& view, const PrepareRequest& request) {
+  const bp_tensor& whole = *request.inputs[static_cast<std::size_t>(view.view_of)]->tensor;
+  if (view.type == DataType::String) return true;
+  const std::uint64_t extent = view.view_strides && view.bytes > 0
+                                   ? strided_extent(view.type, view.dims, *view.view_strides)
+                                   : view.bytes;
+  return reaches_at_most(view.view_offset, extent, whole.bytes);
+}
+
 void check_result(const PrepareRequest& request, const PrepareResult& result) {
   const char* kernel = request.kernel->def().name;
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {
@@ -222,9 +236,7 @@ void check_result(const PrepareRequest& request, const PrepareResult& result) {
       throw Error(Code::Internal,
                   text("kernel '", kernel, "' said nothing of output ", i, " in prepare"));
     }
-    if (output.view_of >= 0 && !output.view_strides && output.format == 0 &&
-        output.view_offset + output.bytes >
-            request.inputs[static_cast<std::size_t>(output.view_of)]->tensor->bytes) {
+    if (output.view_of >= 0 && output.format == 0 && !is_within(output, request)) {
       throw Error(Code::Internal, text("kernel '", kernel, "' wants output ", i,
                                        " as a view that reaches past input ", output.view_of));
     }

@@ -45,6 +45,7 @@ struct PackWish {
   std::uint64_t alignment;
   void* self;
   bp_status* (*pack)(void* self, const bp_pack_ctx* ctx);
+  std::string library = {};  ///< whose key it is; "": the provider's
 };
 
 /// Everything that a kernel said in `prepare`.

@@ -191,19 +191,18 @@ class Resizing {
     Slot& out = slot(to);
     const bool strided = plan.view_strides && !is_dense(plan.dims, *plan.view_strides);
     if (strided && !out.strides) return false;
-    if (strided) {
-      out.strides = plan.view_strides;
-    } else {
-      out.strides.reset();
-    }
-    out.weight = in.weight;
     const std::uint64_t offset = in.offset + plan.view_offset;
-    if (offset == out.offset) return true;
+    const bool is_moved = offset != out.offset;
     // What works in place on a view in an arena, or lies inside of another value, would have to follow it.
-    if (out.place != Place::Weight && out.place != Place::Incoming) return false;
+    if (is_moved && out.place != Place::Weight && out.place != Place::Incoming) return false;
+    std::optional<std::vector<std::int64_t>> strides;
+    if (strided) strides = plan.view_strides;
+    // Its dims may be the same while its lines lie elsewhere: the first columns of a wider matrix.
+    if (is_moved || out.strides != strides || out.weight != in.weight) change_.slots.push_back(to);
+    out.strides = std::move(strides);
+    out.weight = in.weight;
     out.offset = offset;
-    change_.slots.push_back(to);
-    return open_readers(output);
+    return !is_moved || open_readers(output);
   }
 
   /// The one slot of a value with memory; -1: there is none, or there are several.
@@ -260,7 +259,7 @@ class Resizing {
       if ((step.input_state[wish.input] & BP_INPUT_INSIDE) == 0) continue;
       const Slot &in = slot(step.inputs[wish.input]), &out = slot(step.outputs[wish.output]);
       if (!are_equal(wish, wished[i]) || state_before(in.value)->dims != in.state->dims ||
-          wish.offset + extent(in) > out.state->bytes)
+          !reaches_at_most(wish.offset, extent(in), out.state->bytes))
         return false;
     }
     return true;

@@ -50,7 +50,7 @@ bp_status* add_constant(bp_rewrite* editor, const bp_constant_desc* desc) {
     const std::vector<std::int64_t> dims(desc->dims, desc->dims + desc->rank);
     element_count(dims);
     for (std::uint64_t i = 0; i < desc->source_count; ++i) {
-      constant.sources.emplace_back(desc->sources[i]);
+      constant.sources.emplace_back(required(desc->sources[i], "source of a constant"));
       if (!is_constant(*editor, constant.sources.back())) {
         invalid("the source '", constant.sources.back(), "' of the constant '", constant.name,
                 "' is not a constant");
@@ -68,9 +68,17 @@ bp_status* add_constant(bp_rewrite* editor, const bp_constant_desc* desc) {
   });
 }
 
+/// A node of the view: not one of a body, and not one that another device has.
+NodeId offered_node(const bp_rewrite& editor, const bp_node* node) {
+  const NodeId id = GraphView::id_of(node);
+  if (id == kNone || editor.offered->node(id) != node)
+    invalid("the rewrite names a node that was not offered");
+  return id;
+}
+
 void read_replaced(bp_rewrite& editor, const bp_node_desc& desc, bp_rewrite::Draft& draft) {
   for (std::uint64_t i = 0; i < desc.replace_count; ++i) {
-    const NodeId id = GraphView::id_of(desc.replaces[i]);
+    const NodeId id = offered_node(editor, desc.replaces[i]);
     if (!editor.replaced.insert(id).second)
       invalid("the node '", editor.graph->node(id).name, "' is replaced twice");
     draft.replaces.push_back(id);
@@ -104,7 +112,8 @@ bp_status* set_format(bp_rewrite* editor, const char* value, std::uint32_t forma
 
 bp_status* note(bp_rewrite* editor, const bp_node* node, const char* sentence) {
   return status_of([&] {
-    editor->notes[editor->graph->node(GraphView::id_of(node)).name] = required(sentence, "note");
+    editor->notes[editor->graph->node(offered_node(*editor, node)).name] =
+        required(sentence, "note");
   });
 }
 

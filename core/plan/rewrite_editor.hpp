@@ -11,6 +11,7 @@
 #include "backplane/plugin_api.h"
 #include "core/graph/graph.hpp"
 #include "core/plan/weight_store.hpp"
+#include "core/plugin_host/graph_view.hpp"
 
 /// The ABI's opaque editor: edits as they were said, checked for names alone.
 struct bp_rewrite {
@@ -27,6 +28,7 @@ struct bp_rewrite {
   };
 
   const backplane::core::Graph* graph = nullptr;
+  const backplane::core::GraphView* offered = nullptr;  ///< what may be replaced and noted
   backplane::core::PluginPtr plugin;
   std::string identity;
   std::vector<Draft> drafts;

@@ -149,6 +149,7 @@ void rewrite_nodes(PlacedGraph& placed, int device_index, const DeviceSet& devic
     const GraphView view(*placed.graph, nodes);
     bp_rewrite editor;
     editor.graph = placed.graph.get();
+    editor.offered = &view;
     editor.plugin = device.plugin();
     editor.identity = device.identity();
     if (bp_status* status = device.api().rewrite(device.raw(), view.raw(), &editor, &rewrite_api()))

@@ -198,11 +198,7 @@ void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<Step
 std::uint64_t extent(const ValueState& state,
                      const std::optional<std::vector<std::int64_t>>& strides) {
   if (!strides || state.bytes == 0) return state.bytes;
-  std::int64_t last = 0;
-  for (std::size_t axis = 0; axis < state.dims.size(); ++axis)
-    last += (state.dims[axis] - 1) * (*strides)[axis];
-  return static_cast<std::uint64_t>(last + 1) *
-         static_cast<std::uint64_t>(element_bits(state.type) / 8);
+  return strided_extent(state.type, state.dims, *strides);
 }
 
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,

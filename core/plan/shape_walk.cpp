@@ -1,6 +1,7 @@
 #include "core/plan/shape_walk.hpp"
 
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "core/plan/control_plan.hpp"
@@ -328,6 +329,24 @@ bool tells_the_same(const ValueState& a, const ValueState& b) {
   return a.kind == b.kind && a.type == b.type && a.dims == b.dims && a.format == b.format &&
          a.bytes == b.bytes && a.object_type == b.object_type &&
          are_same_elements(a.known, b.known);
+}
+
+std::uint64_t strided_extent(DataType type, const std::vector<std::int64_t>& dims,
+                             const std::vector<std::int64_t>& strides) {
+  constexpr auto kPastEverything = std::numeric_limits<std::uint64_t>::max();
+  std::int64_t elements = 1;
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    std::int64_t behind = 0;
+    if (dims[axis] == 0) return 0;
+    if (strides[axis] < 0 || __builtin_mul_overflow(dims[axis] - 1, strides[axis], &behind) ||
+        __builtin_add_overflow(elements, behind, &elements))
+      return kPastEverything;
+  }
+  std::uint64_t bytes = 0;
+  const auto size = static_cast<std::uint64_t>(element_bits(type) / 8);
+  const bool is_counted =
+      !__builtin_mul_overflow(static_cast<std::uint64_t>(elements), size, &bytes);
+  return is_counted ? bytes : kPastEverything;
 }
 
 ValueState tensor_state(DataType type, const std::vector<std::int64_t>& dims) {

@@ -56,6 +56,15 @@ ValueState tensor_state(DataType type, const std::vector<std::int64_t>& dims);
 /// The state of a value whose elements are known; it shares them.
 ValueState known_state(RuntimeValuePtr value);
 
+/// Bytes from the first element of a tensor to behind its last one, where it lies with such strides. Strides come from
+/// plugins: with negative ones, or such as are too large to count with, it reaches past everything, 2^64 - 1.
+std::uint64_t strided_extent(DataType type, const std::vector<std::int64_t>& dims,
+                             const std::vector<std::int64_t>& strides);
+/// Whether `extent` bytes from `offset` on end within `bytes`.
+constexpr bool reaches_at_most(std::uint64_t offset, std::uint64_t extent, std::uint64_t bytes) {
+  return offset <= bytes && extent <= bytes - offset;
+}
+
 /// A tensor that lies in memory: not a string tensor, and of known size.
 inline bool has_memory(const ValueState& state) {
   return state.kind == ValueState::Kind::Tensor && state.type != DataType::String;

@@ -289,7 +289,7 @@ WeightPtr WeightStore::plain(const DevicePtr& device, const ConstantRef& constan
 
 WeightPtr WeightStore::packed(const DevicePtr& device, const PackWish& wish,
                               const std::vector<ConstantRef>& sources, bp_threads* threads) {
-  std::string what = text(wish.key, '\n', wish.bytes);
+  std::string what = text(wish.key, '\n', wish.bytes, '\n', wish.alignment, '\n', wish.library);
   for (const ConstantRef& source : sources) what += '\n' + hash_text(source.hash());
   const std::string saved = text("packed\n", device->identity(), '\n', what);
   const auto make = [&]() -> WeightPtr {

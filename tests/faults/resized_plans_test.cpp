@@ -185,12 +185,19 @@ class GrowingGraph {
     });
     make("Reshape", {a.name, ints({1, -1})}, {constant(1), all});
   }
-  /// From the second line on, or the last line, whose place depends on the size.
+  /// The first two lines, from the second line on, or the last line, whose place depends on the size.
   void add_slice(const Made& a) {
     const std::size_t axis = pick(2);
     const auto a_axis = static_cast<std::int64_t>(axis);
     Shape shape = a.shape;
-    if (pick(2) == 0) {
+    const std::size_t kind = pick(3);
+    if (kind == 0) {
+      shape[axis] = dim_of([&](std::int64_t n) {
+        return std::min<std::int64_t>(a.shape[axis][static_cast<std::size_t>(n)], 2);
+      });
+      return make("Slice", {a.name, ints({0}), ints({2}), ints({a_axis})}, shape);
+    }
+    if (kind == 1) {
       shape[axis] = dim_of([&](std::int64_t n) {
         return std::max<std::int64_t>(a.shape[axis][static_cast<std::size_t>(n)] - 1, 0);
       });

@@ -174,6 +174,16 @@ TEST_F(RewriteTest, EveryNewNodeNeedsAKernel) {
   });
 }
 
+TEST_F(RewriteTest, OnlyNodesThatWereOfferedAreNamed) {
+  expect_refused("a node that was not offered", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    fused(graph, edit).output("b").replaces(sdk::Node()).add();
+  });
+  expect_refused("a node that was not offered", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
+    fused(graph, edit).output("b").add();
+    edit.note(sdk::Node(), "of nothing");
+  });
+}
+
 TEST_F(RewriteTest, ANodeIsReplacedOnce) {
   expect_refused("replaced twice", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
     fused(graph, edit).output("b").add();

@@ -86,6 +86,16 @@ TEST_F(WeightStoreTest, SharesByContent) {
   EXPECT_EQ(packer_.calls, 2);
 }
 
+TEST_F(WeightStoreTest, LibrariesThatChoseTheSameKeyShareNothing) {
+  PackWish of_library = wish();
+  of_library.library = "somebody's 1.0";
+  const ConstantRef source{constant({1, 2, 3, 4}), nullptr};
+  const WeightPtr own = store_.packed(device_, wish(), {source}, &threads_);
+  const WeightPtr other = store_.packed(device_, of_library, {source}, &threads_);
+  EXPECT_NE(other, own);
+  EXPECT_EQ(store_.packed(device_, of_library, {source}, &threads_), other);
+}
+
 TEST_F(WeightStoreTest, APackedWeightOfAFileTakesItsMemoryOnce) {
   constexpr std::size_t kFloats = 1 << 18;
   const std::vector<float> contents(kFloats, 2.5f);
