@@ -57,6 +57,12 @@ Element scalar(const RuntimeValue& value, DataType type, const char* what) {
   return element;
 }
 
+/// What a body says that cannot work with what it is given: by its shapes, or by arithmetic on them.
+bool is_misfit(const Error& error) {
+  return error.code() == Code::InvalidArgument || error.code() == Code::Failed ||
+         error.code() == Code::Unsupported;
+}
+
 class ControlPlanner {
  public:
   ControlPlanner(const ControlNode& control, const ControlInputs& inputs)
@@ -143,7 +149,7 @@ class ControlPlanner {
         plan_branch(b, homes[b], first);
         first = false;
       } catch (const Error& error) {
-        if (plan_->branch >= 0 || error.code() != Code::InvalidArgument) throw;
+        if (plan_->branch >= 0 || !is_misfit(error)) throw;
         misfit = error;
       }
     }
@@ -214,6 +220,24 @@ class ControlPlanner {
     }
   }
 
+  /// What the body makes. None where it cannot work with what it is given and there may be no turn, which alone would
+  /// say so; what is carried is then what it began as, if it is known that there is none.
+  std::vector<ValueState> fetches_of_turns(const ControlBody& body, std::vector<ValueState>& feeds,
+                                           std::size_t first_feed, std::size_t first_output) {
+    const std::vector<ValueState> initial = feeds;
+    try {
+      return settle_carried(body, feeds, first_feed, first_output);
+    } catch (const Error& error) {
+      if (plan_->trip_count.value_or(0) > 0 || !is_misfit(error)) throw;
+    }
+    feeds = initial;
+    for (std::size_t k = 0; k < control_.carried_count && !plan_->trip_count; ++k) {
+      if (feeds[first_feed + k].kind == Kind::Tensor)
+        feeds[first_feed + k] = pending(body.output_types[first_output + k]);
+    }
+    return {};
+  }
+
   /// `initial[k]`: what carried value k starts as.
   void settle_spaces(const ControlBody& body, const BodyPlaces& homes,
                      const std::vector<const ValueState*>& initial, std::size_t first_feed,
@@ -274,6 +298,10 @@ class ControlPlanner {
         if (output.kind == Kind::Pending) output = pending(type);
         continue;
       }
+      if (fetches.empty()) {
+        output = pending(type);
+        continue;
+      }
       const int fetch = body.outputs[first_output + i].fetch;
       const ValueState& slice = fetches[static_cast<std::size_t>(fetch)];
       if (slice.kind == Kind::Object) invalid("its output ", i, " stacks what are no tensors");
@@ -313,8 +341,8 @@ class ControlPlanner {
     add_captured(body, homes, feeds, plan_->places[0]);
     settle_spaces(body, homes, initial, 2, 1);
     settle_stacked(body, homes, 1);
-    const std::vector<ValueState> fetches = settle_carried(body, feeds, 2, 1);
     plan_->trip_count = known_trips(body);
+    const std::vector<ValueState> fetches = fetches_of_turns(body, feeds, 2, 1);
     std::vector<std::int64_t> stack;
     if (plan_->trip_count) stack.push_back(*plan_->trip_count);
     finish_outputs(body, feeds, fetches, 2, 1, stack);
@@ -368,8 +396,8 @@ class ControlPlanner {
     add_captured(body, homes, feeds, places);
     settle_spaces(body, homes, initial, 0, 0);
     settle_stacked(body, homes, 0);
-    const std::vector<ValueState> fetches = settle_carried(body, feeds, 0, 0);
     plan_->trip_count = trips;
+    const std::vector<ValueState> fetches = fetches_of_turns(body, feeds, 0, 0);
     std::vector<std::int64_t> stack;
     if (batch) stack.push_back(*batch);
     stack.push_back(*trips);

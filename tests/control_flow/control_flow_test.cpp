@@ -1,5 +1,6 @@
 // If, Loop and Scan on the cpu.
 #include <atomic>
+#include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
@@ -75,6 +76,23 @@ TEST(ControlFlow, T4ABranchThatDoesNotFitSaysNothingOfTheOutputs) {
   } catch (const Error& error) {
     EXPECT_THAT(error.message(), HasSubstr("MatMul"));
   }
+}
+
+TEST(ControlFlow, T4ABranchWhoseShapeArithmeticFailsSaysNothingEither) {
+  FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (bool c, float[N, M] x) => (float[A, B] y) {
+      y = If (c) <
+        then_branch = a () => (float[I, J] t) {
+          third = Constant <value_ints = [2]> ()
+          shape = Shape (x)
+          size = Gather (shape, third)
+          t = Expand (x, size) },
+        else_branch = b () => (float[K, L] e) { e = Neg (x) }>
+    })");
+  const RuntimeValuePtr x = floats({1, 3}, {-1, 2, -3});
+  EXPECT_THAT(floats_of(*session.run({{"c", boolean(false)}, {"x", x}}).at("y")),
+              ElementsAre(1, -2, 3));
+  EXPECT_THROW(session.run({{"c", boolean(true)}, {"x", x}}), Error);
 }
 
 TEST(ControlFlow, T4BranchesHandOnWhatTheyCapture) {
@@ -223,6 +241,35 @@ TEST(ControlFlow, T4LoopOfNoTurnsHandsOnWhatItStartsWith) {
   }
 }
 
+TEST(ControlFlow, T4ABodyThatNoTurnRunsNeedNotFit) {
+  FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (int64 m, float[N] x, float[M] w) => (float[K] y, float[S, T] s) {
+      y, s = Loop (m, , x) <body = f (int64 i, bool go, float[A] v) => (bool go, float[B] t, float[B] u) {
+        t = Add (v, w)
+        u = Neg (t)
+      }>
+    })");
+  const RuntimeValuePtr x = floats({2}, {1, 2}), w = floats({3}, {1, 1, 1});
+  const Values results = session.run({{"m", int64s({}, {0})}, {"x", x}, {"w", w}});
+  EXPECT_THAT(floats_of(*results.at("y")), ElementsAre(1, 2));
+  EXPECT_EQ(results.at("s")->dims.front(), 0);
+  EXPECT_THAT(floats_of(*session.run({{"m", int64s({}, {1})}, {"x", x}, {"w", x}}).at("y")),
+              ElementsAre(2, 4));
+  EXPECT_THROW(session.run({{"m", int64s({}, {1})}, {"x", x}, {"w", w}}), Error);
+}
+
+TEST(ControlFlow, T4AScanOverNothingNeedNotFit) {
+  FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N] start, float[L, M] x) => (float[K] last, float[L, M] all) {
+      last, all = Scan <num_scan_inputs = 1,
+        body = f (float[A] s, float[B] v) => (float[A] t, float[B] u) { t = Add (s, v)  u = Neg (v) }> (start, x)
+    })");
+  const Values results =
+      session.run({{"start", floats({2}, {1, 2})}, {"x", floats({0, 3}, std::vector<float>{})}});
+  EXPECT_THAT(floats_of(*results.at("last")), ElementsAre(1, 2));
+  EXPECT_EQ(results.at("all")->dims.front(), 0);
+}
+
 TEST(ControlFlow, T4LoopEndsByItsCondition) {
   FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float x) => (float y, int64 last) <float limit = {100}, int64 none = {-1}> {
@@ -356,6 +403,27 @@ TEST(ControlFlow, L9SequencesAreCarried) {
     })");
   const Values results = session.run({{"m", int64s({}, {3})}, {"x", floats({2}, {1, 2})}});
   EXPECT_THAT(floats_of(*results.at("y")), ElementsAre(0, 0, 1, 2, 2, 4));
+}
+
+TEST(ControlFlow, L9CarriedElementsChangeTheirShape) {
+  FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (int64 m, float[2] x) => (int64[1] size, float[N] y) {
+      first = SequenceConstruct (x)
+      all = Loop (m, , first) <body = f (int64 i, bool go, seq(float[2]) v) => (bool go, seq(float[2]) w) {
+        zero = Constant <value_int = 0> ()
+        e = SequenceAt (v, zero)
+        twice = Concat <axis = 0> (e, e)
+        w = SequenceConstruct (twice)
+      }>
+      at = Constant <value_int = 0> ()
+      y = SequenceAt (all, at)
+      size = Shape (y)
+    })");
+  const Values results = session.run({{"m", int64s({}, {2})}, {"x", floats({2}, {1, 2})}});
+  EXPECT_THAT(floats_of(*results.at("y")), ElementsAre(1, 2, 1, 2, 1, 2, 1, 2));
+  std::int64_t size = 0;
+  std::memcpy(&size, results.at("size")->description.host_ptr, sizeof(size));
+  EXPECT_EQ(size, 8);
 }
 
 TEST(ControlFlow, L9OptionalsAndStringsComeOutOfBranches) {
