@@ -15,6 +15,7 @@
 #include "core/onnx/function_body.hpp"
 #include "core/onnx/function_operator.hpp"
 #include "core/onnx/graph_builder.hpp"
+#include "core/onnx/mended_types.hpp"
 #include "core/onnx/types.hpp"
 
 namespace backplane::core {
@@ -126,7 +127,8 @@ class Inference {
     for (const auto& output : graph.output()) unread_outputs_.insert(output.name());
     drop_read(graph);
     inference::TraverseGraphsToAddExistingSymbols(graph, symbols_);
-    for (auto& input : *graph.mutable_input()) bind(input.name(), input.type());
+    for (auto& input : *graph.mutable_input())
+      bind(input.name(), without_element_shapes(input.type()));
     process(graph, /*main=*/true);
     return {std::move(believed_), std::move(named_outputs_)};
   }
@@ -309,6 +311,7 @@ void Inference::infer(NodeProto& node,
                function_operator(domain, node.op_type(), schema.since_version()) != nullptr) {
       infer_by_body(node, schema.since_version(), context);
     }
+    mend_output_types(node, context);
     schema.CheckInputOutputType(context);
     for (int i = 0; i < node.output_size(); ++i) {
       const std::string& name = node.output(i);
@@ -456,6 +459,7 @@ std::vector<const TypeProto*> Inference::infer_body(
     } else {
       note_symbols(input.type(), believed_);
     }
+    *input.mutable_type() = without_element_shapes(input.type());
     bind(input.name(), input.type());
   }
   process(body, /*main=*/false);

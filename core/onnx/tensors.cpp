@@ -136,8 +136,11 @@ ConstantPtr TensorReader::read_contents(const TensorProto& tensor) {
   std::vector<std::int64_t> dims = dims_of(tensor);
   const std::int64_t count = element_count(dims);
   check_single_contents(tensor);
-  if (tensor.data_location() == TensorProto::EXTERNAL)
-    return external_.read(tensor, type, std::move(dims));
+  if (tensor.data_location() == TensorProto::EXTERNAL) {
+    ConstantPtr found = external_.read(tensor, type, std::move(dims));
+    if (type == DataType::Bool) return canonical_bools(found->dims(), found->bytes());
+    return found;
+  }
   if (type == DataType::String) {
     if (tensor.has_raw_data() || tensor.has_segment())
       invalid("strings must be in string_data, not in raw_data");

@@ -74,6 +74,18 @@ TEST_F(ExternalDataTest, IsMapped) {
   EXPECT_EQ(weights({{"location", "./inner/../data.bin"}}), (std::vector<float>{1, 2, 3}));
 }
 
+TEST_F(ExternalDataTest, BoolsAreZeroOrOne) {
+  const unsigned char bytes[] = {0, 1, 255};
+  std::ofstream(root_ / "model" / "bools.bin", std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes), sizeof bytes);
+  auto with_bools = model({{"location", "bools.bin"}});
+  *with_bools.mutable_graph()->mutable_node(0) = node("Where", {"w", "x", "x"}, {"y"});
+  with_bools.mutable_graph()->mutable_initializer(0)->set_data_type(::onnx::TensorProto::BOOL);
+  const std::string text = with_bools.SerializeAsString();
+  EXPECT_EQ(elements_of<char>(*value_of(import_text(text, options()).graph, "w").constant),
+            (std::vector<char>{0, 1, 1}));
+}
+
 TEST_F(ExternalDataTest, LinksInsideTheFolderAreFollowed) {
   fs::create_symlink("inner/data.bin", root_ / "model" / "link.bin");
   EXPECT_EQ(weights({{"location", "link.bin"}}), (std::vector<float>{5, 6, 7}));

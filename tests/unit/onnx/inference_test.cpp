@@ -54,6 +54,46 @@ TEST(Inference, SizesThatAreWrittenAsMinusOneAreTheSameFromNodeToNode) {
   EXPECT_EQ(shape_of(result.graph, "a"), shape_of(result.graph, "y"));
 }
 
+TEST(Inference, EinsumBroadcasts) {
+  const auto inferred = [](const char* equation, const std::vector<std::string>& a,
+                           const std::vector<std::string>& b) {
+    auto einsum = node("Einsum", {"x", "w"}, {"y"});
+    auto* attribute = einsum.add_attribute();
+    attribute->set_name("equation");
+    attribute->set_type(::onnx::AttributeProto::STRING);
+    attribute->set_s(equation);
+    auto model = model_of({einsum}, 17);
+    auto& graph = *model.mutable_graph();
+    *graph.mutable_input(0) = value_info("x", a);
+    *graph.add_input() = value_info("w", b);
+    return shape_of(imported(model).graph, "y");
+  };
+  EXPECT_EQ(inferred("bij,bjk->bik", {"b", "n", "4"}, {"b", "4", "m"}), "tensor(float)[b,n,m]");
+  EXPECT_EQ(inferred("i,i->i", {"1"}, {"n"}), "tensor(float)[n]");
+  EXPECT_EQ(inferred("i,i->i", {"n"}, {"5"}), "tensor(float)[5]");
+  EXPECT_THAT(inferred("i,i->i", {"n"}, {"m"}),
+              ::testing::Not(::testing::AnyOf("tensor(float)[n]", "tensor(float)[m]")));
+  EXPECT_EQ(inferred("... j , j k -> ... k", {"a", "n", "4"}, {"4", "m"}), "tensor(float)[a,n,m]");
+  EXPECT_THAT(inferred("...j,...j->...j", {"n", "4"}, {"m", "4"}),
+              ::testing::Not(::testing::AnyOf("tensor(float)[n,4]", "tensor(float)[m,4]")));
+  EXPECT_EQ(inferred("ij,jk", {"n", "4"}, {"4", "m"}), "tensor(float)[n,m]");
+}
+
+TEST(Inference, AttentionsScoresAreAsWideAsPastAndPresent) {
+  auto attention = node("Attention", {"x", "k", "v", "", "past_k", "past_v"},
+                        {"y", "present_k", "present_v", "scores"});
+  auto model = model_of({attention}, 23);
+  auto& graph = *model.mutable_graph();
+  *graph.mutable_input(0) = value_info("x", {"1", "2", "n", "8"});
+  *graph.add_input() = value_info("k", {"1", "2", "n", "8"});
+  *graph.add_input() = value_info("v", {"1", "2", "n", "8"});
+  *graph.add_input() = value_info("past_k", {"1", "2", "7", "8"});
+  *graph.add_input() = value_info("past_v", {"1", "2", "7", "8"});
+  const Type type = value_of(imported(model).graph, "scores").type;
+  ASSERT_TRUE(type.shape);
+  EXPECT_FALSE(type.shape->back().known()) << type.shape->back().size;
+}
+
 TEST(Inference, OutputsKeepTheirDeclaredNames) {
   auto model = model_of({node("NonZero", {"x"}, {"y"})});
   *model.mutable_graph()->mutable_output(0) =

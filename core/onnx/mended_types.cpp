@@ -1,0 +1,179 @@
+#include "core/onnx/mended_types.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace backplane::core {
+namespace {
+
+using ::onnx::InferenceContext;
+using ::onnx::NodeProto;
+using ::onnx::TensorShapeProto;
+using ::onnx::TypeProto;
+using Dim = TensorShapeProto::Dimension;
+
+const TensorShapeProto* shape_of(const TypeProto* type) {
+  if (type == nullptr || !type->has_tensor_type() || !type->tensor_type().has_shape())
+    return nullptr;
+  return &type->tensor_type().shape();
+}
+
+TypeProto* inner_of(TypeProto& type) {
+  if (type.has_sequence_type()) return type.mutable_sequence_type()->mutable_elem_type();
+  if (type.has_optional_type()) return type.mutable_optional_type()->mutable_elem_type();
+  return nullptr;
+}
+
+/// The size of two that are broadcast; empty where it may be either's.
+Dim broadcast(const Dim& a, const Dim& b) {
+  if (a.has_dim_value() && a.dim_value() != 1) return a;
+  if (b.has_dim_value() && b.dim_value() != 1) return b;
+  if (a.has_dim_value()) return b;
+  if (b.has_dim_value()) return a;
+  return a.has_dim_param() && b.has_dim_param() && a.dim_param() == b.dim_param() ? a : Dim();
+}
+
+/// The dimensions of an Einsum's inputs by label, and those that "..." stands for, aligned at their ends.
+/// https://onnx.ai/onnx/operators/onnx__Einsum.html
+class EinsumDims {
+ public:
+  /// False where the term does not fit the shape.
+  bool add(const std::string& term, const TensorShapeProto& shape) {
+    const std::size_t dots = term.find("...");
+    const int labels = static_cast<int>(term.size()) - (dots != std::string::npos ? 3 : 0);
+    const int others = shape.dim_size() - labels;
+    if (others < 0 || (others > 0 && dots == std::string::npos)) return false;
+    int axis = 0;
+    for (std::size_t i = 0; i < term.size(); ++i) {
+      if (i == dots) {
+        std::vector<Dim> leading;
+        for (int k = 0; k < others; ++k) leading.push_back(shape.dim(axis++));
+        add_others(leading);
+        i += 2;
+        continue;
+      }
+      const Dim& dim = shape.dim(axis++);
+      const auto [known, is_new] = by_label_.emplace(term[i], dim);
+      if (!is_new) known->second = broadcast(known->second, dim);
+      ++uses_[term[i]];
+    }
+    return true;
+  }
+
+  /// What an equation without "->" makes: what "..." stands for, then the labels that occur once, in order.
+  std::string implied_result() const {
+    std::string result = others_.empty() ? "" : "...";
+    for (const auto& [label, count] : uses_) {
+      if (count == 1) result += label;
+    }
+    return result;
+  }
+
+  std::optional<std::vector<Dim>> result(const std::string& term) const {
+    std::vector<Dim> dims;
+    for (std::size_t i = 0; i < term.size(); ++i) {
+      if (term.compare(i, 3, "...") == 0) {
+        dims.insert(dims.end(), others_.begin(), others_.end());
+        i += 2;
+        continue;
+      }
+      const auto known = by_label_.find(term[i]);
+      if (known == by_label_.end()) return std::nullopt;
+      dims.push_back(known->second);
+    }
+    return dims;
+  }
+
+ private:
+  void add_others(const std::vector<Dim>& dims) {
+    const std::size_t shared = std::min(dims.size(), others_.size());
+    for (std::size_t i = 1; i <= shared; ++i)
+      others_[others_.size() - i] = broadcast(others_[others_.size() - i], dims[dims.size() - i]);
+    if (dims.size() > shared)
+      others_.insert(others_.begin(), dims.begin(),
+                     dims.end() - static_cast<std::ptrdiff_t>(shared));
+  }
+
+  std::map<char, Dim> by_label_;
+  std::map<char, int> uses_;
+  std::vector<Dim> others_;
+};
+
+std::optional<std::vector<Dim>> einsum_dims(const InferenceContext& context) {
+  const ::onnx::AttributeProto* equation = context.getAttribute("equation");
+  if (equation == nullptr) return std::nullopt;
+  std::string text = equation->s();
+  std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
+  const std::size_t arrow = text.find("->");
+  std::string terms = text.substr(0, arrow) + ",";
+  EinsumDims dims;
+  for (std::size_t i = 0; i < context.getNumInputs(); ++i) {
+    const TensorShapeProto* shape = shape_of(context.getInputType(i));
+    const std::size_t end = terms.find(',');
+    if (shape == nullptr || end == std::string::npos || !dims.add(terms.substr(0, end), *shape))
+      return std::nullopt;
+    terms.erase(0, end + 1);
+  }
+  return dims.result(arrow == std::string::npos ? dims.implied_result() : text.substr(arrow + 2));
+}
+
+/// ONNX takes an operand's dimension for the result's, where another operand's may be the larger one.
+void mend_einsum(InferenceContext& context) {
+  TypeProto& type = *context.getOutputType(0);
+  const TensorShapeProto* inferred = shape_of(&type);
+  if (inferred == nullptr) return;
+  const std::optional<std::vector<Dim>> dims = einsum_dims(context);
+  const bool fits = dims && dims->size() == static_cast<std::size_t>(inferred->dim_size());
+  TensorShapeProto& shape = *type.mutable_tensor_type()->mutable_shape();
+  for (int i = 0; i < shape.dim_size(); ++i)
+    *shape.mutable_dim(i) = fits ? (*dims)[static_cast<std::size_t>(i)] : Dim();
+}
+
+/// The length of what Attention's input holds: [batch, length, hidden] or [batch, heads, length, head size].
+bool has_known_length(const InferenceContext& context, std::size_t input) {
+  const TensorShapeProto* shape =
+      input < context.getNumInputs() ? shape_of(context.getInputType(input)) : nullptr;
+  return shape != nullptr && shape->dim_size() >= 3 &&
+         shape->dim(shape->dim_size() - 2).has_dim_value();
+}
+
+/// ONNX adds lengths of keys of which it does not know one, and counts that as 0.
+void mend_attention(const NodeProto& node, InferenceContext& context) {
+  constexpr int kKey = 1, kPastKey = 4, kScores = 3;
+  if (context.getNumOutputs() <= kScores || node.input_size() <= kPastKey ||
+      node.input(kPastKey).empty())
+    return;
+  if (has_known_length(context, kKey) && has_known_length(context, kPastKey)) return;
+  TypeProto& type = *context.getOutputType(kScores);
+  const TensorShapeProto* inferred = shape_of(&type);
+  if (inferred == nullptr || inferred->dim_size() == 0) return;
+  type.mutable_tensor_type()->mutable_shape()->mutable_dim(inferred->dim_size() - 1)->clear_value();
+}
+
+}  // namespace
+
+TypeProto without_element_shapes(const TypeProto& type) {
+  TypeProto result = type;
+  TypeProto* inner = inner_of(result);
+  if (inner == nullptr) return result;
+  *inner = without_element_shapes(*inner);
+  if (inner->has_tensor_type()) inner->mutable_tensor_type()->clear_shape();
+  return result;
+}
+
+void mend_output_types(const NodeProto& node, InferenceContext& context) {
+  if (!node.domain().empty() && node.domain() != "ai.onnx") return;
+  if (node.op_type() == "Einsum") return mend_einsum(context);
+  if (node.op_type() == "Attention") return mend_attention(node, context);
+  if (node.op_type() != "Loop") return;
+  for (std::size_t i = 0; i < context.getNumOutputs(); ++i) {
+    TypeProto& type = *context.getOutputType(i);
+    if (inner_of(type) != nullptr) type = without_element_shapes(type);
+  }
+}
+
+}  // namespace backplane::core
