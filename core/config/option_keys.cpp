@@ -158,11 +158,12 @@ std::vector<KeyRow> placement_rows() {
       {{"copy_rates", "file that keeps the copy rates that placement=cost measures", "auto",
         "a path | auto: in the user's cache folder | off: measured by every session"},
        0,
-       false,
+       true,
        [](Options& o, K k, V v) {
          if (v[0].empty()) wrong_value(k, v[0], "a path, auto or off");
          o.session.copy_rates = v[0];
-       }},
+       },
+       {"auto", "off"}},
       {{"precision", "arithmetic that providers may use for float tensors", "fp32",
         "fp32 | tf32 | fp16 | bf16"},
        0,

@@ -12,8 +12,9 @@ namespace backplane::core {
 struct KeyRow {
   OptionKey key;
   char separator;
-  bool is_path;  ///< relative ones in a file are taken from its folder
+  bool is_path;  ///< relative ones in a file are taken from its folder; a model may not set it
   void (*apply)(Options& options, const std::string& name, const std::vector<std::string>& values);
+  std::vector<std::string> words = {};  ///< that are no path
 };
 
 const std::vector<KeyRow>& key_rows();

@@ -1,5 +1,7 @@
 #include "core/config/options.hpp"
 
+#include <algorithm>
+
 #include "core/base/error.hpp"
 #include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
@@ -76,7 +78,9 @@ void set_option(Options& options, const std::string& name, const OptionValue& va
     std::vector<std::string> values = values_of(name, value, row->separator);
     if (row->is_path && !value.folder.empty()) {
       for (std::string& path : values) {
-        if (!path.empty()) path = (value.folder / path).lexically_normal().string();
+        const bool is_word =
+            std::find(row->words.begin(), row->words.end(), path) != row->words.end();
+        if (!path.empty() && !is_word) path = (value.folder / path).lexically_normal().string();
       }
     }
     row->apply(options, name, values);

@@ -187,8 +187,8 @@ TEST_F(SessionOptions, L2TheModelsOptionsAreHonouredOnlyWhenAskedFor) {
 
 TEST_F(SessionOptions, L2AModelCannotNameFilesOrPlugins) {
   for (const char* key :
-       {"custom_ops", "save_plan", "saved_plan", "external_data", "environment.plugin_path",
-        "provider.fakegpu.seed", "options_from_model"}) {
+       {"custom_ops", "save_plan", "saved_plan", "external_data", "copy_rates",
+        "environment.plugin_path", "provider.fakegpu.seed", "options_from_model"}) {
     const auto model = small_net().metadata(std::string("backplane.option.") + key, "x").bytes();
     const Failure refused = failure_of([&] {
       TestSession(model, {{"options_from_model", "true"}});

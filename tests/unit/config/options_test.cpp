@@ -214,6 +214,10 @@ environment.plugin_path = "p:q"
             (std::vector<fs::path>{folder_ / "ops/a.so", "/elsewhere/b.so"}));
   EXPECT_EQ(options.session.external_data, (folder_.parent_path() / "data").string());
   EXPECT_EQ(options.environment.plugin_path, (std::vector<fs::path>{folder_ / "p", folder_ / "q"}));
+  options.read_file(write("copy_rates = \"rates.txt\"\n"));
+  EXPECT_EQ(options.session.copy_rates, (folder_ / "rates.txt").string());
+  options.read_file(write("copy_rates = \"off\"\n"));
+  EXPECT_EQ(options.session.copy_rates, "off") << "a word, and no file";
 }
 
 TEST_F(OptionFile, ErrorsNameFileLineAndKey) {
