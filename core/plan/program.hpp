@@ -54,7 +54,7 @@ struct FeedSymbols {
 
 /// What programs of a session are built from.
 struct ProgramContext {
-  const Model* model = nullptr;
+  std::shared_ptr<const Model> model;
   std::shared_ptr<const Graph> body;  ///< what to cut instead of the model's main graph
   std::string scope;                  ///< what names in `body` are qualified by: "loop/body/"
   std::shared_ptr<Body> (*make_body)(const ProgramContext& context, const Cut& cut) = nullptr;

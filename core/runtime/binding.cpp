@@ -184,7 +184,10 @@ void Binding::make_route() {
   for (const Bound& output : outputs_) fetch_names.push_back(output.name);
   save_version_ = session_->save_version();
   route_ = session_->route(feed_names, fetch_names, whole_graph_);
-  memo_ = PlanMemo();  // the one before is of another program
+  // The one before is of another program, whose kernels end after the plan's.
+  memo_.views = HostViews();
+  memo_.plan.reset();
+  memo_ = PlanMemo();
   hidden_.clear();
   for (std::size_t i = 0; i < route_.hidden; ++i)
     hidden_.push_back({"", std::make_shared<RuntimeValue>(), true, nullptr});

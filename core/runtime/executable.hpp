@@ -193,8 +193,8 @@ class Executable : public Body {
       moved_;  ///< nodes for want of memory, as the log knows, by device
   mutable std::mutex mutex_;
   std::shared_ptr<Generation> generation_;
+  std::shared_ptr<Generation> last_generation_;  ///< of the segment below, whose kernels it has
   std::shared_ptr<const Segment> last_segment_;
-  std::shared_ptr<Generation> last_generation_;  ///< of that segment
   std::vector<std::uint64_t> arena_bytes_;
   std::atomic<const Segment*> last_noted_{nullptr};
   std::atomic<double> plan_ms_{0};

@@ -391,6 +391,7 @@ std::string Session::statistics() {
   json["precision"] = options_.precision;
   json["plan_ms"] = default_->plan_ms();
   json["plans"] = generation->plan_count.load();
+  json["programs"] = executables().size();
   json["arena_bytes"] = arenas_of(default_->arena_bytes(), devices_);
   json["device_allocations"] = device_allocation_count();
   json["nodes_on"] = Json::object();

@@ -55,7 +55,20 @@ void check_may_be_written(const std::string& name, const RuntimeValue& value,
 
 namespace {
 
+bool share_host_memory(const RuntimeValue& a, const RuntimeValue& b) {
+  const auto begin_of = [](const RuntimeValue& value) {
+    return reinterpret_cast<std::uintptr_t>(value.description.host_ptr);
+  };
+  if (!a.is_tensor() || !b.is_tensor() || begin_of(a) == 0 || begin_of(b) == 0) return false;
+  return begin_of(a) < begin_of(b) + b.description.bytes &&
+         begin_of(b) < begin_of(a) + a.description.bytes;
+}
+
 void check_pair(const NamedValue& fetch, const char* what, const NamedValue& other) {
+  if (fetch.value == other.value || share_host_memory(*fetch.value, *other.value)) {
+    invalid("the output '", fetch.name, "' and the ", what, " '", other.name,
+            "' are given the same memory; a run may write an output before it has read its inputs");
+  }
   if (fetch.value->imported == nullptr || other.value->imported == nullptr) return;
   if (!fetch.value->imported->overlaps(*other.value->imported)) return;
   invalid("the output '", fetch.name, "' and the ", what, " '", other.name,

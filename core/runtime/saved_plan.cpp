@@ -20,20 +20,24 @@ std::string list_of(const List& names) {
 
 /// The options that decide what is placed where.
 std::string deciding_options(const SessionOptions& options) {
-  std::string all = text("optimization=", static_cast<int>(options.optimization),
-                         " disabled_passes=", list_of(options.disabled_passes),
-                         " enabled_passes=", list_of(options.enabled_passes),
-                         " replace_ops=", list_of(options.replace_ops),
-                         " execution_order=", static_cast<int>(options.execution_order),
-                         " deterministic=", options.deterministic, " precision=", options.precision,
-                         " fallback=", static_cast<int>(options.fallback));
+  std::string all =
+      text("optimization=", static_cast<int>(options.optimization),
+           " disabled_passes=", list_of(options.disabled_passes),
+           " enabled_passes=", list_of(options.enabled_passes),
+           " replace_ops=", list_of(options.replace_ops),
+           " execution_order=", static_cast<int>(options.execution_order),
+           " deterministic=", options.deterministic, " precision=", options.precision,
+           " fallback=", static_cast<int>(options.fallback), " widening=", options.widening,
+           " placement=", static_cast<int>(options.placement_policy));
+  for (const CastChoice& cast : options.casts) all += " cast=" + cast.from + ">" + cast.to;
   for (const PlacementRule& rule : options.placement)
     all += " place=" + rule.pattern + "=" + rule.provider;
   for (const auto& [name, size] : options.dims) all += text(" dim.", name, "=", size);
   for (const auto& [name, size] : options.denotations)
     all += text(" dim_denotation.", name, "=", size);
   for (const auto& [name, path] : options.paths)
-    all += text(" path.", name, "=", list_of(path.inputs), ">", list_of(path.outputs));
+    all += text(" path.", name, "=", list_of(path.inputs), ">", list_of(path.outputs),
+                " precision=", path.precision, " backup=", path.backup);
   return all;
 }
 
@@ -114,12 +118,7 @@ void Session::save_plan(const std::string& path) {
   if (path.empty()) invalid("the path to save the plan to is empty");
   PlanRecords records;
   WeightsToSave weights;
-  std::vector<std::shared_ptr<Executable>> made;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [cut, executable] : executables_) made.push_back(executable);
-  }
-  for (const auto& executable : made) {
+  for (const auto& executable : executables()) {
     records[""].push_back(executable->record());
     collect_weights(*executable, devices_, weights);
   }

@@ -1,14 +1,12 @@
 // The file of a saved plan.
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <unistd.h>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/atomic_file.hpp"
 #include "core/base/mapped_file.hpp"
 #include "core/base/quote.hpp"
 #include "core/runtime/saved_plan.hpp"
@@ -74,58 +72,6 @@ PlanRecord record_from(const Json& json) {
   return record;
 }
 
-/// A file that is written beside the one it will be, and goes away unless it is kept.
-class NewFile {
- public:
-  explicit NewFile(const std::string& path)
-      : path_(path), temporary_(path + "." + std::to_string(::getpid()) + ".new") {
-    ::unlink(temporary_.c_str());  // left by a process of the same number
-    file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (file_ < 0) fail();
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    if (file_ >= 0) ::close(file_);
-    if (!kept_) ::unlink(temporary_.c_str());
-  }
-
-  void write(const void* data, std::size_t size) {
-    const auto* bytes = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t written = ::write(file_, bytes, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) fail();
-      bytes += written;
-      size -= static_cast<std::size_t>(written);
-      at_ += static_cast<std::uint64_t>(written);
-    }
-  }
-  void pad_to(std::uint64_t offset) {
-    static constexpr std::array<char, kPage> kZeros{};
-    while (at_ < offset) write(kZeros.data(), std::min<std::uint64_t>(kPage, offset - at_));
-  }
-  void keep() {
-    if (::fsync(file_) != 0) fail();
-    const int file = std::exchange(file_, -1);
-    if (::close(file) != 0) fail();
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
-    kept_ = true;
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    const int error = errno;
-    throw Error(Code::Failed,
-                text("cannot write the plan ", quoted(path_), ": ", std::strerror(error)));
-  }
-
-  std::string path_, temporary_;
-  int file_ = -1;
-  std::uint64_t at_ = 0;
-  bool kept_ = false;
-};
-
 struct Header {
   std::uint64_t text_bytes = 0, file_bytes = 0;
   ContentHash text_hash;
@@ -180,19 +126,23 @@ void write_plan_file(const std::string& path, const PlanOrigin& origin, const Pl
   const ContentHash hash = hash_of(std::as_bytes(std::span(written)));
   const std::array<std::uint64_t, 4> words = {
       written.size(), weights.empty() ? start : start + offset, hash.high, hash.low};
-  NewFile file(path);
-  file.write(kMagic, kMagicBytes);
-  file.write(words.data(), sizeof(words));
-  file.write(written.data(), written.size());
-  file.pad_to(start);
-  std::uint64_t at = 0;
-  for (const auto& [key, bytes] : weights) {
-    at = aligned(at, bytes.size() >= kPage ? kPage : kAlignment);
-    file.pad_to(start + at);
-    file.write(bytes.data(), bytes.size());
-    at += bytes.size();
+  AtomicFile file(path);
+  const auto write = [&](const void* data, std::size_t size) {
+    file.write(std::span(static_cast<const std::byte*>(data), size));
+  };
+  try {
+    write(kMagic, kMagicBytes);
+    write(words.data(), sizeof(words));
+    write(written.data(), written.size());
+    file.pad(kPage);
+    for (const auto& [key, bytes] : weights) {
+      file.pad(bytes.size() >= kPage ? kPage : kAlignment);
+      file.write(bytes);
+    }
+    file.commit();
+  } catch (const Error& error) {
+    throw error.within("the plan");
   }
-  file.keep();
 }
 
 std::shared_ptr<const SavedPlan> read_plan_file(const std::string& path) {

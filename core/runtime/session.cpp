@@ -343,25 +343,44 @@ Executable& Session::default_executable() {
   return *default_;
 }
 
+/// Sets of feeds and fetches whose programs and plans are kept.
+constexpr std::size_t kMostExecutables = 64;
+
 std::shared_ptr<Executable> Session::executable(const Cut& cut) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<Executable>& made = executables_[cut];
-  if (made != nullptr) return made;
-  ProgramContext context = program_context("", devices_, threads_);
-  try {
-    context.model = &model_of(cut);
-    made =
-        std::make_shared<Executable>(context, cut, &arenas_, options_.profile ? &trace_ : nullptr);
-  } catch (...) {
-    executables_.erase(cut);
-    throw;
+  const auto known = executables_.find(cut);
+  if (known != executables_.end()) {
+    known->second.last_use = ++uses_;
+    return known->second.executable;
   }
+  ProgramContext context = program_context("", devices_, threads_);
+  context.model = model_of(cut);
+  auto made =
+      std::make_shared<Executable>(context, cut, &arenas_, options_.profile ? &trace_ : nullptr);
+  if (executables_.size() >= kMostExecutables) drop_oldest_executable();
+  executables_[cut] = {made, ++uses_};
   return made;
+}
+
+/// Of those that nobody is using; the caller holds mutex_, without which nobody begins to.
+void Session::drop_oldest_executable() {
+  auto oldest = executables_.end();
+  for (auto it = executables_.begin(); it != executables_.end(); ++it) {
+    if (it->second.executable.use_count() > 1) continue;
+    if (oldest == executables_.end() || it->second.last_use < oldest->second.last_use) oldest = it;
+  }
+  if (oldest == executables_.end()) return;
+  try {
+    oldest->second.executable->synchronize();
+  } catch (...) {
+    if (failed_ == nullptr) failed_ = std::current_exception();
+  }
+  executables_.erase(oldest);
 }
 
 /// Passes remove inner values, and a value that is fed must not be folded past: a run that starts or ends at one has a
 /// model of its own, cut first and optimized then.
-const Model& Session::model_of(const Cut& cut) {
+std::shared_ptr<const Model> Session::model_of(const Cut& cut) {
   const auto is_inner = [this](const std::string& name, bool Value::*border) {
     const ValueId id = original_.find_value(name);
     return id != kNone && !(original_.value(id).*border);
@@ -371,18 +390,18 @@ const Model& Session::model_of(const Cut& cut) {
                   [&](const auto& name) { return is_inner(name, &Value::is_input); }) ||
       std::any_of(cut.fetches.begin(), cut.fetches.end(),
                   [&](const auto& name) { return is_inner(name, &Value::is_output); });
-  if (!inner) return model_;
-  auto own = std::make_unique<Model>(model_);
+  if (!inner) return {std::shared_ptr<const Model>(), &model_};
+  auto own = std::make_shared<Model>(model_);
   own->graph = Graph(original_);
   own->graph = std::move(*cut_graph(*own, cut));
   optimize(*own);
-  return *(cut_models_[cut] = std::move(own));
+  return own;
 }
 
 ProgramContext Session::program_context(const std::string& path, const DeviceSet& devices,
                                         bp_threads& threads) {
   ProgramContext context;
-  context.model = &model_;
+  context.model = {std::shared_ptr<const Model>(), &model_};
   context.devices = &devices;
   context.schemas = &schemas_;
   context.weights = &environment_->weights();

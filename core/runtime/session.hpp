@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -150,7 +151,8 @@ class Session {
   void warn_of_fallback();
   Executable& default_executable();
   std::shared_ptr<Executable> executable(const Cut& cut);
-  const Model& model_of(const Cut& cut);
+  std::shared_ptr<const Model> model_of(const Cut& cut);
+  void drop_oldest_executable();
   std::vector<std::string> saved_names();
   void check_saved(const std::vector<std::string>& names) const;
   void publish_saved(const std::vector<NamedValue>& fetches, const Route& route,
@@ -176,13 +178,18 @@ class Session {
   Model model_;
   bool is_built_ = false;  ///< from a graph, and neither from a file nor from bytes
   Graph original_;
-  std::map<Cut, std::unique_ptr<Model>> cut_models_;  ///< of cuts at inner values
   std::vector<ValueId> inputs_, outputs_, overridable_;
   double load_ms_ = 0;
   ArenaPool arenas_;  ///< declared before whoever borrows from it
   TraceLog trace_;
   std::mutex mutex_;
-  std::map<Cut, std::shared_ptr<Executable>> executables_;
+  struct Kept {
+    std::shared_ptr<Executable> executable;
+    std::uint64_t last_use = 0;
+  };
+  std::map<Cut, Kept> executables_;  ///< bounded; the default one and those in use stay
+  std::uint64_t uses_ = 0;
+  std::exception_ptr failed_;  ///< what an executable that was dropped had to say
   std::shared_ptr<Executable> default_;
   std::mutex saved_mutex_;
   std::vector<std::string> saved_names_;

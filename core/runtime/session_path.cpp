@@ -45,8 +45,10 @@ void Session::make_path(SessionPath& path) {
   ProgramContext context = program_context(path.name, path.devices, path.threads);
   context.keep_arenas = context.keep_arenas && options.memory != Preference::Low;
   if (options.memory == Preference::Low) context.max_plans = 1;
-  path.executable = std::make_shared<Executable>(
-      context, Cut{path.inputs, path.outputs}, &path.arenas, options_.profile ? &trace_ : nullptr);
+  const Cut cut{path.inputs, path.outputs};
+  context.model = model_of(cut);
+  path.executable = std::make_shared<Executable>(context, cut, &path.arenas,
+                                                 options_.profile ? &trace_ : nullptr);
 }
 
 const SessionPath& Session::path(const std::string& name) const {

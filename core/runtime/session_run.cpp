@@ -1,5 +1,7 @@
 // Runs of a session: by name and along routes, with options, with saved values.
 #include <algorithm>
+#include <exception>
+#include <utility>
 
 #include "core/base/nearest_name.hpp"
 #include "core/plugin_host/spare_memory.hpp"
@@ -129,6 +131,10 @@ std::uint64_t Session::feed_alignment() const {
 
 void Session::synchronize() {
   std::exception_ptr failed;
+  {
+    const std::lock_guard lock(mutex_);
+    failed = std::exchange(failed_, nullptr);
+  }
   for (const std::shared_ptr<Executable>& executable : executables()) {
     try {
       executable->synchronize();
@@ -142,9 +148,7 @@ void Session::synchronize() {
 std::vector<std::shared_ptr<Executable>> Session::executables() {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<Executable>> all;
-  for (const auto& [cut, executable] : executables_) {
-    if (executable != nullptr) all.push_back(executable);
-  }
+  for (const auto& [cut, kept] : executables_) all.push_back(kept.executable);
   return all;
 }
 

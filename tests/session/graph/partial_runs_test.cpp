@@ -91,6 +91,31 @@ TEST_P(InnerValues, T5AreBound) {
 INSTANTIATE_TEST_SUITE_P(Levels, InnerValues, ::testing::Values("none", "basic", "extended", "all"),
                          [](const auto& instance) { return std::string(instance.param); });
 
+/// Each set of fetches has a program of its own; the least recently used go.
+TEST(PartialRuns, T5SetsWithoutEndAreNotAllKept) {
+  constexpr int kNodes = 9;
+  Graph graph(environment());
+  graph.add_value("x", floats({2}));
+  Names all;
+  for (int i = 0; i < kNodes; ++i) {
+    all.push_back("y" + std::to_string(i));
+    graph.add_node(i % 2 == 0 ? "Neg" : "Abs", {i == 0 ? "x" : all[all.size() - 2]}, {all.back()});
+  }
+  graph.set_inputs({"x"});
+  graph.set_outputs({all.back()});
+  Session session(environment(), graph, Options());
+  const Value x = tensor({-3, 4});
+  for (int set = 1; set < 1 << kNodes; ++set) {
+    Names fetches;
+    for (int i = 0; i < kNodes; ++i) {
+      if ((set >> i & 1) != 0) fetches.push_back(all[static_cast<std::size_t>(i)]);
+    }
+    const std::vector<Value> results = session.run({{"x", x}}, fetches);
+    ASSERT_EQ(std::abs(elements(results[0])[0]), 3) << set;
+  }
+  EXPECT_LE(json::parse(session.statistics())["programs"], 64);
+}
+
 TEST(PartialRuns, T5NodesOffThePathDoNotRun) {
   Graph graph(environment());
   graph.add_value("x", floats({2})).add_value("where", GraphType::tensor(ElementType::Int64, {1}));

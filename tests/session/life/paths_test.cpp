@@ -72,6 +72,26 @@ TEST_F(Paths, M1APathMayStartAtAnInnerValue) {
             (std::vector<float>{0, 2, 0, 4, 0, 6}));
 }
 
+TEST_F(Paths, M1APathThroughInnerValuesIsCutFromTheModelAsItWas) {
+  ModelMaker maker;
+  maker.input("x", {3});
+  maker.node("one", "Relu", {"x"}, "left")
+      .node("two", "Relu", {"x"}, "right")  // equal to the first, as long as nobody feeds it
+      .node("three", "Sub", {"left", "right"}, "y")
+      .node("four", "Identity", {"x"}, "same");
+  const std::string model = maker.output("y").bytes();
+  TestSession session(model, {{"providers", "cpu"},
+                              {"path.feeds.inputs", "x,right"},
+                              {"path.feeds.outputs", "y"},
+                              {"path.ends.inputs", "x"},
+                              {"path.ends.outputs", "same"}});
+  const Value x = Value::tensor<float>({3}, std::vector<float>{1, 2, 3});
+  const Value right = Value::tensor<float>({3}, std::vector<float>{10, 20, 30});
+  EXPECT_EQ(elements(session->run_path("feeds", {{"x", x}, {"right", right}})[0]),
+            (std::vector<float>{-9, -18, -27}));
+  EXPECT_EQ(elements(session->run_path("ends", {{"x", x}})[0]), (std::vector<float>{1, 2, 3}));
+}
+
 TEST_F(Paths, M1WeightsAreSharedBetweenPaths) {
   TestSession session(two_heads(), {{"providers", "fakegpu:0,cpu"},
                                     {"path.one.providers", "fakegpu:0"},

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <thread>
 #include <xxhash.h>
 
 #include "tests/session/life/fixture.hpp"
@@ -168,6 +169,9 @@ TEST_F(SavedPlans, L3ItIsRefusedWhenSomethingItDependsOnChanged) {
   refused(model, with(kFakeAllowed, "provider.fakegpu.seed", "7"), "the list of devices changed");
   refused(model, with(kFakeAllowed, "optimization", "none"), "the set of options changed");
   refused(model, with(kFakeAllowed, "place", "positive=cpu"), "the set of options changed");
+  refused(model, with(kFakeAllowed, "widening", "false"), "the set of options changed");
+  refused(model, with(kFakeAllowed, "casts", "float16>float"), "the set of options changed");
+  refused(model, with(kFakeAllowed, "placement", "cost"), "the set of options changed");
   refused(model,
           with(kFakeAllowed, "custom_ops", BACKPLANE_TEST_CUSTOM_OPS_DIR "/windowed_mean.so"),
           "was not there when it was made");
@@ -218,6 +222,20 @@ TEST_F(SavedPlans, L3AFileThatCannotBeWrittenLeavesTheOldOne) {
   EXPECT_NE(failure_of([&] { session->save_plan(""); }).code, 0);
   EXPECT_EQ(read(plan()), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(SavedPlans, L3ThreadsMaySaveToOnePath) {
+  const std::string model = small_net().bytes();
+  TestSession session(model, kCpu);
+  session.run(numbers(8, 3), {2, 4});
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < 10; ++turn) session->save_plan(plan());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(TestSession(model, reopening(kCpu)).statistics()["reopened"], true);
 }
 
 TEST_F(SavedPlans, L3DamagedFilesAreRefused) {

@@ -18,6 +18,33 @@ std::uint64_t plans_of(const Session& session) {
   return nlohmann::json::parse(session.statistics())["plans"].get<std::uint64_t>();
 }
 
+TEST(Binding, L5AnOutputHasMemoryOfItsOwn) {
+  const ModelMaker model = ModelMaker()
+                               .input("x", {"n"})
+                               .node("Neg", {"x"}, {"y"})
+                               .node("Abs", {"x"}, {"z"})
+                               .output("y")
+                               .output("z");
+  TestSession session(model);
+  std::vector<float> numbers(5, 1.0f);
+  const Value x = Value::borrow({4}, numbers.data(), 4);
+  std::vector<float> others(4);
+  const auto refused = [&](float* y, float* z) {
+    std::vector<Value> results;
+    results.push_back(Value::borrow({4}, y, 4));
+    results.push_back(Value::borrow({4}, z, 4));
+    return failure_of([&] { session->run({{"x", x}}, {"y", "z"}, results); });
+  };
+  for (const auto& [code, text] :
+       {refused(numbers.data(), others.data()), refused(others.data(), numbers.data() + 3),
+        refused(others.data(), others.data())}) {
+    EXPECT_EQ(code, BACKPLANE_INVALID_ARGUMENT);
+    EXPECT_THAT(text, HasSubstr("are given the same memory"));
+  }
+  std::vector<float> apart(4);
+  EXPECT_EQ(refused(others.data(), apart.data()).first, BACKPLANE_OK);
+}
+
 TEST(Binding, M2ResizePlanThenRunOnlyComputes) {
   Probe probe;
   const ModelMaker model =
