@@ -551,6 +551,28 @@ class GpuCheck(program.ProgramTest):
         self.assertEqual(kept["logs"][0]["log"], "no memory\n")
         self.assertIn(f"said in {len(kept['logs'])} probes that failed is in the results, kernels.json.", text)
 
+    def test_everything_is_warm_before_it_is_measured(self):
+        for latency_ms, quick, runs in ((2, False, 250), (900, False, 10), (None, False, 200), (2, True, 10)):
+            self.assertEqual(figures.warm_up(unittest.mock.Mock(quick=quick), latency_ms), runs)
+        calls = []
+        peer.median_ms(lambda: calls.append(time.monotonic()), 5, 0.2)
+        self.assertGreater(calls[-6] - calls[0], 0.15)
+        if not (program.BUILD / "bin/gpu_probe").exists():
+            self.skipTest("gpu_probe was not built")
+        networks.feed(self.folder / "feed.onnx", networks.perceptron(self.folder / "p.onnx", width=8))
+        words = ["model", self.folder / "p.onnx", "--feed", self.folder / "feed.onnx", "--provider", "cpu", "--runs", "1", "--warm-up"]
+        for seconds in (0, 1.5):
+            started = time.monotonic()
+            found, why = self.stand_in().probe(*words, seconds)
+            self.assertEqual((why, "latency_ms" in found), ("", True))
+            self.assertGreaterEqual(time.monotonic() - started, seconds)
+        self.assertIn("--one-run is 'marked' or 'traced'", self.stand_in().probe(*words, 0, "--one-run", "untold")[1])
+
+    def test_what_matters_most_comes_first_and_fits_one_call(self):
+        first = list(phases.PHASES)[:3]
+        self.assertEqual(first, ["limits", "networks", "kernels"])
+        self.assertLessEqual(sum(phases.PHASES[name][1] for name in first), 540)
+
     def test_what_a_kernel_a_layer_could_reach(self):
         path = self.folder / "network.onnx"
         net = networks.resnet50_dyn(path, dtype=np.float16)
