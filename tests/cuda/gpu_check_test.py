@@ -19,6 +19,7 @@ import program  # noqa: E402
 sys.path.insert(0, str(program.SOURCE / "tools/gpu"))
 import checks  # noqa: E402
 import figures  # noqa: E402
+import kernels  # noqa: E402
 import networks  # noqa: E402
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
@@ -26,6 +27,7 @@ import page  # noqa: E402
 import peer  # noqa: E402
 import phases  # noqa: E402
 import random_weights  # noqa: E402
+import roofs  # noqa: E402
 from programs import OutOfTime, Program  # noqa: E402
 
 GPU_CHECK = program.SOURCE / "tools/gpu_check"
@@ -34,8 +36,111 @@ SMALL = {networks.residual_network: {"size": 32, "stages": (1, 1, 1, 1)}, networ
 
 
 LIMITS = {"memory_gb": 1, "gb_per_s": {"device": 10, "to_device": 5, "from_device": 5}, "product_size": 16,
-          "graphs": [{"nodes": 1, "launch_us": 0.5, "whole_us": 5}, "CUDA_ERROR_INVALID_VALUE"],
+          "graphs": [{"of": "empty kernels", "nodes": 1, "launch_us": 0.5, "whole_us": 5}, "CUDA_ERROR_INVALID_VALUE",
+                     {"of": "small writes", "nodes": 1, "launch_us": 0.25, "whole_us": 4}],
           "tflops": {"fp32": 1.0, "tf32": 2.0, "fp16": 4.0, "bf16": "cuBLASLt proposes no algorithm"}}
+
+
+# PyTorch as far as the peer uses it for an encoder, by NumPy: a graph's replay takes 50 us for each function that was captured,
+# twice as many by autocast, and images it cannot do.
+FAKE_TORCH = '''
+import contextlib, time, types
+import numpy as np
+__version__, channels_last, calls, cost = "0.fake", "last", [0], [1]
+float16, bfloat16 = np.dtype(np.float16), np.dtype(np.float16)
+
+def counted(function):
+    def call(*arguments, **more):
+        calls[0] += cost[0]
+        # NumPy multiplies float16 slowly.
+        raw = [each.a.astype(np.float32) if isinstance(each, Tensor) else each for each in arguments]
+        return Tensor(function(*raw, **more).astype(arguments[0].dtype))
+    return call
+
+class Tensor:
+    def __init__(self, a): self.a = np.asarray(a)
+    shape, dtype = property(lambda self: self.a.shape), property(lambda self: self.a.dtype)
+    def to(self, what): return self if isinstance(what, str) else Tensor(self.a.astype(what))
+    def contiguous(self, memory_format): return self
+    def copy_(self, other): self.a[...] = other.a
+    def cpu(self): return self
+    def numpy(self): return self.a
+    def reshape(self, dims): return Tensor(self.a.reshape(dims))
+    def permute(self, axes): return Tensor(self.a.transpose(axes))
+    def t(self): return Tensor(self.a.T)
+    def transpose(self, a, b): return Tensor(self.a.swapaxes(a, b))
+    def softmax(self, axis): return counted(softmax)(self, axis)
+    def __add__(self, other): return counted(np.add)(self, other)
+    def __mul__(self, other): return counted(np.multiply)(self, other)
+
+def softmax(x, axis):
+    raised = np.exp(x - x.max(axis, keepdims=True))
+    return raised / raised.sum(axis, keepdims=True)
+
+def erf_of(x):
+    t = 1 / (1 + 0.3275911 * np.abs(x))
+    sum = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    return np.sign(x) * (1 - sum * np.exp(-x * x))
+
+def layer_norm_of(x, shape, scale, bias, epsilon):
+    apart = x - x.mean(-1, keepdims=True)
+    return apart / np.sqrt((apart * apart).mean(-1, keepdims=True) + epsilon) * scale + bias
+
+def no_images(*_, **__): raise NotImplementedError("no images here")
+
+from_numpy, abs, relu, erf, matmul = Tensor, counted(np.abs), counted(lambda x: np.maximum(x, 0)), counted(erf_of), counted(np.matmul)
+functional = types.SimpleNamespace(
+    conv2d=no_images, max_pool2d=no_images, layer_norm=counted(layer_norm_of), linear=counted(lambda x, w, b: x @ w.T + b),
+    gelu=counted(lambda x: 0.5 * x * (1 + erf_of(x * 0.5 ** 0.5))),
+    scaled_dot_product_attention=counted(lambda q, k, v, scale: softmax(scale * (q @ k.swapaxes(-1, -2)), -1) @ v))
+nn = types.SimpleNamespace(functional=functional)
+
+class Graph:
+    def replay(self): time.sleep(50e-6 * self.calls)
+
+@contextlib.contextmanager
+def capture(graph):
+    before = calls[0]
+    yield
+    graph.calls = calls[0] - before
+
+nothing = lambda *_, **__: contextlib.nullcontext()
+inference_mode = nothing
+
+@contextlib.contextmanager
+def autocast(device, dtype, enabled, cache_enabled):
+    cost[0] = 1 + enabled
+    yield
+    cost[0] = 1
+
+cuda = types.SimpleNamespace(is_available=lambda: True, Stream=object, stream=nothing, synchronize=lambda: None, CUDAGraph=Graph,
+                             graph=capture)
+backends = types.SimpleNamespace(cuda=types.SimpleNamespace(matmul=types.SimpleNamespace()), cudnn=types.SimpleNamespace())
+'''
+
+# What ncu 2025.3 prints, in short, around what the program prints; what it says where it may not read counters; nsys.
+NCU = """==PROF== Connected to process 4242 (/there/bin/gpu_probe)
+==PROF== Profiling "gemm" - 0: 0%....50%....100% - 1 pass
+{"marked":true}
+==PROF== Disconnected from process 4242
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","Section Name",\
+"Metric Name","Metric Unit","Metric Value"
+""".replace("\\\n", "") + "".join(
+    f'"{at}","4242","gpu_probe","127.0.0.1","{name}","1","7","(128, 1, 1)","(8, 1, 1)","0","9.0","Command line profiler metrics",'
+    f'"gpu__time_duration.sum","{unit}","{value}"\n' for at, (name, unit, value) in enumerate(
+        [("void gemm<float, 2>(int, T1 *)", "ns", "12,000"), ("softmax(float *, int)", "us", "2.5"), ("void gemm<float, 2>(int, T1 *)", "nsecond", "18000")]
+        + [(f"small_{i}", "ns", "500") for i in range(11)]))
+NCU_REFUSED = """==PROF== Connected to process 4242
+==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0.
+{"marked":true}
+==PROF== Disconnected from process 4242
+==WARNING== No kernels were profiled.
+"""
+NSYS = """Processing [kernels.sqlite] with [cuda_gpu_trace.py]...
+Start (ns),Duration (ns),CorrId,GrdX,Device,Strm,Name
+1000,4000,11,8,NVIDIA H100 80GB HBM3 (0),7,"void gemm<float, 2>(int, T1 *)"
+6000,1000,12,1,NVIDIA H100 80GB HBM3 (0),7,[CUDA memset]
+"""
 
 
 class OnTheCpu(Program):
@@ -69,7 +174,7 @@ class GpuCheck(program.ProgramTest):
         made = subprocess.run([sys.executable, GPU_CHECK, "pack", packed, "--build", program.BUILD],
                               capture_output=True, text=True, check=False)
         self.assertEqual(made.returncode, 0, made.stderr)
-        self.assertLess(packed.stat().st_size, 60_000_000)
+        self.assertLess(packed.stat().st_size, 55_000_000)
         with tarfile.open(packed) as archive:
             archive.extractall(self.folder / "elsewhere")
         return self.folder / "elsewhere/backplane_gpu"
@@ -228,20 +333,26 @@ class GpuCheck(program.ProgramTest):
                 return subprocess.CompletedProcess(words, 3, "", "it broke")
 
         broken = Broken(self.stand_in().tree)
-        row = ("a network", "model.onnx", "feed.onnx", np.float32, 1, 1)
+        row = ("a network", "model.onnx", "feed.onnx", 1, 1, [])
         with unittest.mock.patch.object(self, "stand_in", lambda: broken), \
-                unittest.mock.patch.object(figures, "rows_of_benchmark", lambda _: [row]), \
+                unittest.mock.patch.object(figures, "rows_of_benchmark", lambda *_: [row]), \
+                unittest.mock.patch.object(kernels, "BATCHES", {"bert_dyn": (1,)}), \
                 unittest.mock.patch.object(phases.Work, "why_no_peer", lambda _: "there is none"):
-            code, text = self.run_phases("limits", "overhead", "overlap", "networks", "fixed")
+            code, text = self.run_phases("limits", "overhead", "overlap", "networks", "networks_float32", "kernels", "fixed")
         self.assertEqual(code, 1)
-        for phase in ("limits", "overhead", "overlap", "networks", "fixed"):
+        for phase in ("limits", "overhead", "overlap", "networks", "networks_float32", "kernels", "fixed"):
             failed = next(row for row in text.splitlines() if row.startswith(f"| {phase} | done |")).split("|")[4]
             self.assertGreater(int(failed), 0, phase)
 
-    def test_what_comes_back_is_two_files_whatever_number_of_phases_ran(self):
+    @staticmethod
+    def gpu_check():
         loader = importlib.machinery.SourceFileLoader("gpu_check", str(GPU_CHECK))
-        gpu_check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
-        loader.exec_module(gpu_check)
+        made = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+        loader.exec_module(made)
+        return made
+
+    def test_what_comes_back_is_two_files_whatever_number_of_phases_ran(self):
+        gpu_check = self.gpu_check()
         place, target = self.folder / "place", self.folder / "target"
         (place / "results").mkdir(parents=True)
         target.mkdir()
@@ -282,30 +393,26 @@ class GpuCheck(program.ProgramTest):
         self.run_phases("limits")
         builds = {"resnet50_dyn": {"size": 32, "stages": (1, 1, 1, 1)}, "bert_dyn": {"layers": 1, "tokens": 8}}
 
-        def rows(work):
-            for name, sizes in builds.items():
-                path, feed = work.folder / f"{name}.onnx", work.folder / "feed.onnx"
-                net = getattr(networks, name)(path, **sizes)
-                networks.feed(feed, net)
-                yield name, path, feed, np.float32, 2, net.flops * 2
-
-        with unittest.mock.patch.object(figures, "rows_of_benchmark", rows), \
+        with unittest.mock.patch.object(figures, "QUICK_SIZES", builds), unittest.mock.patch.object(figures, "BATCHES", (2,)), \
                 unittest.mock.patch.object(phases.Work, "why_no_peer", lambda _: "there is none"):
-            code, text = self.run_phases("networks", "overhead", "overlap", "fixed", limit=400)
+            code, text = self.run_phases("networks_float32", "overhead", "overlap", "fixed", limit=400)
         self.assertEqual(code, 0, text)
+        kept = json.loads((self.folder / "results/networks_float32.json").read_text())["values"]
+        self.assertIn("cpu:attention_fused", kept["bert_dyn 2 fp32"]["kernels"])
         for name in builds:
             measured = self.cells(text, name)
             self.assertEqual([row[3] for row in measured], ["fp16", "fp32", "tf32", "bf16"], text)
             for row in measured:
-                for column in (4, 5, 7, 8, 9, 11):  # the device's own time is nothing on the processor
+                for column in (4, 5, 7, 8, 9, 15):  # the device's own time is nothing on the processor
                     self.assertGreater(float(row[column]), 0, row)
-                self.assertEqual(row[12], "not measured")
+                self.assertEqual((row[12], row[14], row[17]), ("not measured", "", ""))
             self.assertIn("%", measured[0][10])
-            self.assertEqual(measured[3][10], "", "its limit is not known")
+            self.assertLess(float(measured[1][11].split()[0]), 100)
+            self.assertEqual(measured[3][10:12], ["", ""], "its limit is not known")
         self.assertIn("PyTorch, the peer, was not measured: there is none.", text)
         chains = self.cells(text, "1")
         self.assertEqual([row[1] for row in chains], ["off", "auto"], text)
-        self.assertAlmostEqual(float(chains[1][3]) - 0.5, float(chains[1][5]), delta=0.011)
+        self.assertAlmostEqual(float(chains[1][3]) - 0.5, float(chains[1][5]), delta=0.011, msg="a graph of kernels is subtracted")
         self.assertEqual(len(self.cells(text, "off") + self.cells(text, "auto")), 2)
         self.assertIn("are hidden behind the other", text)
         self.assertEqual(len(self.cells(text, "light_perceptron")), 4)
@@ -322,6 +429,175 @@ class GpuCheck(program.ProgramTest):
             for row in measured:
                 self.assertGreater(min(float(row[column]) for column in (2, 3, 5)), 0, row)
                 self.assertIn("%", row[6])
+
+    def run_kernels(self, **tools):
+        """The page of the phase; each tool is a program that prints what is given and keeps what it was called with."""
+        paths = {}
+        for name, (said, code) in tools.items():
+            (self.folder / f"{name}.txt").write_text(said)
+            paths[name] = self.folder / name
+            paths[name].write_text(f"#!/bin/sh\necho \"$@\" >> {paths[name]}.called\ncat {self.folder / name}.txt\nexit {code}\n")
+            paths[name].chmod(0o755)
+        with unittest.mock.patch.object(kernels, "BATCHES", {"bert_dyn": (1, 2)}), \
+                unittest.mock.patch.object(figures, "QUICK_SIZES", {"bert_dyn": {"layers": 1, "tokens": 8}}), \
+                unittest.mock.patch.object(kernels, "find", lambda name: str(paths[name]) if name in paths else None):
+            code, text = self.run_phases("kernels", limit=300)
+        self.assertEqual(code, 0, text)
+        return text
+
+    def test_kernels_are_timed_by_ncu_and_the_dearest_come_first(self):
+        if not (program.BUILD / "bin/gpu_probe").exists():
+            self.skipTest("gpu_probe was not built")
+        text = self.run_kernels(ncu=(NCU, 0))
+        self.assertIn("## Kernels of bert_dyn, float16, batch 1, by ncu", text)
+        table = text[text.index("batch 2, by ncu"):].splitlines()
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if line.startswith("|")][2:]
+        self.assertEqual(rows[:2], [["void gemm<float, 2>(int, T1 *)", "2", "30.00", "78.9 %"], ["softmax(float *, int)", "1", "2.50", "6.6 %"]])
+        self.assertEqual(rows[10:12], [["3 others", "3", "1.50", "3.9 %"], ["all of them", "14", "38.00", ""]])
+        self.assertAlmostEqual(float(rows[12][2]) / 38, float(rows[12][3]), delta=0.01)
+        called = (self.folder / "ncu.called").read_text()
+        for words in ("--clock-control none", "--cache-control none", "--profile-from-start off", "gpu__time_duration.sum", "--csv",
+                      "--set capture=off", "--one-run marked"):
+            self.assertIn(words, called)
+        kept = json.loads((self.folder / "results/kernels.json").read_text())["values"]["bert_dyn 2"]
+        self.assertEqual((kept["way"], len(kept["us"]), kept["us"][0]), ("ncu", 14, ["void gemm<float, 2>(int, T1 *)", 12.0]))
+
+    def test_where_ncu_may_not_it_is_said_and_nsys_or_the_provider_is_asked(self):
+        if not (program.BUILD / "bin/gpu_probe").exists():
+            self.skipTest("gpu_probe was not built")
+        text = self.run_kernels(ncu=(NCU_REFUSED, 1), nsys=(NSYS, 0))
+        self.assertIn("Kernels are not timed by ncu: ==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", text)
+        self.assertEqual(text.count("not timed by ncu"), 1, "it is not asked again")
+        self.assertIn("batch 2, by nsys", text)
+        self.assertIn("| [CUDA memset] | 1 | 1.00 | 20.0 % |", text)
+        text = self.run_kernels(ncu=(NCU_REFUSED, 1), nsys=("", 1))
+        self.assertIn("batch 1, by the provider's events", text)
+        self.assertIn(": cpu:", text)
+
+    def test_the_best_of_the_peers_ways_stands_beside_what_was_taken_alike(self):
+        if not (program.BUILD / "bin/gpu_probe").exists():
+            self.skipTest("gpu_probe was not built")
+        (self.folder / "packages").mkdir()
+        (self.folder / "packages/torch.py").write_text(FAKE_TORCH)
+        builds = {"resnet50_dyn": {"size": 32, "stages": (1, 1, 1, 1)}, "bert_dyn": {"layers": 1, "tokens": 8}}
+        with unittest.mock.patch.object(figures, "QUICK_SIZES", builds), unittest.mock.patch.object(figures, "BATCHES", (2,)), \
+                unittest.mock.patch.object(figures, "PRECISIONS_OF", {np.float32: ("fp16", "fp32")}), \
+                unittest.mock.patch.dict(os.environ, {"PYTHONPATH": str(self.folder / "packages")}):
+            code, text = self.run_phases("networks_float32", limit=400)
+        self.assertEqual(code, 0, text)
+        found = {row[3]: row for row in self.cells(text, "bert_dyn")}
+        self.assertEqual([row[13] for row in found.values()], ["modules, weights cast beforehand", "modules"])
+        for row in found.values():
+            self.assertAlmostEqual(float(row[12]) / float(row[4]), float(row[14]), delta=0.02 * float(row[14]) + 0.01, msg=row)
+            self.assertAlmostEqual(float(row[16]) / float(row[15]), float(row[17]), delta=0.02 * float(row[17]) + 0.01, msg=row)
+        self.assertEqual(self.cells(text, "resnet50_dyn")[0][12], "NotImplementedError: no images here")
+        kept = json.loads((self.folder / "results/networks_float32.json").read_text())["values"]["peer of bert_dyn float32"]
+        self.assertEqual(list(kept[0]["variants"]), ["node by node, weights cast beforehand", "modules, weights cast beforehand", "autocast"])
+        self.assertEqual(kept[0]["latency_ms"], min(latency for latency, _ in kept[0]["variants"].values()))
+
+    def test_all_of_the_peers_ways_compute_the_same(self):
+        (self.folder / "fake_torch.py").write_text(FAKE_TORCH)
+        spec = importlib.util.spec_from_file_location("fake_torch", self.folder / "fake_torch.py")
+        torch = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(torch)
+        net = networks.encoder(self.folder / "encoder.onnx", batch=2, layers=1, tokens=8)
+        x = np.random.default_rng(1).standard_normal((2, 8, 768)).astype(np.float32)
+        want, why = checks.outputs(self.stand_in(), self.folder / "encoder.onnx", self.folder, x)
+        self.assertEqual(why, "")
+        for precision, limit in (("fp32", 1e-4), ("fp16", 2e-2)):
+            for name, (more, _) in peer.variants(torch, net, precision).items():
+                torch.calls[0] = 0
+                got = peer.Peer(torch, net, **more).forward(torch.from_numpy(x)).numpy()
+                self.assertEqual(got.dtype, np.float32)
+                self.assertLess(checks.distance(got, want), limit, name)
+                # Six products with their rows, Gelu, the attention, and twice a sum and its normalisation.
+                self.assertEqual(torch.calls[0] == 6 + 1 + 1 + 2 * 2, "modules" in name or name == "autocast", name)
+        image = networks.residual_network(self.folder / "image.onnx", size=32, stages=(1, 1, 1, 1), dtype=np.float16)
+        self.assertEqual(list(peer.variants(torch, image, "fp32")), ["channels first", "channels last"])
+
+    def test_a_peer_that_is_not_there_is_looked_for_but_once(self):
+        (self.folder / "torch.py").write_text("import time; time.sleep(60)")
+        with unittest.mock.patch.object(phases.PeerSearch, "MOST_S", 1):
+            search = phases.PeerSearch(program.SOURCE / "tools/gpu", {**os.environ, "PYTHONPATH": str(self.folder)})
+            self.assertEqual(search.why_none(100), "it was not imported in 1 s")
+        (self.folder / "torch.py").write_text("raise ImportError('broken', name='torch')")
+        search = phases.PeerSearch(program.SOURCE / "tools/gpu", {**os.environ, "PYTHONPATH": str(self.folder)})
+        self.assertEqual([search.why_none(100), search.why_none(0)], ["PyTorch is not installed (torch)"] * 2)
+        search.end()
+
+    def test_of_a_probe_that_failed_it_is_kept_what_the_libraries_say(self):
+        (self.folder / "bin").mkdir()
+        probe = self.folder / "bin/gpu_probe"
+        probe.write_text("#!/bin/sh\n[ -z \"$CUDNN_LOGLEVEL_DBG\" ] || { seq 9999 >&2; echo $CUDNN_LOGDEST_DBG $CUBLASLT_LOG_LEVEL >&2; }\n"
+                         "echo why it failed >&2\nexit 3\n")
+        probe.chmod(0o755)
+        failing = Program(self.folder)
+        self.assertEqual(failing.probe("model", "a.onnx"), (None, "why it failed"))
+        self.assertEqual([(each["words"], each["code"], each["said"]) for each in failing.logs],
+                         [(f"{probe} model a.onnx", 3, "why it failed")])
+        self.assertEqual(len(failing.logs[0]["log"]), 4096)
+        self.assertTrue(failing.logs[0]["log"].endswith("9999\nstderr 2\nwhy it failed\n"), failing.logs[0]["log"][-50:])
+        probe.write_text("#!/bin/sh\nsleep 50\n")
+        self.assertIsNone(failing.probe("model", "a.onnx", most_s=0.2)[0])
+        self.assertEqual(len(failing.logs), 1, "what takes too long is not done again")
+        tree = self.stand_in().tree
+        (tree / "bin").unlink()
+        shutil.move(self.folder / "bin", tree / "bin")
+        probe = tree / "bin/gpu_probe"
+        probe.write_text("#!/bin/sh\necho no memory >&2\nexit 3\n")
+        with unittest.mock.patch.object(kernels, "BATCHES", {"bert_dyn": (1,)}):
+            _, text = self.run_phases("kernels")
+        kept = json.loads((self.folder / "results/kernels.json").read_text())
+        self.assertEqual(kept["logs"][0]["log"], "no memory\n")
+        self.assertIn(f"said in {len(kept['logs'])} probes that failed is in the results, kernels.json.", text)
+
+    def test_everything_is_warm_before_it_is_measured(self):
+        for latency_ms, quick, runs in ((2, False, 250), (900, False, 10), (None, False, 200), (2, True, 10)):
+            self.assertEqual(figures.warm_up(unittest.mock.Mock(quick=quick), latency_ms), runs)
+        calls = []
+        peer.median_ms(lambda: calls.append(time.monotonic()), 5, 0.2)
+        self.assertGreater(calls[-6] - calls[0], 0.15)
+        if not (program.BUILD / "bin/gpu_probe").exists():
+            self.skipTest("gpu_probe was not built")
+        networks.feed(self.folder / "feed.onnx", networks.perceptron(self.folder / "p.onnx", width=8))
+        words = ["model", self.folder / "p.onnx", "--feed", self.folder / "feed.onnx", "--provider", "cpu", "--runs", "1", "--warm-up"]
+        for seconds in (0, 1.5):
+            started = time.monotonic()
+            found, why = self.stand_in().probe(*words, seconds)
+            self.assertEqual((why, "latency_ms" in found), ("", True))
+            self.assertGreaterEqual(time.monotonic() - started, seconds)
+        self.assertIn("--one-run is 'marked' or 'traced'", self.stand_in().probe(*words, 0, "--one-run", "untold")[1])
+
+    def test_what_matters_most_comes_first_and_fits_one_call(self):
+        first = list(phases.PHASES)[:3]
+        self.assertEqual(first, ["limits", "networks", "kernels"])
+        self.assertLessEqual(sum(phases.PHASES[name][1] for name in first), 540)
+
+    def test_what_a_kernel_a_layer_could_reach(self):
+        path = self.folder / "network.onnx"
+        net = networks.resnet50_dyn(path, dtype=np.float16)
+        layers = roofs.layers(net)
+        self.assertEqual(len(layers), 53 + 2 + 1)  # convolutions, pools, a product
+        self.assertEqual(sum(flops for flops, *_ in layers), net.flops)
+        # The first: an image of 3 x 224 x 224 is read, 64 x 112 x 112 are written, weights and a bias are 64 x (147 + 1).
+        self.assertEqual(layers[0], [2 * 64 * 112 * 112 * 147, 2 * (3 * 224 * 224 + 64 * 112 * 112), 2 * 64 * 148])
+        reached = 32 * net.flops / 800e9 / roofs.least_ms(layers, 32, 800, 3000)
+        self.assertAlmostEqual(reached, 0.47, delta=0.01)
+        net = networks.bert_dyn(path, dtype=np.float16, layers=2)
+        layers = roofs.layers(net)
+        self.assertEqual(len(layers), 2 * (6 + 1 + 2))
+        self.assertEqual(sum(flops for flops, *_ in layers), net.flops)
+        rows = 2 * 128 * 768  # bytes
+        self.assertEqual(layers[3], [4 * 12 * 128 * 128 * 64, 4 * rows, 0], "an attention reads three values and writes one")
+        self.assertEqual(layers[4][1], 3 * rows, "what is added is read, too")
+
+    def test_an_archive_that_is_too_large_with_what_is_sent_is_refused(self):
+        gpu_check = self.gpu_check()
+        gpu_check.check_size("a.tar.gz", 55_000_000, 9_000_000)
+        for size, tracked in ((55_000_001, 0), (50_000_000, 18_000_000)):
+            with self.assertRaisesRegex(gpu_check.CannotRun, str(size + tracked)):
+                gpu_check.check_size("a.tar.gz", size, tracked)
+        self.assertEqual(gpu_check.tracked_bytes(self.folder), 0)
 
     def test_decoders_are_computed_alike_wherever_their_weights_lie(self):
         """Weights of four bits as ONNX's DequantizeLinear of them gives them."""

@@ -1,6 +1,7 @@
 // The driver's functions that the probe calls, found when they are wanted: so it starts on machines without a driver.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cuda.h>
 #include <string>
@@ -40,9 +41,10 @@ class Cuda {
   CUstream make_stream() const;
   /// Milliseconds between two events of a stream that was waited for.
   double elapsed_ms(CUevent begin, CUevent end) const;
-  /// What `work` puts on the stream takes there, per time, in milliseconds: the least of some batches of `times`.
+  /// What `work` puts on the stream takes there, per time, in milliseconds: the least of some batches of `times`, after
+  /// one or more for `warm_up_s`.
   template <class Work>
-  double least_ms(CUstream stream, int times, const Work& work) const;
+  double least_ms(CUstream stream, int times, double warm_up_s, const Work& work) const;
 
   CUevent make_event() const;
   std::size_t memory_bytes() const;
@@ -78,27 +80,42 @@ class Cuda {
   GPU_FUNCTION(cuEventRecord);
   GPU_FUNCTION(cuEventSynchronize);
   GPU_FUNCTION(cuEventElapsedTime);
+  GPU_FUNCTION(cuModuleLoadData);
+  GPU_FUNCTION(cuModuleGetFunction);
+  GPU_FUNCTION(cuModuleUnload);
+  GPU_FUNCTION(cuLaunchKernel);
   GPU_FUNCTION(cuGraphInstantiateWithFlags);
   GPU_FUNCTION(cuGraphLaunch);
   GPU_FUNCTION(cuGraphExecDestroy);
   GPU_FUNCTION(cuGraphDestroy);
+  // Of cudaProfiler.h, which not every toolkit has.
+  CUresult (*cuProfilerStart_)() = load<CUresult (*)()>("cuProfilerStart", "cuProfilerStart");
+  CUresult (*cuProfilerStop_)() = load<CUresult (*)()>("cuProfilerStop", "cuProfilerStop");
 };
 
 /// A call of the driver; throws where it fails.
 #define GPU_CALL(cuda, name, ...) (cuda).check((cuda).name##_(__VA_ARGS__), #name)
 
 template <class Work>
-double Cuda::least_ms(CUstream stream, int times, const Work& work) const {
+double Cuda::least_ms(CUstream stream, int times, double warm_up_s, const Work& work) const {
+  using Clock = std::chrono::steady_clock;
   constexpr int kBatches = 4;
+  const Clock::time_point start = Clock::now();
   CUevent begin = make_event(), end = make_event();
   double least = 0;
-  for (int batch = 0; batch <= kBatches; ++batch) {  // the first warms up
+  const auto since_s = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const auto run = [&] {
     GPU_CALL(*this, cuEventRecord, begin, stream);
     for (int i = 0; i < times; ++i) work();
     GPU_CALL(*this, cuEventRecord, end, stream);
     GPU_CALL(*this, cuEventSynchronize, end);
-    const double each = elapsed_ms(begin, end) / times;
-    if (batch > 0 && (least == 0 || each < least)) least = each;
+    return elapsed_ms(begin, end) / times;
+  };
+  do run();
+  while (since_s() < warm_up_s);
+  for (int batch = 0; batch < kBatches; ++batch) {
+    const double each = run();
+    if (least == 0 || each < least) least = each;
   }
   return least;
 }

@@ -1,25 +1,42 @@
 """The phases of gpu_check that measure: the device's limits, what a run costs beside its work, overlap, networks."""
 
 import json
+import math
 import sys
 
 import networks
 import numpy as np
+import roofs
 from checks import ON_CUDA, PRECISIONS, SMALL_DECODER, TOLERANCES, models_of
 from programs import last_line
 
 
-def bench(program, path, precision, runs, *more):
+# As gpu_probe has it: the clocks of an idle device are low.
+WARM_UP_S = 0.5
+QUICK_SIZES = {"resnet50_dyn": {"size": 64}, "bert_dyn": {"layers": 2, "tokens": 32}}
+
+
+def warm_up(work, latency_ms=None):
+    """How many runs `backplane bench` needs for it; where nobody knows what one takes, a number that is enough for most."""
+    if work.quick:
+        return 10
+    return max(10, min(20_000, math.ceil(1e3 * WARM_UP_S / latency_ms))) if latency_ms else 200
+
+
+def bench(program, path, precision, runs, *more, warm_up_runs=10):
     """The figures of `backplane bench`, or why there are none."""
-    made = program.call("bench", path, *ON_CUDA, "--precision", precision, "--warmup", "10", "--runs", str(runs), "--json",
-                        *more)
+    made = program.call("bench", path, *ON_CUDA, "--precision", precision, "--warmup", warm_up_runs, "--runs", runs, "--json", *more)
     return (json.loads(made.stdout), "") if made.returncode == 0 else (None, last_line(made))
 
 
 def probe(work, path, feed, precision, runs, *more):
     """What runs take with feeds and fetches on the device, or why that is not known."""
-    return work.program.probe("model", path, "--feed", feed, "--provider", "cuda", "--set", f"precision={precision}",
-                              "--runs", runs, *more)
+    return work.program.probe(*words_of_probe(work, path, feed, precision, *more), "--runs", runs)
+
+
+def words_of_probe(work, path, feed, precision, *more):
+    return ["model", path, "--feed", feed, "--provider", "cuda", "--set", f"precision={precision}",
+            "--warm-up", 0 if work.quick else WARM_UP_S, *more]
 
 
 def number(figures, key, digits):
@@ -45,26 +62,28 @@ def limits(work):
     for kind, rate in copies.items() if isinstance(copies, dict) else [("device", copies)]:
         page.row(names[kind], f"{rate:.0f} GB/s" if isinstance(rate, (int, float)) else f"not measured: {rate}")
     for graph in found["graphs"]:
-        page.row(*((f"bare launch of a graph of {graph['nodes']} small writes: host, and until done",
+        page.row(*((f"bare launch of a graph of {graph['nodes']} {graph['of']}: host, and until done",
                     f"{graph['launch_us']:.2f} us, {graph['whole_us']:.1f} us") if isinstance(graph, dict) else
                    ("bare launch of a graph", f"not measured: {graph}")))
 
 
 def overhead(work):
     """What a node costs beside its work, by chains of nodes with nothing to do that are not fused; and what the host
-    does for a replayed plan, the launch of a bare graph of as many nodes subtracted."""
+    does for a replayed plan, the launch of a bare graph of as many empty kernels subtracted."""
     page, program = work.page, work.program
-    bare = {graph["nodes"]: graph["launch_us"] for graph in (work.limits() or {}).get("graphs", []) if isinstance(graph, dict)}
+    bare = {graph["nodes"]: graph["launch_us"] for graph in (work.limits() or {}).get("graphs", [])
+            if isinstance(graph, dict) and graph["of"] == "empty kernels"}
     page.section("What a run costs beside its work (chains of nodes, not fused; feeds and fetches on the device)",
                  ["nodes", "capture", "waited for, us", "on the host, us", "bare graph launch, us", "host less launch, us",
                   "on the device, us"])
     runs = 20 if work.quick else 300
+    latencies = {}
     for nodes in (1, 64, 1024) if not work.quick else (1, 64):
         path, feed = work.folder / "chain.onnx", work.folder / "chain_feed.onnx"
         networks.feed(feed, networks.chain(path, nodes))
         for capture in ("off", "auto"):
-            found, why = work.program.probe("model", path, "--feed", feed, "--provider", "cuda", "--set", f"capture={capture}",
-                                            "--set", "provider.cuda.fusion=false", "--runs", runs)
+            found, why = probe(work, path, feed, "fp32", runs, "--set", f"capture={capture}", "--set", "provider.cuda.fusion=false")
+            latencies[nodes, capture] = found and found["latency_ms"]
             launch = bare.get(nodes) if capture == "auto" else None
             page.measured(found, nodes, capture, f"{1e3 * found['latency_ms']:.1f}" if found else why, number(found, "host_us", 2),
                           f"{launch:.2f}" if launch else "", f"{found['host_us'] - launch:.2f}" if found and launch else "",
@@ -77,7 +96,7 @@ def overhead(work):
         for nodes in (few, many):
             networks.chain(work.folder / "chain.onnx", nodes)
             found[nodes], said = bench(program, work.folder / "chain.onnx", "fp32", runs, "--set", f"capture={capture}", "--set",
-                                       "provider.cuda.fusion=false")
+                                       "provider.cuda.fusion=false", warm_up_runs=warm_up(work, latencies.get((nodes, capture))))
             why = why or said
         if why:
             page.measured(False, capture, why, "")
@@ -105,7 +124,8 @@ def overlap(work):
     page.measured(alone, "compute alone, the input on the device", number(alone, "latency_ms", 3) or why)
     times = {}
     for callers in (1, 2, 4):
-        figures, why = bench(program, path, "tf32", runs, "--callers", callers)
+        figures, why = bench(program, path, "tf32", runs, "--callers", callers,
+                             warm_up_runs=warm_up(work, alone and alone["latency_ms"]))
         times[callers] = 1e3 / figures["runs_per_s"] if figures else None
         page.measured(figures, f"both, {callers} caller{'s' if callers > 1 else ''}", f"{times[callers]:.3f}" if figures else why)
     if upload and alone and times[1] and times[2]:
@@ -116,31 +136,52 @@ def overlap(work):
                   "input lies in the caller's pageable memory, so it is copied to pinned memory first, which is in the time.")
 
 
-def peer_ms(work, name, batch, dtype, precision, runs):
-    """PyTorch's median, or None and why there is none. It is a process of its own, with its own libraries: its failure is
-    not ours."""
-    script = work.tools / "peer.py"
-    made = work.program.execute([sys.executable, script, name, batch, dtype, precision, runs, "quick" if work.quick else "whole"],
-                                most_s=120, environment=work.own_libraries)
-    if made.returncode != 0:
-        return None, last_line(made)
-    return float(made.stdout.split()[-1]), ""
+PRECISIONS_OF = {np.float16: ("fp32",), np.float32: ("fp16", "fp32", "tf32", "bf16")}
+BATCHES = (1, 32, 8)  # what matters most first
 
 
-def rows_of_benchmark(work):
-    """Network by network: its name, file, feeding model, element type, batch and FLOP of one run; what matters most first."""
-    sizes = {"resnet50_dyn": {"size": 64}, "bert_dyn": {"layers": 2, "tokens": 32}} if work.quick else {}
-    for dtype in (np.float16, np.float32):
-        made = {}
-        for build in (networks.resnet50_dyn, networks.bert_dyn):
-            name = build.__name__
-            path, feed = work.folder / f"{name}.onnx", work.folder / f"{name}_feed.onnx"
-            net = build(path, dtype=dtype, **sizes.get(name, {}))
-            networks.feed(feed, net)
-            made[name] = (path, feed, net.flops)
-        for batch in (1, 32, 8):
-            for name, (path, feed, flops) in made.items():
-                yield name, path, feed, dtype, batch, flops * batch
+class Peer:
+    """PyTorch's times, a network at a time: by a process of its own, with its own libraries, whose failure is not ours."""
+
+    def __init__(self, work, runs):
+        self.work, self.runs, self.found = work, runs, {}
+        self.missing = work.why_no_peer()
+
+    def times(self, name, dtype, batch, precision):
+        """Its row, or None and why there is none."""
+        if self.missing:
+            return None, "not measured"
+        if (name, dtype) not in self.found:
+            self.found[name, dtype] = self.measure(name, dtype)
+        rows, why = self.found[name, dtype]
+        row = rows.get((batch, precision), {})
+        if "variant" in row:
+            return row, ""
+        return None, next(iter(row.get("failed", {}).values()), why or "not measured")
+
+    def measure(self, name, dtype):
+        pairs = [f"{batch}:{precision}" for batch in BATCHES for precision in PRECISIONS_OF[dtype]]
+        made = self.work.program.execute([sys.executable, self.work.tools / "peer.py", name, np.dtype(dtype).name, self.runs,
+                                          "quick" if self.work.quick else "whole", *pairs],
+                                         most_s=60 + 20 * len(pairs), environment=self.work.own_libraries)
+        rows = [json.loads(line) for line in made.stdout.splitlines() if line.startswith("{") and line.endswith("}")]
+        self.work.page.values[f"peer of {name} {np.dtype(dtype).name}"] = rows
+        return {(row["batch"], row["precision"]): row for row in rows}, "" if made.returncode == 0 else last_line(made)
+
+
+def rows_of_benchmark(work, dtype):
+    """Network by network: its name, file, feeding model, batch, FLOP of one run, and its layers."""
+    sizes = QUICK_SIZES if work.quick else {}
+    made = {}
+    for build in (networks.resnet50_dyn, networks.bert_dyn):
+        name = build.__name__
+        path, feed = work.folder / f"{name}.onnx", work.folder / f"{name}_feed.onnx"
+        net = build(path, dtype=dtype, **sizes.get(name, {}))
+        networks.feed(feed, net)
+        made[name] = (path, feed, net.flops, roofs.layers(net))
+    for batch in BATCHES:
+        for name, (path, feed, flops, layers) in made.items():
+            yield name, path, feed, batch, flops * batch, layers
 
 
 def captured(found):
@@ -153,45 +194,85 @@ def captured(found):
     return f"{text}, {sum(each.get('steps', 0) for each in outside)} steps beside them: {outside[0].get('reason', '')}"[:120]
 
 
+NETWORK_HEADS = [
+    "network", "batch", "elements", "precision", "latency, ms", "without capture", "on the device, ms", "latency / device", "host, us",
+    "TFLOP/s", "share of the limit", "share with one kernel a layer", "PyTorch's latency, ms", "its best way", "PyTorch's / ours",
+    "from host memory, ms", "PyTorch's from there, ms", "PyTorch's / ours from there", "captured"]
+
+
 def benchmark(work):
-    """resnet50_dyn and bert_dyn, batches 1, 8 and 32: latency, time on the device, share of the limit, and the peer."""
+    """resnet50_dyn and bert_dyn of float16, batches 1, 8 and 32: latency, time on the device, share of the limit, and the peer."""
+    measure_networks(work, np.float16)
+
+
+def benchmark_float32(work):
+    """The same networks of float32, in every precision."""
+    measure_networks(work, np.float32)
+
+
+def measure_networks(work, dtype):
     page = work.page
-    rates = (work.limits() or {}).get("tflops")
-    reached = rates if isinstance(rates, dict) else {}
-    peer_missing = work.why_no_peer()
-    page.section("Networks", ["network", "batch", "elements", "precision", "latency, ms", "without capture", "on the device, ms",
-                              "latency / device", "host, us", "TFLOP/s", "share of the limit", "from host memory, ms",
-                              "PyTorch's, ms", "PyTorch's / ours", "captured"])
+    elements = np.dtype(dtype).name
+    page.section(f"Networks of {elements}", NETWORK_HEADS)
     runs = 5 if work.quick else 100
-    for name, path, feed, dtype, batch, flops in rows_of_benchmark(work):
-        for precision in ("fp32",) if dtype is np.float16 else ("fp16", "fp32", "tf32", "bf16"):
+    peer = Peer(work, runs)
+    for name, path, feed, batch, flops, layers in rows_of_benchmark(work, dtype):
+        for precision in PRECISIONS_OF[dtype]:
             size = ("--dim", f"{networks.SYMBOL}={batch}")
             found, why = probe(work, path, feed, precision, runs, "--set", "capture=auto", *size)
-            plain, plain_why = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
-            hosts, host_why = bench(work.program, path, precision, runs, *size)
             if found is None:
-                page.measured(False, name, batch, np.dtype(dtype).name, precision, why, *[""] * 10)
+                page.measured(False, name, batch, elements, precision, why, *[""] * (len(NETWORK_HEADS) - 5))
                 continue
-            device = found["device_ms"] or found["latency_ms"]
-            rate = flops / (device * 1e9)
-            limit = reached.get("fp16" if dtype is np.float16 else precision)
-            theirs, failed = (None, "not measured") if peer_missing else peer_ms(work, name, batch, np.dtype(dtype).name, precision, runs)
-            page.measured(plain and hosts, name, batch, np.dtype(dtype).name, precision, number(found, "latency_ms", 3),
+            page.values[f"{name} {batch} {precision}"] = found
+            plain, plain_why = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
+            hosts, host_why = bench(work.program, path, precision, runs, *size, warm_up_runs=warm_up(work, found["latency_ms"]))
+            page.measured(plain and hosts, name, batch, elements, precision, number(found, "latency_ms", 3),
                           number(plain, "latency_ms", 3) or plain_why, number(found, "device_ms", 3),
-                          f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1), f"{rate:.4g}",
-                          f"{100 * rate / limit:.0f} %" if isinstance(limit, (int, float)) else "",
-                          number(hosts, "median_ms", 3) or host_why, f"{theirs:.3f}" if theirs else failed,
-                          f"{theirs / hosts['median_ms']:.2f}" if theirs and hosts else "", captured(found))
+                          *shares(work, found, "fp16" if dtype is np.float16 else precision, batch, flops, layers),
+                          *beside(peer, (name, dtype, batch, precision), found, hosts, host_why), captured(found))
             apart = found["difference"]
             if apart is None or apart > TOLERANCES["fp32"]:
-                page.result(False, name, batch, np.dtype(dtype).name, precision, f"replayed, it differs from the first run by {apart}")
+                page.result(False, name, batch, elements, precision, f"replayed, it differs from the first run by {apart}")
+    add_notes(page, peer)
+
+
+def shares(work, found, kind, batch, flops, layers):
+    """The cells from "latency / device" to those of the limit."""
+    limits_found = work.limits() or {}
+    rates, copies = (limits_found.get(key) if isinstance(limits_found.get(key), dict) else {} for key in ("tflops", "gb_per_s"))
+    device = found["device_ms"] or found["latency_ms"]
+    rate = flops / (device * 1e9)
+    share = reachable = ""
+    limit = rates.get(kind)
+    if isinstance(limit, (int, float)):
+        share = f"{100 * rate / limit:.0f} %"
+        if isinstance(copies.get("device"), (int, float)):
+            reachable = f"{100 * flops / (limit * 1e9) / roofs.least_ms(layers, batch, limit, copies['device']):.0f} %"
+    return f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1), f"{rate:.4g}", share, reachable
+
+
+def beside(peer, of, found, hosts, host_why):
+    """The cells of the peer, each ratio of times that were taken alike."""
+    theirs, failed = peer.times(*of)
+    ours = number(hosts, "median_ms", 3) or host_why
+    if theirs is None:
+        return failed, "", "", ours, "", ""
+    return (f"{theirs['latency_ms']:.3f}", theirs["variant"], f"{theirs['latency_ms'] / found['latency_ms']:.2f}", ours,
+            f"{theirs['host_ms']:.3f}", f"{theirs['host_ms'] / hosts['median_ms']:.2f}" if hosts else "")
+
+
+def add_notes(page, peer):
     page.note("Of each, the results of the last run, replayed where it is captured, are compared with those of the first, which is not.")
     page.note("Latency: one run that is waited for, its feeds and fetches on the device. On the device: between two events of the stream, "
               "when the host is ahead of it, which is the sum of the kernels' times and of the gaps between them; TFLOP/s are those "
               "of products and convolutions in that time. Host: a call that does not wait.")
-    page.note(f"PyTorch, the peer, was not measured: {peer_missing}." if peer_missing else
-              "The peer: the same nodes, one function each, in one CUDA graph, with copies from and to pinned memory in its time, as "
-              "the time from host memory has them; fp16 and bf16 by autocast, float16 elements as such.")
+    page.note("One kernel a layer: what the device's limits would let a network reach whose every layer, and what is element-wise after "
+              "it, is one kernel that reads and writes memory once, caches that keep something between kernels left aside.")
+    page.note(f"PyTorch, the peer, was not measured: {peer.missing}." if peer.missing else
+              "The peer is one CUDA graph, too: its latency is that of a replay that is waited for, input and result on the device; from "
+              "host memory, input and result are NumPy's arrays, as those of `backplane bench` are. Of its ways (channels last or "
+              "first, node by node or with PyTorch's own Linear, GELU and attention, weights cast beforehand or by autocast) the one of the "
+              "least latency counts; all of them are in the results.")
 
 
 def decoding(work):
@@ -234,6 +315,7 @@ def fixed_models(work):
     runs = 10 if work.quick else 50
     for precision in PRECISIONS:
         for name, path in models:
-            found = [bench(work.program, path, precision, runs, "--set", f"capture={capture}") for capture in ("auto", "off")]
+            found = [bench(work.program, path, precision, runs, "--set", f"capture={capture}", warm_up_runs=warm_up(work))
+                     for capture in ("auto", "off")]
             page.measured(all(figures for figures, _ in found), name, precision,
                           *(f"{figures['median_ms']:.3f}" if figures else why for figures, why in found))

@@ -73,7 +73,8 @@ std::vector<std::uint32_t> random_words(const ProductKind& kind, std::size_t byt
 }
 
 /// TFLOP/s of one product of square matrices.
-double product_rate(const Cuda& cuda, const BlasLt& blas, const ProductKind& kind, int size) {
+double product_rate(const Cuda& cuda, const BlasLt& blas, const ProductKind& kind, int size,
+                    double warm_up_s) {
   constexpr std::size_t kWorkspace = std::size_t{64} << 20;
   const auto side = static_cast<std::uint64_t>(size);
   const std::size_t bytes = side * side * kind.element_bytes;
@@ -101,7 +102,7 @@ double product_rate(const Cuda& cuda, const BlasLt& blas, const ProductKind& kin
   const float one = 1, zero = 0;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver has addresses as numbers
   const auto pointer = [&](int i) { return reinterpret_cast<void*>(memory[i]); };
-  const double milliseconds = cuda.least_ms(stream, 10, [&] {
+  const double milliseconds = cuda.least_ms(stream, 10, warm_up_s, [&] {
     GPU_CALL(blas, cublasLtMatmul, handle, product, &one, pointer(0), layout, pointer(1), layout,
              &zero, pointer(2), layout, pointer(2), layout, &found.algo, pointer(3), kWorkspace,
              stream);
@@ -115,15 +116,16 @@ double product_rate(const Cuda& cuda, const BlasLt& blas, const ProductKind& kin
 }
 
 /// GB/s; a copy on the device reads and writes its bytes.
-Json copy_rates(const Cuda& cuda, std::size_t bytes) {
+Json copy_rates(const Cuda& cuda, std::size_t bytes, double warm_up_s) {
   CUstream stream = cuda.make_stream();
   const CUdeviceptr from = cuda.allocate(bytes), to = cuda.allocate(bytes);
   void* pinned = nullptr;
   GPU_CALL(cuda, cuMemAllocHost, &pinned, bytes);
   const auto host = reinterpret_cast<CUdeviceptr>(pinned);
   const auto rate = [&](CUdeviceptr target, CUdeviceptr source, int passes) {
-    const double milliseconds = cuda.least_ms(
-        stream, 8, [&] { GPU_CALL(cuda, cuMemcpyAsync, target, source, bytes, stream); });
+    const double milliseconds = cuda.least_ms(stream, 8, warm_up_s, [&] {
+      GPU_CALL(cuda, cuMemcpyAsync, target, source, bytes, stream);
+    });
     return passes * static_cast<double>(bytes) / (milliseconds * 1e6);
   };
   Json rates{{"device", rate(to, from, 2)},
@@ -135,33 +137,62 @@ Json copy_rates(const Cuda& cuda, std::size_t bytes) {
   return rates;
 }
 
-/// Of a graph of `nodes` small writes, one after the other: what its launch takes on the host, and until it is done.
-Json graph_launch(const Cuda& cuda, int nodes, int runs) {
+/// A kernel that does nothing, for whatever device there is.
+const char* const kEmptyKernel =
+    ".version 6.3\n.target sm_75\n.address_size 64\n.visible .entry empty() { ret; }\n";
+
+/// What a bare graph consists of.
+enum class GraphNode { Kernel, Write };
+
+/// Of a graph of `nodes` empty kernels or small writes, one after the other: what its launch takes on the host, and until
+/// it is done.
+Json graph_launch(const Cuda& cuda, GraphNode kind, int nodes, const Request& request) {
+  const int runs = request.is_quick ? 20 : 300;
   CUstream stream = cuda.make_stream();
   const CUdeviceptr memory = cuda.allocate(256);
+  CUmodule module = nullptr;
+  CUfunction empty = nullptr;
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
+  const auto enqueue = [&] {
+    if (kind == GraphNode::Kernel)
+      GPU_CALL(cuda, cuLaunchKernel, empty, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr);
+    else
+      GPU_CALL(cuda, cuMemsetD32Async, memory, 1, 1, stream);
+  };
+  if (kind == GraphNode::Kernel) {
+    GPU_CALL(cuda, cuModuleLoadData, &module, kEmptyKernel);
+    GPU_CALL(cuda, cuModuleGetFunction, &empty, module, "empty");
+  }
+  // A function may be loaded no sooner than it is launched, which a capture forbids.
+  enqueue();
+  GPU_CALL(cuda, cuStreamSynchronize, stream);
   GPU_CALL(cuda, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  for (int i = 0; i < nodes; ++i) GPU_CALL(cuda, cuMemsetD32Async, memory, 1, 1, stream);
+  for (int i = 0; i < nodes; ++i) enqueue();
   GPU_CALL(cuda, cuStreamEndCapture, stream, &graph);
   GPU_CALL(cuda, cuGraphInstantiateWithFlags, &exec, graph, 0);
   std::vector<double> launch_us, whole_us;
   const auto since = [](Clock::time_point start) {
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   };
-  for (int i = 0; i < runs + 10; ++i) {
+  const Clock::time_point begin = Clock::now();
+  while (launch_us.size() < static_cast<std::size_t>(runs)) {
     const Clock::time_point start = Clock::now();
     GPU_CALL(cuda, cuGraphLaunch, exec, stream);
     const double launched = since(start);
     GPU_CALL(cuda, cuStreamSynchronize, stream);
-    if (i < 10) continue;
+    if (since(begin) < 1e6 * request.warm_up_s) continue;
     launch_us.push_back(launched);
     whole_us.push_back(since(start));
   }
   cuda.cuGraphExecDestroy_(exec);
   cuda.cuGraphDestroy_(graph);
   cuda.free(memory);
-  return {{"nodes", nodes}, {"launch_us", median(launch_us)}, {"whole_us", median(whole_us)}};
+  if (module != nullptr) GPU_CALL(cuda, cuModuleUnload, module);
+  return {{"of", kind == GraphNode::Kernel ? "empty kernels" : "small writes"},
+          {"nodes", nodes},
+          {"launch_us", median(launch_us)},
+          {"whole_us", median(whole_us)}};
 }
 
 /// A part that fails costs the others nothing.
@@ -179,18 +210,19 @@ Json device_limits(const Request& request) {
   const Cuda cuda;
   Json result{{"memory_gb", static_cast<double>(cuda.memory_bytes()) / 1e9}};
   const std::size_t bytes = std::size_t{request.is_quick ? 16u : 512u} << 20;
-  result["gb_per_s"] = part([&] { return copy_rates(cuda, bytes); });
+  result["gb_per_s"] = part([&] { return copy_rates(cuda, bytes, request.warm_up_s); });
   result["graphs"] = Json::array();
-  for (const int nodes : {1, 64, 1024})
-    result["graphs"].push_back(
-        part([&] { return graph_launch(cuda, nodes, request.is_quick ? 20 : 300); }));
+  for (const GraphNode kind : {GraphNode::Kernel, GraphNode::Write})
+    for (const int nodes : {1, 64, 1024})
+      result["graphs"].push_back(part([&] { return graph_launch(cuda, kind, nodes, request); }));
   const int size = request.is_quick ? 1024 : 8192;
   result["product_size"] = size;
   result["tflops"] = part([&] {
     const BlasLt blas;
     Json rates;
     for (const ProductKind& kind : kProducts)
-      rates[kind.name] = part([&] { return Json(product_rate(cuda, blas, kind, size)); });
+      rates[kind.name] =
+          part([&] { return Json(product_rate(cuda, blas, kind, size, request.warm_up_s)); });
     return rates;
   });
   return result;

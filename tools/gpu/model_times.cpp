@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
+#include <set>
 #include <stdexcept>
 
 #include "backplane/backplane.hpp"
@@ -81,13 +83,16 @@ class Runs {
     for (const ValueInfo& y : session_.outputs()) binding_.bind_output_to(y.name, request.provider);
     binding_.run();
     plain_ = results();
-    for (int i = 1; i < kWarmUp; ++i) binding_.run();
+    const Clock::time_point start = Clock::now();
+    for (int i = 1; i < kWarmUp || since_us(start) < 1e6 * request.warm_up_s; ++i) binding_.run();
   }
 
   void run() { binding_.run(); }
   void enqueue() { binding_.run(asynchronous_); }
   void wait() { session_.synchronize(); }
   std::string explanation() const { return session_.explain(); }
+  /// What was traced since it was last asked for.
+  std::string trace() const { return session_.trace(); }
   /// By how much the last run's results differ from those of the first, which replays nothing, relative to the largest.
   double difference() const {
     const std::vector<double> now = results();
@@ -131,7 +136,7 @@ double device_ms(Runs& runs, const Cuda& cuda, CUstream stream, double host_us, 
   const auto delay = [&] {
     GPU_CALL(cuda, cuMemsetD32Async, memory, 0, kBytes / sizeof(std::uint32_t), stream);
   };
-  const double delay_us = 1e3 * cuda.least_ms(stream, 8, delay);
+  const double delay_us = 1e3 * cuda.least_ms(stream, 8, 0, delay);
   constexpr double kSlack = 2, kMostUs = 50'000;
   const int delays =
       1 + static_cast<int>(std::min(kSlack * host_us + 100, kMostUs) / std::max(delay_us, 1.0));
@@ -149,12 +154,61 @@ double device_ms(Runs& runs, const Cuda& cuda, CUstream stream, double host_us, 
   return median(found);
 }
 
+/// What took how long of a trace, by the device's clock; without one, by the host's.
+Json times_of(const Json& trace) {
+  Json by_device = Json::array(), by_host = Json::array();
+  for (const Json& span : trace.at("traceEvents")) {
+    const std::string category = span.value("cat", "");
+    if (category != "device" && category != "node") continue;
+    std::string name = span.at("name");
+    const char* const detail = category == "device" ? "work" : "kernel";
+    if (span.at("args").contains(detail)) name += ": " + span["args"][detail].get<std::string>();
+    (category == "device" ? by_device : by_host)
+        .push_back({{"name", std::move(name)}, {"us", span.at("dur")}});
+  }
+  return by_device.empty() ? by_host : by_device;
+}
+
+/// How many of a model's nodes have which kernel, in words; those that are part of another count once with it.
+Json kernels_of(const Json& explanation) {
+  std::map<std::string, std::set<std::string>> nodes;
+  for (const Json& node : explanation.value("nodes", Json::array())) {
+    if (!node.contains("kernel") || !node["kernel"].is_string()) continue;
+    const bool is_part = node.contains("fused_into") && node["fused_into"].is_string();
+    nodes[node["kernel"]].insert(node[is_part ? "fused_into" : "name"]);
+  }
+  Json counts = Json::object();
+  for (const auto& [kernel, names] : nodes) counts[kernel] = names.size();
+  return counts;
+}
+
 }  // namespace
 
 double median(std::vector<double> numbers) {
   if (numbers.empty()) return 0;
   std::sort(numbers.begin(), numbers.end());
   return numbers[numbers.size() / 2];
+}
+
+Json one_run(const Request& request) {
+  std::unique_ptr<Cuda> cuda;
+  CUstream stream = nullptr;
+  if (request.provider == "cuda") {
+    cuda = std::make_unique<Cuda>();
+    stream = cuda->make_stream();
+  }
+  Request traced = request;
+  if (request.one_run == "traced") traced.options["profile"] = "true";
+  Runs runs(traced, cuda.get(), stream);
+  if (request.one_run == "traced") {
+    runs.trace();
+    runs.run();
+    return {{"kernels", times_of(Json::parse(runs.trace()))}};
+  }
+  if (cuda != nullptr) GPU_CALL(*cuda, cuProfilerStart);
+  runs.run();
+  if (cuda != nullptr) GPU_CALL(*cuda, cuProfilerStop);
+  return {{"marked", cuda != nullptr}};
 }
 
 Json model_times(const Request& request) {
@@ -186,6 +240,7 @@ Json model_times(const Request& request) {
   const Json explained = Json::parse(runs.explanation(), nullptr, false);
   if (explained.is_object() && explained.contains("capture"))
     result["capture"] = explained["capture"];
+  if (explained.is_object()) result["kernels"] = kernels_of(explained);
   return result;
 }
 

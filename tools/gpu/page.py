@@ -103,6 +103,8 @@ class Results:
                 lines += [row_text(row) for row in section["rows"]]
             for note in found["notes"]:
                 lines += ["", note]
+            if found.get("logs"):
+                lines += ["", f"What cuDNN and cuBLASLt said in {len(found['logs'])} probes that failed is in the results, {found['phase']}.json."]
             if found["state"] != "done":
                 lines += ["", f"Phase {found['phase']}: {found['state']}. What stands above is what there was until then."]
         return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,16 +14,52 @@ import traceback
 
 import checks
 import figures
+import kernels
 from page import Results
 from programs import OutOfTime
 
-# Name, what it does, and its limit in seconds. Those by which most is known come first.
+# Name, what it does, and its limit in seconds. Those by which most is known come first, and those that may hang later.
 PHASES = {
-    "limits": (figures.limits, 90), "overhead": (figures.overhead, 120), "overlap": (figures.overlap, 60),
-    "networks": (figures.benchmark, 480), "decoding": (figures.decoding, 60), "models": (checks.whole_models, 240),
-    "operators": (checks.operators, 300), "placements": (checks.random_placements, 120), "faults": (checks.faults, 120),
-    "fixed": (figures.fixed_models, 180), "sanitizer": (checks.sanitizer, 240),
+    "limits": (figures.limits, 60), "networks": (figures.benchmark, 300), "kernels": (kernels.kernels, 170),
+    "networks_float32": (figures.benchmark_float32, 420), "decoding": (figures.decoding, 60), "models": (checks.whole_models, 240),
+    "operators": (checks.operators, 300), "overhead": (figures.overhead, 120), "overlap": (figures.overlap, 60),
+    "placements": (checks.random_placements, 120), "faults": (checks.faults, 120), "fixed": (figures.fixed_models, 180),
+    "sanitizer": (checks.sanitizer, 240),
 }
+NEED_PEER = {"networks", "networks_float32"}
+
+
+class PeerSearch:
+    """Whether there is a peer. To import PyTorch for the first time takes minutes on some machines, so it begins when this is
+    made, beside whatever else runs; a program that brings CUDA's libraries along is to find its own."""
+
+    MOST_S = 180
+
+    def __init__(self, tools, environment):
+        self.started, self.answer = time.monotonic(), None
+        self.process = subprocess.Popen([sys.executable, tools / "peer.py", "find"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True, start_new_session=True, env=environment)
+
+    def why_none(self, most_s):
+        """The reason why there is none, or nothing. Waits for `most_s` at most."""
+        if self.answer is None:
+            try:
+                left = self.started + self.MOST_S - time.monotonic()
+                out, err = self.process.communicate(timeout=max(0.1, min(left, most_s)))
+                lines = err.strip().splitlines() or [f"it ended with {self.process.returncode}"]
+                self.answer = out.strip() if self.process.returncode == 0 else f"it could not be asked for: {lines[-1]}"[:300]
+            except subprocess.TimeoutExpired:
+                self.end()
+                self.answer = f"it was not imported in {time.monotonic() - self.started:.0f} s"
+        return self.answer
+
+    def end(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        try:
+            self.process.communicate(timeout=5)
+        except (subprocess.TimeoutExpired, ValueError):  # one that waits for a device; one that was heard already
+            pass
 
 
 class Work:
@@ -33,7 +70,7 @@ class Work:
         self.folder, self.quick = pathlib.Path(folder), quick
         self.tools = pathlib.Path(__file__).resolve().parent
         # A program that brings CUDA's libraries along is to find its own, not those that were found for ours.
-        self.own_libraries = {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
+        self.own_libraries = own_libraries()
 
     def limits(self):
         """What phase `limits` measured, in this call or an earlier one."""
@@ -43,13 +80,23 @@ class Work:
         return self.program.tree / "cases"
 
     def why_no_peer(self):
-        made = self.program.execute([sys.executable, self.tools / "peer.py", "find"], most_s=60, environment=self.own_libraries)
-        return made.stdout.strip() if made.returncode == 0 else f"it could not be asked for ({made.returncode})"
+        if self.program.peer is None:
+            self.program.peer = search_peer(self.program)
+        return self.program.peer.why_none(self.program.left_s())
+
+
+def own_libraries():
+    return {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
+
+
+def search_peer(program):
+    return PeerSearch(pathlib.Path(__file__).resolve().parent, {**program.environment, **own_libraries()})
 
 
 def run_phase(program, results, name, quick, limit):
     function, usual = PHASES[name]
     page = results.begin(name)
+    program.logs = page.found["logs"] = []
     program.deadline = time.monotonic() + (limit or usual)
     try:
         with tempfile.TemporaryDirectory(prefix="gpu_check_") as folder:
@@ -80,6 +127,7 @@ def run_all(program, report, quick, names=(), folder="gpu_check_results", limit=
     command = " ".join(["gpu_check run", *(["--quick"] if quick else []), *(f"--phase {name}" for name in names)])
     results = Results(folder, list(PHASES), report, head_of(program, command))
     end = None if total is None else time.monotonic() + total
+    program.peer = search_peer(program) if NEED_PEER.intersection(names or PHASES) else None
     for name in names or PHASES:
         left = None if end is None else end - time.monotonic()
         if left is not None and left < 5:
@@ -87,6 +135,8 @@ def run_all(program, report, quick, names=(), folder="gpu_check_results", limit=
             continue
         usual = limit or PHASES[name][1]
         run_phase(program, results, name, quick, usual if left is None else min(usual, left))
+    if program.peer is not None:
+        program.peer.end()
     results.write_page()
     print(f"gpu_check: {report} is written; {results.failures()} failed", flush=True)
     return 1 if results.failures() else 0

@@ -1,5 +1,6 @@
-// gpu_probe limits [--quick]
-// gpu_probe model FILE [--feed FILE] [--provider NAME] [--set KEY=VALUE] [--dim NAME=N] [--runs N]
+// gpu_probe limits [--quick] [--warm-up SECONDS]
+// gpu_probe model FILE [--feed FILE] [--provider NAME] [--set KEY=VALUE] [--dim NAME=N] [--runs N] [--warm-up SECONDS]
+//     [--one-run marked|traced]
 //
 // Prints one JSON object. Exit codes: 0 done, 2 wrong request, 3 what was asked for failed: one line says why.
 #include "tools/gpu/probe.hpp"
@@ -35,6 +36,12 @@ Request parse(const std::vector<std::string>& words) {
       request.provider = value();
     } else if (word == "--runs") {
       request.runs = std::stoi(value());
+    } else if (word == "--one-run") {
+      request.one_run = value();
+      if (request.one_run != "marked" && request.one_run != "traced")
+        throw std::invalid_argument("--one-run is 'marked' or 'traced'");
+    } else if (word == "--warm-up") {
+      request.warm_up_s = std::stod(value());
     } else if (word == "--set") {
       request.options.insert(split(value()));
     } else if (word == "--dim") {
@@ -63,7 +70,9 @@ int run(const std::vector<std::string>& words) {
     return kWrongRequest;
   }
   try {
-    const Json result = command == "limits" ? device_limits(request) : model_times(request);
+    const Json result = command == "limits"       ? device_limits(request)
+                        : request.one_run.empty() ? model_times(request)
+                                                  : one_run(request);
     std::puts(result.dump().c_str());
     return 0;
   } catch (const std::exception& error) {

@@ -18,6 +18,8 @@ struct Request {
   std::map<std::string, std::string> options;  ///< of the session
   std::map<std::string, std::int64_t> dims;    ///< of symbols
   int runs = 100;
+  std::string one_run;     ///< after the warm-up there is one run and no more: "marked" or "traced"
+  double warm_up_s = 0.5;  ///< at least so long: an idle device's clocks are low
 };
 
 /// What the device can do by itself: products of cuBLASLt, copies, launches of graphs. A part that fails is its reason
@@ -25,8 +27,12 @@ struct Request {
 Json device_limits(const Request& request);
 
 /// What a model's runs take on a device, feeds and fetches in its memory: waited for, on the host alone, on the device
-/// alone.
+/// alone. And which kernels its nodes have.
 Json model_times(const Request& request);
+
+/// One run whose kernels somebody else times: those between cuProfilerStart and cuProfilerStop ("marked"). Or what the
+/// provider's own events say of its nodes ("traced").
+Json one_run(const Request& request);
 
 /// The element in the middle.
 double median(std::vector<double> numbers);

@@ -10,6 +10,9 @@ import time
 
 # What one program may take where nothing else is said: many times what any takes, but not a phase.
 USUAL_S = 90
+# What a probe that failed is run with once more, and how much of the end of what it then says is kept.
+LOUD = {"CUDNN_LOGLEVEL_DBG": "2", "CUDNN_LOGDEST_DBG": "stderr", "CUBLASLT_LOG_LEVEL": "2"}
+KEPT_CHARACTERS = 4096
 
 
 class OutOfTime(Exception):
@@ -29,6 +32,8 @@ class Program:
         folders = [str(self.tree / "lib"), str(self.tree / "bundled"), os.environ.get("LD_LIBRARY_PATH", ""), *libraries]
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(each for each in folders if each)}
         self.deadline = None  # of time.monotonic()
+        self.peer = None  # the search for it, once it is begun
+        self.logs = []  # of probes that failed: what was asked for, what it said, and the libraries' words
 
     def left_s(self):
         return float("inf") if self.deadline is None else self.deadline - time.monotonic()
@@ -60,9 +65,17 @@ class Program:
         return self.execute([*before, self.path, *arguments], most_s=most_s, **more)
 
     def probe(self, *arguments, most_s=USUAL_S, **more):
-        """The object that gpu_probe prints, or None and the line that says why there is none."""
-        made = self.execute([self.tree / "bin/gpu_probe", *arguments], most_s=most_s, **more)
-        return (json.loads(made.stdout), "") if made.returncode == 0 else (None, last_line(made))
+        """The object that gpu_probe prints, or None and the line that says why there is none. One that fails is run once
+        more with the libraries' logs, unless it failed by taking too long."""
+        words = [self.tree / "bin/gpu_probe", *arguments]
+        made = self.execute(words, most_s=most_s, **more)
+        if made.returncode == 0:
+            return json.loads(made.stdout), ""
+        if made.returncode != 124:
+            again = self.execute(words, most_s=most_s, environment=LOUD)
+            self.logs.append({"words": " ".join(map(str, words)), "code": made.returncode, "said": last_line(made),
+                              "code with logs": again.returncode, "log": again.stderr[-KEPT_CHARACTERS:]})
+        return None, last_line(made)
 
     def device(self):
         made = self.call("providers", "--json")
