@@ -118,17 +118,19 @@ bp_status* RunContext::record_steps(SegmentContext& context, const CaptureRange&
   return nullptr;
 }
 
-/// Throws where the device is lost; else the run goes on without, and this context tries no more. A cancelled run says
-/// nothing of later ones.
+/// Throws where the device is lost; else the run goes on without, and this context tries no more, but after what may be
+/// over in the next run: memory that ran out, and what others did meanwhile. A cancelled run says nothing of later ones.
 void RunContext::refuse_capture(RangeCapture& capture, const Step& step, bp_status* status) {
   const bp_code code = status_code(status);
   if (code == BP_DEVICE_LOST) fail(step, status);
   const std::string reason = take_error(status).message();
-  if (code == BP_CANCELLED) return;
+  if (code == BP_CANCELLED && is_cancelled()) return;
   const std::string name = step.node == kNone ? step.label : program_.words(step.node);
-  capture.refuse(name + ": " + reason);
+  const bool is_over = (code == BP_CANCELLED || code == BP_OUT_OF_MEMORY) && capture.forgives();
+  if (!is_over) capture.refuse(name + ": " + reason);
   if (program_.context().logger != nullptr)
-    program_.context().logger->info("the work from ", name, " on is not recorded: ", reason);
+    program_.context().logger->info("the work from ", name, " on is not recorded",
+                                    is_over ? " in this run: " : ": ", reason);
 }
 
 }  // namespace backplane::core

@@ -65,6 +65,7 @@ bp_recording* RangeCapture::oldest() const {
 }
 
 const bp_recording* RangeCapture::keep(const MemoryKey& key, Device& device, bp_recording* made) {
+  disturbances_ = 0;
   const bp_recording* const former = oldest();
   for (Kept& kept : kept_) {
     if (former == nullptr || kept.recording.raw() != former) continue;

@@ -66,6 +66,8 @@ class RangeCapture {
   bp_recording* oldest() const;
   /// Keeps `made`, in place of oldest().
   const bp_recording* keep(const MemoryKey& key, Device& device, bp_recording* made);
+  /// After a failure that need not come again: whether recording may be tried in another run. The third in a row says no.
+  bool forgives() { return ++disturbances_ < kTries; }
   /// Nothing is recorded or replayed any more in this context, and what was is ended.
   void refuse(const std::string& reason);
 
@@ -74,6 +76,7 @@ class RangeCapture {
   static constexpr std::size_t kMostKept = 4;
   /// After so many recordings each must have served twice, or recording is a loss.
   static constexpr std::uint64_t kTrials = 16;
+  static constexpr int kTries = 3;
   struct Kept {
     MemoryKey key;
     Recording recording;
@@ -87,6 +90,7 @@ class RangeCapture {
   std::vector<MemoryKey> seen_;  ///< of the last runs that found nothing
   std::size_t next_seen_ = 0;
   std::uint64_t clock_ = 0, recorded_ = 0, replayed_ = 0;
+  int disturbances_ = 0;  ///< since the last recording that was kept
   bool is_refused_ = false;
 };
 

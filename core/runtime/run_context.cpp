@@ -331,9 +331,12 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
     left_[{border.value, border.space}] = &context.value(border.slot);
 }
 
+bool RunContext::is_cancelled() const {
+  return controls_.cancel_flag != nullptr && controls_.cancel_flag->load(std::memory_order_relaxed);
+}
+
 void RunContext::fail_if_cancelled(const Step& step) {
-  if (controls_.cancel_flag != nullptr && controls_.cancel_flag->load(std::memory_order_relaxed))
-    fail(step, make_status(Code::Cancelled, "the run was cancelled"));
+  if (is_cancelled()) fail(step, make_status(Code::Cancelled, "the run was cancelled"));
 }
 
 void RunContext::execute(SegmentContext& context) {

@@ -82,6 +82,7 @@ class RunContext {
   void make_arenas(const Segment& segment, std::size_t depth);
   SegmentContext& ready_context(const std::shared_ptr<const Segment>& segment, std::size_t depth);
   void end_run() noexcept;
+  bool is_cancelled() const;
   void fail_if_cancelled(const Step& step);
   /// Takes an arena's bytes from the session's budget; throws OutOfMemory.
   void charge_arena(const Segment& segment, std::size_t arena, std::uint64_t bytes,

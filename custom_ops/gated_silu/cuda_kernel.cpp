@@ -2,13 +2,17 @@
 // calls the driver by itself. Driver and NVRTC are opened when a kernel is created, so that the library loads everywhere.
 #include "cuda_kernel.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cuda.h>
 #include <dlfcn.h>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <nvrtc.h>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "backplane/plugin_api/optional/plan_capture.h"
 
@@ -81,34 +85,70 @@ class Compiler {
     static const Compiler compiler;
     return compiler;
   }
-  /// PTX of the kernel for a compute capability, which the driver takes for this and every newer one.
-  std::string ptx(int major, int minor) const {
+  Compiler() { open_builtins(); }
+  /// What to compile for: the device's own code ("sm_90"), or for a device newer than the compiler PTX of the newest that
+  /// it knows ("compute_100"). Not PTX for every device: a driver that is older than the compiler does not read its PTX.
+  std::string target(int major, int minor) const {
+    int count = 0;
+    check(nvrtcGetNumSupportedArchs_(&count));
+    std::vector<int> known(static_cast<std::size_t>(count));
+    check(nvrtcGetSupportedArchs_(known.data()));  // ascending, as 10 * major + minor
+    const auto after = std::upper_bound(known.begin(), known.end(), 10 * major + minor);
+    if (after == known.begin())
+      sdk::unsupported(
+          "GatedSilu on cuda: this NVRTC compiles for no device as old as one of compute "
+          "capability ",
+          major, '.', minor);
+    const int newest = *(after - 1);
+    return sdk::message(newest / 10 == major ? "sm_" : "compute_", newest);
+  }
+  /// What cuModuleLoadData takes.
+  std::string image(const std::string& target) const {
     nvrtcProgram program = nullptr;
     check(nvrtcCreateProgram_(&program, kCudaText, "gated_silu.cu", 0, nullptr, nullptr));
     const auto destroy = [this](nvrtcProgram* made) { nvrtcDestroyProgram_(made); };
     const std::unique_ptr<nvrtcProgram, decltype(destroy)> held(&program, destroy);
-    const std::string target = sdk::message("--gpu-architecture=compute_", major, minor);
-    const char* const options[] = {target.c_str()};
+    const std::string option = "--gpu-architecture=" + target;
+    const char* const options[] = {option.c_str()};
     check(nvrtcCompileProgram_(program, 1, options));
+    const bool is_code = target.rfind("sm_", 0) == 0;
     std::size_t size = 0;
-    check(nvrtcGetPTXSize_(program, &size));
-    std::string text(size, '\0');
-    check(nvrtcGetPTX_(program, text.data()));
-    return text;
+    check(is_code ? nvrtcGetCUBINSize_(program, &size) : nvrtcGetPTXSize_(program, &size));
+    std::string image(size, '\0');
+    check(is_code ? nvrtcGetCUBIN_(program, image.data()) : nvrtcGetPTX_(program, image.data()));
+    return image;
   }
 
  private:
+  /// NVRTC looks for its other library everywhere but beside itself; what is open already it finds.
+  void open_builtins() const {
+    Dl_info self{};
+    int major = 0, minor = 0;
+    if (nvrtcVersion_(&major, &minor) != NVRTC_SUCCESS ||
+        ::dladdr(reinterpret_cast<const void*>(nvrtcVersion_), &self) == 0)
+      return;
+    const std::string file = self.dli_fname;
+    ::dlopen(sdk::message(file.substr(0, file.rfind('/') + 1), "libnvrtc-builtins.so.", major, '.',
+                          minor)
+                 .c_str(),
+             RTLD_NOW | RTLD_LOCAL);
+  }
   void check(nvrtcResult code) const {
     if (code != NVRTC_SUCCESS)
       throw sdk::Error(BP_INTERNAL, sdk::message("GatedSilu: NVRTC: ", nvrtcGetErrorString_(code)));
   }
   Library library_{GATED_SILU_NVRTC, "the CUDA toolkit brings it"};
   GATED_SILU_FUNCTION(nvrtcGetErrorString);
+  GATED_SILU_FUNCTION(nvrtcVersion);
   GATED_SILU_FUNCTION(nvrtcCreateProgram);
   GATED_SILU_FUNCTION(nvrtcDestroyProgram);
   GATED_SILU_FUNCTION(nvrtcCompileProgram);
   GATED_SILU_FUNCTION(nvrtcGetPTXSize);
   GATED_SILU_FUNCTION(nvrtcGetPTX);
+  GATED_SILU_FUNCTION(nvrtcGetCUBINSize);
+  GATED_SILU_FUNCTION(nvrtcGetCUBIN);
+  GATED_SILU_FUNCTION(nvrtcGetNumSupportedArchs);
+  GATED_SILU_FUNCTION(nvrtcGetSupportedArchs);
 };
 
 /// A context, current on this thread as long as this lives.
@@ -126,24 +166,43 @@ class Entered {
   CUcontext former_ = nullptr;
 };
 
-/// The compiled kernel in the context of the device; made by the first `compute`, which is the first to see that context.
+/// The compiled kernel in a device's context.
 class Module {
  public:
-  Module() = default;
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
+  /// `context` is current.
+  Module(CUcontext context, const std::string& target) : context_(context) {
+    const Driver& driver = Driver::get();
+    const std::string image = Compiler::get().image(target);
+    driver.check(driver.cuModuleLoadData_(&module_, image.c_str()), "cuModuleLoadData");
+    const CUresult code = driver.cuModuleGetFunction_(&function_, module_, "gated_silu");
+    if (code != CUDA_SUCCESS) driver.cuModuleUnload_(module_);
+    driver.check(code, "cuModuleGetFunction");
+  }
   ~Module() {
-    if (module_ == nullptr) return;
     CUcontext former = nullptr;
     Driver::get().cuCtxGetCurrent_(&former);
     Driver::get().cuCtxSetCurrent_(context_);
     Driver::get().cuModuleUnload_(module_);
     Driver::get().cuCtxSetCurrent_(former);
   }
-  /// `context` is current.
-  CUfunction function(CUcontext context) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (function_ != nullptr) return function_;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  CUfunction function() const { return function_; }
+
+  /// That of a context, which is current: one for all nodes, as long as one of them lives.
+  static std::shared_ptr<const Module> of(CUcontext context) {
+    static std::mutex mutex;
+    static std::map<std::pair<CUcontext, std::string>, std::weak_ptr<const Module>> known;
+    const std::string target = target_of_current();
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::weak_ptr<const Module>& found = known[{context, target}];
+    std::shared_ptr<const Module> module = found.lock();
+    if (module == nullptr) found = module = std::make_shared<const Module>(context, target);
+    return module;
+  }
+
+ private:
+  static std::string target_of_current() {
     const Driver& driver = Driver::get();
     CUdevice device = 0;
     int major = 0, minor = 0;
@@ -154,30 +213,29 @@ class Module {
     driver.check(
         driver.cuDeviceGetAttribute_(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
         "cuDeviceGetAttribute");
-    const std::string text = Compiler::get().ptx(major, minor);
-    driver.check(driver.cuModuleLoadData_(&module_, text.c_str()), "cuModuleLoadData");
-    context_ = context;
-    driver.check(driver.cuModuleGetFunction_(&function_, module_, "gated_silu"),
-                 "cuModuleGetFunction");
-    return function_;
+    return Compiler::get().target(major, minor);
   }
 
- private:
-  std::mutex mutex_;
-  CUcontext context_ = nullptr;
+  CUcontext context_;
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;
+};
+
+/// A node's module; found by the first `compute`, which is the first to see the device's context.
+struct NodeModule {
+  std::once_flag found;
+  std::shared_ptr<const Module> module;
 };
 
 class GatedSilu {
  public:
   struct Prepared {
-    std::shared_ptr<Module> module;
+    std::shared_ptr<NodeModule> node;
     std::int64_t count;
     void compute(const sdk::ComputeContext& ctx) const;
   };
 
-  GatedSilu(const sdk::CreateContext&, const sdk::Node&) : module_(std::make_shared<Module>()) {
+  GatedSilu(const sdk::CreateContext&, const sdk::Node&) : module_(std::make_shared<NodeModule>()) {
     Driver::get();  // throws with the reason where there is none
     Compiler::get();
   }
@@ -193,7 +251,7 @@ class GatedSilu {
   }
 
  private:
-  std::shared_ptr<Module> module_;
+  std::shared_ptr<NodeModule> module_;
 };
 
 CUdeviceptr address_of(const sdk::ComputeContext& ctx, const sdk::Tensor& tensor) {
@@ -207,7 +265,8 @@ void GatedSilu::Prepared::compute(const sdk::ComputeContext& ctx) const {
   auto* const stream = reinterpret_cast<CUstream>(ctx.native(BP_NATIVE_STREAM));
   // NOLINTEND(performance-no-int-to-ptr)
   const Entered entered(context);
-  CUfunction run = module->function(context);
+  std::call_once(node->found, [&] { node->module = Module::of(context); });
+  CUfunction run = node->module->function();
   CUdeviceptr x = address_of(ctx, ctx.input(0)), gate = address_of(ctx, ctx.input(1));
   CUdeviceptr y = address_of(ctx, ctx.output(0));
   long long elements = count;

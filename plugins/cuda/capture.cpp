@@ -38,7 +38,8 @@ Recording* end(Device& device, Stream& stream, Recording* former) {
   const auto [captured, may_fault] = stream.end_capture();
   const Captured graph(context, captured);
   if (former != nullptr && former->update(graph.get(), may_fault)) return former;
-  return std::make_unique<Recording>(device, context.instantiate(graph.get()), may_fault).release();
+  GraphExecHandle exec = retry_trimmed(context, [&] { return context.instantiate(graph.get()); });
+  return std::make_unique<Recording>(device, exec, may_fault).release();
 }
 
 void abandon(Device& device, Stream& stream) {

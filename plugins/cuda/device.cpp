@@ -12,6 +12,14 @@ namespace {
 
 /// What vector loads and copies of any kind want, and what the driver gives.
 constexpr std::uint64_t kAlignment = 256;
+/// Trimming waits for what was freed, and what is allocated afterwards takes the driver's time again: only after so much.
+constexpr std::uint64_t kFreedBeforeTrim = std::uint64_t{256} << 20;
+
+void raise(std::atomic<std::uint64_t>& peak, std::uint64_t value) {
+  std::uint64_t known = peak.load();
+  while (known < value && !peak.compare_exchange_weak(known, value)) {
+  }
+}
 
 DeviceTraits usable_traits(Driver& driver, int ordinal) {
   DeviceTraits traits = driver.traits(ordinal);
@@ -92,6 +100,7 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
   context_ = driver.open(ordinal);
   if (settings_.user_stream != nullptr)
     check_user_stream(*context_, settings_.user_stream, traits_.name);
+  pinned_ = std::make_unique<PinnedStore>(*context_);
   modules_ = std::make_unique<ModuleStore>(*context_, engine.compiler(), architecture,
                                            settings_.cache_dir);
   product_library_ = engine.open_products(*context_);
@@ -112,7 +121,9 @@ std::unique_ptr<Buffer> Device::allocate(bp_memory_kind kind, std::uint64_t byte
   auto buffer = std::make_unique<Buffer>();
   buffer->bytes = bytes;
   if (kind == BP_MEMORY_PINNED) {
-    buffer->host = context_->allocate_pinned(bytes);
+    const PinnedStore::Block block = pinned_->allocate(bytes);
+    buffer->host = block.memory;
+    buffer->pinned_bytes = block.bytes;
     buffer->address = reinterpret_cast<Address>(buffer->host);
   } else if (kind == BP_MEMORY_DEVICE) {
     buffer->address = allocate_on_device(bytes);
@@ -134,32 +145,46 @@ Address Device::allocate_on_device(std::uint64_t bytes) {
   };
   if (limit != 0 && (bytes > limit || before > limit - bytes))
     refuse(sdk::message("option 'memory_limit_mb' of provider 'cuda' allows ", limit, " bytes"));
-  for (const bool is_last : {false, true}) {
-    try {
-      return context_->allocate(bytes);
-    } catch (const sdk::Error& error) {
-      if (error.code() != BP_OUT_OF_MEMORY) {
-        used_bytes_.fetch_sub(bytes);
-        throw;
-      }
-      if (is_last) refuse(error.what());
-      context_->trim();
-    }
+  try {
+    const Address memory = retry_trimmed(*context_, [&] { return context_->allocate(bytes); });
+    raise(peak_bytes_, before + bytes);
+    return memory;
+  } catch (const sdk::Error& error) {
+    if (error.code() == BP_OUT_OF_MEMORY) refuse(error.what());
+    used_bytes_.fetch_sub(bytes);
+    throw;
   }
-  return 0;  // not reached: the second time returns or throws
 }
 
 void Device::release(Buffer& buffer) noexcept {
   if (buffer.host != nullptr) {
-    context_->free_pinned(buffer.host);
+    pinned_->release({buffer.host, buffer.pinned_bytes});
   } else {
     context_->free(buffer.address);
     used_bytes_.fetch_sub(buffer.bytes);
+    note_freed(buffer.bytes);
   }
 }
 
+void Device::note_freed(std::uint64_t bytes) noexcept {
+  if (freed_bytes_.fetch_add(bytes) + bytes < kFreedBeforeTrim) return;
+  const std::uint64_t used = used_bytes_.load();
+  if (used >= peak_bytes_.load() / 2 || captures_.load() != 0) return;
+  freed_bytes_.store(0);
+  peak_bytes_.store(used);
+  context_->trim();
+}
+
 std::unique_ptr<Stream> Device::create_stream() {
+  refuse_while_programs_capture();
   return std::make_unique<Stream>(*this, settings_.user_stream);
+}
+
+void Device::refuse_while_programs_capture() const {
+  if (settings_.user_stream != nullptr && context_->is_captured(settings_.user_stream))
+    sdk::unsupported(
+        "the program is capturing the stream that option 'user_stream' names; it must "
+        "run the session outside of its capture");
 }
 
 void Device::keep(std::unique_ptr<PinnedWord> word) {

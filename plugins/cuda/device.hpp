@@ -14,6 +14,7 @@
 #include "plugins/cuda/convolution_store.hpp"
 #include "plugins/cuda/engine.hpp"
 #include "plugins/cuda/module_store.hpp"
+#include "plugins/cuda/pinned_store.hpp"
 #include "plugins/cuda/precision.hpp"
 #include "plugins/cuda/product_store.hpp"
 #include "plugins/cuda/stream.hpp"
@@ -37,6 +38,7 @@ struct Buffer {
   Address address = 0;
   void* host = nullptr;
   std::uint64_t bytes = 0;
+  std::uint64_t pinned_bytes = 0;  ///< of the block that `host` is
 
   Buffer() = default;
   Buffer(const Buffer&) = delete;
@@ -61,6 +63,7 @@ class Device final : public device_ops::Device {
   Context& context() { return *context_; }
   const DeviceTraits& traits() const { return traits_; }
   const DeviceSettings& settings() const { return settings_; }
+  PinnedStore& pinned() { return *pinned_; }
   ModuleStore& modules() { return *modules_; }
   ProductStore& products() { return *products_; }
   ConvolutionStore& convolutions() { return *convolutions_; }
@@ -73,6 +76,12 @@ class Device final : public device_ops::Device {
   std::uint64_t used_bytes() const { return used_bytes_.load(); }
   std::uint64_t max_buffer_bytes() const;
   std::unique_ptr<Stream> create_stream();
+  /// Throws BP_UNSUPPORTED while the program captures its own stream: work that is put there becomes the program's graph
+  /// and is not done, and a wait for it spoils that.
+  void refuse_while_programs_capture() const;
+  /// Around each capture of a stream: meanwhile the pool is left alone.
+  void begin_capture() { captures_.fetch_add(1); }
+  void end_capture() { captures_.fetch_sub(1); }
   /// Keeps a word that work on some stream may still read or write.
   void keep(std::unique_ptr<PinnedWord> word);
   void copy(Stream& stream, const bp_tensor& from, const bp_tensor& to);
@@ -84,10 +93,13 @@ class Device final : public device_ops::Device {
 
  private:
   Address allocate_on_device(std::uint64_t bytes);
+  /// Gives what the pool keeps back to the device where much was freed and little is in use.
+  void note_freed(std::uint64_t bytes) noexcept;
 
   DeviceTraits traits_;
   DeviceSettings settings_;
   std::unique_ptr<Context> context_;
+  std::unique_ptr<PinnedStore> pinned_;
   std::unique_ptr<ModuleStore> modules_;
   std::unique_ptr<ProductLibrary> product_library_;
   std::unique_ptr<ProductStore> products_;
@@ -97,6 +109,8 @@ class Device final : public device_ops::Device {
   std::unique_ptr<AttentionStore> attentions_;
   device_ops::FaultTable faults_;
   std::atomic<std::uint64_t> used_bytes_{0};
+  std::atomic<std::uint64_t> peak_bytes_{0}, freed_bytes_{0};  ///< since the pool was trimmed
+  std::atomic<int> captures_{0};
   std::mutex mutex_;
   std::vector<std::unique_ptr<PinnedWord>> kept_words_;
   const std::uint64_t number_;     // in the order in which devices were opened

@@ -51,7 +51,14 @@ using Table = device_ops::DeviceTable<Types>;
 }  // namespace
 
 const bp_device_api* device_api() {
-  static const bp_device_api kTable = Table::make();
+  static const bp_device_api kTable = [] {
+    bp_device_api table = Table::make();
+    // Before anything is put on the stream, where it would become the program's graph.
+    table.run_begin = [](bp_device* device, std::uint64_t) {
+      return sdk::guarded([&] { Table::device_of(device)->refuse_while_programs_capture(); });
+    };
+    return table;
+  }();
   return &kTable;
 }
 

@@ -32,6 +32,8 @@ constexpr std::string_view kLost[] = {
 
 bp_code error_code(const std::string& name) {
   if (name == "CUDA_ERROR_OUT_OF_MEMORY") return BP_OUT_OF_MEMORY;
+  // Something else spoiled it: a call of another thread perhaps, which the next one need not meet.
+  if (name == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED") return BP_CANCELLED;
   if (name.rfind("CUDA_ERROR_STREAM_CAPTURE_", 0) == 0 || name == "CUDA_ERROR_CAPTURED_EVENT")
     return BP_UNSUPPORTED;
   const bool is_lost = std::find(std::begin(kLost), std::end(kLost), name) != std::end(kLost);

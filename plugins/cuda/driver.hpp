@@ -5,7 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -67,10 +69,15 @@ class Context {
   virtual ~Context() = default;
 
   virtual CUctx_st* native() const = 0;
+  /// What `enter` changed of this thread.
+  struct Former {
+    CUctx_st* context = nullptr;
+    int capture_mode = 0;  ///< a CUstreamCaptureMode
+  };
   /// Makes it current on this thread, for a library that works with the current one; `leave` makes that of before
-  /// current again, which `enter` returned.
-  virtual CUctx_st* enter() = 0;
-  virtual void leave(CUctx_st* former) noexcept = 0;
+  /// current again. Meanwhile captures of other threads forbid the library nothing, and are not spoiled by it.
+  virtual Former enter() = 0;
+  virtual void leave(const Former& former) noexcept = 0;
 
   /// Memory of the device, ready for every stream. `free`: no stream uses it any more.
   virtual Address allocate(std::uint64_t bytes) = 0;
@@ -133,14 +140,39 @@ class Context {
 class EnteredContext {
  public:
   explicit EnteredContext(Context& context) : context_(context), former_(context.enter()) {}
-  ~EnteredContext() { context_.leave(former_); }
+  /// For what frees: false where it cannot be made current, and nothing is left there to free.
+  EnteredContext(Context& context, std::nothrow_t) noexcept : context_(context) {
+    try {
+      former_ = context.enter();
+    } catch (const std::exception&) {
+      is_entered_ = false;
+    }
+  }
+  ~EnteredContext() {
+    if (is_entered_) context_.leave(former_);
+  }
+  explicit operator bool() const { return is_entered_; }
   EnteredContext(const EnteredContext&) = delete;
   EnteredContext& operator=(const EnteredContext&) = delete;
 
  private:
   Context& context_;
-  CUctx_st* former_;
+  Context::Former former_;
+  bool is_entered_ = true;
 };
+
+/// What `work` returns; where memory of the device ran out, that of a second try, for which the pool gives back what it
+/// keeps.
+template <class Work>
+auto retry_trimmed(Context& context, const Work& work) {
+  try {
+    return work();
+  } catch (const sdk::Error& error) {
+    if (error.code() != BP_OUT_OF_MEMORY) throw;
+  }
+  context.trim();
+  return work();
+}
 
 /// The driver. Threads: any.
 class Driver {
@@ -161,7 +193,7 @@ class Compiler {
   Compiler(const Compiler&) = delete;
   Compiler& operator=(const Compiler&) = delete;
   virtual ~Compiler() = default;
-  /// For people and for keys: "NVRTC 13.0".
+  /// For people and for keys: "NVRTC 13.0", and the options of all kernels.
   virtual std::string version() = 0;
   /// Compute capabilities that it knows, as 10 * major + minor, ascending.
   virtual std::vector<int> architectures() = 0;
@@ -171,7 +203,7 @@ class Compiler {
 };
 
 /// The BP_* code that says what to do next, for an error's name ("CUDA_ERROR_OUT_OF_MEMORY"); BP_UNSUPPORTED for what a
-/// stream that is captured does not take.
+/// stream that is captured does not take, BP_CANCELLED for a capture that something spoiled.
 bp_code error_code(const std::string& name);
 /// Throws "<call>: <name>".
 [[noreturn]] void throw_cuda(const char* call, const std::string& name);

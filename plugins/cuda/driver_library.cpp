@@ -1,8 +1,11 @@
 #include "plugins/cuda/driver_library.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <cuda.h>
+#include <map>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -29,18 +32,32 @@ class Functions {
   void check(CUresult code, const char* call) const {
     if (code != CUDA_SUCCESS) throw_cuda(call, name_of(code));
   }
+  /// Of CUDA, that the driver serves: 1000 * major + 10 * minor.
+  int version() const { return version_; }
 
  private:
   template <class Pointer>
   Pointer load(const char* name) const {
     return reinterpret_cast<Pointer>(library_.find(name));
   }
+  int served_version() const {
+    int version = 0;
+    check(get_version_(&version), "cuDriverGetVersion");
+    if (version / 1000 < CUDA_VERSION / 1000)
+      sdk::unsupported("the NVIDIA driver serves CUDA ", version / 1000, '.', version % 1000 / 10,
+                       ", and this plugin is built for ", CUDA_VERSION / 1000,
+                       ".x: install a newer driver");
+    return version;
+  }
   SharedLibrary library_;
   decltype(&::cuGetErrorName) get_error_name_ = load<decltype(&::cuGetErrorName)>("cuGetErrorName");
+  decltype(&::cuDriverGetVersion) get_version_ =
+      load<decltype(&::cuDriverGetVersion)>("cuDriverGetVersion");
+  // Before other functions are looked for, which an older driver does not have.
+  int version_ = served_version();
 
  public:
   CUDA_FUNCTION(cuInit);
-  CUDA_FUNCTION(cuDriverGetVersion);
   CUDA_FUNCTION(cuDeviceGetCount);
   CUDA_FUNCTION(cuDeviceGet);
   CUDA_FUNCTION(cuDeviceGetName);
@@ -52,6 +69,7 @@ class Functions {
   CUDA_FUNCTION(cuDevicePrimaryCtxRelease);
   CUDA_FUNCTION(cuCtxGetCurrent);
   CUDA_FUNCTION(cuCtxSetCurrent);
+  CUDA_FUNCTION(cuThreadExchangeStreamCaptureMode);
   CUDA_FUNCTION(cuCtxEnablePeerAccess);
   CUDA_FUNCTION(cuMemPoolCreate);
   CUDA_FUNCTION(cuMemPoolDestroy);
@@ -121,42 +139,138 @@ class Current {
   bool changed_ = false;
 };
 
+/// How this thread is taken where streams are captured: as `wanted`, where it is not freer already, and at the end as
+/// before.
+class CaptureMode {
+ public:
+  CaptureMode(const Functions& cuda, CUstreamCaptureMode wanted) noexcept
+      : cuda_(cuda), mode_(wanted) {
+    changed_ = exchange() && mode_ <= wanted;  // from the strictest to the freest
+    if (!changed_) exchange();
+  }
+  ~CaptureMode() {
+    if (changed_) exchange();
+  }
+  CaptureMode(const CaptureMode&) = delete;
+  CaptureMode& operator=(const CaptureMode&) = delete;
+
+ private:
+  bool exchange() noexcept {
+    return cuda_.cuThreadExchangeStreamCaptureMode_(&mode_) == CUDA_SUCCESS;
+  }
+  const Functions& cuda_;
+  CUstreamCaptureMode mode_;
+  bool changed_;
+};
+
+/// A context that is current, for calls that CUDA holds for unsafe while streams are captured: all but those that put
+/// work on a stream. In the default mode a capture of another thread, begun in that mode as PyTorch does, forbids them and is
+/// spoiled by them.
+class Apart {
+ public:
+  /// A capture of this thread still forbids them: memory that comes and goes within it must not be part of its graph.
+  Apart(const Functions& cuda, CUcontext wanted)
+      : current_(cuda, wanted), mode_(cuda, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) {}
+  /// For what frees, also while the program captures on this thread: no graph depends on that.
+  Apart(const Functions& cuda, CUcontext wanted, std::nothrow_t) noexcept
+      : current_(cuda, wanted, std::nothrow), mode_(cuda, CU_STREAM_CAPTURE_MODE_RELAXED) {}
+
+ private:
+  Current current_;
+  CaptureMode mode_;
+};
+
+/// A device's primary context as long as somebody has it open.
+struct PrimaryContext {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  int openings = 0;
+  bool is_lost = false;
+};
+
+/// The driver resets a primary context when its last reference goes, with every module and the libraries' memory, which the
+/// next session would pay for again. So each is retained when it is first opened, and given up only when it is lost and
+/// nobody has it open any more: then the reset makes the device usable again, where the program has no reference of its own.
+/// Threads: any.
+class PrimaryContexts {
+ public:
+  explicit PrimaryContexts(const Functions& cuda) : cuda_(cuda) {}
+  PrimaryContext& open(int ordinal) {
+    const std::lock_guard lock(mutex_);
+    PrimaryContext& primary = by_ordinal_[ordinal];
+    if (primary.context == nullptr) {
+      CUDA_CALL(cuDeviceGet, &primary.device, ordinal);
+      CUDA_CALL(cuDevicePrimaryCtxRetain, &primary.context, primary.device);
+    }
+    ++primary.openings;
+    return primary;
+  }
+  void close(PrimaryContext& primary, bool is_lost) noexcept {
+    const std::lock_guard lock(mutex_);
+    primary.is_lost = primary.is_lost || is_lost;
+    if (--primary.openings > 0 || !primary.is_lost) return;
+    cuda_.cuDevicePrimaryCtxRelease_(primary.device);
+    primary = PrimaryContext();
+  }
+
+ private:
+  const Functions& cuda_;
+  std::mutex mutex_;
+  std::map<int, PrimaryContext> by_ordinal_;
+};
+
+// From here on in LibraryContext, which remembers what it fails with.
+#undef CUDA_CALL
+#define CUDA_CALL(name, ...) check(cuda_.name##_(__VA_ARGS__), #name)
+
 class LibraryContext final : public Context {
  public:
-  LibraryContext(const Functions& cuda, int ordinal, bool has_pools)
-      : cuda_(cuda), ordinal_(ordinal) {
-    CUDA_CALL(cuDeviceGet, &device_, ordinal);
-    CUDA_CALL(cuDevicePrimaryCtxRetain, &context_, device_);
+  LibraryContext(const Functions& cuda, PrimaryContexts& contexts, int ordinal, bool has_pools)
+      : cuda_(cuda),
+        contexts_(contexts),
+        ordinal_(ordinal),
+        primary_(contexts.open(ordinal)),
+        device_(primary_.device),
+        context_(primary_.context) {
     try {
       if (has_pools) make_pool();
     } catch (...) {
-      cuda_.cuDevicePrimaryCtxRelease_(device_);
+      contexts_.close(primary_, is_lost_);
       throw;
     }
   }
   ~LibraryContext() override {
     if (pool_ != nullptr) {
-      const Current current(cuda_, context_, std::nothrow);
-      cuda_.cuStreamSynchronize_(pool_stream_);
+      const Apart apart(cuda_, context_, std::nothrow);
+      note(cuda_.cuStreamSynchronize_(pool_stream_));
       cuda_.cuMemPoolDestroy_(pool_);
       cuda_.cuStreamDestroy_(pool_stream_);
     }
-    cuda_.cuDevicePrimaryCtxRelease_(device_);
+    contexts_.close(primary_, is_lost_);
   }
 
   CUctx_st* native() const override { return context_; }
-  CUctx_st* enter() override {
+  Former enter() override {
     CUcontext former = nullptr;
     CUDA_CALL(cuCtxGetCurrent, &former);
     if (former != context_) CUDA_CALL(cuCtxSetCurrent, context_);
-    return former;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    cuda_.cuThreadExchangeStreamCaptureMode_(&mode);
+    if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
+      // As in CaptureMode: never stricter than the program wants it.
+      cuda_.cuThreadExchangeStreamCaptureMode_(&mode);
+      mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    }
+    return {former, mode};
   }
-  void leave(CUctx_st* former) noexcept override {
-    if (former != context_) cuda_.cuCtxSetCurrent_(former);
+  void leave(const Former& former) noexcept override {
+    auto mode = static_cast<CUstreamCaptureMode>(former.capture_mode);
+    cuda_.cuThreadExchangeStreamCaptureMode_(&mode);
+    if (former.context != context_) cuda_.cuCtxSetCurrent_(former.context);
   }
 
   Address allocate(std::uint64_t bytes) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUdeviceptr memory = 0;
     if (pool_ == nullptr) {
       CUDA_CALL(cuMemAlloc, &memory, bytes);
@@ -167,7 +281,7 @@ class LibraryContext final : public Context {
     return memory;
   }
   void free(Address memory) noexcept override {
-    const Current current(cuda_, context_, std::nothrow);
+    const Apart apart(cuda_, context_, std::nothrow);
     if (pool_ == nullptr) {
       cuda_.cuMemFree_(memory);
     } else {
@@ -176,18 +290,18 @@ class LibraryContext final : public Context {
   }
   void trim() noexcept override {
     if (pool_ == nullptr) return;
-    const Current current(cuda_, context_, std::nothrow);
+    const Apart apart(cuda_, context_, std::nothrow);
     cuda_.cuStreamSynchronize_(pool_stream_);
     cuda_.cuMemPoolTrimTo_(pool_, 0);
   }
   void* allocate_pinned(std::uint64_t bytes) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     void* memory = nullptr;
     CUDA_CALL(cuMemHostAlloc, &memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
     return memory;
   }
   void free_pinned(void* memory) noexcept override {
-    const Current current(cuda_, context_, std::nothrow);
+    const Apart apart(cuda_, context_, std::nothrow);
     cuda_.cuMemFreeHost_(memory);
   }
 
@@ -196,7 +310,7 @@ class LibraryContext final : public Context {
     const auto ask = [&](auto* value, CUpointer_attribute which) {
       const CUresult code = cuda_.cuPointerGetAttribute_(value, which, pointer);
       if (code == CUDA_ERROR_INVALID_VALUE) return false;
-      cuda_.check(code, "cuPointerGetAttribute");
+      check(code, "cuPointerGetAttribute");
       return true;
     };
     PointerTraits traits;
@@ -224,10 +338,10 @@ class LibraryContext final : public Context {
     int can = 0;
     CUDA_CALL(cuDeviceCanAccessPeer, &can, device_, other.device_);
     if (can == 0) return false;
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     const CUresult code = cuda_.cuCtxEnablePeerAccess_(other.context_, 0);
     if (code == CUDA_ERROR_TOO_MANY_PEERS) return false;
-    if (code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) cuda_.check(code, "cuCtxEnablePeerAccess");
+    if (code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) check(code, "cuCtxEnablePeerAccess");
     if (other.pool_ != nullptr) {
       CUmemAccessDesc access{};
       access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -239,17 +353,17 @@ class LibraryContext final : public Context {
   }
 
   StreamHandle create_stream() override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUstream stream = nullptr;
     CUDA_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     return stream;
   }
   void destroy_stream(StreamHandle stream) noexcept override {
-    const Current current(cuda_, context_, std::nothrow);
+    const Apart apart(cuda_, context_, std::nothrow);
     cuda_.cuStreamDestroy_(stream);
   }
   void synchronize(StreamHandle stream) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUDA_CALL(cuStreamSynchronize, stream);
   }
   bool owns(StreamHandle stream) override {
@@ -259,25 +373,25 @@ class LibraryContext final : public Context {
   }
 
   EventHandle create_event() override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUevent event = nullptr;
     CUDA_CALL(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
     return event;
   }
   EventHandle create_timer() override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUevent event = nullptr;
     CUDA_CALL(cuEventCreate, &event, CU_EVENT_DEFAULT);
     return event;
   }
   std::uint64_t nanoseconds_between(EventHandle begin, EventHandle end) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     float milliseconds = 0;
     CUDA_CALL(cuEventElapsedTime, &milliseconds, begin, end);
     return static_cast<std::uint64_t>(std::max(0.0, static_cast<double>(milliseconds) * 1e6));
   }
   void destroy_event(EventHandle event) noexcept override {
-    const Current current(cuda_, context_, std::nothrow);
+    const Apart apart(cuda_, context_, std::nothrow);
     cuda_.cuEventDestroy_(event);
   }
   void record(EventHandle event, StreamHandle stream) override {
@@ -289,14 +403,14 @@ class LibraryContext final : public Context {
     CUDA_CALL(cuStreamWaitEvent, stream, event, 0);
   }
   bool is_done(EventHandle event) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     const CUresult code = cuda_.cuEventQuery_(event);
     if (code == CUDA_ERROR_NOT_READY) return false;
-    cuda_.check(code, "cuEventQuery");
+    check(code, "cuEventQuery");
     return true;
   }
   void synchronize(EventHandle event) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUDA_CALL(cuEventSynchronize, event);
   }
   void wait_value(StreamHandle stream, std::uint64_t* word, std::uint64_t value) override {
@@ -316,17 +430,17 @@ class LibraryContext final : public Context {
   }
 
   ModuleHandle load(const std::string& image) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUmodule module = nullptr;
     CUDA_CALL(cuModuleLoadData, &module, image.c_str());
     return module;
   }
   void unload(ModuleHandle module) noexcept override {
-    const Current current(cuda_, context_, std::nothrow);
+    const Apart apart(cuda_, context_, std::nothrow);
     cuda_.cuModuleUnload_(module);
   }
   FunctionHandle function(ModuleHandle module) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUfunction function = nullptr;
     CUDA_CALL(cuModuleGetFunction, &function, module, "run");
     return function;
@@ -355,70 +469,88 @@ class LibraryContext final : public Context {
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
   void destroy_graph(GraphHandle graph) noexcept override {
-    const Current current(cuda_, context_, std::nothrow);
+    const Apart apart(cuda_, context_, std::nothrow);
     cuda_.cuGraphDestroy_(graph);
   }
   GraphExecHandle instantiate(GraphHandle graph) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUgraphExec exec = nullptr;
     CUDA_CALL(cuGraphInstantiate, &exec, graph, 0);
     return exec;
   }
   bool update(GraphExecHandle exec, GraphHandle graph) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUgraphExecUpdateResultInfo result{};
     const CUresult code = cuda_.cuGraphExecUpdate_(exec, graph, &result);
-    if (code == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return false;
-    cuda_.check(code, "cuGraphExecUpdate");
-    return true;
+    // Whatever it does not like of the new graph, one that is made anew may do.
+    if (note(code) == BP_DEVICE_LOST) check(code, "cuGraphExecUpdate");
+    return code == CUDA_SUCCESS;
   }
   void destroy_exec(GraphExecHandle exec) noexcept override {
-    const Current current(cuda_, context_, std::nothrow);
+    const Apart apart(cuda_, context_, std::nothrow);
     cuda_.cuGraphExecDestroy_(exec);
   }
   void launch_graph(GraphExecHandle exec, StreamHandle stream) override {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUDA_CALL(cuGraphLaunch, exec, stream);
   }
 
  private:
   /// A pool of its own, so that what other users of the device keep is theirs.
   void make_pool() {
-    const Current current(cuda_, context_);
+    const Apart apart(cuda_, context_);
     CUmemPoolProps properties{};
     properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = device_;
     CUDA_CALL(cuStreamCreate, &pool_stream_, CU_STREAM_NON_BLOCKING);
     try {
-      CUDA_CALL(cuMemPoolCreate, &pool_, &properties);
-      cuuint64_t kept = ~static_cast<cuuint64_t>(0);  // until trim()
-      CUDA_CALL(cuMemPoolSetAttribute, pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept);
+      const CUresult code = cuda_.cuMemPoolCreate_(&pool_, &properties);
+      const bp_code kind = note(code);
+      if (kind == BP_OUT_OF_MEMORY || kind == BP_DEVICE_LOST) check(code, "cuMemPoolCreate");
+      if (code == CUDA_SUCCESS) {
+        cuuint64_t kept = ~static_cast<cuuint64_t>(0);  // until trim()
+        CUDA_CALL(cuMemPoolSetAttribute, pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept);
+        return;
+      }
+      pool_ = nullptr;  // a device that has pools and makes none, as some virtual ones do
     } catch (...) {
       if (pool_ != nullptr) cuda_.cuMemPoolDestroy_(pool_);
       cuda_.cuStreamDestroy_(pool_stream_);
       throw;
     }
+    cuda_.cuStreamDestroy_(pool_stream_);
+  }
+  /// What a code says; that the context is lost is remembered.
+  bp_code note(CUresult code) noexcept {
+    if (code == CUDA_SUCCESS) return BP_OK;
+    const bp_code kind = error_code(cuda_.name_of(code));
+    if (kind == BP_DEVICE_LOST) is_lost_ = true;
+    return kind;
+  }
+  void check(CUresult code, const char* call) {
+    if (code == CUDA_SUCCESS) return;
+    note(code);
+    cuda_.check(code, call);
   }
 
   const Functions& cuda_;
+  PrimaryContexts& contexts_;
   int ordinal_;
-  CUdevice device_ = 0;
-  CUcontext context_ = nullptr;
+  PrimaryContext& primary_;
+  CUdevice device_;
+  CUcontext context_;
+  std::atomic<bool> is_lost_{false};
   CUmemoryPool pool_ = nullptr;
   CUstream pool_stream_ = nullptr;
 };
 
+#undef CUDA_CALL
+#define CUDA_CALL(name, ...) cuda_.check(cuda_.name##_(__VA_ARGS__), #name)
+
 class LibraryDriver final : public Driver {
  public:
   LibraryDriver() {
-    int version = 0;
-    CUDA_CALL(cuDriverGetVersion, &version);
-    if (version / 1000 < CUDA_VERSION / 1000)
-      sdk::unsupported("the NVIDIA driver serves CUDA ", version / 1000, '.', version % 1000 / 10,
-                       ", and this plugin is built for ", CUDA_VERSION / 1000,
-                       ".x: install a newer driver");
-    version_ = sdk::message("CUDA driver ", version / 1000, '.', version % 1000 / 10);
     const CUresult code = cuda_.cuInit_(0);
     if (code == CUDA_ERROR_NO_DEVICE) return;
     if (code != CUDA_SUCCESS)
@@ -434,7 +566,8 @@ class LibraryDriver final : public Driver {
     CUDA_CALL(cuDeviceGetName, name, sizeof(name), device);
     DeviceTraits traits;
     traits.name = name;
-    traits.driver = version_;
+    const int version = cuda_.version();
+    traits.driver = sdk::message("CUDA driver ", version / 1000, '.', version % 1000 / 10);
     CUuuid uuid{};
     CUDA_CALL(cuDeviceGetUuid, &uuid, device);
     std::memcpy(traits.uuid.data(), uuid.bytes, traits.uuid.size());
@@ -455,7 +588,7 @@ class LibraryDriver final : public Driver {
   }
 
   std::unique_ptr<Context> open(int ordinal) override {
-    return std::make_unique<LibraryContext>(cuda_, ordinal, traits(ordinal).has_pools);
+    return std::make_unique<LibraryContext>(cuda_, contexts_, ordinal, traits(ordinal).has_pools);
   }
 
  private:
@@ -466,7 +599,7 @@ class LibraryDriver final : public Driver {
   }
 
   Functions cuda_;
-  std::string version_;
+  PrimaryContexts contexts_{cuda_};
   int count_ = 0;
 };
 

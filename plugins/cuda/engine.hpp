@@ -1,7 +1,7 @@
 // CUDA's libraries for computing, behind one door: NVRTC, cuBLASLt and cuDNN.
 //
 // The engine is a shared object of its own (cuda_engine.so, in engine/) that links them, so that a library which is
-// missing is named by the loader; the plugin opens it when the driver has shown a device, and not before.
+// missing is named by the loader; the plugin opens it with the first device, and not before (engine_file.hpp).
 #pragma once
 
 #include <memory>

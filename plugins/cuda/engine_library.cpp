@@ -1,30 +1,11 @@
 #include "plugins/cuda/engine_library.hpp"
 
-#include <dlfcn.h>
-#include <filesystem>
-#include <string>
 #include <string_view>
 
+#include "plugins/cuda/engine_file.hpp"
 #include "plugins/cuda/libraries.hpp"
 
 namespace backplane::cuda {
-namespace {
-
-/// Where the build and the installation put it, seen from this file. By the whole path: a sanitizer that stands in front
-/// of dlopen hides the run path of who calls. Alone it is left to the loader's own places.
-std::string engine_file() {
-  Dl_info self{};
-  if (::dladdr(reinterpret_cast<const void*>(&load_engine), &self) != 0) {
-    const auto file =
-        std::filesystem::path(self.dli_fname).parent_path().parent_path() / "deps/cuda_engine.so";
-    std::error_code error;
-    if (std::filesystem::exists(file, error)) return file.string();
-  }
-  return "cuda_engine.so";
-}
-
-}  // namespace
-
 std::unique_ptr<Engine> load_engine() {
   // Never closed, as CUDA's libraries cannot be: they keep threads and thread-local data.
   const SharedLibrary library(

@@ -6,9 +6,12 @@
 namespace backplane::cuda {
 
 Kernel::Kernel(Context& context, const std::string& image)
-    : context_(context), module_(context.load(image)), function_(nullptr) {
+    : context_(context),
+      module_(retry_trimmed(context, [&] { return context.load(image); })),
+      function_(nullptr) {
   try {
-    function_ = context.function(module_);
+    // With lazy loading it is this call that takes the memory.
+    function_ = retry_trimmed(context, [&] { return context.function(module_); });
   } catch (...) {
     context.unload(module_);
     throw;

@@ -43,10 +43,9 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
       "cache folder; off: none.");
   options_.emplace_back("memory_limit_mb", BP_OPTION_INT, "0", "0..16777216",
                         "The most device memory to hold, in MiB; 0: what the device has.");
-  options_.emplace_back(
-      "user_stream", BP_OPTION_STRING, "0", "",
-      "A CUstream of the calling program that every stream is, as a decimal number; "
-      "0: streams of its own.");
+  options_.emplace_back("user_stream", BP_OPTION_STRING, "0", "",
+                        "A CUstream of the calling program that every stream is, as a decimal "
+                        "number; it must outlive the session; 0: streams of its own.");
   options_.emplace_back("fusion", BP_OPTION_BOOL, "true", "", "Whether chains of nodes are fused.");
   options_.emplace_back(
       "precision", BP_OPTION_STRING, "fp32", "fp32|tf32|fp16|bf16",
@@ -98,8 +97,8 @@ void Provider::find_devices() {
   if (driver_ == nullptr) driver_ = libraries_.driver();
   const int count = driver_->device_count();
   if (count == 0) sdk::unsupported("the NVIDIA driver shows no device (CUDA_VISIBLE_DEVICES?)");
-  // Opening its libraries takes seconds, which only machines with a device pay.
-  if (engine_ == nullptr) engine_ = libraries_.engine();
+  // Opening its libraries takes seconds, and every program comes here, whether or not it asks for a device.
+  if (engine_ == nullptr && !libraries_.engine_is_there()) engine_ = libraries_.engine();
   found_.clear();
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     FoundDevice& found = found_.emplace_back();
@@ -132,11 +131,16 @@ std::unique_ptr<Device> Provider::open(const sdk::OpenContext& ctx) {
   settings.layout = layout == "channels_last"    ? ImageLayout::kChannelsLast
                     : layout == "channels_first" ? ImageLayout::kChannelsFirst
                                                  : ImageLayout::kAuto;
-  for (std::size_t i = 0; i < found_.size(); ++i) {
-    if (&found_[i].info == ctx.info())
-      return std::make_unique<Device>(*driver_, *engine_, static_cast<int>(i), settings);
+  const auto found = std::find_if(found_.begin(), found_.end(), [&](const FoundDevice& each) {
+    return &each.info == ctx.info();
+  });
+  if (found == found_.end()) sdk::invalid("provider 'cuda' showed no such device");
+  {
+    const std::lock_guard lock(mutex_);
+    if (engine_ == nullptr) engine_ = libraries_.engine();
   }
-  sdk::invalid("provider 'cuda' showed no such device");
+  return std::make_unique<Device>(*driver_, *engine_, static_cast<int>(found - found_.begin()),
+                                  settings);
 }
 
 }  // namespace backplane::cuda

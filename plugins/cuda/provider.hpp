@@ -10,11 +10,14 @@
 
 namespace backplane::cuda {
 
-/// What a provider works with; made when the first device is looked for. Both throw sdk::Error with the reason
-/// why there can be none, BP_UNSUPPORTED.
+/// What a provider works with: the driver is opened when devices are looked for, the engine when the first device is opened.
+/// Both throw sdk::Error with the reason why there can be none, BP_UNSUPPORTED.
 struct Libraries {
   std::unique_ptr<Driver> (*driver)();
   std::unique_ptr<Engine> (*engine)();
+  /// Whether the engine will open, as far as that can be seen without; where it says no it is opened when devices are looked
+  /// for, and what it fails with is why there are none. Throws nothing.
+  bool (*engine_is_there)();
 };
 
 /// Made by the first query, never destroyed before the process ends.

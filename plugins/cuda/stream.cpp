@@ -16,15 +16,7 @@ constexpr std::size_t kKeptMarks = 16;
 
 }  // namespace
 
-PinnedWord::PinnedWord(Context& context)
-    : context_(context),
-      word_(static_cast<std::uint64_t*>(context.allocate_pinned(sizeof(std::uint64_t)))) {
-  *word_ = 0;
-}
-
-PinnedWord::~PinnedWord() { context_.free_pinned(word_); }
-
-FaultWord::FaultWord(Device& device) : device_(device), word_(device.context()) {}
+FaultWord::FaultWord(Device& device) : device_(device), word_(device.pinned()) {}
 
 bool FaultWord::end_capture() {
   const bool was_armed = armed() != before_capture_;
@@ -60,13 +52,13 @@ Stream::~Stream() {
 }
 
 void Stream::sync() {
+  refuse_while_programs_capture();
   device_.context().synchronize(handle_);
   faults_->check(faults_->armed());
 }
 
 void Stream::refuse_while_programs_capture() const {
-  if (users_ != nullptr && device_.context().is_captured(users_))
-    sdk::unsupported("the program that the stream belongs to is capturing it");
+  if (users_ != nullptr) device_.refuse_while_programs_capture();
 }
 
 void Stream::begin_capture() {
@@ -74,6 +66,7 @@ void Stream::begin_capture() {
   if (users_ != nullptr && aside_ == nullptr) aside_ = context.create_stream();
   const StreamHandle captured = users_ != nullptr ? aside_ : handle_;
   context.begin_capture(captured);
+  device_.begin_capture();
   handle_ = captured;
   faults_->begin_capture();
   is_capturing_ = true;
@@ -83,6 +76,7 @@ Stream::CaptureEnd Stream::end_capture() {
   const StreamHandle captured = handle_;
   if (users_ != nullptr) handle_ = users_;
   is_capturing_ = false;
+  device_.end_capture();
   return {captured, faults_->end_capture()};
 }
 
@@ -145,7 +139,7 @@ void Fence::wait(Stream& stream, std::uint64_t value) {
   if (!device_.traits().has_stream_values)
     sdk::unsupported(device_.traits().name,
                      " cannot wait for a fence that is signalled later (no 64-bit stream waits)");
-  if (early_ == nullptr) early_ = std::make_unique<PinnedWord>(device_.context());
+  if (early_ == nullptr) early_ = std::make_unique<PinnedWord>(device_.pinned());
   device_.context().wait_value(stream.handle(), early_->get(), value);
 }
 

@@ -9,25 +9,12 @@
 
 #include "plugins/common/device_ops/faults.hpp"
 #include "plugins/cuda/driver.hpp"
+#include "plugins/cuda/pinned_store.hpp"
 #include "plugins/cuda/work_times.hpp"
 
 namespace backplane::cuda {
 
 class Device;
-
-/// A word of pinned memory, which the device reads and writes at the same address.
-class PinnedWord {
- public:
-  explicit PinnedWord(Context& context);
-  ~PinnedWord();
-  PinnedWord(const PinnedWord&) = delete;
-  PinnedWord& operator=(const PinnedWord&) = delete;
-  std::uint64_t* get() const { return word_; }
-
- private:
-  Context& context_;
-  std::uint64_t* word_;
-};
 
 /// Where a kernel leaves the number of its node when it meets values that it cannot compute with; looked at
 /// when somebody waits for the stream.
@@ -66,7 +53,7 @@ class Stream {
   const std::shared_ptr<FaultWord>& shared_faults() const { return faults_; }
   /// Waits for everything; throws the first error.
   void sync();
-  /// Throws BP_UNSUPPORTED while the program captures its own stream: what would be waited for is not done.
+  /// As Device's, for a stream of the program.
   void refuse_while_programs_capture() const;
   /// Between the two calls what is put on the stream becomes a graph. It is captured on a stream that is nobody else's: on
   /// the program's, the program and other runs may put work meanwhile.

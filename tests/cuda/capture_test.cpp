@@ -120,7 +120,7 @@ TEST_F(CudaCapture, AWaitWhileItIsCapturedSpoilsItAndIsNamed) {
   EXPECT_EQ(stream.try_sync().first, BP_UNSUPPORTED);
   bp_recording* made = nullptr;
   const auto [code, text] = take(capture.end(device.raw(), stream.raw(), nullptr, &made));
-  EXPECT_EQ(code, BP_UNSUPPORTED);
+  EXPECT_EQ(code, BP_CANCELLED);
   EXPECT_NE(text.find("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"), std::string::npos) << text;
   stream.sync();
 }
@@ -183,16 +183,57 @@ TEST_F(CudaCapture, ARunOnAStreamThatTheProgramCapturesFailsAndLeavesTheDeviceUs
   const TestStream stream(device);
   const bp_plan_capture& capture = table(provider());
   check(capture.begin(program.raw(), users.raw()));
+  stand_in().calls.clear();
+  const auto refused = [](bp_status* status) {
+    const auto [code, text] = take(status);
+    EXPECT_EQ(code, BP_UNSUPPORTED);
+    EXPECT_NE(text.find("user_stream"), std::string::npos) << text;
+  };
+  refused(device->run_begin(device.raw(), 1));
+  refused(device->stream_sync(device.raw(), stream.raw()));
+  bp_stream* another = nullptr;
+  refused(device->stream_create(device.raw(), &another));
+  EXPECT_EQ(stand_in().calls, std::vector<std::string>())
+      << "nothing became the program's graph, or spoiled it";
   bp_fence* raw = nullptr;
   check(device->fence_create(device.raw(), &raw));
   const auto [code, text] = take(device->fence_signal(device.raw(), stream.raw(), raw, 1));
   EXPECT_EQ(code, BP_UNSUPPORTED);
   EXPECT_NE(text.find("capturing"), std::string::npos) << text;
-  capture.abandon(program.raw(), users.raw());
+  bp_recording* made = nullptr;
+  check(capture.end(program.raw(), users.raw(), nullptr, &made));
+  capture.release(program.raw(), made);
+  check(device->run_begin(device.raw(), 2));
   for (std::uint64_t value = 2; value < 40; ++value)
     EXPECT_EQ(take(device->fence_signal(device.raw(), stream.raw(), raw, value)).first, BP_OK);
   EXPECT_EQ(take(device->fence_host_wait(device.raw(), raw, 39, 1'000'000)).first, BP_OK);
   device->fence_destroy(device.raw(), raw);
+}
+
+TEST_F(CudaCapture, WhatIsInstantiatedGetsTheMemoryThatThePoolKeeps) {
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const bp_plan_capture& capture = table(provider());
+  const NegAndCopy work(device, stream, capture);
+  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
+  { const TestBuffer freed(device, BP_MEMORY_DEVICE, 1024); }
+  stand_in().is_full = true;
+  bp_recording* const recording = work.record(x, y);
+  EXPECT_EQ(stand_in().count("trim"), 1u);
+  capture.release(device.raw(), recording);
+}
+
+TEST_F(CudaCapture, ThePoolIsNotTrimmedWhileWorkIsCaptured) {
+  constexpr std::uint64_t kBytes = std::uint64_t{300} << 20;
+  const OpenDevice device = open();
+  const TestStream stream(device);
+  const bp_plan_capture& capture = table(provider());
+  check(capture.begin(device.raw(), stream.raw()));
+  { const TestBuffer freed(device, BP_MEMORY_DEVICE, kBytes); }
+  EXPECT_EQ(stand_in().count("trim"), 0u);
+  capture.abandon(device.raw(), stream.raw());
+  { const TestBuffer freed(device, BP_MEMORY_DEVICE, 64); }
+  EXPECT_EQ(stand_in().count("trim"), 1u);
 }
 
 TEST_F(CudaCapture, ALostDeviceIsLost) {

@@ -24,7 +24,7 @@ class CudaTest : public testing::Test {
     stand_in() = StandInState();
     stand_in().devices = {stand_in_device()};
     compiled_sources().clear();
-    provider_ = std::make_unique<Provider>(Libraries{load_stand_in, load_stand_in_engine});
+    provider_ = std::make_unique<Provider>(stand_in_libraries());
   }
   ~CudaTest() override {
     EXPECT_EQ(stand_in().live_bytes, 0u);

@@ -127,6 +127,19 @@ TEST_F(CudaTest, MemoryThatRanOutIsTrimmedAndAskedForOnceMore) {
   const TestBuffer again(device, BP_MEMORY_DEVICE, 64);
 }
 
+TEST_F(CudaTest, AContextThatCannotBeMadeCurrentIsNothingToFreeIn) {
+  const std::unique_ptr<Context> context = load_stand_in()->open(0);
+  stand_in().failures["enter"] = {"CUDA_ERROR_CONTEXT_IS_DESTROYED", "CUDA_ERROR_DEINITIALIZED"};
+  EXPECT_THROW(EnteredContext{*context}, sdk::Error);
+  {
+    const EnteredContext entered(*context, std::nothrow);
+    EXPECT_FALSE(entered);
+  }
+  EXPECT_EQ(stand_in().count("leave"), 0u) << "nothing was changed";
+  const EnteredContext entered(*context, std::nothrow);
+  EXPECT_TRUE(entered);
+}
+
 TEST_F(CudaTest, AnIllegalAddressIsALostDevice) {
   const OpenDevice device = open();
   const TestStream stream(device);
@@ -200,6 +213,7 @@ TEST(CudaErrors, SayWhetherTheContextIsOfAnyUse) {
     EXPECT_EQ(error_code(name), BP_DEVICE_LOST) << name;
   EXPECT_EQ(error_code("CUDA_ERROR_CAPTURED_EVENT"), BP_UNSUPPORTED);
   EXPECT_EQ(error_code("CUDA_ERROR_STREAM_CAPTURE_UNJOINED"), BP_UNSUPPORTED);
+  EXPECT_EQ(error_code("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"), BP_CANCELLED);
   EXPECT_EQ(error_code("CUDA_ERROR_INVALID_VALUE"), BP_INTERNAL);
 }
 
@@ -355,6 +369,28 @@ TEST_F(CudaTest, ADeviceOlderThanTheToolkitIsRefusedWithItsCapability) {
 TEST_F(CudaTest, AProhibitedDeviceIsRefused) {
   stand_in().devices[0].is_prohibited = true;
   EXPECT_NE(open_error(provider()).second.find("nvidia-smi -c DEFAULT"), std::string::npos);
+}
+
+std::pair<bp_code, std::string> look_for_devices(const bp_provider* provider) {
+  return take(provider->enumerate(
+      provider->self, nullptr, [](void*, const bp_device_info*) -> bp_status* { return nullptr; }));
+}
+
+TEST_F(CudaTest, TheEngineIsOpenedWithTheFirstDeviceAndNotWhenDevicesAreLookedFor) {
+  EXPECT_EQ(look_for_devices(provider()).first, BP_OK);
+  EXPECT_EQ(stand_in().count("open_engine"), 0u) << "every program looks for devices";
+  stand_in().failures["open_engine"] = {"CUDA_ERROR_UNKNOWN"};
+  EXPECT_NE(open_error(provider()).second.find("open_engine"), std::string::npos);
+  EXPECT_EQ(stand_in().count("open"), 0u);
+  { const OpenDevice one = open(), two = open(); }
+  EXPECT_EQ(stand_in().count("open_engine"), 2u);
+}
+
+TEST_F(CudaTest, AnEngineThatIsSeenToBeMissingIsWhyThereIsNoDevice) {
+  stand_in().engine_is_there = false;
+  stand_in().failures["open_engine"] = {"CUDA_ERROR_UNKNOWN"};
+  EXPECT_NE(look_for_devices(provider()).second.find("open_engine"), std::string::npos);
+  EXPECT_EQ(look_for_devices(provider()).first, BP_OK) << "the loader knows where it is";
 }
 
 TEST_F(CudaTest, NoDeviceIsAReasonAndNotACrash) {

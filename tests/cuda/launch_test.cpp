@@ -165,7 +165,7 @@ TEST_F(CudaTest, KernelsAreKeptOnDiskByCompilerArchitectureAndSource) {
   EXPECT_EQ(open_and_prepare(), 2u) << "what is cut off is compiled anew";
   stand_in().failures["load"] = {"CUDA_ERROR_NO_BINARY_FOR_GPU"};
   EXPECT_EQ(open_and_prepare(), 3u) << "and what the driver does not take";
-  stand_in().failures["load"] = {"CUDA_ERROR_OUT_OF_MEMORY"};
+  stand_in().failures["load"] = {"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_OUT_OF_MEMORY"};
   EXPECT_THROW(open_and_prepare(), test_host::StatusError) << "but not where memory ran out";
   fs::remove_all(folder);
 }

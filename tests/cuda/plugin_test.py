@@ -46,9 +46,29 @@ class CudaPlugin(program.ProgramTest):
         made = self.run_program("providers", "--json", environment={"LD_LIBRARY_PATH": str(self.folder)})
         rows = [row for row in json.loads(made.stdout) if row["file"].endswith("/cuda.so")]
         self.assertEqual((rows[0]["status"], rows[0]["devices"]), ("loaded", []))
-        # Every function that the plugin asks for is in the library: the stub fails only when it is called.
         self.assertIn("cuDriverGetVersion", rows[0]["reason"])
         self.assertNotIn("\n", rows[0]["reason"])
+
+    def test_every_function_that_it_asks_for_is_in_the_drivers_library(self):
+        """The stub has what the driver of that toolkit has, under the names of the versions in cuda.h."""
+        stub = pathlib.Path(toolkit()) / "lib64/stubs/libcuda.so"
+        if not stub.exists():
+            self.skipTest("no stub of the driver's library")
+        versions = dict(re.findall(r"^#define +(cu\w+) +(cu\w+)$", (pathlib.Path(toolkit()) / "include/cuda.h").read_text(),
+                                   re.MULTILINE))
+        asked = re.findall(r"CUDA_FUNCTION\((cu\w+)\)", (SOURCE / "plugins/cuda/driver_library.cpp").read_text())
+        self.assertGreater(len(asked), 40)
+        names = stub.read_bytes()
+        for name in asked:
+            self.assertIn(b"\0" + versions.get(name, name).encode() + b"\0", names)
+
+    def test_a_driver_that_is_too_old_is_said_to_be(self):
+        """It has hardly any function of those that the plugin needs, and that is not what its user has to know."""
+        made = self.run_program("providers", "--json",
+                                environment={"LD_LIBRARY_PATH": str(program.BUILD / "tests/cuda_old_driver")})
+        rows = [row for row in json.loads(made.stdout) if row["file"].endswith("/cuda.so")]
+        self.assertIn("serves CUDA 11.4", rows[0]["reason"])
+        self.assertIn("install a newer driver", rows[0]["reason"])
 
     def fake_driver(self):
         made = program.BUILD / "tests/cuda_fake_driver"
@@ -66,6 +86,23 @@ class CudaPlugin(program.ProgramTest):
     def test_where_a_driver_shows_a_device_the_libraries_open(self):
         rows = self.providers()
         self.assertEqual([device["name"] for device in rows[0]["devices"]], ["Fake device"], rows)
+
+    def opened_libraries(self, *arguments):
+        """The shared libraries that a call of the program opens beside a driver that shows a device."""
+        log = self.folder / "opened"
+        self.run_program(*arguments, environment={"LD_LIBRARY_PATH": str(self.fake_driver()), "LD_DEBUG": "files",
+                                                  "LD_DEBUG_OUTPUT": str(log)})
+        return "".join(each.read_text(errors="replace") for each in self.folder.glob("opened*"))
+
+    def test_who_does_not_ask_for_a_device_does_not_wait_for_the_libraries(self):
+        if self.row["devices"]:
+            self.skipTest("there is a real driver")
+        run = ("run", self.save(relu_model()), "--input", f"x={self.save(X, 'x.npy')}", "--output-dir", "out")
+        opened = self.opened_libraries(*run)
+        self.assertTrue(re.search("calling init: .*libcuda.so.1", opened), "it looked for devices")
+        self.assertFalse(re.search("calling init: .*libcublasLt", opened))
+        opened = self.opened_libraries(*run, "--providers", "cuda")
+        self.assertTrue(re.search("calling init: .*libcublasLt", opened))
 
     def test_the_conformance_suite_finds_what_the_plugin_brings_along(self):
         """Its device does not open, beside a driver that does nothing; up to there it is as anywhere."""

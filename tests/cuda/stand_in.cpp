@@ -120,12 +120,16 @@ class StandInContext final : public Context {
     static std::map<int, CUctx_st> primary;
     return stand_in().shares_contexts ? &primary[ordinal_] : const_cast<CUctx_st*>(&context_);
   }
-  CUctx_st* enter() override { return nullptr; }
-  void leave(CUctx_st*) noexcept override {}
+  Former enter() override {
+    stand_in().note("enter");
+    return {};
+  }
+  void leave(const Former&) noexcept override { stand_in().calls.emplace_back("leave"); }
 
   Address allocate(std::uint64_t bytes) override {
     stand_in().note("allocate");
     stand_in().live_bytes += bytes;
+    stand_in().kept_bytes -= std::min(stand_in().kept_bytes, bytes);
     void* memory = nullptr;
     if (::posix_memalign(&memory, kDriverAlignment, bytes) != 0) throw std::bad_alloc();
     all_memory()[reinterpret_cast<Address>(memory)] = {bytes, native(), false};
@@ -134,10 +138,14 @@ class StandInContext final : public Context {
   void free(Address memory) noexcept override {
     const auto found = all_memory().find(memory);
     stand_in().live_bytes -= found->second.bytes;
+    stand_in().kept_bytes += found->second.bytes;
     all_memory().erase(found);
     std::free(memory_at<void>(memory));
   }
-  void trim() noexcept override { stand_in().calls.emplace_back("trim"); }
+  void trim() noexcept override {
+    stand_in().calls.emplace_back("trim");
+    stand_in().kept_bytes = 0;
+  }
   void* allocate_pinned(std::uint64_t bytes) override {
     stand_in().note("allocate_pinned");
     ++stand_in().live_pinned;
@@ -146,10 +154,15 @@ class StandInContext final : public Context {
     return memory;
   }
   void free_pinned(void* memory) noexcept override {
-    if (stand_in().awaited_words.count(memory) > 0)
+    stand_in().calls.emplace_back("free_pinned");
+    const auto found = all_memory().find(reinterpret_cast<Address>(memory));
+    const auto* const end = static_cast<const unsigned char*>(memory) + found->second.bytes;
+    const auto& words = stand_in().awaited_words;
+    // cuMemFreeHost waits for the device: a stream that still waits for such a word would do so for ever.
+    if (words.lower_bound(memory) != words.lower_bound(end))
       stand_in().misuses.emplace_back("a word was freed that work on a stream reads or writes");
     --stand_in().live_pinned;
-    all_memory().erase(reinterpret_cast<Address>(memory));
+    all_memory().erase(found);
     std::free(memory);
   }
   PointerTraits traits_of(Address pointer) override {
@@ -262,6 +275,7 @@ class StandInContext final : public Context {
 
   ModuleHandle load(const std::string& image) override {
     stand_in().note("load");
+    stand_in().take_device_memory("load");
     ++stand_in().live_modules;
     return new CUmod_st{image};
   }
@@ -315,6 +329,7 @@ class StandInContext final : public Context {
   }
   GraphExecHandle instantiate(GraphHandle graph) override {
     stand_in().note("instantiate");
+    stand_in().take_device_memory("instantiate");
     ++stand_in().live_execs;
     return new CUgraphExec_st{graph->work};
   }
@@ -517,6 +532,10 @@ void StandInState::note(const std::string& call) {
   if (!name.empty()) throw_cuda(call.c_str(), name);
 }
 
+void StandInState::take_device_memory(const char* call) const {
+  if (is_full && kept_bytes > 0) throw_cuda(call, "CUDA_ERROR_OUT_OF_MEMORY");
+}
+
 std::uint64_t steady_ns() {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
@@ -544,6 +563,12 @@ std::vector<std::string>& compiled_sources() {
 }
 
 std::unique_ptr<Driver> load_stand_in() { return std::make_unique<StandInDriver>(); }
-std::unique_ptr<Engine> load_stand_in_engine() { return std::make_unique<StandInEngine>(); }
+std::unique_ptr<Engine> load_stand_in_engine() {
+  stand_in().note("open_engine");
+  return std::make_unique<StandInEngine>();
+}
+Libraries stand_in_libraries() {
+  return {load_stand_in, load_stand_in_engine, [] { return stand_in().engine_is_there; }};
+}
 
 }  // namespace backplane::cuda

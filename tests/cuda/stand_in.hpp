@@ -35,6 +35,8 @@ struct StandInState {
   std::set<const void*>
       peer_memory;  ///< of contexts, and pools, that another device was given access to
   std::uint64_t live_bytes = 0;
+  std::uint64_t kept_bytes = 0;  ///< freed, and the pool's until it is trimmed
+  bool is_full = false;  ///< what takes memory beside the pool gets none while that keeps any
   int live_pinned = 0, live_streams = 0, live_events = 0, live_modules = 0, live_contexts = 0;
   int live_graphs = 0, live_execs = 0;
   bool updates_graphs = true;
@@ -42,6 +44,8 @@ struct StandInState {
   std::function<void(const std::string& source, const Extent& groups, const Extent& group,
                      void** arguments)>
       kernel;
+
+  bool engine_is_there = true;  ///< as far as that can be seen without opening it
 
   // The library of matrix products.
   std::string library_version = "stand-in 1";
@@ -66,6 +70,7 @@ struct StandInState {
 
   std::size_t count(const std::string& call) const;
   void note(const std::string& call);
+  void take_device_memory(const char* call) const;
 };
 
 /// The state of the stand-in that load_stand_in() serves; reset by each test.
@@ -78,6 +83,8 @@ std::unique_ptr<Driver> load_stand_in();
 /// A compiler whose images are the sources, for sm_75 to sm_90, which counts what it compiles; matrix products that
 /// are computed.
 std::unique_ptr<Engine> load_stand_in_engine();
+/// All of it, for a provider.
+Libraries stand_in_libraries();
 std::vector<std::string>& compiled_sources();
 
 }  // namespace backplane::cuda

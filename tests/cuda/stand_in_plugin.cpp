@@ -9,7 +9,7 @@ BP_PLUGIN("cuda", "0.1.0", [](backplane::sdk::Plugin& plugin) {
   using namespace backplane::cuda;
   stand_in().devices = {stand_in_device()};
   stand_in().kernel = run_kernel_on_host;
-  static auto* const provider = new Provider({load_stand_in, load_stand_in_engine});
+  static auto* const provider = new Provider(stand_in_libraries());
   plugin.vendor("Backplane");
   plugin.provider(provider->raw());
 });

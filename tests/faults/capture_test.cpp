@@ -222,6 +222,27 @@ TEST_F(Capture, IsGivenUpWithTheReasonThatTheDeviceHas) {
   }
 }
 
+TEST_F(Capture, IsTriedAgainAfterWhatMayBeOverInTheNextRun) {
+  const auto run_with = [](const char* fault) {
+    fakegpu().reset();
+    ProviderOptions options = kQuickDevices;
+    options.emplace_back("capture", fault);
+    MixedSession session(tanh_chain(), {}, options);
+    run_often(session, tanh_chain(), 8);
+    EXPECT_EQ(findings(), "");
+    return report(session)["ranges"][0];
+  };
+  const Json disturbed = run_with("disturbed_twice");
+  EXPECT_EQ(disturbed["state"], "replayed") << disturbed.dump(1);
+  EXPECT_EQ(disturbed["plain"], 3u) << "the first run, and two that were disturbed";
+  EXPECT_EQ(counters().recorded, 1u);
+  EXPECT_EQ(counters().replays, 5u);
+  const Json full = run_with("full");
+  EXPECT_EQ(full["state"], "refused") << full.dump(1);
+  EXPECT_NE(full["reason"].get<std::string>().find("has no memory"), std::string::npos);
+  EXPECT_EQ(full["plain"], 8u);
+}
+
 TEST_F(Capture, SurvivesAFaultOfAnyCallOfTheRunThatRecords) {
   for (const auto& [code, asynchronous] :
        {std::pair(BP_FAILED, 0u), std::pair(BP_FAILED, 1u), std::pair(BP_OUT_OF_MEMORY, 0u)}) {

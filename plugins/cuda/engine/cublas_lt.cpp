@@ -200,8 +200,8 @@ class CublasLt final : public ProductLibrary {
         sdk::message("cuBLASLt ", version / 10000, '.', version / 100 % 100, '.', version % 100);
   }
   ~CublasLt() override {
-    const EnteredContext entered(context_);
-    cublasLtDestroy(handle_);
+    const EnteredContext entered(context_, std::nothrow);
+    if (entered) cublasLtDestroy(handle_);
   }
 
   std::string version() override { return version_; }

@@ -113,8 +113,8 @@ class Handles {
     }
   }
   ~Handles() {
-    const EnteredContext entered(context_);
-    close();
+    const EnteredContext entered(context_, std::nothrow);
+    if (entered) close();
   }
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;

@@ -1,5 +1,8 @@
 #include "plugins/cuda/engine/nvrtc.hpp"
 
+#include <dlfcn.h>
+#include <filesystem>
+#include <iterator>
 #include <nvrtc.h>
 
 namespace backplane::cuda {
@@ -11,6 +14,21 @@ void check(nvrtcResult code, const char* call) {
 }
 
 #define NVRTC_CALL(name, ...) check(name(__VA_ARGS__), #name)
+
+/// What every kernel is compiled with, besides the architecture.
+constexpr const char* kOptions[] = {"--std=c++17", "--device-as-default-execution-space",
+                                    "--disable-warnings"};
+
+/// NVRTC opens libnvrtc-builtins by its bare name and has no run path, so the loader looks for it in LD_LIBRARY_PATH and the
+/// system's folders only, and not beside NVRTC, where it lies. What is open already it finds by name.
+void open_builtins(int major, int minor) {
+  Dl_info self{};
+  if (::dladdr(reinterpret_cast<const void*>(&nvrtcVersion), &self) == 0) return;
+  const std::filesystem::path file = std::filesystem::path(self.dli_fname).parent_path() /
+                                     sdk::message("libnvrtc-builtins.so.", major, '.', minor);
+  // Where it is not there NVRTC looks for it by itself, and says so in its log.
+  ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
 
 /// A program of the library's, ended with this.
 class Program {
@@ -33,6 +51,8 @@ class Nvrtc final : public Compiler {
     int major = 0, minor = 0;
     NVRTC_CALL(nvrtcVersion, &major, &minor);
     version_ = sdk::message("NVRTC ", major, '.', minor);
+    for (const char* const option : kOptions) version_ += sdk::message(' ', option);
+    open_builtins(major, minor);
     int count = 0;
     NVRTC_CALL(nvrtcGetNumSupportedArchs, &count);
     architectures_.resize(static_cast<std::size_t>(count));
@@ -45,9 +65,10 @@ class Nvrtc final : public Compiler {
     const Program made(source);
     const nvrtcProgram program = made.get();
     const std::string target = "--gpu-architecture=" + architecture;
-    const char* const options[] = {target.c_str(), "--std=c++17",
-                                   "--device-as-default-execution-space", "--disable-warnings"};
-    const nvrtcResult code = nvrtcCompileProgram(program, 4, options);
+    std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
+    options.push_back(target.c_str());
+    const nvrtcResult code =
+        nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data());
     if (code != NVRTC_SUCCESS) {
       std::size_t size = 0;
       nvrtcGetProgramLogSize(program, &size);

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <functional>
+#include <nvrtc.h>
 #include <set>
 
 #include "custom_ops/gated_silu/cuda_kernel.hpp"
@@ -408,6 +410,20 @@ std::size_t compile_all() {
   return sources.size();
 }
 
+// The first of all: to compile opens it, too, where the loader's own places have it.
+TEST_F(CudaNvrtc, ItsOtherLibraryIsOpenedFromBesideIt) {
+  int major = 0, minor = 0;
+  nvrtcVersion(&major, &minor);
+  const std::string name = sdk::message("libnvrtc-builtins.so.", major, '.', minor);
+  const auto is_open = [&] {
+    void* const found = ::dlopen(name.c_str(), RTLD_NOLOAD | RTLD_LAZY);
+    return found != nullptr && ::dlclose(found) == 0;
+  };
+  EXPECT_FALSE(is_open());
+  open_nvrtc();
+  EXPECT_TRUE(is_open());
+}
+
 TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
   const bool is_full = std::getenv("BACKPLANE_TEST_FULL") != nullptr;
   {
@@ -479,6 +495,8 @@ TEST_F(CudaNvrtc, CompilesTheCustomOperatorsKernel) {
 TEST_F(CudaNvrtc, AnErrorInAKernelShowsTheCompilersLog) {
   const std::unique_ptr<Compiler> nvrtc = open_nvrtc();
   EXPECT_EQ(nvrtc->version().rfind("NVRTC 1", 0), 0u);
+  EXPECT_NE(nvrtc->version().find("--std=c++17"), std::string::npos)
+      << "kernels on disk are those of these options";
   try {
     nvrtc->compile("extern \"C\" __global__ void run() { no_such_thing(); }", "sm_90");
     FAIL();

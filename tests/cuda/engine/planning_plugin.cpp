@@ -113,9 +113,10 @@ BP_PLUGIN("cuda", "0.1.0", [](backplane::sdk::Plugin& plugin) {
   state.devices = {stand_in_device(device.version / 100, device.version / 10 % 10)};
   state.devices[0].multiprocessors = device.multiprocessors;
   state.devices[0].memory_bytes = std::uint64_t{40} << 30;
-  static auto* const provider = new Provider({load_stand_in, []() -> std::unique_ptr<Engine> {
-                                                return std::make_unique<PlanningEngine>();
-                                              }});
+  static auto* const provider =
+      new Provider({load_stand_in,
+                    []() -> std::unique_ptr<Engine> { return std::make_unique<PlanningEngine>(); },
+                    [] { return true; }});
   plugin.vendor("Backplane");
   plugin.provider(provider->raw());
 });

@@ -37,7 +37,8 @@ typedef struct bp_plan_capture {
    * same steps with other memory, which no replay needs any more: the device may change it into the new one, and *out is
    * it; else it stays as it is.
    * Ownership: *out is the host's until release. Threads: one at a time per stream.
-   * Errors: BP_UNSUPPORTED with the reason, BP_OUT_OF_MEMORY, BP_DEVICE_LOST; of the work: its own. Since: 1.0 */
+   * Errors: BP_UNSUPPORTED with the reason; BP_OUT_OF_MEMORY, or BP_CANCELLED where something beside the recording ended
+   * it, after which the host tries again in other runs, a few times; BP_DEVICE_LOST; of the work: its own. Since: 1.0 */
   bp_status* (*end)(bp_device* device, bp_stream* stream, bp_recording* former, bp_recording** out);
 
   /* Required. Ends it and forgets what was recorded, after a call between failed: the stream works as before.

@@ -1,0 +1,182 @@
+// What the provider asks of the driver's library, on one that keeps books: contexts, captures of others, failures.
+#include <gtest/gtest.h>
+
+#include "plugins/cuda/driver_library.hpp"
+#include "tests/cuda/driver/scripted.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+class DriverLibrary : public testing::Test {
+ protected:
+  DriverLibrary() { script() = Script(); }
+  ~DriverLibrary() override {
+    EXPECT_EQ(script().pools + script().streams, 0);
+    EXPECT_EQ(script().current, nullptr) << "the thread is the caller's";
+  }
+};
+
+bp_code code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const sdk::Error& error) {
+    return error.code();
+  }
+  return BP_OK;
+}
+
+TEST_F(DriverLibrary, ADriverThatIsTooOldIsAskedForItsVersionAlone) {
+  script().version = 11040;
+  EXPECT_EQ(code_of([] { load_driver(); }), BP_UNSUPPORTED);
+  EXPECT_EQ(script().calls, (std::vector<std::string>{"cuDriverGetVersion"}));
+}
+
+TEST_F(DriverLibrary, APrimaryContextStaysWhenNobodyHasItOpen) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  for (int i = 0; i < 3; ++i) {
+    const std::unique_ptr<Context> one = driver->open(0), two = driver->open(0);
+    EXPECT_EQ(one->native(), two->native());
+  }
+  EXPECT_EQ(script().count("cuDevicePrimaryCtxRetain"), 1u);
+  EXPECT_EQ(script().resets, 0);
+}
+
+TEST_F(DriverLibrary, APrimaryContextThatIsLostIsResetWhenTheLastOneCloses) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  std::unique_ptr<Context> one = driver->open(0), two = driver->open(0);
+  const StreamHandle stream = one->create_stream();
+  script().is_lost = true;
+  EXPECT_EQ(code_of([&] { one->synchronize(stream); }), BP_DEVICE_LOST);
+  one->destroy_stream(stream);
+  one.reset();
+  EXPECT_EQ(script().resets, 0) << "somebody still has it open";
+  EXPECT_EQ(code_of([&] { driver->open(0); }), BP_DEVICE_LOST);
+  two.reset();
+  EXPECT_EQ(script().resets, 1);
+  script().pools = script().streams = 0;  // they went with the context
+  driver->open(0)->destroy_stream(driver->open(0)->create_stream());
+  EXPECT_EQ(script().references, 1);
+}
+
+TEST_F(DriverLibrary, ALossThatOnlyTheClosingMeetsResetsTheContextToo) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  std::unique_ptr<Context> context = driver->open(0);
+  script().is_lost = true;
+  context.reset();
+  EXPECT_EQ(script().resets, 1);
+  script().pools = script().streams = 0;
+}
+
+TEST_F(DriverLibrary, ADeviceThatMakesNoPoolAllocatesWithoutOne) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  script().failures["cuMemPoolCreate"] = {CUDA_ERROR_NOT_SUPPORTED};
+  {
+    const std::unique_ptr<Context> context = driver->open(0);
+    context->free(context->allocate(64));
+    context->trim();
+  }
+  EXPECT_EQ(script().count("cuMemAlloc"), 1u);
+  EXPECT_EQ(script().count("cuMemFree"), 1u);
+  EXPECT_EQ(script().count("cuMemAllocFromPoolAsync"), 0u);
+  for (const auto& [failure, code] : {std::pair(CUDA_ERROR_OUT_OF_MEMORY, BP_OUT_OF_MEMORY),
+                                      std::pair(CUDA_ERROR_ILLEGAL_ADDRESS, BP_DEVICE_LOST)}) {
+    script().failures["cuMemPoolCreate"] = {failure};
+    EXPECT_EQ(code_of([&] { driver->open(0); }), code);
+  }
+}
+
+TEST_F(DriverLibrary, AGraphThatDoesNotBecomeAnotherIsMadeAnewWhateverTheReason) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  const std::unique_ptr<Context> context = driver->open(0);
+  EXPECT_TRUE(context->update(nullptr, nullptr));
+  for (const CUresult code : {CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, CUDA_ERROR_INVALID_VALUE,
+                              CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY}) {
+    script().failures["cuGraphExecUpdate"] = {code};
+    EXPECT_FALSE(context->update(nullptr, nullptr)) << code;
+  }
+  script().failures["cuGraphExecUpdate"] = {CUDA_ERROR_ILLEGAL_ADDRESS};
+  EXPECT_EQ(code_of([&] { context->update(nullptr, nullptr); }), BP_DEVICE_LOST);
+}
+
+/// Everything that is no work on a stream, once.
+void do_all_that_is_unsafe(Driver& driver) {
+  const std::unique_ptr<Context> context = driver.open(0);
+  context->free(context->allocate(64));
+  context->trim();
+  context->free_pinned(context->allocate_pinned(64));
+  const StreamHandle stream = context->create_stream();
+  context->synchronize(stream);
+  const EventHandle event = context->create_event(), timer = context->create_timer();
+  context->is_done(event);
+  context->synchronize(event);
+  context->nanoseconds_between(timer, timer);
+  context->destroy_event(event);
+  context->destroy_event(timer);
+  const ModuleHandle module = context->load("image");
+  context->function(module);
+  context->unload(module);
+  const GraphExecHandle exec = context->instantiate(nullptr);
+  context->update(exec, nullptr);
+  context->destroy_exec(exec);
+  context->destroy_graph(nullptr);
+  context->destroy_stream(stream);
+}
+
+TEST_F(DriverLibrary, ACaptureOfAnotherThreadIsNeitherSpoiledNorInTheWay) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  script().is_captured_elsewhere = true;
+  do_all_that_is_unsafe(*driver);
+  {
+    const std::unique_ptr<Context> context = driver->open(0);
+    const EnteredContext entered(*context);
+    EXPECT_EQ(script().mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) << "for libraries, too";
+  }
+  EXPECT_EQ(script().spoilers, std::vector<std::string>());
+  EXPECT_EQ(script().mode, CU_STREAM_CAPTURE_MODE_GLOBAL) << "the thread is the caller's";
+}
+
+TEST_F(DriverLibrary, ACaptureOfThisThreadForbidsWhatItAlwaysForbids) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  const std::unique_ptr<Context> context = driver->open(0);
+  const Address freed_meanwhile = context->allocate(64);
+  void* const pinned = context->allocate_pinned(64);
+  context->begin_capture(nullptr);
+  EXPECT_EQ(code_of([&] { context->allocate_pinned(64); }), BP_UNSUPPORTED);
+  EXPECT_EQ(code_of([&] { context->load("image"); }), BP_UNSUPPORTED);
+  script().spoilers.clear();
+  context->free_pinned(pinned);
+  context->free(freed_meanwhile);
+  EXPECT_EQ(script().spoilers, std::vector<std::string>())
+      << "what is freed is in no graph, and lost if it is not freed";
+  context->destroy_graph(context->end_capture(nullptr));
+}
+
+TEST_F(DriverLibrary, AProgramThatAllowsItsThreadEverythingIsNotHeldToLess) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  script().mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  script().is_captured_here = true;
+  do_all_that_is_unsafe(*driver);
+  {
+    const std::unique_ptr<Context> context = driver->open(0);
+    const EnteredContext entered(*context);
+    EXPECT_EQ(script().mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+  }
+  EXPECT_EQ(script().spoilers, std::vector<std::string>());
+  EXPECT_EQ(script().mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+TEST_F(DriverLibrary, WorkOnAStreamChangesNothingOfTheThread) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  const std::unique_ptr<Context> context = driver->open(0);
+  const EnteredContext entered(*context);
+  script().calls.clear();
+  context->launch(nullptr, {1, 1, 1}, {1, 1, 1}, nullptr, nullptr);
+  context->copy(nullptr, 0, 0, 1);
+  context->record(nullptr, nullptr);
+  context->wait(nullptr, nullptr);
+  EXPECT_EQ(script().count("cuThreadExchangeStreamCaptureMode"), 0u)
+      << "it is called for each kernel";
+}
+
+}  // namespace
+}  // namespace backplane::cuda
