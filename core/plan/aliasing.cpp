@@ -46,6 +46,10 @@ class Aliasing {
       grant_in_place(static_cast<int>(i));
       grant_insides(static_cast<int>(i));
     }
+    for (std::size_t i = 0; i < segment_.steps.size(); ++i) {
+      if (segment_.steps[i].kind == StepKind::Compute && !aliases_.dropped[i])
+        allow_over_incoming(static_cast<int>(i));
+    }
     return std::move(aliases_);
   }
 
@@ -203,6 +207,22 @@ class Aliasing {
       order_behind_readers(index, storage(input));
       merge(step.outputs[k], input, slot(input).offset);
       storage(input).fresh_slot = step.outputs[k];
+    }
+  }
+
+  void allow_over_incoming(int index) {
+    const Step& step = segment_.steps[static_cast<std::size_t>(index)];
+    const StepWishes& wishes = draft_.wishes[static_cast<std::size_t>(index)];
+    for (std::size_t k = 0; k < step.outputs.size(); ++k) {
+      const int wish = wishes.said->outputs[k].in_place_of, output = step.outputs[k];
+      if (output < 0 || wish < 0) continue;
+      const int input = step.inputs[static_cast<std::size_t>(wish)];
+      if (!has_storage(output) || !has_storage(input) || outlives(input)) continue;
+      if (slot(output).place != Place::Fetch || slot(input).place != Place::Incoming) continue;
+      const Storage& from = storage(input);
+      const Storage& to = storage(output);
+      const bool alone = from.first_slot == from.last_slot && to.first_slot == to.last_slot;
+      if (alone && readers(input).size() == 1) aliases_.over_incoming.emplace_back(output, input);
     }
   }
 

@@ -30,6 +30,9 @@ struct Aliases {
   /// (reader, writer): steps that only memory orders. The writer works in place on what the reader still reads. Control
   /// edges join them.
   std::vector<std::pair<int, int>> orders;
+  /// (slot of a fetch, slot of what comes in): the program may give them one memory. The kernel that makes the one works in
+  /// place on the other, which nothing else reads.
+  std::vector<std::pair<int, int>> over_incoming;
 
   /// visit(slot) for each slot of a storage, in the order they joined it.
   template <class Visit>

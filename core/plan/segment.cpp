@@ -221,6 +221,8 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
   lay_out(draft, aliases, devices, order ? &*order : nullptr, program.context().memory_pattern);
   if (order) draft.segment.groups = order->groups();
   Hazards(draft.segment, aliases, devices, control).find();
+  if (begin == 0 && draft.segment.is_last)
+    draft.segment.over_feeds = std::move(aliases.over_incoming);
   drop_steps(draft.segment, aliases, draft.wishes);
 
   auto segment = std::make_unique<Segment>(std::move(draft.segment));

@@ -148,6 +148,8 @@ struct Segment {
   std::vector<SharedState> values;                ///< what is known after it, by ValueId
   std::vector<ValueId> wants_shape, wants_value;  ///< what the next segment needs to know
   std::vector<NodeId> evaluated;                  ///< nodes that were evaluated while planning
+  std::vector<std::pair<int, int>>
+      over_feeds;  ///< (slot of a fetch, slot of a feed): may be one memory, if their bytes are as many
   std::vector<DroppedNode> dropped;
   std::vector<CopyRecord> copies;
   std::vector<PlannedView> views;

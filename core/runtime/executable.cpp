@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "core/plan/spill.hpp"
+#include "core/runtime/named_values.hpp"
 #include "core/runtime/value_memory.hpp"
 
 namespace backplane::core {
@@ -381,7 +382,30 @@ void Executable::own_fetch(const Run& run, std::size_t fetch, const ValueState& 
   run.fetches[fetch]->set_owned_tensor(state.type, state.dims, std::max(least, kHostAlignment));
 }
 
+/// Refuses a fetch in the memory of a feed, but for one whose kernel works in place on the feed, which nothing else reads:
+/// a cache of keys and values that is past and present at once.
+void Executable::check_apart(const Segment& segment, const Run& run, std::size_t fetch,
+                             int slot) const {
+  const void* begin = run.fetches[fetch]->description.host_ptr;
+  if (!run.fetches[fetch]->is_tensor() || begin == nullptr) return;
+  const std::vector<ValueId>& values = run.generation->program->feeds();
+  for (std::size_t i = 0; i < run.feeds.size(); ++i) {
+    if (run.feeds[i] == nullptr || !run.feeds[i]->is_tensor() ||
+        run.feeds[i]->description.host_ptr != begin || run.feeds[i]->description.bytes == 0)
+      continue;
+    const auto is_allowed = [&](const std::pair<int, int>& pair) {
+      const Slot& over = segment.slots[static_cast<std::size_t>(pair.second)];
+      const Slot& to = segment.slots[static_cast<std::size_t>(pair.first)];
+      return pair.first == slot && over.value == values[i] && over.state->bytes == to.state->bytes;
+    };
+    if (std::none_of(segment.over_feeds.begin(), segment.over_feeds.end(), is_allowed))
+      refuse_shared_memory(cut_.fetches[fetch], "input", cut_.feeds[i]);
+  }
+}
+
 void Executable::provide_fetches(const Segment& segment, const Run& run) const {
+  for (const auto& [fetch, slot] : segment.dynamic_fetches)
+    check_apart(segment, run, static_cast<std::size_t>(fetch), slot);
   for (const auto& [fetch, slot] : segment.fetches) {
     RuntimeValue& value = *run.fetches[static_cast<std::size_t>(fetch)];
     const ValueState& state = *segment.slots[static_cast<std::size_t>(slot)].state;
@@ -411,6 +435,8 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
       invalid("the value given for output '", cut_.fetches[static_cast<std::size_t>(fetch)],
               "' is tensor(", name(value.element()), ") ", to_string(dims),
               "; the run makes tensor(", name(state.type), ") ", to_string(state.dims));
+    } else {
+      check_apart(segment, run, static_cast<std::size_t>(fetch), slot);
     }
   }
 }

@@ -171,6 +171,7 @@ class Executable : public Body {
   void with_generations(const RunValues& feeds, const RunValues& fetches,
                         const RunSettings& settings, const Attempt& attempt);
   void run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context);
+  void check_apart(const Segment& segment, const Run& run, std::size_t fetch, int slot) const;
   void provide_fetches(const Segment& segment, const Run& run) const;
   void own_fetch(const Run& run, std::size_t fetch, const ValueState& state) const;
   void note_run(const Run& run, const std::shared_ptr<const Segment>& segment,

@@ -38,7 +38,12 @@ bool is_off_host(const BodyPlaces& places);
 void check_may_be_written(const std::string& name, const RuntimeValue& value,
                           const DevicePtr& device);
 
-/// Throws where a fetch lies in memory of the program's that another fetch or a feed lies in too, naming both.
+/// Throws: a fetch lies in the memory of a feed or of another fetch.
+[[noreturn]] void refuse_shared_memory(const std::string& fetch, const char* what,
+                                       const std::string& other);
+
+/// Throws where a fetch lies in memory of the program's that another fetch or a feed lies in too, naming both. Not for
+/// a feed and a fetch that begin at one byte of the host's: Executable decides, by the plan.
 void check_apart(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches);
 
 /// Both for the values of a run by name.

@@ -45,6 +45,35 @@ TEST(Binding, L5AnOutputHasMemoryOfItsOwn) {
   EXPECT_EQ(refused(others.data(), apart.data()).first, BACKPLANE_OK);
 }
 
+/// Where a kernel works in place on what nothing else reads, an output may lie where its input does.
+TEST(Binding, L5AnOutputMayLieInTheInputThatItsKernelWorksOn) {
+  const auto run_over = [](const ModelMaker& model, std::vector<float>& numbers) {
+    TestSession session(model);
+    const Value x = Value::borrow({2, 2}, numbers.data(), 4);
+    std::vector<Value> results;
+    results.push_back(Value::borrow({2, 2}, numbers.data(), 4));
+    return failure_of([&] { session->run({{"x", x}}, {"y"}, results); });
+  };
+  std::vector<float> numbers{1, -2, 3, -4};
+  const ModelMaker negation = ModelMaker().input("x", {2, 2}).node("Neg", {"x"}, {"y"}).output("y");
+  EXPECT_EQ(run_over(negation, numbers).second, "");
+  EXPECT_THAT(numbers, ElementsAre(-1, 2, -3, 4));
+  for (const ModelMaker& model :
+       {ModelMaker().input("x", {2, 2}).node("MatMul", {"x", "x"}, {"y"}).output("y"),
+        ModelMaker()
+            .input("x", {2, 2})
+            .node("Neg", {"x"}, {"a"})
+            .node("Exp", {"a"}, {"b"})
+            .node("Mul", {"x", "b"}, {"c"})
+            .node("Transpose", {"c"}, {"y"})
+            .output("y")}) {
+    const auto [code, text] = run_over(model, numbers);
+    EXPECT_EQ(code, BACKPLANE_INVALID_ARGUMENT);
+    EXPECT_THAT(text, HasSubstr("the output 'y' and the input 'x' are given the same memory"));
+    EXPECT_THAT(numbers, ElementsAre(-1, 2, -3, 4));
+  }
+}
+
 TEST(Binding, M2ResizePlanThenRunOnlyComputes) {
   Probe probe;
   const ModelMaker model =
