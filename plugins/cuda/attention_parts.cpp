@@ -250,7 +250,8 @@ class PartsWriter {
       plan.calls.push_back({at(from.a), at(from.b), at(from.y)});
     }
     plan.workspace = device_ops::workspace(pieces_.bytes());
-    auto part = std::make_unique<ProductWork>(work_.device(), work_.label(), std::move(plan));
+    auto part = std::make_unique<ProductWork>(work_.device(), work_.label(), std::move(plan),
+                                              work_.choosing());
     pieces_.add(static_cast<std::int64_t>(part->workspace_bytes()));
     work_.add(std::move(part));
   }

@@ -1,5 +1,7 @@
 #include "plugins/cuda/attentions.hpp"
 
+#include <utility>
+
 namespace backplane::cuda {
 namespace {
 
@@ -20,7 +22,39 @@ std::string Attention::key() const {
   return text;
 }
 
-std::string AttentionStore::refusal(const Attention& attention) {
+std::vector<std::uint64_t> operand_bytes(const Attention& form) {
+  // From the first element to the last.
+  const auto extent = [&form](const AttentionSteps& steps, std::int64_t heads,
+                              std::int64_t positions, std::int64_t width) {
+    return (form.batch - 1) * steps.batch + (heads - 1) * steps.head +
+           (positions - 1) * steps.position + width;
+  };
+  const auto& mask = form.mask_dims;
+  std::vector<std::uint64_t> bytes;
+  for (const std::int64_t elements : {extent(form.q, form.heads, form.rows, form.width),
+                                      extent(form.k, form.groups, form.columns, form.width),
+                                      extent(form.v, form.groups, form.columns, form.value_width),
+                                      form.has_mask ? mask[0] * mask[1] * mask[2] * mask[3] : 0,
+                                      extent(form.y, form.heads, form.rows, form.value_width)})
+    bytes.push_back(static_cast<std::uint64_t>(elements * sdk::element_bytes(form.type)));
+  return bytes;
+}
+
+TrialRun trial_run(const Attention&, std::shared_ptr<const PreparedAttention> plan) {
+  return [plan = std::move(plan)](StreamHandle stream, const std::vector<Address>& operands,
+                                  Address workspace) {
+    AttentionAddresses at;
+    at.q = operands[0];
+    at.k = operands[1];
+    at.v = operands[2];
+    at.mask = operands[3];
+    at.y = operands[4];
+    at.workspace = workspace;
+    plan->enqueue(stream, at, 1);
+  };
+}
+
+std::string AttentionStore::refusal(const Attention& attention, Choosing choosing) {
   constexpr std::int64_t kMostWidth = 256, kWidths = 8;
   constexpr int kLeastMajor = 8;
   if (!has_library_) return "this build of the plugin has no cuDNN";
@@ -30,9 +64,9 @@ std::string AttentionStore::refusal(const Attention& attention) {
       return sdk::message("heads of ", width, " elements; cuDNN takes multiples of ", kWidths,
                           " up to ", kMostWidth);
   }
-  if (find(attention) == nullptr)
+  if (const Found found = find(attention, choosing); found.plan == nullptr)
     return sdk::message("cuDNN has no plan within ", kAttentionWorkspace >> 20,
-                        " MiB of workspace for ", attention.key());
+                        " MiB of workspace for ", attention.key(), ": ", found.why);
   return "";
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "plugins/common/device_ops/row_attention.hpp"
 #include "plugins/cuda/plan_store.hpp"
@@ -40,6 +41,11 @@ struct AttentionAddresses {
 /// What it is enqueued with: the addresses, and the scale.
 using PreparedAttention = PreparedPlan<const AttentionAddresses&, float>;
 
+/// Of q, k, v, the mask and y; 0 where there is none.
+std::vector<std::uint64_t> operand_bytes(const Attention& form);
+/// A plan on such operands.
+TrialRun trial_run(const Attention& form, std::shared_ptr<const PreparedAttention> plan);
+
 /// The library, opened for one device. Threads: any.
 class AttentionLibrary {
  public:
@@ -49,9 +55,11 @@ class AttentionLibrary {
   virtual ~AttentionLibrary() = default;
   /// For keys: "cuDNN 9.19.0".
   virtual std::string version() = 0;
-  /// The library's best plan within the limit; null: it has none.
-  virtual std::shared_ptr<const PreparedAttention> plan(const Attention& attention,
-                                                        std::uint64_t workspace_limit) = 0;
+  using Taker = TakePlan<PreparedAttention>;
+  /// Offers the library's plans within the limit, best first, until one is the last that is wanted. Why there are no more;
+  /// empty where no more were wanted.
+  virtual std::string offer(const Attention& attention, std::uint64_t workspace_limit,
+                            const Taker& take) = 0;
   /// A plan that was kept; null when the library does not take it.
   virtual std::shared_ptr<const PreparedAttention> restore(const Attention& attention,
                                                            const std::string& kept) = 0;
@@ -71,12 +79,13 @@ inline constexpr std::uint64_t kAttentionWorkspace = std::uint64_t{256} << 20;
 
 class AttentionStore : public PlanStore<Attention, PreparedAttention, AttentionLibrary> {
  public:
-  AttentionStore(AttentionLibrary* library, const DeviceTraits& traits, const std::string& folder)
-      : PlanStore(library, traits, folder, kAttentionWorkspace),
+  AttentionStore(AttentionLibrary* library, const DeviceTraits& traits, const std::string& folder,
+                 Trials* trials)
+      : PlanStore(library, traits, folder, trials, kAttentionWorkspace),
         major_(traits.major),
         has_library_(library != nullptr) {}
   /// Why the library does not compute it; empty where it has a plan.
-  std::string refusal(const Attention& attention);
+  std::string refusal(const Attention& attention, Choosing choosing);
 
  private:
   int major_;

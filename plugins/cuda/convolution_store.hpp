@@ -12,8 +12,8 @@ inline constexpr std::uint64_t kConvolutionWorkspace = std::uint64_t{256} << 20;
 class ConvolutionStore : public PlanStore<Convolution, PreparedConvolution, ConvolutionLibrary> {
  public:
   ConvolutionStore(ConvolutionLibrary* library, const DeviceTraits& traits,
-                   const std::string& folder)
-      : PlanStore(library, traits, folder, kConvolutionWorkspace) {}
+                   const std::string& folder, Trials* trials)
+      : PlanStore(library, traits, folder, trials, kConvolutionWorkspace) {}
 };
 
 }  // namespace backplane::cuda

@@ -7,14 +7,19 @@ namespace backplane::cuda {
 
 std::unique_ptr<ConvolutionWork> ConvolutionWork::find(Device& device, const std::string& label,
                                                        Convolution form,
-                                                       const ConvolutionPlaces& places) {
+                                                       const ConvolutionPlaces& places,
+                                                       Choosing choosing, std::string& why) {
   ConvolutionStore& store = device.convolutions();
   form.alignment = kLibraryAlignment;
-  Plan aligned = store.find(form);
+  const ConvolutionStore::Found aligned = store.find(form, choosing);
   form.alignment = static_cast<std::uint32_t>(sdk::element_bytes(form.type));
-  Plan any = aligned == nullptr ? nullptr : store.find(form);
-  if (any == nullptr) return nullptr;
-  return std::make_unique<ConvolutionWork>(label, form, places, std::move(aligned), std::move(any));
+  const ConvolutionStore::Found any =
+      aligned.plan == nullptr ? aligned : store.find(form, choosing);
+  if (any.plan == nullptr) {
+    why = any.why;
+    return nullptr;
+  }
+  return std::make_unique<ConvolutionWork>(label, form, places, aligned.plan, any.plan);
 }
 
 ConvolutionWork::ConvolutionWork(std::string label, const Convolution& form,

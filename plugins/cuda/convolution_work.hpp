@@ -21,9 +21,10 @@ class ConvolutionWork final : public device_ops::PreparedWork {
  public:
   using Plan = std::shared_ptr<const PreparedConvolution>;
   /// For tensors at any address: as with products, there is a second plan for addresses that are not aligned. Null: the
-  /// library has no plan. Errors: BP_UNSUPPORTED where there is no library.
+  /// library has no plan, and `why` says why. Errors: BP_UNSUPPORTED where there is no library.
   static std::unique_ptr<ConvolutionWork> find(Device& device, const std::string& label,
-                                               Convolution form, const ConvolutionPlaces& places);
+                                               Convolution form, const ConvolutionPlaces& places,
+                                               Choosing choosing, std::string& why);
   /// `any` is for addresses that are not aligned; it may be the same as `aligned` where all are: pieces of a workspace, packed
   /// constants.
   ConvolutionWork(std::string label, const Convolution& form, const ConvolutionPlaces& places,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "plugins/cuda/plan_store.hpp"
 #include "plugins/cuda/products.hpp"
@@ -41,6 +42,11 @@ struct ConvolutionAddresses {
 
 using PreparedConvolution = PreparedPlan<const ConvolutionAddresses&>;
 
+/// Of x, w, the bias, the addend and y; 0 where there is none.
+std::vector<std::uint64_t> operand_bytes(const Convolution& form);
+/// A plan on such operands.
+TrialRun trial_run(const Convolution& form, std::shared_ptr<const PreparedConvolution> plan);
+
 /// The library, opened for one device. Threads: any.
 class ConvolutionLibrary {
  public:
@@ -50,9 +56,11 @@ class ConvolutionLibrary {
   virtual ~ConvolutionLibrary() = default;
   /// For keys: "cuDNN 9.19.0".
   virtual std::string version() = 0;
-  /// The library's best plan within the limit; null: it has none.
-  virtual std::shared_ptr<const PreparedConvolution> plan(const Convolution& convolution,
-                                                          std::uint64_t workspace_limit) = 0;
+  using Taker = TakePlan<PreparedConvolution>;
+  /// Offers the library's plans within the limit, best first, until one is the last that is wanted. Why there are no more;
+  /// empty where no more were wanted.
+  virtual std::string offer(const Convolution& convolution, std::uint64_t workspace_limit,
+                            const Taker& take) = 0;
   /// A plan that was kept; null when the library does not take it.
   virtual std::shared_ptr<const PreparedConvolution> restore(const Convolution& convolution,
                                                              const std::string& kept) = 0;

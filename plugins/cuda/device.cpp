@@ -103,14 +103,26 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
   pinned_ = std::make_unique<PinnedStore>(*context_);
   modules_ = std::make_unique<ModuleStore>(*context_, engine.compiler(), architecture,
                                            settings_.cache_dir);
+  if (settings_.tuning) trials_ = std::make_unique<Trials>(*this, settings_.trials);
   product_library_ = engine.open_products(*context_);
-  products_ = std::make_unique<ProductStore>(*product_library_, traits_, settings_.cache_dir);
+  products_ = std::make_unique<ProductStore>(*product_library_, traits_, settings_.cache_dir,
+                                             trials_.get());
   convolution_library_ = engine.open_convolutions(*context_);
-  convolutions_ =
-      std::make_unique<ConvolutionStore>(convolution_library_.get(), traits_, settings_.cache_dir);
+  convolutions_ = std::make_unique<ConvolutionStore>(convolution_library_.get(), traits_,
+                                                     settings_.cache_dir, trials_.get());
   attention_library_ = engine.open_attentions(*context_);
-  attentions_ =
-      std::make_unique<AttentionStore>(attention_library_.get(), traits_, settings_.cache_dir);
+  attentions_ = std::make_unique<AttentionStore>(attention_library_.get(), traits_,
+                                                 settings_.cache_dir, trials_.get());
+}
+
+bool Device::is_captured() {
+  if (captures_.load() > 0) return true;
+  if (settings_.user_stream == nullptr) return false;
+  try {
+    return context_->is_captured(settings_.user_stream);
+  } catch (const sdk::Error&) {
+    return true;  // the legacy stream cannot be asked while another is captured
+  }
 }
 
 std::uint64_t Device::max_buffer_bytes() const {

@@ -30,6 +30,8 @@ struct DeviceSettings {
   PrecisionRules precision;  ///< of nodes of float32
   ImageLayout layout = ImageLayout::kAuto;
   std::uint64_t attention_bytes = std::uint64_t{32} << 20;  ///< of scores at once
+  bool tuning = true;  ///< what libraries offer is run, and the fastest taken
+  TrialLimits trials;
 };
 
 /// Memory of the device, or pinned memory of the process.
@@ -68,6 +70,9 @@ class Device final : public device_ops::Device {
   ProductStore& products() { return *products_; }
   ConvolutionStore& convolutions() { return *convolutions_; }
   AttentionStore& attentions() { return *attentions_; }
+  /// Whether work of the program's, or of a plan, is being captured: then some calls are forbidden.
+  bool is_captured();
+  void count_capture(int change) { captures_.fetch_add(change); }
   /// What the numbers mean that kernels leave in a stream's word.
   device_ops::FaultTable& faults() { return faults_; }
 
@@ -101,6 +106,7 @@ class Device final : public device_ops::Device {
   std::unique_ptr<Context> context_;
   std::unique_ptr<PinnedStore> pinned_;
   std::unique_ptr<ModuleStore> modules_;
+  std::unique_ptr<Trials> trials_;  // null: nothing is chosen by time
   std::unique_ptr<ProductLibrary> product_library_;
   std::unique_ptr<ProductStore> products_;
   std::unique_ptr<ConvolutionLibrary> convolution_library_;

@@ -192,7 +192,8 @@ std::unique_ptr<ProductWork> library_product(NodeWork& work, const LineProduct& 
   plan.spare_bytes = product.a.spare_bytes;
   plan.workspace = device_ops::workspace(pieces.bytes());
   try {
-    return std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan));
+    return std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan),
+                                         work.choosing());
   } catch (const sdk::Error& error) {
     if (error.code() != BP_UNSUPPORTED) throw;
     return nullptr;  // it has no algorithm for the form

@@ -31,10 +31,12 @@ using device_ops::private_domain;
 /// What a node puts on a stream: launches of kernels, and calls of libraries, in order.
 class NodeWork {
  public:
-  NodeWork(Device& device, std::string label) : device_(device), label_(std::move(label)) {}
+  NodeWork(Device& device, std::string label, Choosing choosing)
+      : device_(device), label_(std::move(label)), choosing_(choosing) {}
 
   Device& device() { return device_; }
   const std::string& label() const { return label_; }
+  Choosing choosing() const { return choosing_; }
   /// Where launches after what was added last are put.
   device_ops::Work& launches() {
     if (launches_ == nullptr) launches_ = std::make_unique<device_ops::Work>(device_, label_);
@@ -57,6 +59,7 @@ class NodeWork {
 
   Device& device_;
   std::string label_;
+  Choosing choosing_;
   std::unique_ptr<device_ops::Work> launches_;
   std::vector<std::unique_ptr<const device_ops::PreparedWork>> parts_;
 };
@@ -78,7 +81,8 @@ class CudaKernel {
         op_(device_, node) {}
 
   ReadyParts prepare(sdk::PrepareContext& ctx) const {
-    NodeWork work(device_, label_);
+    // What is measured differs from session to session.
+    NodeWork work(device_, label_, ctx.deterministic() ? Choosing::kByRule : Choosing::kByTime);
     op_.prepare(ctx, work);
     return {work.finish()};
   }

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "plugins/common/device_ops/program_cache.hpp"
 #include "plugins/cuda/driver.hpp"
+#include "plugins/cuda/trials.hpp"
 
 namespace backplane::cuda {
 
@@ -37,36 +41,51 @@ class PreparedPlan {
   mutable std::mutex turn_;
 };
 
+/// Takes plans that a library offers, best first. True: no more are wanted.
+template <class Prepared>
+using TakePlan = std::function<bool(std::shared_ptr<const Prepared>)>;
+
+/// A plan; or null and why there is none.
+template <class Prepared>
+struct FoundPlan {
+  std::shared_ptr<const Prepared> plan;
+  std::string why;
+};
+
 /// Plans, shared by the nodes that have the same form. On disk they are kept by library, device and form: the
-/// library takes up to seconds to make one. `Form` has key(), `Prepared` has workspace_bytes() and kept(), `Library` makes plans
-/// within a limit of workspace and restores what was kept.
+/// library takes up to seconds to make one. `Form` has key(), `Prepared` has workspace_bytes() and kept(), `Library` offers plans
+/// within a limit of workspace and restores what was kept; operand_bytes(form) and trial_run(form, plan) are how to try one.
 /// Threads: any.
 template <class Form, class Prepared, class Library>
 class PlanStore {
  public:
-  /// `library` is null where this build has none.
-  PlanStore(Library* library, const DeviceTraits& traits, const std::string& folder,
+  using Found = FoundPlan<Prepared>;
+  /// `library` is null where this build has none; `trials` where nothing is to be chosen by time.
+  PlanStore(Library* library, const DeviceTraits& traits, const std::string& folder, Trials* trials,
             std::uint64_t workspace_limit)
       : library_(library),
+        trials_(trials),
         device_(sdk::message(traits.name, ' ', traits.major, '.', traits.minor)),
         limit_(workspace_limit),
         cache_(folder) {}
 
   bool has_library() const { return library_ != nullptr; }
 
-  /// Null when the library has no plan. Errors: BP_UNSUPPORTED where there is no library.
-  std::shared_ptr<const Prepared> find(const Form& wanted) {
+  /// Errors: BP_UNSUPPORTED where there is no library.
+  Found find(const Form& wanted, Choosing choosing) {
     if (library_ == nullptr)
       sdk::unsupported(
           "this build of the plugin has no cuDNN, which computes convolutions and attention");
+    Trials* const trials = choosing == Choosing::kByTime ? trials_ : nullptr;
     const std::string form = wanted.key();
+    const std::string key =
+        sdk::message(library_->version(), '\n', device_, ", at most ", limit_, '\n', form);
     // Held while a plan is made: several nodes want the same one.
     const std::lock_guard lock(mutex_);
-    const auto [place, is_new] = plans_.try_emplace(form);
+    const auto [place, is_new] = plans_.try_emplace(trials != nullptr ? form + kFastestMark : form);
     if (!is_new) return place->second;
     try {
-      place->second = make(wanted, sdk::message(library_->version(), '\n', device_, ", at most ",
-                                                limit_, '\n', form));
+      place->second = make(wanted, key, trials);
     } catch (...) {
       plans_.erase(place);
       throw;
@@ -83,28 +102,54 @@ class PlanStore {
   }
 
  private:
-  std::shared_ptr<const Prepared> make(const Form& form, const std::string& key) {
-    if (const std::optional<std::string> kept = cache_.read(key)) {
-      std::shared_ptr<const Prepared> plan = library_->restore(form, *kept);
-      if (plan != nullptr && plan->workspace_bytes() <= limit_) {
-        ++counts_.read;
-        return plan;
-      }
-    }
-    std::shared_ptr<const Prepared> plan = library_->plan(form, limit_);
-    ++counts_.planned;
-    if (plan != nullptr) {
-      const std::string kept = plan->kept();
-      if (!kept.empty()) cache_.write(key, kept);
-    }
+  /// A plan that was kept, or null.
+  std::shared_ptr<const Prepared> read(const Form& form, const std::string& key) {
+    const std::optional<std::string> kept = cache_.read(key);
+    if (!kept) return nullptr;
+    std::shared_ptr<const Prepared> plan = library_->restore(form, *kept);
+    if (plan == nullptr || plan->workspace_bytes() > limit_) return nullptr;
+    ++counts_.read;
     return plan;
   }
 
+  Found make(const Form& form, const std::string& key, Trials* trials) {
+    const std::string fastest_key = key + kFastestMark;
+    if (trials != nullptr) {
+      if (std::shared_ptr<const Prepared> plan = read(form, fastest_key)) return {plan, ""};
+    }
+    if (trials == nullptr || !trials->may_begin()) {
+      if (std::shared_ptr<const Prepared> plan = read(form, key)) return {plan, ""};
+    }
+    std::vector<std::shared_ptr<const Prepared>> offered;
+    Comparison comparison(trials, operand_bytes(form), kMostPlans);
+    const std::string why =
+        library_->offer(form, limit_, [&](std::shared_ptr<const Prepared> plan) {
+          offered.push_back(plan);
+          return comparison.add(plan->workspace_bytes(), trial_run(form, plan));
+        });
+    ++counts_.planned;
+    const std::optional<std::size_t> best = comparison.best();
+    if (!best)
+      return {nullptr,
+              offered.empty()
+                  ? why
+                  : sdk::message("its plans, ", offered.size(),
+                                 ", fail when they are run, the last: ", comparison.failure())};
+    const std::string kept = offered[*best]->kept();
+    const bool is_fastest = trials != nullptr && comparison.is_settled();
+    if (!kept.empty()) cache_.write(is_fastest ? fastest_key : key, kept);
+    return {std::move(offered[*best]), ""};
+  }
+
+  /// Of plans that are compared.
+  static constexpr std::size_t kMostPlans = 8;
+
   Library* library_;
+  Trials* trials_;
   std::string device_;
   std::uint64_t limit_;
   mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Prepared>> plans_;  // by the form's key
+  std::map<std::string, Found> plans_;  // by the form's key
   Counts counts_;
   device_ops::ProgramCache cache_;
 };

@@ -40,23 +40,23 @@ std::vector<ProductPlan::Call> divided(const ProductPlan& plan) {
 
 }  // namespace
 
-ProductWork::ProductWork(Device& device, std::string label, ProductPlan plan)
+ProductWork::ProductWork(Device& device, std::string label, ProductPlan plan, Choosing choosing)
     : device_(device), label_(std::move(label)), plan_(std::move(plan)) {
   plan_.calls = divided(plan_);
   const std::int64_t batch = plan_.product.batch;
-  whole_ = prepare(std::min(batch, kMostBatch));
-  if (plan_.calls.back().is_rest) rest_ = prepare(batch % kMostBatch);
+  whole_ = prepare(std::min(batch, kMostBatch), choosing);
+  if (plan_.calls.back().is_rest) rest_ = prepare(batch % kMostBatch, choosing);
 }
 
-ProductWork::Prepared ProductWork::prepare(std::int64_t batch) {
+ProductWork::Prepared ProductWork::prepare(std::int64_t batch, Choosing choosing) {
   ProductStore& store = device_.products();
   Product product = plan_.product;
   product.batch = batch;
   Prepared prepared;
   const LibraryProduct form = to_library(product, kLibraryAlignment);
-  prepared.aligned = prepare(form, store.choose(form));
+  prepared.aligned = prepare(form, store.choose(form, choosing));
   const LibraryProduct loose = to_library(product, least_alignment(product.type));
-  if (const std::optional<ProductAlgorithm> found = store.find(loose))
+  if (const std::optional<ProductAlgorithm> found = store.find(loose, choosing))
     prepared.any = prepare(loose, *found);
   return prepared;
 }

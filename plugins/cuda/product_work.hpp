@@ -32,7 +32,7 @@ struct ProductPlan {
 class ProductWork final : public device_ops::PreparedWork {
  public:
   /// Errors: BP_UNSUPPORTED when the library has no algorithm.
-  ProductWork(Device& device, std::string label, ProductPlan plan);
+  ProductWork(Device& device, std::string label, ProductPlan plan, Choosing choosing);
   void compute(const sdk::ComputeContext& ctx) const override;
   /// From the plan's workspace on.
   std::uint64_t workspace_bytes() const { return workspace_bytes_; }
@@ -43,7 +43,7 @@ class ProductWork final : public device_ops::PreparedWork {
     std::unique_ptr<const PreparedProduct> any;  ///< null where the library has none
   };
   /// For a batch of so many matrices.
-  Prepared prepare(std::int64_t batch);
+  Prepared prepare(std::int64_t batch, Choosing choosing);
   std::unique_ptr<const PreparedProduct> prepare(const LibraryProduct& form,
                                                  const ProductAlgorithm& algorithm);
 

@@ -60,6 +60,10 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
   options_.emplace_back("attention_mb", BP_OPTION_INT, "32", "1..65536",
                         "The most MiB of scores that an attention keeps which no kernel of "
                         "cuDNN computes: rows of more are computed one part after another.");
+  options_.emplace_back(
+      "tuning", BP_OPTION_STRING, "on", "off|on",
+      "on: the algorithms that cuBLASLt and cuDNN propose for a product, convolution or attention "
+      "are measured once for each shape, and the fastest is kept in cache_dir; off: the first.");
   for (sdk::Option& option : options_) option_pointers_.push_back(option.raw());
   raw_.name = "cuda";
   raw_.version = "0.1.0";
@@ -127,6 +131,7 @@ std::unique_ptr<Device> Provider::open(const sdk::OpenContext& ctx) {
   settings.precision = PrecisionRules(precision_named(ctx.option("precision"), "precision"),
                                       ctx.option("precision_of"));
   settings.attention_bytes = number_option(ctx, "attention_mb", "a number of MiB") * 1024 * 1024;
+  settings.tuning = ctx.option("tuning") == "on";
   const std::string layout = ctx.option("layout");
   settings.layout = layout == "channels_last"    ? ImageLayout::kChannelsLast
                     : layout == "channels_first" ? ImageLayout::kChannelsFirst

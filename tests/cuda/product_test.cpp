@@ -367,9 +367,9 @@ class ProductStoreTest : public CudaTest {
     const std::unique_ptr<Engine> engine = load_stand_in_engine();
     const std::unique_ptr<Context> context = load_stand_in()->open(0);
     const std::unique_ptr<ProductLibrary> library = engine->open_products(*context);
-    ProductStore store(*library, traits, folder_.string());
-    const ProductAlgorithm algorithm = store.choose(product);
-    store.choose(product);
+    ProductStore store(*library, traits, folder_.string(), nullptr);
+    const ProductAlgorithm algorithm = store.choose(product, Choosing::kByRule);
+    store.choose(product, Choosing::kByRule);
     return {algorithm, store.counts()};
   }
   std::filesystem::path folder_ =

@@ -233,7 +233,7 @@ class StandInContext final : public Context {
     const std::uint64_t number = ++event->recorded;
     event->is_captured = stream->captured != nullptr;
     put(stream, [event, number] {
-      event->passed_ns = steady_ns();
+      event->passed_ns = steady_ns() + stand_in().ahead_ns;
       return event->done = number, true;
     });
   }
@@ -366,13 +366,29 @@ class StandInDriver final : public Driver {
   }
 };
 
+/// What is put on the stream takes as long as the way does.
+void begin_way(StreamHandle stream, const std::string& what, std::uint64_t number,
+               const StandInWay& way) {
+  stand_in().note(sdk::message(what, ' ', number));
+  if (!way.error.empty()) throw sdk::Error(BP_INTERNAL, way.error);
+  put(stream, [takes_ns = way.takes_ns] {
+    stand_in().ahead_ns += takes_ns;
+    return true;
+  });
+}
+
 /// Computes products where the stream has come to them, as the real library's descriptions say.
 class StandInProduct final : public PreparedProduct {
  public:
-  StandInProduct(const LibraryProduct& product, double factor, double addend_factor)
-      : product_(product), factor_(factor), addend_factor_(addend_factor) {}
+  StandInProduct(const LibraryProduct& product, const ProductAlgorithm& algorithm, double factor,
+                 double addend_factor)
+      : product_(product),
+        number_(algorithm.words[0]),
+        factor_(factor),
+        addend_factor_(addend_factor) {}
   void enqueue(StreamHandle stream, const ProductAddresses& at) const override {
     stand_in().note("product");
+    begin_way(stream, "product", number_, stand_in().algorithm_ways[number_]);
     for (const Address address : {at.a, at.b, at.c, at.d, at.bias}) {
       if (address % product_.alignment != 0) throw std::logic_error("an address is not aligned");
     }
@@ -384,6 +400,7 @@ class StandInProduct final : public PreparedProduct {
 
  private:
   LibraryProduct product_;
+  std::uint64_t number_;
   double factor_, addend_factor_;
 };
 
@@ -405,19 +422,22 @@ class StandInProducts final : public ProductLibrary {
                                                  const ProductAlgorithm& algorithm, double factor,
                                                  double addend_factor) override {
     stand_in().algorithms.push_back(algorithm);
-    return std::make_unique<StandInProduct>(product, factor, addend_factor);
+    return std::make_unique<StandInProduct>(product, algorithm, factor, addend_factor);
   }
 };
 
 class StandInConvolution final : public PreparedConvolution {
  public:
-  explicit StandInConvolution(const Convolution& form) : form_(form) {}
-  std::uint64_t workspace_bytes() const override { return stand_in().convolution_workspace; }
-  std::string kept() const override { return "kept " + form_.key(); }
+  StandInConvolution(const Convolution& form, std::size_t number) : form_(form), number_(number) {}
+  std::uint64_t workspace_bytes() const override {
+    return stand_in().convolution_workspace + way().workspace_bytes;
+  }
+  std::string kept() const override { return sdk::message(number_, " kept ", form_.key()); }
 
  private:
   void put_on(StreamHandle stream, const ConvolutionAddresses& at) const override {
     stand_in().note("convolution");
+    begin_way(stream, "convolution", number_, way());
     for (const Address address : {at.x, at.w, at.bias, at.addend, at.y}) {
       if (address % form_.alignment != 0) throw std::logic_error("an address is not aligned");
     }
@@ -427,62 +447,77 @@ class StandInConvolution final : public PreparedConvolution {
     });
   }
 
+  const StandInWay& way() const { return stand_in().ways.at(number_); }
+
   Convolution form_;
+  std::size_t number_;
 };
 
 class StandInConvolutions final : public ConvolutionLibrary {
  public:
   std::string version() override { return stand_in().library_version; }
-  std::shared_ptr<const PreparedConvolution> plan(const Convolution& form, std::uint64_t) override {
+  std::string offer(const Convolution& form, std::uint64_t, const Taker& take) override {
     stand_in().note("plan");
     stand_in().convolutions.push_back(form);
     // All that the library has of int8 with tensor cores.
     if (form.type == sdk::DataType::Int8 &&
         (form.is_fused() || form.is_transposed || !form.is_channels_last))
-      return nullptr;
-    if (stand_in().plans && !stand_in().plans(form)) return nullptr;
-    return std::make_shared<const StandInConvolution>(form);
+      return "no such int8";
+    if (stand_in().plans && !stand_in().plans(form)) return "the test has it so";
+    for (std::size_t i = 0; i < stand_in().ways.size(); ++i) {
+      if (take(std::make_shared<const StandInConvolution>(form, i))) return "";
+    }
+    return "there are no more";
   }
   std::shared_ptr<const PreparedConvolution> restore(const Convolution& form,
                                                      const std::string& kept) override {
     stand_in().note("restore");
-    if (!stand_in().serves_kept || kept != "kept " + form.key()) return nullptr;
-    return std::make_shared<const StandInConvolution>(form);
+    const auto plan = std::make_shared<const StandInConvolution>(form, std::stoull(kept));
+    return stand_in().serves_kept && kept == plan->kept() ? plan : nullptr;
   }
 };
 
 class StandInAttention final : public PreparedAttention {
  public:
-  explicit StandInAttention(const Attention& form) : form_(form) {}
-  std::uint64_t workspace_bytes() const override { return stand_in().attention_workspace; }
-  std::string kept() const override { return "kept " + form_.key(); }
+  StandInAttention(const Attention& form, std::size_t number) : form_(form), number_(number) {}
+  std::uint64_t workspace_bytes() const override {
+    return stand_in().attention_workspace + way().workspace_bytes;
+  }
+  std::string kept() const override { return sdk::message(number_, " kept ", form_.key()); }
 
  private:
   void put_on(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
     stand_in().note("attention");
+    begin_way(stream, "attention", number_, way());
     for (const Address address : {at.q, at.k, at.v, at.mask, at.y}) {
       if (address % kLibraryAlignment != 0) throw std::logic_error("an address is not aligned");
     }
     put(stream, [form = form_, at, scale] { return attend(form, at, scale), true; });
   }
 
+  const StandInWay& way() const { return stand_in().ways.at(number_); }
+
   Attention form_;
+  std::size_t number_;
 };
 
 class StandInAttentions final : public AttentionLibrary {
  public:
   std::string version() override { return stand_in().library_version; }
-  std::shared_ptr<const PreparedAttention> plan(const Attention& form, std::uint64_t) override {
+  std::string offer(const Attention& form, std::uint64_t, const Taker& take) override {
     stand_in().note("plan");
     stand_in().attentions.push_back(form);
-    if (stand_in().attends && !stand_in().attends(form)) return nullptr;
-    return std::make_shared<const StandInAttention>(form);
+    if (stand_in().attends && !stand_in().attends(form)) return "the test has it so";
+    for (std::size_t i = 0; i < stand_in().ways.size(); ++i) {
+      if (take(std::make_shared<const StandInAttention>(form, i))) return "";
+    }
+    return "there are no more";
   }
   std::shared_ptr<const PreparedAttention> restore(const Attention& form,
                                                    const std::string& kept) override {
     stand_in().note("restore");
-    if (!stand_in().serves_kept || kept != "kept " + form.key()) return nullptr;
-    return std::make_shared<const StandInAttention>(form);
+    const auto plan = std::make_shared<const StandInAttention>(form, std::stoull(kept));
+    return stand_in().serves_kept && kept == plan->kept() ? plan : nullptr;
   }
 };
 

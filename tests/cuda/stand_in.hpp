@@ -21,6 +21,13 @@ T* memory_at(Address address) {
   return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
+/// One of several ways in which a library does its work.
+struct StandInWay {
+  std::uint64_t takes_ns = 0;  ///< by the events' clock
+  std::uint64_t workspace_bytes = 0;
+  std::string error;  ///< with which it fails when it is run
+};
+
 /// What all contexts of a stand-in share. One thread.
 struct StandInState {
   std::vector<DeviceTraits> devices;
@@ -40,6 +47,7 @@ struct StandInState {
   int live_pinned = 0, live_streams = 0, live_events = 0, live_modules = 0, live_contexts = 0;
   int live_graphs = 0, live_execs = 0;
   bool updates_graphs = true;
+  std::uint64_t ahead_ns = 0;  ///< of the events' clock before the host's
   /// A kernel's work: its source, the part's groups, a group's items, its arguments.
   std::function<void(const std::string& source, const Extent& groups, const Extent& group,
                      void** arguments)>
@@ -52,16 +60,18 @@ struct StandInState {
   std::vector<ProductAlgorithm> proposals{ProductAlgorithm{{1}, 0}};
   bool serves_kept = true;
   std::function<bool(const LibraryProduct&)>
-      multiplies;                            ///< whether it has an algorithm; unset: always
-  std::uint32_t least_alignment = 1;         ///< of products for which there are algorithms
-  std::vector<LibraryProduct> products;      ///< that were proposed for
-  std::vector<ProductAlgorithm> algorithms;  ///< that were prepared
+      multiplies;                     ///< whether it has an algorithm; unset: always
+  std::uint32_t least_alignment = 1;  ///< of products for which there are algorithms
+  std::map<std::uint64_t, StandInWay> algorithm_ways;  ///< by an algorithm's first word
+  std::vector<LibraryProduct> products;                ///< that were proposed for
+  std::vector<ProductAlgorithm> algorithms;            ///< that were prepared
 
   // The library of convolutions.
   bool has_convolutions = true;
   std::function<bool(const Convolution&)> plans;  ///< whether it has a plan; unset: always
   std::uint64_t convolution_workspace = 0;
-  std::vector<Convolution> convolutions;  ///< that were planned
+  std::vector<StandInWay> ways{StandInWay()};  ///< plans that it has for each, of attention too
+  std::vector<Convolution> convolutions;       ///< that were planned
 
   // The library of attention; it is there where that of convolutions is.
   std::function<bool(const Attention&)> attends;  ///< whether it has a plan; unset: always

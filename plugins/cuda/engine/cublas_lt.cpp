@@ -9,8 +9,8 @@
 namespace backplane::cuda {
 namespace {
 
-/// As many as the library is asked for: the first is nearly always the one.
-constexpr int kProposals = 4;
+/// As many as the library is asked for, in the order in which it thinks that they are fast.
+constexpr int kProposals = 16;
 
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;

@@ -31,8 +31,10 @@ class Graph {
     add_convolution();
     add_rest();
   }
-  /// False: the library has no such graph.
-  bool try_finish(const Target& target) { return try_finish_graph(graph_, operations_, target); }
+  /// Why the library has no such graph; empty where it has.
+  std::string try_finish(const Target& target) {
+    return try_finish_graph(graph_, operations_, target);
+  }
   const Description& graph() const { return graph_; }
 
  private:
@@ -228,15 +230,16 @@ bool is_accepted(cudnnBackendDescriptor_t configuration, const Convolution& form
 
 }  // namespace
 
-std::optional<FinishedPlan> find_plan(const Convolution& form, const Target& target,
-                                      std::uint64_t workspace_limit) {
+std::string offer_plans(const Convolution& form, const Target& target,
+                        std::uint64_t workspace_limit, const PlanTaker& take) {
   if (form.type == sdk::DataType::Int8 && (form.is_fused() || form.is_transposed))
-    return std::nullopt;
+    return "of int8 only the sums of convolutions that are not transposed are asked for";
   Graph graph(form);
-  if (!graph.try_finish(target)) return std::nullopt;
-  return best_plan(
+  if (std::string why = graph.try_finish(target); !why.empty()) return why;
+  return offer_plans(
       target, graph.graph(), workspace_limit,
-      [&](cudnnBackendDescriptor_t configuration) { return is_accepted(configuration, form); });
+      [&](cudnnBackendDescriptor_t configuration) { return is_accepted(configuration, form); },
+      take);
 }
 
 namespace {
@@ -246,23 +249,23 @@ class Cudnn final : public ConvolutionLibrary {
   explicit Cudnn(Context& context) : handles_(context) {}
   std::string version() override { return version_; }
 
-  std::shared_ptr<const PreparedConvolution> plan(const Convolution& form,
-                                                  std::uint64_t workspace_limit) override {
+  std::string offer(const Convolution& form, std::uint64_t workspace_limit,
+                    const Taker& take) override {
     const TakenHandle handle(handles_.get());
-    return linked(form, find_plan(form, Target(handle.get()), workspace_limit));
+    return offer_plans(form, Target(handle.get()), workspace_limit,
+                       [&](FinishedPlan plan) { return take(linked(form, std::move(plan))); });
   }
 
   std::shared_ptr<const PreparedConvolution> restore(const Convolution& form,
                                                      const std::string& kept) override {
     const TakenHandle handle(handles_.get());
-    return linked(form, restored_plan(Target(handle.get()), kept));
+    std::optional<FinishedPlan> plan = restored_plan(Target(handle.get()), kept);
+    return plan ? linked(form, std::move(*plan)) : nullptr;
   }
 
  private:
-  std::shared_ptr<const PreparedConvolution> linked(const Convolution& form,
-                                                    std::optional<FinishedPlan> plan) {
-    if (!plan) return nullptr;
-    return std::make_shared<const LinkedConvolution>(handles_.get(), form, std::move(*plan));
+  std::shared_ptr<const PreparedConvolution> linked(const Convolution& form, FinishedPlan plan) {
+    return std::make_shared<const LinkedConvolution>(handles_.get(), form, std::move(plan));
   }
 
   LateHandles handles_;

@@ -8,9 +8,10 @@
 
 namespace backplane::cuda {
 
-/// The library's best plan within the limit, in bytes; none where it has none.
-std::optional<FinishedPlan> find_plan(const Convolution& form, const Target& target,
-                                      std::uint64_t workspace_limit);
+/// Offers the library's plans within the limit, in bytes, best first, until one is the last that is wanted. Why there are no
+/// more; empty where no more were wanted.
+std::string offer_plans(const Convolution& form, const Target& target,
+                        std::uint64_t workspace_limit, const PlanTaker& take);
 
 std::unique_ptr<ConvolutionLibrary> open_cudnn(Context& context);
 

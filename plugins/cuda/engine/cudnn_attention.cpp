@@ -36,8 +36,10 @@ class AttentionGraph {
     last = add_softmax(last);
     add_product(last, kValue, kResult);
   }
-  /// False: the library has no such graph.
-  bool try_finish(const Target& target) { return try_finish_graph(graph_, operations_, target); }
+  /// Why the library has no such graph; empty where it has.
+  std::string try_finish(const Target& target) {
+    return try_finish_graph(graph_, operations_, target);
+  }
   const Description& graph() const { return graph_; }
 
  private:
@@ -204,13 +206,14 @@ class LinkedAttention final : public PreparedAttention {
 
 }  // namespace
 
-std::optional<FinishedPlan> find_plan(const Attention& form, const Target& target,
-                                      std::uint64_t workspace_limit) {
-  if (has_known_fault(form, cudnnGetVersion())) return std::nullopt;
+std::string offer_plans(const Attention& form, const Target& target, std::uint64_t workspace_limit,
+                        const PlanTaker& take) {
+  if (has_known_fault(form, cudnnGetVersion()))
+    return "this version's attention is known for faults";
   AttentionGraph graph(form);
-  if (!graph.try_finish(target)) return std::nullopt;
-  return best_plan(target, graph.graph(), workspace_limit,
-                   [](cudnnBackendDescriptor_t) { return true; });
+  if (std::string why = graph.try_finish(target); !why.empty()) return why;
+  return offer_plans(
+      target, graph.graph(), workspace_limit, [](cudnnBackendDescriptor_t) { return true; }, take);
 }
 
 namespace {
@@ -220,23 +223,23 @@ class CudnnAttention final : public AttentionLibrary {
   explicit CudnnAttention(Context& context) : handles_(context) {}
   std::string version() override { return version_; }
 
-  std::shared_ptr<const PreparedAttention> plan(const Attention& form,
-                                                std::uint64_t workspace_limit) override {
+  std::string offer(const Attention& form, std::uint64_t workspace_limit,
+                    const Taker& take) override {
     const TakenHandle handle(handles_.get());
-    return linked(form, find_plan(form, Target(handle.get()), workspace_limit));
+    return offer_plans(form, Target(handle.get()), workspace_limit,
+                       [&](FinishedPlan plan) { return take(linked(form, std::move(plan))); });
   }
 
   std::shared_ptr<const PreparedAttention> restore(const Attention& form,
                                                    const std::string& kept) override {
     const TakenHandle handle(handles_.get());
-    return linked(form, restored_plan(Target(handle.get()), kept));
+    std::optional<FinishedPlan> plan = restored_plan(Target(handle.get()), kept);
+    return plan ? linked(form, std::move(*plan)) : nullptr;
   }
 
  private:
-  std::shared_ptr<const PreparedAttention> linked(const Attention& form,
-                                                  std::optional<FinishedPlan> plan) {
-    if (!plan) return nullptr;
-    return std::make_shared<const LinkedAttention>(handles_.get(), form, std::move(*plan));
+  std::shared_ptr<const PreparedAttention> linked(const Attention& form, FinishedPlan plan) {
+    return std::make_shared<const LinkedAttention>(handles_.get(), form, std::move(plan));
   }
 
   LateHandles handles_;

@@ -2,9 +2,11 @@
 // https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/cudnn-graph-library.html
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cudnn.h>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,13 +22,26 @@
 
 namespace backplane::cuda {
 
+/// `what`, and what the library said last on this thread in more detail, on one line: a status names neither the tensor nor
+/// the limit that it is about. The library says it once.
+inline std::string in_full(const char* what) {
+  std::array<char, 1024> said{};
+  cudnnGetLastErrorString(said.data(), said.size());
+  said.back() = '\0';
+  std::string words = said.data();
+  std::replace(words.begin(), words.end(), '\n', ' ');
+  words.erase(words.find_last_not_of(' ') + 1);
+  return words.empty() ? what : sdk::message(what, " (", words, ')');
+}
+inline std::string words_of(cudnnStatus_t status) { return in_full(cudnnGetErrorString(status)); }
+
 inline void check_cudnn(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   const bool is_memory = status == CUDNN_STATUS_ALLOC_FAILED ||
                          status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
                          status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
   throw sdk::Error(is_memory ? BP_OUT_OF_MEMORY : BP_INTERNAL,
-                   sdk::message(call, ": ", cudnnGetErrorString(status)));
+                   sdk::message(call, ": ", words_of(status)));
 }
 
 #define DNN_CALL(name, ...) check_cudnn(name(__VA_ARGS__), #name)
@@ -63,8 +78,11 @@ class Description {
     return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
   }
   void finish() { DNN_CALL(cudnnBackendFinalize, raw_); }
-  /// False: the library does not do this.
-  bool try_finish() { return cudnnBackendFinalize(raw_) == CUDNN_STATUS_SUCCESS; }
+  /// Why the library does not do this; empty where it does.
+  std::string try_finish() {
+    const cudnnStatus_t status = cudnnBackendFinalize(raw_);
+    return status == CUDNN_STATUS_SUCCESS ? "" : words_of(status);
+  }
   std::int64_t get_number(cudnnBackendAttributeName_t name) const {
     std::int64_t count = 0, value = 0;
     DNN_CALL(cudnnBackendGetAttribute, raw_, name, CUDNN_TYPE_INT64, 1, &count, &value);
@@ -184,19 +202,25 @@ class Target {
   const Description* device_ = nullptr;
 };
 
-/// What the library would do, best first.
+/// What the library would do, best first; where that is nothing, `why` is set if it says why.
 inline std::vector<Description> configurations(const Target& target, const Description& graph,
-                                               cudnnBackendHeurMode_t mode) {
+                                               cudnnBackendHeurMode_t mode, std::string& why) {
   Description heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   target.set_in_heuristic(heuristic);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-  std::int64_t count = 0;
-  if (!heuristic.try_finish() ||
-      cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
-                               nullptr) != CUDNN_STATUS_SUCCESS)
+  if (const std::string refused = heuristic.try_finish(); !refused.empty()) {
+    why = refused;
     return {};
+  }
+  std::int64_t count = 0;
+  const cudnnStatus_t status =
+      cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr);
+  if (status != CUDNN_STATUS_SUCCESS) {
+    why = words_of(status);
+    return {};
+  }
   std::vector<Description> results;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -237,9 +261,9 @@ inline std::string kept_plan(const Description& plan) {
   return text;
 }
 
-/// Ends the description of a graph. False: the library has no such graph.
-inline bool try_finish_graph(Description& graph, const std::vector<Description>& operations,
-                             const Target& target) {
+/// Ends the description of a graph. Why the library has no such graph; empty where it has.
+inline std::string try_finish_graph(Description& graph, const std::vector<Description>& operations,
+                                    const Target& target) {
   std::vector<cudnnBackendDescriptor_t> raw;
   for (const Description& operation : operations) raw.push_back(operation.get());
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.size(), raw.data());
@@ -286,21 +310,57 @@ class FinishedPlan {
   std::uint64_t workspace_bytes_;
 };
 
-/// The best plan of a graph within the limit whose configuration is accepted; none where the library has none.
+/// Takes plans, best first. True: no more are wanted.
+using PlanTaker = std::function<bool(FinishedPlan)>;
+
+/// Why none of a graph's configurations, or none that is left, is a plan.
+class Refusals {
+ public:
+  void add(std::string why) {
+    ++count_;
+    last_ = std::move(why);
+  }
+  std::string text() const {
+    if (count_ == 0) return in_full("there is no configuration");
+    if (count_ == 1) return last_;
+    return sdk::message(count_, " configurations are refused, the last: ", last_);
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::string last_;
+};
+
+/// Offers the plans of a graph within the limit whose configurations are accepted, best first, until one is the last that is
+/// wanted. Why there are no more; empty where no more were wanted.
 template <class Accepts>
-std::optional<FinishedPlan> best_plan(const Target& target, const Description& graph,
-                                      std::uint64_t workspace_limit, const Accepts& accepts) {
+std::string offer_plans(const Target& target, const Description& graph,
+                        std::uint64_t workspace_limit, const Accepts& accepts,
+                        const PlanTaker& take) {
+  Refusals refusals;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (const Description& configuration : configurations(target, graph, mode)) {
-      if (!accepts(configuration.get())) continue;
+    std::string why;
+    for (const Description& configuration : configurations(target, graph, mode, why)) {
+      if (!accepts(configuration.get())) {
+        refusals.add("its arithmetic is not what was asked for");
+        continue;
+      }
       Description plan = target.new_plan();
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-      if (!plan.try_finish()) continue;
+      if (std::string refused = plan.try_finish(); !refused.empty()) {
+        refusals.add(std::move(refused));
+        continue;
+      }
       FinishedPlan made(std::move(plan));
-      if (made.workspace_bytes() <= workspace_limit) return made;
+      if (made.workspace_bytes() > workspace_limit) {
+        refusals.add(sdk::message("it wants ", made.workspace_bytes(), " bytes of workspace"));
+      } else if (take(std::move(made))) {
+        return "";
+      }
     }
+    if (!why.empty()) refusals.add(why);
   }
-  return std::nullopt;
+  return refusals.text();
 }
 
 /// A plan from words that were kept; none where the library does not take them.
@@ -310,7 +370,7 @@ inline std::optional<FinishedPlan> restored_plan(const Target& target, const std
       cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
                                CUDNN_TYPE_CHAR, static_cast<std::int64_t>(kept.size()),
                                kept.data()) == CUDNN_STATUS_SUCCESS;
-  if (!is_taken || !plan.try_finish()) return std::nullopt;
+  if (!is_taken || !plan.try_finish().empty()) return std::nullopt;
   return FinishedPlan(std::move(plan));
 }
 

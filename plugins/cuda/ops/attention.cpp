@@ -112,7 +112,7 @@ class AttentionNode {
       return "its mask is of bools";
     if (before_ >= 0 || after_ >= 0) return "its rows attend to a window";
     if (form.columns == 0) return "it has no positions";
-    return work.device().attentions().refusal(form);
+    return work.device().attentions().refusal(form, work.choosing());
   }
 
   static void add_parts(sdk::PrepareContext& ctx, NodeWork& work, const AttentionParts& parts,
@@ -166,7 +166,7 @@ class AttentionNode {
     form.type = library_type(sized.type);
     if (sized.mask) set_mask(*sized.mask, form);
     try {
-      std::string why = work.device().attentions().refusal(form);
+      std::string why = work.device().attentions().refusal(form, work.choosing());
       if (why.empty())
         add(ctx, work, form, sized.lying, static_cast<float>(sized.scale), sized.empty);
       return why;
@@ -199,7 +199,7 @@ class AttentionNode {
                   float scale, device_ops::EmptyRow empty) {
     WorkspacePieces pieces(work.device());
     AttentionWork::Plan plan;
-    plan.prepared = work.device().attentions().find(form);
+    plan.prepared = work.device().attentions().find(form, work.choosing()).plan;
     plan.has_mask = form.has_mask;
     plan.scale = scale;
     plan.q = place(ctx, work, 0, form.type, pieces);

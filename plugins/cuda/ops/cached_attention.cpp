@@ -89,10 +89,11 @@ class AttentionByRowsOrProducts {
     attention.type = form.type;
     attention.is_causal = is_causal;
     attention.y = form.y.steps;
-    if (attention.columns == 0 || !work.device().attentions().refusal(attention).empty())
+    if (attention.columns == 0 ||
+        !work.device().attentions().refusal(attention, work.choosing()).empty())
       return false;
     AttentionWork::Plan plan;
-    plan.prepared = work.device().attentions().find(attention);
+    plan.prepared = work.device().attentions().find(attention, work.choosing()).plan;
     plan.scale = static_cast<float>(form.scale);
     plan.q = placed(form.q.memory, q_of(form), pieces);
     plan.k = placed(form.k.memory, k_of(form), pieces);

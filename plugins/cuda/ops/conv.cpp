@@ -136,16 +136,17 @@ class Conv {
 
   static void add(sdk::PrepareContext& ctx, NodeWork& work, const Convolution& whole,
                   const Dims& dims) {
-    std::unique_ptr<ConvolutionWork> part = try_add(work, whole);
+    std::string why;
+    std::unique_ptr<ConvolutionWork> part = try_add(work, whole, why);
     const bool is_whole = part != nullptr;
     Convolution bare = whole;
     if (!is_whole) {
       bare.has_bias = bare.has_addend = bare.has_relu = false;
-      if (whole.is_fused()) part = try_add(work, bare);
+      if (whole.is_fused()) part = try_add(work, bare, why);
     }
     if (part == nullptr)
       sdk::unsupported("cuDNN has no plan within ", kConvolutionWorkspace >> 20,
-                       " MiB of workspace for the convolution ", bare.key());
+                       " MiB of workspace for the convolution ", bare.key(), ": ", why);
     if (part->workspace_bytes() > 0)
       ctx.set_workspace(part->workspace_bytes(), work.device().limits().alignment);
     work.add(std::move(part));
@@ -158,8 +159,10 @@ class Conv {
                                  whole.is_channels_last ? ", channels last" : ""));
   }
 
-  static std::unique_ptr<ConvolutionWork> try_add(NodeWork& work, const Convolution& form) {
-    return ConvolutionWork::find(work.device(), work.label(), form, ConvolutionPlaces());
+  static std::unique_ptr<ConvolutionWork> try_add(NodeWork& work, const Convolution& form,
+                                                  std::string& why) {
+    return ConvolutionWork::find(work.device(), work.label(), form, ConvolutionPlaces(),
+                                 work.choosing(), why);
   }
 
   /// Of an image of no elements only its padding is seen.

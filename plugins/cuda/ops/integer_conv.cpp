@@ -117,7 +117,8 @@ class IntegerConv {
                           w.dim(1), window.taps(), result.has_a_zero()};
     const std::int64_t all = filters.all_filters(), points = window.out_points();
     const Convolution form = library_form(image, filters, x.rank() - 2);
-    const ConvolutionWork::Plan plan = work.device().convolutions().find(form);
+    const ConvolutionWork::Plan plan =
+        work.device().convolutions().find(form, work.choosing()).plan;
     if (plan == nullptr) return false;
     ConvolutionPlaces places;
     places.x =

@@ -71,7 +71,8 @@ class JoinedProducts {
     if (fills(product, work.device().traits())) {
       how = " in calls of their own: each fills the device";
       divide(plan);
-    } else if (!work.device().products().find(to_library(product, kLibraryAlignment))) {
+    } else if (!work.device().products().find(to_library(product, kLibraryAlignment),
+                                              work.choosing())) {
       how = " in calls of their own: the library has no algorithm for all at once";
       divide(plan);
     }
@@ -79,7 +80,8 @@ class JoinedProducts {
         sdk::message("cublaslt, ",
                      product.precision == Precision::kFp32 ? "" : precision_name(product.precision),
                      product.precision == Precision::kFp32 ? "" : ", ", count, " products", how));
-    auto part = std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan));
+    auto part = std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan),
+                                              work.choosing());
     if (part->workspace_bytes() > 0)
       ctx.set_workspace(part->workspace_bytes(), work.device().limits().alignment);
     work.add(std::move(part));

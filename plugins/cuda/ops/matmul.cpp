@@ -74,7 +74,8 @@ void add_products(sdk::PrepareContext& ctx, NodeWork& work, ProductPlan plan, Pr
       "cublaslt", product.batch > 1 ? ", batch" : "",
       plan.product.precision == Precision::kFp32 ? "" : ", ",
       plan.product.precision == Precision::kFp32 ? "" : precision_name(plan.product.precision));
-  auto part = std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan));
+  auto part =
+      std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan), work.choosing());
   if (const std::uint64_t bytes = kept + part->workspace_bytes(); bytes > 0)
     ctx.set_workspace(bytes, work.device().limits().alignment);
   work.add(std::move(part));

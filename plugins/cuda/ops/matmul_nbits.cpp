@@ -63,7 +63,8 @@ class NarrowMatMul {
       plan.bias = input(Shared::kBias, bytes_of(first));
       plan.y = output(0, bytes_of(first));
       plan.workspace = device_ops::workspace(pieces.bytes());
-      auto part = std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan));
+      auto part = std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan),
+                                                work.choosing());
       of_library = std::max(of_library, part->workspace_bytes());
       work.add(std::move(part));
     }

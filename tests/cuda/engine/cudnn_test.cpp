@@ -19,13 +19,6 @@ constexpr std::uint64_t kWorkspaceLimit = std::uint64_t{256} << 20;
 
 bool is_full() { return std::getenv("BACKPLANE_TEST_FULL") != nullptr; }
 
-/// Why the library found nothing, at its own level of detail.
-std::string last_words() {
-  std::string text(2000, '\0');
-  cudnnGetLastErrorString(text.data(), text.size());
-  return text.substr(0, text.find('\0'));
-}
-
 class CudnnPlans : public testing::TestWithParam<DescribedDevice> {
  protected:
   void SetUp() override {
@@ -34,17 +27,21 @@ class CudnnPlans : public testing::TestWithParam<DescribedDevice> {
     device_ = describe(GetParam());
   }
   template <class Form>
-  std::optional<FinishedPlan> find(const Form& form) const {
-    return find_plan(form, Target(*device_), kWorkspaceLimit);
+  std::optional<FinishedPlan> find(const Form& form) {
+    return first_plan(form, Target(*device_), kWorkspaceLimit, why_);
   }
   template <class Form>
-  void expect_plan(const Form& form) const {
-    EXPECT_TRUE(find(form)) << form.key() << '\n' << last_words();
+  void expect_plan(const Form& form) {
+    EXPECT_TRUE(find(form)) << form.key() << '\n' << why_;
   }
   const Description& device() const { return *device_; }
 
+  /// Why the last form that was asked for has no plan.
+  const std::string& why() const { return why_; }
+
  private:
   std::optional<Description> device_;
+  std::string why_;
 };
 
 struct Arithmetic {
@@ -123,6 +120,31 @@ TEST_P(CudnnPlans, ConvolutionsAndWhatIsFusedIntoThem) {
   }
 }
 
+TEST_P(CudnnPlans, MoreThanOneIsOfferedAndWhatIsRefusedSaysWhy) {
+  const Convolution form = convolution(kShapes[2], kArithmetics[2]);
+  std::size_t offered = 0;
+  const auto count_to = [&offered](std::size_t most) {
+    offered = 0;
+    return [&offered, most](const FinishedPlan&) { return ++offered == most; };
+  };
+  EXPECT_EQ(offer_plans(form, Target(device()), kWorkspaceLimit, count_to(4)), "");
+  EXPECT_EQ(offered, 4u) << "it goes on until no more are wanted";
+  EXPECT_NE(offer_plans(form, Target(device()), kWorkspaceLimit, count_to(0)), "");
+  EXPECT_GT(offered, 4u) << "all that there are";
+}
+
+TEST_P(CudnnPlans, AnErrorSaysWhatTheLibrarySays) {
+  Description tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  try {
+    tensor.finish();
+    FAIL();
+  } catch (const sdk::Error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.rfind("cudnnBackendFinalize: CUDNN_STATUS_BAD_PARAM", 0), 0u) << text;
+    EXPECT_NE(text.find(" ("), std::string::npos) << text;
+  }
+}
+
 TEST_P(CudnnPlans, SumsOfSixteenBitsAreFloat32) {
   // For this form and these devices 9.19 would rather add in 16 bits.
   for (const Arithmetic& arithmetic : kArithmetics) {
@@ -145,7 +167,7 @@ TEST_P(CudnnPlans, AKeptPlanIsTakenAgain) {
     const std::string kept = made->kept();
     ASSERT_FALSE(kept.empty());
     const std::optional<FinishedPlan> again = restored_plan(Target(device()), kept);
-    ASSERT_TRUE(again) << last_words();
+    ASSERT_TRUE(again);
     EXPECT_EQ(again->workspace_bytes(), made->workspace_bytes());
     EXPECT_FALSE(restored_plan(Target(device()), kept.substr(0, kept.size() / 2)));
   }
@@ -191,7 +213,7 @@ TEST_P(CudnnPlans, Int8ConvolutionsOnTensorCores) {
   const std::optional<FinishedPlan> made = find(int8_convolution(kInt8Shapes[4], true));
   ASSERT_TRUE(made);
   const std::string kept = made->kept();
-  EXPECT_TRUE(restored_plan(Target(device()), kept)) << last_words();
+  EXPECT_TRUE(restored_plan(Target(device()), kept));
   // The result, 5, is the sums as they are, by a graph of which the library ranks engines with tensor cores.
   for (const char* const words :
        {R"("name":"5","dataType":"CUDNN_DATA_INT32")", "CUDNN_POINTWISE_IDENTITY"})
@@ -277,6 +299,9 @@ TEST_P(CudnnPlans, APromptWhoseKeysLieInTheRoomOfACache) {
 TEST_P(CudnnPlans, AnAttentionOfOddWidthHasNone) {
   // Which is why it is computed by parts; a plan for it would be welcome, and this test then go.
   EXPECT_FALSE(find(attention({1, 4, 4, 7, 9, 20, 20}, false)));
+  // In the library's own words, which say more than that it is not supported.
+  EXPECT_NE(why().find(" ("), std::string::npos) << why();
+  EXPECT_EQ(why().find('\n'), std::string::npos) << why();
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CudnnPlans, testing::ValuesIn(kDescribedDevices),

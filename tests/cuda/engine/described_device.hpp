@@ -39,4 +39,16 @@ inline Description describe(const DescribedDevice& device) {
   return made;
 }
 
+/// The first plan that is offered; else none, and why.
+template <class Form>
+std::optional<FinishedPlan> first_plan(const Form& form, const Target& target, std::uint64_t limit,
+                                       std::string& why) {
+  std::optional<FinishedPlan> first;
+  why = offer_plans(form, target, limit, [&first](FinishedPlan plan) {
+    first.emplace(std::move(plan));
+    return true;
+  });
+  return first;
+}
+
 }  // namespace backplane::cuda

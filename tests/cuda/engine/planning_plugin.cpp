@@ -50,8 +50,12 @@ template <class Library, class Form, class Prepared, class Made>
 class Planning final : public Library {
  public:
   std::string version() override { return cudnn_version(); }
-  std::shared_ptr<const Prepared> plan(const Form& form, std::uint64_t limit) override {
-    return told(form, find_plan(form, target(), limit));
+  std::string offer(const Form& form, std::uint64_t limit,
+                    const TakePlan<Prepared>& take) override {
+    std::string why;
+    std::shared_ptr<const Prepared> plan = told(form, first_plan(form, target(), limit, why));
+    if (plan == nullptr) return why;
+    return take(std::move(plan)) ? "" : "one plan is enough here";
   }
   std::shared_ptr<const Prepared> restore(const Form& form, const std::string& kept) override {
     return told(form, restored_plan(target(), kept));

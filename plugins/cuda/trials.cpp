@@ -1,0 +1,201 @@
+#include "plugins/cuda/trials.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "plugins/cuda/device.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+/// After one run, in which the device loads the code and libraries what they make on first use.
+constexpr std::uint64_t kRuns = 5;
+/// Another way than the first has to be faster by more than what measurements differ by.
+constexpr double kWorthwhile = 0.97;
+
+constexpr std::uint64_t kPieceAlignment = 256;
+
+std::uint64_t padded(std::uint64_t bytes) {
+  return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+}
+
+}  // namespace
+
+bool Trials::may_begin() {
+  if (device_.is_captured()) return false;
+  const std::lock_guard lock(mutex_);
+  return spent_ns_ < limits_.all_ns;
+}
+
+void Trials::spend(std::uint64_t ns) {
+  const std::lock_guard lock(mutex_);
+  spent_ns_ += ns;
+}
+
+/// Where ways are run: memory for the operands, whose contents are what was there, a stream and two timers.
+class Comparison::Ground {
+ public:
+  /// Errors: BP_OUT_OF_MEMORY and others of the driver's.
+  Ground(Device& device, const std::vector<std::uint64_t>& operand_bytes)
+      : device_(device), context_(device.context()) {
+    std::uint64_t bytes = 0;
+    for (const std::uint64_t each : operand_bytes) bytes += padded(each);
+    operand_memory_ = device.allocate(BP_MEMORY_DEVICE, std::max<std::uint64_t>(bytes, 1));
+    Address next = operand_memory_->address;
+    for (const std::uint64_t each : operand_bytes) {
+      operands_.push_back(each == 0 ? 0 : next);
+      next += padded(each);
+    }
+    try {
+      stream_ = context_.create_stream();
+      begin_ = context_.create_timer();
+      end_ = context_.create_timer();
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  ~Ground() { close(); }
+  Ground(const Ground&) = delete;
+  Ground& operator=(const Ground&) = delete;
+
+  /// False: there is no memory for it.
+  bool reserve_workspace(std::uint64_t bytes) {
+    if (bytes == 0 || (workspace_ != nullptr && workspace_->bytes >= bytes)) return true;
+    workspace_.reset();
+    try {
+      workspace_ = device_.allocate(BP_MEMORY_DEVICE, bytes);
+    } catch (const sdk::Error& error) {
+      if (error.code() != BP_OUT_OF_MEMORY) throw;
+      return false;
+    }
+    return true;
+  }
+
+  /// Of one run, of several in a row where `left_ns` allow it.
+  std::uint64_t time_ns(const TrialRun& run, const std::function<std::uint64_t()>& left_ns) {
+    const std::uint64_t once = time_ns(run, 1), left = left_ns();
+    if (left < once) return once;
+    return time_ns(run, std::min(kRuns, left / std::max<std::uint64_t>(once, 1)));
+  }
+
+ private:
+  std::uint64_t time_ns(const TrialRun& run, std::uint64_t runs) {
+    const Address workspace = workspace_ == nullptr ? 0 : workspace_->address;
+    try {
+      context_.record(begin_, stream_);
+      for (std::uint64_t i = 0; i < runs; ++i) run(stream_, operands_, workspace);
+      context_.record(end_, stream_);
+    } catch (...) {
+      // What it has put there before it failed, the next one is not to be measured with.
+      context_.synchronize(stream_);
+      throw;
+    }
+    context_.synchronize(stream_);
+    return context_.nanoseconds_between(begin_, end_) / runs;
+  }
+
+  void close() noexcept {
+    if (end_ != nullptr) context_.destroy_event(end_);
+    if (begin_ != nullptr) context_.destroy_event(begin_);
+    if (stream_ != nullptr) context_.destroy_stream(stream_);
+  }
+
+  Device& device_;
+  Context& context_;
+  std::unique_ptr<Buffer> operand_memory_, workspace_;
+  std::vector<Address> operands_;
+  StreamHandle stream_ = nullptr;
+  EventHandle begin_ = nullptr, end_ = nullptr;
+};
+
+Comparison::Comparison(Trials* trials, std::vector<std::uint64_t> operand_bytes, std::size_t most)
+    : trials_(trials), operand_bytes_(std::move(operand_bytes)), most_(most) {
+  if (trials_ == nullptr || trials_->may_begin()) return;
+  trials_ = nullptr;
+  is_settled_ = false;
+}
+
+Comparison::~Comparison() = default;
+
+std::uint64_t Comparison::passed_ns() const {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::steady_clock::now() - begin_)
+                                        .count());
+}
+
+std::uint64_t Comparison::left_ns() const {
+  const std::uint64_t passed = passed_ns(), all = trials_->form_ns();
+  return passed < all ? all - passed : 0;
+}
+
+bool Comparison::add(std::uint64_t workspace_bytes, TrialRun run) {
+  Way way{workspace_bytes, std::move(run)};
+  const std::size_t index = added_++;
+  if (trials_ == nullptr) return true;
+  if (index == 0) counted_ns_ = passed_ns();
+  if (index == 0 && left_ns() > 0) {
+    // If it stays the only one, there is nothing to compare.
+    waiting_ = std::move(way);
+    return false;
+  }
+  if (waiting_) measure(0, *std::exchange(waiting_, std::nullopt));
+  measure(index, way);
+  // One that works is looked for however long that takes.
+  return trials_ == nullptr || (fastest_ && (timed_count_ >= most_ || left_ns() == 0));
+}
+
+std::optional<std::size_t> Comparison::best() const {
+  if (added_ == 0) return std::nullopt;
+  if (trials_ == nullptr || waiting_) return 0;
+  if (!fastest_) return unseen_;
+  const bool is_faster =
+      static_cast<double>(fastest_->ns) < kWorthwhile * static_cast<double>(first_->ns);
+  return is_faster ? fastest_->index : first_->index;
+}
+
+/// Whether there is somewhere to run; else the first way stays.
+bool Comparison::reach_ground() {
+  if (trials_ == nullptr) return false;
+  if (ground_ != nullptr) return true;
+  try {
+    ground_ = std::make_unique<Ground>(trials_->device(), operand_bytes_);
+  } catch (const sdk::Error& error) {
+    if (error.code() == BP_DEVICE_LOST) throw;
+    trials_ = nullptr;
+    is_settled_ = false;
+  }
+  return ground_ != nullptr;
+}
+
+void Comparison::measure(std::size_t index, const Way& way) {
+  if (!reach_ground()) return;
+  const auto turn = trials_->take_turn();
+  try {
+    if (ground_->reserve_workspace(way.workspace_bytes)) {
+      const Timed timed{index, ground_->time_ns(way.run, [this] { return left_ns(); })};
+      ++timed_count_;
+      if (!first_) first_ = timed;
+      if (!fastest_ || timed.ns < fastest_->ns) fastest_ = timed;
+    } else {
+      leave_unseen(index);
+    }
+  } catch (const sdk::Error& error) {
+    if (error.code() == BP_DEVICE_LOST) throw;
+    if (error.code() == BP_OUT_OF_MEMORY) {
+      leave_unseen(index);
+    } else {
+      failure_ = error.what();
+    }
+  }
+  const std::uint64_t passed = passed_ns();
+  trials_->spend(passed - std::exchange(counted_ns_, passed));
+}
+
+/// It may work when there is memory.
+void Comparison::leave_unseen(std::size_t index) {
+  is_settled_ = false;
+  if (!unseen_) unseen_ = index;
+}
+
+}  // namespace backplane::cuda
