@@ -174,10 +174,13 @@ TEST_F(RewriteTest, EveryNewNodeNeedsAKernel) {
   });
 }
 
-TEST_F(RewriteTest, OnlyNodesThatWereOfferedAreNamed) {
+TEST_F(RewriteTest, OnlyNodesThatWereOfferedAreReplaced) {
   expect_refused("a node that was not offered", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
     fused(graph, edit).output("b").replaces(sdk::Node()).add();
   });
+}
+
+TEST_F(RewriteTest, OnlyNodesThatWereOfferedGetNotes) {
   expect_refused("a node that was not offered", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
     fused(graph, edit).output("b").add();
     edit.note(sdk::Node(), "of nothing");
