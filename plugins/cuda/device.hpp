@@ -29,6 +29,7 @@ struct DeviceSettings {
   bool fusion = true;
   PrecisionRules precision;  ///< of nodes of float32
   ImageLayout layout = ImageLayout::kAuto;
+  GeluForm gelu = GeluForm::kExact;
   std::uint64_t attention_bytes = std::uint64_t{32} << 20;  ///< of scores at once
   bool tuning = true;  ///< what libraries offer is run, and the fastest taken
   TrialLimits trials;

@@ -37,7 +37,7 @@ struct Types {
       fuse_attention(device, graph, taken, recorded.edit());
       device_ops::fuse_rotations(graph, taken, recorded.edit());
       fuse_convolutions(graph, taken, recorded.edit());
-      fuse_products(settings.precision, graph, taken, recorded.edit());
+      fuse_products(settings.precision, settings.gelu, graph, taken, recorded.edit());
       device_ops::fuse_rows(device, graph, taken, recorded.edit());
       device_ops::fuse_chains(graph, taken, recorded.edit());
     }

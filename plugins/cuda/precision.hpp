@@ -11,6 +11,10 @@ namespace backplane::cuda {
 /// Errors: BP_INVALID_ARGUMENT naming the option for a name that is none.
 Precision precision_named(const std::string& name, const char* option);
 
+/// How a Gelu that is defined by erf may be computed where a product takes it over: as that, or by tanh, which differs by up to
+/// 0.0005.
+enum class GeluForm : std::uint8_t { kExact, kTanh };
+
 /// Which convolutions want images channels last. Automatic: those on tensor cores, with 16 bits or TF32.
 enum class ImageLayout : std::uint8_t { kAuto, kChannelsFirst, kChannelsLast };
 

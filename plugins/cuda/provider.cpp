@@ -57,6 +57,9 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
   options_.emplace_back("layout", BP_OPTION_STRING, "auto", "auto|channels_first|channels_last",
                         "How images lie between convolutions; auto: channels last on tensor "
                         "cores, which is with every precision but fp32.");
+  options_.emplace_back("gelu", BP_OPTION_STRING, "exact", "exact|tanh",
+                        "How a Gelu behind a product is computed that is defined by erf: exactly, "
+                        "or by tanh, which differs by up to 0.0005 and is part of the product.");
   options_.emplace_back("attention_mb", BP_OPTION_INT, "32", "1..65536",
                         "The most MiB of scores that an attention keeps which no kernel of "
                         "cuDNN computes: rows of more are computed one part after another.");
@@ -131,6 +134,7 @@ std::unique_ptr<Device> Provider::open(const sdk::OpenContext& ctx) {
   settings.precision = PrecisionRules(precision_named(ctx.option("precision"), "precision"),
                                       ctx.option("precision_of"));
   settings.attention_bytes = number_option(ctx, "attention_mb", "a number of MiB") * 1024 * 1024;
+  settings.gelu = ctx.option("gelu") == "tanh" ? GeluForm::kTanh : GeluForm::kExact;
   settings.tuning = ctx.option("tuning") == "on";
   const std::string layout = ctx.option("layout");
   settings.layout = layout == "channels_last"    ? ImageLayout::kChannelsLast

@@ -156,11 +156,12 @@ GraphCase channel_shuffle(Random& random) {
 }
 const Sweep kChannelShuffle("Fusion", "ChannelShuffle", 16, channel_shuffle);
 
-std::string gelu(GraphWriter& g, const std::string& x) {
+/// `half`: the dims of its last number.
+std::string gelu(GraphWriter& g, const std::string& x, const Dims& half = {}) {
   const std::string erf =
       g.node("Erf", {g.node("Div", {x, g.constant(f32({}, {std::sqrt(2.0)}))})});
   const std::string sum = g.node("Add", {erf, g.constant(f32({}, {1}))});
-  return g.node("Mul", {g.node("Mul", {x, sum}), g.constant(f32({}, {0.5}))});
+  return g.node("Mul", {g.node("Mul", {x, sum}), g.constant(f32(half, {0.5}))});
 }
 
 GraphCase dense(Random& random) {
@@ -174,7 +175,7 @@ GraphCase dense(Random& random) {
   x = random.one_in(2) ? g.node("Add", {x, bias}) : g.node("Add", {bias, x});
   switch (random.integer(0, 4)) {
     case 0:
-      x = gelu(g, x);
+      x = gelu(g, x, random.one_in(3) ? Dims{1, 1, 1, 1} : Dims{});
       break;
     case 1:
       x = g.node("Relu", {x});

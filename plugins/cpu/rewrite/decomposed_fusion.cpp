@@ -1,5 +1,4 @@
-#include <cmath>
-
+#include "plugins/common/patterns/gelu.hpp"
 #include "plugins/common/patterns/normalization.hpp"
 #include "plugins/common/patterns/rotation.hpp"
 #include "plugins/cpu/rewrite/passes.hpp"
@@ -11,21 +10,6 @@ namespace {
 WorkNode* only(const WorkingGraph& graph, const std::string& value, std::string_view op) {
   WorkNode* node = graph.only_consumer(value);
   return node != nullptr && !node->changed && node->is(op) ? node : nullptr;
-}
-
-/// The other one of a node's two inputs; "" when `value` is not among them.
-std::string other_input(const WorkNode& node, const std::string& value) {
-  if (node.inputs.size() != 2) return "";
-  if (node.inputs[0] == value) return node.inputs[1];
-  return node.inputs[1] == value ? node.inputs[0] : "";
-}
-
-bool other_is(const WorkingGraph& graph, const WorkNode& node, const std::string& value,
-              float expected) {
-  float found = 0;
-  const std::string other = other_input(node, value);
-  return !other.empty() && graph.scalar(other, found) &&
-         std::fabs(found - expected) <= 1e-4f * std::fabs(expected);
 }
 
 /// A normalisation of floats whose last node this is becomes one node.
@@ -50,42 +34,13 @@ bool fuse_rotation(WorkingGraph& graph, const sdk::Node& last) {
   return true;
 }
 
-/// The nodes of x * (1 + erf(x / sqrt(2))) / 2 around an Erf, in either order of the products.
-struct GeluMatch {
-  std::vector<WorkNode*> nodes;
-  std::string x;
-
-  bool match(const WorkingGraph& graph, WorkNode* erf) {
-    if (!erf->is("Erf") || !graph.is_float(erf->input(0))) return false;
-    WorkNode* inner = graph.producer(erf->input(0));
-    if (inner == nullptr || graph.only_consumer(erf->input(0)) != erf) return false;
-    if (inner->is("Div") && other_is(graph, *inner, inner->input(0), std::sqrt(2.0f))) {
-      x = inner->input(0);
-    } else if (inner->is("Mul")) {
-      for (const std::string& value : inner->inputs) {
-        if (other_is(graph, *inner, value, std::sqrt(0.5f))) x = value;
-      }
-    }
-    if (x.empty() || graph.is_constant(x)) return false;
-    WorkNode* sum = only(graph, erf->outputs[0], "Add");
-    if (sum == nullptr || !other_is(graph, *sum, erf->outputs[0], 1.0f)) return false;
-    WorkNode* product = only(graph, sum->outputs[0], "Mul");
-    if (product == nullptr) return false;
-    const std::string factor = other_input(*product, sum->outputs[0]);
-    if (factor == x) {
-      WorkNode* half = only(graph, product->outputs[0], "Mul");
-      if (half == nullptr || !other_is(graph, *half, product->outputs[0], 0.5f)) return false;
-      nodes = {inner, erf, sum, product, half};
-      return true;
-    }
-    WorkNode* half = graph.producer(factor);
-    if (half == nullptr || !half->is("Mul") || !other_is(graph, *half, x, 0.5f) ||
-        graph.only_consumer(factor) != product)
-      return false;
-    nodes = {inner, half, erf, sum, product};
-    return true;
-  }
-};
+/// The nodes around an Erf that make it a Gelu of floats become one node.
+bool fuse_gelu(WorkingGraph& graph, const sdk::Node& erf) {
+  const patterns::DecomposedGelu found = patterns::find_gelu_around(erf, graph.taken());
+  if (found.nodes.empty() || found.x.type() != sdk::DataType::Float) return false;
+  graph.merge(found.nodes, found.nodes.back(), "Gelu", {found.x.name()});
+  return true;
+}
 
 /// A constant of one element of an 8-bit type: writes it and the activation that rounds to the type.
 bool zero_point(const WorkingGraph& graph, const std::string& value, Activation& activation) {
@@ -147,13 +102,8 @@ void fuse_decomposed(WorkingGraph& graph) {
   for (std::size_t i = graph.size(); i-- > 0;) {
     WorkNode* node = graph.at(i);
     if (node == nullptr || node->changed || fuse_normalization(graph, node->original) ||
-        fuse_rotation(graph, node->original))
+        fuse_rotation(graph, node->original) || fuse_gelu(graph, node->original))
       continue;
-    GeluMatch gelu;
-    if (gelu.match(graph, node)) {
-      merge(graph, gelu.nodes, "Gelu", {gelu.x});
-      continue;
-    }
     Activation rounding;
     if (WorkNode* dequantize = match_rounding(graph, *node, rounding)) {
       merge(graph, {node, dequantize}, "Activate", {node->input(0)})->set_activation(rounding);

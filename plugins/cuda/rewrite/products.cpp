@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "plugins/common/device_ops/rewrite/joined_products.hpp"
+#include "plugins/common/patterns/gelu.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -56,14 +57,24 @@ void take_matrix(const NodeSet& taken, Fusion& fusion) {
   take(next, fusion);
 }
 
-/// Relu, and Gelu in the form that cuBLASLt has.
-void take_activation(const NodeSet& taken, Fusion& fusion) {
+/// Relu, and Gelu in the form that cuBLASLt has; the other one too, where the program lets it be computed so.
+void take_activation(const NodeSet& taken, GeluForm form, Fusion& fusion) {
+  const auto may_be_taken = [form](bool has_tanh) { return has_tanh || form == GeluForm::kTanh; };
   const sdk::Node next = only_consumer(fusion.result, taken);
-  if (!next || !next.domain().empty()) return;
-  const bool is_gelu = next.is("Gelu") && next.get_string("approximate", "none") == "tanh";
-  if (!is_gelu && !next.is("Relu")) return;
-  fusion.activation = is_gelu ? "Gelu" : "Relu";
-  take(next, fusion);
+  if (next && next.domain().empty() && next.is("Relu")) {
+    fusion.activation = "Relu";
+    take(next, fusion);
+  } else if (next && next.domain().empty() && next.is("Gelu")) {
+    if (!may_be_taken(next.get_string("approximate", "none") == "tanh")) return;
+    fusion.activation = "Gelu";
+    take(next, fusion);
+  } else {
+    const patterns::DecomposedGelu gelu = patterns::find_gelu_behind(fusion.result, taken);
+    if (gelu.nodes.empty() || !may_be_taken(gelu.has_tanh)) return;
+    fusion.activation = "Gelu";
+    for (const sdk::Node& node : gelu.nodes) fusion.replaced.push_back(node);
+    fusion.result = gelu.result;
+  }
 }
 
 void add_node(const sdk::Node& node, const Fusion& fusion, sdk::Rewrite& edit) {
@@ -120,8 +131,8 @@ std::vector<bool> join(const PrecisionRules& precision, const sdk::Graph& graph,
 
 }  // namespace
 
-void fuse_products(const PrecisionRules& precision, const sdk::Graph& graph, NodeSet& taken,
-                   sdk::Rewrite& edit) {
+void fuse_products(const PrecisionRules& precision, GeluForm gelu, const sdk::Graph& graph,
+                   NodeSet& taken, sdk::Rewrite& edit) {
   std::vector<Fusion> fusions;
   for (std::size_t i = 0; i < graph.node_count(); ++i) {
     const sdk::Node node = graph.node(i);
@@ -131,7 +142,7 @@ void fuse_products(const PrecisionRules& precision, const sdk::Graph& graph, Nod
       take_row(node, taken, fusion);
       take_matrix(taken, fusion);
     }
-    take_activation(taken, fusion);
+    take_activation(taken, gelu, fusion);
     if (fusion.replaced.size() == 1) continue;
     for (const sdk::Node& each : fusion.replaced) taken.insert(each.raw());
   }

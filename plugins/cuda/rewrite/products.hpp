@@ -7,7 +7,7 @@
 
 namespace backplane::cuda {
 
-void fuse_products(const PrecisionRules& precision, const sdk::Graph& graph,
+void fuse_products(const PrecisionRules& precision, GeluForm gelu, const sdk::Graph& graph,
                    device_ops::NodeSet& taken, sdk::Rewrite& edit);
 
 }  // namespace backplane::cuda
