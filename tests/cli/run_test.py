@@ -129,6 +129,31 @@ class Run(program.ProgramTest):
                        "--output-dir", "o")
         self.assertEqual(self.files(self.folder / "o"), [])
 
+    def test_a_crash_is_a_failed_run(self):
+        path = self.save(program.fault_model("abort"))
+        self.fail_with(3, ["crashed", "SIGABRT", "backplane check"], "run", path, "--input", self.x, "--custom-ops",
+                       program.FAULTS, "--output-dir", "o")
+        self.assertEqual(self.files(self.folder / "o"), [])
+
+    def test_an_interrupt_while_it_computes_is_a_failed_run(self):
+        path = self.save(program.fault_model("hang"))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number.name):
+                folder = self.folder / number.name
+                self.interrupt(number, folder.exists, "run", path, "--input", self.x, "--custom-ops", program.FAULTS,
+                               "--output-dir", number.name)
+                self.assertEqual(self.files(folder), [])
+
+    def test_an_interrupt_while_it_writes_leaves_no_half_of_a_file(self):
+        """The profile is a pipe that nobody reads: the other file is written, and not yet in its place."""
+        self.save(np.zeros(1), "o/y.npy")
+        before = (self.folder / "o/y.npy").read_bytes()
+        os.mkfifo(self.folder / "trace")
+        self.interrupt(signal.SIGINT, lambda: len(self.files(self.folder / "o")) > 1, "run", self.model, "--input", self.x,
+                       "--output-dir", "o", "--profile", "trace")
+        self.assertEqual(self.files(self.folder / "o"), ["y.npy"])
+        self.assertEqual((self.folder / "o/y.npy").read_bytes(), before)
+
     def test_16_bits_are_widened_whatever_the_model_imports(self):
         """Casts that are inserted have all types, even if the model's ai.onnx is older than they are, or is not imported."""
         half = TensorProto.FLOAT16

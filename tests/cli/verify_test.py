@@ -3,6 +3,7 @@
 
 import json
 import math
+import signal
 import time
 
 import numpy as np
@@ -104,6 +105,17 @@ class Cases(program.ProgramTest):
                            ("bad_tensor", "output_0.pb")):
             self.assertEqual(results[name]["status"], "error")
             self.assertIn(text, results[name]["reason"])
+
+    def test_an_interrupt_loses_no_line(self):
+        """A case is told when it is done: the one that waits for ever comes after the one that is wrong."""
+        self.save_case("cases/1_wrong", program.relu_model(), [X], [RELU + 1])
+        self.save_case("cases/2_hangs", program.fault_model("hang"), [X], [X])
+        lines = self.folder / "lines"
+        with open(lines, "wb") as file:
+            self.interrupt(signal.SIGINT, lambda: b"\n" in lines.read_bytes(), "verify", "cases", "--jobs", "1", "--custom-ops",
+                           program.FAULTS, "--json", "r.json", stdout=file)
+        self.assertRegex(lines.read_text(), r"^wrong: 1_wrong: .*\n$")
+        self.assertNotIn("r.json", self.files())
 
     def test_files_that_belong_to_nothing_are_errors(self):
         relu = program.relu_model()

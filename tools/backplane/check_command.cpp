@@ -4,11 +4,13 @@
 #include <map>
 #include <memory>
 #include <unistd.h>
+#include <vector>
 
 #include "tools/backplane/check/runner.hpp"
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/selection.hpp"
+#include "tools/backplane/sudden_end.hpp"
 
 namespace backplane::cli {
 namespace {
@@ -25,12 +27,13 @@ class PluginFolder {
     if (::mkdtemp(pattern.data()) == nullptr)
       run_failed("cannot make a folder below ", fs::temp_directory_path().string());
     path_ = pattern;
-    for (const char* const name : {"plugins", "apart"}) fs::create_directory(path_ / name);
-    fs::create_symlink(file, path_ / "plugins" / file.filename());
-    copy_ = path_ / "apart" / file.filename();
+    removals_.emplace_back(path_.string());
+    for (const char* const name : {"plugins", "apart"}) fs::create_directory(added(name));
+    fs::create_symlink(file, added("plugins" / file.filename()));
+    copy_ = added("apart" / file.filename());
     fs::copy_file(file, copy_);
     const fs::path deps = file.parent_path().parent_path() / "deps";
-    if (fs::is_directory(deps)) fs::create_directory_symlink(deps, path_ / "deps");
+    if (fs::is_directory(deps)) fs::create_directory_symlink(deps, added("deps"));
   }
   ~PluginFolder() {
     std::error_code ignored;
@@ -42,7 +45,14 @@ class PluginFolder {
   std::string copy() const { return copy_.string(); }
 
  private:
+  /// The path of what is about to be made in the folder.
+  fs::path added(const fs::path& name) {
+    removals_.emplace_back((path_ / name).string());
+    return path_ / name;
+  }
+
   fs::path path_, copy_;
+  std::vector<Removal> removals_;
 };
 
 struct Counts {
