@@ -232,6 +232,20 @@ class Types(program.ProgramTest):
                 self.assertEqual(np.load(file).dtype, array.dtype)
                 np.testing.assert_array_equal(np.load(file), array)
 
+    def test_elements_are_shown_exactly(self):
+        for array in (np.array([2**63 - 1, -2**63], np.int64), np.array([2**64 - 1, 0], np.uint64),
+                      np.array([2**31 - 1, -2**31], np.int32), np.array([2**32 - 1, 0], np.uint32)):
+            with self.subTest(array.dtype):
+                np.save(self.folder / "x.npy", array)
+                path = self.save(program.identity_model(helper.np_dtype_to_tensor_dtype(array.dtype), (2,)))
+                self.assertIn(f"  {array[0]} {array[1]}\n", self.succeed("run", path, "--input", "x=x.npy"))
+        np.save(self.folder / "x.npy", np.array([0.1, 1 / 3]))
+        path = self.save(program.identity_model(TensorProto.DOUBLE, (2,)))
+        self.assertIn("  0.1 0.3333333333333333\n", self.succeed("run", path, "--input", "x=x.npy"))
+        np.save(self.folder / "x.npy", np.array([0.1, 1 / 3], np.float32))
+        path = self.save(program.identity_model(TensorProto.FLOAT, (2,)))
+        self.assertIn("  0.1 0.33333334\n", self.succeed("run", path, "--input", "x=x.npy"))
+
     def test_types_that_numpy_lacks(self):
         for dtype in (TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.INT4):
             with self.subTest(dtype):

@@ -148,6 +148,33 @@ class Cases(program.ProgramTest):
         self.assertEqual(self.verify("cases")[1], "2 passed, 0 failed, 0 skipped")
 
 
+class Integers(program.ProgramTest):
+    """Equal is equal, beyond 2^53 too; what is told of a difference is exact."""
+
+    def test_large_integers_that_one_double_rounds_alike(self):
+        for dtype, largest in ((np.int64, 2**63 - 1), (np.uint64, 2**64 - 1), (np.int32, 2**31 - 1), (np.uint32, 2**32 - 1)):
+            with self.subTest(dtype.__name__):
+                got = np.array([largest, 1], dtype)
+                want = np.array([largest - 1, 1], dtype)
+                same = program.identity_model(helper.np_dtype_to_tensor_dtype(got.dtype), (2,))
+                self.save_case("case", same, [got], [want])
+                line = self.succeed("verify", "case", "--json", "r.json", code=1)
+                self.assertIn(f"element [0] is {largest}, should be {largest - 1} (1 of 2 differ)", line)
+                self.assertEqual(json.loads((self.folder / "r.json").read_text())["."]["max_abs"], 1)
+
+    def test_the_ends_of_a_range_are_far_apart(self):
+        got, want = np.array([-2**63], np.int64), np.array([2**63 - 1], np.int64)
+        self.save_case("case", program.identity_model(TensorProto.INT64, (1,)), [got], [want])
+        self.succeed("verify", "case", "--json", "r.json", code=1)
+        self.assertEqual(json.loads((self.folder / "r.json").read_text())["."]["max_abs"], 2.0**64)
+
+    def test_doubles_are_told_with_all_their_digits(self):
+        third = np.array([1 / 3], np.float64)
+        self.save_case("case", program.identity_model(TensorProto.DOUBLE, (1,)), [third], [np.nextafter(third, 1)])
+        line = self.succeed("verify", "case", "--rtol", "0", "--atol", "0", code=1)
+        self.assertIn("is 0.3333333333333333, should be 0.33333333333333337", line)
+
+
 class Tolerance(program.ProgramTest):
     """An element is right when |got - want| <= atol + rtol * |want|."""
 
