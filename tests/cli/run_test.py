@@ -78,7 +78,9 @@ class Run(program.ProgramTest):
     def test_wrong_names(self):
         self.fail_with(2, ["'xx'", "did you mean 'x'"], "run", self.model, "--input", "xx=x.npy")
         self.fail_with(2, ["NAME=FILE"], "run", self.model, "--input", "x.npy")
-        self.fail_with(2, ["twice"], "run", self.model, "--input", self.x, "--input", self.x)
+        self.fail_with(2, ["--input", "'x'", "twice"], "run", self.model, "--input", self.x, "--input", self.x)
+        self.fail_with(2, ["--output", "'y'", "twice"], "run", self.model, "--input", self.x, "--output", "y", "--output", "r",
+                       "--output", "y")
 
     def test_names_may_hold_an_equals_sign(self):
         path = self.save(model([node("Relu", ["a=b"], ["y"])], [value("a=b"), value("a")], [value("y")]))

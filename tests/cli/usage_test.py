@@ -127,6 +127,16 @@ class Selection(program.ProgramTest):
         self.fail_with(2, ["--plugin-path", "'nowhere'"], "inspect", self.model, "--plugin-path", "nowhere")
         self.fail_with(2, ["none.so"], "inspect", self.model, "--custom-ops", "none.so")
 
+    def test_what_is_given_twice_is_an_error_that_names_it(self):
+        """Else one of the two would win, and nobody knew which."""
+        dynamic = self.save(program.relu_model(("batch", 3)), "dynamic.onnx")
+        for option, first, second, name in (("--dim", "batch=2", "batch=3", "batch"), ("--set", "threads=1", "threads=2", "threads"),
+                                            ("--place", "op:Relu=cpu", "op:Relu=cpu", "op:Relu")):
+            self.fail_with(2, [option, f"'{name}'", "twice"], "inspect", dynamic, option, first, option, second)
+        self.fail_with(2, ["'cpu'", "twice"], "inspect", dynamic, "--providers", "cpu,cpu")
+        self.fail_with(2, ["--threads"], "inspect", dynamic, "--threads", "1", "--threads", "2")
+        self.fail_with(2, ["c.toml:2", "'threads'"], "inspect", dynamic, "--config", self.save("threads = 1\nthreads = 2\n", "c.toml"))
+
     def test_dims_are_checked(self):
         dynamic = self.save(program.relu_model(("batch", 3)), "dynamic.onnx")
         shape = self.json_of("inspect", dynamic, "--dim", "batch=5")["inputs"][0]["shape"]

@@ -97,6 +97,8 @@ void print(const std::vector<Result>& results, double run_ms, bool as_json) {
 }
 
 int run(const RunRequest& request) {
+  GivenOnce outputs("--output");
+  for (const std::string& output : request.outputs) outputs.add(output);
   Options options = request.selection.options();
   if (request.profile) options.set("profile", "true");
   const Environment environment(options);

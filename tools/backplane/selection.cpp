@@ -45,6 +45,10 @@ std::string joined_folders(const std::vector<std::string>& folders) {
 
 }  // namespace
 
+void GivenOnce::add(const std::string& name) {
+  if (!names_.insert(name).second) wrong_request(option_, ": '", name, "' is given twice");
+}
+
 void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                     const std::string& doc) {
   command.add_option(name, values, doc)->type_size(1)->allow_extra_args(false);
@@ -82,8 +86,10 @@ Options Selection::options(const std::vector<std::pair<std::string, std::string>
   }
   options.read_environment();
 
+  GivenOnce keys("--set");
   for (const std::string& setting : settings) {
     const auto [key, value] = split_pair(setting, setting.find('='), "--set", "KEY=VALUE");
+    keys.add(key);
     from_option("--set", [&, key = key, value = value] { options.set(key, value); });
   }
   const auto set = [&](const char* option, const char* key,
@@ -104,15 +110,19 @@ Options Selection::options(const std::vector<std::pair<std::string, std::string>
     from_option("--custom-ops", [&] { options.RegisterCustomOpsLibrary(library); });
   }
   if (!placement.empty()) options.set("place", "");
+  GivenOnce patterns("--place");
   for (const std::string& rule : placement) {
     const auto [pattern, provider] =
         split_pair(rule, rule.rfind('='), "--place", "PATTERN=PROVIDER");
+    patterns.add(pattern);
     from_option("--place", [&, pattern = pattern, provider = provider] {
       options.add_placement(pattern, provider);
     });
   }
+  GivenOnce symbols("--dim");
   for (const std::string& dim : dims) {
     const auto [name, size] = split_pair(dim, dim.rfind('='), "--dim", "NAME=N");
+    symbols.add(name);
     from_option("--dim", [&, name = name, size = size] { options.set("dim." + name, size); });
   }
   return options;

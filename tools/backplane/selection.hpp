@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,17 @@
 #include "backplane/backplane.hpp"
 
 namespace backplane::cli {
+
+/// Names that an option gave. A second time is an error: else one of the two would win, and nobody knew which.
+class GivenOnce {
+ public:
+  explicit GivenOnce(const char* option) : option_(option) {}
+  void add(const std::string& name);
+
+ private:
+  const char* option_;
+  std::set<std::string> names_;
+};
 
 /// What the command line says of providers; values are checked by the host library.
 struct Selection {
