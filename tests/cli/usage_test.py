@@ -95,6 +95,15 @@ class Selection(program.ProgramTest):
         case = self.save_case("cases/a", program.relu_model(), [X], [np.maximum(X, 0)])
         self.fail_with(2, mentions, "verify", case, "--providers", "cpuu")
 
+    def test_commands_that_open_no_provider_by_name_know_the_names(self):
+        mentions = ["no provider 'cpuu'", "did you mean 'cpu'"]
+        library = program.BUILD / "lib/backplane/plugins/cpu.so"
+        for command in (["providers"], ["check", library, "--only", "handshake.*"]):
+            for option, text in (("--providers", "cpuu"), ("--place", "op:Relu=cpuu"), ("--set", "provider.cpuu.isa=avx2")):
+                self.fail_with(2, [option, *mentions], *command, option, text)
+            self.succeed(*command, "--providers", "cpu:0", "--place", "op:Relu=cpu")
+        self.fail_with(2, ["'provider.cpuu.isa'", *mentions], "inspect", self.model, "--set", "provider.cpuu.isa=avx2")
+
     def test_command_line_over_environment_over_file(self):
         bad = self.save('providers = "file_provider"\n', "bad.toml")
         self.fail_with(2, ["file_provider"], "inspect", self.model, "--config", bad)

@@ -9,6 +9,7 @@
 #include "tools/backplane/check/runner.hpp"
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
+#include "tools/backplane/provider_rows.hpp"
 #include "tools/backplane/selection.hpp"
 #include "tools/backplane/sudden_end.hpp"
 
@@ -120,6 +121,11 @@ int check_plugin(CheckRequest& request) {
   request.selection = &request.chosen;
   request.chosen.options();  // wrong ones are told now
   const PluginFolder folder(file);
+  if (!request.chosen.named_providers().empty()) {
+    Selection beside = request.chosen;
+    beside.plugin_path.insert(beside.plugin_path.begin(), folder.path());
+    require_known_providers(request.chosen, provider_rows(beside, request.timeout));
+  }
   request.folder = folder.path();
   request.copy = folder.copy();
   const std::vector<Row> rows = check::run_suite(request);

@@ -1,7 +1,9 @@
 #include "tools/backplane/selection.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <utility>
 
 #include "tools/backplane/failure.hpp"
@@ -75,6 +77,26 @@ void Selection::add_precision_to(CLI::App& command) {
 
 void Selection::add_dims_to(CLI::App& command) {
   add_repeatable(command, "--dim", dims, "NAME=N: the size of a symbolic dimension");
+}
+
+std::vector<std::pair<std::string, std::string>> Selection::named_providers() const {
+  std::vector<std::pair<std::string, std::string>> named;
+  const auto add = [&](const std::string& option, const std::string& device) {
+    const std::string name = device.substr(0, device.find(':'));
+    if (!name.empty() && name != "auto") named.emplace_back(option, name);
+  };
+  std::istringstream list(providers.value_or(""));
+  for (std::string device; std::getline(list, device, ',');) {
+    device.erase(std::remove(device.begin(), device.end(), ' '), device.end());
+    add("--providers", device);
+  }
+  for (const std::string& rule : placement) add("--place", rule.substr(rule.rfind('=') + 1));
+  const std::string prefix = "provider.";
+  for (const std::string& setting : settings) {
+    if (setting.rfind(prefix, 0) != 0) continue;
+    add("--set", setting.substr(prefix.size(), setting.find('.', prefix.size()) - prefix.size()));
+  }
+  return named;
 }
 
 Options Selection::options(const std::vector<std::pair<std::string, std::string>>& defaults) const {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -32,6 +33,9 @@ struct Selection {
   void add_to(CLI::App& command);
   void add_precision_to(CLI::App& command);
   void add_dims_to(CLI::App& command);
+
+  /// Each option that names a provider, and the provider without its device.
+  std::vector<std::pair<std::string, std::string>> named_providers() const;
 
   /// Default, file, environment, command line: later ones replace earlier ones. `defaults` come first.
   Options options(const std::vector<std::pair<std::string, std::string>>& defaults = {}) const;
