@@ -131,6 +131,17 @@ class Run(program.ProgramTest):
                        "--output-dir", "o")
         self.assertEqual(self.files(self.folder / "o"), [])
 
+    def test_sizes_that_no_memory_has_are_a_failed_run_that_names_the_value(self):
+        path = self.save(model([node("Expand", ["v", "s"], ["y"], name="wide"), node("ReduceMax", ["y"], ["z"])],
+                               [value("v", shape=(1,)), value("s", TensorProto.INT64, (2,))],
+                               [value("y", shape=None), value("z", shape=None)]))
+        np.save(self.folder / "v.npy", np.ones(1, np.float32))
+        np.save(self.folder / "s.npy", np.array([1 << 20, 1 << 20]))
+        for output in ("y", "z"):
+            self.fail_with(3, ["'y'", "'wide'", f"{1 << 42} bytes"], "run", path, "--input", "v=v.npy", "--input", "s=s.npy",
+                           "--output", output, "--providers", "cpu")
+        self.fail_with(3, ["input 'x'", f"{1 << 42} bytes"], "bench", self.save(program.relu_model((1 << 20, 1 << 20))))
+
     def test_a_crash_is_a_failed_run(self):
         path = self.save(program.fault_model("abort"))
         self.fail_with(3, ["crashed", "SIGABRT", "backplane check"], "run", path, "--input", self.x, "--custom-ops",

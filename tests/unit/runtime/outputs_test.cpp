@@ -96,6 +96,28 @@ TEST_F(Outputs, OfASizeFoundByRunningAreCheckedToo) {
   EXPECT_EQ(results[0].bytes(), memory.data());
 }
 
+/// A size that no machine has: 2^40 floats, in an output, then between two nodes. The session is as good as before.
+TEST_F(Outputs, TooLargeForAnyMemoryAreNamedWithTheirBytes) {
+  ModelMaker maker;
+  maker.input("x", {"1"}).input("sizes", {"2"}, ModelMaker::kInt64);
+  maker.node("Expand", {"x", "sizes"}, "y").node("ReduceMax", {"y"}, "most").output("y");
+  const Session made = open(maker.output("most"), on_cpu());
+  const Value one = tensor<float>({1}, {7});
+  const Value huge = tensor<std::int64_t>({2}, {1 << 20, 1 << 20});
+  const auto run_of = [&](const Value& sizes, const char* fetch) {
+    return made.run({{"x", one}, {"sizes", sizes}}, {fetch});
+  };
+  for (int turn = 0; turn < 2; ++turn) {
+    expect_words(failure([&] { run_of(huge, "y"); }, BACKPLANE_OUT_OF_MEMORY),
+                 {"'y'", "'make_y'", "[1048576,1048576]", "4398046511104 bytes"});
+    expect_words(failure([&] { run_of(huge, "most"); }, BACKPLANE_OUT_OF_MEMORY),
+                 {"'y'", "'make_y'", "4398046511104 bytes"});
+    const Value small = tensor<std::int64_t>({2}, {2, 1});
+    EXPECT_EQ(elements(run_of(small, "y")[0]), (std::vector<float>{7, 7}));
+    EXPECT_EQ(elements(run_of(small, "most")[0]), (std::vector<float>{7}));
+  }
+}
+
 TEST_F(Outputs, InnerValuesCanBeFetched) {
   const Session made = session();
   const std::vector<Value> inner = made.run({{"x", x_}}, {"inner"});
