@@ -7,7 +7,7 @@ import signal
 import time
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import program
 from program import X, model, node, value
@@ -124,6 +124,13 @@ class Cases(program.ProgramTest):
         self.save_case("case", relu, [X], [np.maximum(X, 0)] * 2)
         (self.folder / "case/test_data_set_0/input_1.pb").unlink()
         self.fail_with_reason("output_1.pb", "1 output")
+
+    def test_a_second_file_for_one_output_is_an_error(self):
+        for name in ("output_00.pb", "input_00.pb"):
+            self.save_case("case", program.relu_model(), [X], [RELU])
+            second = self.save(numpy_helper.from_array(X), f"case/test_data_set_0/{name}")
+            self.fail_with_reason(name, "without zeros in front")
+            second.unlink()
 
     def fail_with_reason(self, *words):
         self.succeed("verify", "case", "--json", "r.json", code=1)
