@@ -191,6 +191,12 @@ class Run(program.ProgramTest):
         self.assertTrue(spans)
         self.fail_with(2, ["--profile"], "run", self.model, "--input", self.x, "--profile", "nowhere/trace.json")
 
+    def test_a_profile_does_not_replace_an_output(self):
+        (self.folder / "o").mkdir()
+        self.fail_with(2, ["o/../o/y.npy", "two of the files"], "run", self.model, "--input", self.x, "--output-dir", "o", "--profile",
+                       "o/../o/y.npy")
+        self.assertEqual(self.files(self.folder / "o"), [])
+
     def test_output_folders_that_cannot_be(self):
         self.save("text", "file")
         self.fail_with(2, ["--output-dir", "'file'"], "run", self.model, "--input", self.x, "--output-dir", "file")

@@ -24,6 +24,7 @@ class OutputFiles {
   OutputFiles& operator=(const OutputFiles&) = delete;
   ~OutputFiles();
 
+  /// Throws Failure (wrong request) for a file that is among them already.
   void add(const std::filesystem::path& path, const std::function<void(const Append&)>& write);
   void add(const std::filesystem::path& path, const std::string& content);
   void commit();
@@ -32,6 +33,7 @@ class OutputFiles {
   struct Pending {
     std::string temporary;
     std::filesystem::path path;
+    std::filesystem::path whole;  ///< by whatever way it was named
     Removal removal;
   };
   std::vector<Pending> pending_;
