@@ -158,6 +158,8 @@ struct ValueInfo {
 
 /// Feeds by name; the values are borrowed for the call.
 using Feeds = std::vector<std::pair<std::string, ValueView>>;
+/// Fetches by name (outputs or inner values): a value that is there is written and must fit, an empty one is made.
+using Fetches = std::map<std::string, Value>;
 
 class Graph;
 
@@ -251,6 +253,11 @@ class Session {
   void run(const Feeds& feeds, const std::vector<std::string>& fetches, std::vector<Value>& results,
            const RunOptions& options) const {
     run_with(options.get(), feeds, fetches, results);
+  }
+  /// Runs the model into the values of `fetches`, which after a failure are the same ones; an empty map gets all outputs.
+  void run(const Feeds& feeds, Fetches& fetches) const { run_with(nullptr, feeds, fetches); }
+  void run(const Feeds& feeds, Fetches& fetches, const RunOptions& options) const {
+    run_with(options.get(), feeds, fetches);
   }
   /// Waits for what runs with synchronize=false left going on.
   void synchronize() const { detail::check(backplane_session_synchronize(get())); }
@@ -366,6 +373,33 @@ class Session {
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (results[i].get() == nullptr) results[i] = Value(fetched[i]);
     }
+  }
+
+  void run_with(const backplane_run_options* options, const Feeds& feeds, Fetches& fetches) const {
+    if (fetches.empty()) {
+      Fetches outputs;
+      for (const ValueInfo& output : this->outputs()) outputs[output.name];
+      if (!outputs.empty()) run_with(options, feeds, outputs);
+      fetches = std::move(outputs);
+      return;
+    }
+    std::vector<std::string> names;
+    std::vector<Value> values;
+    for (auto& [name, value] : fetches) {
+      names.push_back(name);
+      values.push_back(std::move(value));
+    }
+    const auto put_back = [&] {
+      std::size_t i = 0;
+      for (auto& [name, value] : fetches) value = std::move(values[i++]);
+    };
+    try {
+      run_with(options, feeds, names, values);
+    } catch (...) {
+      put_back();
+      throw;
+    }
+    put_back();
   }
 
   std::vector<ValueInfo> list(std::int32_t which) const {

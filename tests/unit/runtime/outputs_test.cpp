@@ -51,6 +51,61 @@ TEST_F(Outputs, ThatFitAreWritten) {
   EXPECT_EQ(elements(again[0])[3], -4);
 }
 
+TEST_F(Outputs, OfAMapAreWrittenByName) {
+  const Session made = session();
+  std::vector<float> memory(4, 99);
+  Fetches fetches;
+  fetches["y"] = Value::borrow<float>({4}, memory.data(), 4);
+  fetches["inner"];
+  made.run({{"x", x_}}, fetches);
+  EXPECT_EQ(memory, (std::vector<float>{-1, 0, -3, -4}));
+  EXPECT_EQ(fetches.at("y").bytes(), memory.data());
+  EXPECT_EQ(elements(fetches.at("inner")), (std::vector<float>{1, 0, 3, 4}));
+  const void* inner = fetches.at("inner").bytes();
+  made.run({{"x", tensor<float>({4}, {5, 6, 7, 8})}}, fetches, RunOptions());
+  EXPECT_EQ(memory[3], -8);
+  EXPECT_EQ(fetches.at("inner").bytes(), inner);
+  Fetches all;
+  made.run({{"x", x_}}, all);
+  EXPECT_EQ(all.size(), 2u);
+  EXPECT_EQ(elements(all.at("y"))[2], -3);
+  EXPECT_EQ(all.at("where").dims(), (Dims{1, 3}));
+}
+
+TEST_F(Outputs, OfAMapAreTheSameAfterAFailure) {
+  const Session made = session();
+  Fetches fetches;
+  fetches["y"] = tensor<float>({3}, {1, 2, 3});
+  const void* place = fetches.at("y").bytes();
+  expect_words(failure([&] { made.run({{"x", x_}}, fetches); }), {"'y'", "[3]", "[4]"});
+  EXPECT_EQ(fetches.at("y").bytes(), place);
+  Fetches none;
+  failure([&] { made.run({}, none); });
+  EXPECT_TRUE(none.empty());
+}
+
+/// A feed, and no output, by whatever way.
+TEST_F(Outputs, InMemoryThatIsOnlyReadAreRefused) {
+  const Session made = session();
+  const std::vector<float> numbers = {1, -2, 3, 4};
+  Value lent = Value::borrow<float>({4}, numbers.data(), 4);
+  EXPECT_EQ(std::as_const(lent).bytes(), numbers.data());
+  EXPECT_EQ(elements(made.run({{"x", lent}}, {"y"})[0]), (std::vector<float>{-1, 0, -3, -4}));
+  const char* why = "for reading alone";
+  Binding binding(made);
+  binding.bind_input("x", lent);
+  binding.bind_output("y");
+  binding.run();
+  EXPECT_EQ(elements(binding.output("y")), (std::vector<float>{-1, 0, -3, -4}));
+  expect_words(failure([&] { binding.bind_output("y", lent); }), {"'y'", why});
+  expect_words(failure([&] { lent.write_numbers({1, 2, 3, 4}); }), {why});
+  Fetches fetches;
+  fetches["y"] = std::move(lent);
+  expect_words(failure([&] { made.run({{"x", x_}}, fetches); }), {"'y'", why});
+  EXPECT_EQ(numbers, (std::vector<float>{1, -2, 3, 4}));
+  EXPECT_EQ(elements(Value::borrow_const(ElementType::Float, {4}, numbers.data(), 16)), numbers);
+}
+
 TEST_F(Outputs, OfTheWrongSizeAreNamed) {
   const Session made = session();
   for (const Dims& dims : {Dims{3}, Dims{5}, Dims{4, 1}, Dims{2, 2}, Dims{}}) {

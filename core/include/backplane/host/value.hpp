@@ -274,6 +274,18 @@ class Value : public ValueView {
   static Value borrow(const std::vector<std::int64_t>& dims, T* data, std::uint64_t count) {
     return borrow(detail::ElementOf<T>::kType, dims, data, count * sizeof(T));
   }
+  /// Likewise over memory that is only read: a feed, and never a fetch. Its elements are to be read alone.
+  static Value borrow_const(ElementType type, const std::vector<std::int64_t>& dims,
+                            const void* data, std::uint64_t bytes) {
+    backplane_value* value = nullptr;
+    detail::check(backplane_value_borrow_const(static_cast<std::int32_t>(type), dims.data(),
+                                               dims.size(), data, bytes, &value));
+    return Value(value);
+  }
+  template <class T>
+  static Value borrow(const std::vector<std::int64_t>& dims, const T* data, std::uint64_t count) {
+    return borrow_const(detail::ElementOf<T>::kType, dims, data, count * sizeof(T));
+  }
   /// A container, of a type such as "seq(tensor(float))"; elements are copied.
   static Value sequence(const std::string& type, const std::vector<ValueView>& elements) {
     std::vector<const backplane_value*> handles;
