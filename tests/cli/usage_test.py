@@ -135,6 +135,7 @@ class Selection(program.ProgramTest):
         self.fail_with(2, ["PATTERN=PROVIDER"], "inspect", self.model, "--place", "op:Relu")
         self.fail_with(2, ["--plugin-path", "'nowhere'"], "inspect", self.model, "--plugin-path", "nowhere")
         self.fail_with(2, ["none.so"], "inspect", self.model, "--custom-ops", "none.so")
+        self.fail_with(2, ["--custom-ops", "needs a path"], "inspect", self.model, "--custom-ops", "")
 
     def test_what_is_given_twice_is_an_error_that_names_it(self):
         """Else one of the two would win, and nobody knew which."""
