@@ -161,6 +161,8 @@ class Requests(CheckTest):
         self.fail_with(2, ["plugin"], "check")
         self.fail_with(2, ["names no case"], "check", null, "--only", "nothing.*")
         self.fail_with(2, ["--device 7", "1 device"], "check", null, "--device", "7")
+        for option, wrong in (("--device", "-1"), ("--seed", "-1"), ("--timeout", "0"), ("--timeout", "99999999999")):
+            self.fail_with(2, [option, wrong], "check", null, option, wrong, "--only", "handshake.*")
         self.fail_with(2, ["cannot be loaded"], "check", self.save("no library", "text.so"))
 
 

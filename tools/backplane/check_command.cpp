@@ -117,7 +117,6 @@ int check_plugin(CheckRequest& request) {
   if (error || !fs::is_regular_file(file, error))
     wrong_request("'", request.file, "' is no file: give the plugin's shared object");
   request.file = file.string();
-  if (request.timeout < 1) wrong_request("--timeout is in seconds, at least 1");
   request.selection = &request.chosen;
   request.chosen.options();  // wrong ones are told now
   const PluginFolder folder(file);
@@ -144,11 +143,14 @@ void add_check(CLI::App& program, Action& chosen) {
   CLI::App& command = *program.add_subcommand(
       "check", "proves a provider or library of custom operators against the plugin ABI");
   command.add_option("plugin", request->file, "shared object of the plugin")->required();
-  command.add_option("--device", request->device, "number of the provider's device (0)");
+  command.add_option("--device", request->device, "number of the provider's device (0)")
+      ->check(CLI::Range(0, 100'000));
   command.add_option("--only", request->only,
                      "cases whose name (CASE, or CASE/SUBJECT) fits a pattern with '*' and '?'");
-  command.add_option("--seed", request->seed, "of the generated shapes and elements (1)");
-  command.add_option("--timeout", request->timeout, "seconds for one call of the plugin (60)");
+  command.add_option("--seed", request->seed, "of the generated shapes and elements (1)")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--timeout", request->timeout, "seconds for one call of the plugin (60)")
+      ->check(CLI::Range(1, 1'000'000));
   command.add_flag("--json", request->json, "print one JSON value");
   request->chosen.add_to(command);
   command.callback([request, &chosen] { chosen = [request] { return check_plugin(*request); }; });
