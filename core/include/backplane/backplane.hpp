@@ -232,12 +232,12 @@ class Session {
 
   /// Runs the model and gives what `fetches` name (outputs or inner values; none: all outputs), in that order.
   std::vector<Value> run(const Feeds& feeds, const std::vector<std::string>& fetches = {}) const {
-    std::vector<Value> results(fetches.empty() ? backplane_session_count(get(), BACKPLANE_OUTPUTS)
-                                               : fetches.size());
+    std::vector<Value> results;
     run(feeds, fetches, results);
     return results;
   }
-  /// Likewise into `results`, one for each fetch: values that are there are written and must fit, empty ones are made.
+  /// Likewise into `results`, one for each fetch: values that are there are written and must fit, empty ones are made. No
+  /// results at all are as many empty ones.
   void run(const Feeds& feeds, const std::vector<std::string>& fetches,
            std::vector<Value>& results) const {
     run_with(nullptr, feeds, fetches, results);
@@ -245,8 +245,7 @@ class Session {
   /// Likewise, with options.
   std::vector<Value> run(const Feeds& feeds, const std::vector<std::string>& fetches,
                          const RunOptions& options) const {
-    std::vector<Value> results(fetches.empty() ? backplane_session_count(get(), BACKPLANE_OUTPUTS)
-                                               : fetches.size());
+    std::vector<Value> results;
     run(feeds, fetches, results, options);
     return results;
   }
@@ -361,16 +360,21 @@ class Session {
     }
     std::vector<const char*> fetch_names;
     for (const std::string& name : fetches) fetch_names.push_back(name.c_str());
-    if (!fetches.empty() && results.size() != fetches.size()) {
+    const std::size_t count =
+        fetches.empty() ? backplane_session_count(get(), BACKPLANE_OUTPUTS) : fetches.size();
+    if (!results.empty() && results.size() != count) {
       throw Error(BACKPLANE_INVALID_ARGUMENT, std::to_string(results.size()) + " results for " +
-                                                  std::to_string(fetches.size()) + " fetches");
+                                                  std::to_string(count) +
+                                                  (fetches.empty() ? " outputs" : " fetches"));
     }
     std::vector<backplane_value*> fetched;
     for (Value& result : results) fetched.push_back(result.get());
+    fetched.resize(count, nullptr);
     detail::check(backplane_session_run_with(
         get(), options, feed_names.data(), feed_values.data(), feeds.size(),
         fetches.empty() ? nullptr : fetch_names.data(), fetched.data(), fetched.size()));
-    for (std::size_t i = 0; i < results.size(); ++i) {
+    results.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
       if (results[i].get() == nullptr) results[i] = Value(fetched[i]);
     }
   }

@@ -51,6 +51,19 @@ TEST_F(Outputs, ThatFitAreWritten) {
   EXPECT_EQ(elements(again[0])[3], -4);
 }
 
+TEST_F(Outputs, AreAsManyAsTheFetchesOrNoneYet) {
+  const Session made = session();
+  std::vector<Value> results;
+  made.run({{"x", x_}}, {}, results);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(elements(results[0])[3], -4);
+  std::vector<Value> wrong(3), none;
+  expect_words(failure([&] { made.run({{"x", x_}}, {}, wrong); }), {"3 results for 2 outputs"});
+  expect_words(failure([&] { made.run({{"x", x_}}, {"y"}, wrong); }), {"3 results for 1 fetches"});
+  made.run({{"x", x_}}, {"inner"}, none);
+  EXPECT_EQ(elements(none.at(0))[3], 4);
+}
+
 TEST_F(Outputs, OfAMapAreWrittenByName) {
   const Session made = session();
   std::vector<float> memory(4, 99);
