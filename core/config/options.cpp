@@ -116,6 +116,7 @@ void Options::append_provider(ProviderChoice choice) {
 }
 
 void Options::add_custom_ops(const std::filesystem::path& file) {
+  if (file.empty()) invalid("a library of custom operators needs a path");
   std::vector<std::string> files;
   session.custom_ops.push_back(file);
   for (const std::filesystem::path& path : session.custom_ops) files.push_back(path.string());

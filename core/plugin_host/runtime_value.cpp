@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <utility>
 
@@ -34,13 +35,18 @@ struct FreeMemory {
   void operator()(void* memory) const { SpareMemory::instance().give(memory, bytes); }
 };
 
+/// Null: there is not so much.
 std::shared_ptr<void> allocate(std::uint64_t bytes, std::uint64_t alignment) {
   std::uint64_t capacity = 0;
   void* memory = SpareMemory::instance().take(bytes, alignment, capacity);
-  if (memory == nullptr) {
-    throw Error(Code::OutOfMemory, text("a tensor of ", bytes, " bytes does not fit into memory"));
-  }
+  if (memory == nullptr) return nullptr;
   return {memory, FreeMemory{capacity}};
+}
+
+[[noreturn]] void throw_too_large(DataType type, const std::vector<std::int64_t>& dims,
+                                  const std::string& size) {
+  throw Error(Code::OutOfMemory, text("a tensor(", name(type), ") ", to_string(dims), " of ", size,
+                                      " does not fit into memory"));
 }
 
 /// True when the memory is the host's, nobody else holds it, and it is large enough and aligned.
@@ -102,7 +108,12 @@ void RuntimeValue::set_owned_tensor(DataType type_of_elements,
     std::vector<std::string> reused = std::move(strings);
     set_tensor(type_of_elements, new_dims);
     strings = std::move(reused);
-    strings.resize(static_cast<std::size_t>(element_count(new_dims)));
+    const auto count = static_cast<std::size_t>(element_count(new_dims));
+    try {
+      strings.resize(count);
+    } catch (const std::exception&) {  // no memory, or more than there could be
+      throw_too_large(type_of_elements, new_dims, text(count, " strings"));
+    }
     for (std::string& string : strings) string.clear();
     return;
   }
@@ -110,6 +121,8 @@ void RuntimeValue::set_owned_tensor(DataType type_of_elements,
   if (!is_reusable(memory, description.bytes, alignment)) {
     memory.reset();
     memory = allocate(std::max<std::uint64_t>(description.bytes, 1), alignment);
+    if (memory == nullptr)
+      throw_too_large(type_of_elements, new_dims, text(description.bytes, " bytes"));
   }
   description.host_ptr = memory.get();
 }

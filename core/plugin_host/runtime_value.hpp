@@ -34,6 +34,7 @@ struct RuntimeValue : bp_value, std::enable_shared_from_this<RuntimeValue> {
   std::shared_ptr<ImportedMemory>
       imported;  ///< memory of the program's that it lies in: neither replaced nor resized
   bool is_element = false;  ///< of a container: shared instead of copied
+  bool read_only = false;   ///< lies in host memory of the program's that nobody may write
   RuntimeValuePtr kept;     ///< itself, while a plugin owns it: see release_to_plugin
 
   RuntimeValue();  ///< absent

@@ -165,6 +165,7 @@ backplane_status* backplane_value_write_numbers(backplane_value* value, std::uin
                                                 const double* numbers, std::uint64_t count) {
   return guarded([&] {
     const RuntimeValue& to = *required(value, "value").value;
+    if (to.read_only) invalid("the value lies in memory that was lent for reading alone");
     std::byte* elements = numbers_of(to, index, count);
     if (count > 0) required(numbers, "numbers");
     for (std::uint64_t i = 0; i < count; ++i)

@@ -1,6 +1,7 @@
 // The C host interface: runs, their options, saved values.
 #include <algorithm>
 
+#include "core/base/quote.hpp"
 #include "core/runtime/c_objects.hpp"
 
 namespace backplane::core {
@@ -75,6 +76,10 @@ NamedCall::NamedCall(const char* const* feed_names, const backplane_value* const
   }
   for (std::size_t i = 0; i < feed_count; ++i) {
     const char& name = required(feed_names[i], "feed_names");
+    if (feeds[i] == nullptr) {
+      invalid("the input ", quoted(&name),
+              " is given no value: a null one, or in C++ one that is empty or was moved from");
+    }
     const backplane_value& feed = required(feeds[i], "feeds");
     feeds_.push_back({&name, feed.value.get(), feed.device});
   }

@@ -169,6 +169,18 @@ backplane_status* backplane_value_borrow(std::int32_t dtype, const std::int64_t*
   });
 }
 
+backplane_status* backplane_value_borrow_const(std::int32_t dtype, const std::int64_t* dims,
+                                               std::size_t rank, const void* data,
+                                               std::uint64_t bytes, backplane_value** out) {
+  return guarded([&] {
+    required(out, "out") = nullptr;
+    auto made = tensor_over(read_dtype(dtype), read_dims(dims, rank), bytes);
+    borrow(*made->value, const_cast<void*>(data), "data");  // what is read only is never written
+    made->value->read_only = true;
+    *out = made.release();
+  });
+}
+
 backplane_status* backplane_value_borrow_on(const backplane_session* session, const char* device,
                                             std::int32_t dtype, const std::int64_t* dims,
                                             std::size_t rank, std::uint64_t memory,

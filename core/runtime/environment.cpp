@@ -207,7 +207,22 @@ void Environment::append_host_evaluator(DeviceSet& set, bool placeable) {
   set.devices.push_back(std::move(device));
 }
 
+/// Options of providers that the session does not open would be read by nobody: they are judged here.
+void Environment::check_provider_options(const SessionOptions& options) {
+  for (const auto& [name, given] : options.provider_options) {
+    const bp_provider* provider = nullptr;
+    PluginPtr plugin;
+    try {
+      plugin = plugins_.find_provider(name, &provider);
+    } catch (const Error& error) {
+      throw error.within(text("option 'provider.", name, ".", given.front().first, "'"));
+    }
+    complete_options(*provider, given);
+  }
+}
+
 DeviceSet Environment::open_devices(const SessionOptions& options) {
+  check_provider_options(options);
   return open_devices(options, PathOptions());
 }
 

@@ -50,6 +50,7 @@ class Environment {
 
  private:
   std::vector<ProviderChoice> all_choices();
+  void check_provider_options(const SessionOptions& options);
   void append_device(DeviceSet& set, const SessionOptions& options, const ProviderChoice& choice,
                      bool requested);
   void append_host_evaluator(DeviceSet& set, bool placeable);

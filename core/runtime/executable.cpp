@@ -407,37 +407,52 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
   for (const auto& [fetch, slot] : segment.dynamic_fetches)
     check_apart(segment, run, static_cast<std::size_t>(fetch), slot);
   for (const auto& [fetch, slot] : segment.fetches) {
-    RuntimeValue& value = *run.fetches[static_cast<std::size_t>(fetch)];
-    const ValueState& state = *segment.slots[static_cast<std::size_t>(slot)].state;
-    const int space = segment.slots[static_cast<std::size_t>(slot)].space;
-    if (run.settings.own_fetches != nullptr && space != kHostSpace && value.imported == nullptr) {
-      own_tensor(value, state.type, state.dims, space, *run.settings.own_fetches);
-      continue;
+    try {
+      provide_fetch(segment, run, fetch, slot);
+    } catch (const Error& error) {
+      if (error.code() != Code::OutOfMemory) throw;
+      const Graph& graph = run.generation->program->graph();
+      const NodeId producer =
+          graph.value(segment.slots[static_cast<std::size_t>(slot)].value).producer;
+      const std::string made =
+          producer == kNone ? "" : ", made by " + run.generation->program->words(producer);
+      throw error.within(
+          text("output '", cut_.fetches[static_cast<std::size_t>(fetch)], "'", made));
     }
-    if (run.settings.fetch_memory != nullptr) {
-      run.settings.fetch_memory->provide(static_cast<std::size_t>(fetch), state, space, value);
-      continue;
-    }
-    if (value.kind == BP_VALUE_ABSENT) {
-      own_fetch(run, static_cast<std::size_t>(fetch), state);
-      continue;
-    }
-    const bool fits = value.is_tensor() && value.element() == state.type &&
-                      value.description.rank == static_cast<std::int32_t>(state.dims.size()) &&
-                      std::equal(state.dims.begin(), state.dims.end(), value.description.dims);
-    const std::vector<bool>* resizable = run.settings.resizable;
-    if (!fits && resizable != nullptr && (*resizable)[static_cast<std::size_t>(fetch)] &&
-        value.memory != nullptr) {
-      own_fetch(run, static_cast<std::size_t>(fetch), state);
-    } else if (!fits) {
-      const std::vector<std::int64_t> dims(value.description.dims,
-                                           value.description.dims + value.description.rank);
-      invalid("the value given for output '", cut_.fetches[static_cast<std::size_t>(fetch)],
-              "' is tensor(", name(value.element()), ") ", to_string(dims),
-              "; the run makes tensor(", name(state.type), ") ", to_string(state.dims));
-    } else {
-      check_apart(segment, run, static_cast<std::size_t>(fetch), slot);
-    }
+  }
+}
+
+void Executable::provide_fetch(const Segment& segment, const Run& run, int fetch, int slot) const {
+  RuntimeValue& value = *run.fetches[static_cast<std::size_t>(fetch)];
+  const ValueState& state = *segment.slots[static_cast<std::size_t>(slot)].state;
+  const int space = segment.slots[static_cast<std::size_t>(slot)].space;
+  if (run.settings.own_fetches != nullptr && space != kHostSpace && value.imported == nullptr) {
+    own_tensor(value, state.type, state.dims, space, *run.settings.own_fetches);
+    return;
+  }
+  if (run.settings.fetch_memory != nullptr) {
+    run.settings.fetch_memory->provide(static_cast<std::size_t>(fetch), state, space, value);
+    return;
+  }
+  if (value.kind == BP_VALUE_ABSENT) {
+    own_fetch(run, static_cast<std::size_t>(fetch), state);
+    return;
+  }
+  const bool fits = value.is_tensor() && value.element() == state.type &&
+                    value.description.rank == static_cast<std::int32_t>(state.dims.size()) &&
+                    std::equal(state.dims.begin(), state.dims.end(), value.description.dims);
+  const std::vector<bool>* resizable = run.settings.resizable;
+  if (!fits && resizable != nullptr && (*resizable)[static_cast<std::size_t>(fetch)] &&
+      value.memory != nullptr) {
+    own_fetch(run, static_cast<std::size_t>(fetch), state);
+  } else if (!fits) {
+    const std::vector<std::int64_t> dims(value.description.dims,
+                                         value.description.dims + value.description.rank);
+    invalid("the value given for output '", cut_.fetches[static_cast<std::size_t>(fetch)],
+            "' is tensor(", name(value.element()), ") ", to_string(dims), "; the run makes tensor(",
+            name(state.type), ") ", to_string(state.dims));
+  } else {
+    check_apart(segment, run, static_cast<std::size_t>(fetch), slot);
   }
 }
 

@@ -173,6 +173,7 @@ class Executable : public Body {
   void run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context);
   void check_apart(const Segment& segment, const Run& run, std::size_t fetch, int slot) const;
   void provide_fetches(const Segment& segment, const Run& run) const;
+  void provide_fetch(const Segment& segment, const Run& run, int fetch, int slot) const;
   void own_fetch(const Run& run, std::size_t fetch, const ValueState& state) const;
   void note_run(const Run& run, const std::shared_ptr<const Segment>& segment,
                 const RunContext& context);

@@ -47,6 +47,10 @@ void refuse_shared_memory(const std::string& fetch, const char* what, const std:
 
 void check_may_be_written(const std::string& name, const RuntimeValue& value,
                           const DevicePtr& device) {
+  if (value.read_only) {
+    invalid("the value given for output '", name,
+            "' lies in memory that was lent for reading alone (backplane_value_borrow_const)");
+  }
   if (device == nullptr) return;
   if (value.imported == nullptr) {
     invalid("the value given for output '", name, "' is one that a session made in the memory of ",

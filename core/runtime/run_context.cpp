@@ -200,11 +200,7 @@ void RunContext::make_streams(const Segment& segment) {
   }
 }
 
-void RunContext::charge_arena(const Segment& segment, std::size_t arena, std::uint64_t bytes,
-                              Arena& charged) const {
-  const auto& memory = program_.context().memory;
-  if (memory == nullptr) return;
-  charged.charge = MemoryCharge();
+std::string RunContext::arena_words(const Segment& segment, std::size_t arena) const {
   const Slot* largest = nullptr;
   for (const Slot& slot : segment.slots) {
     if (slot.place != Place::Arena || slot.arena != static_cast<int>(arena)) continue;
@@ -218,8 +214,17 @@ void RunContext::charge_arena(const Segment& segment, std::size_t arena, std::ui
       what += text(", made by node '", program_.graph().node(value.producer).name, "'");
     what += ")";
   }
+  return what;
+}
+
+void RunContext::charge_arena(const Segment& segment, std::size_t arena, std::uint64_t bytes,
+                              Arena& charged) const {
+  const auto& memory = program_.context().memory;
+  if (memory == nullptr) return;
+  charged.charge = MemoryCharge();
   const int space = arena < devices_.space_count() ? static_cast<int>(arena) : kHostSpace;
-  charged.charge = MemoryCharge(memory, MemoryBudget::place_of(devices_, space), bytes, what);
+  charged.charge = MemoryCharge(memory, MemoryBudget::place_of(devices_, space), bytes,
+                                arena_words(segment, arena));
 }
 
 void RunContext::make_arenas(const Segment& segment, std::size_t depth) {
@@ -258,8 +263,10 @@ bool RunContext::make_arena(const Segment& segment, std::size_t depth, std::size
                                          : static_cast<int>(arena) - 1;
   const bp_memory_kind kind = pinned ? BP_MEMORY_PINNED : BP_MEMORY_DEVICE;
   Arena& made = arenas_->depths[depth].arenas[arena];
+  bool is_charged = false;  // what fails then knows nothing of the segment
   try {
     charge_arena(segment, arena, bytes, made);
+    is_charged = true;
     // Between devices that cannot reach each other values go over the host, be there a device on it or not.
     made.buffer = device < 0
                       ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
@@ -268,8 +275,10 @@ bool RunContext::make_arena(const Segment& segment, std::size_t depth, std::size
     return true;
   } catch (const Error& error) {
     made.charge = MemoryCharge();
-    if (bytes == least || error.code() != Code::OutOfMemory) throw;
-    return false;
+    if (error.code() != Code::OutOfMemory) throw;
+    if (bytes != least) return false;
+    if (!is_charged) throw;
+    throw error.within(arena_words(segment, arena));
   }
 }
 

@@ -84,6 +84,8 @@ class RunContext {
   void end_run() noexcept;
   bool is_cancelled() const;
   void fail_if_cancelled(const Step& step);
+  /// "the memory of a run (its largest value is ...)": for errors.
+  std::string arena_words(const Segment& segment, std::size_t arena) const;
   /// Takes an arena's bytes from the session's budget; throws OutOfMemory.
   void charge_arena(const Segment& segment, std::size_t arena, std::uint64_t bytes,
                     Arena& charged) const;

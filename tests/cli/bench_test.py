@@ -95,6 +95,7 @@ class Bench(program.ProgramTest):
         self.assertNotIn("growing_ms", self.bench(growing, "--dim", "p=2", "--dim", "t=2"))
         self.assertIn("run of a new size", self.succeed("bench", growing, "--runs", 3, "--grow", "p=1:1", "--dim", "t=3"))
         self.fail_with(2, ["--grow", "'q'", "'p'"], "bench", growing, "--grow", "q=1:2")
+        self.fail_with(2, ["--grow", "'p'", "twice"], "bench", growing, "--grow", "p=1:2", "--grow", "p=1:2")
         self.fail_with(2, ["--grow", "another number of sizes"], "bench", growing, "--grow", "p=1:2", "--grow", "t=1:3")
         for wrong in ("p", "p=1", "p=2:1", "p=0:1", "p=1:2x", "p=1x:2", "=1:2"):
             self.fail_with(2, ["--grow", "NAME=FROM:TO"], "bench", growing, "--grow", wrong)

@@ -3,6 +3,8 @@
 
 import collections
 import json
+import os
+import signal
 import subprocess
 
 import program
@@ -132,6 +134,12 @@ class WrongProviders(CheckTest):
 
 
 class Requests(CheckTest):
+    def test_an_interrupt_leaves_no_folder_of_copies(self):
+        (self.folder / "tmp").mkdir()
+        self.interrupt(signal.SIGINT, lambda: list(self.folder.glob("tmp/*/apart/*")), "check", PLUGINS / "cpu.so",
+                       env={**os.environ, "TMPDIR": str(self.folder / "tmp")})
+        self.assertEqual(self.files(self.folder / "tmp"), [])
+
     def test_the_text_closes_with_the_counts(self):
         text = self.succeed("check", FIXTURES / "null_provider.so", "--only", "handshake.*")
         self.assertEqual(text.splitlines()[-1], "3 passed, 0 failed, 0 skipped")
@@ -153,6 +161,8 @@ class Requests(CheckTest):
         self.fail_with(2, ["plugin"], "check")
         self.fail_with(2, ["names no case"], "check", null, "--only", "nothing.*")
         self.fail_with(2, ["--device 7", "1 device"], "check", null, "--device", "7")
+        for option, wrong in (("--device", "-1"), ("--seed", "-1"), ("--timeout", "0"), ("--timeout", "99999999999")):
+            self.fail_with(2, [option, wrong], "check", null, option, wrong, "--only", "handshake.*")
         self.fail_with(2, ["cannot be loaded"], "check", self.save("no library", "text.so"))
 
 

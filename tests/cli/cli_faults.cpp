@@ -16,12 +16,13 @@ using sdk::DataType;
 constexpr const char* kDomain = "backplane.tests";
 
 /// What `compute` does first.
-enum class Fault { None, Crash, Exit, Hang, Fail, Allocate };
+enum class Fault { None, Crash, Abort, Exit, Hang, Fail, Allocate };
 
 Fault fault_of(const sdk::Node& node) {
   const std::string kind = node.get_string("kind", "none");
   if (kind == "none") return Fault::None;
   if (kind == "crash") return Fault::Crash;
+  if (kind == "abort") return Fault::Abort;
   if (kind == "exit") return Fault::Exit;
   if (kind == "hang") return Fault::Hang;
   if (kind == "fail") return Fault::Fail;
@@ -35,7 +36,8 @@ sdk::OpSchema schema() {
       .type_param("T", {DataType::Float})
       .input("x", "T")
       .output("y", "T")
-      .attribute("kind", BP_ATTRIBUTE_STRING, false, "none, crash, exit, hang, fail or allocate")
+      .attribute("kind", BP_ATTRIBUTE_STRING, false,
+                 "none, crash, abort, exit, hang, fail or allocate")
       .infer([](sdk::InferContext& ctx) { ctx.set_output_like(0, ctx.node().input(0)); });
 }
 
@@ -71,6 +73,8 @@ void FaultKernel::Prepared::compute(const sdk::ComputeContext& ctx) const {
       std::signal(SIGSEGV, SIG_DFL);
       std::raise(SIGSEGV);
       break;
+    case Fault::Abort:
+      std::abort();
     case Fault::Exit:
       std::_Exit(7);
     case Fault::Hang:

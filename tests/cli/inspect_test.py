@@ -54,6 +54,27 @@ class Inspect(program.ProgramTest):
         self.assertIn("same", text)
         self.assertIn("Relu", text)
 
+    def test_nodes_are_told_in_the_order_in_which_they_run(self):
+        backwards = model([node("Add", ["r", "s"], ["y"], name="third"), node("Sqrt", ["r"], ["s"], name="second"),
+                           node("Relu", ["x"], ["r"], name="first")], [value("x")], [value("y")])
+        path = self.save(backwards, "backwards.onnx")
+        text = self.succeed("inspect", path, "--explain")
+        self.assertEqual(re.findall(r"^  (first|second|third) ", text, re.M), ["first", "second", "third"])
+        self.assertEqual(self.json_of("inspect", path)["order"], ["first", "second", "third"])
+
+    def test_metadata_is_shown(self):
+        described = small_model()
+        for key, text in (("author", "somebody"), ("labels", "cat\n" * 100)):
+            helper.set_model_props(described, {**{p.key: p.value for p in described.metadata_props}, key: text})
+        text = self.succeed("inspect", self.save(described, "described.onnx"))
+        self.assertRegex(text, r"(?m)^author +somebody$")
+        self.assertRegex(text, r"(?m)^labels +cat cat .* \.\.\.$")
+        self.assertNotIn("metadata", self.succeed("inspect", self.model))
+
+    def test_two_files_of_one_name_are_an_error(self):
+        self.fail_with(2, ["'x.html'", "two of the files"], "inspect", self.model, "--dot", self.folder / "x.html", "--html", "x.html")
+        self.assertNotIn("x.html", self.files())
+
     def test_json_is_the_same_with_explain(self):
         self.assertEqual(self.json_of("inspect", self.model), self.json_of("inspect", self.model, "--explain"))
 

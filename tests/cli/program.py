@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 import numpy as np
@@ -115,6 +116,25 @@ class ProgramTest(unittest.TestCase):
         for text in mentions:
             self.assertIn(text.lower(), line.lower())
         return line
+
+    def interrupt(self, number, ready, *arguments, **more):
+        """Sends a signal once `ready()`: the program must end as a failed run, with one line."""
+        made = subprocess.Popen([str(PROGRAM), *map(str, arguments)], stderr=subprocess.PIPE, cwd=self.folder,
+                                **{"stdout": subprocess.PIPE, **more})
+        try:
+            end = time.monotonic() + 60
+            while not ready():
+                self.assertIsNone(made.poll(), "it ended before the signal")
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.02)
+            made.send_signal(number)
+            line = made.communicate(timeout=60)[1].decode()
+        finally:
+            made.kill()
+            made.communicate()
+        self.assertEqual(made.returncode, 3, line)
+        self.assertEqual(line.count("\n"), 1, line)
+        self.assertRegex(line, f"^backplane: .*{number.name}")
 
     def files(self, folder=None):
         folder = folder or self.folder

@@ -78,7 +78,9 @@ class Run(program.ProgramTest):
     def test_wrong_names(self):
         self.fail_with(2, ["'xx'", "did you mean 'x'"], "run", self.model, "--input", "xx=x.npy")
         self.fail_with(2, ["NAME=FILE"], "run", self.model, "--input", "x.npy")
-        self.fail_with(2, ["twice"], "run", self.model, "--input", self.x, "--input", self.x)
+        self.fail_with(2, ["--input", "'x'", "twice"], "run", self.model, "--input", self.x, "--input", self.x)
+        self.fail_with(2, ["--output", "'y'", "twice"], "run", self.model, "--input", self.x, "--output", "y", "--output", "r",
+                       "--output", "y")
 
     def test_names_may_hold_an_equals_sign(self):
         path = self.save(model([node("Relu", ["a=b"], ["y"])], [value("a=b"), value("a")], [value("y")]))
@@ -129,6 +131,42 @@ class Run(program.ProgramTest):
                        "--output-dir", "o")
         self.assertEqual(self.files(self.folder / "o"), [])
 
+    def test_sizes_that_no_memory_has_are_a_failed_run_that_names_the_value(self):
+        path = self.save(model([node("Expand", ["v", "s"], ["y"], name="wide"), node("ReduceMax", ["y"], ["z"])],
+                               [value("v", shape=(1,)), value("s", TensorProto.INT64, (2,))],
+                               [value("y", shape=None), value("z", shape=None)]))
+        np.save(self.folder / "v.npy", np.ones(1, np.float32))
+        np.save(self.folder / "s.npy", np.array([1 << 20, 1 << 20]))
+        for output in ("y", "z"):
+            self.fail_with(3, ["'y'", "'wide'", f"{1 << 42} bytes"], "run", path, "--input", "v=v.npy", "--input", "s=s.npy",
+                           "--output", output, "--providers", "cpu")
+        self.fail_with(3, ["input 'x'", f"{1 << 42} bytes"], "bench", self.save(program.relu_model((1 << 20, 1 << 20))))
+
+    def test_a_crash_is_a_failed_run(self):
+        path = self.save(program.fault_model("abort"))
+        self.fail_with(3, ["crashed", "SIGABRT", "backplane check"], "run", path, "--input", self.x, "--custom-ops",
+                       program.FAULTS, "--output-dir", "o")
+        self.assertEqual(self.files(self.folder / "o"), [])
+
+    def test_an_interrupt_while_it_computes_is_a_failed_run(self):
+        path = self.save(program.fault_model("hang"))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number.name):
+                folder = self.folder / number.name
+                self.interrupt(number, folder.exists, "run", path, "--input", self.x, "--custom-ops", program.FAULTS,
+                               "--output-dir", number.name)
+                self.assertEqual(self.files(folder), [])
+
+    def test_an_interrupt_while_it_writes_leaves_no_half_of_a_file(self):
+        """The profile is a pipe that nobody reads: the other file is written, and not yet in its place."""
+        self.save(np.zeros(1), "o/y.npy")
+        before = (self.folder / "o/y.npy").read_bytes()
+        os.mkfifo(self.folder / "trace")
+        self.interrupt(signal.SIGINT, lambda: len(self.files(self.folder / "o")) > 1, "run", self.model, "--input", self.x,
+                       "--output-dir", "o", "--profile", "trace")
+        self.assertEqual(self.files(self.folder / "o"), ["y.npy"])
+        self.assertEqual((self.folder / "o/y.npy").read_bytes(), before)
+
     def test_16_bits_are_widened_whatever_the_model_imports(self):
         """Casts that are inserted have all types, even if the model's ai.onnx is older than they are, or is not imported."""
         half = TensorProto.FLOAT16
@@ -152,6 +190,12 @@ class Run(program.ProgramTest):
         spans = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
         self.assertTrue(spans)
         self.fail_with(2, ["--profile"], "run", self.model, "--input", self.x, "--profile", "nowhere/trace.json")
+
+    def test_a_profile_does_not_replace_an_output(self):
+        (self.folder / "o").mkdir()
+        self.fail_with(2, ["o/../o/y.npy", "two of the files"], "run", self.model, "--input", self.x, "--output-dir", "o", "--profile",
+                       "o/../o/y.npy")
+        self.assertEqual(self.files(self.folder / "o"), [])
 
     def test_output_folders_that_cannot_be(self):
         self.save("text", "file")
@@ -206,6 +250,20 @@ class Types(program.ProgramTest):
                 self.assertEqual(file.suffix, ".npy")
                 self.assertEqual(np.load(file).dtype, array.dtype)
                 np.testing.assert_array_equal(np.load(file), array)
+
+    def test_elements_are_shown_exactly(self):
+        for array in (np.array([2**63 - 1, -2**63], np.int64), np.array([2**64 - 1, 0], np.uint64),
+                      np.array([2**31 - 1, -2**31], np.int32), np.array([2**32 - 1, 0], np.uint32)):
+            with self.subTest(array.dtype):
+                np.save(self.folder / "x.npy", array)
+                path = self.save(program.identity_model(helper.np_dtype_to_tensor_dtype(array.dtype), (2,)))
+                self.assertIn(f"  {array[0]} {array[1]}\n", self.succeed("run", path, "--input", "x=x.npy"))
+        np.save(self.folder / "x.npy", np.array([0.1, 1 / 3]))
+        path = self.save(program.identity_model(TensorProto.DOUBLE, (2,)))
+        self.assertIn("  0.1 0.3333333333333333\n", self.succeed("run", path, "--input", "x=x.npy"))
+        np.save(self.folder / "x.npy", np.array([0.1, 1 / 3], np.float32))
+        path = self.save(program.identity_model(TensorProto.FLOAT, (2,)))
+        self.assertIn("  0.1 0.33333334\n", self.succeed("run", path, "--input", "x=x.npy"))
 
     def test_types_that_numpy_lacks(self):
         for dtype in (TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.INT4):

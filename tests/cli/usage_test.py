@@ -95,6 +95,15 @@ class Selection(program.ProgramTest):
         case = self.save_case("cases/a", program.relu_model(), [X], [np.maximum(X, 0)])
         self.fail_with(2, mentions, "verify", case, "--providers", "cpuu")
 
+    def test_commands_that_open_no_provider_by_name_know_the_names(self):
+        mentions = ["no provider 'cpuu'", "did you mean 'cpu'"]
+        library = program.BUILD / "lib/backplane/plugins/cpu.so"
+        for command in (["providers"], ["check", library, "--only", "handshake.*"]):
+            for option, text in (("--providers", "cpuu"), ("--place", "op:Relu=cpuu"), ("--set", "provider.cpuu.isa=avx2")):
+                self.fail_with(2, [option, *mentions], *command, option, text)
+            self.succeed(*command, "--providers", "cpu:0", "--place", "op:Relu=cpu")
+        self.fail_with(2, ["'provider.cpuu.isa'", *mentions], "inspect", self.model, "--set", "provider.cpuu.isa=avx2")
+
     def test_command_line_over_environment_over_file(self):
         bad = self.save('providers = "file_provider"\n', "bad.toml")
         self.fail_with(2, ["file_provider"], "inspect", self.model, "--config", bad)
@@ -126,6 +135,17 @@ class Selection(program.ProgramTest):
         self.fail_with(2, ["PATTERN=PROVIDER"], "inspect", self.model, "--place", "op:Relu")
         self.fail_with(2, ["--plugin-path", "'nowhere'"], "inspect", self.model, "--plugin-path", "nowhere")
         self.fail_with(2, ["none.so"], "inspect", self.model, "--custom-ops", "none.so")
+        self.fail_with(2, ["--custom-ops", "needs a path"], "inspect", self.model, "--custom-ops", "")
+
+    def test_what_is_given_twice_is_an_error_that_names_it(self):
+        """Else one of the two would win, and nobody knew which."""
+        dynamic = self.save(program.relu_model(("batch", 3)), "dynamic.onnx")
+        for option, first, second, name in (("--dim", "batch=2", "batch=3", "batch"), ("--set", "threads=1", "threads=2", "threads"),
+                                            ("--place", "op:Relu=cpu", "op:Relu=cpu", "op:Relu")):
+            self.fail_with(2, [option, f"'{name}'", "twice"], "inspect", dynamic, option, first, option, second)
+        self.fail_with(2, ["'cpu'", "twice"], "inspect", dynamic, "--providers", "cpu,cpu")
+        self.fail_with(2, ["--threads"], "inspect", dynamic, "--threads", "1", "--threads", "2")
+        self.fail_with(2, ["c.toml:2", "'threads'"], "inspect", dynamic, "--config", self.save("threads = 1\nthreads = 2\n", "c.toml"))
 
     def test_dims_are_checked(self):
         dynamic = self.save(program.relu_model(("batch", 3)), "dynamic.onnx")

@@ -3,10 +3,11 @@
 
 import json
 import math
+import signal
 import time
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import program
 from program import X, model, node, value
@@ -105,6 +106,17 @@ class Cases(program.ProgramTest):
             self.assertEqual(results[name]["status"], "error")
             self.assertIn(text, results[name]["reason"])
 
+    def test_an_interrupt_loses_no_line(self):
+        """A case is told when it is done: the one that waits for ever comes after the one that is wrong."""
+        self.save_case("cases/1_wrong", program.relu_model(), [X], [RELU + 1])
+        self.save_case("cases/2_hangs", program.fault_model("hang"), [X], [X])
+        lines = self.folder / "lines"
+        with open(lines, "wb") as file:
+            self.interrupt(signal.SIGINT, lambda: b"\n" in lines.read_bytes(), "verify", "cases", "--jobs", "1", "--custom-ops",
+                           program.FAULTS, "--json", "r.json", stdout=file)
+        self.assertRegex(lines.read_text(), r"^wrong: 1_wrong: .*\n$")
+        self.assertNotIn("r.json", self.files())
+
     def test_files_that_belong_to_nothing_are_errors(self):
         relu = program.relu_model()
         self.save_case("case", relu, [X, X], [np.maximum(X, 0)])
@@ -112,6 +124,13 @@ class Cases(program.ProgramTest):
         self.save_case("case", relu, [X], [np.maximum(X, 0)] * 2)
         (self.folder / "case/test_data_set_0/input_1.pb").unlink()
         self.fail_with_reason("output_1.pb", "1 output")
+
+    def test_a_second_file_for_one_output_is_an_error(self):
+        for name in ("output_00.pb", "input_00.pb"):
+            self.save_case("case", program.relu_model(), [X], [RELU])
+            second = self.save(numpy_helper.from_array(X), f"case/test_data_set_0/{name}")
+            self.fail_with_reason(name, "without zeros in front")
+            second.unlink()
 
     def fail_with_reason(self, *words):
         self.succeed("verify", "case", "--json", "r.json", code=1)
@@ -134,6 +153,33 @@ class Cases(program.ProgramTest):
         self.save_case("cases/default", new, [None, X], [X + 1])
         self.save_case("cases/fed", new, [X, X], [X + X])
         self.assertEqual(self.verify("cases")[1], "2 passed, 0 failed, 0 skipped")
+
+
+class Integers(program.ProgramTest):
+    """Equal is equal, beyond 2^53 too; what is told of a difference is exact."""
+
+    def test_large_integers_that_one_double_rounds_alike(self):
+        for dtype, largest in ((np.int64, 2**63 - 1), (np.uint64, 2**64 - 1), (np.int32, 2**31 - 1), (np.uint32, 2**32 - 1)):
+            with self.subTest(dtype.__name__):
+                got = np.array([largest, 1], dtype)
+                want = np.array([largest - 1, 1], dtype)
+                same = program.identity_model(helper.np_dtype_to_tensor_dtype(got.dtype), (2,))
+                self.save_case("case", same, [got], [want])
+                line = self.succeed("verify", "case", "--json", "r.json", code=1)
+                self.assertIn(f"element [0] is {largest}, should be {largest - 1} (1 of 2 differ)", line)
+                self.assertEqual(json.loads((self.folder / "r.json").read_text())["."]["max_abs"], 1)
+
+    def test_the_ends_of_a_range_are_far_apart(self):
+        got, want = np.array([-2**63], np.int64), np.array([2**63 - 1], np.int64)
+        self.save_case("case", program.identity_model(TensorProto.INT64, (1,)), [got], [want])
+        self.succeed("verify", "case", "--json", "r.json", code=1)
+        self.assertEqual(json.loads((self.folder / "r.json").read_text())["."]["max_abs"], 2.0**64)
+
+    def test_doubles_are_told_with_all_their_digits(self):
+        third = np.array([1 / 3], np.float64)
+        self.save_case("case", program.identity_model(TensorProto.DOUBLE, (1,)), [third], [np.nextafter(third, 1)])
+        line = self.succeed("verify", "case", "--rtol", "0", "--atol", "0", code=1)
+        self.assertIn("is 0.3333333333333333, should be 0.33333333333333337", line)
 
 
 class Tolerance(program.ProgramTest):

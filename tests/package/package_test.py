@@ -2,7 +2,8 @@
 """What authors outside of this tree do, as plugin_api/README.md tells them.
 
 Installs the build, moves the installed tree elsewhere, copies the README's two examples into a project of their own,
-renames them, builds with find_package(backplane), loads both with the moved program and runs a model on them.
+renames them, builds with find_package(backplane), loads both with the moved program and runs a model on them. The
+README's first program is built and run, too.
 """
 
 import json
@@ -69,6 +70,22 @@ def make_model(file):
         helper.make_opsetid("", 21), helper.make_opsetid("my.domain", 1)]), file)
 
 
+def check_hello(folder, build, program):
+    """The README's first program prints what the installed `backplane run` computes."""
+    shutil.copy(SOURCE / "tests/data/digits/digits.onnx", folder)
+    printed = [float(line) for line in run(build / "hello", cwd=folder).split()]
+    image = np.zeros((1, 1, 8, 8), np.float32)
+    image[0, 0, 3, 4] = 1
+    np.save(folder / "image.npy", image)
+    run(program, "run", folder / "digits.onnx", "--input", f"image={folder}/image.npy", "--output-dir", folder / "digits")
+    computed = np.load(one_file(folder / "digits", "*.npy")).ravel()
+    assert len(printed) == 10 and abs(sum(printed) - 1) < 1e-3, printed
+    assert np.abs(np.array(printed) - computed).max() < 1e-4, (printed, computed)
+    (folder / "digits.onnx").unlink()
+    failed = subprocess.run([build / "hello"], cwd=folder, capture_output=True, text=True, check=False)
+    assert failed.returncode == 1 and "digits.onnx" in failed.stderr, failed
+
+
 def one_file(folder, pattern):
     found = sorted(folder.rglob(pattern))
     assert len(found) == 1, (pattern, found)
@@ -85,6 +102,7 @@ def main():
         assert version and version[0].isdigit(), version
 
         program = prefix / "bin/backplane"
+        check_hello(folder, build, program)
         rows = json.loads(run(program, "providers", "--json", "--plugin-path", provider.parent))
         mine = [row for row in rows if row["file"].endswith("my_provider.so")]
         assert mine and mine[0]["status"] == "loaded" and mine[0]["provider"] == "mine", rows

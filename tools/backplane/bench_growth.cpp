@@ -7,6 +7,7 @@
 
 #include "tools/backplane/bench_replan.hpp"
 #include "tools/backplane/failure.hpp"
+#include "tools/backplane/selection.hpp"
 
 namespace backplane::cli {
 namespace {
@@ -84,8 +85,10 @@ double run_once(const Session& session, const FeedSet& feeds, const std::vector<
 std::vector<DimGrowth> DimGrowth::parse(const std::vector<std::string>& arguments,
                                         const Session& session) {
   std::vector<DimGrowth> growths;
+  GivenOnce symbols("--grow");
   for (const std::string& argument : arguments) {
     growths.push_back(parse_growth(argument));
+    symbols.add(growths.back().name);
     const DimGrowth &made = growths.back(), &first = growths.front();
     require_symbol(session, made.name, "--grow");
     if (made.to - made.from != first.to - first.from) {

@@ -4,11 +4,14 @@
 #include <map>
 #include <memory>
 #include <unistd.h>
+#include <vector>
 
 #include "tools/backplane/check/runner.hpp"
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
+#include "tools/backplane/provider_rows.hpp"
 #include "tools/backplane/selection.hpp"
+#include "tools/backplane/sudden_end.hpp"
 
 namespace backplane::cli {
 namespace {
@@ -25,12 +28,13 @@ class PluginFolder {
     if (::mkdtemp(pattern.data()) == nullptr)
       run_failed("cannot make a folder below ", fs::temp_directory_path().string());
     path_ = pattern;
-    for (const char* const name : {"plugins", "apart"}) fs::create_directory(path_ / name);
-    fs::create_symlink(file, path_ / "plugins" / file.filename());
-    copy_ = path_ / "apart" / file.filename();
+    removals_.emplace_back(path_.string());
+    for (const char* const name : {"plugins", "apart"}) fs::create_directory(added(name));
+    fs::create_symlink(file, added("plugins" / file.filename()));
+    copy_ = added("apart" / file.filename());
     fs::copy_file(file, copy_);
     const fs::path deps = file.parent_path().parent_path() / "deps";
-    if (fs::is_directory(deps)) fs::create_directory_symlink(deps, path_ / "deps");
+    if (fs::is_directory(deps)) fs::create_directory_symlink(deps, added("deps"));
   }
   ~PluginFolder() {
     std::error_code ignored;
@@ -42,7 +46,14 @@ class PluginFolder {
   std::string copy() const { return copy_.string(); }
 
  private:
+  /// The path of what is about to be made in the folder.
+  fs::path added(const fs::path& name) {
+    removals_.emplace_back((path_ / name).string());
+    return path_ / name;
+  }
+
   fs::path path_, copy_;
+  std::vector<Removal> removals_;
 };
 
 struct Counts {
@@ -106,10 +117,14 @@ int check_plugin(CheckRequest& request) {
   if (error || !fs::is_regular_file(file, error))
     wrong_request("'", request.file, "' is no file: give the plugin's shared object");
   request.file = file.string();
-  if (request.timeout < 1) wrong_request("--timeout is in seconds, at least 1");
   request.selection = &request.chosen;
   request.chosen.options();  // wrong ones are told now
   const PluginFolder folder(file);
+  if (!request.chosen.named_providers().empty()) {
+    Selection beside = request.chosen;
+    beside.plugin_path.insert(beside.plugin_path.begin(), folder.path());
+    require_known_providers(request.chosen, provider_rows(beside, request.timeout));
+  }
   request.folder = folder.path();
   request.copy = folder.copy();
   const std::vector<Row> rows = check::run_suite(request);
@@ -128,11 +143,14 @@ void add_check(CLI::App& program, Action& chosen) {
   CLI::App& command = *program.add_subcommand(
       "check", "proves a provider or library of custom operators against the plugin ABI");
   command.add_option("plugin", request->file, "shared object of the plugin")->required();
-  command.add_option("--device", request->device, "number of the provider's device (0)");
+  command.add_option("--device", request->device, "number of the provider's device (0)")
+      ->check(CLI::Range(0, 100'000));
   command.add_option("--only", request->only,
                      "cases whose name (CASE, or CASE/SUBJECT) fits a pattern with '*' and '?'");
-  command.add_option("--seed", request->seed, "of the generated shapes and elements (1)");
-  command.add_option("--timeout", request->timeout, "seconds for one call of the plugin (60)");
+  command.add_option("--seed", request->seed, "of the generated shapes and elements (1)")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--timeout", request->timeout, "seconds for one call of the plugin (60)")
+      ->check(CLI::Range(1, 1'000'000));
   command.add_flag("--json", request->json, "print one JSON value");
   request->chosen.add_to(command);
   command.callback([request, &chosen] { chosen = [request] { return check_plugin(*request); }; });

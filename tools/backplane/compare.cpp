@@ -106,7 +106,12 @@ Comparison compare_elements(const ValueView& got, const ValueView& want,
       right = is_right(element_at(type, a, i), element_at(type, b, i), {0, 0}, comparison);
     } else {  // doubles do not hold all 64-bit integers: the bits decide
       right = element_bits_at(type, a, i) == element_bits_at(type, b, i);
-      if (!right) is_right(element_at(type, a, i), element_at(type, b, i), {0, 0}, comparison);
+      if (!right) {
+        const double error = integer_distance(type, a, b, i);
+        comparison.max_abs = std::max(comparison.max_abs, error);
+        comparison.max_rel =
+            std::max(comparison.max_rel, error / std::fabs(element_at(type, b, i)));
+      }
     }
     if (!right) differences.add(i);
   }

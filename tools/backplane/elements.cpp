@@ -1,10 +1,10 @@
 #include "tools/backplane/elements.hpp"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <complex>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 
@@ -123,10 +123,18 @@ double small_float_value(ElementType type, std::uint64_t bits) {
   }
 }
 
-std::string number_text(double value) {
+/// The fewest digits that are read as this number again, in its own type.
+template <class T>
+std::string number_text(T value) {
   std::array<char, 40> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.9g", value);
-  return buffer.data();
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  return {buffer.data(), end.ptr};
+}
+
+template <class T>
+std::string complex_text(std::complex<T> value) {
+  return number_text(value.real()) + (std::signbit(value.imag()) ? "-" : "+") +
+         number_text(std::fabs(value.imag())) + "i";
 }
 
 }  // namespace
@@ -191,19 +199,41 @@ double element_at(ElementType type, const void* data, std::uint64_t index) {
   }
 }
 
-std::string element_text(ElementType type, const void* data, std::uint64_t index) {
-  if (is_complex(type)) {
-    const bool wide = type == ElementType::Complex128;
-    const std::complex<double> value =
-        wide ? read<std::complex<double>>(data, index)
-             : std::complex<double>(read<std::complex<float>>(data, index));
-    return number_text(value.real()) + (std::signbit(value.imag()) ? "-" : "+") +
-           number_text(std::fabs(value.imag())) + "i";
+namespace {
+
+/// An element of a signed integer type.
+std::int64_t signed_at(ElementType type, const void* data, std::uint64_t index) {
+  const int unused = 64 - element_bits(type);
+  return static_cast<std::int64_t>(element_bits_at(type, data, index) << unused) >> unused;
+}
+
+}  // namespace
+
+double integer_distance(ElementType type, const void* a, const void* b, std::uint64_t index) {
+  std::uint64_t x = element_bits_at(type, a, index), y = element_bits_at(type, b, index);
+  if (family(type) ==
+      Family::Signed) {  // moved up by half the range, which keeps order and distance
+    constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
+    x = static_cast<std::uint64_t>(signed_at(type, a, index)) + kHalf;
+    y = static_cast<std::uint64_t>(signed_at(type, b, index)) + kHalf;
   }
-  if (type == ElementType::Int64) return std::to_string(read<std::int64_t>(data, index));
-  if (type == ElementType::UInt64) return std::to_string(read<std::uint64_t>(data, index));
-  if (type == ElementType::Bool) return element_at(type, data, index) != 0 ? "true" : "false";
-  return number_text(element_at(type, data, index));
+  return static_cast<double>(x > y ? x - y : y - x);
+}
+
+std::string element_text(ElementType type, const void* data, std::uint64_t index) {
+  if (type == ElementType::Complex64) return complex_text(read<std::complex<float>>(data, index));
+  if (type == ElementType::Complex128) return complex_text(read<std::complex<double>>(data, index));
+  if (type == ElementType::Float) return number_text(read<float>(data, index));
+  switch (family(type)) {
+    case Family::Signed:
+      return std::to_string(signed_at(type, data, index));
+    case Family::Unsigned:
+      return std::to_string(element_bits_at(type, data, index));
+    case Family::Bool:
+      return element_at(type, data, index) != 0 ? "true" : "false";
+    default:
+      return number_text(element_at(type, data, index));
+  }
 }
 
 std::uint16_t bfloat16_bits(float value) {

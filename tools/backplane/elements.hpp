@@ -26,7 +26,11 @@ double element_at(ElementType type, const void* data, std::uint64_t index);
 /// The bits of element `index`, for types of at most 64 bits.
 std::uint64_t element_bits_at(ElementType type, const void* data, std::uint64_t index);
 
-/// Element `index` as text, of any type with elements in memory.
+/// How far apart integer elements are; they themselves are compared as integers, of any size.
+double integer_distance(ElementType type, const void* a, const void* b, std::uint64_t index);
+
+/// Element `index` as text, of any type with elements in memory: all digits of an integer, of a float as many as tell it
+/// from its neighbours.
 std::string element_text(ElementType type, const void* data, std::uint64_t index);
 
 /// The nearest float16 and bfloat16, as bits; for finite values of a normal size.

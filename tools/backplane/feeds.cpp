@@ -132,8 +132,13 @@ std::vector<std::string> FeedSet::fill_missing(const std::map<std::string, std::
       wrong_request("input '", info.name, "' has no known rank: give it with --input '", info.name,
                     "=FILE'");
     }
-    values_.emplace_back(info.name,
-                         filled_tensor(info.name, type, filled_dims(info, sizes, assumed)));
+    try {
+      values_.emplace_back(info.name,
+                           filled_tensor(info.name, type, filled_dims(info, sizes, assumed)));
+    } catch (const Error& error) {  // a size that no memory has
+      throw Failure(exit_code_of_load(error.code()),
+                    text("input '", info.name, "': ", error.what()));
+    }
   }
   return assumed;
 }

@@ -42,6 +42,19 @@ std::string provider_of(const Json& node) {
   return provider.empty() ? "removed" : provider;
 }
 
+/// What a model brings along of its own: who made it, how its inputs are to be prepared.
+std::string metadata_text(const Json& explanation) {
+  constexpr std::size_t kShown = 100;
+  Table table({"metadata", "value"});
+  for (const auto& [key, value] : list(explanation, "metadata").items()) {
+    const std::string line = one_line(value.is_string() ? value.get<std::string>() : value.dump());
+    std::size_t end = std::min(line.size(), kShown);
+    while (end < line.size() && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;
+    table.add({key, line.substr(0, end) + (end < line.size() ? " ..." : "")});
+  }
+  return table.empty() ? "" : "\n" + table.text();
+}
+
 std::string model_text(const Json& explanation) {
   std::string result = "IR version " + word(explanation, "ir_version") + ", opsets:";
   for (const auto& [domain, version] : list(explanation, "opsets").items()) {
@@ -61,7 +74,7 @@ std::string model_text(const Json& explanation) {
       table.add({label, word(value, "name"), word(value, "type"), shape_of(value)});
     }
   }
-  return result + table.text() + "\n";
+  return result + table.text() + metadata_text(explanation) + "\n";
 }
 
 /// "12 Conv, 3 Relu, ..."
@@ -143,12 +156,35 @@ std::string reasons_text(const Json& node) {
   return result;
 }
 
+/// The nodes in the order in which they run; one that does not run by itself follows what it is a part of, or else the
+/// node before it in the file.
+std::vector<const Json*> nodes_in_order(const Json& explanation) {
+  std::map<std::string, std::size_t> places;
+  for (const Json& name : list(explanation, "order")) {
+    if (name.is_string()) places.emplace(name.get<std::string>(), places.size());
+  }
+  std::vector<std::pair<std::size_t, const Json*>> nodes;
+  std::size_t before = 0;
+  for (const Json& node : list(explanation, "nodes")) {
+    auto place = places.find(word(node, "name"));
+    if (place == places.end()) place = places.find(word(node, "fused_into"));
+    if (place != places.end()) before = place->second;
+    nodes.emplace_back(before, &node);
+  }
+  std::stable_sort(nodes.begin(), nodes.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<const Json*> sorted;
+  for (const auto& [place, node] : nodes) sorted.push_back(node);
+  return sorted;
+}
+
 /// Every node, its reasons below it.
 std::string nodes_text(const Json& explanation) {
   std::string result;
   Table table({"node", "op", "provider", "kernel", "fused into"});
   std::vector<std::string> reasons;
-  for (const Json& node : list(explanation, "nodes")) {
+  for (const Json* const each : nodes_in_order(explanation)) {
+    const Json& node = *each;
     const std::string domain = word(node, "domain");
     const bool is_onnx = domain.empty() || domain == "ai.onnx";
     table.add({word(node, "name"), (is_onnx ? "" : domain + "::") + word(node, "op"),
@@ -158,7 +194,7 @@ std::string nodes_text(const Json& explanation) {
   if (table.empty()) return result;
   const std::string lines = table.text("  ");
   std::size_t begin = lines.find('\n') + 1;
-  result = "\nNodes\n" + lines.substr(0, begin);
+  result = "\nNodes, in order\n" + lines.substr(0, begin);
   for (const std::string& reason : reasons) {
     const std::size_t end = lines.find('\n', begin) + 1;
     result += lines.substr(begin, end - begin) + reason;

@@ -13,6 +13,7 @@
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/nearest.hpp"
+#include "tools/backplane/sudden_end.hpp"
 
 namespace backplane::cli {
 namespace {
@@ -102,5 +103,6 @@ int main(int argc, char** argv) {
   // A closed pipe and a file-size limit are errors of the write, not deaths.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  backplane::cli::end_as_failed_run_at_signals();
   return backplane::cli::guarded_main(argc, argv);
 }

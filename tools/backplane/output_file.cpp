@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <random>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,11 +78,19 @@ void OutputFiles::add(const fs::path& path, const std::function<void(const Appen
   }
   // A link stays a link: what it points to is replaced.
   const fs::path target = fs::exists(status) ? fs::canonical(path, error) : path;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(target), error);
+  for (const Pending& other : pending_) {
+    if (!whole.empty() && other.whole == whole)
+      wrong_request("'", path.string(), "' is to hold two of the files that were asked for");
+  }
   std::string name = target.filename().string().substr(0, 100);
-  std::string temporary = (target.parent_path() / ("." + name + ".XXXXXX")).string();
-  Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
+  const std::string temporary =
+      (target.parent_path() / text(".", name, ".", ::getpid(), ".", std::random_device()()))
+          .string();
+  Removal removal(temporary);  // before there is a file: a signal may come in between
+  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0) cannot_write(path, errno);
-  pending_.push_back({temporary, target});
+  pending_.push_back({temporary, target, whole, std::move(removal)});
   write_all(file, path, write);
   if (::fchmod(file.get(), default_mode()) != 0) cannot_write(path, errno);
   const int failed = file.close();

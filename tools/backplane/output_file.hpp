@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/backplane/sudden_end.hpp"
+
 namespace backplane::cli {
 
 /// Appends bytes to a file; throws Failure (run failed) when the disk is full.
@@ -14,7 +16,7 @@ using Append = std::function<void(const void* data, std::size_t bytes)>;
 
 /// Files that one command writes: each into a temporary file of its folder; `commit` renames them all.
 ///
-/// Invariants: without commit nothing is left. What is no regular file (a pipe, a terminal) is written in place.
+/// Invariants: without commit nothing is left, not even by a signal. What is no regular file (a pipe, a terminal) is written in place.
 class OutputFiles {
  public:
   OutputFiles() = default;
@@ -22,6 +24,7 @@ class OutputFiles {
   OutputFiles& operator=(const OutputFiles&) = delete;
   ~OutputFiles();
 
+  /// Throws Failure (wrong request) for a file that is among them already.
   void add(const std::filesystem::path& path, const std::function<void(const Append&)>& write);
   void add(const std::filesystem::path& path, const std::string& content);
   void commit();
@@ -30,6 +33,8 @@ class OutputFiles {
   struct Pending {
     std::string temporary;
     std::filesystem::path path;
+    std::filesystem::path whole;  ///< by whatever way it was named
+    Removal removal;
   };
   std::vector<Pending> pending_;
 };

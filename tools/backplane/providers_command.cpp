@@ -1,20 +1,14 @@
 // backplane providers
-#include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <iostream>
-#include <iterator>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "backplane/backplane.hpp"
 #include "tools/backplane/commands.hpp"
-#include "tools/backplane/failure.hpp"
 #include "tools/backplane/json.hpp"
+#include "tools/backplane/provider_rows.hpp"
 #include "tools/backplane/selection.hpp"
 #include "tools/backplane/terminal.hpp"
-#include "tools/backplane/worker_pool.hpp"
 
 namespace backplane::cli {
 namespace {
@@ -58,89 +52,9 @@ void print_table(const Json& rows) {
   std::cout << table.text();
 }
 
-/// The file whose code a child process called last: known when the child is dead.
-class LastFile {
- public:
-  void set(const std::string& file) {
-    const std::size_t size = std::min(file.size(), kBytes - 1);
-    std::memcpy(chars(), file.data(), size);
-    chars()[size] = 0;
-  }
-  std::string get() const { return chars(); }
-
- private:
-  static constexpr std::size_t kBytes = 1 << 16;
-  char* chars() const { return static_cast<char*>(memory_.data()); }
-
-  SharedMemory memory_{kBytes};
-};
-
-/// Opens all plugins, in a child process: one of them may end it.
-class ProvidersWorker : public Worker {
- public:
-  ProvidersWorker(Options& options, LastFile& last) {
-    const int wanted = level_of(options.get("environment.log_level"));
-    options.set("environment.log_level", "debug");
-    const auto sink = [&last, wanted](int level, const std::string& message) {
-      const std::string prefix = "plugin file ";
-      if (message.rfind(prefix, 0) == 0) last.set(message.substr(prefix.size()));
-      if (level >= wanted)
-        std::cerr << "backplane: " << kLevels[level] << ": " << message << std::endl;
-    };
-    try {
-      environment_ = new Environment(options, sink);
-    } catch (const Error& error) {
-      throw Failure(exit_code_of_load(error.code()), error.what());
-    }
-  }
-
-  std::string work(std::size_t) override { return environment_->providers(); }
-
- private:
-  static constexpr const char* kLevels[] = {"trace", "debug", "info", "warning", "error"};
-  static int level_of(const std::string& name) {
-    return static_cast<int>(std::find(std::begin(kLevels), std::end(kLevels), name) -
-                            std::begin(kLevels));
-  }
-
-  Environment* environment_ =
-      nullptr;  ///< never ended: the process ends, whatever a plugin's end does
-};
-
-/// What became of each file. One that ends the process, or never answers, costs another try without it.
-Json all_rows(const ProvidersRequest& request) {
-  const std::string exclude = "environment.plugin_exclude";
-  PoolOptions pool;
-  pool.timeout = std::chrono::seconds(request.timeout);
-  std::map<std::string, std::string> deaths;
-  while (true) {
-    Options options = request.selection.options();
-    for (const auto& [file, death] : deaths) {
-      const std::string others = options.get(exclude);
-      options.set(exclude, others.empty() ? file : text(others, ":", file));
-    }
-    LastFile last;
-    PoolAnswer answer;
-    run_in_workers(
-        1, pool, [&] { return new ProvidersWorker(options, last); },
-        [&](std::size_t, const PoolAnswer& given) { answer = given; });
-    if (answer.death.empty()) {
-      Json rows = Json::parse(answer.text);
-      for (Json& row : rows) {
-        if (const auto death = deaths.find(word(row, "file")); death != deaths.end())
-          row["reason"] = death->second;
-      }
-      return rows;
-    }
-    const std::string file = last.get();
-    const std::string what = text("'", file, "': its code ", answer.death, "; ", exclude, "=", file,
-                                  " keeps it out of other commands");
-    if (file.empty() || !deaths.emplace(file, what).second) run_failed(what);
-  }
-}
-
 int providers(const ProvidersRequest& request) {
-  const Json rows = all_rows(request);
+  const Json rows = provider_rows(request.selection, request.timeout);
+  require_known_providers(request.selection, rows);
   if (request.json) {
     std::cout << dump(rows);
   } else {

@@ -18,6 +18,7 @@
 #include "tools/backplane/json.hpp"
 #include "tools/backplane/output_file.hpp"
 #include "tools/backplane/selection.hpp"
+#include "tools/backplane/sudden_end.hpp"
 #include "tools/backplane/terminal.hpp"
 #include "tools/backplane/value_file.hpp"
 
@@ -96,6 +97,8 @@ void print(const std::vector<Result>& results, double run_ms, bool as_json) {
 }
 
 int run(const RunRequest& request) {
+  GivenOnce outputs("--output");
+  for (const std::string& output : request.outputs) outputs.add(output);
   Options options = request.selection.options();
   if (request.profile) options.set("profile", "true");
   const Environment environment(options);
@@ -104,6 +107,7 @@ int run(const RunRequest& request) {
   if (request.profile) check_output_path(*request.profile, "--profile");
   if (request.output_dir) make_output_folder(*request.output_dir);
 
+  take_signals_back();
   const auto start = std::chrono::steady_clock::now();
   std::vector<Value> values = as_run([&] { return session.run(feeds.views(), request.outputs); });
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;

@@ -1,7 +1,9 @@
 #include "tools/backplane/selection.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <utility>
 
 #include "tools/backplane/failure.hpp"
@@ -45,6 +47,10 @@ std::string joined_folders(const std::vector<std::string>& folders) {
 
 }  // namespace
 
+void GivenOnce::add(const std::string& name) {
+  if (!names_.insert(name).second) wrong_request(option_, ": '", name, "' is given twice");
+}
+
 void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                     const std::string& doc) {
   command.add_option(name, values, doc)->type_size(1)->allow_extra_args(false);
@@ -73,6 +79,26 @@ void Selection::add_dims_to(CLI::App& command) {
   add_repeatable(command, "--dim", dims, "NAME=N: the size of a symbolic dimension");
 }
 
+std::vector<std::pair<std::string, std::string>> Selection::named_providers() const {
+  std::vector<std::pair<std::string, std::string>> named;
+  const auto add = [&](const std::string& option, const std::string& device) {
+    const std::string name = device.substr(0, device.find(':'));
+    if (!name.empty() && name != "auto") named.emplace_back(option, name);
+  };
+  std::istringstream list(providers.value_or(""));
+  for (std::string device; std::getline(list, device, ',');) {
+    device.erase(std::remove(device.begin(), device.end(), ' '), device.end());
+    add("--providers", device);
+  }
+  for (const std::string& rule : placement) add("--place", rule.substr(rule.rfind('=') + 1));
+  const std::string prefix = "provider.";
+  for (const std::string& setting : settings) {
+    if (setting.rfind(prefix, 0) != 0) continue;
+    add("--set", setting.substr(prefix.size(), setting.find('.', prefix.size()) - prefix.size()));
+  }
+  return named;
+}
+
 Options Selection::options(const std::vector<std::pair<std::string, std::string>>& defaults) const {
   Options options;
   for (const auto& [key, value] : defaults) options.set(key, value);
@@ -82,8 +108,10 @@ Options Selection::options(const std::vector<std::pair<std::string, std::string>
   }
   options.read_environment();
 
+  GivenOnce keys("--set");
   for (const std::string& setting : settings) {
     const auto [key, value] = split_pair(setting, setting.find('='), "--set", "KEY=VALUE");
+    keys.add(key);
     from_option("--set", [&, key = key, value = value] { options.set(key, value); });
   }
   const auto set = [&](const char* option, const char* key,
@@ -104,15 +132,19 @@ Options Selection::options(const std::vector<std::pair<std::string, std::string>
     from_option("--custom-ops", [&] { options.RegisterCustomOpsLibrary(library); });
   }
   if (!placement.empty()) options.set("place", "");
+  GivenOnce patterns("--place");
   for (const std::string& rule : placement) {
     const auto [pattern, provider] =
         split_pair(rule, rule.rfind('='), "--place", "PATTERN=PROVIDER");
+    patterns.add(pattern);
     from_option("--place", [&, pattern = pattern, provider = provider] {
       options.add_placement(pattern, provider);
     });
   }
+  GivenOnce symbols("--dim");
   for (const std::string& dim : dims) {
     const auto [name, size] = split_pair(dim, dim.rfind('='), "--dim", "NAME=N");
+    symbols.add(name);
     from_option("--dim", [&, name = name, size = size] { options.set("dim." + name, size); });
   }
   return options;

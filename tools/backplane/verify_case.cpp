@@ -88,6 +88,9 @@ void check_count(const fs::path& set, const char* what, std::size_t count) {
     const std::string number =
         name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
     const bool is_number = number.find_first_not_of("0123456789") == std::string::npos;
+    if (is_number && number.size() > 1 && number[0] == '0')  // "00" is not read, and looks like "0"
+      wrong_request(entry.path().string(), " is not read: ", what,
+                    "s are numbered without zeros in front");
     if (is_number && (number.size() > 9 || std::stoul(number) >= count))
       wrong_request(entry.path().string(), " belongs to nothing: the model has ", count, ' ', what,
                     count == 1 ? "" : "s");

@@ -136,7 +136,7 @@ class Report {
     if (status != "pass") {
       progress_.clear();
       lines_ << status << ": " << one_line(cases_[index].key) << ": "
-             << result["reason"].get<std::string>() << "\n";
+             << result["reason"].get<std::string>() << std::endl;
     }
     results_[cases_[index].key] = std::move(result);
     progress_.show(

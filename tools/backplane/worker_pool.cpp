@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tools/backplane/failure.hpp"
+#include "tools/backplane/sudden_end.hpp"
 
 namespace backplane::cli {
 namespace {
@@ -74,6 +75,7 @@ std::optional<Message> receive(int fd) {
 
 [[noreturn]] void worker_main(int requests, int answers, const std::function<Worker*()>& make) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  leave_signals_to_parent();
   const struct rlimit no_core {};
   ::setrlimit(RLIMIT_CORE, &no_core);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);  // standard output is the parent's

@@ -233,6 +233,13 @@ BACKPLANE_API backplane_status* backplane_value_borrow(int32_t dtype, const int6
                                                        size_t rank, void* data, uint64_t bytes,
                                                        backplane_value** out);
 
+/* Likewise over memory that is only read, a mapped file for one: an input, and never an output (a run that is given it as
+ * one fails, and so does backplane_value_write_numbers). What backplane_value_data gives of it is to be read alone.
+ * Ownership: as backplane_value_borrow. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_value_borrow_const(int32_t dtype, const int64_t* dims,
+                                                             size_t rank, const void* data,
+                                                             uint64_t bytes, backplane_value** out);
+
 /* A value from a serialized proto: kind "tensor", "sequence", "optional" or "map"; and back.
  * Ownership: copied. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_value_parse(const char* kind, const void* data,

@@ -158,6 +158,8 @@ struct ValueInfo {
 
 /// Feeds by name; the values are borrowed for the call.
 using Feeds = std::vector<std::pair<std::string, ValueView>>;
+/// Fetches by name (outputs or inner values): a value that is there is written and must fit, an empty one is made.
+using Fetches = std::map<std::string, Value>;
 
 class Graph;
 
@@ -230,12 +232,12 @@ class Session {
 
   /// Runs the model and gives what `fetches` name (outputs or inner values; none: all outputs), in that order.
   std::vector<Value> run(const Feeds& feeds, const std::vector<std::string>& fetches = {}) const {
-    std::vector<Value> results(fetches.empty() ? backplane_session_count(get(), BACKPLANE_OUTPUTS)
-                                               : fetches.size());
+    std::vector<Value> results;
     run(feeds, fetches, results);
     return results;
   }
-  /// Likewise into `results`, one for each fetch: values that are there are written and must fit, empty ones are made.
+  /// Likewise into `results`, one for each fetch: values that are there are written and must fit, empty ones are made. No
+  /// results at all are as many empty ones.
   void run(const Feeds& feeds, const std::vector<std::string>& fetches,
            std::vector<Value>& results) const {
     run_with(nullptr, feeds, fetches, results);
@@ -243,14 +245,18 @@ class Session {
   /// Likewise, with options.
   std::vector<Value> run(const Feeds& feeds, const std::vector<std::string>& fetches,
                          const RunOptions& options) const {
-    std::vector<Value> results(fetches.empty() ? backplane_session_count(get(), BACKPLANE_OUTPUTS)
-                                               : fetches.size());
+    std::vector<Value> results;
     run(feeds, fetches, results, options);
     return results;
   }
   void run(const Feeds& feeds, const std::vector<std::string>& fetches, std::vector<Value>& results,
            const RunOptions& options) const {
     run_with(options.get(), feeds, fetches, results);
+  }
+  /// Runs the model into the values of `fetches`, which after a failure are the same ones; an empty map gets all outputs.
+  void run(const Feeds& feeds, Fetches& fetches) const { run_with(nullptr, feeds, fetches); }
+  void run(const Feeds& feeds, Fetches& fetches, const RunOptions& options) const {
+    run_with(options.get(), feeds, fetches);
   }
   /// Waits for what runs with synchronize=false left going on.
   void synchronize() const { detail::check(backplane_session_synchronize(get())); }
@@ -354,18 +360,50 @@ class Session {
     }
     std::vector<const char*> fetch_names;
     for (const std::string& name : fetches) fetch_names.push_back(name.c_str());
-    if (!fetches.empty() && results.size() != fetches.size()) {
+    const std::size_t count =
+        fetches.empty() ? backplane_session_count(get(), BACKPLANE_OUTPUTS) : fetches.size();
+    if (!results.empty() && results.size() != count) {
       throw Error(BACKPLANE_INVALID_ARGUMENT, std::to_string(results.size()) + " results for " +
-                                                  std::to_string(fetches.size()) + " fetches");
+                                                  std::to_string(count) +
+                                                  (fetches.empty() ? " outputs" : " fetches"));
     }
     std::vector<backplane_value*> fetched;
     for (Value& result : results) fetched.push_back(result.get());
+    fetched.resize(count, nullptr);
     detail::check(backplane_session_run_with(
         get(), options, feed_names.data(), feed_values.data(), feeds.size(),
         fetches.empty() ? nullptr : fetch_names.data(), fetched.data(), fetched.size()));
-    for (std::size_t i = 0; i < results.size(); ++i) {
+    results.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
       if (results[i].get() == nullptr) results[i] = Value(fetched[i]);
     }
+  }
+
+  void run_with(const backplane_run_options* options, const Feeds& feeds, Fetches& fetches) const {
+    if (fetches.empty()) {
+      Fetches outputs;
+      for (const ValueInfo& output : this->outputs()) outputs[output.name];
+      if (!outputs.empty()) run_with(options, feeds, outputs);
+      fetches = std::move(outputs);
+      return;
+    }
+    std::vector<std::string> names;
+    std::vector<Value> values;
+    for (auto& [name, value] : fetches) {
+      names.push_back(name);
+      values.push_back(std::move(value));
+    }
+    const auto put_back = [&] {
+      std::size_t i = 0;
+      for (auto& [name, value] : fetches) value = std::move(values[i++]);
+    };
+    try {
+      run_with(options, feeds, names, values);
+    } catch (...) {
+      put_back();
+      throw;
+    }
+    put_back();
   }
 
   std::vector<ValueInfo> list(std::int32_t which) const {

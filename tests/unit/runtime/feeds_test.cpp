@@ -35,6 +35,18 @@ TEST_F(Feeds, AMissingOneIsNamedWithItsTypeAndShape) {
   expect_words(failure([&] { session.run(backplane::Feeds{}); }), {"'left'"});
 }
 
+TEST_F(Feeds, AnEmptyOneIsNamed) {
+  const Session session = sum();
+  Value moved = tensor<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+  const Value there = std::move(moved);
+  expect_words(failure([&] {
+                 session.run({{"left", there}, {"right", moved}});
+               }),
+               {"'right'", "no value", "moved from"});
+  expect_words(failure([&] { moved.data<float>(); }), {"is empty", "tensor(float)"});
+  expect_words(failure([&] { there.data<double>(); }), {"tensor(float)", "not a tensor(double)"});
+}
+
 TEST_F(Feeds, AnUnknownOneIsNamedWithTheNearest) {
   const Session session = sum();
   expect_words(failure([&] {

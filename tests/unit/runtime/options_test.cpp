@@ -114,6 +114,19 @@ TEST_F(SessionOptions, UnknownProvidersAndDevicesAreNamed) {
                {"'null'", "no device 3", "1"});
 }
 
+TEST_F(SessionOptions, OptionsOfProvidersThatTheSessionDoesNotOpenAreJudgedToo) {
+  const auto on_cpu = [](const char* key, const char* value) {
+    return chosen(Options().set("providers", "cpu").set(key, value));
+  };
+  EXPECT_EQ(on_cpu("provider.null.kernels", "none"), "cpu");
+  expect_words(failure([&] { on_cpu("provider.nul.kernels", "none"); }, BACKPLANE_NOT_FOUND),
+               {"'provider.nul.kernels'", "did you mean 'null'"});
+  expect_words(failure([&] { on_cpu("provider.null.kernel", "none"); }),
+               {"'null'", "'kernel'", "did you mean 'kernels'"});
+  expect_words(failure([&] { on_cpu("provider.null.kernels", "some"); }),
+               {"'null'", "'kernels'", "'some'"});
+}
+
 TEST_F(SessionOptions, ForbiddenFallbackNamesTheNodeAndEveryReason) {
   Options forbidding;
   forbidding.set("providers", "null").set("fallback", "forbid");

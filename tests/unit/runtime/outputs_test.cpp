@@ -51,6 +51,74 @@ TEST_F(Outputs, ThatFitAreWritten) {
   EXPECT_EQ(elements(again[0])[3], -4);
 }
 
+TEST_F(Outputs, AreAsManyAsTheFetchesOrNoneYet) {
+  const Session made = session();
+  std::vector<Value> results;
+  made.run({{"x", x_}}, {}, results);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(elements(results[0])[3], -4);
+  std::vector<Value> wrong(3), none;
+  expect_words(failure([&] { made.run({{"x", x_}}, {}, wrong); }), {"3 results for 2 outputs"});
+  expect_words(failure([&] { made.run({{"x", x_}}, {"y"}, wrong); }), {"3 results for 1 fetches"});
+  made.run({{"x", x_}}, {"inner"}, none);
+  EXPECT_EQ(elements(none.at(0))[3], 4);
+}
+
+TEST_F(Outputs, OfAMapAreWrittenByName) {
+  const Session made = session();
+  std::vector<float> memory(4, 99);
+  Fetches fetches;
+  fetches["y"] = Value::borrow<float>({4}, memory.data(), 4);
+  fetches["inner"];
+  made.run({{"x", x_}}, fetches);
+  EXPECT_EQ(memory, (std::vector<float>{-1, 0, -3, -4}));
+  EXPECT_EQ(fetches.at("y").bytes(), memory.data());
+  EXPECT_EQ(elements(fetches.at("inner")), (std::vector<float>{1, 0, 3, 4}));
+  const void* inner = fetches.at("inner").bytes();
+  made.run({{"x", tensor<float>({4}, {5, 6, 7, 8})}}, fetches, RunOptions());
+  EXPECT_EQ(memory[3], -8);
+  EXPECT_EQ(fetches.at("inner").bytes(), inner);
+  Fetches all;
+  made.run({{"x", x_}}, all);
+  EXPECT_EQ(all.size(), 2u);
+  EXPECT_EQ(elements(all.at("y"))[2], -3);
+  EXPECT_EQ(all.at("where").dims(), (Dims{1, 3}));
+}
+
+TEST_F(Outputs, OfAMapAreTheSameAfterAFailure) {
+  const Session made = session();
+  Fetches fetches;
+  fetches["y"] = tensor<float>({3}, {1, 2, 3});
+  const void* place = fetches.at("y").bytes();
+  expect_words(failure([&] { made.run({{"x", x_}}, fetches); }), {"'y'", "[3]", "[4]"});
+  EXPECT_EQ(fetches.at("y").bytes(), place);
+  Fetches none;
+  failure([&] { made.run({}, none); });
+  EXPECT_TRUE(none.empty());
+}
+
+/// A feed, and no output, by whatever way.
+TEST_F(Outputs, InMemoryThatIsOnlyReadAreRefused) {
+  const Session made = session();
+  const std::vector<float> numbers = {1, -2, 3, 4};
+  Value lent = Value::borrow<float>({4}, numbers.data(), 4);
+  EXPECT_EQ(std::as_const(lent).bytes(), numbers.data());
+  EXPECT_EQ(elements(made.run({{"x", lent}}, {"y"})[0]), (std::vector<float>{-1, 0, -3, -4}));
+  const char* why = "for reading alone";
+  Binding binding(made);
+  binding.bind_input("x", lent);
+  binding.bind_output("y");
+  binding.run();
+  EXPECT_EQ(elements(binding.output("y")), (std::vector<float>{-1, 0, -3, -4}));
+  expect_words(failure([&] { binding.bind_output("y", lent); }), {"'y'", why});
+  expect_words(failure([&] { lent.write_numbers({1, 2, 3, 4}); }), {why});
+  Fetches fetches;
+  fetches["y"] = std::move(lent);
+  expect_words(failure([&] { made.run({{"x", x_}}, fetches); }), {"'y'", why});
+  EXPECT_EQ(numbers, (std::vector<float>{1, -2, 3, 4}));
+  EXPECT_EQ(elements(Value::borrow_const(ElementType::Float, {4}, numbers.data(), 16)), numbers);
+}
+
 TEST_F(Outputs, OfTheWrongSizeAreNamed) {
   const Session made = session();
   for (const Dims& dims : {Dims{3}, Dims{5}, Dims{4, 1}, Dims{2, 2}, Dims{}}) {
@@ -94,6 +162,28 @@ TEST_F(Outputs, OfASizeFoundByRunningAreCheckedToo) {
   const std::vector<Value> results = run(made, x_, {"where"}, borrowed({1, 3}, 3));
   EXPECT_EQ(memory, (std::vector<std::int64_t>{0, 2, 3, 99}));
   EXPECT_EQ(results[0].bytes(), memory.data());
+}
+
+/// A size that no machine has: 2^40 floats, in an output, then between two nodes. The session is as good as before.
+TEST_F(Outputs, TooLargeForAnyMemoryAreNamedWithTheirBytes) {
+  ModelMaker maker;
+  maker.input("x", {"1"}).input("sizes", {"2"}, ModelMaker::kInt64);
+  maker.node("Expand", {"x", "sizes"}, "y").node("ReduceMax", {"y"}, "most").output("y");
+  const Session made = open(maker.output("most"), on_cpu());
+  const Value one = tensor<float>({1}, {7});
+  const Value huge = tensor<std::int64_t>({2}, {1 << 20, 1 << 20});
+  const auto run_of = [&](const Value& sizes, const char* fetch) {
+    return made.run({{"x", one}, {"sizes", sizes}}, {fetch});
+  };
+  for (int turn = 0; turn < 2; ++turn) {
+    expect_words(failure([&] { run_of(huge, "y"); }, BACKPLANE_OUT_OF_MEMORY),
+                 {"'y'", "'make_y'", "[1048576,1048576]", "4398046511104 bytes"});
+    expect_words(failure([&] { run_of(huge, "most"); }, BACKPLANE_OUT_OF_MEMORY),
+                 {"'y'", "'make_y'", "4398046511104 bytes"});
+    const Value small = tensor<std::int64_t>({2}, {2, 1});
+    EXPECT_EQ(elements(run_of(small, "y")[0]), (std::vector<float>{7, 7}));
+    EXPECT_EQ(elements(run_of(small, "most")[0]), (std::vector<float>{7}));
+  }
 }
 
 TEST_F(Outputs, InnerValuesCanBeFetched) {

@@ -87,24 +87,25 @@ std::string text_of(Object* object, backplane_status* (*make)(Object*, backplane
 
 template <class T>
 struct ElementOf;
-#define BACKPLANE_ELEMENT(type, value)                       \
+#define BACKPLANE_ELEMENT(type, value, name)                 \
   template <>                                                \
   struct ElementOf<type> {                                   \
     static constexpr ElementType kType = ElementType::value; \
+    static constexpr const char* kName = name;               \
   }
-BACKPLANE_ELEMENT(float, Float);
-BACKPLANE_ELEMENT(double, Double);
-BACKPLANE_ELEMENT(bool, Bool);
-BACKPLANE_ELEMENT(std::int8_t, Int8);
-BACKPLANE_ELEMENT(std::uint8_t, UInt8);
-BACKPLANE_ELEMENT(std::int16_t, Int16);
-BACKPLANE_ELEMENT(std::uint16_t, UInt16);
-BACKPLANE_ELEMENT(std::int32_t, Int32);
-BACKPLANE_ELEMENT(std::uint32_t, UInt32);
-BACKPLANE_ELEMENT(std::int64_t, Int64);
-BACKPLANE_ELEMENT(std::uint64_t, UInt64);
-BACKPLANE_ELEMENT(std::complex<float>, Complex64);
-BACKPLANE_ELEMENT(std::complex<double>, Complex128);
+BACKPLANE_ELEMENT(float, Float, "float");
+BACKPLANE_ELEMENT(double, Double, "double");
+BACKPLANE_ELEMENT(bool, Bool, "bool");
+BACKPLANE_ELEMENT(std::int8_t, Int8, "int8");
+BACKPLANE_ELEMENT(std::uint8_t, UInt8, "uint8");
+BACKPLANE_ELEMENT(std::int16_t, Int16, "int16");
+BACKPLANE_ELEMENT(std::uint16_t, UInt16, "uint16");
+BACKPLANE_ELEMENT(std::int32_t, Int32, "int32");
+BACKPLANE_ELEMENT(std::uint32_t, UInt32, "uint32");
+BACKPLANE_ELEMENT(std::int64_t, Int64, "int64");
+BACKPLANE_ELEMENT(std::uint64_t, UInt64, "uint64");
+BACKPLANE_ELEMENT(std::complex<float>, Complex64, "complex64");
+BACKPLANE_ELEMENT(std::complex<double>, Complex128, "complex128");
 #undef BACKPLANE_ELEMENT
 
 }  // namespace detail
@@ -149,7 +150,7 @@ class ValueView {
   /// The elements as `T`; any other element type is an Error.
   template <class T>
   const T* data() const {
-    check_type(detail::ElementOf<T>::kType);
+    check_type<T>();
     return static_cast<const T*>(bytes());
   }
   /// An element of a string tensor.
@@ -188,11 +189,12 @@ class ValueView {
   }
 
  protected:
-  void check_type(ElementType wanted) const {
-    if (element_type() == wanted) return;
-    throw Error(BACKPLANE_INVALID_ARGUMENT, "the value is a " + type() +
-                                                ", not a tensor of element type " +
-                                                std::to_string(static_cast<std::int32_t>(wanted)));
+  template <class T>
+  void check_type() const {
+    if (element_type() == detail::ElementOf<T>::kType) return;
+    const std::string is = value_ == nullptr ? "the value is empty" : "the value is a " + type();
+    throw Error(BACKPLANE_INVALID_ARGUMENT,
+                is + ", not a tensor(" + detail::ElementOf<T>::kName + ")");
   }
 
   const backplane_value* value_ = nullptr;
@@ -211,7 +213,7 @@ class MutableView : public ValueView {
   using ValueView::data;
   template <class T>
   T* data() {
-    check_type(detail::ElementOf<T>::kType);
+    check_type<T>();
     return static_cast<T*>(mutable_bytes());
   }
   /// Writes numbers from element `index` on, converted to the tensor's type; see backplane_value_write_numbers.
@@ -274,6 +276,18 @@ class Value : public ValueView {
   static Value borrow(const std::vector<std::int64_t>& dims, T* data, std::uint64_t count) {
     return borrow(detail::ElementOf<T>::kType, dims, data, count * sizeof(T));
   }
+  /// Likewise over memory that is only read: a feed, and never a fetch. Its elements are to be read alone.
+  static Value borrow_const(ElementType type, const std::vector<std::int64_t>& dims,
+                            const void* data, std::uint64_t bytes) {
+    backplane_value* value = nullptr;
+    detail::check(backplane_value_borrow_const(static_cast<std::int32_t>(type), dims.data(),
+                                               dims.size(), data, bytes, &value));
+    return Value(value);
+  }
+  template <class T>
+  static Value borrow(const std::vector<std::int64_t>& dims, const T* data, std::uint64_t count) {
+    return borrow_const(detail::ElementOf<T>::kType, dims, data, count * sizeof(T));
+  }
   /// A container, of a type such as "seq(tensor(float))"; elements are copied.
   static Value sequence(const std::string& type, const std::vector<ValueView>& elements) {
     std::vector<const backplane_value*> handles;
@@ -325,7 +339,7 @@ class Value : public ValueView {
   using ValueView::data;
   template <class T>
   T* data() {
-    check_type(detail::ElementOf<T>::kType);
+    check_type<T>();
     return static_cast<T*>(mutable_bytes());
   }
   /// Writes numbers from element `index` on, converted to the tensor's type; see backplane_value_write_numbers.
