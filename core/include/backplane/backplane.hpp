@@ -232,12 +232,12 @@ class Session {
 
   /// Runs the model and gives what `fetches` name (outputs or inner values; none: all outputs), in that order.
   std::vector<Value> run(const Feeds& feeds, const std::vector<std::string>& fetches = {}) const {
-    std::vector<Value> results;
+    std::vector<Value> results(fetches.size());
     run(feeds, fetches, results);
     return results;
   }
-  /// Likewise into `results`, one for each fetch: values that are there are written and must fit, empty ones are made. No
-  /// results at all are as many empty ones.
+  /// Likewise into `results`, one for each fetch: values that are there are written and must fit, empty ones are made. For
+  /// all outputs it may have none yet.
   void run(const Feeds& feeds, const std::vector<std::string>& fetches,
            std::vector<Value>& results) const {
     run_with(nullptr, feeds, fetches, results);
@@ -245,7 +245,7 @@ class Session {
   /// Likewise, with options.
   std::vector<Value> run(const Feeds& feeds, const std::vector<std::string>& fetches,
                          const RunOptions& options) const {
-    std::vector<Value> results;
+    std::vector<Value> results(fetches.size());
     run(feeds, fetches, results, options);
     return results;
   }
@@ -362,7 +362,8 @@ class Session {
     for (const std::string& name : fetches) fetch_names.push_back(name.c_str());
     const std::size_t count =
         fetches.empty() ? backplane_session_count(get(), BACKPLANE_OUTPUTS) : fetches.size();
-    if (!results.empty() && results.size() != count) {
+    const bool takes_all = fetches.empty() && results.empty();
+    if (!takes_all && results.size() != count) {
       throw Error(BACKPLANE_INVALID_ARGUMENT, std::to_string(results.size()) + " results for " +
                                                   std::to_string(count) +
                                                   (fetches.empty() ? " outputs" : " fetches"));
