@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/plugin_host/device.hpp"
@@ -35,6 +36,7 @@ struct DeviceSet {
   WeightStore* weights = nullptr;
   /// What the cost policy of placement counts with. Null: the plain policy, by preference and priority.
   std::shared_ptr<const CostModel> costs;
+  std::vector<std::string> remarks;  ///< on how they were chosen, for the explanation
 
   int space_of(int device) const {
     return devices[static_cast<std::size_t>(device)].device->on_host_memory() ? kHostSpace

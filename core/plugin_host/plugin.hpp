@@ -92,7 +92,7 @@ class PluginSet {
   /// another file has already is refused, naming both.
   std::vector<PluginRow> rows();
 
-  /// The same with `kernel_count`, for which the first device of each provider is opened with its
+  /// The same with `kernel_count`, for which the best device of each provider is opened with its
   /// default options; a file of custom operators counts its kernels for all providers.
   std::vector<PluginRow> counted_rows();
 

@@ -4,6 +4,7 @@
 #include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
 #include "core/plugin_host/device.hpp"
+#include "core/plugin_host/device_choice.hpp"
 #include "core/plugin_host/plugin.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
@@ -81,13 +82,13 @@ bp_status* register_kernel(void* sink_ctx, const bp_kernel_def* def) {
   });
 }
 
-/// Counts the kernels of a provider's first device, opened with its default options; the reason of the row tells of
+/// Counts the kernels of a provider's best device, opened with its default options; the reason of the row tells of
 /// those that are refused.
 void count_kernels(PluginRow& row, const bp_provider& provider) {
   ThreadPool pool(1);
   bp_threads threads{&pool, 1};
-  const DevicePtr device =
-      Device::open(row.plugin, &provider, row.devices.front(), row.provider, {}, &threads);
+  const bp_device_info* const info = row.devices[best_device(row.devices)];
+  const DevicePtr device = Device::open(row.plugin, &provider, info, row.provider, {}, &threads);
   Registration all;
   all.kernel.plugin = row.plugin;
   for (const CustomSchema& schema : row.plugin->schemas()) all.schemas.add(schema);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/plugin_host/device_choice.hpp"
 #include "core/runtime/c_objects.hpp"
 
 namespace backplane::core {
@@ -26,6 +27,7 @@ std::string describe_plugins(Environment& environment) {
                                  {"name", row.devices[i]->name},
                                  {"memory_bytes", row.devices[i]->memory_bytes}});
     }
+    json["best_device"] = row.devices.empty() ? Json() : Json(best_device(row.devices));
     json["kernels"] = row.kernel_count;
     rows.push_back(std::move(json));
   }

@@ -120,7 +120,8 @@ std::vector<PluginPtr> Environment::custom_ops() {
 }
 
 std::vector<DevicePtr> Environment::open_device(
-    const std::string& name, const std::vector<std::pair<std::string, std::string>>& options) {
+    const std::string& name, const std::vector<std::pair<std::string, std::string>>& options,
+    std::vector<std::string>* remarks) {
   const auto [provider_name, wanted] = split_device_name(name);
   const bp_provider* provider = nullptr;
   PluginPtr plugin = plugins_.find_provider(provider_name, &provider);
@@ -143,25 +144,32 @@ std::vector<DevicePtr> Environment::open_device(
     }
     devices.push_back(std::move(device));
   }
+  if (wanted.empty() && infos.size() > 1 && remarks != nullptr) {
+    remarks->push_back(text("provider '", provider_name, "' has ", infos.size(),
+                            " devices, and its name alone means ", devices.front()->label(), ", '",
+                            infos[best_device(infos)]->name, "': ", why_best(infos)));
+  }
   return devices;
 }
 
 DevicePtr Environment::find_host_evaluator() {
   for (const PluginRow& row : plugins_.rows()) {
-    for (const bp_device_info* info : row.devices) {
-      if ((info->flags & BP_DEVICE_HOST_EVALUATOR) != 0)
-        return open_device(row.provider, {}).front();
+    for (std::size_t i = 0; i < row.devices.size(); ++i) {
+      if ((row.devices[i]->flags & BP_DEVICE_HOST_EVALUATOR) == 0) continue;
+      const bool is_alone = row.devices.size() == 1;
+      return open_device(is_alone ? row.provider : text(row.provider, ":", i), {}, nullptr).front();
     }
   }
   return nullptr;
 }
 
-/// All providers with a device, by score.
+/// All providers with a device, by the scores of their best ones.
 std::vector<ProviderChoice> Environment::all_choices() {
   std::vector<std::pair<int, std::string>> scored;
   for (const PluginRow& row : plugins_.rows()) {
-    if (!row.provider.empty() && !row.devices.empty() && row.devices.front()->score > 0)
-      scored.emplace_back(-row.devices.front()->score, row.provider);
+    if (row.provider.empty() || row.devices.empty()) continue;
+    const int score = row.devices[best_device(row.devices)]->score;
+    if (score > 0) scored.emplace_back(-score, row.provider);
   }
   std::stable_sort(scored.begin(), scored.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -178,7 +186,7 @@ void Environment::append_device(DeviceSet& set, const SessionOptions& options,
       general != options.provider_options.end())
     device_options = general->second;
   device_options.insert(device_options.end(), choice.options.begin(), choice.options.end());
-  for (DevicePtr& opened : open_device(choice.name, device_options)) {
+  for (DevicePtr& opened : open_device(choice.name, device_options, &set.remarks)) {
     SessionDevice device;
     device.device = std::move(opened);
     device.requested = requested;

@@ -54,9 +54,11 @@ class Environment {
   void append_device(DeviceSet& set, const SessionOptions& options, const ProviderChoice& choice,
                      bool requested);
   void append_host_evaluator(DeviceSet& set, bool placeable);
-  /// One device, or several for a name such as "opencl:all".
+  /// One device, or several for a name such as "opencl:all". `remarks` may be null: gets which of several devices a
+  /// name alone means, and why.
   std::vector<DevicePtr> open_device(
-      const std::string& name, const std::vector<std::pair<std::string, std::string>>& options);
+      const std::string& name, const std::vector<std::pair<std::string, std::string>>& options,
+      std::vector<std::string>* remarks);
   DevicePtr find_host_evaluator();
 
   Logger::Sink sink_;

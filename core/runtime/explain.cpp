@@ -376,7 +376,8 @@ std::string Session::explain() {
   json["arena_bytes"] = arenas_of(default_->arena_bytes(), devices_);
   json["planned"] = segment != nullptr;
   if (segment != nullptr) json["capture"] = capture_json(program, *segment);
-  json["remarks"] = program.placed().remarks;
+  json["remarks"] = devices_.remarks;
+  for (const std::string& remark : program.placed().remarks) json["remarks"].push_back(remark);
   report_options(*this, json);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -26,12 +26,15 @@ std::string word(const Json& row, const char* key) {
 /// Devices, and why there are none or what is wrong with them.
 std::string devices_text(const Json& row) {
   std::string result;
-  for (const Json& device : row.value("devices", Json::array())) {
+  const Json devices = row.value("devices", Json::array());
+  for (const Json& device : devices) {
     if (!result.empty()) result += "; ";
     const Json id = device.value("id", Json());
     result += (id.is_string() ? id.get<std::string>() : id.dump()) + ": " + word(device, "name");
     const double bytes = device.value("memory_bytes", 0.0);
     if (bytes > 0) result += " (" + bytes_text(bytes) + ")";
+    if (devices.size() > 1 && id == row.value("best_device", Json()))
+      result += ", the one that '" + word(row, "provider") + "' alone means";
   }
   const std::string reason = word(row, "reason");
   return result + (result.empty() || reason.empty() ? "" : "; ") + reason;

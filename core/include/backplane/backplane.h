@@ -76,7 +76,9 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * threads                          threads of a session's loops; 0: the pool's                            0
  * providers                        names in order of preference, separated by ','; "auto": all with a     auto
  *                                  device, by score
- *                                  devices of a provider: NAME:1 (by index), NAME:fastest, NAME:least_power,
+ *                                  NAME alone is a provider's best device: of the highest score, then with
+ *                                  memory of its own, then with the most, then the first; others are asked for as
+ *                                  NAME:1 (by index), NAME:fastest, NAME:least_power,
  *                                  NAME:most_memory, NAME:name=PATTERN, or all of them: NAME:all
  * provider.NAME.OPTION             an option of a provider, as `backplane providers` lists them
  * fallback                         allow | warn | forbid: a node that no listed provider takes            warn
