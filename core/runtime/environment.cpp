@@ -4,6 +4,7 @@
 #include <string_view>
 #include <thread>
 
+#include "core/base/quote.hpp"
 #include "core/plan/operator.hpp"
 #include "core/plugin_host/device_choice.hpp"
 #include "core/plugin_host/host_api.hpp"
@@ -82,6 +83,21 @@ std::string add_precision(const std::string& precision, const SessionOptions& op
     return "";
   }
   return text("provider '", name, "' computes float tensors in fp32 alone");
+}
+
+/// Whom "auto" leaves out of what a plugin file brings, and why; "" for nobody.
+std::string why_left_out(const PluginRow& row) {
+  const std::string file = row.file.filename().string();
+  if (!row.loaded) return text("the plugin ", quoted(file), ", which is refused: ", row.reason);
+  if (row.provider.empty()) return "";
+  if (row.devices.empty()) {
+    return text("the provider '", row.provider, "', which has no device",
+                row.no_devices_reason.empty() ? "" : ": " + row.no_devices_reason);
+  }
+  const bp_device_info& best = *row.devices[best_device(row.devices)];
+  if (best.score > 0) return "";
+  return text("the provider '", row.provider, "', which serves only when it is named: its device '",
+              best.name, "' has the score ", best.score);
 }
 
 }  // namespace
@@ -163,13 +179,15 @@ DevicePtr Environment::find_host_evaluator() {
   return nullptr;
 }
 
-/// All providers with a device, by the scores of their best ones.
-std::vector<ProviderChoice> Environment::all_choices() {
+std::vector<ProviderChoice> Environment::all_choices(std::vector<std::string>& remarks) {
   std::vector<std::pair<int, std::string>> scored;
   for (const PluginRow& row : plugins_.rows()) {
-    if (row.provider.empty() || row.devices.empty()) continue;
-    const int score = row.devices[best_device(row.devices)]->score;
-    if (score > 0) scored.emplace_back(-score, row.provider);
+    const std::string why = why_left_out(row);
+    if (!why.empty()) {
+      remarks.push_back(text("providers=auto leaves out ", why));
+    } else if (!row.provider.empty()) {
+      scored.emplace_back(-row.devices[best_device(row.devices)]->score, row.provider);
+    }
   }
   std::stable_sort(scored.begin(), scored.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -237,11 +255,11 @@ DeviceSet Environment::open_devices(const SessionOptions& options) {
 DeviceSet Environment::open_devices(const SessionOptions& options, const PathOptions& path) {
   std::vector<ProviderChoice> choices =
       !path.providers.empty() ? path.providers : options.providers;
-  if (choices.empty()) choices = all_choices();
+  DeviceSet set;
+  if (choices.empty()) choices = all_choices(set.remarks);
   const std::string precision = path.precision.empty() ? options.precision : path.precision;
   std::string reasons;
   bool is_offered = precision == "fp32";
-  DeviceSet set;
   for (ProviderChoice& choice : choices) {
     add_preferences(path, plugins_, choice);
     if (precision == "fp32") continue;

@@ -49,7 +49,8 @@ class Environment {
   DeviceSet open_devices(const SessionOptions& options, const PathOptions& path);
 
  private:
-  std::vector<ProviderChoice> all_choices();
+  /// All providers with a device, by the scores of their best ones; `remarks` gets who is left out, and why.
+  std::vector<ProviderChoice> all_choices(std::vector<std::string>& remarks);
   void check_provider_options(const SessionOptions& options);
   void append_device(DeviceSet& set, const SessionOptions& options, const ProviderChoice& choice,
                      bool requested);

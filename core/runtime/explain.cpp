@@ -342,6 +342,19 @@ Json quantization_of(const Graph& graph) {
 
 }  // namespace
 
+/// On how devices were chosen: the session's, and those of paths that differ from it.
+std::vector<std::string> Session::remarks_on_devices() const {
+  std::vector<std::string> remarks = devices_.remarks;
+  for (const auto& [name, path] : paths_) {
+    for (const std::string& remark : path->devices.remarks) {
+      const auto& known = devices_.remarks;
+      if (std::find(known.begin(), known.end(), remark) == known.end())
+        remarks.push_back(text("path '", name, "': ", remark));
+    }
+  }
+  return remarks;
+}
+
 std::string Session::explain() {
   const std::shared_ptr<Generation> generation = default_->generation();
   const Program& program = *generation->program;
@@ -376,7 +389,7 @@ std::string Session::explain() {
   json["arena_bytes"] = arenas_of(default_->arena_bytes(), devices_);
   json["planned"] = segment != nullptr;
   if (segment != nullptr) json["capture"] = capture_json(program, *segment);
-  json["remarks"] = devices_.remarks;
+  json["remarks"] = remarks_on_devices();
   for (const std::string& remark : program.placed().remarks) json["remarks"].push_back(remark);
   report_options(*this, json);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -42,5 +42,32 @@ class Devices(program.ProgramTest):
         self.assertRegex(text, r"1: fake device 1 [^;]*, the one that 'fakegpu' alone means")
 
 
+class Auto(program.ProgramTest):
+    """All providers with a device; who is left out is remarked."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.save(program.relu_model())
+
+    def remarks(self, *arguments, **more):
+        return self.json_of("inspect", self.model, *arguments, **more)["remarks"]
+
+    def test_a_provider_without_a_device(self):
+        made = self.remarks(*FAKES, environment={"BACKPLANE_FAKEGPU_DEVICES": "0"})
+        self.assertTrue(any(remark.startswith("providers=auto leaves out the provider 'fakegpu', which has no device")
+                            for remark in made), made)
+        self.assertFalse(any("leaves out the provider 'fakegpu'" in remark for remark in self.remarks(*FAKES)))
+
+    def test_a_refused_plugin(self):
+        (self.folder / "plugins").mkdir()
+        self.save("not a shared object", "plugins/broken.so")
+        made = [remark for remark in self.remarks("--plugin-path", "plugins") if "broken.so" in remark]
+        self.assertEqual(len(made), 1, made)
+        self.assertRegex(made[0], "^providers=auto leaves out the plugin 'broken.so', which is refused: .+")
+        self.assertEqual(self.remarks("--plugin-path", "plugins", "--providers", "cpu"), [])
+        text = self.succeed("inspect", self.model, "--explain", "--plugin-path", "plugins", "--providers", "auto")
+        self.assertIn("Remark: " + made[0], text)
+
+
 if __name__ == "__main__":
     program.main()

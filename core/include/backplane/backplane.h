@@ -75,7 +75,7 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * environment.custom_ops           libraries of custom operators of every session, separated by ':'
  * threads                          threads of a session's loops; 0: the pool's                            0
  * providers                        names in order of preference, separated by ','; "auto": all with a     auto
- *                                  device, by score
+ *                                  device, by score; explain remarks whom that leaves out, and why
  *                                  NAME alone is a provider's best device: of the highest score, then with
  *                                  memory of its own, then with the most, then the first; others are asked for as
  *                                  NAME:1 (by index), NAME:fastest, NAME:least_power,
