@@ -37,6 +37,9 @@ bool starts_with(const std::string& word, const std::string& prefix) {
     }
   }
   std::string suggestion = did_you_mean(name, known);
+  if (suggestion.empty() && dot != 0 && dot != std::string::npos && dot + 1 < name.size())
+    suggestion = text("; an option of a provider '", name.substr(0, dot), "' is set as ",
+                      core::quoted("provider." + name));
   if (suggestion.empty()) {
     suggestion = "; known are";
     for (const KeyRow& row : key_rows()) suggestion += " " + row.key.key;

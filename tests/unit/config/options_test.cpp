@@ -123,6 +123,7 @@ TEST(Options, UnknownKeysNameTheNearest) {
   EXPECT_HOLDS(set_failure("environment.thread", "1"), "'environment.threads'");
   EXPECT_HOLDS(set_failure("provder.fake.delay", "1"), "'provider.fake.delay'");
   EXPECT_HOLDS(set_failure("dims.batch", "1"), "'dim.batch'");
+  EXPECT_HOLDS(set_failure("fake.delay", "1"), "is set as 'provider.fake.delay'");
   EXPECT_HOLDS(set_failure("qqqqqqqqqq", "1"), "fallback");
   EXPECT_HOLDS(set_failure("", "1"), "not known");
   EXPECT_HOLDS(set_failure("dim.", "1"), "not known");
