@@ -113,8 +113,9 @@ std::string Options::get(const std::string& key) const {
 
 void Options::append_provider(ProviderChoice choice) {
   std::vector<std::string> names;
+  take_optional_mark(choice);
   session.providers.push_back(std::move(choice));
-  for (const ProviderChoice& provider : session.providers) names.push_back(provider.name);
+  for (const ProviderChoice& provider : session.providers) names.push_back(written(provider));
   session.given["providers"] = join(names, ",");
 }
 

@@ -101,6 +101,9 @@ class PluginSet {
   /// reason, and the nearest known provider.
   PluginPtr find_provider(const std::string& provider, const bp_provider** out);
 
+  /// Whether any file has it; loads as find_provider does.
+  bool has_provider(const std::string& provider);
+
   /// Throws NotFound: no provider has a device that is taken unless it is named, and why.
   [[noreturn]] void throw_no_device();
 

@@ -294,6 +294,15 @@ PluginPtr PluginSet::find_provider(const std::string& provider, const bp_provide
   throw_not_found(provider);
 }
 
+bool PluginSet::has_provider(const std::string& provider) {
+  try {
+    return find_provider(provider, nullptr) != nullptr;
+  } catch (const Error& error) {
+    if (error.code() != Code::NotFound) throw;
+    return false;
+  }
+}
+
 void PluginSet::throw_not_found(const std::string& provider) const {
   std::string message = text("there is no provider ", quoted(provider));
   std::vector<std::string> known;

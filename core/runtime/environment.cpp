@@ -247,6 +247,59 @@ void Environment::check_provider_options(const SessionOptions& options) {
   }
 }
 
+/// Why an optional provider cannot be used; "" where it can.
+std::string Environment::why_absent(const ProviderChoice& choice) {
+  const auto [name, wanted] = split_device_name(choice.name);
+  try {
+    const bp_provider* provider = nullptr;
+    const PluginPtr plugin = plugins_.find_provider(name, &provider);
+    std::string reason;
+    const std::vector<const bp_device_info*> infos = enumerate_devices(*provider, &reason);
+    if (infos.empty()) return text("it has no device", reason.empty() ? "" : ": " + reason);
+    choose_devices(*provider, wanted, infos);
+  } catch (const Error& error) {
+    if (error.code() == Code::InvalidArgument) throw;
+    return error.message();
+  }
+  return "";
+}
+
+void Environment::leave_out_absent(SessionOptions& options) {
+  const auto look_at = [&](std::vector<ProviderChoice>& choices) {
+    for (ProviderChoice& choice : choices) {
+      if (choice.optional) choice.left_out = why_absent(choice);
+    }
+  };
+  look_at(options.providers);
+  for (auto& [name, path] : options.paths) look_at(path.providers);
+  const auto is_nobodys = [&](const auto& given) {
+    const auto is_left_out = [&](const ProviderChoice& choice) {
+      return !choice.left_out.empty() && split_device_name(choice.name).first == given.first;
+    };
+    bool is_listed = std::any_of(options.providers.begin(), options.providers.end(), is_left_out);
+    for (const auto& [name, path] : options.paths)
+      is_listed |= std::any_of(path.providers.begin(), path.providers.end(), is_left_out);
+    return is_listed && !plugins_.has_provider(given.first);
+  };
+  std::erase_if(options.provider_options, is_nobodys);
+}
+
+/// A device that is there and does not open is left out, too, where it is optional.
+void Environment::append_listed(DeviceSet& set, const SessionOptions& options,
+                                const ProviderChoice& choice) {
+  std::string why = choice.left_out;
+  try {
+    if (why.empty()) return append_device(set, options, choice, true);
+  } catch (const Error& error) {
+    if (!choice.optional || error.code() == Code::InvalidArgument) throw;
+    why = error.message();
+  }
+  const std::string name = split_device_name(choice.name).first;
+  set.left_out.insert(name);
+  set.remarks.push_back(text("the optional provider '", choice.name, "' is left out: ", why));
+  logger_->info(set.remarks.back());
+}
+
 DeviceSet Environment::open_devices(const SessionOptions& options) {
   check_provider_options(options);
   return open_devices(options, PathOptions());
@@ -261,6 +314,7 @@ DeviceSet Environment::open_devices(const SessionOptions& options, const PathOpt
   std::string reasons;
   bool is_offered = precision == "fp32";
   for (ProviderChoice& choice : choices) {
+    if (!choice.left_out.empty()) continue;
     add_preferences(path, plugins_, choice);
     if (precision == "fp32") continue;
     const std::string reason = add_precision(precision, options, plugins_, choice);
@@ -269,12 +323,13 @@ DeviceSet Environment::open_devices(const SessionOptions& options, const PathOpt
   }
   if (!is_offered) {
     throw Error(Code::Unsupported,
-                text("precision '", precision, "' is offered by none of the providers: ", reasons,
+                text("precision '", precision, "' is offered by none of the providers: ",
+                     reasons.empty() ? "those that are listed are not there" : reasons,
                      "; use fp32, or another provider"));
   }
   if (!reasons.empty())
     logger_->warning("precision '", precision, "' is not offered by all providers: ", reasons);
-  for (const ProviderChoice& choice : choices) append_device(set, options, choice, true);
+  for (const ProviderChoice& choice : choices) append_listed(set, options, choice);
   const bool names_backup = !path.backup.empty() && path.backup != "none";
   if (names_backup) append_device(set, options, {path.backup, {}}, false);
   append_host_evaluator(set, path.backup.empty() && options.fallback != Fallback::Forbid);

@@ -114,6 +114,7 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
   at_step("opening the model", [&] { open_file(path); });
   at_step("reading options", [&] { take_options(built); });
   at_step("opening providers", [&] {
+    environment_->leave_out_absent(options_);
     devices_ = environment_->open_devices(options_);
     devices_.schemas = &schemas_;
     devices_.weights = &environment_->weights();

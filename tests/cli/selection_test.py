@@ -69,5 +69,69 @@ class Auto(program.ProgramTest):
         self.assertIn("Remark: " + made[0], text)
 
 
+class Optional(program.ProgramTest):
+    """NAME? is used where it is there, and left out with a remark where it is not."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.save(program.relu_model())
+
+    def explain(self, providers, *arguments, **more):
+        return self.json_of("inspect", self.model, *FAKES, "--providers", providers, *arguments, **more)
+
+    def test_it_is_used_where_it_is_there(self):
+        made = self.explain("fakegpu?:1,cpu")
+        self.assertEqual((made["nodes"][0]["provider"], made["remarks"]), ("fakegpu:1", []))
+        self.assertEqual(self.explain("fakegpu?,cpu")["nodes"][0]["provider"], "fakegpu:0")
+
+    def test_it_is_left_out_where_it_is_not(self):
+        for name, why in (("nobody?", "there is no provider 'nobody'"), ("fakegpu?:5", "has no device 5"),
+                          ("fakegpu?:name=Other", "has no device called 'Other'")):
+            with self.subTest(name):
+                made = self.explain(f"{name},cpu")
+                self.assertEqual(made["nodes"][0]["provider"], "cpu")
+                self.assertEqual(len(made["remarks"]), 1, made["remarks"])
+                plain = name.replace("?", "")
+                self.assertTrue(made["remarks"][0].startswith(f"the optional provider '{plain}' is left out: "))
+                self.assertIn(why, made["remarks"][0])
+        made = self.explain("fakegpu?,cpu", environment={"BACKPLANE_FAKEGPU_DEVICES": "0"})
+        self.assertRegex(made["remarks"][0], "^the optional provider 'fakegpu' is left out: it has no device")
+
+    def test_a_device_that_does_not_open_is_left_out(self):
+        broken = ("--set", "provider.fakegpu.fail_at=1", "--set", "provider.fakegpu.fail_code=device_lost")
+        made = self.explain("fakegpu?,cpu", *broken)
+        self.assertEqual(made["nodes"][0]["provider"], "cpu")
+        self.assertIn("'fakegpu' is left out: device 'fakegpu:0' cannot be opened", made["remarks"][0])
+        self.fail_with(3, ["cannot be opened"], "inspect", self.model, *FAKES, "--providers", "fakegpu,cpu", *broken)
+
+    def test_only_optional_ones_are_left_out(self):
+        self.fail_with(2, ["'nobody'"], "inspect", self.model, *FAKES, "--providers", "nobody,cpu")
+        self.fail_with(2, ["no device 5"], "inspect", self.model, *FAKES, "--providers", "fakegpu:5,cpu")
+
+    def test_what_is_said_of_it_is_left_out_too(self):
+        more = ("--place", "op:Relu=nobody", "--set", "memory_limit.nobody=1MiB", "--set", "provider.nobody.x=1")
+        self.assertEqual(self.explain("nobody?,cpu", *more)["nodes"][0]["provider"], "cpu")
+        more = ("--place", "op:Relu=nobody", "--set", "memory_limit.nobody=1MiB")
+        self.fail_with(2, ["'nobody'"], "inspect", self.model, "--providers", "cpu", *more)
+
+    def test_providers_may_be_asked_for_the_same_selection(self):
+        more = ("--providers", "nobody?,cpu", "--place", "op:Relu=nobody", "--set", "provider.nobody.x=1")
+        self.assertTrue(self.json_of("providers", *more))
+        self.fail_with(2, ["'nobody'"], "providers", "--providers", "nobody,cpu")
+
+    def test_its_options_are_judged_where_it_is_there(self):
+        self.fail_with(2, ["'sed'", "did you mean 'seed'"], "inspect", self.model, *FAKES, "--providers", "fakegpu?,cpu",
+                       "--set", "provider.fakegpu.sed=1")
+
+    def test_when_all_are_left_out_the_fallback_serves(self):
+        self.assertEqual(self.explain("nobody?", "--fallback", "allow")["nodes"][0]["provider"], "cpu")
+        self.fail_with(2, ["the_relu"], "inspect", self.model, "--providers", "nobody?", "--fallback", "forbid")
+
+    def test_the_mark_stands_behind_the_name(self):
+        self.fail_with(2, ["'fakegpu:1?'", "name?:1"], "inspect", self.model, *FAKES, "--providers", "fakegpu:1?")
+        self.fail_with(2, ["--providers", "twice"], "inspect", self.model, *FAKES, "--providers", "cpu?,cpu")
+        self.fail_with(2, ["cpu?"], "inspect", self.model, "--place", "op:Relu=cpu?")
+
+
 if __name__ == "__main__":
     program.main()

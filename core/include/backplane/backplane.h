@@ -80,6 +80,8 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  *                                  memory of its own, then with the most, then the first; others are asked for as
  *                                  NAME:1 (by index), NAME:fastest, NAME:least_power,
  *                                  NAME:most_memory, NAME:name=PATTERN, or all of them: NAME:all
+ *                                  NAME? (NAME?:1 ...) is optional: where it is not there it is left out, and so is what
+ *                                  rules, limits and options say of it; explain remarks that, and why
  * provider.NAME.OPTION             an option of a provider, as `backplane providers` lists them
  * fallback                         allow | warn | forbid: a node that no listed provider takes            warn
  * placement                        priority | cost: by the order of providers, or by what nodes and         priority
@@ -155,7 +157,7 @@ BACKPLANE_API backplane_status* backplane_options_read_file(backplane_options* o
 BACKPLANE_API backplane_status* backplane_options_read_environment(backplane_options* options);
 
 /* Appends a provider to the order of preference, with options as pairs key, value ...; `count` pairs. A device
- * other than the provider's best is asked for by its index: "fakegpu:1".
+ * other than the provider's best is asked for by its index: "fakegpu:1". "fakegpu?" is optional, see "providers".
  * Ownership: copied. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_options_append_provider(backplane_options* options,
                                                                   const char* name,
