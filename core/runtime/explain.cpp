@@ -53,7 +53,8 @@ class Fates {
         const DeviceSet& devices)
       : model_(model), devices_(devices) {
     fates_.resize(model.original.size());
-    for (Fate& fate : fates_) fate.kernel = "removed by optimization";
+    for (Fate& fate : fates_) fate.kernel = "not needed for the outputs";
+    add_removed(model.removed);
     add(generation, segment);
     settle_taken_bodies(model.graph);
   }
@@ -71,12 +72,23 @@ class Fates {
   const std::vector<CopyRecord>& copies() const { return copies_; }
 
  private:
+  /// What is folded is evaluated, once and on the host; what other passes remove is nowhere. Nodes that are there all the
+  /// same, since parts of them were left, get their fates after this.
+  void add_removed(const RemovalLog& removed) {
+    for (const auto& [origin, pass] : removed) {
+      const bool is_folded = pass == kFoldingPass;
+      fates_[static_cast<std::size_t>(origin)] = {
+          is_folded ? "host" : "", (is_folded ? "folded by " : "removed by ") + pass, ""};
+    }
+  }
+
   void add(const std::shared_ptr<Generation>& generation, const Segment* segment) {
     generations_.push_back(generation);
     const Program& program = *generation->program;
     const std::string& scope = program.context().scope;
     for (const auto& [name, placement] : program.first_placement())
       places_[scope + name] = {&program, name};
+    add_removed(program.removed());
     for (const std::int32_t origin : program.folded_origins())
       fates_[static_cast<std::size_t>(origin)] = {"host", "folded", ""};
     for (const std::int32_t origin : program.idle_origins())
