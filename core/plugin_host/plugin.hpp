@@ -52,8 +52,9 @@ struct PluginRow {
   std::string provider_version;
   std::string no_devices_reason;  ///< what `enumerate` said when it found none
   std::vector<const bp_device_info*> devices;
-  std::size_t kernel_count = 0;  ///< in PluginSet::counted_rows alone
-  PluginPtr plugin;              ///< null for a refused one
+  std::vector<const bp_option*> options;  ///< that the provider takes
+  std::size_t kernel_count = 0;           ///< in PluginSet::counted_rows alone
+  PluginPtr plugin;                       ///< null for a refused one
 };
 
 /// Loads one file. Throws Error that names the file and what is wrong: not there, not a shared

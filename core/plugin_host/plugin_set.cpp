@@ -220,6 +220,8 @@ void PluginSet::add_rows(const fs::path& file) {
     one.loaded = one.reason.empty();
     wanted = wanted || one.loaded;
     if (one.loaded) {
+      if (provider.option_count > 0)
+        one.options.assign(provider.options, provider.options + provider.option_count);
       watch_(file);
       try {
         one.devices = enumerate_devices(provider, &one.no_devices_reason);

@@ -133,5 +133,28 @@ class Optional(program.ProgramTest):
         self.fail_with(2, ["cpu?"], "inspect", self.model, "--place", "op:Relu=cpu?")
 
 
+class ProviderOptions(program.ProgramTest):
+    """What each provider takes is listed from its plugin."""
+
+    def test_in_json(self):
+        rows = {row["provider"]: row for row in self.json_of("providers", *FAKES)}
+        options = {option["name"]: option for option in rows["fakegpu"]["options"]}
+        self.assertEqual(options["integrated"], {
+            "name": "integrated", "type": "bool", "default": "false", "range": "",
+            "meaning": "Whether a device views host memory instead of having it copied."})
+        self.assertEqual((options["view_alignment"]["type"], options["view_alignment"]["range"]), ("int", "1..65536"))
+        for row in rows.values():
+            self.assertIsInstance(row["options"], list)
+        self.assertEqual(rows["fakegpu"], {row["provider"]: row
+                                           for row in self.json_of("providers", *FAKES, "--options")}["fakegpu"])
+
+    def test_as_a_table(self):
+        self.assertNotIn("view_alignment", self.succeed("providers", *FAKES))
+        text = self.succeed("providers", *FAKES, "--options")
+        self.assertIn("Options of 'fakegpu', set with --set provider.fakegpu.OPTION=VALUE\n", text)
+        self.assertRegex(text, r"\n  integrated +false +bool +Whether a device views host memory")
+        self.assertRegex(text, r"\n  view_alignment +64 +1\.\.65536 +What the host's memory is aligned to")
+
+
 if __name__ == "__main__":
     program.main()

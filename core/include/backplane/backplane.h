@@ -82,7 +82,7 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  *                                  NAME:most_memory, NAME:name=PATTERN, or all of them: NAME:all
  *                                  NAME? (NAME?:1 ...) is optional: where it is not there it is left out, and so is what
  *                                  rules, limits and options say of it; explain remarks that, and why
- * provider.NAME.OPTION             an option of a provider, as `backplane providers` lists them
+ * provider.NAME.OPTION             an option of a provider, as `backplane providers --options` lists them
  * fallback                         allow | warn | forbid: a node that no listed provider takes            warn
  * placement                        priority | cost: by the order of providers, or by what nodes and         priority
  *                                  copies cost together
@@ -218,7 +218,8 @@ BACKPLANE_API backplane_status* backplane_environment_set_log_level(
 BACKPLANE_API backplane_status* backplane_environment_register_custom_ops(
     backplane_environment* environment, const char* path);
 
-/* Every plugin file found and what became of it, as JSON: the form of `backplane providers --json`.
+/* Every plugin file found and what became of it, as JSON: the form of `backplane providers --json`, with the options
+ * that each provider takes.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_environment_providers(backplane_environment* environment,
                                                                 backplane_string** out);
