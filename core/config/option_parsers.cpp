@@ -1,5 +1,6 @@
 #include "core/config/option_parsers.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <set>
@@ -76,11 +77,26 @@ ProviderChoice provider_choice(const std::string& key, const std::string& name) 
     fits = name[end] == ':' && (is_index || is_name || kWords.contains(device));
   }
   if (!fits) {
-    wrong_value(key, name,
-                "a provider's name, such as \"name\", \"name:1\", \"name:fastest\" (or "
-                "least_power, most_memory, all) or \"name:name=PATTERN\"");
+    wrong_value(
+        key, name,
+        "a provider's name, such as \"name\", \"name:1\", \"name:fastest\" (or "
+        "least_power, most_memory, all) or \"name:name=PATTERN\"; in a list a '?' behind the "
+        "name makes it optional, \"name?\" or \"name?:1\"");
   }
   return {name, {}};
+}
+
+void take_optional_mark(ProviderChoice& choice) {
+  const std::size_t mark = choice.name.find_first_of("?:");
+  if (mark == std::string::npos || choice.name[mark] != '?') return;
+  choice.name.erase(mark, 1);
+  choice.optional = true;
+}
+
+std::string written(const ProviderChoice& choice) {
+  std::string name = choice.name;
+  if (choice.optional) name.insert(std::min(name.find(':'), name.size()), "?");
+  return name;
 }
 
 std::vector<ProviderChoice> provider_choices(const std::string& key,
@@ -88,9 +104,12 @@ std::vector<ProviderChoice> provider_choices(const std::string& key,
   std::vector<ProviderChoice> chosen;
   for (const std::string& name : names) {
     if (name == "auto" && names.size() == 1) break;
-    ProviderChoice provider = provider_choice(key, name);
+    ProviderChoice unmarked{name, {}};
+    take_optional_mark(unmarked);
+    ProviderChoice provider = provider_choice(key, unmarked.name);
+    provider.optional = unmarked.optional;
     for (const ProviderChoice& earlier : chosen) {
-      if (earlier.name == name)
+      if (earlier.name == provider.name)
         invalid("option ", core::quoted(key), " names ", core::quoted(name), " twice");
     }
     chosen.push_back(std::move(provider));

@@ -25,7 +25,11 @@ std::size_t choice(const std::string& key, const std::string& value,
                    const std::vector<std::string>& known);
 /// "name" or "name:1".
 ProviderChoice provider_choice(const std::string& key, const std::string& name);
-/// Several of them, each once; "auto" alone is none.
+/// Takes the '?' behind the provider's name out of a choice's: it is optional then.
+void take_optional_mark(ProviderChoice& choice);
+/// The name as it is written, with the mark.
+std::string written(const ProviderChoice& choice);
+/// Several of them, each once, with or without that mark; "auto" alone is none.
 std::vector<ProviderChoice> provider_choices(const std::string& key,
                                              const std::vector<std::string>& names);
 std::vector<std::filesystem::path> paths(const std::string& key,

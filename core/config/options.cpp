@@ -37,6 +37,9 @@ bool starts_with(const std::string& word, const std::string& prefix) {
     }
   }
   std::string suggestion = did_you_mean(name, known);
+  if (suggestion.empty() && dot != 0 && dot != std::string::npos && dot + 1 < name.size())
+    suggestion = text("; an option of a provider '", name.substr(0, dot), "' is set as ",
+                      core::quoted("provider." + name));
   if (suggestion.empty()) {
     suggestion = "; known are";
     for (const KeyRow& row : key_rows()) suggestion += " " + row.key.key;
@@ -110,8 +113,9 @@ std::string Options::get(const std::string& key) const {
 
 void Options::append_provider(ProviderChoice choice) {
   std::vector<std::string> names;
+  take_optional_mark(choice);
   session.providers.push_back(std::move(choice));
-  for (const ProviderChoice& provider : session.providers) names.push_back(provider.name);
+  for (const ProviderChoice& provider : session.providers) names.push_back(written(provider));
   session.given["providers"] = join(names, ",");
 }
 

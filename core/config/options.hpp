@@ -39,6 +39,8 @@ struct CastChoice {
 struct ProviderChoice {
   std::string name;
   std::vector<std::pair<std::string, std::string>> options;
+  bool optional = false;      ///< written "NAME?" or "NAME?:1": left out where it is not there
+  std::string left_out = {};  ///< why it is; "": it is not, or nobody has looked yet
   bool operator==(const ProviderChoice&) const = default;
 };
 
@@ -135,6 +137,7 @@ class Options {
   /// What a key was set to, or its default, as text. Throws InvalidArgument for an unknown key, NotFound for one of a
   /// family ("dim.NAME") that is not set.
   std::string get(const std::string& key) const;
+  /// Its name may be written with a '?', see ProviderChoice.
   void append_provider(ProviderChoice choice);
   void add_custom_ops(const std::filesystem::path& file);
   void add_placement(PlacementRule rule);

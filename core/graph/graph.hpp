@@ -214,6 +214,10 @@ struct OriginalNode {
   std::string domain;
 };
 
+/// Original nodes that passes removed, by their index in Model::original, each with the name of its pass. A node that
+/// another one replaced is not removed.
+using RemovalLog = std::map<std::int32_t, std::string>;
+
 /// A model: a main graph and what the file says besides.
 struct Model {
   Graph graph;
@@ -225,6 +229,7 @@ struct Model {
   std::map<std::string, std::string> metadata;
   std::vector<OriginalNode>
       original;  ///< of the main graph, in the file's order; then those of bodies, as "loop/body/add"
+  RemovalLog removed;
   /// Symbols that the file gives to dimensions of which inference knows nothing. Files often carry types of another export,
   /// so equal ones may be different sizes. Not those that only outputs of the main graph have which no node reads:
   /// these values have has_unproven_symbols.

@@ -16,6 +16,7 @@ struct PassRun {
   const Graph* main = nullptr;    ///< whose inputs are the feeds
   std::uint64_t large_bytes = 0;  ///< of results above max_folded_bytes so far
   std::set<std::pair<const Graph*, NodeId>> not_folded;  ///< tried in vain; not to be tried again
+  RemovalLog* removed = nullptr;                         ///< null: nobody asks
 
   int unify_rounds = 0;  ///< of unify_shape_reads that were done
 

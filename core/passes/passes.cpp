@@ -19,7 +19,7 @@ struct Pass {
 // Their order: constants first, since no-ops and equal nodes show only then; reads of shapes before nodes are
 // merged; dead nodes last, since the others make them.
 constexpr Pass kPasses[] = {
-    {"fold_constants", OptimizationLevel::Basic, fold_constants},
+    {kFoldingPass, OptimizationLevel::Basic, fold_constants},
     {"inline_constant_if", OptimizationLevel::Basic, inline_constant_if},
     {"eliminate_identities", OptimizationLevel::Basic, eliminate_identities},
     {"unify_shape_reads", OptimizationLevel::Extended, unify_shape_reads},
@@ -27,10 +27,51 @@ constexpr Pass kPasses[] = {
     {"eliminate_dead_nodes", OptimizationLevel::Basic, eliminate_dead_nodes},
 };
 
+/// Marks the original nodes that are in a graph and its bodies.
+void mark_origins(const Graph& graph, std::vector<bool>& marks) {
+  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    if (!graph.has_node(id)) continue;
+    for (const std::int32_t origin : graph.node(id).origins) {
+      const auto index = static_cast<std::size_t>(origin);
+      if (index >= marks.size()) marks.resize(index + 1);
+      marks[index] = true;
+    }
+    for_each_body(graph.node(id), [&](const Graph& body) { mark_origins(body, marks); });
+  }
+}
+
+/// Notes what passes remove of a graph and its bodies.
+class RemovalWatch {
+ public:
+  RemovalWatch(const Graph& graph, RemovalLog* log) : graph_(graph), log_(log) {
+    if (log_ != nullptr) mark_origins(graph_, there_);
+  }
+  void note(const char* pass) {
+    if (log_ == nullptr) return;
+    std::vector<bool> left(there_.size());
+    mark_origins(graph_, left);
+    for (std::size_t i = 0; i < there_.size(); ++i) {
+      if (there_[i] && !left[i]) (*log_)[static_cast<std::int32_t>(i)] = pass;
+    }
+    there_ = std::move(left);
+  }
+
+ private:
+  const Graph& graph_;
+  RemovalLog* log_;
+  std::vector<bool> there_;  ///< by index of the original node
+};
+
 /// One round over a graph and its bodies.
 bool apply_passes(Graph& graph, const std::vector<const Pass*>& passes, PassRun& run) {
   bool changed = false;
-  for (const Pass* pass : passes) changed = pass->apply(graph, run) || changed;
+  RemovalWatch watch(graph, run.removed);
+  for (const Pass* pass : passes) {
+    if (!pass->apply(graph, run)) continue;
+    changed = true;
+    watch.note(pass->name);
+  }
   bool bodies_changed = false;
   for (std::size_t i = 0; i < graph.node_limit(); ++i) {
     const auto id = static_cast<NodeId>(i);
@@ -58,7 +99,8 @@ std::vector<std::string> pass_names() {
   return names;
 }
 
-void run_passes(Graph& graph, const PassOptions& options, const ConstantEvaluator& evaluate) {
+void run_passes(Graph& graph, const PassOptions& options, const ConstantEvaluator& evaluate,
+                RemovalLog* removed) {
   const std::vector<std::string> names = pass_names();
   for (const std::set<std::string>* given : {&options.disabled, &options.enabled}) {
     for (const std::string& name : *given) check_name(name, names);
@@ -70,7 +112,7 @@ void run_passes(Graph& graph, const PassOptions& options, const ConstantEvaluato
     if (disabled && enabled) invalid("the pass ", quoted(pass.name), " is enabled and disabled");
     if (!disabled && (enabled || options.level >= pass.from)) passes.push_back(&pass);
   }
-  PassRun run{options, evaluate, &graph, 0, {}, 0};
+  PassRun run{options, evaluate, &graph, 0, {}, removed, 0};
   // Every change removes a node, a use or a capture, or is made a limited number of times, so this ends.
   while (apply_passes(graph, passes, run)) {
   }

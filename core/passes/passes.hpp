@@ -38,6 +38,9 @@ struct PassOptions {
   std::function<bool(const Node& node)> is_random;
 };
 
+/// The pass that evaluates nodes: what it removes was computed, once.
+inline constexpr const char* kFoldingPass = "fold_constants";
+
 /// All passes in the order they run: "fold_constants", "inline_constant_if", "eliminate_identities",
 /// "unify_shape_reads" and "merge_common_subexpressions" (from level Extended on), "eliminate_dead_nodes".
 ///
@@ -50,12 +53,16 @@ std::vector<std::string> pass_names();
 /// Runs the passes of the level until nothing changes any more, bodies included. Graph inputs, outputs and their
 /// names stay; so do overridable initializers. Operators with bodies are never folded, and neither is a node whose
 /// evaluation throws: it may never run, and when it does, the run says why it fails. Nodes that one node replaces leave
-/// their origins with it; those that are folded or were no-ops leave them with nobody.
+/// their origins with it; those that are folded or were no-ops leave them with nobody, and `removed`, if it is not null,
+/// gets the pass that did it, bodies included.
 /// Throws InvalidArgument for an unknown name in `disabled` or `enabled`, and for one that is in both.
-void run_passes(Graph& graph, const PassOptions& options, const ConstantEvaluator& evaluate);
+void run_passes(Graph& graph, const PassOptions& options, const ConstantEvaluator& evaluate,
+                RemovalLog* removed = nullptr);
+/// Likewise; the model's own log is of this run alone.
 inline void run_passes(Model& model, const PassOptions& options,
                        const ConstantEvaluator& evaluate) {
-  run_passes(model.graph, options, evaluate);
+  model.removed.clear();
+  run_passes(model.graph, options, evaluate, &model.removed);
 }
 
 }  // namespace backplane::core

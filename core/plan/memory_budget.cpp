@@ -40,6 +40,9 @@ void MemoryBudget::add(const DeviceSet& devices) {
     space.limit = smaller_limit(space.limit, limit_of(device.label()));
     space.limit = smaller_limit(space.limit, limit_of(device.provider_name()));
   }
+  for (const auto& [name, bytes] : limits_) {
+    if (devices.is_left_out(name)) names_.insert(name);
+  }
 }
 
 void MemoryBudget::check_names() const {

@@ -138,6 +138,7 @@ std::vector<ResolvedRule> resolve_rules(const std::vector<RuleText>& rules,
       if (device.label() == provider || device.provider_name() == provider)
         rule.devices.push_back(static_cast<int>(i));
     }
+    if (rule.devices.empty() && devices.is_left_out(provider)) continue;
     if (rule.devices.empty()) {
       invalid("placement rule '", pattern, "=", provider, "': the session has no provider '",
               provider, "'", did_you_mean(provider, known));

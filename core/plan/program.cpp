@@ -60,8 +60,9 @@ PlanRecord Program::record(const Cut& cut, const Refusals& refusals) const {
   record.feeds = cut.feeds;
   record.fetches = cut.fetches;
   HostEvaluator evaluator(*context_.devices, *context_.schemas, context_.threads);
+  RemovalLog removed;
   const std::shared_ptr<Graph> original =
-      graph_of(cut, feed_symbols_of(cut, context_), context_, evaluator);
+      graph_of(cut, feed_symbols_of(cut, context_), context_, evaluator, removed);
   for (const NodeId id : topological_order(*original)) {
     const Node& node = original->node(id);
     const auto placed = first_placement_.find(node.name);
@@ -94,6 +95,7 @@ bool Program::attempt(const Cut& cut, Refusals& refusals) {
     nodes_.clear();
     view_.reset();
     placed_ = PlacedGraph();
+    removed_.clear();
     folded_origins_.clear();
     idle_origins_.clear();
     casts_.clear();
@@ -110,7 +112,7 @@ bool Program::attempt(const Cut& cut, Refusals& refusals) {
 
 void Program::place_graph(const Cut& cut, const Refusals& refusals) {
   feed_symbols_ = feed_symbols_of(cut, context_);
-  placed_.graph = graph_of(cut, feed_symbols_, context_, evaluator_);
+  placed_.graph = graph_of(cut, feed_symbols_, context_, evaluator_, removed_);
   do {  // a record is of nodes that stayed as they were
     place_nodes(refusals);
   } while (record_ == nullptr && (add_casts(refusals) || edit_untaken()));
@@ -220,7 +222,7 @@ bool Program::edit_untaken() {
 
 void Program::simplify() {
   remove_unneeded(*placed_.graph);
-  simplify(*placed_.graph, feed_symbols_, context_, evaluator_);
+  simplify(*placed_.graph, feed_symbols_, context_, evaluator_, removed_);
 }
 
 FeedSymbols Program::feed_symbols_of(const Cut& cut, const ProgramContext& context) {
@@ -229,7 +231,7 @@ FeedSymbols Program::feed_symbols_of(const Cut& cut, const ProgramContext& conte
 }
 
 void Program::simplify(Graph& graph, const FeedSymbols& feeds, const ProgramContext& context,
-                       HostEvaluator& evaluator) {
+                       HostEvaluator& evaluator, RemovalLog& removed) {
   if (!context.simplify) return;
   context.simplify(
       graph,
@@ -240,11 +242,12 @@ void Program::simplify(Graph& graph, const FeedSymbols& feeds, const ProgramCont
           return std::nullopt;
         }
       },
-      feeds);
+      feeds, removed);
 }
 
 std::shared_ptr<Graph> Program::graph_of(const Cut& cut, const FeedSymbols& feeds,
-                                         const ProgramContext& context, HostEvaluator& evaluator) {
+                                         const ProgramContext& context, HostEvaluator& evaluator,
+                                         RemovalLog& removed) {
   auto graph = cut_graph(context.graph(), cut, context.model->ir_version);
   // Whoever reads inputs for their shapes is told which are fed only now.
   const auto reads_shape = [&graph](NodeId id) {
@@ -253,7 +256,7 @@ std::shared_ptr<Graph> Program::graph_of(const Cut& cut, const FeedSymbols& feed
   bool reads_shapes = false;
   for (std::size_t i = 0; i < graph->node_limit() && context.body == nullptr; ++i)
     reads_shapes = reads_shapes || reads_shape(static_cast<NodeId>(i));
-  if (reads_shapes) simplify(*graph, feeds, context, evaluator);
+  if (reads_shapes) simplify(*graph, feeds, context, evaluator, removed);
   return graph;
 }
 

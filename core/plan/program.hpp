@@ -74,7 +74,8 @@ struct ProgramContext {
   const Graph& graph() const { return body != nullptr ? *body : model->graph; }
   /// The session's passes, for what the cut tells and function bodies bring; `evaluate` computes nodes of constants, and
   /// the feeds are the session's, of a body none. Empty: no passes.
-  std::function<void(Graph& graph, const EvaluateConstants& evaluate, const FeedSymbols& feeds)>
+  std::function<void(Graph& graph, const EvaluateConstants& evaluate, const FeedSymbols& feeds,
+                     RemovalLog& removed)>
       simplify;
   bool claims = true, rewrites = true;  ///< whether providers may compile and rewrite
   bool memory_pattern = true;           ///< values of a plan share memory
@@ -160,6 +161,8 @@ class Program {
   /// Indices into feeds() of those whose elements are part of a plan's key.
   const std::vector<std::size_t>& keyed_feeds() const { return keyed_feeds_; }
   const std::map<std::string, NodePlacement>& first_placement() const { return first_placement_; }
+  /// Original nodes that the session's passes removed of this program, after those of the whole model.
+  const RemovalLog& removed() const { return removed_; }
   /// Original nodes that were folded after placement.
   const std::vector<std::int32_t>& folded_origins() const { return folded_origins_; }
   /// Original nodes whose results nobody reads any more: shape arithmetic of what was fused.
@@ -199,10 +202,11 @@ class Program {
   /// What bodies compute of constants is computed once, and what several of them compute alike only once a run.
   void simplify();
   static void simplify(Graph& graph, const FeedSymbols& feeds, const ProgramContext& context,
-                       HostEvaluator& evaluator);
+                       HostEvaluator& evaluator, RemovalLog& removed);
   /// The session's graph cut, and without what is known when the feeds are.
   static std::shared_ptr<Graph> graph_of(const Cut& cut, const FeedSymbols& feeds,
-                                         const ProgramContext& context, HostEvaluator& evaluator);
+                                         const ProgramContext& context, HostEvaluator& evaluator,
+                                         RemovalLog& removed);
   static FeedSymbols feed_symbols_of(const Cut& cut, const ProgramContext& context);
   PlacementRequest placement_request(const Refusals& refusals);
   bool add_casts(const Refusals& refusals);
@@ -224,6 +228,7 @@ class Program {
   std::vector<ProgramNode> nodes_;
   std::vector<KernelHandle> retired_;  ///< replaced by next_kernel; older plans may still use them
   ShapeArithmetic arithmetic_;
+  RemovalLog removed_;
   std::vector<std::int32_t> folded_origins_, idle_origins_;
   std::map<std::string, Reason> casts_;  ///< by node: why it is between Casts
   CastsBack casts_back_;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/plugin_host/device.hpp"
@@ -35,6 +37,8 @@ struct DeviceSet {
   WeightStore* weights = nullptr;
   /// What the cost policy of placement counts with. Null: the plain policy, by preference and priority.
   std::shared_ptr<const CostModel> costs;
+  std::set<std::string> left_out;    ///< optional providers that are not there
+  std::vector<std::string> remarks;  ///< on how they were chosen, for the explanation
 
   int space_of(int device) const {
     return devices[static_cast<std::size_t>(device)].device->on_host_memory() ? kHostSpace
@@ -48,6 +52,10 @@ struct DeviceSet {
       if (devices[i].device->on_host_memory()) return static_cast<int>(i);
     }
     return -1;
+  }
+  /// Whether a name, such as "NAME" or "NAME:1", is of a provider that was left out: what is said of it counts for nobody.
+  bool is_left_out(const std::string& name) const {
+    return left_out.contains(name.substr(0, name.find(':')));
   }
   std::size_t space_count() const { return devices.size() + 1; }
   Device& at(int index) const { return *devices[static_cast<std::size_t>(index)].device; }

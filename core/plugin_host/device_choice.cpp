@@ -55,6 +55,15 @@ std::size_t largest(const Infos& infos, const ValueOf& value_of) {
   return best;
 }
 
+bool is_on_host(const bp_device_info& info) { return (info.flags & BP_DEVICE_HOST_MEMORY) != 0; }
+
+/// Whether a name alone means `one` and not `other`, whatever their order.
+bool is_better(const bp_device_info& one, const bp_device_info& other) {
+  if (one.score != other.score) return one.score > other.score;
+  if (is_on_host(one) != is_on_host(other)) return is_on_host(other);
+  return one.memory_bytes > other.memory_bytes;
+}
+
 std::size_t least_power(const bp_provider& provider, const Infos& infos) {
   const std::vector<bp_device_state> states = states_of(provider, infos);
   for (std::size_t i = 0; i < infos.size() && infos.size() > 1; ++i) {
@@ -110,9 +119,32 @@ std::pair<std::string, std::string> split_device_name(const std::string& name) {
   return {name.substr(0, colon), name.substr(colon + 1)};
 }
 
+std::size_t best_device(const Infos& infos) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < infos.size(); ++i) {
+    if (is_better(*infos[i], *infos[best])) best = i;
+  }
+  return best;
+}
+
+std::string why_best(const Infos& infos) {
+  Infos others = infos;
+  const std::size_t index = best_device(infos);
+  const bp_device_info& best = *infos[index];
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(index));
+  if (others.empty()) return "it has no other";
+  const bp_device_info& next = *others[best_device(others)];
+  if (best.score != next.score) return text("it has the highest score, ", best.score);
+  const std::string same = text("of the highest score, ", best.score, ", ");
+  if (is_on_host(best) != is_on_host(next)) return same + "it has memory of its own";
+  if (best.memory_bytes != next.memory_bytes)
+    return text(same, "it has the most memory, ", best.memory_bytes, " bytes");
+  return same + "it is the first";
+}
+
 std::vector<std::size_t> choose_devices(const bp_provider& provider, const std::string& wanted,
                                         const Infos& infos) {
-  if (wanted.empty()) return {0};
+  if (wanted.empty()) return {best_device(infos)};
   if (wanted == "fastest") return {largest(infos, [&](std::size_t i) { return infos[i]->score; })};
   if (wanted == "least_power") return {least_power(provider, infos)};
   if (wanted == "most_memory") return {most_memory(provider, infos)};

@@ -52,8 +52,9 @@ struct PluginRow {
   std::string provider_version;
   std::string no_devices_reason;  ///< what `enumerate` said when it found none
   std::vector<const bp_device_info*> devices;
-  std::size_t kernel_count = 0;  ///< in PluginSet::counted_rows alone
-  PluginPtr plugin;              ///< null for a refused one
+  std::vector<const bp_option*> options;  ///< that the provider takes
+  std::size_t kernel_count = 0;           ///< in PluginSet::counted_rows alone
+  PluginPtr plugin;                       ///< null for a refused one
 };
 
 /// Loads one file. Throws Error that names the file and what is wrong: not there, not a shared
@@ -92,7 +93,7 @@ class PluginSet {
   /// another file has already is refused, naming both.
   std::vector<PluginRow> rows();
 
-  /// The same with `kernel_count`, for which the first device of each provider is opened with its
+  /// The same with `kernel_count`, for which the best device of each provider is opened with its
   /// default options; a file of custom operators counts its kernels for all providers.
   std::vector<PluginRow> counted_rows();
 
@@ -100,6 +101,9 @@ class PluginSet {
   /// provider's, then all). Throws NotFound naming the directories, every refused file with its
   /// reason, and the nearest known provider.
   PluginPtr find_provider(const std::string& provider, const bp_provider** out);
+
+  /// Whether any file has it; loads as find_provider does.
+  bool has_provider(const std::string& provider);
 
   /// Throws NotFound: no provider has a device that is taken unless it is named, and why.
   [[noreturn]] void throw_no_device();

@@ -4,6 +4,7 @@
 #include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
 #include "core/plugin_host/device.hpp"
+#include "core/plugin_host/device_choice.hpp"
 #include "core/plugin_host/plugin.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
@@ -81,13 +82,13 @@ bp_status* register_kernel(void* sink_ctx, const bp_kernel_def* def) {
   });
 }
 
-/// Counts the kernels of a provider's first device, opened with its default options; the reason of the row tells of
+/// Counts the kernels of a provider's best device, opened with its default options; the reason of the row tells of
 /// those that are refused.
 void count_kernels(PluginRow& row, const bp_provider& provider) {
   ThreadPool pool(1);
   bp_threads threads{&pool, 1};
-  const DevicePtr device =
-      Device::open(row.plugin, &provider, row.devices.front(), row.provider, {}, &threads);
+  const bp_device_info* const info = row.devices[best_device(row.devices)];
+  const DevicePtr device = Device::open(row.plugin, &provider, info, row.provider, {}, &threads);
   Registration all;
   all.kernel.plugin = row.plugin;
   for (const CustomSchema& schema : row.plugin->schemas()) all.schemas.add(schema);
@@ -219,6 +220,8 @@ void PluginSet::add_rows(const fs::path& file) {
     one.loaded = one.reason.empty();
     wanted = wanted || one.loaded;
     if (one.loaded) {
+      if (provider.option_count > 0)
+        one.options.assign(provider.options, provider.options + provider.option_count);
       watch_(file);
       try {
         one.devices = enumerate_devices(provider, &one.no_devices_reason);
@@ -291,6 +294,15 @@ PluginPtr PluginSet::find_provider(const std::string& provider, const bp_provide
   search();
   if (PluginPtr plugin = found()) return plugin;
   throw_not_found(provider);
+}
+
+bool PluginSet::has_provider(const std::string& provider) {
+  try {
+    return find_provider(provider, nullptr) != nullptr;
+  } catch (const Error& error) {
+    if (error.code() != Code::NotFound) throw;
+    return false;
+  }
 }
 
 void PluginSet::throw_not_found(const std::string& provider) const {

@@ -4,12 +4,28 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/plugin_host/device_choice.hpp"
 #include "core/runtime/c_objects.hpp"
 
 namespace backplane::core {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// What a provider takes: "meaning" and "range" are as its plugin writes them.
+Json describe_option(const bp_option& option) {
+  static const std::map<std::int32_t, const char*> kTypes = {{BP_OPTION_STRING, "string"},
+                                                             {BP_OPTION_INT, "int"},
+                                                             {BP_OPTION_FLOAT, "float"},
+                                                             {BP_OPTION_BOOL, "bool"}};
+  const auto type = kTypes.find(option.type);
+  const auto words = [](const char* given) { return given == nullptr ? "" : given; };
+  return {{"name", option.name},
+          {"type", type == kTypes.end() ? Json() : Json(type->second)},
+          {"default", option.default_value},
+          {"range", words(option.range)},
+          {"meaning", words(option.doc)}};
+}
 
 std::string describe_plugins(Environment& environment) {
   Json rows = Json::array();
@@ -26,7 +42,10 @@ std::string describe_plugins(Environment& environment) {
                                  {"name", row.devices[i]->name},
                                  {"memory_bytes", row.devices[i]->memory_bytes}});
     }
+    json["best_device"] = row.devices.empty() ? Json() : Json(best_device(row.devices));
     json["kernels"] = row.kernel_count;
+    json["options"] = Json::array();
+    for (const bp_option* option : row.options) json["options"].push_back(describe_option(*option));
     rows.push_back(std::move(json));
   }
   return rows.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <thread>
 
+#include "core/base/quote.hpp"
 #include "core/plan/operator.hpp"
 #include "core/plugin_host/device_choice.hpp"
 #include "core/plugin_host/host_api.hpp"
@@ -84,6 +85,21 @@ std::string add_precision(const std::string& precision, const SessionOptions& op
   return text("provider '", name, "' computes float tensors in fp32 alone");
 }
 
+/// Whom "auto" leaves out of what a plugin file brings, and why; "" for nobody.
+std::string why_left_out(const PluginRow& row) {
+  const std::string file = row.file.filename().string();
+  if (!row.loaded) return text("the plugin ", quoted(file), ", which is refused: ", row.reason);
+  if (row.provider.empty()) return "";
+  if (row.devices.empty()) {
+    return text("the provider '", row.provider, "', which has no device",
+                row.no_devices_reason.empty() ? "" : ": " + row.no_devices_reason);
+  }
+  const bp_device_info& best = *row.devices[best_device(row.devices)];
+  if (best.score > 0) return "";
+  return text("the provider '", row.provider, "', which serves only when it is named: its device '",
+              best.name, "' has the score ", best.score);
+}
+
 }  // namespace
 
 Environment::Environment(const EnvironmentOptions& options, Logger::Sink sink)
@@ -120,7 +136,8 @@ std::vector<PluginPtr> Environment::custom_ops() {
 }
 
 std::vector<DevicePtr> Environment::open_device(
-    const std::string& name, const std::vector<std::pair<std::string, std::string>>& options) {
+    const std::string& name, const std::vector<std::pair<std::string, std::string>>& options,
+    std::vector<std::string>* remarks) {
   const auto [provider_name, wanted] = split_device_name(name);
   const bp_provider* provider = nullptr;
   PluginPtr plugin = plugins_.find_provider(provider_name, &provider);
@@ -143,25 +160,34 @@ std::vector<DevicePtr> Environment::open_device(
     }
     devices.push_back(std::move(device));
   }
+  if (wanted.empty() && infos.size() > 1 && remarks != nullptr) {
+    remarks->push_back(text("provider '", provider_name, "' has ", infos.size(),
+                            " devices, and its name alone means ", devices.front()->label(), ", '",
+                            infos[best_device(infos)]->name, "': ", why_best(infos)));
+  }
   return devices;
 }
 
 DevicePtr Environment::find_host_evaluator() {
   for (const PluginRow& row : plugins_.rows()) {
-    for (const bp_device_info* info : row.devices) {
-      if ((info->flags & BP_DEVICE_HOST_EVALUATOR) != 0)
-        return open_device(row.provider, {}).front();
+    for (std::size_t i = 0; i < row.devices.size(); ++i) {
+      if ((row.devices[i]->flags & BP_DEVICE_HOST_EVALUATOR) == 0) continue;
+      const bool is_alone = row.devices.size() == 1;
+      return open_device(is_alone ? row.provider : text(row.provider, ":", i), {}, nullptr).front();
     }
   }
   return nullptr;
 }
 
-/// All providers with a device, by score.
-std::vector<ProviderChoice> Environment::all_choices() {
+std::vector<ProviderChoice> Environment::all_choices(std::vector<std::string>& remarks) {
   std::vector<std::pair<int, std::string>> scored;
   for (const PluginRow& row : plugins_.rows()) {
-    if (!row.provider.empty() && !row.devices.empty() && row.devices.front()->score > 0)
-      scored.emplace_back(-row.devices.front()->score, row.provider);
+    const std::string why = why_left_out(row);
+    if (!why.empty()) {
+      remarks.push_back(text("providers=auto leaves out ", why));
+    } else if (!row.provider.empty()) {
+      scored.emplace_back(-row.devices[best_device(row.devices)]->score, row.provider);
+    }
   }
   std::stable_sort(scored.begin(), scored.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -178,7 +204,7 @@ void Environment::append_device(DeviceSet& set, const SessionOptions& options,
       general != options.provider_options.end())
     device_options = general->second;
   device_options.insert(device_options.end(), choice.options.begin(), choice.options.end());
-  for (DevicePtr& opened : open_device(choice.name, device_options)) {
+  for (DevicePtr& opened : open_device(choice.name, device_options, &set.remarks)) {
     SessionDevice device;
     device.device = std::move(opened);
     device.requested = requested;
@@ -221,6 +247,59 @@ void Environment::check_provider_options(const SessionOptions& options) {
   }
 }
 
+/// Why an optional provider cannot be used; "" where it can.
+std::string Environment::why_absent(const ProviderChoice& choice) {
+  const auto [name, wanted] = split_device_name(choice.name);
+  try {
+    const bp_provider* provider = nullptr;
+    const PluginPtr plugin = plugins_.find_provider(name, &provider);
+    std::string reason;
+    const std::vector<const bp_device_info*> infos = enumerate_devices(*provider, &reason);
+    if (infos.empty()) return text("it has no device", reason.empty() ? "" : ": " + reason);
+    choose_devices(*provider, wanted, infos);
+  } catch (const Error& error) {
+    if (error.code() == Code::InvalidArgument) throw;
+    return error.message();
+  }
+  return "";
+}
+
+void Environment::leave_out_absent(SessionOptions& options) {
+  const auto look_at = [&](std::vector<ProviderChoice>& choices) {
+    for (ProviderChoice& choice : choices) {
+      if (choice.optional) choice.left_out = why_absent(choice);
+    }
+  };
+  look_at(options.providers);
+  for (auto& [name, path] : options.paths) look_at(path.providers);
+  const auto is_nobodys = [&](const auto& given) {
+    const auto is_left_out = [&](const ProviderChoice& choice) {
+      return !choice.left_out.empty() && split_device_name(choice.name).first == given.first;
+    };
+    bool is_listed = std::any_of(options.providers.begin(), options.providers.end(), is_left_out);
+    for (const auto& [name, path] : options.paths)
+      is_listed |= std::any_of(path.providers.begin(), path.providers.end(), is_left_out);
+    return is_listed && !plugins_.has_provider(given.first);
+  };
+  std::erase_if(options.provider_options, is_nobodys);
+}
+
+/// A device that is there and does not open is left out, too, where it is optional.
+void Environment::append_listed(DeviceSet& set, const SessionOptions& options,
+                                const ProviderChoice& choice) {
+  std::string why = choice.left_out;
+  try {
+    if (why.empty()) return append_device(set, options, choice, true);
+  } catch (const Error& error) {
+    if (!choice.optional || error.code() == Code::InvalidArgument) throw;
+    why = error.message();
+  }
+  const std::string name = split_device_name(choice.name).first;
+  set.left_out.insert(name);
+  set.remarks.push_back(text("the optional provider '", choice.name, "' is left out: ", why));
+  logger_->info(set.remarks.back());
+}
+
 DeviceSet Environment::open_devices(const SessionOptions& options) {
   check_provider_options(options);
   return open_devices(options, PathOptions());
@@ -229,12 +308,13 @@ DeviceSet Environment::open_devices(const SessionOptions& options) {
 DeviceSet Environment::open_devices(const SessionOptions& options, const PathOptions& path) {
   std::vector<ProviderChoice> choices =
       !path.providers.empty() ? path.providers : options.providers;
-  if (choices.empty()) choices = all_choices();
+  DeviceSet set;
+  if (choices.empty()) choices = all_choices(set.remarks);
   const std::string precision = path.precision.empty() ? options.precision : path.precision;
   std::string reasons;
   bool is_offered = precision == "fp32";
-  DeviceSet set;
   for (ProviderChoice& choice : choices) {
+    if (!choice.left_out.empty()) continue;
     add_preferences(path, plugins_, choice);
     if (precision == "fp32") continue;
     const std::string reason = add_precision(precision, options, plugins_, choice);
@@ -243,12 +323,13 @@ DeviceSet Environment::open_devices(const SessionOptions& options, const PathOpt
   }
   if (!is_offered) {
     throw Error(Code::Unsupported,
-                text("precision '", precision, "' is offered by none of the providers: ", reasons,
+                text("precision '", precision, "' is offered by none of the providers: ",
+                     reasons.empty() ? "those that are listed are not there" : reasons,
                      "; use fp32, or another provider"));
   }
   if (!reasons.empty())
     logger_->warning("precision '", precision, "' is not offered by all providers: ", reasons);
-  for (const ProviderChoice& choice : choices) append_device(set, options, choice, true);
+  for (const ProviderChoice& choice : choices) append_listed(set, options, choice);
   const bool names_backup = !path.backup.empty() && path.backup != "none";
   if (names_backup) append_device(set, options, {path.backup, {}}, false);
   append_host_evaluator(set, path.backup.empty() && options.fallback != Fallback::Forbid);

@@ -40,6 +40,10 @@ class Environment {
   /// Those that were added, in order.
   std::vector<PluginPtr> custom_ops();
 
+  /// Marks optional providers, of the session and of its paths, that are not there, or have no such device, as left
+  /// out with the reason, and drops options for providers that nobody has. Throws what is wrong with their names.
+  void leave_out_absent(SessionOptions& options);
+
   /// The devices that a session's options ask for, opened; the host evaluator is among them, appended as a fallback
   /// unless that is forbidden. Errors name the provider, the option, and the nearest known ones.
   DeviceSet open_devices(const SessionOptions& options);
@@ -49,14 +53,19 @@ class Environment {
   DeviceSet open_devices(const SessionOptions& options, const PathOptions& path);
 
  private:
-  std::vector<ProviderChoice> all_choices();
+  /// All providers with a device, by the scores of their best ones; `remarks` gets who is left out, and why.
+  std::vector<ProviderChoice> all_choices(std::vector<std::string>& remarks);
   void check_provider_options(const SessionOptions& options);
+  std::string why_absent(const ProviderChoice& choice);
+  void append_listed(DeviceSet& set, const SessionOptions& options, const ProviderChoice& choice);
   void append_device(DeviceSet& set, const SessionOptions& options, const ProviderChoice& choice,
                      bool requested);
   void append_host_evaluator(DeviceSet& set, bool placeable);
-  /// One device, or several for a name such as "opencl:all".
+  /// One device, or several for a name such as "opencl:all". `remarks` may be null: gets which of several devices a
+  /// name alone means, and why.
   std::vector<DevicePtr> open_device(
-      const std::string& name, const std::vector<std::pair<std::string, std::string>>& options);
+      const std::string& name, const std::vector<std::pair<std::string, std::string>>& options,
+      std::vector<std::string>* remarks);
   DevicePtr find_host_evaluator();
 
   Logger::Sink sink_;

@@ -53,7 +53,8 @@ class Fates {
         const DeviceSet& devices)
       : model_(model), devices_(devices) {
     fates_.resize(model.original.size());
-    for (Fate& fate : fates_) fate.kernel = "removed by optimization";
+    for (Fate& fate : fates_) fate.kernel = "not needed for the outputs";
+    add_removed(model.removed);
     add(generation, segment);
     settle_taken_bodies(model.graph);
   }
@@ -71,12 +72,23 @@ class Fates {
   const std::vector<CopyRecord>& copies() const { return copies_; }
 
  private:
+  /// What is folded is evaluated, once and on the host; what other passes remove is nowhere. Nodes that are there all the
+  /// same, since parts of them were left, get their fates after this.
+  void add_removed(const RemovalLog& removed) {
+    for (const auto& [origin, pass] : removed) {
+      const bool is_folded = pass == kFoldingPass;
+      fates_[static_cast<std::size_t>(origin)] = {
+          is_folded ? "host" : "", (is_folded ? "folded by " : "removed by ") + pass, ""};
+    }
+  }
+
   void add(const std::shared_ptr<Generation>& generation, const Segment* segment) {
     generations_.push_back(generation);
     const Program& program = *generation->program;
     const std::string& scope = program.context().scope;
     for (const auto& [name, placement] : program.first_placement())
       places_[scope + name] = {&program, name};
+    add_removed(program.removed());
     for (const std::int32_t origin : program.folded_origins())
       fates_[static_cast<std::size_t>(origin)] = {"host", "folded", ""};
     for (const std::int32_t origin : program.idle_origins())
@@ -342,6 +354,19 @@ Json quantization_of(const Graph& graph) {
 
 }  // namespace
 
+/// On how devices were chosen: the session's, and those of paths that differ from it.
+std::vector<std::string> Session::remarks_on_devices() const {
+  std::vector<std::string> remarks = devices_.remarks;
+  for (const auto& [name, path] : paths_) {
+    for (const std::string& remark : path->devices.remarks) {
+      const auto& known = devices_.remarks;
+      if (std::find(known.begin(), known.end(), remark) == known.end())
+        remarks.push_back(text("path '", name, "': ", remark));
+    }
+  }
+  return remarks;
+}
+
 std::string Session::explain() {
   const std::shared_ptr<Generation> generation = default_->generation();
   const Program& program = *generation->program;
@@ -376,7 +401,8 @@ std::string Session::explain() {
   json["arena_bytes"] = arenas_of(default_->arena_bytes(), devices_);
   json["planned"] = segment != nullptr;
   if (segment != nullptr) json["capture"] = capture_json(program, *segment);
-  json["remarks"] = program.placed().remarks;
+  json["remarks"] = remarks_on_devices();
+  for (const std::string& remark : program.placed().remarks) json["remarks"].push_back(remark);
   report_options(*this, json);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -114,6 +114,7 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
   at_step("opening the model", [&] { open_file(path); });
   at_step("reading options", [&] { take_options(built); });
   at_step("opening providers", [&] {
+    environment_->leave_out_absent(options_);
     devices_ = environment_->open_devices(options_);
     devices_.schemas = &schemas_;
     devices_.weights = &environment_->weights();
@@ -417,7 +418,7 @@ ProgramContext Session::program_context(const std::string& path, const DeviceSet
     return std::make_shared<Executable>(body, body_cut);
   };
   context.simplify = [this](Graph& graph, const EvaluateConstants& evaluate,
-                            const FeedSymbols& known) {
+                            const FeedSymbols& known, RemovalLog& removed) {
     PassOptions passes = pass_options();
     // A run that is fed an inner value compares it with no other.
     const bool are_inputs =
@@ -427,7 +428,7 @@ ProgramContext Session::program_context(const std::string& path, const DeviceSet
         });
     if (are_inputs) passes.feeds = known.feeds;
     passes.unproven_symbols = known.unproven;
-    run_passes(graph, passes, evaluate);
+    run_passes(graph, passes, evaluate, &removed);
   };
   context.claims = !options_.disabled_passes.contains("provider_claims");
   context.rewrites = !options_.disabled_passes.contains("provider_rewrites");

@@ -128,6 +128,7 @@ class Session {
   void take_options(const Model* built);
   void check_placement_rules() const;
   void set_placement(ProgramContext& context) const;
+  std::vector<std::string> remarks_on_devices() const;
   std::shared_ptr<const CostModel> placement_costs(const DeviceSet& devices) const;
   void register_operators();
   void register_kernels(DeviceSet& devices);

@@ -16,6 +16,7 @@ namespace {
 struct ProvidersRequest {
   Selection selection;
   bool json = false;
+  bool options = false;
   unsigned timeout = 60;
 };
 
@@ -26,12 +27,15 @@ std::string word(const Json& row, const char* key) {
 /// Devices, and why there are none or what is wrong with them.
 std::string devices_text(const Json& row) {
   std::string result;
-  for (const Json& device : row.value("devices", Json::array())) {
+  const Json devices = row.value("devices", Json::array());
+  for (const Json& device : devices) {
     if (!result.empty()) result += "; ";
     const Json id = device.value("id", Json());
     result += (id.is_string() ? id.get<std::string>() : id.dump()) + ": " + word(device, "name");
     const double bytes = device.value("memory_bytes", 0.0);
     if (bytes > 0) result += " (" + bytes_text(bytes) + ")";
+    if (devices.size() > 1 && id == row.value("best_device", Json()))
+      result += ", the one that '" + word(row, "provider") + "' alone means";
   }
   const std::string reason = word(row, "reason");
   return result + (result.empty() || reason.empty() ? "" : "; ") + reason;
@@ -52,6 +56,25 @@ void print_table(const Json& rows) {
   std::cout << table.text();
 }
 
+/// What each provider takes: from its plugin, so that it is that of the file which was found.
+void print_options(const Json& rows) {
+  for (const Json& row : rows) {
+    const std::string provider = word(row, "provider");
+    if (provider.empty() || word(row, "status") != "loaded") continue;
+    const Json options = row.value("options", Json::array());
+    std::cout << "\nOptions of '" << provider << "'"
+              << (options.empty() ? ": none\n"
+                                  : ", set with --set provider." + provider + ".OPTION=VALUE\n");
+    Table table({"option", "default", "values", "meaning"});
+    for (const Json& option : options) {
+      const std::string range = word(option, "range");
+      table.add({word(option, "name"), word(option, "default"),
+                 range.empty() ? word(option, "type") : range, word(option, "meaning")});
+    }
+    if (!table.empty()) std::cout << table.text("  ");
+  }
+}
+
 int providers(const ProvidersRequest& request) {
   const Json rows = provider_rows(request.selection, request.timeout);
   require_known_providers(request.selection, rows);
@@ -59,6 +82,7 @@ int providers(const ProvidersRequest& request) {
     std::cout << dump(rows);
   } else {
     print_table(rows);
+    if (request.options) print_options(rows);
   }
   return kDone;
 }
@@ -70,6 +94,8 @@ void add_providers(CLI::App& program, Action& chosen) {
   CLI::App& command =
       *program.add_subcommand("providers", "lists the plugin files found and what became of each");
   command.add_flag("--json", request->json, "print one JSON value");
+  command.add_flag("--options", request->options,
+                   "list the options of each provider, too; --json always has them");
   command
       .add_option("--timeout", request->timeout,
                   "seconds until plugins that do not answer are given up; default 60")

@@ -81,9 +81,14 @@ void Selection::add_dims_to(CLI::App& command) {
 
 std::vector<std::pair<std::string, std::string>> Selection::named_providers() const {
   std::vector<std::pair<std::string, std::string>> named;
+  std::set<std::string> optional;  // need not be there, and then nor what is said of them
   const auto add = [&](const std::string& option, const std::string& device) {
     const std::string name = device.substr(0, device.find(':'));
-    if (!name.empty() && name != "auto") named.emplace_back(option, name);
+    if (!name.empty() && name.back() == '?') {
+      optional.insert(name.substr(0, name.size() - 1));
+    } else if (!name.empty() && name != "auto" && optional.count(name) == 0) {
+      named.emplace_back(option, name);
+    }
   };
   std::istringstream list(providers.value_or(""));
   for (std::string device; std::getline(list, device, ',');) {

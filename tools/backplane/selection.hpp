@@ -34,7 +34,7 @@ struct Selection {
   void add_precision_to(CLI::App& command);
   void add_dims_to(CLI::App& command);
 
-  /// Each option that names a provider, and the provider without its device.
+  /// Each option that names a provider, and the provider without its device; not those that are optional ("NAME?").
   std::vector<std::pair<std::string, std::string>> named_providers() const;
 
   /// Default, file, environment, command line: later ones replace earlier ones. `defaults` come first.

@@ -75,10 +75,14 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * environment.custom_ops           libraries of custom operators of every session, separated by ':'
  * threads                          threads of a session's loops; 0: the pool's                            0
  * providers                        names in order of preference, separated by ','; "auto": all with a     auto
- *                                  device, by score
- *                                  devices of a provider: NAME:1 (by index), NAME:fastest, NAME:least_power,
+ *                                  device, by score; explain remarks whom that leaves out, and why
+ *                                  NAME alone is a provider's best device: of the highest score, then with
+ *                                  memory of its own, then with the most, then the first; others are asked for as
+ *                                  NAME:1 (by index), NAME:fastest, NAME:least_power,
  *                                  NAME:most_memory, NAME:name=PATTERN, or all of them: NAME:all
- * provider.NAME.OPTION             an option of a provider, as `backplane providers` lists them
+ *                                  NAME? (NAME?:1 ...) is optional: where it is not there it is left out, and so is what
+ *                                  rules, limits and options say of it; explain remarks that, and why
+ * provider.NAME.OPTION             an option of a provider, as `backplane providers --options` lists them
  * fallback                         allow | warn | forbid: a node that no listed provider takes            warn
  * placement                        priority | cost: by the order of providers, or by what nodes and         priority
  *                                  copies cost together
@@ -153,7 +157,7 @@ BACKPLANE_API backplane_status* backplane_options_read_file(backplane_options* o
 BACKPLANE_API backplane_status* backplane_options_read_environment(backplane_options* options);
 
 /* Appends a provider to the order of preference, with options as pairs key, value ...; `count` pairs. A device
- * other than the provider's best is asked for by its index: "fakegpu:1".
+ * other than the provider's best is asked for by its index: "fakegpu:1". "fakegpu?" is optional, see "providers".
  * Ownership: copied. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_options_append_provider(backplane_options* options,
                                                                   const char* name,
@@ -214,7 +218,8 @@ BACKPLANE_API backplane_status* backplane_environment_set_log_level(
 BACKPLANE_API backplane_status* backplane_environment_register_custom_ops(
     backplane_environment* environment, const char* path);
 
-/* Every plugin file found and what became of it, as JSON: the form of `backplane providers --json`.
+/* Every plugin file found and what became of it, as JSON: the form of `backplane providers --json`, with the options
+ * that each provider takes.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_environment_providers(backplane_environment* environment,
                                                                 backplane_string** out);

@@ -85,6 +85,15 @@ TEST(Options, ListsAreSplitAndReplaceWhatWasThere) {
   ASSERT_EQ(options.session.providers.size(), 2u);
   EXPECT_EQ(options.session.providers[0].name, "fake:1");
   EXPECT_EQ(options.session.providers[1].name, "host");
+  options.set("providers", "fake?:1,host?");
+  EXPECT_EQ(options.session.providers[0].name, "fake:1");
+  EXPECT_TRUE(options.session.providers[0].optional && options.session.providers[1].optional);
+  EXPECT_EQ(options.get("providers"), "fake?:1,host?");
+  options.append_provider({"last?", {}});
+  EXPECT_TRUE(options.session.providers[2].optional);
+  EXPECT_EQ(options.get("providers"), "fake?:1,host?,last?");
+  options.set("providers", "fake:name=Big?");
+  EXPECT_FALSE(options.session.providers[0].optional) << "that is a wildcard";
   options.set("providers", "auto");
   EXPECT_TRUE(options.session.providers.empty());
   options.set("environment.plugin_path", "a:/b/c");
@@ -123,6 +132,7 @@ TEST(Options, UnknownKeysNameTheNearest) {
   EXPECT_HOLDS(set_failure("environment.thread", "1"), "'environment.threads'");
   EXPECT_HOLDS(set_failure("provder.fake.delay", "1"), "'provider.fake.delay'");
   EXPECT_HOLDS(set_failure("dims.batch", "1"), "'dim.batch'");
+  EXPECT_HOLDS(set_failure("fake.delay", "1"), "is set as 'provider.fake.delay'");
   EXPECT_HOLDS(set_failure("qqqqqqqqqq", "1"), "fallback");
   EXPECT_HOLDS(set_failure("", "1"), "not known");
   EXPECT_HOLDS(set_failure("dim.", "1"), "not known");
@@ -141,6 +151,9 @@ TEST(Options, WrongValuesNameTheKeyAndWhatItTakes) {
   EXPECT_HOLDS(set_failure("providers", "a,,b"), "''");
   EXPECT_HOLDS(set_failure("providers", "a,b,a"), "'a' twice");
   EXPECT_HOLDS(set_failure("providers", "a:x"), "'a:x'");
+  EXPECT_HOLDS(set_failure("providers", "a:1?"), "\"name?:1\"");
+  EXPECT_HOLDS(set_failure("providers", "a?,a"), "'a' twice");
+  EXPECT_HOLDS(set_failure("path.p.backup", "a?"), "'a?'");
   EXPECT_HOLDS(set_failure("providers", "../a"), "'../a'");
   EXPECT_HOLDS(set_failure("disabled_passes", "fold_constant"), "fold_constants");
   EXPECT_HOLDS(set_failure("custom_ops", "a.so::b.so"), "empty path");

@@ -90,5 +90,39 @@ TEST_F(Passes, LargeGraphsTakeLinearTime) {
   EXPECT_EQ(graph().node_count(), static_cast<std::size_t>(kNodes - (kNodes + 2) / 3));
 }
 
+/// Each pass of its own, nodes of bodies among them; a node that gave way to an equal one is not removed.
+TEST_F(Passes, WhatRemovesANodeIsLogged) {
+  initializer("a", {1, 2});
+  input("x");
+  add("Sum", {"a", "a"}, {"b"});                       // 0
+  add("Sum", {"x", "b"}, {"c"});                       // 1
+  const NodeId no_op = add("Identity", {"c"}, {"d"});  // 2
+  add("Sum", {"x", "b"}, {"e"});                       // 3, as 1
+  add("Other", {"x"}, {"nobody"});                     // 4
+  add("Other", {"d", "e"}, {"y"});                     // 5
+  output("y");
+  ASSERT_EQ(graph().node(no_op).origins, std::vector<std::int32_t>{2});
+  run();
+  const RemovalLog want = {
+      {0, "fold_constants"}, {2, "eliminate_identities"}, {4, "eliminate_dead_nodes"}};
+  EXPECT_EQ(model_.removed, want);
+  run();
+  EXPECT_EQ(model_.removed, RemovalLog()) << "of the last run alone";
+}
+
+TEST_F(Passes, WhatRemovesANodeOfABodyIsLogged) {
+  auto body = std::make_shared<Graph>();
+  const ValueId constant = body->value_named("k");
+  body->add_initializer(constant, ints({3}));
+  add_to(*body, "Sum", {"k", "k"}, {"twice"});
+  body->node(0).origins = {7};
+  body->add_output(body->value_named("twice"));
+  input("x");
+  set_body(add("Loop", {"x"}, {"y"}), std::move(body));
+  output("y");
+  run();
+  EXPECT_EQ(model_.removed, (RemovalLog{{7, "fold_constants"}}));
+}
+
 }  // namespace
 }  // namespace backplane::core

@@ -68,12 +68,31 @@ class DeviceChoice : public ::testing::Test {
   std::size_t fails_at_ = 3;
 };
 
-TEST_F(DeviceChoice, NothingIsTheFirstAndANumberItsDevice) {
-  EXPECT_EQ(choose(""), Indices{0});
+TEST_F(DeviceChoice, NothingIsTheBestAndANumberItsDevice) {
+  EXPECT_EQ(choose(""), Indices{1});
   EXPECT_EQ(choose("2"), Indices{2});
   EXPECT_NE(error_of("3").find("'some' has no device 3; it has 3"), std::string::npos);
   EXPECT_NE(error_of("fastets").find("did you mean 'fastest'"), std::string::npos)
       << error_of("fastets");
+}
+
+TEST_F(DeviceChoice, TheBestIsByScoreThenOwnMemoryThenItsSizeThenIndex) {
+  EXPECT_EQ(why_best(all_), "it has the highest score, 90");
+  for (bp_device_info& info : infos_) info.score = 50;
+  EXPECT_EQ(choose(""), Indices{0});
+  EXPECT_EQ(why_best(all_), "of the highest score, 50, it has the most memory, 900 bytes");
+  infos_[0].flags = BP_DEVICE_HOST_MEMORY;
+  EXPECT_EQ(choose(""), Indices{2});
+  infos_[1].flags = BP_DEVICE_HOST_MEMORY;
+  EXPECT_EQ(choose(""), Indices{2});
+  EXPECT_EQ(why_best(all_), "of the highest score, 50, it has memory of its own");
+  infos_[0].score = 0;
+  infos_[1].flags = 0;
+  infos_[2].memory_bytes = infos_[1].memory_bytes;
+  EXPECT_EQ(choose(""), Indices{1}) << "of equals the first";
+  EXPECT_EQ(why_best(all_), "of the highest score, 50, it is the first");
+  all_.resize(1);
+  EXPECT_EQ(choose(""), Indices{0}) << "named, it serves as well as it can";
 }
 
 TEST_F(DeviceChoice, TheFastestHasTheHighestScore) { EXPECT_EQ(choose("fastest"), Indices{1}); }

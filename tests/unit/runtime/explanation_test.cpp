@@ -104,6 +104,32 @@ TEST_F(Explanation, SaysWhyAProviderRefused) {
   EXPECT_NE(row["reasons"][0]["text"], "");
 }
 
+/// A node that is gone says who removed it; one that was folded was evaluated on the host.
+TEST_F(Explanation, AccountsForNodesThatPassesRemoved) {
+  ModelMaker maker;
+  maker.input("x", {"3"}).weight("w", {3}, {1, 2, 3}).node("Neg", {"w"}, "n");
+  maker.node("Abs", {"n"}, "a").node("Identity", {"x"}, "same").node("Relu", {"x"}, "unused");
+  maker.node("Add", {"same", "a"}, "y").output("y");
+  const auto fates = [&](const std::string& level) {
+    std::vector<std::pair<Json, Json>> found;
+    const Session made = open(maker, on_cpu().set("optimization", level));
+    const Json json = Json::parse(made.explain());
+    for (const char* name : {"make_n", "make_a", "make_same", "make_unused"})
+      found.emplace_back(node_of(json, name)["provider"], node_of(json, name)["kernel"]);
+    if (level == "all") {
+      EXPECT_EQ(Json::parse(made.statistics())["nodes_on"]["cpu"], 1);
+    }
+    return found;
+  };
+  using Rows = std::vector<std::pair<Json, Json>>;
+  EXPECT_EQ(fates("all"), (Rows{{"host", "folded by fold_constants"},
+                                {"host", "folded by fold_constants"},
+                                {nullptr, "removed by eliminate_identities"},
+                                {nullptr, "removed by eliminate_dead_nodes"}}));
+  const Rows plain = fates("none");
+  EXPECT_EQ(plain[3], (std::pair<Json, Json>(nullptr, "not needed for the outputs")));
+}
+
 TEST_F(Explanation, OfStrangeNamesIsStillJson) {
   ModelMaker maker;
   maker.input("x \"\\ \n\xc3\xa4", {"2"}).node("Relu", {"x \"\\ \n\xc3\xa4"}, "y");
