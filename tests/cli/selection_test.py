@@ -119,6 +119,16 @@ class Optional(program.ProgramTest):
         self.assertTrue(self.json_of("providers", *more))
         self.fail_with(2, ["'nobody'"], "providers", "--providers", "nobody,cpu")
 
+    def test_those_of_paths_are_remarked_by_path(self):
+        made = self.explain("cpu", "--set", "path.fast.providers=nobody?,cpu")
+        self.assertEqual(len(made["remarks"]), 1, made["remarks"])
+        self.assertRegex(made["remarks"][0], "^path 'fast': the optional provider 'nobody' is left out: ")
+        made = self.explain("nobody?,cpu", "--set", "path.fast.threads=1")
+        self.assertEqual(len(made["remarks"]), 1, "the path has the session's providers")
+
+    def test_the_help_says_so(self):
+        self.assertRegex(" ".join(self.succeed("run", "--help").split()), r"NAME\?: optional")
+
     def test_its_options_are_judged_where_it_is_there(self):
         self.fail_with(2, ["'sed'", "did you mean 'seed'"], "inspect", self.model, *FAKES, "--providers", "fakegpu?,cpu",
                        "--set", "provider.fakegpu.sed=1")

@@ -60,8 +60,10 @@ void Selection::add_to(CLI::App& command) {
   command.add_option("--config", config, "configuration file (TOML) instead of $BACKPLANE_CONFIG");
   add_repeatable(command, "--set", settings, "KEY=VALUE: any key of the configuration");
   add_repeatable(command, "--plugin-path", plugin_path, "folder to search for plugins first");
-  command.add_option("--providers", providers,
-                     "providers in order of preference, separated by ','; auto: by score");
+  command.add_option(
+      "--providers", providers,
+      "providers in order of preference, separated by ','; NAME:1, NAME:fastest ...: one of its "
+      "devices; NAME?: optional; auto: by score");
   command.add_option("--threads", threads, "threads for computing; 0: as many as processors");
   add_repeatable(command, "--custom-ops", custom_ops, "library of custom operators");
   command.add_option("--fallback", fallback,
