@@ -117,10 +117,8 @@ std::vector<KeyRow> placement_rows() {
        }},
       {{"providers", "providers in order of preference; auto: all with a device, by score", "auto",
         "names, separated by ','; NAME is a provider's best device, NAME:1 its second one, "
-        "NAME:all "
-        "are all; also NAME:fastest, :least_power, :most_memory, :name=PATTERN; NAME? is left out "
-        "where it "
-        "is not there"},
+        "NAME:all are all; also NAME:fastest, :least_power, :most_memory, :name=PATTERN; NAME? is "
+        "left out where it is not there"},
        ',',
        false,
        [](Options& o, K k, V v) { o.session.providers = provider_choices(k, v); }},

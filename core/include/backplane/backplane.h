@@ -231,7 +231,8 @@ BACKPLANE_API backplane_status* backplane_environment_providers(backplane_enviro
 BACKPLANE_API backplane_status* backplane_value_create(int32_t dtype, const int64_t* dims,
                                                        size_t rank, backplane_value** out);
 
-/* A dense tensor over the caller's memory, `bytes` of it; too few is an error. Not for strings.
+/* A dense tensor over the caller's memory, `bytes` of it; too few is an error. Not for strings. A bool is a byte, 0 or 1:
+ * any other is read as it is, by each kernel in its own way.
  * Ownership: the memory stays the caller's and must outlive the value and the runs that use it.
  * Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_value_borrow(int32_t dtype, const int64_t* dims,
@@ -362,7 +363,9 @@ BACKPLANE_API backplane_status* backplane_session_trace(backplane_session* sessi
 
 /* Runs the model. Feeds by name; fetches by name: outputs, or any inner values; with none, all outputs are fetched
  * and `fetch_count` is their number. *fetches[i] NULL: the session allocates it and it becomes the caller's. Otherwise
- * it is written, and must fit in type and dims.
+ * it is written, and must fit in type and dims. It may lie in the memory of no other fetch, nor in a feed's: but where a
+ * kernel that works in place makes it of that feed, which nothing else reads (a cache of keys and values that is past and
+ * present at once), both may be one memory of the host's.
  * Ownership: feeds are borrowed for the call; fetches as said. Threads: any number at a time on one session.
  * Errors: all; BACKPLANE_INVALID_ARGUMENT for feeds and fetches names the value and says what was expected. A run that
  * failed leaves the session usable. Since: 0.1 */
