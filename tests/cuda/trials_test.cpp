@@ -126,8 +126,8 @@ TEST_F(TrialsTest, WhereAllFailTheNodeIsRefusedWithTheLibrarysReason) {
   NodeUnderTest node("", "Conv", 11);
   node.input(BP_FLOAT, {1, 2, 4, 3}).input(BP_FLOAT, {3, 2, 1, 1}).outputs(1);
   try {
-    NodeOnDevice(device, node, device.kernel("Conv"),
-                 {numbers({1, 2, 4, 3}, 1), numbers({3, 2, 1, 1}, 2)});
+    const NodeOnDevice refused(device, node, device.kernel("Conv"),
+                               {numbers({1, 2, 4, 3}, 1), numbers({3, 2, 1, 1}, 2)});
     FAIL();
   } catch (const test_host::StatusError& error) {
     EXPECT_EQ(error.code(), BP_UNSUPPORTED);
