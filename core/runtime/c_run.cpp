@@ -80,8 +80,7 @@ NamedCall::NamedCall(const char* const* feed_names, const backplane_value* const
       invalid("the input ", quoted(&name),
               " is given no value: a null one, or in C++ one that is empty or was moved from");
     }
-    const backplane_value& feed = required(feeds[i], "feeds");
-    feeds_.push_back({&name, feed.value.get(), feed.device});
+    feeds_.push_back({&name, feeds[i]->value.get(), feeds[i]->device});
   }
   if (fetch_count > 0) required(fetches, "fetches");
   made_.resize(fetch_count);

@@ -160,13 +160,14 @@ sdk::Node gate_behind(const sdk::ValueInfo& value, int steps) {
   return sdk::Node();
 }
 
-}  // namespace
-
+/// The one of `x` around its Erf or Tanh.
 DecomposedGelu find_gelu(const sdk::ValueInfo& x, const sdk::Node& gate, const NodeSet& taken) {
   if (!is_gate(gate) || !x || x.is_constant()) return DecomposedGelu();
   GeluMatch match(x, gate, taken);
   return match.match() ? std::move(match.found()) : DecomposedGelu();
 }
+
+}  // namespace
 
 DecomposedGelu find_gelu_around(const sdk::Node& erf, const NodeSet& taken) {
   if (!is_gate(erf) || !erf.is("Erf")) return DecomposedGelu();

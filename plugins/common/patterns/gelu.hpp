@@ -13,13 +13,10 @@ struct DecomposedGelu {
   bool has_tanh = false;
 };
 
-/// The one of `x` around its Erf or Tanh, of nodes that are not `taken`. x is float32 or of 16 bits.
-DecomposedGelu find_gelu(const sdk::ValueInfo& x, const sdk::Node& gate, const NodeSet& taken);
-
-/// The one around an Erf that reads a quotient or product of x.
+/// The one around an Erf that reads a quotient or product of x, of nodes that are not `taken`. x is float32 or of 16 bits.
 DecomposedGelu find_gelu_around(const sdk::Node& erf, const NodeSet& taken);
 
-/// The one of a value that nothing else reads.
+/// Likewise the one of a value that nothing else reads, with Erf or Tanh.
 DecomposedGelu find_gelu_behind(const sdk::ValueInfo& x, const NodeSet& taken);
 
 }  // namespace backplane::patterns
