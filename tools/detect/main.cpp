@@ -37,7 +37,6 @@ struct Finding {
   int left, top, right, bottom;  ///< pixels of the picture
 };
 
-// [detector]
 /// A network that finds things or faces, and how it wants pictures.
 class Detector {
  public:
@@ -77,7 +76,6 @@ class Detector {
   int width_ = 0, height_ = 0;
   bool finds_faces_ = false;
 };
-// [/detector]
 
 Finding finding_of(const Detector& detector, const Box& box, const Picture& picture) {
   const auto x = [&](float share) {
