@@ -239,7 +239,8 @@ std::vector<KeyRow> graph_rows() {
        [](Options& o, K k, V v) {
          o.session.plan_cache = static_cast<std::size_t>(number(k, v[0], 1, 65536));
        }},
-      {{"external_data", "folder of external data, for a model given as bytes", "", "a path"},
+      {{"external_data", "for a model given as bytes: the folder of its external data, or its file",
+        "", "a path"},
        0,
        true,
        [](Options& o, K, V v) { o.session.external_data = v[0]; }},

@@ -26,37 +26,96 @@ std::uint64_t to_number(const std::string& key, const std::string& value) {
   return number;
 }
 
-/// `path` without links, which exists; throws what the system says.
-fs::path resolved(const fs::path& path, const std::string& shown) {
+constexpr int kMostLinks = 40;  // that lead to a model; as many as Linux follows
+
+bool is_below(const fs::path& folder, const fs::path& file) {
+  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first ==
+         folder.end();
+}
+
+/// `folder` without links; throws what the system says.
+fs::path resolved(const fs::path& folder) {
   std::error_code error;
-  fs::path result = fs::canonical(path, error);
+  fs::path result = fs::canonical(folder.empty() ? fs::path(".") : folder, error);
   if (error) {
-    throw Error(Code::NotFound, text("its external data ", quoted(shown), " cannot be opened: ",
-                                     error.message(), "; put the file beside the model"));
+    throw Error(Code::NotFound, text("the folder of its external data, ", quoted(folder.string()),
+                                     ", cannot be opened: ", error.message()));
   }
   return result;
 }
 
+/// Of a location that leads to no file.
+[[noreturn]] void cannot_open(const std::string& location, const fs::path& file,
+                              const std::error_code& reason) {
+  std::error_code ignored;
+  const fs::path end = fs::read_symlink(file, ignored);
+  const std::string link = ignored ? "" : text(", a link to ", quoted(end.string()), ",");
+  throw Error(Code::NotFound,
+              text("its external data ", quoted(location), link,
+                   " cannot be opened: ", reason.message(), "; put the file beside the model"));
+}
+
 }  // namespace
+
+void ExternalData::find_folders() {
+  if (!folders_.empty()) return;
+  fs::path model = place_;
+  std::error_code ignored;
+  if (!fs::is_regular_file(model, ignored)) {
+    folders_ = {resolved(model)};
+    may_lie_below_ = folders_;
+    return;
+  }
+  for (int i = 0; i < kMostLinks; ++i) {
+    fs::path folder = resolved(model.parent_path());
+    if (std::find(folders_.begin(), folders_.end(), folder) == folders_.end())
+      folders_.push_back(std::move(folder));
+    const fs::path next = fs::read_symlink(model, ignored);
+    if (ignored) break;
+    model = next.is_absolute() ? next : model.parent_path() / next;
+  }
+  may_lie_below_ = {folders_.front()};
+  // A link to what has no place, such as /proc/self/fd/3 to memory, vouches for no folder.
+  const fs::path file = fs::canonical(place_, ignored);
+  if (!ignored) may_lie_below_.push_back(file.parent_path());
+}
+
+fs::path ExternalData::file_at(const std::string& location) {
+  const fs::path relative(location);
+  const auto refuse = [&](const auto&... reason) {
+    invalid("its external data are at ", quoted(location), ", ", reason...);
+  };
+  constexpr const char* kInFolder = "; they must lie in the model's folder";
+  if (location.empty()) invalid("its external data have no location");
+  if (location.find('\0') != std::string::npos) refuse("a path with a zero byte", kInFolder);
+  if (relative.is_absolute()) refuse("an absolute path", kInFolder);
+  const fs::path normal = relative.lexically_normal();
+  if (!normal.empty() && *normal.begin() == "..")
+    refuse("which leads out of the folder", kInFolder);
+  find_folders();
+  std::error_code absent;
+  for (const fs::path& folder : folders_) {
+    std::error_code error;
+    if (!fs::exists(fs::symlink_status(folder / relative, error))) {
+      if (!absent) absent = error;
+      continue;
+    }
+    fs::path file = fs::canonical(folder / relative, error);
+    if (error) cannot_open(location, folder / relative, error);
+    if (std::any_of(may_lie_below_.begin(), may_lie_below_.end(),
+                    [&](const fs::path& allowed) { return is_below(allowed, file); }))
+      return file;
+    refuse(
+        "a link that leads out of the folder, to ", quoted(file.string()),
+        "; links may lead to where the model itself lies, and nowhere else: put the file there in "
+        "place of the link, as `cp -L` does");
+  }
+  cannot_open(location, folders_.front() / relative, absent);
+}
 
 std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location) {
   if (const auto known = files_.find(location); known != files_.end()) return known->second;
-  const fs::path relative(location);
-  const auto refuse = [&](const char* reason) {
-    invalid("its external data are at ", quoted(location), ", ", reason,
-            "; they must lie in the model's folder");
-  };
-  if (location.empty()) invalid("its external data have no location");
-  if (location.find('\0') != std::string::npos) refuse("a path with a zero byte");
-  if (relative.is_absolute()) refuse("an absolute path");
-  const fs::path normal = relative.lexically_normal();
-  if (!normal.empty() && *normal.begin() == "..") refuse("which leads out of the folder");
-  const fs::path folder = resolved(folder_.empty() ? fs::path(".") : fs::path(folder_), folder_);
-  const fs::path target = resolved(folder / relative, location);
-  const auto [in_folder, in_target] =
-      std::mismatch(folder.begin(), folder.end(), target.begin(), target.end());
-  if (in_folder != folder.end()) refuse("a link that leads out of the folder");
-  return files_.emplace(location, MappedFile::open(target.string())).first->second;
+  return files_.emplace(location, MappedFile::open(file_at(location).string())).first->second;
 }
 
 std::span<const std::byte> ExternalData::contents(const std::string& location,
@@ -65,7 +124,7 @@ std::span<const std::byte> ExternalData::contents(const std::string& location,
   if (!allowed_) {
     invalid("its contents are external data at ", quoted(location),
             ", but the folder they lie in was not given; load the model by its path, set "
-            "external_data to the folder, or give the contents from memory");
+            "external_data to the folder or to the model's file, or give the contents from memory");
   }
   const std::shared_ptr<const MappedFile> file = open(location);
   owner = file;

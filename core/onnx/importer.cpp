@@ -1,6 +1,5 @@
 #include "core/onnx/importer.hpp"
 
-#include <filesystem>
 #include <memory>
 #include <onnx/onnx_pb.h>
 #include <utility>
@@ -143,12 +142,10 @@ Model import_file(const std::string& path, const SchemaRegistry& schemas,
   } catch (const Error& error) {
     throw Error(error.code(), text("model: ", error.message()));
   }
-  const std::string folder = options.external_data_folder.empty()
-                                 ? std::filesystem::path(path).parent_path().string()
-                                 : options.external_data_folder;
+  const std::string& place = options.external_data.empty() ? path : options.external_data;
   try {
-    Model model = import_model(
-        file->bytes(), file, ExternalData(folder, true, options.external_bytes), schemas, options);
+    Model model = import_model(file->bytes(), file,
+                               ExternalData(place, true, options.external_bytes), schemas, options);
     model.path = path;
     return model;
   } catch (const Error& error) {
@@ -158,11 +155,10 @@ Model import_file(const std::string& path, const SchemaRegistry& schemas,
 
 Model import_bytes(std::span<const std::byte> bytes, const SchemaRegistry& schemas,
                    const ImportOptions& options) {
-  const std::string& folder = options.external_data_folder;
+  const std::string& place = options.external_data;
   try {
-    return import_model(bytes, nullptr,
-                        ExternalData(folder, !folder.empty(), options.external_bytes), schemas,
-                        options);
+    return import_model(bytes, nullptr, ExternalData(place, !place.empty(), options.external_bytes),
+                        schemas, options);
   } catch (const Error& error) {
     throw error.within("model in memory");
   }

@@ -28,8 +28,9 @@ struct PrivateOperator {
 };
 
 struct ImportOptions {
-  /// Where external data of a model given as bytes lies; a file's are beside it. They cannot leave the folder.
-  std::string external_data_folder;
+  /// Where external data of a model given as bytes lie: a folder, or the file that the bytes were read from. A file's are
+  /// beside it. See external_data.hpp for what they may be.
+  std::string external_data;
   /// Sizes for symbolic dimensions of graph inputs, by symbol; an unknown symbol is an error naming the known.
   std::map<std::string, std::int64_t> dims;
   /// Likewise by denotation ("DATA_BATCH").

@@ -244,7 +244,7 @@ backplane_status* backplane_graph_load(backplane_environment* environment, const
     made->add_schemas(schemas);
     ImportOptions import;
     import.dims = made->options.dims;
-    import.external_data_folder = made->options.external_data;
+    import.external_data = made->options.external_data;
     made->model = import_file(&required(path, "path"), schemas, import);
     made->options.dims.clear();  // they are in the graph now
     made->draft = GraphDraft(made->model.graph);

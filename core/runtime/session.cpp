@@ -254,7 +254,7 @@ void Session::load(const std::string& path, const Model* built) {
   ImportOptions import;
   import.dims = options_.dims;
   import.denotations = options_.denotations;
-  import.external_data_folder = options_.external_data;
+  import.external_data = options_.external_data;
   import.external_bytes = options_.external_bytes;
   import.accept_private = [this](const auto& metadata, const auto& operators) {
     accept_private(metadata, operators);

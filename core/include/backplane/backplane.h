@@ -109,7 +109,10 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * dim.NAME                         the size of a symbolic dimension
  * dim_denotation.NAME              the size of dimensions with a denotation, such as DATA_BATCH
  * plan_cache                       plans kept at most                                                     16
- * external_data                    folder of external data, for a model given as bytes
+ * external_data                    for a model given as bytes: the folder of its external data, or the file that it
+ *                                  was read from. A model given by its path has them beside it. Data cannot lie
+ *                                  elsewhere, be it by links, than below that folder or where the file, all its
+ *                                  links followed, lies: caches of downloads keep models and data as such links
  * execution_order                  default | priority: which of the orders that the graph allows          default
  * optimized_model_path             file to save the model to after optimization. Up to level basic it is plain ONNX.
  *                                  Above that it holds what providers made of it: only the same device can load it,

@@ -131,6 +131,22 @@ TEST_F(Loading, L3ExternalDataFromTheGivenFolder) {
                "weights.bin");
 }
 
+TEST_F(Loading, L3ExternalDataOfACacheOfDownloads) {
+  namespace fs = std::filesystem;
+  fs::create_directories(file("blobs"));
+  fs::create_directories(file("snapshots/1"));
+  write(file("blobs/a1"), external_model().bytes());
+  write(file("blobs/b2"), raw({1, 2, 3, 4, 5, 6}));
+  const std::string path = file("snapshots/1/model.onnx");
+  fs::create_symlink("../../blobs/a1", path);
+  fs::create_symlink("../../blobs/b2", file("snapshots/1/weights.bin"));
+  const Value x = Value::tensor<float>({2, 3}, std::vector<float>{1, 1, 1, 1, 1, 1});
+  Session session(environment(), path, options());
+  EXPECT_EQ(elements(session.run({{"x", x}}, {"y"})[0]), (std::vector<float>{2, 3, 4, 5, 6, 7}));
+  TestSession same(external_model().bytes(), {{"external_data", path}});
+  EXPECT_EQ(same.run({1, 1, 1, 1, 1, 1}, {2, 3}), (std::vector<float>{2, 3, 4, 5, 6, 7}));
+}
+
 TEST_F(Loading, L3ExternalDataFromMemoryComesBeforeFiles) {
   write(file("weights.bin"), raw({9, 9, 9, 9, 9, 9}));
   const std::string contents = raw({1, 2, 3, 4, 5, 6});

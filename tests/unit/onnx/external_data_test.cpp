@@ -50,7 +50,7 @@ class ExternalDataTest : public ::testing::Test {
 
   ImportOptions options() const {
     ImportOptions options;
-    options.external_data_folder = (root_ / "model").string();
+    options.external_data = (root_ / "model").string();
     return options;
   }
 
@@ -103,6 +103,102 @@ TEST_F(ExternalDataTest, CannotLeaveTheFolder) {
         std::string("../model_too/data.bin"), std::string(), std::string("data.bin\0", 9)}) {
     EXPECT_THAT(error({{"location", location}}), HasSubstr("initializer 'w'")) << location;
   }
+}
+
+/// Caches of downloads: what has names are links to files side by side that have none.
+class LinkedModels : public ExternalDataTest {
+ protected:
+  void SetUp() override {
+    ExternalDataTest::SetUp();
+    fs::create_directories(root_ / "cache" / "blobs" / "deep");
+    fs::create_directories(root_ / "cache" / "snapshots" / "1" / "onnx");
+    fs::create_directories(root_ / "secrets");
+    write(root_ / "cache" / "blobs" / "d4", {1, 2, 3});
+    write(root_ / "cache" / "blobs" / "deep" / "d5", {4, 5, 6});
+    write(root_ / "secrets" / "key", {9, 9, 9});
+    const std::string text = model({{"location", "model.onnx_data"}}).SerializeAsString();
+    std::ofstream(root_ / "cache" / "blobs" / "m1", std::ios::binary) << text;
+    fs::create_symlink("../../../blobs/m1", path());
+  }
+  fs::path folder() const { return root_ / "cache" / "snapshots" / "1" / "onnx"; }
+  fs::path path() const { return folder() / "model.onnx"; }
+  void data_link(const fs::path& target) const {
+    fs::remove(folder() / "model.onnx_data");
+    fs::create_symlink(target, folder() / "model.onnx_data");
+  }
+  static std::vector<float> loaded(const fs::path& path) {
+    return elements_of<float>(
+        *value_of(import_file(path.string(), SchemaRegistry(), {}).graph, "w").constant);
+  }
+  static std::string error_of(const fs::path& path) {
+    try {
+      (void)loaded(path);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return "no error";
+  }
+  std::string error_of_bytes(const fs::path& place) const {
+    ImportOptions options;
+    options.external_data = place.string();
+    return import_error(model({{"location", "model.onnx_data"}}), options);
+  }
+};
+
+TEST_F(LinkedModels, DataMayLieWhereTheModelItselfLies) {
+  data_link("../../../blobs/d4");
+  EXPECT_EQ(loaded(path()), (std::vector<float>{1, 2, 3}));
+  data_link("../../../blobs/deep/d5");
+  EXPECT_EQ(loaded(path()), (std::vector<float>{4, 5, 6}));
+  fs::create_directory_symlink("snapshots/1", root_ / "cache" / "latest");
+  EXPECT_EQ(loaded(root_ / "cache" / "latest" / "onnx" / "model.onnx"),
+            (std::vector<float>{4, 5, 6}));
+}
+
+TEST_F(LinkedModels, DataMayLieInTheFolderOfTheLinkToo) {
+  write(folder() / "model.onnx_data", {7, 8, 9});
+  EXPECT_EQ(loaded(path()), (std::vector<float>{7, 8, 9}));
+}
+
+TEST_F(LinkedModels, ALinkToAModelFindsWhatLiesBesideTheModel) {
+  data_link("../../../blobs/d4");
+  fs::create_symlink(path(), root_ / "mine.onnx");
+  EXPECT_EQ(loaded(root_ / "mine.onnx"), (std::vector<float>{1, 2, 3}));
+  fs::remove(folder() / "model.onnx_data");
+  EXPECT_THAT(error_of(root_ / "mine.onnx"), HasSubstr("put the file beside the model"));
+}
+
+TEST_F(LinkedModels, DataElsewhereAreRefused) {
+  for (const fs::path& target :
+       {root_ / "secrets" / "key", fs::path("../../../../secrets/key"), fs::path("/etc/passwd"),
+        fs::path("/dev/zero"), fs::path("../../../blobs/../../secrets/key")}) {
+    data_link(target);
+    const std::string error = error_of(path());
+    EXPECT_THAT(error, HasSubstr("initializer 'w'")) << target;
+    EXPECT_THAT(error, HasSubstr("'model.onnx_data', a link that leads out")) << target;
+    EXPECT_THAT(error, HasSubstr("put the file there in place of the link")) << target;
+  }
+  data_link("../../../blobs/gone");
+  EXPECT_THAT(error_of(path()), HasSubstr("a link to '../../../blobs/gone', cannot be opened"));
+  fs::create_symlink(root_ / "secrets", root_ / "cache" / "blobs" / "up");
+  data_link("../../../blobs/up/key");
+  EXPECT_THAT(error_of(path()), HasSubstr("leads out of the folder"));
+}
+
+TEST_F(LinkedModels, AModelThatIsNoLinkHasNoOtherFolder) {
+  data_link("../../../blobs/d4");
+  fs::copy_file(root_ / "cache" / "blobs" / "m1", folder() / "copy.onnx");
+  EXPECT_THAT(error_of(folder() / "copy.onnx"), HasSubstr("initializer 'w'"));
+  EXPECT_THAT(error_of(folder() / "copy.onnx"), HasSubstr("leads out of the folder"));
+}
+
+TEST_F(LinkedModels, BytesAreAsTheFileTheyWereReadFrom) {
+  data_link("../../../blobs/d4");
+  EXPECT_EQ(error_of_bytes(path()), "no error");
+  EXPECT_THAT(error_of_bytes(folder()), HasSubstr("leads out of the folder"));
+  EXPECT_THAT(error_of_bytes(root_ / "none"), HasSubstr("none"));
+  data_link(root_ / "secrets" / "key");
+  EXPECT_THAT(error_of_bytes(path()), HasSubstr("leads out of the folder"));
 }
 
 TEST_F(ExternalDataTest, OffsetAndLengthMustFit) {
