@@ -4,10 +4,16 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <iomanip>
+#include <random>
+#include <sstream>
+#include <string_view>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -17,28 +23,137 @@
 namespace backplane::core {
 namespace {
 
-/// A name that no other writer of this path has, in this process or another.
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuffix = ".part";
+constexpr std::size_t kRandomDigits = 16;
+constexpr int kAttempts = 100;
+
+/// Names of files on their way, for whoever ends the process. A handler of signals may take one out at any time.
+constexpr std::size_t kListed = 64;  // what is written at a time beyond these is not listed
+std::array<std::atomic<char*>, kListed> unfinished{};
+static_assert(std::atomic<char*>::is_always_lock_free);
+
+/// A name that hardly any other writer of this path has; numbers of processes repeat, in containers above all.
 std::string beside(const std::string& path) {
-  static std::atomic<unsigned> count{0};
-  return text(path, ".", ::getpid(), ".", count.fetch_add(1), ".part");
+  std::random_device random;
+  std::ostringstream name;
+  name << path << '.' << std::hex << std::setfill('0') << std::setw(8) << random() << std::setw(8)
+       << random() << kSuffix;
+  return name.str();
+}
+
+bool is_beside(const std::string& name, const std::string& file) {
+  return name.size() == file.size() + 1 + kRandomDigits + kSuffix.size() &&
+         name.starts_with(file + '.') && name.ends_with(kSuffix) &&
+         name.find_first_not_of("0123456789abcdef", file.size() + 1) ==
+             name.size() - kSuffix.size();
+}
+
+bool is_same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/// Removes a temporary file that nobody writes: its writer would hold the lock of it, which ends with the process.
+void remove_if_stale(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return;
+  struct stat opened {
+  }, named{};
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0 && ::fstat(file, &opened) == 0 &&
+      ::lstat(path.c_str(), &named) == 0 && is_same_file(opened, named) && S_ISREG(opened.st_mode))
+    ::unlink(path.c_str());
+  ::close(file);
+}
+
+/// What writers of `path` left that were killed.
+void remove_stale(const fs::path& path) {
+  const std::string file = path.filename().string();
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (is_beside(entry->path().filename().string(), file)) remove_if_stale(entry->path().string());
+  }
+}
+
+/// A new file, locked for as long as it is open; -1 and errno.
+int create(const char* path) {
+  const int file = ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return -1;
+  struct stat status {};
+  // Between its creation and its lock, another writer may have taken it for a stale one.
+  const bool is_taken = ::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (!is_taken && (::fstat(file, &status) != 0 || status.st_nlink > 0)) return file;
+  ::close(file);
+  errno = EEXIST;
+  return -1;
+}
+
+/// The file that a link leads to, so that the link stays; "" stays "".
+std::string without_links(const std::string& path) {
+  std::error_code error;
+  const fs::path target = fs::canonical(path, error);
+  return error ? path : target.string();
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(beside(path_)) {
+void remove_unfinished_files() noexcept {
+  for (std::atomic<char*>& entry : unfinished) {
+    const char* const path = entry.exchange(nullptr);
+    if (path != nullptr) ::unlink(path);
+  }
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (path_.empty()) invalid("the path to write to is empty");
-  if (std::filesystem::is_directory(path_))
-    invalid(quoted(path_), " cannot be written: it is a folder");
-  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file_ < 0)
-    invalid(quoted(path_), " cannot be written: ", std::strerror(errno),
+  target_ = without_links(path_);
+  std::error_code error;
+  const fs::file_status status = fs::status(target_, error);
+  if (fs::is_directory(status)) invalid(quoted(path_), " cannot be written: it is a folder");
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    invalid(quoted(path_), " cannot be written: it is no regular file");
+  for (int i = 0; i < kAttempts && file_ < 0; ++i) {
+    unlist();
+    temporary_ = beside(target_);
+    list();  // before there is a file: a signal may come in between
+    file_ = create(temporary_.c_str());
+    if (file_ < 0 && errno != EEXIST) break;
+  }
+  if (file_ < 0) {
+    const int reason = errno;
+    unlist();
+    invalid(quoted(path_), " cannot be written: ", std::strerror(reason),
             "; the folder must exist and be writable");
+  }
+  remove_stale(target_);
 }
 
 AtomicFile::~AtomicFile() {
   if (file_ < 0) return;
-  ::close(file_);
   ::unlink(temporary_.c_str());
+  ::close(file_);
+  unlist();
+}
+
+void AtomicFile::list() {
+  listed_ = new char[temporary_.size() + 1];
+  std::memcpy(listed_, temporary_.c_str(), temporary_.size() + 1);
+  for (std::atomic<char*>& entry : unfinished) {
+    char* free = nullptr;
+    if (entry.compare_exchange_strong(free, listed_)) return;
+  }
+  delete[] std::exchange(listed_, nullptr);
+}
+
+void AtomicFile::unlist() {
+  for (std::atomic<char*>& entry : unfinished) {
+    char* mine = listed_;
+    if (mine == nullptr || !entry.compare_exchange_strong(mine, nullptr)) continue;
+    delete[] std::exchange(listed_, nullptr);
+  }
+  listed_ = nullptr;  // what a handler took out is in its use, and the process about to end
 }
 
 void AtomicFile::fail(const char* what) const {
@@ -65,14 +180,10 @@ void AtomicFile::pad(std::uint64_t alignment) {
 
 void AtomicFile::commit() {
   if (::fsync(file_) != 0) fail("written");
-  const int file = std::exchange(file_, -1);
-  const bool closed = ::close(file) == 0;
-  if (!closed || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(temporary_.c_str());
-    errno = reason;
-    fail("put in place");
-  }
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("put in place");
+  ::close(std::exchange(
+      file_, -1));  // its lock is held until it has its name; fsync has told of failed writes
+  unlist();
 }
 
 }  // namespace backplane::core

@@ -55,9 +55,10 @@ void save_model(const Model& model, const std::string& path, ExternalContents ex
                         contents_bytes(model.graph) > kLargestProto - kLargestRest);
   AtomicFile file(path);
   std::optional<AtomicFile> data;
-  const std::string location = std::filesystem::path(path).filename().string() + ".data";
+  const std::string data_path = file.target() + ".data";
+  const std::string location = std::filesystem::path(data_path).filename().string();
   if (outside) {
-    data.emplace(path + ".data");
+    data.emplace(data_path);
     settings.contents = [&](const ConstantPtr& contents, ::onnx::TensorProto& proto) {
       const std::span<const std::byte> bytes = contents->stored_bytes();
       if (bytes.size() < kLeastExternal) {

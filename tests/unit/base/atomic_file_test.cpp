@@ -1,12 +1,17 @@
 #include "core/base/atomic_file.hpp"
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 #include "core/base/error.hpp"
 
@@ -70,6 +75,84 @@ TEST_F(AtomicFiles, NameWhatCannotBeWritten) {
       EXPECT_THAT(error.message(), ::testing::HasSubstr(wrong));
     }
   }
+}
+
+TEST_F(AtomicFiles, AreRemovedForWhoEndsTheProcess) {
+  AtomicFile first(path()), second(path() + "2");
+  write(first, "half");
+  EXPECT_EQ(file_count(), 2);
+  remove_unfinished_files();
+  EXPECT_EQ(file_count(), 0);
+  EXPECT_THROW(first.commit(), Error);
+  AtomicFile third(path());
+  third.commit();
+  remove_unfinished_files();
+  EXPECT_EQ(file_count(), 1);
+}
+
+TEST_F(AtomicFiles, ManyAtATimeAreWrittenAllTheSame) {
+  std::vector<std::unique_ptr<AtomicFile>> files;
+  for (int i = 0; i < 200; ++i)
+    files.push_back(std::make_unique<AtomicFile>(path() + std::to_string(i)));
+  for (const auto& file : files) file->commit();
+  EXPECT_EQ(file_count(), 200);
+}
+
+TEST_F(AtomicFiles, OfAKilledWriterGoWithTheNextOne) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(path());
+    write(file, "half");
+    if (::write(ready[1], "r", 1) != 1) ::_exit(1);
+    while (true) ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  {
+    AtomicFile file(path());  // while the other one writes
+    EXPECT_EQ(file_count(), 2);
+  }
+  EXPECT_EQ(file_count(), 1);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(file_count(), 1);
+  for (const char* other :
+       {".0123456789abcdef.part2", ".0123456789abcdeg.part", ".part", "2.0123456789abcdef.part"})
+    std::ofstream(path() + other) << "somebody's";
+  AtomicFile file(path());
+  write(file, "whole");
+  file.commit();
+  EXPECT_EQ(contents(), "whole");
+  EXPECT_EQ(file_count(), 5);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_F(AtomicFiles, LinksStay) {
+  std::filesystem::create_directory(folder_ + "/real");
+  std::ofstream(folder_ + "/real/file") << "old";
+  std::filesystem::create_symlink("real/file", path());
+  AtomicFile file(path());
+  write(file, "new");
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(path()));
+  EXPECT_EQ(contents(), "new");
+  EXPECT_EQ(file_count(), 2);
+}
+
+TEST_F(AtomicFiles, ReplaceNoDeviceAndNoPipe) {
+  ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
+  for (const std::string& there : {path(), std::string("/dev/null")}) {
+    try {
+      const AtomicFile file(there);
+      ADD_FAILURE() << there;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.message(), ::testing::HasSubstr("no regular file"));
+    }
+  }
+  EXPECT_EQ(file_count(), 1);
 }
 
 }  // namespace
