@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "core/base/atomic_file.hpp"
 #include "core/base/quote.hpp"
 #include "core/onnx/value_proto.hpp"
 #include "core/plugin_host/imported_memory.hpp"
@@ -118,6 +119,8 @@ Datum to_datum(const RuntimeValue& value) {
 using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
 
 const char* backplane_version(void) { return BACKPLANE_VERSION; }
+
+void backplane_remove_unfinished_files(void) { remove_unfinished_files(); }
 
 std::int32_t backplane_status_code(const backplane_status* status) {
   return usable(status) != nullptr ? status->code : BACKPLANE_OK;

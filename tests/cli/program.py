@@ -18,6 +18,7 @@ BUILD = pathlib.Path(os.environ["BACKPLANE_BUILD_DIR"])
 SOURCE = pathlib.Path(os.environ["BACKPLANE_SOURCE_DIR"])
 PROGRAM = BUILD / "bin/backplane"
 FAULTS = BUILD / "tests/cli/cli_faults.so"
+ENDLESS_FSYNC = BUILD / "tests/cli/endless_fsync.so"
 FLOAT = TensorProto.FLOAT
 SANITIZERS_OWN = r"==\d+==WARNING: \w+Sanitizer failed to allocate .*\n"
 

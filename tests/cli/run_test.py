@@ -167,6 +167,17 @@ class Run(program.ProgramTest):
         self.assertEqual(self.files(self.folder / "o"), ["y.npy"])
         self.assertEqual((self.folder / "o/y.npy").read_bytes(), before)
 
+    def test_an_interrupt_while_the_library_writes_leaves_no_half_of_a_file(self):
+        environment = {**os.environ, "LD_PRELOAD": str(program.ENDLESS_FSYNC),
+                       "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+        for key in ("save_plan", "optimized_model_path"):
+            with self.subTest(key):
+                folder = self.folder / key
+                folder.mkdir()
+                self.interrupt(signal.SIGTERM, lambda folder=folder: self.files(folder), "run", self.model, "--input", self.x,
+                               "--set", f"{key}={key}/file", env=environment)
+                self.assertEqual(self.files(folder), [])
+
     def test_16_bits_are_widened_whatever_the_model_imports(self):
         """Casts that are inserted have all types, even if the model's ai.onnx is older than they are, or is not imported."""
         half = TensorProto.FLOAT16

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "backplane/backplane.hpp"
 #include "tools/backplane/failure.hpp"
 
 namespace backplane::cli {
@@ -60,6 +61,7 @@ void remove_files() {
     const char* path = entry->path.exchange(nullptr);
     if (path != nullptr && ::unlink(path) != 0) ::rmdir(path);
   }
+  remove_unfinished_files();  // the library's
 }
 
 void on_signal(int signal) {

@@ -50,6 +50,13 @@ typedef struct backplane_value backplane_value;
  * Ownership: static. Threads: any. Errors: none. Since: 0.1 */
 BACKPLANE_API const char* backplane_version(void);
 
+/* Removes the files that the library is writing and that are not in their places yet: saved plans and models, caches.
+ * For a program that a signal ends: the library has no handlers of its own. It takes no lock, allocates nothing, and may
+ * be called from a handler. What is written to these files afterwards is an error. What is left where no handler
+ * could run goes when the same file is next written.
+ * Ownership: none. Threads: any. Errors: none. Since: 0.1 */
+BACKPLANE_API void backplane_remove_unfinished_files(void);
+
 /* A status's code and text, and its end.
  * Ownership: status_free takes it. Threads: any. Errors: none. Since: 0.1 */
 BACKPLANE_API int32_t backplane_status_code(const backplane_status* status);

@@ -492,6 +492,9 @@ class Binding {
 /// The library's version, "major.minor.patch".
 inline std::string version() { return backplane_version(); }
 
+/// What a handler of a signal that ends the program has to call: see backplane.h.
+inline void remove_unfinished_files() noexcept { backplane_remove_unfinished_files(); }
+
 }  // namespace backplane
 
 #include "backplane/host/graph.hpp"
