@@ -1,6 +1,7 @@
 #include "core/runtime/environment.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <string_view>
 #include <thread>
 
@@ -98,6 +99,12 @@ std::string why_left_out(const PluginRow& row) {
   if (best.score > 0) return "";
   return text("the provider '", row.provider, "', which serves only when it is named: its device '",
               best.name, "' has the score ", best.score);
+}
+
+bool has_rule_for(const SessionOptions& options, const std::string& provider) {
+  return std::any_of(options.placement.begin(), options.placement.end(), [&](const auto& rule) {
+    return split_device_name(rule.provider).first == provider;
+  });
 }
 
 }  // namespace
@@ -284,20 +291,52 @@ void Environment::leave_out_absent(SessionOptions& options) {
   std::erase_if(options.provider_options, is_nobodys);
 }
 
-/// A device that is there and does not open is left out, too, where it is optional.
+/// A device that is there and does not open is an error, but where nobody insists on it it is left out, with a warning.
 void Environment::append_listed(DeviceSet& set, const SessionOptions& options,
-                                const ProviderChoice& choice) {
-  std::string why = choice.left_out;
-  try {
-    if (why.empty()) return append_device(set, options, choice, true);
-  } catch (const Error& error) {
-    if (!choice.optional || error.code() == Code::InvalidArgument) throw;
-    why = error.message();
+                                const std::vector<ProviderChoice>& choices, bool is_auto,
+                                bool insists) {
+  std::exception_ptr first;
+  std::vector<std::string> unopened;
+  std::string opened;
+  for (const ProviderChoice& choice : choices) {
+    std::string why = choice.left_out;
+    try {
+      if (why.empty()) {
+        append_device(set, options, choice, true);
+        opened += (opened.empty() ? "" : ",") + choice.name;
+        continue;
+      }
+    } catch (const Error& error) {
+      const bool is_insisted_on =
+          is_auto ? insists || has_rule_for(options, choice.name) : !choice.optional;
+      if (is_insisted_on || error.code() == Code::InvalidArgument) throw;
+      if (first == nullptr) first = std::current_exception();
+      why = error.message();
+    }
+    set.left_out.insert(split_device_name(choice.name).first);
+    set.remarks.push_back(
+        is_auto ? text("providers=auto leaves out '", choice.name, "': ", why)
+                : text("the optional provider '", choice.name, "' is left out: ", why));
+    if (choice.left_out.empty()) {
+      unopened.push_back(set.remarks.back());
+    } else {
+      logger_->info(set.remarks.back());
+    }
   }
-  const std::string name = split_device_name(choice.name).first;
-  set.left_out.insert(name);
-  set.remarks.push_back(text("the optional provider '", choice.name, "' is left out: ", why));
-  logger_->info(set.remarks.back());
+  if (is_auto && opened.empty() && first != nullptr) std::rethrow_exception(first);
+  const std::string without =
+      opened.empty() ? ""
+                     : text("; providers=", opened, " does without it and without this warning");
+  for (const std::string& remark : unopened) warn_once(remark + without);
+}
+
+/// Each session of a program would say the same.
+void Environment::warn_once(const std::string& warning) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!warned_.insert(warning).second) return;
+  }
+  logger_->warning(warning);
 }
 
 DeviceSet Environment::open_devices(const SessionOptions& options) {
@@ -309,7 +348,8 @@ DeviceSet Environment::open_devices(const SessionOptions& options, const PathOpt
   std::vector<ProviderChoice> choices =
       !path.providers.empty() ? path.providers : options.providers;
   DeviceSet set;
-  if (choices.empty()) choices = all_choices(set.remarks);
+  const bool is_auto = choices.empty();
+  if (is_auto) choices = all_choices(set.remarks);
   const std::string precision = path.precision.empty() ? options.precision : path.precision;
   std::string reasons;
   bool is_offered = precision == "fp32";
@@ -329,7 +369,8 @@ DeviceSet Environment::open_devices(const SessionOptions& options, const PathOpt
   }
   if (!reasons.empty())
     logger_->warning("precision '", precision, "' is not offered by all providers: ", reasons);
-  for (const ProviderChoice& choice : choices) append_listed(set, options, choice);
+  append_listed(set, options, choices, is_auto,
+                options.fallback == Fallback::Forbid || precision != "fp32");
   const bool names_backup = !path.backup.empty() && path.backup != "none";
   if (names_backup) append_device(set, options, {path.backup, {}}, false);
   append_host_evaluator(set, path.backup.empty() && options.fallback != Fallback::Forbid);

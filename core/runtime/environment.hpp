@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,10 @@ class Environment {
   std::vector<ProviderChoice> all_choices(std::vector<std::string>& remarks);
   void check_provider_options(const SessionOptions& options);
   std::string why_absent(const ProviderChoice& choice);
-  void append_listed(DeviceSet& set, const SessionOptions& options, const ProviderChoice& choice);
+  /// `is_auto`: nobody has named them; `insists`: all of them are needed all the same.
+  void append_listed(DeviceSet& set, const SessionOptions& options,
+                     const std::vector<ProviderChoice>& choices, bool is_auto, bool insists);
+  void warn_once(const std::string& warning);
   void append_device(DeviceSet& set, const SessionOptions& options, const ProviderChoice& choice,
                      bool requested);
   void append_host_evaluator(DeviceSet& set, bool placeable);
@@ -78,6 +82,7 @@ class Environment {
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<Device>> opened_;
   std::vector<PluginPtr> custom_ops_;
+  std::set<std::string> warned_;
 };
 
 }  // namespace backplane::core

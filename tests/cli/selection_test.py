@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Which providers and devices a selection means, and how the program says so."""
 
+import re
+
 import program
 
 FIXTURES = program.BUILD / "tests/fixtures"
@@ -67,6 +69,51 @@ class Auto(program.ProgramTest):
         self.assertEqual(self.remarks("--plugin-path", "plugins", "--providers", "cpu"), [])
         text = self.succeed("inspect", self.model, "--explain", "--plugin-path", "plugins", "--providers", "auto")
         self.assertIn("Remark: " + made[0], text)
+
+
+class Unopened(program.ProgramTest):
+    """A device that is there and does not open: left out by auto, with a warning."""
+
+    BROKEN = (*FAKES, "--set", "provider.fakegpu.fail_at=1", "--set", "provider.fakegpu.fail_code=device_lost")
+    WARNING = (r"^backplane: warning: providers=auto leaves out 'fakegpu': device 'fakegpu:0' cannot be opened: [^\n]*; "
+               r"providers=([a-z,]+) does without it and without this warning\n$")
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.save(program.relu_model())
+        self.x = f"x={self.save(program.X, 'x.npy')}"
+
+    def standard_error(self, *arguments):
+        made = self.run_program(*arguments)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        return made.stderr.decode()
+
+    def test_it_is_left_out_with_a_warning(self):
+        for command in (("run", self.model, "--input", self.x, "--json"), ("bench", self.model, "--runs", "1", "--json")):
+            with self.subTest(command[0]):
+                self.assertRegex(self.standard_error(*command, *self.BROKEN), self.WARNING)
+                made = self.json_of(*command[:-1], *self.BROKEN)
+                self.assertNotIn("fakegpu", made.get("providers", []))
+        remarks = self.json_of("inspect", self.model, *self.BROKEN)["remarks"]
+        self.assertTrue(any(one.startswith("providers=auto leaves out 'fakegpu': device") for one in remarks), remarks)
+
+    def test_the_warning_says_what_silences_it(self):
+        others = re.match(self.WARNING, self.standard_error("inspect", self.model, *self.BROKEN)).group(1)
+        self.assertEqual(self.standard_error("inspect", self.model, *self.BROKEN, "--set", f"providers={others}"), "")
+        self.assertEqual(self.standard_error("inspect", self.model, *self.BROKEN, "--set", "environment.log_level=error"), "")
+
+    def test_it_is_said_once(self):
+        self.assertRegex(self.standard_error("bench", self.model, "--sessions", "3", "--runs", "1", *self.BROKEN), self.WARNING)
+
+    def test_who_insists_on_it_gets_an_error(self):
+        for more in (("--fallback", "forbid"), ("--place", "op:Relu=fakegpu"), ("--place", "op:Relu=fakegpu:0")):
+            with self.subTest(more[1]):
+                self.fail_with(3, ["cannot be opened"], "inspect", self.model, *self.BROKEN, *more)
+
+    def test_an_optional_one_is_warned_of_too(self):
+        made = self.standard_error("inspect", self.model, *self.BROKEN, "--providers", "fakegpu?,cpu")
+        self.assertRegex(made, r"^backplane: warning: the optional provider 'fakegpu' is left out: device [^\n]*; providers=cpu ")
+        self.assertEqual(self.standard_error("inspect", self.model, "--providers", "nobody?,cpu"), "")
 
 
 class Optional(program.ProgramTest):

@@ -82,12 +82,15 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * environment.custom_ops           libraries of custom operators of every session, separated by ':'
  * threads                          threads of a session's loops; 0: the pool's                            0
  * providers                        names in order of preference, separated by ','; "auto": all with a     auto
- *                                  device, by score; explain remarks whom that leaves out, and why
+ *                                  device, by score; explain remarks whom that leaves out, and why. A device that is
+ *                                  there and does not open is left out with a warning; it is an error where a rule
+ *                                  names it, or with a precision or fallback=forbid
  *                                  NAME alone is a provider's best device: of the highest score, then with
  *                                  memory of its own, then with the most, then the first; others are asked for as
  *                                  NAME:1 (by index), NAME:fastest, NAME:least_power,
  *                                  NAME:most_memory, NAME:name=PATTERN, or all of them: NAME:all
- *                                  NAME? (NAME?:1 ...) is optional: where it is not there it is left out, and so is what
+ *                                  NAME? (NAME?:1 ...) is optional: where it is not there it is left out (with a
+ *                                  warning where it is there and does not open), and so is what
  *                                  rules, limits and options say of it; explain remarks that, and why
  * provider.NAME.OPTION             an option of a provider, as `backplane providers --options` lists them
  * fallback                         allow | warn | forbid: a node that no listed provider takes            warn
