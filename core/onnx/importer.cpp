@@ -8,6 +8,7 @@
 #include "core/base/mapped_file.hpp"
 #include "core/base/quote.hpp"
 #include "core/onnx/exporter.hpp"
+#include "core/onnx/foreign_file.hpp"
 #include "core/onnx/functions.hpp"
 #include "core/onnx/graph_builder.hpp"
 #include "core/onnx/import_call.hpp"
@@ -23,14 +24,20 @@ namespace {
 
 ::onnx::ModelProto parse(std::span<const std::byte> bytes) {
   if (bytes.empty()) invalid("the model is empty (0 bytes)");
-  const std::string reduced = reduce_model(bytes);
   ::onnx::ModelProto proto;
-  if (!proto.ParseFromString(reduced)) invalid("no ONNX model: protobuf cannot parse it");
+  try {
+    if (!proto.ParseFromString(reduce_model(bytes)))
+      invalid("no ONNX model: protobuf cannot parse it");
+    if (!proto.has_graph()) invalid("no ONNX model: it holds no graph");
+  } catch (const Error& error) {
+    const std::string foreign = describe_foreign(bytes);
+    if (foreign.empty()) throw;
+    throw Error(error.code(), "no ONNX model: " + foreign);
+  }
   return proto;
 }
 
 void check_header(const ::onnx::ModelProto& proto) {
-  if (!proto.has_graph()) invalid("no ONNX model: it holds no graph");
   const auto newest = static_cast<std::int64_t>(::onnx::Version::IR_VERSION);
   if (!proto.has_ir_version()) invalid("no ONNX model: it has no ir_version");
   if (proto.ir_version() < 1)

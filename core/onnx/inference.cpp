@@ -1,5 +1,6 @@
 #include "core/onnx/inference.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <onnx/shape_inference/implementation.h>
 #include <optional>
@@ -185,6 +186,7 @@ class Inference {
   NodeId add_alone(const NodeProto& node, int since_version, Graph& graph);
   void propagate_shapes(NodeProto& node, const ::onnx::OpSchema& schema);
   bool may_be_shapes(const NodeProto& node) const;
+  std::string words_of_inputs(const NodeProto& node) const;
   void write_back(GraphProto& graph, bool main);
   void drop_read(const GraphProto& graph);
   void complete_named(const std::string& name, TypeProto& inferred, const TypeProto& declared);
@@ -330,8 +332,22 @@ void Inference::infer(NodeProto& node,
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
-    invalid(described(node), ": ", single_line(error.what()));
+    invalid(described(node), ": ", single_line(error.what()), words_of_inputs(node));
   }
+}
+
+/// For errors of ONNX's own inference, which name neither inputs nor shapes.
+std::string Inference::words_of_inputs(const NodeProto& node) const {
+  constexpr int kMost = 6;
+  std::string list;
+  for (int i = 0; i < std::min(node.input_size(), kMost); ++i) {
+    const auto known = types_.find(node.input(i));
+    if (known == types_.end() || known->second->value_case() != TypeProto::kTensorType) continue;
+    const Type type = to_type(*known->second);
+    list += text(list.empty() ? "; its inputs are " : ", ", quoted(node.input(i)), " ",
+                 type.to_string(), type.shape ? " " + to_string(*type.shape) : "");
+  }
+  return list;
 }
 
 /// Through the operator's function body. Attributes that are left out count as their defaults: the body refers to them.

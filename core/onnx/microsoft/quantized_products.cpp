@@ -235,7 +235,7 @@ FunctionOperator dynamic_quantize_lstm() {
 }
 
 FunctionOperator qembed_layer_normalization() {
-  constexpr float kSkipEpsilon = 1e-12F;
+  constexpr float kEmbedEpsilon = 1e-12F;
   OperatorDraft draft("QEmbedLayerNormalization", write_qembed_layer_normalization);
   draft.input("input_ids", "T1").optional_input("segment_ids", "T1");
   draft.input("word_embedding_quant", "T2").input("position_embedding_quant", "T2");
@@ -246,7 +246,7 @@ FunctionOperator qembed_layer_normalization() {
   draft.input("word_embedding_zero_point", "T2").input("position_embedding_zero_point", "T2");
   draft.optional_input("segment_embedding_zero_point", "T2").input("gamma_zero_point", "T2");
   draft.input("beta_zero_point", "T2").output("layernorm_out").output("mask_index_out", "T1");
-  return draft.float_or("epsilon", kSkipEpsilon)
+  return draft.float_or("epsilon", kEmbedEpsilon)
       .types("T", {"float"})
       .types("T1", {"int32"})
       .types("T2", byte_types())

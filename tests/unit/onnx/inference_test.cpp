@@ -139,7 +139,9 @@ TEST(Inference, ContradictedOutputsAreErrors) {
 TEST(Inference, ErrorsNameTheNode) {
   auto model = model_of({node("MatMul", {"x", "w"}, {"y"}, "product")});
   *model.mutable_graph()->add_initializer() = raw_tensor<float>("w", 1, {4, 1}, {1, 2, 3, 4});
-  EXPECT_THAT(import_error(model), AllOf(HasSubstr("'product'"), HasSubstr("MatMul")));
+  EXPECT_THAT(import_error(model),
+              AllOf(HasSubstr("'product'"), HasSubstr("MatMul"),
+                    HasSubstr("'x' tensor(float) [2,3], 'w' tensor(float) [4,1]")));
 }
 
 TEST(Inference, LongVectorsAreNoShapes) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
+#include "core/onnx/foreign_file.hpp"
 #include "proto_models.hpp"
 
 namespace backplane::core {
@@ -146,6 +147,35 @@ TEST(WireReader, RefusesWhatIsNoProtobuf) {
   EXPECT_THAT(error_of(std::string(100, '\0')), HasSubstr("no ONNX model"));
   EXPECT_THAT(error_of(std::string(20, '\xff')), HasSubstr("no ONNX model"));
   EXPECT_THAT(error_of("\x3a\x7f"), HasSubstr("ends after 0"));
+}
+
+TEST(ForeignFiles, AreCalledByWhatTheyAre) {
+  const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  EXPECT_THAT(describe_foreign(bytes("version https://git-lfs.github.com/spec/v1\n")),
+              HasSubstr("git lfs pull"));
+  EXPECT_THAT(describe_foreign(bytes("<!DOCTYPE html><html>")), HasSubstr("web page"));
+  EXPECT_THAT(describe_foreign(bytes(std::string("\x20\0\0\0ORTM", 8))), HasSubstr(".ort"));
+  EXPECT_THAT(describe_foreign(bytes("BPPLAN1\n")), HasSubstr("saved_plan"));
+  EXPECT_THAT(describe_foreign(bytes(std::string("\x08\0\0\0\0\0\0\0{\"a\":1}", 15))),
+              HasSubstr("safetensors"));
+  EXPECT_EQ(describe_foreign(bytes("\x80")), "");
+  EXPECT_EQ(describe_foreign(bytes("\x08\x08\x12\x04")), "");
+  EXPECT_EQ(describe_foreign({}), "");
+}
+
+TEST(ForeignFiles, AreNamedInTheErrorOfTheImporter) {
+  const auto error_of_import = [](const std::string& text) {
+    try {
+      (void)import_text(text, {});
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(error_of_import("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n"),
+              HasSubstr("no ONNX model: it is a pointer of Git LFS"));
+  EXPECT_THAT(error_of_import("PK\3\4" + std::string(40, '\0')), HasSubstr("zip archive"));
+  EXPECT_THAT(error_of_import("This is a letter."), HasSubstr("at byte 0"));
 }
 
 }  // namespace
