@@ -116,13 +116,16 @@ struct Membership {
 };
 thread_local Membership t_membership;
 
-/// Blocks all signals while it lives: threads started meanwhile inherit that.
+/// Blocks signals while it lives, and threads started meanwhile inherit that; but not those of a fault of the thread's own,
+/// which would then end the process past every handler.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
-    sigset_t all{};
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    sigset_t outside{};
+    sigfillset(&outside);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS})
+      sigdelset(&outside, fault);
+    pthread_sigmask(SIG_SETMASK, &outside, &before_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   SignalsBlocked(const SignalsBlocked&) = delete;

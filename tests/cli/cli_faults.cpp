@@ -16,12 +16,13 @@ using sdk::DataType;
 constexpr const char* kDomain = "backplane.tests";
 
 /// What `compute` does first.
-enum class Fault { None, Crash, Abort, Exit, Hang, Fail, Allocate };
+enum class Fault { None, Crash, CrashInLoop, Abort, Exit, Hang, Fail, Allocate };
 
 Fault fault_of(const sdk::Node& node) {
   const std::string kind = node.get_string("kind", "none");
   if (kind == "none") return Fault::None;
   if (kind == "crash") return Fault::Crash;
+  if (kind == "crash_in_loop") return Fault::CrashInLoop;
   if (kind == "abort") return Fault::Abort;
   if (kind == "exit") return Fault::Exit;
   if (kind == "hang") return Fault::Hang;
@@ -37,7 +38,7 @@ sdk::OpSchema schema() {
       .input("x", "T")
       .output("y", "T")
       .attribute("kind", BP_ATTRIBUTE_STRING, false,
-                 "none, crash, abort, exit, hang, fail or allocate")
+                 "none, crash, crash_in_loop, abort, exit, hang, fail or allocate")
       .infer([](sdk::InferContext& ctx) { ctx.set_output_like(0, ctx.node().input(0)); });
 }
 
@@ -64,6 +65,15 @@ class FaultKernel {
   Fault fault_;
 };
 
+/// On another thread than the caller's, which waits for it.
+void crash_on_a_worker(const sdk::Threads& threads) {
+  threads.parallel_for(2, 1, [](std::uint64_t, std::uint64_t, std::uint32_t worker) {
+    if (worker == 0) return std::this_thread::sleep_for(std::chrono::minutes(1));
+    volatile int* volatile nowhere = nullptr;
+    *nowhere = 1;
+  });
+}
+
 void FaultKernel::Prepared::compute(const sdk::ComputeContext& ctx) const {
   switch (fault) {
     case Fault::None:
@@ -72,6 +82,9 @@ void FaultKernel::Prepared::compute(const sdk::ComputeContext& ctx) const {
       // The default action: a sanitizer's handler would make it an ordinary exit.
       std::signal(SIGSEGV, SIG_DFL);
       std::raise(SIGSEGV);
+      break;
+    case Fault::CrashInLoop:
+      crash_on_a_worker(ctx.threads());
       break;
     case Fault::Abort:
       std::abort();

@@ -20,6 +20,7 @@ PROGRAM = BUILD / "bin/backplane"
 FAULTS = BUILD / "tests/cli/cli_faults.so"
 ENDLESS_FSYNC = BUILD / "tests/cli/endless_fsync.so"
 FLOAT = TensorProto.FLOAT
+SANITIZERS = ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")
 SANITIZERS_OWN = r"==\d+==WARNING: \w+Sanitizer failed to allocate .*\n"
 
 

@@ -237,7 +237,7 @@ TEST(ThreadPool, ZeroThreadsMeansTheCaller) {
   EXPECT_TRUE(record.all_once());
 }
 
-TEST(ThreadPool, WorkersBlockSignals) {
+TEST(ThreadPool, WorkersBlockSignalsButThoseOfFaults) {
   ThreadPool pool(2, kQuick);
   std::atomic<int> open{0};
   const auto look = [](void* argument, std::uint64_t, std::uint64_t, std::uint32_t worker) {
@@ -245,6 +245,9 @@ TEST(ThreadPool, WorkersBlockSignals) {
     pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
     const bool is_open = sigismember(&blocked, SIGUSR1) == 0;
     if (is_open != (worker == 0)) ++*static_cast<std::atomic<int>*>(argument);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+      if (sigismember(&blocked, fault) != 0) ++*static_cast<std::atomic<int>*>(argument);
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
   pool.parallel_for(2, 10, 1, look, &open);
