@@ -79,6 +79,9 @@ struct Loop {
   }
 };
 
+/// What the thread works on. Without the call that may allocate, since handlers of signals look.
+__attribute__((tls_model("initial-exec"))) thread_local const void* t_work = nullptr;
+
 /// The loop of a region's member that others may join. `loop` belongs to the member while `open` is 0 and
 /// nobody helps.
 struct OpenLoop {
@@ -86,9 +89,11 @@ struct OpenLoop {
   std::atomic<std::uint32_t> helpers{0};
   std::atomic<std::uint64_t> next{0};
   Loop loop;
+  const void* work = nullptr;
 
   void run(const Loop& mine, std::uint32_t member) {
     loop = mine;
+    work = t_work;
     next.store(0, std::memory_order_relaxed);
     open.store(1, std::memory_order_seq_cst);
     loop.run_chunks(next, member);
@@ -103,7 +108,11 @@ struct OpenLoop {
     if (open.load(std::memory_order_relaxed) == 0) return false;
     helpers.fetch_add(1, std::memory_order_seq_cst);
     const bool is_open = open.load(std::memory_order_seq_cst) != 0;
-    if (is_open) loop.run_chunks(next, member);
+    if (is_open) {
+      t_work = work;
+      loop.run_chunks(next, member);
+      t_work = nullptr;
+    }
     helpers.fetch_sub(1, std::memory_order_release);
     return is_open;
   }
@@ -141,6 +150,7 @@ struct Worker {
   alignas(kCacheLine) std::atomic<std::uint32_t> mail{kIdle};
   std::uint32_t home = 0;  ///< the home part; 0 (the owner's own) means none
   Loop loop;
+  const void* work = nullptr;  ///< of the owner
   /// 1 from when the worker decided to sleep until somebody wakes it.
   alignas(kCacheLine) std::atomic<std::uint32_t> asleep{0};
   std::uint32_t index = 0;
@@ -281,6 +291,7 @@ void ThreadPool::Impl::share(const Loop& loop, unsigned workers) {
   for (unsigned i = 0; i < workers; ++i) {
     Worker& worker = *workers_[i];
     worker.loop = loop;
+    worker.work = t_work;
     worker.home = i + 1;
     worker.mail.store(kOffered, std::memory_order_release);
     // A worker that falls asleep right now may miss the offer, which is then taken back; the next
@@ -344,8 +355,10 @@ void ThreadPool::Impl::work(Worker& self) {
       continue;
     }
     const Loop loop = self.loop;
+    t_work = self.work;
     loop.run_home(self.home, self.index);
     loop.run_chunks(next_, self.index);
+    t_work = nullptr;
     self.mail.store(kIdle, std::memory_order_release);
   }
 }
@@ -384,5 +397,7 @@ bool ThreadPool::run_region(unsigned max_threads, RegionFn fn, void* argument) {
 }
 
 bool ThreadPool::help() { return impl_->help(); }
+
+const void*& ThreadPool::work_of_thread() { return t_work; }
 
 }  // namespace backplane::core

@@ -47,6 +47,9 @@ class ThreadPool {
   /// For a member of a region that has nothing to do: joins a loop of another member, if one is open. False
   /// when there was none.
   bool help();
+  /// What the calling thread works on, as its user puts it there; null at first. A worker that joins a loop works on what
+  /// the loop's caller does. May be looked at by a handler of signals on that thread.
+  static const void*& work_of_thread();
 
  private:
   class Impl;

@@ -9,6 +9,7 @@
 #include "core/onnx/value_proto.hpp"
 #include "core/plugin_host/imported_memory.hpp"
 #include "core/runtime/c_objects.hpp"
+#include "core/runtime/work_of_thread.hpp"
 
 namespace backplane::core {
 
@@ -121,6 +122,8 @@ using namespace backplane::core;  // NOLINT(google-build-using-namespace): the f
 const char* backplane_version(void) { return BACKPLANE_VERSION; }
 
 void backplane_remove_unfinished_files(void) { remove_unfinished_files(); }
+
+void backplane_describe_work(char* text, std::size_t size) { describe_work(text, size); }
 
 std::int32_t backplane_status_code(const backplane_status* status) {
   return usable(status) != nullptr ? status->code : BACKPLANE_OK;

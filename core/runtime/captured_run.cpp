@@ -4,6 +4,7 @@
 #include "backplane/plugin_api/optional/plan_capture.h"
 #include "core/plugin_host/status.hpp"
 #include "core/runtime/run_context.hpp"
+#include "core/runtime/work_of_thread.hpp"
 
 namespace backplane::core {
 
@@ -106,11 +107,13 @@ const bp_recording* RunContext::record(SegmentContext& context, RangeCapture& ca
 
 bp_status* RunContext::record_steps(SegmentContext& context, const CaptureRange& range,
                                     const Step*& failed) {
+  AtWork work;
   for (std::size_t i = range.begin; i < range.end; ++i) {
     const Operation& operation = context.operations()[i];
     const Step& step = context.segment().steps[static_cast<std::size_t>(operation.step)];
     if (step.kind == StepKind::HostCopy) continue;
     failed = &step;
+    work.on(operation);
     bp_status* const status =
         step.kind == StepKind::Compute ? operation.call() : put_copy(context, step);
     if (status != nullptr) return status;

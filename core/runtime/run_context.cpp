@@ -7,6 +7,7 @@
 
 #include "core/plugin_host/status.hpp"
 #include "core/runtime/control_step.hpp"
+#include "core/runtime/work_of_thread.hpp"
 
 namespace backplane::core {
 namespace {
@@ -363,9 +364,11 @@ void RunContext::execute(SegmentContext& context) {
 
 void RunContext::execute_range(SegmentContext& context, std::size_t begin, std::size_t end) {
   if (controls_.spans != nullptr) return execute_watched(context, begin, end);
+  AtWork work;
   for (std::size_t i = begin; i < end; ++i) {
     const Operation& operation = context.operations()[i];
     fail_if_cancelled(context.segment().steps[static_cast<std::size_t>(operation.step)]);
+    work.on(operation);
     if (!operation.plain) {
       execute_special(context, operation);
     } else if (bp_status* status = operation.call()) {
@@ -408,6 +411,8 @@ bp_status* RunContext::execute_in_group(SegmentContext& context, int step) {
   const Operation& operation = context.operations()[static_cast<std::size_t>(step)];
   if (controls_.cancel_flag != nullptr && controls_.cancel_flag->load(std::memory_order_relaxed))
     return make_status(Code::Cancelled, "the run was cancelled");
+  AtWork work;
+  work.on(operation);
   if (operation.plain) return operation.call();
   copy(context, context.segment().steps[static_cast<std::size_t>(step)]);  // from host to host
   return nullptr;

@@ -58,7 +58,7 @@ SegmentContext::SegmentContext(std::shared_ptr<const Segment> segment, const Dev
       whole_incoming_(segment_->incoming.size()) {
   make_values();
   find_spare();
-  make_contexts(devices, threads);
+  make_contexts(devices, program, threads);
   for (const ParallelGroup& group : segment_->groups)
     parallel_runs_.push_back(std::make_unique<ParallelRun>(group));
   if (segment_->capture != nullptr) {
@@ -119,7 +119,8 @@ const bp_value* SegmentContext::pointer_for(int slot_index) {
   return &values_[static_cast<std::size_t>(slot_index)];
 }
 
-void SegmentContext::make_contexts(const DeviceSet& devices, bp_threads* threads) {
+void SegmentContext::make_contexts(const DeviceSet& devices, const Program& program,
+                                   bp_threads* threads) {
   std::size_t pointer_count = 0, pack_count = 0;
   for (const Step& step : segment_->steps) {
     pointer_count += step.inputs.size() + step.outputs.size();
@@ -154,7 +155,8 @@ void SegmentContext::make_contexts(const DeviceSet& devices, bp_threads* threads
     const bool computes = step.kind == StepKind::Compute;
     operations_.push_back({nullptr, nullptr, &contexts_[i],
                            computes && step.waits.empty() && !step.signals,
-                           static_cast<std::int32_t>(i), nullptr});
+                           static_cast<std::int32_t>(i), nullptr,
+                           step.node == kNone ? nullptr : &program.graph().node(step.node)});
     set_kernel(i);
   }
 }

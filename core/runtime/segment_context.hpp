@@ -32,6 +32,7 @@ struct Operation {
   bool plain;  ///< nothing to wait for, nothing to signal: call compute and go on
   std::int32_t step;
   std::mutex* turn;  ///< null where any number of calls may go on at a time
+  const Node* node;  ///< null for copies
 
   bp_status* call() const {
     if (turn == nullptr) return compute(prepared, ctx);
@@ -94,7 +95,7 @@ class SegmentContext {
 
   void make_values();
   void find_spare();
-  void make_contexts(const DeviceSet& devices, bp_threads* threads);
+  void make_contexts(const DeviceSet& devices, const Program& program, bp_threads* threads);
   const bp_value* pointer_for(int slot);
   void set_kernel(std::size_t index);
   static void set_offset(std::vector<Bound>& all, const RuntimeValue& value, std::uint64_t offset);

@@ -5,6 +5,7 @@
 #include "core/plugin_host/status.hpp"
 #include "core/runtime/download.hpp"
 #include "core/runtime/run_context.hpp"
+#include "core/runtime/work_of_thread.hpp"
 
 namespace backplane::core {
 
@@ -45,8 +46,10 @@ void RunContext::add_device_spans(const Step& step) {
 }
 
 void RunContext::execute_watched(SegmentContext& context, std::size_t first, std::size_t last) {
+  AtWork work;
   for (std::size_t i = first; i < last; ++i) {
     const Operation& operation = context.operations()[i];
+    work.on(operation);
     const Step& step = context.segment().steps[static_cast<std::size_t>(operation.step)];
     fail_if_cancelled(step);
     observe(context, step, false);

@@ -144,13 +144,13 @@ class Run(program.ProgramTest):
 
     def test_a_crash_is_a_failed_run(self):
         path = self.save(program.fault_model("abort"))
-        self.fail_with(3, ["crashed", "SIGABRT", "backplane check"],
+        self.fail_with(3, ["crashed: aborted (SIGABRT) in node 'the_fault' (backplane.tests::Fault) on cpu; ", "backplane check"],
                        "run", path, "--input", self.x, "--custom-ops", program.FAULTS, "--output-dir", "o")
         self.assertEqual(self.files(self.folder / "o"), [])
 
     def test_a_crash_of_another_thread_is_a_failed_run(self):
         path = self.save(program.fault_model("crash_in_loop"))
-        self.fail_with(3, ["crashed: segmentation fault (SIGSEGV)"], "run", path,
+        self.fail_with(3, ["crashed", "(SIGSEGV) in node 'the_fault' (backplane.tests::Fault) on cpu; "], "run", path,
                        "--input", self.x, "--custom-ops", program.FAULTS, "--threads", "2",
                        environment={name: os.environ.get(name, "") + ":handle_segv=0" for name in program.SANITIZERS})
 

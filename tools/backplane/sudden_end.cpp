@@ -72,7 +72,13 @@ void on_signal(int signal) {
   for (const Ending& ending : kEndings) {
     if (ending.signal == signal) tell(ending.line);
   }
-  if (is_crash(signal)) tell(kCrash);
+  if (is_crash(signal)) {
+    std::array<char, 512> work;
+    describe_work(work.data(), work.size());
+    if (work[0] != '\0') tell(" in ");
+    tell(work.data());
+    tell(kCrash);
+  }
   tell("\n");
   ::_exit(kRunFailed);
 }

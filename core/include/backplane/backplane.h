@@ -57,6 +57,12 @@ BACKPLANE_API const char* backplane_version(void);
  * Ownership: none. Threads: any. Errors: none. Since: 0.1 */
 BACKPLANE_API void backplane_remove_unfinished_files(void);
 
+/* Writes what the calling thread computes, as "node 'NAME' (OP) on DEVICE", and a zero, cut to `size` bytes; "" where it
+ * computes nothing for a run. A thread of the pool computes what the run does whose loop it has joined. For a handler of
+ * signals that says where a plugin crashed: it takes no lock and allocates nothing.
+ * Ownership: none. Threads: any. Errors: none. Since: 0.1 */
+BACKPLANE_API void backplane_describe_work(char* text, size_t size);
+
 /* A status's code and text, and its end.
  * Ownership: status_free takes it. Threads: any. Errors: none. Since: 0.1 */
 BACKPLANE_API int32_t backplane_status_code(const backplane_status* status);

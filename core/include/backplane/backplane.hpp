@@ -494,6 +494,10 @@ inline std::string version() { return backplane_version(); }
 
 /// What a handler of a signal that ends the program has to call: see backplane.h.
 inline void remove_unfinished_files() noexcept { backplane_remove_unfinished_files(); }
+/// What a handler of a crash may want to say: see backplane.h.
+inline void describe_work(char* text, std::size_t size) noexcept {
+  backplane_describe_work(text, size);
+}
 
 }  // namespace backplane
 
