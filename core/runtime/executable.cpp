@@ -383,11 +383,12 @@ void Executable::own_fetch(const Run& run, std::size_t fetch, const ValueState& 
 }
 
 /// Refuses a fetch in the memory of a feed, but for one whose kernel works in place on the feed, which nothing else reads:
-/// a cache of keys and values that is past and present at once.
-void Executable::check_apart(const Segment& segment, const Run& run, std::size_t fetch,
-                             int slot) const {
+/// a cache of keys and values that is past and present at once. `fed`: where feeds are; models with many caches have as many
+/// of both, so that comparing each with each would be what such a run does most.
+void Executable::check_apart(const Segment& segment, const Run& run, const AddressFilter& fed,
+                             std::size_t fetch, int slot) const {
   const void* begin = run.fetches[fetch]->description.host_ptr;
-  if (!run.fetches[fetch]->is_tensor() || begin == nullptr) return;
+  if (!run.fetches[fetch]->is_tensor() || begin == nullptr || !fed.may_hold(begin)) return;
   const std::vector<ValueId>& values = run.generation->program->feeds();
   for (std::size_t i = 0; i < run.feeds.size(); ++i) {
     if (run.feeds[i] == nullptr || !run.feeds[i]->is_tensor() ||
@@ -404,11 +405,15 @@ void Executable::check_apart(const Segment& segment, const Run& run, std::size_t
 }
 
 void Executable::provide_fetches(const Segment& segment, const Run& run) const {
+  AddressFilter fed;
+  for (const RuntimeValue* feed : run.feeds) {
+    if (feed != nullptr) fed.add(feed->description.host_ptr);
+  }
   for (const auto& [fetch, slot] : segment.dynamic_fetches)
-    check_apart(segment, run, static_cast<std::size_t>(fetch), slot);
+    check_apart(segment, run, fed, static_cast<std::size_t>(fetch), slot);
   for (const auto& [fetch, slot] : segment.fetches) {
     try {
-      provide_fetch(segment, run, fetch, slot);
+      provide_fetch(segment, run, fed, fetch, slot);
     } catch (const Error& error) {
       if (error.code() != Code::OutOfMemory) throw;
       const Graph& graph = run.generation->program->graph();
@@ -422,7 +427,8 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
   }
 }
 
-void Executable::provide_fetch(const Segment& segment, const Run& run, int fetch, int slot) const {
+void Executable::provide_fetch(const Segment& segment, const Run& run, const AddressFilter& fed,
+                               int fetch, int slot) const {
   RuntimeValue& value = *run.fetches[static_cast<std::size_t>(fetch)];
   const ValueState& state = *segment.slots[static_cast<std::size_t>(slot)].state;
   const int space = segment.slots[static_cast<std::size_t>(slot)].space;
@@ -452,7 +458,7 @@ void Executable::provide_fetch(const Segment& segment, const Run& run, int fetch
             "' is tensor(", name(value.element()), ") ", to_string(dims), "; the run makes tensor(",
             name(state.type), ") ", to_string(state.dims));
   } else {
-    check_apart(segment, run, static_cast<std::size_t>(fetch), slot);
+    check_apart(segment, run, fed, static_cast<std::size_t>(fetch), slot);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "core/plan/host_views.hpp"
 #include "core/plan/program.hpp"
+#include "core/runtime/address_filter.hpp"
 #include "core/runtime/run_context.hpp"
 
 namespace backplane::core {
@@ -171,9 +172,11 @@ class Executable : public Body {
   void with_generations(const RunValues& feeds, const RunValues& fetches,
                         const RunSettings& settings, const Attempt& attempt);
   void run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context);
-  void check_apart(const Segment& segment, const Run& run, std::size_t fetch, int slot) const;
+  void check_apart(const Segment& segment, const Run& run, const AddressFilter& fed,
+                   std::size_t fetch, int slot) const;
   void provide_fetches(const Segment& segment, const Run& run) const;
-  void provide_fetch(const Segment& segment, const Run& run, int fetch, int slot) const;
+  void provide_fetch(const Segment& segment, const Run& run, const AddressFilter& fed, int fetch,
+                     int slot) const;
   void own_fetch(const Run& run, std::size_t fetch, const ValueState& state) const;
   void note_run(const Run& run, const std::shared_ptr<const Segment>& segment,
                 const RunContext& context);
