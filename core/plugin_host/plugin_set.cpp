@@ -319,8 +319,10 @@ void PluginSet::throw_no_device() {
   std::string message = "no provider has a device that is taken unless it is named";
   for (const PluginRow& row : rows()) {
     if (row.provider.empty() || !row.loaded) continue;
-    message += text("; ", quoted(row.provider));
-    if (row.devices.empty()) message += ": " + row.no_devices_reason;
+    message += text("; ", quoted(row.provider),
+                    row.devices.empty() ? " has no device" : " serves only when it is named");
+    if (row.devices.empty() && !row.no_devices_reason.empty())
+      message += ": " + row.no_devices_reason;
   }
   throw Error(Code::NotFound, message + searched_text() + refused_text(""));
 }

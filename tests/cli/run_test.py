@@ -207,6 +207,7 @@ class Run(program.ProgramTest):
         spans = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
         self.assertTrue(spans)
         self.fail_with(2, ["--profile"], "run", self.model, "--input", self.x, "--profile", "nowhere/trace.json")
+        self.fail_with(2, ["--profile: '-'"], "run", self.model, "--input", self.x, "--profile", "-")
 
     def test_a_profile_does_not_replace_an_output(self):
         (self.folder / "o").mkdir()

@@ -60,6 +60,13 @@ class Auto(program.ProgramTest):
                             for remark in made), made)
         self.assertFalse(any("leaves out the provider 'fakegpu'" in remark for remark in self.remarks(*FAKES)))
 
+    def test_nobody_has_a_device(self):
+        others = [str(path) for path in (program.BUILD / "lib/backplane/plugins").glob("*.so")]
+        (self.folder / "plugins").mkdir()
+        (self.folder / "plugins/fakegpu.so").symlink_to(FIXTURES / "fakegpu.so")
+        self.fail_with(2, ["no provider has a device", "'fakegpu' has no device"], "inspect", self.model, "--plugin-path", "plugins",
+                       "--set", f"environment.plugin_exclude={':'.join(others)}", environment={"BACKPLANE_FAKEGPU_DEVICES": "0"})
+
     def test_a_refused_plugin(self):
         (self.folder / "plugins").mkdir()
         self.save("not a shared object", "plugins/broken.so")

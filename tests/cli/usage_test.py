@@ -37,6 +37,7 @@ class Usage(program.ProgramTest):
         self.fail_with(2, ["DIR"], "verify")
         self.fail_with(2, ["'b.onnx'"], "run", "a.onnx", "b.onnx")
         self.fail_with(2, ["--input"], "run", "a.onnx", "--input")
+        self.fail_with(2, ["'--providers=' has no value"], "run", "a.onnx", "--providers=", "--input", "x=x.npy")
 
     def test_numbers_out_of_range(self):
         self.fail_with(2, ["--runs"], "bench", "a.onnx", "--runs", "0")

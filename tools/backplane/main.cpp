@@ -45,6 +45,15 @@ namespace {
                 list);
 }
 
+/// "--option=" of a variable that is empty: it would take the next argument for its value.
+void refuse_empty_values(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.rfind("--", 0) == 0 && argument.find('=') == argument.size() - 1)
+      wrong_request("'", argument, "' has no value");
+  }
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App program("Runs, measures, verifies and inspects ONNX models. Every device is a plugin.",
                    "backplane");
@@ -57,6 +66,7 @@ int parse_and_run(int argc, char** argv) {
   add_inspect(program, chosen);
   add_providers(program, chosen);
   add_check(program, chosen);
+  refuse_empty_values(argc, argv);
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version

@@ -113,6 +113,10 @@ void check_output_path(const fs::path& path, const std::string& option) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (path.empty()) wrong_request(option, ": the file name is empty");
+  if (path == "-")
+    wrong_request(
+        option,
+        ": '-' does not stand for standard output here; give a file, or ./- for one of this name");
   if (fs::is_directory(status)) wrong_request(option, ": '", path.string(), "' is a folder");
   if (fs::exists(status)) {
     if (::access(path.c_str(), W_OK) != 0) {
