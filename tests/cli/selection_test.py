@@ -112,6 +112,15 @@ class Unopened(program.ProgramTest):
     def test_it_is_said_once(self):
         self.assertRegex(self.standard_error("bench", self.model, "--sessions", "3", "--runs", "1", *self.BROKEN), self.WARNING)
 
+    def test_verify_says_it_once_for_all_its_workers(self):
+        for name in "abcd":
+            self.save_case(name, program.relu_model(), [program.X], [program.X.clip(0)])
+        made = self.run_program("verify", ".", "--jobs", "2", *self.BROKEN)
+        self.assertEqual(made.stdout, b"4 passed, 0 failed, 0 skipped\n")
+        self.assertRegex(made.stderr.decode(), self.WARNING)
+        made = self.run_program("verify", ".", "--jobs", "2", "--place", "op:Conv=cpu")
+        self.assertEqual((made.returncode, made.stderr), (0, b""))
+
     def test_who_insists_on_it_gets_an_error(self):
         for more in (("--fallback", "forbid"), ("--place", "op:Relu=fakegpu"), ("--place", "op:Relu=fakegpu:0")):
             with self.subTest(more[1]):

@@ -1,16 +1,20 @@
 // backplane verify
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <set>
 #include <string>
+#include <sys/mman.h>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backplane/backplane.hpp"
@@ -45,18 +49,49 @@ constexpr unsigned char kProbe[] = {
     0x0A, 0x02, 0x08, 0x01, 0x62, 0x0F, 0x0A, 0x01, 'y',  0x12, 0x0A, 0x0A, 0x08, 0x08,
     0x01, 0x12, 0x04, 0x0A, 0x02, 0x08, 0x01, 0x42, 0x02, 0x10, 0x0D};
 
+/// Something that one of several processes does: this one's children, and theirs.
+class OnceAmongProcesses {
+ public:
+  OnceAmongProcesses()
+      : memory_(::mmap(nullptr, sizeof(Flag), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                       -1, 0)) {
+    if (memory_ == MAP_FAILED) throw std::bad_alloc();
+    new (memory_) Flag(false);
+  }
+  OnceAmongProcesses(const OnceAmongProcesses&) = delete;
+  OnceAmongProcesses& operator=(const OnceAmongProcesses&) = delete;
+  ~OnceAmongProcesses() { ::munmap(memory_, sizeof(Flag)); }
+  /// True for the first that asks.
+  bool is_mine() const { return !static_cast<Flag*>(memory_)->exchange(true); }
+
+ private:
+  using Flag = std::atomic<bool>;
+  static_assert(Flag::is_always_lock_free);
+  void* memory_;
+};
+
+/// The options of the cases, and those of the model that stands for all of them.
+struct WorkerOptions {
+  Options cases, probe;
+  OnceAmongProcesses warning;
+};
+
 /// The side that runs cases, in a child process.
 class CaseWorker : public Worker {
  public:
-  CaseWorker(const VerifyRequest& request, const Options& options,
+  CaseWorker(const VerifyRequest& request, const WorkerOptions& options,
              const std::vector<VerifyCase>& cases)
       : request_(request), options_(options), cases_(cases) {
     try {
-      // Warnings about single cases would drown the results, which hold the reasons anyway.
-      environment_.emplace(options, [](int level, const std::string& message) {
+      // Warnings about single cases would drown the results, which hold the reasons anyway. What is said of a model that is
+      // in order is about the request: a device that does not open.
+      warns_ = options.warning.is_mine();
+      environment_.emplace(options.cases, [this](int level, const std::string& message) {
         if (level >= 4) std::cerr << "backplane: error: " << message << std::endl;
+        if (level == 3 && warns_) std::cerr << "backplane: warning: " << message << std::endl;
       });
       probe();
+      warns_ = false;
     } catch (const Error& error) {
       throw Failure(exit_code_of_load(error.code()), error.what());
     }
@@ -64,7 +99,7 @@ class CaseWorker : public Worker {
 
   std::string work(std::size_t index) override {
     const CaseResult result =
-        run_case(*environment_, options_, cases_[index], request_.rtol, request_.atol);
+        run_case(*environment_, options_.cases, cases_[index], request_.rtol, request_.atol);
     return dump(result.json());
   }
 
@@ -73,7 +108,7 @@ class CaseWorker : public Worker {
   /// the node, or that it lacks a dimension or value which the configuration names, says nothing about the cases.
   void probe() const {
     try {
-      const Session session(*environment_, kProbe, sizeof kProbe, options_);
+      const Session session(*environment_, kProbe, sizeof kProbe, options_.probe);
     } catch (const Error& error) {
       const std::string message = error.what();
       const bool is_about_model =
@@ -84,8 +119,9 @@ class CaseWorker : public Worker {
   }
 
   const VerifyRequest& request_;
-  const Options& options_;
+  const WorkerOptions& options_;
   const std::vector<VerifyCase>& cases_;
+  bool warns_ = false;
   std::optional<Environment> environment_;
 };
 
@@ -172,7 +208,11 @@ int verify(const VerifyRequest& request) {
   pool.timeout = std::chrono::seconds(request.timeout);
   // Workers share the processors, unless somebody says how many threads each is to have.
   const std::string threads = std::to_string(std::max<std::size_t>(1, processors() / pool.jobs));
-  const Options options = request.selection.options({{"environment.threads", threads}});
+  const std::vector<std::pair<std::string, std::string>> defaults = {
+      {"environment.threads", threads}};
+  WorkerOptions options{
+      request.selection.options(defaults), request.selection.options(defaults), {}};
+  options.probe.set("unused_rules", "allow");  // they are for the cases' nodes
   const bool json_only = request.json && *request.json == "-";
   if (request.json && !json_only) check_output_path(*request.json, "--json");
 
