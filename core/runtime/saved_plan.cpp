@@ -116,6 +116,7 @@ void Session::open_saved_plan() {
 
 void Session::save_plan(const std::string& path) {
   if (path.empty()) invalid("the path to save the plan to is empty");
+  refuse_model("the plan", path);
   PlanRecords records;
   WeightsToSave weights;
   for (const auto& executable : executables()) {

@@ -112,7 +112,11 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
     : environment_(std::move(environment)), options_(options), bytes_(bytes) {
   const auto start = std::chrono::steady_clock::now();
   at_step("opening the model", [&] { open_file(path); });
-  at_step("reading options", [&] { take_options(built); });
+  at_step("reading options", [&] {
+    take_options(built);
+    refuse_model("save_plan", options_.save_plan);
+    refuse_model("optimized_model_path", options_.optimized_model);
+  });
   at_step("opening providers", [&] {
     environment_->leave_out_absent(options_);
     devices_ = environment_->open_devices(options_);
@@ -251,24 +255,31 @@ void Session::register_kernels(DeviceSet& devices) {
 }
 
 void Session::load(const std::string& path, const Model* built) {
-  ImportOptions import;
-  import.dims = options_.dims;
-  import.denotations = options_.denotations;
-  import.external_data = options_.external_data;
-  import.external_bytes = options_.external_bytes;
-  import.accept_private = [this](const auto& metadata, const auto& operators) {
+  ImportOptions wanted;  // "import" is a word of C++20's, and formatters stumble over it
+  wanted.dims = options_.dims;
+  wanted.denotations = options_.denotations;
+  wanted.external_data = options_.external_data;
+  wanted.external_bytes = options_.external_bytes;
+  wanted.accept_private = [this](const auto& metadata, const auto& operators) {
     accept_private(metadata, operators);
-};
-if (built != nullptr) {
-  model_ = import_built(*built, schemas_, import);
-  is_built_ = true;
-  return;
+  };
+  if (built != nullptr) {
+    model_ = import_built(*built, schemas_, wanted);
+    is_built_ = true;
+    return;
+  }
+  model_ =
+      path.empty() ? import_bytes(bytes_, schemas_, wanted) : import_file(path, schemas_, wanted);
+  note_external(model_.graph);
+  environment_->constants().share_all(model_.graph, lent_bytes());
 }
-model_ =
-    path.empty() ? import_bytes(bytes_, schemas_, import) : import_file(path, schemas_, import);
-note_external(model_.graph);
-environment_->constants().share_all(model_.graph, lent_bytes());
-}  // namespace backplane::core
+
+/// A file that the session writes, at `path`, must not be the one that it reads.
+void Session::refuse_model(const char* what, const std::filesystem::path& path) const {
+  std::error_code absent;
+  if (file_ != nullptr && !path.empty() && std::filesystem::equivalent(path, file_->path(), absent))
+    invalid(what, ": ", quoted(path.string()), " is the model itself; give another file");
+}
 
 /// What the caller keeps for the session.
 ConstantStore::Lent Session::lent_bytes() const {

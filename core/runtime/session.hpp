@@ -126,6 +126,7 @@ class Session {
   void at_step(const char* name, const Step& step);
   void open_file(const std::string& path);
   void take_options(const Model* built);
+  void refuse_model(const char* what, const std::filesystem::path& path) const;
   void check_placement_rules() const;
   void set_placement(ProgramContext& context) const;
   std::vector<std::string> remarks_on_devices() const;

@@ -54,6 +54,23 @@ TEST_F(Loading, L3AFailureSaysAtWhichStep) {
   EXPECT_EQ(absent.code, BACKPLANE_NOT_FOUND);
 }
 
+TEST_F(Loading, L3NothingIsWrittenOverTheModel) {
+  const std::string path = file("model.onnx");
+  write(path, small_net().bytes());
+  std::filesystem::create_symlink("model.onnx", file("link"));
+  for (const char* option : {"save_plan", "optimized_model_path"}) {
+    for (const std::string& written : {path, file("link")}) {
+      const Failure refused = failure_of([&] {
+        Session session(environment(), path, options({{option, written}}));
+      });
+      EXPECT_EQ(refused.code, BACKPLANE_INVALID_ARGUMENT) << option;
+      EXPECT_HOLDS(refused.text, "is the model itself");
+    }
+  }
+  Session session(environment(), path, options());
+  EXPECT_HOLDS(failure_of([&] { session.save_plan(path); }).text, "is the model itself");
+}
+
 TEST_F(Loading, L3EveryCallThatFailsLeavesNothingBehind) {
   const std::string model = small_net().bytes();
   std::map<std::string, int> steps;
