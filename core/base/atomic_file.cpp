@@ -101,8 +101,11 @@ std::string without_links(const std::string& path) {
 
 void remove_unfinished_files() noexcept {
   for (std::atomic<char*>& entry : unfinished) {
-    const char* const path = entry.exchange(nullptr);
-    if (path != nullptr) ::unlink(path);
+    char* const path = entry.exchange(nullptr);  // nobody frees it meanwhile
+    if (path == nullptr) continue;
+    ::unlink(path);
+    char* nobody = nullptr;
+    entry.compare_exchange_strong(nobody, path);
   }
 }
 
@@ -153,7 +156,7 @@ void AtomicFile::unlist() {
     if (mine == nullptr || !entry.compare_exchange_strong(mine, nullptr)) continue;
     delete[] std::exchange(listed_, nullptr);
   }
-  listed_ = nullptr;  // what a handler took out is in its use, and the process about to end
+  listed_ = nullptr;  // what a handler has taken out is in its use, and the process about to end
 }
 
 void AtomicFile::fail(const char* what) const {
