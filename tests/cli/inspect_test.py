@@ -72,6 +72,7 @@ class Inspect(program.ProgramTest):
         self.assertNotIn("metadata", self.succeed("inspect", self.model))
 
     def test_two_files_of_one_name_are_an_error(self):
+        self.fail_with(2, ["--html", "what the command reads"], "inspect", self.model, "--html", self.model)
         self.fail_with(2, ["'x.html'", "two of the files"], "inspect", self.model, "--dot", self.folder / "x.html", "--html", "x.html")
         self.assertNotIn("x.html", self.files())
 

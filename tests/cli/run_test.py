@@ -208,6 +208,8 @@ class Run(program.ProgramTest):
         self.assertTrue(spans)
         self.fail_with(2, ["--profile"], "run", self.model, "--input", self.x, "--profile", "nowhere/trace.json")
         self.fail_with(2, ["--profile: '-'"], "run", self.model, "--input", self.x, "--profile", "-")
+        (self.folder / "link").symlink_to(self.model)
+        self.fail_with(2, ["--profile", "what the command reads"], "run", self.model, "--input", self.x, "--profile", "link")
 
     def test_a_profile_does_not_replace_an_output(self):
         (self.folder / "o").mkdir()

@@ -39,8 +39,8 @@ Json read_profile(const std::string& path) {
 
 int inspect(const InspectRequest& request) {
   const Options options = request.selection.options();
-  if (request.dot) check_output_path(*request.dot, "--dot");
-  if (request.html) check_output_path(*request.html, "--html");
+  if (request.dot) check_output_path(*request.dot, "--dot", request.model);
+  if (request.html) check_output_path(*request.html, "--html", request.model);
   const Json profile = request.profile ? read_profile(*request.profile) : Json();
   const Environment environment(options);
   const Session session(environment, request.model, options);

@@ -109,7 +109,7 @@ void OutputFiles::commit() {
   }
 }
 
-void check_output_path(const fs::path& path, const std::string& option) {
+void check_output_path(const fs::path& path, const std::string& option, const fs::path& input) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (path.empty()) wrong_request(option, ": the file name is empty");
@@ -117,6 +117,8 @@ void check_output_path(const fs::path& path, const std::string& option) {
     wrong_request(
         option,
         ": '-' does not stand for standard output here; give a file, or ./- for one of this name");
+  if (!input.empty() && fs::equivalent(path, input, error))
+    wrong_request(option, ": '", path.string(), "' is what the command reads; give another file");
   if (fs::is_directory(status)) wrong_request(option, ": '", path.string(), "' is a folder");
   if (fs::exists(status)) {
     if (::access(path.c_str(), W_OK) != 0) {

@@ -40,7 +40,8 @@ class OutputFiles {
 };
 
 /// Throws Failure (wrong request) when `path` cannot become a file: its folder is missing or not writable, or it
-/// is a folder itself. To be called before the run.
-void check_output_path(const std::filesystem::path& path, const std::string& option);
+/// is a folder itself, or the file `input` that the command reads. To be called before the run.
+void check_output_path(const std::filesystem::path& path, const std::string& option,
+                       const std::filesystem::path& input = {});
 
 }  // namespace backplane::cli

@@ -104,7 +104,7 @@ int run(const RunRequest& request) {
   const Environment environment(options);
   const Session session(environment, request.model, options);
   const FeedSet feeds(session, request.inputs);
-  if (request.profile) check_output_path(*request.profile, "--profile");
+  if (request.profile) check_output_path(*request.profile, "--profile", request.model);
   if (request.output_dir) make_output_folder(*request.output_dir);
 
   take_signals_back();
