@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <unistd.h>
 
+#include "plugins/cuda/convolution_work.hpp"
 #include "tests/cuda/node_on_device.hpp"
 
 namespace backplane::cuda {
@@ -270,6 +271,15 @@ TEST_F(TrialsTest, WhenTheTimeOfAllFormsIsSpentNothingIsRun) {
   Convolution other = small_form();
   other.filters = 4;
   EXPECT_EQ(std::stoi(device->convolutions().find(other, Choosing::kByTime).plan->kept()), 0);
+}
+
+TEST_F(TrialsTest, APlanForAnyAddressIsChosenByRule) {
+  set_ways({2 * kSecond, kSecond});
+  const std::unique_ptr<Device> device = new_process();
+  std::string why;
+  EXPECT_NE(ConvolutionWork::find(*device, "", small_form(), {}, Choosing::kByTime, why), nullptr);
+  EXPECT_EQ(stand_in().count("plan"), 2u) << "aligned, and not";
+  EXPECT_EQ(runs(), 18u) << "those of one";
 }
 
 TEST_F(TrialsTest, AFormOfOnePlanIsNotRun) {
