@@ -73,7 +73,6 @@ class Device final : public device_ops::Device {
   AttentionStore& attentions() { return *attentions_; }
   /// Whether work of the program's, or of a plan, is being captured: then some calls are forbidden.
   bool is_captured();
-  void count_capture(int change) { captures_.fetch_add(change); }
   /// What the numbers mean that kernels leave in a stream's word.
   device_ops::FaultTable& faults() { return faults_; }
 
@@ -85,7 +84,7 @@ class Device final : public device_ops::Device {
   /// Throws BP_UNSUPPORTED while the program captures its own stream: work that is put there becomes the program's graph
   /// and is not done, and a wait for it spoils that.
   void refuse_while_programs_capture() const;
-  /// Around each capture of a stream: meanwhile the pool is left alone.
+  /// Around each capture of a stream: meanwhile the pool is left alone, and nothing is chosen by time.
   void begin_capture() { captures_.fetch_add(1); }
   void end_capture() { captures_.fetch_sub(1); }
   /// Keeps a word that work on some stream may still read or write.
