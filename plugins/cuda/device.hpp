@@ -90,6 +90,8 @@ class Device final : public device_ops::Device {
   /// Keeps a word that work on some stream may still read or write.
   void keep(std::unique_ptr<PinnedWord> word);
   void copy(Stream& stream, const bp_tensor& from, const bp_tensor& to);
+  /// Writes host memory to the device's, and waits.
+  void upload(const void* data, std::uint64_t bytes, Address to);
   /// A BP_COPY_* mode. `peer`: another opened device, or null.
   std::int32_t copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer);
   /// A BP_NATIVE_* handle.
@@ -117,7 +119,8 @@ class Device final : public device_ops::Device {
   std::atomic<std::uint64_t> used_bytes_{0};
   std::atomic<std::uint64_t> peak_bytes_{0}, freed_bytes_{0};  ///< since the pool was trimmed
   std::atomic<int> captures_{0};
-  std::mutex mutex_;
+  std::mutex mutex_, uploading_;
+  std::unique_ptr<Stream> uploads_;  // null before the first
   std::vector<std::unique_ptr<PinnedWord>> kept_words_;
   const std::uint64_t number_;     // in the order in which devices were opened
   std::set<std::uint64_t> peers_;  // by number: whose memory this one can use

@@ -97,6 +97,31 @@ TEST_F(CudaPointwise, FloatsKeepTheirBits) {
   negate(std::uint16_t{0x3F70}, BP_BFLOAT16);
 }
 
+TEST_F(CudaPointwise, TablesOfNodesComeOverOneStreamThoseOfANodeAtOnce) {
+  const OpenDevice device = open();
+  std::size_t copies = stand_in().count("copy");
+  const auto resized = [&device, &copies](std::int64_t width) {
+    const HostTensor x = test_host::floats({1, 1, 2, 2}, {0, 4, 8, 12});
+    const HostTensor none = test_host::floats({0}, {}),
+                     sizes = test_host::ints({4}, {1, 1, 3, width});
+    NodeUnderTest node("", "Resize", 13);
+    node.input(BP_FLOAT, x.dims).input(BP_FLOAT, {0}).input(BP_FLOAT, {0}).input(BP_INT64, {4});
+    node.outputs(1);
+    node.attribute("mode", "linear");
+    node.attribute("coordinate_transformation_mode", "align_corners");
+    NodeOnDevice made(device, node, device.kernel("Resize"), {x, none, none, sizes},
+                      {false, true, true, true});
+    EXPECT_EQ(stand_in().count("copy"), ++copies);
+    const std::vector<float> y = made.run();
+    copies = stand_in().count("copy");
+    return y;
+  };
+  const std::size_t streams = stand_in().count("create_stream");
+  EXPECT_EQ(resized(3), (std::vector<float>{0, 2, 4, 4, 6, 8, 8, 10, 12}));
+  EXPECT_EQ(resized(2), (std::vector<float>{0, 4, 4, 8, 8, 12}));
+  EXPECT_EQ(stand_in().count("create_stream"), streams + 3) << "two are those of the runs";
+}
+
 /// Rows of operands of these lengths, one of them perhaps empty, at several addresses: by one launch.
 TEST_F(CudaPointwise, OperandsAreJoinedByOneLaunch) {
   const auto join = [this](auto first, bp_dtype type, const std::vector<std::int64_t>& lengths) {
