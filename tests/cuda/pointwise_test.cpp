@@ -97,6 +97,48 @@ TEST_F(CudaPointwise, FloatsKeepTheirBits) {
   negate(std::uint16_t{0x3F70}, BP_BFLOAT16);
 }
 
+/// Windows over images whose channels come last, which are read as many at once as there are.
+TEST_F(CudaPointwise, PoolsOfEveryNumberOfChannels) {
+  constexpr std::int64_t kHigh = 3, kWide = 4;
+  const OpenDevice device = open();
+  const auto pooled = [&](const char* op_type, const HostTensor& x, std::uint64_t offset) {
+    NodeUnderTest node(kPrivateDomain, op_type, 1);
+    node.input(BP_FLOAT, x.dims).outputs(1).attribute("channels_last", std::int64_t{1});
+    node.attribute("kernel_shape", std::vector<std::int64_t>{2, 3});
+    node.attribute("pads", std::vector<std::int64_t>{0, 1, 1, 1});
+    return NodeOnDevice(device, node, device.kernel(op_type, kPrivateDomain), {x}).run(offset);
+  };
+  for (const std::int64_t channels : {1, 2, 3, 4, 6, 8}) {
+    const HostTensor x = test_host::floats({1, kHigh, kWide, channels}, [&] {
+      std::vector<float> values(static_cast<std::size_t>(kHigh * kWide * channels));
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<float>(i * 37 % 23) - 11;
+      return values;
+    }());
+    std::vector<float> most, mean;
+    for (std::int64_t at = 0; at < kHigh * kWide * channels; ++at) {
+      const std::int64_t row = at / (kWide * channels), column = at / channels % kWide;
+      float greatest = -100, sum = 0, count = 0;
+      for (std::int64_t v = row; v < std::min(row + 2, kHigh); ++v) {
+        for (std::int64_t u = std::max<std::int64_t>(column - 1, 0);
+             u < std::min(column + 2, kWide); ++u) {
+          const float value =
+              x.as<float>()[static_cast<std::size_t>((v * kWide + u) * channels + at % channels)];
+          greatest = std::max(greatest, value);
+          sum += value;
+          ++count;
+        }
+      }
+      most.push_back(greatest);
+      mean.push_back(sum / count);
+    }
+    for (const std::uint64_t offset : {0, 4}) {
+      EXPECT_EQ(pooled("MaxPool", x, offset), most) << channels << " at " << offset;
+      EXPECT_EQ(pooled("AveragePool", x, offset), mean) << channels << " at " << offset;
+    }
+  }
+}
+
 TEST_F(CudaPointwise, TablesOfNodesComeOverOneStreamThoseOfANodeAtOnce) {
   const OpenDevice device = open();
   std::size_t copies = stand_in().count("copy");
