@@ -414,10 +414,10 @@ LibraryProduct some_product(std::int64_t rows = 3) {
 
 TEST_F(ProductStoreTest, AnAlgorithmIsChosenOnceAndKeptOnDisk) {
   stand_in().proposals = {{{41, 42}, 512}};
-  EXPECT_EQ(choose(some_product(), stand_in_device()).second.asked, 1u);
+  EXPECT_EQ(choose(some_product(), stand_in_device()).second.planned, 1u);
   stand_in().proposals = {{{99}, 0}};
   const auto [algorithm, counts] = choose(some_product(), stand_in_device());
-  EXPECT_EQ(counts.asked, 0u);
+  EXPECT_EQ(counts.planned, 0u);
   EXPECT_EQ(counts.read, 1u);
   EXPECT_EQ(algorithm.words[1], 42u);
   EXPECT_EQ(algorithm.workspace_bytes, 512u);
@@ -425,19 +425,19 @@ TEST_F(ProductStoreTest, AnAlgorithmIsChosenOnceAndKeptOnDisk) {
 
 TEST_F(ProductStoreTest, AnotherLibraryDeviceOrFormIsChosenForAnew) {
   choose(some_product(), stand_in_device());
-  EXPECT_EQ(choose(some_product(7), stand_in_device()).second.asked, 1u);
-  EXPECT_EQ(choose(some_product(), stand_in_device(8, 0)).second.asked, 1u);
+  EXPECT_EQ(choose(some_product(7), stand_in_device()).second.planned, 1u);
+  EXPECT_EQ(choose(some_product(), stand_in_device(8, 0)).second.planned, 1u);
   DeviceTraits other = stand_in_device();
   other.name = "Other";
-  EXPECT_EQ(choose(some_product(), other).second.asked, 1u);
+  EXPECT_EQ(choose(some_product(), other).second.planned, 1u);
   stand_in().library_version = "stand-in 2";
-  EXPECT_EQ(choose(some_product(), stand_in_device()).second.asked, 1u);
+  EXPECT_EQ(choose(some_product(), stand_in_device()).second.planned, 1u);
 }
 
 TEST_F(ProductStoreTest, AKeptAlgorithmThatTheLibraryRefusesIsChosenAnew) {
   choose(some_product(), stand_in_device());
   stand_in().serves_kept = false;
-  EXPECT_EQ(choose(some_product(), stand_in_device()).second.asked, 1u);
+  EXPECT_EQ(choose(some_product(), stand_in_device()).second.planned, 1u);
 }
 
 TEST(CudaProductKey, TellsEveryFormFromEveryOther) {
