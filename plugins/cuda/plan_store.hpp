@@ -53,7 +53,7 @@ struct FoundPlan {
 };
 
 /// Plans, shared by the nodes that have the same form. On disk they are kept by library, device and form: the
-/// library takes up to seconds to make one. `Form` has key(), `Prepared` has workspace_bytes() and kept(), `Library` offers plans
+/// library takes up to seconds to make one. `Form` has key(), `Prepared` has workspace_bytes() and kept(), `Library` begins, offers plans
 /// within a limit of workspace and restores what was kept; operand_bytes(form) and trial_run(form, plan) are how to try one.
 /// Threads: any.
 template <class Form, class Prepared, class Library>
@@ -122,6 +122,7 @@ class PlanStore {
     if (trials == nullptr || !trials->may_begin()) {
       if (std::shared_ptr<const Prepared> plan = read(form, key)) return {plan, ""};
     }
+    library_->begin();
     std::vector<std::shared_ptr<const Prepared>> offered;
     Comparison comparison(trials, operand_bytes(form), most_);
     const std::string why =

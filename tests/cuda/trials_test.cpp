@@ -1,4 +1,5 @@
 // Plans and algorithms of which the fastest is taken: what is run for that, when nothing is, and what is kept.
+#include <algorithm>
 #include <filesystem>
 #include <unistd.h>
 
@@ -271,6 +272,16 @@ TEST_F(TrialsTest, WhenTheTimeOfAllFormsIsSpentNothingIsRun) {
   Convolution other = small_form();
   other.filters = 4;
   EXPECT_EQ(std::stoi(device->convolutions().find(other, Choosing::kByTime).plan->kept()), 0);
+}
+
+TEST_F(TrialsTest, WhatALibraryMakesOnItsFirstUseIsMadeBeforeItOffersPlans) {
+  set_ways({2 * kSecond, kSecond});
+  EXPECT_EQ(plan_of_new_process(), 1);
+  const auto& calls = stand_in().calls;
+  const auto begin = std::find(calls.begin(), calls.end(), "begin");
+  EXPECT_NE(std::find(begin, calls.end(), "plan"), calls.end());
+  EXPECT_EQ(plan_of_new_process(), 1);
+  EXPECT_EQ(stand_in().count("begin"), 1u) << "not where a plan was kept";
 }
 
 TEST_F(TrialsTest, APlanForAnyAddressIsChosenByRule) {
