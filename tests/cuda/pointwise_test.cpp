@@ -2,6 +2,7 @@
 // elements around those of a vector, and addresses at which there are none.
 #include "plugins/common/kernels/pointwise.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
