@@ -56,9 +56,15 @@ TrialRun trial_run(const Attention&, std::shared_ptr<const PreparedAttention> pl
 
 std::string AttentionStore::refusal(const Attention& attention, Choosing choosing) {
   constexpr std::int64_t kMostWidth = 256, kWidths = 8;
-  constexpr int kLeastMajor = 8;
+  constexpr std::int64_t kRightGroups = 8;
+  constexpr int kLeastMajor = 8, kFaultyMajor = 10;
   if (!has_library_) return "this build of the plugin has no cuDNN";
   if (major_ < kLeastMajor) return "cuDNN's attention wants compute capability 8.0";
+  // Seen with 9.19 and 9.20, and open: https://github.com/pytorch/pytorch/issues/193893
+  if (major_ == kFaultyMajor && attention.rows == 1 && attention.groups < attention.heads &&
+      attention.groups < kRightGroups)
+    return "cuDNN's attention of one row with few heads of keys is known for faults on compute "
+           "capability 10";
   for (const std::int64_t width : {attention.width, attention.value_width}) {
     if (width % kWidths != 0 || width > kMostWidth)
       return sdk::message("heads of ", width, " elements; cuDNN takes multiples of ", kWidths,

@@ -56,6 +56,8 @@ class AttentionLibrary {
   /// For keys: "cuDNN 9.19.0".
   virtual std::string version() = 0;
   using Taker = TakePlan<PreparedAttention>;
+  /// What the library makes on its first use, which takes it long: before the time of a form begins.
+  virtual void begin() {}
   /// Offers the library's plans within the limit, best first, until one is the last that is wanted. Why there are no more;
   /// empty where no more were wanted.
   virtual std::string offer(const Attention& attention, std::uint64_t workspace_limit,
@@ -67,9 +69,12 @@ class AttentionLibrary {
 
 /// Whether that version of cuDNN, as cudnnGetVersion() has it, is one that its own front end keeps from such attention, for
 /// faults that are known. Source: sdpa_support_surface.h of https://github.com/NVIDIA/cudnn-frontend
+/// Or one that makes NaN where a mask's infinities are all of a row's first columns (PyTorch kept them from cuDNN 9.1 on,
+/// https://github.com/pytorch/pytorch/pull/140837; 9.10.2 is known to be right, https://github.com/huggingface/diffusers/pull/14349).
 inline bool has_known_fault(const Attention& attention, std::size_t cudnn_version) {
   constexpr std::size_t kFaulty = 91000, kFaultyToo = 91001, kLastWithoutMaskedSingleRows = 90900;
   return cudnn_version == kFaulty || cudnn_version == kFaultyToo ||
+         (cudnn_version < kFaulty && attention.has_mask) ||
          (cudnn_version <= kLastWithoutMaskedSingleRows && attention.rows == 1 &&
           attention.is_causal);
 }

@@ -218,6 +218,16 @@ std::int32_t Device::copy_mode(bp_memory_kind from, bp_memory_kind to, Device* p
   return BP_COPY_ASYNC;
 }
 
+void Device::upload(const void* data, std::uint64_t bytes, Address to) {
+  if (bytes == 0) return;
+  const std::unique_ptr<Buffer> staging = allocate(BP_MEMORY_PINNED, bytes);
+  std::memcpy(staging->host, data, bytes);
+  const std::lock_guard lock(uploading_);
+  if (uploads_ == nullptr) uploads_ = std::make_unique<Stream>(*this, nullptr);
+  context_->copy(uploads_->handle(), to, staging->address, bytes);
+  uploads_->sync();
+}
+
 void Device::copy(Stream& stream, const bp_tensor& from, const bp_tensor& to) {
   if (from.bytes != to.bytes)
     sdk::invalid("a copy of ", from.bytes, " bytes to ", to.bytes, " bytes");

@@ -73,7 +73,6 @@ class Device final : public device_ops::Device {
   AttentionStore& attentions() { return *attentions_; }
   /// Whether work of the program's, or of a plan, is being captured: then some calls are forbidden.
   bool is_captured();
-  void count_capture(int change) { captures_.fetch_add(change); }
   /// What the numbers mean that kernels leave in a stream's word.
   device_ops::FaultTable& faults() { return faults_; }
 
@@ -85,12 +84,14 @@ class Device final : public device_ops::Device {
   /// Throws BP_UNSUPPORTED while the program captures its own stream: work that is put there becomes the program's graph
   /// and is not done, and a wait for it spoils that.
   void refuse_while_programs_capture() const;
-  /// Around each capture of a stream: meanwhile the pool is left alone.
+  /// Around each capture of a stream: meanwhile the pool is left alone, and nothing is chosen by time.
   void begin_capture() { captures_.fetch_add(1); }
   void end_capture() { captures_.fetch_sub(1); }
   /// Keeps a word that work on some stream may still read or write.
   void keep(std::unique_ptr<PinnedWord> word);
   void copy(Stream& stream, const bp_tensor& from, const bp_tensor& to);
+  /// Writes host memory to the device's, and waits.
+  void upload(const void* data, std::uint64_t bytes, Address to);
   /// A BP_COPY_* mode. `peer`: another opened device, or null.
   std::int32_t copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer);
   /// A BP_NATIVE_* handle.
@@ -118,7 +119,8 @@ class Device final : public device_ops::Device {
   std::atomic<std::uint64_t> used_bytes_{0};
   std::atomic<std::uint64_t> peak_bytes_{0}, freed_bytes_{0};  ///< since the pool was trimmed
   std::atomic<int> captures_{0};
-  std::mutex mutex_;
+  std::mutex mutex_, uploading_;
+  std::unique_ptr<Stream> uploads_;  // null before the first
   std::vector<std::unique_ptr<PinnedWord>> kept_words_;
   const std::uint64_t number_;     // in the order in which devices were opened
   std::set<std::uint64_t> peers_;  // by number: whose memory this one can use

@@ -28,6 +28,9 @@ constexpr std::string_view kLost[] = {
     "CUDA_ERROR_MPS_CLIENT_TERMINATED",
 };
 
+/// Compute capabilities of Tegra's devices, as 10 * major + minor.
+constexpr int kSystemsOnChip[] = {53, 62, 72, 87, 101, 110};
+
 }  // namespace
 
 bp_code error_code(const std::string& name) {
@@ -53,8 +56,13 @@ std::string choose_architecture(const std::vector<int>& known, const DeviceTrait
                                    : sdk::message("; it begins with ", known.front() / 10, '.',
                                                   known.front() % 10));
   }
-  // Code for x.y runs on x.z with z >= y; PTX runs on everything newer.
-  const int newest = *(std::upper_bound(known.begin(), known.end(), wanted) - 1);
+  // Code for x.y runs on x.z with z >= y, but that of systems on a chip on no other device; PTX runs on everything newer.
+  int newest = known.front();
+  for (const int each : known) {
+    const bool is_of_chip = std::find(std::begin(kSystemsOnChip), std::end(kSystemsOnChip), each) !=
+                            std::end(kSystemsOnChip);
+    if (each == wanted || (each < wanted && !is_of_chip)) newest = each;
+  }
   return sdk::message(newest / 10 == traits.major ? "sm_" : "compute_", newest);
 }
 

@@ -31,7 +31,7 @@ std::uint64_t word_of(const device_ops::Scalar& scalar) {
 
 Launches::Launches(Device& device, const device_ops::Work& work)
     : device_(device), label_(work.label()) {
-  for (const std::vector<unsigned char>& table : work.tables()) add_table(table);
+  add_tables(work.tables());
   for (const device_ops::Work::Step& step : work.steps()) {
     if (const auto* const launch = std::get_if<LaunchPlan>(&step)) {
       steps_.push_back({make_launch(*launch), launch->unless_inside});
@@ -73,17 +73,21 @@ Launches::Launch Launches::make_launch(const LaunchPlan& plan) {
   return launch;
 }
 
-void Launches::add_table(const std::vector<unsigned char>& bytes) {
-  const std::unique_ptr<Buffer> staging = device_.allocate(BP_MEMORY_PINNED, bytes.size());
-  std::memcpy(staging->host, bytes.data(), bytes.size());
-  tables_.push_back(device_.allocate(BP_MEMORY_DEVICE, bytes.size()));
-  Stream stream(device_, nullptr);
-  device_.context().copy(stream.handle(), tables_.back()->address, staging->address, bytes.size());
-  stream.sync();
+void Launches::add_tables(const std::vector<std::vector<unsigned char>>& tables) {
+  if (tables.empty()) return;
+  const std::uint64_t alignment = device_.limits().alignment;
+  std::vector<unsigned char> joined;
+  for (const std::vector<unsigned char>& table : tables) {
+    joined.resize((joined.size() + alignment - 1) / alignment * alignment);
+    table_offsets_.push_back(joined.size());
+    joined.insert(joined.end(), table.begin(), table.end());
+  }
+  tables_ = device_.allocate(BP_MEMORY_DEVICE, std::max<std::uint64_t>(joined.size(), 1));
+  device_.upload(joined.data(), joined.size(), tables_->address);
 }
 
 Address Launches::address_of(const MemoryRef& ref, const sdk::ComputeContext& ctx) const {
-  if (ref.place == Place::Table) return tables_[ref.index]->address + ref.offset;
+  if (ref.place == Place::Table) return tables_->address + table_offsets_[ref.index] + ref.offset;
   return cuda::address_of(ref, ctx);
 }
 

@@ -35,7 +35,7 @@ class Launches final : public device_ops::PreparedWork {
     int unless_inside;
   };
   Launch make_launch(const device_ops::LaunchPlan& plan);
-  void add_table(const std::vector<unsigned char>& bytes);
+  void add_tables(const std::vector<std::vector<unsigned char>>& tables);
   Address address_of(const device_ops::MemoryRef& ref, const sdk::ComputeContext& ctx) const;
   void enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const;
   void enqueue(const device_ops::CopyPlan& copy, const sdk::ComputeContext& ctx,
@@ -45,7 +45,8 @@ class Launches final : public device_ops::PreparedWork {
   std::string label_;
   std::vector<Step> steps_;
   std::vector<int> faults_;
-  std::vector<std::unique_ptr<Buffer>> tables_;
+  std::unique_ptr<Buffer> tables_;  ///< one after another; null: there are none
+  std::vector<std::uint64_t> table_offsets_;
 };
 
 }  // namespace backplane::cuda

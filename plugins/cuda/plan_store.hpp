@@ -1,4 +1,4 @@
-// Plans of a library's, made once for each form.
+// Plans or algorithms of a library's, chosen once for each form.
 #pragma once
 
 #include <cstdint>
@@ -53,20 +53,22 @@ struct FoundPlan {
 };
 
 /// Plans, shared by the nodes that have the same form. On disk they are kept by library, device and form: the
-/// library takes up to seconds to make one. `Form` has key(), `Prepared` has workspace_bytes() and kept(), `Library` offers plans
+/// library takes up to seconds to make one. `Form` has key(), `Prepared` has workspace_bytes() and kept(), `Library` begins, offers plans
 /// within a limit of workspace and restores what was kept; operand_bytes(form) and trial_run(form, plan) are how to try one.
 /// Threads: any.
 template <class Form, class Prepared, class Library>
 class PlanStore {
  public:
   using Found = FoundPlan<Prepared>;
-  /// `library` is null where this build has none; `trials` where nothing is to be chosen by time.
+  /// `library` is null where this build has none; `trials` where nothing is to be chosen by time. Of those that can be run,
+  /// `most` are compared.
   PlanStore(Library* library, const DeviceTraits& traits, const std::string& folder, Trials* trials,
-            std::uint64_t workspace_limit)
+            std::uint64_t workspace_limit, std::size_t most = 8)
       : library_(library),
         trials_(trials),
         device_(sdk::message(traits.name, ' ', traits.major, '.', traits.minor)),
         limit_(workspace_limit),
+        most_(most),
         cache_(folder) {}
 
   bool has_library() const { return library_ != nullptr; }
@@ -120,8 +122,9 @@ class PlanStore {
     if (trials == nullptr || !trials->may_begin()) {
       if (std::shared_ptr<const Prepared> plan = read(form, key)) return {plan, ""};
     }
+    library_->begin();
     std::vector<std::shared_ptr<const Prepared>> offered;
-    Comparison comparison(trials, operand_bytes(form), kMostPlans);
+    Comparison comparison(trials, operand_bytes(form), most_);
     const std::string why =
         library_->offer(form, limit_, [&](std::shared_ptr<const Prepared> plan) {
           offered.push_back(plan);
@@ -141,13 +144,11 @@ class PlanStore {
     return {std::move(offered[*best]), ""};
   }
 
-  /// Of plans that are compared.
-  static constexpr std::size_t kMostPlans = 8;
-
   Library* library_;
   Trials* trials_;
   std::string device_;
   std::uint64_t limit_;
+  std::size_t most_;
   mutable std::mutex mutex_;
   std::map<std::string, Found> plans_;  // by the form's key
   Counts counts_;

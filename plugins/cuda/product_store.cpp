@@ -1,10 +1,8 @@
 #include "plugins/cuda/product_store.hpp"
 
 #include <cstring>
-#include <memory>
-#include <string_view>
 #include <type_traits>
-#include <vector>
+#include <utility>
 
 namespace backplane::cuda {
 namespace {
@@ -12,7 +10,13 @@ namespace {
 /// Of algorithms that are compared: as many as the library is asked for.
 constexpr std::size_t kMostAlgorithms = 16;
 
-/// Of a, b, c, d and the bias; 0 where there is none.
+}  // namespace
+
+std::string OfferedAlgorithm::kept() const {
+  static_assert(std::is_trivially_copyable_v<ProductAlgorithm>);
+  return {reinterpret_cast<const char*>(&algorithm), sizeof(algorithm)};
+}
+
 std::vector<std::uint64_t> operand_bytes(const LibraryProduct& product) {
   const auto bytes = [&product](const LibraryMatrix& matrix) {
     return static_cast<std::uint64_t>(
@@ -26,15 +30,14 @@ std::vector<std::uint64_t> operand_bytes(const LibraryProduct& product) {
       product.has_bias ? static_cast<std::uint64_t>(rows * sdk::element_bytes(product.d.type)) : 0};
 }
 
-/// An algorithm on such operands; it is made ready when it is tried.
-TrialRun trial_run(ProductLibrary& library, const LibraryProduct& product,
-                   const ProductAlgorithm& algorithm) {
+TrialRun trial_run(const LibraryProduct& product, std::shared_ptr<const OfferedAlgorithm> offered) {
   // Sums are added to what was there where there is an addend, or not at all: libraries look at whether the factor is 0.
   const double addend_factor = product.has_addend ? 1 : 0;
   std::shared_ptr<const PreparedProduct> prepared;
-  return [&library, &product, algorithm, addend_factor, prepared](
+  return [product, offered = std::move(offered), addend_factor, prepared](
              StreamHandle stream, const std::vector<Address>& operands, Address workspace) mutable {
-    if (prepared == nullptr) prepared = library.prepare(product, algorithm, 1, addend_factor);
+    if (prepared == nullptr)
+      prepared = offered->library.prepare(product, offered->algorithm, 1, addend_factor);
     ProductAddresses at;
     at.a = operands[0];
     at.b = operands[1];
@@ -46,7 +49,23 @@ TrialRun trial_run(ProductLibrary& library, const LibraryProduct& product,
   };
 }
 
-}  // namespace
+std::string AlgorithmOffers::offer(const LibraryProduct& product, std::uint64_t workspace_limit,
+                                   const TakePlan<OfferedAlgorithm>& take) {
+  for (const ProductAlgorithm& proposed : library_.propose(product, workspace_limit)) {
+    if (proposed.workspace_bytes > workspace_limit) continue;
+    if (take(std::make_shared<const OfferedAlgorithm>(OfferedAlgorithm{library_, proposed}))) break;
+  }
+  return "";
+}
+
+std::shared_ptr<const OfferedAlgorithm> AlgorithmOffers::restore(const LibraryProduct& product,
+                                                                 const std::string& kept) {
+  ProductAlgorithm algorithm;
+  if (kept.size() != sizeof(algorithm)) return nullptr;
+  std::memcpy(&algorithm, kept.data(), sizeof(algorithm));
+  if (!library_.serves(product, algorithm)) return nullptr;
+  return std::make_shared<const OfferedAlgorithm>(OfferedAlgorithm{library_, algorithm});
+}
 
 std::uint64_t workspace_limit(const DeviceTraits& traits) {
   return std::uint64_t{traits.major >= 9 ? 32u : 8u} * 1024 * 1024;
@@ -55,82 +74,27 @@ std::uint64_t workspace_limit(const DeviceTraits& traits) {
 ProductStore::ProductStore(ProductLibrary& library, const DeviceTraits& traits,
                            const std::string& folder, Trials* trials)
     : library_(library),
-      trials_(trials),
-      device_(sdk::message(traits.name, ' ', traits.major, '.', traits.minor)),
-      limit_(workspace_limit(traits)),
-      cache_(folder) {}
+      offers_(library),
+      algorithms_(&offers_, traits, folder, trials, workspace_limit(traits), kMostAlgorithms) {}
 
-ProductStore::Counts ProductStore::counts() const {
-  const std::lock_guard lock(mutex_);
-  return counts_;
+ProductStore::Algorithms::Found ProductStore::found(const LibraryProduct& product,
+                                                    Choosing choosing) {
+  // Memory that is not aligned is rare, and what is tried lies in memory that is.
+  return algorithms_.find(product,
+                          product.alignment == kLibraryAlignment ? choosing : Choosing::kByRule);
 }
 
 std::optional<ProductAlgorithm> ProductStore::find(const LibraryProduct& product,
                                                    Choosing choosing) {
-  return chosen(product, choosing).algorithm;
+  const Algorithms::Found made = found(product, choosing);
+  return made.plan == nullptr ? std::nullopt : std::optional(made.plan->algorithm);
 }
 
 ProductAlgorithm ProductStore::choose(const LibraryProduct& product, Choosing choosing) {
-  const Chosen found = chosen(product, choosing);
-  if (found.algorithm) return *found.algorithm;
+  const Algorithms::Found made = found(product, choosing);
+  if (made.plan != nullptr) return made.plan->algorithm;
   sdk::unsupported(library_.version(), " has no algorithm for the product ", product.key(),
-                   found.why);
-}
-
-ProductStore::Chosen ProductStore::chosen(const LibraryProduct& product, Choosing choosing) {
-  // Memory that is not aligned is rare, and what is tried lies in memory that is.
-  const bool is_timed = choosing == Choosing::kByTime && product.alignment == kLibraryAlignment;
-  Trials* const trials = is_timed ? trials_ : nullptr;
-  const std::string form = product.key();
-  const std::string key =
-      sdk::message(library_.version(), '\n', device_, ", at most ", limit_, '\n', form);
-  const std::lock_guard lock(mutex_);
-  const std::string name = trials != nullptr ? form + kFastestMark : form;
-  if (const auto found = chosen_.find(name); found != chosen_.end()) return found->second;
-  return chosen_[name] = make(product, key, trials);
-}
-
-std::optional<ProductAlgorithm> ProductStore::read(const LibraryProduct& product,
-                                                   const std::string& key) {
-  static_assert(std::is_trivially_copyable_v<ProductAlgorithm>);
-  const std::optional<std::string> kept = cache_.read(key);
-  ProductAlgorithm algorithm;
-  if (!kept || kept->size() != sizeof(algorithm)) return std::nullopt;
-  std::memcpy(&algorithm, kept->data(), sizeof(algorithm));
-  if (!library_.serves(product, algorithm) || algorithm.workspace_bytes > limit_)
-    return std::nullopt;
-  ++counts_.read;
-  return algorithm;
-}
-
-ProductStore::Chosen ProductStore::make(const LibraryProduct& product, const std::string& key,
-                                        Trials* trials) {
-  const std::string fastest_key = key + kFastestMark;
-  if (trials != nullptr) {
-    if (const std::optional<ProductAlgorithm> kept = read(product, fastest_key)) return {kept, ""};
-  }
-  if (trials == nullptr || !trials->may_begin()) {
-    if (const std::optional<ProductAlgorithm> kept = read(product, key)) return {kept, ""};
-  }
-  ++counts_.asked;
-  std::vector<ProductAlgorithm> tried;
-  Comparison comparison(trials, operand_bytes(product), kMostAlgorithms);
-  for (const ProductAlgorithm& proposed : library_.propose(product, limit_)) {
-    if (proposed.workspace_bytes > limit_) continue;
-    tried.push_back(proposed);
-    if (comparison.add(proposed.workspace_bytes, trial_run(library_, product, proposed))) break;
-  }
-  const std::optional<std::size_t> best = comparison.best();
-  if (!best)
-    return {std::nullopt,
-            tried.empty()
-                ? ""
-                : sdk::message(": those that it proposes, ", tried.size(),
-                               ", fail when they are run, the last: ", comparison.failure())};
-  const ProductAlgorithm& fastest = tried[*best];
-  cache_.write(trials != nullptr && comparison.is_settled() ? fastest_key : key,
-               {reinterpret_cast<const char*>(&fastest), sizeof(fastest)});
-  return {fastest, ""};
+                   made.why.empty() ? "" : ": ", made.why);
 }
 
 }  // namespace backplane::cuda

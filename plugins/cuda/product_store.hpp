@@ -2,14 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "plugins/common/device_ops/program_cache.hpp"
+#include "plugins/cuda/plan_store.hpp"
 #include "plugins/cuda/products.hpp"
-#include "plugins/cuda/trials.hpp"
 
 namespace backplane::cuda {
 
@@ -17,8 +16,35 @@ namespace backplane::cuda {
 /// library's makers advise, 8 MiB before.
 std::uint64_t workspace_limit(const DeviceTraits& traits);
 
-/// The library's choices, and which of them is the fastest. On disk they are kept by library, device and form: a choice takes
-/// the library up to a millisecond, and running them more.
+/// An algorithm, as a store of plans takes it.
+struct OfferedAlgorithm {
+  ProductLibrary& library;
+  ProductAlgorithm algorithm;
+  std::uint64_t workspace_bytes() const { return algorithm.workspace_bytes; }
+  std::string kept() const;
+};
+
+/// Of a, b, c, d and the bias; 0 where there is none.
+std::vector<std::uint64_t> operand_bytes(const LibraryProduct& product);
+/// An algorithm on such operands; it is made ready when it is tried.
+TrialRun trial_run(const LibraryProduct& product, std::shared_ptr<const OfferedAlgorithm> offered);
+
+/// A library of products, as a store of plans asks it.
+class AlgorithmOffers {
+ public:
+  explicit AlgorithmOffers(ProductLibrary& library) : library_(library) {}
+  std::string version() { return library_.version(); }
+  static void begin() {}
+  std::string offer(const LibraryProduct& product, std::uint64_t workspace_limit,
+                    const TakePlan<OfferedAlgorithm>& take);
+  std::shared_ptr<const OfferedAlgorithm> restore(const LibraryProduct& product,
+                                                  const std::string& kept);
+
+ private:
+  ProductLibrary& library_;
+};
+
+/// The library's choices, and which of them is the fastest: a choice takes the library up to a millisecond, and running them more.
 /// Threads: any.
 class ProductStore {
  public:
@@ -32,29 +58,16 @@ class ProductStore {
   ProductAlgorithm choose(const LibraryProduct& product, Choosing choosing);
   ProductLibrary& library() { return library_; }
 
-  struct Counts {
-    std::uint64_t asked = 0, read = 0;
-  };
-  Counts counts() const;
+  using Algorithms = PlanStore<LibraryProduct, OfferedAlgorithm, AlgorithmOffers>;
+  using Counts = Algorithms::Counts;
+  Counts counts() const { return algorithms_.counts(); }
 
  private:
-  /// Of no algorithm where there is none, and why.
-  struct Chosen {
-    std::optional<ProductAlgorithm> algorithm;
-    std::string why;
-  };
-  Chosen chosen(const LibraryProduct& product, Choosing choosing);
-  std::optional<ProductAlgorithm> read(const LibraryProduct& product, const std::string& key);
-  Chosen make(const LibraryProduct& product, const std::string& key, Trials* trials);
+  Algorithms::Found found(const LibraryProduct& product, Choosing choosing);
 
   ProductLibrary& library_;
-  Trials* trials_;
-  std::string device_;
-  std::uint64_t limit_;
-  mutable std::mutex mutex_;
-  std::map<std::string, Chosen> chosen_;  // by the product's key
-  Counts counts_;
-  device_ops::ProgramCache cache_;
+  AlgorithmOffers offers_;
+  Algorithms algorithms_;
 };
 
 }  // namespace backplane::cuda

@@ -70,13 +70,11 @@ void Stream::begin_capture() {
   handle_ = captured;
   faults_->begin_capture();
   is_capturing_ = true;
-  device_.count_capture(1);
 }
 
 Stream::CaptureEnd Stream::end_capture() {
   const StreamHandle captured = handle_;
   if (users_ != nullptr) handle_ = users_;
-  if (is_capturing_) device_.count_capture(-1);
   is_capturing_ = false;
   device_.end_capture();
   return {captured, faults_->end_capture()};

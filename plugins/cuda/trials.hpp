@@ -98,6 +98,7 @@ class Comparison {
       0;  ///< until where what passed is the first way's, or was told to the trials
   std::optional<std::size_t> unseen_;  ///< the first for which there was no memory
   std::optional<Timed> first_, fastest_;
+  Way fastest_way_;
   bool is_settled_ = true;
   std::string failure_;
 };

@@ -387,6 +387,26 @@ TEST(CudaAttentionVersions, FaultsThatAreKnownAreNotAskedFor) {
   }
   form.rows = 2;
   EXPECT_FALSE(has_known_fault(form, 90900));
+  form.has_mask = true;
+  EXPECT_TRUE(has_known_fault(form, 90901));
+  EXPECT_FALSE(has_known_fault(form, 91002));
+}
+
+TEST_F(CudaTest, OneRowWithFewHeadsOfKeysIsNotAskedForWhereItIsWrong) {
+  const std::unique_ptr<Engine> engine = load_stand_in_engine();
+  const std::unique_ptr<Context> context = load_stand_in()->open(0);
+  const std::unique_ptr<AttentionLibrary> library = engine->open_attentions(*context);
+  Attention form;
+  form.heads = 28;
+  form.groups = 4;
+  const auto is_asked_for = [&](int major) {
+    AttentionStore store(library.get(), stand_in_device(major), "", nullptr);
+    return store.refusal(form, Choosing::kByRule).empty();
+  };
+  EXPECT_FALSE(is_asked_for(10));
+  EXPECT_TRUE(is_asked_for(9));
+  form.groups = 14;
+  EXPECT_TRUE(is_asked_for(10));
 }
 
 TEST(CudaAttentionKey, TellsEveryFormFromEveryOther) {

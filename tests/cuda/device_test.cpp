@@ -407,6 +407,12 @@ TEST(CudaArchitecture, IsTheDevicesOwnOrPtxOfTheNewestKnown) {
   EXPECT_EQ(choose_architecture(known, stand_in_device(9, 0)), "sm_90");
   EXPECT_EQ(choose_architecture(known, stand_in_device(12, 0)), "compute_100");
   EXPECT_THROW(choose_architecture(known, stand_in_device(7, 0)), sdk::Error);
+  const std::vector<int> with_chips{80, 86, 87, 90, 100, 101, 120};
+  EXPECT_EQ(choose_architecture(with_chips, stand_in_device(8, 9)), "sm_86");
+  EXPECT_EQ(choose_architecture(with_chips, stand_in_device(10, 3)), "sm_100");
+  EXPECT_EQ(choose_architecture(with_chips, stand_in_device(8, 7)), "sm_87");
+  EXPECT_EQ(choose_architecture(with_chips, stand_in_device(11, 0)), "compute_100");
+  EXPECT_EQ(choose_architecture(with_chips, stand_in_device(12, 1)), "sm_120");
   EXPECT_THROW(choose_architecture({}, stand_in_device(9, 0)), sdk::Error);
 }
 

@@ -2,6 +2,7 @@
 // elements around those of a vector, and addresses at which there are none.
 #include "plugins/common/kernels/pointwise.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -95,6 +96,73 @@ TEST_F(CudaPointwise, FloatsKeepTheirBits) {
   negate(std::uint64_t{0x3FF00000FFFFFFF0}, BP_DOUBLE);
   negate(std::uint16_t{0x3BF0}, BP_FLOAT16);
   negate(std::uint16_t{0x3F70}, BP_BFLOAT16);
+}
+
+/// Windows over images whose channels come last, which are read as many at once as there are.
+TEST_F(CudaPointwise, PoolsOfEveryNumberOfChannels) {
+  constexpr std::int64_t kHigh = 3, kWide = 4;
+  const OpenDevice device = open();
+  const auto pooled = [&](const char* op_type, const HostTensor& x, std::uint64_t offset) {
+    NodeUnderTest node(kPrivateDomain, op_type, 1);
+    node.input(BP_FLOAT, x.dims).outputs(1).attribute("channels_last", std::int64_t{1});
+    node.attribute("kernel_shape", std::vector<std::int64_t>{2, 3});
+    node.attribute("pads", std::vector<std::int64_t>{0, 1, 1, 1});
+    return NodeOnDevice(device, node, device.kernel(op_type, kPrivateDomain), {x}).run(offset);
+  };
+  for (const std::int64_t channels : {1, 2, 3, 4, 6, 8}) {
+    const HostTensor x = test_host::floats({1, kHigh, kWide, channels}, [&] {
+      std::vector<float> values(static_cast<std::size_t>(kHigh * kWide * channels));
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<float>(i * 37 % 23) - 11;
+      return values;
+    }());
+    std::vector<float> most, mean;
+    for (std::int64_t at = 0; at < kHigh * kWide * channels; ++at) {
+      const std::int64_t row = at / (kWide * channels), column = at / channels % kWide;
+      float greatest = -100, sum = 0, count = 0;
+      for (std::int64_t v = row; v < std::min(row + 2, kHigh); ++v) {
+        for (std::int64_t u = std::max<std::int64_t>(column - 1, 0);
+             u < std::min(column + 2, kWide); ++u) {
+          const float value =
+              x.as<float>()[static_cast<std::size_t>((v * kWide + u) * channels + at % channels)];
+          greatest = std::max(greatest, value);
+          sum += value;
+          ++count;
+        }
+      }
+      most.push_back(greatest);
+      mean.push_back(sum / count);
+    }
+    for (const std::uint64_t offset : {0, 4}) {
+      EXPECT_EQ(pooled("MaxPool", x, offset), most) << channels << " at " << offset;
+      EXPECT_EQ(pooled("AveragePool", x, offset), mean) << channels << " at " << offset;
+    }
+  }
+}
+
+TEST_F(CudaPointwise, TablesOfNodesComeOverOneStreamThoseOfANodeAtOnce) {
+  const OpenDevice device = open();
+  std::size_t copies = stand_in().count("copy");
+  const auto resized = [&device, &copies](std::int64_t width) {
+    const HostTensor x = test_host::floats({1, 1, 2, 2}, {0, 4, 8, 12});
+    const HostTensor none = test_host::floats({0}, {}),
+                     sizes = test_host::ints({4}, {1, 1, 3, width});
+    NodeUnderTest node("", "Resize", 13);
+    node.input(BP_FLOAT, x.dims).input(BP_FLOAT, {0}).input(BP_FLOAT, {0}).input(BP_INT64, {4});
+    node.outputs(1);
+    node.attribute("mode", "linear");
+    node.attribute("coordinate_transformation_mode", "align_corners");
+    NodeOnDevice made(device, node, device.kernel("Resize"), {x, none, none, sizes},
+                      {false, true, true, true});
+    EXPECT_EQ(stand_in().count("copy"), ++copies);
+    const std::vector<float> y = made.run();
+    copies = stand_in().count("copy");
+    return y;
+  };
+  const std::size_t streams = stand_in().count("create_stream");
+  EXPECT_EQ(resized(3), (std::vector<float>{0, 2, 4, 4, 6, 8, 8, 10, 12}));
+  EXPECT_EQ(resized(2), (std::vector<float>{0, 4, 4, 8, 8, 12}));
+  EXPECT_EQ(stand_in().count("create_stream"), streams + 3) << "two are those of the runs";
 }
 
 /// Rows of operands of these lengths, one of them perhaps empty, at several addresses: by one launch.

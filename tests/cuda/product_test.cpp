@@ -6,6 +6,7 @@
 #include <functional>
 #include <unistd.h>
 
+#include "tests/cuda/host_kernels.hpp"
 #include "tests/cuda/node_on_device.hpp"
 
 namespace backplane::cuda {
@@ -98,6 +99,33 @@ TEST_F(CudaTest, ABatchOfMoreMatricesThanTheLibraryTakesIsSeveralCalls) {
     EXPECT_EQ(matmul(device, a, b), matmul_reference(numbers(a, 1), numbers(b, 2)))
         << sdk::to_string(a);
     EXPECT_EQ(stand_in().count("product"), before + (a[0] == 65536 ? 2u : 3u));
+  }
+}
+
+TEST_F(CudaTest, WhatTheLibraryDoesNotDoAfterAProductAKernelDoes) {
+  run_kernels_on_host();
+  const auto computed = [this](const char* activation, std::string& variant) {
+    const OpenDevice device = open();
+    const HostTensor a = numbers({2, 3, 4}, 1), b = numbers({4, 5}, 2), row = numbers({5}, 3);
+    NodeUnderTest node(kPrivateDomain, "FusedMatMul", 1);
+    node.input(BP_FLOAT, a.dims).input(BP_FLOAT, b.dims).input(BP_FLOAT, row.dims).outputs(1);
+    node.attribute("activation", activation);
+    NodeOnDevice run(device, node, device.kernel("FusedMatMul", kPrivateDomain), {a, b, row});
+    variant = run.kernel().variant();
+    return run.run();
+  };
+  for (const char* const activation : {"Relu", "Gelu"}) {
+    std::string at_once, apart;
+    stand_in().multiplies = nullptr;
+    const std::vector<float> want = computed(activation, at_once);
+    stand_in().multiplies = [](const LibraryProduct& product) {
+      return !product.has_bias && product.epilogue == Epilogue::kNone;
+    };
+    const std::vector<float> got = computed(activation, apart);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << i;
+    EXPECT_EQ(at_once, "cublaslt");
+    EXPECT_EQ(apart, "cublaslt, then pointwise");
   }
 }
 
@@ -386,10 +414,10 @@ LibraryProduct some_product(std::int64_t rows = 3) {
 
 TEST_F(ProductStoreTest, AnAlgorithmIsChosenOnceAndKeptOnDisk) {
   stand_in().proposals = {{{41, 42}, 512}};
-  EXPECT_EQ(choose(some_product(), stand_in_device()).second.asked, 1u);
+  EXPECT_EQ(choose(some_product(), stand_in_device()).second.planned, 1u);
   stand_in().proposals = {{{99}, 0}};
   const auto [algorithm, counts] = choose(some_product(), stand_in_device());
-  EXPECT_EQ(counts.asked, 0u);
+  EXPECT_EQ(counts.planned, 0u);
   EXPECT_EQ(counts.read, 1u);
   EXPECT_EQ(algorithm.words[1], 42u);
   EXPECT_EQ(algorithm.workspace_bytes, 512u);
@@ -397,19 +425,19 @@ TEST_F(ProductStoreTest, AnAlgorithmIsChosenOnceAndKeptOnDisk) {
 
 TEST_F(ProductStoreTest, AnotherLibraryDeviceOrFormIsChosenForAnew) {
   choose(some_product(), stand_in_device());
-  EXPECT_EQ(choose(some_product(7), stand_in_device()).second.asked, 1u);
-  EXPECT_EQ(choose(some_product(), stand_in_device(8, 0)).second.asked, 1u);
+  EXPECT_EQ(choose(some_product(7), stand_in_device()).second.planned, 1u);
+  EXPECT_EQ(choose(some_product(), stand_in_device(8, 0)).second.planned, 1u);
   DeviceTraits other = stand_in_device();
   other.name = "Other";
-  EXPECT_EQ(choose(some_product(), other).second.asked, 1u);
+  EXPECT_EQ(choose(some_product(), other).second.planned, 1u);
   stand_in().library_version = "stand-in 2";
-  EXPECT_EQ(choose(some_product(), stand_in_device()).second.asked, 1u);
+  EXPECT_EQ(choose(some_product(), stand_in_device()).second.planned, 1u);
 }
 
 TEST_F(ProductStoreTest, AKeptAlgorithmThatTheLibraryRefusesIsChosenAnew) {
   choose(some_product(), stand_in_device());
   stand_in().serves_kept = false;
-  EXPECT_EQ(choose(some_product(), stand_in_device()).second.asked, 1u);
+  EXPECT_EQ(choose(some_product(), stand_in_device()).second.planned, 1u);
 }
 
 TEST(CudaProductKey, TellsEveryFormFromEveryOther) {

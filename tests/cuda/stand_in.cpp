@@ -7,6 +7,7 @@
 #include <iterator>
 #include <new>
 #include <set>
+#include <utility>
 
 #include "tests/cuda/stand_in_arithmetic.hpp"
 
@@ -202,6 +203,7 @@ class StandInContext final : public Context {
     }
     advance();
     if (!stream->work.empty()) throw std::logic_error("this wait would never end");
+    stand_in().host_ns = std::max(stand_in().host_ns, stand_in().ahead_ns);
   }
   bool owns(StreamHandle stream) override {
     // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are of whatever context is current.
@@ -233,7 +235,7 @@ class StandInContext final : public Context {
     const std::uint64_t number = ++event->recorded;
     event->is_captured = stream->captured != nullptr;
     put(stream, [event, number] {
-      event->passed_ns = steady_ns() + stand_in().ahead_ns;
+      event->passed_ns = (stand_in().has_own_clock ? 0 : steady_ns()) + stand_in().ahead_ns;
       return event->done = number, true;
     });
   }
@@ -269,6 +271,7 @@ class StandInContext final : public Context {
     stand_in().note("copy");
     put(stream, [=] {
       std::memmove(memory_at<void>(to), memory_at<void>(from), bytes);
+      stand_in().ahead_ns += stand_in().copy_takes_ns;
       return true;
     });
   }
@@ -372,7 +375,12 @@ void begin_way(StreamHandle stream, const std::string& what, std::uint64_t numbe
   stand_in().note(sdk::message(what, ' ', number));
   if (!way.error.empty()) throw sdk::Error(BP_INTERNAL, way.error);
   put(stream, [takes_ns = way.takes_ns] {
-    stand_in().ahead_ns += takes_ns;
+    StandInState& all = stand_in();
+    if (all.host_takes_ns > 0) {
+      all.host_ns += all.host_takes_ns;
+      all.ahead_ns = std::max(all.ahead_ns, all.host_ns);
+    }
+    all.ahead_ns += takes_ns + std::exchange(all.rises_ns, all.rises_ns / 2);
     return true;
   });
 }
@@ -456,6 +464,7 @@ class StandInConvolution final : public PreparedConvolution {
 class StandInConvolutions final : public ConvolutionLibrary {
  public:
   std::string version() override { return stand_in().library_version; }
+  void begin() override { stand_in().note("begin"); }
   std::string offer(const Convolution& form, std::uint64_t, const Taker& take) override {
     stand_in().note("plan");
     stand_in().convolutions.push_back(form);

@@ -48,6 +48,11 @@ struct StandInState {
   int live_graphs = 0, live_execs = 0;
   bool updates_graphs = true;
   std::uint64_t ahead_ns = 0;  ///< of the events' clock before the host's
+  bool has_own_clock = false;  ///< events know `ahead_ns` alone
+  std::uint64_t rises_ns =
+      0;  ///< what the next run of a way takes more, and each after it half of that
+  /// What a run of a way takes the host, and a copy the device; and how far the host has come in that time.
+  std::uint64_t host_takes_ns = 0, copy_takes_ns = 0, host_ns = 0;
   /// A kernel's work: its source, the part's groups, a group's items, its arguments.
   std::function<void(const std::string& source, const Extent& groups, const Extent& group,
                      void** arguments)>

@@ -96,6 +96,54 @@ OpCase any_attention(Random& random) {
 }
 const Sweep kAny("Attention", "AnyForm", 40, any_attention);
 
+/// What libraries of devices compute: elements of 16 bits, in heads as wide as they take. Masks hide a sequence's first columns, as
+/// where prompts are padded on the left, and with infinities all of some rows.
+Tensor padding_mask(Random& random, ElementType type, const Dims& scores) {
+  Dims dims = scores;
+  for (std::size_t axis = 0; axis < 3; ++axis) dims[axis] = random.one_in(3) ? 1 : dims[axis];
+  const double lowest = type == ElementType::Float16 ? -65504 : -3.3e38;
+  const double hidden = random.one_in(2) ? -kInf : lowest;
+  const std::int64_t rows = dims[0] * dims[1] * dims[2], first = random.integer(0, dims[3] - 1);
+  std::vector<double> values;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const bool is_empty = hidden == -kInf && random.one_in(8);
+    for (std::int64_t column = 0; column < dims[3]; ++column)
+      values.push_back(is_empty || column < first ? hidden : random.real(-2, 2));
+  }
+  return tensor(type, dims, values);
+}
+
+OpCase attention_of_16_bits(Random& random) {
+  const ElementType type = random.pick({ElementType::Float16, ElementType::BFloat16});
+  const std::int64_t batch = random.integer(1, 3), kv_heads = random.integer(1, 3),
+                     group = random.pick<std::int64_t>({1, 1, 2, 4}),
+                     width = random.pick<std::int64_t>({8, 40, 64, 128}),
+                     value_width = random.one_in(3) ? 8 : width;
+  const std::int64_t queries = random.one_in(5) ? random.integer(120, 140) : length_of(random),
+                     keys = random.one_in(5) ? random.integer(120, 270) : length_of(random);
+  OpCase row{.node = {.op_type = "Attention", .opset = 23}};
+  const bool is_flat = random.one_in(2);
+  const auto heads = [&](std::int64_t count, std::int64_t positions, std::int64_t size) {
+    return random.tensor(
+        type, is_flat ? Dims{batch, positions, count * size} : Dims{batch, count, positions, size},
+        -1, 1);
+  };
+  row.inputs = {heads(kv_heads * group, queries, width), heads(kv_heads, keys, width),
+                heads(kv_heads, keys, value_width)};
+  if (is_flat) {
+    row.node.attributes.emplace_back("q_num_heads", kv_heads * group);
+    row.node.attributes.emplace_back("kv_num_heads", kv_heads);
+  }
+  const bool is_causal = random.one_in(3);
+  if (is_causal) row.node.attributes.emplace_back("is_causal", 1);
+  if (!is_causal && random.one_in(2))
+    row.inputs.push_back(padding_mask(random, type, {batch, kv_heads * group, queries, keys}));
+  const double step = type == ElementType::Float16 ? 0x1p-8 : 0x1p-5;
+  row.tolerance = {step / 0x1p-23, step / 0x1p-23};
+  return row;
+}
+const Sweep k16Bits("Attention", "Of16Bits", 24, attention_of_16_bits);
+
 /// Writes an attention node by node, in the ways of exporters.
 class AttentionWriter {
  public:

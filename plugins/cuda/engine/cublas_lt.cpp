@@ -233,7 +233,8 @@ class CublasLt final : public ProductLibrary {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         handle_, &descriptions.product, &descriptions.a, &descriptions.b, &descriptions.c,
         &descriptions.d, made, kProposals, results, &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+    // Of a form that it does not know it says either, by version; what there is besides this form may do.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
     check(status, "cublasLtMatmulAlgoGetHeuristic");
     std::vector<ProductAlgorithm> proposals;
     for (int i = 0; i < count; ++i) {

@@ -212,7 +212,7 @@ class AttentionNode {
     plan.y = {is_half ? output(0) : y, y, static_cast<std::uint64_t>(bytes)};
     plan.workspace = pieces.add(static_cast<std::int64_t>(plan.prepared->workspace_bytes()));
     work.add(std::make_unique<AttentionWork>(work.device(), work.label(), std::move(plan)));
-    // The library's row without any position is NaN.
+    // The library's row without any position is NaN or 0, by version and device.
     const bool may_be_empty = form.has_mask && empty != device_ops::EmptyRow::kNan;
     const std::string text = may_be_empty ? "v0 != v0 ? 0.0f : v0" : "v0";
     if (!is_half) {

@@ -63,24 +63,62 @@ bool is_same(DimsView a, const Dims& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
+/// Takes from a product what is done after it, for which the library may have no algorithm. False: there is no such thing.
+bool take_rest(Product& product) {
+  if (!product.has_bias && product.epilogue == Epilogue::kNone) return false;
+  product.has_bias = false;
+  product.epilogue = Epilogue::kNone;
+  return true;
+}
+
+/// Does that after the product, whose rows lie together.
+void add_rest(NodeWork& work, const ProductPlan& plan, std::int64_t rows) {
+  const Product& product = plan.product;
+  const device_ops::View y{plan.y, product.type, Dims{product.columns, 1}};
+  std::vector<device_ops::View> views{y};
+  if (product.has_bias) views.push_back({plan.bias, product.type, Dims{0, 1}});
+  device_ops::add_pointwise(work.launches(), Dims{rows, product.columns}, views, y,
+                            {activated(product.has_bias ? "(v0 + v1)" : "v0", product.epilogue),
+                             common::kScalarFunctions,
+                             {}});
+}
+
+/// The products, without their rest where the library has no algorithm that does it, too.
+std::unique_ptr<ProductWork> products_of(NodeWork& work, const ProductPlan& whole, bool& has_rest) {
+  const auto made = [&work](ProductPlan plan) {
+    return std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan),
+                                         work.choosing());
+  };
+  try {
+    return made(whole);
+  } catch (const sdk::Error& error) {
+    ProductPlan bare = whole;
+    if (error.code() != BP_UNSUPPORTED || !take_rest(bare.product)) throw;
+    has_rest = false;
+    return made(std::move(bare));
+  }
+}
+
 /// Adds the products; their form is complete but for the precision. The first `kept` bytes of the workspace are not theirs.
 void add_products(sdk::PrepareContext& ctx, NodeWork& work, ProductPlan plan, Precision precision,
                   std::uint64_t kept = 0) {
-  const Product& product = plan.product;
-  if (product.type == DataType::Float) plan.product.precision = precision;
-  const std::int64_t sums = product.rows * product.columns * product.depth * product.batch *
-                            static_cast<std::int64_t>(plan.calls.size());
-  const std::string variant = sdk::message(
-      "cublaslt", product.batch > 1 ? ", batch" : "",
-      plan.product.precision == Precision::kFp32 ? "" : ", ",
-      plan.product.precision == Precision::kFp32 ? "" : precision_name(plan.product.precision));
-  auto part =
-      std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan), work.choosing());
+  Product& product = plan.product;
+  if (product.type == DataType::Float) product.precision = precision;
+  bool has_rest = true;
+  std::unique_ptr<ProductWork> part = products_of(work, plan, has_rest);
   if (const std::uint64_t bytes = kept + part->workspace_bytes(); bytes > 0)
     ctx.set_workspace(bytes, work.device().limits().alignment);
   work.add(std::move(part));
-  ctx.set_variant(variant);
-  ctx.set_cost(2 * static_cast<std::uint64_t>(sums), ctx.input(0).bytes() + ctx.input(1).bytes());
+  const std::int64_t rows =
+      product.rows * product.batch * static_cast<std::int64_t>(plan.calls.size());
+  if (!has_rest) add_rest(work, plan, rows);
+  ctx.set_variant(
+      sdk::message("cublaslt", product.batch > 1 ? ", batch" : "",
+                   product.precision == Precision::kFp32 ? "" : ", ",
+                   product.precision == Precision::kFp32 ? "" : precision_name(product.precision),
+                   has_rest ? "" : ", then pointwise"));
+  ctx.set_cost(2 * static_cast<std::uint64_t>(rows * product.columns * product.depth),
+               ctx.input(0).bytes() + ctx.input(1).bytes());
 }
 
 /// The step after a product that is in the workspace: what is added to it turned out to have other dims than it.

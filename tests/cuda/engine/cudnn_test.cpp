@@ -120,6 +120,27 @@ TEST_P(CudnnPlans, ConvolutionsAndWhatIsFusedIntoThem) {
   }
 }
 
+TEST_P(CudnnPlans, ConvolutionsWhosePaddingIsNotTheSameOnBothSides) {
+  for (const Arithmetic& arithmetic : kArithmetics) {
+    for (const bool is_channels_last : {false, true}) {
+      for (const std::int64_t begin : {0, 1}) {
+        for (const int groups : {1, 8}) {
+          Convolution form = convolution({1, 32, 64, groups, 16, 3, 2, 1, 0}, arithmetic);
+          form.is_channels_last = is_channels_last;
+          for (std::size_t axis = 0; axis < 2; ++axis) {
+            form.pad_begin[axis] = begin;
+            form.pad_end[axis] = 1 - begin;
+            form.out[axis] = 8;
+          }
+          expect_plan(form);
+          form.has_bias = form.has_relu = true;
+          expect_plan(form);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(CudnnPlans, MoreThanOneIsOfferedAndWhatIsRefusedSaysWhy) {
   const Convolution form = convolution(kShapes[2], kArithmetics[2]);
   std::size_t offered = 0;

@@ -248,6 +248,8 @@ std::vector<Case> private_cases() {
       {"Attention", 23, {heads, groups, groups}, floats, causal},
       {"MaxPool", 1, {{{1, 8, 8, 3}}}, {BP_FLOAT16, BP_FLOAT}, window, 1, domain},
       {"AveragePool", 1, {{{1, 8, 8, 3}}}, {BP_BFLOAT16, BP_FLOAT}, window, 1, domain},
+      {"MaxPool", 1, {{{1, 8, 8, 16}}}, floats, window, 1, domain},
+      {"AveragePool", 1, {{{1, 8, 8, 12}}}, floats, window, 1, domain},
       {"FusedPointwise", 1, {{{4, 5}}, of(BP_FLOAT, {5})}, {BP_FLOAT16}, fused, 1, domain},
       {"FusedRotation", 1, {{{2, 5, 3, 16}}, {{5, 16}}, {{16}}}, floats, turned, 1, domain},
       {"FusedRotation",

@@ -147,6 +147,22 @@ TEST_F(CudaVectors, HalvesThatAreTurned) {
   }
 }
 
+TEST_F(CudaVectors, PoolsOfChannelsThatComeLast) {
+  const auto window = [](NodeUnderTest& node) {
+    node.attribute("kernel_shape", Dims{3, 3}).attribute("channels_last", std::int64_t{1});
+  };
+  for (const char* const op_type : {"MaxPool", "AveragePool"}) {
+    for (const auto& [type, channels] :
+         {std::pair{BP_FLOAT16, 64}, {BP_BFLOAT16, 8}, {BP_FLOAT, 4}}) {
+      const std::string text =
+          ptx_of(op_type, {{type, {2, 9, 9, channels}}}, window, 1, "backplane.cuda");
+      EXPECT_GE(count_of(text, "ld.global.v4"), 1u) << source_ << text;
+      EXPECT_EQ(count_of(text, "st.global.v4"), 1u) << text;
+      EXPECT_EQ(count_of(text, ".local."), 0u) << text;
+    }
+  }
+}
+
 TEST_F(CudaVectors, RowsOfOddLengthAreDoneOneByOne) {
   const std::string text =
       ptx_of_chain({{BP_FLOAT16, {64, 95}}, {BP_FLOAT16, {95}}, {BP_FLOAT, {64, 1}}}, BP_FLOAT16);

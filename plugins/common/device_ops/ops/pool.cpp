@@ -7,6 +7,7 @@
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/device_ops/window_lines.hpp"
 #include "plugins/common/kernels/lines.hpp"
+#include "plugins/common/kernels/neighbours.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -24,10 +25,9 @@ FUNCTION i64 taps_before(i64 end, i64 start, i64 dilation, i64 taps) {
 }
 )kernel";
 
-/// The place of an output element, oz, oy and ox, is found before. START, STEP and FINISH fold the taps inside of the
-/// input, whose pixels lie PIXEL elements apart; `counted` is how many they were, `best` the place of the greatest.
-constexpr char kFoldTaps[] = R"kernel(
-  ACC acc = START;
+/// The place of an output element, oz, oy and ox, is found before. What is done with a pixel, at `at`, stands between these;
+/// `counted` is how many there were inside of the input.
+constexpr char kBeginTaps[] = R"kernel(
   i64 counted = 0, best = 0;
   i64 z_0 = oz * s_0 - b_0, v_0 = oy * s_1 - b_1, u_0 = ox * s_2 - b_2;
   i64 z_end = taps_before(in_0, z_0, d_0, k_0), v_end = taps_before(in_1, v_0, d_1, k_1);
@@ -39,13 +39,19 @@ constexpr char kFoldTaps[] = R"kernel(
       for (i64 kx = first_tap(u_0, d_2); kx < u_end; ++kx) {
         i64 u = u_0 + kx * d_2;
         i64 at = (z * in_1 + v) * in_2 + u;
-        ACC value = LOAD(T, source, at * PIXEL);
-        STEP;
+)kernel";
+constexpr char kEndTaps[] = R"kernel(
         ++counted;
       }
     }
   }
 )kernel";
+
+/// One element a pixel, which lie PIXEL elements apart. START, STEP and FINISH fold them; `best` is the place of the greatest.
+constexpr char kBeginOne[] = "  ACC acc = START;\n";
+constexpr char kFoldOne[] = "        ACC value = LOAD(T, source, at * PIXEL);\n        STEP;\n";
+
+std::string fold_taps() { return sdk::message(kBeginOne, kBeginTaps, kFoldOne, kEndTaps); }
 
 constexpr char kFindFirst[] = R"kernel(
   i64 plane = i2 / out_0, oz = i2 % out_0, oy = i1, ox = i0;
@@ -56,14 +62,29 @@ constexpr char kStoreFirst[] = R"kernel(
   STORE(T, y, to, FINISH);
 )kernel";
 
-/// With the channels last i0 is the channel, and places, which nobody wants, are not found.
+/// With the channels last i0 is the channel, or one of as many times V of them, and places, which nobody wants, are not found.
 constexpr char kFindLast[] = R"kernel(
   i64 ox = i1 % out_2, oy = i1 / out_2 % out_1, oz = i1 / (out_2 * out_1);
-  source += i2 * in_0 * in_1 * in_2 * channels + i0;
+  source += i2 * in_0 * in_1 * in_2 * channels + i0 * V;
+  y += (i2 * out_0 * out_1 * out_2 + i1) * channels + i0 * V;
 )kernel";
-constexpr char kStoreLast[] = R"kernel(
-  STORE(T, y, (i2 * out_0 * out_1 * out_2 + i1) * channels + i0, FINISH);
-)kernel";
+constexpr char kStoreLast[] = "  STORE(T, y, 0, FINISH);\n";
+
+/// V channels of a pixel, of elements with that short name: at once where addresses are multiples of what is moved.
+std::string fold_channels(const std::string& code, std::int64_t width) {
+  const common::NeighbourText vector(code, width);
+  const std::string each = "UNROLL for (int e = 0; e < V; ++e) ";
+  return sdk::message(
+      "  ACC all[V];\n  ", each, "all[e] = START;\n  int is_wide = IS_AT(source, ", vector.total(),
+      ") && IS_AT(y, ", vector.total(), ");\n", kBeginTaps,
+      "    STORAGE(T) taken[V];\n    GLOBAL const STORAGE(T) *pixel = source + at * PIXEL;\n",
+      "    if (is_wide) {\n", vector.read("pixel", "word"), vector.unpack("word", "taken"),
+      "    } else {\n    ", each, "taken[e] = pixel[e];\n    }\n    ", each,
+      "{\n      ACC acc = all[e], value = LOAD(T, taken, e);\n      STEP;\n      all[e] = acc;\n",
+      "    }\n", kEndTaps, "  STORAGE(T) made[V];\n  ", each,
+      "{\n    ACC acc = all[e];\n    STORE(T, made, e, FINISH);\n  }\n  if (is_wide) {\n",
+      vector.write("y", "made"), "  } else {\n    ", each, "y[e] = made[e];\n  }\n");
+}
 
 /// Windows over lines, for processors: see kWindowLines. An average is divided by how many taps its window has in the image,
 /// or with COUNTS_PADDING in image and padding, which is a number of columns times one of lines.
@@ -144,7 +165,7 @@ class Pool {
     set_fold(walk, x.type());
     walk.functions = kTaps;
     walk.define("PIXEL", 1);
-    walk.body = sdk::message(kFindFirst, kFoldTaps, kStoreFirst);
+    walk.body = sdk::message(kFindFirst, fold_taps(), kStoreFirst);
     if (wants_places)
       walk.body +=
           is_column_major_
@@ -175,15 +196,25 @@ class Pool {
       dims[axis] = window.out[axis + 4 - dims.size()];
     ctx.set_output(0, x.type(), dims);
     if (sdk::element_count(dims) == 0) return;
-    Walk walk(Dims{x.dim(0), window.out_points(), channels});
+    const std::int64_t width = channels_at_once(work.device(), x.type(), channels);
+    Walk walk(Dims{x.dim(0), window.out_points(), channels / width});
     walk.in("source", input(0), x.type()).out("y", output(0), x.type());
     add_numbers(walk, window);
     walk.number("channels", channels).define("T", type_code(x.type())).define("ACC", "VALUE(T)");
     set_fold(walk, x.type());
-    walk.functions = kTaps;
-    walk.define("PIXEL", "channels");
-    walk.body = sdk::message(kFindLast, kFoldTaps, kStoreLast);
+    walk.functions = width > 1 ? sdk::message(common::kNeighbourWords, kTaps) : kTaps;
+    walk.define("PIXEL", "channels").define("V", width);
+    walk.body = kFindLast +
+                (width > 1 ? fold_channels(type_code(x.type()), width) : fold_taps() + kStoreLast);
     walk.add_to(work);
+  }
+
+  /// As many as one access moves, or fewer, of which a pixel has a whole number.
+  static std::int64_t channels_at_once(const Device& device, DataType type, std::int64_t channels) {
+    if (device.limits().is_processor) return 1;
+    std::int64_t width = common::kWidestBytes / sdk::element_bytes(type);
+    while (channels % width != 0) width /= 2;
+    return width;
   }
 
   void add_lines(Work& work, std::int64_t planes, const Window& window,
