@@ -46,8 +46,13 @@ void pack_steps(const WeightView& weights, const float* from, int64_t steps,
 
 void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed) {
   const Panels::Panel panel = panels.at(index);
+  pack_panel(panels, weights, panel, packed + panel.column * weights.taps * weights.depth);
+}
+
+void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
+                float* packed) {
   const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels.lanes;
-  float* out = packed + panel.column * weights.taps * weights.depth;
+  float* out = packed;
   // A few steps of the depth at a time, so that both sides of a transposition stay in the cache.
   constexpr int64_t kSteps = 16;
   for (int64_t tap = 0; tap < weights.taps; ++tap) {

@@ -44,6 +44,9 @@ struct WeightView {
   float scale = 1.0f;
 };
 
+/// Packs a panel to `packed`.
+void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
+                float* packed);
 /// Packs panel `index` to its place in `packed`, which holds padded_columns() * taps * depth floats.
 void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed);
 

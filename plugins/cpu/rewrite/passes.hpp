@@ -1,6 +1,7 @@
 // The passes of the rewrite, in the order in which they run.
 #pragma once
 
+#include "plugins/cpu/dense/isa.hpp"
 #include "plugins/cpu/rewrite/working_graph.hpp"
 
 namespace backplane::cpu {
@@ -34,5 +35,8 @@ void fuse_products(WorkingGraph& graph);
 
 /// Images are kept channels last between the nodes that work on them; reorders stand at the borders.
 void lay_out_channels_last(WorkingGraph& graph);
+
+/// Products of constant weights that 16 bits hold exactly keep them so.
+void hold_weights_in_halves(WorkingGraph& graph, Isa isa);
 
 }  // namespace backplane::cpu
