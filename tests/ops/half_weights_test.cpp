@@ -5,6 +5,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -87,13 +88,35 @@ TEST(HalfWeights, WhatHoldsThemIsInThePlan) {
   EXPECT_EQ(kernel({128, 120}, Held::BFloat16), "cpu:matmul packed");  // small: a cache holds it
 }
 
-TEST(HalfWeights, ThoseOfAModelInFloat16StayInFloat16) {
-  if (!has_vectors()) GTEST_SKIP() << "without vectors weights stay floats";
-  Random random(1);
+/// Two layers in a type of 16 bits.
+GraphCase half_layers(Random& random, ElementType type) {
   GraphWriter g(17, random);
-  const std::string w = g.constant(random.tensor(ElementType::Float16, {128, 130}, -1, 1));
-  const std::string x = g.feed(random.tensor(ElementType::Float16, {2, 128}, -1, 1));
-  EXPECT_EQ(kernel_of(g.done({g.node("MatMul", {x, w})})), "cpu:matmul_fused packed as float16");
+  const auto some = [&](const Dims& dims) { return random.tensor(type, dims, -1, 1); };
+  const std::string x = g.feed(some({random.integer(1, 3), 24}));
+  const std::string inner =
+      g.node("Add", {g.node("MatMul", {x, g.constant(some({24, 40}))}), g.constant(some({40}))});
+  return g.done(
+      {g.node("Gemm", {g.node("Relu", {inner}), g.constant(some({9, 40})), g.constant(some({9}))},
+              {{"transB", 1}})},
+      {100000, 1000000});
+}
+
+GraphCase any_half_layers(Random& random) {
+  return half_layers(random, random.pick({ElementType::Float16, ElementType::BFloat16}));
+}
+const Sweep kHalfLayers("HalfWeights", "HalfLayers", 20, any_half_layers);
+
+TEST(HalfWeights, ThoseOfModelsInHalvesAreReadAsTheyAre) {
+  Random random(1);
+  for (const auto& [type, word] : std::vector<std::pair<ElementType, std::string>>{
+           {ElementType::Float16, "float16"}, {ElementType::BFloat16, "bfloat16"}}) {
+    const Session session(model_of(half_layers(random, type), Form::Fixed), {{"providers", "cpu"}});
+    const auto explained = nlohmann::json::parse(session.explain());
+    EXPECT_EQ(explained["order"].size(), 4U)
+        << explained["order"];  // with casts of input and output
+    EXPECT_EQ(explained["nodes"][0]["kernel"], "cpu:matmul_fused packed as " + word);
+    EXPECT_EQ(explained["nodes"].back()["kernel"], "cpu:gemm_fused packed as " + word);
+  }
 }
 
 TEST(HalfWeights, ResultsAreThoseOfFloatsBitByBit) {

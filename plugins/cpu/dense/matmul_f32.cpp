@@ -22,6 +22,17 @@ ProductShape product_shape(const MatMulShape& shape) {
   return product;
 }
 
+/// Calls part(panel, floats) for all panels, in parallel; `floats` are the thread's own.
+template <class Part>
+void split_panels(const sdk::Threads& threads, const Panels& panels, const Part& part) {
+  threads.parallel_for(static_cast<uint64_t>(panels.count()), 1,
+                       [&](uint64_t begin, uint64_t end, uint32_t) {
+                         std::vector<float> floats;
+                         for (uint64_t i = begin; i < end; ++i)
+                           part(panels.at(static_cast<int64_t>(i)), floats);
+                       });
+}
+
 }  // namespace
 
 MatMulF32::MatMulF32(const MatMulShape& shape, bool a_dense, const Activation& activation, Isa isa,
@@ -41,7 +52,7 @@ uint64_t MatMulF32::workspace_bytes(bool packed) const {
   return scratch + matrix * (many_ && !shape_.shared_b ? threads_ : 1);
 }
 
-WeightView MatMulF32::view(const float* b, float alpha) const {
+WeightView MatMulF32::view(const void* b, float alpha) const {
   WeightView weights;
   weights.data = b;
   weights.depth = shape_.depth;
@@ -62,18 +73,27 @@ void MatMulF32::pack(const float* b, float alpha, void* packed, const sdk::Threa
   if (shape_.weight_type == sdk::DataType::Float)
     return pack_panels(panels, weights, static_cast<float*>(packed), threads);
   const HalfConversion& narrowing = half_conversion(isa_, shape_.weight_type);
-  threads.parallel_for(static_cast<uint64_t>(panels.count()), 1,
-                       [&](uint64_t begin, uint64_t end, uint32_t) {
-                         std::vector<float> floats;
-                         for (uint64_t i = begin; i < end; ++i) {
-                           const Panels::Panel panel = panels.at(static_cast<int64_t>(i));
-                           const int64_t count = shape_.depth * panel.vectors * panels.lanes;
-                           floats.resize(static_cast<std::size_t>(count));
-                           pack_panel(panels, weights, panel, floats.data());
-                           auto* to = static_cast<uint16_t*>(packed) + panel.column * shape_.depth;
-                           narrowing.from_float(floats.data(), to, count);
-                         }
-                       });
+  split_panels(threads, panels, [&](const Panels::Panel& panel, std::vector<float>& floats) {
+    const int64_t count = shape_.depth * panel.vectors * panels.lanes;
+    floats.resize(static_cast<std::size_t>(count));
+    pack_panel(panels, weights, panel, floats.data());
+    auto* to = static_cast<uint16_t*>(packed) + panel.column * shape_.depth;
+    narrowing.from_float(floats.data(), to, count);
+  });
+}
+
+void MatMulF32::pack(const uint16_t* b, uint16_t* packed, const sdk::Threads& threads) const {
+  const WeightView weights = view(b, 1);
+  const Panels& panels = product_.panels();
+  split_panels(threads, panels, [&](const Panels::Panel& panel, std::vector<float>&) {
+    pack_panel(panels, weights, panel, packed + panel.column * shape_.depth);
+  });
+}
+
+void MatMulF32::pack(const sdk::Tensor& b, float alpha, void* packed,
+                     const sdk::Threads& threads) const {
+  if (b.type() == sdk::DataType::Float) return pack(b.data<float>(), alpha, packed, threads);
+  pack(b.data<uint16_t>(), static_cast<uint16_t*>(packed), threads);
 }
 
 void MatMulF32::run_one(const MatMulArgs& args, const void* packed, int64_t index, void* scratch,

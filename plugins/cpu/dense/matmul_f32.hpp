@@ -47,13 +47,17 @@ class MatMulF32 {
   uint64_t packed_bytes() const { return product_.packed_bytes(); }
   /// With B packed, and without.
   uint64_t workspace_bytes(bool packed) const;
-  /// As the shape's weight_type, which must hold B exactly.
+  /// B, floats, packed as the shape's weight_type, which must hold them exactly.
   void pack(const float* b, float alpha, void* packed, const sdk::Threads& threads) const;
+  /// B, numbers of weight_type, a type of 16 bits.
+  void pack(const uint16_t* b, uint16_t* packed, const sdk::Threads& threads) const;
+  /// Either of these.
+  void pack(const sdk::Tensor& b, float alpha, void* packed, const sdk::Threads& threads) const;
   void run(const MatMulArgs& args, void* workspace, const sdk::Threads& threads) const;
   bool takes_residual_in_place() const { return product_.single_block(); }
 
  private:
-  WeightView view(const float* b, float alpha) const;
+  WeightView view(const void* b, float alpha) const;
   void run_one(const MatMulArgs& args, const void* packed, int64_t index, void* scratch,
                const sdk::Threads& threads) const;
 

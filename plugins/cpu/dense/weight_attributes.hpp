@@ -13,6 +13,12 @@ inline sdk::DataType weight_type_of(const sdk::Node& node) {
       node.get_int(kWeightType, static_cast<std::int64_t>(sdk::DataType::Float)));
 }
 
+/// Weights that are read as they are have to be packed.
+inline void check_weights(const sdk::Tensor& b, bool packed) {
+  if (!packed && b.type() != sdk::DataType::Float)
+    sdk::invalid("weights of ", sdk::type_name(b.type()), " must be constant");
+}
+
 /// What the plan calls a product of packed weights.
 inline const char* packed_variant(sdk::DataType weight_type) {
   switch (weight_type) {

@@ -135,6 +135,7 @@ class Gemm {
     shape.depth = dims.depth;
     shape.columns = dims.columns;
     shape.b_transposed = attributes_.trans_b;
+    check_weights(ctx.input(kRight), ctx.input_constant(kRight));
     if (ctx.input_constant(kRight)) shape.weight_type = weight_type_;
     Prepared prepared{MatMulF32(shape, true, activation_, isa_, ctx.threads().count()),
                       attributes_,
@@ -181,8 +182,7 @@ class Gemm {
     shape.depth = b.dim(attributes_.trans_b ? 1 : 0);
     shape.weight_type = weight_type_;
     const MatMulF32 product(shape, true, Activation{}, isa_, 1);
-    product.pack(b.data<float>(), attributes_.alpha, ctx.target().mutable_data<char>(),
-                 ctx.threads());
+    product.pack(b, attributes_.alpha, ctx.target().mutable_data<char>(), ctx.threads());
   }
 
  private:
@@ -263,7 +263,7 @@ sdk::KernelList gemm_kernels() {
       sdk::op("Gemm")
           .name("cpu:gemm")
           .types("T", {sdk::DataType::Float})
-          .flags(BP_KERNEL_WIDENS_HALF)
+          .flags(BP_KERNEL_WIDENS_HALF | BP_KERNEL_HALF_WEIGHTS)
           .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})
           .kernel<Gemm>(),
       sdk::op("Gemm", "backplane.cpu")

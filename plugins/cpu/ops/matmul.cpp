@@ -62,6 +62,7 @@ class MatMul {
     shape.shared_b = dims.shared_b();
     shape.b_transposed = trans_b_ && b.rank() > 1;
     const bool packed = shape.shared_b && ctx.input_constant(kB);
+    check_weights(b, packed);
     if (packed) shape.weight_type = weight_type_;
     MatMulF32 product(shape, dims.a_in_order(), activation_, isa_, ctx.threads().count());
     if (packed) {
@@ -95,7 +96,7 @@ class MatMul {
     shape.depth = rank == 1 || shape.b_transposed ? b.dim(rank - 1) : b.dim(rank - 2);
     shape.weight_type = weight_type_;
     const MatMulF32 product(shape, true, Activation{}, isa_, 1);
-    product.pack(b.data<float>(), alpha_, ctx.target().mutable_data<char>(), ctx.threads());
+    product.pack(b, alpha_, ctx.target().mutable_data<char>(), ctx.threads());
   }
 
  private:
@@ -159,7 +160,7 @@ sdk::KernelList matmul_kernels() {
       sdk::op("MatMul")
           .name("cpu:matmul")
           .types("T", {sdk::DataType::Float})
-          .flags(BP_KERNEL_WIDENS_HALF)
+          .flags(BP_KERNEL_WIDENS_HALF | BP_KERNEL_HALF_WEIGHTS)
           .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT})
           .kernel<MatMul>(),
       sdk::op("MatMul", "backplane.cpu")

@@ -1,5 +1,5 @@
-// Products hold constant weights in 16 bits where these are exact: those of models in float16 and bfloat16, and of such
-// models that were exported in float.
+// Products hold constant weights in 16 bits where these are exact: those of models in float16 and bfloat16, which are read as they
+// are, and those of such models that were exported in float.
 #include <cstring>
 
 #include "plugins/cpu/dense/weight_attributes.hpp"
@@ -46,7 +46,40 @@ bool is_scaled(const WorkNode& node) {
   return alpha != node.attributes.end() && std::get<float>(alpha->second) != 1;
 }
 
+/// The constant of 16 bits that a Cast makes floats of; null: the value is no such thing.
+const WorkNode* cast_of_halves(const WorkingGraph& graph, const std::string& value) {
+  const WorkNode* cast = value.empty() ? nullptr : graph.producer(value);
+  if (cast == nullptr || !cast->is("Cast") || cast->changed || !graph.is_float(value))
+    return nullptr;
+  const sdk::ValueInfo halves = graph.constant_info(cast->input(0));
+  const bool is_half =
+      halves && (halves.type() == DataType::Float16 || halves.type() == DataType::BFloat16);
+  return is_half && halves.rank() == 2 ? cast : nullptr;
+}
+
+void set_weight_type(WorkingGraph& graph, WorkNode* node, DataType type) {
+  graph.change(node);
+  node->domain = kPrivateDomain;
+  node->attributes[kWeightType] = static_cast<std::int64_t>(type);
+}
+
 }  // namespace
+
+void keep_half_weights(WorkingGraph& graph) {
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    WorkNode* node = graph.at(i);
+    if (node == nullptr || node->changed || !(node->is("MatMul") || node->is("Gemm")) ||
+        !graph.is_float(node->outputs[0]) || is_scaled(*node))
+      continue;
+    const WorkNode* cast = cast_of_halves(graph, node->input(1));
+    if (cast == nullptr) continue;
+    const std::string weights = cast->input(0);
+    set_weight_type(graph, node, graph.constant_info(weights).type());
+    WorkNode* unread = graph.producer(node->input(1));
+    graph.set_input(node, 1, weights);
+    graph.remove_if_unread(unread, node);
+  }
+}
 
 void hold_weights_in_halves(WorkingGraph& graph, Isa isa) {
   if (isa == Isa::kBaseline) return;  // it would make floats of them one by one
@@ -59,9 +92,7 @@ void hold_weights_in_halves(WorkingGraph& graph, Isa isa) {
     if (!weights || weights.rank() != 2 || weights.type() != DataType::Float) continue;
     const DataType type = weight_type(weights, isa);
     if (type == DataType::Float) continue;
-    if (!node->changed) graph.change(node);
-    node->domain = kPrivateDomain;
-    node->attributes[kWeightType] = static_cast<std::int64_t>(type);
+    set_weight_type(graph, node, type);
   }
 }
 

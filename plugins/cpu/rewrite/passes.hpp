@@ -14,6 +14,9 @@ void fuse_quantized(WorkingGraph& graph);
 /// folded to floats.
 void keep_narrow_weights(WorkingGraph& graph);
 
+/// MatMul and Gemm whose weights are constants of 16 bits, cast to float for them alone, read these.
+void keep_half_weights(WorkingGraph& graph);
+
 /// Decomposed Gelu, LayerNormalization and RMSNormalization, positions that are turned into queries and keys, and pairs of
 /// QuantizeLinear and DequantizeLinear become one node each.
 void fuse_decomposed(WorkingGraph& graph);

@@ -8,6 +8,7 @@ void rewrite_graph(const sdk::Graph& graph, sdk::Rewrite& edit, const CpuDevice&
   WorkingGraph work(graph, edit);
   fuse_quantized(work);
   keep_narrow_weights(work);
+  keep_half_weights(work);
   fuse_decomposed(work);
   fuse_dynamic_quantization(work);
   fuse_convolutions(work);
