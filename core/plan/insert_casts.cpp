@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backplane/plugin_api/optional/widening.h"
+#include "core/plan/kernel_handle.hpp"
 
 namespace backplane::core {
 namespace {
@@ -18,14 +19,14 @@ struct CastSides {
 class CastInserter {
  public:
   CastInserter(PlacedGraph& placed, const PlacementRequest& request, std::int64_t opset,
-               CastsBack& back)
-      : placed_(placed), graph_(*placed.graph), request_(request), back_(back) {
+               InsertedCasts& inserted)
+      : placed_(placed), graph_(*placed.graph), request_(request), inserted_(inserted) {
     // The first that has all types; a model may be older than it, or have operators of other domains alone.
     constexpr std::int64_t kLeastOpset = 13;
     const auto version = static_cast<int>(std::max(opset, kLeastOpset));
     const auto schema = request.schemas->registry().find("", "Cast", version);
     if (schema) cast_version_ = schema->since_version;
-    for (const std::string& name : back) {
+    for (const std::string& name : inserted.back) {
       const NodeId id = graph_.find_node(name);
       if (id == kNone) continue;
       const ValueId from = graph_.node(id).inputs[0];
@@ -73,6 +74,7 @@ class CastInserter {
         if (!asks && (device != own || !passes_on(node, *sides))) continue;
         const std::string label = request_.devices->at(device).label();
         const std::string had(name(half));
+        if (asks) keep_weights(node, *sides, kernels.front());
         cast(id, *sides, {half, DataType::Float});
         return Reason{label, "widened",
                       text(label, " computes it in float, as ",
@@ -95,6 +97,22 @@ class CastInserter {
     };
     return std::any_of(sides.inputs.begin(), sides.inputs.end(), is_float) &&
            std::none_of(sides.outputs.begin(), sides.outputs.end(), is_result);
+  }
+
+  /// Notes whose casts of constants are to wait for the kernel's provider.
+  void keep_weights(const Node& node, const CastSides& sides, const RegisteredKernel& kernel) {
+    if ((kernel.def->flags & BP_KERNEL_HALF_WEIGHTS) == 0) return;
+    const bp_kernel_def& def = *kernel.def;
+    for (const std::size_t i : sides.inputs) {
+      const bool is_weight =
+          KernelHandle::role(def.input_roles, def.input_role_count, i) == BP_INPUT_WEIGHT;
+      if (is_weight && placed_.is_constant(node.inputs[i]))
+        inserted_.weights.insert(name_of_cast(node.name, i));
+    }
+  }
+
+  static std::string name_of_cast(const std::string& node, std::size_t input) {
+    return text(node, "/cast_input_", input);
   }
 
   /// Devices before that of the node that said no because of a type.
@@ -196,7 +214,7 @@ class CastInserter {
     const std::string node = graph_.node(id).name;
     for (const std::size_t i : sides.inputs) {
       const ValueId from = graph_.node(id).inputs[i];
-      graph_.set_input(id, i, cast_of(from, text(node, "/cast_input_", i), types));
+      graph_.set_input(id, i, cast_of(from, name_of_cast(node, i), types));
     }
     for (const std::size_t i : sides.outputs) {
       const ValueId to = graph_.node(id).outputs[i];
@@ -209,7 +227,7 @@ class CastInserter {
       back.outputs = {to};
       graph_.add_node(std::move(back));
       uncast_[to] = {made, types.to};
-      back_.insert(text(node, "/cast_output_", i));
+      inserted_.back.insert(text(node, "/cast_output_", i));
     }
   }
 
@@ -231,7 +249,7 @@ class CastInserter {
   PlacedGraph& placed_;
   Graph& graph_;
   const PlacementRequest& request_;
-  CastsBack& back_;
+  InsertedCasts& inserted_;
   int cast_version_ = 0;
   std::map<std::pair<ValueId, DataType>, ValueId> cast_;    ///< casts of values that there are
   std::map<ValueId, std::pair<ValueId, DataType>> uncast_;  ///< what values are cast from
@@ -241,9 +259,9 @@ class CastInserter {
 
 std::map<std::string, Reason> insert_casts(PlacedGraph& placed, const std::vector<NodeId>& order,
                                            const PlacementRequest& request, const CastRules& rules,
-                                           std::int64_t opset, CastsBack& back) {
+                                           std::int64_t opset, InsertedCasts& inserted) {
   std::map<std::string, Reason> reasons;
-  CastInserter inserter(placed, request, opset, back);
+  CastInserter inserter(placed, request, opset, inserted);
   for (const NodeId id : order) {
     std::optional<Reason> reason = inserter.try_node(id, rules.casts);
     if (!reason && rules.widens) reason = inserter.try_widening(id);

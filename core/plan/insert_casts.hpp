@@ -28,12 +28,16 @@ struct CastRules {
   bool widens = true;
 };
 
-/// Casts of earlier calls that go back, by the nodes' names: what reads them may read what they were made from.
-using CastsBack = std::set<std::string>;
+/// Casts of earlier calls, by the nodes' names.
+struct InsertedCasts {
+  std::set<std::string> back;  ///< what reads them may read what they were made from
+  std::set<std::string>
+      weights;  ///< of constants that a rewrite may read as they are (BP_KERNEL_HALF_WEIGHTS)
+};
 
 /// Returns why, by node; when there is something, the graph has changed and its nodes are to be placed anew.
 std::map<std::string, Reason> insert_casts(PlacedGraph& placed, const std::vector<NodeId>& order,
                                            const PlacementRequest& request, const CastRules& rules,
-                                           std::int64_t opset, CastsBack& back);
+                                           std::int64_t opset, InsertedCasts& inserted);
 
 }  // namespace backplane::core

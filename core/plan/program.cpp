@@ -99,7 +99,7 @@ bool Program::attempt(const Cut& cut, Refusals& refusals) {
     folded_origins_.clear();
     idle_origins_.clear();
     casts_.clear();
-    casts_back_.clear();
+    inserted_casts_ = InsertedCasts();
     place_graph(cut, refusals);
     create_kernels();
     return true;
@@ -115,7 +115,8 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
   placed_.graph = graph_of(cut, feed_symbols_, context_, evaluator_, removed_);
   do {  // a record is of nodes that stayed as they were
     place_nodes(refusals);
-  } while (record_ == nullptr && (add_casts(refusals) || edit_untaken()));
+  } while (record_ == nullptr &&
+           (add_casts(refusals) || edit_untaken() || fold_weights_elsewhere()));
   const auto is_constant = [this](ValueId id) { return placed_.is_constant(id); };
   arithmetic_ = find_shape_arithmetic(*placed_.graph, order_, placed_.placement, *context_.devices,
                                       schema_cache_, is_constant);
@@ -185,7 +186,7 @@ bool Program::add_casts(const Refusals& refusals) {
   const auto imported = context_.model->opsets.find("");
   const std::int64_t opset = imported == context_.model->opsets.end() ? 0 : imported->second;
   std::map<std::string, Reason> added = insert_casts(placed_, order_, placement_request(refusals),
-                                                     context_.casts, opset, casts_back_);
+                                                     context_.casts, opset, inserted_casts_);
   if (added.empty()) return false;
   std::size_t widened = 0;
   for (const auto& [name, reason] : added) {
@@ -222,7 +223,22 @@ bool Program::edit_untaken() {
 
 void Program::simplify() {
   remove_unneeded(*placed_.graph);
-  simplify(*placed_.graph, feed_symbols_, context_, evaluator_, removed_);
+  simplify(*placed_.graph, feed_symbols_, context_, evaluator_, removed_, inserted_casts_.weights);
+}
+
+bool Program::fold_weights_elsewhere() {
+  const auto device_of = [this](NodeId id) {
+    return placed_.placement[static_cast<std::size_t>(id)].device;
+  };
+  const std::size_t folded = std::erase_if(inserted_casts_.weights, [&](const std::string& name) {
+    const NodeId cast = graph().find_node(name);
+    if (cast == kNone) return false;
+    const std::vector<Use>& uses = graph().value(graph().node(cast).outputs[0]).uses;
+    return std::any_of(uses.begin(), uses.end(),
+                       [&](const Use& use) { return device_of(use.node) != device_of(cast); });
+  });
+  if (folded > 0) simplify();
+  return folded > 0;
 }
 
 FeedSymbols Program::feed_symbols_of(const Cut& cut, const ProgramContext& context) {
@@ -231,11 +247,13 @@ FeedSymbols Program::feed_symbols_of(const Cut& cut, const ProgramContext& conte
 }
 
 void Program::simplify(Graph& graph, const FeedSymbols& feeds, const ProgramContext& context,
-                       HostEvaluator& evaluator, RemovalLog& removed) {
+                       HostEvaluator& evaluator, RemovalLog& removed,
+                       const std::set<std::string>& kept) {
   if (!context.simplify) return;
   context.simplify(
       graph,
       [&](const Graph& from, const Node& node) -> std::optional<std::vector<ConstantPtr>> {
+        if (kept.contains(node.name)) return std::nullopt;
         try {
           return evaluator.fold(from, node, std::uint64_t{1} << 32);
         } catch (const Error&) {  // the run will tell, if the node runs at all
@@ -256,7 +274,7 @@ std::shared_ptr<Graph> Program::graph_of(const Cut& cut, const FeedSymbols& feed
   bool reads_shapes = false;
   for (std::size_t i = 0; i < graph->node_limit() && context.body == nullptr; ++i)
     reads_shapes = reads_shapes || reads_shape(static_cast<NodeId>(i));
-  if (reads_shapes) simplify(*graph, feeds, context, evaluator, removed);
+  if (reads_shapes) simplify(*graph, feeds, context, evaluator, removed, {});
   return graph;
 }
 

@@ -198,11 +198,15 @@ class Program {
   /// Graph edits for nodes that no provider takes; true when there were some, and placement is to be done again.
   bool edit_untaken();
   bool expand(NodeId id);
+  /// Folds casts of weights whose readers are on other devices; true when there were some, likewise.
+  bool fold_weights_elsewhere();
   void doubt_outputs(const Node& node);
   /// What bodies compute of constants is computed once, and what several of them compute alike only once a run.
   void simplify();
+  /// Nodes of the names `kept` are not folded.
   static void simplify(Graph& graph, const FeedSymbols& feeds, const ProgramContext& context,
-                       HostEvaluator& evaluator, RemovalLog& removed);
+                       HostEvaluator& evaluator, RemovalLog& removed,
+                       const std::set<std::string>& kept);
   /// The session's graph cut, and without what is known when the feeds are.
   static std::shared_ptr<Graph> graph_of(const Cut& cut, const FeedSymbols& feeds,
                                          const ProgramContext& context, HostEvaluator& evaluator,
@@ -231,7 +235,7 @@ class Program {
   RemovalLog removed_;
   std::vector<std::int32_t> folded_origins_, idle_origins_;
   std::map<std::string, Reason> casts_;  ///< by node: why it is between Casts
-  CastsBack casts_back_;
+  InsertedCasts inserted_casts_;
   const PlanRecord* record_ = nullptr;  ///< that the program follows
   std::size_t asked_count_ = 0;
   std::vector<ValueId> feeds_, fetches_;

@@ -410,6 +410,13 @@ void fill_use_functions(bp_graph_api& api) {
   api.value_is_constant = [](const bp_value_info* info) -> std::uint32_t {
     return info != nullptr && info->constant != nullptr ? 1 : 0;
   };
+  api.value_constant_stored = [](const bp_value_info* info, std::uint64_t* bytes) -> const void* {
+    const bool is_constant = info != nullptr && info->constant != nullptr;
+    const std::span<const std::byte> stored =
+        is_constant ? info->constant->stored_bytes() : std::span<const std::byte>();
+    if (bytes != nullptr) *bytes = stored.size();
+    return stored.empty() ? nullptr : stored.data();
+  };
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Write language models that decode: one token at a time, keys and values of earlier ones handed in and out.
 
-  decoder_models.py OUT [--size tiny|smollm] [--forms exported,exported_int4,genai,genai_int4]
+  decoder_models.py OUT [--size tiny|smollm] [--forms exported,genai_int4,...]
 
 OUT gets FORM.onnx, with random weights, in the two graphs that such models come in: `exported` is what PyTorch's exporter
 leaves of a Llama (ONNX's operators alone), `genai` what ONNX Runtime's model builder writes (GroupQueryAttention,
-SkipSimplifiedLayerNormalization); `_int4` has its products' weights in blocks of 4 bits (MatMulNBits).
+SkipSimplifiedLayerNormalization); `_int4` has its products' weights in blocks of 4 bits (MatMulNBits), `_bf16` in float, but such
+as bfloat16 holds: a model that was trained in bfloat16, as most are, and exported in float.
 compare_decoding.py runs them. Needs: numpy, onnx (PyPI).
 """
 import argparse
@@ -41,8 +42,8 @@ SIZES = {"tiny": Size(2, 64, 4, 2, 160, 300), "smollm": Size(30, 576, 9, 3, 1536
 class Builder:
     """Nodes in order; each call of an operator's name appends one and returns its output's name."""
 
-    def __init__(self, size, int4):
-        self.size, self.int4 = size, int4
+    def __init__(self, size, weights):
+        self.size, self.weights = size, weights
         self.nodes, self.constants, self.inputs, self.outputs = [], [], [], []
         self.random = np.random.default_rng(7)
         self.kept = {}
@@ -88,12 +89,14 @@ class Builder:
         return self.Unsqueeze(self.Gather(self.Shape(value), self.constant(axis, np.int64), axis=0), self.ints(0))
 
     def product(self, x, depth, columns):
-        if self.int4:
+        if self.weights == "int4":
             weights = self.random.integers(0, 256, (columns, depth // BLOCK, BLOCK // 2), dtype=np.uint8)
             scales = (self.random.random((columns, depth // BLOCK)) + 0.5) / (4.6 * math.sqrt(depth))
             return self.microsoft("MatMulNBits", x, self.constant(weights, np.uint8), self.constant(scales), K=depth,
                                   N=columns, bits=4, block_size=BLOCK, accuracy_level=4)
         weights = self.random.standard_normal((depth, columns), dtype=np.float32) / np.float32(math.sqrt(depth))
+        if self.weights == "bf16":
+            weights = (weights.view(np.uint32) & 0xFFFF0000).view(np.float32)
         return self.MatMul(x, self.constant(weights))
 
     def vector(self, count):
@@ -231,8 +234,8 @@ class GenAi(Builder):
         return self.model()
 
 
-FORMS = {"exported": (Exported, False), "exported_int4": (Exported, True), "genai": (GenAi, False),
-         "genai_int4": (GenAi, True)}
+FORMS = {"exported": Exported, "exported_bf16": Exported, "exported_int4": Exported, "genai": GenAi, "genai_bf16": GenAi,
+         "genai_int4": GenAi}
 
 
 def main():
@@ -243,8 +246,8 @@ def main():
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     for form in arguments.forms.split(","):
-        kind, int4 = FORMS[form]
-        onnx.save(kind(SIZES[arguments.size], int4).build(), arguments.out / f"{form}.onnx")
+        weights = form.partition("_")[2]
+        onnx.save(FORMS[form](SIZES[arguments.size], weights).build(), arguments.out / f"{form}.onnx")
 
 
 if __name__ == "__main__":

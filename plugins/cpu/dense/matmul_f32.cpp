@@ -18,7 +18,19 @@ ProductShape product_shape(const MatMulShape& shape) {
   product.rows = shape.rows;
   product.depth = shape.depth;
   product.columns = shape.columns;
+  product.weight_type = shape.weight_type;
   return product;
+}
+
+/// Calls part(panel, floats) for all panels, in parallel; `floats` are the thread's own.
+template <class Part>
+void split_panels(const sdk::Threads& threads, const Panels& panels, const Part& part) {
+  threads.parallel_for(static_cast<uint64_t>(panels.count()), 1,
+                       [&](uint64_t begin, uint64_t end, uint32_t) {
+                         std::vector<float> floats;
+                         for (uint64_t i = begin; i < end; ++i)
+                           part(panels.at(static_cast<int64_t>(i)), floats);
+                       });
 }
 
 }  // namespace
@@ -26,6 +38,7 @@ ProductShape product_shape(const MatMulShape& shape) {
 MatMulF32::MatMulF32(const MatMulShape& shape, bool a_dense, const Activation& activation, Isa isa,
                      unsigned threads)
     : shape_(merged(shape, a_dense)),
+      isa_(isa),
       many_(shape_.batch >= 2 * static_cast<int64_t>(threads) ||
             (shape_.batch > 1 && threads == 1)),
       threads_(threads),
@@ -39,7 +52,7 @@ uint64_t MatMulF32::workspace_bytes(bool packed) const {
   return scratch + matrix * (many_ && !shape_.shared_b ? threads_ : 1);
 }
 
-WeightView MatMulF32::view(const float* b, float alpha) const {
+WeightView MatMulF32::view(const void* b, float alpha) const {
   WeightView weights;
   weights.data = b;
   weights.depth = shape_.depth;
@@ -54,12 +67,36 @@ WeightView MatMulF32::view(const float* b, float alpha) const {
   return weights;
 }
 
-void MatMulF32::pack(const float* b, float alpha, float* packed,
-                     const sdk::Threads& threads) const {
-  pack_panels(product_.panels(), view(b, alpha), packed, threads);
+void MatMulF32::pack(const float* b, float alpha, void* packed, const sdk::Threads& threads) const {
+  const WeightView weights = view(b, alpha);
+  const Panels& panels = product_.panels();
+  if (shape_.weight_type == sdk::DataType::Float)
+    return pack_panels(panels, weights, static_cast<float*>(packed), threads);
+  const HalfConversion& narrowing = half_conversion(isa_, shape_.weight_type);
+  split_panels(threads, panels, [&](const Panels::Panel& panel, std::vector<float>& floats) {
+    const int64_t count = shape_.depth * panel.vectors * panels.lanes;
+    floats.resize(static_cast<std::size_t>(count));
+    pack_panel(panels, weights, panel, floats.data());
+    auto* to = static_cast<uint16_t*>(packed) + panel.column * shape_.depth;
+    narrowing.from_float(floats.data(), to, count);
+  });
 }
 
-void MatMulF32::run_one(const MatMulArgs& args, const float* packed, int64_t index, void* scratch,
+void MatMulF32::pack(const uint16_t* b, uint16_t* packed, const sdk::Threads& threads) const {
+  const WeightView weights = view(b, 1);
+  const Panels& panels = product_.panels();
+  split_panels(threads, panels, [&](const Panels::Panel& panel, std::vector<float>&) {
+    pack_panel(panels, weights, panel, packed + panel.column * shape_.depth);
+  });
+}
+
+void MatMulF32::pack(const sdk::Tensor& b, float alpha, void* packed,
+                     const sdk::Threads& threads) const {
+  if (b.type() == sdk::DataType::Float) return pack(b.data<float>(), alpha, packed, threads);
+  pack(b.data<uint16_t>(), static_cast<uint16_t*>(packed), threads);
+}
+
+void MatMulF32::run_one(const MatMulArgs& args, const void* packed, int64_t index, void* scratch,
                         const sdk::Threads& threads) const {
   const int64_t y_offset = index * shape_.rows * shape_.columns;
   const float* a = args.a + args.a_offsets[index];
@@ -82,7 +119,7 @@ void MatMulF32::run(const MatMulArgs& args, void* workspace, const sdk::Threads&
   auto* own = reinterpret_cast<float*>(scratch + scratch_bytes * (many_ ? threads_ : 1));
   const int64_t matrix =
       static_cast<int64_t>(align64(static_cast<uint64_t>(product_.packed_floats()) * 4) / 4);
-  const float* shared = args.packed;
+  const void* shared = args.packed;
   if (shared == nullptr && shape_.shared_b) {
     pack(args.b, args.alpha, own, threads);
     shared = own;

@@ -15,6 +15,7 @@ struct MatMulShape {
   // The steps in B, where it is neither dense nor dense transposed; 0: it is.
   int64_t b_depth_stride = 0;
   int64_t b_column_stride = 0;
+  sdk::DataType weight_type = sdk::DataType::Float;  // or of 16 bits: of a packed B
 };
 
 /// The memory of a product. Offsets and strides count floats; a and y: one offset per product, b: one per
@@ -25,7 +26,7 @@ struct MatMulArgs {
   const int64_t* a_offsets = nullptr;
   const float* b = nullptr;  // not packed; null when `packed` is set
   const int64_t* b_offsets = nullptr;
-  const float* packed = nullptr;    // shared_b only
+  const void* packed = nullptr;     // of the shape's weight_type; shared_b only
   float alpha = 1.0f;               // only where B is not packed
   const float* bias = nullptr;      // [columns]
   const float* residual = nullptr;  // as y, dense
@@ -43,18 +44,25 @@ class MatMulF32 {
             unsigned threads);
 
   int64_t packed_floats() const { return product_.packed_floats(); }
+  uint64_t packed_bytes() const { return product_.packed_bytes(); }
   /// With B packed, and without.
   uint64_t workspace_bytes(bool packed) const;
-  void pack(const float* b, float alpha, float* packed, const sdk::Threads& threads) const;
+  /// B, floats, packed as the shape's weight_type, which must hold them exactly.
+  void pack(const float* b, float alpha, void* packed, const sdk::Threads& threads) const;
+  /// B, numbers of weight_type, a type of 16 bits.
+  void pack(const uint16_t* b, uint16_t* packed, const sdk::Threads& threads) const;
+  /// Either of these.
+  void pack(const sdk::Tensor& b, float alpha, void* packed, const sdk::Threads& threads) const;
   void run(const MatMulArgs& args, void* workspace, const sdk::Threads& threads) const;
   bool takes_residual_in_place() const { return product_.single_block(); }
 
  private:
-  WeightView view(const float* b, float alpha) const;
-  void run_one(const MatMulArgs& args, const float* packed, int64_t index, void* scratch,
+  WeightView view(const void* b, float alpha) const;
+  void run_one(const MatMulArgs& args, const void* packed, int64_t index, void* scratch,
                const sdk::Threads& threads) const;
 
   MatMulShape shape_;
+  Isa isa_;
   bool many_;  // several products, one for a thread at a time
   unsigned threads_;
   Product product_;

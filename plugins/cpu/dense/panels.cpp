@@ -5,53 +5,55 @@
 namespace backplane::cpu {
 namespace {
 
-/// `depth` steps of a panel, each `pitch` floats, of a matrix whose columns or whose depth lie side by side.
-void pack_dense(const WeightView& weights, const float* from, const Panels::Panel& panel,
-                int64_t pitch, float* out) {
-  const float* first = from + panel.column * weights.column_stride;
+float scaled(float number, float scale) { return number * scale; }
+uint16_t scaled(uint16_t number, float) { return number; }
+
+/// `depth` steps of a panel, each `pitch` numbers, of a matrix whose columns or whose depth lie side by side.
+template <class T>
+void pack_dense(const WeightView& weights, const T* from, const Panels::Panel& panel, int64_t pitch,
+                T* out) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+  const T* first = from + panel.column * weights.column_stride;
   const float scale = weights.scale;
   if (weights.column_stride != 1) {
-    cpu::transpose_plain(sizeof(float), reinterpret_cast<const char*>(first),
-                         weights.column_stride * static_cast<int64_t>(sizeof(float)),
-                         reinterpret_cast<char*>(out), pitch * static_cast<int64_t>(sizeof(float)),
-                         weights.depth, panel.width);
+    cpu::transpose_plain(kBytes, reinterpret_cast<const char*>(first),
+                         weights.column_stride * kBytes, reinterpret_cast<char*>(out),
+                         pitch * kBytes, weights.depth, panel.width);
   }
   for (int64_t k = 0; k < weights.depth; ++k, out += pitch) {
     if (weights.column_stride == 1) {
-      const float* source = first + k * weights.depth_stride;
-      for (int64_t j = 0; j < panel.width; ++j) out[j] = source[j] * scale;
+      const T* source = first + k * weights.depth_stride;
+      for (int64_t j = 0; j < panel.width; ++j) out[j] = scaled(source[j], scale);
     } else if (scale != 1.0f) {
-      for (int64_t j = 0; j < panel.width; ++j) out[j] *= scale;
+      for (int64_t j = 0; j < panel.width; ++j) out[j] = scaled(out[j], scale);
     }
-    std::fill(out + panel.width, out + pitch, 0.0f);
+    std::fill(out + panel.width, out + pitch, T{});
   }
 }
 
 /// A few steps of the depth from `from` on, column by column.
-void pack_steps(const WeightView& weights, const float* from, int64_t steps,
-                const Panels::Panel& panel, int64_t pitch, float* out) {
+template <class T>
+void pack_steps(const WeightView& weights, const T* from, int64_t steps, const Panels::Panel& panel,
+                int64_t pitch, T* out) {
   for (int64_t j = 0; j < panel.width; ++j) {
     const int64_t column = panel.column + j;
     const float scale =
         weights.column_scales ? weights.scale * weights.column_scales[column] : weights.scale;
-    const float* source = from + column * weights.column_stride;
+    const T* source = from + column * weights.column_stride;
     for (int64_t k = 0; k < steps; ++k)
-      out[k * pitch + j] = source[k * weights.depth_stride] * scale;
+      out[k * pitch + j] = scaled(source[k * weights.depth_stride], scale);
   }
   for (int64_t k = 0; k < steps; ++k)
-    std::fill(out + k * pitch + panel.width, out + (k + 1) * pitch, 0.0f);
+    std::fill(out + k * pitch + panel.width, out + (k + 1) * pitch, T{});
 }
 
-}  // namespace
-
-void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed) {
-  const Panels::Panel panel = panels.at(index);
+template <class T>
+void pack(const Panels& panels, const WeightView& weights, const Panels::Panel& panel, T* out) {
   const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels.lanes;
-  float* out = packed + panel.column * weights.taps * weights.depth;
   // A few steps of the depth at a time, so that both sides of a transposition stay in the cache.
   constexpr int64_t kSteps = 16;
   for (int64_t tap = 0; tap < weights.taps; ++tap) {
-    const float* from = weights.data + tap * weights.tap_stride;
+    const T* from = static_cast<const T*>(weights.data) + tap * weights.tap_stride;
     if (weights.column_scales == nullptr &&
         (weights.column_stride == 1 || weights.depth_stride == 1)) {
       pack_dense(weights, from, panel, pitch, out);
@@ -64,6 +66,23 @@ void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, 
       out += steps * pitch;
     }
   }
+}
+
+}  // namespace
+
+void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed) {
+  const Panels::Panel panel = panels.at(index);
+  pack(panels, weights, panel, packed + panel.column * weights.taps * weights.depth);
+}
+
+void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
+                float* packed) {
+  pack(panels, weights, panel, packed);
+}
+
+void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
+                uint16_t* packed) {
+  pack(panels, weights, panel, packed);
 }
 
 void pack_panels(const Panels& panels, const WeightView& weights, float* packed,

@@ -34,7 +34,7 @@ struct Panels {
 /// A matrix to be packed, element (tap, depth, column) at data[tap * tap_stride + depth * depth_stride +
 /// column * column_stride], times `scale` and, where there are any, column_scales[column].
 struct WeightView {
-  const float* data = nullptr;
+  const void* data = nullptr;  // floats, or numbers of 16 bits
   int64_t taps = 1;
   int64_t depth = 0;
   int64_t tap_stride = 0;
@@ -44,6 +44,11 @@ struct WeightView {
   float scale = 1.0f;
 };
 
+/// Packs a panel to `packed`; numbers of 16 bits as they are, without scales.
+void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
+                float* packed);
+void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
+                uint16_t* packed);
 /// Packs panel `index` to its place in `packed`, which holds padded_columns() * taps * depth floats.
 void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed);
 

@@ -20,6 +20,9 @@ constexpr int64_t kMaxTableEntries = 8192;
 // Multiply-adds below which handing an item to another thread costs more than it saves.
 constexpr int64_t kItemWork = 100'000;
 constexpr int64_t kItemsPerThread = 4;
+// Rows up to which tiles make floats of 16-bit weights themselves, each tile anew. It costs nothing where loads and shifts have ports
+// of their own (AMD); where the multiplications of AVX-512 need these ports (Intel), a third of a tile's time.
+constexpr int64_t kMostHalfRows = 64;
 
 bool is_padding(const float* const* rows, int64_t count, const float* zeros) {
   return std::all_of(rows, rows + count, [zeros](const float* row) { return row == zeros; });
@@ -45,10 +48,10 @@ Place place(const ProductArgs& args, int64_t row, int64_t most) {
 }
 
 /// Leaves the first and last taps of a tile out where they read padding alone: with a wide dilation most do.
-void leave_padding_out(TileArgs& tile, int64_t rows, int64_t tap_floats, const float* zeros) {
+void leave_padding_out(TileArgs& tile, int64_t rows, int64_t tap_bytes, const float* zeros) {
   while (tile.taps > 0 && is_padding(tile.rows, rows, zeros)) {
     tile.rows += tile.row_pitch;
-    tile.panel += tap_floats;
+    tile.panel = static_cast<const char*>(tile.panel) + tap_bytes;
     --tile.taps;
   }
   while (tile.taps > 0 && is_padding(tile.rows + (tile.taps - 1) * tile.row_pitch, rows, zeros))
@@ -64,6 +67,9 @@ Product::Product(const ProductShape& shape, const Activation& activation, Isa is
       activations_(&activation_kernels(isa)),
       panels_{shape.columns, tiles_->lanes, tiles_->panel_vectors},
       threads_(threads) {
+  if (shape.weight_type != sdk::DataType::Float &&
+      (shape.rows > kMostHalfRows || tiles_->half_tile[1][1] == nullptr))
+    widening_ = &half_conversion(isa, shape.weight_type);
   cut_depth();
   cut_items();
 }
@@ -93,11 +99,11 @@ void Product::cut_depth() {
 void Product::cut_items() {
   const int64_t block_bytes = std::min(shape_.taps * shape_.depth, kBlockDepth) * 4;
   int64_t rows = kRowBytes / std::max<int64_t>(block_bytes, 4);
-  if (shape_.unpacks) {
+  if (has_buffer()) {
     // More rows share the unpacking of a panel.
     rows *= 2;
     int64_t steps = 0;
-    for (const Block& block : blocks_) steps = std::max(steps, block.depth);
+    for (const Block& block : blocks_) steps = std::max(steps, block.taps * block.depth);
     buffer_bytes_ =
         static_cast<uint64_t>(ceil_div(steps, 8) * 8 * panels_.widest * panels_.lanes * 4);
     buffer_bytes_ = align64(buffer_bytes_);
@@ -150,8 +156,14 @@ void Product::run_panel(const ProductArgs& args, const float* const* table, floa
   if (shape_.unpacks) {
     args.unpack(args.unpack_from, panel, block.offset, block.depth, buffer);
   } else {
-    tile.panel = args.packed + group * group_floats() + panel.column * shape_.taps * shape_.depth +
-                 (block.tap * shape_.depth + block.offset) * pitch;
+    const int64_t at = group * group_floats() + panel.column * shape_.taps * shape_.depth +
+                       (block.tap * shape_.depth + block.offset) * pitch;
+    const void* packed = static_cast<const char*>(args.packed) + at * weight_bytes();
+    if (has_buffer()) {
+      widening_->to_float(packed, buffer, block.taps * block.depth * pitch);
+    } else {
+      tile.panel = packed;
+    }
   }
   tile.out_stride = args.out_stride;
   tile.width = panel.width;
@@ -171,9 +183,17 @@ void Product::run_panel(const ProductArgs& args, const float* const* table, floa
   }
 }
 
+const TileKernels::Function* Product::tiles_of(int vectors) const {
+  if (has_buffer() || shape_.weight_type == sdk::DataType::Float) return tiles_->tile[vectors];
+  return shape_.weight_type == sdk::DataType::Float16 ? tiles_->half_tile[vectors]
+                                                      : tiles_->bfloat_tile[vectors];
+}
+
 void Product::run_tiles(const TileArgs& all, const Panels::Panel& panel, const float* const* table,
                         const Run& run, const float* zeros) const {
   const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes;
+  const int64_t weight = has_buffer() ? 4 : weight_bytes();
+  const TileKernels::Function* kernels = tiles_of(panel.vectors);
   const int64_t tiles = ceil_div(run.rows, tiles_->max_rows[panel.vectors]);
   TileArgs tile = all;
   for (int64_t i = 0; i < tiles; ++i) {
@@ -182,11 +202,11 @@ void Product::run_tiles(const TileArgs& all, const Panels::Panel& panel, const f
     tile.rows = table + run.begin + begin;
     tile.taps = all.taps;
     tile.panel = all.panel;
-    if (zeros != nullptr) leave_padding_out(tile, rows, shape_.depth * pitch, zeros);
+    if (zeros != nullptr) leave_padding_out(tile, rows, shape_.depth * pitch * weight, zeros);
     if (tile.taps == 0 && !tile.first && !tile.last) continue;
     tile.out = run.out + begin * tile.out_stride;
     if (run.residual != nullptr) tile.residual = run.residual + begin * tile.residual_stride;
-    tiles_->tile[panel.vectors][rows](tile);
+    kernels[rows](tile);
     if (tile.last && !activation_.in_registers()) {
       activations_->apply(activation_, tile.out, tile.out_stride, rows, panel.width);
     }

@@ -7,6 +7,7 @@
 #include "plugins/cpu/dense/activation.hpp"
 #include "plugins/cpu/dense/panels.hpp"
 #include "plugins/cpu/dense/tile_f32.hpp"
+#include "plugins/cpu/kernels/half_f32.hpp"
 
 namespace backplane::cpu {
 
@@ -19,6 +20,7 @@ struct ProductShape {
   int64_t columns = 0;  // of a group
   int64_t groups = 1;
   bool unpacks = false;  // see ProductArgs::unpack; one tap and one group
+  sdk::DataType weight_type = sdk::DataType::Float;  // or of 16 bits: as they are packed
 };
 
 /// Where the rows of `out` lie if not one behind the other: in lines, these in planes, and these in images.
@@ -31,7 +33,7 @@ struct OutLines {
 
 /// The memory of one product. Strides count floats. Nothing is owned.
 struct ProductArgs {
-  const float* packed = nullptr;
+  const void* packed = nullptr;  // of the shape's weight_type
   /// Instead of `packed`, where the shape says so: writes steps [first, first + steps) of a panel as floats. What it
   /// writes beyond them stays within the next multiple of 8 steps; `first` is one.
   void (*unpack)(const void* from, const Panels::Panel& panel, int64_t first, int64_t steps,
@@ -55,9 +57,10 @@ class Product {
 
   const ProductShape& shape() const { return shape_; }
   const Panels& panels() const { return panels_; }
-  /// Floats of the packed weights of all groups; each group's panels follow the last one's.
+  /// Numbers of the packed weights of all groups; each group's panels follow the last one's.
   int64_t packed_floats() const { return group_floats() * shape_.groups; }
   int64_t group_floats() const { return panels_.padded_columns() * shape_.taps * shape_.depth; }
+  uint64_t packed_bytes() const { return static_cast<uint64_t>(packed_floats() * weight_bytes()); }
   /// Whether `out` is written once, so that it may be the residual's memory.
   bool single_block() const { return blocks_.size() == 1; }
   /// Bytes of scratch memory that a run needs, 64-byte aligned.
@@ -101,6 +104,10 @@ class Product {
     int64_t tap, taps, offset, depth;
   };
 
+  int64_t weight_bytes() const { return shape_.weight_type == sdk::DataType::Float ? 4 : 2; }
+  /// Whether tiles read a copy of their weights in float.
+  bool has_buffer() const { return shape_.unpacks || widening_ != nullptr; }
+  const TileKernels::Function* tiles_of(int vectors) const;
   void cut_depth();
   void cut_items();
   void run_rows(const ProductArgs& args, const float* const* table, float* buffer, int64_t row,
@@ -119,6 +126,7 @@ class Product {
   ProductShape shape_;
   Activation activation_;
   const TileKernels* tiles_ = nullptr;
+  const HalfConversion* widening_ = nullptr;  // of weights of 16 bits that tiles do not read
   const ActivationKernels* activations_ = nullptr;
   Panels panels_;
   std::vector<Block> blocks_;
@@ -126,7 +134,7 @@ class Product {
   int64_t row_items_ = 1;
   int64_t panel_items_ = 1;
   uint64_t table_bytes_ = 0;
-  uint64_t buffer_bytes_ = 0;  // of a part of a panel that is unpacked
+  uint64_t buffer_bytes_ = 0;  // of a part of a panel in float
   unsigned threads_ = 1;
 };
 

@@ -22,9 +22,32 @@ using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
 
-// How many floats ahead the panel is fetched into the first-level cache: far enough to hide the second
+// How far ahead the panel is fetched into the first-level cache, in bytes: far enough to hide the second
 // level's latency and most of the memory's, near enough not to push the rows out.
-constexpr int kPrefetchFloats = 512;
+constexpr int kPrefetchBytes = 2048;
+
+HWY_INLINE HWY_ATTR Vector load_weights(const float* from) { return hn::LoadU(Tag(), from); }
+
+#undef BP_HAS_HALF_TILES
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+#define BP_HAS_HALF_TILES
+
+HWY_INLINE HWY_ATTR Vector load_weights(const hwy::float16_t* from) {
+  const hn::Rebind<hwy::float16_t, Tag> half;
+  return hn::PromoteTo(Tag(), hn::LoadU(half, from));
+}
+
+struct BFloat {
+  uint16_t bits;
+};
+
+HWY_INLINE HWY_ATTR Vector load_weights(const BFloat* from) {
+  const hn::Rebind<uint16_t, Tag> half;
+  const hn::RebindToUnsigned<Tag> word;
+  const auto bits = hn::LoadU(half, reinterpret_cast<const uint16_t*>(from));
+  return hn::BitCast(Tag(), hn::ShiftLeft<16>(hn::PromoteTo(word, bits)));
+}
+#endif
 
 /// Copies the columns that exist between memory and a whole tile.
 template <int kRows, int kVectors>
@@ -57,10 +80,12 @@ HWY_INLINE HWY_ATTR void start_sums(const TileArgs& args, Vector (&acc)[kRows][k
   }
 }
 
-template <int kRows, int kVectors>
+template <class Weight, int kRows, int kVectors>
 HWY_INLINE HWY_ATTR void add_products(const TileArgs& args, Vector (&acc)[kRows][kVectors]) {
   const Tag d;
-  const float* HWY_RESTRICT panel = args.panel;
+  constexpr int kPrefetched = kPrefetchBytes / static_cast<int>(sizeof(Weight));
+  constexpr int kLineVectors = 4 / static_cast<int>(sizeof(Weight));  // vectors of a prefetch
+  const auto* HWY_RESTRICT panel = static_cast<const Weight*>(args.panel);
   const float* const* rows = args.rows;
   const int64_t depth = args.depth;
   for (int64_t t = 0; t < args.taps; ++t, rows += args.row_pitch) {
@@ -72,9 +97,9 @@ HWY_INLINE HWY_ATTR void add_products(const TileArgs& args, Vector (&acc)[kRows]
       Vector w[kVectors];
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) {
-        w[j] = hn::LoadU(d, panel + j * kLanes);
-        if (kLanes >= 8) {
-          __builtin_prefetch(panel + kPrefetchFloats + j * kLanes, 0, 3);
+        w[j] = load_weights(panel + j * kLanes);
+        if (kLanes >= 8 && j % kLineVectors == 0) {
+          __builtin_prefetch(panel + kPrefetched + j * kLanes, 0, 3);
         }
       }
 #pragma GCC unroll 8
@@ -126,20 +151,20 @@ HWY_INLINE HWY_ATTR void store_sums(const TileArgs& args, Vector (&acc)[kRows][k
 }
 
 /// A tile all of whose columns exist. The parts are inlined, so that the sums stay in registers.
-template <int kRows, int kVectors>
+template <class Weight, int kRows, int kVectors>
 HWY_ATTR void whole_tile(const TileArgs& args) {
   Vector acc[kRows][kVectors];
   start_sums(args, acc);
-  add_products(args, acc);
+  add_products<Weight>(args, acc);
   store_sums(args, acc);
 }
 
 /// Any tile; one whose last columns do not exist is computed whole in a buffer of its own.
-template <int kRows, int kVectors>
+template <class Weight, int kRows, int kVectors>
 void tile(const TileArgs& args) {
   constexpr int kWidth = kVectors * kLanes;
   if (HWY_LIKELY(args.width == kWidth)) {
-    whole_tile<kRows, kVectors>(args);
+    whole_tile<Weight, kRows, kVectors>(args);
     return;
   }
   HWY_ALIGN float out[kRows * kWidth] = {};
@@ -161,14 +186,18 @@ void tile(const TileArgs& args) {
     whole.residual = residual;
     whole.residual_stride = kWidth;
   }
-  whole_tile<kRows, kVectors>(whole);
+  whole_tile<Weight, kRows, kVectors>(whole);
   copy_edge<kRows, kVectors>(out, kWidth, args.out, args.out_stride, args.width);
 }
 
-/// Fills the row of the table for panels of `kVectors` vectors, up to `kRows` rows.
+/// Fills the rows of the tables for panels of `kVectors` vectors, up to `kRows` rows.
 template <int kVectors, int... kRows>
 void fill(TileKernels& kernels, std::integer_sequence<int, kRows...>) {
-  ((kernels.tile[kVectors][kRows + 1] = tile<kRows + 1, kVectors>), ...);
+  ((kernels.tile[kVectors][kRows + 1] = tile<float, kRows + 1, kVectors>), ...);
+#ifdef BP_HAS_HALF_TILES
+  ((kernels.half_tile[kVectors][kRows + 1] = tile<hwy::float16_t, kRows + 1, kVectors>), ...);
+  ((kernels.bfloat_tile[kVectors][kRows + 1] = tile<BFloat, kRows + 1, kVectors>), ...);
+#endif
   kernels.max_rows[kVectors] = sizeof...(kRows);
 }
 

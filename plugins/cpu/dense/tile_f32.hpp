@@ -20,7 +20,8 @@ struct TileArgs {
   ptrdiff_t offset;
   int64_t taps;
   int64_t depth;
-  const float* panel;  // aligned to a vector, padded to whole vectors
+  const void*
+      panel;  // weights of the kernel's type, aligned to a vector of them, padded to whole vectors
   float* out;
   ptrdiff_t out_stride;
   int64_t width;          // columns of the panel that exist
@@ -43,6 +44,9 @@ struct TileKernels {
   int panel_vectors;                   // vectors in the widest panel
   int max_rows[kMaxPanelVectors + 1];  // by the number of vectors in the panel
   Function tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
+  // Of weights of float16 and of bfloat16, which are computed with in float; null where the set has no such loads.
+  Function half_tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
+  Function bfloat_tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
 };
 
 const TileKernels& tile_kernels(Isa isa);

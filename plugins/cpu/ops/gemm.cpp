@@ -5,6 +5,7 @@
 #include "plugins/cpu/dense/layout_copy.hpp"
 #include "plugins/cpu/dense/matmul_f32.hpp"
 #include "plugins/cpu/dense/plain_product.hpp"
+#include "plugins/cpu/dense/weight_attributes.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/rounding.hpp"
 
@@ -94,7 +95,7 @@ class Gemm {
       args.a_offsets = &offset;
       args.b = ctx.input(kRight).data<float>();
       args.b_offsets = &offset;
-      args.packed = packed ? ctx.packed(0).data<float>() : nullptr;
+      args.packed = packed ? ctx.packed(0).data<char>() : nullptr;
       args.alpha = attributes.alpha;
       args.y = ctx.output(0).mutable_data<float>();
       if (ctx.has_input(kAddend))
@@ -119,7 +120,10 @@ class Gemm {
   };
 
   Gemm(const sdk::CreateContext& ctx, const sdk::Node& node)
-      : attributes_(node), activation_(read_activation(node)), isa_(isa_of(ctx)) {}
+      : attributes_(node),
+        weight_type_(weight_type_of(node)),
+        activation_(read_activation(node)),
+        isa_(isa_of(ctx)) {}
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
@@ -131,6 +135,8 @@ class Gemm {
     shape.depth = dims.depth;
     shape.columns = dims.columns;
     shape.b_transposed = attributes_.trans_b;
+    check_weights(ctx.input(kRight), ctx.input_constant(kRight));
+    if (ctx.input_constant(kRight)) shape.weight_type = weight_type_;
     Prepared prepared{MatMulF32(shape, true, activation_, isa_, ctx.threads().count()),
                       attributes_,
                       dims.rows,
@@ -152,16 +158,16 @@ class Gemm {
     if (attributes_.trans_a)
       prepared.a_bytes = align64(static_cast<uint64_t>(dims.rows * dims.depth) * 4);
     if (prepared.packed) {
-      const std::string key = sdk::message("matmul f32 isa ", static_cast<int>(isa_), " dims ",
-                                           sdk::to_string(ctx.input(kRight).dims()), " transposed ",
-                                           attributes_.trans_b, " alpha ", attributes_.alpha);
-      ctx.request_pack(key, {kRight}, static_cast<uint64_t>(prepared.product.packed_floats()) * 4,
-                       this);
+      const std::string key =
+          sdk::message("matmul ", sdk::type_name(weight_type_), " isa ", static_cast<int>(isa_),
+                       " dims ", sdk::to_string(ctx.input(kRight).dims()), " transposed ",
+                       attributes_.trans_b, " alpha ", attributes_.alpha);
+      ctx.request_pack(key, {kRight}, prepared.product.packed_bytes(), this);
       ctx.ignore_input(kRight);
     }
     ctx.set_workspace(prepared.a_bytes + prepared.c_bytes +
                       prepared.product.workspace_bytes(prepared.packed));
-    ctx.set_variant(prepared.packed ? "packed" : "packing");
+    ctx.set_variant(prepared.packed ? packed_variant(weight_type_) : "packing");
     ctx.set_cost(static_cast<uint64_t>(2 * dims.rows * dims.depth * dims.columns),
                  ctx.input(kLeft).bytes() + ctx.input(kRight).bytes());
     return prepared;
@@ -174,13 +180,14 @@ class Gemm {
     shape.b_transposed = attributes_.trans_b;
     shape.columns = b.dim(attributes_.trans_b ? 0 : 1);
     shape.depth = b.dim(attributes_.trans_b ? 1 : 0);
+    shape.weight_type = weight_type_;
     const MatMulF32 product(shape, true, Activation{}, isa_, 1);
-    product.pack(b.data<float>(), attributes_.alpha, ctx.target().mutable_data<float>(),
-                 ctx.threads());
+    product.pack(b, attributes_.alpha, ctx.target().mutable_data<char>(), ctx.threads());
   }
 
  private:
   GemmAttributes attributes_;
+  sdk::DataType weight_type_;
   Activation activation_;
   Isa isa_;
 };
@@ -256,7 +263,7 @@ sdk::KernelList gemm_kernels() {
       sdk::op("Gemm")
           .name("cpu:gemm")
           .types("T", {sdk::DataType::Float})
-          .flags(BP_KERNEL_WIDENS_HALF)
+          .flags(BP_KERNEL_WIDENS_HALF | BP_KERNEL_HALF_WEIGHTS)
           .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT, BP_INPUT_DATA})
           .kernel<Gemm>(),
       sdk::op("Gemm", "backplane.cpu")

@@ -1,10 +1,11 @@
 // MatMul: https://onnx.ai/onnx/operators/onnx__MatMul.html
 // and backplane.cpu::MatMul, which a rewrite makes: inputs A, B, bias [columns], residual (as y); attributes
-// trans_b (B is [..., columns, depth]), alpha, activation. y = activation(alpha * A B + bias + residual).
+// trans_b (B is [..., columns, depth]), alpha, activation, weight_type (of 16 bits: a constant B is held so). y = activation(alpha * A B + bias + residual).
 #include "plugins/cpu/dense/activation_attributes.hpp"
 #include "plugins/cpu/dense/matmul_dims.hpp"
 #include "plugins/cpu/dense/matmul_f32.hpp"
 #include "plugins/cpu/dense/plain_product.hpp"
+#include "plugins/cpu/dense/weight_attributes.hpp"
 #include "plugins/cpu/device.hpp"
 
 namespace backplane::cpu {
@@ -30,7 +31,7 @@ class MatMul {
       args.a_offsets = a_offsets.data();
       args.b = ctx.input(kB).data<float>();
       args.b_offsets = b_offsets.data();
-      args.packed = packed ? ctx.packed(0).data<float>() : nullptr;
+      args.packed = packed ? ctx.packed(0).data<char>() : nullptr;
       args.alpha = alpha;
       args.bias = ctx.has_input(kBias) ? ctx.input(kBias).data<float>() : nullptr;
       args.residual = ctx.has_input(kResidual) ? ctx.input(kResidual).data<float>() : nullptr;
@@ -42,6 +43,7 @@ class MatMul {
   MatMul(const sdk::CreateContext& ctx, const sdk::Node& node)
       : trans_b_(node.get_int("trans_b", 0) != 0),
         alpha_(node.get_float("alpha", 1.0f)),
+        weight_type_(weight_type_of(node)),
         activation_(read_activation(node)),
         isa_(isa_of(ctx)) {}
   MatMul(const MatMul&) = delete;
@@ -59,19 +61,21 @@ class MatMul {
     shape.columns = dims.columns;
     shape.shared_b = dims.shared_b();
     shape.b_transposed = trans_b_ && b.rank() > 1;
-    MatMulF32 product(shape, dims.a_in_order(), activation_, isa_, ctx.threads().count());
     const bool packed = shape.shared_b && ctx.input_constant(kB);
+    check_weights(b, packed);
+    if (packed) shape.weight_type = weight_type_;
+    MatMulF32 product(shape, dims.a_in_order(), activation_, isa_, ctx.threads().count());
     if (packed) {
-      const std::string key = sdk::message("matmul f32 isa ", static_cast<int>(isa_), " dims ",
-                                           sdk::to_string(b.dims()), " transposed ",
-                                           shape.b_transposed, " alpha ", alpha_);
-      ctx.request_pack(key, {kB}, static_cast<uint64_t>(product.packed_floats()) * 4, this);
+      const std::string key = sdk::message(
+          "matmul ", sdk::type_name(weight_type_), " isa ", static_cast<int>(isa_), " dims ",
+          sdk::to_string(b.dims()), " transposed ", shape.b_transposed, " alpha ", alpha_);
+      ctx.request_pack(key, {kB}, product.packed_bytes(), this);
       ctx.ignore_input(kB);
     }
     ctx.set_workspace(product.workspace_bytes(packed));
     if (ctx.input(kResidual).present() && product.takes_residual_in_place())
       ctx.allow_in_place(0, kResidual);
-    ctx.set_variant(packed ? "packed" : "packing");
+    ctx.set_variant(packed ? packed_variant(weight_type_) : "packing");
     ctx.set_cost(static_cast<uint64_t>(2 * sdk::element_count(dims.out) * dims.depth),
                  b.bytes() + ctx.input(kA).bytes());
     std::vector<int64_t> a_offsets = dims.a_indices;
@@ -90,13 +94,15 @@ class MatMul {
     shape.b_transposed = trans_b_ && rank > 1;
     shape.columns = rank == 1 ? 1 : b.dim(shape.b_transposed ? rank - 2 : rank - 1);
     shape.depth = rank == 1 || shape.b_transposed ? b.dim(rank - 1) : b.dim(rank - 2);
+    shape.weight_type = weight_type_;
     const MatMulF32 product(shape, true, Activation{}, isa_, 1);
-    product.pack(b.data<float>(), alpha_, ctx.target().mutable_data<float>(), ctx.threads());
+    product.pack(b, alpha_, ctx.target().mutable_data<char>(), ctx.threads());
   }
 
  private:
   bool trans_b_;
   float alpha_;
+  sdk::DataType weight_type_;
   Activation activation_;
   Isa isa_;
 };
@@ -154,7 +160,7 @@ sdk::KernelList matmul_kernels() {
       sdk::op("MatMul")
           .name("cpu:matmul")
           .types("T", {sdk::DataType::Float})
-          .flags(BP_KERNEL_WIDENS_HALF)
+          .flags(BP_KERNEL_WIDENS_HALF | BP_KERNEL_HALF_WEIGHTS)
           .roles({BP_INPUT_DATA, BP_INPUT_WEIGHT})
           .kernel<MatMul>(),
       sdk::op("MatMul", "backplane.cpu")

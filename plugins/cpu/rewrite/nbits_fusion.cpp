@@ -76,15 +76,9 @@ bool has_scales_along(const WorkingGraph& graph, const NarrowMatrix& matrix, int
   return axis == 1 - along && scales.rank() == 1 && scales.dim(0) == matrix.dims[1 - at];
 }
 
-void drop_if_unread(WorkingGraph& graph, WorkNode* node, WorkNode* reader) {
-  if (node == nullptr) return;
-  const std::string& value = node->outputs[0];
-  if (graph.consumers(value).empty() && !graph.is_output(value)) graph.remove(node, reader);
-}
-
 void drop_narrow_source(WorkingGraph& graph, const NarrowMatrix& matrix, WorkNode* reader) {
-  drop_if_unread(graph, matrix.transpose, reader);
-  drop_if_unread(graph, matrix.dequantize, reader);
+  graph.remove_if_unread(matrix.transpose, reader);
+  graph.remove_if_unread(matrix.dequantize, reader);
 }
 
 /// Whether a Gemm is a product and the addition of a row at most.

@@ -1,6 +1,7 @@
 // The passes of the rewrite, in the order in which they run.
 #pragma once
 
+#include "plugins/cpu/dense/isa.hpp"
 #include "plugins/cpu/rewrite/working_graph.hpp"
 
 namespace backplane::cpu {
@@ -12,6 +13,9 @@ void fuse_quantized(WorkingGraph& graph);
 /// MatMul and Gemm whose weights are constants of 4 or 8 bits, and Gather from such a table, read the bits; nothing is
 /// folded to floats.
 void keep_narrow_weights(WorkingGraph& graph);
+
+/// MatMul and Gemm whose weights are constants of 16 bits, cast to float for them alone, read these.
+void keep_half_weights(WorkingGraph& graph);
 
 /// Decomposed Gelu, LayerNormalization and RMSNormalization, positions that are turned into queries and keys, and pairs of
 /// QuantizeLinear and DequantizeLinear become one node each.
@@ -34,5 +38,8 @@ void fuse_products(WorkingGraph& graph);
 
 /// Images are kept channels last between the nodes that work on them; reorders stand at the borders.
 void lay_out_channels_last(WorkingGraph& graph);
+
+/// Products of constant weights that 16 bits hold exactly keep them so.
+void hold_weights_in_halves(WorkingGraph& graph, Isa isa);
 
 }  // namespace backplane::cpu

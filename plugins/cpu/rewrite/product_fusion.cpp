@@ -1,3 +1,4 @@
+#include "plugins/cpu/dense/weight_attributes.hpp"
 #include "plugins/cpu/rewrite/activation_match.hpp"
 #include "plugins/cpu/rewrite/addend_match.hpp"
 #include "plugins/cpu/rewrite/passes.hpp"
@@ -31,6 +32,12 @@ void fuse_narrow_matmul(WorkingGraph& graph, WorkNode* node) {
   take_addends(graph, node, y.dims().back(), 5, 6);
   absorb_activation_of(graph, node, y.dims().back());
   if (!before && node->changed) node->domain = kPrivateDomain;
+}
+
+/// Whether its weights are halves; the loop over the nodes may come to such a one again.
+bool has_half_weights(const WorkNode& node) {
+  return node.domain == kPrivateDomain && node.attributes.count(kWeightType) != 0 &&
+         node.attributes.count("activation") == 0;
 }
 
 void fuse_gemm(WorkingGraph& graph, WorkNode* node) {
@@ -94,13 +101,15 @@ void fuse_products(WorkingGraph& graph) {
     if (node == nullptr || !graph.is_float(node->outputs[0])) continue;
     if (node->is("MatMulNBits", kPrivateDomain) || node->is("MatMulNBits", "com.microsoft"))
       fuse_narrow_matmul(graph, node);
-    if (node->changed) continue;
-    if (node->is("MatMul")) {
+    const bool has_halves = has_half_weights(*node);
+    if (node->changed && !has_halves) continue;
+    const std::string domain = has_halves ? kPrivateDomain : "";
+    if (node->is("MatMul", domain)) {
       fuse_matmul(graph, node);
       fuse_scale(graph, node);
     }
     if (node->is("Softmax")) fuse_softmax(graph, node);
-    if (node->is("Gemm")) fuse_gemm(graph, node);
+    if (node->is("Gemm", domain)) fuse_gemm(graph, node);
   }
 }
 

@@ -4,16 +4,18 @@
 
 namespace backplane::cpu {
 
-void rewrite_graph(const sdk::Graph& graph, sdk::Rewrite& edit, const CpuDevice&) {
+void rewrite_graph(const sdk::Graph& graph, sdk::Rewrite& edit, const CpuDevice& device) {
   WorkingGraph work(graph, edit);
   fuse_quantized(work);
   keep_narrow_weights(work);
+  keep_half_weights(work);
   fuse_decomposed(work);
   fuse_dynamic_quantization(work);
   fuse_convolutions(work);
   fuse_attention(work);
   fuse_products(work);
   lay_out_channels_last(work);
+  hold_weights_in_halves(work, device.isa());
   work.emit();
 }
 

@@ -221,6 +221,11 @@ WorkNode* WorkingGraph::merge(const std::vector<sdk::Node>& nodes, const sdk::No
   return node;
 }
 
+void WorkingGraph::remove_if_unread(WorkNode* node, WorkNode* into) {
+  if (node != nullptr && consumers(node->outputs[0]).empty() && !is_output(node->outputs[0]))
+    remove(node, into);
+}
+
 void WorkingGraph::set_input(WorkNode* node, std::size_t index, const std::string& value) {
   unlink(node);
   node->set_input(index, value);

@@ -89,6 +89,8 @@ class WorkingGraph {
   void absorb(WorkNode* into, WorkNode* from);
   /// Removes a node whose work others do: `into` replaces it too.
   void remove(WorkNode* node, WorkNode* into);
+  /// The same where nobody reads the node's first output; null is no node.
+  void remove_if_unread(WorkNode* node, WorkNode* into);
   void set_input(WorkNode* node, std::size_t index, const std::string& value);
   void set_inputs(WorkNode* node, std::vector<std::string> values);
   void set_output(WorkNode* node, std::size_t index, const std::string& value);

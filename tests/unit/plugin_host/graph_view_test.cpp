@@ -170,6 +170,12 @@ TEST_F(GraphViewTest, WhetherAValueIsConstantIsToldWithoutReadingIt) {
   EXPECT_EQ(api().value_is_constant(w), 1U);
   EXPECT_EQ(api().value_is_constant(api().graph_value(view.raw(), "x")), 0U);
   EXPECT_EQ(api().value_is_constant(nullptr), 0U);
+  std::uint64_t bytes = 0;
+  EXPECT_EQ(api().value_constant_stored(w, &bytes), unaligned.data());
+  EXPECT_EQ(bytes, unaligned.size());
+  EXPECT_EQ(api().value_constant_stored(api().graph_value(view.raw(), "x"), &bytes), nullptr);
+  EXPECT_EQ(bytes, 0U);
+  EXPECT_EQ(api().value_constant_stored(nullptr, nullptr), nullptr);
   EXPECT_EQ(test_host::resident_pages(unaligned), before);
   const bp_tensor* tensor = api().value_constant(w);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor->host_ptr) % sizeof(float), 0U);

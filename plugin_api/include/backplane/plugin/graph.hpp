@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backplane/plugin/tensor.hpp"
@@ -43,6 +44,14 @@ class ValueInfo {
   }
   /// The contents of a constant; only when is_constant(). Strings are read from constant_value.
   Tensor constant() const { return Tensor(host().graph->value_constant(raw_)); }
+  /// The bytes of a constant where they lie, at any alignment, and without a copy; none where the host cannot show them so.
+  std::pair<const void*, std::uint64_t> stored_constant() const {
+    std::uint64_t bytes = 0;
+    const void* data = BP_HAS_FN(bp_graph_api, host().graph, value_constant_stored)
+                           ? host().graph->value_constant_stored(raw_, &bytes)
+                           : nullptr;
+    return {data, bytes};
+  }
   Value constant_value() const { return Value(host().graph->value_constant_value(raw_)); }
   bool is_output() const { return host().graph->value_is_output(raw_) != 0; }
   std::size_t consumer_count() const {

@@ -123,6 +123,12 @@ typedef struct bp_graph_api {
    * model's file is copied by the first call of value_constant, and the copy stays as long as the model's graph.
    * Ownership: none. Threads: any. Errors: none. Since: 1.1 */
   uint32_t (*value_is_constant)(const bp_value_info* value);
+
+  /* The contents of a constant where they lie, dense and row-major: `*bytes` of them, at any alignment. Never copied,
+   * whatever their size: for a look at large constants, of which value_constant would keep a copy. A model's file may be behind
+   * them: reading may block. NULL, and 0 bytes, where value_is_constant gives 0, for strings and for tensors without elements.
+   * Ownership: borrowed, as long as the graph. Threads: any. Errors: none. Since: 1.2 */
+  const void* (*value_constant_stored)(const bp_value_info* value, uint64_t* bytes);
 } bp_graph_api;
 
 #ifdef __cplusplus

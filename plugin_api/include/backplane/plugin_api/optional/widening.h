@@ -1,4 +1,4 @@
-/* Backplane plugin ABI: an optional flag of kernels that serve 16-bit types in float.
+/* Backplane plugin ABI: optional flags of kernels that serve 16-bit types in float.
  * plugin_api.h does not include it: who wants it does. */
 #pragma once
 
@@ -11,3 +11,9 @@
  * all, which is the more exact way. A kernel of the same provider for the 16-bit type itself is used where the session's option
  * `widening` is off. Hosts that do not know the flag take no notice of it. Since: 1.0 */
 #define BP_KERNEL_WIDENS_HALF 512u
+
+/* A flag beside the one above, for providers whose rewrite makes nodes that read 16-bit weights as they are. A constant that such a
+ * node reads as BP_INPUT_WEIGHT is not cast before the rewrite has seen the graph: the weight is the output of a Cast
+ * whose input is the constant. What still reads the Cast afterwards gets the constant in float.
+ * Hosts that do not know the flag cast it beforehand, as all others. Since: 1.2 */
+#define BP_KERNEL_HALF_WEIGHTS 1024u
