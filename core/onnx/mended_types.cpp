@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -154,6 +155,31 @@ void mend_attention(const NodeProto& node, InferenceContext& context) {
   type.mutable_tensor_type()->mutable_shape()->mutable_dim(inferred->dim_size() - 1)->clear_value();
 }
 
+/// ONNX leaves out axes that are counted from the end before opset 11, where nothing says that they may be, and files
+/// have them nevertheless.
+void mend_unsqueeze(InferenceContext& context) {
+  const ::onnx::AttributeProto* axes = context.getAttribute("axes");
+  const TensorShapeProto* from = shape_of(context.getInputType(0));
+  if (axes == nullptr || from == nullptr) return;
+  const int rank = from->dim_size() + axes->ints_size();
+  std::vector<bool> is_new(static_cast<std::size_t>(rank));
+  for (const std::int64_t axis : axes->ints()) {
+    const std::int64_t at = axis < 0 ? axis + rank : axis;
+    if (at < 0 || at >= rank || is_new[static_cast<std::size_t>(at)]) return;  // the kernel's error
+    is_new[static_cast<std::size_t>(at)] = true;
+  }
+  TensorShapeProto shape;
+  int next = 0;
+  for (const bool is_one : is_new) {
+    if (is_one) {
+      shape.add_dim()->set_dim_value(1);
+    } else {
+      *shape.add_dim() = from->dim(next++);
+    }
+  }
+  *context.getOutputType(0)->mutable_tensor_type()->mutable_shape() = shape;
+}
+
 }  // namespace
 
 TypeProto without_element_shapes(const TypeProto& type) {
@@ -168,6 +194,7 @@ TypeProto without_element_shapes(const TypeProto& type) {
 void mend_output_types(const NodeProto& node, InferenceContext& context) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") return;
   if (node.op_type() == "Einsum") return mend_einsum(context);
+  if (node.op_type() == "Unsqueeze") return mend_unsqueeze(context);
   if (node.op_type() == "Attention") return mend_attention(node, context);
   if (node.op_type() != "Loop") return;
   for (std::size_t i = 0; i < context.getNumOutputs(); ++i) {

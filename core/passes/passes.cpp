@@ -22,6 +22,7 @@ constexpr Pass kPasses[] = {
     {kFoldingPass, OptimizationLevel::Basic, fold_constants},
     {"inline_constant_if", OptimizationLevel::Basic, inline_constant_if},
     {"eliminate_identities", OptimizationLevel::Basic, eliminate_identities},
+    {"capture_loop_invariants", OptimizationLevel::Basic, capture_loop_invariants},
     {"unify_shape_reads", OptimizationLevel::Extended, unify_shape_reads},
     {"merge_common_subexpressions", OptimizationLevel::Extended, merge_common_subexpressions},
     {"eliminate_dead_nodes", OptimizationLevel::Basic, eliminate_dead_nodes},

@@ -42,7 +42,7 @@ struct PassOptions {
 inline constexpr const char* kFoldingPass = "fold_constants";
 
 /// All passes in the order they run: "fold_constants", "inline_constant_if", "eliminate_identities",
-/// "unify_shape_reads" and "merge_common_subexpressions" (from level Extended on), "eliminate_dead_nodes".
+/// "capture_loop_invariants", "unify_shape_reads" and "merge_common_subexpressions" (from level Extended on), "eliminate_dead_nodes".
 ///
 /// unify_shape_reads needs to know the feeds, since it makes a graph read inputs that it did not read before: sessions
 /// run it over a graph that is cut to what is fed and fetched. Where a node reads a dimension of any value by Shape, with

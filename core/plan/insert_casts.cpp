@@ -136,9 +136,23 @@ class CastInserter {
            graph_.value(id).type.element == type;
   }
 
+  /// A sequence, optional or map of elements of the type: no cast reaches them, and what lies within must agree with what
+  /// the node takes out or puts in.
+  bool holds_type(ValueId id, DataType type) const {
+    if (id == kNone) return false;
+    const Type* at = &graph_.value(id).type;
+    if (at->inner == nullptr) return false;
+    while (at->inner != nullptr) at = at->inner.get();
+    return at->element == type;
+  }
+
   /// nullopt: there is nothing to cast, or something that cannot be.
   std::optional<CastSides> sides_of(const Node& node, const SchemaInfo& schema,
                                     DataType type) const {
+    const auto holds = [&](ValueId id) { return holds_type(id, type); };
+    if (std::any_of(node.inputs.begin(), node.inputs.end(), holds) ||
+        std::any_of(node.outputs.begin(), node.outputs.end(), holds))
+      return std::nullopt;
     CastSides sides;
     std::set<std::string> params;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {

@@ -20,7 +20,8 @@ struct TypeCast {
 /// Casts nodes that a device before theirs refuses for a type alone, where it takes them in a type that `casts` allows:
 /// what the node reads is cast before it, what it makes behind it. A value that was cast from `to` is not cast back.
 /// Only values whose type is a type parameter of the operator are cast, and outputs only together with inputs of the
-/// parameter: a type that an attribute sets stays. `opset` is that of the Cast nodes.
+/// parameter: a type that an attribute sets stays, and so does a node that reads or makes sequences of the type. `opset`
+/// is that of the Cast nodes.
 /// With `widens`, nodes of 16-bit types whose kernel asks for float (BP_KERNEL_WIDENS_HALF) are cast as well, and nodes without
 /// such a kernel where one of their inputs is there in float and no output is the graph's.
 struct CastRules {

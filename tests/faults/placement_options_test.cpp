@@ -218,6 +218,28 @@ TEST_F(PlacementOptions, WhatOnlyMovesElementsStaysIn16BitsUnlessTheyAreFloatAlr
   EXPECT_EQ(count_casts(explanation), 2u) << explanation["order"];  // the weights' is done at load
 }
 
+TEST_F(PlacementOptions, WhatReadsOrMakesSequencesOf16BitTypesStaysSo) {
+  ::onnx::ModelProto proto;
+  const auto status = ::onnx::OnnxParser::Parse(proto, R"(
+      <ir_version: 8, opset_import: ["" : 17]>
+      half (float[4] x) => (float[8] y) {
+        narrow = Cast <to: int = 10> (x)
+        twice = Add(narrow, narrow)
+        parts = SplitToSequence <axis: int = 0> (twice)
+        more = SequenceInsert(parts, twice)
+        joined = ConcatFromSequence <axis: int = 0> (more)
+        pair = SequenceConstruct(twice, narrow)
+        both = ConcatFromSequence <axis: int = 0> (pair)
+        sum = Add(joined, both)
+        y = Cast <to: int = 1> (sum)
+      })");
+  ASSERT_TRUE(status.IsOK()) << status.ErrorMessage();
+  const auto session = open_on_cpu(proto.SerializeAsString(), true);
+  EXPECT_NE(reason_of(row_of(explained(*session), "op", "Add"), "cpu", "widened"), "");
+  const Tensors got = session->run({{"x", {{4}, {1, 2, 3, 4}}}});
+  EXPECT_EQ(got.at("y").elements, (std::vector<float>{4, 8, 12, 16, 3, 6, 9, 12}));
+}
+
 TEST_F(PlacementOptions, WideningCanBeSwitchedOff) {
   const Json explanation = explained(*open_on_cpu(half_model(), false));
   EXPECT_EQ(count_casts(explanation), 0u);

@@ -110,9 +110,10 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * unused_rules                     allow | warn | error: rules of placement that do nothing               warn
  * precision                        fp32 | tf32 | fp16 | bf16                                              fp32
  * optimization                     none | basic | extended | all                                          all
- * disabled_passes                  names of passes, separated by ',': fold_constants, eliminate_identities,
- *                                  unify_shape_reads, merge_common_subexpressions, eliminate_dead_nodes,
- *                                  provider_rewrites, provider_claims
+ * disabled_passes                  names of passes, separated by ',': fold_constants, inline_constant_if,
+ *                                  eliminate_identities, capture_loop_invariants, unify_shape_reads,
+ *                                  merge_common_subexpressions, eliminate_dead_nodes, provider_rewrites,
+ *                                  provider_claims
  * enabled_passes                   likewise: run below their optimization level too
  * deterministic                    true | false                                                           false
  * execution_mode                   sequential | parallel: steps that do not depend on each other    sequential

@@ -78,7 +78,9 @@ Window WindowAttributes::resolve(DimsView spatial, DimsView kernel) const {
       }
       const std::int64_t size = common::padded_size(i, in, begin, end, reach);
       const std::int64_t span = size - reach;
-      if (span < 0) sdk::invalid("a window of ", reach, " elements does not fit ", size);
+      // With ceil_mode an image may be smaller than its one window.
+      if (span < 0 && !(ceil_mode && -span < stride))
+        sdk::invalid("a window of ", reach, " elements does not fit ", size);
       out = (ceil_mode ? common::ceil_quotient(span, stride) : span / stride) + 1;
       // The last window must begin inside of the input or of the padding before it.
       if (ceil_mode && out - 1 >= common::ceil_quotient(in + begin, stride)) --out;

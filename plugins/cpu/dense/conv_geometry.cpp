@@ -13,7 +13,8 @@ void check_count(const char* what, const std::vector<int64_t>& values, std::size
 /// The number of positions of the window along one axis.
 int64_t positions(int64_t padded, int64_t window, int64_t stride, bool ceil_mode, int64_t in,
                   int64_t pad_begin) {
-  if (padded < window) return 0;
+  // With ceil_mode an image may be smaller than its one window.
+  if (padded < window) return ceil_mode && window - padded < stride && in > 0 ? 1 : 0;
   int64_t count = (padded - window) / stride + 1;
   if (ceil_mode && (padded - window) % stride != 0) {
     // A window that would start in the padding at the end is left out.

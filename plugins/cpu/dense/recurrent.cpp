@@ -179,7 +179,15 @@ void Recurrent<T>::run_direction(const RecurrentArgs<T>& args, std::int64_t dire
     const T* bias = args.bias != nullptr ? args.bias + direction * 2 * columns : nullptr;
     inputs_.run(args.x, args.w_packed + direction * inputs_.packed_size(), bias, buffers.from_x,
                 buffers.scratch, threads);
-    for (std::int64_t i = 0; i < shape_.steps; ++i) step({args, buffers, direction, i}, threads);
+    const std::int64_t longest =
+        args.lengths == nullptr
+            ? shape_.steps
+            : std::int64_t{*std::max_element(args.lengths, args.lengths + shape_.batch)};
+    for (std::int64_t i = 0; i < longest; ++i) step({args, buffers, direction, i}, threads);
+    // Behind the end of all sequences there is nothing to compute.
+    for (std::int64_t i = longest; i < shape_.steps && args.y != nullptr; ++i) {
+      for (std::int64_t b = 0; b < shape_.batch; ++b) store_y({args, buffers, direction, i}, b, -1);
+    }
   }
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
     const std::int64_t at = state_at(direction, b);

@@ -152,6 +152,17 @@ class Dft {
   bool axis_is_input_;
 };
 
+/// How many parts a number of the signal has. Without an axis for them it is real: the specification has
+/// [batch, samples, 1], but PyTorch's exporter and ONNX Runtime know [batch, samples], too.
+std::int64_t parts_of(const sdk::Tensor& signal) {
+  const std::int64_t parts = signal.rank() == 3 ? signal.dim(2) : 1;
+  if (signal.rank() < 2 || signal.rank() > 3 || (parts != 1 && parts != 2)) {
+    sdk::invalid("STFT: the signal has dims ", sdk::to_string(signal.dims()),
+                 ", expected [batch, samples, 1 or 2] or [batch, samples]");
+  }
+  return parts;
+}
+
 class Stft {
  public:
   struct Prepared {
@@ -196,11 +207,8 @@ class Stft {
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor signal = ctx.input(0);
     const sdk::Tensor window = ctx.input(2);
-    if (signal.rank() != 3 || (signal.dim(2) != 1 && signal.dim(2) != 2)) {
-      sdk::invalid("STFT: the signal has dims ", sdk::to_string(signal.dims()),
-                   ", expected [batch, samples, 1 or 2]");
-    }
-    if (onesided_ && signal.dim(2) == 2)
+    const std::int64_t parts = parts_of(signal);
+    if (onesided_ && parts == 2)
       sdk::invalid("STFT: a complex signal has no onesided spectrum; set onesided = 0");
     const std::int64_t step = scalar_of("frame_step", ctx.input(1), 1);
     const std::int64_t length =
@@ -215,10 +223,9 @@ class Stft {
     const std::int64_t frames = samples < length ? 0 : (samples - length) / step + 1;
     const std::int64_t bins = onesided_ ? length / 2 + 1 : length;
     ctx.set_output(0, signal.type(), sdk::Dims{signal.dim(0), frames, bins, 2});
-    Prepared prepared{
-        Fourier(length), signal.type(), signal.dim(0), samples,
-        frames,          step,          bins,          static_cast<int>(signal.dim(2)),
-        window.present()};
+    Prepared prepared{Fourier(length), signal.type(), signal.dim(0), samples,
+                      frames,          step,          bins,          static_cast<int>(parts),
+                      window.present()};
     reserve_lines(ctx, prepared.fourier);
     return prepared;
   }

@@ -54,6 +54,23 @@ TEST(Inference, SizesThatAreWrittenAsMinusOneAreTheSameFromNodeToNode) {
   EXPECT_EQ(shape_of(result.graph, "a"), shape_of(result.graph, "y"));
 }
 
+// ONNX 1.23 leaves such axes out before opset 11.
+TEST(Inference, NewAxesMayBeCountedFromTheEndInAnyOpset) {
+  const auto inferred = [](const std::vector<std::int64_t>& axes, std::int64_t opset) {
+    auto unsqueeze = node("Unsqueeze", {"x"}, {"y"});
+    auto* attribute = unsqueeze.add_attribute();
+    attribute->set_name("axes");
+    attribute->set_type(::onnx::AttributeProto::INTS);
+    for (const std::int64_t axis : axes) attribute->add_ints(axis);
+    return shape_of(imported(model_of({unsqueeze}, opset)).graph, "y");
+  };
+  for (const std::int64_t opset : {7, 10, 11}) {
+    EXPECT_EQ(inferred({-1}, opset), "tensor(float)[2,3,1]") << opset;
+    EXPECT_EQ(inferred({0, -2}, opset), "tensor(float)[1,2,1,3]") << opset;
+    EXPECT_EQ(inferred({1}, opset), "tensor(float)[2,1,3]") << opset;
+  }
+}
+
 TEST(Inference, EinsumBroadcasts) {
   const auto inferred = [](const char* equation, const std::vector<std::string>& a,
                            const std::vector<std::string>& b) {

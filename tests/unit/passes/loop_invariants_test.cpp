@@ -1,0 +1,101 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "pass_graphs.hpp"
+
+namespace backplane::core {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// y, w_after = Loop("", go, x, w), whose body adds w to x and hands it on.
+class LoopInvariants : public GraphTest {
+ protected:
+  void SetUp() override {
+    for (const char* const name : {"go", "x", "w"}) input(name);
+    type("w", DataType::Int64, {3});
+    for (const char* const name : {"turn", "condition", "state", "weight"})
+      body_->add_input(body_->value_named(name));
+    add_to(*body_, "Add", {"state", "weight"}, {"sum"}, "add");
+    for (const char* const name : {"condition", "sum", "weight"})
+      body_->add_output(body_->value_named(name));
+  }
+  void add_loop() { set_body(add("Loop", {"", "go", "x", "w"}, {"y", "w_after"}, "loop"), body_); }
+  const Node& loop() { return graph().node(graph().find_node("loop")); }
+  std::vector<std::string> inputs_of(const Graph& of, const char* node) const {
+    return names_of(of, of.node(of.find_node(node)).inputs);
+  }
+
+  std::shared_ptr<Graph> body_ = std::make_shared<Graph>();
+};
+
+TEST_F(LoopInvariants, AreReadWhereTheyAre) {
+  add_loop();
+  add("Neg", {"w_after"}, {"z"}, "reader");
+  output("y");
+  output("z");
+  run("capture_loop_invariants");
+  const ValueId x = graph().find_value("x"), go = graph().find_value("go");
+  EXPECT_THAT(loop().inputs, ElementsAre(kNone, go, x));
+  EXPECT_THAT(names_of(graph(), loop().outputs), ElementsAre("y"));
+  EXPECT_THAT(loop().captured, ElementsAre(graph().find_value("w")));
+  EXPECT_THAT(inputs_of(graph(), "reader"), ElementsAre("w"));
+  EXPECT_THAT(names_of(*body_, body_->inputs), ElementsAre("turn", "condition", "state"));
+  EXPECT_THAT(names_of(*body_, body_->outputs), ElementsAre("condition", "sum"));
+  EXPECT_THAT(inputs_of(*body_, "add"), ElementsAre("state", "w"));
+  const Value& captured = body_->value(body_->find_value("w"));
+  EXPECT_TRUE(captured.is_outer);
+  EXPECT_EQ(captured.type.to_string(), "tensor(int64)");
+}
+
+TEST_F(LoopInvariants, ThatAreConstantsAreConstantsOfTheBody) {
+  initializer("three", {3});
+  set_body(add("Loop", {"", "go", "x", "three"}, {"y"}, "loop"), body_);
+  output("y");
+  run();
+  EXPECT_THAT(inputs_of(*body_, "add"), ElementsAre("state", "three"));
+  EXPECT_NE(body_->value(body_->find_value("three")).constant, nullptr);
+}
+
+TEST_F(LoopInvariants, AreFoundInBodiesWithinBodies) {
+  auto inner = std::make_shared<Graph>();
+  inner->value(inner->value_named("weight")).is_outer = true;
+  add_to(*inner, "Neg", {"weight"}, {"r"}, "negate");
+  inner->add_output(inner->find_value("r"));
+  const NodeId branch = add_to(*body_, "If", {"condition"}, {"unused"}, "branch");
+  Attribute attribute;
+  attribute.type = Attribute::Type::Graph;
+  attribute.graphs.push_back(inner);
+  body_->node(branch).attributes["then_branch"] = attribute;
+  add_loop();
+  output("y");
+  run("capture_loop_invariants");
+  EXPECT_THAT(inputs_of(*inner, "negate"), ElementsAre("w"));
+  EXPECT_THAT(loop().captured, ElementsAre(graph().find_value("w")));
+}
+
+TEST_F(LoopInvariants, StayWhereTheirLastValueIsAResult) {
+  add_loop();
+  output("w_after");
+  run("capture_loop_invariants");
+  EXPECT_EQ(loop().inputs.size(), 4u);
+}
+
+TEST_F(LoopInvariants, StayWhereTheBodyHasTheirNameForAnotherValue) {
+  add_to(*body_, "Neg", {"sum"}, {"w"}, "negate");
+  add_loop();
+  output("y");
+  run("capture_loop_invariants");
+  EXPECT_EQ(loop().inputs.size(), 4u);
+}
+
+TEST_F(LoopInvariants, StayWhereTheyAreStackedTurnByTurn) {
+  body_->add_output(body_->find_value("weight"));
+  set_body(add("Loop", {"", "go", "x", "w"}, {"y", "", "stacked"}, "loop"), body_);
+  output("stacked");
+  run("capture_loop_invariants");
+  EXPECT_EQ(loop().inputs.size(), 4u);
+}
+
+}  // namespace
+}  // namespace backplane::core
