@@ -31,9 +31,10 @@ struct CastRules {
 
 /// Casts of earlier calls, by the nodes' names.
 struct InsertedCasts {
-  std::set<std::string> back;  ///< what reads them may read what they were made from
-  std::set<std::string>
-      weights;  ///< of constants that a rewrite may read as they are (BP_KERNEL_HALF_WEIGHTS)
+  /// What reads them may read what they were made from.
+  std::set<std::string> back;
+  /// Of constants that a rewrite may read as they are (BP_KERNEL_HALF_WEIGHTS).
+  std::set<std::string> weights;
 };
 
 /// Returns why, by node; when there is something, the graph has changed and its nodes are to be placed anew.
