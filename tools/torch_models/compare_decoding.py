@@ -47,7 +47,8 @@ class Decoder:
             else:
                 sizes = {"batch_size": 1, PAST: past}
                 dims = [dim.dim_value or sizes[dim.dim_param] for dim in value.type.tensor_type.shape.dim]
-                made[value.name] = random.standard_normal(dims, dtype=np.float32)
+                dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+                made[value.name] = random.standard_normal(dims, dtype=np.float32).astype(dtype)
         return made
 
     def session(self, optimized, threads):
