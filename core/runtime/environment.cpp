@@ -1,7 +1,7 @@
 #include "core/runtime/environment.hpp"
 
 #include <algorithm>
-#include <exception>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -291,39 +291,49 @@ void Environment::leave_out_absent(SessionOptions& options) {
   std::erase_if(options.provider_options, is_nobodys);
 }
 
+/// Why the device does not open; none: it does, or there was an error, since somebody insists on it or it is asked wrongly.
+std::optional<Error> Environment::try_append(DeviceSet& set, const SessionOptions& options,
+                                             const ProviderChoice& choice, bool is_insisted_on) {
+  try {
+    append_device(set, options, choice, true);
+    return std::nullopt;
+  } catch (const Error& error) {
+    if (is_insisted_on || error.code() == Code::InvalidArgument) throw;
+    return error;
+  }
+}
+
 /// A device that is there and does not open is an error, but where nobody insists on it it is left out, with a warning.
 void Environment::append_listed(DeviceSet& set, const SessionOptions& options,
                                 const std::vector<ProviderChoice>& choices, bool is_auto,
                                 bool insists) {
-  std::exception_ptr first;
+  std::optional<Error> first;
   std::vector<std::string> unopened;
   std::string opened;
   for (const ProviderChoice& choice : choices) {
-    std::string why = choice.left_out;
-    try {
-      if (why.empty()) {
-        append_device(set, options, choice, true);
+    std::optional<Error> error;
+    if (choice.left_out.empty()) {
+      const bool is_insisted_on =
+          is_auto ? insists || has_rule_for(options, choice.name) : !choice.optional;
+      error = try_append(set, options, choice, is_insisted_on);
+      if (!error) {
         opened += (opened.empty() ? "" : ",") + choice.name;
         continue;
       }
-    } catch (const Error& error) {
-      const bool is_insisted_on =
-          is_auto ? insists || has_rule_for(options, choice.name) : !choice.optional;
-      if (is_insisted_on || error.code() == Code::InvalidArgument) throw;
-      if (first == nullptr) first = std::current_exception();
-      why = error.message();
+      if (!first) first = error;
     }
+    const std::string why = error ? error->message() : choice.left_out;
     set.left_out.insert(split_device_name(choice.name).first);
     set.remarks.push_back(
         is_auto ? text("providers=auto leaves out '", choice.name, "': ", why)
                 : text("the optional provider '", choice.name, "' is left out: ", why));
-    if (choice.left_out.empty()) {
+    if (error) {
       unopened.push_back(set.remarks.back());
     } else {
       logger_->info(set.remarks.back());
     }
   }
-  if (is_auto && opened.empty() && first != nullptr) std::rethrow_exception(first);
+  if (is_auto && opened.empty() && first) throw Error(*first);
   const std::string without =
       opened.empty() ? ""
                      : text("; providers=", opened, " does without it and without this warning");

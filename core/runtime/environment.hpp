@@ -58,6 +58,8 @@ class Environment {
   std::vector<ProviderChoice> all_choices(std::vector<std::string>& remarks);
   void check_provider_options(const SessionOptions& options);
   std::string why_absent(const ProviderChoice& choice);
+  std::optional<Error> try_append(DeviceSet& set, const SessionOptions& options,
+                                  const ProviderChoice& choice, bool is_insisted_on);
   /// `is_auto`: nobody has named them; `insists`: all of them are needed all the same.
   void append_listed(DeviceSet& set, const SessionOptions& options,
                      const std::vector<ProviderChoice>& choices, bool is_auto, bool insists);

@@ -33,6 +33,25 @@ void require_few_taps(DimsView kernel) {
   common::checked_product(kernel).at_most(kMost, "a kernel of ", to_string(kernel));
 }
 
+[[noreturn]] void does_not_fit(std::int64_t size, std::int64_t reach) {
+  sdk::invalid("a window of ", reach, " elements does not fit ", size);
+}
+
+/// How many places a window of `reach` elements has among `size`.
+std::int64_t positions(std::int64_t size, std::int64_t reach, std::int64_t stride) {
+  if (size < reach) does_not_fit(size, reach);
+  return (size - reach) / stride + 1;
+}
+
+/// The same with ceil_mode: the last may reach beyond the end, and an image may be smaller than its one window. It must begin
+/// before `limit`, the end of the input: not in the padding behind.
+std::int64_t ceiled_positions(std::int64_t size, std::int64_t reach, std::int64_t stride,
+                              std::int64_t limit) {
+  if (reach - size >= stride) does_not_fit(size, reach);
+  const std::int64_t last = common::ceil_quotient(size - reach, stride);
+  return last >= common::ceil_quotient(limit, stride) ? last : last + 1;
+}
+
 }  // namespace
 
 common::WindowAxis Window::axis(std::size_t at) const {
@@ -77,13 +96,8 @@ Window WindowAttributes::resolve(DimsView spatial, DimsView kernel) const {
         end = entry(pads, count + i, 0);
       }
       const std::int64_t size = common::padded_size(i, in, begin, end, reach);
-      const std::int64_t span = size - reach;
-      // With ceil_mode an image may be smaller than its one window.
-      if (span < 0 && !(ceil_mode && -span < stride))
-        sdk::invalid("a window of ", reach, " elements does not fit ", size);
-      out = (ceil_mode ? common::ceil_quotient(span, stride) : span / stride) + 1;
-      // The last window must begin inside of the input or of the padding before it.
-      if (ceil_mode && out - 1 >= common::ceil_quotient(in + begin, stride)) --out;
+      out = ceil_mode ? ceiled_positions(size, reach, stride, in + begin)
+                      : positions(size, reach, stride);
     }
     window.in[to] = in;
     window.out[to] = out;

@@ -18,6 +18,12 @@ int64_t entry(const std::vector<int64_t>& values, std::size_t index, int64_t abs
   return values.empty() ? absent : values[index];
 }
 
+/// Copies the weights of one tap, `count` of them, one behind the other; returns where the next ones go.
+float* copy_tap(const float* weights, const Window& window, int64_t tap, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) *to++ = weights[i * window.taps() + tap];
+  return to;
+}
+
 }  // namespace
 
 TransposedAttributes::TransposedAttributes(const sdk::Node& node)
@@ -203,10 +209,9 @@ void TransposedConv::pack(const float* weights, const float* scales, float* pack
       float* to = beside;
       for (const int64_t kz : one.positions[0]) {
         for (const int64_t ky : one.positions[1]) {
-          for (const int64_t kx : one.positions[2]) {
-            const int64_t tap = (kz * window.kernel[1] + ky) * window.kernel[2] + kx;
-            for (int64_t i = 0; i < depth * columns; ++i) *to++ = from[i * window.taps() + tap];
-          }
+          for (const int64_t kx : one.positions[2])
+            to = copy_tap(from, window, (kz * window.kernel[1] + ky) * window.kernel[2] + kx,
+                          depth * columns, to);
         }
       }
       WeightView view;

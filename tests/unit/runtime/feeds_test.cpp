@@ -40,6 +40,7 @@ TEST_F(Feeds, AnEmptyOneIsNamed) {
   Value moved = tensor<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   const Value there = std::move(moved);
   expect_words(failure([&] {
+                 // NOLINTNEXTLINE(bugprone-use-after-move): that it is told is what is tested
                  session.run({{"left", there}, {"right", moved}});
                }),
                {"'right'", "no value", "moved from"});
