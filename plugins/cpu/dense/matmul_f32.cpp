@@ -1,5 +1,7 @@
 #include "plugins/cpu/dense/matmul_f32.hpp"
 
+#include <memory>
+
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
@@ -20,17 +22,6 @@ ProductShape product_shape(const MatMulShape& shape) {
   product.columns = shape.columns;
   product.weight_type = shape.weight_type;
   return product;
-}
-
-/// Calls part(panel, floats) for all panels, in parallel; `floats` are the thread's own.
-template <class Part>
-void split_panels(const sdk::Threads& threads, const Panels& panels, const Part& part) {
-  threads.parallel_for(static_cast<uint64_t>(panels.count()), 1,
-                       [&](uint64_t begin, uint64_t end, uint32_t) {
-                         std::vector<float> floats;
-                         for (uint64_t i = begin; i < end; ++i)
-                           part(panels.at(static_cast<int64_t>(i)), floats);
-                       });
 }
 
 }  // namespace
@@ -73,19 +64,19 @@ void MatMulF32::pack(const float* b, float alpha, void* packed, const sdk::Threa
   if (shape_.weight_type == sdk::DataType::Float)
     return pack_panels(panels, weights, static_cast<float*>(packed), threads);
   const HalfConversion& narrowing = half_conversion(isa_, shape_.weight_type);
-  split_panels(threads, panels, [&](const Panels::Panel& panel, std::vector<float>& floats) {
+  for_each_panel(panels, threads, [&](const Panels::Panel& panel) {
     const int64_t count = shape_.depth * panel.vectors * panels.lanes;
-    floats.resize(static_cast<std::size_t>(count));
-    pack_panel(panels, weights, panel, floats.data());
+    const auto floats = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(count));
+    pack_panel(panels, weights, panel, floats.get());
     auto* to = static_cast<uint16_t*>(packed) + panel.column * shape_.depth;
-    narrowing.from_float(floats.data(), to, count);
+    narrowing.from_float(floats.get(), to, count);
   });
 }
 
 void MatMulF32::pack(const uint16_t* b, uint16_t* packed, const sdk::Threads& threads) const {
   const WeightView weights = view(b, 1);
   const Panels& panels = product_.panels();
-  split_panels(threads, panels, [&](const Panels::Panel& panel, std::vector<float>&) {
+  for_each_panel(panels, threads, [&](const Panels::Panel& panel) {
     pack_panel(panels, weights, panel, packed + panel.column * shape_.depth);
   });
 }

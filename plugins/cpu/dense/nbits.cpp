@@ -119,12 +119,9 @@ void NBitsLayout::pack_panel(const NBitsSource& source, const Panels::Panel& pan
 }
 
 void NBitsLayout::pack(const NBitsSource& source, void* packed, const sdk::Threads& threads) const {
-  threads.parallel_for(static_cast<std::uint64_t>(panels_.count()), 1,
-                       [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
-                         for (std::uint64_t i = begin; i < end; ++i)
-                           pack_panel(source, panels_.at(static_cast<std::int64_t>(i)),
-                                      static_cast<char*>(packed));
-                       });
+  for_each_panel(panels_, threads, [&](const Panels::Panel& panel) {
+    pack_panel(source, panel, static_cast<char*>(packed));
+  });
 }
 
 }  // namespace backplane::cpu

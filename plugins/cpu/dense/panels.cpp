@@ -87,12 +87,9 @@ void pack_panel(const Panels& panels, const WeightView& weights, const Panels::P
 
 void pack_panels(const Panels& panels, const WeightView& weights, float* packed,
                  const sdk::Threads& threads) {
-  threads.parallel_for(static_cast<uint64_t>(panels.count()), 1,
-                       [&](uint64_t begin, uint64_t end, uint32_t) {
-                         for (uint64_t i = begin; i < end; ++i) {
-                           pack_panel(panels, weights, static_cast<int64_t>(i), packed);
-                         }
-                       });
+  for_each_panel(panels, threads, [&](const Panels::Panel& panel) {
+    pack(panels, weights, panel, packed + panel.column * weights.taps * weights.depth);
+  });
 }
 
 }  // namespace backplane::cpu

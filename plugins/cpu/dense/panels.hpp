@@ -52,6 +52,16 @@ void pack_panel(const Panels& panels, const WeightView& weights, const Panels::P
 /// Packs panel `index` to its place in `packed`, which holds padded_columns() * taps * depth floats.
 void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed);
 
+/// Calls part(panel) for all panels, in parallel.
+template <class Part>
+void for_each_panel(const Panels& panels, const sdk::Threads& threads, const Part& part) {
+  threads.parallel_for(static_cast<uint64_t>(panels.count()), 1,
+                       [&](uint64_t begin, uint64_t end, uint32_t) {
+                         for (uint64_t i = begin; i < end; ++i)
+                           part(panels.at(static_cast<int64_t>(i)));
+                       });
+}
+
 /// Packs all panels, in parallel.
 void pack_panels(const Panels& panels, const WeightView& weights, float* packed,
                  const sdk::Threads& threads);

@@ -46,9 +46,9 @@ bool is_scaled(const WorkNode& node) {
   return alpha != node.attributes.end() && std::get<float>(alpha->second) != 1;
 }
 
-/// The constant of 16 bits that a Cast makes floats of; null: the value is no such thing.
-const WorkNode* cast_of_halves(const WorkingGraph& graph, const std::string& value) {
-  const WorkNode* cast = value.empty() ? nullptr : graph.producer(value);
+/// The Cast that makes floats of a constant of 16 bits; null: the value is not made so.
+WorkNode* cast_of_halves(const WorkingGraph& graph, const std::string& value) {
+  WorkNode* cast = value.empty() ? nullptr : graph.producer(value);
   if (cast == nullptr || !cast->is("Cast") || cast->changed || !graph.is_float(value))
     return nullptr;
   const sdk::ValueInfo halves = graph.constant_info(cast->input(0));
@@ -71,13 +71,11 @@ void keep_half_weights(WorkingGraph& graph) {
     if (node == nullptr || node->changed || !(node->is("MatMul") || node->is("Gemm")) ||
         !graph.is_float(node->outputs[0]) || is_scaled(*node))
       continue;
-    const WorkNode* cast = cast_of_halves(graph, node->input(1));
+    WorkNode* cast = cast_of_halves(graph, node->input(1));
     if (cast == nullptr) continue;
-    const std::string weights = cast->input(0);
-    set_weight_type(graph, node, graph.constant_info(weights).type());
-    WorkNode* unread = graph.producer(node->input(1));
-    graph.set_input(node, 1, weights);
-    graph.remove_if_unread(unread, node);
+    set_weight_type(graph, node, graph.constant_info(cast->input(0)).type());
+    graph.set_input(node, 1, cast->input(0));
+    graph.remove_if_unread(cast, node);
   }
 }
 
