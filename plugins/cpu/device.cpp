@@ -41,6 +41,12 @@ Isa choose_isa(std::string_view wanted) {
                "'; use auto, avx512, avx2 or baseline");
 }
 
+ProductPrecision choose_products(std::string_view precision, Isa isa) {
+  if (precision != "bf16") return ProductPrecision::kFloat;
+  if (has_bfloat_products(isa)) return ProductPrecision::kBFloat;
+  return isa == Isa::kBaseline ? ProductPrecision::kFloat : ProductPrecision::kBFloatWeights;
+}
+
 }  // namespace
 
 std::string processor_name() {
@@ -65,7 +71,9 @@ std::string processor_name() {
   return "CPU";
 }
 
-CpuDevice::CpuDevice(const sdk::OpenContext& ctx) : isa_(choose_isa(ctx.option("isa"))) {}
+CpuDevice::CpuDevice(const sdk::OpenContext& ctx)
+    : isa_(choose_isa(ctx.option("isa"))),
+      products_(choose_products(ctx.option("precision"), isa_)) {}
 
 const sdk::KernelList& CpuDevice::kernels() const {
   // Made once for the process: definitions stay valid until shutdown and do not depend on options.

@@ -6,6 +6,7 @@
 #include "backplane/plugin.hpp"
 #include "backplane/plugin_api/optional/widening.h"
 #include "plugins/cpu/dense/isa.hpp"
+#include "plugins/cpu/dense/weight_attributes.hpp"
 
 namespace backplane::cpu {
 
@@ -24,6 +25,9 @@ class CpuDevice : public sdk::HostDevice {
   /// What vector kernels may use.
   Isa isa() const { return isa_; }
 
+  /// How products and convolutions of constant weights compute.
+  ProductPrecision products() const { return products_; }
+
   /// Every kernel of ops/, in the order of the file names.
   const sdk::KernelList& kernels() const;
 
@@ -32,9 +36,15 @@ class CpuDevice : public sdk::HostDevice {
 
  private:
   Isa isa_;
+  ProductPrecision products_;
 };
 
 /// The instruction set for the kernels of one node.
 inline Isa isa_of(const sdk::CreateContext& ctx) { return ctx.device<const CpuDevice>()->isa(); }
+
+/// How the products of one node compute.
+inline ProductPrecision products_of(const sdk::CreateContext& ctx) {
+  return ctx.device<const CpuDevice>()->products();
+}
 
 }  // namespace backplane::cpu

@@ -35,7 +35,12 @@ BP_PLUGIN("cpu", "0.1.0", [](backplane::sdk::Plugin& plugin) {
        .extra_flags = BP_DEVICE_HOST_EVALUATOR},
       {Option("isa", BP_OPTION_STRING, "auto", "auto|avx512|avx2|baseline",
               "The highest instruction set that kernels may use; auto is the best one of the "
-              "processor.")});
+              "processor."),
+       Option(
+           "precision", BP_OPTION_STRING, "fp32", "fp32|bf16",
+           "How products and convolutions of constant weights compute. bf16 rounds their operands "
+           "to bfloat16 and sums in float where the processor has AVX512_BF16; elsewhere MatMul "
+           "and Gemm hold their weights so and nothing else changes.")});
   provider.info().driver = instruction_set();
   plugin.vendor("Backplane");
   plugin.provider(provider.raw());

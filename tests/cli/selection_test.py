@@ -44,6 +44,23 @@ class Devices(program.ProgramTest):
         self.assertRegex(text, r"1: fake device 1 [^;]*, the one that 'fakegpu' alone means")
 
 
+class Precision(program.ProgramTest):
+    """Which arithmetic the providers of a selection offer."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.save(program.relu_model())
+
+    def test_the_cpu_offers_bfloat16(self):
+        made = self.json_of("bench", self.model, "--providers", "cpu", "--precision", "bf16", "--runs", "1")
+        self.assertEqual(made["precision"], "bf16")
+        self.fail_with(2, ["'tf32' is not one of fp32|bf16"], "run", self.model, "--providers", "cpu", "--precision", "tf32")
+
+    def test_a_provider_without_such_an_option_offers_floats_alone(self):
+        self.fail_with(2, ["provider 'null' computes float tensors in fp32 alone"], "run", self.model, *FAKES,
+                       "--providers", "null", "--precision", "bf16", "--fallback", "forbid")
+
+
 class Auto(program.ProgramTest):
     """All providers with a device; who is left out is remarked."""
 

@@ -16,7 +16,7 @@ bool should_merge(const ConvShape& shape) {
          shape.window.dilation[2] == 1;
 }
 
-ProductShape product_shape(const ConvShape& shape, bool merged) {
+ProductShape product_shape(const ConvShape& shape, bool merged, ConvOperands operands) {
   const Window& window = shape.window;
   ProductShape product;
   product.rows = shape.batch * window.out_pixels();
@@ -24,6 +24,11 @@ ProductShape product_shape(const ConvShape& shape, bool merged) {
   product.columns = shape.out_channels / shape.groups;
   product.taps = merged ? window.taps() / window.kernel[2] : window.taps();
   product.depth = shape.in_channels / shape.groups * (merged ? window.kernel[2] : 1);
+  product.pairs = operands != ConvOperands::kFloats;
+  if (operands == ConvOperands::kRounded) {
+    product.rounded_depth = product.depth;
+    product.depth = ceil_div(product.depth, 2);
+  }
   return product;
 }
 
@@ -58,12 +63,26 @@ sdk::Dims output_dims(const ConvShape& shape, std::size_t rank, bool channels_fi
   return dims;
 }
 
+WeightView filters_of_group(const ConvShape& shape, const float* weights, const float* scales,
+                            int64_t group) {
+  const int64_t columns = shape.out_channels / shape.groups;
+  WeightView view;
+  view.taps = shape.window.taps();
+  view.depth = shape.in_channels / shape.groups;
+  view.tap_stride = 1;
+  view.depth_stride = view.taps;
+  view.column_stride = view.depth * view.taps;
+  view.data = weights + group * columns * view.column_stride;
+  view.column_scales = scales != nullptr ? scales + group * columns : nullptr;
+  return view;
+}
+
 DirectConv::DirectConv(const ConvShape& shape, const Activation& activation, Isa isa,
-                       unsigned threads)
+                       unsigned threads, ConvOperands operands)
     : shape_(shape),
       isa_(isa),
       merged_(should_merge(shape)),
-      product_(product_shape(shape, merged_), activation, isa, threads) {
+      product_(product_shape(shape, merged_, operands), activation, isa, threads) {
   const Window& window = shape.window;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const int64_t extent = (window.kernel[axis] - 1) * window.dilation[axis] + 1;
@@ -82,19 +101,9 @@ uint64_t DirectConv::workspace_bytes() const {
 
 void DirectConv::pack(const float* weights, const float* scales, float* packed,
                       const sdk::Threads& threads) const {
-  const int64_t taps = shape_.window.taps();
-  const int64_t depth = shape_.in_channels / shape_.groups;
-  const int64_t columns = shape_.out_channels / shape_.groups;
   for (int64_t group = 0; group < shape_.groups; ++group) {
-    WeightView view;
-    view.data = weights + group * columns * depth * taps;
-    view.taps = taps;
-    view.depth = depth;
-    view.tap_stride = 1;
-    view.depth_stride = taps;
-    view.column_stride = depth * taps;
-    view.column_scales = scales != nullptr ? scales + group * columns : nullptr;
-    pack_panels(product_.panels(), view, packed + group * product_.group_floats(), threads);
+    pack_panels(product_.panels(), filters_of_group(shape_, weights, scales, group),
+                packed + group * product_.group_floats(), threads);
   }
 }
 

@@ -26,6 +26,11 @@ ConvShape conv_shape(const WindowAttributes& attributes, int64_t groups, sdk::Di
 /// The result's dims: as many as x has.
 sdk::Dims output_dims(const ConvShape& shape, std::size_t rank, bool channels_first);
 
+/// The filters of one group of weights [out_channels, in_channels / groups, kernel ...], times one factor per output
+/// channel where `scales` is given.
+WeightView filters_of_group(const ConvShape& shape, const float* weights, const float* scales,
+                            int64_t group);
+
 /// The memory of one convolution. Nothing is owned.
 struct ConvArgs {
   const float* x = nullptr;
@@ -38,15 +43,24 @@ struct ConvArgs {
   ImageStrides y_strides;
 };
 
+/// What the images and weights of a direct convolution are.
+enum class ConvOperands {
+  kFloats,
+  kPairs,    // two numbers of bfloat16 where a float would be: `in_channels` counts these pairs
+  kRounded,  // weights as pairs, images as floats, which are rounded on the way; a kernel of one pixel and one group
+};
+
 /// A direct convolution made ready. Immutable.
 class DirectConv {
  public:
-  DirectConv(const ConvShape& shape, const Activation& activation, Isa isa, unsigned threads);
+  DirectConv(const ConvShape& shape, const Activation& activation, Isa isa, unsigned threads,
+             ConvOperands operands = ConvOperands::kFloats);
 
+  const Product& product() const { return product_; }
   int64_t packed_floats() const { return product_.packed_floats(); }
   uint64_t workspace_bytes() const;
   /// Packs weights [out_channels, in_channels / groups, kernel ...], times one factor per output
-  /// channel where `scales` is given.
+  /// channel where `scales` is given; as floats.
   void pack(const float* weights, const float* scales, float* packed,
             const sdk::Threads& threads) const;
   void run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;

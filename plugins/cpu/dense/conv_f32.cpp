@@ -3,7 +3,7 @@
 namespace backplane::cpu {
 namespace {
 
-using Method = std::variant<DirectConv, WinogradConv, DepthwiseConv>;
+using Method = std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv>;
 
 Method make(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa,
             unsigned threads) {
@@ -12,6 +12,8 @@ Method make(const ConvShape& shape, const Activation& activation, ConvMethod met
       return WinogradConv(shape, activation, isa, threads);
     case ConvMethod::kDepthwise:
       return DepthwiseConv(shape, activation, isa);
+    case ConvMethod::kBFloat:
+      return BFloatConv(shape, activation, isa, threads);
     case ConvMethod::kDirect:
       break;
   }
@@ -20,10 +22,12 @@ Method make(const ConvShape& shape, const Activation& activation, ConvMethod met
 
 }  // namespace
 
-ConvMethod choose_conv_method(const ConvShape& shape, Isa isa, unsigned threads) {
+ConvMethod choose_conv_method(const ConvShape& shape, bool rounds, Isa isa, unsigned threads) {
   if (DepthwiseConv::applies(shape)) return ConvMethod::kDepthwise;
-  if (WinogradConv::pays(shape, isa, threads)) return ConvMethod::kWinograd;
-  return ConvMethod::kDirect;
+  const bool bfloat = rounds && BFloatConv::applies(shape);
+  const double direct_rate = bfloat ? BFloatConv::kRate : 1;
+  if (WinogradConv::pays(shape, direct_rate, isa, threads)) return ConvMethod::kWinograd;
+  return bfloat ? ConvMethod::kBFloat : ConvMethod::kDirect;
 }
 
 ConvF32::ConvF32(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa,
@@ -53,13 +57,15 @@ bool ConvF32::takes_channels_first() const {
 }
 
 bool ConvF32::takes_residual_in_place() const {
-  const auto* direct = std::get_if<DirectConv>(&method_);
-  return direct == nullptr || direct->single_block();
+  if (const auto* direct = std::get_if<DirectConv>(&method_)) return direct->single_block();
+  const auto* rounded = std::get_if<BFloatConv>(&method_);
+  return rounded == nullptr || rounded->single_block();
 }
 
 std::string ConvF32::variant() const {
   if (std::holds_alternative<WinogradConv>(method_)) return "winograd 4x4";
   if (std::holds_alternative<DepthwiseConv>(method_)) return "depthwise";
+  if (std::holds_alternative<BFloatConv>(method_)) return "rounded to bfloat16";
   return takes_channels_first() ? "direct merged" : "direct";
 }
 

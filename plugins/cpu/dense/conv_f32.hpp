@@ -1,19 +1,22 @@
-// fp32 convolution on channels-last images: chooses among the methods of this folder.
+// Convolution of floats on channels-last images: chooses among the methods of this folder.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <variant>
 
+#include "plugins/cpu/dense/conv_bfloat.hpp"
 #include "plugins/cpu/dense/conv_winograd.hpp"
 #include "plugins/cpu/dense/sliding.hpp"
 
 namespace backplane::cpu {
 
-enum class ConvMethod { kDirect, kWinograd, kDepthwise };
+enum class ConvMethod { kDirect, kWinograd, kDepthwise, kBFloat };
+constexpr std::size_t kConvMethods = 4;
 
-/// The method that is expected to be the fastest.
-ConvMethod choose_conv_method(const ConvShape& shape, Isa isa, unsigned threads);
+/// The method that is expected to be the fastest; `rounds`: images and weights may be rounded to bfloat16, and
+/// has_bfloat_products() is true.
+ConvMethod choose_conv_method(const ConvShape& shape, bool rounds, Isa isa, unsigned threads);
 
 /// A convolution by one of the methods, made ready. Immutable.
 class ConvF32 {
@@ -35,7 +38,7 @@ class ConvF32 {
   std::string variant() const;
 
  private:
-  std::variant<DirectConv, WinogradConv, DepthwiseConv> method_;
+  std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv> method_;
 };
 
 }  // namespace backplane::cpu

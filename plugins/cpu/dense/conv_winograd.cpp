@@ -40,7 +40,7 @@ bool WinogradConv::applies(const ConvShape& shape) {
          window.dilation[2] == 1;
 }
 
-bool WinogradConv::pays(const ConvShape& shape, Isa isa, unsigned threads) {
+bool WinogradConv::pays(const ConvShape& shape, double direct_rate, Isa isa, unsigned threads) {
   if (!applies(shape) || shape.in_channels < 8 || shape.out_channels < 8) return false;
   // Rates of one core, in multiply-adds, transformed floats and bytes of weights a nanosecond. The
   // products of both methods run near the peak; the transforms and the four times larger weights are
@@ -51,7 +51,7 @@ bool WinogradConv::pays(const ConvShape& shape, Isa isa, unsigned threads) {
   const auto channels = static_cast<double>(shape.in_channels * shape.out_channels);
   const auto pixels = static_cast<double>(shape.batch * shape.window.out_pixels());
   const auto tiles = static_cast<double>(tile_count(shape));
-  const double direct = channels * 9 * pixels / macs_per_ns / threads;
+  const double direct = channels * 9 * pixels / (direct_rate * macs_per_ns) / threads;
   const double points = channels * kWinogradPoints * tiles / (0.85 * macs_per_ns);
   const double transforms =
       tiles * static_cast<double>(shape.in_channels + shape.out_channels) / transforms_per_ns;

@@ -9,8 +9,9 @@ namespace backplane::cpu {
 /// A convolution by transforms made ready. Immutable.
 class WinogradConv {
  public:
-  /// Whether the method applies and is expected to be the faster one.
-  static bool pays(const ConvShape& shape, Isa isa, unsigned threads);
+  /// Whether the method applies and is expected to be faster than a direct one whose products are `direct_rate` times
+  /// as fast as those of floats.
+  static bool pays(const ConvShape& shape, double direct_rate, Isa isa, unsigned threads);
   /// Whether the method applies at all.
   static bool applies(const ConvShape& shape);
 

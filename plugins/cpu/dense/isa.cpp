@@ -18,4 +18,14 @@ Isa best_isa() {
 #endif
 }
 
+bool has_bfloat_products(Isa isa) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return isa == Isa::kAvx512 && best_isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
+#else
+  static_cast<void>(isa);
+  return false;
+#endif
+}
+
 }  // namespace backplane::cpu

@@ -11,4 +11,8 @@ enum class Isa { kBaseline, kAvx2, kAvx512 };
 /// baseline is what the compiler targets (NEON on Arm).
 Isa best_isa();
 
+/// Whether there are instructions, within what `isa` stands for, that multiply numbers of bfloat16 and add the products to
+/// floats: as many multiplications in half of the instructions.
+bool has_bfloat_products(Isa isa);
+
 }  // namespace backplane::cpu

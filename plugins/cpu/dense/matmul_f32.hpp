@@ -16,6 +16,7 @@ struct MatMulShape {
   int64_t b_depth_stride = 0;
   int64_t b_column_stride = 0;
   sdk::DataType weight_type = sdk::DataType::Float;  // or of 16 bits: of a packed B
+  bool rounds = false;  // A and a packed B to bfloat16; only where has_bfloat_products()
 };
 
 /// The memory of a product. Offsets and strides count floats; a and y: one offset per product, b: one per
@@ -47,7 +48,7 @@ class MatMulF32 {
   uint64_t packed_bytes() const { return product_.packed_bytes(); }
   /// With B packed, and without.
   uint64_t workspace_bytes(bool packed) const;
-  /// B, floats, packed as the shape's weight_type, which must hold them exactly.
+  /// B, floats, packed as the shape's weight_type, to which they are rounded.
   void pack(const float* b, float alpha, void* packed, const sdk::Threads& threads) const;
   /// B, numbers of weight_type, a type of 16 bits.
   void pack(const uint16_t* b, uint16_t* packed, const sdk::Threads& threads) const;
@@ -58,6 +59,8 @@ class MatMulF32 {
 
  private:
   WeightView view(const void* b, float alpha) const;
+  void pack_rounded(const void* b, sdk::DataType type, float alpha, void* packed,
+                    const sdk::Threads& threads) const;
   void run_one(const MatMulArgs& args, const void* packed, int64_t index, void* scratch,
                const sdk::Threads& threads) const;
 

@@ -1,5 +1,8 @@
 #include "plugins/cpu/dense/panels.hpp"
 
+#include <memory>
+
+#include "plugins/cpu/kernels/half_f32.hpp"
 #include "plugins/cpu/kernels/transpose_plain.hpp"
 
 namespace backplane::cpu {
@@ -83,6 +86,34 @@ void pack_panel(const Panels& panels, const WeightView& weights, const Panels::P
 void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
                 uint16_t* packed) {
   pack(panels, weights, panel, packed);
+}
+
+void pack_panel_pairs(const Panels& panels, const WeightView& weights, sdk::DataType type,
+                      const Panels::Panel& panel, Isa isa, uint32_t* packed) {
+  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels.lanes;
+  const auto count = static_cast<std::size_t>(weights.taps * weights.depth * pitch);
+  const auto halves = std::make_unique_for_overwrite<uint16_t[]>(count);
+  if (type != sdk::DataType::Float) pack(panels, weights, panel, halves.get());
+  if (type != sdk::DataType::BFloat16) {
+    const auto floats = std::make_unique_for_overwrite<float[]>(count);
+    const auto numbers = static_cast<int64_t>(count);
+    if (type == sdk::DataType::Float) {
+      pack(panels, weights, panel, floats.get());
+    } else {
+      half_conversion(isa, type).to_float(halves.get(), floats.get(), numbers);
+    }
+    half_conversion(isa, sdk::DataType::BFloat16).from_float(floats.get(), halves.get(), numbers);
+  }
+  const uint16_t* from = halves.get();
+  for (int64_t tap = 0; tap < weights.taps; ++tap) {
+    for (int64_t k = 0; k < weights.depth; k += 2, packed += pitch) {
+      const bool is_last = k + 1 == weights.depth;
+      const uint16_t* next = from + pitch;
+      for (int64_t j = 0; j < pitch; ++j)
+        packed[j] = from[j] | (is_last ? 0U : uint32_t{next[j]} << 16);
+      from += is_last ? pitch : 2 * pitch;
+    }
+  }
 }
 
 void pack_panels(const Panels& panels, const WeightView& weights, float* packed,

@@ -70,6 +70,7 @@ Product::Product(const ProductShape& shape, const Activation& activation, Isa is
   if (shape.weight_type != sdk::DataType::Float &&
       (shape.rows > kMostHalfRows || tiles_->half_tile[1][1] == nullptr))
     widening_ = &half_conversion(isa, shape.weight_type);
+  if (shape.rounded_depth > 0) rounding_ = &half_conversion(isa, sdk::DataType::BFloat16);
   cut_depth();
   cut_items();
 }
@@ -111,6 +112,11 @@ void Product::cut_items() {
   rows = std::min({rows, kMaxCacheRows, kMaxTableEntries / std::max<int64_t>(1, shape_.taps)});
   cache_rows_ = std::max(kRowUnit, rows / kRowUnit * kRowUnit);
   cache_rows_ = std::max<int64_t>(1, std::min(cache_rows_, shape_.rows));
+  if (rounding_ != nullptr) {
+    int64_t steps = 0;
+    for (const Block& block : blocks_) steps = std::max(steps, block.depth);
+    buffer_bytes_ = align64(static_cast<uint64_t>(cache_rows_ * (8 + 4 * steps)));
+  }
   table_bytes_ = static_cast<uint64_t>(ceil_div(shape_.taps * cache_rows_ * 8, 64) * 64);
 
   const int64_t panels = panels_.count() * shape_.groups;
@@ -135,10 +141,27 @@ void Product::run_rows(const ProductArgs& args, const float* const* table, float
   const int64_t first = panels * panel_item / panel_items_;
   const int64_t last = panels * (panel_item + 1) / panel_items_;
   for (const Block& block : blocks_) {
+    const float* const* rows = table;
+    if (rounding_ != nullptr) rows = rounded_rows(table, buffer, count, block);
     for (int64_t panel = first; panel < last; ++panel) {
-      run_panel(args, table, buffer, row, count, panel, block);
+      run_panel(args, rows, buffer, row, count, panel, block);
     }
   }
+}
+
+/// A block's part of the rows as pairs.
+const float* const* Product::rounded_rows(const float* const* table, float* buffer, int64_t count,
+                                          const Block& block) const {
+  auto** rows = reinterpret_cast<const float**>(buffer);
+  float* to = buffer + 2 * count;
+  const int64_t numbers = std::min(2 * block.depth, shape_.rounded_depth - 2 * block.offset);
+  for (int64_t i = 0; i < count; ++i, to += block.depth) {
+    auto* halves = reinterpret_cast<uint16_t*>(to);
+    rounding_->from_float(table[i] + 2 * block.offset, halves, numbers);
+    if (numbers < 2 * block.depth) halves[numbers] = 0;
+    rows[i] = to;
+  }
+  return rows;
 }
 
 void Product::run_panel(const ProductArgs& args, const float* const* table, float* buffer,
@@ -149,7 +172,7 @@ void Product::run_panel(const ProductArgs& args, const float* const* table, floa
   const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes;
   TileArgs tile{};
   tile.row_pitch = count;
-  tile.offset = group * shape_.depth + block.offset;
+  tile.offset = rounding_ != nullptr ? 0 : group * shape_.depth + block.offset;
   tile.depth = block.depth;
   tile.taps = block.taps;
   tile.panel = buffer;
@@ -184,6 +207,7 @@ void Product::run_panel(const ProductArgs& args, const float* const* table, floa
 }
 
 const TileKernels::Function* Product::tiles_of(int vectors) const {
+  if (shape_.pairs) return tiles_->pair_tile[vectors];
   if (has_buffer() || shape_.weight_type == sdk::DataType::Float) return tiles_->tile[vectors];
   return shape_.weight_type == sdk::DataType::Float16 ? tiles_->half_tile[vectors]
                                                       : tiles_->bfloat_tile[vectors];

@@ -1,4 +1,4 @@
-// The driver of all fp32 products: rows given by pointers, times packed weights, over the thread pool.
+// The driver of all products with fp32 sums: rows given by pointers, times packed weights, over the thread pool.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,11 @@ struct ProductShape {
   int64_t groups = 1;
   bool unpacks = false;  // see ProductArgs::unpack; one tap and one group
   sdk::DataType weight_type = sdk::DataType::Float;  // or of 16 bits: as they are packed
+  /// The numbers are of bfloat16, two of them where a float would be, and `depth` counts these pairs: only where
+  /// has_bfloat_products().
+  bool pairs = false;
+  /// Of pairs: rows are so many floats, which are rounded on the way; one tap and one group. 0: rows are pairs.
+  int64_t rounded_depth = 0;
 };
 
 /// Where the rows of `out` lie if not one behind the other: in lines, these in planes, and these in images.
@@ -112,6 +117,8 @@ class Product {
   void cut_items();
   void run_rows(const ProductArgs& args, const float* const* table, float* buffer, int64_t row,
                 int64_t count, int64_t panel_item) const;
+  const float* const* rounded_rows(const float* const* table, float* buffer, int64_t count,
+                                   const Block& block) const;
   void run_panel(const ProductArgs& args, const float* const* table, float* buffer, int64_t row,
                  int64_t count, int64_t panel, const Block& block) const;
   /// Rows of a table from `begin` on whose results lie one behind the other, from `out` on.
@@ -127,6 +134,7 @@ class Product {
   Activation activation_;
   const TileKernels* tiles_ = nullptr;
   const HalfConversion* widening_ = nullptr;  // of weights of 16 bits that tiles do not read
+  const HalfConversion* rounding_ = nullptr;  // of rows
   const ActivationKernels* activations_ = nullptr;
   Panels panels_;
   std::vector<Block> blocks_;
@@ -134,7 +142,8 @@ class Product {
   int64_t row_items_ = 1;
   int64_t panel_items_ = 1;
   uint64_t table_bytes_ = 0;
-  uint64_t buffer_bytes_ = 0;  // of a part of a panel in float
+  uint64_t buffer_bytes_ =
+      0;  // of a part of a panel in float, or of rounded rows behind their table
   unsigned threads_ = 1;
 };
 

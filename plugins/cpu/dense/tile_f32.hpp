@@ -1,4 +1,4 @@
-// The inner kernel of all fp32 matrix products and convolutions: a register tile of the product of a
+// The inner kernel of all matrix products and convolutions whose sums are fp32: a register tile of the product of a
 // few rows, each given by pointers, with a panel of packed weights.
 #pragma once
 
@@ -14,6 +14,9 @@ namespace backplane::cpu {
 ///
 /// A matrix product has one tap; a convolution has one per kernel position, and a row is an output
 /// pixel. Strides count floats. Nothing is owned.
+///
+/// Kernels of pairs take two numbers of bfloat16, the first one in the lower half, for a float of the rows and of the
+/// panel: `depth` and `offset` count pairs, and a step of the depth adds both products.
 struct TileArgs {
   const float* const* rows;
   ptrdiff_t row_pitch;
@@ -47,6 +50,8 @@ struct TileKernels {
   // Of weights of float16 and of bfloat16, which are computed with in float; null where the set has no such loads.
   Function half_tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
   Function bfloat_tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
+  // Of pairs; only where has_bfloat_products().
+  Function pair_tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
 };
 
 const TileKernels& tile_kernels(Isa isa);

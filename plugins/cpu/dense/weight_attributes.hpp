@@ -1,4 +1,4 @@
-// In what type a product holds its constant weights, as the attribute of a node that a rewrite makes.
+// In what type a product holds its constant weights: the attribute of a node that a rewrite makes, and the device's option.
 #pragma once
 
 #include "backplane/plugin.hpp"
@@ -7,10 +7,19 @@ namespace backplane::cpu {
 
 constexpr const char* kWeightType = "weight_type";
 
-/// Float, or a type of 16 bits that holds every weight exactly.
-inline sdk::DataType weight_type_of(const sdk::Node& node) {
-  return static_cast<sdk::DataType>(
+/// How products and convolutions of constant weights compute; sums are float.
+enum class ProductPrecision {
+  kFloat,
+  kBFloatWeights,  // products hold weights rounded to bfloat16, and multiply floats
+  kBFloat,         // both operands are rounded to bfloat16
+};
+
+/// Float, or a type of 16 bits that holds every weight exactly or to which `precision` has them rounded.
+inline sdk::DataType weight_type_of(const sdk::Node& node, ProductPrecision precision) {
+  const auto type = static_cast<sdk::DataType>(
       node.get_int(kWeightType, static_cast<std::int64_t>(sdk::DataType::Float)));
+  const bool rounds = precision == ProductPrecision::kBFloatWeights;
+  return type == sdk::DataType::Float && rounds ? sdk::DataType::BFloat16 : type;
 }
 
 /// Weights that are read as they are have to be packed.
@@ -19,8 +28,9 @@ inline void check_weights(const sdk::Tensor& b, bool packed) {
     sdk::invalid("weights of ", sdk::type_name(b.type()), " must be constant");
 }
 
-/// What the plan calls a product of packed weights.
-inline const char* packed_variant(sdk::DataType weight_type) {
+/// What the plan calls a product of packed weights; it rounds where the device's `precision` says so.
+inline const char* packed_variant(sdk::DataType weight_type, bool rounds) {
+  if (rounds) return "rounded to bfloat16";
   switch (weight_type) {
     case sdk::DataType::Float16:
       return "packed as float16";

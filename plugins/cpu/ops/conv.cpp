@@ -84,6 +84,7 @@ class ConvKernel {
         last_(node.domain() != ""),
         x_first_(!last_ || node.get_int("x_channels_first", 0) != 0),
         activation_(read_activation(node)),
+        rounds_(products_of(ctx) == ProductPrecision::kBFloat),
         isa_(isa_of(ctx)) {
     const sdk::ValueInfo w = node.input(kW);
     if (w && w.is_static() && w.rank() >= 3) w_dims_.assign(w.dims().begin(), w.dims().end());
@@ -107,7 +108,8 @@ class ConvKernel {
     }
     ctx.set_output(0, sdk::DataType::Float, dims);
     const unsigned threads = ctx.threads().count();
-    const ConvMethod method = choose_conv_method(shape, isa_, threads);
+    const ConvMethod method =
+        choose_conv_method(shape, rounds_ && ctx.input_constant(kW), isa_, threads);
     Prepared prepared{
         shape, ConvF32(shape, activation_, method, isa_, threads), x_first_, !last_, false, 0, 0, 0,
         isa_};
@@ -176,9 +178,10 @@ class ConvKernel {
   bool last_;
   bool x_first_;
   Activation activation_;
+  bool rounds_;
   Isa isa_;
   sdk::Dims w_dims_;  // empty unless known
-  std::array<Packer, 3> packers_;
+  std::array<Packer, kConvMethods> packers_;
 };
 
 /// Other element types: plain loops, sums in double for double and in float for the 16-bit types.

@@ -144,9 +144,9 @@ TEST_F(Paths, M1WrongNamesAreToldWithTheRightOnes) {
   EXPECT_HOLDS(text_of("fast", {{"x", x}}, {"b"}), "no output 'b'");
   EXPECT_HOLDS(failure_of([&] { TestSession(two_heads(), {{"path.p.inputs", "y"}}); }).text, "'y'");
   EXPECT_HOLDS(failure_of([&] {
-                 TestSession(two_heads(), {{"path.p.precision", "bf16"}});
+                 TestSession(two_heads(), {{"path.p.precision", "tf32"}});
                }).text,
-               "bf16");
+               "tf32");
 }
 
 TEST_F(Paths, M1PathsRunAtTheSameTime) {

@@ -19,9 +19,9 @@ std::string refusal(const Settings& settings) {
 TEST_F(Precision, IsRefusedWithEveryProvidersReasonWhereNobodyOffersIt) {
   const std::string cpu = refusal({{"providers", "cpu"}, {"precision", "tf32"}});
   EXPECT_HOLDS(cpu, "precision 'tf32' is offered by none");
-  EXPECT_HOLDS(cpu, "provider 'cpu' computes float tensors in fp32 alone");
-  const std::string both = refusal({{"providers", "fakegpu:0,cpu"}, {"precision", "bf16"}});
-  EXPECT_HOLDS(both, "provider 'fakegpu': 'bf16' is not one of fp32|fp16");
+  EXPECT_HOLDS(cpu, "provider 'cpu': 'tf32' is not one of fp32|bf16");
+  const std::string both = refusal({{"providers", "fakegpu:0,cpu"}, {"precision", "tf32"}});
+  EXPECT_HOLDS(both, "provider 'fakegpu': 'tf32' is not one of fp32|fp16");
   EXPECT_HOLDS(both, "provider 'cpu'");
 }
 
