@@ -81,6 +81,28 @@ GraphCase convolution(Random& random) {
   return g.done({y}, {256, 4096});
 }
 
+/// One step, whose states are numbers that are held: those of a step before would be rounded.
+GraphCase recurrent(Random& random) {
+  GraphWriter g(14, random);
+  const auto gates = random.pick<std::int64_t>({1, 3, 4});
+  const char* op = gates == 1 ? "RNN" : gates == 3 ? "GRU" : "LSTM";
+  const std::int64_t directions = random.integer(1, 2), batch = random.integer(1, 9);
+  const auto input = random.pick<std::int64_t>({1, 5, 32, 70});
+  const auto hidden = random.pick<std::int64_t>({1, 3, 16, 45});
+  std::vector<std::string> inputs = {
+      g.feed(held(random, {1, batch, input})),
+      g.constant(held(random, {directions, gates * hidden, input})),
+      g.constant(held(random, {directions, gates * hidden, hidden})),
+      random.one_in(2) ? g.constant({directions, 2 * gates * hidden}) : "",
+      "",
+      g.feed(held(random, {directions, batch, hidden}))};
+  std::vector<reference::Attribute> attributes = {
+      {"hidden_size", hidden}, {"direction", directions == 2 ? "bidirectional" : "forward"}};
+  // The other form of a GRU multiplies what its gates gave.
+  if (gates == 3) attributes.push_back({"linear_before_reset", 1});
+  return g.done({g.node(op, inputs, attributes)}, {256, 2048});
+}
+
 /// The CPU provider's targets, with this precision.
 std::vector<Target> rounding_targets() {
   std::vector<Target> targets;
@@ -110,6 +132,8 @@ void run_sweep(GraphCase (*make)(Random&), std::uint64_t cases) {
 
 TEST(RoundedProducts, ProductsOfNumbersThatAreHeldAreExact) { run_sweep(product, 80); }
 TEST(RoundedProducts, ConvolutionsOfNumbersThatAreHeldAreExact) { run_sweep(convolution, 120); }
+
+TEST(RoundedProducts, RecurrentStepsOfNumbersThatAreHeldAreExact) { run_sweep(recurrent, 40); }
 
 GraphCase matmul(const Tensor& x, const Tensor& w) {
   Random random(3);

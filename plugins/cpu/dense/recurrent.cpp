@@ -10,12 +10,15 @@
 namespace backplane::cpu {
 namespace {
 
-MatMulShape transposed_shape(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
+MatMulShape transposed_shape(std::int64_t rows, std::int64_t depth, std::int64_t columns,
+                             ProductPrecision precision) {
   MatMulShape shape;
   shape.rows = rows;
   shape.depth = depth;
   shape.columns = columns;
   shape.b_transposed = true;
+  shape.rounds = precision == ProductPrecision::kBFloat;
+  if (precision == ProductPrecision::kBFloatWeights) shape.weight_type = sdk::DataType::BFloat16;
   return shape;
 }
 
@@ -53,9 +56,10 @@ T gate_value(const GateFunction& function, T x) {
 }  // namespace
 
 LineProduct<float>::LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns,
-                                Isa isa, unsigned threads)
+                                ProductPrecision precision, Isa isa, unsigned threads)
     : depth_(depth),
-      product_(transposed_shape(rows, depth, columns), true, Activation{}, isa, threads) {}
+      product_(transposed_shape(rows, depth, columns, precision), true, Activation{}, isa,
+               threads) {}
 
 void LineProduct<float>::pack(const float* b, float* packed, const sdk::Threads& threads) const {
   product_.pack(b, 1.0f, packed, threads);
@@ -97,10 +101,11 @@ template <class T>
 Recurrent<T>::Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads)
     : shape_(shape),
       activations_(&activation_kernels(isa)),
-      inputs_(shape.steps * shape.batch, shape.input, shape.gates() * shape.hidden, isa, threads),
-      states_(shape.batch, shape.hidden, (two_products() ? 2 : shape.gates()) * shape.hidden, isa,
-              threads),
-      resets_(shape.batch, shape.hidden, shape.hidden, isa, threads) {}
+      inputs_(shape.steps * shape.batch, shape.input, shape.gates() * shape.hidden, shape.products,
+              isa, threads),
+      states_(shape.batch, shape.hidden, (two_products() ? 2 : shape.gates()) * shape.hidden,
+              shape.products, isa, threads),
+      resets_(shape.batch, shape.hidden, shape.hidden, shape.products, isa, threads) {}
 
 template <class T>
 void Recurrent<T>::pack_w(const T* w, T* packed, const sdk::Threads& threads) const {

@@ -8,6 +8,8 @@
 #include "backplane/plugin.hpp"
 #include "plugins/cpu/dense/activation.hpp"
 #include "plugins/cpu/dense/matmul_f32.hpp"
+#include "plugins/cpu/dense/weight_attributes.hpp"
+#include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 
@@ -45,8 +47,9 @@ struct RecurrentShape {
   bool batch_first = false;  // X is [batch, steps, input], states [batch, directions, hidden]
   bool linear_before_reset = false;
   bool input_forget = false;
-  float clip = 0;                       // 0: none
-  std::vector<GateFunction> functions;  // function_count() for each direction
+  ProductPrecision products = ProductPrecision::kFloat;  // in float layers
+  float clip = 0;                                        // 0: none
+  std::vector<GateFunction> functions;                   // function_count() for each direction
 
   std::int64_t gates() const { return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1; }
   std::int64_t function_count() const {
@@ -77,9 +80,11 @@ class LineProduct;
 template <>
 class LineProduct<float> {
  public:
-  LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns, Isa isa,
-              unsigned threads);
-  std::int64_t packed_size() const { return product_.packed_floats(); }
+  LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns,
+              ProductPrecision precision, Isa isa, unsigned threads);
+  std::int64_t packed_size() const {
+    return static_cast<std::int64_t>(align64(product_.packed_bytes()) / sizeof(float));
+  }
   std::uint64_t workspace_bytes() const { return product_.workspace_bytes(true); }
   void pack(const float* b, float* packed, const sdk::Threads& threads) const;
   void run(const float* a, const float* packed, const float* bias, float* y, char* workspace,
@@ -93,12 +98,9 @@ class LineProduct<float> {
 template <>
 class LineProduct<double> {
  public:
-  LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns, Isa isa,
-              unsigned threads)
-      : rows_(rows), depth_(depth), columns_(columns) {
-    static_cast<void>(isa);
-    static_cast<void>(threads);
-  }
+  LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns, ProductPrecision, Isa,
+              unsigned)
+      : rows_(rows), depth_(depth), columns_(columns) {}
   std::int64_t packed_size() const { return depth_ * columns_; }
   std::uint64_t workspace_bytes() const { return 0; }
   void pack(const double* b, double* packed, const sdk::Threads& threads) const;

@@ -14,12 +14,17 @@ enum class ProductPrecision {
   kBFloat,         // both operands are rounded to bfloat16
 };
 
+/// In what type weights are held that are floats.
+inline sdk::DataType product_weights(ProductPrecision precision) {
+  return precision == ProductPrecision::kBFloatWeights ? sdk::DataType::BFloat16
+                                                       : sdk::DataType::Float;
+}
+
 /// Float, or a type of 16 bits that holds every weight exactly or to which `precision` has them rounded.
 inline sdk::DataType weight_type_of(const sdk::Node& node, ProductPrecision precision) {
   const auto type = static_cast<sdk::DataType>(
       node.get_int(kWeightType, static_cast<std::int64_t>(sdk::DataType::Float)));
-  const bool rounds = precision == ProductPrecision::kBFloatWeights;
-  return type == sdk::DataType::Float && rounds ? sdk::DataType::BFloat16 : type;
+  return type == sdk::DataType::Float ? product_weights(precision) : type;
 }
 
 /// Weights that are read as they are have to be packed.
@@ -28,9 +33,9 @@ inline void check_weights(const sdk::Tensor& b, bool packed) {
     sdk::invalid("weights of ", sdk::type_name(b.type()), " must be constant");
 }
 
-/// What the plan calls a product of packed weights; it rounds where the device's `precision` says so.
-inline const char* packed_variant(sdk::DataType weight_type, bool rounds) {
-  if (rounds) return "rounded to bfloat16";
+/// What the plan calls a product of packed weights.
+inline const char* packed_variant(sdk::DataType weight_type, ProductPrecision precision) {
+  if (precision == ProductPrecision::kBFloat) return "rounded to bfloat16";
   switch (weight_type) {
     case sdk::DataType::Float16:
       return "packed as float16";

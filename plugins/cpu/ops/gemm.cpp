@@ -121,8 +121,8 @@ class Gemm {
 
   Gemm(const sdk::CreateContext& ctx, const sdk::Node& node)
       : attributes_(node),
-        weight_type_(weight_type_of(node, products_of(ctx))),
-        rounds_(products_of(ctx) == ProductPrecision::kBFloat),
+        products_(products_of(ctx)),
+        weight_type_(weight_type_of(node, products_)),
         activation_(read_activation(node)),
         isa_(isa_of(ctx)) {}
   Gemm(const Gemm&) = delete;
@@ -139,7 +139,7 @@ class Gemm {
     check_weights(ctx.input(kRight), ctx.input_constant(kRight));
     if (ctx.input_constant(kRight)) {
       shape.weight_type = weight_type_;
-      shape.rounds = rounds_;
+      shape.rounds = products_ == ProductPrecision::kBFloat;
     }
     Prepared prepared{MatMulF32(shape, true, activation_, isa_, ctx.threads().count()),
                       attributes_,
@@ -163,7 +163,7 @@ class Gemm {
       prepared.a_bytes = align64(static_cast<uint64_t>(dims.rows * dims.depth) * 4);
     if (prepared.packed) {
       const std::string key =
-          sdk::message("matmul ", packed_variant(weight_type_, rounds_), " isa ",
+          sdk::message("matmul ", packed_variant(weight_type_, products_), " isa ",
                        static_cast<int>(isa_), " dims ", sdk::to_string(ctx.input(kRight).dims()),
                        " transposed ", attributes_.trans_b, " alpha ", attributes_.alpha);
       ctx.request_pack(key, {kRight}, prepared.product.packed_bytes(), this);
@@ -171,7 +171,7 @@ class Gemm {
     }
     ctx.set_workspace(prepared.a_bytes + prepared.c_bytes +
                       prepared.product.workspace_bytes(prepared.packed));
-    ctx.set_variant(prepared.packed ? packed_variant(weight_type_, rounds_) : "packing");
+    ctx.set_variant(prepared.packed ? packed_variant(weight_type_, products_) : "packing");
     ctx.set_cost(static_cast<uint64_t>(2 * dims.rows * dims.depth * dims.columns),
                  ctx.input(kLeft).bytes() + ctx.input(kRight).bytes());
     return prepared;
@@ -185,15 +185,15 @@ class Gemm {
     shape.columns = b.dim(attributes_.trans_b ? 0 : 1);
     shape.depth = b.dim(attributes_.trans_b ? 1 : 0);
     shape.weight_type = weight_type_;
-    shape.rounds = rounds_;
+    shape.rounds = products_ == ProductPrecision::kBFloat;
     const MatMulF32 product(shape, true, Activation{}, isa_, 1);
     product.pack(b, attributes_.alpha, ctx.target().mutable_data<char>(), ctx.threads());
   }
 
  private:
   GemmAttributes attributes_;
+  ProductPrecision products_;
   sdk::DataType weight_type_;
-  bool rounds_;
   Activation activation_;
   Isa isa_;
 };

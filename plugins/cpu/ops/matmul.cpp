@@ -43,8 +43,8 @@ class MatMul {
   MatMul(const sdk::CreateContext& ctx, const sdk::Node& node)
       : trans_b_(node.get_int("trans_b", 0) != 0),
         alpha_(node.get_float("alpha", 1.0f)),
-        weight_type_(weight_type_of(node, products_of(ctx))),
-        rounds_(products_of(ctx) == ProductPrecision::kBFloat),
+        products_(products_of(ctx)),
+        weight_type_(weight_type_of(node, products_)),
         activation_(read_activation(node)),
         isa_(isa_of(ctx)) {}
   MatMul(const MatMul&) = delete;
@@ -65,11 +65,11 @@ class MatMul {
     const bool packed = shape.shared_b && ctx.input_constant(kB);
     check_weights(b, packed);
     if (packed) shape.weight_type = weight_type_;
-    shape.rounds = packed && rounds_;
+    shape.rounds = packed && products_ == ProductPrecision::kBFloat;
     MatMulF32 product(shape, dims.a_in_order(), activation_, isa_, ctx.threads().count());
     if (packed) {
       const std::string key =
-          sdk::message("matmul ", packed_variant(weight_type_, rounds_), " isa ",
+          sdk::message("matmul ", packed_variant(weight_type_, products_), " isa ",
                        static_cast<int>(isa_), " dims ", sdk::to_string(b.dims()), " transposed ",
                        shape.b_transposed, " alpha ", alpha_);
       ctx.request_pack(key, {kB}, product.packed_bytes(), this);
@@ -78,7 +78,7 @@ class MatMul {
     ctx.set_workspace(product.workspace_bytes(packed));
     if (ctx.input(kResidual).present() && product.takes_residual_in_place())
       ctx.allow_in_place(0, kResidual);
-    ctx.set_variant(packed ? packed_variant(weight_type_, rounds_) : "packing");
+    ctx.set_variant(packed ? packed_variant(weight_type_, products_) : "packing");
     ctx.set_cost(static_cast<uint64_t>(2 * sdk::element_count(dims.out) * dims.depth),
                  b.bytes() + ctx.input(kA).bytes());
     std::vector<int64_t> a_offsets = dims.a_indices;
@@ -98,7 +98,7 @@ class MatMul {
     shape.columns = rank == 1 ? 1 : b.dim(shape.b_transposed ? rank - 2 : rank - 1);
     shape.depth = rank == 1 || shape.b_transposed ? b.dim(rank - 1) : b.dim(rank - 2);
     shape.weight_type = weight_type_;
-    shape.rounds = rounds_;
+    shape.rounds = products_ == ProductPrecision::kBFloat;
     const MatMulF32 product(shape, true, Activation{}, isa_, 1);
     product.pack(b, alpha_, ctx.target().mutable_data<char>(), ctx.threads());
   }
@@ -106,8 +106,8 @@ class MatMul {
  private:
   bool trans_b_;
   float alpha_;
+  ProductPrecision products_;
   sdk::DataType weight_type_;
-  bool rounds_;
   Activation activation_;
   Isa isa_;
 };

@@ -193,7 +193,11 @@ class RecurrentKernel {
         hidden_(node.get_int("hidden_size", 0)),
         isa_(isa_of(ctx)),
         w_packer_{this, 0},
-        r_packer_{this, 1} {}
+        r_packer_{this, 1} {
+    // Weights that are fed are packed in every run: as they are.
+    if (!kConverts && node.input(kW).is_constant() && node.input(kR).is_constant())
+      shape_.products = products_of(ctx);
+  }
   RecurrentKernel(const RecurrentKernel&) = delete;
   RecurrentKernel& operator=(const RecurrentKernel&) = delete;
 
@@ -220,7 +224,9 @@ class RecurrentKernel {
     if (!p.w_packed) p.converted_bytes += bytes_of(p.layer.w_size());
     if (!p.r_packed) p.converted_bytes += bytes_of(p.layer.r_size());
     ctx.set_workspace(p.converted_bytes + p.layer.workspace_bytes());
-    ctx.set_variant(p.w_packed && p.r_packed ? "packed" : "packing");
+    ctx.set_variant(p.w_packed && p.r_packed
+                        ? packed_variant(product_weights(shape.products), shape.products)
+                        : "packing");
     const std::int64_t macs = shape.steps * shape.batch * shape.directions * shape.gates() *
                               shape.hidden * (shape.input + shape.hidden);
     ctx.set_cost(2 * static_cast<std::uint64_t>(macs), ctx.input(kR).bytes());
@@ -284,10 +290,11 @@ class RecurrentKernel {
     p.w_packed = ctx.input_constant(kW);
     p.r_packed = ctx.input_constant(kR);
     const auto request = [&](std::uint32_t input, std::int64_t size, const Packer* packer) {
-      const std::string key = sdk::message(
-          "recurrent ", static_cast<int>(kCell), " part ", packer->which, " type ",
-          sdk::type_name(ctx.input(input).type()), " isa ", static_cast<int>(isa_), " dims ",
-          sdk::to_string(ctx.input(input).dims()), " before reset ", shape_.linear_before_reset);
+      const std::string key =
+          sdk::message("recurrent ", static_cast<int>(kCell), " part ", packer->which, " type ",
+                       sdk::type_name(ctx.input(input).type()), " isa ", static_cast<int>(isa_),
+                       " dims ", sdk::to_string(ctx.input(input).dims()), " before reset ",
+                       shape_.linear_before_reset, " products ", static_cast<int>(shape_.products));
       ctx.request_pack(key, {input}, static_cast<std::uint64_t>(size) * sizeof(W), packer);
       ctx.ignore_input(input);
     };
