@@ -22,9 +22,9 @@ constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
 
 struct Clamp {
   float lo, hi;
-  // NaN comes through: it is the second operand.
+  // NaN comes through.
   HWY_INLINE Vector operator()(Tag d, Vector x) const {
-    return hn::Max(hn::Set(d, lo), hn::Min(hn::Set(d, hi), x));
+    return at_least(hn::Set(d, lo), at_most(hn::Set(d, hi), x));
   }
 };
 struct LeakyRelu {

@@ -1,7 +1,8 @@
-// fp32 matrix products: A [rows, depth] times B [depth, columns], B packed beforehand or on the way.
+// fp32 matrix products: A [rows, depth] times B [depth, columns], B packed beforehand or on the way, or, of few rows, read where it lies.
 #pragma once
 
 #include "plugins/cpu/dense/product.hpp"
+#include "plugins/cpu/dense/row_product.hpp"
 
 namespace backplane::cpu {
 
@@ -55,7 +56,11 @@ class MatMulF32 {
   /// Either of these.
   void pack(const sdk::Tensor& b, float alpha, void* packed, const sdk::Threads& threads) const;
   void run(const MatMulArgs& args, void* workspace, const sdk::Threads& threads) const;
-  bool takes_residual_in_place() const { return product_.single_block(); }
+  bool takes_residual_in_place(bool packed) const {
+    return product_.single_block() && (packed || !reads_b());
+  }
+  /// Whether a B that is not packed beforehand is read where it lies.
+  bool reads_b() const { return few_rows_ != nullptr; }
 
  private:
   WeightView view(const void* b, float alpha) const;
@@ -63,12 +68,21 @@ class MatMulF32 {
                     const sdk::Threads& threads) const;
   void run_one(const MatMulArgs& args, const void* packed, int64_t index, void* scratch,
                const sdk::Threads& threads) const;
+  void plan_few_rows();
+  void run_few_rows(const MatMulArgs& args, const sdk::Threads& threads) const;
+  void finish_few_rows(const MatMulArgs& args, int64_t residual, int64_t column,
+                       const RowProductArgs& rows) const;
 
   MatMulShape shape_;
   Isa isa_;
   bool many_;  // several products, one for a thread at a time
   unsigned threads_;
+  Activation activation_;
   Product product_;
+  void (*few_rows_)(const RowProductArgs& args) = nullptr;
+  bool few_along_columns_ = false;
+  int64_t few_parts_ = 1;   // of the columns of each product
+  uint64_t few_grain_ = 0;  // parts that a thread takes at least; 0: all are the caller's
 };
 
 }  // namespace backplane::cpu

@@ -171,7 +171,9 @@ class Gemm {
     }
     ctx.set_workspace(prepared.a_bytes + prepared.c_bytes +
                       prepared.product.workspace_bytes(prepared.packed));
-    ctx.set_variant(prepared.packed ? packed_variant(weight_type_, products_) : "packing");
+    ctx.set_variant(prepared.packed              ? packed_variant(weight_type_, products_)
+                    : prepared.product.reads_b() ? "rows"
+                                                 : "packing");
     ctx.set_cost(static_cast<uint64_t>(2 * dims.rows * dims.depth * dims.columns),
                  ctx.input(kLeft).bytes() + ctx.input(kRight).bytes());
     return prepared;

@@ -76,9 +76,11 @@ class MatMul {
       ctx.ignore_input(kB);
     }
     ctx.set_workspace(product.workspace_bytes(packed));
-    if (ctx.input(kResidual).present() && product.takes_residual_in_place())
+    if (ctx.input(kResidual).present() && product.takes_residual_in_place(packed))
       ctx.allow_in_place(0, kResidual);
-    ctx.set_variant(packed ? packed_variant(weight_type_, products_) : "packing");
+    ctx.set_variant(packed              ? packed_variant(weight_type_, products_)
+                    : product.reads_b() ? "rows"
+                                        : "packing");
     ctx.set_cost(static_cast<uint64_t>(2 * sdk::element_count(dims.out) * dims.depth),
                  b.bytes() + ctx.input(kA).bytes());
     std::vector<int64_t> a_offsets = dims.a_indices;

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "plugins/cpu/dense/weight_attributes.hpp"
 #include "plugins/cpu/rewrite/activation_match.hpp"
 #include "plugins/cpu/rewrite/addend_match.hpp"
@@ -22,6 +24,28 @@ void fuse_matmul(WorkingGraph& graph, WorkNode* node) {
   take_addends(graph, node, columns, 2, 3);
   absorb_activation_of(graph, node, columns);
   if (!before && node->changed) node->domain = kPrivateDomain;
+}
+
+/// A product that reads B turned reads what is turned: rows of B are then the columns that it wants.
+void take_transpose(WorkingGraph& graph, WorkNode* node) {
+  WorkNode* const turn = graph.producer(node->input(1));
+  if (turn == nullptr || turn->changed || !turn->is("Transpose") ||
+      graph.only_consumer(node->input(1)) != node)
+    return;
+  const sdk::ValueInfo b = graph.info(node->input(1));
+  if (!b || b.rank() < 2) return;
+  std::vector<int64_t> order(static_cast<std::size_t>(b.rank()));
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
+  std::swap(order[order.size() - 2], order[order.size() - 1]);
+  // Left out, all axes are reversed.
+  const bool swaps =
+      turn->original.has("perm") ? turn->original.get_ints("perm") == order : order.size() == 2;
+  if (!swaps) return;
+  const std::string from = turn->input(0);
+  graph.remove(turn, node);
+  graph.set_input(node, 1, from);
+  node->domain = kPrivateDomain;
+  node->attributes["trans_b"] = int64_t{1};
 }
 
 /// Of weights of 4 or 8 bits; the loop over the nodes may come to one again.
@@ -107,6 +131,7 @@ void fuse_products(WorkingGraph& graph) {
     if (node->is("MatMul", domain)) {
       fuse_matmul(graph, node);
       fuse_scale(graph, node);
+      take_transpose(graph, node);
     }
     if (node->is("Softmax")) fuse_softmax(graph, node);
     if (node->is("Gemm", domain)) fuse_gemm(graph, node);
