@@ -11,6 +11,8 @@ namespace {
 
 using Name = BodyWriter::Name;
 
+constexpr float kNormEpsilon = 1e-6F;
+
 enum Input : std::size_t {
   kQuery,
   kKey,
@@ -40,6 +42,7 @@ class GroupQuery {
     queries_ = body_.input_size(kQuery, 1);
     has_past_ = body_.has_input(kPastKey);
     if (has_past_) find_past();
+    normalize();
     rotate();
     parts_.softcap = body_.float_of("softcap", 0);
     parts_.scale = scale_of(body_, parts_.width, type_);
@@ -56,8 +59,8 @@ class GroupQuery {
     };
     refuse_input(kKeyScale, "k_scale (a quantized cache)");
     refuse_input(kValueScale, "v_scale (a quantized cache)");
-    refuse_input(kQueryNorm, "q_norm_weight");
-    refuse_input(kKeyNorm, "k_norm_weight");
+    if (body_.has_input(kQueryNorm) != body_.has_input(kKeyNorm))
+      invalid("q_norm_weight and k_norm_weight are to be given together");
     if (body_.has_output(3)) body_.refuse("its output 3 (output_qk) is read");
     if (body_.int_of("sliding_window_cache") != 0) body_.refuse("sliding_window_cache is 1");
     if (body_.has_input(kPastKey) && body_.type(kPastKey) != type_)
@@ -105,6 +108,18 @@ class GroupQuery {
     if (body_.known_rank(kLengths) == 2 && body_.dim(kLengths, 1) == 1)
       return body_.op("Squeeze", {body_.in(kLengths), body_.ints({1})});
     return body_.reshape(body_.in(kLengths), {-1});
+  }
+
+  /// Each head of queries and keys by itself, before it is turned.
+  void normalize() {
+    if (!body_.has_input(kQueryNorm)) return;
+    const float epsilon = body_.float_of("qk_norm_epsilon", kNormEpsilon);
+    const auto normal = [&](const Name& rows, std::size_t weight) {
+      return body_.op("RMSNormalization", {rows, body_.in(weight)},
+                      {{"axis", -1}, {"epsilon", epsilon}});
+    };
+    parts_.q.value = normal(parts_.q.value, kQueryNorm);
+    parts_.k.value = normal(parts_.k.value, kKeyNorm);
   }
 
   /// Angles of the new positions' rows, [batch or 1, positions, 1, width / 2].
@@ -275,7 +290,6 @@ OperatorDraft& group_query_inputs(OperatorDraft& draft) {
 }  // namespace
 
 OperatorList group_query_attention_operators() {
-  constexpr float kNormEpsilon = 1e-6F;
   OperatorDraft draft("GroupQueryAttention", write_group_query_attention);
   group_query_inputs(draft)
       .required_int("num_heads")
