@@ -182,6 +182,36 @@ def grouped():
         yield case(f"norms{rows}", norms, {**turned, "qk_norm_epsilon": 1e-3}, expected=normal)
 
 
+def sliding():
+    """Caches of the window's size: what is beyond the resident rows of the present is nobody's business, and left out."""
+    op, width, window = "GroupQueryAttention", 16, 4
+    angles = reals(64, 8)
+
+    def resident(positions, room):
+        step = room - window + 1
+        return positions - step * max(0, -(-(positions - room) // step))
+
+    for name, batch, rows, before, room, sink in (
+        ("prompt", 1, 3, [0], 4, False), ("prompt_long", 1, 11, [0], 4, False), ("prompts", 2, 9, [0, 0], 6, True),
+        ("step_filling", 1, 1, [2], 4, True), ("step", 1, 1, [9], 4, True), ("step_slack", 2, 1, [7, 12], 7, False),
+        ("rows_after", 1, 5, [9], 6, True), ("rows_after_many", 1, 9, [6], 5, False)):
+        q, k, v = (reals(batch, rows, n * width, seed=s) for n, s in ((4, 0), (2, 1), (2, 2)))
+        past = [reals(batch, 2, room, width, seed=s) for s in (3, 4)]
+        for half in past:
+            for sequence, used in enumerate(before):
+                half[sequence, :, resident(used, room):] = 0
+        ends = np.array(before, np.int32) + rows
+        inputs = [q, k, v, *past, ends - 1, np.array(ends.max(), np.int32), np.cos(angles), np.sin(angles)]
+        inputs += [None, None, reals(4)] if sink else []
+        attributes = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "local_window_size": window, "sliding_window_cache": 1}
+        opened = {**ALL, 3: (0, 2), 4: (0, 2), 5: (0,), 7: (0,), 8: (0,)}
+        made = Case(f"sliding_{name}", op, inputs, attributes, (True, True, True), open_axes=opened, rtol=1e-3)
+        if any(resident(int(end), room) < room for end in ends):  # ONNX Runtime wants all outputs, the test the first
+            both = made
+            made = dataclasses.replace(both, outputs=(True,), expected=lambda *a, both=both: expected_of(both)[0])
+        yield made
+
+
 def cases():
-    for family in (rotary, multi_head, merged, group_query):
+    for family in (rotary, multi_head, merged, group_query, sliding):
         yield from family()
