@@ -65,6 +65,21 @@ class Functions {
     return extent;
   }
 
+  /// Gives calls, those in bodies too, the attributes that they leave to the function: the inliner binds what calls have.
+  void add_defaults(::onnx::NodeProto& node) {
+    if (const Entry* callee = find(node)) {
+      for (const auto& attribute : callee->function->attribute_proto()) {
+        const bool is_given =
+            std::any_of(node.attribute().begin(), node.attribute().end(),
+                        [&](const auto& given) { return given.name() == attribute.name(); });
+        if (!is_given) *node.add_attribute() = attribute;
+      }
+    }
+    for_each_graph(node, [&](::onnx::GraphProto& body) {
+      for (auto& inner : *body.mutable_node()) add_defaults(inner);
+    });
+  }
+
   bool is_call(const ::onnx::NodeProto& node) const {
     return by_id_.contains({canonical_domain(node.domain()), node.op_type(), node.overload()});
   }
@@ -191,8 +206,12 @@ std::vector<std::int32_t> inline_functions(::onnx::ModelProto& model, Opsets& op
   Functions functions(model);
   functions.measure_all();
   origins = origins_after(model.graph(), functions);
+  for (auto& node : *model.mutable_graph()->mutable_node()) functions.add_defaults(node);
   for (auto& function : *model.mutable_functions()) {
-    for (auto& node : *function.mutable_node()) keep_versions(node, function, opsets, functions);
+    for (auto& node : *function.mutable_node()) {
+      functions.add_defaults(node);
+      keep_versions(node, function, opsets, functions);
+    }
     function.clear_opset_import();  // so that the inliner sees no mismatch
   }
   try {

@@ -24,6 +24,22 @@ Name bytes_of(BodyWriter& body, const Name& value, std::size_t scale, std::size_
                  {{"output_dtype", static_cast<int>(type)}});
 }
 
+Name unpacked(BodyWriter& body, const Name& bytes, std::int64_t bits) {
+  if (bits == kByteBits) return body.unsqueeze(bytes, {-1});
+  const auto mask = body.scalar(DataType::UInt8, static_cast<double>((1 << bits) - 1));
+  BodyWriter::Names parts;
+  for (std::int64_t shift = 0; shift < kByteBits; shift += bits) {
+    auto part = bytes;
+    if (shift > 0) {
+      part = body.op("BitShift", {part, body.scalar(DataType::UInt8, static_cast<double>(shift))},
+                     {{"direction", "RIGHT"}});
+    }
+    if (shift + bits < kByteBits) part = body.op("BitwiseAnd", {part, mask});
+    parts.push_back(body.unsqueeze(part, {-1}));
+  }
+  return body.concat(parts, -1);
+}
+
 std::int64_t counted_axis(std::int64_t axis, std::int64_t rank) {
   if (axis < -rank || axis >= rank)
     invalid("axis is ", axis, ", but its input has ", rank, " dimensions");

@@ -15,6 +15,11 @@ BodyWriter::Name real_of(BodyWriter& body, std::size_t index, std::size_t scale,
 BodyWriter::Name bytes_of(BodyWriter& body, const BodyWriter::Name& value, std::size_t scale,
                           std::size_t zero, DataType type);
 
+inline constexpr std::int64_t kByteBits = 8;
+
+/// Bytes [..., n] as their numbers of `bits` bits, uint8 [..., n, 8 / bits], the lowest bits first.
+BodyWriter::Name unpacked(BodyWriter& body, const BodyWriter::Name& bytes, std::int64_t bits);
+
 /// An axis between 0 and `rank`.
 std::int64_t counted_axis(std::int64_t axis, std::int64_t rank);
 

@@ -84,6 +84,31 @@ const OpCase kRows[] = {
                              {"pads", ints({0, 1})}}},
      .inputs = {f32({1, 1, 3}, {1, 2, 3})},
      .outputs = {f32({1, 1, 2}, {1, 3})}},
+    {.name = "CeilModeLeavesOutWindowsThatBeginInThePads",
+     .node = {.op_type = "MaxPool",
+              .opset = 22,
+              .attributes = {{"kernel_shape", ints({2})},
+                             {"strides", ints({2})},
+                             {"pads", ints({0, 3})},
+                             {"ceil_mode", 1}}},
+     .inputs = {f32({1, 1, 3}, {1, 2, 3})},
+     .outputs = {f32({1, 1, 2}, {2, 3})}},
+    {.name = "AnImageOneSmallerThanItsWindow",
+     .node = {.op_type = "MaxPool", .opset = 12, .attributes = {{"kernel_shape", ints({3})}}},
+     .inputs = {f32({1, 1, 2}, {1, 2})},
+     .outputs = {f32({1, 1, 0}, {})}},
+    {.name = "CeilModeOnAnImageAStrideSmaller",
+     .node = {.op_type = "AveragePool",
+              .opset = 22,
+              .attributes = {{"kernel_shape", ints({5})},
+                             {"strides", ints({2})},
+                             {"ceil_mode", 1}}},
+     .inputs = {f32({1, 1, 2}, {1, 2})},
+     .outputs = {f32({1, 1, 0}, {})}},
+    {.name = "NoPixels",
+     .node = {.op_type = "AveragePool", .opset = 11, .attributes = {{"kernel_shape", ints({1})}}},
+     .inputs = {f32({1, 2, 0}, {})},
+     .outputs = {f32({1, 2, 0}, {})}},
     {.name = "WindowsFarLargerThanTheImage",
      .node = {.op_type = "AveragePool",
               .opset = 11,
@@ -124,7 +149,31 @@ OpCase refusal(const char* name, const char* op, std::int64_t pads, const char* 
           .refusal = words};
 }
 
+/// On pixels along one axis.
+OpCase line_refusal(const char* name, std::vector<double> pixels,
+                    std::vector<reference::Attribute> more, const char* words) {
+  const auto count = static_cast<std::int64_t>(pixels.size());
+  return {.name = name,
+          .node = {.op_type = "MaxPool", .opset = 22, .attributes = std::move(more)},
+          .inputs = {f32({1, 1, count}, std::move(pixels))},
+          .outputs = {f32({0, 0, 0}, {})},
+          .refusal = words};
+}
+
 const OpCase kRefusals[] = {
+    // Of negative sizes, and where ONNX's text and its inference round to different sides.
+    line_refusal("MaxOfAWindowThatDoesNotFit", {1, 2}, {{"kernel_shape", ints({4})}},
+                 "does not fit"),
+    line_refusal("MaxOfAStrideThatIsNotFilled", {1, 2},
+                 {{"kernel_shape", ints({3})}, {"strides", ints({2})}}, "does not fit"),
+    line_refusal("MaxOfValidWindowsRoundedUp", {1, 2, 3, 4},
+                 {{"kernel_shape", ints({3})},
+                  {"strides", ints({2})},
+                  {"auto_pad", "VALID"},
+                  {"ceil_mode", 1}},
+                 "give pads instead"),
+    line_refusal("MaxOfNothingButPads", {}, {{"kernel_shape", ints({2})}, {"pads", ints({1, 1})}},
+                 "in the padding alone"),
     refusal("MaxOfPadsThatCannotBeCounted", "MaxPool", kGreatest, "too large"),
     refusal("AverageOfPadsThatCannotBeCounted", "AveragePool", kGreatest / 2 + 1, "too large"),
     refusal("MaxOfPadsAlone", "MaxPool", 3, "in the padding alone"),

@@ -1,27 +1,11 @@
-// MatMulNBits, GatherBlockQuantized: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+// MatMulNBits, MatMulBnb4, GatherBlockQuantized: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 #include "core/onnx/function_operator.hpp"
+#include "core/onnx/quantized_body.hpp"
 
 namespace backplane::core {
 namespace {
 
-constexpr std::int64_t kByteBits = 8;
-
-/// Bytes [..., n] as their numbers of `bits` bits, uint8 [..., n, 8 / bits], the lowest bits first.
-BodyWriter::Name unpacked(BodyWriter& body, const BodyWriter::Name& bytes, std::int64_t bits) {
-  if (bits == kByteBits) return body.unsqueeze(bytes, {-1});
-  const auto mask = body.scalar(DataType::UInt8, static_cast<double>((1 << bits) - 1));
-  BodyWriter::Names parts;
-  for (std::int64_t shift = 0; shift < kByteBits; shift += bits) {
-    auto part = bytes;
-    if (shift > 0) {
-      part = body.op("BitShift", {part, body.scalar(DataType::UInt8, static_cast<double>(shift))},
-                     {{"direction", "RIGHT"}});
-    }
-    if (shift + bits < kByteBits) part = body.op("BitwiseAnd", {part, mask});
-    parts.push_back(body.unsqueeze(part, {-1}));
-  }
-  return body.concat(parts, -1);
-}
+using Name = BodyWriter::Name;
 
 /// What MatMulNBits says of its weights.
 struct BlockWeights {
@@ -95,6 +79,62 @@ void write_matmul_nbits(BodyWriter& body) {
                 ": its weights are packed for one kind of processor; export the model without it");
   const auto product = body.op("MatMul", {body.in(0), dequantized(body, block_weights(body))});
   body.output(0, body.add_if(product, body.in(5)));
+}
+
+/// What the 4 bits of bitsandbytes' two types stand for.
+const std::vector<double>& code_values(BodyWriter& body) {
+  static const std::vector<double> kFloats{
+      0, 0.0625 / 12,  8 / 12.0,  1,  4 / 12.0,  0.5,  2 / 12.0,  0.25,
+      0, -0.0625 / 12, -8 / 12.0, -1, -4 / 12.0, -0.5, -2 / 12.0, -0.25};
+  static const std::vector<double> kNormal{-1.0,
+                                           -0.6961928009986877,
+                                           -0.5250730514526367,
+                                           -0.39491748809814453,
+                                           -0.28444138169288635,
+                                           -0.18477343022823334,
+                                           -0.09105003625154495,
+                                           0.0,
+                                           0.07958029955625534,
+                                           0.16093020141124725,
+                                           0.24611230194568634,
+                                           0.33791524171829224,
+                                           0.44070982933044434,
+                                           0.5626170039176941,
+                                           0.7229568362236023,
+                                           1.0};
+  const std::int64_t kind = body.int_of("quant_type");
+  if (kind != 0 && kind != 1)
+    body.refuse("quant_type is ", kind, "; 0 (FP4) and 1 (NF4) are supported");
+  return kind == 0 ? kFloats : kNormal;
+}
+
+/// The numbers lie one after another whatever the matrix's rows, and so do the blocks; the higher bits come first.
+void write_matmul_bnb4(BodyWriter& body) {
+  const std::int64_t columns = body.int_of("N"), depth = body.int_of("K");
+  const std::int64_t block = body.int_of("block_size");
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  if (columns < 1 || columns > kMost || depth < 1 || depth > kMost)
+    invalid("K is ", depth, " and N is ", columns, "; both must be at least 1");
+  if (block < 1 || block > kMost) invalid("block_size is ", block);
+  const std::int64_t count = columns * depth, blocks = (count + block - 1) / block;
+  const Name low = body.op("BitwiseAnd", {body.in(1), body.scalar(DataType::UInt8, 15)});
+  const Name high =
+      body.op("BitShift", {body.in(1), body.scalar(DataType::UInt8, 4)}, {{"direction", "RIGHT"}});
+  const Name pairs = body.concat({body.unsqueeze(high, {-1}), body.unsqueeze(low, {-1})}, -1);
+  Name codes = body.cast(body.reshape(pairs, {-1}), DataType::Int32);
+  const std::int64_t bytes = (count + 1) / 2;
+  if (blocks * block > 2 * bytes)
+    codes = body.op("Pad", {codes, body.ints({0, blocks * block - 2 * bytes})});
+  else if (blocks * block < 2 * bytes)
+    codes = body.slice(codes, 0, 0, blocks * block);
+  const Name values = body.op("Gather", {body.numbers(DataType::Float, code_values(body)), codes});
+  const Name scales = body.cast(body.reshape(body.in(2), {blocks, 1}), DataType::Float);
+  Name real = body.reshape(body.mul(body.reshape(values, {blocks, block}), scales), {-1});
+  if (blocks * block > count) real = body.slice(real, 0, 0, count);
+  real = body.reshape(real, {columns, depth});
+  if (body.type(0) != DataType::Float) real = body.cast(real, body.type(0));
+  if (body.int_of("transB", 1) != 0) real = body.transpose(real, {1, 0});
+  body.output(0, body.op("MatMul", {body.in(0), real}));
 }
 
 /// Rows of a table of small integers: the rows first, since a table is large, and then their real values.
@@ -183,6 +223,20 @@ OperatorList block_quantized_operators() {
                      .int_or("bits", 4)
                      .int_or("accuracy_level", 0)
                      .int_or("weight_prepacked", 0)
+                     .done());
+  list.push_back(OperatorDraft("MatMulBnb4", write_matmul_bnb4)
+                     .input("A", "T1")
+                     .input("B", "T2")
+                     .input("absmax", "T1")
+                     .output("Y", "T1")
+                     .required_int("K")
+                     .required_int("N")
+                     .required_int("block_size")
+                     .required_int("quant_type")
+                     .int_or("training_mode", 0)
+                     .int_or("transB", 1)
+                     .types("T1", {"float", "float16", "bfloat16"})
+                     .types("T2", {"uint8"})
                      .done());
   list.push_back(OperatorDraft("GatherBlockQuantized", write_gather_block_quantized)
                      .input("data", "T1")

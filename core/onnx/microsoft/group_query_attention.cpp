@@ -1,7 +1,8 @@
 // GroupQueryAttention: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 //
 // Each sequence of a batch has a length of its own: `seqlens_k` + 1 with the new positions. What it has of the past stands
-// at the front of `past_key` and `past_value`, whose room may be longer; the new positions follow it in the present.
+// at the front of `past_key` and `past_value`, whose room may be longer; the new positions follow it in the present. A sliding
+// cache has the last positions there, and its room stays as it is.
 // Attention itself is over the past's room and the new positions side by side, and the mask hides what is not used.
 #include "core/onnx/attention_body.hpp"
 #include "core/onnx/function_operator.hpp"
@@ -10,6 +11,8 @@ namespace backplane::core {
 namespace {
 
 using Name = BodyWriter::Name;
+
+constexpr float kNormEpsilon = 1e-6F;
 
 enum Input : std::size_t {
   kQuery,
@@ -40,6 +43,7 @@ class GroupQuery {
     queries_ = body_.input_size(kQuery, 1);
     has_past_ = body_.has_input(kPastKey);
     if (has_past_) find_past();
+    normalize();
     rotate();
     parts_.softcap = body_.float_of("softcap", 0);
     parts_.scale = scale_of(body_, parts_.width, type_);
@@ -50,22 +54,37 @@ class GroupQuery {
   }
 
  private:
-  void check() const {
+  void check() {
     const auto refuse_input = [&](std::size_t index, const char* name) {
       if (body_.has_input(index)) body_.refuse("its input ", name, " is given");
     };
     refuse_input(kKeyScale, "k_scale (a quantized cache)");
     refuse_input(kValueScale, "v_scale (a quantized cache)");
-    refuse_input(kQueryNorm, "q_norm_weight");
-    refuse_input(kKeyNorm, "k_norm_weight");
+    if (body_.has_input(kQueryNorm) != body_.has_input(kKeyNorm))
+      invalid("q_norm_weight and k_norm_weight are to be given together");
     if (body_.has_output(3)) body_.refuse("its output 3 (output_qk) is read");
-    if (body_.int_of("sliding_window_cache") != 0) body_.refuse("sliding_window_cache is 1");
+    is_sliding_ = body_.int_of("sliding_window_cache") != 0;
+    if (is_sliding_) check_sliding();
     if (body_.has_input(kPastKey) && body_.type(kPastKey) != type_)
       body_.refuse("its past is of another type than its queries");
     if (body_.has_input(kPastKey) != body_.has_input(kPastValue))
       invalid("past_key and past_value are to be given together");
     if (body_.has_input(kKey) != body_.has_input(kValue))
       invalid("key and value are to be given together");
+  }
+
+  void check_sliding() const {
+    const std::int64_t window = body_.int_of("local_window_size");
+    if (window < 1 || body_.int_of("causal") == 0)
+      invalid("sliding_window_cache is 1, but local_window_size ", window, " or causal 0");
+    if (!body_.has_input(kPastKey)) invalid("sliding_window_cache is 1, but past_key is left out");
+    if (body_.has_input(kBias))
+      body_.refuse(
+          "sliding_window_cache is 1 and attention_bias is given; export the model without one of "
+          "them");
+    const auto room = body_.dim(kPastKey, 2);
+    if (room && *room < window)
+      invalid("past_key has room for ", *room, " positions, fewer than local_window_size ", window);
   }
 
   void find_heads() {
@@ -97,6 +116,21 @@ class GroupQuery {
     const Name lengths = body_.cast(given_lengths(), DataType::Int64);
     const Name before = body_.op("Sub", {body_.add(lengths, body_.ints({1})), queries_});
     used_ = body_.op("Where", {body_.op("Equal", {total_, queries_}), body_.ints({0}), before});
+    resident_ = used_;
+    if (!is_sliding_) return;
+    const Name window = body_.ints({body_.int_of("local_window_size")});
+    // A room that is smaller than the window is an index out of range here: no other node would mind.
+    const Name is_short = body_.cast(body_.op("Less", {room_, window}), DataType::Int64);
+    room_ = body_.add(room_, body_.op("Gather", {body_.ints({0}), is_short}));
+    resident_ = resident(used_);
+  }
+
+  /// How many of so many positions a sliding cache still has: what is too much goes in steps of the room beside the window.
+  Name resident(const Name& positions) {
+    const Name window = body_.ints({body_.int_of("local_window_size")});
+    const Name step = body_.add(body_.op("Sub", {room_, window}), body_.ints({1}));
+    const Name steps = body_.op("Div", {body_.op("Sub", {positions, window}), step});
+    return body_.op("Sub", {positions, body_.mul(step, body_.op("Max", {steps, body_.ints({0})}))});
   }
 
   /// One per sequence. Where they are a vector they stay one, whose size inference knows to be the batch's.
@@ -105,6 +139,18 @@ class GroupQuery {
     if (body_.known_rank(kLengths) == 2 && body_.dim(kLengths, 1) == 1)
       return body_.op("Squeeze", {body_.in(kLengths), body_.ints({1})});
     return body_.reshape(body_.in(kLengths), {-1});
+  }
+
+  /// Each head of queries and keys by itself, before it is turned.
+  void normalize() {
+    if (!body_.has_input(kQueryNorm)) return;
+    const float epsilon = body_.float_of("qk_norm_epsilon", kNormEpsilon);
+    const auto normal = [&](const Name& rows, std::size_t weight) {
+      return body_.op("RMSNormalization", {rows, body_.in(weight)},
+                      {{"axis", -1}, {"epsilon", epsilon}});
+    };
+    parts_.q.value = normal(parts_.q.value, kQueryNorm);
+    parts_.k.value = normal(parts_.k.value, kKeyNorm);
   }
 
   /// Angles of the new positions' rows, [batch or 1, positions, 1, width / 2].
@@ -165,18 +211,26 @@ class GroupQuery {
 
   /// For each row of the present, where it is in past and new ones side by side: int64 [batch, rows].
   Name present_rows() {
-    const Name length = body_.op("Max", {total_, room_});
-    const Name rows = body_.unsqueeze(counted(body_, length), {0});
+    const Name length = is_sliding_ ? room_ : body_.op("Max", {total_, room_});
+    Name rows = body_.unsqueeze(counted(body_, length), {0});  // their positions
     const Name used = body_.unsqueeze(used_, {1});
+    if (is_sliding_) {
+      const Name end = body_.add(used_, queries_);
+      rows = body_.add(rows, body_.unsqueeze(body_.op("Sub", {end, resident(end)}), {1}));
+    }
     const Name from_new = body_.op("Sub", {rows, used});  // index among the new ones
     const Name is_new = body_.op("And", {body_.op("GreaterOrEqual", {from_new, body_.index(0)}),
                                          body_.op("Less", {from_new, queries_})});
+    if (is_sliding_) rows = body_.op("Sub", {rows, body_.unsqueeze(gone(), {1})});
     // What is beyond a sequence's end is what the past's room had there, if it had.
     const Name kept = body_.op(
         "Max",
         {body_.op("Min", {rows, body_.op("Sub", {room_, body_.ints({1})})}), body_.index(0)});
     return body_.op("Where", {is_new, body_.add(from_new, room_), kept});
   }
+
+  /// Positions that the past had and its room no longer has, int64 [batch].
+  Name gone() { return body_.op("Sub", {used_, resident_}); }
 
   /// [batch, heads, rows, width] with the rows chosen.
   Name in_order(const Name& value, const Name& rows) {
@@ -223,8 +277,10 @@ class GroupQuery {
       if (!is_in_order_) {
         const Name is_past = body_.op("Less", {columns, room_});
         const Name moved = body_.add(body_.op("Sub", {columns, room_}), used);
-        place = body_.op("Where", {is_past, columns, moved});
-        seen = body_.op("Or", {body_.op("Less", {columns, used}),
+        Name kept = columns;
+        if (is_sliding_) kept = body_.add(columns, body_.unsqueeze(gone(), {1, 2, 3}));
+        place = body_.op("Where", {is_past, kept, moved});
+        seen = body_.op("Or", {body_.op("Less", {columns, body_.unsqueeze(resident_, {1, 2, 3})}),
                                body_.op("GreaterOrEqual", {columns, room_})});
       }
     }
@@ -242,7 +298,10 @@ class GroupQuery {
   BodyWriter& body_;
   DataType type_;
   AttentionParts parts_;
-  Name queries_, room_, total_, used_;  ///< int64 [1], the last [batch]
+  Name queries_, room_, total_;  ///< int64 [1]
+  Name used_;                    ///< positions before the new ones, int64 [batch]
+  Name resident_;                ///< those of them that the room has: all, but in a sliding cache
+  bool is_sliding_ = false;
   bool has_past_ = false;
   bool is_in_order_ = false;  ///< keys stand at their positions
 };
@@ -275,7 +334,6 @@ OperatorDraft& group_query_inputs(OperatorDraft& draft) {
 }  // namespace
 
 OperatorList group_query_attention_operators() {
-  constexpr float kNormEpsilon = 1e-6F;
   OperatorDraft draft("GroupQueryAttention", write_group_query_attention);
   group_query_inputs(draft)
       .required_int("num_heads")

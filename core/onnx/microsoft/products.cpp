@@ -1,4 +1,4 @@
-// FusedMatMul, TransposeMatMul, FusedGemm, FusedConv, NhwcConv:
+// FusedMatMul, TransposeMatMul, FusedGemm, FusedConv, NhwcConv, ConvTransposeWithDynamicPads:
 // https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 #include <algorithm>
 #include <numeric>
@@ -94,6 +94,27 @@ void write_nhwc_conv(BodyWriter& body) {
   body.output(0, body.transpose(y, channels_last(body.rank(0))));
 }
 
+/// Without pads, and what they take off at both ends is cut.
+void write_conv_transpose_with_dynamic_pads(BodyWriter& body) {
+  const std::string automatic = body.string_of("auto_pad", "NOTSET");
+  const bool has_pads = body.has_input(2) && automatic == "NOTSET";
+  BodyWriter::Attrs attributes =
+      body.attributes({"dilations", "group", "kernel_shape", "output_padding", "strides"});
+  if (!has_pads) attributes.push_back({"auto_pad", automatic.c_str()});
+  const auto whole = body.op("ConvTranspose", {body.in(0), body.in(1), body.in(3)}, attributes);
+  if (!has_pads) {
+    body.output(0, whole);
+    return;
+  }
+  const std::int64_t axes = body.rank(0) - 2;
+  const auto pads = body.reshape(body.in(2), {-1});
+  const auto sizes = body.op("Shape", {whole}, {{"start", 2}});
+  const auto ends = body.op("Sub", {sizes, body.slice(pads, 0, axes, 2 * axes)});
+  std::vector<std::int64_t> cut(static_cast<std::size_t>(axes));
+  std::iota(cut.begin(), cut.end(), 2);
+  body.output(0, body.op("Slice", {whole, body.slice(pads, 0, 0, axes), ends, body.ints(cut)}));
+}
+
 OperatorDraft& windowed(OperatorDraft& draft) {
   return draft.string_or("auto_pad", "NOTSET")
       .ints("kernel_shape")
@@ -148,6 +169,21 @@ OperatorList products_operators() {
   OperatorDraft last("NhwcConv", write_nhwc_conv);
   last.input("X").input("W").optional_input("B").output("Y");
   list.push_back(windowed(last).types("T", float_types()).done());
+  list.push_back(
+      OperatorDraft("ConvTransposeWithDynamicPads", write_conv_transpose_with_dynamic_pads)
+          .input("X")
+          .input("W")
+          .optional_input("Pads", "int64")
+          .optional_input("B")
+          .output("Y")
+          .string_or("auto_pad", "NOTSET")
+          .ints("kernel_shape")
+          .ints("output_padding")
+          .ints("dilations")
+          .ints("strides")
+          .int_or("group", 1)
+          .types("T", {"float16", "float", "double"})
+          .done());
   return list;
 }
 

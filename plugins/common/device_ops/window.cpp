@@ -33,25 +33,6 @@ void require_few_taps(DimsView kernel) {
   common::checked_product(kernel).at_most(kMost, "a kernel of ", to_string(kernel));
 }
 
-[[noreturn]] void does_not_fit(std::int64_t size, std::int64_t reach) {
-  sdk::invalid("a window of ", reach, " elements does not fit ", size);
-}
-
-/// How many places a window of `reach` elements has among `size`.
-std::int64_t positions(std::int64_t size, std::int64_t reach, std::int64_t stride) {
-  if (size < reach) does_not_fit(size, reach);
-  return (size - reach) / stride + 1;
-}
-
-/// The same with ceil_mode: the last may reach beyond the end, and an image may be smaller than its one window. It must begin
-/// before `limit`, the end of the input: not in the padding behind.
-std::int64_t ceiled_positions(std::int64_t size, std::int64_t reach, std::int64_t stride,
-                              std::int64_t limit) {
-  if (reach - size >= stride) does_not_fit(size, reach);
-  const std::int64_t last = common::ceil_quotient(size - reach, stride);
-  return last >= common::ceil_quotient(limit, stride) ? last : last + 1;
-}
-
 }  // namespace
 
 common::WindowAxis Window::axis(std::size_t at) const {
@@ -76,37 +57,22 @@ Window WindowAttributes::resolve(DimsView spatial, DimsView kernel) const {
   Window window;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t to = 3 - count + i;
-    const std::int64_t in = spatial[i], stride = entry(strides, i, 1);
-    // Of one position, it says nothing.
-    const std::int64_t dilation = kernel[i] == 1 ? 1 : entry(dilations, i, 1);
-    if (stride < 1 || dilation < 1 || kernel[i] < 1)
-      sdk::invalid("a window with kernel ", kernel[i], ", stride ", stride, " and dilation ",
-                   dilation);
-    const std::int64_t reach = common::window_extent(i, kernel[i], dilation);
-    common::padded_size(i, in, 0, 0, reach);
-    std::int64_t begin = 0, end = 0, out = 0;
-    if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
-      out = common::ceil_quotient(in, stride);
-      const std::int64_t both = std::max<std::int64_t>(0, (out - 1) * stride + reach - in);
-      begin = same_begin(auto_pad, both);
-      end = both - begin;
-    } else {
-      if (auto_pad != "VALID") {
-        begin = entry(pads, i, 0);
-        end = entry(pads, count + i, 0);
-      }
-      const std::int64_t size = common::padded_size(i, in, begin, end, reach);
-      out = ceil_mode ? ceiled_positions(size, reach, stride, in + begin)
-                      : positions(size, reach, stride);
-    }
-    window.in[to] = in;
-    window.out[to] = out;
-    window.kernel[to] = kernel[i];
-    window.stride[to] = stride;
-    window.dilation[to] = dilation;
-    window.pad_begin[to] = begin;
-    window.pad_end[to] = end;
-    require_narrow(i, window.axis(to), reach);
+    common::WindowAxis given;
+    given.in = spatial[i];
+    given.kernel = kernel[i];
+    given.stride = entry(strides, i, 1);
+    given.dilation = entry(dilations, i, 1);
+    given.pad_begin = entry(pads, i, 0);
+    given.pad_end = entry(pads, count + i, 0);
+    const common::WindowAxis found = common::resolved_window(i, given, auto_pad, ceil_mode);
+    window.in[to] = found.in;
+    window.out[to] = found.out;
+    window.kernel[to] = found.kernel;
+    window.stride[to] = found.stride;
+    window.dilation[to] = found.dilation;
+    window.pad_begin[to] = found.pad_begin;
+    window.pad_end[to] = found.pad_end;
+    require_narrow(i, found, (found.kernel - 1) * found.dilation + 1);
   }
   return window;
 }

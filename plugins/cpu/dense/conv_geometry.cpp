@@ -10,19 +10,6 @@ void check_count(const char* what, const std::vector<int64_t>& values, std::size
   }
 }
 
-/// The number of positions of the window along one axis.
-int64_t positions(int64_t padded, int64_t window, int64_t stride, bool ceil_mode, int64_t in,
-                  int64_t pad_begin) {
-  // With ceil_mode an image may be smaller than its one window.
-  if (padded < window) return ceil_mode && window - padded < stride && in > 0 ? 1 : 0;
-  int64_t count = (padded - window) / stride + 1;
-  if (ceil_mode && (padded - window) % stride != 0) {
-    // A window that would start in the padding at the end is left out.
-    if (count <= (in + pad_begin - 1) / stride) ++count;
-  }
-  return count;
-}
-
 }  // namespace
 
 WindowAttributes::WindowAttributes(const sdk::Node& node)
@@ -64,32 +51,23 @@ Window WindowAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) const {
       sdk::invalid("attribute 'kernel_shape' says ", kernel_shape[axis], " along spatial axis ",
                    axis, ", the weights have ", kernel[axis]);
     }
-    const int64_t stride = strides.empty() ? 1 : strides[axis];
-    // Of one position, it says nothing.
-    const int64_t dilation = dilations.empty() || kernel[axis] <= 1 ? 1 : dilations[axis];
-    const int64_t extent = common::window_extent(axis, kernel[axis], dilation);
-    common::padded_size(axis, in[axis], 0, 0, extent);
-    int64_t begin = 0;
-    int64_t end = 0;
-    if (auto_pad == "NOTSET" && !pads.empty()) {
-      begin = pads[axis];
-      end = pads[axis + axes];
-    } else if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
-      const int64_t out = common::ceil_quotient(in[axis], stride);
-      const int64_t total = std::max<int64_t>(0, (out - 1) * stride + extent - in[axis]);
-      begin = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
-      end = total - begin;
+    common::WindowAxis given;
+    given.in = in[axis];
+    given.kernel = kernel[axis];
+    if (!strides.empty()) given.stride = strides[axis];
+    if (!dilations.empty()) given.dilation = dilations[axis];
+    if (!pads.empty()) {
+      given.pad_begin = pads[axis];
+      given.pad_end = pads[axis + axes];
     }
-    if (begin < 0 || end < 0) sdk::unsupported("negative pads are not handled");
-    window.kernel[to] = kernel[axis];
-    window.stride[to] = stride;
-    window.dilation[to] = dilation;
-    window.pad_begin[to] = begin;
-    window.pad_end[to] = end;
-    window.in[to] = in[axis];
-    const bool ceil = ceil_mode && auto_pad == "NOTSET";
-    const int64_t size = common::padded_size(axis, in[axis], begin, end, extent);
-    window.out[to] = positions(size, extent, stride, ceil, in[axis], begin);
+    const common::WindowAxis found = common::resolved_window(axis, given, auto_pad, ceil_mode);
+    window.kernel[to] = found.kernel;
+    window.stride[to] = found.stride;
+    window.dilation[to] = found.dilation;
+    window.pad_begin[to] = found.pad_begin;
+    window.pad_end[to] = found.pad_end;
+    window.in[to] = found.in;
+    window.out[to] = found.out;
   }
   return window;
 }

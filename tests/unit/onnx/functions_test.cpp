@@ -87,6 +87,24 @@ TEST(Functions, BindAttributes) {
   EXPECT_THAT(imported.graph.node(0).attributes.at("axis").ints, ElementsAre(1));
 }
 
+TEST(Functions, CallsThatLeaveAttributesOutGetTheDefaults) {
+  auto model = with_import(model_of({call("F", "x", "t"), call("G", "t", "y")}));
+  set_int(*model.mutable_graph()->mutable_node(0), "along", 1);
+  auto softmax = node("Softmax", {"in"}, {"out"});
+  auto* axis = softmax.add_attribute();
+  axis->set_name("axis");
+  axis->set_type(::onnx::AttributeProto::INT);
+  axis->set_ref_attr_name("along");
+  auto* along = add_function(model, "F", {softmax}).add_attribute_proto();
+  along->set_name("along");
+  along->set_type(::onnx::AttributeProto::INT);
+  along->set_i(0);
+  add_function(model, "G", {call("F", "in", "out")});
+  const Model imported = import_text(model.SerializeAsString());
+  EXPECT_THAT(imported.graph.node(0).attributes.at("axis").ints, ElementsAre(1));
+  EXPECT_THAT(imported.graph.node(1).attributes.at("axis").ints, ElementsAre(0));
+}
+
 TEST(Functions, AreInlinedInBodies) {
   ::onnx::GraphProto body;
   *body.add_node() = call("F", "x", "r");
