@@ -36,10 +36,11 @@ BP_PLUGIN("cpu", "0.1.0", [](backplane::sdk::Plugin& plugin) {
       {Option("isa", BP_OPTION_STRING, "auto", "auto|avx512|avx2|baseline",
               "The highest instruction set that kernels may use; auto is the best one of the "
               "processor."),
-       Option("precision", BP_OPTION_STRING, "fp32", "fp32|bf16",
-              "How MatMul, Gemm, Conv and recurrent nodes of constant weights compute. bf16 rounds "
-              "their operands to bfloat16 and sums in float where the processor has AVX512_BF16; "
-              "elsewhere it rounds weights alone, and not those of Conv.")});
+       Option(
+           "precision", BP_OPTION_STRING, "fp32", "fp32|bf16",
+           "How MatMul, Gemm, convolutions and recurrent nodes of constant weights compute. bf16 "
+           "rounds their operands to bfloat16 and sums in float where the processor has "
+           "AVX512_BF16; elsewhere it rounds weights alone, and not those of convolutions.")});
   provider.info().driver = instruction_set();
   plugin.vendor("Backplane");
   plugin.provider(provider.raw());

@@ -81,6 +81,27 @@ GraphCase convolution(Random& random) {
   return g.done({y}, {256, 4096});
 }
 
+GraphCase transposed(Random& random) {
+  GraphWriter g(17, random);
+  const auto groups = random.pick<std::int64_t>({1, 1, 2});
+  const auto channels = random.pick<std::int64_t>({1, 2, 3, 8, 17, 34});
+  Dims kernel = {groups * channels, random.pick<std::int64_t>({1, 4, 16, 33})};
+  Dims strides, dilations;
+  for (int axis = 0; axis < 2; ++axis) {
+    kernel.push_back(random.integer(1, 4));
+    strides.push_back(random.integer(1, 3));
+    dilations.push_back(random.integer(1, 2));
+  }
+  std::vector<std::string> inputs = {
+      g.feed(held(random, {random.integer(1, 2), kernel[0], random.integer(1, 9), 5})),
+      g.constant(held(random, kernel))};
+  if (random.one_in(2)) inputs.push_back(g.constant({groups * kernel[1]}));
+  std::string y = g.node("ConvTranspose", inputs,
+                         {{"group", groups}, {"strides", strides}, {"dilations", dilations}});
+  if (random.one_in(3)) y = g.node("Relu", {y});
+  return g.done({y}, {256, 4096});
+}
+
 /// One step, whose states are numbers that are held: those of a step before would be rounded.
 GraphCase recurrent(Random& random) {
   GraphWriter g(14, random);
@@ -133,6 +154,9 @@ void run_sweep(GraphCase (*make)(Random&), std::uint64_t cases) {
 TEST(RoundedProducts, ProductsOfNumbersThatAreHeldAreExact) { run_sweep(product, 80); }
 TEST(RoundedProducts, ConvolutionsOfNumbersThatAreHeldAreExact) { run_sweep(convolution, 120); }
 
+TEST(RoundedProducts, TransposedConvolutionsOfNumbersThatAreHeldAreExact) {
+  run_sweep(transposed, 60);
+}
 TEST(RoundedProducts, RecurrentStepsOfNumbersThatAreHeldAreExact) { run_sweep(recurrent, 40); }
 
 GraphCase matmul(const Tensor& x, const Tensor& w) {

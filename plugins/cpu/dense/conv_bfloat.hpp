@@ -1,7 +1,7 @@
 // Convolution whose images and weights are rounded to bfloat16, and whose sums are floats.
 #pragma once
 
-#include "plugins/cpu/dense/conv_direct.hpp"
+#include "plugins/cpu/dense/pair_image.hpp"
 
 namespace backplane::cpu {
 
@@ -9,8 +9,7 @@ namespace backplane::cpu {
 /// one position of the kernel reads a pixel. Immutable.
 class BFloatConv {
  public:
-  /// Whether there is such a form of it: channels of several groups are in pairs.
-  static bool applies(const ConvShape& shape);
+  static bool applies(const ConvShape& shape) { return PairImage::applies(shape); }
   /// Its speed by that of a direct convolution of floats, as those of resnet50 and vgg19 were measured.
   static constexpr double kRate = 2.4;
 
@@ -26,13 +25,10 @@ class BFloatConv {
   bool single_block() const { return direct_.single_block(); }
 
  private:
-  uint64_t image_bytes() const;
-  void round_image(const ConvArgs& args, float* to, const sdk::Threads& threads) const;
-
   ConvShape shape_;
   Isa isa_;
   bool rounds_rows_;  // as the product reads them; there is no copy of the image
-  int64_t pairs_;     // of a pixel
+  PairImage image_;   // otherwise
   DirectConv direct_;
 };
 

@@ -125,9 +125,10 @@ void TransposedAttributes::resolve_output(std::size_t axis, std::size_t axes,
   window.pad_end[to] = total - window.pad_begin[to];
 }
 
-TransposedConv::TransposedConv(const ConvShape& shape, const Activation& activation, Isa isa,
-                               unsigned threads)
-    : shape_(shape) {
+TransposedConv::TransposedConv(const ConvShape& shape, const Activation& activation, bool rounds,
+                               Isa isa, unsigned threads)
+    : shape_(shape), rounds_(rounds), isa_(isa) {
+  if (rounds) image_ = PairImage(shape, isa);
   const Window& window = shape.window;
   const Extents& stride = window.stride;
   const int64_t depth = shape.in_channels / shape.groups;
@@ -138,14 +139,8 @@ TransposedConv::TransposedConv(const ConvShape& shape, const Activation& activat
     }
   }
   for (Class& one : classes_) {
-    ProductShape product;
-    product.rows = 1;
-    product.taps = one.taps();
-    product.depth = depth;
-    product.columns = columns;
-    product.groups = shape.groups;
     one.packed_offset = packed_floats_;
-    const Product any_rows(product, Activation{}, isa, 1);
+    const Product any_rows(product_shape(1, one), Activation{}, isa, 1);
     panels_ = any_rows.panels();
     packed_floats_ += any_rows.packed_floats();
     pack_floats_ = std::max(pack_floats_, one.taps() * depth * columns);
@@ -157,6 +152,18 @@ TransposedConv::TransposedConv(const ConvShape& shape, const Activation& activat
       }
     }
   }
+}
+
+ProductShape TransposedConv::product_shape(int64_t rows, const Class& positions) const {
+  ProductShape product;
+  product.rows = rows;
+  product.taps = positions.taps();
+  product.depth = shape_.in_channels / shape_.groups;
+  product.columns = shape_.out_channels / shape_.groups;
+  product.groups = shape_.groups;
+  product.pairs = rounds_;
+  if (rounds_) product.depth = ceil_div(product.depth, 2);
+  return product;
 }
 
 TransposedConv::Class TransposedConv::class_of(const Extents& remainder) const {
@@ -177,20 +184,16 @@ void TransposedConv::add_phase(const Extents& first, const Activation& activatio
   Phase phase;
   phase.first = first;
   int64_t index = 0;
-  ProductShape product;
-  product.rows = shape_.batch;
+  int64_t rows = shape_.batch;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const int64_t stride = window.stride[axis];
     phase.count[axis] = (window.out[axis] - first[axis] + stride - 1) / stride;
-    product.rows *= phase.count[axis];
+    rows *= phase.count[axis];
     index = index * stride + modulo(first[axis] + window.pad_begin[axis], stride);
   }
   phase.class_index = static_cast<std::size_t>(index);
-  product.taps = classes_[phase.class_index].taps();
-  product.depth = shape_.in_channels / shape_.groups;
-  product.columns = shape_.out_channels / shape_.groups;
-  product.groups = shape_.groups;
-  phase.product = Product(product, activation, isa, threads);
+  phase.product =
+      Product(product_shape(rows, classes_[phase.class_index]), activation, isa, threads);
   scratch_bytes_ = std::max(scratch_bytes_, phase.product.scratch_bytes());
   phases_.push_back(std::move(phase));
 }
@@ -203,7 +206,8 @@ void TransposedConv::pack(const float* weights, const float* scales, float* pack
   for (const Class& one : classes_) {
     const int64_t taps = one.taps();
     if (taps == 0) continue;
-    const int64_t group_floats = panels_.padded_columns() * taps * depth;
+    const int64_t group_floats =
+        panels_.padded_columns() * taps * (rounds_ ? ceil_div(depth, 2) : depth);
     for (int64_t group = 0; group < shape_.groups; ++group) {
       const float* from = weights + group * depth * columns * window.taps();
       float* to = beside;
@@ -222,13 +226,20 @@ void TransposedConv::pack(const float* weights, const float* scales, float* pack
       view.depth_stride = columns;
       view.column_stride = 1;
       view.column_scales = scales != nullptr ? scales + group * columns : nullptr;
-      pack_panels(panels_, view, packed + one.packed_offset + group * group_floats, threads);
+      float* target = packed + one.packed_offset + group * group_floats;
+      if (rounds_) {
+        pack_pairs(panels_, view, sdk::DataType::Float, isa_, reinterpret_cast<uint32_t*>(target),
+                   threads);
+      } else {
+        pack_panels(panels_, view, target, threads);
+      }
     }
   }
 }
 
 uint64_t TransposedConv::workspace_bytes() const {
-  return align64(static_cast<uint64_t>(shape_.in_channels) * 4) + scratch_bytes_;
+  return align64(static_cast<uint64_t>(shape_.in_channels) * 4) + scratch_bytes_ +
+         (rounds_ ? image_.bytes() : 0);
 }
 
 void TransposedConv::fill(const Phase& phase, const RowSource<float>& x, const float* zeros,
@@ -255,6 +266,14 @@ void TransposedConv::run(const ConvArgs& args, char* workspace, const sdk::Threa
   auto* zeros = reinterpret_cast<float*>(workspace);
   std::memset(zeros, 0, static_cast<std::size_t>(shape_.in_channels) * 4);
   char* scratch = workspace + align64(static_cast<uint64_t>(shape_.in_channels) * 4);
+  const float* image = args.x;
+  ImageStrides image_strides = args.x_strides;
+  if (rounds_) {
+    auto* copy = reinterpret_cast<float*>(scratch + scratch_bytes_);
+    image_.fill(args.x, args.x_strides, copy, threads);
+    image = copy;
+    image_strides = image_.strides();
+  }
   for (const Phase& phase : phases_) {
     const ImageStrides& y = args.y_strides;
     const Extents& first = phase.first;
@@ -271,7 +290,7 @@ void TransposedConv::run(const ConvArgs& args, char* workspace, const sdk::Threa
     Window pixels;
     pixels.in = shape_.window.in;
     pixels.out = phase.count;
-    const RowSource<float> x{pixels, args.x, args.x_strides};
+    const RowSource<float> x{pixels, image, image_strides};
     phase.product.run(product, 0, phase.product.shape().rows, threads, scratch,
                       [&](const float** table, int64_t pitch, int64_t row, int64_t rows) {
                         fill(phase, x, zeros, table, pitch, row, rows);

@@ -1,4 +1,4 @@
-// Transposed convolution of fp32 images as matrix products: one for each residue of the output position
+// Transposed convolution of images as matrix products: one for each residue of the output position
 // modulo the strides, since pixels of one residue are reached by the same kernel positions.
 #pragma once
 
@@ -9,6 +9,7 @@
 
 #include "plugins/cpu/dense/conv_direct.hpp"
 #include "plugins/cpu/dense/conv_rows.hpp"
+#include "plugins/cpu/dense/pair_image.hpp"
 
 namespace backplane::cpu {
 
@@ -31,7 +32,9 @@ struct TransposedAttributes {
 class TransposedConv {
  public:
   /// `shape.window` as TransposedAttributes::resolve makes it.
-  TransposedConv(const ConvShape& shape, const Activation& activation, Isa isa, unsigned threads);
+  /// `rounds`: images and weights to bfloat16, where has_bfloat_products() and PairImage::applies().
+  TransposedConv(const ConvShape& shape, const Activation& activation, bool rounds, Isa isa,
+                 unsigned threads);
 
   /// Floats of the packed weights; they depend on W's dims, strides, dilations and groups alone.
   int64_t packed_floats() const { return packed_floats_; }
@@ -68,7 +71,12 @@ class TransposedConv {
   void fill(const Phase& phase, const RowSource<float>& x, const float* zeros, const float** table,
             int64_t pitch, int64_t row, int64_t rows) const;
 
+  ProductShape product_shape(int64_t rows, const Class& positions) const;
+
   ConvShape shape_;
+  bool rounds_;
+  Isa isa_;
+  PairImage image_;  // where it rounds
   Panels panels_;
   std::vector<Class> classes_;
   std::vector<Phase> phases_;

@@ -94,9 +94,12 @@ WeightView MatMulF32::view(const void* b, float alpha) const {
 }
 
 void MatMulF32::pack(const float* b, float alpha, void* packed, const sdk::Threads& threads) const {
-  if (shape_.rounds) return pack_rounded(b, sdk::DataType::Float, alpha, packed, threads);
   const WeightView weights = view(b, alpha);
   const Panels& panels = product_.panels();
+  if (shape_.rounds) {
+    return pack_pairs(panels, weights, sdk::DataType::Float, isa_, static_cast<uint32_t*>(packed),
+                      threads);
+  }
   if (shape_.weight_type == sdk::DataType::Float)
     return pack_panels(panels, weights, static_cast<float*>(packed), threads);
   const HalfConversion& narrowing = half_conversion(isa_, shape_.weight_type);
@@ -117,19 +120,12 @@ void MatMulF32::pack(const uint16_t* b, uint16_t* packed, const sdk::Threads& th
   });
 }
 
-void MatMulF32::pack_rounded(const void* b, sdk::DataType type, float alpha, void* packed,
-                             const sdk::Threads& threads) const {
-  const WeightView weights = view(b, alpha);
-  const Panels& panels = product_.panels();
-  for_each_panel(panels, threads, [&](const Panels::Panel& panel) {
-    auto* to = static_cast<uint32_t*>(packed) + panel.column * product_.shape().depth;
-    pack_panel_pairs(panels, weights, type, panel, isa_, to);
-  });
-}
-
 void MatMulF32::pack(const sdk::Tensor& b, float alpha, void* packed,
                      const sdk::Threads& threads) const {
-  if (shape_.rounds) return pack_rounded(b.bytes_data(), b.type(), alpha, packed, threads);
+  if (shape_.rounds) {
+    return pack_pairs(product_.panels(), view(b.bytes_data(), alpha), b.type(), isa_,
+                      static_cast<uint32_t*>(packed), threads);
+  }
   if (b.type() == sdk::DataType::Float) return pack(b.data<float>(), alpha, packed, threads);
   pack(b.data<uint16_t>(), static_cast<uint16_t*>(packed), threads);
 }

@@ -64,8 +64,6 @@ class MatMulF32 {
 
  private:
   WeightView view(const void* b, float alpha) const;
-  void pack_rounded(const void* b, sdk::DataType type, float alpha, void* packed,
-                    const sdk::Threads& threads) const;
   void run_one(const MatMulArgs& args, const void* packed, int64_t index, void* scratch,
                const sdk::Threads& threads) const;
   void plan_few_rows();

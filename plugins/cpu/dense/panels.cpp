@@ -71,23 +71,6 @@ void pack(const Panels& panels, const WeightView& weights, const Panels::Panel& 
   }
 }
 
-}  // namespace
-
-void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed) {
-  const Panels::Panel panel = panels.at(index);
-  pack(panels, weights, panel, packed + panel.column * weights.taps * weights.depth);
-}
-
-void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
-                float* packed) {
-  pack(panels, weights, panel, packed);
-}
-
-void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
-                uint16_t* packed) {
-  pack(panels, weights, panel, packed);
-}
-
 void pack_panel_pairs(const Panels& panels, const WeightView& weights, sdk::DataType type,
                       const Panels::Panel& panel, Isa isa, uint32_t* packed) {
   const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels.lanes;
@@ -116,10 +99,35 @@ void pack_panel_pairs(const Panels& panels, const WeightView& weights, sdk::Data
   }
 }
 
+}  // namespace
+
+void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed) {
+  const Panels::Panel panel = panels.at(index);
+  pack(panels, weights, panel, packed + panel.column * weights.taps * weights.depth);
+}
+
+void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
+                float* packed) {
+  pack(panels, weights, panel, packed);
+}
+
+void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
+                uint16_t* packed) {
+  pack(panels, weights, panel, packed);
+}
+
 void pack_panels(const Panels& panels, const WeightView& weights, float* packed,
                  const sdk::Threads& threads) {
   for_each_panel(panels, threads, [&](const Panels::Panel& panel) {
     pack(panels, weights, panel, packed + panel.column * weights.taps * weights.depth);
+  });
+}
+
+void pack_pairs(const Panels& panels, const WeightView& weights, sdk::DataType type, Isa isa,
+                uint32_t* packed, const sdk::Threads& threads) {
+  const int64_t steps = weights.taps * ((weights.depth + 1) / 2);
+  for_each_panel(panels, threads, [&](const Panels::Panel& panel) {
+    pack_panel_pairs(panels, weights, type, panel, isa, packed + panel.column * steps);
   });
 }
 

@@ -50,10 +50,6 @@ void pack_panel(const Panels& panels, const WeightView& weights, const Panels::P
                 float* packed);
 void pack_panel(const Panels& panels, const WeightView& weights, const Panels::Panel& panel,
                 uint16_t* packed);
-/// Packs a panel of weights of `type`, Float or of 16 bits, as pairs of bfloat16 numbers that follow each other along the
-/// depth, the first one in the lower half and after an odd depth a zero; floats with their scales.
-void pack_panel_pairs(const Panels& panels, const WeightView& weights, sdk::DataType type,
-                      const Panels::Panel& panel, Isa isa, uint32_t* packed);
 /// Packs panel `index` to its place in `packed`, which holds padded_columns() * taps * depth floats.
 void pack_panel(const Panels& panels, const WeightView& weights, int64_t index, float* packed);
 
@@ -70,5 +66,10 @@ void for_each_panel(const Panels& panels, const sdk::Threads& threads, const Par
 /// Packs all panels, in parallel.
 void pack_panels(const Panels& panels, const WeightView& weights, float* packed,
                  const sdk::Threads& threads);
+
+/// Packs all panels of weights of `type`, Float or of 16 bits, as pairs of bfloat16 numbers that follow each other along the
+/// depth, the first one in the lower half and after an odd depth a zero; floats with their scales. Allocates.
+void pack_pairs(const Panels& panels, const WeightView& weights, sdk::DataType type, Isa isa,
+                uint32_t* packed, const sdk::Threads& threads);
 
 }  // namespace backplane::cpu

@@ -102,14 +102,19 @@ class ConvTranspose {
         groups_(node.get_int("group", 1)),
         last_(node.domain() != ""),
         activation_(read_activation(node)),
+        rounds_(products_of(ctx) == ProductPrecision::kBFloat),
         isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(kTransposedX);
     const ConvShape shape = transposed_shape(attributes_, groups_, last_, ctx);
+    const sdk::Tensor scale = ctx.input(kTransposedScale);
+    const bool constant = ctx.input_constant(kTransposedW) &&
+                          (!scale.present() || ctx.input_constant(kTransposedScale));
+    const bool rounds = constant && rounds_of(shape);
     const sdk::Dims dims = output_dims(shape, static_cast<std::size_t>(x.rank()), !last_);
     ctx.set_output(0, sdk::DataType::Float, dims);
-    Prepared prepared{TransposedConv(shape, activation_, isa_, ctx.threads().count()),
+    Prepared prepared{TransposedConv(shape, activation_, rounds, isa_, ctx.threads().count()),
                       shape,
                       last_,
                       false,
@@ -118,7 +123,8 @@ class ConvTranspose {
                       0,
                       isa_};
     const TransposedConv& conv = prepared.conv;
-    prepared.packed = request_weights(ctx, conv);
+    prepared.packed = constant;
+    if (constant) request_weights(ctx, conv, rounds);
     if (!last_) {
       prepared.x_bytes = align64(static_cast<uint64_t>(x.size()) * 4);
       prepared.y_bytes = align64(static_cast<uint64_t>(sdk::element_count(dims)) * 4);
@@ -132,7 +138,7 @@ class ConvTranspose {
       ctx.allow_strided_input(kTransposedX);
       ctx.allow_strided_output(0);
     }
-    ctx.set_variant(prepared.packed ? "packed" : "packing");
+    ctx.set_variant(rounds ? "rounded to bfloat16" : prepared.packed ? "packed" : "packing");
     const int64_t macs = x.size() * shape.out_channels / shape.groups * shape.window.taps();
     ctx.set_cost(2 * static_cast<uint64_t>(macs), x.bytes() + ctx.input(kTransposedW).bytes());
     return prepared;
@@ -141,22 +147,23 @@ class ConvTranspose {
   /// Packs a constant W.
   void pack(const sdk::PackContext& ctx) const {
     const float* scales = ctx.source_count() > 1 ? ctx.source(1).data<float>() : nullptr;
-    const TransposedConv conv(packed_shape(ctx.source(0).dims()), Activation{}, isa_, 1);
+    const ConvShape shape = packed_shape(ctx.source(0).dims());
+    const TransposedConv conv(shape, Activation{}, rounds_of(shape), isa_, 1);
     std::vector<float> beside(static_cast<std::size_t>(conv.pack_floats()));
     conv.pack(ctx.source(0).data<float>(), scales, ctx.target().mutable_data<float>(),
               beside.data(), ctx.threads());
   }
 
  private:
-  bool request_weights(sdk::PrepareContext& ctx, const TransposedConv& conv) const {
+  /// Of constant weights.
+  bool rounds_of(const ConvShape& shape) const { return rounds_ && PairImage::applies(shape); }
+
+  void request_weights(sdk::PrepareContext& ctx, const TransposedConv& conv, bool rounds) const {
     const sdk::Tensor scale = ctx.input(kTransposedScale);
-    if (!ctx.input_constant(kTransposedW) ||
-        (scale.present() && !ctx.input_constant(kTransposedScale)))
-      return false;
     const std::string key =
-        sdk::message("conv transposed f32 isa ", static_cast<int>(isa_), " groups ", groups_,
-                     " dims ", sdk::to_string(ctx.input(kTransposedW).dims()), " strides ",
-                     sdk::to_string(attributes_.strides), " dilations ",
+        sdk::message("conv transposed ", rounds ? "bf16" : "f32", " isa ", static_cast<int>(isa_),
+                     " groups ", groups_, " dims ", sdk::to_string(ctx.input(kTransposedW).dims()),
+                     " strides ", sdk::to_string(attributes_.strides), " dilations ",
                      sdk::to_string(attributes_.dilations), " scaled ", scale.present());
     const auto bytes = static_cast<uint64_t>(conv.packed_floats()) * 4;
     if (scale.present()) {
@@ -165,7 +172,6 @@ class ConvTranspose {
       ctx.request_pack(key, {kTransposedW}, bytes, this);
     }
     ctx.ignore_input(kTransposedW);
-    return true;
   }
 
   /// The images' extents do not matter for packing, nor do the attributes that say where they end.
@@ -188,6 +194,7 @@ class ConvTranspose {
   int64_t groups_;
   bool last_;
   Activation activation_;
+  bool rounds_;
   Isa isa_;
 };
 
