@@ -25,17 +25,17 @@ constexpr std::uint32_t kY = 0, kPresentKey = 1, kPresentValue = 2, kScores = 3;
 struct Cache {
   bool wanted = false;  // the result is an output
   bool used = false;
-  std::uint64_t workspace = 0;  // of a result that is no output
+  std::int64_t size = sizeof(float);  // of an element
+  std::uint64_t workspace = 0;        // of a result that is no output
   Heads past, fresh, whole;
 
-  void join(const float* before, const float* now, float* to, std::int64_t b,
-            std::int64_t h) const {
-    float* target = to + whole.steps.at(b, h, 0);
-    const std::int64_t old = past.positions * whole.width;
-    if (old > 0) std::copy_n(before + past.steps.at(b, h, 0), old, target);
+  void join(const char* before, const char* now, char* to, std::int64_t b, std::int64_t h) const {
+    char* target = to + whole.steps.at(b, h, 0) * size;
+    const std::int64_t row = whole.width * size, old = past.positions * row;
+    if (old > 0) std::copy_n(before + past.steps.at(b, h, 0) * size, old, target);
     target += old;
     for (std::int64_t p = 0; p < fresh.positions; ++p)
-      std::copy_n(now + fresh.steps.at(b, h, p), whole.width, target + p * whole.width);
+      std::copy_n(now + fresh.steps.at(b, h, p) * size, row, target + p * row);
   }
 };
 
@@ -51,26 +51,26 @@ struct PreparedAttention {
     memory.y = ctx.output(kY).mutable_data<float>();
     if (ctx.has_input(kMask)) memory.mask = ctx.input(kMask).data<char>();
     if (ctx.has_input(kLengths)) memory.lengths = ctx.input(kLengths).data<std::int64_t>();
-    float* new_keys = cached(ctx, keys, kPresentKey);
-    float* new_values = cached(ctx, values, kPresentValue);
-    memory.k = keys.used ? new_keys : ctx.input(kK).data<float>();
-    memory.v = values.used ? new_values : ctx.input(kV).data<float>();
+    char* new_keys = cached(ctx, keys, kPresentKey);
+    char* new_values = cached(ctx, values, kPresentValue);
+    const char *k = ctx.input(kK).data<char>(), *v = ctx.input(kV).data<char>();
+    memory.k = keys.used ? new_keys : k;
+    memory.v = values.used ? new_values : v;
     const auto join = [&](std::int64_t b, std::int64_t h) {
-      if (keys.used) keys.join(past(ctx, kPastKey), ctx.input(kK).data<float>(), new_keys, b, h);
-      if (values.used)
-        values.join(past(ctx, kPastValue), ctx.input(kV).data<float>(), new_values, b, h);
+      if (keys.used) keys.join(past(ctx, kPastKey), k, new_keys, b, h);
+      if (values.used) values.join(past(ctx, kPastValue), v, new_values, b, h);
     };
     attention.run(memory, ctx.threads(), ctx.workspace().mutable_data<char>(), join);
   }
 
  private:
-  static const float* past(const sdk::ComputeContext& ctx, std::uint32_t input) {
-    return ctx.has_input(input) ? ctx.input(input).data<float>() : nullptr;
+  static const char* past(const sdk::ComputeContext& ctx, std::uint32_t input) {
+    return ctx.has_input(input) ? ctx.input(input).data<char>() : nullptr;
   }
-  static float* cached(const sdk::ComputeContext& ctx, const Cache& cache, std::uint32_t output) {
+  static char* cached(const sdk::ComputeContext& ctx, const Cache& cache, std::uint32_t output) {
     if (!cache.used) return nullptr;
-    if (cache.wanted) return ctx.output(output).mutable_data<float>();
-    return reinterpret_cast<float*>(ctx.workspace().mutable_data<char>() + cache.workspace);
+    if (cache.wanted) return ctx.output(output).mutable_data<char>();
+    return ctx.workspace().mutable_data<char>() + cache.workspace;
   }
 };
 
@@ -91,6 +91,14 @@ AttentionShape shape_of(const Heads& q, const Heads& k, const Heads& v) {
   shape.width = q.width;
   shape.value_width = v.width;
   return shape;
+}
+
+/// Of keys and values, in which nothing is computed.
+DataType cache_type_of(const sdk::Tensor& keys, const sdk::Tensor& values) {
+  if (keys.type() != values.type())
+    sdk::invalid("K is of ", sdk::type_name(keys.type()), " and V of ",
+                 sdk::type_name(values.type()));
+  return keys.type();
 }
 
 /// float. What is computed in another precision, or wants the scores, is left to the operator's parts.
@@ -251,6 +259,7 @@ class FusedAttention {
     shape.scale = scale_;
     shape.softcap = softcap_;
     shape.nan_where_empty = !is_nan_zero_;
+    shape.cache_type = cache_type_of(ctx.input(kK), ctx.input(kV));
     AttentionArgs args;
     if (mask.present()) plan_mask(mask, mask_dims(mask, rank), shape, false, args);
     args.chosen = chosen_;
