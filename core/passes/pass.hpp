@@ -37,7 +37,8 @@ inline void keep_annotation(Value& kept, const Value& gone) {
 bool fold_constants(Graph& graph, PassRun& run);
 /// Puts the branch of an If whose condition is a constant in its place.
 bool inline_constant_if(Graph& graph, PassRun& run);
-/// Lets bodies of Loops read what they only hand on from turn to turn where it is: outside. A weight is a constant again then.
+/// Lets bodies of Loops and Scans read what they only hand on from turn to turn where it is: outside. A weight is a constant
+/// again then.
 bool capture_loop_invariants(Graph& graph, PassRun& run);
 /// Removes nodes that hand their input on: Identity, Dropout at inference, casts, reshapes and the like to what is there.
 bool eliminate_identities(Graph& graph, PassRun& run);

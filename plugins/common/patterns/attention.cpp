@@ -13,7 +13,8 @@ bool has_perm(const sdk::Node& node, const sdk::Dims& perm) {
 /// What is found on the way. What may turn out to be something else is tried on a copy.
 class AttentionMatch {
  public:
-  AttentionMatch(const sdk::Node& softmax, const NodeSet& taken) : taken_(taken) {
+  AttentionMatch(const sdk::Node& softmax, const NodeSet& taken, HalfCaches caches)
+      : taken_(taken), caches_(caches) {
     found_.softmax = softmax;
   }
 
@@ -149,17 +150,34 @@ class AttentionMatch {
     return {node.input(0), "bsh"};
   }
 
+  SeenHeads seen_cache(const sdk::ValueInfo& value) {
+    SeenHeads heads = seen_rows(value);
+    heads.value = take_cast(heads.value);
+    return heads;
+  }
+
+  /// What becomes floats by a Cast from 16 bits, where that is not to be; otherwise `value`.
+  sdk::ValueInfo take_cast(const sdk::ValueInfo& value) {
+    if (caches_ == HalfCaches::AreCast) return value;
+    const sdk::Node node = maker(value);
+    if (!node || !node.is("Cast") || value.type() != sdk::DataType::Float) return value;
+    const sdk::DataType from = node.input(0).type();
+    if (from != sdk::DataType::Float16 && from != sdk::DataType::BFloat16) return value;
+    take({node});
+    return node.input(0);
+  }
+
   bool take_keys(const sdk::ValueInfo& value) {
-    const sdk::Node node = maker(take_scale(value));
+    const sdk::Node node = maker(take_cast(take_scale(value)));
     if (has_perm(node, {0, 2, 3, 1})) {
       take({node});
-      found_.k = {node.input(0), "bsh"};
+      found_.k = {take_cast(node.input(0)), "bsh"};
     } else if (has_perm(node, {0, 1, 3, 2})) {
       take({node});
       found_.k = seen_heads(take_scale(node.input(0)));
     } else if (has_perm(node, {0, 2, 1})) {
       take({node});
-      found_.k = {take_scale(node.input(0))};
+      found_.k = {take_cast(take_scale(node.input(0)))};
     } else {
       return take_flat_keys(node);
     }
@@ -187,11 +205,12 @@ class AttentionMatch {
   }
 
   /// Rows of heads, seen through what repeats the heads.
-  SeenHeads seen_heads(const sdk::ValueInfo& value) {
+  SeenHeads seen_heads(const sdk::ValueInfo& cast) {
+    const sdk::ValueInfo value = take_cast(cast);
     const sdk::Node merge = maker(value);
     SeenHeads heads;
     if (!merge || !merge.is("Reshape") || !take_copies(merge.input(0), value, {0, 1, 2, 3}, heads))
-      return seen_rows(value);
+      return seen_cache(value);
     take({merge});
     return heads;
   }
@@ -215,20 +234,22 @@ class AttentionMatch {
         return false;
     }
     take({split, expand});
-    heads = seen_rows(before);
+    heads = seen_cache(before);
     heads.group = copies.dims()[2];
     return true;
   }
 
   const NodeSet& taken_;
+  HalfCaches caches_;
   DecomposedAttention found_;
 };
 
 }  // namespace
 
-DecomposedAttention find_attention(const sdk::Node& softmax, const NodeSet& taken) {
+DecomposedAttention find_attention(const sdk::Node& softmax, const NodeSet& taken,
+                                   HalfCaches caches) {
   if (!softmax.is("Softmax") || taken.count(softmax.raw()) > 0) return DecomposedAttention();
-  AttentionMatch match(softmax, taken);
+  AttentionMatch match(softmax, taken, caches);
   return match.match() ? std::move(match.found()) : DecomposedAttention();
 }
 

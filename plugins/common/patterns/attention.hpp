@@ -32,7 +32,11 @@ struct DecomposedAttention {
   std::string why;           ///< it is none that could be one node; nothing but softmax is set then
 };
 
+/// Whether keys and values are those before a Cast to float of 16-bit ones: a cache, which need not be widened.
+enum class HalfCaches { AreCast, AreRead };
+
 /// The one around a Softmax, of nodes that are not `taken`. The types are for whoever computes it to judge.
-DecomposedAttention find_attention(const sdk::Node& softmax, const NodeSet& taken);
+DecomposedAttention find_attention(const sdk::Node& softmax, const NodeSet& taken,
+                                   HalfCaches caches = HalfCaches::AreCast);
 
 }  // namespace backplane::patterns

@@ -13,8 +13,6 @@ constexpr std::int64_t kKeys = 256;
 constexpr std::int64_t kRows = 128;
 // About what one multiplication of either product takes.
 constexpr double kNsPerStep = 0.01;
-// Rows that do not pay for packing the keys: two at a time are multiplied with them as they lie.
-constexpr std::int64_t kMostDotRows = 4;
 // Rows that pay for packing the keys again in another thread.
 constexpr std::int64_t kLeastRows = 24;
 
@@ -46,7 +44,11 @@ AttentionF32::AttentionF32(const AttentionShape& shape, Isa isa, unsigned thread
   }
   row_blocks_ = std::max<std::int64_t>(1, row_blocks_);
   most_rows_ = ceil_div(rows, row_blocks_);
-  by_dots_ = most_rows_ <= kMostDotRows;
+  const bool is_half = shape.cache_type != sdk::DataType::Float;
+  const bool is_few = most_rows_ <= kMostProductRows;
+  if (is_few) few_rows_ = row_product_kernels(isa, shape.cache_type);
+  if (is_half && few_rows_ == nullptr) widening_ = &half_conversion(isa, shape.cache_type);
+  if (is_few && few_rows_ == nullptr) few_rows_ = row_product_kernels(isa, sdk::DataType::Float);
   const auto products = static_cast<double>(heads * rows * shape.keys);
   is_small_ =
       products * static_cast<double>(shape.width + shape.value_width) * kNsPerStep < kParallelNs;
@@ -60,8 +62,12 @@ void AttentionF32::lay_out() {
   };
   const std::int64_t rows = most_rows_;
   take(parts_.table, rows, sizeof(float*));
-  take(parts_.keys, by_dots_ ? 0 : key_step_ * shape_.width, sizeof(float));
-  take(parts_.values, value_step_ * std::min(kKeys, shape_.keys), sizeof(float));
+  const std::int64_t keys = std::min(kKeys, shape_.keys);
+  const bool packs = few_rows_ == nullptr, widens = widening_ != nullptr;
+  take(parts_.keys, packs ? key_step_ * shape_.width : 0, sizeof(float));
+  take(parts_.values, packs ? value_step_ * keys : 0, sizeof(float));
+  take(parts_.widened, widens ? keys * std::max(shape_.width, shape_.value_width) : 0,
+       sizeof(float));
   take(parts_.scores, rows * key_step_, sizeof(float));
   take(parts_.sums, rows * value_step_, sizeof(float));
   take(parts_.totals, rows, sizeof(float));
@@ -97,6 +103,7 @@ AttentionF32::Block AttentionF32::open_block(const AttentionArgs& args, std::int
   block.totals = floats(parts_.totals);
   block.greatest = floats(parts_.greatest);
   block.spread = floats(parts_.spread);
+  block.widened = floats(parts_.widened);
   return block;
 }
 
@@ -137,28 +144,47 @@ void AttentionF32::multiply(const Panels& panels, const Block& block, const floa
   }
 }
 
+AttentionF32::CacheRows AttentionF32::read(const void* cache, const HeadSteps& steps,
+                                           std::int64_t width, const Block& block,
+                                           KeyRange keys) const {
+  const std::int64_t size = shape_.cache_type == sdk::DataType::Float ? 4 : 2;
+  const char* first =
+      static_cast<const char*>(cache) + steps.at(block.batch, block.kv_head, keys.begin) * size;
+  if (widening_ == nullptr) return {first, steps.position};
+  const std::int64_t count = keys.end - keys.begin;
+  if (steps.position == width) {
+    widening_->to_float(first, block.widened, count * width);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      widening_->to_float(first + i * steps.position * size, block.widened + i * width, width);
+  }
+  return {block.widened, width};
+}
+
 /// scores[row][key - keys.begin] = scale * (query, key).
 void AttentionF32::score(const AttentionArgs& args, const Block& block, KeyRange keys) const {
-  const float* first = args.k + args.k_steps.at(block.batch, block.kv_head, keys.begin);
+  const CacheRows rows = read(args.k, args.k_steps, shape_.width, block, keys);
   for (std::int64_t i = 0; i < block.rows; ++i) {
     const std::int64_t row = block.row + i;
     const std::int64_t head = block.kv_head * shape_.group + row % shape_.group;
     block.table[i] = args.q + args.q_steps.at(block.batch, head, row / shape_.group);
   }
   const std::int64_t count = keys.end - keys.begin;
-  if (by_dots_) {
-    for (std::int64_t i = 0; i < block.rows; i += kMostDotQueries)
-      loops_->dots(block.table + i, std::min(kMostDotQueries, block.rows - i), first,
-                   args.k_steps.position, count, shape_.width, shape_.scale,
-                   block.scores + i * key_step_, key_step_);
+  if (few_rows_ != nullptr) {
+    few_rows_->along_depth({block.table, block.rows, rows.data, rows.step, shape_.width, count,
+                            block.scores, key_step_});
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      float* scores = block.scores + i * key_step_;
+      loops_->scale(scores, scores, count, shape_.scale);
+    }
     return;
   }
   const Panels panels = panels_of(count, *tiles_);
   WeightView view;
-  view.data = first;
+  view.data = rows.data;
   view.depth = shape_.width;
   view.depth_stride = 1;
-  view.column_stride = args.k_steps.position;
+  view.column_stride = rows.step;
   view.scale = shape_.scale;
   for (std::int64_t p = 0; p < panels.count(); ++p) pack_panel(panels, view, p, block.keys);
   multiply(panels, block, block.keys, shape_.width, block.scores, key_step_, true);
@@ -217,22 +243,27 @@ void AttentionF32::weigh_row(const AttentionArgs& args, const Block& block, KeyR
 
 /// sums[row] += weights[row] times the values of the keys.
 void AttentionF32::add_values(const AttentionArgs& args, const Block& block, KeyRange keys) const {
-  const float* first = args.v + args.v_steps.at(block.batch, block.kv_head, keys.begin);
-  const float* packed = first;
+  const CacheRows rows = read(args.v, args.v_steps, shape_.value_width, block, keys);
+  const std::int64_t count = keys.end - keys.begin;
+  for (std::int64_t i = 0; i < block.rows; ++i) block.table[i] = block.scores + i * key_step_;
+  if (few_rows_ != nullptr) {
+    few_rows_->along_columns({block.table, block.rows, rows.data, rows.step, count,
+                              shape_.value_width, block.sums, value_step_, true});
+    return;
+  }
+  const auto* packed = static_cast<const float*>(rows.data);
   // One panel of whole vectors, densely: values lie as they would be packed.
-  if (value_panels_.count() != 1 || value_step_ != shape_.value_width ||
-      args.v_steps.position != value_step_) {
+  if (value_panels_.count() != 1 || value_step_ != shape_.value_width || rows.step != value_step_) {
     WeightView view;
-    view.data = first;
-    view.depth = keys.end - keys.begin;
-    view.depth_stride = args.v_steps.position;
+    view.data = rows.data;
+    view.depth = count;
+    view.depth_stride = rows.step;
     view.column_stride = 1;
     for (std::int64_t p = 0; p < value_panels_.count(); ++p)
       pack_panel(value_panels_, view, p, block.values);
     packed = block.values;
   }
-  for (std::int64_t i = 0; i < block.rows; ++i) block.table[i] = block.scores + i * key_step_;
-  multiply(value_panels_, block, packed, keys.end - keys.begin, block.sums, value_step_, false);
+  multiply(value_panels_, block, packed, count, block.sums, value_step_, false);
 }
 
 void AttentionF32::finish(const AttentionArgs& args, const Block& block) const {

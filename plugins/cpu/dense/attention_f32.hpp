@@ -8,11 +8,13 @@
 #include "backplane/plugin.hpp"
 #include "plugins/cpu/dense/attention_rows.hpp"
 #include "plugins/cpu/dense/panels.hpp"
+#include "plugins/cpu/dense/row_product.hpp"
 #include "plugins/cpu/dense/tile_f32.hpp"
+#include "plugins/cpu/kernels/half_f32.hpp"
 
 namespace backplane::cpu {
 
-/// Where element (batch, head, position, i) of queries, keys, values or results lies: i at steps of one float.
+/// Where element (batch, head, position, i) of queries, keys, values or results lies: i at steps of one.
 struct HeadSteps {
   std::int64_t batch = 0, head = 0, position = 0;
   std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t p) const {
@@ -38,14 +40,15 @@ struct AttentionShape {
   bool causal = false;
   std::int64_t left_window = kNoWindow, right_window = kNoWindow;
   bool nan_where_empty = false;  // results of queries whose keys are all masked; otherwise 0
+  sdk::DataType cache_type = sdk::DataType::Float;  // of keys and values, or one of 16 bits
 };
 
 /// The memory of one attention; nothing is owned.
 struct AttentionArgs {
   enum class Mask { None, Added, Chosen };
   const float* q = nullptr;
-  const float* k = nullptr;
-  const float* v = nullptr;
+  const void* k = nullptr;  // of the shape's cache_type, as v
+  const void* v = nullptr;
   float* y = nullptr;
   HeadSteps q_steps, k_steps, v_steps, y_steps;
   Mask mask_kind = Mask::None;
@@ -92,11 +95,11 @@ class AttentionF32 {
     std::int64_t batch, kv_head, row, rows;
     std::int64_t length, offset;  // keys that count; the number of query 0 among them
     const float** table;
-    float *keys, *values, *scores, *sums, *totals, *greatest, *spread;
+    float *keys, *values, *scores, *sums, *totals, *greatest, *spread, *widened;
   };
   /// Where a worker's memory has the parts of its block, in bytes.
   struct Parts {
-    std::uint64_t table, keys, values, scores, sums, totals, greatest, spread, end;
+    std::uint64_t table, keys, values, scores, sums, totals, greatest, spread, widened, end;
   };
 
   /// body(item, worker) for each of `count` items, on several threads where the whole is worth it.
@@ -118,6 +121,13 @@ class AttentionF32 {
   Block open_block(const AttentionArgs& args, std::int64_t head, std::int64_t index,
                    char* scratch) const;
   KeyRange keys_of(const Block& block, std::int64_t row) const;
+  /// Keys or values of a block as the products read them, and the step between two of them.
+  struct CacheRows {
+    const void* data;
+    std::int64_t step;
+  };
+  CacheRows read(const void* cache, const HeadSteps& steps, std::int64_t width, const Block& block,
+                 KeyRange keys) const;
   void score(const AttentionArgs& args, const Block& block, KeyRange keys) const;
   void weigh_row(const AttentionArgs& args, const Block& block, KeyRange keys,
                  std::int64_t row) const;
@@ -131,12 +141,13 @@ class AttentionF32 {
   AttentionShape shape_;
   const TileKernels* tiles_;
   const AttentionRows* loops_;
+  const RowProductKernels* few_rows_ = nullptr;  // read keys and values where they lie
+  const HalfConversion* widening_ = nullptr;     // of 16 bits that the products do not read
   Panels value_panels_;
   std::int64_t key_step_;    // floats of a row of scores
   std::int64_t value_step_;  // floats of a row of sums
   std::int64_t row_blocks_ = 1;
   std::int64_t most_rows_ = 1;
-  bool by_dots_;
   bool is_small_;  // waking threads would take longer
   unsigned threads_;
   Parts parts_{};

@@ -104,64 +104,11 @@ void turn_row(const float* x, const float* cos, const float* sin, float* y, std:
   });
 }
 
-constexpr int kKeysAtOnce = 4;
-
-/// kKeys products of each of kQueries queries with neighbouring keys: every vector of a key is read once.
-template <int kQueries, int kKeys>
-HWY_ATTR void dot_block(const float* const* queries, const float* keys, std::int64_t step,
-                        std::int64_t depth, float factor, float* out, std::int64_t out_step) {
-  const RowTag d;
-  RowVector sums[kQueries][kKeys];
-#pragma GCC unroll 2
-  for (int q = 0; q < kQueries; ++q) {
-#pragma GCC unroll 4
-    for (int k = 0; k < kKeys; ++k) sums[q][k] = hn::Zero(d);
-  }
-  each_vector(depth, [&](std::int64_t i, size_t count) HWY_ATTR {
-    RowVector x[kQueries];
-#pragma GCC unroll 2
-    for (int q = 0; q < kQueries; ++q) x[q] = load_row(queries[q] + i, count);
-#pragma GCC unroll 4
-    for (int k = 0; k < kKeys; ++k) {
-      const RowVector key = load_row(keys + k * step + i, count);
-#pragma GCC unroll 2
-      for (int q = 0; q < kQueries; ++q) sums[q][k] = hn::MulAdd(x[q], key, sums[q][k]);
-    }
-  });
-#pragma GCC unroll 2
-  for (int q = 0; q < kQueries; ++q) {
-#pragma GCC unroll 4
-    for (int k = 0; k < kKeys; ++k)
-      out[q * out_step + k] = factor * hn::GetLane(hn::SumOfLanes(d, sums[q][k]));
-  }
-}
-
-template <int kQueries>
-HWY_ATTR void dots_of(const float* const* queries, const float* keys, std::int64_t step,
-                      std::int64_t n, std::int64_t depth, float factor, float* out,
-                      std::int64_t out_step) {
-  std::int64_t key = 0;
-  for (; key + kKeysAtOnce <= n; key += kKeysAtOnce)
-    dot_block<kQueries, kKeysAtOnce>(queries, keys + key * step, step, depth, factor, out + key,
-                                     out_step);
-  for (; key < n; ++key)
-    dot_block<kQueries, 1>(queries, keys + key * step, step, depth, factor, out + key, out_step);
-}
-
-void dot_rows(const float* const* queries, std::int64_t count, const float* keys, std::int64_t step,
-              std::int64_t n, std::int64_t depth, float factor, float* out, std::int64_t out_step) {
-  if (count == 1) {
-    dots_of<1>(queries, keys, step, n, depth, factor, out, out_step);
-  } else {
-    dots_of<2>(queries, keys, step, n, depth, factor, out, out_step);
-  }
-}
-
 }  // namespace
 
 const AttentionRows& find_attention_rows() {
   static constexpr AttentionRows kRows{cap_row,     add_row,   keep_row, max_row,
-                                       exp_sum_row, scale_row, turn_row, dot_rows};
+                                       exp_sum_row, scale_row, turn_row};
   return kRows;
 }
 

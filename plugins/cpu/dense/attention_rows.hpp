@@ -23,14 +23,7 @@ struct AttentionRows {
   void (*scale)(const float* x, float* y, std::int64_t n, float factor);
   /// y = (x1 cos1 - x2 sin1, x2 cos2 + x1 sin2) of rows with two halves of `half` floats; y may be x.
   void (*turn)(const float* x, const float* cos, const float* sin, float* y, std::int64_t half);
-  /// out[i][j] = factor * (query i, key j), for one or two queries of `depth` floats; keys are `step` floats apart.
-  void (*dots)(const float* const* queries, std::int64_t count, const float* keys,
-               std::int64_t step, std::int64_t n, std::int64_t depth, float factor, float* out,
-               std::int64_t out_step);
 };
-
-/// Queries that `dots` takes at a time.
-inline constexpr std::int64_t kMostDotQueries = 2;
 
 const AttentionRows& attention_rows(Isa isa);
 

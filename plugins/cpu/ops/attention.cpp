@@ -2,6 +2,7 @@
 // and backplane.cpu::Attention, which a rewrite makes of its parts: inputs Q, K, V of 4 axes (or of 3, without heads), mask;
 // attributes scale, softcap, group (heads of Q that share one of K), is_nan_zero (what the weights of no key at all are), chosen and otherwise (for a mask of bools), axes: "bhs"
 // or "bsh" for each of Q, K, V and the result, as their first three axes lie. Axes of size 1 are broadcast as in MatMul and Add.
+// K and V may be of 16 bits. And backplane.cpu::CachedAttention, the first with past and present of the attribute cache_type.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "plugins/common/axes.hpp"
 #include "plugins/cpu/dense/attention_f32.hpp"
 #include "plugins/cpu/dense/attention_heads.hpp"
+#include "plugins/cpu/dense/cache_attributes.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/rounding.hpp"
 
@@ -25,17 +27,25 @@ constexpr std::uint32_t kY = 0, kPresentKey = 1, kPresentValue = 2, kScores = 3;
 struct Cache {
   bool wanted = false;  // the result is an output
   bool used = false;
-  std::uint64_t workspace = 0;  // of a result that is no output
+  std::int64_t size = sizeof(float);          // of an element
+  const HalfConversion* narrowing = nullptr;  // of new ones in float, for a cache of 16 bits
+  std::uint64_t workspace = 0;                // of a result that is no output
   Heads past, fresh, whole;
 
-  void join(const float* before, const float* now, float* to, std::int64_t b,
-            std::int64_t h) const {
-    float* target = to + whole.steps.at(b, h, 0);
-    const std::int64_t old = past.positions * whole.width;
-    if (old > 0) std::copy_n(before + past.steps.at(b, h, 0), old, target);
+  void join(const char* before, const char* now, char* to, std::int64_t b, std::int64_t h) const {
+    char* target = to + whole.steps.at(b, h, 0) * size;
+    const std::int64_t row = whole.width * size, old = past.positions * row;
+    if (old > 0) std::copy_n(before + past.steps.at(b, h, 0) * size, old, target);
     target += old;
-    for (std::int64_t p = 0; p < fresh.positions; ++p)
-      std::copy_n(now + fresh.steps.at(b, h, p), whole.width, target + p * whole.width);
+    for (std::int64_t p = 0; p < fresh.positions; ++p) {
+      const std::int64_t at = fresh.steps.at(b, h, p);
+      if (narrowing == nullptr) {
+        std::copy_n(now + at * size, row, target + p * row);
+      } else {
+        narrowing->from_float(reinterpret_cast<const float*>(now) + at, target + p * row,
+                              whole.width);
+      }
+    }
   }
 };
 
@@ -51,26 +61,26 @@ struct PreparedAttention {
     memory.y = ctx.output(kY).mutable_data<float>();
     if (ctx.has_input(kMask)) memory.mask = ctx.input(kMask).data<char>();
     if (ctx.has_input(kLengths)) memory.lengths = ctx.input(kLengths).data<std::int64_t>();
-    float* new_keys = cached(ctx, keys, kPresentKey);
-    float* new_values = cached(ctx, values, kPresentValue);
-    memory.k = keys.used ? new_keys : ctx.input(kK).data<float>();
-    memory.v = values.used ? new_values : ctx.input(kV).data<float>();
+    char* new_keys = cached(ctx, keys, kPresentKey);
+    char* new_values = cached(ctx, values, kPresentValue);
+    const char *k = ctx.input(kK).data<char>(), *v = ctx.input(kV).data<char>();
+    memory.k = keys.used ? new_keys : k;
+    memory.v = values.used ? new_values : v;
     const auto join = [&](std::int64_t b, std::int64_t h) {
-      if (keys.used) keys.join(past(ctx, kPastKey), ctx.input(kK).data<float>(), new_keys, b, h);
-      if (values.used)
-        values.join(past(ctx, kPastValue), ctx.input(kV).data<float>(), new_values, b, h);
+      if (keys.used) keys.join(past(ctx, kPastKey), k, new_keys, b, h);
+      if (values.used) values.join(past(ctx, kPastValue), v, new_values, b, h);
     };
     attention.run(memory, ctx.threads(), ctx.workspace().mutable_data<char>(), join);
   }
 
  private:
-  static const float* past(const sdk::ComputeContext& ctx, std::uint32_t input) {
-    return ctx.has_input(input) ? ctx.input(input).data<float>() : nullptr;
+  static const char* past(const sdk::ComputeContext& ctx, std::uint32_t input) {
+    return ctx.has_input(input) ? ctx.input(input).data<char>() : nullptr;
   }
-  static float* cached(const sdk::ComputeContext& ctx, const Cache& cache, std::uint32_t output) {
+  static char* cached(const sdk::ComputeContext& ctx, const Cache& cache, std::uint32_t output) {
     if (!cache.used) return nullptr;
-    if (cache.wanted) return ctx.output(output).mutable_data<float>();
-    return reinterpret_cast<float*>(ctx.workspace().mutable_data<char>() + cache.workspace);
+    if (cache.wanted) return ctx.output(output).mutable_data<char>();
+    return ctx.workspace().mutable_data<char>() + cache.workspace;
   }
 };
 
@@ -93,6 +103,14 @@ AttentionShape shape_of(const Heads& q, const Heads& k, const Heads& v) {
   return shape;
 }
 
+/// Of keys and values, in which nothing is computed.
+DataType type_of(const sdk::Tensor& keys, const sdk::Tensor& values) {
+  if (keys.type() != values.type())
+    sdk::invalid("K is of ", sdk::type_name(keys.type()), " and V of ",
+                 sdk::type_name(values.type()));
+  return keys.type();
+}
+
 /// float. What is computed in another precision, or wants the scores, is left to the operator's parts.
 class Attention {
  public:
@@ -100,6 +118,7 @@ class Attention {
 
   Attention(const sdk::CreateContext& ctx, const sdk::Node& node)
       : isa_(isa_of(ctx)),
+        cache_type_(cache_type_of(node)),
         has_scale_(node.has("scale")),
         scale_(node.get_float("scale", 1.0f)),
         softcap_(node.get_float("softcap", 0.0f)),
@@ -130,6 +149,7 @@ class Attention {
     shape.causal = causal_;
     shape.left_window = left_window_;
     shape.right_window = right_window_;
+    shape.cache_type = cache_type_;
     AttentionArgs args;
     args.offset = key_cache.past.positions;
     const sdk::Tensor mask = ctx.input(kMask);
@@ -150,7 +170,7 @@ class Attention {
       cache->workspace = bytes;
       if (cache->used && !cache->wanted)
         bytes += align64(static_cast<std::uint64_t>(cache->whole.batch * cache->whole.steps.batch) *
-                         sizeof(float));
+                         static_cast<std::uint64_t>(cache->size));
     }
     ctx.set_workspace(bytes);
     return prepared;
@@ -165,15 +185,19 @@ class Attention {
   }
 
   /// Where keys or values of before are given, or those of after are wanted, `heads` become the joined ones.
-  static Cache plan_cache(sdk::PrepareContext& ctx, std::uint32_t input, std::uint32_t output,
-                          Heads& heads) {
+  Cache plan_cache(sdk::PrepareContext& ctx, std::uint32_t input, std::uint32_t output,
+                   Heads& heads) const {
     Cache cache;
+    cache.size = cache_bytes(cache_type_);
+    if (cache_type_ != DataType::Float) cache.narrowing = &half_conversion(isa_, cache_type_);
     cache.wanted = ctx.output_wanted(output);
     const sdk::Tensor past = ctx.input(input);
     cache.used = cache.wanted || past.present();
     if (!cache.used) return cache;
     cache.fresh = heads;
     if (past.present()) {
+      if (past.type() != cache_type_)
+        sdk::invalid("past keys or values are of ", sdk::type_name(past.type()));
       if (past.rank() != 4)
         sdk::invalid("past keys or values have dims ", to_string(past.dims()), ", 4 are needed");
       cache.past = heads_of(past, 0, false, "past");
@@ -185,7 +209,7 @@ class Attention {
     heads = Heads::of_axes(heads.batch, heads.heads, cache.past.positions + heads.positions,
                            heads.width, false);
     cache.whole = heads;
-    if (cache.wanted) ctx.set_output(output, DataType::Float, heads.dims(4, false));
+    if (cache.wanted) ctx.set_output(output, cache_type_, heads.dims(4, false));
     return cache;
   }
 
@@ -208,6 +232,7 @@ class Attention {
   }
 
   Isa isa_;
+  DataType cache_type_;
   bool has_scale_;
   float scale_, softcap_;
   bool causal_;
@@ -251,6 +276,7 @@ class FusedAttention {
     shape.scale = scale_;
     shape.softcap = softcap_;
     shape.nan_where_empty = !is_nan_zero_;
+    shape.cache_type = type_of(ctx.input(kK), ctx.input(kV));
     AttentionArgs args;
     if (mask.present()) plan_mask(mask, mask_dims(mask, rank), shape, false, args);
     args.chosen = chosen_;
@@ -335,6 +361,7 @@ sdk::KernelList attention_kernels() {
           .types("U", {DataType::Float, DataType::Bool})
           .flags(BP_KERNEL_WIDENS_HALF)
           .kernel<Attention>(),
+      sdk::op("CachedAttention", "backplane.cpu").name("cpu:attention_halves").kernel<Attention>(),
       sdk::op("Attention", "backplane.cpu").name("cpu:attention_fused").kernel<FusedAttention>()};
 }
 

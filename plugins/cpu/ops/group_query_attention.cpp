@@ -1,4 +1,5 @@
 // GroupQueryAttention: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+// and backplane.cpu::GroupQueryAttention, the same with past and present of the attribute cache_type, all else in float.
 //
 // Each sequence of a batch has a length of its own. The present is the past's room, or as much as the longest sequence needs;
 // new keys and values are written behind what a sequence uses of it, and attention reads them there.
@@ -7,6 +8,7 @@
 
 #include "plugins/cpu/dense/attention_f32.hpp"
 #include "plugins/cpu/dense/attention_heads.hpp"
+#include "plugins/cpu/dense/cache_attributes.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/rounding.hpp"
 
@@ -46,13 +48,15 @@ struct GroupQuerySizes {
   bool keeps_key = false, keeps_value = false;  // are outputs
   RotaryTurn turn;
   bool turns = false;
-  std::int64_t angles = 0;         // positions that have some
-  std::int64_t position_step = 0;  // between the positions of sequences
+  std::int64_t angles = 0;                    // positions that have some
+  std::int64_t position_step = 0;             // between the positions of sequences
+  const HalfConversion* narrowing = nullptr;  // of a cache of 16 bits
+  std::int64_t bytes = 4;                     // of a number of the cache
 };
 
 /// Where in the workspace things are, in bytes; attention's own memory is first.
 struct GroupQueryWorkspace {
-  std::uint64_t lengths = 0, places = 0, query = 0, key = 0, value = 0, end = 0;
+  std::uint64_t lengths = 0, places = 0, query = 0, row = 0, key = 0, value = 0, end = 0;
 
   std::uint64_t take(std::int64_t count, std::uint64_t size) {
     const std::uint64_t at = end;
@@ -65,9 +69,10 @@ struct GroupQueryWorkspace {
 struct GroupQueryRun {
   const GroupQuerySizes& sizes;
   const float *query = nullptr, *key = nullptr, *value = nullptr;
-  const float *past_key = nullptr, *past_value = nullptr;
-  float *present_key = nullptr, *present_value = nullptr;
+  const char *past_key = nullptr, *past_value = nullptr;
+  char *present_key = nullptr, *present_value = nullptr;
   float* turned_query = nullptr;
+  float* turned_rows = nullptr;     // of keys that are narrowed, one for each head
   std::int64_t* lengths = nullptr;  // with the new positions, by the batch
   std::int64_t* places = nullptr;   // of the new positions' angles: [batch, queries]
   const float *cos = nullptr, *sin = nullptr;
@@ -125,24 +130,33 @@ struct GroupQueryRun {
 
   /// Past and new rows of a head in the present. Where past and present are one memory, the new ones alone are written.
   void append(std::int64_t b, std::int64_t h, const Heads& fresh, const float* rows,
-              const float* past, float* present, bool turns) const {
+              const char* past, char* present, bool turns) const {
     const std::int64_t width = sizes.shape.width, queries = sizes.shape.queries;
+    const std::int64_t step = width * sizes.bytes;
     const std::int64_t end = lengths[b], used = end - queries, room = sizes.past.positions;
-    float* to = present + sizes.present.steps.at(b, h, 0);
+    char* to = present + sizes.present.steps.at(b, h, 0) * sizes.bytes;
     if (past != present) {
-      const float* from = past == nullptr ? nullptr : past + sizes.past.steps.at(b, h, 0);
-      if (used > 0) std::copy_n(from, used * width, to);
+      const char* from =
+          past == nullptr ? nullptr : past + sizes.past.steps.at(b, h, 0) * sizes.bytes;
+      if (used > 0) std::copy_n(from, used * step, to);
       // What is beyond a sequence's end is what the past's room has there, if it has.
-      if (room > end) std::copy(from + end * width, from + room * width, to + end * width);
-      std::fill(to + std::max(end, room) * width, to + sizes.present.positions * width, 0.0f);
+      if (room > end) std::copy(from + end * step, from + room * step, to + end * step);
+      std::fill(to + std::max(end, room) * step, to + sizes.present.positions * step, '\0');
     }
     for (std::int64_t i = 0; i < queries; ++i) {
       const float* row = rows + fresh.steps.at(b, h, i);
-      float* target = to + (used + i) * width;
+      char* target = to + (used + i) * step;
       if (turns) {
-        turn(b, i, row, target);
-      } else {
-        std::copy_n(row, width, target);
+        float* turned = reinterpret_cast<float*>(target);
+        if (sizes.narrowing != nullptr)
+          turned = turned_rows + (b * sizes.shape.kv_heads + h) * width;
+        turn(b, i, row, turned);
+        row = turned;
+      }
+      if (sizes.narrowing != nullptr) {
+        sizes.narrowing->from_float(row, target, width);
+      } else if (!turns) {
+        std::copy_n(row, width, reinterpret_cast<float*>(target));
       }
     }
   }
@@ -183,18 +197,21 @@ class GroupQueryAttention {
         return ctx.has_input(index) ? ctx.input(index).data<float>() : nullptr;
       };
       const auto kept = [&](bool is_kept, std::uint32_t output, std::uint64_t at) {
-        return is_kept ? ctx.output(output).mutable_data<float>()
-                       : reinterpret_cast<float*>(memory + at);
+        return is_kept ? ctx.output(output).mutable_data<char>() : memory + at;
       };
       GroupQueryRun run{.sizes = sizes};
       run.query = input(kQuery);
       run.key = sizes.is_packed ? run.query + sizes.key_offset : input(kKey);
       run.value = sizes.is_packed ? run.query + sizes.value_offset : input(kValue);
-      run.past_key = input(kPastKey);
-      run.past_value = input(kPastValue);
+      const auto past = [&](std::uint32_t index) {
+        return ctx.has_input(index) ? ctx.input(index).data<char>() : nullptr;
+      };
+      run.past_key = past(kPastKey);
+      run.past_value = past(kPastValue);
       run.present_key = kept(sizes.keeps_key, kPresentKey, workspace.key);
       run.present_value = kept(sizes.keeps_value, kPresentValue, workspace.value);
       run.turned_query = reinterpret_cast<float*>(memory + workspace.query);
+      run.turned_rows = reinterpret_cast<float*>(memory + workspace.row);
       run.lengths = reinterpret_cast<std::int64_t*>(memory + workspace.lengths);
       run.places = reinterpret_cast<std::int64_t*>(memory + workspace.places);
       run.cos = input(kCos);
@@ -222,6 +239,7 @@ class GroupQueryAttention {
 
   GroupQueryAttention(const sdk::CreateContext& ctx, const sdk::Node& node)
       : isa_(isa_of(ctx)),
+        cache_type_(cache_type_of(node)),
         heads_(node.get_int("num_heads", 0)),
         kv_heads_(node.get_int("kv_num_heads", 0)),
         scale_(node.get_float("scale", 0.0f)),
@@ -271,8 +289,12 @@ class GroupQueryAttention {
     workspace.lengths = workspace.take(shape.batch, sizeof(std::int64_t));
     workspace.places = workspace.take(shape.batch * shape.queries, sizeof(std::int64_t));
     workspace.query = workspace.take(sizes.turns ? shape.batch * turned.steps.batch : 0, 4);
-    workspace.key = workspace.take(sizes.keeps_key ? 0 : caches, 4);
-    workspace.value = workspace.take(sizes.keeps_value ? 0 : caches, 4);
+    const bool narrows = sizes.turns && sizes.narrowing != nullptr;
+    workspace.row =
+        workspace.take(narrows ? shape.batch * shape.kv_heads * shape.width : 0, sizeof(float));
+    const auto bytes = static_cast<std::uint64_t>(sizes.bytes);
+    workspace.key = workspace.take(sizes.keeps_key ? 0 : caches, bytes);
+    workspace.value = workspace.take(sizes.keeps_value ? 0 : caches, bytes);
     ctx.set_workspace(workspace.end);
     return prepared;
   }
@@ -313,6 +335,9 @@ class GroupQueryAttention {
 
   void plan_caches(sdk::PrepareContext& ctx, GroupQuerySizes& sizes) const {
     AttentionShape& shape = sizes.shape;
+    shape.cache_type = cache_type_;
+    sizes.bytes = cache_bytes(cache_type_);
+    if (cache_type_ != sdk::DataType::Float) sizes.narrowing = &half_conversion(isa_, cache_type_);
     const sdk::Tensor past = ctx.input(kPastKey), past_value = ctx.input(kPastValue);
     sizes.has_past = past.present();
     if (past_value.present() != sizes.has_past)
@@ -329,6 +354,8 @@ class GroupQueryAttention {
       room = past.rank() == 4 ? past.dim(2) : 0;
       const sdk::Dims wanted{shape.batch, kv_heads_, room, shape.width};
       for (const sdk::Tensor& cache : {past, past_value}) {
+        if (cache.type() != cache_type_)
+          sdk::invalid("past_key or past_value is of ", sdk::type_name(cache.type()));
         if (!are_same(cache.dims(), wanted))
           sdk::invalid("past_key or past_value has dims ", sdk::to_string(cache.dims()),
                        ", expected ", sdk::to_string(wanted));
@@ -346,8 +373,8 @@ class GroupQueryAttention {
     sizes.keeps_key = ctx.output_wanted(kPresentKey);
     sizes.keeps_value = ctx.output_wanted(kPresentValue);
     const sdk::Dims dims = sizes.present.dims(4, false);
-    if (sizes.keeps_key) ctx.set_output(kPresentKey, sdk::DataType::Float, dims);
-    if (sizes.keeps_value) ctx.set_output(kPresentValue, sdk::DataType::Float, dims);
+    if (sizes.keeps_key) ctx.set_output(kPresentKey, cache_type_, dims);
+    if (sizes.keeps_value) ctx.set_output(kPresentValue, cache_type_, dims);
     if (room != rows || room == 0) return;
     if (sizes.keeps_key) ctx.allow_in_place(kPresentKey, kPastKey);
     if (sizes.keeps_value) ctx.allow_in_place(kPresentValue, kPastValue);
@@ -390,6 +417,7 @@ class GroupQueryAttention {
   static sdk::Dims to_dims(const sdk::DimsView& dims) { return {dims.begin(), dims.end()}; }
 
   Isa isa_;
+  sdk::DataType cache_type_;
   std::int64_t heads_, kv_heads_;
   float scale_, softcap_;
   std::int64_t window_;
@@ -407,6 +435,11 @@ sdk::KernelList group_query_attention_kernels() {
               .roles({BP_INPUT_DATA, BP_INPUT_DATA, BP_INPUT_DATA, BP_INPUT_DATA, BP_INPUT_DATA,
                       BP_INPUT_DATA, BP_INPUT_HOST_VALUE, BP_INPUT_DATA})
               .flags(BP_KERNEL_WIDENS_HALF)
+              .kernel<GroupQueryAttention>(),
+          sdk::op("GroupQueryAttention", "backplane.cpu")
+              .name("cpu:group_query_attention_halves")
+              .roles({BP_INPUT_DATA, BP_INPUT_DATA, BP_INPUT_DATA, BP_INPUT_DATA, BP_INPUT_DATA,
+                      BP_INPUT_DATA, BP_INPUT_HOST_VALUE, BP_INPUT_DATA})
               .kernel<GroupQueryAttention>()};
 }
 

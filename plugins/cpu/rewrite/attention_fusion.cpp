@@ -4,12 +4,19 @@
 namespace backplane::cpu {
 namespace {
 
-/// Whether the kernel computes it, which is float's, and of masks that have axes.
+using patterns::HalfCaches;
+using sdk::DataType;
+
+/// Whether the kernel computes it: in float, of keys and values of one type, and of masks that have axes.
 bool is_computed(const patterns::DecomposedAttention& found) {
   if (!found.softmax || !found.why.empty()) return false;
-  for (const sdk::ValueInfo& value : {found.q.value, found.k.value, found.v.value, found.y.value}) {
-    if (value.type() != sdk::DataType::Float) return false;
+  for (const sdk::ValueInfo& value : {found.q.value, found.y.value}) {
+    if (value.type() != DataType::Float) return false;
   }
+  const DataType cache = found.k.value.type();
+  if (cache != DataType::Float && cache != DataType::Float16 && cache != DataType::BFloat16)
+    return false;
+  if (found.v.value.type() != cache) return false;
   return !found.mask || found.mask.rank() > 0;
 }
 
@@ -32,9 +39,13 @@ void fuse_attention(WorkingGraph& graph) {
   for (std::size_t i = 0; i < graph.size(); ++i) {
     const WorkNode* node = graph.at(i);
     if (node == nullptr || node->changed) continue;
-    const patterns::DecomposedAttention found =
-        patterns::find_attention(node->original, graph.taken());
-    if (is_computed(found)) fuse(graph, found);
+    for (const HalfCaches caches : {HalfCaches::AreRead, HalfCaches::AreCast}) {
+      const patterns::DecomposedAttention found =
+          patterns::find_attention(node->original, graph.taken(), caches);
+      if (!is_computed(found)) continue;
+      fuse(graph, found);
+      break;
+    }
   }
 }
 

@@ -17,6 +17,9 @@ void keep_narrow_weights(WorkingGraph& graph);
 /// MatMul and Gemm whose weights are constants of 16 bits, cast to float for them alone, read these.
 void keep_half_weights(WorkingGraph& graph);
 
+/// Attention and GroupQueryAttention whose past and present are of 16 bits, cast for them alone, keep them so.
+void keep_half_caches(WorkingGraph& graph);
+
 /// Decomposed Gelu, LayerNormalization and RMSNormalization, positions that are turned into queries and keys, and pairs of
 /// QuantizeLinear and DequantizeLinear become one node each.
 void fuse_decomposed(WorkingGraph& graph);

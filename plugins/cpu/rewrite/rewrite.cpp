@@ -9,6 +9,7 @@ void rewrite_graph(const sdk::Graph& graph, sdk::Rewrite& edit, const CpuDevice&
   fuse_quantized(work);
   keep_narrow_weights(work);
   keep_half_weights(work);
+  keep_half_caches(work);
   fuse_decomposed(work);
   fuse_dynamic_quantization(work);
   fuse_convolutions(work);

@@ -74,6 +74,29 @@ TEST_F(LoopInvariants, AreFoundInBodiesWithinBodies) {
   EXPECT_THAT(loop().captured, ElementsAre(graph().find_value("w")));
 }
 
+TEST_F(LoopInvariants, MayBeHandedOnByIdentity) {
+  add_to(*body_, "Identity", {"weight"}, {"same"}, "again");
+  body_->value(body_->outputs[2]).is_output = false;
+  body_->outputs.pop_back();
+  body_->add_output(body_->find_value("same"));
+  add_loop();
+  output("y");
+  run();
+  EXPECT_THAT(inputs_of(*body_, "add"), ElementsAre("state", "w"));
+  EXPECT_THAT(names_of(*body_, body_->outputs), ElementsAre("condition", "sum"));
+  EXPECT_EQ(body_->find_node("again"), kNone);
+}
+
+TEST_F(LoopInvariants, MayBeStackedByIdentity) {
+  add_to(*body_, "Identity", {"weight"}, {"same"}, "again");
+  body_->add_output(body_->find_value("same"));
+  set_body(add("Loop", {"", "go", "x", "w"}, {"y", "", "stacked"}, "loop"), body_);
+  output("stacked");
+  run("capture_loop_invariants");
+  EXPECT_THAT(names_of(*body_, body_->outputs), ElementsAre("condition", "sum", "same"));
+  EXPECT_THAT(inputs_of(*body_, "again"), ElementsAre("w"));
+}
+
 TEST_F(LoopInvariants, StayWhereTheirLastValueIsAResult) {
   add_loop();
   output("w_after");
@@ -95,6 +118,55 @@ TEST_F(LoopInvariants, StayWhereTheyAreStackedTurnByTurn) {
   output("stacked");
   run("capture_loop_invariants");
   EXPECT_EQ(loop().inputs.size(), 4u);
+}
+
+/// y, w_after, rows = Scan(x, w, table), whose body adds w and a row of the table to x and hands w on.
+class ScanInvariants : public LoopInvariants {
+ protected:
+  void SetUp() override {
+    for (const char* const name : {"x", "w", "table"}) input(name);
+    for (const char* const name : {"state", "weight", "row"})
+      body_->add_input(body_->value_named(name));
+    add_to(*body_, "Sum", {"state", "weight", "row"}, {"sum"}, "add");
+    for (const char* const name : {"sum", "weight"}) body_->add_output(body_->value_named(name));
+  }
+  void add_scan(std::vector<std::string> outputs, int version = 16) {
+    const NodeId id = add("Scan", {"x", "w", "table"}, std::move(outputs), "scan");
+    set_int(id, "num_scan_inputs", 1);
+    graph().node(id).since_version = version;
+    set_body(id, body_);
+  }
+  const Node& scan() { return graph().node(graph().find_node("scan")); }
+};
+
+TEST_F(ScanInvariants, AreReadWhereTheyAre) {
+  body_->add_output(body_->find_value("row"));
+  add_scan({"y", "w_after", "rows"});
+  add("Neg", {"w_after"}, {"z"}, "reader");
+  for (const char* const name : {"y", "z", "rows"}) output(name);
+  run("capture_loop_invariants");
+  EXPECT_THAT(names_of(graph(), scan().inputs), ElementsAre("x", "table"));
+  EXPECT_THAT(names_of(graph(), scan().outputs), ElementsAre("y", "rows"));
+  EXPECT_THAT(scan().captured, ElementsAre(graph().find_value("w")));
+  EXPECT_THAT(inputs_of(graph(), "reader"), ElementsAre("w"));
+  EXPECT_THAT(names_of(*body_, body_->inputs), ElementsAre("state", "row"));
+  EXPECT_THAT(names_of(*body_, body_->outputs), ElementsAre("sum", "row"));
+  EXPECT_THAT(inputs_of(*body_, "add"), ElementsAre("state", "w", "row"));
+}
+
+TEST_F(ScanInvariants, StayWhereTheyAreSlices) {
+  body_->outputs[1] = body_->find_value("row");  // what is carried is the last row
+  add_scan({"y", "w_after"});
+  output("y");
+  run("capture_loop_invariants");
+  EXPECT_EQ(scan().inputs.size(), 3u);
+}
+
+TEST_F(ScanInvariants, StayWhereEachEntryOfABatchHasItsOwn) {
+  add_scan({"y", "w_after"}, 8);
+  output("y");
+  run("capture_loop_invariants");
+  EXPECT_EQ(scan().inputs.size(), 3u);
 }
 
 }  // namespace
