@@ -91,7 +91,8 @@ def quantized_cases():
     yield dataclasses.replace(qmoe("b4", 4), half=True)
     yield qmoe("many", 4, block=32, tokens=300)
     yield qmoe("many_b8", 8, tokens=40, kind="silu")
-    yield qmoe("rounded", 4, block=32, accuracy_level=4)
+    # Tokens may be rounded to 8 bits, and are on some processors.
+    yield dataclasses.replace(qmoe("rounded", 4, block=32, accuracy_level=4), rtol=1e-1, atol=1e-1)
     yield qmoe("b8_gelu", 8, kind="gelu", k=1)
     yield qmoe("b4_blocks", 4, block=16)
     yield qmoe("b4_zeros", 4, zeros=True)
