@@ -101,6 +101,7 @@ def quantized_cases():
     yield qmoe("b8_zeros", 8, zeros=True)
     yield qmoe("b8_silu", 8, kind="silu")
     yield qmoe("b4_relu_k1", 4, kind="relu", k=1)
+    yield dataclasses.replace(qmoe("no_tokens", 4, tokens=0), expected=lambda x, *_: x)
     # Shares that do not sum up to one: ONNX Runtime's QMoE makes them, where its MoE does not.
     plain = qmoe("not_normal", 8, kind="identity", normalize_routing_weights=0)
 

@@ -3,6 +3,7 @@
 // Weights of 4 and 8 bits stay so. Tokens are gathered by expert, so that each expert that has any is read once, and one
 // that has none not at all. What is not handled is the operator's body.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <numeric>
 #include <string>
@@ -197,10 +198,10 @@ class QMoE {
 
     std::int64_t hidden() const { return second.shape.columns; }
 
-    /// Parts of the workspace; all but the first of one expert's rows.
+    /// Parts of the workspace. `gathered` and what follows are rows of one expert, `rows` at most.
     struct Memory {
-      float* probabilities;  // [tokens, experts], and then each token's order of experts
-      std::int32_t* order;   // [experts]
+      float* probabilities;  // [tokens, experts]
+      std::int32_t* order;   // [experts]: of a token, the greatest first
       std::int32_t* chosen;  // [tokens, k]
       float* shares;         // [tokens, k]
       std::int32_t* places;  // [rows]: of `chosen`
@@ -208,36 +209,38 @@ class QMoE {
       void* scratch;
     };
 
-    /// The parts from `begin` on; `end` is set to what they take.
-    Memory memory(char* begin, std::uint64_t& end) const {
-      std::uint64_t at = 0;
-      const auto take = [&](std::int64_t count) {
-        char* part = begin + at;
-        at += align64(static_cast<std::uint64_t>(count) * 4);
-        return part;
-      };
-      const auto floats = [&](std::int64_t count) { return reinterpret_cast<float*>(take(count)); };
-      const auto ints = [&](std::int64_t count) {
-        return reinterpret_cast<std::int32_t*>(take(count));
-      };
-      Memory memory{};
-      memory.probabilities = floats(tokens * experts);
-      memory.order = ints(experts);
-      memory.chosen = ints(tokens * k);
-      memory.shares = floats(tokens * k);
-      memory.places = ints(rows);
-      memory.gathered = floats(rows * hidden());
-      memory.made = floats(rows * first.shape.columns);
-      memory.active = floats(rows * inner);
-      memory.results = floats(rows * hidden());
-      memory.scratch = begin + at;
-      end = at + std::max(first.workspace_bytes, second.workspace_bytes);
-      return memory;
+    /// Their sizes, of elements of 4 bytes, in their order.
+    std::array<std::int64_t, 9> counts() const {
+      return {tokens * experts,
+              experts,
+              tokens * k,
+              tokens * k,
+              rows,
+              rows * hidden(),
+              rows * first.shape.columns,
+              rows * inner,
+              rows * hidden()};
+    }
+    std::uint64_t workspace_bytes() const {
+      std::uint64_t bytes = std::max(first.workspace_bytes, second.workspace_bytes);
+      for (const std::int64_t count : counts())
+        bytes += align64(static_cast<std::uint64_t>(count) * 4);
+      return bytes;
+    }
+    Memory memory(char* at) const {
+      std::array<char*, 9> parts{};
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        parts[i] = at;
+        at += align64(static_cast<std::uint64_t>(counts()[i]) * 4);
+      }
+      const auto floats = [&](std::size_t i) { return reinterpret_cast<float*>(parts[i]); };
+      const auto ints = [&](std::size_t i) { return reinterpret_cast<std::int32_t*>(parts[i]); };
+      return {floats(0), ints(1),   ints(2),   floats(3), ints(4),
+              floats(5), floats(6), floats(7), floats(8), at};
     }
 
     void compute(const sdk::ComputeContext& ctx) const {
-      std::uint64_t bytes = 0;
-      const Memory memory = this->memory(ctx.workspace().mutable_data<char>(), bytes);
+      const Memory memory = this->memory(ctx.workspace().mutable_data<char>());
       auto* y = ctx.output(0).mutable_data<float>();
       std::fill_n(y, tokens * hidden(), 0.0F);
       route(ctx, memory);
@@ -342,9 +345,7 @@ class QMoE {
     prepared.first = project(ctx, first_, first, prepared.rows);
     prepared.second = project(ctx, second_, second, prepared.rows);
     ctx.set_output(0, sdk::DataType::Float, x.dims());
-    std::uint64_t bytes = 0;
-    (void)prepared.memory(nullptr, bytes);
-    ctx.set_workspace(bytes);
+    ctx.set_workspace(prepared.workspace_bytes());
     return prepared;
   }
 
