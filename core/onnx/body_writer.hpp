@@ -99,6 +99,10 @@ class BodyWriter {
   /// To sizes of which 0 is that of the value's own axis and -1 what is left.
   Name reshape(const Name& value, const std::vector<std::int64_t>& sizes);
   Name reshape_to(const Name& value, const Name& sizes) { return op("Reshape", {value, sizes}); }
+  /// To the sizes of an input, of which any may be 0.
+  Name reshape_as(const Name& value, std::size_t index) {
+    return op("Reshape", {value, op("Shape", {in(index)})}, {{"allowzero", 1}});
+  }
   Name slice(const Name& value, std::int64_t axis, const Name& from, const Name& to);
   Name slice(const Name& value, std::int64_t axis, std::int64_t from, std::int64_t to) {
     return slice(value, axis, ints({from}), ints({to}));

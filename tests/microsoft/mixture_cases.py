@@ -59,9 +59,9 @@ def moe():
         yield Case(f"apart_{kind}", "MoE", inputs, apart, expected=lambda *a, apart=apart: mixed(*a, **apart), **more)
 
 
-def qmoe(name, bits, block=0, zeros=False, kind="swiglu", weights=False, **attributes):
+def qmoe(name, bits, block=0, zeros=False, kind="swiglu", weights=False, tokens=3, **attributes):
     fused = 2 if kind == "swiglu" else 1
-    inputs = [reals(2, 3, HIDDEN), reals(6, EXPERTS, seed=1, scale=2)]
+    inputs = [reals(2, tokens, HIDDEN), reals(2 * tokens, EXPERTS, seed=1, scale=2)]
     points = []
     for columns, depth, seed in ((fused * INNER, HIDDEN, 5), (HIDDEN, INNER, 6)):
         shape = (EXPERTS, columns, depth // block) if block else (EXPERTS, columns)
@@ -71,7 +71,7 @@ def qmoe(name, bits, block=0, zeros=False, kind="swiglu", weights=False, **attri
         points.append(whole(0, 256, *packed, dtype=np.uint8, seed=seed) if zeros else None)
     inputs += [None] * 3 + points
     if weights:
-        inputs += [None, np.abs(reals(6, EXPERTS, seed=9))]
+        inputs += [None, np.abs(reals(2 * tokens, EXPERTS, seed=9))]
     attributes = {"expert_weight_bits": bits, "activation_type": kind, "k": 2, "normalize_routing_weights": 1, **attributes}
     if kind == "swiglu":
         attributes = {"swiglu_fusion": 1, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 7.0, **attributes}
@@ -81,7 +81,19 @@ def qmoe(name, bits, block=0, zeros=False, kind="swiglu", weights=False, **attri
 
 
 def quantized():
-    yield qmoe("b4", 4)
+    """Each case as it is, for kernels, and with weights that are fed, which leaves it to the operator's body."""
+    for case in quantized_cases():
+        yield case
+        yield dataclasses.replace(case, name=f"body_{case.name}", constants=(), forms=("static",), half=False)
+
+
+def quantized_cases():
+    yield dataclasses.replace(qmoe("b4", 4), half=True)
+    yield qmoe("many", 4, block=32, tokens=300)
+    yield qmoe("many_b8", 8, tokens=40, kind="silu")
+    # Tokens may be rounded to 8 bits, and are on some processors.
+    yield dataclasses.replace(qmoe("rounded", 4, block=32, accuracy_level=4), rtol=1e-1, atol=1e-1)
+    yield qmoe("b8_gelu", 8, kind="gelu", k=1)
     yield qmoe("b4_blocks", 4, block=16)
     yield qmoe("b4_zeros", 4, zeros=True)
     yield qmoe("b4_blocks_zeros", 4, block=16, zeros=True)
@@ -89,6 +101,7 @@ def quantized():
     yield qmoe("b8_zeros", 8, zeros=True)
     yield qmoe("b8_silu", 8, kind="silu")
     yield qmoe("b4_relu_k1", 4, kind="relu", k=1)
+    yield dataclasses.replace(qmoe("no_tokens", 4, tokens=0), expected=lambda x, *_: x)
     # Shares that do not sum up to one: ONNX Runtime's QMoE makes them, where its MoE does not.
     plain = qmoe("not_normal", 8, kind="identity", normalize_routing_weights=0)
 
@@ -100,6 +113,11 @@ def quantized():
 
     plain.expected = scaled
     yield plain
+    halves = qmoe("halves", 8)
+    pairs = expected_of(halves)
+    order = np.concatenate([np.arange(0, 2 * INNER, 2), np.arange(1, 2 * INNER, 2)])
+    inputs = [a[:, order].copy() if k in (2, 3, 4) else a for k, a in enumerate(halves.inputs)]
+    yield dataclasses.replace(halves, inputs=inputs, attributes={**halves.attributes, "swiglu_fusion": 2}, expected=lambda *_: pairs[0])
     yield qmoe("b2_blocks", 2, block=16)
     yield qmoe("router_weights", 4, weights=True)
 

@@ -61,6 +61,7 @@ def gates():
     x, gate = reals(2, 3, 16), reals(2, 3, 16, seed=1)
     for kind in ("silu", "swish", "sigmoid"):
         yield Case(kind, "GatedRMSNorm", [x, reals(8) + 1, gate], {"activation": kind, "epsilon": 1e-3}, constants=(1,), half=True)
+    yield Case("nothing", "GatedRMSNorm", [x[:, :0].copy(), reals(8), gate[:, :0].copy()], {}, constants=(1,), expected=lambda a, *_: a)
     yield Case("plain", "GatedAdd", [x, gate, reals(2, 3, 1)], {})
     yield Case("alpha", "ScaledSiLU", [x], {"alpha": 1.3})
     yield Case("scale", "ScaledSiLU", [x, np.array(0.7, np.float32)], {"alpha": 1.3}, constants=(1,))

@@ -106,7 +106,7 @@ void write_gated_rms_norm(BodyWriter& body) {
   const Name gate = body.reshape(real(2), {-1, width});
   Name open = body.op("Sigmoid", {gate});
   if (activation != "sigmoid") open = body.mul(gate, open);
-  const Name shaped = body.reshape_to(body.mul(normal, open), body.op("Shape", {body.in(0)}));
+  const Name shaped = body.reshape_as(body.mul(normal, open), 0);
   body.output(0, as(body, shaped, DataType::Float, type));
 }
 

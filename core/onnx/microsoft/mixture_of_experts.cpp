@@ -50,7 +50,7 @@ class Mixture {
     const Name shares = body_.unsqueeze(body_.transpose(routes(router_weights), {1, 0}), {-1});
     const Name sum =
         body_.op("ReduceSum", {body_.mul(results, shares), body_.ints({0})}, {{"keepdims", 0}});
-    body_.output(0, body_.reshape_to(sum, body_.op("Shape", {body_.in(0)})));
+    body_.output(0, body_.reshape_as(sum, 0));
   }
 
  private:

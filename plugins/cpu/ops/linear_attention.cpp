@@ -13,8 +13,6 @@
 namespace backplane::cpu {
 namespace {
 
-enum Input : std::uint32_t { kQuery, kKey, kValue, kPast, kDecay, kBeta };
-
 struct LinearSizes {
   std::int64_t batch = 0, tokens = 0;
   std::int64_t query_heads = 0, key_heads = 0, heads = 0;  // the last: of values and states
@@ -27,6 +25,8 @@ struct LinearSizes {
 
 class LinearAttention {
  public:
+  enum Input : std::uint32_t { kQuery, kKey, kValue, kPast, kDecay, kBeta };
+
   struct Prepared {
     LinearSizes sizes;
     LinearState loops;
