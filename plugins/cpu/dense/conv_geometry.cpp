@@ -72,6 +72,17 @@ Window WindowAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) const {
   return window;
 }
 
+Window WindowAttributes::covered(sdk::DimsView kernel) const {
+  Window window;
+  for (std::size_t axis = 0; axis < kernel.size(); ++axis) {
+    const std::size_t to = axis + kSpatialAxes - kernel.size();
+    window.kernel[to] = kernel[axis];
+    if (!dilations.empty()) window.dilation[to] = dilations[axis];
+    window.in[to] = (kernel[axis] - 1) * window.dilation[to] + 1;
+  }
+  return window;
+}
+
 Window WindowAttributes::resolve_convolution(sdk::DimsView in, sdk::DimsView kernel) const {
   constexpr int64_t kMost = int64_t{1} << 40;
   const Window window = resolve(in, kernel);

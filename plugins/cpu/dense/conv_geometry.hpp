@@ -58,6 +58,8 @@ struct WindowAttributes {
   /// The same for weights, whose positions are all visited, and images that may be copied with their padding: an error
   /// where these are too large.
   Window resolve_convolution(sdk::DimsView in, sdk::DimsView kernel) const;
+  /// A kernel of up to three axes over an image that it just covers: what packed weights depend on.
+  Window covered(sdk::DimsView kernel) const;
 };
 
 }  // namespace backplane::cpu

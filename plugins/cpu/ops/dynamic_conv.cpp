@@ -87,12 +87,10 @@ class DynamicConvNode {
 
   void pack(const sdk::PackContext& ctx) const {
     const sdk::Tensor w = ctx.source(0);
-    // The images' extents do not matter for packing.
     ConvShape shape;
     shape.in_channels = w.dim(1);
     shape.out_channels = w.dim(0);
-    shape.window = attributes_.resolve(sdk::Dims(w.dims().begin() + 2, w.dims().end()),
-                                       {w.dims().data() + 2, w.dims().size() - 2});
+    shape.window = attributes_.covered({w.dims().data() + 2, w.dims().size() - 2});
     const DynamicConv conv(shape, false, channels_first_, isa_, 1);
     const auto pack = [&](const sdk::Tensor* zeros) {
       conv.pack(w, zeros, ctx.target().mutable_data<char>(), ctx.threads());

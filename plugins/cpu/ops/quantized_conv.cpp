@@ -62,13 +62,11 @@ class QuantizedConv {
 
   void pack(const sdk::PackContext& ctx) const {
     const sdk::Tensor w = ctx.source(0);
-    // The images' extents do not matter for packing.
     ConvShape shape;
     shape.in_channels = w.dim(1) * groups_;
     shape.out_channels = w.dim(0);
     shape.groups = groups_;
-    shape.window = attributes_.resolve(sdk::Dims(w.dims().begin() + 2, w.dims().end()),
-                                       {w.dims().data() + 2, w.dims().size() - 2});
+    shape.window = attributes_.covered({w.dims().data() + 2, w.dims().size() - 2});
     const ConvU8 conv(shape, x_, isa_, 1);
     conv.pack(w, ctx.source(1).data<float>(), ctx.source(2).data<float>(),
               ctx.target().mutable_data<char>(), ctx.threads());
