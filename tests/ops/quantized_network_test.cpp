@@ -91,7 +91,8 @@ std::string conv(GraphWriter& g, Random& random, const std::string& x, const Dim
     kernel.push_back(
         std::min<std::int64_t>(random.pick<std::int64_t>({1, 2, 3, 3, 5}), dims[axis]));
     strides.push_back(random.integer(1, 2));
-    dilations.push_back(kernel.back() == 2 && dims[axis] > 2 ? random.integer(1, 2) : 1);
+    const bool fits = kernel.back() > 1 && 2 * (kernel.back() - 1) < dims[axis];
+    dilations.push_back(fits ? random.integer(1, 2) : 1);
   }
   for (int side = 0; side < 2; ++side) {
     for (const std::int64_t extent : kernel) pads.push_back(random.integer(0, extent / 2));
