@@ -59,6 +59,7 @@ void padded_copy(const PaddedCopy& copy, const float* x, float* out, const sdk::
 void transpose_planes(Isa isa, const void* x, void* y, int64_t batch, int64_t rows, int64_t columns,
                       int element_bytes, const sdk::Threads& threads) {
   const int64_t plane_bytes = rows * columns * element_bytes;
+  if (batch * plane_bytes == 0) return;
   if (rows == 1 || columns == 1) {
     std::memcpy(y, x, static_cast<std::size_t>(batch * plane_bytes));
     return;
