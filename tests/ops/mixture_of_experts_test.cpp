@@ -17,7 +17,8 @@ OpCase mixture_of(Random& random, std::int64_t tokens) {
   const std::int64_t inner = random.pick<std::int64_t>({1, 7, 16, 40});
   const char* const kind = random.pick({"relu", "gelu", "silu", "identity", "swiglu", "swiglu"});
   const bool is_gated = std::string(kind) == "swiglu";
-  const std::int64_t made = is_gated ? 2 * inner : inner;
+  const bool is_apart = random.one_in(3);
+  const std::int64_t made = is_gated && !is_apart ? 2 * inner : inner;
   OpCase row{.node = {.op_type = "MoE", .domain = "com.microsoft", .opset = 1}};
   const auto weights = [&](const Dims& dims) {
     return constant(random.tensor(ElementType::Float, dims, -0.5, 0.5));
@@ -30,11 +31,15 @@ OpCase mixture_of(Random& random, std::int64_t tokens) {
                 random.one_in(2) ? weights({experts, made}) : absent(),
                 weights({experts, hidden, inner}),
                 random.one_in(2) ? weights({experts, hidden}) : absent()};
+  if (is_apart) {
+    row.inputs.push_back(weights({experts, inner, hidden}));
+    if (random.one_in(2)) row.inputs.push_back(weights({experts, inner}));
+  }
   auto& attributes = row.node.attributes;
   attributes = {{"k", random.integer(1, experts)}, {"activation_type", kind}};
   if (random.one_in(2)) attributes.emplace_back("normalize_routing_weights", 1);
   if (is_gated) {
-    attributes.emplace_back("swiglu_fusion", random.integer(1, 2));
+    if (!is_apart) attributes.emplace_back("swiglu_fusion", random.integer(1, 2));
     if (random.one_in(2)) attributes.emplace_back("activation_alpha", 1.702f);
     if (random.one_in(2)) attributes.emplace_back("activation_beta", 1.0f);
     if (random.one_in(2)) attributes.emplace_back("swiglu_limit", 0.75f);

@@ -29,30 +29,27 @@ TokenRow expert_product(const Call& call, std::size_t index, std::int64_t expert
 
 double gate_share(double x) { return 1 / (1 + std::exp(-x)); }
 
-TokenRow gated_row(const Call& call, const TokenRow& x) {
-  const std::size_t inner = x.size() / 2;
-  const bool alternates = call.integer("swiglu_fusion", 0) == 1;
-  const double limit = call.number("swiglu_limit", HUGE_VAL);
-  const double alpha = call.number("activation_alpha", 1);
+/// What an expert's first projection becomes; `apart`: the third one's row, or none.
+TokenRow activated_row(const Call& call, const TokenRow& x, const TokenRow& apart) {
+  const std::string kind = call.text("activation_type", "relu");
+  const std::int64_t fusion = kind == "swiglu" ? call.integer("swiglu_fusion", 0) : 0;
+  const std::size_t inner = fusion == 0 ? x.size() : x.size() / 2;
+  const double limit = kind == "swiglu" ? call.number("swiglu_limit", HUGE_VAL) : HUGE_VAL;
+  const double alpha = kind == "swiglu" ? call.number("activation_alpha", 1) : 1;
+  const double beta = kind == "swiglu" ? call.number("activation_beta", 0) : 0;
   TokenRow y;
   for (std::size_t i = 0; i < inner; ++i) {
-    const double gate = std::min(x[alternates ? 2 * i : i], limit);
-    const double linear = std::clamp(x[alternates ? 2 * i + 1 : inner + i], -limit, limit);
-    y.push_back(gate * gate_share(alpha * gate) * (linear + call.number("activation_beta", 0)));
-  }
-  return y;
-}
-
-TokenRow activated_row(const Call& call, TokenRow x) {
-  const std::string kind = call.text("activation_type", "relu");
-  if (kind == "swiglu") return gated_row(call, x);
-  for (double& v : x) {
+    double v = std::min(x[fusion == 1 ? 2 * i : i], limit);
     if (kind == "relu") v = std::max(v, 0.0);
-    if (kind == "silu") v *= gate_share(v);
+    if (kind == "silu" || kind == "swiglu") v *= gate_share(alpha * v);
     if (kind == "gelu")
       v *= 0.5 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (v + 0.044715 * v * v * v)));
+    double linear = 1;
+    if (!apart.empty()) linear = apart[i];
+    if (fusion != 0) linear = x[fusion == 1 ? 2 * i + 1 : inner + i];
+    y.push_back(v * (std::clamp(linear, -limit, limit) + beta));
   }
-  return x;
+  return y;
 }
 
 Arrays mixture_of_experts(const Call& call) {
@@ -76,8 +73,10 @@ Arrays mixture_of_experts(const Call& call) {
     for (const std::size_t expert : order) sum += shares[expert];
     for (const std::size_t expert : order) {
       const auto number = static_cast<std::int64_t>(expert);
+      const TokenRow apart =
+          call.optional(6) != nullptr ? expert_product(call, 6, number, row) : TokenRow();
       const TokenRow made = expert_product(
-          call, 4, number, activated_row(call, expert_product(call, 2, number, row)));
+          call, 4, number, activated_row(call, expert_product(call, 2, number, row), apart));
       const double share =
           shares[expert] / (call.integer("normalize_routing_weights", 0) != 0 ? sum : all);
       for (std::int64_t i = 0; i < hidden; ++i)

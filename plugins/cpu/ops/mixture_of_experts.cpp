@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ class NBitsExperts {
   using Shape = NBitsShape;  // columns and depth of an expert's matrix
   using Product = NBitsProduct;
   static constexpr const char* kOperator = "QMoE";
-  static constexpr std::uint32_t kFirst = 2, kSecond = 5, kThird = 8, kThirdEnd = 11;
+  static constexpr std::uint32_t kFirst = 2, kSecond = 5, kThird = 8;
 
   static NBitsExperts first(const sdk::Node& node, Isa isa) {
     constexpr std::uint32_t kZeros = 11;
@@ -36,6 +37,12 @@ class NBitsExperts {
   static NBitsExperts second(const sdk::Node& node, Isa isa) {
     constexpr std::uint32_t kZeros = 12;
     return {node, kSecond, kZeros, "fc2_expert_weight_bits", isa};
+  }
+  static std::optional<NBitsExperts> third(const sdk::Node& node, Isa) {
+    for (std::uint32_t input = kThird; input < kThird + 3; ++input) {
+      if (node.input(input)) sdk::unsupported("QMoE: input ", input, " (of fc3) is given");
+    }
+    return std::nullopt;
   }
 
   NBitsExperts(const sdk::Node& node, std::uint32_t weights, std::uint32_t zeros,
@@ -157,10 +164,14 @@ class FloatExperts {
   };
   using Product = MatMulF32;
   static constexpr const char* kOperator = "MoE";
-  static constexpr std::uint32_t kFirst = 2, kSecond = 4, kThird = 6, kThirdEnd = 8;
+  static constexpr std::uint32_t kFirst = 2, kSecond = 4, kThird = 6;
 
   static FloatExperts first(const sdk::Node& node, Isa isa) { return {node, kFirst, isa}; }
   static FloatExperts second(const sdk::Node& node, Isa isa) { return {node, kSecond, isa}; }
+  static std::optional<FloatExperts> third(const sdk::Node& node, Isa isa) {
+    if (!node.input(kThird)) return std::nullopt;
+    return FloatExperts(node, kThird, isa);
+  }
 
   FloatExperts(const sdk::Node& node, std::uint32_t weights, Isa isa)
       : weights_(weights), isa_(isa) {
@@ -254,23 +265,20 @@ struct Projection {
 struct ExpertActivation {
   UnaryF32 loop = nullptr;  // null: none
   UnaryParams params;
-  int fusion = 0;  // 1: gates and others alternate; 2: one after another; 0: no gates
+  int fusion =
+      0;  // 1: gates and others alternate; 2: one after another; 0: there are no others, or they are apart
   float beta = 0, limit = 0;
   bool is_limited = false;
 
-  void row(const float* x, std::int64_t inner, float* y) const {
-    if (fusion == 0) {
-      if (loop == nullptr)
-        std::copy_n(x, inner, y);
-      else
-        loop(x, y, inner, params);
-      return;
-    }
+  /// `apart`: the row of the third projection, or null.
+  void row(const float* x, const float* apart, std::int64_t inner, float* y) const {
     const std::int64_t step = fusion == 1 ? 2 : 1;
-    const float* linear = x + (fusion == 1 ? 1 : inner);
     for (std::int64_t i = 0; i < inner; ++i)
       y[i] = is_limited ? std::min(x[i * step], limit) : x[i * step];
-    loop(y, y, inner, params);
+    if (loop != nullptr) loop(y, y, inner, params);
+    if (fusion == 0 && apart == nullptr) return;
+    const float* linear = apart;
+    if (apart == nullptr) linear = x + (fusion == 1 ? 1 : inner);
     for (std::int64_t i = 0; i < inner; ++i) {
       const float other = linear[i * step];
       y[i] *= (is_limited ? std::clamp(other, -limit, limit) : other) + beta;
@@ -285,6 +293,7 @@ class Mixture {
 
   struct Prepared {
     Projection<Experts> first, second;
+    std::optional<Projection<Experts>> third;  // of what gates multiply, where it is apart
     ExpertActivation activation;
     const SoftmaxF32* softmax = nullptr;
     std::int64_t tokens = 0, experts = 0, k = 1, inner = 0, rows = 1;
@@ -299,12 +308,12 @@ class Mixture {
       std::int32_t* chosen;  // [tokens, k]
       float* shares;         // [tokens, k]
       std::int32_t* places;  // [rows]: of `chosen`
-      float *gathered, *made, *active, *results;
+      float *gathered, *made, *apart, *active, *results;
       void* scratch;
     };
 
     /// Their sizes, of elements of 4 bytes, in their order.
-    std::array<std::int64_t, 9> counts() const {
+    std::array<std::int64_t, 10> counts() const {
       return {tokens * experts,
               experts,
               tokens * k,
@@ -312,25 +321,27 @@ class Mixture {
               rows,
               rows * hidden(),
               rows * first.shape.columns,
+              third ? rows * inner : 0,
               rows * inner,
               rows * hidden()};
     }
     std::uint64_t workspace_bytes() const {
       std::uint64_t bytes = std::max(first.workspace_bytes, second.workspace_bytes);
+      if (third) bytes = std::max(bytes, third->workspace_bytes);
       for (const std::int64_t count : counts())
         bytes += align64(static_cast<std::uint64_t>(count) * 4);
       return bytes;
     }
     Memory memory(char* at) const {
-      std::array<char*, 9> parts{};
+      std::array<char*, 10> parts{};
       for (std::size_t i = 0; i < parts.size(); ++i) {
         parts[i] = at;
         at += align64(static_cast<std::uint64_t>(counts()[i]) * 4);
       }
       const auto floats = [&](std::size_t i) { return reinterpret_cast<float*>(parts[i]); };
       const auto ints = [&](std::size_t i) { return reinterpret_cast<std::int32_t*>(parts[i]); };
-      return {floats(0), ints(1),   ints(2),   floats(3), ints(4),
-              floats(5), floats(6), floats(7), floats(8), at};
+      return {floats(0), ints(1),   ints(2),   floats(3), ints(4), floats(5),
+              floats(6), floats(7), floats(8), floats(9), at};
     }
 
     void compute(const sdk::ComputeContext& ctx) const {
@@ -380,8 +391,11 @@ class Mixture {
       for (std::int64_t i = 0; i < count; ++i)
         std::copy_n(x + memory.places[i] / k * hidden(), hidden(), memory.gathered + i * hidden());
       first.run(ctx, expert, count, memory.gathered, memory.made, memory.scratch);
+      if (third) third->run(ctx, expert, count, memory.gathered, memory.apart, memory.scratch);
       for (std::int64_t i = 0; i < count; ++i)
-        activation.row(memory.made + i * first.shape.columns, inner, memory.active + i * inner);
+        activation.row(memory.made + i * first.shape.columns,
+                       third ? memory.apart + i * inner : nullptr, inner,
+                       memory.active + i * inner);
       second.run(ctx, expert, count, memory.active, memory.results, memory.scratch);
       for (std::int64_t i = 0; i < count; ++i) {
         float* sum = y + memory.places[i] / k * hidden();
@@ -396,14 +410,12 @@ class Mixture {
       : isa_(isa_of(ctx)),
         first_(Experts::first(node, isa_)),
         second_(Experts::second(node, isa_)),
+        third_(Experts::third(node, isa_)),
         k_(node.get_int("k", 1)),
         is_normalized_(node.get_int("normalize_routing_weights", 0) != 0) {
     if (node.get_string("quant_type", "int") != "int") refuse("quant_type");
     if (node.get_int("weights_prepacked", -1) > 0) refuse("weights_prepacked");
     if (node.get_int("use_sparse_mixer", 0) != 0) refuse("use_sparse_mixer");
-    for (std::uint32_t input = Experts::kThird; input < Experts::kThirdEnd; ++input) {
-      if (node.input(input)) refuse("input ", input, " (of fc3) is given");
-    }
     choose_activation(node);
   }
   Mixture(const Mixture&) = delete;
@@ -441,6 +453,16 @@ class Mixture {
     prepared.rows = static_cast<std::int64_t>(std::bit_ceil(most));
     prepared.first = project(ctx, first_, first, prepared.rows);
     prepared.second = project(ctx, second_, second, prepared.rows);
+    if (third_) {
+      const sdk::Tensor weights = ctx.input(Experts::kThird);
+      const auto third = third_->shape_of(weights);
+      if (third.columns != second.depth || third.depth != first.depth ||
+          weights.dim(0) != prepared.experts)
+        sdk::invalid(Experts::kOperator, ": weights of fc3 have dims ",
+                     sdk::to_string(weights.dims()), ", and those of fc1 ",
+                     sdk::to_string(first_weights.dims()));
+      prepared.third = project(ctx, *third_, third, prepared.rows);
+    }
     ctx.set_output(0, sdk::DataType::Float, x.dims());
     ctx.set_workspace(prepared.workspace_bytes());
     return prepared;
@@ -456,7 +478,8 @@ class Mixture {
     const std::string kind = node.get_string("activation_type", "relu");
     const auto fusion = static_cast<int>(node.get_int("swiglu_fusion", 0));
     if (kind == "swiglu") {
-      if (fusion != 1 && fusion != 2) refuse("swiglu_fusion ", fusion);
+      if (fusion < 0 || fusion > 2 || (fusion != 0) == third_.has_value())
+        refuse("swiglu_fusion ", fusion, third_ ? " with" : " without", " fc3");
       activation_.fusion = fusion;
       activation_.loop = unary_f32(isa_, UnaryOp::kSwish);
       activation_.params.a = node.get_float("activation_alpha", 1.0F);
@@ -492,6 +515,7 @@ class Mixture {
 
   Isa isa_;
   Experts first_, second_;
+  std::optional<Experts> third_;
   std::int64_t k_;
   bool is_normalized_;
   ExpertActivation activation_;
