@@ -137,11 +137,13 @@ struct Grouped {
     } else if (call.integer("smooth_softmax", -1) == 1) {
       sum = 1;
     }
+    std::vector<double> query;
+    for (std::int64_t i = 0; i < width; ++i) query.push_back(turned(0, b, head, p, i));
     for (std::int64_t key = 0; key < end - gone(b); ++key) {
       if (!sees(used(b) + p, key + gone(b), end)) continue;
       double score = 0;
       for (std::int64_t i = 0; i < width; ++i)
-        score += turned(0, b, head, p, i) *
+        score += query[static_cast<std::size_t>(i)] *
                  keys.values[offset_of(keys.dims, {b, head / (heads / kv_heads), key, i})];
       score *= scale;
       if (cap > 0) score = cap * std::tanh(score / cap);
