@@ -107,15 +107,10 @@ def merged():
 
 
 def group_query():
-    """Each case as it is, for kernels, and with a sink that takes no weight, which leaves it to the operator's body."""
-    for case in grouped():
+    """Each case as it is, for kernels, and in float16 that is not widened, which leaves it to the operator's body."""
+    for case in (*grouped(), *sliding()):
         yield case
-        given = [*case.inputs, *[None] * (12 - len(case.inputs))]
-        if len(given) > 12:
-            continue
-        if given[11] is None and not case.attributes.get("smooth_softmax"):
-            given[11] = np.full(case.attributes["num_heads"], -1e4, np.float32)
-            yield dataclasses.replace(case, name=f"body_{case.name}", inputs=given)
+        yield dataclasses.replace(case, name=f"body_{case.name}", forms=(), half=True, half_forms=("static", "symbolic"), narrow=True)
 
 
 def grouped():
@@ -213,5 +208,5 @@ def sliding():
 
 
 def cases():
-    for family in (rotary, multi_head, merged, group_query, sliding):
+    for family in (rotary, multi_head, merged, group_query):
         yield from family()

@@ -39,6 +39,13 @@ def mixed(x, router, first, first_bias, second, second_bias, third=None, third_b
 
 
 def moe():
+    """As quantized()."""
+    for case in moe_cases():
+        yield case
+        yield dataclasses.replace(case, name=f"body_{case.name}", constants=(), half=False)
+
+
+def moe_cases():
     x, router = reals(2, 3, HIDDEN), reals(6, EXPERTS, seed=1, scale=2)
     first, second = reals(EXPERTS, INNER, HIDDEN, scale=0.2), reals(EXPERTS, HIDDEN, INNER, scale=0.2)
     bias, last = reals(EXPERTS, INNER, seed=2), reals(EXPERTS, HIDDEN, seed=3)

@@ -1,8 +1,14 @@
 // com.microsoft::GroupQueryAttention: caches longer than what is used of them, sequences of several lengths, rotations.
 #include <algorithm>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/ops/cases.hpp"
+#include "tests/ops/runner.hpp"
 #include "tests/reference/reference.hpp"
 
 namespace backplane::ops_test {
@@ -14,6 +20,13 @@ struct Sizes {
   std::int64_t batch, kv_heads, group, width, queries, room;
   std::vector<std::int64_t> used;
   std::int64_t total;
+  std::int64_t window = 0;  // of a cache that slides
+
+  /// How many of so many positions a cache has: a sliding one has room for the last.
+  std::int64_t kept(std::int64_t positions) const {
+    while (window > 0 && positions > room) positions -= room - window + 1;
+    return positions;
+  }
 };
 
 Sizes any_sizes(Random& random, bool has_past) {
@@ -38,13 +51,14 @@ Sizes any_sizes(Random& random, bool has_past) {
 }
 
 /// The past. Where a sequence ends before a present that is longer than the room, the room's last row is 0: what the
-/// present has beyond both is not said.
+/// present has beyond both is not said. What a sliding cache has behind its positions is 0, too.
 Tensor past_of(Random& random, const Sizes& s) {
   Tensor past = random.tensor(s.type, {s.batch, s.kv_heads, s.room, s.width}, -1, 1);
-  if (s.room >= s.total || s.room == 0) return past;
+  if (s.window == 0 && (s.room >= s.total || s.room == 0)) return past;
   Array values = to_array(past);
   reference::for_each_index(values.dims, [&](const Dims& at) {
-    if (at[2] == s.room - 1 && s.used[at[0]] < s.room)
+    const bool is_last = at[2] == s.room - 1 || s.window > 0;
+    if (is_last && s.kept(s.used[at[0]]) <= at[2])
       values.values[reference::offset_of(values.dims, at)] = 0;
   });
   return to_tensor(values);
@@ -106,6 +120,56 @@ OpCase group_query(Random& random, const Sizes& s, bool has_past) {
   return row;
 }
 
+/// A sink, given or of 0, or heads of queries and keys that are normalized.
+void add_sinks_and_norms(Random& random, const Sizes& s, OpCase& row) {
+  const std::int64_t kind = random.integer(0, 3);
+  if (kind == 0) row.node.attributes.emplace_back("smooth_softmax", 1);
+  if (kind == 1 || kind == 3) {
+    row.inputs.resize(std::max<std::size_t>(11, row.inputs.size()), absent());
+    row.inputs.push_back(random.tensor(s.type, {s.kv_heads * s.group}, -3, 3));
+  }
+  if (kind < 2) return;
+  row.inputs.resize(14, absent());
+  for (int i = 0; i < 2; ++i) row.inputs.push_back(random.tensor(s.type, {s.width}, 0.5, 1.5));
+  if (random.one_in(2)) row.node.attributes.emplace_back("qk_norm_epsilon", 0.01f);
+  row.tolerance.absolute *= 4;  // rows of small numbers become larger ones, with their errors
+}
+
+OpCase sinks_and_norms(Random& random) {
+  const bool has_past = !random.one_in(3);
+  const Sizes s = any_sizes(random, has_past);
+  OpCase row = group_query(random, s, has_past);
+  add_sinks_and_norms(random, s, row);
+  return row;
+}
+const Sweep kSinksAndNorms("GroupQueryAttention", "SinksAndNorms", 40, sinks_and_norms);
+
+/// A cache that has room for the window and some more: it is filling up, or full, and one row is new or more than it can keep.
+OpCase sliding_cache(Random& random) {
+  Sizes s = any_sizes(random, false);
+  s.window = random.pick<std::int64_t>({1, 2, 5, 16, 270});
+  s.room = s.window + random.pick<std::int64_t>({0, 0, 1, 7});
+  if (!random.one_in(4))
+    for (std::int64_t& used : s.used) used = random.integer(0, 3 * s.room);
+  s.total = *std::max_element(s.used.begin(), s.used.end()) + s.queries;
+  OpCase row = group_query(random, s, true);
+  if (row.inputs.size() > 10) row.inputs.resize(10);  // a bias by position is not taken
+  auto& attributes = row.node.attributes;
+  std::erase_if(attributes, [](const auto& attribute) {
+    return attribute.name == "local_window_size" || attribute.name == "causal";
+  });
+  attributes.emplace_back("local_window_size", s.window);
+  attributes.emplace_back("sliding_window_cache", 1);
+  if (random.one_in(2)) add_sinks_and_norms(random, s, row);
+  // What the present has behind its positions is not said where some of the past's went.
+  for (const std::int64_t used : s.used) {
+    const std::int64_t after = s.kept(used + s.queries);
+    if (after < s.room && after < s.kept(used)) row.output_count = 1;
+  }
+  return row;
+}
+const Sweep kSliding("GroupQueryAttention", "SlidingCache", 40, sliding_cache);
+
 /// With a past or without.
 OpCase any_group_query(Random& random) {
   const bool has_past = !random.one_in(3);
@@ -138,6 +202,32 @@ OpCase empty(Random& random) {
   return row;
 }
 const Sweep kEmpty("GroupQueryAttention", "NothingNew", 4, empty);
+
+std::vector<std::string> kernels_of(const OpCase& row) {
+  const Session session(model_of(to_graph(row), Form::Fixed), {{"providers", "cpu"}});
+  const auto explained = nlohmann::json::parse(session.explain());
+  std::vector<std::string> kernels;
+  for (const auto& node : explained["nodes"]) kernels.push_back(node["kernel"]);
+  return kernels;
+}
+
+TEST(GroupQueryAttention, SinksNormsAndSlidingCachesHaveAKernel) {
+  Random random(1);
+  for (const ElementType type : {ElementType::Float, ElementType::Float16, ElementType::BFloat16}) {
+    const std::string kernel = type == ElementType::Float ? "cpu:group_query_attention"
+                                                          : "cpu:group_query_attention_halves";
+    for (const bool is_sliding : {false, true}) {
+      for (int i = 0; i < 20; ++i) {
+        OpCase row = sinks_and_norms(random);
+        if (is_sliding) row = sliding_cache(random);
+        if (row.inputs[0].tensor.type != type) continue;
+        if (row.output_count == 1 && row.inputs[3].is_absent && type != ElementType::Float)
+          continue;
+        EXPECT_THAT(kernels_of(row), ::testing::Contains(kernel)) << i;
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace backplane::ops_test

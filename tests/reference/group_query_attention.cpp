@@ -25,6 +25,17 @@ struct Grouped {
     return past == nullptr || total == queries ? 0 : call.integers(5)[b] + 1 - queries;
   }
 
+  /// How many of so many positions a cache has: a sliding one has room for the last.
+  std::int64_t kept(std::int64_t positions) const {
+    if (!is_sliding || positions <= room) return positions;
+    const std::int64_t step = room - call.integer("local_window_size", -1) + 1;
+    while (positions > room) positions -= step;
+    return positions;
+  }
+
+  /// Positions that a sequence had and its past no longer has.
+  std::int64_t gone(std::int64_t b) const { return used(b) - kept(used(b)); }
+
   double fresh(std::size_t input, std::int64_t b, std::int64_t head, std::int64_t p,
                std::int64_t i) const {
     if (is_packed && input > 0) head += heads + (input == 2 ? kv_heads : 0);
@@ -32,10 +43,24 @@ struct Grouped {
     return from.values[offset_of(from.dims, {b, p, head * width + i})];
   }
 
+  /// A new query's or key's column, normalized.
+  double normal(std::size_t input, std::int64_t b, std::int64_t head, std::int64_t p,
+                std::int64_t i) const {
+    const Array* weight = call.optional(14 + input);
+    const double x = fresh(input, b, head, p, i);
+    if (weight == nullptr) return x;
+    double squares = 0;
+    for (std::int64_t k = 0; k < width; ++k) {
+      const double other = fresh(input, b, head, p, k);
+      squares += other * other / static_cast<double>(width);
+    }
+    return x / std::sqrt(squares + call.number("qk_norm_epsilon", 1e-6)) * weight->values[i];
+  }
+
   /// A new query's or key's column after its rotation.
   double turned(std::size_t input, std::int64_t b, std::int64_t head, std::int64_t p,
                 std::int64_t i) const {
-    const double x = fresh(input, b, head, p, i);
+    const double x = normal(input, b, head, p, i);
     if (call.integer("do_rotary", 0) == 0) return x;
     const Array &cos = call.input(7), &sin = call.input(8);
     const std::int64_t half = cos.dims[1];
@@ -47,21 +72,42 @@ struct Grouped {
     const std::int64_t angle = pairs ? i / 2 : i % half;
     const bool is_first = pairs ? i % 2 == 0 : i < half;
     const std::int64_t step = pairs ? 1 : half;
-    const double other = fresh(input, b, head, p, is_first ? i + step : i - step);
+    const double other = normal(input, b, head, p, is_first ? i + step : i - step);
     const double c = cos.values[offset_of(cos.dims, {place, angle})];
     const double s = sin.values[offset_of(sin.dims, {place, angle})];
     return is_first ? x * c - other * s : other * s + x * c;
   }
 
-  /// Keys (input 1) or values (2): [batch, kv heads, rows, width].
-  Array present(std::size_t input) const {
-    Array y{call.input(0).type, {batch, kv_heads, std::max(room, total), width}, {}};
+  /// Keys (input 1) or values (2) of the past and then new ones, as much as the longest sequence has: [batch, kv heads, rows,
+  /// width].
+  Array joined(std::size_t input) const {
+    std::int64_t rows = queries;
+    for (std::int64_t b = 0; b < batch; ++b) rows = std::max(rows, kept(used(b)) + queries);
+    Array y{call.input(0).type, {batch, kv_heads, rows, width}, {}};
     const Array* before = call.optional(input + 2);
     for_each_index(y.dims, [&](const Dims& at) {
-      const std::int64_t p = at[2] - used(at[0]);
+      const std::int64_t p = at[2] - kept(used(at[0]));
       double value = 0;
       if (p >= 0 && p < queries) {
         value = input == 1 ? turned(1, at[0], at[1], p, at[3]) : fresh(2, at[0], at[1], p, at[3]);
+      } else if (p < 0) {
+        value = before->values[offset_of(before->dims, at)];
+      }
+      y.values.push_back(value);
+    });
+    return y;
+  }
+
+  /// What is handed on: the last rows that a sequence's cache has, and then what the past has there.
+  Array present(const Array& rows, std::size_t input) const {
+    Array y{rows.type, {batch, kv_heads, is_sliding ? room : std::max(room, total), width}, {}};
+    const Array* before = call.optional(input + 2);
+    for_each_index(y.dims, [&](const Dims& at) {
+      const std::int64_t end = used(at[0]) + queries, left = kept(end);
+      double value = 0;
+      if (at[2] < left) {
+        const std::int64_t row = at[2] + end - left - gone(at[0]);
+        value = rows.values[offset_of(rows.dims, {at[0], at[1], row, at[3]})];
       } else if (at[2] < room) {
         value = before->values[offset_of(before->dims, at)];
       }
@@ -86,11 +132,18 @@ struct Grouped {
     const std::int64_t end = used(b) + queries;
     std::vector<double> weights(static_cast<std::size_t>(keys.dims[2]), 0);
     double sum = 0;
-    for (std::int64_t key = 0; key < end; ++key) {
-      if (!sees(used(b) + p, key, end)) continue;
+    if (const Array* sinks = call.optional(11)) {
+      sum = std::exp(sinks->values[head]);
+    } else if (call.integer("smooth_softmax", -1) == 1) {
+      sum = 1;
+    }
+    std::vector<double> query;
+    for (std::int64_t i = 0; i < width; ++i) query.push_back(turned(0, b, head, p, i));
+    for (std::int64_t key = 0; key < end - gone(b); ++key) {
+      if (!sees(used(b) + p, key + gone(b), end)) continue;
       double score = 0;
       for (std::int64_t i = 0; i < width; ++i)
-        score += turned(0, b, head, p, i) *
+        score += query[static_cast<std::size_t>(i)] *
                  keys.values[offset_of(keys.dims, {b, head / (heads / kv_heads), key, i})];
       score *= scale;
       if (cap > 0) score = cap * std::tanh(score / cap);
@@ -105,13 +158,13 @@ struct Grouped {
   const Call& call;
   std::int64_t heads = call.integer("num_heads", 1), kv_heads = call.integer("kv_num_heads", 1);
   const Array* past = call.optional(3);
-  bool is_packed = false;
+  bool is_packed = false, is_sliding = call.integer("sliding_window_cache", 0) != 0;
   std::int64_t batch = 0, queries = 0, width = 0, room = 0, total = 0;
 };
 
 Arrays group_query_attention(const Call& call) {
   const Grouped op(call);
-  const Array keys = op.present(1), values = op.present(2);
+  const Array keys = op.joined(1), values = op.joined(2);
   Array y = filled(call.input(0).type, {op.batch, op.queries, op.heads * op.width});
   for_each_index({op.batch, op.queries, op.heads}, [&](const Dims& at) {
     const std::vector<double> weights = op.weights(keys, at[0], at[2], at[1]);
@@ -123,7 +176,7 @@ Arrays group_query_attention(const Call& call) {
       y.values[offset_of(y.dims, {at[0], at[1], at[2] * op.width + i})] = sum;
     }
   });
-  return {y, keys, values};
+  return {y, op.present(keys, 1), op.present(values, 2)};
 }
 
 const Registration kGroupQueryAttention({"GroupQueryAttention"}, group_query_attention);

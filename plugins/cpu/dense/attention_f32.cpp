@@ -266,6 +266,20 @@ void AttentionF32::add_values(const AttentionArgs& args, const Block& block, Key
   multiply(value_panels_, block, packed, count, block.sums, value_step_, false);
 }
 
+/// Sums of nothing, or of a sink alone.
+void AttentionF32::start(const AttentionArgs& args, const Block& block) const {
+  std::fill_n(block.sums, block.rows * value_step_, 0.0f);
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    block.totals[i] = 0.0f;
+    block.greatest[i] = -HUGE_VALF;
+    if (args.sinks == nullptr) continue;
+    const float sink = args.sinks[block.kv_head * shape_.group + (block.row + i) % shape_.group];
+    block.greatest[i] = sink;
+    // e^(sink - sink), which is NaN for a sink that is no number or infinite.
+    if (sink != -HUGE_VALF) block.totals[i] = 1.0f + (sink - sink);
+  }
+}
+
 void AttentionF32::finish(const AttentionArgs& args, const Block& block) const {
   for (std::int64_t i = 0; i < block.rows; ++i) {
     const std::int64_t row = block.row + i;
@@ -285,9 +299,7 @@ void AttentionF32::run_block(const AttentionArgs& args, std::int64_t head, std::
                              char* scratch) const {
   const Block block = open_block(args, head, index, scratch);
   if (block.rows == 0) return;
-  std::fill_n(block.totals, block.rows, 0.0f);
-  std::fill_n(block.greatest, block.rows, -HUGE_VALF);
-  std::fill_n(block.sums, block.rows * value_step_, 0.0f);
+  start(args, block);
   const std::int64_t begin = keys_of(block, 0).begin;
   const std::int64_t end = keys_of(block, block.rows - 1).end;
   for (std::int64_t key = begin; key < end; key += kKeys) {

@@ -62,6 +62,8 @@ struct AttentionArgs {
   std::int64_t offset = 0;       // the number of the first query among the keys
   const std::int64_t* lengths =
       nullptr;  // by the batch: keys that count, the last ones the queries' own; or null
+  const float* sinks =
+      nullptr;  // by the head of queries: a score more, which has no value; or null
 };
 
 /// An attention made ready. Immutable; may run from several threads with different scratch memory.
@@ -134,6 +136,7 @@ class AttentionF32 {
   void mask_row(const AttentionArgs& args, const Block& block, KeyRange keys, std::int64_t row,
                 float* x) const;
   void add_values(const AttentionArgs& args, const Block& block, KeyRange keys) const;
+  void start(const AttentionArgs& args, const Block& block) const;
   void finish(const AttentionArgs& args, const Block& block) const;
   void multiply(const Panels& panels, const Block& block, const float* packed, std::int64_t depth,
                 float* out, std::int64_t step, bool first) const;

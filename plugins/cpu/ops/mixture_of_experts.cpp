@@ -1,14 +1,16 @@
-// com.microsoft::QMoE: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+// com.microsoft::MoE, QMoE: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 //
-// Weights of 4 and 8 bits stay so. Tokens are gathered by expert, so that each expert that has any is read once, and one
+// Constant weights are packed once; those of 4 and 8 bits stay so. Tokens are gathered by expert, so that each expert that has any is read once, and one
 // that has none not at all. What is not handled is the operator's body.
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "plugins/cpu/dense/matmul_f32.hpp"
 #include "plugins/cpu/dense/product_nbits.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/kernels/softmax_f32.hpp"
@@ -20,11 +22,31 @@ namespace {
 
 constexpr std::int64_t kMostRows = 256;  // of an expert at a time
 
-/// The weights of one projection of all experts: inputs `weights`, and after it scales and bias.
-class ExpertWeights {
+/// QMoE: the weights of one projection of all experts: inputs `weights`, and after it scales and bias.
+class NBitsExperts {
  public:
-  ExpertWeights(const sdk::Node& node, std::uint32_t weights, std::uint32_t zeros,
-                const char* own_bits, Isa isa)
+  using Shape = NBitsShape;  // columns and depth of an expert's matrix
+  using Product = NBitsProduct;
+  static constexpr const char* kOperator = "QMoE";
+  static constexpr std::uint32_t kFirst = 2, kSecond = 5, kThird = 8;
+
+  static NBitsExperts first(const sdk::Node& node, Isa isa) {
+    constexpr std::uint32_t kZeros = 11;
+    return {node, kFirst, kZeros, "fc1_expert_weight_bits", isa};
+  }
+  static NBitsExperts second(const sdk::Node& node, Isa isa) {
+    constexpr std::uint32_t kZeros = 12;
+    return {node, kSecond, kZeros, "fc2_expert_weight_bits", isa};
+  }
+  static std::optional<NBitsExperts> third(const sdk::Node& node, Isa) {
+    for (std::uint32_t input = kThird; input < kThird + 3; ++input) {
+      if (node.input(input)) sdk::unsupported("QMoE: input ", input, " (of fc3) is given");
+    }
+    return std::nullopt;
+  }
+
+  NBitsExperts(const sdk::Node& node, std::uint32_t weights, std::uint32_t zeros,
+               const char* own_bits, Isa isa)
       : weights_(weights),
         zeros_(zeros),
         bits_(static_cast<int>(node.get_int(own_bits, node.get_int("expert_weight_bits", 4)))),
@@ -44,7 +66,6 @@ class ExpertWeights {
 
   std::uint32_t bias_input() const { return weights_ + 2; }
 
-  /// Columns and depth of an expert's matrix.
   NBitsShape shape_of(const sdk::Tensor& weights) const {
     if (weights.rank() != 3)
       sdk::invalid("QMoE: weights have dims ", sdk::to_string(weights.dims()), ", 3 are needed");
@@ -61,6 +82,13 @@ class ExpertWeights {
   }
   std::uint64_t expert_bytes(const NBitsShape& shape) const {
     return align64(product(1, shape, 1).packed_bytes());
+  }
+  static std::uint64_t workspace_bytes(const NBitsProduct& product) {
+    return product.workspace_bytes();
+  }
+  static void run(const NBitsProduct& product, const NBitsShape&, const NBitsArgs& args,
+                  void* workspace, const sdk::Threads& threads) {
+    product.run(args, workspace, threads);
   }
 
   std::uint32_t request(sdk::PrepareContext& ctx) const {
@@ -128,10 +156,95 @@ class ExpertWeights {
   bool rounds_;
 };
 
+/// MoE: the weights of one projection of all experts, and after them their bias.
+class FloatExperts {
+ public:
+  struct Shape {
+    std::int64_t depth = 0, columns = 0;
+  };
+  using Product = MatMulF32;
+  static constexpr const char* kOperator = "MoE";
+  static constexpr std::uint32_t kFirst = 2, kSecond = 4, kThird = 6;
+
+  static FloatExperts first(const sdk::Node& node, Isa isa) { return {node, kFirst, isa}; }
+  static FloatExperts second(const sdk::Node& node, Isa isa) { return {node, kSecond, isa}; }
+  static std::optional<FloatExperts> third(const sdk::Node& node, Isa isa) {
+    if (!node.input(kThird)) return std::nullopt;
+    return FloatExperts(node, kThird, isa);
+  }
+
+  FloatExperts(const sdk::Node& node, std::uint32_t weights, Isa isa)
+      : weights_(weights), isa_(isa) {
+    if (!node.input(weights) || !node.input(weights).is_constant())
+      sdk::unsupported("MoE: input ", weights, " is no constant");
+  }
+
+  std::uint32_t bias_input() const { return weights_ + 1; }
+
+  static Shape shape_of(const sdk::Tensor& weights) {
+    if (weights.rank() != 3)
+      sdk::invalid("MoE: weights have dims ", sdk::to_string(weights.dims()), ", 3 are needed");
+    return {weights.dim(2), weights.dim(1)};
+  }
+
+  MatMulF32 product(std::int64_t rows, const Shape& shape, unsigned threads) const {
+    MatMulShape all;
+    all.rows = rows;
+    all.depth = shape.depth;
+    all.columns = shape.columns;
+    all.b_transposed = true;
+    return {all, true, Activation{}, isa_, threads};
+  }
+  std::uint64_t expert_bytes(const Shape& shape) const {
+    return align64(product(1, shape, 1).packed_bytes());
+  }
+  static std::uint64_t workspace_bytes(const MatMulF32& product) {
+    return product.workspace_bytes(true);
+  }
+  static void run(const MatMulF32& product, const Shape& shape, const NBitsArgs& args,
+                  void* workspace, const sdk::Threads& threads) {
+    const std::int64_t first = 0;
+    MatMulArgs all;
+    all.a = args.a;
+    all.a_stride = shape.depth;
+    all.a_offsets = &first;
+    all.packed = args.packed;
+    all.bias = args.bias;
+    all.y = args.y;
+    product.run(all, workspace, threads);
+  }
+
+  std::uint32_t request(sdk::PrepareContext& ctx) const {
+    const sdk::Tensor weights = ctx.input(weights_);
+    const std::string key = sdk::message("experts float isa ", static_cast<int>(isa_), " dims ",
+                                         sdk::to_string(weights.dims()));
+    const std::uint64_t bytes =
+        static_cast<std::uint64_t>(weights.dim(0)) * expert_bytes(shape_of(weights));
+    ctx.ignore_input(weights_);
+    return ctx.request_pack(key, {weights_}, bytes, this);
+  }
+
+  void pack(const sdk::PackContext& ctx) const {
+    const sdk::Tensor weights = ctx.source(0);
+    const Shape shape = shape_of(weights);
+    const MatMulF32 made = product(1, shape, 1);
+    char* target = ctx.target().mutable_data<char>();
+    for (std::int64_t expert = 0; expert < weights.dim(0); ++expert) {
+      made.pack(weights.data<float>() + expert * shape.columns * shape.depth, 1.0F,
+                target + static_cast<std::uint64_t>(expert) * expert_bytes(shape), ctx.threads());
+    }
+  }
+
+ private:
+  std::uint32_t weights_;
+  Isa isa_;
+};
+
 /// A projection in a plan: a product for 1, 2, 4 ... rows, of which an expert takes the next one that is enough.
+template <class Experts>
 struct Projection {
-  std::vector<NBitsProduct> products;
-  NBitsShape shape;
+  std::vector<typename Experts::Product> products;
+  typename Experts::Shape shape;
   std::uint64_t expert_bytes = 0, workspace_bytes = 0;
   std::uint32_t packed = 0, bias = 0;
 
@@ -144,7 +257,7 @@ struct Projection {
     if (ctx.has_input(bias)) args.bias = ctx.input(bias).data<float>() + expert * shape.columns;
     args.y = y;
     const auto index = std::bit_width(static_cast<std::uint64_t>(rows - 1));
-    products[static_cast<std::size_t>(index)].run(args, workspace, ctx.threads());
+    Experts::run(products[static_cast<std::size_t>(index)], shape, args, workspace, ctx.threads());
   }
 };
 
@@ -152,23 +265,20 @@ struct Projection {
 struct ExpertActivation {
   UnaryF32 loop = nullptr;  // null: none
   UnaryParams params;
-  int fusion = 0;  // 1: gates and others alternate; 2: one after another; 0: no gates
+  int fusion =
+      0;  // 1: gates and others alternate; 2: one after another; 0: there are no others, or they are apart
   float beta = 0, limit = 0;
   bool is_limited = false;
 
-  void row(const float* x, std::int64_t inner, float* y) const {
-    if (fusion == 0) {
-      if (loop == nullptr)
-        std::copy_n(x, inner, y);
-      else
-        loop(x, y, inner, params);
-      return;
-    }
+  /// `apart`: the row of the third projection, or null.
+  void row(const float* x, const float* apart, std::int64_t inner, float* y) const {
     const std::int64_t step = fusion == 1 ? 2 : 1;
-    const float* linear = x + (fusion == 1 ? 1 : inner);
     for (std::int64_t i = 0; i < inner; ++i)
       y[i] = is_limited ? std::min(x[i * step], limit) : x[i * step];
-    loop(y, y, inner, params);
+    if (loop != nullptr) loop(y, y, inner, params);
+    if (fusion == 0 && apart == nullptr) return;
+    const float* linear = apart;
+    if (apart == nullptr) linear = x + (fusion == 1 ? 1 : inner);
     for (std::int64_t i = 0; i < inner; ++i) {
       const float other = linear[i * step];
       y[i] *= (is_limited ? std::clamp(other, -limit, limit) : other) + beta;
@@ -176,21 +286,14 @@ struct ExpertActivation {
   }
 };
 
-class QMoE {
+template <class Experts>
+class Mixture {
  public:
-  enum Input : std::uint32_t {
-    kInput,
-    kRouter,
-    kFirst,
-    kSecond = 5,
-    kThird = 8,
-    kFirstZeros = 11,
-    kSecondZeros,
-    kShares = 14,
-  };
+  static constexpr std::uint32_t kInput = 0, kRouter = 1, kShares = 14;  // no input of MoE
 
   struct Prepared {
-    Projection first, second;
+    Projection<Experts> first, second;
+    std::optional<Projection<Experts>> third;  // of what gates multiply, where it is apart
     ExpertActivation activation;
     const SoftmaxF32* softmax = nullptr;
     std::int64_t tokens = 0, experts = 0, k = 1, inner = 0, rows = 1;
@@ -205,12 +308,12 @@ class QMoE {
       std::int32_t* chosen;  // [tokens, k]
       float* shares;         // [tokens, k]
       std::int32_t* places;  // [rows]: of `chosen`
-      float *gathered, *made, *active, *results;
+      float *gathered, *made, *apart, *active, *results;
       void* scratch;
     };
 
     /// Their sizes, of elements of 4 bytes, in their order.
-    std::array<std::int64_t, 9> counts() const {
+    std::array<std::int64_t, 10> counts() const {
       return {tokens * experts,
               experts,
               tokens * k,
@@ -218,25 +321,27 @@ class QMoE {
               rows,
               rows * hidden(),
               rows * first.shape.columns,
+              third ? rows * inner : 0,
               rows * inner,
               rows * hidden()};
     }
     std::uint64_t workspace_bytes() const {
       std::uint64_t bytes = std::max(first.workspace_bytes, second.workspace_bytes);
+      if (third) bytes = std::max(bytes, third->workspace_bytes);
       for (const std::int64_t count : counts())
         bytes += align64(static_cast<std::uint64_t>(count) * 4);
       return bytes;
     }
     Memory memory(char* at) const {
-      std::array<char*, 9> parts{};
+      std::array<char*, 10> parts{};
       for (std::size_t i = 0; i < parts.size(); ++i) {
         parts[i] = at;
         at += align64(static_cast<std::uint64_t>(counts()[i]) * 4);
       }
       const auto floats = [&](std::size_t i) { return reinterpret_cast<float*>(parts[i]); };
       const auto ints = [&](std::size_t i) { return reinterpret_cast<std::int32_t*>(parts[i]); };
-      return {floats(0), ints(1),   ints(2),   floats(3), ints(4),
-              floats(5), floats(6), floats(7), floats(8), at};
+      return {floats(0), ints(1),   ints(2),   floats(3), ints(4), floats(5),
+              floats(6), floats(7), floats(8), floats(9), at};
     }
 
     void compute(const sdk::ComputeContext& ctx) const {
@@ -286,8 +391,11 @@ class QMoE {
       for (std::int64_t i = 0; i < count; ++i)
         std::copy_n(x + memory.places[i] / k * hidden(), hidden(), memory.gathered + i * hidden());
       first.run(ctx, expert, count, memory.gathered, memory.made, memory.scratch);
+      if (third) third->run(ctx, expert, count, memory.gathered, memory.apart, memory.scratch);
       for (std::int64_t i = 0; i < count; ++i)
-        activation.row(memory.made + i * first.shape.columns, inner, memory.active + i * inner);
+        activation.row(memory.made + i * first.shape.columns,
+                       third ? memory.apart + i * inner : nullptr, inner,
+                       memory.active + i * inner);
       second.run(ctx, expert, count, memory.active, memory.results, memory.scratch);
       for (std::int64_t i = 0; i < count; ++i) {
         float* sum = y + memory.places[i] / k * hidden();
@@ -298,22 +406,20 @@ class QMoE {
     }
   };
 
-  QMoE(const sdk::CreateContext& ctx, const sdk::Node& node)
+  Mixture(const sdk::CreateContext& ctx, const sdk::Node& node)
       : isa_(isa_of(ctx)),
-        first_(node, kFirst, kFirstZeros, "fc1_expert_weight_bits", isa_),
-        second_(node, kSecond, kSecondZeros, "fc2_expert_weight_bits", isa_),
+        first_(Experts::first(node, isa_)),
+        second_(Experts::second(node, isa_)),
+        third_(Experts::third(node, isa_)),
         k_(node.get_int("k", 1)),
         is_normalized_(node.get_int("normalize_routing_weights", 0) != 0) {
-    if (node.get_string("quant_type", "int") != "int") sdk::unsupported("QMoE: quant_type");
-    if (node.get_int("weights_prepacked", -1) > 0) sdk::unsupported("QMoE: weights_prepacked");
-    if (node.get_int("use_sparse_mixer", 0) != 0) sdk::unsupported("QMoE: use_sparse_mixer");
-    for (const std::uint32_t input : {kThird + 0, kThird + 1, kThird + 2}) {
-      if (node.input(input)) sdk::unsupported("QMoE: input ", input, " (of fc3) is given");
-    }
+    if (node.get_string("quant_type", "int") != "int") refuse("quant_type");
+    if (node.get_int("weights_prepacked", -1) > 0) refuse("weights_prepacked");
+    if (node.get_int("use_sparse_mixer", 0) != 0) refuse("use_sparse_mixer");
     choose_activation(node);
   }
-  QMoE(const QMoE&) = delete;
-  QMoE& operator=(const QMoE&) = delete;
+  Mixture(const Mixture&) = delete;
+  Mixture& operator=(const Mixture&) = delete;
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(kInput), router = ctx.input(kRouter);
@@ -322,39 +428,58 @@ class QMoE {
     prepared.softmax = &softmax_f32(isa_);
     prepared.is_normalized = is_normalized_;
     prepared.k = k_;
-    prepared.experts = ctx.input(kFirst).dim(0);
-    const NBitsShape first = first_.shape_of(ctx.input(kFirst));
-    const NBitsShape second = second_.shape_of(ctx.input(kSecond));
+    const sdk::Tensor first_weights = ctx.input(Experts::kFirst),
+                      second_weights = ctx.input(Experts::kSecond);
+    const auto first = first_.shape_of(first_weights), second = second_.shape_of(second_weights);
+    prepared.experts = first_weights.dim(0);
     prepared.inner = second.depth;
     prepared.tokens = x.rank() > 0 && x.dim(x.rank() - 1) > 0 ? x.size() / x.dim(x.rank() - 1) : 0;
     const std::int64_t halves = activation_.fusion != 0 ? 2 : 1;
     if (x.rank() < 2 || x.dim(x.rank() - 1) != first.depth || second.columns != first.depth ||
-        first.columns != halves * second.depth || ctx.input(kSecond).dim(0) != prepared.experts)
-      sdk::invalid("QMoE: input ", sdk::to_string(x.dims()), " does not fit experts of ",
-                   first.columns, " x ", first.depth, " and ", second.columns, " x ", second.depth);
+        first.columns != halves * second.depth || second_weights.dim(0) != prepared.experts)
+      sdk::invalid(Experts::kOperator, ": input ", sdk::to_string(x.dims()),
+                   " does not fit experts of ", first.columns, " x ", first.depth, " and ",
+                   second.columns, " x ", second.depth);
     for (const sdk::Tensor& scores : {router, ctx.input(kShares)}) {
       if (scores.present() && scores.size() != prepared.tokens * prepared.experts)
-        sdk::invalid("QMoE: scores have dims ", sdk::to_string(scores.dims()), " for ",
-                     prepared.tokens, " tokens and ", prepared.experts, " experts");
+        sdk::invalid(Experts::kOperator, ": scores have dims ", sdk::to_string(scores.dims()),
+                     " for ", prepared.tokens, " tokens and ", prepared.experts, " experts");
     }
     if (k_ < 1 || k_ > prepared.experts)
-      sdk::invalid("QMoE: k is ", k_, ", and there are ", prepared.experts, " experts");
+      sdk::invalid(Experts::kOperator, ": k is ", k_, ", and there are ", prepared.experts,
+                   " experts");
     const auto most =
         static_cast<std::uint64_t>(std::clamp<std::int64_t>(prepared.tokens, 1, kMostRows));
     prepared.rows = static_cast<std::int64_t>(std::bit_ceil(most));
     prepared.first = project(ctx, first_, first, prepared.rows);
     prepared.second = project(ctx, second_, second, prepared.rows);
+    if (third_) {
+      const sdk::Tensor weights = ctx.input(Experts::kThird);
+      const auto third = third_->shape_of(weights);
+      if (third.columns != second.depth || third.depth != first.depth ||
+          weights.dim(0) != prepared.experts)
+        sdk::invalid(Experts::kOperator, ": weights of fc3 have dims ",
+                     sdk::to_string(weights.dims()), ", and those of fc1 ",
+                     sdk::to_string(first_weights.dims()));
+      prepared.third = project(ctx, *third_, third, prepared.rows);
+    }
     ctx.set_output(0, sdk::DataType::Float, x.dims());
     ctx.set_workspace(prepared.workspace_bytes());
     return prepared;
   }
 
  private:
+  template <class... Parts>
+  [[noreturn]] static void refuse(const Parts&... parts) {
+    sdk::unsupported(Experts::kOperator, ": ", parts...);
+  }
+
   void choose_activation(const sdk::Node& node) {
     const std::string kind = node.get_string("activation_type", "relu");
     const auto fusion = static_cast<int>(node.get_int("swiglu_fusion", 0));
     if (kind == "swiglu") {
-      if (fusion != 1 && fusion != 2) sdk::unsupported("QMoE: swiglu_fusion ", fusion);
+      if (fusion < 0 || fusion > 2 || (fusion != 0) == third_.has_value())
+        refuse("swiglu_fusion ", fusion, third_ ? " with" : " without", " fc3");
       activation_.fusion = fusion;
       activation_.loop = unary_f32(isa_, UnaryOp::kSwish);
       activation_.params.a = node.get_float("activation_alpha", 1.0F);
@@ -369,27 +494,28 @@ class QMoE {
     } else if (kind == "relu") {
       activation_.loop = unary_f32(isa_, UnaryOp::kRelu);
     } else if (kind != "identity") {
-      sdk::unsupported("QMoE: activation_type ", kind);
+      refuse("activation_type ", kind);
     }
   }
 
-  static Projection project(sdk::PrepareContext& ctx, const ExpertWeights& weights,
-                            const NBitsShape& shape, std::int64_t most_rows) {
-    Projection projection;
+  static Projection<Experts> project(sdk::PrepareContext& ctx, const Experts& weights,
+                                     const typename Experts::Shape& shape, std::int64_t most_rows) {
+    Projection<Experts> projection;
     projection.shape = shape;
     projection.expert_bytes = weights.expert_bytes(shape);
     projection.bias = weights.bias_input();
     projection.packed = weights.request(ctx);
     for (std::int64_t rows = 1; rows <= most_rows; rows *= 2) {
       projection.products.push_back(weights.product(rows, shape, ctx.threads().count()));
-      projection.workspace_bytes =
-          std::max(projection.workspace_bytes, projection.products.back().workspace_bytes());
+      projection.workspace_bytes = std::max(projection.workspace_bytes,
+                                            Experts::workspace_bytes(projection.products.back()));
     }
     return projection;
   }
 
   Isa isa_;
-  ExpertWeights first_, second_;
+  Experts first_, second_;
+  std::optional<Experts> third_;
   std::int64_t k_;
   bool is_normalized_;
   ExpertActivation activation_;
@@ -398,13 +524,18 @@ class QMoE {
 }  // namespace
 
 sdk::KernelList mixture_of_experts_kernels() {
-  return {sdk::op("QMoE", "com.microsoft")
+  return {sdk::op("MoE", "com.microsoft")
+              .name("cpu:moe")
+              .types("T", {sdk::DataType::Float})
+              .flags(BP_KERNEL_WIDENS_HALF)
+              .kernel<Mixture<FloatExperts>>(),
+          sdk::op("QMoE", "com.microsoft")
               .name("cpu:qmoe")
               .types("T", {sdk::DataType::Float})
               .types("T1", {sdk::DataType::UInt8})
               .types("T2", {sdk::DataType::Float, sdk::DataType::Float16, sdk::DataType::BFloat16})
               .flags(BP_KERNEL_WIDENS_HALF)
-              .kernel<QMoE>()};
+              .kernel<Mixture<NBitsExperts>>()};
 }
 
 }  // namespace backplane::cpu

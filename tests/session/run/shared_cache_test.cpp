@@ -71,5 +71,55 @@ TEST(SharedCache, PastAndPresentAreOneMemory) {
   EXPECT_EQ(apart[0].numbers(), shared[0].numbers());
 }
 
+/// A cache of a window that is full: what goes makes room in the same memory, for one row and for more than the room.
+TEST(SharedCache, ThatSlidesIsOneMemory) {
+  for (const std::int64_t rows : {1, 2, 5}) {
+    ModelMaker model = decoder();
+    ::onnx::NodeProto& node = *model.proto().mutable_graph()->mutable_node(0);
+    set_int(node, "local_window_size", 2);
+    set_int(node, "sliding_window_cache", 1);
+    TestSession session(model);
+    std::vector<float> keys{1, 2, 3, 4, 5, 6, 7, 8}, values{1, 0, 0, 1, 2, 0, 0, 2};
+    std::vector<float> fresh;
+    for (std::int64_t i = 0; i < 2 * rows; ++i) fresh.push_back(0.5f * static_cast<float>(i) - 1);
+    const Value row = Value::tensor<float>({1, rows, 2}, fresh);
+    const auto count =
+        static_cast<std::int32_t>(7 + rows);  // 7 before: the last 4 are in the cache
+    const Value lengths = Value::tensor<std::int32_t>({1}, std::vector<std::int32_t>{count - 1});
+    const Value total = Value::tensor<std::int32_t>({}, std::vector<std::int32_t>{count});
+    const auto run = [&](const Value& past_k, const Value& past_v, std::vector<Value>& results) {
+      session->run({{"q", row},
+                    {"k", row},
+                    {"v", row},
+                    {"past_k", past_k},
+                    {"past_v", past_v},
+                    {"lengths", lengths},
+                    {"total", total}},
+                   {"y", "present_k", "present_v"}, results);
+    };
+    std::vector<Value> apart(3);
+    run(Value::tensor<float>({1, 1, 4, 2}, keys), Value::tensor<float>({1, 1, 4, 2}, values),
+        apart);
+    const auto over = [](std::vector<float>& memory) {
+      return Value::borrow<float>({1, 1, 4, 2}, memory.data(), memory.size());
+    };
+    std::vector<Value> shared;
+    shared.emplace_back();
+    shared.push_back(over(keys));
+    shared.push_back(over(values));
+    run(over(keys), over(values), shared);
+    const std::vector<float> before{5, 6, 7, 8};
+    // Of 8 positions the cache has 2, of 9 it has 3, of 12 again 3.
+    const std::ptrdiff_t kept = rows == 1 ? 2 : 3;
+    std::vector<float> all = before;
+    all.insert(all.end(), fresh.begin(), fresh.end());
+    EXPECT_EQ(std::vector<float>(keys.begin(), keys.begin() + 2 * kept),
+              std::vector<float>(all.end() - 2 * kept, all.end()));
+    EXPECT_EQ(apart[1].numbers(), shared[1].numbers());
+    EXPECT_EQ(apart[2].numbers(), shared[2].numbers());
+    EXPECT_EQ(apart[0].numbers(), shared[0].numbers());
+  }
+}
+
 }  // namespace
 }  // namespace backplane::session_test
