@@ -11,9 +11,11 @@ namespace backplane::cpu {
 /// one. Immutable.
 class PairImage {
  public:
-  /// Whether a convolution may read such a copy: channels of several groups are in pairs.
+  /// Whether a convolution may read such a copy, and gains by it: channels of several groups are in pairs, and a single
+  /// one would leave half of each pair empty.
   static bool applies(const ConvShape& shape) {
-    return shape.groups == 1 || shape.in_channels / shape.groups % 2 == 0;
+    const int64_t channels = shape.in_channels / shape.groups;
+    return channels > 1 && (shape.groups == 1 || channels % 2 == 0);
   }
 
   PairImage() = default;
