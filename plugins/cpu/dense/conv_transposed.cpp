@@ -198,6 +198,18 @@ void TransposedConv::add_phase(const Extents& first, const Activation& activatio
   phases_.push_back(std::move(phase));
 }
 
+void TransposedConv::copy_taps(const Class& one, const float* from, int64_t floats,
+                               float* to) const {
+  const Window& window = shape_.window;
+  for (const int64_t kz : one.positions[0]) {
+    for (const int64_t ky : one.positions[1]) {
+      for (const int64_t kx : one.positions[2])
+        to = copy_tap(from, window, (kz * window.kernel[1] + ky) * window.kernel[2] + kx, floats,
+                      to);
+    }
+  }
+}
+
 void TransposedConv::pack(const float* weights, const float* scales, float* packed, float* beside,
                           const sdk::Threads& threads) const {
   const Window& window = shape_.window;
@@ -210,14 +222,7 @@ void TransposedConv::pack(const float* weights, const float* scales, float* pack
         panels_.padded_columns() * taps * (rounds_ ? ceil_div(depth, 2) : depth);
     for (int64_t group = 0; group < shape_.groups; ++group) {
       const float* from = weights + group * depth * columns * window.taps();
-      float* to = beside;
-      for (const int64_t kz : one.positions[0]) {
-        for (const int64_t ky : one.positions[1]) {
-          for (const int64_t kx : one.positions[2])
-            to = copy_tap(from, window, (kz * window.kernel[1] + ky) * window.kernel[2] + kx,
-                          depth * columns, to);
-        }
-      }
+      copy_taps(one, from, depth * columns, beside);
       WeightView view;
       view.data = beside;
       view.taps = taps;

@@ -72,6 +72,8 @@ class TransposedConv {
             int64_t pitch, int64_t row, int64_t rows) const;
 
   ProductShape product_shape(int64_t rows, const Class& positions) const;
+  /// Copies what the positions of a class have of a group's weights, `floats` each, one behind the other.
+  void copy_taps(const Class& one, const float* from, int64_t floats, float* to) const;
 
   ConvShape shape_;
   bool rounds_;

@@ -204,22 +204,24 @@ void MatMulF32::finish_few_rows(const MatMulArgs& args, int64_t residual, int64_
 void MatMulF32::run(const MatMulArgs& args, void* workspace, const sdk::Threads& threads) const {
   if (args.packed == nullptr && reads_b()) return run_few_rows(args, threads);
   auto* scratch = static_cast<char*>(workspace);
-  const uint64_t scratch_bytes = product_.scratch_bytes();
-  auto* own = reinterpret_cast<float*>(scratch + scratch_bytes * (many_ ? threads_ : 1));
-  const int64_t matrix =
-      static_cast<int64_t>(align64(static_cast<uint64_t>(product_.packed_floats()) * 4) / 4);
+  auto* own = reinterpret_cast<float*>(scratch + product_.scratch_bytes() * (many_ ? threads_ : 1));
   const void* shared = args.packed;
   if (shared == nullptr && shape_.shared_b) {
     pack(args.b, args.alpha, own, threads);
     shared = own;
   }
-  if (!many_) {
-    for (int64_t i = 0; i < shape_.batch; ++i) {
-      if (!shape_.shared_b) pack(args.b + args.b_offsets[i], args.alpha, own, threads);
-      run_one(args, shape_.shared_b ? shared : own, i, scratch, threads);
-    }
-    return;
+  if (many_) return run_many(args, shared, own, scratch, threads);
+  for (int64_t i = 0; i < shape_.batch; ++i) {
+    if (!shape_.shared_b) pack(args.b + args.b_offsets[i], args.alpha, own, threads);
+    run_one(args, shape_.shared_b ? shared : own, i, scratch, threads);
   }
+}
+
+void MatMulF32::run_many(const MatMulArgs& args, const void* shared, float* own, char* scratch,
+                         const sdk::Threads& threads) const {
+  const uint64_t scratch_bytes = product_.scratch_bytes();
+  const int64_t matrix =
+      static_cast<int64_t>(align64(static_cast<uint64_t>(product_.packed_floats()) * 4) / 4);
   threads.parallel_for(
       static_cast<uint64_t>(shape_.batch), 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
         float* mine = own + worker * matrix;

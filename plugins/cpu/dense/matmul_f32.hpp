@@ -64,6 +64,10 @@ class MatMulF32 {
 
  private:
   WeightView view(const void* b, float alpha) const;
+  /// One product for a thread at a time. `shared`: what all of them multiply by, packed; `own`: room of each thread for a
+  /// matrix of its own.
+  void run_many(const MatMulArgs& args, const void* shared, float* own, char* scratch,
+                const sdk::Threads& threads) const;
   void run_one(const MatMulArgs& args, const void* packed, int64_t index, void* scratch,
                const sdk::Threads& threads) const;
   void plan_few_rows();

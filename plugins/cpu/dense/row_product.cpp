@@ -111,6 +111,15 @@ constexpr int strip_vectors(int rows) {
   return kManyRegisters || rows == 2 ? 4 : 2;
 }
 
+template <bool kIsPart>
+HWY_INLINE HWY_ATTR void store_strip(ProductVector sums, float* y, std::size_t count) {
+  if (kIsPart) {
+    store_some(ProductTag(), sums, y, count);
+  } else {
+    hn::StoreU(sums, ProductTag(), y);
+  }
+}
+
 /// A strip of kVectors vectors, or of `count` elements of one.
 template <int kRows, int kVectors, bool kIsPart, class T>
 HWY_ATTR void add_strip(const RowPart<T>& part, std::size_t count) {
@@ -142,14 +151,8 @@ HWY_ATTR void add_strip(const RowPart<T>& part, std::size_t count) {
 #pragma GCC unroll 4
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      float* y = part.y + i * part.y_stride + v * kProductLanes;
-      if (kIsPart) {
-        store_some(d, sums[i][v], y, count);
-      } else {
-        hn::StoreU(sums[i][v], d, y);
-      }
-    }
+    for (int v = 0; v < kVectors; ++v)
+      store_strip<kIsPart>(sums[i][v], part.y + i * part.y_stride + v * kProductLanes, count);
   }
 }
 
@@ -225,7 +228,7 @@ HWY_INLINE HWY_ATTR void store_four_sums(const ProductVector* v, float* y) {
 /// The products of kRows rows with kColumns columns: one, or a multiple of four.
 template <int kRows, int kColumns, class T>
 HWY_ATTR void dot_columns(const RowPart<T>& part) {
-  constexpr int kSums = kColumns == 1 ? 4 : kColumns;
+  constexpr int kSums = std::max(kColumns, 4);
   const ProductTag d;
   ProductVector sums[kRows][kSums];
 #pragma GCC unroll 4

@@ -441,6 +441,31 @@ class GroupQueryAttention {
         Heads::of_axes(shape.batch, kv_heads_, shape.queries, width, true);
   }
 
+  /// How many positions a past has room for.
+  std::int64_t plan_past(const sdk::PrepareContext& ctx, GroupQuerySizes& sizes) const {
+    const AttentionShape& shape = sizes.shape;
+    const std::vector<std::int64_t> total = ctx.input(kTotal).to_ints();
+    if (total.size() != 1 || total[0] < shape.queries)
+      sdk::invalid("total_sequence_length is to be one number, of at least the ", shape.queries,
+                   " new positions");
+    sizes.total = total[0];
+    sizes.is_prompt = sizes.total == shape.queries;
+    const sdk::Tensor past = ctx.input(kPastKey);
+    const std::int64_t room = past.rank() == 4 ? past.dim(2) : 0;
+    const sdk::Dims wanted{shape.batch, kv_heads_, room, shape.width};
+    for (const sdk::Tensor& cache : {past, ctx.input(kPastValue)}) {
+      if (cache.type() != cache_type_)
+        sdk::invalid("past_key or past_value is of ", sdk::type_name(cache.type()));
+      if (!are_same(cache.dims(), wanted))
+        sdk::invalid("past_key or past_value has dims ", sdk::to_string(cache.dims()),
+                     ", expected ", sdk::to_string(wanted));
+    }
+    if (ctx.input(kLengths).size() != shape.batch)
+      sdk::invalid("seqlens_k has ", ctx.input(kLengths).size(), " elements for a batch of ",
+                   shape.batch);
+    return room;
+  }
+
   void plan_caches(sdk::PrepareContext& ctx, GroupQuerySizes& sizes) const {
     AttentionShape& shape = sizes.shape;
     shape.cache_type = cache_type_;
@@ -451,27 +476,7 @@ class GroupQueryAttention {
     if (past_value.present() != sizes.has_past)
       sdk::invalid("one of past_key and past_value is given without the other");
     sizes.total = shape.queries;
-    std::int64_t room = 0;
-    if (sizes.has_past) {
-      const std::vector<std::int64_t> total = ctx.input(kTotal).to_ints();
-      if (total.size() != 1 || total[0] < shape.queries)
-        sdk::invalid("total_sequence_length is to be one number, of at least the ", shape.queries,
-                     " new positions");
-      sizes.total = total[0];
-      sizes.is_prompt = sizes.total == shape.queries;
-      room = past.rank() == 4 ? past.dim(2) : 0;
-      const sdk::Dims wanted{shape.batch, kv_heads_, room, shape.width};
-      for (const sdk::Tensor& cache : {past, past_value}) {
-        if (cache.type() != cache_type_)
-          sdk::invalid("past_key or past_value is of ", sdk::type_name(cache.type()));
-        if (!are_same(cache.dims(), wanted))
-          sdk::invalid("past_key or past_value has dims ", sdk::to_string(cache.dims()),
-                       ", expected ", sdk::to_string(wanted));
-      }
-      if (ctx.input(kLengths).size() != shape.batch)
-        sdk::invalid("seqlens_k has ", ctx.input(kLengths).size(), " elements for a batch of ",
-                     shape.batch);
-    }
+    const std::int64_t room = sizes.has_past ? plan_past(ctx, sizes) : 0;
     // Without a past and a direction, windows hide nothing: as in the operator's body.
     if (window_ > 0 && (is_causal_ || sizes.has_past))
       shape.left_window = window_ > kWidestWindow ? kNoWindow : window_ - 1;
