@@ -114,41 +114,33 @@ void write_multimodal_rotary_embedding(BodyWriter& body) {
   rotary.write(angles(2), angles(3));
 }
 
+/// What both have.
+OperatorDraft rotary_draft(const char* name, void (*write)(BodyWriter&)) {
+  OperatorDraft draft(name, write);
+  draft.input("input")
+      .input("position_ids", "M")
+      .input("cos_cache")
+      .input("sin_cache")
+      .output("output")
+      .optional_float("scale")
+      .optional_int("interleaved")
+      .optional_int("num_heads")
+      .optional_int("rotary_embedding_dim")
+      .optional_int("is_packed_batching")
+      .types("T", {"float", "float16", "bfloat16"})
+      .types("M", {"int64"})
+      .keeps_shape();
+  return draft;
+}
+
 }  // namespace
 
 OperatorList rotary_embedding_operators() {
   OperatorList list;
-  list.push_back(OperatorDraft("RotaryEmbedding", write_rotary_embedding)
-                     .input("input")
-                     .input("position_ids", "M")
-                     .input("cos_cache")
-                     .input("sin_cache")
-                     .output("output")
-                     .optional_float("scale")
-                     .optional_int("interleaved")
-                     .optional_int("num_heads")
-                     .optional_int("rotary_embedding_dim")
-                     .optional_int("is_packed_batching")
-                     .types("T", {"float", "float16", "bfloat16"})
-                     .types("M", {"int64"})
-                     .keeps_shape()
-                     .done());
-  list.push_back(OperatorDraft("MRotaryEmbedding", write_multimodal_rotary_embedding)
-                     .input("input")
-                     .input("position_ids", "M")
-                     .input("cos_cache")
-                     .input("sin_cache")
-                     .output("output")
+  list.push_back(rotary_draft("RotaryEmbedding", write_rotary_embedding).done());
+  list.push_back(rotary_draft("MRotaryEmbedding", write_multimodal_rotary_embedding)
                      .required_ints("mrope_section")
                      .int_or("mrope_layout", 0)
-                     .optional_float("scale")
-                     .optional_int("interleaved")
-                     .optional_int("num_heads")
-                     .optional_int("rotary_embedding_dim")
-                     .optional_int("is_packed_batching")
-                     .types("T", {"float", "float16", "bfloat16"})
-                     .types("M", {"int64"})
-                     .keeps_shape()
                      .done());
   return list;
 }

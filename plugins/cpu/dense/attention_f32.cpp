@@ -147,7 +147,7 @@ void AttentionF32::multiply(const Panels& panels, const Block& block, const floa
 AttentionF32::CacheRows AttentionF32::read(const void* cache, const HeadSteps& steps,
                                            std::int64_t width, const Block& block,
                                            KeyRange keys) const {
-  const std::int64_t size = shape_.cache_type == sdk::DataType::Float ? 4 : 2;
+  const std::int64_t size = sdk::element_bytes(shape_.cache_type);
   const char* first =
       static_cast<const char*>(cache) + steps.at(block.batch, block.kv_head, keys.begin) * size;
   if (widening_ == nullptr) return {first, steps.position};

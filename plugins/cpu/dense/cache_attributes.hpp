@@ -13,6 +13,4 @@ inline sdk::DataType cache_type_of(const sdk::Node& node) {
       node.get_int(kCacheType, static_cast<std::int64_t>(sdk::DataType::Float)));
 }
 
-inline std::int64_t cache_bytes(sdk::DataType type) { return type == sdk::DataType::Float ? 4 : 2; }
-
 }  // namespace backplane::cpu

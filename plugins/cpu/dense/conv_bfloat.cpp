@@ -21,7 +21,6 @@ DirectConv make(ConvShape shape, const Activation& activation, Isa isa, unsigned
 BFloatConv::BFloatConv(const ConvShape& shape, const Activation& activation, Isa isa,
                        unsigned threads)
     : shape_(shape),
-      isa_(isa),
       rounds_rows_(has_one_position(shape)),
       image_(shape, isa),
       direct_(make(shape, activation, isa, threads)) {}
@@ -32,12 +31,7 @@ uint64_t BFloatConv::workspace_bytes() const {
 
 void BFloatConv::pack(const float* weights, const float* scales, float* packed,
                       const sdk::Threads& threads) const {
-  const Product& product = direct_.product();
-  for (int64_t group = 0; group < shape_.groups; ++group) {
-    auto* to = reinterpret_cast<uint32_t*>(packed + group * product.group_floats());
-    pack_pairs(product.panels(), filters_of_group(shape_, weights, scales, group),
-               sdk::DataType::Float, isa_, to, threads);
-  }
+  pack_filters(direct_.product(), shape_, weights, scales, packed, threads);
 }
 
 void BFloatConv::run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const {

@@ -5,8 +5,8 @@
 
 namespace backplane::cpu {
 
-/// Such a convolution made ready, for where has_bfloat_products(): a direct one of pairs of channels, after a rounded copy of the image where more than
-/// one position of the kernel reads a pixel. Immutable.
+/// Such a convolution made ready, for where has_bfloat_products(): a direct one of pairs of channels, after a rounded
+/// copy of the image where more than one position of the kernel reads a pixel. Immutable.
 class BFloatConv {
  public:
   static bool applies(const ConvShape& shape) { return PairImage::applies(shape); }
@@ -26,7 +26,6 @@ class BFloatConv {
 
  private:
   ConvShape shape_;
-  Isa isa_;
   bool rounds_rows_;  // as the product reads them; there is no copy of the image
   PairImage image_;   // otherwise
   DirectConv direct_;

@@ -63,8 +63,8 @@ sdk::Dims output_dims(const ConvShape& shape, std::size_t rank, bool channels_fi
   return dims;
 }
 
-WeightView filters_of_group(const ConvShape& shape, const float* weights, const float* scales,
-                            int64_t group) {
+void pack_filters(const Product& product, const ConvShape& shape, const float* weights,
+                  const float* scales, float* packed, const sdk::Threads& threads) {
   const int64_t columns = shape.out_channels / shape.groups;
   WeightView view;
   view.taps = shape.window.taps();
@@ -72,9 +72,11 @@ WeightView filters_of_group(const ConvShape& shape, const float* weights, const 
   view.tap_stride = 1;
   view.depth_stride = view.taps;
   view.column_stride = view.depth * view.taps;
-  view.data = weights + group * columns * view.column_stride;
-  view.column_scales = scales != nullptr ? scales + group * columns : nullptr;
-  return view;
+  for (int64_t group = 0; group < shape.groups; ++group) {
+    view.data = weights + group * columns * view.column_stride;
+    view.column_scales = scales != nullptr ? scales + group * columns : nullptr;
+    product.pack(view, group, packed, threads);
+  }
 }
 
 DirectConv::DirectConv(const ConvShape& shape, const Activation& activation, Isa isa,
@@ -101,10 +103,7 @@ uint64_t DirectConv::workspace_bytes() const {
 
 void DirectConv::pack(const float* weights, const float* scales, float* packed,
                       const sdk::Threads& threads) const {
-  for (int64_t group = 0; group < shape_.groups; ++group) {
-    pack_panels(product_.panels(), filters_of_group(shape_, weights, scales, group),
-                packed + group * product_.group_floats(), threads);
-  }
+  pack_filters(product_, shape_, weights, scales, packed, threads);
 }
 
 void DirectConv::run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const {

@@ -26,10 +26,10 @@ ConvShape conv_shape(const WindowAttributes& attributes, int64_t groups, sdk::Di
 /// The result's dims: as many as x has.
 sdk::Dims output_dims(const ConvShape& shape, std::size_t rank, bool channels_first);
 
-/// The filters of one group of weights [out_channels, in_channels / groups, kernel ...], times one factor per output
-/// channel where `scales` is given.
-WeightView filters_of_group(const ConvShape& shape, const float* weights, const float* scales,
-                            int64_t group);
+/// Packs weights [out_channels, in_channels / groups, kernel ...], times one factor per output channel where `scales`
+/// is given, for a product of this convolution.
+void pack_filters(const Product& product, const ConvShape& shape, const float* weights,
+                  const float* scales, float* packed, const sdk::Threads& threads);
 
 /// The memory of one convolution. Nothing is owned.
 struct ConvArgs {
@@ -59,8 +59,7 @@ class DirectConv {
   const Product& product() const { return product_; }
   int64_t packed_floats() const { return product_.packed_floats(); }
   uint64_t workspace_bytes() const;
-  /// Packs weights [out_channels, in_channels / groups, kernel ...], times one factor per output
-  /// channel where `scales` is given; as floats.
+  /// As pack_filters(); of floats.
   void pack(const float* weights, const float* scales, float* packed,
             const sdk::Threads& threads) const;
   void run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;

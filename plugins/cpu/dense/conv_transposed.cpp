@@ -127,7 +127,7 @@ void TransposedAttributes::resolve_output(std::size_t axis, std::size_t axes,
 
 TransposedConv::TransposedConv(const ConvShape& shape, const Activation& activation, bool rounds,
                                Isa isa, unsigned threads)
-    : shape_(shape), rounds_(rounds), isa_(isa) {
+    : shape_(shape), rounds_(rounds) {
   if (rounds) image_ = PairImage(shape, isa);
   const Window& window = shape.window;
   const Extents& stride = window.stride;
@@ -140,9 +140,8 @@ TransposedConv::TransposedConv(const ConvShape& shape, const Activation& activat
   }
   for (Class& one : classes_) {
     one.packed_offset = packed_floats_;
-    const Product any_rows(product_shape(1, one), Activation{}, isa, 1);
-    panels_ = any_rows.panels();
-    packed_floats_ += any_rows.packed_floats();
+    one.product = Product(product_shape(1, one), Activation{}, isa, 1);
+    packed_floats_ += one.product.packed_floats();
     pack_floats_ = std::max(pack_floats_, one.taps() * depth * columns);
   }
   for (int64_t z = 0; z < std::min(stride[0], window.out[0]); ++z) {
@@ -218,8 +217,6 @@ void TransposedConv::pack(const float* weights, const float* scales, float* pack
   for (const Class& one : classes_) {
     const int64_t taps = one.taps();
     if (taps == 0) continue;
-    const int64_t group_floats =
-        panels_.padded_columns() * taps * (rounds_ ? ceil_div(depth, 2) : depth);
     for (int64_t group = 0; group < shape_.groups; ++group) {
       const float* from = weights + group * depth * columns * window.taps();
       copy_taps(one, from, depth * columns, beside);
@@ -231,13 +228,7 @@ void TransposedConv::pack(const float* weights, const float* scales, float* pack
       view.depth_stride = columns;
       view.column_stride = 1;
       view.column_scales = scales != nullptr ? scales + group * columns : nullptr;
-      float* target = packed + one.packed_offset + group * group_floats;
-      if (rounds_) {
-        pack_pairs(panels_, view, sdk::DataType::Float, isa_, reinterpret_cast<uint32_t*>(target),
-                   threads);
-      } else {
-        pack_panels(panels_, view, target, threads);
-      }
+      one.product.pack(view, group, packed + one.packed_offset, threads);
     }
   }
 }

@@ -54,6 +54,7 @@ class TransposedConv {
   struct Class {
     std::array<std::vector<int64_t>, 3> positions;
     int64_t packed_offset = 0;
+    Product product;  // of one row: packs for those of all phases
 
     int64_t taps() const {
       return static_cast<int64_t>(positions[0].size() * positions[1].size() * positions[2].size());
@@ -77,9 +78,7 @@ class TransposedConv {
 
   ConvShape shape_;
   bool rounds_;
-  Isa isa_;
   PairImage image_;  // where it rounds
-  Panels panels_;
   std::vector<Class> classes_;
   std::vector<Phase> phases_;
   int64_t packed_floats_ = 0;

@@ -96,12 +96,8 @@ WeightView MatMulF32::view(const void* b, float alpha) const {
 void MatMulF32::pack(const float* b, float alpha, void* packed, const sdk::Threads& threads) const {
   const WeightView weights = view(b, alpha);
   const Panels& panels = product_.panels();
-  if (shape_.rounds) {
-    return pack_pairs(panels, weights, sdk::DataType::Float, isa_, static_cast<uint32_t*>(packed),
-                      threads);
-  }
-  if (shape_.weight_type == sdk::DataType::Float)
-    return pack_panels(panels, weights, static_cast<float*>(packed), threads);
+  if (shape_.rounds || shape_.weight_type == sdk::DataType::Float)
+    return product_.pack(weights, 0, static_cast<float*>(packed), threads);
   const HalfConversion& narrowing = half_conversion(isa_, shape_.weight_type);
   for_each_panel(panels, threads, [&](const Panels::Panel& panel) {
     const int64_t count = shape_.depth * panel.vectors * panels.lanes;

@@ -62,6 +62,7 @@ void leave_padding_out(TileArgs& tile, int64_t rows, int64_t tap_bytes, const fl
 
 Product::Product(const ProductShape& shape, const Activation& activation, Isa isa, unsigned threads)
     : shape_(shape),
+      isa_(isa),
       activation_(activation),
       tiles_(&tile_kernels(isa)),
       activations_(&activation_kernels(isa)),
@@ -73,6 +74,14 @@ Product::Product(const ProductShape& shape, const Activation& activation, Isa is
   if (shape.rounded_depth > 0) rounding_ = &half_conversion(isa, sdk::DataType::BFloat16);
   cut_depth();
   cut_items();
+}
+
+void Product::pack(const WeightView& weights, int64_t group, float* packed,
+                   const sdk::Threads& threads) const {
+  float* to = packed + group * group_floats();
+  if (!shape_.pairs) return pack_panels(panels_, weights, to, threads);
+  pack_pairs(panels_, weights, sdk::DataType::Float, isa_, reinterpret_cast<uint32_t*>(to),
+             threads);
 }
 
 void Product::cut_depth() {
@@ -100,11 +109,11 @@ void Product::cut_depth() {
 void Product::cut_items() {
   const int64_t block_bytes = std::min(shape_.taps * shape_.depth, kBlockDepth) * 4;
   int64_t rows = kRowBytes / std::max<int64_t>(block_bytes, 4);
+  int64_t steps = 0;
+  for (const Block& block : blocks_) steps = std::max(steps, block.taps * block.depth);
   if (has_buffer()) {
     // More rows share the unpacking of a panel.
     rows *= 2;
-    int64_t steps = 0;
-    for (const Block& block : blocks_) steps = std::max(steps, block.taps * block.depth);
     buffer_bytes_ =
         static_cast<uint64_t>(ceil_div(steps, 8) * 8 * panels_.widest * panels_.lanes * 4);
     buffer_bytes_ = align64(buffer_bytes_);
@@ -112,11 +121,8 @@ void Product::cut_items() {
   rows = std::min({rows, kMaxCacheRows, kMaxTableEntries / std::max<int64_t>(1, shape_.taps)});
   cache_rows_ = std::max(kRowUnit, rows / kRowUnit * kRowUnit);
   cache_rows_ = std::max<int64_t>(1, std::min(cache_rows_, shape_.rows));
-  if (rounding_ != nullptr) {
-    int64_t steps = 0;
-    for (const Block& block : blocks_) steps = std::max(steps, block.depth);
+  if (rounding_ != nullptr)
     buffer_bytes_ = align64(static_cast<uint64_t>(cache_rows_ * (8 + 4 * steps)));
-  }
   table_bytes_ = static_cast<uint64_t>(ceil_div(shape_.taps * cache_rows_ * 8, 64) * 64);
 
   const int64_t panels = panels_.count() * shape_.groups;

@@ -71,6 +71,10 @@ class Product {
   /// Bytes of scratch memory that a run needs, 64-byte aligned.
   uint64_t scratch_bytes() const { return (table_bytes_ + buffer_bytes_) * threads_; }
 
+  /// Packs the weights of a group, floats, to their place in `packed`, in the form that the shape says; not of 16 bits.
+  void pack(const WeightView& weights, int64_t group, float* packed,
+            const sdk::Threads& threads) const;
+
   /// Computes rows [row_begin, row_end), numbered so in `args` too. fill(table, pitch, row, count) writes
   /// the pointers of rows [row, row + count): table[t * pitch + i] for tap t of row + i.
   template <class Fill>
@@ -131,6 +135,7 @@ class Product {
                  const Run& run, const float* zeros) const;
 
   ProductShape shape_;
+  Isa isa_ = Isa::kBaseline;
   Activation activation_;
   const TileKernels* tiles_ = nullptr;
   const HalfConversion* widening_ = nullptr;  // of weights of 16 bits that tiles do not read

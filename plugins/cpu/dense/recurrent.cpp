@@ -18,7 +18,7 @@ MatMulShape transposed_shape(std::int64_t rows, std::int64_t depth, std::int64_t
   shape.columns = columns;
   shape.b_transposed = true;
   shape.rounds = precision == ProductPrecision::kBFloat;
-  if (precision == ProductPrecision::kBFloatWeights) shape.weight_type = sdk::DataType::BFloat16;
+  shape.weight_type = product_weights(precision);
   return shape;
 }
 

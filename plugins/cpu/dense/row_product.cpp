@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "plugins/cpu/kernels/half_loads-inl.hpp"
 #include "plugins/cpu/kernels/vector_math-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -29,43 +30,16 @@ constexpr std::int64_t kStreams = 16;
 // Columns, read along the depth, that are still in the second-level cache when the next rows of A need them.
 constexpr std::int64_t kColumnsAtOnce = 16;
 
-HWY_INLINE HWY_ATTR ProductVector load_whole(const float* from) {
-  return hn::LoadU(ProductTag(), from);
-}
-
 HWY_INLINE HWY_ATTR ProductVector load_part(const float* from, std::size_t count) {
   return load_some(ProductTag(), from, count);
 }
 
-#undef BP_HAS_HALF_ROWS
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-#define BP_HAS_HALF_ROWS
-
-struct HalfBits {
-  std::uint16_t bits;
-};
-struct BFloatBits {
-  std::uint16_t bits;
-};
-
-HWY_INLINE HWY_ATTR ProductVector load_whole(const HalfBits* from) {
-  const hn::Rebind<hwy::float16_t, ProductTag> half;
-  return hn::PromoteTo(ProductTag(),
-                       hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
-}
-
-HWY_INLINE HWY_ATTR ProductVector load_whole(const BFloatBits* from) {
-  const hn::Rebind<std::uint16_t, ProductTag> half;
-  const hn::RebindToUnsigned<ProductTag> word;
-  const auto bits = hn::LoadU(half, reinterpret_cast<const std::uint16_t*>(from));
-  return hn::BitCast(ProductTag(), hn::ShiftLeft<16>(hn::PromoteTo(word, bits)));
-}
-
+#ifdef BP_HAS_HALF_LOADS
 template <class T>
 HWY_INLINE HWY_ATTR ProductVector load_part(const T* from, std::size_t count) {
   T whole[kProductLanes] = {};
   std::copy_n(from, count, whole);
-  return load_whole(whole);
+  return load_floats(whole);
 }
 #endif
 
@@ -132,7 +106,7 @@ HWY_ATTR void add_strip(const RowPart<T>& part, std::size_t count) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       const float* y = part.y + i * part.y_stride + v * kProductLanes;
-      sums[i][v] = !part.adds ? hn::Zero(d) : kIsPart ? load_part(y, count) : load_whole(y);
+      sums[i][v] = !part.adds ? hn::Zero(d) : kIsPart ? load_part(y, count) : load_floats(y);
     }
   }
   const T* b = part.b;
@@ -140,7 +114,7 @@ HWY_ATTR void add_strip(const RowPart<T>& part, std::size_t count) {
     ProductVector w[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
-      w[v] = kIsPart ? load_part(b, count) : load_whole(b + v * kProductLanes);
+      w[v] = kIsPart ? load_part(b, count) : load_floats(b + v * kProductLanes);
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) {
       const ProductVector x = hn::Set(d, a[i][k]);
@@ -238,7 +212,7 @@ HWY_ATTR void dot_columns(const RowPart<T>& part) {
   }
   const auto add = [&](std::int64_t k, std::size_t count, auto is_part) HWY_ATTR {
     const auto load = [&](const auto* from) HWY_ATTR {
-      return decltype(is_part)::value ? load_part(from, count) : load_whole(from);
+      return decltype(is_part)::value ? load_part(from, count) : load_floats(from);
     };
     ProductVector x[kRows];
 #pragma GCC unroll 4
@@ -308,7 +282,7 @@ const RowProductKernels* find_row_products(sdk::DataType type) {
   switch (type) {
     case sdk::DataType::Float:
       return &kRowProducts<float>;
-#ifdef BP_HAS_HALF_ROWS
+#ifdef BP_HAS_HALF_LOADS
     case sdk::DataType::Float16:
       return &kRowProducts<HalfBits>;
     case sdk::DataType::BFloat16:

@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "plugins/cpu/kernels/half_loads-inl.hpp"
 #include "plugins/cpu/kernels/vector_math-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,29 +27,6 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
 // How far ahead the panel is fetched into the first-level cache, in bytes: far enough to hide the second
 // level's latency and most of the memory's, near enough not to push the rows out.
 constexpr int kPrefetchBytes = 2048;
-
-HWY_INLINE HWY_ATTR Vector load_weights(const float* from) { return hn::LoadU(Tag(), from); }
-
-#undef BP_HAS_HALF_TILES
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-#define BP_HAS_HALF_TILES
-
-HWY_INLINE HWY_ATTR Vector load_weights(const hwy::float16_t* from) {
-  const hn::Rebind<hwy::float16_t, Tag> half;
-  return hn::PromoteTo(Tag(), hn::LoadU(half, from));
-}
-
-struct BFloat {
-  uint16_t bits;
-};
-
-HWY_INLINE HWY_ATTR Vector load_weights(const BFloat* from) {
-  const hn::Rebind<uint16_t, Tag> half;
-  const hn::RebindToUnsigned<Tag> word;
-  const auto bits = hn::LoadU(half, reinterpret_cast<const uint16_t*>(from));
-  return hn::BitCast(Tag(), hn::ShiftLeft<16>(hn::PromoteTo(word, bits)));
-}
-#endif
 
 /// Copies the columns that exist between memory and a whole tile.
 template <int kRows, int kVectors>
@@ -138,7 +116,7 @@ HWY_INLINE HWY_ATTR void add_products(const TileArgs& args, Vector (&acc)[kRows]
       Vector w[kVectors];
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) {
-        w[j] = load_weights(panel + j * kLanes);
+        w[j] = load_floats(panel + j * kLanes);
         if (kLanes >= 8 && j % kLineVectors == 0) {
           __builtin_prefetch(panel + kPrefetched + j * kLanes, 0, 3);
         }
@@ -240,9 +218,9 @@ void tile(const TileArgs& args) {
 template <int kVectors, int... kRows>
 void fill(TileKernels& kernels, std::integer_sequence<int, kRows...>) {
   ((kernels.tile[kVectors][kRows + 1] = tile<float, kRows + 1, kVectors>), ...);
-#ifdef BP_HAS_HALF_TILES
-  ((kernels.half_tile[kVectors][kRows + 1] = tile<hwy::float16_t, kRows + 1, kVectors>), ...);
-  ((kernels.bfloat_tile[kVectors][kRows + 1] = tile<BFloat, kRows + 1, kVectors>), ...);
+#ifdef BP_HAS_HALF_LOADS
+  ((kernels.half_tile[kVectors][kRows + 1] = tile<HalfBits, kRows + 1, kVectors>), ...);
+  ((kernels.bfloat_tile[kVectors][kRows + 1] = tile<BFloatBits, kRows + 1, kVectors>), ...);
 #endif
 #ifdef BP_HAS_PAIR_TILES
   ((kernels.pair_tile[kVectors][kRows + 1] = tile<Pair, kRows + 1, kVectors>), ...);

@@ -188,7 +188,7 @@ class Attention {
   Cache plan_cache(sdk::PrepareContext& ctx, std::uint32_t input, std::uint32_t output,
                    Heads& heads) const {
     Cache cache;
-    cache.size = cache_bytes(cache_type_);
+    cache.size = sdk::element_bytes(cache_type_);
     if (cache_type_ != DataType::Float) cache.narrowing = &half_conversion(isa_, cache_type_);
     cache.wanted = ctx.output_wanted(output);
     const sdk::Tensor past = ctx.input(input);

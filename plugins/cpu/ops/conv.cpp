@@ -140,15 +140,12 @@ class ConvKernel {
 
     void pack(const sdk::PackContext& ctx) const {
       const float* scales = ctx.source_count() > 1 ? ctx.source(1).data<float>() : nullptr;
-      // The images' extents do not matter for packing.
       const sdk::Dims& dims = kernel->w_dims_;
       ConvShape shape;
       shape.in_channels = dims[1] * kernel->groups_;
       shape.out_channels = dims[0];
       shape.groups = kernel->groups_;
-      for (std::size_t axis = 2; axis < dims.size(); ++axis) {
-        shape.window.kernel[axis + 3 - dims.size()] = dims[axis];
-      }
+      shape.window = kernel->attributes_.covered({dims.data() + 2, dims.size() - 2});
       const ConvF32 conv(shape, Activation{}, method, kernel->isa_, 1);
       conv.pack(ctx.source(0).data<float>(), scales, ctx.target().mutable_data<float>(),
                 ctx.threads());

@@ -469,7 +469,7 @@ class GroupQueryAttention {
   void plan_caches(sdk::PrepareContext& ctx, GroupQuerySizes& sizes) const {
     AttentionShape& shape = sizes.shape;
     shape.cache_type = cache_type_;
-    sizes.bytes = cache_bytes(cache_type_);
+    sizes.bytes = sdk::element_bytes(cache_type_);
     if (cache_type_ != sdk::DataType::Float) sizes.narrowing = &half_conversion(isa_, cache_type_);
     const sdk::Tensor past = ctx.input(kPastKey), past_value = ctx.input(kPastValue);
     sizes.has_past = past.present();
