@@ -17,7 +17,7 @@ constexpr std::int64_t kBlockPixels = 32;
 
 bool is_depthwise(const ConvShape& shape) {
   return shape.groups > 1 && shape.groups == shape.in_channels &&
-         shape.in_channels == shape.out_channels && shape.window.taps() <= DepthwiseConv::kMaxTaps;
+         shape.in_channels == shape.out_channels && shape.window.taps() <= kMostTapsU8;
 }
 
 /// A signed byte, of unsigned weights whose zero point is 128 too.

@@ -5,8 +5,16 @@
 namespace backplane::cpu {
 namespace {
 
-// Rows of a block stay in the cache while all panels pass.
+// Rows of a block stay in the cache while all panels pass: so many, and of those that are widened so many bytes, but
+// not so few that weights pass for little.
 constexpr std::int64_t kCachedRowsU8 = 96;
+constexpr std::int64_t kCachedBytes = 192 * 1024;
+constexpr std::int64_t kLeastRows = 24;
+
+std::int64_t cached_rows(std::int64_t row_bytes) {
+  return std::clamp(kCachedBytes / std::max<std::int64_t>(1, row_bytes), kLeastRows, kCachedRowsU8);
+}
+
 // Multiply-adds below which handing an item to another thread costs more than it saves.
 constexpr std::int64_t kItemWorkU8 = 400'000;
 
@@ -14,7 +22,9 @@ constexpr std::int64_t kItemWorkU8 = 400'000;
 
 ProductU8::ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
     : shape_(shape), kernels_(&kernels_u8(isa)), threads_(threads) {
-  blocks_ = (shape.rows + kCachedRowsU8 - 1) / kCachedRowsU8;
+  const std::int64_t wide_row = kernels_->widen == nullptr ? 0 : 8 * quads();
+  const std::int64_t cached = cached_rows(wide_row);
+  blocks_ = (shape.rows + cached - 1) / cached;
   const std::int64_t panels = panel_count() * shape.groups;
   const std::int64_t work = shape.rows * quads() * 4 * shape.columns * shape.groups;
   const std::int64_t wanted = std::min<std::int64_t>(4 * std::int64_t{threads}, work / kItemWorkU8);
@@ -25,6 +35,7 @@ ProductU8::ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
   }
   const std::int64_t tallest = blocks_ > 0 ? (shape.rows + blocks_ - 1) / blocks_ : 0;
   table_bytes_ = align64(static_cast<std::uint64_t>(shape.taps * tallest) * sizeof(void*));
+  wide_bytes_ = align64(static_cast<std::uint64_t>(wide_row * tallest));
 }
 
 ProductU8::Place ProductU8::place(std::int64_t panel) const {
@@ -91,21 +102,35 @@ void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
                        });
 }
 
-void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, std::int64_t row,
-                         std::int64_t count, std::int64_t panel_item) const {
+void ProductU8::widen_rows(const std::uint8_t* const* table, std::int64_t count, std::int64_t group,
+                           bool x_signed, std::int16_t* wide) const {
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t t = 0; t < shape_.taps; ++t, wide += shape_.depth) {
+      kernels_->widen(table[t * count + i] + group * shape_.depth, shape_.depth, x_signed, wide);
+    }
+  }
+}
+
+void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, std::int16_t* wide,
+                         std::int64_t row, std::int64_t count, std::int64_t panel_item) const {
   const std::int64_t panels = panel_count();
   const std::int64_t all = panels * shape_.groups;
   const std::int64_t begin = all * panel_item / panel_items_;
   const std::int64_t end = all * (panel_item + 1) / panel_items_;
   TileU8Args tile{};
   tile.row_pitch = count;
-  tile.taps = shape_.taps;
-  tile.quads = shape_.depth / 4;
+  tile.wide_stride = 4 * quads();
+  const bool widened = kernels_->widen != nullptr;
+  tile.taps = widened ? 1 : shape_.taps;
+  tile.quads = widened ? quads() : shape_.depth / 4;
   tile.out_stride = args.out_stride;
   tile.finish = &args.finish;
   const std::int64_t element = args.finish.element_bytes();
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t group = i / panels;
+    if (widened && (i == begin || i % panels == 0)) {
+      widen_rows(table, count, group, args.x_signed, wide);
+    }
     const Place at = place(i % panels);
     const char* base =
         static_cast<const char*>(args.packed) + group_bytes() * static_cast<std::uint64_t>(group);
@@ -121,6 +146,7 @@ void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, s
       const std::int64_t first = count * t / tiles;
       const auto rows = static_cast<int>(count * (t + 1) / tiles - first);
       tile.rows = table + first;
+      tile.wide = wide + first * tile.wide_stride;
       tile.out =
           static_cast<char*>(args.out) + ((row + first) * args.out_stride + column) * element;
       kernels_->tile(rows, at.columns, args.x_signed)(tile);

@@ -52,7 +52,7 @@ class ProductU8 {
   std::uint64_t packed_bytes() const {
     return group_bytes() * static_cast<std::uint64_t>(shape_.groups);
   }
-  std::uint64_t scratch_bytes() const { return table_bytes_ * threads_; }
+  std::uint64_t scratch_bytes() const { return (table_bytes_ + wide_bytes_) * threads_; }
 
   /// weight(group, tap, depth, column) is a signed byte.
   template <class Weight>
@@ -79,14 +79,15 @@ class ProductU8 {
   template <class Fill>
   void run(const ArgsU8& args, const sdk::Threads& threads, void* scratch, const Fill& fill) const {
     const auto item = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
-      auto** table = reinterpret_cast<const std::uint8_t**>(static_cast<char*>(scratch) +
-                                                            worker * table_bytes_);
+      char* own = static_cast<char*>(scratch) + worker * (table_bytes_ + wide_bytes_);
+      auto** table = reinterpret_cast<const std::uint8_t**>(own);
+      auto* wide = reinterpret_cast<std::int16_t*>(own + table_bytes_);
       for (auto i = static_cast<std::int64_t>(begin); i < static_cast<std::int64_t>(end); ++i) {
         const std::int64_t block = i / panel_items_;
         const std::int64_t row = shape_.rows * block / blocks_;
         const std::int64_t count = shape_.rows * (block + 1) / blocks_ - row;
         fill(table, count, row, count);
-        run_rows(args, table, row, count, i % panel_items_);
+        run_rows(args, table, wide, row, count, i % panel_items_);
       }
     };
     const auto items = static_cast<std::uint64_t>(blocks_ * panel_items_);
@@ -116,8 +117,11 @@ class ProductU8 {
   }
   std::uint64_t group_bytes() const;
   ColumnsU8 columns(const char* group, const Place& at) const;
-  void run_rows(const ArgsU8& args, const std::uint8_t* const* table, std::int64_t row,
-                std::int64_t count, std::int64_t panel_item) const;
+  /// Rows of a block, as numbers of 16 bits: those of all taps of a group follow each other.
+  void widen_rows(const std::uint8_t* const* table, std::int64_t count, std::int64_t group,
+                  bool x_signed, std::int16_t* wide) const;
+  void run_rows(const ArgsU8& args, const std::uint8_t* const* table, std::int16_t* wide,
+                std::int64_t row, std::int64_t count, std::int64_t panel_item) const;
 
   template <class Weight>
   void pack_panel(const ColumnSourceU8& source, std::int64_t group, std::int64_t panel,
@@ -165,6 +169,7 @@ class ProductU8 {
   std::int64_t blocks_ = 0;
   std::int64_t panel_items_ = 1;
   std::uint64_t table_bytes_ = 0;
+  std::uint64_t wide_bytes_ = 0;
   unsigned threads_ = 1;
 };
 

@@ -19,19 +19,6 @@ const KernelsU8& table_u8();
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A quad becomes two pairs of 16 bits, the bytes at even places and those at odd ones, whose products with
-// weights of 16 bits are summed in 32 bits by one instruction. Weights: per quad the even pair of each
-// column, then the odd ones.
-constexpr std::uint32_t kEven = 0x00FF00FF;
-constexpr std::uint32_t kSigns = 0x80808080;
-
-template <bool kSigned>
-std::uint32_t load_quad(const std::uint8_t* x) {
-  std::uint32_t quad = 0;
-  std::memcpy(&quad, x, sizeof(quad));
-  return kSigned ? quad ^ kSigns : quad;
-}
-
 /// One number of the result.
 void store_one(float sum, const ColumnsU8& columns, std::int64_t column, const FinishU8& finish,
                void* y) {
@@ -47,99 +34,192 @@ void store_one(float sum, const ColumnsU8& columns, std::int64_t column, const F
       static_cast<std::uint8_t>((whole + finish.zero) ^ finish.flip);
 }
 
+// Bytes of rows become numbers of 16 bits, two of which are multiplied by two weights of 16 bits and summed in 32
+// bits by one instruction. Weights: per pair of numbers the two of each lane.
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 constexpr int kColumns = 16;
 constexpr int kTileRows = 4;
 
-template <int kRows, bool kSigned>
+int lane(int column, int) { return column; }
+
+void widen_bytes(const std::uint8_t* x, std::int64_t n, std::uint8_t flip, std::int16_t* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<std::int16_t>(x[i] ^ flip);
+}
+
+template <int kRows>
 void sum_tile(const TileU8Args& args, std::int32_t* out) {
-  for (int i = 0; i < kRows; ++i) std::memcpy(out + i * kColumns, args.columns.start, kColumns * 4);
+  std::uint32_t sums[kRows][kColumns];  // sums wrap
+  for (int i = 0; i < kRows; ++i) std::memcpy(sums[i], args.columns.start, sizeof(sums[i]));
   const auto* panel = static_cast<const std::int16_t*>(args.panel);
-  const std::uint8_t* const* rows = args.rows;
-  for (std::int64_t t = 0; t < args.taps; ++t, rows += args.row_pitch) {
-    for (std::int64_t q = 0; q < args.quads; ++q, panel += 4 * kColumns) {
-      for (int i = 0; i < kRows; ++i) {
-        const std::uint32_t quad = load_quad<kSigned>(rows[i] + args.offset + 4 * q);
-        const std::uint32_t even = quad & kEven;
-        const std::uint32_t odd = quad >> 8 & kEven;
-        for (int j = 0; j < kColumns; ++j) {
-          const auto product = [](std::uint32_t pair, const std::int16_t* w) {
-            return static_cast<std::int32_t>(pair & 0xFFFF) * w[0] +
-                   static_cast<std::int32_t>(pair >> 16) * w[1];
-          };
-          const std::int32_t sum =
-              product(even, panel + 2 * j) + product(odd, panel + 2 * (kColumns + j));
-          std::int32_t& to = out[i * kColumns + j];
-          to = static_cast<std::int32_t>(static_cast<std::uint32_t>(to) +
-                                         static_cast<std::uint32_t>(sum));
-        }
+  for (std::int64_t p = 0; p < 2 * args.quads; ++p, panel += 2 * kColumns) {
+    for (int i = 0; i < kRows; ++i) {
+      const std::int32_t x0 = args.wide[i * args.wide_stride + 2 * p];
+      const std::int32_t x1 = args.wide[i * args.wide_stride + 2 * p + 1];
+      for (int j = 0; j < kColumns; ++j) {
+        sums[i][j] += static_cast<std::uint32_t>(x0 * panel[2 * j] + x1 * panel[2 * j + 1]);
       }
     }
   }
+  std::memcpy(out, sums, sizeof(sums));
 }
 
 void store_sums(const std::int32_t* sums, std::int64_t n, const ColumnsU8& columns,
                 const FinishU8& finish, void* y) {
+  if (finish.sums) {
+    std::memcpy(y, sums, static_cast<std::size_t>(n) * 4);
+    return;
+  }
   for (std::int64_t j = 0; j < n; ++j)
     store_one(static_cast<float>(sums[j]), columns, j, finish, y);
+}
+
+template <int kRows>
+void tile(const TileU8Args& args) {
+  std::int32_t sums[kRows * kColumns];
+  sum_tile<kRows>(args, sums);
+  const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
+  for (int i = 0; i < kRows; ++i) {
+    store_sums(sums + i * kColumns, args.width, args.columns, *args.finish,
+               static_cast<char*>(args.out) + i * bytes);
+  }
 }
 
 #else
 using Tag16 = hn::ScalableTag<std::int16_t>;
 using Tag32 = hn::ScalableTag<std::int32_t>;
 using TagF = hn::Rebind<float, Tag32>;
-using Tag8 = hn::Rebind<std::uint8_t, Tag32>;
+using Tag8Of16 = hn::Rebind<std::uint8_t, Tag16>;
+using Vector16 = hn::Vec<Tag16>;
 using VectorF = hn::Vec<TagF>;
 using Vector32 = hn::Vec<Tag32>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag32()));
 constexpr int kVectors = 2;
 constexpr int kColumns = kVectors * kLanes;
-// As many as the registers hold sums of, beside the pairs of a row and the panel's vectors.
+// As many as the registers hold sums of, beside a pair of a row and the panel's vectors.
 #if HWY_TARGET == HWY_AVX3
 constexpr int kTileRows = 8;
 #else
-constexpr int kTileRows = 4;
+constexpr int kTileRows = 6;
 #endif
+// A float of less than 2^22 that it is added to is rounded to a whole number, to nearest even, in the lowest bits.
+constexpr float kWhole = 12582912.0F;
+constexpr std::int32_t kWholeBits = 0x4B400000;
+
+/// The order of lanes: four columns of each vector in turn, since that is how two vectors of 32 bits become one of 16,
+/// 128 bits at a time, and how pairs are made of two vectors of 16 bits.
+int lane(int column, int) { return column / 8 * 4 + column % 4 + (column % 8 < 4 ? 0 : kLanes); }
+
+HWY_INLINE Vector16 load_wide(const std::uint8_t* x, hn::Vec<Tag8Of16> flip) {
+  return hn::PromoteTo(Tag16(), hn::Xor(hn::LoadU(Tag8Of16(), x), flip));
+}
+
+/// Two vectors, in the order of the lanes.
+struct Floats {
+  VectorF v0, v1;
+};
 
 /// Floats of bytes less their zero point, after the flip.
-HWY_INLINE VectorF load_bytes(const std::uint8_t* x, std::uint8_t flip, std::int32_t zero) {
-  const Tag8 d8;
+HWY_INLINE Floats load_floats(const std::uint8_t* x, std::uint8_t flip, std::int32_t zero) {
+  const Tag16 d16;
   const Tag32 d32;
-  const auto bytes = hn::Xor(hn::LoadU(d8, x), hn::Set(d8, flip));
-  return hn::ConvertTo(TagF(), hn::Sub(hn::PromoteTo(d32, bytes), hn::Set(d32, zero)));
+  const auto words = hn::Sub(load_wide(x, hn::Set(Tag8Of16(), flip)),
+                             hn::Set(d16, static_cast<std::int16_t>(zero)));
+  const auto nothing = hn::Zero(d16);
+  const auto whole0 = hn::ShiftRight<16>(hn::BitCast(d32, hn::InterleaveLower(nothing, words)));
+  const auto whole1 =
+      hn::ShiftRight<16>(hn::BitCast(d32, hn::InterleaveUpper(d16, nothing, words)));
+  return {hn::ConvertTo(TagF(), whole0), hn::ConvertTo(TagF(), whole1)};
 }
 
-/// The results of a vector of sums, of the columns from `column` on.
-HWY_INLINE void store_vector(VectorF sums, const ColumnsU8& columns, std::int64_t column,
-                             const FinishU8& finish, void* y) {
-  const TagF df;
-  const Tag32 d32;
-  const Tag8 d8;
-  const VectorF v = hn::MulAdd(sums, hn::LoadU(df, columns.scale + column),
-                               hn::LoadU(df, columns.shift + column));
-  if (finish.floats) {
-    hn::StoreU(hn::Min(hn::Max(v, hn::Set(df, finish.lo)), hn::Set(df, finish.hi)), df,
-               static_cast<float*>(y) + column);
+void widen_bytes(const std::uint8_t* x, std::int64_t n, std::uint8_t flip, std::int16_t* y) {
+  const Tag16 d16;
+  const auto flips = hn::Set(Tag8Of16(), flip);
+  std::int64_t i = 0;
+  for (; i + kColumns <= n; i += kColumns) hn::StoreU(load_wide(x + i, flips), d16, y + i);
+  if (i < n && n >= kColumns) {
+    i = n - kColumns;
+    hn::StoreU(load_wide(x + i, flips), d16, y + i);
     return;
   }
-  const auto least = static_cast<float>(finish.least - finish.zero);
-  const auto most = static_cast<float>(finish.most - finish.zero);
-  const auto whole = hn::NearestInt(hn::Min(hn::Max(v, hn::Set(df, least)), hn::Set(df, most)));
-  const auto bytes = hn::DemoteTo(d8, hn::Add(whole, hn::Set(d32, finish.zero)));
-  hn::StoreU(hn::Xor(bytes, hn::Set(d8, finish.flip)), d8, static_cast<std::uint8_t*>(y) + column);
+  for (; i < n; ++i) y[i] = static_cast<std::int16_t>(x[i] ^ flip);
 }
 
-void store_sums(const std::int32_t* sums, std::int64_t n, const ColumnsU8& columns,
-                const FinishU8& finish, void* y) {
-  std::int64_t j = 0;
-  for (; j + kLanes <= n; j += kLanes) {
-    store_vector(hn::ConvertTo(TagF(), hn::LoadU(Tag32(), sums + j)), columns, j, finish, y);
+HWY_INLINE VectorF scaled(Vector32 sums, const ColumnsU8& columns, int vector) {
+  const TagF df;
+  return hn::MulAdd(hn::ConvertTo(df, sums), hn::LoadU(df, columns.scale + vector * kLanes),
+                    hn::LoadU(df, columns.shift + vector * kLanes));
+}
+
+/// What is kept in registers while numbers become bytes.
+struct Finish {
+  VectorF least, most;  // less the zero point
+  Vector32 zero;
+  hn::Vec<Tag8Of16> flip;
+};
+
+HWY_INLINE Finish load(const FinishU8& from) {
+  const TagF df;
+  return {hn::Set(df, static_cast<float>(from.least - from.zero)),
+          hn::Set(df, static_cast<float>(from.most - from.zero)),
+          hn::Set(Tag32(), kWholeBits - from.zero), hn::Set(Tag8Of16(), from.flip)};
+}
+
+HWY_INLINE Vector32 whole(VectorF v, const Finish& finish) {
+  const auto clamped = hn::Min(hn::Max(v, finish.least), finish.most);
+  const auto bits = hn::BitCast(Tag32(), hn::Add(clamped, hn::Set(TagF(), kWhole)));
+  return hn::Sub(bits, finish.zero);
+}
+
+/// The bytes of two vectors of numbers that are in the order of the lanes, in the order of the columns.
+HWY_INLINE hn::Vec<Tag8Of16> to_bytes(VectorF v0, VectorF v1, const Finish& finish) {
+  const auto words = hn::ReorderDemote2To(Tag16(), whole(v0, finish), whole(v1, finish));
+  return hn::Xor(hn::DemoteTo(Tag8Of16(), words), finish.flip);
+}
+
+template <class T>
+HWY_INLINE void store_some(const T* from, std::int64_t width, void* y) {
+  std::memcpy(y, from, static_cast<std::size_t>(width) * sizeof(T));
+}
+
+/// Stores two vectors of 32 bits as columns that follow each other.
+HWY_INLINE void store_columns(Vector32 v0, Vector32 v1, std::int64_t width, void* y) {
+  const Tag32 d32;
+  const hn::FixedTag<std::int32_t, 4> block;
+  HWY_ALIGN std::int32_t lanes[kColumns];
+  HWY_ALIGN std::int32_t ordered[kColumns];
+  hn::Store(v0, d32, lanes);
+  hn::Store(v1, d32, lanes + kLanes);
+  for (int i = 0; i < kColumns; i += 4) {
+    hn::Store(hn::Load(block, lanes + lane(i, kColumns)), block, ordered + i);
   }
-  for (; j < n; ++j) store_one(static_cast<float>(sums[j]), columns, j, finish, y);
+  store_some(ordered, width, y);
 }
 
-template <int kRows, bool kSigned>
-HWY_ATTR void sum_tile(const TileU8Args& args, std::int32_t* out) {
+/// The results of `width` columns of two vectors of sums.
+HWY_INLINE void store_sums(Vector32 sums0, Vector32 sums1, const ColumnsU8& columns,
+                           const FinishU8& from, const Finish& finish, std::int64_t width,
+                           void* y) {
+  const Tag8Of16 d8;
+  if (from.sums) {
+    store_columns(sums0, sums1, width, y);
+  } else if (from.floats) {
+    const TagF df;
+    const auto clamped = [&](VectorF v) {
+      return hn::BitCast(Tag32(), hn::Min(hn::Max(v, hn::Set(df, from.lo)), hn::Set(df, from.hi)));
+    };
+    store_columns(clamped(scaled(sums0, columns, 0)), clamped(scaled(sums1, columns, 1)), width, y);
+  } else if (width == kColumns) {
+    hn::StoreU(to_bytes(scaled(sums0, columns, 0), scaled(sums1, columns, 1), finish), d8,
+               static_cast<std::uint8_t*>(y));
+  } else {
+    HWY_ALIGN std::uint8_t bytes[kColumns];
+    hn::Store(to_bytes(scaled(sums0, columns, 0), scaled(sums1, columns, 1), finish), d8, bytes);
+    store_some(bytes, width, y);
+  }
+}
+
+template <int kRows>
+HWY_ATTR void tile(const TileU8Args& args) {
   const Tag16 d16;
   const Tag32 d32;
   // Where the processor sums pairs itself the second sums stay zero, and the compiler drops them.
@@ -148,121 +228,172 @@ HWY_ATTR void sum_tile(const TileU8Args& args, std::int32_t* out) {
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
     for (int j = 0; j < kVectors; ++j) {
-      sums[i][j] = hn::Zero(d32);
+      sums[i][j] = hn::LoadU(d32, args.columns.start + j * kLanes);
       more[i][j] = hn::Zero(d32);
     }
   }
   const auto* HWY_RESTRICT panel = static_cast<const std::int16_t*>(args.panel);
-  const std::uint8_t* const* rows = args.rows;
-  for (std::int64_t t = 0; t < args.taps; ++t, rows += args.row_pitch) {
-    const std::uint8_t* x[kRows];
+  const std::int16_t* HWY_RESTRICT x = args.wide;
+  for (std::int64_t p = 0; p < 2 * args.quads; ++p, panel += 2 * kColumns, x += 2) {
+    const auto w0 = hn::LoadU(d16, panel);
+    const auto w1 = hn::LoadU(d16, panel + 2 * kLanes);
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) x[i] = rows[i] + args.offset;
-    for (std::int64_t q = 0; q < args.quads; ++q, panel += 4 * kColumns) {
-      const auto even0 = hn::LoadU(d16, panel);
-      const auto even1 = hn::LoadU(d16, panel + 2 * kLanes);
-      const auto odd0 = hn::LoadU(d16, panel + 4 * kLanes);
-      const auto odd1 = hn::LoadU(d16, panel + 6 * kLanes);
-#pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) {
-        const std::uint32_t quad = load_quad<kSigned>(x[i] + 4 * q);
-        const auto all = hn::Set(d32, static_cast<std::int32_t>(quad));
-        const auto mask = hn::Set(d32, static_cast<std::int32_t>(kEven));
-        const auto even = hn::BitCast(d16, hn::And(all, mask));
-        const auto odd = hn::BitCast(d16, hn::And(hn::ShiftRight<8>(all), mask));
-        sums[i][0] = hn::ReorderWidenMulAccumulate(d32, even, even0, sums[i][0], more[i][0]);
-        sums[i][1] = hn::ReorderWidenMulAccumulate(d32, even, even1, sums[i][1], more[i][1]);
-        sums[i][0] = hn::ReorderWidenMulAccumulate(d32, odd, odd0, sums[i][0], more[i][0]);
-        sums[i][1] = hn::ReorderWidenMulAccumulate(d32, odd, odd1, sums[i][1], more[i][1]);
-      }
+    for (int i = 0; i < kRows; ++i) {
+      std::int32_t pair = 0;
+      std::memcpy(&pair, x + i * args.wide_stride, sizeof(pair));
+      const auto both = hn::BitCast(d16, hn::Set(d32, pair));
+      sums[i][0] = hn::ReorderWidenMulAccumulate(d32, both, w0, sums[i][0], more[i][0]);
+      sums[i][1] = hn::ReorderWidenMulAccumulate(d32, both, w1, sums[i][1], more[i][1]);
     }
   }
+  const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
+  const Finish finish = load(*args.finish);
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kVectors; ++j) {
-      const Vector32 start = hn::LoadU(d32, args.columns.start + j * kLanes);
-      const Vector32 sum = hn::RearrangeToOddPlusEven(sums[i][j], more[i][j]);
-      hn::StoreU(hn::Add(sum, start), d32, out + (i * kVectors + j) * kLanes);
-    }
+    store_sums(hn::RearrangeToOddPlusEven(sums[i][0], more[i][0]),
+               hn::RearrangeToOddPlusEven(sums[i][1], more[i][1]), args.columns, *args.finish,
+               finish, args.width, static_cast<char*>(args.out) + i * bytes);
   }
 }
 #endif
 
-template <int kRows, bool kSigned>
-void tile(const TileU8Args& args) {
-  HWY_ALIGN std::int32_t sums[kRows * kColumns];
-  sum_tile<kRows, kSigned>(args, sums);
-  const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
-  for (int i = 0; i < kRows; ++i) {
-    char* out = static_cast<char*>(args.out) + i * bytes;
-    if (args.finish->sums) {
-      std::memcpy(out, sums + i * kColumns, static_cast<std::size_t>(args.width) * 4);
-    } else {
-      store_sums(sums + i * kColumns, args.width, args.columns, *args.finish, out);
-    }
-  }
+void widen(const std::uint8_t* x, std::int64_t n, bool x_signed, std::int16_t* y) {
+  widen_bytes(x, n, static_cast<std::uint8_t>(x_signed ? 0x80 : 0), y);
 }
 
 template <int kRows>
-KernelsU8::Tile find_rows(int rows, bool x_signed) {
-  if (rows == kRows) return x_signed ? tile<kRows, true> : tile<kRows, false>;
-  if constexpr (kRows > 1) return find_rows<kRows - 1>(rows, x_signed);
+KernelsU8::Tile find_rows(int rows) {
+  if (rows == kRows) return tile<kRows>;
+  if constexpr (kRows > 1) return find_rows<kRows - 1>(rows);
   return nullptr;
 }
 
-KernelsU8::Tile find_tile(int rows, int, bool x_signed) {
-  return find_rows<kTileRows>(rows, x_signed);
-}
-
+KernelsU8::Tile find_tile(int rows, int, bool) { return find_rows<kTileRows>(rows); }
 int columns_for(std::int64_t) { return kColumns; }
 int max_rows(int) { return kTileRows; }
-int lane(int column, int) { return column; }
-int place(int lane, int k, int columns) { return (k % 2 * columns + lane) * 2 + k / 2; }
+int place(int lane, int k, int columns) { return (k / 2 * columns + lane) * 2 + k % 2; }
 
-// Channel by channel in floats: sums of up to 128 products of bytes are whole numbers that floats hold.
+// Channel by channel, two taps at a time. A unit of kColumns channels: per pair of taps the two weights of each lane.
+std::int64_t tap_pairs(std::int64_t taps) { return (taps + 1) / 2; }
+
 std::int64_t depthwise_bytes(std::int64_t taps, std::int64_t channels) {
-  return taps * channels * 4;
+  return tap_pairs(taps) * 2 * ((channels + kColumns - 1) / kColumns * kColumns) *
+         static_cast<std::int64_t>(sizeof(std::int16_t));
+}
+
+int depthwise_lane(int channel) {
+  return channel / kColumns * kColumns + lane(channel % kColumns, kColumns);
 }
 
 void pack_depthwise(const std::int8_t* weights, std::int64_t taps, std::int64_t channels,
                     void* packed) {
-  auto* to = static_cast<float*>(packed);
-  for (std::int64_t t = 0; t < taps; ++t) {
-    for (std::int64_t c = 0; c < channels; ++c) to[t * channels + c] = weights[c * taps + t];
+  auto* to = static_cast<std::int16_t*>(packed);
+  std::memset(packed, 0, static_cast<std::size_t>(depthwise_bytes(taps, channels)));
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const std::int64_t unit = c / kColumns * tap_pairs(taps) * 2 * kColumns;
+    const int at = lane(static_cast<int>(c % kColumns), kColumns);
+    for (std::int64_t t = 0; t < taps; ++t) {
+      to[unit + (t / 2 * kColumns + at) * 2 + t % 2] = weights[c * taps + t];
+    }
   }
 }
 
-int depthwise_lane(int channel) { return channel; }
-
-void depthwise_pixel(const DepthwiseU8Args& args, std::uint8_t flip, std::int64_t pixel) {
-  const auto* weights = static_cast<const float*>(args.weights);
-  const std::uint8_t* const* rows = args.rows + pixel;
-  void* out = static_cast<char*>(args.out) + pixel * args.channels * args.finish->element_bytes();
-  std::int64_t c = 0;
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  const TagF df;
-  for (; c + kLanes <= args.channels; c += kLanes) {
-    VectorF sum = hn::ConvertTo(df, hn::LoadU(Tag32(), args.columns.start + c));
-    for (std::int64_t t = 0; t < args.taps; ++t) {
-      const VectorF x = load_bytes(rows[t * args.row_pitch] + c, flip, 0);
-      sum = hn::MulAdd(x, hn::LoadU(df, weights + t * args.channels + c), sum);
-    }
-    store_vector(sum, args.columns, c, *args.finish, out);
+/// Bytes of `n` channels, less than kColumns, of all taps of a pixel, in rows of kColumns.
+void copy_channels(const DepthwiseU8Args& args, const std::uint8_t* const* rows,
+                   std::int64_t channel, std::int64_t n, std::uint8_t* to) {
+  for (std::int64_t t = 0; t < args.taps; ++t, to += kColumns) {
+    const std::uint8_t* from = rows[t * args.row_pitch] + channel;
+    std::int64_t i = 0;
+    for (; i + 8 <= n; i += 8) std::memcpy(to + i, from + i, 8);
+    for (; i + 2 <= n; i += 2) std::memcpy(to + i, from + i, 2);
+    if (i < n) to[i] = from[i];
   }
-#endif
-  for (; c < args.channels; ++c) {
-    auto sum = static_cast<float>(args.columns.start[c]);
-    for (std::int64_t t = 0; t < args.taps; ++t) {
-      const auto x = static_cast<std::uint8_t>(rows[t * args.row_pitch][c] ^ flip);
-      sum += static_cast<float>(x) * weights[t * args.channels + c];
+}
+
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+using Finish = FinishU8;
+const FinishU8& load(const FinishU8& finish) { return finish; }
+
+/// The channels of a unit of a pixel; the bytes of tap t are at row(t).
+template <int kTaps, class Row>
+void depthwise_unit(const DepthwiseU8Args& args, std::uint8_t flip, const Finish&,
+                    const std::int16_t* weights, const ColumnsU8& columns, std::int64_t width,
+                    void* out, const Row& row) {
+  std::int32_t sums[kColumns];
+  std::memcpy(sums, columns.start, sizeof(sums));
+  for (std::int64_t t = 0; t < args.taps; ++t) {
+    const std::uint8_t* x = row(t);
+    for (std::int64_t c = 0; c < width; ++c) {
+      sums[c] += (x[c] ^ flip) * weights[(t / 2 * kColumns + c) * 2 + t % 2];
     }
-    store_one(sum, args.columns, c, *args.finish, out);
+  }
+  store_sums(sums, width, columns, *args.finish, out);
+}
+#else
+template <int kTaps, class Row>
+HWY_INLINE void depthwise_unit(const DepthwiseU8Args& args, std::uint8_t flip, const Finish& finish,
+                               const std::int16_t* weights, const ColumnsU8& columns,
+                               std::int64_t width, void* out, const Row& row) {
+  const Tag16 d16;
+  const Tag32 d32;
+  const auto flips = hn::Set(Tag8Of16(), flip);
+  Vector32 sums[kVectors];
+  Vector32 more[kVectors];
+  for (int j = 0; j < kVectors; ++j) {
+    sums[j] = hn::LoadU(d32, columns.start + j * kLanes);
+    more[j] = hn::Zero(d32);
+  }
+  const std::int64_t taps = kTaps > 0 ? kTaps : args.taps;
+#pragma GCC unroll 8
+  for (std::int64_t t = 0; t < taps; t += 2, weights += 2 * kColumns) {
+    const auto a = load_wide(row(t), flips);
+    // What follows the last tap meets weights of zero.
+    const auto b = t + 1 < taps ? load_wide(row(t + 1), flips) : a;
+    sums[0] = hn::ReorderWidenMulAccumulate(d32, hn::InterleaveLower(d16, a, b),
+                                            hn::LoadU(d16, weights), sums[0], more[0]);
+    sums[1] = hn::ReorderWidenMulAccumulate(d32, hn::InterleaveUpper(d16, a, b),
+                                            hn::LoadU(d16, weights + kColumns), sums[1], more[1]);
+  }
+  store_sums(hn::RearrangeToOddPlusEven(sums[0], more[0]),
+             hn::RearrangeToOddPlusEven(sums[1], more[1]), columns, *args.finish, finish, width,
+             out);
+}
+#endif
+
+/// kTaps: args.taps, or 0 for any number.
+template <int kTaps>
+HWY_ATTR void depthwise_pixels(const DepthwiseU8Args& args, std::uint8_t flip) {
+  const std::int64_t element = args.finish->element_bytes();
+  const std::int64_t unit_weights = tap_pairs(args.taps) * 2 * kColumns;
+  const Finish finish = load(*args.finish);
+  HWY_ALIGN std::uint8_t tail[kMostTapsU8 * kColumns] = {};
+  for (std::int64_t c = 0; c < args.channels; c += kColumns) {
+    const auto* weights =
+        static_cast<const std::int16_t*>(args.weights) + c / kColumns * unit_weights;
+    const ColumnsU8 columns{args.columns.start + c, args.columns.scale + c, args.columns.shift + c};
+    const std::int64_t width = std::min<std::int64_t>(kColumns, args.channels - c);
+    for (std::int64_t p = 0; p < args.pixels; ++p) {
+      const std::uint8_t* const* rows = args.rows + p;
+      auto* out = static_cast<char*>(args.out) + (p * args.channels + c) * element;
+      if (width == kColumns) {
+        const auto row = [&](std::int64_t t) { return rows[t * args.row_pitch] + c; };
+        depthwise_unit<kTaps>(args, flip, finish, weights, columns, width, out, row);
+      } else {
+        copy_channels(args, rows, c, width, tail);
+        const auto row = [&](std::int64_t t) { return tail + t * kColumns; };
+        depthwise_unit<kTaps>(args, flip, finish, weights, columns, width, out, row);
+      }
+    }
   }
 }
 
 void depthwise(const DepthwiseU8Args& args, bool x_signed) {
   const auto flip = static_cast<std::uint8_t>(x_signed ? 0x80 : 0);
-  for (std::int64_t p = 0; p < args.pixels; ++p) depthwise_pixel(args, flip, p);
+  if (args.taps == 9) {
+    depthwise_pixels<9>(args, flip);
+  } else {
+    depthwise_pixels<0>(args, flip);
+  }
 }
 
 template <class T>
@@ -304,17 +435,15 @@ void add(const AddU8& args, std::int64_t n) {
   const auto most = static_cast<float>(finish.most - finish.zero);
   std::int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  const Tag32 d32;
   const TagF df;
-  const Tag8 d8;
-  for (; i + kLanes <= n; i += kLanes) {
-    const VectorF a = load_bytes(args.a + i, args.a_flip, args.a_zero);
-    const VectorF b = load_bytes(args.b + i, args.b_flip, args.b_zero);
-    const auto sum =
-        hn::MulAdd(a, hn::Set(df, args.a_scale), hn::Mul(b, hn::Set(df, args.b_scale)));
-    const auto whole = hn::NearestInt(hn::Min(hn::Max(sum, hn::Set(df, least)), hn::Set(df, most)));
-    const auto bytes = hn::DemoteTo(d8, hn::Add(whole, hn::Set(d32, finish.zero)));
-    hn::StoreU(hn::Xor(bytes, hn::Set(d8, finish.flip)), d8, args.y + i);
+  const auto sum = [&](VectorF a, VectorF b) {
+    return hn::MulAdd(a, hn::Set(df, args.a_scale), hn::Mul(b, hn::Set(df, args.b_scale)));
+  };
+  const Finish to = load(finish);
+  for (; i + kColumns <= n; i += kColumns) {
+    const Floats a = load_floats(args.a + i, args.a_flip, args.a_zero);
+    const Floats b = load_floats(args.b + i, args.b_flip, args.b_zero);
+    hn::StoreU(to_bytes(sum(a.v0, b.v0), sum(a.v1, b.v1), to), Tag8Of16(), args.y + i);
   }
 #endif
   for (; i < n; ++i) {
@@ -329,10 +458,10 @@ void add(const AddU8& args, std::int64_t n) {
 }  // namespace
 
 const KernelsU8& table_u8() {
-  static constexpr KernelsU8 kKernels{
-      kColumns,  2,         columns_for, max_rows,        lane,           place,
-      nullptr,   find_tile, 1,           depthwise_bytes, pack_depthwise, depthwise_lane,
-      depthwise, greatest,  add};
+  static constexpr KernelsU8 kKernels{kColumns,       2,         columns_for,     max_rows,
+                                      lane,           place,     nullptr,         widen,
+                                      find_tile,      kColumns,  depthwise_bytes, pack_depthwise,
+                                      depthwise_lane, depthwise, greatest,        add};
   return kKernels;
 }
 

@@ -35,11 +35,14 @@ struct ColumnsU8 {
 };
 
 /// One call of a tile kernel: sum[i][j] = start[j] + sum over taps t and quads q of the products of
-/// rows[t * row_pitch + i][offset + 4q ...] and the weights of column j.
+/// rows[t * row_pitch + i][offset + 4q ...] and the weights of column j. Where the kernels widen rows
+/// (KernelsU8::widen) there is one tap, of 16-bit numbers.
 struct TileU8Args {
   const std::uint8_t* const* rows;
   std::ptrdiff_t row_pitch;
-  std::ptrdiff_t offset;  // bytes
+  std::ptrdiff_t offset;       // bytes
+  const std::int16_t* wide;    // row i is at wide + i * wide_stride
+  std::ptrdiff_t wide_stride;  // numbers
   std::int64_t taps;
   std::int64_t quads;  // of a tap
   const void* panel;
@@ -65,6 +68,8 @@ struct DepthwiseU8Args {
 };
 
 constexpr int kMaxRowsU8 = 8;
+/// Taps of DepthwiseU8Args at most.
+constexpr std::int64_t kMostTapsU8 = 128;
 
 /// Two tensors of bytes, of one scale each, added.
 struct AddU8 {
@@ -105,6 +110,8 @@ struct KernelsU8 {
   /// Packs a panel that has room for panel_columns of weights that lie row after row; null: there is no faster
   /// way than byte by byte.
   void (*pack_rows)(const PackRowsU8& args);
+  /// Null, or what tiles read instead of bytes: y[i] = x[i], of signed bytes x[i] + 128.
+  void (*widen)(const std::uint8_t* x, std::int64_t n, bool x_signed, std::int16_t* y);
   /// Rows 1 to max_rows(columns). `x_signed`: bytes of rows are signed ones; `start` is for those as they
   /// are, plus 128.
   Tile (*tile)(int rows, int columns, bool x_signed);

@@ -434,6 +434,7 @@ const KernelsU8* kernels_u8_vnni() {
     k.lane = lane_of;
     k.place = place;
     k.pack_rows = pack_rows;
+    k.widen = nullptr;
     k.tile = find_tile;
     k.depthwise_channels = kColumns;
     k.depthwise_bytes = depthwise_bytes;
