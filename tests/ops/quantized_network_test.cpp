@@ -3,11 +3,14 @@
 // allowed where a sum that lies on a half in exact arithmetic falls on the other side in float.
 #include <algorithm>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/ops/graph_writer.hpp"
+#include "tests/ops/host.hpp"
+#include "tests/ops/runner.hpp"
 
 namespace backplane::ops_test {
 namespace {
@@ -122,6 +125,43 @@ GraphCase convolution(Random& random) {
   return random.one_in(4) ? g.done({stored, y}, within(1)) : g.done({y}, within(step));
 }
 const Sweep kConvolution("QuantizedNetwork", "Convolution", 120, convolution);
+
+/// Images and channels for which a 3x3 convolution goes by transforms where bytes are widened, and some that are too
+/// small for it; edges that cut tiles.
+GraphCase convolution_3x3(Random& random) {
+  GraphWriter g(13, random);
+  const std::int64_t channels = random.pick<std::int64_t>({16, 20, 32, 36, 52, 64, 100});
+  const std::int64_t features = random.pick<std::int64_t>({1, 8, 16, 17, 32, 40, 64});
+  const Dims dims = {random.integer(1, 2), channels, random.integer(3, 15), random.integer(3, 15)};
+  const std::string x = pair(g, g.feed(dims, -2, 2), bytes(random, 1.0 / 64));
+  std::vector<std::string> inputs = {x, weights(g, random, {features, channels, 3, 3}, 0)};
+  if (random.one_in(2)) inputs.push_back(bias(g, random, features));
+  Dims pads;
+  for (int i = 0; i < 4; ++i) pads.push_back(random.integer(0, 2));
+  const std::string y = clamp(g, random, g.node("Conv", inputs, {{"pads", ints(pads)}}));
+  if (random.one_in(3)) return g.done({y}, {64, 4096});
+  const double step = 1.0 / 8;
+  return g.done({pair(g, y, bytes(random, step))}, within(step));
+}
+const Sweep kConvolution3x3("QuantizedNetwork", "Convolution3x3", 60, convolution_3x3);
+
+TEST(QuantizedNetwork, A3x3ConvolutionGoesByTransformsWhereBytesAreWidened) {
+  for (const std::int64_t stride : {1, 2}) {
+    Random random(5);
+    GraphWriter g(13, random);
+    const std::string x = pair(g, g.feed({1, 64, 9, 9}, -2, 2), {ElementType::UInt8, 0.02, 7});
+    const std::string w = g.node(
+        "DequantizeLinear", {g.constant(random.tensor(ElementType::Int8, {64, 64, 3, 3}, -99, 99)),
+                             g.constant(f32({}, {0.01}))});
+    const std::string y = g.node("Conv", {x, w}, {{"strides", ints({stride, stride})}});
+    const GraphCase graph = g.done({y}, {64, 4096});
+    Session session(model_of(graph, Form::Fixed),
+                    {{"providers", "cpu"}, {"provider.cpu.isa", "baseline"}});
+    const std::string explained = session.explain();
+    EXPECT_EQ(explained.find("quantized_conv winograd") != std::string::npos, stride == 1)
+        << explained;
+  }
+}
 
 GraphCase product(Random& random) {
   GraphWriter g(13, random);

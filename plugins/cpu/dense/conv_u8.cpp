@@ -41,12 +41,22 @@ bool ConvU8::applies(const ConvShape& shape) {
   return shape.groups == 1 || is_depthwise(shape) || shape.in_channels / shape.groups % 4 == 0;
 }
 
-ConvU8::ConvU8(const ConvShape& shape, const BytesX& x, Isa isa, unsigned threads)
+bool ConvU8::transforms_pay(const ConvShape& shape, const BytesX& x, Isa isa) {
+  return !x.channels_first && WinogradU8::pays(shape, isa);
+}
+
+ConvU8::ConvU8(const ConvShape& shape, const BytesX& x, Isa isa, unsigned threads, bool transformed)
     : shape_(shape),
       x_(x),
       depthwise_(is_depthwise(shape)),
+      transformed_(transformed),
       kernels_(&kernels_u8(isa)),
       threads_(threads) {
+  merged_ = framed_ = false;
+  if (transformed_) {
+    winograd_ = WinogradU8(shape, isa, threads);
+    return;
+  }
   const Window& window = shape.window;
   const std::int64_t channels = shape.in_channels;
   merged_ = !depthwise_ && shape.groups == 1 && channels <= kMostMerged && window.kernel[2] > 1 &&
@@ -75,6 +85,7 @@ ConvU8::ConvU8(const ConvShape& shape, const BytesX& x, Isa isa, unsigned thread
 }
 
 const char* ConvU8::variant() const {
+  if (transformed_) return "winograd";
   if (depthwise_) return "depthwise";
   return merged_ ? "merged" : "indirect";
 }
@@ -88,6 +99,7 @@ std::uint64_t ConvU8::frame_bytes() const {
 }
 
 std::uint64_t ConvU8::packed_bytes() const {
+  if (transformed_) return winograd_.packed_bytes();
   if (!depthwise_) return product_.packed_bytes();
   const std::int64_t unit = kernels_->depthwise_channels;
   const std::int64_t padded = (shape_.out_channels + unit - 1) / unit * unit;
@@ -97,6 +109,7 @@ std::uint64_t ConvU8::packed_bytes() const {
 }
 
 std::uint64_t ConvU8::workspace_bytes() const {
+  if (transformed_) return winograd_.workspace_bytes();
   const auto table = align64(static_cast<std::uint64_t>(shape_.window.taps() * kBlockPixels) * 8);
   return frame_bytes() + (depthwise_ ? table * threads_ : product_.scratch_bytes());
 }
@@ -117,6 +130,10 @@ void ConvU8::pack(const sdk::Tensor& weights, const float* scale, const float* s
     if (channel >= channels) return std::int8_t{0};
     return signed_weight(w, (filter * channels + channel) * taps + position, is_signed);
   };
+  if (transformed_) {
+    winograd_.pack(scale, shift, x_.unsigned_zero(), packed, threads, weight_of);
+    return;
+  }
   const ColumnSourceU8 source{scale, shift, x_.unsigned_zero()};
   if (!merged_) {
     product_.pack(
@@ -212,6 +229,11 @@ void ConvU8::fill_frame(const ConvArgsU8& args, std::uint8_t* frame,
 }
 
 void ConvU8::run(const ConvArgsU8& args, void* workspace, const sdk::Threads& threads) const {
+  if (transformed_) {
+    winograd_.run({args.x, x_.is_signed, args.zero, args.packed, args.finish, args.y}, workspace,
+                  threads);
+    return;
+  }
   auto* frame = static_cast<std::uint8_t*>(workspace);
   if (framed_) {
     fill_frame(args, frame, threads);

@@ -4,6 +4,7 @@
 
 #include "plugins/cpu/dense/conv_direct.hpp"
 #include "plugins/cpu/dense/conv_rows.hpp"
+#include "plugins/cpu/dense/conv_u8_winograd.hpp"
 #include "plugins/cpu/dense/product_u8.hpp"
 
 namespace backplane::cpu {
@@ -38,7 +39,10 @@ class ConvU8 {
   /// Whether there are kernels for it: channels of a group in fours, or as many groups as channels, or one
   /// group.
   static bool applies(const ConvShape& shape);
-  ConvU8(const ConvShape& shape, const BytesX& x, Isa isa, unsigned threads);
+  /// Whether transforms are expected to be faster; not for sums (finish.sums).
+  static bool transforms_pay(const ConvShape& shape, const BytesX& x, Isa isa);
+  ConvU8(const ConvShape& shape, const BytesX& x, Isa isa, unsigned threads,
+         bool transformed = false);
 
   std::uint64_t packed_bytes() const;
   std::uint64_t workspace_bytes() const;
@@ -47,7 +51,7 @@ class ConvU8 {
   void pack(const sdk::Tensor& weights, const float* scale, const float* shift, void* packed,
             const sdk::Threads& threads) const;
   void run(const ConvArgsU8& args, void* workspace, const sdk::Threads& threads) const;
-  /// "depthwise", "merged" or "indirect", for the plan.
+  /// "depthwise", "merged", "indirect" or "winograd", for the plan.
   const char* variant() const;
 
  private:
@@ -63,6 +67,7 @@ class ConvU8 {
   ConvShape shape_;
   BytesX x_;
   bool depthwise_;
+  bool transformed_;
   // A copy of the image in a frame of zero points whose pixels have whole quads; where kernels are wide and
   // channels few, the pixels below one line of a kernel are read as one row ("merged").
   bool framed_;
@@ -71,7 +76,8 @@ class ConvU8 {
   Window frame_window_;  // over the frame: nothing is outside of it
   const KernelsU8* kernels_;
   unsigned threads_;
-  ProductU8 product_;
+  ProductU8 product_;  // of what is neither depthwise nor transformed
+  WinogradU8 winograd_;
 };
 
 }  // namespace backplane::cpu

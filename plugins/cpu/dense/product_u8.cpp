@@ -104,10 +104,18 @@ void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
 
 void ProductU8::widen_rows(const std::uint8_t* const* table, std::int64_t count, std::int64_t group,
                            bool x_signed, std::int16_t* wide) const {
-  for (std::int64_t i = 0; i < count; ++i) {
-    for (std::int64_t t = 0; t < shape_.taps; ++t, wide += shape_.depth) {
-      kernels_->widen(table[t * count + i] + group * shape_.depth, shape_.depth, x_signed, wide);
-    }
+  const std::int64_t depth = shape_.depth;
+  const std::int64_t segments = count * shape_.taps;
+  const auto segment = [&](std::int64_t i) {
+    return table[i % shape_.taps * count + i / shape_.taps] + group * depth;
+  };
+  for (std::int64_t i = 0; i < segments;) {
+    const std::uint8_t* from = segment(i);
+    // What follows each other in memory is widened at once.
+    std::int64_t end = i + 1;
+    while (end < segments && segment(end) == from + (end - i) * depth) ++end;
+    kernels_->widen(from, (end - i) * depth, x_signed, wide + i * depth);
+    i = end;
   }
 }
 

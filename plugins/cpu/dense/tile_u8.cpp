@@ -1,7 +1,6 @@
 #include "plugins/cpu/dense/tile_u8.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "plugins/cpu/dense/targets.hpp"
@@ -11,6 +10,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "plugins/cpu/dense/bytes-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
 
@@ -19,37 +20,21 @@ const KernelsU8& table_u8();
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// One number of the result.
-void store_one(float sum, const ColumnsU8& columns, std::int64_t column, const FinishU8& finish,
-               void* y) {
-  const float v = std::fma(sum, columns.scale[column], columns.shift[column]);
-  if (finish.floats) {
-    static_cast<float*>(y)[column] = std::min(finish.hi, std::max(finish.lo, v));
-    return;
-  }
-  const auto least = static_cast<float>(finish.least - finish.zero);
-  const auto most = static_cast<float>(finish.most - finish.zero);
-  const auto whole = static_cast<std::int32_t>(std::nearbyint(std::min(most, std::max(least, v))));
-  static_cast<std::uint8_t*>(y)[column] =
-      static_cast<std::uint8_t>((whole + finish.zero) ^ finish.flip);
-}
-
 // Bytes of rows become numbers of 16 bits, two of which are multiplied by two weights of 16 bits and summed in 32
 // bits by one instruction. Weights: per pair of numbers the two of each lane.
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-constexpr int kColumns = 16;
 constexpr int kTileRows = 4;
-
-int lane(int column, int) { return column; }
 
 void widen_bytes(const std::uint8_t* x, std::int64_t n, std::uint8_t flip, std::int16_t* y) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<std::int16_t>(x[i] ^ flip);
 }
 
-template <int kRows>
+template <int kRows, bool kRaw>
 void sum_tile(const TileU8Args& args, std::int32_t* out) {
-  std::uint32_t sums[kRows][kColumns];  // sums wrap
-  for (int i = 0; i < kRows; ++i) std::memcpy(sums[i], args.columns.start, sizeof(sums[i]));
+  std::uint32_t sums[kRows][kColumns] = {};  // sums wrap
+  if constexpr (!kRaw) {
+    for (int i = 0; i < kRows; ++i) std::memcpy(sums[i], args.columns.start, sizeof(sums[i]));
+  }
   const auto* panel = static_cast<const std::int16_t*>(args.panel);
   for (std::int64_t p = 0; p < 2 * args.quads; ++p, panel += 2 * kColumns) {
     for (int i = 0; i < kRows; ++i) {
@@ -63,20 +48,14 @@ void sum_tile(const TileU8Args& args, std::int32_t* out) {
   std::memcpy(out, sums, sizeof(sums));
 }
 
-void store_sums(const std::int32_t* sums, std::int64_t n, const ColumnsU8& columns,
-                const FinishU8& finish, void* y) {
-  if (finish.sums) {
-    std::memcpy(y, sums, static_cast<std::size_t>(n) * 4);
+template <int kRows, bool kRaw>
+void tile(const TileU8Args& args) {
+  if constexpr (kRaw) {
+    sum_tile<kRows, true>(args, static_cast<std::int32_t*>(args.out));
     return;
   }
-  for (std::int64_t j = 0; j < n; ++j)
-    store_one(static_cast<float>(sums[j]), columns, j, finish, y);
-}
-
-template <int kRows>
-void tile(const TileU8Args& args) {
   std::int32_t sums[kRows * kColumns];
-  sum_tile<kRows>(args, sums);
+  sum_tile<kRows, false>(args, sums);
   const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
   for (int i = 0; i < kRows; ++i) {
     store_sums(sums + i * kColumns, args.width, args.columns, *args.finish,
@@ -85,33 +64,12 @@ void tile(const TileU8Args& args) {
 }
 
 #else
-using Tag16 = hn::ScalableTag<std::int16_t>;
-using Tag32 = hn::ScalableTag<std::int32_t>;
-using TagF = hn::Rebind<float, Tag32>;
-using Tag8Of16 = hn::Rebind<std::uint8_t, Tag16>;
-using Vector16 = hn::Vec<Tag16>;
-using VectorF = hn::Vec<TagF>;
-using Vector32 = hn::Vec<Tag32>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag32()));
-constexpr int kVectors = 2;
-constexpr int kColumns = kVectors * kLanes;
 // As many as the registers hold sums of, beside a pair of a row and the panel's vectors.
 #if HWY_TARGET == HWY_AVX3
 constexpr int kTileRows = 8;
 #else
 constexpr int kTileRows = 6;
 #endif
-// A float of less than 2^22 that it is added to is rounded to a whole number, to nearest even, in the lowest bits.
-constexpr float kWhole = 12582912.0F;
-constexpr std::int32_t kWholeBits = 0x4B400000;
-
-/// The order of lanes: four columns of each vector in turn, since that is how two vectors of 32 bits become one of 16,
-/// 128 bits at a time, and how pairs are made of two vectors of 16 bits.
-int lane(int column, int) { return column / 8 * 4 + column % 4 + (column % 8 < 4 ? 0 : kLanes); }
-
-HWY_INLINE Vector16 load_wide(const std::uint8_t* x, hn::Vec<Tag8Of16> flip) {
-  return hn::PromoteTo(Tag16(), hn::Xor(hn::LoadU(Tag8Of16(), x), flip));
-}
 
 /// Two vectors, in the order of the lanes.
 struct Floats {
@@ -144,81 +102,7 @@ void widen_bytes(const std::uint8_t* x, std::int64_t n, std::uint8_t flip, std::
   for (; i < n; ++i) y[i] = static_cast<std::int16_t>(x[i] ^ flip);
 }
 
-HWY_INLINE VectorF scaled(Vector32 sums, const ColumnsU8& columns, int vector) {
-  const TagF df;
-  return hn::MulAdd(hn::ConvertTo(df, sums), hn::LoadU(df, columns.scale + vector * kLanes),
-                    hn::LoadU(df, columns.shift + vector * kLanes));
-}
-
-/// What is kept in registers while numbers become bytes.
-struct Finish {
-  VectorF least, most;  // less the zero point
-  Vector32 zero;
-  hn::Vec<Tag8Of16> flip;
-};
-
-HWY_INLINE Finish load(const FinishU8& from) {
-  const TagF df;
-  return {hn::Set(df, static_cast<float>(from.least - from.zero)),
-          hn::Set(df, static_cast<float>(from.most - from.zero)),
-          hn::Set(Tag32(), kWholeBits - from.zero), hn::Set(Tag8Of16(), from.flip)};
-}
-
-HWY_INLINE Vector32 whole(VectorF v, const Finish& finish) {
-  const auto clamped = hn::Min(hn::Max(v, finish.least), finish.most);
-  const auto bits = hn::BitCast(Tag32(), hn::Add(clamped, hn::Set(TagF(), kWhole)));
-  return hn::Sub(bits, finish.zero);
-}
-
-/// The bytes of two vectors of numbers that are in the order of the lanes, in the order of the columns.
-HWY_INLINE hn::Vec<Tag8Of16> to_bytes(VectorF v0, VectorF v1, const Finish& finish) {
-  const auto words = hn::ReorderDemote2To(Tag16(), whole(v0, finish), whole(v1, finish));
-  return hn::Xor(hn::DemoteTo(Tag8Of16(), words), finish.flip);
-}
-
-template <class T>
-HWY_INLINE void store_some(const T* from, std::int64_t width, void* y) {
-  std::memcpy(y, from, static_cast<std::size_t>(width) * sizeof(T));
-}
-
-/// Stores two vectors of 32 bits as columns that follow each other.
-HWY_INLINE void store_columns(Vector32 v0, Vector32 v1, std::int64_t width, void* y) {
-  const Tag32 d32;
-  const hn::FixedTag<std::int32_t, 4> block;
-  HWY_ALIGN std::int32_t lanes[kColumns];
-  HWY_ALIGN std::int32_t ordered[kColumns];
-  hn::Store(v0, d32, lanes);
-  hn::Store(v1, d32, lanes + kLanes);
-  for (int i = 0; i < kColumns; i += 4) {
-    hn::Store(hn::Load(block, lanes + lane(i, kColumns)), block, ordered + i);
-  }
-  store_some(ordered, width, y);
-}
-
-/// The results of `width` columns of two vectors of sums.
-HWY_INLINE void store_sums(Vector32 sums0, Vector32 sums1, const ColumnsU8& columns,
-                           const FinishU8& from, const Finish& finish, std::int64_t width,
-                           void* y) {
-  const Tag8Of16 d8;
-  if (from.sums) {
-    store_columns(sums0, sums1, width, y);
-  } else if (from.floats) {
-    const TagF df;
-    const auto clamped = [&](VectorF v) {
-      return hn::BitCast(Tag32(), hn::Min(hn::Max(v, hn::Set(df, from.lo)), hn::Set(df, from.hi)));
-    };
-    store_columns(clamped(scaled(sums0, columns, 0)), clamped(scaled(sums1, columns, 1)), width, y);
-  } else if (width == kColumns) {
-    hn::StoreU(to_bytes(scaled(sums0, columns, 0), scaled(sums1, columns, 1), finish), d8,
-               static_cast<std::uint8_t*>(y));
-  } else {
-    HWY_ALIGN std::uint8_t bytes[kColumns];
-    hn::Store(to_bytes(scaled(sums0, columns, 0), scaled(sums1, columns, 1), finish), d8, bytes);
-    store_some(bytes, width, y);
-  }
-}
-
-template <int kRows>
+template <int kRows, bool kRaw>
 HWY_ATTR void tile(const TileU8Args& args) {
   const Tag16 d16;
   const Tag32 d32;
@@ -228,7 +112,7 @@ HWY_ATTR void tile(const TileU8Args& args) {
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
     for (int j = 0; j < kVectors; ++j) {
-      sums[i][j] = hn::LoadU(d32, args.columns.start + j * kLanes);
+      sums[i][j] = kRaw ? hn::Zero(d32) : hn::LoadU(d32, args.columns.start + j * kLanes);
       more[i][j] = hn::Zero(d32);
     }
   }
@@ -246,13 +130,38 @@ HWY_ATTR void tile(const TileU8Args& args) {
       sums[i][1] = hn::ReorderWidenMulAccumulate(d32, both, w1, sums[i][1], more[i][1]);
     }
   }
-  const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
-  const Finish finish = load(*args.finish);
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
-    store_sums(hn::RearrangeToOddPlusEven(sums[i][0], more[i][0]),
-               hn::RearrangeToOddPlusEven(sums[i][1], more[i][1]), args.columns, *args.finish,
-               finish, args.width, static_cast<char*>(args.out) + i * bytes);
+    for (int j = 0; j < kVectors; ++j) {
+      sums[i][j] = hn::RearrangeToOddPlusEven(sums[i][j], more[i][j]);
+    }
+  }
+  if constexpr (kRaw) {
+    auto* out = static_cast<std::int32_t*>(args.out);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      for (int j = 0; j < kVectors; ++j) {
+        hn::StoreU(sums[i][j], d32, out + i * kColumns + j * kLanes);
+      }
+    }
+    return;
+  }
+  const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
+  const Finish finish = load(*args.finish);
+  if (args.width == kColumns && !args.finish->sums && !args.finish->floats) {
+    // The most frequent case, and of few products the one that takes the time.
+    const Scales scales = load_scales(args.columns);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      const auto y = to_bytes(scales.of(0, sums[i][0]), scales.of(1, sums[i][1]), finish);
+      hn::StoreU(y, Tag8Of16(), static_cast<std::uint8_t*>(args.out) + i * bytes);
+    }
+    return;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    store_sums(sums[i][0], sums[i][1], load_scales(args.columns), *args.finish, finish, args.width,
+               static_cast<char*>(args.out) + i * bytes);
   }
 }
 #endif
@@ -261,14 +170,15 @@ void widen(const std::uint8_t* x, std::int64_t n, bool x_signed, std::int16_t* y
   widen_bytes(x, n, static_cast<std::uint8_t>(x_signed ? 0x80 : 0), y);
 }
 
-template <int kRows>
+template <int kRows, bool kRaw>
 KernelsU8::Tile find_rows(int rows) {
-  if (rows == kRows) return tile<kRows>;
-  if constexpr (kRows > 1) return find_rows<kRows - 1>(rows);
+  if (rows == kRows) return tile<kRows, kRaw>;
+  if constexpr (kRows > 1) return find_rows<kRows - 1, kRaw>(rows);
   return nullptr;
 }
 
-KernelsU8::Tile find_tile(int rows, int, bool) { return find_rows<kTileRows>(rows); }
+KernelsU8::Tile find_tile(int rows, int, bool) { return find_rows<kTileRows, false>(rows); }
+KernelsU8::Tile find_raw_tile(int rows) { return find_rows<kTileRows, true>(rows); }
 int columns_for(std::int64_t) { return kColumns; }
 int max_rows(int) { return kTileRows; }
 int place(int lane, int k, int columns) { return (k / 2 * columns + lane) * 2 + k % 2; }
@@ -311,32 +221,33 @@ void copy_channels(const DepthwiseU8Args& args, const std::uint8_t* const* rows,
 }
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-using Finish = FinishU8;
-const FinishU8& load(const FinishU8& finish) { return finish; }
-
 /// The channels of a unit of a pixel; the bytes of tap t are at row(t).
-template <int kTaps, class Row>
-void depthwise_unit(const DepthwiseU8Args& args, std::uint8_t flip, const Finish&,
-                    const std::int16_t* weights, const ColumnsU8& columns, std::int64_t width,
-                    void* out, const Row& row) {
+template <int kTaps, bool kSigned, class Row>
+void depthwise_unit(const DepthwiseU8Args& args, const Finish&, const std::int16_t* weights,
+                    const ColumnsU8& columns, std::int64_t width, void* out, const Row& row) {
   std::int32_t sums[kColumns];
   std::memcpy(sums, columns.start, sizeof(sums));
   for (std::int64_t t = 0; t < args.taps; ++t) {
     const std::uint8_t* x = row(t);
     for (std::int64_t c = 0; c < width; ++c) {
-      sums[c] += (x[c] ^ flip) * weights[(t / 2 * kColumns + c) * 2 + t % 2];
+      sums[c] += (x[c] ^ (kSigned ? 0x80 : 0)) * weights[(t / 2 * kColumns + c) * 2 + t % 2];
     }
   }
   store_sums(sums, width, columns, *args.finish, out);
 }
 #else
-template <int kTaps, class Row>
-HWY_INLINE void depthwise_unit(const DepthwiseU8Args& args, std::uint8_t flip, const Finish& finish,
+template <bool kSigned>
+HWY_INLINE Vector16 load_wide(const std::uint8_t* x) {
+  if constexpr (kSigned) return load_wide(x, hn::Set(Tag8Of16(), std::uint8_t{0x80}));
+  return hn::PromoteTo(Tag16(), hn::LoadU(Tag8Of16(), x));
+}
+
+template <int kTaps, bool kSigned, class Row>
+HWY_INLINE void depthwise_unit(const DepthwiseU8Args& args, const Finish& finish,
                                const std::int16_t* weights, const ColumnsU8& columns,
                                std::int64_t width, void* out, const Row& row) {
   const Tag16 d16;
   const Tag32 d32;
-  const auto flips = hn::Set(Tag8Of16(), flip);
   Vector32 sums[kVectors];
   Vector32 more[kVectors];
   for (int j = 0; j < kVectors; ++j) {
@@ -346,27 +257,28 @@ HWY_INLINE void depthwise_unit(const DepthwiseU8Args& args, std::uint8_t flip, c
   const std::int64_t taps = kTaps > 0 ? kTaps : args.taps;
 #pragma GCC unroll 8
   for (std::int64_t t = 0; t < taps; t += 2, weights += 2 * kColumns) {
-    const auto a = load_wide(row(t), flips);
+    const auto a = load_wide<kSigned>(row(t));
     // What follows the last tap meets weights of zero.
-    const auto b = t + 1 < taps ? load_wide(row(t + 1), flips) : a;
+    const auto b = t + 1 < taps ? load_wide<kSigned>(row(t + 1)) : a;
     sums[0] = hn::ReorderWidenMulAccumulate(d32, hn::InterleaveLower(d16, a, b),
                                             hn::LoadU(d16, weights), sums[0], more[0]);
     sums[1] = hn::ReorderWidenMulAccumulate(d32, hn::InterleaveUpper(d16, a, b),
                                             hn::LoadU(d16, weights + kColumns), sums[1], more[1]);
   }
   store_sums(hn::RearrangeToOddPlusEven(sums[0], more[0]),
-             hn::RearrangeToOddPlusEven(sums[1], more[1]), columns, *args.finish, finish, width,
-             out);
+             hn::RearrangeToOddPlusEven(sums[1], more[1]), load_scales(columns), *args.finish,
+             finish, width, out);
 }
 #endif
 
 /// kTaps: args.taps, or 0 for any number.
-template <int kTaps>
-HWY_ATTR void depthwise_pixels(const DepthwiseU8Args& args, std::uint8_t flip) {
+template <int kTaps, bool kSigned>
+HWY_ATTR void depthwise_pixels(const DepthwiseU8Args& args) {
   const std::int64_t element = args.finish->element_bytes();
   const std::int64_t unit_weights = tap_pairs(args.taps) * 2 * kColumns;
   const Finish finish = load(*args.finish);
-  HWY_ALIGN std::uint8_t tail[kMostTapsU8 * kColumns] = {};
+  HWY_ALIGN std::uint8_t tail[kMostTapsU8 * kColumns];
+  std::memset(tail, 0, static_cast<std::size_t>(args.taps * kColumns));
   for (std::int64_t c = 0; c < args.channels; c += kColumns) {
     const auto* weights =
         static_cast<const std::int16_t*>(args.weights) + c / kColumns * unit_weights;
@@ -377,22 +289,21 @@ HWY_ATTR void depthwise_pixels(const DepthwiseU8Args& args, std::uint8_t flip) {
       auto* out = static_cast<char*>(args.out) + (p * args.channels + c) * element;
       if (width == kColumns) {
         const auto row = [&](std::int64_t t) { return rows[t * args.row_pitch] + c; };
-        depthwise_unit<kTaps>(args, flip, finish, weights, columns, width, out, row);
+        depthwise_unit<kTaps, kSigned>(args, finish, weights, columns, width, out, row);
       } else {
         copy_channels(args, rows, c, width, tail);
         const auto row = [&](std::int64_t t) { return tail + t * kColumns; };
-        depthwise_unit<kTaps>(args, flip, finish, weights, columns, width, out, row);
+        depthwise_unit<kTaps, kSigned>(args, finish, weights, columns, width, out, row);
       }
     }
   }
 }
 
 void depthwise(const DepthwiseU8Args& args, bool x_signed) {
-  const auto flip = static_cast<std::uint8_t>(x_signed ? 0x80 : 0);
   if (args.taps == 9) {
-    depthwise_pixels<9>(args, flip);
+    x_signed ? depthwise_pixels<9, true>(args) : depthwise_pixels<9, false>(args);
   } else {
-    depthwise_pixels<0>(args, flip);
+    x_signed ? depthwise_pixels<0, true>(args) : depthwise_pixels<0, false>(args);
   }
 }
 
@@ -458,10 +369,23 @@ void add(const AddU8& args, std::int64_t n) {
 }  // namespace
 
 const KernelsU8& table_u8() {
-  static constexpr KernelsU8 kKernels{kColumns,       2,         columns_for,     max_rows,
-                                      lane,           place,     nullptr,         widen,
-                                      find_tile,      kColumns,  depthwise_bytes, pack_depthwise,
-                                      depthwise_lane, depthwise, greatest,        add};
+  static constexpr KernelsU8 kKernels{kColumns,
+                                      2,
+                                      columns_for,
+                                      max_rows,
+                                      lane,
+                                      place,
+                                      nullptr,
+                                      widen,
+                                      find_tile,
+                                      find_raw_tile,
+                                      kColumns,
+                                      depthwise_bytes,
+                                      pack_depthwise,
+                                      depthwise_lane,
+                                      depthwise,
+                                      greatest,
+                                      add};
   return kKernels;
 }
 

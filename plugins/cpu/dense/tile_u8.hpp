@@ -115,6 +115,8 @@ struct KernelsU8 {
   /// Rows 1 to max_rows(columns). `x_signed`: bytes of rows are signed ones; `start` is for those as they
   /// are, plus 128.
   Tile (*tile)(int rows, int columns, bool x_signed);
+  /// Where rows are widened: the products' sums alone, int32 [rows][panel_columns] in the order of the lanes.
+  Tile (*raw_tile)(int rows);
   /// Channels are padded to a multiple of it.
   int depthwise_channels;
   std::int64_t (*depthwise_bytes)(std::int64_t taps, std::int64_t channels);

@@ -435,6 +435,7 @@ const KernelsU8* kernels_u8_vnni() {
     k.place = place;
     k.pack_rows = pack_rows;
     k.widen = nullptr;
+    k.raw_tile = nullptr;
     k.tile = find_tile;
     k.depthwise_channels = kColumns;
     k.depthwise_bytes = depthwise_bytes;

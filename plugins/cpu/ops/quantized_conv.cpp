@@ -14,6 +14,14 @@ class QuantizedConv {
  public:
   static constexpr std::uint32_t kX = 0, kW = 1, kScale = 2, kShift = 3;
 
+  /// Packs weights for products or for transforms.
+  struct Packer {
+    const QuantizedConv* kernel;
+    bool transformed;
+
+    void pack(const sdk::PackContext& ctx) const { kernel->pack(ctx, transformed); }
+  };
+
   struct Prepared {
     ConvU8 conv;
     FinishU8 finish;
@@ -44,14 +52,16 @@ class QuantizedConv {
     const ConvShape shape = conv_shape(attributes_, groups_, x.dims(), w.dims(), x_.channels_first);
     const sdk::Dims dims = output_dims(shape, x.dims().size(), false);
     ctx.set_output(0, result_.type, dims);
-    Prepared prepared{ConvU8(shape, x_, isa_, ctx.threads().count()), result_.finish,
+    const bool transformed = ConvU8::transforms_pay(shape, x_, isa_);
+    Prepared prepared{ConvU8(shape, x_, isa_, ctx.threads().count(), transformed), result_.finish,
                       x_.zero_byte()};
     const ConvU8& conv = prepared.conv;
     const std::string key =
         sdk::message("conv u8 ", kernels_key(isa_), " ", conv.variant(), " groups ", groups_,
                      " zero ", x_.zero, " signed ", x_.is_signed, " dims ",
                      sdk::to_string(w.dims()), " ", sdk::type_name(w.type()));
-    ctx.request_pack(key, {kW, kScale, kShift}, conv.packed_bytes(), this);
+    ctx.request_pack(key, {kW, kScale, kShift}, conv.packed_bytes(),
+                     transformed ? &by_transforms_ : &by_products_);
     ctx.set_workspace(conv.workspace_bytes());
     ctx.set_variant(conv.variant());
     const std::int64_t macs =
@@ -60,24 +70,26 @@ class QuantizedConv {
     return prepared;
   }
 
-  void pack(const sdk::PackContext& ctx) const {
+ private:
+  void pack(const sdk::PackContext& ctx, bool transformed) const {
     const sdk::Tensor w = ctx.source(0);
     ConvShape shape;
     shape.in_channels = w.dim(1) * groups_;
     shape.out_channels = w.dim(0);
     shape.groups = groups_;
     shape.window = attributes_.covered({w.dims().data() + 2, w.dims().size() - 2});
-    const ConvU8 conv(shape, x_, isa_, 1);
+    const ConvU8 conv(shape, x_, isa_, 1, transformed);
     conv.pack(w, ctx.source(1).data<float>(), ctx.source(2).data<float>(),
               ctx.target().mutable_data<char>(), ctx.threads());
   }
 
- private:
   WindowAttributes attributes_;
   std::int64_t groups_;
   BytesX x_;
   QuantizedResult result_;
   Isa isa_;
+  Packer by_products_{this, false};
+  Packer by_transforms_{this, true};
 };
 
 }  // namespace

@@ -1,0 +1,173 @@
+// Bytes that become numbers of 16 bits and floats, and 32-bit sums that become bytes, a group of kColumns channels or
+// columns at a time. Included by kernel files, once per target, after <hwy/highway.h>; hence the guard that toggles
+// instead of #pragma once.
+#if defined(BACKPLANE_CPU_BYTES_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef BACKPLANE_CPU_BYTES_INL
+#undef BACKPLANE_CPU_BYTES_INL
+#else
+#define BACKPLANE_CPU_BYTES_INL
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <hwy/highway.h>
+
+#include "plugins/cpu/dense/tile_u8.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace backplane::cpu::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+constexpr int kColumns = 16;
+
+inline int lane(int column, int) { return column; }
+
+/// What numbers need to become bytes.
+using Finish = FinishU8;
+inline const FinishU8& load(const FinishU8& finish) { return finish; }
+
+/// One number of the result.
+inline void store_one(float sum, const ColumnsU8& columns, std::int64_t column,
+                      const FinishU8& finish, void* y) {
+  const float v = std::fma(sum, columns.scale[column], columns.shift[column]);
+  if (finish.floats) {
+    static_cast<float*>(y)[column] = std::min(finish.hi, std::max(finish.lo, v));
+    return;
+  }
+  const auto least = static_cast<float>(finish.least - finish.zero);
+  const auto most = static_cast<float>(finish.most - finish.zero);
+  const auto whole = static_cast<std::int32_t>(std::nearbyint(std::min(most, std::max(least, v))));
+  static_cast<std::uint8_t*>(y)[column] =
+      static_cast<std::uint8_t>((whole + finish.zero) ^ finish.flip);
+}
+
+inline void store_sums(const std::int32_t* sums, std::int64_t n, const ColumnsU8& columns,
+                       const FinishU8& finish, void* y) {
+  if (finish.sums) {
+    std::memcpy(y, sums, static_cast<std::size_t>(n) * 4);
+    return;
+  }
+  for (std::int64_t j = 0; j < n; ++j)
+    store_one(static_cast<float>(sums[j]), columns, j, finish, y);
+}
+
+#else
+using Tag16 = hn::ScalableTag<std::int16_t>;
+using Tag32 = hn::ScalableTag<std::int32_t>;
+using TagF = hn::Rebind<float, Tag32>;
+using Tag8Of16 = hn::Rebind<std::uint8_t, Tag16>;
+using Vector16 = hn::Vec<Tag16>;
+using VectorF = hn::Vec<TagF>;
+using Vector32 = hn::Vec<Tag32>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag32()));
+constexpr int kVectors = 2;
+constexpr int kColumns = kVectors * kLanes;
+// A float of less than 2^22 that it is added to is rounded to a whole number, to nearest even, in the lowest bits.
+constexpr float kWhole = 12582912.0F;
+constexpr std::int32_t kWholeBits = 0x4B400000;
+
+/// The order of lanes: four columns of each vector in turn, since that is how two vectors of 32 bits become one of 16,
+/// 128 bits at a time, and how pairs are made of two vectors of 16 bits.
+inline int lane(int column, int) {
+  return column / 8 * 4 + column % 4 + (column % 8 < 4 ? 0 : kLanes);
+}
+
+HWY_INLINE Vector16 load_wide(const std::uint8_t* x, hn::Vec<Tag8Of16> flip) {
+  return hn::PromoteTo(Tag16(), hn::Xor(hn::LoadU(Tag8Of16(), x), flip));
+}
+
+/// The factors of two vectors of sums, and what is added.
+struct Scales {
+  VectorF scale[kVectors], shift[kVectors];
+
+  HWY_INLINE VectorF of(int vector, Vector32 sums) const {
+    return hn::MulAdd(hn::ConvertTo(TagF(), sums), scale[vector], shift[vector]);
+  }
+};
+
+HWY_INLINE Scales load_scales(const ColumnsU8& columns) {
+  const TagF df;
+  return {{hn::LoadU(df, columns.scale), hn::LoadU(df, columns.scale + kLanes)},
+          {hn::LoadU(df, columns.shift), hn::LoadU(df, columns.shift + kLanes)}};
+}
+
+/// What is kept in registers while numbers become bytes.
+struct Finish {
+  VectorF least, most;  // less the zero point
+  Vector32 zero;
+  hn::Vec<Tag8Of16> flip;
+};
+
+HWY_INLINE Finish load(const FinishU8& from) {
+  const TagF df;
+  return {hn::Set(df, static_cast<float>(from.least - from.zero)),
+          hn::Set(df, static_cast<float>(from.most - from.zero)),
+          hn::Set(Tag32(), kWholeBits - from.zero), hn::Set(Tag8Of16(), from.flip)};
+}
+
+HWY_INLINE Vector32 whole(VectorF v, const Finish& finish) {
+  const auto clamped = hn::Min(hn::Max(v, finish.least), finish.most);
+  const auto bits = hn::BitCast(Tag32(), hn::Add(clamped, hn::Set(TagF(), kWhole)));
+  return hn::Sub(bits, finish.zero);
+}
+
+/// The bytes of two vectors of numbers that are in the order of the lanes, in the order of the columns.
+HWY_INLINE hn::Vec<Tag8Of16> to_bytes(VectorF v0, VectorF v1, const Finish& finish) {
+  const auto words = hn::ReorderDemote2To(Tag16(), whole(v0, finish), whole(v1, finish));
+  return hn::Xor(hn::DemoteTo(Tag8Of16(), words), finish.flip);
+}
+
+template <class T>
+HWY_INLINE void store_some(const T* from, std::int64_t width, void* y) {
+  std::memcpy(y, from, static_cast<std::size_t>(width) * sizeof(T));
+}
+
+/// Stores two vectors of 32 bits as columns that follow each other.
+HWY_INLINE void store_columns(Vector32 v0, Vector32 v1, std::int64_t width, void* y) {
+  const Tag32 d32;
+  const hn::FixedTag<std::int32_t, 4> block;
+  HWY_ALIGN std::int32_t lanes[kColumns];
+  HWY_ALIGN std::int32_t ordered[kColumns];
+  hn::Store(v0, d32, lanes);
+  hn::Store(v1, d32, lanes + kLanes);
+  for (int i = 0; i < kColumns; i += 4) {
+    hn::Store(hn::Load(block, lanes + lane(i, kColumns)), block, ordered + i);
+  }
+  store_some(ordered, width, y);
+}
+
+/// The results of `width` columns of two vectors of sums.
+HWY_INLINE void store_sums(Vector32 sums0, Vector32 sums1, const Scales& scales,
+                           const FinishU8& from, const Finish& finish, std::int64_t width,
+                           void* y) {
+  const Tag8Of16 d8;
+  if (from.sums) {
+    store_columns(sums0, sums1, width, y);
+    return;
+  }
+  const VectorF v0 = scales.of(0, sums0);
+  const VectorF v1 = scales.of(1, sums1);
+  if (from.floats) {
+    const TagF df;
+    const auto clamped = [&](VectorF v) {
+      return hn::BitCast(Tag32(), hn::Min(hn::Max(v, hn::Set(df, from.lo)), hn::Set(df, from.hi)));
+    };
+    store_columns(clamped(v0), clamped(v1), width, y);
+  } else if (width == kColumns) {
+    hn::StoreU(to_bytes(v0, v1, finish), d8, static_cast<std::uint8_t*>(y));
+  } else {
+    HWY_ALIGN std::uint8_t bytes[kColumns];
+    hn::Store(to_bytes(v0, v1, finish), d8, bytes);
+    store_some(bytes, width, y);
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace backplane::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
