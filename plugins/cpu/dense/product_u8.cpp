@@ -105,18 +105,25 @@ void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
 void ProductU8::widen_rows(const std::uint8_t* const* table, std::int64_t count, std::int64_t group,
                            bool x_signed, std::int16_t* wide) const {
   const std::int64_t depth = shape_.depth;
-  const std::int64_t segments = count * shape_.taps;
-  const auto segment = [&](std::int64_t i) {
-    return table[i % shape_.taps * count + i / shape_.taps] + group * depth;
+  // What follows each other in memory is widened at once.
+  const std::uint8_t* from = nullptr;
+  std::int64_t length = 0;
+  const auto flush = [&] {
+    if (length > 0) kernels_->widen(from, length, x_signed, wide);
+    wide += length;
   };
-  for (std::int64_t i = 0; i < segments;) {
-    const std::uint8_t* from = segment(i);
-    // What follows each other in memory is widened at once.
-    std::int64_t end = i + 1;
-    while (end < segments && segment(end) == from + (end - i) * depth) ++end;
-    kernels_->widen(from, (end - i) * depth, x_signed, wide + i * depth);
-    i = end;
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t t = 0; t < shape_.taps; ++t) {
+      const std::uint8_t* segment = table[t * count + i] + group * depth;
+      if (length == 0 || segment != from + length) {
+        flush();
+        from = segment;
+        length = 0;
+      }
+      length += depth;
+    }
   }
+  flush();
 }
 
 void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, std::int16_t* wide,
