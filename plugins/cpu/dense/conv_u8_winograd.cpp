@@ -31,8 +31,8 @@ std::int64_t tiles_of(const ConvShape& shape) {
 bool WinogradU8::applies(const ConvShape& shape, Isa isa) {
   const Window& window = shape.window;
   const KernelsU8& kernels = kernels_u8(isa);
-  return kernels.raw_tile != nullptr && shape.groups == 1 && window.in[0] == 1 &&
-         window.out[0] == 1 && window.kernel == std::array<std::int64_t, 3>{1, 3, 3} &&
+  return kernels.wide != nullptr && shape.groups == 1 && window.in[0] == 1 && window.out[0] == 1 &&
+         window.kernel == std::array<std::int64_t, 3>{1, 3, 3} &&
          window.stride == std::array<std::int64_t, 3>{1, 1, 1} && window.dilation[1] == 1 &&
          window.dilation[2] == 1 && shape.in_channels % 4 == 0 &&
          shape.in_channels >= kernels.panel_columns && shape.in_channels <= kMostChannels;
@@ -168,7 +168,7 @@ void WinogradU8::multiply(const WinogradArgsU8& args, const Scratch& scratch, st
       const auto rows = static_cast<int>(count * (t + 1) / tiles - first);
       tile.wide = scratch.in + (p * count + first) * channels;
       tile.out = scratch.sums + (p * count + first) * width;
-      kernels_->raw_tile(rows)(tile);
+      kernels_->wide->raw_tile(rows)(tile);
     }
   }
 }

@@ -21,40 +21,19 @@ std::uint64_t copy_bytes(std::int64_t depth) {
 
 MatMulU8::MatMulU8(std::int64_t rows, std::int64_t depth, std::int64_t columns, Isa isa,
                    unsigned threads)
-    : rows_(rows), depth_(depth), columns_(columns), isa_(isa), bytes_(multiplies_bytes(isa)) {
-  if (bytes_) {
-    ShapeU8 shape;
-    shape.rows = rows;
-    shape.depth = (depth + 3) / 4 * 4;
-    shape.columns = columns;
-    product_ = ProductU8(shape, isa, threads);
-  } else {
-    IntegerShape shape;
-    shape.rows = rows;
-    shape.depth = depth;
-    shape.columns = columns;
-    wide_ = IntegerProduct(shape, isa, threads);
-  }
+    : rows_(rows), depth_(depth), columns_(columns), isa_(isa) {
+  ShapeU8 shape;
+  shape.rows = rows;
+  shape.depth = (depth + 3) / 4 * 4;
+  shape.columns = columns;
+  product_ = ProductU8(shape, isa, threads);
 }
 
 std::uint64_t MatMulU8::packed_bytes() const {
-  if (!bytes_) return align64(static_cast<std::uint64_t>(wide_.packed_size()) * 2);
   return ZeroPointTail::end(product_.packed_bytes(), columns_);
 }
 
 void MatMulU8::pack(const WeightsU8& weights, void* packed, const sdk::Threads& threads) const {
-  if (!bytes_) {
-    IntegerWeights view;
-    view.data = weights.data;
-    view.depth_stride = weights.row_stride;
-    view.column_stride = 1;
-    view.zero = weights.zero;
-    view.zero_step = weights.zero_step;
-    view.offset = weights.offset;
-    view.zero_offset = weights.zero_offset;
-    wide_.pack_group(view, 0, static_cast<std::int16_t*>(packed));
-    return;
-  }
   const auto* w = static_cast<const std::uint8_t*>(weights.data.data) + weights.offset;
   const std::uint8_t flip = weights.data.is_signed ? 0 : 0x80;
   const ZeroPointTail tail = ZeroPointTail::behind(packed, product_.packed_bytes(), columns_);
@@ -70,12 +49,10 @@ void MatMulU8::pack(const WeightsU8& weights, void* packed, const sdk::Threads& 
 }
 
 bool MatMulU8::has_zeros(const void* packed) const {
-  if (!bytes_) return false;  // they are part of the weights
   return *ZeroPointTail::behind(packed, product_.packed_bytes(), columns_).has_zeros != 0;
 }
 
 std::uint64_t MatMulU8::rows_bytes(std::int64_t count) const {
-  if (!bytes_) return align64(static_cast<std::uint64_t>(count * wide_.shape().padded_depth()) * 2);
   return 2 * align64(static_cast<std::uint64_t>(count) * 4) + copy_bytes(depth_);
 }
 
@@ -113,33 +90,8 @@ RowsU8 MatMulU8::rows_of(const Bytes& a, std::int64_t count, bool sums, void* me
   return rows;
 }
 
-void MatMulU8::widen(const Bytes& a, std::int64_t row, std::int32_t zero, std::int16_t* to) const {
-  const IntegerKernels& kernels = integer_kernels(isa_);
-  const auto wide_zero = static_cast<std::int16_t>(zero);
-  if (a.is_signed) {
-    kernels.widen_s8(static_cast<const std::int8_t*>(a.data) + row * depth_, to, depth_, wide_zero);
-  } else {
-    kernels.widen_u8(static_cast<const std::uint8_t*>(a.data) + row * depth_, to, depth_,
-                     wide_zero);
-  }
-  if (depth_ % 2 != 0) to[depth_] = 0;
-}
-
 void MatMulU8::run(const RowsU8& a, std::int64_t first_row, const void* packed, FinishSums finish,
                    void* y, void* scratch, const sdk::Threads& threads) const {
-  if (!bytes_) {
-    finish.choose(isa_);
-    const std::int64_t depth = wide_.shape().padded_depth();
-    wide_.run(
-        static_cast<const std::int16_t*>(packed), static_cast<std::int32_t*>(y), columns_, threads,
-        scratch,
-        [&](const std::int16_t** table, std::int64_t, std::int64_t row, std::int64_t count) {
-          for (std::int64_t r = 0; r < count; ++r)
-            table[r] = a.wide + (first_row + row + r) * depth;
-        },
-        &finish);
-    return;
-  }
   const ZeroPointTail tail = ZeroPointTail::behind(packed, product_.packed_bytes(), columns_);
   if (a.zero_step != 0 || *a.minus_zeros != 0)
     finish.terms[0] = {a.minus_zeros + first_row * a.zero_step, a.zero_step, tail.sums};

@@ -4,9 +4,6 @@
 // With x the bytes of A and w those of B, read as unsigned and signed ones (128 more, 128 less) with their zero
 // points x0 and w0: sum (x - x0) (w - w0) = sum x w - x0 sum (w - w0) - w0 sum x. The sum over w is known when B is
 // packed; the one over x is needed only where some w0 is not 0.
-//
-// Where there is no instruction for bytes both are widened to 16 bits, less their zero points, which is faster there
-// than to take rows of bytes apart for every panel.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +39,6 @@ struct RowsU8 {
   const std::int32_t* minus_zeros = nullptr;
   std::int64_t zero_step = 0;                // 0: one zero point for all rows
   const std::int32_t* minus_sums = nullptr;  // null: not known
-  const std::int16_t* wide =
-      nullptr;  // of 16 bits, whole pairs, less zero points: nothing else is set then
 
   const std::uint8_t* at(std::int64_t row) const {
     const std::int64_t copied = row - std::max<std::int64_t>(0, count - kCopied);
@@ -70,18 +65,6 @@ class MatMulU8 {
   template <class Index>
   RowsU8 rows_of(const Bytes& a, std::int64_t count, const Bytes& zero, bool zero_each, bool sums,
                  void* memory, const sdk::Threads& threads, const Index& index) const {
-    if (!bytes_) {
-      auto* wide = static_cast<std::int16_t*>(memory);
-      const auto padded = wide_.shape().padded_depth();
-      split_loop(threads, count, 0.2 * static_cast<double>(depth_) + 2, 1,
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t r = begin; r < end; ++r)
-                     widen(a, r, zero.at(zero_each ? index(r) : 0), wide + r * padded);
-                 });
-      RowsU8 rows;
-      rows.wide = wide;
-      return rows;
-    }
     auto* zeros = static_cast<std::int32_t*>(memory);
     const std::int64_t zero_count = zero_each ? count : std::min<std::int64_t>(count, 1);
     for (std::int64_t r = 0; r < zero_count; ++r)
@@ -91,9 +74,7 @@ class MatMulU8 {
     return rows;
   }
 
-  std::uint64_t scratch_bytes() const {
-    return bytes_ ? product_.scratch_bytes() : wide_.scratch_bytes();
-  }
+  std::uint64_t scratch_bytes() const { return product_.scratch_bytes(); }
   /// y = what `finish` makes of the product of rows [first_row, first_row + rows()) of `a` with packed weights;
   /// the terms of `finish` are set here. Its rows are numbered from first_row on. y is dense.
   void run(const RowsU8& a, std::int64_t first_row, const void* packed, FinishSums finish, void* y,
@@ -102,15 +83,12 @@ class MatMulU8 {
  private:
   RowsU8 rows_of(const Bytes& a, std::int64_t count, bool sums, void* memory,
                  const sdk::Threads& threads) const;
-  void widen(const Bytes& a, std::int64_t row, std::int32_t zero, std::int16_t* to) const;
 
   std::int64_t rows_ = 0;
   std::int64_t depth_ = 0;
   std::int64_t columns_ = 0;
   Isa isa_ = Isa::kBaseline;
-  bool bytes_ = false;
-  ProductU8 product_;    // where bytes_ is set; of a depth that is a multiple of 4
-  IntegerProduct wide_;  // where it is not
+  ProductU8 product_;  // of a depth that is a multiple of 4
 };
 
 }  // namespace backplane::cpu

@@ -8,7 +8,7 @@ namespace {
 // Rows of a block stay in the cache while all panels pass: so many, and of those that are widened so many bytes, but
 // not so few that weights pass for little.
 constexpr std::int64_t kCachedRowsU8 = 96;
-constexpr std::int64_t kCachedBytes = 192 * 1024;
+constexpr std::int64_t kCachedBytes = 320 * 1024;
 constexpr std::int64_t kLeastRows = 24;
 
 std::int64_t cached_rows(std::int64_t row_bytes) {
@@ -22,7 +22,7 @@ constexpr std::int64_t kItemWorkU8 = 400'000;
 
 ProductU8::ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
     : shape_(shape), kernels_(&kernels_u8(isa)), threads_(threads) {
-  const std::int64_t wide_row = kernels_->widen == nullptr ? 0 : 8 * quads();
+  const std::int64_t wide_row = kernels_->wide == nullptr ? 0 : 8 * quads();
   const std::int64_t cached = cached_rows(wide_row);
   blocks_ = (shape.rows + cached - 1) / cached;
   const std::int64_t panels = panel_count() * shape.groups;
@@ -36,14 +36,14 @@ ProductU8::ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
   const std::int64_t tallest = blocks_ > 0 ? (shape.rows + blocks_ - 1) / blocks_ : 0;
   table_bytes_ = align64(static_cast<std::uint64_t>(shape.taps * tallest) * sizeof(void*));
   wide_bytes_ = align64(static_cast<std::uint64_t>(wide_row * tallest));
+  kept_bytes_ = static_cast<std::uint64_t>(wide_row * kernels_->panel_columns);
 }
 
 ProductU8::Place ProductU8::place(std::int64_t panel) const {
   const std::int64_t whole = kernels_->panel_columns;
   const std::int64_t width = std::min(whole, shape_.columns - panel * whole);
   return {width, kernels_->columns_for(width),
-          static_cast<std::uint64_t>(panel * whole * quads() * 4 * kernels_->weight_bytes),
-          panel * whole};
+          static_cast<std::uint64_t>(panel * whole * quads() * 4), panel * whole};
 }
 
 std::int64_t ProductU8::lanes() const {
@@ -109,7 +109,7 @@ void ProductU8::widen_rows(const std::uint8_t* const* table, std::int64_t count,
   const std::uint8_t* from = nullptr;
   std::int64_t length = 0;
   const auto flush = [&] {
-    if (length > 0) kernels_->widen(from, length, x_signed, wide);
+    if (length > 0) kernels_->wide->widen(from, length, x_signed, wide);
     wide += length;
   };
   for (std::int64_t i = 0; i < count; ++i) {
@@ -126,8 +126,8 @@ void ProductU8::widen_rows(const std::uint8_t* const* table, std::int64_t count,
   flush();
 }
 
-void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, std::int16_t* wide,
-                         std::int64_t row, std::int64_t count, std::int64_t panel_item) const {
+void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row,
+                         std::int64_t count, std::int64_t panel_item) const {
   const std::int64_t panels = panel_count();
   const std::int64_t all = panels * shape_.groups;
   const std::int64_t begin = all * panel_item / panel_items_;
@@ -135,7 +135,8 @@ void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, s
   TileU8Args tile{};
   tile.row_pitch = count;
   tile.wide_stride = 4 * quads();
-  const bool widened = kernels_->widen != nullptr;
+  const bool widened = kernels_->wide != nullptr;
+  tile.kept = memory.kept;
   tile.taps = widened ? 1 : shape_.taps;
   tile.quads = widened ? quads() : shape_.depth / 4;
   tile.out_stride = args.out_stride;
@@ -144,7 +145,7 @@ void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, s
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t group = i / panels;
     if (widened && (i == begin || i % panels == 0)) {
-      widen_rows(table, count, group, args.x_signed, wide);
+      widen_rows(memory.table, count, group, args.x_signed, memory.wide);
     }
     const Place at = place(i % panels);
     const char* base =
@@ -160,11 +161,19 @@ void ProductU8::run_rows(const ArgsU8& args, const std::uint8_t* const* table, s
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t first = count * t / tiles;
       const auto rows = static_cast<int>(count * (t + 1) / tiles - first);
-      tile.rows = table + first;
-      tile.wide = wide + first * tile.wide_stride;
+      tile.rows = memory.table + first;
+      tile.wide = memory.wide + first * tile.wide_stride;
       tile.out =
           static_cast<char*>(args.out) + ((row + first) * args.out_stride + column) * element;
-      kernels_->tile(rows, at.columns, args.x_signed)(tile);
+      if (widened) {
+        const PanelForm form = t > 0        ? PanelForm::kWide
+                               : tiles == 1 ? PanelForm::kBytes
+                                            : PanelForm::kBytesKept;
+        tile.panel = t > 0 ? static_cast<const void*>(memory.kept) : base + at.panel;
+        kernels_->wide->tile(rows, form)(tile);
+      } else {
+        kernels_->tile(rows, at.columns, args.x_signed)(tile);
+      }
       if (args.after != nullptr) {
         args.after->run({tile.out, args.out_stride, row + first, rows, column, at.width});
       }

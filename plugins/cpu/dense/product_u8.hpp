@@ -52,7 +52,7 @@ class ProductU8 {
   std::uint64_t packed_bytes() const {
     return group_bytes() * static_cast<std::uint64_t>(shape_.groups);
   }
-  std::uint64_t scratch_bytes() const { return (table_bytes_ + wide_bytes_) * threads_; }
+  std::uint64_t scratch_bytes() const { return worker_bytes() * threads_; }
 
   /// weight(group, tap, depth, column) is a signed byte.
   template <class Weight>
@@ -79,15 +79,16 @@ class ProductU8 {
   template <class Fill>
   void run(const ArgsU8& args, const sdk::Threads& threads, void* scratch, const Fill& fill) const {
     const auto item = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
-      char* own = static_cast<char*>(scratch) + worker * (table_bytes_ + wide_bytes_);
+      char* own = static_cast<char*>(scratch) + worker * worker_bytes();
       auto** table = reinterpret_cast<const std::uint8_t**>(own);
-      auto* wide = reinterpret_cast<std::int16_t*>(own + table_bytes_);
+      const Scratch memory{table, reinterpret_cast<std::int16_t*>(own + table_bytes_),
+                           reinterpret_cast<std::int16_t*>(own + table_bytes_ + wide_bytes_)};
       for (auto i = static_cast<std::int64_t>(begin); i < static_cast<std::int64_t>(end); ++i) {
         const std::int64_t block = i / panel_items_;
         const std::int64_t row = shape_.rows * block / blocks_;
         const std::int64_t count = shape_.rows * (block + 1) / blocks_ - row;
         fill(table, count, row, count);
-        run_rows(args, table, wide, row, count, i % panel_items_);
+        run_rows(args, memory, row, count, i % panel_items_);
       }
     };
     const auto items = static_cast<std::uint64_t>(blocks_ * panel_items_);
@@ -99,6 +100,12 @@ class ProductU8 {
   }
 
  private:
+  /// What a worker keeps of a block of rows.
+  struct Scratch {
+    const std::uint8_t* const* table;
+    std::int16_t* wide;  // the rows
+    std::int16_t* kept;  // a panel
+  };
   struct Place {
     std::int64_t width;   // columns that exist
     int columns;          // that the panel has room for
@@ -112,16 +119,15 @@ class ProductU8 {
   std::int64_t quads() const { return shape_.taps * shape_.depth / 4; }
   Place place(std::int64_t panel) const;
   std::int64_t lanes() const;
-  std::uint64_t weight_bytes() const {
-    return static_cast<std::uint64_t>(lanes() * quads() * 4 * kernels_->weight_bytes);
-  }
+  std::uint64_t weight_bytes() const { return static_cast<std::uint64_t>(lanes() * quads() * 4); }
   std::uint64_t group_bytes() const;
   ColumnsU8 columns(const char* group, const Place& at) const;
   /// Rows of a block, as numbers of 16 bits: those of all taps of a group follow each other.
   void widen_rows(const std::uint8_t* const* table, std::int64_t count, std::int64_t group,
                   bool x_signed, std::int16_t* wide) const;
-  void run_rows(const ArgsU8& args, const std::uint8_t* const* table, std::int16_t* wide,
-                std::int64_t row, std::int64_t count, std::int64_t panel_item) const;
+  void run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row, std::int64_t count,
+                std::int64_t panel_item) const;
+  std::uint64_t worker_bytes() const { return table_bytes_ + wide_bytes_ + kept_bytes_; }
 
   template <class Weight>
   void pack_panel(const ColumnSourceU8& source, std::int64_t group, std::int64_t panel,
@@ -144,7 +150,7 @@ class ProductU8 {
             const std::int8_t w =
                 exists ? weight(group, tap, depth + k, first + j) : std::int8_t{0};
             sum += w;
-            store_weight(weights, quad + places[static_cast<std::size_t>(k)], w);
+            weights[quad + places[static_cast<std::size_t>(k)]] = static_cast<char>(w);
           }
         }
       }
@@ -152,13 +158,6 @@ class ProductU8 {
       const bool scaled = exists && source.scale != nullptr;
       store_column(base, at.lanes + lane, exists ? -source.x_zero * sum : 0,
                    scaled ? source.scale[column] : 0.0F, scaled ? source.shift[column] : 0.0F);
-    }
-  }
-  void store_weight(char* weights, std::int64_t index, std::int8_t value) const {
-    if (kernels_->weight_bytes == 1) {
-      reinterpret_cast<std::int8_t*>(weights)[index] = value;
-    } else {
-      reinterpret_cast<std::int16_t*>(weights)[index] = value;
     }
   }
   void store_column(char* group, std::int64_t lane, std::int32_t start, float scale,
@@ -170,6 +169,7 @@ class ProductU8 {
   std::int64_t panel_items_ = 1;
   std::uint64_t table_bytes_ = 0;
   std::uint64_t wide_bytes_ = 0;
+  std::uint64_t kept_bytes_ = 0;
   unsigned threads_ = 1;
 };
 

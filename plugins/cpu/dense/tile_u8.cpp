@@ -21,7 +21,8 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Bytes of rows become numbers of 16 bits, two of which are multiplied by two weights of 16 bits and summed in 32
-// bits by one instruction. Weights: per pair of numbers the two of each lane.
+// bits by one instruction. Weights: per pair of numbers the two of each lane, bytes that are widened by the first tile
+// of a panel.
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 constexpr int kTileRows = 4;
 
@@ -29,33 +30,42 @@ void widen_bytes(const std::uint8_t* x, std::int64_t n, std::uint8_t flip, std::
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<std::int16_t>(x[i] ^ flip);
 }
 
-template <int kRows, bool kRaw>
+template <int kRows, PanelForm kForm, bool kRaw>
 void sum_tile(const TileU8Args& args, std::int32_t* out) {
   std::uint32_t sums[kRows][kColumns] = {};  // sums wrap
   if constexpr (!kRaw) {
     for (int i = 0; i < kRows; ++i) std::memcpy(sums[i], args.columns.start, sizeof(sums[i]));
   }
-  const auto* panel = static_cast<const std::int16_t*>(args.panel);
-  for (std::int64_t p = 0; p < 2 * args.quads; ++p, panel += 2 * kColumns) {
+  for (std::int64_t p = 0; p < 2 * args.quads; ++p) {
+    std::int16_t widened[2 * kColumns];
+    const auto* w = static_cast<const std::int16_t*>(args.panel) + p * 2 * kColumns;
+    if constexpr (kForm != PanelForm::kWide) {
+      const auto* bytes = static_cast<const std::int8_t*>(args.panel) + p * 2 * kColumns;
+      std::copy_n(bytes, 2 * kColumns, widened);
+      w = widened;
+    }
+    if constexpr (kForm == PanelForm::kBytesKept) {
+      std::memcpy(args.kept + p * 2 * kColumns, w, sizeof(widened));
+    }
     for (int i = 0; i < kRows; ++i) {
       const std::int32_t x0 = args.wide[i * args.wide_stride + 2 * p];
       const std::int32_t x1 = args.wide[i * args.wide_stride + 2 * p + 1];
       for (int j = 0; j < kColumns; ++j) {
-        sums[i][j] += static_cast<std::uint32_t>(x0 * panel[2 * j] + x1 * panel[2 * j + 1]);
+        sums[i][j] += static_cast<std::uint32_t>(x0 * w[2 * j] + x1 * w[2 * j + 1]);
       }
     }
   }
   std::memcpy(out, sums, sizeof(sums));
 }
 
-template <int kRows, bool kRaw>
+template <int kRows, PanelForm kForm, bool kRaw>
 void tile(const TileU8Args& args) {
   if constexpr (kRaw) {
-    sum_tile<kRows, true>(args, static_cast<std::int32_t*>(args.out));
+    sum_tile<kRows, kForm, true>(args, static_cast<std::int32_t*>(args.out));
     return;
   }
   std::int32_t sums[kRows * kColumns];
-  sum_tile<kRows, false>(args, sums);
+  sum_tile<kRows, kForm, false>(args, sums);
   const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
   for (int i = 0; i < kRows; ++i) {
     store_sums(sums + i * kColumns, args.width, args.columns, *args.finish,
@@ -102,7 +112,25 @@ void widen_bytes(const std::uint8_t* x, std::int64_t n, std::uint8_t flip, std::
   for (; i < n; ++i) y[i] = static_cast<std::int16_t>(x[i] ^ flip);
 }
 
-template <int kRows, bool kRaw>
+/// The weights of a pair of numbers.
+template <PanelForm kForm>
+struct Panel {
+  const void* from;
+  std::int16_t* kept;
+
+  HWY_INLINE Vector16 load(std::int64_t at) const {
+    const Tag16 d16;
+    if constexpr (kForm == PanelForm::kWide) {
+      return hn::LoadU(d16, static_cast<const std::int16_t*>(from) + at);
+    }
+    const hn::Rebind<std::int8_t, Tag16> d8;
+    const auto w = hn::PromoteTo(d16, hn::LoadU(d8, static_cast<const std::int8_t*>(from) + at));
+    if constexpr (kForm == PanelForm::kBytesKept) hn::StoreU(w, d16, kept + at);
+    return w;
+  }
+};
+
+template <int kRows, PanelForm kForm, bool kRaw>
 HWY_ATTR void tile(const TileU8Args& args) {
   const Tag16 d16;
   const Tag32 d32;
@@ -116,11 +144,11 @@ HWY_ATTR void tile(const TileU8Args& args) {
       more[i][j] = hn::Zero(d32);
     }
   }
-  const auto* HWY_RESTRICT panel = static_cast<const std::int16_t*>(args.panel);
+  const Panel<kForm> panel{args.panel, args.kept};
   const std::int16_t* HWY_RESTRICT x = args.wide;
-  for (std::int64_t p = 0; p < 2 * args.quads; ++p, panel += 2 * kColumns, x += 2) {
-    const auto w0 = hn::LoadU(d16, panel);
-    const auto w1 = hn::LoadU(d16, panel + 2 * kLanes);
+  for (std::int64_t p = 0; p < 2 * args.quads; ++p, x += 2) {
+    const auto w0 = panel.load(p * 2 * kColumns);
+    const auto w1 = panel.load(p * 2 * kColumns + kColumns);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       std::int32_t pair = 0;
@@ -170,18 +198,58 @@ void widen(const std::uint8_t* x, std::int64_t n, bool x_signed, std::int16_t* y
   widen_bytes(x, n, static_cast<std::uint8_t>(x_signed ? 0x80 : 0), y);
 }
 
-template <int kRows, bool kRaw>
-KernelsU8::Tile find_rows(int rows) {
-  if (rows == kRows) return tile<kRows, kRaw>;
-  if constexpr (kRows > 1) return find_rows<kRows - 1, kRaw>(rows);
+template <int kRows, PanelForm kForm, bool kRaw>
+WideKernelsU8::Tile find_rows(int rows) {
+  if (rows == kRows) return tile<kRows, kForm, kRaw>;
+  if constexpr (kRows > 1) return find_rows<kRows - 1, kForm, kRaw>(rows);
   return nullptr;
 }
 
-KernelsU8::Tile find_tile(int rows, int, bool) { return find_rows<kTileRows, false>(rows); }
-KernelsU8::Tile find_raw_tile(int rows) { return find_rows<kTileRows, true>(rows); }
+WideKernelsU8::Tile find_tile(int rows, PanelForm form) {
+  switch (form) {
+    case PanelForm::kBytes:
+      return find_rows<kTileRows, PanelForm::kBytes, false>(rows);
+    case PanelForm::kBytesKept:
+      return find_rows<kTileRows, PanelForm::kBytesKept, false>(rows);
+    case PanelForm::kWide:
+      break;
+  }
+  return find_rows<kTileRows, PanelForm::kWide, false>(rows);
+}
+
+WideKernelsU8::Tile find_raw_tile(int rows) {
+  return find_rows<kTileRows, PanelForm::kWide, true>(rows);
+}
+
 int columns_for(std::int64_t) { return kColumns; }
 int max_rows(int) { return kTileRows; }
 int place(int lane, int k, int columns) { return (k / 2 * columns + lane) * 2 + k % 2; }
+
+/// A row's bytes of the columns that exist, and zeros.
+void load_weights(const PackRowsU8& args, std::int64_t k, std::int8_t* to) {
+  std::memset(to, 0, kColumns);
+  if (k >= args.depth) return;
+  const std::uint8_t* from = args.weights + k * args.stride;
+  for (std::int64_t j = 0; j < args.width; ++j)
+    to[j] = static_cast<std::int8_t>(from[j] ^ args.flip);
+}
+
+void pack_rows(const PackRowsU8& args) {
+  int lanes[kColumns];
+  for (int j = 0; j < kColumns; ++j) lanes[j] = lane(j, kColumns);
+  std::int32_t sums[kColumns] = {};
+  auto* to = static_cast<std::int8_t*>(args.panel);
+  for (std::int64_t k = 0; k < (args.depth + 3) / 4 * 4; k += 2, to += 2 * kColumns) {
+    std::int8_t rows[2][kColumns];
+    for (int i = 0; i < 2; ++i) load_weights(args, k + i, rows[i]);
+    for (int j = 0; j < kColumns; ++j) {
+      sums[j] += rows[0][j] + rows[1][j];
+      to[2 * lanes[j]] = rows[0][j];
+      to[2 * lanes[j] + 1] = rows[1][j];
+    }
+  }
+  std::memcpy(args.sums, sums, static_cast<std::size_t>(args.width) * 4);
+}
 
 // Channel by channel, two taps at a time. A unit of kColumns channels: per pair of taps the two weights of each lane.
 std::int64_t tap_pairs(std::int64_t taps) { return (taps + 1) / 2; }
@@ -369,23 +437,11 @@ void add(const AddU8& args, std::int64_t n) {
 }  // namespace
 
 const KernelsU8& table_u8() {
-  static constexpr KernelsU8 kKernels{kColumns,
-                                      2,
-                                      columns_for,
-                                      max_rows,
-                                      lane,
-                                      place,
-                                      nullptr,
-                                      widen,
-                                      find_tile,
-                                      find_raw_tile,
-                                      kColumns,
-                                      depthwise_bytes,
-                                      pack_depthwise,
-                                      depthwise_lane,
-                                      depthwise,
-                                      greatest,
-                                      add};
+  static constexpr WideKernelsU8 kWide{widen, find_tile, find_raw_tile};
+  static constexpr KernelsU8 kKernels{
+      kColumns,       columns_for,    max_rows,  lane,     place,
+      pack_rows,      nullptr,        &kWide,    kColumns, depthwise_bytes,
+      pack_depthwise, depthwise_lane, depthwise, greatest, add};
   return kKernels;
 }
 
@@ -397,7 +453,11 @@ namespace backplane::cpu {
 
 const KernelsU8& kernels_u8_pairs(Isa isa) { BP_SELECT_TARGET(isa, table_u8()); }
 
+namespace {
+
 bool multiplies_bytes(Isa isa) { return isa == Isa::kAvx512 && kernels_u8_vnni() != nullptr; }
+
+}  // namespace
 
 const KernelsU8& kernels_u8(Isa isa) {
   return multiplies_bytes(isa) ? *kernels_u8_vnni() : kernels_u8_pairs(isa);

@@ -35,8 +35,8 @@ struct ColumnsU8 {
 };
 
 /// One call of a tile kernel: sum[i][j] = start[j] + sum over taps t and quads q of the products of
-/// rows[t * row_pitch + i][offset + 4q ...] and the weights of column j. Where the kernels widen rows
-/// (KernelsU8::widen) there is one tap, of 16-bit numbers.
+/// rows[t * row_pitch + i][offset + 4q ...] and the weights of column j. Tiles of WideKernelsU8 have one tap, whose rows
+/// are 16-bit numbers.
 struct TileU8Args {
   const std::uint8_t* const* rows;
   std::ptrdiff_t row_pitch;
@@ -46,6 +46,7 @@ struct TileU8Args {
   std::int64_t taps;
   std::int64_t quads;  // of a tap
   const void* panel;
+  std::int16_t* kept;  // see PanelForm
   ColumnsU8 columns;
   const FinishU8* finish;
   void* out;                  // bytes, floats or int32
@@ -93,12 +94,26 @@ struct PackRowsU8 {
   std::int32_t* sums;  // of each column
 };
 
+/// What a tile reads as weights: bytes, bytes that it leaves as numbers of 16 bits in `kept` for the tiles below it, or
+/// such numbers.
+enum class PanelForm { kBytes, kBytesKept, kWide };
+
+/// Products of pairs of 16-bit numbers, where the processor has none of bytes.
+struct WideKernelsU8 {
+  using Tile = void (*)(const TileU8Args& args);
+  /// What tiles read as rows: y[i] = x[i], of signed bytes x[i] + 128.
+  void (*widen)(const std::uint8_t* x, std::int64_t n, bool x_signed, std::int16_t* y);
+  /// Rows 1 to KernelsU8::max_rows.
+  Tile (*tile)(int rows, PanelForm form);
+  /// The products' sums alone, int32 [rows][panel_columns] in the order of the lanes, of a panel of 16-bit numbers.
+  Tile (*raw_tile)(int rows);
+};
+
 /// Kernels of one instruction set, and the form that they read weights in. A panel has `panel_columns`
 /// columns, the last one of a matrix maybe fewer: as many as `columns_for` says.
 struct KernelsU8 {
   using Tile = void (*)(const TileU8Args& args);
   int panel_columns;
-  int weight_bytes;  // of one packed weight
   /// The columns that a panel has room for when `width` of them exist.
   int (*columns_for)(std::int64_t width);
   /// Rows of the tallest tile of a panel with `columns` columns.
@@ -110,13 +125,11 @@ struct KernelsU8 {
   /// Packs a panel that has room for panel_columns of weights that lie row after row; null: there is no faster
   /// way than byte by byte.
   void (*pack_rows)(const PackRowsU8& args);
-  /// Null, or what tiles read instead of bytes: y[i] = x[i], of signed bytes x[i] + 128.
-  void (*widen)(const std::uint8_t* x, std::int64_t n, bool x_signed, std::int16_t* y);
   /// Rows 1 to max_rows(columns). `x_signed`: bytes of rows are signed ones; `start` is for those as they
   /// are, plus 128.
   Tile (*tile)(int rows, int columns, bool x_signed);
-  /// Where rows are widened: the products' sums alone, int32 [rows][panel_columns] in the order of the lanes.
-  Tile (*raw_tile)(int rows);
+  /// Where `tile` is null.
+  const WideKernelsU8* wide;
   /// Channels are padded to a multiple of it.
   int depthwise_channels;
   std::int64_t (*depthwise_bytes)(std::int64_t taps, std::int64_t channels);
@@ -137,8 +150,6 @@ struct KernelsU8 {
 const KernelsU8& kernels_u8(Isa isa);
 /// Products of pairs of 16 bits, which every instruction set has.
 const KernelsU8& kernels_u8_pairs(Isa isa);
-/// Whether kernels_u8(isa) multiply bytes, and not pairs of 16 bits.
-bool multiplies_bytes(Isa isa);
 /// Tells packed weights of different kernels apart.
 std::string kernels_key(Isa isa);
 /// With 8-bit products of AVX-512 (VNNI); nullptr where the processor or the build has none.

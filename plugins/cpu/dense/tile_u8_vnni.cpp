@@ -428,14 +428,12 @@ const KernelsU8* kernels_u8_vnni() {
   static const KernelsU8 kernels = [] {
     KernelsU8 k = kernels_u8_pairs(Isa::kAvx512);
     k.panel_columns = kColumns;
-    k.weight_bytes = 1;
     k.columns_for = columns_for;
     k.max_rows = max_rows;
     k.lane = lane_of;
     k.place = place;
     k.pack_rows = pack_rows;
-    k.widen = nullptr;
-    k.raw_tile = nullptr;
+    k.wide = nullptr;
     k.tile = find_tile;
     k.depthwise_channels = kColumns;
     k.depthwise_bytes = depthwise_bytes;
