@@ -1,0 +1,389 @@
+"""Sessions: a model that is loaded, placed and ready to run."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import weakref
+from ctypes import c_int64, c_void_p
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+import numpy as np
+
+from . import _library as lib
+from ._binding import IOBinding
+from ._environment import OF_ONNX_RUNTIME, environment
+from ._errors import Error, InvalidArgument, nearest
+from ._options import RunOptions, SessionOptions, options_with, path_of
+from ._quick import ReadyRuns
+from ._types import TypeOfValue, element_of_dtype
+from ._values import Value, names_array, python_of, value_of
+
+_INPUTS, _OUTPUTS, _OVERRIDABLE = range(3)
+_COPIED_BYTES = 16 << 10  # results up to here are copied; of larger ones the arrays are views of the session's values
+
+
+class NodeArg:
+    """An input or output of a model.
+
+    name; type: as "tensor(float)"; shape: a list with, for each dimension, its size, the name of its symbol, or None where nothing
+    is known; None where not even the rank is.
+    """
+
+    __slots__ = ("name", "type", "shape")
+
+    def __init__(self, name: str, type: str, shape: Optional[List[Union[int, str, None]]]):
+        self.name, self.type, self.shape = name, type, shape
+
+    def __repr__(self) -> str:
+        return f"NodeArg(name='{self.name}', type='{self.type}', shape={self.shape})"
+
+
+class ModelMetadata:
+    """What a model says of itself: texts are "" where it says nothing."""
+
+    __slots__ = ("producer_name", "producer_version", "graph_name", "graph_description", "domain", "description", "version",
+                 "ir_version", "opset", "custom_metadata_map")
+
+    def __init__(self, session: int):
+        texts = [lib.decode(lib.session_text(session, which)) for which in range(6)]
+        (self.producer_name, self.producer_version, self.domain, self.description, self.graph_name,
+         self.graph_description) = texts
+        self.version: int = lib.session_model_version(session)
+        self.ir_version: int = lib.session_ir_version(session)
+        self.opset: int = lib.session_opset(session, None)
+        keys = [lib.session_metadata_key(session, place) for place in range(lib.session_metadata_count(session))]
+        self.custom_metadata_map: Dict[str, str] = {
+            lib.decode(key): lib.decode(lib.session_metadata(session, key)) for key in keys}
+
+
+_sessions: "weakref.WeakSet[InferenceSession]" = weakref.WeakSet()
+
+
+class InferenceSession:
+    """A model that is loaded, placed on devices and ready to run.
+
+    model: a path, the bytes of a model, or an onnx.ModelProto. A model with external data has it beside its file; for bytes the
+        option "external_data" names the folder.
+    sess_options: SessionOptions; copied.
+    providers: in order of preference, names of ours ("cpu", "opencl", "cuda"; "opencl:1" is its second device, "cuda?" may be
+        missing) or of ONNX Runtime's ("CPUExecutionProvider", "CUDAExecutionProvider"), each also as a pair with options. Without,
+        the option "providers" holds, whose default is all that have a device.
+    provider_options: a dict for each provider, where they are not given in pairs.
+
+    Threads: any number may run it at a time; the interpreter goes on with other threads meanwhile. In the child of a fork the session
+    cannot be used; make a new one there.
+    Interrupts: Ctrl-C is seen when the run has returned. Where runs are so long that they must be ended before, run in a thread
+    and call `RunOptions.cancel()` from another one.
+    Errors: a class of exceptions for each kind, all of them `backplane.Error`; the message says what to do.
+    """
+
+    def __init__(self, path_or_bytes: Any, sess_options: Optional[SessionOptions] = None,
+                 providers: Optional[Sequence[Any]] = None,
+                 provider_options: Optional[Sequence[Dict[str, Any]]] = None):
+        self._handle: Optional[int] = None
+        self._options = options_with(sess_options, providers, provider_options)
+        self._theirs = {OF_ONNX_RUNTIME[name].rstrip("?"): name for name in _names_of(providers) if name in OF_ONNX_RUNTIME}
+        self._ready = ReadyRuns()
+        self._by_names = self._ready.by_names
+        self._arrays: Dict[Any, Any] = {}
+        self._pending: List[Any] = []
+        path = path_of(path_or_bytes)
+        self._model = b""
+        if path is not None:
+            self._handle = lib.made(lib.session_create, environment(), path, self._options._handle)
+        else:
+            # The library reads from these bytes as long as the session lives.
+            self._model = _bytes_of(path_or_bytes)
+            self._handle = lib.made(lib.session_create_from_memory, environment(), self._model, len(self._model),
+                                    self._options._handle)
+        self._inputs, self._outputs, self._overridable = (self._list(which) for which in range(3))
+        self._output_names = [output.name for output in self._outputs]
+        self._types = {value.name: TypeOfValue(value.type) for value in self._overridable + self._inputs}
+        _sessions.add(self)
+
+    def __del__(self, _destroy=lib.session_destroy):
+        handle, self._handle = getattr(self, "_handle", None), None
+        if handle:
+            _destroy(handle)
+
+    def _open_handle(self) -> int:
+        if not self._handle:
+            raise Error("the session was made before the process was forked, and its threads are the parent's: make one in the child")
+        return self._handle
+
+    # ---- The model ----
+
+    def get_inputs(self) -> List[NodeArg]:
+        """The inputs that a run must be fed."""
+        return list(self._inputs)
+
+    def get_outputs(self) -> List[NodeArg]:
+        """The outputs, in the order in which `run` gives them."""
+        return list(self._outputs)
+
+    def get_overridable_initializers(self) -> List[NodeArg]:
+        """Initializers that a run may be fed instead of what the model has."""
+        return list(self._overridable)
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says of itself."""
+        return ModelMetadata(self._open_handle())
+
+    def get_providers(self) -> List[str]:
+        """The providers whose devices the session has, in order of preference, named as they were asked for."""
+        labels = [row["provider"] for row in self.explain()["devices"]]
+        return list(dict.fromkeys(self._theirs.get(label, label) for label in labels))
+
+    def get_provider_options(self) -> Dict[str, Dict[str, str]]:
+        """The options that each provider was given."""
+        given = self.explain()["options"]
+        found: Dict[str, Dict[str, str]] = {name: {} for name in self.get_providers()}
+        for key, value in given.items():
+            if key.startswith("provider."):
+                _, name, option = key.split(".", 2)
+                found.setdefault(self._theirs.get(name, name), {})[option] = value
+        return found
+
+    def get_session_options(self) -> SessionOptions:
+        """A copy of the options that the session was made with."""
+        return self._options.copy()
+
+    # ---- Runs ----
+
+    def run(self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any],
+            run_options: Optional[RunOptions] = None) -> List[Any]:
+        """Runs the model; the outputs as a list.
+
+        output_names: outputs, or any inner values, by name; None or empty: all outputs.
+        input_feed: by name, an array or a Value; numbers and lists of Python's where the input's type says what they are; lists for
+            sequences, dicts for maps, None for optionals without an element. An array must have the input's dtype: nothing is
+            cast. It may have any strides; contiguous ones are read where they lie. Nobody may write it meanwhile.
+        run_options: RunOptions.
+
+        Results are arrays (of str for strings), lists, dicts, or None for an optional without an element. They are the caller's own:
+        no later run changes them, and they may outlive the session.
+        """
+        if run_options is None:
+            ready = self._by_names.get(tuple(output_names) if output_names else None)
+            if ready is not None and ready.free:
+                results = self._quick(ready, input_feed)
+                if results is not None:
+                    return results
+        return self._run_by_name(output_names, input_feed, run_options)
+
+    def _quick(self, ready: Any, feed: Mapping[str, Any]) -> Optional[List[Any]]:
+        try:
+            quick = ready.free.pop()
+        except IndexError:  # another thread was first
+            return None
+        try:
+            results = quick.run(feed)
+        except InvalidArgument:  # outputs of another shape than the last ones: not of the shapes alone
+            ready.possible = False
+            return None
+        ready.free.append(quick)
+        return results
+
+    def _run_by_name(self, output_names: Any, feed: Any, options: Optional[RunOptions]) -> List[Any]:
+        values = self._run(output_names, feed, options)
+        if options is not None and not options._synchronize:
+            return [python_of(value) for value in values]  # views: what is in them comes later
+        results = [_result_of(value) for value in values]
+        if options is None:
+            key = tuple(output_names) if output_names else None
+            names = self._output_names if key is None else list(key)
+            self._ready.consider(self._open_handle(), key, feed, names, results)
+            self._by_names = self._ready.by_names
+        return results
+
+    def run_with_ort_values(self, output_names: Optional[Sequence[str]], input_dict_ort_values: Mapping[str, Any],
+                            run_options: Optional[RunOptions] = None) -> List[Value]:
+        """As `run`, with results as values."""
+        return self._run(output_names, input_dict_ort_values, run_options)
+
+    run_with_values = run_with_ort_values
+
+    def run_path(self, path: str, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any]) -> List[Any]:
+        """Runs a path through the model, which options "path.NAME.inputs", "path.NAME.outputs" ... describe. NotFound for one that the
+        session does not have."""
+        return [_result_of(value) for value in self._run(output_names, input_feed, None, path)]
+
+    def get_paths(self) -> List[str]:
+        """The paths that the session has."""
+        handle = self._open_handle()
+        return [lib.decode(lib.session_path_name(handle, place)) for place in range(lib.session_path_count(handle))]
+
+    def io_binding(self) -> IOBinding:
+        """A binding: inputs and outputs that stay between runs."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: Optional[RunOptions] = None) -> None:
+        """Runs with what is bound."""
+        iobinding.run(run_options)
+
+    def synchronize(self) -> None:
+        """Waits for what runs with RunOptions.synchronize = False left going on; their results may be read then."""
+        lib.check(lib.session_synchronize(self._open_handle()))
+        self._pending.clear()
+
+    def _run(self, output_names: Any, feed: Any, options: Optional[RunOptions], path: Optional[str] = None) -> List[Value]:
+        handle = self._open_handle()
+        if not isinstance(feed, Mapping):
+            raise InvalidArgument(f"input_feed is a dict of names and arrays, not a {type(feed).__name__}")
+        if isinstance(output_names, (str, bytes)):
+            raise InvalidArgument(f"output_names is a list of names: ['{output_names}']")
+        values = [self._feed(name, data) for name, data in feed.items()]  # they live until the run is over
+        feed_names = self._names(tuple(feed))
+        feeds = (c_void_p * len(values))(*[value._pointer() for value in values])
+        if output_names:
+            count, fetch_names = len(output_names), self._names(tuple(output_names))
+        else:
+            count, fetch_names = len(self._output_names), None
+        if path is None:
+            fetches = (c_void_p * count)()
+            status = lib.session_run_with(handle, None if options is None else options._handle, feed_names, feeds, len(values),
+                                          fetch_names, fetches, count)
+        else:
+            word = lib.encode(path)
+            if fetch_names is None:
+                count = lib.session_path_output_count(handle, word)
+            fetches = (c_void_p * count)()
+            status = lib.session_run_path(handle, word, feed_names, feeds, len(values), fetch_names, fetches, count)
+        if status is not None:
+            lib.check(status)
+        if options is not None and not options._synchronize:
+            self._pending.append(values)
+        return [Value(pointer) for pointer in fetches]
+
+    def _names(self, names: Any) -> Any:
+        """The C strings of these names, kept for later runs."""
+        known = self._arrays.get(names)
+        if known is None:
+            if len(self._arrays) >= 256:
+                self._arrays.clear()
+            encoded = [lib.encode(name) for name in names]
+            known = self._arrays[names] = (names_array(encoded), encoded)
+        return known[0]
+
+    def _feed(self, name: str, data: Any) -> Value:
+        if isinstance(data, Value):
+            return data
+        type = self._types.get(name)
+        if type is None:
+            return self._unknown_feed(name, data)
+        return value_of(data, type, f"the input '{name}'")
+
+    def _unknown_feed(self, name: Any, data: Any) -> Value:
+        """A feed that is no input: an inner value of the model, or nothing; the library says which."""
+        if isinstance(data, np.ndarray) and isinstance(name, str) and element_of_dtype(data.dtype) is not None:
+            return Value.from_numpy(data)
+        raise InvalidArgument(f"the model has no input {name!r}; {nearest(str(name), self._types)}")
+
+    def _input_type(self, name: str) -> TypeOfValue:
+        try:
+            return self._types[name]
+        except KeyError:
+            raise InvalidArgument(f"the model has no input '{name}'; {nearest(str(name), self._types)}") from None
+
+    # ---- What it says of itself ----
+
+    def explain(self) -> Dict[str, Any]:
+        """All that is known of the model and its placement: "nodes" with their provider and the reasons of those that did not get
+        them, "copies" with their causes, "remarks", "options" and more; the form of `backplane inspect --json`."""
+        return json.loads(lib.text_from(lib.session_explain, self._open_handle()))
+
+    def statistics(self) -> Dict[str, Any]:
+        """Figures: "load_ms", "plan_ms", "plans", "arena_bytes", "nodes_on" (nodes by provider), "copies" and more."""
+        return json.loads(lib.text_from(lib.session_statistics, self._open_handle()))
+
+    def memory(self) -> Dict[str, Any]:
+        """What lies where: "arenas", "plans" with the place of each value, "weights"."""
+        return json.loads(lib.text_from(lib.session_memory, self._open_handle()))
+
+    def trace(self) -> Dict[str, Any]:
+        """The spans of all runs since the last call, as Chrome and Perfetto read them. The session must have been made with
+        SessionOptions.enable_profiling."""
+        return json.loads(lib.text_from(lib.session_trace, self._open_handle()))
+
+    def end_profiling(self) -> str:
+        """Writes `trace()` to a file named after SessionOptions.profile_file_prefix; its path."""
+        file = f"{self._options.profile_file_prefix}{os.getpid()}_{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump(self.trace(), out)
+        return file
+
+    def save_plan(self, path: Any) -> None:
+        """Writes what was decided, and packed weights. A session of the same model with the option "saved_plan" is ready sooner."""
+        lib.check(lib.session_save_plan(self._open_handle(), lib.encode(path)))
+
+    def save(self, names: Sequence[str]) -> None:
+        """Values of the model that are readable after every run by `saved`, whatever it fetches; an empty list ends it."""
+        array, _ = lib.words(names)
+        lib.check(lib.session_save(self._open_handle(), array, len(array)))
+        # Quick runs save apart from those by name.
+        self._ready.drop()
+        self._by_names = self._ready.by_names
+        self._ready.paused = bool(names)
+
+    def saved(self, name: str) -> Any:
+        """What the last `run` saved under a name; None before the first."""
+        pointer = lib.made(lib.session_saved, self._open_handle(), lib.encode(name))
+        return python_of(Value(pointer)) if pointer else None
+
+    def option(self, key: str) -> str:
+        """What an option is for this session; "entry.KEY" is what was kept there."""
+        return lib.text_from(lib.session_option, self._open_handle(), lib.encode(key))
+
+    def quantization(self, value: str, parameter: str) -> Optional[str]:
+        """The tensor that the model's annotations name as a parameter ("SCALE_TENSOR") of a value."""
+        found = lib.session_quantization(self._open_handle(), lib.encode(value), lib.encode(parameter))
+        return lib.decode(found) if found else None
+
+    def _list(self, which: int) -> List[NodeArg]:
+        handle = self._open_handle()
+        rows = []
+        for place in range(lib.session_count(handle, which)):
+            rank = lib.session_rank(handle, which, place)
+            dims = (c_int64 * rank).from_address(lib.session_dims(handle, which, place)) if rank > 0 else ()
+            symbols = [lib.session_symbol(handle, which, place, axis) for axis in range(max(rank, 0))]
+            shape = None if rank < 0 else [
+                size if size >= 0 else lib.decode(symbol) or None for size, symbol in zip(dims, symbols)]
+            rows.append(NodeArg(lib.decode(lib.session_name(handle, which, place)),
+                                lib.decode(lib.session_type(handle, which, place)), shape))
+        return rows
+
+
+def _result_of(value: Value) -> Any:
+    """What a run's value is for its caller: small arrays have memory of their own, so that the value's goes at once."""
+    made = python_of(value)
+    if type(made) is np.ndarray and made.base is not None and made.nbytes <= _COPIED_BYTES:
+        return made.copy()
+    return made
+
+
+def _names_of(providers: Any) -> List[str]:
+    entries = [providers] if isinstance(providers, str) else (providers or [])
+    return [entry[0] if isinstance(entry, (tuple, list)) else entry for entry in entries]
+
+
+def _bytes_of(model: Any) -> bytes:
+    if isinstance(model, bytes):
+        return model
+    if isinstance(model, (bytearray, memoryview)):
+        return bytes(model)
+    if hasattr(model, "SerializeToString"):
+        return model.SerializeToString()
+    raise InvalidArgument(f"a model is a path, bytes or an onnx.ModelProto, not a {type(model).__name__}")
+
+
+def _abandon() -> None:
+    """In the child of a fork: the sessions' threads are not there, so nothing of them can be used or ended."""
+    for session in list(_sessions):
+        session._handle = None
+        session._ready.abandon()
+        session._by_names = session._ready.by_names
+
+
+os.register_at_fork(after_in_child=_abandon)
