@@ -63,17 +63,6 @@ def mlp_by_numpy(model_bytes, x):
     return np.maximum(x @ weights["w1"] + weights["b1"], 0) @ weights["w2"] + weights["b2"]
 
 
-def main():
-    """Runs the cases of the file; the last line has their numbers, as tools/test reads them."""
-    result = unittest.main("__main__", exit=False, verbosity=1).result
-    failed = len(result.failures) + len(result.errors)
-    skipped = len(result.skipped)
-    for case, reason in result.skipped:
-        print(f"skipped: {case}: {reason}")
-    print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped")
-    sys.exit(1 if failed else 0)
-
-
 def run_python(code, **environment):
     """Runs a program in a process of its own, which sees the package; raises with what it printed."""
     import subprocess
@@ -84,3 +73,14 @@ def run_python(code, **environment):
     if made.returncode != 0:
         raise AssertionError(f"exit code {made.returncode}\n{made.stdout}{made.stderr}")
     return made.stdout
+
+
+def main():
+    """Runs the cases of the file; the last line has their numbers, as tools/test reads them."""
+    result = unittest.main("__main__", exit=False, verbosity=1).result
+    failed = len({getattr(case, "test_case", case).id() for case, _ in result.failures + result.errors})
+    skipped = len(result.skipped)
+    for case, reason in result.skipped:
+        print(f"skipped: {case}: {reason}")
+    print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped")
+    sys.exit(1 if failed else 0)

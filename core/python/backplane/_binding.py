@@ -9,7 +9,7 @@ import numpy as np
 from . import _library as lib
 from ._errors import InvalidArgument
 from ._types import element_of
-from ._values import Value, _dims, python_of, value_of
+from ._values import Value, dims_of, python_of, value_of
 
 
 class _Output(Value):
@@ -61,7 +61,7 @@ class IOBinding:
     def bind_cpu_input(self, name: str, array: Any) -> None:
         """Binds an array (or a list, a dict, as `run` takes it). Contiguous ones are not copied: what is written to the array is what the
         next run reads."""
-        self.bind_ortvalue_input(name, value_of(array, self._session._input_type(name), f"the input '{name}'"))
+        self.bind_ortvalue_input(name, value_of(array, self._session._named.type_of(name), f"the input '{name}'"))
 
     def bind_input(self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int],
                    buffer_ptr: int) -> None:
@@ -150,9 +150,9 @@ class IOBinding:
         count = int(np.prod(dims, dtype=np.int64))
         size = element.bytes_of(count)
         if device_type.lower() == "cpu":
-            return Value(lib.made(lib.value_borrow, element.number, _dims(dims), len(dims), int(address), size))
+            return Value(lib.made(lib.value_borrow, element.number, dims_of(dims), len(dims), int(address), size))
         return Value(lib.made(lib.value_borrow_on, self._session._open_handle(), _device(device_type, device_id), element.number,
-                              _dims(dims), len(dims), int(address), 0, size))
+                              dims_of(dims), len(dims), int(address), 0, size))
 
     def _renew(self, inputs: bool = True, outputs: bool = True) -> None:
         """A binding cannot forget a name, so there is a new one with what is kept."""

@@ -106,7 +106,8 @@ def describe_plugins() -> List[Dict[str, Any]]:
     return json.loads(lib.text_from(lib.environment_providers, environment()))
 
 
-def _with_devices() -> List[str]:
+def with_devices() -> List[str]:
+    """Our names of the providers that have a device, the host's last."""
     names = [row["provider"] for row in describe_plugins() if row["provider"] and row["devices"]]
     return sorted(set(names), key=lambda name: (name == "cpu", name))
 
@@ -115,7 +116,7 @@ def get_available_providers() -> List[str]:
     """The providers that have a device here, "cpu" last, each followed by the name that ONNX Runtime has for it:
     ["cpu", "CPUExecutionProvider"]. A session takes either."""
     names: List[str] = []
-    for name in _with_devices():
+    for name in with_devices():
         names.append(name)
         names += [theirs for theirs, ours in OF_ONNX_RUNTIME.items() if ours.rstrip("?") == name]
     return names
@@ -128,7 +129,7 @@ def get_all_providers() -> List[str]:
 
 def get_device() -> str:
     """"GPU" where CUDA has a device, else "CPU"; as ONNX Runtime says it."""
-    return "GPU" if "cuda" in _with_devices() else "CPU"
+    return "GPU" if "cuda" in with_devices() else "CPU"
 
 
 def provider_word(name: str) -> str:

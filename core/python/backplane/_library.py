@@ -182,6 +182,12 @@ for _name in _FUNCTIONS:
     globals()[_name] = _declared(_name)
 
 
+# The bytes at an address as a memoryview; who calls keeps what they belong to.
+memory_at = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_ssize_t, ctypes.c_int)(
+    ("PyMemoryView_FromMemory", ctypes.pythonapi))
+WRITABLE = 0x200  # PyBUF_WRITE
+
+
 def check(status) -> None:
     """Raises what a status says; does nothing for success."""
     if status is None:
@@ -238,4 +244,4 @@ def words(texts) -> Tuple[ctypes.Array, List[bytes]]:
     return (c_char_p * len(encoded))(*encoded), encoded
 
 
-__all__ = ["check", "decode", "encode", "file", "made", "take_string", "text_from", "words", *_FUNCTIONS]
+__all__ = ["WRITABLE", "check", "decode", "encode", "file", "made", "memory_at", "take_string", "text_from", "words", *_FUNCTIONS]

@@ -68,7 +68,7 @@ class SessionOptions:
     changed later changes the next session. Threads: one at a time.
     """
 
-    __slots__ = ("_handle", "_calls", "_set", "_verbosity", "_data", "profile_file_prefix")
+    __slots__ = ("_handle", "_calls", "_set", "_verbosity", "_data", "_provider_options", "profile_file_prefix")
 
     def __init__(self) -> None:
         self._handle = lib.made(lib.options_create)
@@ -76,6 +76,7 @@ class SessionOptions:
         self._set: Dict[str, str] = {}
         self._verbosity = 0
         self._data: List[bytes] = []
+        self._provider_options: Dict[str, Dict[str, str]] = {}
         self.profile_file_prefix = "backplane_profile_"
 
     def __del__(self, _destroy=lib.options_destroy):
@@ -123,6 +124,7 @@ class SessionOptions:
         values, kept_values = lib.words(text_of(value) for value in options.values())
         self._call(lib.options_append_provider, lib.encode(word), keys, values, len(options))
         self._data += kept + kept_values
+        self._provider_options[name] = {key: text_of(value) for key, value in options.items()}
 
     def register_custom_ops_library(self, path: Any) -> None:
         """A library of custom operators; it is loaded when a session is made."""
@@ -198,6 +200,7 @@ class SessionOptions:
         for function, arguments in self._calls:
             made._call(function, *arguments)
         made._set, made._verbosity, made._data = dict(self._set), self._verbosity, list(self._data)
+        made._provider_options = dict(self._provider_options)
         made.profile_file_prefix = self.profile_file_prefix
         return made
 

@@ -66,7 +66,7 @@ class QuickRun:
         for name, place, dtype, shape in self.inputs:
             try:
                 array = feed[name]
-            except KeyError:
+            except (KeyError, TypeError):
                 return None
             if type(array) is not _array or array.shape != shape or array.dtype != dtype:
                 return None

@@ -6,22 +6,19 @@ import json
 import os
 import time
 import weakref
-from ctypes import c_int64, c_void_p
+from ctypes import c_int64
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
-
-import numpy as np
 
 from . import _library as lib
 from ._binding import IOBinding
-from ._environment import OF_ONNX_RUNTIME, environment
-from ._errors import Error, InvalidArgument, nearest
+from ._environment import OF_ONNX_RUNTIME, environment, with_devices
+from ._errors import Error, InvalidArgument
+from ._named import NamedRuns
 from ._options import RunOptions, SessionOptions, options_with, path_of
 from ._quick import ReadyRuns
-from ._types import TypeOfValue, element_of_dtype
-from ._values import Value, names_array, python_of, value_of
+from ._values import Value, python_of
 
 _INPUTS, _OUTPUTS, _OVERRIDABLE = range(3)
-_COPIED_BYTES = 16 << 10  # results up to here are copied; of larger ones the arrays are views of the session's values
 
 
 class NodeArg:
@@ -87,7 +84,6 @@ class InferenceSession:
         self._theirs = {OF_ONNX_RUNTIME[name].rstrip("?"): name for name in _names_of(providers) if name in OF_ONNX_RUNTIME}
         self._ready = ReadyRuns()
         self._by_names = self._ready.by_names
-        self._arrays: Dict[Any, Any] = {}
         self._pending: List[Any] = []
         path = path_of(path_or_bytes)
         self._model = b""
@@ -99,8 +95,7 @@ class InferenceSession:
             self._handle = lib.made(lib.session_create_from_memory, environment(), self._model, len(self._model),
                                     self._options._handle)
         self._inputs, self._outputs, self._overridable = (self._list(which) for which in range(3))
-        self._output_names = [output.name for output in self._outputs]
-        self._types = {value.name: TypeOfValue(value.type) for value in self._overridable + self._inputs}
+        self._named = NamedRuns(self._overridable + self._inputs, self._outputs)
         _sessions.add(self)
 
     def __del__(self, _destroy=lib.session_destroy):
@@ -132,19 +127,21 @@ class InferenceSession:
         return ModelMetadata(self._open_handle())
 
     def get_providers(self) -> List[str]:
-        """The providers whose devices the session has, in order of preference, named as they were asked for."""
-        labels = [row["provider"] for row in self.explain()["devices"]]
-        return list(dict.fromkeys(self._theirs.get(label, label) for label in labels))
+        """The providers of the session in order of preference, named as they were asked for; of optional ones those that have a device.
+        Where each node went, and why, is in `explain`."""
+        asked = self.option("providers")
+        there = with_devices()
+        if asked == "auto":
+            names = there
+        else:
+            entries = [(entry.partition(":")[0].rstrip("?"), "?" in entry) for entry in asked.split(",")]
+            names = [name for name, is_optional in entries if name in there or not is_optional]
+        return list(dict.fromkeys(self._theirs.get(name, name) for name in names))
 
     def get_provider_options(self) -> Dict[str, Dict[str, str]]:
         """The options that each provider was given."""
-        given = self.explain()["options"]
-        found: Dict[str, Dict[str, str]] = {name: {} for name in self.get_providers()}
-        for key, value in given.items():
-            if key.startswith("provider."):
-                _, name, option = key.split(".", 2)
-                found.setdefault(self._theirs.get(name, name), {})[option] = value
-        return found
+        given = self._options._provider_options
+        return {name: dict(given.get(name, {})) for name in self.get_providers()}
 
     def get_session_options(self) -> SessionOptions:
         """A copy of the options that the session was made with."""
@@ -187,28 +184,33 @@ class InferenceSession:
         return results
 
     def _run_by_name(self, output_names: Any, feed: Any, options: Optional[RunOptions]) -> List[Any]:
-        values = self._run(output_names, feed, options)
+        handle = self._open_handle()
+        fetches, keep = self._named.run(handle, output_names, feed, options)
         if options is not None and not options._synchronize:
-            return [python_of(value) for value in values]  # views: what is in them comes later
-        results = [_result_of(value) for value in values]
+            self._pending.append(keep)
+            return [python_of(Value(pointer)) for pointer in fetches]  # views: what is in them comes later
+        results = self._named.results(output_names, fetches)
         if options is None:
             key = tuple(output_names) if output_names else None
-            names = self._output_names if key is None else list(key)
-            self._ready.consider(self._open_handle(), key, feed, names, results)
+            self._ready.consider(handle, key, feed, list(key or self._named.output_names), results)
             self._by_names = self._ready.by_names
         return results
 
     def run_with_ort_values(self, output_names: Optional[Sequence[str]], input_dict_ort_values: Mapping[str, Any],
                             run_options: Optional[RunOptions] = None) -> List[Value]:
         """As `run`, with results as values."""
-        return self._run(output_names, input_dict_ort_values, run_options)
+        fetches, keep = self._named.run(self._open_handle(), output_names, input_dict_ort_values, run_options)
+        if run_options is not None and not run_options._synchronize:
+            self._pending.append(keep)
+        return [Value(pointer) for pointer in fetches]
 
     run_with_values = run_with_ort_values
 
     def run_path(self, path: str, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any]) -> List[Any]:
         """Runs a path through the model, which options "path.NAME.inputs", "path.NAME.outputs" ... describe. NotFound for one that the
         session does not have."""
-        return [_result_of(value) for value in self._run(output_names, input_feed, None, path)]
+        fetches, _ = self._named.run(self._open_handle(), output_names, input_feed, None, lib.encode(path))
+        return self._named.results(output_names, fetches)
 
     def get_paths(self) -> List[str]:
         """The paths that the session has."""
@@ -227,65 +229,6 @@ class InferenceSession:
         """Waits for what runs with RunOptions.synchronize = False left going on; their results may be read then."""
         lib.check(lib.session_synchronize(self._open_handle()))
         self._pending.clear()
-
-    def _run(self, output_names: Any, feed: Any, options: Optional[RunOptions], path: Optional[str] = None) -> List[Value]:
-        handle = self._open_handle()
-        if not isinstance(feed, Mapping):
-            raise InvalidArgument(f"input_feed is a dict of names and arrays, not a {type(feed).__name__}")
-        if isinstance(output_names, (str, bytes)):
-            raise InvalidArgument(f"output_names is a list of names: ['{output_names}']")
-        values = [self._feed(name, data) for name, data in feed.items()]  # they live until the run is over
-        feed_names = self._names(tuple(feed))
-        feeds = (c_void_p * len(values))(*[value._pointer() for value in values])
-        if output_names:
-            count, fetch_names = len(output_names), self._names(tuple(output_names))
-        else:
-            count, fetch_names = len(self._output_names), None
-        if path is None:
-            fetches = (c_void_p * count)()
-            status = lib.session_run_with(handle, None if options is None else options._handle, feed_names, feeds, len(values),
-                                          fetch_names, fetches, count)
-        else:
-            word = lib.encode(path)
-            if fetch_names is None:
-                count = lib.session_path_output_count(handle, word)
-            fetches = (c_void_p * count)()
-            status = lib.session_run_path(handle, word, feed_names, feeds, len(values), fetch_names, fetches, count)
-        if status is not None:
-            lib.check(status)
-        if options is not None and not options._synchronize:
-            self._pending.append(values)
-        return [Value(pointer) for pointer in fetches]
-
-    def _names(self, names: Any) -> Any:
-        """The C strings of these names, kept for later runs."""
-        known = self._arrays.get(names)
-        if known is None:
-            if len(self._arrays) >= 256:
-                self._arrays.clear()
-            encoded = [lib.encode(name) for name in names]
-            known = self._arrays[names] = (names_array(encoded), encoded)
-        return known[0]
-
-    def _feed(self, name: str, data: Any) -> Value:
-        if isinstance(data, Value):
-            return data
-        type = self._types.get(name)
-        if type is None:
-            return self._unknown_feed(name, data)
-        return value_of(data, type, f"the input '{name}'")
-
-    def _unknown_feed(self, name: Any, data: Any) -> Value:
-        """A feed that is no input: an inner value of the model, or nothing; the library says which."""
-        if isinstance(data, np.ndarray) and isinstance(name, str) and element_of_dtype(data.dtype) is not None:
-            return Value.from_numpy(data)
-        raise InvalidArgument(f"the model has no input {name!r}; {nearest(str(name), self._types)}")
-
-    def _input_type(self, name: str) -> TypeOfValue:
-        try:
-            return self._types[name]
-        except KeyError:
-            raise InvalidArgument(f"the model has no input '{name}'; {nearest(str(name), self._types)}") from None
 
     # ---- What it says of itself ----
 
@@ -353,14 +296,6 @@ class InferenceSession:
             rows.append(NodeArg(lib.decode(lib.session_name(handle, which, place)),
                                 lib.decode(lib.session_type(handle, which, place)), shape))
         return rows
-
-
-def _result_of(value: Value) -> Any:
-    """What a run's value is for its caller: small arrays have memory of their own, so that the value's goes at once."""
-    made = python_of(value)
-    if type(made) is np.ndarray and made.base is not None and made.nbytes <= _COPIED_BYTES:
-        return made.copy()
-    return made
 
 
 def _names_of(providers: Any) -> List[str]:

@@ -131,19 +131,22 @@ def element_of(given: Any) -> ElementType:
 
 class TypeOfValue:
     """A type string of ONNX, taken apart: kind "tensor", "seq", "map", "optional" or "other"; for containers `inner`; for
-    tensors `element`; for maps `key`."""
+    tensors `element`, with its number, and its dtype where that is NumPy's own; for maps `key`."""
 
-    __slots__ = ("text", "kind", "inner", "element", "key")
+    __slots__ = ("text", "kind", "inner", "element", "key", "number", "dtype")
 
     def __init__(self, text: str):
         self.text = text
         self.kind, self.inner, self.element, self.key = "other", None, None, None
+        self.number, self.dtype = 0, None
         found = re.fullmatch(r"(tensor|seq|optional|map)\((.*)\)", text)
         if not found:
             return
         kind, rest = found.groups()
         if kind == "tensor":
             self.element = BY_NAME.get(rest)
+            if self.element is not None and self.element.is_plain:
+                self.number, self.dtype = self.element.number, self.element.dtype
         elif kind == "map":
             key, _, rest = rest.partition(",")
             self.key = BY_NAME.get(key.strip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from ctypes import byref, c_char_p, c_int64, c_uint64, c_void_p
+from ctypes import byref, c_int64, c_uint64, c_void_p
 from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -18,8 +18,36 @@ _CPU = 1  # kDLCPU
 
 
 @functools.lru_cache(maxsize=4096)
-def _dims(shape: Tuple[int, ...]) -> ctypes.Array:
+def dims_of(shape: Tuple[int, ...]) -> ctypes.Array:
+    """The dims as the library takes them."""
     return (c_int64 * len(shape))(*shape)
+
+
+@functools.lru_cache(maxsize=256)
+def pointers(count: int) -> Any:
+    """The type of so many pointers. Types of ctypes are costly, and garbage once nobody has them."""
+    return c_void_p * count
+
+
+@functools.lru_cache(maxsize=64)
+def _many_dims(rank: int) -> Any:
+    return c_int64 * rank
+
+
+class _Lent:
+    """Memory of a value for an array, which keeps this, and so the value."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+
+def array_at(address: int, shape: Tuple[int, ...], dtype: np.dtype, owner: Any) -> np.ndarray:
+    """An array over memory that lives as long as `owner`."""
+    lent = _Lent()
+    lent.owner = owner
+    bits = dtype if dtype.kind != "V" and dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
+    lent.__array_interface__ = {"shape": shape, "typestr": bits.str, "data": (address, False), "version": 3}
+    array = np.asarray(lent)
+    return array if bits is dtype else array.view(dtype)
 
 
 class Value:
@@ -79,7 +107,7 @@ class Value:
         """A tensor of zeros in memory of its own; also one of empty strings."""
         element = element_of(element_type)
         dims = tuple(int(size) for size in shape)
-        return Value(lib.made(lib.value_create, element.number, _dims(dims), len(dims)))
+        return Value(lib.made(lib.value_create, element.number, dims_of(dims), len(dims)))
 
     @staticmethod
     def of(data: Any, type: str) -> "Value":
@@ -124,7 +152,7 @@ class Value:
     def shape(self) -> List[int]:
         """Of a tensor, its dims."""
         pointer = self._pointer()
-        return list(_shape_of(pointer))
+        return list(shape_of(pointer))
 
     def device_name(self) -> str:
         """Where the elements lie: "cpu" is the host's memory, else a device as the session names it."""
@@ -234,7 +262,7 @@ def tensor_of(array: np.ndarray, element: ElementType) -> Value:
         array = element.packed(array)
     out = c_void_p()
     borrow = lib.value_borrow if array.flags.writeable else lib.value_borrow_const
-    lib.check(borrow(element.number, _dims(shape), len(shape), array.ctypes.data, array.nbytes, byref(out)))
+    lib.check(borrow(element.number, dims_of(shape), len(shape), array.ctypes.data, array.nbytes, byref(out)))
     return Value(out.value, array)
 
 
@@ -304,7 +332,7 @@ def value_of(data: Any, type: TypeOfValue, name: str) -> Value:
         if isinstance(data, (str, bytes, dict)) or not isinstance(data, Iterable):
             raise InvalidArgument(f"{name} is a {type.text}, and was given {_name(data)}: give a list")
         elements = [value_of(one, type.inner, f"element {place} of {name}") for place, one in enumerate(data)]
-        handles = (c_void_p * len(elements))(*[element._pointer() for element in elements])
+        handles = pointers(len(elements))(*[element._pointer() for element in elements])
         return Value(lib.made(lib.value_create_sequence, lib.encode(type.text), handles, len(elements)))
     if type.kind == "optional":
         element = None if data is None else value_of(data, type.inner, name)
@@ -337,11 +365,12 @@ def _name(data: Any) -> str:
 
 # ---- To Python ----
 
-def _shape_of(pointer: Optional[int]) -> Tuple[int, ...]:
+def shape_of(pointer: Optional[int]) -> Tuple[int, ...]:
+    """A tensor's dims."""
     rank = lib.value_rank(pointer)
     if rank == 0:
         return ()
-    return tuple((c_int64 * rank).from_address(lib.value_dims(pointer)))
+    return tuple(_many_dims(rank).from_address(lib.value_dims(pointer)))
 
 
 def python_of(value: Value) -> Any:
@@ -367,7 +396,7 @@ def array_over(value: Value) -> np.ndarray:
     """The array of a tensor on the host."""
     pointer = value._pointer()
     element = BY_NUMBER[lib.value_dtype(pointer)]
-    shape = _shape_of(pointer)
+    shape = shape_of(pointer)
     if element.number == STRING:
         return _strings_from(pointer, shape)
     size = lib.value_bytes(pointer)
@@ -376,12 +405,10 @@ def array_over(value: Value) -> np.ndarray:
         if size:
             raise InvalidArgument(f"the elements of this {value.type()} do not lie in the host's memory")
         return np.empty(shape, element.dtype)
-    memory = (ctypes.c_ubyte * size).from_address(address)
-    memory.owner = value  # the array keeps `memory` alive, and that one the value
     if element.bits < 8:
         count = int(np.prod(shape, dtype=np.int64))
-        return element.unpacked(np.frombuffer(memory, np.uint8), count).reshape(shape)
-    array = np.ndarray(shape, element.dtype, memory)
+        return element.unpacked(array_at(address, (size,), np.dtype(np.uint8), value), count).reshape(shape)
+    array = array_at(address, shape, element.dtype, value)
     if isinstance(value._keep, np.ndarray) and not value._keep.flags.writeable:
         array.flags.writeable = False
     return array
@@ -396,8 +423,3 @@ def _strings_from(pointer: Optional[int], shape: Tuple[int, ...]) -> np.ndarray:
         lib.check(lib.value_get_string(pointer, index, at_data, at_size))
         flat[index] = ctypes.string_at(data.value, size.value).decode("utf-8", "surrogateescape") if size.value else ""
     return array
-
-
-def names_array(names: Sequence[bytes]) -> ctypes.Array:
-    """An array of C strings; `names` must live as long as it."""
-    return (c_char_p * len(names))(*names)
