@@ -1,5 +1,6 @@
 """The program `backplane` of a wheel or an installed tree, from Python: `python -m backplane inspect MODEL.onnx`."""
 
+import ctypes
 import os
 import sys
 
@@ -19,10 +20,9 @@ def main() -> int:
         return 2
     folders = [str(_library.PACKAGE / "lib/bundled")]
     try:
-        import ctypes
         ctypes.CDLL("libstdc++.so.6")
     except OSError:
-        folders.append(str(_library.PACKAGE / "lib/compiler"))
+        folders.append(str(_library.PACKAGE / "lib/fallback"))
     if os.path.isdir(folders[0]):
         os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, [*folders, os.environ.get("LD_LIBRARY_PATH")]))
     os.execv(file, [file, *sys.argv[1:]])

@@ -129,11 +129,11 @@ def _places() -> Iterator[str]:
 def _load_bundled() -> None:
     """Loads the libraries that a wheel brings, so that libbackplane and its plugins find them by name."""
     waiting = sorted((PACKAGE / "lib/bundled").glob("*.so*"))
-    for name in ("libgcc_s.so.1", "libstdc++.so.6"):
+    for file in sorted((PACKAGE / "lib/fallback").glob("*.so*")):
         try:
-            ctypes.CDLL(name)  # a newer one of the system's goes before ours
+            ctypes.CDLL(file.name)  # the system's goes before ours: others in the process may need a newer one
         except OSError:
-            waiting += sorted((PACKAGE / "lib/compiler").glob(f"{name}*"))
+            waiting.append(file)
     while waiting:  # in the order of what they need, which nobody wrote down
         left: List[pathlib.Path] = []
         problem = None
