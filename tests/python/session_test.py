@@ -18,18 +18,6 @@ from backplane import InferenceSession, InvalidArgument, RunOptions, SessionOpti
 X = np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)
 
 
-def long_model():
-    """A loop that takes minutes."""
-    body = helper.make_graph(
-        [helper.make_node("Identity", ["c"], ["c_out"]), helper.make_node("Sin", ["v"], ["v_out"])], "body",
-        [tensor("i", TensorProto.INT64, []), tensor("c", TensorProto.BOOL, []), tensor("v", TensorProto.FLOAT, [1000])],
-        [tensor("c_out", TensorProto.BOOL, []), tensor("v_out", TensorProto.FLOAT, [1000])])
-    trips = numpy_helper.from_array(np.array(10**9), "trips")
-    on = numpy_helper.from_array(np.array(True), "on")
-    return model([helper.make_node("Loop", ["trips", "on", "x"], ["y"], "loop", body=body)],
-                 [tensor("x", TensorProto.FLOAT, [1000])], [tensor("y", TensorProto.FLOAT, [1000])], [trips, on])
-
-
 class Models(unittest.TestCase):
     def test_a_model_is_a_path_bytes_or_a_proto(self):
         data = mlp()
@@ -233,7 +221,7 @@ class Options(unittest.TestCase):
 
 class RunOptionsTest(unittest.TestCase):
     def test_a_run_is_cancelled_from_another_thread(self):
-        session = InferenceSession(long_model())
+        session = InferenceSession(suite.long_model())
         options = RunOptions()
         timer = threading.Timer(0.3, options.cancel)
         timer.start()

@@ -63,6 +63,18 @@ def mlp_by_numpy(model_bytes, x):
     return np.maximum(x @ weights["w1"] + weights["b1"], 0) @ weights["w2"] + weights["b2"]
 
 
+def long_model():
+    """A loop that takes minutes."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["c_out"]), helper.make_node("Sin", ["v"], ["v_out"])], "body",
+        [tensor("i", TensorProto.INT64, []), tensor("c", TensorProto.BOOL, []), tensor("v", TensorProto.FLOAT, [1000])],
+        [tensor("c_out", TensorProto.BOOL, []), tensor("v_out", TensorProto.FLOAT, [1000])])
+    trips = numpy_helper.from_array(np.array(10**9), "trips")
+    on = numpy_helper.from_array(np.array(True), "on")
+    return model([helper.make_node("Loop", ["trips", "on", "x"], ["y"], "loop", body=body)],
+                 [tensor("x", TensorProto.FLOAT, [1000])], [tensor("y", TensorProto.FLOAT, [1000])], [trips, on])
+
+
 def run_python(code, **environment):
     """Runs a program in a process of its own, which sees the package; raises with what it printed."""
     import subprocess

@@ -221,6 +221,8 @@ class Feeds(unittest.TestCase):
             self.session.run(None, {"x": [[1, 2], [3]]})
 
     def test_a_wrong_dtype_names_the_input_and_both_types(self):
+        for _ in range(4):  # until quick runs are ready
+            self.session.run(None, {"x": np.zeros((2, 2), np.float32)})
         for wrong in (np.zeros((2, 2)), np.zeros((2, 2), np.int32), np.zeros((2, 2), np.float16), np.zeros((2, 2), bool)):
             with self.assertRaises(InvalidArgument) as caught:
                 self.session.run(None, {"x": wrong})

@@ -42,7 +42,7 @@ class NamedRuns:
     def run(self, handle: int, output_names: Any, feed: Any, options: Optional[RunOptions],
             path: Optional[bytes] = None) -> Tuple[Any, List[Any]]:
         """The values that were made, by address, which the caller must take; and what a run that is not over needs."""
-        if not isinstance(feed, Mapping):
+        if type(feed) is not dict and not isinstance(feed, Mapping):
             raise InvalidArgument(f"input_feed is a dict of names and arrays, not a {type(feed).__name__}")
         if isinstance(output_names, (str, bytes)):
             raise InvalidArgument(f"output_names is a list of names: [{output_names!r}]")

@@ -6,7 +6,7 @@ model does; below some hundred kilobytes copying costs less.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from ._errors import InvalidArgument
 from ._values import Value
 
 MOST_BYTES = 128 << 10  # of inputs and outputs together; see the measurement in core/python/README.md
-MOST_READY = 32  # of one set of names and shapes, which is how many threads can run it this way
+MOST_READY = 32  # of one kind of run, which is how many threads can do it this way
+MOST_KINDS = 16  # as many as plans are kept
 _ALIGNMENT = 64
-
-Shapes = Tuple[Tuple[str, Tuple[int, ...]], ...]
-
 
 def _aligned(shape: Tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -81,50 +79,94 @@ class ReadyRuns:
     """Quick runs of one session, by the names of outputs and the shapes of feeds that they were made for."""
 
     def __init__(self) -> None:
-        self.by_names: Dict[Any, _Ready] = {}
-        self._seen: Dict[Any, Shapes] = {}
+        self.latest: Dict[Any, _Ready] = {}  # by the names of outputs, which is all that is looked up for a run like the last one
+        self._kinds: Dict[Any, _Ready] = {}
+        self._seen: Set[Any] = set()
         self.paused = False
 
     def drop(self) -> None:
         """Forgets them, as do runs that go on now."""
-        self.by_names = {}
-        self._seen = {}
+        self.latest.clear()
+        self._kinds.clear()
+        self._seen.clear()
 
     def abandon(self) -> None:
         """In the child of a fork, where nothing of the parent's session can be ended."""
-        for ready in self.by_names.values():
+        for ready in self._kinds.values():
             for quick in ready.free:
                 quick.binding = None
         self.drop()
 
+    def run(self, key: Any, feed: Any) -> Optional[List[np.ndarray]]:
+        """The outputs; None where no quick run is there for such feeds."""
+        ready = self.latest.get(key)
+        if ready is None:
+            return None
+        results = ready.run(feed)
+        if results is None and len(self._kinds) > 1:
+            other = self._kinds.get((key, _shapes_of(feed)))
+            if other is not None and other is not ready:
+                self.latest[key] = other
+                results = other.run(feed)
+        return results
+
     def consider(self, session: int, key: Any, feed: Any, names: List[str], results: List[Any]) -> None:
-        """After a run by name: makes a quick run for its kind once it has come twice in a row."""
-        if self.paused or not all(type(array) is np.ndarray for array in feed.values()):
+        """After a run by name: makes a quick run for its kind once it has come twice."""
+        if self.paused:
             return
-        shapes = tuple((name, array.shape) for name, array in feed.items())
-        ready = self.by_names.get(key)
-        if ready is None or ready.shapes != shapes:
-            if self._seen.get(key) != shapes:
-                if len(self._seen) >= 64:
+        shapes = _shapes_of(feed)
+        if shapes is None:
+            return
+        kind = (key, shapes)
+        ready = self._kinds.get(kind)
+        if ready is None:
+            if kind not in self._seen:
+                if len(self._seen) >= 256:
                     self._seen.clear()
-                self._seen[key] = shapes
+                self._seen.add(kind)
                 return
-            if len(self.by_names) >= 64:
-                self.by_names.clear()
-            ready = self.by_names[key] = _Ready(shapes, _may_be_quick(list(feed.values()) + results, names))
+            if len(self._kinds) >= MOST_KINDS:
+                self.drop()
+            ready = self._kinds[kind] = _Ready(_may_be_quick(list(feed.values()) + results, names))
         if ready.possible and len(ready.free) < MOST_READY:
             try:
                 ready.free.append(QuickRun(session, feed, dict(zip(names, results))))
+                self.latest[key] = ready
             except InvalidArgument:
                 ready.possible = False
 
 
 class _Ready:
-    __slots__ = ("shapes", "possible", "free")
+    """Quick runs of one kind, of which each thread takes its own."""
 
-    def __init__(self, shapes: Shapes, possible: bool):
-        self.shapes, self.possible = shapes, possible
+    __slots__ = ("possible", "free")
+
+    def __init__(self, possible: bool):
+        self.possible = possible
         self.free: List[QuickRun] = []
+
+    def run(self, feed: Any) -> Optional[List[np.ndarray]]:
+        """The outputs; None where all are taken, or the feeds are of another kind."""
+        try:
+            quick = self.free.pop()
+        except IndexError:
+            return None
+        try:
+            results = quick.run(feed)
+        except InvalidArgument:  # outputs of another shape than the last ones: not of the shapes alone
+            self.possible = False
+            self.free.clear()
+            return None
+        self.free.append(quick)
+        return results
+
+
+def _shapes_of(feed: Any) -> Optional[Tuple[Any, ...]]:
+    """What a kind of feeds is known by; None where not all are arrays."""
+    try:
+        return tuple([(name, array.shape, array.dtype) for name, array in feed.items()])
+    except AttributeError:
+        return None
 
 
 def _may_be_quick(arrays: List[Any], names: List[str]) -> bool:

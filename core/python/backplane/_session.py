@@ -83,7 +83,6 @@ class InferenceSession:
         self._options = options_with(sess_options, providers, provider_options)
         self._theirs = {OF_ONNX_RUNTIME[name].rstrip("?"): name for name in _names_of(providers) if name in OF_ONNX_RUNTIME}
         self._ready = ReadyRuns()
-        self._by_names = self._ready.by_names
         self._pending: List[Any] = []
         path = path_of(path_or_bytes)
         self._model = b""
@@ -163,25 +162,10 @@ class InferenceSession:
         no later run changes them, and they may outlive the session.
         """
         if run_options is None:
-            ready = self._by_names.get(tuple(output_names) if output_names else None)
-            if ready is not None and ready.free:
-                results = self._quick(ready, input_feed)
-                if results is not None:
-                    return results
+            results = self._ready.run(tuple(output_names) if output_names else None, input_feed)
+            if results is not None:
+                return results
         return self._run_by_name(output_names, input_feed, run_options)
-
-    def _quick(self, ready: Any, feed: Mapping[str, Any]) -> Optional[List[Any]]:
-        try:
-            quick = ready.free.pop()
-        except IndexError:  # another thread was first
-            return None
-        try:
-            results = quick.run(feed)
-        except InvalidArgument:  # outputs of another shape than the last ones: not of the shapes alone
-            ready.possible = False
-            return None
-        ready.free.append(quick)
-        return results
 
     def _run_by_name(self, output_names: Any, feed: Any, options: Optional[RunOptions]) -> List[Any]:
         handle = self._open_handle()
@@ -193,7 +177,6 @@ class InferenceSession:
         if options is None:
             key = tuple(output_names) if output_names else None
             self._ready.consider(handle, key, feed, list(key or self._named.output_names), results)
-            self._by_names = self._ready.by_names
         return results
 
     def run_with_ort_values(self, output_names: Optional[Sequence[str]], input_dict_ort_values: Mapping[str, Any],
@@ -267,7 +250,6 @@ class InferenceSession:
         lib.check(lib.session_save(self._open_handle(), array, len(array)))
         # Quick runs save apart from those by name.
         self._ready.drop()
-        self._by_names = self._ready.by_names
         self._ready.paused = bool(names)
 
     def saved(self, name: str) -> Any:
@@ -318,7 +300,6 @@ def _abandon() -> None:
     for session in list(_sessions):
         session._handle = None
         session._ready.abandon()
-        session._by_names = session._ready.by_names
 
 
 os.register_at_fork(after_in_child=_abandon)
