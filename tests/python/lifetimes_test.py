@@ -98,6 +98,23 @@ class Lifetimes(unittest.TestCase):
         self.assertTrue((y == 2).all())
 
 
+    def test_large_inputs_are_read_where_they_are_now(self):
+        session = InferenceSession(one_node("ReduceSum", [tensor("x", 1, ["N"])], [tensor("y", 1, [1])]))
+        first, second = np.ones(LARGE, np.float32), np.full(LARGE, 2, np.float32)
+        for x in (first, first, first, first, second, second, first, second[::-1], first):
+            self.assertEqual(session.run(None, {"x": x})[0][0], LARGE * x[0])
+        for number in range(1, 20):  # arrays that come and go, at one address or another
+            x = np.full(LARGE, number, np.float32)
+            self.assertEqual(session.run(None, {"x": x})[0][0], LARGE * number)
+            del x
+        x = np.full(LARGE, 3, np.float32)
+        session.run(None, {"x": x})
+        x.resize(4 * LARGE, refcheck=False)  # moves, and comes back with the same shape
+        x.resize(LARGE, refcheck=False)
+        x[:] = 4
+        self.assertEqual(session.run(None, {"x": x})[0][0], LARGE * 4)
+
+
 class Threads(unittest.TestCase):
     def test_many_threads_run_one_session(self):
         options = SessionOptions()

@@ -1,11 +1,13 @@
-"""Small runs that are done often: a binding with memory of its own for everything, so that a run is a copy in, a call, a copy out.
+"""Small runs that are done often: a binding with memory of its own, so that a run is a copy in, a call, a copy out.
 
 A run by name makes a value of each input and output. For a model of some microseconds that costs more than the
-model does; below some hundred kilobytes copying costs less.
+model does; below some hundred kilobytes copying costs less. Larger inputs are read where they lie: they are bound again only
+when an array comes from another address than the last one.
 """
 
 from __future__ import annotations
 
+from ctypes import addressof, c_char
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 import numpy as np
@@ -14,7 +16,8 @@ from . import _library as lib
 from ._errors import InvalidArgument
 from ._values import Value
 
-MOST_BYTES = 128 << 10  # of inputs and outputs together; see the measurement in core/python/README.md
+MOST_BYTES = 256 << 10  # of all outputs, which are copied
+LENT_BYTES = 32 << 10  # from here on an input is not copied
 MOST_READY = 32  # of one kind of run, which is how many threads can do it this way
 MOST_KINDS = 16  # as many as plans are kept
 _ALIGNMENT = 64
@@ -29,16 +32,19 @@ def _aligned(shape: Tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 class QuickRun:
     """A binding whose inputs and outputs are arrays of its own. One thread at a time."""
 
-    __slots__ = ("binding", "inputs", "count", "copies", "_keep")
+    __slots__ = ("binding", "inputs", "count", "copies", "addresses", "_keep")
 
     def __init__(self, session: int, feeds: Dict[str, np.ndarray], fetches: Dict[str, np.ndarray]):
         self.binding = None
         self.binding = lib.made(lib.binding_create, session)
         self._keep: List[Value] = []
         self.inputs = []
+        self.addresses: Dict[str, int] = {}  # of the inputs that are not copied
         for name, array in feeds.items():
-            place = _aligned(array.shape, array.dtype)
-            self._bind(lib.binding_bind_input, name, place)
+            place = None
+            if array.nbytes < LENT_BYTES:
+                place = _aligned(array.shape, array.dtype)
+                self._bind(lib.binding_bind_input, name, place)
             self.inputs.append((name, place, array.dtype, array.shape))
         self.count = len(self.inputs)
         self.copies = []
@@ -68,11 +74,29 @@ class QuickRun:
                 return None
             if type(array) is not _array or array.shape != shape or array.dtype != dtype:
                 return None
-            place[...] = array
+            if place is not None:
+                place[...] = array
+            elif not self._lend(name, array):
+                return None
         status = _run(self.binding)
         if status is not None:
             lib.check(status)
         return [copy() for copy in self.copies]
+
+
+    def _lend(self, name: str, array: np.ndarray) -> bool:
+        """Binds the array's own memory, which is there as long as the call; False where it cannot be lent as it is. What is bound
+        afterwards is an address that is not looked at before the next call has compared it."""
+        try:
+            address = addressof(c_char.from_buffer(array))
+        except (TypeError, ValueError):  # strides, or read only
+            return False
+        if self.addresses.get(name) != address:
+            self.addresses.pop(name, None)
+            value = Value.from_numpy(array)
+            lib.check(lib.binding_bind_input(self.binding, lib.encode(name), value._handle))
+            self.addresses[name] = address
+        return True
 
 
 class ReadyRuns:
@@ -127,7 +151,7 @@ class ReadyRuns:
                 return
             if len(self._kinds) >= MOST_KINDS:
                 self.drop()
-            ready = self._kinds[kind] = _Ready(_may_be_quick(list(feed.values()) + results, names))
+            ready = self._kinds[kind] = _Ready(_may_be_quick(list(feed.values()), results, names))
         if ready.possible and len(ready.free) < MOST_READY:
             try:
                 ready.free.append(QuickRun(session, feed, dict(zip(names, results))))
@@ -169,10 +193,8 @@ def _shapes_of(feed: Any) -> Optional[Tuple[Any, ...]]:
         return None
 
 
-def _may_be_quick(arrays: List[Any], names: List[str]) -> bool:
+def _may_be_quick(feeds: List[Any], results: List[Any], names: List[str]) -> bool:
     if len(set(names)) != len(names):
         return False
     return all(type(array) is np.ndarray and array.dtype.kind in "biufc" and array.dtype.isnative and not array.dtype.metadata
-               for array in arrays) and sum(array.nbytes for array in arrays) <= MOST_BYTES
-
-
+               for array in feeds + results) and sum(array.nbytes for array in results) <= MOST_BYTES
