@@ -1,6 +1,5 @@
 """The program `backplane` of a wheel or an installed tree, from Python: `python -m backplane inspect MODEL.onnx`."""
 
-import ctypes
 import os
 import sys
 
@@ -19,9 +18,7 @@ def main() -> int:
         print(f"backplane: {file} is not there", file=sys.stderr)
         return 2
     folders = [str(_library.PACKAGE / "lib/bundled")]
-    try:
-        ctypes.CDLL("libstdc++.so.6")
-    except OSError:
+    if any(name.startswith("libstdc++") for name in _library.from_fallback):
         folders.append(str(_library.PACKAGE / "lib/fallback"))
     if os.path.isdir(folders[0]):
         os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, [*folders, os.environ.get("LD_LIBRARY_PATH")]))

@@ -126,6 +126,9 @@ def _places() -> Iterator[str]:
     yield NAME  # where the loader looks
 
 
+from_fallback: List[str] = []  # libraries that a wheel brings, and that the system has not
+
+
 def _load_bundled() -> None:
     """Loads the libraries that a wheel brings, so that libbackplane and its plugins find them by name."""
     waiting = sorted((PACKAGE / "lib/bundled").glob("*.so*"))
@@ -134,6 +137,7 @@ def _load_bundled() -> None:
             ctypes.CDLL(file.name)  # the system's goes before ours: others in the process may need a newer one
         except OSError:
             waiting.append(file)
+            from_fallback.append(file.name)
     while waiting:  # in the order of what they need, which nobody wrote down
         left: List[pathlib.Path] = []
         problem = None
