@@ -103,10 +103,13 @@ class Lifetimes(unittest.TestCase):
         first, second = np.ones(LARGE, np.float32), np.full(LARGE, 2, np.float32)
         for x in (first, first, first, first, second, second, first, second[::-1], first):
             self.assertEqual(session.run(None, {"x": x})[0][0], LARGE * x[0])
+        known = []
         for number in range(1, 20):  # arrays that come and go, at one address or another
             x = np.full(LARGE, number, np.float32)
+            known.append(weakref.ref(x))
             self.assertEqual(session.run(None, {"x": x})[0][0], LARGE * number)
             del x
+        self.assertLessEqual(sum(one() is not None for one in known), 1)  # the last one alone is kept
         x = np.full(LARGE, 3, np.float32)
         session.run(None, {"x": x})
         x.resize(4 * LARGE, refcheck=False)  # moves, and comes back with the same shape

@@ -2,7 +2,7 @@
 
 A run by name makes a value of each input and output. For a model of some microseconds that costs more than the
 model does; below some hundred kilobytes copying costs less. Larger inputs are read where they lie: they are bound again only
-when an array comes from another address than the last one.
+when an array comes that is another than the last one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from ._errors import InvalidArgument
 from ._values import Value
 
 MOST_BYTES = 256 << 10  # of all outputs, which are copied
-LENT_BYTES = 32 << 10  # from here on an input is not copied
+LENT_BYTES = 32 << 10  # from here on an input is not copied,
+MOST_LENT_BYTES = 4 << 20  # and from here on it would keep too much memory
+_NOTHING = (0, None)
 MOST_READY = 32  # of one kind of run, which is how many threads can do it this way
 MOST_KINDS = 16  # as many as plans are kept
 _ALIGNMENT = 64
@@ -32,14 +34,14 @@ def _aligned(shape: Tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 class QuickRun:
     """A binding whose inputs and outputs are arrays of its own. One thread at a time."""
 
-    __slots__ = ("binding", "inputs", "count", "copies", "addresses", "_keep")
+    __slots__ = ("binding", "inputs", "count", "copies", "lent", "_keep")
 
     def __init__(self, session: int, feeds: Dict[str, np.ndarray], fetches: Dict[str, np.ndarray]):
         self.binding = None
         self.binding = lib.made(lib.binding_create, session)
         self._keep: List[Value] = []
         self.inputs = []
-        self.addresses: Dict[str, int] = {}  # of the inputs that are not copied
+        self.lent: Dict[str, Tuple[int, Any]] = {}  # the address and array of each input that is not copied
         for name, array in feeds.items():
             place = None
             if array.nbytes < LENT_BYTES:
@@ -85,17 +87,16 @@ class QuickRun:
 
 
     def _lend(self, name: str, array: np.ndarray) -> bool:
-        """Binds the array's own memory, which is there as long as the call; False where it cannot be lent as it is. What is bound
-        afterwards is an address that is not looked at before the next call has compared it."""
+        """Binds the array's own memory; False where it cannot be lent as it is. The array is kept until the next one is bound: a device
+        that works on host memory has a view of it as long."""
         try:
             address = addressof(c_char.from_buffer(array))
         except (TypeError, ValueError):  # strides, or read only
             return False
-        if self.addresses.get(name) != address:
-            self.addresses.pop(name, None)
+        if self.lent.get(name, _NOTHING)[0] != address:
             value = Value.from_numpy(array)
             lib.check(lib.binding_bind_input(self.binding, lib.encode(name), value._handle))
-            self.addresses[name] = address
+            self.lent[name] = (address, array)
         return True
 
 
@@ -197,4 +198,5 @@ def _may_be_quick(feeds: List[Any], results: List[Any], names: List[str]) -> boo
     if len(set(names)) != len(names):
         return False
     return all(type(array) is np.ndarray and array.dtype.kind in "biufc" and array.dtype.isnative and not array.dtype.metadata
-               for array in feeds + results) and sum(array.nbytes for array in results) <= MOST_BYTES
+               for array in feeds + results) and sum(array.nbytes for array in results) <= MOST_BYTES and all(
+                   array.nbytes < MOST_LENT_BYTES for array in feeds)
