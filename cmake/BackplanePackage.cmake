@@ -1,5 +1,5 @@
 # Install rules that belong to no single folder, and the CMake package. Components: core (program,
-# host library, shared libraries of plugins), devel (headers, CMake files), plugin_<name>,
+# host library, shared libraries of plugins), devel (headers, CMake files), python (lib/python/backplane), plugin_<name>,
 # custom_ops_<name>: each of these two is one file, which an installation gets and loses without the others.
 #
 # After `find_package(backplane)`: backplane::plugin_api (headers of the ABI and the SDK),

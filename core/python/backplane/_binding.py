@@ -1,0 +1,174 @@
+"""Bindings: inputs and outputs that stay between runs."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence
+
+import numpy as np
+
+from . import _library as lib
+from ._errors import InvalidArgument
+from ._types import element_of
+from ._values import Value, dims_of, python_of, value_of
+
+
+class _Output(Value):
+    """An output of a binding. It belongs to the binding: its memory changes with the next run, so arrays of it are copies."""
+
+    __slots__ = ("_binding", "_name")
+
+    def __init__(self, binding: "IOBinding", name: bytes):
+        super().__init__(0)
+        self._binding, self._name = binding, name
+
+    def _pointer(self) -> Optional[int]:
+        return lib.binding_output(self._binding._handle, self._name)
+
+    def data_ptr(self) -> int:
+        """The address until the next run of the binding."""
+        return super().data_ptr()
+
+    def numpy(self) -> Any:
+        """What the last run made, copied, since the next one writes over it."""
+        made = python_of(self)
+        return made.copy() if isinstance(made, np.ndarray) and made.base is not None else made
+
+    to_python = numpy
+
+
+class IOBinding:
+    """Inputs and outputs that stay between runs: `session.io_binding()`. Names are looked up once, and with equal shapes a run
+    allocates nothing.
+
+    Ownership: the binding keeps arrays and values that are bound to it. Outputs that it was given no memory for are its own, and
+    are written again by each run. Threads: one at a time; many bindings of a session may run at a time.
+    """
+
+    def __init__(self, session: Any):
+        self._handle = None
+        self._session = session
+        self._handle = lib.made(lib.binding_create, session._open_handle())
+        self._inputs: Dict[str, Value] = {}
+        self._outputs: Dict[str, Any] = {}  # a value, or the device of one of the binding's own
+
+    def __del__(self, _destroy=lib.binding_destroy):
+        handle, self._handle = getattr(self, "_handle", None), None
+        if handle and self._session._handle:  # not in the child of a fork
+            _destroy(handle)
+
+    # ---- Inputs ----
+
+    def bind_cpu_input(self, name: str, array: Any) -> None:
+        """Binds an array (or a list, a dict, as `run` takes it). Contiguous ones are not copied: what is written to the array is what the
+        next run reads."""
+        self.bind_ortvalue_input(name, value_of(array, self._session._named.type_of(name), f"the input '{name}'"))
+
+    def bind_input(self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int],
+                   buffer_ptr: int) -> None:
+        """Binds memory of the caller's, which must stay until it is replaced: an address of the host's, or with device_type "cuda" or
+        "opencl" a CUdeviceptr or a cl_mem of a device of the session."""
+        self.bind_ortvalue_input(name, self._borrow(device_type, device_id, element_type, shape, buffer_ptr))
+
+    def bind_ortvalue_input(self, name: str, value: Value) -> None:
+        """Binds a value."""
+        lib.check(lib.binding_bind_input(self._handle, lib.encode(name), value._pointer()))
+        self._inputs[name] = value
+
+    bind_value_input = bind_ortvalue_input
+
+    def clear_binding_inputs(self) -> None:
+        """Forgets all inputs."""
+        self._renew(inputs=False)
+
+    # ---- Outputs ----
+
+    def bind_output(self, name: str, device_type: str = "cpu", device_id: int = 0, element_type: Any = None,
+                    shape: Optional[Sequence[int]] = None, buffer_ptr: Optional[int] = None) -> None:
+        """The next runs make this output, in memory of the binding's own, or of a device of the session ("cuda", "opencl"), or at
+        `buffer_ptr`, which must stay. Where no output is bound, runs make all of the model's, in host memory."""
+        if buffer_ptr is not None:
+            self.bind_ortvalue_output(name, self._borrow(device_type, device_id, element_type, shape, buffer_ptr))
+            return
+        if device_type.lower() == "cpu":
+            lib.check(lib.binding_bind_output(self._handle, lib.encode(name), None))
+        else:
+            lib.check(lib.binding_bind_output_to(self._handle, lib.encode(name), _device(device_type, device_id)))
+        self._outputs[name] = (device_type, device_id)
+
+    def bind_ortvalue_output(self, name: str, value: Value) -> None:
+        """Runs write this value, which must have the type and shape that they make."""
+        lib.check(lib.binding_bind_output(self._handle, lib.encode(name), value._pointer()))
+        self._outputs[name] = value
+
+    bind_value_output = bind_ortvalue_output
+
+    def bind_cpu_output(self, name: str, array: np.ndarray) -> None:
+        """Runs write this array: contiguous, and of the shape and dtype that they make."""
+        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
+            raise InvalidArgument(f"the output '{name}' is written to a contiguous array that can be written")
+        self.bind_ortvalue_output(name, Value.from_numpy(array))
+
+    def clear_binding_outputs(self) -> None:
+        """Forgets all outputs."""
+        self._renew(outputs=False)
+
+    # ---- Results ----
+
+    def _names(self) -> List[str]:
+        return list(self._outputs) or [output.name for output in self._session.get_outputs()]
+
+    def get_outputs(self) -> List[Value]:
+        """What the last run made, in the order in which outputs were bound. Values of the binding's own show what its latest run made."""
+        bound = ((name, self._outputs.get(name)) for name in self._names())
+        return [value if isinstance(value, Value) else _Output(self, lib.encode(name)) for name, value in bound]
+
+    def get_outputs_as_ortvaluevector(self) -> List[Value]:
+        """As get_outputs."""
+        return self.get_outputs()
+
+    def copy_outputs_to_cpu(self) -> List[Any]:
+        """Arrays of their own with what the last run made."""
+        made = [value.numpy() for value in self.get_outputs()]
+        return [one.copy() if isinstance(one, np.ndarray) and one.base is not None else one for one in made]
+
+    def synchronize_inputs(self) -> None:
+        """Nothing to do: a binding's inputs are in place when it runs."""
+
+    def synchronize_outputs(self) -> None:
+        """Waits for what runs with synchronize=False left going on."""
+        self._session.synchronize()
+
+    def run(self, run_options: Optional[Any] = None) -> None:
+        """`session.run_with_iobinding(binding, run_options)`."""
+        lib.check(lib.binding_run_with(self._handle, None if run_options is None else run_options._handle))
+
+    # ---- Inside ----
+
+    def _borrow(self, device_type: str, device_id: int, element_type: Any, shape: Any, address: int) -> Value:
+        element = element_of(element_type)
+        dims = tuple(int(size) for size in shape)
+        count = int(np.prod(dims, dtype=np.int64))
+        size = element.bytes_of(count)
+        if device_type.lower() == "cpu":
+            return Value(lib.made(lib.value_borrow, element.number, dims_of(dims), len(dims), int(address), size))
+        return Value(lib.made(lib.value_borrow_on, self._session._open_handle(), _device(device_type, device_id), element.number,
+                              dims_of(dims), len(dims), int(address), 0, size))
+
+    def _renew(self, inputs: bool = True, outputs: bool = True) -> None:
+        """A binding cannot forget a name, so there is a new one with what is kept."""
+        kept_inputs, kept_outputs = (self._inputs if inputs else {}), (self._outputs if outputs else {})
+        old, self._handle = self._handle, lib.made(lib.binding_create, self._session._open_handle())
+        lib.binding_destroy(old)
+        self._inputs, self._outputs = {}, {}
+        for name, value in kept_inputs.items():
+            self.bind_ortvalue_input(name, value)
+        for name, value in kept_outputs.items():
+            if isinstance(value, Value):
+                self.bind_ortvalue_output(name, value)
+            else:
+                self.bind_output(name, *value)
+
+
+def _device(device_type: str, device_id: int) -> bytes:
+    """A device as sessions name it: "cuda" is the only one of its provider, "cuda:1" one of several."""
+    return lib.encode(device_type.lower() if device_id == 0 else f"{device_type.lower()}:{device_id}")

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Who keeps what alive: arrays of sessions that are gone, feeds that are dropped meanwhile, threads, and that nothing leaks."""
+
+import gc
+import pathlib
+import threading
+import time
+import unittest
+import weakref
+
+import suite
+from suite import helper, mlp, mlp_by_numpy, model, np, one_node, tensor
+
+from backplane import Cancelled, InferenceSession, RunOptions, SessionOptions, Value, _quick
+
+LARGE = 300_000  # elements: results of this size are views
+
+
+def churn():
+    """Takes memory that was freed, and writes over it."""
+    gc.collect()
+    for _ in range(4):
+        np.full(LARGE, 77, np.float32)
+
+
+def resident_kb():
+    status = pathlib.Path("/proc/self/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+def relu():
+    return InferenceSession(one_node("Relu", [tensor("x", 1, ["N"])], [tensor("y", 1, ["N"])]))
+
+
+class Lifetimes(unittest.TestCase):
+    def test_arrays_outlive_session_and_value(self):
+        session = relu()
+        x = np.random.default_rng(0).standard_normal(LARGE).astype(np.float32)
+        y = session.run(None, {"x": x})[0]
+        part = y[10:20]
+        expected = np.maximum(x, 0)
+        value = session.run_with_ort_values(None, {"x": x})[0]
+        view = value.numpy()
+        del session, value
+        churn()
+        np.testing.assert_array_equal(y, expected)
+        np.testing.assert_array_equal(view, expected)
+        del y
+        churn()
+        np.testing.assert_array_equal(part, expected[10:20])
+
+    def test_a_value_is_freed_with_its_last_array(self):
+        value = relu().run_with_ort_values(None, {"x": np.ones(LARGE, np.float32)})[0]
+        gone = weakref.ref(value)
+        array = value.numpy()
+        del value
+        self.assertIsNotNone(gone())
+        del array
+        self.assertIsNone(gone())
+
+    def test_a_value_keeps_its_array(self):
+        value = Value.from_numpy(np.full(LARGE, 3, np.float32))
+        churn()
+        self.assertTrue((value.numpy() == 3).all())
+        part = Value.from_numpy(np.full((2, LARGE), 4, np.float32)[1])  # of an array that nobody else has
+        churn()
+        self.assertTrue((part.numpy() == 4).all())
+
+    def test_a_binding_keeps_what_is_bound_and_its_session(self):
+        binding = relu().io_binding()
+        binding.bind_cpu_input("x", np.full(LARGE, 5, np.float32))
+        binding.bind_output("y")
+        churn()
+        binding.run()
+        output = binding.get_outputs()[0]
+        del binding
+        churn()
+        self.assertTrue((output.numpy() == 5).all())
+
+    def test_a_model_of_bytes_is_kept(self):
+        weights = np.random.default_rng(2).standard_normal((64, 5000)).astype(np.float32)
+        data = model([helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("x", 1, ["N", 64])], [tensor("y", 1, ["N", 5000])],
+                     [suite.numpy_helper.from_array(weights, "w")])
+        session = InferenceSession(data)
+        del data
+        churn()
+        x = np.ones((2, 64), np.float32)
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weights, rtol=1e-3, atol=1e-3)
+
+    def test_runs_that_go_on_keep_their_feeds(self):
+        session = relu()
+        options = RunOptions()
+        options.set("synchronize", "false")
+        y = session.run(None, {"x": np.full(LARGE, 2, np.float32)}, options)[0]
+        self.assertTrue(session._pending)
+        session.synchronize()
+        self.assertFalse(session._pending)
+        self.assertTrue((y == 2).all())
+
+
+    def test_large_inputs_are_read_where_they_are_now(self):
+        session = InferenceSession(one_node("ReduceSum", [tensor("x", 1, ["N"])], [tensor("y", 1, [1])]))
+        first, second = np.ones(LARGE, np.float32), np.full(LARGE, 2, np.float32)
+        for x in (first, first, first, first, second, second, first, second[::-1], first):
+            self.assertEqual(session.run(None, {"x": x})[0][0], LARGE * x[0])
+        known = []
+        for number in range(1, 20):  # arrays that come and go, at one address or another
+            x = np.full(LARGE, number, np.float32)
+            known.append(weakref.ref(x))
+            self.assertEqual(session.run(None, {"x": x})[0][0], LARGE * number)
+            del x
+        self.assertLessEqual(sum(one() is not None for one in known), 1)  # the last one alone is kept
+        x = np.full(LARGE, 3, np.float32)
+        session.run(None, {"x": x})
+        x.resize(4 * LARGE, refcheck=False)  # moves, and comes back with the same shape
+        x.resize(LARGE, refcheck=False)
+        x[:] = 4
+        self.assertEqual(session.run(None, {"x": x})[0][0], LARGE * 4)
+
+
+class Threads(unittest.TestCase):
+    def test_many_threads_run_one_session(self):
+        options = SessionOptions()
+        options.intra_op_num_threads = 1
+        session = InferenceSession(mlp(), options)
+        failures = []
+
+        def work(seed):
+            random = np.random.default_rng(seed)
+            try:
+                for i in range(400):
+                    x = random.standard_normal((1 + (i // 40 + seed) % 3, 16)).astype(np.float32)
+                    np.testing.assert_allclose(session.run(None, {"x": x})[0], mlp_by_numpy(data, x), rtol=1e-3, atol=1e-3)
+            except Exception as error:  # noqa: BLE001: whatever it is, the test reports it
+                failures.append(error)
+
+        data = mlp()
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+    def test_feeds_are_kept_while_other_threads_go_on(self):
+        session = InferenceSession(suite.long_model())
+        options = RunOptions()
+        feed = {"x": np.zeros(1000, np.float32)}
+        self.addCleanup(options.cancel)
+        gone = weakref.ref(feed["x"])
+        ended = []
+
+        def work():
+            try:
+                session.run(None, feed, options)
+            except Cancelled as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        time.sleep(0.3)  # the run has begun, and the interpreter goes on beside it
+        feed.clear()
+        churn()
+        self.assertTrue(thread.is_alive())
+        self.assertIsNotNone(gone())
+        options.cancel()
+        thread.join()
+        self.assertEqual(len(ended), 1)
+        ended.clear()
+        gc.collect()
+        self.assertIsNone(gone())
+
+
+class Leaks(unittest.TestCase):
+    def grows(self, call, count):
+        for _ in range(count // 10):
+            call()
+        gc.collect()
+        before = resident_kb()
+        for _ in range(count):
+            call()
+        gc.collect()
+        return resident_kb() - before
+
+    def test_runs_do_not_leak(self):
+        session = InferenceSession(mlp(1))
+        x = np.ones((1, 16), np.float32)
+        options = RunOptions()
+        self.assertLess(self.grows(lambda: session.run(None, {"x": x}), 20000), 1500)
+        self.assertLess(self.grows(lambda: session.run(None, {"x": x}, options), 20000), 1500)
+        self.assertLess(self.grows(lambda: session.run_with_values(None, {"x": x}), 20000), 1500)
+
+    def test_large_results_views_and_changing_shapes_do_not_leak(self):
+        session = relu()
+        arrays = [np.ones(20000 + 100 * i, np.float32) for i in range(20)]
+        place = [0]
+
+        def call():
+            place[0] += 1
+            session.run(None, {"x": arrays[place[0] % 20]})
+
+        self.assertLess(self.grows(call, 4000), 6000)
+
+    def test_errors_strings_and_sessions_do_not_leak(self):
+        strings = InferenceSession(suite.identity(8, ["N"]))
+        texts = np.array(["a" * 100] * 50, object)
+        self.assertLess(self.grows(lambda: strings.run(None, {"x": texts}), 2000), 3000)
+        session = InferenceSession(mlp())
+
+        def wrong():
+            try:
+                session.run(None, {"x": np.ones((1, 5), np.float32)})
+            except ValueError:
+                pass
+
+        self.assertLess(self.grows(wrong, 5000), 1500)
+        data, x = mlp(), np.ones((1, 16), np.float32)
+
+        def whole():
+            made = InferenceSession(data)
+            for _ in range(4):
+                made.run(None, {"x": x})
+
+        self.assertLess(self.grows(whole, 100), 6000)
+
+    def test_quick_runs_are_bounded(self):
+        session = InferenceSession(mlp(1))
+        x = np.ones((1, 16), np.float32)
+        for _ in range(10):
+            session.run(None, {"x": x})
+            session._run_by_name(None, {"x": x}, None)
+        free = sum(len(ready.free) for ready in session._ready.latest.values())
+        self.assertLessEqual(free, _quick.MOST_READY)
+        self.assertGreater(free, 0)
+
+
+if __name__ == "__main__":
+    suite.main()
