@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cuda.h>
 #include <dlfcn.h>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -93,13 +94,19 @@ class Compiler {
     check(nvrtcGetNumSupportedArchs_(&count));
     std::vector<int> known(static_cast<std::size_t>(count));
     check(nvrtcGetSupportedArchs_(known.data()));  // ascending, as 10 * major + minor
-    const auto after = std::upper_bound(known.begin(), known.end(), 10 * major + minor);
-    if (after == known.begin())
+    // Code of systems on a chip runs on no other device.
+    constexpr int kOnChip[] = {53, 62, 72, 87, 101, 110};
+    const int wanted = 10 * major + minor;
+    int newest = 0;
+    for (const int each : known) {
+      const bool is_on_chip = std::count(std::begin(kOnChip), std::end(kOnChip), each) != 0;
+      if (each == wanted || (each < wanted && !is_on_chip)) newest = each;
+    }
+    if (newest == 0)
       sdk::unsupported(
           "GatedSilu on cuda: this NVRTC compiles for no device as old as one of compute "
           "capability ",
           major, '.', minor);
-    const int newest = *(after - 1);
     return sdk::message(newest / 10 == major ? "sm_" : "compute_", newest);
   }
   /// What cuModuleLoadData takes.

@@ -13,9 +13,9 @@ std::unique_ptr<ConvolutionWork> ConvolutionWork::find(Device& device, const std
   form.alignment = kLibraryAlignment;
   const ConvolutionStore::Found aligned = store.find(form, choosing);
   form.alignment = static_cast<std::uint32_t>(sdk::element_bytes(form.type));
-  // Memory that is not aligned is rare: the first plan will do, which costs none of the time that comparing takes.
+  // Memory that is not aligned is rare: the first plan will do, which costs none of the time that running them takes.
   const ConvolutionStore::Found any =
-      aligned.plan == nullptr ? aligned : store.find(form, Choosing::kByRule);
+      aligned.plan == nullptr ? aligned : store.find(form, Choosing::kUnseen);
   if (any.plan == nullptr) {
     why = any.why;
     return nullptr;

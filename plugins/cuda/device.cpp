@@ -103,7 +103,7 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
   pinned_ = std::make_unique<PinnedStore>(*context_);
   modules_ = std::make_unique<ModuleStore>(*context_, engine.compiler(), architecture,
                                            settings_.cache_dir);
-  if (settings_.tuning) trials_ = std::make_unique<Trials>(*this, settings_.trials);
+  trials_ = std::make_unique<Trials>(*this, settings_.trials, settings_.tuning);
   product_library_ = engine.open_products(*context_);
   products_ = std::make_unique<ProductStore>(*product_library_, traits_, settings_.cache_dir,
                                              trials_.get());

@@ -108,7 +108,7 @@ class Device final : public device_ops::Device {
   std::unique_ptr<Context> context_;
   std::unique_ptr<PinnedStore> pinned_;
   std::unique_ptr<ModuleStore> modules_;
-  std::unique_ptr<Trials> trials_;  // null: nothing is chosen by time
+  std::unique_ptr<Trials> trials_;
   std::unique_ptr<ProductLibrary> product_library_;
   std::unique_ptr<ProductStore> products_;
   std::unique_ptr<ConvolutionLibrary> convolution_library_;

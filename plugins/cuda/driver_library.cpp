@@ -15,6 +15,9 @@
 #define CUDA_TEXT_(name) #name
 #define CUDA_TEXT(name) CUDA_TEXT_(name)
 #define CUDA_FUNCTION(name) decltype(&::name) name##_ = load<decltype(&::name)>(CUDA_TEXT(name))
+// Of one whose current version a driver of the same major version may lack, and whose first one is as good.
+#define CUDA_FUNCTION_OF_OLD(name) \
+  decltype(&::name) name##_ = load_either<decltype(&::name)>(CUDA_TEXT(name), #name)
 
 namespace backplane::cuda {
 namespace {
@@ -39,6 +42,10 @@ class Functions {
   template <class Pointer>
   Pointer load(const char* name) const {
     return reinterpret_cast<Pointer>(library_.find(name));
+  }
+  template <class Pointer>
+  Pointer load_either(const char* current, const char* first) const {
+    return load<Pointer>(library_.has(current) ? current : first);
   }
   int served_version() const {
     int version = 0;
@@ -96,7 +103,7 @@ class Functions {
   CUDA_FUNCTION(cuEventRecord);
   CUDA_FUNCTION(cuEventQuery);
   CUDA_FUNCTION(cuEventSynchronize);
-  CUDA_FUNCTION(cuEventElapsedTime);
+  CUDA_FUNCTION_OF_OLD(cuEventElapsedTime);  // the second version is of 12.8
   CUDA_FUNCTION(cuModuleLoadData);
   CUDA_FUNCTION(cuModuleUnload);
   CUDA_FUNCTION(cuModuleGetFunction);
@@ -425,6 +432,7 @@ class LibraryContext final : public Context {
   }
 
   void copy(StreamHandle stream, Address to, Address from, std::uint64_t bytes) override {
+    if (bytes == 0) return;  // a graph takes no such copy
     const Current current(cuda_, context_);
     CUDA_CALL(cuMemcpyAsync, to, from, bytes, stream);
   }

@@ -20,4 +20,6 @@ void* SharedLibrary::find(const char* symbol) const {
   return address;
 }
 
+bool SharedLibrary::has(const char* symbol) const { return ::dlsym(handle_, symbol) != nullptr; }
+
 }  // namespace backplane::cuda

@@ -12,6 +12,7 @@ class SharedLibrary {
   SharedLibrary(const char* name, const char* advice);
   /// Of a function or a table. Errors: BP_UNSUPPORTED naming library and symbol: the library is of another version.
   void* find(const char* symbol) const;
+  bool has(const char* symbol) const;
 
  private:
   std::string name_;

@@ -60,7 +60,7 @@ template <class Form, class Prepared, class Library>
 class PlanStore {
  public:
   using Found = FoundPlan<Prepared>;
-  /// `library` is null where this build has none; `trials` where nothing is to be chosen by time. Of those that can be run,
+  /// `library` is null where this build has none; `trials` where nothing is to be run. Of those that can be run,
   /// `most` are compared.
   PlanStore(Library* library, const DeviceTraits& traits, const std::string& folder, Trials* trials,
             std::uint64_t workspace_limit, std::size_t most = 8)
@@ -78,16 +78,18 @@ class PlanStore {
     if (library_ == nullptr)
       sdk::unsupported(
           "this build of the plugin has no cuDNN, which computes convolutions and attention");
-    Trials* const trials = choosing == Choosing::kByTime ? trials_ : nullptr;
+    const bool is_by_time =
+        choosing == Choosing::kByTime && trials_ != nullptr && trials_->compares();
     const std::string form = wanted.key();
     const std::string key =
         sdk::message(library_->version(), '\n', device_, ", at most ", limit_, '\n', form);
     // Held while a plan is made: several nodes want the same one.
     const std::lock_guard lock(mutex_);
-    const auto [place, is_new] = plans_.try_emplace(trials != nullptr ? form + kFastestMark : form);
+    const auto [place, is_new] = plans_.try_emplace(is_by_time ? form + kFastestMark : form);
     if (!is_new) return place->second;
     try {
-      place->second = make(wanted, key, trials);
+      place->second =
+          make(wanted, key, choosing == Choosing::kUnseen ? nullptr : trials_, is_by_time);
     } catch (...) {
       plans_.erase(place);
       throw;
@@ -114,22 +116,24 @@ class PlanStore {
     return plan;
   }
 
-  Found make(const Form& form, const std::string& key, Trials* trials) {
+  Found make(const Form& form, const std::string& key, Trials* trials, bool is_by_time) {
     const std::string fastest_key = key + kFastestMark;
-    if (trials != nullptr) {
+    if (is_by_time) {
       if (std::shared_ptr<const Prepared> plan = read(form, fastest_key)) return {plan, ""};
     }
-    if (trials == nullptr || !trials->may_begin()) {
+    const bool compares = is_by_time && trials->may_compare();
+    if (!compares) {
       if (std::shared_ptr<const Prepared> plan = read(form, key)) return {plan, ""};
     }
     library_->begin();
     std::vector<std::shared_ptr<const Prepared>> offered;
-    Comparison comparison(trials, operand_bytes(form), most_);
+    Comparison comparison(trials, operand_bytes(form), most_, compares);
     const std::string why =
         library_->offer(form, limit_, [&](std::shared_ptr<const Prepared> plan) {
           offered.push_back(plan);
           return comparison.add(plan->workspace_bytes(), trial_run(form, plan));
         });
+    comparison.settle();
     ++counts_.planned;
     const std::optional<std::size_t> best = comparison.best();
     if (!best)
@@ -139,7 +143,7 @@ class PlanStore {
                   : sdk::message("its plans, ", offered.size(),
                                  ", fail when they are run, the last: ", comparison.failure())};
     const std::string kept = offered[*best]->kept();
-    const bool is_fastest = trials != nullptr && comparison.is_settled();
+    const bool is_fastest = compares && comparison.is_settled();
     if (!kept.empty()) cache_.write(is_fastest ? fastest_key : key, kept);
     return {std::move(offered[*best]), ""};
   }

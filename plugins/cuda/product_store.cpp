@@ -81,7 +81,7 @@ ProductStore::Algorithms::Found ProductStore::found(const LibraryProduct& produc
                                                     Choosing choosing) {
   // Memory that is not aligned is rare, and what is tried lies in memory that is.
   return algorithms_.find(product,
-                          product.alignment == kLibraryAlignment ? choosing : Choosing::kByRule);
+                          product.alignment == kLibraryAlignment ? choosing : Choosing::kUnseen);
 }
 
 std::optional<ProductAlgorithm> ProductStore::find(const LibraryProduct& product,

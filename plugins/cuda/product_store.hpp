@@ -48,7 +48,7 @@ class AlgorithmOffers {
 /// Threads: any.
 class ProductStore {
  public:
-  /// `trials` is null where nothing is to be chosen by time.
+  /// `trials` is null where nothing is to be run.
   ProductStore(ProductLibrary& library, const DeviceTraits& traits, const std::string& folder,
                Trials* trials);
 

@@ -26,8 +26,10 @@ std::uint64_t padded(std::uint64_t bytes) {
 
 }  // namespace
 
-bool Trials::may_begin() {
-  if (device_.is_captured()) return false;
+bool Trials::may_run() { return !device_.is_captured(); }
+
+bool Trials::may_compare() {
+  if (!compares_ || !may_run()) return false;
   const std::lock_guard lock(mutex_);
   return spent_ns_ < limits_.all_ns;
 }
@@ -122,9 +124,10 @@ class Comparison::Ground {
   EventHandle begin_ = nullptr, end_ = nullptr;
 };
 
-Comparison::Comparison(Trials* trials, std::vector<std::uint64_t> operand_bytes, std::size_t most)
-    : trials_(trials), operand_bytes_(std::move(operand_bytes)), most_(most) {
-  if (trials_ == nullptr || trials_->may_begin()) return;
+Comparison::Comparison(Trials* trials, std::vector<std::uint64_t> operand_bytes, std::size_t most,
+                       bool compares)
+    : trials_(trials), operand_bytes_(std::move(operand_bytes)), most_(most), compares_(compares) {
+  if (trials_ == nullptr || trials_->may_run()) return;
   trials_ = nullptr;
   is_settled_ = false;
 }
@@ -138,6 +141,7 @@ std::uint64_t Comparison::passed_ns() const {
 }
 
 std::uint64_t Comparison::left_ns() const {
+  if (!compares_) return 0;
   const std::uint64_t passed = passed_ns(), all = trials_->form_ns();
   return passed < all ? all - passed : 0;
 }
@@ -148,14 +152,21 @@ bool Comparison::add(std::uint64_t workspace_bytes, TrialRun run) {
   if (trials_ == nullptr) return true;
   if (index == 0) counted_ns_ = passed_ns();
   if (index == 0 && left_ns() > 0) {
-    // If it stays the only one, there is nothing to compare.
+    // If it stays the only one, it is run once.
     waiting_ = std::move(way);
     return false;
   }
   if (waiting_) measure(0, *std::exchange(waiting_, std::nullopt));
   measure(index, way);
-  // One that works is looked for however long that takes.
-  return trials_ == nullptr || (fastest_ && (timed_count_ >= most_ || left_ns() == 0));
+  // One that works is looked for however long that takes. What is taken by rule does not depend on what memory is free.
+  return trials_ == nullptr || (!compares_ && unseen_) ||
+         (fastest_ && (timed_count_ >= most_ || left_ns() == 0));
+}
+
+void Comparison::settle() {
+  if (!waiting_) return;
+  compares_ = false;
+  measure(0, *std::exchange(waiting_, std::nullopt));
 }
 
 std::optional<std::size_t> Comparison::best() const {

@@ -18,8 +18,9 @@ namespace backplane::cuda {
 
 class Device;
 
-/// By rule: the library's first. Its later ones are taken where running them has shown that they are faster.
-enum class Choosing : std::uint8_t { kByRule, kByTime };
+/// By rule: the library's first that works when it is run. By time: the one that running them has shown to be the fastest. Unseen:
+/// its first, which is not run.
+enum class Choosing : std::uint8_t { kByRule, kByTime, kUnseen };
 
 /// Behind the key of what was chosen by time, so that what was chosen by rule is not taken for it.
 inline constexpr char kFastestMark[] = "\nthe fastest of those that were run";
@@ -37,33 +38,43 @@ using TrialRun = std::function<void(StreamHandle stream, const std::vector<Addre
 /// What the comparisons of a device share. Threads: any; one measures at a time, so that they do not disturb each other.
 class Trials {
  public:
-  Trials(Device& device, const TrialLimits& limits) : device_(device), limits_(limits) {}
+  /// `compares`: whether anything is to be chosen by time.
+  Trials(Device& device, const TrialLimits& limits, bool compares)
+      : device_(device), limits_(limits), compares_(compares) {}
   Device& device() { return device_; }
   std::uint64_t form_ns() const { return limits_.form_ns; }
-  /// Not while a stream of the device is captured, when CUDA forbids some of the calls, nor when all time is spent.
-  bool may_begin();
+  bool compares() const { return compares_; }
+  /// Not while a stream of the device is captured, when CUDA forbids some of the calls.
+  bool may_run();
+  /// Nor when all time is spent.
+  bool may_compare();
   std::unique_lock<std::mutex> take_turn() { return std::unique_lock(turn_); }
   void spend(std::uint64_t ns);
 
  private:
   Device& device_;
   TrialLimits limits_;
+  bool compares_;
   std::mutex turn_, mutex_;
   std::uint64_t spent_ns_ = 0;
 };
 
-/// Compares the ways that are added, best first by the library's word. The first is the one to take where there is no other,
-/// where nothing can be run now, or where no other is faster by more than what measurements differ by.
+/// Compares the ways that are added, best first by the library's word. The first that works is the one to take where no other
+/// is faster by more than what measurements differ by, and the first where nothing can be run now.
 class Comparison {
  public:
-  /// `trials` null: the first is taken unseen. Of ways that can be run, `most` are compared.
-  Comparison(Trials* trials, std::vector<std::uint64_t> operand_bytes, std::size_t most);
+  /// `trials` null: the first is taken unseen. Of ways that can be run, `most` are compared; without `compares` the first
+  /// of them is taken.
+  Comparison(Trials* trials, std::vector<std::uint64_t> operand_bytes, std::size_t most,
+             bool compares);
   ~Comparison();
   Comparison(const Comparison&) = delete;
   Comparison& operator=(const Comparison&) = delete;
 
   /// True: no more are wanted. Errors: BP_DEVICE_LOST; others are the way's, which is then none.
   bool add(std::uint64_t workspace_bytes, TrialRun run);
+  /// Nothing more is added: where there is but one way, it is run once. Errors: as of `add`.
+  void settle();
   /// By the order in which they were added. None: nothing was added, or all failed.
   std::optional<std::size_t> best() const;
   /// Whether a later comparison would find nothing new: not where there was no memory or time to begin.
@@ -90,6 +101,7 @@ class Comparison {
   Trials* trials_;  ///< null from where on nothing is run
   std::vector<std::uint64_t> operand_bytes_;
   std::size_t most_;
+  bool compares_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::unique_ptr<Ground> ground_;  ///< made when the second way is added
   std::optional<Way> waiting_;      ///< the first, until there is another

@@ -104,8 +104,8 @@ class AttentionReference {
   std::int64_t heads_, groups_, rows_, columns_, width_, value_width_;
 };
 
-/// Of two rows and three columns, in half types; finite numbers stay finite.
-HostTensor rounded(const std::vector<float>& values, bp_dtype type) {
+/// Of half types; finite numbers stay finite.
+HostTensor rounded(const Dims& dims, const std::vector<float>& values, bp_dtype type) {
   std::vector<std::uint16_t> bits;
   for (const float value : values) {
     const float most = type == BP_FLOAT16 ? 65504 : 3.38953139e38f;
@@ -113,7 +113,7 @@ HostTensor rounded(const std::vector<float>& values, bp_dtype type) {
     bits.push_back(type == BP_FLOAT16 ? common::to_half(kept).bits
                                       : common::to_bfloat16(kept).bits);
   }
-  return test_host::tensor<std::uint16_t>(type, {2, 3}, bits);
+  return test_host::tensor<std::uint16_t>(type, dims, bits);
 }
 
 class CudaAttention : public CudaTest {
@@ -196,6 +196,34 @@ TEST_F(CudaAttention, ARowWithoutAnyPositionIsZeroInTheLibrarysTypesToo) {
   }
 }
 
+TEST_F(CudaAttention, WhatIsNanForAnotherReasonThanItsMaskStaysSo) {
+  const AttentionCase each{{1, 2, 2, 8}, {1, 2, 3, 8}, {1, 2, 3, 8}, {2, 1, 3}};
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  for (const std::string precision : {"fp16", "bf16"}) {
+    const OpenDevice device = open({{"precision", precision}});
+    for (const bp_dtype type : {BP_FLOAT, precision == "fp16" ? BP_FLOAT16 : BP_BFLOAT16}) {
+      NodeUnderTest node("", "Attention", 23);
+      // The first head has no position, the second two, of which the value of one is NaN.
+      const std::vector<float> mask{kNone, kNone, kNone, 0, kNone, 0};
+      std::vector<float> values(48, 1.0f);
+      values[24 + 16 + 3] = std::numeric_limits<float>::quiet_NaN();
+      const auto tensor_of = [type = type](const Dims& dims, const std::vector<float>& numbers) {
+        return type == BP_FLOAT ? floats(dims, numbers) : rounded(dims, numbers, type);
+      };
+      const std::vector<HostTensor> inputs{attention_tensor(each.q, 1, type),
+                                           attention_tensor(each.k, 2, type),
+                                           tensor_of(each.v, values), tensor_of(each.mask, mask)};
+      for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
+      node.outputs(1);
+      NodeOnDevice run(device, node, device.kernel("Attention"), inputs);
+      const std::vector<double> y = run_attention(run, type, 0);
+      ASSERT_EQ(y.size(), 32u);
+      EXPECT_EQ(std::count(y.begin(), y.begin() + 16, 0.0), 16);
+      for (std::size_t i = 16; i < 32; ++i) EXPECT_EQ(std::isnan(y[i]), i % 8 == 3) << i;
+    }
+  }
+}
+
 /// The first of two rows has no position where the mask has its `least` number; the second has.
 void expect_as_the_mask_says(const OpenDevice& device, bp_dtype type, float least, double limit) {
   const AttentionCase each{{1, 1, 2, 8}, {1, 1, 3, 8}, {1, 1, 3, 8}, {2, 3}};
@@ -205,7 +233,7 @@ void expect_as_the_mask_says(const OpenDevice& device, bp_dtype type, float leas
                                  attention_tensor(each.k, 2, type),
                                  attention_tensor(each.v, 3, type)};
   const std::vector<float> mask{least, least, least, 0, least, 0};
-  inputs.push_back(type == BP_FLOAT ? floats(each.mask, mask) : rounded(mask, type));
+  inputs.push_back(type == BP_FLOAT ? floats(each.mask, mask) : rounded(each.mask, mask, type));
   for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
   node.outputs(1);
   NodeOnDevice run(device, node, device.kernel("Attention"), inputs);

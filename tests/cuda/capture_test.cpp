@@ -1,4 +1,6 @@
 // Capture of a plan's work, on the stand-in: what the host calls, one by one.
+#include <optional>
+
 #include "backplane/plugin_api/optional/plan_capture.h"
 #include "tests/cuda/faulty_gather.hpp"
 #include "tests/cuda/neg_and_copy.hpp"
@@ -228,11 +230,13 @@ TEST_F(CudaCapture, ThePoolIsNotTrimmedWhileWorkIsCaptured) {
   const OpenDevice device = open();
   const TestStream stream(device);
   const bp_plan_capture& capture = table(provider());
+  std::optional<TestBuffer> freed(std::in_place, device, BP_MEMORY_DEVICE, kBytes);
   check(capture.begin(device.raw(), stream.raw()));
-  { const TestBuffer freed(device, BP_MEMORY_DEVICE, kBytes); }
+  freed.reset();
   EXPECT_EQ(stand_in().count("trim"), 0u);
   capture.abandon(device.raw(), stream.raw());
-  { const TestBuffer freed(device, BP_MEMORY_DEVICE, 64); }
+  freed.emplace(device, BP_MEMORY_DEVICE, 64);
+  freed.reset();
   EXPECT_EQ(stand_in().count("trim"), 1u);
 }
 

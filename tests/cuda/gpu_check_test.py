@@ -262,7 +262,7 @@ class GpuCheck(program.ProgramTest):
                 (case / f"{word}_0.pb").write_bytes(onnx.numpy_helper.from_array(array).SerializeToString())
         return OnTheCpu(tree)
 
-    def run_phases(self, *names, limit=None):
+    def run_phases(self, *names, limit=None, **more):
         report = self.folder / "page.md"
         fault_rows = checks.FAULTS[:2]
         with unittest.mock.patch.object(checks, "models_of", lambda *_: self.models()), \
@@ -270,7 +270,7 @@ class GpuCheck(program.ProgramTest):
                 unittest.mock.patch.object(checks, "FAULTS", fault_rows), \
                 unittest.mock.patch.object(random_weights, "randomize", self.as_it_is), \
                 unittest.mock.patch.object(phases.shutil, "which", lambda _: None):
-            code = phases.run_all(self.stand_in(), report, True, names, self.folder / "results", limit)
+            code = phases.run_all(self.stand_in(), report, True, names, self.folder / "results", limit, **more)
         return code, report.read_text()
 
     @staticmethod
@@ -284,14 +284,14 @@ class GpuCheck(program.ProgramTest):
         has_faults = (program.BUILD / "bin/gpu_faults.so").exists() and not is_thread_sanitized
         # Those of the device alone are not looked for on the processor.
         with unittest.mock.patch.object(checks, "bad_requests", lambda work: work.page.section("Bad requests", ["what"])):
-            code, text = self.run_phases("operators", "models", "placements", "sanitizer", *(["faults"] if has_faults else []))
+            code, text = self.run_phases("first", "operators", "models", "placements", "sanitizer", *(["faults"] if has_faults else []))
         self.assertEqual(code, 0, text)
         self.assertIn("0 of the checks below failed", text)
         self.assertIn("A processor", text)
-        self.assertIn("| networks | not run | | |", text)
+        self.assertIn("| networks | not run | | | |", text)
         rows = [line for line in text.splitlines() if line.endswith("| passed |")]
-        # The suite; a case and it with random weights; networks by precision; by seed.
-        self.assertEqual(len(rows), 1 + 2 + 3 * 4 + 3 * 2, text)
+        # Every second network, twice; the suite; a case and it with random weights; networks by precision; by seed.
+        self.assertEqual(len(rows), 2 * 2 + 1 + 2 + 3 * 4 + 3 * 2, text)
         # The processor's runs make none of the driver's calls, so that none failed.
         self.assertEqual(text.count("not tried: there are fewer such calls"), 2 * has_faults, text)
 
@@ -375,6 +375,65 @@ class GpuCheck(program.ProgramTest):
         for words in ("4.0 TFLOP/s", "not measured: cuBLASLt proposes no algorithm", "0.50 us, 5.0 us",
                       "not measured: CUDA_ERROR_INVALID_VALUE", "3 passed, 0 failed, 0 skipped"):
             self.assertIn(words, text)
+
+    def test_the_rest_is_what_no_earlier_call_has_done_on_this_device(self):
+        ran = []
+
+        def phase(name, fails):
+            def run(work):
+                ran.append(name)
+                work.page.section(name, ["what"])
+                if fails and ran.count(name) == 1:
+                    raise ValueError("of no use")
+            return run, 9
+
+        some = {name: phase(name, name == "networks") for name in ("limits", "networks", "models", "faults")}
+        with unittest.mock.patch.object(phases, "PHASES", some), unittest.mock.patch.object(phases, "NEED_PEER", set()):
+            self.run_phases("limits", "networks")
+            code, text = self.run_phases(rest=True)
+            self.assertEqual((code, ran), (0, ["limits", "networks", "networks", "models", "faults"]))
+            self.run_phases(rest=True)
+            self.assertEqual(len(ran), 5, "there is nothing left")
+            self.assertIn("| networks | done | 0 | 0 | A processor |", text)
+            with unittest.mock.patch.object(OnTheCpu, "device", lambda _: {"devices": [{"name": "Another"}], "reason": ""}):
+                _, text = self.run_phases("limits", total=16)
+                self.assertIn("| limits | done | 0 | 0 | Another |", text)
+                self.assertIn("| models | done | 0 | 0 | A processor |", text)
+                self.run_phases(total=3)
+            self.assertEqual(len(ran), 6, "what has no time is not begun, and what there was of it stays")
+
+    def test_shares_are_of_what_this_device_can_do(self):
+        self.run_phases("limits")
+        for device, expected in (("A processor", LIMITS), ("Another", None)):
+            self.assertEqual(page.Results(self.folder / "results", ["limits"], device=device).value("limits", "limits"), expected)
+
+    def test_what_runs_beside_others_keeps_nothing_for_what_is_timed(self):
+        caches = []
+
+        class Spied(OnTheCpu):
+            def execute(self, words, environment=None, most_s=None):
+                caches.append((str(words[1]), {**self.environment, **(environment or {})}.get("XDG_CACHE_HOME")))
+                return super().execute(words, environment, most_s)
+
+        spied = Spied(self.stand_in().tree)
+        with unittest.mock.patch.object(self, "stand_in", lambda: spied):
+            self.run_phases("first")
+        figures.bench(spied, self.folder / "perceptron.onnx", "fp32", 1)
+        apart = spied.cache_apart["XDG_CACHE_HOME"]
+        self.assertEqual(set(caches), {("run", apart), ("bench", os.environ.get("XDG_CACHE_HOME"))})
+
+    def test_what_an_earlier_call_has_found_may_lie_beside_the_archive(self):
+        gpu_check = self.gpu_check()
+        (self.folder / "backplane_gpu").mkdir()
+        (self.folder / "backplane_gpu/gpu_check").write_text("import sys; print(sys.argv[1:])")
+        with tarfile.open(self.folder / "tree.tar.gz", "w:gz") as archive:
+            archive.add(self.folder / "backplane_gpu", "backplane_gpu")
+        (self.folder / "results").mkdir()
+        (self.folder / "results/limits.json").write_text("{}")
+        with tarfile.open(self.folder / "results.tar.gz", "w:gz") as archive:
+            archive.add(self.folder / "results", "results")
+        self.assertEqual(gpu_check.there(self.folder / "tree.tar.gz", self.folder / "out", ["--rest"]), 0)
+        self.assertEqual((self.folder / "tree_there/results/limits.json").read_text(), "{}")
 
     def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(self):
         runner = Program(self.folder)
@@ -551,7 +610,7 @@ class GpuCheck(program.ProgramTest):
             _, text = self.run_phases("kernels")
         kept = json.loads((self.folder / "results/kernels.json").read_text())
         self.assertEqual(kept["logs"][0]["log"], "no memory\n")
-        self.assertIn(f"said in {len(kept['logs'])} probes that failed is in the results, kernels.json.", text)
+        self.assertIn(f"said in {len(kept['logs'])} runs that failed is in the results, kernels.json.", text)
 
     def test_everything_is_warm_before_it_is_measured(self):
         for latency_ms, quick, runs in ((2, False, 250), (900, False, 10), (None, False, 200), (2, True, 10)):
@@ -572,7 +631,7 @@ class GpuCheck(program.ProgramTest):
 
     def test_what_matters_most_comes_first_and_fits_one_call(self):
         first = list(phases.PHASES)[:3]
-        self.assertEqual(first, ["limits", "networks", "kernels"])
+        self.assertEqual(first, ["limits", "first", "networks"])
         self.assertLessEqual(sum(phases.PHASES[name][1] for name in first), 540)
 
     def test_what_a_kernel_a_layer_could_reach(self):

@@ -366,7 +366,7 @@ TEST_F(CudaIntegers, AnImageIsLaidOutOnceAndTheConvolutionHasNoPadding) {
   Dims dims;
   EXPECT_EQ(run.run_as<std::int32_t>(), conv_sums(each, x, w, x_zero, kNoBits, dims));
   EXPECT_EQ(stand_in().count("launch"), 2u) << "the image, and what the sums become";
-  EXPECT_EQ(stand_in().count("convolution"), 1u);
+  EXPECT_EQ(stand_in().count_of_run("convolution"), 1u);
   EXPECT_NE(form.key().find("int8"), std::string::npos) << form.key();
   constexpr std::uint64_t kImages = 2 * 12 * 11 * 4, kSums = 2 * 5 * 7 * 32 * 4;
   EXPECT_GE(run.kernel().workspace_bytes(), kImages + kSums + kOfLibrary);

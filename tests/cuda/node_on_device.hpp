@@ -89,6 +89,7 @@ class NodeOnDevice {
     const auto count = static_cast<std::size_t>(count_of(dims()));
     const Place to = place(buffers, count * sizeof(T), offset);
     const Place workspace = place(buffers, kernel_.workspace_bytes(), 0);
+    stand_in().run_began = stand_in().calls.size();
     check(kernel_.compute(places, {to}, packed, workspace, stream.raw()));
     stream.sync();
     std::vector<T> values(count);

@@ -96,6 +96,16 @@ std::size_t count_arguments(const std::string& source) {
   return static_cast<std::size_t>(std::count(at(begin), at(end), ',')) + (may_fault ? 4 : 3);
 }
 
+/// In the thread-local mode a capture of this thread forbids what is no work on a stream, and is spoiled by it.
+void be_no_capture(const char* call) {
+  bool is_captured = false;
+  for (CUstream_st* const stream : all_streams()) {
+    if (stream->captured == nullptr) continue;
+    stream->is_spoiled = is_captured = true;
+  }
+  if (is_captured) throw_cuda(call, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
+}
+
 /// Of the driver's allocations.
 constexpr std::size_t kDriverAlignment = 256;
 
@@ -129,6 +139,8 @@ class StandInContext final : public Context {
 
   Address allocate(std::uint64_t bytes) override {
     stand_in().note("allocate");
+    be_no_capture("allocate");
+    if (bytes == 0) throw_cuda("allocate", "CUDA_ERROR_INVALID_VALUE");
     stand_in().live_bytes += bytes;
     stand_in().kept_bytes -= std::min(stand_in().kept_bytes, bytes);
     void* memory = nullptr;
@@ -149,6 +161,7 @@ class StandInContext final : public Context {
   }
   void* allocate_pinned(std::uint64_t bytes) override {
     stand_in().note("allocate_pinned");
+    be_no_capture("allocate_pinned");
     ++stand_in().live_pinned;
     void* const memory = std::calloc(1, bytes);
     all_memory()[reinterpret_cast<Address>(memory)] = {bytes, native(), true};
@@ -184,6 +197,7 @@ class StandInContext final : public Context {
 
   StreamHandle create_stream() override {
     stand_in().note("create_stream");
+    be_no_capture("create_stream");
     ++stand_in().live_streams;
     auto* const stream = new CUstream_st;
     stream->context = native();
@@ -217,6 +231,7 @@ class StandInContext final : public Context {
 
   EventHandle create_event() override {
     stand_in().note("create_event");
+    be_no_capture("create_event");
     ++stand_in().live_events;
     return new CUevent_st;
   }
@@ -241,16 +256,25 @@ class StandInContext final : public Context {
   }
   void wait(StreamHandle stream, EventHandle event) override {
     stand_in().note("wait");
+    // Neither may a graph wait for what is outside of it, nor the other way round.
+    if (event->is_captured && stream->captured == nullptr)
+      throw_cuda("wait", "CUDA_ERROR_CAPTURED_EVENT");
+    if (!event->is_captured && stream->captured != nullptr) {
+      stream->is_spoiled = true;
+      throw_cuda("wait", "CUDA_ERROR_STREAM_CAPTURE_ISOLATION");
+    }
     const std::uint64_t number = event->recorded;
     put(stream, [event, number] { return event->done >= number; });
   }
   bool is_done(EventHandle event) override {
+    be_no_capture("is_done");
     if (event->is_captured) throw_cuda("is_done", "CUDA_ERROR_CAPTURED_EVENT");
     advance();
     return event->done >= event->recorded;
   }
   void synchronize(EventHandle event) override {
     stand_in().note("synchronize_event");
+    be_no_capture("synchronize_event");
     if (!is_done(event)) throw std::logic_error("this wait would never end");
   }
   void wait_value(StreamHandle stream, std::uint64_t* word, std::uint64_t value) override {
@@ -269,6 +293,8 @@ class StandInContext final : public Context {
 
   void copy(StreamHandle stream, Address to, Address from, std::uint64_t bytes) override {
     stand_in().note("copy");
+    if (to != from && to < from + bytes && from < to + bytes)
+      stand_in().misuses.emplace_back("a copy between pieces of memory that overlap");
     put(stream, [=] {
       std::memmove(memory_at<void>(to), memory_at<void>(from), bytes);
       stand_in().ahead_ns += stand_in().copy_takes_ns;
@@ -278,6 +304,7 @@ class StandInContext final : public Context {
 
   ModuleHandle load(const std::string& image) override {
     stand_in().note("load");
+    be_no_capture("load");
     stand_in().take_device_memory("load");
     ++stand_in().live_modules;
     return new CUmod_st{image};
@@ -289,6 +316,7 @@ class StandInContext final : public Context {
   }
   FunctionHandle function(ModuleHandle module) override {
     stand_in().note("function");
+    be_no_capture("function");
     auto& function = functions_[module];
     function = std::make_unique<CUfunc_st>(CUfunc_st{module->source});
     return function.get();
@@ -332,12 +360,14 @@ class StandInContext final : public Context {
   }
   GraphExecHandle instantiate(GraphHandle graph) override {
     stand_in().note("instantiate");
+    be_no_capture("instantiate");
     stand_in().take_device_memory("instantiate");
     ++stand_in().live_execs;
     return new CUgraphExec_st{graph->work};
   }
   bool update(GraphExecHandle exec, GraphHandle graph) override {
     stand_in().note("update");
+    be_no_capture("update");
     if (!stand_in().updates_graphs || exec->work.size() != graph->work.size()) return false;
     exec->work = graph->work;
     return true;
@@ -565,6 +595,12 @@ class StandInEngine final : public Engine {
 
 std::size_t StandInState::count(const std::string& call) const {
   return static_cast<std::size_t>(std::count(calls.begin(), calls.end(), call));
+}
+
+std::size_t StandInState::count_of_run(const std::string& call) const {
+  return static_cast<std::size_t>(
+      std::count(calls.begin() + static_cast<std::ptrdiff_t>(std::min(run_began, calls.size())),
+                 calls.end(), call));
 }
 
 void StandInState::note(const std::string& call) {

@@ -32,6 +32,7 @@ struct StandInWay {
 struct StandInState {
   std::vector<DeviceTraits> devices;
   std::vector<std::string> calls;
+  std::size_t run_began = 0;  ///< the number of calls before the last run of a node
   std::map<std::string, std::vector<std::string>>
       failures;                              ///< by call: the errors of the next ones
   std::vector<std::string> misuses;          ///< what the real driver leaves undefined
@@ -84,6 +85,8 @@ struct StandInState {
   std::vector<Attention> attentions;  ///< that were planned
 
   std::size_t count(const std::string& call) const;
+  /// Of the last run of a node, without what trials ran to prepare it.
+  std::size_t count_of_run(const std::string& call) const;
   void note(const std::string& call);
   void take_device_memory(const char* call) const;
 };

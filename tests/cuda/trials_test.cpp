@@ -190,13 +190,33 @@ TEST_F(TrialsTest, WhatWasChosenByRuleAndByTimeAreKeptApart) {
   set_ways({2 * kSecond, kSecond});
   settings_.tuning = false;
   EXPECT_EQ(plan_of_new_process(), 0);
-  EXPECT_EQ(runs(), 0u);
+  EXPECT_EQ(runs(), 1u);
   settings_.tuning = true;
   EXPECT_EQ(plan_of_new_process(Choosing::kByRule), 0);
   EXPECT_EQ(plan_of_new_process(), 1);
   settings_.tuning = false;
   EXPECT_EQ(plan_of_new_process(), 0);
   EXPECT_EQ(stand_in().count("plan"), 2u);
+}
+
+TEST_F(TrialsTest, ByRuleTheFirstThatWorksIsTakenWhateverTheOthersTake) {
+  settings_.tuning = false;
+  set_ways({0, 2 * kSecond, kSecond});
+  stand_in().ways[0].error = "cudnnBackendExecute: CUDNN_STATUS_EXECUTION_FAILED";
+  EXPECT_EQ(plan_of_new_process(), 1);
+  EXPECT_EQ(runs(), 2u);
+  EXPECT_EQ(stand_in().live_bytes, 0u);
+  EXPECT_EQ(plan_of_new_process(), 1);
+  EXPECT_EQ(runs(), 2u) << "it is kept";
+}
+
+TEST_F(TrialsTest, ByRuleAPlanForWhichThereIsNoMemoryNowIsTakenUnseen) {
+  settings_.tuning = false;
+  set_ways({kSecond, kSecond});
+  stand_in().ways[0].workspace_bytes = 1 << 20;
+  settings_.memory_limit_bytes = 1 << 20;
+  EXPECT_EQ(plan_of_new_process(), 0) << "which one it is does not depend on what else is there";
+  EXPECT_EQ(runs(), 0u);
 }
 
 TEST_F(TrialsTest, NothingIsRunWhileWorkIsCapturedAndTheChoiceIsMadeLater) {
@@ -261,11 +281,11 @@ TEST_F(TrialsTest, WhenTheTimeIsSpentThePlanIsOneThatWorks) {
   EXPECT_EQ(stand_in().count("convolution 2"), 0u);
 }
 
-TEST_F(TrialsTest, WhenTheTimeOfAllFormsIsSpentNothingIsRun) {
+TEST_F(TrialsTest, WhenTheTimeOfAllFormsIsSpentNothingIsCompared) {
   settings_.trials.all_ns = 0;
   set_ways({2 * kSecond, kSecond});
   EXPECT_EQ(plan_of_new_process(), 0);
-  EXPECT_EQ(runs(), 0u);
+  EXPECT_EQ(runs(), 1u);
   settings_.trials.all_ns = 1;
   const std::unique_ptr<Device> device = new_process();
   EXPECT_EQ(plan_of(*device), 1);
@@ -293,9 +313,30 @@ TEST_F(TrialsTest, APlanForAnyAddressIsChosenByRule) {
   EXPECT_EQ(runs(), 18u) << "those of one";
 }
 
-TEST_F(TrialsTest, AFormOfOnePlanIsNotRun) {
+TEST_F(TrialsTest, TheOnlyPlanOfAFormIsRunOnceAndIsNoneWhereItFails) {
   EXPECT_EQ(plan_of_new_process(), 0);
-  EXPECT_EQ(runs(), 0u);
+  EXPECT_EQ(runs(), 1u);
+  stand_in().library_version = "stand-in 2";
+  stand_in().ways[0].error = "cudnnBackendExecute: CUDNN_STATUS_EXECUTION_FAILED";
+  EXPECT_EQ(plan_of_new_process(), -1);
+  EXPECT_NE(why_.find("CUDNN_STATUS_EXECUTION_FAILED"), std::string::npos) << why_;
+}
+
+TEST_F(CudaTest, WhatComesAfterAConvolutionIsAKernelWherePlansWithItFailWhenTheyAreRun) {
+  for (const std::string tuning : {"on", "off"}) {
+    stand_in().ways = {StandInWay()};
+    stand_in().plans = [](const Convolution& form) {
+      stand_in().ways[0].error = form.is_fused() ? "CUDNN_STATUS_EXECUTION_FAILED" : "";
+      return true;
+    };
+    const OpenDevice device = open({{"tuning", tuning}});
+    NodeUnderTest node("", "Conv", 11);
+    node.input(BP_FLOAT, {1, 2, 4, 3}).input(BP_FLOAT, {3, 2, 1, 1}).input(BP_FLOAT, {3});
+    node.outputs(1);
+    NodeOnDevice run(device, node, device.kernel("Conv"),
+                     {numbers({1, 2, 4, 3}, 1), numbers({3, 2, 1, 1}, 2), numbers({3}, 3)});
+    EXPECT_EQ(run.kernel().variant(), "cudnn, then pointwise");
+  }
 }
 
 TEST_F(TrialsTest, TheFastestAlgorithmOfAProductIsTakenAndKept) {
@@ -351,7 +392,7 @@ TEST_F(TrialsTest, TheFastestPlanOfAnAttentionIsTakenAndWhereAllFailItIsRefused)
   EXPECT_NE(why.find("CUDNN_STATUS_EXECUTION_FAILED"), std::string::npos) << why;
 }
 
-TEST_F(CudaTest, TheOptionTuningTurnsTrialsOffAndDeterministicSessionsHaveNone) {
+TEST_F(CudaTest, TheOptionTuningTurnsComparisonsOffAndDeterministicSessionsHaveNone) {
   const auto trials = [this](const OpenDevice::Options& options, std::uint64_t flags) {
     stand_in().calls.clear();
     const OpenDevice device = open(options);
@@ -363,8 +404,8 @@ TEST_F(CudaTest, TheOptionTuningTurnsTrialsOffAndDeterministicSessionsHaveNone) 
   };
   stand_in().proposals = {{{1}, 0}, {{2}, 0}};
   EXPECT_GE(trials({}, 0), 2u);
-  EXPECT_EQ(trials({{"tuning", "off"}}, 0), 0u);
-  EXPECT_EQ(trials({}, BP_CREATE_DETERMINISTIC), 0u);
+  EXPECT_EQ(trials({{"tuning", "off"}}, 0), 1u);
+  EXPECT_EQ(trials({}, BP_CREATE_DETERMINISTIC), 1u);
 }
 
 }  // namespace

@@ -28,8 +28,10 @@ def operators(work):
     programs = sorted((program.tree / "tests").glob("ops_*"))
     is_over = False
     with concurrent.futures.ThreadPoolExecutor(max(1, min(6, (os.cpu_count() or 2) // 2))) as pool:
-        suite = pool.submit(program.call, "check", program.tree / "lib/backplane/plugins/cuda.so", most_s=None)
-        runs = {pool.submit(program.execute, [each, "--gtest_filter=*/cuda"]): each for each in programs}
+        suite = pool.submit(program.call, "check", program.tree / "lib/backplane/plugins/cuda.so", most_s=None,
+                            environment=program.cache_apart)
+        runs = {pool.submit(program.execute, [each, "--gtest_filter=*/cuda"], environment=program.cache_apart): each
+                for each in programs}
         for run in concurrent.futures.as_completed(runs):
             try:
                 made = run.result()
@@ -73,10 +75,35 @@ def outputs(program, model, folder, x, *arguments, name="x"):
     """The first output, or the line that says why there is none."""
     np.save(folder / "x.npy", x)
     shutil.rmtree(folder / "out", ignore_errors=True)
-    made = program.call("run", model, "--input", f"{name}={folder / 'x.npy'}", "--output-dir", folder / "out", *arguments)
+    words = ["run", model, "--input", f"{name}={folder / 'x.npy'}", "--output-dir", folder / "out", *arguments]
+    made = program.call(*words, environment=program.cache_apart)
     if made.returncode != 0:
+        program.keep_log([program.path, *words], made, environment=program.cache_apart)
         return None, last_line(made)
     return np.load(next((folder / "out").glob("*.npy"))).astype(np.float64), ""
+
+
+def side_by_side(work, tasks):
+    """What each of the tasks gives, in their order, as soon as it is there; a task is given a folder of its own. Results are to be
+    right, however long they take, and what a program does before it computes is the host's, so several run at once."""
+    folders = [work.folder / f"task_{at}" for at in range(len(tasks))]
+    is_over = False
+    with concurrent.futures.ThreadPoolExecutor(max(1, min(5, (os.cpu_count() or 2) // 3))) as pool:
+        for run in [pool.submit(in_folder, task, folder) for task, folder in zip(tasks, folders)]:
+            try:
+                yield run.result()
+            except OutOfTime:
+                is_over = True
+    if is_over:
+        raise OutOfTime
+
+
+def in_folder(task, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return task(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def distance(got, want):
@@ -107,18 +134,24 @@ def models_of(folder, quick):
     return made
 
 
+HEADS_OF_MODELS = ["model", "precision", "largest difference", ""]
+
+
+def first(work):
+    """Whether it works at all: small networks of each kind in two precisions against the CPU provider, with the libraries' words
+    where they fail."""
+    work.page.section("Small networks, to begin with", HEADS_OF_MODELS)
+    add_comparisons(work, [(name, path, x, ("fp32", "fp16")) for name, path, x, _ in models_of(work.folder, True)[::2]])
+
+
 def whole_models(work):
     """The cases that were packed, ONNX's light networks with random weights, and the own networks."""
     packed_cases(work)
     page = work.page
-    page.section("Models wholly on the device (--fallback forbid)", ["model", "precision", "largest difference", ""])
-    for name, path, x, _ in models_of(work.folder, work.quick):
-        compare(work, name, path, x, PRECISIONS)
-    for source in sorted(work.cases().glob("light_*/model.onnx"), key=lambda path: path.parent.name):
-        target = work.folder / "random.onnx"
-        feed, dims = random_weights.randomize(source, target)
-        x = np.random.default_rng(7).standard_normal(dims).astype(np.float32)
-        compare(work, f"{source.parent.name}, random weights", target, x, ("fp32",), feed)
+    page.section("Models wholly on the device (--fallback forbid)", HEADS_OF_MODELS)
+    add_comparisons(work, [(name, path, x, PRECISIONS) for name, path, x, _ in models_of(work.folder, work.quick)])
+    lights = sorted(work.cases().glob("light_*/model.onnx"), key=lambda path: path.parent.name)
+    add_rows(work, [lambda folder, source=source: compare_light(work, folder, source) for source in lights])
 
 
 def packed_cases(work):
@@ -128,7 +161,9 @@ def packed_cases(work):
         page.row("", "not run: the tree has none (pack --cases)", "")
         return
     report = work.folder / "verify.json"
-    made = work.program.call("verify", work.cases(), *ON_CUDA, "--jobs", "2", "--timeout", "60", "--json", report, most_s=None)
+    jobs = max(2, min(5, (os.cpu_count() or 2) // 3))
+    made = work.program.call("verify", work.cases(), *ON_CUDA, "--jobs", jobs, "--timeout", "60", "--json", report, most_s=100,
+                             environment=work.program.cache_apart)
     results = json.loads(report.read_text()) if report.exists() else {}
     for case, result in sorted(results.items()):
         page.result(result["status"] == "pass", case, result["reason"] or result["status"])
@@ -136,31 +171,57 @@ def packed_cases(work):
         page.result(False, "backplane verify", last_line(made))
 
 
-def compare(work, name, path, x, precisions, feed="x"):
-    want, why = outputs(work.program, path, work.folder, x, "--providers", "cpu", name=feed)
+def add_rows(work, tasks):
+    for rows in side_by_side(work, tasks):
+        for row in rows:
+            work.page.result(*row)
+
+
+def add_comparisons(work, comparisons):
+    add_rows(work, [lambda folder, each=each: compare(work, folder, *each) for each in comparisons])
+
+
+def compare(work, folder, name, path, x, precisions, feed="x"):
+    """By precision: whether the device's result is the processor's, and the cells of a row."""
+    want, why = outputs(work.program, path, folder, x, "--providers", "cpu", name=feed)
+    rows = []
     for precision in precisions:
         got = None
         if want is not None:
-            got, why = outputs(work.program, path, work.folder, x, *ON_CUDA, "--precision", precision, name=feed)
+            got, why = outputs(work.program, path, folder, x, *ON_CUDA, "--precision", precision, name=feed)
         apart = float("inf") if got is None else distance(got, want)
-        work.page.result(apart <= TOLERANCES[precision], name, precision, why or f"{apart:.2e}")
+        rows.append((apart <= TOLERANCES[precision], name, precision, why or f"{apart:.2e}"))
+    return rows
+
+
+def compare_light(work, folder, source):
+    target = folder / "random.onnx"
+    feed, dims = random_weights.randomize(source, target)
+    x = np.random.default_rng(7).standard_normal(dims).astype(np.float32)
+    return compare(work, folder, f"{source.parent.name}, random weights", target, x, ("fp32",), feed)
 
 
 def random_placements(work):
     """Each node of a network on one of two devices, drawn by chance, against the CPU alone."""
     page = work.page
     page.section("Random placements over cuda and cpu", ["model", "seed", "largest difference", ""])
-    models = [(*each, *outputs(work.program, each[1], work.folder, each[2], "--providers", "cpu"))
-              for each in models_of(work.folder, True)]
-    for seed in range(2 if work.quick else 6):
-        for name, path, x, nodes, want, why in models:
-            draw = random.Random(seed)
-            rules = [f"--place={node}={draw.choice(('cuda', 'cpu'))}" for node in nodes]
-            got = None
-            if want is not None:
-                got, why = outputs(work.program, path, work.folder, x, "--providers", "cuda,cpu", *rules)
-            apart = float("inf") if got is None else distance(got, want)
-            page.result(apart <= TOLERANCES["fp32"], name, seed, why or f"{apart:.2e}")
+    models = models_of(work.folder, True)
+    wanted = list(side_by_side(work, [lambda folder, each=each: outputs(work.program, each[1], folder, each[2], "--providers", "cpu")
+                                      for each in models]))
+    add_rows(work, [lambda folder, seed=seed, each=each, want=want: [place_by_chance(work, folder, seed, each, want)]
+                    for seed in range(2 if work.quick else 6) for each, want in zip(models, wanted)])
+
+
+def place_by_chance(work, folder, seed, model, wanted):
+    name, path, x, nodes = model
+    want, why = wanted
+    draw = random.Random(seed)
+    rules = [f"--place={node}={draw.choice(('cuda', 'cpu'))}" for node in nodes]
+    got = None
+    if want is not None:
+        got, why = outputs(work.program, path, folder, x, "--providers", "cuda,cpu", *rules)
+    apart = float("inf") if got is None else distance(got, want)
+    return apart <= TOLERANCES["fp32"], name, seed, why or f"{apart:.2e}"
 
 
 def bad_requests(work):

@@ -11,6 +11,8 @@ from checks import ON_CUDA, PRECISIONS, SMALL_DECODER, TOLERANCES, models_of
 from programs import last_line
 
 
+# What the first session of a network may take: cuDNN compiles plans that it has not kept yet, for seconds each.
+PREPARE_S = 240
 # As gpu_probe has it: the clocks of an idle device are low.
 WARM_UP_S = 0.5
 QUICK_SIZES = {"resnet50_dyn": {"size": 64}, "bert_dyn": {"layers": 2, "tokens": 32}}
@@ -29,9 +31,9 @@ def bench(program, path, precision, runs, *more, warm_up_runs=10):
     return (json.loads(made.stdout), "") if made.returncode == 0 else (None, last_line(made))
 
 
-def probe(work, path, feed, precision, runs, *more):
+def probe(work, path, feed, precision, runs, *more, **limit):
     """What runs take with feeds and fetches on the device, or why that is not known."""
-    return work.program.probe(*words_of_probe(work, path, feed, precision, *more), "--runs", runs)
+    return work.program.probe(*words_of_probe(work, path, feed, precision, *more), "--runs", runs, **limit)
 
 
 def words_of_probe(work, path, feed, precision, *more):
@@ -219,7 +221,7 @@ def measure_networks(work, dtype):
     for name, path, feed, batch, flops, layers in rows_of_benchmark(work, dtype):
         for precision in PRECISIONS_OF[dtype]:
             size = ("--dim", f"{networks.SYMBOL}={batch}")
-            found, why = probe(work, path, feed, precision, runs, "--set", "capture=auto", *size)
+            found, why = probe(work, path, feed, precision, runs, "--set", "capture=auto", *size, most_s=PREPARE_S)
             if found is None:
                 page.measured(False, name, batch, elements, precision, why, *[""] * (len(NETWORK_HEADS) - 5))
                 continue

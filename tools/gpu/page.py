@@ -16,10 +16,11 @@ def write_whole(file, text):
 class Phase:
     """What one phase has found so far. A failure anywhere fails the whole."""
 
-    def __init__(self, name, file, saved=lambda: None):
+    def __init__(self, name, file, device="", saved=lambda: None):
         self.name, self.file, self.saved = name, pathlib.Path(file), saved
         self.started = time.monotonic()
-        self.found = {"phase": name, "state": "was cut off", "seconds": 0, "failures": 0, "sections": [], "notes": []}
+        self.found = {"phase": name, "device": device, "state": "was cut off", "seconds": 0, "failures": 0, "sections": [],
+                      "notes": []}
         self.values = {}  # for the phases after it
         self.save()
 
@@ -60,17 +61,17 @@ class Phase:
 
 class Results:
     """A folder with a file for each phase that ran; and the page, written anew with every row, where a file for it is
-    given."""
+    given. `device` is the one of this call: earlier ones may have had another."""
 
-    def __init__(self, folder, names, report=None, head=()):
-        self.folder, self.names, self.report, self.head = pathlib.Path(folder), names, report, head
+    def __init__(self, folder, names, report=None, head=(), device=""):
+        self.folder, self.names, self.report, self.head, self.device = pathlib.Path(folder), names, report, head, device
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def file(self, name):
         return self.folder / f"{name}.json"
 
     def begin(self, name):
-        return Phase(name, self.file(name), self.write_page)
+        return Phase(name, self.file(name), self.device, self.write_page)
 
     def write_page(self):
         if self.report is not None:
@@ -82,8 +83,17 @@ class Results:
         except (OSError, ValueError):
             return None
 
+    def of_this_device(self, name):
+        """What a phase has found on the device of this call, or None."""
+        found = self.read(name)
+        return found if found and found.get("device") == self.device else None
+
+    def is_done(self, name):
+        return (self.of_this_device(name) or {}).get("state") == "done"
+
     def value(self, name, key, otherwise=None):
-        return ((self.read(name) or {}).get("values") or {}).get(key, otherwise)
+        """Of this call's device: shares of what another one can do would be of no use."""
+        return ((self.of_this_device(name) or {}).get("values") or {}).get(key, otherwise)
 
     def failures(self):
         """Checks that failed, and phases that did not come to their end."""
@@ -92,11 +102,11 @@ class Results:
 
     def page(self, head):
         lines = ["# What of the CUDA provider has run on a GPU", "", *head, f"{self.failures()} of the checks below failed.", "",
-                 "| phase | state | seconds | failed |", "|---|---|---|---|"]
+                 "| phase | state | seconds | failed | device |", "|---|---|---|---|---|"]
         for name in self.names:
             found = self.read(name)
-            lines.append(f"| {name} | {found['state']} | {found['seconds']:.0f} | {found['failures']} |" if found else
-                         f"| {name} | not run | | |")
+            lines.append(f"| {name} | {found['state']} | {found['seconds']:.0f} | {found['failures']} | {found.get('device', '')} |"
+                         if found else f"| {name} | not run | | | |")
         for found in filter(None, map(self.read, self.names)):
             for section in found["sections"]:
                 lines += ["", f"## {section['title']}", "", row_text(section["heads"]), "|" + "---|" * len(section["heads"])]
@@ -104,7 +114,7 @@ class Results:
             for note in found["notes"]:
                 lines += ["", note]
             if found.get("logs"):
-                lines += ["", f"What cuDNN and cuBLASLt said in {len(found['logs'])} probes that failed is in the results, {found['phase']}.json."]
+                lines += ["", f"What cuDNN and cuBLASLt said in {len(found['logs'])} runs that failed is in the results, {found['phase']}.json."]
             if found["state"] != "done":
                 lines += ["", f"Phase {found['phase']}: {found['state']}. What stands above is what there was until then."]
         return "\n".join(lines) + "\n"

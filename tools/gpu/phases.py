@@ -18,15 +18,18 @@ import kernels
 from page import Results
 from programs import OutOfTime
 
-# Name, what it does, and its limit in seconds. Those by which most is known come first, and those that may hang later.
+# Name, what it does, and its limit in seconds. Whether anything works at all comes first, then what is most asked for, and what
+# may hang or is of use only where the rest works last: a machine may be there for some of them only.
 PHASES = {
-    "limits": (figures.limits, 60), "networks": (figures.benchmark, 300), "kernels": (kernels.kernels, 170),
-    "networks_float32": (figures.benchmark_float32, 420), "decoding": (figures.decoding, 60), "models": (checks.whole_models, 240),
-    "operators": (checks.operators, 300), "overhead": (figures.overhead, 120), "overlap": (figures.overlap, 60),
-    "placements": (checks.random_placements, 120), "faults": (checks.faults, 120), "fixed": (figures.fixed_models, 180),
-    "sanitizer": (checks.sanitizer, 240),
+    "limits": (figures.limits, 60), "first": (checks.first, 90), "networks": (figures.benchmark, 300),
+    "models": (checks.whole_models, 180), "kernels": (kernels.kernels, 170), "operators": (checks.operators, 300),
+    "networks_float32": (figures.benchmark_float32, 420), "decoding": (figures.decoding, 60), "overhead": (figures.overhead, 120),
+    "placements": (checks.random_placements, 120), "faults": (checks.faults, 120), "overlap": (figures.overlap, 60),
+    "fixed": (figures.fixed_models, 180), "sanitizer": (checks.sanitizer, 240),
 }
 NEED_PEER = {"networks", "networks_float32"}
+# A phase that has less is not begun: it would take the place of what an earlier call has found of it.
+LEAST_S = 15
 
 
 class PeerSearch:
@@ -111,26 +114,31 @@ def run_phase(program, results, name, quick, limit):
         program.deadline = None
 
 
-def head_of(program, command):
-    row = program.device()
-    device = row["devices"][0]["name"] if row["devices"] else "no device"
+def device_name(program):
+    devices = program.device()["devices"]
+    return devices[0]["name"] if devices else "no device"
+
+
+def head_of(program, command, device):
     smi = shutil.which("nvidia-smi")
-    driver = subprocess.run([smi, "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True,
-                            text=True, check=False).stdout.split() if smi else []
+    driver = program.execute([smi, "--query-gpu=driver_version", "--format=csv,noheader"], most_s=20).stdout.split() if smi else []
     return [f"By `{command}`, {datetime.date.today().isoformat()}: {device}, driver {driver[0] if driver else 'not known'}, "
             f"{platform.machine()}, {os.cpu_count()} CPUs."]
 
 
-def run_all(program, report, quick, names=(), folder="gpu_check_results", limit=None, total=None):
-    """Runs the phases that are named, or all. The page is of these and of what the folder has of earlier calls; it is
-    written anew with every row."""
-    command = " ".join(["gpu_check run", *(["--quick"] if quick else []), *(f"--phase {name}" for name in names)])
-    results = Results(folder, list(PHASES), report, head_of(program, command))
+def run_all(program, report, quick, names=(), folder="gpu_check_results", limit=None, total=None, rest=False):
+    """Runs the phases that are named, or all; with `rest` those of them that no earlier call has done on this device. The page is of
+    these and of what the folder has of earlier calls; it is written anew with every row."""
     end = None if total is None else time.monotonic() + total
-    program.peer = search_peer(program) if NEED_PEER.intersection(names or PHASES) else None
-    for name in names or PHASES:
+    command = " ".join(["gpu_check run", *(["--quick"] if quick else []), *(["--rest"] if rest else []),
+                        *(f"--phase {name}" for name in names)])
+    device = device_name(program)
+    results = Results(folder, list(PHASES), report, head_of(program, command, device), device)
+    wanted = [name for name in names or PHASES if not (rest and results.is_done(name))]
+    program.peer = search_peer(program) if NEED_PEER.intersection(wanted) else None
+    for name in wanted:
         left = None if end is None else end - time.monotonic()
-        if left is not None and left < 5:
+        if left is not None and left < LEAST_S:
             print(f"gpu_check: phase {name} is left out: the time of --total is over", flush=True)
             continue
         usual = limit or PHASES[name][1]

@@ -10,7 +10,8 @@ import time
 
 # What one program may take where nothing else is said: many times what any takes, but not a phase.
 USUAL_S = 90
-# What a probe that failed is run with once more, and how much of the end of what it then says is kept.
+# What a program that failed is run with once more, of how many of a phase, and how much of the end of what it then says is kept.
+MOST_LOGS = 6
 LOUD = {"CUDNN_LOGLEVEL_DBG": "2", "CUDNN_LOGDEST_DBG": "stderr", "CUBLASLT_LOG_LEVEL": "2"}
 KEPT_CHARACTERS = 4096
 
@@ -31,6 +32,8 @@ class Program:
         self.path = self.tree / "bin/backplane"
         folders = [str(self.tree / "lib"), str(self.tree / "bundled"), os.environ.get("LD_LIBRARY_PATH", ""), *libraries]
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(each for each in folders if each)}
+        # For programs that run beside others: what they find to be the fastest is not to be kept for those that are timed.
+        self.cache_apart = {"XDG_CACHE_HOME": str(self.tree / "cache_apart")}
         self.deadline = None  # of time.monotonic()
         self.peer = None  # the search for it, once it is begun
         self.logs = []  # of probes that failed: what was asked for, what it said, and the libraries' words
@@ -65,17 +68,22 @@ class Program:
         return self.execute([*before, self.path, *arguments], most_s=most_s, **more)
 
     def probe(self, *arguments, most_s=USUAL_S, **more):
-        """The object that gpu_probe prints, or None and the line that says why there is none. One that fails is run once
-        more with the libraries' logs, unless it failed by taking too long."""
+        """The object that gpu_probe prints, or None and the line that says why there is none."""
         words = [self.tree / "bin/gpu_probe", *arguments]
         made = self.execute(words, most_s=most_s, **more)
         if made.returncode == 0:
             return json.loads(made.stdout), ""
-        if made.returncode != 124:
-            again = self.execute(words, most_s=most_s, environment=LOUD)
-            self.logs.append({"words": " ".join(map(str, words)), "code": made.returncode, "said": last_line(made),
-                              "code with logs": again.returncode, "log": again.stderr[-KEPT_CHARACTERS:]})
+        self.keep_log(words, made, most_s)
         return None, last_line(made)
+
+    def keep_log(self, words, made, most_s=USUAL_S, environment=None):
+        """Runs a program that failed once more with the libraries' logs, unless it failed by taking too long, or there are many
+        logs already."""
+        if made.returncode == 124 or len(self.logs) >= MOST_LOGS:
+            return
+        again = self.execute(words, most_s=most_s, environment={**LOUD, **(environment or {})})
+        self.logs.append({"words": " ".join(map(str, words)), "code": made.returncode, "said": last_line(made),
+                          "code with logs": again.returncode, "log": again.stderr[-KEPT_CHARACTERS:]})
 
     def device(self):
         made = self.call("providers", "--json")

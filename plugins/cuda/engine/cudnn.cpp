@@ -188,6 +188,7 @@ class LinkedConvolution final : public PreparedConvolution {
         plan_(std::move(plan)),
         has_bias_(form.has_bias),
         has_addend_(form.has_addend) {}
+  ~LinkedConvolution() override { plan_.end(handles_.context()); }
   std::uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
   std::string kept() const override { return plan_.kept(); }
 
@@ -213,13 +214,14 @@ class LinkedConvolution final : public PreparedConvolution {
 /// Whether an engine keeps the precision that was asked for: on float32, tensor cores round the operands to TF32, and some
 /// engines to less. Sums are float32 always, though of 16 bits the library has engines that add in 16, and prefers them for some
 /// forms. On int8 no sum may go by way of floats; engines without tensor cores are left out, since products of the windows
-/// by cuBLASLt have them.
+/// by cuBLASLt have them. None adds in an order that differs from run to run, as some gradients do.
 bool is_accepted(cudnnBackendDescriptor_t configuration, const Convolution& form) {
-  if (form.type == sdk::DataType::Double) return true;
   const std::vector<cudnnBackendNumericalNote_t> notes = numerical_notes(configuration);
   const auto has = [&notes](cudnnBackendNumericalNote_t note) {
     return std::find(notes.begin(), notes.end(), note) != notes.end();
   };
+  if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  if (form.type == sdk::DataType::Double) return true;
   if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
   if (form.type == sdk::DataType::Int8)
     return has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);

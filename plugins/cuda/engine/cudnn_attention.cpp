@@ -180,6 +180,7 @@ class LinkedAttention final : public PreparedAttention {
         plan_(std::move(plan)),
         has_mask_(form.has_mask),
         is_causal_(form.is_causal) {}
+  ~LinkedAttention() override { plan_.end(handles_.context()); }
   std::uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
   std::string kept() const override { return plan_.kept(); }
 

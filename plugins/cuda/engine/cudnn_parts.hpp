@@ -281,6 +281,12 @@ class FinishedPlan {
             plan_.get_number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE))) {}
   std::uint64_t workspace_bytes() const { return workspace_bytes_; }
   std::string kept() const { return kept_plan(plan_); }
+  /// Ends a plan of a device's. The code that the library has loaded for it is unloaded from the current context, and who
+  /// gives a plan up is on any thread.
+  void end(Context& context) noexcept {
+    const EnteredContext entered(context, std::nothrow);
+    const Description ended = std::move(plan_);
+  }
   std::vector<cudnnBackendNumericalNote_t> notes() const {
     Description configuration(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     cudnnBackendDescriptor_t raw = configuration.get();

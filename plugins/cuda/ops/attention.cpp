@@ -9,6 +9,7 @@
 
 #include "op_table.hpp"
 #include "plugins/common/device_ops/fused_attention.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 #include "plugins/cuda/attention_parts.hpp"
 #include "plugins/cuda/attention_work.hpp"
 #include "plugins/cuda/attentions.hpp"
@@ -212,16 +213,49 @@ class AttentionNode {
     plan.y = {is_half ? output(0) : y, y, static_cast<std::uint64_t>(bytes)};
     plan.workspace = pieces.add(static_cast<std::int64_t>(plan.prepared->workspace_bytes()));
     work.add(std::make_unique<AttentionWork>(work.device(), work.label(), std::move(plan)));
-    // The library's row without any position is NaN or 0, by version and device.
-    const bool may_be_empty = form.has_mask && empty != device_ops::EmptyRow::kNan;
-    const std::string text = may_be_empty ? "v0 != v0 ? 0.0f : v0" : "v0";
-    if (!is_half) {
-      add_cast(work, y, form.type, output(0), DataType::Float, dims, text);
-    } else if (may_be_empty) {
-      add_cast(work, output(0), form.type, output(0), form.type, dims, text);
+    const MemoryRef made = is_half ? output(0) : y;
+    const DataType type = ctx.input(0).type();
+    if (form.has_mask && empty == device_ops::EmptyRow::kZero) {
+      add_empty_rows(ctx, work, form, made);
+    } else if (!is_half || (form.has_mask && empty == device_ops::EmptyRow::kNumber)) {
+      add_cast(work, made, form.type, output(0), type, dims,
+               empty == device_ops::EmptyRow::kNumber ? "v0 != v0 ? 0.0f : v0" : "v0");
     }
     ctx.set_workspace(pieces.bytes(), work.device().limits().alignment);
     ctx.set_variant(sdk::message("cudnn, ", sdk::type_name(form.type)));
+  }
+
+  /// From the library's result to the node's, the same where their types are. The library's row without any position is NaN or 0, by
+  /// version and device; here it is 0, and what is NaN for another reason stays so.
+  static void add_empty_rows(const sdk::PrepareContext& ctx, NodeWork& work, const Attention& form,
+                             const MemoryRef& made) {
+    const DataType type = ctx.input(0).type(), mask_type = ctx.input(3).type();
+    device_ops::Walk walk(Dims{form.batch * form.heads, form.rows, form.value_width});
+    walk.in("x", made, form.type).in("mask", input(3), mask_type).out("y", output(0), type);
+    walk.define("T", device_ops::type_code(form.type)).define("TY", device_ops::type_code(type));
+    walk.define("TM", device_ops::type_code(mask_type)).define("IS_CAUSAL", form.is_causal ? 1 : 0);
+    walk.number("heads", form.heads).number("columns", form.columns);
+    walk.number("y_batch", form.y.batch).number("y_head", form.y.head);
+    walk.number("y_row", form.y.position);
+    std::int64_t step = 1;
+    const char* const names[] = {"mask_batch", "mask_head", "mask_row", "mask_column"};
+    for (std::size_t axis = form.mask_dims.size(); axis-- > 0; step *= form.mask_dims[axis])
+      walk.number(names[axis], form.mask_dims[axis] == 1 ? 0 : step);
+    walk.name("rows without positions");
+    walk.body = R"kernel(
+  i64 b = i2 / heads, h = i2 % heads, at = b * y_batch + h * y_head + i1 * y_row + i0;
+  float value = LOAD(T, x, at);
+  if (IS_NAN(value)) {
+    i64 end = IS_CAUSAL && i1 + 1 < columns ? i1 + 1 : columns;
+    int is_empty = 1;
+    mask += b * mask_batch + h * mask_head + i1 * mask_row;
+    for (i64 j = 0; j < end && is_empty; ++j)
+      is_empty = (float)LOAD(TM, mask, j * mask_column) == -INFINITY;
+    if (is_empty) value = 0.0f;
+  }
+  STORE(TY, y, at, value);
+)kernel";
+    walk.add_to(work.launches());
   }
 
   /// An input as the library's type: as it is, or rounded first.

@@ -56,6 +56,9 @@ CUresult enter(const char* name, Kind kind) {
 
 }  // namespace
 
+// As in a driver of CUDA 12.0, which has this one alone: the second version is of 12.8.
+#undef cuEventElapsedTime
+
 // A function of the library: what happens where nothing is against it.
 #define SCRIPTED(name, kind, parameters, effect)                                           \
   CUresult name parameters {                                                               \
