@@ -40,7 +40,8 @@ std::string describe_plugins(Environment& environment) {
     for (std::size_t i = 0; i < row.devices.size(); ++i) {
       json["devices"].push_back({{"id", i},
                                  {"name", row.devices[i]->name},
-                                 {"memory_bytes", row.devices[i]->memory_bytes}});
+                                 {"memory_bytes", row.devices[i]->memory_bytes},
+                                 {"score", row.devices[i]->score}});
     }
     json["best_device"] = row.devices.empty() ? Json() : Json(best_device(row.devices));
     json["kernels"] = row.kernel_count;

@@ -102,21 +102,23 @@ def register_custom_ops_library(path: Any) -> None:
 
 def describe_plugins() -> List[Dict[str, Any]]:
     """Every plugin file that was found, and what became of it: "file", "status" ("loaded", "refused"), "reason", "provider",
-    "version", "devices" (each "id", "name", "memory_bytes"), "kernels", and the "options" of the provider with their meaning."""
+    "version", "devices" (each "id", "name", "memory_bytes", "score"), "kernels", and the "options" of the provider with their meaning."""
     return json.loads(lib.text_from(lib.environment_providers, environment()))
 
 
-def with_devices() -> List[str]:
-    """Our names of the providers that have a device, the host's last."""
-    names = [row["provider"] for row in describe_plugins() if row["provider"] and row["devices"]]
-    return sorted(set(names), key=lambda name: (name == "cpu", name))
+def scores() -> Dict[str, int]:
+    """The score of the best device of each provider that has one, by our names, the greatest first. Those of 0 serve only when they are
+    named."""
+    best = {row["provider"]: row["devices"][row["best_device"]]["score"] for row in describe_plugins() if row["devices"]}
+    return dict(sorted(best.items(), key=lambda pair: -pair[1]))
 
 
 def get_available_providers() -> List[str]:
-    """The providers that have a device here, "cpu" last, each followed by the name that ONNX Runtime has for it:
-    ["cpu", "CPUExecutionProvider"]. A session takes either."""
+    """The providers that have a device here, in the order in which a session takes them that was told nothing, and then those that
+    serve only when they are named; each followed by the name that ONNX Runtime has for it: ["cpu", "CPUExecutionProvider"]. A
+    session takes either."""
     names: List[str] = []
-    for name in with_devices():
+    for name in scores():
         names.append(name)
         names += [theirs for theirs, ours in OF_ONNX_RUNTIME.items() if ours.rstrip("?") == name]
     return names
@@ -129,7 +131,7 @@ def get_all_providers() -> List[str]:
 
 def get_device() -> str:
     """"GPU" where CUDA has a device, else "CPU"; as ONNX Runtime says it."""
-    return "GPU" if "cuda" in with_devices() else "CPU"
+    return "GPU" if "cuda" in scores() else "CPU"
 
 
 def provider_word(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from . import _library as lib
 from ._binding import IOBinding
-from ._environment import OF_ONNX_RUNTIME, environment, with_devices
+from ._environment import OF_ONNX_RUNTIME, environment, scores
 from ._errors import Error, InvalidArgument
 from ._named import NamedRuns
 from ._options import RunOptions, SessionOptions, options_with, path_of
@@ -129,9 +129,9 @@ class InferenceSession:
         """The providers of the session in order of preference, named as they were asked for; of optional ones those that have a device.
         Where each node went, and why, is in `explain`."""
         asked = self.option("providers")
-        there = with_devices()
+        there = scores()
         if asked == "auto":
-            names = there
+            names = [name for name, score in there.items() if score > 0]
         else:
             entries = [(entry.partition(":")[0].rstrip("?"), "?" in entry) for entry in asked.split(",")]
             names = [name for name, is_optional in entries if name in there or not is_optional]

@@ -211,7 +211,8 @@ TEST_F(ProviderRows, HaveTheKeysOfTheContract) {
     EXPECT_EQ(row["status"], "loaded");
     EXPECT_GT(row["kernels"], 50);
     ASSERT_EQ(row["devices"].size(), 1u);
-    EXPECT_EQ(keys_of(row["devices"][0]), (std::set<std::string>{"id", "name", "memory_bytes"}));
+    EXPECT_EQ(keys_of(row["devices"][0]),
+              (std::set<std::string>{"id", "name", "memory_bytes", "score"}));
   }
   EXPECT_TRUE(seen);
 }
