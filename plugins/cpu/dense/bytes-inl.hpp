@@ -131,13 +131,14 @@ HWY_INLINE void store_columns(Vector32 v0, Vector32 v1, std::int64_t width, void
   const Tag32 d32;
   const hn::FixedTag<std::int32_t, 4> block;
   HWY_ALIGN std::int32_t lanes[kColumns];
-  HWY_ALIGN std::int32_t ordered[kColumns];
   hn::Store(v0, d32, lanes);
   hn::Store(v1, d32, lanes + kLanes);
+  HWY_ALIGN std::int32_t rest[kColumns];
+  auto* to = width == kColumns ? static_cast<std::int32_t*>(y) : rest;
   for (int i = 0; i < kColumns; i += 4) {
-    hn::Store(hn::Load(block, lanes + lane(i, kColumns)), block, ordered + i);
+    hn::StoreU(hn::Load(block, lanes + lane(i, kColumns)), block, to + i);
   }
-  store_some(ordered, width, y);
+  if (width < kColumns) store_some(rest, width, y);
 }
 
 /// The results of `width` columns of two vectors of sums.
