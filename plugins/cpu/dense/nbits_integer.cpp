@@ -221,17 +221,18 @@ HWY_POP_ATTRIBUTES
 
 namespace backplane::cpu {
 
-const NBitsIntegerKernels* nbits_integer_kernels() {
+const NBitsIntegerKernels* nbits_integer_kernels(Isa isa, int bits) {
   static constexpr NBitsIntegerKernels kKernels{kMostRows, round_rows, integer_thin};
   static const bool kHasVnni =
       __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
       __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
-  return kHasVnni ? &kKernels : nullptr;
+  if (isa == Isa::kAvx2 && bits == 4) return nbits_integer_kernels_avx2();
+  return isa == Isa::kAvx512 && kHasVnni ? &kKernels : nullptr;
 }
 
 }  // namespace backplane::cpu
 #else
 namespace backplane::cpu {
-const NBitsIntegerKernels* nbits_integer_kernels() { return nullptr; }
+const NBitsIntegerKernels* nbits_integer_kernels(Isa, int) { return nullptr; }
 }  // namespace backplane::cpu
 #endif

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "plugins/cpu/dense/isa.hpp"
 #include "plugins/cpu/dense/nbits.hpp"
 
 namespace backplane::cpu {
@@ -24,7 +25,10 @@ struct NBitsIntegerKernels {
                const RoundedRows& rows, std::int64_t row, int count, float* out);
 };
 
-/// Panels of 16 lanes. Null where the processor has no instruction for sums of four products of bytes.
-const NBitsIntegerKernels* nbits_integer_kernels();
+/// Of panels as those of float products: 16 lanes, and 8 with AVX2. Null where there is no instruction for sums of
+/// products of bytes that are exact for weights of so many bits.
+const NBitsIntegerKernels* nbits_integer_kernels(Isa isa, int bits);
+/// Weights of 4 bits, AVX2; null where the build has none.
+const NBitsIntegerKernels* nbits_integer_kernels_avx2();
 
 }  // namespace backplane::cpu

@@ -22,10 +22,6 @@ ProductShape tiled_shape(std::int64_t rows, const NBitsShape& shape) {
   return product;
 }
 
-const NBitsIntegerKernels* integer_kernels(Isa isa, bool rounds) {
-  return rounds && isa == Isa::kAvx512 ? nbits_integer_kernels() : nullptr;
-}
-
 /// Parts of a workspace, one after another on cache lines.
 class Parts {
  public:
@@ -53,7 +49,7 @@ NBitsProduct::NBitsProduct(std::int64_t rows, const NBitsShape& shape, const Act
       thin_limit_(isa == Isa::kAvx512 ? std::numeric_limits<std::int64_t>::max() : kThinLimit),
       activation_(activation),
       kernels_(&nbits_kernels(isa)),
-      integers_(integer_kernels(isa, rounds)),
+      integers_(rounds ? nbits_integer_kernels(isa, shape.bits) : nullptr),
       activations_(&activation_kernels(isa)) {
   const TileKernels& tiles = tile_kernels(isa);
   layout_ = NBitsLayout(shape, tiles.lanes, tiles.panel_vectors, integers_ != nullptr);
