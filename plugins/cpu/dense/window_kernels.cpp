@@ -166,19 +166,20 @@ HWY_INLINE void slide(const SlidingRun& run, int64_t first, int64_t count, int64
   float* y = run.y + first * run.y_step + c;
   const int64_t step = run.x_step;
   const bool after = run.after || first + count < run.pixels;
-  Vector sum = bias;
-  if (run.before || first > 0) {
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r) sum = hn::MulAdd(hn::LoadU(d, x[r]), w[r][0], sum);
-  }
   const auto advance = [&]() HWY_ATTR {
 #pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r) x[r] += step;
+  };
+  const auto add = [&](Vector& to, int k) HWY_ATTR {
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r) to = hn::MulAdd(hn::LoadU(d, x[r]), w[r][k], to);
   };
   const auto finish = [&](Vector v) HWY_ATTR {
     hn::StoreU(at_least(lo, at_most(hi, v)), d, y);
     y += run.y_step;
   };
+  Vector sum = bias;
+  if (run.before || first > 0) add(sum, 0);
   if constexpr (kStride == 1) {
     // `sum` is of the pixel that ends next, `next` of the one after it.
     advance();
@@ -207,8 +208,7 @@ HWY_INLINE void slide(const SlidingRun& run, int64_t first, int64_t count, int64
     for (int64_t i = 1; i < count; ++i) {
       Vector begun = bias;
       advance();
-#pragma GCC unroll 3
-      for (int r = 0; r < kRows; ++r) sum = hn::MulAdd(hn::LoadU(d, x[r]), w[r][1], sum);
+      add(sum, 1);
       advance();
 #pragma GCC unroll 3
       for (int r = 0; r < kRows; ++r) {
@@ -220,13 +220,11 @@ HWY_INLINE void slide(const SlidingRun& run, int64_t first, int64_t count, int64
       sum = begun;
     }
     advance();
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r) sum = hn::MulAdd(hn::LoadU(d, x[r]), w[r][1], sum);
+    add(sum, 1);
   }
   if (after) {
     advance();
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r) sum = hn::MulAdd(hn::LoadU(d, x[r]), w[r][2], sum);
+    add(sum, 2);
   }
   finish(sum);
 }
