@@ -146,6 +146,35 @@ OpCase depthwise(Random& random) {
 }
 const Sweep kDepthwise("Conv", "Depthwise", 40, depthwise);
 
+/// Three positions wide, where pixels are read once for all windows that they are in: images of one pixel and of several blocks,
+/// pads on one side alone, windows without any line of the image.
+OpCase narrow_depthwise(Random& random) {
+  Geometry g;
+  g.kernel = {random.integer(1, 4), 3};
+  const std::int64_t dilation = random.integer(1, 2);
+  const std::int64_t extent = (g.kernel[0] - 1) * dilation + 1;
+  const std::int64_t before = random.integer(0, 1), after = random.integer(0, 1);
+  g.image = {extent + random.integer(0, 3), 3 - before - after + random.integer(0, 40)};
+  g.attributes = {
+      {"strides", ints({random.integer(1, 3), random.integer(1, 3)})},
+      {"dilations", ints({dilation, 1})},
+      {"pads", ints({random.integer(0, extent), before, random.integer(0, extent), after})}};
+  const std::int64_t channels = random.pick<std::int64_t>({7, 8, 9, 15, 16, 23, 40});
+  return conv_of(random, g, random.integer(1, 2), channels, 1, random.pick<std::int64_t>({1, 1, 2}),
+                 ElementType::Float);
+}
+const Sweep kNarrowDepthwise("Conv", "NarrowDepthwise", 60, narrow_depthwise);
+
+/// Every number of outputs of a group up to some vectors: panels of all widths, whole and not.
+OpCase groups_of_columns(Random& random) {
+  Geometry g;
+  g.kernel = {1, random.integer(1, 2)};
+  g.image = {random.integer(1, 5), random.integer(2, 9)};
+  return conv_of(random, g, 1, random.pick<std::int64_t>({1, 2, 3}), random.integer(1, 20),
+                 random.integer(1, 60), ElementType::Float);
+}
+const Sweep kGroupsOfColumns("Conv", "GroupsOfColumns", 60, groups_of_columns);
+
 OpCase pointwise(Random& random) {
   Geometry g;
   g.kernel = {1, 1};

@@ -20,13 +20,23 @@ struct Panels {
   int64_t columns = 0;
   int lanes = 1;
   int widest = 1;  // vectors
+  /// All panels are of the widest, and a single vector that would be left over belongs to the last one.
+  bool takes_one_more = false;
 
   int64_t vectors() const { return (columns + lanes - 1) / lanes; }
   int64_t padded_columns() const { return vectors() * lanes; }
-  int64_t count() const { return (vectors() + widest - 1) / widest; }
+  int64_t count() const { return (vectors() + widest - 1) / widest - (has_one_more() ? 1 : 0); }
+  bool has_one_more() const {
+    return takes_one_more && vectors() > widest && vectors() % widest == 1;
+  }
+  int most_vectors() const { return widest + (has_one_more() ? 1 : 0); }
   Panel at(int64_t index) const {
-    const int64_t begin = vectors() * index / count();
-    const int64_t end = vectors() * (index + 1) / count();
+    int64_t begin = vectors() * index / count();
+    int64_t end = vectors() * (index + 1) / count();
+    if (has_one_more()) {
+      begin = index * widest;
+      end = index + 1 == count() ? vectors() : begin + widest;
+    }
     return {begin * lanes, static_cast<int>(end - begin),
             std::min(columns - begin * lanes, (end - begin) * lanes)};
   }

@@ -20,6 +20,8 @@ constexpr int64_t kMaxTableEntries = 8192;
 // Multiply-adds below which handing an item to another thread costs more than it saves.
 constexpr int64_t kItemWork = 100'000;
 constexpr int64_t kItemsPerThread = 4;
+// Tiles whose results are finished while they are in the first-level cache.
+constexpr int64_t kTilesOfActivation = 8;
 // Rows up to which tiles make floats of 16-bit weights themselves, each tile anew. It costs nothing where loads and shifts have ports
 // of their own (AMD); where the multiplications of AVX-512 need these ports (Intel), a third of a tile's time.
 constexpr int64_t kMostHalfRows = 64;
@@ -66,7 +68,9 @@ Product::Product(const ProductShape& shape, const Activation& activation, Isa is
       activation_(activation),
       tiles_(&tile_kernels(isa)),
       activations_(&activation_kernels(isa)),
-      panels_{shape.columns, tiles_->lanes, tiles_->panel_vectors},
+      // Who packs for `unpack` has panels of his own, which are all as wide as the widest at most.
+      panels_{shape.columns, tiles_->lanes, tiles_->panel_vectors,
+              tiles_->takes_one_more && !shape.unpacks},
       threads_(threads) {
   if (shape.weight_type != sdk::DataType::Float &&
       (shape.rows > kMostHalfRows || tiles_->half_tile[1][1] == nullptr))
@@ -115,7 +119,7 @@ void Product::cut_items() {
     // More rows share the unpacking of a panel.
     rows *= 2;
     buffer_bytes_ =
-        static_cast<uint64_t>(ceil_div(steps, 8) * 8 * panels_.widest * panels_.lanes * 4);
+        static_cast<uint64_t>(ceil_div(steps, 8) * 8 * panels_.most_vectors() * panels_.lanes * 4);
     buffer_bytes_ = align64(buffer_bytes_);
   }
   rows = std::min({rows, kMaxCacheRows, kMaxTableEntries / std::max<int64_t>(1, shape_.taps)});
@@ -225,20 +229,30 @@ void Product::run_tiles(const TileArgs& all, const Panels::Panel& panel, const f
   const int64_t weight = has_buffer() ? 4 : weight_bytes();
   const TileKernels::Function* kernels = tiles_of(panel.vectors);
   const int64_t tiles = ceil_div(run.rows, tiles_->max_rows[panel.vectors]);
+  const int64_t least = run.rows / tiles;
+  const int64_t higher = run.rows - least * tiles;  // tiles of one row more
+  // Tiles of as many rows are one call, unless each one has its own padding.
+  const int64_t most = zeros != nullptr             ? 1
+                       : activation_.in_registers() ? tiles
+                                                    : kTilesOfActivation;
   TileArgs tile = all;
-  for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t begin = run.rows * i / tiles;
-    const int64_t rows = run.rows * (i + 1) / tiles - begin;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < tiles;) {
+    const int64_t rows = i < higher ? least + 1 : least;
+    const int64_t count = std::min(most, (i < higher ? higher : tiles) - i);
     tile.rows = table + run.begin + begin;
     tile.taps = all.taps;
     tile.panel = all.panel;
-    if (zeros != nullptr) leave_padding_out(tile, rows, shape_.depth * pitch * weight, zeros);
-    if (tile.taps == 0 && !tile.first && !tile.last) continue;
+    tile.more_tiles = count - 1;
     tile.out = run.out + begin * tile.out_stride;
     if (run.residual != nullptr) tile.residual = run.residual + begin * tile.residual_stride;
+    begin += rows * count;
+    i += count;
+    if (zeros != nullptr) leave_padding_out(tile, rows, shape_.depth * pitch * weight, zeros);
+    if (tile.taps == 0 && !tile.first && !tile.last) continue;
     kernels[rows](tile);
     if (tile.last && !activation_.in_registers()) {
-      activations_->apply(activation_, tile.out, tile.out_stride, rows, panel.width);
+      activations_->apply(activation_, tile.out, tile.out_stride, rows * count, panel.width);
     }
   }
 }

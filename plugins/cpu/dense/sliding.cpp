@@ -93,7 +93,25 @@ DepthwiseConv::DepthwiseConv(const ConvShape& shape, const Activation& activatio
       activation_(activation),
       kernels_(&window_kernels(isa)),
       activations_(&activation_kernels(isa)),
-      runs_(line_runs(shape.window)) {}
+      runs_(line_runs(shape.window)),
+      slides_(slides()) {}
+
+/// Kernels of 3 positions along the width. No more than the first of the first window and the last of the last one may lie
+/// outside of the image.
+bool DepthwiseConv::slides() const {
+  const Window& window = shape_.window;
+  if (kernels_->sliding_depthwise == nullptr || shape_.out_channels < kernels_->lanes) return false;
+  if (window.kernel[0] != 1 || window.out[0] != 1 || window.pad_begin[0] != 0) return false;
+  if (window.kernel[1] > SlidingRun::kRows || window.kernel[2] != 3) return false;
+  if (window.dilation[2] != 1 || window.stride[2] > 2) return false;
+  const int64_t last = window.out[2] - 1;
+  return std::all_of(runs_.begin(), runs_.end(), [last](const LineRun& run) {
+    const bool begins =
+        run.tap_begin == 0 || (run.tap_begin == 1 && run.begin == 0 && run.end == 1);
+    const bool ends = run.tap_end == 3 || (run.tap_end == 2 && run.begin == last);
+    return begins && ends;
+  });
+}
 
 void DepthwiseConv::pack(const float* weights, const float* scales, float* packed,
                          const sdk::Threads&) const {
@@ -126,8 +144,11 @@ void DepthwiseConv::run(const ConvArgs& args, void* workspace, const sdk::Thread
     each.x = repeated;
     each.x_strides = ImageStrides::dense(shape_.window.in, shape_.out_channels);
   }
+  const bool slide = slides_ && args.residual == nullptr;
   for_each_line(shape_.window.out, shape_.batch, line_work(shape_.window, shape_.out_channels),
-                threads, [&](int64_t image, int64_t z, int64_t y) { run_line(each, image, z, y); });
+                threads, [&](int64_t image, int64_t z, int64_t y) {
+                  slide ? slide_line(each, image, y) : run_line(each, image, z, y);
+                });
 }
 
 /// The input with each channel as often as it has outputs.
@@ -146,6 +167,35 @@ void DepthwiseConv::repeat_channels(const ConvArgs& args, float* repeated,
         for (int64_t x = 0; x < window.in[2]; ++x, pixel += strides.width, to += pixel_floats)
           repeat(pixel, shape_.in_channels, to);
       });
+}
+
+void DepthwiseConv::slide_line(const ConvArgs& args, int64_t image, int64_t y) const {
+  const Window& window = shape_.window;
+  const common::WindowAxis high = window.axis(1);
+  const int64_t first = high.first_inside(y);
+  SlidingRun run{};
+  run.rows = static_cast<int>(high.count_before(high.in, y) - first);
+  if (run.rows < 1) return run_line(args, image, 0, y);
+  run.x_step = args.x_strides.width;
+  const float* x = args.x + image * args.x_strides.batch - window.pad_begin[2] * run.x_step;
+  for (int r = 0; r < run.rows; ++r) {
+    const int64_t ky = first + r;
+    run.x[r] = x + (high.start(y) + ky * high.dilation) * args.x_strides.height;
+    run.weights[r] = args.packed + ky * 3 * shape_.out_channels;
+  }
+  run.stride = window.stride[2];
+  run.y = args.y + image * args.y_strides.batch + y * args.y_strides.height;
+  run.y_step = args.y_strides.width;
+  run.pixels = window.out[2];
+  run.channels = shape_.out_channels;
+  run.before = runs_.front().tap_begin == 0;
+  run.after = runs_.back().tap_end == 3;
+  run.bias = args.bias;
+  run.lo = activation_.lo();
+  run.hi = activation_.hi();
+  kernels_->sliding_depthwise(run);
+  if (!activation_.in_registers())
+    activations_->apply(activation_, run.y, run.y_step, run.pixels, run.channels);
 }
 
 void DepthwiseConv::run_line(const ConvArgs& args, int64_t image, int64_t z, int64_t y) const {

@@ -35,6 +35,8 @@ class DepthwiseConv {
 
  private:
   void run_line(const ConvArgs& args, int64_t image, int64_t z, int64_t y) const;
+  void slide_line(const ConvArgs& args, int64_t image, int64_t y) const;
+  bool slides() const;
   void repeat_channels(const ConvArgs& args, float* repeated, const sdk::Threads& threads) const;
   int64_t multiplier() const { return shape_.out_channels / shape_.in_channels; }
 
@@ -43,6 +45,7 @@ class DepthwiseConv {
   const WindowKernels* kernels_;
   const ActivationKernels* activations_;
   std::vector<LineRun> runs_;
+  bool slides_;  // whether slide_line() does lines without a residual
 };
 
 /// Max or average pooling made ready. Immutable.

@@ -1,5 +1,6 @@
 #include "plugins/cpu/dense/tile_f32.hpp"
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -28,23 +29,42 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
 // level's latency and most of the memory's, near enough not to push the rows out.
 constexpr int kPrefetchBytes = 2048;
 
-/// Copies the columns that exist between memory and a whole tile.
-template <int kRows, int kVectors>
-void copy_edge(const float* from, ptrdiff_t from_stride, float* to, ptrdiff_t to_stride,
-               int64_t width) {
-  for (int i = 0; i < kRows; ++i) {
-    for (int64_t j = 0; j < width; ++j) to[i * to_stride + j] = from[i * from_stride + j];
+/// A tile's vector `j` in memory. Of the last one only so many columns may exist.
+template <int kVectors>
+struct Columns {
+  size_t last;  // columns of the last vector; kLanes: all
+
+  explicit HWY_INLINE Columns(int64_t width)
+      : last(static_cast<size_t>(width - (kVectors - 1) * kLanes)) {}
+  HWY_INLINE HWY_ATTR Vector load(const float* row, int j) const {
+    const Tag d;
+    if (j + 1 < kVectors || HWY_LIKELY(last == kLanes)) return hn::LoadU(d, row + j * kLanes);
+    return load_some(d, row + j * kLanes, last);
   }
-}
+  HWY_INLINE HWY_ATTR void store(Vector v, float* row, int j) const {
+    const Tag d;
+    if (j + 1 < kVectors || HWY_LIKELY(last == kLanes)) return hn::StoreU(v, d, row + j * kLanes);
+    store_some(d, v, row + j * kLanes, last);
+  }
+};
+
+/// The rows of one of a call's tiles.
+struct TileRows {
+  const float* const* rows;
+  float* out;
+  const float* residual;
+};
 
 /// Where the sums of a tile begin: at the bias, or at what an earlier part of the depth left.
 template <int kRows, int kVectors>
-HWY_INLINE HWY_ATTR void start_sums(const TileArgs& args, Vector (&acc)[kRows][kVectors]) {
+HWY_INLINE HWY_ATTR void start_sums(const TileArgs& args, const float* out,
+                                    Vector (&acc)[kRows][kVectors]) {
   const Tag d;
+  const Columns<kVectors> columns(args.width);
   if (args.first) {
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
-      const Vector b = args.bias ? hn::LoadU(d, args.bias + j * kLanes) : hn::Zero(d);
+      const Vector b = args.bias ? columns.load(args.bias, j) : hn::Zero(d);
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) acc[i][j] = b;
     }
@@ -53,7 +73,7 @@ HWY_INLINE HWY_ATTR void start_sums(const TileArgs& args, Vector (&acc)[kRows][k
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) {
-        acc[i][j] = hn::LoadU(d, args.out + i * args.out_stride + j * kLanes);
+        acc[i][j] = columns.load(out + i * args.out_stride, j);
       }
     }
   }
@@ -70,10 +90,10 @@ struct Pair {
 /// As below, of pairs, with AVX512_BF16, for which Highway 1.0 has no operation: Intel, "Intel 64 and IA-32 Architectures
 /// Software Developer's Manual", volume 2, VDPBF16PS. Numbers that are denormal count as 0.
 template <int kRows, int kVectors>
-HWY_INLINE HWY_ATTR void add_pairs(const TileArgs& args, Vector (&acc)[kRows][kVectors]) {
+HWY_INLINE HWY_ATTR void add_pairs(const TileArgs& args, const float* const* rows,
+                                   Vector (&acc)[kRows][kVectors]) {
   const hn::RebindToUnsigned<Tag> d;
   const auto* HWY_RESTRICT panel = static_cast<const uint32_t*>(args.panel);
-  const float* const* rows = args.rows;
   for (int64_t t = 0; t < args.taps; ++t, rows += args.row_pitch) {
     const uint32_t* x[kRows];
 #pragma GCC unroll 8
@@ -100,12 +120,13 @@ HWY_INLINE HWY_ATTR void add_pairs(const TileArgs& args, Vector (&acc)[kRows][kV
 #endif
 
 template <class Weight, int kRows, int kVectors>
-HWY_INLINE HWY_ATTR void add_products(const TileArgs& args, Vector (&acc)[kRows][kVectors]) {
+HWY_INLINE HWY_ATTR void add_products(const TileArgs& args, const float* const* rows,
+                                      Vector (&acc)[kRows][kVectors]) {
   const Tag d;
   constexpr int kPrefetched = kPrefetchBytes / static_cast<int>(sizeof(Weight));
-  constexpr int kLineVectors = 4 / static_cast<int>(sizeof(Weight));  // vectors of a prefetch
+  // Vectors of a prefetch, which fetches 64 bytes.
+  constexpr int kLineVectors = std::max(1, 64 / (kLanes * static_cast<int>(sizeof(Weight))));
   const auto* HWY_RESTRICT panel = static_cast<const Weight*>(args.panel);
-  const float* const* rows = args.rows;
   const int64_t depth = args.depth;
   for (int64_t t = 0; t < args.taps; ++t, rows += args.row_pitch) {
     const float* x[kRows];
@@ -134,25 +155,26 @@ HWY_INLINE HWY_ATTR void add_products(const TileArgs& args, Vector (&acc)[kRows]
 
 /// Writes what is final, with the residual added and within its bounds, or what a later part goes on from.
 template <int kRows, int kVectors>
-HWY_INLINE HWY_ATTR void store_sums(const TileArgs& args, Vector (&acc)[kRows][kVectors]) {
+HWY_INLINE HWY_ATTR void store_sums(const TileArgs& args, const TileRows& at,
+                                    Vector (&acc)[kRows][kVectors]) {
   const Tag d;
+  const Columns<kVectors> columns(args.width);
   if (!args.last) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) {
-        hn::StoreU(acc[i][j], d, args.out + i * args.out_stride + j * kLanes);
+        columns.store(acc[i][j], at.out + i * args.out_stride, j);
       }
     }
     return;
   }
-  if (args.residual != nullptr) {
+  if (at.residual != nullptr) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) {
-        const float* r = args.residual + i * args.residual_stride + j * kLanes;
-        acc[i][j] = hn::Add(acc[i][j], hn::LoadU(d, r));
+        acc[i][j] = hn::Add(acc[i][j], columns.load(at.residual + i * args.residual_stride, j));
       }
     }
   }
@@ -164,66 +186,43 @@ HWY_INLINE HWY_ATTR void store_sums(const TileArgs& args, Vector (&acc)[kRows][k
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
       const Vector y = at_least(lo, at_most(hi, acc[i][j]));
-      hn::StoreU(y, d, args.out + i * args.out_stride + j * kLanes);
+      columns.store(y, at.out + i * args.out_stride, j);
     }
   }
 }
 
-/// A tile all of whose columns exist. The parts are inlined, so that the sums stay in registers.
+/// The parts are inlined, so that the sums stay in registers. Several tiles are one call, since where the depth is small a call would
+/// take as long as the products.
 template <class Weight, int kRows, int kVectors>
-HWY_ATTR void whole_tile(const TileArgs& args) {
-  Vector acc[kRows][kVectors];
-  start_sums(args, acc);
+HWY_ATTR void tiles(const TileArgs& args) {
+  TileRows at{args.rows, args.out, args.residual};
+  for (int64_t more = args.more_tiles;; --more) {
+    Vector acc[kRows][kVectors];
+    start_sums(args, at.out, acc);
 #ifdef BP_HAS_PAIR_TILES
-  if constexpr (std::is_same_v<Weight, Pair>) {
-    add_pairs(args, acc);
-  } else
+    if constexpr (std::is_same_v<Weight, Pair>) {
+      add_pairs(args, at.rows, acc);
+    } else
 #endif
-    add_products<Weight>(args, acc);
-  store_sums(args, acc);
-}
-
-/// Any tile; one whose last columns do not exist is computed whole in a buffer of its own.
-template <class Weight, int kRows, int kVectors>
-void tile(const TileArgs& args) {
-  constexpr int kWidth = kVectors * kLanes;
-  if (HWY_LIKELY(args.width == kWidth)) {
-    whole_tile<Weight, kRows, kVectors>(args);
-    return;
+      add_products<Weight>(args, at.rows, acc);
+    store_sums(args, at, acc);
+    if (more == 0) return;
+    at.rows += kRows;
+    at.out += kRows * args.out_stride;
+    if (at.residual != nullptr) at.residual += kRows * args.residual_stride;
   }
-  HWY_ALIGN float out[kRows * kWidth] = {};
-  HWY_ALIGN float residual[kRows * kWidth] = {};
-  HWY_ALIGN float bias[kWidth] = {};
-  TileArgs whole = args;
-  whole.width = kWidth;
-  whole.out = out;
-  whole.out_stride = kWidth;
-  if (args.bias != nullptr) {
-    copy_edge<1, kVectors>(args.bias, 0, bias, 0, args.width);
-    whole.bias = bias;
-  }
-  if (!args.first) {
-    copy_edge<kRows, kVectors>(args.out, args.out_stride, out, kWidth, args.width);
-  }
-  if (args.residual != nullptr && args.last) {
-    copy_edge<kRows, kVectors>(args.residual, args.residual_stride, residual, kWidth, args.width);
-    whole.residual = residual;
-    whole.residual_stride = kWidth;
-  }
-  whole_tile<Weight, kRows, kVectors>(whole);
-  copy_edge<kRows, kVectors>(out, kWidth, args.out, args.out_stride, args.width);
 }
 
 /// Fills the rows of the tables for panels of `kVectors` vectors, up to `kRows` rows.
 template <int kVectors, int... kRows>
 void fill(TileKernels& kernels, std::integer_sequence<int, kRows...>) {
-  ((kernels.tile[kVectors][kRows + 1] = tile<float, kRows + 1, kVectors>), ...);
+  ((kernels.tile[kVectors][kRows + 1] = tiles<float, kRows + 1, kVectors>), ...);
 #ifdef BP_HAS_HALF_LOADS
-  ((kernels.half_tile[kVectors][kRows + 1] = tile<HalfBits, kRows + 1, kVectors>), ...);
-  ((kernels.bfloat_tile[kVectors][kRows + 1] = tile<BFloatBits, kRows + 1, kVectors>), ...);
+  ((kernels.half_tile[kVectors][kRows + 1] = tiles<HalfBits, kRows + 1, kVectors>), ...);
+  ((kernels.bfloat_tile[kVectors][kRows + 1] = tiles<BFloatBits, kRows + 1, kVectors>), ...);
 #endif
 #ifdef BP_HAS_PAIR_TILES
-  ((kernels.pair_tile[kVectors][kRows + 1] = tile<Pair, kRows + 1, kVectors>), ...);
+  ((kernels.pair_tile[kVectors][kRows + 1] = tiles<Pair, kRows + 1, kVectors>), ...);
 #endif
   kernels.max_rows[kVectors] = sizeof...(kRows);
 }
@@ -242,6 +241,12 @@ TileKernels make_table() {
 #else
   fill<2>(kernels, std::make_integer_sequence<int, 6>());
   kernels.panel_vectors = 2;
+#if HWY_TARGET == HWY_AVX2
+  // Three vectors need as many registers, but fewer rows share a panel then; one vector is loaded and multiplied once each, and
+  // loads are the slower part.
+  fill<3>(kernels, std::make_integer_sequence<int, 4>());
+  kernels.takes_one_more = true;
+#endif
 #endif
   return kernels;
 }

@@ -33,8 +33,9 @@ struct TileArgs {
   ptrdiff_t residual_stride;
   float lo;
   float hi;
-  bool first;  // starts from the bias; otherwise goes on from what `out` holds
-  bool last;   // adds the residual and clamps
+  bool first;          // starts from the bias; otherwise goes on from what `out` holds
+  bool last;           // adds the residual and clamps
+  int64_t more_tiles;  // that follow this one's rows and are computed in the same call
 };
 
 constexpr int kMaxPanelVectors = 4;
@@ -45,6 +46,7 @@ struct TileKernels {
   using Function = void (*)(const TileArgs& args);
   int lanes;                           // floats in a vector
   int panel_vectors;                   // vectors in the widest panel
+  bool takes_one_more;                 // whether a panel of one more is faster than one of one
   int max_rows[kMaxPanelVectors + 1];  // by the number of vectors in the panel
   Function tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
   // Of weights of float16 and of bfloat16, which are computed with in float; null where the set has no such loads.

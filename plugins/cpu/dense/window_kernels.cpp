@@ -143,6 +143,120 @@ HWY_INLINE void all_pixels(const WindowRun& run) {
   }
 }
 
+#undef BP_SLIDES
+#if HWY_TARGET == HWY_AVX2
+#define BP_SLIDES
+
+/// One vector of channels of a run. A pixel is read once and goes into all windows that it is in; each window's sum is begun by its
+/// first pixel. Weights stay in registers.
+template <int kRows, int kStride>
+HWY_INLINE void slide(const SlidingRun& run, int64_t first, int64_t count, int64_t c) {
+  const Tag d;
+  Vector w[kRows][3];
+  const float* x[kRows];
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r) {
+    x[r] = run.x[r] + first * kStride * run.x_step + c;
+#pragma GCC unroll 3
+    for (int k = 0; k < 3; ++k) w[r][k] = hn::LoadU(d, run.weights[r] + k * run.channels + c);
+  }
+  const Vector bias = run.bias != nullptr ? hn::LoadU(d, run.bias + c) : hn::Zero(d);
+  const Vector lo = hn::Set(d, run.lo);
+  const Vector hi = hn::Set(d, run.hi);
+  float* y = run.y + first * run.y_step + c;
+  const int64_t step = run.x_step;
+  const bool after = run.after || first + count < run.pixels;
+  const auto advance = [&]() HWY_ATTR {
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r) x[r] += step;
+  };
+  const auto add = [&](Vector& to, int k) HWY_ATTR {
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r) to = hn::MulAdd(hn::LoadU(d, x[r]), w[r][k], to);
+  };
+  const auto finish = [&](Vector v) HWY_ATTR {
+    hn::StoreU(at_least(lo, at_most(hi, v)), d, y);
+    y += run.y_step;
+  };
+  Vector sum = bias;
+  if (run.before || first > 0) add(sum, 0);
+  if constexpr (kStride == 1) {
+    // `sum` is of the pixel that ends next, `next` of the one after it.
+    advance();
+    Vector next = bias;
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r) {
+      const Vector v = hn::LoadU(d, x[r]);
+      sum = hn::MulAdd(v, w[r][1], sum);
+      next = hn::MulAdd(v, w[r][0], next);
+    }
+    for (int64_t i = 1; i < count; ++i) {
+      advance();
+      Vector begun = bias;
+#pragma GCC unroll 3
+      for (int r = 0; r < kRows; ++r) {
+        const Vector v = hn::LoadU(d, x[r]);
+        sum = hn::MulAdd(v, w[r][2], sum);
+        next = hn::MulAdd(v, w[r][1], next);
+        begun = hn::MulAdd(v, w[r][0], begun);
+      }
+      finish(sum);
+      sum = next;
+      next = begun;
+    }
+  } else {
+    for (int64_t i = 1; i < count; ++i) {
+      Vector begun = bias;
+      advance();
+      add(sum, 1);
+      advance();
+#pragma GCC unroll 3
+      for (int r = 0; r < kRows; ++r) {
+        const Vector v = hn::LoadU(d, x[r]);
+        sum = hn::MulAdd(v, w[r][2], sum);
+        begun = hn::MulAdd(v, w[r][0], begun);
+      }
+      finish(sum);
+      sum = begun;
+    }
+    advance();
+    add(sum, 1);
+  }
+  if (after) {
+    advance();
+    add(sum, 2);
+  }
+  finish(sum);
+}
+
+// Pixels of a run that all channels go over before the next ones: so few that the lines of memory that two vectors of channels
+// share are still in the first-level cache.
+constexpr int64_t kSlidingBlock = 16;
+
+template <int kRows, int kStride>
+HWY_INLINE void slide_all(const SlidingRun& run) {
+  const int64_t blocks = (run.pixels + kSlidingBlock - 1) / kSlidingBlock;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t first = run.pixels * b / blocks;
+    const int64_t count = run.pixels * (b + 1) / blocks - first;
+    int64_t c = 0;
+    for (; c + kLanes <= run.channels; c += kLanes) slide<kRows, kStride>(run, first, count, c);
+    // The last vector begins so early that it is whole.
+    if (c < run.channels) slide<kRows, kStride>(run, first, count, run.channels - kLanes);
+  }
+}
+
+template <int kStride>
+HWY_INLINE void slide_rows(const SlidingRun& run) {
+  if (run.rows == 3) return slide_all<3, kStride>(run);
+  return run.rows == 2 ? slide_all<2, kStride>(run) : slide_all<1, kStride>(run);
+}
+
+void sliding_depthwise(const SlidingRun& run) {
+  run.stride == 1 ? slide_rows<1>(run) : slide_rows<2>(run);
+}
+#endif
+
 void depthwise(const WindowRun& run) { all_pixels<Depthwise>(run); }
 void max(const WindowRun& run) { all_pixels<Max>(run); }
 void mean(const WindowRun& run) { all_pixels<Mean>(run); }
@@ -150,7 +264,13 @@ void mean(const WindowRun& run) { all_pixels<Mean>(run); }
 }  // namespace
 
 const WindowKernels& window_table() {
-  static constexpr WindowKernels kKernels = {depthwise, max, mean};
+#ifdef BP_SLIDES
+  constexpr auto sliding = sliding_depthwise;
+#else
+  constexpr decltype(WindowKernels::sliding_depthwise) sliding = nullptr;
+#endif
+  static constexpr WindowKernels kKernels = {depthwise, sliding, static_cast<int>(kLanes), max,
+                                             mean};
   return kKernels;
 }
 

@@ -26,9 +26,31 @@ struct WindowRun {
   float scale;   // mean
 };
 
+/// A run of output pixels of a depthwise convolution whose kernel is three positions wide, one pixel after the other. Strides
+/// count floats. Nothing is owned.
+struct SlidingRun {
+  static constexpr int kRows = 3;
+  int rows;                     // of the kernel that lie inside of the image, 1 to kRows
+  const float* x[kRows];        // where the window of the first pixel begins
+  const float* weights[kRows];  // of three positions, `channels` for each
+  int64_t x_step;               // from one pixel of the input to the next one
+  int64_t stride;               // in pixels of the input, 1 or 2
+  float* y;
+  int64_t y_step;
+  int64_t pixels;     // at least 1
+  int64_t channels;   // at least WindowKernels::lanes
+  bool before;        // whether the first position of the first window is inside of the image
+  bool after;         // whether the last position of the last window is
+  const float* bias;  // null: none
+  float lo, hi;
+};
+
 struct WindowKernels {
   /// y[p][c] = clamp(sum over taps of x * weights[tap][c] + bias[c] + residual[p][c], lo, hi).
   void (*depthwise)(const WindowRun& run);
+  /// The same, where each pixel of the input is read once for all windows that it is in; null: not faster here.
+  void (*sliding_depthwise)(const SlidingRun& run);
+  int lanes;  // floats in a vector
   /// y[p][c] = max over taps of x; NaN wins. At least one tap.
   void (*max)(const WindowRun& run);
   /// y[p][c] = scale * sum over taps of x.

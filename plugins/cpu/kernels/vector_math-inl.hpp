@@ -173,7 +173,7 @@ HWY_INLINE hn::Vec<D> load_first(hn::Mask<D> mask, D d, const float* from) {
 #endif
 }
 
-/// Loads and stores the `n` < Lanes(d) elements at the end of an array, other lanes zero.
+/// Loads and stores the `n` <= Lanes(d) elements at the end of an array, other lanes zero.
 template <class D>
 HWY_INLINE hn::Vec<D> load_some(D d, const float* from, size_t n) {
   return load_first<D>(hn::FirstN(d, n), d, from);
@@ -184,7 +184,28 @@ HWY_INLINE void store_some(D d, V v, float* to, size_t n) {
 #if HWY_TARGET == HWY_AVX3
   hn::BlendedStore(v, hn::FirstN(d, n), d, to);
 #else  // masked stores are slow on some processors with AVX2
-  HWY_ALIGN float buffer[hn::MaxLanes(d)];
+#if HWY_TARGET == HWY_AVX2
+  if constexpr (sizeof(hn::TFromD<D>) == 4 && hn::MaxLanes(D()) == 8) {
+    if (n == 8) return hn::StoreU(v, d, to);
+    const hn::Half<D> four;
+    const hn::Half<hn::Half<D>> two;
+    auto rest = hn::LowerHalf(four, v);
+    if ((n & 4) != 0) {
+      hn::StoreU(rest, four, to);
+      rest = hn::UpperHalf(four, v);
+      to += 4;
+    }
+    auto last = hn::LowerHalf(two, rest);
+    if ((n & 2) != 0) {
+      hn::StoreU(last, two, to);
+      last = hn::UpperHalf(two, rest);
+      to += 2;
+    }
+    if ((n & 1) != 0) *to = hn::GetLane(last);
+    return;
+  }
+#endif
+  HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)];
   hn::Store(v, d, buffer);
   for (size_t i = 0; i < n; ++i) to[i] = buffer[i];
 #endif
