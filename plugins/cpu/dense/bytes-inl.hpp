@@ -98,7 +98,7 @@ HWY_INLINE Scales load_scales(const ColumnsU8& columns) {
 /// What is kept in registers while numbers become bytes.
 struct Finish {
   VectorF least, most;  // less the zero point
-  Vector32 zero;
+  Vector32 taken;       // off the bits of a rounded number
   hn::Vec<Tag8Of16> flip;
 };
 
@@ -112,7 +112,7 @@ HWY_INLINE Finish load(const FinishU8& from) {
 HWY_INLINE Vector32 whole(VectorF v, const Finish& finish) {
   const auto clamped = hn::Min(hn::Max(v, finish.least), finish.most);
   const auto bits = hn::BitCast(Tag32(), hn::Add(clamped, hn::Set(TagF(), kWhole)));
-  return hn::Sub(bits, finish.zero);
+  return hn::Sub(bits, finish.taken);
 }
 
 /// The bytes of two vectors of numbers that are in the order of the lanes, in the order of the columns.

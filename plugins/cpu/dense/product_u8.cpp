@@ -15,6 +15,8 @@ std::int64_t cached_rows(std::int64_t row_bytes) {
   return std::clamp(kCachedBytes / std::max<std::int64_t>(1, row_bytes), kLeastRows, kCachedRowsU8);
 }
 
+// Tiles whose sums are finished while they are in the first-level cache.
+constexpr std::int64_t kTilesOfFinish = 8;
 // Multiply-adds below which handing an item to another thread costs more than it saves.
 constexpr std::int64_t kItemWorkU8 = 400'000;
 
@@ -141,7 +143,6 @@ void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t
   tile.quads = widened ? quads() : shape_.depth / 4;
   tile.out_stride = args.out_stride;
   tile.finish = &args.finish;
-  const std::int64_t element = args.finish.element_bytes();
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t group = i / panels;
     if (widened && (i == begin || i % panels == 0)) {
@@ -155,29 +156,44 @@ void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t
     tile.columns = columns(base, at);
     tile.width = at.width;
     const std::int64_t column = group * shape_.columns + i % panels * kernels_->panel_columns;
-    // Tiles of nearly equal height.
-    const int tallest = kernels_->max_rows(at.columns);
-    const std::int64_t tiles = (count + tallest - 1) / tallest;
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      const std::int64_t first = count * t / tiles;
-      const auto rows = static_cast<int>(count * (t + 1) / tiles - first);
+    run_panel(args, memory, {row, count, column, at.columns}, tile);
+  }
+}
+
+/// `all`: of the whole panel.
+void ProductU8::run_panel(const ArgsU8& args, const Scratch& memory, const PanelRun& run,
+                          const TileU8Args& all) const {
+  // Tiles of nearly equal height; those of the same are one call where kernels have that.
+  const std::int64_t tiles = ceil_div(run.rows, std::int64_t{kernels_->max_rows(run.columns)});
+  const std::int64_t least = run.rows / tiles;
+  const std::int64_t higher = run.rows - least * tiles;  // tiles of one row more
+  const std::int64_t most = args.after != nullptr ? kTilesOfFinish : tiles;
+  TileU8Args tile = all;
+  std::int64_t first = 0;
+  for (std::int64_t i = 0; i < tiles;) {
+    const auto rows = static_cast<int>(i < higher ? least + 1 : least);
+    const bool alone = kernels_->wide == nullptr || i == 0;
+    const std::int64_t count = alone ? 1 : std::min(most, (i < higher ? higher : tiles) - i);
+    const std::int64_t row = run.row + first;
+    tile.out = static_cast<char*>(args.out) +
+               (row * args.out_stride + run.column) * args.finish.element_bytes();
+    if (kernels_->wide == nullptr) {
       tile.rows = memory.table + first;
+      kernels_->tile(rows, run.columns, args.x_signed)(tile);
+    } else {
       tile.wide = memory.wide + first * tile.wide_stride;
-      tile.out =
-          static_cast<char*>(args.out) + ((row + first) * args.out_stride + column) * element;
-      if (widened) {
-        const PanelForm form = t > 0        ? PanelForm::kWide
-                               : tiles == 1 ? PanelForm::kBytes
-                                            : PanelForm::kBytesKept;
-        tile.panel = t > 0 ? static_cast<const void*>(memory.kept) : base + at.panel;
-        kernels_->wide->tile(rows, form)(tile);
-      } else {
-        kernels_->tile(rows, at.columns, args.x_signed)(tile);
-      }
-      if (args.after != nullptr) {
-        args.after->run({tile.out, args.out_stride, row + first, rows, column, at.width});
-      }
+      tile.more_tiles = count - 1;
+      if (i > 0) tile.panel = memory.kept;
+      const PanelForm form = i > 0        ? PanelForm::kWide
+                             : tiles == 1 ? PanelForm::kBytes
+                                          : PanelForm::kBytesKept;
+      kernels_->wide->tile(rows, form)(tile);
     }
+    if (args.after != nullptr) {
+      args.after->run({tile.out, args.out_stride, row, rows * count, run.column, tile.width});
+    }
+    first += rows * count;
+    i += count;
   }
 }
 

@@ -125,6 +125,15 @@ class ProductU8 {
   /// Rows of a block, as numbers of 16 bits: those of all taps of a group follow each other.
   void widen_rows(const std::uint8_t* const* table, std::int64_t count, std::int64_t group,
                   bool x_signed, std::int16_t* wide) const;
+  /// Rows of a block, and a panel's columns.
+  struct PanelRun {
+    std::int64_t row, rows;
+    std::int64_t column;
+    int columns;  // that the panel has room for
+  };
+
+  void run_panel(const ArgsU8& args, const Scratch& memory, const PanelRun& run,
+                 const TileU8Args& all) const;
   void run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row, std::int64_t count,
                 std::int64_t panel_item) const;
   std::uint64_t worker_bytes() const { return table_bytes_ + wide_bytes_ + kept_bytes_; }

@@ -64,12 +64,14 @@ void tile(const TileU8Args& args) {
     sum_tile<kRows, kForm, true>(args, static_cast<std::int32_t*>(args.out));
     return;
   }
-  std::int32_t sums[kRows * kColumns];
-  sum_tile<kRows, kForm, false>(args, sums);
   const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
-  for (int i = 0; i < kRows; ++i) {
-    store_sums(sums + i * kColumns, args.width, args.columns, *args.finish,
-               static_cast<char*>(args.out) + i * bytes);
+  TileU8Args one = args;
+  auto* out = static_cast<char*>(args.out);
+  for (std::int64_t t = 0; t <= args.more_tiles; ++t, one.wide += kRows * args.wide_stride) {
+    std::int32_t sums[kRows * kColumns];
+    sum_tile<kRows, kForm, false>(one, sums);
+    for (int i = 0; i < kRows; ++i, out += bytes)
+      store_sums(sums + i * kColumns, args.width, args.columns, *args.finish, out);
   }
 }
 
@@ -109,6 +111,13 @@ void widen_bytes(const std::uint8_t* x, std::int64_t n, std::uint8_t flip, std::
     hn::StoreU(load_wide(x + i, flips), d16, y + i);
     return;
   }
+  // The few channels of a first layer.
+  const hn::FixedTag<std::int16_t, 8> eight;
+  const hn::Rebind<std::uint8_t, decltype(eight)> bytes;
+  for (; i + 8 <= n; i += 8) {
+    const auto some = hn::Xor(hn::LoadU(bytes, x + i), hn::Set(bytes, flip));
+    hn::StoreU(hn::PromoteTo(eight, some), eight, y + i);
+  }
   for (; i < n; ++i) y[i] = static_cast<std::int16_t>(x[i] ^ flip);
 }
 
@@ -130,13 +139,16 @@ struct Panel {
   }
 };
 
+template <int kRows>
+using Sums = Vector32[kRows][kVectors];
+
 template <int kRows, PanelForm kForm, bool kRaw>
-HWY_ATTR void tile(const TileU8Args& args) {
+HWY_INLINE HWY_ATTR void sum_tile(const TileU8Args& args, const std::int16_t* HWY_RESTRICT x,
+                                  Sums<kRows>& sums) {
   const Tag16 d16;
   const Tag32 d32;
   // Where the processor sums pairs itself the second sums stay zero, and the compiler drops them.
-  Vector32 sums[kRows][kVectors];
-  Vector32 more[kRows][kVectors];
+  Sums<kRows> more;
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
     for (int j = 0; j < kVectors; ++j) {
@@ -145,7 +157,6 @@ HWY_ATTR void tile(const TileU8Args& args) {
     }
   }
   const Panel<kForm> panel{args.panel, args.kept};
-  const std::int16_t* HWY_RESTRICT x = args.wide;
   for (std::int64_t p = 0; p < 2 * args.quads; ++p, x += 2) {
     const auto w0 = panel.load(p * 2 * kColumns);
     const auto w1 = panel.load(p * 2 * kColumns + kColumns);
@@ -164,32 +175,48 @@ HWY_ATTR void tile(const TileU8Args& args) {
       sums[i][j] = hn::RearrangeToOddPlusEven(sums[i][j], more[i][j]);
     }
   }
-  if constexpr (kRaw) {
-    auto* out = static_cast<std::int32_t*>(args.out);
+}
+
+template <int kRows>
+HWY_INLINE HWY_ATTR void store_raw(const Sums<kRows>& sums, void* out) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      for (int j = 0; j < kVectors; ++j) {
-        hn::StoreU(sums[i][j], d32, out + i * kColumns + j * kLanes);
-      }
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kVectors; ++j) {
+      hn::StoreU(sums[i][j], Tag32(), static_cast<std::int32_t*>(out) + i * kColumns + j * kLanes);
     }
+  }
+}
+
+template <int kRows, PanelForm kForm, bool kRaw>
+HWY_ATTR void tile(const TileU8Args& args) {
+  if constexpr (kRaw) {
+    Sums<kRows> sums;
+    sum_tile<kRows, kForm, true>(args, args.wide, sums);
+    store_raw<kRows>(sums, args.out);
     return;
   }
   const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
+  // The most frequent case, and of few products the one that takes the time.
+  const bool whole_bytes = args.width == kColumns && !args.finish->sums && !args.finish->floats;
   const Finish finish = load(*args.finish);
-  if (args.width == kColumns && !args.finish->sums && !args.finish->floats) {
-    // The most frequent case, and of few products the one that takes the time.
+  const std::int16_t* x = args.wide;
+  auto* out = static_cast<char*>(args.out);
+  for (std::int64_t t = 0; t <= args.more_tiles; ++t, x += kRows * args.wide_stride) {
+    Sums<kRows> sums;
+    sum_tile<kRows, kForm, false>(args, x, sums);
     const Scales scales = load_scales(args.columns);
+    if (HWY_LIKELY(whole_bytes)) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      const auto y = to_bytes(scales.of(0, sums[i][0]), scales.of(1, sums[i][1]), finish);
-      hn::StoreU(y, Tag8Of16(), static_cast<std::uint8_t*>(args.out) + i * bytes);
+      for (int i = 0; i < kRows; ++i, out += bytes) {
+        const auto y = to_bytes(scales.of(0, sums[i][0]), scales.of(1, sums[i][1]), finish);
+        hn::StoreU(y, Tag8Of16(), reinterpret_cast<std::uint8_t*>(out));
+      }
+    } else {
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i, out += bytes) {
+        store_sums(sums[i][0], sums[i][1], scales, *args.finish, finish, args.width, out);
+      }
     }
-    return;
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-    store_sums(sums[i][0], sums[i][1], load_scales(args.columns), *args.finish, finish, args.width,
-               static_cast<char*>(args.out) + i * bytes);
   }
 }
 #endif

@@ -52,6 +52,7 @@ struct TileU8Args {
   void* out;                  // bytes, floats or int32
   std::ptrdiff_t out_stride;  // elements
   std::int64_t width;         // columns of the panel that exist
+  std::int64_t more_tiles;  // of WideKernelsU8::tile: that follow this one's rows, in the same call
 };
 
 /// Pixels of a convolution that keeps channels apart: sum[p][c] = start[c] + sum over taps t of
