@@ -2,6 +2,7 @@
 // the same results to the bit.
 #pragma once
 
+#include "plugins/cpu/dense/conv_direct.hpp"
 #include "plugins/cpu/dense/conv_rows.hpp"
 #include "plugins/cpu/dense/winograd_u8.hpp"
 
