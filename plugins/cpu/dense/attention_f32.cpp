@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plugins/cpu/dense/equal_tiles.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
 #include "plugins/cpu/rounding.hpp"
 
@@ -132,15 +133,13 @@ void AttentionF32::multiply(const Panels& panels, const Block& block, const floa
     const Panels::Panel panel = panels.at(p);
     tile.width = static_cast<std::int64_t>(panel.vectors) * panels.lanes;
     tile.panel = packed + panel.column * depth;
-    const std::int64_t tiles = ceil_div(block.rows, tiles_->max_rows[panel.vectors]);
-    for (std::int64_t i = 0; i < tiles; ++i) {
-      const std::int64_t row = block.rows * i / tiles;
-      const std::int64_t count = block.rows * (i + 1) / tiles - row;
-      tile.rows = block.table + row;
-      tile.row_pitch = count;
-      tile.out = out + row * step + panel.column;
-      tiles_->tile[panel.vectors][count](tile);
-    }
+    for_equal_tiles(block.rows, tiles_->max_rows[panel.vectors], 1,
+                    [&](std::int64_t row, std::int64_t count, std::int64_t) {
+                      tile.rows = block.table + row;
+                      tile.row_pitch = count;
+                      tile.out = out + row * step + panel.column;
+                      tiles_->tile[panel.vectors][count](tile);
+                    });
   }
 }
 

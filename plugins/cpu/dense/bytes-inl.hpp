@@ -121,11 +121,6 @@ HWY_INLINE hn::Vec<Tag8Of16> to_bytes(VectorF v0, VectorF v1, const Finish& fini
   return hn::Xor(hn::DemoteTo(Tag8Of16(), words), finish.flip);
 }
 
-template <class T>
-HWY_INLINE void store_some(const T* from, std::int64_t width, void* y) {
-  std::memcpy(y, from, static_cast<std::size_t>(width) * sizeof(T));
-}
-
 /// Stores two vectors of 32 bits as columns that follow each other.
 HWY_INLINE void store_columns(Vector32 v0, Vector32 v1, std::int64_t width, void* y) {
   const Tag32 d32;
@@ -138,7 +133,7 @@ HWY_INLINE void store_columns(Vector32 v0, Vector32 v1, std::int64_t width, void
   for (int i = 0; i < kColumns; i += 4) {
     hn::StoreU(hn::Load(block, lanes + lane(i, kColumns)), block, to + i);
   }
-  if (width < kColumns) store_some(rest, width, y);
+  if (width < kColumns) std::memcpy(y, rest, static_cast<std::size_t>(width) * 4);
 }
 
 /// The results of `width` columns of two vectors of sums.
@@ -163,7 +158,7 @@ HWY_INLINE void store_sums(Vector32 sums0, Vector32 sums1, const Scales& scales,
   } else {
     HWY_ALIGN std::uint8_t bytes[kColumns];
     hn::Store(to_bytes(v0, v1, finish), d8, bytes);
-    store_some(bytes, width, y);
+    std::memcpy(y, bytes, static_cast<std::size_t>(width));
   }
 }
 #endif

@@ -52,7 +52,6 @@ ConvU8::ConvU8(const ConvShape& shape, const BytesX& x, Isa isa, unsigned thread
       transformed_(transformed),
       kernels_(&kernels_u8(isa)),
       threads_(threads) {
-  merged_ = framed_ = false;
   if (transformed_) {
     winograd_ = WinogradU8(shape, isa, threads);
     return;
@@ -101,11 +100,17 @@ std::uint64_t ConvU8::frame_bytes() const {
 std::uint64_t ConvU8::packed_bytes() const {
   if (transformed_) return winograd_.packed_bytes();
   if (!depthwise_) return product_.packed_bytes();
+  return ColumnTableU8::end(depthwise_bytes(), depthwise_lanes());
+}
+
+std::uint64_t ConvU8::depthwise_bytes() const {
+  return static_cast<std::uint64_t>(
+      kernels_->depthwise_bytes(shape_.window.taps(), shape_.out_channels));
+}
+
+std::int64_t ConvU8::depthwise_lanes() const {
   const std::int64_t unit = kernels_->depthwise_channels;
-  const std::int64_t padded = (shape_.out_channels + unit - 1) / unit * unit;
-  const std::int64_t taps = shape_.window.taps();
-  return align64(static_cast<std::uint64_t>(kernels_->depthwise_bytes(taps, shape_.out_channels))) +
-         static_cast<std::uint64_t>(padded) * 12;
+  return ceil_div(shape_.out_channels, unit) * unit;
 }
 
 std::uint64_t ConvU8::workspace_bytes() const {
@@ -154,8 +159,6 @@ void ConvU8::pack_depthwise(const sdk::Tensor& weights, const float* scale, cons
                             void* packed) const {
   const std::int64_t taps = shape_.window.taps();
   const std::int64_t channels = shape_.out_channels;
-  const std::int64_t unit = kernels_->depthwise_channels;
-  const std::int64_t padded = (channels + unit - 1) / unit * unit;
   const auto* w = static_cast<const std::uint8_t*>(weights.bytes_data());
   std::vector<std::int8_t> signed_weights(static_cast<std::size_t>(channels * taps));
   for (std::size_t i = 0; i < signed_weights.size(); ++i) {
@@ -163,19 +166,14 @@ void ConvU8::pack_depthwise(const sdk::Tensor& weights, const float* scale, cons
         signed_weight(w, static_cast<std::int64_t>(i), weights.type() == sdk::DataType::Int8);
   }
   kernels_->pack_depthwise(signed_weights.data(), taps, channels, packed);
-  auto* starts = reinterpret_cast<std::int32_t*>(
-      static_cast<char*>(packed) +
-      align64(static_cast<std::uint64_t>(kernels_->depthwise_bytes(taps, channels))));
-  std::memset(starts, 0, static_cast<std::size_t>(padded) * 12);
-  auto* scales = reinterpret_cast<float*>(starts + padded);
+  const ColumnTableU8 table = ColumnTableU8::behind(packed, depthwise_bytes(), depthwise_lanes());
+  for (std::int64_t lane = 0; lane < depthwise_lanes(); ++lane) table.set(lane, 0, 0, 0);
   for (std::int64_t c = 0; c < channels; ++c) {
     const int lane = kernels_->depthwise_lane(static_cast<int>(c));
     std::int32_t sum = 0;
     for (std::int64_t t = 0; t < taps; ++t)
       sum += signed_weights[static_cast<std::size_t>(c * taps + t)];
-    starts[lane] = -x_.unsigned_zero() * sum;
-    scales[lane] = scale[c];
-    scales[padded + lane] = shift[c];
+    table.set(lane, -x_.unsigned_zero() * sum, scale[c], shift[c]);
   }
 }
 
@@ -266,13 +264,7 @@ void ConvU8::run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>
                            const sdk::Threads& threads) const {
   const std::int64_t taps = shape_.window.taps();
   const std::int64_t channels = shape_.out_channels;
-  const std::int64_t unit = kernels_->depthwise_channels;
-  const std::int64_t padded = (channels + unit - 1) / unit * unit;
   const std::uint64_t table_bytes = align64(static_cast<std::uint64_t>(taps * kBlockPixels) * 8);
-  const auto* starts = reinterpret_cast<const std::int32_t*>(
-      static_cast<const char*>(args.packed) +
-      align64(static_cast<std::uint64_t>(kernels_->depthwise_bytes(taps, channels))));
-  const auto* scales = reinterpret_cast<const float*>(starts + padded);
   const std::int64_t pixels = shape_.batch * shape_.window.out_pixels();
   const std::int64_t blocks = (pixels + kBlockPixels - 1) / kBlockPixels;
   const std::int64_t work = kBlockPixels * channels * taps;
@@ -284,7 +276,7 @@ void ConvU8::run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>
         DepthwiseU8Args part{};
         part.taps = taps;
         part.weights = args.packed;
-        part.columns = {starts, scales, scales + padded};
+        part.columns = ColumnTableU8::behind(args.packed, depthwise_bytes(), depthwise_lanes());
         part.finish = &args.finish;
         part.channels = channels;
         part.rows = table;

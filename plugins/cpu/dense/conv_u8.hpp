@@ -61,6 +61,9 @@ class ConvU8 {
                  std::uint8_t* to) const;
   void run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>& source,
                      const std::uint8_t* zeros, char* scratch, const sdk::Threads& threads) const;
+  std::uint64_t depthwise_bytes() const;
+  /// Channels with those that fill the last unit.
+  std::int64_t depthwise_lanes() const;
   void pack_depthwise(const sdk::Tensor& weights, const float* scale, const float* shift,
                       void* packed) const;
 
@@ -70,8 +73,8 @@ class ConvU8 {
   bool transformed_;
   // A copy of the image in a frame of zero points whose pixels have whole quads; where kernels are wide and
   // channels few, the pixels below one line of a kernel are read as one row ("merged").
-  bool framed_;
-  bool merged_;
+  bool framed_ = false;
+  bool merged_ = false;
   std::int64_t frame_channels_ = 0;
   Window frame_window_;  // over the frame: nothing is outside of it
   const KernelsU8* kernels_;

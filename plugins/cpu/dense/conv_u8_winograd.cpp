@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plugins/cpu/dense/equal_tiles.hpp"
 #include "plugins/cpu/dense/product_u8.hpp"
 #include "plugins/cpu/rounding.hpp"
 
@@ -74,19 +75,7 @@ WinogradU8::WinogradU8(const ConvShape& shape, Isa isa, unsigned threads)
 }
 
 std::uint64_t WinogradU8::packed_bytes() const {
-  const std::int64_t panels = panel_count();
-  return align64(static_cast<std::uint64_t>(panels * panel_numbers()) * 2) +
-         static_cast<std::uint64_t>(panels * kernels_->panel_columns) * 12;
-}
-
-ColumnsU8 WinogradU8::columns(const void* packed, std::int64_t panel) const {
-  const std::int64_t lanes = panel_count() * kernels_->panel_columns;
-  const auto* start = reinterpret_cast<const std::int32_t*>(
-      static_cast<const char*>(packed) +
-      align64(static_cast<std::uint64_t>(panel_count() * panel_numbers()) * 2));
-  const auto* scale = reinterpret_cast<const float*>(start + lanes);
-  const std::int64_t at = panel * kernels_->panel_columns;
-  return {start + at, scale + at, scale + lanes + at};
+  return ColumnTableU8::end(weight_bytes(), lanes());
 }
 
 std::uint64_t WinogradU8::scratch_bytes() const {
@@ -156,20 +145,17 @@ void WinogradU8::multiply(const WinogradArgsU8& args, const Scratch& scratch, st
   const int width = kernels_->panel_columns;
   const std::int64_t channels = shape_.in_channels;
   const auto* numbers = static_cast<const std::int16_t*>(args.packed) + panel * panel_numbers();
-  const int tallest = kernels_->max_rows(width);
-  const std::int64_t tiles = ceil_div(count, std::int64_t{tallest});
   TileU8Args tile{};
   tile.wide_stride = channels;
   tile.quads = channels / 4;
   for (std::int64_t p = 0; p < kWinogradPointsU8; ++p) {
     tile.panel = numbers + p * channels * width;
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      const std::int64_t first = count * t / tiles;
-      const auto rows = static_cast<int>(count * (t + 1) / tiles - first);
-      tile.wide = scratch.in + (p * count + first) * channels;
-      tile.out = scratch.sums + (p * count + first) * width;
-      kernels_->wide->raw_tile(rows)(tile);
-    }
+    for_equal_tiles(count, kernels_->max_rows(width), 1,
+                    [&](std::int64_t first, std::int64_t rows, std::int64_t) {
+                      tile.wide = scratch.in + (p * count + first) * channels;
+                      tile.out = scratch.sums + (p * count + first) * width;
+                      kernels_->wide->raw_tile(static_cast<int>(rows))(tile);
+                    });
   }
 }
 
@@ -181,7 +167,7 @@ void WinogradU8::transform_outputs(const WinogradArgsU8& args, const Scratch& sc
   const std::int64_t element = args.finish.element_bytes();
   WinogradOutputU8 out{};
   out.point_stride = count * width;
-  out.columns = columns(args.packed, panel);
+  out.columns = ColumnTableU8::behind(args.packed, weight_bytes(), lanes()).from(panel * width);
   out.finish = &args.finish;
   out.width = std::min(width, shape_.out_channels - panel * width);
   out.pixel_bytes = shape_.out_channels * element;

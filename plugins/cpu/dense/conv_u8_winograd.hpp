@@ -2,6 +2,7 @@
 // the same results to the bit.
 #pragma once
 
+#include "plugins/cpu/dense/column_table_u8.hpp"
 #include "plugins/cpu/dense/conv_direct.hpp"
 #include "plugins/cpu/dense/conv_rows.hpp"
 #include "plugins/cpu/dense/winograd_u8.hpp"
@@ -62,7 +63,13 @@ class WinogradU8 {
   std::int64_t panel_numbers() const {
     return kWinogradPointsU8 * shape_.in_channels * kernels_->panel_columns;
   }
-  ColumnsU8 columns(const void* packed, std::int64_t panel) const;
+  std::uint64_t weight_bytes() const {
+    return static_cast<std::uint64_t>(panel_count() * panel_numbers()) * 2;
+  }
+  std::int64_t lanes() const { return panel_count() * kernels_->panel_columns; }
+  ColumnTableU8 column_table(void* packed) const {
+    return ColumnTableU8::behind(packed, weight_bytes(), lanes());
+  }
   Scratch scratch_at(char* workspace, unsigned worker) const;
   std::uint64_t scratch_bytes() const;
   void transform_inputs(const WinogradArgsU8& args, const std::uint8_t* zeros,
@@ -97,10 +104,8 @@ class WinogradU8 {
     }
     // Of sums that are four times as large. A scale's product with four is exact, and so the results are those of
     // the sums themselves.
-    const ColumnsU8 to = columns(packed, panel);
-    const_cast<std::int32_t*>(to.start)[lane] = -4 * x_zero * sum;
-    const_cast<float*>(to.scale)[lane] = exists ? scale[filter] / 4 : 0.0F;
-    const_cast<float*>(to.shift)[lane] = exists ? shift[filter] : 0.0F;
+    column_table(packed).set(panel * width + lane, -4 * x_zero * sum,
+                             exists ? scale[filter] / 4 : 0.0F, exists ? shift[filter] : 0.0F);
   }
 
   ConvShape shape_;

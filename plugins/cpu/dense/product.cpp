@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plugins/cpu/dense/equal_tiles.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
@@ -228,33 +229,29 @@ void Product::run_tiles(const TileArgs& all, const Panels::Panel& panel, const f
   const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes;
   const int64_t weight = has_buffer() ? 4 : weight_bytes();
   const TileKernels::Function* kernels = tiles_of(panel.vectors);
-  const int64_t tiles = ceil_div(run.rows, tiles_->max_rows[panel.vectors]);
-  const int64_t least = run.rows / tiles;
-  const int64_t higher = run.rows - least * tiles;  // tiles of one row more
   // Tiles of as many rows are one call, unless each one has its own padding.
   const int64_t most = zeros != nullptr             ? 1
-                       : activation_.in_registers() ? tiles
+                       : activation_.in_registers() ? run.rows
                                                     : kTilesOfActivation;
   TileArgs tile = all;
-  int64_t begin = 0;
-  for (int64_t i = 0; i < tiles;) {
-    const int64_t rows = i < higher ? least + 1 : least;
-    const int64_t count = std::min(most, (i < higher ? higher : tiles) - i);
-    tile.rows = table + run.begin + begin;
-    tile.taps = all.taps;
-    tile.panel = all.panel;
-    tile.more_tiles = count - 1;
-    tile.out = run.out + begin * tile.out_stride;
-    if (run.residual != nullptr) tile.residual = run.residual + begin * tile.residual_stride;
-    begin += rows * count;
-    i += count;
-    if (zeros != nullptr) leave_padding_out(tile, rows, shape_.depth * pitch * weight, zeros);
-    if (tile.taps == 0 && !tile.first && !tile.last) continue;
-    kernels[rows](tile);
-    if (tile.last && !activation_.in_registers()) {
-      activations_->apply(activation_, tile.out, tile.out_stride, rows * count, panel.width);
-    }
-  }
+  for_equal_tiles(run.rows, tiles_->max_rows[panel.vectors], most,
+                  [&](int64_t begin, int64_t rows, int64_t count) {
+                    tile.rows = table + run.begin + begin;
+                    tile.taps = all.taps;
+                    tile.panel = all.panel;
+                    tile.more_tiles = count - 1;
+                    tile.out = run.out + begin * tile.out_stride;
+                    if (run.residual != nullptr)
+                      tile.residual = run.residual + begin * tile.residual_stride;
+                    if (zeros != nullptr)
+                      leave_padding_out(tile, rows, shape_.depth * pitch * weight, zeros);
+                    if (tile.taps == 0 && !tile.first && !tile.last) return;
+                    kernels[rows](tile);
+                    if (tile.last && !activation_.in_registers()) {
+                      activations_->apply(activation_, tile.out, tile.out_stride, rows * count,
+                                          panel.width);
+                    }
+                  });
 }
 
 }  // namespace backplane::cpu

@@ -1,5 +1,6 @@
 #include "plugins/cpu/dense/product_u8.hpp"
 
+#include "plugins/cpu/dense/equal_tiles.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
@@ -54,23 +55,7 @@ std::int64_t ProductU8::lanes() const {
 }
 
 std::uint64_t ProductU8::group_bytes() const {
-  return align64(weight_bytes() + static_cast<std::uint64_t>(lanes()) * 12);
-}
-
-ColumnsU8 ProductU8::columns(const char* group, const Place& at) const {
-  const auto* start = reinterpret_cast<const std::int32_t*>(group + weight_bytes());
-  const auto* scale = reinterpret_cast<const float*>(start + lanes());
-  return {start + at.lanes, scale + at.lanes, scale + lanes() + at.lanes};
-}
-
-void ProductU8::store_column(char* group, std::int64_t lane, std::int32_t start, float scale,
-                             float shift) const {
-  const std::int64_t all = lanes();
-  auto* starts = reinterpret_cast<std::int32_t*>(group + weight_bytes());
-  auto* scales = reinterpret_cast<float*>(starts + all);
-  starts[lane] = start;
-  scales[lane] = scale;
-  scales[all + lane] = shift;
+  return align64(ColumnTableU8::end(weight_bytes(), lanes()));
 }
 
 void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std::int64_t depth,
@@ -80,6 +65,7 @@ void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
     return k < depth ? static_cast<std::int8_t>(weights[k * stride + column] ^ flip)
                      : std::int8_t{0};
   };
+  const ColumnTableU8 table = ColumnTableU8::behind(packed, weight_bytes(), lanes());
   const auto pack_one = [&](std::int64_t panel) {
     const Place at = place(panel);
     const std::int64_t first = panel * kernels_->panel_columns;
@@ -87,7 +73,7 @@ void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
     if (kernels_->pack_rows != nullptr && at.columns == kernels_->panel_columns) {
       kernels_->pack_rows(
           {weights + first, stride, depth, at.width, flip, base + at.panel, sums + first});
-      for (std::int64_t j = 0; j < at.columns; ++j) store_column(base, at.lanes + j, 0, 0, 0);
+      for (std::int64_t j = 0; j < at.columns; ++j) table.set(at.lanes + j, 0, 0, 0);
       return;
     }
     pack_panel({}, 0, panel, base, weight);
@@ -139,7 +125,7 @@ void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t
   tile.wide_stride = 4 * quads();
   const bool widened = kernels_->wide != nullptr;
   tile.kept = memory.kept;
-  tile.taps = widened ? 1 : shape_.taps;
+  tile.taps = shape_.taps;
   tile.quads = widened ? quads() : shape_.depth / 4;
   tile.out_stride = args.out_stride;
   tile.finish = &args.finish;
@@ -153,7 +139,7 @@ void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t
         static_cast<const char*>(args.packed) + group_bytes() * static_cast<std::uint64_t>(group);
     tile.offset = group * shape_.depth;
     tile.panel = base + at.panel;
-    tile.columns = columns(base, at);
+    tile.columns = ColumnTableU8::behind(base, weight_bytes(), lanes()).from(at.lanes);
     tile.width = at.width;
     const std::int64_t column = group * shape_.columns + i % panels * kernels_->panel_columns;
     run_panel(args, memory, {row, count, column, at.columns}, tile);
@@ -163,38 +149,36 @@ void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t
 /// `all`: of the whole panel.
 void ProductU8::run_panel(const ArgsU8& args, const Scratch& memory, const PanelRun& run,
                           const TileU8Args& all) const {
-  // Tiles of nearly equal height; those of the same are one call where kernels have that.
-  const std::int64_t tiles = ceil_div(run.rows, std::int64_t{kernels_->max_rows(run.columns)});
-  const std::int64_t least = run.rows / tiles;
-  const std::int64_t higher = run.rows - least * tiles;  // tiles of one row more
-  const std::int64_t most = args.after != nullptr ? kTilesOfFinish : tiles;
   TileU8Args tile = all;
-  std::int64_t first = 0;
-  for (std::int64_t i = 0; i < tiles;) {
-    const auto rows = static_cast<int>(i < higher ? least + 1 : least);
-    const bool alone = kernels_->wide == nullptr || i == 0;
-    const std::int64_t count = alone ? 1 : std::min(most, (i < higher ? higher : tiles) - i);
-    const std::int64_t row = run.row + first;
+  const auto multiply = [&](std::int64_t first, int height, std::int64_t count, PanelForm form) {
     tile.out = static_cast<char*>(args.out) +
-               (row * args.out_stride + run.column) * args.finish.element_bytes();
+               ((run.row + first) * args.out_stride + run.column) * args.finish.element_bytes();
     if (kernels_->wide == nullptr) {
       tile.rows = memory.table + first;
-      kernels_->tile(rows, run.columns, args.x_signed)(tile);
+      kernels_->tile(height, run.columns, args.x_signed)(tile);
     } else {
       tile.wide = memory.wide + first * tile.wide_stride;
       tile.more_tiles = count - 1;
-      if (i > 0) tile.panel = memory.kept;
-      const PanelForm form = i > 0        ? PanelForm::kWide
-                             : tiles == 1 ? PanelForm::kBytes
-                                          : PanelForm::kBytesKept;
-      kernels_->wide->tile(rows, form)(tile);
+      tile.panel = form == PanelForm::kWide ? static_cast<const void*>(memory.kept) : all.panel;
+      kernels_->wide->tile(height, form)(tile);
     }
     if (args.after != nullptr) {
-      args.after->run({tile.out, args.out_stride, row, rows * count, run.column, tile.width});
+      args.after->run(
+          {tile.out, args.out_stride, run.row + first, height * count, run.column, tile.width});
     }
-    first += rows * count;
-    i += count;
-  }
+  };
+  const std::int64_t most = kernels_->wide == nullptr ? 1
+                            : args.after != nullptr   ? kTilesOfFinish
+                                                      : run.rows;
+  for_equal_tiles(run.rows, kernels_->max_rows(run.columns), most,
+                  [&](std::int64_t first, std::int64_t rows, std::int64_t count) {
+                    const auto height = static_cast<int>(rows);
+                    if (first > 0) return multiply(first, height, count, PanelForm::kWide);
+                    // The first tile widens the panel for those below it, if there are any.
+                    multiply(0, height, 1,
+                             height == run.rows ? PanelForm::kBytes : PanelForm::kBytesKept);
+                    if (count > 1) multiply(height, height, count - 1, PanelForm::kWide);
+                  });
 }
 
 }  // namespace backplane::cpu

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/column_table_u8.hpp"
 #include "plugins/cpu/dense/finish_sums.hpp"
 #include "plugins/cpu/dense/tile_u8.hpp"
 
@@ -121,7 +122,6 @@ class ProductU8 {
   std::int64_t lanes() const;
   std::uint64_t weight_bytes() const { return static_cast<std::uint64_t>(lanes() * quads() * 4); }
   std::uint64_t group_bytes() const;
-  ColumnsU8 columns(const char* group, const Place& at) const;
   /// Rows of a block, as numbers of 16 bits: those of all taps of a group follow each other.
   void widen_rows(const std::uint8_t* const* table, std::int64_t count, std::int64_t group,
                   bool x_signed, std::int16_t* wide) const;
@@ -144,6 +144,7 @@ class ProductU8 {
     const Place at = place(panel);
     char* base = packed + group_bytes() * static_cast<std::uint64_t>(group);
     char* weights = base + at.panel;
+    const ColumnTableU8 table = ColumnTableU8::behind(base, weight_bytes(), lanes());
     const std::int64_t first = panel * kernels_->panel_columns;
     for (int j = 0; j < at.columns; ++j) {
       const int lane = kernels_->lane(j, at.columns);
@@ -165,13 +166,10 @@ class ProductU8 {
       }
       const std::int64_t column = group * shape_.columns + first + j;
       const bool scaled = exists && source.scale != nullptr;
-      store_column(base, at.lanes + lane, exists ? -source.x_zero * sum : 0,
-                   scaled ? source.scale[column] : 0.0F, scaled ? source.shift[column] : 0.0F);
+      table.set(at.lanes + lane, exists ? -source.x_zero * sum : 0,
+                scaled ? source.scale[column] : 0.0F, scaled ? source.shift[column] : 0.0F);
     }
   }
-  void store_column(char* group, std::int64_t lane, std::int32_t start, float scale,
-                    float shift) const;
-
   ShapeU8 shape_;
   const KernelsU8* kernels_ = nullptr;
   std::int64_t blocks_ = 0;

@@ -377,7 +377,7 @@ HWY_ATTR void depthwise_pixels(const DepthwiseU8Args& args) {
   for (std::int64_t c = 0; c < args.channels; c += kColumns) {
     const auto* weights =
         static_cast<const std::int16_t*>(args.weights) + c / kColumns * unit_weights;
-    const ColumnsU8 columns{args.columns.start + c, args.columns.scale + c, args.columns.shift + c};
+    const ColumnsU8 columns = args.columns.from(c);
     const std::int64_t width = std::min<std::int64_t>(kColumns, args.channels - c);
     for (std::int64_t p = 0; p < args.pixels; ++p) {
       const std::uint8_t* const* rows = args.rows + p;

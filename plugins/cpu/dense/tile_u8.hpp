@@ -32,11 +32,14 @@ struct ColumnsU8 {
   const std::int32_t* start;
   const float* scale;
   const float* shift;
+
+  /// Those from a lane on.
+  ColumnsU8 from(std::int64_t lane) const { return {start + lane, scale + lane, shift + lane}; }
 };
 
 /// One call of a tile kernel: sum[i][j] = start[j] + sum over taps t and quads q of the products of
-/// rows[t * row_pitch + i][offset + 4q ...] and the weights of column j. Tiles of WideKernelsU8 have one tap, whose rows
-/// are 16-bit numbers.
+/// rows[t * row_pitch + i][offset + 4q ...] and the weights of column j. Tiles of WideKernelsU8 read `wide` instead,
+/// all taps as one.
 struct TileU8Args {
   const std::uint8_t* const* rows;
   std::ptrdiff_t row_pitch;

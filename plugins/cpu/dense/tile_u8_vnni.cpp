@@ -394,7 +394,7 @@ void depthwise(const DepthwiseU8Args& args, bool x_signed) {
   const std::int64_t block_bytes = groups_of(args.taps) * kTapsOfGroup * kColumns;
   const auto* weights = static_cast<const std::int8_t*>(args.weights);
   for (std::int64_t c = 0; c < args.channels; c += kColumns, weights += block_bytes) {
-    const ColumnsU8 columns{args.columns.start + c, args.columns.scale + c, args.columns.shift + c};
+    const ColumnsU8 columns = args.columns.from(c);
     const DepthwiseBlock block{args,
                                c,
                                weights,
