@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <onnx/shape_inference/implementation.h>
 #include <optional>
 #include <set>
@@ -17,6 +18,7 @@
 #include "core/onnx/function_operator.hpp"
 #include "core/onnx/graph_builder.hpp"
 #include "core/onnx/mended_types.hpp"
+#include "core/onnx/standard_schemas.hpp"
 #include "core/onnx/types.hpp"
 
 namespace backplane::core {
@@ -375,8 +377,8 @@ void Inference::infer_by_newest(NodeProto& node, const ::onnx::OpSchema& schema,
     return !type.has_tensor_type() || type.tensor_type().has_shape();
   };
   if (context.getNumOutputs() == 0 || has_shape()) return;
-  const ::onnx::OpSchema* newest =
-      ::onnx::OpSchemaRegistry::Schema(node.op_type(), canonical_domain(node.domain()));
+  const ::onnx::OpSchema* newest = standard_schema(canonical_domain(node.domain()), node.op_type(),
+                                                   std::numeric_limits<int>::max());
   if (newest == nullptr || newest->since_version() == schema.since_version()) return;
   if (!newest->has_type_and_shape_inference_function() ||
       newest->inputs().size() != schema.inputs().size())

@@ -10,30 +10,12 @@
 #include "core/base/quote.hpp"
 #include "core/onnx/function_operator.hpp"
 #include "core/onnx/schema_registry_impl.hpp"
+#include "core/onnx/standard_schemas.hpp"
 
 namespace backplane::core {
 namespace {
 
 constexpr int kNewest = std::numeric_limits<int>::max();
-
-const ::onnx::OpSchema* standard_schema(const std::string& domain, const std::string& op_type,
-                                        int version) {
-  return ::onnx::OpSchemaRegistry::Schema(op_type, version, domain);
-}
-
-/// All versions of one of ONNX's operators, oldest first.
-std::vector<const ::onnx::OpSchema*> standard_versions(const std::string& domain,
-                                                       const std::string& op_type) {
-  std::vector<const ::onnx::OpSchema*> result;
-  int version = kNewest;
-  while (const ::onnx::OpSchema* schema = standard_schema(domain, op_type, version)) {
-    result.push_back(schema);
-    if (schema->since_version() <= 1) break;
-    version = schema->since_version() - 1;
-  }
-  std::reverse(result.begin(), result.end());
-  return result;
-}
 
 FormalParam to_formal_param(const ::onnx::OpSchema::FormalParameter& param) {
   using Option = ::onnx::OpSchema::FormalParameterOption;
@@ -49,6 +31,30 @@ FormalParam to_formal_param(const ::onnx::OpSchema::FormalParameter& param) {
   return result;
 }
 
+bool is_deterministic(const ::onnx::OpSchema& schema);
+
+/// Whether the body of a function has none but deterministic nodes; false where there is no body.
+bool has_deterministic_body(const ::onnx::OpSchema& schema) {
+  const ::onnx::FunctionProto* const function = schema.GetFunction();
+  if (function == nullptr) return false;
+  return std::all_of(function->node().begin(), function->node().end(),
+                     [&](const ::onnx::NodeProto& node) {
+                       int version = 1;
+                       for (const auto& import : function->opset_import()) {
+                         if (import.domain() == node.domain())
+                           version = static_cast<int>(import.version());
+                       }
+                       const auto* called = standard_schema(node.domain(), node.op_type(), version);
+                       return called == nullptr || is_deterministic(*called);
+                     });
+}
+
+/// ONNX's own answer asks its registry about the nodes of a body, and that makes the schemas of all operators.
+bool is_deterministic(const ::onnx::OpSchema& schema) {
+  return has_deterministic_body(schema) ||
+         schema.GetNodeDeterminism() != ::onnx::OpSchema::NodeDeterminism::NonDeterministic;
+}
+
 SchemaInfo to_info(const ::onnx::OpSchema& schema) {
   SchemaInfo info;
   info.since_version = schema.since_version();
@@ -57,8 +63,7 @@ SchemaInfo to_info(const ::onnx::OpSchema& schema) {
   for (const auto& param : schema.typeConstraintParams()) {
     info.type_params.emplace(param.type_param_str, param.allowed_type_strs);
   }
-  info.deterministic =
-      schema.GetNodeDeterminism() != ::onnx::OpSchema::NodeDeterminism::NonDeterministic;
+  info.deterministic = is_deterministic(schema);
   return info;
 }
 
@@ -257,8 +262,9 @@ std::vector<SchemaInfo> SchemaRegistry::versions(const std::string& domain,
   if (const auto entry = impl_->ops.find({canonical, op_type}); entry != impl_->ops.end()) {
     for (const auto& [version, op] : entry->second) result.push_back(to_info(op.schema));
   }
+  if (!result.empty()) return result;
   const FunctionOperator* known = function_operator(canonical, op_type, kNewest);
-  if (known != nullptr && result.empty()) result.push_back(to_info(known->schema));
+  if (known != nullptr) result.push_back(to_info(known->schema));
   return result;
 }
 
@@ -270,9 +276,7 @@ std::vector<std::string> SchemaRegistry::similar(const std::string& domain,
   const auto collect = [&](const std::string& known_domain, const std::string& name) {
     (known_domain == canonical ? names : elsewhere).push_back(name);
   };
-  for (const ::onnx::OpSchema& schema : ::onnx::OpSchemaRegistry::get_all_schemas()) {
-    collect(schema.domain(), schema.Name());
-  }
+  for (const auto& [known_domain, name] : standard_operators()) collect(known_domain, name);
   for (const FunctionOperator& known : function_operators())
     collect(known.schema.domain(), known.schema.Name());
   for (const auto& [key, versions] : impl_->ops) collect(key.first, key.second);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,23 +68,33 @@ class DeviceBuffer {
 /// A kernel that a device offers: of its own registry or a guest's.
 struct RegisteredKernel {
   const bp_kernel_def* def = nullptr;
-  PluginPtr plugin;    ///< who registered it
-  bool guest = false;  ///< registered by another plugin: create gets no device
-  bool first = false;  ///< of a session's custom registries: before the provider's own
-  bool last = false;   ///< for what the provider's own kernels do not take: behind them
-  int rank = 0;        ///< order of registration, later is larger; set by KernelRegistry
+  PluginPtr plugin;             ///< who registered it
+  bool guest = false;           ///< registered by another plugin: create gets no device
+  bool first = false;           ///< of a session's custom registries: before the provider's own
+  bool last = false;            ///< for what the provider's own kernels do not take: behind them
+  bool is_provisional = false;  ///< see KernelRegistry::add_provisionally, which sets it
+  int rank = 0;                 ///< order of registration, later is larger; set by KernelRegistry
 };
 
 /// The kernels of a device, by operator, best first: session's custom registries before the
 /// provider's own, those behind it last, then priority, then the later registered.
+///
+/// Threads: const functions may run concurrently.
 class KernelRegistry {
  public:
-  /// Checks the definition against the schemas: domain and operator known (a private "backplane.*"
-  /// domain needs no schema), type parameters real, since range, indices. A broken one is refused with
-  /// a message, kept in refused().
+  /// Checks the definition, by itself and against the schemas: domain and operator known (a private
+  /// "backplane.*" domain needs no schema), type parameters real, since range, indices. A broken one
+  /// is refused with a message, kept in refused().
   /// A type parameter must exist in a version that the kernel covers; its constraint holds in the
   /// versions that have it.
   void add(const RegisteredKernel& kernel, const SchemaRegistry& schemas, bool first);
+  /// As `add`, for a provider's own kernels: they are of hundreds of operators, and a model has a few.
+  /// Those of an operator are checked against its schemas when it is first looked for; what is refused
+  /// then is told to the function of `check_later_against`, which comes before.
+  void add_provisionally(const RegisteredKernel& kernel);
+  using Warn = std::function<void(const std::string& refused)>;
+  /// `schemas` outlives this.
+  void check_later_against(const SchemaRegistry& schemas, Warn warn);
   /// Candidates for an operator; empty when there is none.
   const std::vector<RegisteredKernel>& find(const std::string& domain,
                                             const std::string& op_type) const;
@@ -91,7 +102,17 @@ class KernelRegistry {
   const std::vector<std::string>& refused() const { return refused_; }
 
  private:
-  std::map<std::pair<std::string, std::string>, std::vector<RegisteredKernel>> kernels_;
+  struct Operator {
+    mutable std::vector<RegisteredKernel> kernels;
+    bool is_provisional = false;  ///< has kernels that nobody checked against the schemas
+    mutable std::once_flag checked;
+  };
+  Operator* insert(const RegisteredKernel& kernel, bool first);
+  void check_provisional(const Operator& one) const;
+
+  std::map<std::pair<std::string, std::string>, Operator> operators_;
+  const SchemaRegistry* schemas_ = nullptr;  ///< for provisional kernels, as is warn_
+  Warn warn_;
   std::vector<std::string> refused_;
   int registered_ = 0;
 };

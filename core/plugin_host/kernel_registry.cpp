@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -30,6 +31,19 @@ std::string list_of(const std::set<std::string>& names) {
   return list.empty() ? "none" : list;
 }
 
+void check_constraint(const bp_type_constraint* constraint, std::uint32_t index) {
+  const std::string what = "its constraint " + std::to_string(index);
+  check_struct(constraint, BP_SIZE_V1(bp_type_constraint, type_count), what);
+  check_array(constraint->types, constraint->type_count, what + ": its types");
+  if (constraint->type_count == 0) invalid(what, " allows no type");
+  for (std::uint64_t i = 0; i < constraint->type_count; ++i) {
+    if (!is_plain_text(constraint->types[i])) invalid(what, ": type ", i, " is missing");
+  }
+  if (constraint->param == nullptr && constraint->input < 0 && constraint->output < 0) {
+    invalid(what, " names no type parameter, no input and no output");
+  }
+}
+
 /// The definition alone: pointers, counts, mandatory functions.
 void check_definition(const bp_kernel_def& def) {
   if (!is_plain_text(def.name)) invalid("its name is missing");
@@ -40,6 +54,7 @@ void check_definition(const bp_kernel_def& def) {
     invalid("its versions ", def.since_min, "..", def.since_max, " are no range");
   }
   check_array(def.constraints, def.constraint_count, "its constraints");
+  for (std::uint32_t i = 0; i < def.constraint_count; ++i) check_constraint(def.constraints[i], i);
   check_array(def.input_roles, def.input_role_count, "its input roles");
   check_array(def.output_roles, def.output_role_count, "its output roles");
   for (std::uint32_t i = 0; i < def.input_role_count; ++i) {
@@ -53,19 +68,6 @@ void check_definition(const bp_kernel_def& def) {
     if (role < BP_OUTPUT_DATA || role > BP_OUTPUT_HOST) {
       invalid("the role ", role, " of output ", i, " is not known to this host");
     }
-  }
-}
-
-void check_constraint(const bp_type_constraint* constraint, std::uint32_t index) {
-  const std::string what = text("its constraint ", index);
-  check_struct(constraint, BP_SIZE_V1(bp_type_constraint, type_count), what);
-  check_array(constraint->types, constraint->type_count, what + ": its types");
-  if (constraint->type_count == 0) invalid(what, " allows no type");
-  for (std::uint64_t i = 0; i < constraint->type_count; ++i) {
-    if (!is_plain_text(constraint->types[i])) invalid(what, ": type ", i, " is missing");
-  }
-  if (constraint->param == nullptr && constraint->input < 0 && constraint->output < 0) {
-    invalid(what, " names no type parameter, no input and no output");
   }
 }
 
@@ -113,6 +115,7 @@ std::vector<SchemaInfo> covered_versions(const bp_kernel_def& def, const SchemaR
 }
 
 void check_against_schema(const bp_kernel_def& def, const SchemaRegistry& schemas) {
+  if (is_private(def.domain)) return;
   const std::vector<SchemaInfo> versions = covered_versions(def, schemas);
   const auto any_has = [&](auto has) { return std::any_of(versions.begin(), versions.end(), has); };
   for (std::uint32_t i = 0; i < def.constraint_count; ++i) {
@@ -150,44 +153,90 @@ bool better(const RegisteredKernel& a, const RegisteredKernel& b) {
   return a.rank > b.rank;
 }
 
-}  // namespace
-
-void KernelRegistry::add(const RegisteredKernel& kernel, const SchemaRegistry& schemas,
-                         bool first) {
-  std::string what = "a kernel";
+/// Why `check` refuses a definition; nullopt where it does not.
+template <class Check>
+std::optional<std::string> refusal(const RegisteredKernel& kernel, Check&& check) {
+  bool has_name = false;
   try {
     check_struct(kernel.def, BP_SIZE_V1(bp_kernel_def, compute), "its definition (bp_kernel_def)");
-    what =
-        text("kernel ", quoted(plugin_text(kernel.def->name)), " for ", operator_name(*kernel.def));
-    check_definition(*kernel.def);
-    for (std::uint32_t i = 0; i < kernel.def->constraint_count; ++i) {
-      check_constraint(kernel.def->constraints[i], i);
-    }
-    if (!is_private(kernel.def->domain)) check_against_schema(*kernel.def, schemas);
+    has_name = true;
+    check(*kernel.def);
+    return std::nullopt;
   } catch (const Error& error) {
+    std::string what = "a kernel";
+    if (has_name) {
+      what = text("kernel ", quoted(plugin_text(kernel.def->name)), " for ",
+                  operator_name(*kernel.def));
+    }
     const std::string file =
         kernel.plugin == nullptr ? "" : " of " + quoted(kernel.plugin->file().native());
-    refused_.push_back(what + file + " is refused: " + error.message());
-    return;
+    return what + file + " is refused: " + error.message();
   }
+}
+
+}  // namespace
+
+KernelRegistry::Operator* KernelRegistry::insert(const RegisteredKernel& kernel, bool first) {
   RegisteredKernel added = kernel;
   added.first = first;
   added.rank = ++registered_;
-  std::vector<RegisteredKernel>& known =
-      kernels_[{domain_of(kernel.def->domain), kernel.def->op_type}];
-  known.insert(std::upper_bound(known.begin(), known.end(), added, better), added);
+  Operator& one = operators_[{domain_of(kernel.def->domain), kernel.def->op_type}];
+  one.kernels.insert(std::upper_bound(one.kernels.begin(), one.kernels.end(), added, better),
+                     added);
+  return &one;
+}
+
+void KernelRegistry::add(const RegisteredKernel& kernel, const SchemaRegistry& schemas,
+                         bool first) {
+  const auto refused = refusal(kernel, [&](const bp_kernel_def& def) {
+    check_definition(def);
+    check_against_schema(def, schemas);
+  });
+  if (refused) {
+    refused_.push_back(*refused);
+  } else {
+    insert(kernel, first);
+  }
+}
+
+void KernelRegistry::check_later_against(const SchemaRegistry& schemas, Warn warn) {
+  schemas_ = &schemas;
+  warn_ = std::move(warn);
+}
+
+void KernelRegistry::add_provisionally(const RegisteredKernel& kernel) {
+  if (const auto refused = refusal(kernel, check_definition)) {
+    refused_.push_back(*refused);
+    return;
+  }
+  RegisteredKernel added = kernel;
+  added.is_provisional = true;
+  insert(added, false)->is_provisional = true;
+}
+
+void KernelRegistry::check_provisional(const Operator& one) const {
+  std::erase_if(one.kernels, [&](const RegisteredKernel& kernel) {
+    if (!kernel.is_provisional) return false;
+    const auto refused =
+        refusal(kernel, [&](const bp_kernel_def& def) { check_against_schema(def, *schemas_); });
+    if (refused) warn_(*refused);
+    return refused.has_value();
+  });
 }
 
 const std::vector<RegisteredKernel>& KernelRegistry::find(const std::string& domain,
                                                           const std::string& op_type) const {
   static const std::vector<RegisteredKernel> none;
-  const auto found = kernels_.find({domain_of(domain), op_type});
-  return found == kernels_.end() ? none : found->second;
+  const auto found = operators_.find({domain_of(domain), op_type});
+  if (found == operators_.end()) return none;
+  const Operator& one = found->second;
+  if (one.is_provisional) std::call_once(one.checked, [&] { check_provisional(one); });
+  return one.kernels;
 }
 
 std::size_t KernelRegistry::size() const {
   std::size_t count = 0;
-  for (const auto& [key, kernels] : kernels_) count += kernels.size();
+  for (const auto& [name, one] : operators_) count += one.kernels.size();
   return count;
 }
 

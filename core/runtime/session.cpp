@@ -234,23 +234,25 @@ void Session::register_kernels(DeviceSet& devices) {
   for (SessionDevice& session_device : devices.devices) {
     struct Sink {
       KernelRegistry* registry;
-      const SchemaRegistry* schemas;
       RegisteredKernel kernel;
-    } sink{&session_device.registry, &schemas_, {}};
+    } sink{&session_device.registry, {}};
     const auto show = [](void* context, const bp_kernel_def* def) {
       return status_of([&] {
         auto& to = *static_cast<Sink*>(context);
         to.kernel.def = def;
-        to.registry->add(to.kernel, *to.schemas, false);
+        to.registry->add_provisionally(to.kernel);
         ++to.kernel.rank;
       });
     };
     Device& device = *session_device.device;
+    const auto warn = [logger = logger_, label = device.label()](const std::string& refused) {
+      logger->warning("a kernel of ", label, " is refused: ", refused);
+    };
+    session_device.registry.check_later_against(schemas_, warn);
     sink.kernel.plugin = device.plugin();
     check_status(device.api().kernels(device.raw(), &sink, show), device.label());
     register_custom_kernels(session_device, libraries_, options_.replace_ops, schemas_, *logger_);
-    for (const std::string& refused : session_device.registry.refused())
-      logger_->warning("a kernel of ", device.label(), " is refused: ", refused);
+    for (const std::string& refused : session_device.registry.refused()) warn(refused);
   }
 }
 

@@ -143,6 +143,35 @@ TEST_F(KernelRegistryTest, RefusalsNameTheKernel) {
       << registry_.refused().back();
 }
 
+TEST_F(KernelRegistryTest, ProvisionalKernelsAreCheckedWhenTheirOperatorIsLookedFor) {
+  std::vector<std::string> warnings;
+  registry_.check_later_against(schemas_,
+                                [&](const std::string& refused) { warnings.push_back(refused); });
+  Definition sound("test:sound"), wrong("test:wrong", 9);
+  Definition unknown("test:unknown"), broken("test:broken");
+  wrong.constraint.param = "V";
+  unknown.raw.op_type = "Rleu";
+  broken.raw.prepare = nullptr;
+  for (bp_kernel_def* const def : {&sound.raw, &wrong.raw, &unknown.raw, &broken.raw}) {
+    RegisteredKernel kernel;
+    kernel.def = def;
+    registry_.add_provisionally(kernel);
+  }
+  ASSERT_EQ(registry_.refused().size(), 1U) << "what is wrong by itself waits for nothing";
+  EXPECT_NE(registry_.refused()[0].find("'test:broken'"), std::string::npos);
+  EXPECT_TRUE(warnings.empty());
+
+  EXPECT_EQ(found(), Names{"test:sound"});
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("'test:wrong' for Relu"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("no type parameter 'V'"), std::string::npos) << warnings[0];
+  EXPECT_EQ(found(), Names{"test:sound"});
+  EXPECT_EQ(warnings.size(), 1U) << "told once";
+  EXPECT_EQ(found("Rleu"), Names{});
+  ASSERT_EQ(warnings.size(), 2U);
+  EXPECT_NE(warnings[1].find("near names: Relu"), std::string::npos) << warnings[1];
+}
+
 TEST_F(KernelRegistryTest, RolesAreChecked) {
   const std::int32_t roles[2] = {BP_INPUT_DATA, BP_INPUT_HOST_VALUE};
   const std::int32_t unknown[1] = {17};
