@@ -197,6 +197,8 @@ std::vector<Target> find_targets() {
         targets.back().options.emplace_back("provider.opencl.cache_dir", "off");
         targets.push_back(targets.back());
         targets.back().name = "opencl_out_of_order";
+        targets.back().sweep_share *= 3;  // the same kernels, in another kind of queue
+        targets.back().row_share *= 3;
         targets.back().options.emplace_back("provider.opencl.queue", "out_of_order");
       }
       continue;
