@@ -13,7 +13,7 @@ from . import _library as lib
 from ._binding import IOBinding
 from ._environment import OF_ONNX_RUNTIME, environment, scores
 from ._errors import Error, InvalidArgument
-from ._named import NamedRuns
+from ._named import NamedRuns, result_of
 from ._options import RunOptions, SessionOptions, options_with, path_of
 from ._quick import ReadyRuns
 from ._values import Value, python_of
@@ -161,39 +161,41 @@ class InferenceSession:
         Results are arrays (of str for strings), lists, dicts, or None for an optional without an element. They are the caller's own:
         no later run changes them, and they may outlive the session.
         """
-        if run_options is None:
-            results = self._ready.run(tuple(output_names) if output_names else None, input_feed)
+        if run_options is None or run_options._synchronize:
+            results = self._ready.run(tuple(output_names) if output_names else None, input_feed, run_options)
             if results is not None:
                 return results
         return self._run_by_name(output_names, input_feed, run_options)
 
     def _run_by_name(self, output_names: Any, feed: Any, options: Optional[RunOptions]) -> List[Any]:
         handle = self._open_handle()
-        fetches, keep = self._named.run(handle, output_names, feed, options)
         if options is not None and not options._synchronize:
-            self._pending.append(keep)
-            return [python_of(Value(pointer)) for pointer in fetches]  # views: what is in them comes later
-        results = self._named.results(output_names, fetches)
-        if options is None:
-            key = tuple(output_names) if output_names else None
-            self._ready.consider(handle, key, feed, list(key or self._named.output_names), results)
+            return [python_of(value) for value in self._run_on(output_names, feed, options)]  # views: what is in them comes later
+        results = self._named.run(handle, output_names, feed, options)
+        key = tuple(output_names) if output_names else None
+        self._ready.consider(handle, key, feed, list(key or self._named.output_names), results)
         return results
+
+    def _run_on(self, output_names: Any, feed: Any, options: RunOptions) -> List[Value]:
+        """A run that goes on after the call."""
+        values, keep = self._named.run_of_values(self._open_handle(), output_names, feed, options)
+        self._pending.append(keep)
+        return values
 
     def run_with_ort_values(self, output_names: Optional[Sequence[str]], input_dict_ort_values: Mapping[str, Any],
                             run_options: Optional[RunOptions] = None) -> List[Value]:
         """As `run`, with results as values."""
-        fetches, keep = self._named.run(self._open_handle(), output_names, input_dict_ort_values, run_options)
         if run_options is not None and not run_options._synchronize:
-            self._pending.append(keep)
-        return [Value(pointer) for pointer in fetches]
+            return self._run_on(output_names, input_dict_ort_values, run_options)
+        return self._named.run_to_values(self._open_handle(), output_names, input_dict_ort_values, run_options)
 
     run_with_values = run_with_ort_values
 
     def run_path(self, path: str, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any]) -> List[Any]:
         """Runs a path through the model, which options "path.NAME.inputs", "path.NAME.outputs" ... describe. NotFound for one that the
         session does not have."""
-        fetches, _ = self._named.run(self._open_handle(), output_names, input_feed, None, lib.encode(path))
-        return self._named.results(output_names, fetches)
+        values, _ = self._named.run_of_values(self._open_handle(), output_names, input_feed, path=lib.encode(path))
+        return [result_of(value) for value in values]
 
     def get_paths(self) -> List[str]:
         """The paths that the session has."""
