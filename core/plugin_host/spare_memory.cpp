@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdlib>
 
 namespace backplane::core {
@@ -30,6 +31,24 @@ void* allocate(std::uint64_t bytes, std::uint64_t alignment) {
   return rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
 }
 
+constexpr std::uint64_t kPage = 4096, kOffsetStep = 512;
+
+/// A block that begins where in its page those before it did not, 512 bytes apart at least. Processors compare the last 12 bits
+/// of addresses to find whether a load wants what a store before it wrote: a kernel whose input and output begin at
+/// nearly the same place of a page waits for each of its stores. Allocators put all large blocks at one such place,
+/// near the beginning.
+void* allocate_block(std::uint64_t capacity, std::uint64_t alignment, std::uint64_t number) {
+  if (capacity > UINT64_MAX - kPage) return nullptr;
+  if (alignment > kOffsetStep) return allocate(capacity, std::max(alignment, kPage));
+  auto* const page = static_cast<std::byte*>(allocate(capacity + kPage, kPage));
+  return page != nullptr ? page + kOffsetStep * (1 + number % (kPage / kOffsetStep - 1)) : nullptr;
+}
+
+void free_block(void* memory) {
+  auto* const byte = static_cast<std::byte*>(memory);
+  std::free(byte - reinterpret_cast<std::uintptr_t>(byte) % kPage);
+}
+
 }  // namespace
 
 bool SpareMemory::is_on() { return kIsOn; }
@@ -46,12 +65,12 @@ void* SpareMemory::take(std::uint64_t bytes, std::uint64_t alignment, std::uint6
   void* memory = find(bytes, alignment, capacity);
   if (memory == nullptr) {
     capacity = with_room(bytes);
-    memory = allocate(capacity, alignment);
+    memory = allocate_block(capacity, alignment, ++clock_);
   }
   if (memory == nullptr) {  // what is kept may be what is missing
     while (!blocks_.empty()) drop_oldest();
     capacity = bytes;
-    memory = allocate(bytes, alignment);
+    memory = allocate_block(bytes, alignment, ++clock_);
   }
   if (memory != nullptr) held_ += capacity;
   return memory;
@@ -78,7 +97,7 @@ void SpareMemory::give(void* memory, std::uint64_t capacity) noexcept {
   try {
     blocks_.emplace(capacity, Block{memory, ++clock_});
   } catch (...) {  // no memory to keep memory
-    return std::free(memory);
+    return free_block(memory);
   }
   kept_ += capacity;
   while (kept_ > std::max(held_, kAlwaysKept)) drop_oldest();
@@ -89,7 +108,7 @@ void SpareMemory::drop_oldest() {
       std::min_element(blocks_.begin(), blocks_.end(),
                        [](const auto& a, const auto& b) { return a.second.age < b.second.age; });
   kept_ -= oldest->first;
-  std::free(oldest->second.memory);
+  free_block(oldest->second.memory);
   blocks_.erase(oldest);
 }
 

@@ -69,6 +69,9 @@ struct backplane_run_options : backplane::core::Handle {
 
 namespace backplane::core {
 
+/// What UseGate calls them.
+inline constexpr const char* kRunOptions = "run options object";
+
 backplane_status* new_status(Code code, const std::string& message) noexcept;
 
 /// Runs the body of a C function: what it throws becomes a status.
@@ -126,6 +129,9 @@ class ChangedOptions {
   backplane_options& options_;
   UseGate::Changing changing_;
 };
+
+/// Makes a value a dense tensor over the caller's memory, which `tensor` describes; throws where it cannot be one.
+void lay_over_host(RuntimeValue& value, const backplane_tensor& tensor);
 
 /// The feeds and fetches of a call that runs by name; the values that it makes for the caller.
 class NamedCall {

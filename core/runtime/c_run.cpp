@@ -46,7 +46,6 @@ class NodeCallbacks {
 };
 
 using Changing = UseGate::Changing;
-constexpr const char* kRunOptions = "run options object";
 
 void run_by_name(backplane_session& session, const RunOptions* options,
                  const char* const* feed_names, const backplane_value* const* feeds,

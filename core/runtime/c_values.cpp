@@ -47,17 +47,24 @@ DataType read_dtype(std::int32_t dtype) {
   return type;
 }
 
-/// A tensor without memory; throws where it could not lie in so many bytes.
-std::unique_ptr<backplane_value> tensor_over(DataType type, const std::vector<std::int64_t>& dims,
-                                             std::uint64_t bytes) {
+/// Makes it a tensor without memory; throws where it could not lie in so many bytes.
+void describe_tensor(RuntimeValue& value, std::int32_t dtype, const std::int64_t* dims,
+                     std::size_t rank, std::uint64_t bytes) {
+  const DataType type = read_dtype(dtype);
+  const std::vector<std::int64_t> shape = read_dims(dims, rank);
   if (type == DataType::String)
     invalid("a string tensor cannot be borrowed; use backplane_value_create");
-  auto made = std::make_unique<backplane_value>();
-  made->value->set_tensor(type, dims);
-  const std::uint64_t needed = made->value->description.bytes;
+  value.set_tensor(type, shape);
+  const std::uint64_t needed = value.description.bytes;
   if (bytes < needed)
     invalid("the memory has ", bytes, " bytes; a ", name(type), " tensor of dims ",
-            to_string(made->value->dims), " needs ", needed);
+            to_string(value.dims), " needs ", needed);
+}
+
+std::unique_ptr<backplane_value> tensor_over(std::int32_t dtype, const std::int64_t* dims,
+                                             std::size_t rank, std::uint64_t bytes) {
+  auto made = std::make_unique<backplane_value>();
+  describe_tensor(*made->value, dtype, dims, rank, bytes);
   return made;
 }
 
@@ -115,6 +122,12 @@ Datum to_datum(const RuntimeValue& value) {
 }
 
 }  // namespace
+
+void lay_over_host(RuntimeValue& value, const backplane_tensor& tensor) {
+  describe_tensor(value, tensor.dtype, tensor.dims, tensor.rank, tensor.bytes);
+  borrow(value, tensor.data, "data");
+}
+
 }  // namespace backplane::core
 
 using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
@@ -169,7 +182,7 @@ backplane_status* backplane_value_borrow(std::int32_t dtype, const std::int64_t*
                                          backplane_value** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
-    auto made = tensor_over(read_dtype(dtype), read_dims(dims, rank), bytes);
+    auto made = tensor_over(dtype, dims, rank, bytes);
     borrow(*made->value, data, "data");
     *out = made.release();
   });
@@ -180,7 +193,7 @@ backplane_status* backplane_value_borrow_const(std::int32_t dtype, const std::in
                                                std::uint64_t bytes, backplane_value** out) {
   return guarded([&] {
     required(out, "out") = nullptr;
-    auto made = tensor_over(read_dtype(dtype), read_dims(dims, rank), bytes);
+    auto made = tensor_over(dtype, dims, rank, bytes);
     borrow(*made->value, const_cast<void*>(data), "data");  // what is read only is never written
     made->value->read_only = true;
     *out = made.release();
@@ -196,7 +209,7 @@ backplane_status* backplane_value_borrow_on(const backplane_session* session, co
     required(out, "out") = nullptr;
     const Session& on = *required(session, "session").session;
     DevicePtr chosen = find_device(on.devices(), &required(device, "device"));
-    auto made = tensor_over(read_dtype(dtype), read_dims(dims, rank), bytes);
+    auto made = tensor_over(dtype, dims, rank, bytes);
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
     if (offset > kMost - bytes)
       invalid("no memory has ", bytes, " bytes from byte ", offset, " on");

@@ -492,7 +492,15 @@ void Session::plan_if_fixed() {
 
 Session::Route Session::route(const std::vector<std::string>& feeds,
                               const std::vector<std::string>& fetches, bool whole_graph) {
-  Route route;
+  NamedRoute found = find_route(feeds, fetches, whole_graph);
+  if (found.route.executable == nullptr) found.route.executable = executable(found.cut);
+  return std::move(found.route);
+}
+
+Session::NamedRoute Session::find_route(const std::vector<std::string>& feeds,
+                                        const std::vector<std::string>& fetches, bool whole_graph) {
+  NamedRoute made{feeds, fetches, whole_graph, save_version(), {}, {}, {}};
+  Route& route = made.route;
   std::vector<std::string> wanted = fetches;
   const std::vector<std::string> standard = names_of(model_.graph, inputs_);
   if (wanted.empty()) wanted = names_of(model_.graph, outputs_);
@@ -500,7 +508,7 @@ Session::Route Session::route(const std::vector<std::string>& feeds,
     if (std::count(feeds.begin(), feeds.end(), feeds[i]) > 1)
       invalid("the input '", feeds[i], "' is fed twice");
   }
-  Cut cut;
+  Cut& cut = made.cut;
   for (const std::string& name : standard) {
     const auto found = std::find(feeds.begin(), feeds.end(), name);
     if (found == feeds.end()) continue;
@@ -530,12 +538,21 @@ Session::Route Session::route(const std::vector<std::string>& feeds,
     if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) route.saved.push_back(name);
   }
   cut.fetches.insert(cut.fetches.end(), route.saved.begin(), route.saved.end());
-  route.executable = cut == default_->cut() ? default_ : executable(cut);
-  return route;
+  for (const std::string& name : feeds) made.declared.push_back(&declaration(name));
+  if (cut == default_->cut()) route.executable = default_;
+  return made;
+}
+
+const Value& Session::declaration(const std::string& name) const {
+  return original_.value(original_.find_value(name));
 }
 
 void Session::check_feed(const std::string& name, const RuntimeValue& value) const {
-  const Value& declared = original_.value(original_.find_value(name));
+  check_feed(declaration(name), name, value);
+}
+
+void Session::check_feed(const Value& declared, const std::string& name,
+                         const RuntimeValue& value) const {
   const auto mismatch = [&](const std::string& got) {
     invalid("the input '", name, "' should be ", expected(declared), " but is ", got);
   };
@@ -568,21 +585,21 @@ void Session::check_feed(const std::string& name, const RuntimeValue& value) con
                 to_string(std::vector<std::int64_t>(dims.begin(), dims.end()))));
 }
 
-void Session::check_symbols(const std::vector<NamedValue>& feeds) const {
+void Session::check_symbols(const std::vector<NamedValue>& feeds,
+                            const std::vector<const Value*>& declared) const {
   // Compared pair by pair, without a table: a binding whose shapes change does not allocate.
-  const auto shape_of = [&](const NamedValue& feed) -> const Shape* {
-    const Value& declared = original_.value(original_.find_value(feed.name));
-    return declared.is_input && declared.type.is_tensor() && declared.type.shape
-               ? &*declared.type.shape
-               : nullptr;
+  const auto shape_of = [&](std::size_t i) -> const Shape* {
+    const Value& value = declared.empty() ? declaration(feeds[i].name) : *declared[i];
+    return value.is_input && value.type.is_tensor() && value.type.shape ? &*value.type.shape
+                                                                        : nullptr;
   };
   for (std::size_t i = 0; i < feeds.size(); ++i) {
-    const Shape* shape = shape_of(feeds[i]);
+    const Shape* shape = shape_of(i);
     for (std::size_t axis = 0; shape != nullptr && axis < shape->size(); ++axis) {
       const std::string& symbol = (*shape)[axis].symbol;
       const std::int64_t size = feeds[i].value->description.dims[axis];
       for (std::size_t k = 0; !symbol.empty() && k <= i; ++k) {
-        if (const Shape* other = shape_of(feeds[k]))
+        if (const Shape* other = shape_of(k))
           check_symbol(symbol, *other, feeds[k], feeds[i].name, size);
       }
     }

@@ -101,8 +101,9 @@ class Session {
 
   /// Checks a feed against what the model says of it.
   void check_feed(const std::string& name, const RuntimeValue& value) const;
-  /// Checks that symbols have one size each across the feeds.
-  void check_symbols(const std::vector<NamedValue>& feeds) const;
+  /// Checks that symbols have one size each across the feeds. `declared`: what the model says of each; none: it is looked up.
+  void check_symbols(const std::vector<NamedValue>& feeds,
+                     const std::vector<const Value*>& declared = {}) const;
   /// Waits for what runs that were not synchronized left going on; throws what it failed with.
   void synchronize();
 
@@ -124,6 +125,24 @@ class Session {
   /// Runs a step of loading; errors say which it was.
   template <class Step>
   void at_step(const char* name, const Step& step);
+  /// Where the values of a run go, as far as names alone say it: kept for the next run with the same names.
+  struct NamedRoute {
+    std::vector<std::string> feeds, fetches;
+    bool whole_graph = false;
+    std::uint64_t save_version = 0;
+    Cut cut;
+    Route route;  ///< its executable is null where another one than the default runs
+    std::vector<const Value*> declared;  ///< what the model says of each feed
+  };
+  NamedRoute find_route(const std::vector<std::string>& feeds,
+                        const std::vector<std::string>& fetches, bool whole_graph);
+  std::shared_ptr<const NamedRoute> known_route(const std::vector<NamedValue>& feeds,
+                                                const std::vector<NamedValue>& fetches,
+                                                bool whole_graph);
+  const Value& declaration(const std::string& name) const;
+  void check_feed(const Value& declared, const std::string& name, const RuntimeValue& value) const;
+  void run_on(Executable& executable, const RunValues& feeds, const RunValues& fetches,
+              RunSettings& settings, const RunOptions* options);
   void open_file(const std::string& path);
   void take_options(const Model* built);
   void refuse_model(const char* what, const std::filesystem::path& path) const;
@@ -193,6 +212,8 @@ class Session {
   std::uint64_t uses_ = 0;
   std::exception_ptr failed_;  ///< what an executable that was dropped had to say
   std::shared_ptr<Executable> default_;
+  std::mutex routes_mutex_;
+  std::vector<std::shared_ptr<const NamedRoute>> routes_;  ///< the latest first, bounded
   std::mutex saved_mutex_;
   std::vector<std::string> saved_names_;
   std::map<std::string, PlacedValue> saved_;

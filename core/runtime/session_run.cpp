@@ -52,6 +52,11 @@ void Session::run(const Route& route, const RunValues& feeds, const RunValues& f
   settings.own_fetches = places != nullptr ? &devices_ : nullptr;
   settings.memo = memo;
   settings.resizable = resizable;
+  run_on(*route.executable, feeds, fetches, settings, options);
+}
+
+void Session::run_on(Executable& executable, const RunValues& feeds, const RunValues& fetches,
+                     RunSettings& settings, const RunOptions* options) {
   if (options != nullptr) {
     if (options->cancel != nullptr) settings.controls.cancel_flag = &options->cancel->requested;
     if (options->observer) settings.controls.observer = &options->observer;
@@ -69,12 +74,12 @@ void Session::run(const Route& route, const RunValues& feeds, const RunValues& f
     }
   } const shrink{options != nullptr && options->shrink_arenas ? &arenas_ : nullptr};
   if (!options_.profile) {
-    route.executable->run(feeds, fetches, settings);
+    executable.run(feeds, fetches, settings);
     return;
   }
   TracedRun traced(trace_, options);
   settings.controls.spans = &traced.spans;
-  route.executable->run(feeds, fetches, settings);
+  executable.run(feeds, fetches, settings);
 }
 
 void Session::prepare(const Route& route, const RunValues& feeds, const RunValues& fetches,
@@ -88,34 +93,88 @@ void Session::prepare(const Route& route, const RunValues& feeds, const RunValue
   route.executable->prepare(feeds, fetches, settings);
 }
 
+namespace {
+
+constexpr std::size_t kMostRoutes = 8;
+
+bool have_names(const std::vector<NamedValue>& values, const std::vector<std::string>& names) {
+  return std::equal(
+      values.begin(), values.end(), names.begin(), names.end(),
+      [](const NamedValue& value, const std::string& name) { return value.name == name; });
+}
+
+std::vector<std::string> names_of(const std::vector<NamedValue>& values) {
+  std::vector<std::string> names;
+  for (const NamedValue& value : values) names.push_back(value.name);
+  return names;
+}
+
+bool lies_on_device(const NamedValue& value) { return value.device != nullptr; }
+
+}  // namespace
+
+std::shared_ptr<const Session::NamedRoute> Session::known_route(
+    const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches,
+    bool whole_graph) {
+  const auto fits = [&](const std::shared_ptr<const NamedRoute>& route) {
+    return route->whole_graph == whole_graph && route->save_version == save_version() &&
+           have_names(feeds, route->feeds) && have_names(fetches, route->fetches);
+  };
+  {
+    const std::lock_guard lock(routes_mutex_);
+    const auto found = std::find_if(routes_.begin(), routes_.end(), fits);
+    if (found != routes_.end()) {
+      std::rotate(routes_.begin(), found, found + 1);
+      return routes_.front();
+    }
+  }
+  auto made = std::make_shared<const NamedRoute>(
+      find_route(names_of(feeds), names_of(fetches), whole_graph));
+  const std::lock_guard lock(routes_mutex_);
+  routes_.insert(routes_.begin(), made);
+  if (routes_.size() > kMostRoutes) routes_.pop_back();
+  return made;
+}
+
 void Session::run(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches,
                   const RunOptions* options) {
-  std::vector<std::string> feed_names, fetch_names;
-  for (const NamedValue& feed : feeds) feed_names.push_back(feed.name);
-  for (const NamedValue& fetch : fetches) fetch_names.push_back(fetch.name);
+  if (fetches.empty() && !outputs_.empty()) invalid("the run fetches nothing; name an output");
   const bool whole_graph = options != nullptr && !options->only_path_to_fetches;
-  const Route way = route(feed_names, fetch_names, whole_graph);
+  const std::shared_ptr<const NamedRoute> known = known_route(feeds, fetches, whole_graph);
+  const Route& way = known->route;
+  const std::size_t extra_count = way.hidden + way.saved.size();
   RunValues run_feeds, run_fetches;
+  run_feeds.reserve(feeds.size());
+  run_fetches.reserve(fetches.size() + extra_count);
   for (const std::size_t i : way.feeds) {
-    check_feed(feeds[i].name, *feeds[i].value);
+    check_feed(*known->declared[i], feeds[i].name, *feeds[i].value);
     run_feeds.push_back(feeds[i].value);
   }
-  check_symbols(feeds);
+  check_symbols(feeds, known->declared);
   for (const std::size_t i : way.fetches) run_fetches.push_back(fetches[i].value);
   check_values(feeds, fetches);
-  BodyPlaces places;
-  for (const std::size_t i : way.feeds)
-    places.feeds.push_back(space_of(devices_, feeds[i].name, feeds[i].device));
-  for (const std::size_t i : way.fetches)
-    places.fetches.push_back(space_of(devices_, fetches[i].name, fetches[i].device));
   std::vector<RuntimeValuePtr> extra;
-  for (std::size_t i = 0; i < way.hidden + way.saved.size(); ++i) {
+  for (std::size_t i = 0; i < extra_count; ++i) {
     extra.push_back(std::make_shared<RuntimeValue>());
     run_fetches.push_back(extra.back().get());
   }
-  places.fetches.resize(run_fetches.size(), kHostSpace);
-  run(way, run_feeds, run_fetches, nullptr, nullptr, options,
-      is_off_host(places) ? &places : nullptr);
+  RunSettings settings;
+  BodyPlaces places;
+  if (std::any_of(feeds.begin(), feeds.end(), lies_on_device) ||
+      std::any_of(fetches.begin(), fetches.end(), lies_on_device)) {
+    for (const std::size_t i : way.feeds)
+      places.feeds.push_back(space_of(devices_, feeds[i].name, feeds[i].device));
+    for (const std::size_t i : way.fetches)
+      places.fetches.push_back(space_of(devices_, fetches[i].name, fetches[i].device));
+    places.fetches.resize(run_fetches.size(), kHostSpace);
+    if (is_off_host(places)) {
+      settings.places = &places;
+      settings.own_fetches = &devices_;
+    }
+  }
+  const std::shared_ptr<Executable> executable =
+      way.executable != nullptr ? way.executable : this->executable(known->cut);
+  run_on(*executable, run_feeds, run_fetches, settings, options);
   publish_saved(fetches, way, extra);
 }
 
@@ -184,17 +243,32 @@ bool Session::is_saved(const std::string& name) {
   return std::find(saved_names_.begin(), saved_names_.end(), name) != saved_names_.end();
 }
 
+namespace {
+
+/// The value; of one in memory that is lent for the run alone, which nobody shares, a copy.
+RuntimeValuePtr shared(RuntimeValue& value) {
+  if (RuntimeValuePtr found = value.weak_from_this().lock()) return found;
+  auto copy = std::make_shared<RuntimeValue>();
+  copy->set_owned_tensor(value.element(), value.dims);
+  copy_dense(value.description, static_cast<std::byte*>(copy->description.host_ptr));
+  return copy;
+}
+
+}  // namespace
+
 void Session::publish_saved(const std::vector<NamedValue>& fetches, const Route& route,
                             const std::vector<RuntimeValuePtr>& hidden_and_saved) {
   const std::lock_guard lock(saved_mutex_);
-  const auto publish = [this](const std::string& name, PlacedValue value) {
-    if (std::find(saved_names_.begin(), saved_names_.end(), name) != saved_names_.end())
-      saved_[name] = std::move(value);
+  const auto is_wanted = [this](const std::string& name) {
+    return std::find(saved_names_.begin(), saved_names_.end(), name) != saved_names_.end();
   };
-  for (const NamedValue& fetch : fetches)
-    publish(fetch.name, {fetch.value->weak_from_this().lock(), fetch.device});
-  for (std::size_t i = 0; i < route.saved.size(); ++i)
-    publish(route.saved[i], {hidden_and_saved[route.hidden + i], nullptr});
+  for (const NamedValue& fetch : fetches) {
+    if (is_wanted(fetch.name)) saved_[fetch.name] = {shared(*fetch.value), fetch.device};
+  }
+  for (std::size_t i = 0; i < route.saved.size(); ++i) {
+    if (is_wanted(route.saved[i]))
+      saved_[route.saved[i]] = {hidden_and_saved[route.hidden + i], nullptr};
+  }
 }
 
 PlacedValue Session::saved(const std::string& name) {

@@ -360,6 +360,54 @@ struct Drawn<const backplane_node_callbacks*> {
   }
 };
 
+/// Feeds or fetches that are right more often than not, so that what is wrong of one is seen.
+backplane_tensor tensor_of(Draw& draw) {
+  backplane_tensor tensor{};
+  static const std::uint64_t kSizes[] = {0, 8, sizeof(tensor) - 8, sizeof(tensor) + 4, ~0ull};
+  tensor.struct_size = draw.below(12) == 0 ? kSizes[draw.below(5)] : sizeof(tensor);
+  if (draw.below(3) != 0) tensor.name = draw.below(3) != 0 ? "x" : draw.text();
+  if (draw.below(3) == 0) tensor.value = draw.handle<backplane_value>();
+  tensor.dtype = draw.below(4) != 0 ? 1 : draw.number<std::int32_t>();
+  tensor.rank = draw.below(4) != 0 ? 2 : draw.number<std::uint64_t>();
+  if (tensor.rank > 8 && draw.below(2) == 0) tensor.rank = 1;
+  tensor.dims = draw.array<std::int64_t>(
+      8, [&] { return draw.below(8) != 0 ? std::int64_t{2} : draw.number<std::int64_t>(); });
+  if (tensor.rank <= 1024 && tensor.rank > 8) tensor.dims = nullptr;
+  tensor.data = Drawn<void*>::draw(draw, *std::make_unique<Outs>(), true);
+  tensor.bytes = draw.below(2) != 0 ? kBufferSize : draw.below(kBufferSize);
+  return tensor;
+}
+template <>
+struct Drawn<const backplane_tensor*> {
+  static const backplane_tensor* draw(Draw& draw, Outs&, bool) {
+    return draw.array<backplane_tensor>(kArraySize, [&] { return tensor_of(draw); });
+  }
+};
+template <>
+struct Drawn<backplane_tensor*> {
+  static backplane_tensor* draw(Draw& draw, Outs& outs, bool) {
+    if (draw.below(6) == 0) return nullptr;
+    auto place = std::make_shared<std::vector<backplane_tensor>>();
+    for (std::size_t i = 0; i < kArraySize; ++i) {
+      place->push_back(tensor_of(draw));
+      if (draw.below(3) != 0) place->back().name = "y";
+      if (draw.below(3) != 0) place->back().data = nullptr;
+      if (draw.below(3) != 0) place->back().value = nullptr;
+    }
+    const auto before = std::make_shared<const std::vector<backplane_tensor>>(*place);
+    outs.checks.push_back([place, before](bool failed) {
+      for (std::size_t i = 0; i < kArraySize; ++i) {
+        if (failed) {
+          EXPECT_EQ(std::memcmp(&(*place)[i], &(*before)[i], sizeof(backplane_tensor)), 0)
+              << "a fetch was changed by a run that failed";
+        }
+        if ((*place)[i].value != (*before)[i].value) backplane_value_destroy((*place)[i].value);
+      }
+    });
+    return place->data();
+  }
+};
+
 template <class T>
 constexpr bool kIsMemory =
     std::is_pointer_v<T> && !IsHandle<std::remove_const_t<std::remove_pointer_t<T>>>::value &&

@@ -25,6 +25,18 @@ FIXED(callbacks_context, offsetof(backplane_node_callbacks, context) == 8);
 FIXED(callbacks_before, offsetof(backplane_node_callbacks, before) == 16);
 FIXED(callbacks_after, offsetof(backplane_node_callbacks, after) == 24);
 
+/* Likewise: callers tell how long theirs are. */
+FIXED(tensor_size, sizeof(backplane_tensor) == 64);
+FIXED(tensor_struct_size, offsetof(backplane_tensor, struct_size) == 0);
+FIXED(tensor_name, offsetof(backplane_tensor, name) == 8);
+FIXED(tensor_value, offsetof(backplane_tensor, value) == 16);
+FIXED(tensor_data, offsetof(backplane_tensor, data) == 24);
+FIXED(tensor_bytes, offsetof(backplane_tensor, bytes) == 32);
+FIXED(tensor_dims, offsetof(backplane_tensor, dims) == 40);
+FIXED(tensor_rank, offsetof(backplane_tensor, rank) == 48);
+FIXED(tensor_dtype, offsetof(backplane_tensor, dtype) == 56);
+FIXED(tensor_kind, offsetof(backplane_tensor, kind) == 60);
+
 FIXED(codes, BACKPLANE_OK == 0 && BACKPLANE_INVALID_ARGUMENT == 1 && BACKPLANE_UNSUPPORTED == 2 &&
                  BACKPLANE_NOT_FOUND == 3 && BACKPLANE_OUT_OF_MEMORY == 4 &&
                  BACKPLANE_DEVICE_LOST == 5 && BACKPLANE_CANCELLED == 6 && BACKPLANE_FAILED == 7 &&

@@ -14,20 +14,29 @@ BACKPLANE_LIBRARY, a file or a folder.
 
 from . import _library
 from ._binding import IOBinding
-from ._environment import (configure_environment, describe_plugins, get_all_providers, get_available_providers, get_device,
-                           register_custom_ops_library, set_default_logger_severity)
+from ._environment import (configure_environment, describe_plugins, disable_telemetry_events, get_all_providers,
+                           get_available_providers, get_build_info, get_device, get_version_string, has_collective_ops, preload_dlls,
+                           register_custom_ops_library, set_default_logger_callback, set_default_logger_severity,
+                           set_default_logger_verbosity)
 from ._errors import (Cancelled, DeviceLost, Error, Failed, Incompatible, Internal, InvalidArgument, NotFound, OutOfMemory,
                       Timeout, Unimplemented, Unsupported)
+from ._errors import refusal as _refusal
 from ._options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
 from ._session import InferenceSession, ModelMetadata, NodeArg
 from ._values import Value
 
 OrtValue = Value
+SessionIOBinding = IOBinding
 __version__: str = _library.decode(_library.version())
 
 __all__ = [
     "Cancelled", "DeviceLost", "Error", "ExecutionMode", "ExecutionOrder", "Failed", "GraphOptimizationLevel", "IOBinding",
     "Incompatible", "InferenceSession", "Internal", "InvalidArgument", "ModelMetadata", "NodeArg", "NotFound", "OrtValue",
-    "OutOfMemory", "RunOptions", "SessionOptions", "Timeout", "Unimplemented", "Unsupported", "Value", "__version__",
-    "configure_environment", "describe_plugins", "get_all_providers", "get_available_providers", "get_device",
-    "register_custom_ops_library", "set_default_logger_severity"]
+    "OutOfMemory", "RunOptions", "SessionIOBinding", "SessionOptions", "Timeout", "Unimplemented", "Unsupported", "Value",
+    "__version__", "configure_environment", "describe_plugins", "disable_telemetry_events", "get_all_providers",
+    "get_available_providers", "get_build_info", "get_device", "get_version_string", "has_collective_ops", "preload_dlls",
+    "register_custom_ops_library", "set_default_logger_callback", "set_default_logger_severity", "set_default_logger_verbosity"]
+
+
+def __getattr__(name: str):
+    raise AttributeError(_refusal("backplane", name))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
 import os
+import sys
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from . import _library as lib
 from ._errors import Error, InvalidArgument, nearest
@@ -14,6 +16,9 @@ from ._errors import Error, InvalidArgument, nearest
 _lock = threading.Lock()
 _handle: Optional[int] = None
 _given: Dict[str, str] = {}
+_severity, _verbosity = 2, 0
+_callback: Optional[Callable[[int, str, str, str, str], None]] = None  # of the log
+_hands_on = False  # whether the environment asks for it
 
 # ONNX Runtime's names of providers, and ours. Its sessions go on without a device that is not there, and warn: so does '?'.
 OF_ONNX_RUNTIME = {"CPUExecutionProvider": "cpu", "CUDAExecutionProvider": "cuda?"}
@@ -56,7 +61,7 @@ def text_of(value: Any) -> str:
 
 def environment() -> int:
     """The environment's handle."""
-    global _handle
+    global _handle, _hands_on
     with _lock:
         if _handle is None:
             options = lib.made(lib.options_create)
@@ -64,7 +69,8 @@ def environment() -> int:
                 lib.check(lib.options_read_environment(options))
                 for key, value in _given.items():
                     lib.check(lib.options_set(options, lib.encode(key), lib.encode(value)))
-                _handle = lib.made(lib.environment_create, options, None, None)
+                _handle = lib.made(lib.environment_create, options, _hand_on if _callback is not None else None, None)
+                _hands_on = _callback is not None
             finally:
                 lib.options_destroy(options)
         return _handle
@@ -90,9 +96,49 @@ os.register_at_fork(after_in_child=_forget)
 
 def set_default_logger_severity(severity: int) -> None:
     """What is logged from now on: 0 debug, 1 info, 2 warnings, 3 errors, 4 nothing."""
+    global _severity
     if severity not in _LEVELS:
         raise InvalidArgument(f"severity {severity} is none of 0 to 4")
-    lib.check(lib.environment_set_log_level(environment(), lib.encode(_LEVELS[severity])))
+    level = "trace" if severity == 0 and _verbosity > 0 else _LEVELS[severity]
+    lib.check(lib.environment_set_log_level(environment(), lib.encode(level)))
+    _severity = severity
+
+
+def set_default_logger_verbosity(level: int) -> None:
+    """Above 0, with a severity of 0: everything is logged."""
+    global _verbosity
+    _verbosity = int(level)
+    if _severity == 0:
+        set_default_logger_severity(0)
+
+
+def set_default_logger_callback(callback: Optional[Callable[[int, str, str, str, str], None]], severity: int = 2) -> None:
+    """What is logged goes to `callback(severity, category, logid, code_location, message)` instead of standard error, with severity 0
+    to 3 and empty strings for what Backplane's lines do not have; None: to standard error again. `severity`: as
+    set_default_logger_severity.
+
+    Threads: called by whatever thread logs; it should return soon, and must not run a session. What it raises goes to sys.unraisablehook.
+    Errors: Error where the environment was made before without a callback, by a session or otherwise.
+    """
+    global _callback
+    if callback is not None and not callable(callback):
+        raise InvalidArgument(f"a callback is a function, not a {type(callback).__name__}")
+    with _lock:
+        if _handle is not None and not _hands_on:
+            raise Error("the environment was made already, and logs to standard error; set_default_logger_callback must be called "
+                        "before the first session, or get_available_providers()")
+        _callback = callback
+    if callback is not None:
+        set_default_logger_severity(severity)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p)
+def _hand_on(_context: Any, level: int, line: bytes) -> None:
+    callback, text = _callback, lib.decode(line)
+    if callback is None:
+        print(text, file=sys.stderr)
+    else:
+        callback(max(level - 1, 0), "", "", "", text)
 
 
 def register_custom_ops_library(path: Any) -> None:
@@ -132,6 +178,29 @@ def get_all_providers() -> List[str]:
 def get_device() -> str:
     """"GPU" where CUDA has a device, else "CPU"; as ONNX Runtime says it."""
     return "GPU" if "cuda" in scores() else "CPU"
+
+
+def get_build_info() -> str:
+    """The library's version and file, in one line."""
+    return f"Backplane {get_version_string()}, {lib.file}"
+
+
+def get_version_string() -> str:
+    """The library's version."""
+    return lib.decode(lib.version())
+
+
+def has_collective_ops() -> bool:
+    """False: there are no operators over several machines."""
+    return False
+
+
+def disable_telemetry_events() -> None:
+    """Nothing to do: nothing is ever sent."""
+
+
+def preload_dlls(cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: Optional[str] = None) -> None:
+    """Nothing to do: plugins find the libraries of their devices by themselves."""
 
 
 def provider_word(name: str) -> str:

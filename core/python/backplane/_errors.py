@@ -102,3 +102,30 @@ def nearest(word: str, known) -> str:
 
     close: Optional[list] = difflib.get_close_matches(word, list(known), 1, 0.5)
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(sorted(known))}"
+
+
+# What programs written for ONNX Runtime may ask for in vain, and what to do instead.
+_REFUSED = {
+    "set_seed": "set the attribute \"seed\" of the model's random nodes",
+    "set_global_thread_pool_sizes": "call configure_environment(threads=N) before the first session",
+    "get_profiling_start_time_ns": "times of a trace count from its first span",
+    "create_and_register_allocator": "memory is limited by the option \"memory_limit\", and kept or not by \"arena\"",
+    "enable_telemetry_events": "nothing is ever sent",
+    "add_initializer": "feed it as an input of the run where the model lists it as one, or change the model with onnx",
+    "add_external_initializers": "give the contents of files by add_external_data",
+    "run_with_ortvaluevector": "run_with_ort_values takes a dict",
+    "print_debug_info": "see describe_plugins() and get_build_info()",
+    "SparseTensor": "sessions take and give dense tensors alone",
+    "LoraAdapter": "feed the weights as inputs of the model",
+    "OrtDevice": "devices are told by name, as IOBinding.bind_output(name, \"cuda\", 0)",
+    "OrtMemoryInfo": "devices are told by name, as IOBinding.bind_output(name, \"cuda\", 0)",
+}
+_REFUSED.update({name: _REFUSED[like] for name, like in (
+    ("create_and_register_allocator_v2", "create_and_register_allocator"), ("OrtArenaCfg", "create_and_register_allocator"),
+    ("add_active_adapter", "LoraAdapter"))})
+
+
+def refusal(of: str, name: str) -> str:
+    """The message of an AttributeError."""
+    instead = _REFUSED.get(name)
+    return f"{of} has no attribute '{name}'" + (f", which ONNX Runtime has: {instead}" if instead else "")

@@ -84,6 +84,7 @@ _FUNCTIONS = {
     "session_option": (_STATUS, [_P, _S, _P]),
     "session_save_plan": (_STATUS, [_P, _S]),
     "session_run_with": (_STATUS, [_P, _P, _P, _P, _N, _P, _P, _N]),
+    "session_run_tensors": (_STATUS, [_P, _P, _P, _N, _P, _N]),
     "session_path_count": (c_size_t, [_P]),
     "session_path_name": (_S, [_P, _N]),
     "session_path_output_count": (c_size_t, [_P, _S]),
@@ -186,10 +187,18 @@ for _name in _FUNCTIONS:
     globals()[_name] = _declared(_name)
 
 
-# The bytes at an address as a memoryview; who calls keeps what they belong to.
-memory_at = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_ssize_t, ctypes.c_int)(
-    ("PyMemoryView_FromMemory", ctypes.pythonapi))
-WRITABLE = 0x200  # PyBUF_WRITE
+# A copy of the bytes at an address, as a bytearray.
+bytearray_of = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_ssize_t)(("PyByteArray_FromStringAndSize", ctypes.pythonapi))
+_MOST_KEPT = 16
+_INT64S = [c_int64 * count for count in range(_MOST_KEPT)]
+
+
+def int64s(address: int, count: int) -> Tuple[int, ...]:
+    """So many int64_t at an address."""
+    if count == 0:
+        return ()
+    kind = _INT64S[count] if count < _MOST_KEPT else c_int64 * count
+    return tuple(kind.from_address(address)[:])
 
 
 def check(status) -> None:
@@ -248,4 +257,4 @@ def words(texts) -> Tuple[ctypes.Array, List[bytes]]:
     return (c_char_p * len(encoded))(*encoded), encoded
 
 
-__all__ = ["WRITABLE", "check", "decode", "encode", "file", "made", "memory_at", "take_string", "text_from", "words", *_FUNCTIONS]
+__all__ = ["bytearray_of", "check", "decode", "encode", "file", "int64s", "made", "take_string", "text_from", "words", *_FUNCTIONS]

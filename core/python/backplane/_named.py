@@ -1,8 +1,10 @@
-"""Runs by name: what Python gives becomes values, and what the session made becomes Python's, with few calls for plain arrays."""
+"""Runs by name: what Python gives becomes values, and what the session made becomes Python's, in one call of C for plain arrays."""
 
 from __future__ import annotations
 
-from ctypes import byref, c_char, c_char_p
+import ctypes
+from ctypes import addressof, c_char
+from struct import Struct
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -10,23 +12,64 @@ import numpy as np
 from . import _library as lib
 from ._errors import InvalidArgument, nearest
 from ._options import RunOptions
-from ._types import TypeOfValue, element_of_dtype
-from ._values import Value, array_at, dims_of, pointers, python_of, shape_of, value_of
+from ._types import BY_NUMBER, TypeOfValue, element_of_dtype
+from ._values import Value, array_at, dims_at, pointers, python_of, value_of
 
 COPIED_BYTES = 16 << 10  # results up to here are copied; of larger ones the arrays are views of the session's values
-_POINTER_BYTES = 8
+
+# A backplane_tensor of host/run.h: struct_size, name, value, data, bytes, dims, rank, dtype, kind.
+_TENSOR = "7Q2i"
+_TENSOR_BYTES = Struct(_TENSOR).size
+_TENSOR_FIELDS = 9
+_MOST_PACKED = 64  # of these counts the structs are kept
+_structs: Dict[int, Struct] = {}
+
+_each = Struct(_TENSOR).iter_unpack
+_DTYPES = {element.number: element.dtype for element in BY_NUMBER.values() if element.is_plain}
 
 
-class _Fetch:
-    """What is known of an output before it is made: its dtype, and where the model fixes it its shape."""
+def _tensors(count: int) -> Struct:
+    """So many of them, as one struct."""
+    known = _structs.get(count)
+    if known is None:
+        known = Struct(_TENSOR * count)
+        if count <= _MOST_PACKED:
+            _structs[count] = known
+    return known
 
-    __slots__ = ("dtype", "shape", "bytes")
 
-    def __init__(self, type: TypeOfValue, shape: Optional[List[Any]]):
-        self.dtype = type.dtype
-        fixed = shape is not None and all(isinstance(size, int) for size in shape)
-        self.shape: Optional[Tuple[int, ...]] = tuple(shape) if fixed and shape is not None else None
-        self.bytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize if self.dtype and self.shape else -1
+class _Input:
+    """What is known of an input: its type, and the address of its name."""
+
+    __slots__ = ("type", "number", "dtype", "address", "_name")
+
+    def __init__(self, name: str, type: TypeOfValue):
+        self.type, self.number, self.dtype = type, type.number, type.dtype
+        self._name = ctypes.create_string_buffer(lib.encode(name))
+        self.address = addressof(self._name)
+
+
+class _Fetches:
+    """What is known of a list of outputs before a run: what C is told of them, and the shapes that the model fixes."""
+
+    __slots__ = ("count", "template", "kind", "shapes", "_names")
+
+    def __init__(self, names: List[str], known: Mapping[str, Any]):
+        self.count = len(names)
+        self._names = [ctypes.create_string_buffer(lib.encode(name)) for name in names]
+        rows: List[int] = []
+        for name in self._names:
+            rows += (_TENSOR_BYTES, addressof(name), 0, 0, 0, 0, 0, 0, 0)
+        self.template = _tensors(self.count).pack(*rows)
+        self.kind = c_char * len(self.template)
+        self.shapes = [_fixed(known.get(name)) for name in names]
+
+
+def _fixed(shape: Optional[List[Any]]) -> Optional[Tuple[int, ...]]:
+    """A shape that every run makes; None where it is not known."""
+    if shape is None or not all(isinstance(size, int) for size in shape):
+        return None
+    return tuple(shape)
 
 
 class NamedRuns:
@@ -35,68 +78,101 @@ class NamedRuns:
     def __init__(self, inputs: List[Any], outputs: List[Any]):
         self.types: Dict[str, TypeOfValue] = {value.name: TypeOfValue(value.type) for value in inputs}
         self.output_names: List[str] = [output.name for output in outputs]
-        self._known: Dict[str, _Fetch] = {output.name: _Fetch(TypeOfValue(output.type), output.shape) for output in outputs}
-        self._all = [self._known[name] for name in self.output_names]
-        self._words: Dict[Any, Any] = {}
+        self._inputs = {name: _Input(name, type) for name, type in self.types.items()}
+        self._shapes = {output.name: output.shape for output in outputs}
+        self._all = _Fetches(self.output_names, self._shapes)
+        self._wanted: Dict[Any, _Fetches] = {}
 
-    def run(self, handle: int, output_names: Any, feed: Any, options: Optional[RunOptions],
-            path: Optional[bytes] = None) -> Tuple[Any, List[Any]]:
-        """The values that were made, by address, which the caller must take; and what a run that is not over needs."""
-        if type(feed) is not dict and not isinstance(feed, Mapping):
-            raise InvalidArgument(f"input_feed is a dict of names and arrays, not a {type(feed).__name__}")
-        if isinstance(output_names, (str, bytes)):
-            raise InvalidArgument(f"output_names is a list of names: [{output_names!r}]")
-        count = len(feed)
-        feeds = pointers(count)()
-        keep: List[Any] = []  # arrays and values that must live as long as the run; another thread may change `feed`
-        borrowed: List[int] = []
+    def run(self, handle: int, output_names: Any, feed: Any, options: Optional[RunOptions]) -> List[Any]:
+        """The outputs, as what they are in Python."""
+        fetches, wanted = self._run(handle, output_names, feed, options)
+        results: List[Any] = []
         try:
-            self._fill(feed, feeds, keep, borrowed)
-            names = self.words(tuple(feed))
-            fetch_names, number = None, len(self.output_names)
-            if output_names:
-                fetch_names, number = self.words(tuple(output_names)), len(output_names)
-            elif path is not None:
-                number = lib.session_path_output_count(handle, path)
-            fetches = pointers(number)()
-            if path is None:
-                status = lib.session_run_with(handle, None if options is None else options._handle, names, feeds, count,
-                                              fetch_names, fetches, number)
-            else:
-                status = lib.session_run_path(handle, path, names, feeds, count, fetch_names, fetches, number)
-            if status is not None:
-                lib.check(status)
-            if options is not None and not options._synchronize:
-                keep += [Value(pointer) for pointer in borrowed]
-                borrowed = []
-            return fetches, keep
-        finally:
-            for pointer in borrowed:
-                lib.value_destroy(pointer)
+            for (_, _, pointer, data, size, dims, rank, number, _), shape in zip(_each(fetches), wanted.shapes):
+                dtype = _DTYPES.get(number)
+                if dtype is None or not data or not size:
+                    results.append(result_of(Value(pointer)))
+                    continue
+                if shape is None:
+                    shape = lib.int64s(dims, rank)
+                if size > COPIED_BYTES:
+                    results.append(array_at(data, shape, dtype, Value(pointer)))
+                else:
+                    results.append(np.ndarray(shape, dtype, lib.bytearray_of(data, size)))
+                    lib.value_destroy(pointer)
+            return results
+        except BaseException:  # of one result: nobody will ask for those after it
+            for fields in list(_each(fetches))[len(results) + 1:]:
+                lib.value_destroy(fields[2])
+            raise
 
-    def _fill(self, feed: Mapping[str, Any], feeds: Any, keep: List[Any], borrowed: List[int],
-              _array=np.ndarray, _borrow=lib.value_borrow, _from=c_char.from_buffer) -> None:
-        for place, (name, data) in enumerate(feed.items()):
-            type_of = self.types.get(name)
-            if type(data) is _array and type_of is not None and type_of.number and data.dtype == type_of.dtype:
+    def run_to_values(self, handle: int, output_names: Any, feed: Any, options: Optional[RunOptions]) -> List[Value]:
+        """The outputs as values."""
+        fetches, _ = self._run(handle, output_names, feed, options)
+        return [Value(fields[2]) for fields in _each(fetches)]
+
+    def _run(self, handle: int, output_names: Any, feed: Any, options: Optional[RunOptions]) -> Tuple[Any, _Fetches]:
+        """The fetches as C left them. Their values are the caller's to take."""
+        if type(feed) is not dict or output_names is not None:
+            check_call(output_names, feed)
+        keep: List[Any] = []  # arrays and values that must live as long as the run; another thread may change `feed`
+        rows = self._rows_of(feed, keep)
+        wanted = self._fetches(output_names) if output_names else self._all
+        fetches = wanted.kind.from_buffer_copy(wanted.template)
+        count = len(rows) // _TENSOR_FIELDS
+        status = lib.session_run_tensors(handle, None if options is None else options._handle, _tensors(count).pack(*rows), count,
+                                         fetches, wanted.count)
+        if status is not None:
+            lib.check(status)
+        return fetches, wanted
+
+    def _rows_of(self, feed: Mapping[str, Any], keep: List[Any], _array=np.ndarray, _from=c_char.from_buffer,
+                 _address=addressof) -> List[int]:
+        rows: List[int] = []
+        inputs = self._inputs
+        for name, data in feed.items():
+            known = inputs.get(name)
+            if type(data) is _array and known is not None and known.number and data.dtype == known.dtype:
                 try:
-                    memory = byref(_from(data))
+                    address = _address(_from(data))
                 except (TypeError, ValueError):  # not contiguous, read only, or empty
                     pass
                 else:
-                    keep.append(data)
                     shape = data.shape
-                    status = _borrow(type_of.number, dims_of(shape), len(shape), memory, data.nbytes,
-                                     byref(feeds, place * _POINTER_BYTES))
-                    if status is not None:
-                        lib.check(status)
-                    borrowed.append(feeds[place])
+                    dims, place = dims_at(shape)
+                    keep.append((data, dims))
+                    rows += (_TENSOR_BYTES, known.address, 0, address, data.nbytes, place, len(shape), known.number, 0)
                     continue
-            value = data if isinstance(data, Value) else self._value(name, type_of, data)
-            keep.append(value)
-            feeds[place] = value._pointer()
+            value = data if isinstance(data, Value) else self._value(name, data)
+            if known is None:
+                known = _Input(name, TypeOfValue(""))
+            keep.append((value, known))
+            rows += (_TENSOR_BYTES, known.address, value._pointer() or 0, 0, 0, 0, 0, 0, 0)
+        return rows
 
-    def _value(self, name: Any, type_of: Optional[TypeOfValue], data: Any) -> Value:
+    def run_of_values(self, handle: int, output_names: Any, feed: Any, options: Optional[RunOptions] = None,
+                      path: Optional[bytes] = None) -> Tuple[List[Value], List[Any]]:
+        """The outputs as values, of a path, or of a run that may go on after the call; and what such a run needs."""
+        check_call(output_names, feed)
+        keep = [data if isinstance(data, Value) else self._value(name, data) for name, data in feed.items()]
+        feeds = pointers(len(keep))(*[value._pointer() for value in keep])
+        names, _ = lib.words(feed)
+        fetch_names, number = None, len(self.output_names)
+        if output_names:
+            fetch_names, _ = lib.words(output_names)
+            number = len(fetch_names)
+        elif path is not None:
+            number = lib.session_path_output_count(handle, path)
+        fetches = pointers(number)()
+        if path is None:
+            lib.check(lib.session_run_with(handle, None if options is None else options._handle, names, feeds, len(keep), fetch_names,
+                                           fetches, number))
+        else:
+            lib.check(lib.session_run_path(handle, path, names, feeds, len(keep), fetch_names, fetches, number))
+        return [Value(pointer) for pointer in fetches], keep
+
+    def _value(self, name: Any, data: Any) -> Value:
+        type_of = self.types.get(name)
         if type_of is not None:
             return value_of(data, type_of, f"the input '{name}'")
         # An inner value of the model, or nothing; the library says which.
@@ -111,49 +187,22 @@ class NamedRuns:
         except KeyError:
             raise InvalidArgument(f"the model has no input '{name}'; {nearest(str(name), self.types)}") from None
 
-    def words(self, names: Tuple[str, ...]) -> Any:
-        """The C strings of these names, kept for later runs."""
-        known = self._words.get(names)
+    def _fetches(self, names: Any) -> _Fetches:
+        key = tuple(names)
+        known = self._wanted.get(key)
         if known is None:
-            if len(self._words) >= 256:
-                self._words.clear()
-            encoded = [lib.encode(name) for name in names]
-            known = self._words[names] = ((c_char_p * len(encoded))(*encoded), encoded)
-        return known[0]
-
-    def results(self, output_names: Any, fetches: Any) -> List[Any]:
-        """Of all fetched values, what they are in Python."""
-        if output_names:
-            wanted = [self._known.get(name) for name in output_names]
-        elif len(fetches) == len(self._all):
-            wanted = self._all
-        else:  # of a path
-            wanted = [None] * len(fetches)
-        taken = list(fetches)
-        made: List[Any] = []
-        try:
-            for known in wanted:
-                pointer = taken[len(made)]
-                made.append(_plain_result(pointer, known) if known is not None and known.dtype is not None
-                            else result_of(Value(pointer)))
-            return made
-        finally:  # one failed: nobody will ask for those after it
-            for pointer in taken[len(made) + 1:]:
-                lib.value_destroy(pointer)
+            if len(self._wanted) >= 256:
+                self._wanted.clear()
+            known = self._wanted[key] = _Fetches(list(key), self._shapes)
+        return known
 
 
-def _plain_result(pointer: int, known: _Fetch) -> Any:
-    """The array of a tensor whose dtype is known; takes the value over."""
-    address = lib.value_data(pointer)
-    size = lib.value_bytes(pointer)
-    if not address or size == 0:
-        return result_of(Value(pointer))
-    shape = known.shape if size == known.bytes and known.shape is not None else shape_of(pointer)
-    if size > COPIED_BYTES:
-        return array_at(address, shape, known.dtype, Value(pointer))
-    made = np.ndarray(shape, known.dtype, lib.memory_at(address, size, lib.WRITABLE)).copy()
-    lib.value_destroy(pointer)
-    return made
+def check_call(output_names: Any, feed: Any) -> None:
+    """Throws for what is no list of names and no dict."""
+    if type(feed) is not dict and not isinstance(feed, Mapping):
+        raise InvalidArgument(f"input_feed is a dict of names and arrays, not a {type(feed).__name__}")
+    if isinstance(output_names, (str, bytes)):
+        raise InvalidArgument(f"output_names is a list of names: [{output_names!r}]")
 
 
 def result_of(value: Value) -> Any:

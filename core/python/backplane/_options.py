@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import _library as lib
 from ._environment import OF_ONNX_RUNTIME, provider_word, text_of
-from ._errors import InvalidArgument, NotFound
+from ._errors import InvalidArgument, NotFound, refusal
 
 
 class GraphOptimizationLevel(enum.IntEnum):
@@ -45,7 +45,7 @@ def _option(key: str, meaning: str, words: Optional[Dict[int, str]] = None, kind
     def get(self):
         text = self.get(key)
         if words is not None:
-            found = [number for number, word in words.items() if word == text]
+            found = [number for number, word in words.items() if word == text or (word, text) == ("debug", "trace")]
             return kind(found[-1]) if found else text
         if kind is bool:
             return text == "true"
@@ -56,9 +56,16 @@ def _option(key: str, meaning: str, words: Optional[Dict[int, str]] = None, kind
             raise InvalidArgument(f"{key} cannot be {value!r}; known: {', '.join(str(number) for number in words)}")
         if kind is bool and not isinstance(value, (bool, int)):
             raise InvalidArgument(f"{key} is True or False, not {value!r}")
-        self.set(key, words[value] if words is not None else bool(value) if kind is bool else value)
+        word = words[value] if words is not None else bool(value) if kind is bool else value
+        self.set(key, "trace" if word == "debug" and self._verbosity > 0 else word)
 
     return property(get, set, doc=f'{meaning} (option "{key}")')
+
+
+def _set_verbosity(options: Any, level: int) -> None:
+    options._verbosity = int(level)
+    if options._verbosity > 0 and options.get("log_level") == "debug":
+        options.set("log_level", "trace")
 
 
 class SessionOptions:
@@ -68,14 +75,14 @@ class SessionOptions:
     changed later changes the next session. Threads: one at a time.
     """
 
-    __slots__ = ("_handle", "_calls", "_set", "_verbosity", "_data", "_provider_options", "profile_file_prefix")
+    __slots__ = ("_handle", "_calls", "_set", "_verbosity", "_keep", "_provider_options", "profile_file_prefix")
 
     def __init__(self) -> None:
         self._handle = lib.made(lib.options_create)
-        self._calls: List[Tuple[Any, Tuple[Any, ...]]] = []
+        self._calls: List[Tuple[str, Tuple[Any, ...]]] = []  # what was called, to be done again: functions and arguments
         self._set: Dict[str, str] = {}
         self._verbosity = 0
-        self._data: List[bytes] = []
+        self._keep: List[Any] = []  # what the library borrows
         self._provider_options: Dict[str, Dict[str, str]] = {}
         self.profile_file_prefix = "backplane_profile_"
 
@@ -84,15 +91,32 @@ class SessionOptions:
         if handle:
             _destroy(handle)
 
-    def _call(self, function: Any, *arguments: Any) -> None:
-        lib.check(function(self._handle, *arguments))
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(refusal("SessionOptions", name))
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        """Arguments are bytes, numbers, and tuples of bytes."""
+        given = [lib.words(one) if isinstance(one, tuple) else (one, one) for one in arguments]
+        lib.check(getattr(lib, function)(self._handle, *[array for array, _ in given]))
         self._calls.append((function, arguments))
+        self._keep += given
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__ if name not in ("_handle", "_keep")}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__init__()
+        for function, arguments in state["_calls"]:
+            self._call(function, *arguments)
+        for name, value in state.items():
+            if name != "_calls":
+                setattr(self, name, value)
 
     def set(self, key: str, value: Any) -> None:
         """Sets any key of backplane.h ("place", "memory_limit.cuda", "path.NAME.inputs", "provider.NAME.OPTION" ...). Numbers and
         booleans may be given as such, lists of paths as lists."""
         text = text_of(value)
-        self._call(lib.options_set, lib.encode(key), lib.encode(text))
+        self._call("options_set", lib.encode(key), lib.encode(text))
         self._set[key] = text
 
     def get(self, key: str) -> str:
@@ -101,16 +125,16 @@ class SessionOptions:
 
     def read_file(self, path: Any) -> None:
         """Reads a configuration file (TOML)."""
-        self._call(lib.options_read_file, lib.encode(path))
+        self._call("options_read_file", lib.encode(path))
 
     def read_environment(self) -> None:
         """Takes what BACKPLANE_CONFIG, BACKPLANE_PROVIDERS and BACKPLANE_PLUGIN_PATH say."""
-        self._call(lib.options_read_environment)
+        self._call("options_read_environment")
 
     def place(self, pattern: str, provider: str) -> None:
         """A rule: nodes that fit the pattern (a name with '*', "op:NAME", "domain:NAME", "between:VALUE..VALUE") go to this provider, or
         nowhere. The first rule that fits counts."""
-        self._call(lib.options_add_placement, lib.encode(pattern), lib.encode(provider))
+        self._call("options_add_placement", lib.encode(pattern), lib.encode(provider))
 
     def append_provider(self, name: str, options: Optional[Dict[str, Any]] = None) -> None:
         """The next provider in the order of preference, with options of its own."""
@@ -120,15 +144,20 @@ class SessionOptions:
             word = f"{base}{mark}:{int(options.pop('device_id'))}"
         if name in OF_ONNX_RUNTIME and "gpu_mem_limit" in options:
             self.set(f"memory_limit.{word.partition('?')[0].partition(':')[0]}", options.pop("gpu_mem_limit"))
-        keys, kept = lib.words(options)
-        values, kept_values = lib.words(text_of(value) for value in options.values())
-        self._call(lib.options_append_provider, lib.encode(word), keys, values, len(options))
-        self._data += kept + kept_values
-        self._provider_options[name] = {key: text_of(value) for key, value in options.items()}
+        words = {key: text_of(value) for key, value in options.items()}
+        self._call("options_append_provider", lib.encode(word), tuple(lib.encode(key) for key in words),
+                   tuple(lib.encode(value) for value in words.values()), len(words))
+        self._provider_options[name] = words
+
+    add_provider = append_provider
+
+    def has_providers(self) -> bool:
+        """Whether the options say which providers a session takes."""
+        return self.get("providers") != "auto"
 
     def register_custom_ops_library(self, path: Any) -> None:
         """A library of custom operators; it is loaded when a session is made."""
-        self._call(lib.options_register_custom_ops, lib.encode(path))
+        self._call("options_register_custom_ops", lib.encode(path))
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """The size of a symbolic dimension."""
@@ -158,8 +187,7 @@ class SessionOptions:
         """Contents of external data by the location that the model gives it; they come before files. The bytes are kept, not
         copied."""
         data = bytes(data)
-        self._call(lib.options_add_external_data, lib.encode(location), data, len(data))
-        self._data.append(data)
+        self._call("options_add_external_data", lib.encode(location), data, len(data))
 
     def add_external_initializers_from_files_in_memory(self, names: Sequence[str], buffers: Sequence[bytes],
                                                        lengths: Optional[Sequence[int]] = None) -> None:
@@ -175,6 +203,7 @@ class SessionOptions:
     graph_optimization_level = _option("optimization", "GraphOptimizationLevel.", _OPTIMIZATION, GraphOptimizationLevel)
     enable_profiling = _option("profile", "Whether runs are traced, see InferenceSession.trace.", kind=bool)
     enable_mem_pattern = _option("memory_pattern", "Whether values of a run share memory by their lifetimes.", kind=bool)
+    enable_mem_reuse = enable_mem_pattern  # one switch here
     enable_cpu_mem_arena = _option("arena", "Whether a run's memory is kept for the next one.", kind=bool)
     use_deterministic_compute = _option("deterministic", "The same bits in every run, whatever it costs.", kind=bool)
     optimized_model_filepath = _option("optimized_model_path", "File to save the optimized model to.")
@@ -190,18 +219,24 @@ class SessionOptions:
 
     @log_verbosity_level.setter
     def log_verbosity_level(self, level: int) -> None:
-        self._verbosity = int(level)
-        if self._verbosity > 0 and self.get("log_level") == "debug":
-            self.set("log_level", "trace")
+        _set_verbosity(self, level)
+
+    @property
+    def use_per_session_threads(self) -> bool:
+        """False: all sessions share the threads of the environment, of which one takes intra_op_num_threads. True is an error."""
+        return False
+
+    @use_per_session_threads.setter
+    def use_per_session_threads(self, on: bool) -> None:
+        if on:
+            raise InvalidArgument("use_per_session_threads cannot be True: all sessions share one pool, see configure_environment; "
+                                  "intra_op_num_threads says how many of its threads a session takes")
 
     def copy(self) -> "SessionOptions":
         """Options of their own with the same settings."""
         made = SessionOptions()
-        for function, arguments in self._calls:
-            made._call(function, *arguments)
-        made._set, made._verbosity, made._data = dict(self._set), self._verbosity, list(self._data)
-        made._provider_options = dict(self._provider_options)
-        made.profile_file_prefix = self.profile_file_prefix
+        made.__setstate__(self.__getstate__())
+        made._set, made._provider_options = dict(self._set), dict(self._provider_options)
         return made
 
 
@@ -209,14 +244,15 @@ class RunOptions:
     """Options of runs. They may serve many runs, also at a time, and are not changed while one of these goes on; `cancel` and
     `terminate` may be used at any time, from any thread."""
 
-    __slots__ = ("_handle", "_cancel", "_synchronize", "_tag", "_entries")
+    __slots__ = ("_handle", "_cancel", "_synchronize", "_verbosity", "_set")
 
     def __init__(self) -> None:
         self._cancel = None
         self._handle = lib.made(lib.run_options_create)
         self._cancel = lib.made(lib.cancel_create)
         lib.check(lib.run_options_set_cancel(self._handle, self._cancel))
-        self._synchronize, self._tag, self._entries = True, "", {}
+        self._synchronize, self._verbosity = True, 0
+        self._set: Dict[str, str] = {}
 
     def __del__(self, _destroy=lib.run_options_destroy, _destroy_cancel=lib.cancel_destroy):
         handle, self._handle = getattr(self, "_handle", None), None
@@ -228,13 +264,36 @@ class RunOptions:
 
     def set(self, key: str, value: Any) -> None:
         """Sets a key of host/run.h: tag, log_level, only_path_to_fetches, shrink_arenas, synchronize, entry.NAME."""
-        lib.check(lib.run_options_set(self._handle, lib.encode(key), lib.encode(text_of(value))))
+        text = text_of(value)
+        lib.check(lib.run_options_set(self._handle, lib.encode(key), lib.encode(text)))
+        self._set[key] = text
         if key == "synchronize":
             self._synchronize = self.get(key) == "true"
 
     def get(self, key: str) -> str:
         """What a key is set to."""
         return lib.text_from(lib.run_options_get, self._handle, lib.encode(key))
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {"_set": self._set, "_verbosity": self._verbosity}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__init__()
+        for key, value in state["_set"].items():
+            self.set(key, value)
+        self._verbosity = state["_verbosity"]
+
+    @property
+    def log_verbosity_level(self) -> int:
+        """As of SessionOptions."""
+        return self._verbosity
+
+    @log_verbosity_level.setter
+    def log_verbosity_level(self, level: int) -> None:
+        _set_verbosity(self, level)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(refusal("RunOptions", name))
 
     def cancel(self) -> None:
         """Ends the runs that have these options, within the kernel that is running: they raise Cancelled. Runs that begin later end

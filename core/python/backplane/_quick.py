@@ -22,6 +22,7 @@ MOST_LENT_BYTES = 4 << 20  # and from here on it would keep too much memory
 _NOTHING = (0, None)
 MOST_READY = 32  # of one kind of run, which is how many threads can do it this way
 MOST_KINDS = 16  # as many as plans are kept
+REST, LONGEST_REST = 64, 8192  # runs by name before new kinds are made, after all had to go
 _ALIGNMENT = 64
 
 def _aligned(shape: Tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -65,7 +66,7 @@ class QuickRun:
         if binding:
             _destroy(binding)
 
-    def run(self, feed: Any, _run=lib.binding_run, _array=np.ndarray) -> Optional[List[np.ndarray]]:
+    def run(self, feed: Any, options: Any, _run=lib.binding_run_with, _array=np.ndarray) -> Optional[List[np.ndarray]]:
         """The outputs as new arrays; None where the feeds are not of the kind and shape that this was made for."""
         if len(feed) != self.count:
             return None
@@ -80,11 +81,10 @@ class QuickRun:
                 place[...] = array
             elif not self._lend(name, array):
                 return None
-        status = _run(self.binding)
+        status = _run(self.binding, None if options is None else options._handle)
         if status is not None:
             lib.check(status)
         return [copy() for copy in self.copies]
-
 
     def _lend(self, name: str, array: np.ndarray) -> bool:
         """Binds the array's own memory; False where it cannot be lent as it is. The array is kept until the next one is bound: a device
@@ -108,6 +108,8 @@ class ReadyRuns:
         self._kinds: Dict[Any, _Ready] = {}
         self._seen: Set[Any] = set()
         self.paused = False
+        self._hits = 0
+        self._rest, self._next_rest = 0, REST
 
     def drop(self) -> None:
         """Forgets them, as do runs that go on now."""
@@ -122,22 +124,36 @@ class ReadyRuns:
                 quick.binding = None
         self.drop()
 
-    def run(self, key: Any, feed: Any) -> Optional[List[np.ndarray]]:
+    def run(self, key: Any, feed: Any, options: Any) -> Optional[List[np.ndarray]]:
         """The outputs; None where no quick run is there for such feeds."""
         ready = self.latest.get(key)
         if ready is None:
             return None
-        results = ready.run(feed)
+        results = ready.run(feed, options)
         if results is None and len(self._kinds) > 1:
             other = self._kinds.get((key, _shapes_of(feed)))
             if other is not None and other is not ready:
                 self.latest[key] = other
-                results = other.run(feed)
+                results = other.run(feed, options)
+        if results is not None:
+            self._hits += 1
         return results
+
+    def _make_room(self) -> None:
+        """When there are as many kinds as may be: keeps them where they serve. Else all go, and for a while no run makes one: where
+        shapes never come again, making them costs more than runs by name."""
+        if self._hits >= MOST_KINDS:
+            self._hits, self._rest, self._next_rest = 0, REST, REST
+            return
+        self.drop()
+        self._hits, self._rest, self._next_rest = 0, self._next_rest, min(2 * self._next_rest, LONGEST_REST)
 
     def consider(self, session: int, key: Any, feed: Any, names: List[str], results: List[Any]) -> None:
         """After a run by name: makes a quick run for its kind once it has come twice."""
         if self.paused:
+            return
+        if self._rest > 0:
+            self._rest -= 1
             return
         shapes = _shapes_of(feed)
         if shapes is None:
@@ -151,7 +167,8 @@ class ReadyRuns:
                 self._seen.add(kind)
                 return
             if len(self._kinds) >= MOST_KINDS:
-                self.drop()
+                self._make_room()
+                return
             ready = self._kinds[kind] = _Ready(_may_be_quick(list(feed.values()), results, names))
         if ready.possible and len(ready.free) < MOST_READY:
             try:
@@ -170,14 +187,14 @@ class _Ready:
         self.possible = possible
         self.free: List[QuickRun] = []
 
-    def run(self, feed: Any) -> Optional[List[np.ndarray]]:
+    def run(self, feed: Any, options: Any) -> Optional[List[np.ndarray]]:
         """The outputs; None where all are taken, or the feeds are of another kind."""
         try:
             quick = self.free.pop()
         except IndexError:
             return None
         try:
-            results = quick.run(feed)
+            results = quick.run(feed, options)
         except InvalidArgument:  # outputs of another shape than the last ones: not of the shapes alone
             self.possible = False
             self.free.clear()

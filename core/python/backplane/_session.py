@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import weakref
 from ctypes import c_int64
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from . import _library as lib
 from ._binding import IOBinding
 from ._environment import OF_ONNX_RUNTIME, environment, scores
-from ._errors import Error, InvalidArgument
-from ._named import NamedRuns
+from ._errors import Error, InvalidArgument, Unsupported, refusal
+from ._named import NamedRuns, check_call, result_of
 from ._options import RunOptions, SessionOptions, options_with, path_of
 from ._quick import ReadyRuns
 from ._values import Value, python_of
@@ -55,6 +56,7 @@ class ModelMetadata:
             lib.decode(key): lib.decode(lib.session_metadata(session, key)) for key in keys}
 
 
+_OF_THIS_PROCESS = {"_handle", "_ready", "_pending", "_inputs", "_outputs", "_overridable", "_named"}  # of a session's attributes
 _sessions: "weakref.WeakSet[InferenceSession]" = weakref.WeakSet()
 
 
@@ -68,9 +70,12 @@ class InferenceSession:
         missing) or of ONNX Runtime's ("CPUExecutionProvider", "CUDAExecutionProvider"), each also as a pair with options. Without,
         the option "providers" holds, whose default is all that have a device.
     provider_options: a dict for each provider, where they are not given in pairs.
+    disabled_optimizers: names of graph passes, as option "disabled_passes". enable_fallback: False is how it is, True is an error.
 
     Threads: any number may run it at a time; the interpreter goes on with other threads meanwhile. In the child of a fork the session
     cannot be used; make a new one there.
+    Pickling: a session is pickled as its path (made absolute) or its bytes, with its options, and made again where it is read, in the
+    environment of that process. What `save` asked for, and what ran, stays behind.
     Interrupts: Ctrl-C is seen when the run has returned. Where runs are so long that they must be ended before, run in a thread
     and call `RunOptions.cancel()` from another one.
     Errors: a class of exceptions for each kind, all of them `backplane.Error`; the message says what to do.
@@ -78,24 +83,45 @@ class InferenceSession:
 
     def __init__(self, path_or_bytes: Any, sess_options: Optional[SessionOptions] = None,
                  providers: Optional[Sequence[Any]] = None,
-                 provider_options: Optional[Sequence[Dict[str, Any]]] = None):
+                 provider_options: Optional[Sequence[Dict[str, Any]]] = None, *,
+                 disabled_optimizers: Optional[Sequence[str]] = None, enable_fallback: bool = False):
         self._handle: Optional[int] = None
-        self._options = options_with(sess_options, providers, provider_options)
-        self._theirs = {OF_ONNX_RUNTIME[name].rstrip("?"): name for name in _names_of(providers) if name in OF_ONNX_RUNTIME}
+        path = path_of(path_or_bytes)
+        self._path = None if path is None else os.path.abspath(path)  # another process may have another folder
+        self._model = _bytes_of(path_or_bytes) if path is None else b""
+        self._given = options_with(sess_options, None, None)
+        if disabled_optimizers:
+            self._given.set("disabled_passes", ",".join(disabled_optimizers))
+        if enable_fallback:
+            self.enable_fallback()
+        self._open(path, options_with(self._given, providers, provider_options), _their_names(providers))
+
+    def _open(self, path: Optional[bytes], options: SessionOptions, theirs: Dict[str, str]) -> None:
+        """Makes the library's session; where that fails, what there was before is left."""
+        if path is not None:
+            handle = lib.made(lib.session_create, environment(), path, options._handle)
+        else:  # the library reads from these bytes as long as its session lives
+            handle = lib.made(lib.session_create_from_memory, environment(), self._model, len(self._model), options._handle)
+        before, self._handle = self._handle, handle
+        if before:
+            lib.session_destroy(before)
+        self._options, self._theirs = options, theirs
         self._ready = ReadyRuns()
         self._pending: List[Any] = []
-        path = path_of(path_or_bytes)
-        self._model = b""
-        if path is not None:
-            self._handle = lib.made(lib.session_create, environment(), path, self._options._handle)
-        else:
-            # The library reads from these bytes as long as the session lives.
-            self._model = _bytes_of(path_or_bytes)
-            self._handle = lib.made(lib.session_create_from_memory, environment(), self._model, len(self._model),
-                                    self._options._handle)
         self._inputs, self._outputs, self._overridable = (self._list(which) for which in range(3))
         self._named = NamedRuns(self._overridable + self._inputs, self._outputs)
         _sessions.add(self)
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _OF_THIS_PROCESS}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self._handle = None
+        self.__dict__.update(state)
+        self._open(self._path, self._options, self._theirs)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(refusal(type(self).__name__, name))
 
     def __del__(self, _destroy=lib.session_destroy):
         handle, self._handle = getattr(self, "_handle", None), None
@@ -142,6 +168,22 @@ class InferenceSession:
         given = self._options._provider_options
         return {name: dict(given.get(name, {})) for name in self.get_providers()}
 
+    def set_providers(self, providers: Optional[Sequence[Any]] = None,
+                      provider_options: Optional[Sequence[Dict[str, Any]]] = None) -> None:
+        """Makes the session again with other providers, given as when it was made; None: all that have a device. Where that fails the
+        session stays as it was. No other thread may use it meanwhile. Bindings stay those of the session before."""
+        self._open_handle()
+        self._open(self._path, options_with(self._given, providers, provider_options), _their_names(providers))
+
+    def disable_fallback(self) -> None:
+        """Nothing to do: a run that fails is not tried again on other providers. Which providers nodes go to that their first one does
+        not take is the option "fallback"."""
+
+    def enable_fallback(self) -> None:
+        """Unsupported: ONNX Runtime makes a session that fails again with other providers, and prints that it did."""
+        raise Unsupported("a session does not go on with other providers when one fails; name those that may be missing as 'cuda?', "
+                          "or catch the error and call set_providers")
+
     def get_session_options(self) -> SessionOptions:
         """A copy of the options that the session was made with."""
         return self._options.copy()
@@ -161,39 +203,62 @@ class InferenceSession:
         Results are arrays (of str for strings), lists, dicts, or None for an optional without an element. They are the caller's own:
         no later run changes them, and they may outlive the session.
         """
-        if run_options is None:
-            results = self._ready.run(tuple(output_names) if output_names else None, input_feed)
+        if run_options is None or run_options._synchronize:
+            results = self._ready.run(tuple(output_names) if output_names else None, input_feed, run_options)
             if results is not None:
                 return results
         return self._run_by_name(output_names, input_feed, run_options)
 
     def _run_by_name(self, output_names: Any, feed: Any, options: Optional[RunOptions]) -> List[Any]:
         handle = self._open_handle()
-        fetches, keep = self._named.run(handle, output_names, feed, options)
         if options is not None and not options._synchronize:
-            self._pending.append(keep)
-            return [python_of(Value(pointer)) for pointer in fetches]  # views: what is in them comes later
-        results = self._named.results(output_names, fetches)
-        if options is None:
-            key = tuple(output_names) if output_names else None
-            self._ready.consider(handle, key, feed, list(key or self._named.output_names), results)
+            return [python_of(value) for value in self._run_on(output_names, feed, options)]  # views: what is in them comes later
+        results = self._named.run(handle, output_names, feed, options)
+        key = tuple(output_names) if output_names else None
+        self._ready.consider(handle, key, feed, list(key or self._named.output_names), results)
         return results
+
+    def _run_on(self, output_names: Any, feed: Any, options: RunOptions) -> List[Value]:
+        """A run that goes on after the call."""
+        values, keep = self._named.run_of_values(self._open_handle(), output_names, feed, options)
+        self._pending.append(keep)
+        return values
 
     def run_with_ort_values(self, output_names: Optional[Sequence[str]], input_dict_ort_values: Mapping[str, Any],
                             run_options: Optional[RunOptions] = None) -> List[Value]:
         """As `run`, with results as values."""
-        fetches, keep = self._named.run(self._open_handle(), output_names, input_dict_ort_values, run_options)
         if run_options is not None and not run_options._synchronize:
-            self._pending.append(keep)
-        return [Value(pointer) for pointer in fetches]
+            return self._run_on(output_names, input_dict_ort_values, run_options)
+        return self._named.run_to_values(self._open_handle(), output_names, input_dict_ort_values, run_options)
 
     run_with_values = run_with_ort_values
+
+    def run_async(self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any],
+                  callback: Callable[[List[Any], Any, str], None], user_data: Any = None,
+                  run_options: Optional[RunOptions] = None) -> None:
+        """As `run`, in a thread of its own; returns at once. That thread calls `callback(results, user_data, error)`: `error` is "" for a
+        run that succeeded, else what it failed with, and there are no results. Arrays must not be written before."""
+        check_call(output_names, input_feed)
+        self._open_handle()
+        names, feed = list(output_names or ()), dict(input_feed)
+
+        def work() -> None:
+            """The thread's."""
+            results: List[Any] = []
+            problem = ""
+            try:
+                results = self.run(names, feed, run_options)
+            except Exception as error:  # the callback's to handle, whatever it is
+                problem = str(error) or type(error).__name__
+            callback(results, user_data, problem)
+
+        threading.Thread(target=work, name="backplane.run_async").start()
 
     def run_path(self, path: str, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any]) -> List[Any]:
         """Runs a path through the model, which options "path.NAME.inputs", "path.NAME.outputs" ... describe. NotFound for one that the
         session does not have."""
-        fetches, _ = self._named.run(self._open_handle(), output_names, input_feed, None, lib.encode(path))
-        return self._named.results(output_names, fetches)
+        values, _ = self._named.run_of_values(self._open_handle(), output_names, input_feed, path=lib.encode(path))
+        return [result_of(value) for value in values]
 
     def get_paths(self) -> List[str]:
         """The paths that the session has."""
@@ -280,9 +345,11 @@ class InferenceSession:
         return rows
 
 
-def _names_of(providers: Any) -> List[str]:
+def _their_names(providers: Any) -> Dict[str, str]:
+    """By our names of providers those by which they were asked for, where these are ONNX Runtime's."""
     entries = [providers] if isinstance(providers, str) else (providers or [])
-    return [entry[0] if isinstance(entry, (tuple, list)) else entry for entry in entries]
+    names = [entry[0] if isinstance(entry, (tuple, list)) else entry for entry in entries]
+    return {OF_ONNX_RUNTIME[name].rstrip("?"): name for name in names if name in OF_ONNX_RUNTIME}
 
 
 def _bytes_of(model: Any) -> bytes:

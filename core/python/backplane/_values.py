@@ -23,15 +23,17 @@ def dims_of(shape: Tuple[int, ...]) -> ctypes.Array:
     return (c_int64 * len(shape))(*shape)
 
 
+@functools.lru_cache(maxsize=4096)
+def dims_at(shape: Tuple[int, ...]) -> Tuple[ctypes.Array, int]:
+    """The same with their address, which is good as long as they are kept."""
+    dims = dims_of(shape)
+    return dims, ctypes.addressof(dims)
+
+
 @functools.lru_cache(maxsize=256)
 def pointers(count: int) -> Any:
     """The type of so many pointers. Types of ctypes are costly, and garbage once nobody has them."""
     return c_void_p * count
-
-
-@functools.lru_cache(maxsize=64)
-def _many_dims(rank: int) -> Any:
-    return c_int64 * rank
 
 
 class _Lent:
@@ -368,9 +370,7 @@ def _name(data: Any) -> str:
 def shape_of(pointer: Optional[int]) -> Tuple[int, ...]:
     """A tensor's dims."""
     rank = lib.value_rank(pointer)
-    if rank == 0:
-        return ()
-    return tuple(_many_dims(rank).from_address(lib.value_dims(pointer)))
+    return lib.int64s(lib.value_dims(pointer), rank) if rank else ()
 
 
 def python_of(value: Value) -> Any:

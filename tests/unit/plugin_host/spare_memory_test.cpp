@@ -1,5 +1,6 @@
 #include "core/plugin_host/spare_memory.hpp"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
 #include <thread>
@@ -66,6 +67,23 @@ TEST_F(SpareMemoryTest, AlignmentIsKept) {
     const Taken taken = take(spare_, kMiB, alignment);
     give(spare_, taken);
   }
+}
+
+// What a kernel reads and what it writes are far apart in their pages, and far from where other allocators begin.
+TEST_F(SpareMemoryTest, BlocksBeginAtDifferentPlacesOfTheirPages) {
+  constexpr std::uint64_t kPage = 4096, kFar = 384;
+  std::vector<Taken> blocks;
+  std::vector<std::uint64_t> places{16, 64};
+  for (int i = 0; i < 4; ++i) {
+    blocks.push_back(take(spare_, 4 * kMiB));
+    const std::uint64_t place = reinterpret_cast<std::uintptr_t>(blocks.back().memory) % kPage;
+    for (const std::uint64_t other : places) {
+      const std::uint64_t distance = (place + kPage - other) % kPage;
+      EXPECT_GE(std::min(distance, kPage - distance), kFar) << place << " and " << other;
+    }
+    places.push_back(place);
+  }
+  for (const Taken& block : blocks) give(spare_, block);
 }
 
 TEST_F(SpareMemoryTest, NoMoreIsKeptThanValuesHoldAndALittle) {

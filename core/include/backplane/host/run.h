@@ -99,6 +99,47 @@ BACKPLANE_API backplane_status* backplane_session_run_with(
     const backplane_value* const* feeds, size_t feed_count, const char* const* fetch_names,
     backplane_value** fetches, size_t fetch_count);
 
+/* A feed or a fetch of backplane_session_run_tensors. struct_size is sizeof(backplane_tensor) in every element of an array, and elements
+ * lie as far apart; later versions append fields. What is not used is 0 or NULL.
+ *
+ * name    of a value of the model; NULL: the input (of BACKPLANE_INPUTS) or output that has the element's index in the array
+ * value   feed: any value; NULL: a dense tensor that dtype to data describe. fetch: the value to be written; NULL: one is made,
+ *         or with `data` given that memory is written
+ * dtype   element type, a number of TensorProto.DataType; not that of strings, which are fed as a value
+ * rank, dims   in elements, row-major
+ * data, bytes  the elements, packed as in backplane_value_borrow, and the size of the memory, of which more may be there than
+ *         the tensor needs. Of a feed they are only read
+ * kind    of a fetch, after the run: BACKPLANE_KIND_TENSOR or another; of a feed unused
+ *
+ * After a run that succeeded a fetch without `data` of the caller's describes what was made: `value` owns it; dtype, rank, dims, data and
+ * bytes are as backplane_value_dtype and the others give them of it (data is NULL for strings, and on a device; of
+ * anything but a tensor they are 0 and NULL). A fetch with `data` must be told as what the run makes; only `kind` is written.
+ * After a run that failed fetches are as they were. */
+typedef struct backplane_tensor {
+  uint64_t struct_size;
+  const char* name;
+  backplane_value* value;
+  void* data;
+  uint64_t bytes;
+  const int64_t* dims;
+  uint64_t rank;
+  int32_t dtype;
+  int32_t kind;
+} backplane_tensor;
+
+/* backplane_session_run_with in one call: for callers to whom each call costs something, such as interpreters, and for those who want no
+ * object for each tensor that they feed. `options` may be NULL. At least one value is fetched; inputs that have a default may be
+ * left out. A feed that lies in a fetch's memory is as for backplane_session_run.
+ * Ownership: arrays and all they point at are borrowed for the call. A `value` that was made is the caller's, who ends it by
+ * backplane_value_destroy; dims and data are its own, and live as long. A `value` that was given stays whose it was.
+ * Threads: any number at a time on one session, each with arrays of its own; many may read the same memory.
+ * Errors: as backplane_session_run_with; BACKPLANE_INVALID_ARGUMENT also for a struct_size that is too small or not the same in all
+ * elements, an index without an input or output, memory that is too small or not aligned to its elements (all name the element or the
+ * value), and for memory in a run with synchronize=false, which goes on after the call. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_session_run_tensors(
+    backplane_session* session, const backplane_run_options* options, const backplane_tensor* feeds,
+    size_t feed_count, backplane_tensor* fetches, size_t fetch_count);
+
 /* Waits for everything that runs with synchronize=false left going on.
  * Ownership: none. Threads: any. Errors: what that work failed with. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_session_synchronize(backplane_session* session);

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""What programs for ONNX Runtime use besides run: pickling, loggers, providers, asynchronous runs, values; as its documentation says."""
+
+import copy
+import multiprocessing
+import os
+import pathlib
+import pickle
+import queue
+import tempfile
+import threading
+import unittest
+
+import suite
+from suite import mlp, mlp_by_numpy, np
+
+import backplane
+from backplane import InferenceSession, InvalidArgument, RunOptions, SessionOptions, Value
+
+X = np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)
+EXPECTED = mlp_by_numpy(mlp(), X)
+
+
+def run_in_child(session):
+    """Of the pool's processes."""
+    return session.run(None, {"x": X})[0], session.option("entry.my.key"), session.get_providers()
+
+
+class Tagged(InferenceSession):
+    """With an attribute of its own."""
+
+
+def tuned():
+    options = SessionOptions()
+    options.intra_op_num_threads = 1
+    options.add_session_config_entry("my.key", "kept")
+    return options
+
+
+class Pickling(unittest.TestCase):
+    def check(self, session):
+        np.testing.assert_allclose(session.run(None, {"x": X})[0], EXPECTED, rtol=1e-4, atol=1e-5)
+        self.assertEqual((session.option("threads"), session.option("entry.my.key")), ("1", "kept"))
+        self.assertEqual(session.get_providers(), ["CPUExecutionProvider"])
+
+    def test_a_session_of_bytes(self):
+        session = InferenceSession(mlp(), tuned(), ["CPUExecutionProvider"])
+        self.check(pickle.loads(pickle.dumps(session)))
+        for _ in range(3):
+            session.run(None, {"x": X})
+        self.check(pickle.loads(pickle.dumps(session)))  # with quick runs
+        self.check(copy.deepcopy(session))
+
+    def test_a_session_of_a_path(self):
+        before = os.getcwd()
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "model.onnx").write_bytes(mlp())
+            try:
+                os.chdir(folder)
+                made = pickle.dumps(InferenceSession("model.onnx", tuned(), ["CPUExecutionProvider"]))
+            finally:
+                os.chdir(before)
+            self.assertLess(len(made), len(mlp()))
+            self.check(pickle.loads(made))
+        with self.assertRaisesRegex(backplane.NotFound, "model.onnx"):
+            pickle.loads(made)
+
+    def test_a_subclass_keeps_its_attributes(self):
+        session = Tagged(mlp(), tuned(), ["CPUExecutionProvider"])
+        session.tag = {"a": 1}
+        again = pickle.loads(pickle.dumps(session))
+        self.assertIsInstance(again, Tagged)
+        self.assertEqual(again.tag, {"a": 1})
+        self.check(again)
+
+    def test_other_processes_run_it(self):
+        session = InferenceSession(mlp(), tuned(), ["CPUExecutionProvider"])
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            y, entry, providers = pool.apply(run_in_child, (session,))
+        np.testing.assert_allclose(y, EXPECTED, rtol=1e-4, atol=1e-5)
+        self.assertEqual((entry, providers), ("kept", ["CPUExecutionProvider"]))
+
+    def test_options(self):
+        options = tuned()
+        options.append_provider("CUDAExecutionProvider", {"device_id": 0, "gpu_mem_limit": 1 << 20})
+        options.append_provider("cpu")
+        options.add_external_data("weights.bin", b"\0\1")
+        options.profile_file_prefix = "elsewhere"
+        options.place("op:Relu", "cpu")
+        again = pickle.loads(pickle.dumps(options))
+        for key in ("threads", "providers", "memory_limit.cuda", "place", "entry.my.key"):
+            self.assertEqual(again.get(key), options.get(key))
+        self.assertEqual(again.profile_file_prefix, "elsewhere")
+        run = RunOptions()
+        run.run_tag, run.synchronize = "tag", False
+        again = pickle.loads(pickle.dumps(run))
+        self.assertEqual((again.run_tag, again.synchronize, again._synchronize), ("tag", False, False))
+
+
+class Loggers(unittest.TestCase):
+    def test_a_callback_gets_what_is_logged(self):
+        said = suite.run_python(
+            "import backplane, suite\nlines = []\n"
+            "backplane.set_default_logger_callback(lambda *line: lines.append(line), 0)\n"
+            "backplane.set_default_logger_verbosity(1)\n"
+            "backplane.InferenceSession(suite.mlp()).run(None, {'x': __import__('numpy').ones((1, 16), 'f')})\n"
+            "assert lines and all(len(line) == 5 and 0 <= line[0] <= 3 and line[4] for line in lines), lines\n"
+            "assert not any('\\n' in line[4] for line in lines)\n"
+            "count = len(lines)\nbackplane.set_default_logger_severity(4)\n"
+            "backplane.InferenceSession(suite.mlp())\nassert len(lines) == count\n"
+            "backplane.set_default_logger_callback(None)\nbackplane.set_default_logger_severity(0)\n"
+            "backplane.InferenceSession(suite.mlp())\nassert len(lines) == count\nprint('done')")
+        self.assertEqual(said.strip(), "done")
+
+    def test_a_callback_comes_before_the_first_session(self):
+        InferenceSession(mlp())
+        with self.assertRaisesRegex(backplane.Error, "before the first session"):
+            backplane.set_default_logger_callback(print)
+        with self.assertRaisesRegex(InvalidArgument, "a function, not a int"):
+            backplane.set_default_logger_callback(3)
+
+    def test_severities_and_verbosities(self):
+        for severity in range(5):
+            backplane.set_default_logger_severity(severity)
+        backplane.set_default_logger_severity(2)
+        with self.assertRaises(InvalidArgument):
+            backplane.set_default_logger_severity(5)
+        for order in ((0, 1), (1, 0)):
+            options = SessionOptions()
+            for which in order:
+                if which:
+                    options.log_verbosity_level = 1
+                else:
+                    options.log_severity_level = 0
+            self.assertEqual((options.get("log_level"), options.log_severity_level, options.log_verbosity_level), ("trace", 0, 1))
+        run = RunOptions()
+        run.log_severity_level, run.log_verbosity_level = 0, 2
+        self.assertEqual((run.get("log_level"), run.log_severity_level, run.log_verbosity_level), ("trace", 0, 2))
+
+
+class Sessions(unittest.TestCase):
+    def test_providers_are_set_again(self):
+        session = InferenceSession(mlp(), tuned())
+        for _ in range(3):
+            session.run(None, {"x": X})
+        session.set_providers(["CPUExecutionProvider"])
+        self.assertEqual((session.get_providers(), session.option("entry.my.key")), (["CPUExecutionProvider"], "kept"))
+        np.testing.assert_allclose(session.run(None, {"x": X})[0], EXPECTED, rtol=1e-4, atol=1e-5)
+        with self.assertRaises(backplane.Error):
+            session.set_providers(["none"])
+        self.assertEqual(session.get_providers(), ["CPUExecutionProvider"])
+        np.testing.assert_allclose(session.run(None, {"x": X})[0], EXPECTED, rtol=1e-4, atol=1e-5)
+        session.set_providers(["cpu"], [{}])
+        self.assertEqual(session.get_provider_options(), {"cpu": {}})
+        session.set_providers()
+        self.assertEqual(session.option("providers"), "auto")
+
+    def test_fallback(self):
+        session = InferenceSession(mlp(), enable_fallback=False)
+        session.disable_fallback()
+        with self.assertRaisesRegex(backplane.Unsupported, "set_providers"):
+            session.enable_fallback()
+        with self.assertRaises(backplane.Unsupported):
+            InferenceSession(mlp(), enable_fallback=True)
+        with self.assertRaises(TypeError):
+            InferenceSession(mlp(), read_config_from_model=1)
+
+    def test_disabled_optimizers(self):
+        session = InferenceSession(mlp(), disabled_optimizers=["fold_constants", "eliminate_dead_nodes"])
+        self.assertEqual(session.option("disabled_passes"), "fold_constants,eliminate_dead_nodes")
+        with self.assertRaisesRegex(InvalidArgument, "ConstantFolding"):
+            InferenceSession(mlp(), disabled_optimizers=["ConstantFolding"])
+
+    def test_runs_that_call_back(self):
+        session = InferenceSession(mlp())
+        results, mark = queue.Queue(), object()
+
+        def done(made, data, error):
+            results.put((made, data, error, threading.current_thread()))
+
+        session.run_async(["y"], {"x": X}, done, mark)
+        made, data, error, thread = results.get(timeout=60)
+        np.testing.assert_allclose(made[0], EXPECTED, rtol=1e-4, atol=1e-5)
+        self.assertEqual((data is mark, error), (True, ""))
+        self.assertIsNot(thread, threading.current_thread())
+        session.run_async(None, {"x": X[:, :3]}, done, None)
+        made, data, error, _ = results.get(timeout=60)
+        self.assertEqual((made, data), ([], None))
+        self.assertRegex(error, "'x'")
+        with self.assertRaisesRegex(InvalidArgument, "a list of names"):
+            session.run_async("y", {"x": X}, done)
+
+    def test_profiling_gives_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            options = SessionOptions()
+            options.enable_profiling, options.profile_file_prefix = True, os.path.join(folder, "trace_")
+            session = InferenceSession(mlp(), options)
+            session.run(None, {"x": X})
+            file = session.end_profiling()
+            self.assertTrue(file.startswith(os.path.join(folder, "trace_")) and file.endswith(".json"), file)
+            self.assertGreater(os.path.getsize(file), 100)
+
+    def test_what_is_not_there_says_what_is(self):
+        for thing, name, hint in [(InferenceSession(mlp()), "run_with_ortvaluevector", "run_with_ort_values"),
+                                  (SessionOptions(), "add_initializer", "feed it"), (RunOptions(), "add_active_adapter", "inputs"),
+                                  (backplane, "set_seed", "seed"), (backplane, "OrtArenaCfg", "memory_limit")]:
+            self.assertFalse(hasattr(thing, name))
+            with self.assertRaisesRegex(AttributeError, f"'{name}', which ONNX Runtime has: .*{hint}"):
+                getattr(thing, name)
+        with self.assertRaisesRegex(AttributeError, "backplane has no attribute 'nothing'$"):
+            getattr(backplane, "nothing")
+
+    def test_options_that_both_have(self):
+        options = SessionOptions()
+        self.assertFalse(options.has_providers())
+        options.add_provider("CPUExecutionProvider", {})
+        self.assertTrue(options.has_providers())
+        self.assertTrue(options.enable_mem_reuse)
+        options.enable_mem_reuse = False
+        self.assertEqual(options.get("memory_pattern"), "false")
+        options.use_per_session_threads = False
+        with self.assertRaisesRegex(InvalidArgument, "configure_environment"):
+            options.use_per_session_threads = True
+        self.assertFalse(options.use_per_session_threads)
+        self.assertEqual(InferenceSession(mlp(), options).get_providers(), ["cpu"])
+
+    def test_the_module_says_what_it_is(self):
+        self.assertEqual(backplane.get_version_string(), backplane.__version__)
+        self.assertIn(backplane.__version__, backplane.get_build_info())
+        self.assertIn(backplane.get_device(), ("CPU", "GPU"))
+        self.assertFalse(backplane.has_collective_ops())
+        backplane.preload_dlls(directory="")
+        backplane.disable_telemetry_events()
+        self.assertIs(backplane.SessionIOBinding, backplane.IOBinding)
+
+
+class Values(unittest.TestCase):
+    def test_values_of_arrays_and_shapes(self):
+        value = Value.ortvalue_from_numpy(X, "cpu", 0)
+        self.assertEqual((value.device_name(), value.shape(), value.data_type(), value.is_tensor()),
+                         ("cpu", [3, 16], "tensor(float)", True))
+        made = Value.ortvalue_from_shape_and_type([3, 16], np.float32, "cpu", 0)
+        made.update_inplace(X)
+        np.testing.assert_array_equal(made.numpy(), X)
+        session = InferenceSession(mlp())
+        y = session.run_with_ort_values(["y"], {"x": made})[0]
+        np.testing.assert_allclose(y.numpy(), EXPECTED, rtol=1e-4, atol=1e-5)
+        binding = session.io_binding()
+        binding.bind_ortvalue_input("x", made)
+        binding.bind_output("y")
+        session.run_with_iobinding(binding, RunOptions())
+        np.testing.assert_allclose(binding.copy_outputs_to_cpu()[0], EXPECTED, rtol=1e-4, atol=1e-5)
+        with self.assertRaisesRegex(InvalidArgument, "host's memory, not on 'cuda'"):
+            Value.ortvalue_from_numpy(X, "cuda", 0)
+
+
+if __name__ == "__main__":
+    suite.main()
