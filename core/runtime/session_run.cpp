@@ -10,6 +10,17 @@
 namespace backplane::core {
 namespace {
 
+/// The time that a run may take begins now.
+StopSignal stop_signal_of(const RunOptions& options) {
+  StopSignal stop;
+  if (options.cancel != nullptr) stop.cancelled = &options.cancel->requested;
+  if (options.timeout) {
+    stop.limit = *options.timeout;
+    stop.deadline = StopSignal::Clock::now() + stop.limit;
+  }
+  return stop;
+}
+
 /// Adds a run's spans to the trace, also when it fails.
 class TracedRun {
  public:
@@ -53,7 +64,7 @@ void Session::run(const Route& route, const RunValues& feeds, const RunValues& f
   settings.memo = memo;
   settings.resizable = resizable;
   if (options != nullptr) {
-    if (options->cancel != nullptr) settings.controls.cancel_flag = &options->cancel->requested;
+    settings.controls.stop = stop_signal_of(*options);
     if (options->observer) settings.controls.observer = &options->observer;
     settings.controls.synchronize = options->synchronize;
     if (options->cancel != nullptr && options->cancel->requested)

@@ -131,6 +131,19 @@ class Run(program.ProgramTest):
                        "--output-dir", "o")
         self.assertEqual(self.files(self.folder / "o"), [])
 
+    def test_a_run_past_its_deadline_is_a_failed_run(self):
+        body = helper.make_graph([node("Identity", ["go"], ["on"]), node("Neg", ["v"], ["w"])], "turn",
+                                 [value("i", TensorProto.INT64, ()), value("go", TensorProto.BOOL, ()), value("v")],
+                                 [value("on", TensorProto.BOOL, ()), value("w")])
+        path = self.save(model([node("Loop", ["", "", "x"], ["y"], name="endless", body=body)], [value("x")], [value("y")]))
+        self.fail_with(3, ["node 'endless' (Loop)", "the run's deadline passed: its option timeout_ms is 200"], "run", path,
+                       "--input", self.x, "--timeout", "0.2", "--output-dir", "o")
+        self.assertEqual(self.files(self.folder / "o"), [])
+        for wrong in ("-1", "soon"):
+            self.fail_with(2, ["--timeout"], "run", path, "--input", self.x, "--timeout", wrong)
+        quick = self.save(program.relu_model((2, 3)))
+        self.json_of("run", quick, "--input", self.x, "--timeout", "600")
+
     def test_sizes_that_no_memory_has_are_a_failed_run_that_names_the_value(self):
         path = self.save(model([node("Expand", ["v", "s"], ["y"], name="wide"), node("ReduceMax", ["y"], ["z"])],
                                [value("v", shape=(1,)), value("s", TensorProto.INT64, (2,))],
