@@ -64,6 +64,19 @@ void take_contents(RuntimeValue& from, RuntimeValue& to, const Destination& dest
 
 }  // namespace
 
+Error within_run(const Error& error) {
+  switch (error.code()) {
+    case Code::InvalidArgument:
+    case Code::Unsupported:
+    case Code::NotFound:
+    case Code::Unimplemented:
+    case Code::Incompatible:
+      return {Code::Failed, error.message()};
+    default:
+      return error;
+  }
+}
+
 RunContext::RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts,
                        bool is_body, ArenaPool* pool)
     : program_(program),
@@ -499,7 +512,7 @@ void RunContext::fail(const Step& step, bp_status* status) {
   // Kernels are told that they are to end, and not why.
   if (error.code() == Code::Cancelled && controls_.stop.raised() == Code::Timeout)
     error = controls_.stop.error(Code::Timeout);
-  error = error.within(step_name(program_, step));
+  error = within_run(error.within(step_name(program_, step)));
   if (step.device >= 0) error = error.within(devices_.at(step.device).label());
   for (const auto& stream : streams_) {
     if (stream != nullptr) stream->drain();

@@ -35,6 +35,9 @@ struct RunControls {
   HostViews* views = nullptr;  ///< that are kept for the next run; null: none are
 };
 
+/// The same error, met while a run is under way: what then turns out to be wrong are values, not what was asked for.
+Error within_run(const Error& error);
+
 /// Threads: one run at a time.
 class RunContext {
  public:

@@ -144,6 +144,27 @@ class Run(program.ProgramTest):
         quick = self.save(program.relu_model((2, 3)))
         self.json_of("run", quick, "--input", self.x, "--timeout", "600")
 
+    def test_values_that_turn_out_wrong_on_the_way_are_a_failed_run(self):
+        """Shapes that need values of the run are planned while it runs: it has begun then. What depends on small inputs alone is known
+        before."""
+        wide = f"x={self.save(np.ones(1000, np.float32), 'wide.npy')}"
+        relu, total = node("Relu", ["x"], ["a"]), node("ReduceSum", ["a"], ["n"], keepdims=0)
+        body = helper.make_graph([node("Identity", ["go"], ["on"]), node("Range", ["zero", "i", "one"], ["w"])], "turn",
+                                 [value("i", TensorProto.INT64, ()), value("go", TensorProto.BOOL, ())],
+                                 [value("on", TensorProto.BOOL, ()), value("w", TensorProto.INT64, None)],
+                                 [numpy_helper.from_array(np.array(number), name)
+                                  for name, number in (("zero", 0), ("one", 1))])
+        count = numpy_helper.from_array(np.array(3), "count")
+        rows = [("Range", [relu, total, node("Range", ["n", "n", "zeros"], ["y"])],
+                 [numpy_helper.from_array(np.array(0, np.float32), "zeros")], TensorProto.FLOAT, "delta is 0"),
+                ("Reshape", [node("NonZero", ["x"], ["i"]), node("Reshape", ["i", "count"], ["y"])],
+                 [numpy_helper.from_array(np.array([7]), "count")], TensorProto.INT64, "cannot become [7]"),
+                ("Loop", [node("Loop", ["count", ""], ["y"], body=body)], [count], TensorProto.INT64, "turn 1 of its body")]
+        for op, nodes, constants, kind, words in rows:
+            with self.subTest(op):
+                path = self.save(model(nodes, [value("x", shape=(1000,))], [value("y", kind, None)], constants))
+                self.fail_with(3, [f"({op})", words], "run", path, "--input", wide, "--providers", "cpu")
+
     def test_sizes_that_no_memory_has_are_a_failed_run_that_names_the_value(self):
         path = self.save(model([node("Expand", ["v", "s"], ["y"], name="wide"), node("ReduceMax", ["y"], ["z"])],
                                [value("v", shape=(1,)), value("s", TensorProto.INT64, (2,))],
