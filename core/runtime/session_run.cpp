@@ -169,7 +169,10 @@ void Session::check_saved(const std::vector<std::string>& names) const {
     std::vector<std::string> known;
     for (std::size_t i = 0; i < original_.value_count(); ++i)
       known.push_back(original_.value(static_cast<ValueId>(i)).name);
-    invalid("the model has no value '", name, "'", did_you_mean(name, known));
+    const std::string nearest = did_you_mean(name, known);
+    invalid("the model has no value '", name, "'", nearest,
+            nearest.empty() ? "; its outputs are " + quoted_names(names_of(model_.graph, outputs_))
+                            : "");
   }
 }
 

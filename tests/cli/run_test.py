@@ -79,6 +79,8 @@ class Run(program.ProgramTest):
         self.fail_with(2, ["'xx'", "did you mean 'x'"], "run", self.model, "--input", "xx=x.npy")
         self.fail_with(2, ["NAME=FILE"], "run", self.model, "--input", "x.npy")
         self.fail_with(2, ["--input", "'x'", "twice"], "run", self.model, "--input", self.x, "--input", self.x)
+        self.fail_with(2, ["no value 'rr'", "did you mean 'r'"], "run", self.model, "--input", self.x, "--output", "rr")
+        self.fail_with(2, ["no value 'nothing'", "its outputs are 'y'"], "run", self.model, "--input", self.x, "--output", "nothing")
         self.fail_with(2, ["--output", "'y'", "twice"], "run", self.model, "--input", self.x, "--output", "y", "--output", "r",
                        "--output", "y")
 
