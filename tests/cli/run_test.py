@@ -102,6 +102,10 @@ class Run(program.ProgramTest):
         self.fail_with(2, ["x.txt", ".npy", ".pb"], "run", self.model, "--input", "x=x.txt")
         self.save(b"\xff\xff\xff", "x.pb")
         self.fail_with(2, ["'x'", "x.pb"], "run", self.model, "--input", "x=x.pb")
+        self.save(b"", "x.pb")
+        self.fail_with(2, ["'x.pb' is empty"], "run", self.model, "--input", "x=x.pb")
+        self.save(numpy_helper.from_list([X], "several").SerializeToString(), "x.pb")
+        self.fail_with(2, ["'x.pb'", "it was read as what the model wants, a tensor(float)"], "run", self.model, "--input", "x=x.pb")
 
     def test_serialized_tensors_are_read(self):
         self.save(numpy_helper.from_array(X, "some name"), "x.pb")
