@@ -21,4 +21,18 @@ install(FILES
     "${CMAKE_CURRENT_LIST_DIR}/plugin_symbols.map"
   DESTINATION ${package_dir} COMPONENT devel)
 install(EXPORT backplaneTargets NAMESPACE backplane:: DESTINATION ${package_dir} COMPONENT devel)
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION share/doc/backplane COMPONENT core)
+
+# The manual, laid out as here so that its pages find each other, and a project of examples that builds where it lies:
+# a program, a provider, a library of operators.
+set(doc_dir share/doc/backplane)
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${doc_dir} COMPONENT core)
+foreach(page IN ITEMS README.md core/SESSION.md core/python/README.md plugin_api/README.md)
+  cmake_path(GET page PARENT_PATH folder)
+  install(FILES "${PROJECT_SOURCE_DIR}/${page}" DESTINATION ${doc_dir}/${folder} COMPONENT devel)
+endforeach()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/tests/package/project/" DESTINATION ${doc_dir}/examples
+        COMPONENT devel)
+install(FILES "${PROJECT_SOURCE_DIR}/tests/fixtures/null_provider/null_provider.cpp"
+        DESTINATION ${doc_dir}/examples RENAME my_provider.cpp COMPONENT devel)
+install(FILES "${PROJECT_SOURCE_DIR}/custom_ops/windowed_mean/windowed_mean.cpp"
+        DESTINATION ${doc_dir}/examples RENAME my_ops.cpp COMPONENT devel)

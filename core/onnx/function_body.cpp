@@ -32,11 +32,43 @@ constexpr const char* kDomain = "backplane.function";
 /// Constants of up to this size are constants of the body too, so that inference can look at them.
 constexpr std::size_t kMostConstantBytes = 1024;
 
+/// In ONNX's body of AffineGrid (1.23) rows of the matrices lose every axis of one element, that of a batch of one too,
+/// and an axis of the grid with one element and aligned corners divides by zero.
+void mend_affine_grid(::google::protobuf::RepeatedPtrField<NodeProto>& nodes) {
+  for (int i = 0; i < nodes.size(); ++i) {
+    NodeProto& node = *nodes.Mutable(i);
+    if (node.op_type() == "Squeeze" && node.input_size() == 1) node.add_input("one_1d");
+    const bool is_step = node.op_type() == "Div" && node.output_size() == 1 &&
+                         (node.output(0) == "step_h_else" || node.output(0) == "step_w_else");
+    if (is_step) {  // of one element: any step will do
+      const std::string cells = node.input(1), least = cells + "_or_one";
+      node.set_input(1, least);
+      NodeProto made;
+      made.set_op_type("Max");
+      made.add_input(cells);
+      made.add_input("one_f");
+      made.add_output(least);
+      *nodes.Add() = std::move(made);
+      for (int at = nodes.size() - 1; at > i; --at) nodes.SwapElements(at, at - 1);
+      ++i;
+      continue;
+    }
+    for (::onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) mend_affine_grid(*attribute.mutable_g()->mutable_node());
+    }
+  }
+}
+
 /// The body that was written first: later ones are for later opsets and do the same.
 std::optional<FunctionProto> find_function(const ::onnx::OpSchema& schema, const NodeProto& node,
                                            const std::vector<::onnx::TypeProto>& input_types) {
   for (const int version : schema.function_opset_versions()) {
-    if (const FunctionProto* function = schema.GetFunction(version)) return *function;
+    const FunctionProto* const known = schema.GetFunction(version);
+    if (known == nullptr) continue;
+    FunctionProto function = *known;
+    if (node.op_type() == "AffineGrid" && node.domain().empty())
+      mend_affine_grid(*function.mutable_node());
+    return function;
   }
   for (const int version : schema.context_dependent_function_opset_versions()) {
     const ::onnx::FunctionBodyBuildContextImpl context(node, input_types);

@@ -49,10 +49,12 @@ class Folding {
     });
   }
 
+  /// Each input once: else a chain of nodes that join a value to itself would double it without end.
   std::uint64_t input_bytes(const Node& node) const {
     std::uint64_t bytes = 0;
-    for (const ValueId input : node.inputs) {
-      if (input != kNone) bytes += bytes_of(*graph_.value(input).constant);
+    for (auto input = node.inputs.begin(); input != node.inputs.end(); ++input) {
+      if (*input != kNone && std::find(node.inputs.begin(), input, *input) == input)
+        bytes += bytes_of(*graph_.value(*input).constant);
     }
     return bytes;
   }

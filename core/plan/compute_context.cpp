@@ -40,8 +40,8 @@ bp_status* alloc_output(const bp_kctx* ctx, std::uint32_t output, std::int32_t r
 }
 
 std::uint32_t cancelled(const bp_kctx* ctx) {
-  const std::atomic<bool>* flag = context(ctx).cancel_flag;
-  return flag != nullptr && flag->load(std::memory_order_relaxed) ? 1 : 0;
+  const StopSignal* stop = context(ctx).stop;
+  return stop != nullptr && stop->raised() != Code::Ok ? 1 : 0;
 }
 
 bp_status* native(const bp_kctx* ctx, std::int32_t kind, const bp_tensor* tensor,

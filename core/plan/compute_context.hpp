@@ -1,8 +1,7 @@
 // The host's side of bp_kctx.
 #pragma once
 
-#include <atomic>
-
+#include "core/plan/stop_signal.hpp"
 #include "core/plugin_host/device.hpp"
 #include "core/plugin_host/runtime_value.hpp"
 
@@ -10,8 +9,8 @@ namespace backplane::core {
 
 /// What a kernel's `compute` gets, with what the host needs to serve it.
 struct ComputeContext : bp_kctx {
-  Device* device;                        ///< whose memory and streams these are
-  const std::atomic<bool>* cancel_flag;  ///< null: nobody can cancel
+  Device* device;          ///< whose memory and streams these are
+  const StopSignal* stop;  ///< null: nothing ends the run
 };
 
 /// A context with its table and size filled in and everything else zero.

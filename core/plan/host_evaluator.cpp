@@ -58,8 +58,7 @@ std::optional<std::vector<RuntimeValuePtr>> make_host_outputs(const PrepareResul
 }
 
 void compute_on_host(const PrepareResult& prepared, Device& device, bp_threads* threads,
-                     const std::atomic<bool>* cancel_flag,
-                     const std::vector<const bp_value*>& inputs,
+                     const StopSignal* stop, const std::vector<const bp_value*>& inputs,
                      const std::vector<RuntimeValuePtr>& outputs,
                      const std::vector<const bp_tensor*>& packed) {
   RuntimeValue workspace;
@@ -69,7 +68,7 @@ void compute_on_host(const PrepareResult& prepared, Device& device, bp_threads* 
   for (const RuntimeValuePtr& output : outputs) output_pointers.push_back(output.get());
   const std::vector<std::uint32_t> states(inputs.size(), 0);
   ComputeContext ctx = make_compute_context(&device, threads);
-  ctx.cancel_flag = cancel_flag;
+  ctx.stop = stop;
   ctx.inputs = inputs.data();
   ctx.input_count = static_cast<std::uint32_t>(inputs.size());
   ctx.outputs = output_pointers.data();

@@ -1,7 +1,6 @@
 // Evaluating nodes on the host while a session plans: constants and shape arithmetic.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +8,7 @@
 
 #include "core/plan/kernel_choice.hpp"
 #include "core/plan/prepare.hpp"
+#include "core/plan/stop_signal.hpp"
 #include "core/plugin_host/graph_view.hpp"
 
 namespace backplane::core {
@@ -29,8 +29,7 @@ std::optional<std::vector<RuntimeValuePtr>> make_host_outputs(const PrepareResul
 
 /// Calls `compute` of a kernel on host memory, with a workspace of the call's own. Throws what it returns.
 void compute_on_host(const PrepareResult& prepared, Device& device, bp_threads* threads,
-                     const std::atomic<bool>* cancel_flag,
-                     const std::vector<const bp_value*>& inputs,
+                     const StopSignal* stop, const std::vector<const bp_value*>& inputs,
                      const std::vector<RuntimeValuePtr>& outputs,
                      const std::vector<const bp_tensor*>& packed);
 

@@ -430,11 +430,10 @@ std::vector<RuntimeValuePtr> Operator::call(const bp_kctx* ctx, const bp_value* 
   auto outputs = make_host_outputs(plan->prepared, wanted_, UINT64_MAX);
   std::vector<const bp_value*> arguments;
   for (std::uint32_t i = 0; i < count; ++i) arguments.push_back(plan->argument(i, inputs[i]));
-  const std::atomic<bool>* cancel =
-      ctx != nullptr ? static_cast<const ComputeContext*>(ctx)->cancel_flag : nullptr;
+  const StopSignal* stop = ctx != nullptr ? static_cast<const ComputeContext*>(ctx)->stop : nullptr;
   try {
     const std::unique_lock<std::mutex> turn = plan->prepared.prepared.take_turn();
-    compute_on_host(plan->prepared, device(), threads, cancel, arguments, *outputs, plan->packed);
+    compute_on_host(plan->prepared, device(), threads, stop, arguments, *outputs, plan->packed);
   } catch (const Error& error) {
     throw error.within(words());
   }

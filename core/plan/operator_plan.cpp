@@ -140,7 +140,7 @@ void OperatorPlan::compute_in(OperatorFrame& frame, const bp_kctx* outer,
   patch(frame, args);
   const auto& context = static_cast<const ComputeContext&>(*outer);
   frame.ctx.threads = args.threads;
-  frame.ctx.cancel_flag = context.cancel_flag;
+  frame.ctx.stop = context.stop;
   frame.ctx.stream = context.device == &op->device() ? outer->stream : nullptr;
   const std::unique_lock<std::mutex> turn = prepared.prepared.take_turn();
   if (bp_status* status = prepared.prepared.def().compute(prepared.prepared.raw(), &frame.ctx))

@@ -58,7 +58,7 @@ bool RunContext::replay(SegmentContext& context, RangeCapture& capture) {
   if (recording == nullptr && capture.should_record(memory_key_))
     recording = record(context, capture);
   if (recording == nullptr) return false;
-  fail_if_cancelled(steps[range.begin]);
+  fail_if_stopped(steps[range.begin]);
   for (const int copied : range.host_copies) copy(context, steps[static_cast<std::size_t>(copied)]);
   Device& device = devices_.at(range.device);
   const auto index = static_cast<std::size_t>(range.device);
@@ -122,12 +122,12 @@ bp_status* RunContext::record_steps(SegmentContext& context, const CaptureRange&
 }
 
 /// Throws where the device is lost; else the run goes on without, and this context tries no more, but after what may be
-/// over in the next run: memory that ran out, and what others did meanwhile. A cancelled run says nothing of later ones.
+/// over in the next run: memory that ran out, and what others did meanwhile. A run that is to end says nothing of later ones.
 void RunContext::refuse_capture(RangeCapture& capture, const Step& step, bp_status* status) {
   const bp_code code = status_code(status);
   if (code == BP_DEVICE_LOST) fail(step, status);
   const std::string reason = take_error(status).message();
-  if (code == BP_CANCELLED && is_cancelled()) return;
+  if (code == BP_CANCELLED && controls_.stop.raised() != Code::Ok) return;
   const std::string name = step.node == kNone ? step.label : program_.words(step.node);
   const bool is_over = (code == BP_CANCELLED || code == BP_OUT_OF_MEMORY) && capture.forgives();
   if (!is_over) capture.refuse(name + ": " + reason);

@@ -34,9 +34,7 @@ void BodyRunner::take_captured(const ControlCall& call, std::size_t first) {
 }
 
 void BodyRunner::run(const ControlCall& call, std::int64_t turn) {
-  if (call.controls.cancel_flag != nullptr &&
-      call.controls.cancel_flag->load(std::memory_order_relaxed))
-    throw Error(Code::Cancelled, "the run was cancelled");
+  call.controls.stop.check();
   RunSettings settings;
   settings.controls = call.controls;
   settings.controls.synchronize = true;

@@ -489,7 +489,11 @@ void Executable::run_segments(const Run& run, std::shared_ptr<PlanNode> plan, Ru
       fetched[static_cast<std::size_t>(fetch)] = true;
     for (const auto& [fetch, slot] : plan->segment->dynamic_fetches)
       fetched[static_cast<std::size_t>(fetch)] = true;
-    plan = next_plan(run, *plan, context, fetched);
+    try {
+      plan = next_plan(run, *plan, context, fetched);
+    } catch (const Error& error) {
+      throw within_run(error);
+    }
   }
   note_run(run, first, context);
 }

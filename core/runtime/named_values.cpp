@@ -89,6 +89,16 @@ void check_pair(const NamedValue& fetch, bool is_feed, const NamedValue& other) 
 
 }  // namespace
 
+std::string quoted_names(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 30;
+  std::string list;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i == kMost) return list + text(" and ", names.size() - kMost, " more");
+    list += (i > 0 ? ", " : "") + quoted(names[i]);
+  }
+  return list.empty() ? "none" : list;
+}
+
 void check_apart(const std::vector<NamedValue>& feeds, const std::vector<NamedValue>& fetches) {
   for (std::size_t i = 0; i < fetches.size(); ++i) {
     for (const NamedValue& feed : feeds) check_pair(fetches[i], true, feed);

@@ -23,6 +23,9 @@ struct PlacedValue {
   DevicePtr device;
 };
 
+/// "'a', 'b'" for messages; "none" for none; of many the first ones.
+std::string quoted_names(const std::vector<std::string>& names);
+
 /// By the name that the session knows it by, or by its provider's where that has one device there. Throws InvalidArgument
 /// with the devices that there are.
 DevicePtr find_device(const DeviceSet& set, const std::string& name);

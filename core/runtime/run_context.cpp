@@ -64,6 +64,19 @@ void take_contents(RuntimeValue& from, RuntimeValue& to, const Destination& dest
 
 }  // namespace
 
+Error within_run(const Error& error) {
+  switch (error.code()) {
+    case Code::InvalidArgument:
+    case Code::Unsupported:
+    case Code::NotFound:
+    case Code::Unimplemented:
+    case Code::Incompatible:
+      return {Code::Failed, error.message()};
+    default:
+      return error;
+  }
+}
+
 RunContext::RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts,
                        bool is_body, ArenaPool* pool)
     : program_(program),
@@ -324,7 +337,7 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
                      const RunValues& feeds, const RunValues& fetches) {
   SegmentContext& context = bound_context(segment, depth, feeds, fetches);
   context.forget_dynamic();
-  context.set_cancel_flag(controls_.cancel_flag);
+  context.set_stop(controls_.stop.may_be_raised() ? &controls_.stop : nullptr);
   if (context.captures().empty() || controls_.observer != nullptr || controls_.spans != nullptr) {
     execute(context);
     if (!context.captures().empty()) ++segment->capture->watched.plain;
@@ -341,12 +354,9 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
     left_[{border.value, border.space}] = &context.value(border.slot);
 }
 
-bool RunContext::is_cancelled() const {
-  return controls_.cancel_flag != nullptr && controls_.cancel_flag->load(std::memory_order_relaxed);
-}
-
-void RunContext::fail_if_cancelled(const Step& step) {
-  if (is_cancelled()) fail(step, make_status(Code::Cancelled, "the run was cancelled"));
+void RunContext::fail_if_stopped(const Step& step) {
+  const Code why = controls_.stop.raised();
+  if (why != Code::Ok) fail(step, make_status(why, controls_.stop.error(why).message()));
 }
 
 void RunContext::execute(SegmentContext& context) {
@@ -367,7 +377,7 @@ void RunContext::execute_range(SegmentContext& context, std::size_t begin, std::
   AtWork work;
   for (std::size_t i = begin; i < end; ++i) {
     const Operation& operation = context.operations()[i];
-    fail_if_cancelled(context.segment().steps[static_cast<std::size_t>(operation.step)]);
+    fail_if_stopped(context.segment().steps[static_cast<std::size_t>(operation.step)]);
     work.on(operation);
     if (!operation.plain) {
       execute_special(context, operation);
@@ -409,8 +419,8 @@ void RunContext::execute_group(SegmentContext& context, ParallelRun& group) {
 
 bp_status* RunContext::execute_in_group(SegmentContext& context, int step) {
   const Operation& operation = context.operations()[static_cast<std::size_t>(step)];
-  if (controls_.cancel_flag != nullptr && controls_.cancel_flag->load(std::memory_order_relaxed))
-    return make_status(Code::Cancelled, "the run was cancelled");
+  if (const Code why = controls_.stop.raised(); why != Code::Ok)
+    return make_status(why, controls_.stop.error(why).message());
   AtWork work;
   work.on(operation);
   if (operation.plain) return operation.call();
@@ -498,7 +508,11 @@ bp_status* RunContext::put_copy(SegmentContext& context, const Step& step) {
 }
 
 void RunContext::fail(const Step& step, bp_status* status) {
-  Error error = take_error(status).within(step_name(program_, step));
+  Error error = take_error(status);
+  // Kernels are told that they are to end, and not why.
+  if (error.code() == Code::Cancelled && controls_.stop.raised() == Code::Timeout)
+    error = controls_.stop.error(Code::Timeout);
+  error = within_run(error.within(step_name(program_, step)));
   if (step.device >= 0) error = error.within(devices_.at(step.device).label());
   for (const auto& stream : streams_) {
     if (stream != nullptr) stream->drain();

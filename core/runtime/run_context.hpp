@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/stop_signal.hpp"
 #include "core/runtime/arena_pool.hpp"
 #include "core/runtime/device_times.hpp"
 #include "core/runtime/host_views.hpp"
@@ -25,7 +26,7 @@ using RunValues = std::vector<RuntimeValue*>;
 /// What a run was asked for.
 struct RunControls {
   std::uint64_t run = 0;  ///< of a body: the run that it is part of
-  const std::atomic<bool>* cancel_flag = nullptr;
+  StopSignal stop;
   std::vector<Span>* spans = nullptr;  ///< not null: every step is timed, which makes streams wait
   const NodeObserver* observer = nullptr;  ///< not null: sees every node, which makes streams wait
   const std::vector<bool>* resizable =
@@ -33,6 +34,9 @@ struct RunControls {
   bool synchronize = true;     ///< false: the last segment's work may go on after finish()
   HostViews* views = nullptr;  ///< that are kept for the next run; null: none are
 };
+
+/// The same error, met while a run is under way: what then turns out to be wrong are values, not what was asked for.
+Error within_run(const Error& error);
 
 /// Threads: one run at a time.
 class RunContext {
@@ -82,8 +86,7 @@ class RunContext {
   void make_arenas(const Segment& segment, std::size_t depth);
   SegmentContext& ready_context(const std::shared_ptr<const Segment>& segment, std::size_t depth);
   void end_run() noexcept;
-  bool is_cancelled() const;
-  void fail_if_cancelled(const Step& step);
+  void fail_if_stopped(const Step& step);
   /// "the memory of a run (its largest value is ...)": for errors.
   std::string arena_words(const Segment& segment, std::size_t arena) const;
   /// Takes an arena's bytes from the session's budget; throws OutOfMemory.

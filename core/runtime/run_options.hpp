@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -40,6 +41,7 @@ struct RunOptions {
   bool shrink_arenas = false;
   bool synchronize = true;
   std::map<std::string, std::string> entries;
+  std::optional<std::chrono::nanoseconds> timeout;
   std::shared_ptr<CancelFlag> cancel;
   NodeObserver observer;
 

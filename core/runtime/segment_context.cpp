@@ -243,10 +243,10 @@ void SegmentContext::bind_view(std::size_t index, HostView& view) {
     point(*bound.value, view.raw(), 0, nullptr, bound.offset);
 }
 
-void SegmentContext::set_cancel_flag(const std::atomic<bool>* flag) {
-  if (cancel_flag_ == flag) return;
-  cancel_flag_ = flag;
-  for (ComputeContext& ctx : contexts_) ctx.cancel_flag = flag;
+void SegmentContext::set_stop(const StopSignal* stop) {
+  if (stop_ == stop) return;
+  stop_ = stop;
+  for (ComputeContext& ctx : contexts_) ctx.stop = stop;
 }
 
 }  // namespace backplane::core

@@ -83,8 +83,8 @@ class SegmentContext {
   std::vector<std::unique_ptr<ParallelRun>>& parallel_runs() { return parallel_runs_; }
   /// What devices recorded, by CapturePlan::ranges.
   std::vector<RangeCapture>& captures() { return captures_; }
-  /// What kernels ask whether they are to stop; null: nobody can cancel. Costs nothing when it is that of the last run.
-  void set_cancel_flag(const std::atomic<bool>* flag);
+  /// What kernels ask whether they are to stop; null: nothing ends the run. Costs nothing when it is that of the last run.
+  void set_stop(const StopSignal* stop);
 
  private:
   /// A slot whose memory belongs to something bound from outside.
@@ -119,7 +119,7 @@ class SegmentContext {
       whole_incoming_;                ///< positions in pointers_: values that are no plain tensors
   std::vector<std::size_t> dynamic_;  ///< slots that forget_dynamic() empties
   std::uint64_t generation_ = 0;
-  const std::atomic<bool>* cancel_flag_ = nullptr;
+  const StopSignal* stop_ = nullptr;
 };
 
 }  // namespace backplane::core

@@ -15,12 +15,6 @@
 namespace backplane::core {
 namespace {
 
-std::string text_list(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "'" : ", '") + name + "'";
-  return list.empty() ? "none" : list;
-}
-
 std::string expected(const Value& value) {
   return value.type.to_string() + (value.type.shape ? " " + to_string(*value.type.shape) : "");
 }
@@ -521,7 +515,7 @@ Session::NamedRoute Session::find_route(const std::vector<std::string>& feeds,
       std::vector<std::string> known = standard;
       for (const std::string& name : names_of(model_.graph, overridable_)) known.push_back(name);
       invalid("the model has no input '", feeds[i], "'", did_you_mean(feeds[i], known),
-              "; its inputs are ", text_list(known));
+              "; its inputs are ", quoted_names(known));
     }
     cut.feeds.push_back(feeds[i]);
     route.feeds.push_back(i);

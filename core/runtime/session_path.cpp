@@ -7,15 +7,6 @@
 #include "core/runtime/session.hpp"
 
 namespace backplane::core {
-namespace {
-
-std::string list_of(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + quoted(name);
-  return list.empty() ? "none" : list;
-}
-
-}  // namespace
 
 unsigned threads_of_path(const PathOptions& path, unsigned session_threads) {
   const unsigned threads = path.threads > 0 ? path.threads : session_threads;
@@ -56,8 +47,9 @@ const SessionPath& Session::path(const std::string& name) const {
   if (found != paths_.end()) return *found->second;
   std::vector<std::string> known;
   for (const auto& [other, path] : paths_) known.push_back(other);
-  throw Error(Code::NotFound, text("the session has no path ", quoted(name),
-                                   did_you_mean(name, known), "; its paths are ", list_of(known)));
+  throw Error(Code::NotFound,
+              text("the session has no path ", quoted(name), did_you_mean(name, known),
+                   "; its paths are ", quoted_names(known)));
 }
 
 void Session::run_path(const std::string& name, const std::vector<NamedValue>& feeds,
@@ -79,14 +71,14 @@ void Session::run_path(const std::string& name, const std::vector<NamedValue>& f
   }
   if (feeds.size() != path.inputs.size())
     invalid("the path ", quoted(name), " takes ", path.inputs.size(),
-            " feeds: ", list_of(path.inputs), "; ", feeds.size(), " are given");
+            " feeds: ", quoted_names(path.inputs), "; ", feeds.size(), " are given");
   check_symbols(feeds);
   check_values(feeds, fetches);
   std::vector<std::unique_ptr<RuntimeValue>> unwanted;
   for (const NamedValue& fetch : fetches) {
     if (std::find(path.outputs.begin(), path.outputs.end(), fetch.name) == path.outputs.end())
       invalid("the path ", quoted(name), " has no output ", quoted(fetch.name),
-              did_you_mean(fetch.name, path.outputs), "; it has ", list_of(path.outputs));
+              did_you_mean(fetch.name, path.outputs), "; it has ", quoted_names(path.outputs));
   }
   for (const std::string& output : path.outputs) {
     const auto found = std::find_if(fetches.begin(), fetches.end(),

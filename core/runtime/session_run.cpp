@@ -10,6 +10,17 @@
 namespace backplane::core {
 namespace {
 
+/// The time that a run may take begins now.
+StopSignal stop_signal_of(const RunOptions& options) {
+  StopSignal stop;
+  if (options.cancel != nullptr) stop.cancelled = &options.cancel->requested;
+  if (options.timeout) {
+    stop.limit = *options.timeout;
+    stop.deadline = StopSignal::Clock::now() + stop.limit;
+  }
+  return stop;
+}
+
 /// Adds a run's spans to the trace, also when it fails.
 class TracedRun {
  public:
@@ -58,7 +69,7 @@ void Session::run(const Route& route, const RunValues& feeds, const RunValues& f
 void Session::run_on(Executable& executable, const RunValues& feeds, const RunValues& fetches,
                      RunSettings& settings, const RunOptions* options) {
   if (options != nullptr) {
-    if (options->cancel != nullptr) settings.controls.cancel_flag = &options->cancel->requested;
+    settings.controls.stop = stop_signal_of(*options);
     if (options->observer) settings.controls.observer = &options->observer;
     settings.controls.synchronize = options->synchronize;
     if (options->cancel != nullptr && options->cancel->requested)
@@ -217,7 +228,10 @@ void Session::check_saved(const std::vector<std::string>& names) const {
     std::vector<std::string> known;
     for (std::size_t i = 0; i < original_.value_count(); ++i)
       known.push_back(original_.value(static_cast<ValueId>(i)).name);
-    invalid("the model has no value '", name, "'", did_you_mean(name, known));
+    const std::string nearest = did_you_mean(name, known);
+    invalid("the model has no value '", name, "'", nearest,
+            nearest.empty() ? "; its outputs are " + quoted_names(names_of(model_.graph, outputs_))
+                            : "");
   }
 }
 

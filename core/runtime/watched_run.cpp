@@ -51,7 +51,7 @@ void RunContext::execute_watched(SegmentContext& context, std::size_t first, std
     const Operation& operation = context.operations()[i];
     work.on(operation);
     const Step& step = context.segment().steps[static_cast<std::size_t>(operation.step)];
-    fail_if_cancelled(step);
+    fail_if_stopped(step);
     observe(context, step, false);
     const std::uint64_t begin = steady_ns();
     execute_special(context, operation);

@@ -79,6 +79,8 @@ class Run(program.ProgramTest):
         self.fail_with(2, ["'xx'", "did you mean 'x'"], "run", self.model, "--input", "xx=x.npy")
         self.fail_with(2, ["NAME=FILE"], "run", self.model, "--input", "x.npy")
         self.fail_with(2, ["--input", "'x'", "twice"], "run", self.model, "--input", self.x, "--input", self.x)
+        self.fail_with(2, ["no value 'rr'", "did you mean 'r'"], "run", self.model, "--input", self.x, "--output", "rr")
+        self.fail_with(2, ["no value 'nothing'", "its outputs are 'y'"], "run", self.model, "--input", self.x, "--output", "nothing")
         self.fail_with(2, ["--output", "'y'", "twice"], "run", self.model, "--input", self.x, "--output", "y", "--output", "r",
                        "--output", "y")
 
@@ -100,6 +102,10 @@ class Run(program.ProgramTest):
         self.fail_with(2, ["x.txt", ".npy", ".pb"], "run", self.model, "--input", "x=x.txt")
         self.save(b"\xff\xff\xff", "x.pb")
         self.fail_with(2, ["'x'", "x.pb"], "run", self.model, "--input", "x=x.pb")
+        self.save(b"", "x.pb")
+        self.fail_with(2, ["'x.pb' is empty"], "run", self.model, "--input", "x=x.pb")
+        self.save(numpy_helper.from_list([X], "several").SerializeToString(), "x.pb")
+        self.fail_with(2, ["'x.pb'", "it was read as what the model wants, a tensor(float)"], "run", self.model, "--input", "x=x.pb")
 
     def test_serialized_tensors_are_read(self):
         self.save(numpy_helper.from_array(X, "some name"), "x.pb")
@@ -130,6 +136,40 @@ class Run(program.ProgramTest):
         self.fail_with(3, ["the_fault", "told to fail"], "run", path, "--input", self.x, "--custom-ops", program.FAULTS,
                        "--output-dir", "o")
         self.assertEqual(self.files(self.folder / "o"), [])
+
+    def test_a_run_past_its_deadline_is_a_failed_run(self):
+        body = helper.make_graph([node("Identity", ["go"], ["on"]), node("Neg", ["v"], ["w"])], "turn",
+                                 [value("i", TensorProto.INT64, ()), value("go", TensorProto.BOOL, ()), value("v")],
+                                 [value("on", TensorProto.BOOL, ()), value("w")])
+        path = self.save(model([node("Loop", ["", "", "x"], ["y"], name="endless", body=body)], [value("x")], [value("y")]))
+        self.fail_with(3, ["node 'endless' (Loop)", "the run's deadline passed: its option timeout_ms is 200"], "run", path,
+                       "--input", self.x, "--timeout", "0.2", "--output-dir", "o")
+        self.assertEqual(self.files(self.folder / "o"), [])
+        for wrong in ("-1", "soon"):
+            self.fail_with(2, ["--timeout"], "run", path, "--input", self.x, "--timeout", wrong)
+        quick = self.save(program.relu_model((2, 3)))
+        self.json_of("run", quick, "--input", self.x, "--timeout", "600")
+
+    def test_values_that_turn_out_wrong_on_the_way_are_a_failed_run(self):
+        """Shapes that need values of the run are planned while it runs: it has begun then. What depends on small inputs alone is known
+        before."""
+        wide = f"x={self.save(np.ones(1000, np.float32), 'wide.npy')}"
+        relu, total = node("Relu", ["x"], ["a"]), node("ReduceSum", ["a"], ["n"], keepdims=0)
+        body = helper.make_graph([node("Identity", ["go"], ["on"]), node("Range", ["zero", "i", "one"], ["w"])], "turn",
+                                 [value("i", TensorProto.INT64, ()), value("go", TensorProto.BOOL, ())],
+                                 [value("on", TensorProto.BOOL, ()), value("w", TensorProto.INT64, None)],
+                                 [numpy_helper.from_array(np.array(number), name)
+                                  for name, number in (("zero", 0), ("one", 1))])
+        count = numpy_helper.from_array(np.array(3), "count")
+        rows = [("Range", [relu, total, node("Range", ["n", "n", "zeros"], ["y"])],
+                 [numpy_helper.from_array(np.array(0, np.float32), "zeros")], TensorProto.FLOAT, "delta is 0"),
+                ("Reshape", [node("NonZero", ["x"], ["i"]), node("Reshape", ["i", "count"], ["y"])],
+                 [numpy_helper.from_array(np.array([7]), "count")], TensorProto.INT64, "cannot become [7]"),
+                ("Loop", [node("Loop", ["count", ""], ["y"], body=body)], [count], TensorProto.INT64, "turn 1 of its body")]
+        for op, nodes, constants, kind, words in rows:
+            with self.subTest(op):
+                path = self.save(model(nodes, [value("x", shape=(1000,))], [value("y", kind, None)], constants))
+                self.fail_with(3, [f"({op})", words], "run", path, "--input", wide, "--providers", "cpu")
 
     def test_sizes_that_no_memory_has_are_a_failed_run_that_names_the_value(self):
         path = self.save(model([node("Expand", ["v", "s"], ["y"], name="wide"), node("ReduceMax", ["y"], ["z"])],

@@ -499,7 +499,7 @@ TEST(ControlFlow, T4ACancelledLoopEnds) {
   RuntimeValue y;
   std::atomic<bool> cancel{false};
   RunSettings settings;
-  settings.controls.cancel_flag = &cancel;
+  settings.controls.stop.cancelled = &cancel;
   std::thread other([&] { cancel = true; });
   std::string message;
   try {

@@ -98,6 +98,14 @@ backplane_status* make_binding(backplane_binding** out) {
 }
 BACKPLANE_MAKER(binding, make_binding(&made));
 
+backplane_status* make_explanation(backplane_explanation** out) {
+  backplane_session* session = Maker<backplane_session>::make();
+  backplane_status* status = backplane_session_explanation(session, out);
+  backplane_session_destroy(session);
+  return status;
+}
+BACKPLANE_MAKER(explanation, make_explanation(&made));
+
 backplane_status* make_type(backplane_type** out) {
   const std::int64_t dims[] = {-1, 2};
   return backplane_type_create("tensor(float)", 2, dims, nullptr, out);

@@ -37,6 +37,37 @@ FIXED(tensor_rank, offsetof(backplane_tensor, rank) == 48);
 FIXED(tensor_dtype, offsetof(backplane_tensor, dtype) == 56);
 FIXED(tensor_kind, offsetof(backplane_tensor, kind) == 60);
 
+/* They stand in arrays: this one never grows. */
+FIXED(reason_size, sizeof(backplane_reason) == 24);
+FIXED(reason_provider, offsetof(backplane_reason, provider) == 0);
+FIXED(reason_code, offsetof(backplane_reason, code) == 8);
+FIXED(reason_text, offsetof(backplane_reason, text) == 16);
+
+FIXED(explained_node_size, sizeof(backplane_explained_node) >= 72);
+FIXED(explained_node_struct_size, offsetof(backplane_explained_node, struct_size) == 0);
+FIXED(explained_node_name, offsetof(backplane_explained_node, name) == 8);
+FIXED(explained_node_op_type, offsetof(backplane_explained_node, op_type) == 16);
+FIXED(explained_node_domain, offsetof(backplane_explained_node, domain) == 24);
+FIXED(explained_node_provider, offsetof(backplane_explained_node, provider) == 32);
+FIXED(explained_node_kernel, offsetof(backplane_explained_node, kernel) == 40);
+FIXED(explained_node_fused_into, offsetof(backplane_explained_node, fused_into) == 48);
+FIXED(explained_node_reason_count, offsetof(backplane_explained_node, reason_count) == 56);
+FIXED(explained_node_reasons, offsetof(backplane_explained_node, reasons) == 64);
+
+FIXED(explained_copy_size, sizeof(backplane_explained_copy) >= 56);
+FIXED(explained_copy_struct_size, offsetof(backplane_explained_copy, struct_size) == 0);
+FIXED(explained_copy_value, offsetof(backplane_explained_copy, value) == 8);
+FIXED(explained_copy_from, offsetof(backplane_explained_copy, from) == 16);
+FIXED(explained_copy_to, offsetof(backplane_explained_copy, to) == 24);
+FIXED(explained_copy_cause, offsetof(backplane_explained_copy, cause) == 32);
+FIXED(explained_copy_route, offsetof(backplane_explained_copy, route) == 40);
+FIXED(explained_copy_bytes, offsetof(backplane_explained_copy, bytes) == 48);
+
+FIXED(explained_memory_size, sizeof(backplane_explained_memory) >= 24);
+FIXED(explained_memory_struct_size, offsetof(backplane_explained_memory, struct_size) == 0);
+FIXED(explained_memory_memory, offsetof(backplane_explained_memory, memory) == 8);
+FIXED(explained_memory_bytes, offsetof(backplane_explained_memory, bytes) == 16);
+
 FIXED(codes, BACKPLANE_OK == 0 && BACKPLANE_INVALID_ARGUMENT == 1 && BACKPLANE_UNSUPPORTED == 2 &&
                  BACKPLANE_NOT_FOUND == 3 && BACKPLANE_OUT_OF_MEMORY == 4 &&
                  BACKPLANE_DEVICE_LOST == 5 && BACKPLANE_CANCELLED == 6 && BACKPLANE_FAILED == 7 &&

@@ -1,4 +1,4 @@
-// NonMaxSuppression, RoiAlign, GridSample: https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html
+// NonMaxSuppression, RoiAlign, MaxRoiPool, AffineGrid, GridSample: https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html
 #include <cmath>
 
 #include "tests/ops/cases.hpp"
@@ -113,6 +113,99 @@ OpCase align(Random& random) {
   return row;
 }
 const Sweep kAlignSweep("RoiAlign", "Regions", 40, align);
+
+Tensor two_images() {
+  return f32({2, 1, 4, 5},
+             {3,  1,  4,  1,  5,  9,  2,  6,  5,  3,  5,  8,  9,  7,  9,  3,  2,  3,  8,  4,
+              -3, -1, -4, -1, -5, -9, -2, -6, -5, -3, -5, -8, -9, -7, -9, -3, -2, -3, -8, -4});
+}
+
+// What is expected is what ONNX Runtime 1.32 makes.
+const OpCase kMaxRoiPool[] = {
+    {.name = "RegionsInAndOutsideOfTheImage",
+     .node = {.op_type = "MaxRoiPool", .attributes = {{"pooled_shape", ints({2, 2})}}},
+     .inputs = {two_images(), f32({5, 5}, {0, 0, 0, 4,  3,  1, 1, 1, 3, 3, 0, 3, 2,
+                                           9, 9, 1, -3, -3, 0, 1, 0, 7, 7, 8, 8})},
+     .outputs = {f32({5, 1, 2, 2},
+                     {9, 6, 9, 9, -2, -5, -2, -3, 9, 0, 0, 0, 0, 0, 0, -3, 0, 0, 0, 0})}},
+    {.name = "ScaledRegion",
+     .node = {.op_type = "MaxRoiPool",
+              .attributes = {{"pooled_shape", ints({1, 3})}, {"spatial_scale", 0.5}}},
+     .inputs = {two_images(), f32({1, 5}, {0, 1, 2, 7, 6})},
+     .outputs = {f32({1, 1, 1, 3}, {9, 9, 9})}},
+    {.name = "MoreBinsThanPixels",
+     .node = {.op_type = "MaxRoiPool", .attributes = {{"pooled_shape", ints({2, 3})}}},
+     .inputs = {two_images(), f32({1, 5}, {1, 2, 2, 2, 2})},
+     .outputs = {f32({1, 1, 2, 3}, {-9, -9, -9, -9, -9, -9})}},
+    {.name = "Doubles",
+     .node = {.op_type = "MaxRoiPool", .attributes = {{"pooled_shape", ints({1, 1})}}},
+     .inputs = {f64({1, 1, 1, 2}, {1, 2}), f64({1, 5}, {0, 0, 0, 1, 0})},
+     .outputs = {f64({1, 1, 1, 1}, {2})}},
+    {.name = "Halves",
+     .node = {.op_type = "MaxRoiPool", .attributes = {{"pooled_shape", ints({1, 1})}}},
+     .inputs = {f16({1, 1, 1, 2}, {1, 2}), f16({1, 5}, {0, 0, 0, 1, 0})},
+     .outputs = {f16({1, 1, 1, 1}, {2})}},
+    {.name = "NoRegions",
+     .node = {.op_type = "MaxRoiPool", .attributes = {{"pooled_shape", ints({2, 3})}}},
+     .inputs = {two_images(), f32({0, 5}, {})},
+     .outputs = {f32({0, 1, 2, 3}, {})}},
+    {.name = "NoSuchImage",
+     .node = {.op_type = "MaxRoiPool", .attributes = {{"pooled_shape", ints({1, 1})}}},
+     .inputs = {two_images(), f32({1, 5}, {2, 0, 0, 1, 1})},
+     .outputs = {f32({1, 1, 1, 1}, {0})},
+     .refusal = "region 0 is of image 2, but there are 2"},
+    {.name = "CornerThatIsNoNumber",
+     .node = {.op_type = "MaxRoiPool", .attributes = {{"pooled_shape", ints({1, 1})}}},
+     .inputs = {two_images(), f32({1, 5}, {0, 0, kNan, 1, 1})},
+     .outputs = {f32({1, 1, 1, 1}, {0})},
+     .refusal = "region 0 has a corner at nan pixels"},
+};
+const Rows kMaxRoiPoolRows("MaxRoiPool", kMaxRoiPool);
+
+Node affine(std::int64_t align_corners) {
+  return {.op_type = "AffineGrid", .opset = 20, .attributes = {{"align_corners", align_corners}}};
+}
+
+// What is expected is what onnx.reference makes.
+const OpCase kAffineGrid[] = {
+    {.name = "OneImage",
+     .node = affine(0),
+     .inputs = {f32({1, 2, 3}, {1, 0.5, 0.25, -0.5, 2, 1}), constant(i64({1, 1, 2, 3}))},
+     .outputs = {f32({1, 2, 3, 2}, {-2.0 / 3, 1.0 / 3, 0, 0, 2.0 / 3, -1.0 / 3, -1.0 / 6, 7.0 / 3,
+                                    0.5, 2, 7.0 / 6, 5.0 / 3})},
+     .tolerance = {16, 16}},
+    {.name = "OneRowWithAlignedCorners",
+     .node = affine(1),
+     .inputs = {f32({1, 2, 3}, {1, 0.5, 0.25, -0.5, 2, 1}), i64({1, 1, 1, 2})},
+     .outputs = {f32({1, 1, 2, 2}, {-1.25, -0.5, 0.75, -1.5})}},
+    {.name = "OneVolumeOfTwoPlanes",
+     .node = affine(1),
+     .inputs = {f32({1, 3, 4}, {0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75}),
+                i64({1, 1, 2, 1, 2})},
+     .outputs = {f32({1, 2, 1, 2, 3}, {0, -2, -4, 0, 0, 0, 1, 1, 1, 1, 3, 5})}},
+    {.name = "TwoImages",
+     .node = affine(0),
+     .inputs = {f32({2, 2, 3}, {1, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 4}), i64({2, 5, 1, 2})},
+     .outputs = {f32({2, 1, 2, 2}, {-0.5, 0, 0.5, 0, 3, 4, 3, 4})}},
+    {.name = "Doubles",
+     .node = affine(0),
+     .inputs = {f64({1, 2, 3}, {1, 0, 0, 0, 1, 0}), i64({1, 1, 1, 2})},
+     .outputs = {f64({1, 1, 2, 2}, {-0.5, 0, 0.5, 0})}},
+    {.name = "Halves",
+     .node = affine(0),
+     .inputs = {f16({1, 2, 3}, {1, 0, 0, 0, 1, 0}), i64({1, 1, 1, 2})},
+     .outputs = {f16({1, 1, 2, 2}, {-0.5, 0, 0.5, 0})}},
+    {.name = "NoImages",
+     .node = affine(0),
+     .inputs = {f32({0, 2, 3}, {}), i64({0, 1, 1, 2})},
+     .outputs = {f32({0, 1, 2, 2}, {})}},
+    {.name = "MatricesOfAnotherSpace",
+     .node = affine(0),
+     .inputs = {f32({1, 2, 3}, {1, 0, 0, 0, 1, 0}), i64({1, 1, 1, 1, 2})},
+     .outputs = {f32({1, 1, 1, 2, 3}, {0, 0, 0, 0, 0, 0})},
+     .refusal = "AffineGrid"},
+};
+const Rows kAffineGridRows("AffineGrid", kAffineGrid);
 
 Tensor small_image() { return f32({1, 1, 2, 2}, {0, 1, 2, 3}); }
 

@@ -4,6 +4,7 @@
 namespace backplane::ops_test {
 namespace {
 
+constexpr double kLn2 = 0.6931471805599453;
 constexpr double kLn3 = 1.0986122886681098;
 
 const OpCase kRows[] = {
@@ -39,6 +40,14 @@ const OpCase kRows[] = {
      .node = {.op_type = "LogSoftmax", .opset = 13},
      .inputs = {f32({1, 2}, {0, -500})},
      .outputs = {f32({1, 2}, {0, -500})}},
+    {.name = "LogOfALineWithNanOrInfinityIsNan",
+     .node = {.op_type = "LogSoftmax", .opset = 13},
+     .inputs = {f32({3, 2}, {kNan, 1, kInf, 0, 1, 1})},
+     .outputs = {f32({3, 2}, {kNan, kNan, kNan, kNan, -kLn2, -kLn2})}},
+    {.name = "LogDownColumnsWithNanIsNan",
+     .node = {.op_type = "LogSoftmax", .opset = 13, .attributes = {{"axis", 0}}},
+     .inputs = {f32({2, 3}, {1, kNan, 1, 1, 1, kInf})},
+     .outputs = {f32({2, 3}, {-kLn2, kNan, kNan, -kLn2, kNan, kNan})}},
     {.name = "HardmaxTakesTheFirstOfEqualOnes",
      .node = {.op_type = "Hardmax", .opset = 13},
      .inputs = {f32({2, 3}, {1, 3, 3, 2, 2, 1})},

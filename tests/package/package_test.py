@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """What authors outside of this tree do, as plugin_api/README.md tells them.
 
-Installs the build, moves the installed tree elsewhere, copies the README's two examples into a project of their own,
-renames them, builds with find_package(backplane), loads both with the moved program and runs a model on them. The
+Installs the build, moves the installed tree elsewhere, copies its project of examples, renames them, builds with find_package(backplane), loads both with the moved program and runs a model on them. The
 README's first program is built and run, too.
 """
 
@@ -47,17 +46,25 @@ def renamed(source, changes):
 def build_project(folder, prefix):
     """The project with its two sources; its build folder."""
     project = folder / "project"
-    shutil.copytree(SOURCE / "tests/package/project", project)
+    shutil.copytree(prefix / "share/doc/backplane/examples", project)
     (project / "my_provider.cpp").write_text(renamed(
-        SOURCE / "tests/fixtures/null_provider/null_provider.cpp",
+        project / "my_provider.cpp",
         [('"null"', '"mine"'), ('"null:', '"mine:'), ("null_provider", "my_provider")]), encoding="utf-8")
     (project / "my_ops.cpp").write_text(renamed(
-        SOURCE / "custom_ops/windowed_mean/windowed_mean.cpp",
+        project / "my_ops.cpp",
         [("backplane.examples", "my.domain"), ('BP_PLUGIN("windowed_mean"', 'BP_PLUGIN("my_ops"')]), encoding="utf-8")
     build = folder / "project build"
     run("cmake", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
     run("cmake", "--build", build, "--parallel", "2")
     return build
+
+
+def check_manual(prefix):
+    """The pages lie to each other as they do in this tree."""
+    manual = prefix / "share/doc/backplane"
+    for page in ("README.md", "core/SESSION.md", "core/python/README.md", "plugin_api/README.md"):
+        assert (manual / page).read_bytes() == (SOURCE / page).read_bytes(), page
+    assert (manual / "LICENSE").is_file()
 
 
 def make_model(file):
@@ -96,6 +103,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         prefix = install(folder)
+        check_manual(prefix)
         build = build_project(folder, prefix)
         provider, operators = one_file(build, "my_provider.so"), one_file(build, "my_ops.so")
         version = run(build / "host_version").strip()

@@ -243,6 +243,29 @@ class RunOptionsTest(unittest.TestCase):
         options.terminate = False
         other.run(None, {"x": X}, options)
 
+    def test_a_run_ends_at_its_deadline(self):
+        session = InferenceSession(suite.long_model())
+        options = RunOptions()
+        self.assertIsNone(options.timeout)
+        options.timeout = 0.3
+        self.assertEqual(options.timeout, 0.3)
+        begin = time.monotonic()
+        with self.assertRaisesRegex(backplane.Timeout, "node .*timeout_ms is 300"):
+            session.run(None, {"x": np.zeros(1000, np.float32)}, options)
+        self.assertGreaterEqual(time.monotonic() - begin, 0.3)
+        self.assertLess(time.monotonic() - begin, 20)
+        other = InferenceSession(mlp())
+        options.timeout = 600
+        other.run(None, {"x": X}, options)
+        options.timeout = 0
+        with self.assertRaises(backplane.Timeout):
+            other.run(None, {"x": X}, options)
+        options.timeout = None
+        other.run(None, {"x": X}, options)
+        for wrong in (-1, float("nan")):
+            with self.assertRaises(backplane.InvalidArgument):
+                options.timeout = wrong
+
     def test_attributes_and_entries(self):
         options = RunOptions()
         options.run_tag = "first"

@@ -32,6 +32,7 @@ struct RunRequest {
   std::string model;
   std::vector<std::string> inputs, outputs;
   std::optional<std::string> output_dir, profile;
+  std::optional<double> timeout;  ///< seconds
   bool json = false;
 };
 
@@ -107,9 +108,16 @@ int run(const RunRequest& request) {
   if (request.profile) check_output_path(*request.profile, "--profile", request.model);
   if (request.output_dir) make_output_folder(*request.output_dir);
 
+  RunOptions run_options;
+  if (request.timeout) {
+    run_options.set_timeout(std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double>(*request.timeout)));
+  }
+
   take_signals_back();
   const auto start = std::chrono::steady_clock::now();
-  std::vector<Value> values = as_run([&] { return session.run(feeds.views(), request.outputs); });
+  std::vector<Value> values =
+      as_run([&] { return session.run(feeds.views(), request.outputs, run_options); });
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
 
   std::vector<Result> results;
@@ -146,6 +154,10 @@ void add_run(CLI::App& program, Action& chosen) {
   command.add_option("--output-dir", request->output_dir,
                      "folder to write outputs to: NAME.npy, or NAME.pb");
   command.add_option("--profile", request->profile, "file for a Chrome/Perfetto trace of the run");
+  command
+      .add_option("--timeout", request->timeout,
+                  "seconds that the run may take; past them it ends after the node that is running")
+      ->check(CLI::Range(0.0, 1e9));
   command.add_flag("--json", request->json, "print one JSON value");
   request->selection.add_precision_to(command);
   request->selection.add_to(command);

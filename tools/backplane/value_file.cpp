@@ -46,7 +46,10 @@ Value read_value(const std::filesystem::path& path, const std::string& type,
   try {
     return Value::parse(proto_kind(type), content.data(), content.size());
   } catch (const Error& error) {
-    throw Failure(exit_code_of_load(error.code()), text(file.name(), ": ", error.what()));
+    const std::string how = type.empty() ? "" : "; it was read as what the model wants, a " + type;
+    throw Failure(exit_code_of_load(error.code()),
+                  content.empty() ? text(file.name(), " is empty")
+                                  : text(file.name(), ": ", error.what(), how));
   }
 }
 

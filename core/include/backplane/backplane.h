@@ -448,6 +448,7 @@ BACKPLANE_API const backplane_value* backplane_binding_output(const backplane_bi
 #endif
 
 #include "backplane/host/custom_op.h"
+#include "backplane/host/explanation.h"
 #include "backplane/host/graph.h"
 #include "backplane/host/run.h"
 #include "backplane/host/values.h"

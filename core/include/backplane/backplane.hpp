@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "backplane/backplane.h"
+#include "backplane/host/explanation.hpp"
 #include "backplane/host/run_options.hpp"
 #include "backplane/host/value.hpp"
 
@@ -339,6 +340,8 @@ class Session {
 
   /// The model, its placement and every reason, as JSON.
   std::string explain() const { return detail::text_of(get(), backplane_session_explain); }
+  /// Where nodes went and why, what is copied, and what memory runs take, of the plan that ran or was made last.
+  Explanation explanation() const { return detail::explanation_of(get()); }
   /// Times, arena sizes, allocations, nodes by provider, copies, as JSON.
   std::string statistics() const { return detail::text_of(get(), backplane_session_statistics); }
   /// The spans so far as a Chrome/Perfetto trace; the option "profile" must be on.

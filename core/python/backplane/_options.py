@@ -263,7 +263,7 @@ class RunOptions:
             _destroy_cancel(cancel)
 
     def set(self, key: str, value: Any) -> None:
-        """Sets a key of host/run.h: tag, log_level, only_path_to_fetches, shrink_arenas, synchronize, entry.NAME."""
+        """Sets a key of host/run.h: tag, log_level, only_path_to_fetches, shrink_arenas, synchronize, timeout_ms, entry.NAME."""
         text = text_of(value)
         lib.check(lib.run_options_set(self._handle, lib.encode(key), lib.encode(text)))
         self._set[key] = text
@@ -312,6 +312,17 @@ class RunOptions:
     @terminate.setter
     def terminate(self, on: bool) -> None:
         (self.cancel if on else self.reset)()
+
+    @property
+    def timeout(self) -> Optional[float]:
+        """Seconds that a run may take, counted from its call: past them it ends within the kernel that is running, and raises Timeout.
+        None: any time."""
+        ms = self.get("timeout_ms")
+        return float(ms) / 1000 if ms else None
+
+    @timeout.setter
+    def timeout(self, seconds: Optional[float]) -> None:
+        self.set("timeout_ms", "" if seconds is None else f"{float(seconds) * 1000:.6f}")
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """A text that is shown with the run in traces. ONNX Runtime's "memory.enable_memory_arena_shrinkage" and

@@ -122,7 +122,8 @@ HWY_ATTR void vector_of_columns(const float* x, float* y, std::int64_t n, std::i
     sum = hn::Add(sum, e);
   }
   if constexpr (kLog) {
-    const V log_sum = hn::Log(d, sum);
+    // Of what is no number, Log makes one.
+    const V log_sum = hn::IfThenElse(hn::IsNaN(sum), sum, hn::Log(d, sum));
     for (std::int64_t k = 0; k < n; ++k)
       store(hn::Sub(hn::Sub(load(x + k * stride), max), log_sum), y + k * stride);
   } else {

@@ -56,7 +56,8 @@ void ProbeKernel::Prepared::compute(const sdk::ComputeContext& ctx) const {
   ++probe->computes;
   while (probe->hold) {
     std::this_thread::yield();
-    if (probe->heeds_cancel && ctx.cancelled()) sdk::failed("Probe was told to stop");
+    if (probe->heeds_cancel && ctx.cancelled())
+      throw sdk::Error(BP_CANCELLED, "Probe was told to stop");
   }
   if (probe->fails) sdk::failed("Probe was told to fail");
   const float* x = ctx.input(0).data<float>();

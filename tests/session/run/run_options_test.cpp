@@ -1,4 +1,5 @@
 // L4, L6: how runs are asked for, cancelled, and what is left of a failed one.
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
@@ -87,6 +88,76 @@ TEST(RunOptions, L4AKernelThatAsksIsToldOfTheCancellation) {
   net.first.hold = false;
   binding.run();
   EXPECT_THAT(binding.output("y").numbers(), ElementsAre(3, 4));
+}
+
+TEST(RunOptions, L4ADeadlineEndsARunWithinTheKernelThatIsRunning) {
+  using namespace std::chrono_literals;
+  TwoProbes net;
+  TestSession session(net.model);
+  const Value x = two_floats();
+  RunOptions options;
+  options.set_timeout(50ms);
+  net.first.hold = true;
+  std::pair<std::int32_t, std::string> result;
+  std::thread runner([&] { result = failure_of([&] { session->run({{"x", x}}, {}, options); }); });
+  net.first.await(1);
+  std::this_thread::sleep_for(60ms);  // the run began before this
+  net.first.hold = false;
+  runner.join();
+  EXPECT_EQ(result.first, BACKPLANE_TIMEOUT) << result.second;
+  EXPECT_THAT(result.second, HasSubstr("node 'y'"));
+  EXPECT_THAT(result.second, HasSubstr("timeout_ms is 50"));
+  EXPECT_EQ(net.second.computes, 0u) << "a kernel ran past the deadline";
+  // Every run has the whole time; and the session is as it was.
+  options.set_timeout(10min);
+  EXPECT_THAT(session->run({{"x", x}}, {}, options).at(0).numbers(), ElementsAre(3, 4));
+  EXPECT_THAT(session->run({{"x", x}}, {}, options).at(0).numbers(), ElementsAre(3, 4));
+  EXPECT_THAT(session->run({{"x", x}}).at(0).numbers(), ElementsAre(3, 4));
+}
+
+TEST(RunOptions, L4AKernelThatAsksIsToldOfTheDeadline) {
+  using namespace std::chrono_literals;
+  TwoProbes net;
+  TestSession session(net.model);
+  const Value x = two_floats();
+  Binding binding(*session);
+  binding.bind_input("x", x);
+  net.first.hold = net.first.heeds_cancel = true;  // nobody lets it go
+  const auto result = failure_of([&] { binding.run(RunOptions().set_timeout(20ms)); });
+  EXPECT_EQ(result.first, BACKPLANE_TIMEOUT) << result.second;
+  EXPECT_THAT(result.second, HasSubstr("node 'a'"));
+  EXPECT_THAT(result.second, HasSubstr("timeout_ms is 20"));
+  net.first.hold = false;
+  binding.run();
+  EXPECT_THAT(binding.output("y").numbers(), ElementsAre(3, 4));
+}
+
+TEST(RunOptions, L4TimeThatIsOverAlreadyEndsARunBeforeItsFirstKernel) {
+  using namespace std::chrono_literals;
+  TwoProbes net;
+  TestSession session(net.model);
+  const Value x = two_floats();
+  for (const auto left : {0ns, -5000ns}) {
+    const RunOptions options = std::move(RunOptions().set_timeout(left));
+    const auto result = failure_of([&] { session->run({{"x", x}}, {}, options); });
+    EXPECT_EQ(result.first, BACKPLANE_TIMEOUT) << result.second;
+    EXPECT_THAT(result.second, HasSubstr("node 'a'"));
+  }
+  EXPECT_EQ(net.first.computes, 0u);
+}
+
+TEST(RunOptions, L4DeadlinesAreReadBackAndWhatIsNoneIsRefused) {
+  using namespace std::chrono_literals;
+  RunOptions options;
+  EXPECT_EQ(options.get("timeout_ms"), "");
+  EXPECT_EQ(options.set("timeout_ms", "0.25").get("timeout_ms"), "0.25");
+  EXPECT_EQ(options.set_timeout(1500us).get("timeout_ms"), "1.5");
+  EXPECT_EQ(options.set("timeout_ms", "").get("timeout_ms"), "");
+  for (const char* wrong : {"-1", "soon", "nan", "inf", "1e300", "5 ", "5ms"}) {
+    const auto [code, message] = failure_of([&] { options.set("timeout_ms", wrong); });
+    EXPECT_EQ(code, BACKPLANE_INVALID_ARGUMENT) << wrong;
+    EXPECT_THAT(message, HasSubstr("is not a number of milliseconds")) << wrong;
+  }
 }
 
 TEST(RunOptions, L4AFailedRunLeavesTheSessionUsable) {

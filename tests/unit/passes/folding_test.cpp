@@ -95,6 +95,17 @@ TEST_F(Folding, ShrinkingLargeConstantsIsAlwaysGood) {
   EXPECT_EQ(graph().node_count(), 0u);
 }
 
+TEST_F(Folding, AnInputThatIsReadTwiceCountsOnce) {
+  options_.max_folded_bytes = 8;
+  initializer("a", Ints(100, 1));
+  add("Sum", {"a", "a"}, {"y"}, "doubles");
+  type("y", DataType::Int64, {200});
+  output("y");
+  run("fold_constants", OptimizationLevel::Basic);
+  EXPECT_THAT(nodes(), ElementsAre("doubles"));
+  EXPECT_EQ(evaluations_, 0);
+}
+
 TEST_F(Folding, ConstantsGoIntoBodies) {
   initializer("a", {1});
   add("Sum", {"a", "a"}, {"c"});

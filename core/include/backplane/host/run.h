@@ -32,6 +32,10 @@ BACKPLANE_API int32_t backplane_cancel_is_requested(const backplane_cancel* canc
  *                       outputs need
  * shrink_arenas         true: after the run, memory of the session that no run uses, and what freed      false
  *                       values left for later ones, is given back
+ * timeout_ms            the time that the run may take, counted from its call, as a decimal number; past  ""
+ *                       it the run ends within the kernel that is running, with BACKPLANE_TIMEOUT
+ *                       naming the node, and leaves its session usable. Making a plan counts, but is
+ *                       not cut short, and neither is work that a device has been given. "": any time
  * synchronize           false: the call may return while devices still work. Then feeds must stay and    true
  *                       fetches must not be read until backplane_session_synchronize
  * entry.NAME            a string of the caller's: shown with the run in traces
@@ -93,7 +97,7 @@ BACKPLANE_API backplane_status* backplane_run_options_set_callbacks(
 /* ---- Runs ---- */
 
 /* backplane_session_run with options, which may be NULL.
- * Ownership: as backplane_session_run. Threads: as it, too. Errors: its, and BACKPLANE_CANCELLED. Since: 0.1 */
+ * Ownership: as backplane_session_run. Threads: as it, too. Errors: its, BACKPLANE_CANCELLED and BACKPLANE_TIMEOUT. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_session_run_with(
     backplane_session* session, const backplane_run_options* options, const char* const* feed_names,
     const backplane_value* const* feeds, size_t feed_count, const char* const* fetch_names,
@@ -195,7 +199,7 @@ BACKPLANE_API backplane_status* backplane_binding_bind_output_to(backplane_bindi
                                                                  const char* device);
 
 /* backplane_binding_run with options, which may be NULL.
- * Ownership: as backplane_binding_run. Threads: one. Errors: its, and BACKPLANE_CANCELLED. Since: 0.1 */
+ * Ownership: as backplane_binding_run. Threads: one. Errors: its, BACKPLANE_CANCELLED and BACKPLANE_TIMEOUT. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_binding_run_with(backplane_binding* binding,
                                                            const backplane_run_options* options);
 

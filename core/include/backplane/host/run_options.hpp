@@ -1,6 +1,7 @@
 // Options of runs in C++: a part of backplane.hpp, which is the file to include.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -61,6 +62,14 @@ class RunOptions {
   RunOptions& set_cancel(const Cancel& cancel) {
     detail::check(backplane_run_options_set_cancel(get(), cancel.get()));
     return *this;
+  }
+  /// The time that a run may take, counted from its call: past it the run ends with BACKPLANE_TIMEOUT. What is left of
+  /// a time that is over already, 0 or less, ends it before its first node.
+  RunOptions& set_timeout(std::chrono::nanoseconds timeout) {
+    constexpr std::int64_t kNsPerMs = 1000000;
+    const std::int64_t ns = timeout.count() > 0 ? timeout.count() : 0;
+    const std::string decimals = std::to_string(kNsPerMs + ns % kNsPerMs).substr(1);
+    return set("timeout_ms", std::to_string(ns / kNsPerMs) + "." + decimals);
   }
   /// Functions to call before and after each node; either may be empty.
   RunOptions& set_callbacks(NodeCallback before, NodeCallback after) {
