@@ -14,6 +14,18 @@ std::string node_words(const Graph& graph, NodeId id, const Plugin* library = nu
               library == nullptr ? "" : " of " + library->file().string(), ")");
 }
 
+/// Bytes of constants that may be made of the model's own: weights of 4 bits become floats, which are moved and joined;
+/// a chain of nodes that join a value to itself is not to fill the memory.
+std::uint64_t allowed_folds(const Graph& graph) {
+  constexpr std::uint64_t kTimes = 32, kAlways = std::uint64_t{256} << 20;
+  std::uint64_t bytes = 0;
+  for (const ValueId id : graph.initializers) {
+    const ConstantPtr& constant = graph.value(id).constant;
+    if (constant != nullptr) bytes += constant->stored_bytes().size();
+  }
+  return kAlways + kTimes * bytes;
+}
+
 }  // namespace
 
 std::string Program::words(NodeId id) const {
@@ -330,6 +342,7 @@ bool Program::is_shape_arithmetic(NodeId id) {
 }
 
 void Program::fold_constants_left() {
+  std::uint64_t left = allowed_folds(*placed_.graph);
   for (const NodeId id : topological_order(*placed_.graph)) {
     const Node& node = placed_.graph->node(id);
     const auto is_known = [this](ValueId input) {
@@ -343,7 +356,7 @@ void Program::fold_constants_left() {
     if (std::any_of(node.outputs.begin(), node.outputs.end(), is_output)) continue;
     std::optional<std::vector<ConstantPtr>> results;
     try {
-      results = evaluator_.fold(*placed_.graph, node, std::uint64_t{1} << 32);
+      results = evaluator_.fold(*placed_.graph, node, std::min(left, std::uint64_t{1} << 32));
     } catch (const Error&) {  // the run will tell, if the node runs at all
     }
     if (!results) continue;
@@ -352,6 +365,8 @@ void Program::fold_constants_left() {
     placed_.graph->remove_node(id);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i] == kNone) continue;
+      if ((*results)[i] != nullptr)
+        left -= std::min<std::uint64_t>(left, (*results)[i]->stored_bytes().size());
       placed_.graph->value(outputs[i]).constant =
           context_.constants != nullptr ? context_.constants->share((*results)[i]) : (*results)[i];
     }

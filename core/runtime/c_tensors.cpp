@@ -103,10 +103,8 @@ class TensorCall {
 
   void run(Session& session, const RunOptions* options) const {
     if (lent_count_ > 0 && options != nullptr && !options->synchronize)
-      invalid(
-          "a run with synchronize=false goes on after the call, and wants a value for every feed "
-          "and for every "
-          "fetch that is given memory; see backplane_value_borrow");
+      invalid("a run with synchronize=false goes on after the call: lend it values, not memory ",
+              "(backplane_value_borrow), for feeds and fetches");
     session.run(named_feeds_, named_fetches_, options);
   }
 

@@ -58,6 +58,16 @@ std::vector<cl_device_id> devices_of(cl_platform_id platform) {
   return ids;
 }
 
+/// For messages.
+std::string described(cl_platform_id platform, bool is_without_devices) {
+  std::string words = platform_text(platform, CL_PLATFORM_NAME);
+  if (!is_without_devices) return words;
+  const bool is_pocl = words == "Portable Computing Language";
+  words += " (without a device";
+  if (is_pocl) words += ", as where it cannot write its cache folder, POCL_CACHE_DIR";
+  return words + ")";
+}
+
 std::vector<cl_platform_id> platforms() {
   cl_uint count = 0;
   const cl_int code = clGetPlatformIDs(0, nullptr, &count);
@@ -181,8 +191,9 @@ class Provider {
     if (is_searched_) return;
     std::string names;
     for (const cl_platform_id platform : platforms()) {
-      names += (names.empty() ? "" : ", ") + platform_text(platform, CL_PLATFORM_NAME);
-      for (const cl_device_id id : devices_of(platform)) {
+      const std::vector<cl_device_id> ids = devices_of(platform);
+      names += (names.empty() ? "" : ", ") + described(platform, ids.empty());
+      for (const cl_device_id id : ids) {
         if (device_value<cl_bool>(id, CL_DEVICE_AVAILABLE) == 0 ||
             device_value<cl_bool>(id, CL_DEVICE_COMPILER_AVAILABLE) == 0)
           continue;

@@ -45,6 +45,16 @@ class Inspect(program.ProgramTest):
         self.assertEqual(names[0], "same")
         self.assertRegex(names[2], r"^Identity_\d+$")
 
+    def test_constants_that_would_fill_the_memory_stay_nodes(self):
+        weight = numpy_helper.from_array(np.ones(1024, np.float32), "c0")
+        joins = [node("Concat", [f"c{i}", f"c{i}"], [f"c{i + 1}"], name=f"join{i}", axis=0) for i in range(22)]
+        bomb = model(joins + [node("ReduceSum", ["c22"], ["sum"], keepdims=0), node("Add", ["x", "sum"], ["y"])],
+                     [value("x")], [value("y")], [weight])
+        nodes = self.json_of("inspect", self.save(bomb, "bomb.onnx"), "--providers", "cpu")["nodes"]
+        joined = [n["name"] for n in nodes if n["op"] == "Concat" and n["provider"] == "cpu"]
+        self.assertGreaterEqual(len(joined), 5)  # of 22; the last one has 16 GiB
+        self.assertIn("join21", joined)
+
     def test_tables(self):
         text = self.succeed("inspect", self.model)
         for part in ("IR version 8", "input", "[n,3]", "overridable", "cpu"):

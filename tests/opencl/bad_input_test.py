@@ -41,6 +41,14 @@ class BadInput(program.ProgramTest):
     def test_without_a_driver_the_other_providers_work(self):
         self.run_relu(environment=NO_DRIVER)
 
+    def test_a_driver_without_devices_is_told_why_where_that_is_known(self):
+        nowhere = {"POCL_CACHE_DIR": "/proc/nothing", "XDG_CACHE_HOME": "/proc/nothing"}
+        row = next(row for row in self.json_of("providers", environment=nowhere) if row["provider"] == "opencl")
+        if row["devices"]:
+            self.skipTest("the driver needs no cache folder")
+        for text in ("Portable Computing Language", "cannot write its cache folder", "POCL_CACHE_DIR"):
+            self.assertIn(text, row["reason"])
+
     def test_a_device_that_is_not_there(self):
         self.fail_with(2, ["opencl", "no device 7"], "run", self.save(relu_model()), "--input", self.x, "--providers",
                        "opencl:7")
