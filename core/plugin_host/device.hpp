@@ -88,8 +88,8 @@ class KernelRegistry {
   /// A type parameter must exist in a version that the kernel covers; its constraint holds in the
   /// versions that have it.
   void add(const RegisteredKernel& kernel, const SchemaRegistry& schemas, bool first);
-  /// As `add`, for a provider's own kernels: they are of hundreds of operators, and a model has a few.
-  /// Those of an operator are checked against its schemas when it is first looked for; what is refused
+  /// As `add`, for providers that came with this library: their kernels are of hundreds of operators, and
+  /// a model has a few. Those of an operator are checked against its schemas when it is first looked for; what is refused
   /// then is told to the function of `check_later_against`, which comes before.
   void add_provisionally(const RegisteredKernel& kernel);
   using Warn = std::function<void(const std::string& refused)>;

@@ -252,4 +252,10 @@ std::filesystem::path default_plugin_directory() {
   return library.parent_path() / "backplane" / "plugins";
 }
 
+bool is_own_plugin(const Plugin& plugin) {
+  std::error_code error;
+  return std::filesystem::equivalent(plugin.file().parent_path(), default_plugin_directory(),
+                                     error);
+}
+
 }  // namespace backplane::core

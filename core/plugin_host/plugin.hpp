@@ -152,5 +152,7 @@ class PluginSet {
 /// Where plugins lie when nobody says otherwise: backplane/plugins beside the library that this code
 /// is in (lib/backplane/plugins).
 std::filesystem::path default_plugin_directory();
+/// Whether a plugin lies there: it came with this library, whose tests prove that none of its kernels is refused.
+bool is_own_plugin(const Plugin& plugin);
 
 }  // namespace backplane::core

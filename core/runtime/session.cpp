@@ -228,13 +228,20 @@ void Session::register_kernels(DeviceSet& devices) {
   for (SessionDevice& session_device : devices.devices) {
     struct Sink {
       KernelRegistry* registry;
+      const SchemaRegistry* schemas;
+      bool is_own;
       RegisteredKernel kernel;
-    } sink{&session_device.registry, {}};
+    } sink{
+        &session_device.registry, &schemas_, is_own_plugin(*session_device.device->plugin()), {}};
     const auto show = [](void* context, const bp_kernel_def* def) {
       return status_of([&] {
         auto& to = *static_cast<Sink*>(context);
         to.kernel.def = def;
-        to.registry->add_provisionally(to.kernel);
+        if (to.is_own) {
+          to.registry->add_provisionally(to.kernel);
+        } else {
+          to.registry->add(to.kernel, *to.schemas, false);
+        }
         ++to.kernel.rank;
       });
     };
