@@ -4,7 +4,6 @@
 #include <memory>
 #include <mutex>
 #include <onnx/common/constants.h>
-#include <ranges>
 #include <span>
 #include <string_view>
 
@@ -37,18 +36,24 @@ std::string domain_of(const Entry& entry) {
 
 /// The versions of the operators of that name, of any domain.
 std::span<const Entry> entries_of(std::string_view name) {
-  const auto found = std::ranges::equal_range(standard_schema_table(), name, {}, &Entry::name);
-  return {found.begin(), found.end()};
+  struct ByName {
+    bool operator()(const Entry& a, std::string_view b) const { return a.name < b; }
+    bool operator()(std::string_view a, const Entry& b) const { return a < b.name; }
+  };
+  const std::span<const Entry> all = standard_schema_table();
+  const auto [begin, end] = std::equal_range(all.begin(), all.end(), name, ByName{});
+  return {begin, end};
 }
 
 }  // namespace
 
 const ::onnx::OpSchema* standard_schema(const std::string& domain, const std::string& op_type,
                                         int version) {
-  for (const Entry& entry : std::views::reverse(entries_of(op_type))) {
-    if (entry.version <= version && domain_of(entry) == domain) return &schema_of(entry);
-  }
-  return nullptr;
+  const std::span<const Entry> entries = entries_of(op_type);
+  const auto selected = std::find_if(entries.rbegin(), entries.rend(), [&](const Entry& entry) {
+    return entry.version <= version && domain_of(entry) == domain;
+  });
+  return selected == entries.rend() ? nullptr : &schema_of(*selected);
 }
 
 std::vector<const ::onnx::OpSchema*> standard_versions(const std::string& domain,

@@ -186,7 +186,7 @@ std::vector<Target> find_targets() {
       // Where most cases cost a run of the device's compiler, all of them would take minutes.
       const bool has_compiler =
           provider == "opencl" || provider == "cuda" || provider == "cuda_stand_in";
-      constexpr int kSweepShare = 20, kRowShare = 3;
+      constexpr int kSweepShare = 40, kRowShare = 6;
       targets.push_back({provider, provider});
       if (has_compiler) {
         targets.back().sweep_share = kSweepShare;
