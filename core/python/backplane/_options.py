@@ -68,6 +68,10 @@ def _set_verbosity(options: Any, level: int) -> None:
         options.set("log_level", "trace")
 
 
+_LOG_VERBOSITY = property(lambda options: options._verbosity, _set_verbosity,
+                          doc="Above 0, with log_severity_level 0: everything is logged.")
+
+
 class SessionOptions:
     """Options of a session. Every key of backplane.h is taken by `set(key, value)`; the attributes are those that are used most.
 
@@ -212,14 +216,7 @@ class SessionOptions:
     logid = property(lambda self: self._set.get("entry.logid", ""), lambda self, text: self.set("entry.logid", text),
                      doc="A name for the session, kept as its entry \"logid\".")
 
-    @property
-    def log_verbosity_level(self) -> int:
-        """Above 0, with log_severity_level 0: everything is logged."""
-        return self._verbosity
-
-    @log_verbosity_level.setter
-    def log_verbosity_level(self, level: int) -> None:
-        _set_verbosity(self, level)
+    log_verbosity_level = _LOG_VERBOSITY
 
     @property
     def use_per_session_threads(self) -> bool:
@@ -283,14 +280,7 @@ class RunOptions:
             self.set(key, value)
         self._verbosity = state["_verbosity"]
 
-    @property
-    def log_verbosity_level(self) -> int:
-        """As of SessionOptions."""
-        return self._verbosity
-
-    @log_verbosity_level.setter
-    def log_verbosity_level(self, level: int) -> None:
-        _set_verbosity(self, level)
+    log_verbosity_level = _LOG_VERBOSITY
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(refusal("RunOptions", name))
