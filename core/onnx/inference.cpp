@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <limits>
 #include <onnx/shape_inference/implementation.h>
 #include <optional>
 #include <set>
@@ -377,8 +376,8 @@ void Inference::infer_by_newest(NodeProto& node, const ::onnx::OpSchema& schema,
     return !type.has_tensor_type() || type.tensor_type().has_shape();
   };
   if (context.getNumOutputs() == 0 || has_shape()) return;
-  const ::onnx::OpSchema* newest = standard_schema(canonical_domain(node.domain()), node.op_type(),
-                                                   std::numeric_limits<int>::max());
+  const ::onnx::OpSchema* newest =
+      standard_schema(canonical_domain(node.domain()), node.op_type(), kNewestVersion);
   if (newest == nullptr || newest->since_version() == schema.since_version()) return;
   if (!newest->has_type_and_shape_inference_function() ||
       newest->inputs().size() != schema.inputs().size())

@@ -1,7 +1,6 @@
 #include "core/onnx/schema_registry.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -14,8 +13,6 @@
 
 namespace backplane::core {
 namespace {
-
-constexpr int kNewest = std::numeric_limits<int>::max();
 
 FormalParam to_formal_param(const ::onnx::OpSchema::FormalParameter& param) {
   using Option = ::onnx::OpSchema::FormalParameterOption;
@@ -224,7 +221,7 @@ SchemaRegistry::~SchemaRegistry() = default;
 void SchemaRegistry::add(CustomSchema schema) {
   schema.domain = canonical_domain(schema.domain);
   check_definition(schema);
-  if (standard_schema(schema.domain, schema.name, kNewest) != nullptr) {
+  if (standard_schema(schema.domain, schema.name, kNewestVersion) != nullptr) {
     invalid(described(schema), " is one of ONNX's own; give it a domain of its own");
   }
   auto& versions = impl_->ops[{schema.domain, schema.name}];
@@ -263,7 +260,7 @@ std::vector<SchemaInfo> SchemaRegistry::versions(const std::string& domain,
     for (const auto& [version, op] : entry->second) result.push_back(to_info(op.schema));
   }
   if (!result.empty()) return result;
-  const FunctionOperator* known = function_operator(canonical, op_type, kNewest);
+  const FunctionOperator* known = function_operator(canonical, op_type, kNewestVersion);
   if (known != nullptr) result.push_back(to_info(known->schema));
   return result;
 }

@@ -14,7 +14,7 @@ namespace {
 
 using Entry = StandardSchema;
 
-/// ONNX's registry makes all schemas at the first question, which takes 15 to 20 ms; here each is made by itself.
+/// ONNX's registry makes all schemas at the first question; here each is made by itself.
 const ::onnx::OpSchema& schema_of(const Entry& entry) {
   static std::mutex mutex;
   static std::vector<std::unique_ptr<const ::onnx::OpSchema>> made(standard_schema_table().size());

@@ -1,6 +1,7 @@
 // ONNX's own operator schemas, each made when it is first asked for: a model needs a few dozen of over 600.
 #pragma once
 
+#include <limits>
 #include <onnx/defs/schema.h>
 #include <set>
 #include <string>
@@ -8,6 +9,9 @@
 #include <vector>
 
 namespace backplane::core {
+
+/// As a version: the newest that there is.
+inline constexpr int kNewestVersion = std::numeric_limits<int>::max();
 
 /// The newest schema up to `version` of an operator; null where there is none. `domain` is "" for ONNX's own. It stays
 /// until the process ends.

@@ -90,7 +90,7 @@ class KernelRegistry {
   void add(const RegisteredKernel& kernel, const SchemaRegistry& schemas, bool first);
   /// As `add`, for providers that came with this library: their kernels are of hundreds of operators, and
   /// a model has a few. Those of an operator are checked against its schemas when it is first looked for; what is refused
-  /// then is told to the function of `check_later_against`, which comes before.
+  /// then is told to the function of `check_later_against`, which comes before. Not after a `find`.
   void add_provisionally(const RegisteredKernel& kernel);
   using Warn = std::function<void(const std::string& refused)>;
   /// `schemas` outlives this.
@@ -104,10 +104,9 @@ class KernelRegistry {
  private:
   struct Operator {
     mutable std::vector<RegisteredKernel> kernels;
-    bool is_provisional = false;  ///< has kernels that nobody checked against the schemas
-    mutable std::once_flag checked;
+    mutable std::once_flag checked;  ///< the provisional ones of them
   };
-  Operator* insert(const RegisteredKernel& kernel, bool first);
+  void insert(const RegisteredKernel& kernel, bool first);
   void check_provisional(const Operator& one) const;
 
   std::map<std::pair<std::string, std::string>, Operator> operators_;

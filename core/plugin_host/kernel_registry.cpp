@@ -176,14 +176,13 @@ std::optional<std::string> refusal(const RegisteredKernel& kernel, Check&& check
 
 }  // namespace
 
-KernelRegistry::Operator* KernelRegistry::insert(const RegisteredKernel& kernel, bool first) {
+void KernelRegistry::insert(const RegisteredKernel& kernel, bool first) {
   RegisteredKernel added = kernel;
   added.first = first;
   added.rank = ++registered_;
-  Operator& one = operators_[{domain_of(kernel.def->domain), kernel.def->op_type}];
-  one.kernels.insert(std::upper_bound(one.kernels.begin(), one.kernels.end(), added, better),
-                     added);
-  return &one;
+  std::vector<RegisteredKernel>& known =
+      operators_[{domain_of(kernel.def->domain), kernel.def->op_type}].kernels;
+  known.insert(std::upper_bound(known.begin(), known.end(), added, better), added);
 }
 
 void KernelRegistry::add(const RegisteredKernel& kernel, const SchemaRegistry& schemas,
@@ -211,7 +210,7 @@ void KernelRegistry::add_provisionally(const RegisteredKernel& kernel) {
   }
   RegisteredKernel added = kernel;
   added.is_provisional = true;
-  insert(added, false)->is_provisional = true;
+  insert(added, false);
 }
 
 void KernelRegistry::check_provisional(const Operator& one) const {
@@ -230,7 +229,7 @@ const std::vector<RegisteredKernel>& KernelRegistry::find(const std::string& dom
   const auto found = operators_.find({domain_of(domain), op_type});
   if (found == operators_.end()) return none;
   const Operator& one = found->second;
-  if (one.is_provisional) std::call_once(one.checked, [&] { check_provisional(one); });
+  std::call_once(one.checked, [&] { check_provisional(one); });
   return one.kernels;
 }
 

@@ -253,9 +253,9 @@ std::filesystem::path default_plugin_directory() {
 }
 
 bool is_own_plugin(const Plugin& plugin) {
+  static const std::filesystem::path own = default_plugin_directory();
   std::error_code error;
-  return std::filesystem::equivalent(plugin.file().parent_path(), default_plugin_directory(),
-                                     error);
+  return std::filesystem::equivalent(plugin.file().parent_path(), own, error);
 }
 
 }  // namespace backplane::core

@@ -155,8 +155,9 @@ void add_run(CLI::App& program, Action& chosen) {
                      "folder to write outputs to: NAME.npy, or NAME.pb");
   command.add_option("--profile", request->profile, "file for a Chrome/Perfetto trace of the run");
   command
-      .add_option("--timeout", request->timeout,
-                  "seconds that the run may take; past them it ends after the node that is running")
+      .add_option(
+          "--timeout", request->timeout,
+          "seconds that the run may take; past them it fails, within the node that is running")
       ->check(CLI::Range(0.0, 1e9));
   command.add_flag("--json", request->json, "print one JSON value");
   request->selection.add_precision_to(command);
