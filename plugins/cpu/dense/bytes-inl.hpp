@@ -161,7 +161,54 @@ HWY_INLINE void store_sums(Vector32 sums0, Vector32 sums1, const Scales& scales,
     std::memcpy(y, bytes, static_cast<std::size_t>(width));
   }
 }
+
+template <int kRows>
+using Sums = Vector32[kRows][kVectors];
+
+/// Stores the sums of a tile as its rows of results.
+struct TileStore {
+  explicit TileStore(const TileU8Args& tile)
+      : args(tile),
+        row_bytes(tile.out_stride * tile.finish->element_bytes()),
+        whole_bytes(tile.width == kColumns && !tile.finish->sums && !tile.finish->floats),
+        finish(load(*tile.finish)) {}
+
+  template <int kRows>
+  HWY_INLINE void rows(const Sums<kRows>& sums, char* out) const {
+    const Scales scales = load_scales(args.columns);
+    if (HWY_LIKELY(whole_bytes)) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i, out += row_bytes) {
+        const auto y = to_bytes(scales.of(0, sums[i][0]), scales.of(1, sums[i][1]), finish);
+        hn::StoreU(y, Tag8Of16(), reinterpret_cast<std::uint8_t*>(out));
+      }
+    } else {
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i, out += row_bytes) {
+        store_sums(sums[i][0], sums[i][1], scales, *args.finish, finish, args.width, out);
+      }
+    }
+  }
+
+  const TileU8Args& args;
+  const std::ptrdiff_t row_bytes;
+  // The most frequent case, and of few products the one that takes the time.
+  const bool whole_bytes;
+  const Finish finish;
+};
 #endif
+
+/// Bytes of `n` channels, less than kColumns, of all taps of a pixel, in rows of kColumns.
+inline void copy_channels(const DepthwiseU8Args& args, const std::uint8_t* const* rows,
+                          std::int64_t channel, std::int64_t n, std::uint8_t* to) {
+  for (std::int64_t t = 0; t < args.taps; ++t, to += kColumns) {
+    const std::uint8_t* from = rows[t * args.row_pitch] + channel;
+    std::int64_t i = 0;
+    for (; i + 8 <= n; i += 8) std::memcpy(to + i, from + i, 8);
+    for (; i + 2 <= n; i += 2) std::memcpy(to + i, from + i, 2);
+    if (i < n) to[i] = from[i];
+  }
+}
 
 }  // namespace
 }  // namespace backplane::cpu::HWY_NAMESPACE

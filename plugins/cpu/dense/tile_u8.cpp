@@ -139,9 +139,6 @@ struct Panel {
   }
 };
 
-template <int kRows>
-using Sums = Vector32[kRows][kVectors];
-
 template <int kRows, PanelForm kForm, bool kRaw>
 HWY_INLINE HWY_ATTR void sum_tile(const TileU8Args& args, const std::int16_t* HWY_RESTRICT x,
                                   Sums<kRows>& sums) {
@@ -195,28 +192,14 @@ HWY_ATTR void tile(const TileU8Args& args) {
     store_raw<kRows>(sums, args.out);
     return;
   }
-  const std::ptrdiff_t bytes = args.out_stride * args.finish->element_bytes();
-  // The most frequent case, and of few products the one that takes the time.
-  const bool whole_bytes = args.width == kColumns && !args.finish->sums && !args.finish->floats;
-  const Finish finish = load(*args.finish);
+  const TileStore store(args);
   const std::int16_t* x = args.wide;
   auto* out = static_cast<char*>(args.out);
   for (std::int64_t t = 0; t <= args.more_tiles; ++t, x += kRows * args.wide_stride) {
     Sums<kRows> sums;
     sum_tile<kRows, kForm, false>(args, x, sums);
-    const Scales scales = load_scales(args.columns);
-    if (HWY_LIKELY(whole_bytes)) {
-#pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i, out += bytes) {
-        const auto y = to_bytes(scales.of(0, sums[i][0]), scales.of(1, sums[i][1]), finish);
-        hn::StoreU(y, Tag8Of16(), reinterpret_cast<std::uint8_t*>(out));
-      }
-    } else {
-#pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i, out += bytes) {
-        store_sums(sums[i][0], sums[i][1], scales, *args.finish, finish, args.width, out);
-      }
-    }
+    store.rows<kRows>(sums, out);
+    out += kRows * store.row_bytes;
   }
 }
 #endif
@@ -300,18 +283,6 @@ void pack_depthwise(const std::int8_t* weights, std::int64_t taps, std::int64_t 
     for (std::int64_t t = 0; t < taps; ++t) {
       to[unit + (t / 2 * kColumns + at) * 2 + t % 2] = weights[c * taps + t];
     }
-  }
-}
-
-/// Bytes of `n` channels, less than kColumns, of all taps of a pixel, in rows of kColumns.
-void copy_channels(const DepthwiseU8Args& args, const std::uint8_t* const* rows,
-                   std::int64_t channel, std::int64_t n, std::uint8_t* to) {
-  for (std::int64_t t = 0; t < args.taps; ++t, to += kColumns) {
-    const std::uint8_t* from = rows[t * args.row_pitch] + channel;
-    std::int64_t i = 0;
-    for (; i + 8 <= n; i += 8) std::memcpy(to + i, from + i, 8);
-    for (; i + 2 <= n; i += 2) std::memcpy(to + i, from + i, 2);
-    if (i < n) to[i] = from[i];
   }
 }
 
@@ -482,16 +453,22 @@ const KernelsU8& kernels_u8_pairs(Isa isa) { BP_SELECT_TARGET(isa, table_u8()); 
 
 namespace {
 
-bool multiplies_bytes(Isa isa) { return isa == Isa::kAvx512 && kernels_u8_vnni() != nullptr; }
+/// Those that multiply bytes; nullptr where there are none.
+const KernelsU8* kernels_of_bytes(Isa isa) {
+  if (isa == Isa::kAvx512) return kernels_u8_vnni();
+  return isa == Isa::kAvx2 ? kernels_u8_avxvnni() : nullptr;
+}
 
 }  // namespace
 
 const KernelsU8& kernels_u8(Isa isa) {
-  return multiplies_bytes(isa) ? *kernels_u8_vnni() : kernels_u8_pairs(isa);
+  const KernelsU8* const bytes = kernels_of_bytes(isa);
+  return bytes != nullptr ? *bytes : kernels_u8_pairs(isa);
 }
 
 std::string kernels_key(Isa isa) {
-  return multiplies_bytes(isa) ? "vnni" : "pairs " + std::to_string(static_cast<int>(isa));
+  const char* const form = kernels_of_bytes(isa) != nullptr ? "bytes " : "pairs ";
+  return form + std::to_string(static_cast<int>(isa));
 }
 
 }  // namespace backplane::cpu

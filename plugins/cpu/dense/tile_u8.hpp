@@ -158,5 +158,7 @@ const KernelsU8& kernels_u8_pairs(Isa isa);
 std::string kernels_key(Isa isa);
 /// With 8-bit products of AVX-512 (VNNI); nullptr where the processor or the build has none.
 const KernelsU8* kernels_u8_vnni();
+/// With those of AVX-VNNI, which processors without AVX-512 have.
+const KernelsU8* kernels_u8_avxvnni();
 
 }  // namespace backplane::cpu
