@@ -1,8 +1,8 @@
 #include "core/onnx/standard_schemas.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <onnx/common/constants.h>
 #include <span>
 #include <string_view>
@@ -14,18 +14,18 @@ namespace {
 
 using Entry = StandardSchema;
 
-/// ONNX's registry makes all schemas at the first question; here each is made by itself.
+/// ONNX's registry makes all schemas at the first question; here each is made by itself. Without a lock, which the child
+/// of a fork would find held for ever where another thread was here: of two threads that make one, one throws its own away.
 const ::onnx::OpSchema& schema_of(const Entry& entry) {
-  static std::mutex mutex;
-  static std::vector<std::unique_ptr<const ::onnx::OpSchema>> made(standard_schema_table().size());
-  const std::lock_guard lock(mutex);
-  auto& schema = made[static_cast<std::size_t>(&entry - standard_schema_table().data())];
-  if (schema == nullptr) {
-    ::onnx::OpSchema fresh = entry.make();
-    fresh.Finalize();
-    schema = std::make_unique<const ::onnx::OpSchema>(std::move(fresh));
-  }
-  return *schema;
+  using Slot = std::atomic<const ::onnx::OpSchema*>;
+  static auto& slots = *new std::vector<Slot>(standard_schema_table().size());  // for good
+  Slot& slot = slots[static_cast<std::size_t>(&entry - standard_schema_table().data())];
+  if (const auto* const made = slot.load(std::memory_order_acquire)) return *made;
+  auto fresh = std::make_unique<::onnx::OpSchema>(entry.make());
+  fresh->Finalize();
+  const ::onnx::OpSchema* first = nullptr;
+  if (!slot.compare_exchange_strong(first, fresh.get(), std::memory_order_acq_rel)) return *first;
+  return *fresh.release();
 }
 
 std::string domain_of(const Entry& entry) {

@@ -11,6 +11,8 @@
  * 5. Threads: an environment, a session and a status may be used from any threads at a time. Options, bindings and
  *    values are used by one thread at a time, except that many runs may read the same value.
  * 6. No function throws, exits, or writes to stdout or stderr; logging goes to the environment's sink.
+ * 7. In the child of a fork, what the parent made is only to be destroyed. New objects work, unless another thread was within
+ *    a function of this list at the time of the fork.
  *
  * Each function has the labels Ownership, Threads, Errors and Since. "as rule N" points at the list above. */
 #pragma once
@@ -214,7 +216,8 @@ BACKPLANE_API backplane_status* backplane_options_add_external_data(backplane_op
 
 /* ---- Environment ---- */
 
-/* Receives a line of the log: a BP_LOG_* level (0 trace .. 4 error) and its text. Called from any thread. */
+/* Receives a line of the log: a BP_LOG_* level (0 trace .. 4 error) and its text. Called from any thread, maybe with the
+ * library's locks held: it calls no function of the library. */
 typedef void (*backplane_log_fn)(void* context, int32_t level, const char* message);
 
 /* What sessions share: log, thread pool, loaded plugins, packed weights. `options` may be NULL. Without a `log` sink,

@@ -101,7 +101,8 @@ class Options {
 /// What sessions share. Copies are the same environment.
 class Environment {
  public:
-  /// Receives a line of the log, from any thread: 0 trace .. 4 error. What it throws is swallowed.
+  /// Receives a line of the log, from any thread: 0 trace .. 4 error. It calls nothing of the library; what it throws is
+  /// swallowed.
   using LogSink = std::function<void(int level, const std::string& message)>;
 
   /// Without a sink, lines go to standard error.
