@@ -163,6 +163,37 @@ std::vector<std::pair<int, int>> control_edges(const SegmentDraft& draft, const 
   return edges;
 }
 
+/// Finds the steps after which slots of strings, sequences, optionals and maps can be emptied. Where a device may still be
+/// reading, or steps run beside each other, they stay until the run has ended.
+void find_spent_slots(Segment& segment) {
+  constexpr int kNobody = -1, kKept = -2;
+  std::vector<int> last(segment.slots.size(), kNobody);
+  std::vector<bool> beside(segment.steps.size());
+  for (const ParallelGroup& group : segment.groups) {
+    for (const int step : group.steps) beside[static_cast<std::size_t>(step)] = true;
+  }
+  const auto keep = [&](int slot) { last[static_cast<std::size_t>(slot)] = kKept; };
+  for (std::size_t i = 0; i < segment.steps.size(); ++i) {
+    const Step& step = segment.steps[i];
+    for (const std::vector<int>* slots : {&step.inputs, &step.outputs}) {
+      for (const int slot : *slots) {
+        if (slot < 0 || last[static_cast<std::size_t>(slot)] == kKept) continue;
+        last[static_cast<std::size_t>(slot)] =
+            step.on_stream || beside[i] ? kKept : static_cast<int>(i);
+      }
+    }
+  }
+  for (const Border& border : segment.outgoing) keep(border.slot);
+  for (const auto& [fetch, slot] : segment.dynamic_fetches) keep(slot);
+  for (std::size_t i = 0; i < segment.slots.size(); ++i) {
+    const Slot& slot = segment.slots[i];
+    const bool is_whole =
+        slot.state->kind != ValueState::Kind::Tensor || slot.state->type == DataType::String;
+    if (slot.place != Place::Dynamic || !is_whole || last[i] < 0) continue;
+    segment.steps[static_cast<std::size_t>(last[i])].spent.push_back(static_cast<int>(i));
+  }
+}
+
 /// Takes steps that need not run out of the list; waits keep pointing at the right ones.
 void drop_steps(Segment& segment, const Aliases& aliases, const std::vector<StepWishes>& wishes) {
   std::vector<int> moved(segment.steps.size(), -1);
@@ -236,6 +267,7 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
   segment->wants_shape = std::move(walk.wants_shape);
   segment->wants_value = std::move(walk.wants_value);
   segment->evaluated = std::move(walk.evaluated);
+  find_spent_slots(*segment);
   if (program.context().capture) segment->capture = find_capture_ranges(*segment, program);
   return segment;
 }

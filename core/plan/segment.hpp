@@ -80,8 +80,9 @@ struct Step {
   std::uint64_t workspace_bytes = 0;
   std::uint64_t workspace_room = 0;  ///< the same or more
   std::vector<Wait> waits;
-  bool signals = false;  ///< somebody waits for this step
-  std::string label;     ///< kernel and variant, or what is copied: for traces and explanations
+  bool signals = false;    ///< somebody waits for this step
+  std::vector<int> spent;  ///< slots that own what is in them, which nothing reads after this step
+  std::string label;       ///< kernel and variant, or what is copied: for traces and explanations
 };
 
 /// A node that needs no step, since all its outputs are views.
@@ -139,6 +140,7 @@ struct Segment {
   std::vector<Step> steps;
   std::vector<Border> incoming;
   std::vector<Border> outgoing;  ///< needed after the segment
+  std::vector<Border> spent;     ///< left by earlier segments, and not needed after this one
   std::vector<std::pair<int, int>>
       fetches;  ///< (fetch, slot): written by this segment, tensors of known size
   std::vector<std::pair<int, int>>

@@ -57,7 +57,11 @@ StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Bo
       slots_(graph_.value_count(), devices_.space_count()),
       available_(graph_.value_count(), devices_.space_count()),
       is_fetched_(graph_.value_count()) {
-  for (const Border& border : available) available_.at(border.value, border.space) = 0;
+  for (const Border& border : available) {
+    available_.at(border.value, border.space) = 0;
+    const std::vector<ValueId>& feeds = program.feeds();
+    if (std::find(feeds.begin(), feeds.end(), border.value) == feeds.end()) left_.push_back(border);
+  }
   for (const ValueId fetch : program.fetches()) is_fetched_[static_cast<std::size_t>(fetch)] = true;
 }
 
@@ -413,6 +417,9 @@ void StepBuilder::finish_borders() {
     slot_in(value, kHostSpace, {"a shape depends on it", kNobody, ""});
   std::set<ValueId> later = needed_later();
   later.insert(later_fetches_.begin(), later_fetches_.end());
+  for (const Border& border : left_) {
+    if (!later.contains(border.value)) draft_.segment.spent.push_back(border);
+  }
   for (const ValueId value : later) {
     if (value == kNone) continue;
     for (int space = 0; space < static_cast<int>(devices_.space_count()); ++space) {

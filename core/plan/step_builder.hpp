@@ -114,6 +114,7 @@ class StepBuilder {
   const BorderWishes wishes_;
   PlaceTable slots_;              ///< where a value is
   PlaceTable available_;          ///< from outside: 0
+  std::vector<Border> left_;      ///< by earlier segments
   std::vector<bool> is_fetched_;  ///< by value
   std::set<int> direct_fetches_;  ///< fetches that a kernel writes directly
   std::set<ValueId>

@@ -82,6 +82,12 @@ void RuntimeValue::set_absent() {
   strings.clear();
 }
 
+void RuntimeValue::give_back() {
+  memory.reset();
+  std::vector<std::string>().swap(strings);
+  elements.clear();
+}
+
 void RuntimeValue::set_tensor(DataType type_of_elements,
                               const std::vector<std::int64_t>& new_dims) {
   const std::int64_t count = element_count(new_dims);

@@ -45,6 +45,8 @@ struct RuntimeValue : bp_value, std::enable_shared_from_this<RuntimeValue> {
   DataType element() const { return static_cast<DataType>(description.dtype); }
 
   void set_absent();
+  /// Lets go of what it owns: host memory, strings, elements. To be described anew.
+  void give_back();
   /// A tensor of plain format without memory; `bytes` follows from type and dims. Throws
   /// InvalidArgument when they do not fit into 63 bits.
   void set_tensor(DataType type, const std::vector<std::int64_t>& new_dims);

@@ -194,6 +194,7 @@ std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode
   node->segment =
       plan_segment(*generation.program, begin, std::move(values), available, fetched,
                    places != nullptr ? places->fetches : std::vector<int>(), wishes, before);
+  choose_arenas(*node, from);
   check_room(generation, *node->segment);
   if (from.next.size() >= max_plans_) from.next.pop_back();
   keep_plan(generation, from, {std::move(key), node}, start);
@@ -481,9 +482,9 @@ void Executable::run_segments(const Run& run, std::shared_ptr<PlanNode> plan, Ru
     return;
   }
   std::vector<bool> fetched(run.fetches.size());
-  for (std::size_t depth = 0;; ++depth) {
+  while (true) {
     provide_fetches(*plan->segment, run);
-    context.run(plan->segment, depth, run.feeds, run.fetches);
+    context.run(plan->segment, plan->depth, run.feeds, run.fetches);
     if (plan->segment->is_last) break;
     for (const auto& [fetch, slot] : plan->segment->fetches)
       fetched[static_cast<std::size_t>(fetch)] = true;

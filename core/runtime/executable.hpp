@@ -4,8 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,22 +12,10 @@
 #include "core/plan/host_views.hpp"
 #include "core/plan/program.hpp"
 #include "core/runtime/address_filter.hpp"
+#include "core/runtime/plan_node.hpp"
 #include "core/runtime/run_context.hpp"
 
 namespace backplane::core {
-
-/// What tells plans apart: types and dims of feeds, elements of those that shapes depend on.
-using PlanKey = std::vector<std::int64_t>;
-
-/// A planned segment and what came after it, by what became known.
-struct PlanNode {
-  std::shared_ptr<Segment> segment;
-  struct Next {
-    PlanKey key;
-    std::shared_ptr<PlanNode> node;
-  };
-  std::list<Next> next;  ///< the most recently used first, bounded
-};
 
 /// A program and its plans. Replaced as a whole when a kernel refuses shapes and nodes move elsewhere.
 struct Generation {

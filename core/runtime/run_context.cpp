@@ -113,7 +113,6 @@ void RunContext::start(std::uint64_t run_id, const RunControls& controls) {
   controls_ = controls;
   used_before_run_ = use_count_;
   if (controls_.views != nullptr) controls_.views->begin();
-  if (!left_.empty()) left_.clear();
   arenas_ = pool_.take(last_arenas_);
   if (!tells_devices_) return;
   for (int i = 0; i < static_cast<int>(devices_.devices.size()); ++i) {
@@ -139,6 +138,9 @@ void RunContext::end_run() noexcept {
   begun_.clear();
   held_.clear();
   own_views_.clear();
+  left_.clear();
+  for (SegmentContext* const context : dynamic_) context->give_dynamic_back();
+  dynamic_.clear();
   if (arenas_ == nullptr) return;
   last_arenas_ = arenas_;
   pool_.give(std::exchange(arenas_, nullptr));
@@ -159,7 +161,7 @@ void RunContext::synchronize() {
 
 const RuntimeValue* RunContext::left_value(ValueId value, int space) const {
   const auto found = left_.find({value, space});
-  return found != left_.end() ? found->second : nullptr;
+  return found != left_.end() ? found->second.value : nullptr;
 }
 
 std::vector<Border> RunContext::left() const {
@@ -252,9 +254,18 @@ void RunContext::make_arenas(const Segment& segment, std::size_t depth) {
       if (moved) pool.account(set);
     }
   } account{pool_, *arenas_};
+  if (segment.begin == 0) {
+    for (std::vector<std::uint64_t>& of_depth : most_bytes_)
+      std::fill(of_depth.begin(), of_depth.end(), 0);
+    std::fill(arena_bytes_.begin(), arena_bytes_.end(), 0);
+  }
+  if (most_bytes_.size() <= depth)
+    most_bytes_.resize(depth + 1, std::vector<std::uint64_t>(arena_bytes_.size()));
   for (std::size_t arena = 0; arena < segment.arena_bytes.size(); ++arena) {
     const std::uint64_t bytes = segment.arena_bytes[arena];
-    arena_bytes_[arena] = depth == 0 ? bytes : arena_bytes_[arena] + bytes;
+    std::uint64_t& most = most_bytes_[depth][arena];
+    arena_bytes_[arena] += std::max(bytes, most) - most;
+    most = std::max(bytes, most);
     DeviceBuffer& buffer = arenas_->depths[depth].arenas[arena].buffer;
     if (bytes <= buffer.bytes()) continue;
     arenas_->touch(depth);
@@ -313,7 +324,6 @@ void RunContext::prepare(const std::shared_ptr<const Segment>& segment, const Ru
   controls_.views = views;
   if (views != nullptr) views->begin();
   used_before_run_ = use_count_;
-  if (!left_.empty()) left_.clear();
   arenas_ = pool_.take(last_arenas_);
   SegmentContext& context = bound_context(segment, 0, feeds, fetches);
   for (const Step& step : segment->steps) {
@@ -336,7 +346,10 @@ SegmentContext& RunContext::bound_context(const std::shared_ptr<const Segment>& 
 void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t depth,
                      const RunValues& feeds, const RunValues& fetches) {
   SegmentContext& context = bound_context(segment, depth, feeds, fetches);
-  context.forget_dynamic();
+  if (context.has_dynamic()) {
+    context.empty_dynamic();
+    dynamic_.push_back(&context);
+  }
   context.set_stop(controls_.stop.may_be_raised() ? &controls_.stop : nullptr);
   if (context.captures().empty() || controls_.observer != nullptr || controls_.spans != nullptr) {
     execute(context);
@@ -350,8 +363,42 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
   }
   drain(*segment);
   take_dynamic(context, feeds, fetches);
-  for (const Border& border : segment->outgoing)
-    left_[{border.value, border.space}] = &context.value(border.slot);
+  leave(context);
+}
+
+/// Notes what the segment leaves for later ones, and empties what none of them needs any more.
+void RunContext::leave(SegmentContext& context) {
+  const Segment& segment = context.segment();
+  for (const Border& border : segment.outgoing) {
+    const Slot& slot = segment.slots[static_cast<std::size_t>(border.slot)];
+    Left left{&context.value(border.slot), nullptr, kNone};
+    if (slot.place == Place::Dynamic) {
+      left.owner = &context;
+      left.slot = border.slot;
+    } else if (slot.place == Place::Incoming) {
+      const Border& from = segment.incoming[static_cast<std::size_t>(slot.number)];
+      const auto earlier = left_.find({from.value, from.space});
+      if (from.value == border.value && from.space == border.space) continue;  // it is where it was
+      if (earlier != left_.end()) {
+        left.owner = earlier->second.owner;
+        left.slot = earlier->second.slot;
+      }
+    }
+    left_[{border.value, border.space}] = left;
+  }
+  for (const Border& border : segment.spent) forget_left(border);
+}
+
+void RunContext::forget_left(const Border& border) {
+  const auto found = left_.find({border.value, border.space});
+  if (found == left_.end()) return;
+  const Left left = found->second;
+  left_.erase(found);
+  const auto is_in_it = [&](const auto& entry) {  // a view of it, say
+    return entry.second.owner == left.owner && entry.second.slot == left.slot;
+  };
+  if (left.owner != nullptr && std::none_of(left_.begin(), left_.end(), is_in_it))
+    left.owner->give_back(left.slot);
 }
 
 void RunContext::fail_if_stopped(const Step& step) {
@@ -381,6 +428,7 @@ void RunContext::execute_range(SegmentContext& context, std::size_t begin, std::
     work.on(operation);
     if (!operation.plain) {
       execute_special(context, operation);
+      forget_spent(context, context.segment().steps[static_cast<std::size_t>(operation.step)]);
     } else if (bp_status* status = operation.call()) {
       fail(context.segment().steps[static_cast<std::size_t>(operation.step)], status);
     }

@@ -57,8 +57,9 @@ class RunContext {
   /// Waits for what a run left going on. Throws what that failed with.
   void synchronize();
 
-  /// Runs a segment, `depth` segments having run before it. Feeds are by Program::feeds, fetches by Program::fetches;
-  /// those that the segment writes have memory. Throws what failed, after draining all streams.
+  /// Runs a segment in the arenas of a depth, in which nothing that earlier segments of the run left lies. Feeds are by
+  /// Program::feeds, fetches by Program::fetches; those that the segment writes have memory. Throws what failed, after
+  /// draining all streams.
   void run(const std::shared_ptr<const Segment>& segment, std::size_t depth, const RunValues& feeds,
            const RunValues& fetches);
 
@@ -125,6 +126,11 @@ class RunContext {
   [[noreturn]] void fail(const Step& step, bp_status* status);
   const RuntimeValue* incoming_value(const Border& border, const RunValues& feeds) const;
   void take_dynamic(SegmentContext& context, const RunValues& feeds, const RunValues& fetches);
+  void leave(SegmentContext& context);
+  void forget_left(const Border& border);
+  static void forget_spent(SegmentContext& context, const Step& step) {
+    for (const int slot : step.spent) context.give_back(slot);
+  }
 
   struct Cached {
     std::size_t depth;
@@ -146,10 +152,19 @@ class RunContext {
   std::vector<std::uint64_t> arena_bytes_;  ///< by arena, of the last run
   std::vector<Cached> cached_;
   std::uint64_t use_count_ = 0, used_before_run_ = 0;
-  std::map<std::pair<ValueId, int>, const RuntimeValue*> left_;
-  std::vector<int> begun_;                       ///< devices that were told of the run
-  std::vector<std::shared_ptr<HostView>> held_;  ///< views of the run in flight
-  HostViews own_views_;                          ///< of a run whose caller keeps none
+  /// What a segment left for later ones.
+  struct Left {
+    const RuntimeValue* value;
+    SegmentContext*
+        owner;  ///< whose slot `slot` owns the memory that the value lies in; null: nobody's does
+    int slot;
+  };
+  std::map<std::pair<ValueId, int>, Left> left_;
+  std::vector<SegmentContext*> dynamic_;                ///< of the run, with slots that own memory
+  std::vector<std::vector<std::uint64_t>> most_bytes_;  ///< by depth and arena, of the last run
+  std::vector<int> begun_;                              ///< devices that were told of the run
+  std::vector<std::shared_ptr<HostView>> held_;         ///< views of the run in flight
+  HostViews own_views_;                                 ///< of a run whose caller keeps none
   std::uint64_t run_id_ = 0;
   RunControls controls_;
   std::shared_ptr<const Segment> going_on_;  ///< the segment whose work nobody has waited for

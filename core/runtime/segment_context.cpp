@@ -154,7 +154,7 @@ void SegmentContext::make_contexts(const DeviceSet& devices, const Program& prog
     const Step& step = segment_->steps[i];
     const bool computes = step.kind == StepKind::Compute;
     operations_.push_back({nullptr, nullptr, &contexts_[i],
-                           computes && step.waits.empty() && !step.signals,
+                           computes && step.waits.empty() && !step.signals && step.spent.empty(),
                            static_cast<std::int32_t>(i), nullptr,
                            step.node == kNone ? nullptr : &program.graph().node(step.node)});
     set_kernel(i);
@@ -218,8 +218,12 @@ void SegmentContext::bind_memory(const std::vector<Arena>& arenas,
   }
 }
 
-void SegmentContext::forget_dynamic() {
+void SegmentContext::empty_dynamic() {
   for (const std::size_t index : dynamic_) describe(values_[index], segment_->slots[index]);
+}
+
+void SegmentContext::give_dynamic_back() {
+  for (const std::size_t index : dynamic_) values_[index].give_back();
 }
 
 void SegmentContext::bind_incoming(std::size_t index, const RuntimeValue& value) {

@@ -29,7 +29,7 @@ struct Operation {
   bp_status* (*compute)(const bp_prepared* prepared, const bp_kctx* ctx);  ///< null for copies
   const bp_prepared* prepared;
   ComputeContext* ctx;
-  bool plain;  ///< nothing to wait for, nothing to signal: call compute and go on
+  bool plain;  ///< nothing to wait for, to signal or to empty: call compute and go on
   std::int32_t step;
   std::mutex* turn;  ///< null where any number of calls may go on at a time
   const Node* node;  ///< null for copies
@@ -63,8 +63,13 @@ class SegmentContext {
   void resize(const SegmentChange& change);
   /// The next bind_memory() points everything anew.
   void forget_memory() { generation_ = 0; }
-  /// Empties what kernels size and fill themselves: sequences, strings, outputs of unknown size.
-  void forget_dynamic();
+  /// Whether there are slots that own what is in them: sequences, strings, outputs of unknown size.
+  bool has_dynamic() const { return !dynamic_.empty(); }
+  /// Makes all of them ready to be filled by kernels.
+  void empty_dynamic();
+  /// Lets go of what is in all of them, or in one. To be made ready again.
+  void give_dynamic_back();
+  void give_back(int slot) { value(slot).give_back(); }
   /// Gives an incoming value (index into Segment::incoming).
   void bind_incoming(std::size_t index, const RuntimeValue& value);
   /// Gives the memory of a fetch.
@@ -117,7 +122,7 @@ class SegmentContext {
   std::vector<HostView*> current_views_;  ///< of the last run
   std::vector<std::vector<std::size_t>>
       whole_incoming_;                ///< positions in pointers_: values that are no plain tensors
-  std::vector<std::size_t> dynamic_;  ///< slots that forget_dynamic() empties
+  std::vector<std::size_t> dynamic_;  ///< slots that own what is in them
   std::uint64_t generation_ = 0;
   const StopSignal* stop_ = nullptr;
 };

@@ -68,6 +68,7 @@ void RunContext::execute_watched(SegmentContext& context, std::size_t first, std
       add_device_spans(step);
     }
     observe(context, step, true);
+    forget_spent(context, step);
   }
 }
 
