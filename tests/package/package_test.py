@@ -8,6 +8,7 @@ README's first program is built and run, too.
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,13 @@ def check_manual(prefix):
     for page in ("README.md", "core/SESSION.md", "core/python/README.md", "plugin_api/README.md"):
         assert (manual / page).read_bytes() == (SOURCE / page).read_bytes(), page
     assert (manual / "LICENSE").is_file()
+    text = (manual / "plugin_api/README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`DIR/([^`]*)`", text)
+    assert named, "the page names nothing of the installed tree"
+    for path in named:
+        assert (prefix / path).exists(), f"plugin_api/README.md names {path}, which is not installed"
+    asked = re.search(r"--providers (\w+)", text).group(1)
+    assert f'"{asked}"' in (manual / "examples/my_provider.cpp").read_text(encoding="utf-8"), asked
 
 
 # Two sessions on two libraries; the first one ends, with all that holds its library.
