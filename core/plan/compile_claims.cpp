@@ -114,7 +114,7 @@ void compile_part(PlacedGraph& placed, const std::shared_ptr<const Graph>& sourc
   const bp_kernel_def* def = nullptr;
   bp_kernel* kernel = nullptr;
   if (bp_status* status =
-          device.api().compile(device.raw(), &ctx, compiled.view->raw(), claim.id, &def, &kernel))
+          device.call(device.api().compile, &ctx, compiled.view->raw(), claim.id, &def, &kernel))
     throw take_error(status);
   if (def == nullptr || kernel == nullptr)
     throw Error(Code::Internal, "it was compiled into nothing");
@@ -144,8 +144,7 @@ void compile_claims(PlacedGraph& placed, int device_index, const DeviceSet& devi
   const std::set<NodeId> offered(nodes.begin(), nodes.end());
   ClaimCollector collector{&offered, {}, {}};
   const GraphView view(*source, nodes);
-  if (bp_status* status =
-          device.api().claims(device.raw(), view.raw(), &collector, collect_claim)) {
+  if (bp_status* status = device.call(device.api().claims, view.raw(), &collector, collect_claim)) {
     placed.remarks.push_back(
         text("the claims of ", device.label(), " were dropped: ", take_error(status).message()));
     return;

@@ -53,8 +53,8 @@ bp_status* native(const bp_kctx* ctx, std::int32_t kind, const bp_tensor* tensor
     return make_status(Code::Unsupported,
                        "provider '" + device.provider_name() + "' shows no native handles");
   }
-  return device.api().native(device.raw(), kind, ctx->stream,
-                             tensor != nullptr ? tensor->buffer : nullptr, out);
+  return device.call(device.api().native, kind, ctx->stream,
+                     tensor != nullptr ? tensor->buffer : nullptr, out);
 }
 
 const bp_compute_api& compute_api() {

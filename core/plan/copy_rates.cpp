@@ -27,8 +27,8 @@ std::int32_t copy_mode(const DeviceSet& devices, int device, bp_memory_kind from
   Device& executing = devices.at(device);
   bp_copy_caps caps{};
   caps.struct_size = sizeof(caps);
-  check_status(executing.api().copy_caps(executing.raw(), from, to,
-                                         peer >= 0 ? devices.at(peer).raw() : nullptr, &caps),
+  const bp_device* const other = peer >= 0 ? devices.at(peer).raw() : nullptr;
+  check_status(executing.call(executing.api().copy_caps, from, to, other, &caps),
                executing.label());
   return caps.mode;
 }
@@ -108,7 +108,7 @@ class Meter {
       end->tensor.bytes = bytes;
     }
     executing_->check(
-        executing_->api().copy(executing_->raw(), stream_.raw(), &from.tensor, &to.tensor),
+        executing_->call(executing_->api().copy, stream_.raw(), &from.tensor, &to.tensor),
         "measuring its copies");
     if (auto error = stream_.drain()) throw error->within(executing_->label());
   }

@@ -77,7 +77,8 @@ void compute_on_host(const PrepareResult& prepared, Device& device, bp_threads* 
   ctx.packed_count = static_cast<std::uint32_t>(packed.size());
   ctx.workspace = workspace.tensor;
   ctx.input_state = states.data();
-  if (bp_status* status = prepared.prepared.def().compute(prepared.prepared.raw(), &ctx))
+  if (bp_status* status = call_for_status(
+          [&] { return prepared.prepared.def().compute(prepared.prepared.raw(), &ctx); }))
     throw take_error(status);
 }
 

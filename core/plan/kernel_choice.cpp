@@ -103,8 +103,9 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
     bp_cost cost{};
     cost.struct_size = sizeof(cost);
     if (def.match != nullptr && view_node != nullptr) {
-      if (bp_status* status = def.match(def.self, candidate.guest ? nullptr : device.device->raw(),
-                                        view_node, &cost)) {
+      bp_device* const raw = candidate.guest ? nullptr : device.device->raw();
+      if (bp_status* status =
+              call_for_status([&] { return def.match(def.self, raw, view_node, &cost); })) {
         const Error error = take_error(status);
         reasons.push_back({label, "refused", text(def.name, ": ", error.message())});
         continue;
@@ -142,7 +143,8 @@ KernelHandle create_kernel(const DeviceSet& devices, int device, const Registere
   CreateContext ctx = make_create_context(devices, device, kernel.guest, threads, flags);
   ctx.depth = depth;
   bp_kernel* created = nullptr;
-  if (bp_status* status = kernel.def->create(kernel.def->self, &ctx, node, &created))
+  if (bp_status* status = call_for_status(
+          [&] { return kernel.def->create(kernel.def->self, &ctx, node, &created); }))
     throw take_error(status).within(kernel.def->name);
   if (created == nullptr)
     throw Error(Code::Internal,

@@ -23,7 +23,8 @@ class KernelHandle {
     return *this;
   }
   ~KernelHandle() {
-    if (kernel_ != nullptr && def_->destroy != nullptr) def_->destroy(kernel_);
+    if (kernel_ != nullptr && def_->destroy != nullptr)
+      call_without_status(def_->name, [&] { def_->destroy(kernel_); });
   }
 
   explicit operator bool() const { return kernel_ != nullptr; }
@@ -93,7 +94,8 @@ class PreparedHandle {
     Owned(const Owned&) = delete;
     Owned& operator=(const Owned&) = delete;
     ~Owned() {
-      if (prepared != nullptr && def->release != nullptr) def->release(prepared);
+      if (prepared != nullptr && def->release != nullptr)
+        call_without_status(def->name, [&] { def->release(prepared); });
     }
     const bp_kernel_def* def;
     bp_prepared* prepared;

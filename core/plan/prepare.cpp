@@ -262,7 +262,8 @@ PrepareResult prepare_kernel(const PrepareRequest& request) {
   ctx.result = &result;
   const bp_kernel_def& def = request.kernel->def();
   bp_prepared* prepared = nullptr;
-  if (bp_status* status = def.prepare(request.kernel->raw(), &ctx, &prepared))
+  if (bp_status* status =
+          call_for_status([&] { return def.prepare(request.kernel->raw(), &ctx, &prepared); }))
     throw take_error(status);
   result.prepared = PreparedHandle(&def, prepared);
   if (prepared == nullptr)

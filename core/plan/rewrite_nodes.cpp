@@ -152,7 +152,7 @@ void rewrite_nodes(PlacedGraph& placed, int device_index, const DeviceSet& devic
     editor.offered = &view;
     editor.plugin = device.plugin();
     editor.identity = device.identity();
-    if (bp_status* status = device.api().rewrite(device.raw(), view.raw(), &editor, &rewrite_api()))
+    if (bp_status* status = device.call(device.api().rewrite, view.raw(), &editor, &rewrite_api()))
       throw take_error(status);
     if (editor.drafts.empty()) {
       placed.notes.insert(editor.notes.begin(), editor.notes.end());

@@ -229,7 +229,7 @@ std::int32_t StepBuilder::copy_mode(int device, bp_memory_kind from, bp_memory_k
   bp_copy_caps caps{};
   caps.struct_size = sizeof(caps);
   const bp_device* other = peer >= 0 ? devices_.at(peer).raw() : nullptr;
-  check_status(executing.api().copy_caps(executing.raw(), from, to, other, &caps),
+  check_status(executing.call(executing.api().copy_caps, from, to, other, &caps),
                executing.label());
   return caps.mode;
 }

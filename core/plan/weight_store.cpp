@@ -87,7 +87,7 @@ std::string place_of(const DevicePtr& device) {
 
 void copy_and_wait(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to) {
   Stream stream(device);
-  check_status(device->api().copy(device->raw(), stream.raw(), &from, &to),
+  check_status(device->call(device->api().copy, stream.raw(), &from, &to),
                "copying a constant to " + device->label());
   if (auto error = stream.drain()) throw error->within("copying a constant to " + device->label());
 }
@@ -99,7 +99,7 @@ void upload(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to)
   bp_copy_caps caps{};
   caps.struct_size = sizeof(caps);
   check_status(
-      device->api().copy_caps(device->raw(), BP_MEMORY_HOST, BP_MEMORY_DEVICE, nullptr, &caps),
+      device->call(device->api().copy_caps, BP_MEMORY_HOST, BP_MEMORY_DEVICE, nullptr, &caps),
       device->label());
   if (caps.mode != BP_COPY_NONE) return copy_and_wait(device, from, to);
   const DeviceBuffer staging(device, BP_MEMORY_PINNED, from.bytes,
@@ -124,7 +124,7 @@ std::vector<std::byte> download(const DevicePtr& device, const Weight& weight) {
   bp_copy_caps caps{};
   caps.struct_size = sizeof(caps);
   check_status(
-      device->api().copy_caps(device->raw(), BP_MEMORY_DEVICE, BP_MEMORY_HOST, nullptr, &caps),
+      device->call(device->api().copy_caps, BP_MEMORY_DEVICE, BP_MEMORY_HOST, nullptr, &caps),
       device->label());
   bp_tensor to = from;
   to.buffer = nullptr;
@@ -307,7 +307,8 @@ WeightPtr WeightStore::packed(const DevicePtr& device, const PackWish& wish,
     Stream stream(device);
     bp_pack_ctx ctx = pack_context(read, weight->value.tensor, threads);
     ctx.stream = stream.raw();
-    check_status(wish.pack(wish.self, &ctx), "packing a weight for " + device->label());
+    check_status(call_for_status([&] { return wish.pack(wish.self, &ctx); }),
+                 "packing a weight for " + device->label());
     if (auto error = stream.drain()) throw error->within("packing a weight for " + device->label());
     return weight;
   };
@@ -324,7 +325,7 @@ WeightPtr WeightStore::computed(const LazyConstant& constant, bp_threads* thread
     weight->value.set_owned_tensor(constant.type(), constant.dims());
     const Sources read(constant.sources, *this, threads);
     const bp_pack_ctx ctx = pack_context(read, weight->value.tensor, threads);
-    check_status(constant.compute(constant.self, &ctx),
+    check_status(call_for_status([&] { return constant.compute(constant.self, &ctx); }),
                  "computing the constant '" + constant.name() + "'");
     let_go(constant.sources);
     return weight;

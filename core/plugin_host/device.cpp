@@ -87,7 +87,7 @@ DevicePtr Device::open(PluginPtr plugin, const bp_provider* provider, const bp_d
 }
 
 Device::~Device() {
-  if (raw_ != nullptr && !process_is_ending()) api_->close(raw_);
+  if (raw_ != nullptr && !process_is_ending()) tell("close", api_->close);
 }
 
 void Device::read_heaps() {
@@ -104,8 +104,8 @@ void Device::read_heaps() {
     });
   };
   const std::string what = "device '" + label_ + "'";
-  check_status(call_plugin(what, [&] { return api_->heaps(raw_, &heaps_, collect); }),
-               what + ": its heaps");
+  const bp_heap_sink sink = collect;
+  check_status(call(api_->heaps, &heaps_, sink), what + ": its heaps");
   if (heap(BP_MEMORY_DEVICE) == nullptr) {
     throw Error(Code::Internal, what + ": it has no heap of BP_MEMORY_DEVICE");
   }
@@ -154,6 +154,13 @@ void Device::throw_if_lost() const {
   const std::lock_guard lock(lost_mutex_);
   throw Error(Code::DeviceLost, text("device '", label_, "' is lost (", lost_,
                                      "); close the sessions that use it and open them again"));
+}
+
+void Device::log_thrown_in(const char* name) const noexcept {
+  try {
+    log_thrown(text("device '", label_, "': ", name).c_str());
+  } catch (const std::exception&) {  // out of memory for the line
+  }
 }
 
 void Device::throw_status(bp_status* status, const char* what) {

@@ -16,6 +16,7 @@
 #include "backplane/plugin_api.h"
 #include "core/base/error.hpp"
 #include "core/plugin_host/plugin.hpp"
+#include "core/plugin_host/plugin_call.hpp"
 #include "core/plugin_host/provider_options.hpp"
 #include "core/plugin_host/thread_pool.hpp"
 
@@ -160,6 +161,23 @@ class Device : public std::enable_shared_from_this<Device> {
   /// After BP_DEVICE_LOST: every later use throws.
   void mark_lost(const std::string& why);
   void throw_if_lost() const;
+  /// Calls a function of one of its tables: `device.call(device.api().copy, stream, &from, &to)`. What it throws comes back
+  /// as a status. Costs what the call does.
+  template <class... Params, class... Args>
+  bp_status* call(bp_status* (*function)(bp_device*, Params...), Args... args) const noexcept {
+    return call_for_status([&] { return function(raw_, args...); });
+  }
+  /// One that has no status to give: what it throws is logged, and the result then `Result()`. `name` is the function's.
+  template <class Result, class... Params, class... Args>
+  Result tell(const char* name, Result (*function)(bp_device*, Params...),
+              Args... args) const noexcept {
+    try {
+      return function(raw_, args...);
+    } catch (...) {
+      log_thrown_in(name);
+    }
+    return Result();
+  }
   /// Throws what a function of this device returned, naming device and `what`, and frees it; marks the
   /// device as lost where that is what it says. Success costs nothing.
   void check(bp_status* status, const char* what) {
@@ -176,6 +194,7 @@ class Device : public std::enable_shared_from_this<Device> {
   void read_heaps();
   void read_plan_capture();
   const Heap* heap(bp_memory_kind kind) const;
+  void log_thrown_in(const char* name) const noexcept;
   [[noreturn]] void throw_status(bp_status* status, const char* what);
 
   PluginPtr plugin_;

@@ -60,15 +60,15 @@ void DeviceBuffer::allocate_on_device(bp_memory_kind kind, std::uint64_t alignme
   }
   const bp_device_api& api = device_->api();
   const std::uint64_t least = std::max(alignment, device_->alignment(kind));
-  device_->check(api.buffer_alloc(device_->raw(), kind, bytes_, least, &raw_),
+  device_->check(device_->call(api.buffer_alloc, kind, bytes_, least, &raw_),
                  "allocating a buffer");
   if (raw_ == nullptr) {
     throw Error(Code::Internal, label_of(device_) + ": buffer_alloc gave no buffer and no error");
   }
   if (kind != BP_MEMORY_PINNED) return;
-  host_ = static_cast<std::byte*>(api.buffer_host_ptr(device_->raw(), raw_));
+  host_ = static_cast<std::byte*>(device_->tell("buffer_host_ptr", api.buffer_host_ptr, raw_));
   if (host_ == nullptr) {
-    api.buffer_free(device_->raw(), raw_);
+    device_->tell("buffer_free", api.buffer_free, raw_);
     throw Error(Code::Internal,
                 label_of(device_) + ": a pinned buffer has no address in the process");
   }
@@ -76,7 +76,7 @@ void DeviceBuffer::allocate_on_device(bp_memory_kind kind, std::uint64_t alignme
 
 DeviceBuffer::~DeviceBuffer() {
   if (raw_ != nullptr) {
-    if (!process_is_ending()) device_->api().buffer_free(device_->raw(), raw_);
+    if (!process_is_ending()) device_->tell("buffer_free", device_->api().buffer_free, raw_);
   } else {
     std::free(host_);
   }

@@ -9,6 +9,7 @@
 #include "core/base/nearest_name.hpp"
 #include "core/base/wildcard.hpp"
 #include "core/plugin_host/optional_interface.hpp"
+#include "core/plugin_host/plugin_call.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/status.hpp"
 

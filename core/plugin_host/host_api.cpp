@@ -13,6 +13,7 @@
 
 #include "core/base/quote.hpp"
 #include "core/plugin_host/graph_view.hpp"
+#include "core/plugin_host/plugin_call.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/runtime_value.hpp"
 #include "core/plugin_host/status.hpp"
@@ -163,6 +164,37 @@ void set_plugin_logger(std::shared_ptr<const Logger> logger) {
   if (logger == nullptr) logger = std::make_shared<const Logger>();
   const std::lock_guard lock(log_state().mutex);
   log_state().logger.swap(logger);
+}
+
+bp_status* status_of_thrown() noexcept {
+  constexpr char kWhat[] = "it threw an exception across the plugin interface";
+  return status_of([&] {
+    try {
+      throw;
+    } catch (const Error&) {
+      throw;  // ours: from a callback of the host
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw Error(Code::Internal, text(kWhat, ": ", error.what()));
+    } catch (...) {
+      throw Error(Code::Internal, kWhat);
+    }
+  });
+}
+
+void log_thrown(const char* where) noexcept {
+  bp_status* const status = status_of_thrown();
+  try {
+    const Error error = take_error(status);
+    std::shared_ptr<const Logger> logger;
+    {
+      const std::lock_guard lock(log_state().mutex);
+      logger = log_state().logger;
+    }
+    logger->error(where, ": ", error.message());
+  } catch (const std::exception&) {  // a line of the log is not worth a failure
+  }
 }
 
 void offer_interface(const std::string& id, std::uint32_t version, const void* table) {

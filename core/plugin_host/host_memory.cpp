@@ -5,6 +5,7 @@
 
 #include "backplane/plugin_api/optional/host_memory.h"
 #include "core/plugin_host/optional_interface.hpp"
+#include "core/plugin_host/plugin_call.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/status.hpp"
 
@@ -30,7 +31,7 @@ std::optional<HostMemory> find_host_memory(const Device& device) {
     invalid(what, ": its bp_host_memory lacks a function");
   bp_host_memory_caps caps{};
   caps.struct_size = sizeof(caps);
-  bp_status* const status = call_plugin(what, [&] { return table->caps(device.raw(), &caps); });
+  bp_status* const status = device.call(table->caps, &caps);
   if (status != nullptr && status_code(status) == BP_UNSUPPORTED) {
     status_free(status);
     return std::nullopt;
@@ -44,23 +45,23 @@ std::optional<HostMemory> find_host_memory(const Device& device) {
 
 HostView::HostView(DevicePtr device, const Extent& extent, bp_status*& status)
     : device_(std::move(device)), extent_(extent) {
-  status = device_->host_memory()->table->view(device_->raw(), extent.memory, extent.bytes,
-                                               static_cast<std::int32_t>(extent.access), &raw_);
+  status = device_->call(device_->host_memory()->table->view, extent.memory, extent.bytes,
+                         static_cast<std::int32_t>(extent.access), &raw_);
   if (status == nullptr && raw_ == nullptr)
     status = make_status(Code::Internal, "bp_host_memory::view gave no buffer and no error");
 }
 
 HostView::~HostView() {
   if (raw_ != nullptr && !process_is_ending())
-    device_->host_memory()->table->view_free(device_->raw(), raw_);
+    device_->tell("view_free", device_->host_memory()->table->view_free, raw_);
 }
 
 bp_status* HostView::hand_over(bp_stream* stream) {
-  return device_->host_memory()->table->hand_over(device_->raw(), stream, raw_);
+  return device_->call(device_->host_memory()->table->hand_over, stream, raw_);
 }
 
 bp_status* HostView::hand_back(bp_stream* stream) {
-  return device_->host_memory()->table->hand_back(device_->raw(), stream, raw_);
+  return device_->call(device_->host_memory()->table->hand_back, stream, raw_);
 }
 
 }  // namespace backplane::core

@@ -32,22 +32,22 @@ ImportedMemory::ImportedMemory(DevicePtr device, const Extent& extent,
   device_->throw_if_lost();
   if (extent.bytes == 0) return;
   std::int32_t access = 0;
-  device_->check(table->buffer_import(device_->raw(), extent.memory, extent.offset, extent.bytes,
-                                      &access, &raw_),
+  device_->check(device_->call(table->buffer_import, extent.memory, extent.offset, extent.bytes,
+                               &access, &raw_),
                  "importing memory");
   const bool is_known = access == BP_IMPORT_READ || access == (BP_IMPORT_READ | BP_IMPORT_WRITE);
   if (raw_ != nullptr && is_known) {
     may_write_ = (access & BP_IMPORT_WRITE) != 0;
     return;
   }
-  if (raw_ != nullptr) table->buffer_release(device_->raw(), raw_);
+  if (raw_ != nullptr) device_->tell("buffer_release", table->buffer_release, raw_);
   throw Error(Code::Internal, text("device '", device_->label(), "': buffer_import gave ",
                                    raw_ == nullptr ? "no buffer and no error" : "no such access"));
 }
 
 ImportedMemory::~ImportedMemory() {
   if (raw_ != nullptr && !process_is_ending())
-    device_->import_memory()->buffer_release(device_->raw(), raw_);
+    device_->tell("buffer_release", device_->import_memory()->buffer_release, raw_);
 }
 
 bool ImportedMemory::overlaps(const ImportedMemory& other) const {

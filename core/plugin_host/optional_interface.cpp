@@ -1,5 +1,6 @@
 #include "core/plugin_host/optional_interface.hpp"
 
+#include "core/plugin_host/plugin_call.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/status.hpp"
 

@@ -12,6 +12,7 @@
 #include "core/base/quote.hpp"
 #include "core/plugin_host/graph_view.hpp"
 #include "core/plugin_host/host_api.hpp"
+#include "core/plugin_host/plugin_call.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/shared_object.hpp"

@@ -40,19 +40,4 @@ void check_device_api(const bp_device_api* api, const bp_device_info& info);
 /// lacks.
 void check_kernel_functions(const bp_kernel_def& def, bool is_registered);
 
-/// Runs a call into a plugin; what it throws across the ABI becomes an Internal error, `what` in front.
-template <class Call>
-auto call_plugin(const std::string& what, Call&& call) {
-  try {
-    return call();
-  } catch (const Error&) {
-    throw;  // ours: from a callback of the host
-  } catch (const std::exception& error) {
-    throw Error(Code::Internal,
-                what + ": it threw an exception across the plugin interface: " + error.what());
-  } catch (...) {
-    throw Error(Code::Internal, what + ": it threw an exception across the plugin interface");
-  }
-}
-
 }  // namespace backplane::core

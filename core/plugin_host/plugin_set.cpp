@@ -6,6 +6,7 @@
 #include "core/plugin_host/device.hpp"
 #include "core/plugin_host/device_choice.hpp"
 #include "core/plugin_host/plugin.hpp"
+#include "core/plugin_host/plugin_call.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/status.hpp"
@@ -92,10 +93,7 @@ void count_kernels(PluginRow& row, const bp_provider& provider) {
   Registration all;
   all.kernel.plugin = row.plugin;
   for (const CustomSchema& schema : row.plugin->schemas()) all.schemas.add(schema);
-  check_status(
-      call_plugin("kernels",
-                  [&] { return device->api().kernels(device->raw(), &all, register_kernel); }),
-      "kernels");
+  check_status(device->call(device->api().kernels, &all, register_kernel), "kernels");
   row.kernel_count = all.registry.size();
   const std::vector<std::string>& refused = all.registry.refused();
   if (!refused.empty())

@@ -7,6 +7,7 @@
 #include "core/base/quote.hpp"
 #include "core/plugin_host/graph_view.hpp"
 #include "core/plugin_host/limits.hpp"
+#include "core/plugin_host/plugin_call.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/status.hpp"

@@ -63,7 +63,7 @@ bool RunContext::replay(SegmentContext& context, RangeCapture& capture) {
   Device& device = devices_.at(range.device);
   const auto index = static_cast<std::size_t>(range.device);
   if (bp_status* status =
-          device.plan_capture()->replay(device.raw(), raw_streams_[index], recording)) {
+          device.call(device.plan_capture()->replay, raw_streams_[index], recording)) {
     refuse_capture(capture, steps[range.begin], status);
     return false;
   }
@@ -86,13 +86,13 @@ const bp_recording* RunContext::record(SegmentContext& context, RangeCapture& ca
   bp_stream* const stream = raw_streams_[static_cast<std::size_t>(range.device)];
   const Step* failed = &context.segment().steps[range.begin];
   bp_recording* made = nullptr;
-  bp_status* status = table.begin(device.raw(), stream);
+  bp_status* status = device.call(table.begin, stream);
   if (status == nullptr) {
     status = record_steps(context, range, failed);
     if (status == nullptr) {
-      status = table.end(device.raw(), stream, capture.oldest(), &made);
+      status = device.call(table.end, stream, capture.oldest(), &made);
     } else {
-      table.abandon(device.raw(), stream);
+      device.tell("abandon", table.abandon, stream);
     }
   }
   if (status == nullptr && made == nullptr)

@@ -16,7 +16,7 @@ RuntimeValuePtr download(Device& device, const RuntimeValue& from) {
   bp_copy_caps caps{};
   caps.struct_size = sizeof(caps);
   device.check(
-      device.api().copy_caps(device.raw(), BP_MEMORY_DEVICE, BP_MEMORY_HOST, nullptr, &caps),
+      device.call(device.api().copy_caps, BP_MEMORY_DEVICE, BP_MEMORY_HOST, nullptr, &caps),
       "could not tell how it copies");
   const bool pinned = caps.mode == BP_COPY_NONE;
   DeviceBuffer staging;
@@ -29,7 +29,7 @@ RuntimeValuePtr download(Device& device, const RuntimeValue& from) {
     target.host_ptr = staging.host_ptr();
   }
   Stream stream(device.shared_from_this());
-  device.check(device.api().copy(device.raw(), stream.raw(), &from.description, &target),
+  device.check(device.call(device.api().copy, stream.raw(), &from.description, &target),
                "could not copy to the host");
   if (auto error = stream.drain()) throw error->within(device.label());
   if (pinned) std::memcpy(to->description.host_ptr, staging.host_ptr(), target.bytes);

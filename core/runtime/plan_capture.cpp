@@ -28,7 +28,7 @@ bool MemoryKey::operator==(const MemoryKey& other) const {
 
 Recording::~Recording() {
   if (raw_ != nullptr && !process_is_ending())
-    device_->plan_capture()->release(device_->raw(), raw_);
+    device_->tell("release", device_->plan_capture()->release, raw_);
 }
 
 const bp_recording* RangeCapture::find(const MemoryKey& key) {

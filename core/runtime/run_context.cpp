@@ -119,7 +119,7 @@ void RunContext::start(std::uint64_t run_id, const RunControls& controls) {
     Device& device = devices_.at(i);
     device.throw_if_lost();
     if (!BP_HAS_FN(bp_device_api, &device.api(), run_begin)) continue;
-    device.check(device.api().run_begin(device.raw(), run_id), "could not begin the run");
+    device.check(device.call(device.api().run_begin, run_id), "could not begin the run");
     begun_.push_back(i);
   }
 }
@@ -133,7 +133,7 @@ void RunContext::end_run() noexcept {
   for (const int i : begun_) {
     Device& device = devices_.at(i);
     if (BP_HAS_FN(bp_device_api, &device.api(), run_end))
-      device.api().run_end(device.raw(), run_id_);
+      device.tell("run_end", device.api().run_end, run_id_);
   }
   begun_.clear();
   held_.clear();
@@ -551,8 +551,8 @@ bp_status* RunContext::put_copy(SegmentContext& context, const Step& step) {
   };
   const bp_tensor source = described(step.inputs[0]), target = described(step.outputs[0]);
   Device& device = devices_.at(step.device);
-  return device.api().copy(device.raw(), raw_streams_[static_cast<std::size_t>(step.device)],
-                           &source, &target);
+  return device.call(device.api().copy, raw_streams_[static_cast<std::size_t>(step.device)],
+                     &source, &target);
 }
 
 void RunContext::fail(const Step& step, bp_status* status) {

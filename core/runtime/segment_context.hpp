@@ -35,9 +35,9 @@ struct Operation {
   const Node* node;  ///< null for copies
 
   bp_status* call() const {
-    if (turn == nullptr) return compute(prepared, ctx);
+    if (turn == nullptr) return call_for_status([this] { return compute(prepared, ctx); });
     const std::lock_guard lock(*turn);
-    return compute(prepared, ctx);
+    return call_for_status([this] { return compute(prepared, ctx); });
   }
 };
 

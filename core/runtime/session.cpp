@@ -251,7 +251,8 @@ void Session::register_kernels(DeviceSet& devices) {
     };
     session_device.registry.check_later_against(schemas_, warn);
     sink.kernel.plugin = device.plugin();
-    check_status(device.api().kernels(device.raw(), &sink, show), device.label());
+    const bp_kernel_sink take = show;
+    check_status(device.call(device.api().kernels, &sink, take), device.label());
     register_custom_kernels(session_device, libraries_, options_.replace_ops, schemas_, *logger_);
     for (const std::string& refused : session_device.registry.refused()) warn(refused);
   }

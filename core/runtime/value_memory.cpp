@@ -90,7 +90,7 @@ SpaceCopies::Lane& SpaceCopies::lane(int device) {
   const auto mode = [&](bp_memory_kind from, bp_memory_kind to) {
     bp_copy_caps caps{};
     caps.struct_size = sizeof(caps);
-    executing.check(executing.api().copy_caps(executing.raw(), from, to, nullptr, &caps),
+    executing.check(executing.call(executing.api().copy_caps, from, to, nullptr, &caps),
                     "asking how it copies");
     return caps.mode;
   };
@@ -113,7 +113,7 @@ void SpaceCopies::copy(const bp_tensor& from, const bp_tensor& to, int space) {
     return;
   }
   Device& executing = devices_.at(device);
-  executing.check(executing.api().copy(executing.raw(), way.stream.raw(), &from, &to), "a copy");
+  executing.check(executing.call(executing.api().copy, way.stream.raw(), &from, &to), "a copy");
   if (auto error = way.stream.drain()) throw std::move(*error);
 }
 
@@ -133,7 +133,7 @@ void SpaceCopies::copy_over_host(Lane& way, int device, const bp_tensor& from,
   staged.memory = kind;
   for (const auto& [source, target] : {std::pair(&from, static_cast<const bp_tensor*>(&staged)),
                                        std::pair(static_cast<const bp_tensor*>(&staged), &to)}) {
-    executing.check(executing.api().copy(executing.raw(), way.stream.raw(), source, target),
+    executing.check(executing.call(executing.api().copy, way.stream.raw(), source, target),
                     "a copy");
     if (auto error = way.stream.drain()) throw std::move(*error);
   }

@@ -31,6 +31,13 @@ CAUGHT_BY = {
     "view_of_a_copy": "device.host_memory/wrong",
     "import_of_a_copy": "device.import_memory/wrong",
     "recording_not_renewed": "device.plan_capture/wrong",
+    "unknown_copy_mode": "device.copies/wrong",
+    "compute_always_fails": "kernels.results/wrong:add",
+    "in_place_of_nothing": "kernels.shapes/wrong:add",
+    "table_too_small": "sessions.open/wrong",
+    "run_begin_fails": "sessions.run/wrong",
+    "rewrite_throws": "sessions.rewrites/wrong",
+    "view_past_end": "sessions.run/wrong",
 }
 
 

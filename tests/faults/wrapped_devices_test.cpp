@@ -1,10 +1,12 @@
 // Every call of the cpu and the OpenCL provider fails once: the error says where, the next run is right, nothing is
 // left over. The plugins are wrapped: they have no code for this.
 #include <cstring>
+#include <mutex>
 #include <set>
 
 #include <nlohmann/json.hpp>
 
+#include "core/plugin_host/host_api.hpp"
 #include "core/runtime/binding.hpp"
 #include "tests/faults/fault_test.hpp"
 #include "tests/fixtures/wrapped/wrapped.h"
@@ -166,6 +168,34 @@ TEST_P(WrappedDevices, FailAtEveryCallOfLoadingAndAFirstRun) {
     EXPECT_TRUE(functions.contains(function)) << function;
 }
 
+/// Nobody could be told: the log is, and everything goes on.
+TEST_P(WrappedDevices, ExceptionsOfWhatEndsThingsAreLoggedAndChangeNothing) {
+  if (GetParam().code != WRAPPED_THROWS) GTEST_SKIP() << "of exceptions alone";
+  std::mutex mutex;
+  std::string lines;
+  set_plugin_logger(
+      std::make_shared<const Logger>(LogLevel::Warning, [&](LogLevel, std::string_view line) {
+        const std::lock_guard lock(mutex);
+        lines.append(line).append("\n");
+      }));
+  wrapped_->throw_at_ends(1);
+  {
+    const auto session = open();
+    EXPECT_EQ(difference(session->run(kFeeds), want_), "");
+    EXPECT_EQ(difference(session->run(kFeeds), want_), "");
+  }
+  wrapped_->throw_at_ends(0);
+  set_plugin_logger(nullptr);
+  EXPECT_EQ(objects(*wrapped_), before_);
+  std::vector<std::string> functions{"release was", "destroy was"};
+  if (has_device("opencl")) {
+    for (const char* function : {"buffer_free", "stream_destroy", "fence_destroy"})
+      functions.push_back(text("device 'opencl': ", function, ": it threw an exception"));
+  }
+  for (const std::string& function : functions)
+    EXPECT_NE(lines.find(function), std::string::npos) << function << " is not in " << lines;
+}
+
 /// Feeds and fetches that are large enough for a device that shares the host's memory to work on them where they lie.
 class WrappedViews : public WrappedDevices {
  protected:
@@ -249,14 +279,17 @@ TEST_P(WrappedViews, FailAtEveryCallOfARunAndOfABindingThatKeepsThem) {
 
 INSTANTIATE_TEST_SUITE_P(Codes, WrappedViews,
                          ::testing::Values(Fault{"opencl", BP_FAILED, Code::Failed},
-                                           Fault{"opencl", BP_OUT_OF_MEMORY, Code::OutOfMemory}),
+                                           Fault{"opencl", BP_OUT_OF_MEMORY, Code::OutOfMemory},
+                                           Fault{"opencl", WRAPPED_THROWS, Code::Internal}),
                          [](const auto& fault) { return text("code_", fault.param.code); });
 
 INSTANTIATE_TEST_SUITE_P(Codes, WrappedDevices,
                          ::testing::Values(Fault{"cpu", BP_FAILED, Code::Failed},
                                            Fault{"cpu", BP_OUT_OF_MEMORY, Code::OutOfMemory},
                                            Fault{"opencl", BP_FAILED, Code::Failed},
-                                           Fault{"opencl", BP_OUT_OF_MEMORY, Code::OutOfMemory}),
+                                           Fault{"opencl", BP_OUT_OF_MEMORY, Code::OutOfMemory},
+                                           Fault{"cpu", WRAPPED_THROWS, Code::Internal},
+                                           Fault{"opencl", WRAPPED_THROWS, Code::Internal}),
                          [](const auto& fault) {
                            return text(fault.param.provider, "_code_", fault.param.code);
                          });

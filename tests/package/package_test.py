@@ -8,6 +8,7 @@ README's first program is built and run, too.
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,65 @@ def check_manual(prefix):
     for page in ("README.md", "core/SESSION.md", "core/python/README.md", "plugin_api/README.md"):
         assert (manual / page).read_bytes() == (SOURCE / page).read_bytes(), page
     assert (manual / "LICENSE").is_file()
+    text = (manual / "plugin_api/README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`DIR/([^`]*)`", text)
+    assert named, "the page names nothing of the installed tree"
+    for path in named:
+        assert (prefix / path).exists(), f"plugin_api/README.md names {path}, which is not installed"
+    asked = re.search(r"--providers (\w+)", text).group(1)
+    assert f'"{asked}"' in (manual / "examples/my_provider.cpp").read_text(encoding="utf-8"), asked
+
+
+# Two sessions on two libraries; the first one ends, with all that holds its library.
+TWO_LIBRARIES = """
+#include <backplane/backplane.hpp>
+#include <iostream>
+#include <memory>
+using namespace backplane;
+int main() {
+  const auto options = [](const char* library) {
+    Options made;
+    made.set("providers", "cpu");
+    made.RegisterCustomOpsLibrary(library);
+    return made;
+  };
+  auto first = std::make_unique<Environment>();
+  const Environment second;
+  auto one = std::make_unique<Session>(*first, "one.onnx", options("./one.so"));
+  const Session two(second, "two.onnx", options("./two.so"));
+  one.reset();
+  first.reset();
+  const Value nine = Value::tensor<float>({9}), single = Value::tensor<float>({1});
+  std::cout << two.run({{"x", nine}}).size() << std::endl;
+  try {
+    two.run({{"x", single}});
+  } catch (const Error& error) {
+    std::cout << error.what() << std::endl;
+  }
+}
+"""
+
+
+def check_made_by_hand(folder, prefix):
+    """Libraries whose symbols are all visible, as a plain `c++ -shared` makes them, are apart: one ends, the other goes on."""
+    here = folder / "by hand"
+    here.mkdir()
+    for name in ("one", "two"):
+        (here / f"{name}.cpp").write_text(renamed(
+            prefix / "share/doc/backplane/examples/my_ops.cpp",
+            [("backplane.examples", f"{name}.domain"), ('BP_PLUGIN("windowed_mean"', f'BP_PLUGIN("{name}"')]), encoding="utf-8")
+        run("c++", "-std=c++17", "-shared", "-fPIC", "-I", prefix / "include", f"{name}.cpp", "-o", f"{name}.so", cwd=here)
+        node = helper.make_node("WindowedMean", ["x"], ["y"], domain=f"{name}.domain", window=2)
+        graph = helper.make_graph([node], name, [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["M"])])
+        onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[
+            helper.make_opsetid("", 21), helper.make_opsetid(f"{name}.domain", 1)]), here / f"{name}.onnx")
+    (here / "main.cpp").write_text(TWO_LIBRARIES, encoding="utf-8")
+    library = one_file(prefix, "libbackplane.so").parent
+    run("c++", "-std=c++20", "-I", prefix / "include", "main.cpp", "-o", "main", "-L", library, "-lbackplane",
+        f"-Wl,-rpath,{library}", cwd=here)
+    lines = run("./main", cwd=here).splitlines()
+    assert len(lines) == 2 and lines[0] == "1" and "does not fit 1 elements" in lines[1], lines
 
 
 def make_model(file):
@@ -116,6 +176,7 @@ def main():
         assert mine and mine[0]["status"] == "loaded" and mine[0]["provider"] == "mine", rows
         assert mine[0]["kernels"] == 2, mine
 
+        check_made_by_hand(folder, prefix)
         make_model(folder / "model.onnx")
         np.save(folder / "x.npy", np.array([-4, 2, 4, 8], np.float32))
         common = ["--plugin-path", provider.parent, "--custom-ops", operators, "--providers", "mine,cpu", "--json"]

@@ -2,6 +2,7 @@
 // must hold.
 #include <algorithm>
 #include <cctype>
+#include <dlfcn.h>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/plugin_host/device.hpp"
+#include "core/plugin_host/host_api.hpp"
 #include "core/plugin_host/plugin.hpp"
 #include "core/plugin_host/status.hpp"
 #include "tests/fixtures/broken/broken_plugins.hpp"
@@ -59,6 +61,25 @@ TEST(PluginLoader, RefusesBrokenFilesWithAReason) {
     ++tried;
   }
   EXPECT_GE(tried, 20);
+}
+
+TEST(PluginLoader, RefusesAFileThatAnotherCopyOfTheLibraryUses) {
+  const fs::path file = fs::temp_directory_path() / text("shared_provider_", ::getpid(), ".so");
+  fs::copy_file(null_provider(), file, fs::copy_options::overwrite_existing);
+  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr);
+  const auto query = reinterpret_cast<bp_plugin_query_fn>(::dlsym(library, BP_PLUGIN_QUERY_SYMBOL));
+  bp_query_args args{};
+  args.struct_size = sizeof(args);
+  args.host_major = BP_ABI_MAJOR;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(query(&args, &plugin), BP_OK);
+  const bp_host_api table_of_the_other_copy = host_api();
+  ASSERT_EQ(plugin->init(plugin->self, &table_of_the_other_copy), nullptr);
+  expect_words(refusal_of(file), {"another copy of backplane", "own copy of the file"});
+  plugin->shutdown(plugin->self);
+  EXPECT_NE(load_plugin(file), nullptr);  // it is free now
+  fs::remove(file);
 }
 
 TEST(PluginLoader, RefusesSingleKernelsAndKeepsTheOthers) {

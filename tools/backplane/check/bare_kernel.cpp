@@ -14,6 +14,7 @@ struct PrepareCall {
   Grown<bp_prepare_ctx> ctx;
   PrepareRecord record;
   bool fails = false;
+  std::string mistake;
 };
 
 PrepareCall& call_of(const bp_prepare_ctx* ctx) {
@@ -48,8 +49,14 @@ OutputPlan* plan_of(bp_prepare_ctx* ctx, std::uint32_t output) {
   return &plans[output];
 }
 
-bp_status* no_such(const char* what, std::uint32_t index) {
-  return refuse(BP_INVALID_ARGUMENT, text("there is no ", what, " ", index));
+/// What `prepare` must not ask for, whatever the node is.
+bp_status* mistaken(const bp_prepare_ctx* ctx, const std::string& what) {
+  call_of(ctx).mistake = what;
+  return refuse(BP_INVALID_ARGUMENT, what);
+}
+
+bp_status* no_such(const bp_prepare_ctx* ctx, const char* what, std::uint32_t index) {
+  return mistaken(ctx, text("there is no ", what, " ", index));
 }
 
 bp_status* refused_on_purpose() {
@@ -60,9 +67,9 @@ bp_status* set_output(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtype dtype,
                       const std::int64_t* dims) {
   if (call_of(ctx).fails) return refused_on_purpose();
   OutputPlan* plan = plan_of(ctx, output);
-  if (plan == nullptr) return no_such("output", output);
+  if (plan == nullptr) return no_such(ctx, "output", output);
   if (rank < 0 || (rank > 0 && std::any_of(dims, dims + rank, [](auto dim) { return dim < 0; })))
-    return refuse(BP_INVALID_ARGUMENT, "set_output takes no unknown dims");
+    return mistaken(ctx, "set_output takes no unknown dims");
   plan->dtype = dtype;
   plan->dims.clear();
   if (rank > 0) plan->dims.assign(dims, dims + rank);
@@ -74,7 +81,7 @@ bp_status* set_output_unknown(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtyp
                               std::int32_t rank) {
   if (call_of(ctx).fails) return refused_on_purpose();
   OutputPlan* plan = plan_of(ctx, output);
-  if (plan == nullptr) return no_such("output", output);
+  if (plan == nullptr) return no_such(ctx, "output", output);
   plan->is_unknown = true;
   plan->dtype = dtype;
   plan->rank = rank;
@@ -84,15 +91,15 @@ bp_status* set_output_unknown(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtyp
 
 bp_status* set_other(bp_prepare_ctx* ctx, std::uint32_t output) {
   OutputPlan* plan = plan_of(ctx, output);
-  if (plan == nullptr) return no_such("output", output);
+  if (plan == nullptr) return no_such(ctx, "output", output);
   plan->is_other = true;
   return nullptr;
 }
 
 bp_status* allow_in_place(bp_prepare_ctx* ctx, std::uint32_t output, std::uint32_t input) {
   OutputPlan* plan = plan_of(ctx, output);
-  if (plan == nullptr) return no_such("output", output);
-  if (input >= ctx->input_count) return no_such("input", input);
+  if (plan == nullptr) return no_such(ctx, "output", output);
+  if (input >= ctx->input_count) return no_such(ctx, "input", input);
   if (output == 0) plan->in_place_of = static_cast<int>(input);
   return nullptr;
 }
@@ -103,7 +110,7 @@ bp_status* request_pack(bp_prepare_ctx* ctx, const bp_pack_request* request, std
   pack.inputs.assign(request->inputs, request->inputs + request->input_count);
   for (const std::uint32_t input : pack.inputs) {
     if (input >= record.inputs.size() || !record.inputs[input].is_constant)
-      return refuse(BP_INVALID_ARGUMENT, text("input ", input, " is no constant"));
+      return mistaken(ctx, text("input ", input, " is no constant"));
   }
   pack.bytes = request->bytes;
   pack.self = request->self;
@@ -114,7 +121,7 @@ bp_status* request_pack(bp_prepare_ctx* ctx, const bp_pack_request* request, std
 }
 
 bp_status* known_input(const bp_prepare_ctx* ctx, std::uint32_t input) {
-  return input < ctx->input_count ? nullptr : no_such("input", input);
+  return input < ctx->input_count ? nullptr : no_such(ctx, "input", input);
 }
 
 Grown<bp_prepare_api> prepare_table() {
@@ -144,7 +151,10 @@ Grown<bp_prepare_api> prepare_table() {
     return known_input(ctx, input);
   };
   api.allow_strided_output = [](bp_prepare_ctx*, std::uint32_t) -> bp_status* { return nullptr; };
-  api.set_workspace = [](bp_prepare_ctx* ctx, std::uint64_t bytes, std::uint64_t) -> bp_status* {
+  api.set_workspace = [](bp_prepare_ctx* ctx, std::uint64_t bytes,
+                         std::uint64_t alignment) -> bp_status* {
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0)
+      return mistaken(ctx, text("an alignment of ", alignment, " is no power of two"));
     call_of(ctx).record.workspace_bytes = bytes;
     return nullptr;
   };
@@ -184,7 +194,8 @@ struct ComputeCall {
 bp_status* alloc_output(const bp_kctx* ctx, std::uint32_t output, std::int32_t rank,
                         const std::int64_t* dims, const bp_tensor** out) {
   ComputeCall& call = *reinterpret_cast<ComputeCall*>(const_cast<bp_kctx*>(ctx));
-  if (output >= call.plans.size()) return no_such("output", output);
+  if (output >= call.plans.size())
+    return refuse(BP_INVALID_ARGUMENT, text("there is no output ", output));
   const OutputPlan& plan = call.plans[output];
   const auto disagree = [&](const std::string& what) {
     call.disagreement = text("output ", output, ": ", what);
@@ -318,6 +329,7 @@ std::unique_ptr<PreparedKernel> Kernel::prepare(const std::vector<NodeCase::Inpu
   enter("prepare of " + call.record.name);
   bp_prepared* prepared = nullptr;
   outcome = ask([&] { return def_->prepare(kernel_, &call.ctx.base, &prepared); });
+  mistake_ = call.mistake;
   if (!outcome.is_ok()) return nullptr;
   return std::make_unique<PreparedKernel>(device_, def_, prepared, std::move(call.record));
 }

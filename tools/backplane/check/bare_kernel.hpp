@@ -112,6 +112,8 @@ class Kernel {
 
   const Outcome& outcome() const { return outcome_; }
   bool is_created() const { return kernel_ != nullptr; }
+  /// What the last `prepare` asked of the host that no node justifies; "" for nothing.
+  const std::string& mistake() const { return mistake_; }
   /// Null where it is refused. `failing_set_output`: the host refuses what the kernel says of its outputs.
   std::unique_ptr<PreparedKernel> prepare(const std::vector<NodeCase::Input>& inputs,
                                           Outcome& outcome, bool failing_set_output = false);
@@ -124,6 +126,7 @@ class Kernel {
   const bp_node* raw_node_ = nullptr;
   bp_kernel* kernel_ = nullptr;
   Outcome outcome_;
+  std::string mistake_;
 };
 
 /// The role of an input or output: the last entry serves for those past the end.

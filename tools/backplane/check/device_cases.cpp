@@ -157,7 +157,13 @@ std::vector<Row> check_copies(Subject& subject, const Piece& piece) {
   for (const auto& [from, to] : ways) {
     const bool lacks =
         (from == BP_MEMORY_PINNED || to == BP_MEMORY_PINNED) && !device->has_heap(BP_MEMORY_PINNED);
-    if (lacks || device->copy_mode(from, to) == BP_COPY_NONE) continue;
+    if (lacks) continue;
+    const int mode = device->copy_mode(from, to);
+    if (mode == BP_COPY_NONE) continue;
+    if (mode != BP_COPY_SYNC && mode != BP_COPY_ASYNC)
+      return verdict(name, piece,
+                     text("copy_caps from ", kind_name(from), " to ", kind_name(to),
+                          " memory gives mode ", mode, ", which there is not"));
     for (const std::uint64_t bytes :
          {1, 2, 3, 4, 7, 16, 63, 64, 65, 255, 1000, 4096, 4097, 65537}) {
       const std::string wrong = checked_copy(*device, from, to, bytes);

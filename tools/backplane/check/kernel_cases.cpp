@@ -30,13 +30,12 @@ class KernelCheck {
         def_(kernels_.at(piece.kernel)),
         has_cpu_reference_(!piece.is_guest && piece.provider != "cpu"),
         is_deterministic_((def_->flags & BP_KERNEL_NOT_DETERMINISTIC) == 0),
-        seed_(subject.request().seed) {}
+        cases_(cases_of(def_, plugin_.operator->(), subject.request().seed)) {}
 
   std::vector<Row> rows() {
-    const KernelCases cases = cases_of(def_, plugin_.operator->(), seed_);
-    if (cases.nodes.empty()) return all_skipped(cases.reason);
+    if (cases_.nodes.empty()) return all_skipped(cases_.reason);
     std::vector<const NodeCase*> taken;
-    for (const NodeCase& node : cases.nodes) {
+    for (const NodeCase& node : cases_.nodes) {
       if (check_node(node)) taken.push_back(&node);
     }
     if (!taken.empty() && findings_.empty()) {
@@ -44,7 +43,14 @@ class KernelCheck {
       check_faults(*taken.front());
       check_leaks(*taken.front());
     }
-    return verdicts(taken.size(), cases.nodes.size());
+    const std::size_t tried = cases_.nodes.size();
+    if (taken.empty() && findings_.empty() && !first_mistake_.empty())
+      findings_.add("kernels.refusals",
+                    text("none of ", tried, " right nodes is taken, and not as unsupported; ",
+                         first_mistake_));
+    if (taken.empty() && !first_failure_.empty() && !excuses(cases_, BP_FAILED))
+      findings_.add("kernels.results", "no compute succeeds; " + first_failure_);
+    return verdicts(taken.size(), tried);
   }
 
  private:
@@ -63,7 +69,8 @@ class KernelCheck {
         rows.push_back(failed(name, piece_.subject, found->second));
       } else if (taken == 0 && name != "kernels.refusals") {
         rows.push_back(skipped(name, piece_.subject,
-                               text("it took none of ", tried, " nodes: ", first_refusal_)));
+                               text("it took none of ", tried, " nodes: ",
+                                    first_refusal_.empty() ? first_failure_ : first_refusal_)));
       } else if (name == "kernels.results" && compared_ == 0) {
         rows.push_back(
             skipped(name, piece_.subject,
@@ -79,29 +86,38 @@ class KernelCheck {
   }
 
   /// A refusal has a code that says who is to blame, and a sentence for users.
-  void judge_refusal(const Outcome& outcome) {
+  void judge_refusal(const NodeCase& node, const Outcome& outcome) {
     if (first_refusal_.empty()) first_refusal_ = described(outcome);
     if (outcome.message.find_first_not_of(" \t\n") == std::string::npos)
       findings_.add("kernels.refusals",
                     text(current_step(), " was refused without a reason, code ", outcome.code));
+    if (first_mistake_.empty() && !excuses(cases_, outcome.code))
+      first_mistake_ = node.text() + ": " + described(outcome);
   }
 
   /// Whether the kernel takes the node.
   bool check_node(const NodeCase& node) {
     Kernel kernel(*device_, def_, node, true);
     if (!kernel.is_created()) {
-      judge_refusal(kernel.outcome());
+      judge_refusal(node, kernel.outcome());
       return false;
     }
     Outcome outcome;
     const auto prepared = kernel.prepare(node.inputs, outcome);
     if (prepared == nullptr) {
-      judge_refusal(outcome);
+      judge_refusal(node, outcome);
+      if (!kernel.mistake().empty())
+        findings_.add("kernels.shapes",
+                      text(node.text(), ": prepare asks for what cannot be: ", kernel.mistake()));
       return false;
     }
     if (!check_plans(node, *prepared)) return false;
     const Computed first = prepared->compute(kPoison);
-    if (!judge(node, first)) return first.outcome.is_ok();
+    if (!judge(node, first)) {
+      if (first.outcome.is_ok()) return true;
+      if (first_failure_.empty()) first_failure_ = node.text() + ": " + described(first.outcome);
+      return false;
+    }
     const Computed second = prepared->compute(kOtherPoison);
     if (!judge(node, second)) return true;
     const std::string unwritten = not_written(first, second);
@@ -399,10 +415,12 @@ class KernelCheck {
   std::vector<const bp_kernel_def*> kernels_;
   const bp_kernel_def* def_;
   bool has_cpu_reference_, is_deterministic_;
-  std::uint64_t seed_;
+  KernelCases cases_;
   CpuReference cpu_;
   Findings findings_;
   std::string first_refusal_;
+  std::string first_mistake_;  ///< a refusal by a code that blames the node
+  std::string first_failure_;  ///< of a compute
   int compared_ = 0, pairs_ = 0;
 };
 

@@ -77,7 +77,11 @@ std::vector<Dims> any_shapes(Generator& numbers);
 struct KernelCases {
   std::vector<NodeCase> nodes;
   std::string reason;
+  /// Made from the plugin's schema alone, which says nothing of shapes and values: the kernel may find each of them wrong.
+  bool are_guesses = false;
 };
+/// Whether a kernel that takes none of the nodes is right to give this code for one. The codes of both interfaces are alike.
+bool excuses(const KernelCases& cases, int code);
 KernelCases cases_of(const bp_kernel_def* def, const bp_plugin* plugin, std::uint64_t seed);
 
 }  // namespace backplane::cli::check

@@ -57,6 +57,7 @@ const std::map<std::string, CaseFunction>& functions() {
       {"device.plan_capture", check_plan_capture},
       {"kernel", check_kernel},
       {"claims.convex", check_claims},
+      {"sessions.open", check_session_opens},
       {"sessions", check_sessions}};
   return kFunctions;
 }
@@ -154,7 +155,7 @@ class Runner {
     run_pieces({{"handshake", "", false, 0, ""}});
     const Json found = take_survey();
     if (found.is_null()) return wanted();
-    std::vector<Piece> first, devices, kernels, claims, sessions;
+    std::vector<Piece> first, devices, kernels, claims, opens, sessions;
     for (const Json& provider : found.at("providers")) {
       const std::string name = provider.at("name");
       const bool is_guest = provider.at("guest");
@@ -168,6 +169,7 @@ class Runner {
         wrong_request("--device ", request_.device, ": provider ", name, " has ", count,
                       count == 1 ? " device" : " devices", ", numbered from 0");
       first.push_back(about("registry"));
+      opens.push_back(about("sessions.open"));
       sessions.push_back(about("sessions"));
       if (is_guest) continue;
       first.push_back(about("options"));
@@ -182,6 +184,7 @@ class Runner {
     run_pieces(devices);
     run_unless_failed("device.", kernels, "a case of this device failed");
     run_pieces(claims);
+    run_unless_failed("", opens, "a case above failed");
     run_unless_failed("", sessions, "a case above failed, and shows here again");
     return wanted();
   }

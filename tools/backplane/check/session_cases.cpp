@@ -5,6 +5,7 @@
 #include "tools/backplane/check/reference.hpp"
 #include "tools/backplane/check/suite.hpp"
 #include "tools/backplane/failure.hpp"
+#include "tools/backplane/json.hpp"
 
 namespace backplane::cli::check {
 namespace {
@@ -25,14 +26,29 @@ class SessionCheck {
 
   std::vector<Row> rows() {
     find_nodes();
+    std::vector<Row> rows;
+    if (!first_mistake_.empty()) {
+      rows.push_back(failed("sessions.run", piece_.subject, first_mistake_));
+      for (const char* name : {"sessions.threads", "sessions.rewrites"})
+        rows.push_back(skipped(name, piece_.subject, "sessions.run failed"));
+      return rows;
+    }
     if (taken_.empty()) {
-      std::vector<Row> rows;
       for (const char* name : {"sessions.run", "sessions.threads", "sessions.rewrites"})
         rows.push_back(skipped(name, piece_.subject,
                                "no node of the suite runs wholly on it: " + first_refusal_));
       return rows;
     }
     return {runs(), threads(), rewrites()};
+  }
+
+  /// A session on the device alone, without work for it: its output is a constant.
+  Row opens() {
+    Graph graph(*environment_, session_options());
+    graph.add_initializer("x", to_value(make_tensor(BP_FLOAT, {1})));
+    graph.set_outputs({"x"});
+    const Session session(*environment_, graph, session_options());
+    return passed("sessions.open", piece_.subject);
   }
 
  private:
@@ -58,23 +74,30 @@ class SessionCheck {
     return outputs;
   }
 
-  /// One node of each kernel that a session takes with nobody else's help.
+  /// One node of each kernel that a session takes with nobody else's help. A kernel of which it takes none, for a reason
+  /// that is none to refuse a node, is a mistake.
   void find_nodes() {
     const auto device = subject_.open(piece_);
     for (const bp_kernel_def* def : subject_.kernels(piece_, *device)) {
       if ((def->flags & BP_KERNEL_NOT_DETERMINISTIC) != 0 || taken_.size() >= kMostNodes) continue;
+      const KernelCases cases =
+          cases_of(def, subject_.plugin().operator->(), subject_.request().seed);
       std::size_t tried = 0;
-      for (const NodeCase& node :
-           cases_of(def, subject_.plugin().operator->(), subject_.request().seed).nodes) {
-        if (++tried > 4) break;
+      bool is_taken = false;
+      std::string mistake;
+      for (const NodeCase& node : cases.nodes) {
+        if (is_taken || ++tried > 4) break;
         try {
           results_.push_back(run(node, session_options()));
           taken_.push_back(node);
-          break;
+          is_taken = true;
         } catch (const Error& error) {
           if (first_refusal_.empty()) first_refusal_ = error.what();
+          if (mistake.empty() && !excuses(cases, error.code()))
+            mistake = node.text() + ": " + error.what();
         }
       }
+      if (!is_taken && first_mistake_.empty()) first_mistake_ = mistake;
     }
   }
 
@@ -133,6 +156,8 @@ class SessionCheck {
   Row rewrites() {
     const std::string name = "sessions.rewrites";
     if (piece_.is_guest) return skipped(name, piece_.subject, "guests rewrite nothing");
+    if (const std::string remark = thrown_by_rewrite(taken_.front()); !remark.empty())
+      return failed(name, piece_.subject, remark);
     int compared = 0;
     for (const NodeCase& first : taken_) {
       for (const char* second : {"Relu", "Add", "Sigmoid"}) {
@@ -153,6 +178,21 @@ class SessionCheck {
     if (compared == 0)
       return skipped(name, piece_.subject, "no two nodes of the suite make a chain on it");
     return passed(name, piece_.subject);
+  }
+
+  /// What a session says where the provider's rewrite throws: it goes on, with the nodes as they were.
+  std::string thrown_by_rewrite(const NodeCase& node) const {
+    Options options = session_options();
+    options.set("optimization", "all");
+    Graph graph(*environment_, options);
+    add_to(graph, node);
+    const Session session(*environment_, graph, options);
+    const Json explained = Json::parse(session.explain());
+    for (const Json& remark : explained.value("remarks", Json::array())) {
+      const std::string said = remark.get<std::string>();
+      if (said.find("across the plugin interface") != std::string::npos) return said;
+    }
+    return "";
   }
 
   const NodeCase* node_of(const std::string& op_type, bp_dtype dtype) const {
@@ -184,9 +224,18 @@ class SessionCheck {
   std::vector<NodeCase> taken_;
   std::vector<std::vector<Tensor>> results_;
   std::string first_refusal_;
+  std::string first_mistake_;  ///< the first one that is not as refusals should be
 };
 
 }  // namespace
+
+std::vector<Row> check_session_opens(Subject& subject, const Piece& piece) {
+  try {
+    return {SessionCheck(subject, piece).opens()};
+  } catch (const Error& error) {
+    return {failed("sessions.open", piece.subject, error.what())};
+  }
+}
 
 std::vector<Row> check_sessions(Subject& subject, const Piece& piece) {
   try {

@@ -89,6 +89,8 @@ std::vector<Row> check_import_memory(Subject& subject, const Piece& piece);
 std::vector<Row> check_plan_capture(Subject& subject, const Piece& piece);
 std::vector<Row> check_kernel(Subject& subject, const Piece& piece);
 std::vector<Row> check_claims(Subject& subject, const Piece& piece);
+/// Whether the runtime opens it at all, and with it whatever the runtime demands of a device.
+std::vector<Row> check_session_opens(Subject& subject, const Piece& piece);
 std::vector<Row> check_sessions(Subject& subject, const Piece& piece);
 
 }  // namespace backplane::cli::check

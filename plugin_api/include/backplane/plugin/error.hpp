@@ -11,8 +11,9 @@
 
 namespace backplane::sdk {
 
-/// The host's table, set by `init`; every plugin has its own copy (hidden visibility).
-inline const bp_host_api* host_table = nullptr;
+/// The host's table, set by `init`. Every plugin has its own, however it was compiled: visible, the variable would be one for
+/// the whole process (STB_GNU_UNIQUE), and the first plugin that ends would take it from the others.
+__attribute__((visibility("hidden"))) inline const bp_host_api* host_table = nullptr;
 
 /// The host's functions. Valid between `init` and `shutdown`.
 inline const bp_host_api& host() { return *host_table; }

@@ -29,7 +29,7 @@ enum class ViewAccess : std::int32_t { Read = BP_VIEW_READ, Write = BP_VIEW_WRIT
 
 /// The table over functions that throw; lives as long as the plugin.
 template <class Views>
-const bp_host_memory& host_memory() {
+__attribute__((visibility("hidden"))) const bp_host_memory& host_memory() {
   static const bp_host_memory kTable = [] {
     bp_host_memory table = abi_struct<bp_host_memory>();
     table.caps = [](bp_device* device, bp_host_memory_caps* out) {

@@ -24,7 +24,7 @@ struct ImportedBuffer {
 
 /// The table over functions that throw; lives as long as the plugin.
 template <class Imports>
-const bp_import_memory& import_memory() {
+__attribute__((visibility("hidden"))) const bp_import_memory& import_memory() {
   static const bp_import_memory kTable = [] {
     bp_import_memory table = abi_struct<bp_import_memory>();
     table.buffer_import = [](bp_device* device, std::uint64_t memory, std::uint64_t offset,

@@ -90,7 +90,7 @@ class PrepareContext {
   std::uint32_t input_count() const { return raw_->input_count; }
   std::uint32_t output_count() const { return raw_->output_count; }
   /// Absent inputs, those past the end too, have present() false.
-  Tensor input(std::uint32_t index) const {
+  __attribute__((visibility("hidden"))) Tensor input(std::uint32_t index) const {
     static const bp_tensor kAbsent = abi_struct<bp_tensor>();
     return Tensor(index < raw_->input_count ? raw_->inputs[index]->tensor : &kAbsent);
   }

@@ -30,6 +30,12 @@ class Plugin {
     raw_.version = version;
     raw_.self = this;
     raw_.init = [](void* self, const bp_host_api* api) -> bp_status* {
+      if (host_table != nullptr && host_table != api) {
+        const char* const why =
+            "it is in use by another copy of Backplane in this process; give each one its own copy "
+            "of the file";
+        return api->status_new(BP_FAILED, why, std::strlen(why));
+      }
       host_table = api;
       const auto& hook = static_cast<Plugin*>(self)->init_hook_;
       bp_status* status = hook ? guarded([&] { hook(*api); }) : nullptr;

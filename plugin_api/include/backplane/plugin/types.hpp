@@ -131,7 +131,7 @@ constexpr int element_bytes(DataType type) {
 }
 
 /// ONNX's word for an element type: "float", "int64"; "undefined" for an unknown one.
-inline const char* type_name(DataType type) {
+__attribute__((visibility("hidden"))) inline const char* type_name(DataType type) {
   static const char* const kNames[] = {
       "undefined",      "float",    "uint8",        "int8",           "uint16",
       "int16",          "int32",    "int64",        "string",         "bool",
