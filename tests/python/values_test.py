@@ -161,6 +161,46 @@ class Containers(unittest.TestCase):
             np.full((3, 70000), 9, np.float32)
         np.testing.assert_array_equal(last, x[2])
 
+    def test_results_share_no_elements(self):
+        """Neither with values that were fed, nor with each other."""
+        body = helper.make_graph(
+            [helper.make_node("SequenceInsert", ["before", "x"], ["after"]), helper.make_node("Identity", ["c"], ["c_after"])], "body",
+            [tensor("i", 7, []), tensor("c", 9, []), value("before", self.sequence)],
+            [tensor("c_after", 9, []), value("after", self.sequence)])
+        nodes = [helper.make_node("Identity", ["q"], ["same"]), helper.make_node("Identity", ["q"], ["again"]),
+                 helper.make_node("SequenceInsert", ["q", "x"], ["longer"]), helper.make_node("SequenceConstruct", ["x", "x"], ["pair"]),
+                 helper.make_node("Loop", ["n", "", "q"], ["looped"], body=body)]
+        names = ["same", "again", "longer", "pair", "looped"]
+        session = InferenceSession(model(nodes, [value("q", self.sequence), tensor("x", 1, ["N"]), tensor("n", 7, [])],
+                                         [value(name, self.sequence) for name in names]))
+        for count in (3, 50000):
+            x = np.full(count, 5, np.float32)
+            fed = Value.of([x + 1, x + 2], "seq(tensor(float))")
+            results = dict(zip(names, session.run(None, {"q": fed, "x": x, "n": 2})))
+            self.assertEqual({name: [one[0] for one in made] for name, made in results.items()},
+                             {"same": [6, 7], "again": [6, 7], "longer": [6, 7, 5], "pair": [5, 5], "looped": [6, 7, 5, 5]})
+            arrays = [x, *fed.numpy(), *(one for made in results.values() for one in made)]
+            for place, one in enumerate(arrays):
+                self.assertTrue(one.flags.writeable)
+                for other in arrays[:place]:
+                    self.assertFalse(np.shares_memory(one, other))
+        binding = session.io_binding()
+        for name, data in (("q", fed), ("x", x), ("n", np.array(1))):
+            binding.bind_cpu_input(name, data)
+        binding.bind_output("same")
+        binding.run()
+        output = binding.get_outputs()[0]
+        arrays = [fed.numpy()[0], output.numpy()[0], output.numpy()[0], binding.copy_outputs_to_cpu()[0][0]]
+        for place, one in enumerate(arrays):
+            self.assertEqual(one[0], 6)
+            self.assertFalse(any(np.shares_memory(one, other) for other in arrays[:place]))
+
+    def test_large_elements_that_nobody_else_has_are_not_copied(self):
+        session = InferenceSession(model([helper.make_node("SplitToSequence", ["x"], ["s"], axis=0, keepdims=0)],
+                                         [tensor("x", 1, ["N", 70000])], [value("s", self.sequence)]))
+        for one in session.run(None, {"x": np.zeros((3, 70000), np.float32)})[0]:
+            self.assertIsNotNone(one.base)
+
     def test_optionals_are_none_or_their_element(self):
         optional = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2]))
         session = InferenceSession(one_node("Identity", [value("x", optional)], [value("y", optional)]))

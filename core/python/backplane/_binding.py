@@ -9,7 +9,7 @@ import numpy as np
 from . import _library as lib
 from ._errors import InvalidArgument
 from ._types import element_of
-from ._values import Value, dims_of, python_of, value_of
+from ._values import Value, dims_of, own, python_of, value_of
 
 
 class _Output(Value):
@@ -30,8 +30,7 @@ class _Output(Value):
 
     def numpy(self) -> Any:
         """What the last run made, copied, since the next one writes over it."""
-        made = python_of(self)
-        return made.copy() if isinstance(made, np.ndarray) and made.base is not None else made
+        return own(python_of(self))
 
     to_python = numpy
 
@@ -128,8 +127,7 @@ class IOBinding:
 
     def copy_outputs_to_cpu(self) -> List[Any]:
         """Arrays of their own with what the last run made."""
-        made = [value.numpy() for value in self.get_outputs()]
-        return [one.copy() if isinstance(one, np.ndarray) and one.base is not None else one for one in made]
+        return [own(python_of(value)) for value in self.get_outputs()]
 
     def synchronize_inputs(self) -> None:
         """Nothing to do: a binding's inputs are in place when it runs."""

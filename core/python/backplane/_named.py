@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import addressof, c_char
 from struct import Struct
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from . import _library as lib
 from ._errors import InvalidArgument, nearest
 from ._options import RunOptions
 from ._types import BY_NUMBER, TypeOfValue, element_of_dtype
-from ._values import Value, array_at, dims_at, pointers, python_of, value_of
+from ._values import Value, addresses_in, array_at, dims_at, pointers, python_of, value_of
 
 COPIED_BYTES = 16 << 10  # results up to here are copied; of larger ones the arrays are views of the session's values
 
@@ -87,11 +87,15 @@ class NamedRuns:
         """The outputs, as what they are in Python."""
         fetches, wanted = self._run(handle, output_names, feed, options)
         results: List[Any] = []
+        taken: Optional[Set[Optional[int]]] = None  # where elements lie that others have
         try:
             for (_, _, pointer, data, size, dims, rank, number, _), shape in zip(_each(fetches), wanted.shapes):
                 dtype = _DTYPES.get(number)
                 if dtype is None or not data or not size:
-                    results.append(result_of(Value(pointer)))
+                    value = Value(pointer)
+                    if taken is None and not number:  # a container
+                        taken = addresses_in(feed.values())
+                    results.append(result_of(value, taken))
                     continue
                 if shape is None:
                     shape = lib.int64s(dims, rank)
@@ -205,9 +209,10 @@ def check_call(output_names: Any, feed: Any) -> None:
         raise InvalidArgument(f"output_names is a list of names: [{output_names!r}]")
 
 
-def result_of(value: Value) -> Any:
-    """What a run's value is for its caller: small arrays have memory of their own, so that the value's goes at once."""
-    made = python_of(value)
+def result_of(value: Value, taken: Optional[Set[Optional[int]]]) -> Any:
+    """What a run's value is for its caller: small arrays have memory of their own, so that the value's goes at once. `taken`: as of
+    python_of; None for a tensor."""
+    made = python_of(value, taken)
     if type(made) is np.ndarray and made.base is not None and made.nbytes <= COPIED_BYTES:
         return made.copy()
     return made

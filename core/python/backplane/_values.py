@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
 from ctypes import byref, c_int64, c_uint64, c_void_p
-from typing import Any, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Iterable, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -373,23 +374,62 @@ def shape_of(pointer: Optional[int]) -> Tuple[int, ...]:
     return lib.int64s(lib.value_dims(pointer), rank) if rank else ()
 
 
-def python_of(value: Value) -> Any:
-    """An array over the value's memory; a list of a sequence, a dict of a map, None or the element of an optional."""
+def python_of(value: Value, taken: Optional[Set[Optional[int]]] = None) -> Any:
+    """An array over the value's memory; a list of a sequence, a dict of a map, None or the element of an optional.
+
+    taken: addresses of elements that others have, to which it adds; an array of such an element is a copy.
+    """
     pointer = value._pointer()
     kind = lib.value_kind(pointer)
     if kind == _TENSOR:
         if lib.value_device(pointer):
             value = Value(lib.made(lib.value_copy_to_host, pointer))
-        return array_over(value)
+        array = array_over(value)
+        return array if taken is None or _take(value, taken) else array.copy()
     if kind == _NONE:
         return None
-    elements = [Value(lib.made(lib.value_element, pointer, place)) for place in range(lib.value_element_count(pointer))]
+    elements = _elements_of(pointer)
     if kind == _SEQUENCE:
-        return [python_of(element) for element in elements]
+        return [python_of(element, taken) for element in elements]
     if kind == _OPTIONAL:
-        return python_of(elements[0]) if elements else None
-    keys, values = (python_of(element) for element in elements)
+        return python_of(elements[0], taken) if elements else None
+    keys, values = (python_of(element, taken) for element in elements)
     return dict(zip(keys.tolist(), values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values))
+
+
+def addresses_in(fed: Iterable[Any]) -> Set[Optional[int]]:
+    """Where the elements of containers lie that a run is fed as values: what it makes may share them."""
+    taken: Set[Optional[int]] = set()
+    waiting = [value for value in list(fed) if isinstance(value, Value)]  # a list first: another thread may change what was fed
+    while waiting:
+        value = waiting.pop()
+        pointer = value._pointer()
+        if lib.value_kind(pointer) == _TENSOR:
+            taken.add(lib.value_data(pointer))
+        else:
+            waiting += _elements_of(pointer)
+    return taken
+
+
+def _take(tensor: Value, taken: Set[Optional[int]]) -> bool:
+    """Adds a tensor; False where it was there."""
+    address = lib.value_data(tensor._pointer())
+    if address is None or address not in taken:
+        taken.add(address)
+        return True
+    return False
+
+
+def own(made: Any) -> Any:
+    """What python_of gave, with memory of its own."""
+    if isinstance(made, np.ndarray):
+        return made if made.base is None else made.copy()
+    return copy.deepcopy(made)
+
+
+def _elements_of(pointer: Optional[int]) -> List[Value]:
+    """Of a sequence or optional, its elements; of a map, keys and values. They share its memory."""
+    return [Value(lib.made(lib.value_element, pointer, place)) for place in range(lib.value_element_count(pointer))]
 
 
 def array_over(value: Value) -> np.ndarray:
