@@ -9,7 +9,7 @@ import numpy as np
 from . import _library as lib
 from ._errors import InvalidArgument
 from ._types import element_of
-from ._values import Value, dims_of, own, python_of, value_of
+from ._values import Value, dims_of, not_copied, own, python_of, value_of
 
 
 class _Output(Value):
@@ -54,6 +54,13 @@ class IOBinding:
         handle, self._handle = getattr(self, "_handle", None), None
         if handle and self._session._handle:  # not in the child of a fork
             _destroy(handle)
+
+    __reduce__ = not_copied("a backplane.IOBinding", "make another one with session.io_binding()")
+
+    def _open_handle(self) -> int:
+        if not self._session._handle:  # in the child of a fork
+            self._session._open_handle()
+        return self._handle
 
     # ---- Inputs ----
 

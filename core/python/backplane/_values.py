@@ -37,10 +37,19 @@ def pointers(count: int) -> Any:
     return c_void_p * count
 
 
+def not_copied(what: str, instead: str) -> Callable[[Any], Any]:
+    """The __reduce__ of what has an address: its copy would end the same thing again, and another process has no such address."""
+    def __reduce__(self: Any) -> Any:
+        raise TypeError(f"{what} is neither copied nor pickled; {instead}")
+
+    return __reduce__
+
+
 class _Lent:
     """Memory of a value for an array, which keeps this, and so the value."""
 
     __slots__ = ("__array_interface__", "owner")
+    __reduce__ = not_copied("the memory of a backplane.Value", "copy the array")
 
 
 def array_at(address: int, shape: Tuple[int, ...], dtype: np.dtype, owner: Any) -> np.ndarray:
@@ -59,6 +68,8 @@ class Value:
     Ownership: `Value.from_numpy` works on the array's own memory and keeps the array alive; values that a session made
     own their memory, and arrays that `numpy()` gives of them keep the value alive. So nothing is copied, and
     nothing is freed while an array or a value needs it.
+    Copies: copy.copy gives the value itself; copy.deepcopy and pickle one with memory of its own on the host, which can be written. What
+    lies in a device's memory is not copied so: copy `numpy()`.
     Threads: many runs may read a value at a time; whoever writes it (a run that has it as output, `update_inplace`, a write
     to its array) must be alone.
     """
@@ -74,6 +85,29 @@ class Value:
         handle, self._handle = getattr(self, "_handle", None), None
         if handle:
             _destroy(handle)
+
+    def __copy__(self) -> "Value":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "Value":
+        _, (type, content) = self.__reduce__()
+        return _restored(type, content if self.is_tensor() else copy.deepcopy(content, memo))
+
+    def __reduce__(self) -> Any:
+        pointer = self._pointer()
+        kind = lib.value_kind(pointer)
+        if kind == _NONE:
+            raise TypeError("an empty backplane.Value is neither copied nor pickled; an output is there after its run")
+        if kind != _TENSOR:
+            return _restored, (self.type(), _elements_of(pointer))
+        if lib.value_device(pointer):
+            raise TypeError(f"a backplane.Value in the memory of '{self.device_name()}' is neither copied nor pickled; copy its numpy(), "
+                            "of which Value.from_numpy makes a value")
+        if lib.value_dtype(pointer) == STRING:
+            return _restored, (self.type(), array_over(self))
+        size = lib.value_bytes(pointer)
+        data = array_at(lib.value_data(pointer), (size,), np.dtype(np.uint8), self) if size else np.empty(0, np.uint8)
+        return _restored, (self.type(), (shape_of(pointer), data))
 
     # ---- Making values ----
 
@@ -345,6 +379,24 @@ def value_of(data: Any, type: TypeOfValue, name: str) -> Value:
             raise InvalidArgument(f"{name} is a {type.text}, and was given {_name(data)}: give a dict")
         return _map_of(data, type, name)
     raise InvalidArgument(f"{name} is a {type.text}, which this package cannot make of {_name(data)}")
+
+
+def _restored(type_text: str, content: Any) -> Value:
+    """The value that Value.__reduce__ took apart."""
+    type, word = TypeOfValue(type_text), lib.encode(type_text)
+    if type.kind == "tensor":
+        if type.element.number == STRING:
+            return _strings_of(content)
+        shape, data = content
+        made = Value.zeros(shape, type.element)
+        ctypes.memmove(made.data_ptr(), data.ctypes.data, data.nbytes)
+        return made
+    handles = [element._handle for element in content]
+    if type.kind == "seq":
+        return Value(lib.made(lib.value_create_sequence, word, pointers(len(handles))(*handles), len(handles)))
+    if type.kind == "optional":
+        return Value(lib.made(lib.value_create_optional, word, handles[0] if handles else None))
+    return Value(lib.made(lib.value_create_map, word, *handles))
 
 
 def _map_of(data: dict, type: TypeOfValue, name: str) -> Value:
