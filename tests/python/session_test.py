@@ -313,8 +313,12 @@ class Bindings(unittest.TestCase):
         self.binding.bind_cpu_output("y", np.zeros((2, 8), np.float32))
         with self.assertRaisesRegex(InvalidArgument, "'y'"):
             self.binding.run()
-        with self.assertRaisesRegex(InvalidArgument, "contiguous"):
-            self.binding.bind_cpu_output("y", np.zeros((8, 3), np.float32).T)
+        frozen = np.zeros((3, 8), np.float32)
+        frozen.flags.writeable = False
+        unaligned = np.frombuffer(bytearray(97), np.float32, 24, 1).reshape(3, 8)
+        for wrong in (np.zeros((8, 3), np.float32).T, frozen, unaligned, np.zeros((3, 8), ">f4"), np.full((3, 8), "", object), [[0.0] * 8] * 3):
+            with self.assertRaisesRegex(InvalidArgument, "'y'.*contiguous, aligned array.*numpy.empty"):
+                self.binding.bind_cpu_output("y", wrong)
 
     def test_memory_by_address(self):
         x, y = X.copy(), np.zeros((3, 8), np.float32)

@@ -247,6 +247,33 @@ class Feeds(unittest.TestCase):
             for _ in range(4):  # by name, and then by a binding
                 np.testing.assert_array_equal(self.session.run(None, {"x": x})[0], x)
 
+    def test_memory_that_is_not_aligned(self):
+        for dtype in (np.float32, np.float16, np.int64, np.complex64, np.complex128, ml_dtypes.bfloat16):
+            element = _types.element_of(dtype)
+            session = InferenceSession(identity(element.number, ["N"]))
+            size = np.dtype(dtype).itemsize
+            for count in (1, 10, 9000, 300000):
+                record = np.zeros(2, np.dtype([("tag", "u1"), ("x", dtype, (count,))]))["x"][1]
+                memory = bytearray(count * size + 16)
+                for offset in (1, size // 2, 4):  # where it is off by four, NumPy calls an array of complex64 aligned
+                    x = np.frombuffer(memory, dtype, count, offset)
+                    for run in range(4):  # by name, and then by a binding
+                        x[:] = (np.arange(count) + run) % 100
+                        y = session.run(None, {"x": x})[0]
+                        self.assertEqual((y.dtype, y.tobytes()), (x.dtype, x.tobytes()))
+                    frozen = np.frombuffer(bytes(memory), dtype, count, offset)
+                    self.assertEqual(session.run(None, {"x": frozen})[0].tobytes(), x.tobytes())
+                    self.assertEqual(Value.from_numpy(x).numpy().tobytes(), x.tobytes())
+                record[:] = 7
+                self.assertEqual(session.run(None, {"x": record})[0].tobytes(), record.tobytes())
+
+    def test_memory_that_is_aligned_is_not_copied(self):
+        memory = np.zeros(200, np.uint8)
+        begin = -memory.ctypes.data % 8
+        for dtype in (np.float32, np.float16, np.int64, np.complex64, np.complex128, np.bool_):
+            x = memory[begin + 8 : begin + 8 + 4 * np.dtype(dtype).itemsize].view(dtype)
+            self.assertEqual(Value.from_numpy(x).data_ptr(), x.ctypes.data)
+
     def test_lists_and_numbers_take_the_type_of_the_input(self):
         np.testing.assert_array_equal(self.session.run(None, {"x": [[1, 2.5]]})[0], [[1, 2.5]])
         scalar = InferenceSession(identity(TensorProto.INT64, []))

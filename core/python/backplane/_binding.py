@@ -65,8 +65,8 @@ class IOBinding:
     # ---- Inputs ----
 
     def bind_cpu_input(self, name: str, array: Any) -> None:
-        """Binds an array (or a list, a dict, as `run` takes it). Contiguous ones are not copied: what is written to the array is what the
-        next run reads."""
+        """Binds an array (or a list, a dict, as `run` takes it). Contiguous, aligned ones are not copied: what is written to the array is
+        what the next run reads."""
         self.bind_ortvalue_input(name, value_of(array, self._session._named.type_of(name), f"the input '{name}'"))
 
     def bind_input(self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int],
@@ -109,10 +109,12 @@ class IOBinding:
     bind_value_output = bind_ortvalue_output
 
     def bind_cpu_output(self, name: str, array: np.ndarray) -> None:
-        """Runs write this array: contiguous, and of the shape and dtype that they make."""
-        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
-            raise InvalidArgument(f"the output '{name}' is written to a contiguous array that can be written")
-        self.bind_ortvalue_output(name, Value.from_numpy(array))
+        """Runs write this array: contiguous, aligned, and of the shape and dtype that they make."""
+        value = Value.from_numpy(array) if isinstance(array, np.ndarray) and array.flags.writeable else None
+        if value is None or array.size and value.data_ptr() != array.ctypes.data:  # what is written to a copy is never seen
+            raise InvalidArgument(f"the output '{name}' is written to a contiguous, aligned array of numbers that can be written: give "
+                                  "numpy.empty(shape, dtype), or bind_output(name) and take copy_outputs_to_cpu()")
+        self.bind_ortvalue_output(name, value)
 
     def clear_binding_outputs(self) -> None:
         """Forgets all outputs."""

@@ -39,12 +39,13 @@ def _tensors(count: int) -> Struct:
 
 
 class _Input:
-    """What is known of an input: its type, and the address of its name."""
+    """What is known of an input: its type, the bits that an aligned address has not, and the address of its name."""
 
-    __slots__ = ("type", "number", "dtype", "address", "_name")
+    __slots__ = ("type", "number", "dtype", "unaligned", "address", "_name")
 
     def __init__(self, name: str, type: TypeOfValue):
         self.type, self.number, self.dtype = type, type.number, type.dtype
+        self.unaligned = 0 if type.element is None else type.element.alignment - 1
         self._name = ctypes.create_string_buffer(lib.encode(name))
         self.address = addressof(self._name)
 
@@ -142,11 +143,12 @@ class NamedRuns:
                 except (TypeError, ValueError):  # not contiguous, read only, or empty
                     pass
                 else:
-                    shape = data.shape
-                    dims, place = dims_at(shape)
-                    keep.append((data, dims))
-                    rows += (_TENSOR_BYTES, known.address, 0, address, data.nbytes, place, len(shape), known.number, 0)
-                    continue
+                    if not address & known.unaligned:
+                        shape = data.shape
+                        dims, place = dims_at(shape)
+                        keep.append((data, dims))
+                        rows += (_TENSOR_BYTES, known.address, 0, address, data.nbytes, place, len(shape), known.number, 0)
+                        continue
             value = data if isinstance(data, Value) else self._value(name, data)
             if known is None:
                 known = _Input(name, TypeOfValue(""))

@@ -6,7 +6,7 @@ import copy
 import ctypes
 import functools
 from ctypes import byref, c_int64, c_uint64, c_void_p
-from typing import Any, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -115,8 +115,8 @@ class Value:
     def from_numpy(array: Any, element_type: Any = None) -> "Value":
         """A tensor with the elements of an array.
 
-        The memory is the array's: what is written to one is seen in the other. An array that is not contiguous, or not in the
-        machine's byte order, is copied; so are strings, and elements of less than a byte, of which ONNX packs several in one.
+        The memory is the array's: what is written to one is seen in the other. An array that is not contiguous, not aligned, or not in
+        the machine's byte order is copied; so are strings, and elements of less than a byte, of which ONNX packs several in one.
         An array that cannot be written gives a value that can only be an input.
 
         element_type: a name ("bfloat16"), a number of TensorProto.DataType or a dtype; needed where the dtype does not
@@ -290,16 +290,18 @@ def tensor_of(array: np.ndarray, element: ElementType) -> Value:
     """A tensor over an array, which has been checked to hold such elements."""
     if element.number == STRING:
         return _strings_of(array)
-    shape = array.shape
-    if not array.flags.c_contiguous:
-        array = np.ascontiguousarray(array)
+    given, shape, address = array, array.shape, array.ctypes.data
+    if not array.flags.c_contiguous or address % element.alignment:
+        array = array.copy()
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("="))
     if element.bits < 8:
         array = element.packed(array)
+    if array is not given:
+        address = array.ctypes.data
     out = c_void_p()
     borrow = lib.value_borrow if array.flags.writeable else lib.value_borrow_const
-    lib.check(borrow(element.number, dims_of(shape), len(shape), array.ctypes.data, array.nbytes, byref(out)))
+    lib.check(borrow(element.number, dims_of(shape), len(shape), address, array.nbytes, byref(out)))
     return Value(out.value, array)
 
 
