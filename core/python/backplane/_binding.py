@@ -22,7 +22,7 @@ class _Output(Value):
         self._binding, self._name = binding, name
 
     def _pointer(self) -> Optional[int]:
-        return lib.binding_output(self._binding._handle, self._name)
+        return lib.binding_output(self._binding._open_handle(), self._name)
 
     def data_ptr(self) -> int:
         """The address until the next run of the binding."""
@@ -77,7 +77,7 @@ class IOBinding:
 
     def bind_ortvalue_input(self, name: str, value: Value) -> None:
         """Binds a value."""
-        lib.check(lib.binding_bind_input(self._handle, lib.encode(name), value._pointer()))
+        lib.check(lib.binding_bind_input(self._open_handle(), lib.encode(name), value._pointer()))
         self._inputs[name] = value
 
     bind_value_input = bind_ortvalue_input
@@ -96,14 +96,14 @@ class IOBinding:
             self.bind_ortvalue_output(name, self._borrow(device_type, device_id, element_type, shape, buffer_ptr))
             return
         if device_type.lower() == "cpu":
-            lib.check(lib.binding_bind_output(self._handle, lib.encode(name), None))
+            lib.check(lib.binding_bind_output(self._open_handle(), lib.encode(name), None))
         else:
-            lib.check(lib.binding_bind_output_to(self._handle, lib.encode(name), _device(device_type, device_id)))
+            lib.check(lib.binding_bind_output_to(self._open_handle(), lib.encode(name), _device(device_type, device_id)))
         self._outputs[name] = (device_type, device_id)
 
     def bind_ortvalue_output(self, name: str, value: Value) -> None:
         """Runs write this value, which must have the type and shape that they make."""
-        lib.check(lib.binding_bind_output(self._handle, lib.encode(name), value._pointer()))
+        lib.check(lib.binding_bind_output(self._open_handle(), lib.encode(name), value._pointer()))
         self._outputs[name] = value
 
     bind_value_output = bind_ortvalue_output
@@ -147,7 +147,7 @@ class IOBinding:
 
     def run(self, run_options: Optional[Any] = None) -> None:
         """`session.run_with_iobinding(binding, run_options)`."""
-        lib.check(lib.binding_run_with(self._handle, None if run_options is None else run_options._handle))
+        lib.check(lib.binding_run_with(self._open_handle(), None if run_options is None else run_options._handle))
 
     # ---- Inside ----
 
