@@ -263,6 +263,9 @@ class Sessions(unittest.TestCase):
         self.assertRegex(error, "'x'")
         with self.assertRaisesRegex(InvalidArgument, "a list of names"):
             session.run_async("y", {"x": X}, done)
+        for wrong in (None, 3):
+            with self.assertRaisesRegex(InvalidArgument, r"callback is a function of \(results, user_data, error\), not a"):
+                session.run_async(None, {"x": X}, wrong)
 
     def test_profiling_gives_a_file(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -239,6 +239,8 @@ class InferenceSession:
         """As `run`, in a thread of its own; returns at once. That thread calls `callback(results, user_data, error)`: `error` is "" for a
         run that succeeded, else what it failed with, and there are no results. Arrays must not be written before."""
         check_call(output_names, input_feed)
+        if not callable(callback):
+            raise InvalidArgument(f"callback is a function of (results, user_data, error), not a {type(callback).__name__}")
         self._open_handle()
         names, feed = list(output_names or ()), dict(input_feed)
 
