@@ -93,6 +93,10 @@ class Pickling(unittest.TestCase):
         for key in ("threads", "providers", "memory_limit.cuda", "place", "entry.my.key"):
             self.assertEqual(again.get(key), options.get(key))
         self.assertEqual(again.profile_file_prefix, "elsewhere")
+        for other in (copy.copy(options), copy.deepcopy(options), options.copy()):
+            other.logid = "other"
+            other.append_provider("opencl?", {})
+        self.assertEqual((options.logid, list(options._provider_options)), ("", ["CUDAExecutionProvider", "cpu"]))
         run = RunOptions()
         run.run_tag, run.synchronize = "tag", False
         again = pickle.loads(pickle.dumps(run))
