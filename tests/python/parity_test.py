@@ -2,6 +2,8 @@
 """What programs for ONNX Runtime use besides run: pickling, loggers, providers, asynchronous runs, values; as its documentation says."""
 
 import copy
+import ctypes
+import gc
 import multiprocessing
 import os
 import pathlib
@@ -15,7 +17,7 @@ import suite
 from suite import mlp, mlp_by_numpy, np
 
 import backplane
-from backplane import InferenceSession, InvalidArgument, RunOptions, SessionOptions, Value
+from backplane import InferenceSession, InvalidArgument, RunOptions, SessionOptions, Value, _types
 
 X = np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)
 EXPECTED = mlp_by_numpy(mlp(), X)
@@ -91,10 +93,86 @@ class Pickling(unittest.TestCase):
         for key in ("threads", "providers", "memory_limit.cuda", "place", "entry.my.key"):
             self.assertEqual(again.get(key), options.get(key))
         self.assertEqual(again.profile_file_prefix, "elsewhere")
+        for other in (copy.copy(options), copy.deepcopy(options), options.copy()):
+            other.logid = "other"
+            other.append_provider("opencl?", {})
+        self.assertEqual((options.logid, list(options._provider_options)), ("", ["CUDAExecutionProvider", "cpu"]))
         run = RunOptions()
         run.run_tag, run.synchronize = "tag", False
         again = pickle.loads(pickle.dumps(run))
         self.assertEqual((again.run_tag, again.synchronize, again._synchronize), ("tag", False, False))
+
+    def check_copies(self, value, expected, of=str):
+        """expected: what the value's copies are in Python; of: what is compared of that."""
+        self.assertIs(copy.copy(value), value)
+        copies = [pickle.loads(pickle.dumps(value, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+        copies += [copy.deepcopy(value), *copy.deepcopy([value]), copy.deepcopy(copies[-1])]
+        for made in copies:
+            self.assertEqual((type(made), made.type(), made.device_name()), (Value, value.type(), "cpu"))
+            self.assertIsNot(made, value)
+        del value
+        gc.collect()
+        for made in copies:
+            self.assertEqual(of(made.numpy()), of(expected))
+
+    def test_values_of_every_type_are_copied_with_their_elements(self):
+        for element in _types.BY_NUMBER.values():
+            if element.number == _types.STRING:
+                continue
+            for shape in [(), (3,), (2, 0), (7, 3000)]:
+                with self.subTest(element=element.name, shape=shape):
+                    value = Value.zeros(shape, element)
+                    raw = np.ctypeslib.as_array((ctypes.c_uint8 * value.tensor_size_in_bytes()).from_address(value.data_ptr() or 1))
+                    raw[:] = np.arange(raw.size) % 2 if element.name == "bool" else np.arange(raw.size) % 100
+                    self.check_copies(value, value.numpy().copy(), lambda array: (array.dtype, array.shape, array.tobytes()))
+        texts = np.array([["", "ä"], ["with\0zero", "\udcff"]], object)
+        self.check_copies(Value.from_numpy(texts), texts, lambda array: (array.shape, array.tolist()))
+
+    def test_containers_are_copied_with_their_elements(self):
+        for type_text, data in [("seq(tensor(float))", [X.tolist(), [], [1.5]]), ("seq(tensor(string))", [["a"], []]),
+                                ("optional(tensor(int64))", None), ("optional(tensor(int64))", [1, 2]),
+                                ("optional(seq(tensor(float)))", [[1.0]]), ("map(string,tensor(float))", {"a": 1.0, "b": 2.5}),
+                                ("seq(map(int64,tensor(float)))", [{1: 2.0}, {}]), ("seq(tensor(uint8))", [])]:
+            with self.subTest(type=type_text, data=data):
+                value = Value.of(data, type_text)
+                self.check_copies(value, value.numpy())
+
+    def test_copies_have_memory_of_their_own(self):
+        array = np.ones(9, np.float32)
+        array.flags.writeable = False
+        value, sequence = Value.from_numpy(array), Value.of([np.ones(9, np.float32)], "seq(tensor(float))")
+        for made in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+            made.update_inplace(np.zeros(9, np.float32))
+            self.assertEqual((value.numpy().sum(), made.numpy().sum()), (9, 0))
+        first, second = copy.deepcopy([sequence, sequence])
+        self.assertIs(first, second)
+        first.numpy()[0][:] = 0
+        self.assertEqual(sequence.numpy()[0].sum(), 9)
+        InferenceSession(mlp()).run_with_ort_values(None, {"x": copy.deepcopy(Value.from_numpy(X))})
+
+    def test_bindings_are_not_copied_but_their_outputs_are(self):
+        session = InferenceSession(mlp(), tuned(), ["cpu"])
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", X)
+        output = binding.get_outputs()[0]
+        for call in (copy.copy, copy.deepcopy, pickle.dumps):
+            with self.assertRaisesRegex(TypeError, r"neither copied nor pickled.*session\.io_binding\(\)"):
+                call(binding)
+        for call in (copy.deepcopy, pickle.dumps):
+            with self.assertRaisesRegex(TypeError, "after its run"):
+                call(output)
+        binding.run()
+        kept = pickle.loads(pickle.dumps(output)), copy.deepcopy(output)
+        binding.bind_cpu_input("x", X * 0)
+        binding.run()
+        for made in kept:
+            np.testing.assert_allclose(made.numpy(), EXPECTED, rtol=1e-4, atol=1e-5)
+        for _ in range(3):
+            session.run(None, {"x": X})
+        with self.assertRaisesRegex(TypeError, "neither copied nor pickled"):
+            copy.copy(session._ready.latest[None].free[0])
+        with self.assertRaisesRegex(TypeError, "copy the array"):
+            copy.deepcopy(kept[0].numpy().base)
 
 
 class Loggers(unittest.TestCase):
@@ -189,6 +267,9 @@ class Sessions(unittest.TestCase):
         self.assertRegex(error, "'x'")
         with self.assertRaisesRegex(InvalidArgument, "a list of names"):
             session.run_async("y", {"x": X}, done)
+        for wrong in (None, 3):
+            with self.assertRaisesRegex(InvalidArgument, r"callback is a function of \(results, user_data, error\), not a"):
+                session.run_async(None, {"x": X}, wrong)
 
     def test_profiling_gives_a_file(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -313,8 +313,12 @@ class Bindings(unittest.TestCase):
         self.binding.bind_cpu_output("y", np.zeros((2, 8), np.float32))
         with self.assertRaisesRegex(InvalidArgument, "'y'"):
             self.binding.run()
-        with self.assertRaisesRegex(InvalidArgument, "contiguous"):
-            self.binding.bind_cpu_output("y", np.zeros((8, 3), np.float32).T)
+        frozen = np.zeros((3, 8), np.float32)
+        frozen.flags.writeable = False
+        unaligned = np.frombuffer(bytearray(97), np.float32, 24, 1).reshape(3, 8)
+        for wrong in (np.zeros((8, 3), np.float32).T, frozen, unaligned, np.zeros((3, 8), ">f4"), np.full((3, 8), "", object), [[0.0] * 8] * 3):
+            with self.assertRaisesRegex(InvalidArgument, "'y'.*contiguous, aligned array.*numpy.empty"):
+                self.binding.bind_cpu_output("y", wrong)
 
     def test_memory_by_address(self):
         x, y = X.copy(), np.zeros((3, 8), np.float32)
@@ -397,11 +401,21 @@ class Forks(unittest.TestCase):
             "import os, suite, backplane\nfrom session_test import X\n"
             "session = backplane.InferenceSession(suite.mlp())\n"
             "for _ in range(4): session.run(None, {'x': X})\n"
+            "binding = session.io_binding()\nbinding.bind_cpu_input('x', X)\nbinding.bind_output('y')\nbinding.run()\n"
+            "value, output = backplane.Value.from_numpy(X), binding.get_outputs()[0]\n"
             "child = os.fork()\n"
             "if child == 0:\n"
             "    try:\n        session.run(None, {'x': X})\n        os._exit(3)\n"
             "    except backplane.Error as error:\n        assert 'forked' in str(error)\n"
-            "    del session\n"
+            "    for call in (binding.run, lambda: session.run_with_iobinding(binding), lambda: binding.bind_cpu_input('x', X),\n"
+            "                 lambda: binding.bind_ortvalue_input('x', value), lambda: binding.bind_output('y'),\n"
+            "                 lambda: binding.bind_output('y', 'cuda'), lambda: binding.bind_ortvalue_output('y', value),\n"
+            "                 lambda: binding.bind_cpu_output('y', X), binding.clear_binding_inputs, binding.copy_outputs_to_cpu,\n"
+            "                 output.numpy, output.shape):\n"
+            "        try:\n            call()\n            os._exit(4)\n"
+            "        except backplane.Error as error:\n            assert 'forked' in str(error)\n"
+            "    assert value.numpy().shape == (3, 16)\n"
+            "    del session, binding, output\n"
             "    own = backplane.InferenceSession(suite.mlp())\n"
             "    for _ in range(4): assert own.run(None, {'x': X})[0].shape == (3, 8)\n"
             "    os._exit(0)\n"

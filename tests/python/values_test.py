@@ -161,6 +161,46 @@ class Containers(unittest.TestCase):
             np.full((3, 70000), 9, np.float32)
         np.testing.assert_array_equal(last, x[2])
 
+    def test_results_share_no_elements(self):
+        """Neither with values that were fed, nor with each other."""
+        body = helper.make_graph(
+            [helper.make_node("SequenceInsert", ["before", "x"], ["after"]), helper.make_node("Identity", ["c"], ["c_after"])], "body",
+            [tensor("i", 7, []), tensor("c", 9, []), value("before", self.sequence)],
+            [tensor("c_after", 9, []), value("after", self.sequence)])
+        nodes = [helper.make_node("Identity", ["q"], ["same"]), helper.make_node("Identity", ["q"], ["again"]),
+                 helper.make_node("SequenceInsert", ["q", "x"], ["longer"]), helper.make_node("SequenceConstruct", ["x", "x"], ["pair"]),
+                 helper.make_node("Loop", ["n", "", "q"], ["looped"], body=body)]
+        names = ["same", "again", "longer", "pair", "looped"]
+        session = InferenceSession(model(nodes, [value("q", self.sequence), tensor("x", 1, ["N"]), tensor("n", 7, [])],
+                                         [value(name, self.sequence) for name in names]))
+        for count in (3, 50000):
+            x = np.full(count, 5, np.float32)
+            fed = Value.of([x + 1, x + 2], "seq(tensor(float))")
+            results = dict(zip(names, session.run(None, {"q": fed, "x": x, "n": 2})))
+            self.assertEqual({name: [one[0] for one in made] for name, made in results.items()},
+                             {"same": [6, 7], "again": [6, 7], "longer": [6, 7, 5], "pair": [5, 5], "looped": [6, 7, 5, 5]})
+            arrays = [x, *fed.numpy(), *(one for made in results.values() for one in made)]
+            for place, one in enumerate(arrays):
+                self.assertTrue(one.flags.writeable)
+                for other in arrays[:place]:
+                    self.assertFalse(np.shares_memory(one, other))
+        binding = session.io_binding()
+        for name, data in (("q", fed), ("x", x), ("n", np.array(1))):
+            binding.bind_cpu_input(name, data)
+        binding.bind_output("same")
+        binding.run()
+        output = binding.get_outputs()[0]
+        arrays = [fed.numpy()[0], output.numpy()[0], output.numpy()[0], binding.copy_outputs_to_cpu()[0][0]]
+        for place, one in enumerate(arrays):
+            self.assertEqual(one[0], 6)
+            self.assertFalse(any(np.shares_memory(one, other) for other in arrays[:place]))
+
+    def test_large_elements_that_nobody_else_has_are_not_copied(self):
+        session = InferenceSession(model([helper.make_node("SplitToSequence", ["x"], ["s"], axis=0, keepdims=0)],
+                                         [tensor("x", 1, ["N", 70000])], [value("s", self.sequence)]))
+        for one in session.run(None, {"x": np.zeros((3, 70000), np.float32)})[0]:
+            self.assertIsNotNone(one.base)
+
     def test_optionals_are_none_or_their_element(self):
         optional = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2]))
         session = InferenceSession(one_node("Identity", [value("x", optional)], [value("y", optional)]))
@@ -206,6 +246,33 @@ class Feeds(unittest.TestCase):
                   np.broadcast_to(np.float32(3), (2, 2)), self.wide[1:, :], np.lib.stride_tricks.as_strided(self.wide, (3, 2), (4, 4))):
             for _ in range(4):  # by name, and then by a binding
                 np.testing.assert_array_equal(self.session.run(None, {"x": x})[0], x)
+
+    def test_memory_that_is_not_aligned(self):
+        for dtype in (np.float32, np.float16, np.int64, np.complex64, np.complex128, ml_dtypes.bfloat16):
+            element = _types.element_of(dtype)
+            session = InferenceSession(identity(element.number, ["N"]))
+            size = np.dtype(dtype).itemsize
+            for count in (1, 10, 9000, 300000):
+                record = np.zeros(2, np.dtype([("tag", "u1"), ("x", dtype, (count,))]))["x"][1]
+                memory = bytearray(count * size + 16)
+                for offset in (1, size // 2, 4):  # where it is off by four, NumPy calls an array of complex64 aligned
+                    x = np.frombuffer(memory, dtype, count, offset)
+                    for run in range(4):  # by name, and then by a binding
+                        x[:] = (np.arange(count) + run) % 100
+                        y = session.run(None, {"x": x})[0]
+                        self.assertEqual((y.dtype, y.tobytes()), (x.dtype, x.tobytes()))
+                    frozen = np.frombuffer(bytes(memory), dtype, count, offset)
+                    self.assertEqual(session.run(None, {"x": frozen})[0].tobytes(), x.tobytes())
+                    self.assertEqual(Value.from_numpy(x).numpy().tobytes(), x.tobytes())
+                record[:] = 7
+                self.assertEqual(session.run(None, {"x": record})[0].tobytes(), record.tobytes())
+
+    def test_memory_that_is_aligned_is_not_copied(self):
+        memory = np.zeros(200, np.uint8)
+        begin = -memory.ctypes.data % 8
+        for dtype in (np.float32, np.float16, np.int64, np.complex64, np.complex128, np.bool_):
+            x = memory[begin + 8 : begin + 8 + 4 * np.dtype(dtype).itemsize].view(dtype)
+            self.assertEqual(Value.from_numpy(x).data_ptr(), x.ctypes.data)
 
     def test_lists_and_numbers_take_the_type_of_the_input(self):
         np.testing.assert_array_equal(self.session.run(None, {"x": [[1, 2.5]]})[0], [[1, 2.5]])

@@ -430,7 +430,7 @@ BACKPLANE_API backplane_status* backplane_session_run_path(
  * nothing. A value given replaces the one before it; NULL for an output lets the session allocate it at the next run
  * and reuse it while its shape stays; one that is given must have the type and shape that a run makes.
  * backplane_binding_output gives what the last run wrote.
- * Ownership: bound values are borrowed until they are replaced or the binding is destroyed; the result of
+ * Ownership: a binding keeps its session and bound values, not the memory that values borrow; the result of
  * binding_output belongs to the binding. Threads: one per binding; many bindings at a time per session.
  * Errors: as backplane_session_run. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_binding_create(backplane_session* session,

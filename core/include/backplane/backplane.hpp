@@ -435,7 +435,8 @@ class Session {
 
 /// Feeds and fetches kept between runs: with equal shapes a run allocates nothing. One thread at a time.
 ///
-/// Lifetime: bound values and the session must outlive the binding.
+/// Lifetime: a binding keeps what it needs of its session and of bound values. Memory that a value borrows must outlive
+/// it, and of an environment with a log sink so must the Environment or a Session.
 class Binding {
  public:
   explicit Binding(const Session& session) {

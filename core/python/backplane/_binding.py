@@ -9,7 +9,7 @@ import numpy as np
 from . import _library as lib
 from ._errors import InvalidArgument
 from ._types import element_of
-from ._values import Value, dims_of, python_of, value_of
+from ._values import Value, dims_of, not_copied, own, python_of, value_of
 
 
 class _Output(Value):
@@ -22,7 +22,7 @@ class _Output(Value):
         self._binding, self._name = binding, name
 
     def _pointer(self) -> Optional[int]:
-        return lib.binding_output(self._binding._handle, self._name)
+        return lib.binding_output(self._binding._open_handle(), self._name)
 
     def data_ptr(self) -> int:
         """The address until the next run of the binding."""
@@ -30,8 +30,7 @@ class _Output(Value):
 
     def numpy(self) -> Any:
         """What the last run made, copied, since the next one writes over it."""
-        made = python_of(self)
-        return made.copy() if isinstance(made, np.ndarray) and made.base is not None else made
+        return own(python_of(self))
 
     to_python = numpy
 
@@ -56,11 +55,18 @@ class IOBinding:
         if handle and self._session._handle:  # not in the child of a fork
             _destroy(handle)
 
+    __reduce__ = not_copied("a backplane.IOBinding", "make another one with session.io_binding()")
+
+    def _open_handle(self) -> int:
+        if not self._session._handle:  # in the child of a fork
+            self._session._open_handle()
+        return self._handle
+
     # ---- Inputs ----
 
     def bind_cpu_input(self, name: str, array: Any) -> None:
-        """Binds an array (or a list, a dict, as `run` takes it). Contiguous ones are not copied: what is written to the array is what the
-        next run reads."""
+        """Binds an array (or a list, a dict, as `run` takes it). Contiguous, aligned ones are not copied: what is written to the array is
+        what the next run reads."""
         self.bind_ortvalue_input(name, value_of(array, self._session._named.type_of(name), f"the input '{name}'"))
 
     def bind_input(self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int],
@@ -71,7 +77,7 @@ class IOBinding:
 
     def bind_ortvalue_input(self, name: str, value: Value) -> None:
         """Binds a value."""
-        lib.check(lib.binding_bind_input(self._handle, lib.encode(name), value._pointer()))
+        lib.check(lib.binding_bind_input(self._open_handle(), lib.encode(name), value._pointer()))
         self._inputs[name] = value
 
     bind_value_input = bind_ortvalue_input
@@ -90,23 +96,25 @@ class IOBinding:
             self.bind_ortvalue_output(name, self._borrow(device_type, device_id, element_type, shape, buffer_ptr))
             return
         if device_type.lower() == "cpu":
-            lib.check(lib.binding_bind_output(self._handle, lib.encode(name), None))
+            lib.check(lib.binding_bind_output(self._open_handle(), lib.encode(name), None))
         else:
-            lib.check(lib.binding_bind_output_to(self._handle, lib.encode(name), _device(device_type, device_id)))
+            lib.check(lib.binding_bind_output_to(self._open_handle(), lib.encode(name), _device(device_type, device_id)))
         self._outputs[name] = (device_type, device_id)
 
     def bind_ortvalue_output(self, name: str, value: Value) -> None:
         """Runs write this value, which must have the type and shape that they make."""
-        lib.check(lib.binding_bind_output(self._handle, lib.encode(name), value._pointer()))
+        lib.check(lib.binding_bind_output(self._open_handle(), lib.encode(name), value._pointer()))
         self._outputs[name] = value
 
     bind_value_output = bind_ortvalue_output
 
     def bind_cpu_output(self, name: str, array: np.ndarray) -> None:
-        """Runs write this array: contiguous, and of the shape and dtype that they make."""
-        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
-            raise InvalidArgument(f"the output '{name}' is written to a contiguous array that can be written")
-        self.bind_ortvalue_output(name, Value.from_numpy(array))
+        """Runs write this array: contiguous, aligned, and of the shape and dtype that they make."""
+        value = Value.from_numpy(array) if isinstance(array, np.ndarray) and array.flags.writeable else None
+        if value is None or array.size and value.data_ptr() != array.ctypes.data:  # what is written to a copy is never seen
+            raise InvalidArgument(f"the output '{name}' is written to a contiguous, aligned array of numbers that can be written: give "
+                                  "numpy.empty(shape, dtype), or bind_output(name) and take copy_outputs_to_cpu()")
+        self.bind_ortvalue_output(name, value)
 
     def clear_binding_outputs(self) -> None:
         """Forgets all outputs."""
@@ -128,8 +136,7 @@ class IOBinding:
 
     def copy_outputs_to_cpu(self) -> List[Any]:
         """Arrays of their own with what the last run made."""
-        made = [value.numpy() for value in self.get_outputs()]
-        return [one.copy() if isinstance(one, np.ndarray) and one.base is not None else one for one in made]
+        return [own(python_of(value)) for value in self.get_outputs()]
 
     def synchronize_inputs(self) -> None:
         """Nothing to do: a binding's inputs are in place when it runs."""
@@ -140,7 +147,7 @@ class IOBinding:
 
     def run(self, run_options: Optional[Any] = None) -> None:
         """`session.run_with_iobinding(binding, run_options)`."""
-        lib.check(lib.binding_run_with(self._handle, None if run_options is None else run_options._handle))
+        lib.check(lib.binding_run_with(self._open_handle(), None if run_options is None else run_options._handle))
 
     # ---- Inside ----
 

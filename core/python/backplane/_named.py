@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import addressof, c_char
 from struct import Struct
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from . import _library as lib
 from ._errors import InvalidArgument, nearest
 from ._options import RunOptions
 from ._types import BY_NUMBER, TypeOfValue, element_of_dtype
-from ._values import Value, array_at, dims_at, pointers, python_of, value_of
+from ._values import Value, addresses_in, array_at, dims_at, pointers, python_of, value_of
 
 COPIED_BYTES = 16 << 10  # results up to here are copied; of larger ones the arrays are views of the session's values
 
@@ -39,12 +39,13 @@ def _tensors(count: int) -> Struct:
 
 
 class _Input:
-    """What is known of an input: its type, and the address of its name."""
+    """What is known of an input: its type, the bits that an aligned address has not, and the address of its name."""
 
-    __slots__ = ("type", "number", "dtype", "address", "_name")
+    __slots__ = ("type", "number", "dtype", "unaligned", "address", "_name")
 
     def __init__(self, name: str, type: TypeOfValue):
         self.type, self.number, self.dtype = type, type.number, type.dtype
+        self.unaligned = 0 if type.element is None else type.element.alignment - 1
         self._name = ctypes.create_string_buffer(lib.encode(name))
         self.address = addressof(self._name)
 
@@ -78,11 +79,15 @@ class NamedRuns:
         """The outputs, as what they are in Python."""
         fetches = self._run(handle, output_names, feed, options)
         results: List[Any] = []
+        taken: Optional[Set[Optional[int]]] = None  # where elements lie that others have
         try:
             for _, _, pointer, data, size, dims, rank, number, _ in _each(fetches):
                 dtype = _DTYPES.get(number)
                 if dtype is None or not data or not size:
-                    results.append(result_of(Value(pointer)))
+                    value = Value(pointer)
+                    if taken is None and not number:  # a container
+                        taken = addresses_in(feed.values())
+                    results.append(result_of(value, taken))
                     continue
                 shape = lib.int64s(dims, rank)
                 if size > COPIED_BYTES:
@@ -128,11 +133,12 @@ class NamedRuns:
                 except (TypeError, ValueError):  # not contiguous, read only, or empty
                     pass
                 else:
-                    shape = data.shape
-                    dims, place = dims_at(shape)
-                    keep.append((data, dims))
-                    rows += (_TENSOR_BYTES, known.address, 0, address, data.nbytes, place, len(shape), known.number, 0)
-                    continue
+                    if not address & known.unaligned:
+                        shape = data.shape
+                        dims, place = dims_at(shape)
+                        keep.append((data, dims))
+                        rows += (_TENSOR_BYTES, known.address, 0, address, data.nbytes, place, len(shape), known.number, 0)
+                        continue
             value = data if isinstance(data, Value) else self._value(name, data)
             if known is None:
                 known = _Input(name, TypeOfValue(""))
@@ -195,9 +201,10 @@ def check_call(output_names: Any, feed: Any) -> None:
         raise InvalidArgument(f"output_names is a list of names: [{output_names!r}]")
 
 
-def result_of(value: Value) -> Any:
-    """What a run's value is for its caller: small arrays have memory of their own, so that the value's goes at once."""
-    made = python_of(value)
+def result_of(value: Value, taken: Optional[Set[Optional[int]]]) -> Any:
+    """What a run's value is for its caller: small arrays have memory of their own, so that the value's goes at once. `taken`: as of
+    python_of; None for a tensor."""
+    made = python_of(value, taken)
     if type(made) is np.ndarray and made.base is not None and made.nbytes <= COPIED_BYTES:
         return made.copy()
     return made

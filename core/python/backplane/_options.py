@@ -114,7 +114,7 @@ class SessionOptions:
             self._call(function, *arguments)
         for name, value in state.items():
             if name != "_calls":
-                setattr(self, name, value)
+                setattr(self, name, dict(value) if isinstance(value, dict) else value)  # copy.copy gives what the other one has
 
     def set(self, key: str, value: Any) -> None:
         """Sets any key of backplane.h ("place", "memory_limit.cuda", "path.NAME.inputs", "provider.NAME.OPTION" ...). Numbers and
@@ -233,7 +233,6 @@ class SessionOptions:
         """Options of their own with the same settings."""
         made = SessionOptions()
         made.__setstate__(self.__getstate__())
-        made._set, made._provider_options = dict(self._set), dict(self._provider_options)
         return made
 
 

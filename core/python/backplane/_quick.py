@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _library as lib
 from ._errors import InvalidArgument
-from ._values import Value
+from ._values import Value, not_copied
 
 MOST_BYTES = 256 << 10  # of all outputs, which are copied
 LENT_BYTES = 32 << 10  # from here on an input is not copied,
@@ -36,6 +36,7 @@ class QuickRun:
     """A binding whose inputs and outputs are arrays of its own. One thread at a time."""
 
     __slots__ = ("binding", "inputs", "count", "copies", "lent", "_keep")
+    __reduce__ = not_copied("a quick run", "its session makes others")
 
     def __init__(self, session: int, feeds: Dict[str, np.ndarray], fetches: Dict[str, np.ndarray]):
         self.binding = None
@@ -94,6 +95,8 @@ class QuickRun:
         except (TypeError, ValueError):  # strides, or read only
             return False
         if self.lent.get(name, _NOTHING)[0] != address:
+            if address % min(8, array.itemsize):  # the value would be a copy
+                return False
             value = Value.from_numpy(array)
             lib.check(lib.binding_bind_input(self.binding, lib.encode(name), value._handle))
             self.lent[name] = (address, array)

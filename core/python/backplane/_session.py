@@ -17,7 +17,7 @@ from ._errors import Error, InvalidArgument, Unsupported, refusal
 from ._named import NamedRuns, check_call, result_of
 from ._options import RunOptions, SessionOptions, options_with, path_of
 from ._quick import ReadyRuns
-from ._values import Value, python_of
+from ._values import Value, addresses_in, python_of
 
 _INPUTS, _OUTPUTS, _OVERRIDABLE = range(3)
 
@@ -226,7 +226,7 @@ class InferenceSession:
 
     def run_with_ort_values(self, output_names: Optional[Sequence[str]], input_dict_ort_values: Mapping[str, Any],
                             run_options: Optional[RunOptions] = None) -> List[Value]:
-        """As `run`, with results as values."""
+        """As `run`, with results as values. Sequences among them may share elements with each other, and with values that were fed."""
         if run_options is not None and not run_options._synchronize:
             return self._run_on(output_names, input_dict_ort_values, run_options)
         return self._named.run_to_values(self._open_handle(), output_names, input_dict_ort_values, run_options)
@@ -239,6 +239,8 @@ class InferenceSession:
         """As `run`, in a thread of its own; returns at once. That thread calls `callback(results, user_data, error)`: `error` is "" for a
         run that succeeded, else what it failed with, and there are no results. Arrays must not be written before."""
         check_call(output_names, input_feed)
+        if not callable(callback):
+            raise InvalidArgument(f"callback is a function of (results, user_data, error), not a {type(callback).__name__}")
         self._open_handle()
         names, feed = list(output_names or ()), dict(input_feed)
 
@@ -258,7 +260,8 @@ class InferenceSession:
         """Runs a path through the model, which options "path.NAME.inputs", "path.NAME.outputs" ... describe. NotFound for one that the
         session does not have."""
         values, _ = self._named.run_of_values(self._open_handle(), output_names, input_feed, path=lib.encode(path))
-        return [result_of(value) for value in values]
+        taken = addresses_in(input_feed.values())
+        return [result_of(value, taken) for value in values]
 
     def get_paths(self) -> List[str]:
         """The paths that the session has."""
@@ -318,7 +321,7 @@ class InferenceSession:
         self._ready.paused = bool(names)
 
     def saved(self, name: str) -> Any:
-        """What the last `run` saved under a name; None before the first."""
+        """What the last `run` saved under a name; None before the first. To be read: that run's results may have the same memory."""
         pointer = lib.made(lib.session_saved, self._open_handle(), lib.encode(name))
         return python_of(Value(pointer)) if pointer else None
 

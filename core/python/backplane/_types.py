@@ -23,14 +23,15 @@ STRING = 8
 class ElementType:
     """An element type of ONNX.
 
-    number: its TensorProto.DataType; name: as in "tensor(NAME)"; bits: of one element in memory; dtype: of arrays that hold
-    it; raw: the integers that hold its bits.
+    number: its TensorProto.DataType; name: as in "tensor(NAME)"; bits: of one element in memory; alignment: in bytes, that the library
+    asks of memory; dtype: of arrays that hold it; raw: the integers that hold its bits.
     """
 
-    __slots__ = ("number", "name", "bits", "dtype", "raw", "signed", "is_plain")
+    __slots__ = ("number", "name", "bits", "alignment", "dtype", "raw", "signed", "is_plain")
 
     def __init__(self, number: int, name: str, bits: int, native: Any, raw: Any = None, signed: bool = False):
         self.number, self.name, self.bits, self.signed = number, name, bits, signed
+        self.alignment = max(1, min(8, bits // 8))
         self.is_plain = raw is None and number != STRING  # NumPy's own, as it lies in memory
         self.raw = None if raw is None else np.dtype(raw, metadata={"element_type": name})
         if raw is None:

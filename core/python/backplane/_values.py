@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
 from ctypes import byref, c_int64, c_uint64, c_void_p
-from typing import Any, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -36,10 +37,19 @@ def pointers(count: int) -> Any:
     return c_void_p * count
 
 
+def not_copied(what: str, instead: str) -> Callable[[Any], Any]:
+    """The __reduce__ of what has an address: its copy would end the same thing again, and another process has no such address."""
+    def __reduce__(self: Any) -> Any:
+        raise TypeError(f"{what} is neither copied nor pickled; {instead}")
+
+    return __reduce__
+
+
 class _Lent:
     """Memory of a value for an array, which keeps this, and so the value."""
 
     __slots__ = ("__array_interface__", "owner")
+    __reduce__ = not_copied("the memory of a backplane.Value", "copy the array")
 
 
 def array_at(address: int, shape: Tuple[int, ...], dtype: np.dtype, owner: Any) -> np.ndarray:
@@ -58,6 +68,8 @@ class Value:
     Ownership: `Value.from_numpy` works on the array's own memory and keeps the array alive; values that a session made
     own their memory, and arrays that `numpy()` gives of them keep the value alive. So nothing is copied, and
     nothing is freed while an array or a value needs it.
+    Copies: copy.copy gives the value itself; copy.deepcopy and pickle one with memory of its own on the host, which can be written. What
+    lies in a device's memory is not copied so: copy `numpy()`.
     Threads: many runs may read a value at a time; whoever writes it (a run that has it as output, `update_inplace`, a write
     to its array) must be alone.
     """
@@ -74,14 +86,37 @@ class Value:
         if handle:
             _destroy(handle)
 
+    def __copy__(self) -> "Value":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "Value":
+        _, (type, content) = self.__reduce__()
+        return _restored(type, content if self.is_tensor() else copy.deepcopy(content, memo))
+
+    def __reduce__(self) -> Any:
+        pointer = self._pointer()
+        kind = lib.value_kind(pointer)
+        if kind == _NONE:
+            raise TypeError("an empty backplane.Value is neither copied nor pickled; an output is there after its run")
+        if kind != _TENSOR:
+            return _restored, (self.type(), _elements_of(pointer))
+        if lib.value_device(pointer):
+            raise TypeError(f"a backplane.Value in the memory of '{self.device_name()}' is neither copied nor pickled; copy its numpy(), "
+                            "of which Value.from_numpy makes a value")
+        if lib.value_dtype(pointer) == STRING:
+            return _restored, (self.type(), array_over(self))
+        size = lib.value_bytes(pointer)
+        data = array_at(lib.value_data(pointer), (size,), np.dtype(np.uint8), self) if size else np.empty(0, np.uint8)
+        return _restored, (self.type(), (shape_of(pointer), data))
+
     # ---- Making values ----
 
     @staticmethod
     def from_numpy(array: Any, element_type: Any = None) -> "Value":
         """A tensor with the elements of an array.
 
-        The memory is the array's: what is written to one is seen in the other. An array that is not contiguous, or not in the
-        machine's byte order, is copied; so are strings, and elements of less than a byte, of which ONNX packs several in one.
+        The memory is the array's: what is written to one is seen in the other. An array that is not contiguous, not aligned, or not in
+        the machine's byte order is copied; so are strings, and elements of less than a byte, of which ONNX packs several in one.
         An array that cannot be written gives a value that can only be an input.
 
         element_type: a name ("bfloat16"), a number of TensorProto.DataType or a dtype; needed where the dtype does not
@@ -255,16 +290,18 @@ def tensor_of(array: np.ndarray, element: ElementType) -> Value:
     """A tensor over an array, which has been checked to hold such elements."""
     if element.number == STRING:
         return _strings_of(array)
-    shape = array.shape
-    if not array.flags.c_contiguous:
-        array = np.ascontiguousarray(array)
+    given, shape, address = array, array.shape, array.ctypes.data
+    if not array.flags.c_contiguous or address % element.alignment:
+        array = array.copy()
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("="))
     if element.bits < 8:
         array = element.packed(array)
+    if array is not given:
+        address = array.ctypes.data
     out = c_void_p()
     borrow = lib.value_borrow if array.flags.writeable else lib.value_borrow_const
-    lib.check(borrow(element.number, dims_of(shape), len(shape), array.ctypes.data, array.nbytes, byref(out)))
+    lib.check(borrow(element.number, dims_of(shape), len(shape), address, array.nbytes, byref(out)))
     return Value(out.value, array)
 
 
@@ -346,6 +383,24 @@ def value_of(data: Any, type: TypeOfValue, name: str) -> Value:
     raise InvalidArgument(f"{name} is a {type.text}, which this package cannot make of {_name(data)}")
 
 
+def _restored(type_text: str, content: Any) -> Value:
+    """The value that Value.__reduce__ took apart."""
+    type, word = TypeOfValue(type_text), lib.encode(type_text)
+    if type.kind == "tensor":
+        if type.element.number == STRING:
+            return _strings_of(content)
+        shape, data = content
+        made = Value.zeros(shape, type.element)
+        ctypes.memmove(made.data_ptr(), data.ctypes.data, data.nbytes)
+        return made
+    handles = [element._handle for element in content]
+    if type.kind == "seq":
+        return Value(lib.made(lib.value_create_sequence, word, pointers(len(handles))(*handles), len(handles)))
+    if type.kind == "optional":
+        return Value(lib.made(lib.value_create_optional, word, handles[0] if handles else None))
+    return Value(lib.made(lib.value_create_map, word, *handles))
+
+
 def _map_of(data: dict, type: TypeOfValue, name: str) -> Value:
     keys = tensor_of(array_of(list(data), type.key, f"a key of {name}").reshape(-1), type.key)
     inner = type.inner
@@ -373,23 +428,62 @@ def shape_of(pointer: Optional[int]) -> Tuple[int, ...]:
     return lib.int64s(lib.value_dims(pointer), rank) if rank else ()
 
 
-def python_of(value: Value) -> Any:
-    """An array over the value's memory; a list of a sequence, a dict of a map, None or the element of an optional."""
+def python_of(value: Value, taken: Optional[Set[Optional[int]]] = None) -> Any:
+    """An array over the value's memory; a list of a sequence, a dict of a map, None or the element of an optional.
+
+    taken: addresses of elements that others have, to which it adds; an array of such an element is a copy.
+    """
     pointer = value._pointer()
     kind = lib.value_kind(pointer)
     if kind == _TENSOR:
         if lib.value_device(pointer):
             value = Value(lib.made(lib.value_copy_to_host, pointer))
-        return array_over(value)
+        array = array_over(value)
+        return array if taken is None or _take(value, taken) else array.copy()
     if kind == _NONE:
         return None
-    elements = [Value(lib.made(lib.value_element, pointer, place)) for place in range(lib.value_element_count(pointer))]
+    elements = _elements_of(pointer)
     if kind == _SEQUENCE:
-        return [python_of(element) for element in elements]
+        return [python_of(element, taken) for element in elements]
     if kind == _OPTIONAL:
-        return python_of(elements[0]) if elements else None
-    keys, values = (python_of(element) for element in elements)
+        return python_of(elements[0], taken) if elements else None
+    keys, values = (python_of(element, taken) for element in elements)
     return dict(zip(keys.tolist(), values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values))
+
+
+def addresses_in(fed: Iterable[Any]) -> Set[Optional[int]]:
+    """Where the elements of containers lie that a run is fed as values: what it makes may share them."""
+    taken: Set[Optional[int]] = set()
+    waiting = [value for value in list(fed) if isinstance(value, Value)]  # a list first: another thread may change what was fed
+    while waiting:
+        value = waiting.pop()
+        pointer = value._pointer()
+        if lib.value_kind(pointer) == _TENSOR:
+            taken.add(lib.value_data(pointer))
+        else:
+            waiting += _elements_of(pointer)
+    return taken
+
+
+def _take(tensor: Value, taken: Set[Optional[int]]) -> bool:
+    """Adds a tensor; False where it was there."""
+    address = lib.value_data(tensor._pointer())
+    if address is None or address not in taken:
+        taken.add(address)
+        return True
+    return False
+
+
+def own(made: Any) -> Any:
+    """What python_of gave, with memory of its own."""
+    if isinstance(made, np.ndarray):
+        return made if made.base is None else made.copy()
+    return copy.deepcopy(made)
+
+
+def _elements_of(pointer: Optional[int]) -> List[Value]:
+    """Of a sequence or optional, its elements; of a map, keys and values. They share its memory."""
+    return [Value(lib.made(lib.value_element, pointer, place)) for place in range(lib.value_element_count(pointer))]
 
 
 def array_over(value: Value) -> np.ndarray:
