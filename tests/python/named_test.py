@@ -112,6 +112,29 @@ class ChangingShapes(unittest.TestCase):
         self.assertEqual(problems, [])
 
 
+class Shapes(unittest.TestCase):
+    """Of results: those of the values, whatever the model says of them."""
+
+    def test_a_shape_that_inference_gets_wrong_is_believed_nowhere(self):
+        for size in (6, 60_000):  # copied, and as a view
+            session = InferenceSession(suite.identity(TensorProto.FLOAT, ["N", 1]))
+            x = np.arange(size, dtype=np.float32).reshape(size, 1)
+            for claimed in ([2 * size, 1], [size // 2, 1], [size], [1 << 40, 1 << 10]):
+                session._named = _named.NamedRuns(session.get_inputs(), [backplane.NodeArg("y", "tensor(float)", claimed)])
+                for _ in range(4):
+                    np.testing.assert_array_equal(session.run(None, {"x": x})[0], x)
+                np.testing.assert_array_equal(session.run(["y"], {"x": x}, RunOptions())[0], x)
+
+    def test_windows_that_begin_in_the_padding(self):
+        nodes = [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1, 1], strides=[2, 2], ceil_mode=1)]
+        x = np.random.default_rng(5).standard_normal((1, 16384, 2, 2)).astype(np.float32)
+        for channels in (3, 16384):
+            shape = [1, channels, 2, 2]
+            session = InferenceSession(model(nodes, [tensor("x", 1, shape)], [tensor("y", 1, None)], opset=17))
+            y = session.run(None, {"x": x[:, :channels].copy()})[0]
+            np.testing.assert_array_equal(y, x[:, :channels, ::2, ::2])
+
+
 class Kinds(unittest.TestCase):
     """Of runs that are made quick."""
 

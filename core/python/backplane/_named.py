@@ -50,11 +50,11 @@ class _Input:
 
 
 class _Fetches:
-    """What is known of a list of outputs before a run: what C is told of them, and the shapes that the model fixes."""
+    """What C is told of a list of outputs before a run. Their shapes are what C says after it, whatever the model says of them."""
 
-    __slots__ = ("count", "template", "kind", "shapes", "_names")
+    __slots__ = ("count", "template", "kind", "_names")
 
-    def __init__(self, names: List[str], known: Mapping[str, Any]):
+    def __init__(self, names: List[str]):
         self.count = len(names)
         self._names = [ctypes.create_string_buffer(lib.encode(name)) for name in names]
         rows: List[int] = []
@@ -62,14 +62,6 @@ class _Fetches:
             rows += (_TENSOR_BYTES, addressof(name), 0, 0, 0, 0, 0, 0, 0)
         self.template = _tensors(self.count).pack(*rows)
         self.kind = c_char * len(self.template)
-        self.shapes = [_fixed(known.get(name)) for name in names]
-
-
-def _fixed(shape: Optional[List[Any]]) -> Optional[Tuple[int, ...]]:
-    """A shape that every run makes; None where it is not known."""
-    if shape is None or not all(isinstance(size, int) for size in shape):
-        return None
-    return tuple(shape)
 
 
 class NamedRuns:
@@ -79,22 +71,20 @@ class NamedRuns:
         self.types: Dict[str, TypeOfValue] = {value.name: TypeOfValue(value.type) for value in inputs}
         self.output_names: List[str] = [output.name for output in outputs]
         self._inputs = {name: _Input(name, type) for name, type in self.types.items()}
-        self._shapes = {output.name: output.shape for output in outputs}
-        self._all = _Fetches(self.output_names, self._shapes)
+        self._all = _Fetches(self.output_names)
         self._wanted: Dict[Any, _Fetches] = {}
 
     def run(self, handle: int, output_names: Any, feed: Any, options: Optional[RunOptions]) -> List[Any]:
         """The outputs, as what they are in Python."""
-        fetches, wanted = self._run(handle, output_names, feed, options)
+        fetches = self._run(handle, output_names, feed, options)
         results: List[Any] = []
         try:
-            for (_, _, pointer, data, size, dims, rank, number, _), shape in zip(_each(fetches), wanted.shapes):
+            for _, _, pointer, data, size, dims, rank, number, _ in _each(fetches):
                 dtype = _DTYPES.get(number)
                 if dtype is None or not data or not size:
                     results.append(result_of(Value(pointer)))
                     continue
-                if shape is None:
-                    shape = lib.int64s(dims, rank)
+                shape = lib.int64s(dims, rank)
                 if size > COPIED_BYTES:
                     results.append(array_at(data, shape, dtype, Value(pointer)))
                 else:
@@ -108,10 +98,10 @@ class NamedRuns:
 
     def run_to_values(self, handle: int, output_names: Any, feed: Any, options: Optional[RunOptions]) -> List[Value]:
         """The outputs as values."""
-        fetches, _ = self._run(handle, output_names, feed, options)
+        fetches = self._run(handle, output_names, feed, options)
         return [Value(fields[2]) for fields in _each(fetches)]
 
-    def _run(self, handle: int, output_names: Any, feed: Any, options: Optional[RunOptions]) -> Tuple[Any, _Fetches]:
+    def _run(self, handle: int, output_names: Any, feed: Any, options: Optional[RunOptions]) -> Any:
         """The fetches as C left them. Their values are the caller's to take."""
         if type(feed) is not dict or output_names is not None:
             check_call(output_names, feed)
@@ -124,7 +114,7 @@ class NamedRuns:
                                          fetches, wanted.count)
         if status is not None:
             lib.check(status)
-        return fetches, wanted
+        return fetches
 
     def _rows_of(self, feed: Mapping[str, Any], keep: List[Any], _array=np.ndarray, _from=c_char.from_buffer,
                  _address=addressof) -> List[int]:
@@ -193,7 +183,7 @@ class NamedRuns:
         if known is None:
             if len(self._wanted) >= 256:
                 self._wanted.clear()
-            known = self._wanted[key] = _Fetches(list(key), self._shapes)
+            known = self._wanted[key] = _Fetches(list(key))
         return known
 
 
