@@ -235,6 +235,11 @@ class Sessions(unittest.TestCase):
             path.write_bytes(mlp())
             self.assertEqual(InferenceSession(path)._model_path, str(path))
 
+    def test_dimensions_that_nobody_named_have_no_name(self):
+        session = InferenceSession(suite.model([suite.helper.make_node("NonZero", ["x"], ["y"])], [suite.tensor("x", 1, ["N", None])],
+                                               [suite.tensor("y", 7, None)]))
+        self.assertEqual((session.get_inputs()[0].shape, session.get_outputs()[0].shape), (["N", None], [2, None]))
+
     def test_the_module_says_what_it_is(self):
         self.assertEqual(backplane.get_version_string(), backplane.__version__)
         self.assertIn(backplane.__version__, backplane.get_build_info())
