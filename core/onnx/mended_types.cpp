@@ -142,17 +142,76 @@ bool has_known_length(const InferenceContext& context, std::size_t input) {
          shape->dim(shape->dim_size() - 2).has_dim_value();
 }
 
-/// ONNX adds lengths of keys of which it does not know one, and counts that as 0.
+/// ONNX adds lengths of keys of which it does not know one, and counts that as 0; and it says that scores of inputs of
+/// unknown rank are a scalar.
 void mend_attention(const NodeProto& node, InferenceContext& context) {
   constexpr int kKey = 1, kPastKey = 4, kScores = 3;
-  if (context.getNumOutputs() <= kScores || node.input_size() <= kPastKey ||
-      node.input(kPastKey).empty())
-    return;
-  if (has_known_length(context, kKey) && has_known_length(context, kPastKey)) return;
+  if (context.getNumOutputs() <= kScores) return;
   TypeProto& type = *context.getOutputType(kScores);
   const TensorShapeProto* inferred = shape_of(&type);
-  if (inferred == nullptr || inferred->dim_size() == 0) return;
+  if (inferred == nullptr) return;
+  if (inferred->dim_size() == 0) return type.mutable_tensor_type()->clear_shape();
+  if (node.input_size() <= kPastKey || node.input(kPastKey).empty()) return;
+  if (has_known_length(context, kKey) && has_known_length(context, kPastKey)) return;
   type.mutable_tensor_type()->mutable_shape()->mutable_dim(inferred->dim_size() - 1)->clear_value();
+}
+
+std::int64_t ceil_quotient(std::int64_t a, std::int64_t b) { return a / b + (a % b > 0 ? 1 : 0); }
+
+/// How many windows of a pool with ceil_mode an axis has, of those that ONNX counts.
+std::int64_t windows_within(std::int64_t counted, std::int64_t size, std::int64_t stride,
+                            std::int64_t pad_begin, bool is_same) {
+  if (is_same) return ceil_quotient(size, stride);
+  const bool begins_past_end =
+      counted > 1 && counted - 1 >= ceil_quotient(size + pad_begin, stride);
+  return begins_past_end ? counted - 1 : counted;
+}
+
+/// With ceil_mode ONNX counts windows that begin in the padding at the end before opset 22, and more of them than the
+/// axis has strides where auto_pad is SAME.
+/// https://onnx.ai/onnx/operators/onnx__MaxPool.html
+void mend_pool(InferenceContext& context) {
+  const ::onnx::AttributeProto* ceil = context.getAttribute("ceil_mode");
+  const TensorShapeProto* from = shape_of(context.getInputType(0));
+  const TensorShapeProto* inferred = shape_of(context.getOutputType(0));
+  if (ceil == nullptr || ceil->i() == 0 || from == nullptr || inferred == nullptr) return;
+  const ::onnx::AttributeProto* auto_pad = context.getAttribute("auto_pad");
+  const ::onnx::AttributeProto* strides = context.getAttribute("strides");
+  const ::onnx::AttributeProto* pads = context.getAttribute("pads");
+  const bool is_same = auto_pad != nullptr && auto_pad->s().starts_with("SAME");
+  TensorShapeProto shape = *inferred;
+  for (int axis = 2; axis < shape.dim_size() && axis < from->dim_size(); ++axis) {
+    Dim& dim = *shape.mutable_dim(axis);
+    const Dim& size = from->dim(axis);
+    const int i = axis - 2;
+    const std::int64_t stride =
+        strides != nullptr && i < strides->ints_size() ? strides->ints(i) : 1;
+    const std::int64_t begin = pads != nullptr && i < pads->ints_size() ? pads->ints(i) : 0;
+    if (!dim.has_dim_value() || !size.has_dim_value() || size.dim_value() < 0 || stride < 1)
+      continue;
+    if (ceil->i() != 1) {
+      dim.clear_value();
+    } else {
+      dim.set_dim_value(windows_within(dim.dim_value(), size.dim_value(), stride, begin, is_same));
+    }
+  }
+  for (std::size_t i = 0; i < context.getNumOutputs(); ++i)
+    *context.getOutputType(i)->mutable_tensor_type()->mutable_shape() = shape;
+}
+
+/// ONNX takes an `onesided` that is not there for 0, where its default is 1, and divides lengths of signals as floats.
+/// https://onnx.ai/onnx/operators/onnx__STFT.html
+void mend_stft(InferenceContext& context) {
+  constexpr std::int64_t kMostOfFloats = std::int64_t{1} << 24;  // up to here the quotient is exact
+  const TensorShapeProto* signal = shape_of(context.getInputType(0));
+  TypeProto& type = *context.getOutputType(0);
+  const TensorShapeProto* inferred = shape_of(&type);
+  if (signal == nullptr || inferred == nullptr || inferred->dim_size() != 4) return;
+  TensorShapeProto& shape = *type.mutable_tensor_type()->mutable_shape();
+  if (signal->dim(1).dim_value() > kMostOfFloats) shape.mutable_dim(1)->clear_value();
+  Dim& bins = *shape.mutable_dim(2);
+  if (context.getAttribute("onesided") == nullptr && bins.has_dim_value())
+    bins.set_dim_value(bins.dim_value() / 2 + 1);
 }
 
 /// ONNX leaves out axes that are counted from the end before opset 11, where nothing says that they may be, and files
@@ -196,6 +255,9 @@ void mend_output_types(const NodeProto& node, InferenceContext& context) {
   if (node.op_type() == "Einsum") return mend_einsum(context);
   if (node.op_type() == "Unsqueeze") return mend_unsqueeze(context);
   if (node.op_type() == "Attention") return mend_attention(node, context);
+  if (node.op_type() == "STFT") return mend_stft(context);
+  if (node.op_type() == "AveragePool" || node.op_type() == "LpPool" || node.op_type() == "MaxPool")
+    return mend_pool(context);
   if (node.op_type() != "Loop") return;
   for (std::size_t i = 0; i < context.getNumOutputs(); ++i) {
     TypeProto& type = *context.getOutputType(i);

@@ -16,13 +16,9 @@ namespace {
 
 using Axes = std::vector<std::size_t>;
 
-/// Whether the kernel may find other sizes than inference: of windows at the border, and of scales that are rounded.
+/// Whether the kernel may find other sizes than inference: of scales that are rounded.
 bool makes_other_sizes(const Node& node) {
-  if (!node.domain.empty()) return false;
-  if (node.op_type == "Resize" || node.op_type == "Upsample") return true;
-  if (!node.op_type.ends_with("Pool")) return false;
-  const auto ceil = node.attributes.find("ceil_mode");
-  return ceil != node.attributes.end() && ceil->second.ints != std::vector<std::int64_t>{0};
+  return node.domain.empty() && (node.op_type == "Resize" || node.op_type == "Upsample");
 }
 
 bool has_sure_sizes(const Graph& graph) {

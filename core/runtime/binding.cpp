@@ -49,6 +49,12 @@ void Binding::put(std::vector<Bound>& list, Bound bound) {
   routed_ = false;
 }
 
+void Binding::clear(std::vector<Bound>& list) {
+  checked_ = routed_ = false;
+  memo_.views.clear();  // before memory below them goes
+  list.clear();
+}
+
 void Binding::bind_input(const std::string& name, RuntimeValuePtr value, DevicePtr device) {
   if (session_->model().graph.find_value(name) == kNone)
     session_->route({name}, {});                // throws, with the known names
@@ -75,6 +81,8 @@ void Binding::bind_output(const std::string& name, RuntimeValuePtr value, Device
 
 void Binding::bind_output_to(const std::string& name, const std::string& device) {
   const DevicePtr chosen = find_device(session_->devices(), device);
+  const Bound* known = find(outputs_, name);
+  if (known != nullptr && known->own && known->device == chosen) return;
   bind_output(name, nullptr);
   if (!chosen->on_host_memory())
     put(outputs_, {name, std::make_shared<RuntimeValue>(), true, chosen});
@@ -270,6 +278,21 @@ RuntimeValuePtr Binding::output(const std::string& name) const {
 DevicePtr Binding::output_device(const std::string& name) const {
   const Bound* bound = find(outputs_, name);
   return bound != nullptr ? bound->device : nullptr;
+}
+
+PlacedValue Binding::take_output(const std::string& name) {
+  const Bound* bound = find(outputs_, name);
+  if (bound == nullptr) {
+    std::vector<std::string> names;
+    for (const Bound& output : outputs_) names.push_back(output.name);
+    invalid("the binding has no output '", name, "'", did_you_mean(name, names), "; it has ",
+            quoted_names(names));
+  }
+  if (!bound->own) invalid("the output '", name, "' is a value that the binding was given");
+  PlacedValue taken{bound->value, bound->device};
+  if (taken.value->kind == BP_VALUE_ABSENT) return {};
+  put(outputs_, {name, std::make_shared<RuntimeValue>(), true, taken.device});
+  return taken;
 }
 
 PlacedValue Binding::saved(const std::string& name) const {

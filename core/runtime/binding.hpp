@@ -23,6 +23,9 @@ class Binding {
   void bind_output(const std::string& name, RuntimeValuePtr value, DevicePtr device = nullptr);
   /// The run makes it in the memory of a device of the session, by its label, and copies nothing back.
   void bind_output_to(const std::string& name, const std::string& device);
+  /// Forget what is bound.
+  void clear_inputs() { clear(inputs_); }
+  void clear_outputs() { clear(outputs_); }
 
   /// Makes the input a tensor of the binding's own, of these dims, zeroed; it stays where it is until the next resize.
   void resize(const std::string& name, const std::vector<std::int64_t>& dims);
@@ -38,6 +41,8 @@ class Binding {
   RuntimeValuePtr output(const std::string& name) const;
   /// The device in whose memory it is; null: on the host.
   DevicePtr output_device(const std::string& name) const;
+  /// Likewise, of an output of the binding's own, which makes another in the next run; null where no run has written it.
+  PlacedValue take_output(const std::string& name);
   /// Likewise of a value that the session saves, with its device.
   PlacedValue saved(const std::string& name) const;
 
@@ -53,6 +58,7 @@ class Binding {
   static Bound* find(std::vector<Bound>& list, const std::string& name);
   static const Bound* find(const std::vector<Bound>& list, const std::string& name);
   void put(std::vector<Bound>& list, Bound bound);
+  void clear(std::vector<Bound>& list);
   /// Of an input's declared shape: what is known of its symbols from inputs that have sizes, then 1 for the first.
   std::vector<std::int64_t> planned_dims(const Value& input) const;
   std::int64_t size_of_symbol(const std::string& symbol) const;

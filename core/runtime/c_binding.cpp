@@ -22,6 +22,11 @@ struct backplane_binding : backplane::core::Handle {
     return made.get();
   }
 
+  /// Ends the handles of values of one kind.
+  void drop_handles(const std::string& kind) const {
+    std::erase_if(handles, [&](const auto& entry) { return entry.first.starts_with(kind); });
+  }
+
   backplane::core::Binding binding;
   mutable backplane::core::UseGate gate;
   mutable std::map<std::string, std::unique_ptr<backplane_value>> handles;
@@ -106,6 +111,38 @@ const backplane_value* backplane_binding_output(const backplane_binding* binding
   } catch (const std::exception&) {  // out of memory
     return nullptr;
   }
+}
+
+backplane_status* backplane_binding_take_output(backplane_binding* binding, const char* name,
+                                                backplane_value** out) {
+  return guarded([&] {
+    required(out, "out") = nullptr;
+    HeldBinding held(binding);
+    const std::string word = &required(name, "name");
+    auto taken = std::make_unique<backplane_value>();
+    const PlacedValue value = held->take_output(word);
+    if (value.value == nullptr) return;
+    taken->value = value.value;
+    taken->device = value.device;
+    binding->handle("output ", word, held->output(word), value.device);
+    *out = taken.release();
+  });
+}
+
+backplane_status* backplane_binding_clear_inputs(backplane_binding* binding) {
+  return guarded([&] {
+    HeldBinding held(binding);
+    held->clear_inputs();
+    binding->drop_handles("input ");
+  });
+}
+
+backplane_status* backplane_binding_clear_outputs(backplane_binding* binding) {
+  return guarded([&] {
+    HeldBinding held(binding);
+    held->clear_outputs();
+    binding->drop_handles("output ");
+  });
 }
 
 backplane_status* backplane_binding_resize(backplane_binding* binding, const char* name,

@@ -1,6 +1,7 @@
 // The C host interface: options, environments, sessions, bindings.
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -69,6 +70,9 @@ Options copy_of(const backplane_options* options) {
   return from.options;
 }
 
+// Inference calls dimensions so that nobody named, see core/onnx/inference.cpp.
+constexpr std::string_view kMadeUpSymbol = "unk__";
+
 std::vector<ValueDescription> describe(const Graph& graph, const std::vector<ValueId>& values) {
   std::vector<ValueDescription> list;
   for (const ValueId id : values) {
@@ -78,7 +82,7 @@ std::vector<ValueDescription> describe(const Graph& graph, const std::vector<Val
       row.rank = static_cast<std::int32_t>(value.type.shape->size());
       for (const Dim& dim : *value.type.shape) {
         row.dims.push_back(dim.size);
-        row.symbols.push_back(dim.symbol);
+        row.symbols.push_back(dim.symbol.starts_with(kMadeUpSymbol) ? "" : dim.symbol);
       }
     }
     list.push_back(std::move(row));

@@ -451,6 +451,10 @@ void Executable::provide_fetch(const Segment& segment, const Run& run, const Add
   const std::vector<bool>* resizable = run.settings.resizable;
   if (!fits && resizable != nullptr && (*resizable)[static_cast<std::size_t>(fetch)] &&
       value.memory != nullptr) {
+    const auto fed_as = std::find(run.feeds.begin(), run.feeds.end(), &value);
+    if (fed_as != run.feeds.end())
+      refuse_shared_memory(cut_.fetches[static_cast<std::size_t>(fetch)], "input",
+                           cut_.feeds[static_cast<std::size_t>(fed_as - run.feeds.begin())]);
     own_fetch(run, static_cast<std::size_t>(fetch), state);
   } else if (!fits) {
     const std::vector<std::int64_t> dims(value.description.dims,

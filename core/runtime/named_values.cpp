@@ -74,11 +74,18 @@ bool share_host_memory(const RuntimeValue& a, const RuntimeValue& b) {
          host_begin(b) < host_begin(a) + a.description.bytes;
 }
 
+/// Whether a tensor has elements that lie in host memory as they are.
+bool has_host_bytes(const RuntimeValue& value) {
+  return host_begin(value) != 0 && value.description.bytes > 0;
+}
+
 void check_pair(const NamedValue& fetch, bool is_feed, const NamedValue& other) {
-  // A feed and a fetch in one place: its plan tells whether that may be (Executable::check_apart).
+  // A feed and a fetch in one place, or one value as both: its plan tells whether that may be (Executable::check_apart).
   const bool depends = is_feed && host_begin(*fetch.value) == host_begin(*other.value);
+  const bool is_one = fetch.value == other.value;
   const char* what = is_feed ? "input" : "output";
-  if (fetch.value == other.value || (!depends && share_host_memory(*fetch.value, *other.value)))
+  if (is_one ? !depends || !has_host_bytes(*fetch.value)
+             : !depends && share_host_memory(*fetch.value, *other.value))
     refuse_shared_memory(fetch.name, what, other.name);
   if (fetch.value->imported == nullptr || other.value->imported == nullptr) return;
   if (!fetch.value->imported->overlaps(*other.value->imported)) return;

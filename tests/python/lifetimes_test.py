@@ -116,6 +116,80 @@ class Lifetimes(unittest.TestCase):
         churn()
         self.assertTrue((output.numpy() == 5).all())
 
+    def test_outputs_stay_when_they_are_bound_again(self):
+        session = InferenceSession(model([helper.make_node("Concat", ["past", "x"], ["present"], axis=0)],
+                                         [tensor("past", 1, ["P"]), tensor("x", 1, ["N"])], [tensor("present", 1, ["T"])]))
+        for size in (1, LARGE):
+            for order in ("input first", "output first", "cleared", "cleared outputs"):
+                binding = session.io_binding()
+                past = Value.from_numpy(np.full(size, -1, np.float32))
+                kept = []
+                for number in range(3):
+                    if order.startswith("cleared"):
+                        binding.clear_binding_outputs()
+                    if order == "cleared":
+                        binding.clear_binding_inputs()
+                    binds = [lambda: binding.bind_ortvalue_input("past", past), lambda: binding.bind_output("present")]
+                    for bind in binds if order == "input first" else binds[::-1]:
+                        bind()
+                    binding.bind_cpu_input("x", np.full(1, number, np.float32))
+                    session.run_with_iobinding(binding)
+                    past = binding.get_outputs()[0]
+                    self.assertIs(past, binding.get_outputs()[0])
+                    kept.append((past, past.numpy() if number == 1 else None))
+                churn()
+                expected = np.concatenate([np.full(size, -1), np.arange(3)]).astype(np.float32)
+                del binding
+                for number, (value, array) in enumerate(kept):
+                    np.testing.assert_array_equal(value.numpy(), expected[:size + number + 1], order)
+                    if array is not None:
+                        np.testing.assert_array_equal(array, expected[:size + number + 1])
+
+    def test_outputs_that_nobody_has_are_not_made_again(self):
+        session = relu()
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", np.ones(LARGE, np.float32))
+        places = set()
+        for _ in range(5):
+            binding.bind_output("y")
+            binding.run()
+            places.add(binding.get_outputs()[0].data_ptr())
+        self.assertEqual(len(places), 1)
+        kept = []
+        for number in range(5):
+            binding.bind_cpu_input("x", np.full(LARGE, number, np.float32))
+            binding.bind_output("y")
+            binding.run()
+            kept.append(binding.get_outputs()[0])
+        self.assertEqual([value.numpy()[-1] for value in kept], [0, 1, 2, 3, 4])
+        view = kept[0].numpy()  # of the value's memory, now that no run writes it
+        self.assertEqual(view.ctypes.data, kept[0].data_ptr())
+        del kept, binding, session
+        churn()
+        self.assertTrue((view == 0).all())
+
+    def test_outputs_without_a_run(self):
+        binding = relu().io_binding()
+        output = binding.get_outputs()[0]
+        for ask in (output.numpy, output.shape, output.data_ptr, output.has_value, lambda: binding.bind_ortvalue_input("x", output)):
+            with self.assertRaisesRegex(ValueError, "no run of the binding has made the output 'y'"):
+                ask()
+        binding.bind_output("y")
+        self.assertFalse(output.has_value())
+        binding.bind_output("y")
+        binding.bind_cpu_input("x", np.array([-1, 2], np.float32))
+        binding.run()
+        self.assertEqual(output.numpy().tolist(), [0, 2])
+        binding.clear_binding_inputs()
+        self.assertEqual(binding.get_outputs()[0].numpy().tolist(), [0, 2])
+        binding.clear_binding_outputs()
+        self.assertEqual(output.numpy().tolist(), [0, 2])
+        binding.bind_cpu_input("x", np.array([3], np.float32))
+        fixed = np.zeros(1, np.float32)
+        binding.bind_cpu_output("y", fixed)
+        binding.run()
+        self.assertEqual((fixed.tolist(), output.numpy().tolist()), ([3], [0, 2]))
+
     def test_a_model_of_bytes_is_kept(self):
         weights = np.random.default_rng(2).standard_normal((64, 5000)).astype(np.float32)
         data = model([helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("x", 1, ["N", 64])], [tensor("y", 1, ["N", 5000])],

@@ -133,6 +133,22 @@ class Shapes(unittest.TestCase):
             session = InferenceSession(model(nodes, [tensor("x", 1, shape)], [tensor("y", 1, None)], opset=17))
             y = session.run(None, {"x": x[:, :channels].copy()})[0]
             np.testing.assert_array_equal(y, x[:, :channels, ::2, ::2])
+            self.assertEqual(session.get_outputs()[0].shape, list(y.shape))
+
+    def test_spectra_are_onesided_unless_the_node_says_otherwise(self):
+        length, step, frame = 1600, 160, 400
+        numbers = [suite.numpy_helper.from_array(np.array(number), name) for name, number in (("step", step), ("frame", frame))]
+        x = np.random.default_rng(6).standard_normal(length).astype(np.float32)
+        frames = np.stack([x[begin:begin + frame] for begin in range(0, length - frame + 1, step)])
+        for extra, fourier in (({}, np.fft.rfft), ({"onesided": 0}, np.fft.fft)):
+            nodes = [helper.make_node("STFT", ["x", "step", "", "frame"], ["y"], **extra), helper.make_node("Shape", ["y"], ["shape"])]
+            session = InferenceSession(model(nodes, [tensor("x", 1, [1, length, 1])], [tensor("y", 1, None), tensor("shape", 7, [4])],
+                                             numbers))
+            expected = fourier(frames)
+            for _ in range(3):
+                y, shape = session.run(None, {"x": x.reshape(1, -1, 1)})
+                np.testing.assert_allclose(y[0, ..., 0] + 1j * y[0, ..., 1], expected, rtol=1e-3, atol=1e-3)
+                self.assertEqual((shape.tolist(), session.get_outputs()[0].shape), ([1, *expected.shape, 2], list(y.shape)))
 
 
 class Kinds(unittest.TestCase):

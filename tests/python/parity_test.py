@@ -12,6 +12,7 @@ import queue
 import tempfile
 import threading
 import unittest
+import warnings
 
 import suite
 from suite import mlp, mlp_by_numpy, np
@@ -299,11 +300,26 @@ class Sessions(unittest.TestCase):
         self.assertTrue(options.enable_mem_reuse)
         options.enable_mem_reuse = False
         self.assertEqual(options.get("memory_pattern"), "false")
+        self.assertTrue(options.use_per_session_threads)
         options.use_per_session_threads = False
-        with self.assertRaisesRegex(InvalidArgument, "configure_environment"):
-            options.use_per_session_threads = True
-        self.assertFalse(options.use_per_session_threads)
-        self.assertEqual(InferenceSession(mlp(), options).get_providers(), ["cpu"])
+        self.assertFalse(options.copy().use_per_session_threads)
+        self.assertEqual(InferenceSession(mlp(), options).get_providers(), ["CPUExecutionProvider"])
+        for missing in (lambda: options.get_session_config_entry("none"), lambda: RunOptions().get_run_config_entry("none")):
+            for kind in (RuntimeError, backplane.NotFound):
+                with self.assertRaisesRegex(kind, "none"):
+                    missing()
+
+    def test_a_model_has_the_path_that_it_was_read_from(self):
+        self.assertIsNone(InferenceSession(mlp())._model_path)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "model.onnx")
+            path.write_bytes(mlp())
+            self.assertEqual(InferenceSession(path)._model_path, str(path))
+
+    def test_dimensions_that_nobody_named_have_no_name(self):
+        session = InferenceSession(suite.model([suite.helper.make_node("NonZero", ["x"], ["y"])], [suite.tensor("x", 1, ["N", None])],
+                                               [suite.tensor("y", 7, None)]))
+        self.assertEqual((session.get_inputs()[0].shape, session.get_outputs()[0].shape), (["N", None], [2, None]))
 
     def test_the_module_says_what_it_is(self):
         self.assertEqual(backplane.get_version_string(), backplane.__version__)
@@ -313,6 +329,83 @@ class Sessions(unittest.TestCase):
         backplane.preload_dlls(directory="")
         backplane.disable_telemetry_events()
         self.assertIs(backplane.SessionIOBinding, backplane.IOBinding)
+
+
+class Providers(unittest.TestCase):
+    """Lists of them in programs, and what sessions say of theirs."""
+
+    def test_those_that_are_not_here_are_left_out_with_a_warning(self):
+        for absent in ("Tensorrt", "CoreML", "OpenVINO", "Dml", "ROCM", "MIGraphX", "QNN", "Xnnpack"):
+            for rest in (["CPUExecutionProvider"], []):
+                names = [(f"{absent}ExecutionProvider", {"device_id": 0, "some_option": True}), *rest]
+                with self.assertWarnsRegex(UserWarning, f"goes on without {absent}ExecutionProvider") as warned:
+                    session = InferenceSession(mlp(), providers=names)
+                self.assertEqual((session.get_providers(), warned.filename), (["CPUExecutionProvider"], __file__))
+                np.testing.assert_allclose(session.run(None, {"x": X})[0], EXPECTED, rtol=1e-4, atol=1e-5)
+
+    def test_options_of_the_cpus_that_say_nothing_here(self):
+        given = {"arena_extend_strategy": "kSameAsRequested"}
+        with self.assertWarnsRegex(UserWarning, "CPUExecutionProvider that do nothing here: arena_extend_strategy") as warned:
+            session = InferenceSession(mlp(), providers=[("CPUExecutionProvider", given)])
+        self.assertEqual((session.get_provider_options(), warned.filename), ({"CPUExecutionProvider": {}}, __file__))
+        for name, options in (("cpu", given), ("CPUExecutionProvider", {"arena_extend": 1})):
+            with self.assertRaisesRegex(InvalidArgument, next(iter(options))):
+                InferenceSession(mlp(), providers=[(name, options)])
+
+    def test_names_that_nobody_gave_are_those_of_onnx_runtime(self):
+        self.assertIn("CPUExecutionProvider", InferenceSession(mlp()).get_providers())
+        self.assertEqual(InferenceSession(mlp(), providers=["cpu"]).get_providers(), ["cpu"])
+        for names in (backplane.get_available_providers(), backplane.get_all_providers()):
+            self.assertEqual(names[names.index("cpu") + 1], "CPUExecutionProvider")
+        with self.assertWarns(UserWarning):  # nodes fall back to the CPU
+            self.assertEqual(InferenceSession(mlp(), providers=["CoreMLExecutionProvider"]).get_providers(), ["CPUExecutionProvider"])
+
+
+class Entries(unittest.TestCase):
+    """Of a session's configuration, as ONNX Runtime has them."""
+
+    def made(self, key, value, providers=None, model=None):
+        options = SessionOptions()
+        options.add_session_config_entry(key, value)
+        session = InferenceSession(mlp() if model is None else model, options, providers)
+        self.assertEqual(session.option(f"entry.{key}"), value)
+        return session
+
+    def test_no_node_falls_back_to_the_cpu(self):
+        key = "session.disable_cpu_ep_fallback"
+        with self.assertWarns(UserWarning), self.assertRaisesRegex(backplane.Unsupported, "'first'"):
+            self.made(key, "1", ["CoreMLExecutionProvider"])
+        for providers in (None, ["cpu"], ["CoreMLExecutionProvider", "CPUExecutionProvider"]):
+            with self.assertRaisesRegex(InvalidArgument, f"'{key}' says that no node"):
+                self.made(key, "1", providers)
+        self.assertEqual(self.made(key, "0").option("fallback"), "warn")
+
+    def test_the_folder_of_external_data(self):
+        weights = np.arange(6, dtype=np.float32)
+        tensor = suite.numpy_helper.from_array(weights, "w")
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "w.bin").write_bytes(tensor.raw_data)
+            suite.onnx.external_data_helper.set_external_data(tensor, "w.bin")
+            tensor.ClearField("raw_data")
+            data = suite.model([suite.helper.make_node("Add", ["x", "w"], ["y"])], [suite.tensor("x", 1, [6])],
+                               [suite.tensor("y", 1, [6])], [tensor])
+            session = self.made("session.model_external_initializers_file_folder_path", folder, ["cpu"], data)
+            np.testing.assert_array_equal(session.run(None, {"x": weights})[0], 2 * weights)
+
+    def test_what_is_not_done_is_said(self):
+        for key, value in (("session.set_denormal_as_zero", "1"), ("session.optimized_model_external_initializers_file_name", "w.bin"),
+                           ("session.disable_quant_qdq", "1"), ("ep.context_enable", "1")):
+            with self.assertWarnsRegex(UserWarning, f"'{key}' is kept and does nothing") as warned:
+                SessionOptions().add_session_config_entry(key, value)
+            self.assertEqual(warned.filename, __file__)
+        for key in ("session.save_model_format", "session.load_model_format"):
+            with self.assertRaisesRegex(backplane.Unsupported, f"'{key}' cannot be 'ORT'"):
+                SessionOptions().add_session_config_entry(key, "ORT")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.made("session.save_model_format", "ONNX")
+            self.made("session.set_denormal_as_zero", "0")
+            self.made("session.disable_prepacking", "1")
 
 
 class Values(unittest.TestCase):

@@ -180,7 +180,7 @@ class Options(unittest.TestCase):
         every = InferenceSession(mlp(), providers=backplane.get_available_providers())
         of_nodes = [{node["provider"] for node in session.explain()["nodes"]} for session in (InferenceSession(mlp()), every)]
         self.assertEqual(of_nodes[0], of_nodes[1])
-        for given, message in [(["TensorrtExecutionProvider"], "'TensorrtExecutionProvider'"), (["CPUExecutionProvder"], "CPUExecutionProvder"),
+        for given, message in [(["TensorrtsExecutionProvider"], "'TensorrtsExecutionProvider'.*did you mean 'TensorrtExecutionProvider'"), (["CPUExecutionProvder"], "CPUExecutionProvder"),
                                (["cqu"], "cpu"), ([3], "a name or a pair"), ([("cpu", {"no_option": 1})], "no_option")]:
             with self.assertRaisesRegex(backplane.Error, message):
                 InferenceSession(mlp(), providers=given)
@@ -192,7 +192,9 @@ class Options(unittest.TestCase):
     def test_a_gpu_that_is_not_there_is_left_out_as_others_do(self):
         if "cuda" in backplane.get_available_providers():
             self.skipTest("there is a CUDA device")
-        session = InferenceSession(mlp(), providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
+        with self.assertWarnsRegex(UserWarning, "goes on without CUDAExecutionProvider: .*there are cpu") as warned:
+            session = InferenceSession(mlp(), providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
+        self.assertEqual(warned.filename, __file__)
         self.assertEqual(session.get_providers(), ["CPUExecutionProvider"])
         with self.assertRaises(backplane.Error):  # by our name it is meant
             InferenceSession(mlp(), providers=["cuda", "cpu"])

@@ -460,6 +460,15 @@ class Binding {
   void bind_output_to(const std::string& name, const std::string& device) {
     detail::check(backplane_binding_bind_output_to(get(), name.c_str(), device.c_str()));
   }
+  /// What the last run wrote to an output of the binding's own, for good: the next run makes another value.
+  Value take_output(const std::string& name) {
+    backplane_value* value = nullptr;
+    detail::check(backplane_binding_take_output(get(), name.c_str(), &value));
+    return Value(value);
+  }
+  /// Forget what is bound.
+  void clear_inputs() { detail::check(backplane_binding_clear_inputs(get())); }
+  void clear_outputs() { detail::check(backplane_binding_clear_outputs(get())); }
   /// Makes an input a tensor of the binding's own, of these dims, zeroed.
   void resize(const std::string& name, const std::vector<std::int64_t>& dims) {
     detail::check(backplane_binding_resize(get(), name.c_str(), dims.data(), dims.size()));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
@@ -13,24 +14,36 @@ from ._values import Value, dims_of, not_copied, own, python_of, value_of
 
 
 class _Output(Value):
-    """An output of a binding. It belongs to the binding: its memory changes with the next run, so arrays of it are copies."""
+    """An output of a binding. It belongs to the binding until that is told of the output again, which lets go of the value that it
+    stands for then: as long as its memory changes with the next run, arrays of it are copies."""
 
     __slots__ = ("_binding", "_name")
 
-    def __init__(self, binding: "IOBinding", name: bytes):
+    def __init__(self, binding: "IOBinding", name: str):
         super().__init__(0)
         self._binding, self._name = binding, name
 
     def _pointer(self) -> Optional[int]:
-        return lib.binding_output(self._binding._open_handle(), self._name)
+        pointer = self._handle or lib.binding_output(self._binding._open_handle(), lib.encode(self._name))
+        if not pointer:
+            raise InvalidArgument(f"no run of the binding has made the output '{self._name}' yet")
+        return pointer
+
+    def _let_go(self) -> bool:
+        """The value is this one's own from now on; the binding makes another. False where no run has made one."""
+        name = lib.encode(self._name)
+        if lib.binding_output(self._binding._open_handle(), name):
+            self._handle = lib.made(lib.binding_take_output, self._binding._open_handle(), name)
+        return bool(self._handle)
 
     def data_ptr(self) -> int:
-        """The address until the next run of the binding."""
+        """The address, until the next run of the binding where the value is the binding's."""
         return super().data_ptr()
 
     def numpy(self) -> Any:
-        """What the last run made, copied, since the next one writes over it."""
-        return own(python_of(self))
+        """What the last run made, copied where the next one writes over it."""
+        made = python_of(self)
+        return made if self._handle else own(made)
 
     to_python = numpy
 
@@ -40,7 +53,9 @@ class IOBinding:
     allocates nothing.
 
     Ownership: the binding keeps arrays and values that are bound to it. Outputs that it was given no memory for are its own, and
-    are written again by each run. Threads: one at a time; many bindings of a session may run at a time.
+    are written again by each run. Where `bind_output` is called again, or outputs are cleared, values of `get_outputs` that are
+    still there stay as they are, and the next run makes others: so one run's output may be an input of the next. Threads:
+    one at a time; many bindings of a session may run at a time.
     """
 
     def __init__(self, session: Any):
@@ -48,7 +63,8 @@ class IOBinding:
         self._session = session
         self._handle = lib.made(lib.binding_create, session._open_handle())
         self._inputs: Dict[str, Value] = {}
-        self._outputs: Dict[str, Any] = {}  # a value, or the device of one of the binding's own
+        self._outputs: Dict[str, Any] = {}  # a value; None for one of the binding's own
+        self._given: "weakref.WeakValueDictionary[str, _Output]" = weakref.WeakValueDictionary()  # of get_outputs
 
     def __del__(self, _destroy=lib.binding_destroy):
         handle, self._handle = getattr(self, "_handle", None), None
@@ -84,25 +100,29 @@ class IOBinding:
 
     def clear_binding_inputs(self) -> None:
         """Forgets all inputs."""
-        self._renew(inputs=False)
+        lib.check(lib.binding_clear_inputs(self._open_handle()))
+        self._inputs.clear()
 
     # ---- Outputs ----
 
     def bind_output(self, name: str, device_type: str = "cpu", device_id: int = 0, element_type: Any = None,
                     shape: Optional[Sequence[int]] = None, buffer_ptr: Optional[int] = None) -> None:
         """The next runs make this output, in memory of the binding's own, or of a device of the session ("cuda", "opencl"), or at
-        `buffer_ptr`, which must stay. Where no output is bound, runs make all of the model's, in host memory."""
+        `buffer_ptr`, which must stay. Where no output is bound, runs make all of the model's, in host memory. Called again, values
+        that `get_outputs` gave of it stay as they are."""
         if buffer_ptr is not None:
             self.bind_ortvalue_output(name, self._borrow(device_type, device_id, element_type, shape, buffer_ptr))
             return
+        self._let_go(name)
         if device_type.lower() == "cpu":
             lib.check(lib.binding_bind_output(self._open_handle(), lib.encode(name), None))
         else:
             lib.check(lib.binding_bind_output_to(self._open_handle(), lib.encode(name), _device(device_type, device_id)))
-        self._outputs[name] = (device_type, device_id)
+        self._outputs[name] = None
 
     def bind_ortvalue_output(self, name: str, value: Value) -> None:
         """Runs write this value, which must have the type and shape that they make."""
+        self._let_go(name)
         lib.check(lib.binding_bind_output(self._open_handle(), lib.encode(name), value._pointer()))
         self._outputs[name] = value
 
@@ -117,8 +137,11 @@ class IOBinding:
         self.bind_ortvalue_output(name, value)
 
     def clear_binding_outputs(self) -> None:
-        """Forgets all outputs."""
-        self._renew(outputs=False)
+        """Forgets all outputs. Values that `get_outputs` gave stay as they are."""
+        for name in list(self._given):
+            self._let_go(name)
+        lib.check(lib.binding_clear_outputs(self._open_handle()))
+        self._outputs.clear()
 
     # ---- Results ----
 
@@ -127,8 +150,7 @@ class IOBinding:
 
     def get_outputs(self) -> List[Value]:
         """What the last run made, in the order in which outputs were bound. Values of the binding's own show what its latest run made."""
-        bound = ((name, self._outputs.get(name)) for name in self._names())
-        return [value if isinstance(value, Value) else _Output(self, lib.encode(name)) for name, value in bound]
+        return [self._outputs.get(name) or self._own(name) for name in self._names()]
 
     def get_outputs_as_ortvaluevector(self) -> List[Value]:
         """As get_outputs."""
@@ -161,19 +183,18 @@ class IOBinding:
         return Value(lib.made(lib.value_borrow_on, self._session._open_handle(), _device(device_type, device_id), element.number,
                               dims_of(dims), len(dims), int(address), 0, size))
 
-    def _renew(self, inputs: bool = True, outputs: bool = True) -> None:
-        """A binding cannot forget a name, so there is a new one with what is kept."""
-        kept_inputs, kept_outputs = (self._inputs if inputs else {}), (self._outputs if outputs else {})
-        old, self._handle = self._handle, lib.made(lib.binding_create, self._session._open_handle())
-        lib.binding_destroy(old)
-        self._inputs, self._outputs = {}, {}
-        for name, value in kept_inputs.items():
-            self.bind_ortvalue_input(name, value)
-        for name, value in kept_outputs.items():
-            if isinstance(value, Value):
-                self.bind_ortvalue_output(name, value)
-            else:
-                self.bind_output(name, *value)
+    def _own(self, name: str) -> _Output:
+        """The value that stands for an output of the binding's own: one at a time."""
+        known = self._given.get(name)
+        if known is None:
+            known = self._given[name] = _Output(self, name)
+        return known
+
+    def _let_go(self, name: str) -> None:
+        """What somebody has of an output of the binding's own is theirs, as it is; another is made where nobody has any."""
+        known = self._given.get(name)
+        if known is not None and known._let_go():
+            del self._given[name]
 
 
 def _device(device_type: str, device_id: int) -> bytes:

@@ -8,10 +8,11 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 from . import _library as lib
 from ._errors import Error, InvalidArgument, nearest
+from ._onnx_runtime import OF_ONNX_RUNTIME, their_name
 
 _lock = threading.Lock()
 _handle: Optional[int] = None
@@ -20,8 +21,6 @@ _severity, _verbosity = 2, 0
 _callback: Optional[Callable[[int, str, str, str, str], None]] = None  # of the log
 _hands_on = False  # whether the environment asks for it
 
-# ONNX Runtime's names of providers, and ours. Its sessions go on without a device that is not there, and warn: so does '?'.
-OF_ONNX_RUNTIME = {"CPUExecutionProvider": "cpu", "CUDAExecutionProvider": "cuda?"}
 _LEVELS = {0: "debug", 1: "info", 2: "warning", 3: "error", 4: "off"}
 
 
@@ -163,16 +162,19 @@ def get_available_providers() -> List[str]:
     """The providers that have a device here, in the order in which a session takes them that was told nothing, and then those that
     serve only when they are named; each followed by the name that ONNX Runtime has for it: ["cpu", "CPUExecutionProvider"]. A
     session takes either."""
+    return _by_both_names(scores())
+
+
+def _by_both_names(ours: Iterable[str]) -> List[str]:
     names: List[str] = []
-    for name in scores():
-        names.append(name)
-        names += [theirs for theirs, ours in OF_ONNX_RUNTIME.items() if ours.rstrip("?") == name]
+    for name in ours:
+        names += [name] if their_name(name) == name else [name, their_name(name)]
     return names
 
 
 def get_all_providers() -> List[str]:
-    """The names of providers whose plugins are loaded, with a device or without."""
-    return sorted({row["provider"] for row in describe_plugins() if row["provider"]})
+    """The names of providers whose plugins are loaded, with a device or without, by both names as get_available_providers."""
+    return _by_both_names(sorted({row["provider"] for row in describe_plugins() if row["provider"]}))
 
 
 def get_device() -> str:

@@ -7,8 +7,9 @@ import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import _library as lib
-from ._environment import OF_ONNX_RUNTIME, provider_word, text_of
-from ._errors import InvalidArgument, NotFound, refusal
+from ._environment import provider_word, text_of
+from ._errors import InvalidArgument, NotFound, Unsupported, refusal
+from ._onnx_runtime import FORMATS, NO_CPU, OF_ONNX_RUNTIME, OPTION_OF_ENTRY, options_with_meaning, warn_of_entry
 
 
 class GraphOptimizationLevel(enum.IntEnum):
@@ -79,7 +80,8 @@ class SessionOptions:
     changed later changes the next session. Threads: one at a time.
     """
 
-    __slots__ = ("_handle", "_calls", "_set", "_verbosity", "_keep", "_provider_options", "profile_file_prefix")
+    __slots__ = ("_handle", "_calls", "_set", "_verbosity", "_keep", "_provider_options", "profile_file_prefix",
+                 "use_per_session_threads")
 
     def __init__(self) -> None:
         self._handle = lib.made(lib.options_create)
@@ -89,6 +91,8 @@ class SessionOptions:
         self._keep: List[Any] = []  # what the library borrows
         self._provider_options: Dict[str, Dict[str, str]] = {}
         self.profile_file_prefix = "backplane_profile_"
+        # Either way sessions take threads of one pool, as many as intra_op_num_threads says; see configure_environment.
+        self.use_per_session_threads = True
 
     def __del__(self, _destroy=lib.options_destroy):
         handle, self._handle = getattr(self, "_handle", None), None
@@ -141,8 +145,9 @@ class SessionOptions:
         self._call("options_add_placement", lib.encode(pattern), lib.encode(provider))
 
     def append_provider(self, name: str, options: Optional[Dict[str, Any]] = None) -> None:
-        """The next provider in the order of preference, with options of its own."""
-        word, options = provider_word(name), dict(options or {})
+        """The next provider in the order of preference, with options of its own. Options of ONNX Runtime's that say nothing here, of a
+        provider under its name, are left out with a warning."""
+        word, options = provider_word(name), options_with_meaning(name, dict(options or {}))
         if "device_id" in options:  # ONNX Runtime's
             base, mark = word.rstrip("?"), "?" if word.endswith("?") else ""
             word = f"{base}{mark}:{int(options.pop('device_id'))}"
@@ -172,12 +177,29 @@ class SessionOptions:
         self.set(f"dim_denotation.{denotation}", int(size))
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """A text that is kept with the session."""
+        """A text that is kept with the session. Of ONNX Runtime's entries that change results or files some set what they mean, once a
+        session is made: "session.disable_cpu_ep_fallback" the option "fallback", "session.model_external_initializers_file_folder_path"
+        "external_data". Others that would do something else here, or nothing, are errors or warned of."""
+        if key in FORMATS and value.upper() != "ONNX":
+            raise Unsupported(f"'{key}' cannot be '{value}': models are read and written in ONNX's format alone")
+        warn_of_entry(key, value)
         self.set(f"entry.{key}", value)
+
+    def obey_entries(self) -> None:
+        """Of the package's own use, of a session's copy: does what entries of ONNX Runtime's say."""
+        for entry, option in OPTION_OF_ENTRY.items():
+            if self._set.get(f"entry.{entry}"):
+                self.set(option, self._set[f"entry.{entry}"])
+        if self._set.get(f"entry.{NO_CPU}") != "1":
+            return
+        asked = self.get("providers")
+        if asked == "auto" or "cpu" in [word.partition(":")[0].rstrip("?") for word in asked.split(",")]:
+            raise InvalidArgument(f"'{NO_CPU}' says that no node may go to the CPU, which is among the providers; name others alone")
+        self.set("fallback", "forbid")
 
     def get_session_config_entry(self, key: str) -> str:
         """What was kept under a key; NotFound where nothing was."""
-        return self.get(f"entry.{key}")
+        return _entry_of(self, key)
 
     def has_session_config_entry(self, key: str) -> bool:
         """Whether something is kept under a key."""
@@ -217,17 +239,6 @@ class SessionOptions:
                      doc="A name for the session, kept as its entry \"logid\".")
 
     log_verbosity_level = _LOG_VERBOSITY
-
-    @property
-    def use_per_session_threads(self) -> bool:
-        """False: all sessions share the threads of the environment, of which one takes intra_op_num_threads. True is an error."""
-        return False
-
-    @use_per_session_threads.setter
-    def use_per_session_threads(self, on: bool) -> None:
-        if on:
-            raise InvalidArgument("use_per_session_threads cannot be True: all sessions share one pool, see configure_environment; "
-                                  "intra_op_num_threads says how many of its threads a session takes")
 
     def copy(self) -> "SessionOptions":
         """Options of their own with the same settings."""
@@ -323,14 +334,25 @@ class RunOptions:
         self.set(f"entry.{key}", value)
 
     def get_run_config_entry(self, key: str) -> str:
-        """What was set under a key."""
-        return self.get(f"entry.{key}")
+        """What was set under a key; NotFound where nothing was."""
+        return _entry_of(self, key)
 
     only_execute_path_to_fetches = _option("only_path_to_fetches", "Whether only what the fetches need is run.", kind=bool)
     synchronize = _option("synchronize", "False: run() may return while devices work, see InferenceSession.synchronize.", kind=bool)
     log_severity_level = _option("log_level", "As of SessionOptions; -1: the session's.", {**_SEVERITY, -1: ""}, int)
     run_tag = _option("tag", "A name for the run in traces and in the log.")
     logid = run_tag
+
+
+class _NoEntry(NotFound, RuntimeError):
+    """As ONNX Runtime's, a RuntimeError."""
+
+
+def _entry_of(options: Any, key: str) -> str:
+    try:
+        return options.get(f"entry.{key}")
+    except NotFound as error:
+        raise _NoEntry(str(error)) from None
 
 
 def options_with(given: Optional[SessionOptions], providers: Optional[Sequence[Any]],

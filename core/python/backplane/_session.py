@@ -12,9 +12,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from . import _library as lib
 from ._binding import IOBinding
-from ._environment import OF_ONNX_RUNTIME, environment, scores
+from ._environment import environment, scores
 from ._errors import Error, InvalidArgument, Unsupported, refusal
 from ._named import NamedRuns, check_call, result_of
+from ._onnx_runtime import OF_ONNX_RUNTIME, optional_of, their_name, warn_of_absent
 from ._options import RunOptions, SessionOptions, options_with, path_of
 from ._quick import ReadyRuns
 from ._values import Value, addresses_in, python_of
@@ -67,8 +68,8 @@ class InferenceSession:
         option "external_data" names the folder.
     sess_options: SessionOptions; copied.
     providers: in order of preference, names of ours ("cpu", "opencl", "cuda"; "opencl:1" is its second device, "cuda?" may be
-        missing) or of ONNX Runtime's ("CPUExecutionProvider", "CUDAExecutionProvider"), each also as a pair with options. Without,
-        the option "providers" holds, whose default is all that have a device.
+        missing) or of ONNX Runtime's ("CPUExecutionProvider", "CUDAExecutionProvider"; any but the CPU's may be missing, with a
+        warning), each also as a pair with options. Without, the option "providers" holds, whose default is all that have a device.
     provider_options: a dict for each provider, where they are not given in pairs.
     disabled_optimizers: names of graph passes, as option "disabled_passes". enable_fallback: False is how it is, True is an error.
 
@@ -97,7 +98,12 @@ class InferenceSession:
         self._open(path, options_with(self._given, providers, provider_options), _their_names(providers))
 
     def _open(self, path: Optional[bytes], options: SessionOptions, theirs: Dict[str, str]) -> None:
-        """Makes the library's session; where that fails, what there was before is left."""
+        """Makes the library's session; where that fails, what there was before is left. `theirs`: see _their_names."""
+        options.obey_entries()
+        theirs = {**_their_names(options._provider_options), **theirs}
+        optional = optional_of(theirs.values())
+        if optional:
+            warn_of_absent(optional, list(scores()))
         if path is not None:
             handle = lib.made(lib.session_create, environment(), path, options._handle)
         else:  # the library reads from these bytes as long as its session lives
@@ -152,16 +158,18 @@ class InferenceSession:
         return ModelMetadata(self._open_handle())
 
     def get_providers(self) -> List[str]:
-        """The providers of the session in order of preference, named as they were asked for; of optional ones those that have a device.
-        Where each node went, and why, is in `explain`."""
-        asked = self.option("providers")
-        there = scores()
+        """The providers of the session in order of preference, of optional ones those that have a device, and the CPU where nodes fell
+        back to it. They are named as they were asked for; those that nobody named by ONNX Runtime's names, where it has one. Where
+        each node went, and why, is in `explain`."""
+        asked, there = self.option("providers"), scores()
+        entries = [] if asked == "auto" else [(entry.partition(":")[0].rstrip("?"), "?" in entry) for entry in asked.split(",")]
+        names = [self._theirs.get(name, name) for name, is_optional in entries if name in there or not is_optional]
         if asked == "auto":
-            names = [name for name, score in there.items() if score > 0]
-        else:
-            entries = [(entry.partition(":")[0].rstrip("?"), "?" in entry) for entry in asked.split(",")]
-            names = [name for name, is_optional in entries if name in there or not is_optional]
-        return list(dict.fromkeys(self._theirs.get(name, name) for name in names))
+            names = [their_name(name) for name, score in there.items() if score > 0]
+        falls = "cpu" in (name.partition(":")[0] for name in self.statistics()["nodes_on"])
+        if falls and "cpu" not in names:
+            names.append("CPUExecutionProvider")
+        return list(dict.fromkeys(names))
 
     def get_provider_options(self) -> Dict[str, Dict[str, str]]:
         """The options that each provider was given."""
@@ -183,6 +191,11 @@ class InferenceSession:
         """Unsupported: ONNX Runtime makes a session that fails again with other providers, and prints that it did."""
         raise Unsupported("a session does not go on with other providers when one fails; name those that may be missing as 'cuda?', "
                           "or catch the error and call set_providers")
+
+    @property
+    def _model_path(self) -> Optional[str]:
+        """As ONNX Runtime's programs ask for it: where the model was read from; None for bytes."""
+        return None if self._path is None else lib.decode(self._path)
 
     def get_session_options(self) -> SessionOptions:
         """A copy of the options that the session was made with."""

@@ -273,6 +273,87 @@ TEST(Binding, L5AnInputThatChangesItsShapeElsewhereIsCheckedAgain) {
   EXPECT_THAT(failure_of([&] { lower.run(); }).second, HasSubstr("[2,2]"));
 }
 
+/// The x of [n] and a past of [m], one after the other.
+ModelMaker growing() {
+  ModelMaker model;
+  model.input("past", {"m"}).input("x", {"n"}).output("present");
+  model.node("Concat", {"past", "x"}, {"present"});
+  ::onnx::AttributeProto* axis = model.proto().mutable_graph()->mutable_node(0)->add_attribute();
+  axis->set_name("axis");
+  axis->set_type(::onnx::AttributeProto::INT);
+  axis->set_i(0);
+  return model;
+}
+
+TEST(Binding, L5AnOutputThatIsTakenStaysAsItIs) {
+  TestSession session(growing());
+  Binding binding(*session);
+  EXPECT_THAT(failure_of([&] { binding.take_output("present"); }).second,
+              HasSubstr("no output 'present'"));
+  binding.bind_output("present");
+  EXPECT_EQ(binding.take_output("present").get(), nullptr);  // no run has written it
+  std::vector<Value> kept;
+  kept.push_back(Value::tensor<float>({1}, std::vector<float>{-1}));
+  for (int i = 0; i < 4; ++i) {
+    binding.bind_input("x", Value::tensor<float>({1}, std::vector<float>{static_cast<float>(i)}));
+    binding.bind_input("past", kept.back());
+    binding.run();
+    kept.push_back(binding.take_output("present"));
+    EXPECT_EQ(binding.output("present").kind(), BACKPLANE_KIND_NONE);
+  }
+  EXPECT_THAT(kept[1].numbers(), ElementsAre(-1, 0));
+  EXPECT_THAT(kept[4].numbers(), ElementsAre(-1, 0, 1, 2, 3));
+  Value given = Value::tensor<float>({6});
+  binding.bind_input("past", kept.back());
+  binding.bind_output("present", given);
+  binding.run();
+  EXPECT_THAT(failure_of([&] { binding.take_output("present"); }).second,
+              HasSubstr("'present' is a value that the binding was given"));
+  EXPECT_THAT(given.numbers(), ElementsAre(-1, 0, 1, 2, 3, 3));
+  EXPECT_THAT(failure_of([&] { binding.take_output("presents"); }).second,
+              HasSubstr("did you mean 'present'"));
+}
+
+TEST(Binding, L5ABindingForgets) {
+  TestSession session(growing());
+  Binding binding(*session);
+  const Value one = Value::tensor<float>({1}, std::vector<float>{1});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(failure_of([&] { binding.run(); }).second, HasSubstr("'past'"));
+    binding.bind_input("past", one);
+    binding.bind_input("x", one);
+    binding.bind_output("present");
+    binding.run();
+    EXPECT_THAT(binding.output("present").numbers(), ElementsAre(1, 1));
+    binding.clear_inputs();
+    EXPECT_THAT(binding.output("present").numbers(), ElementsAre(1, 1));
+    binding.clear_outputs();
+    EXPECT_EQ(binding.output("present").get(), nullptr);
+  }
+}
+
+/// The output of one run is the input of the next, in its own memory: not where that has to be larger.
+TEST(Binding, L5AnOutputOfTheBindingsOwnMayBeItsInputWhereItsKernelWorksInPlace) {
+  TestSession negation(ModelMaker().input("x", {"n"}).node("Neg", {"x"}, {"y"}).output("y"));
+  Binding binding(*negation);
+  const Value x = Value::tensor<float>({2}, std::vector<float>{1, -2});
+  binding.bind_input("x", x);
+  binding.bind_output("y");
+  binding.run();
+  binding.bind_input("x", binding.output("y"));
+  binding.run();
+  EXPECT_THAT(binding.output("y").numbers(), ElementsAre(1, -2));
+  TestSession session(growing());
+  Binding grown(*session);
+  grown.bind_input("past", x);
+  grown.bind_input("x", x);
+  grown.bind_output("present");
+  grown.run();
+  grown.bind_input("past", grown.output("present"));
+  EXPECT_THAT(failure_of([&] { grown.run(); }).second, HasSubstr("given the same memory"));
+  EXPECT_THAT(grown.output("present").numbers(), ElementsAre(1, -2, 1, -2));
+}
+
 TEST(Binding, L5BoundValuesMayBeDestroyedBeforeTheBinding) {
   const ModelMaker model = ModelMaker().input("x", {2}).output("y").node("Relu", {"x"}, {"y"});
   TestSession session(model);

@@ -57,14 +57,21 @@ void expect_same_results(TestSession& session, const Value& row, std::int32_t to
   const auto over = [](std::vector<float>& memory) {
     return Value::borrow<float>({1, 1, 4, 2}, memory.data(), memory.size());
   };
-  std::vector<Value> shared;
-  shared.emplace_back();
-  shared.push_back(over(keys));
-  shared.push_back(over(values));
-  run(over(keys), over(values), shared);
-  EXPECT_EQ(apart[1].numbers(), shared[1].numbers());
-  EXPECT_EQ(apart[2].numbers(), shared[2].numbers());
-  EXPECT_EQ(apart[0].numbers(), shared[0].numbers());
+  const std::vector<float> keys_before = keys, values_before = values;
+  for (const bool is_one_value : {true, false}) {
+    keys = keys_before;
+    values = values_before;
+    std::vector<Value> shared;
+    shared.emplace_back();
+    shared.push_back(over(keys));
+    shared.push_back(over(values));
+    if (is_one_value)
+      run(shared[1], shared[2], shared);
+    else
+      run(over(keys), over(values), shared);
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_EQ(apart[i].numbers(), shared[i].numbers()) << i << is_one_value;
+  }
 }
 
 /// The host takes one memory as a feed and as an output: the kernel writes the new rows alone, and what comes out is what comes

@@ -1,5 +1,10 @@
+#include <cstdint>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "proto_models.hpp"
 
@@ -109,6 +114,89 @@ TEST(Inference, AttentionsScoresAreAsWideAsPastAndPresent) {
   const Type type = value_of(imported(model).graph, "scores").type;
   ASSERT_TRUE(type.shape);
   EXPECT_FALSE(type.shape->back().known()) << type.shape->back().size;
+}
+
+// ONNX 1.23 calls them a scalar.
+TEST(Inference, AttentionsScoresOfUnknownRankAreUnknown) {
+  auto model =
+      model_of({node("Attention", {"x", "k", "v"}, {"y", "present_k", "present_v", "scores"})}, 23);
+  auto& graph = *model.mutable_graph();
+  for (const char* name : {"k", "v"}) *graph.add_input() = value_info(name, {"1", "2", "n", "8"});
+  for (auto& input : *graph.mutable_input())
+    input.mutable_type()->mutable_tensor_type()->clear_shape();
+  EXPECT_FALSE(value_of(imported(model).graph, "scores").type.shape);
+}
+
+/// What a pool of one window size along each axis makes of [1,3,size].
+std::string pooled(const char* op_type, std::int64_t opset, std::int64_t size,
+                   const std::map<std::string, std::vector<std::int64_t>>& attributes,
+                   const char* auto_pad = nullptr, std::int64_t ceil_mode = 1) {
+  auto pool = node(op_type, {"x"}, {"y"});
+  set_int(pool, "ceil_mode", ceil_mode);
+  for (const auto& [name, numbers] : attributes) {
+    auto* attribute = pool.add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(::onnx::AttributeProto::INTS);
+    for (const std::int64_t number : numbers) attribute->add_ints(number);
+  }
+  if (auto_pad != nullptr) {
+    auto* attribute = pool.add_attribute();
+    attribute->set_name("auto_pad");
+    attribute->set_type(::onnx::AttributeProto::STRING);
+    attribute->set_s(auto_pad);
+  }
+  auto model = model_of({pool}, opset);
+  *model.mutable_graph()->mutable_input(0) = value_info("x", {"1", "3", std::to_string(size)});
+  return shape_of(imported(model).graph, "y").substr(std::string("tensor(float)").size());
+}
+
+// ONNX 1.23 counts them before opset 22.
+TEST(Inference, WindowsThatBeginInThePaddingAreNotCounted) {
+  for (const std::int64_t opset : {12, 17, 19, 22}) {
+    for (const char* op_type : {"AveragePool", "LpPool", "MaxPool"}) {
+      if (op_type == std::string("LpPool") && opset < 18) continue;  // has no ceil_mode
+      if (op_type == std::string("AveragePool") && opset == 12) continue;
+      EXPECT_EQ(pooled(op_type, opset, 2, {{"kernel_shape", {1}}, {"strides", {2}}}), "[1,3,1]")
+          << op_type << opset;
+      EXPECT_EQ(pooled(op_type, opset, 3, {{"kernel_shape", {1}}, {"strides", {2}}}), "[1,3,2]");
+      EXPECT_EQ(pooled(op_type, opset, 6, {{"kernel_shape", {3}}, {"strides", {2}}}), "[1,3,3]");
+      const std::map<std::string, std::vector<std::int64_t>> padded{
+          {"kernel_shape", {2}}, {"strides", {3}}, {"pads", {1, 1}}};
+      EXPECT_EQ(pooled(op_type, opset, 5, padded), "[1,3,2]") << op_type << opset;
+      EXPECT_EQ(pooled(op_type, opset, 6, padded), "[1,3,3]") << op_type << opset;
+      for (const char* auto_pad : {"SAME_UPPER", "SAME_LOWER"}) {
+        for (const std::int64_t size : {4, 5, 6}) {
+          EXPECT_EQ(
+              pooled(op_type, opset, size, {{"kernel_shape", {1}}, {"strides", {3}}}, auto_pad),
+              "[1,3,2]")
+              << op_type << opset << auto_pad << size;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(pooled("MaxPool", 17, 2, {{"kernel_shape", {1}}, {"strides", {2}}}, nullptr, 0),
+            "[1,3,1]");
+  EXPECT_NE(pooled("MaxPool", 17, 2, {{"kernel_shape", {1}}, {"strides", {2}}}, nullptr, 2),
+            "[1,3,2]");
+}
+
+// ONNX 1.23 infers two sides where the attribute is left out.
+TEST(Inference, SpectraAreOnesidedUnlessTheNodeSaysOtherwise) {
+  const auto inferred = [](std::int64_t length, std::optional<std::int64_t> onesided) {
+    auto stft = node("STFT", {"x", "step", "", "frame"}, {"y"});
+    if (onesided) set_int(stft, "onesided", *onesided);
+    auto model = model_of({stft}, 17);
+    auto& graph = *model.mutable_graph();
+    *graph.mutable_input(0) = value_info("x", {"1", std::to_string(length), "1"});
+    *graph.add_initializer() = raw_tensor<std::int64_t>("step", 7, {}, {3});
+    *graph.add_initializer() = raw_tensor<std::int64_t>("frame", 7, {}, {15});
+    return shape_of(imported(model).graph, "y");
+  };
+  EXPECT_EQ(inferred(160, std::nullopt), "tensor(float)[1,49,8,2]");
+  EXPECT_EQ(inferred(160, 1), "tensor(float)[1,49,8,2]");
+  EXPECT_EQ(inferred(160, 0), "tensor(float)[1,49,15,2]");
+  // As floats these make one frame more.
+  EXPECT_NE(inferred(15 + 116'999'999, 1), "tensor(float)[1,39000001,8,2]");
 }
 
 TEST(Inference, OutputsKeepTheirDeclaredNames) {

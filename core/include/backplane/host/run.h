@@ -198,6 +198,20 @@ BACKPLANE_API backplane_status* backplane_binding_bind_output_to(backplane_bindi
                                                                  const char* name,
                                                                  const char* device);
 
+/* The value that the last run wrote to an output of the binding's own becomes the caller's: the next run makes another, in other memory.
+ * So the values of several runs are kept, and one run's output is an input of the next. NULL where no run has written it.
+ * Ownership: *out as rule 2; what backplane_binding_output gave of the name is empty until the next run. Threads: one.
+ * Errors: BACKPLANE_INVALID_ARGUMENT (an output that is not bound, or that is a value of the caller's), BACKPLANE_OUT_OF_MEMORY.
+ * Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_binding_take_output(backplane_binding* binding,
+                                                              const char* name,
+                                                              backplane_value** out);
+
+/* Forget what is bound as inputs, or as outputs: as of a new binding. The others stay as they are.
+ * Ownership: what backplane_binding_input or backplane_binding_output gave ends. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
+BACKPLANE_API backplane_status* backplane_binding_clear_inputs(backplane_binding* binding);
+BACKPLANE_API backplane_status* backplane_binding_clear_outputs(backplane_binding* binding);
+
 /* backplane_binding_run with options, which may be NULL.
  * Ownership: as backplane_binding_run. Threads: one. Errors: its, BACKPLANE_CANCELLED and BACKPLANE_TIMEOUT. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_binding_run_with(backplane_binding* binding,
