@@ -16,6 +16,7 @@
 #include "plugins/opencl/device_api.hpp"
 #include "plugins/opencl/host_views.hpp"
 #include "plugins/opencl/imported_memory.hpp"
+#include "plugins/opencl/kept_signals.hpp"
 #include "plugins/opencl/stream.hpp"
 
 namespace backplane::opencl {
@@ -189,6 +190,7 @@ class Provider {
   void find_devices() {
     const std::lock_guard lock(mutex_);
     if (is_searched_) return;
+    const KeptSignals kept;
     std::string names;
     for (const cl_platform_id platform : platforms()) {
       const std::vector<cl_device_id> ids = devices_of(platform);
@@ -230,6 +232,7 @@ class Provider {
     settings.fusion = ctx.option("fusion") == "true";
     settings.tuning = ctx.option("tuning") == "on";
     FoundDevice& device = found(ctx.info());
+    const KeptSignals kept;
     settings.used_bytes = device.used_bytes;
     if (device.traits.is_cpu) {
       const std::lock_guard lock(mutex_);
