@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <sys/resource.h>
 #include <vector>
 
 #include "backplane/plugin_api/optional/device_state.h"
@@ -67,6 +68,16 @@ std::string described(cl_platform_id platform, bool is_without_devices) {
   words += " (without a device";
   if (is_pocl) words += ", as where it cannot write its cache folder, POCL_CACHE_DIR";
   return words + ")";
+}
+
+/// PoCL aborts the process when its devices are asked for and have less memory than it wants of one, which RLIMIT_DATA limits.
+void check_data_limit() {
+  constexpr rlim_t kLeastBytes = rlim_t{128} << 20;
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur >= kLeastBytes) return;
+  sdk::unsupported("OpenCL drivers are not asked for devices in a process that may have ",
+                   limit.rlim_cur, " bytes of data, since PoCL ends one that may have less than ",
+                   kLeastBytes, "; raise the limit (ulimit -d) to use provider 'opencl'");
 }
 
 std::vector<cl_platform_id> platforms() {
@@ -190,6 +201,7 @@ class Provider {
   void find_devices() {
     const std::lock_guard lock(mutex_);
     if (is_searched_) return;
+    check_data_limit();
     const KeptSignals kept;
     std::string names;
     for (const cl_platform_id platform : platforms()) {
