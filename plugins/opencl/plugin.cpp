@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <sys/resource.h>
 #include <vector>
 
 #include "backplane/plugin_api/optional/device_state.h"
@@ -16,6 +17,7 @@
 #include "plugins/opencl/device_api.hpp"
 #include "plugins/opencl/host_views.hpp"
 #include "plugins/opencl/imported_memory.hpp"
+#include "plugins/opencl/kept_signals.hpp"
 #include "plugins/opencl/stream.hpp"
 
 namespace backplane::opencl {
@@ -66,6 +68,16 @@ std::string described(cl_platform_id platform, bool is_without_devices) {
   words += " (without a device";
   if (is_pocl) words += ", as where it cannot write its cache folder, POCL_CACHE_DIR";
   return words + ")";
+}
+
+/// PoCL aborts the process when its devices are asked for and have less memory than it wants of one, which RLIMIT_DATA limits.
+void check_data_limit() {
+  constexpr rlim_t kLeastBytes = rlim_t{128} << 20;
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur >= kLeastBytes) return;
+  sdk::unsupported("OpenCL drivers are not asked for devices in a process that may have ",
+                   limit.rlim_cur, " bytes of data, since PoCL ends one that may have less than ",
+                   kLeastBytes, "; raise the limit (ulimit -d) to use provider 'opencl'");
 }
 
 std::vector<cl_platform_id> platforms() {
@@ -189,6 +201,8 @@ class Provider {
   void find_devices() {
     const std::lock_guard lock(mutex_);
     if (is_searched_) return;
+    check_data_limit();
+    const KeptSignals kept;
     std::string names;
     for (const cl_platform_id platform : platforms()) {
       const std::vector<cl_device_id> ids = devices_of(platform);
@@ -230,6 +244,7 @@ class Provider {
     settings.fusion = ctx.option("fusion") == "true";
     settings.tuning = ctx.option("tuning") == "on";
     FoundDevice& device = found(ctx.info());
+    const KeptSignals kept;
     settings.used_bytes = device.used_bytes;
     if (device.traits.is_cpu) {
       const std::lock_guard lock(mutex_);

@@ -2,6 +2,8 @@
 
 #include <exception>
 
+#include "plugins/opencl/kept_signals.hpp"
+
 namespace backplane::opencl {
 namespace {
 
@@ -63,6 +65,7 @@ std::shared_ptr<const BuiltProgram> ProgramStore::get(const std::string& source)
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const BuiltProgram>& program = programs_[source];
   if (program != nullptr) return program;
+  const KeptSignals kept;
   const std::string key = key_of(source);
   if (std::optional<Program> found = from_disk(key)) {
     ++counts_.read;

@@ -1,7 +1,10 @@
 """The OpenCL provider where something is missing or wrong: what its user sees through the program."""
 
+import os
 import pathlib
+import resource
 import sys
+import unittest
 
 import numpy as np
 from onnx import TensorProto, numpy_helper
@@ -48,6 +51,13 @@ class BadInput(program.ProgramTest):
             self.skipTest("the driver needs no cache folder")
         for text in ("Portable Computing Language", "cannot write its cache folder", "POCL_CACHE_DIR"):
             self.assertIn(text, row["reason"])
+
+    @unittest.skipIf(any(name in os.environ for name in program.SANITIZERS), "a sanitizer's own data are more")
+    def test_a_process_of_little_memory_goes_on_without_the_provider(self):
+        few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_DATA, (64 << 20, 64 << 20))}
+        self.run_relu(**few)
+        self.fail_with(2, ["opencl.so", "67108864 bytes of data", "ulimit -d"], "run", self.save(relu_model()), "--input", self.x,
+                       "--providers", "opencl", **few)
 
     def test_a_device_that_is_not_there(self):
         self.fail_with(2, ["opencl", "no device 7"], "run", self.save(relu_model()), "--input", self.x, "--providers",

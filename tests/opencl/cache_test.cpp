@@ -1,5 +1,6 @@
 // The programs that the OpenCL provider keeps on disk.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "tests/opencl/opencl_device.hpp"
@@ -45,6 +46,29 @@ TEST(OpenClCache, IgnoresAndRewritesEntriesThatAreCutOffAlteredOrForeign) {
     EXPECT_EQ(folder.files().size(), 1u) << "a temporary file was left";
     EXPECT_NE(read_file(path), bad) << "the bad entry was kept, " << bad.size() << " bytes";
   }
+}
+
+TEST(OpenClCache, AnEntryThatCannotBeReadIsMadeAgain) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const TestFolder folder("unreadable");
+  EXPECT_EQ(run_neg(opencl, folder.path()), kNegated);
+  ASSERT_EQ(folder.files().size(), 1u);
+  const std::filesystem::path path = folder.files()[0];
+  const auto replace = [&](const auto& make) {
+    std::filesystem::remove_all(path);
+    make();
+    EXPECT_EQ(run_neg(opencl, folder.path()), kNegated);
+    EXPECT_EQ(folder.files(), std::vector{path}) << "a temporary file was left";
+  };
+  replace([&] { std::filesystem::create_directory(path); });
+  // A folder with something in it stays, and each session builds the program.
+  replace([&] { std::filesystem::create_directories(path / "inner"); });
+  EXPECT_TRUE(std::filesystem::is_directory(path));
+  replace([&] { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); });
+  EXPECT_TRUE(std::filesystem::is_regular_file(path));
+  replace([&] { std::filesystem::create_symlink(path, path); });
+  EXPECT_TRUE(std::filesystem::is_regular_file(path));
 }
 
 TEST(OpenClCache, WorksWithoutAFolderThatCanBeWritten) {

@@ -1,5 +1,8 @@
 // Device, memory, streams, fences, options and errors of the OpenCL provider.
+#include <array>
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <thread>
 #include <tuple>
@@ -20,6 +23,47 @@ TEST(OpenCl, ShowsDevicesWithNameDriverAndUuid) {
     EXPECT_GT(info->memory_bytes, 0u);
     EXPECT_EQ(std::string(reinterpret_cast<const char*>(info->uuid), 6), "opencl");
   }
+}
+
+/// What signals do, by number.
+std::array<struct sigaction, NSIG> signal_actions() {
+  std::array<struct sigaction, NSIG> actions{};
+  for (int signal = 1; signal < NSIG; ++signal)
+    ::sigaction(signal, nullptr, &actions[static_cast<std::size_t>(signal)]);
+  return actions;
+}
+
+volatile std::sig_atomic_t signals_seen = 0;
+
+/// A driver puts its handlers in the place once in a process: so this is done in one of its own, which is this program and this
+/// test, told by a variable.
+TEST(OpenCl, WhatTheProgramDoesAtSignalsStays) {
+  if (std::getenv("BACKPLANE_TEST_OPENCL_SIGNALS") == nullptr) {
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+    const std::string command = "BACKPLANE_TEST_OPENCL_SIGNALS=1 '" + program +
+                                "' --gtest_filter='OpenCl.WhatTheProgramDoesAtSignalsStays' "
+                                "--gtest_output=";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return;
+  }
+  std::signal(SIGUSR1, [](int) { signals_seen = signals_seen + 1; });
+  std::signal(SIGTERM, SIG_IGN);
+  const auto before = signal_actions();
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const auto expect_kept = [&](const char* when) {
+    const auto after = signal_actions();
+    for (std::size_t signal = 1; signal < NSIG; ++signal)
+      EXPECT_EQ(before[signal].sa_sigaction, after[signal].sa_sigaction) << signal << when;
+  };
+  expect_kept(" as devices are asked for");
+  const OpenDevice device(opencl.provider, 0, kNoCache);
+  expect_kept(" as a device is opened");
+  const TestStream stream(device);
+  EXPECT_EQ(NegOnDevice(device, 2).run(stream, {1, 2}), (std::vector<float>{-1, -2}));
+  expect_kept(" as a kernel is compiled and run");
+  std::raise(SIGUSR1);
+  EXPECT_EQ(signals_seen, 1);
 }
 
 TEST(OpenCl, CopiesFromPinnedAndPlainMemoryAndBack) {

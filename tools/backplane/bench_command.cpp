@@ -19,7 +19,6 @@
 #include "tools/backplane/feeds.hpp"
 #include "tools/backplane/json.hpp"
 #include "tools/backplane/selection.hpp"
-#include "tools/backplane/sudden_end.hpp"
 #include "tools/backplane/terminal.hpp"
 
 namespace backplane::cli {
@@ -152,7 +151,6 @@ int bench(const BenchRequest& request) {
     sessions.push_back(std::make_unique<Session>(environment, request.model, options));
     memory.add(*sessions.back(), feeds);
   }
-  take_signals_back();
   const std::size_t callers = std::max(request.callers, request.sessions);
   const Measurement measured = measure(sessions, feeds, {request.warmup, request.runs, callers});
   Json report = report_of(request, *sessions[0], measured);

@@ -18,7 +18,6 @@
 #include "tools/backplane/json.hpp"
 #include "tools/backplane/output_file.hpp"
 #include "tools/backplane/selection.hpp"
-#include "tools/backplane/sudden_end.hpp"
 #include "tools/backplane/terminal.hpp"
 #include "tools/backplane/value_file.hpp"
 
@@ -114,7 +113,6 @@ int run(const RunRequest& request) {
         std::chrono::duration<double>(*request.timeout)));
   }
 
-  take_signals_back();
   const auto start = std::chrono::steady_clock::now();
   std::vector<Value> values =
       as_run([&] { return session.run(feeds.views(), request.outputs, run_options); });

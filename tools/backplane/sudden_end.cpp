@@ -104,10 +104,6 @@ void end_as_failed_run_at_signals() {
     is_ours[i] = ::sigaction(kEndings[i].signal, nullptr, &actions_before[i]) == 0 &&
                  actions_before[i].sa_handler == SIG_DFL;
   }
-  take_signals_back();
-}
-
-void take_signals_back() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_ONSTACK | SA_RESTART;

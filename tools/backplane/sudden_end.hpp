@@ -9,10 +9,6 @@ namespace backplane::cli {
 /// ignored, or that a sanitizer takes, stays as it is.
 void end_as_failed_run_at_signals();
 
-/// Likewise, after libraries were loaded that may have put handlers of their own in the place: LLVM does, which drivers of
-/// OpenCL bring along, and what it does with abort() is not an end by exit code.
-void take_signals_back();
-
 /// For a child process, whose parent tells how it ended: signals do what they did before, and an interrupt is the parent's.
 void leave_signals_to_parent();
 

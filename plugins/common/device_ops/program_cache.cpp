@@ -5,8 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <sstream>
+#include <ios>
 #include <system_error>
 #include <unistd.h>
 
@@ -72,16 +71,20 @@ std::string cache_folder(const std::string& option) {
 }
 
 std::string ProgramCache::path_of(const std::string& key) const {
-  std::ostringstream name;
-  name << std::hex << hash_of(key) << '-' << hash_of(key, 0x9E3779B97F4A7C15u) << '.' << kind_;
-  return folder_ + '/' + name.str();
+  return sdk::message(folder_, '/', std::hex, hash_of(key), '-', hash_of(key, 0x9E3779B97F4A7C15u),
+                      '.', kind_);
 }
 
 std::optional<std::string> ProgramCache::read(const std::string& key) const {
   if (folder_.empty()) return std::nullopt;
-  std::ifstream file(path_of(key), std::ios::binary);
-  if (!file) return std::nullopt;
-  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string path = path_of(key);
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);  // of a regular file alone
+  std::ifstream file;
+  if (!error) file.open(path, std::ios::binary);
+  if (!file.is_open()) return std::nullopt;
+  std::string bytes(size, '\0');
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(size))) return std::nullopt;
   const std::optional<std::string_view> binary = read_entry(bytes, magic(), key);
   return binary ? std::optional<std::string>(*binary) : std::nullopt;
 }
@@ -109,11 +112,13 @@ void ProgramCache::write(const std::string& key, std::string_view binary) {
   }
   if (is_written) fs::rename(temporary, path, error);
   if (is_written && !error) return;
+  const std::string reason =
+      is_written ? sdk::message(" (", path, ": ", error.message(), ")") : std::string();
   fs::remove(temporary, error);
   if (warned_) return;
   warned_ = true;
   const std::string text =
-      sdk::message(kind_, "s cannot be kept in ", folder_,
+      sdk::message(kind_, "s cannot be kept in ", folder_, reason,
                    ", so each process makes them again; check the folder's rights and the disk's "
                    "space, or set option cache_dir");
   sdk::host().log(BP_LOG_WARNING, text.data(), text.size());

@@ -47,13 +47,17 @@ std::optional<WindowLines> WindowLines::over(const Device& device, const Window&
 }
 
 void WindowLines::define(KernelText& text, const Window& window) const {
-  // More taps than these would be most of the program.
+  // More taps than these would be most of the program, which takes its compiler minutes. So does LLVM with a part of the taps at
+  // a time, where they are no multiple of it.
   constexpr std::int64_t kMostUnrolled = 64;
+  const auto unroll = [](std::int64_t taps) {
+    return taps <= kMostUnrolled ? "_Pragma(\"unroll\")" : "_Pragma(\"unroll 1\")";
+  };
   text.define("VW", width).define("HEIGHT", height).define("LINES", kMostFloats + kSlackFloats);
   text.define("STRIDE", window.stride[2]);
   text.define("KERNEL_H", window.kernel[1]).define("KERNEL_W", window.kernel[2]);
-  text.define("UNROLL_TAPS",
-              window.taps() <= kMostUnrolled ? "_Pragma(\"unroll\")" : "_Pragma(\"unroll 1\")");
+  text.define("UNROLL_TAPS", unroll(window.taps()));
+  text.define("UNROLL_ACROSS", unroll(window.kernel[2]));
 }
 
 void WindowLines::set(LaunchPlan& plan, const Window& window, std::int64_t planes) const {

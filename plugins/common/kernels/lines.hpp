@@ -99,7 +99,8 @@ FUNCTION void store_line(const float *sums, int count, GLOBAL float *y ALONG_ARG
 /// into LINES floats of its own, with BORDER around the image and, with STRIDE 2, the even columns (phase 0) before the odd
 /// ones, so that what a tap reads for neighbours lies together. Then it folds HEIGHT lines at a time.
 ///
-/// The program defines STRIDE (of columns: 1 or 2), KERNEL_H, KERNEL_W, START (a vector) and FOLD(acc, value, tap). What is
+/// The program defines STRIDE (of columns: 1 or 2), KERNEL_H, KERNEL_W, how the loops over both are unrolled, UNROLL_TAPS and
+/// UNROLL_ACROSS, START (a vector) and FOLD(acc, value, tap). What is
 /// done with `count` sums of line `row` of the part, which begin at its column `begin` and belong to y[to], is
 /// STORE_SUMS(sums, count, to, row, begin), after PREPARE_SUMS. PLANE_MEMORY and PLANE_NUMBERS are further arguments, each
 /// with a comma at its end; FIND_PLANE declares `from`, the plane that is read. Sizes: bands, planes, tiles.
@@ -159,7 +160,7 @@ KERNEL run(PLANE_MEMORY GLOBAL float *restrict y, i64 y_at, PLANE_NUMBERS i64 in
   }
   PREPARE_SUMS;
   int across[KERNEL_W];
-#pragma unroll
+UNROLL_ACROSS
   for (int kx = 0; kx < KERNEL_W; ++kx)
     across[kx] = kx * (int)dilation_x % STRIDE * count + kx * (int)dilation_x / STRIDE;
   for (int row = 0; row < height; row += HEIGHT) {
@@ -174,7 +175,7 @@ KERNEL run(PLANE_MEMORY GLOBAL float *restrict y, i64 y_at, PLANE_NUMBERS i64 in
       }
 UNROLL_TAPS
       for (int ky = 0; ky < KERNEL_H; ++ky) {
-#pragma unroll
+UNROLL_ACROSS
         for (int kx = 0; kx < KERNEL_W; ++kx) {
 #pragma unroll
           for (int i = 0; i < HEIGHT; ++i) {
