@@ -45,6 +45,8 @@ typedef struct backplane_value backplane_value;
 #define BACKPLANE_UNIMPLEMENTED 9
 #define BACKPLANE_INCOMPATIBLE 10
 #define BACKPLANE_TIMEOUT 11
+#define BACKPLANE_FILE_FAILED \
+  12 /* a file could not be written (a full disk), or changed while it was in use */
 
 /* The library's version, "major.minor.patch".
  * Ownership: static. Threads: any. Errors: none. Since: 0.1 */
@@ -404,7 +406,8 @@ BACKPLANE_API backplane_status* backplane_session_option(const backplane_session
  * the option "saved_plan" neither asks providers nor packs again. It is refused, with the reason, when the model's
  * contents, a plugin, a device, an option that decides or the version of this library is another. The file is replaced
  * as a whole or not at all.
- * Ownership: none. Threads: any. Errors: BACKPLANE_FAILED (the file and why). Since: 0.1 */
+ * Ownership: none. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT (one of the session's own files, a
+ * folder that is not there), BACKPLANE_FILE_FAILED (a full disk; a model that changed meanwhile). Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_session_save_plan(backplane_session* session,
                                                             const char* path);
 
