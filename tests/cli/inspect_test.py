@@ -149,6 +149,15 @@ class Providers(program.ProgramTest):
         self.save("not a shared object", "plugins/broken.so")
         rows = self.json_of("providers", environment={"BACKPLANE_PLUGIN_PATH": str(self.folder / "plugins")})
         self.assertTrue(any(row["file"].endswith("broken.so") for row in rows))
+        for wrong, why in (("nowhere", "No such file"), ("plugins/broken.so", "Not a directory")):
+            path = str(self.folder / wrong)
+            rows = self.json_of("providers", environment={"BACKPLANE_PLUGIN_PATH": path})
+            row, = [row for row in rows if row["file"] == path]
+            self.assertEqual(row["status"], "refused")
+            self.assertIn(why, row["reason"])
+            made = self.run_program("inspect", self.save(program.relu_model()), environment={"BACKPLANE_PLUGIN_PATH": path})
+            self.assertEqual(made.returncode, 0)
+            self.assertIn(f"'{path}' is no folder", made.stderr.decode())
 
 
 if __name__ == "__main__":
