@@ -373,7 +373,8 @@ BACKPLANE_API backplane_status* backplane_session_explain(backplane_session* ses
 
 /* Figures as JSON: {"load_ms","plan_ms","plans","programs","arena_bytes":{device: n},"device_allocations",
  * "nodes_on":{provider: n},"copies"}: of the plan that ran last. "programs": sets of feeds and fetches that are kept
- * with their plans, at most 64 beside those that bindings hold; the least recently used goes first.
+ * with their plans, at most 64 beside those that bindings hold; the least recently used goes first. "files":
+ * [{"what","path"}] that the session reads, plugins included, or that its options have it write.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_session_statistics(backplane_session* session,
                                                              backplane_string** out);
