@@ -85,6 +85,10 @@ class Inspect(program.ProgramTest):
         self.fail_with(2, ["--html", "what the command reads"], "inspect", self.model, "--html", self.model)
         self.fail_with(2, ["'x.html'", "two of the files"], "inspect", self.model, "--dot", self.folder / "x.html", "--html", "x.html")
         self.assertNotIn("x.html", self.files())
+        self.save('{"traceEvents": []}', "trace")
+        self.fail_with(2, ["--html", "the trace"], "inspect", self.model, "--profile", "trace", "--html", "trace")
+        self.save("log_level = 'error'", "c.toml")
+        self.fail_with(2, ["--dot", "the configuration"], "inspect", self.model, "--config", "c.toml", "--dot", "c.toml")
 
     def test_json_is_the_same_with_explain(self):
         self.assertEqual(self.json_of("inspect", self.model), self.json_of("inspect", self.model, "--explain"))
