@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSuffix = ".part";
 constexpr std::size_t kRandomDigits = 16;
 constexpr int kAttempts = 100;
+constexpr int kMostLinks = 40;  // as many as Linux follows
 
 /// Names of files on their way, for whoever ends the process. A handler of signals may take one out at any time.
 constexpr std::size_t kListed = 64;  // what is written at a time beyond these is not listed
@@ -90,14 +91,52 @@ int create(const char* path) {
   return -1;
 }
 
-/// The file that a link leads to, so that the link stays; "" stays "".
-std::string without_links(const std::string& path) {
-  std::error_code error;
-  const fs::path target = fs::canonical(path, error);
-  return error ? path : target.string();
+/// Whether the path is to blame, and not what the system has left.
+bool is_wrong_path(int reason) {
+  return reason == ENOENT || reason == ENOTDIR || reason == EACCES || reason == EPERM ||
+         reason == EROFS || reason == ENAMETOOLONG || reason == ELOOP;
+}
+
+/// Of a file that cannot be made.
+[[noreturn]] void cannot_create(const std::string& path, int reason) {
+  const bool is_folder =
+      reason == ENOENT || reason == ENOTDIR || reason == EACCES || reason == EROFS;
+  throw Error(is_wrong_path(reason) ? Code::InvalidArgument : Code::FileFailed,
+              text(quoted(path), " cannot be written: ", std::strerror(reason),
+                   is_folder ? "; the folder must exist and be writable" : ""));
+}
+
+/// Gives a new file the permissions of the one that it is to replace.
+void take_over(int file, const struct stat& old) {
+  mode_t mode = old.st_mode & 0777;
+  struct stat made {};
+  if (::fstat(file, &made) != 0) return;
+  const bool is_owners = made.st_uid == old.st_uid && made.st_gid == old.st_gid;
+  // What a group may do is not for another group.
+  if (!is_owners && ::fchown(file, old.st_uid, old.st_gid) != 0 && made.st_gid != old.st_gid)
+    mode &= ~static_cast<mode_t>(070);
+  ::fchmod(file, mode);
 }
 
 }  // namespace
+
+fs::path final_place(const fs::path& path) {
+  std::error_code error;
+  fs::path place = fs::absolute(path, error);
+  if (error) return path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const fs::path next = fs::read_symlink(place, error);
+    if (error) break;
+    place = next.is_absolute() ? next : place.parent_path() / next;
+  }
+  const fs::path whole = fs::weakly_canonical(place, error);
+  return error ? place : whole;
+}
+
+bool is_one_file(const fs::path& a, const fs::path& b) {
+  std::error_code absent;
+  return fs::equivalent(a, b, absent) || final_place(a) == final_place(b);
+}
 
 void remove_unfinished_files() noexcept {
   for (std::atomic<char*>& entry : unfinished) {
@@ -111,12 +150,15 @@ void remove_unfinished_files() noexcept {
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (path_.empty()) invalid("the path to write to is empty");
-  target_ = without_links(path_);
-  std::error_code error;
-  const fs::file_status status = fs::status(target_, error);
-  if (fs::is_directory(status)) invalid(quoted(path_), " cannot be written: it is a folder");
-  if (fs::exists(status) && !fs::is_regular_file(status))
+  target_ = final_place(path_).string();
+  struct stat old {};
+  const bool is_there = ::stat(target_.c_str(), &old) == 0;
+  if (path_.back() == '/' || (is_there && S_ISDIR(old.st_mode)))
+    invalid(quoted(path_), " cannot be written: it is a folder");
+  if (is_there && !S_ISREG(old.st_mode))
     invalid(quoted(path_), " cannot be written: it is no regular file");
+  if (is_there && ::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
+    invalid(quoted(path_), " cannot be written: ", std::strerror(errno));
   for (int i = 0; i < kAttempts && file_ < 0; ++i) {
     unlist();
     temporary_ = beside(target_);
@@ -127,9 +169,9 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (file_ < 0) {
     const int reason = errno;
     unlist();
-    invalid(quoted(path_), " cannot be written: ", std::strerror(reason),
-            "; the folder must exist and be writable");
+    cannot_create(path_, reason);
   }
+  if (is_there) take_over(file_, old);
   remove_stale(target_);
 }
 
@@ -160,7 +202,8 @@ void AtomicFile::unlist() {
 }
 
 void AtomicFile::fail(const char* what) const {
-  throw Error(Code::Failed, text(quoted(path_), " cannot be ", what, ": ", std::strerror(errno)));
+  throw Error(Code::FileFailed,
+              text(quoted(path_), " cannot be ", what, ": ", std::strerror(errno)));
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {

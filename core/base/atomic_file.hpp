@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 
@@ -12,20 +13,26 @@ namespace backplane::core {
 /// by a handler of signals: it takes no lock, allocates nothing, and calls only what a handler may call.
 void remove_unfinished_files() noexcept;
 
+/// Where writing to `path` puts a file: absolute, all links followed, also one that leads to nothing yet.
+std::filesystem::path final_place(const std::filesystem::path& path);
+/// Whether both lead to one file, by whatever links; or would, where there is none yet.
+bool is_one_file(const std::filesystem::path& a, const std::filesystem::path& b);
+
 /// A file on its way: written beside its place under another name, then moved there in one step. Whoever looks sees the
 /// old file or the new one; a writer that fails, or is not committed, leaves nothing behind. What a writer left that was
 /// killed is removed by the next one of the same path: writers hold a lock of their temporary file, as long as they live
-/// (flock; on a file system without locks it stays). A path that is a link stays one: what it leads to is written.
+/// (flock; on a file system without locks it stays). A path that is a link stays one: what it leads to is written. A file
+/// that is replaced hands on its permissions, and its owner where the process may do that.
 class AtomicFile {
  public:
   /// Errors: InvalidArgument naming the path when its folder is missing or cannot be written, or it is there and no
-  /// regular file.
+  /// regular file, or one without permission to write; FileFailed where the system has no room for another file.
   explicit AtomicFile(std::string path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Errors: Failed naming the path: a full disk, for one.
+  /// Errors: FileFailed naming the path: a full disk, for one.
   void write(std::span<const std::byte> bytes);
   std::uint64_t size() const { return size_; }
   /// The path without links, where it will be.

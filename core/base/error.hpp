@@ -9,7 +9,7 @@
 
 namespace backplane::core {
 
-/// What the receiver of an error should do next. The numbers are those of the plugin ABI and the host interface.
+/// What the receiver of an error should do next. The numbers are those of the host interface, and up to 11 of the plugin ABI.
 enum class Code : std::int32_t {
   Ok = 0,
   InvalidArgument = 1,  ///< mend the request, the model or the feeds
@@ -23,6 +23,7 @@ enum class Code : std::int32_t {
   Unimplemented = 9,
   Incompatible = 10,
   Timeout = 11,
+  FileFailed = 12,  ///< a file could not be written, or changed while it was in use
 };
 
 /// An error: a code and one line that names the file, node, value, option or device, and what to do.

@@ -3,11 +3,12 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <tuple>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -31,27 +32,46 @@ class Descriptor {
   int number_;
 };
 
-/// Which contents a file had: another write, or another file under its name, is another one.
-using Identity = std::tuple<dev_t, ino_t, off_t, time_t, long>;
-
-Identity identity_of(const struct stat& status) {
-  return {status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec,
-          status.st_mtim.tv_nsec};
-}
+}  // namespace
 
 /// The files that are mapped now. Never destroyed: mappings may outlive every static.
-struct Mapped {
+struct MappedFile::Mapped {
+  struct Range {
+    std::size_t size = 0;
+    std::weak_ptr<const MappedFile> file;
+  };
   std::mutex mutex;
   std::map<Identity, std::weak_ptr<const MappedFile>> by_identity;
-  std::map<const std::byte*, std::size_t> ranges;  ///< by first byte
+  std::map<const std::byte*, Range> ranges;  ///< by first byte
+
+  /// The caller holds the mutex.
+  const Range* find(const void* byte) const {
+    const auto* address = static_cast<const std::byte*>(byte);
+    auto after = ranges.upper_bound(address);
+    if (after == ranges.begin()) return nullptr;
+    --after;
+    return address < after->first + after->second.size ? &after->second : nullptr;
+  }
 };
 
-Mapped& mapped() {
+MappedFile::Mapped& MappedFile::mapped() {
   static auto* const files = new Mapped;
   return *files;
 }
 
-}  // namespace
+MappedFile::Identity MappedFile::identity_of(const struct stat& status) {
+  return {status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec,
+          status.st_mtim.tv_nsec};
+}
+
+MappedFile::MappedFile(std::string path, const Identity& identity, const std::byte* data,
+                       std::size_t size)
+    : path_(std::move(path)), identity_(identity), data_(data), size_(size) {
+  std::error_code error;
+  place_ = std::filesystem::canonical(path_, error).string();
+  if (error)
+    place_ = std::filesystem::absolute(path_, error).string();  // memory under /proc/self/fd
+}
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   const auto fail = [&](Code code, const std::string& reason) -> Error {
@@ -84,19 +104,33 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
     }
   }
   std::shared_ptr<const MappedFile> made(
-      new MappedFile(path, static_cast<const std::byte*>(data), size));
-  if (size > 0) mapped().ranges[made->data_] = size;
+      new MappedFile(path, identity_of(status), static_cast<const std::byte*>(data), size));
+  if (size > 0) mapped().ranges[made->data_] = {size, made};
   known = made;
   return made;
 }
 
 bool MappedFile::holds(const void* byte) {
-  const auto* address = static_cast<const std::byte*>(byte);
   const std::lock_guard lock(mapped().mutex);
-  auto after = mapped().ranges.upper_bound(address);
-  if (after == mapped().ranges.begin()) return false;
-  --after;
-  return address < after->first + after->second;
+  return mapped().find(byte) != nullptr;
+}
+
+std::shared_ptr<const MappedFile> MappedFile::holding(const void* byte) {
+  const std::lock_guard lock(mapped().mutex);
+  const Mapped::Range* const range = mapped().find(byte);
+  return range != nullptr ? range->file.lock() : nullptr;
+}
+
+void MappedFile::check_unchanged() const {
+  struct stat now {};
+  if (::stat(place_.c_str(), &now) != 0) return;
+  const Identity found = identity_of(now);
+  const bool is_other = found.device != identity_.device || found.inode != identity_.inode;
+  if (is_other || found == identity_) return;
+  throw Error(Code::FileFailed,
+              text(quoted(path_),
+                   " was changed since the session opened it; make a new session, and next time "
+                   "write a new file and rename it"));
 }
 
 void MappedFile::let_go(std::span<const std::byte> bytes) {

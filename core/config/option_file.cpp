@@ -107,6 +107,7 @@ void Options::read_file(const fs::path& path) {
   }
   Options changed = *this;  // a file with an error in it changes nothing
   FileReader(changed, path).read(table, "");
+  changed.session.files.push_back(fs::absolute(path));
   *this = std::move(changed);
 }
 

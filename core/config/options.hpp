@@ -119,6 +119,7 @@ struct SessionOptions {
   std::map<std::string, std::string> entries;  ///< "entry.KEY": kept for whoever asks
   std::map<std::string, std::span<const std::byte>> external_bytes;  ///< borrowed, by location
   std::map<std::string, PathOptions> paths;
+  std::vector<std::filesystem::path> files;  ///< that options were read from
   std::map<std::string, std::string> given;  ///< keys that were set, with their text
 };
 

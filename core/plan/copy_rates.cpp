@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "core/base/atomic_file.hpp"
+#include "core/base/quote.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -20,6 +21,7 @@ namespace {
 constexpr std::uint64_t kSmallBytes = 4096;
 constexpr std::uint64_t kLargeBytes = 4u << 20;
 constexpr int kTurns = 7;
+constexpr char kFirstWords[] = "backplane copy rates ";
 constexpr char kFirstLine[] = "backplane copy rates 1";
 
 std::int32_t copy_mode(const DeviceSet& devices, int device, bp_memory_kind from, bp_memory_kind to,
@@ -135,7 +137,10 @@ class RateFile {
   explicit RateFile(std::filesystem::path path) : path_(std::move(path)) {
     std::ifstream file(path_);
     std::string line;
-    if (!std::getline(file, line) || line != kFirstLine) return;
+    const bool has_line = static_cast<bool>(std::getline(file, line));
+    // Rates of another version are measured again; what is no file of rates is somebody's.
+    is_foreign_ = has_line && !line.starts_with(kFirstWords);
+    if (!has_line || line != kFirstLine) return;
     while (std::getline(file, line)) {
       std::istringstream words(line);
       std::string from, to, rest;
@@ -164,6 +169,7 @@ class RateFile {
     std::string all = text(kFirstLine, '\n');
     for (const auto& [key, rate] : rates_) all += text(key, ' ', words(rate), '\n');
     try {
+      if (is_foreign_) invalid(quoted(path_.string()), " is there and is no file of copy rates");
       std::error_code ignored;  // the file says what is wrong
       std::filesystem::create_directories(path_.parent_path(), ignored);
       AtomicFile file(path_.string());
@@ -185,7 +191,7 @@ class RateFile {
 
   std::filesystem::path path_;
   std::map<std::string, CopyRate> rates_;
-  bool changed_ = false;
+  bool changed_ = false, is_foreign_ = false;
 };
 
 std::string key_of(const Device* device) {

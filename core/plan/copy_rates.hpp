@@ -14,8 +14,8 @@ std::filesystem::path default_copy_rate_file();
 
 /// The copies of all devices of the set that have memory of their own, with the host and with their peers. What `file`
 /// knows is not measured again; what is measured is added to it. An empty path: nothing is read or kept. Lines of the
-/// file that are broken or of other devices are passed over; a file that cannot be written is a warning. Throws what
-/// a device says when a copy fails.
+/// file that are broken or of other devices are passed over; a file that cannot be written, or that is no file of rates
+/// and so stays as it is, is a warning. Throws what a device says when a copy fails.
 CostModel measured_costs(const DeviceSet& devices, const std::filesystem::path& file,
                          const Logger& logger);
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/log.hpp"
+#include "core/base/mapped_file.hpp"
 #include "core/graph/priority_order.hpp"
 #include "core/plan/constant_store.hpp"
 #include "core/plan/control_flow.hpp"
@@ -85,6 +86,7 @@ struct ProgramContext {
   bool capture = false;                            ///< devices record work that they can do again
   ConstantStore* constants = nullptr;              ///< null: constants are not shared
   std::shared_ptr<MemoryBudget> memory;            ///< null: nobody counts
+  const MappedFiles* files = nullptr;              ///< where contents lie; null: in none
   const std::vector<PlanRecord>* saved = nullptr;  ///< of a saved plan: not to be decided again
   std::uint64_t create_flags() const { return deterministic ? BP_CREATE_DETERMINISTIC : 0; }
 };

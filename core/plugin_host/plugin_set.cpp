@@ -39,6 +39,16 @@ std::vector<fs::path> shared_objects_in(const fs::path& directory) {
   return found;
 }
 
+/// Why a folder cannot be searched; "" when it can, or is the default one and not there.
+std::string why_not_searched(const fs::path& directory) {
+  std::error_code error;
+  const fs::directory_iterator entries(directory, error);
+  if (!error ||
+      (error == std::errc::no_such_file_or_directory && directory == default_plugin_directory()))
+    return "";
+  return text(quoted(directory.native()), " cannot be searched for plugins: ", error.message());
+}
+
 struct DeviceList {
   std::vector<const bp_device_info*> infos;
   std::string broken;
@@ -237,6 +247,12 @@ void PluginSet::add_rows(const fs::path& file) {
 void PluginSet::search() {
   if (searched_) return;
   rows_.clear();
+  for (const fs::path& directory : directories_) {
+    PluginRow row;
+    row.file = directory;
+    row.reason = why_not_searched(directory);
+    if (!row.reason.empty()) rows_.push_back(std::move(row));
+  }
   for (const fs::path& file : files()) add_rows(file);
   searched_ = true;
 }

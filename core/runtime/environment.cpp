@@ -121,6 +121,12 @@ Environment::Environment(const EnvironmentOptions& options, Logger::Sink sink)
   offer_interface(BP_OPERATORS_ID, BP_OPERATORS_VERSION, &operators_api());
   all_threads_.pool = &pool_;
   all_threads_.max_threads = pool_.thread_count();
+  for (const std::filesystem::path& folder : options.plugin_path) {
+    std::error_code absent;
+    if (!std::filesystem::is_directory(folder, absent))
+      logger_->warning("environment.plugin_path: ", quoted(folder.string()),
+                       " is no folder; no plugins are taken from it");
+  }
   for (const std::filesystem::path& file : options.custom_ops) add_custom_ops(file);
 }
 

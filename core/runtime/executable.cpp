@@ -107,6 +107,13 @@ Executable::Executable(const ProgramContext& context, Cut cut, ArenaPool* arenas
   generation_->program = std::make_unique<Program>(context_, cut_, refusals_);
 }
 
+/// Throws where what plans are made of is no longer what the session read. What runs have of it at hand is not looked at
+/// again for each of them.
+void Executable::check_files() const {
+  if (context_.files == nullptr) return;
+  for (const auto& file : *context_.files) file->check_unchanged();
+}
+
 Executable::~Executable() {
   for (std::atomic<Idle*>& idle : idle_) delete idle.load();
 }
@@ -189,12 +196,14 @@ std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode
                                                 const HostViewWishes& wishes) {
   const std::uint64_t start = steady_ns();
   auto node = std::make_shared<PlanNode>();
+  check_files();
   const std::vector<SharedState>* const before =
       from.next.empty() ? nullptr : &from.next.front().node->segment->values;
   node->segment =
       plan_segment(*generation.program, begin, std::move(values), available, fetched,
                    places != nullptr ? places->fetches : std::vector<int>(), wishes, before);
   choose_arenas(*node, from);
+  check_files();  // what was packed meanwhile
   check_room(generation, *node->segment);
   if (from.next.size() >= max_plans_) from.next.pop_back();
   keep_plan(generation, from, {std::move(key), node}, start);
@@ -312,7 +321,9 @@ std::shared_ptr<PlanNode> Executable::resize_oldest(const Run& run, const PlanKe
   plans.pop_back();
   std::optional<SegmentChange> change;
   try {
+    check_files();
     change = resize_segment(*run.generation->program, *plan.node->segment, values);
+    check_files();
   } catch (...) {
     context.forget(*plan.node->segment);
     throw;
@@ -634,6 +645,7 @@ void Executable::replace_generation(const std::shared_ptr<Generation>& old,
 
 /// The caller holds mutex_.
 void Executable::build_next() {
+  check_files();
   auto next = std::make_shared<Generation>();
   next->program = std::make_unique<Program>(context_, cut_, refusals_);
   generation_ = std::move(next);

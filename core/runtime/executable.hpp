@@ -168,6 +168,7 @@ class Executable : public Body {
                 const RunContext& context);
   void replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused);
   void build_next();
+  void check_files() const;
   void check_room(Generation& generation, const Segment& segment);
   void keep_plan(Generation& generation, PlanNode& from, PlanNode::Next plan, std::uint64_t start);
   void warn_of_moved(const Program& program);

@@ -429,6 +429,9 @@ std::string Session::statistics() {
   json["copies"] = segment != nullptr ? segment->copies.size() - views : 0;
   json["views"] = views;
   report_life(*this, *generation->program, json);
+  json["files"] = Json::array();
+  for (const SessionFile& file : files())
+    json["files"].push_back({{"what", file.what}, {"path", file.path.string()}});
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -81,6 +81,7 @@ const Device& device_of(const Program& program, const std::set<std::string>& dom
 void Session::save_optimized() {
   const std::string path = options_.optimized_model.string();
   if (path.empty()) return;
+  check_files();
   const std::shared_ptr<Generation> generation = default_->generation();
   const Program& program = *generation->program;
   const std::set<std::string> domains = private_domains(program.graph(), schemas_);

@@ -111,12 +111,14 @@ void Session::open_saved_plan() {
   std::shared_ptr<const SavedPlan> plan = read_plan_file(options_.saved_plan);
   check_origin(options_.saved_plan, plan->origin, plan_origin());
   environment_->weights().use_saved(plan->weights);
+  files_.push_back(plan->file);
   saved_plan_ = std::move(plan);
 }
 
 void Session::save_plan(const std::string& path) {
   if (path.empty()) invalid("the path to save the plan to is empty");
-  refuse_model("the plan", path);
+  check_written("save_plan", path);
+  check_files();
   PlanRecords records;
   WeightsToSave weights;
   for (const auto& executable : executables()) {

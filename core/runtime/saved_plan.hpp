@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/mapped_file.hpp"
 #include "core/plan/plan_record.hpp"
 #include "core/plan/saved_weights.hpp"
 
@@ -22,12 +23,14 @@ struct SavedPlan {
   PlanOrigin origin;
   PlanRecords records;
   std::shared_ptr<const SavedWeights> weights;
+  std::shared_ptr<const MappedFile> file;
 };
 
 /// Weights to be written, by their portable keys.
 using WeightsToSave = std::map<std::string, std::vector<std::byte>>;
 
-/// Writes a plan: to a file beside it first, which then takes its name. Throws Failed, naming the file and why.
+/// Writes a plan: to a file beside it first, which then takes its name. Errors: as
+/// AtomicFile.
 ///
 /// Layout: "BPPLAN1\n"; bytes of the text, bytes of the file, the text's XXH3 (high, low), each 8 bytes, little-endian;
 /// the text (JSON); weights, each at an offset that is a multiple of 64.

@@ -155,6 +155,7 @@ std::shared_ptr<const SavedPlan> read_plan_file(const std::string& path) {
   const Header header = read_header(path, file->bytes());
   const auto* first = reinterpret_cast<const char*>(file->bytes().data()) + kHeaderBytes;
   auto plan = std::make_shared<SavedPlan>();
+  plan->file = file;
   const auto no_fractions = [&](int, Json::parse_event_t, const Json& value) {
     if (value.is_number_float())  // conversions to integers would not look at its size
       damaged(path, "is damaged: a number in it is no integer");

@@ -106,11 +106,7 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
     : environment_(std::move(environment)), options_(options), bytes_(bytes) {
   const auto start = std::chrono::steady_clock::now();
   at_step("opening the model", [&] { open_file(path); });
-  at_step("reading options", [&] {
-    take_options(built);
-    refuse_model("save_plan", options_.save_plan);
-    refuse_model("optimized_model_path", options_.optimized_model);
-  });
+  at_step("reading options", [&] { take_options(built); });
   at_step("opening providers", [&] {
     environment_->leave_out_absent(options_);
     devices_ = environment_->open_devices(options_);
@@ -122,7 +118,12 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
       within_path(name, [&, name = name, way = way] { open_path(name, way); });
   });
   at_step("registering operators", [&] { register_operators(); });
-  at_step("reading the model", [&] { load(path, built); });
+  at_step("reading the model", [&] {
+    load(path, built);
+    note_files();
+  });
+  if (!options_.save_plan.empty() || !options_.optimized_model.empty())
+    at_step("looking at what is written", [&] { check_written(); });
   const auto within_file = [&](const char* name, const auto& step) {
     at_step(name, [&] {
       try {
@@ -153,7 +154,10 @@ Session::Session(std::shared_ptr<Environment> environment, const std::string& pa
     });
   }
   at_step("checking memory limits", [&] { memory_->check_names(); });
-  within_file("planning and packing weights", [&] { plan_if_fixed(); });
+  within_file("planning and packing weights", [&] {
+    plan_if_fixed();
+    check_files();  // of what was read before, too
+  });
   at_step("telling providers", [&] { tell_devices(); });
   if (!options_.save_plan.empty())
     at_step("saving the plan", [&] { save_plan(options_.save_plan); });
@@ -278,13 +282,6 @@ void Session::load(const std::string& path, const Model* built) {
   environment_->constants().share_all(model_.graph, lent_bytes());
 }
 
-/// A file that the session writes, at `path`, must not be the one that it reads.
-void Session::refuse_model(const char* what, const std::filesystem::path& path) const {
-  std::error_code absent;
-  if (file_ != nullptr && !path.empty() && std::filesystem::equivalent(path, file_->path(), absent))
-    invalid(what, ": ", quoted(path.string()), " is the model itself; give another file");
-}
-
 /// What the caller keeps for the session.
 ConstantStore::Lent Session::lent_bytes() const {
   ConstantStore::Lent lent;
@@ -369,6 +366,7 @@ std::shared_ptr<Executable> Session::executable(const Cut& cut) {
     known->second.last_use = ++uses_;
     return known->second.executable;
   }
+  check_files();
   ProgramContext context = program_context("", devices_, threads_);
   context.model = model_of(cut);
   auto made =
@@ -453,6 +451,7 @@ ProgramContext Session::program_context(const std::string& path, const DeviceSet
   context.capture = options_.capture && options_.arena;  // without arenas memory changes every run
   context.constants = &environment_->constants();
   context.memory = memory_;
+  context.files = &files_;
   if (saved_plan_ != nullptr) {
     const auto records = saved_plan_->records.find(path);
     if (records != saved_plan_->records.end()) context.saved = &records->second;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,13 @@
 #include "core/runtime/session_path.hpp"
 
 namespace backplane::core {
+
+/// A file that a session reads or writes.
+struct SessionFile {
+  const char* what;    ///< words for messages
+  std::string option;  ///< that names it, where it is named for one use alone
+  std::filesystem::path path;
+};
 
 /// Loads a model, places it, plans it where its shapes are fixed; then runs it.
 ///
@@ -99,6 +107,9 @@ class Session {
   /// opened again (option "saved_plan"). The file is replaced as a whole or not at all.
   void save_plan(const std::string& path);
 
+  /// All that it reads, plugins included, and all that its options have it write.
+  std::vector<SessionFile> files() const;
+
   /// Checks a feed against what the model says of it.
   void check_feed(const std::string& name, const RuntimeValue& value) const;
   /// Checks that symbols have one size each across the feeds. `declared`: what the model says of each; none: it is looked up.
@@ -145,7 +156,11 @@ class Session {
               RunSettings& settings, const RunOptions* options);
   void open_file(const std::string& path);
   void take_options(const Model* built);
-  void refuse_model(const char* what, const std::filesystem::path& path) const;
+  std::filesystem::path copy_rate_file() const;
+  void note_files();
+  void check_written() const;
+  void check_written(const std::string& option, const std::filesystem::path& path) const;
+  void check_files() const;
   void check_placement_rules() const;
   void set_placement(ProgramContext& context) const;
   std::vector<std::string> remarks_on_devices() const;
@@ -188,6 +203,7 @@ class Session {
   std::shared_ptr<const MappedFile> file_;  ///< the model's; null for one given as bytes
   std::span<const std::byte> bytes_;        ///< the model
   std::vector<ConstantPtr> external_;       ///< constants of the model that lie elsewhere
+  MappedFiles files_;                       ///< where contents are read while the session lives
   std::shared_ptr<MemoryBudget> memory_;
   std::shared_ptr<const SavedPlan> saved_plan_;
   std::vector<std::pair<std::string, double>> steps_;

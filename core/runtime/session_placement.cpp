@@ -32,10 +32,7 @@ void Session::set_placement(ProgramContext& context) const {
 /// What the cost policy counts with; null for the plain policy.
 std::shared_ptr<const CostModel> Session::placement_costs(const DeviceSet& devices) const {
   if (options_.placement_policy != PlacementPolicy::Cost) return nullptr;
-  std::filesystem::path file = options_.copy_rates;
-  if (file == "off") file.clear();
-  if (file == "auto") file = default_copy_rate_file();
-  return std::make_shared<const CostModel>(measured_costs(devices, file, *logger_));
+  return std::make_shared<const CostModel>(measured_costs(devices, copy_rate_file(), *logger_));
 }
 
 }  // namespace backplane::core

@@ -4,6 +4,7 @@
 import collections
 import json
 import os
+import resource
 import signal
 import subprocess
 
@@ -146,6 +147,19 @@ class Requests(CheckTest):
         self.interrupt(signal.SIGINT, lambda: list(self.folder.glob("tmp/*/apart/*")), "check", PLUGINS / "cpu.so",
                        env={**os.environ, "TMPDIR": str(self.folder / "tmp")})
         self.assertEqual(self.files(self.folder / "tmp"), [])
+
+    def test_a_copy_that_fails_leaves_no_folder(self):
+        (self.folder / "tmp").mkdir()
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        self.fail_with(3, ["cannot copy the plugin", "TMPDIR"], "check", FIXTURES / "null_provider.so", preexec_fn=limit,
+                       environment={"TMPDIR": str(self.folder / "tmp")})
+        self.assertEqual(self.files(self.folder / "tmp"), [])
+        self.fail_with(2, ["TMPDIR", "nowhere"], "check", FIXTURES / "null_provider.so",
+                       environment={"TMPDIR": str(self.folder / "nowhere")})
 
     def test_the_text_closes_with_the_counts(self):
         text = self.succeed("check", FIXTURES / "null_provider.so", "--only", "handshake.*")

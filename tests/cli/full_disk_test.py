@@ -48,6 +48,12 @@ class FullDisk(program.ProgramTest):
                        preexec_fn=limited)
         self.assertEqual(self.files(), self.before)
 
+    def test_what_a_session_saves(self):
+        for option in ("save_plan", "optimized_model_path"):
+            self.fail_with(3, ["saved"], "run", self.model, "--input", self.x, "--set", f"{option}=saved", preexec_fn=limited)
+            self.fail_with(2, ["nowhere/saved", "folder must exist"], "inspect", self.model, "--set", f"{option}=nowhere/saved")
+            self.assertEqual(self.files(), self.before)
+
     def test_drawings(self):
         self.fail_with(3, ["graph.dot"], "inspect", self.model, "--dot", "graph.dot", preexec_fn=limited)
         self.assertEqual(self.files(), self.before)

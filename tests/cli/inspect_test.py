@@ -85,6 +85,10 @@ class Inspect(program.ProgramTest):
         self.fail_with(2, ["--html", "what the command reads"], "inspect", self.model, "--html", self.model)
         self.fail_with(2, ["'x.html'", "two of the files"], "inspect", self.model, "--dot", self.folder / "x.html", "--html", "x.html")
         self.assertNotIn("x.html", self.files())
+        self.save('{"traceEvents": []}', "trace")
+        self.fail_with(2, ["--html", "the trace"], "inspect", self.model, "--profile", "trace", "--html", "trace")
+        self.save("log_level = 'error'", "c.toml")
+        self.fail_with(2, ["--dot", "the configuration"], "inspect", self.model, "--config", "c.toml", "--dot", "c.toml")
 
     def test_json_is_the_same_with_explain(self):
         self.assertEqual(self.json_of("inspect", self.model), self.json_of("inspect", self.model, "--explain"))
@@ -149,6 +153,15 @@ class Providers(program.ProgramTest):
         self.save("not a shared object", "plugins/broken.so")
         rows = self.json_of("providers", environment={"BACKPLANE_PLUGIN_PATH": str(self.folder / "plugins")})
         self.assertTrue(any(row["file"].endswith("broken.so") for row in rows))
+        for wrong, why in (("nowhere", "No such file"), ("plugins/broken.so", "Not a directory")):
+            path = str(self.folder / wrong)
+            rows = self.json_of("providers", environment={"BACKPLANE_PLUGIN_PATH": path})
+            row, = [row for row in rows if row["file"] == path]
+            self.assertEqual(row["status"], "refused")
+            self.assertIn(why, row["reason"])
+            made = self.run_program("inspect", self.save(program.relu_model()), environment={"BACKPLANE_PLUGIN_PATH": path})
+            self.assertEqual(made.returncode, 0)
+            self.assertIn(f"'{path}' is no folder", made.stderr.decode())
 
 
 if __name__ == "__main__":

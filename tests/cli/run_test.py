@@ -257,10 +257,55 @@ class Run(program.ProgramTest):
                        "o/../o/y.npy")
         self.assertEqual(self.files(self.folder / "o"), [])
 
+    def test_nothing_is_written_over_what_is_read(self):
+        weights = helper.make_tensor("w", TensorProto.FLOAT, (3,), np.ones(3, np.float32).tobytes(), raw=True)
+        outside = onnx.TensorProto(name="w", data_type=TensorProto.FLOAT, dims=(3,), data_location=TensorProto.EXTERNAL)
+        outside.external_data.add(key="location", value="w.bin")
+        self.save(weights.raw_data, "w.bin")
+        path = self.save(model([node("Add", ["x", "w"], ["y"])], [value("x")], [value("y")], [outside]), "e.onnx")
+        self.save("log_level = 'error'\n", "c.toml")
+        os.link(self.folder / "w.bin", self.folder / "hard.bin")
+        before = {name: (self.folder / name).read_bytes() for name in self.files()}
+        for file, what in (("w.bin", "weights"), ("hard.bin", "weights"), ("c.toml", "configuration"), ("x.npy", "an input"),
+                           ("e.onnx", "the model")):
+            self.fail_with(2, ["--profile", file, what], "run", path, "--input", self.x, "--config", "c.toml", "--profile", file)
+        self.fail_with(2, ["--profile", "c.toml"], "run", path, "--input", self.x, "--profile", "c.toml",
+                       environment={"BACKPLANE_CONFIG": "c.toml"})
+        for option in ("save_plan", "optimized_model_path"):
+            for file in ("w.bin", "hard.bin", "c.toml"):
+                self.fail_with(2, [option, file], "run", path, "--input", self.x, "--config", "c.toml", "--set", f"{option}={file}")
+        self.fail_with(2, ["p", "save_plan"], "run", path, "--input", self.x, "--set", "save_plan=p", "--set", "optimized_model_path=./p")
+        self.assertEqual({name: (self.folder / name).read_bytes() for name in self.files()}, before)
+        self.fail_with(2, ["--profile", "plan that is saved"], "run", path, "--input", self.x, "--set", "save_plan=p", "--profile", "p")
+        self.save(X, "o/y.npy")
+        self.fail_with(2, ["--output-dir", "o/y.npy", "an input"], "run", path, "--input", "x=o/y.npy", "--output-dir", "o")
+        self.save(X, "o/w.npy")
+        self.fail_with(2, ["--output-dir", "o/w.npy", "an input"], "run", path, "--input", "x=o/w.npy", "--output-dir", "o",
+                       "--output", "w")
+        np.testing.assert_array_equal(np.load(self.folder / "o/w.npy"), X)
+
+    def test_files_that_are_replaced_hand_on_their_permissions(self):
+        (self.folder / "o").mkdir()
+        for name in ("o/y.npy", "trace", "plan"):
+            self.save("old", name)
+            (self.folder / name).chmod(0o600)
+        os.symlink("later", self.folder / "link")
+        for trace in ("trace", "link"):
+            self.succeed("run", self.model, "--input", self.x, "--output-dir", "o", "--profile", trace, "--set", "save_plan=plan")
+        for name in ("o/y.npy", "trace", "plan"):
+            self.assertEqual((self.folder / name).stat().st_mode & 0o777, 0o600, name)
+        self.assertTrue((self.folder / "link").is_symlink())
+        self.assertTrue((self.folder / "later").is_file())
+        if os.geteuid() != 0:
+            (self.folder / "o/y.npy").chmod(0o444)
+            self.fail_with(2, ["o/y.npy", "cannot be written"], "run", self.model, "--input", self.x, "--output-dir", "o")
+
     def test_output_folders_that_cannot_be(self):
         self.save("text", "file")
         self.fail_with(2, ["--output-dir", "'file'"], "run", self.model, "--input", self.x, "--output-dir", "file")
         self.fail_with(2, ["--output-dir"], "run", self.model, "--input", self.x, "--output-dir", "file/below")
+        (self.folder / "o/y.npy").mkdir(parents=True)
+        self.fail_with(2, ["--output-dir", "o/y.npy' is a folder"], "run", self.model, "--input", self.x, "--output-dir", "o")
 
     def test_a_full_disk_leaves_nothing(self):
         big = self.save(model([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["z"])], [value("x", shape=(300, 300))],

@@ -313,6 +313,9 @@ class Isolation(program.ProgramTest):
         self.fail_with(2, ["none.so"], "verify", "cases", "--custom-ops", "none.so")
         self.fail_with(2, ["nobody"], "verify", "cases", "--providers", "nobody")
         self.fail_with(2, ["--json", "nowhere"], "verify", "cases", "--json", "nowhere/r.json")
+        for part in ("model.onnx", "test_data_set_0/input_0.pb"):
+            path, = (self.folder / "cases").rglob(part)
+            self.fail_with(2, ["--json", "a part of the case"], "verify", "cases", "--json", path)
 
 
 class Random(program.ProgramTest):

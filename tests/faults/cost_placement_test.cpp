@@ -127,13 +127,21 @@ TEST_F(CostPlacement, ABrokenFileIsMadeAnew) {
   open(island());
   const std::string first = contents();
   const auto lines = std::count(first.begin(), first.end(), '\n');
-  for (const char* const broken :
-       {"", "something else\n", "backplane copy rates 1\nhost x -1 1\nhost y 1\nz\n"}) {
+  for (const char* const broken : {"", "backplane copy rates 0\nhost x 1 1\n",
+                                   "backplane copy rates 1\nhost x -1 1\nhost y 1\nz\n"}) {
     write(broken);
     open(island());
     const std::string now = contents();
     EXPECT_EQ(std::count(now.begin(), now.end(), '\n'), lines) << broken;
     EXPECT_EQ(now.find("host x"), std::string::npos);
+  }
+}
+
+TEST_F(CostPlacement, AFileOfSomethingElseIsLeftAlone) {
+  for (const char* const other : {"weights", "weights\nhost x 1 1\n", "\n\n"}) {
+    write(other);
+    open(island());
+    EXPECT_EQ(contents(), other);
   }
 }
 

@@ -1,4 +1,7 @@
 // `backplane check`: the conformance suite of the plugin ABI.
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -24,11 +27,34 @@ using check::Row;
 class PluginFolder {
  public:
   explicit PluginFolder(const fs::path& file) {
-    std::string pattern = (fs::temp_directory_path() / "backplane_check_XXXXXX").string();
+    std::error_code error;
+    const fs::path place = fs::temp_directory_path(error);
+    if (error) {
+      const char* const named = std::getenv("TMPDIR");
+      wrong_request("TMPDIR: '", named != nullptr ? named : "/tmp",
+                    "' is no folder for temporary files: ", error.message());
+    }
+    std::string pattern = (place / "backplane_check_XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr)
-      run_failed("cannot make a folder below ", fs::temp_directory_path().string());
+      run_failed("cannot make a folder below '", place.string(), "': ", std::strerror(errno));
     path_ = pattern;
     removals_.emplace_back(path_.string());
+    try {
+      fill(file);
+    } catch (const fs::filesystem_error& failed) {
+      remove();
+      run_failed("cannot copy the plugin to '", path_.string(), "': ", failed.code().message(),
+                 "; set TMPDIR to a folder with room for it");
+    }
+  }
+  ~PluginFolder() { remove(); }
+  PluginFolder(const PluginFolder&) = delete;
+  PluginFolder& operator=(const PluginFolder&) = delete;
+  std::string path() const { return (path_ / "plugins").string(); }
+  std::string copy() const { return copy_.string(); }
+
+ private:
+  void fill(const fs::path& file) {
     for (const char* const name : {"plugins", "apart"}) fs::create_directory(added(name));
     fs::create_symlink(file, added("plugins" / file.filename()));
     copy_ = added("apart" / file.filename());
@@ -36,16 +62,12 @@ class PluginFolder {
     const fs::path deps = file.parent_path().parent_path() / "deps";
     if (fs::is_directory(deps)) fs::create_directory_symlink(deps, added("deps"));
   }
-  ~PluginFolder() {
+
+  void remove() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
-  PluginFolder(const PluginFolder&) = delete;
-  PluginFolder& operator=(const PluginFolder&) = delete;
-  std::string path() const { return (path_ / "plugins").string(); }
-  std::string copy() const { return copy_.string(); }
 
- private:
   /// The path of what is about to be made in the folder.
   fs::path added(const fs::path& name) {
     removals_.emplace_back((path_ / name).string());

@@ -3,8 +3,10 @@
 namespace backplane::cli {
 
 int exit_code_of_load(int code) {
-  return code == BACKPLANE_OUT_OF_MEMORY || code == BACKPLANE_DEVICE_LOST ? kRunFailed
-                                                                          : kWrongRequest;
+  return code == BACKPLANE_OUT_OF_MEMORY || code == BACKPLANE_DEVICE_LOST ||
+                 code == BACKPLANE_FILE_FAILED
+             ? kRunFailed
+             : kWrongRequest;
 }
 
 int exit_code_of_run(int code) {

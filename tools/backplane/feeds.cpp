@@ -70,6 +70,7 @@ FeedSet::FeedSet(const Session& session, const std::vector<std::string>& argumen
   for (ValueInfo& info : session.overridable_initializers()) known.push_back(std::move(info));
   for (const std::string& argument : arguments) {
     const NamedFile named = parse_argument(argument, known);
+    files_.push_back(named.file);
     if (has(named.info.name)) wrong_request("--input: '", named.info.name, "' is given twice");
     try {
       const auto check = [&](ElementType type, const std::vector<std::int64_t>& dims) {

@@ -28,6 +28,8 @@ class FeedSet {
 
   const std::vector<std::pair<std::string, Value>>& values() const { return values_; }
   Feeds views() const;
+  /// The files that were read.
+  const std::vector<std::string>& files() const { return files_; }
 
  private:
   bool has(const std::string& name) const;
@@ -37,6 +39,7 @@ class FeedSet {
 
   std::vector<ValueInfo> inputs_;
   std::vector<std::pair<std::string, Value>> values_;
+  std::vector<std::string> files_;
 };
 
 }  // namespace backplane::cli

@@ -39,11 +39,16 @@ Json read_profile(const std::string& path) {
 
 int inspect(const InspectRequest& request) {
   const Options options = request.selection.options();
-  if (request.dot) check_output_path(*request.dot, "--dot", request.model);
-  if (request.html) check_output_path(*request.html, "--html", request.model);
+  if (request.dot) check_output_path(*request.dot, "--dot");
+  if (request.html) check_output_path(*request.html, "--html");
   const Json profile = request.profile ? read_profile(*request.profile) : Json();
   const Environment environment(options);
   const Session session(environment, request.model, options);
+  KnownFiles known;
+  if (request.dot || request.html) known = files_of(session);
+  if (request.profile) known.push_back({"the trace", *request.profile});
+  if (request.dot) refuse_known(*request.dot, "--dot", known);
+  if (request.html) refuse_known(*request.html, "--html", known);
   Json explanation = Json::parse(session.explain());
   if (request.memory) explanation["memory"] = Json::parse(session.memory());
   OutputFiles files;

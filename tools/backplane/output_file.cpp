@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tools/backplane/failure.hpp"
+#include "tools/backplane/json.hpp"
 
 namespace backplane::cli {
 namespace {
@@ -52,11 +53,47 @@ void write_all(Descriptor& file, const fs::path& path,
   });
 }
 
-/// The permissions that an ordinary new file would have.
-mode_t default_mode() {
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
+/// Gives a new file the permissions, and where that may be the owner, of the one that it is to replace; those of an
+/// ordinary new file, where there is none. False and errno when that fails.
+bool set_permissions(int file, const fs::path& target) {
+  struct stat old {
+  }, made{};
+  if (::stat(target.c_str(), &old) != 0) {
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    return ::fchmod(file, 0666 & ~mask) == 0;
+  }
+  if (::fstat(file, &made) != 0) return false;
+  mode_t mode = old.st_mode & 0777;
+  const bool is_owners = made.st_uid == old.st_uid && made.st_gid == old.st_gid;
+  // What a group may do is not for another group.
+  if (!is_owners && ::fchown(file, old.st_uid, old.st_gid) != 0 && made.st_gid != old.st_gid)
+    mode &= ~static_cast<mode_t>(070);
+  return ::fchmod(file, mode) == 0;
+}
+
+bool may_write(const fs::path& path) {
+  return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+}
+
+/// Where writing to `path` puts a file: all links followed, also one that leads to nothing yet.
+fs::path final_place(const fs::path& path) {
+  constexpr int kMostLinks = 40;  // as many as Linux follows
+  std::error_code error;
+  fs::path place = fs::absolute(path, error);
+  if (error) return path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const fs::path next = fs::read_symlink(place, error);
+    if (error) break;
+    place = next.is_absolute() ? next : place.parent_path() / next;
+  }
+  const fs::path whole = fs::weakly_canonical(place, error);
+  return error ? place : whole;
+}
+
+bool is_one_file(const fs::path& a, const fs::path& b) {
+  std::error_code absent;
+  return fs::equivalent(a, b, absent) || final_place(a) == final_place(b);
 }
 
 }  // namespace
@@ -76,11 +113,10 @@ void OutputFiles::add(const fs::path& path, const std::function<void(const Appen
     if (failed != 0) cannot_write(path, failed);
     return;
   }
-  // A link stays a link: what it points to is replaced.
-  const fs::path target = fs::exists(status) ? fs::canonical(path, error) : path;
-  const fs::path whole = fs::weakly_canonical(fs::absolute(target), error);
+  const fs::path target = final_place(path);  // a link stays a link: what it points to is replaced
+  if (fs::exists(status) && !may_write(target)) cannot_write(path, errno);
   for (const Pending& other : pending_) {
-    if (!whole.empty() && other.whole == whole)
+    if (is_one_file(other.path, target))
       wrong_request("'", path.string(), "' is to hold two of the files that were asked for");
   }
   std::string name = target.filename().string().substr(0, 100);
@@ -90,9 +126,9 @@ void OutputFiles::add(const fs::path& path, const std::function<void(const Appen
   Removal removal(temporary);  // before there is a file: a signal may come in between
   Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0) cannot_write(path, errno);
-  pending_.push_back({temporary, target, whole, std::move(removal)});
+  pending_.push_back({temporary, target, std::move(removal)});
   write_all(file, path, write);
-  if (::fchmod(file.get(), default_mode()) != 0) cannot_write(path, errno);
+  if (!set_permissions(file.get(), target)) cannot_write(path, errno);
   const int failed = file.close();
   if (failed != 0) cannot_write(path, failed);
 }
@@ -109,7 +145,26 @@ void OutputFiles::commit() {
   }
 }
 
-void check_output_path(const fs::path& path, const std::string& option, const fs::path& input) {
+KnownFiles files_of(const Session& session) {
+  KnownFiles files;
+  const Json statistics = Json::parse(session.statistics());
+  for (const Json& file : statistics.at("files"))
+    files.push_back({file["what"].get<std::string>(), file["path"].get<std::string>()});
+  return files;
+}
+
+void refuse_known(const fs::path& path, const std::string& option, const KnownFiles& known) {
+  std::error_code absent;
+  const fs::file_status status = fs::status(path, absent);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return;  // nothing is lost there
+  for (const KnownFile& file : known) {
+    if (is_one_file(path, file.path))
+      wrong_request(option, ": '", path.string(), "' is what the command reads or writes already, ",
+                    file.what, "; give another file");
+  }
+}
+
+void check_output_path(const fs::path& path, const std::string& option, const KnownFiles& known) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (path.empty()) wrong_request(option, ": the file name is empty");
@@ -117,20 +172,19 @@ void check_output_path(const fs::path& path, const std::string& option, const fs
     wrong_request(
         option,
         ": '-' does not stand for standard output here; give a file, or ./- for one of this name");
-  if (!input.empty() && fs::equivalent(path, input, error))
-    wrong_request(option, ": '", path.string(), "' is what the command reads; give another file");
+  refuse_known(path, option, known);
   if (fs::is_directory(status)) wrong_request(option, ": '", path.string(), "' is a folder");
   if (fs::exists(status)) {
-    if (::access(path.c_str(), W_OK) != 0) {
+    if (!may_write(path)) {
       wrong_request(option, ": '", path.string(), "' cannot be written: ", std::strerror(errno));
     }
     return;
   }
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::path folder = final_place(path).parent_path();
   if (!fs::is_directory(folder, error)) {
     wrong_request(option, ": the folder '", folder.string(), "' does not exist");
   }
-  if (::access(folder.c_str(), W_OK) != 0) {
+  if (!may_write(folder)) {
     wrong_request(option, ": cannot write to the folder '", folder.string(),
                   "': ", std::strerror(errno));
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backplane/backplane.hpp"
 #include "tools/backplane/sudden_end.hpp"
 
 namespace backplane::cli {
@@ -17,6 +18,7 @@ using Append = std::function<void(const void* data, std::size_t bytes)>;
 /// Files that one command writes: each into a temporary file of its folder; `commit` renames them all.
 ///
 /// Invariants: without commit nothing is left, not even by a signal. What is no regular file (a pipe, a terminal) is written in place.
+/// A file that is replaced hands on its permissions.
 class OutputFiles {
  public:
   OutputFiles() = default;
@@ -32,16 +34,29 @@ class OutputFiles {
  private:
   struct Pending {
     std::string temporary;
-    std::filesystem::path path;
-    std::filesystem::path whole;  ///< by whatever way it was named
+    std::filesystem::path path;  ///< without links
     Removal removal;
   };
   std::vector<Pending> pending_;
 };
 
+/// A file that the command reads, or has a session write.
+struct KnownFile {
+  std::string what;
+  std::filesystem::path path;
+};
+using KnownFiles = std::vector<KnownFile>;
+
+/// Those of a session: its model, weights, plugins, configuration, and what its options name.
+KnownFiles files_of(const Session& session);
+
+/// Throws Failure (wrong request) when `path` is one of the files, by whatever links.
+void refuse_known(const std::filesystem::path& path, const std::string& option,
+                  const KnownFiles& known);
+
 /// Throws Failure (wrong request) when `path` cannot become a file: its folder is missing or not writable, or it
-/// is a folder itself, or the file `input` that the command reads. To be called before the run.
+/// is a folder itself, or one of the files `known`. To be called before the run.
 void check_output_path(const std::filesystem::path& path, const std::string& option,
-                       const std::filesystem::path& input = {});
+                       const KnownFiles& known = {});
 
 }  // namespace backplane::cli

@@ -42,7 +42,18 @@ struct Result {
   std::string file;  ///< "" when none was written
 };
 
-void make_output_folder(const std::string& folder) {
+/// Of the value, as far as the model says; "" else.
+std::string type_of(const Session& session, const std::string& name) {
+  for (const ValueInfo& output : session.outputs()) {
+    if (output.name == name) return output.type;
+  }
+  return "";
+}
+
+/// Makes the folder, and refuses what outputs of these names could not replace. The files' names without suffix.
+std::vector<std::string> make_output_folder(const std::string& folder, const Session& session,
+                                            const std::vector<std::string>& names,
+                                            const KnownFiles& known) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error || !fs::is_directory(folder)) {
@@ -50,6 +61,16 @@ void make_output_folder(const std::string& folder) {
                   error ? ": " + error.message() : "");
   }
   check_output_path(fs::path(folder) / "output", "--output-dir");
+  FileNames file_names;
+  std::vector<std::string> stems;
+  for (const std::string& name : names) {
+    stems.push_back((fs::path(folder) / file_names.stem(name)).string());
+    const std::vector<std::string> suffixes = file_suffixes(type_of(session, name));
+    for (const std::string& suffix : suffixes)
+      refuse_known(stems.back() + suffix, "--output-dir", known);
+    if (suffixes.size() == 1) check_output_path(stems.back() + suffixes.front(), "--output-dir");
+  }
+  return stems;
 }
 
 std::vector<std::string> fetch_names(const Session& session, const RunRequest& request) {
@@ -104,8 +125,13 @@ int run(const RunRequest& request) {
   const Environment environment(options);
   const Session session(environment, request.model, options);
   const FeedSet feeds(session, request.inputs);
-  if (request.profile) check_output_path(*request.profile, "--profile", request.model);
-  if (request.output_dir) make_output_folder(*request.output_dir);
+  KnownFiles known;
+  if (request.profile || request.output_dir) known = files_of(session);
+  for (const std::string& file : feeds.files()) known.push_back({"an input", file});
+  const std::vector<std::string> names = fetch_names(session, request);
+  std::vector<std::string> stems;
+  if (request.profile) check_output_path(*request.profile, "--profile", known);
+  if (request.output_dir) stems = make_output_folder(*request.output_dir, session, names, known);
 
   RunOptions run_options;
   if (request.timeout) {
@@ -119,17 +145,14 @@ int run(const RunRequest& request) {
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
 
   std::vector<Result> results;
-  const std::vector<std::string> names = fetch_names(session, request);
   for (std::size_t i = 0; i < values.size(); ++i)
     results.push_back({names.at(i), std::move(values[i]), ""});
   OutputFiles files;
   if (request.output_dir) {
-    FileNames file_names;
-    for (Result& result : results) {
-      const fs::path path = fs::path(*request.output_dir) /
-                            (file_names.stem(result.name) + file_suffix(result.value));
-      result.file = path.string();
-      files.add(path, [&](const Append& append) { write_value(result.value, append); });
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      Result& result = results[i];
+      result.file = stems.at(i) + file_suffix(result.value);
+      files.add(result.file, [&](const Append& append) { write_value(result.value, append); });
     }
   }
   if (request.profile) files.add(*request.profile, session.trace());

@@ -43,6 +43,11 @@ constexpr const char* kCrash =
     "; a plugin or a library of custom operators may be at fault: `backplane check FILE.so` tries "
     "one";
 
+constexpr const char* kLostFile =
+    "; a file that was mapped (the model, its weights, a saved plan) was shortened meanwhile, or "
+    "could "
+    "not be read: write a new file and rename it, instead of changing one that is in use";
+
 bool is_crash(int signal) { return signal != SIGINT && signal != SIGTERM && signal != SIGHUP; }
 
 std::array<struct sigaction, kEndings.size()> actions_before;
@@ -77,7 +82,7 @@ void on_signal(int signal) {
     describe_work(work.data(), work.size());
     if (work[0] != '\0') tell(" in ");
     tell(work.data());
-    tell(kCrash);
+    tell(signal == SIGBUS ? kLostFile : kCrash);
   }
   tell("\n");
   ::_exit(kRunFailed);

@@ -57,6 +57,12 @@ std::string file_suffix(const ValueView& value) {
   return npy_holds(value.element_type()) ? ".npy" : ".pb";
 }
 
+std::vector<std::string> file_suffixes(const std::string& type) {
+  if (type.rfind("seq(", 0) == 0) return {".pb"};
+  if (type.rfind("tensor(", 0) != 0) return {".npy", ".pb"};
+  return {npy_holds(tensor_element(type)) ? ".npy" : ".pb"};
+}
+
 void write_value(const ValueView& value, const Append& append) {
   if (npy_holds(value.element_type())) {
     write_npy(value, append);

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "backplane/backplane.hpp"
 #include "tools/backplane/npy.hpp"
@@ -24,6 +25,8 @@ Value read_value(const std::filesystem::path& path, const std::string& type,
 
 /// ".npy" where numpy has the type, else ".pb".
 std::string file_suffix(const ValueView& value);
+/// Those that a value of an ONNX type may have: both where the type is "", or says not enough.
+std::vector<std::string> file_suffixes(const std::string& type);
 
 /// Writes the value in the form of file_suffix.
 void write_value(const ValueView& value, const Append& append);

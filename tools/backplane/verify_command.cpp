@@ -125,6 +125,22 @@ class CaseWorker : public Worker {
   std::optional<Environment> environment_;
 };
 
+/// Refuses a file that is a part of a case.
+void refuse_part_of_case(const fs::path& path, const std::vector<VerifyCase>& cases) {
+  std::error_code error;
+  const fs::path place = fs::canonical(path, error);
+  if (error) return;  // nothing is there
+  const fs::path folder = place.parent_path();
+  const bool is_model = place.filename() == "model.onnx" || place.filename() == "data.json";
+  const bool is_data = folder.filename().string().rfind("test_data_set_", 0) == 0;
+  if (!is_model && !is_data) return;
+  for (const VerifyCase& test : cases) {
+    if (fs::equivalent(is_model ? folder : folder.parent_path(), test.folder, error))
+      wrong_request("--json: '", path.string(), "' is a part of the case '", test.key,
+                    "'; give another file");
+  }
+}
+
 std::vector<VerifyCase> all_cases(const std::vector<std::string>& folders) {
   std::vector<VerifyCase> cases;
   std::set<std::string> keys;
@@ -214,7 +230,10 @@ int verify(const VerifyRequest& request) {
       request.selection.options(defaults), request.selection.options(defaults), {}};
   options.probe.set("unused_rules", "allow");  // they are for the cases' nodes
   const bool json_only = request.json && *request.json == "-";
-  if (request.json && !json_only) check_output_path(*request.json, "--json");
+  if (request.json && !json_only) {
+    refuse_part_of_case(*request.json, cases);
+    check_output_path(*request.json, "--json");
+  }
 
   Report report(cases, json_only ? std::cerr : std::cout);
   run_in_workers(

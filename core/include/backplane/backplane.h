@@ -47,6 +47,8 @@ typedef struct backplane_value backplane_value;
 #define BACKPLANE_UNIMPLEMENTED 9
 #define BACKPLANE_INCOMPATIBLE 10
 #define BACKPLANE_TIMEOUT 11
+#define BACKPLANE_FILE_FAILED \
+  12 /* a file could not be written (a full disk), or changed while it was in use */
 
 /* The library's version, "major.minor.patch".
  * Ownership: static. Threads: any. Errors: none. Since: 0.1 */
@@ -374,7 +376,8 @@ BACKPLANE_API backplane_status* backplane_session_explain(backplane_session* ses
 
 /* Figures as JSON: {"load_ms","plan_ms","plans","programs","arena_bytes":{device: n},"device_allocations",
  * "nodes_on":{provider: n},"copies"}: of the plan that ran last. "programs": sets of feeds and fetches that are kept
- * with their plans, at most 64 beside those that bindings hold; the least recently used goes first.
+ * with their plans, at most 64 beside those that bindings hold; the least recently used goes first. "files":
+ * [{"what","path"}] that the session reads, plugins included, or that its options have it write.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_session_statistics(backplane_session* session,
                                                              backplane_string** out);
@@ -407,7 +410,8 @@ BACKPLANE_API backplane_status* backplane_session_option(const backplane_session
  * the option "saved_plan" neither asks providers nor packs again. It is refused, with the reason, when the model's
  * contents, a plugin, a device, an option that decides or the version of this library is another. The file is replaced
  * as a whole or not at all.
- * Ownership: none. Threads: any. Errors: BACKPLANE_FAILED (the file and why). Since: 0.1 */
+ * Ownership: none. Threads: any. Errors: BACKPLANE_INVALID_ARGUMENT (one of the session's own files, a
+ * folder that is not there), BACKPLANE_FILE_FAILED (a full disk; a model that changed meanwhile). Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_session_save_plan(backplane_session* session,
                                                             const char* path);
 

@@ -18,8 +18,8 @@ from ._environment import (configure_environment, describe_plugins, disable_tele
                            get_available_providers, get_build_info, get_device, get_version_string, has_collective_ops, preload_dlls,
                            register_custom_ops_library, set_default_logger_callback, set_default_logger_severity,
                            set_default_logger_verbosity)
-from ._errors import (Cancelled, DeviceLost, Error, Failed, Incompatible, Internal, InvalidArgument, NotFound, OutOfMemory,
-                      Timeout, Unimplemented, Unsupported)
+from ._errors import (Cancelled, DeviceLost, Error, Failed, FileFailed, Incompatible, Internal, InvalidArgument, NotFound,
+                      OutOfMemory, Timeout, Unimplemented, Unsupported)
 from ._errors import refusal as _refusal
 from ._options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
 from ._session import InferenceSession, ModelMetadata, NodeArg
@@ -30,8 +30,8 @@ SessionIOBinding = IOBinding
 __version__: str = _library.decode(_library.version())
 
 __all__ = [
-    "Cancelled", "DeviceLost", "Error", "ExecutionMode", "ExecutionOrder", "Failed", "GraphOptimizationLevel", "IOBinding",
-    "Incompatible", "InferenceSession", "Internal", "InvalidArgument", "ModelMetadata", "NodeArg", "NotFound", "OrtValue",
+    "Cancelled", "DeviceLost", "Error", "ExecutionMode", "ExecutionOrder", "Failed", "FileFailed", "GraphOptimizationLevel",
+    "IOBinding", "Incompatible", "InferenceSession", "Internal", "InvalidArgument", "ModelMetadata", "NodeArg", "NotFound", "OrtValue",
     "OutOfMemory", "RunOptions", "SessionIOBinding", "SessionOptions", "Timeout", "Unimplemented", "Unsupported", "Value",
     "__version__", "configure_environment", "describe_plugins", "disable_telemetry_events", "get_all_providers",
     "get_available_providers", "get_build_info", "get_device", "get_version_string", "has_collective_ops", "preload_dlls",

@@ -80,10 +80,16 @@ class Timeout(Error, TimeoutError):
     code = 11
 
 
+class FileFailed(Error, OSError):
+    """A file could not be written (a full disk), or changed while it was in use."""
+
+    code = 12
+
+
 _BY_CODE: Dict[int, Type[Error]] = {
     kind.code: kind
     for kind in (InvalidArgument, Unsupported, NotFound, OutOfMemory, DeviceLost, Cancelled, Failed, Internal,
-                 Unimplemented, Incompatible, Timeout)}
+                 Unimplemented, Incompatible, Timeout, FileFailed)}
 
 
 def error_of(code: int, message: str) -> Error:

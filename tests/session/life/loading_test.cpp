@@ -71,6 +71,47 @@ TEST_F(Loading, L3NothingIsWrittenOverTheModel) {
   EXPECT_HOLDS(failure_of([&] { session.save_plan(path); }).text, "is the model itself");
 }
 
+TEST_F(Loading, L3NothingIsWrittenOverAnotherFileOfTheSession) {
+  ModelMaker maker;
+  maker.input("x", {2, 3}).external_weight("w", {2, 3}, "w.bin");
+  const std::string path = file("model.onnx"), weights(24, 'w');
+  write(path, maker.node("sum", "Add", {"x", "w"}, "y").output("y").bytes());
+  write(file("w.bin"), weights);
+  write(file("options.toml"), "log_level = \"error\"\n");
+  std::filesystem::create_hard_link(file("w.bin"), file("hard"));
+  std::filesystem::create_symlink("new", file("link"));
+  struct Row {
+    const char* save_plan;
+    const char* optimized;
+    const char* told;
+  };
+  for (const Row& row :
+       {Row{"w.bin", "", "a file of the model's weights"},
+        Row{"", "hard", "a file of the model's weights"},
+        Row{"options.toml", "", "the configuration"}, Row{"", "options.toml", "the configuration"},
+        Row{"new", "new", "the optimized model that is saved"},
+        Row{"new", "link", "the optimized model that is saved"}}) {
+    Options given = options({{"providers", "cpu"}});
+    given.read_file(file("options.toml"));
+    if (*row.save_plan != 0) given.set("save_plan", file(row.save_plan));
+    if (*row.optimized != 0) given.set("optimized_model_path", file(row.optimized));
+    const Failure refused = failure_of([&] { Session(environment(), path, given); });
+    EXPECT_EQ(refused.code, BACKPLANE_INVALID_ARGUMENT) << row.told;
+    EXPECT_HOLDS(refused.text, row.told);
+  }
+  EXPECT_EQ(read(file("w.bin")), weights);
+  EXPECT_FALSE(std::filesystem::exists(file("new")));
+  Options given = options({{"providers", "cpu"}, {"save_plan", file("plan")}});
+  Session first(environment(), path, given);
+  EXPECT_HOLDS(failure_of([&] { first.save_plan(file("hard")); }).text, "weights");
+  Session again(environment(), path, given.set("saved_plan", file("plan")));  // brought up to date
+  bool is_listed = false;
+  const Json statistics = Json::parse(again.statistics());
+  for (const Json& row : statistics.at("files"))
+    is_listed = is_listed || row["path"] == file("w.bin");
+  EXPECT_TRUE(is_listed);
+}
+
 TEST_F(Loading, L3EveryCallThatFailsLeavesNothingBehind) {
   const std::string model = small_net().bytes();
   std::map<std::string, int> steps;

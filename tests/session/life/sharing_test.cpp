@@ -1,4 +1,6 @@
 // M3: constants and packed weights are set up once per environment and device.
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <unistd.h>
 
@@ -76,6 +78,64 @@ TEST_F(Sharing, M3TenSessionsTakeTheMemoryOfOneAndTheirArenas) {
   const std::uint64_t ten = resident_bytes() - before;
   EXPECT_LT(static_cast<double>(ten), 1.3 * static_cast<double>(one) + (1 << 20))
       << one << " bytes one, " << ten << " ten";
+}
+
+/// Writes over the file as `cp` does: the same file has other contents. Its time is another one, whatever the clock's ticks.
+void change_in_place(const std::string& path, const std::string& contents) {
+  const auto before = std::filesystem::last_write_time(path);
+  std::ofstream(path, std::ios::binary | std::ios::in | std::ios::out | std::ios::trunc)
+      << contents;
+  std::filesystem::last_write_time(path, before + std::chrono::seconds(1));
+}
+
+TEST_F(Sharing, M3AModelThatIsChangedInPlaceIsToldBeforeItIsPacked) {
+  const auto model = [](std::uint32_t seed) {
+    ModelMaker maker;
+    maker.input("x", {"n", 8}).weight("w", {8, 4}, numbers(32, seed));
+    return maker.node("product", "MatMul", {"x", "w"}, "y").output("y").bytes();
+  };
+  const auto run = [](Session& session, std::int64_t rows) {
+    const auto count = static_cast<std::size_t>(rows) * 8;
+    return elements(session.run({{"x", Value::tensor<float>({rows, 8}, numbers(count, 3))}})[0]);
+  };
+  const std::string path = file("m.onnx");
+  write(path, model(1));
+  const Options settings = options({{"providers", "cpu"}});
+  Session packed(environment(), path, settings);
+  const std::vector<float> right = run(packed, 2);
+  Session fresh(environment(), path, settings);
+
+  write(file("next"), model(2));
+  std::filesystem::rename(file("next"), path);  // as it should be done
+  EXPECT_EQ(run(fresh, 2), right);
+  Session second(environment(), path, settings);
+  Session third(environment(), path, settings);
+  const std::vector<float> other = run(second, 2);
+  EXPECT_NE(other, right);
+
+  for (const std::string& contents : {model(1), model(2).substr(0, 8), std::string()}) {
+    change_in_place(path, contents);
+    const Failure failure = failure_of([&] { run(third, 2); });
+    EXPECT_EQ(failure.code, BACKPLANE_FILE_FAILED);
+    EXPECT_HOLDS(failure.text, "m.onnx' was changed since the session opened it");
+    EXPECT_EQ(failure_of([&] { run(second, 3); }).code, BACKPLANE_FILE_FAILED) << "a new plan";
+  }
+  EXPECT_EQ(run(second, 2), other) << "what is packed is not looked at again";
+  EXPECT_EQ(run(packed, 3).size(), 12u) << "its file has no name any more, and nobody changed it";
+}
+
+TEST_F(Sharing, M3WeightsBesideAModelThatChangeInPlaceAreTold) {
+  ModelMaker maker;
+  maker.input("x", {"n", 3}).external_weight("w", {1, 3}, "w.bin");
+  write(file("m.onnx"), maker.node("sum", "Add", {"x", "w"}, "y").output("y").bytes());
+  write(file("w.bin"), std::string(12, '\0'));
+  Session session(environment(), file("m.onnx"), options({{"providers", "cpu"}}));
+  change_in_place(file("w.bin"), std::string(4, '\0'));
+  const Failure failure = failure_of([&] {
+    session.run({{"x", Value::tensor<float>({1, 3}, numbers(3, 1))}});
+  });
+  EXPECT_EQ(failure.code, BACKPLANE_FILE_FAILED);
+  EXPECT_HOLDS(failure.text, "w.bin' was changed");
 }
 
 }  // namespace

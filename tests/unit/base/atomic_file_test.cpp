@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -140,6 +142,50 @@ TEST_F(AtomicFiles, LinksStay) {
   EXPECT_TRUE(std::filesystem::is_symlink(path()));
   EXPECT_EQ(contents(), "new");
   EXPECT_EQ(file_count(), 2);
+}
+
+TEST_F(AtomicFiles, GoWhereALinkLeadsThoughNothingIsThere) {
+  std::filesystem::create_symlink("later", path());
+  AtomicFile file(path());
+  write(file, "new");
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(path()));
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder_ + "/later"));
+  EXPECT_TRUE(is_one_file(path(), folder_ + "/./later"));
+}
+
+TEST_F(AtomicFiles, HaveThePermissionsOfTheFileThatTheyReplace) {
+  for (const mode_t mode : {0600, 0640, 0666}) {
+    std::ofstream(path()) << "old";
+    ASSERT_EQ(::chmod(path().c_str(), mode), 0);
+    AtomicFile file(path());
+    write(file, "new");
+    file.commit();
+    struct stat status {};
+    ASSERT_EQ(::stat(path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, mode);
+  }
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write to all files";
+  ASSERT_EQ(::chmod(path().c_str(), 0444), 0);
+  EXPECT_THROW(AtomicFile{path()}, Error);
+}
+
+TEST_F(AtomicFiles, WhatTheSystemLacksIsNoFaultOfThePath) {
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  struct rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::optional<Error> told;
+  try {
+    const AtomicFile file(path());
+  } catch (const Error& error) {
+    told = error;
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->code(), Code::FileFailed);
+  EXPECT_THAT(told->message(), ::testing::Not(::testing::HasSubstr("folder must")));
 }
 
 TEST_F(AtomicFiles, ReplaceNoDeviceAndNoPipe) {

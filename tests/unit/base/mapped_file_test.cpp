@@ -67,6 +67,23 @@ TEST_F(MappedFileTest, AFileThatDidNotChangeIsMappedOnce) {
   EXPECT_EQ(static_cast<char>(first->bytes()[7]), 's');
 }
 
+TEST_F(MappedFileTest, AChangeInPlaceIsTold) {
+  const std::string path = write("model", "contents");
+  const auto file = MappedFile::open(path);
+  file->check_unchanged();
+  EXPECT_EQ(MappedFile::holding(file->bytes().data() + 7), file);
+  EXPECT_EQ(MappedFile::holding(file->bytes().data() + 8), nullptr);
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+  file->check_unchanged();  // the contents are the same
+  write("model", "con");
+  EXPECT_THROW(file->check_unchanged(), Error);
+  write("other", "contents");
+  fs::rename(folder_ / "other", path);
+  file->check_unchanged();  // what has its name now is another file
+  fs::remove(path);
+  file->check_unchanged();
+}
+
 TEST_F(MappedFileTest, WhatIsLetGoTakesNoMemoryAndIsReadAgain) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   constexpr std::size_t kPages = 512;

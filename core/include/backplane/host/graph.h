@@ -192,7 +192,7 @@ BACKPLANE_API backplane_status* backplane_graph_describe(backplane_graph* graph,
  * file "<name>.data" beside it (which is put in place first) where one file would exceed 2 GiB; always, from 1 KiB on;
  * or never. And the bytes of such a file.
  * Ownership: as rule 2. Threads: one. Errors: as resolve; BACKPLANE_INVALID_ARGUMENT (the path; more than 2 GiB),
- * BACKPLANE_FAILED (a full disk). Since: 0.1 */
+ * BACKPLANE_FILE_FAILED (a full disk). Since: 0.1 */
 #define BACKPLANE_EXTERNAL_AUTO 0
 #define BACKPLANE_EXTERNAL_ALWAYS 1
 #define BACKPLANE_EXTERNAL_NEVER 2
