@@ -7,11 +7,11 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <vector>
 #include <xxhash.h>
 
 #include "core/base/atomic_file.hpp"
+#include "core/base/text_stream.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -137,7 +137,7 @@ class RateFile {
     std::string line;
     if (!std::getline(file, line) || line != kFirstLine) return;
     while (std::getline(file, line)) {
-      std::istringstream words(line);
+      TextInput words(line);
       std::string from, to, rest;
       CopyRate rate;
       words >> from >> to >> rate.latency_ns >> rate.bytes_per_ns;
@@ -155,7 +155,7 @@ class RateFile {
 
   void add(const std::string& key, const CopyRate& rate) {
     // As it will be read: a session that measured places nodes as those do that read.
-    std::istringstream(words(rate)) >> rates_[key].latency_ns >> rates_[key].bytes_per_ns;
+    TextInput(words(rate)) >> rates_[key].latency_ns >> rates_[key].bytes_per_ns;
     changed_ = true;
   }
 
@@ -177,7 +177,7 @@ class RateFile {
 
  private:
   static std::string words(const CopyRate& rate) {
-    std::ostringstream out;
+    TextOutput out;
     out.precision(4);
     out << rate.latency_ns << ' ' << rate.bytes_per_ns;
     return out.str();
@@ -191,9 +191,7 @@ class RateFile {
 std::string key_of(const Device* device) {
   if (device == nullptr) return "host";
   const std::string& identity = device->identity();
-  std::ostringstream out;
-  out << std::hex << XXH3_64bits(identity.data(), identity.size());
-  return out.str();
+  return text(std::hex, XXH3_64bits(identity.data(), identity.size()));
 }
 
 }  // namespace
