@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <iomanip>
 #include <random>
-#include <sstream>
 #include <string_view>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -19,6 +18,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/quote.hpp"
+#include "core/base/text_stream.hpp"
 
 namespace backplane::core {
 namespace {
@@ -38,7 +38,7 @@ static_assert(std::atomic<char*>::is_always_lock_free);
 /// A name that hardly any other writer of this path has; numbers of processes repeat, in containers above all.
 std::string beside(const std::string& path) {
   std::random_device random;
-  std::ostringstream name;
+  TextOutput name;
   name << path << '.' << std::hex << std::setfill('0') << std::setw(8) << random() << std::setw(8)
        << random() << kSuffix;
   return name.str();

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <exception>
-#include <sstream>
 #include <string>
 #include <utility>
+
+#include "core/base/text_stream.hpp"
 
 namespace backplane::core {
 
@@ -45,7 +46,7 @@ class Error : public std::exception {
 /// Joins the parts as a stream would.
 template <class... Parts>
 std::string text(const Parts&... parts) {
-  std::ostringstream stream;
+  TextOutput stream;
   (stream << ... << parts);
   return stream.str();
 }

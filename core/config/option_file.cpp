@@ -1,4 +1,6 @@
 // Configuration files (TOML) and environment variables.
+#include <array>
+#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <sys/auxv.h>
@@ -79,8 +81,16 @@ class FileReader {
     if (const auto* word = node.as_string()) return word->get();
     if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
     if (const auto* truth = node.as_boolean()) return truth->get() ? "true" : "false";
-    if (const auto* real = node.as_floating_point()) return text(real->get());
+    if (const auto* real = node.as_floating_point()) return shortest(real->get());
     invalid("option ", core::quoted(name), " takes a string, a number or a truth value");
+  }
+
+  /// The shortest text that gives the number back.
+  static std::string shortest(double number) {
+    std::array<char, 32> digits{};
+    const std::to_chars_result end =
+        std::to_chars(digits.data(), digits.data() + digits.size(), number);
+    return {digits.data(), end.ptr};
   }
 
   std::string place(const toml::node& node) const {

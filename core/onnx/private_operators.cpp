@@ -1,11 +1,11 @@
 #include "core/onnx/private_operators.hpp"
 
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/quote.hpp"
+#include "core/base/text_stream.hpp"
 #include "core/onnx/opsets.hpp"
 
 namespace backplane::core {
@@ -47,7 +47,7 @@ void accept_private_operators(const ::onnx::ModelProto& model, const ImportOptio
   std::map<std::string, std::string> metadata;
   for (const auto& property : model.metadata_props()) metadata[property.key()] = property.value();
   std::set<std::string> domains;
-  std::istringstream list(value_of(metadata, kPrivateDomainsKey));
+  TextInput list(value_of(metadata, kPrivateDomainsKey));
   for (std::string domain; std::getline(list, domain, ',');) domains.insert(domain);
   if (domains.empty()) return;
   Operators operators;

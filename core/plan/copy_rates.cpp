@@ -7,12 +7,12 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <vector>
 #include <xxhash.h>
 
 #include "core/base/atomic_file.hpp"
 #include "core/base/quote.hpp"
+#include "core/base/text_stream.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -142,7 +142,7 @@ class RateFile {
     is_foreign_ = has_line && !line.starts_with(kFirstWords);
     if (!has_line || line != kFirstLine) return;
     while (std::getline(file, line)) {
-      std::istringstream words(line);
+      TextInput words(line);
       std::string from, to, rest;
       CopyRate rate;
       words >> from >> to >> rate.latency_ns >> rate.bytes_per_ns;
@@ -160,7 +160,7 @@ class RateFile {
 
   void add(const std::string& key, const CopyRate& rate) {
     // As it will be read: a session that measured places nodes as those do that read.
-    std::istringstream(words(rate)) >> rates_[key].latency_ns >> rates_[key].bytes_per_ns;
+    TextInput(words(rate)) >> rates_[key].latency_ns >> rates_[key].bytes_per_ns;
     changed_ = true;
   }
 
@@ -183,7 +183,7 @@ class RateFile {
 
  private:
   static std::string words(const CopyRate& rate) {
-    std::ostringstream out;
+    TextOutput out;
     out.precision(4);
     out << rate.latency_ns << ' ' << rate.bytes_per_ns;
     return out.str();
@@ -197,9 +197,7 @@ class RateFile {
 std::string key_of(const Device* device) {
   if (device == nullptr) return "host";
   const std::string& identity = device->identity();
-  std::ostringstream out;
-  out << std::hex << XXH3_64bits(identity.data(), identity.size());
-  return out.str();
+  return text(std::hex, XXH3_64bits(identity.data(), identity.size()));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "core/plan/cost_policy.hpp"
 
 #include <algorithm>
-#include <cstdio>
+#include <iomanip>
 #include <numeric>
 
 #include "core/base/error.hpp"
@@ -14,9 +14,7 @@ constexpr int kMaxPasses = 8;
 constexpr double kLeastGain = 0.02;
 
 std::string microseconds(double ns) {
-  char words[32];
-  std::snprintf(words, sizeof(words), "%.1f us", ns / 1000);
-  return words;
+  return text(std::fixed, std::setprecision(1), ns / 1000, " us");
 }
 
 /// Copies of one value for where its maker and readers are.

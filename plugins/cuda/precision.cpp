@@ -1,7 +1,7 @@
 #include "plugins/cuda/precision.hpp"
 
+#include <algorithm>
 #include <fnmatch.h>
-#include <sstream>
 
 namespace backplane::cuda {
 
@@ -16,8 +16,10 @@ Precision precision_named(const std::string& name, const char* option) {
 
 PrecisionRules::PrecisionRules(Precision otherwise, const std::string& rules)
     : otherwise_(otherwise) {
-  std::istringstream list(rules);
-  for (std::string text; std::getline(list, text, ',');) {
+  for (std::size_t begin = 0; begin < rules.size();) {
+    const std::size_t end = std::min(rules.find(',', begin), rules.size());
+    const std::string text = rules.substr(begin, end - begin);
+    begin = end + 1;
     const std::size_t equals = text.rfind('=');
     if (equals == std::string::npos || equals == 0)
       sdk::invalid("option 'precision_of' of provider 'cuda': '", text,

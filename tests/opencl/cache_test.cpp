@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "tests/fixtures/comma_locale.hpp"
 #include "tests/opencl/opencl_device.hpp"
 
 namespace backplane::test_host {
@@ -46,6 +47,37 @@ TEST(OpenClCache, IgnoresAndRewritesEntriesThatAreCutOffAlteredOrForeign) {
     EXPECT_EQ(folder.files().size(), 1u) << "a temporary file was left";
     EXPECT_NE(read_file(path), bad) << "the bad entry was kept, " << bad.size() << " bytes";
   }
+}
+
+/// Numbers of more than three digits stand in the text of the program.
+std::vector<float> run_pool(const OpenClPlugin& opencl, const std::string& folder) {
+  const OpenDevice device(opencl.provider, 0, {{"cache_dir", folder}});
+  const TestStream stream(device);
+  NodeUnderTest node("", "MaxPool", 12);
+  node.input(BP_FLOAT, {1, 1, 4}).outputs(1);
+  node.attribute("kernel_shape", std::vector<std::int64_t>{2});
+  KernelUnderTest kernel(device.kernel("MaxPool"), device.raw(), node.raw());
+  kernel.prepare({floats({1, 1, 4}, {1, 3, 2, 4})}, {false}, 1);
+  const TestBuffer x(device, BP_MEMORY_DEVICE, 64), y(device, BP_MEMORY_DEVICE, 64);
+  upload(device, stream, {1, 3, 2, 4}, {nullptr, x.raw()});
+  check(kernel.compute({{nullptr, x.raw()}}, {{nullptr, y.raw()}}, {}, {}, stream.raw()));
+  return download(device, stream, {nullptr, y.raw()}, 3);
+}
+
+TEST(OpenClCache, TheProgramsLocaleChangesNeitherTextsNorNames) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  const TestFolder folder("locale");
+  {
+    const CommaLocale commas;
+    EXPECT_EQ(run_neg(opencl, folder.path()), kNegated);
+    EXPECT_EQ(run_pool(opencl, folder.path()), (std::vector<float>{3, 3, 4}));
+  }
+  const auto files = folder.files();
+  EXPECT_EQ(files.size(), 2u);
+  EXPECT_EQ(run_neg(opencl, folder.path()), kNegated);
+  EXPECT_EQ(run_pool(opencl, folder.path()), (std::vector<float>{3, 3, 4}));
+  EXPECT_EQ(folder.files(), files) << "they were built again";
 }
 
 TEST(OpenClCache, AnEntryThatCannotBeReadIsMadeAgain) {

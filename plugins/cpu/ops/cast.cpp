@@ -9,6 +9,7 @@
 #include "backplane/plugin.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/device.hpp"
+#include "plugins/cpu/kernels/c_number.hpp"
 #include "plugins/cpu/kernels/convert.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
 
@@ -53,7 +54,7 @@ double parse_double(std::string_view original) {
   const std::from_chars_result result =
       std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec == std::errc::result_out_of_range && result.ptr == text.data() + text.size()) {
-    return std::strtod(std::string(text).c_str(), nullptr);
+    return c_number(std::string(text).c_str(), nullptr);
   }
   sdk::failed("Cast: the string '", original, "' is no number");
 }

@@ -3,11 +3,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <ios>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "backplane/plugin.hpp"
+#include "plugins/cpu/kernels/c_number.hpp"
 #include "plugins/cpu/kernels/element_mover.hpp"
 #include "plugins/cpu/kernels/feature_rows.hpp"
 #include "plugins/cpu/kernels/key_table.hpp"
@@ -199,8 +201,8 @@ class CastMap {
       if (text)
         return ctx.output_value(0).set_string(at,
                                               values.string_at(static_cast<std::uint64_t>(from)));
-      return ctx.output_value(0).set_string(at,
-                                            std::to_string(values.tensor().data<float>()[from]));
+      return ctx.output_value(0).set_string(
+          at, sdk::message(std::fixed, values.tensor().data<float>()[from]));
     }
     double number = 0;
     if (from >= 0) {
@@ -216,7 +218,7 @@ class CastMap {
   static double parsed(std::string_view text) {
     const std::string copy(text);
     char* end = nullptr;
-    const double number = std::strtod(copy.c_str(), &end);
+    const double number = c_number(copy.c_str(), &end);
     if (end == copy.c_str()) sdk::failed("CastMap: '", copy, "' is no number");
     return number;
   }

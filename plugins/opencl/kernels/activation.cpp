@@ -1,6 +1,7 @@
 #include "plugins/opencl/kernels/activation.hpp"
 
 #include <cmath>
+#include <ios>
 #include <limits>
 
 namespace backplane::opencl {
@@ -9,9 +10,7 @@ namespace {
 /// A float literal that gives the very number.
 std::string literal(float value) {
   if (std::isinf(value)) return value < 0 ? "(-INFINITY)" : "INFINITY";
-  std::ostringstream text;
-  text << std::hexfloat << value;
-  return sdk::message("(", text.str(), "f)");
+  return sdk::message("(", std::hexfloat, value, "f)");
 }
 
 /// Of vectors. Sums below 0 and above 1 are cut; NaN stays.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "tests/fixtures/comma_locale.hpp"
 
 namespace backplane::core {
 namespace {
@@ -214,6 +215,16 @@ name = "x"
   EXPECT_EQ(options.session.dims.at("a.b"), 4);
   EXPECT_EQ(options.session.provider_options.at("fake").size(), 2u);
   EXPECT_EQ(options.session.provider_options.at("fake")[0].second, "1.5");
+}
+
+TEST_F(OptionFile, FloatsKeepTheirDigitsInEveryLocale) {
+  const test_host::CommaLocale commas;
+  Options options;
+  options.read_file(write("[provider.fake]\na = 0.5\nb = 1234.56789012345\nc = -2.5e-30\n"));
+  std::vector<std::string> words;
+  for (const auto& [name, value] : options.session.provider_options.at("fake"))
+    words.push_back(value);
+  EXPECT_EQ(words, (std::vector<std::string>{"0.5", "1234.56789012345", "-2.5e-30"}));
 }
 
 TEST_F(OptionFile, RelativePathsAreTakenFromTheFilesFolder) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <locale>
 #include <new>
 #include <sstream>
 #include <string>
@@ -30,10 +31,12 @@ class Error : public std::exception {
   std::string message_;
 };
 
-/// The parts, written one after another: message("axis ", axis, " is out of range").
+/// The parts, written one after another: message("axis ", axis, " is out of range"). Numbers are C's ("1234.5"), whatever
+/// locale the program has set: sources and keys are made of messages, too.
 template <class... Parts>
 std::string message(const Parts&... parts) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());
   (text << ... << parts);
   return text.str();
 }
