@@ -240,5 +240,46 @@ TEST(Inference, NamesOfABodyDoNotLeak) {
   EXPECT_EQ(shape_of(result.graph, "b"), "tensor(int64)[2,3]");
 }
 
+/// A Loop that makes `result`, with so many Loops in its body, one in the other, around a Neg.
+::onnx::NodeProto nested_loop(int depth, const std::string& state, const std::string& result) {
+  const std::string at = std::to_string(depth);
+  ::onnx::GraphProto body;
+  *body.add_input() = value_info("i" + at, {}, ::onnx::TensorProto::INT64);
+  *body.add_input() = value_info("keep" + at, {}, ::onnx::TensorProto::BOOL);
+  body.add_input()->set_name("in" + at);
+  *body.add_node() = depth == 0 ? node("Neg", {"in" + at}, {"out" + at})
+                                : nested_loop(depth - 1, "in" + at, "out" + at);
+  *body.add_node() = node("Identity", {"keep" + at}, {"kept" + at});
+  for (const char* name : {"kept", "out"}) body.add_output()->set_name(name + at);
+  auto loop = node("Loop", {"count", "", state}, {result});
+  set_graph(loop, "body", body);
+  return loop;
+}
+
+// An older Loop says no shape of what it carries, and to ask a newer one at each level took 2^29 inferences here.
+TEST(Inference, BodiesInBodiesAreInferredOnce) {
+  for (const std::int64_t opset : {11, 17, 25}) {
+    auto model = model_of({nested_loop(29, "x", "y")}, opset, 10);
+    *model.mutable_graph()->add_input() = value_info("count", {}, ::onnx::TensorProto::INT64);
+    EXPECT_EQ(value_of(imported(model).graph, "y").type.element, DataType::Float) << opset;
+  }
+}
+
+TEST(Inference, AModelMayHaveAnyNumberOfBodies) {
+  ::onnx::GraphProto body;
+  *body.add_node() = node("Neg", {"x"}, {"a"});
+  body.add_output()->set_name("a");
+  std::vector<::onnx::NodeProto> nodes;
+  for (int i = 0; i < 60'000; ++i) {
+    auto branch = node("If", {"c"}, {i == 0 ? "y" : "y" + std::to_string(i)});
+    set_graph(branch, "then_branch", body);
+    set_graph(branch, "else_branch", body);
+    nodes.push_back(std::move(branch));
+  }
+  auto model = model_of(nodes);
+  *model.mutable_graph()->add_input() = value_info("c", {}, ::onnx::TensorProto::BOOL);
+  EXPECT_EQ(import_error(model), "no error");
+}
+
 }  // namespace
 }  // namespace backplane::core
