@@ -17,6 +17,7 @@
 #include "core/onnx/function_operator.hpp"
 #include "core/onnx/graph_builder.hpp"
 #include "core/onnx/mended_types.hpp"
+#include "core/onnx/split_types.hpp"
 #include "core/onnx/standard_schemas.hpp"
 #include "core/onnx/types.hpp"
 
@@ -309,6 +310,8 @@ void Inference::infer(NodeProto& node,
     Context context(node, *this);
     if (custom != nullptr && custom->definition.infer) {
       infer_custom(node, custom->definition, context);
+    } else if (custom == nullptr && domain.empty() && node.op_type() == "Split") {
+      infer_split(context, schema.since_version());
     } else if (schema.has_type_and_shape_inference_function()) {
       schema.GetTypeAndShapeInferenceFunction()(context);
       infer_by_newest(node, schema, context);
