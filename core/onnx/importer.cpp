@@ -1,5 +1,6 @@
 #include "core/onnx/importer.hpp"
 
+#include <google/protobuf/io/coded_stream.h>
 #include <memory>
 #include <onnx/onnx_pb.h>
 #include <utility>
@@ -22,11 +23,18 @@
 namespace backplane::core {
 namespace {
 
+bool parse_reduced(const std::string& model, ::onnx::ModelProto& proto) {
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(model.data()),
+                                                static_cast<int>(model.size()));
+  stream.SetRecursionLimit(kDeepestPart);
+  return proto.ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+}
+
 ::onnx::ModelProto parse(std::span<const std::byte> bytes) {
   if (bytes.empty()) invalid("the model is empty (0 bytes)");
   ::onnx::ModelProto proto;
   try {
-    if (!proto.ParseFromString(reduce_model(bytes)))
+    if (!parse_reduced(reduce_model(bytes), proto))
       invalid("no ONNX model: protobuf cannot parse it");
     if (!proto.has_graph()) invalid("no ONNX model: it holds no graph");
   } catch (const Error& error) {

@@ -17,6 +17,7 @@
 #include "core/onnx/function_operator.hpp"
 #include "core/onnx/graph_builder.hpp"
 #include "core/onnx/mended_types.hpp"
+#include "core/onnx/split_types.hpp"
 #include "core/onnx/standard_schemas.hpp"
 #include "core/onnx/types.hpp"
 
@@ -34,8 +35,6 @@ using ::onnx::TypeProto;
 constexpr std::int64_t kLongestShape = 1024;
 // What ONNX's symbol table calls dimensions that nobody named.
 constexpr std::string_view kGeneratedSymbol = "unk__";
-// ONNX's functions may infer a body more than once; nested, that multiplies.
-constexpr std::uint64_t kMostBodies = 100'000;
 
 /// Symbols that were taken from declarations.
 using Believed = std::set<std::string>;
@@ -114,6 +113,12 @@ TypeProto type_of(const TensorProto& tensor) {
   return type;
 }
 
+bool has_bodies(const NodeProto& node) {
+  return std::any_of(node.attribute().begin(), node.attribute().end(), [](const auto& attribute) {
+    return attribute.has_g() || attribute.graphs_size() > 0;
+  });
+}
+
 std::string shown(const TypeProto& type) {
   const Type converted = to_type(type);
   return converted.to_string() + (converted.shape ? to_string(*converted.shape) : std::string());
@@ -135,7 +140,8 @@ class Inference {
     return {std::move(believed_), std::move(named_outputs_)};
   }
 
-  /// Infers a body for inputs of the given types; the result is valid until the body is inferred again.
+  /// Infers a body for inputs of the given types; the result is valid until the body is inferred again. An error ends
+  /// all inference: what the body had bound stays.
   std::vector<const TypeProto*> infer_body(GraphProto& body,
                                            const std::vector<const TypeProto*>& input_types);
 
@@ -214,7 +220,6 @@ class Inference {
   inference::DataValueMap shapes_;
   std::vector<Binding> hidden_;
   int depth_ = 0;
-  std::uint64_t bodies_inferred_ = 0;
 };
 
 ::onnx::GraphInferencer* Inference::Context::getGraphAttributeInferencer(
@@ -305,6 +310,8 @@ void Inference::infer(NodeProto& node,
     Context context(node, *this);
     if (custom != nullptr && custom->definition.infer) {
       infer_custom(node, custom->definition, context);
+    } else if (custom == nullptr && domain.empty() && node.op_type() == "Split") {
+      infer_split(context, schema.since_version());
     } else if (schema.has_type_and_shape_inference_function()) {
       schema.GetTypeAndShapeInferenceFunction()(context);
       infer_by_newest(node, schema, context);
@@ -370,12 +377,13 @@ void Inference::infer_by_function(const NodeProto& node, const ::onnx::OpSchema&
 
 /// Inference of an operator's newest version finds shapes that older ones leave open (Reshape by a computed shape). It is
 /// asked where the version at hand found none, and has the same inputs; what it does not like is not the model's fault.
+/// Not of nodes with bodies: each body is inferred once, as twice a level would be 2^depth times.
 void Inference::infer_by_newest(NodeProto& node, const ::onnx::OpSchema& schema, Context& context) {
   const auto has_shape = [&] {
     const TypeProto& type = *context.getOutputType(0);
     return !type.has_tensor_type() || type.tensor_type().has_shape();
   };
-  if (context.getNumOutputs() == 0 || has_shape()) return;
+  if (context.getNumOutputs() == 0 || has_shape() || has_bodies(node)) return;
   const ::onnx::OpSchema* newest =
       standard_schema(canonical_domain(node.domain()), node.op_type(), kNewestVersion);
   if (newest == nullptr || newest->since_version() == schema.since_version()) return;
@@ -457,8 +465,6 @@ void Inference::propagate_shapes(NodeProto& node, const ::onnx::OpSchema& schema
 
 std::vector<const TypeProto*> Inference::infer_body(
     GraphProto& body, const std::vector<const TypeProto*>& input_types) {
-  if (++bodies_inferred_ > kMostBodies)
-    invalid("inferring its bodies takes too long: they are nested too deep");
   if (static_cast<int>(input_types.size()) != body.input_size()) {
     invalid("its body ", quoted(body.name()), " has ", body.input_size(), " inputs, but gets ",
             input_types.size());

@@ -12,8 +12,6 @@
 namespace backplane::core {
 namespace {
 
-// protobuf's own limit on nested messages.
-constexpr int kDeepestMessage = 100;
 // What messages may take in memory beyond the size of the file.
 constexpr std::uint64_t kSpareBytes = 400ull << 20;
 // About what an empty message of the model takes once parsed; a tag and a length on the wire make one.
@@ -230,8 +228,10 @@ class Reader {
 
   /// Walks a message and checks it; returns its reduced size and notes those of its children.
   std::size_t measure(Message message, std::size_t begin, std::size_t end, int depth) {
-    if (depth > kDeepestMessage)
-      fail(begin, text("is nested more than ", kDeepestMessage, " messages deep"));
+    if (depth > kDeepestMessage) {
+      invalid("its bodies are nested too deep: at byte ", begin, " it is more than ",
+              kDeepestMessage, " messages deep, and each body takes 3");
+    }
     account(message == Message::Plain ? 0 : kMessageBytes);
     const std::optional<Field> piece =
         message == Message::Tensor ? large_piece(begin, end) : std::nullopt;

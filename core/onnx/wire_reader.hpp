@@ -11,6 +11,11 @@ namespace backplane::core {
 /// Contents of a tensor of at most so many bytes go through protobuf, where shape inference can read them.
 inline constexpr std::size_t kInlineBytes = 1024;
 
+/// So deep may graphs, nodes, attributes and tensors lie in one another, which is protobuf's usual bound. The types of
+/// values in them go a few messages deeper.
+inline constexpr int kDeepestMessage = 100;
+inline constexpr int kDeepestPart = kDeepestMessage + 20;
+
 /// A serialized model without its large tensor data.
 ///
 /// Each TensorProto of an initializer or attribute (of the main graph, bodies, functions) whose contents lie in one

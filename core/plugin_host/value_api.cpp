@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -85,7 +86,7 @@ void check_appendable(const RuntimeValue& value, std::int32_t kind, bp_dtype dty
 RuntimeValuePtr as_element(const RuntimeValue& value) {
   if (value.is_element) {
     if (auto shared = value.weak_from_this().lock()) {
-      return std::const_pointer_cast<RuntimeValue>(shared);
+      return std::const_pointer_cast<RuntimeValue>(std::move(shared));
     }
   }
   RuntimeValuePtr copy = SpareElements::take();

@@ -36,6 +36,7 @@ struct Destination {
 /// Takes such a value over. A value that is there must fit, unless it may be made to.
 void take_contents(RuntimeValue& from, RuntimeValue& to, const Destination& destination) {
   if (!from.is_tensor()) {
+    if (destination.is_spare) return move_value(from, to);
     if (from.kind == BP_VALUE_ABSENT) return to.set_absent();
     to.set_type(from.type);
     to.elements = from.elements;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -403,6 +404,34 @@ TEST(ControlFlow, L9SequencesAreCarried) {
     })");
   const Values results = session.run({{"m", int64s({}, {3})}, {"x", floats({2}, {1, 2})}});
   EXPECT_THAT(floats_of(*results.at("y")), ElementsAre(0, 0, 1, 2, 2, 4));
+}
+
+// A Loop that builds a sequence would else copy it at each turn once more.
+TEST(ControlFlow, L9SequencesAreGivenOutWithoutACopy) {
+  FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (seq(float[N]) s, float[1] x) => (seq(float[M]) once, seq(float[K]) twice, seq(float[K]) again) {
+      once = SequenceInsert (s, x)
+      twice = SequenceInsert (once, x)
+      again = Identity (twice)
+    })");
+  auto sequence = std::make_shared<RuntimeValue>();
+  sequence->set_type(Type::parse("seq(tensor(float))"));
+  sequence->elements.push_back(floats({1}, {1}));
+  sequence->elements[0]->is_element = true;
+  for (int run = 0; run < 3; ++run) {
+    const Values results = session.run({{"s", sequence}, {"x", floats({1}, {2})}});
+    const std::map<std::string, std::size_t> sizes = {{"once", 2}, {"twice", 3}, {"again", 3}};
+    for (const auto& [name, count] : sizes) {
+      const auto& elements = results.at(name)->elements;
+      ASSERT_EQ(elements.size(), count) << name;
+      EXPECT_EQ(elements.front(), sequence->elements[0]) << name;
+      EXPECT_THAT(floats_of(*elements.back()), ElementsAre(2)) << name;
+    }
+  }
+  FlowSession one(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (seq(float[N]) s, float[1] x) => (seq(float[M]) t) { t = SequenceInsert (s, x) })");
+  const Values results = one.run({{"s", sequence}, {"x", floats({1}, {2})}});
+  EXPECT_EQ(results.at("t")->elements.back().use_count(), 1);  // the session has none of it
 }
 
 TEST(ControlFlow, L9CarriedElementsChangeTheirShape) {

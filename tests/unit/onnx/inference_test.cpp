@@ -1,9 +1,11 @@
 #include <cstdint>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto_models.hpp"
@@ -326,6 +328,127 @@ TEST(Inference, NamesOfABodyDoNotLeak) {
   const Model result = imported(model);
   EXPECT_EQ(shape_of(result.graph, "y"), "tensor(float)[2,3]");
   EXPECT_EQ(shape_of(result.graph, "b"), "tensor(int64)[2,3]");
+}
+
+/// A Loop that makes `result`, with so many Loops in its body, one in the other, around a Neg.
+::onnx::NodeProto nested_loop(int depth, const std::string& state, const std::string& result) {
+  const std::string at = std::to_string(depth);
+  ::onnx::GraphProto body;
+  *body.add_input() = value_info("i" + at, {}, ::onnx::TensorProto::INT64);
+  *body.add_input() = value_info("keep" + at, {}, ::onnx::TensorProto::BOOL);
+  body.add_input()->set_name("in" + at);
+  *body.add_node() = depth == 0 ? node("Neg", {"in" + at}, {"out" + at})
+                                : nested_loop(depth - 1, "in" + at, "out" + at);
+  *body.add_node() = node("Identity", {"keep" + at}, {"kept" + at});
+  for (const char* name : {"kept", "out"}) body.add_output()->set_name(name + at);
+  auto loop = node("Loop", {"count", "", state}, {result});
+  set_graph(loop, "body", body);
+  return loop;
+}
+
+// An older Loop says no shape of what it carries, and to ask a newer one at each level took 2^29 inferences here.
+TEST(Inference, BodiesInBodiesAreInferredOnce) {
+  for (const std::int64_t opset : {11, 17, 25}) {
+    auto model = model_of({nested_loop(29, "x", "y")}, opset, 10);
+    *model.mutable_graph()->add_input() = value_info("count", {}, ::onnx::TensorProto::INT64);
+    EXPECT_EQ(value_of(imported(model).graph, "y").type.element, DataType::Float) << opset;
+  }
+}
+
+TEST(Inference, AModelMayHaveAnyNumberOfBodies) {
+  ::onnx::GraphProto body;
+  *body.add_node() = node("Neg", {"x"}, {"a"});
+  body.add_output()->set_name("a");
+  std::vector<::onnx::NodeProto> nodes;
+  for (int i = 0; i < 60'000; ++i) {
+    auto branch = node("If", {"c"}, {i == 0 ? "y" : "y" + std::to_string(i)});
+    set_graph(branch, "then_branch", body);
+    set_graph(branch, "else_branch", body);
+    nodes.push_back(std::move(branch));
+  }
+  auto model = model_of(nodes);
+  *model.mutable_graph()->add_input() = value_info("c", {}, ::onnx::TensorProto::BOOL);
+  EXPECT_EQ(import_error(model), "no error");
+}
+
+class SplitTypes : public ::testing::Test {
+ protected:
+  static ::onnx::ModelProto model(std::int64_t opset, const std::string& dim,
+                                  const std::vector<std::int64_t>& sizes, std::int64_t axis = 0) {
+    auto split = node("Split", {"x"}, {"y", "rest"}, "the_split");
+    set_int(split, "axis", axis);
+    if (sizes.empty() && opset >= 18) set_int(split, "num_outputs", 2);
+    if (!sizes.empty() && opset >= 13) split.add_input("sizes");
+    if (!sizes.empty() && opset < 13) {
+      auto* attribute = split.add_attribute();
+      attribute->set_name("split");
+      attribute->set_type(::onnx::AttributeProto::INTS);
+      for (const std::int64_t size : sizes) attribute->add_ints(size);
+    }
+    auto model = model_of({split}, opset);
+    *model.mutable_graph()->mutable_input(0) = value_info("x", {dim, "3"});
+    if (!sizes.empty() && opset >= 13) {
+      *model.mutable_graph()->add_initializer() =
+          raw_tensor("sizes", 7, {static_cast<std::int64_t>(sizes.size())}, sizes);
+    }
+    return model;
+  }
+
+  static std::pair<std::string, std::string> shapes(const ::onnx::ModelProto& model) {
+    const Model result = imported(model);
+    return {shape_of(result.graph, "y"), shape_of(result.graph, "rest")};
+  }
+};
+
+// ONNX 1.23 cuts the size to 32 bits.
+TEST_F(SplitTypes, AxesMayHaveMoreThan31Bits) {
+  using ::testing::Pair;
+  for (const std::int64_t opset : {2, 11, 13, 18}) {
+    for (const std::int64_t axis : {0, -2}) {
+      EXPECT_THAT(shapes(model(opset, "4294967300", {4294967297, 3}, axis)),
+                  Pair("tensor(float)[4294967297,3]", "tensor(float)[3,3]"))
+          << opset;
+    }
+    EXPECT_THAT(shapes(model(opset, "4294967300", {})),
+                Pair("tensor(float)[2147483650,3]", "tensor(float)[2147483650,3]"))
+        << opset;
+  }
+}
+
+TEST_F(SplitTypes, AreAsFarAsTheModelSays) {
+  using ::testing::Pair;
+  for (const std::int64_t opset : {2, 11, 13, 18}) {
+    EXPECT_THAT(shapes(model(opset, "6", {1, 5})),
+                Pair("tensor(float)[1,3]", "tensor(float)[5,3]"));
+    EXPECT_THAT(shapes(model(opset, "n", {1, 5})),
+                Pair("tensor(float)[1,3]", "tensor(float)[5,3]"));
+    EXPECT_EQ(value_of(imported(model(opset, "n", {})).graph, "y").type.shape->size(), 2u);
+  }
+  EXPECT_THAT(shapes(model(18, "5", {})), Pair("tensor(float)[3,3]", "tensor(float)[2,3]"));
+  auto computed = model(13, "6", {1, 5});
+  computed.mutable_graph()->clear_initializer();
+  *computed.mutable_graph()->add_input() = value_info("sizes", {"2"}, ::onnx::TensorProto::INT64);
+  EXPECT_EQ(value_of(imported(computed).graph, "y").type.shape->size(), 2u);
+}
+
+TEST_F(SplitTypes, SizesThatDoNotFitAreErrors) {
+  for (const std::int64_t opset : {2, 11, 13, 18}) {
+    const auto error = [&](const std::string& dim, const std::vector<std::int64_t>& sizes,
+                           std::int64_t axis = 0) {
+      const std::string text = import_error(model(opset, dim, sizes, axis));
+      EXPECT_THAT(text, HasSubstr("'the_split'")) << opset;
+      return text;
+    };
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    EXPECT_THAT(error("6", {1, 4}), HasSubstr("sum of 'split' (5)"));
+    EXPECT_THAT(error("6", {kMost, kMost}), HasSubstr("more than the 6 elements"));
+    EXPECT_THAT(error("6", {7, -1}), HasSubstr("negative"));
+    EXPECT_THAT(error("6", {6}), HasSubstr("number of splits (1)"));
+    EXPECT_THAT(error("6", {1, 5}, 2), HasSubstr("'axis'"));
+    if (opset < 18) {
+      EXPECT_THAT(error("5", {}), HasSubstr("2 equal parts"));
+    }
+  }
 }
 
 }  // namespace

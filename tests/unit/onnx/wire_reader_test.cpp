@@ -130,6 +130,29 @@ TEST(WireReader, BoundsNesting) {
   EXPECT_THAT(error_of(model), HasSubstr("nested"));
 }
 
+// Each body takes three messages, and the types of its outputs five more than it.
+TEST(WireReader, ModelsLoadUpToTheBoundOnNesting) {
+  const auto error_of_bodies = [](int depth) {
+    ::onnx::GraphProto leaf;
+    *leaf.add_node() = node("Neg", {"x"}, {"y"});
+    *leaf.add_output() = value_info("y", {"2", "3"});
+    const auto around = [&](const ::onnx::GraphProto& body) {
+      auto branch = node("If", {"c"}, {"y"});
+      set_graph(branch, "then_branch", body);
+      set_graph(branch, "else_branch", leaf);
+      return branch;
+    };
+    ::onnx::GraphProto body = leaf;
+    for (int i = 1; i < depth; ++i) *body.mutable_node(0) = around(body);
+    auto model = model_of({around(body)});
+    *model.mutable_graph()->add_input() = value_info("c", {}, ::onnx::TensorProto::BOOL);
+    return import_error(model);
+  };
+  EXPECT_EQ(error_of_bodies(31), "no error");
+  EXPECT_EQ(error_of_bodies(32), "no error");
+  EXPECT_THAT(error_of_bodies(33), HasSubstr("nested too deep: at byte"));
+}
+
 TEST(WireReader, BoundsMemory) {
   std::string graph;
   for (int i = 0; i < 4'000'000; ++i)
