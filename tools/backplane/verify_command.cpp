@@ -128,13 +128,16 @@ class CaseWorker : public Worker {
 std::vector<VerifyCase> all_cases(const std::vector<std::string>& folders) {
   std::vector<VerifyCase> cases;
   std::set<std::string> keys;
+  std::set<fs::path> known;
   for (const std::string& folder : folders) {
     std::error_code error;
     if (!fs::is_directory(folder, error)) wrong_request("'", folder, "' is not a folder");
     for (VerifyCase& test : find_cases(folder)) {
-      if (!keys.insert(test.key).second) {  // the same path below two folders
-        test.key = test.folder.lexically_normal().generic_string();
-        if (!keys.insert(test.key).second) continue;  // the same folder given twice
+      const fs::path model = fs::absolute(test.folder / "model.onnx").lexically_normal();
+      if (!known.insert(model).second) continue;                   // the same folder given twice
+      for (int copy = 1; !keys.insert(test.key).second; ++copy) {  // one path below two folders
+        test.key = key_of(test.folder.lexically_normal());
+        if (copy > 1) test.key += text(" (", copy, ")");
       }
       cases.push_back(std::move(test));
     }
