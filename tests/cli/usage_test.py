@@ -69,6 +69,21 @@ class Usage(program.ProgramTest):
         os.close(writer)
         self.assertEqual(made.returncode, 3, made.stderr)
 
+    def test_closed_standard_streams_are_taken_by_nothing_else(self):
+        self.save_case("cases/relu", program.relu_model(), [X], [np.maximum(X, 0)])
+        for closed, command, code in ((">&-", "verify cases --json v.json", 3), (">&-", "providers", 3),
+                                      ("<&- 2>&-", "verify cases --json v.json", 0), ("<&- >&- 2>&-", "--version", 3)):
+            with self.subTest(command, closed=closed):
+                made = program.subprocess.run(["bash", "-c", f'exec "$0" {command} {closed}', str(program.PROGRAM)], check=False,
+                                              capture_output=True, cwd=self.folder, timeout=60)
+                self.assertEqual(made.returncode, code, made.stderr)
+                if "2>&-" not in closed:
+                    self.assertEqual(made.stderr, b"backplane: cannot write to standard output\n")
+                if "v.json" in command:
+                    results = program.json.loads((self.folder / "v.json").read_text())
+                    self.assertEqual(results["relu"]["status"], "pass")
+                    (self.folder / "v.json").unlink()
+
 
 class Selection(program.ProgramTest):
     """Where options come from, and which one counts."""
