@@ -141,6 +141,8 @@ class Selection(program.ProgramTest):
 
     def test_wrong_settings_name_key_and_file(self):
         self.fail_with(2, ["'thread'", "'threads'"], "inspect", self.model, "--set", "thread=1")
+        self.fail_with(2, ["'environment.thread' is not known; did you mean 'environment.threads'"], "inspect", self.model, "--set",
+                       "environment.thread=1")
         self.fail_with(2, ["KEY=VALUE"], "inspect", self.model, "--set", "threads")
         self.fail_with(2, ["c.toml:2", "'fallbak'", "'fallback'"], "inspect", self.model, "--config",
                        self.save("threads = 1\nfallbak = 'warn'\n", "c.toml"))

@@ -129,13 +129,16 @@ TEST(Options, ProviderOptionsReplaceThemselvesOnly) {
 TEST(Options, UnknownKeysNameTheNearest) {
   EXPECT_HOLDS(set_failure("thread", "1"), "'thread'");
   EXPECT_HOLDS(set_failure("thread", "1"), "did you mean 'threads'");
-  EXPECT_HOLDS(set_failure("environment.thread", "1"), "'environment.threads'");
+  EXPECT_HOLDS(set_failure("environment.thread", "1"),
+               "'environment.thread' is not known; did you mean 'environment.threads'");
+  EXPECT_FALSE(holds(set_failure("environment.qqqqqqqq", "1"), "provider.environment"));
   EXPECT_HOLDS(set_failure("provder.fake.delay", "1"), "'provider.fake.delay'");
   EXPECT_HOLDS(set_failure("dims.batch", "1"), "'dim.batch'");
   EXPECT_HOLDS(set_failure("fake.delay", "1"), "is set as 'provider.fake.delay'");
   EXPECT_HOLDS(set_failure("qqqqqqqqqq", "1"), "fallback");
   EXPECT_HOLDS(set_failure("", "1"), "not known");
-  EXPECT_HOLDS(set_failure("dim.", "1"), "not known");
+  EXPECT_HOLDS(set_failure("dim.", "1"), "'dim.' is not known; did you mean 'dim.NAME'?");
+  EXPECT_HOLDS(set_failure("entry.", "1"), "'entry.' is not known; did you mean 'entry.KEY'?");
 }
 
 TEST(Options, WrongValuesNameTheKeyAndWhatItTakes) {
