@@ -248,6 +248,22 @@ TEST_F(OptionFile, ErrorsNameFileLineAndKey) {
   EXPECT_EQ(read_failure("threads = \n").find('\n'), std::string::npos) << "one line";
 }
 
+TEST_F(OptionFile, KeysOfManyPartsAreRefusedBeforeTheyAreParsed) {
+  std::string key = "a";
+  for (int i = 1; i < 20'000; ++i) key += i % 2 == 0 ? ".a" : " . 'b.c'";
+  EXPECT_HOLDS(read_failure("threads = 2\n" + key + " = 1\n"),
+               "options.toml:2: a key of more than 32 parts");
+  EXPECT_HOLDS(read_failure("threads = 2\n\n[" + key + "]\n"),
+               "options.toml:3: a key of more than 32 parts");
+  std::string tables = "1";
+  for (int i = 0; i < 40; ++i) tables = "{a.b = " + tables + "}";
+  EXPECT_HOLDS(read_failure("x = " + tables), "options.toml:1: more than 32 tables");
+  const std::string dots(100, '.');
+  EXPECT_EQ(read_failure("# " + dots + "\nentry.a = \"\\\"" + dots + "\"\nentry.b = \"\"\"\n" +
+                         dots + "\n\"\"\"\nentry.c = '" + dots + "'\n"),
+            "");
+}
+
 TEST_F(OptionFile, AFileWithAnErrorChangesNothing) {
   Options options;
   options.set("threads", "5");
