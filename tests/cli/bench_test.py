@@ -113,6 +113,15 @@ class Bench(program.ProgramTest):
         self.assertIn("median", text)
         self.assertIn("allocations in 10 runs", text)
 
+    def test_threads_that_do_not_start_are_a_failed_run(self):
+        if program.os.geteuid() != 0:
+            self.skipTest("a limit of processes counts those of a user: it needs one who has none")
+        self.folder.chmod(0o755)
+        shell = ["bash", "-c", 'ulimit -u 3; exec "$0" bench model.onnx --threads 1 --callers 8 --runs 3', str(program.PROGRAM)]
+        made = program.subprocess.run(shell, cwd=self.folder, capture_output=True, check=False, timeout=60, user=65534)
+        self.assertEqual(made.returncode, 3, made.stderr)
+        self.assertRegex(made.stderr.decode(), "^backplane: cannot start 8 threads, only [0-7]: ")
+
     def test_failures(self):
         path = self.save(program.fault_model("fail"))
         self.fail_with(3, ["the_fault", "told to fail"], "bench", path, "--custom-ops", program.FAULTS)
