@@ -122,7 +122,11 @@ class Bench(program.ProgramTest):
         self.assertEqual(made.returncode, 3, made.stderr)
         self.assertRegex(made.stderr.decode(), "^backplane: cannot start 8 threads, only [0-7]: ")
 
+    def test_whole_numbers_may_have_zeros_in_front(self):
+        self.assertEqual(self.json_of("bench", self.model, "--warmup", 1, "--runs", "010")["runs"], 10)
+
     def test_failures(self):
+        self.fail_with(2, ["--callers 2", "--sessions 5"], "bench", self.model, "--callers", 2, "--sessions", 5)
         path = self.save(program.fault_model("fail"))
         self.fail_with(3, ["the_fault", "told to fail"], "bench", path, "--custom-ops", program.FAULTS)
         self.fail_with(3, ["told to fail"], "bench", path, "--custom-ops", program.FAULTS, "--callers", 3)

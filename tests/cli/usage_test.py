@@ -46,6 +46,13 @@ class Usage(program.ProgramTest):
         self.fail_with(2, ["--rtol"], "verify", ".", "--rtol", "-1")
         self.fail_with(2, ["--rtol"], "verify", ".", "--rtol", "nan")
 
+    def test_numbers_are_decimal_and_whole_where_they_count(self):
+        self.fail_with(2, ["--seed", "'18446744073709551616'", "to 18446744073709551615"], "check", "a.so", "--seed", 2**64)
+        self.fail_with(2, ["--seed", "'-1' is not a whole number from 0 to 18446744073709551615"], "check", "a.so", "--seed", "-1")
+        self.fail_with(2, ["--jobs", "'0x10'"], "verify", ".", "--jobs", "0x10")
+        for timeout in ("nan", "inf", "-1"):
+            self.fail_with(2, ["--timeout", f"'{timeout}' is not a number from 0 to"], "run", "a.onnx", "--timeout", timeout)
+
     def test_models_that_are_not_there_or_no_models(self):
         self.fail_with(2, ["none.onnx"], "run", "none.onnx")
         self.fail_with(2, ["text.onnx"], "inspect", self.save("not a model", "text.onnx"))
@@ -162,7 +169,8 @@ class Selection(program.ProgramTest):
                                             ("--place", "op:Relu=cpu", "op:Relu=cpu", "op:Relu")):
             self.fail_with(2, [option, f"'{name}'", "twice"], "inspect", dynamic, option, first, option, second)
         self.fail_with(2, ["'cpu'", "twice"], "inspect", dynamic, "--providers", "cpu,cpu")
-        self.fail_with(2, ["--threads"], "inspect", dynamic, "--threads", "1", "--threads", "2")
+        self.fail_with(2, ["--threads is given twice"], "inspect", dynamic, "--threads", "1", "--threads", "2")
+        self.fail_with(2, ["--providers is given twice"], "run", dynamic, "--providers", "cpu", "--json", "--providers", "cpu")
         self.fail_with(2, ["c.toml:2", "'threads'"], "inspect", dynamic, "--config", self.save("threads = 1\nthreads = 2\n", "c.toml"))
 
     def test_dims_are_checked(self):

@@ -78,6 +78,15 @@ int parse_and_run(int argc, char** argv) {
     return kDone;
   } catch (const CLI::ExtrasError&) {
     unexpected_argument(program, program.remaining(true));
+  } catch (const CLI::ArgumentMismatch& error) {
+    for (const CLI::App* command : program.get_subcommands()) {
+      for (const CLI::Option* option : command->get_options()) {
+        const int most = std::max(1, option->get_items_expected_max());  // 0 of flags
+        if (option->count() > static_cast<std::size_t>(most))
+          wrong_request(option->get_name(), " is given twice");
+      }
+    }
+    wrong_request(one_line(error.what()));
   } catch (const CLI::ParseError& error) {
     wrong_request(one_line(error.what()));
   }

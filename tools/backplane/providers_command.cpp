@@ -7,6 +7,7 @@
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/json.hpp"
+#include "tools/backplane/numbers.hpp"
 #include "tools/backplane/provider_rows.hpp"
 #include "tools/backplane/selection.hpp"
 #include "tools/backplane/terminal.hpp"
@@ -101,7 +102,7 @@ void add_providers(CLI::App& program, Action& chosen) {
   command
       .add_option("--timeout", request->timeout,
                   "seconds until plugins that do not answer are given up; default 60")
-      ->check(CLI::Range(1u, 86400u));
+      ->transform(whole_number(1, 86400));
   request->selection.add_to(command);
   command.callback([request, &chosen] { chosen = [request] { return providers(*request); }; });
 }

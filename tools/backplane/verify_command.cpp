@@ -1,7 +1,6 @@
 // backplane verify
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <limits>
@@ -21,6 +20,7 @@
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/json.hpp"
+#include "tools/backplane/numbers.hpp"
 #include "tools/backplane/output_file.hpp"
 #include "tools/backplane/selection.hpp"
 #include "tools/backplane/terminal.hpp"
@@ -241,14 +241,7 @@ void add_verify(CLI::App& program, Action& chosen) {
       *program.add_subcommand("verify", "runs test cases as ONNX lays them out, and compares");
   command.add_option("DIR", request->folders, "folders below which cases are looked for")
       ->required();
-  const CLI::Validator tolerance(
-      [](std::string& text) {
-        double value = 0;
-        const bool fits =
-            CLI::detail::lexical_cast(text, value) && value >= 0 && std::isfinite(value);
-        return fits ? std::string() : "'" + text + "' is not a number from 0 on";
-      },
-      "NUMBER");
+  const CLI::Validator tolerance = real_number(0, std::numeric_limits<double>::max());
   command
       .add_option("--rtol", request->rtol,
                   "relative tolerance; default: the case's data.json, or 1e-3")
@@ -260,9 +253,9 @@ void add_verify(CLI::App& program, Action& chosen) {
   command
       .add_option("--jobs", request->jobs,
                   "cases run at the same time; default: as many as processors")
-      ->check(CLI::Range(1, 1024));
+      ->transform(whole_number(1, 1024));
   command.add_option("--timeout", request->timeout, "seconds that a case may take")
-      ->check(CLI::Range(1, 1000000));
+      ->transform(whole_number(1, 1'000'000));
   command.add_option("--json", request->json,
                      "file for the results as JSON; '-' for standard output");
   request->selection.add_precision_to(command);
