@@ -1,7 +1,10 @@
 // Configuration files (TOML) and environment variables.
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sys/auxv.h>
 
@@ -18,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxFileBytes = 1u << 20;
+constexpr int kMaxParts = 32;  // of a key; options have three or so
 
 std::string read_text(const fs::path& path) {
   const std::string name = core::quoted(path.string());
@@ -40,13 +44,46 @@ std::string read_text(const fs::path& path) {
   return content;
 }
 
+/// Refuses keys of many parts: the parser nests tables as deep as there are parts, and frees them call within call.
+void check_keys(const std::string& content, const fs::path& path) {
+  int line = 1, parts = 1;
+  for (std::size_t i = 0; i < content.size();) {
+    const char c = content[i];
+    if (c == '#') {
+      i = std::min(content.find('\n', i), content.size());
+      continue;
+    }
+    if (c == '"' || c == '\'') {  // may be a part
+      const std::string triple(3, c),
+          quote = content.compare(i, 3, triple) == 0 ? triple : triple.substr(2);
+      for (i += quote.size(); i < content.size() && content.compare(i, quote.size(), quote) != 0;
+           ++i) {
+        if (content[i] == '\n') ++line;
+        if (content[i] == '\n' && quote.size() == 1)
+          break;  // the parser will say that it has no end
+        if (content[i] == '\\' && c == '"') ++i;
+      }
+      i += quote.size();
+      continue;
+    }
+    if (c == '.') ++parts;
+    if (parts > kMaxParts)
+      invalid(path.string(), ":", line, ": a key of more than ", kMaxParts, " parts is no option");
+    const bool is_in_key =
+        std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("._- \t", c) != nullptr;
+    if (!is_in_key) parts = 1;
+    if (c == '\n') ++line;
+    ++i;
+  }
+}
+
 /// Walks a file's tables and sets what it finds.
 class FileReader {
  public:
   FileReader(Options& options, const fs::path& path)
       : options_(options), path_(path), folder_(fs::absolute(path).parent_path()) {}
 
-  void read(const toml::table& table, const std::string& prefix) {
+  void read(const toml::table& table, const std::string& prefix = "", int depth = 1) {
     for (const auto& [key, node] : table) {
       const std::string name = prefix + std::string(key.str());
       if (const toml::table* inner = node.as_table()) {
@@ -55,7 +92,9 @@ class FileReader {
                "'place' must be a list, place = [\"PATTERN=PROVIDER\", ...]: the order of rules "
                "counts");
         }
-        read(*inner, name + ".");
+        if (depth == kMaxParts)
+          fail(node, text("more than ", kMaxParts, " tables within each other are no option"));
+        read(*inner, name + ".", depth + 1);
         continue;
       }
       try {
@@ -109,6 +148,7 @@ class FileReader {
 
 void Options::read_file(const fs::path& path) {
   const std::string content = read_text(path);
+  check_keys(content, path);
   toml::table table;
   try {
     table = toml::parse(content, path.string());
@@ -116,7 +156,7 @@ void Options::read_file(const fs::path& path) {
     invalid(path.string(), ":", error.source().begin.line, ": ", single_line(error.description()));
   }
   Options changed = *this;  // a file with an error in it changes nothing
-  FileReader(changed, path).read(table, "");
+  FileReader(changed, path).read(table);
   changed.session.files.push_back(fs::absolute(path));
   *this = std::move(changed);
 }

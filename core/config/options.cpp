@@ -28,16 +28,23 @@ bool starts_with(const std::string& word, const std::string& prefix) {
   for (const KeyRow& row : key_rows()) known.push_back(row.key.key);
   // "provder.name.option" is far from every key, its first part is not.
   const std::size_t dot = name.find('.');
+  bool is_ours = false;  // the first part is, what follows it is not
   if (dot != std::string::npos) {
     std::vector<std::string> first_parts = {"environment"};
-    for (const KeyFamily& family : key_families())
+    for (const KeyFamily& family : key_families()) {
       first_parts.push_back(family.prefix.substr(0, family.prefix.size() - 1));
-    for (const std::string& part : nearest_names(name.substr(0, dot), first_parts, 1)) {
-      known.push_back(part + name.substr(dot));
+      if (name == family.prefix) known = {family.key.key};
+    }
+    const std::string first = name.substr(0, dot);
+    is_ours = std::find(first_parts.begin(), first_parts.end(), first) != first_parts.end();
+    if (!is_ours) {
+      for (const std::string& part : nearest_names(first, first_parts, 1))
+        known.push_back(part + name.substr(dot));
     }
   }
   std::string suggestion = did_you_mean(name, known);
-  if (suggestion.empty() && dot != 0 && dot != std::string::npos && dot + 1 < name.size())
+  if (suggestion.empty() && !is_ours && dot != 0 && dot != std::string::npos &&
+      dot + 1 < name.size())
     suggestion = text("; an option of a provider '", name.substr(0, dot), "' is set as ",
                       core::quoted("provider." + name));
   if (suggestion.empty()) {

@@ -113,7 +113,20 @@ class Bench(program.ProgramTest):
         self.assertIn("median", text)
         self.assertIn("allocations in 10 runs", text)
 
+    def test_threads_that_do_not_start_are_a_failed_run(self):
+        if program.os.geteuid() != 0:
+            self.skipTest("a limit of processes counts those of a user: it needs one who has none")
+        self.folder.chmod(0o755)
+        shell = ["bash", "-c", 'ulimit -u 3; exec "$0" bench model.onnx --threads 1 --callers 8 --runs 3', str(program.PROGRAM)]
+        made = program.subprocess.run(shell, cwd=self.folder, capture_output=True, check=False, timeout=60, user=65534)
+        self.assertEqual(made.returncode, 3, made.stderr)
+        self.assertRegex(made.stderr.decode(), "^backplane: cannot start 8 threads, only [0-7]: ")
+
+    def test_whole_numbers_may_have_zeros_in_front(self):
+        self.assertEqual(self.json_of("bench", self.model, "--warmup", 1, "--runs", "010")["runs"], 10)
+
     def test_failures(self):
+        self.fail_with(2, ["--callers 2", "--sessions 5"], "bench", self.model, "--callers", 2, "--sessions", 5)
         path = self.save(program.fault_model("fail"))
         self.fail_with(3, ["the_fault", "told to fail"], "bench", path, "--custom-ops", program.FAULTS)
         self.fail_with(3, ["told to fail"], "bench", path, "--custom-ops", program.FAULTS, "--callers", 3)

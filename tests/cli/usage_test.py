@@ -46,6 +46,13 @@ class Usage(program.ProgramTest):
         self.fail_with(2, ["--rtol"], "verify", ".", "--rtol", "-1")
         self.fail_with(2, ["--rtol"], "verify", ".", "--rtol", "nan")
 
+    def test_numbers_are_decimal_and_whole_where_they_count(self):
+        self.fail_with(2, ["--seed", "'18446744073709551616'", "to 18446744073709551615"], "check", "a.so", "--seed", 2**64)
+        self.fail_with(2, ["--seed", "'-1' is not a whole number from 0 to 18446744073709551615"], "check", "a.so", "--seed", "-1")
+        self.fail_with(2, ["--jobs", "'0x10'"], "verify", ".", "--jobs", "0x10")
+        for timeout in ("nan", "inf", "-1"):
+            self.fail_with(2, ["--timeout", f"'{timeout}' is not a number from 0 to"], "run", "a.onnx", "--timeout", timeout)
+
     def test_models_that_are_not_there_or_no_models(self):
         self.fail_with(2, ["none.onnx"], "run", "none.onnx")
         self.fail_with(2, ["text.onnx"], "inspect", self.save("not a model", "text.onnx"))
@@ -68,6 +75,21 @@ class Usage(program.ProgramTest):
                                       stderr=program.subprocess.PIPE, check=False, timeout=60)
         os.close(writer)
         self.assertEqual(made.returncode, 3, made.stderr)
+
+    def test_closed_standard_streams_are_taken_by_nothing_else(self):
+        self.save_case("cases/relu", program.relu_model(), [X], [np.maximum(X, 0)])
+        for closed, command, code in ((">&-", "verify cases --json v.json", 3), (">&-", "providers", 3),
+                                      ("<&- 2>&-", "verify cases --json v.json", 0), ("<&- >&- 2>&-", "--version", 3)):
+            with self.subTest(command, closed=closed):
+                made = program.subprocess.run(["bash", "-c", f'exec "$0" {command} {closed}', str(program.PROGRAM)], check=False,
+                                              capture_output=True, cwd=self.folder, timeout=60)
+                self.assertEqual(made.returncode, code, made.stderr)
+                if "2>&-" not in closed:
+                    self.assertEqual(made.stderr, b"backplane: cannot write to standard output\n")
+                if "v.json" in command:
+                    results = program.json.loads((self.folder / "v.json").read_text())
+                    self.assertEqual(results["relu"]["status"], "pass")
+                    (self.folder / "v.json").unlink()
 
 
 class Selection(program.ProgramTest):
@@ -126,6 +148,8 @@ class Selection(program.ProgramTest):
 
     def test_wrong_settings_name_key_and_file(self):
         self.fail_with(2, ["'thread'", "'threads'"], "inspect", self.model, "--set", "thread=1")
+        self.fail_with(2, ["'environment.thread' is not known; did you mean 'environment.threads'"], "inspect", self.model, "--set",
+                       "environment.thread=1")
         self.fail_with(2, ["KEY=VALUE"], "inspect", self.model, "--set", "threads")
         self.fail_with(2, ["c.toml:2", "'fallbak'", "'fallback'"], "inspect", self.model, "--config",
                        self.save("threads = 1\nfallbak = 'warn'\n", "c.toml"))
@@ -145,7 +169,8 @@ class Selection(program.ProgramTest):
                                             ("--place", "op:Relu=cpu", "op:Relu=cpu", "op:Relu")):
             self.fail_with(2, [option, f"'{name}'", "twice"], "inspect", dynamic, option, first, option, second)
         self.fail_with(2, ["'cpu'", "twice"], "inspect", dynamic, "--providers", "cpu,cpu")
-        self.fail_with(2, ["--threads"], "inspect", dynamic, "--threads", "1", "--threads", "2")
+        self.fail_with(2, ["--threads is given twice"], "inspect", dynamic, "--threads", "1", "--threads", "2")
+        self.fail_with(2, ["--providers is given twice"], "run", dynamic, "--providers", "cpu", "--json", "--providers", "cpu")
         self.fail_with(2, ["c.toml:2", "'threads'"], "inspect", dynamic, "--config", self.save("threads = 1\nthreads = 2\n", "c.toml"))
 
     def test_dims_are_checked(self):

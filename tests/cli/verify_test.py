@@ -3,7 +3,9 @@
 
 import json
 import math
+import os
 import signal
+import subprocess
 import time
 
 import numpy as np
@@ -105,6 +107,75 @@ class Cases(program.ProgramTest):
                            ("bad_tensor", "output_0.pb")):
             self.assertEqual(results[name]["status"], "error")
             self.assertIn(text, results[name]["reason"])
+        for data in ({"rtol": -1}, {"atol": -0.5}):
+            self.save_case("case", program.relu_model(), [X], [RELU], data=data)
+            self.fail_with_reason("data.json", "from 0 on")
+
+    def test_what_cannot_be_read_is_an_error_and_not_left_out(self):
+        for name in ("right", "no_model", "no_data", "no_output"):
+            self.save_case(f"cases/{name}", program.relu_model(), [X], [RELU])
+        for lost in ("no_model/model.onnx", "no_data/test_data_set_1", "no_output/test_data_set_0/output_1.pb"):
+            path = self.folder / "cases" / lost
+            path.unlink(missing_ok=True)
+            path.symlink_to("../annex/objects/not_fetched")
+        _, summary, results = self.verify("cases", code=1)
+        self.assertEqual(summary, "1 passed, 3 failed, 0 skipped")
+        for name, text in (("no_model", "model.onnx' is a link that leads nowhere"),
+                           ("no_data", "test_data_set_1' is a link that leads nowhere"), ("no_output", "output_1.pb")):
+            self.assertEqual(results[name]["status"], "error")
+            self.assertIn(text, results[name]["reason"])
+
+    def test_other_links_that_lead_nowhere_are_no_cases(self):
+        folder = self.save_case("cases/relu", program.relu_model(), [X], [RELU])
+        for link in (folder / "loop", folder / "test_data_set_0/loop", self.folder / "cases/loop"):
+            link.symlink_to("loop")
+        (self.folder / "cases/.#notes").symlink_to("somebody@somewhere")
+        self.assertEqual(self.verify("cases")[1], "1 passed, 0 failed, 0 skipped")
+
+    def test_folders_without_permission_are_errors(self):
+        more = {"user": 65534} if os.geteuid() == 0 else {}
+        self.save_case("cases/locked", program.relu_model(), [X], [RELU]).chmod(0)
+        self.addCleanup((self.folder / "cases/locked").chmod, 0o700)
+        self.save_case("cases/right", program.relu_model(), [X], [RELU])
+        self.folder.chmod(0o755)
+        text = self.succeed("verify", "cases", code=1, **more)
+        self.assertIn("error: locked: 'cases/locked' cannot be read: Permission denied", text)
+        self.assertIn("1 passed, 1 failed, 0 skipped", text)
+
+    def test_folders_whose_path_is_too_long_are_errors(self):
+        self.save_case("cases/right", program.relu_model(), [X], [RELU])
+        inner = os.open(self.folder / "cases", os.O_RDONLY)
+        for _ in range(20):
+            os.mkdir("d" * 250, dir_fd=inner)
+            outer, inner = inner, os.open("d" * 250, os.O_RDONLY, dir_fd=inner)
+            os.close(outer)
+        os.close(inner)
+        lines, summary, _ = self.verify("cases", code=1)
+        self.assertEqual(summary, "1 passed, 1 failed, 0 skipped")
+        self.assertIn("cannot be read: File name too long", lines[0])
+
+    def test_the_search_needs_few_descriptors(self):
+        self.save_case("cases/" + "deep/" * 30 + "relu", program.relu_model(), [X], [RELU])
+        shell = ["bash", "-c", 'ulimit -n 20; exec "$0" verify cases --jobs 1', str(program.PROGRAM)]
+        made = subprocess.run(shell, cwd=self.folder, capture_output=True, check=False, timeout=60)
+        self.assertIn(b"1 passed, 0 failed, 0 skipped", made.stdout, made.stderr)
+
+    def test_keys_are_the_paths_below_the_folder(self):
+        self.save_case("elsewhere/real", program.relu_model(), [X], [RELU])
+        (self.folder / "cases").mkdir()
+        (self.folder / "cases/linked").symlink_to("../elsewhere/real")
+        self.save_case("cases/deep/relu", program.relu_model(), [X], [RELU])
+        for folder in ("cases", "cases/", "./cases/."):
+            self.assertEqual(list(self.verify(folder)[2]), ["deep/relu", "linked"])
+        self.assertEqual(list(self.verify("cases", "./cases/", "elsewhere/real")[2]), [".", "deep/relu", "linked"])
+
+    def test_keys_that_differ_in_bytes_alone_stay_apart(self):
+        for byte, want in ((b"\xfe", X), (b"\xff", RELU)):
+            case = self.save_case("case", program.relu_model(), [X], [want])
+            os.makedirs(bytes(self.folder / "cases"), exist_ok=True)
+            os.rename(bytes(case), bytes(self.folder / "cases") + b"/" + byte)
+        _, _, results = self.verify("cases", code=1)
+        self.assertEqual({key: result["status"] for key, result in results.items()}, {"\\xfe": "wrong", "\\xff": "pass"})
 
     def test_an_interrupt_loses_no_line(self):
         """A case is told when it is done: the one that waits for ever comes after the one that is wrong."""

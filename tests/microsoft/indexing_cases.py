@@ -8,7 +8,7 @@ def indexing():
         yield Case(f"rows_{dtype.__name__}", "GatherND", [reals(3, 4, 5), np.array([[0, 1], [2, 3], [-1, 0]], dtype)], {}, open_axes={0: (0, 1), 1: (0,)})
     grid = (0.6 * reals(2, 3, 4, 2)).clip(-1.2, 1.2)
     for mode in ("bilinear", "nearest", "bicubic"):
-        # Cubic weights of what the border hides: ONNX Runtime moves the point first, ONNX and PyTorch do not.
+        # Cubic weights and a point beyond the outer half of a pixel: ONNX moves it to the border, ONNX Runtime does not.
         for padding in ("zeros", "border", "reflection")[:: 2 if mode == "bicubic" else 1]:
             attributes = {"mode": mode, "padding_mode": padding, "align_corners": int(padding == "border")}
             yield Case(f"{mode}_{padding}", "GridSample", [reals(2, 3, 5, 6), grid], attributes, open_axes={0: (0, 2, 3), 1: (0, 1, 2)}, rtol=1e-3)

@@ -209,7 +209,33 @@ const Rows kAffineGridRows("AffineGrid", kAffineGrid);
 
 Tensor small_image() { return f32({1, 1, 2, 2}, {0, 1, 2, 3}); }
 
+Node cubic_border(int align_corners) {
+  return {.op_type = "GridSample",
+          .opset = 20,
+          .attributes = {
+              {"mode", "cubic"}, {"padding_mode", "border"}, {"align_corners", align_corners}}};
+}
+
+/// Points beyond the border, in the outer half of a pixel, and inside.
+Tensor border_grid() {
+  return f32({1, 1, 9, 2}, {-1.4, 0.1, -1.05, 0.95, -1, 1, -0.9, 1.2, -0.8, -1.4, 0.1, -1.05, 0.95,
+                            -1, 1, -0.9, 1.2, -0.8});
+}
+
+Tensor uneven_image() { return f32({1, 1, 3, 4}, {0, 1, 2, 3, 5, 3, 8, 1, 2, 9, 4, 6}); }
+
 const OpCase kGrid[] = {
+    // Numbers of onnx.reference.
+    {.name = "CubicWeightsInTheOuterHalfOfAPixel",
+     .node = cubic_border(0),
+     .inputs = {uneven_image(), border_grid()},
+     .outputs = {f32({1, 1, 1, 9}, {5.023344, 1.683840, 0.983398, 1.228252, -0.060750, 1.658001,
+                                    3.376500, 3.398742, 3.192001})}},
+    {.name = "CubicWeightsAtAnAlignedBorder",
+     .node = cubic_border(1),
+     .inputs = {uneven_image(), border_grid()},
+     .outputs = {f32({1, 1, 1, 9}, {5.057750, 2.126844, 2, 2.965532, 0.231750, 1.615876, 2.943644,
+                                    2.802251, 2.528002})}},
     {.name = "CornersAndCenterWhenAligned",
      .node = {.op_type = "GridSample", .opset = 16, .attributes = {{"align_corners", 1}}},
      .inputs = {small_image(), f32({1, 1, 3, 2}, {-1, -1, 1, 1, 0, 0})},

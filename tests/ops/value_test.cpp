@@ -44,7 +44,7 @@ const OpCase kStrings[] = {
                              {"pad_value", ""},
                              {"separators", strings({"\\s+", ";"})}}},
      .inputs = {text({1, 2}, {" a  b;c", "d"})},
-     .outputs = {text({1, 2, 5}, {"\x02", "a", "b", "c", "\x03", "\x02", "d", "", "", "\x03"})}},
+     .outputs = {text({1, 2, 5}, {"\x02", "a", "b", "c", "\x03", "\x02", "d", "\x03", "", ""})}},
     {.name = "TokensOfOneCharacter",
      .node = {.op_type = "Tokenizer",
               .domain = "com.microsoft",

@@ -18,6 +18,7 @@
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/feeds.hpp"
 #include "tools/backplane/json.hpp"
+#include "tools/backplane/numbers.hpp"
 #include "tools/backplane/selection.hpp"
 #include "tools/backplane/terminal.hpp"
 
@@ -126,6 +127,9 @@ void print_table(const Json& report) {
 }
 
 int bench(const BenchRequest& request) {
+  if (request.callers != 0 && request.callers < request.sessions)
+    wrong_request("--callers ", request.callers, " leaves some of the sessions idle: --sessions ",
+                  request.sessions, " needs as many callers, or more");
   const Options options = request.selection.options();
   const Environment environment(options);
   std::vector<std::unique_ptr<Session>> sessions;
@@ -180,18 +184,18 @@ void add_bench(CLI::App& program, Action& chosen) {
                  "NAME=FILE; inputs not given are filled, the same every time");
   request->selection.add_dims_to(command);
   command.add_option("--warmup", request->warmup, "runs before measuring")
-      ->check(CLI::Range(0, 100'000'000));
+      ->transform(whole_number(0, 100'000'000));
   command
       .add_option("--runs", request->runs,
                   "measured runs of each caller; default: for about a second")
-      ->check(CLI::Range(1, 100'000'000));
+      ->transform(whole_number(1, 100'000'000));
   command
       .add_option("--sessions", request->sessions, "sessions of the model, run at the same time")
-      ->check(CLI::Range(1, 1024));
+      ->transform(whole_number(1, 1024));
   command
       .add_option("--callers", request->callers,
                   "threads that run them; default: one for each session")
-      ->check(CLI::Range(1, 1024));
+      ->transform(whole_number(1, 1024));
   command.add_option(
       "--replan", request->replan,
       "NAME=N: the size of a symbolic dimension that may change; measures what planning for a "

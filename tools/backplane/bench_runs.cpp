@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
-#include <exception>
-#include <mutex>
-#include <thread>
 
 #include "tools/backplane/allocation_count.hpp"
+#include "tools/backplane/callers.hpp"
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/json.hpp"
 #include "tools/backplane/terminal.hpp"
@@ -103,7 +101,8 @@ class Crew {
     const Clock::time_point start = Clock::now();
     {
       Progress progress;
-      in_parallel([&](std::size_t i) { callers_[i]->run_timed(i == 0 ? &progress : nullptr); });
+      in_parallel(callers_.size(),
+                  [&](std::size_t i) { callers_[i]->run_timed(i == 0 ? &progress : nullptr); });
     }
     const double wall_ms = milliseconds(Clock::now() - start);
     result.runs = runs_;
@@ -116,9 +115,9 @@ class Crew {
  private:
   void warm_up() {
     if (counts_.warmup) {
-      in_parallel([&](std::size_t i) { callers_[i]->run(*counts_.warmup); });
+      in_parallel(callers_.size(), [&](std::size_t i) { callers_[i]->run(*counts_.warmup); });
     } else {
-      in_parallel([&](std::size_t i) {
+      in_parallel(callers_.size(), [&](std::size_t i) {
         const double second_ms = callers_[i]->run_once();
         callers_[i]->run(runs_in(300, second_ms, 2));
       });
@@ -128,30 +127,6 @@ class Crew {
     } else {
       runs_ = runs_in(1000, callers_[0]->run_once(), kSteadyRuns);
     }
-  }
-
-  /// Calls `body` for each caller in a thread of its own (a single one in this), and throws what one threw.
-  template <class Body>
-  void in_parallel(const Body& body) {
-    if (callers_.size() == 1) {
-      body(0);
-      return;
-    }
-    std::exception_ptr failed;
-    std::mutex mutex;
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < callers_.size(); ++i) {
-      threads.emplace_back([&, i] {
-        try {
-          body(i);
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          failed = std::current_exception();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    if (failed) std::rethrow_exception(failed);
   }
 
   void add_times(Measurement& result) const {
@@ -182,7 +157,7 @@ class Crew {
     const std::uint64_t before = device_allocations(*sessions_[0]);
     std::barrier barrier(static_cast<std::ptrdiff_t>(callers_.size()));
     std::optional<std::uint64_t> heap;
-    in_parallel([&](std::size_t i) {
+    in_parallel(callers_.size(), [&](std::size_t i) {
       barrier.arrive_and_wait();
       if (i == 0) start_counting_allocations();
       barrier.arrive_and_wait();

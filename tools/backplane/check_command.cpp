@@ -1,9 +1,11 @@
 // `backplane check`: the conformance suite of the plugin ABI.
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include "tools/backplane/check/runner.hpp"
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
+#include "tools/backplane/numbers.hpp"
 #include "tools/backplane/provider_rows.hpp"
 #include "tools/backplane/selection.hpp"
 #include "tools/backplane/sudden_end.hpp"
@@ -166,13 +169,13 @@ void add_check(CLI::App& program, Action& chosen) {
       "check", "proves a provider or library of custom operators against the plugin ABI");
   command.add_option("plugin", request->file, "shared object of the plugin")->required();
   command.add_option("--device", request->device, "number of the provider's device (0)")
-      ->check(CLI::Range(0, 100'000));
+      ->transform(whole_number(0, 100'000));
   command.add_option("--only", request->only,
                      "cases whose name (CASE, or CASE/SUBJECT) fits a pattern with '*' and '?'");
   command.add_option("--seed", request->seed, "of the generated shapes and elements (1)")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
   command.add_option("--timeout", request->timeout, "seconds for one call of the plugin (60)")
-      ->check(CLI::Range(1, 1'000'000));
+      ->transform(whole_number(1, 1'000'000));
   command.add_flag("--json", request->json, "print one JSON value");
   request->chosen.add_to(command);
   command.callback([request, &chosen] { chosen = [request] { return check_plugin(*request); }; });

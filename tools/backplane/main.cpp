@@ -1,10 +1,14 @@
 // backplane: run, measure, verify and look at ONNX models.
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
-#include <cstring>
+#include <cstddef>
 #include <exception>
+#include <fcntl.h>
 #include <iostream>
 #include <new>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -74,6 +78,15 @@ int parse_and_run(int argc, char** argv) {
     return kDone;
   } catch (const CLI::ExtrasError&) {
     unexpected_argument(program, program.remaining(true));
+  } catch (const CLI::ArgumentMismatch& error) {
+    for (const CLI::App* command : program.get_subcommands()) {
+      for (const CLI::Option* option : command->get_options()) {
+        const int most = std::max(1, option->get_items_expected_max());  // 0 of flags
+        if (option->count() > static_cast<std::size_t>(most))
+          wrong_request(option->get_name(), " is given twice");
+      }
+    }
+    wrong_request(one_line(error.what()));
   } catch (const CLI::ParseError& error) {
     wrong_request(one_line(error.what()));
   }
@@ -82,6 +95,15 @@ int parse_and_run(int argc, char** argv) {
         "no command: give run, bench, verify, inspect, providers or check; `backplane --help` says "
         "more");
   return chosen();
+}
+
+/// What is opened later must not take the place of a standard stream that the caller closed. Writing to such a one fails
+/// still; where messages are lost, there is nobody to tell.
+void fill_standard_descriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
+  }
 }
 
 int report(int exit_code, const std::string& message) {
@@ -110,6 +132,7 @@ int guarded_main(int argc, char** argv) {
 }  // namespace backplane::cli
 
 int main(int argc, char** argv) {
+  backplane::cli::fill_standard_descriptors();
   // A closed pipe and a file-size limit are errors of the write, not deaths.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

@@ -5,7 +5,9 @@
 
 #include "backplane/backplane.hpp"
 #include "tools/backplane/commands.hpp"
+#include "tools/backplane/failure.hpp"
 #include "tools/backplane/json.hpp"
+#include "tools/backplane/numbers.hpp"
 #include "tools/backplane/provider_rows.hpp"
 #include "tools/backplane/selection.hpp"
 #include "tools/backplane/terminal.hpp"
@@ -20,7 +22,7 @@ struct ProvidersRequest {
   unsigned timeout = 60;
 };
 
-std::string word(const Json& row, const char* key) {
+std::string row_text(const Json& row, const char* key) {
   return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
 }
 
@@ -31,13 +33,14 @@ std::string devices_text(const Json& row) {
   for (const Json& device : devices) {
     if (!result.empty()) result += "; ";
     const Json id = device.value("id", Json());
-    result += (id.is_string() ? id.get<std::string>() : id.dump()) + ": " + word(device, "name");
+    result +=
+        (id.is_string() ? id.get<std::string>() : id.dump()) + ": " + row_text(device, "name");
     const double bytes = device.value("memory_bytes", 0.0);
     if (bytes > 0) result += " (" + bytes_text(bytes) + ")";
     if (devices.size() > 1 && id == row.value("best_device", Json()))
-      result += ", the one that '" + word(row, "provider") + "' alone means";
+      result += ", the one that '" + row_text(row, "provider") + "' alone means";
   }
-  const std::string reason = word(row, "reason");
+  const std::string reason = row_text(row, "reason");
   return result + (result.empty() || reason.empty() ? "" : "; ") + reason;
 }
 
@@ -48,10 +51,10 @@ void print_table(const Json& rows) {
   }
   Table table({"file", "status", "provider", "version", "ABI", "kernels", "devices or reason"});
   for (const Json& row : rows) {
-    const bool is_loaded = word(row, "status") == "loaded";
-    table.add({word(row, "file"), word(row, "status"), word(row, "provider"), word(row, "version"),
-               word(row, "abi"), is_loaded ? row.value("kernels", Json(0)).dump() : "",
-               devices_text(row)});
+    const bool is_loaded = row_text(row, "status") == "loaded";
+    table.add({row_text(row, "file"), row_text(row, "status"), row_text(row, "provider"),
+               row_text(row, "version"), row_text(row, "abi"),
+               is_loaded ? row.value("kernels", Json(0)).dump() : "", devices_text(row)});
   }
   std::cout << table.text();
 }
@@ -59,17 +62,17 @@ void print_table(const Json& rows) {
 /// What each provider takes: from its plugin, so that it is that of the file which was found.
 void print_options(const Json& rows) {
   for (const Json& row : rows) {
-    const std::string provider = word(row, "provider");
-    if (provider.empty() || word(row, "status") != "loaded") continue;
+    const std::string provider = row_text(row, "provider");
+    if (provider.empty() || row_text(row, "status") != "loaded") continue;
     const Json options = row.value("options", Json::array());
     std::cout << "\nOptions of '" << provider << "'"
               << (options.empty() ? ": none\n"
                                   : ", set with --set provider." + provider + ".OPTION=VALUE\n");
     Table table({"option", "default", "values", "meaning"});
     for (const Json& option : options) {
-      const std::string range = word(option, "range");
-      table.add({word(option, "name"), word(option, "default"),
-                 range.empty() ? word(option, "type") : range, word(option, "meaning")});
+      const std::string range = row_text(option, "range");
+      table.add({row_text(option, "name"), row_text(option, "default"),
+                 range.empty() ? row_text(option, "type") : range, row_text(option, "meaning")});
     }
     if (!table.empty()) std::cout << table.text("  ");
   }
@@ -99,7 +102,7 @@ void add_providers(CLI::App& program, Action& chosen) {
   command
       .add_option("--timeout", request->timeout,
                   "seconds until plugins that do not answer are given up; default 60")
-      ->check(CLI::Range(1u, 86400u));
+      ->transform(whole_number(1, 86400));
   request->selection.add_to(command);
   command.callback([request, &chosen] { chosen = [request] { return providers(*request); }; });
 }

@@ -16,6 +16,7 @@
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/feeds.hpp"
 #include "tools/backplane/json.hpp"
+#include "tools/backplane/numbers.hpp"
 #include "tools/backplane/output_file.hpp"
 #include "tools/backplane/selection.hpp"
 #include "tools/backplane/terminal.hpp"
@@ -179,7 +180,7 @@ void add_run(CLI::App& program, Action& chosen) {
       .add_option(
           "--timeout", request->timeout,
           "seconds that the run may take; past them it fails, within the node that is running")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(real_number(0, 1e9));
   command.add_flag("--json", request->json, "print one JSON value");
   request->selection.add_precision_to(command);
   request->selection.add_to(command);

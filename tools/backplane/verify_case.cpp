@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <system_error>
+#include <utility>
 
 #include "tools/backplane/compare.hpp"
 #include "tools/backplane/elements.hpp"
@@ -17,30 +18,66 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDataSet = "test_data_set_";
 
-bool is_data_set(const fs::directory_entry& entry) {
-  return entry.is_directory() && entry.path().filename().string().rfind(kDataSet, 0) == 0;
+bool is_data_set(const std::string& name) { return name.rfind(kDataSet, 0) == 0; }
+
+/// "test_data_set_10" comes after "test_data_set_9".
+bool has_lower_number(const fs::path& a, const fs::path& b) {
+  const std::string x = a.filename().string();
+  const std::string y = b.filename().string();
+  return x.size() != y.size() ? x.size() < y.size() : x < y;
 }
 
-/// Data sets of a case, by number: "test_data_set_10" comes after "test_data_set_9".
-std::vector<fs::path> data_sets(const fs::path& folder) {
-  std::vector<fs::path> sets;
+/// What the search for cases sees of a folder.
+struct Listing {
+  bool has_model = false;
+  std::vector<fs::path> data_sets;
+  std::vector<fs::directory_entry> folders;  ///< other ones, links to such, too
+  std::string broken;                        ///< why a model or data set is none; "" for nothing
+  std::string hidden;  ///< why the folder, or something in it, cannot be looked at; "" for nothing
+};
+
+/// Reads the whole folder: it is closed before the next one is opened.
+Listing list(const fs::path& folder) {
+  Listing listing;
+  const auto note = [](std::string& where, const fs::path& path, const std::string& why) {
+    if (where.empty()) where = text("'", path.string(), "' ", why);
+  };
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (is_data_set(entry)) sets.push_back(entry.path());
+  fs::directory_iterator at(folder, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    const bool is_model = name == "model.onnx", is_set = is_data_set(name);
+    std::error_code failure;
+    const fs::file_type type = at->is_symlink(failure)        ? at->status(failure).type()
+                               : at->is_directory(failure)    ? fs::file_type::directory
+                               : at->is_regular_file(failure) ? fs::file_type::regular
+                                                              : fs::file_type::unknown;
+    const bool leads_nowhere =
+        type == fs::file_type::not_found || failure == std::errc::too_many_symbolic_link_levels;
+    if (leads_nowhere) {  // of another name it may be anything: editors leave such links
+      if (is_model || is_set) note(listing.broken, at->path(), "is a link that leads nowhere");
+    } else if (failure) {
+      note(listing.hidden, at->path(), "cannot be read: " + failure.message());
+    }
+    const bool is_broken = leads_nowhere || failure;
+    if (is_model) listing.has_model = is_broken || type == fs::file_type::regular;
+    if (is_set && (is_broken || type == fs::file_type::directory))
+      listing.data_sets.push_back(at->path());
+    if (!is_set && type == fs::file_type::directory) listing.folders.push_back(*at);
   }
-  std::sort(sets.begin(), sets.end(), [](const fs::path& a, const fs::path& b) {
-    const std::string x = a.filename().string();
-    const std::string y = b.filename().string();
-    return x.size() != y.size() ? x.size() < y.size() : x < y;
-  });
-  return sets;
+  if (error) note(listing.hidden, folder, "cannot be read: " + error.message());
+  std::sort(listing.data_sets.begin(), listing.data_sets.end(), has_lower_number);
+  return listing;
 }
+
+/// A link that leads nowhere is there, too: reading it says so.
+bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
 
 Tolerance tolerance_of(const VerifyCase& test, std::optional<double> rtol,
                        std::optional<double> atol) {
   Tolerance tolerance;
   const fs::path path = test.folder / "data.json";
-  if (fs::exists(path)) {
+  if (is_there(path)) {
     InputFile file(path);
     try {
       const Json data = Json::parse(file.read_all());
@@ -49,6 +86,8 @@ Tolerance tolerance_of(const VerifyCase& test, std::optional<double> rtol,
     } catch (const Json::exception&) {
       wrong_request(file.name(), " is not JSON with the numbers rtol and atol");
     }
+    if (!(tolerance.rtol >= 0 && tolerance.atol >= 0))
+      wrong_request(file.name(), ": rtol and atol are numbers from 0 on");
   }
   tolerance.rtol = rtol.value_or(tolerance.rtol);
   tolerance.atol = atol.value_or(tolerance.atol);
@@ -106,7 +145,7 @@ OwnedFeeds read_feeds(const fs::path& set, const ModelFacts& facts) {
     const fs::path path = set / text("input_", k, ".pb");
     const std::string& name = facts.graph_inputs[k];
     const std::string type = facts.type_of(name);
-    if (fs::exists(path))
+    if (is_there(path))
       feeds.emplace_back(name, read_value(path, type));
     else if (is_optional(type))
       feeds.emplace_back(name, empty_optional());
@@ -155,7 +194,7 @@ bool run_data_set(const Session& session, const ModelFacts& facts, const fs::pat
   bool compared = false;
   for (std::size_t k = 0; k < facts.outputs.size(); ++k) {
     const fs::path path = set / text("output_", k, ".pb");
-    if (!fs::exists(path)) continue;
+    if (!is_there(path)) continue;
     compared = true;
     const Value want = read_value(path, facts.outputs[k].type);
     const Comparison one = compare(got.at(k), want, tolerance, random.empty());
@@ -178,7 +217,7 @@ void run_data_sets(const Session& session, const VerifyCase& test, const Toleran
   const ModelFacts facts(session);
   bool compared = false;
   result.status = "pass";
-  for (const fs::path& set : data_sets(test.folder)) {
+  for (const fs::path& set : test.data_sets) {
     compared = run_data_set(session, facts, set, tolerance, result) || compared;
   }
   if (!compared) {
@@ -197,23 +236,47 @@ bool is_refusal(int code) {
 
 }  // namespace
 
+std::string key_of(const fs::path& path) {
+  std::string key = path.generic_string();
+  try {
+    Json(key).dump();
+    return key;
+  } catch (const Json::exception&) {
+    std::string escaped;
+    for (const char c : key) {
+      constexpr const char* kDigits = "0123456789abcdef";
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte < 0x80) {
+        escaped += c;
+      } else {
+        escaped += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
+      }
+    }
+    return escaped;
+  }
+}
+
 std::vector<VerifyCase> find_cases(const fs::path& root) {
   std::vector<VerifyCase> cases;
-  std::error_code error;
-  const auto visit = [&](const fs::path& folder) {
-    if (!fs::is_regular_file(folder / "model.onnx", error) || data_sets(folder).empty()) return;
-    cases.push_back({fs::relative(folder, root, error).generic_string(), folder});
+  struct Place {
+    fs::path folder, key;
+    bool is_link;
   };
-  visit(root);
-  const auto options = fs::directory_options::skip_permission_denied;
-  for (fs::recursive_directory_iterator at(root, options, error), end; at != end;
-       at.increment(error)) {
-    if (error) break;
-    if (!at->is_directory(error)) continue;
-    if (is_data_set(*at)) {
-      at.disable_recursion_pending();
-    } else {
-      visit(at->path());
+  std::vector<Place> places = {{root, ".", false}};
+  while (!places.empty()) {
+    const Place place = std::move(places.back());
+    places.pop_back();
+    Listing listing = list(place.folder);
+    const bool is_case = listing.has_model && !listing.data_sets.empty();
+    if (is_case || !listing.hidden.empty()) {
+      cases.push_back({key_of(place.key), place.folder, std::move(listing.data_sets),
+                       is_case && !listing.broken.empty() ? listing.broken : listing.hidden});
+    }
+    if (place.is_link) continue;
+    for (const fs::directory_entry& entry : listing.folders) {
+      const fs::path name = entry.path().filename();
+      places.push_back(
+          {entry.path(), place.key == "." ? name : place.key / name, entry.is_symlink()});
     }
   }
   std::sort(cases.begin(), cases.end(),
@@ -237,6 +300,10 @@ CaseResult run_case(const Environment& environment, const Options& options, cons
     result.reason = one_line(reason);
     result.max_abs = result.max_rel = INFINITY;
   };
+  if (!test.problem.empty()) {
+    fail("error", test.problem);
+    return result;
+  }
   try {
     const Tolerance tolerance = tolerance_of(test, rtol, atol);
     const Session session(environment, (test.folder / "model.onnx").string(), options);

@@ -11,13 +11,18 @@
 
 namespace backplane::cli {
 
+/// A path as a name in JSON, where all bytes that are no UTF-8 would become the same character: they are written \xNN.
+std::string key_of(const std::filesystem::path& path);
+
 struct VerifyCase {
   std::string key;
   std::filesystem::path folder;
+  std::vector<std::filesystem::path> data_sets;  ///< by number
+  std::string problem;  ///< what of it cannot be read: then it is an error; "" for nothing
 };
 
-/// The folders below `root` (itself included) that hold model.onnx and test_data_set_*, sorted; keys are paths
-/// relative to it.
+/// The folders below `root` (itself included) that hold model.onnx and test_data_set_*, sorted, and those that cannot be
+/// read; keys are paths relative to it, in UTF-8. Links to folders are looked into, and not below.
 std::vector<VerifyCase> find_cases(const std::filesystem::path& root);
 
 /// What a case came to.

@@ -1,7 +1,6 @@
 // backplane verify
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <limits>
@@ -21,6 +20,7 @@
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/json.hpp"
+#include "tools/backplane/numbers.hpp"
 #include "tools/backplane/output_file.hpp"
 #include "tools/backplane/selection.hpp"
 #include "tools/backplane/terminal.hpp"
@@ -144,13 +144,16 @@ void refuse_part_of_case(const fs::path& path, const std::vector<VerifyCase>& ca
 std::vector<VerifyCase> all_cases(const std::vector<std::string>& folders) {
   std::vector<VerifyCase> cases;
   std::set<std::string> keys;
+  std::set<fs::path> known;
   for (const std::string& folder : folders) {
     std::error_code error;
     if (!fs::is_directory(folder, error)) wrong_request("'", folder, "' is not a folder");
     for (VerifyCase& test : find_cases(folder)) {
-      if (!keys.insert(test.key).second) {  // the same path below two folders
-        test.key = test.folder.lexically_normal().generic_string();
-        if (!keys.insert(test.key).second) continue;  // the same folder given twice
+      const fs::path model = fs::absolute(test.folder / "model.onnx").lexically_normal();
+      if (!known.insert(model).second) continue;                   // the same folder given twice
+      for (int copy = 1; !keys.insert(test.key).second; ++copy) {  // one path below two folders
+        test.key = key_of(test.folder.lexically_normal());
+        if (copy > 1) test.key += text(" (", copy, ")");
       }
       cases.push_back(std::move(test));
     }
@@ -257,14 +260,7 @@ void add_verify(CLI::App& program, Action& chosen) {
       *program.add_subcommand("verify", "runs test cases as ONNX lays them out, and compares");
   command.add_option("DIR", request->folders, "folders below which cases are looked for")
       ->required();
-  const CLI::Validator tolerance(
-      [](std::string& text) {
-        double value = 0;
-        const bool fits =
-            CLI::detail::lexical_cast(text, value) && value >= 0 && std::isfinite(value);
-        return fits ? std::string() : "'" + text + "' is not a number from 0 on";
-      },
-      "NUMBER");
+  const CLI::Validator tolerance = real_number(0, std::numeric_limits<double>::max());
   command
       .add_option("--rtol", request->rtol,
                   "relative tolerance; default: the case's data.json, or 1e-3")
@@ -276,9 +272,9 @@ void add_verify(CLI::App& program, Action& chosen) {
   command
       .add_option("--jobs", request->jobs,
                   "cases run at the same time; default: as many as processors")
-      ->check(CLI::Range(1, 1024));
+      ->transform(whole_number(1, 1024));
   command.add_option("--timeout", request->timeout, "seconds that a case may take")
-      ->check(CLI::Range(1, 1000000));
+      ->transform(whole_number(1, 1'000'000));
   command.add_option("--json", request->json,
                      "file for the results as JSON; '-' for standard output");
   request->selection.add_precision_to(command);

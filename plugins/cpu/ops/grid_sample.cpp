@@ -131,7 +131,9 @@ class GridSample {
       if (rule.mode == Mode::Nearest) x = std::nearbyint(x);
       if (!(x > F(-1e9))) x = F(-1e9);  // NaN too: far outside
       if (x > F(1e9)) x = F(1e9);
-      if (rule.padding == Padding::Border) x = std::clamp(x, F(0), size - 1);
+      // A point between an edge and the middle of its element stays: its cubic weights count.
+      if (rule.padding == Padding::Border && (x < low || x > high))
+        x = std::clamp(x, F(0), size - 1);
       if (rule.padding == Padding::Reflection) x = reflect(x, low, high);
       const F floor = std::floor(x);
       const F fraction = x - floor;

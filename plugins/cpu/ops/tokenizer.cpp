@@ -68,8 +68,8 @@ class Tokenizer {
       for (const auto& row : rows) {
         if (marks > 0) write("\x02");
         for (const std::u32string& token : row) write(encode_utf8(token));
-        for (std::size_t i = row.size(); i < most; ++i) write(kernel->pad_);
         if (marks > 0) write("\x03");
+        for (std::size_t i = row.size(); i < most; ++i) write(kernel->pad_);
       }
     }
   };

@@ -130,13 +130,16 @@ TEST(Options, ProviderOptionsReplaceThemselvesOnly) {
 TEST(Options, UnknownKeysNameTheNearest) {
   EXPECT_HOLDS(set_failure("thread", "1"), "'thread'");
   EXPECT_HOLDS(set_failure("thread", "1"), "did you mean 'threads'");
-  EXPECT_HOLDS(set_failure("environment.thread", "1"), "'environment.threads'");
+  EXPECT_HOLDS(set_failure("environment.thread", "1"),
+               "'environment.thread' is not known; did you mean 'environment.threads'");
+  EXPECT_FALSE(holds(set_failure("environment.qqqqqqqq", "1"), "provider.environment"));
   EXPECT_HOLDS(set_failure("provder.fake.delay", "1"), "'provider.fake.delay'");
   EXPECT_HOLDS(set_failure("dims.batch", "1"), "'dim.batch'");
   EXPECT_HOLDS(set_failure("fake.delay", "1"), "is set as 'provider.fake.delay'");
   EXPECT_HOLDS(set_failure("qqqqqqqqqq", "1"), "fallback");
   EXPECT_HOLDS(set_failure("", "1"), "not known");
-  EXPECT_HOLDS(set_failure("dim.", "1"), "not known");
+  EXPECT_HOLDS(set_failure("dim.", "1"), "'dim.' is not known; did you mean 'dim.NAME'?");
+  EXPECT_HOLDS(set_failure("entry.", "1"), "'entry.' is not known; did you mean 'entry.KEY'?");
 }
 
 TEST(Options, WrongValuesNameTheKeyAndWhatItTakes) {
@@ -254,6 +257,22 @@ TEST_F(OptionFile, ErrorsNameFileLineAndKey) {
   EXPECT_HOLDS(read_failure("[place]\n\"op:Conv\" = \"host\"\n"), "must be a list");
   EXPECT_HOLDS(read_failure("[threads]\nx = 1\n"), "'threads.x'");
   EXPECT_EQ(read_failure("threads = \n").find('\n'), std::string::npos) << "one line";
+}
+
+TEST_F(OptionFile, KeysOfManyPartsAreRefusedBeforeTheyAreParsed) {
+  std::string key = "a";
+  for (int i = 1; i < 20'000; ++i) key += i % 2 == 0 ? ".a" : " . 'b.c'";
+  EXPECT_HOLDS(read_failure("threads = 2\n" + key + " = 1\n"),
+               "options.toml:2: a key of more than 32 parts");
+  EXPECT_HOLDS(read_failure("threads = 2\n\n[" + key + "]\n"),
+               "options.toml:3: a key of more than 32 parts");
+  std::string tables = "1";
+  for (int i = 0; i < 40; ++i) tables = "{a.b = " + tables + "}";
+  EXPECT_HOLDS(read_failure("x = " + tables), "options.toml:1: more than 32 tables");
+  const std::string dots(100, '.');
+  EXPECT_EQ(read_failure("# " + dots + "\nentry.a = \"\\\"" + dots + "\"\nentry.b = \"\"\"\n" +
+                         dots + "\n\"\"\"\nentry.c = '" + dots + "'\n"),
+            "");
 }
 
 TEST_F(OptionFile, AFileWithAnErrorChangesNothing) {

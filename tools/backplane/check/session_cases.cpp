@@ -1,6 +1,7 @@
 // The plugin in the runtime itself, by the host interface that every program uses.
-#include <thread>
+#include <cstddef>
 
+#include "tools/backplane/callers.hpp"
 #include "tools/backplane/check/recipe.hpp"
 #include "tools/backplane/check/reference.hpp"
 #include "tools/backplane/check/suite.hpp"
@@ -12,7 +13,8 @@ namespace {
 
 /// The nodes that sessions are tried with.
 constexpr std::size_t kMostNodes = 40;
-constexpr int kThreads = 3, kRunsEach = 4;
+constexpr std::size_t kThreads = 3;
+constexpr int kRunsEach = 4;
 
 class SessionCheck {
  public:
@@ -131,19 +133,15 @@ class SessionCheck {
       add_to(graph, taken_[i]);
       const Session session(*environment_, graph, options);
       std::vector<std::string> wrong(kThreads);
-      std::vector<std::thread> callers;
-      for (int caller = 0; caller < kThreads; ++caller) {
-        callers.emplace_back([&, caller] {
-          std::string& mine = wrong[static_cast<std::size_t>(caller)];
-          try {
-            for (int round = 0; mine.empty() && round < kRunsEach; ++round)
-              mine = differs(run(session, taken_[i]), results_[i]);
-          } catch (const Error& error) {
-            mine = error.what();
-          }
-        });
-      }
-      for (std::thread& caller : callers) caller.join();
+      in_parallel(wrong.size(), [&](std::size_t caller) {
+        std::string& mine = wrong[caller];
+        try {
+          for (int round = 0; mine.empty() && round < kRunsEach; ++round)
+            mine = differs(run(session, taken_[i]), results_[i]);
+        } catch (const Error& error) {
+          mine = error.what();
+        }
+      });
       for (const std::string& text : wrong) {
         if (!text.empty())
           return failed("sessions.threads", piece_.subject, taken_[i].text() + ", " + text);
