@@ -48,13 +48,11 @@ struct AxisRequest {
 /// is set (it may be empty) the element is the extrapolation value instead.
 struct AxisTaps {
   std::int64_t input = 1, output = 1, taps = 1;
+  bool same = false;  // every element comes from its own place; then there are no tables
   std::vector<std::int64_t> places;  // [output][taps]
-  std::vector<double> weights;       // likewise; empty for nearest
+  std::vector<double> weights;       // likewise; empty for nearest, and where floats are asked for
   std::vector<float> float_weights;
   std::vector<std::uint8_t> outside;
-
-  /// True when every element comes from its own place.
-  bool identity() const;
 };
 
 /// The input coordinate of output element `index`. In single precision, as other runtimes have it: where a
@@ -86,16 +84,22 @@ inline float source_of(Coordinates coordinates, const AxisRequest& axis, std::in
   }
 }
 
-inline double round_place(Rounding rounding, double at) {
+/// As std::floor(), which is a call where instruction sets are not known; of what int64 holds.
+inline std::int64_t floor_of(double at) {
+  const auto cut = static_cast<std::int64_t>(at);
+  return static_cast<double>(cut) > at ? cut - 1 : cut;
+}
+
+inline std::int64_t round_place(Rounding rounding, double at) {
   switch (rounding) {
     case Rounding::Floor:
-      return std::floor(at);
+      return floor_of(at);
     case Rounding::Ceil:
-      return std::ceil(at);
+      return -floor_of(-at);
     case Rounding::PreferCeil:
-      return std::floor(at + 0.5);
+      return floor_of(at + 0.5);
     default:
-      return std::ceil(at - 0.5);
+      return -floor_of(0.5 - at);
   }
 }
 
@@ -114,70 +118,123 @@ inline std::int64_t half_taps(const ResampleRule& rule, double scale) {
   return static_cast<std::int64_t>(std::ceil(reach / scale));
 }
 
-inline bool AxisTaps::identity() const {
-  if (input != output || !outside.empty()) return false;
-  for (std::int64_t y = 0; y < output; ++y) {
+/// The sources of one output element.
+inline std::int64_t taps_of(const ResampleRule& rule, const AxisRequest& axis) {
+  return rule.interpolation == Interpolation::Nearest ? 1 : 2 * half_taps(rule, axis.scale);
+}
+
+/// Whether an axis is asked for as it is. (The arithmetic of coordinates would say so of short axes alone.)
+inline bool stays(const ResampleRule& rule, const AxisRequest& axis) {
+  return axis.input == axis.output && axis.scale == 1 &&
+         rule.coordinates != Coordinates::TfCropAndResize &&
+         rule.coordinates != Coordinates::TfHalfPixelForNearest;
+}
+
+/// As source_of(), but within what integers hold: a roi may lie anywhere, and so far from the image all places
+/// are its border's.
+inline double place_of(const ResampleRule& rule, const AxisRequest& axis, std::int64_t index) {
+  constexpr double kFar = 1e15;
+  const auto at = static_cast<double>(source_of(rule.coordinates, axis, index));
+  return at < kFar ? std::max(at, -kFar) : kFar;
+}
+
+/// Whether an output element is the extrapolation value.
+inline bool is_outside(const ResampleRule& rule, const AxisRequest& axis, std::int64_t index) {
+  if (rule.coordinates != Coordinates::TfCropAndResize) return false;
+  const double at = place_of(rule, axis, index);
+  return at < 0 || at > static_cast<double>(axis.input - 1);
+}
+
+/// The same of any element: the coordinates rise or fall all along the axis.
+inline bool any_outside(const ResampleRule& rule, const AxisRequest& axis) {
+  return is_outside(rule, axis, 0) || is_outside(rule, axis, axis.output - 1);
+}
+
+inline std::int64_t nearest_place(const ResampleRule& rule, const AxisRequest& axis,
+                                  std::int64_t index) {
+  const std::int64_t at = round_place(rule.rounding, place_of(rule, axis, index));
+  return std::clamp<std::int64_t>(at, 0, axis.input - 1);
+}
+
+/// Writes the places and weights of output elements [begin, end), `taps_of()` for each; not for nearest.
+template <class T>
+void write_taps(const ResampleRule& rule, const AxisRequest& axis, std::int64_t begin,
+                std::int64_t end, std::int64_t* places, T* weights) {
+  const double scale = rule.antialias ? std::min(axis.scale, 1.0) : 1.0;
+  const std::int64_t taps = taps_of(rule, axis), last = axis.input - 1;
+  const bool sums_to_one = rule.antialias || rule.exclude_outside;
+  if (rule.interpolation == Interpolation::Linear && !sums_to_one) {
+    for (std::int64_t y = begin; y < end; ++y, places += 2, weights += 2) {
+      const double at = place_of(rule, axis, y);
+      const std::int64_t first = floor_of(at);
+      weights[0] = static_cast<T>(1 - (at - static_cast<double>(first)));
+      weights[1] = static_cast<T>(1 - (static_cast<double>(first + 1) - at));
+      places[0] = std::clamp<std::int64_t>(first, 0, last);
+      places[1] = std::clamp<std::int64_t>(first + 1, 0, last);
+    }
+    return;
+  }
+  for (std::int64_t y = begin; y < end; ++y, places += taps, weights += taps) {
+    const double at = place_of(rule, axis, y);
+    const std::int64_t first = floor_of(at) + 1 - taps / 2;
+    const auto weight = [&](std::int64_t place) {
+      if (rule.exclude_outside && (place < 0 || place > last)) return 0.0;
+      const double distance = (static_cast<double>(place) - at) * scale;
+      return rule.interpolation == Interpolation::Cubic ? cubic(distance, rule.cubic_coefficient)
+                                                        : std::max(0.0, 1 - std::fabs(distance));
+    };
+    double sum = 0;
+    if (sums_to_one) {
+      for (std::int64_t k = 0; k < taps; ++k) sum += weight(first + k);
+    }
+    if (sum == 0) sum = 1;
     for (std::int64_t k = 0; k < taps; ++k) {
-      const auto at = static_cast<std::size_t>(y * taps + k);
-      const bool own = places[at] == y;
-      if (weights.empty() ? !own : !own && weights[at] != 0) return false;
+      weights[k] = static_cast<T>(weight(first + k) / sum);
+      places[k] = std::clamp<std::int64_t>(first + k, 0, last);
+    }
+  }
+}
+
+/// Whether the tables say that every element comes from its own place.
+inline bool is_identity(const AxisTaps& axis) {
+  if (axis.input != axis.output || !axis.outside.empty()) return false;
+  for (std::int64_t y = 0; y < axis.output; ++y) {
+    for (std::int64_t k = 0; k < axis.taps; ++k) {
+      const auto at = static_cast<std::size_t>(y * axis.taps + k);
+      const double weight = !axis.weights.empty()         ? axis.weights[at]
+                            : !axis.float_weights.empty() ? double{axis.float_weights[at]}
+                                                          : 1;
+      if (axis.places[at] != y && weight != 0) return false;
     }
   }
   return true;
 }
 
-/// The places and weights of the output element that lies at `at` of the input.
-inline void add_row(const ResampleRule& rule, double at, double scale, std::int64_t half,
-                    AxisTaps& axis) {
-  const std::int64_t last = axis.input - 1;
-  const std::int64_t first = static_cast<std::int64_t>(std::floor(at)) + 1 - half;
-  const std::size_t begin = axis.weights.size();
-  double sum = 0;
-  for (std::int64_t place = first; place < first + axis.taps; ++place) {
-    const double distance = (static_cast<double>(place) - at) * scale;
-    double weight = rule.interpolation == Interpolation::Cubic
-                        ? cubic(distance, rule.cubic_coefficient)
-                        : std::max(0.0, 1 - std::fabs(distance));
-    if (rule.exclude_outside && (place < 0 || place > last)) weight = 0;
-    axis.weights.push_back(weight);
-    sum += weight;
-    axis.places.push_back(std::clamp<std::int64_t>(place, 0, last));
-  }
-  if (sum == 0 || (!rule.antialias && !rule.exclude_outside)) return;
-  for (std::size_t i = begin; i < axis.weights.size(); ++i) axis.weights[i] /= sum;
-}
-
-inline AxisTaps make_taps(const ResampleRule& rule, const AxisRequest& request) {
+/// The tables of a whole axis, with weights in double or in float.
+inline AxisTaps make_taps(const ResampleRule& rule, const AxisRequest& request, bool in_double) {
   AxisTaps axis;
   axis.input = request.input;
   axis.output = request.output;
-  if (request.output == 0) return axis;  // by a scale of any smallness
-  const bool nearest = rule.interpolation == Interpolation::Nearest;
-  const double scale = rule.antialias ? std::min(request.scale, 1.0) : 1.0;
-  const std::int64_t half = nearest ? 0 : half_taps(rule, request.scale);
-  axis.taps = nearest ? 1 : 2 * half;
-  const std::int64_t last = request.input - 1;
-  bool any_outside = false;
-  std::vector<std::uint8_t> outside(static_cast<std::size_t>(request.output), 0);
-  for (std::int64_t y = 0; y < request.output; ++y) {
-    // A roi may lie anywhere; so far from the image all places are its border's.
-    constexpr double kFar = 1e15;
-    double at = static_cast<double>(source_of(rule.coordinates, request, y));
-    at = at < kFar ? std::max(at, -kFar) : kFar;
-    if (rule.coordinates == Coordinates::TfCropAndResize &&
-        (at < 0 || at > static_cast<double>(last))) {
-      outside[static_cast<std::size_t>(y)] = 1;
-      any_outside = true;
-    }
-    if (nearest) {
-      const auto place = static_cast<std::int64_t>(round_place(rule.rounding, at));
-      axis.places.push_back(std::clamp<std::int64_t>(place, 0, last));
-      continue;
-    }
-    add_row(rule, at, scale, half, axis);
+  axis.same = stays(rule, request);
+  if (request.output == 0 || axis.same) return axis;  // 0: by a scale of any smallness
+  axis.taps = taps_of(rule, request);
+  axis.places.resize(static_cast<std::size_t>(axis.output * axis.taps));
+  if (rule.interpolation == Interpolation::Nearest) {
+    for (std::int64_t y = 0; y < axis.output; ++y)
+      axis.places[static_cast<std::size_t>(y)] = nearest_place(rule, request, y);
+  } else if (in_double) {
+    axis.weights.resize(axis.places.size());
+    write_taps(rule, request, 0, axis.output, axis.places.data(), axis.weights.data());
+  } else {
+    axis.float_weights.resize(axis.places.size());
+    write_taps(rule, request, 0, axis.output, axis.places.data(), axis.float_weights.data());
   }
-  axis.float_weights.assign(axis.weights.begin(), axis.weights.end());
-  if (any_outside) axis.outside = std::move(outside);
+  if (any_outside(rule, request)) {
+    axis.outside.resize(static_cast<std::size_t>(axis.output));
+    for (std::int64_t y = 0; y < axis.output; ++y)
+      axis.outside[static_cast<std::size_t>(y)] = is_outside(rule, request, y) ? 1 : 0;
+  }
+  axis.same = is_identity(axis);
   return axis;
 }
 

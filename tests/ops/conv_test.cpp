@@ -165,6 +165,35 @@ OpCase narrow_depthwise(Random& random) {
 }
 const Sweep kNarrowDepthwise("Conv", "NarrowDepthwise", 60, narrow_depthwise);
 
+/// A few channels by themselves, where vectors go over pixels and channels alike: lines of no vector up to many, and some
+/// that are cut into parts; strides and dilations, which go another way.
+OpCase few_channels(Random& random) {
+  Geometry g;
+  const bool is_signal = random.one_in(2);
+  const std::int64_t width = random.pick<std::int64_t>({1, 2, 3, 3, 9, 21, 65});
+  const std::int64_t dilation = random.pick<std::int64_t>({1, 1, 1, 2, 5});
+  const std::int64_t extent = (width - 1) * dilation + 1;
+  const std::int64_t before = random.integer(0, extent / 2), after = random.integer(0, extent / 2);
+  const std::int64_t stride = random.pick<std::int64_t>({1, 1, 1, 1, 3});
+  const std::int64_t length = random.one_in(8) ? 9000 : random.integer(0, 150);
+  if (is_signal) {
+    g.kernel = {width};
+    g.image = {extent + length};
+    g.attributes = {{"strides", ints({stride})},
+                    {"dilations", ints({dilation})},
+                    {"pads", ints({before, after})}};
+  } else {
+    g.kernel = {random.integer(1, 3), width};
+    g.image = {g.kernel[0] + random.integer(0, 2), extent + length};
+    g.attributes = {{"strides", ints({1, stride})},
+                    {"dilations", ints({1, dilation})},
+                    {"pads", ints({1, before, 0, after})}};
+  }
+  return conv_of(random, g, random.integer(1, 2), random.pick<std::int64_t>({1, 1, 2, 3, 4, 5, 6}),
+                 1, 1, ElementType::Float);
+}
+const Sweep kFewChannels("Conv", "FewChannels", 60, few_channels);
+
 /// Every number of outputs of a group up to some vectors: panels of all widths, whole and not.
 OpCase groups_of_columns(Random& random) {
   Geometry g;

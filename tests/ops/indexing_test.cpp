@@ -94,6 +94,10 @@ const OpCase kRows[] = {
      .node = {.op_type = "TopK", .opset = 11},
      .inputs = {f32({3}, {1, 2, 3}), constant(i64({0}))},
      .outputs = {f32({0}, {}), i64(Dims{0}, {})}},
+    {.name = "TopKOfNoRowsOfManyColumns",
+     .node = {.op_type = "TopK", .opset = 11},
+     .inputs = {f32({0, std::int64_t{1} << 40}, {}), constant(i64({1}))},
+     .outputs = {f32({0, 1}, {}), i64({0, 1}, {})}},
 };
 const Rows kIndexingRows("Indexing", kRows);
 

@@ -77,6 +77,10 @@ const OpCase kRows[] = {
      .node = {.op_type = "CumSum", .opset = 14},
      .inputs = {i64({2}, {9007199254740993, 2}), constant(i32({}, {0}))},
      .outputs = {i64({2}, {9007199254740993, 9007199254740995})}},
+    {.name = "CumSumOfNoRowsOfManyColumns",
+     .node = {.op_type = "CumSum", .opset = 14},
+     .inputs = {f32({0, std::int64_t{1} << 40}, {}), constant(i64({}, {0}))},
+     .outputs = {f32({0, std::int64_t{1} << 40}, {})}},
 };
 const Rows kReduceRows("Reduce", kRows);
 

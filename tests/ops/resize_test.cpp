@@ -121,5 +121,26 @@ OpCase smooth(Random& random) {
 }
 const Sweep kSmooth("Resize", "LinearAndCubic", 60, smooth);
 
+/// Axes that are too long for tables; by factors whose positions are exact in float.
+OpCase long_axis(Random& random) {
+  OpCase row;
+  const std::string mode = random.pick({"nearest", "linear", "cubic"});
+  row.node = {
+      .op_type = "Resize",
+      .opset = 19,
+      .attributes = {{"mode", mode},
+                     {"coordinate_transformation_mode", random.pick({"half_pixel", "asymmetric"})},
+                     {"nearest_mode", "floor"}}};
+  const double by = random.one_in(3) ? 0.5 : 2;
+  const std::int64_t length = (by < 1 ? 280'000 : 70'000) + random.integer(0, 3);
+  const bool is_last = random.one_in(2);
+  row.inputs = {
+      random.tensor(ElementType::Float, is_last ? Dims{1, 2, length} : Dims{1, length, 3}),
+      absent(), constant(is_last ? f32({3}, {1, 1, by}) : f32({3}, {1, by, 1}))};
+  row.tolerance = {64, 256};
+  return row;
+}
+const Sweep kLongAxis("Resize", "LongAxis", 12, long_axis);
+
 }  // namespace
 }  // namespace backplane::ops_test

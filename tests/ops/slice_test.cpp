@@ -112,6 +112,11 @@ const OpCase kRefusals[] = {
     pad_refusal("PadsThatMakeEightElementsOfTheEdge", {10}, {kGreatest, kGreatest}, "edge"),
     pad_refusal("PadsThatRemoveEverythingTwice", {10}, {kLeast, kLeast}),
     pad_refusal("PadsOfOneOfTwoAxes", {2, 2}, {kHuge, 0, kHuge, 0}),
+    {.name = "PadToMoreThanMemoryHoldsNamesTheShape",
+     .node = {.op_type = "Pad", .opset = 13},
+     .inputs = {i8({2}, {1, 2}), constant(i64({std::int64_t{1} << 50, 0}))},
+     .outputs = {i8(Dims{0}, {})},
+     .refusal = "1125899906842626"},
     {.name = "CenterCropPadToMoreThanCanBeCounted",
      .node = {.op_type = "CenterCropPad", .opset = 18},
      .inputs = {f32({2, 2}, {1, 2, 3, 4}), constant(i64({kHuge, kHuge}))},
@@ -231,6 +236,17 @@ OpCase pad(Random& random) {
   return row;
 }
 const Sweep kPad("Slice", "Pad", 80, pad);
+
+/// Pads that are longer than the axis, in all modes, of one axis before others and of the last one.
+OpCase wide_pad(Random& random) {
+  const std::string mode = random.pick({"constant", "edge"});
+  const Dims dims = {random.integer(1, 3), random.integer(1, 3), random.integer(1, 4)};
+  Dims pads(6);
+  for (std::int64_t& pad : pads) pad = random.integer(0, 9);
+  return {.node = {.op_type = "Pad", .opset = 13, .attributes = {{"mode", mode}}},
+          .inputs = {random.tensor(ElementType::Float, dims), constant(i64(pads))}};
+}
+const Sweep kWidePad("Slice", "WidePad", 20, wide_pad);
 
 }  // namespace
 }  // namespace backplane::ops_test

@@ -92,7 +92,9 @@ void Product::pack(const WeightView& weights, int64_t group, float* packed,
 void Product::cut_depth() {
   const int64_t taps = shape_.taps;
   const int64_t depth = shape_.depth;
-  if (depth > kBlockDepth + kBlockDepth / 4) {
+  if (shape_.rows == 0 || shape_.columns == 0) {
+    // No blocks: there may be any depth without elements.
+  } else if (depth > kBlockDepth + kBlockDepth / 4) {
     const int64_t parts = ceil_div(depth, kBlockDepth);
     const int64_t part = ceil_div(ceil_div(depth, parts), 8) * 8;
     for (int64_t tap = 0; tap < taps; ++tap) {

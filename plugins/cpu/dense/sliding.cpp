@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 
+#include "plugins/cpu/rounding.hpp"
+
 namespace backplane::cpu {
 namespace {
 
@@ -53,6 +55,9 @@ void for_each_line(const std::array<int64_t, 3>& extents, int64_t batch, int64_t
       });
 }
 
+// Multiply-adds of a part of a line: long ones are signals, of which there may be no other.
+constexpr int64_t kLinePartWork = 131072;
+
 /// The work of a line of a window's output.
 int64_t line_work(const Window& window, int64_t channels) {
   return window.out[2] * channels * window.most_inside();
@@ -74,8 +79,17 @@ auto repeat_of(int64_t times) {
 
 std::vector<LineRun> line_runs(const Window& window) {
   const common::WindowAxis wide = window.axis(2);
+  // Windows [whole_begin, whole_end) lie inside: not one by one, as there may be millions.
+  const int64_t room = wide.in - 1 - (wide.kernel - 1) * wide.dilation + wide.pad_begin;
+  const int64_t whole_begin = ceil_div(wide.pad_begin, wide.stride);
+  const int64_t whole_end = room < 0 ? 0 : std::min(wide.out, room / wide.stride + 1);
   std::vector<LineRun> runs;
   for (int64_t x = 0; x < wide.out; ++x) {
+    if (x == whole_begin && x < whole_end) {
+      runs.push_back({x, whole_end, 0, wide.kernel});
+      x = whole_end - 1;
+      continue;
+    }
     const int64_t first = wide.first_inside(x);
     const LineRun one{x, x + 1, first, std::max(first, wide.count_before(wide.in, x))};
     if (!runs.empty() && runs.back().tap_begin == one.tap_begin &&
@@ -93,6 +107,7 @@ DepthwiseConv::DepthwiseConv(const ConvShape& shape, const Activation& activatio
       activation_(activation),
       kernels_(&window_kernels(isa)),
       activations_(&activation_kernels(isa)),
+      weight_pitch_(std::max(shape.out_channels, kernels_->repeated(shape.out_channels))),
       runs_(line_runs(shape.window)),
       slides_(slides()) {}
 
@@ -118,8 +133,10 @@ void DepthwiseConv::pack(const float* weights, const float* scales, float* packe
   const int64_t taps = shape_.window.taps();
   for (int64_t c = 0; c < shape_.out_channels; ++c) {
     const float scale = scales != nullptr ? scales[c] : 1.0f;
-    for (int64_t t = 0; t < taps; ++t)
-      packed[t * shape_.out_channels + c] = weights[c * taps + t] * scale;
+    for (int64_t t = 0; t < taps; ++t) {
+      for (int64_t at = c; at < weight_pitch_; at += shape_.out_channels)
+        packed[t * weight_pitch_ + at] = weights[c * taps + t] * scale;
+    }
   }
 }
 
@@ -144,10 +161,17 @@ void DepthwiseConv::run(const ConvArgs& args, void* workspace, const sdk::Thread
     each.x = repeated;
     each.x_strides = ImageStrides::dense(shape_.window.in, shape_.out_channels);
   }
-  const bool slide = slides_ && args.residual == nullptr;
-  for_each_line(shape_.window.out, shape_.batch, line_work(shape_.window, shape_.out_channels),
-                threads, [&](int64_t image, int64_t z, int64_t y) {
-                  slide ? slide_line(each, image, y) : run_line(each, image, z, y);
+  const Window& window = shape_.window;
+  const int64_t work = line_work(window, shape_.out_channels), pixels = window.out[2];
+  if (slides_ && args.residual == nullptr) {
+    return for_each_line(window.out, shape_.batch, work, threads,
+                         [&](int64_t image, int64_t, int64_t y) { slide_line(each, image, y); });
+  }
+  const int64_t parts = std::max<int64_t>(1, std::min(pixels, work / kLinePartWork));
+  for_each_line({window.out[0], window.out[1] * parts, 1}, shape_.batch, work / parts, threads,
+                [&](int64_t image, int64_t z, int64_t at) {
+                  const int64_t y = at / parts, part = at % parts;
+                  run_line(each, image, z, y, pixels * part / parts, pixels * (part + 1) / parts);
                 });
 }
 
@@ -175,7 +199,7 @@ void DepthwiseConv::slide_line(const ConvArgs& args, int64_t image, int64_t y) c
   const int64_t first = high.first_inside(y);
   SlidingRun run{};
   run.rows = static_cast<int>(high.count_before(high.in, y) - first);
-  if (run.rows < 1) return run_line(args, image, 0, y);
+  if (run.rows < 1) return run_line(args, image, 0, y, 0, window.out[2]);
   run.x_step = args.x_strides.width;
   const float* x = args.x + image * args.x_strides.batch - window.pad_begin[2] * run.x_step;
   for (int r = 0; r < run.rows; ++r) {
@@ -198,7 +222,8 @@ void DepthwiseConv::slide_line(const ConvArgs& args, int64_t image, int64_t y) c
     activations_->apply(activation_, run.y, run.y_step, run.pixels, run.channels);
 }
 
-void DepthwiseConv::run_line(const ConvArgs& args, int64_t image, int64_t z, int64_t y) const {
+void DepthwiseConv::run_line(const ConvArgs& args, int64_t image, int64_t z, int64_t y,
+                             int64_t begin, int64_t end) const {
   const Window& window = shape_.window;
   const int64_t channels = shape_.out_channels;
   const ImageStrides residual = ImageStrides::dense(window.out, channels);
@@ -217,11 +242,17 @@ void DepthwiseConv::run_line(const ConvArgs& args, int64_t image, int64_t z, int
   const float* x = args.x + image * args.x_strides.batch;
   float* out =
       args.y + image * args.y_strides.batch + z * args.y_strides.depth + y * args.y_strides.height;
-  for (const LineRun& part : runs_) {
+  const bool dense =
+      kernels_->repeated(channels) > 0 && run.x_step == channels && run.y_step == channels;
+  const auto kernel = dense ? kernels_->dense_depthwise : kernels_->depthwise;
+  for (LineRun part : runs_) {
+    part.begin = std::max(part.begin, begin);
+    part.end = std::min(part.end, end);
+    if (part.begin >= part.end) continue;
     run.tap_count = collect_taps(
         window, x, args.x_strides, z, y, part, [&](int64_t i, int64_t tap, const float* pixel) {
           taps[static_cast<std::size_t>(i)] = pixel;
-          weights[static_cast<std::size_t>(i)] = args.packed + tap * channels;
+          weights[static_cast<std::size_t>(i)] = args.packed + tap * weight_pitch_;
         });
     run.pixels = part.end - part.begin;
     run.y = out + part.begin * run.y_step;
@@ -229,7 +260,7 @@ void DepthwiseConv::run_line(const ConvArgs& args, int64_t image, int64_t z, int
       run.residual = args.residual + image * residual.batch + z * residual.depth +
                      y * residual.height + part.begin * residual.width;
     }
-    kernels_->depthwise(run);
+    kernel(run);
     if (!activation_.in_registers())
       activations_->apply(activation_, run.y, run.y_step, run.pixels, channels);
   }

@@ -23,7 +23,7 @@ class DepthwiseConv {
   static bool applies(const ConvShape& shape);
   DepthwiseConv(const ConvShape& shape, const Activation& activation, Isa isa);
 
-  int64_t packed_floats() const { return shape_.window.taps() * shape_.out_channels; }
+  int64_t packed_floats() const { return shape_.window.taps() * weight_pitch_; }
   uint64_t workspace_bytes() const;
   /// As DirectConv::pack.
   void pack(const float* weights, const float* scales, float* packed,
@@ -34,7 +34,9 @@ class DepthwiseConv {
   static constexpr int64_t kMaxTaps = 128;
 
  private:
-  void run_line(const ConvArgs& args, int64_t image, int64_t z, int64_t y) const;
+  /// Pixels [begin, end) of a line.
+  void run_line(const ConvArgs& args, int64_t image, int64_t z, int64_t y, int64_t begin,
+                int64_t end) const;
   void slide_line(const ConvArgs& args, int64_t image, int64_t y) const;
   bool slides() const;
   void repeat_channels(const ConvArgs& args, float* repeated, const sdk::Threads& threads) const;
@@ -44,6 +46,7 @@ class DepthwiseConv {
   Activation activation_;
   const WindowKernels* kernels_;
   const ActivationKernels* activations_;
+  int64_t weight_pitch_;  // from one tap's weights to the next one's
   std::vector<LineRun> runs_;
   bool slides_;  // whether slide_line() does lines without a residual
 };

@@ -1,6 +1,7 @@
 #include "plugins/cpu/dense/window_kernels.hpp"
 
 #include <cstddef>
+#include <numeric>
 
 #include "plugins/cpu/dense/targets.hpp"
 
@@ -143,6 +144,71 @@ HWY_INLINE void all_pixels(const WindowRun& run) {
   }
 }
 
+/// Vectors of a line after which weights repeat.
+int64_t period_of(int64_t channels) { return channels / std::gcd(channels, kLanes); }
+
+constexpr int64_t kMostPeriod = 3;
+
+int64_t repeated(int64_t channels) {
+  if (channels < 1 || channels >= kLanes) return 0;
+  const int64_t period = period_of(channels);
+  return period == 1 || period == kMostPeriod ? period * kLanes : 0;
+}
+
+/// kVectors of a line of pixels, from float `at` on, whose weights begin with float `offset` of the repeated ones.
+template <int kPeriod, int kVectors, class Access>
+HWY_INLINE void dense_vectors(const Access& access, const WindowRun& run, const float* bias,
+                              int64_t at, int64_t offset) {
+  const Tag d;
+  Vector acc[kVectors];
+#pragma GCC unroll 6
+  for (int v = 0; v < kVectors; ++v) acc[v] = hn::LoadU(d, bias + offset + v % kPeriod * kLanes);
+  for (int64_t t = 0; t < run.tap_count; ++t) {
+    const float* x = run.taps[t] + at;
+    const float* w = run.weights[t] + offset;
+    Vector weights[kPeriod];
+#pragma GCC unroll 3
+    for (int i = 0; i < kPeriod; ++i) weights[i] = hn::LoadU(d, w + i * kLanes);
+#pragma GCC unroll 6
+    for (int v = 0; v < kVectors; ++v)
+      acc[v] = hn::MulAdd(access.load(x + v * kLanes), weights[v % kPeriod], acc[v]);
+  }
+  const Vector lo = hn::Set(d, run.lo);
+  const Vector hi = hn::Set(d, run.hi);
+#pragma GCC unroll 6
+  for (int v = 0; v < kVectors; ++v) {
+    const int64_t place = at + v * kLanes;
+    if (run.residual != nullptr) acc[v] = hn::Add(acc[v], access.load(run.residual + place));
+    access.store(at_least(lo, at_most(hi, acc[v])), run.y + place);
+  }
+}
+
+template <int kPeriod>
+HWY_INLINE void dense_line(const WindowRun& run) {
+  constexpr int kVectors = 6;  // enough independent sums, and a multiple of each period
+  float bias[kPeriod * kLanes] = {};
+  if (run.bias != nullptr) {
+    for (int64_t i = 0; i < kPeriod * kLanes; ++i) bias[i] = run.bias[i % run.channels];
+  }
+  const int64_t end = run.pixels * run.channels;
+  int64_t at = 0;
+  for (; at + kVectors * kLanes <= end; at += kVectors * kLanes)
+    dense_vectors<kPeriod, kVectors>(Whole{}, run, bias, at, 0);
+  for (int64_t v = 0; at < end; at += kLanes, ++v) {
+    const int64_t offset = v % kPeriod * kLanes;
+    if (at + kLanes <= end) {
+      dense_vectors<1, 1>(Whole{}, run, bias, at, offset);
+    } else {
+      const Part part{hn::FirstN(Tag(), static_cast<size_t>(end - at))};
+      dense_vectors<1, 1>(part, run, bias, at, offset);
+    }
+  }
+}
+
+void dense_depthwise(const WindowRun& run) {
+  period_of(run.channels) == 1 ? dense_line<1>(run) : dense_line<kMostPeriod>(run);
+}
+
 #undef BP_SLIDES
 #if HWY_TARGET == HWY_AVX2
 #define BP_SLIDES
@@ -269,8 +335,8 @@ const WindowKernels& window_table() {
 #else
   constexpr decltype(WindowKernels::sliding_depthwise) sliding = nullptr;
 #endif
-  static constexpr WindowKernels kKernels = {depthwise, sliding, static_cast<int>(kLanes), max,
-                                             mean};
+  static constexpr WindowKernels kKernels = {
+      depthwise, dense_depthwise, repeated, sliding, static_cast<int>(kLanes), max, mean};
   return kKernels;
 }
 

@@ -48,7 +48,12 @@ struct SlidingRun {
 struct WindowKernels {
   /// y[p][c] = clamp(sum over taps of x * weights[tap][c] + bias[c] + residual[p][c], lo, hi).
   void (*depthwise)(const WindowRun& run);
-  /// The same, where each pixel of the input is read once for all windows that it is in; null: not faster here.
+  /// The same for a few channels, where pixels of x and y lie one behind the other: vectors go over pixels and channels
+  /// alike. Each tap has `repeated(channels)` weights, those of a pixel again and again.
+  void (*dense_depthwise)(const WindowRun& run);
+  /// 0: not for so many channels.
+  int64_t (*repeated)(int64_t channels);
+  /// As depthwise, where each pixel of the input is read once for all windows that it is in; null: not faster here.
   void (*sliding_depthwise)(const SlidingRun& run);
   int lanes;  // floats in a vector
   /// y[p][c] = max over taps of x; NaN wins. At least one tap.

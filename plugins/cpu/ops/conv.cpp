@@ -48,18 +48,20 @@ class ConvKernel {
       args.x_channels_first = x_first;
       if (!x_first) {
         args.x_strides = image_strides(x);
-      } else if (x_bytes > 0) {
-        auto* copy = reinterpret_cast<float*>(workspace);
-        transpose_planes(isa, args.x, copy, shape.batch, shape.in_channels, window.in_pixels(), 4,
-                         threads);
-        args.x = copy;
+      } else if (!conv.takes_channels_first()) {
         args.x_channels_first = false;
         args.x_strides = ImageStrides::dense(window.in, shape.in_channels);
+        if (x_bytes > 0) {
+          auto* copy = reinterpret_cast<float*>(workspace);
+          transpose_planes(isa, args.x, copy, shape.batch, shape.in_channels, window.in_pixels(), 4,
+                           threads);
+          args.x = copy;
+        }
       }
       args.bias = ctx.has_input(kBias) ? ctx.input(kBias).data<float>() : nullptr;
       args.residual = ctx.has_input(kResidual) ? ctx.input(kResidual).data<float>() : nullptr;
       auto* y_copy = reinterpret_cast<float*>(workspace + x_bytes);
-      args.y = y_first ? y_copy : y.mutable_data<float>();
+      args.y = y_bytes > 0 ? y_copy : y.mutable_data<float>();
       args.y_strides =
           y_first ? ImageStrides::dense(window.out, shape.out_channels) : image_strides(y);
       if (packed) {
@@ -71,7 +73,7 @@ class ConvKernel {
         args.packed = weights;
       }
       conv.run(args, workspace + x_bytes + y_bytes + w_bytes, threads);
-      if (y_first) {
+      if (y_bytes > 0) {
         transpose_planes(isa, y_copy, y.mutable_data<float>(), shape.batch, window.out_pixels(),
                          shape.out_channels, 4, threads);
       }
@@ -114,9 +116,11 @@ class ConvKernel {
         shape, ConvF32(shape, activation_, method, isa_, threads), x_first_, !last_, false, 0, 0, 0,
         isa_};
     const ConvF32& conv = prepared.conv;
-    if (x_first_ && !conv.takes_channels_first())
+    // A single channel lies as it does in the other order.
+    if (x_first_ && !conv.takes_channels_first() && shape.in_channels > 1)
       prepared.x_bytes = align64(static_cast<uint64_t>(x.size()) * 4);
-    if (!last_) prepared.y_bytes = align64(static_cast<uint64_t>(sdk::element_count(dims)) * 4);
+    if (!last_ && shape.out_channels > 1)
+      prepared.y_bytes = align64(static_cast<uint64_t>(sdk::element_count(dims)) * 4);
     prepared.packed = request_weights(ctx, conv, method);
     if (!prepared.packed)
       prepared.w_bytes = align64(static_cast<uint64_t>(conv.packed_floats()) * 4);

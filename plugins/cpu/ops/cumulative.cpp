@@ -37,6 +37,8 @@ template <class T, BinaryOp op>
 void accumulate_all(const Lanes& view, const void* from, void* to, const sdk::Threads& threads) {
   const T* x = static_cast<const T*>(from);
   T* y = static_cast<T*>(to);
+  if (view.outer == 0 || view.n == 0)
+    return;  // there may be any number of columns without elements
   const double ns = 2.0 * static_cast<double>(view.n);
   split_loop(threads, view.outer * view.inner, ns, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {

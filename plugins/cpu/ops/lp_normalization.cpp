@@ -103,7 +103,8 @@ class AxesNormalization {
     const DataType inner = prepared.in_double ? DataType::Double : DataType::Float;
     prepared.subtract = plan_binary(BinaryOp::kSub, inner, isa_, x.dims(), reduced, x.dims());
     prepared.divide = plan_binary(BinaryOp::kDiv, inner, isa_, x.dims(), reduced, x.dims());
-    ctx.set_workspace(Pieces::bytes(prepared.statistics, prepared.converts ? prepared.count : 0));
+    if (prepared.count > 0)
+      ctx.set_workspace(Pieces::bytes(prepared.statistics, prepared.converts ? prepared.count : 0));
     return prepared;
   }
 

@@ -13,53 +13,48 @@ namespace {
 
 enum class PadMode { Constant, Reflect, Edge, Wrap };
 
-/// Where each element of one output axis comes from; -1 for the constant.
-struct AxisMap {
-  std::vector<std::int64_t> from;
-  std::int64_t input_dim = 1;
-  std::int64_t run_begin = 0,
-               run_end = 0;  // the elements that lie in the input itself, one after another
-};
-
 /// The remainder that is not negative.
 std::int64_t modulo(std::int64_t value, std::int64_t divisor) {
   return ((value % divisor) + divisor) % divisor;
 }
 
-/// Where element `at` of the padding of an axis of `dim` elements comes from; -1 for the constant.
-std::int64_t source_of(PadMode mode, std::int64_t at, std::int64_t dim) {
-  switch (mode) {
-    case PadMode::Constant:
-      break;
-    case PadMode::Edge:
-      return at < 0 ? 0 : dim - 1;
-    case PadMode::Wrap:
-      return modulo(at, dim);
-    case PadMode::Reflect: {
-      const std::int64_t period = std::max<std::int64_t>(1, 2 * (dim - 1));
-      const std::int64_t place = modulo(at, period);
-      return place >= dim ? period - place : place;
-    }
-  }
-  return -1;
-}
+/// Where each element of one output axis comes from. No table: axes may be as long as a recording.
+struct PaddedAxis {
+  PadMode mode = PadMode::Constant;
+  std::int64_t dim = 1;  // of the input
+  std::int64_t before = 0, after = 0;
 
-AxisMap map_axis(PadMode mode, std::int64_t dim, std::int64_t before, std::int64_t after) {
-  AxisMap map;
-  map.input_dim = dim;
-  const std::int64_t count = dim + before + after;
-  if (dim == 0 && count > 0 && mode != PadMode::Constant)
-    sdk::invalid("Pad: an axis without elements can only be padded with a constant");
-  map.from.resize(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t at = i - before;
-    const bool is_inside = at >= 0 && at < dim;
-    map.from[static_cast<std::size_t>(i)] = is_inside ? at : source_of(mode, at, dim);
+  std::int64_t count() const { return dim + before + after; }
+  /// The elements that lie in the input itself, one after another.
+  std::int64_t run_begin() const { return std::clamp<std::int64_t>(before, 0, count()); }
+  std::int64_t run_end() const {
+    return std::clamp<std::int64_t>(before + dim, run_begin(), count());
   }
-  map.run_begin = std::clamp<std::int64_t>(before, 0, count);
-  map.run_end = std::clamp<std::int64_t>(before + dim, map.run_begin, count);
-  return map;
-}
+
+  /// The place of element `index` in the input's axis; -1 for the constant.
+  std::int64_t place(std::int64_t index) const {
+    const std::int64_t at = index - before;
+    if (at >= 0 && at < dim) return at;
+    switch (mode) {
+      case PadMode::Constant:
+        break;
+      case PadMode::Edge:
+        return at < 0 ? 0 : dim - 1;
+      case PadMode::Wrap: {
+        const std::int64_t once = at < 0 ? at + dim : at - dim;  // without a division
+        return once >= 0 && once < dim ? once : modulo(at, dim);
+      }
+      case PadMode::Reflect: {
+        const std::int64_t once = at < 0 ? -at : 2 * (dim - 1) - at;
+        if (once >= 0 && once < dim) return once;
+        const std::int64_t period = std::max<std::int64_t>(1, 2 * (dim - 1));
+        const std::int64_t within = modulo(at, period);
+        return within >= dim ? period - within : within;
+      }
+    }
+    return -1;
+  }
+};
 
 /// The elements of axis `axis` with its pads. Errors: BP_INVALID_ARGUMENT where that is no size.
 std::int64_t padded_dim(std::size_t axis, std::int64_t dim, std::int64_t before,
@@ -75,8 +70,8 @@ std::int64_t padded_dim(std::size_t axis, std::int64_t dim, std::int64_t before,
 
 /// A padded copy, row by row of the last axis that is padded; `block` elements after it stay together.
 struct PadPlan {
-  RowSources outer;
-  AxisMap last;
+  RowSources<PaddedAxis> outer;
+  PaddedAxis last;
   std::int64_t block = 1, size = 0;
   ElementValue value;             // for Constant, unless it comes with the run
   std::uint32_t value_input = 0;  // 0: none
@@ -84,7 +79,7 @@ struct PadPlan {
 
   PadPlan(PadMode mode, sdk::DataType type, sdk::DimsView dims, const sdk::Dims& before,
           const sdk::Dims& after)
-      : last(map_axis(mode, 1, 0, 0)), bits(sdk::element_bits(type)) {
+      : bits(sdk::element_bits(type)) {
     require_storable(type);
     for (std::size_t i = 0; i < dims.size(); ++i) {
       if (dims[i] + before[i] + after[i] == 0) return;  // the other axes may then be of any size
@@ -94,14 +89,16 @@ struct PadPlan {
       block *= dims[--padded];
     }
     for (std::size_t i = 0; i < padded; ++i) {
-      AxisMap map = map_axis(mode, dims[i], before[i], after[i]);
+      const PaddedAxis axis{mode, dims[i], before[i], after[i]};
+      if (axis.dim == 0 && mode != PadMode::Constant)
+        sdk::invalid("Pad: an axis without elements can only be padded with a constant");
       if (i + 1 == padded) {
-        last = std::move(map);
+        last = axis;
       } else {
-        outer.add(std::move(map.from), map.input_dim);
+        outer.add(axis, axis.dim);
       }
     }
-    size = outer.rows() * block * static_cast<std::int64_t>(last.from.size());
+    size = outer.rows() * block * last.count();
   }
 
   void compute(const sdk::ComputeContext& ctx) const {
@@ -139,17 +136,17 @@ struct PadPlan {
   template <class Fill>
   void copy_rows(const ElementMover& mover, std::int64_t begin, std::int64_t end,
                  const Fill& fill) const {
-    const auto columns = static_cast<std::int64_t>(last.from.size());
-    const std::int64_t run = (last.run_end - last.run_begin) * block;
-    const std::int64_t run_source =
-        run > 0 ? last.from[static_cast<std::size_t>(last.run_begin)] * block : 0;
+    const std::int64_t columns = last.count();
+    const std::int64_t run_begin = last.run_begin(), run_end = last.run_end();
+    const std::int64_t run = (run_end - run_begin) * block;
+    const std::int64_t run_source = run > 0 ? last.place(run_begin) * block : 0;
     outer.each(begin, end, [&](std::int64_t row, std::int64_t source) {
       const std::int64_t target = row * columns * block;
       if (source < 0) return fill(target, columns * block);
-      const std::int64_t from = source * last.input_dim * block;
-      copy_edge(mover, target, from, 0, last.run_begin, fill);
-      if (run > 0) mover.copy(target + last.run_begin * block, from + run_source, run);
-      copy_edge(mover, target, from, last.run_end, columns, fill);
+      const std::int64_t from = source * last.dim * block;
+      copy_edge(mover, target, from, 0, run_begin, fill);
+      if (run > 0) mover.copy(target + run_begin * block, from + run_source, run);
+      copy_edge(mover, target, from, run_end, columns, fill);
     });
   }
 
@@ -157,11 +154,9 @@ struct PadPlan {
   void copy_edge(const ElementMover& mover, std::int64_t target, std::int64_t from,
                  std::int64_t begin, std::int64_t end, const Fill& fill) const {
     if (begin == end) return;
-    if (last.from[static_cast<std::size_t>(begin)] < 0)
-      return fill(target + begin * block, (end - begin) * block);
-    for (std::int64_t i = begin; i < end; ++i) {
-      mover.copy(target + i * block, from + last.from[static_cast<std::size_t>(i)] * block, block);
-    }
+    if (last.mode == PadMode::Constant) return fill(target + begin * block, (end - begin) * block);
+    for (std::int64_t i = begin; i < end; ++i)
+      mover.copy(target + i * block, from + last.place(i) * block, block);
   }
 };
 
@@ -194,7 +189,6 @@ class Pad {
       after[axis] = pads[count + i];
       dims[axis] = padded_dim(axis, dims[axis], pads[i], pads[count + i]);
     }
-    // First, as it refuses what is too large for the tables of places, too.
     ctx.set_output(0, input.type(), dims);
     Prepared prepared(mode_, input.type(), input.dims(), before, after);
     if (from_inputs_) {

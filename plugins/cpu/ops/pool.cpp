@@ -327,8 +327,8 @@ class FirstPool {
     ctx.set_output(0, x.type(), dims);
     if (ctx.output_wanted(1)) ctx.set_output(1, sdk::DataType::Int64, dims);
     Prepared prepared{attributes_, window, x.dim(0) * x.dim(1)};
-    if (!ctx.output_wanted(1) && window.in_pixels() > 0 && window.out_pixels() > 0 &&
-        stays_near(window))
+    if (!ctx.output_wanted(1) && prepared.planes > 0 && window.in_pixels() > 0 &&
+        window.out_pixels() > 0 && stays_near(window))
       go_by_lines(ctx, prepared);
     return prepared;
   }

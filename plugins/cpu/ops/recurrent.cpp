@@ -104,9 +104,11 @@ class RecurrentKernel {
     Recurrent<W> layer;
     bool w_packed, r_packed;
     std::uint64_t converted_bytes;
+    bool is_empty = false;  // no sequences, of any number of steps
 
     void compute(const sdk::ComputeContext& ctx) const {
       if (ctx.has_input(kLengths)) check_lengths(ctx.input(kLengths));
+      if (is_empty) return;
       char* place = ctx.workspace().mutable_data<char>();
       char* workspace = place + converted_bytes;
       const auto take = [&](std::int64_t count) {
@@ -223,7 +225,8 @@ class RecurrentKernel {
     }
     if (!p.w_packed) p.converted_bytes += bytes_of(p.layer.w_size());
     if (!p.r_packed) p.converted_bytes += bytes_of(p.layer.r_size());
-    ctx.set_workspace(p.converted_bytes + p.layer.workspace_bytes());
+    p.is_empty = shape.batch == 0;
+    if (!p.is_empty) ctx.set_workspace(p.converted_bytes + p.layer.workspace_bytes());
     ctx.set_variant(p.w_packed && p.r_packed
                         ? packed_variant(product_weights(shape.products), shape.products)
                         : "packing");

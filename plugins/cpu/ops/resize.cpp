@@ -1,5 +1,6 @@
 // Resize, Upsample: https://onnx.ai/onnx/operators/onnx__Resize.html, onnx__Upsample.html
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -13,6 +14,7 @@
 #include "plugins/cpu/kernels/resample.hpp"
 #include "plugins/cpu/kernels/row_sources.hpp"
 #include "plugins/cpu/kernels/strided_copy.hpp"
+#include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -46,19 +48,22 @@ ElementValue element_of(sdk::DataType type, double value) {
 /// What both ways of resizing share: the axes, and the elements that lie outside of the input.
 struct Resampled {
   sdk::Dims input, output;
-  std::vector<AxisTaps> axes;
+  std::vector<ResampledAxis> axes;
   ElementValue extrapolation;
   int bits = 0;
 
-  std::int64_t outer(std::size_t axis) const { return dims_product(output, 0, axis); }
-
   void extrapolate(const sdk::ComputeContext& ctx) const {
     for (std::size_t a = 0; a < axes.size(); ++a) {
-      if (axes[a].outside.empty()) continue;
+      const ResampledAxis& axis = axes[a];
+      if (!common::any_outside(axis.rule, axis.request)) continue;
+      const std::int64_t outer = dims_product(output, 0, a);
       const std::int64_t inner = dims_product(output, a + 1, output.size());
-      for (std::int64_t n = 0; n < outer(a) * axes[a].output; ++n) {
-        if (axes[a].outside[static_cast<std::size_t>(n % axes[a].output)] == 0) continue;
-        extrapolation.fill(ctx.output(0).mutable_data<void>(), n * inner, inner, bits);
+      for (std::int64_t y = 0; y < axis.count(); ++y) {
+        if (!common::is_outside(axis.rule, axis.request, y)) continue;
+        for (std::int64_t o = 0; o < outer; ++o) {
+          extrapolation.fill(ctx.output(0).mutable_data<void>(), (o * axis.count() + y) * inner,
+                             inner, bits);
+        }
       }
     }
   }
@@ -66,22 +71,22 @@ struct Resampled {
 
 /// Picks elements of any type.
 struct NearestResize : Resampled {
-  RowSources rows;
-  AxisTaps columns;        // the last axis that changes
+  RowSources<ResampledAxis> rows;
+  ResampledAxis columns;   // the last axis that changes
   std::int64_t block = 1;  // elements after it, which stay together
   std::int64_t repeat =
       0;  // how often each element of a row stands in the output; 0: not equally often
 
+  /// Takes the tables of the axes.
   void finish() {
     std::size_t count = axes.size();
-    while (count > 1 && axes[count - 1].identity()) block *= input[--count];
-    for (std::size_t a = 0; a + 1 < count; ++a) rows.add(axes[a].places, axes[a].input);
-    columns.places = {0};
-    if (count > 0) columns = axes[count - 1];
-    if (columns.input == 0 || columns.output % columns.input != 0) return;
-    repeat = columns.output / columns.input;
-    for (std::int64_t x = 0; x < columns.output; ++x) {
-      if (columns.places[static_cast<std::size_t>(x)] != x / repeat) repeat = 0;
+    while (count > 0 && axes[count - 1].same()) block *= input[--count];
+    for (std::size_t a = 0; a + 1 < count; ++a) rows.add(std::move(axes[a]), input[a]);
+    if (count > 0) columns = std::move(axes[count - 1]);
+    if (!columns.has_table() || columns.count() % columns.input() != 0) return;
+    repeat = columns.count() / columns.input();
+    for (std::int64_t x = 0; x < columns.count(); ++x) {
+      if (columns.place(x) != x / repeat) repeat = 0;
       if (repeat == 0) return;
     }
   }
@@ -89,29 +94,62 @@ struct NearestResize : Resampled {
   void compute(const sdk::ComputeContext& ctx) const {
     if (sdk::element_count(output) == 0) return;
     const ElementMover mover(ctx.input_value(0), ctx.output_value(0));
-    const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
-      pick_rows(mover, ctx, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end));
-    };
-    const std::int64_t row_bytes = std::max<std::int64_t>(1, columns.output * block * bits / 8);
-    const auto count = static_cast<std::uint64_t>(rows.rows());
-    if (!mover.parallel() || rows.rows() * row_bytes < kParallelBytes) {
-      part(0, count, 0);
+    if (columns.has_table()) {
+      pick_all_columns(mover, ctx);
     } else {
-      ctx.threads().parallel_for(
-          count, static_cast<std::uint64_t>(1 + kParallelBytes / 4 / row_bytes), part);
+      pick_blocks(mover, ctx);
     }
     extrapolate(ctx);
   }
 
  private:
+  /// Output elements [begin, end) of an axis and where they come from.
+  struct Columns {
+    std::int64_t begin, end;
+    const std::int64_t* places;
+  };
+
+  void pick_all_columns(const ElementMover& mover, const sdk::ComputeContext& ctx) const {
+    const Columns all{0, columns.count(), columns.table.places.data()};
+    const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+      pick_rows(mover, ctx, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end), all);
+    };
+    const std::int64_t row_bytes = std::max<std::int64_t>(1, columns.count() * block * bits / 8);
+    const auto count = static_cast<std::uint64_t>(rows.rows());
+    if (!mover.parallel() || rows.rows() * row_bytes < kParallelBytes) return part(0, count, 0);
+    ctx.threads().parallel_for(
+        count, static_cast<std::uint64_t>(1 + kParallelBytes / 4 / row_bytes), part);
+  }
+
+  /// Without a table: the places of a block of columns, and all rows of it.
+  void pick_blocks(const ElementMover& mover, const sdk::ComputeContext& ctx) const {
+    constexpr std::int64_t kColumns = ResampledAxis::kBlockTaps;
+    const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+      std::array<std::int64_t, kColumns> places;  // written as far as they are read
+      for (auto b = static_cast<std::int64_t>(begin); b < static_cast<std::int64_t>(end); ++b) {
+        const Columns some{b * kColumns, std::min(columns.count(), (b + 1) * kColumns),
+                           places.data()};
+        for (std::int64_t x = some.begin; x < some.end; ++x)
+          places[static_cast<std::size_t>(x - some.begin)] = columns.place(x);
+        pick_rows(mover, ctx, 0, rows.rows(), some);
+      }
+    };
+    const auto blocks = static_cast<std::uint64_t>(ceil_div(columns.count(), kColumns));
+    if (!mover.parallel()) return part(0, blocks, 0);
+    const std::int64_t bytes = std::max<std::int64_t>(1, rows.rows() * kColumns * block * bits / 8);
+    ctx.threads().parallel_for(blocks, static_cast<std::uint64_t>(1 + kParallelBytes / 4 / bytes),
+                               part);
+  }
+
   void pick_rows(const ElementMover& mover, const sdk::ComputeContext& ctx, std::int64_t begin,
-                 std::int64_t end) const {
-    const std::int64_t* places = columns.places.data();
-    const std::int64_t width = columns.output * block;
+                 std::int64_t end, const Columns& some) const {
+    const std::int64_t width = columns.count() * block;
+    const std::int64_t count = some.end - some.begin;
     if (!mover.parallel() || block > 1) {
       rows.each(begin, end, [&](std::int64_t row, std::int64_t source) {
-        for (std::int64_t x = 0; x < columns.output; ++x) {
-          mover.copy(row * width + x * block, (source * columns.input + places[x]) * block, block);
+        for (std::int64_t x = 0; x < count; ++x) {
+          mover.copy(row * width + (some.begin + x) * block,
+                     (source * columns.input() + some.places[x]) * block, block);
         }
       });
       return;
@@ -119,14 +157,14 @@ struct NearestResize : Resampled {
     with_unit(bits / 8, [&](auto unit) {
       using T = decltype(unit);
       const T* data = ctx.input(0).data<T>();
-      T* target = ctx.output(0).mutable_data<T>();
+      T* target = ctx.output(0).mutable_data<T>() + some.begin;
       std::int64_t before = -1;
       rows.each(begin, end, [&](std::int64_t row, std::int64_t source) {
         if (source == before) {  // the same row again
           std::memcpy(target + row * width, target + (row - 1) * width,
-                      static_cast<std::size_t>(width) * sizeof(T));
+                      static_cast<std::size_t>(count) * sizeof(T));
         } else {
-          pick_row(data + source * columns.input, target + row * width);
+          pick_row(data + source * columns.input(), target + row * width, some.places, count);
         }
         before = source;
       });
@@ -134,17 +172,16 @@ struct NearestResize : Resampled {
   }
 
   template <class T>
-  void pick_row(const T* from, T* to) const {
+  void pick_row(const T* from, T* to, const std::int64_t* places, std::int64_t count) const {
     if (repeat == 2) {
-      for (std::int64_t x = 0; x < columns.input; ++x) {
+      for (std::int64_t x = 0; x < columns.input(); ++x) {
         const T value = from[x];
         to[2 * x] = value;
         to[2 * x + 1] = value;
       }
       return;
     }
-    const std::int64_t* places = columns.places.data();
-    for (std::int64_t x = 0; x < columns.output; ++x) to[x] = from[places[x]];
+    for (std::int64_t x = 0; x < count; ++x) to[x] = from[places[x]];
   }
 };
 
@@ -159,11 +196,11 @@ struct SmoothResize : Resampled {
   // by s and after it are 4 / r + 1 / (r s) and 1 / s + 4 / (r s), equal where s is (r + 3) / 4.
   void finish() {
     for (std::size_t a = 0; a < axes.size(); ++a) {
-      if (!axes[a].identity()) order.push_back(a);
+      if (!axes[a].same()) order.push_back(a);
     }
     const auto shrinkage = [this](std::size_t axis) {
-      const double ratio = static_cast<double>(axes[axis].input) /
-                           static_cast<double>(std::max<std::int64_t>(1, axes[axis].output));
+      const double ratio = static_cast<double>(axes[axis].input()) /
+                           static_cast<double>(std::max<std::int64_t>(1, axes[axis].count()));
       return dims_product(input, axis + 1, input.size()) == 1 ? (ratio + 3) / 4 : ratio;
     };
     std::stable_sort(order.begin(), order.end(),
@@ -171,16 +208,15 @@ struct SmoothResize : Resampled {
     sdk::Dims dims = input;
     buffer = sdk::element_count(dims);
     for (const std::size_t a : order) {
-      dims[a] = axes[a].output;
+      dims[a] = axes[a].count();
       buffer = std::max(buffer, sdk::element_count(dims));
     }
   }
 
-  std::uint64_t workspace_bytes() const {
-    const std::uint64_t element = type == sdk::DataType::Double ? 8 : 4;
-    const bool direct =
-        (type == sdk::DataType::Float || type == sdk::DataType::Double) && order.size() < 2;
-    return direct ? 0 : 2 * static_cast<std::uint64_t>(buffer) * element;
+  std::uint64_t workspace_bytes(unsigned threads) const {
+    std::uint64_t scratch = 0;
+    for (const ResampledAxis& axis : axes) scratch = std::max(scratch, axis.scratch_bytes());
+    return buffer_bytes() + scratch * threads;
   }
 
   void compute(const sdk::ComputeContext& ctx) const {
@@ -194,6 +230,14 @@ struct SmoothResize : Resampled {
   }
 
  private:
+  /// Of both buffers.
+  std::uint64_t buffer_bytes() const {
+    const std::uint64_t element = type == sdk::DataType::Double ? 8 : 4;
+    const bool direct =
+        (type == sdk::DataType::Float || type == sdk::DataType::Double) && order.size() < 2;
+    return direct ? 0 : align64(2 * static_cast<std::uint64_t>(buffer) * element);
+  }
+
   /// The product of the dims of axes begin ... end - 1 in a pass; those of earlier passes have their new size.
   std::int64_t elements_within(std::size_t begin, std::size_t end, std::size_t pass) const {
     const auto earlier = order.begin() + static_cast<std::ptrdiff_t>(pass);
@@ -210,6 +254,7 @@ struct SmoothResize : Resampled {
     using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
     constexpr bool kDirect = std::is_same_v<T, Sum>;
     auto* buffers = ctx.workspace().mutable_data<Sum>();
+    char* scratch = ctx.workspace().mutable_data<char>() + buffer_bytes();
     const T* source = ctx.input(0).data<T>();
     T* target = ctx.output(0).mutable_data<T>();
     const Sum* current = nullptr;
@@ -230,7 +275,7 @@ struct SmoothResize : Resampled {
       if constexpr (kDirect) {
         if (step + 1 == order.size()) to = target;
       }
-      resample_pass(axes[axis], current, to, before, after, ctx.threads());
+      resample_pass(axes[axis], current, to, before, after, scratch, ctx.threads());
       current = to;
       next = 1 - next;
     }
@@ -277,8 +322,8 @@ class Resize {
     ctx.set_output(0, input.type(), common_part.output);
     if (sdk::element_count(common_part.output) == 0) return prepared;
     for (const common::AxisRequest& request : requests) {
-      common_part.axes.push_back(make_taps(node_.rule(), request));
-      if (!common_part.axes.back().outside.empty() && sdk::element_bytes(input.type()) == 0) {
+      common_part.axes.emplace_back(node_.rule(), request, input.type() == sdk::DataType::Double);
+      if (common::any_outside(node_.rule(), request) && sdk::element_bytes(input.type()) == 0) {
         sdk::unsupported("Resize: extrapolation for elements of type ",
                          sdk::type_name(input.type()));
       }
@@ -290,7 +335,7 @@ class Resize {
     prepared.smooth.type = input.type();
     common::with_number(input.type(), [](auto) {});
     prepared.smooth.finish();
-    ctx.set_workspace(prepared.smooth.workspace_bytes());
+    ctx.set_workspace(prepared.smooth.workspace_bytes(ctx.threads().count()));
     return prepared;
   }
 

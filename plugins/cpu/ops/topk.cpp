@@ -44,10 +44,13 @@ struct Better {
   }
 };
 
-/// The k best places of [0, dim) in `places`, best first; `places` has room for dim.
+/// Whether all places are ordered, instead of a heap of the k best.
+bool orders_all(std::int64_t dim, std::int64_t k) { return k > 1 && k > dim / 16; }
+
+/// The k best places of [0, dim) in `places`, best first; `places` has room for dim where all are ordered, else for k.
 template <class Compare>
 void select(std::int64_t dim, std::int64_t k, const Compare& better, std::int64_t* places) {
-  if (k > 1 && k > dim / 16) {
+  if (orders_all(dim, k)) {
     std::iota(places, places + dim, std::int64_t{0});
     if (k < dim) std::nth_element(places, places + k, places + dim, better);
     std::sort(places, places + k, better);
@@ -80,8 +83,17 @@ class TopK {
     std::int64_t outer, dim, inner, k;
     bool largest;
 
+    std::int64_t rows() const { return outer * inner; }
+    /// What a thread orders at a time.
+    std::int64_t places() const { return orders_all(dim, k) ? dim : k; }
+    bool serial() const { return rows() == 1 || rows() * dim < 8192; }
+    std::uint64_t workspace_bytes(unsigned threads) const {
+      if (rows() * k == 0) return 0;
+      return static_cast<std::uint64_t>(places()) * 8 * (serial() ? 1 : threads);
+    }
+
     void compute(const sdk::ComputeContext& ctx) const {
-      if (outer * inner * k == 0) return;
+      if (rows() * k == 0) return;
       common::with_number(ctx.input(0).type(), [&](auto tag) {
         using T = typename decltype(tag)::type;
         largest ? run<T, true>(ctx) : run<T, false>(ctx);
@@ -96,8 +108,8 @@ class TopK {
       std::int64_t* indices =
           ctx.has_output(1) ? ctx.output(1).mutable_data<std::int64_t>() : nullptr;
       auto* scratch = ctx.workspace().mutable_data<std::int64_t>();
-      const auto rows = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
-        std::int64_t* places = scratch + static_cast<std::int64_t>(worker) * dim;
+      const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
+        std::int64_t* places = scratch + static_cast<std::int64_t>(worker) * this->places();
         for (auto n = static_cast<std::int64_t>(begin); n < static_cast<std::int64_t>(end); ++n) {
           const T* row = input + n / inner * dim * inner + n % inner;
           select(dim, k, Better<T, kLargest>{row, inner}, places);
@@ -108,10 +120,9 @@ class TopK {
           }
         }
       };
-      const std::int64_t count = outer * inner;
-      if (count == 1 || count * dim < 8192) return rows(0, static_cast<std::uint64_t>(count), 0);
-      ctx.threads().parallel_for(static_cast<std::uint64_t>(count),
-                                 static_cast<std::uint64_t>(1 + 4096 / dim), rows);
+      const auto count = static_cast<std::uint64_t>(rows());
+      if (serial()) return part(0, count, 0);
+      ctx.threads().parallel_for(count, static_cast<std::uint64_t>(1 + 4096 / dim), part);
     }
   };
 
@@ -137,9 +148,10 @@ class TopK {
     dims[at] = k;
     if (ctx.output_wanted(0)) ctx.set_output(0, input.type(), dims);
     if (ctx.output_wanted(1)) ctx.set_output(1, sdk::DataType::Int64, dims);
-    ctx.set_workspace(static_cast<std::uint64_t>(input.dim(axis)) * 8 * ctx.threads().count());
-    return {dims_product(dims, 0, at), input.dim(axis), dims_product(dims, at + 1, dims.size()), k,
-            largest_};
+    const Prepared prepared{dims_product(dims, 0, at), input.dim(axis),
+                            dims_product(dims, at + 1, dims.size()), k, largest_};
+    ctx.set_workspace(prepared.workspace_bytes(ctx.threads().count()));
+    return prepared;
   }
 
  private:

@@ -17,7 +17,7 @@ AxisText add_axis(Work& work, Walk& walk, const common::AxisTaps& axis, std::siz
   std::vector<std::int32_t> places(axis.places.begin(), axis.places.end());
   walk.in(sdk::message("places", number),
           work.add_table(places.data(), places.size() * sizeof(std::int32_t)), DataType::Int32);
-  if (axis.weights.empty()) {
+  if (axis.weights.empty() && axis.float_weights.empty()) {
     text.place = sdk::message("places", number, "[", index, "]");
     return text;
   }
@@ -58,7 +58,7 @@ class Resize {
     if (sdk::element_count(dims) == 0) return;
     std::vector<common::AxisTaps> axes;
     for (const common::AxisRequest& request : requests)
-      axes.push_back(make_taps(node_.rule(), request));
+      axes.push_back(make_taps(node_.rule(), request, x.type() == DataType::Double));
     add_launch(work, x, dims, axes);
   }
 
@@ -78,7 +78,7 @@ class Resize {
       const std::string index = sdk::message("i", dims.size() - 1 - d);
       walk.number(sdk::message("s", d), from[d]).number(sdk::message("t", d), to[d]);
       target += sdk::message(" + ", index, " * t", d);
-      if (axes[d].identity()) {
+      if (axes[d].same) {
         source += sdk::message(" + ", index, " * s", d);
         continue;
       }
@@ -94,8 +94,7 @@ class Resize {
       outside += sdk::message("  if (outside", d, "[", index, "]) is_outside = 1;\n");
     }
     std::int64_t taps = 1;
-    for (const common::AxisTaps& axis : axes)
-      if (!axis.weights.empty()) taps *= axis.taps;
+    for (const common::AxisTaps& axis : axes) taps *= axis.same ? 1 : axis.taps;
     walk.in_bands(taps).real("extrapolation", node_.extrapolation());
     const char* const rounded = is_float ? "acc" : "rint(acc)";
     walk.body = sdk::message(
