@@ -107,13 +107,6 @@ Executable::Executable(const ProgramContext& context, Cut cut, ArenaPool* arenas
   generation_->program = std::make_unique<Program>(context_, cut_, refusals_);
 }
 
-/// Throws where what plans are made of is no longer what the session read. What runs have of it at hand is not looked at
-/// again for each of them.
-void Executable::check_files() const {
-  if (context_.files == nullptr) return;
-  for (const auto& file : *context_.files) file->check_unchanged();
-}
-
 Executable::~Executable() {
   for (std::atomic<Idle*>& idle : idle_) delete idle.load();
 }

@@ -168,7 +168,12 @@ class Executable : public Body {
                 const RunContext& context);
   void replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused);
   void build_next();
-  void check_files() const;
+  /// Throws where what plans are made of is no longer what the session read. What runs have of it at hand is not looked
+  /// at again for each of them.
+  void check_files() const {
+    if (context_.files == nullptr) return;
+    for (const auto& file : *context_.files) file->check_unchanged();
+  }
   void check_room(Generation& generation, const Segment& segment);
   void keep_plan(Generation& generation, PlanNode& from, PlanNode::Next plan, std::uint64_t start);
   void warn_of_moved(const Program& program);
