@@ -223,7 +223,14 @@ void SegmentContext::empty_dynamic() {
 }
 
 void SegmentContext::give_dynamic_back() {
-  for (const std::size_t index : dynamic_) values_[index].give_back();
+  for (const std::size_t index : dynamic_) give_back(static_cast<int>(index));
+}
+
+void SegmentContext::give_back(int slot) {
+  const Slot& said = segment_->slots[static_cast<std::size_t>(slot)];
+  const bool is_plain =
+      said.state->kind == ValueState::Kind::Tensor && said.state->type != DataType::String;
+  if (said.space == kHostSpace && !is_plain) value(slot).give_back();
 }
 
 void SegmentContext::bind_incoming(std::size_t index, const RuntimeValue& value) {

@@ -67,9 +67,10 @@ class SegmentContext {
   bool has_dynamic() const { return !dynamic_.empty(); }
   /// Makes all of them ready to be filled by kernels.
   void empty_dynamic();
-  /// Lets go of what is in all of them, or in one. To be made ready again.
+  /// Lets go of what is in all of them, or in one, but for memory of a device, or of a known size: that is for the next run,
+  /// which else would have to allocate it. To be made ready again.
   void give_dynamic_back();
-  void give_back(int slot) { value(slot).give_back(); }
+  void give_back(int slot);
   /// Gives an incoming value (index into Segment::incoming).
   void bind_incoming(std::size_t index, const RuntimeValue& value);
   /// Gives the memory of a fetch.

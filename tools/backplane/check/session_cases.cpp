@@ -95,7 +95,9 @@ class SessionCheck {
           is_taken = true;
         } catch (const Error& error) {
           if (first_refusal_.empty()) first_refusal_ = error.what();
-          if (mistake.empty() && !excuses(cases, error.code()))
+          // A model that is refused for what it is never came to the device; prepare's own mistakes are the kernels' cases.
+          const bool is_of_model = error.code() == BACKPLANE_INVALID_ARGUMENT;
+          if (mistake.empty() && !is_of_model && !excuses(cases, error.code()))
             mistake = node.text() + ": " + error.what();
         }
       }
