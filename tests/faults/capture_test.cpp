@@ -146,10 +146,10 @@ class BoundChain {
       : binding_(std::shared_ptr<Session>(&session.core(), [](Session*) {})) {
     x_->set_owned_tensor(DataType::Float, {4, 8});
     binding_.bind_input("x", x_);
-    move_output();
+    binding_.bind_output_to("v5", "fakegpu:0");
   }
   /// From here on the output is made in other memory.
-  void move_output() { binding_.bind_output_to("v5", "fakegpu:0"); }
+  void move_output() { binding_.take_output("v5"); }
   void read_from(const BoundChain& other) {
     binding_.bind_input("x", other.binding_.output("v5"), other.binding_.output_device("v5"));
   }
