@@ -160,7 +160,7 @@ class Pickling(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, r"neither copied nor pickled.*session\.io_binding\(\)"):
                 call(binding)
         for call in (copy.deepcopy, pickle.dumps):
-            with self.assertRaisesRegex(TypeError, "after its run"):
+            with self.assertRaisesRegex(ValueError, "no run of the binding has made the output 'y'"):
                 call(output)
         binding.run()
         kept = pickle.loads(pickle.dumps(output)), copy.deepcopy(output)

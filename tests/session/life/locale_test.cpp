@@ -30,7 +30,7 @@ std::vector<std::string> names_of(const TestSession& session) {
 
 TEST_F(Locales, NodesHaveTheSameNames) {
   const std::string model = unnamed_nodes();
-  const Settings settings = {{"providers", "cpu"}, {"optimization", "off"}};
+  const Settings settings = {{"providers", "cpu"}, {"optimization", "none"}};
   const std::vector<std::string> names = names_of(TestSession(model, settings));
   const CommaLocale commas;
   EXPECT_EQ(names_of(TestSession(model, settings)), names);
@@ -62,7 +62,7 @@ TEST_F(Locales, ASavedPlanIsOfEveryProgram) {
 TEST_F(Locales, MeasuredRatesAreKeptAndReadByEveryProgram) {
   const std::string model = small_net().bytes();
   const Settings settings =
-      with(with(kFakeAllowed, "placement_policy", "cost"), "copy_rates", file("rates"));
+      with(with(kFakeAllowed, "placement", "cost"), "copy_rates", file("rates"));
   std::optional<CommaLocale> commas(std::in_place);
   { const TestSession session(model, settings); }
   const std::string rates = read(file("rates"));
