@@ -133,6 +133,10 @@ void MappedFile::check_unchanged() const {
                    "write a new file and rename it"));
 }
 
+void check_unchanged(const MappedFiles& files) {
+  for (const auto& file : files) file->check_unchanged();
+}
+
 void MappedFile::let_go(std::span<const std::byte> bytes) {
   static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());

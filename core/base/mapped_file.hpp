@@ -64,5 +64,7 @@ class MappedFile {
 };
 
 using MappedFiles = std::vector<std::shared_ptr<const MappedFile>>;
+/// MappedFile::check_unchanged of each.
+void check_unchanged(const MappedFiles& files);
 
 }  // namespace backplane::core

@@ -180,13 +180,7 @@ class Builder {
 
   /// Bodies may read what a node makes that the file stores behind them.
   void type_outputs_for_bodies() {
-    const bool has_bodies =
-        std::any_of(proto_.node().begin(), proto_.node().end(), [](const NodeProto& node) {
-          return std::any_of(
-              node.attribute().begin(), node.attribute().end(),
-              [](const AttributeProto& a) { return a.has_g() || a.graphs_size() > 0; });
-        });
-    if (!has_bodies) return;
+    if (std::none_of(proto_.node().begin(), proto_.node().end(), has_bodies)) return;
     for (const NodeProto& node : proto_.node()) {
       for (const std::string& output : node.output()) {
         const auto type = types_.find(output);
@@ -236,6 +230,11 @@ class Builder {
 };
 
 }  // namespace
+
+bool has_bodies(const NodeProto& node) {
+  return std::any_of(node.attribute().begin(), node.attribute().end(),
+                     [](const AttributeProto& a) { return a.has_g() || a.graphs_size() > 0; });
+}
 
 NodeId add_node(Graph& graph, const NodeProto& proto, int since_version, TensorReader& tensors,
                 const BodyBuilder& body) {

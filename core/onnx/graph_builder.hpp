@@ -16,6 +16,9 @@ namespace backplane::core {
 /// Makes the graph of a body; null: bodies are left out.
 using BodyBuilder = std::function<std::shared_ptr<Graph>(const ::onnx::GraphProto& body)>;
 
+/// Whether there are graphs among its attributes.
+bool has_bodies(const ::onnx::NodeProto& node);
+
 /// Adds a node to a graph, with its attributes.
 NodeId add_node(Graph& graph, const ::onnx::NodeProto& node, int since_version,
                 TensorReader& tensors, const BodyBuilder& body);

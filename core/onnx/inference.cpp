@@ -13,6 +13,7 @@
 #include "core/base/error.hpp"
 #include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
+#include "core/graph/made_up_symbol.hpp"
 #include "core/onnx/function_body.hpp"
 #include "core/onnx/function_operator.hpp"
 #include "core/onnx/graph_builder.hpp"
@@ -33,8 +34,6 @@ using ::onnx::TypeProto;
 
 // ONNX's propagation makes a message per element of what may be a shape; a longer vector is none.
 constexpr std::int64_t kLongestShape = 1024;
-// What ONNX's symbol table calls dimensions that nobody named.
-constexpr std::string_view kGeneratedSymbol = "unk__";
 
 /// Symbols that were taken from declarations.
 using Believed = std::set<std::string>;
@@ -69,7 +68,7 @@ void complete_tensor(TensorType& inferred, const TensorType& declared, Believed&
     auto& dim = *inferred.mutable_shape()->mutable_dim(i);
     // A name that the file gives says more than one that inference made up.
     const bool open = !dim.has_dim_value() &&
-                      (!dim.has_dim_param() || dim.dim_param().starts_with(kGeneratedSymbol));
+                      (!dim.has_dim_param() || dim.dim_param().starts_with(kMadeUpSymbol));
     if (!open || !declared.shape().dim(i).has_dim_param()) continue;
     dim.set_dim_param(declared.shape().dim(i).dim_param());
     believed.insert(dim.dim_param());
@@ -111,12 +110,6 @@ TypeProto type_of(const TensorProto& tensor) {
   auto* shape = type.mutable_tensor_type()->mutable_shape();
   for (const std::int64_t dim : tensor.dims()) shape->add_dim()->set_dim_value(dim);
   return type;
-}
-
-bool has_bodies(const NodeProto& node) {
-  return std::any_of(node.attribute().begin(), node.attribute().end(), [](const auto& attribute) {
-    return attribute.has_g() || attribute.graphs_size() > 0;
-  });
 }
 
 std::string shown(const TypeProto& type) {

@@ -187,9 +187,7 @@ void find_spent_slots(Segment& segment) {
   for (const auto& [fetch, slot] : segment.dynamic_fetches) keep(slot);
   for (std::size_t i = 0; i < segment.slots.size(); ++i) {
     const Slot& slot = segment.slots[i];
-    const bool is_whole =
-        slot.state->kind != ValueState::Kind::Tensor || slot.state->type == DataType::String;
-    if (slot.place != Place::Dynamic || !is_whole || last[i] < 0) continue;
+    if (slot.place != Place::Dynamic || !is_whole(slot) || last[i] < 0) continue;
     segment.steps[static_cast<std::size_t>(last[i])].spent.push_back(static_cast<int>(i));
   }
 }

@@ -46,6 +46,12 @@ std::uint64_t extent(const ValueState& state,
                      const std::optional<std::vector<std::int64_t>>& strides);
 inline std::uint64_t extent(const Slot& slot) { return extent(*slot.state, slot.strides); }
 
+/// Whether the value is handed on as a whole, and not by the memory of its elements: of unknown size, strings, sequences,
+/// optionals, maps.
+inline bool is_whole(const Slot& slot) {
+  return slot.state->kind != ValueState::Kind::Tensor || slot.state->type == DataType::String;
+}
+
 /// Somebody must wait until a stream has passed a step.
 struct Wait {
   int stream;  ///< index of the device whose stream it is

@@ -1,10 +1,10 @@
 // The C host interface: options, environments, sessions, bindings.
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 #include <nlohmann/json.hpp>
 
+#include "core/graph/made_up_symbol.hpp"
 #include "core/plugin_host/device_choice.hpp"
 #include "core/runtime/c_objects.hpp"
 
@@ -69,9 +69,6 @@ Options copy_of(const backplane_options* options) {
   const UseGate::Reading reading(from.gate, "options object");
   return from.options;
 }
-
-// Inference calls dimensions so that nobody named, see core/onnx/inference.cpp.
-constexpr std::string_view kMadeUpSymbol = "unk__";
 
 std::vector<ValueDescription> describe(const Graph& graph, const std::vector<ValueId>& values) {
   std::vector<ValueDescription> list;

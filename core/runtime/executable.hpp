@@ -171,8 +171,7 @@ class Executable : public Body {
   /// Throws where what plans are made of is no longer what the session read. What runs have of it at hand is not looked
   /// at again for each of them.
   void check_files() const {
-    if (context_.files == nullptr) return;
-    for (const auto& file : *context_.files) file->check_unchanged();
+    if (context_.files != nullptr) check_unchanged(*context_.files);
   }
   void check_room(Generation& generation, const Segment& segment);
   void keep_plan(Generation& generation, PlanNode& from, PlanNode::Next plan, std::uint64_t start);

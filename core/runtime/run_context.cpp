@@ -378,8 +378,8 @@ void RunContext::leave(SegmentContext& context) {
       left.slot = border.slot;
     } else if (slot.place == Place::Incoming) {
       const Border& from = segment.incoming[static_cast<std::size_t>(slot.number)];
-      const auto earlier = left_.find({from.value, from.space});
       if (from.value == border.value && from.space == border.space) continue;  // it is where it was
+      const auto earlier = left_.find({from.value, from.space});
       if (earlier != left_.end()) {
         left.owner = earlier->second.owner;
         left.slot = earlier->second.slot;

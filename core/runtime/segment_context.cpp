@@ -41,10 +41,6 @@ void point_at_weight(RuntimeValue& value, const Slot& slot) {
   point(value, weight.buffer, weight.offset, weight.host_ptr, slot.offset);
 }
 
-bool is_whole(const Slot& slot) {
-  return slot.state->kind != ValueState::Kind::Tensor || slot.state->type == DataType::String;
-}
-
 }  // namespace
 
 SegmentContext::SegmentContext(std::shared_ptr<const Segment> segment, const DeviceSet& devices,
@@ -228,9 +224,7 @@ void SegmentContext::give_dynamic_back() {
 
 void SegmentContext::give_back(int slot) {
   const Slot& said = segment_->slots[static_cast<std::size_t>(slot)];
-  const bool is_plain =
-      said.state->kind == ValueState::Kind::Tensor && said.state->type != DataType::String;
-  if (said.space == kHostSpace && !is_plain) value(slot).give_back();
+  if (said.space == kHostSpace && is_whole(said)) value(slot).give_back();
 }
 
 void SegmentContext::bind_incoming(std::size_t index, const RuntimeValue& value) {

@@ -160,7 +160,8 @@ class Session {
   void note_files();
   void check_written() const;
   void check_written(const std::string& option, const std::filesystem::path& path) const;
-  void check_files() const;
+  /// Throws where the contents of the model are no longer those that were read.
+  void check_files() const { check_unchanged(files_); }
   void check_placement_rules() const;
   void set_placement(ProgramContext& context) const;
   std::vector<std::string> remarks_on_devices() const;

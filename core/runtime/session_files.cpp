@@ -95,9 +95,4 @@ void Session::check_written(const std::string& option, const std::filesystem::pa
   }
 }
 
-/// Throws where the contents of the model are no longer those that were read.
-void Session::check_files() const {
-  for (const auto& file : files_) file->check_unchanged();
-}
-
 }  // namespace backplane::core
