@@ -198,6 +198,15 @@ struct TileStore {
 };
 #endif
 
+/// A row's bytes of the columns that exist, and zeros.
+inline void load_weights(const PackRowsU8& args, std::int64_t k, std::int8_t* to) {
+  std::memset(to, 0, kColumns);
+  if (k >= args.depth) return;
+  const std::uint8_t* from = args.weights + k * args.stride;
+  for (std::int64_t j = 0; j < args.width; ++j)
+    to[j] = static_cast<std::int8_t>(from[j] ^ args.flip);
+}
+
 /// Bytes of `n` channels, less than kColumns, of all taps of a pixel, in rows of kColumns.
 inline void copy_channels(const DepthwiseU8Args& args, const std::uint8_t* const* rows,
                           std::int64_t channel, std::int64_t n, std::uint8_t* to) {

@@ -235,15 +235,6 @@ int columns_for(std::int64_t) { return kColumns; }
 int max_rows(int) { return kTileRows; }
 int place(int lane, int k, int columns) { return (k / 2 * columns + lane) * 2 + k % 2; }
 
-/// A row's bytes of the columns that exist, and zeros.
-void load_weights(const PackRowsU8& args, std::int64_t k, std::int8_t* to) {
-  std::memset(to, 0, kColumns);
-  if (k >= args.depth) return;
-  const std::uint8_t* from = args.weights + k * args.stride;
-  for (std::int64_t j = 0; j < args.width; ++j)
-    to[j] = static_cast<std::int8_t>(from[j] ^ args.flip);
-}
-
 void pack_rows(const PackRowsU8& args) {
   int lanes[kColumns];
   for (int j = 0; j < kColumns; ++j) lanes[j] = lane(j, kColumns);
@@ -450,6 +441,24 @@ HWY_AFTER_NAMESPACE();
 namespace backplane::cpu {
 
 const KernelsU8& kernels_u8_pairs(Isa isa) { BP_SELECT_TARGET(isa, table_u8()); }
+
+std::int64_t tap_quad_bytes(std::int64_t taps, std::int64_t channels, int columns) {
+  const std::int64_t quads = (taps + kTapsOfQuad - 1) / kTapsOfQuad;
+  return quads * kTapsOfQuad * columns * ((channels + columns - 1) / columns);
+}
+
+void pack_tap_quads(const std::int8_t* weights, std::int64_t taps, std::int64_t channels,
+                    const TapUnit& unit, void* packed) {
+  const std::int64_t columns = unit.columns, step = kTapsOfQuad * columns;
+  std::memset(packed, 0, static_cast<std::size_t>(tap_quad_bytes(taps, channels, unit.columns)));
+  for (std::int64_t c = 0; c < channels; ++c) {
+    std::int8_t* const to = static_cast<std::int8_t*>(packed) +
+                            c / columns * tap_quad_bytes(taps, columns, unit.columns) +
+                            unit.lane(static_cast<int>(c % columns), unit.columns) * kTapsOfQuad;
+    for (std::int64_t t = 0; t < taps; ++t)
+      to[t / kTapsOfQuad * step + t % kTapsOfQuad] = weights[c * taps + t];
+  }
+}
 
 namespace {
 

@@ -150,6 +150,17 @@ struct KernelsU8 {
   void (*add)(const AddU8& args, std::int64_t n);
 };
 
+// Depthwise weights for instructions that multiply four bytes: units of `columns` channels, and in each, four taps by four, the
+// four weights of each lane; zeros where there are no more taps or channels.
+constexpr int kTapsOfQuad = 4;
+struct TapUnit {
+  int columns;
+  int (*lane)(int column, int columns);
+};
+std::int64_t tap_quad_bytes(std::int64_t taps, std::int64_t channels, int columns);
+void pack_tap_quads(const std::int8_t* weights, std::int64_t taps, std::int64_t channels,
+                    const TapUnit& unit, void* packed);
+
 /// The best that this processor has and `isa` allows.
 const KernelsU8& kernels_u8(Isa isa);
 /// Products of pairs of 16 bits, which every instruction set has.

@@ -92,7 +92,6 @@ KernelsU8::Tile find_tile(int rows, int, bool x_signed) {
   return find_rows<kTileRows>(rows, x_signed);
 }
 
-int columns_for(std::int64_t) { return kColumns; }
 int max_rows(int) { return kTileRows; }
 int place(int lane, int k, int) { return lane * 4 + k; }
 
@@ -108,17 +107,10 @@ struct Quads {
   __m256i v0, v1;
 };
 
-HWY_INLINE __m256i spread(__m128i row) {
-  return _mm256_permute4x64_epi64(_mm256_castsi128_si256(row), 0x10);
-}
-
-HWY_INLINE __m128i load_weights(const PackRowsU8& args, std::int64_t k) {
-  if (k >= args.depth) return _mm_setzero_si128();
-  const std::uint8_t* const from = args.weights + k * args.stride;
-  alignas(16) std::uint8_t row[kColumns] = {};
-  std::memcpy(row, from, static_cast<std::size_t>(args.width));
-  for (std::int64_t j = 0; j < args.width; ++j) row[j] ^= args.flip;
-  return _mm_load_si128(reinterpret_cast<const __m128i*>(row));
+/// A row of kColumns bytes.
+HWY_INLINE __m256i load_spread(const void* row) {
+  const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(row));
+  return _mm256_permute4x64_epi64(_mm256_castsi128_si256(bytes), 0x10);
 }
 
 /// Four rows become quads as pixels do; a row of ones sums the columns.
@@ -128,7 +120,11 @@ void pack_rows(const PackRowsU8& args) {
   Vector32 sums[kVectors] = {hn::Zero(Tag32()), hn::Zero(Tag32())};
   for (std::int64_t k = 0; k < args.depth; k += 4, to += kQuadBytes) {
     __m256i rows[4];
-    for (int i = 0; i < 4; ++i) rows[i] = spread(load_weights(args, k + i));
+    for (int i = 0; i < 4; ++i) {
+      std::int8_t bytes[kColumns];
+      load_weights(args, k + i, bytes);
+      rows[i] = load_spread(bytes);
+    }
     const Quads quads(rows);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), quads.v0);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + kVectorBytes), quads.v1);
@@ -138,30 +134,14 @@ void pack_rows(const PackRowsU8& args) {
   store_columns(sums[0], sums[1], args.width, args.sums);
 }
 
-// Channel by channel, four taps at a time. A unit of kColumns channels: per group of taps the four weights of each lane.
-constexpr int kTapsOfGroup = 4;
-
-std::int64_t groups_of(std::int64_t taps) { return (taps + kTapsOfGroup - 1) / kTapsOfGroup; }
-
+// Channel by channel, four taps at a time, as pack_tap_quads() has their weights.
 std::int64_t depthwise_bytes(std::int64_t taps, std::int64_t channels) {
-  return groups_of(taps) * kQuadBytes * ((channels + kColumns - 1) / kColumns);
-}
-
-int depthwise_lane(int channel) {
-  return channel / kColumns * kColumns + lane(channel % kColumns, kColumns);
+  return tap_quad_bytes(taps, channels, kColumns);
 }
 
 void pack_depthwise(const std::int8_t* weights, std::int64_t taps, std::int64_t channels,
                     void* packed) {
-  auto* to = static_cast<std::int8_t*>(packed);
-  std::memset(packed, 0, static_cast<std::size_t>(depthwise_bytes(taps, channels)));
-  for (std::int64_t c = 0; c < channels; ++c) {
-    std::int8_t* const unit = to + c / kColumns * groups_of(taps) * kQuadBytes +
-                              lane(static_cast<int>(c % kColumns), kColumns) * kTapsOfGroup;
-    for (std::int64_t t = 0; t < taps; ++t) {
-      unit[t / kTapsOfGroup * kQuadBytes + t % kTapsOfGroup] = weights[c * taps + t];
-    }
-  }
+  pack_tap_quads(weights, taps, channels, {kColumns, lane}, packed);
 }
 
 /// The sums of a unit of a pixel, of which the bytes of tap t are at row(t).
@@ -170,15 +150,14 @@ HWY_INLINE void sum_taps(std::int64_t any_taps, const std::int8_t* weights, __m2
                          const Row& row, Sums<1>& sums) {
   const std::int64_t taps = kTaps > 0 ? kTaps : any_taps;
 #pragma GCC unroll 3
-  for (std::int64_t t = 0; t < taps; t += kTapsOfGroup, weights += kQuadBytes) {
-    __m256i x[kTapsOfGroup];
+  for (std::int64_t t = 0; t < taps; t += kTapsOfQuad, weights += kQuadBytes) {
+    __m256i x[kTapsOfQuad];
 #pragma GCC unroll 4
-    for (int i = 0; i < kTapsOfGroup; ++i) {
+    for (int i = 0; i < kTapsOfQuad; ++i) {
       // What follows the last tap meets weights of zero.
       x[i] = x[0];
       if (t + i >= taps) continue;
-      const auto* from = reinterpret_cast<const __m128i*>(row(t + i));
-      x[i] = _mm256_xor_si256(spread(_mm_loadu_si128(from)), flip);
+      x[i] = _mm256_xor_si256(load_spread(row(t + i)), flip);
     }
     const Quads quads(x);
     sums[0][0] = add_products(sums[0][0], quads.v0, load_vector(weights));
@@ -195,7 +174,7 @@ void depthwise_pixels(const DepthwiseU8Args& args, bool x_signed) {
   std::memset(tail, 0, static_cast<std::size_t>(args.taps * kColumns));
   const auto* weights = static_cast<const std::int8_t*>(args.weights);
   for (std::int64_t c = 0; c < args.channels;
-       c += kColumns, weights += groups_of(args.taps) * kQuadBytes) {
+       c += kColumns, weights += depthwise_bytes(args.taps, kColumns)) {
     TileU8Args unit{};
     unit.columns = args.columns.from(c);
     unit.finish = args.finish;
@@ -229,7 +208,6 @@ void depthwise(const DepthwiseU8Args& args, bool x_signed) {
 const KernelsU8& table_u8_avxvnni() {
   static const KernelsU8 kernels = [] {
     KernelsU8 k = kernels_u8_pairs(Isa::kAvx2);
-    k.columns_for = columns_for;
     k.max_rows = max_rows;
     k.place = place;
     k.pack_rows = pack_rows;
@@ -237,7 +215,6 @@ const KernelsU8& table_u8_avxvnni() {
     k.tile = find_tile;
     k.depthwise_bytes = depthwise_bytes;
     k.pack_depthwise = pack_depthwise;
-    k.depthwise_lane = depthwise_lane;
     k.depthwise = depthwise;
     return k;
   }();

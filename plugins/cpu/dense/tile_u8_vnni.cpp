@@ -17,8 +17,7 @@ namespace {
 constexpr int kLanes = 16;
 constexpr int kWidest = 4;  // vectors of a panel
 constexpr int kColumns = kWidest * kLanes;
-constexpr int kTapsOfGroup = 4;
-static_assert(kTapsOfGroup == kWidest,
+static_assert(kTapsOfQuad == kWidest,
               "a group of taps fills as many vectors of quads as a panel has");
 // A float beyond it has no 32-bit integer; every byte is far below.
 constexpr float kLimit = 1e9F;
@@ -239,11 +238,8 @@ KernelsU8::Tile find_tile(int rows, int columns, bool x_signed) {
 
 int place(int lane, int k, int) { return lane * 4 + k; }
 
-std::int64_t blocks_of(std::int64_t channels) { return (channels + kColumns - 1) / kColumns; }
-std::int64_t groups_of(std::int64_t taps) { return (taps + kTapsOfGroup - 1) / kTapsOfGroup; }
-
 std::int64_t depthwise_bytes(std::int64_t taps, std::int64_t channels) {
-  return blocks_of(channels) * groups_of(taps) * kTapsOfGroup * kColumns;
+  return tap_quad_bytes(taps, channels, kColumns);
 }
 
 int depthwise_lane(int channel) {
@@ -252,16 +248,7 @@ int depthwise_lane(int channel) {
 
 void pack_depthwise(const std::int8_t* weights, std::int64_t taps, std::int64_t channels,
                     void* packed) {
-  auto* to = static_cast<std::int8_t*>(packed);
-  std::memset(to, 0, static_cast<std::size_t>(depthwise_bytes(taps, channels)));
-  const std::int64_t block_bytes = groups_of(taps) * kTapsOfGroup * kColumns;
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const int lane = lane_of(static_cast<int>(c % kColumns), kColumns);
-    std::int8_t* block = to + c / kColumns * block_bytes + lane * kTapsOfGroup;
-    for (std::int64_t t = 0; t < taps; ++t) {
-      block[t / kTapsOfGroup * kTapsOfGroup * kColumns + t % kTapsOfGroup] = weights[c * taps + t];
-    }
-  }
+  pack_tap_quads(weights, taps, channels, {kColumns, lane_of}, packed);
 }
 
 /// Four rows of 64 bytes become four vectors of quads, one of each column, in the order of the lanes.
@@ -361,9 +348,9 @@ void nine_taps(const DepthwiseBlock& block) {
   for (std::int64_t p = 0; p < block.args.pixels; ++p) {
     __m512i sums[kWidest];
     load_start(block, sums);
-    __m512i x[3][kTapsOfGroup];
+    __m512i x[3][kTapsOfQuad];
     repeat<9>([&](auto t) __attribute__((always_inline)) {
-      x[t / kTapsOfGroup][t % kTapsOfGroup] = load_tap(block, p, t);
+      x[t / kTapsOfQuad][t % kTapsOfQuad] = load_tap(block, p, t);
     });
     repeat<3>([&](auto i) __attribute__((always_inline)) { x[2][i + 1] = x[2][0]; });
     repeat<3>([&](auto g) __attribute__((always_inline)) { add_group(x[g], weights[g], sums); });
@@ -377,10 +364,10 @@ void any_taps(const DepthwiseBlock& block) {
     load_start(block, sums);
     const std::int8_t* from = block.weights;
     for (std::int64_t t = 0; t < block.args.taps;
-         t += kTapsOfGroup, from += kTapsOfGroup * kColumns) {
-      __m512i x[kTapsOfGroup];
+         t += kTapsOfQuad, from += kTapsOfQuad * kColumns) {
+      __m512i x[kTapsOfQuad];
       __m512i weights[kWidest];
-      repeat<kTapsOfGroup>([&](auto i) __attribute__((always_inline)) {
+      repeat<kTapsOfQuad>([&](auto i) __attribute__((always_inline)) {
         x[i] = load_tap(block, p, std::min<std::int64_t>(t + i, block.args.taps - 1));
         weights[i] = _mm512_loadu_si512(from + i * 64);
       });
@@ -391,7 +378,7 @@ void any_taps(const DepthwiseBlock& block) {
 }
 
 void depthwise(const DepthwiseU8Args& args, bool x_signed) {
-  const std::int64_t block_bytes = groups_of(args.taps) * kTapsOfGroup * kColumns;
+  const std::int64_t block_bytes = depthwise_bytes(args.taps, kColumns);
   const auto* weights = static_cast<const std::int8_t*>(args.weights);
   for (std::int64_t c = 0; c < args.channels; c += kColumns, weights += block_bytes) {
     const ColumnsU8 columns = args.columns.from(c);
