@@ -51,6 +51,8 @@ struct PluginRow {
   std::string provider;  ///< "" for a library of custom operators
   std::string provider_version;
   std::string no_devices_reason;  ///< what `enumerate` said when it found none
+  std::string
+      passed_over;  ///< why nobody gets the provider unless it is named; `enumerate` was not called then
   std::vector<const bp_device_info*> devices;
   std::vector<const bp_option*> options;  ///< that the provider takes
   std::size_t kernel_count = 0;           ///< in PluginSet::counted_rows alone
@@ -90,11 +92,12 @@ class PluginSet {
                      const std::vector<std::filesystem::path>& excluded = {}, Watch watch = {});
 
   /// Loads everything that is found, once, and says what became of each file. A provider whose name
-  /// another file has already is refused, naming both.
+  /// another file has already is refused, naming both. Providers that at first look (bp.first_look) have nothing for
+  /// who does not name them are not asked for devices.
   std::vector<PluginRow> rows();
 
-  /// The same with `kernel_count`, for which the best device of each provider is opened with its
-  /// default options; a file of custom operators counts its kernels for all providers.
+  /// The same with the devices of every provider and `kernel_count`, for which the best device of each is opened with
+  /// its default options; a file of custom operators counts its kernels for all providers.
   std::vector<PluginRow> counted_rows();
 
   /// Loads what it takes to find the provider (a file is tried first if its name contains the

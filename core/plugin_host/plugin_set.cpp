@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <set>
 
+#include "backplane/plugin_api/optional/first_look.h"
 #include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
 #include "core/plugin_host/device.hpp"
 #include "core/plugin_host/device_choice.hpp"
+#include "core/plugin_host/optional_interface.hpp"
 #include "core/plugin_host/plugin.hpp"
 #include "core/plugin_host/plugin_call.hpp"
 #include "core/plugin_host/plugin_description.hpp"
@@ -123,6 +125,44 @@ std::size_t count_guest_kernels(const bp_plugin& plugin, const std::string& prov
   return count;
 }
 
+/// Why the provider is not asked for devices by who does not name it; "" where it is.
+std::string why_passed_over(const bp_provider& provider) {
+  const std::string what = text("provider '", provider.name, "'");
+  const auto* const table = static_cast<const bp_first_look*>(
+      find_interface(provider, what, BP_FIRST_LOOK_INTERFACE, BP_SIZE_V1(bp_first_look, pass_over),
+                     "bp_first_look"));
+  if (table == nullptr) return "";
+  if (table->pass_over == nullptr) invalid(what, ": its bp_first_look lacks pass_over");
+  const char* reason = nullptr;
+  bp_status* const status =
+      call_plugin(what, [&] { return table->pass_over(provider.self, &reason); });
+  if (status != nullptr) {
+    take_error(status);
+    return "";
+  }
+  return plugin_text(reason);
+}
+
+/// An error is the reason that there are none.
+void find_devices(PluginRow& row, const bp_provider& provider) {
+  try {
+    row.devices = enumerate_devices(provider, &row.no_devices_reason);
+  } catch (const Error& error) {
+    row.no_devices_reason = error.message();
+  }
+}
+
+/// Where the first look fails, its error is what there is to say of devices.
+void look_for_devices(PluginRow& row, const bp_provider& provider) {
+  try {
+    row.passed_over = why_passed_over(provider);
+  } catch (const Error& error) {
+    row.no_devices_reason = error.message();
+    return;
+  }
+  if (row.passed_over.empty()) find_devices(row, provider);
+}
+
 const bp_provider* find_provider_in(const bp_plugin& plugin, const std::string& name) {
   for (std::uint32_t i = 0; i < plugin.provider_count; ++i) {
     if (plugin.providers[i]->name == name) return plugin.providers[i];
@@ -231,11 +271,7 @@ void PluginSet::add_rows(const fs::path& file) {
       if (provider.option_count > 0)
         one.options.assign(provider.options, provider.options + provider.option_count);
       watch_(file);
-      try {
-        one.devices = enumerate_devices(provider, &one.no_devices_reason);
-      } catch (const Error& error) {
-        one.no_devices_reason = error.message();
-      }
+      look_for_devices(one, provider);
     } else {
       one.plugin = nullptr;
     }
@@ -276,9 +312,11 @@ std::vector<PluginRow> PluginSet::counted_rows() {
         for (const auto& [name, provider] : providers_) {
           row.kernel_count += count_guest_kernels(plugin, name);
         }
-      } else if (!row.devices.empty()) {
-        count_kernels(row, *find_provider_in(plugin, row.provider));
+        continue;
       }
+      const bp_provider& provider = *find_provider_in(plugin, row.provider);
+      if (!row.passed_over.empty()) find_devices(row, provider);
+      if (!row.devices.empty()) count_kernels(row, provider);
     } catch (const Error& error) {
       row.reason = error.message();
     }
@@ -333,10 +371,11 @@ void PluginSet::throw_no_device() {
   std::string message = "no provider has a device that is taken unless it is named";
   for (const PluginRow& row : rows()) {
     if (row.provider.empty() || !row.loaded) continue;
+    const bool serves = !row.devices.empty() || !row.passed_over.empty();
+    const std::string& why = row.passed_over.empty() ? row.no_devices_reason : row.passed_over;
     message += text("; ", quoted(row.provider),
-                    row.devices.empty() ? " has no device" : " serves only when it is named");
-    if (row.devices.empty() && !row.no_devices_reason.empty())
-      message += ": " + row.no_devices_reason;
+                    serves ? " serves only when it is named" : " has no device",
+                    why.empty() ? "" : ": ", why);
   }
   throw Error(Code::NotFound, message + searched_text() + refused_text(""));
 }

@@ -91,6 +91,10 @@ std::string why_left_out(const PluginRow& row) {
   const std::string file = row.file.filename().string();
   if (!row.loaded) return text("the plugin ", quoted(file), ", which is refused: ", row.reason);
   if (row.provider.empty()) return "";
+  if (!row.passed_over.empty()) {
+    return text("the provider '", row.provider,
+                "', which serves only when it is named: ", row.passed_over);
+  }
   if (row.devices.empty()) {
     return text("the provider '", row.provider, "', which has no device",
                 row.no_devices_reason.empty() ? "" : ": " + row.no_devices_reason);

@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "backplane/plugin_api/optional/device_state.h"
+#include "backplane/plugin_api/optional/first_look.h"
 #include "plugins/common/device_ops/device_times.hpp"
 #include "plugins/common/device_ops/provider.hpp"
 #include "plugins/opencl/device.hpp"
 #include "plugins/opencl/device_api.hpp"
+#include "plugins/opencl/first_look.hpp"
 #include "plugins/opencl/host_views.hpp"
 #include "plugins/opencl/imported_memory.hpp"
 #include "plugins/opencl/kept_signals.hpp"
@@ -157,6 +159,7 @@ class Provider {
     raw_.get_interface = [](void*, const char* id, std::uint32_t min_version) -> const void* {
       if (min_version > 1) return nullptr;
       if (std::strcmp(id, BP_DEVICE_STATES_INTERFACE) == 0) return &device_states();
+      if (std::strcmp(id, BP_FIRST_LOOK_INTERFACE) == 0) return &first_look();
       if (std::strcmp(id, BP_HOST_MEMORY_INTERFACE) == 0) return &host_views();
       if (std::strcmp(id, BP_IMPORT_MEMORY_INTERFACE) == 0) return &imported_memory();
       return std::strcmp(id, BP_DEVICE_TIMES_INTERFACE) == 0 ? &device_ops::device_times<Stream>()
@@ -180,6 +183,21 @@ class Provider {
       return states;
     }();
     return kStates;
+  }
+
+  /// Processors score 0.
+  static const bp_first_look& first_look() {
+    static const bp_first_look kLook = [] {
+      bp_first_look look = sdk::abi_struct<bp_first_look>();
+      look.pass_over = [](void*, const char** reason) {
+        return sdk::guarded([&] {
+          static const std::string kWhy = why_only_processors();
+          *reason = kWhy.empty() ? nullptr : kWhy.c_str();
+        });
+      };
+      return look;
+    }();
+    return kLook;
   }
 
   FoundDevice& found(const bp_device_info* info) {

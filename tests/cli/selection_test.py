@@ -84,6 +84,27 @@ class Auto(program.ProgramTest):
         self.fail_with(2, ["no provider has a device", "'fakegpu' has no device"], "inspect", self.model, "--plugin-path", "plugins",
                        "--set", f"environment.plugin_exclude={':'.join(others)}", environment={"BACKPLANE_FAKEGPU_DEVICES": "0"})
 
+    def test_a_provider_that_is_passed_over_is_not_asked_for_devices(self):
+        """It would have none, and say so, had it been asked."""
+        none = {"BACKPLANE_FAKEGPU_DEVICES": "0", "BACKPLANE_FAKEGPU_PASS_OVER": "a driver that is slow to open"}
+        told = "providers=auto leaves out the provider 'fakegpu', which serves only when it is named: a driver that is slow to open"
+        self.assertIn(told, self.remarks(*FAKES, environment=none))
+        self.assertTrue(any("which has no device" in one for one in
+                            self.remarks(*FAKES, environment=none | {"BACKPLANE_FAKEGPU_PASS_OVER": "fail"})))
+        others = [str(path) for path in (program.BUILD / "lib/backplane/plugins").glob("*.so")]
+        (self.folder / "plugins").mkdir()
+        (self.folder / "plugins/fakegpu.so").symlink_to(FIXTURES / "fakegpu.so")
+        self.fail_with(2, ["no provider has a device", "'fakegpu' serves only when it is named: a driver"], "inspect", self.model,
+                       "--plugin-path", "plugins", "--set", f"environment.plugin_exclude={':'.join(others)}", environment=none)
+
+    def test_a_provider_that_is_passed_over_serves_who_names_it(self):
+        shy = {"BACKPLANE_FAKEGPU_PASS_OVER": "a driver that is slow to open"}
+        made = self.json_of("inspect", self.model, *FAKES, "--providers", "fakegpu,cpu", "--explain", environment=shy)
+        self.assertEqual([node["provider"] for node in made["nodes"]], ["fakegpu:0"])
+        rows = self.json_of("providers", *FAKES, environment=shy)
+        rows = rows["plugins"] if isinstance(rows, dict) else rows
+        self.assertEqual([len(row["devices"]) for row in rows if row.get("provider") == "fakegpu"], [2])
+
     def test_a_refused_plugin(self):
         (self.folder / "plugins").mkdir()
         self.save("not a shared object", "plugins/broken.so")

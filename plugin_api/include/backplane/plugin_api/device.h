@@ -196,7 +196,8 @@ typedef struct bp_provider {
   uint64_t option_count;
   void* self;
 
-  /* Shows the devices that are there; none is no error. Cheap: opens nothing.
+  /* Shows the devices that are there; none is no error. Cheap: opens nothing (where a driver must be opened to see
+   * them, optional/first_look.h says whether that is worth it).
    * Ownership: infos stay the plugin's. Threads: any.
    * Errors: BP_UNSUPPORTED with the reason why there can be none (no driver ...). Since: 1.0 */
   bp_status* (*enumerate)(void* self, void* sink_ctx, bp_device_sink sink);
