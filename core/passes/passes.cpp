@@ -16,12 +16,13 @@ struct Pass {
   bool (*apply)(Graph& graph, PassRun& run);
 };
 
-// Their order: constants first, since no-ops and equal nodes show only then; reads of shapes before nodes are
-// merged; dead nodes last, since the others make them.
+// Their order: no-ops first, since folding one copies the weight that it hands on; then constants, since most no-ops
+// and equal nodes show only behind them; reads of shapes before nodes are merged; dead nodes last, since the others make
+// them.
 constexpr Pass kPasses[] = {
+    {"eliminate_identities", OptimizationLevel::Basic, eliminate_identities},
     {kFoldingPass, OptimizationLevel::Basic, fold_constants},
     {"inline_constant_if", OptimizationLevel::Basic, inline_constant_if},
-    {"eliminate_identities", OptimizationLevel::Basic, eliminate_identities},
     {"capture_loop_invariants", OptimizationLevel::Basic, capture_loop_invariants},
     {"unify_shape_reads", OptimizationLevel::Extended, unify_shape_reads},
     {"merge_common_subexpressions", OptimizationLevel::Extended, merge_common_subexpressions},

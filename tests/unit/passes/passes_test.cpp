@@ -53,6 +53,23 @@ TEST_F(Passes, RunUntilNothingChanges) {
   EXPECT_EQ(graph().node_count(), 2u);
 }
 
+/// A weight that many layers share, each by an Identity, is in memory once at all times.
+TEST_F(Passes, AWeightThatIsHandedOnIsNotCopied) {
+  input("x");
+  initializer("weight", {1, 2});
+  const Constant* const weight = value("weight").constant.get();
+  for (const char* name : {"a", "b"}) {
+    add("Identity", {"weight"}, {name});
+    add("Sum", {"x", name}, {std::string(name) + "_sum"}, name);
+    output(std::string(name) + "_sum");
+  }
+  run("", OptimizationLevel::Basic);
+  EXPECT_EQ(evaluations_, 0);
+  EXPECT_THAT(nodes(), ::testing::UnorderedElementsAre("a", "b"));
+  for (const NodeId node : topological_order(graph()))
+    EXPECT_EQ(graph().value(graph().node(node).inputs[1]).constant.get(), weight);
+}
+
 TEST_F(Passes, SwitchOffByName) {
   build();
   options_.level = OptimizationLevel::All;
