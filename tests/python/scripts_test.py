@@ -33,6 +33,19 @@ class Programs(unittest.TestCase):
             made.append(json.loads(ran.stdout))
         self.assertEqual(made[0], made[1])
 
+    def test_imports_from_within_onnx_runtimes_package(self):
+        """With this package in its place, as programs of others are run."""
+        program = ("import sys, backplane; sys.modules['onnxruntime'] = backplane\n"
+                   "from onnxruntime.capi import _pybind_state as C\n"
+                   "from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession\n"
+                   "import onnxruntime.capi.onnxruntime_pybind11_state as state\n"
+                   "import onnxruntime as ort\n"
+                   "assert 'CPUExecutionProvider' in C.get_available_providers(), C.get_available_providers()\n"
+                   "assert issubclass(ort.capi.onnxruntime_pybind11_state.InvalidArgument, state.Fail)\n"
+                   "try:\n    InferenceSession('not there.onnx')\nexcept state.NoSuchFile:\n    print('as there')")
+        ran = run("-c", program)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "as there\n"), ran.stderr)
+
     def test_the_readmes_example(self):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("digits.onnx", "images.npy"):

@@ -12,7 +12,7 @@ The library is found inside the package (a wheel), beside it (an installed tree)
 BACKPLANE_LIBRARY, a file or a folder.
 """
 
-from . import _library
+from . import _library, capi
 from ._binding import IOBinding
 from ._environment import (configure_environment, describe_plugins, disable_telemetry_events, get_all_providers,
                            get_available_providers, get_build_info, get_device, get_version_string, has_collective_ops, preload_dlls,
@@ -33,7 +33,7 @@ __all__ = [
     "Cancelled", "DeviceLost", "Error", "ExecutionMode", "ExecutionOrder", "Failed", "FileFailed", "GraphOptimizationLevel",
     "IOBinding", "Incompatible", "InferenceSession", "Internal", "InvalidArgument", "ModelMetadata", "NodeArg", "NotFound", "OrtValue",
     "OutOfMemory", "RunOptions", "SessionIOBinding", "SessionOptions", "Timeout", "Unimplemented", "Unsupported", "Value",
-    "__version__", "configure_environment", "describe_plugins", "disable_telemetry_events", "get_all_providers",
+    "__version__", "capi", "configure_environment", "describe_plugins", "disable_telemetry_events", "get_all_providers",
     "get_available_providers", "get_build_info", "get_device", "get_version_string", "has_collective_ops", "preload_dlls",
     "register_custom_ops_library", "set_default_logger_callback", "set_default_logger_severity", "set_default_logger_verbosity"]
 

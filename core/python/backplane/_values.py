@@ -330,7 +330,7 @@ def array_of(data: Any, element: ElementType, name: str) -> np.ndarray:
             if array.dtype.kind not in "UST" and array.dtype != object:
                 raise _wrong_type(name, element, f"an array of {array.dtype}", "strings are arrays of str, bytes or object")
         elif not element.accepts(array.dtype):
-            hint = f"convert it with array.astype(numpy.{element.dtype.name})" if element.is_plain else f"its arrays are of {element.dtype}"
+            hint = f"convert it with array.astype('{element.dtype.name}')" if element.is_plain else f"its arrays are of {element.dtype}"
             raise _wrong_type(name, element, f"an array of {array.dtype}", hint)
         return array
     if hasattr(data, "__array__") or hasattr(data, "__dlpack__"):  # a tensor of another library
