@@ -131,7 +131,7 @@ void AttentionF32::multiply(const Panels& panels, const Block& block, const floa
   tile.first = first;
   for (std::int64_t p = 0; p < panels.count(); ++p) {
     const Panels::Panel panel = panels.at(p);
-    tile.width = static_cast<std::int64_t>(panel.vectors) * panels.lanes;
+    tile.width = static_cast<std::int64_t>(panel.vectors) * panels.lanes();
     tile.panel = packed + panel.column * depth;
     for_equal_tiles(block.rows, tiles_->max_rows[panel.vectors], 1,
                     [&](std::int64_t row, std::int64_t count, std::int64_t) {

@@ -116,7 +116,7 @@ void WinogradConv::pack(const float* weights, const float* scales, float* packed
 
 void WinogradConv::pack_filters(const float* weights, const float* scales,
                                 const Panels::Panel& panel, float* packed) const {
-  const int64_t pitch = static_cast<int64_t>(panel.vectors) * point_.panels().lanes;
+  const int64_t pitch = static_cast<int64_t>(panel.vectors) * point_.panels().lanes();
   const int64_t point_floats = point_.packed_floats();
   float w[9][kWinogradFilters] = {};
   float u[kWinogradPoints][kWinogradFilters];

@@ -12,8 +12,9 @@ namespace backplane::cpu {
 /// one. No tile is higher than `tallest`; `count` is at most `most`, for kernels that compute several tiles in a call.
 template <class Body>
 void for_equal_tiles(std::int64_t rows, std::int64_t tallest, std::int64_t most, const Body& body) {
+  if (rows == 0) return;
+  if (rows <= tallest) return body(0, rows, 1);
   const std::int64_t tiles = ceil_div(rows, tallest);
-  if (tiles == 0) return;
   const std::int64_t least = rows / tiles;
   const std::int64_t higher = rows - least * tiles;  // tiles of one row more
   std::int64_t first = 0;

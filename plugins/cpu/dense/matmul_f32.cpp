@@ -100,7 +100,7 @@ void MatMulF32::pack(const float* b, float alpha, void* packed, const sdk::Threa
     return product_.pack(weights, 0, static_cast<float*>(packed), threads);
   const HalfConversion& narrowing = half_conversion(isa_, shape_.weight_type);
   for_each_panel(panels, threads, [&](const Panels::Panel& panel) {
-    const int64_t count = shape_.depth * panel.vectors * panels.lanes;
+    const int64_t count = shape_.depth * panel.vectors * panels.lanes();
     const auto floats = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(count));
     pack_panel(panels, weights, panel, floats.get());
     auto* to = static_cast<uint16_t*>(packed) + panel.column * shape_.depth;

@@ -63,7 +63,7 @@ NBitsLayout::NBitsLayout(const NBitsShape& shape, int lanes, int widest, bool qu
 
 void NBitsLayout::pack_values(const NBitsSource& source, const Panels::Panel& panel,
                               std::int64_t block, char* to) const {
-  const std::int64_t pitch = static_cast<std::int64_t>(panel.vectors) * panels_.lanes;
+  const std::int64_t pitch = static_cast<std::int64_t>(panel.vectors) * panels_.lanes();
   const std::int64_t first = block * shape_.block;
   const std::int64_t bits = shape_.bits;
   std::memset(to, 0, static_cast<std::size_t>(value_bytes(steps(block)) * pitch));
@@ -90,7 +90,7 @@ void NBitsLayout::pack_values(const NBitsSource& source, const Panels::Panel& pa
 
 void NBitsLayout::pack_panel(const NBitsSource& source, const Panels::Panel& panel,
                              char* packed) const {
-  const std::int64_t pitch = static_cast<std::int64_t>(panel.vectors) * panels_.lanes;
+  const std::int64_t pitch = static_cast<std::int64_t>(panel.vectors) * panels_.lanes();
   for (std::int64_t block = 0; block < blocks_; ++block) {
     char* to = packed + offset(panel, block);
     pack_values(source, panel, block, to);

@@ -69,7 +69,7 @@ class NBitsLayout {
   }
   /// The place of a block of a panel.
   std::int64_t offset(const Panels::Panel& panel, std::int64_t block) const {
-    return panel.column * column_bytes_ + block * block_bytes_ * panel.vectors * panels_.lanes;
+    return panel.column * column_bytes_ + block * block_bytes_ * panel.vectors * panels_.lanes();
   }
   /// Bytes of `steps` steps of one column.
   std::int64_t value_bytes(std::int64_t steps) const { return steps * shape_.bits / 8; }

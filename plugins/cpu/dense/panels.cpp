@@ -52,7 +52,7 @@ void pack_steps(const WeightView& weights, const T* from, int64_t steps, const P
 
 template <class T>
 void pack(const Panels& panels, const WeightView& weights, const Panels::Panel& panel, T* out) {
-  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels.lanes;
+  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels.lanes();
   // A few steps of the depth at a time, so that both sides of a transposition stay in the cache.
   constexpr int64_t kSteps = 16;
   for (int64_t tap = 0; tap < weights.taps; ++tap) {
@@ -73,7 +73,7 @@ void pack(const Panels& panels, const WeightView& weights, const Panels::Panel& 
 
 void pack_panel_pairs(const Panels& panels, const WeightView& weights, sdk::DataType type,
                       const Panels::Panel& panel, Isa isa, uint32_t* packed) {
-  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels.lanes;
+  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels.lanes();
   const auto count = static_cast<std::size_t>(weights.taps * weights.depth * pitch);
   const auto halves = std::make_unique_for_overwrite<uint16_t[]>(count);
   if (type != sdk::DataType::Float) pack(panels, weights, panel, halves.get());

@@ -11,35 +11,46 @@ namespace backplane::cpu {
 
 /// How the columns of a matrix are cut into panels of whole vectors, of nearly equal width. A panel holds,
 /// for each step of the depth, its columns one after another; panels follow each other.
-struct Panels {
+class Panels {
+ public:
   struct Panel {
     int64_t column;  // the first
     int vectors;
     int64_t width;  // columns that exist; the rest up to whole vectors is zero
   };
-  int64_t columns = 0;
-  int lanes = 1;
-  int widest = 1;  // vectors
-  /// All panels are of the widest, and a single vector that would be left over belongs to the last one.
-  bool takes_one_more = false;
+  Panels() = default;
+  /// `widest` is the vectors of the widest panel. Where it `takes_one_more`, all panels are of the widest, and a single
+  /// vector that would be left over belongs to the last one.
+  Panels(int64_t columns, int lanes, int widest, bool takes_one_more = false)
+      : columns_(columns),
+        lanes_(lanes),
+        widest_(widest),
+        vectors_((columns + lanes - 1) / lanes),
+        has_one_more_(takes_one_more && vectors_ > widest && vectors_ % widest == 1),
+        is_even_(has_one_more_ || vectors_ % widest == 0),
+        count_((vectors_ + widest - 1) / widest - (has_one_more_ ? 1 : 0)) {}
 
-  int64_t vectors() const { return (columns + lanes - 1) / lanes; }
-  int64_t padded_columns() const { return vectors() * lanes; }
-  int64_t count() const { return (vectors() + widest - 1) / widest - (has_one_more() ? 1 : 0); }
-  bool has_one_more() const {
-    return takes_one_more && vectors() > widest && vectors() % widest == 1;
-  }
-  int most_vectors() const { return widest + (has_one_more() ? 1 : 0); }
+  int lanes() const { return lanes_; }
+  int64_t padded_columns() const { return vectors_ * lanes_; }
+  int64_t count() const { return count_; }
+  int most_vectors() const { return widest_ + (has_one_more_ ? 1 : 0); }
   Panel at(int64_t index) const {
-    int64_t begin = vectors() * index / count();
-    int64_t end = vectors() * (index + 1) / count();
-    if (has_one_more()) {
-      begin = index * widest;
-      end = index + 1 == count() ? vectors() : begin + widest;
-    }
-    return {begin * lanes, static_cast<int>(end - begin),
-            std::min(columns - begin * lanes, (end - begin) * lanes)};
+    const int64_t begin = is_even_ ? index * widest_ : vectors_ * index / count_;
+    int64_t end = is_even_ ? begin + widest_ : vectors_ * (index + 1) / count_;
+    if (index + 1 == count_) end = vectors_;
+    return {begin * lanes_, static_cast<int>(end - begin),
+            std::min(columns_ - begin * lanes_, (end - begin) * lanes_)};
   }
+
+ private:
+  int64_t columns_ = 0;
+  int lanes_ = 1;
+  int widest_ = 1;
+  int64_t vectors_ = 0;
+  bool has_one_more_ = false;
+  bool is_even_ =
+      true;  // whether all panels but the last are of the widest; at() is called too often to divide
+  int64_t count_ = 0;
 };
 
 /// A matrix to be packed, element (tap, depth, column) at data[tap * tap_stride + depth * depth_stride +

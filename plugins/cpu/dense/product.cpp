@@ -121,8 +121,8 @@ void Product::cut_items() {
   if (has_buffer()) {
     // More rows share the unpacking of a panel.
     rows *= 2;
-    buffer_bytes_ =
-        static_cast<uint64_t>(ceil_div(steps, 8) * 8 * panels_.most_vectors() * panels_.lanes * 4);
+    buffer_bytes_ = static_cast<uint64_t>(ceil_div(steps, 8) * 8 * panels_.most_vectors() *
+                                          panels_.lanes() * 4);
     buffer_bytes_ = align64(buffer_bytes_);
   }
   rows = std::min({rows, kMaxCacheRows, kMaxTableEntries / std::max<int64_t>(1, shape_.taps)});
@@ -179,16 +179,11 @@ const float* const* Product::rounded_rows(const float* const* table, float* buff
 
 void Product::run_panel(const ProductArgs& args, const float* const* table, float* buffer,
                         int64_t row, int64_t count, int64_t index, const Block& block) const {
-  const int64_t group = index / panels_.count();
-  const Panels::Panel panel = panels_.at(index % panels_.count());
+  const int64_t group = shape_.groups == 1 ? 0 : index / panels_.count();
+  const Panels::Panel panel = panels_.at(index - group * panels_.count());
   const int64_t column = group * shape_.columns + panel.column;
-  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes;
-  TileArgs tile{};
-  tile.row_pitch = count;
-  tile.offset = rounding_ != nullptr ? 0 : group * shape_.depth + block.offset;
-  tile.depth = block.depth;
-  tile.taps = block.taps;
-  tile.panel = buffer;
+  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes();
+  const void* weights = buffer;
   if (shape_.unpacks) {
     args.unpack(args.unpack_from, panel, block.offset, block.depth, buffer);
   } else {
@@ -198,17 +193,28 @@ void Product::run_panel(const ProductArgs& args, const float* const* table, floa
     if (has_buffer()) {
       widening_->to_float(packed, buffer, block.taps * block.depth * pitch);
     } else {
-      tile.panel = packed;
+      weights = packed;
     }
   }
-  tile.out_stride = args.out_stride;
-  tile.width = panel.width;
-  tile.bias = args.bias != nullptr ? args.bias + column : nullptr;
-  tile.residual_stride = args.residual_stride;
-  tile.first = &block == blocks_.data();
-  tile.last = &block == &blocks_.back();
-  tile.lo = activation_.lo();
-  tile.hi = activation_.hi();
+  const TileArgs tile{
+      .rows = nullptr,
+      .row_pitch = count,
+      .offset = rounding_ != nullptr ? 0 : group * shape_.depth + block.offset,
+      .taps = block.taps,
+      .depth = block.depth,
+      .panel = weights,
+      .out = nullptr,
+      .out_stride = args.out_stride,
+      .width = panel.width,
+      .bias = args.bias != nullptr ? args.bias + column : nullptr,
+      .residual = nullptr,
+      .residual_stride = args.residual_stride,
+      .lo = activation_.lo(),
+      .hi = activation_.hi(),
+      .first = &block == blocks_.data(),
+      .last = &block == &blocks_.back(),
+      .more_tiles = 0,
+  };
   for (int64_t begin = 0; begin < count;) {
     const auto [offset, rows] = place(args, row + begin, count - begin);
     const float* residual = args.residual;
@@ -228,7 +234,7 @@ const TileKernels::Function* Product::tiles_of(int vectors) const {
 
 void Product::run_tiles(const TileArgs& all, const Panels::Panel& panel, const float* const* table,
                         const Run& run, const float* zeros) const {
-  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes;
+  const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes();
   const int64_t weight = has_buffer() ? 4 : weight_bytes();
   const TileKernels::Function* kernels = tiles_of(panel.vectors);
   // Tiles of as many rows are one call, unless each one has its own padding.
@@ -248,7 +254,7 @@ void Product::run_tiles(const TileArgs& all, const Panels::Panel& panel, const f
                     if (zeros != nullptr)
                       leave_padding_out(tile, rows, shape_.depth * pitch * weight, zeros);
                     if (tile.taps == 0 && !tile.first && !tile.last) return;
-                    kernels[rows](tile);
+                    kernels[shape_.rows == 1 ? 0 : rows](tile);
                     if (tile.last && !activation_.in_registers()) {
                       activations_->apply(activation_, tile.out, tile.out_stride, rows * count,
                                           panel.width);

@@ -85,7 +85,7 @@ NBitsProduct::Items NBitsProduct::items_of(std::int64_t rows, unsigned threads) 
 
 void NBitsProduct::finish(const NBitsArgs& args, const Panels::Panel& panel, std::int64_t row,
                           std::int64_t count, const float* sums) const {
-  const std::int64_t pitch = static_cast<std::int64_t>(panel.vectors) * layout_.panels().lanes;
+  const std::int64_t pitch = static_cast<std::int64_t>(panel.vectors) * layout_.panels().lanes();
   const std::int64_t columns = layout_.shape().columns;
   const float lo = activation_.lo();
   const float hi = activation_.hi();

@@ -28,6 +28,8 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
 // How far ahead the panel is fetched into the first-level cache, in bytes: far enough to hide the second
 // level's latency and most of the memory's, near enough not to push the rows out.
 constexpr int kPrefetchBytes = 2048;
+// Steps of the depth from which on a tile takes so long that asking for its results' memory before costs nothing.
+constexpr int64_t kFetchDepth = 64;
 
 /// A tile's vector `j` in memory. Of the last one only so many columns may exist.
 template <int kVectors>
@@ -54,6 +56,17 @@ struct TileRows {
   float* out;
   const float* residual;
 };
+
+/// Asks for the memory of the results, so that it is there when the products are done.
+template <int kRows, int kVectors>
+HWY_INLINE HWY_ATTR void fetch_results(const TileRows& at, ptrdiff_t stride) {
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    const float* row = at.out + i * stride;
+    __builtin_prefetch(row, 1, 3);
+    __builtin_prefetch(row + kVectors * kLanes - 1, 1, 3);
+  }
+}
 
 /// Where the sums of a tile begin: at the bias, or at what an earlier part of the depth left.
 template <int kRows, int kVectors>
@@ -198,6 +211,8 @@ HWY_ATTR void tiles(const TileArgs& args) {
   TileRows at{args.rows, args.out, args.residual};
   for (int64_t more = args.more_tiles;; --more) {
     Vector acc[kRows][kVectors];
+    if (args.first && args.depth >= kFetchDepth)
+      fetch_results<kRows, kVectors>(at, args.out_stride);
     start_sums(args, at.out, acc);
 #ifdef BP_HAS_PAIR_TILES
     if constexpr (std::is_same_v<Weight, Pair>) {
@@ -213,9 +228,61 @@ HWY_ATTR void tiles(const TileArgs& args) {
   }
 }
 
+/// The product of an only row: step k of the depth goes into the sums k % kSets.
+template <class Weight, int kVectors>
+HWY_ATTR void lone_row(const TileArgs& args) {
+  const Tag d;
+  constexpr int kSets = (8 + kVectors - 1) / kVectors;
+  constexpr int kPrefetched = kPrefetchBytes / static_cast<int>(sizeof(Weight));
+  const auto* HWY_RESTRICT panel = static_cast<const Weight*>(args.panel);
+  Vector total[1][kVectors];
+  start_sums(args, args.out, total);
+  Vector acc[kSets][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kSets; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::Zero(d);
+  }
+  for (int64_t t = 0; t < args.taps; ++t) {
+    const float* x = args.rows[t * args.row_pitch] + args.offset;
+    int64_t k = 0;
+    for (; k + kSets <= args.depth; k += kSets) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kSets; ++i) {
+        const Vector xi = hn::Set(d, x[k + i]);
+#pragma GCC unroll 4
+        for (int j = 0; j < kVectors; ++j)
+          acc[i][j] = hn::MulAdd(xi, load_floats(panel + j * kLanes), acc[i][j]);
+        __builtin_prefetch(panel + kPrefetched, 0, 3);
+        panel += kVectors * kLanes;
+      }
+    }
+    for (; k < args.depth; ++k, panel += kVectors * kLanes) {
+      const Vector xi = hn::Set(d, x[k]);
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j)
+        total[0][j] = hn::MulAdd(xi, load_floats(panel + j * kLanes), total[0][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kSets; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) total[0][j] = hn::Add(total[0][j], acc[i][j]);
+  }
+  store_sums(args, {args.rows, args.out, args.residual}, total);
+}
+
 /// Fills the rows of the tables for panels of `kVectors` vectors, up to `kRows` rows.
 template <int kVectors, int... kRows>
 void fill(TileKernels& kernels, std::integer_sequence<int, kRows...>) {
+  kernels.tile[kVectors][0] = lone_row<float, kVectors>;
+#ifdef BP_HAS_HALF_LOADS
+  kernels.half_tile[kVectors][0] = lone_row<HalfBits, kVectors>;
+  kernels.bfloat_tile[kVectors][0] = lone_row<BFloatBits, kVectors>;
+#endif
+#ifdef BP_HAS_PAIR_TILES
+  kernels.pair_tile[kVectors][0] = tiles<Pair, 1, kVectors>;
+#endif
   ((kernels.tile[kVectors][kRows + 1] = tiles<float, kRows + 1, kVectors>), ...);
 #ifdef BP_HAS_HALF_LOADS
   ((kernels.half_tile[kVectors][kRows + 1] = tiles<HalfBits, kRows + 1, kVectors>), ...);

@@ -48,6 +48,8 @@ struct TileKernels {
   int panel_vectors;                   // vectors in the widest panel
   bool takes_one_more;                 // whether a panel of one more is faster than one of one
   int max_rows[kMaxPanelVectors + 1];  // by the number of vectors in the panel
+  // By the number of vectors and of rows. In the place of 0 rows: for a product's only row, which has too few sums to hide
+  // how long an addition takes, and so adds into several, in another order.
   Function tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
   // Of weights of float16 and of bfloat16, which are computed with in float; null where the set has no such loads.
   Function half_tile[kMaxPanelVectors + 1][kMaxTileRows + 1];
