@@ -246,6 +246,43 @@ OpCase average_pool(Random& random) {
 }
 const Sweep kAveragePool("Pool", "Average", 60, average_pool);
 
+/// Windows that are whole lines or images.
+OpCase whole_windows(Random& random) {
+  const bool mean = random.one_in(2);
+  const std::int64_t axes = random.integer(1, 3);
+  const std::int64_t each = random.integer(0, axes - 1);  // first axes of which a window has one
+  const ElementType type = mean ? random.pick({ElementType::Float, ElementType::Double})
+                                : random.pick({ElementType::Float, ElementType::Double,
+                                               ElementType::Int8, ElementType::UInt8});
+  Dims dims = {random.integer(1, 2), random.pick<std::int64_t>({1, 3, 8, 17})};
+  Dims kernel;
+  std::int64_t count = dims[0] * dims[1];
+  for (std::int64_t axis = 0; axis < axes; ++axis) {
+    dims.push_back(axes == 1 ? random.integer(1, 300) : random.integer(1, 9));
+    kernel.push_back(axis < each ? 1 : dims.back());
+    count *= dims.back();
+  }
+  const bool real = type == ElementType::Float || type == ElementType::Double;
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const bool special = real && random.one_in(200);
+    const auto whole =
+        static_cast<double>(random.integer(type == ElementType::UInt8 ? 0 : -50, 50));
+    values.push_back(special ? random.pick({kNan, kInf, -kInf}) : whole / (real ? 7 : 1));
+  }
+  OpCase row;
+  row.node = {.op_type = mean ? "AveragePool" : "MaxPool",
+              .opset = 19,
+              .attributes = {{"kernel_shape", kernel}}};
+  if (mean && random.one_in(2)) row.node.attributes.push_back({"count_include_pad", 1});
+  if (random.one_in(3)) row.node.attributes.push_back({"ceil_mode", 1});
+  if (!mean && random.one_in(4)) row.output_count = 2;
+  row.inputs = {tensor(type, dims, std::move(values))};
+  row.tolerance = {32, 64};
+  return row;
+}
+const Sweep kWholeWindows("Pool", "WholeWindows", 80, whole_windows);
+
 OpCase lp_pool(Random& random) { return pool_of(random, "LpPool", random.integer(1, 2)); }
 const Sweep kLpPool("Pool", "Lp", 20, lp_pool);
 

@@ -47,6 +47,18 @@ const OpCase kRows[] = {
      .node = {.op_type = "ReduceMin", .opset = 20, .attributes = {{"keepdims", 1}}},
      .inputs = {f32({2, 0}, {}), constant(i64({1}))},
      .outputs = {f32({2, 1}, {kInf, kInf})}},
+    {.name = "RowsOfThreeHaveTheirNansAndInfinities",
+     .node = {.op_type = "ReduceMax", .opset = 18, .attributes = {{"keepdims", 0}}},
+     .inputs = {f32({9, 3},
+                    {kNan,  1,     2,  1,     kNan, 2,    1, 2,  kNan, kInf, kNan, 2,  -kInf, -kInf,
+                     -kInf, -kInf, -3, -kInf, 4,    kInf, 1, -7, -5,   -6,   3,    -1, 2}),
+                constant(i64({1}))},
+     .outputs = {f32({9}, {kNan, kNan, kNan, kNan, -kInf, -3, kInf, -5, 3})}},
+    {.name = "LogSumExpOfInfinitiesAndNans",
+     .node = {.op_type = "ReduceLogSumExp", .opset = 18, .attributes = {{"keepdims", 0}}},
+     .inputs = {f32({5, 2}, {-kInf, -kInf, kInf, 1, kInf, kNan, 1, kNan, -kInf, 2}),
+                constant(i64({1}))},
+     .outputs = {f32({5}, {-kInf, kInf, kNan, kNan, 2})}},
     {.name = "LogSumExpOfLargeValues",
      .node = {.op_type = "ReduceLogSumExp", .opset = 18, .attributes = {{"keepdims", 0}}},
      .inputs = {f32({2, 2}, {1000, 1000, -1000, -1000}), constant(i64({1}))},
@@ -148,6 +160,37 @@ OpCase large(Random& random) {
   return row;
 }
 const Sweep kLarge("Reduce", "Large", 6, large);
+
+/// Rows of a few numbers and of many, a vector of rows and less than one, with what is no number or has no size in some.
+OpCase rows_along_the_last_axis(Random& random) {
+  const std::string op = random.pick(kReductions);
+  const std::int64_t n = random.one_in(2)
+                             ? random.integer(1, 9)
+                             : random.pick<std::int64_t>(
+                                   {15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 129, 200, 300});
+  const std::int64_t rows = random.pick<std::int64_t>({1, 2, 7, 8, 9, 15, 16, 17, 35, 300});
+  const ElementType type = random.one_in(3) ? ElementType::Double : ElementType::Float;
+  // Kept axes around a folded one, too, and folded ones before a short axis.
+  const bool more = rows < 300 && random.one_in(3);
+  const bool columns = rows < 300 && !more && random.one_in(3);
+  const Dims dims = more      ? Dims{2, 3, rows, n}
+                    : columns ? Dims{rows, n, random.integer(1, 17)}
+                              : Dims{rows, n};
+  OpCase row;
+  row.node = {.op_type = op, .opset = 18, .attributes = {{"keepdims", 0}}};
+  const double low = op == "ReduceLogSum" ? 0.5 : op == "ReduceProd" ? 0.97 : -3;
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < rows * n * (more ? 6 : columns ? dims[2] : 1); ++i) {
+    const double value = random.real(low, op == "ReduceProd" ? 1.03 : 3);
+    const double special = random.pick({kNan, kInf, -kInf, -0.0});
+    const bool takes = i % 3 == 0 && random.one_in(static_cast<int>(5 * n));
+    values.push_back(takes && (op != "ReduceLogSum" || special > 0) ? special : value);
+  }
+  row.inputs = {tensor(type, dims, std::move(values)), constant(i64(more ? Dims{1, 3} : Dims{1}))};
+  row.tolerance = {64, 256};
+  return row;
+}
+const Sweep kRowsAlongTheLastAxis("Reduce", "RowsAlongTheLastAxis", 200, rows_along_the_last_axis);
 
 OpCase argument(Random& random) {
   OpCase row;

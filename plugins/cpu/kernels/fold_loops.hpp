@@ -31,16 +31,84 @@ Acc fold_one(Acc acc, T x) {
   }
   if constexpr (fold == Fold::kSumSquare) return acc + static_cast<Acc>(x) * static_cast<Acc>(x);
   if constexpr (fold == Fold::kProd) return acc * static_cast<Acc>(x);
-  if constexpr (fold == Fold::kMax) return acc != acc || acc > x ? acc : x;
-  if constexpr (fold == Fold::kMin) return acc != acc || acc < x ? acc : x;
+  // Two choices: which of two numbers is the greater one is not for branches.
+  if constexpr (fold == Fold::kMax) {
+    const Acc greater = acc > x ? acc : x;
+    return acc != acc ? acc : greater;
+  }
+  if constexpr (fold == Fold::kMin) {
+    const Acc less = acc < x ? acc : x;
+    return acc != acc ? acc : less;
+  }
+}
+
+/// The fold of an element into an accumulator where no NaN is among them.
+template <Fold fold, class Acc, class T>
+Acc fold_number(Acc acc, T x) {
+  if constexpr (fold == Fold::kMax)
+    return acc > x ? acc : x;
+  else if constexpr (fold == Fold::kMin)
+    return acc < x ? acc : x;
+  else
+    return fold_one<fold>(acc, x);
+}
+
+/// Whether no NaN is among x[0, n), and no infinity in long rows; without branches, which random numbers make slow.
+template <class T>
+bool are_numbers(const T* x, std::int64_t n) {
+  constexpr std::int64_t kParts = 8;
+  if (n < 2 * kParts) {
+    int unordered = 0;
+    for (std::int64_t i = 0; i < n; ++i) unordered |= static_cast<int>(x[i] != x[i]);
+    return unordered == 0;
+  }
+  T zero[kParts] = {};
+  std::int64_t i = 0;
+  for (; i + kParts <= n; i += kParts) {
+    for (std::int64_t k = 0; k < kParts; ++k) zero[k] += x[i + k] * T(0);
+  }
+  for (; i < n; ++i) zero[0] += x[i] * T(0);
+  for (std::int64_t k = 1; k < kParts; ++k) zero[0] += zero[k];
+  return zero[0] == 0;
 }
 
 template <Fold fold, class T, class Acc>
 Acc scalar_row(const T* x, std::int64_t n) {
+  constexpr bool kExtreme = fold == Fold::kMax || fold == Fold::kMin;
   Acc acc = fold == Fold::kProd ? Acc(1) : Acc(0);
-  if constexpr (fold == Fold::kMax || fold == Fold::kMin) acc = x[0];
-  for (std::int64_t i = 0; i < n; ++i) acc = fold_one<fold>(acc, x[i]);
+  if constexpr (kExtreme) acc = x[0];
+  std::int64_t i = 0;
+  if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (kExtreme) {
+      if (!are_numbers(x, n)) {
+        for (; i < n; ++i) acc = fold_one<fold>(acc, x[i]);
+        return acc;
+      }
+    }
+    // Partial results, since each step waits for the one before.
+    constexpr std::int64_t kParts = 8;
+    if (n >= 2 * kParts) {
+      Acc part[kParts];
+      for (std::int64_t k = 0; k < kParts; ++k) part[k] = acc;
+      for (; i + kParts <= n; i += kParts) {
+        for (std::int64_t k = 0; k < kParts; ++k) part[k] = fold_number<fold>(part[k], x[i + k]);
+      }
+      for (std::int64_t k = 1; k < kParts; ++k) {
+        if constexpr (kExtreme || fold == Fold::kProd)
+          part[0] = fold_number<fold>(part[0], part[k]);
+        else
+          part[0] += part[k];
+      }
+      acc = part[0];
+    }
+  }
+  for (; i < n; ++i) acc = fold_number<fold>(acc, x[i]);
   return acc;
+}
+
+template <Fold fold, class T, class Acc>
+void scalar_rows(const T* x, std::int64_t rows, std::int64_t n, Acc* y) {
+  for (std::int64_t r = 0; r < rows; ++r) y[r] = scalar_row<fold, T, Acc>(x + r * n, n);
 }
 
 template <Fold fold, class T, class Acc>
@@ -51,18 +119,20 @@ void scalar_columns(const T* x, std::int64_t stride, std::int64_t rows, Acc* acc
 }
 
 template <Fold fold, class Acc>
-Acc join(Acc a, Acc b) {
-  if constexpr (fold == Fold::kProd)
-    return a * b;
-  else if constexpr (fold == Fold::kMax || fold == Fold::kMin)
-    return fold_one<fold>(a, b);
-  else
-    return a + b;
+void join_all(Acc* total, const Acc* acc, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if constexpr (fold == Fold::kProd)
+      total[i] *= acc[i];
+    else if constexpr (fold == Fold::kMax || fold == Fold::kMin)
+      total[i] = fold_one<fold>(total[i], acc[i]);
+    else
+      total[i] += acc[i];
+  }
 }
 
 template <Fold fold, class T, class Acc>
 FoldLoops<T, Acc> loops_with(Acc start) {
-  return {start, scalar_row<fold, T, Acc>, scalar_columns<fold, T, Acc>, join<fold, Acc>};
+  return {start, scalar_rows<fold, T, Acc>, scalar_columns<fold, T, Acc>, join_all<fold, Acc>};
 }
 
 /// What T is accumulated in: sums and products of integers wrap in 64 bits without a sign.
@@ -80,7 +150,7 @@ FoldLoops<T, Accumulator<T, fold>> fold_loops([[maybe_unused]] Isa isa) {
   FoldLoops<T, Acc> loops = loops_with<fold, T, Acc>(start);
   if constexpr (std::is_same_v<T, float>) {
     const FoldF32 vector = fold_f32(isa, fold);
-    loops.row = vector.row;
+    loops.rows = vector.rows;
     loops.columns = vector.columns;
   }
   return loops;

@@ -15,8 +15,8 @@ enum class Fold { kSum, kSumAbs, kSumSquare, kProd, kMax, kMin };
 float fold_start(Fold fold);
 
 struct FoldF32 {
-  /// The fold of x[0, n).
-  float (*row)(const float* x, std::int64_t n);
+  /// y[r] = the fold of the `n` > 0 numbers from x[r * n] on, for r < rows.
+  void (*rows)(const float* x, std::int64_t rows, std::int64_t n, float* y);
   /// acc[i] = fold of acc[i] and x[r * stride + i] for r < rows; i < n. `acc` starts as fold_start.
   void (*columns)(const float* x, std::int64_t stride, std::int64_t rows, float* acc,
                   std::int64_t n);

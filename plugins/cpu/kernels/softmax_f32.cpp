@@ -163,6 +163,59 @@ void short_rows(const float* x, float* y, std::int64_t n, std::int64_t count) {
   }
 }
 
+/// sums[i] = the sum of e^(x - max[i]) over row i; i < width.
+void short_sums(const float* x, const float* max, float* sums, std::int64_t n, std::int64_t width) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  HWY_ALIGN float columns[kShortRow * kSoftmaxTile];
+  for (std::int64_t k = 0; k < n; ++k) {
+    for (std::int64_t i = 0; i < width; ++i) columns[k * kSoftmaxTile + i] = x[i * n + k];
+  }
+  for (std::int64_t i = 0; i < width; i += lanes) {
+    const auto some = static_cast<size_t>(std::min(lanes, width - i));
+    const V shift = load_some(d, max + i, some);
+    V sum = hn::Zero(d);
+    for (std::int64_t k = 0; k < n; ++k) {
+      const V v = load_some(d, columns + k * kSoftmaxTile + i, some);
+      sum = hn::Add(sum, vector_exp_negative(d, hn::Sub(v, shift)));
+    }
+    store_some(d, sum, sums + i, some);
+  }
+}
+
+/// Many terms are added in double, block by block.
+float long_sum(const float* x, size_t n, float max) {
+  constexpr size_t kBlock = 16384;
+  if (n <= kBlock) return sum_of_exp<false>(x, nullptr, n, max);
+  double sum = 0;
+  for (size_t i = 0; i < n; i += kBlock)
+    sum += static_cast<double>(sum_of_exp<false>(x + i, nullptr, std::min(kBlock, n - i), max));
+  return static_cast<float>(sum);
+}
+
+void log_sums(const float* x, const float* max, float* y, std::int64_t n, std::int64_t count) {
+  const Tag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  HWY_ALIGN float sums[kSoftmaxTile];
+  for (std::int64_t from = 0; from < count; from += kSoftmaxTile) {
+    const std::int64_t width = std::min(kSoftmaxTile, count - from);
+    if (n <= kShortRow) {
+      short_sums(x + from * n, max + from, sums, n, width);
+    } else {
+      for (std::int64_t i = 0; i < width; ++i)
+        sums[i] = long_sum(x + (from + i) * n, static_cast<size_t>(n), max[from + i]);
+    }
+    for (std::int64_t i = 0; i < width; i += lanes) {
+      const auto some = static_cast<size_t>(std::min(lanes, width - i));
+      const V greatest = load_some(d, max + from + i, some);
+      // Of infinity and NaN there is no distance: they are the result.
+      const auto finite = hn::Lt(hn::Abs(greatest), hn::Set(d, HUGE_VALF));
+      const V sum = hn::IfThenElse(finite, load_some(d, sums + i, some), hn::Set(d, 1.0f));
+      store_some(d, hn::Add(greatest, hn::Log(d, sum)), y + from + i, some);
+    }
+  }
+}
+
 template <bool kLog>
 void rows_of(const float* x, float* y, std::int64_t n, std::int64_t count) {
   if (n <= kShortRow && count > 1) return short_rows<kLog>(x, y, n, count);
@@ -178,7 +231,7 @@ void rows_of(const float* x, float* y, std::int64_t n, std::int64_t count) {
 
 const SoftmaxF32& find_softmax() {
   static constexpr SoftmaxF32 kSoftmax{rows_of<false>, rows_of<true>, columns_of<false>,
-                                       columns_of<true>};
+                                       columns_of<true>, log_sums};
   return kSoftmax;
 }
 

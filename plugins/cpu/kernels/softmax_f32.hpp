@@ -18,6 +18,8 @@ struct SoftmaxF32 {
                   std::int64_t width);
   void (*log_columns)(const float* x, float* y, std::int64_t n, std::int64_t stride,
                       std::int64_t width);
+  /// y[i] = max[i] + ln(sum of e^(x - max[i])) for rows like those of `rows`, whose maxima, or NaN, `max` has.
+  void (*log_sums)(const float* x, const float* max, float* y, std::int64_t n, std::int64_t count);
 };
 
 inline constexpr std::int64_t kSoftmaxTile = 128;

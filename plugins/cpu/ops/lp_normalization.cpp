@@ -20,6 +20,14 @@ using sdk::DataType;
 /// standard deviation and 1e-9.
 enum class Kind { kL1, kL2, kMeanVariance };
 
+/// y[i] = finish(sum[i]).
+template <class T, class Finish>
+auto each(const Finish& finish) {
+  return [finish](const T* sum, T* y, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = finish(sum[i]);
+  };
+}
+
 class AxesNormalization {
  public:
   struct Prepared {
@@ -56,17 +64,17 @@ class AxesNormalization {
       if (kind == Kind::kL1) {
         // A norm of 0 is that of zeros, which stay zeros.
         run_reduction(shape, fold_loops<Fold::kSumAbs, T>(isa), x, statistic, threads, kNs,
-                      [](T sum) { return sum == 0 ? T(1) : sum; });
+                      each<T>([](T sum) { return sum == 0 ? T(1) : sum; }));
       } else if (kind == Kind::kL2) {
         run_reduction(shape, fold_loops<Fold::kSumSquare, T>(isa), x, statistic, threads, kNs,
-                      [](T sum) { return sum == 0 ? T(1) : std::sqrt(sum); });
+                      each<T>([](T sum) { return sum == 0 ? T(1) : std::sqrt(sum); }));
       } else {
         run_reduction(shape, fold_loops<Fold::kSum, T>(isa), x, statistic, threads, kNs,
-                      [depth](T sum) { return sum / depth; });
+                      each<T>([depth](T sum) { return sum / depth; }));
         subtract.run(x, statistic, y, threads);
         x = y;
         run_reduction(shape, fold_loops<Fold::kSumSquare, T>(isa), x, statistic, threads, kNs,
-                      [depth](T sum) { return std::sqrt(sum / depth) + T(1e-9); });
+                      each<T>([depth](T sum) { return std::sqrt(sum / depth) + T(1e-9); }));
       }
       divide.run(x, statistic, y, threads);
       finish_write<T>(ctx.output(0), y, isa);

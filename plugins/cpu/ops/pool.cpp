@@ -7,6 +7,7 @@
 #include "plugins/cpu/dense/plain_product.hpp"
 #include "plugins/cpu/dense/sliding.hpp"
 #include "plugins/cpu/device.hpp"
+#include "plugins/cpu/kernels/fold_loops.hpp"
 #include "plugins/cpu/kernels/pool_lines.hpp"
 
 namespace backplane::cpu {
@@ -183,7 +184,7 @@ class LastGlobalMean {
 };
 
 /// Channels first, any type, MaxPool's second output too: plain loops, but for means and largest ones of floats and
-/// largest ones of bytes, which go line by line.
+/// largest ones of bytes, which go line by line, or are reductions where windows are whole lines or images.
 template <class T>
 class FirstPool {
  public:
@@ -193,6 +194,31 @@ class FirstPool {
     int64_t planes;
     PoolLines lines = {};
     PoolPlane<T> by_lines = nullptr;
+    bool folds = false;
+    ReductionShape shape = {};
+    Isa isa = Isa::kBaseline;
+
+    template <Fold fold, class Finish>
+    void run_fold(const sdk::ComputeContext& ctx, const Finish& finish) const {
+      constexpr double kNs = std::is_same_v<T, float> ? 0.08 : 0.6;
+      run_reduction(shape, fold_loops<fold, T>(isa), ctx.input(0).data<T>(),
+                    ctx.output(0).mutable_data<T>(), ctx.threads(), kNs, finish);
+    }
+
+    void compute_folds(const sdk::ComputeContext& ctx) const {
+      if constexpr (std::is_arithmetic_v<T>) {
+        if (attributes.kind == PoolKind::kMax) {
+          return run_fold<Fold::kMax>(
+              ctx, [](const T* acc, T* y, int64_t n) { std::copy_n(acc, n, y); });
+        }
+      }
+      if constexpr (std::is_floating_point_v<T>) {
+        const auto count = static_cast<T>(shape.depth());
+        run_fold<Fold::kSum>(ctx, [count](const T* acc, T* y, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) y[i] = acc[i] / count;
+        });
+      }
+    }
 
     void compute_by_lines(const sdk::ComputeContext& ctx) const {
       const T* x = ctx.input(0).data<T>();
@@ -210,6 +236,7 @@ class FirstPool {
     }
 
     void compute(const sdk::ComputeContext& ctx) const {
+      if (folds) return compute_folds(ctx);
       if (by_lines != nullptr) return compute_by_lines(ctx);
       const T* x = ctx.input(0).data<T>();
       T* y = ctx.output(0).mutable_data<T>();
@@ -328,12 +355,38 @@ class FirstPool {
     if (ctx.output_wanted(1)) ctx.set_output(1, sdk::DataType::Int64, dims);
     Prepared prepared{attributes_, window, x.dim(0) * x.dim(1)};
     if (!ctx.output_wanted(1) && prepared.planes > 0 && window.in_pixels() > 0 &&
-        window.out_pixels() > 0 && stays_near(window))
-      go_by_lines(ctx, prepared);
+        window.out_pixels() > 0) {
+      if (std::is_arithmetic_v<T> && attributes_.kind != PoolKind::kNorm && folds_lines(window)) {
+        const int64_t results = prepared.planes * window.out_pixels();
+        const sdk::Dims rows{results, window.in_pixels() / window.out_pixels()};
+        prepared.folds = true;
+        prepared.shape = plan_reduction(rows, {1});
+        prepared.isa = isa_;
+      } else if (stays_near(window)) {
+        go_by_lines(ctx, prepared);
+      }
+    }
     return prepared;
   }
 
  private:
+  /// Whether each window is all of the innermost axes, or of all, and one position of the others.
+  static bool folds_lines(const Window& window) {
+    bool whole = true;
+    for (std::size_t axis = 3; axis-- > 0;) {
+      const int64_t in = window.in[axis];
+      if (window.pad_begin[axis] != 0 || window.pad_end[axis] != 0) return false;
+      const bool all = window.kernel[axis] == in && window.out[axis] == 1 &&
+                       (window.dilation[axis] == 1 || in == 1);
+      whole = whole && all;
+      if (axis == 2 && !whole) return false;
+      const bool each = window.kernel[axis] == 1 && window.out[axis] == in &&
+                        (window.stride[axis] == 1 || in == 1);
+      if (!whole && !each) return false;
+    }
+    return true;
+  }
+
   /// Whether an image with its padding is not much more than the image: lines are gone over with what lies beside them,
   /// and with all positions of a window. Elsewhere those inside of the image are.
   static bool stays_near(const Window& window) {

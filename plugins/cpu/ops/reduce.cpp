@@ -1,6 +1,8 @@
 // ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1, ReduceL2, ReduceLogSum,
 // ReduceLogSumExp, ReduceSumSquare: https://onnx.ai/onnx/operators/onnx__ReduceSum.html and the pages
 // beside it.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -13,6 +15,7 @@
 #include "plugins/cpu/kernels/fold_loops.hpp"
 #include "plugins/cpu/kernels/half_f32.hpp"
 #include "plugins/cpu/kernels/reduction.hpp"
+#include "plugins/cpu/kernels/softmax_f32.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -49,35 +52,28 @@ const Row& find_row(std::string_view op_type) {
   sdk::unsupported("the reduction kernel does not know operator '", op_type, "'");
 }
 
-/// The element of T that an accumulator becomes.
+/// The elements of T that accumulators become.
 template <class T, class Acc>
-T finish_one(Finish finish, Acc acc, std::int64_t depth) {
-  if constexpr (std::is_floating_point_v<T>) {
-    switch (finish) {
-      case Finish::kMean:
-        return acc / static_cast<T>(depth);
-      case Finish::kSqrt:
-        return std::sqrt(acc);
-      case Finish::kLog:
-        return std::log(acc);
-      case Finish::kNothing:
-        break;
-    }
-    return static_cast<T>(acc);
-  } else {
-    using Signed = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
-    const auto value = static_cast<Signed>(acc);
-    switch (finish) {
-      case Finish::kMean:
-        return depth == 0 ? T(0) : static_cast<T>(value / static_cast<Signed>(depth));
-      case Finish::kSqrt:
-        return static_cast<T>(std::sqrt(static_cast<double>(value)));
-      case Finish::kLog:
-        return static_cast<T>(std::log(static_cast<double>(value)));
-      case Finish::kNothing:
-        break;
-    }
-    return static_cast<T>(acc);
+void finish_all(Finish finish, std::int64_t depth, const Acc* acc, T* y, std::int64_t n) {
+  const auto each = [=](auto one) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(one(acc[i]));
+  };
+  // Integers are accumulated without a sign, and of roots and logarithms the whole part is taken.
+  using Signed =
+      std::conditional_t<std::is_floating_point_v<T>, T,
+                         std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
+  using Real = std::conditional_t<std::is_floating_point_v<T>, T, double>;
+  const auto count = static_cast<Signed>(depth);
+  switch (finish) {
+    case Finish::kMean:
+      if (std::is_integral_v<T> && depth == 0) return each([](Acc) { return T(0); });
+      return each([count](Acc a) { return static_cast<Signed>(a) / count; });
+    case Finish::kSqrt:
+      return each([](Acc a) { return std::sqrt(static_cast<Real>(static_cast<Signed>(a))); });
+    case Finish::kLog:
+      return each([](Acc a) { return std::log(static_cast<Real>(static_cast<Signed>(a))); });
+    case Finish::kNothing:
+      return each([](Acc a) { return a; });
   }
 }
 
@@ -110,6 +106,23 @@ void log_sum_exp(const ReductionShape& shape, const T* x, T* y, const sdk::Threa
   });
 }
 
+/// The same for rows of floats, one behind the other.
+void log_sum_exp_rows(const ReductionShape& shape, Isa isa, const float* x, float* y,
+                      const sdk::Threads& threads) {
+  const FoldF32 greatest = fold_f32(isa, Fold::kMax);
+  const SoftmaxF32& loops = softmax_f32(isa);
+  const std::int64_t n = shape.last;
+  const double ns = 2.0 * static_cast<double>(n) + 2.0;
+  split_loop(threads, shape.kept_count, ns, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::array<float, kSoftmaxTile> max;
+    for (std::int64_t i = begin; i < end; i += kSoftmaxTile) {
+      const std::int64_t rows = std::min(kSoftmaxTile, end - i);
+      greatest.rows(x + i * n, rows, n, max.data());
+      loops.log_sums(x + i * n, max.data(), y + i, n, rows);
+    }
+  });
+}
+
 /// A planned reduction.
 struct Job {
   ReductionShape shape;
@@ -122,7 +135,9 @@ void run_fold(const Job& job, const T* x, T* y, const sdk::Threads& threads) {
   const double ns = std::is_same_v<T, float> ? 0.08 : 0.6;
   const std::int64_t depth = job.shape.depth();
   run_reduction(job.shape, fold_loops<fold, T>(job.isa), x, y, threads, ns,
-                [&](auto acc) { return finish_one<T>(job.row.finish, acc, depth); });
+                [&](const auto* acc, T* to, std::int64_t n) {
+                  finish_all(job.row.finish, depth, acc, to, n);
+                });
 }
 
 template <class T>
@@ -130,6 +145,10 @@ void run_typed(const Job& job, const void* from, void* to, const sdk::Threads& t
   const T* x = static_cast<const T*>(from);
   T* y = static_cast<T*>(to);
   if (job.row.log_sum_exp) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (job.shape.last_folded && job.shape.folded.empty() && job.shape.last > 0)
+        return log_sum_exp_rows(job.shape, job.isa, x, y, threads);
+    }
     log_sum_exp<T, std::conditional_t<std::is_same_v<T, float>, float, double>>(job.shape, x, y,
                                                                                 threads);
     return;
