@@ -1,4 +1,5 @@
 // Cast and CastLike: https://onnx.ai/onnx/operators/onnx__Cast.html
+#include <cmath>
 #include <vector>
 
 #include "tests/ops/cases.hpp"
@@ -101,6 +102,29 @@ OpCase any_pair(Random& random) {
   return row;
 }
 const Sweep kAnyPair("Cast", "AnyPairOfTypes", 160, any_pair);
+
+/// Numbers that 32 bits hold, and among many of them some that they do not.
+OpCase wide_integers(Random& random) {
+  const std::int64_t count = random.pick<std::int64_t>({1, 7, 255, 256, 257, 700});
+  const ElementType real = random.pick({ElementType::Float, ElementType::Double});
+  const bool to_integer = random.one_in(2);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const bool edge = random.one_in(static_cast<int>(count));
+    const double value = edge ? random.pick({-2147483648.0, 2147483648.0, -2147483904.0, 1e15,
+                                             -4294967296.0, 2147483520.0})
+                              : random.real(-2147483647, 2147483647);
+    values.push_back(to_integer ? value : std::trunc(value));
+  }
+  OpCase row;
+  row.inputs = {tensor(to_integer ? real : ElementType::Int64, {count}, std::move(values))};
+  row.node = {.op_type = "Cast",
+              .opset = 13,
+              .attributes = {{"to", number(to_integer ? ElementType::Int64 : real)}}};
+  row.tolerance = {0, 0};
+  return row;
+}
+const Sweep kWideIntegers("Cast", "WideIntegers", 40, wide_integers);
 
 OpCase narrow_floats(Random& random) {
   const ElementType wide = random.pick(float_types());

@@ -60,12 +60,54 @@ HWY_INLINE To convert_one(From value) {
   }
 }
 
+/// Where all numbers of a block are those of int32, there is nothing to be careful with, and vectors have an instruction:
+/// before AVX-512, they have none for integers of 64 bits.
+template <class From, class To>
+constexpr bool kThrough32 = (std::is_floating_point_v<From> && std::is_integral_v<To> &&
+                             !std::is_same_v<To, bool>) ||
+                            (HWY_TARGET != HWY_AVX3 && std::is_same_v<From, std::int64_t> &&
+                             std::is_same_v<To, float>);
+
+/// Not 0 for what int32 cannot hold; as wide as the number, for vectors.
+template <class From>
+HWY_INLINE auto beyond_32(From value) {
+  using Word = std::conditional_t<sizeof(From) == 8, std::uint64_t, std::uint32_t>;
+  if constexpr (std::is_floating_point_v<From>) {
+    const auto low = static_cast<Word>(value > From(-2147483648.0) ? 0 : 1);
+    return low | static_cast<Word>(value < From(2147483648.0) ? 0 : 1);
+  } else {
+    return (static_cast<Word>(value) + 0x80000000u) >> 32;
+  }
+}
+
+template <class From, class To>
+void convert_through_32(const From* HWY_RESTRICT x, To* HWY_RESTRICT y, std::int64_t n) {
+  constexpr std::int64_t kBlock = 256;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const std::int64_t end = n - begin < kBlock ? n : begin + kBlock;
+    auto beyond = beyond_32(x[begin]);
+    for (std::int64_t i = begin; i < end; ++i) beyond |= beyond_32(x[i]);
+    if (beyond == 0) {
+      for (std::int64_t i = begin; i < end; ++i)
+        y[i] = static_cast<To>(static_cast<std::int32_t>(x[i]));
+    } else {
+      for (std::int64_t i = begin; i < end; ++i) y[i] = convert_one<To>(x[i]);
+    }
+  }
+}
+
+/// Bools are bytes of 0 or 1, of which the compiler makes vectors.
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+
 template <class From, class To>
 void convert_loop(const void* from, void* to, std::int64_t n) {
-  const From* HWY_RESTRICT x = static_cast<const From*>(from);
+  const Stored<From>* HWY_RESTRICT x = static_cast<const Stored<From>*>(from);
   To* HWY_RESTRICT y = static_cast<To*>(to);
   if constexpr (std::is_same_v<From, To>) {
     std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(To));
+  } else if constexpr (kThrough32<From, To>) {
+    convert_through_32(x, y, n);
   } else {
     for (std::int64_t i = 0; i < n; ++i) y[i] = convert_one<To>(x[i]);
   }
