@@ -9,6 +9,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "plugins/cpu/kernels/vector_math-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
 
@@ -16,23 +18,6 @@ const NormalizeLoops<float>& find_float_loops();
 const NormalizeLoops<double>& find_double_loops();
 
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
-
-/// Elements [i, n) when less than a vector is left, zeros behind them.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> load_tail(D d, const T* from, size_t n) {
-  HWY_ALIGN T buffer[hn::MaxLanes(d)] = {};
-  for (size_t i = 0; i < n; ++i) buffer[i] = from[i];
-  return hn::Load(d, buffer);
-}
-
-template <class D, class V, class T = hn::TFromD<D>>
-HWY_INLINE void store_tail(D d, V v, T* to, size_t n) {
-  HWY_ALIGN T buffer[hn::MaxLanes(d)];
-  hn::Store(v, d, buffer);
-  for (size_t i = 0; i < n; ++i) to[i] = buffer[i];
-}
-
 /// The sum of (x[i] - mean)^2, or with kPlain of x[i].
 template <class T, bool kPlain>
 T block_sum(const T* x, size_t n, T mean) {
@@ -56,9 +41,11 @@ T block_sum(const T* x, size_t n, T mean) {
     acc1 = add(acc1, hn::LoadU(d, x + i + lanes));
   }
   for (; i + lanes <= n; i += lanes) acc0 = add(acc0, hn::LoadU(d, x + i));
-  T total = hn::GetLane(hn::SumOfLanes(d, hn::Add(acc0, acc1)));
-  for (; i < n; ++i) total += kPlain ? x[i] : (x[i] - mean) * (x[i] - mean);
-  return total;
+  if (i < n) {
+    const V all = add(acc1, load_some(d, x + i, n - i));
+    acc1 = hn::IfThenElse(hn::FirstN(d, n - i), all, acc1);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(acc0, acc1)));
 }
 
 /// The same over long arrays, block by block in double, so that no bits of the small terms are lost.
@@ -95,7 +82,7 @@ void affine(const T* x, T* y, std::int64_t count, T scale, T shift) {
   const auto b = hn::Set(d, shift);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), a, b), d, y + i);
-  for (; i < n; ++i) y[i] = x[i] * scale + shift;
+  if (i < n) store_some(d, hn::MulAdd(load_some(d, x + i, n - i), a, b), y + i, n - i);
 }
 
 template <class T>
@@ -108,7 +95,11 @@ void affine_each(const T* x, T* y, std::int64_t count, const T* scale, const T* 
     const auto b = hn::LoadU(d, shift + i);
     hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, scale + i), b), d, y + i);
   }
-  for (; i < n; ++i) y[i] = x[i] * scale[i] + shift[i];
+  if (i < n) {
+    const auto a = load_some(d, scale + i, n - i);
+    const auto b = load_some(d, shift + i, n - i);
+    store_some(d, hn::MulAdd(load_some(d, x + i, n - i), a, b), y + i, n - i);
+  }
 }
 
 template <class T>
@@ -128,9 +119,9 @@ void standardize(const T* x, T* y, std::int64_t count, T mean, T factor, const T
     hn::StoreU(one(hn::LoadU(d, x + i), hn::LoadU(d, scale + i), b), d, y + i);
   }
   if (i < n) {
-    const V b = shift != nullptr ? load_tail(d, shift + i, n - i) : hn::Zero(d);
-    const V a = load_tail(d, scale + i, n - i);
-    store_tail(d, one(load_tail(d, x + i, n - i), a, b), y + i, n - i);
+    const V b = shift != nullptr ? load_some(d, shift + i, n - i) : hn::Zero(d);
+    const V a = load_some(d, scale + i, n - i);
+    store_some(d, one(load_some(d, x + i, n - i), a, b), y + i, n - i);
   }
 }
 

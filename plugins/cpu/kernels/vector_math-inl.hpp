@@ -162,11 +162,11 @@ HWY_INLINE V vector_softplus(D d, V x) {
 /// Loads the lanes of a mask by FirstN, others zero. Highway's own load reads all of them on targets that have no
 /// masked one: past the end of an array.
 template <class D>
-HWY_INLINE hn::Vec<D> load_first(hn::Mask<D> mask, D d, const float* from) {
+HWY_INLINE hn::Vec<D> load_first(hn::Mask<D> mask, D d, const hn::TFromD<D>* from) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
   return hn::MaskedLoad(mask, d, from);
 #else
-  HWY_ALIGN float buffer[hn::MaxLanes(d)] = {};
+  HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)] = {};
   const size_t count = hn::CountTrue(d, mask);
   for (size_t i = 0; i < count; ++i) buffer[i] = from[i];
   return hn::Load(d, buffer);
@@ -175,12 +175,12 @@ HWY_INLINE hn::Vec<D> load_first(hn::Mask<D> mask, D d, const float* from) {
 
 /// Loads and stores the `n` <= Lanes(d) elements at the end of an array, other lanes zero.
 template <class D>
-HWY_INLINE hn::Vec<D> load_some(D d, const float* from, size_t n) {
+HWY_INLINE hn::Vec<D> load_some(D d, const hn::TFromD<D>* from, size_t n) {
   return load_first<D>(hn::FirstN(d, n), d, from);
 }
 
 template <class D, class V>
-HWY_INLINE void store_some(D d, V v, float* to, size_t n) {
+HWY_INLINE void store_some(D d, V v, hn::TFromD<D>* to, size_t n) {
 #if HWY_TARGET == HWY_AVX3
   hn::BlendedStore(v, hn::FirstN(d, n), d, to);
 #else  // masked stores are slow on some processors with AVX2
