@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
 
 #include "backplane/plugin.hpp"
 #include "plugins/common/axes.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/device.hpp"
+#include "plugins/cpu/kernels/arg_scan.hpp"
 #include "plugins/cpu/kernels/half_f32.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
 #include "plugins/cpu/kernels/softmax_f32.hpp"
@@ -44,6 +46,20 @@ void scalar_row(Kind kind, const T* x, T* y, std::int64_t n, std::int64_t stride
     const T shifted = x[k * stride] - max;
     y[k * stride] = kind == Kind::kSoftmax ? std::exp(shifted) / sum : shifted - log_sum;
   }
+}
+
+/// Hardmax of rows one behind the other.
+template <class T>
+void run_hardmax(const ArgScan& scan, const View& view, const T* x, T* y,
+                 const sdk::Threads& threads) {
+  const auto ns = static_cast<double>(view.n);
+  split_loop(threads, view.outer, ns, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t best = scan.row(x + i * view.n, view.n);
+      std::fill_n(y + i * view.n, view.n, T(0));
+      y[i * view.n + best] = T(1);
+    }
+  });
 }
 
 template <class T>
@@ -89,6 +105,7 @@ class Softmax {
     Kind kind = Kind::kSoftmax;
     View view;
     const SoftmaxF32* f32 = nullptr;
+    ArgScan greatest{};
     const HalfConversion* half = nullptr;  // through float in the workspace
     bool is_double = false;
 
@@ -98,7 +115,7 @@ class Softmax {
       const sdk::Tensor x = ctx.input(0);
       const sdk::Tensor y = ctx.output(0);
       if (is_double) {
-        run_scalar(kind, view, x.data<double>(), y.mutable_data<double>(), ctx.threads());
+        run(x.data<double>(), y.mutable_data<double>(), ctx.threads());
       } else if (half != nullptr) {
         auto* wide = ctx.workspace().mutable_data<float>();
         half->to_float(x.bytes_data(), wide, count);
@@ -110,11 +127,15 @@ class Softmax {
     }
 
    private:
-    void run(const float* x, float* y, const sdk::Threads& threads) const {
-      if (kind == Kind::kHardmax) {
-        run_scalar(kind, view, x, y, threads);
-      } else {
+    template <class T>
+    void run(const T* x, T* y, const sdk::Threads& threads) const {
+      if (kind == Kind::kHardmax && view.inner == 1) {
+        run_hardmax(greatest, view, x, y, threads);
+      } else if constexpr (std::is_same_v<T, float>) {
+        if (kind == Kind::kHardmax) return run_scalar(kind, view, x, y, threads);
         run_f32(*f32, kind, view, x, y, threads);
+      } else {
+        run_scalar(kind, view, x, y, threads);
       }
     }
   };
@@ -136,6 +157,8 @@ class Softmax {
     prepared.view = view_of(x);
     prepared.f32 = &softmax_f32(isa_);
     prepared.is_double = x.type() == DataType::Double;
+    const DataType inner = prepared.is_double ? DataType::Double : DataType::Float;
+    prepared.greatest = arg_scan(isa_, inner, {false, false});
     if (x.type() == DataType::Float16 || x.type() == DataType::BFloat16) {
       prepared.half = &half_conversion(isa_, x.type());
       ctx.set_workspace(static_cast<std::uint64_t>(x.size()) * sizeof(float));
