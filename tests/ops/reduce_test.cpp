@@ -204,6 +204,26 @@ OpCase argument(Random& random) {
 }
 const Sweep kArgument("Reduce", "ArgMaxAndArgMin", 80, argument);
 
+/// Rows of some vectors and a rest, in which many elements are equal.
+OpCase argument_of_a_long_row(Random& random) {
+  OpCase row;
+  row.node = {.op_type = random.pick({"ArgMax", "ArgMin", "Hardmax"}), .opset = 13};
+  row.node.attributes = {{"axis", -1}};
+  if (row.node.op_type != "Hardmax")
+    row.node.attributes.push_back({"select_last_index", random.integer(0, 1)});
+  const ElementType type =
+      row.node.op_type == "Hardmax"
+          ? random.pick({ElementType::Float, ElementType::Double, ElementType::Float16})
+          : random.pick(number_types());
+  const std::int64_t n = random.pick<std::int64_t>({31, 32, 33, 40, 47, 64, 65, 100, 257});
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < 5 * n; ++i)
+    values.push_back(static_cast<double>(random.integer(3, 30)));
+  row.inputs = {tensor(type, {5, n}, std::move(values))};
+  return row;
+}
+const Sweep kArgumentOfALongRow("Reduce", "ArgumentOfALongRow", 60, argument_of_a_long_row);
+
 OpCase cumulative_sum(Random& random) {
   OpCase row;
   row.node = {.op_type = "CumSum", .opset = 14};

@@ -16,6 +16,7 @@ namespace backplane::cpu::HWY_NAMESPACE {
 ArgScan find_scan(sdk::DataType type, const ArgChoice& choice);
 
 namespace {
+namespace hn = hwy::HWY_NAMESPACE;
 
 template <bool kLeast, bool kLast, class W>
 HWY_INLINE bool is_better(W value, W so_far) {
@@ -52,9 +53,59 @@ void scan_columns(const void* from, std::int64_t n, std::int64_t stride, std::in
   for (std::int64_t j = 0; j < width; ++j) y[j] = index[j];
 }
 
+/// Types whose long rows vectors go over.
+template <class T>
+constexpr bool kHasVectors = HWY_TARGET != HWY_SCALAR &&
+                             (std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                              std::is_same_v<T, std::int32_t>);
+
+/// First what is the best, then where it is; n is at least a vector.
+template <class T, bool kLeast, bool kLast>
+std::int64_t scan_long_row(const T* x, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  if (x[0] != x[0]) return 0;  // than which nothing is better
+  using V = hn::Vec<decltype(d)>;
+  const auto better = [](V v, V most) HWY_ATTR {
+    return hn::IfThenElse(kLeast ? hn::Lt(v, most) : hn::Gt(v, most), v, most);
+  };
+  V most = hn::Set(d, x[0]);
+  V more = most;
+  std::int64_t at = 0;
+  for (; at + 2 * lanes <= n; at += 2 * lanes) {
+    most = better(hn::LoadU(d, x + at), most);
+    more = better(hn::LoadU(d, x + at + lanes), more);
+  }
+  most = better(more, most);
+  // The last vector may begin in the one before.
+  for (; at < n; at += lanes)
+    most = better(hn::LoadU(d, x + (at + lanes <= n ? at : n - lanes)), most);
+  HWY_ALIGN T each[hn::MaxLanes(d)];
+  hn::Store(most, d, each);
+  T best = each[0];
+  for (std::int64_t i = 1; i < lanes; ++i)
+    best = is_better<kLeast, false>(each[i], best) ? each[i] : best;
+  const auto wanted = hn::Set(d, best);
+  if constexpr (kLast) {
+    std::int64_t k = n;
+    while (k >= lanes && hn::AllFalse(d, hn::Eq(hn::LoadU(d, x + k - lanes), wanted))) k -= lanes;
+    while (x[k - 1] != best) --k;
+    return k - 1;
+  } else {
+    std::int64_t k = 0;
+    while (k + lanes <= n && hn::AllFalse(d, hn::Eq(hn::LoadU(d, x + k), wanted))) k += lanes;
+    while (x[k] != best) ++k;
+    return k;
+  }
+}
+
 template <class T, bool kLeast, bool kLast>
 std::int64_t scan_row(const void* from, std::int64_t n) {
   const T* x = static_cast<const T*>(from);
+  if constexpr (kHasVectors<T>) {
+    constexpr std::int64_t kLong = 32;
+    if (n >= kLong) return scan_long_row<T, kLeast, kLast>(x, n);
+  }
   auto best = common::widen(x[0]);
   std::int64_t index = 0;
   for (std::int64_t k = 1; k < n; ++k) {
