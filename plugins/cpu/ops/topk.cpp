@@ -1,5 +1,6 @@
 // TopK: https://onnx.ai/onnx/operators/onnx__TopK.html
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "backplane/plugin.hpp"
@@ -31,25 +32,81 @@ struct Better {
   bool no_better(std::int64_t at, common::Wide<T> worst) const {
     return kLargest ? value(at) <= worst : value(at) >= worst;
   }
+  /// True where a comes before b wherever they are.
+  static bool before(common::Wide<T> a, common::Wide<T> b) {
+    const bool beyond = kLargest ? a > b : a < b;
+    if constexpr (common::kIsFloatType<T>) {
+      const bool unordered = kLargest ? (a != a) & (b == b) : (b != b) & (a == a);
+      return beyond | unordered;  // without branches
+    } else {
+      return beyond;
+    }
+  }
   bool operator()(std::int64_t left, std::int64_t right) const {
     const auto a = value(left), b = value(right);
-    if constexpr (common::kIsFloatType<T>) {
-      if (a != a || b != b) {
-        if (a != a && b != b) return left < right;
-        return (a != a) == kLargest;
-      }
-    }
-    if (a == b) return left < right;
-    return kLargest ? a > b : a < b;
+    return before(a, b) || (left < right && !before(b, a));
   }
 };
 
+/// So few best ones are kept in order.
+constexpr std::int64_t kFew = 16;
+
 /// Whether all places are ordered, instead of a heap of the k best.
-bool orders_all(std::int64_t dim, std::int64_t k) { return k > 1 && k > dim / 16; }
+bool orders_all(std::int64_t dim, std::int64_t k) { return k > kFew && k > dim / 16; }
+
+/// The k <= kFew best places of [0, dim), best first. Most are no better than the worst of them, and a block of such is
+/// skipped at once.
+template <class Compare>
+void select_few(std::int64_t dim, std::int64_t k, const Compare& better, std::int64_t* places) {
+  std::array<decltype(better.value(0)), kFew> values;
+  std::int64_t block = k;  // where the next one begins
+  for (std::int64_t i = 0; i < dim; ++i) {
+    if (i == block) {
+      const auto worst = values[static_cast<std::size_t>(k - 1)];
+      while (i + Compare::kBlock <= dim && better.none_better(i, worst)) i += Compare::kBlock;
+      if (i == dim) return;
+      block = i + Compare::kBlock;
+    }
+    const auto value = better.value(i);
+    auto at = static_cast<std::size_t>(std::min(i, k - 1));
+    if (i >= k && !Compare::before(value, values[at])) continue;
+    for (; at > 0 && Compare::before(value, values[at - 1]); --at) {
+      values[at] = values[at - 1];
+      places[at] = places[at - 1];
+    }
+    values[at] = value;
+    places[at] = i;
+  }
+}
+
+/// The best place of [0, dim).
+template <class Compare>
+std::int64_t best_of(std::int64_t dim, const Compare& better) {
+  auto best = better.value(0);
+  std::int64_t place = 0;
+  std::int64_t block = 1;
+  for (std::int64_t i = 1; i < dim; ++i) {
+    if (i == block) {
+      while (i + Compare::kBlock <= dim && better.none_better(i, best)) i += Compare::kBlock;
+      if (i == dim) break;
+      block = i + Compare::kBlock;
+    }
+    const auto value = better.value(i);
+    const bool is_better = Compare::before(value, best);
+    best = is_better ? value : best;
+    place = is_better ? i : place;
+  }
+  return place;
+}
 
 /// The k best places of [0, dim) in `places`, best first; `places` has room for dim where all are ordered, else for k.
 template <class Compare>
 void select(std::int64_t dim, std::int64_t k, const Compare& better, std::int64_t* places) {
+  if (k == 1) {
+    places[0] = best_of(dim, better);
+    return;
+  }
+  if (k <= kFew) return select_few(dim, k, better, places);
   if (orders_all(dim, k)) {
     std::iota(places, places + dim, std::int64_t{0});
     if (k < dim) std::nth_element(places, places + k, places + dim, better);
@@ -110,13 +167,19 @@ class TopK {
       auto* scratch = ctx.workspace().mutable_data<std::int64_t>();
       const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
         std::int64_t* places = scratch + static_cast<std::int64_t>(worker) * this->places();
-        for (auto n = static_cast<std::int64_t>(begin); n < static_cast<std::int64_t>(end); ++n) {
-          const T* row = input + n / inner * dim * inner + n % inner;
+        const auto first = static_cast<std::int64_t>(begin);
+        std::int64_t block = first / inner, column = first % inner;
+        for (std::int64_t n = first; n < static_cast<std::int64_t>(end); ++n) {
+          const T* row = input + block * dim * inner + column;
           select(dim, k, Better<T, kLargest>{row, inner}, places);
-          const std::int64_t target = n / inner * k * inner + n % inner;
+          const std::int64_t target = block * k * inner + column;
           for (std::int64_t i = 0; i < k; ++i) {
             if (values != nullptr) values[target + i * inner] = row[places[i] * inner];
             if (indices != nullptr) indices[target + i * inner] = places[i];
+          }
+          if (++column == inner) {
+            column = 0;
+            ++block;
           }
         }
       };
