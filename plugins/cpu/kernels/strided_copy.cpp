@@ -1,6 +1,8 @@
 #include "plugins/cpu/kernels/strided_copy.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "plugins/cpu/kernels/transpose_tile.hpp"
 #include "plugins/cpu/kernels/unit.hpp"
@@ -13,9 +15,14 @@ constexpr std::int64_t kLineBytes = 64;  // what tasks of a transposition read o
 
 template <class T>
 void fill_row(const char* source, char* target, std::int64_t count) {
-  T value;
-  std::memcpy(&value, source, sizeof(T));
-  for (std::int64_t i = 0; i < count; ++i) std::memcpy(target + i * sizeof(T), &value, sizeof(T));
+  constexpr std::int64_t kMany = 64 / sizeof(T);  // what vectors store at once
+  std::array<T, kMany> many;
+  std::memcpy(many.data(), source, sizeof(T));
+  std::fill(many.begin() + 1, many.end(), many[0]);
+  std::int64_t i = 0;
+  for (; i + kMany <= count; i += kMany)
+    std::memcpy(target + i * sizeof(T), many.data(), sizeof(many));
+  for (; i < count; ++i) std::memcpy(target + i * sizeof(T), many.data(), sizeof(T));
 }
 
 template <class T>
