@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdlib>
+#include <sys/mman.h>
 
 namespace backplane::core {
 namespace {
@@ -32,6 +33,8 @@ void* allocate(std::uint64_t bytes, std::uint64_t alignment) {
 }
 
 constexpr std::uint64_t kPage = 4096, kOffsetStep = 512;
+/// From this size on blocks are marked for huge pages: what the system gives anew it clears in 2 MiB each, not in 4 KiB.
+constexpr std::uint64_t kHugeBytes = 4u << 20, kHugePage = 2u << 20;
 
 /// A block that begins where in its page those before it did not, 512 bytes apart at least. Processors compare the last 12 bits
 /// of addresses to find whether a load wants what a store before it wrote: a kernel whose input and output begin at
@@ -40,7 +43,10 @@ constexpr std::uint64_t kPage = 4096, kOffsetStep = 512;
 void* allocate_block(std::uint64_t capacity, std::uint64_t alignment, std::uint64_t number) {
   if (capacity > UINT64_MAX - kPage) return nullptr;
   if (alignment > kOffsetStep) return allocate(capacity, std::max(alignment, kPage));
-  auto* const page = static_cast<std::byte*>(allocate(capacity + kPage, kPage));
+  const bool huge = capacity >= kHugeBytes;
+  auto* const page = static_cast<std::byte*>(allocate(capacity + kPage, huge ? kHugePage : kPage));
+  // Advice: a kernel without huge pages refuses it, and nothing is lost.
+  if (huge && page != nullptr) madvise(page, capacity + kPage, MADV_HUGEPAGE);
   return page != nullptr ? page + kOffsetStep * (1 + number % (kPage / kOffsetStep - 1)) : nullptr;
 }
 

@@ -1,8 +1,12 @@
 #include "core/plugin_host/spare_memory.hpp"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -67,6 +71,31 @@ TEST_F(SpareMemoryTest, AlignmentIsKept) {
     const Taken taken = take(spare_, kMiB, alignment);
     give(spare_, taken);
   }
+}
+
+/// What Linux says of the mapping that an address lies in; "" where it says nothing.
+std::string mapping_flags(const void* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  std::ifstream maps("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    std::uint64_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64, &begin, &end) == 2)
+      inside = begin <= address && address < end;
+    if (inside && line.rfind("VmFlags:", 0) == 0) return line;
+  }
+  return "";
+}
+
+// Else the system would clear a large result anew in pieces of 4 KiB, each of them a fault.
+TEST_F(SpareMemoryTest, LargeBlocksAreMarkedForHugePages) {
+  if (!std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"))
+    GTEST_SKIP() << "this kernel has no huge pages";
+  const Taken taken = take(spare_, 64 * kMiB);
+  const std::string flags = mapping_flags(taken.memory);
+  give(spare_, taken);
+  if (flags.empty()) GTEST_SKIP() << "this kernel says nothing of its mappings";
+  EXPECT_NE(flags.find(" hg"), std::string::npos) << flags;
 }
 
 // What a kernel reads and what it writes are far apart in their pages, and far from where other allocators begin.
