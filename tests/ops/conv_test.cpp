@@ -194,6 +194,35 @@ OpCase few_channels(Random& random) {
 }
 const Sweep kFewChannels("Conv", "FewChannels", 60, few_channels);
 
+/// Few channels of a group and lines of a vector up to several parts, whose vectors run along the lines: all blocks of filters,
+/// strides and dilations that part pixels in every way, windows that see no line or no pixel of the image.
+OpCase planes(Random& random) {
+  Geometry g;
+  const bool is_signal = random.one_in(2);
+  Dims strides, dilations, before, after;
+  for (std::int64_t axis = is_signal ? 1 : 0; axis < 2; ++axis) {
+    const bool wide = axis == 1;
+    g.kernel.push_back(wide ? random.pick<std::int64_t>({1, 2, 3, 5, 10, 21})
+                            : random.integer(1, 5));
+    strides.push_back(random.pick<std::int64_t>({1, 1, 1, 2, 3, 4, 7}));
+    dilations.push_back(random.pick<std::int64_t>({1, 1, 1, 2, 3, 8}));
+    const std::int64_t extent = (g.kernel.back() - 1) * dilations.back() + 1;
+    const std::int64_t most = random.one_in(8) ? extent + 20 : extent / 2;
+    before.push_back(random.one_in(3) ? 0 : random.integer(0, most));
+    after.push_back(random.one_in(3) ? 0 : random.integer(0, most));
+    const bool is_long = wide && random.one_in(is_signal ? 2 : 8);
+    const std::int64_t windows = random.integer(0, is_long ? 3000 : wide ? 90 : 12);
+    g.image.push_back(std::max<std::int64_t>(
+        1, extent + windows * strides.back() - before.back() - after.back()));
+  }
+  before.insert(before.end(), after.begin(), after.end());
+  g.attributes = {{"strides", strides}, {"dilations", dilations}, {"pads", before}};
+  const std::int64_t groups = random.pick<std::int64_t>({1, 1, 1, 2, 5});
+  return conv_of(random, g, random.integer(1, 2), groups, random.integer(1, groups > 1 ? 3 : 8),
+                 random.integer(1, groups > 1 ? 6 : 14), ElementType::Float);
+}
+const Sweep kPlanes("Conv", "Planes", 80, planes);
+
 /// Every number of outputs of a group up to some vectors: panels of all widths, whole and not.
 OpCase groups_of_columns(Random& random) {
   Geometry g;

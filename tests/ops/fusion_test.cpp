@@ -110,6 +110,23 @@ GraphCase residual(Random& random) {
 }
 const Sweep kResidual("Fusion", "ConvAddRelu", 40, residual);
 
+/// Few channels between values that others read channels first.
+GraphCase between_planes(Random& random) {
+  GraphWriter g(17, random);
+  ConvShape s{random.pick<std::int64_t>({1, 2, 3, 8}), random.pick<std::int64_t>({1, 3, 8, 17}),
+              random.pick<std::int64_t>({1, 3, 5})};
+  s.stride = random.integer(1, 3);
+  const std::int64_t height = random.integer(1, 9), width = random.integer(8, 70);
+  const std::int64_t batch = random.integer(1, 2);
+  const Dims dims = {batch, s.channels, (height - 1) * s.stride + 1, (width - 1) * s.stride + 1};
+  std::string y = conv(g, random, g.feed(dims), s);
+  if (random.one_in(2)) y = batch_normalization(g, y, s.features);
+  if (!random.one_in(3)) y = g.node("Add", {y, g.feed({batch, s.features, height, width})});
+  if (!random.one_in(3)) y = activation(g, random, y);
+  return g.done({y});
+}
+const Sweep kBetweenPlanes("Fusion", "ConvBetweenPlanes", 40, between_planes);
+
 /// The value between two nodes is asked for, too, so they must not disappear into one another.
 GraphCase inner_output(Random& random) {
   GraphWriter g(17, random);

@@ -131,6 +131,21 @@ TEST(Rewrite, ANetworkOfImagesIsReorderedAtItsBordersAlone) {
   EXPECT_LE(placement.steps, 8u);
 }
 
+TEST(Rewrite, AConvOfFewChannelsBetweenPlanesIsOneStep) {
+  Random random(1);
+  for (const std::int64_t size : {1, 3}) {
+    GraphWriter g(17, random);
+    const std::int64_t pad = size / 2;
+    std::string y = g.node("Conv", {g.feed({1, 3, 6, 40}), g.constant({16, 3, size, size})},
+                           {{"pads", ints({pad, pad, pad, pad})}});
+    y = g.node("Sigmoid", {g.node("Add", {y, g.feed({1, 16, 6, 40})})});
+    EXPECT_EQ(place(g.done({y})).steps, 1u);
+    const std::string pooled = g.node("MaxPool", {y}, {{"kernel_shape", ints({2, 2})}});
+    // Its other reader wants the channels last.
+    EXPECT_GT(place(g.done({y, pooled})).steps, 2u);
+  }
+}
+
 /// Whether nothing is reordered between the first convolution of the graph and its last one.
 bool stays_channels_last(const GraphCase& graph) {
   const std::string order = explain(graph)["order"].dump();

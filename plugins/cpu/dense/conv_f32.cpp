@@ -3,7 +3,7 @@
 namespace backplane::cpu {
 namespace {
 
-using Method = std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv>;
+using Method = std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv, PlanesConv>;
 
 Method make(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa,
             unsigned threads) {
@@ -14,6 +14,8 @@ Method make(const ConvShape& shape, const Activation& activation, ConvMethod met
       return DepthwiseConv(shape, activation, isa);
     case ConvMethod::kBFloat:
       return BFloatConv(shape, activation, isa, threads);
+    case ConvMethod::kPlanes:
+      return PlanesConv(shape, activation, isa, threads);
     case ConvMethod::kDirect:
       break;
   }
@@ -22,7 +24,9 @@ Method make(const ConvShape& shape, const Activation& activation, ConvMethod met
 
 }  // namespace
 
-ConvMethod choose_conv_method(const ConvShape& shape, bool rounds, Isa isa, unsigned threads) {
+ConvMethod choose_conv_method(const ConvShape& shape, bool planes, bool rounds, Isa isa,
+                              unsigned threads) {
+  if (planes && PlanesConv::pays(shape, isa)) return ConvMethod::kPlanes;
   if (DepthwiseConv::applies(shape)) return ConvMethod::kDepthwise;
   const bool bfloat = rounds && BFloatConv::applies(shape);
   const double direct_rate = bfloat ? BFloatConv::kRate : 1;
@@ -53,11 +57,12 @@ void ConvF32::run(const ConvArgs& args, void* workspace, const sdk::Threads& thr
 
 bool ConvF32::takes_channels_first() const {
   const auto* direct = std::get_if<DirectConv>(&method_);
-  return direct != nullptr && direct->merged();
+  return has_planes() || (direct != nullptr && direct->merged());
 }
 
 bool ConvF32::takes_residual_in_place() const {
   if (const auto* direct = std::get_if<DirectConv>(&method_)) return direct->single_block();
+  if (has_planes()) return false;
   const auto* rounded = std::get_if<BFloatConv>(&method_);
   return rounded == nullptr || rounded->single_block();
 }
@@ -66,6 +71,7 @@ std::string ConvF32::variant() const {
   if (std::holds_alternative<WinogradConv>(method_)) return "winograd 4x4";
   if (std::holds_alternative<DepthwiseConv>(method_)) return "depthwise";
   if (std::holds_alternative<BFloatConv>(method_)) return "rounded to bfloat16";
+  if (has_planes()) return "planes";
   return takes_channels_first() ? "direct merged" : "direct";
 }
 

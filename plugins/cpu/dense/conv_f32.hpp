@@ -1,4 +1,4 @@
-// Convolution of floats on channels-last images: chooses among the methods of this folder.
+// Convolution of floats: chooses among the methods of this folder.
 #pragma once
 
 #include <memory>
@@ -6,17 +6,19 @@
 #include <variant>
 
 #include "plugins/cpu/dense/conv_bfloat.hpp"
+#include "plugins/cpu/dense/conv_planes.hpp"
 #include "plugins/cpu/dense/conv_winograd.hpp"
 #include "plugins/cpu/dense/sliding.hpp"
 
 namespace backplane::cpu {
 
-enum class ConvMethod { kDirect, kWinograd, kDepthwise, kBFloat };
-constexpr std::size_t kConvMethods = 4;
+enum class ConvMethod { kDirect, kWinograd, kDepthwise, kBFloat, kPlanes };
+constexpr std::size_t kConvMethods = 5;
 
-/// The method that is expected to be the fastest; `rounds`: images and weights may be rounded to bfloat16, and
-/// has_bfloat_products() is true.
-ConvMethod choose_conv_method(const ConvShape& shape, bool rounds, Isa isa, unsigned threads);
+/// The method that is expected to be the fastest; `planes`: x is channels first, and y is to be; `rounds`: images and weights
+/// may be rounded to bfloat16, and has_bfloat_products() is true.
+ConvMethod choose_conv_method(const ConvShape& shape, bool planes, bool rounds, Isa isa,
+                              unsigned threads);
 
 /// A convolution by one of the methods, made ready. Immutable.
 class ConvF32 {
@@ -32,13 +34,15 @@ class ConvF32 {
   void run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;
   /// Whether `run` takes x channels first too.
   bool takes_channels_first() const;
+  /// Whether x, y and the residual are channels first.
+  bool has_planes() const { return std::holds_alternative<PlanesConv>(method_); }
   /// Whether y may be the residual's memory.
   bool takes_residual_in_place() const;
   /// For people: "winograd 4x4".
   std::string variant() const;
 
  private:
-  std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv> method_;
+  std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv, PlanesConv> method_;
 };
 
 }  // namespace backplane::cpu

@@ -1,7 +1,7 @@
 // Conv: https://onnx.ai/onnx/operators/onnx__Conv.html
 // and backplane.cpu::Conv, its channels-last form that a rewrite makes: inputs x [batch, spatial ...,
 // channels], W as Conv's (constant), bias, residual (as y), scale [output channels] (constant, multiplies
-// W); attributes of Conv, x_channels_first, activation. y = activation(conv(x, W * scale) + bias + residual).
+// W); attributes of Conv, x_channels_first, y_channels_first (of the residual, too), activation. y = activation(conv(x, W * scale) + bias + residual).
 #include <cmath>
 
 #include "backplane/plugin.hpp"
@@ -30,10 +30,11 @@ class ConvKernel {
   struct Prepared {
     ConvShape shape;
     ConvF32 conv;
-    bool x_first;                        // x comes channels first
-    bool y_first;                        // y goes channels first
-    bool packed;                         // W is packed already
-    uint64_t x_bytes, y_bytes, w_bytes;  // parts of the workspace; the method's own part follows
+    bool x_first;  // x comes channels first
+    bool y_first;  // y goes channels first, and the residual comes so
+    bool packed;   // W is packed already
+    uint64_t x_bytes, residual_bytes, y_bytes,
+        w_bytes;  // parts of the workspace; the method's own part follows
     Isa isa;
 
     void compute(const sdk::ComputeContext& ctx) const {
@@ -60,19 +61,28 @@ class ConvKernel {
       }
       args.bias = ctx.has_input(kBias) ? ctx.input(kBias).data<float>() : nullptr;
       args.residual = ctx.has_input(kResidual) ? ctx.input(kResidual).data<float>() : nullptr;
-      auto* y_copy = reinterpret_cast<float*>(workspace + x_bytes);
+      workspace += x_bytes;
+      if (residual_bytes > 0) {
+        auto* copy = reinterpret_cast<float*>(workspace);
+        transpose_planes(isa, args.residual, copy, shape.batch, shape.out_channels,
+                         window.out_pixels(), 4, threads);
+        args.residual = copy;
+      }
+      workspace += residual_bytes;
+      auto* y_copy = reinterpret_cast<float*>(workspace);
+      workspace += y_bytes;
       args.y = y_bytes > 0 ? y_copy : y.mutable_data<float>();
       args.y_strides =
           y_first ? ImageStrides::dense(window.out, shape.out_channels) : image_strides(y);
       if (packed) {
         args.packed = ctx.packed(0).data<float>();
       } else {
-        auto* weights = reinterpret_cast<float*>(workspace + x_bytes + y_bytes);
+        auto* weights = reinterpret_cast<float*>(workspace);
         const float* scales = ctx.has_input(kScale) ? ctx.input(kScale).data<float>() : nullptr;
         conv.pack(ctx.input(kW).data<float>(), scales, weights, threads);
         args.packed = weights;
       }
-      conv.run(args, workspace + x_bytes + y_bytes + w_bytes, threads);
+      conv.run(args, workspace + w_bytes, threads);
       if (y_bytes > 0) {
         transpose_planes(isa, y_copy, y.mutable_data<float>(), shape.batch, window.out_pixels(),
                          shape.out_channels, 4, threads);
@@ -85,6 +95,7 @@ class ConvKernel {
         groups_(node.get_int("group", 1)),
         last_(node.domain() != ""),
         x_first_(!last_ || node.get_int("x_channels_first", 0) != 0),
+        y_first_(!last_ || node.get_int("y_channels_first", 0) != 0),
         activation_(read_activation(node)),
         rounds_(products_of(ctx) == ProductPrecision::kBFloat),
         isa_(isa_of(ctx)) {
@@ -100,7 +111,7 @@ class ConvKernel {
     const sdk::Tensor x = ctx.input(kX);
     const ConvShape shape =
         conv_shape(attributes_, groups_, x.dims(), ctx.input(kW).dims(), x_first_);
-    const sdk::Dims dims = output_dims(shape, x.dims().size(), !last_);
+    const sdk::Dims dims = output_dims(shape, x.dims().size(), y_first_);
     check_vector("B", ctx.input(kBias), shape.out_channels);
     check_vector("scale", ctx.input(kScale), shape.out_channels);
     const bool residual = ctx.input(kResidual).present();
@@ -110,25 +121,30 @@ class ConvKernel {
     }
     ctx.set_output(0, sdk::DataType::Float, dims);
     const unsigned threads = ctx.threads().count();
-    const ConvMethod method =
-        choose_conv_method(shape, rounds_ && ctx.input_constant(kW), isa_, threads);
-    Prepared prepared{
-        shape, ConvF32(shape, activation_, method, isa_, threads), x_first_, !last_, false, 0, 0, 0,
-        isa_};
+    const ConvMethod method = choose_conv_method(shape, x_first_ && y_first_,
+                                                 rounds_ && ctx.input_constant(kW), isa_, threads);
+    Prepared prepared{shape,    ConvF32(shape, activation_, method, isa_, threads),
+                      x_first_, y_first_,
+                      false,    0,
+                      0,        0,
+                      0,        isa_};
     const ConvF32& conv = prepared.conv;
     // A single channel lies as it does in the other order.
     if (x_first_ && !conv.takes_channels_first() && shape.in_channels > 1)
       prepared.x_bytes = align64(static_cast<uint64_t>(x.size()) * 4);
-    if (!last_ && shape.out_channels > 1)
+    if (y_first_ && !conv.has_planes() && shape.out_channels > 1) {
       prepared.y_bytes = align64(static_cast<uint64_t>(sdk::element_count(dims)) * 4);
+      if (residual) prepared.residual_bytes = prepared.y_bytes;
+    }
     prepared.packed = request_weights(ctx, conv, method);
     if (!prepared.packed)
       prepared.w_bytes = align64(static_cast<uint64_t>(conv.packed_floats()) * 4);
-    ctx.set_workspace(prepared.x_bytes + prepared.y_bytes + prepared.w_bytes +
-                      conv.workspace_bytes());
+    ctx.set_workspace(prepared.x_bytes + prepared.residual_bytes + prepared.y_bytes +
+                      prepared.w_bytes + conv.workspace_bytes());
     if (!x_first_) ctx.allow_strided_input(kX);
-    if (last_) ctx.allow_strided_output(0);
-    if (residual && conv.takes_residual_in_place()) ctx.allow_in_place(0, kResidual);
+    if (!y_first_) ctx.allow_strided_output(0);
+    if (residual && prepared.y_bytes == 0 && conv.takes_residual_in_place())
+      ctx.allow_in_place(0, kResidual);
     ctx.set_variant(conv.variant());
     const auto macs = static_cast<uint64_t>(
         sdk::element_count(dims) * (shape.in_channels / shape.groups) * shape.window.taps());
@@ -178,6 +194,7 @@ class ConvKernel {
   int64_t groups_;
   bool last_;
   bool x_first_;
+  bool y_first_;
   Activation activation_;
   bool rounds_;
   Isa isa_;

@@ -112,8 +112,31 @@ void ChannelsLast::restore_plain() {
   for (const auto& [value, name] : last_) {
     if (plain_exists_.count(value) != 0) continue;
     if (graph_.consumers(value).empty() && !graph_.is_output(value)) continue;
-    graph_.add(kPrivateDomain, "ToChannelsFirst", {name}, {value});
+    if (!makes_plain(value, name)) graph_.add(kPrivateDomain, "ToChannelsFirst", {name}, {value});
   }
+}
+
+std::string ChannelsLast::plain_input(const std::string& value) const {
+  const WorkNode* maker = graph_.producer(value);
+  const bool reordered = maker != nullptr && maker->is("ToChannelsLast", kPrivateDomain);
+  return reordered ? maker->input(0) : "";
+}
+
+/// A convolution of few channels between plain values that nobody reads in the other form.
+bool ChannelsLast::makes_plain(const std::string& value, const std::string& name) {
+  WorkNode* node = graph_.producer(name);
+  if (node == nullptr || !node->is("Conv", kPrivateDomain) || !has_few_channels(*node))
+    return false;
+  if (!graph_.consumers(name).empty() || graph_.is_output(name)) return false;
+  const bool is_first = node->attributes.count("x_channels_first") != 0;
+  const std::string x = is_first ? node->input(0) : plain_input(node->input(0));
+  const std::string residual = plain_input(node->input(3));
+  if (x.empty() || residual.empty() != node->input(3).empty()) return false;
+  graph_.set_input(node, 0, x);
+  if (!residual.empty()) graph_.set_input(node, 3, residual);
+  graph_.set_output(node, 0, value);
+  node->attributes["x_channels_first"] = node->attributes["y_channels_first"] = int64_t{1};
+  return true;
 }
 
 bool ChannelsLast::convert(WorkNode* node) {
@@ -135,11 +158,14 @@ bool ChannelsLast::convert(WorkNode* node) {
          convert_resize(node) || convert_mean(node) || convert_reduction(node);
 }
 
+bool ChannelsLast::has_few_channels(const WorkNode& conv) const {
+  return graph_.info(conv.input(1)).dims()[1] <= 8;
+}
+
 bool ChannelsLast::convert_conv(WorkNode* node) {
   const std::string x = node->input(0);
-  const sdk::DimsView w = graph_.info(node->input(1)).dims();
-  const bool few_channels = w[1] <= 8 && w.back() > 1;
-  if (!is_last(x) && few_channels) {
+  const bool is_wide = graph_.info(node->input(1)).dims().back() > 1;
+  if (!is_last(x) && has_few_channels(*node) && is_wide) {
     node->attributes["x_channels_first"] = int64_t{1};
   } else {
     graph_.set_input(node, 0, to_last(x));

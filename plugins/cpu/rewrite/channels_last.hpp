@@ -19,6 +19,8 @@ class ChannelsLast {
  private:
   bool convert(WorkNode* node);
   bool convert_conv(WorkNode* node);
+  /// Whether few input channels belong to a filter.
+  bool has_few_channels(const WorkNode& conv) const;
   bool convert_quantized(WorkNode* node);
   bool convert_pool(WorkNode* node);
   bool convert_simple(WorkNode* node);
@@ -63,6 +65,10 @@ class ChannelsLast {
   std::string numbers(const std::string& base, const std::vector<int64_t>& values);
   /// The channels-last form that the model itself has of a value; "": none.
   std::string own_form(const std::string& value);
+  /// Whether the node that makes `name`, the channels-last form of `value`, now makes the plain form instead.
+  bool makes_plain(const std::string& value, const std::string& name);
+  /// The plain form of what a convolution reads, "" where there is none.
+  std::string plain_input(const std::string& value) const;
   void restore_plain();
   void drop_unread();
 

@@ -280,7 +280,12 @@ void WorkingGraph::emit() {
   for (const auto& node : nodes_) {
     if (node != nullptr && node->changed) hand_over(*node);
   }
-  for (const auto& node : added_) hand_over(*node);
+  for (const auto& node : added_) {
+    const auto is_read = [this](const std::string& value) {
+      return !consumers(value).empty() || is_output(value);
+    };
+    if (std::any_of(node->outputs.begin(), node->outputs.end(), is_read)) hand_over(*node);
+  }
 }
 
 }  // namespace backplane::cpu

@@ -104,7 +104,7 @@ class WorkingGraph {
   std::string fresh(const std::string& base);
   sdk::Rewrite& edit() { return edit_; }
 
-  /// Hands every changed and added node to the host.
+  /// Hands every changed node, and every added one that is read, to the host.
   void emit();
 
  private:
