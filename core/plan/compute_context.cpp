@@ -1,5 +1,8 @@
 #include "core/plan/compute_context.hpp"
 
+#include <algorithm>
+
+#include "core/plugin_host/limits.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -9,16 +12,28 @@ const ComputeContext& context(const bp_kctx* ctx) {
   return *static_cast<const ComputeContext*>(ctx);
 }
 
+[[noreturn]] void refuse_known(std::uint32_t output) {
+  invalid("alloc_output: the size of output ", output,
+          " is known; only one for which `prepare` called set_output_unknown is allocated");
+}
+
 bp_status* alloc_output(const bp_kctx* ctx, std::uint32_t output, std::int32_t rank,
                         const std::int64_t* dims, const bp_tensor** out) {
   return status_of([&] {
+    if (out == nullptr) invalid("alloc_output: the pointer for the result is NULL");
     if (output >= ctx->output_count)
       invalid("alloc_output: output ", output, " does not exist; the node has ", ctx->output_count);
-    if (rank < 0 || (rank > 0 && dims == nullptr)) invalid("alloc_output: rank ", rank);
+    if (ctx->outputs[output]->kind == BP_VALUE_ABSENT)
+      invalid("alloc_output: output ", output, " is left out by the node (see output_wanted)");
+    if (rank < 0 || rank > kMaxRank || (rank > 0 && dims == nullptr))
+      invalid("alloc_output: output ", output, " has rank ", rank, ", or no dims");
     // Every bp_value that the host shows is a RuntimeValue, and outputs are its to write.
     auto& value =
         const_cast<RuntimeValue&>(static_cast<const RuntimeValue&>(*ctx->outputs[output]));
     const std::vector<std::int64_t> sizes(dims, dims + rank);
+    UnknownOutputs* const unknown = context(ctx).unknown;
+    if (unknown == nullptr) refuse_known(output);
+    bool& is_told = unknown->place_of(output, rank);
     Device& device = *context(ctx).device;
     if (device.on_host_memory() || value.description.memory == BP_MEMORY_HOST) {
       value.set_owned_tensor(value.element(), sizes);
@@ -35,6 +50,7 @@ bp_status* alloc_output(const bp_kctx* ctx, std::uint32_t output, std::int32_t r
       value.description.buffer = buffer != nullptr ? buffer->raw() : nullptr;
       value.description.memory = BP_MEMORY_DEVICE;
     }
+    is_told = true;
     *out = &value.description;
   });
 }
@@ -70,6 +86,39 @@ const bp_compute_api& compute_api() {
 }
 
 }  // namespace
+
+UnknownOutputs::UnknownOutputs(const PrepareResult& said) : kernel_(said.prepared.def().name) {
+  for (std::size_t i = 0; i < said.outputs.size(); ++i) {
+    if (said.outputs[i].kind == OutputPlan::Kind::UnknownSize)
+      outputs_.push_back({static_cast<std::uint32_t>(i), said.outputs[i].rank, false});
+  }
+}
+
+void UnknownOutputs::begin() {
+  for (Unknown& unknown : outputs_) unknown.is_told = false;
+}
+
+bool& UnknownOutputs::place_of(std::uint32_t output, std::int32_t rank) {
+  const auto found = std::find_if(outputs_.begin(), outputs_.end(),
+                                  [&](const Unknown& unknown) { return unknown.output == output; });
+  if (found == outputs_.end()) refuse_known(output);
+  if (found->is_told) invalid("alloc_output: output ", output, " was allocated already");
+  if (found->rank >= 0 && found->rank != rank) {
+    invalid("alloc_output: output ", output, " has rank ", rank, ", but `prepare` said ",
+            found->rank);
+  }
+  return found->is_told;
+}
+
+bp_status* UnknownOutputs::end(const bp_kctx& ctx) const {
+  for (const Unknown& unknown : outputs_) {
+    if (unknown.is_told || ctx.outputs[unknown.output]->kind == BP_VALUE_ABSENT) continue;
+    return make_status(Code::Internal,
+                       text("kernel '", kernel_, "' returned success, but never gave output ",
+                            unknown.output, " its size (alloc_output)"));
+  }
+  return nullptr;
+}
 
 ComputeContext make_compute_context(Device* device, bp_threads* threads) {
   ComputeContext ctx{};

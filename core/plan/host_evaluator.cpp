@@ -77,9 +77,12 @@ void compute_on_host(const PrepareResult& prepared, Device& device, bp_threads* 
   ctx.packed_count = static_cast<std::uint32_t>(packed.size());
   ctx.workspace = workspace.tensor;
   ctx.input_state = states.data();
-  if (bp_status* status = call_for_status(
-          [&] { return prepared.prepared.def().compute(prepared.prepared.raw(), &ctx); }))
-    throw take_error(status);
+  UnknownOutputs unknown(prepared);
+  ctx.unknown = unknown.empty() ? nullptr : &unknown;
+  bp_status* status = call_for_status(
+      [&] { return prepared.prepared.def().compute(prepared.prepared.raw(), &ctx); });
+  if (status == nullptr) status = unknown.end(ctx);
+  if (status != nullptr) throw take_error(status);
 }
 
 HostEvaluator::HostEvaluator(const DeviceSet& devices, const SchemaRegistry& schemas,

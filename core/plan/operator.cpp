@@ -5,6 +5,7 @@
 #include "core/base/quote.hpp"
 #include "core/plan/host_evaluator.hpp"
 #include "core/plan/placement.hpp"
+#include "core/plugin_host/limits.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/status.hpp"
@@ -14,7 +15,6 @@ namespace {
 
 /// An operator whose kernel makes an operator, and so on: deeper than this it makes itself.
 constexpr int kMaxDepth = 16;
-constexpr std::uint32_t kMaxRank = 64;
 /// How many shapes `call` remembers.
 constexpr std::size_t kRecentPlans = 4;
 
@@ -58,8 +58,7 @@ RuntimeValuePtr describe_tensor(const bp_tensor* tensor, const std::string& what
   const auto type = static_cast<DataType>(tensor->dtype);
   if (element_bits(type) == 0)
     invalid(what, " has element type ", tensor->dtype, "; strings go by `call`");
-  if (tensor->rank < 0 || tensor->rank > static_cast<std::int32_t>(kMaxRank) ||
-      (tensor->rank > 0 && tensor->dims == nullptr))
+  if (tensor->rank < 0 || tensor->rank > kMaxRank || (tensor->rank > 0 && tensor->dims == nullptr))
     invalid(what, " has rank ", tensor->rank, ", or no dims");
   if (tensor->format != BP_FORMAT_PLAIN) invalid(what, " is in a private format");
   auto value = std::make_shared<RuntimeValue>();

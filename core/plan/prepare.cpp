@@ -3,6 +3,9 @@
 #include <bit>
 
 #include "core/plan/value_state.hpp"
+#include "core/plugin_host/limits.hpp"
+#include "core/plugin_host/plugin_description.hpp"
+#include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -33,6 +36,13 @@ void check_alignment(std::uint64_t alignment) {
   if (!std::has_single_bit(alignment)) invalid("alignment ", alignment, " is not a power of two");
 }
 
+DataType element_type(std::uint32_t output, bp_dtype dtype) {
+  const auto type = static_cast<DataType>(dtype);
+  if (element_bits(type) == 0 && type != DataType::String)
+    invalid("output ", output, " has the unknown element type ", dtype);
+  return type;
+}
+
 std::optional<std::vector<std::int64_t>> copy_strides(const std::int64_t* strides,
                                                       std::size_t rank) {
   if (strides == nullptr) return std::nullopt;
@@ -51,16 +61,16 @@ bp_status* set_output(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtype dtype,
                       const std::int64_t* dims) {
   return status_of([&] {
     OutputPlan& plan = context(ctx).output(output);
-    if (rank < 0 || (rank > 0 && dims == nullptr)) invalid("output ", output, " has rank ", rank);
+    if (rank < 0 || rank > kMaxRank || (rank > 0 && dims == nullptr))
+      invalid("output ", output, " has rank ", rank, ", or no dims");
+    const DataType type = element_type(output, dtype);
+    std::vector<std::int64_t> sizes(dims, dims + rank);
+    const auto bytes = storage_bytes(type, static_cast<std::uint64_t>(element_count(sizes)));
+    if (!bytes) invalid("output ", output, " of dims ", to_string(sizes), " is too large");
     plan.kind = OutputPlan::Kind::Tensor;
-    plan.type = static_cast<DataType>(dtype);
-    plan.dims.assign(dims, dims + rank);
-    if (element_bits(plan.type) == 0 && plan.type != DataType::String)
-      invalid("output ", output, " has the unknown element type ", dtype);
-    const auto bytes =
-        storage_bytes(plan.type, static_cast<std::uint64_t>(element_count(plan.dims)));
-    if (!bytes) invalid("output ", output, " of dims ", to_string(plan.dims), " is too large");
-    plan.bytes = plan.type == DataType::String ? 0 : *bytes;
+    plan.type = type;
+    plan.dims = std::move(sizes);
+    plan.bytes = type == DataType::String ? 0 : *bytes;
   });
 }
 
@@ -74,8 +84,11 @@ bp_status* set_output_unknown(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtyp
           "output ", output,
           " is said to have an unknown size, but the kernel is not registered as data dependent");
     }
+    if (rank < -1 || rank > kMaxRank)
+      invalid("output ", output, " has rank ", rank, "; it is -1 (not known) to ", kMaxRank);
+    const DataType type = element_type(output, dtype);
     plan.kind = OutputPlan::Kind::UnknownSize;
-    plan.type = static_cast<DataType>(dtype);
+    plan.type = type;
     plan.rank = rank;
   });
 }
@@ -83,8 +96,14 @@ bp_status* set_output_unknown(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtyp
 bp_status* set_output_type(bp_prepare_ctx* ctx, std::uint32_t output, const char* type) {
   return status_of([&] {
     OutputPlan& plan = context(ctx).output(output);
+    if (type == nullptr) invalid("the type of output ", output, " is NULL");
+    const Type parsed = Type::parse(plugin_text(type));
+    if (parsed.is_tensor() || parsed.kind == Type::Kind::SparseTensor) {
+      invalid("output ", output, ": '", parsed.to_string(),
+              "' is no sequence, optional or map; set_output is for tensors");
+    }
+    plan.object_type = parsed.to_string();
     plan.kind = OutputPlan::Kind::Object;
-    plan.object_type = Type::parse(type).to_string();
   });
 }
 
@@ -94,6 +113,8 @@ bp_status* set_format(bp_prepare_ctx* ctx, std::uint32_t output, std::uint32_t f
     OutputPlan& plan = context(ctx).output(output);
     if (plan.kind != OutputPlan::Kind::Tensor)
       invalid("set_format for output ", output, " before set_output");
+    if (format == BP_FORMAT_PLAIN)
+      invalid("set_format for output ", output, ": format 0 is the plain one, and needs no saying");
     check_alignment(alignment);
     plan.format = format;
     plan.bytes = bytes;
@@ -154,8 +175,11 @@ bp_status* set_workspace(bp_prepare_ctx* ctx, std::uint64_t bytes, std::uint64_t
 bp_status* request_pack(bp_prepare_ctx* ctx, const bp_pack_request* request, std::uint32_t* index) {
   return status_of([&] {
     PrepareContext& c = context(ctx);
+    check_struct(request, BP_SIZE_V1(bp_pack_request, pack), "a pack request");
+    if (index == nullptr) invalid("request_pack: the pointer for the index is NULL");
     if (request->key == nullptr || request->pack == nullptr)
       invalid("a pack request without key or function");
+    check_array(request->inputs, request->input_count, "the inputs of a pack request");
     check_alignment(request->alignment);
     const Plugin* library = c.request->kernel->library();
     PackWish wish{request->key,   {},
@@ -189,7 +213,8 @@ bp_status* set_variant(bp_prepare_ctx* ctx, const char* text) {
 
 bp_status* set_cost(bp_prepare_ctx* ctx, const bp_cost* cost) {
   return status_of([&] {
-    if (BP_HAS(bp_cost, cost, flops)) context(ctx).result->flops = cost->flops;
+    check_struct(cost, BP_SIZE_V1(bp_cost, reserved0), "a cost");
+    context(ctx).result->flops = cost->flops;
   });
 }
 

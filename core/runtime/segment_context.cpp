@@ -43,6 +43,14 @@ void point_at_weight(RuntimeValue& value, const Slot& slot) {
 
 }  // namespace
 
+bp_status* Operation::call_in_turn() const {
+  const auto calling = turn == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(*turn);
+  UnknownOutputs* const unknown = ctx->unknown;
+  if (unknown != nullptr) unknown->begin();
+  bp_status* const status = call_for_status([this] { return compute(prepared, ctx); });
+  return status == nullptr && unknown != nullptr ? unknown->end(*ctx) : status;
+}
+
 SegmentContext::SegmentContext(std::shared_ptr<const Segment> segment, const DeviceSet& devices,
                                const Program& program, bp_threads* threads)
     : segment_(std::move(segment)),
@@ -126,6 +134,7 @@ void SegmentContext::make_contexts(const DeviceSet& devices, const Program& prog
   packs_.reserve(pack_count);
   contexts_.reserve(segment_->steps.size());
   workspaces_.resize(segment_->steps.size());
+  unknown_.resize(segment_->steps.size());
   for (std::size_t i = 0; i < segment_->steps.size(); ++i) {
     const Step& step = segment_->steps[i];
     ComputeContext ctx =
@@ -152,7 +161,7 @@ void SegmentContext::make_contexts(const DeviceSet& devices, const Program& prog
     operations_.push_back({nullptr, nullptr, &contexts_[i],
                            computes && step.waits.empty() && !step.signals && step.spent.empty(),
                            static_cast<std::int32_t>(i), nullptr,
-                           step.node == kNone ? nullptr : &program.graph().node(step.node)});
+                           step.node == kNone ? nullptr : &program.graph().node(step.node), true});
     set_kernel(i);
   }
 }
@@ -166,6 +175,10 @@ void SegmentContext::set_kernel(std::size_t index) {
   operation.compute = prepared.def().compute;
   operation.prepared = prepared.raw();
   operation.turn = prepared.turn();
+  auto unknown = std::make_unique<UnknownOutputs>(step.kernel->said);
+  unknown_[index] = unknown->empty() ? nullptr : std::move(unknown);
+  contexts_[index].unknown = unknown_[index].get();
+  operation.simple = operation.turn == nullptr && unknown_[index] == nullptr;
   workspaces_[index].bytes = step.workspace_bytes;
 }
 

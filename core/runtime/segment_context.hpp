@@ -33,12 +33,16 @@ struct Operation {
   std::int32_t step;
   std::mutex* turn;  ///< null where any number of calls may go on at a time
   const Node* node;  ///< null for copies
+  bool simple;       ///< takes no turn, and the sizes of all its outputs are known
 
   bp_status* call() const {
-    if (turn == nullptr) return call_for_status([this] { return compute(prepared, ctx); });
-    const std::lock_guard lock(*turn);
+    if (!simple) return call_in_turn();
     return call_for_status([this] { return compute(prepared, ctx); });
   }
+
+ private:
+  /// One call at a time where the kernel wants that; a kernel that is to tell sizes must have told them.
+  bp_status* call_in_turn() const;
 };
 
 /// Everything that a run of a segment touches.
@@ -112,6 +116,7 @@ class SegmentContext {
   std::vector<const bp_value*> pointers_;
   std::vector<const bp_tensor*> packs_;
   std::vector<bp_tensor> workspaces_;
+  std::vector<std::unique_ptr<UnknownOutputs>> unknown_;  ///< by step; null for most
   std::vector<ComputeContext> contexts_;
   std::vector<Operation> operations_;
   std::vector<std::unique_ptr<ControlStep>> control_;        ///< by step; null for others

@@ -274,6 +274,44 @@ TEST(CustomOps, C2AnOutputMayBeSizedInTheCall) {
   EXPECT_THAT(session.run({{"x", tensor({-1, -2, 0, -3})}})[0].dims(), ElementsAre(0));
 }
 
+/// Nothing of an earlier run is taken for it.
+TEST(CustomOps, C2AnOutputThatTheCallDoesNotSizeEndsTheRun) {
+  int calls = 0;
+  CustomOpDomain ops(kDomain);
+  ops.Function("Once", [&calls](In<float> x, NewOut<float> y) {
+    if (calls++ == 0) y.allocate({static_cast<std::int64_t>(x.size())})[0] = x[0];
+  });
+  ops.Function("Twice", [](In<float>, NewOut<float> y) {
+    y.allocate({1});
+    y.allocate({2});
+  });
+  Options options;
+  options.add_custom_ops(ops);
+  for (const char* reader : {"", "Neg"}) {  // it is an output, or read by another node
+    calls = 0;
+    Graph graph = graph_with(options);
+    graph.add_value("x", floats({1}));
+    graph.add_node("Once", {"x"}, {*reader == '\0' ? "y" : "once"}, "once", kDomain);
+    if (*reader != '\0') graph.add_node(reader, {"once"}, {"y"});
+    const Session session(environment(), graph, options);
+    EXPECT_EQ(session.run({{"x", tensor({2})}})[0].dims(), std::vector<std::int64_t>{1});
+    std::int32_t code = 0;
+    const std::string message = error_of([&] { session.run({{"x", tensor({2})}}); }, &code);
+    EXPECT_EQ(code, BACKPLANE_INTERNAL);
+    EXPECT_THAT(message, HasSubstr("node 'once'"));
+    EXPECT_THAT(message, HasSubstr("never gave output 0 its size (alloc_output)"));
+    calls = 0;
+    EXPECT_EQ(session.run({{"x", tensor({2})}})[0].dims(), std::vector<std::int64_t>{1});
+  }
+  Graph graph = graph_with(options);
+  graph.add_value("x", floats({1}));
+  graph.add_node("Twice", {"x"}, {"y"}, "twice", kDomain);
+  EXPECT_THAT(error_of([&] {
+                Session(environment(), graph, options).run({{"x", tensor({1})}});
+              }),
+              HasSubstr("output 0 was allocated already"));
+}
+
 TEST(CustomOps, C2InPlaceHintsAreTaken) {
   CustomOpDomain ops(kDomain);
   bool same = false;
