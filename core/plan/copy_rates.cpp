@@ -13,6 +13,7 @@
 #include "core/base/atomic_file.hpp"
 #include "core/base/quote.hpp"
 #include "core/base/text_stream.hpp"
+#include "core/plugin_host/copy_mode.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -23,17 +24,6 @@ constexpr std::uint64_t kLargeBytes = 4u << 20;
 constexpr int kTurns = 7;
 constexpr char kFirstWords[] = "backplane copy rates ";
 constexpr char kFirstLine[] = "backplane copy rates 1";
-
-std::int32_t copy_mode(const DeviceSet& devices, int device, bp_memory_kind from, bp_memory_kind to,
-                       int peer) {
-  Device& executing = devices.at(device);
-  bp_copy_caps caps{};
-  caps.struct_size = sizeof(caps);
-  const bp_device* const other = peer >= 0 ? devices.at(peer).raw() : nullptr;
-  check_status(executing.call(executing.api().copy_caps, from, to, other, &caps),
-               executing.label());
-  return caps.mode;
-}
 
 /// Memory at one end of a copy, with what describes it to the device that copies.
 struct End {
@@ -63,9 +53,9 @@ class Meter {
         is_download_(to < 0) {
     const bool over_host = from < 0 || to < 0;
     const bp_memory_kind other = over_host ? BP_MEMORY_HOST : BP_MEMORY_DEVICE;
-    const std::int32_t mode =
-        from < 0 ? copy_mode(devices, to, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1)
-                 : copy_mode(devices, from, BP_MEMORY_DEVICE, other, over_host ? -1 : to);
+    const std::int32_t mode = from < 0 ? copy_mode(devices.at(to), BP_MEMORY_HOST, BP_MEMORY_DEVICE)
+                                       : copy_mode(devices.at(from), BP_MEMORY_DEVICE, other,
+                                                   over_host ? nullptr : &devices.at(to));
     if (over_host && mode == BP_COPY_NONE)
       pinned_ = std::make_unique<End>(executing_, BP_MEMORY_PINNED);
     if (from >= 0) fill_source(devices, from);
@@ -97,7 +87,7 @@ class Meter {
   /// What was never written may not be read.
   void fill_source(const DeviceSet& devices, int from) {
     const bool direct =
-        copy_mode(devices, from, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE;
+        copy_mode(devices.at(from), BP_MEMORY_HOST, BP_MEMORY_DEVICE) != BP_COPY_NONE;
     End source(executing_, direct ? BP_MEMORY_HOST : BP_MEMORY_PINNED);
     copy(source, from_, kLargeBytes);
   }
@@ -236,7 +226,8 @@ CostModel measured_costs(const DeviceSet& devices, const std::filesystem::path& 
     for (int peer = 0; peer < count; ++peer) {
       if (peer == device || devices.at(peer).on_host_memory() ||
           devices.at(peer).provider_name() != devices.at(device).provider_name() ||
-          copy_mode(devices, device, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, peer) == BP_COPY_NONE)
+          copy_mode(devices.at(device), BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, &devices.at(peer)) ==
+              BP_COPY_NONE)
         continue;
       model.set_peer_copy(device, peer, rate(device, peer));
     }

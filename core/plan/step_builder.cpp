@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/plugin_host/copy_mode.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -223,17 +224,6 @@ int StepBuilder::constant_slot(ValueId value, int space) {
   return slots_.at(value, space) = new_slot(std::move(slot));
 }
 
-std::int32_t StepBuilder::copy_mode(int device, bp_memory_kind from, bp_memory_kind to,
-                                    int peer) const {
-  Device& executing = devices_.at(device);
-  bp_copy_caps caps{};
-  caps.struct_size = sizeof(caps);
-  const bp_device* other = peer >= 0 ? devices_.at(peer).raw() : nullptr;
-  check_status(executing.call(executing.api().copy_caps, from, to, other, &caps),
-               executing.label());
-  return caps.mode;
-}
-
 int StepBuilder::copy_to(ValueId value, int space, const ReadCause& cause) {
   int from = -1;
   for (int other = 0; other < static_cast<int>(devices_.space_count()) && from < 0; ++other) {
@@ -254,7 +244,7 @@ int StepBuilder::copy_to(ValueId value, int space, const ReadCause& cause) {
     const int device = DeviceSet::device_of_space(space);
     if (const int view = view_of_feed(value, source, space, cause); view >= 0)
       return slots_.at(value, space) = view;
-    if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE)
+    if (copy_mode(devices_.at(device), BP_MEMORY_HOST, BP_MEMORY_DEVICE) != BP_COPY_NONE)
       return slots_.at(value, space) = copy_step(source, device, space, space, {"direct", cause});
     Slot pinned = slot_for(value, kHostSpace);
     pinned.arena = pinned_arena(devices_, device);
@@ -270,7 +260,8 @@ int StepBuilder::copy_to(ValueId value, int space, const ReadCause& cause) {
   }
   const int target = DeviceSet::device_of_space(space);
   if (devices_.at(target).provider_name() == devices_.at(device).provider_name() &&
-      copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, target) != BP_COPY_NONE) {
+      copy_mode(devices_.at(device), BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, &devices_.at(target)) !=
+          BP_COPY_NONE) {
     return slots_.at(value, space) = copy_step(source, device, space, space, {"peer", cause});
   }
   slot_in(value, kHostSpace, cause);
@@ -320,7 +311,8 @@ bool StepBuilder::fetch_from_device(ValueId value, int fetch, const ReadCause& c
     if (!slots_.contains(value, space) && !available_.contains(value, space)) continue;
     const int source = slot_in(value, space, cause);
     if (!has_memory(draft_.segment.slots[static_cast<std::size_t>(source)])) return false;
-    if (copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_HOST, -1) == BP_COPY_NONE) return false;
+    if (copy_mode(devices_.at(device), BP_MEMORY_DEVICE, BP_MEMORY_HOST) == BP_COPY_NONE)
+      return false;
     const int target = copy_step(source, device, kHostSpace, kHostSpace, {"direct", cause});
     Slot& slot = draft_.segment.slots[static_cast<std::size_t>(target)];
     slot.place = Place::Fetch;
@@ -350,12 +342,12 @@ void StepBuilder::leave_on_device(ValueId value, int space, const ReadCause& cau
     const int made = copy_to(value, space, cause);
     if (draft_.segment.slots[static_cast<std::size_t>(made)].place == Place::Fetch) return;
   }
-  if (copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE) {
+  if (copy_mode(devices_.at(device), BP_MEMORY_DEVICE, BP_MEMORY_DEVICE) != BP_COPY_NONE) {
     copy_step(slot_in(value, space, cause), device, space, space, {"direct", cause});
     return;
   }
   const int source = slot_in(value, kHostSpace, cause);
-  if (copy_mode(device, BP_MEMORY_HOST, BP_MEMORY_DEVICE, -1) != BP_COPY_NONE) {
+  if (copy_mode(devices_.at(device), BP_MEMORY_HOST, BP_MEMORY_DEVICE) != BP_COPY_NONE) {
     copy_step(source, device, space, space, {"direct", cause});
     return;
   }

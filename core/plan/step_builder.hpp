@@ -104,7 +104,6 @@ class StepBuilder {
   void finish_fetches();
   void finish_fetch(std::size_t fetch, const ReadCause& cause);
   void finish_borders();
-  std::int32_t copy_mode(int device, bp_memory_kind from, bp_memory_kind to, int peer) const;
   std::string space_name(int space) const;
 
   Program& program_;

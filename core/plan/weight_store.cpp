@@ -7,6 +7,7 @@
 
 #include "core/base/mapped_file.hpp"
 #include "core/graph/type.hpp"
+#include "core/plugin_host/copy_mode.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -96,12 +97,8 @@ void copy_and_wait(const DevicePtr& device, const bp_tensor& from, const bp_tens
 
 void upload(const DevicePtr& device, const bp_tensor& from, const bp_tensor& to) {
   if (from.bytes == 0) return;
-  bp_copy_caps caps{};
-  caps.struct_size = sizeof(caps);
-  check_status(
-      device->call(device->api().copy_caps, BP_MEMORY_HOST, BP_MEMORY_DEVICE, nullptr, &caps),
-      device->label());
-  if (caps.mode != BP_COPY_NONE) return copy_and_wait(device, from, to);
+  if (copy_mode(*device, BP_MEMORY_HOST, BP_MEMORY_DEVICE) != BP_COPY_NONE)
+    return copy_and_wait(device, from, to);
   const DeviceBuffer staging(device, BP_MEMORY_PINNED, from.bytes,
                              device->alignment(BP_MEMORY_PINNED));
   std::memcpy(staging.host_ptr(), from.host_ptr, from.bytes);
@@ -121,17 +118,12 @@ std::vector<std::byte> download(const DevicePtr& device, const Weight& weight) {
     std::memcpy(bytes.data(), from.host_ptr, bytes.size());
     return bytes;
   }
-  bp_copy_caps caps{};
-  caps.struct_size = sizeof(caps);
-  check_status(
-      device->call(device->api().copy_caps, BP_MEMORY_DEVICE, BP_MEMORY_HOST, nullptr, &caps),
-      device->label());
   bp_tensor to = from;
   to.buffer = nullptr;
   to.offset = 0;
   to.host_ptr = bytes.data();
   to.memory = BP_MEMORY_HOST;
-  if (caps.mode != BP_COPY_NONE) {
+  if (copy_mode(*device, BP_MEMORY_DEVICE, BP_MEMORY_HOST) != BP_COPY_NONE) {
     copy_and_wait(device, from, to);
     return bytes;
   }

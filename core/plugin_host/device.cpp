@@ -6,6 +6,7 @@
 
 #include "backplane/plugin_api/optional/plan_capture.h"
 #include "core/base/error.hpp"
+#include "core/plugin_host/copy_mode.hpp"
 #include "core/plugin_host/host_memory.hpp"
 #include "core/plugin_host/imported_memory.hpp"
 #include "core/plugin_host/optional_interface.hpp"
@@ -79,6 +80,7 @@ DevicePtr Device::open(PluginPtr plugin, const bp_provider* provider, const bp_d
   device->raw_ = raw;
   if (!device->on_host_memory()) {
     device->read_heaps();
+    check_copies(*device);
     device->host_memory_ = find_host_memory(*device);
     device->read_plan_capture();
     device->import_memory_ = find_import_memory(*device);

@@ -36,7 +36,7 @@ struct FreeMemory {
 };
 
 /// Null: there is not so much.
-std::shared_ptr<void> allocate(std::uint64_t bytes, std::uint64_t alignment) {
+std::shared_ptr<void> make_memory(std::uint64_t bytes, std::uint64_t alignment) {
   std::uint64_t capacity = 0;
   void* memory = SpareMemory::instance().take(bytes, alignment, capacity);
   if (memory == nullptr) return nullptr;
@@ -126,7 +126,7 @@ void RuntimeValue::set_owned_tensor(DataType type_of_elements,
   set_tensor(type_of_elements, new_dims);
   if (!is_reusable(memory, description.bytes, alignment)) {
     memory.reset();
-    memory = allocate(std::max<std::uint64_t>(description.bytes, 1), alignment);
+    memory = make_memory(std::max<std::uint64_t>(description.bytes, 1), alignment);
     if (memory == nullptr)
       throw_too_large(type_of_elements, new_dims, text(description.bytes, " bytes"));
   }

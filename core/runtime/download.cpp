@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "core/plugin_host/copy_mode.hpp"
+
 namespace backplane::core {
 
 RuntimeValuePtr download(Device& device, const RuntimeValue& from) {
@@ -13,12 +15,7 @@ RuntimeValuePtr download(Device& device, const RuntimeValue& from) {
     return to;
   }
   to->set_owned_tensor(from.element(), from.dims);
-  bp_copy_caps caps{};
-  caps.struct_size = sizeof(caps);
-  device.check(
-      device.call(device.api().copy_caps, BP_MEMORY_DEVICE, BP_MEMORY_HOST, nullptr, &caps),
-      "could not tell how it copies");
-  const bool pinned = caps.mode == BP_COPY_NONE;
+  const bool pinned = copy_mode(device, BP_MEMORY_DEVICE, BP_MEMORY_HOST) == BP_COPY_NONE;
   DeviceBuffer staging;
   bp_tensor target = to->description;
   if (pinned) {

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/plugin_host/copy_mode.hpp"
+
 namespace backplane::core {
 namespace {
 
@@ -87,16 +89,9 @@ SpaceCopies::Lane& SpaceCopies::lane(int device) {
   if (made != nullptr) return *made;
   Device& executing = devices_.at(device);
   made = std::make_unique<Lane>(devices_.devices[static_cast<std::size_t>(device)].device);
-  const auto mode = [&](bp_memory_kind from, bp_memory_kind to) {
-    bp_copy_caps caps{};
-    caps.struct_size = sizeof(caps);
-    executing.check(executing.call(executing.api().copy_caps, from, to, nullptr, &caps),
-                    "asking how it copies");
-    return caps.mode;
-  };
-  made->direct = mode(BP_MEMORY_DEVICE, BP_MEMORY_DEVICE) != BP_COPY_NONE;
-  made->from_plain = mode(BP_MEMORY_DEVICE, BP_MEMORY_HOST) != BP_COPY_NONE &&
-                     mode(BP_MEMORY_HOST, BP_MEMORY_DEVICE) != BP_COPY_NONE;
+  made->direct = copy_mode(executing, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE) != BP_COPY_NONE;
+  made->from_plain = copy_mode(executing, BP_MEMORY_DEVICE, BP_MEMORY_HOST) != BP_COPY_NONE &&
+                     copy_mode(executing, BP_MEMORY_HOST, BP_MEMORY_DEVICE) != BP_COPY_NONE;
   return *made;
 }
 

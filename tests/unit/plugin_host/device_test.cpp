@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/plugin_host/copy_mode.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -28,6 +29,7 @@ struct Fake {
   std::uint64_t max_bytes = 0;
   bool pinned = true;
   bool pinned_address = true;
+  std::map<std::pair<bp_memory_kind, bp_memory_kind>, std::int32_t> copy_modes;  ///< else async
   bp_code fail_alloc = BP_OK;
   bp_code fail_sync = BP_OK;
   bp_code fail_fence_create = BP_OK;
@@ -115,8 +117,12 @@ bp_device_api make_device_api() {
     fake->queued.push_back("host wait " + std::to_string(value));
     return timeout == UINT64_MAX ? nullptr : status_new(BP_TIMEOUT, "early", 5);
   };
-  api.copy_caps = [](bp_device*, bp_memory_kind, bp_memory_kind, const bp_device*,
-                     bp_copy_caps*) -> bp_status* { return nullptr; };
+  api.copy_caps = [](bp_device*, bp_memory_kind from, bp_memory_kind to, const bp_device*,
+                     bp_copy_caps* out) -> bp_status* {
+    const auto said = fake->copy_modes.find({from, to});
+    out->mode = said != fake->copy_modes.end() ? said->second : BP_COPY_ASYNC;
+    return nullptr;
+  };
   api.copy = [](bp_device*, bp_stream*, const bp_tensor*, const bp_tensor*) -> bp_status* {
     return nullptr;
   };
@@ -264,6 +270,29 @@ TEST_F(DeviceTest, HeapsAreChecked) {
   fake_.alignment = 64;
   api_.heaps = [](bp_device*, void*, bp_heap_sink) -> bp_status* { return nullptr; };
   EXPECT_NE(error_of([&] { open(); }).message().find("BP_MEMORY_DEVICE"), std::string::npos);
+}
+
+TEST_F(DeviceTest, OneThatValuesCannotBeCopiedToAndFromIsRefused) {
+  constexpr auto kUp = std::pair(BP_MEMORY_HOST, BP_MEMORY_DEVICE),
+                 kDown = std::pair(BP_MEMORY_DEVICE, BP_MEMORY_HOST);
+  fake_.copy_modes = {{kUp, BP_COPY_NONE}, {kDown, BP_COPY_SYNC}};
+  EXPECT_EQ(copy_mode(*open(), BP_MEMORY_HOST, BP_MEMORY_DEVICE), BP_COPY_NONE);
+  EXPECT_EQ(copy_mode(*open(), BP_MEMORY_DEVICE, BP_MEMORY_HOST), BP_COPY_SYNC);
+  const auto expect_refused = [&](const char* words) {
+    const Error error = error_of([&] { open(); });
+    EXPECT_EQ(error.code(), Code::Internal);
+    EXPECT_NE(error.message().find("'fake:1'"), std::string::npos) << error.message();
+    EXPECT_NE(error.message().find(words), std::string::npos) << error.message();
+    EXPECT_EQ(fake_.open, 0);
+  };
+  fake_.pinned = false;
+  expect_refused("no way to its memory from BP_MEMORY_HOST, and it has no heap of BP_MEMORY_PIN");
+  fake_.copy_modes = {{kDown, 99}};  // a way of a later day, or of none
+  expect_refused("no way from its memory to BP_MEMORY_HOST, and it has no heap of BP_MEMORY_PIN");
+  fake_.pinned = true;
+  EXPECT_EQ(copy_mode(*open(), BP_MEMORY_DEVICE, BP_MEMORY_HOST), BP_COPY_NONE);
+  fake_.copy_modes = {{kDown, 99}, {{BP_MEMORY_DEVICE, BP_MEMORY_PINNED}, BP_COPY_NONE}};
+  expect_refused("and none with BP_MEMORY_PINNED either");
 }
 
 TEST_F(DeviceTest, BuffersAreCountedAndGivenBack) {
