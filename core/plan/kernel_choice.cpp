@@ -59,6 +59,16 @@ std::optional<std::string> broken_type(const bp_kernel_def& def, const SchemaInf
   return std::nullopt;
 }
 
+/// What `match` said instead of success. Of a lost device, or where memory ran out, it is no answer about the node.
+Reason reason_of(const Error& error, const bp_kernel_def& def, const std::string& label) {
+  if (error.code() == Code::Unsupported)
+    return {label, "refused", text(def.name, ": ", error.message())};
+  if (error.code() == Code::DeviceLost || error.code() == Code::OutOfMemory)
+    throw error.within(text("match of kernel '", def.name, "'")).within(label);
+  return {label, kFailedReason,
+          text("match of kernel '", def.name, "' of ", label, " failed: ", error.message())};
+}
+
 std::string operator_name(const Node& node) {
   return node.domain.empty() ? node.op_type : node.domain + "::" + node.op_type;
 }
@@ -106,8 +116,7 @@ std::vector<RegisteredKernel> matching_kernels(const SessionDevice& device, Sche
       bp_device* const raw = candidate.guest ? nullptr : device.device->raw();
       if (bp_status* status =
               call_for_status([&] { return def.match(def.self, raw, view_node, &cost); })) {
-        const Error error = take_error(status);
-        reasons.push_back({label, "refused", text(def.name, ": ", error.message())});
+        reasons.push_back(reason_of(take_error(status), def, label));
         continue;
       }
     }

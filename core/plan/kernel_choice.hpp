@@ -14,7 +14,7 @@
 
 namespace backplane::core {
 
-/// Why a provider did not get a node. Codes: "no_such_op", "opset", "type", "refused" (what the provider said),
+/// Why a provider did not get a node. Codes: "no_such_op", "opset", "type", "refused" (what the provider said), "failed" (its match did),
 /// "rule", "claim", "cheaper_elsewhere", "not_preferred", "memory" (its limit leaves no room), "cast" (it has the node, and
 /// computes it in another type).
 struct Reason {
@@ -22,6 +22,9 @@ struct Reason {
   std::string code;
   std::string text;
 };
+
+/// The code of nodes whose `match` failed with what is no refusal: a mistake of the provider's.
+inline constexpr char kFailedReason[] = "failed";
 
 /// Looks up schemas once per operator and version.
 /// Threads: one at a time.

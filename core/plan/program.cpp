@@ -177,10 +177,24 @@ void Program::place_nodes(const Refusals& refusals) {
   }
   const GraphView view(*placed_.graph, order_);
   placed_.placement = place(*placed_.graph, order_, view, placement_request(refusals));
+  warn_of_failed_matches();
   asked_count_ += order_.size();
   for (const auto& [name, reason] : casts_) {
     const NodeId id = placed_.graph->find_node(name);
     if (id != kNone) placed_.placement[static_cast<std::size_t>(id)].reasons.push_back(reason);
+  }
+}
+
+/// Each failure once, with the first node that it was about.
+void Program::warn_of_failed_matches() const {
+  std::set<std::string_view> told;
+  for (const NodeId id : order_) {
+    for (const Reason& reason : placed_.placement[static_cast<std::size_t>(id)].reasons) {
+      if (reason.code != kFailedReason || !told.insert(reason.text).second) continue;
+      context_.logger->warning(
+          node_words(graph(), id), ": ", reason.text,
+          "; only BP_UNSUPPORTED refuses a node. Another kernel takes it, if there is one");
+    }
   }
 }
 

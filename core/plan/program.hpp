@@ -203,6 +203,7 @@ class Program {
   /// Folds casts of weights whose readers are on other devices; true when there were some, likewise.
   bool fold_weights_elsewhere();
   void doubt_outputs(const Node& node);
+  void warn_of_failed_matches() const;
   /// What bodies compute of constants is computed once, and what several of them compute alike only once a run.
   void simplify();
   /// Nodes of the names `kept` are not folded.

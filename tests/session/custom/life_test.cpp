@@ -107,6 +107,24 @@ TEST(CustomOps, C5AnErrorNamesTheNodeAndTheLibrary) {
   EXPECT_THAT(elements(session.run({{"x", tensor({1})}})[0]), ElementsAre(2));  // stays usable
 }
 
+TEST(CustomOps, C5AMatchThatFailsIsTold) {
+  std::vector<std::string> lines;
+  const Environment own(Options().set("environment.log_level", "warning"),
+                        [&](int, const std::string& line) { lines.push_back(line); });
+  Options options;
+  options.RegisterCustomOpsLibrary(kTally);
+  Graph graph = graph_with(options, own, "backplane.tests");
+  graph.add_value("x", floats({1}));
+  graph.add_node("Tally", {"x"}, {"y"}, "unmatched", "backplane.tests");
+  const std::string message = error_of([&] { Session(own, graph, options); });
+  EXPECT_THAT(message, HasSubstr("is taken by no provider"));
+  EXPECT_THAT(message,
+              HasSubstr("match of kernel 'tally:float' of cpu failed: Tally's match broke"));
+  ASSERT_FALSE(lines.empty());
+  EXPECT_THAT(lines[0], HasSubstr("'unmatched'"));
+  EXPECT_THAT(lines[0], HasSubstr("Tally's match broke; only BP_UNSUPPORTED refuses a node"));
+}
+
 TEST(CustomOps, C5WhateverAFunctionThrowsEndsTheRun) {
   int what = 0;
   CustomOpDomain ops(kDomain);

@@ -1,4 +1,6 @@
 // backplane.tests::Tally: y = x + 1. Built twice, into two libraries that define the same operator.
+#include <string_view>
+
 #include "backplane/plugin.hpp"
 
 namespace {
@@ -25,6 +27,11 @@ class Tally {
   }
 };
 
+/// A mistake of this plugin's: only BP_UNSUPPORTED refuses a node.
+void match(const sdk::Node& node) {
+  if (std::string_view(node.name()) == "unmatched") sdk::failed("Tally's match broke");
+}
+
 }  // namespace
 
 BP_PLUGIN("session_tally", "1.0.0", [](sdk::Plugin& plugin) {
@@ -34,6 +41,7 @@ BP_PLUGIN("session_tally", "1.0.0", [](sdk::Plugin& plugin) {
           .output("y", "tensor(float)")
           .infer([](sdk::InferContext& ctx) { ctx.set_output_like(0, ctx.node().input(0)); }));
   plugin.kernels_for("cpu", [] {
-    return sdk::KernelList{sdk::op("Tally", kDomain).name("tally:float").kernel<Tally>()};
+    return sdk::KernelList{
+        sdk::op("Tally", kDomain).name("tally:float").match(match).kernel<Tally>()};
   });
 });

@@ -83,6 +83,35 @@ TEST_F(PlacementTest, EveryRefusalHasItsCodeAndNames) {
     EXPECT_NE(line.find(word), std::string::npos) << line;
 }
 
+TEST_F(PlacementTest, AMatchThatFailsIsNoRefusal) {
+  static bp_code code = BP_INTERNAL;  // the SDK takes no captures there
+  const auto fails = [](const sdk::Node&) { throw sdk::Error(code, "it broke"); };
+  first_.kernels = {sdk::op("Add").name("first:broken").match(fails).kernel<StubKernel>()};
+  second_.kernels = {kernel("Add")};
+  use(first_);
+  use(second_);
+  for (const bp_code other : {BP_INTERNAL, BP_INVALID_ARGUMENT, BP_FAILED}) {
+    code = other;
+    const PlacedGraph result = placed();
+    EXPECT_EQ(device(result, 1), 1) << "the next provider serves";
+    ASSERT_EQ(codes(result, 1), "first failed");
+    EXPECT_EQ(result.placement[1].reasons[0].text,
+              "match of kernel 'first:broken' of first failed: it broke");
+  }
+  for (const bp_code other : {BP_DEVICE_LOST, BP_OUT_OF_MEMORY}) {
+    code = other;
+    try {
+      placed();
+      ADD_FAILURE() << "code " << other << " was taken for a refusal";
+    } catch (const Error& error) {
+      EXPECT_EQ(static_cast<bp_code>(error.code()), other);
+      EXPECT_NE(error.message().find("first: match of kernel 'first:broken': it broke"),
+                std::string::npos)
+          << error.message();
+    }
+  }
+}
+
 TEST_F(PlacementTest, ARenamedTypeParameterCountsInTheVersionsThatHaveIt) {
   // Resize has T in version 10, and T1 from 11 on.
   const NodeId old_one = add("Resize", {"x", "x"}, "old", "old", 10);
