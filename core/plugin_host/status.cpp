@@ -90,7 +90,10 @@ Error take_error(bp_status* status) {
   if (status == nullptr) return {Code::Internal, "a status was expected and none was there"};
   std::string message(status->text, status->size);
   if (message.empty()) message = "no reason was given";
-  if (status->code <= BP_OK || status->code > kLastCode) {
+  if (status->code == BP_OK)
+    return {Code::Internal,
+            text("a status of code BP_OK was returned, and success is NULL: ", message)};
+  if (status->code < BP_OK || status->code > kLastCode) {
     return {Code::Internal, text(message, " (status code ", status->code, ")")};
   }
   return {static_cast<Code>(status->code), std::move(message)};

@@ -120,7 +120,11 @@ void RunContext::start(std::uint64_t run_id, const RunControls& controls) {
     Device& device = devices_.at(i);
     device.throw_if_lost();
     if (!BP_HAS_FN(bp_device_api, &device.api(), run_begin)) continue;
-    device.check(device.call(device.api().run_begin, run_id), "could not begin the run");
+    try {
+      device.check(device.call(device.api().run_begin, run_id), "could not begin the run");
+    } catch (const Error& error) {
+      throw within_run(error);
+    }
     begun_.push_back(i);
   }
 }

@@ -43,6 +43,17 @@ class DeviceBinding : public ::testing::TestWithParam<const char*> {
   const Value b_ = Value::tensor<float>({2, 2}, std::vector<float>{1, 1, 1, 1});
 };
 
+/// Nothing is placed anew in the middle of a run: what a device cannot do there is the run's failure, wherever it says so.
+TEST_P(DeviceBinding, L5ADeviceThatRefusesToBeginARunFailsIt) {
+  session_.run({{"a", a_}, {"b", b_}});
+  fakegpu().fail_call(1, BP_UNSUPPORTED, 0);  // run_begin
+  const auto [code, message] = failure_of([&] { session_.run({{"a", a_}, {"b", b_}}); });
+  EXPECT_EQ(code, BACKPLANE_FAILED);
+  EXPECT_THAT(message, HasSubstr("could not begin the run"));
+  fakegpu().reset();
+  EXPECT_THAT(session_.run({{"a", a_}, {"b", b_}})[0].numbers(), ElementsAre(2, 0, 4, 0));
+}
+
 TEST_P(DeviceBinding, L5AnOutputOnADeviceStaysThereUntilAskedFor) {
   Binding binding(session_);
   binding.bind_input("a", a_);

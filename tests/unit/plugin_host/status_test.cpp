@@ -63,11 +63,17 @@ TEST(Status, TakesAMessageThatIsNull) {
 }
 
 TEST(Status, UnknownCodesAreInternal) {
-  for (const bp_code code : {BP_OK, bp_code{77}, bp_code{-1}}) {
+  for (const bp_code code : {bp_code{77}, bp_code{-1}}) {
     const Error error = take_error(status_new(code, "odd", 3));
     EXPECT_EQ(error.code(), Code::Internal);
     EXPECT_NE(error.message().find(std::to_string(code)), std::string::npos) << error.message();
   }
+}
+
+TEST(Status, OneThatSaysSuccessIsAMistake) {
+  const Error error = take_error(status_new(BP_OK, "odd", 3));
+  EXPECT_EQ(error.code(), Code::Internal);
+  EXPECT_EQ(error.message(), "a status of code BP_OK was returned, and success is NULL: odd");
 }
 
 TEST(Status, TurnsExceptionsIntoStatuses) {
