@@ -125,6 +125,20 @@ class Shapes(unittest.TestCase):
                     np.testing.assert_array_equal(session.run(None, {"x": x})[0], x)
                 np.testing.assert_array_equal(session.run(["y"], {"x": x}, RunOptions())[0], x)
 
+    def test_sizes_that_a_model_declares_wrongly_are_believed_nowhere(self):
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        cases = [("Reshape", x, [4, 3], [3, 4]), ("Reshape", x, [4, 3], [3, 5]),
+                 ("Expand", np.ones((1, 1000), np.float32), [20, 1000], [10, 1000]),  # declared shorter, and longer
+                 ("Expand", np.ones((1, 1000), np.float32), [8, 1000], [100, 1000])]
+        for operator, x, true, declared in cases:
+            session = InferenceSession(model([helper.make_node(operator, ["x", "shape"], ["y"])],
+                                             [tensor("x", 1, list(x.shape)), tensor("shape", 7, [None])], [tensor("y", 1, declared)]))
+            feeds = {"x": x, "shape": np.array(true)}
+            expected = x.reshape(true) if operator == "Reshape" else np.broadcast_to(x, true)
+            for _ in range(4):
+                np.testing.assert_array_equal(session.run(None, feeds)[0], expected)
+                np.testing.assert_array_equal(session.run(None, feeds, RunOptions())[0], expected)
+
     def test_windows_that_begin_in_the_padding(self):
         nodes = [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1, 1], strides=[2, 2], ceil_mode=1)]
         x = np.random.default_rng(5).standard_normal((1, 16384, 2, 2)).astype(np.float32)
