@@ -4,8 +4,10 @@
 #include <set>
 #include <unordered_map>
 
+#include "core/base/quote.hpp"
 #include "core/plan/placed_graph.hpp"
 #include "core/plugin_host/plugin_description.hpp"
+#include "core/plugin_host/plugin_text.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -27,8 +29,11 @@ struct ClaimCollector {
 bp_status* collect_claim(void* sink_ctx, const bp_claim* claim) {
   return status_of([&] {
     auto& collector = *static_cast<ClaimCollector*>(sink_ctx);
+    check_struct(claim, BP_SIZE_V1(bp_claim, reserved0), "a claim");
     Claim copy;
-    copy.name = claim->name != nullptr && *claim->name != '\0' ? claim->name : "compiled";
+    copy.name = is_plain_text(claim->name) ? claim->name : "compiled";
+    check_array(claim->nodes, claim->node_count,
+                "the nodes of the claim " + core::quoted(copy.name));
     copy.id = claim->claim_id;
     for (std::uint64_t i = 0; i < claim->node_count; ++i) {
       const NodeId id = GraphView::id_of(claim->nodes[i]);
@@ -120,7 +125,7 @@ void compile_part(PlacedGraph& placed, const std::shared_ptr<const Graph>& sourc
     throw Error(Code::Internal, "it was compiled into nothing");
   check_struct(def, BP_SIZE_V1(bp_kernel_def, compute), "the compiled kernel's definition");
   compiled.kernel = KernelHandle(device.shared_from_this(), device.plugin(), def, kernel);
-  check_kernel_functions(*def, false);
+  check_kernel(*def, false);
   placed.graph = std::move(contracted);
   placed.placement.resize(placed.graph->node_limit());
   placed.placement[static_cast<std::size_t>(id)].device = device_index;

@@ -2,7 +2,10 @@
 
 #include <cstring>
 
+#include "core/base/quote.hpp"
 #include "core/plugin_host/graph_view.hpp"
+#include "core/plugin_host/limits.hpp"
+#include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {
@@ -43,10 +46,15 @@ std::shared_ptr<LazyConstant> read_lazy(const bp_rewrite& editor, const bp_const
 
 bp_status* add_constant(bp_rewrite* editor, const bp_constant_desc* desc) {
   return status_of([&] {
+    check_struct(desc, BP_SIZE_V1(bp_constant_desc, drop), "a constant of a rewrite");
     bp_rewrite::Constant constant;
     constant.name = required(desc->name, "constant's name");
-    if (desc->rank < 0 || (desc->rank > 0 && desc->dims == nullptr))
-      invalid("the constant '", constant.name, "' has rank ", desc->rank);
+    const std::string what = "the constant " + core::quoted(constant.name);
+    if (desc->rank < 0 || desc->rank > kMaxRank || (desc->rank > 0 && desc->dims == nullptr))
+      invalid(what, " has rank ", desc->rank, ", or no dims");
+    if (element_bits(static_cast<DataType>(desc->dtype)) == 0)
+      invalid(what, " has the element type ", desc->dtype, ", which is not of numbers");
+    check_array(desc->sources, desc->source_count, what + ": its sources");
     const std::vector<std::int64_t> dims(desc->dims, desc->dims + desc->rank);
     element_count(dims);
     for (std::uint64_t i = 0; i < desc->source_count; ++i) {
@@ -87,17 +95,25 @@ void read_replaced(bp_rewrite& editor, const bp_node_desc& desc, bp_rewrite::Dra
 
 bp_status* add_node(bp_rewrite* editor, const bp_node_desc* desc) {
   return status_of([&] {
+    check_struct(desc, BP_SIZE_V1(bp_node_desc, replace_count), "a node of a rewrite");
     bp_rewrite::Draft draft;
     draft.node.op_type = required(desc->op_type, "operator");
     draft.node.domain = desc->domain != nullptr ? desc->domain : "";
     draft.node.name = desc->name != nullptr ? desc->name : "";
     draft.node.since_version = 1;
+    const std::string what = "the new node " + core::quoted(draft.node.op_type);
+    check_array(desc->inputs, desc->input_count, what + ": its inputs");
+    check_array(desc->outputs, desc->output_count, what + ": its outputs");
+    check_array(desc->attributes, desc->attribute_count, what + ": its attributes");
+    check_array(desc->replaces, desc->replace_count, what + ": the nodes that it replaces");
     for (std::uint64_t i = 0; i < desc->input_count; ++i)
       draft.inputs.emplace_back(desc->inputs[i] != nullptr ? desc->inputs[i] : "");
     for (std::uint64_t i = 0; i < desc->output_count; ++i)
       draft.outputs.emplace_back(desc->outputs[i] != nullptr ? desc->outputs[i] : "");
-    for (std::uint64_t i = 0; i < desc->attribute_count; ++i)
+    for (std::uint64_t i = 0; i < desc->attribute_count; ++i) {
+      if (desc->attributes[i] == nullptr) invalid(what, ": attribute ", i, " is NULL");
       draft.node.attributes.insert(read_attribute(*desc->attributes[i]));
+    }
     for (const std::string& output : draft.outputs) {
       if (!output.empty() && editor->graph->find_value(output) == kNone) take_name(*editor, output);
     }

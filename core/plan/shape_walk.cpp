@@ -289,9 +289,24 @@ class Walk {
         value.alignment = plan.alignment;
       }
       check_inferred(graph_.value(node.outputs[i]), value);
+      check_promised(node, node.outputs[i], plan.format);
       states[i] = std::move(value);
     }
     return states;
+  }
+
+  /// Who reads a value goes by the format that a rewrite promised, or by the plain one.
+  void check_promised(const Node& node, ValueId output, std::uint32_t made) const {
+    const auto& formats = program_.placed().formats;
+    const auto found = formats.find(output);
+    const std::uint32_t promised = found != formats.end() ? found->second : BP_FORMAT_PLAIN;
+    if (made == promised) return;
+    const auto words = [](std::uint32_t format) {
+      return format == BP_FORMAT_PLAIN ? std::string("the plain format") : text("format ", format);
+    };
+    throw Error(Code::Internal, text("kernel '", program_.node(node.id).kernel.def().name,
+                                     "' makes its output '", graph_.value(output).name, "' in ",
+                                     words(made), ", but the rewrites promised ", words(promised)));
   }
 
   int space_of_output(const Node& node, std::size_t index) const {
@@ -305,7 +320,11 @@ class Walk {
   /// rank of an output that no node reads: where inference knows none, a file's declaration is all there is, and wrong
   /// ones are about (CatBoost's regressors).
   static void check_inferred(const Value& value, const ValueState& state) {
-    if (!value.type.is_tensor() || state.kind == ValueState::Kind::Object) return;
+    if (!value.type.is_tensor()) return;
+    if (state.kind == ValueState::Kind::Object) {
+      invalid("its output '", value.name, "' should be ", value.type.to_string(),
+              " but the kernel makes ", state.object_type);
+    }
     if (value.type.element != DataType::None && value.type.element != state.type) {
       invalid("its output '", value.name, "' should be ", value.type.to_string(),
               " but the kernel makes tensor(", name(state.type), ")");

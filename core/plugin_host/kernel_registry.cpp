@@ -4,7 +4,9 @@
 #include <string_view>
 
 #include "core/base/error.hpp"
+#include "core/base/nearest_name.hpp"
 #include "core/base/quote.hpp"
+#include "core/graph/type.hpp"
 #include "core/plugin_host/device.hpp"
 #include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/plugin_text.hpp"
@@ -46,29 +48,41 @@ void check_constraint(const bp_type_constraint* constraint, std::uint32_t index)
 
 /// The definition alone: pointers, counts, mandatory functions.
 void check_definition(const bp_kernel_def& def) {
-  if (!is_plain_text(def.name)) invalid("its name is missing");
+  check_kernel(def, true);
   if (def.domain == nullptr) invalid("its domain is NULL");
   if (!is_plain_text(def.op_type)) invalid("its op_type is missing");
-  check_kernel_functions(def, true);
   if (def.since_min < 1 || def.since_max < def.since_min) {
     invalid("its versions ", def.since_min, "..", def.since_max, " are no range");
   }
   check_array(def.constraints, def.constraint_count, "its constraints");
   for (std::uint32_t i = 0; i < def.constraint_count; ++i) check_constraint(def.constraints[i], i);
-  check_array(def.input_roles, def.input_role_count, "its input roles");
-  check_array(def.output_roles, def.output_role_count, "its output roles");
-  for (std::uint32_t i = 0; i < def.input_role_count; ++i) {
-    const std::int32_t role = def.input_roles[i];
-    if (role < BP_INPUT_DATA || role > BP_INPUT_WEIGHT) {
-      invalid("the role ", role, " of input ", i, " is not known to this host");
+}
+
+std::vector<std::string> tensor_types() {
+  std::vector<std::string> types;
+  for (int i = static_cast<int>(DataType::Float); i <= static_cast<int>(DataType::Int2); ++i)
+    types.push_back(text("tensor(", name(static_cast<DataType>(i)), ")"));
+  return types;
+}
+
+/// A sentence about types of constraints that this host does not know: of a later day, or mistyped. Nothing is of such a
+/// type, so that the kernel serves for the others.
+std::optional<std::string> unknown_types(const bp_kernel_def& def) {
+  std::string sentence;
+  for (std::uint32_t c = 0; c < def.constraint_count; ++c) {
+    const bp_type_constraint& constraint = *def.constraints[c];
+    for (std::uint64_t i = 0; i < constraint.type_count; ++i) {
+      try {
+        Type::parse(constraint.types[i]);
+      } catch (const Error&) {
+        sentence += text(sentence.empty() ? "" : "; ", "the type ", quoted(constraint.types[i]),
+                         " of its constraint ", c, " is not known to this host",
+                         did_you_mean(constraint.types[i], tensor_types()));
+      }
     }
   }
-  for (std::uint32_t i = 0; i < def.output_role_count; ++i) {
-    const std::int32_t role = def.output_roles[i];
-    if (role < BP_OUTPUT_DATA || role > BP_OUTPUT_HOST) {
-      invalid("the role ", role, " of output ", i, " is not known to this host");
-    }
-  }
+  if (sentence.empty()) return std::nullopt;
+  return sentence;
 }
 
 std::set<std::string> params_of(const SchemaInfo& schema) {
@@ -153,6 +167,14 @@ bool better(const RegisteredKernel& a, const RegisteredKernel& b) {
   return a.rank > b.rank;
 }
 
+/// "kernel 'NAME' for OPERATOR of 'FILE'".
+std::string words_of(const RegisteredKernel& kernel) {
+  const std::string file =
+      kernel.plugin == nullptr ? "" : " of " + quoted(kernel.plugin->file().native());
+  return text("kernel ", quoted(plugin_text(kernel.def->name)), " for ", operator_name(*kernel.def),
+              file);
+}
+
 /// Why `check` refuses a definition; nullopt where it does not.
 template <class Check>
 std::optional<std::string> refusal(const RegisteredKernel& kernel, Check&& check) {
@@ -163,14 +185,9 @@ std::optional<std::string> refusal(const RegisteredKernel& kernel, Check&& check
     check(*kernel.def);
     return std::nullopt;
   } catch (const Error& error) {
-    std::string what = "a kernel";
-    if (has_name) {
-      what = text("kernel ", quoted(plugin_text(kernel.def->name)), " for ",
-                  operator_name(*kernel.def));
-    }
     const std::string file =
         kernel.plugin == nullptr ? "" : " of " + quoted(kernel.plugin->file().native());
-    return what + file + " is refused: " + error.message();
+    return (has_name ? words_of(kernel) : "a kernel" + file) + " is refused: " + error.message();
   }
 }
 
@@ -193,9 +210,11 @@ void KernelRegistry::add(const RegisteredKernel& kernel, const SchemaRegistry& s
   });
   if (refused) {
     refused_.push_back(*refused);
-  } else {
-    insert(kernel, first);
+    return;
   }
+  insert(kernel, first);
+  if (const auto unknown = unknown_types(*kernel.def))
+    refused_.push_back(words_of(kernel) + ": " + *unknown);
 }
 
 void KernelRegistry::check_later_against(const SchemaRegistry& schemas, Warn warn) {
@@ -218,7 +237,11 @@ void KernelRegistry::check_provisional(const Operator& one) const {
     if (!kernel.is_provisional) return false;
     const auto refused =
         refusal(kernel, [&](const bp_kernel_def& def) { check_against_schema(def, *schemas_); });
-    if (refused) warn_(*refused);
+    if (refused) {
+      warn_(*refused);
+    } else if (const auto unknown = unknown_types(*kernel.def)) {
+      warn_(words_of(kernel) + ": " + *unknown);
+    }
     return refused.has_value();
   });
 }

@@ -1,5 +1,6 @@
 #include "core/plugin_host/plugin.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -169,6 +170,15 @@ std::vector<CustomSchema> read_schemas(const bp_plugin& plugin, const std::files
   for (std::uint32_t i = 0; i < plugin.schema_count; ++i) {
     if (plugin.schemas[i] == nullptr) invalid("operator schema ", i, " is NULL");
     schemas.push_back(read_schema(*plugin.schemas[i], file.native()));
+    const CustomSchema& read = schemas.back();
+    const auto is_same = [&](const CustomSchema& other) {
+      return other.name == read.name && other.domain == read.domain &&
+             other.since_version == read.since_version;
+    };
+    if (std::any_of(schemas.begin(), schemas.end() - 1, is_same)) {
+      invalid("operator schema ", i, " is ", quoted(read.domain + "::" + read.name), " of version ",
+              read.since_version, " a second time");
+    }
   }
   return schemas;
 }

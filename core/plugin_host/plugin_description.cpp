@@ -2,6 +2,7 @@
 
 #include <array>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "core/base/quote.hpp"
@@ -44,6 +45,21 @@ void check_provider_name(const char* name, const std::string& what) {
       invalid(what, " ", quoted(name), " may have lower case letters, digits and '_' only");
     }
   }
+  if (*name >= '0' && *name <= '9') invalid(what, " ", quoted(name), " begins with a digit");
+  for (const char* const word : {"auto", "host"}) {
+    if (std::string_view(name) == word)
+      invalid(what, " ", quoted(name), " is a word of the host's own, where users name providers");
+  }
+}
+
+/// Users write provider.NAME.OPTION=VALUE, on command lines and in files.
+void check_option_name(const char* name, const std::string& what) {
+  check_text(name, what);
+  for (const char* c = name; *c != '\0'; ++c) {
+    const bool allowed = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                         (*c >= '0' && *c <= '9') || *c == '_' || *c == '-';
+    if (!allowed) invalid(what, " ", quoted(name), " may have letters, digits, '_' and '-' only");
+  }
 }
 
 void check_options(const bp_provider& provider, const std::string& what) {
@@ -53,11 +69,13 @@ void check_options(const bp_provider& provider, const std::string& what) {
     const bp_option* option = provider.options[i];
     const std::string which = text(what, ": option ", i);
     check_struct(option, BP_SIZE_V1(bp_option, reserved0), which);
-    check_text(option->name, which + ": its name");
+    check_option_name(option->name, which + ": its name");
     if (option->default_value == nullptr) invalid(which, ": its default value is missing");
     if (!names.insert(option->name).second) {
       invalid(which, ": the name ", quoted(option->name), " stands there twice");
     }
+    if (const auto why = wrong_range(*option))
+      invalid(which, " ", quoted(option->name), ": its range ", *why);
     if (const auto why = wrong_value(*option, option->default_value)) {
       invalid(which, " ", quoted(option->name), ": its default value ", *why);
     }
@@ -75,6 +93,16 @@ void check_provider(const bp_provider* provider, std::uint32_t index) {
   missing.require(provider->open, "open");
   missing.throw_if_any(what);
   check_options(*provider, what);
+}
+
+/// Roles are counted from 0; `last` is the last one that this host knows.
+void check_roles(const std::int32_t* roles, std::uint32_t count, std::int32_t last,
+                 const char* word) {
+  check_array(roles, count, text("its ", word, " roles"));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (roles[i] < 0 || roles[i] > last)
+      invalid("the role ", roles[i], " of ", word, " ", i, " is not known to this host");
+  }
 }
 
 void check_versions(const bp_plugin& plugin) {
@@ -133,7 +161,8 @@ void check_description(const bp_plugin* plugin) {
   }
 }
 
-void check_kernel_functions(const bp_kernel_def& def, bool is_registered) {
+void check_kernel(const bp_kernel_def& def, bool is_registered) {
+  if (!is_plain_text(def.name)) invalid("its name is missing, or no printable UTF-8 text");
   MissingFunctions missing;
   if (is_registered) missing.require(def.create, "create");
   missing.require(def.destroy, "destroy");
@@ -141,6 +170,8 @@ void check_kernel_functions(const bp_kernel_def& def, bool is_registered) {
   missing.require(def.release, "release");
   missing.require(def.compute, "compute");
   missing.throw_if_any("kernel " + quoted(plugin_text(def.name)));
+  check_roles(def.input_roles, def.input_role_count, BP_INPUT_WEIGHT, "input");
+  check_roles(def.output_roles, def.output_role_count, BP_OUTPUT_HOST, "output");
 }
 
 void check_device_info(const bp_device_info* info) {

@@ -35,9 +35,8 @@ void check_device_info(const bp_device_info* info);
 /// those that are not.
 void check_device_api(const bp_device_api* api, const bp_device_info& info);
 
-/// Checks that a kernel's definition has its mandatory functions: `create` where it is of a registry,
-/// and not what a device's `compile` gave. Throws InvalidArgument naming the kernel and those that it
-/// lacks.
-void check_kernel_functions(const bp_kernel_def& def, bool is_registered);
+/// Checks of a kernel's definition what is the same in a registry and where a device's `compile` gave it: the name, the
+/// roles, the mandatory functions (`create` in a registry alone). Throws InvalidArgument.
+void check_kernel(const bp_kernel_def& def, bool is_registered);
 
 }  // namespace backplane::core

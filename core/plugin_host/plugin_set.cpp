@@ -109,7 +109,7 @@ void count_kernels(PluginRow& row, const bp_provider& provider) {
   row.kernel_count = all.registry.size();
   const std::vector<std::string>& refused = all.registry.refused();
   if (!refused.empty())
-    row.reason = text("a kernel is refused: ", refused.front(),
+    row.reason = text(refused.front(),
                       refused.size() > 1 ? text("; and ", refused.size() - 1, " more") : "");
 }
 

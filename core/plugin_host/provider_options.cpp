@@ -26,14 +26,34 @@ std::optional<std::string> wrong_number(std::string_view value, std::string_view
                                         std::string_view what) {
   const std::optional<Number> number = parse<Number>(value);
   if (!number || number != number) return text(quoted(value), " is not ", what);
+  if (range.empty()) return std::nullopt;
   const std::size_t dots = range.find("..");
-  if (dots == std::string_view::npos) return std::nullopt;
   const std::optional<Number> low = parse<Number>(range.substr(0, dots));
   const std::optional<Number> high = parse<Number>(range.substr(dots + 2));
   if ((low && *number < *low) || (high && *number > *high)) {
     return text(quoted(value), " is not in ", range);
   }
   return std::nullopt;
+}
+
+/// Why a range of numbers is none.
+template <class Number>
+std::optional<std::string> wrong_range_of(std::string_view range) {
+  if (range.empty()) return std::nullopt;
+  const std::size_t dots = range.find("..");
+  const auto end_of = [](std::string_view word, bool& is_wrong) {
+    const std::optional<Number> number = parse<Number>(word);
+    is_wrong = is_wrong || (!word.empty() && (!number || number != number));
+    return number;
+  };
+  bool is_wrong = dots == std::string_view::npos;
+  if (!is_wrong) {
+    const std::optional<Number> low = end_of(range.substr(0, dots), is_wrong);
+    const std::optional<Number> high = end_of(range.substr(dots + 2), is_wrong);
+    is_wrong = is_wrong || (low && high && *low > *high);
+  }
+  if (!is_wrong) return std::nullopt;
+  return text(quoted(range), " is no range \"low..high\", where either end may be missing");
 }
 
 std::optional<std::string> wrong_choice(std::string_view value, std::string_view choices) {
@@ -68,6 +88,18 @@ const bp_option* find_option(const bp_provider& provider, std::string_view name)
 }
 
 }  // namespace
+
+std::optional<std::string> wrong_range(const bp_option& option) {
+  const std::string_view range = option.range == nullptr ? "" : option.range;
+  switch (option.type) {
+    case BP_OPTION_INT:
+      return wrong_range_of<std::int64_t>(range);
+    case BP_OPTION_FLOAT:
+      return wrong_range_of<double>(range);
+    default:
+      return std::nullopt;
+  }
+}
 
 std::optional<std::string> wrong_value(const bp_option& option, std::string_view value) {
   const std::string_view range = option.range == nullptr ? "" : option.range;

@@ -153,6 +153,20 @@ void read_type_params(const bp_op_schema& schema, CustomSchema& read) {
   }
 }
 
+/// Users are shown it: it must be a value of the attribute.
+void check_default(const bp_attribute_def& attribute, const std::string& what) {
+  if (attribute.default_value == nullptr) return;
+  try {
+    const auto [name, value] = read_attribute(*attribute.default_value);
+    if (name != attribute.name) invalid("its name is ", quoted(name));
+    if (static_cast<std::int32_t>(value.type) != attribute.type)
+      invalid("its type is ", attribute.default_value->type, ", and the attribute's ",
+              attribute.type);
+  } catch (const Error& error) {
+    throw error.within(what + ": its default value");
+  }
+}
+
 void read_attributes(const bp_op_schema& schema, CustomSchema& read) {
   check_array(schema.attributes, schema.attribute_count, "its attributes");
   std::set<std::string> names;
@@ -165,6 +179,7 @@ void read_attributes(const bp_op_schema& schema, CustomSchema& read) {
     const bool known = (raw->type >= BP_ATTRIBUTE_FLOAT && raw->type <= BP_ATTRIBUTE_GRAPHS) ||
                        raw->type == BP_ATTRIBUTE_TYPE || raw->type == BP_ATTRIBUTE_TYPES;
     if (!known) invalid(what, ": the attribute type ", raw->type, " is not known");
+    check_default(*raw, text(what, " ", quoted(name)));
     read.attributes.push_back({name, static_cast<Attribute::Type>(raw->type), raw->required != 0});
   }
 }

@@ -251,7 +251,7 @@ void Session::register_kernels(DeviceSet& devices) {
     };
     Device& device = *session_device.device;
     const auto warn = [logger = logger_, label = device.label()](const std::string& refused) {
-      logger->warning("a kernel of ", label, " is refused: ", refused);
+      logger->warning(label, ": ", refused);
     };
     session_device.registry.check_later_against(schemas_, warn);
     sink.kernel.plugin = device.plugin();

@@ -123,6 +123,31 @@ INSTANTIATE_TEST_SUITE_P(
         RewriteFault{"refuse_shapes", "is not used: its node"}),
     [](const auto& fault) { return std::string(fault.param.name); });
 
+/// Kernels make other formats than the rewrite told: a private one where it told none, the plain one where it told another.
+TEST_F(Rewrites, AFormatThatTheKernelDoesNotKeepIsAnError) {
+  ModelMaker two;
+  two.input("x", {3, 4}).weight("w", random_tensor({3, 4}, 2));
+  two.node("add", "Add", {"x", "w"}, "a").node("relu", "Relu", {"a"}, "b");
+  two.node("add2", "Add", {"b", "x"}, "c").node("relu2", "Relu", {"c"}, "y").output("y");
+  for (const auto& [model, words] :
+       {std::pair(sum_of(false), "in format 1, but the rewrites promised the plain format"),
+        std::pair(two.bytes(), "in the plain format, but the rewrites promised format 1")}) {
+    std::string message;
+    try {
+      MixedSession session(model, model == two.bytes() ? Placement{} : placement(false),
+                           {{"rewrite_fault", "broken_format"}});
+      session.run(feeds_);
+    } catch (const Error& error) {
+      message = error.message();
+      EXPECT_EQ(error.code(), Code::Internal);
+    }
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+    EXPECT_NE(message.find("kernel 'fakegpu:AddRelu' makes its output 'b'"), std::string::npos)
+        << message;
+    EXPECT_EQ(findings(), "");
+  }
+}
+
 /// The output of a graph must be made as well.
 TEST_F(Rewrites, AnOutputThatNobodyMakesAnyMoreIsARemark) {
   ModelMaker maker;

@@ -103,13 +103,51 @@ TEST_F(ClaimsTest, AKernelThatCannotComputeIsNotTaken) {
   add("Relu", {"x"}, "a", "a");
   add("Relu", {"a"}, "y", "b");
   output("y");
-  stub_.compile_without_compute = true;
-  const PlacedGraph result = compiled({{"a", "b"}});
-  EXPECT_TRUE(result.compiled.empty());
-  EXPECT_NE(remarks(result).find("kernel 'stub:compiled' lacks mandatory functions: compute"),
-            std::string::npos)
-      << remarks(result);
-  EXPECT_EQ(ops(*result.graph), (std::vector<std::string>{"Relu", "Relu"}));
+  static const std::int32_t kUnknownRole[] = {99};
+  const struct {
+    std::function<void(bp_kernel_def&)> damage;
+    const char* words;
+  } cases[] = {{[](bp_kernel_def& def) { def.compute = nullptr; },
+                "kernel 'stub:compiled' lacks mandatory functions: compute"},
+               {[](bp_kernel_def& def) { def.name = nullptr; }, "its name is missing"},
+               {[](bp_kernel_def& def) {
+                  def.input_roles = kUnknownRole;
+                  def.input_role_count = 1;
+                },
+                "the role 99 of input 0 is not known"},
+               {[](bp_kernel_def& def) { def.output_role_count = 2; },
+                "its output roles are said to be 2, but are NULL"},
+               {[](bp_kernel_def& def) { def.struct_flags = 1u << 31; },
+                "the compiled kernel's definition uses a feature that this host's plugin ABI"}};
+  for (const auto& one : cases) {
+    devices_ = DeviceSet();
+    stub_.damage_compiled = one.damage;
+    const PlacedGraph result = compiled({{"a", "b"}});
+    EXPECT_TRUE(result.compiled.empty());
+    EXPECT_NE(remarks(result).find(one.words), std::string::npos) << remarks(result);
+    EXPECT_EQ(ops(*result.graph), (std::vector<std::string>{"Relu", "Relu"}));
+  }
+}
+
+TEST_F(ClaimsTest, AClaimThatIsNotUnderstoodIsRefused) {
+  input("x");
+  add("Relu", {"x"}, "y", "a");
+  output("y");
+  const struct {
+    std::function<void(bp_claim&)> damage;
+    const char* words;
+  } cases[] = {{[](bp_claim& claim) { claim.struct_flags = 1u << 16; },
+                "a claim uses a feature that this host's plugin ABI"},
+               {[](bp_claim& claim) { claim.struct_size = 8; }, "its struct_size is 8"},
+               {[](bp_claim& claim) { claim.nodes = nullptr; },
+                "the nodes of the claim 'claim0' are said to be 1, but are NULL"}};
+  for (const auto& one : cases) {
+    devices_ = DeviceSet();
+    stub_.damage_claim = one.damage;
+    const PlacedGraph result = compiled({{"a"}});
+    EXPECT_TRUE(result.compiled.empty());
+    EXPECT_NE(remarks(result).find(one.words), std::string::npos) << remarks(result);
+  }
 }
 
 TEST_F(ClaimsTest, RandomClaimsLeaveNoCycle) {

@@ -205,6 +205,56 @@ TEST_F(RewriteTest, NamesAreNotTakenTwice) {
   });
 }
 
+TEST_F(RewriteTest, StructsThatAreNotUnderstoodAreRefused) {
+  const struct {
+    const char* words;
+    std::function<void(bp_node_desc&)> damage;
+  } nodes[] = {{"a node of a rewrite uses a feature",
+                [](bp_node_desc& node) { node.struct_flags = 1u << 16; }},
+               {"a node of a rewrite: its struct_size is 8",
+                [](bp_node_desc& node) { node.struct_size = 8; }},
+               {"its inputs are said to be 3, but are NULL",
+                [](bp_node_desc& node) { node.input_count = 3; }},
+               {"its attributes are said to be 1, but are NULL",
+                [](bp_node_desc& node) { node.attribute_count = 1; }},
+               {"the nodes that it replaces are said to be 2, but are NULL",
+                [](bp_node_desc& node) { node.replace_count = 2; }}};
+  for (const auto& one : nodes) {
+    devices_ = DeviceSet();
+    expect_refused(one.words, [&](const sdk::Graph&, sdk::Rewrite& edit) {
+      bp_node_desc node = sdk::abi_struct<bp_node_desc>();
+      node.domain = "backplane.stub";
+      node.op_type = "AddRelu";
+      one.damage(node);
+      edit.add(node);
+    });
+  }
+  const struct {
+    const char* words;
+    std::function<void(bp_constant_desc&)> damage;
+  } constants[] = {{"a constant of a rewrite uses a feature",
+                    [](bp_constant_desc& constant) { constant.struct_flags = 1u << 31; }},
+                   {"a constant of a rewrite: its struct_size is 16",
+                    [](bp_constant_desc& constant) { constant.struct_size = 16; }},
+                   {"has rank 65", [](bp_constant_desc& constant) { constant.rank = 65; }},
+                   {"the element type 99", [](bp_constant_desc& constant) { constant.dtype = 99; }},
+                   {"its sources are said to be 1, but are NULL",
+                    [](bp_constant_desc& constant) { constant.source_count = 1; }}};
+  for (const auto& one : constants) {
+    devices_ = DeviceSet();
+    expect_refused(one.words, [&](const sdk::Graph&, sdk::Rewrite& edit) {
+      const float element = 1;
+      bp_constant_desc constant = sdk::abi_struct<bp_constant_desc>();
+      constant.name = "new";
+      constant.dtype = BP_FLOAT;
+      constant.data = &element;
+      constant.bytes = sizeof(element);
+      one.damage(constant);
+      edit.add(constant);
+    });
+  }
+}
+
 TEST_F(RewriteTest, AValueThatAnotherNodeMakesIsRefused) {
   expect_refused("'y'", [](const sdk::Graph& graph, sdk::Rewrite& edit) {
     edit.node("backplane.stub", "AddRelu")

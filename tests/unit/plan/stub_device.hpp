@@ -77,7 +77,9 @@ class StubProvider {
   std::vector<std::string>
       compiled;  ///< names of the nodes of each subgraph that was compiled, joined by spaces
 
-  bool compile_without_compute = false;  ///< what a broken provider does
+  // What a broken provider does.
+  std::function<void(bp_kernel_def&)> damage_compiled;  ///< the definition that `compile` gives
+  std::function<void(bp_claim&)> damage_claim;
 
   void set_rewrite(RewriteFunction function) {
     rewrite_ = std::move(function);
@@ -124,6 +126,7 @@ class StubProvider {
       claim.node_count = nodes.size();
       claim.name = name.c_str();
       claim.claim_id = number++;
+      if (damage_claim) damage_claim(claim);
       if (bp_status* status = sink(ctx, &claim)) return status;
     }
     return nullptr;
@@ -141,7 +144,7 @@ class StubProvider {
     static bp_kernel_def owned;
     owned = entry->def;
     owned.destroy = [](bp_kernel* made) { delete reinterpret_cast<int*>(made); };
-    if (compile_without_compute) owned.compute = nullptr;
+    if (damage_compiled) damage_compiled(owned);
     *def = &owned;
   }
 

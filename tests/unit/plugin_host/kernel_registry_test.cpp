@@ -135,6 +135,35 @@ TEST_F(KernelRegistryTest, BrokenDefinitionsAreRefusedWithTheReason) {
   EXPECT_NE(registry_.refused().back().find("NULL"), std::string::npos);
 }
 
+/// Of a later day, or mistyped: the kernel serves for its other types, and somebody is told.
+TEST_F(KernelRegistryTest, TypesThatNobodyKnowsAreTold) {
+  const char* types[] = {"tensor(float)", "tensor(flaot16)"};
+  Definition definition("test:types"), later("test:later", 9);
+  for (Definition* const made : {&definition, &later}) {
+    made->constraint.types = types;
+    made->constraint.type_count = 2;
+  }
+  add(definition);
+  EXPECT_EQ(found(), Names{"test:types"});
+  ASSERT_EQ(registry_.refused().size(), 1U);
+  EXPECT_NE(
+      registry_.refused()[0].find("kernel 'test:types' for Relu: the type 'tensor(flaot16)' of its "
+                                  "constraint 0 is not known to this host; did you mean "
+                                  "'tensor(float16)'"),
+      std::string::npos)
+      << registry_.refused()[0];
+  std::vector<std::string> warnings;
+  KernelRegistry provisional;
+  provisional.check_later_against(schemas_,
+                                  [&](const std::string& told) { warnings.push_back(told); });
+  RegisteredKernel kernel;
+  kernel.def = &later.raw;
+  provisional.add_provisionally(kernel);
+  EXPECT_EQ(provisional.find("", "Relu").size(), 1U);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("'test:later' for Relu: the type"), std::string::npos) << warnings[0];
+}
+
 TEST_F(KernelRegistryTest, RefusalsNameTheKernel) {
   Definition definition("test:special");
   definition.constraint.param = "Q";

@@ -49,6 +49,28 @@ class ProviderOptions : public testing::Test {
   bp_provider provider_{};
 };
 
+TEST(OptionRanges, AreRanges) {
+  const struct {
+    std::int32_t type;
+    const char* range;
+    bool is_right;
+  } cases[] = {{BP_OPTION_INT, "1..64", true},     {BP_OPTION_INT, "..64", true},
+               {BP_OPTION_INT, "-3..", true},      {BP_OPTION_INT, "", true},
+               {BP_OPTION_INT, nullptr, true},     {BP_OPTION_INT, "5..5", true},
+               {BP_OPTION_INT, "1-9", false},      {BP_OPTION_INT, "nine..one", false},
+               {BP_OPTION_INT, "9..1", false},     {BP_OPTION_INT, "1..2..3", false},
+               {BP_OPTION_INT, "0.5..1", false},   {BP_OPTION_FLOAT, "0.5..1", true},
+               {BP_OPTION_FLOAT, "nan..1", false}, {BP_OPTION_STRING, "1-9", true}};
+  for (const auto& one : cases) {
+    const bp_option made = option("level", one.type, "3", one.range);
+    const auto why = wrong_range(made);
+    EXPECT_EQ(!why, one.is_right) << (one.range == nullptr ? "NULL" : one.range);
+    if (why) {
+      EXPECT_NE(why->find("is no range \"low..high\""), std::string::npos) << *why;
+    }
+  }
+}
+
 TEST_F(ProviderOptions, AreCompletedByDefaults) {
   const OptionList complete = complete_options(provider_, {{"mode", "fast"}, {"path", "/x y"}});
   const OptionList expected{

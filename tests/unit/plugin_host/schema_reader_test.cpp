@@ -113,6 +113,40 @@ TEST(ReadSchema, RefusesWhatBreaksTheRules) {
   }
 }
 
+TEST(ReadSchema, DefaultsAreValuesOfTheirAttribute) {
+  const float half = 0.5f;
+  bp_attribute value{};
+  value.struct_size = sizeof(value);
+  value.name = "factor";
+  value.type = BP_ATTRIBUTE_FLOAT;
+  value.count = 1;
+  value.floats = &half;
+  Schema schema;
+  schema.factor.default_value = &value;
+  EXPECT_NO_THROW(read_schema(schema.raw, "lib.so"));
+  const std::vector<std::pair<std::function<void(bp_attribute&)>, std::string>> faults{
+      {[](bp_attribute& a) { a.name = "facto"; }, "its name is 'facto'"},
+      {[](bp_attribute& a) { a.name = nullptr; }, "no name"},
+      {[](bp_attribute& a) { a.floats = nullptr; }, "NULL"},
+      {[](bp_attribute& a) { a.count = 2; }, "count of 1, not 2"},
+      {[](bp_attribute& a) { a.type = BP_ATTRIBUTE_FLOATS; },
+       "its type is 6, and the attribute's 1"},
+      {[](bp_attribute& a) { a.struct_size = 8; }, "struct_size"}};
+  for (const auto& [spoil, words] : faults) {
+    bp_attribute wrong = value;
+    spoil(wrong);
+    schema.factor.default_value = &wrong;
+    try {
+      read_schema(schema.raw, "lib.so");
+      ADD_FAILURE() << "accepted; expected: " << words;
+    } catch (const Error& error) {
+      EXPECT_NE(error.message().find(words), std::string::npos) << error.message();
+      EXPECT_NE(error.message().find("'factor': its default value"), std::string::npos)
+          << error.message();
+    }
+  }
+}
+
 TEST(ReadSchema, VariadicStandsLast) {
   Schema schema;
   bp_param second = schema.x;
