@@ -85,7 +85,8 @@ class KernelRegistry {
  public:
   /// Checks the definition, by itself and against the schemas: domain and operator known (a private
   /// "backplane.*" domain needs no schema), type parameters real, since range, indices. A broken one
-  /// is refused with a message, kept in refused().
+  /// is refused with a message, kept in refused(). So is one about types of a constraint that nobody knows, which refuse
+  /// nothing.
   /// A type parameter must exist in a version that the kernel covers; its constraint holds in the
   /// versions that have it.
   void add(const RegisteredKernel& kernel, const SchemaRegistry& schemas, bool first);

@@ -102,6 +102,7 @@ typedef struct bp_query_args {
 } bp_query_args;
 
 /* The one exported symbol. Gives the plugin's description; starts nothing, needs nothing, may be called again.
+ * A plugin of this header returns BP_INCOMPATIBLE, and leaves *out alone, where host_major is not 1.
  * Ownership: *out stays the plugin's. Threads: any.
  * Errors: the result is a code: BP_OK, or BP_INCOMPATIBLE when this host cannot be served. Since: 1.0 */
 #define BP_PLUGIN_QUERY_SYMBOL "bp_plugin_query_v1"

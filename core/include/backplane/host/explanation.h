@@ -11,8 +11,8 @@ extern "C" {
 typedef struct backplane_explanation backplane_explanation;
 
 /* Why a provider did not get a node, or a remark of the one that did, with a sentence for people. Codes: "no_such_op", "opset", "type",
- * "refused" (what the provider said), "rule", "claim", "cheaper_elsewhere", "not_preferred", "memory", "cast", "note"; later
- * versions add others. Frozen. */
+ * "refused" (what the provider said), "failed" (it broke when it was asked), "rule", "claim", "cheaper_elsewhere", "not_preferred",
+ * "memory", "cast", "note"; later versions add others. Frozen. */
 typedef struct backplane_reason {
   const char* provider;
   const char* code;

@@ -43,7 +43,7 @@ typedef struct bp_heap {
 
 /* How a copy is done. */
 #define BP_COPY_NONE 0  /* not by this device: go through pinned host memory */
-#define BP_COPY_SYNC 1  /* done when the call returns */
+#define BP_COPY_SYNC 1  /* done when the call returns, behind what is on the stream */
 #define BP_COPY_ASYNC 2 /* put on the stream */
 
 /* Rate and latency of a copy; 0: unknown. */
@@ -116,7 +116,9 @@ typedef struct bp_device_api {
                                 uint64_t timeout_ns);
 
   /* Whether and how this device copies between memory of the kinds, one of them its own. BP_MEMORY_HOST is
-   * any memory of the process. `peer` is NULL, or another device of this provider that owns the other side.
+   * any memory of the process. A device must have a way in both directions: with BP_MEMORY_HOST, or, where that
+   * is BP_COPY_NONE, with a heap of BP_MEMORY_PINNED; without one it is not opened. A mode that the host does not
+   * know is BP_COPY_NONE to it. `peer` is NULL, or another device of this provider that owns the other side.
    * Ownership: fills *out. Threads: any. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
   bp_status* (*copy_caps)(bp_device* device, bp_memory_kind from, bp_memory_kind to,
                           const bp_device* peer, bp_copy_caps* out);
@@ -166,7 +168,9 @@ typedef struct bp_device_api {
 #define BP_OPTION_BOOL 4   /* "true", "false" */
 
 /* An option of a provider. The host refuses unknown names and values out of range before `open`, and gives
- * `open` every option, defaults filled in. Valid until `shutdown`. */
+ * `open` every option, defaults filled in. Valid until `shutdown`. Names are of letters, digits, '_' and '-'.
+ * Three mean something to the host, and are for nothing else: "precision" (choices among fp32|tf32|fp16|bf16)
+ * gets the session's precision, "power" and "memory" (low|normal|high) what a path of a session prefers. */
 typedef struct bp_option {
   BP_HEAD;
   const char* name;
@@ -190,7 +194,7 @@ typedef bp_status* (*bp_device_sink)(void* sink_ctx, const bp_device_info* info)
 /* A provider: a kind of device. Valid, unchanged, until `shutdown`. */
 typedef struct bp_provider {
   BP_HEAD;
-  const char* name; /* as in configurations: lower case letters, digits, '_' */
+  const char* name; /* a lower case letter, then such, digits, '_'; not "auto" or "host" */
   const char* version;
   const bp_option* const* options;
   uint64_t option_count;

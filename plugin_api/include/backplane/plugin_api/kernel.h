@@ -43,7 +43,7 @@ typedef struct bp_type_constraint {
 
 /* What a kernel does with an output. */
 #define BP_OUTPUT_DATA 0 /* on the device */
-#define BP_OUTPUT_HOST 1 /* in host memory, whatever the device */
+#define BP_OUTPUT_HOST 1 /* in host memory, whatever the device; the stream may write it */
 
 /* Flags of a kernel (bp_kernel_def::flags). */
 #define BP_KERNEL_NOT_DETERMINISTIC 1u /* two runs on the same values may differ: never folded */
@@ -118,12 +118,13 @@ typedef struct bp_prepare_api {
   uint32_t (*input_constant)(const bp_prepare_ctx* ctx, uint32_t input);
 
   /* The type and dims (elements, `rank` entries, none negative) of a tensor output. Required for each output
-   * that is wanted, unless one of the next two is called for it.
+   * that is wanted, unless one of the next two is called for it. A rank is 64 at most, here and below.
    * Ownership: copied. Threads: the calling one. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
   bp_status* (*set_output)(bp_prepare_ctx* ctx, uint32_t output, bp_dtype dtype, int32_t rank,
                            const int64_t* dims);
 
-  /* A tensor output whose dims depend on data: `compute` calls alloc_output. `rank` -1: not known either.
+  /* A tensor output whose dims depend on data: `compute` calls alloc_output, each time that it succeeds.
+   * `rank` -1: not known either.
    * The kernel must be registered with BP_KERNEL_DATA_DEPENDENT.
    * Ownership: none. Threads: the calling one. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
   bp_status* (*set_output_unknown)(bp_prepare_ctx* ctx, uint32_t output, bp_dtype dtype,
@@ -133,7 +134,8 @@ typedef struct bp_prepare_api {
    * Ownership: copied. Threads: the calling one. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
   bp_status* (*set_output_type)(bp_prepare_ctx* ctx, uint32_t output, const char* type);
 
-  /* After set_output: the output is in a format of the provider's own, of `bytes` bytes.
+  /* After set_output: the output is in a format of the provider's own, of `bytes` bytes. The format is the one
+   * that a rewrite promised for the value (bp_rewrite_api::set_format), and not 0.
    * Ownership: none. Threads: the calling one. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
   bp_status* (*set_format)(bp_prepare_ctx* ctx, uint32_t output, uint32_t format, uint64_t bytes,
                            uint64_t alignment);
@@ -216,7 +218,9 @@ typedef struct bp_kctx {
 typedef struct bp_compute_api {
   BP_HEAD;
 
-  /* Gives memory to an output that `prepare` said to be unknown; at most once per output and run.
+  /* Gives memory to an output that `prepare` said to be unknown, of the rank that it said: once in each call of
+   * `compute` that succeeds, for each such output that the node has (bp_prepare_api::output_wanted), also where
+   * it has no elements. A success without it is an error of the kernel's, which ends the run.
    * Ownership: *out belongs to the host, valid until `compute` returns. Threads: the calling one.
    * Errors: BP_INVALID_ARGUMENT, BP_OUT_OF_MEMORY. Since: 1.0 */
   bp_status* (*alloc_output)(const bp_kctx* ctx, uint32_t output, int32_t rank, const int64_t* dims,
@@ -242,7 +246,7 @@ typedef struct bp_kernel_def {
   const char* op_type;
   const char* name;  /* shown to users: "cpu:softmax" */
   int32_t since_min; /* first and last since-version of the schema that this kernel implements */
-  int32_t since_max;
+  int32_t since_max; /* INT32_MAX: that one and all later ones */
   int32_t priority;
   uint32_t flags; /* BP_KERNEL_* */
   const bp_type_constraint* const* constraints;
@@ -257,7 +261,8 @@ typedef struct bp_kernel_def {
   /* Optional: looks closer than types can. Success means that `create` will take the node, with the shapes
    * known by then; the same node gets the same answer. `cost` may be filled.
    * Ownership: all borrowed for the call. Threads: any.
-   * Errors: BP_UNSUPPORTED with the reason. Since: 1.0 */
+   * Errors: BP_UNSUPPORTED with the reason. BP_DEVICE_LOST and BP_OUT_OF_MEMORY end the session's making; any
+   * other code is warned of, and the node goes to the next kernel. Since: 1.0 */
   bp_status* (*match)(void* self, bp_device* device, const bp_node* node, bp_cost* cost);
 
   /* Compiles one node. Reads attributes and constant inputs; shapes may be unknown.
@@ -284,7 +289,8 @@ typedef struct bp_kernel_def {
 
   /* Computes, or puts the work on ctx->stream. Allocates nothing, takes no lock, waits for no device.
    * Inputs are read-only; no output's old content is read.
-   * Ownership: all borrowed for the call; the tensors' memory stays until the stream has passed the work.
+   * Ownership: `prepared` and the tensors' memory stay until the stream has passed the work: the host releases
+   * neither before. What `ctx` points at is borrowed for the call.
    * Threads: any number at a time with different `ctx`, unless BP_KERNEL_NOT_CONCURRENT.
    * Errors: BP_FAILED (values out of range), BP_CANCELLED, BP_OUT_OF_MEMORY, BP_DEVICE_LOST. Since: 1.0 */
   bp_status* (*compute)(const bp_prepared* prepared, const bp_kctx* ctx);

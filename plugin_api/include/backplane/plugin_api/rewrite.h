@@ -66,7 +66,8 @@ typedef struct bp_rewrite_api {
   bp_status* (*add_node)(bp_rewrite* editor, const bp_node_desc* desc);
 
   /* Says that a value between nodes of this device is in a format of the provider's own: documentation for
-   * the explanation, and a promise that is checked when the producing kernel is prepared. A layout that merely
+   * the explanation, and a promise that is checked when the producing kernel is prepared. One that makes
+   * another format, or a private one that no rewrite told of, is an error that names the node. A layout that merely
    * permutes the axes (channels last) needs no format: give the new value permuted dims and let it be plain,
    * so that the core's strides, views and "inside" wishes keep working on it. The core knows only the bytes of
    * a value in a private format.
