@@ -23,7 +23,7 @@ install(FILES
 install(EXPORT backplaneTargets NAMESPACE backplane:: DESTINATION ${package_dir} COMPONENT devel)
 
 # The manual, laid out as here so that its pages find each other, and a project of examples that builds where it lies:
-# a program, a provider, a library of operators.
+# programs, a provider in C++ and one in C, a library of operators.
 set(doc_dir share/doc/backplane)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${doc_dir} COMPONENT core)
 foreach(page IN ITEMS README.md core/SESSION.md core/python/README.md plugin_api/README.md)

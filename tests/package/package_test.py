@@ -127,6 +127,25 @@ def check_made_by_hand(folder, prefix):
     assert len(lines) == 2 and lines[0] == "1" and "does not fit 1 elements" in lines[1], lines
 
 
+def check_c_provider(folder, build, program):
+    """The provider in C passes the suite for providers, computes what it says that it does, and refuses the rest with its reason."""
+    plugin = one_file(build, "c_provider.so")
+    report = json.loads(run(program, "check", plugin, "--json"))
+    assert report["failed"] == 0 and report["passed"] > 0, report
+    nodes = [helper.make_node("LeakyRelu", ["x"], ["a"], "taken", alpha=0.5),
+             helper.make_node("LeakyRelu", ["a"], ["y"], "refused", alpha=-1.0)]
+    graph = helper.make_graph(nodes, "c", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])])
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)]), folder / "c.onnx")
+    common = ["--plugin-path", plugin.parent, "--providers", "plain_c,cpu", "--set", "provider.plain_c.grain=2",
+              "--set", "optimization=none", "--json"]
+    run(program, "run", folder / "c.onnx", "--input", f"x={folder}/x.npy", "--output-dir", folder / "c out", *common)
+    assert np.load(folder / "c out/y.npy").tolist() == [2, 2, 4, 8]
+    plan = {node["name"]: node for node in json.loads(run(program, "inspect", folder / "c.onnx", *common))["nodes"]}
+    assert plan["taken"]["kernel"].startswith("plain_c:leaky_relu") and plan["refused"]["provider"] == "cpu", plan
+    assert "slopes that are not negative" in plan["refused"]["reasons"][0]["text"], plan
+
+
 def make_model(file):
     """WindowedMean of the operator library, then Relu, which the provider has."""
     nodes = [helper.make_node("WindowedMean", ["x"], ["means"], "means", domain="my.domain", window=2),
@@ -185,6 +204,7 @@ def main():
         plan = json.loads(run(program, "inspect", folder / "model.onnx", *common))
         placed = {node["name"]: node["provider"] for node in plan["nodes"]}
         assert placed == {"means": "cpu", "relu": "mine"}, placed
+        check_c_provider(folder, build, program)
     print("1 passed, 0 failed, 0 skipped")
     return 0
 
