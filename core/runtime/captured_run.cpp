@@ -7,16 +7,25 @@
 #include "core/runtime/work_of_thread.hpp"
 
 namespace backplane::core {
+namespace {
+
+/// A device does what was recorded as a whole. Where that takes longer, launching step by step is not what takes the time.
+constexpr std::chrono::milliseconds kLongReplay{50};
+
+}  // namespace
 
 void RunContext::execute_captured(SegmentContext& context, std::size_t depth,
                                   const RunValues& feeds, const RunValues& fetches) {
   const Segment& segment = context.segment();
+  // A run that may be ended shall not wait for a plan of which nobody knows how long it takes.
+  const bool may_be_whole = !controls_.stop.may_be_raised() || !controls_.synchronize ||
+                            (context.took().count() > 0 && context.took() <= kLongReplay);
   const bool is_known = read_memory_key(*segment.capture, segment, depth, feeds, fetches);
   std::size_t next = 0;
   for (RangeCapture& capture : context.captures()) {
     const CaptureRange& range = capture.range();
     execute_range(context, next, range.begin);
-    if (!is_known || !replay(context, capture)) {
+    if (!is_known || !may_be_whole || !replay(context, capture)) {
       execute_range(context, range.begin, range.end);
       capture.tally().plain.fetch_add(1, std::memory_order_relaxed);
     }
@@ -58,7 +67,10 @@ bool RunContext::replay(SegmentContext& context, RangeCapture& capture) {
   if (recording == nullptr && capture.should_record(memory_key_))
     recording = record(context, capture);
   if (recording == nullptr) return false;
-  fail_if_stopped(steps[range.begin]);
+  if (controls_.stop.may_be_raised()) {
+    hold_back(range.device, steps[range.begin], range.end - range.begin);
+    fail_if_stopped(steps[range.begin]);
+  }
   for (const int copied : range.host_copies) copy(context, steps[static_cast<std::size_t>(copied)]);
   Device& device = devices_.at(range.device);
   const auto index = static_cast<std::size_t>(range.device);

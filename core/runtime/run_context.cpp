@@ -87,6 +87,7 @@ RunContext::RunContext(const Program& program, bp_threads* threads, std::size_t 
       streams_(devices_.devices.size()),
       raw_streams_(devices_.devices.size(), nullptr),
       times_(devices_.devices.size()),
+      in_flight_(devices_.devices.size()),
       own_pool_(pool == nullptr ? std::make_unique<ArenaPool>() : nullptr),
       pool_(pool == nullptr ? *own_pool_ : *pool),
       arena_bytes_(arena_count(devices_)),
@@ -113,6 +114,7 @@ void RunContext::start(std::uint64_t run_id, const RunControls& controls) {
   run_id_ = controls.run != 0 ? controls.run : run_id;
   controls_ = controls;
   used_before_run_ = use_count_;
+  for (WorkInFlight& work : in_flight_) work.begin();
   if (controls_.views != nullptr) controls_.views->begin();
   arenas_ = pool_.take(last_arenas_);
   if (!tells_devices_) return;
@@ -355,7 +357,9 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
     context.empty_dynamic();
     dynamic_.push_back(&context);
   }
-  context.set_stop(controls_.stop.may_be_raised() ? &controls_.stop : nullptr);
+  const bool may_stop = controls_.stop.may_be_raised();
+  context.set_stop(may_stop ? &controls_.stop : nullptr);
+  const std::uint64_t begin = may_stop ? steady_ns() : 0;
   if (context.captures().empty() || controls_.observer != nullptr || controls_.spans != nullptr) {
     execute(context);
     if (!context.captures().empty()) ++segment->capture->watched.plain;
@@ -367,6 +371,10 @@ void RunContext::run(const std::shared_ptr<const Segment>& segment, std::size_t 
     return;
   }
   drain(*segment);
+  if (may_stop && !segment->steps.empty()) {
+    fail_if_stopped(segment->steps.back());
+    context.set_took(std::chrono::nanoseconds(steady_ns() - begin));
+  }
   take_dynamic(context, feeds, fetches);
   leave(context);
 }
@@ -411,6 +419,15 @@ void RunContext::fail_if_stopped(const Step& step) {
   if (why != Code::Ok) fail(step, make_status(why, controls_.stop.error(why).message()));
 }
 
+void RunContext::hold_back(int device, const Step& step, std::size_t steps) {
+  const auto index = static_cast<std::size_t>(device);
+  try {
+    in_flight_[index].make_room(*streams_[index], steps);
+  } catch (const Error& error) {
+    fail(step, make_status(error.code(), "before this: " + error.message()));
+  }
+}
+
 void RunContext::execute(SegmentContext& context) {
   if (controls_.observer != nullptr)
     return execute_watched(context, 0, context.operations().size());
@@ -426,10 +443,15 @@ void RunContext::execute(SegmentContext& context) {
 
 void RunContext::execute_range(SegmentContext& context, std::size_t begin, std::size_t end) {
   if (controls_.spans != nullptr) return execute_watched(context, begin, end);
+  const bool may_stop = controls_.stop.may_be_raised();
   AtWork work;
   for (std::size_t i = begin; i < end; ++i) {
     const Operation& operation = context.operations()[i];
-    fail_if_stopped(context.segment().steps[static_cast<std::size_t>(operation.step)]);
+    if (may_stop) {
+      const Step& step = context.segment().steps[static_cast<std::size_t>(operation.step)];
+      if (step.on_stream) hold_back(step.device, step, 1);
+      fail_if_stopped(step);
+    }
     work.on(operation);
     if (!operation.plain) {
       execute_special(context, operation);

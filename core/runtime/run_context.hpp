@@ -17,6 +17,7 @@
 #include "core/runtime/run_options.hpp"
 #include "core/runtime/segment_context.hpp"
 #include "core/runtime/trace_log.hpp"
+#include "core/runtime/work_in_flight.hpp"
 
 namespace backplane::core {
 
@@ -88,6 +89,8 @@ class RunContext {
   SegmentContext& ready_context(const std::shared_ptr<const Segment>& segment, std::size_t depth);
   void end_run() noexcept;
   void fail_if_stopped(const Step& step);
+  /// Before `steps` of a run that may be ended, `step` the first, go to a device's stream: waits where much is on it.
+  void hold_back(int device, const Step& step, std::size_t steps);
   /// "the memory of a run (its largest value is ...)": for errors.
   std::string arena_words(const Segment& segment, std::size_t arena) const;
   /// Takes an arena's bytes from the session's budget; throws OutOfMemory.
@@ -144,7 +147,8 @@ class RunContext {
   std::size_t max_contexts_;
   std::vector<std::unique_ptr<Stream>> streams_;  ///< by device; null until first used
   std::vector<bp_stream*> raw_streams_;
-  std::vector<DeviceTimes> times_;  ///< by device
+  std::vector<DeviceTimes> times_;       ///< by device
+  std::vector<WorkInFlight> in_flight_;  ///< by device
   std::unique_ptr<ArenaPool> own_pool_;
   ArenaPool& pool_;
   ArenaSet* arenas_ = nullptr;              ///< from start() until the run has ended

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -95,6 +96,9 @@ class SegmentContext {
   std::vector<RangeCapture>& captures() { return captures_; }
   /// What kernels ask whether they are to stop; null: nothing ends the run. Costs nothing when it is that of the last run.
   void set_stop(const StopSignal* stop);
+  /// What the last run took that could be ended and was not; zero: nobody knows.
+  std::chrono::nanoseconds took() const { return took_; }
+  void set_took(std::chrono::nanoseconds took) { took_ = took; }
 
  private:
   /// A slot whose memory belongs to something bound from outside.
@@ -131,6 +135,7 @@ class SegmentContext {
   std::vector<std::size_t> dynamic_;  ///< slots that own what is in them
   std::uint64_t generation_ = 0;
   const StopSignal* stop_ = nullptr;
+  std::chrono::nanoseconds took_{0};
 };
 
 }  // namespace backplane::core

@@ -147,7 +147,7 @@ MixedSession::MixedSession(std::string model, const Placement& placement,
       std::make_unique<Session>(environment(), "", std::as_bytes(std::span(model_)), options);
 }
 
-Tensors MixedSession::run(const Tensors& feeds) {
+Tensors MixedSession::run(const Tensors& feeds, const RunOptions* options) {
   std::vector<std::unique_ptr<RuntimeValue>> values;
   std::vector<NamedValue> named_feeds, named_fetches;
   for (const auto& [name, tensor] : feeds) {
@@ -162,7 +162,7 @@ Tensors MixedSession::run(const Tensors& feeds) {
     values.push_back(std::make_unique<RuntimeValue>());
     named_fetches.push_back({session_->model().graph.value(output).name, values.back().get()});
   }
-  session_->run(named_feeds, named_fetches);
+  session_->run(named_feeds, named_fetches, options);
   Tensors results;
   for (const NamedValue& fetch : named_fetches) {
     const auto* first = static_cast<const float*>(fetch.value->description.host_ptr);

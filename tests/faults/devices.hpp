@@ -68,7 +68,7 @@ class MixedSession {
                                                                      "cpu"},
                         const std::function<void(SessionOptions&)>& change = {});
   /// All outputs. Throws what the session throws.
-  Tensors run(const Tensors& feeds);
+  Tensors run(const Tensors& feeds, const RunOptions* options = nullptr);
   Session& core() { return *session_; }
 
  private:

@@ -179,7 +179,8 @@ void add_run(CLI::App& program, Action& chosen) {
   command
       .add_option(
           "--timeout", request->timeout,
-          "seconds that the run may take; past them it fails, within the node that is running")
+          "seconds that the run may take; past them it fails, within the node that is running, or "
+          "when a device has done the few that it was given")
       ->check(real_number(0, 1e9));
   command.add_flag("--json", request->json, "print one JSON value");
   request->selection.add_precision_to(command);

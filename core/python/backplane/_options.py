@@ -296,8 +296,8 @@ class RunOptions:
         raise AttributeError(refusal("RunOptions", name))
 
     def cancel(self) -> None:
-        """Ends the runs that have these options, within the kernel that is running: they raise Cancelled. Runs that begin later end
-        at once, until `reset`."""
+        """Ends the runs that have these options, within the kernel that is running, on a device when it has done the few that it was
+        given: they raise Cancelled. Runs that begin later end at once, until `reset`."""
         lib.check(lib.cancel_request(self._cancel))
 
     def reset(self) -> None:
@@ -315,7 +315,7 @@ class RunOptions:
 
     @property
     def timeout(self) -> Optional[float]:
-        """Seconds that a run may take, counted from its call: past them it ends within the kernel that is running, and raises Timeout.
+        """Seconds that a run may take, counted from its call: past them it ends as by `cancel`, and raises Timeout.
         None: any time."""
         ms = self.get("timeout_ms")
         return float(ms) / 1000 if ms else None

@@ -13,8 +13,16 @@ typedef struct backplane_cancel backplane_cancel;
 
 /* ---- Cancelling ---- */
 
-/* A switch that ends runs: those whose options hold it end within the kernel that is running, with BACKPLANE_CANCELLED, and leave
- * their session usable. It stays on until it is reset, so a run that begins later ends at once.
+/* A switch that ends runs: those whose options hold it end with BACKPLANE_CANCELLED and leave their session usable. It stays on
+ * until it is reset, so a run that begins later ends at once.
+ *
+ * How soon a run ends, for this and for the deadline of timeout_ms alike: on a processor within the kernel that is running. Devices
+ * with streams do all that they were given, and the run returns when they have, since it is in the caller's memory: so the host
+ * gives a run that has a deadline or may be cancelled no more than two batches of steps ahead, each of about 2 ms by the time that
+ * the last ones took, of one step at the least and 16 at the most. Steps that a device recorded are one piece of work; they are
+ * given to it one by one, however, where the plan's last run of this kind took more than 50 ms or there was none. Other runs have
+ * no such limit, and it costs them nothing. Runs with synchronize=false end so while the call lasts, and not afterwards. What the
+ * fetches of a run hold that was ended is not defined.
  * Ownership: as rule 2; run options that hold it keep it alive. Threads: any, all functions at any time.
  * Errors: BACKPLANE_INVALID_ARGUMENT, BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_cancel_create(backplane_cancel** out);
@@ -33,9 +41,9 @@ BACKPLANE_API int32_t backplane_cancel_is_requested(const backplane_cancel* canc
  * shrink_arenas         true: after the run, memory of the session that no run uses, and what freed      false
  *                       values left for later ones, is given back
  * timeout_ms            the time that the run may take, counted from its call, as a decimal number; past  ""
- *                       it the run ends within the kernel that is running, with BACKPLANE_TIMEOUT
- *                       naming the node, and leaves its session usable. Making a plan counts, but is
- *                       not cut short, and neither is work that a device has been given. "": any time
+ *                       it the run ends as one that is cancelled does, with BACKPLANE_TIMEOUT naming
+ *                       the node, and so does one that is done later than that. Making a plan counts,
+ *                       but is not cut short. "": any time
  * synchronize           false: the call may return while devices still work. Then feeds must stay and    true
  *                       fetches must not be read until backplane_session_synchronize
  * entry.NAME            a string of the caller's: shown with the run in traces
