@@ -160,8 +160,8 @@ void SegmentContext::make_contexts(const DeviceSet& devices, const Program& prog
     const bool computes = step.kind == StepKind::Compute;
     operations_.push_back({nullptr, nullptr, &contexts_[i],
                            computes && step.waits.empty() && !step.signals && step.spent.empty(),
-                           static_cast<std::int32_t>(i), nullptr,
-                           step.node == kNone ? nullptr : &program.graph().node(step.node), true});
+                           true, static_cast<std::int32_t>(i), nullptr,
+                           step.node == kNone ? nullptr : &program.graph().node(step.node)});
     set_kernel(i);
   }
 }

@@ -30,11 +30,11 @@ struct Operation {
   bp_status* (*compute)(const bp_prepared* prepared, const bp_kctx* ctx);  ///< null for copies
   const bp_prepared* prepared;
   ComputeContext* ctx;
-  bool plain;  ///< nothing to wait for, to signal or to empty: call compute and go on
+  bool plain;   ///< nothing to wait for, to signal or to empty: call compute and go on
+  bool simple;  ///< takes no turn, and the sizes of all its outputs are known
   std::int32_t step;
   std::mutex* turn;  ///< null where any number of calls may go on at a time
   const Node* node;  ///< null for copies
-  bool simple;       ///< takes no turn, and the sizes of all its outputs are known
 
   bp_status* call() const {
     if (!simple) return call_in_turn();
