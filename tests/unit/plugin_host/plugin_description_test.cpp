@@ -39,7 +39,8 @@ struct Description {
 };
 
 TEST(PluginDescription, NamesAndRangesThatUsersCouldNotUseAreRefused) {
-  EXPECT_NO_THROW(check_description(&Description().raw));
+  const Description right;
+  EXPECT_NO_THROW(check_description(&right.raw));
   const struct {
     std::function<void(Description&)> spoil;
     const char* words;
