@@ -1,6 +1,8 @@
 #include "core/plan/layout.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "core/plan/memory_plan.hpp"
 
@@ -43,10 +45,9 @@ class Layout {
     Segment& segment = draft_.segment;
     segment.arena_bytes.assign(arena_count(devices_), 0);
     for (int arena = 0; arena < static_cast<int>(segment.arena_bytes.size()); ++arena) {
+      most_ = most_buffer_bytes(devices_, arena);
       gather(arena);
-      const auto apart = [this](std::size_t a, std::size_t b) { return are_apart(a, b); };
-      segment.arena_bytes[static_cast<std::size_t>(arena)] =
-          order_ != nullptr ? plan_memory(intervals_, apart) : plan_memory(intervals_);
+      plan(arena);
       for (std::size_t i = 0; i < storages_.size(); ++i) {
         aliases_.each_slot(*storages_[i], [&](int member) {
           Slot& slot = segment.slots[static_cast<std::size_t>(member)];
@@ -65,6 +66,20 @@ class Layout {
   }
 
  private:
+  void plan(int arena) {
+    std::function<bool(std::size_t, std::size_t)> apart;
+    if (order_ != nullptr) apart = [this](std::size_t a, std::size_t b) { return are_apart(a, b); };
+    MemoryBlocks blocks = plan_memory(intervals_, apart, most_);
+    draft_.segment.arena_bytes[static_cast<std::size_t>(arena)] =
+        std::accumulate(blocks.bytes.begin(), blocks.bytes.end(), std::uint64_t{0});
+    if (blocks.bytes.size() > 1) draft_.segment.split_arenas[arena] = std::move(blocks);
+  }
+
+  /// Room is not worth a buffer that the device does not have.
+  std::uint64_t with_room(std::uint64_t bytes, std::uint64_t room) const {
+    return std::min(bytes + room, std::max(bytes, most_));
+  }
+
   void gather(int arena) {
     Segment& segment = draft_.segment;
     const int last_step = static_cast<int>(segment.steps.size());
@@ -79,7 +94,7 @@ class Layout {
       if (root.place != Place::Arena || root.arena != arena) continue;
       intervals_.push_back({share_ ? std::max(storage.first, 0) : 0,
                             share_ ? std::min(storage.last, last_step) : last_step,
-                            storage.bytes + room_of(storage), storage.alignment, 0});
+                            with_room(storage.bytes, room_of(storage)), storage.alignment, 0});
       storages_.push_back(&storage);
       if (order_ != nullptr) users_.push_back(touching_[i]);
     }
@@ -87,7 +102,7 @@ class Layout {
       Step& step = segment.steps[i];
       if (step.workspace_arena != arena || aliases_.dropped[i]) continue;
       intervals_.push_back({static_cast<int>(i), static_cast<int>(i),
-                            step.workspace_bytes + room_of(step),
+                            with_room(step.workspace_bytes, room_of(step)),
                             draft_.wishes[i].said->workspace_alignment, 0});
       steps_.push_back(&step);
       if (order_ != nullptr) users_.push_back({static_cast<int>(i)});
@@ -135,6 +150,7 @@ class Layout {
   const DeviceSet& devices_;
   const StepOrder* order_;
   bool share_;
+  std::uint64_t most_ = 0;                  ///< bytes of a buffer of the arena
   std::vector<std::vector<int>> touching_;  ///< by storage
   std::vector<Interval> intervals_;         ///< of one arena: storages, then workspaces
   std::vector<Storage*> storages_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace backplane::core {
@@ -25,5 +26,17 @@ std::uint64_t plan_memory(std::vector<Interval>& intervals);
 /// as steps are listed, are apart in every order of the steps that is allowed.
 std::uint64_t plan_memory(std::vector<Interval>& intervals,
                           const std::function<bool(std::size_t, std::size_t)>& apart);
+
+/// Several blocks as one range of offsets: block i is from i * span on, which is aligned as all that lies in them.
+struct MemoryBlocks {
+  std::uint64_t span = std::numeric_limits<std::uint64_t>::max();
+  std::vector<std::uint64_t> bytes;  ///< of each, none where nothing needs any
+};
+
+/// Likewise in blocks of at most `most` bytes, more than 0: one, or several where that would have more, and no interval lies
+/// in two. What has more by itself gets a block that is as large, for its owner to refuse.
+MemoryBlocks plan_memory(std::vector<Interval>& intervals,
+                         const std::function<bool(std::size_t, std::size_t)>& apart,
+                         std::uint64_t most);
 
 }  // namespace backplane::core

@@ -270,4 +270,12 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
   return segment;
 }
 
+std::uint64_t most_buffer_bytes(const DeviceSet& devices, int arena) {
+  if (arena == kHostSpace) return std::numeric_limits<std::uint64_t>::max();
+  const auto spaces = static_cast<int>(devices.space_count());
+  return arena < spaces
+             ? devices.at(DeviceSet::device_of_space(arena)).max_buffer_bytes(BP_MEMORY_DEVICE)
+             : devices.at(arena - spaces).max_buffer_bytes(BP_MEMORY_PINNED);
+}
+
 }  // namespace backplane::core

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "core/plan/capture_ranges.hpp"
 #include "core/plan/host_views.hpp"
+#include "core/plan/memory_plan.hpp"
 #include "core/plan/shape_walk.hpp"
 #include "core/plan/weight_store.hpp"
 #include "core/plugin_host/host_memory.hpp"
@@ -151,7 +153,9 @@ struct Segment {
       fetches;  ///< (fetch, slot): written by this segment, tensors of known size
   std::vector<std::pair<int, int>>
       dynamic_fetches;  ///< (fetch, slot): the slot's contents become the fetch's
-  std::vector<std::uint64_t> arena_bytes;         ///< by arena
+  std::vector<std::uint64_t> arena_bytes;  ///< by arena
+  std::map<int, MemoryBlocks>
+      split_arenas;  ///< those of several buffers, since one would be too large for its device
   std::vector<bool> used_streams;                 ///< by device
   std::vector<SharedState> values;                ///< what is known after it, by ValueId
   std::vector<ValueId> wants_shape, wants_value;  ///< what the next segment needs to know
@@ -173,6 +177,20 @@ inline std::size_t arena_count(const DeviceSet& devices) {
 }
 inline int pinned_arena(const DeviceSet& devices, int device) {
   return static_cast<int>(devices.space_count()) + device;
+}
+/// What a buffer of an arena may have at most.
+std::uint64_t most_buffer_bytes(const DeviceSet& devices, int arena);
+
+/// Where in an arena something is.
+struct ArenaPlace {
+  std::size_t buffer;
+  std::uint64_t offset;
+};
+inline ArenaPlace place_in_arena(const Segment& segment, int arena, std::uint64_t offset) {
+  if (segment.split_arenas.empty()) return {0, offset};
+  const auto split = segment.split_arenas.find(arena);
+  if (split == segment.split_arenas.end()) return {0, offset};
+  return {static_cast<std::size_t>(offset / split->second.span), offset % split->second.span};
 }
 
 /// Plans the program from `begin` on, given what is known of values, and which of them lie where (`available`: feeds,

@@ -11,7 +11,9 @@ std::uint64_t next_generation() {
 std::uint64_t size_of(const ArenaSet& set) {
   std::uint64_t bytes = 0;
   for (const ArenaSet::Depth& depth : set.depths) {
-    for (const Arena& arena : depth.arenas) bytes += arena.buffer.bytes();
+    for (const Arena& arena : depth.arenas) {
+      for (const DeviceBuffer& buffer : arena.buffers) bytes += buffer.bytes();
+    }
   }
   return bytes;
 }

@@ -53,7 +53,10 @@ bool RunContext::read_memory_key(const CapturePlan& plan, const Segment& segment
 }
 
 bool RunContext::is_in_arena(const bp_buffer* buffer) const {
-  const auto holds = [&](const Arena& arena) { return arena.buffer.raw() == buffer; };
+  const auto holds = [&](const Arena& arena) {
+    return std::any_of(arena.buffers.begin(), arena.buffers.end(),
+                       [&](const DeviceBuffer& one) { return one.raw() == buffer; });
+  };
   return std::any_of(arenas_->depths.begin(), arenas_->depths.end(), [&](const auto& depth) {
     return std::any_of(depth.arenas.begin(), depth.arenas.end(), holds);
   });

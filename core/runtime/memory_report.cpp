@@ -92,7 +92,9 @@ Json slots_of(const Program& program, const Segment& segment, const DeviceSet& d
                 {"place", place_name(slot.place)},
                 {"bytes", slot.state->bytes}};
     if (slot.place == Place::Arena) {
-      row["offset"] = slot.offset;
+      const ArenaPlace place = place_in_arena(segment, slot.arena, slot.offset);
+      row["offset"] = place.offset;
+      row["buffer"] = place.buffer;
       row["first_step"] = slot.first;
       row["last_step"] = slot.last;
     }
@@ -106,10 +108,12 @@ Json workspaces_of(const Program& program, const Segment& segment, const DeviceS
   for (std::size_t i = 0; i < segment.steps.size(); ++i) {
     const Step& step = segment.steps[i];
     if (step.workspace_arena < 0 || step.workspace_bytes == 0) continue;
+    const ArenaPlace place = place_in_arena(segment, step.workspace_arena, step.workspace_offset);
     rows.push_back({{"node", program.graph().node(step.node).name},
                     {"memory", arena_name(devices, step.workspace_arena)},
                     {"bytes", step.workspace_bytes},
-                    {"offset", step.workspace_offset},
+                    {"offset", place.offset},
+                    {"buffer", place.buffer},
                     {"step", i}});
   }
   return rows;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -61,6 +62,23 @@ void take_contents(RuntimeValue& from, RuntimeValue& to, const Destination& dest
   to.strings = from.strings;
   if (from.description.bytes > 0 && from.description.host_ptr != nullptr)
     std::memcpy(to.description.host_ptr, from.description.host_ptr, from.description.bytes);
+}
+
+std::vector<std::uint64_t> buffer_sizes(const Segment& segment, std::size_t arena) {
+  const auto split = segment.split_arenas.find(static_cast<int>(arena));
+  if (split != segment.split_arenas.end()) return split->second.bytes;
+  return {segment.arena_bytes[arena]};
+}
+
+bool has_room(const Arena& there, const Segment& segment, std::size_t arena) {
+  const auto split = segment.split_arenas.find(static_cast<int>(arena));
+  if (split == segment.split_arenas.end())
+    return segment.arena_bytes[arena] <= there.buffer(0).bytes();
+  const std::vector<std::uint64_t>& bytes = split->second.bytes;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > there.buffer(i).bytes()) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -273,22 +291,33 @@ void RunContext::make_arenas(const Segment& segment, std::size_t depth) {
     std::uint64_t& most = most_bytes_[depth][arena];
     arena_bytes_[arena] += std::max(bytes, most) - most;
     most = std::max(bytes, most);
-    DeviceBuffer& buffer = arenas_->depths[depth].arenas[arena].buffer;
-    if (bytes <= buffer.bytes()) continue;
-    arenas_->touch(depth);
+    if (has_room(arenas_->depths[depth].arenas[arena], segment, arena)) continue;
     account.moved = true;
-    const std::uint64_t before = buffer.bytes();
-    buffer = DeviceBuffer();
-    // Sizes that grow from run to run shall not move the arena each time.
-    const std::uint64_t roomy = std::max(bytes, before + before / 4);
-    if (before == 0 || !make_arena(segment, depth, arena, roomy, bytes))
-      make_arena(segment, depth, arena, bytes, bytes);
+    grow_arena(segment, depth, arena);
   }
 }
 
-/// False where `bytes` are too many and `least` would do.
+void RunContext::grow_arena(const Segment& segment, std::size_t depth, std::size_t arena) {
+  arenas_->touch(depth);
+  Arena& grown = arenas_->depths[depth].arenas[arena];
+  const std::vector<std::uint64_t> least = buffer_sizes(segment, arena);
+  // Sizes that grow from run to run shall not move the arena each time.
+  std::vector<std::uint64_t> roomy = least;
+  roomy.resize(std::max(least.size(), grown.buffers.size()));
+  const std::uint64_t most = most_buffer_bytes(devices_, static_cast<int>(arena));
+  for (std::size_t i = 0; i < roomy.size(); ++i) {
+    const std::uint64_t before = grown.buffer(i).bytes();
+    if (roomy[i] > before) roomy[i] = std::max(roomy[i], std::min(before + before / 4, most));
+    roomy[i] = std::max(roomy[i], before);
+  }
+  grown.buffers.clear();
+  if (roomy == least || !make_arena(segment, depth, arena, roomy, false))
+    make_arena(segment, depth, arena, least, true);
+}
+
+/// False where there is no memory and fewer bytes would do.
 bool RunContext::make_arena(const Segment& segment, std::size_t depth, std::size_t arena,
-                            std::uint64_t bytes, std::uint64_t least) {
+                            const std::vector<std::uint64_t>& sizes, bool is_least) {
   const bool pinned = arena >= devices_.space_count();
   const int device = arena == kHostSpace ? devices_.on_host()
                      : pinned            ? static_cast<int>(arena - devices_.space_count())
@@ -297,18 +326,22 @@ bool RunContext::make_arena(const Segment& segment, std::size_t depth, std::size
   Arena& made = arenas_->depths[depth].arenas[arena];
   bool is_charged = false;  // what fails then knows nothing of the segment
   try {
-    charge_arena(segment, arena, bytes, made);
+    charge_arena(segment, arena, std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}),
+                 made);
     is_charged = true;
     // Between devices that cannot reach each other values go over the host, be there a device on it or not.
-    made.buffer = device < 0
-                      ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
-                      : DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device,
-                                     kind, bytes, devices_.at(device).alignment(kind));
+    for (const std::uint64_t bytes : sizes) {
+      made.buffers.push_back(
+          device < 0 ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
+                     : DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device, kind,
+                                    bytes, devices_.at(device).alignment(kind)));
+    }
     return true;
   } catch (const Error& error) {
+    made.buffers.clear();
     made.charge = MemoryCharge();
     if (error.code() != Code::OutOfMemory) throw;
-    if (bytes != least) return false;
+    if (!is_least) return false;
     if (!is_charged) throw;
     throw error.within(arena_words(segment, arena));
   }
@@ -565,13 +598,15 @@ bp_status* RunContext::put_copy(SegmentContext& context, const Step& step) {
     const Slot& slot = context.segment().slots[static_cast<std::size_t>(index)];
     bp_tensor tensor = context.value(index).description;
     if (slot.place == Place::Arena && slot.arena == pinned_arena(devices_, step.device)) {
+      const auto* host = static_cast<const std::byte*>(tensor.host_ptr);
       for (const ArenaSet::Depth& depth : arenas_->depths) {
-        const DeviceBuffer& buffer = depth.arenas[static_cast<std::size_t>(slot.arena)].buffer;
-        const auto* host = static_cast<const std::byte*>(tensor.host_ptr);
-        if (host < buffer.host_ptr() || host >= buffer.host_ptr() + buffer.bytes()) continue;
-        tensor.buffer = buffer.raw();
-        tensor.offset = slot.offset;
-        tensor.memory = BP_MEMORY_PINNED;
+        for (const DeviceBuffer& buffer :
+             depth.arenas[static_cast<std::size_t>(slot.arena)].buffers) {
+          if (host < buffer.host_ptr() || host >= buffer.host_ptr() + buffer.bytes()) continue;
+          tensor.buffer = buffer.raw();
+          tensor.offset = static_cast<std::uint64_t>(host - buffer.host_ptr());
+          tensor.memory = BP_MEMORY_PINNED;
+        }
       }
     }
     return tensor;

@@ -83,8 +83,9 @@ class RunContext {
  private:
   SegmentContext& context_of(const std::shared_ptr<const Segment>& segment, std::size_t depth);
   void make_streams(const Segment& segment);
-  bool make_arena(const Segment& segment, std::size_t depth, std::size_t arena, std::uint64_t bytes,
-                  std::uint64_t least);
+  bool make_arena(const Segment& segment, std::size_t depth, std::size_t arena,
+                  const std::vector<std::uint64_t>& sizes, bool is_least);
+  void grow_arena(const Segment& segment, std::size_t depth, std::size_t arena);
   void make_arenas(const Segment& segment, std::size_t depth);
   SegmentContext& ready_context(const std::shared_ptr<const Segment>& segment, std::size_t depth);
   void end_run() noexcept;

@@ -210,20 +210,23 @@ void SegmentContext::bind_memory(const std::vector<Arena>& arenas,
   for (std::size_t i = 0; i < segment_->slots.size(); ++i) {
     const Slot& slot = segment_->slots[i];
     if (slot.place != Place::Arena) continue;
-    const DeviceBuffer& buffer = arenas[static_cast<std::size_t>(slot.arena)].buffer;
+    const ArenaPlace place = place_in_arena(*segment_, slot.arena, slot.offset);
+    const DeviceBuffer& buffer = arenas[static_cast<std::size_t>(slot.arena)].buffer(place.buffer);
     // Pinned memory is plain host memory to everybody but the device that copies from and to it.
     point(values_[i], slot.space == kHostSpace ? nullptr : buffer.raw(), 0, buffer.host_ptr(),
-          slot.offset);
+          place.offset);
   }
   for (std::size_t i = 0; i < segment_->steps.size(); ++i) {
     const Step& step = segment_->steps[i];
     if (step.device >= 0) contexts_[i].stream = streams[static_cast<std::size_t>(step.device)];
     if (step.workspace_arena < 0) continue;
-    const DeviceBuffer& buffer = arenas[static_cast<std::size_t>(step.workspace_arena)].buffer;
+    const ArenaPlace place = place_in_arena(*segment_, step.workspace_arena, step.workspace_offset);
+    const DeviceBuffer& buffer =
+        arenas[static_cast<std::size_t>(step.workspace_arena)].buffer(place.buffer);
     workspaces_[i].buffer = buffer.raw();
-    workspaces_[i].offset = buffer.raw() != nullptr ? step.workspace_offset : 0;
+    workspaces_[i].offset = buffer.raw() != nullptr ? place.offset : 0;
     workspaces_[i].host_ptr =
-        buffer.host_ptr() != nullptr ? buffer.host_ptr() + step.workspace_offset : nullptr;
+        buffer.host_ptr() != nullptr ? buffer.host_ptr() + place.offset : nullptr;
   }
 }
 

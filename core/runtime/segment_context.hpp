@@ -21,8 +21,13 @@ class ControlStep;
 
 /// Memory of one arena, grown when a plan needs more.
 struct Arena {
-  DeviceBuffer buffer;
-  MemoryCharge charge;  ///< of the session's budget
+  std::vector<DeviceBuffer> buffers;  ///< one, but for those of Segment::split_arenas
+  MemoryCharge charge;                ///< of the session's budget
+  /// An empty one where there are not so many: what lies there has no bytes.
+  const DeviceBuffer& buffer(std::size_t index) const {
+    static const DeviceBuffer kNoBuffer;
+    return index < buffers.size() ? buffers[index] : kNoBuffer;
+  }
 };
 
 /// One thing to do, flat.

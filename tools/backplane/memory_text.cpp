@@ -21,9 +21,11 @@ std::string plan_text(const Json& plan) {
   Table values({"value", "memory", "place", "size", "offset", "steps"});
   for (const Json& value : plan["values"]) {
     const bool in_arena = value.contains("offset");
+    const auto buffer = value.value("buffer", std::size_t{0});
+    const std::string before = buffer > 0 ? text("buffer ", buffer, ": ") : "";
     values.add({one_line(value["value"].get<std::string>()), value["memory"].get<std::string>(),
                 value["place"].get<std::string>(), bytes_of(value),
-                in_arena ? value["offset"].dump() : "",
+                in_arena ? before + value["offset"].dump() : "",
                 in_arena ? text(value["first_step"].dump(), "..", value["last_step"].dump()) : ""});
   }
   return arenas.text() + values.text();

@@ -74,6 +74,45 @@ TEST(MemoryPlan, IsDeterministic) {
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].offset, second[i].offset);
 }
 
+TEST(MemoryPlan, BlocksAreAsLargeAsIsAllowedAndHoldEachIntervalWhole) {
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    const std::vector<Interval> given = random_intervals(seed);
+    std::vector<Interval> whole = given;
+    const std::uint64_t block = plan_memory(whole);
+    std::uint64_t largest = 1;
+    for (const Interval& interval : given) largest = std::max(largest, interval.bytes);
+    for (const std::uint64_t most : {largest, largest + 1, 2 * largest, block + 1}) {
+      std::vector<Interval> intervals = given;
+      const MemoryBlocks blocks = plan_memory(intervals, nullptr, most);
+      ASSERT_EQ(blocks.bytes.size() > 1, block > most) << "seed " << seed << ", most " << most;
+      for (const std::uint64_t bytes : blocks.bytes) ASSERT_LE(bytes, most) << "seed " << seed;
+      for (std::size_t i = 0; i < intervals.size(); ++i) {
+        const Interval& interval = intervals[i];
+        if (interval.bytes == 0) continue;
+        const std::uint64_t within = interval.offset % blocks.span;
+        ASSERT_EQ(within % interval.alignment, 0u) << "seed " << seed << ", interval " << i;
+        ASSERT_LE(within + interval.bytes, blocks.bytes.at(interval.offset / blocks.span))
+            << "seed " << seed << ", interval " << i;
+        for (std::size_t k = 0; k < i; ++k)
+          ASSERT_FALSE(intervals[k].bytes > 0 && overlap(interval, intervals[k]))
+              << "seed " << seed << ", intervals " << k << ", " << i;
+        if (block <= most) {
+          ASSERT_EQ(interval.offset, whole[i].offset) << "what fits one block is planned as ever";
+        }
+      }
+    }
+  }
+}
+
+TEST(MemoryPlan, WhatIsLargerThanABlockGetsALargerOneToItself) {
+  std::vector<Interval> intervals{{0, 9, 1024, 64, 0}, {0, 9, 300, 64, 0}, {3, 5, 128, 64, 0}};
+  const MemoryBlocks blocks = plan_memory(intervals, nullptr, 512);
+  EXPECT_EQ(blocks.bytes.front(), 1024u);
+  EXPECT_EQ(intervals[0].offset, 0u);
+  EXPECT_EQ(intervals[1].offset, 1024u);
+  EXPECT_EQ(intervals[2].offset, 1024u + 320u) << "the others share a block as before";
+}
+
 TEST(MemoryPlan, NothingNeedsNothing) {
   std::vector<Interval> none, empty{{0, 3, 0, 64, 0}};
   EXPECT_EQ(plan_memory(none), 0u);

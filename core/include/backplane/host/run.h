@@ -168,7 +168,7 @@ BACKPLANE_API backplane_status* backplane_session_saved(backplane_session* sessi
                                                         const char* name, backplane_value** out);
 
 /* What lies where, as JSON: {"arenas": {"sets","bytes","peak_bytes"}, "plans": [{"inputs","outputs","arenas": {memory: {"bytes","peak_bytes",
- * "peak_step"}},"steps","values": [{"value","memory","place","bytes","offset","first_step","last_step"}],"workspaces"}], "weights":
+ * "peak_step"}},"steps","values": [{"value","memory","place","bytes","buffer","offset","first_step","last_step"}],"workspaces"}], "weights":
  * {"bytes": {memory: n},"list": [{"of","kind","memory","bytes"}]}}. A set is the arenas of one run in flight; all plans of a session share
  * them. A plan is the one of its inputs and outputs that ran or was planned last; memory "model" is the model's own bytes.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
