@@ -28,6 +28,8 @@ void fill_row(const char* source, char* target, std::int64_t count) {
 template <class T>
 void strided_row(const char* source, std::int64_t source_step, char* target,
                  std::int64_t target_step, std::int64_t count) {
+  // A loop of so few instructions takes twice the time where it lies across two lines of the cache.
+#pragma GCC unroll 4
   for (std::int64_t i = 0; i < count; ++i) {
     T value;
     std::memcpy(&value, source + i * source_step, sizeof(T));
