@@ -27,6 +27,14 @@ const std::shared_ptr<Environment>& environment() {
   return shared;
 }
 
+bool has_device(const std::string& provider) {
+  const bp_provider* raw = nullptr;
+  PluginSet& plugins = environment()->plugins();
+  if (!plugins.has_provider(provider)) return false;
+  const PluginPtr plugin = plugins.find_provider(provider, &raw);
+  return !enumerate_devices(*raw, nullptr).empty();
+}
+
 const fakegpu_api& fakegpu() {
   static const fakegpu_api* const api = [] {
     const bp_provider* provider = nullptr;

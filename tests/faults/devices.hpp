@@ -28,6 +28,8 @@ using Tensors = std::map<std::string, Tensor>;
 void use_plugins_of(const std::string& folder);
 /// The environment of the process, with two threads; the fakegpu plugin is loaded.
 const std::shared_ptr<Environment>& environment();
+/// Whether the provider is there and has a device, as for a session that names it.
+bool has_device(const std::string& provider);
 
 /// The fakegpu provider's test interface.
 const fakegpu_api& fakegpu();

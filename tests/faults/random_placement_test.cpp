@@ -146,14 +146,6 @@ TEST_F(RandomPlacement, GeneratedGraphs) {
   }
 }
 
-/// Whether a session can have the provider's first device.
-bool has_device(const std::string& provider) {
-  const std::vector<PluginRow> rows = environment()->plugins().rows();
-  return std::any_of(rows.begin(), rows.end(), [&](const PluginRow& row) {
-    return row.provider == provider && !row.devices.empty();
-  });
-}
-
 // The OpenCL provider builds programs by shape, which takes its time: few graphs, each with many placements.
 TEST_F(RandomPlacement, FourKindsOfDevices) {
   if (!has_device("opencl")) GTEST_SKIP() << "no OpenCL device is there";

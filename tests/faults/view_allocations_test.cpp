@@ -17,15 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-class ViewAllocations : public FaultTest {
- protected:
-  static bool has_opencl() {
-    const std::vector<PluginRow> rows = environment()->plugins().rows();
-    return std::any_of(rows.begin(), rows.end(), [](const PluginRow& row) {
-      return row.provider == "opencl" && !row.devices.empty();
-    });
-  }
-};
+class ViewAllocations : public FaultTest {};
 
 /// y = tanh(-x) on the OpenCL device.
 struct OnOpenCl {
@@ -56,7 +48,7 @@ struct OnOpenCl {
 };
 
 TEST_F(ViewAllocations, ABindingThatKeepsItsViewsAllocatesNothing) {
-  if (!has_opencl()) GTEST_SKIP() << "no OpenCL device is there";
+  if (!has_device("opencl")) GTEST_SKIP() << "no OpenCL device is there";
   const OnOpenCl neg_tanh;
   Binding binding(neg_tanh.session);
   neg_tanh.write_x(binding);
@@ -84,7 +76,7 @@ RuntimeValuePtr lent(const DevicePtr& device, const DeviceBuffer& memory, const 
 }
 
 TEST_F(ViewAllocations, ABindingOverMemoryOfTheProgramsAllocatesNothing) {
-  if (!has_opencl()) GTEST_SKIP() << "no OpenCL device is there";
+  if (!has_device("opencl")) GTEST_SKIP() << "no OpenCL device is there";
   const OnOpenCl neg_tanh;
   const DevicePtr device = neg_tanh.session->devices().devices.front().device;
   const std::uint64_t bytes = neg_tanh.bytes();

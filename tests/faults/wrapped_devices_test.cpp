@@ -64,13 +64,6 @@ class WrappedDevices : public ::testing::TestWithParam<Fault> {
     before_ = objects(*wrapped_);
   }
 
-  static bool has_device(const std::string& provider) {
-    for (const PluginRow& row : environment()->plugins().rows()) {
-      if (row.provider == provider && !row.devices.empty()) return true;
-    }
-    return false;
-  }
-
   static std::unique_ptr<MixedSession> open() {
     const bool has_opencl = has_device("opencl");
     return std::make_unique<MixedSession>(

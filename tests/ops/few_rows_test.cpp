@@ -111,6 +111,36 @@ GraphCase einsum(Random& random) {
 }
 const Sweep kEinsum("FewRows", "Einsum", 40, einsum);
 
+/// Columns that are equal have equal results, whatever panel they lie in: a Softmax of large ones would tell them apart.
+TEST(FewRows, EqualColumnsOfWeightsGiveEqualResults) {
+  constexpr std::int64_t kDepth = 999;
+  for (const Target& target : find_targets()) {
+    if (target.provider != "cpu") continue;
+    Options options = target.options;
+    options.emplace_back("providers", target.provider);
+    for (const std::int64_t rows : {1, 2, 5}) {
+      for (const std::int64_t columns : {3, 24, 40, 72, 200, 1000}) {
+        Random random(7);
+        GraphWriter g(17, random);
+        Tensor column = random.tensor(ElementType::Float, {kDepth, 1}, -1, 1);
+        Tensor weights = random.tensor(ElementType::Float, {kDepth, columns}, -1, 1);
+        for (std::int64_t i = 0; i < kDepth * columns; ++i) {
+          std::memcpy(weights.bytes.data() + i * 4, column.bytes.data() + i / columns * 4, 4);
+        }
+        const GraphCase graph =
+            g.done({g.node("MatMul", {g.feed({rows, kDepth}), g.constant(std::move(weights))})});
+        Session session(model_of(graph, Form::Fixed), options);
+        const Tensor y = session.run(graph.feeds, graph.outputs).at(0);
+        for (std::int64_t i = 0; i < rows * columns; ++i) {
+          ASSERT_EQ(
+              std::memcmp(y.bytes.data() + i * 4, y.bytes.data() + i / columns * columns * 4, 4), 0)
+              << target.name << ", " << rows << " rows, element " << i << " of " << columns;
+        }
+      }
+    }
+  }
+}
+
 /// The last kernel of a product of `rows` rows whose matrix is [64, 130].
 std::string kernel_of(std::int64_t rows, bool turns) {
   Random random(1);

@@ -228,11 +228,12 @@ HWY_ATTR void tiles(const TileArgs& args) {
   }
 }
 
-/// The product of an only row: step k of the depth goes into the sums k % kSets.
+/// The product of an only row: step k of the depth goes into the sums k % kSets. For all panels alike, so that equal columns
+/// of the weights have equal results.
 template <class Weight, int kVectors>
 HWY_ATTR void lone_row(const TileArgs& args) {
   const Tag d;
-  constexpr int kSets = (8 + kVectors - 1) / kVectors;
+  constexpr int kSets = 4;
   constexpr int kPrefetched = kPrefetchBytes / static_cast<int>(sizeof(Weight));
   const auto* HWY_RESTRICT panel = static_cast<const Weight*>(args.panel);
   Vector total[1][kVectors];
