@@ -79,6 +79,7 @@ class StubProvider {
 
   // What a broken provider does.
   std::function<void(bp_kernel_def&)> damage_compiled;  ///< the definition that `compile` gives
+  int* kernel_made = nullptr;                           ///< the last one that `compile` gave
   std::function<void(bp_claim&)> damage_claim;
 
   void set_rewrite(RewriteFunction function) {
@@ -140,7 +141,8 @@ class StubProvider {
     static const sdk::KernelEntry entry =
         sdk::op("Compiled", "backplane.stub").name("stub:compiled").kernel<StubKernel>();
     *def = &entry->def;
-    *kernel = reinterpret_cast<bp_kernel*>(new int(0));
+    kernel_made = new int(0);
+    *kernel = reinterpret_cast<bp_kernel*>(kernel_made);
     static bp_kernel_def owned;
     owned = entry->def;
     owned.destroy = [](bp_kernel* made) { delete reinterpret_cast<int*>(made); };
