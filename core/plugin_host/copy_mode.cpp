@@ -1,7 +1,5 @@
 #include "core/plugin_host/copy_mode.hpp"
 
-#include <utility>
-
 #include "core/plugin_host/status.hpp"
 
 namespace backplane::core {

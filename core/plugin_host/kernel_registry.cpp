@@ -167,12 +167,15 @@ bool better(const RegisteredKernel& a, const RegisteredKernel& b) {
   return a.rank > b.rank;
 }
 
+/// " of 'FILE'", where it is of one.
+std::string file_of(const RegisteredKernel& kernel) {
+  return kernel.plugin == nullptr ? "" : " of " + quoted(kernel.plugin->file().native());
+}
+
 /// "kernel 'NAME' for OPERATOR of 'FILE'".
 std::string words_of(const RegisteredKernel& kernel) {
-  const std::string file =
-      kernel.plugin == nullptr ? "" : " of " + quoted(kernel.plugin->file().native());
   return text("kernel ", quoted(plugin_text(kernel.def->name)), " for ", operator_name(*kernel.def),
-              file);
+              file_of(kernel));
 }
 
 /// Why `check` refuses a definition; nullopt where it does not.
@@ -185,9 +188,8 @@ std::optional<std::string> refusal(const RegisteredKernel& kernel, Check&& check
     check(*kernel.def);
     return std::nullopt;
   } catch (const Error& error) {
-    const std::string file =
-        kernel.plugin == nullptr ? "" : " of " + quoted(kernel.plugin->file().native());
-    return (has_name ? words_of(kernel) : "a kernel" + file) + " is refused: " + error.message();
+    return (has_name ? words_of(kernel) : "a kernel" + file_of(kernel)) +
+           " is refused: " + error.message();
   }
 }
 

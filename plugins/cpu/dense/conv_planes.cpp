@@ -24,6 +24,13 @@ constexpr int64_t kReorder = 4;
 // Multiply-adds worth a thread's attention.
 constexpr int64_t kItemWork = 65536;
 
+/// Lines of x that a window covers.
+int64_t lines_of(const Window& window) { return (window.kernel[1] - 1) * window.dilation[1] + 1; }
+/// Pixels of one residue that a line of windows reads besides one for each.
+int64_t more_pixels(const Window& window) {
+  return (window.kernel[2] - 1) * window.dilation[2] / window.stride[2];
+}
+
 }  // namespace
 
 bool PlanesConv::pays(const ConvShape& shape, Isa isa) {
@@ -36,8 +43,8 @@ bool PlanesConv::pays(const ConvShape& shape, Isa isa) {
   if (window.kernel[1] < 1 || window.kernel[2] < 1 || window.out[1] < 1 || window.out[2] < lanes)
     return false;
   // What an item copies is to stay near.
-  const int64_t high = (window.kernel[1] - 1) * window.dilation[1] + 1;
-  const int64_t wide = (window.kernel[2] - 1) * window.dilation[2] / window.stride[2];
+  const int64_t high = lines_of(window);
+  const int64_t wide = more_pixels(window);
   if (high > kMostCopied || wide > kMostCopied || window.stride[2] > kMostCopied) return false;
   const int64_t run = kPixelStep + wide + lanes;
   const int64_t runs = std::min(window.kernel[2], window.stride[2]) * high * kMostDepth;
@@ -67,8 +74,7 @@ PlanesConv::PlanesConv(const ConvShape& shape, const Activation& activation, Isa
       blocks_(ceil_div(filters_, kMaxBlockFilters)) {
   find_residues();
   cut_items();
-  offsets_in_place_ = offsets_in_place();
-  offsets_in_copy_ = offsets_in_copy();
+  find_offsets();
 }
 
 void PlanesConv::find_residues() {
@@ -89,8 +95,8 @@ void PlanesConv::find_residues() {
 void PlanesConv::cut_items() {
   const Window& window = shape_.window;
   const auto residues = static_cast<int64_t>(residues_.size());
-  const int64_t high = (window.kernel[1] - 1) * window.dilation[1] + 1;
-  const int64_t wide = (window.kernel[2] - 1) * window.dilation[2] / window.stride[2];
+  const int64_t high = lines_of(window);
+  const int64_t wide = more_pixels(window);
   const int64_t pixel_floats = depth_ * high * residues;
   const int64_t most =
       std::clamp(kItemFloats / pixel_floats / kPixelStep * kPixelStep, kPixelStep, kMostPixels);
@@ -141,33 +147,27 @@ uint64_t PlanesConv::scratch_bytes() const {
 }
 
 /// Of each position along the height, each channel and each position along the width: where its pixels begin.
-std::vector<int64_t> PlanesConv::offsets_in_place() const {
-  const Window& window = shape_.window;
-  std::vector<int64_t> offsets;
-  for (int64_t y = 0; y < window.kernel[1]; ++y) {
+template <class Place>
+std::vector<int64_t> PlanesConv::offsets(const Place& place) const {
+  std::vector<int64_t> all;
+  for (int64_t y = 0; y < shape_.window.kernel[1]; ++y) {
     for (int64_t c = 0; c < depth_; ++c) {
-      for (int64_t x = 0; x < window.kernel[2]; ++x) {
-        offsets.push_back((c * window.in[1] + y * window.dilation[1]) * window.in[2] +
-                          x * window.dilation[2]);
-      }
+      for (int64_t x = 0; x < shape_.window.kernel[2]; ++x) all.push_back(place(y, c, x));
     }
   }
-  return offsets;
+  return all;
 }
 
-std::vector<int64_t> PlanesConv::offsets_in_copy() const {
+void PlanesConv::find_offsets() {
   const Window& window = shape_.window;
-  std::vector<int64_t> offsets;
-  for (int64_t y = 0; y < window.kernel[1]; ++y) {
-    for (int64_t c = 0; c < depth_; ++c) {
-      for (int64_t x = 0; x < window.kernel[2]; ++x) {
-        offsets.push_back(residue_places_[static_cast<std::size_t>(x)] * residue_pitch_ +
-                          (c * copied_lines_ + y * window.dilation[1]) * run_pitch_ +
-                          x * window.dilation[2] / window.stride[2]);
-      }
-    }
-  }
-  return offsets;
+  offsets_in_place_ = offsets([&](int64_t y, int64_t c, int64_t x) {
+    return (c * window.in[1] + y * window.dilation[1]) * window.in[2] + x * window.dilation[2];
+  });
+  offsets_in_copy_ = offsets([&](int64_t y, int64_t c, int64_t x) {
+    return residue_places_[static_cast<std::size_t>(x)] * residue_pitch_ +
+           (c * copied_lines_ + y * window.dilation[1]) * run_pitch_ +
+           x * window.dilation[2] / window.stride[2];
+  });
 }
 
 /// The order of the steps is that of the offsets, so that the lines of a window that lie inside of the image are a run of
@@ -293,10 +293,8 @@ void PlanesConv::copy_item(const float* x, const Item& item, float* scratch) con
   const int64_t groups_begin = item.block_begin / blocks_;
   const int64_t groups_end = (item.block_end - 1) / blocks_ + 1;
   const int64_t top = window.axis(1).start(item.line_begin);
-  const int64_t lines = (item.line_end - item.line_begin - 1) * window.stride[1] +
-                        (window.kernel[1] - 1) * window.dilation[1] + 1;
-  const int64_t count =
-      item.pixel_end - item.pixel_begin + (wide.kernel - 1) * wide.dilation / wide.stride;
+  const int64_t lines = (item.line_end - item.line_begin - 1) * window.stride[1] + lines_of(window);
+  const int64_t count = item.pixel_end - item.pixel_begin + more_pixels(window);
   const int64_t begin = wide.start(item.pixel_begin), end = begin + count * wide.stride;
   // What lies inside of the image.
   const int64_t first = std::clamp<int64_t>(0, begin, end);

@@ -38,8 +38,9 @@ class PlanesConv {
   uint64_t scratch_bytes() const;
   void find_residues();
   void cut_items();
-  std::vector<int64_t> offsets_in_place() const;
-  std::vector<int64_t> offsets_in_copy() const;
+  template <class Place>
+  std::vector<int64_t> offsets(const Place& place) const;
+  void find_offsets();
   Item item(int64_t index) const;
   bool in_place(const Item& item) const;
   /// Filters of a group that come before block `block` of it.
