@@ -161,6 +161,23 @@ OpCase large(Random& random) {
 }
 const Sweep kLarge("Reduce", "Large", 6, large);
 
+/// A kept axis has no elements: there is nothing to make, and nothing to divide by.
+OpCase without_results(Random& random) {
+  const std::int64_t rank = random.integer(2, 4);
+  Dims dims;
+  for (std::int64_t i = 0; i < rank; ++i) dims.push_back(random.integer(1, 5));
+  const std::int64_t empty = random.one_in(2) ? rank - 1 : random.integer(0, rank - 1);
+  dims[static_cast<std::size_t>(empty)] = 0;
+  const std::int64_t folded = (empty + random.integer(1, rank - 1)) % rank;
+  OpCase row;
+  row.node = {.op_type = random.pick(kReductions), .opset = 18};
+  row.node.attributes = {{"keepdims", random.integer(0, 1)}};
+  const ElementType type = random.pick({ElementType::Float, ElementType::Double});
+  row.inputs = {tensor(type, dims, {}), constant(i64({folded}))};
+  return row;
+}
+const Sweep kWithoutResults("Reduce", "WithoutResults", 80, without_results);
+
 /// Rows of a few numbers and of many, a vector of rows and less than one, with what is no number or has no size in some.
 OpCase rows_along_the_last_axis(Random& random) {
   const std::string op = random.pick(kReductions);

@@ -112,7 +112,7 @@ inline constexpr std::int64_t kFoldTile = 256;
 /// that to the next would cost more than folding.
 inline bool is_narrow(const ReductionShape& shape) {
   return !shape.last_folded && shape.kept.size() == 1 && shape.folded.size() == 1 &&
-         shape.last < 16 && shape.folded_count * shape.last <= kFoldTile;
+         shape.last > 0 && shape.last < 16 && shape.folded_count * shape.last <= kFoldTile;
 }
 
 /// Rows of `width` elements, `stride` apart, one behind the other.
