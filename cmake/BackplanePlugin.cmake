@@ -40,7 +40,9 @@ function(_backplane_module prefix folder default_output component)
   add_library(${objects} OBJECT ${arg_SOURCES})
   target_link_libraries(${objects} PUBLIC backplane::plugin_api ${arg_LIBS})
   target_include_directories(${objects} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}" ${arg_INCLUDE_DIRS})
-  target_compile_options(${objects} PRIVATE $<$<CONFIG:Release>:-O3>)
+  if(NOT arg_NO_INSTALL)  # fixtures, with the -O2 of the tree, are compiled more often than they compute
+    target_compile_options(${objects} PRIVATE $<$<CONFIG:Release>:-O3>)
+  endif()
   set_target_properties(${objects} PROPERTIES
     POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)

@@ -54,8 +54,8 @@ function(backplane_target_defaults target)
       $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
   endif()
   if(BACKPLANE_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${BACKPLANE_SANITIZE}
-      -fno-sanitize-recover=all)
+    target_compile_options(${target} PRIVATE -fsanitize=${BACKPLANE_SANITIZE} -fno-sanitize-recover=all
+      $<$<CXX_COMPILER_ID:Clang>:-fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/cmake/code_of_others.txt>)
     target_compile_definitions(${target} PRIVATE BACKPLANE_SANITIZED=1)
     if(BACKPLANE_SANITIZE STREQUAL "thread")
       target_compile_definitions(${target} PRIVATE BACKPLANE_SANITIZED_THREAD=1)
