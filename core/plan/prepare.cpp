@@ -215,6 +215,7 @@ bp_status* set_cost(bp_prepare_ctx* ctx, const bp_cost* cost) {
   return status_of([&] {
     check_struct(cost, BP_SIZE_V1(bp_cost, reserved0), "a cost");
     context(ctx).result->flops = cost->flops;
+    context(ctx).result->bytes_moved = cost->bytes_moved;
   });
 }
 

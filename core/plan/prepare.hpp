@@ -59,7 +59,7 @@ struct PrepareResult {
   std::uint64_t workspace_bytes = 0;
   std::uint64_t workspace_alignment = 64;
   std::string variant;
-  std::uint64_t flops = 0;
+  std::uint64_t flops = 0, bytes_moved = 0;  ///< of a run, for traces; 0: unknown
 };
 
 /// What goes into it.

@@ -21,6 +21,11 @@ Span RunContext::span_of(const Step& step) const {
   span.details = {{"kernel", step.label}, {"device", device}};
   if (views) span.details.emplace_back("bytes", "0");
   if (computes) span.details.emplace_back("op", program_.graph().node(step.node).op_type);
+  if (step.kernel != nullptr) {
+    const PrepareResult& said = step.kernel->said;
+    if (said.flops > 0) span.details.emplace_back("flops", std::to_string(said.flops));
+    if (said.bytes_moved > 0) span.details.emplace_back("bytes", std::to_string(said.bytes_moved));
+  }
   span.run = run_id_;
   return span;
 }

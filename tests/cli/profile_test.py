@@ -3,6 +3,8 @@
 
 import json
 
+import numpy as np
+
 import program
 from program import X, model, node, value
 
@@ -66,6 +68,15 @@ class Profile(program.ProgramTest):
                 self.assertEqual(lanes[event["tid"]], "cpu")
                 self.assertGreaterEqual(event["ts"], run["ts"])
                 self.assertLessEqual(event["ts"] + event["dur"], run["ts"] + run["dur"] + 0.001)
+
+    def test_nodes_say_how_much_they_compute(self):
+        path = self.save(model([node("MatMul", ["x", "x"], ["y"], name="product")], [value("x", shape=(8, 8))], [value("y")]))
+        feed = f"x={self.save(np.ones((8, 8), np.float32), 'square.npy')}"
+        self.succeed("run", path, "--input", feed, "--profile", "product.json")
+        events = json.loads((self.folder / "product.json").read_text())["traceEvents"]
+        args = next(e["args"] for e in events if e["name"] == "product" and e["cat"] == "node")
+        self.assertEqual(args["flops"], str(2 * 8 * 8 * 8))
+        self.assertEqual(args["bytes"], str(3 * 8 * 8 * 4))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // Who gets a node, and the reason of everybody who did not; patterns of rules; cutting a graph.
 #include "core/plan/placement.hpp"
 
+#include "core/plan/cost_model.hpp"
 #include "core/plan/rule_pattern.hpp"
 #include "tests/unit/plan/stub_device.hpp"
 
@@ -230,6 +231,38 @@ TEST_F(PlacementTest, CutKeepsWhatLeadsToTheFetches) {
   const auto both = graph_of({{"x", "va"}, {"vb"}});
   EXPECT_EQ(both->node_count(), 1u) << "a value that is fed is not computed";
   EXPECT_EQ(model_.graph.node_count(), 3u) << "the model stays as it is";
+}
+
+/// Kernels of the same operators whose authors say how long they take.
+template <int kRelu, int kAdd>
+sdk::KernelList kernels_that_take() {
+  const auto entry = [](const char* op) { return std::move(sdk::op(op).name(op)); };
+  return {entry("Relu")
+              .cost([](const sdk::Node&, bp_cost& cost) { cost.exec_ns = kRelu; })
+              .kernel<StubKernel>(),
+          entry("Add")
+              .match([](const sdk::Node& node) {
+                if (node.name() == "refused") sdk::unsupported("this one is not taken");
+              })
+              .cost([](const sdk::Node&, bp_cost& cost) { cost.exec_ns = kAdd; })
+              .kernel<StubKernel>()};
+}
+
+TEST_F(PlacementTest, WhatKernelsSayTheyCostDecidesWhereCostsDo) {
+  add("Add", {"y", "x"}, "z", "refused");
+  first_.kernels = kernels_that_take<9'000'000, 1'000>();
+  second_.kernels = kernels_that_take<1'000, 9'000'000>();
+  second_.kernels.push_back(kernel("Add"));
+  use(first_);
+  use(second_);
+  EXPECT_EQ(device(placed(), 0), 0) << "by preference";
+  devices_.costs = std::make_shared<CostModel>(devices_);
+  const PlacedGraph result = placed();
+  EXPECT_EQ(device(result, 0), 1);
+  EXPECT_EQ(codes(result, 0), "first cheaper_elsewhere");
+  EXPECT_EQ(device(result, 1), 0);
+  EXPECT_EQ(device(result, 2), 1);
+  EXPECT_EQ(device(result, 3), 1) << "the first's kernel refuses it, whatever it would cost";
 }
 
 TEST_F(PlacementTest, CutRefusesWhatCannotBe) {

@@ -289,9 +289,15 @@ class KernelBuilder {
   KernelBuilder& output_roles(std::initializer_list<std::int32_t> roles) {
     return storage_->output_roles = roles, *this;
   }
-  /// Looks closer before a node is placed: bool-free, throws unsupported(reason).
+  /// Looks closer before a node is placed: returns where the kernel takes it, and throws unsupported(reason) where not.
   KernelBuilder& match(void (*function)(const Node& node)) {
     match_ = function;
+    return *this;
+  }
+  /// What a node that `match` takes is expected to cost, of what is known before it is placed: read with
+  /// `placement=cost`. `function` fills what it knows, exec_ns in nanoseconds, and leaves the rest 0.
+  KernelBuilder& cost(void (*function)(const Node& node, bp_cost& cost)) {
+    cost_ = function;
     return *this;
   }
 
@@ -327,6 +333,7 @@ class KernelBuilder {
   /// What the def's `self` is, where there is anything to keep.
   struct Hooks {
     void (*match)(const Node&) = nullptr;
+    void (*cost)(const Node&, bp_cost&) = nullptr;
     std::shared_ptr<void> make;
   };
   Hooks& hooks() {
@@ -391,10 +398,15 @@ class KernelBuilder {
     def.input_role_count = static_cast<std::uint32_t>(storage.input_roles.size());
     def.output_roles = storage.output_roles.data();
     def.output_role_count = static_cast<std::uint32_t>(storage.output_roles.size());
-    if (match_ != nullptr) {
+    if (match_ != nullptr || cost_ != nullptr) {
       hooks().match = match_;
-      def.match = [](void* self, bp_device*, const bp_node* node, bp_cost*) {
-        return guarded([&] { static_cast<const Hooks*>(self)->match(Node(node)); });
+      hooks().cost = cost_;
+      def.match = [](void* self, bp_device*, const bp_node* node, bp_cost* cost) {
+        return guarded([&] {
+          const auto* known = static_cast<const Hooks*>(self);
+          if (known->match != nullptr) known->match(Node(node));
+          if (known->cost != nullptr && cost != nullptr) known->cost(Node(node), *cost);
+        });
       };
     }
     return storage_;
@@ -402,6 +414,7 @@ class KernelBuilder {
 
   std::shared_ptr<KernelStorage> storage_;
   void (*match_)(const Node&) = nullptr;
+  void (*cost_)(const Node&, bp_cost&) = nullptr;
 };
 
 /// Starts an entry for an operator.

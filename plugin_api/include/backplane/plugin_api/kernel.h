@@ -182,7 +182,8 @@ typedef struct bp_prepare_api {
    * Ownership: none. Threads: the calling one. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
   bp_status* (*ignore_input)(bp_prepare_ctx* ctx, uint32_t input);
 
-  /* The algorithm chosen, shown to users after the kernel's name ("winograd 4x4"), and its cost.
+  /* The algorithm chosen, shown to users after the kernel's name ("winograd 4x4"), and what a run of it costs, of which
+   * traces show `flops` and `bytes_moved`. Placement comes before: it asks `match`.
    * Ownership: copied. Threads: the calling one. Errors: BP_INVALID_ARGUMENT. Since: 1.0 */
   bp_status* (*set_variant)(bp_prepare_ctx* ctx, const char* text);
   bp_status* (*set_cost)(bp_prepare_ctx* ctx, const bp_cost* cost);
@@ -259,7 +260,7 @@ typedef struct bp_kernel_def {
   void* self;         /* handed to `match` and `create` */
 
   /* Optional: looks closer than types can. Success means that `create` will take the node, with the shapes
-   * known by then; the same node gets the same answer. `cost` may be filled.
+   * known by then; the same node gets the same answer. `cost` may be filled, for sessions with `placement=cost`.
    * Ownership: all borrowed for the call. Threads: any.
    * Errors: BP_UNSUPPORTED with the reason. BP_DEVICE_LOST and BP_OUT_OF_MEMORY end the session's making; any
    * other code is warned of, and the node goes to the next kernel. Since: 1.0 */
