@@ -105,6 +105,7 @@ Executable::Executable(const ProgramContext& context, Cut cut, ArenaPool* arenas
       trace_(trace),
       generation_(std::make_shared<Generation>()) {
   generation_->program = std::make_unique<Program>(context_, cut_, refusals_);
+  newest_ = generation_.get();
 }
 
 Executable::~Executable() {
@@ -471,14 +472,20 @@ void Executable::provide_fetch(const Segment& segment, const Run& run, const Add
   }
 }
 
+void Executable::note(const std::shared_ptr<Generation>& generation,
+                      const std::shared_ptr<const Segment>& segment,
+                      std::vector<std::uint64_t> arena_bytes) {
+  const std::lock_guard lock(mutex_);
+  last_segment_ = segment;
+  last_generation_ = generation;
+  arena_bytes_ = std::move(arena_bytes);
+  last_noted_ = segment.get();
+}
+
 void Executable::note_run(const Run& run, const std::shared_ptr<const Segment>& segment,
                           const RunContext& context) {
   if (last_noted_.load(std::memory_order_relaxed) == segment.get()) return;
-  const std::lock_guard lock(mutex_);
-  last_segment_ = segment;
-  last_generation_ = run.generation;
-  arena_bytes_ = context.arena_bytes();
-  last_noted_ = segment.get();
+  note(run.generation, segment, context.arena_bytes());
 }
 
 void Executable::run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context) {
@@ -512,10 +519,10 @@ const std::shared_ptr<PlanNode>& Executable::find_plan_of(const Run& run, RunCon
   PlanMemo* memo = run.settings.memo;
   if (memo == nullptr) return looked_up = first_plan(run, &context);
   make_run_key(run, memo->scratch);
-  if (memo->plan == nullptr || memo->program != run.generation || memo->key != memo->scratch) {
+  if (memo->plan == nullptr || memo->generation != run.generation || memo->key != memo->scratch) {
     memo->plan = first_plan(run, &context);
-    memo->program = run.generation;
-    memo->key = memo->scratch;
+    memo->generation = run.generation;
+    memo->key.swap(memo->scratch);  // nothing here throws: key and plan belong together
   }
   return memo->plan;
 }
@@ -556,25 +563,24 @@ void Executable::attempt_preparing(const Run& run) {
   });
 }
 
+/// The newest. That of the caller's last run costs no lock.
+std::shared_ptr<Generation> Executable::newest(const PlanMemo* memo) const {
+  if (memo != nullptr && memo->generation != nullptr &&
+      memo->generation.get() == newest_.load(std::memory_order_acquire))
+    return memo->generation;
+  return generation();
+}
+
 template <class Attempt>
-void Executable::with_generations(const RunValues& feeds, const RunValues& fetches,
-                                  const RunSettings& settings, const Attempt& attempt) {
-  PlanMemo* memo = settings.memo;
-  HostViewWishes own_wishes;
-  HostViewWishes& wishes = memo != nullptr ? memo->wishes : own_wishes;
+auto Executable::with_generations(const PlanMemo* memo, const Attempt& attempt) {
   while (true) {
-    const bool current = memo != nullptr && memo->program != nullptr &&
-                         memo->generation == generation_number_.load(std::memory_order_acquire);
-    const std::uint64_t number = generation_number_.load(std::memory_order_acquire);
-    const Run run{current ? memo->program : generation(), feeds, fetches, settings, wishes};
+    const std::shared_ptr<Generation> current = newest(memo);
     try {
-      attempt(run);
-      if (memo != nullptr) memo->generation = number;
-      return;
+      return attempt(current);
     } catch (const KernelRefused& refused) {
-      replace_generation(run.generation, refused);
+      replace_generation(current, refused);
     } catch (const DeviceFull& full) {
-      make_room(run.generation, full);
+      make_room(current, full);
     } catch (const ViewRefused& refused) {
       if (!copies_all_.exchange(true))
         context_.logger->info("inputs and outputs are copied: ", refused.text);
@@ -582,14 +588,24 @@ void Executable::with_generations(const RunValues& feeds, const RunValues& fetch
   }
 }
 
+void Executable::run_or_prepare(const RunValues& feeds, const RunValues& fetches,
+                                const RunSettings& settings,
+                                void (Executable::*attempt)(const Run&)) {
+  HostViewWishes own_wishes;
+  HostViewWishes& wishes = settings.memo != nullptr ? settings.memo->wishes : own_wishes;
+  with_generations(settings.memo, [&](const std::shared_ptr<Generation>& generation) {
+    (this->*attempt)({generation, feeds, fetches, settings, wishes});
+  });
+}
+
 void Executable::run(const RunValues& feeds, const RunValues& fetches,
                      const RunSettings& settings) {
-  with_generations(feeds, fetches, settings, [this](const Run& run) { attempt(run); });
+  run_or_prepare(feeds, fetches, settings, &Executable::attempt);
 }
 
 void Executable::prepare(const RunValues& feeds, const RunValues& fetches,
                          const RunSettings& settings) {
-  with_generations(feeds, fetches, settings, [this](const Run& run) { attempt_preparing(run); });
+  run_or_prepare(feeds, fetches, settings, &Executable::attempt_preparing);
 }
 
 void Executable::synchronize() {
@@ -611,21 +627,12 @@ std::shared_ptr<const Segment> Executable::plan(const RunValues& feeds) {
   const RunValues no_fetches;
   const RunSettings settings;
   HostViewWishes wishes;
-  while (true) {
-    const Run run{generation(), feeds, no_fetches, settings, wishes};
-    try {
-      std::shared_ptr<const Segment> segment = first_plan(run, nullptr)->segment;
-      const std::lock_guard lock(mutex_);
-      last_segment_ = segment;
-      last_generation_ = run.generation;
-      arena_bytes_ = segment->arena_bytes;
-      return segment;
-    } catch (const KernelRefused& refused) {
-      replace_generation(run.generation, refused);
-    } catch (const DeviceFull& full) {
-      make_room(run.generation, full);
-    }
-  }
+  return with_generations(nullptr, [&](const std::shared_ptr<Generation>& generation) {
+    const Run run{generation, feeds, no_fetches, settings, wishes};
+    std::shared_ptr<const Segment> segment = first_plan(run, nullptr)->segment;
+    note(generation, segment, segment->arena_bytes);
+    return segment;
+  });
 }
 
 void Executable::replace_generation(const std::shared_ptr<Generation>& old,
@@ -642,7 +649,7 @@ void Executable::build_next() {
   auto next = std::make_shared<Generation>();
   next->program = std::make_unique<Program>(context_, cut_, refusals_);
   generation_ = std::move(next);
-  ++generation_number_;
+  newest_.store(generation_.get(), std::memory_order_release);
 }
 
 /// Throws DeviceFull where a plan's arenas and the weights are too large for a device's limit. What runs take besides
@@ -760,38 +767,40 @@ std::vector<SharedState> states_of_body(const Program& program,
 
 std::vector<ValueState> Executable::plan_body(const std::vector<ValueState>& feeds,
                                               const BodyPlaces& places) {
-  while (true) {
-    const std::shared_ptr<Generation> current = generation();
-    Program& program = *current->program;
-    try {
-      const std::lock_guard lock(current->planning);
-      std::vector<SharedState> values = states_of_body(program, feeds);
-      PlanKey key;
-      if (make_key(program, feeds, places, key)) {
-        std::shared_ptr<PlanNode> plan = find_plan(current->plans, key);
-        if (plan == nullptr)
-          plan = first_plan(*current, std::move(key), std::move(values), &places, HostViewWishes());
-        values = plan->segment->values;
-        const std::lock_guard last(mutex_);
-        if (last_segment_ == nullptr) last_segment_ = plan->segment;
-      } else {
-        place_feeds(program, &places, values);
-        values = walk_shapes(program, 0, std::move(values)).values;
-      }
-      std::vector<ValueState> states;
-      for (const ValueId fetch : program.fetches()) {
-        const SharedState& state = values[static_cast<std::size_t>(fetch)];
-        const bool is_constant =
-            state->kind == ValueState::Kind::Unset && program.placed().is_constant(fetch);
-        states.push_back(is_constant ? *state_of_constant(program, fetch) : *state);
-      }
-      return states;
-    } catch (const KernelRefused& refused) {
-      replace_generation(current, refused);
-    } catch (const DeviceFull& full) {
-      make_room(current, full);
+  return with_generations(nullptr, [&](const std::shared_ptr<Generation>& generation) {
+    return plan_body_of(generation, feeds, places);
+  });
+}
+
+std::vector<ValueState> Executable::plan_body_of(const std::shared_ptr<Generation>& generation,
+                                                 const std::vector<ValueState>& feeds,
+                                                 const BodyPlaces& places) {
+  Program& program = *generation->program;
+  const std::lock_guard lock(generation->planning);
+  std::vector<SharedState> values = states_of_body(program, feeds);
+  PlanKey key;
+  if (make_key(program, feeds, places, key)) {
+    std::shared_ptr<PlanNode> plan = find_plan(generation->plans, key);
+    if (plan == nullptr)
+      plan = first_plan(*generation, std::move(key), std::move(values), &places, HostViewWishes());
+    values = plan->segment->values;
+    const std::lock_guard last(mutex_);
+    if (last_segment_ == nullptr) {
+      last_segment_ = plan->segment;
+      last_generation_ = generation;
     }
+  } else {
+    place_feeds(program, &places, values);
+    values = walk_shapes(program, 0, std::move(values)).values;
   }
+  std::vector<ValueState> states;
+  for (const ValueId fetch : program.fetches()) {
+    const SharedState& state = values[static_cast<std::size_t>(fetch)];
+    const bool is_constant =
+        state->kind == ValueState::Kind::Unset && program.placed().is_constant(fetch);
+    states.push_back(is_constant ? *state_of_constant(program, fetch) : *state);
+  }
+  return states;
 }
 
 }  // namespace backplane::core

@@ -32,9 +32,8 @@ struct Generation {
 
 /// The plan that a caller used last; makes the next run with equal feeds skip the look-up. One per caller.
 struct PlanMemo {
-  std::uint64_t generation = 0;
   PlanKey key, scratch;
-  std::shared_ptr<Generation> program;
+  std::shared_ptr<Generation> generation;  ///< of the plan
   std::shared_ptr<PlanNode> plan;
   HostViewWishes wishes;  ///< of the present run
   HostViews views;        ///< of the caller's feeds and fetches
@@ -154,9 +153,15 @@ class Executable : public Body {
   void in_context(const Run& run, const Work& work);
   void attempt(const Run& run);
   void attempt_preparing(const Run& run);
+  std::shared_ptr<Generation> newest(const PlanMemo* memo) const;
+  /// Returns what attempt(generation) does, of the first generation in which no node has to go elsewhere.
   template <class Attempt>
-  void with_generations(const RunValues& feeds, const RunValues& fetches,
-                        const RunSettings& settings, const Attempt& attempt);
+  auto with_generations(const PlanMemo* memo, const Attempt& attempt);
+  void run_or_prepare(const RunValues& feeds, const RunValues& fetches, const RunSettings& settings,
+                      void (Executable::*attempt)(const Run&));
+  std::vector<ValueState> plan_body_of(const std::shared_ptr<Generation>& generation,
+                                       const std::vector<ValueState>& feeds,
+                                       const BodyPlaces& places);
   void run_segments(const Run& run, std::shared_ptr<PlanNode> plan, RunContext& context);
   void check_apart(const Segment& segment, const Run& run, const AddressFilter& fed,
                    std::size_t fetch, int slot) const;
@@ -164,6 +169,8 @@ class Executable : public Body {
   void provide_fetch(const Segment& segment, const Run& run, const AddressFilter& fed, int fetch,
                      int slot) const;
   void own_fetch(const Run& run, std::size_t fetch, const ValueState& state) const;
+  void note(const std::shared_ptr<Generation>& generation,
+            const std::shared_ptr<const Segment>& segment, std::vector<std::uint64_t> arena_bytes);
   void note_run(const Run& run, const std::shared_ptr<const Segment>& segment,
                 const RunContext& context);
   void replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused);
@@ -189,13 +196,14 @@ class Executable : public Body {
       moved_;  ///< nodes for want of memory, as the log knows, by device
   mutable std::mutex mutex_;
   std::shared_ptr<Generation> generation_;
+  /// generation_, to be compared with that of a memo, which no other can have the address of
+  std::atomic<const Generation*> newest_{nullptr};
   std::shared_ptr<Generation> last_generation_;  ///< of the segment below, whose kernels it has
   std::shared_ptr<const Segment> last_segment_;
   std::vector<std::uint64_t> arena_bytes_;
   std::atomic<const Segment*> last_noted_{nullptr};
   std::atomic<double> plan_ms_{0};
   std::atomic<bool> copies_all_{false};  ///< a device that could view host memory refused to
-  std::atomic<std::uint64_t> generation_number_{1};
   std::array<std::atomic<Idle*>, 16>
       idle_{};  ///< run contexts nobody uses; taking one is one exchange
 };

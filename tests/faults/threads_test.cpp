@@ -1,6 +1,7 @@
 // Many threads at a time: runs of one session, sessions that come and go, failures meanwhile.
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <cmath>
 #include <functional>
 #include <thread>
@@ -159,6 +160,81 @@ TEST_F(Threads, ClaimsAndRewritesOfRandomGraphs) {
     EXPECT_EQ(wrong, 0) << "seed " << seed << "\n" << graph.describe();
     EXPECT_EQ(findings(), "");
   }
+}
+
+/// x + b0 + b1 + ..., each of which the null provider adds only to what has its dims.
+class Sums {
+ public:
+  static constexpr int kNodes = 32;
+
+  Sums() : session_(model(), {}, {}, {"null", "fakegpu:0"}) {
+    std::vector<std::string> feeds{"x"};
+    for (int node = 0; node < kNodes; ++node) feeds.push_back(text("b", node));
+    executable_ = session_.core().route(feeds, {text("s", kNodes - 1)}).executable;
+  }
+  const Executable& executable() const { return *executable_; }
+  /// The first element of a sum of ones. `narrow`: the node whose second summand has one row; -1: none.
+  float run(int narrow, PlanMemo* memo) const {
+    std::vector<RuntimeValue> values(executable_->cut().feeds.size());
+    RunValues feeds;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const bool is_narrow = executable_->cut().feeds[i] == text("b", narrow);
+      values[i].set_owned_tensor(DataType::Float, {is_narrow ? 1 : 2, 4});
+      std::fill_n(static_cast<float*>(values[i].description.host_ptr), is_narrow ? 4 : 8, 1.0f);
+      feeds.push_back(&values[i]);
+    }
+    RuntimeValue sum;
+    RunSettings settings;
+    settings.memo = memo;
+    executable_->run(feeds, {&sum}, settings);
+    return *static_cast<const float*>(sum.description.host_ptr);
+  }
+
+ private:
+  static std::string model() {
+    ModelMaker maker;
+    maker.input("x", {-1, 4});
+    for (int node = 0; node < kNodes; ++node) {
+      maker.input(text("b", node), {-1, 4});
+      maker.node(text("add", node), "Add", {node == 0 ? "x" : text("s", node - 1), text("b", node)},
+                 text("s", node));
+    }
+    return maker.output(text("s", kNodes - 1)).bytes();
+  }
+
+  MixedSession session_;
+  std::shared_ptr<Executable> executable_;
+};
+
+/// Nodes leave their provider, one after another, for shapes that it refuses. Whoever runs meanwhile with what it knows of
+/// its last run goes on with the program that has come of it.
+TEST_F(Threads, RunWhileTheProgramIsReplaced) {
+  providers();
+  const Sums sums;
+  std::barrier round_begins(kThreads), round_ends(kThreads);
+  std::atomic<int> wrong{0}, left_behind{0};
+  std::atomic<int> replaced{-1};  // the last node that has left
+  on_threads([&](int thread) {
+    PlanMemo memo;
+    const auto run = [&](int narrow) {
+      wrong += sums.run(narrow, &memo) != 1 + Sums::kNodes ? 1 : 0;
+    };
+    for (int node = 0; node < Sums::kNodes; ++node) {
+      run(-1);
+      round_begins.arrive_and_wait();
+      if (thread == 0) {
+        run(node);
+        replaced = node;
+      }
+      while (replaced < node) run(-1);
+      run(-1);
+      left_behind += memo.generation != sums.executable().generation() ? 1 : 0;
+      round_ends.arrive_and_wait();
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(left_behind, 0);
+  EXPECT_EQ(findings(), "");
 }
 
 /// Branches at the same time, on the null provider alone: several runs share the pool.
