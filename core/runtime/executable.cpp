@@ -117,14 +117,9 @@ std::shared_ptr<Generation> Executable::generation() const {
   return generation_;
 }
 
-std::shared_ptr<const Segment> Executable::last_segment() const {
-  const std::lock_guard lock(mutex_);
-  return last_segment_;
-}
-
 Executable::Last Executable::last() const {
   const std::lock_guard lock(mutex_);
-  return {last_generation_, last_segment_};
+  return {last_generation_ != nullptr ? last_generation_ : generation_, last_segment_};
 }
 
 PlanRecord Executable::record() const {

@@ -99,10 +99,9 @@ class Executable : public Body {
   /// Waits for what runs that were not synchronized left going on. Throws what the first of them failed with.
   void synchronize();
 
-  /// The program and the first segment that ran or was planned last (null: none yet).
+  /// The newest program.
   std::shared_ptr<Generation> generation() const;
-  std::shared_ptr<const Segment> last_segment() const;
-  /// Both at once, of the same program.
+  /// The first segment that ran or was planned last (null: none yet), and its program, which may have been replaced since.
   struct Last {
     std::shared_ptr<Generation> generation;
     std::shared_ptr<const Segment> segment;

@@ -115,9 +115,9 @@ class Fates {
       if (program.node(id).control == nullptr) continue;
       for (const ControlBody& body : program.node(id).control->bodies) {
         const auto& executable = static_cast<const Executable&>(*body.body);
-        const std::shared_ptr<const Segment> last = executable.last_segment();
-        segments_.push_back(last);
-        add(executable.generation(), last.get());
+        const auto [generation, segment_of_body] = executable.last();
+        segments_.push_back(segment_of_body);
+        add(generation, segment_of_body.get());
       }
     }
   }
@@ -368,9 +368,8 @@ std::vector<std::string> Session::remarks_on_devices() const {
 }
 
 std::string Session::explain() {
-  const std::shared_ptr<Generation> generation = default_->generation();
+  const auto [generation, segment] = default_->last();
   const Program& program = *generation->program;
-  const std::shared_ptr<const Segment> segment = default_->last_segment();
   Fates fates(model_, generation, segment.get(), devices_);
 
   Json json;
@@ -408,8 +407,7 @@ std::string Session::explain() {
 }
 
 std::string Session::statistics() {
-  const std::shared_ptr<Generation> generation = default_->generation();
-  const std::shared_ptr<const Segment> segment = default_->last_segment();
+  const auto [generation, segment] = default_->last();
   Fates fates(model_, generation, segment.get(), devices_);
   Json json;
   json["load_ms"] = load_ms_;

@@ -58,6 +58,27 @@ TEST_F(MixedPlacement, ThreeDevicesInOneGraph) {
   EXPECT_EQ(reasons[0]["code"], "rule");
 }
 
+/// A node leaves its provider for a run that then fails: what is told is of the last run that there was.
+TEST_F(MixedPlacement, AnExplanationIsOfOneProgram) {
+  environment()->plugins().load(BACKPLANE_TEST_FIXTURES_DIR "/null_provider.so");
+  ModelMaker maker;
+  maker.input("x", {-1, 4}).input("b", {-1, 4}).node("sum", "Add", {"x", "b"}, "y").output("y");
+  MixedSession session(maker.bytes(), {}, {}, {"null", "fakegpu:0"});
+  const Tensor two = random_tensor({2, 4}, 1), one = random_tensor({1, 4}, 2);
+  session.run({{"x", two}, {"b", two}});
+  const std::string before = session.core().explain();
+  EXPECT_EQ(row_of(Json::parse(before), "sum")["kernel"], "null:add") << before;
+
+  RuntimeValue x, b, y;
+  x.set_owned_tensor(DataType::Float, two.dims);
+  b.set_owned_tensor(DataType::Float, one.dims);
+  y.set_owned_tensor(DataType::Float, {3, 4});
+  EXPECT_THROW(session.core().run({{"x", &x}, {"b", &b}}, {{"y", &y}}), Error);
+  EXPECT_EQ(session.core().explain(), before);
+  session.run({{"x", two}, {"b", one}});
+  EXPECT_EQ(row_of(Json::parse(session.core().explain()), "sum")["provider"], "fakegpu:0");
+}
+
 TEST_F(MixedPlacement, ExplanationListsEveryCopyOnce) {
   MixedSession session(three_devices(), kThreeDevices);
   std::multiset<std::string> copies;
