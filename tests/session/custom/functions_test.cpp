@@ -66,6 +66,30 @@ TEST(CustomOps, C1AFunctionThatWantsToBeAloneIsCalledOnceAtATime) {
   EXPECT_EQ(most, 1);
 }
 
+TEST(CustomOps, C1AFunctionThatDiffersFromCallToCallIsNeverFolded) {
+  for (const bool differs : {false, true}) {
+    std::atomic<int> calls{0};
+    CustomOpDomain ops(kDomain);
+    FunctionOp& count = ops.Function(
+        "Count", [&](In<float> x, Out<float> y) { y[0] = x[0] + static_cast<float>(++calls); });
+    if (differs) count.not_deterministic();
+    Options options;
+    options.add_custom_ops(ops);
+    Graph graph = graph_with(options);
+    graph.add_value("x", floats({1}));
+    graph.add_initializer("start", tensor({10}));
+    graph.add_node("Count", {"start"}, {"counted"}, "count", kDomain);
+    graph.add_node("Add", {"x", "counted"}, {"y"});
+    const Session session(environment(), graph, options);
+    const int before = calls;
+    for (int run = 1; run <= 3; ++run) {
+      const float counted = differs ? static_cast<float>(before + run) : 1;
+      EXPECT_THAT(elements(session.run({{"x", tensor({0})}})[0]), ElementsAre(10 + counted));
+    }
+    EXPECT_EQ(before, differs ? 0 : 1);
+  }
+}
+
 TEST(CustomOps, C1NamesMayBeLeftOut) {
   CustomOpDomain ops(kDomain);
   ops.Function("Foo", [](In<float> x, Attr<float> alpha, Out<float> y) { y[0] = x[0] + *alpha; });

@@ -131,6 +131,29 @@ class Weigh {
   }
 };
 
+/// y = x and, where somebody wants it, a mask of it.
+class WithMask {
+ public:
+  struct Prepared {
+    void compute(const sdk::ComputeContext& ctx) const {
+      const sdk::Tensor x = ctx.input(0);
+      std::copy_n(x.data<float>(), x.size(), ctx.output(0).mutable_data<float>());
+      if (ctx.has_output(1)) std::fill_n(ctx.output(1).mutable_data<bool>(), x.size(), true);
+    }
+  };
+  WithMask(const sdk::CreateContext&, const sdk::Node& node) : has_mask_(node.output(1)) {}
+  Prepared prepare(sdk::PrepareContext& ctx) const {
+    EXPECT_EQ(ctx.output_wanted(1), has_mask_);
+    ctx.set_output(0, sdk::DataType::Float, ctx.input(0).dims());
+    if (has_mask_) ctx.set_output(1, sdk::DataType::Bool, ctx.input(0).dims());
+    ctx.set_variant(has_mask_ ? "and the mask" : "alone");
+    return {};
+  }
+
+ private:
+  bool has_mask_;
+};
+
 /// A kernel of Neg that makes an operator Neg.
 class Endless {
  public:
@@ -154,6 +177,7 @@ class OperatorTest : public PlanTest {
         sdk::op("Relu").name("positive").flags(BP_KERNEL_DATA_DEPENDENT).kernel<Positive>(),
         sdk::op("Expand").name("fill").roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE}).kernel<Fill>(),
         sdk::op("Mul").name("weigh").roles({BP_INPUT_DATA, BP_INPUT_WEIGHT}).kernel<Weigh>(),
+        sdk::op("Dropout").name("copy").kernel<WithMask>(),
         sdk::op("Neg").name("endless").kernel<Endless>()};
     use(provider_);
     devices_.schemas = &schemas_;
@@ -274,6 +298,29 @@ TEST_F(OperatorTest, WeightsAreShownToComputeAlone) {
   fill(y, {2}, {0, 0});
   plan.compute(Run(devices_, &threads_).get(), {of(x), sdk::Tensor(nullptr)}, {of(y)});
   EXPECT_EQ(elements(of(y)), (Floats{15, 24}));
+}
+
+TEST_F(OperatorTest, LeavesOutWhatNobodyWants) {
+  RuntimeValue x, y, mask;
+  fill(x, {2}, {5, 6});
+  mask.set_owned_tensor(DataType::Bool, {2});
+  const Run run(devices_, &threads_);
+  for (const bool omitted : {false, true}) {
+    sdk::OperatorDraft draft("Dropout", 13);
+    draft.input(sdk::DataType::Float).outputs(2);
+    if (omitted) draft.omit_output(1);
+    const sdk::Operator op(create_ctx(), draft);
+    bp_prepare_ctx raw = sdk::abi_struct<bp_prepare_ctx>();
+    raw.threads = &threads_;
+    sdk::TensorShape shape(sdk::DataType::Float, {2});
+    const sdk::OperatorPlan plan = op.prepare(sdk::PrepareContext(&raw), {shape.get()});
+    EXPECT_STREQ(plan.kernel(), omitted ? "copy alone" : "copy and the mask");
+    fill(y, {2}, {0, 0});
+    *static_cast<bool*>(mask.description.host_ptr) = false;
+    plan.compute(run.get(), {of(x)}, {of(y), omitted ? sdk::Tensor(nullptr) : of(mask)});
+    EXPECT_EQ(elements(of(y)), (Floats{5, 6}));
+    EXPECT_EQ(*static_cast<bool*>(mask.description.host_ptr), !omitted);
+  }
 }
 
 TEST_F(OperatorTest, RefusesTensorsThatDoNotFitThePlan) {

@@ -6,6 +6,7 @@
 #include "backplane/plugin.hpp"
 #include "core/plugin_host/graph_view.hpp"
 #include "core/plugin_host/host_api.hpp"
+#include "core/plugin_host/plugin_description.hpp"
 #include "core/plugin_host/runtime_value.hpp"
 #include "core/plugin_host/status.hpp"
 
@@ -44,6 +45,20 @@ TEST_F(SdkPlugin, StartsWithoutHooks) {
   ASSERT_EQ(init(), nullptr);
   EXPECT_EQ(sdk::host_table, &host_api());
   shutdown();
+}
+
+TEST_F(SdkPlugin, RefusesHostsThatAreOlderThanWhatItNeeds) {
+  plugin_.on_init([](const bp_host_api&) {});
+  plugin_.require_minor(BP_ABI_MINOR);
+  check_description(plugin_.raw());
+  plugin_.require_minor(BP_ABI_MINOR + 1);
+  try {
+    check_description(plugin_.raw());
+    FAIL() << "an older host took it";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::Incompatible);
+    EXPECT_NE(error.message().find("update the host"), std::string::npos) << error.message();
+  }
 }
 
 class SdkValues : public testing::Test {
