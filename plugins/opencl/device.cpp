@@ -86,7 +86,6 @@ DeviceTraits read_traits(cl_device_id id) {
   traits.is_cpu = (device_value<cl_device_type>(id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
   traits.shares_host_memory = device_value<cl_bool>(id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
   traits.has_double = has_extension(id, "cl_khr_fp64");
-  traits.has_half = has_extension(id, "cl_khr_fp16");
   traits.runs_out_of_order =
       (device_value<cl_command_queue_properties>(id, CL_DEVICE_QUEUE_PROPERTIES) &
        CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
@@ -96,7 +95,6 @@ DeviceTraits read_traits(cl_device_id id) {
   traits.max_group_items = device_value<std::size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
   traits.memory_bytes = device_value<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   traits.max_buffer_bytes = device_value<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-  traits.local_bytes = device_value<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE);
   traits.alignment =
       std::max<std::uint64_t>(128, device_value<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
   return traits;

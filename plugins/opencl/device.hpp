@@ -22,14 +22,12 @@ struct DeviceTraits {
   bool is_cpu = false;
   bool shares_host_memory = false;
   bool has_double = false;
-  bool has_half = false;
   bool runs_out_of_order = false;  ///< has queues that do
   std::uint32_t compute_units = 1;
   std::uint32_t vector_width = 4;  ///< floats in a vector register; of meaning on processors
   std::size_t max_group_items = 1;
   std::uint64_t memory_bytes = 0;
   std::uint64_t max_buffer_bytes = 0;
-  std::uint64_t local_bytes = 0;
   std::uint64_t alignment = 128;
 };
 

@@ -23,7 +23,6 @@ class ArenaAudit {
   /// Two pieces that live at the same time on the same bytes, or what is written over too early, in words; "" when there
   /// is nothing.
   std::string overlap() const;
-  std::size_t piece_count() const { return pieces_.size(); }
 
   /// Makes `segment`, a plan like the audited one, fill each piece with NaN before it is first written and after it is
   /// last read, and each workspace before its step. All steps are put in one order, so nothing races.

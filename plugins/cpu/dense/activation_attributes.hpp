@@ -6,21 +6,18 @@
 
 namespace backplane::cpu {
 
-/// Reads the attributes "activation", "activation_alpha" and "activation_beta"; none: no activation.
+inline constexpr const char* kActivation = "activation";
+inline constexpr const char* kActivationAlpha = "activation_alpha";
+inline constexpr const char* kActivationBeta = "activation_beta";
+
+/// Reads what the rewrite wrote; nothing: no activation.
 inline Activation read_activation(const sdk::Node& node) {
   Activation activation;
-  if (!node.has("activation")) return activation;
-  activation.kind = activation_kind(node.get_string("activation", ""));
-  activation.alpha = node.get_float("activation_alpha", activation.alpha);
-  activation.beta = node.get_float("activation_beta", activation.beta);
+  if (!node.has(kActivation)) return activation;
+  activation.kind = activation_kind(node.get_string(kActivation, ""));
+  activation.alpha = node.get_float(kActivationAlpha, activation.alpha);
+  activation.beta = node.get_float(kActivationBeta, activation.beta);
   return activation;
-}
-
-/// Writes what read_activation reads.
-inline void write_activation(sdk::NodeDraft& draft, const Activation& activation) {
-  draft.attribute("activation", std::string(activation_name(activation.kind)));
-  draft.attribute("activation_alpha", activation.alpha);
-  draft.attribute("activation_beta", activation.beta);
 }
 
 }  // namespace backplane::cpu

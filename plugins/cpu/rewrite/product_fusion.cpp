@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "plugins/cpu/dense/activation_attributes.hpp"
 #include "plugins/cpu/dense/weight_attributes.hpp"
 #include "plugins/cpu/rewrite/activation_match.hpp"
 #include "plugins/cpu/rewrite/addend_match.hpp"
@@ -51,7 +52,7 @@ void take_transpose(WorkingGraph& graph, WorkNode* node) {
 /// Of weights of 4 or 8 bits; the loop over the nodes may come to one again.
 void fuse_narrow_matmul(WorkingGraph& graph, WorkNode* node) {
   const sdk::ValueInfo y = graph.info(node->outputs[0]);
-  if (!y || y.rank() < 1 || node->attributes.count("activation") != 0) return;
+  if (!y || y.rank() < 1 || node->attributes.count(kActivation) != 0) return;
   const bool before = node->changed;
   take_addends(graph, node, y.dims().back(), 5, 6);
   absorb_activation_of(graph, node, y.dims().back());
@@ -61,7 +62,7 @@ void fuse_narrow_matmul(WorkingGraph& graph, WorkNode* node) {
 /// Whether its weights are halves; the loop over the nodes may come to such a one again.
 bool has_half_weights(const WorkNode& node) {
   return node.domain == kPrivateDomain && node.attributes.count(kWeightType) != 0 &&
-         node.attributes.count("activation") == 0;
+         node.attributes.count(kActivation) == 0;
 }
 
 void fuse_gemm(WorkingGraph& graph, WorkNode* node) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plugins/cpu/dense/activation_attributes.hpp"
+
 namespace backplane::cpu {
 namespace {
 
@@ -44,15 +46,15 @@ void WorkNode::set_input(std::size_t index, const std::string& value) {
 }
 
 void WorkNode::set_activation(const Activation& activation) {
-  attributes["activation"] = std::string(activation_name(activation.kind));
-  attributes["activation_alpha"] = activation.alpha;
-  attributes["activation_beta"] = activation.beta;
+  attributes[kActivation] = std::string(activation_name(activation.kind));
+  attributes[kActivationAlpha] = activation.alpha;
+  attributes[kActivationBeta] = activation.beta;
 }
 
 Activation WorkNode::activation() const {
-  return {activation_kind(std::get<std::string>(attributes.at("activation"))),
-          std::get<float>(attributes.at("activation_alpha")),
-          std::get<float>(attributes.at("activation_beta"))};
+  return {activation_kind(std::get<std::string>(attributes.at(kActivation))),
+          std::get<float>(attributes.at(kActivationAlpha)),
+          std::get<float>(attributes.at(kActivationBeta))};
 }
 
 WorkingGraph::WorkingGraph(const sdk::Graph& graph, sdk::Rewrite& edit)

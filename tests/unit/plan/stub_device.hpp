@@ -48,7 +48,6 @@ class StubKernel {
 class StubProvider {
  public:
   using RewriteFunction = std::function<void(const sdk::Graph&, sdk::Rewrite&)>;
-  using ClaimsFunction = std::function<std::vector<std::vector<std::string>>()>;
 
   explicit StubProvider(std::string name) : name_(std::move(name)) {
     sdk::host_table = &host_api();
