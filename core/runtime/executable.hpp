@@ -12,6 +12,8 @@
 #include "core/plan/host_views.hpp"
 #include "core/plan/program.hpp"
 #include "core/runtime/address_filter.hpp"
+#include "core/runtime/host_views.hpp"
+#include "core/runtime/plan_key.hpp"
 #include "core/runtime/plan_node.hpp"
 #include "core/runtime/run_context.hpp"
 
@@ -130,13 +132,13 @@ class Executable : public Body {
 
   Idle* acquire(const std::shared_ptr<Generation>& generation);
   void release(Idle* idle) noexcept;
-  std::shared_ptr<PlanNode> first_plan(const Run& run, RunContext* context);
+  std::shared_ptr<PlanNode> find_first_plan(const Run& run, RunContext* context);
   std::shared_ptr<PlanNode> resize_oldest(const Run& run, const PlanKey& key,
                                           const std::vector<SharedState>& values,
                                           RunContext& context);
-  std::shared_ptr<PlanNode> first_plan(Generation& generation, PlanKey key,
-                                       std::vector<SharedState> values, const BodyPlaces* places,
-                                       const HostViewWishes& wishes);
+  std::shared_ptr<PlanNode> make_first_plan(Generation& generation, PlanKey key,
+                                            std::vector<SharedState> values,
+                                            const BodyPlaces* places, const HostViewWishes& wishes);
   const HostViewPlaces& views_of(Generation& generation) const;
   void make_run_key(const Run& run, PlanKey& key) const;
   std::shared_ptr<PlanNode> next_plan(const Run& run, PlanNode& from, const RunContext& context,
@@ -183,6 +185,7 @@ class Executable : public Body {
   void keep_plan(Generation& generation, PlanNode& from, PlanNode::Next plan, std::uint64_t start);
   void warn_of_moved(const Program& program);
   void make_room(const std::shared_ptr<Generation>& old, const DeviceFull& full);
+  void copy_all(const ViewRefused& refused);
 
   ProgramContext context_;
   Cut cut_;
@@ -206,5 +209,21 @@ class Executable : public Body {
   std::array<std::atomic<Idle*>, 16>
       idle_{};  ///< run contexts nobody uses; taking one is one exchange
 };
+
+template <class Attempt>
+auto Executable::with_generations(const PlanMemo* memo, const Attempt& attempt) {
+  while (true) {
+    const std::shared_ptr<Generation> current = newest(memo);
+    try {
+      return attempt(current);
+    } catch (const KernelRefused& refused) {
+      replace_generation(current, refused);
+    } catch (const DeviceFull& full) {
+      make_room(current, full);
+    } catch (const ViewRefused& refused) {
+      copy_all(refused);
+    }
+  }
+}
 
 }  // namespace backplane::core

@@ -4,6 +4,15 @@
 
 namespace backplane::core {
 
+std::shared_ptr<PlanNode> find_next(PlanNode& from, const PlanKey& key) {
+  for (auto place = from.next.begin(); place != from.next.end(); ++place) {
+    if (place->key != key) continue;
+    from.next.splice(from.next.begin(), from.next, place);
+    return from.next.front().node;
+  }
+  return nullptr;
+}
+
 void choose_arenas(PlanNode& node, const PlanNode& from) {
   std::set<std::size_t> taken;
   for (const auto& [border, depth] : from.in_arenas) taken.insert(depth);

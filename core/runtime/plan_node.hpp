@@ -10,11 +10,9 @@
 #include <vector>
 
 #include "core/plan/segment.hpp"
+#include "core/runtime/plan_key.hpp"
 
 namespace backplane::core {
-
-/// What tells plans apart: types and dims of feeds, elements of those that shapes depend on.
-using PlanKey = std::vector<std::int64_t>;
 
 /// A planned segment and what came after it, by what became known.
 struct PlanNode {
@@ -29,6 +27,9 @@ struct PlanNode {
   };
   std::list<Next> next;  ///< the most recently used first, bounded
 };
+
+/// What follows under a key, moved to the front; null when there is nothing.
+std::shared_ptr<PlanNode> find_next(PlanNode& from, const PlanKey& key);
 
 /// Decides in which arenas the plan that follows `from` runs, and what then lies in arenas.
 void choose_arenas(PlanNode& node, const PlanNode& from);

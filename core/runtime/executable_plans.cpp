@@ -1,0 +1,190 @@
+// Plans of an executable: found again, made to fit other shapes, or made.
+#include <algorithm>
+
+#include "core/runtime/executable.hpp"
+#include "core/runtime/feed_states.hpp"
+
+namespace backplane::core {
+namespace {
+
+/// Whether `count` owners are all that there are, and have been done with it before.
+template <class T>
+bool is_alone(const std::shared_ptr<T>& shared, long count) {
+  if (shared.use_count() != count) return false;
+  std::shared_ptr<T>(shared).reset();  // an owner that ends comes after all that ended before
+  return true;
+}
+
+}  // namespace
+
+const HostViewPlaces& Executable::views_of(Generation& generation) const {
+  std::call_once(generation.views_found,
+                 [&] { generation.views = find_host_views(*generation.program); });
+  return generation.views;
+}
+
+/// What tells the run's plan from others. Fills in its wishes.
+void Executable::make_run_key(const Run& run, PlanKey& key) const {
+  make_plan_key(*run.generation->program, run.feeds, run.settings.places, key);
+  const HostViewPlaces& views = views_of(*run.generation);
+  run.wishes.feeds.clear();
+  run.wishes.fetches.clear();
+  if (!views.any || copies_all_.load(std::memory_order_relaxed)) return;
+  find_wishes(views, run.feeds, run.fetches, run.settings.places, run.wishes);
+  key.insert(key.end(), run.wishes.feeds.begin(), run.wishes.feeds.end());
+  key.insert(key.end(), run.wishes.fetches.begin(), run.wishes.fetches.end());
+}
+
+const std::shared_ptr<PlanNode>& Executable::find_plan_of(const Run& run, RunContext& context,
+                                                          std::shared_ptr<PlanNode>& looked_up) {
+  PlanMemo* memo = run.settings.memo;
+  if (memo == nullptr) return looked_up = find_first_plan(run, &context);
+  make_run_key(run, memo->scratch);
+  if (memo->plan == nullptr || memo->generation != run.generation || memo->key != memo->scratch) {
+    memo->plan = find_first_plan(run, &context);
+    memo->generation = run.generation;
+    memo->key.swap(memo->scratch);  // nothing here throws: key and plan belong together
+  }
+  return memo->plan;
+}
+
+/// `context`: that the run is going to use; null: there is none.
+std::shared_ptr<PlanNode> Executable::find_first_plan(const Run& run, RunContext* context) {
+  const Program& program = *run.generation->program;
+  PlanKey own;
+  PlanKey& key = run.settings.memo != nullptr ? run.settings.memo->scratch : own;
+  make_run_key(run, key);
+  const std::lock_guard lock(run.generation->planning);
+  if (auto found = find_next(run.generation->plans, key)) return found;
+  std::vector<SharedState> values = states_of_feeds(program, run.feeds);
+  if (context != nullptr) {
+    if (auto resized = resize_oldest(run, key, values, *context)) return resized;
+  }
+  return make_first_plan(*run.generation, key, std::move(values), run.settings.places, run.wishes);
+}
+
+/// The plan that is to go, and what `context` has ready for it, made to fit; null where that cannot be. The caller holds
+/// Generation::planning.
+std::shared_ptr<PlanNode> Executable::resize_oldest(const Run& run, const PlanKey& key,
+                                                    const std::vector<SharedState>& values,
+                                                    RunContext& context) {
+  std::list<PlanNode::Next>& plans = run.generation->plans.next;
+  if (plans.size() < max_plans_ || run.settings.places != nullptr) return nullptr;
+  const std::uint64_t start = steady_ns();
+  PlanNode::Next& oldest = plans.back();
+  const std::shared_ptr<Segment>& segment = oldest.node->segment;
+  if (!may_be_resized(*segment)) return nullptr;
+  SegmentContext* const ready = context.find_context(*segment);
+  // No other run, caller or report may have it; what they read of it was before this.
+  if (!is_alone(oldest.node, 1) || !is_alone(segment, ready != nullptr ? 2 : 1)) return nullptr;
+  PlanNode::Next plan = std::move(oldest);
+  plans.pop_back();
+  std::optional<SegmentChange> change;
+  try {
+    check_files();
+    change = resize_segment(*run.generation->program, *plan.node->segment, values);
+    check_files();
+  } catch (...) {
+    context.forget(*plan.node->segment);
+    throw;
+  }
+  if (!change) {
+    context.forget(*plan.node->segment);
+    return nullptr;
+  }
+  if (ready != nullptr) ready->resize(*change);
+  plan.key = key;
+  std::shared_ptr<PlanNode> node = plan.node;
+  keep_plan(*run.generation, run.generation->plans, std::move(plan), start);
+  return node;
+}
+
+/// Makes it; the caller holds Generation::planning.
+std::shared_ptr<PlanNode> Executable::make_first_plan(Generation& generation, PlanKey key,
+                                                      std::vector<SharedState> values,
+                                                      const BodyPlaces* places,
+                                                      const HostViewWishes& wishes) {
+  const Program& program = *generation.program;
+  place_feeds(program, places, values);
+  return make_plan(generation, generation.plans, std::move(key), 0, std::move(values),
+                   borders_of_feeds(program, places), std::vector<bool>(program.fetches().size()),
+                   places, wishes);
+}
+
+std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
+                                                const RunContext& context,
+                                                const std::vector<bool>& fetched) {
+  const Program& program = *run.generation->program;
+  std::vector<SharedState> values = from.segment->values;
+  std::vector<Border> available = context.left();
+  for (const Border& feed : borders_of_feeds(program, run.settings.places))
+    available.push_back(feed);
+  PlanKey key;
+  for (const Border& border : context.left()) {
+    SharedState& known = values[static_cast<std::size_t>(border.value)];
+    if (known->kind != ValueState::Kind::Pending) continue;
+    const RuntimeValue& value = *context.left_value(border.value, border.space);
+    ValueState state = state_of(value);
+    state.space = border.space;
+    known = std::move(state);
+    append_shape(key, value);
+  }
+  for (const ValueId id : from.segment->wants_value) {
+    const RuntimeValue* value = context.left_value(id, kHostSpace);
+    for (std::size_t i = 0; value == nullptr && i < run.feeds.size(); ++i) {
+      if (program.feeds()[i] == id) value = run.feeds[i];
+    }
+    if (value == nullptr)
+      throw Error(Code::Internal,
+                  text("the value '", program.graph().value(id).name, "' is not on the host"));
+    append_contents(key, *value);
+    values[static_cast<std::size_t>(id)] = known_state(lasting_copy(*value));
+  }
+  const std::lock_guard lock(run.generation->planning);
+  if (auto found = find_next(from, key)) return found;
+  return make_plan(*run.generation, from, std::move(key), from.segment->end, std::move(values),
+                   available, fetched, run.settings.places, run.wishes);
+}
+
+std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode& from, PlanKey key,
+                                                std::size_t begin, std::vector<SharedState> values,
+                                                const std::vector<Border>& available,
+                                                const std::vector<bool>& fetched,
+                                                const BodyPlaces* places,
+                                                const HostViewWishes& wishes) {
+  const std::uint64_t start = steady_ns();
+  auto node = std::make_shared<PlanNode>();
+  check_files();
+  const std::vector<SharedState>* const before =
+      from.next.empty() ? nullptr : &from.next.front().node->segment->values;
+  node->segment =
+      plan_segment(*generation.program, begin, std::move(values), available, fetched,
+                   places != nullptr ? places->fetches : std::vector<int>(), wishes, before);
+  choose_arenas(*node, from);
+  check_files();  // what was packed meanwhile
+  check_room(generation, *node->segment);
+  if (from.next.size() >= max_plans_) from.next.pop_back();
+  keep_plan(generation, from, {std::move(key), node}, start);
+  return node;
+}
+
+/// The caller holds Generation::planning.
+void Executable::keep_plan(Generation& generation, PlanNode& from, PlanNode::Next plan,
+                           std::uint64_t start) {
+  const Segment& segment = *plan.node->segment;
+  from.next.push_front(std::move(plan));
+  ++generation.plan_count;
+  const std::uint64_t end = steady_ns();
+  const double elapsed = static_cast<double>(end - start) / 1e6;
+  if (trace_ != nullptr)
+    trace_->add({segment.begin == 0 ? "plan" : "plan the next segment",
+                 "session",
+                 "session",
+                 start,
+                 end,
+                 {{"steps", text(segment.steps.size())}},
+                 0});
+  plan_ms_ = segment.begin == 0 ? elapsed : plan_ms_ + elapsed;
+}
+
+}  // namespace backplane::core
