@@ -58,47 +58,50 @@ std::vector<CastChoice> cast_choices(const std::string& key, const Values& value
   return casts;
 }
 
-using K = const std::string&;
-using V = const Values&;
+using Key = const std::string&;
+using Given = const Values&;
 
 /// What all sessions of an environment share.
 std::vector<KeyRow> environment_rows() {
   return {
-      {{"environment.threads",
-        "threads of the pool, the caller's included; 0: as many as processors", "0", "0 .. 1024"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.environment.threads = static_cast<unsigned>(number(k, v[0], 0, kMaxThreads));
-       }},
-      {{"environment.spinning",
-        "whether idle threads of the pool look for work for a while before they sleep", "true",
-        "true | false"},
-       0,
-       false,
-       [](Options& o, K k, V v) { o.environment.spinning = truth(k, v[0]); }},
-      {{"environment.log_level", "least important messages that are logged", "warning",
-        "trace | debug | info | warning | error | off"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.environment.log_level = log_levels()[choice(k, v[0], log_levels())];
-       }},
-      {{"environment.plugin_path", "directories to search for plugins before the default one", "",
-        "paths, separated by ':'"},
-       ':',
-       true,
-       [](Options& o, K k, V v) { o.environment.plugin_path = paths(k, v); }},
-      {{"environment.plugin_exclude", "plugin files that are not loaded", "",
-        "paths, separated by ':'"},
-       ':',
-       true,
-       [](Options& o, K k, V v) { o.environment.plugin_exclude = paths(k, v); }},
-      {{"environment.custom_ops", "libraries of custom operators of every session", "",
-        "paths, separated by ':'"},
-       ':',
-       true,
-       [](Options& o, K k, V v) { o.environment.custom_ops = paths(k, v); }},
+      {.key = {"environment.threads",
+               "threads of the pool, the caller's included; 0: as many as processors", "0",
+               "0 .. 1024"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.environment.threads =
+                 static_cast<unsigned>(number(key, values[0], 0, kMaxThreads));
+           }},
+      {.key = {"environment.spinning",
+               "whether idle threads of the pool look for work for a while before they sleep",
+               "true", "true | false"},
+       .apply = [](Options& options, Key key,
+                   Given values) { options.environment.spinning = truth(key, values[0]); }},
+      {.key = {"environment.log_level", "least important messages that are logged", "warning",
+               "trace | debug | info | warning | error | off"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.environment.log_level = log_levels()[choice(key, values[0], log_levels())];
+           }},
+      {.key = {"environment.plugin_path",
+               "directories to search for plugins before the default one", "",
+               "paths, separated by ':'"},
+       .separator = ':',
+       .is_path = true,
+       .apply = [](Options& options, Key key,
+                   Given values) { options.environment.plugin_path = paths(key, values); }},
+      {.key = {"environment.plugin_exclude", "plugin files that are not loaded", "",
+               "paths, separated by ':'"},
+       .separator = ':',
+       .is_path = true,
+       .apply = [](Options& options, Key key,
+                   Given values) { options.environment.plugin_exclude = paths(key, values); }},
+      {.key = {"environment.custom_ops", "libraries of custom operators of every session", "",
+               "paths, separated by ':'"},
+       .separator = ':',
+       .is_path = true,
+       .apply = [](Options& options, Key key,
+                   Given values) { options.environment.custom_ops = paths(key, values); }},
   };
 }
 
@@ -109,84 +112,87 @@ std::vector<KeyRow> placement_rows() {
   static const Values kPolicies = {"priority", "cost"};
   static const Values kUnused = {"allow", "warn", "error"};
   return {
-      {{"threads", "threads of a session's loops; 0: the pool's", "0", "0 .. 1024"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.threads = static_cast<unsigned>(number(k, v[0], 0, kMaxThreads));
-       }},
-      {{"providers", "providers in order of preference; auto: all with a device, by score", "auto",
-        "names, separated by ','; NAME is a provider's best device, NAME:1 its second one, "
-        "NAME:all are all; also NAME:fastest, :least_power, :most_memory, :name=PATTERN; NAME? is "
-        "left out where it is not there"},
-       ',',
-       false,
-       [](Options& o, K k, V v) { o.session.providers = provider_choices(k, v); }},
-      {{"fallback", "what to do with a node that no listed provider takes", "warn",
-        "allow | warn | forbid"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.fallback = static_cast<Fallback>(choice(k, v[0], kFallbacks));
-       }},
-      {{"placement",
-        "how devices are chosen: by the order of providers, or by what nodes and copies cost",
-        "priority", "priority | cost"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.placement_policy = static_cast<PlacementPolicy>(choice(k, v[0], kPolicies));
-       }},
-      {{"casts",
-        "types that nodes may be computed in where a provider has the operator but not its type",
-        "", "FROM>TO, separated by ',', such as float16>float"},
-       ',',
-       false,
-       [](Options& o, K k, V v) { o.session.casts = cast_choices(k, v); }},
-      {{"widening",
-        "nodes of float16 and bfloat16 are computed in float where a provider's kernels ask for it",
-        "true", "true | false"},
-       0,
-       false,
-       [](Options& o, K k, V v) { o.session.widening = truth(k, v[0]); }},
-      {{"unused_rules", "what to do with rules of placement that fit no node, or are never used",
-        "warn", "allow | warn | error"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.unused_rules = static_cast<UnusedRules>(choice(k, v[0], kUnused));
-       }},
-      {{"copy_rates", "file that keeps the copy rates that placement=cost measures", "auto",
-        "a path | auto: in the user's cache folder | off: measured by every session"},
-       0,
-       true,
-       [](Options& o, K k, V v) {
-         if (v[0].empty()) wrong_value(k, v[0], "a path, auto or off");
-         o.session.copy_rates = v[0];
-       },
-       {"auto", "off"}},
-      {{"precision", "arithmetic that providers may use for float tensors", "fp32",
-        "fp32 | tf32 | fp16 | bf16"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.precision = kPrecisions[choice(k, v[0], kPrecisions)];
-       }},
+      {.key = {"threads", "threads of a session's loops; 0: the pool's", "0", "0 .. 1024"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.threads =
+                 static_cast<unsigned>(number(key, values[0], 0, kMaxThreads));
+           }},
+      {.key = {"providers", "providers in order of preference; auto: all with a device, by score",
+               "auto",
+               "names, separated by ','; NAME is a provider's best device, NAME:1 its second one, "
+               "NAME:all are all; also NAME:fastest, :least_power, :most_memory, :name=PATTERN; "
+               "NAME? is left out where it is not there"},
+       .separator = ',',
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.providers = provider_choices(key, values); }},
+      {.key = {"fallback", "what to do with a node that no listed provider takes", "warn",
+               "allow | warn | forbid"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.fallback = static_cast<Fallback>(choice(key, values[0], kFallbacks));
+           }},
+      {.key =
+           {"placement",
+            "how devices are chosen: by the order of providers, or by what nodes and copies cost",
+            "priority", "priority | cost"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.placement_policy =
+                 static_cast<PlacementPolicy>(choice(key, values[0], kPolicies));
+           }},
+      {.key = {"casts",
+               "types that nodes may be computed in where a provider has the operator but not its "
+               "type",
+               "", "FROM>TO, separated by ',', such as float16>float"},
+       .separator = ',',
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.casts = cast_choices(key, values); }},
+      {.key = {"widening",
+               "nodes of float16 and bfloat16 are computed in float where a provider's kernels ask "
+               "for it",
+               "true", "true | false"},
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.widening = truth(key, values[0]); }},
+      {.key = {"unused_rules",
+               "what to do with rules of placement that fit no node, or are never used", "warn",
+               "allow | warn | error"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.unused_rules =
+                 static_cast<UnusedRules>(choice(key, values[0], kUnused));
+           }},
+      {.key = {"copy_rates", "file that keeps the copy rates that placement=cost measures", "auto",
+               "a path | auto: in the user's cache folder | off: measured by every session"},
+       .is_path = true,
+       .apply =
+           [](Options& options, Key key, Given values) {
+             if (values[0].empty()) wrong_value(key, values[0], "a path, auto or off");
+             options.session.copy_rates = values[0];
+           },
+       .words = {"auto", "off"}},
+      {.key = {"precision", "arithmetic that providers may use for float tensors", "fp32",
+               "fp32 | tf32 | fp16 | bf16"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.precision = kPrecisions[choice(key, values[0], kPrecisions)];
+           }},
   };
 }
 
 /// What operators it has besides those of providers.
 std::vector<KeyRow> operator_rows() {
   return {
-      {{"custom_ops", "libraries of custom operators", "", "paths, separated by ':'"},
-       ':',
-       true,
-       [](Options& o, K k, V v) { o.session.custom_ops = paths(k, v); }},
-      {{"replace_ops", "operators of ONNX and of providers that custom ones go before", "",
-        "names (Relu, DOMAIN::NAME), separated by ','; * for all"},
-       ',',
-       false,
-       [](Options& o, K k, V v) { o.session.replace_ops = operators(k, v); }},
+      {.key = {"custom_ops", "libraries of custom operators", "", "paths, separated by ':'"},
+       .separator = ':',
+       .is_path = true,
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.custom_ops = paths(key, values); }},
+      {.key = {"replace_ops", "operators of ONNX and of providers that custom ones go before", "",
+               "names (Relu, DOMAIN::NAME), separated by ','; * for all"},
+       .separator = ',',
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.replace_ops = operators(key, values); }},
   };
 }
 
@@ -195,76 +201,77 @@ std::vector<KeyRow> graph_rows() {
   static const Values kLevels = {"none", "basic", "extended", "all"};
   static const Values kOrders = {"default", "priority"};
   return {
-      {{"optimization", "graph passes that are run", "all", "none | basic | extended | all"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.optimization = static_cast<OptimizationLevel>(choice(k, v[0], kLevels));
-       }},
-      {{"disabled_passes", "graph passes that are left out", "", "names, separated by ','"},
-       ',',
-       false,
-       [](Options& o, K k, V v) { o.session.disabled_passes = passes(k, v); }},
-      {{"enabled_passes", "graph passes that are run below their level too", "",
-        "names, separated by ','"},
-       ',',
-       false,
-       [](Options& o, K k, V v) { o.session.enabled_passes = passes(k, v); }},
-      {{"deterministic", "same results in every run, whatever it costs", "false", "true | false"},
-       0,
-       false,
-       [](Options& o, K k, V v) { o.session.deterministic = truth(k, v[0]); }},
-      {{"execution_mode", "whether steps that do not depend on each other run at the same time",
-        "sequential", "sequential | parallel"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.parallel = choice(k, v[0], {"sequential", "parallel"}) == 1;
-       }},
-      {{"inter_op_threads", "threads that run such steps in parallel mode; 0: as many as 'threads'",
-        "0", "0 .. 1024"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.inter_op_threads = static_cast<unsigned>(number(k, v[0], 0, kMaxThreads));
-       }},
-      {{"place", "rules that send nodes to providers; the first that fits a node counts", "",
-        "PATTERN=PROVIDER, separated by ';'"},
-       ';',
-       false,
-       [](Options& o, K, V v) { o.session.placement = placement(v); }},
-      {{"plan_cache", "plans kept at most, one for each set of input shapes", "16", "1 .. 65536"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.plan_cache = static_cast<std::size_t>(number(k, v[0], 1, 65536));
-       }},
-      {{"external_data", "for a model given as bytes: the folder of its external data, or its file",
-        "", "a path"},
-       0,
-       true,
-       [](Options& o, K, V v) { o.session.external_data = v[0]; }},
-      {{"execution_order", "which of the orders that the graph allows its nodes run in", "default",
-        "default | priority"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.execution_order = static_cast<ExecutionOrder>(choice(k, v[0], kOrders));
-       }},
-      {{"optimized_model_path", "file to save the model to as it is after optimization", "",
-        "a path; empty: not saved"},
-       0,
-       true,
-       [](Options& o, K, V v) { o.session.optimized_model = v[0]; }},
-      {{"profile", "collect a span for every node and copy", "false", "true | false"},
-       0,
-       false,
-       [](Options& o, K k, V v) { o.session.profile = truth(k, v[0]); }},
-      {{"save", "values that are readable after every run, whatever it fetches", "",
-        "names, separated by ';'"},
-       ';',
-       false,
-       [](Options& o, K, V v) { o.session.save = v; }},
+      {.key = {"optimization", "graph passes that are run", "all", "none | basic | extended | all"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.optimization =
+                 static_cast<OptimizationLevel>(choice(key, values[0], kLevels));
+           }},
+      {.key = {"disabled_passes", "graph passes that are left out", "", "names, separated by ','"},
+       .separator = ',',
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.disabled_passes = passes(key, values); }},
+      {.key = {"enabled_passes", "graph passes that are run below their level too", "",
+               "names, separated by ','"},
+       .separator = ',',
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.enabled_passes = passes(key, values); }},
+      {.key = {"deterministic", "same results in every run, whatever it costs", "false",
+               "true | false"},
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.deterministic = truth(key, values[0]); }},
+      {.key = {"execution_mode",
+               "whether steps that do not depend on each other run at the same time", "sequential",
+               "sequential | parallel"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.parallel = choice(key, values[0], {"sequential", "parallel"}) == 1;
+           }},
+      {.key = {"inter_op_threads",
+               "threads that run such steps in parallel mode; 0: as many as 'threads'", "0",
+               "0 .. 1024"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.inter_op_threads =
+                 static_cast<unsigned>(number(key, values[0], 0, kMaxThreads));
+           }},
+      {.key = {"place", "rules that send nodes to providers; the first that fits a node counts", "",
+               "PATTERN=PROVIDER, separated by ';'"},
+       .separator = ';',
+       .apply = [](Options& options, Key,
+                   Given values) { options.session.placement = placement(values); }},
+      {.key = {"plan_cache", "plans kept at most, one for each set of input shapes", "16",
+               "1 .. 65536"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.plan_cache =
+                 static_cast<std::size_t>(number(key, values[0], 1, 65536));
+           }},
+      {.key = {"external_data",
+               "for a model given as bytes: the folder of its external data, or its file", "",
+               "a path"},
+       .is_path = true,
+       .apply = [](Options& options, Key,
+                   Given values) { options.session.external_data = values[0]; }},
+      {.key = {"execution_order", "which of the orders that the graph allows its nodes run in",
+               "default", "default | priority"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.execution_order =
+                 static_cast<ExecutionOrder>(choice(key, values[0], kOrders));
+           }},
+      {.key = {"optimized_model_path", "file to save the model to as it is after optimization", "",
+               "a path; empty: not saved"},
+       .is_path = true,
+       .apply = [](Options& options, Key,
+                   Given values) { options.session.optimized_model = values[0]; }},
+      {.key = {"profile", "collect a span for every node and copy", "false", "true | false"},
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.profile = truth(key, values[0]); }},
+      {.key = {"save", "values that are readable after every run, whatever it fetches", "",
+               "names, separated by ';'"},
+       .separator = ';',
+       .apply = [](Options& options, Key, Given values) { options.session.save = values; }},
   };
 }
 
@@ -273,54 +280,51 @@ std::vector<KeyRow> life_rows() {
   static const Values kSessionLevels = {"environment", "trace", "debug", "info",
                                         "warning",     "error", "off"};
   return {
-      {{"log_level", "least important messages of this session", "environment",
-        "environment | trace | debug | info | warning | error | off"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         const std::size_t level = choice(k, v[0], kSessionLevels);
-         o.session.log_level = level == 0 ? "" : kSessionLevels[level];
-       }},
-      {{"memory_pattern", "values of a run share memory where they are not needed together", "true",
-        "true | false"},
-       0,
-       false,
-       [](Options& o, K k, V v) { o.session.memory_pattern = truth(k, v[0]); }},
-      {{"zero_copy",
-        "devices that share the host's memory work on inputs and outputs where they lie", "true",
-        "true | false"},
-       0,
-       false,
-       [](Options& o, K k, V v) { o.session.zero_copy = truth(k, v[0]); }},
-      {{"arena", "a run's memory is kept for the next run", "true", "true | false"},
-       0,
-       false,
-       [](Options& o, K k, V v) { o.session.arena = truth(k, v[0]); }},
-      {{"capture", "devices that can record the work of a plan once and do it again as one", "auto",
-        "auto | off"},
-       0,
-       false,
-       [](Options& o, K k, V v) {
-         o.session.capture = choice(k, v[0], {"auto", "off"}) == 0;
-       }},
-      {{"memory_limit", "bytes that the session may take of all memory together; 0: no limit", "0",
-        "bytes, or with KiB, MiB, GiB"},
-       0,
-       false,
-       [](Options& o, K k, V v) { o.session.memory_limits[""] = byte_count(k, v[0]); }},
-      {{"options_from_model", "session options in the model's metadata are honoured", "false",
-        "true | false"},
-       0,
-       false,
-       [](Options& o, K k, V v) { o.session.options_from_model = truth(k, v[0]); }},
-      {{"saved_plan", "plan to open the session with instead of placing and packing", "", "a path"},
-       0,
-       true,
-       [](Options& o, K, V v) { o.session.saved_plan = v[0]; }},
-      {{"save_plan", "file that the session's plan is written to once it is loaded", "", "a path"},
-       0,
-       true,
-       [](Options& o, K, V v) { o.session.save_plan = v[0]; }},
+      {.key = {"log_level", "least important messages of this session", "environment",
+               "environment | trace | debug | info | warning | error | off"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             const std::size_t level = choice(key, values[0], kSessionLevels);
+             options.session.log_level = level == 0 ? "" : kSessionLevels[level];
+           }},
+      {.key = {"memory_pattern", "values of a run share memory where they are not needed together",
+               "true", "true | false"},
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.memory_pattern = truth(key, values[0]); }},
+      {.key = {"zero_copy",
+               "devices that share the host's memory work on inputs and outputs where they lie",
+               "true", "true | false"},
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.zero_copy = truth(key, values[0]); }},
+      {.key = {"arena", "a run's memory is kept for the next run", "true", "true | false"},
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.arena = truth(key, values[0]); }},
+      {.key = {"capture", "devices that can record the work of a plan once and do it again as one",
+               "auto", "auto | off"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.capture = choice(key, values[0], {"auto", "off"}) == 0;
+           }},
+      {.key = {"memory_limit",
+               "bytes that the session may take of all memory together; 0: no limit", "0",
+               "bytes, or with KiB, MiB, GiB"},
+       .apply =
+           [](Options& options, Key key, Given values) {
+             options.session.memory_limits[""] = byte_count(key, values[0]);
+           }},
+      {.key = {"options_from_model", "session options in the model's metadata are honoured",
+               "false", "true | false"},
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.options_from_model = truth(key, values[0]); }},
+      {.key = {"saved_plan", "plan to open the session with instead of placing and packing", "",
+               "a path"},
+       .is_path = true,
+       .apply = [](Options& options, Key,
+                   Given values) { options.session.saved_plan = values[0]; }},
+      {.key = {"save_plan", "file that the session's plan is written to once it is loaded", "",
+               "a path"},
+       .is_path = true,
+       .apply = [](Options& options, Key, Given values) { options.session.save_plan = values[0]; }},
   };
 }
 

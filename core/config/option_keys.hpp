@@ -11,8 +11,9 @@ namespace backplane::core {
 /// A key with a fixed name. `separator` is 0 for one that takes a single value; then `apply` gets exactly one.
 struct KeyRow {
   OptionKey key;
-  char separator;
-  bool is_path;  ///< relative ones in a file are taken from its folder; a model may not set it
+  char separator = 0;
+  bool is_path =
+      false;  ///< relative ones in a file are taken from its folder; a model may not set it
   void (*apply)(Options& options, const std::string& name, const std::vector<std::string>& values);
   std::vector<std::string> words = {};  ///< that are no path
 };
