@@ -327,9 +327,7 @@ void Inference::infer(NodeProto& node,
     }
     propagate_shapes(node, schema);
   } catch (const Error& error) {
-    throw error.message().find(quoted(node.name())) != std::string::npos || depth_ > 100
-        ? error
-        : error.within(described(node));
+    throw depth_ > 100 ? error : error.within(described(node));
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Model imported(const ::onnx::ModelProto& model) {
   static std::string text;
@@ -311,6 +312,20 @@ TEST(Inference, LoopBodiesAreInferred) {
   const Graph& inner = *result.graph.node(id).attributes.at("body").graphs.at(0);
   EXPECT_EQ(shape_of(inner, "scanned"), "tensor(float)[2,3]");
   EXPECT_EQ(value_of(inner, "state").type.element, DataType::Float);
+}
+
+TEST(Inference, AnErrorNamesTheNodeWhateverElseHasItsName) {
+  ::onnx::GraphProto body;
+  body.set_name("loop");
+  *body.add_input() = value_info("i", {}, ::onnx::TensorProto::INT64);
+  *body.add_input() = value_info("keep", {}, ::onnx::TensorProto::BOOL);
+  *body.add_node() = node("Identity", {"keep"}, {"keep_out"});
+  body.add_output()->set_name("keep_out");
+  auto loop = node("Loop", {"", "", "x"}, {"y"}, "loop");
+  set_graph(loop, "body", body);
+  EXPECT_THAT(import_error(model_of({loop})),
+              AllOf(HasSubstr("node 'loop' (Loop): its body 'loop' has 2 inputs"),
+                    Not(HasSubstr("node 'loop' (Loop): node 'loop' (Loop)"))));
 }
 
 TEST(Inference, NamesOfABodyDoNotLeak) {
