@@ -5,31 +5,12 @@
 #pragma once
 
 #include "plugins/common/device_ops/row_attention.hpp"
+#include "plugins/common/group_query_values.hpp"
 
 namespace backplane::device_ops {
 
-class GroupQueryAttention {
+class GroupQueryAttention : public common::GroupQueryValues {
  public:
-  enum Input : std::uint32_t {
-    kQuery,
-    kKey,
-    kValue,
-    kPastKey,
-    kPastValue,
-    kLengths,
-    kTotal,
-    kCos,
-    kSin,
-    kPositions,
-    kBias,
-    kSink,
-    kKeyScale,
-    kValueScale,
-    kQueryNorm,
-    kKeyNorm,
-  };
-  enum Output : std::uint32_t { kOutput, kPresentKey, kPresentValue, kScores };
-
   GroupQueryAttention(const Device& device, const sdk::Node& node);
   void prepare(sdk::PrepareContext& ctx, Work& work) const;
 

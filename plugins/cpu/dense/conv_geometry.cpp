@@ -1,16 +1,8 @@
 #include "plugins/cpu/dense/conv_geometry.hpp"
 
+#include "plugins/cpu/dense/window_checks.hpp"
+
 namespace backplane::cpu {
-namespace {
-
-void check_count(const char* what, const std::vector<int64_t>& values, std::size_t expected) {
-  if (!values.empty() && values.size() != expected) {
-    sdk::invalid("attribute '", what, "' has ", values.size(), " entries, the input needs ",
-                 expected);
-  }
-}
-
-}  // namespace
 
 WindowAttributes::WindowAttributes(const sdk::Node& node)
     : kernel_shape(node.get_ints("kernel_shape")),
@@ -19,17 +11,7 @@ WindowAttributes::WindowAttributes(const sdk::Node& node)
       pads(node.get_ints("pads")),
       auto_pad(node.get_string("auto_pad", "NOTSET")),
       ceil_mode(node.get_int("ceil_mode", 0) != 0) {
-  if (auto_pad != "NOTSET" && auto_pad != "VALID" && auto_pad != "SAME_UPPER" &&
-      auto_pad != "SAME_LOWER") {
-    sdk::invalid("attribute 'auto_pad' is '", auto_pad,
-                 "'; it may be NOTSET, VALID, SAME_UPPER or SAME_LOWER");
-  }
-  for (const auto* values : {&kernel_shape, &strides, &dilations}) {
-    for (const int64_t value : *values) {
-      if (value < 1)
-        sdk::invalid("kernel_shape, strides and dilations must be positive, got ", value);
-    }
-  }
+  check_window(auto_pad, {&kernel_shape, &strides, &dilations});
 }
 
 Window WindowAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plugins/cpu/dense/window_checks.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
@@ -34,17 +35,7 @@ TransposedAttributes::TransposedAttributes(const sdk::Node& node)
       output_padding(node.get_ints("output_padding")),
       output_shape(node.get_ints("output_shape")),
       auto_pad(node.get_string("auto_pad", "NOTSET")) {
-  if (auto_pad != "NOTSET" && auto_pad != "VALID" && auto_pad != "SAME_UPPER" &&
-      auto_pad != "SAME_LOWER") {
-    sdk::invalid("attribute 'auto_pad' is '", auto_pad,
-                 "'; it may be NOTSET, VALID, SAME_UPPER or SAME_LOWER");
-  }
-  for (const auto* values : {&kernel_shape, &strides, &dilations}) {
-    for (const int64_t value : *values) {
-      if (value < 1)
-        sdk::invalid("kernel_shape, strides and dilations must be positive, got ", value);
-    }
-  }
+  check_window(auto_pad, {&kernel_shape, &strides, &dilations});
   for (const auto* values : {&pads, &output_padding, &output_shape}) {
     for (const int64_t value : *values) {
       if (value < 0)
@@ -58,17 +49,12 @@ Window TransposedAttributes::resolve(sdk::DimsView in, sdk::DimsView kernel) con
   if (axes > kSpatialAxes) {
     sdk::unsupported("the input has ", axes, " spatial axes; up to ", kSpatialAxes, " are handled");
   }
-  const auto check = [&](const char* what, const std::vector<int64_t>& values, std::size_t wanted) {
-    if (values.empty() || values.size() == wanted) return;
-    sdk::invalid("attribute '", what, "' has ", values.size(), " entries, the input needs ",
-                 wanted);
-  };
-  check("kernel_shape", kernel_shape, axes);
-  check("strides", strides, axes);
-  check("dilations", dilations, axes);
-  check("pads", pads, 2 * axes);
-  check("output_padding", output_padding, axes);
-  if (output_shape.size() != axes + 2) check("output_shape", output_shape, axes);
+  check_count("kernel_shape", kernel_shape, axes);
+  check_count("strides", strides, axes);
+  check_count("dilations", dilations, axes);
+  check_count("pads", pads, 2 * axes);
+  check_count("output_padding", output_padding, axes);
+  if (output_shape.size() != axes + 2) check_count("output_shape", output_shape, axes);
   Window window;
   for (std::size_t axis = 0; axis < axes; ++axis) {
     if (entry(kernel_shape, axis, kernel[axis]) != kernel[axis]) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plugins/common/group_query_values.hpp"
 #include "plugins/cpu/dense/attention_f32.hpp"
 #include "plugins/cpu/dense/attention_heads.hpp"
 #include "plugins/cpu/dense/cache_attributes.hpp"
@@ -241,28 +242,8 @@ struct GroupQueryRun {
 };
 
 /// float. What is not handled here is left to the operator's body.
-class GroupQueryAttention {
+class GroupQueryAttention : public common::GroupQueryValues {
  public:
-  enum Input : std::uint32_t {
-    kQuery,
-    kKey,
-    kValue,
-    kPastKey,
-    kPastValue,
-    kLengths,
-    kTotal,
-    kCos,
-    kSin,
-    kPositions,
-    kBias,
-    kSink,
-    kKeyScale,
-    kValueScale,
-    kQueryNorm,
-    kKeyNorm,
-  };
-  enum Output : std::uint32_t { kOutput, kPresentKey, kPresentValue, kScores };
-
   struct Prepared {
     AttentionF32 attention;
     AttentionArgs args;

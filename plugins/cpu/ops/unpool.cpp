@@ -5,15 +5,11 @@
 #include "backplane/plugin.hpp"
 #include "plugins/common/checked.hpp"
 #include "plugins/common/types.hpp"
+#include "plugins/cpu/dense/window_checks.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
 
 namespace backplane::cpu {
 namespace {
-
-void check_count(const char* what, const std::vector<std::int64_t>& values, std::size_t wanted) {
-  if (values.empty() || values.size() == wanted) return;
-  sdk::invalid("attribute '", what, "' has ", values.size(), " entries, ", wanted, " are needed");
-}
 
 std::int64_t entry(const std::vector<std::int64_t>& values, std::size_t index,
                    std::int64_t absent) {
