@@ -53,16 +53,12 @@ void write_all(Descriptor& file, const fs::path& path,
   });
 }
 
-/// Gives a new file the permissions, and where that may be the owner, of the one that it is to replace; those of an
-/// ordinary new file, where there is none. False and errno when that fails.
-bool set_permissions(int file, const fs::path& target) {
+/// Gives a new file the permissions, and where that may be the owner, of the one that it is to replace. False and errno
+/// when that fails.
+bool take_over(int file, const fs::path& target) {
   struct stat old {
   }, made{};
-  if (::stat(target.c_str(), &old) != 0) {
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    return ::fchmod(file, 0666 & ~mask) == 0;
-  }
+  if (::stat(target.c_str(), &old) != 0) return true;
   if (::fstat(file, &made) != 0) return false;
   mode_t mode = old.st_mode & 0777;
   const bool is_owners = made.st_uid == old.st_uid && made.st_gid == old.st_gid;
@@ -124,11 +120,13 @@ void OutputFiles::add(const fs::path& path, const std::function<void(const Appen
       (target.parent_path() / text(".", name, ".", ::getpid(), ".", std::random_device()()))
           .string();
   Removal removal(temporary);  // before there is a file: a signal may come in between
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  // What replaces a file is nobody else's until it has the permissions of that one.
+  const mode_t mode = fs::exists(status) ? 0600 : 0666;
+  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (file.get() < 0) cannot_write(path, errno);
   pending_.push_back({temporary, target, std::move(removal)});
   write_all(file, path, write);
-  if (!set_permissions(file.get(), target)) cannot_write(path, errno);
+  if (!take_over(file.get(), target)) cannot_write(path, errno);
   const int failed = file.close();
   if (failed != 0) cannot_write(path, failed);
 }
