@@ -145,6 +145,63 @@ GraphCase convolution_3x3(Random& random) {
 }
 const Sweep kConvolution3x3("QuantizedNetwork", "Convolution3x3", 60, convolution_3x3);
 
+/// Channel by channel, 3 x 3: whole vectors of channels, some that are not, fewer than one; edges outside of the image on all
+/// sides. All factors are powers of two, so that results are exact.
+GraphCase sliding(Random& random) {
+  GraphWriter g(13, random);
+  const std::int64_t channels = random.pick<std::int64_t>({3, 16, 17, 24, 31, 32, 40, 70});
+  Dims dims = {random.integer(1, 2), channels}, w = {channels, 1}, strides, dilations, pads;
+  const auto axis = [&](std::int64_t size, std::int64_t kernel, std::int64_t dilation) {
+    dims.push_back(size);
+    w.push_back(kernel);
+    strides.push_back(random.integer(1, 4));
+    dilations.push_back(dilation);
+  };
+  if (random.one_in(4)) axis(random.integer(1, 3), 1, 1);
+  axis(random.integer(5, 9), 3, random.integer(1, 2));
+  axis(random.integer(3, 40), 3, 1);
+  for (std::size_t i = 0; i < 2 * strides.size(); ++i)
+    pads.push_back(random.integer(0, w[2 + i % strides.size()] / 2 + 1));
+  const std::string x = pair(g, g.feed(dims, -2, 2), bytes(random, 1.0 / 64));
+  const std::string y = g.node("Conv", {x, weights(g, random, w, 0)},
+                               {{"group", channels},
+                                {"strides", ints(strides)},
+                                {"dilations", ints(dilations)},
+                                {"pads", ints(pads)}});
+  if (random.one_in(3)) return g.done({y});
+  return g.done({quantize(g, clamp(g, random, y), bytes(random, 1.0 / 16))}, within(0));
+}
+const Sweep kSliding("QuantizedNetwork", "Sliding", 80, sliding);
+
+/// First layers: few channels, of which several pixels are a row, and kernels of other widths than a vector holds.
+GraphCase few_channels(Random& random) {
+  GraphWriter g(13, random);
+  const Dims dims = {random.integer(1, 2), random.integer(1, 5), random.integer(7, 12),
+                     random.integer(9, 20)};
+  const Dims w = {random.pick<std::int64_t>({1, 8, 16, 24, 40}), dims[1], random.integer(1, 7),
+                  random.integer(2, 9)};
+  const std::string x = pair(g, g.feed(dims, -2, 2), bytes(random, 1.0 / 64));
+  const std::int64_t stride = random.integer(1, 2);
+  const std::string y = g.node("Conv", {x, weights(g, random, w, 0)},
+                               {{"strides", ints({stride, stride})},
+                                {"pads", ints({w[2] / 2, w[3] / 2, w[2] / 2, w[3] / 2})}});
+  if (random.one_in(3)) return g.done({y});
+  return g.done({quantize(g, clamp(g, random, y), bytes(random, 1.0 / 4))}, within(0));
+}
+const Sweep kFewChannels("QuantizedNetwork", "FewChannels", 60, few_channels);
+
+/// Sums of bytes of all kinds.
+GraphCase addition(Random& random) {
+  GraphWriter g(13, random);
+  const Dims dims = {random.integer(1, 3), random.pick<std::int64_t>({1, 5, 31, 32, 33, 64, 100})};
+  const auto one = [&] {
+    return pair(g, g.feed(dims, -2, 2), bytes(random, random.one_in(2) ? 1.0 / 64 : 1.0 / 32));
+  };
+  const std::string sum = g.node("Add", {one(), one()});
+  return g.done({quantize(g, clamp(g, random, sum), bytes(random, 1.0 / 32))}, within(0));
+}
+const Sweep kAddition("QuantizedNetwork", "Addition", 40, addition);
+
 TEST(QuantizedNetwork, A3x3ConvolutionGoesByTransformsWhereBytesAreWidened) {
   for (const std::int64_t stride : {1, 2}) {
     Random random(5);

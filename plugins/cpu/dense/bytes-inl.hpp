@@ -95,6 +95,65 @@ HWY_INLINE Scales load_scales(const ColumnsU8& columns) {
           {hn::LoadU(df, columns.shift), hn::LoadU(df, columns.shift + kLanes)}};
 }
 
+#if HWY_TARGET == HWY_AVX2
+/// Columns of a panel of one vector, in their order. With its halves changed over as the second vector, its numbers are where those of the
+/// first columns of a whole panel are.
+constexpr int kHalfColumns = kLanes;
+
+HWY_INLINE Scales load_half_scales(const ColumnsU8& columns) {
+  const TagF df;
+  const VectorF scale = hn::LoadU(df, columns.scale), shift = hn::LoadU(df, columns.shift);
+  return {{scale, hn::SwapAdjacentBlocks(scale)}, {shift, hn::SwapAdjacentBlocks(shift)}};
+}
+#endif
+
+#if HWY_TARGET == HWY_AVX2
+/// What is kept in registers while numbers become bytes.
+struct Finish {
+  VectorF most;  // less the zero point
+  Vector16 zero;
+  hn::Vec<hn::ScalableTag<std::uint8_t>> least, flip;
+
+  HWY_INLINE __m256i clamped(__m256i bytes) const {
+    return hn::Xor(hn::Max(decltype(least){bytes}, least), flip).raw;
+  }
+};
+
+HWY_INLINE Finish load(const FinishU8& from) {
+  const hn::ScalableTag<std::uint8_t> d8;
+  return {hn::Set(TagF(), static_cast<float>(from.most - from.zero)),
+          hn::Set(Tag16(), static_cast<std::int16_t>(from.zero)), hn::Set(d8, from.least),
+          hn::Set(d8, from.flip)};
+}
+
+/// Whole numbers and the zero point. The processor rounds as the sum with kWhole does; what is too small for 32 bits, and NaN,
+/// becomes their least number.
+HWY_INLINE Vector16 words(VectorF v0, VectorF v1, const Finish& finish) {
+  const auto whole = [&](VectorF v) HWY_ATTR {
+    return Vector32{_mm256_cvtps_epi32(hn::Min(finish.most, v).raw)};
+  };
+  return hn::SaturatedAdd(hn::ReorderDemote2To(Tag16(), whole(v0), whole(v1)), finish.zero);
+}
+
+/// The bytes of two pairs of vectors of numbers that are in the order of the lanes: each in the order of the columns.
+struct TwoRows {
+  hn::Vec<hn::ScalableTag<std::uint8_t>> bytes;
+
+  HWY_INLINE TwoRows(Vector16 a, Vector16 b, const Finish& finish) {
+    // Of 64 bits in turn.
+    const __m256i packed = _mm256_packus_epi16(a.raw, b.raw);
+    bytes.raw = finish.clamped(_mm256_permute4x64_epi64(packed, 0xD8));
+  }
+  HWY_INLINE hn::Vec<Tag8Of16> first() const { return hn::LowerHalf(bytes); }
+  HWY_INLINE hn::Vec<Tag8Of16> second() const { return hn::UpperHalf(Tag8Of16(), bytes); }
+};
+
+/// Likewise of one pair.
+HWY_INLINE hn::Vec<Tag8Of16> to_bytes(VectorF v0, VectorF v1, const Finish& finish) {
+  const Vector16 both = words(v0, v1, finish);
+  return TwoRows(both, both, finish).first();
+}
+#else
 /// What is kept in registers while numbers become bytes.
 struct Finish {
   VectorF least, most;  // less the zero point
@@ -120,6 +179,7 @@ HWY_INLINE hn::Vec<Tag8Of16> to_bytes(VectorF v0, VectorF v1, const Finish& fini
   const auto words = hn::ReorderDemote2To(Tag16(), whole(v0, finish), whole(v1, finish));
   return hn::Xor(hn::DemoteTo(Tag8Of16(), words), finish.flip);
 }
+#endif
 
 /// Stores two vectors of 32 bits as columns that follow each other.
 HWY_INLINE void store_columns(Vector32 v0, Vector32 v1, std::int64_t width, void* y) {
@@ -134,6 +194,21 @@ HWY_INLINE void store_columns(Vector32 v0, Vector32 v1, std::int64_t width, void
     hn::StoreU(hn::Load(block, lanes + lane(i, kColumns)), block, to + i);
   }
   if (width < kColumns) std::memcpy(y, rest, static_cast<std::size_t>(width) * 4);
+}
+
+/// A few bytes, by moves that overlap: that is faster than a call.
+HWY_INLINE void copy_part(const std::uint8_t* from, std::int64_t n, std::uint8_t* to) {
+  if (kColumns > 16 && n > 16) {
+    std::memcpy(to, from, static_cast<std::size_t>(n));
+  } else if (n >= 8) {
+    std::memcpy(to, from, 8);
+    std::memcpy(to + n - 8, from + n - 8, 8);
+  } else if (n >= 4) {
+    std::memcpy(to, from, 4);
+    std::memcpy(to + n - 4, from + n - 4, 4);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = from[i];
+  }
 }
 
 /// The results of `width` columns of two vectors of sums.
@@ -158,7 +233,7 @@ HWY_INLINE void store_sums(Vector32 sums0, Vector32 sums1, const Scales& scales,
   } else {
     HWY_ALIGN std::uint8_t bytes[kColumns];
     hn::Store(to_bytes(v0, v1, finish), d8, bytes);
-    std::memcpy(y, bytes, static_cast<std::size_t>(width));
+    copy_part(bytes, width, static_cast<std::uint8_t*>(y));
   }
 }
 
@@ -175,18 +250,38 @@ struct TileStore {
 
   template <int kRows>
   HWY_INLINE void rows(const Sums<kRows>& sums, char* out) const {
-    const Scales scales = load_scales(args.columns);
+    rows<kRows>(sums, load_scales(args.columns), out);
+  }
+  template <int kRows>
+  HWY_INLINE void rows(const Sums<kRows>& sums, const Scales& scales, char* out) const {
     if (HWY_LIKELY(whole_bytes)) {
-#pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i, out += row_bytes) {
-        const auto y = to_bytes(scales.of(0, sums[i][0]), scales.of(1, sums[i][1]), finish);
-        hn::StoreU(y, Tag8Of16(), reinterpret_cast<std::uint8_t*>(out));
-      }
+      whole_rows<kRows>(sums, scales, reinterpret_cast<std::uint8_t*>(out));
     } else {
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i, out += row_bytes) {
         store_sums(sums[i][0], sums[i][1], scales, *args.finish, finish, args.width, out);
       }
+    }
+  }
+
+  template <int kRows>
+  HWY_INLINE void whole_rows(const Sums<kRows>& sums, const Scales& scales,
+                             std::uint8_t* out) const {
+    const Tag8Of16 d8;
+    int i = 0;
+#if HWY_TARGET == HWY_AVX2
+#pragma GCC unroll 4
+    for (; i + 2 <= kRows; i += 2, out += 2 * row_bytes) {
+      const TwoRows y(words(scales.of(0, sums[i][0]), scales.of(1, sums[i][1]), finish),
+                      words(scales.of(0, sums[i + 1][0]), scales.of(1, sums[i + 1][1]), finish),
+                      finish);
+      hn::StoreU(y.first(), d8, out);
+      hn::StoreU(y.second(), d8, out + row_bytes);
+    }
+#endif
+#pragma GCC unroll 8
+    for (; i < kRows; ++i, out += row_bytes) {
+      hn::StoreU(to_bytes(scales.of(0, sums[i][0]), scales.of(1, sums[i][1]), finish), d8, out);
     }
   }
 

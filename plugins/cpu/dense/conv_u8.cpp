@@ -14,6 +14,8 @@ namespace {
 constexpr std::int64_t kMostMerged = 16;
 // Pixels of a block of a depthwise convolution: as many pointers for each tap.
 constexpr std::int64_t kBlockPixels = 32;
+// Multiply-adds of a depthwise convolution below which a thread is not woken.
+constexpr std::int64_t kGrainWork = 400'000;
 
 bool is_depthwise(const ConvShape& shape) {
   return shape.groups > 1 && shape.groups == shape.in_channels &&
@@ -60,8 +62,14 @@ ConvU8::ConvU8(const ConvShape& shape, const BytesX& x, Isa isa, unsigned thread
   const std::int64_t channels = shape.in_channels;
   merged_ = !depthwise_ && shape.groups == 1 && channels <= kMostMerged && window.kernel[2] > 1 &&
             window.dilation[2] == 1;
+  if (depthwise_ && channels >= kernels_->depthwise_channels && window.dilation[2] == 1 &&
+      window.kernel == std::array<std::int64_t, 3>{1, 3, 3}) {
+    slide_ = slide_u8(isa);
+  }
   framed_ = merged_ || x.channels_first || (!depthwise_ && channels % 4 != 0);
   frame_channels_ = framed_ && !depthwise_ ? (channels + 3) / 4 * 4 : channels;
+  widens_pixels_ = merged_ && frame_channels_ == 4 && kernels_->wide != nullptr;
+  row_channels_ = widens_pixels_ ? channels : frame_channels_;
   frame_window_ = window;
   if (framed_) {
     for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -77,7 +85,7 @@ ConvU8::ConvU8(const ConvShape& shape, const BytesX& x, Isa isa, unsigned thread
   ShapeU8 product;
   product.rows = shape.batch * window.out_pixels();
   product.taps = frame_window_.taps();
-  product.depth = frame_channels_ / shape.groups * (merged_ ? window.kernel[2] : 1);
+  product.depth = row_channels_ / shape.groups * (merged_ ? window.kernel[2] : 1);
   product.columns = shape.out_channels / shape.groups;
   product.groups = shape.groups;
   product_ = ProductU8(product, isa, threads);
@@ -85,7 +93,7 @@ ConvU8::ConvU8(const ConvShape& shape, const BytesX& x, Isa isa, unsigned thread
 
 const char* ConvU8::variant() const {
   if (transformed_) return "winograd";
-  if (depthwise_) return "depthwise";
+  if (depthwise_) return slide_ != nullptr ? "sliding" : "depthwise";
   return merged_ ? "merged" : "indirect";
 }
 
@@ -94,7 +102,9 @@ std::uint64_t ConvU8::frame_bytes() const {
   const common::Checked bytes =
       framed_ ? common::checked_product(frame_window_.in) * shape_.batch * frame_channels_
               : common::Checked(frame_channels_);
-  return align64(static_cast<std::uint64_t>(bytes.value("a copy of x with its padding")));
+  // See ArgsU8::pixel_channels.
+  const std::uint64_t behind = framed_ ? kBehindRowU8 : 0;
+  return align64(static_cast<std::uint64_t>(bytes.value("a copy of x with its padding")) + behind);
 }
 
 std::uint64_t ConvU8::packed_bytes() const {
@@ -104,8 +114,7 @@ std::uint64_t ConvU8::packed_bytes() const {
 }
 
 std::uint64_t ConvU8::depthwise_bytes() const {
-  return static_cast<std::uint64_t>(
-      kernels_->depthwise_bytes(shape_.window.taps(), shape_.out_channels));
+  return static_cast<std::uint64_t>(kernels_->depthwise_bytes(packed_taps(), shape_.out_channels));
 }
 
 std::int64_t ConvU8::depthwise_lanes() const {
@@ -128,7 +137,7 @@ void ConvU8::pack(const sdk::Tensor& weights, const float* scale, const float* s
   const auto* w = static_cast<const std::uint8_t*>(weights.bytes_data());
   const bool is_signed = weights.type() == sdk::DataType::Int8;
   const std::int64_t channels = shape_.in_channels / shape_.groups;
-  const std::int64_t padded = frame_channels_ / shape_.groups;
+  const std::int64_t padded = row_channels_;
   const std::int64_t columns = shape_.out_channels / shape_.groups;
   const std::int64_t taps = shape_.window.taps();
   const auto weight_of = [=](std::int64_t filter, std::int64_t channel, std::int64_t position) {
@@ -165,7 +174,14 @@ void ConvU8::pack_depthwise(const sdk::Tensor& weights, const float* scale, cons
     signed_weights[i] =
         signed_weight(w, static_cast<std::int64_t>(i), weights.type() == sdk::DataType::Int8);
   }
-  kernels_->pack_depthwise(signed_weights.data(), taps, channels, packed);
+  if (slide_ != nullptr) {
+    std::vector<std::int8_t> pairs(static_cast<std::size_t>(channels * kSlidingTaps));
+    for (std::int64_t c = 0; c < channels; ++c)
+      sliding_taps(signed_weights.data() + c * taps, pairs.data() + c * kSlidingTaps);
+    kernels_->pack_depthwise(pairs.data(), kSlidingTaps, channels, packed);
+  } else {
+    kernels_->pack_depthwise(signed_weights.data(), taps, channels, packed);
+  }
   const ColumnTableU8 table = ColumnTableU8::behind(packed, depthwise_bytes(), depthwise_lanes());
   for (std::int64_t lane = 0; lane < depthwise_lanes(); ++lane) table.set(lane, 0, 0, 0);
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -241,12 +257,12 @@ void ConvU8::run(const ConvArgsU8& args, void* workspace, const sdk::Threads& th
   char* scratch = static_cast<char*>(workspace) + frame_bytes();
   const RowSource<std::uint8_t> source{frame_window_, framed_ ? frame : args.x,
                                        ImageStrides::dense(frame_window_.in, frame_channels_)};
-  if (depthwise_) {
-    run_depthwise(args, source, frame, scratch, threads);
-    return;
-  }
+  if (slide_ != nullptr) return run_sliding(args, source, frame, threads);
+  if (depthwise_) return run_depthwise(args, source, frame, scratch, threads);
   ArgsU8 product;
   product.packed = args.packed;
+  if (widens_pixels_) product.pixel_channels = row_channels_;
+  if (lie_in_order()) product.x = args.x;
   product.finish = args.finish;
   product.x_signed = x_.is_signed;
   product.out = args.y;
@@ -259,6 +275,14 @@ void ConvU8::run(const ConvArgsU8& args, void* workspace, const sdk::Threads& th
       });
 }
 
+/// Whether the rows of the product are the pixels of x, one behind the other.
+bool ConvU8::lie_in_order() const {
+  const Window& window = shape_.window;
+  return !framed_ && shape_.groups == 1 && window.taps() == 1 && window.out == window.in &&
+         window.pad_begin == std::array<std::int64_t, 3>{} &&
+         window.stride == std::array<std::int64_t, 3>{1, 1, 1};
+}
+
 void ConvU8::run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>& source,
                            const std::uint8_t* zeros, char* scratch,
                            const sdk::Threads& threads) const {
@@ -268,7 +292,7 @@ void ConvU8::run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>
   const std::int64_t pixels = shape_.batch * shape_.window.out_pixels();
   const std::int64_t blocks = (pixels + kBlockPixels - 1) / kBlockPixels;
   const std::int64_t work = kBlockPixels * channels * taps;
-  const auto grain = static_cast<std::uint64_t>(400'000 / std::max<std::int64_t>(1, work) + 1);
+  const auto grain = static_cast<std::uint64_t>(kGrainWork / std::max<std::int64_t>(1, work) + 1);
   threads.parallel_for(
       static_cast<std::uint64_t>(blocks), grain,
       [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
@@ -290,6 +314,45 @@ void ConvU8::run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>
           kernels_->depthwise(part, x_.is_signed);
         }
       });
+}
+
+void ConvU8::run_sliding(const ConvArgsU8& args, const RowSource<std::uint8_t>& source,
+                         const std::uint8_t* zeros, const sdk::Threads& threads) const {
+  const Window& window = source.window;
+  const ImageStrides& strides = source.strides;
+  const std::array<std::int64_t, 3>& out = window.out;
+  SlidingU8Args all{};
+  all.zeros = zeros;
+  all.first = -window.pad_begin[2];
+  all.width = window.in[2];
+  all.stride = window.stride[2];
+  all.pixels = out[2];
+  all.weights = args.packed;
+  all.columns = ColumnTableU8::behind(args.packed, depthwise_bytes(), depthwise_lanes());
+  all.finish = &args.finish;
+  all.channels = shape_.out_channels;
+  const std::int64_t line_bytes = out[2] * shape_.out_channels * args.finish.element_bytes();
+  const auto line = [&](std::int64_t i) {
+    SlidingU8Args run = all;
+    const std::int64_t y = i % out[1] * window.stride[1] - window.pad_begin[1];
+    const std::int64_t z = i / out[1] % out[0] * window.stride[0] - window.pad_begin[0];
+    const std::uint8_t* x = source.x + i / (out[1] * out[0]) * strides.batch + z * strides.depth;
+    for (std::int64_t r = 0; r < 3; ++r) {
+      const std::int64_t at = y + r * window.dilation[1];
+      const bool inside = at >= 0 && at < window.in[1] && z >= 0 && z < window.in[0];
+      run.lines[r] = inside ? x + at * strides.height : zeros;
+      run.steps[r] = inside ? strides.width : 0;
+    }
+    run.out = static_cast<char*>(args.y) + i * line_bytes;
+    slide_(run, x_.is_signed);
+  };
+  const std::int64_t work = std::max<std::int64_t>(1, out[2] * shape_.out_channels * 9);
+  threads.parallel_for(static_cast<std::uint64_t>(shape_.batch * out[0] * out[1]),
+                       static_cast<std::uint64_t>(kGrainWork / work + 1),
+                       [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+                         for (std::uint64_t i = begin; i < end; ++i)
+                           line(static_cast<std::int64_t>(i));
+                       });
 }
 
 }  // namespace backplane::cpu

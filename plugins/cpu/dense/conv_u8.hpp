@@ -6,6 +6,7 @@
 #include "plugins/cpu/dense/conv_rows.hpp"
 #include "plugins/cpu/dense/conv_u8_winograd.hpp"
 #include "plugins/cpu/dense/product_u8.hpp"
+#include "plugins/cpu/dense/sliding_u8.hpp"
 
 namespace backplane::cpu {
 
@@ -51,7 +52,7 @@ class ConvU8 {
   void pack(const sdk::Tensor& weights, const float* scale, const float* shift, void* packed,
             const sdk::Threads& threads) const;
   void run(const ConvArgsU8& args, void* workspace, const sdk::Threads& threads) const;
-  /// "depthwise", "merged", "indirect" or "winograd", for the plan.
+  /// "depthwise", "sliding", "merged", "indirect" or "winograd", for the plan.
   const char* variant() const;
 
  private:
@@ -59,8 +60,16 @@ class ConvU8 {
   void fill_frame(const ConvArgsU8& args, std::uint8_t* frame, const sdk::Threads& threads) const;
   void copy_line(const std::uint8_t* x, std::int64_t image, std::int64_t z, std::int64_t y,
                  std::uint8_t* to) const;
+  bool lie_in_order() const;
   void run_depthwise(const ConvArgsU8& args, const RowSource<std::uint8_t>& source,
                      const std::uint8_t* zeros, char* scratch, const sdk::Threads& threads) const;
+  /// A kernel of 3 x 3 positions, each output line by itself.
+  void run_sliding(const ConvArgsU8& args, const RowSource<std::uint8_t>& source,
+                   const std::uint8_t* zeros, const sdk::Threads& threads) const;
+  /// What the kernels take as taps of a channel.
+  std::int64_t packed_taps() const {
+    return slide_ != nullptr ? kSlidingTaps : shape_.window.taps();
+  }
   std::uint64_t depthwise_bytes() const;
   /// Channels with those that fill the last unit.
   std::int64_t depthwise_lanes() const;
@@ -71,12 +80,17 @@ class ConvU8 {
   BytesX x_;
   bool depthwise_;
   bool transformed_;
+  // Null where it is not used; known without sizes and strides, as the packed weights are.
+  SlideU8 slide_ = nullptr;
   // A copy of the image in a frame of zero points whose pixels have whole quads; where kernels are wide and
   // channels few, the pixels below one line of a kernel are read as one row ("merged").
   bool framed_ = false;
   bool merged_ = false;
   std::int64_t frame_channels_ = 0;
-  Window frame_window_;  // over the frame: nothing is outside of it
+  // Rows are widened from pixels of four bytes, without the channels that do not exist.
+  bool widens_pixels_ = false;
+  std::int64_t row_channels_ = 0;  // of a pixel, in a row of the product
+  Window frame_window_;            // over the frame: nothing is outside of it
   const KernelsU8* kernels_;
   unsigned threads_;
   ProductU8 product_;  // of what is neither depthwise nor transformed

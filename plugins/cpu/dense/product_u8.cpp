@@ -38,7 +38,8 @@ ProductU8::ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
   }
   const std::int64_t tallest = blocks_ > 0 ? (shape.rows + blocks_ - 1) / blocks_ : 0;
   table_bytes_ = align64(static_cast<std::uint64_t>(shape.taps * tallest) * sizeof(void*));
-  wide_bytes_ = align64(static_cast<std::uint64_t>(wide_row * tallest));
+  if (kernels_->wide != nullptr)
+    wide_bytes_ = align64(static_cast<std::uint64_t>(wide_row * tallest + 2 * kBehindRowU8));
   kept_bytes_ = static_cast<std::uint64_t>(wide_row * kernels_->panel_columns);
 }
 
@@ -90,14 +91,23 @@ void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
                        });
 }
 
-void ProductU8::widen_rows(const std::uint8_t* const* table, std::int64_t count, std::int64_t group,
-                           bool x_signed, std::int16_t* wide) const {
+void ProductU8::widen_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row,
+                           std::int64_t count, std::int64_t group) const {
   const std::int64_t depth = shape_.depth;
+  const std::uint8_t* const* table = memory.table;
+  std::int16_t* wide = memory.wide;
+  if (args.x != nullptr)
+    return kernels_->wide->widen(args.x + row * depth, count * depth, args.x_signed, wide);
+  if (args.pixel_channels != 0) {
+    const PixelRowsU8 rows{
+        table, count, shape_.taps, depth / args.pixel_channels, args.pixel_channels, 4 * quads()};
+    return kernels_->wide->widen_pixels(rows, args.x_signed, wide);
+  }
   // What follows each other in memory is widened at once.
   const std::uint8_t* from = nullptr;
   std::int64_t length = 0;
   const auto flush = [&] {
-    if (length > 0) kernels_->wide->widen(from, length, x_signed, wide);
+    if (length > 0) kernels_->wide->widen(from, length, args.x_signed, wide);
     wide += length;
   };
   for (std::int64_t i = 0; i < count; ++i) {
@@ -132,7 +142,7 @@ void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t group = i / panels;
     if (widened && (i == begin || i % panels == 0)) {
-      widen_rows(memory.table, count, group, args.x_signed, memory.wide);
+      widen_rows(args, memory, row, count, group);
     }
     const Place at = place(i % panels);
     const char* base =
@@ -160,7 +170,7 @@ void ProductU8::run_panel(const ArgsU8& args, const Scratch& memory, const Panel
       tile.wide = memory.wide + first * tile.wide_stride;
       tile.more_tiles = count - 1;
       tile.panel = form == PanelForm::kWide ? static_cast<const void*>(memory.kept) : all.panel;
-      kernels_->wide->tile(height, form)(tile);
+      kernels_->wide->tile(height, run.columns, form)(tile);
     }
     if (args.after != nullptr) {
       args.after->run(

@@ -20,7 +20,7 @@ constexpr std::int64_t kMostSummedU8 = 65'000;
 struct ShapeU8 {
   std::int64_t rows = 0;
   std::int64_t taps = 1;
-  std::int64_t depth = 0;  // of a tap, in a group: a multiple of 4
+  std::int64_t depth = 0;  // of a tap, in a group: a multiple of 4, where rows are not widened
   std::int64_t columns = 0;
   std::int64_t groups = 1;
 };
@@ -37,6 +37,10 @@ struct ArgsU8 {
   const void* packed = nullptr;
   FinishU8 finish;
   bool x_signed = false;
+  // Rows of one tap and group that lie one behind the other; null: those of run's `fill`.
+  const std::uint8_t* x = nullptr;
+  // Not 0: taps are pixels of four bytes with so many channels, and kBehindRowU8 bytes behind them may be read.
+  std::int64_t pixel_channels = 0;
   void* out = nullptr;
   std::int64_t out_stride = 0;  // elements
   // What is done to sums (finish.sums) while they are in the cache; null: nothing.
@@ -88,7 +92,7 @@ class ProductU8 {
         const std::int64_t block = i / panel_items_;
         const std::int64_t row = shape_.rows * block / blocks_;
         const std::int64_t count = shape_.rows * (block + 1) / blocks_ - row;
-        fill(table, count, row, count);
+        if (args.x == nullptr || kernels_->wide == nullptr) fill(table, count, row, count);
         run_rows(args, memory, row, count, i % panel_items_);
       }
     };
@@ -117,14 +121,14 @@ class ProductU8 {
   std::int64_t panel_count() const {
     return (shape_.columns + kernels_->panel_columns - 1) / kernels_->panel_columns;
   }
-  std::int64_t quads() const { return shape_.taps * shape_.depth / 4; }
+  std::int64_t quads() const { return (shape_.taps * shape_.depth + 3) / 4; }
   Place place(std::int64_t panel) const;
   std::int64_t lanes() const;
   std::uint64_t weight_bytes() const { return static_cast<std::uint64_t>(lanes() * quads() * 4); }
   std::uint64_t group_bytes() const;
   /// Rows of a block, as numbers of 16 bits: those of all taps of a group follow each other.
-  void widen_rows(const std::uint8_t* const* table, std::int64_t count, std::int64_t group,
-                  bool x_signed, std::int16_t* wide) const;
+  void widen_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row, std::int64_t count,
+                  std::int64_t group) const;
   /// Rows of a block, and a panel's columns.
   struct PanelRun {
     std::int64_t row, rows;
@@ -153,15 +157,17 @@ class ProductU8 {
       for (int k = 0; k < 4; ++k)
         places[static_cast<std::size_t>(k)] = kernels_->place(lane, k, at.columns);
       std::int32_t sum = 0;
-      std::int64_t quad = 0;  // the place of its first weight
-      for (std::int64_t tap = 0; tap < shape_.taps; ++tap) {
-        for (std::int64_t depth = 0; depth < shape_.depth; depth += 4, quad += 4 * at.columns) {
-          for (std::int64_t k = 0; k < 4; ++k) {
-            const std::int8_t w =
-                exists ? weight(group, tap, depth + k, first + j) : std::int8_t{0};
-            sum += w;
-            weights[quad + places[static_cast<std::size_t>(k)]] = static_cast<char>(w);
-          }
+      char* quad = weights;
+      std::int64_t tap = 0, depth = 0;
+      for (std::int64_t q = 0; q < quads(); ++q, quad += 4 * at.columns) {
+        for (const int to : places) {
+          const std::int8_t w =
+              exists && tap < shape_.taps ? weight(group, tap, depth, first + j) : std::int8_t{0};
+          sum += w;
+          quad[to] = static_cast<char>(w);
+          if (++depth < shape_.depth) continue;
+          depth = 0;
+          ++tap;
         }
       }
       const std::int64_t column = group * shape_.columns + first + j;

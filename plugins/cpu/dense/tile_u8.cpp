@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "plugins/cpu/dense/targets.hpp"
 
@@ -83,6 +84,7 @@ constexpr int kTileRows = 8;
 constexpr int kTileRows = 6;
 #endif
 
+#if HWY_TARGET != HWY_AVX2
 /// Two vectors, in the order of the lanes.
 struct Floats {
   VectorF v0, v1;
@@ -99,6 +101,13 @@ HWY_INLINE Floats load_floats(const std::uint8_t* x, std::uint8_t flip, std::int
   const auto whole1 =
       hn::ShiftRight<16>(hn::BitCast(d32, hn::InterleaveUpper(d16, nothing, words)));
   return {hn::ConvertTo(TagF(), whole0), hn::ConvertTo(TagF(), whole1)};
+}
+#endif
+
+template <bool kSigned>
+HWY_INLINE Vector16 load_wide(const std::uint8_t* x) {
+  if constexpr (kSigned) return load_wide(x, hn::Set(Tag8Of16(), std::uint8_t{0x80}));
+  return hn::PromoteTo(Tag16(), hn::LoadU(Tag8Of16(), x));
 }
 
 void widen_bytes(const std::uint8_t* x, std::int64_t n, std::uint8_t flip, std::int16_t* y) {
@@ -139,36 +148,39 @@ struct Panel {
   }
 };
 
-template <int kRows, PanelForm kForm, bool kRaw>
+/// kPanel: the vectors of a panel.
+template <int kRows, PanelForm kForm, bool kRaw, int kPanel>
 HWY_INLINE HWY_ATTR void sum_tile(const TileU8Args& args, const std::int16_t* HWY_RESTRICT x,
-                                  Sums<kRows>& sums) {
+                                  Vector32 (&sums)[kRows][kPanel]) {
   const Tag16 d16;
   const Tag32 d32;
   // Where the processor sums pairs itself the second sums stay zero, and the compiler drops them.
-  Sums<kRows> more;
+  Vector32 more[kRows][kPanel];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kVectors; ++j) {
+    for (int j = 0; j < kPanel; ++j) {
       sums[i][j] = kRaw ? hn::Zero(d32) : hn::LoadU(d32, args.columns.start + j * kLanes);
       more[i][j] = hn::Zero(d32);
     }
   }
   const Panel<kForm> panel{args.panel, args.kept};
   for (std::int64_t p = 0; p < 2 * args.quads; ++p, x += 2) {
-    const auto w0 = panel.load(p * 2 * kColumns);
-    const auto w1 = panel.load(p * 2 * kColumns + kColumns);
+    Vector16 w[kPanel];
+#pragma GCC unroll 2
+    for (int j = 0; j < kPanel; ++j) w[j] = panel.load((p * kPanel + j) * 2 * kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       std::int32_t pair = 0;
       std::memcpy(&pair, x + i * args.wide_stride, sizeof(pair));
       const auto both = hn::BitCast(d16, hn::Set(d32, pair));
-      sums[i][0] = hn::ReorderWidenMulAccumulate(d32, both, w0, sums[i][0], more[i][0]);
-      sums[i][1] = hn::ReorderWidenMulAccumulate(d32, both, w1, sums[i][1], more[i][1]);
+#pragma GCC unroll 2
+      for (int j = 0; j < kPanel; ++j)
+        sums[i][j] = hn::ReorderWidenMulAccumulate(d32, both, w[j], sums[i][j], more[i][j]);
     }
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kVectors; ++j) {
+    for (int j = 0; j < kPanel; ++j) {
       sums[i][j] = hn::RearrangeToOddPlusEven(sums[i][j], more[i][j]);
     }
   }
@@ -188,7 +200,7 @@ template <int kRows, PanelForm kForm, bool kRaw>
 HWY_ATTR void tile(const TileU8Args& args) {
   if constexpr (kRaw) {
     Sums<kRows> sums;
-    sum_tile<kRows, kForm, true>(args, args.wide, sums);
+    sum_tile<kRows, kForm, true, kVectors>(args, args.wide, sums);
     store_raw<kRows>(sums, args.out);
     return;
   }
@@ -197,8 +209,32 @@ HWY_ATTR void tile(const TileU8Args& args) {
   auto* out = static_cast<char*>(args.out);
   for (std::int64_t t = 0; t <= args.more_tiles; ++t, x += kRows * args.wide_stride) {
     Sums<kRows> sums;
-    sum_tile<kRows, kForm, false>(args, x, sums);
+    sum_tile<kRows, kForm, false, kVectors>(args, x, sums);
     store.rows<kRows>(sums, out);
+    out += kRows * store.row_bytes;
+  }
+}
+#endif
+
+#undef BP_HALF_PANELS
+#if HWY_TARGET == HWY_AVX2
+#define BP_HALF_PANELS
+template <int kRows, PanelForm kForm>
+HWY_ATTR void half_tile(const TileU8Args& args) {
+  const TileStore store(args);
+  const Scales scales = load_half_scales(args.columns);
+  const std::int16_t* x = args.wide;
+  auto* out = static_cast<char*>(args.out);
+  for (std::int64_t t = 0; t <= args.more_tiles; ++t, x += kRows * args.wide_stride) {
+    Vector32 half[kRows][1];
+    sum_tile<kRows, kForm, false, 1>(args, x, half);
+    Sums<kRows> sums;
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      sums[i][0] = half[i][0];
+      sums[i][1] = hn::SwapAdjacentBlocks(half[i][0]);
+    }
+    store.rows<kRows>(sums, scales, out);
     out += kRows * store.row_bytes;
   }
 }
@@ -208,30 +244,71 @@ void widen(const std::uint8_t* x, std::int64_t n, bool x_signed, std::int16_t* y
   widen_bytes(x, n, static_cast<std::uint8_t>(x_signed ? 0x80 : 0), y);
 }
 
+void widen_pixels(const PixelRowsU8& rows, bool x_signed, std::int16_t* y) {
+  const auto flip = static_cast<std::uint8_t>(x_signed ? 0x80 : 0);
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  const hn::FixedTag<std::uint8_t, 16> d8;
+  const hn::Rebind<std::int16_t, decltype(d8)> d16;
+  HWY_ALIGN std::uint8_t places[16] = {};
+  for (std::int64_t i = 0; i < 4 * rows.channels; ++i)
+    places[i] = static_cast<std::uint8_t>(i / rows.channels * 4 + i % rows.channels);
+  const auto numbers = hn::Load(d8, places);
+  const auto flips = hn::Set(d8, flip);
+#endif
+  for (std::int64_t i = 0; i < rows.count; ++i, y += rows.stride) {
+    std::int16_t* to = y;
+    for (std::int64_t t = 0; t < rows.taps; ++t, to += rows.pixels * rows.channels) {
+      const std::uint8_t* from = rows.table[t * rows.count + i];
+      for (std::int64_t p = 0; p < rows.pixels; p += 4) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+        for (std::int64_t k = 0; k < std::min<std::int64_t>(4, rows.pixels - p); ++k)
+          widen_bytes(from + 4 * (p + k), rows.channels, flip, to + (p + k) * rows.channels);
+#else
+        const auto x = hn::TableLookupBytes(hn::LoadU(d8, from + 4 * p), numbers);
+        hn::StoreU(hn::PromoteTo(d16, hn::Xor(x, flips)), d16, to + p * rows.channels);
+#endif
+      }
+    }
+  }
+}
+
 template <int kRows, PanelForm kForm, bool kRaw>
-WideKernelsU8::Tile find_rows(int rows) {
-  if (rows == kRows) return tile<kRows, kForm, kRaw>;
-  if constexpr (kRows > 1) return find_rows<kRows - 1, kForm, kRaw>(rows);
+WideKernelsU8::Tile find_rows(int rows, [[maybe_unused]] int columns) {
+  if (rows == kRows) {
+#ifdef BP_HALF_PANELS
+    if (columns == kHalfColumns && !kRaw) return half_tile<kRows, kForm>;
+#endif
+    return tile<kRows, kForm, kRaw>;
+  }
+  if constexpr (kRows > 1) return find_rows<kRows - 1, kForm, kRaw>(rows, columns);
   return nullptr;
 }
 
-WideKernelsU8::Tile find_tile(int rows, PanelForm form) {
+WideKernelsU8::Tile find_tile(int rows, int columns, PanelForm form) {
   switch (form) {
     case PanelForm::kBytes:
-      return find_rows<kTileRows, PanelForm::kBytes, false>(rows);
+      return find_rows<kTileRows, PanelForm::kBytes, false>(rows, columns);
     case PanelForm::kBytesKept:
-      return find_rows<kTileRows, PanelForm::kBytesKept, false>(rows);
+      return find_rows<kTileRows, PanelForm::kBytesKept, false>(rows, columns);
     case PanelForm::kWide:
       break;
   }
-  return find_rows<kTileRows, PanelForm::kWide, false>(rows);
+  return find_rows<kTileRows, PanelForm::kWide, false>(rows, columns);
 }
 
 WideKernelsU8::Tile find_raw_tile(int rows) {
-  return find_rows<kTileRows, PanelForm::kWide, true>(rows);
+  return find_rows<kTileRows, PanelForm::kWide, true>(rows, kColumns);
 }
 
-int columns_for(std::int64_t) { return kColumns; }
+int columns_for([[maybe_unused]] std::int64_t width) {
+#ifdef BP_HALF_PANELS
+  if (width <= kHalfColumns) return kHalfColumns;
+#endif
+  return kColumns;
+}
+int panel_lane(int column, int columns) {
+  return columns == kColumns ? lane(column, columns) : column;
+}
 int max_rows(int) { return kTileRows; }
 int place(int lane, int k, int columns) { return (k / 2 * columns + lane) * 2 + k % 2; }
 
@@ -293,12 +370,6 @@ void depthwise_unit(const DepthwiseU8Args& args, const Finish&, const std::int16
   store_sums(sums, width, columns, *args.finish, out);
 }
 #else
-template <bool kSigned>
-HWY_INLINE Vector16 load_wide(const std::uint8_t* x) {
-  if constexpr (kSigned) return load_wide(x, hn::Set(Tag8Of16(), std::uint8_t{0x80}));
-  return hn::PromoteTo(Tag16(), hn::LoadU(Tag8Of16(), x));
-}
-
 template <int kTaps, bool kSigned, class Row>
 HWY_INLINE void depthwise_unit(const DepthwiseU8Args& args, const Finish& finish,
                                const std::int16_t* weights, const ColumnsU8& columns,
@@ -397,24 +468,69 @@ void greatest(const std::uint8_t* const* rows, std::ptrdiff_t row_pitch, std::in
   }
 }
 
-void add(const AddU8& args, std::int64_t n) {
-  const FinishU8& finish = args.finish;
-  const auto least = static_cast<float>(finish.least - finish.zero);
-  const auto most = static_cast<float>(finish.most - finish.zero);
+#if HWY_TARGET == HWY_AVX2
+/// Eight bytes less their zero point, as floats.
+template <bool kSigned>
+HWY_INLINE VectorF eight_floats(const std::uint8_t* x, Vector32 zero) {
+  const hn::Rebind<std::conditional_t<kSigned, std::int8_t, std::uint8_t>, Tag32> d8;
+  const auto bytes = hn::LoadU(d8, reinterpret_cast<const hn::TFromD<decltype(d8)>*>(x));
+  return hn::ConvertTo(TagF(), hn::Sub(hn::PromoteTo(Tag32(), bytes), zero));
+}
+
+/// Whole vectors of bytes; returns how many are done. The flip of signed bytes adds 128, as leaving it out of the zero point does.
+template <bool kSignedA, bool kSignedB>
+HWY_ATTR std::int64_t add_vectors(const AddU8& args, std::int64_t n) {
+  const Tag32 d32;
+  const TagF df;
+  const auto a_zero = hn::Set(d32, args.a_zero - (kSignedA ? 128 : 0));
+  const auto b_zero = hn::Set(d32, args.b_zero - (kSignedB ? 128 : 0));
+  const auto a_scale = hn::Set(df, args.a_scale), b_scale = hn::Set(df, args.b_scale);
+  const Finish finish = load(args.finish);
+  const auto sum = [&](std::int64_t i) HWY_ATTR {
+    return hn::MulAdd(eight_floats<kSignedA>(args.a + i, a_zero), a_scale,
+                      hn::Mul(eight_floats<kSignedB>(args.b + i, b_zero), b_scale));
+  };
   std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  for (; i + 32 <= n; i += 32) {
+    // Packed as they come, four of each vector in turn.
+    const __m256i bytes = _mm256_packus_epi16(words(sum(i), sum(i + 8), finish).raw,
+                                              words(sum(i + 16), sum(i + 24), finish).raw);
+    const auto in_order =
+        _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(args.y + i), finish.clamped(in_order));
+  }
+  return i;
+}
+
+std::int64_t add_vectors(const AddU8& args, std::int64_t n) {
+  if (args.a_flip != 0)
+    return args.b_flip != 0 ? add_vectors<true, true>(args, n) : add_vectors<true, false>(args, n);
+  return args.b_flip != 0 ? add_vectors<false, true>(args, n) : add_vectors<false, false>(args, n);
+}
+#elif HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+std::int64_t add_vectors(const AddU8&, std::int64_t) { return 0; }
+#else
+std::int64_t add_vectors(const AddU8& args, std::int64_t n) {
   const TagF df;
   const auto sum = [&](VectorF a, VectorF b) {
     return hn::MulAdd(a, hn::Set(df, args.a_scale), hn::Mul(b, hn::Set(df, args.b_scale)));
   };
-  const Finish to = load(finish);
+  const Finish to = load(args.finish);
+  std::int64_t i = 0;
   for (; i + kColumns <= n; i += kColumns) {
     const Floats a = load_floats(args.a + i, args.a_flip, args.a_zero);
     const Floats b = load_floats(args.b + i, args.b_flip, args.b_zero);
     hn::StoreU(to_bytes(sum(a.v0, b.v0), sum(a.v1, b.v1), to), Tag8Of16(), args.y + i);
   }
+  return i;
+}
 #endif
-  for (; i < n; ++i) {
+
+void add(const AddU8& args, std::int64_t n) {
+  const FinishU8& finish = args.finish;
+  const auto least = static_cast<float>(finish.least - finish.zero);
+  const auto most = static_cast<float>(finish.most - finish.zero);
+  for (std::int64_t i = add_vectors(args, n); i < n; ++i) {
     const auto a = static_cast<float>((args.a[i] ^ args.a_flip) - args.a_zero);
     const auto b = static_cast<float>((args.b[i] ^ args.b_flip) - args.b_zero);
     const float sum = std::min(most, std::max(least, std::fma(a, args.a_scale, b * args.b_scale)));
@@ -426,11 +542,11 @@ void add(const AddU8& args, std::int64_t n) {
 }  // namespace
 
 const KernelsU8& table_u8() {
-  static constexpr WideKernelsU8 kWide{widen, find_tile, find_raw_tile};
+  static constexpr WideKernelsU8 kWide{widen, widen_pixels, find_tile, find_raw_tile};
   static constexpr KernelsU8 kKernels{
-      kColumns,       columns_for,    max_rows,  lane,     place,
-      pack_rows,      nullptr,        &kWide,    kColumns, depthwise_bytes,
-      pack_depthwise, depthwise_lane, depthwise, greatest, add};
+      kColumns,       columns_for,    max_rows,  panel_lane, place,
+      pack_rows,      nullptr,        &kWide,    kColumns,   depthwise_bytes,
+      pack_depthwise, depthwise_lane, depthwise, greatest,   add};
   return kKernels;
 }
 

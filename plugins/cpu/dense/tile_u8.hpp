@@ -102,13 +102,25 @@ struct PackRowsU8 {
 /// such numbers.
 enum class PanelForm { kBytes, kBytesKept, kWide };
 
+/// Rows of a convolution of few channels. Row i is, for each tap t, `pixels` pixels of four bytes at table[t * count + i], of which the first
+/// `channels` bytes are its numbers, one behind the other.
+struct PixelRowsU8 {
+  const std::uint8_t* const* table;
+  std::int64_t count, taps, pixels, channels;
+  std::ptrdiff_t stride;  // numbers of 16 bits from row to row
+};
+/// So many bytes behind a row are read, and so many numbers behind it written, before the next one is.
+constexpr std::int64_t kBehindRowU8 = 16;
+
 /// Products of pairs of 16-bit numbers, where the processor has none of bytes.
 struct WideKernelsU8 {
   using Tile = void (*)(const TileU8Args& args);
   /// What tiles read as rows: y[i] = x[i], of signed bytes x[i] + 128.
   void (*widen)(const std::uint8_t* x, std::int64_t n, bool x_signed, std::int16_t* y);
-  /// Rows 1 to KernelsU8::max_rows.
-  Tile (*tile)(int rows, PanelForm form);
+  /// Likewise of pixels of four bytes.
+  void (*widen_pixels)(const PixelRowsU8& rows, bool x_signed, std::int16_t* y);
+  /// Rows 1 to KernelsU8::max_rows, of a panel of KernelsU8::columns_for columns.
+  Tile (*tile)(int rows, int columns, PanelForm form);
   /// The products' sums alone, int32 [rows][panel_columns] in the order of the lanes, of a panel of 16-bit numbers.
   Tile (*raw_tile)(int rows);
 };

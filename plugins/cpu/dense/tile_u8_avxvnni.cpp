@@ -92,6 +92,7 @@ KernelsU8::Tile find_tile(int rows, int, bool x_signed) {
   return find_rows<kTileRows>(rows, x_signed);
 }
 
+int columns_for(std::int64_t) { return kColumns; }
 int max_rows(int) { return kTileRows; }
 int place(int lane, int k, int) { return lane * 4 + k; }
 
@@ -208,6 +209,7 @@ void depthwise(const DepthwiseU8Args& args, bool x_signed) {
 const KernelsU8& table_u8_avxvnni() {
   static const KernelsU8 kernels = [] {
     KernelsU8 k = kernels_u8_pairs(Isa::kAvx2);
+    k.columns_for = columns_for;
     k.max_rows = max_rows;
     k.place = place;
     k.pack_rows = pack_rows;
