@@ -9,6 +9,7 @@
 #include "core/base/nearest_name.hpp"
 #include "core/config/model_options.hpp"
 #include "core/onnx/model_metadata.hpp"
+#include "core/passes/passes.hpp"
 #include "core/plan/custom_kernels.hpp"
 #include "core/plugin_host/status.hpp"
 
