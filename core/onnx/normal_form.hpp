@@ -9,8 +9,9 @@
 
 namespace backplane::core {
 
-/// Writes ONNX's own domain as "" and Einsum's equations without spaces, gives attributes of the oldest files their types, removes marks of the importer's own
-/// and what stands for no size of a dimension ("?", -1), and gives each node of each graph a unique name: its own, or Op_index where it has none or a taken one.
+/// Writes ONNX's own domain as "" and Einsum's equations without spaces, gives attributes of the oldest files their types, removes
+/// marks of the importer's own and what stands for no size of a dimension ("?", -1), and gives each node of each graph a unique
+/// name: its own, or Op_index where it has none or a taken one.
 void normalize(::onnx::ModelProto& model);
 
 /// The main graph's nodes in the file's order, for Model::original. After normalize.

@@ -15,8 +15,8 @@
 
 namespace backplane::core {
 
-/// The limits of one session, by place: a device's label, or "host"; counts arenas of runs, and weights that were packed, uploaded or copied.
-/// A weight that several sessions share counts in each. Not counted: what lies in the model's file, values that kernels
+/// The limits of one session, by place: a device's label, or "host"; counts arenas of runs, and weights that were packed, uploaded
+/// or copied. A weight that several sessions share counts in each. Not counted: what lies in the model's file, values that kernels
 /// size themselves, and what providers allocate on their own.
 ///
 /// Threads: all functions may run concurrently.

@@ -14,8 +14,8 @@ namespace backplane::core {
 std::pair<std::string, std::string> split_device_name(const std::string& name);
 
 /// The device of `infos` (not empty) that a provider's name alone means, by index: the one with the highest score; of
-/// those one with memory of its own before one on the host's; then the one with the most memory; then the first. It depends on nothing else,
-/// so the same devices give the same one.
+/// those one with memory of its own before one on the host's; then the one with the most memory; then the first. It depends on
+/// nothing else, so the same devices give the same one.
 std::size_t best_device(const std::vector<const bp_device_info*>& infos);
 /// By what it is the best of several, as the rest of a sentence: "it has the highest score, 60".
 std::string why_best(const std::vector<const bp_device_info*>& infos);

@@ -142,9 +142,11 @@ class Case:
         outputs = [info(following, BOOL, [])] + [info(r, FLOAT, [None, 3] if grows and k == 0 else SHAPE) for k, r in enumerate(results)]
         inputs = [info(number, INT64, []), info(go_on, BOOL, [])]
         inputs += [info(v, FLOAT, [None, 3] if grows and k == 0 else SHAPE) for k, v in enumerate(values)]
-        trips = "" if by_condition and self.rng.random() < 0.5 else self.rng.choice(["turns", scope.constant(numpy.array(limit, numpy.int64))])
+        trips = "" if by_condition and self.rng.random() < 0.5 else self.rng.choice(
+            ["turns", scope.constant(numpy.array(limit, numpy.int64))])
         start = self.rng.choice(["", self.condition(scope)])
-        made = scope.node("Loop", [trips, start] + [scope.pick() for _ in values], carried + stacked, body=self.graph(inner, inputs, outputs))
+        made = scope.node("Loop", [trips, start] + [scope.pick() for _ in values], carried + stacked,
+                          body=self.graph(inner, inputs, outputs))
         made = [made] if carried + stacked == 1 else made
         for k, name in enumerate(made):
             if k >= carried:

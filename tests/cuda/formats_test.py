@@ -182,7 +182,8 @@ class Networks(Formats):
     def test_prompts_have_tensor_cores(self):
         random = np.random.default_rng(9)
         heads, groups, width, past, positions = 4, 2, 16, 30, 70
-        for dtype, code, begins, way in ((np.float16, TensorProto.FLOAT16, True, "cudnn"), (np.float32, TensorProto.FLOAT, True, "by products"),
+        for dtype, code, begins, way in ((np.float16, TensorProto.FLOAT16, True, "cudnn"),
+                                         (np.float32, TensorProto.FLOAT, True, "by products"),
                                          (np.float16, TensorProto.FLOAT16, False, "by products")):
             shapes = {"q": (2, positions, heads * width), "k": (2, positions, groups * width), "v": (2, positions, groups * width)}
             if begins:

@@ -130,7 +130,8 @@ NCU = """==PROF== Connected to process 4242 (/there/bin/gpu_probe)
 """.replace("\\\n", "") + "".join(
     f'"{at}","4242","gpu_probe","127.0.0.1","{name}","1","7","(128, 1, 1)","(8, 1, 1)","0","9.0","Command line profiler metrics",'
     f'"gpu__time_duration.sum","{unit}","{value}"\n' for at, (name, unit, value) in enumerate(
-        [("void gemm<float, 2>(int, T1 *)", "ns", "12,000"), ("softmax(float *, int)", "us", "2.5"), ("void gemm<float, 2>(int, T1 *)", "nsecond", "18000")]
+        [("void gemm<float, 2>(int, T1 *)", "ns", "12,000"), ("softmax(float *, int)", "us", "2.5"),
+         ("void gemm<float, 2>(int, T1 *)", "nsecond", "18000")]
         + [(f"small_{i}", "ns", "500") for i in range(11)]))
 NCU_REFUSED = """==PROF== Connected to process 4242
 ==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0.
@@ -513,7 +514,8 @@ class GpuCheck(program.ProgramTest):
         self.assertIn("## Kernels of bert_dyn, float16, batch 1, by ncu", text)
         table = text[text.index("batch 2, by ncu"):].splitlines()
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if line.startswith("|")][2:]
-        self.assertEqual(rows[:2], [["void gemm<float, 2>(int, T1 *)", "2", "30.00", "78.9 %"], ["softmax(float *, int)", "1", "2.50", "6.6 %"]])
+        self.assertEqual(rows[:2], [["void gemm<float, 2>(int, T1 *)", "2", "30.00", "78.9 %"],
+                                    ["softmax(float *, int)", "1", "2.50", "6.6 %"]])
         self.assertEqual(rows[10:12], [["3 others", "3", "1.50", "3.9 %"], ["all of them", "14", "38.00", ""]])
         self.assertAlmostEqual(float(rows[12][2]) / 38, float(rows[12][3]), delta=0.01)
         called = (self.folder / "ncu.called").read_text()
@@ -553,7 +555,8 @@ class GpuCheck(program.ProgramTest):
             self.assertAlmostEqual(float(row[16]) / float(row[15]), float(row[17]), delta=0.02 * float(row[17]) + 0.01, msg=row)
         self.assertEqual(self.cells(text, "resnet50_dyn")[0][12], "NotImplementedError: no images here")
         kept = json.loads((self.folder / "results/networks_float32.json").read_text())["values"]["peer of bert_dyn float32"]
-        self.assertEqual(list(kept[0]["variants"]), ["node by node, weights cast beforehand", "modules, weights cast beforehand", "autocast"])
+        self.assertEqual(list(kept[0]["variants"]), ["node by node, weights cast beforehand",
+                                                     "modules, weights cast beforehand", "autocast"])
         self.assertEqual(kept[0]["latency_ms"], min(latency for latency, _ in kept[0]["variants"].values()))
 
     def test_all_of_the_peers_ways_compute_the_same(self):

@@ -1,5 +1,6 @@
-// Nodes at random over the cpu, two fake devices and the OpenCL device that is there: results are those of the cpu, every value is copied at most once to
-// each memory, no plan puts two live values into the same bytes, and no delay finds a race. The same holds for bodies of control flow, turn by turn.
+// Nodes at random over the cpu, two fake devices and the OpenCL device that is there: results are those of the cpu, every value is
+// copied at most once to each memory, no plan puts two live values into the same bytes, and no delay finds a race. The same holds
+// for bodies of control flow, turn by turn.
 //
 // 544 placements; ten times as many with BACKPLANE_TEST_FULL=1, an eighth under a sanitizer.
 #include <algorithm>

@@ -25,8 +25,10 @@ def rotary():
     for layout, sections in ((0, [1, 2, 1]), (0, [4, 0, 0]), (1, [2, 1, 1]), (1, [1, 1, 2])):
         name = f"{layout}_{''.join(map(str, sections))}"
         turned = {"mrope_section": sections, "mrope_layout": layout}
-        yield Case(f"flat_{name}", "MRotaryEmbedding", [flat, three, cos, sin], {**turned, "num_heads": 2, "rotary_embedding_dim": 8}, constants=(2, 3), open_axes={0: (0, 1), 1: (1, 2)}, half=True)
-        yield Case(f"heads_{name}", "MRotaryEmbedding", [heads, three, cos, sin], turned, constants=(2, 3), open_axes={0: (0, 2), 1: (1, 2)})
+        yield Case(f"flat_{name}", "MRotaryEmbedding", [flat, three, cos, sin],
+                   {**turned, "num_heads": 2, "rotary_embedding_dim": 8}, constants=(2, 3), open_axes={0: (0, 1), 1: (1, 2)}, half=True)
+        yield Case(f"heads_{name}", "MRotaryEmbedding", [heads, three, cos, sin], turned, constants=(2, 3),
+                   open_axes={0: (0, 2), 1: (1, 2)})
     yield Case("offset", op, [flat, np.array([3], np.int64), cos, sin], open_axes=opened)
 
 
@@ -48,7 +50,8 @@ def multi_head():
     square[:, :, 0] = 1
     yield Case("padding_square", op, [q, k, v, None, square], heads, **more)
     yield Case("attention_bias", op, [q, k, v, None, None, reals(1, 3, 5, 5)], heads, open_axes={**ALL, 5: (2, 3)}, rtol=1e-3)
-    yield Case("everything", op, [q, k, v, bias, padding, reals(2, 1, 5, 5)], {**heads, "unidirectional": 1}, open_axes={**ALL, 5: (0, 2, 3)}, rtol=1e-3)
+    yield Case("everything", op, [q, k, v, bias, padding, reals(2, 1, 5, 5)], {**heads, "unidirectional": 1},
+               open_axes={**ALL, 5: (0, 2, 3)}, rtol=1e-3)
 
     def apart(packed):  # ONNX Runtime has packed inputs on other devices alone
         parts = [np.ascontiguousarray(part).reshape(*part.shape[:2], 24) for part in np.moveaxis(packed, 3, 0)]
@@ -56,7 +59,8 @@ def multi_head():
 
     yield Case("packed", op, [reals(2, 5, 3, 3, 8)], heads, expected=lambda x: tuple(apart(x)), **more)
     yield Case("packed_kv", op, [q, reals(2, 7, 3, 2, 8)], heads, expected=lambda _, x: tuple(apart(x)), **more)
-    yield Case("made_kv", op, [q, reals(2, 3, 7, 8), reals(2, 3, 7, 8, seed=1)], heads, open_axes={0: (0, 1), 1: (0, 2), 2: (0, 2)}, rtol=1e-3)
+    yield Case("made_kv", op, [q, reals(2, 3, 7, 8), reals(2, 3, 7, 8, seed=1)], heads,
+               open_axes={0: (0, 1), 1: (0, 2), 2: (0, 2)}, rtol=1e-3)
     past = [reals(2, 3, 4, 8, seed=3), reals(2, 3, 4, 8, seed=4)]
     opened = {**ALL, 6: (0, 2), 7: (0, 2)}
     three = (True, True, True)

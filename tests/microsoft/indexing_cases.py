@@ -5,13 +5,15 @@ from model_cases import Case, reals, whole
 
 def indexing():
     for dtype in (np.int32, np.int64):
-        yield Case(f"rows_{dtype.__name__}", "GatherND", [reals(3, 4, 5), np.array([[0, 1], [2, 3], [-1, 0]], dtype)], {}, open_axes={0: (0, 1), 1: (0,)})
+        yield Case(f"rows_{dtype.__name__}", "GatherND", [reals(3, 4, 5), np.array([[0, 1], [2, 3], [-1, 0]], dtype)],
+                   {}, open_axes={0: (0, 1), 1: (0,)})
     grid = (0.6 * reals(2, 3, 4, 2)).clip(-1.2, 1.2)
     for mode in ("bilinear", "nearest", "bicubic"):
         # Cubic weights and a point beyond the outer half of a pixel: ONNX moves it to the border, ONNX Runtime does not.
         for padding in ("zeros", "border", "reflection")[:: 2 if mode == "bicubic" else 1]:
             attributes = {"mode": mode, "padding_mode": padding, "align_corners": int(padding == "border")}
-            yield Case(f"{mode}_{padding}", "GridSample", [reals(2, 3, 5, 6), grid], attributes, open_axes={0: (0, 2, 3), 1: (0, 1, 2)}, rtol=1e-3)
+            yield Case(f"{mode}_{padding}", "GridSample", [reals(2, 3, 5, 6), grid], attributes,
+                       open_axes={0: (0, 2, 3), 1: (0, 1, 2)}, rtol=1e-3)
     x = reals(3, 4)
     yield Case("constant", "Pad", [x, np.array([0, 1, 2, 1], np.int64), np.array([0.5], np.float32)], {})
     yield Case("row_of_pads", "Pad", [x, np.array([[0, 1, 2, -1]], np.int64)], {}, constants=(1,))
@@ -38,7 +40,8 @@ def ngrams():
 
 def matrices():
     for metric in ("euclidean", "sqeuclidean"):
-        yield Case(metric, "CDist", [reals(5, 3), reals(7, 3, seed=1)], {"metric": metric}, constants=(1,), open_axes={0: (0,)}, rtol=1e-3, atol=1e-4)
+        yield Case(metric, "CDist", [reals(5, 3), reals(7, 3, seed=1)], {"metric": metric}, constants=(1,),
+                   open_axes={0: (0,)}, rtol=1e-3, atol=1e-4)
         wide = [reals(5, 3).astype(np.float64), reals(7, 3, seed=1).astype(np.float64)]
         yield Case(f"{metric}_double", "CDist", wide, {"metric": metric}, open_axes={0: (0,), 1: (0,)})
 

@@ -53,10 +53,12 @@ def moe_cases():
     for kind in ("relu", "gelu", "silu", "identity"):
         yield Case(kind, "MoE", [x, router, first, bias, second, last], {"activation_type": kind, "k": 2}, half=kind == "silu", **more)
     yield Case("one", "MoE", [x, router, first, None, second], {"k": 1}, **more)
-    yield Case("all", "MoE", [reals(5, HIDDEN), router[:5], first, None, second, last], {"k": EXPERTS, "normalize_routing_weights": 1}, **{**more, "open_axes": {0: (0,), 1: (0,)}})
+    yield Case("all", "MoE", [reals(5, HIDDEN), router[:5], first, None, second, last],
+               {"k": EXPERTS, "normalize_routing_weights": 1}, **{**more, "open_axes": {0: (0,), 1: (0,)}})
     wide, wide_bias = reals(EXPERTS, 2 * INNER, HIDDEN, scale=0.2), reals(EXPERTS, 2 * INNER, seed=2)
     pairs = {"activation_type": "swiglu", "swiglu_fusion": 1, "k": 2, "normalize_routing_weights": 1}
-    yield Case("pairs", "MoE", [x, router, wide, wide_bias, second, last], {**pairs, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 1.5}, **more)
+    yield Case("pairs", "MoE", [x, router, wide, wide_bias, second, last],
+               {**pairs, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 1.5}, **more)
     yield Case("pairs_plain", "MoE", [x, router, wide, None, second], pairs, **more)
     halves = {**pairs, "swiglu_fusion": 2, "activation_alpha": 1.3, "swiglu_limit": 1.5}
     yield Case("halves", "MoE", [x, router, wide, wide_bias, second, last], halves, expected=lambda *a: mixed(*a, **halves), **more)
@@ -84,7 +86,8 @@ def qmoe(name, bits, block=0, zeros=False, kind="swiglu", weights=False, tokens=
         attributes = {"swiglu_fusion": 1, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 7.0, **attributes}
     if block:
         attributes["block_size"] = block
-    return Case(name, "QMoE", inputs, attributes, open_axes={0: (0, 1), 1: (0,), 14: (0,)}, constants=tuple(range(2, 14)), rtol=2e-2, atol=2e-2)
+    return Case(name, "QMoE", inputs, attributes, open_axes={0: (0, 1), 1: (0,), 14: (0,)},
+                constants=tuple(range(2, 14)), rtol=2e-2, atol=2e-2)
 
 
 def quantized():
@@ -144,7 +147,8 @@ def bnb4():
 def backwards(x, codes, scales):
     """ONNX Runtime has no kernel for CPUs: what the other direction gives for each row of the identity is the matrix."""
     eye = np.eye(64, dtype=np.float32)
-    matrix = expected_of(Case("", "MatMulBnb4", [eye, codes, scales], {"N": 8, "K": 64, "block_size": 32, "quant_type": 1}, constants=(1, 2)))[0]
+    matrix = expected_of(Case("", "MatMulBnb4", [eye, codes, scales],
+                              {"N": 8, "K": 64, "block_size": 32, "quant_type": 1}, constants=(1, 2)))[0]
     return x @ matrix.T
 
 

@@ -55,7 +55,8 @@ class Network:
         return self.op("Add", scaled, self.weight(reals(HIDDEN, seed=2, scale=0.1)))
 
     def gelu(self, x):
-        inner = self.op("Add", self.op("Erf", self.op("Div", x, self.weight(np.array(2**0.5, np.float32)))), self.weight(np.array(1, np.float32)))
+        inner = self.op("Add", self.op("Erf", self.op("Div", x, self.weight(np.array(2**0.5, np.float32)))),
+                        self.weight(np.array(1, np.float32)))
         return self.op("Mul", self.op("Mul", x, inner), self.weight(np.array(0.5, np.float32)))
 
     def attention(self, x, mask):
@@ -71,7 +72,8 @@ class Network:
 
     def model(self, inputs, output):
         infos = [helper.make_tensor_value_info(name, kind, dims) for name, kind, dims in inputs]
-        graph = helper.make_graph(self.nodes, "network", infos, [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], self.weights)
+        result = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "network", infos, [result], self.weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
@@ -99,7 +101,8 @@ def convolutions():
     network = Network()
 
     def conv(x, channels, outputs, kernel, **more):
-        w = network.weight(reals(outputs, channels // more.get("group", 1), kernel, kernel, seed=network.count, scale=(channels * kernel) ** -0.5))
+        w = network.weight(reals(outputs, channels // more.get("group", 1), kernel, kernel, seed=network.count,
+                                 scale=(channels * kernel) ** -0.5))
         return network.op("Conv", x, w, network.weight(reals(outputs, seed=3, scale=0.1)), pads=[kernel // 2] * 4, **more)
 
     x = network.op("Relu", conv("image", 3, 8, 3, strides=[2, 2]))
@@ -109,7 +112,8 @@ def convolutions():
     y = network.op("Mul", y, gate)
     y = network.op("Concat", y, network.op("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), axis=1)
     y = network.op("Flatten", network.op("GlobalAveragePool", y))
-    return network.model([("image", TensorProto.FLOAT, [1, 3, 16, 16])], network.op("Gemm", y, network.weight(reals(16, 10)), network.weight(reals(10))))
+    return network.model([("image", TensorProto.FLOAT, [1, 3, 16, 16])],
+                         network.op("Gemm", y, network.weight(reals(16, 10)), network.weight(reals(10))))
 
 
 def networks():
@@ -230,7 +234,8 @@ def main():
     failed = {name: result for name, result in results.items() if result["status"] != "pass"}
     for name, result in failed.items():
         print(f"{name}: {json.dumps(result)}")
-    wanted = {"SkipLayerNormalization", "BiasGelu", "FusedConv", "QLinearAdd", "QLinearMul", "QLinearSigmoid", "QGemm", "QLinearConcat", "QLinearSoftmax"}
+    wanted = {"SkipLayerNormalization", "BiasGelu", "FusedConv", "QLinearAdd", "QLinearMul", "QLinearSigmoid", "QGemm",
+              "QLinearConcat", "QLinearSoftmax"}
     if not wanted <= found:
         print(f"ONNX Runtime wrote none of {sorted(wanted - found)}; it wrote {sorted(found)}")
         wrong += 1

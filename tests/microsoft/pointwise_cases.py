@@ -112,7 +112,8 @@ def group_norms(last):
     attributes = {"groups": 4, "activation": last, "channels_last": last, "epsilon": 1e-4}
     yield Case(f"last{last}", "GroupNorm", [x, gamma, beta], attributes, open_axes={0: (0, 2)}, expected=plain, half=True)
     for name, skip in (("whole", stored(reals(2, 4, 3, 8, seed=2))), ("flat", reals(2, 8))):
-        yield Case(f"{name}_last{last}", "SkipGroupNorm", [x, gamma, beta, skip, bias], attributes, (True, True), open_axes={0: (0, 2)}, expected=skipped)
+        yield Case(f"{name}_last{last}", "SkipGroupNorm", [x, gamma, beta, skip, bias], attributes, (True, True),
+                   open_axes={0: (0, 2)}, expected=skipped)
 
 
 def cases():

@@ -37,8 +37,10 @@ def fused_conv():
             attributes["activation_params"] = parameters
         yield Case(name, "FusedConv", [x, w, b], attributes, constants=(1, 2), forms=("static",))
     z = reals(2, 6, 5, 4)
-    yield Case("sum", "FusedConv", [x, w, b, z], {"activation": "Relu", "group": 2}, constants=(1, 2), open_axes={0: (0, 2, 3), 3: (0, 2, 3)})
-    yield Case("no_bias", "FusedConv", [x, w, None, z], {"activation": "Relu", "group": 2, "kernel_shape": [3, 3]}, constants=(1,), forms=("static",))
+    yield Case("sum", "FusedConv", [x, w, b, z], {"activation": "Relu", "group": 2}, constants=(1, 2),
+               open_axes={0: (0, 2, 3), 3: (0, 2, 3)})
+    yield Case("no_bias", "FusedConv", [x, w, None, z], {"activation": "Relu", "group": 2, "kernel_shape": [3, 3]},
+               constants=(1,), forms=("static",))
     yield Case("same", "FusedConv", [x, w], {"activation": "Relu", "group": 2, "auto_pad": "SAME_UPPER"}, forms=("static",))
 
 

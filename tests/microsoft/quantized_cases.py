@@ -96,21 +96,24 @@ def products():
         yield Case(f"{word}_columns", "QGemm", [*start, many, np.zeros(6, np.int8), c, *end], **fixed)
         turned = [a, scale(), zero(dtype), np.ascontiguousarray(b.T), many, np.zeros(6, np.int8), c, *end]
         yield Case(f"{word}_turned", "QGemm", turned, {"transB": 1, "alpha": 0.5}, **fixed)
-        yield Case(f"{word}_real", "QGemm", [*start, scale(0.02), zero(np.int8, 3)], {"transB": 0}, constants=(1, 2, 3, 4, 5), rtol=1e-3, atol=1e-3)
+        yield Case(f"{word}_real", "QGemm", [*start, scale(0.02), zero(np.int8, 3)], {"transB": 0},
+                   constants=(1, 2, 3, 4, 5), rtol=1e-3, atol=1e-3)
     x, w = bytes_of(np.uint8, 2, 4, 7, 6), weights_of(6, 2, 3, 3)
     fixed = {"constants": tuple(range(1, 9))}
     units = (np.abs(reals(6)) * 0.02 + 0.01).astype(np.float32)
     rest = [scale(), zero(np.uint8), w, units, np.zeros(6, np.int8), scale(0.9), zero(np.uint8, 3), whole(-900, 900, 6, dtype=np.int32)]
     attributes = {"group": 2, "pads": [1, 0, 1, 2], "strides": [2, 1]}
     yield Case("first", "QLinearConv", [x, *rest], {**attributes, "channels_last": 0}, forms=("static",), **fixed)
-    yield Case("last", "QLinearConv", [np.ascontiguousarray(np.moveaxis(x, 1, -1)), *rest], {**attributes, "channels_last": 1}, forms=("static",), **fixed)
+    yield Case("last", "QLinearConv", [np.ascontiguousarray(np.moveaxis(x, 1, -1)), *rest],
+               {**attributes, "channels_last": 1}, forms=("static",), **fixed)
     a, b, bias = reals(2, 3, 16), weights_of(16, 6), reals(6)
     many = (np.abs(reals(6)) * 0.02 + 0.01).astype(np.float32)
     close = {"rtol": 1e-3, "atol": 1e-3}
     yield Case("plain", "DynamicQuantizeMatMul", [a, b, scale(0.02)], constants=(1, 2), **close)
     yield Case("bias", "DynamicQuantizeMatMul", [a, b, scale(0.02), zero(np.int8, 3), bias], constants=(1, 2, 3, 4), **close)
     yield Case("columns", "DynamicQuantizeMatMul", [a, b, many, np.arange(6).astype(np.int8), bias], constants=(1, 2, 3, 4), **close)
-    yield Case("uint8", "DynamicQuantizeMatMul", [a, bytes_of(np.uint8, 16, 6), scale(0.02), zero(np.uint8, 128)], constants=(1, 2, 3), **close)
+    yield Case("uint8", "DynamicQuantizeMatMul", [a, bytes_of(np.uint8, 16, 6), scale(0.02), zero(np.uint8, 128)],
+               constants=(1, 2, 3), **close)
     for dtype in TYPES:
         given = [bytes_of(dtype, 2, 3, 16), b, scale(), many, zero(dtype), None, bias]
         yield Case(np.dtype(dtype).name, "MatMulIntegerToFloat", given, constants=(1, 3, 6), **close)
@@ -176,7 +179,8 @@ def others():
     for axis in (0, 2, -1):
         given = np.array(axis, np.int32)
         where = axis if axis >= 0 else 3
-        yield Case(f"axis{axis}", "ExpandDims", [reals(2, 3, 4), given], constants=(1,), expected=lambda x, _, w=where: np.expand_dims(x, w))
+        yield Case(f"axis{axis}", "ExpandDims", [reals(2, 3, 4), given], constants=(1,),
+                   expected=lambda x, _, w=where: np.expand_dims(x, w))
     for upper in (0, 1):
         yield Case(f"upper{upper}", "Trilu", [reals(2, 4, 5)], {"upper": upper})
         yield Case(f"upper{upper}_k", "Trilu", [reals(2, 4, 5), np.array(-1, np.int64)], {"upper": upper})

@@ -144,7 +144,8 @@ class Decomposed:
         self.inner = np.float32 if widens else dtype
         self.cases = cases
         self.nodes = [node("Add", ["a", "b"], ["x"])]
-        self.constants = {"axes": np.array([-1], np.int64), "epsilon": np.full(epsilon_dims, 1e-5, self.inner), "one": self.inner(1), "two": self.inner(2)}
+        self.constants = {"axes": np.array([-1], np.int64), "epsilon": np.full(epsilon_dims, 1e-5, self.inner),
+                          "one": self.inner(1), "two": self.inner(2)}
 
     def op(self, kind, inputs, output, **attributes):
         self.nodes.append(node(kind, inputs, [output], **attributes))

@@ -1,8 +1,8 @@
 """A selection of kernels under oclgrind: every access lies inside of its buffer, and no two items race.
 
 Cases are ONNX's own, one or a few per kind of kernel, and products large enough for the tiles of local memory, which
-processors do not use by themselves, rows that a group shares, and items that do several elements at once. Not looked for are values that nobody wrote: oclgrind 21.10 takes what the host
-writes past the beginning of a buffer for such.
+processors do not use by themselves, rows that a group shares, and items that do several elements at once. Not looked for are values
+that nobody wrote: oclgrind 21.10 takes what the host writes past the beginning of a buffer for such.
 """
 
 import json

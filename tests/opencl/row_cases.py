@@ -1,5 +1,5 @@
-"""Cases of one node whose rows several work items share: reductions, running sums, the best elements, softmax, normalisation. What is expected is
-worked out in double precision."""
+"""Cases of one node whose rows several work items share: reductions, running sums, the best elements, softmax, normalisation. What
+is expected is worked out in double precision."""
 
 import json
 

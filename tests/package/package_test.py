@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What authors outside of this tree do, as plugin_api/README.md tells them.
 
-Installs the build, moves the installed tree elsewhere, copies its project of examples, renames them, builds with find_package(backplane), loads both with the moved program and runs a model on them. The
-README's first program is built and run, too.
+Installs the build, moves the installed tree elsewhere, copies its project of examples, renames them, builds with
+find_package(backplane), loads both with the moved program and runs a model on them. The README's first program is built and run,
+too.
 """
 
 import json

@@ -16,8 +16,10 @@ def sums():
     """total = a + b of [N,M] doubles, first = a row of ids: an output of fixed shape, one of another type."""
     nodes = [helper.make_node("Add", ["a", "b"], ["total"]), helper.make_node("ReduceSum", ["total"], ["all"], keepdims=0),
              helper.make_node("Shape", ["ids"], ["size"])]
-    inputs = [tensor("a", TensorProto.DOUBLE, ["N", "M"]), tensor("b", TensorProto.DOUBLE, ["N", "M"]), tensor("ids", TensorProto.INT64, ["K"])]
-    outputs = [tensor("total", TensorProto.DOUBLE, ["N", "M"]), tensor("all", TensorProto.DOUBLE, []), tensor("size", TensorProto.INT64, [1])]
+    inputs = [tensor("a", TensorProto.DOUBLE, ["N", "M"]), tensor("b", TensorProto.DOUBLE, ["N", "M"]),
+              tensor("ids", TensorProto.INT64, ["K"])]
+    outputs = [tensor("total", TensorProto.DOUBLE, ["N", "M"]), tensor("all", TensorProto.DOUBLE, []),
+               tensor("size", TensorProto.INT64, [1])]
     return model(nodes, inputs, outputs)
 
 
@@ -83,7 +85,8 @@ class ChangingShapes(unittest.TestCase):
 
     def test_errors_leave_the_session_as_it_was(self):
         a = np.ones((2, 2))
-        for feed, names, message in [({"a": a, "b": a}, None, "ids"), ({"a": a, "b": np.ones((3, 3)), "ids": np.arange(1)}, None, "'M'|'N'|shape"),
+        for feed, names, message in [({"a": a, "b": a}, None, "ids"),
+                                     ({"a": a, "b": np.ones((3, 3)), "ids": np.arange(1)}, None, "'M'|'N'|shape"),
                                      ({"a": a, "b": a.astype(np.float32), "ids": np.arange(1)}, None, "'b'.*double"),
                                      ({"a": a[0], "b": a, "ids": np.arange(1)}, None, "'a'"),
                                      ({"a": a, "b": a, "ids": np.arange(1)}, ["totl"], "'totl'.*total")]:

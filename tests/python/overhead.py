@@ -27,7 +27,8 @@ def relu(count):
 def many(count):
     data = model([helper.make_node("Add", [f"x{i}", f"x{i}"], [f"y{i}"]) for i in range(count)],
                  [tensor(f"x{i}", 1, ["N"]) for i in range(count)], [tensor(f"y{i}", 1, ["N"]) for i in range(count)])
-    return f"{count} inputs, {count} outputs", data, [{f"x{i}": np.ones(SHAPES - k, np.float32) for i in range(count)} for k in range(SHAPES)]
+    feeds = [{f"x{i}": np.ones(SHAPES - k, np.float32) for i in range(count)} for k in range(SHAPES)]
+    return f"{count} inputs, {count} outputs", data, feeds
 
 
 def layers():

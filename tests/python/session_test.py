@@ -180,7 +180,8 @@ class Options(unittest.TestCase):
         every = InferenceSession(mlp(), providers=backplane.get_available_providers())
         of_nodes = [{node["provider"] for node in session.explain()["nodes"]} for session in (InferenceSession(mlp()), every)]
         self.assertEqual(of_nodes[0], of_nodes[1])
-        for given, message in [(["TensorrtsExecutionProvider"], "'TensorrtsExecutionProvider'.*did you mean 'TensorrtExecutionProvider'"), (["CPUExecutionProvder"], "CPUExecutionProvder"),
+        for given, message in [(["TensorrtsExecutionProvider"], "'TensorrtsExecutionProvider'.*did you mean 'TensorrtExecutionProvider'"),
+                               (["CPUExecutionProvder"], "CPUExecutionProvder"),
                                (["cqu"], "cpu"), ([3], "a name or a pair"), ([("cpu", {"no_option": 1})], "no_option")]:
             with self.assertRaisesRegex(backplane.Error, message):
                 InferenceSession(mlp(), providers=given)
@@ -318,7 +319,8 @@ class Bindings(unittest.TestCase):
         frozen = np.zeros((3, 8), np.float32)
         frozen.flags.writeable = False
         unaligned = np.frombuffer(bytearray(97), np.float32, 24, 1).reshape(3, 8)
-        for wrong in (np.zeros((8, 3), np.float32).T, frozen, unaligned, np.zeros((3, 8), ">f4"), np.full((3, 8), "", object), [[0.0] * 8] * 3):
+        for wrong in (np.zeros((8, 3), np.float32).T, frozen, unaligned, np.zeros((3, 8), ">f4"),
+                      np.full((3, 8), "", object), [[0.0] * 8] * 3):
             with self.assertRaisesRegex(InvalidArgument, "'y'.*contiguous, aligned array.*numpy.empty"):
                 self.binding.bind_cpu_output("y", wrong)
 

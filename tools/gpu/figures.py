@@ -134,8 +134,8 @@ def overlap(work):
         best = min(time for time in times.values() if time)
         compute = alone["latency_ms"]
         page.note(f"Of the shorter of upload and compute ({min(upload, compute):.3f} ms) "
-                  f"{100 * max(0.0, upload + compute - best) / min(upload, compute):.0f} % are hidden behind the other by the best of these; the "
-                  "input lies in the caller's pageable memory, so it is copied to pinned memory first, which is in the time.")
+                  f"{100 * max(0.0, upload + compute - best) / min(upload, compute):.0f} % are hidden behind the "
+                  "other by the best of these; the input lies in the caller's pageable memory, so it is copied to pinned memory first, which is in the time.")
 
 
 PRECISIONS_OF = {np.float16: ("fp32",), np.float32: ("fp16", "fp32", "tf32", "bf16")}
@@ -273,8 +273,8 @@ def add_notes(page, peer):
     page.note(f"PyTorch, the peer, was not measured: {peer.missing}." if peer.missing else
               "The peer is one CUDA graph, too: its latency is that of a replay that is waited for, input and result on the device; from "
               "host memory, input and result are NumPy's arrays, as those of `backplane bench` are. Of its ways (channels last or "
-              "first, node by node or with PyTorch's own Linear, GELU and attention, weights cast beforehand or by autocast) the one of the "
-              "least latency counts; all of them are in the results.")
+              "first, node by node or with PyTorch's own Linear, GELU and attention, weights cast beforehand or by autocast) "
+              "the one of the least latency counts; all of them are in the results.")
 
 
 def decoding(work):

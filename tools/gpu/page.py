@@ -114,7 +114,8 @@ class Results:
             for note in found["notes"]:
                 lines += ["", note]
             if found.get("logs"):
-                lines += ["", f"What cuDNN and cuBLASLt said in {len(found['logs'])} runs that failed is in the results, {found['phase']}.json."]
+                lines += ["", f"What cuDNN and cuBLASLt said in {len(found['logs'])} runs that failed is in the results, "
+                          f"{found['phase']}.json."]
             if found["state"] != "done":
                 lines += ["", f"Phase {found['phase']}: {found['state']}. What stands above is what there was until then."]
         return "\n".join(lines) + "\n"

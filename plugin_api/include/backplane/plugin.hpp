@@ -2,7 +2,8 @@
 //
 // Read, in this order: plugin/kernel.hpp (what a kernel is), plugin/op.hpp (schemas of custom operators),
 // plugin/provider.hpp (a provider on host memory), plugin/rewrite.hpp (fusing nodes), plugin/plugin_main.hpp (the
-// exported symbol), plugin/operator.hpp (kernels that use other operators' kernels). Every class is a thin view of a struct of plugin_api.h, whose text is the authority.
+// exported symbol), plugin/operator.hpp (kernels that use other operators' kernels). Every class is a thin view of a struct of
+// plugin_api.h, whose text is the authority.
 #pragma once
 
 #include "backplane/plugin/attribute.hpp"

@@ -320,7 +320,8 @@ inline constexpr char kAttentionTile[] = R"kernel(
   float own[ROWS * W], sums[ROWS * WV], score[KEYS], greatest[ROWS], total[ROWS];
   for (i64 r = 0; r < count; ++r) {
     i64 query = (first_row + r) / group_heads;
-    GLOBAL const STORAGE(T) *of = q + b * query_batch + (kv_head * group_heads + (first_row + r) % group_heads) * query_head + query * query_row;
+    GLOBAL const STORAGE(T) *of = q + b * query_batch + query * query_row +
+                                 (kv_head * group_heads + (first_row + r) % group_heads) * query_head;
 #if TURNS
     i64 place = PLACE(b, query, length);
     place = INSIDE(place, angles);
@@ -369,7 +370,8 @@ inline constexpr char kAttentionTile[] = R"kernel(
   }
   for (i64 r = 0; r < count; ++r) {
     i64 query = (first_row + r) / group_heads;
-    GLOBAL STORAGE(T) *to = y + b * result_batch + (kv_head * group_heads + (first_row + r) % group_heads) * result_head + query * result_row;
+    GLOBAL STORAGE(T) *to = y + b * result_batch + query * result_row +
+                           (kv_head * group_heads + (first_row + r) % group_heads) * result_head;
     for (int at = 0; at < WV; ++at) STORE(T, to, at, RESULT(sums[r * WV + at], total[r]));
   }
 )kernel";

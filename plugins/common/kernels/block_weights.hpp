@@ -214,8 +214,8 @@ inline constexpr char kWriteWeights[] = R"kernel(
   }
 )kernel";
 
-/// Writes weights as floats in panels, [columns / PANEL][depth][PANEL]: an item, in a group of its own, does a block of a panel's columns, in
-/// loops over neighbouring columns, of which compilers make vectors.
+/// Writes weights as floats in panels, [columns / PANEL][depth][PANEL]: an item, in a group of its own, does a block of a panel's
+/// columns, in loops over neighbouring columns, of which compilers make vectors.
 inline constexpr char kWritePanels[] = R"kernel(
   i64 block = GROUP_ID(0), panel = GROUP_ID(1), first = panel * PANEL, k0 = block * BLOCK;
   float base[PANEL], scale[PANEL];

@@ -343,8 +343,8 @@ inline constexpr char kLpNormalizeRow[] = R"kernel(
 #endif
 )kernel";
 
-/// Softmax, 0 where ZERO_WHERE says so if it is defined, or with IS_LOG its logarithm. The parts of PHASE 1 give their greatest and the sum of the exponentials
-/// under it.
+/// Softmax, 0 where ZERO_WHERE says so if it is defined, or with IS_LOG its logarithm. The parts of PHASE 1 give their greatest and
+/// the sum of the exponentials under it.
 inline constexpr char kSoftmaxRow[] = R"kernel(
   SEEK;
   HOLD

@@ -1,8 +1,9 @@
 // Attention: https://onnx.ai/onnx/operators/onnx__Attention.html
 // and backplane.cpu::Attention, which a rewrite makes of its parts: inputs Q, K, V of 4 axes (or of 3, without heads), mask;
-// attributes scale, softcap, group (heads of Q that share one of K), is_nan_zero (what the weights of no key at all are), chosen and otherwise (for a mask of bools), axes: "bhs"
-// or "bsh" for each of Q, K, V and the result, as their first three axes lie. Axes of size 1 are broadcast as in MatMul and Add.
-// K and V may be of 16 bits. And backplane.cpu::CachedAttention, the first with past and present of the attribute cache_type.
+// attributes scale, softcap, group (heads of Q that share one of K), is_nan_zero (what the weights of no key at all are), chosen
+// and otherwise (for a mask of bools), axes: "bhs" or "bsh" for each of Q, K, V and the result, as their first three axes lie. Axes
+// of size 1 are broadcast as in MatMul and Add. K and V may be of 16 bits. And backplane.cpu::CachedAttention, the first with past
+// and present of the attribute cache_type.
 #include <algorithm>
 #include <array>
 #include <cmath>

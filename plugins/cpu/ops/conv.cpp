@@ -1,7 +1,8 @@
 // Conv: https://onnx.ai/onnx/operators/onnx__Conv.html
 // and backplane.cpu::Conv, its channels-last form that a rewrite makes: inputs x [batch, spatial ...,
 // channels], W as Conv's (constant), bias, residual (as y), scale [output channels] (constant, multiplies
-// W); attributes of Conv, x_channels_first, y_channels_first (of the residual, too), activation. y = activation(conv(x, W * scale) + bias + residual).
+// W); attributes of Conv, x_channels_first, y_channels_first (of the residual, too), activation.
+// y = activation(conv(x, W * scale) + bias + residual).
 #include <cmath>
 
 #include "backplane/plugin.hpp"

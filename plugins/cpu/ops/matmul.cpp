@@ -1,6 +1,7 @@
 // MatMul: https://onnx.ai/onnx/operators/onnx__MatMul.html
 // and backplane.cpu::MatMul, which a rewrite makes: inputs A, B, bias [columns], residual (as y); attributes
-// trans_b (B is [..., columns, depth]), alpha, activation, weight_type (of 16 bits: a constant B is held so). y = activation(alpha * A B + bias + residual).
+// trans_b (B is [..., columns, depth]), alpha, activation, weight_type (of 16 bits: a constant B is held so).
+// y = activation(alpha * A B + bias + residual).
 #include "plugins/cpu/dense/activation_attributes.hpp"
 #include "plugins/cpu/dense/matmul_dims.hpp"
 #include "plugins/cpu/dense/matmul_f32.hpp"

@@ -1,7 +1,7 @@
 // com.microsoft::MoE, QMoE: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 //
-// Constant weights are packed once; those of 4 and 8 bits stay so. Tokens are gathered by expert, so that each expert that has any is read once, and one
-// that has none not at all. What is not handled is the operator's body.
+// Constant weights are packed once; those of 4 and 8 bits stay so. Tokens are gathered by expert, so that each expert that has any
+// is read once, and one that has none not at all. What is not handled is the operator's body.
 #include <algorithm>
 #include <array>
 #include <bit>

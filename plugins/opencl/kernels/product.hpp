@@ -77,8 +77,8 @@ bool is_exact_by_vectors(std::size_t taps);
 
 void add_product(Work& work, const Product& product, const Tile& tile);
 
-/// A product for each matrix of a batch: `loops` has its axes, merged, and the steps of a, b and y along them, in elements. Two axes are one
-/// launch; further ones, which hardly any model has, are launches of their own.
+/// A product for each matrix of a batch: `loops` has its axes, merged, and the steps of a, b and y along them, in elements. Two
+/// axes are one launch; further ones, which hardly any model has, are launches of their own.
 void add_products(Work& work, const Product& product, const common::StridedLoops& loops,
                   const Tile& tile);
 std::int64_t launch_count(const common::StridedLoops& loops);

@@ -7,7 +7,8 @@ namespace {
 using ::testing::ElementsAre;
 
 /// a [n, 2], b [n] -> Relu r -> Shape -> `size`; b -> Concat(b, b) `twice`, an output that the model calls [n], -> Shape ->
-/// `twice_size`; b -> NonZero `found` -> Shape -> `found_size`, and `found` -> Identity, likewise called [1, n]; w [n], which may be replaced, -> Neg -> Shape -> `w_size`.
+/// `twice_size`; b -> NonZero `found` -> Shape -> `found_size`, and `found` -> Identity, likewise called [1, n]; w [n], which may
+/// be replaced, -> Neg -> Shape -> `w_size`.
 Graph sizes() {
   Graph graph(environment());
   graph.add_value("a", floats({-1, 2}, {"n", ""})).add_value("b", floats({-1}, {"n"}));

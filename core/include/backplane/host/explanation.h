@@ -35,7 +35,8 @@ typedef struct backplane_explained_node {
 } backplane_explained_node;
 
 /* A copy that each run makes: the bytes of a value that go from one memory ("host", or a device) to another, and what needs it. `route`:
- * "direct", "peer" (from device to device), "staged" (by pinned memory) or "view" (the device works on the host's memory; 0 bytes). struct_size is that of the library; later versions append fields. */
+ * "direct", "peer" (from device to device), "staged" (by pinned memory) or "view" (the device works on the host's memory; 0 bytes).
+ * struct_size is that of the library; later versions append fields. */
 typedef struct backplane_explained_copy {
   uint64_t struct_size;
   const char* value;

@@ -167,10 +167,11 @@ BACKPLANE_API backplane_status* backplane_session_save(backplane_session* sessio
 BACKPLANE_API backplane_status* backplane_session_saved(backplane_session* session,
                                                         const char* name, backplane_value** out);
 
-/* What lies where, as JSON: {"arenas": {"sets","bytes","peak_bytes"}, "plans": [{"inputs","outputs","arenas": {memory: {"bytes","peak_bytes",
- * "peak_step"}},"steps","values": [{"value","memory","place","bytes","buffer","offset","first_step","last_step"}],"workspaces"}], "weights":
- * {"bytes": {memory: n},"list": [{"of","kind","memory","bytes"}]}}. A set is the arenas of one run in flight; all plans of a session share
- * them. A plan is the one of its inputs and outputs that ran or was planned last; memory "model" is the model's own bytes.
+/* What lies where, as JSON: {"arenas": {"sets","bytes","peak_bytes"}, "plans": [{"inputs","outputs","arenas": {memory:
+ * {"bytes","peak_bytes","peak_step"}},"steps","values": [{"value","memory","place","bytes","buffer","offset","first_step","last_step"}],
+ * "workspaces"}],"weights": {"bytes": {memory: n},"list": [{"of","kind","memory","bytes"}]}}. A set is the arenas of one run in
+ * flight; all plans of a session share them. A plan is the one of its inputs and outputs that ran or was planned last; memory
+ * "model" is the model's own bytes.
  * Ownership: as rule 2. Threads: any. Errors: BACKPLANE_OUT_OF_MEMORY. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_session_memory(backplane_session* session,
                                                          backplane_string** out);
@@ -197,10 +198,10 @@ BACKPLANE_API backplane_status* backplane_binding_plan(backplane_binding* bindin
 BACKPLANE_API backplane_status* backplane_binding_input(backplane_binding* binding,
                                                         const char* name, backplane_value** out);
 
-/* The run makes the output in the memory of a device of the session ("fakegpu:1"; "fakegpu" where that provider has one device in the session) and copies nothing back;
- * backplane_value_copy_to_host does, when asked for. The output may be an input of another run over the same device. A device on
- * host memory is like backplane_binding_bind_output with NULL. Memory of the caller's own on a device is given by backplane_value_borrow_on and
- * backplane_binding_bind_output.
+/* The run makes the output in the memory of a device of the session ("fakegpu:1"; "fakegpu" where that provider has one device in
+ * the session) and copies nothing back; backplane_value_copy_to_host does, when asked for. The output may be an input of another
+ * run over the same device. A device on host memory is like backplane_binding_bind_output with NULL. Memory of the caller's own on
+ * a device is given by backplane_value_borrow_on and backplane_binding_bind_output.
  * Ownership: copied. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT names the devices that there are. Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_binding_bind_output_to(backplane_binding* binding,
                                                                  const char* name,
@@ -216,7 +217,8 @@ BACKPLANE_API backplane_status* backplane_binding_take_output(backplane_binding*
                                                               backplane_value** out);
 
 /* Forget what is bound as inputs, or as outputs: as of a new binding. The others stay as they are.
- * Ownership: what backplane_binding_input or backplane_binding_output gave ends. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT. Since: 0.1 */
+ * Ownership: what backplane_binding_input or backplane_binding_output gave ends. Threads: one. Errors: BACKPLANE_INVALID_ARGUMENT.
+ * Since: 0.1 */
 BACKPLANE_API backplane_status* backplane_binding_clear_inputs(backplane_binding* binding);
 BACKPLANE_API backplane_status* backplane_binding_clear_outputs(backplane_binding* binding);
 

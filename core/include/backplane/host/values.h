@@ -56,9 +56,9 @@ BACKPLANE_API const char* backplane_value_device(const backplane_value* value);
  * on that device; elsewhere it is copied as a value that lies on the device is. As an output it must fit in type and dims, and share no
  * byte with another value of the run; memory that can only be read is an input alone.
  * Order: with an option that makes the session work on the caller's stream (user_stream of cuda, user_queue of opencl), a run sees what
- * was put on that stream before it, and what is put there after it sees the run's outputs, also after a run with synchronize=false. Without,
- * the caller has waited for whatever wrote the memory before the run begins, and reads outputs when the run has returned, or with
- * synchronize=false after backplane_session_synchronize.
+ * was put on that stream before it, and what is put there after it sees the run's outputs, also after a run with synchronize=false.
+ * Without, the caller has waited for whatever wrote the memory before the run begins, and reads outputs when the run has returned,
+ * or with synchronize=false after backplane_session_synchronize.
  * Ownership: the memory stays the caller's and must outlive the value, the bindings that hold it, and the runs that use it; the value
  * keeps no more than a reference of the device's API (it retains a cl_mem). Any session that works on the same device with the same
  * options can use it. Threads: any.
