@@ -2,10 +2,10 @@
 """Public headers are a manual.
 
 C headers: the comment above every function and function pointer has the labels Ownership, Threads,
-Errors and Since. One comment may serve several declarations that follow it without a blank line; a comment
+Errors and Since, with something said behind each. One comment may serve several declarations that follow it without a blank line; a comment
 without labels between them adds to it.
-Types of callbacks (typedefs) are described where they are passed. C++ headers: every class of
-a namespace says what it is in the comment above it.
+Types of callbacks (typedefs) are described where they are passed. C++ headers: every class and enum of
+a namespace says what it is in the comment above it. Both: a macro has a comment behind it, or above it and its neighbours.
 """
 
 import re
@@ -17,7 +17,9 @@ PUBLIC = ["plugin_api/include", "core/include"]
 POINTER = re.compile(r"\(\s*\*\s*(\w+)\s*\)\s*\(")
 FUNCTION = re.compile(r"^[\w\s*]*?\b(\w+)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:;|\{)")
 NOT_FUNCTIONS = {"if", "for", "while", "switch", "return", "sizeof", "static_assert", "_Static_assert"}
-CLASS = re.compile(r"^\s*(?:class|struct)\s+(\w+)[^;]*$")
+CLASS = re.compile(r"^\s*(?:class|struct|enum(?:\s+class|\s+struct)?)\s+(\w+)(?!\w)(?!\s*;)(?!\s*<)")
+SCALAR = re.compile(r"^typedef \w+ \w+;$")  # whose values the macros below it are
+MACRO = re.compile(r"^\s*#\s*define\s+(\w+)")
 
 
 def statements(text):
@@ -54,22 +56,44 @@ def statements(text):
             statement = ""
 
 
-def function_name(statement):
-    if statement.startswith("typedef"):
-        return None
-    pointer = POINTER.search(statement)
-    if pointer:
-        return pointer.group(1)
+def function_names(statement):
+    """Of what a statement declares: a function, a pointer, or the pointers of a struct on one line."""
+    if statement.startswith("typedef") and "{" not in statement:
+        return []
+    pointers = POINTER.findall(statement)
+    if pointers and "{" in statement:
+        return pointers
     function = FUNCTION.match(statement)
-    return function.group(1) if function and function.group(1) not in NOT_FUNCTIONS else None
+    return pointers[:1] or ([function.group(1)] if function and function.group(1) not in NOT_FUNCTIONS else [])
+
+
+def is_said(label, comment):
+    """Whether words follow the label, before the next one."""
+    found = re.search(re.escape(label) + r"(.*?)(?:\b(?:" + "|".join(LABELS) + r")|$)", comment, re.S)
+    return bool(found and re.search(r"\w", found.group(1)))
 
 
 def check_c(path, text):
     for number, comment, statement in statements(text):
-        name = function_name(statement)
-        missing = [label for label in LABELS if label not in comment]
-        if name and missing:
+        missing = [label for label in LABELS if not is_said(label, comment)]
+        for name in function_names(statement) if missing else []:
             yield path, number, f"{name}: its comment lacks {' '.join(missing)}"
+
+
+def check_macros(path, text):
+    lines = text.splitlines()
+    for place, line in enumerate(lines):
+        found = MACRO.match(line)
+        is_taken_back = found and re.search(rf"^\s*#\s*undef\s+{found.group(1)}\b", text, re.M)
+        if not found or is_taken_back or re.search(r"/[/*]", line) or (place and lines[place - 1].endswith("\\")):
+            continue
+        above = place - 1
+        while above >= 0 and (lines[above].strip().startswith("#") or lines[above].endswith("\\")
+                              or SCALAR.match(lines[above])
+                              or (above and lines[above - 1].endswith("\\"))):
+            above -= 1
+        if above < 0 or not (lines[above].strip().endswith("*/") or lines[above].strip().startswith("//")):
+            yield path, place + 1, f"{found.group(1)}: no comment says what it is"
 
 
 def check_cpp(path, text):
@@ -86,10 +110,10 @@ def check_cpp(path, text):
 
 
 def check(root):
-    for path in source_tree.files(root, {".h"}, *PUBLIC):
-        yield from check_c(path, source_tree.text_of(path))
-    for path in source_tree.files(root, {".hpp"}, *PUBLIC):
-        yield from check_cpp(path, source_tree.text_of(path))
+    for path in source_tree.files(root, {".h", ".hpp"}, *PUBLIC):
+        text = source_tree.text_of(path)
+        yield from check_macros(path, text)
+        yield from check_c(path, text) if path.suffix == ".h" else check_cpp(path, text)
 
 
 FULL = "/* Does it.\n * Ownership: none. Threads: any. Errors: none. Since: 1.0 */\n"
@@ -99,13 +123,23 @@ GOOD = {
        "/* A table. */\ntypedef struct t {\n  int size;\n\n" + FULL + "  void (*one)(int x);\n"
        "  int (*two)(int x,\n             int y);\n} t;\n\n" + FULL + "int a(void);\n/* More. */\nint b(void);\n\n" +
        FULL + "int query(const t* a, int (*f)(int));\n",
-    "core/include/b.hpp": "/// A thing.\ntemplate <class T>\nclass Thing {\n};\nclass Later;\n",
+    "core/include/b.hpp": "/// A thing.\ntemplate <class T>\nclass Thing {\n};\nclass Later;\n"
+                            "// A kind.\nenum class Kind { A };\n\n#define F(x) f(x)\nF(1);\n#undef F\n",
+    "core/include/d.h": "// Codes.\ntypedef int code;\n#define OK 0\n",
+    "core/include/c.h": "// Sizes.\n#define A 1\n#define B \\\n  2\n#ifdef A\n#define C 3\n#endif\n\n#define D 4 /* four */\n",
 }
 BAD = [
     ({H: "/* Does it. Ownership: none. Threads: any. Since: 1.0 */\nvoid f(int x);\n"}, "f: its comment lacks Errors:"),
     ({H: FULL + "void f(int x);\n\nvoid g(void);\n"}, "g: its comment lacks Ownership:"),
     ({H: FULL + "void f(int x);\n/* Other. Threads: any. */\nvoid g(void);\n"}, "g: its comment lacks"),
     ({H: "typedef struct t {\n  /* x */\n  int (*two)(int x,\n    int y);\n} t;\n"}, "two: its comment lacks"),
+    ({H: "/* Does it. Ownership: Threads: any. Errors: none. Since: 1.0 */\nvoid f(int x);\n"}, "lacks Ownership:"),
+    ({H: "/* Does it. Ownership: none. Threads: any. Errors:\n * Since: */\nvoid f(int x);\n"}, "lacks Errors: Since:"),
+    ({H: "typedef struct t { int size; int (*two)(int x); } t;\n"}, "two: its comment lacks"),
+    ({H: "/* Before. */\n\n#define A 1\n"}, "A: no comment"),
+    ({H: "#define A(x) \\\n  f(x)\n"}, "A: no comment"),
+    ({"core/include/b.hpp": "enum class Kind : int {\n};\n"}, "Kind: no comment"),
+    ({"core/include/b.hpp": "struct Pair { int a, b; };\n"}, "Pair: no comment"),
     ({"core/include/b.hpp": "class Thing {\n};\n"}, "Thing: no comment"),
 ]
 if __name__ == "__main__":

@@ -24,6 +24,7 @@
 extern "C" {
 #endif
 
+/* Stands before what the library exports. */
 #define BACKPLANE_API __attribute__((visibility("default")))
 
 typedef struct backplane_status backplane_status;

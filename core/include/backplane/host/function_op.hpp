@@ -190,6 +190,7 @@ struct ParamName {
 
 namespace detail {
 
+/// What an argument of the function is to the operator.
 enum class OpParamKind {
   Input,
   OptionalInput,

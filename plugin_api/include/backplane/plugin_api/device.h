@@ -8,6 +8,7 @@
 extern "C" {
 #endif
 
+/* What a device is (bp_device_info::type). */
 #define BP_DEVICE_TYPE_CPU 1
 #define BP_DEVICE_TYPE_GPU 2
 #define BP_DEVICE_TYPE_ACCELERATOR 3

@@ -7,6 +7,7 @@
 extern "C" {
 #endif
 
+/* How much a line of the log matters. */
 #define BP_LOG_TRACE 0
 #define BP_LOG_DEBUG 1
 #define BP_LOG_INFO 2

@@ -7,6 +7,7 @@
 extern "C" {
 #endif
 
+/* How often an input or output is there (bp_param::kind). */
 #define BP_PARAM_REQUIRED 0
 #define BP_PARAM_OPTIONAL 1
 #define BP_PARAM_VARIADIC 2 /* the last one only */

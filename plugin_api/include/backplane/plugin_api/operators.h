@@ -24,6 +24,7 @@
 extern "C" {
 #endif
 
+/* Under this name and version the host gives a bp_operators_api. */
 #define BP_OPERATORS_ID "bp.operators"
 #define BP_OPERATORS_VERSION 1
 
