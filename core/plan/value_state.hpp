@@ -36,7 +36,7 @@ struct ValueState {
 class SharedState {
  public:
   SharedState() = default;
-  SharedState(ValueState state)  // NOLINT(google-explicit-constructor): each is one
+  SharedState(ValueState state)  // implicit: each is one
       : state_(std::make_shared<const ValueState>(std::move(state))) {}
 
   const ValueState& operator*() const {

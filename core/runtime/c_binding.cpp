@@ -50,7 +50,7 @@ class HeldBinding {
 }  // namespace
 }  // namespace backplane::core
 
-using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
+using namespace backplane::core;  // the functions below are C
 
 backplane_status* backplane_binding_create(backplane_session* session, backplane_binding** out) {
   return guarded([&] {

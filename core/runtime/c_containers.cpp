@@ -91,7 +91,7 @@ std::byte* numbers_of(const RuntimeValue& value, std::uint64_t index, std::uint6
 }  // namespace
 }  // namespace backplane::core
 
-using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
+using namespace backplane::core;  // the functions below are C
 
 backplane_status* backplane_value_create_sequence(const char* type,
                                                   const backplane_value* const* elements,

@@ -3,7 +3,7 @@
 
 #include "core/runtime/c_objects.hpp"
 
-using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
+using namespace backplane::core;  // the functions below are C
 
 backplane_status* backplane_options_add_custom_ops(backplane_options* options,
                                                    const bp_plugin* plugin) {

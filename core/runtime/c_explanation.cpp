@@ -3,7 +3,7 @@
 
 #include "core/runtime/c_objects.hpp"
 
-using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
+using namespace backplane::core;  // the functions below are C
 
 /// The structs point into `json`, which stays as it is.
 struct backplane_explanation : Handle {

@@ -90,7 +90,7 @@ std::optional<std::vector<std::string>> given_names(const char* const* names, st
 }  // namespace
 }  // namespace backplane::core
 
-using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
+using namespace backplane::core;  // the functions below are C
 
 backplane_status* backplane_type_create(const char* type, std::int32_t rank,
                                         const std::int64_t* dims, const char* const* symbols,

@@ -149,7 +149,7 @@ std::string* text_of(Model& model, std::int32_t which) {
 
 }  // namespace backplane::core
 
-using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
+using namespace backplane::core;  // the functions below are C
 
 backplane_graph::backplane_graph() {
   model.ir_version = kUsualIrVersion;

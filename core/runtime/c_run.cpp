@@ -100,7 +100,7 @@ void NamedCall::hand_over() {
 
 }  // namespace backplane::core
 
-using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
+using namespace backplane::core;  // the functions below are C
 
 backplane_status* backplane_cancel_create(backplane_cancel** out) {
   return guarded([&] {

@@ -107,7 +107,7 @@ backplane_status* create_session(backplane_environment* environment, const char*
 
 }  // namespace backplane::core
 
-using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
+using namespace backplane::core;  // the functions below are C
 
 backplane_status* backplane_options_create(backplane_options** out) {
   return guarded([&] {

@@ -147,7 +147,7 @@ class TensorCall {
 }  // namespace
 }  // namespace backplane::core
 
-using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
+using namespace backplane::core;  // the functions below are C
 
 backplane_status* backplane_session_run_tensors(backplane_session* session,
                                                 const backplane_run_options* options,

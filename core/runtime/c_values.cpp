@@ -130,7 +130,7 @@ void lay_over_host(RuntimeValue& value, const backplane_tensor& tensor) {
 
 }  // namespace backplane::core
 
-using namespace backplane::core;  // NOLINT(google-build-using-namespace): the functions below are C
+using namespace backplane::core;  // the functions below are C
 
 const char* backplane_version(void) { return BACKPLANE_VERSION; }
 

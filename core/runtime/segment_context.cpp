@@ -95,8 +95,7 @@ void SegmentContext::find_spare() {
 }
 
 void SegmentContext::make_values() {
-  values_ = std::make_unique<RuntimeValue[]>(  // NOLINT(modernize-avoid-c-arrays)
-      segment_->slots.size());
+  values_ = std::make_unique<RuntimeValue[]>(segment_->slots.size());
   for (std::size_t i = 0; i < segment_->slots.size(); ++i) {
     const Slot& slot = segment_->slots[i];
     RuntimeValue* const value = &values_[i];

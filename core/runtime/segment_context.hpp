@@ -120,8 +120,7 @@ class SegmentContext {
   static void set_offset(std::vector<Bound>& all, const RuntimeValue& value, std::uint64_t offset);
 
   std::shared_ptr<const Segment> segment_;
-  std::unique_ptr<RuntimeValue[]>
-      values_;  // NOLINT(modernize-avoid-c-arrays): they cannot be moved
+  std::unique_ptr<RuntimeValue[]> values_;  // they cannot be moved
   std::vector<const bp_value*> pointers_;
   std::vector<const bp_tensor*> packs_;
   std::vector<bp_tensor> workspaces_;

@@ -12,7 +12,7 @@ namespace backplane::common {
 /// came out of `value` fits, and loops need not ask again.
 class Checked {
  public:
-  Checked(std::int64_t value) : value_(value) {}  // NOLINT: sizes mix with literals
+  Checked(std::int64_t value) : value_(value) {}  // implicit: sizes mix with literals
 
   friend Checked operator+(Checked a, Checked b) {
     Checked sum(0);

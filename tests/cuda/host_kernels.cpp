@@ -211,7 +211,7 @@ HostKernel compile(const std::string& source, std::size_t number) {
       sdk::message(BACKPLANE_TEST_COMPILER, options, compiled, "-c -o ", stem, ".o ", stem,
                    ".cpp && ", BACKPLANE_TEST_COMPILER, " -shared -nostdlib -Wl,-Bsymbolic ",
                    linked, "-o ", stem, ".so ", stem, ".o");
-  const int code = std::system(command.c_str());  // NOLINT(cert-env33-c,concurrency-mt-unsafe)
+  const int code = std::system(command.c_str());
   void* const library =
       code == 0 ? ::dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (library == nullptr) throw std::logic_error("a kernel does not compile: " + source);

@@ -16,9 +16,9 @@ struct InputDim {
   std::int64_t size = -1;
   std::string symbol, denotation;
 
-  InputDim(int fixed) : size(fixed) {}                     // NOLINT: to be written as a list
-  InputDim(std::string name) : symbol(std::move(name)) {}  // NOLINT
-  InputDim(const char* name) : symbol(name) {}             // NOLINT
+  InputDim(int fixed) : size(fixed) {}  // implicit: to be written as a list
+  InputDim(std::string name) : symbol(std::move(name)) {}
+  InputDim(const char* name) : symbol(name) {}
   InputDim(int fixed, std::string word) : size(fixed), denotation(std::move(word)) {}
   InputDim(std::string name, std::string word)
       : symbol(std::move(name)), denotation(std::move(word)) {}
