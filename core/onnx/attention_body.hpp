@@ -1,6 +1,8 @@
 // What the attention operators' bodies share: parts in the form in which providers fuse them.
 #pragma once
 
+#include <cstdint>
+
 #include "core/onnx/body_writer.hpp"
 
 namespace backplane::core {

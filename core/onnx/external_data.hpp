@@ -1,6 +1,7 @@
 // Tensor contents in files beside the model.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>

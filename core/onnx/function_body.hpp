@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "core/graph/graph.hpp"
 #include "core/onnx/schema_registry.hpp"

@@ -1,6 +1,7 @@
 // Operators that ONNX does not define, and that run as bodies of ONNX's operators wherever no provider has a kernel.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <onnx/defs/schema.h>
 #include <optional>

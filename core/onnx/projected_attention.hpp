@@ -1,6 +1,8 @@
 // Attention whose queries, keys and values are one product with merged weights: Attention and QAttention.
 #pragma once
 
+#include <cstdint>
+
 #include "core/onnx/body_writer.hpp"
 
 namespace backplane::core {

@@ -1,6 +1,9 @@
 // What the bodies of quantized operators share.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "core/onnx/body_writer.hpp"
 
 namespace backplane::core {

@@ -1,6 +1,7 @@
 // Graph passes, by level.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <set>

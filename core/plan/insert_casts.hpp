@@ -1,6 +1,7 @@
 // Casts around nodes that a device has in another type only, where the user or the kernel allows it.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

@@ -1,10 +1,12 @@
 // Which kernels of a device take a node, and why the others do not.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/graph/graph.hpp"

@@ -1,6 +1,7 @@
 // Kernels and prepared kernels, owned.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <utility>

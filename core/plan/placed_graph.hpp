@@ -1,6 +1,7 @@
 // A graph on its way from placement to a program: nodes with their devices, and what providers made of them.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 // A program: a graph cut to what is asked for, placed, rewritten, with its kernels created. Shapes come later.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>

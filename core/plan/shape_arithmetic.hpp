@@ -1,6 +1,8 @@
 // Which nodes are evaluated on the host while a session plans.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/plan/placement.hpp"

@@ -1,6 +1,8 @@
 // Statuses: how errors cross the plugin ABI.
 #pragma once
 
+#include <cstdint>
+#include <exception>
 #include <new>
 #include <string>
 #include <string_view>

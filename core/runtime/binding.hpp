@@ -1,6 +1,7 @@
 // Feeds and fetches kept between runs.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

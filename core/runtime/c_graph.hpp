@@ -1,6 +1,7 @@
 // A graph behind the C host interface.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

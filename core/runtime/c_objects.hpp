@@ -1,6 +1,8 @@
 // The objects behind the C host interface, and the guard around each of its functions.
 #pragma once
 
+#include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <new>

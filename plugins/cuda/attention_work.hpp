@@ -1,6 +1,7 @@
 // An attention of the library's, on a stream.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

@@ -1,6 +1,9 @@
 // Plans of convolutions.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "plugins/cuda/convolutions.hpp"
 #include "plugins/cuda/plan_store.hpp"
 

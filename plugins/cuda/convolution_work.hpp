@@ -1,6 +1,7 @@
 // Convolutions as a part of what a node puts on a stream.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

@@ -1,6 +1,8 @@
 // The inputs of ONNX's integer products and convolutions, and of what chains of quantisation become.
 #pragma once
 
+#include <cstdint>
+
 #include "plugins/cuda/kernel.hpp"
 
 namespace backplane::cuda {

@@ -1,6 +1,7 @@
 // The arithmetic of float32 nodes and the layout of images: the device's, and what the user wants of some.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

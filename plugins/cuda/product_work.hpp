@@ -1,7 +1,9 @@
 // Matrix products as a part of what a node puts on a stream.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "plugins/cuda/device.hpp"

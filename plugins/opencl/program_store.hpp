@@ -1,6 +1,7 @@
 // Built programs, in memory and on disk.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>

@@ -1,6 +1,7 @@
 // Tensors for the tests of attention.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "plugins/common/half.hpp"

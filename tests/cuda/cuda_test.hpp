@@ -2,6 +2,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/cuda/stand_in.hpp"

@@ -1,8 +1,10 @@
 // Work for tests of streams on the stand-in: a kernel and a copy, one after the other.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backplane/plugin_api/optional/plan_capture.h"

@@ -1,6 +1,7 @@
 // A node of the CUDA provider, run on the stand-in.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <stdexcept>

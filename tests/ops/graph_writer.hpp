@@ -1,6 +1,7 @@
 // Small graphs written node by node.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

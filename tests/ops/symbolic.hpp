@@ -2,6 +2,7 @@
 // sizes are known must be right for all of them.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

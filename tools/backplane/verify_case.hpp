@@ -1,6 +1,7 @@
 // One case of `backplane verify`: a folder as ONNX's backend tests lay it out.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>

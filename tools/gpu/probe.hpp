@@ -1,6 +1,7 @@
 // What gpu_probe measures; each part is one JSON object.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

@@ -1,6 +1,9 @@
 // Scores of an attention whose products are the provider's: in memory, where they become weights.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "plugins/common/device_ops/row_attention.hpp"
 
 namespace backplane::device_ops {

@@ -4,6 +4,9 @@
 // Others are computed by their parts, whose products are the provider's best.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "plugins/common/device_ops/row_attention.hpp"
 
 namespace backplane::device_ops {

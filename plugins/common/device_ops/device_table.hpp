@@ -1,6 +1,7 @@
 // The ABI's table of functions for a device with memory, streams and fences of its own, over a provider's classes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "plugins/common/device_ops/device.hpp"

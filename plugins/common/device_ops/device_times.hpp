@@ -1,6 +1,8 @@
 // The optional interface "bp.device_times" over a provider's streams.
 #pragma once
 
+#include <cstdint>
+
 #include "backplane/plugin.hpp"
 #include "backplane/plugin_api/optional/device_times.h"
 

@@ -1,6 +1,8 @@
 // FusedAttention: what rewrites make of an attention that stands as nodes (patterns/attention), and what providers need to know of it.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "plugins/common/device_ops/row_attention.hpp"

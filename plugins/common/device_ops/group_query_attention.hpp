@@ -4,6 +4,8 @@
 // them there; queries are turned when they are read. What is not handled here is left to the operator's body.
 #pragma once
 
+#include <cstdint>
+
 #include "plugins/common/device_ops/row_attention.hpp"
 #include "plugins/common/group_query_values.hpp"
 

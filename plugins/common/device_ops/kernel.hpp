@@ -8,6 +8,7 @@
 //   KernelList neg_kernels() { return {device_kernel<Neg>(sdk::op("Neg").name(kernel_name("neg")))}; }
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>

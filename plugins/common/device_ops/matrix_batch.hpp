@@ -1,6 +1,8 @@
 // What MatMul multiplies: matrices [rows, depth] and [depth, columns], and the axes in front of them.
 #pragma once
 
+#include <cstdint>
+
 #include "plugins/common/device_ops/kernel.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
 

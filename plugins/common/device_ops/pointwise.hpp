@@ -1,6 +1,8 @@
 // Launches of element-wise kernels and of copies between strided layouts.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 

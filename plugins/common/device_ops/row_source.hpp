@@ -1,6 +1,7 @@
 // What kernels of rows read: a tensor, or what an expression makes of several.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "plugins/common/device_ops/pointwise.hpp"

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <string>
 
 #include "plugins/common/device_ops/kernel.hpp"
 #include "plugins/common/windows.hpp"

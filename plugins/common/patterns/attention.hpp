@@ -1,8 +1,10 @@
 // Attention that stands as nodes of its own around a Softmax, as exporters write it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plugins/common/patterns/nodes.hpp"
 

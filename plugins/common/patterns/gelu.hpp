@@ -2,6 +2,8 @@
 // https://onnx.ai/onnx/operators/onnx__Gelu.html
 #pragma once
 
+#include <vector>
+
 #include "plugins/common/patterns/nodes.hpp"
 
 namespace backplane::patterns {

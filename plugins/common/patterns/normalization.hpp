@@ -1,6 +1,8 @@
 // Normalisations that stand as nodes of their own, as exporters write them where they have no operator for them.
 #pragma once
 
+#include <vector>
+
 #include "plugins/common/patterns/nodes.hpp"
 
 namespace backplane::patterns {

@@ -1,6 +1,8 @@
 // Queries and keys that decoders turn by their positions' angles, as exporters write it.
 #pragma once
 
+#include <vector>
+
 #include "plugins/common/patterns/nodes.hpp"
 
 namespace backplane::patterns {

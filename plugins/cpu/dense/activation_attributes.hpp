@@ -1,6 +1,8 @@
 // Activations as attributes of fused nodes.
 #pragma once
 
+#include <string>
+
 #include "backplane/plugin.hpp"
 #include "plugins/cpu/dense/activation.hpp"
 

@@ -1,6 +1,8 @@
 // In what type attention keeps keys and values, as the attribute of a node that a rewrite makes.
 #pragma once
 
+#include <cstdint>
+
 #include "backplane/plugin.hpp"
 
 namespace backplane::cpu {

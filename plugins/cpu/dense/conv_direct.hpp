@@ -2,6 +2,7 @@
 // pixel, given by one pointer for each kernel position.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "plugins/cpu/dense/conv_geometry.hpp"

@@ -2,6 +2,8 @@
 // channel.
 #pragma once
 
+#include <cstdint>
+
 #include "plugins/cpu/dense/conv_direct.hpp"
 #include "plugins/cpu/dense/conv_rows.hpp"
 #include "plugins/cpu/dense/conv_u8_winograd.hpp"

@@ -2,6 +2,8 @@
 // the same results to the bit.
 #pragma once
 
+#include <cstdint>
+
 #include "plugins/cpu/dense/column_table_u8.hpp"
 #include "plugins/cpu/dense/conv_direct.hpp"
 #include "plugins/cpu/dense/conv_rows.hpp"

@@ -1,6 +1,9 @@
 // What becomes of the sums of a quantized node, from the attributes that the rewrite gives it.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "backplane/plugin.hpp"
 #include "plugins/cpu/dense/tile_u8.hpp"
 

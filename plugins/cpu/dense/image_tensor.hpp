@@ -1,6 +1,8 @@
 // Channels-last images as tensors [batch, spatial ..., channels].
 #pragma once
 
+#include <array>
+
 #include "plugins/cpu/dense/layout_copy.hpp"
 
 namespace backplane::cpu {

@@ -1,6 +1,8 @@
 // The dims of matrix products with numpy's rules: batch axes broadcast, vectors count as a row or a column.
 #pragma once
 
+#include <vector>
+
 #include "backplane/plugin.hpp"
 
 namespace backplane::cpu {

@@ -1,6 +1,7 @@
 // Images rounded to bfloat16, in the pairs that tiles multiply.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "plugins/cpu/dense/conv_direct.hpp"

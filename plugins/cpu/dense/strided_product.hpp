@@ -1,6 +1,7 @@
 // fp32 products of two tensors that are told by steps: sums over pairs of axes in any order, by the kernels of matrices.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 

@@ -1,6 +1,8 @@
 // In what type a product holds its constant weights: the attribute of a node that a rewrite makes, and the device's option.
 #pragma once
 
+#include <cstdint>
+
 #include "backplane/plugin.hpp"
 
 namespace backplane::cpu {

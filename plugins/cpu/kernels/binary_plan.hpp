@@ -1,6 +1,8 @@
 // A binary operator of one element type, planned: the loop for its type and instruction set.
 #pragma once
 
+#include <cstdint>
+
 #include "backplane/plugin.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/kernels/binary_f32.hpp"

@@ -1,6 +1,7 @@
 // ONNX type strings of sequences and optionals, and copying tensors out of them.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "backplane/plugin.hpp"

@@ -1,6 +1,7 @@
 // Finds what is added to a product's result.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "plugins/cpu/rewrite/working_graph.hpp"

@@ -1,7 +1,9 @@
 // Convolutions by cuDNN 9's graphs.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "plugins/cuda/convolutions.hpp"
 #include "plugins/cuda/engine/cudnn_parts.hpp"

@@ -1,7 +1,9 @@
 // Attention by cuDNN 9's graphs.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "plugins/cuda/attentions.hpp"
 #include "plugins/cuda/engine/cudnn_parts.hpp"

@@ -1,6 +1,7 @@
 // What operators read and write when values between nodes are stored in half precision, or channels last.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "plugins/cuda/rewrite/recorded_edit.hpp"

@@ -2,6 +2,8 @@
 // it: the nodes read and write such values, and others are made at the edges alone.
 #pragma once
 
+#include <vector>
+
 #include "plugins/cuda/precision.hpp"
 #include "plugins/cuda/rewrite/format_rules.hpp"
 #include "plugins/cuda/rewrite/value_forms.hpp"

@@ -1,6 +1,7 @@
 // In which forms each value of a graph is there, and the nodes and constants that bring it into another one.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

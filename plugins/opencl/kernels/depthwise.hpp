@@ -1,6 +1,9 @@
 // Launches of depthwise convolutions: see common/kernels/depthwise.hpp for what is computed.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "plugins/opencl/kernel.hpp"
 #include "plugins/opencl/kernels/activation.hpp"
 

@@ -3,6 +3,8 @@
 // that needs neither is read as it lies.
 #pragma once
 
+#include <cstdint>
+
 #include "plugins/opencl/kernels/product.hpp"
 
 namespace backplane::opencl {

@@ -1,7 +1,9 @@
 // Launches of matrix products: see common/kernels/product.hpp for what is computed.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "plugins/opencl/kernel.hpp"

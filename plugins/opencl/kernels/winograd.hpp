@@ -1,7 +1,9 @@
 // Launches of Winograd's convolution: see common/kernels/winograd.hpp for what is computed.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "plugins/opencl/kernel.hpp"
 #include "plugins/opencl/kernels/product.hpp"

@@ -2,6 +2,10 @@
 // https://docs.nvidia.com/deeplearning/cudnn/frontend/latest/utilities/deviceless-ahead-of-time-compilation.html
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+
 #include "plugins/cuda/engine/cudnn_parts.hpp"
 
 namespace backplane::cuda {

@@ -1,11 +1,14 @@
 // Graphs for the tests of passes, and an evaluator that knows a few operators on int64 vectors.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,10 +1,12 @@
 // Devices made inside a test, and graphs to plan on them.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,6 +1,7 @@
 // Sessions through the host interface: what the tests of unit_session share.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <gmock/gmock.h>

@@ -1,6 +1,7 @@
 // Nodes to try a kernel with: for ONNX's operators by recipes, for a plugin's own by their schemas.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>

@@ -1,6 +1,7 @@
 // Backplane SDK: attributes for nodes that a rewrite adds, and for operators.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,6 +1,7 @@
 // Backplane SDK: views of graphs, nodes and value infos.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -8,6 +8,7 @@
 //       .infer([](sdk::InferContext& ctx) { ctx.set_output_like(0, ctx.node().input(0)); });
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>

@@ -6,6 +6,7 @@
 //   })
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <functional>

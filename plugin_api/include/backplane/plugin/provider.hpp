@@ -9,6 +9,7 @@
 //   const sdk::HostProvider<Mine> provider({.name = "mine", ...});
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -5,6 +5,7 @@
 //   }
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
