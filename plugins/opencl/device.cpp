@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <locale>
 #include <string>
 #include <utility>
 
@@ -116,6 +117,7 @@ std::uint64_t free_bytes(cl_device_id id, const DeviceTraits& traits, std::uint6
     return std::uint64_t{kibibytes[0]} << 10;
   if (traits.shares_host_memory) {
     std::ifstream file("/proc/meminfo");
+    file.imbue(std::locale::classic());
     for (std::string name; file >> name; file.ignore(256, '\n')) {
       std::uint64_t kib = 0;
       if (name == "MemAvailable:" && file >> kib) return std::min(kib << 10, traits.memory_bytes);

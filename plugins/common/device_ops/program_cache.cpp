@@ -106,7 +106,7 @@ void ProgramCache::write(const std::string& key, std::string_view binary) {
   bool is_written = false;
   {
     std::ofstream file(temporary, std::ios::binary);
-    file << entry;
+    file.write(entry.data(), static_cast<std::streamsize>(entry.size()));
     file.close();
     is_written = !file.fail();
   }
