@@ -1,6 +1,7 @@
 # Install rules that belong to no single folder, and the CMake package. Components: core (program,
 # host library, shared libraries of plugins), devel (headers, CMake files), python (lib/python/backplane), plugin_<name>,
-# custom_ops_<name>: each of these two is one file, which an installation gets and loses without the others.
+# custom_ops_<name>: each of these two is one file, which an installation gets and loses without the others; plugin_cuda
+# alone brings a second one, lib/backplane/deps/cuda_engine.so, which links CUDA's libraries and which the plugin opens.
 #
 # After `find_package(backplane)`: backplane::plugin_api (headers of the ABI and the SDK),
 # backplane::backplane (the host library), backplane_plugin() and backplane_custom_ops().
@@ -22,14 +23,13 @@ install(FILES
   DESTINATION ${package_dir} COMPONENT devel)
 install(EXPORT backplaneTargets NAMESPACE backplane:: DESTINATION ${package_dir} COMPONENT devel)
 
-# The manual, laid out as here so that its pages find each other, and a project of examples that builds where it lies:
-# programs, a provider in C++ and one in C, a library of operators.
+# The manual, and a project of examples that builds where it lies: programs, a provider in C++ and one in C, a library
+# of operators.
 set(doc_dir share/doc/backplane)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${doc_dir} COMPONENT core)
-foreach(page IN ITEMS README.md core/SESSION.md core/python/README.md plugin_api/README.md)
-  cmake_path(GET page PARENT_PATH folder)
-  install(FILES "${PROJECT_SOURCE_DIR}/${page}" DESTINATION ${doc_dir}/${folder} COMPONENT devel)
-endforeach()
+install(CODE "set(BACKPLANE_SOURCE [[${PROJECT_SOURCE_DIR}]])
+set(BACKPLANE_WORK [[${PROJECT_BINARY_DIR}/package/manual]])" COMPONENT devel)
+install(SCRIPT "${CMAKE_CURRENT_LIST_DIR}/install_manual.cmake" COMPONENT devel)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tests/package/project/" DESTINATION ${doc_dir}/examples
         COMPONENT devel)
 install(FILES "${PROJECT_SOURCE_DIR}/tests/fixtures/null_provider/null_provider.cpp"

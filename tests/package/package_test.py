@@ -61,11 +61,37 @@ def build_project(folder, prefix):
     return build
 
 
+LINK = re.compile(r"\[([^][\n]+)\]\(([^() #\n]*)(#[^() \n]*)?\)")
+
+
+def parts(page):
+    """A page without its blocks of code, and these."""
+    text = page.read_text(encoding="utf-8")
+    return re.sub(r"```.*?```", "", text, flags=re.S), re.findall(r"```.*?```", text, re.S)
+
+
+def anchors(page):
+    titles = re.findall(r"^#+ (.*)$", parts(page)[0], re.M)
+    return {"#" + re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 def check_manual(prefix):
-    """The pages lie to each other as they do in this tree."""
-    manual = prefix / "share/doc/backplane"
-    for page in ("README.md", "core/SESSION.md", "core/python/README.md", "plugin_api/README.md"):
-        assert (manual / page).read_bytes() == (SOURCE / page).read_bytes(), page
+    """The pages say what those of this tree say, and every link in them leads somewhere in the installed tree."""
+    manual, links = prefix / "share/doc/backplane", 0
+    for page in sorted(manual.rglob("*.md")):
+        source = SOURCE / page.relative_to(manual)
+        (text, blocks), (original, its_blocks) = parts(page), parts(source)
+        assert blocks == its_blocks and LINK.sub(r"\1", text) == LINK.sub(r"\1", original), page
+        for words, target, anchor in LINK.findall(text):
+            if re.match("[a-z]+:", target):
+                continue
+            where = (page.parent / target).resolve() if target else page
+            assert where.is_file() and where.is_relative_to(prefix.resolve()), f"{page}: [{words}]({target}) leads nowhere"
+            assert not anchor or anchor in anchors(where), f"{page}: there is no {anchor} in {target}"
+            links += 1
+    for page in ("README.md", "core/SESSION.md", "core/python/README.md", "plugin_api/README.md", "plugins/opencl/README.md"):
+        assert (manual / page).is_file(), page
+    assert links > 10, links
     assert (manual / "LICENSE").is_file()
     text = (manual / "plugin_api/README.md").read_text(encoding="utf-8")
     named = re.findall(r"`DIR/([^`]*)`", text)
