@@ -5,7 +5,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json path_json(const SessionPath& path) {
+Json path_json(const SessionPath& path, const std::string& session_precision) {
   static const char* const kWords[] = {"low", "normal", "high"};
   Json providers = Json::array();
   Json backup;
@@ -16,12 +16,14 @@ Json path_json(const SessionPath& path) {
       backup = device.device->label();
     }
   }
+  const std::string& own = path.options.precision;
   return {{"name", path.name},
           {"inputs", path.inputs},
           {"outputs", path.outputs},
           {"providers", providers},
           {"backup", backup},
           {"threads", path.threads.max_threads},
+          {"precision", own.empty() ? session_precision : own},
           {"power", kWords[static_cast<int>(path.options.power)]},
           {"memory", kWords[static_cast<int>(path.options.memory)]}};
 }
@@ -75,7 +77,8 @@ void report_options(const Session& session, Json& json) {
   json["model_options"] = {{"used", session.options().options_from_model},
                            {"options", session.model_options()}};
   json["paths"] = Json::array();
-  for (const auto& [name, path] : session.paths()) json["paths"].push_back(path_json(*path));
+  for (const auto& [name, path] : session.paths())
+    json["paths"].push_back(path_json(*path, session.options().precision));
 }
 
 void report_life(Session& session, const Program& program, Json& json) {

@@ -49,8 +49,13 @@ TEST_F(Precision, OfAPathIsThePathsAlone) {
   TestSession session(one_relu(), {{"providers", "cpu"},
                                    {"path.p.providers", "fakegpu:0"},
                                    {"path.p.backup", "none"},
-                                   {"path.p.precision", "fp16"}});
-  EXPECT_EQ(counters().open_devices, 1u);
+                                   {"path.p.precision", "fp16"},
+                                   {"path.plain.providers", "fakegpu:0"}});
+  EXPECT_EQ(counters().open_devices, 2u);
+  const Json paths = session.explain()["paths"];
+  ASSERT_EQ(paths.size(), 2u);
+  EXPECT_EQ(paths[0]["precision"], "fp16");
+  EXPECT_EQ(paths[1]["precision"], "fp32") << "the session's";
   EXPECT_HOLDS(
       refusal({{"providers", "fakegpu:0"}, {"precision", "fp16"}, {"path.p.providers", "cpu"}}),
       "precision 'fp16' is offered by none of the providers: provider 'cpu'");
