@@ -4,6 +4,14 @@
 #include <string.h>
 
 #include "backplane/plugin_api.h"
+#include "backplane/plugin_api/optional/device_state.h"
+#include "backplane/plugin_api/optional/device_times.h"
+#include "backplane/plugin_api/optional/first_look.h"
+#include "backplane/plugin_api/optional/host_memory.h"
+#include "backplane/plugin_api/optional/import_memory.h"
+#include "backplane/plugin_api/optional/plan_capture.h"
+#include "backplane/plugin_api/optional/session.h"
+#include "backplane/plugin_api/optional/widening.h"
 
 /* A struct with BP_HEAD (frozen 0) may have grown since its line was written. */
 #define BP_LAYOUT_STRUCT(type, bytes, frozen) \

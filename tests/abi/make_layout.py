@@ -22,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TABLE = HERE / "layout_v1.inc"
 INCLUDE = HERE.parents[1] / "plugin_api/include"
 FROZEN = HERE.parents[1] / "tests/fixtures/frozen_v1/include"
+MANUAL = HERE.parents[1] / "plugin_api/README.md"
 TITLE = "/* Made by make_layout.py from plugin_api/. Lines are only ever added: see there. */\n"
 
 
@@ -30,7 +31,8 @@ def without_comments(text):
 
 
 def headers(include):
-    return [include / "backplane/plugin_api.h", *sorted((include / "backplane/plugin_api").glob("*.h"))]
+    """plugin_api.h, what it includes, and the optional interfaces, which it does not."""
+    return [include / "backplane/plugin_api.h", *sorted((include / "backplane/plugin_api").rglob("*.h"))]
 
 
 def structs(include):
@@ -73,8 +75,9 @@ def layout(include):
             lines.append(f'  printf("BP_LAYOUT_TEXT({name}, \\"%s\\")\\n", {name});')
         else:
             lines.append(f'  printf("BP_LAYOUT_CONSTANT({name}, %lld)\\n", (long long)({name}));')
-    program = '#include <stdio.h>\n#include "backplane/plugin_api.h"\nint main(void) {\n' + "\n".join(lines)
-    program += "\n  return 0;\n}\n"
+    program = "#include <stdio.h>\n"
+    program += "".join(f'#include "{header.relative_to(include).as_posix()}"\n' for header in headers(include))
+    program += "int main(void) {\n" + "\n".join(lines) + "\n  return 0;\n}\n"
     with tempfile.TemporaryDirectory() as folder:
         binary = pathlib.Path(folder) / "layout"
         subprocess.run(["cc", "-std=c99", "-x", "c", "-I", str(include), "-o", str(binary), "-"], input=program,
@@ -133,6 +136,41 @@ def signature_changes(frozen, today):
                 yield f"{name}: '{field}' of the frozen headers is now '{''.join(current)}'"
 
 
+def wrong_labels(frozen, today, manual):
+    """`Since:` of a version that is not there yet or has no row in the manual's history; of the frozen one, where the header
+    or the function came later; interfaces that the history does not name."""
+    minor = int(re.search(r"#define BP_ABI_MINOR (\d+)", (today / "backplane/plugin_api/base.h").read_text(encoding="utf-8")).group(1))
+    history = dict.fromkeys(re.findall(r"^\| 1\.(\d+) \|", manual, re.M))
+    if str(minor) not in history:
+        yield f"the history has no row for 1.{minor}"
+    old_fields = {(name, *field_names(field)) for name, fields in structs(frozen) for field in fields}
+    for name, fields in structs(today):
+        for field in fields:
+            label = since(today, name, field_names(field)[-1])
+            if label == "1.0" and (name, *field_names(field)) not in old_fields:
+                yield f"{name}.{field_names(field)[-1]} says Since: 1.0, and came later"
+    for header in headers(today):
+        text = header.read_text(encoding="utf-8")
+        for label in re.findall(r"Since: 1\.(\d+)", text):
+            if int(label) > minor or label not in history:
+                yield f"{header.name} says Since: 1.{label}, of which the history knows nothing"
+        for interface in re.findall(r'#define BP_\w+_INTERFACE "([\w.]+)"', text):
+            if f"`{interface}`" not in manual.partition("## History")[2]:
+                yield f"the history does not name {interface}"
+
+
+def since(include, struct, field):
+    """The version in the comment above a function of a struct; None where it has none."""
+    for header in headers(include):
+        text = header.read_text(encoding="utf-8")
+        body = re.search(r"typedef struct " + struct + r" \{(.*?)\n\} " + struct + ";", text, re.S)
+        place = re.search(r"\(\*" + field + r"\)", body.group(1)) if body else None
+        if place:
+            labels = re.findall(r"Since:\s*(?:\*\s*)?([\d.]+)", body.group(1)[: place.start()])
+            return labels[-1] if labels else None
+    return None
+
+
 def read_table():
     return [line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.startswith("BP_LAYOUT")]
 
@@ -149,6 +187,7 @@ def check():
     old, new = read_table(), layout(INCLUDE)
     yield from differences(old, new)
     yield from signature_changes(FROZEN, INCLUDE)
+    yield from wrong_labels(FROZEN, INCLUDE, MANUAL.read_text(encoding="utf-8"))
     for key in entries(new).keys() - entries(old).keys():
         yield f"{' '.join(key[1:])} is new: run tests/abi/make_layout.py --write"
     for key, value in entries(new).items():
@@ -166,6 +205,13 @@ CHANGES = [
     ("kernel.h", "  void (*destroy)(bp_kernel* kernel);", "", "bp_kernel_def destroy is gone"),
     ("kernel.h", "  void (*destroy)(bp_kernel* kernel);", "  int (*destroy)(bp_kernel* kernel);", "bp_kernel_def: 'void (*destroy)"),
     ("host.h", "  void (*dealloc)(void* memory);", "  void (*dealloc)(const void* memory);", "bp_host_api: 'void (*dealloc)"),
+    ("optional/plan_capture.h", "#define BP_KERNEL_CAPTURE 256u", "#define BP_KERNEL_CAPTURE 8u", "BP_KERNEL_CAPTURE was 256"),
+    ("optional/host_memory.h", "  uint64_t alignment;   /*", "  uint64_t more;\n  uint64_t alignment;   /*",
+     "bp_host_memory_caps alignment"),
+    ("optional/first_look.h", "Since: 1.3", "Since: 1.0", "bp_first_look.pass_over says Since: 1.0"),
+    ("optional/session.h", '"bp.sessions"', '"bp.other_sessions"', "does not name bp.other_sessions"),
+    ("base.h", "#define BP_ABI_MINOR ", "#define BP_ABI_MINOR 9", "the history has no row for 1.9"),
+    ("graph.h", "Since: 1.2", "Since: 1.7", "graph.h says Since: 1.7"),
 ]
 
 
@@ -179,7 +225,8 @@ def self_test():
             content = header.read_text(encoding="utf-8")
             assert content.count(text) == 1, (name, text)
             header.write_text(content.replace(text, replacement), encoding="utf-8")
-            found = [*differences(old, layout(include)), *signature_changes(INCLUDE, include)]
+            found = [*differences(old, layout(include)), *signature_changes(INCLUDE, include),
+                     *wrong_labels(FROZEN, include, MANUAL.read_text(encoding="utf-8"))]
         if not any(expected in one for one in found):
             failed += 1
             print(f"FAILED: a change of {name} was to be found as '{expected}', found: {found}")

@@ -1,4 +1,4 @@
-/* The Backplane plugin ABI, version 1.2.
+/* The Backplane plugin ABI, version 1.3.
  *
  * A plugin is a shared object that exports one symbol, bp_plugin_query_v1. It brings providers (kinds of
  * devices with kernels), custom operators, or both. This header and those in plugin_api/ are all that it

@@ -11,7 +11,7 @@ extern "C" {
 /* The version of this header. A change that breaks a built plugin raises the major number and gets an
  * entry symbol of its own; an addition raises the minor number. */
 #define BP_ABI_MAJOR 1
-#define BP_ABI_MINOR 2
+#define BP_ABI_MINOR 3
 
 /* The first two fields of every struct that may grow. `struct_size` is sizeof as its writer compiled it.
  * The low 16 bits of `struct_flags` may be ignored by a reader that does not know them; a reader that finds

@@ -45,7 +45,8 @@ typedef struct bp_type_constraint {
 #define BP_OUTPUT_DATA 0 /* on the device */
 #define BP_OUTPUT_HOST 1 /* in host memory, whatever the device; the stream may write it */
 
-/* Flags of a kernel (bp_kernel_def::flags). */
+/* Flags of a kernel (bp_kernel_def::flags). Bits from 256 on are given out by the headers in optional/, and by no
+ * other: a new flag here is less. */
 #define BP_KERNEL_NOT_DETERMINISTIC 1u /* two runs on the same values may differ: never folded */
 #define BP_KERNEL_NOT_CONCURRENT 2u    /* one `compute` per bp_prepared at a time */
 #define BP_KERNEL_DATA_DEPENDENT 4u    /* some output's size is known only in `compute` */

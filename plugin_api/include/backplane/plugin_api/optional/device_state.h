@@ -24,7 +24,7 @@ typedef struct bp_device_states {
 
   /* Required. Says how a device stands that `enumerate` showed; it need not be open. `self` is the provider's.
    * Ownership: fills *out, whose struct_size the host has set. Threads: any. Errors: any: then nothing is known of the
-   * device. Since: 1.0 */
+   * device. Since: 1.1 */
   bp_status* (*query)(void* self, const bp_device_info* device, bp_device_state* out);
 } bp_device_states;
 

@@ -29,12 +29,12 @@ typedef struct bp_device_times {
   /* Required. From here on the stream notes times (`on` not 0), or no longer does and forgets those it has. Nothing is on
    * the stream. A stream that was never asked notes nothing, and costs nothing.
    * Ownership: none. Threads: one at a time per stream.
-   * Errors: BP_UNSUPPORTED with the reason (a trace then has the host's times only), BP_DEVICE_LOST. Since: 1.0 */
+   * Errors: BP_UNSUPPORTED with the reason (a trace then has the host's times only), BP_DEVICE_LOST. Since: 1.1 */
   bp_status* (*record)(bp_device* device, bp_stream* stream, uint32_t on);
 
   /* Required. Shows what the stream did since the last call, oldest first, and forgets it. The host has waited for it.
    * Ownership: borrowed for the call of the sink. Threads: one at a time per stream.
-   * Errors: what the sink returns, BP_DEVICE_LOST. Since: 1.0 */
+   * Errors: what the sink returns, BP_DEVICE_LOST. Since: 1.1 */
   bp_status* (*take)(bp_device* device, bp_stream* stream, void* sink_ctx,
                      bp_device_time_sink sink);
 } bp_device_times;

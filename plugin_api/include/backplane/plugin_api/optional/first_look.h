@@ -20,7 +20,7 @@ typedef struct bp_first_look {
    * `enumerate` is then left until somebody names the provider or wants all devices listed. Opens nothing. `self` is
    * the provider's.
    * Ownership: the text stays the plugin's, valid until `shutdown`. Threads: any. Errors: any: then `enumerate` is called.
-   * Since: 1.0 */
+   * Since: 1.3 */
   bp_status* (*pass_over)(void* self, const char** reason);
 } bp_first_look;
 

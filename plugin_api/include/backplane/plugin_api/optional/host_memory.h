@@ -34,28 +34,28 @@ typedef struct bp_host_memory {
 
   /* Required. Which memory the device can view. Asked once, when it has been opened.
    * Ownership: fills *out, whose struct_size the host has set. Threads: any.
-   * Errors: BP_UNSUPPORTED with the reason: the device views nothing, and values are copied. Since: 1.0 */
+   * Errors: BP_UNSUPPORTED with the reason: the device views nothing, and values are copied. Since: 1.1 */
   bp_status* (*caps)(bp_device* device, bp_host_memory_caps* out);
 
   /* Required. A buffer of kind BP_MEMORY_DEVICE over `bytes` (more than 0) at `memory`, which is aligned as `caps` said.
    * `access` is a BP_VIEW_*. Touches none of the bytes but those of a view for writing.
    * Ownership: *out is the host's until view_free; the memory stays the caller's and outlives the view. Threads: any.
    * Errors: BP_UNSUPPORTED with the reason (this device views no memory after all: values are copied from then on),
-   * BP_OUT_OF_MEMORY, BP_DEVICE_LOST. Since: 1.0 */
+   * BP_OUT_OF_MEMORY, BP_DEVICE_LOST. Since: 1.1 */
   bp_status* (*view)(bp_device* device, void* memory, uint64_t bytes, int32_t access,
                      bp_buffer** out);
 
   /* Required. Ends a view, whoever has it; no stream uses it any more. The memory is the host's again; if the device had a
    * view for writing, its contents are undefined.
-   * Ownership: takes it. Threads: any. Errors: none. Since: 1.0 */
+   * Ownership: takes it. Threads: any. Errors: none. Since: 1.1 */
   void (*view_free)(bp_device* device, bp_buffer* view);
 
   /* Required. Puts on the stream: the view is the device's from here on. Allocates nothing.
-   * Ownership: none. Threads: one at a time per stream and view. Errors: BP_DEVICE_LOST. Since: 1.0 */
+   * Ownership: none. Threads: one at a time per stream and view. Errors: BP_DEVICE_LOST. Since: 1.1 */
   bp_status* (*hand_over)(bp_device* device, bp_stream* stream, bp_buffer* view);
   /* Required. Puts on the stream: the view is the host's from here on. The next hand_over may be on another stream, once
    * somebody has waited for this one. Allocates nothing.
-   * Ownership: none. Threads: one at a time per stream and view. Errors: BP_DEVICE_LOST. Since: 1.0 */
+   * Ownership: none. Threads: one at a time per stream and view. Errors: BP_DEVICE_LOST. Since: 1.1 */
   bp_status* (*hand_back)(bp_device* device, bp_stream* stream, bp_buffer* view);
 } bp_host_memory;
 

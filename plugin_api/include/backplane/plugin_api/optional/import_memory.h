@@ -32,12 +32,12 @@ typedef struct bp_import_memory {
    * Ownership: *out is the host's until buffer_release; the provider keeps no more of the memory than a reference of its
    * API. The same memory may be imported several times. Threads: any.
    * Errors: BP_INVALID_ARGUMENT with the reason (not this device's, too small, aligned too little ...), BP_UNSUPPORTED with
-   * the reason (this device imports none), BP_OUT_OF_MEMORY, BP_DEVICE_LOST. Since: 1.0 */
+   * the reason (this device imports none), BP_OUT_OF_MEMORY, BP_DEVICE_LOST. Since: 1.1 */
   bp_status* (*buffer_import)(bp_device* device, uint64_t memory, uint64_t offset, uint64_t bytes,
                               int32_t* access, bp_buffer** out);
 
   /* Required. Ends a buffer of buffer_import; no stream uses it any more. The memory and its contents stay.
-   * Ownership: takes it. Threads: any. Errors: none. Since: 1.0 */
+   * Ownership: takes it. Threads: any. Errors: none. Since: 1.1 */
   void (*buffer_release)(bp_device* device, bp_buffer* buffer);
 } bp_import_memory;
 

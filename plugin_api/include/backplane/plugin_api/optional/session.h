@@ -17,11 +17,11 @@ typedef struct bp_session_events {
   BP_HEAD;
 
   /* Optional. A session that uses the device is ready; no other session of the process has its `session_id`.
-   * Ownership: none. Threads: any. Errors: any, which ends the session before anybody has it. Since: 1.0 */
+   * Ownership: none. Threads: any. Errors: any, which ends the session before anybody has it. Since: 1.1 */
   bp_status* (*ready)(bp_device* device, uint64_t session_id);
 
   /* Optional. The session has ended, with its kernels. Comes for each `ready` that succeeded.
-   * Ownership: none. Threads: any. Errors: none. Since: 1.0 */
+   * Ownership: none. Threads: any. Errors: none. Since: 1.1 */
   void (*ended)(bp_device* device, uint64_t session_id);
 } bp_session_events;
 

@@ -9,7 +9,7 @@
  * what it makes for readers that want it as it was: values between two such nodes stay float, and so do those that pass
  * through nodes which only move elements. Constants are cast once. The node's results are then rounded later or not at
  * all, which is the more exact way. A kernel of the same provider for the 16-bit type itself is used where the session's option
- * `widening` is off. Hosts that do not know the flag take no notice of it. Since: 1.0 */
+ * `widening` is off. Hosts that do not know the flag take no notice of it. Since: 1.1 */
 #define BP_KERNEL_WIDENS_HALF 512u
 
 /* A flag beside the one above, for providers whose rewrite makes nodes that read 16-bit weights as they are. A constant that such a
