@@ -14,7 +14,9 @@
  * 7. In the child of a fork, what the parent made is only to be destroyed. New objects work, unless another thread was within
  *    a function of this list at the time of the fork.
  *
- * Each function has the labels Ownership, Threads, Errors and Since. "as rule N" points at the list above. */
+ * Each function has the labels Ownership, Threads, Errors and Since. "as rule N" points at the list above. Since is the first
+ * release that has the function. There is none yet: 0.1 is what this header comes to be, and what it was first
+ * (tests/fixtures/frozen_host_v1 of the source tree) had fewer functions under the same number. */
 #pragma once
 
 #include <stddef.h>

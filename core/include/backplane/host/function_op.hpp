@@ -29,11 +29,14 @@ class In {
  public:
   explicit In(sdk::Value value) : value_(value) {}
   sdk::DimsView dims() const { return value_.tensor().dims(); }
+  /// Elements; likewise in all classes here.
   std::size_t size() const { return static_cast<std::size_t>(value_.tensor().size()); }
+  /// Row-major, dense.
   const T* data() const { return value_.tensor().data<T>(); }
   const T& operator[](std::size_t index) const { return data()[index]; }
   const T* begin() const { return data(); }
   const T* end() const { return data() + size(); }
+  /// To hand on to OpContext::call.
   sdk::Value value() const { return value_; }
 
  private:
@@ -47,6 +50,7 @@ class In<std::string> {
   explicit In(sdk::Value value) : value_(value) {}
   sdk::DimsView dims() const { return value_.tensor().dims(); }
   std::size_t size() const { return static_cast<std::size_t>(value_.tensor().size()); }
+  /// As long as the call; an sdk::Error past the end.
   std::string_view operator[](std::size_t index) const { return value_.string_at(index); }
   sdk::Value value() const { return value_; }
 
@@ -76,6 +80,7 @@ class Out {
   explicit Out(sdk::Value value) : value_(value) {}
   sdk::DimsView dims() const { return value_.tensor().dims(); }
   std::size_t size() const { return static_cast<std::size_t>(value_.tensor().size()); }
+  /// Row-major, dense; not initialized, every element is to be written.
   T* data() const { return value_.tensor().mutable_data<T>(); }
   T& operator[](std::size_t index) const { return data()[index]; }
   T* begin() const { return data(); }
@@ -92,6 +97,7 @@ class Out<std::string> {
   explicit Out(sdk::Value value) : value_(value) {}
   sdk::DimsView dims() const { return value_.tensor().dims(); }
   std::size_t size() const { return static_cast<std::size_t>(value_.tensor().size()); }
+  /// Copies `text`.
   void set(std::size_t index, std::string_view text) const { value_.set_string(index, text); }
 
  private:
@@ -103,6 +109,7 @@ template <class T>
 class NewOut {
  public:
   NewOut(const sdk::ComputeContext& ctx, std::uint32_t index) : ctx_(&ctx), index_(index) {}
+  /// Due in each call that succeeds, also for dims without elements; an sdk::Error where memory is short.
   Out<T> allocate(const sdk::Dims& dims) const {
     ctx_->alloc_output(index_, dims);
     return Out<T>(ctx_->output_value(index_));
@@ -158,6 +165,7 @@ class OpContext {
                                     std::uint32_t output_count = 1) const {
     return operators_.at(used).call(ctx_, inputs, output_count);
   }
+  /// All that a kernel's `compute` gets; for the call.
   const sdk::ComputeContext& compute() const { return ctx_; }
 
  private:

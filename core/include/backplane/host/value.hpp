@@ -19,6 +19,7 @@ namespace backplane {
 class Error : public std::runtime_error {
  public:
   Error(std::int32_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  /// One of BACKPLANE_*.
   std::int32_t code() const noexcept { return code_; }
 
  private:
@@ -121,6 +122,7 @@ class ValueView {
   explicit ValueView(const backplane_value* value) : value_(value) {}
 
   explicit operator bool() const { return value_ != nullptr; }
+  /// The handle, which stays its owner's.
   const backplane_value* get() const { return value_; }
 
   /// ONNX's type string: "tensor(float)", "seq(tensor(int64))".
@@ -130,6 +132,7 @@ class ValueView {
     return static_cast<ElementType>(backplane_value_dtype(value_));
   }
   std::size_t rank() const { return backplane_value_rank(value_); }
+  /// A copy, in elements.
   std::vector<std::int64_t> dims() const {
     const std::int64_t* first = backplane_value_dims(value_);
     return first == nullptr ? std::vector<std::int64_t>()
@@ -144,8 +147,9 @@ class ValueView {
     return count;
   }
 
-  /// The elements, row-major, sub-byte ones packed; null for strings and for what is no tensor.
+  /// The elements, row-major, sub-byte ones packed; null for strings, for what is no tensor and in a device's memory.
   const void* bytes() const { return backplane_value_data(const_cast<backplane_value*>(value_)); }
+  /// Of the elements; nothing of what strings hold.
   std::uint64_t byte_count() const { return backplane_value_bytes(value_); }
   /// The elements as `T`; any other element type is an Error.
   template <class T>
@@ -178,6 +182,7 @@ class ValueView {
 
   /// Elements of a sequence or an optional; a map has two, its keys and its values.
   std::uint64_t element_count() const { return backplane_value_element_count(value_); }
+  /// One of these, shared and not copied; an Error past the end.
   inline Value element(std::uint64_t index) const;
 
   /// The serialized TensorProto, SequenceProto, OptionalProto or MapProto.
@@ -209,6 +214,7 @@ class MutableView : public ValueView {
   explicit MutableView(backplane_value* value) : ValueView(value) {}
 
   backplane_value* get() const { return const_cast<backplane_value*>(value_); }
+  /// As bytes(), to be written.
   void* mutable_bytes() const { return backplane_value_data(get()); }
   using ValueView::data;
   template <class T>
@@ -335,6 +341,7 @@ class Value : public ValueView {
     return const_cast<backplane_value*>(std::exchange(value_, nullptr));
   }
 
+  /// As bytes(), to be written; not of what borrow_const made.
   void* mutable_bytes() { return backplane_value_data(get()); }
   using ValueView::data;
   template <class T>

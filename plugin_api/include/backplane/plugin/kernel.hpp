@@ -37,7 +37,8 @@ class Threads {
   explicit Threads(bp_threads* raw) : raw_(raw) {}
   /// At least 1.
   unsigned count() const { return host().thread_count(raw_); }
-  /// Calls body(begin, end, worker) over [0, n). `body` must not throw, and must not loop in parallel itself.
+  /// Calls body(begin, end, worker) over [0, n), in parts of at least `grain` where possible, and returns when all is done.
+  /// `worker` is less than count(). `body` must not throw, and must not loop in parallel itself.
   template <class Body>
   void parallel_for(std::uint64_t n, std::uint64_t grain, const Body& body) const {
     host().parallel_for(
@@ -63,6 +64,7 @@ class CreateContext {
     return reinterpret_cast<Device*>(raw_->device);
   }
   Threads threads() const { return Threads(raw_->threads); }
+  /// Results must not change from run to run.
   bool deterministic() const { return (raw_->flags & BP_CREATE_DETERMINISTIC) != 0; }
   const bp_create_ctx* raw() const { return raw_; }
 
@@ -74,9 +76,12 @@ class CreateContext {
 class PackContext {
  public:
   explicit PackContext(const bp_pack_ctx* raw) : raw_(raw) {}
+  /// By its place in the request's list of inputs; plain, in host memory, until `pack` returns.
   Tensor source(std::size_t index) const { return Tensor(raw_->sources[index]); }
   std::size_t source_count() const { return static_cast<std::size_t>(raw_->source_count); }
+  /// Memory of the device, all of which is to be filled.
   Tensor target() const { return Tensor(raw_->target); }
+  /// The device's, drained after the call; nullptr where it has none.
   bp_stream* stream() const { return raw_->stream; }
   Threads threads() const { return Threads(raw_->threads); }
 
@@ -95,52 +100,72 @@ class PrepareContext {
     static const bp_tensor kAbsent = abi_struct<bp_tensor>();
     return Tensor(index < raw_->input_count ? raw_->inputs[index]->tensor : &kAbsent);
   }
+  /// Of an input that may be no tensor; `index` less than input_count().
   Value input_value(std::uint32_t index) const { return Value(raw_->inputs[index]); }
+  /// Its elements are the same in every run: request_pack may name it.
   bool input_constant(std::uint32_t index) const {
     return index < raw_->input_count && raw_->api->input_constant(raw_, index) != 0;
   }
+  /// False for an output that the node leaves out: nothing need be said of it.
   bool output_wanted(std::uint32_t index) const {
     return index < raw_->output_count && raw_->api->output_wanted(raw_, index) != 0;
   }
   Threads threads() const { return Threads(raw_->threads); }
+  /// As CreateContext's.
   bool deterministic() const { return (raw_->flags & BP_CREATE_DETERMINISTIC) != 0; }
 
+  // What follows throws an Error where the host refuses an argument: let it pass.
+
+  /// Dims are in elements, none negative.
   void set_output(std::uint32_t output, DataType type, DimsView dims) {
     check(raw_->api->set_output(raw_, output, static_cast<bp_dtype>(type),
                                 static_cast<std::int32_t>(dims.size()), dims.data()));
   }
+  /// `compute` calls alloc_output for it; `rank` -1: not known either. Needs BP_KERNEL_DATA_DEPENDENT.
   void set_output_unknown(std::uint32_t output, DataType type, int rank) {
     check(raw_->api->set_output_unknown(raw_, output, static_cast<bp_dtype>(type), rank));
   }
+  /// A sequence, optional or map, by ONNX's type string: "seq(tensor(float))".
   void set_output_type(std::uint32_t output, const char* type) {
     check(raw_->api->set_output_type(raw_, output, type));
   }
+  /// After set_output: the format that a rewrite promised for the value, and the bytes that it takes.
   void set_format(std::uint32_t output, std::uint32_t format, std::uint64_t bytes,
                   std::uint64_t alignment = 64) {
     check(raw_->api->set_format(raw_, output, format, bytes, alignment));
   }
+  /// The output may lie in the input's memory; `compute` must be right either way.
   void allow_in_place(std::uint32_t output, std::uint32_t input) {
     check(raw_->api->allow_in_place(raw_, output, input));
   }
+  /// The output is the input from byte `offset` on, with `strides` in elements, one for each axis of the output (nullptr: dense).
+  /// Where it is not granted, `compute` copies.
   void set_view(std::uint32_t output, std::uint32_t input, std::uint64_t offset = 0,
                 const std::int64_t* strides = nullptr) {
     check(raw_->api->set_view(raw_, output, input, offset, strides));
   }
+  /// The input is to be made inside the output, from its byte `offset` on, with `strides` in elements, one for each axis of the
+  /// input (nullptr: dense). Where that was not arranged, ComputeContext::input_inside is false and `compute` copies.
   void set_inside(std::uint32_t input, std::uint32_t output, std::uint64_t offset,
                   const std::int64_t* strides = nullptr) {
     check(raw_->api->set_inside(raw_, input, output, offset, strides));
   }
+  /// `compute` heeds Tensor::strides of the input, which is dense where this was not called; likewise the output's below.
   void allow_strided_input(std::uint32_t input) {
     check(raw_->api->allow_strided_input(raw_, input));
   }
   void allow_strided_output(std::uint32_t output) {
     check(raw_->api->allow_strided_output(raw_, output));
   }
+  /// `compute` reads no element of it, but a packed form: it may have no memory on the device.
   void ignore_input(std::uint32_t input) { check(raw_->api->ignore_input(raw_, input)); }
+  /// Scratch memory of the device's for each `compute`: ComputeContext::workspace, with anything in it.
   void set_workspace(std::uint64_t bytes, std::uint64_t alignment = 64) {
     check(raw_->api->set_workspace(raw_, bytes, alignment));
   }
+  /// The algorithm that was chosen, for explanations and profiles: "winograd 4x4". Copied.
   void set_variant(const std::string& text) { check(raw_->api->set_variant(raw_, text.c_str())); }
+  /// Of one `compute`: operations and bytes; 0 is unknown.
   void set_cost(std::uint64_t flops, std::uint64_t bytes_moved) {
     bp_cost cost = abi_struct<bp_cost>();
     cost.flops = flops;
@@ -148,8 +173,9 @@ class PrepareContext {
     check(raw_->api->set_cost(raw_, &cost));
   }
 
-  /// Asks for a packed constant made by `Packer::pack(const PackContext&) const`; `packer` must live as long as
-  /// the kernel. The result is ctx.packed(index) in `compute`.
+  /// Asks for a packed constant of `bytes` bytes, made by `Packer::pack(const PackContext&) const` of the node's constant
+  /// `inputs`; `packer` must live as long as the kernel. All that shapes the result is in `key`. The result is
+  /// ctx.packed(index) in `compute`.
   template <class Packer>
   std::uint32_t request_pack(const std::string& key, std::initializer_list<std::uint32_t> inputs,
                              std::uint64_t bytes, const Packer* packer,
@@ -183,31 +209,40 @@ class ComputeContext {
   /// Inputs and outputs that the node has; for optional ones ask has_input first.
   Tensor input(std::uint32_t index) const { return Tensor(raw_->inputs[index]->tensor); }
   Tensor output(std::uint32_t index) const { return Tensor(raw_->outputs[index]->tensor); }
+  /// False also for an index past the end.
   bool has_input(std::uint32_t index) const {
     return index < raw_->input_count && raw_->inputs[index]->kind != BP_VALUE_ABSENT;
   }
   bool has_output(std::uint32_t index) const {
     return index < raw_->output_count && raw_->outputs[index]->kind != BP_VALUE_ABSENT;
   }
+  /// Where it may be no tensor; `index` less than the count.
   Value input_value(std::uint32_t index) const { return Value(raw_->inputs[index]); }
   Value output_value(std::uint32_t index) const { return Value(raw_->outputs[index]); }
   /// By the index that request_pack gave; as many as were asked for.
   Tensor packed(std::uint32_t index) const { return Tensor(raw_->packed[index]); }
   std::uint32_t packed_count() const { return raw_->packed_count; }
+  /// What set_workspace asked for; shared with nothing during the call.
   Tensor workspace() const { return Tensor(raw_->workspace); }
+  /// The input already lies where set_inside wanted it: there is nothing to copy.
   bool input_inside(std::uint32_t index) const {
     return (raw_->input_state[index] & BP_INPUT_INSIDE) != 0;
   }
+  /// Where the work goes; nullptr on a device without streams.
   bp_stream* stream() const { return raw_->stream; }
   Threads threads() const { return Threads(raw_->threads); }
+  /// The run is to end: throw Error(BP_CANCELLED, ...) soon.
   bool cancelled() const { return raw_->api->cancelled(raw_) != 0; }
-  /// Gives memory to an output whose size was unknown.
+  /// Gives memory to an output whose size was unknown, once in each call that succeeds. The tensor is valid until `compute`
+  /// returns; an Error where the rank is not what `prepare` said or memory is short.
   Tensor alloc_output(std::uint32_t index, DimsView dims) const {
     const bp_tensor* tensor = nullptr;
     check(raw_->api->alloc_output(raw_, index, static_cast<std::int32_t>(dims.size()), dims.data(),
                                   &tensor));
     return Tensor(tensor);
   }
+  /// A handle of the device's own API (BP_NATIVE_*), that of a tensor's memory for BP_NATIVE_BUFFER; 0 in host memory, an
+  /// Error where the provider shows no such handle. Borrowed until `compute` returns.
   std::uint64_t native(std::int32_t kind, const bp_tensor* tensor = nullptr) const {
     std::uint64_t handle = 0;
     check(raw_->api->native(raw_, kind, tensor, &handle));
@@ -257,6 +292,7 @@ class KernelBuilder {
     storage_->def.since_max = last;
     return *this;
   }
+  /// Among kernels that take the node the highest wins, and the later one of equals; 0 by default.
   KernelBuilder& priority(int value) { return storage_->def.priority = value, *this; }
   /// BP_KERNEL_* flags.
   KernelBuilder& flags(std::uint32_t bits) { return storage_->def.flags |= bits, *this; }
@@ -287,10 +323,11 @@ class KernelBuilder {
   KernelBuilder& roles(std::initializer_list<std::int32_t> input_roles) {
     return storage_->input_roles = input_roles, *this;
   }
+  /// BP_OUTPUT_* of each output, likewise.
   KernelBuilder& output_roles(std::initializer_list<std::int32_t> roles) {
     return storage_->output_roles = roles, *this;
   }
-  /// Looks closer before a node is placed: returns where the kernel takes it, and throws unsupported(reason) where not.
+  /// Looks closer before a node is placed: returns where the kernel takes it, throws unsupported(reason) where not.
   KernelBuilder& match(void (*function)(const Node& node)) {
     match_ = function;
     return *this;

@@ -22,6 +22,7 @@ namespace backplane::sdk {
 class OpenContext {
  public:
   OpenContext(const bp_device_info* info, const bp_open_ctx* raw) : info_(info), raw_(raw) {}
+  /// A copy of its value, which the host has checked; an Error where the provider declares no such option.
   std::string option(std::string_view name) const {
     for (std::uint64_t i = 0; i < raw_->option_count; ++i) {
       const bp_key_value& option = raw_->options[i];
@@ -31,6 +32,7 @@ class OpenContext {
     invalid("the provider has no option '", name, "'");
   }
   Threads threads() const { return Threads(raw_->threads); }
+  /// The device that is opened, one that the provider enumerated.
   const bp_device_info* info() const { return info_; }
 
  private:
@@ -41,6 +43,7 @@ class OpenContext {
 /// An option of a provider, with its storage: see bp_option.
 class Option {
  public:
+  /// `type` is BP_OPTION_*; `range` as in bp_option: "all|none", "1..64".
   Option(std::string name, std::int32_t type, std::string default_value, std::string range,
          std::string doc)
       : name_(std::move(name)),
@@ -48,6 +51,7 @@ class Option {
         range_(std::move(range)),
         doc_(std::move(doc)),
         type_(type) {}
+  /// Points into this object, which then stays where it is.
   const bp_option* raw() {
     raw_ = abi_struct<bp_option>();
     raw_.name = name_.c_str();
@@ -129,7 +133,9 @@ class HostProvider {
   HostProvider(const HostProvider&) = delete;
   HostProvider& operator=(const HostProvider&) = delete;
 
+  /// To be filled in further, before the plugin is described.
   bp_device_info& info() { return info_; }
+  /// Valid as long as this object, which the plugin keeps until it is shut down.
   const bp_provider* raw() const { return &raw_; }
 
  private:
