@@ -102,8 +102,8 @@ struct PackRowsU8 {
 /// such numbers.
 enum class PanelForm { kBytes, kBytesKept, kWide };
 
-/// Rows of a convolution of few channels. Row i is, for each tap t, `pixels` pixels of four bytes at table[t * count + i], of which the first
-/// `channels` bytes are its numbers, one behind the other.
+/// Rows of a convolution of few channels. Row i is, for each tap t, `pixels` pixels of four bytes at
+/// table[t * count + i], of which the first `channels` bytes are its numbers, one behind the other.
 struct PixelRowsU8 {
   const std::uint8_t* const* table;
   std::int64_t count, taps, pixels, channels;
