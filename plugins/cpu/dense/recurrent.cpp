@@ -10,18 +10,6 @@
 namespace backplane::cpu {
 namespace {
 
-MatMulShape transposed_shape(std::int64_t rows, std::int64_t depth, std::int64_t columns,
-                             ProductPrecision precision) {
-  MatMulShape shape;
-  shape.rows = rows;
-  shape.depth = depth;
-  shape.columns = columns;
-  shape.b_transposed = true;
-  shape.rounds = precision == ProductPrecision::kBFloat;
-  shape.weight_type = product_weights(precision);
-  return shape;
-}
-
 template <class T>
 T gate_value(const GateFunction& function, T x) {
   const auto alpha = static_cast<T>(function.alpha);
@@ -55,48 +43,6 @@ T gate_value(const GateFunction& function, T x) {
 
 }  // namespace
 
-LineProduct<float>::LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns,
-                                ProductPrecision precision, Isa isa, unsigned threads)
-    : depth_(depth),
-      product_(transposed_shape(rows, depth, columns, precision), true, Activation{}, isa,
-               threads) {}
-
-void LineProduct<float>::pack(const float* b, float* packed, const sdk::Threads& threads) const {
-  product_.pack(b, 1.0f, packed, threads);
-}
-
-void LineProduct<float>::run(const float* a, const float* packed, const float* bias, float* y,
-                             char* workspace, const sdk::Threads& threads) const {
-  const std::int64_t offset = 0;
-  MatMulArgs args;
-  args.a = a;
-  args.a_stride = depth_;
-  args.a_offsets = &offset;
-  args.b_offsets = &offset;
-  args.packed = packed;
-  args.bias = bias;
-  args.y = y;
-  product_.run(args, workspace, threads);
-}
-
-void LineProduct<double>::pack(const double* b, double* packed, const sdk::Threads&) const {
-  std::copy_n(b, packed_size(), packed);
-}
-
-void LineProduct<double>::run(const double* a, const double* packed, const double* bias, double* y,
-                              char*, const sdk::Threads& threads) const {
-  split_loop(threads, rows_ * columns_, static_cast<double>(depth_), 1,
-             [&](std::int64_t begin, std::int64_t end) {
-               for (std::int64_t i = begin; i < end; ++i) {
-                 const std::int64_t column = i % columns_;
-                 double sum = bias != nullptr ? bias[column] : 0.0;
-                 for (std::int64_t k = 0; k < depth_; ++k)
-                   sum += a[i / columns_ * depth_ + k] * packed[column * depth_ + k];
-                 y[i] = sum;
-               }
-             });
-}
-
 template <class T>
 Recurrent<T>::Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads)
     : shape_(shape),
@@ -108,19 +54,19 @@ Recurrent<T>::Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads)
       resets_(shape.batch, shape.hidden, shape.hidden, shape.products, isa, threads) {}
 
 template <class T>
-void Recurrent<T>::pack_w(const T* w, T* packed, const sdk::Threads& threads) const {
-  const std::int64_t size = shape_.gates() * shape_.hidden * shape_.input;
+void Recurrent<T>::pack_w(const Weights& w, T* packed, const sdk::Threads& threads) const {
   for (std::int64_t d = 0; d < shape_.directions; ++d)
-    inputs_.pack(w + d * size, packed + d * inputs_.packed_size(), threads);
+    inputs_.pack(w, d * columns(), packed + d * inputs_.packed_size(), threads);
 }
 
 template <class T>
-void Recurrent<T>::pack_r(const T* r, T* packed, const sdk::Threads& threads) const {
-  const std::int64_t gate = shape_.hidden * shape_.hidden;
+void Recurrent<T>::pack_r(const Weights& r, T* packed, const sdk::Threads& threads) const {
   for (std::int64_t d = 0; d < shape_.directions; ++d) {
     T* to = packed + d * direction_r_size();
-    states_.pack(r + d * shape_.gates() * gate, to, threads);
-    if (two_products()) resets_.pack(r + (d * 3 + 2) * gate, to + states_.packed_size(), threads);
+    const std::int64_t first = d * columns();
+    states_.pack(r, first, to, threads);
+    if (two_products())
+      resets_.pack(r, first + 2 * shape_.hidden, to + states_.packed_size(), threads);
   }
 }
 

@@ -7,7 +7,7 @@
 
 #include "backplane/plugin.hpp"
 #include "plugins/cpu/dense/activation.hpp"
-#include "plugins/cpu/dense/matmul_f32.hpp"
+#include "plugins/cpu/dense/line_product.hpp"
 #include "plugins/cpu/dense/weight_attributes.hpp"
 #include "plugins/cpu/rounding.hpp"
 
@@ -55,6 +55,11 @@ struct RecurrentShape {
   std::int64_t function_count() const {
     return cell == Cell::kLstm ? 3 : cell == Cell::kGru ? 2 : 1;
   }
+  /// Multiplications and additions of the products.
+  std::uint64_t operations() const {
+    const std::int64_t lines = directions * gates() * hidden;
+    return 2 * static_cast<std::uint64_t>(steps * batch * lines * (input + hidden));
+  }
 };
 
 /// The memory of a run, in ONNX's names and dims; null where an optional one is left out.
@@ -73,56 +78,20 @@ struct RecurrentArgs {
   T* y_c = nullptr;
 };
 
-/// rows of A [rows, depth] times B^T, B [columns, depth]: y = A B^T + bias.
-template <class T>
-class LineProduct;
-
-template <>
-class LineProduct<float> {
- public:
-  LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns,
-              ProductPrecision precision, Isa isa, unsigned threads);
-  std::int64_t packed_size() const {
-    return static_cast<std::int64_t>(align64(product_.packed_bytes()) / sizeof(float));
-  }
-  std::uint64_t workspace_bytes() const { return product_.workspace_bytes(true); }
-  void pack(const float* b, float* packed, const sdk::Threads& threads) const;
-  void run(const float* a, const float* packed, const float* bias, float* y, char* workspace,
-           const sdk::Threads& threads) const;
-
- private:
-  std::int64_t depth_;
-  MatMulF32 product_;
-};
-
-template <>
-class LineProduct<double> {
- public:
-  LineProduct(std::int64_t rows, std::int64_t depth, std::int64_t columns, ProductPrecision, Isa,
-              unsigned)
-      : rows_(rows), depth_(depth), columns_(columns) {}
-  std::int64_t packed_size() const { return depth_ * columns_; }
-  std::uint64_t workspace_bytes() const { return 0; }
-  void pack(const double* b, double* packed, const sdk::Threads& threads) const;
-  void run(const double* a, const double* packed, const double* bias, double* y, char* workspace,
-           const sdk::Threads& threads) const;
-
- private:
-  std::int64_t rows_, depth_, columns_;
-};
-
 /// A layer made ready, in float or double. Immutable.
 template <class T>
 class Recurrent {
  public:
+  using Weights = typename LineProduct<T>::Weights;
+
   Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads);
 
   std::int64_t steps() const { return shape_.steps; }
   /// Elements of the packed W and R of all directions; they do not depend on steps and batch.
   std::int64_t w_size() const { return shape_.directions * inputs_.packed_size(); }
   std::int64_t r_size() const { return shape_.directions * direction_r_size(); }
-  void pack_w(const T* w, T* packed, const sdk::Threads& threads) const;
-  void pack_r(const T* r, T* packed, const sdk::Threads& threads) const;
+  void pack_w(const Weights& w, T* packed, const sdk::Threads& threads) const;
+  void pack_r(const Weights& r, T* packed, const sdk::Threads& threads) const;
   std::uint64_t workspace_bytes() const;
   void run(const RecurrentArgs<T>& args, char* workspace, const sdk::Threads& threads) const;
 

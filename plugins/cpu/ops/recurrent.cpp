@@ -1,101 +1,16 @@
 // RNN, GRU, LSTM: https://onnx.ai/onnx/operators/onnx__RNN.html, onnx__GRU.html, onnx__LSTM.html
 #include "plugins/cpu/dense/recurrent.hpp"
 
-#include <cctype>
-
 #include "plugins/common/types.hpp"
+#include "plugins/cpu/dense/recurrent_node.hpp"
 #include "plugins/cpu/device.hpp"
 
 namespace backplane::cpu {
 namespace {
 
-constexpr std::uint32_t kX = 0, kW = 1, kR = 2, kBiases = 3, kLengths = 4, kH = 5, kC = 6, kP = 7;
-
-struct NamedFunction {
-  const char* name;
-  GateFunction function;  // with the defaults of the operator of that name
-  bool takes_alpha, takes_beta;
-};
-constexpr NamedFunction kFunctions[] = {
-    {"affine", {GateFunction::kAffine, 1, 0}, true, true},
-    {"relu", {GateFunction::kRelu, 0, 0}, false, false},
-    {"leakyrelu", {GateFunction::kLeakyRelu, 0.01f, 0}, true, false},
-    {"thresholdedrelu", {GateFunction::kThresholdedRelu, 1, 0}, true, false},
-    {"tanh", {GateFunction::kTanh, 0, 0}, false, false},
-    {"scaledtanh", {GateFunction::kScaledTanh, 1, 1}, true, true},
-    {"sigmoid", {GateFunction::kSigmoid, 0, 0}, false, false},
-    {"hardsigmoid", {GateFunction::kHardSigmoid, 0.2f, 0.5f}, true, true},
-    {"elu", {GateFunction::kElu, 1, 0}, true, false},
-    {"softsign", {GateFunction::kSoftsign, 0, 0}, false, false},
-    {"softplus", {GateFunction::kSoftplus, 0, 0}, false, false},
-};
-
-const NamedFunction& find_function(const std::string& given) {
-  std::string name;
-  for (const char c : given) name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const NamedFunction& one : kFunctions) {
-    if (name == one.name) return one;
-  }
-  sdk::unsupported("attribute 'activations' names '", given, "', which is not handled");
-}
-
-std::vector<GateFunction> read_functions(const sdk::Node& node, const RecurrentShape& shape) {
-  std::vector<std::string> names = node.get_strings("activations");
-  const auto count = static_cast<std::size_t>(shape.directions * shape.function_count());
-  if (names.empty()) {
-    for (std::int64_t d = 0; d < shape.directions; ++d) {
-      if (shape.cell != Cell::kRnn) names.emplace_back("Sigmoid");
-      names.emplace_back("Tanh");
-      if (shape.cell == Cell::kLstm) names.emplace_back("Tanh");
-    }
-  }
-  if (names.size() != count) {
-    sdk::invalid("attribute 'activations' has ", names.size(), " names; ", count, " are needed");
-  }
-  // The values are taken in order by those functions that have such a parameter.
-  const std::vector<float> alphas = node.get_floats("activation_alpha");
-  const std::vector<float> betas = node.get_floats("activation_beta");
-  std::size_t alpha = 0;
-  std::size_t beta = 0;
-  std::vector<GateFunction> functions;
-  for (const std::string& name : names) {
-    const NamedFunction& found = find_function(name);
-    functions.push_back(found.function);
-    if (found.takes_alpha && alpha < alphas.size()) functions.back().alpha = alphas[alpha++];
-    if (found.takes_beta && beta < betas.size()) functions.back().beta = betas[beta++];
-  }
-  return functions;
-}
-
-RecurrentShape read_attributes(const sdk::Node& node, Cell cell) {
-  RecurrentShape shape;
-  shape.cell = cell;
-  const std::string direction = node.get_string("direction", "forward");
-  if (direction != "forward" && direction != "reverse" && direction != "bidirectional") {
-    sdk::invalid("attribute 'direction' is '", direction,
-                 "'; it may be forward, reverse or bidirectional");
-  }
-  shape.directions = direction == "bidirectional" ? 2 : 1;
-  shape.first_is_reverse = direction == "reverse";
-  shape.batch_first = node.get_int("layout", 0) != 0;
-  shape.linear_before_reset = node.get_int("linear_before_reset", 0) != 0;
-  shape.input_forget = node.get_int("input_forget", 0) != 0;
-  shape.clip = node.get_float("clip", 0);
-  shape.functions = read_functions(node, shape);
-  return shape;
-}
-
-void check_dims(const sdk::PrepareContext& ctx, std::uint32_t index, const char* name,
-                const sdk::Dims& wanted) {
-  const sdk::Tensor tensor = ctx.input(index);
-  if (!tensor.present() || sdk::to_string(tensor.dims()) == sdk::to_string(wanted)) return;
-  sdk::invalid(name, " has dims ", sdk::to_string(tensor.dims()), ", expected ",
-               sdk::to_string(wanted));
-}
-
 /// Elements of type T, computed in W (T itself, or float for the 16-bit types).
 template <class T, Cell kCell>
-class RecurrentKernel {
+class RecurrentKernel : RecurrentInput {
  public:
   using W = std::conditional_t<common::kIsHalfType<T>, float, T>;
   static constexpr bool kConverts = common::kIsHalfType<T>;
@@ -107,7 +22,7 @@ class RecurrentKernel {
     bool is_empty = false;  // no sequences, of any number of steps
 
     void compute(const sdk::ComputeContext& ctx) const {
-      if (ctx.has_input(kLengths)) check_lengths(ctx.input(kLengths));
+      if (ctx.has_input(kLengths)) check_lengths(ctx.input(kLengths), layer.steps());
       if (is_empty) return;
       char* place = ctx.workspace().mutable_data<char>();
       char* workspace = place + converted_bytes;
@@ -158,17 +73,6 @@ class RecurrentKernel {
       }
     }
 
-    void check_lengths(const sdk::Tensor& lengths) const {
-      const auto* length = lengths.data<std::int32_t>();
-      const std::int64_t steps = layer.steps();
-      for (std::int64_t b = 0; b < lengths.size(); ++b) {
-        if (length[b] < 0 || length[b] > steps) {
-          sdk::failed("sequence_lens has ", length[b], " for batch entry ", b,
-                      ", which is not in [0, ", steps, "]");
-        }
-      }
-    }
-
     /// W (which = 0) or R (1), packed.
     template <class Input, class Take>
     const W* weights(const sdk::ComputeContext& ctx, std::uint32_t which, bool packed,
@@ -191,8 +95,7 @@ class RecurrentKernel {
   };
 
   RecurrentKernel(const sdk::CreateContext& ctx, const sdk::Node& node)
-      : shape_(read_attributes(node, kCell)),
-        hidden_(node.get_int("hidden_size", 0)),
+      : shape_(recurrent_shape(node, kCell)),
         isa_(isa_of(ctx)),
         w_packer_{this, 0},
         r_packer_{this, 1} {
@@ -204,24 +107,20 @@ class RecurrentKernel {
   RecurrentKernel& operator=(const RecurrentKernel&) = delete;
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
-    const RecurrentShape shape = check_inputs(ctx);
-    sdk::Dims states{shape.directions, shape.batch, shape.hidden};
-    sdk::Dims y{shape.steps, shape.directions, shape.batch, shape.hidden};
-    if (shape.batch_first) {
-      states = {shape.batch, shape.directions, shape.hidden};
-      y = {shape.batch, shape.steps, shape.directions, shape.hidden};
-    }
-    const sdk::DataType type = ctx.input(kX).type();
-    if (ctx.output_wanted(0)) ctx.set_output(0, type, y);
-    if (ctx.output_wanted(1)) ctx.set_output(1, type, states);
-    if (ctx.output_wanted(2)) ctx.set_output(2, type, states);
+    const sdk::Tensor r = ctx.input(kR);
+    if (r.rank() != 3) sdk::invalid("R has rank ", r.rank(), ", expected 3");
+    RecurrentShape shape = shape_;
+    set_recurrent_dims(ctx, r.dim(2), shape);
+    const std::int64_t rows = shape.gates() * shape.hidden;
+    check_recurrent_dims(ctx, kW, "W", {shape.directions, rows, shape.input});
+    check_recurrent_dims(ctx, kR, "R", {shape.directions, rows, shape.hidden});
     Prepared p{Recurrent<W>(shape, isa_, ctx.threads().count()), false, false, 0};
     if constexpr (!kConverts) request_weights(ctx, p);
     if constexpr (kConverts) {
       for (const std::uint32_t i : {kX, kW, kR, kBiases, kH, kC, kP})
         p.converted_bytes += bytes_of(ctx.input(i).present() ? ctx.input(i).size() : 0);
-      p.converted_bytes +=
-          bytes_of(sdk::element_count(y)) + 2 * bytes_of(sdk::element_count(states));
+      const std::int64_t state = shape.directions * shape.batch * shape.hidden;
+      p.converted_bytes += bytes_of(shape.steps * state) + 2 * bytes_of(state);
     }
     if (!p.w_packed) p.converted_bytes += bytes_of(p.layer.w_size());
     if (!p.r_packed) p.converted_bytes += bytes_of(p.layer.r_size());
@@ -230,9 +129,7 @@ class RecurrentKernel {
     ctx.set_variant(p.w_packed && p.r_packed
                         ? packed_variant(product_weights(shape.products), shape.products)
                         : "packing");
-    const std::int64_t macs = shape.steps * shape.batch * shape.directions * shape.gates() *
-                              shape.hidden * (shape.input + shape.hidden);
-    ctx.set_cost(2 * static_cast<std::uint64_t>(macs), ctx.input(kR).bytes());
+    ctx.set_cost(shape.operations(), ctx.input(kR).bytes());
     return p;
   }
 
@@ -262,33 +159,6 @@ class RecurrentKernel {
     return (static_cast<std::uint64_t>(count) * sizeof(W) + 63) / 64 * 64;
   }
 
-  RecurrentShape check_inputs(const sdk::PrepareContext& ctx) const {
-    const sdk::Tensor x = ctx.input(kX);
-    const sdk::Tensor r = ctx.input(kR);
-    if (x.rank() != 3) sdk::invalid("X has rank ", x.rank(), ", expected 3");
-    if (r.rank() != 3) sdk::invalid("R has rank ", r.rank(), ", expected 3");
-    RecurrentShape shape = shape_;
-    shape.steps = x.dim(shape.batch_first ? 1 : 0);
-    shape.batch = x.dim(shape.batch_first ? 0 : 1);
-    shape.input = x.dim(2);
-    shape.hidden = r.dim(2);
-    if (hidden_ != 0 && hidden_ != shape.hidden) {
-      sdk::invalid("attribute 'hidden_size' is ", hidden_, ", but R has dims ",
-                   sdk::to_string(r.dims()));
-    }
-    const std::int64_t rows = shape.gates() * shape.hidden;
-    sdk::Dims states{shape.directions, shape.batch, shape.hidden};
-    if (shape.batch_first) states = {shape.batch, shape.directions, shape.hidden};
-    check_dims(ctx, kW, "W", {shape.directions, rows, shape.input});
-    check_dims(ctx, kR, "R", {shape.directions, rows, shape.hidden});
-    check_dims(ctx, kBiases, "B", {shape.directions, 2 * rows});
-    check_dims(ctx, kLengths, "sequence_lens", {shape.batch});
-    check_dims(ctx, kH, "initial_h", states);
-    check_dims(ctx, kC, "initial_c", states);
-    check_dims(ctx, kP, "P", {shape.directions, 3 * shape.hidden});
-    return shape;
-  }
-
   void request_weights(sdk::PrepareContext& ctx, Prepared& p) const {
     p.w_packed = ctx.input_constant(kW);
     p.r_packed = ctx.input_constant(kR);
@@ -306,7 +176,6 @@ class RecurrentKernel {
   }
 
   RecurrentShape shape_;
-  std::int64_t hidden_;
   Isa isa_;
   Packer w_packer_, r_packer_;
 };
