@@ -136,20 +136,39 @@ def attentions():
 
 
 def recurrent():
-    op = "DynamicQuantizeLSTM"
-    for directions, word in ((1, "forward"), (2, "bidirectional")):
-        x = reals(4, 2, 5)
-        w, r = weights_of(directions, 5, 12), weights_of(directions, 3, 12, seed=1)
-        b = reals(directions, 24)
-        one, many = np.full(directions, 0.01, np.float32), (np.abs(reals(directions, 12)) * 0.004 + 0.002).astype(np.float32)
-        none = [None, None, None, None]
-        all_of = {"direction": word, "hidden_size": 3}
-        # The input is rounded to bytes there, and not here.
-        close = {"rtol": 0.05, "atol": 0.03, "outputs": (True, True, True), "open_axes": {0: (0, 1)}}
-        zeros = np.full(directions, 2, np.int8)
-        yield Case(word, op, [x, w, r, b, *none, one, zeros, one, zeros], all_of, constants=(1, 2, 3, 8, 9, 10, 11), **close)
-        columns = [many, np.zeros((directions, 12), np.int8)] * 2
-        yield Case(f"{word}_columns", op, [x, w, r, None, *none, *columns], all_of, constants=(1, 2, 8, 9, 10, 11), **close)
+    op, wanted = "DynamicQuantizeLSTM", (True, True, True)
+    constants = (1, 2, 3, 7, 8, 9, 10, 11)
+
+    def case(name, directions=1, word="forward", dtype=np.int8, columns=False, extra=(), size=(4, 2, 5, 3), **attributes):
+        steps, batch, width, hidden = size
+        middle = 0 if dtype == np.int8 else 128
+        w, r = ((weights_of(directions, depth, 4 * hidden, seed=depth).astype(np.int32) + middle).astype(dtype) for depth in (width, hidden))
+        one = np.full(directions, 0.01, np.float32)
+        many = (np.abs(reals(directions, 4 * hidden)) * 0.004 + 0.002).astype(np.float32)
+        # ONNX Runtime wants zero points of columns to be equal, and signed ones to be 0.
+        zeros = np.full((directions, 4 * hidden) if columns else directions, middle if columns else middle + 2, dtype)
+        units = many if columns else one
+        given = {"B": reals(directions, 8 * hidden), "lengths": np.array([1 + k % steps for k in range(batch)], np.int32),
+                 "H": reals(directions, batch, hidden, seed=2), "C": reals(directions, batch, hidden, seed=3), "P": reals(directions, 3 * hidden, seed=4)}
+        optional = [given[key] if key in extra else None for key in ("B", "lengths", "H", "C", "P")]
+        fed = {index: axes for index, axes in {0: (0, 1), 4: (0,), 5: (1,), 6: (1,)}.items()}
+        # ONNX Runtime rounds states by a range in which sequences that end count for a step more.
+        close = {"rtol": 1e-3, "atol": 1e-2 if "lengths" in extra else 1e-4, "outputs": wanted, "constants": constants}
+        return Case(name, op, [reals(steps, batch, width), w, r, *optional, units, zeros, units, zeros],
+                    {"direction": word, "hidden_size": hidden, **attributes}, open_axes=fed, **close)
+
+    for word in ("forward", "reverse", "bidirectional"):
+        for dtype in TYPES:
+            name = f"{word}_{np.dtype(dtype).name}"
+            directions = 2 if word == "bidirectional" else 1
+            yield case(name, directions, word, dtype, extra=("B",))
+            yield case(f"{name}_columns", directions, word, dtype, True)
+            yield case(f"{name}_lengths", directions, word, dtype, extra=("B", "lengths", "H", "C"), size=(5, 3, 7, 9))
+            yield case(f"{name}_all", directions, word, dtype, True, ("B", "lengths", "H", "C", "P"), (5, 4, 16, 24), clip=0.75)
+    yield case("one", size=(6, 1, 33, 40), extra=("B",))
+    yield case("input_forget", input_forget=1, extra=("B", "P"))
+    yield case("functions", activations=["HardSigmoid", "Softsign", "Elu"], activation_alpha=[0.3, 0.5], activation_beta=[0.4], extra=("B",))
+    yield case("narrow", size=(3, 2, 1, 1))
 
 
 def tables():

@@ -1,4 +1,5 @@
 // RNN, GRU, LSTM: one sequence, one direction, one step at a time, from the specification's formulas.
+// com.microsoft::DynamicQuantizeLSTM: the LSTM of the weights that its bytes stand for, of inputs that are not rounded.
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -239,7 +240,32 @@ Arrays recurrent(const Call& call) {
   return arrays;
 }
 
+/// [directions, columns, depth] from bytes [directions, depth, columns] with scales and zero points for each direction or column.
+Array lines_of_bytes(const Array& bytes, const Array& scales, const Array& zeros) {
+  const std::int64_t depth = bytes.dims[1], columns = bytes.dims[2];
+  Array lines = filled(ElementType::Float, {bytes.dims[0], columns, depth});
+  for_each_index(bytes.dims, [&](const Dims& at) {
+    const auto number = [&](const Array& of) {
+      return of.values[of.rank() == 1 ? at[0] : at[0] * columns + at[2]];
+    };
+    lines.values[offset_of(lines.dims, {at[0], at[2], at[1]})] =
+        (bytes.values[offset_of(bytes.dims, at)] - number(zeros)) * number(scales);
+  });
+  return lines;
+}
+
+Arrays dynamic_quantize_lstm(const Call& call) {
+  const Array w = lines_of_bytes(call.input(1), call.input(8), call.input(9));
+  const Array r = lines_of_bytes(call.input(2), call.input(10), call.input(11));
+  const Node node{.op_type = "LSTM", .attributes = call.node.attributes};
+  Call of_floats{node, {call.inputs.begin(), call.inputs.begin() + 8}, call.output_count};
+  of_floats.inputs[1] = &w;
+  of_floats.inputs[2] = &r;
+  return recurrent(of_floats);
+}
+
 const Registration kRecurrent({"RNN", "GRU", "LSTM"}, recurrent);
+const Registration kDynamicQuantizeLstm({"DynamicQuantizeLSTM"}, dynamic_quantize_lstm);
 
 }  // namespace
 }  // namespace backplane::reference

@@ -92,7 +92,7 @@ Name lstm_weights(BodyWriter& body, std::size_t index, std::size_t scale, std::s
   return body.transpose(body.mul(numbers, columns(body.in(scale), scale)), {0, 2, 1});
 }
 
-/// With the weights' real values; the rounding of its inputs, which its name is from, is left out.
+/// With the weights' real values; the rounding of X and the states, which its name is from, is left out.
 void write_dynamic_quantize_lstm(BodyWriter& body) {
   const auto outputs =
       body.ops("LSTM",

@@ -43,8 +43,8 @@ T gate_value(const GateFunction& function, T x) {
 
 }  // namespace
 
-template <class T>
-Recurrent<T>::Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads)
+template <class T, class W>
+Recurrent<T, W>::Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads)
     : shape_(shape),
       activations_(&activation_kernels(isa)),
       inputs_(shape.steps * shape.batch, shape.input, shape.gates() * shape.hidden, shape.products,
@@ -53,14 +53,14 @@ Recurrent<T>::Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads)
               shape.products, isa, threads),
       resets_(shape.batch, shape.hidden, shape.hidden, shape.products, isa, threads) {}
 
-template <class T>
-void Recurrent<T>::pack_w(const Weights& w, T* packed, const sdk::Threads& threads) const {
+template <class T, class W>
+void Recurrent<T, W>::pack_w(const Weights& w, T* packed, const sdk::Threads& threads) const {
   for (std::int64_t d = 0; d < shape_.directions; ++d)
     inputs_.pack(w, d * columns(), packed + d * inputs_.packed_size(), threads);
 }
 
-template <class T>
-void Recurrent<T>::pack_r(const Weights& r, T* packed, const sdk::Threads& threads) const {
+template <class T, class W>
+void Recurrent<T, W>::pack_r(const Weights& r, T* packed, const sdk::Threads& threads) const {
   for (std::int64_t d = 0; d < shape_.directions; ++d) {
     T* to = packed + d * direction_r_size();
     const std::int64_t first = d * columns();
@@ -70,8 +70,8 @@ void Recurrent<T>::pack_r(const Weights& r, T* packed, const sdk::Threads& threa
   }
 }
 
-template <class T>
-std::uint64_t Recurrent<T>::workspace_bytes() const {
+template <class T, class W>
+std::uint64_t Recurrent<T, W>::workspace_bytes() const {
   const auto elements = [](std::int64_t count) {
     return align64(static_cast<std::uint64_t>(count) * sizeof(T));
   };
@@ -82,8 +82,8 @@ std::uint64_t Recurrent<T>::workspace_bytes() const {
          4 * elements(state) + scratch;
 }
 
-template <class T>
-typename Recurrent<T>::Buffers Recurrent<T>::cut(char* workspace) const {
+template <class T, class W>
+typename Recurrent<T, W>::Buffers Recurrent<T, W>::cut(char* workspace) const {
   const auto take = [&](std::int64_t count) {
     T* part = reinterpret_cast<T*>(workspace);
     workspace += align64(static_cast<std::uint64_t>(count) * sizeof(T));
@@ -102,16 +102,16 @@ typename Recurrent<T>::Buffers Recurrent<T>::cut(char* workspace) const {
   return buffers;
 }
 
-template <class T>
-void Recurrent<T>::run(const RecurrentArgs<T>& args, char* workspace,
-                       const sdk::Threads& threads) const {
+template <class T, class W>
+void Recurrent<T, W>::run(const RecurrentArgs<T>& args, char* workspace,
+                          const sdk::Threads& threads) const {
   const Buffers buffers = cut(workspace);
   for (std::int64_t d = 0; d < shape_.directions; ++d) run_direction(args, d, buffers, threads);
 }
 
-template <class T>
-void Recurrent<T>::run_direction(const RecurrentArgs<T>& args, std::int64_t direction,
-                                 const Buffers& buffers, const sdk::Threads& threads) const {
+template <class T, class W>
+void Recurrent<T, W>::run_direction(const RecurrentArgs<T>& args, std::int64_t direction,
+                                    const Buffers& buffers, const sdk::Threads& threads) const {
   const std::int64_t hidden = shape_.hidden;
   const std::int64_t columns = shape_.gates() * hidden;
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
@@ -128,12 +128,13 @@ void Recurrent<T>::run_direction(const RecurrentArgs<T>& args, std::int64_t dire
   }
   if (shape_.steps > 0 && shape_.batch > 0 && hidden > 0) {
     const T* bias = args.bias != nullptr ? args.bias + direction * 2 * columns : nullptr;
-    inputs_.run(args.x, args.w_packed + direction * inputs_.packed_size(), bias, buffers.from_x,
-                buffers.scratch, threads);
     const std::int64_t longest =
         args.lengths == nullptr
             ? shape_.steps
             : std::int64_t{*std::max_element(args.lengths, args.lengths + shape_.batch)};
+    const LiveRows live{shape_.batch * (shape_.batch_first ? shape_.steps : longest)};
+    inputs_.run(args.x, live, args.w_packed + direction * inputs_.packed_size(), bias,
+                buffers.from_x, buffers.scratch, threads);
     for (std::int64_t i = 0; i < longest; ++i) step({args, buffers, direction, i}, threads);
     // Behind the end of all sequences there is nothing to compute.
     for (std::int64_t i = longest; i < shape_.steps && args.y != nullptr; ++i) {
@@ -148,14 +149,15 @@ void Recurrent<T>::run_direction(const RecurrentArgs<T>& args, std::int64_t dire
 }
 
 /// Step `turn.index` of every sequence that is longer.
-template <class T>
-void Recurrent<T>::step(const Turn& turn, const sdk::Threads& threads) const {
+template <class T, class W>
+void Recurrent<T, W>::step(const Turn& turn, const sdk::Threads& threads) const {
   const Buffers& buffers = turn.buffers;
   const T* packed = turn.args.r_packed + turn.direction * direction_r_size();
   const T* bias = turn.args.bias != nullptr
                       ? turn.args.bias + turn.direction * 2 * columns() + columns()
                       : nullptr;
-  states_.run(buffers.h, packed, bias, buffers.from_h, buffers.scratch, threads);
+  const LiveRows live{shape_.batch, turn.args.lengths, turn.index};
+  states_.run(buffers.h, live, packed, bias, buffers.from_h, buffers.scratch, threads);
   const auto each = [&](const auto& body) {
     split_loop(threads, shape_.batch, 10.0 * static_cast<double>(columns()), 1,
                [&](std::int64_t begin, std::int64_t end) {
@@ -166,7 +168,7 @@ void Recurrent<T>::step(const Turn& turn, const sdk::Threads& threads) const {
   if (is_gru) each([&](std::int64_t b, std::int64_t time) { reset_state(turn, b, time); });
   if (two_products()) {
     const T* last_bias = bias != nullptr ? bias + 2 * shape_.hidden : nullptr;
-    resets_.run(buffers.reset, packed + states_.packed_size(), last_bias, buffers.again,
+    resets_.run(buffers.reset, live, packed + states_.packed_size(), last_bias, buffers.again,
                 buffers.scratch, threads);
   }
   each([&](std::int64_t b, std::int64_t time) {
@@ -177,8 +179,8 @@ void Recurrent<T>::step(const Turn& turn, const sdk::Threads& threads) const {
 }
 
 /// The time of a step in a sequence: its index or, in reverse, so far from the sequence's end; -1 behind it.
-template <class T>
-std::int64_t Recurrent<T>::time_of(const Turn& turn, std::int64_t b) const {
+template <class T, class W>
+std::int64_t Recurrent<T, W>::time_of(const Turn& turn, std::int64_t b) const {
   const std::int32_t* lengths = turn.args.lengths;
   const std::int64_t length = lengths == nullptr ? shape_.steps : lengths[b];
   if (turn.index >= length) return -1;
@@ -186,8 +188,8 @@ std::int64_t Recurrent<T>::time_of(const Turn& turn, std::int64_t b) const {
 }
 
 /// The parts of the gates that the products gave; of a GRU's last gate the one from X alone.
-template <class T>
-void Recurrent<T>::sum_gates(const Buffers& buffers, std::int64_t b, std::int64_t time) const {
+template <class T, class W>
+void Recurrent<T, W>::sum_gates(const Buffers& buffers, std::int64_t b, std::int64_t time) const {
   const std::int64_t row = shape_.batch_first ? b * shape_.steps + time : time * shape_.batch + b;
   const T* from_x = buffers.from_x + row * columns();
   const T* from_h = buffers.from_h + b * state_columns();
@@ -199,8 +201,8 @@ void Recurrent<T>::sum_gates(const Buffers& buffers, std::int64_t b, std::int64_
 }
 
 /// Of a GRU: the update and reset gates, and what the reset gate leaves of the state or of its product.
-template <class T>
-void Recurrent<T>::reset_state(const Turn& turn, std::int64_t b, std::int64_t time) const {
+template <class T, class W>
+void Recurrent<T, W>::reset_state(const Turn& turn, std::int64_t b, std::int64_t time) const {
   const Buffers& buffers = turn.buffers;
   const std::int64_t hidden = shape_.hidden;
   T* reset = buffers.reset + b * hidden;
@@ -217,8 +219,8 @@ void Recurrent<T>::reset_state(const Turn& turn, std::int64_t b, std::int64_t ti
 }
 
 /// From the sums of the gates to the state of a sequence.
-template <class T>
-void Recurrent<T>::next_state(const Turn& turn, std::int64_t b) const {
+template <class T, class W>
+void Recurrent<T, W>::next_state(const Turn& turn, std::int64_t b) const {
   const Buffers& buffers = turn.buffers;
   const std::int64_t hidden = shape_.hidden;
   T* gates = buffers.gates + b * columns();
@@ -247,8 +249,8 @@ void Recurrent<T>::next_state(const Turn& turn, std::int64_t b) const {
 }
 
 /// Y of a step; what lies behind the end of a sequence is zero.
-template <class T>
-void Recurrent<T>::store_y(const Turn& turn, std::int64_t b, std::int64_t time) const {
+template <class T, class W>
+void Recurrent<T, W>::store_y(const Turn& turn, std::int64_t b, std::int64_t time) const {
   const std::int64_t hidden = shape_.hidden;
   const std::int64_t at = time < 0 ? turn.index : time;
   const std::int64_t line = shape_.batch_first
@@ -263,8 +265,8 @@ void Recurrent<T>::store_y(const Turn& turn, std::int64_t b, std::int64_t time) 
 }
 
 /// Gates in the order i, o, f, c; peepholes in the order i, o, f.
-template <class T>
-void Recurrent<T>::lstm(std::int64_t direction, const T* peepholes, T* gates, T* h, T* c) const {
+template <class T, class W>
+void Recurrent<T, W>::lstm(std::int64_t direction, const T* peepholes, T* gates, T* h, T* c) const {
   const std::int64_t n = shape_.hidden;
   T* input = gates;
   T* output = gates + n;
@@ -294,8 +296,9 @@ void Recurrent<T>::lstm(std::int64_t direction, const T* peepholes, T* gates, T*
   for (std::int64_t i = 0; i < n; ++i) h[i] *= output[i];
 }
 
-template <class T>
-void Recurrent<T>::apply(std::int64_t direction, std::int64_t index, T* x, std::int64_t n) const {
+template <class T, class W>
+void Recurrent<T, W>::apply(std::int64_t direction, std::int64_t index, T* x,
+                            std::int64_t n) const {
   if (shape_.clip > 0) {
     const auto limit = static_cast<T>(shape_.clip);
     for (std::int64_t i = 0; i < n; ++i) x[i] = std::clamp(x[i], -limit, limit);
@@ -303,8 +306,8 @@ void Recurrent<T>::apply(std::int64_t direction, std::int64_t index, T* x, std::
   pass(direction, index, x, n);
 }
 
-template <class T>
-void Recurrent<T>::pass(std::int64_t direction, std::int64_t index, T* x, std::int64_t n) const {
+template <class T, class W>
+void Recurrent<T, W>::pass(std::int64_t direction, std::int64_t index, T* x, std::int64_t n) const {
   const GateFunction& function =
       shape_.functions[static_cast<std::size_t>(direction * shape_.function_count() + index)];
   if constexpr (std::is_same_v<T, float>) {
@@ -321,5 +324,6 @@ void Recurrent<T>::pass(std::int64_t direction, std::int64_t index, T* x, std::i
 
 template class Recurrent<float>;
 template class Recurrent<double>;
+template class Recurrent<float, std::uint8_t>;
 
 }  // namespace backplane::cpu

@@ -78,11 +78,11 @@ struct RecurrentArgs {
   T* y_c = nullptr;
 };
 
-/// A layer made ready, in float or double. Immutable.
-template <class T>
+/// A layer made ready, in float or double, with weights of type W: T, or bytes of a float layer. Immutable.
+template <class T, class W = T>
 class Recurrent {
  public:
-  using Weights = typename LineProduct<T>::Weights;
+  using Weights = typename LineProduct<W>::Weights;
 
   Recurrent(const RecurrentShape& shape, Isa isa, unsigned threads);
 
@@ -145,12 +145,13 @@ class Recurrent {
 
   RecurrentShape shape_;
   const ActivationKernels* activations_;
-  LineProduct<T> inputs_;
-  LineProduct<T> states_;
-  LineProduct<T> resets_;
+  LineProduct<W> inputs_;
+  LineProduct<W> states_;
+  LineProduct<W> resets_;
 };
 
 extern template class Recurrent<float>;
 extern template class Recurrent<double>;
+extern template class Recurrent<float, std::uint8_t>;
 
 }  // namespace backplane::cpu

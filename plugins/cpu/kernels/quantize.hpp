@@ -1,6 +1,8 @@
 // The inner loops of quantisation.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "plugins/cpu/dense/isa.hpp"
@@ -14,6 +16,19 @@ struct QuantizeParams {
   std::int64_t step;
   float least;  // the range of the quantised type
   float greatest;
+};
+
+/// DynamicQuantizeLinear's scale and zero point for a range that contains 0.
+struct ByteRange {
+  float scale;
+  float zero_point;
+
+  /// All zeros: any scale will do, but not 0.
+  ByteRange(float least, float greatest)
+      : scale(least == greatest ? 1.0f : (greatest - least) / 255.0f),
+        zero_point(std::min(255.0f, std::max(0.0f, std::nearbyint(-least / scale)))) {}
+  /// They point into this.
+  QuantizeParams params() const { return {&scale, &zero_point, 0, 0, 255}; }
 };
 
 struct QuantizeLoops {

@@ -279,14 +279,11 @@ class DynamicQuantizeLinear {
     void compute(const sdk::ComputeContext& ctx) const {
       const float* x = ctx.input(0).data<float>();
       const auto [least, greatest] = range_of_all(ctx, x);
-      // All zeros: any scale will do, but not 0.
-      const float scale = least == greatest ? 1.0f : (greatest - least) / 255.0f;
-      const float exact = std::nearbyint(-least / scale);
-      const float zero_point = std::min(255.0f, std::max(0.0f, exact));
-      *ctx.output(1).mutable_data<float>() = scale;
-      *ctx.output(2).mutable_data<std::uint8_t>() = static_cast<std::uint8_t>(zero_point);
+      const ByteRange range(least, greatest);
+      *ctx.output(1).mutable_data<float>() = range.scale;
+      *ctx.output(2).mutable_data<std::uint8_t>() = static_cast<std::uint8_t>(range.zero_point);
       auto* y = ctx.output(0).mutable_data<std::uint8_t>();
-      const QuantizeParams params{&scale, &zero_point, 0, 0, 255};
+      const QuantizeParams params = range.params();
       split_elements(ctx.threads(), count, 0.3, [&](std::int64_t begin, std::int64_t end) {
         loops->to_u8(params, x + begin, y + begin, end - begin);
       });
