@@ -18,6 +18,8 @@ std::int64_t cached_rows(std::int64_t row_bytes) {
 
 // Tiles whose sums are finished while they are in the first-level cache.
 constexpr std::int64_t kTilesOfFinish = 8;
+// Sums of an item that are finished at once.
+constexpr std::int64_t kSumsAtOnce = 4096;
 // Multiply-adds below which handing an item to another thread costs more than it saves.
 constexpr std::int64_t kItemWorkU8 = 400'000;
 
@@ -139,20 +141,33 @@ void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t
   tile.quads = widened ? quads() : shape_.depth / 4;
   tile.out_stride = args.out_stride;
   tile.finish = &args.finish;
+  // Few sums are finished at once behind the last panel: they are still in the first-level cache.
+  const std::int64_t first = begin * kernels_->panel_columns;
+  const std::int64_t width = std::min(shape_.columns, end * kernels_->panel_columns) - first;
+  const bool at_once = args.after != nullptr && shape_.groups == 1 && count * width <= kSumsAtOnce;
+  ArgsU8 of_panels = args;
+  if (at_once) of_panels.after = nullptr;
+  const char* base = nullptr;  // of a group
+  ColumnsU8 columns{};
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t group = i / panels;
-    if (widened && (i == begin || i % panels == 0)) {
-      widen_rows(args, memory, row, count, group);
+    if (i == begin || i % panels == 0) {
+      base =
+          static_cast<const char*>(args.packed) + group_bytes() * static_cast<std::uint64_t>(group);
+      columns = ColumnTableU8::behind(base, weight_bytes(), lanes());
+      tile.offset = group * shape_.depth;
+      if (widened) widen_rows(args, memory, row, count, group);
     }
     const Place at = place(i % panels);
-    const char* base =
-        static_cast<const char*>(args.packed) + group_bytes() * static_cast<std::uint64_t>(group);
-    tile.offset = group * shape_.depth;
     tile.panel = base + at.panel;
-    tile.columns = ColumnTableU8::behind(base, weight_bytes(), lanes()).from(at.lanes);
+    tile.columns = columns.from(at.lanes);
     tile.width = at.width;
     const std::int64_t column = group * shape_.columns + i % panels * kernels_->panel_columns;
-    run_panel(args, memory, {row, count, column, at.columns}, tile);
+    run_panel(of_panels, memory, {row, count, column, at.columns}, tile);
+  }
+  if (at_once && width > 0) {
+    auto* sums = static_cast<std::int32_t*>(args.out) + row * args.out_stride + first;
+    args.after->run({sums, args.out_stride, row, count, first, width});
   }
 }
 
