@@ -6,6 +6,7 @@
 #include <map>
 #include <stdlib.h>
 #include <string>
+#include <tuple>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -39,18 +40,29 @@ bool holds(const std::string& message, const std::string& part) {
 }
 #define EXPECT_HOLDS(message, part) EXPECT_TRUE(holds(message, part)) << message
 
+/// The fields whose defaults are documented; memory_limit's is that there is none.
+auto fields_of(const Options& options) {
+  const EnvironmentOptions& e = options.environment;
+  const SessionOptions& s = options.session;
+  return std::tie(e.threads, e.spinning, e.log_level, s.threads, s.providers, s.fallback,
+                  s.precision, s.optimization, s.deterministic, s.parallel, s.inter_op_threads,
+                  s.unused_rules, s.widening, s.placement_policy, s.copy_rates, s.plan_cache,
+                  s.execution_order, s.profile, s.log_level, s.memory_pattern, s.arena, s.zero_copy,
+                  s.capture, s.options_from_model);
+}
+
 TEST(Options, EveryDocumentedDefaultIsWhatTheStructsHold) {
+  const Options untouched;
+  std::size_t seen = 0;
   for (const OptionKey& key : option_keys()) {
     if (key.key.find("NAME") != std::string::npos || key.default_value.empty()) continue;
-    EXPECT_EQ(set_failure(key.key, key.default_value), "") << key.key;
+    ++seen;
+    Options options;
+    EXPECT_EQ(failure([&] { options.set(key.key, key.default_value); }), "") << key.key;
+    EXPECT_TRUE(fields_of(options) == fields_of(untouched)) << key.key;
+    for (const auto& [place, bytes] : options.session.memory_limits) EXPECT_EQ(bytes, 0u) << place;
   }
-  Options options;
-  options.set("plan_cache", "16");
-  EXPECT_EQ(options.session.plan_cache, SessionOptions().plan_cache);
-  options.set("fallback", "warn");
-  EXPECT_EQ(options.session.fallback, SessionOptions().fallback);
-  options.set("optimization", "all");
-  EXPECT_EQ(options.session.optimization, SessionOptions().optimization);
+  EXPECT_EQ(seen, std::tuple_size<decltype(fields_of(untouched))>() + 1) << "a key without a field";
 }
 
 TEST(Options, ScalarsAreReadIntoTheirFields) {
@@ -150,6 +162,9 @@ TEST(Options, WrongValuesNameTheKeyAndWhatItTakes) {
     EXPECT_HOLDS(set_failure("threads", value), "from 0 to 1024") << value;
   }
   EXPECT_HOLDS(set_failure("plan_cache", "0"), "from 1");
+  EXPECT_EQ(set_failure("memory_limit", "8589934591GiB"), "");
+  for (const char* value : {"8589934592GiB", "18014398509481984KiB", "9223372036854775808", "1TiB"})
+    EXPECT_HOLDS(set_failure("memory_limit", value), "'memory_limit'") << value;
   EXPECT_HOLDS(set_failure("dim.batch", "-2"), "'dim.batch'");
   EXPECT_HOLDS(set_failure("deterministic", "yes"), "true or false");
   EXPECT_HOLDS(set_failure("providers", "a,,b"), "''");

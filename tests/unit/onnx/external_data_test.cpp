@@ -206,6 +206,7 @@ TEST_F(ExternalDataTest, OffsetAndLengthMustFit) {
        std::vector<std::pair<std::string, std::string>>{{"16", "12"},
                                                         {"8", "12"},
                                                         {"0", "8"},
+                                                        {"0", "16"},
                                                         {"-4", "12"},
                                                         {"four", "12"},
                                                         {"18446744073709551612", "12"},

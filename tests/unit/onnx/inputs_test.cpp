@@ -103,7 +103,9 @@ TEST(Inputs, QuestionMarksAreNoNamesOfDimensions) {
   *model.mutable_graph()->mutable_input(0) = value_info("x", {"?", "?"});
   *model.mutable_graph()->mutable_output(0) = value_info("y", {"?", "rows"});
   const Model result = import_text(model.SerializeAsString());
-  for (const Dim& dim : *value_of(result.graph, "x").type.shape) EXPECT_EQ(dim.symbol, "");
+  const Shape& shape = *value_of(result.graph, "x").type.shape;
+  ASSERT_EQ(shape.size(), 2u);
+  for (const Dim& dim : shape) EXPECT_EQ(dim.symbol, "");
 }
 
 TEST(Inputs, OutputsMayBeInputsInitializersOrListedTwice) {

@@ -78,6 +78,7 @@ TEST(StandardSchemas, ThreadsGetTheSame) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(found.front().empty());
   for (const auto& mine : found) EXPECT_EQ(mine, found.front());
 }
 

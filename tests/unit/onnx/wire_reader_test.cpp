@@ -97,6 +97,18 @@ TEST(WireReader, LeavesContentsThatAreToBeConverted) {
   EXPECT_EQ(reduced(text).graph().initializer(0).float_data_size(), 1000);
 }
 
+/// Which of them counts is for the tensor's reader to say.
+TEST(WireReader, LeavesContentsInTwoFields) {
+  auto model = model_of({node("Relu", {"x"}, {"y"})});
+  auto& tensor = *model.mutable_graph()->add_initializer();
+  tensor = raw_tensor("w", 1, {1000}, numbers(1000));
+  tensor.add_float_data(1);
+  const ::onnx::TensorProto left = reduced(model.SerializeAsString()).graph().initializer(0);
+  EXPECT_FALSE(left.has_segment());
+  EXPECT_EQ(left.raw_data().size(), 4000u);
+  EXPECT_EQ(left.float_data_size(), 1);
+}
+
 TEST(WireReader, RefusesSegmentsOfTheFile) {
   auto model = model_of({});
   auto& tensor = *model.mutable_graph()->add_initializer();
@@ -170,6 +182,10 @@ TEST(WireReader, RefusesWhatIsNoProtobuf) {
   EXPECT_THAT(error_of(std::string(100, '\0')), HasSubstr("no ONNX model"));
   EXPECT_THAT(error_of(std::string(20, '\xff')), HasSubstr("no ONNX model"));
   EXPECT_THAT(error_of("\x3a\x7f"), HasSubstr("ends after 0"));
+  // The model's version, 1 bit and 8 bits longer than the longest number.
+  EXPECT_EQ(error_of("\x08" + std::string(9, '\xff') + "\x01"), "no error");
+  for (const std::string end : {"\x02", "\xff\x01"})
+    EXPECT_THAT(error_of("\x08" + std::string(9, '\xff') + end), HasSubstr("more than 64 bits"));
 }
 
 TEST(ForeignFiles, AreCalledByWhatTheyAre) {

@@ -45,6 +45,15 @@ TEST_F(Identities, OutputsKeepTheirNames) {
   EXPECT_EQ(value("y").quantization.at("SCALE_TENSOR"), "s");
 }
 
+TEST_F(Identities, BetweenValuesThatTheModelAnnotatesDifferentlyStay) {
+  between("Identity");
+  value("x").quantization["SCALE_TENSOR"] = "s";
+  value("m").quantization["SCALE_TENSOR"] = "t";
+  EXPECT_FALSE(gone());
+  value("m").quantization["SCALE_TENSOR"] = "s";
+  EXPECT_TRUE(gone());
+}
+
 TEST_F(Identities, BetweenInputAndOutputStay) {
   add("Identity", {"x"}, {"y"}, "a");
   add("Relu", {"x"}, {"u"}, "relu");
@@ -99,6 +108,15 @@ TEST_F(Identities, DropoutThatIsToldNotToTrainGoes) {
       Constant::copy_of(DataType::Bool, {}, std::vector<std::byte>{std::byte{0}}));
   between("Dropout", {"x", "", "training"});
   EXPECT_TRUE(gone());
+}
+
+TEST_F(Identities, DropoutThatACallerMayTellToTrainStays) {
+  graph().add_initializer(
+      graph().value_named("training"),
+      Constant::copy_of(DataType::Bool, {}, std::vector<std::byte>{std::byte{0}}));
+  value("training").overridable = true;
+  between("Dropout", {"x", "", "training"});
+  EXPECT_FALSE(gone());
 }
 
 TEST_F(Identities, OldestDropoutTrainsUnlessToldOtherwise) {

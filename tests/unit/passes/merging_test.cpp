@@ -54,6 +54,42 @@ TEST_F(Merging, DifferencesKeepNodesApart) {
   EXPECT_EQ(graph().node_count(), before);
 }
 
+TEST_F(Merging, AttributesOfOtherTypesKeepNodesApart) {
+  const std::vector<Type> types = {Type::tensor(DataType::Float), Type::tensor(DataType::Double),
+                                   Type::tensor(DataType::Float, {2}),
+                                   Type::tensor(DataType::Float)};
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const NodeId id = add("Optional", {}, {"empty_" + std::to_string(i)});
+    Attribute attribute;
+    attribute.type = Attribute::Type::TypeProto;
+    attribute.types = {types[i]};
+    graph().node(id).attributes["type"] = attribute;
+    add("OptionalHasElement", {"empty_" + std::to_string(i)}, {"y" + std::to_string(i)});
+    output("y" + std::to_string(i));
+  }
+  merge();
+  EXPECT_EQ(graph().node_count(), 2 * types.size() - 1) << "the last one is as the first";
+}
+
+TEST_F(Merging, WhatTheModelAnnotatesDifferentlyStaysApart) {
+  initializer("b", {1, 2, 3});
+  initializer("c", {1, 2, 3});
+  add("Add", {"x", "b"}, {"p"});
+  add("Add", {"x", "c"}, {"q"});
+  add("Mul", {"p", "q"}, {"y"});
+  output("y");
+  for (const char* const name : {"b", "p"}) value(name).quantization["SCALE_TENSOR"] = "s";
+  for (const char* const name : {"c", "q"}) value(name).quantization["SCALE_TENSOR"] = "t";
+  merge();
+  EXPECT_EQ(graph().node_count(), 3u);
+  value("c").quantization.clear();
+  merge();
+  EXPECT_EQ(graph().node_count(), 3u) << "their results are annotated";
+  value("q").quantization.clear();
+  merge();
+  EXPECT_EQ(graph().node_count(), 2u);
+}
+
 TEST_F(Merging, GraphOutputsStay) {
   add("Relu", {"x"}, {"a"}, "a");
   add("Relu", {"x"}, {"y"}, "makes_y");

@@ -53,6 +53,37 @@ TEST_F(Passes, RunUntilNothingChanges) {
   EXPECT_EQ(graph().node_count(), 2u);
 }
 
+TEST_F(Passes, AnIfOfAConstantIsItsBranchUnlessCallersMaySetIt) {
+  input("x");
+  Node choice;
+  choice.name = "choice";
+  choice.op_type = "If";
+  for (const char* const op : {"Neg", "Relu"}) {
+    auto branch = std::make_shared<Graph>();
+    branch->value(branch->value_named("x")).is_outer = true;
+    add_to(*branch, op, {"x"}, {"result"}, op);
+    branch->add_output(branch->value_named("result"));
+    Attribute& body = choice.attributes[op == std::string("Neg") ? "then_branch" : "else_branch"];
+    body.type = Attribute::Type::Graph;
+    body.graphs = {branch};
+  }
+  graph().add_initializer(
+      graph().value_named("which"),
+      Constant::copy_of(DataType::Bool, {}, std::vector<std::byte>{std::byte{0}}));
+  value("which").overridable = true;
+  choice.inputs = {graph().value_named("which")};
+  choice.outputs = {graph().value_named("y")};
+  graph().add_node(std::move(choice));
+  graph().update_captures();
+  output("y");
+  run("inline_constant_if");
+  EXPECT_THAT(nodes(), ElementsAre("choice"));
+  value("which").overridable = false;
+  run("inline_constant_if");
+  ASSERT_EQ(graph().node_count(), 1u);
+  EXPECT_EQ(graph().node(value("y").producer).op_type, "Relu");
+}
+
 /// A weight that many layers share, each by an Identity, is in memory once at all times.
 TEST_F(Passes, AWeightThatIsHandedOnIsNotCopied) {
   input("x");

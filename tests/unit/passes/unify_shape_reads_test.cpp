@@ -339,6 +339,9 @@ TEST_F(UnifyShapeReads, SizesThatKernelsFindOtherwiseAreNotTouched) {
   const NodeId five = read("resized", 1, "five");
   unify();
   EXPECT_EQ(source(five), "resized[1]");
+  graph().node(resize).op_type = "Upsample";
+  unify();
+  EXPECT_EQ(source(five), "resized[1]");
   graph().node(resize).op_type = "MaxPool";
   unify();
   EXPECT_THAT(values_of(*value("five").constant), ElementsAre(5));

@@ -163,6 +163,18 @@ TEST(Views, DeniedWhereTheViewOutlivesWhatIsOutside) {
   EXPECT_FALSE(view.plan.find().dropped(view.step));
 }
 
+/// Who takes it afterwards knows of no strides.
+TEST(Views, StridedOnesAreDeniedWhereTheyOutliveTheSegment) {
+  for (const bool is_strided : {false, true}) {
+    View view({4, 2});
+    view.plan.last().outputs[0].view_strides = is_strided ? Dims{4, 1} : Dims{2, 1};
+    view.plan.keep(view.y);
+    view.plan.find();
+    EXPECT_EQ(view.plan.dropped(view.step), !is_strided);
+    EXPECT_FALSE(view.plan[view.y].strides);
+  }
+}
+
 TEST(Views, StridedOnesNeedReadersThatTakeStrides) {
   for (const bool takes : {false, true}) {
     View view({4, 2});

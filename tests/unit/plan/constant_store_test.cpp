@@ -43,6 +43,21 @@ TEST(ConstantStore, BorrowedBytesAreKnownByTheirPlace) {
   EXPECT_NE(store.share(owned(1)), first);
 }
 
+TEST(ConstantStore, BorrowedBytesOfAnotherTypeOrShapeAreNotShared) {
+  ConstantStore store;
+  const std::vector<float> values(kCount, 1);
+  const auto borrow = [&](DataType type, const std::vector<std::int64_t>& dims) {
+    return std::make_shared<const Constant>(type, dims, std::as_bytes(std::span(values)), nullptr);
+  };
+  const ConstantStore::Lent lent = {std::as_bytes(std::span(values))};
+  const ConstantPtr first = store.share(borrow(DataType::Float, {kCount}), lent);
+  for (const ConstantPtr& other :
+       {borrow(DataType::Int32, {kCount}), borrow(DataType::Float, {2, kCount / 2}),
+        borrow(DataType::Float, {kCount, 1})})
+    EXPECT_EQ(store.share(other, lent), other);
+  EXPECT_EQ(store.share(borrow(DataType::Float, {kCount}), lent), first);
+}
+
 TEST(ConstantStore, KeepsNothingAlive) {
   ConstantStore store;
   std::weak_ptr<const Constant> watched;

@@ -288,6 +288,23 @@ TEST_F(LazyWeights, AreComputedWhenTheyAreNeededAndOnce) {
   EXPECT_EQ(packer_.calls, 2);
 }
 
+TEST_F(LazyWeights, OfOtherSourcesOrShapesAreOthers) {
+  const auto one = lazy(constant({1, 2, 3, 4})), other = lazy(constant({1, 2, 3, 5}));
+  auto flat =
+      std::make_shared<LazyConstant>("made", DataType::Float, std::vector<std::int64_t>{2, 2});
+  flat->plugin = device_->plugin();
+  flat->identity = one->identity;
+  flat->key = one->key;
+  flat->sources = one->sources;
+  flat->self = &packer_;
+  flat->compute = Packer::pack;
+  flat->drop = [](void*) {};
+  const ConstantPtr first = one->get(store_, &threads_);
+  EXPECT_NE(other->get(store_, &threads_)->bytes().data(), first->bytes().data());
+  EXPECT_NE(flat->get(store_, &threads_)->bytes().data(), first->bytes().data());
+  EXPECT_EQ(packer_.calls, 3);
+}
+
 TEST_F(LazyWeights, AreDroppedWithTheirLastUser) {
   const auto made = lazy(constant({1, 2, 3, 4}));
   ConstantPtr value = made->get(store_, &threads_);

@@ -270,19 +270,22 @@ TEST_F(Segments, ThatFollowAreCachedByWhatWasFound) {
 /// A shape that a kernel computes from data, too much for planning to do it.
 TEST_F(Segments, AComputedShapeEndsOne) {
   ModelMaker maker;  // y = w expanded to as many rows as the largest element of x says
-  maker.input("x", {"n"}).weight("w", {1, 2}, {5, 6}).ints("last", {1});
+  maker.input("x", {"n", "m"}).weight("w", {1, 2}, {5, 6}).ints("last", {1}).ints("flat", {-1});
   maker.node("ReduceMax", {"x"}, "max").attribute("keepdims", 1);
-  maker.node("Cast", {"max"}, "rows").attribute("to", ModelMaker::kInt64);
+  maker.node("Reshape", {"max", "flat"}, "largest");
+  maker.node("Cast", {"largest"}, "rows").attribute("to", ModelMaker::kInt64);
   maker.node("Concat", {"rows", "last"}, "shape", 0);
   open(maker.node("Expand", {"w", "shape"}, "y").output("y"));
   for (const std::vector<float>& x :
        {std::vector<float>{1, 4, 2}, {3, 0, 1}, {0, 0, 0}, {1, 4, 2}}) {
     const auto rows = static_cast<std::int64_t>(*std::max_element(x.begin(), x.end()));
-    const auto y = run({{"x", floats({3}, x).get()}});
+    const auto y = run({{"x", floats({1, 3}, x).get()}});
     EXPECT_EQ(y->dims, (Dims{rows, 2}));
     for (std::int64_t row = 0; row < rows; ++row)
       EXPECT_EQ(elements<float>(*y)[static_cast<std::size_t>(row) * 2 + 1], 6.0f);
   }
+  EXPECT_EQ(depth(generation({"x"})->plans), 2u);
+  EXPECT_EQ(plan_count({"x"}), 4u) << "one plan for all of them, and one for each size";
 }
 
 TEST_F(Segments, AFailureInALaterOneLeavesTheSessionUsable) {
