@@ -391,6 +391,23 @@ TEST(ControlFlow, T4ScanOfABatchWithLengths) {
   EXPECT_THAT(floats_of(*results.at("sums")), ElementsAre(1, 3, 6, 104, 0, 0));
 }
 
+TEST(ControlFlow, T4ScanRefusesLengthsThatDoNotFitTheBatch) {
+  const std::string text = R"(<ir_version: 3, opset_import: ["" : 8]>
+    g (int64[L] lengths, float[2, 1] start, float[2, 3, 1] x) => (float[2, 1] last, float[2, 3, 1] sums) {
+      last, sums = Scan <num_scan_inputs = 1,
+        body = f (float[1] s, float[1] v) => (float[1] t, float[1] u) { t = Add (s, v)  u = Identity (t) }> (lengths, start, x)
+    })";
+  const auto error_with = [&](const std::vector<std::int64_t>& lengths) {
+    return error_of(text,
+                    {{"lengths", int64s({static_cast<std::int64_t>(lengths.size())}, lengths)},
+                     {"start", floats({2, 1}, {0, 100})},
+                     {"x", floats({2, 3, 1}, {1, 2, 3, 4, 5, 6})}});
+  };
+  for (const std::int64_t length : {std::int64_t{-1}, std::int64_t{4}, std::int64_t{1} << 40})
+    EXPECT_THAT(error_with({3, length}), HasSubstr("does not lie within 0 and 3")) << length;
+  EXPECT_THAT(error_with({3}), HasSubstr("one int64 for each entry of the batch"));
+}
+
 TEST(ControlFlow, L9SequencesAreCarried) {
   FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (int64 m, float[2] x) => (float[N] y) {

@@ -74,6 +74,33 @@ TEST(Binding, L5AnOutputMayLieInTheInputThatItsKernelWorksOn) {
   }
 }
 
+TEST(Binding, L5AnOutputMayNotLieInAnInputThatAnotherKernelWorksOn) {
+  TestSession session(ModelMaker()
+                          .input("a", {2})
+                          .input("b", {2})
+                          .node("Neg", {"a"}, {"y"})
+                          .node("Abs", {"b"}, {"z"})
+                          .output("y")
+                          .output("z"));
+  std::vector<float> first{1, -2}, second{3, -4};
+  const auto run_over = [&](std::vector<float>& y, std::vector<float>& z) {
+    std::vector<Value> results;
+    results.push_back(Value::borrow({2}, y.data(), 2));
+    results.push_back(Value::borrow({2}, z.data(), 2));
+    return failure_of([&] {
+      session->run(
+          {{"a", Value::borrow({2}, first.data(), 2)}, {"b", Value::borrow({2}, second.data(), 2)}},
+          {"y", "z"}, results);
+    });
+  };
+  const auto [code, text] = run_over(second, first);
+  EXPECT_EQ(code, BACKPLANE_INVALID_ARGUMENT);
+  EXPECT_THAT(text, HasSubstr("are given the same memory"));
+  EXPECT_EQ(run_over(first, second).second, "");
+  EXPECT_THAT(first, ElementsAre(-1, 2));
+  EXPECT_THAT(second, ElementsAre(3, 4));
+}
+
 TEST(Binding, M2ResizePlanThenRunOnlyComputes) {
   Probe probe;
   const ModelMaker model =

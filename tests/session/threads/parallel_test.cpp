@@ -23,6 +23,28 @@ TEST_F(Parallel, T3TwoHundredGeneratedGraphsGiveTheSameBits) {
   }
 }
 
+TEST_F(Parallel, T3AThreadThatStepsHaveAloneIsTheCallers) {
+  ModelMaker model = ModelMaker().input("x", {64, 64});
+  for (int i = 0; i < 40; ++i) {
+    const std::string name = "y" + std::to_string(i);
+    model.node("MatMul", {"x", "x"}, {name}).output(name);
+  }
+  const std::string bytes = model.bytes();
+  const Session session(environment_, bytes.data(), bytes.size(),
+                        Options()
+                            .set("providers", "cpu")
+                            .set("optimization", "none")
+                            .set("execution_mode", "parallel")
+                            .set("threads", "4")
+                            .set("inter_op_threads", "1")
+                            .set("profile", "true"));
+  const Value x = Value::tensor<float>({64, 64}, std::vector<float>(64 * 64, 0.5f));
+  for (int i = 0; i < 8; ++i) session.run({{"x", x}});
+  const std::string trace = session.trace();
+  EXPECT_NE(trace.find("MatMul"), std::string::npos);
+  EXPECT_EQ(trace.find(", thread "), std::string::npos) << "lanes of other threads";
+}
+
 /// The networks of $BACKPLANE_SHARED_DATA, and the models of the folder $BACKPLANE_BENCH_MODELS.
 std::vector<fs::path> models_present() {
   std::vector<fs::path> models;
