@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <random>
 
+#include "core/plan/layout.hpp"
+#include "tests/unit/plan/hand_made_plan.hpp"
+
 namespace backplane::core {
 namespace {
 
@@ -117,6 +120,33 @@ TEST(MemoryPlan, NothingNeedsNothing) {
   std::vector<Interval> none, empty{{0, 3, 0, 64, 0}};
   EXPECT_EQ(plan_memory(none), 0u);
   EXPECT_EQ(plan_memory(empty), 0u);
+}
+
+TEST(MemoryPlan, AWorkspaceIsAlignedAndApartFromWhatItsStepTouches) {
+  Plan plan;
+  int value = plan.make({75});
+  for (const std::uint64_t alignment : {256, 64, 4096}) {
+    value = plan.make({75}, {value});
+    plan.last().workspace_alignment = alignment;
+    Step& step = plan.segment().steps.back();
+    step.workspace_arena = kHostSpace;
+    step.workspace_bytes = 100;
+  }
+  plan.keep(value);
+  plan.find();
+  const DeviceSet none;
+  lay_out(plan.draft(), plan.aliases(), none, nullptr);
+  for (std::size_t i = 1; i < plan.segment().steps.size(); ++i) {
+    const Step& step = plan.segment().steps[i];
+    EXPECT_EQ(step.workspace_offset % plan.wishes(static_cast<int>(i)).workspace_alignment, 0u);
+    EXPECT_GE(step.workspace_room, 100u);
+    for (const int touched : {step.inputs[0], step.outputs[0]}) {
+      const Slot& slot = plan[touched];
+      EXPECT_TRUE(slot.offset + slot.state->bytes <= step.workspace_offset ||
+                  step.workspace_offset + step.workspace_bytes <= slot.offset)
+          << i;
+    }
+  }
 }
 
 }  // namespace
