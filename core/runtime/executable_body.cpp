@@ -39,7 +39,7 @@ std::vector<ValueState> Executable::plan_body_of(const std::shared_ptr<Generatio
                              HostViewWishes());
     values = plan->segment->values;
     const std::lock_guard last(mutex_);
-    if (last_segment_ == nullptr) {
+    if (last_segment_ == nullptr || last_generation_ != generation) {
       last_segment_ = plan->segment;
       last_generation_ = generation;
     }
