@@ -115,9 +115,9 @@ class Fates {
       if (program.node(id).control == nullptr) continue;
       for (const ControlBody& body : program.node(id).control->bodies) {
         const auto& executable = static_cast<const Executable&>(*body.body);
-        const auto [generation, segment_of_body] = executable.last();
-        segments_.push_back(segment_of_body);
-        add(generation, segment_of_body.get());
+        const Executable::Last last = executable.last();
+        segments_.push_back(last.segment);
+        add(last.generation, last.segment.get());
       }
     }
   }
