@@ -142,14 +142,16 @@ def recurrent():
     def case(name, directions=1, word="forward", dtype=np.int8, columns=False, extra=(), size=(4, 2, 5, 3), **attributes):
         steps, batch, width, hidden = size
         middle = 0 if dtype == np.int8 else 128
-        w, r = ((weights_of(directions, depth, 4 * hidden, seed=depth).astype(np.int32) + middle).astype(dtype) for depth in (width, hidden))
+        w, r = ((weights_of(directions, depth, 4 * hidden, seed=depth).astype(np.int32) + middle).astype(dtype)
+                for depth in (width, hidden))
         one = np.full(directions, 0.01, np.float32)
         many = (np.abs(reals(directions, 4 * hidden)) * 0.004 + 0.002).astype(np.float32)
         # ONNX Runtime wants zero points of columns to be equal, and signed ones to be 0.
         zeros = np.full((directions, 4 * hidden) if columns else directions, middle if columns else middle + 2, dtype)
         units = many if columns else one
         given = {"B": reals(directions, 8 * hidden), "lengths": np.array([1 + k % steps for k in range(batch)], np.int32),
-                 "H": reals(directions, batch, hidden, seed=2), "C": reals(directions, batch, hidden, seed=3), "P": reals(directions, 3 * hidden, seed=4)}
+                 "H": reals(directions, batch, hidden, seed=2), "C": reals(directions, batch, hidden, seed=3),
+                 "P": reals(directions, 3 * hidden, seed=4)}
         optional = [given[key] if key in extra else None for key in ("B", "lengths", "H", "C", "P")]
         fed = {index: axes for index, axes in {0: (0, 1), 4: (0,), 5: (1,), 6: (1,)}.items()}
         # ONNX Runtime rounds states by a range in which sequences that end count for a step more.
@@ -167,7 +169,8 @@ def recurrent():
             yield case(f"{name}_all", directions, word, dtype, True, ("B", "lengths", "H", "C", "P"), (5, 4, 16, 24), clip=0.75)
     yield case("one", size=(6, 1, 33, 40), extra=("B",))
     yield case("input_forget", input_forget=1, extra=("B", "P"))
-    yield case("functions", activations=["HardSigmoid", "Softsign", "Elu"], activation_alpha=[0.3, 0.5], activation_beta=[0.4], extra=("B",))
+    yield case("functions", activations=["HardSigmoid", "Softsign", "Elu"], activation_alpha=[0.3, 0.5], activation_beta=[0.4],
+               extra=("B",))
     yield case("narrow", size=(3, 2, 1, 1))
 
 
