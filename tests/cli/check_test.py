@@ -5,8 +5,10 @@ import collections
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
+import time
 
 import program
 
@@ -147,6 +149,40 @@ class Requests(CheckTest):
         self.interrupt(signal.SIGINT, lambda: list(self.folder.glob("tmp/*/apart/*")), "check", PLUGINS / "cpu.so",
                        env={**os.environ, "TMPDIR": str(self.folder / "tmp")})
         self.assertEqual(self.files(self.folder / "tmp"), [])
+
+    def test_what_is_known_is_in_the_report_whenever_it_is_ended(self):
+        report = self.folder / "rows"
+        with subprocess.Popen([str(program.PROGRAM), "check", str(WRONG / "hang.so"), "--report", str(report)],
+                              stdout=subprocess.PIPE, cwd=self.folder) as made:
+            end = time.monotonic() + 60
+            # A device's cases are told before its kernel, which hangs for the time of a call.
+            while not report.exists() or "device.plan_capture" not in report.read_text():
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+            made.kill()
+            self.assertEqual(made.communicate()[0], b"")
+        rows = [json.loads(line) for line in report.read_text().splitlines()]
+        self.assertIn({"case": "device.copies", "subject": "wrong", "status": "passed", "reason": ""}, rows)
+
+    def test_the_report_has_the_rows_of_the_end(self):
+        for name, code in (("wrong_result.so", 1), ("claim_not_convex.so", 1)):
+            found = self.check(WRONG / name, "--report", "rows", code=code)
+            rows = [json.loads(line) for line in (self.folder / "rows").read_text().splitlines()]
+            self.assertEqual(sorted(map(str, rows)), sorted(map(str, found["cases"])))
+        self.fail_with(2, ["--report", "the plugin"], "check", self.copy_of(WRONG / "hang.so"), "--report", "copy.so")
+        self.fail_with(2, ["--report", "nowhere"], "check", WRONG / "hang.so", "--report", "nowhere/rows")
+
+    def copy_of(self, plugin):
+        shutil.copy(plugin, self.folder / "copy.so")
+        return "copy.so"
+
+    def test_a_case_that_is_left_out_is_not_run_and_keeps_nothing_from_being_judged(self):
+        report = self.check(WRONG / "missing_fence.so", "--except", "device.fences")
+        self.assertNotIn("device.fences/wrong", self.names(report, "passed"))
+        self.assertIn("kernels.results/wrong:add", self.names(report, "passed"))
+        self.check(WRONG / "missing_fence.so", "--only", "device.*", "--except", "device.fences/other", code=1)
+        self.fail_with(2, ["--only", "--except 'device.*'", "names no case"], "check", WRONG / "missing_fence.so", "--only",
+                       "device.fences", "--except", "device.*")
 
     def test_a_copy_that_fails_leaves_no_folder(self):
         (self.folder / "tmp").mkdir()

@@ -188,6 +188,19 @@ class Cases(program.ProgramTest):
         self.assertRegex(lines.read_text(), r"^wrong: 1_wrong: .*\n$")
         self.assertNotIn("r.json", self.files())
 
+    def test_what_is_done_is_in_the_report_whenever_it_is_ended(self):
+        """The results as a whole are there at the end or not at all."""
+        self.save_case("cases/1_right", program.relu_model(), [X], [RELU])
+        self.save_case("cases/2_hangs", program.fault_model("hang"), [X], [X])
+        report = self.folder / "report"
+        self.interrupt(signal.SIGINT, lambda: report.exists() and report.stat().st_size > 0, "verify", "cases", "--jobs", "1",
+                       "--custom-ops", program.FAULTS, "--json", "r.json", "--report", report)
+        self.assertEqual(json.loads(report.read_text()), {"case": "1_right", "status": "pass", "reason": "", "max_abs": 0.0,
+                                                          "max_rel": 0.0, "nodes_on": {"cpu": 1}, "copies": 0})
+        self.assertNotIn("r.json", self.files())
+        self.fail_with(2, ["--report", "the file of --json"], "verify", "cases", "--json", "r.json", "--report", "r.json")
+        self.fail_with(2, ["--report", "a part of the case"], "verify", "cases", "--report", "cases/1_right/model.onnx")
+
     def test_files_that_belong_to_nothing_are_errors(self):
         relu = program.relu_model()
         self.save_case("case", relu, [X, X], [np.maximum(X, 0)])

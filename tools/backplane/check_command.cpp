@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unistd.h>
 #include <vector>
 
@@ -15,9 +16,11 @@
 #include "tools/backplane/commands.hpp"
 #include "tools/backplane/failure.hpp"
 #include "tools/backplane/numbers.hpp"
+#include "tools/backplane/output_file.hpp"
 #include "tools/backplane/provider_rows.hpp"
 #include "tools/backplane/selection.hpp"
 #include "tools/backplane/sudden_end.hpp"
+#include "tools/backplane/terminal.hpp"
 
 namespace backplane::cli {
 namespace {
@@ -134,6 +137,31 @@ void print_json(const check::Request& request, const std::vector<Row>& rows) {
 struct CheckRequest : check::Request {
   Selection chosen;
   bool json = false;
+  std::optional<std::string> report;
+};
+
+/// What is known while the suite runs: a line of the report for each verdict, and a running count on a terminal.
+class Told {
+ public:
+  explicit Told(const std::optional<std::string>& file) {
+    if (file) file_.emplace(*file);
+  }
+
+  void take(const std::vector<Row>& rows) {
+    std::string lines;
+    for (const Json& row : check::to_json(rows)) lines += dump(row);
+    if (file_) file_->append(lines);
+    const Counts more = counts_of(rows);
+    counts_.passed += more.passed;
+    counts_.failed += more.failed;
+    counts_.skipped += more.skipped;
+    progress_.show(text(counts_.passed, " passed, ", counts_.failed, " failed so far"));
+  }
+
+ private:
+  std::optional<GrowingFile> file_;
+  Counts counts_;
+  Progress progress_;
 };
 
 int check_plugin(CheckRequest& request) {
@@ -144,6 +172,7 @@ int check_plugin(CheckRequest& request) {
   request.file = file.string();
   request.selection = &request.chosen;
   request.chosen.options();  // wrong ones are told now
+  if (request.report) check_output_path(*request.report, "--report", {{"the plugin", file}});
   const PluginFolder folder(file);
   if (!request.chosen.named_providers().empty()) {
     Selection beside = request.chosen;
@@ -152,7 +181,11 @@ int check_plugin(CheckRequest& request) {
   }
   request.folder = folder.path();
   request.copy = folder.copy();
-  const std::vector<Row> rows = check::run_suite(request);
+  std::vector<Row> rows;
+  {
+    Told told(request.report);
+    rows = check::run_suite(request, [&](const std::vector<Row>& some) { told.take(some); });
+  }
   if (request.json) {
     print_json(request, rows);
   } else {
@@ -172,11 +205,14 @@ void add_check(CLI::App& program, Action& chosen) {
       ->transform(whole_number(0, 100'000));
   command.add_option("--only", request->only,
                      "cases whose name (CASE, or CASE/SUBJECT) fits a pattern with '*' and '?'");
+  command.add_option("--except", request->except, "of those, cases that are left out: a pattern");
   command.add_option("--seed", request->seed, "of the generated shapes and elements (1)")
       ->transform(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
   command.add_option("--timeout", request->timeout, "seconds for one call of the plugin (60)")
       ->transform(whole_number(1, 1'000'000));
   command.add_flag("--json", request->json, "print one JSON value");
+  command.add_option("--report", request->report,
+                     "file that gets a line of JSON for each case as soon as it is known");
   request->chosen.add_to(command);
   command.callback([request, &chosen] { chosen = [request] { return check_plugin(*request); }; });
 }

@@ -39,18 +39,20 @@ class Descriptor {
   int fd_;
 };
 
-void write_all(Descriptor& file, const fs::path& path,
+void write_bytes(int file, const fs::path& path, const void* data, std::size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(file, from, bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) cannot_write(path, written < 0 ? errno : ENOSPC);
+    from += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+}
+
+void write_all(const Descriptor& file, const fs::path& path,
                const std::function<void(const Append&)>& write) {
-  write([&](const void* data, std::size_t bytes) {
-    const char* from = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t written = ::write(file.get(), from, bytes);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) cannot_write(path, written < 0 ? errno : ENOSPC);
-      from += written;
-      bytes -= static_cast<std::size_t>(written);
-    }
-  });
+  write([&](const void* data, std::size_t bytes) { write_bytes(file.get(), path, data, bytes); });
 }
 
 /// Gives a new file the permissions, and where that may be the owner, of the one that it is to replace. False and errno
@@ -141,6 +143,15 @@ void OutputFiles::commit() {
     if (::rename(file.temporary.c_str(), file.path.c_str()) != 0) cannot_write(file.path, errno);
     pending_.pop_back();
   }
+}
+
+GrowingFile::GrowingFile(const fs::path& path)
+    : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (file_ < 0) cannot_write(path_, errno);
+}
+GrowingFile::~GrowingFile() { ::close(file_); }
+void GrowingFile::append(const std::string& lines) {
+  write_bytes(file_, path_, lines.data(), lines.size());
 }
 
 KnownFiles files_of(const Session& session) {

@@ -40,6 +40,23 @@ class OutputFiles {
   std::vector<Pending> pending_;
 };
 
+/// A file of lines that grows while the command works, for whoever waits for it or ends it: a line is there when `append`
+/// returns. Unlike OutputFiles, what is there stays whatever becomes of the command.
+class GrowingFile {
+ public:
+  /// Empties it. Throws Failure (run failed).
+  explicit GrowingFile(const std::filesystem::path& path);
+  ~GrowingFile();
+  GrowingFile(const GrowingFile&) = delete;
+  GrowingFile& operator=(const GrowingFile&) = delete;
+  /// Throws Failure (run failed).
+  void append(const std::string& lines);
+
+ private:
+  std::filesystem::path path_;
+  int file_;
+};
+
 /// A file that the command reads, or has a session write.
 struct KnownFile {
   std::string what;

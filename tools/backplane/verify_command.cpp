@@ -38,7 +38,7 @@ struct VerifyRequest {
   std::optional<double> rtol, atol;
   std::size_t jobs = 0;  ///< 0: as many as processors
   unsigned timeout = 600;
-  std::optional<std::string> json;
+  std::optional<std::string> json, report;
 };
 
 /// An ONNX model of one Identity node, x to y, float [1]: IR version 8, opset 13, a graph "probe".
@@ -126,7 +126,8 @@ class CaseWorker : public Worker {
 };
 
 /// Refuses a file that is a part of a case.
-void refuse_part_of_case(const fs::path& path, const std::vector<VerifyCase>& cases) {
+void refuse_part_of_case(const fs::path& path, const char* option,
+                         const std::vector<VerifyCase>& cases) {
   std::error_code error;
   const fs::path place = fs::canonical(path, error);
   if (error) return;  // nothing is there
@@ -136,7 +137,7 @@ void refuse_part_of_case(const fs::path& path, const std::vector<VerifyCase>& ca
   if (!is_model && !is_data) return;
   for (const VerifyCase& test : cases) {
     if (fs::equivalent(is_model ? folder : folder.parent_path(), test.folder, error))
-      wrong_request("--json: '", path.string(), "' is a part of the case '", test.key,
+      wrong_request(option, ": '", path.string(), "' is a part of the case '", test.key,
                     "'; give another file");
   }
 }
@@ -172,8 +173,11 @@ std::size_t processors() { return std::max(1u, std::thread::hardware_concurrency
 /// Prints results as they come and counts them.
 class Report {
  public:
-  Report(const std::vector<VerifyCase>& cases, std::ostream& lines)
-      : cases_(cases), lines_(lines) {}
+  Report(const std::vector<VerifyCase>& cases, std::ostream& lines,
+         const std::optional<std::string>& file)
+      : cases_(cases), lines_(lines) {
+    if (file) file_.emplace(*file);
+  }
 
   void take(std::size_t index, const PoolAnswer& answer) {
     Json result;
@@ -192,6 +196,11 @@ class Report {
       progress_.clear();
       lines_ << status << ": " << one_line(cases_[index].key) << ": "
              << result["reason"].get<std::string>() << std::endl;
+    }
+    if (file_) {
+      Json line{{"case", cases_[index].key}};
+      line.update(result);
+      file_->append(dump(line));
     }
     results_[cases_[index].key] = std::move(result);
     progress_.show(
@@ -215,6 +224,7 @@ class Report {
  private:
   const std::vector<VerifyCase>& cases_;
   std::ostream& lines_;
+  std::optional<GrowingFile> file_;
   Progress progress_;
   std::map<std::string, Json> results_;
   std::size_t passed_ = 0, failed_ = 0, skipped_ = 0;
@@ -234,11 +244,17 @@ int verify(const VerifyRequest& request) {
   options.probe.set("unused_rules", "allow");  // they are for the cases' nodes
   const bool json_only = request.json && *request.json == "-";
   if (request.json && !json_only) {
-    refuse_part_of_case(*request.json, cases);
+    refuse_part_of_case(*request.json, "--json", cases);
     check_output_path(*request.json, "--json");
   }
+  if (request.report) {
+    refuse_part_of_case(*request.report, "--report", cases);
+    KnownFiles known;
+    if (request.json && !json_only) known.push_back({"the file of --json", *request.json});
+    check_output_path(*request.report, "--report", known);
+  }
 
-  Report report(cases, json_only ? std::cerr : std::cout);
+  Report report(cases, json_only ? std::cerr : std::cout, request.report);
   run_in_workers(
       cases.size(), pool, [&]() -> Worker* { return new CaseWorker(request, options, cases); },
       [&](std::size_t index, const PoolAnswer& answer) { report.take(index, answer); });
@@ -277,6 +293,8 @@ void add_verify(CLI::App& program, Action& chosen) {
       ->transform(whole_number(1, 1'000'000));
   command.add_option("--json", request->json,
                      "file for the results as JSON; '-' for standard output");
+  command.add_option("--report", request->report,
+                     "file that gets a line of JSON for each case as soon as it is done");
   request->selection.add_precision_to(command);
   request->selection.add_to(command);
   command.callback([request, &chosen] { chosen = [request] { return verify(*request); }; });

@@ -148,7 +148,7 @@ class SuiteWorker : public Worker {
 
 class Runner {
  public:
-  explicit Runner(const Request& request) : request_(request) {}
+  Runner(const Request& request, const TakeRows& take) : request_(request), take_(take) {}
 
   std::vector<Row> run() {
     run_pieces({{"load", "", false, 0, ""}});
@@ -162,7 +162,7 @@ class Runner {
       const std::size_t count = provider.at("devices");
       const auto about = [&](const char* kind) { return Piece{kind, name, is_guest, 0, name}; };
       if (count == 0) {
-        rows_.push_back(skipped("registry.devices", name, "this machine has no device for it"));
+        add({skipped("registry.devices", name, "this machine has no device for it")});
         continue;
       }
       if (!is_guest && request_.device >= count)
@@ -200,15 +200,19 @@ class Runner {
     return {piece.kind};
   }
 
+  static bool fits(const std::string& pattern, const std::string& id) {
+    return ::fnmatch(pattern.c_str(), id.c_str(), 0) == 0 ||
+           ::fnmatch((pattern + "/*").c_str(), id.c_str(), 0) == 0;
+  }
+
   bool is_wanted(const std::string& id) const {
-    return ::fnmatch(request_.only.c_str(), id.c_str(), 0) == 0 ||
-           ::fnmatch((request_.only + "/*").c_str(), id.c_str(), 0) == 0;
+    return fits(request_.only, id) && (request_.except.empty() || !fits(request_.except, id));
   }
 
   /// Some row of the piece could be wanted.
   bool is_wanted(const Piece& piece) const {
     if (piece.kind == "load" || piece.kind == "handshake" || piece.kind == "survey" ||
-        request_.only == "*")
+        (request_.only == "*" && request_.except.empty()))
       return true;
     std::vector<std::string> names = cases_of(piece);
     if (piece.kind == "registry") names.insert(names.end(), {"registry.devices", "registry.open"});
@@ -222,12 +226,13 @@ class Runner {
   Json take_survey() {
     const std::vector<Piece> pieces{{"survey", "", false, 0, ""}};
     Json found;
-    work_on(pieces, [&](const Piece&, const Json& answer, const std::string&) {
-      if (answer.contains("survey")) found = answer["survey"];
+    std::string problem;
+    work_on(pieces, [&](std::size_t, const Piece&, const Ended& ended) {
+      if (ended.answer.contains("survey")) found = ended.answer["survey"];
+      problem = ended.problem;
     });
     if (found.is_null() && !has_failed(""))
-      rows_.push_back(failed("registry.entries", "",
-                             "what the plugin has could not be asked: " + last_problem_));
+      add({failed("registry.entries", "", "what the plugin has could not be asked: " + problem)});
     return found;
   }
 
@@ -241,57 +246,87 @@ class Runner {
                          const std::string& reason) {
     if (!has_failed(prefix)) return run_pieces(pieces);
     for (const Piece& piece : pieces) {
+      std::vector<Row> rows;
       for (const std::string& name : cases_of(piece))
-        rows_.push_back(skipped(name, piece.subject, reason));
+        rows.push_back(skipped(name, piece.subject, reason));
+      add(std::move(rows));
     }
   }
 
   void run_pieces(const std::vector<Piece>& pieces) {
-    work_on(pieces, [&](const Piece& piece, const Json& answer, const std::string& death) {
-      if (answer.contains("unusable"))
-        wrong_request("'", request_.file,
-                      "' is no plugin: ", answer["unusable"].get<std::string>());
-      if (answer.contains("rows")) {
-        const std::vector<Row> rows = rows_of(answer["rows"]);
-        rows_.insert(rows_.end(), rows.begin(), rows.end());
-        if (piece.kind == "kernel") judge_life(piece, rows);
-      } else {
-        judge_end(piece, answer.contains("escaped") ? "kernels.exceptions" : death, last_problem_);
+    // They end in any order, and are told so; the report has one.
+    std::map<std::size_t, std::vector<Row>> made;
+    std::string unusable;
+    work_on(pieces, [&](std::size_t index, const Piece& piece, const Ended& ended) {
+      if (ended.answer.contains("unusable")) {
+        unusable = ended.answer["unusable"];
+        return;
       }
+      made[index] = judged(piece, ended);
+      tell(made[index]);
     });
+    if (!unusable.empty()) wrong_request("'", request_.file, "' is no plugin: ", unusable);
+    for (auto& [index, rows] : made) std::move(rows.begin(), rows.end(), std::back_inserter(rows_));
   }
 
-  /// A kernel that was not tried has proven nothing of these.
-  void judge_life(const Piece& piece, const std::vector<Row>& rows) {
+  void tell(const std::vector<Row>& rows) const {
+    std::vector<Row> told;
+    std::copy_if(rows.begin(), rows.end(), std::back_inserter(told),
+                 [&](const Row& row) { return is_wanted(row.id()); });
+    if (!told.empty()) take_(told);
+  }
+
+  void add(std::vector<Row> rows) {
+    tell(rows);
+    std::move(rows.begin(), rows.end(), std::back_inserter(rows_));
+  }
+
+  /// What became of a piece.
+  struct Ended {
+    Json answer;        ///< an object, empty when there is none
+    std::string death;  ///< the case that judges it, or ""
+    std::string problem;
+  };
+
+  static std::vector<Row> judged(const Piece& piece, const Ended& ended) {
+    if (!ended.answer.contains("rows")) {
+      const bool has_escaped = ended.answer.contains("escaped");
+      return judged_end(piece, has_escaped ? "kernels.exceptions" : ended.death, ended.problem);
+    }
+    std::vector<Row> rows = rows_of(ended.answer["rows"]);
+    if (piece.kind != "kernel") return rows;
+    // A kernel that was not tried has proven nothing of how it ends.
     const bool is_tried = std::any_of(rows.begin(), rows.end(),
                                       [](const Row& row) { return row.status != "skipped"; });
-    for (const char* name : kEnds) {
-      rows_.push_back(is_tried ? passed(name, piece.subject)
-                               : skipped(name, piece.subject, rows.front().reason));
-    }
+    const std::string reason = is_tried ? "" : rows.front().reason;
+    for (const char* name : kEnds)
+      rows.push_back(is_tried ? passed(name, piece.subject) : skipped(name, piece.subject, reason));
+    return rows;
   }
 
   /// Kernels have cases for how a piece of work ends; for others it is a failure of theirs.
-  void judge_end(const Piece& piece, const std::string& failed_name, const std::string& problem) {
+  static std::vector<Row> judged_end(const Piece& piece, const std::string& failed_name,
+                                     const std::string& problem) {
+    std::vector<Row> rows;
     if (piece.kind != "kernel") {
       const std::vector<std::string> names = cases_of(piece);
-      rows_.push_back(failed(names.front(), piece.subject, problem));
+      rows.push_back(failed(names.front(), piece.subject, problem));
       for (std::size_t i = 1; i < names.size(); ++i)
-        rows_.push_back(skipped(names[i], piece.subject, names.front() + " failed"));
-      return;
+        rows.push_back(skipped(names[i], piece.subject, names.front() + " failed"));
+      return rows;
     }
     for (const std::string& name : kernel_case_names())
-      rows_.push_back(skipped(name, piece.subject, "the kernel did not get so far"));
+      rows.push_back(skipped(name, piece.subject, "the kernel did not get so far"));
     for (const char* name : kEnds)
-      rows_.push_back(failed_name == name ? failed(name, piece.subject, problem)
-                                          : passed(name, piece.subject));
-    if (failed_name.empty()) rows_.push_back(failed("kernels.calls", piece.subject, problem));
+      rows.push_back(failed_name == name ? failed(name, piece.subject, problem)
+                                         : passed(name, piece.subject));
+    if (failed_name.empty()) rows.push_back(failed("kernels.calls", piece.subject, problem));
+    return rows;
   }
 
-  /// `on_answer(piece, answer, how it died: a case's name or "")`.
-  void work_on(
-      const std::vector<Piece>& all,
-      const std::function<void(const Piece&, const Json&, const std::string&)>& on_answer) {
+  /// Does those that are wanted; `on_end(number, piece, what became of it)` in the order in which they end.
+  void work_on(const std::vector<Piece>& all,
+               const std::function<void(std::size_t, const Piece&, const Ended&)>& on_end) const {
     std::vector<Piece> pieces;
     std::copy_if(all.begin(), all.end(), std::back_inserter(pieces),
                  [&](const Piece& piece) { return is_wanted(piece); });
@@ -301,37 +336,42 @@ class Runner {
     options.timeout = std::chrono::seconds(request_.timeout);
     // What is slow because a device compiles at each call is not late.
     options.progress = [&](std::size_t index) { return steps.at(index).count.load(); };
-    std::vector<PoolAnswer> answers(pieces.size());
     run_in_workers(
         pieces.size(), options, [&] { return new SuiteWorker(request_, pieces, steps); },
-        [&](std::size_t index, const PoolAnswer& answer) { answers[index] = answer; });
-    for (std::size_t index = 0; index < pieces.size(); ++index) {
-      const PoolAnswer& answer = answers[index];
-      const Json json = answer.death.empty() ? Json::parse(answer.text) : Json::object();
-      std::string death;
-      if (!answer.death.empty()) {
-        last_problem_ = text("the plugin ", answer.death, " during ", steps.at(index).text);
-        const bool is_late = answer.death.rfind("gave no result", 0) == 0;
-        death = is_late ? "kernels.time" : "kernels.crashes";
-      }
-      for (const char* what : {"escaped", "broken"}) {
-        if (json.contains(what)) last_problem_ = json[what];
-      }
-      on_answer(pieces[index], json, death);
+        [&](std::size_t index, const PoolAnswer& answer) {
+          on_end(index, pieces[index], ended(answer, steps.at(index).text));
+        });
+  }
+
+  static Ended ended(const PoolAnswer& answer, const char* step) {
+    Ended made{Json::object(), "", ""};
+    if (!answer.death.empty()) {
+      made.problem = text("the plugin ", answer.death, " during ", step);
+      const bool is_late = answer.death.rfind("gave no result", 0) == 0;
+      made.death = is_late ? "kernels.time" : "kernels.crashes";
+      return made;
     }
+    made.answer = Json::parse(answer.text);
+    for (const char* what : {"escaped", "broken"}) {
+      if (made.answer.contains(what)) made.problem = made.answer[what];
+    }
+    return made;
   }
 
   std::vector<Row> wanted() const {
     std::vector<Row> rows;
     std::copy_if(rows_.begin(), rows_.end(), std::back_inserter(rows),
                  [&](const Row& row) { return is_wanted(row.id()); });
-    if (rows.empty()) wrong_request("--only '", request_.only, "' names no case of this plugin");
+    if (rows.empty())
+      wrong_request("--only '", request_.only, "'",
+                    request_.except.empty() ? "" : " --except '" + request_.except + "'",
+                    " names no case of this plugin");
     return rows;
   }
 
   const Request& request_;
+  const TakeRows& take_;
   std::vector<Row> rows_;
-  std::string last_problem_;
 };
 
 }  // namespace
@@ -352,6 +392,8 @@ const std::vector<std::string>& settings_of(const Request& request) {
   return request.selection->settings;
 }
 
-std::vector<Row> run_suite(const Request& request) { return Runner(request).run(); }
+std::vector<Row> run_suite(const Request& request, const TakeRows& take) {
+  return Runner(request, take).run();
+}
 
 }  // namespace backplane::cli::check

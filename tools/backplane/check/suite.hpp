@@ -34,7 +34,7 @@ struct Request {
   std::string copy;
   std::size_t device = 0;
   std::uint64_t seed = 1;
-  std::string only = "*";
+  std::string only = "*", except;        ///< patterns of cases; "" is none
   long timeout = 60;                     ///< seconds for a call of the plugin
   const Selection* selection = nullptr;  ///< what the command line says of providers
 };
