@@ -1,11 +1,9 @@
 """tools/gpu_check without a GPU: the packed tree, the line on a machine without a driver, the networks, the phases, and the
 page, for which the CPU provider stands in for the device."""
 
-import importlib.machinery
 import importlib.util
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -13,32 +11,19 @@ import tarfile
 import time
 import unittest.mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
-import program  # noqa: E402
-
-sys.path.insert(0, str(program.SOURCE / "tools/gpu"))
-import checks  # noqa: E402
-import figures  # noqa: E402
-import kernels  # noqa: E402
-import networks  # noqa: E402
-import numpy as np  # noqa: E402
-import onnx  # noqa: E402
-import page  # noqa: E402
-import peer  # noqa: E402
-import phases  # noqa: E402
-import random_weights  # noqa: E402
-import roofs  # noqa: E402
-from programs import OutOfTime, Program  # noqa: E402
-
-GPU_CHECK = program.SOURCE / "tools/gpu_check"
-SMALL = {networks.residual_network: {"size": 32, "stages": (1, 1, 1, 1)}, networks.encoder: {"layers": 1, "tokens": 8},
-         networks.perceptron: {}}
-
-
-LIMITS = {"memory_gb": 1, "gb_per_s": {"device": 10, "to_device": 5, "from_device": 5}, "product_size": 16,
-          "graphs": [{"of": "empty kernels", "nodes": 1, "launch_us": 0.5, "whole_us": 5}, "CUDA_ERROR_INVALID_VALUE",
-                     {"of": "small writes", "nodes": 1, "launch_us": 0.25, "whole_us": 4}],
-          "tflops": {"fp32": 1.0, "tf32": 2.0, "fp16": 4.0, "bf16": "cuBLASLt proposes no algorithm"}}
+from gpu_check_stand_in import GPU_CHECK, LIMITS, SMALL, GpuCheckTest, OnTheCpu, program  # noqa: I001
+import checks
+import figures
+import kernels
+import networks
+import numpy as np
+import onnx
+import page
+import peer
+import phases
+import random_weights
+import roofs
+from programs import OutOfTime, Program
 
 
 # PyTorch as far as the peer uses it for an encoder, by NumPy: a graph's replay takes 50 us for each function that was captured,
@@ -146,42 +131,7 @@ Start (ns),Duration (ns),CorrId,GrdX,Device,Strm,Name
 """
 
 
-class OnTheCpu(Program):
-    """What is asked of cuda is done by cpu; `--precision` and the provider's options mean nothing there."""
-
-    def execute(self, words, environment=None, most_s=None):
-        words = [str(each) for each in words]
-        if words[1:2] == ["check"]:
-            return subprocess.CompletedProcess(words, 0, "passed a\n3 passed, 0 failed, 0 skipped\n", "")
-        if words[1:2] == ["limits"]:
-            return subprocess.CompletedProcess(words, 0, json.dumps(LIMITS), "")
-        for option, is_pair in (("provider.cuda.fusion=false", False), ("--precision", True)):
-            while option in words:
-                at = words.index(option) if is_pair else words.index(option) - 1
-                del words[at:at + 2]
-        # The words after the program's own name.
-        words[1:] = [each.replace("cuda,cpu", "cpu") if each.startswith("cuda") else each for each in words[1:]]
-        words[1:] = ["cpu" if each == "cuda" else each.replace("precision=fp16", "precision=fp32").replace("=cuda", "=cpu")
-                     for each in words[1:]]
-        for precision in ("tf32", "bf16"):
-            words = [each.replace(f"precision={precision}", "precision=fp32") for each in words]
-        return super().execute(words, environment, most_s)
-
-    def device(self):
-        return {"devices": [{"name": "A processor"}], "reason": ""}
-
-
-class GpuCheck(program.ProgramTest):
-    def tree(self):
-        packed = self.folder / "tree.tar.gz"
-        made = subprocess.run([sys.executable, GPU_CHECK, "pack", packed, "--build", program.BUILD],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(made.returncode, 0, made.stderr)
-        self.assertLess(packed.stat().st_size, 55_000_000)
-        with tarfile.open(packed) as archive:
-            archive.extractall(self.folder / "elsewhere")
-        return self.folder / "elsewhere/backplane_gpu"
-
+class GpuCheck(GpuCheckTest):
     def test_the_tree_runs_elsewhere_up_to_the_missing_driver(self):
         if not (program.BUILD / "lib/backplane/plugins/cuda.so").exists():
             self.skipTest("the CUDA plugin was not built")
@@ -237,48 +187,6 @@ class GpuCheck(program.ProgramTest):
         net = networks.perceptron(self.folder / "p.onnx", batch=3, width=8)
         self.assertEqual(net.flops, 2 * 3 * (3 * 8 * 8 + 8 * 10))
 
-    def models(self):
-        made = []
-        for build, sizes in SMALL.items():
-            path = self.folder / f"{build.__name__}.onnx"
-            net = build(path, batch=2, **sizes)
-            x = np.random.default_rng(1).standard_normal(net.inputs[0][1]).astype(np.float32)
-            made.append((build.__name__, path, x, [node for node, _ in net.nodes]))
-        return made
-
-    def stand_in(self):
-        tree = self.folder / "tree"
-        if not tree.exists():
-            (tree / "bundled").mkdir(parents=True)
-            (tree / "bin").symlink_to(program.BUILD / "bin")
-            (tree / "lib").symlink_to(program.BUILD / "lib")
-            # As a packed case: the perceptron, with what it gives.
-            case = tree / "cases/light_perceptron/test_data_set_0"
-            case.mkdir(parents=True)
-            net = networks.perceptron(case.parent / "model.onnx", batch=2, width=8)
-            x = np.ones(net.inputs[0][1], np.float32)
-            want, why = checks.outputs(OnTheCpu(tree), case.parent / "model.onnx", self.folder, x)
-            self.assertEqual(why, "")
-            for word, array in (("input", x), ("output", want.astype(np.float32))):
-                (case / f"{word}_0.pb").write_bytes(onnx.numpy_helper.from_array(array).SerializeToString())
-        return OnTheCpu(tree)
-
-    def run_phases(self, *names, limit=None, **more):
-        report = self.folder / "page.md"
-        fault_rows = checks.FAULTS[:2]
-        with unittest.mock.patch.object(checks, "models_of", lambda *_: self.models()), \
-                unittest.mock.patch.object(figures, "models_of", lambda *_: self.models()), \
-                unittest.mock.patch.object(checks, "FAULTS", fault_rows), \
-                unittest.mock.patch.object(random_weights, "randomize", self.as_it_is), \
-                unittest.mock.patch.object(phases.shutil, "which", lambda _: None):
-            code = phases.run_all(self.stand_in(), report, True, names, self.folder / "results", limit, **more)
-        return code, report.read_text()
-
-    @staticmethod
-    def as_it_is(source, target):
-        shutil.copy(source, target)
-        return "x", [2, 8]
-
     def test_the_page_says_what_passed_and_what_failed(self):
         # The thread sanitizer looks functions up before it can run what gpu_faults.so puts in the way.
         is_thread_sanitized = "BACKPLANE_SANITIZE:STRING=thread" in (program.BUILD / "CMakeCache.txt").read_text()
@@ -291,8 +199,10 @@ class GpuCheck(program.ProgramTest):
         self.assertIn("A processor", text)
         self.assertIn("| networks | not run | | | |", text)
         rows = [line for line in text.splitlines() if line.endswith("| passed |")]
-        # Every second network, twice; the suite; a case and it with random weights; networks by precision; by seed.
-        self.assertEqual(len(rows), 2 * 2 + 1 + 2 + 3 * 4 + 3 * 2, text)
+        # Every second network, twice, and captured; the suite and its fences; a case and it with random weights; networks by precision; by
+        # seed.
+        self.assertEqual(len(rows), 2 * 2 + 2 + 2 + 2 + 3 * 4 + 3 * 2, text)
+        self.assertIn("cuDNN 9.0.1 (/there/libcudnn.so.9), NVRTC: it is not linked.", text)
         # The processor's runs make none of the driver's calls, so that none failed.
         self.assertEqual(text.count("not tried: there are fewer such calls"), 2 * has_faults, text)
 
@@ -346,13 +256,6 @@ class GpuCheck(program.ProgramTest):
         for phase in ("limits", "overhead", "overlap", "networks", "networks_float32", "kernels", "fixed"):
             failed = next(row for row in text.splitlines() if row.startswith(f"| {phase} | done |")).split("|")[4]
             self.assertGreater(int(failed), 0, phase)
-
-    @staticmethod
-    def gpu_check():
-        loader = importlib.machinery.SourceFileLoader("gpu_check", str(GPU_CHECK))
-        made = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
-        loader.exec_module(made)
-        return made
 
     def test_what_comes_back_is_two_files_whatever_number_of_phases_ran(self):
         gpu_check = self.gpu_check()
@@ -421,7 +324,8 @@ class GpuCheck(program.ProgramTest):
             self.run_phases("first")
         figures.bench(spied, self.folder / "perceptron.onnx", "fp32", 1)
         apart = spied.cache_apart["XDG_CACHE_HOME"]
-        self.assertEqual(set(caches), {("run", apart), ("bench", os.environ.get("XDG_CACHE_HOME"))})
+        here = str(spied.tree.resolve() / "cache")
+        self.assertEqual(set(caches), {("run", apart), ("model", here), ("bench", here)})
 
     def test_what_an_earlier_call_has_found_may_lie_beside_the_archive(self):
         gpu_check = self.gpu_check()
@@ -446,9 +350,6 @@ class GpuCheck(program.ProgramTest):
         with self.assertRaises(OutOfTime):
             runner.execute(["true"])
 
-    def cells(self, text, first):
-        return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith(f"| {first} |")]
-
     def test_what_networks_take_is_measured_in_every_way_and_there_is_no_peer(self):
         if not (program.BUILD / "bin/gpu_probe").exists():
             self.skipTest("gpu_probe was not built")
@@ -462,12 +363,14 @@ class GpuCheck(program.ProgramTest):
         kept = json.loads((self.folder / "results/networks_float32.json").read_text())["values"]
         self.assertIn("cpu:attention_fused", kept["bert_dyn 2 fp32"]["kernels"])
         for name in builds:
-            measured = self.cells(text, name)
+            measured, beside = (self.cells(text, name)[at:at + 4] for at in (0, 4))
             self.assertEqual([row[3] for row in measured], ["fp16", "fp32", "tf32", "bf16"], text)
+            self.assertEqual([row[3] for row in beside], [row[3] for row in measured])
+            for ours, row in zip(measured, beside):
+                self.assertEqual(row[4:], [ours[4], "not measured", "", "", ours[12], "", ""])
             for row in measured:
-                for column in (4, 5, 7, 8, 9, 15):  # the device's own time is nothing on the processor
+                for column in (4, 5, 7, 8, 9, 12):  # the device's own time is nothing on the processor
                     self.assertGreater(float(row[column]), 0, row)
-                self.assertEqual((row[12], row[14], row[17]), ("not measured", "", ""))
             self.assertIn("%", measured[0][10])
             self.assertLess(float(measured[1][11].split()[0]), 100)
             self.assertEqual(measured[3][10:12], ["", ""], "its limit is not known")
@@ -512,6 +415,7 @@ class GpuCheck(program.ProgramTest):
             self.skipTest("gpu_probe was not built")
         text = self.run_kernels(ncu=(NCU, 0))
         self.assertIn("## Kernels of bert_dyn, float16, batch 1, by ncu", text)
+        self.assertLess(text.index("batch 2, by the provider's events"), text.index("batch 1, by ncu"))
         table = text[text.index("batch 2, by ncu"):].splitlines()
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if line.startswith("|")][2:]
         self.assertEqual(rows[:2], [["void gemm<float, 2>(int, T1 *)", "2", "30.00", "78.9 %"],
@@ -522,8 +426,8 @@ class GpuCheck(program.ProgramTest):
         for words in ("--clock-control none", "--cache-control none", "--profile-from-start off", "gpu__time_duration.sum", "--csv",
                       "--set capture=off", "--one-run marked"):
             self.assertIn(words, called)
-        kept = json.loads((self.folder / "results/kernels.json").read_text())["values"]["bert_dyn 2"]
-        self.assertEqual((kept["way"], len(kept["us"]), kept["us"][0]), ("ncu", 14, ["void gemm<float, 2>(int, T1 *)", 12.0]))
+        kept = json.loads((self.folder / "results/kernels.json").read_text())["values"]["bert_dyn 2 by ncu"]
+        self.assertEqual((len(kept["us"]), kept["us"][0]), (14, ["void gemm<float, 2>(int, T1 *)", 12.0]))
 
     def test_where_ncu_may_not_it_is_said_and_nsys_or_the_provider_is_asked(self):
         if not (program.BUILD / "bin/gpu_probe").exists():
@@ -535,7 +439,10 @@ class GpuCheck(program.ProgramTest):
         self.assertIn("| [CUDA memset] | 1 | 1.00 | 20.0 % |", text)
         text = self.run_kernels(ncu=(NCU_REFUSED, 1), nsys=("", 1))
         self.assertIn("batch 1, by the provider's events", text)
+        self.assertIn("Kernels are not timed by nsys", text)
         self.assertIn(": cpu:", text)
+        with unittest.mock.patch.object(kernels, "LEAST_S", 1000):
+            self.assertIn("There was no time left for profilers.", self.run_kernels(ncu=(NCU, 0)))
 
     def test_the_best_of_the_peers_ways_stands_beside_what_was_taken_alike(self):
         if not (program.BUILD / "bin/gpu_probe").exists():
@@ -548,12 +455,12 @@ class GpuCheck(program.ProgramTest):
                 unittest.mock.patch.dict(os.environ, {"PYTHONPATH": str(self.folder / "packages")}):
             code, text = self.run_phases("networks_float32", limit=400)
         self.assertEqual(code, 0, text)
-        found = {row[3]: row for row in self.cells(text, "bert_dyn")}
-        self.assertEqual([row[13] for row in found.values()], ["modules, weights cast beforehand", "modules"])
-        for row in found.values():
-            self.assertAlmostEqual(float(row[12]) / float(row[4]), float(row[14]), delta=0.02 * float(row[14]) + 0.01, msg=row)
-            self.assertAlmostEqual(float(row[16]) / float(row[15]), float(row[17]), delta=0.02 * float(row[17]) + 0.01, msg=row)
-        self.assertEqual(self.cells(text, "resnet50_dyn")[0][12], "NotImplementedError: no images here")
+        found = self.cells(text, "bert_dyn")[2:]
+        self.assertEqual([row[6] for row in found], ["modules, weights cast beforehand", "modules"])
+        for row in found:
+            self.assertAlmostEqual(float(row[5]) / float(row[4]), float(row[7]), delta=0.02 * float(row[7]) + 0.01, msg=row)
+            self.assertAlmostEqual(float(row[9]) / float(row[8]), float(row[10]), delta=0.02 * float(row[10]) + 0.01, msg=row)
+        self.assertEqual(self.cells(text, "resnet50_dyn")[2][5], "NotImplementedError: no images here")
         kept = json.loads((self.folder / "results/networks_float32.json").read_text())["values"]["peer of bert_dyn float32"]
         self.assertEqual(list(kept[0]["variants"]), ["node by node, weights cast beforehand",
                                                      "modules, weights cast beforehand", "autocast"])
@@ -601,7 +508,7 @@ class GpuCheck(program.ProgramTest):
                          [(f"{probe} model a.onnx", 3, "why it failed")])
         self.assertEqual(len(failing.logs[0]["log"]), 4096)
         self.assertTrue(failing.logs[0]["log"].endswith("9999\nstderr 2\nwhy it failed\n"), failing.logs[0]["log"][-50:])
-        probe.write_text("#!/bin/sh\nsleep 50\n")
+        probe.write_text("#!/bin/sh\n[ $1 != alive ] || exit 0\nsleep 50\n")
         self.assertIsNone(failing.probe("model", "a.onnx", most_s=0.2)[0])
         self.assertEqual(len(failing.logs), 1, "what takes too long is not done again")
         tree = self.stand_in().tree

@@ -10,7 +10,7 @@ import shutil
 import networks
 import numpy as np
 import random_weights
-from programs import OutOfTime, last_line
+from programs import Ended, last_line
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 # How far float32 results of two devices may lie apart, relative to the largest: sums in another order, or rounded operands.
@@ -26,31 +26,65 @@ def operators(work):
     program, page = work.program, work.page
     page.section("Operators", ["suite", "result", ""])
     programs = sorted((program.tree / "tests").glob("ops_*"))
-    is_over = False
+    ended = None
     with concurrent.futures.ThreadPoolExecutor(max(1, min(6, (os.cpu_count() or 2) // 2))) as pool:
-        suite = pool.submit(program.call, "check", program.tree / "lib/backplane/plugins/cuda.so", most_s=None,
-                            environment=program.cache_apart)
+        suite = pool.submit(conformance, work, "--except", FENCES)
         runs = {pool.submit(program.execute, [each, "--gtest_filter=*/cuda"], environment=program.cache_apart): each
                 for each in programs}
         for run in concurrent.futures.as_completed(runs):
             try:
                 made = run.result()
-            except OutOfTime as error:
-                is_over, made = True, error.made
+            except Ended as error:
+                ended, made = error, error.made
             if made is None:
                 page.row(runs[run].name, "not begun: the time was over", "")
             else:
                 add_operator_tests(page, runs[run].name, made)
-        made = suite.result()
-    closing = (made.stdout.strip().splitlines() or [last_line(made)])[-1]
-    page.result(made.returncode == 0, "backplane check cuda.so", closing)
-    for line in made.stdout.splitlines():
-        if line.startswith("failed"):
-            page.row("", line[:300], "")
+        made, rows, error = suite.result()
+    ended = error or ended
+    add_conformance(page, "backplane check cuda.so", made, rows)
     if not programs:
         page.row("tests/ops", "not run: the tree has none", "")
-    if is_over:
-        raise OutOfTime
+    if ended:
+        raise ended
+    # By itself and last: where a stream that waits for what nobody has signalled yet keeps others from going on, nothing else is to
+    # wait for it.
+    made, rows, error = conformance(work, "--only", FENCES, "--timeout", "10")
+    add_conformance(page, f"backplane check cuda.so, {FENCES}", made, rows)
+    if error:
+        raise error
+
+
+FENCES = "device.fences"
+
+
+def conformance(work, *arguments):
+    """What became of the suite, the rows that it had told until then, and the exception that ended it, if one did."""
+    program, report = work.program, work.folder / f"check_{len(arguments)}.json"
+    try:
+        made, error = program.call("check", program.tree / "lib/backplane/plugins/cuda.so", "--report", report, *arguments,
+                                   most_s=None, environment=program.cache_apart), None
+    except Ended as ended:
+        made, error = ended.made, ended
+    return made, told(report), error
+
+
+def told(report):
+    """What a program has written there line by line until it ended, or was ended in the middle of one."""
+    lines = report.read_text(errors="replace").splitlines() if report.exists() else []
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+def add_conformance(page, name, made, rows):
+    failed = [row for row in rows if row["status"] == "failed"]
+    if made is None or made.returncode == 124:
+        counts = [sum(row["status"] == status for row in rows) for status in ("passed", "failed", "skipped")]
+        page.row(name, "{} passed, {} failed, {} skipped, when the time was over".format(*counts), "**failed**" if failed else "")
+        page.found["failures"] += bool(failed)
+    else:
+        page.result(made.returncode == 0, name, (made.stdout.strip().splitlines() or [last_line(made)])[-1])
+    for row in failed:
+        page.row("", f"failed {row['case']}/{row['subject']}: {row['reason']}"[:300], "")
 
 
 def add_operator_tests(page, name, made):
@@ -87,15 +121,15 @@ def side_by_side(work, tasks):
     """What each of the tasks gives, in their order, as soon as it is there; a task is given a folder of its own. Results are to be
     right, however long they take, and what a program does before it computes is the host's, so several run at once."""
     folders = [work.folder / f"task_{at}" for at in range(len(tasks))]
-    is_over = False
+    ended = None
     with concurrent.futures.ThreadPoolExecutor(max(1, min(5, (os.cpu_count() or 2) // 3))) as pool:
         for run in [pool.submit(in_folder, task, folder) for task, folder in zip(tasks, folders)]:
             try:
                 yield run.result()
-            except OutOfTime:
-                is_over = True
-    if is_over:
-        raise OutOfTime
+            except Ended as error:
+                ended = error
+    if ended:
+        raise ended
 
 
 def in_folder(task, folder):
@@ -139,9 +173,38 @@ HEADS_OF_MODELS = ["model", "precision", "largest difference", ""]
 
 def first(work):
     """Whether it works at all: small networks of each kind in two precisions against the CPU provider, with the libraries' words
-    where they fail."""
+    where they fail; and three of them captured, or with how little it takes to work."""
     work.page.section("Small networks, to begin with", HEADS_OF_MODELS)
-    add_comparisons(work, [(name, path, x, ("fp32", "fp16")) for name, path, x, _ in models_of(work.folder, True)[::2]])
+    models = models_of(work.folder, True)[::2]
+    add_comparisons(work, [(name, path, x, ("fp32", "fp16")) for name, path, x, _ in models])
+    captured_networks(work, models[:3])
+
+
+# From all that makes runs fast to none of it; each step leaves out one more thing.
+LADDER = ("capture=auto", "capture=off", "provider.cuda.tuning=off", "provider.cuda.fusion=false", "precision=fp32")
+
+
+def captured_networks(work, models):
+    page = work.page
+    page.section("The same, feeds and fetches on the device, runs captured as CUDA graphs (fp16)",
+                 ["model", "the first that works", "difference of the last run to the first", ""])
+    for name, path, x, _ in models:
+        feed = work.folder / "small_feed.onnx"
+        networks.feed_like(feed, "x", x)
+        settings, said = {"precision": "fp16"}, []
+        for step in LADDER:
+            key, value = step.split("=")
+            settings[key] = value
+            words = [word for setting in settings.items() for word in ("--set", "=".join(setting))]
+            found, why = work.program.probe("model", path, "--feed", feed, "--provider", "cuda", *words, "--warm-up", 0, "--runs", 5)
+            apart = found["difference"] if found else None
+            if found and apart is not None and apart <= TOLERANCES["fp32"]:
+                break
+            said.append(f"{step}: {why or f'the last run differs from the first by {apart}'}")
+        else:
+            step = "none"
+        page.values[name] = {"works": step, "said": said}
+        page.result(not said, name, " ".join((step, *said))[:300] if said else step, "" if apart is None else f"{apart:.2e}")
 
 
 def whole_models(work):
@@ -162,13 +225,19 @@ def packed_cases(work):
         return
     report = work.folder / "verify.json"
     jobs = max(2, min(5, (os.cpu_count() or 2) // 3))
-    made = work.program.call("verify", work.cases(), *ON_CUDA, "--jobs", jobs, "--timeout", "60", "--json", report, most_s=100,
-                             environment=work.program.cache_apart)
-    results = json.loads(report.read_text()) if report.exists() else {}
-    for case, result in sorted(results.items()):
-        page.result(result["status"] == "pass", case, result["reason"] or result["status"])
-    if not results:
-        page.result(False, "backplane verify", last_line(made))
+    ended = None
+    try:
+        made = work.program.call("verify", work.cases(), *ON_CUDA, "--jobs", jobs, "--timeout", "20", "--report", report, most_s=100,
+                                 environment=work.program.cache_apart)
+    except Ended as error:
+        ended, made = error, error.made
+    rows = told(report)
+    for row in sorted(rows, key=lambda each: each["case"]):
+        page.result(row["status"] == "pass", row["case"], row["reason"] or row["status"])
+    if not rows or (ended is None and made.returncode not in (0, 1)):
+        page.result(False, "backplane verify", "the time was over" if made is None else last_line(made))
+    if ended:
+        raise ended
 
 
 def add_rows(work, tasks):

@@ -65,4 +65,16 @@ std::size_t Cuda::memory_bytes() const {
   return bytes;
 }
 
+std::string Cuda::name() const {
+  char name[256] = {};
+  GPU_CALL(*this, cuDeviceGetName, name, sizeof(name), device_);
+  return name;
+}
+
+int Cuda::attribute(CUdevice_attribute which) const {
+  int value = 0;
+  GPU_CALL(*this, cuDeviceGetAttribute, &value, which, device_);
+  return value;
+}
+
 }  // namespace backplane::gpu

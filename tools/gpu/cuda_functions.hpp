@@ -48,6 +48,8 @@ class Cuda {
 
   CUevent make_event() const;
   std::size_t memory_bytes() const;
+  std::string name() const;
+  int attribute(CUdevice_attribute which) const;
 
  private:
   template <class Pointer>
@@ -62,6 +64,8 @@ class Cuda {
   GPU_FUNCTION(cuInit);
   GPU_FUNCTION(cuGetErrorName);
   GPU_FUNCTION(cuDeviceGet);
+  GPU_FUNCTION(cuDeviceGetName);
+  GPU_FUNCTION(cuDeviceGetAttribute);
   GPU_FUNCTION(cuDeviceTotalMem);
   GPU_FUNCTION(cuDevicePrimaryCtxRetain);
   GPU_FUNCTION(cuCtxSetCurrent);
@@ -71,6 +75,7 @@ class Cuda {
   GPU_FUNCTION(cuMemFreeHost);
   GPU_FUNCTION(cuMemcpyAsync);
   GPU_FUNCTION(cuMemcpyHtoD);
+  GPU_FUNCTION(cuMemcpyDtoH);
   GPU_FUNCTION(cuMemsetD32Async);
   GPU_FUNCTION(cuStreamCreate);
   GPU_FUNCTION(cuStreamSynchronize);

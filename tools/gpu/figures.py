@@ -11,8 +11,8 @@ from checks import ON_CUDA, PRECISIONS, SMALL_DECODER, TOLERANCES, models_of
 from programs import last_line
 
 
-# What the first session of a network may take: cuDNN compiles plans that it has not kept yet, for seconds each.
-PREPARE_S = 240
+# What a program that measures a network may take: cuDNN compiles plans that it has not kept yet, two or three seconds of them a network.
+PREPARE_S = 60
 # As gpu_probe has it: the clocks of an idle device are low.
 WARM_UP_S = 0.5
 QUICK_SIZES = {"resnet50_dyn": {"size": 64}, "bert_dyn": {"layers": 2, "tokens": 32}}
@@ -27,13 +27,14 @@ def warm_up(work, latency_ms=None):
 
 def bench(program, path, precision, runs, *more, warm_up_runs=10):
     """The figures of `backplane bench`, or why there are none."""
-    made = program.call("bench", path, *ON_CUDA, "--precision", precision, "--warmup", warm_up_runs, "--runs", runs, "--json", *more)
+    made = program.call("bench", path, *ON_CUDA, "--precision", precision, "--warmup", warm_up_runs, "--runs", runs, "--json", *more,
+                        most_s=PREPARE_S)
     return (json.loads(made.stdout), "") if made.returncode == 0 else (None, last_line(made))
 
 
-def probe(work, path, feed, precision, runs, *more, **limit):
+def probe(work, path, feed, precision, runs, *more):
     """What runs take with feeds and fetches on the device, or why that is not known."""
-    return work.program.probe(*words_of_probe(work, path, feed, precision, *more), "--runs", runs, **limit)
+    return work.program.probe(*words_of_probe(work, path, feed, precision, *more), "--runs", runs, most_s=PREPARE_S)
 
 
 def words_of_probe(work, path, feed, precision, *more):
@@ -144,14 +145,16 @@ BATCHES = (1, 32, 8)  # what matters most first
 
 
 class Peer:
-    """PyTorch's times, a network at a time: by a process of its own, with its own libraries, whose failure is not ours."""
+    """PyTorch's times, a network at a time: by a process of its own, with its own libraries, whose failure is not ours. It is
+    looked for when it is first asked."""
 
     def __init__(self, work, runs):
-        self.work, self.runs, self.found = work, runs, {}
-        self.missing = work.why_no_peer()
+        self.work, self.runs, self.found, self.missing = work, runs, {}, None
 
     def times(self, name, dtype, batch, precision):
         """Its row, or None and why there is none."""
+        if self.missing is None:
+            self.missing = self.work.why_no_peer()
         if self.missing:
             return None, "not measured"
         if (name, dtype) not in self.found:
@@ -199,8 +202,10 @@ def captured(found):
 
 NETWORK_HEADS = [
     "network", "batch", "elements", "precision", "latency, ms", "without capture", "on the device, ms", "latency / device", "host, us",
-    "TFLOP/s", "share of the limit", "share with one kernel a layer", "PyTorch's latency, ms", "its best way", "PyTorch's / ours",
-    "from host memory, ms", "PyTorch's from there, ms", "PyTorch's / ours from there", "captured"]
+    "TFLOP/s", "share of the limit", "share with one kernel a layer", "from host memory, ms", "captured"]
+PEER_HEADS = [
+    "network", "batch", "elements", "precision", "ours, ms", "PyTorch's latency, ms", "its best way", "PyTorch's / ours",
+    "ours from host memory, ms", "PyTorch's from there, ms", "PyTorch's / ours from there"]
 
 
 def benchmark(work):
@@ -214,29 +219,44 @@ def benchmark_float32(work):
 
 
 def measure_networks(work, dtype):
+    """All that is ours, and then the peer beside it."""
     page = work.page
     elements = np.dtype(dtype).name
     page.section(f"Networks of {elements}", NETWORK_HEADS)
     runs = 5 if work.quick else 100
-    peer = Peer(work, runs)
+    measured = {}
     for name, path, feed, batch, flops, layers in rows_of_benchmark(work, dtype):
         for precision in PRECISIONS_OF[dtype]:
-            size = ("--dim", f"{networks.SYMBOL}={batch}")
-            found, why = probe(work, path, feed, precision, runs, "--set", "capture=auto", *size, most_s=PREPARE_S)
-            if found is None:
-                page.measured(False, name, batch, elements, precision, why, *[""] * (len(NETWORK_HEADS) - 5))
-                continue
-            page.values[f"{name} {batch} {precision}"] = found
-            plain, plain_why = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
-            hosts, host_why = bench(work.program, path, precision, runs, *size, warm_up_runs=warm_up(work, found["latency_ms"]))
-            page.measured(plain and hosts, name, batch, elements, precision, number(found, "latency_ms", 3),
-                          number(plain, "latency_ms", 3) or plain_why, number(found, "device_ms", 3),
-                          *shares(work, found, "fp16" if dtype is np.float16 else precision, batch, flops, layers),
-                          *beside(peer, (name, dtype, batch, precision), found, hosts, host_why), captured(found))
-            apart = found["difference"]
-            if apart is None or apart > TOLERANCES["fp32"]:
-                page.result(False, name, batch, elements, precision, f"replayed, it differs from the first run by {apart}")
+            measured[name, batch, precision] = measure_network(work, (name, path, feed, batch, flops, layers), dtype, precision, runs)
+    peer = Peer(work, runs)
+    page.section(f"PyTorch beside networks of {elements}", PEER_HEADS)
+    for (name, batch, precision), (best, hosts) in measured.items():
+        page.row(name, batch, elements, precision, *beside(peer, (name, dtype, batch, precision), best, hosts))
     add_notes(page, peer)
+
+
+def measure_network(work, network, dtype, precision, runs):
+    """A row; and what a run takes, captured or, where that fails, not, and from host memory: None for what is not known."""
+    page, (name, path, feed, batch, flops, layers) = work.page, network
+    names = (name, batch, np.dtype(dtype).name, precision)
+    size = ("--dim", f"{networks.SYMBOL}={batch}")
+    found, why = probe(work, path, feed, precision, runs, "--set", "capture=auto", *size)
+    plain, plain_why = probe(work, path, feed, precision, runs, "--set", "capture=off", *size)
+    best = found or plain
+    if best is None:
+        page.measured(False, *names, why, plain_why, *[""] * (len(NETWORK_HEADS) - 6))
+        return None, None
+    page.values[f"{name} {batch} {precision}"] = best
+    # A program that cannot capture is not to keep what it takes from host memory from being known.
+    more = () if found else ("--set", "capture=off")
+    hosts, host_why = bench(work.program, path, precision, runs, *size, *more, warm_up_runs=warm_up(work, best["latency_ms"]))
+    page.measured(found and plain and hosts, *names, number(found, "latency_ms", 3) or why, number(plain, "latency_ms", 3) or plain_why,
+                  number(best, "device_ms", 3), *shares(work, best, "fp16" if dtype is np.float16 else precision, batch, flops, layers),
+                  number(hosts, "median_ms", 3) or host_why, captured(best))
+    apart = best["difference"]
+    if apart is None or apart > TOLERANCES["fp32"]:
+        page.result(False, *names, f"the last run differs from the first by {apart}")
+    return best, hosts
 
 
 def shares(work, found, kind, batch, flops, layers):
@@ -254,14 +274,14 @@ def shares(work, found, kind, batch, flops, layers):
     return f"{found['latency_ms'] / device:.2f}", number(found, "host_us", 1), f"{rate:.4g}", share, reachable
 
 
-def beside(peer, of, found, hosts, host_why):
+def beside(peer, of, best, hosts):
     """The cells of the peer, each ratio of times that were taken alike."""
     theirs, failed = peer.times(*of)
-    ours = number(hosts, "median_ms", 3) or host_why
+    ours = (number(best, "latency_ms", 3), number(hosts, "median_ms", 3))
     if theirs is None:
-        return failed, "", "", ours, "", ""
-    return (f"{theirs['latency_ms']:.3f}", theirs["variant"], f"{theirs['latency_ms'] / found['latency_ms']:.2f}", ours,
-            f"{theirs['host_ms']:.3f}", f"{theirs['host_ms'] / hosts['median_ms']:.2f}" if hosts else "")
+        return ours[0], failed, "", "", ours[1], "", ""
+    return (ours[0], f"{theirs['latency_ms']:.3f}", theirs["variant"], f"{theirs['latency_ms'] / best['latency_ms']:.2f}" if best else "",
+            ours[1], f"{theirs['host_ms']:.3f}", f"{theirs['host_ms'] / hosts['median_ms']:.2f}" if hosts else "")
 
 
 def add_notes(page, peer):

@@ -1,4 +1,5 @@
-"""The phase of gpu_check that times kernel by kernel: by ncu, else by nsys, else by the provider's own events."""
+"""The phase of gpu_check that times kernel by kernel: by the provider's own events, and then, while there is time, by ncu, else by
+nsys."""
 
 import csv
 import glob
@@ -14,6 +15,8 @@ METRIC = "gpu__time_duration.sum"
 # Microseconds; older and newer names of the profilers.
 UNITS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3, "msecond": 1e3, "s": 1e6, "second": 1e6}
 MOST_SHOWN = 10
+# What a profiler's try takes at least; it is not begun with less.
+LEAST_S = 20
 BATCHES = {"resnet50_dyn": (1, 32), "bert_dyn": (1, 8)}
 PLACES = {"ncu": ["/usr/local/cuda*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu"], "nsys": ["/usr/local/cuda*/bin/nsys"]}
 
@@ -85,13 +88,14 @@ def by_events(work, words):
     return [(each["name"], each["us"]) for each in (found or {}).get("kernels", [])], said or "there are none"
 
 
-WAYS = {"ncu": by_ncu, "nsys": by_nsys, "the provider's events": by_events}
+EVENTS = "the provider's events"
+PROFILERS = {"ncu": by_ncu, "nsys": by_nsys}
 
 
 def timed(work, ways, words):
     """By the first of the ways that works; those that do not are taken out of `ways`, and noted."""
     for way in list(ways):
-        found, said = WAYS[way](work, words)
+        found, said = PROFILERS[way](work, words)
         if found:
             return way, found
         ways.remove(way)
@@ -121,21 +125,39 @@ def kernels(work):
     """What each kernel of a float16 network takes in one run that is warm and not captured, and what a run takes beside
     their sum."""
     page = work.page
-    ways = list(WAYS)
     sizes = figures.QUICK_SIZES if work.quick else {}
+    timed_networks = []
     for name, batches in BATCHES.items():
         path, feed = work.folder / f"{name}.onnx", work.folder / f"{name}_feed.onnx"
         networks.feed(feed, getattr(networks, name)(path, dtype=np.float16, **sizes.get(name, {})))
         for batch in batches:
             size = ("--dim", f"{networks.SYMBOL}={batch}")
             whole, said = figures.probe(work, path, feed, "fp32", 5 if work.quick else 100, "--set", "capture=auto", *size)
-            way, found = timed(work, ways, figures.words_of_probe(work, path, feed, "fp32", "--set", "capture=off", *size))
+            if whole is None:
+                page.section(f"Runs of {name}, float16, batch {batch}", ["what", ""])
+                page.measured(False, "captured", said)
+                whole, said = figures.probe(work, path, feed, "fp32", 5 if work.quick else 100, "--set", "capture=off", *size)
+            words = figures.words_of_probe(work, path, feed, "fp32", "--set", "capture=off", *size)
+            found, why_not = by_events(work, words)
+            title = f"{name}, float16, batch {batch}"
             if not found or whole is None:
-                page.section(f"Kernels of {name}, float16, batch {batch}", ["what", ""])
-                page.measured(False, "not measured", said or "their times are not known")
-                continue
-            page.values[f"{name} {batch}"] = {"way": way, "latency_ms": whole["latency_ms"], "nodes": whole.get("kernels"),
-                                              "us": found}
-            add_table(page, f"{name}, float16, batch {batch}", way, found, whole["latency_ms"])
+                page.section(f"Kernels of {title}, by {EVENTS}", ["what", ""])
+                page.measured(False, "not measured", said or why_not)
+            else:
+                keep_table(page, f"{name} {batch}", title, EVENTS, found, whole)
+            timed_networks.append((f"{name} {batch}", title, words, whole))
+    ways = list(PROFILERS)
+    for key, title, words, whole in timed_networks:
+        if work.program.left_s() < LEAST_S:
+            page.note("There was no time left for profilers.")
+            break
+        way, found = timed(work, ways, words)
+        if found and whole is not None:
+            keep_table(page, key, title, way, found, whole)
     page.note("Kernels are those of one run without capture, clocks and caches as that run finds them; the latency is that of a "
               "run that is captured where it can be. ncu and events run each kernel by itself, so that their sum has no gaps.")
+
+
+def keep_table(page, key, title, way, found, whole):
+    page.values[f"{key} by {way}"] = {"latency_ms": whole["latency_ms"], "nodes": whole.get("kernels"), "us": found}
+    add_table(page, title, way, found, whole["latency_ms"])

@@ -177,9 +177,17 @@ def bert_dyn(path, dtype=np.float32, **sizes):
 
 def feed(path, net):
     """Makes the network's input on a device, of one that is in host memory."""
-    made = Network(net.dtype, symbol=net.symbol)
     (name, shape), = net.inputs
-    made.save(path, made.node("Neg", [made.input(name, shape)], shape))
+    negation(path, Network(net.dtype, symbol=net.symbol), name, shape)
+
+
+def feed_like(path, name, x):
+    """The same for an input of these elements."""
+    negation(path, Network(x.dtype), name, x.shape)
+
+
+def negation(path, net, name, shape):
+    net.save(path, net.node("Neg", [net.input(name, shape)], shape))
 
 
 def tower(path, rows=4096, width=4096, products=4):

@@ -1,9 +1,20 @@
 """Writes ONNX models with NumPy alone: the few fields of onnx.proto that networks need."""
 
+import functools
+
 import numpy as np
 
 TYPES = {np.dtype(np.float32): 1, np.dtype(np.uint8): 2, np.dtype(np.int32): 6, np.dtype(np.int64): 7, np.dtype(np.float16): 10}
 MICROSOFT = "com.microsoft"
+
+
+# A prime, so that no row or column of a large weight is another one's again.
+BLOCK = 1048583
+
+
+@functools.cache
+def block():
+    return np.random.default_rng(1).standard_normal(BLOCK, np.float32)
 
 
 def varint(number):
@@ -35,9 +46,14 @@ def attribute(name, value):
 
 
 def tensor(name, array):
-    array = np.ascontiguousarray(array)
+    return b"".join(pieces_of_tensor(name, array))
+
+
+def pieces_of_tensor(name, array):
+    """What stands before the elements, and these, which are not copied."""
     dims = b"".join(field(1, int(dim)) for dim in array.shape)
-    return dims + field(2, TYPES[array.dtype]) + field(8, name) + field(9, array.tobytes())
+    before = dims + field(2, TYPES[array.dtype]) + field(8, name) + varint(9 << 3 | 2) + varint(array.nbytes)
+    return before, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def value_info(name, dtype, shape):
@@ -75,7 +91,17 @@ class Network:
         return name
 
     def weight(self, shape, scale):
-        return self.constant((self.random.standard_normal(shape) * scale).astype(self.dtype))
+        """Random, each from a place of its own in one block of numbers, over and over where it is larger: to draw all of a large network's
+        would take seconds."""
+        count = int(np.prod(shape))
+        start = int(self.random.integers(0, BLOCK))
+        made = np.empty(count, self.dtype)
+        # One round of the block is scaled and rounded, and copied from there on.
+        first = np.concatenate((block()[start:start + count], block()[:max(0, min(start, start + count - BLOCK))]))
+        made[:len(first)] = first * np.float32(scale)
+        for at in range(BLOCK, count, BLOCK):
+            made[at:at + BLOCK] = made[:min(BLOCK, count - at)]
+        return self.constant(made.reshape(shape))
 
     def node(self, op_type, inputs, shape, domain="", more_outputs=(), **attributes):
         """Returns the first output; `more_outputs` are the names of others, of which no shape is known."""
@@ -93,11 +119,15 @@ class Network:
         return (self.symbol, *shape[1:]) if self.symbol else shape
 
     def save(self, path, *outputs):
-        graph = b"".join(field(1, parts) for _, parts in self.nodes) + field(2, "network")
-        graph += b"".join(field(5, tensor(name, array)) for name, array in self.weights)
-        graph += b"".join(field(11, value_info(name, self.input_dtypes.get(name, self.dtype), self.written(shape)))
-                          for name, shape in self.inputs)
-        graph += b"".join(field(12, value_info(name, self.dtype, self.written(self.shapes[name]))) for name in outputs)
+        graph = [field(1, parts) for _, parts in self.nodes] + [field(2, "network")]
+        for name, array in self.weights:
+            before, elements = pieces_of_tensor(name, array)
+            graph += [varint(5 << 3 | 2) + varint(len(before) + len(elements)) + before, elements]
+        graph += [field(11, value_info(name, self.input_dtypes.get(name, self.dtype), self.written(shape)))
+                  for name, shape in self.inputs]
+        graph += [field(12, value_info(name, self.dtype, self.written(self.shapes[name]))) for name in outputs]
         imports = b"".join(field(8, field(1, domain) + field(2, 1 if domain else self.opset)) for domain in sorted(self.domains))
         with open(path, "wb") as file:
-            file.write(field(1, 8) + field(7, graph) + imports)
+            file.write(field(1, 8) + varint(7 << 3 | 2) + varint(sum(map(len, graph))))
+            file.writelines(graph)
+            file.write(imports)

@@ -16,12 +16,12 @@ import checks
 import figures
 import kernels
 from page import Results
-from programs import OutOfTime
+from programs import DeviceGone, OutOfTime
 
 # Name, what it does, and its limit in seconds. Whether anything works at all comes first, then what is most asked for, and what
 # may hang or is of use only where the rest works last: a machine may be there for some of them only.
 PHASES = {
-    "limits": (figures.limits, 60), "first": (checks.first, 90), "networks": (figures.benchmark, 300),
+    "limits": (figures.limits, 60), "first": (checks.first, 150), "networks": (figures.benchmark, 300),
     "models": (checks.whole_models, 180), "kernels": (kernels.kernels, 170), "operators": (checks.operators, 300),
     "networks_float32": (figures.benchmark_float32, 420), "decoding": (figures.decoding, 60), "overhead": (figures.overhead, 120),
     "placements": (checks.random_placements, 120), "faults": (checks.faults, 120), "overlap": (figures.overlap, 60),
@@ -30,6 +30,7 @@ PHASES = {
 NEED_PEER = {"networks", "networks_float32"}
 # A phase that has less is not begun: it would take the place of what an earlier call has found of it.
 LEAST_S = 15
+LEAST_OF = {"operators": 120}
 
 
 class PeerSearch:
@@ -106,7 +107,9 @@ def run_phase(program, results, name, quick, limit):
             function(Work(program, page, results, folder, quick))
         page.end("done")
     except OutOfTime:
-        page.end(f"stopped after its limit of {limit or usual} s")
+        page.end(f"stopped after its limit of {limit or usual:.3g} s")
+    except DeviceGone as error:
+        page.end(f"the device does not answer any more: {error}"[:300])
     except Exception as error:  # whatever it is, the other phases are to run
         traceback.print_exc()
         page.end(f"failed: {type(error).__name__}: {error}"[:300])
@@ -114,37 +117,65 @@ def run_phase(program, results, name, quick, limit):
         program.deadline = None
 
 
+# What takes no more than the driver, and does not know the provider.
+WITHOUT_PROVIDER = ("limits",)
+
+
 def device_name(program):
     devices = program.device()["devices"]
-    return devices[0]["name"] if devices else "no device"
+    if devices:
+        return devices[0]["name"]
+    found, _ = program.probe("alive")
+    return found["name"] if found else "no device"
 
 
 def head_of(program, command, device):
     smi = shutil.which("nvidia-smi")
-    driver = program.execute([smi, "--query-gpu=driver_version", "--format=csv,noheader"], most_s=20).stdout.split() if smi else []
-    return [f"By `{command}`, {datetime.date.today().isoformat()}: {device}, driver {driver[0] if driver else 'not known'}, "
+    made = program.run([smi, "--query-gpu=driver_version,persistence_mode", "--format=csv,noheader"], None, 20) if smi else None
+    lines = made.stdout.splitlines() if made is not None and made.returncode == 0 else []
+    driver, persistence = (lines[0].split(", ") + ["not known"])[:2] if lines else ("not known", "not known")
+    head = [f"By `{command}`, {datetime.date.today().isoformat()}: {device}, driver {driver}, persistence mode {persistence}, "
             f"{platform.machine()}, {os.cpu_count()} CPUs."]
+    found, why = program.libraries()
+    if found is None:
+        return [*head, "", f"Which of CUDA's libraries run is not known: {why}"]
+    rows = [f"{name} {each['version']} ({each['path']})" if "version" in each else f"{name}: {each['reason']}"
+            for name, each in found.items()]
+    return [*head, "", f"The provider's libraries: {', '.join(rows)}."]
 
 
 def run_all(program, report, quick, names=(), folder="gpu_check_results", limit=None, total=None, rest=False):
     """Runs the phases that are named, or all; with `rest` those of them that no earlier call has done on this device. The page is of
-    these and of what the folder has of earlier calls; it is written anew with every row."""
+    these and of what the folder has of earlier calls; it is written anew with every row. A device that does not answer any more ends
+    the call."""
     end = None if total is None else time.monotonic() + total
+    program.seed_caches()
+    with program.held():
+        return run_each(program, report, quick, names, folder, limit, end, rest)
+
+
+def run_each(program, report, quick, names, folder, limit, end, rest):
     command = " ".join(["gpu_check run", *(["--quick"] if quick else []), *(["--rest"] if rest else []),
                         *(f"--phase {name}" for name in names)])
     device = device_name(program)
     results = Results(folder, list(PHASES), report, head_of(program, command, device), device)
     wanted = [name for name in names or PHASES if not (rest and results.is_done(name))]
+    if program.missing:
+        results.head += ["", f"The provider has no device, so that only {', '.join(WITHOUT_PROVIDER)} could run: {program.missing}"]
+        wanted = [name for name in wanted if name in WITHOUT_PROVIDER]
     program.peer = search_peer(program) if NEED_PEER.intersection(wanted) else None
     for name in wanted:
         left = None if end is None else end - time.monotonic()
-        if left is not None and left < LEAST_S:
-            print(f"gpu_check: phase {name} is left out: the time of --total is over", flush=True)
+        if left is not None and left < LEAST_OF.get(name, LEAST_S):
+            print(f"gpu_check: phase {name} is left out: of the time of --total {left:.0f} s are left", flush=True)
             continue
         usual = limit or PHASES[name][1]
         run_phase(program, results, name, quick, usual if left is None else min(usual, left))
+        if program.gone:
+            print(f"gpu_check: no other phase is begun: {program.gone}", flush=True)
+            break
     if program.peer is not None:
         program.peer.end()
     results.write_page()
     print(f"gpu_check: {report} is written; {results.failures()} failed", flush=True)
-    return 1 if results.failures() else 0
+    return 1 if results.failures() or program.missing else 0

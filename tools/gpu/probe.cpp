@@ -1,3 +1,5 @@
+// gpu_probe alive | hold
+// gpu_probe libraries ENGINE
 // gpu_probe limits [--quick] [--warm-up SECONDS]
 // gpu_probe model FILE [--feed FILE] [--provider NAME] [--set KEY=VALUE] [--dim NAME=N] [--runs N] [--warm-up SECONDS]
 //     [--one-run marked|traced]
@@ -56,24 +58,31 @@ Request parse(const std::vector<std::string>& words) {
   return request;
 }
 
+const std::map<std::string, Json (*)(const Request&)> kCommands = {
+    {"alive", [](const Request&) { return device_is_alive(); }},
+    {"hold", [](const Request&) { return hold_device(); }},
+    {"libraries", [](const Request& request) { return libraries_of(request.model); }},
+    {"limits", device_limits},
+    {"model", [](const Request& request) {
+       return request.one_run.empty() ? model_times(request) : one_run(request);
+     }}};
+
 int run(const std::vector<std::string>& words) {
   const std::string command = words.empty() ? "" : words[0];
   Request request;
   try {
-    if (command != "limits" && command != "model")
-      throw std::invalid_argument("the first word is 'limits' or 'model'");
+    if (kCommands.count(command) == 0)
+      throw std::invalid_argument("the first word is one of alive, hold, libraries, limits, model");
     request = parse(words);
-    if ((command == "model") != !request.model.empty())
-      throw std::invalid_argument("'model' wants one file, 'limits' none");
+    const bool wants_file = command == "model" || command == "libraries";
+    if (wants_file != !request.model.empty())
+      throw std::invalid_argument("'" + command + "' wants " + (wants_file ? "one file" : "none"));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpu_probe: %s\n", error.what());
     return kWrongRequest;
   }
   try {
-    const Json result = command == "limits"       ? device_limits(request)
-                        : request.one_run.empty() ? model_times(request)
-                                                  : one_run(request);
-    std::puts(result.dump().c_str());
+    std::puts(kCommands.at(command)(request).dump().c_str());
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpu_probe: %s\n", error.what());

@@ -35,6 +35,15 @@ Json model_times(const Request& request);
 /// provider's own events say of its nodes ("traced").
 Json one_run(const Request& request);
 
+/// That the device does what it is asked for, and its name. Throws where it fails, and does not return where the device hangs.
+Json device_is_alive();
+
+/// Keeps the device initialised until standard input ends. Not where one process alone may use it.
+Json hold_device();
+
+/// By name: version and file of CUDA's libraries that `engine`, a shared library, links. Needs no device.
+Json libraries_of(const std::string& engine);
+
 /// The element in the middle.
 double median(std::vector<double> numbers);
 
