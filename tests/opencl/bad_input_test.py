@@ -74,6 +74,13 @@ class BadInput(program.ProgramTest):
             self.assertIn("warning", text)
             self.assertIn(folder, text)
 
+    def test_that_there_is_no_folder_for_a_cache_is_a_warning(self):
+        nowhere = {"HOME": "", "XDG_CACHE_HOME": "", "POCL_CACHE_DIR": str(self.folder / "pocl")}
+        text = self.run_relu("--providers", "opencl", environment=nowhere)
+        self.assertIn("neither XDG_CACHE_HOME nor HOME is a folder", text)
+        self.assertIn("opencl", text)
+        self.assertNotIn("XDG", self.run_relu("--providers", "opencl", "--set", "provider.opencl.cache_dir=off", environment=nowhere))
+
     def test_programs_are_kept_where_the_option_says(self):
         self.assertEqual(self.run_relu("--providers", "opencl", "--set", "provider.opencl.cache_dir=kept"), "")
         self.assertEqual(len(self.files(self.folder / "kept")), 1)

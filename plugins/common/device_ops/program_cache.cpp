@@ -67,7 +67,16 @@ std::string cache_folder(const std::string& option) {
   const char* const cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && *cache == '/') return cache + folder;
   const char* const home = std::getenv("HOME");
-  return home != nullptr && *home == '/' ? std::string(home) + "/.cache" + folder : "";
+  if (home != nullptr && *home == '/') return std::string(home) + "/.cache" + folder;
+  static std::atomic<bool> is_told{false};
+  if (!is_told.exchange(true)) {
+    const std::string text = sdk::message(
+        "provider '", provider_name(),
+        "' keeps no kernels, so each process compiles and tunes them again: neither "
+        "XDG_CACHE_HOME nor HOME is a folder; set one, or option cache_dir ('off' for none)");
+    sdk::host().log(BP_LOG_WARNING, text.data(), text.size());
+  }
+  return "";
 }
 
 std::string ProgramCache::path_of(const std::string& key) const {

@@ -38,7 +38,7 @@ class ProgramCache {
 };
 
 /// What option `cache_dir` means: "auto" is $XDG_CACHE_HOME/backplane/<provider>, or ~/.cache/backplane/<provider>
-/// (empty without either); "off" is empty; anything else a folder.
+/// (empty without either, which is logged once); "off" is empty; anything else a folder.
 std::string cache_folder(const std::string& option);
 
 }  // namespace backplane::device_ops
