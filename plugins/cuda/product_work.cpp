@@ -48,6 +48,23 @@ ProductWork::ProductWork(Device& device, std::string label, ProductPlan plan, Ch
   if (plan_.calls.back().is_rest) rest_ = prepare(batch % kMostBatch, choosing);
 }
 
+std::uint64_t ProductWork::workspace_bytes() const {
+  const std::uint64_t bias = bias_bytes(std::min(plan_.product.batch, kMostBatch));
+  return bias == 0 ? library_bytes_ : bias_place() + bias;
+}
+
+std::uint64_t ProductWork::bias_place() const {
+  constexpr std::uint64_t kAlignment = 256;
+  return (library_bytes_ + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::uint64_t ProductWork::bias_bytes(std::int64_t batch) const {
+  const Product& product = plan_.product;
+  if (!product.has_bias) return 0;
+  return static_cast<std::uint64_t>(((batch - 1) * product.bias_batch_step + product.columns) *
+                                    sdk::element_bytes(product.result));
+}
+
 ProductWork::Prepared ProductWork::prepare(std::int64_t batch, Choosing choosing) {
   ProductStore& store = device_.products();
   Product product = plan_.product;
@@ -63,7 +80,7 @@ ProductWork::Prepared ProductWork::prepare(std::int64_t batch, Choosing choosing
 
 std::unique_ptr<const PreparedProduct> ProductWork::prepare(const LibraryProduct& form,
                                                             const ProductAlgorithm& algorithm) {
-  workspace_bytes_ = std::max(workspace_bytes_, algorithm.workspace_bytes);
+  library_bytes_ = std::max(library_bytes_, algorithm.workspace_bytes);
   return device_.products().library().prepare(
       form, algorithm, plan_.product.factor,
       plan_.product.has_addend ? plan_.product.addend_factor : 0);
@@ -77,7 +94,7 @@ void ProductWork::compute(const sdk::ComputeContext& ctx) const {
   first.d = address_of(plan_.y, ctx);
   if (plan_.product.has_addend) first.c = address_of(plan_.c, ctx);
   if (plan_.product.has_bias) first.bias = address_of(plan_.bias, ctx);
-  if (workspace_bytes_ > 0) first.workspace = address_of(plan_.workspace, ctx);
+  if (workspace_bytes() > 0) first.workspace = address_of(plan_.workspace, ctx);
   try {
     if (plan_.spare_bytes > 0 && first.a % least_alignment(plan_.product.type) != 0) {
       const Address spare = address_of(plan_.spare, ctx);
@@ -93,6 +110,15 @@ void ProductWork::compute(const sdk::ComputeContext& ctx) const {
       at.d = first.d + call.y;
       at.bias = first.bias + call.bias;
       at.c = plan_.product.has_addend ? first.c + call.y : at.d;
+      if (plan_.product.has_bias && at.bias % kLibraryAlignment != 0) {
+        // Algorithms that are offered for such a bias have been seen to fault on it all the same: "misaligned address".
+        const Address place = first.workspace + bias_place();
+        const std::int64_t batch = plan_.product.batch;
+        device_.context().copy(
+            stream.handle(), place, at.bias,
+            bias_bytes(call.is_rest ? batch % kMostBatch : std::min(batch, kMostBatch)));
+        at.bias = place;
+      }
       const Address bits = at.a | at.b | at.c | at.d | at.bias;
       const Prepared& form = call.is_rest ? rest_ : whole_;
       const PreparedProduct* const prepared =

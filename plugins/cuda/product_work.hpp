@@ -36,8 +36,8 @@ class ProductWork final : public device_ops::PreparedWork {
   /// Errors: BP_UNSUPPORTED when the library has no algorithm.
   ProductWork(Device& device, std::string label, ProductPlan plan, Choosing choosing);
   void compute(const sdk::ComputeContext& ctx) const override;
-  /// From the plan's workspace on.
-  std::uint64_t workspace_bytes() const { return workspace_bytes_; }
+  /// From the plan's workspace on: the library's, and behind it room for a bias that is not aligned.
+  std::uint64_t workspace_bytes() const;
 
  private:
   struct Prepared {
@@ -49,10 +49,14 @@ class ProductWork final : public device_ops::PreparedWork {
   std::unique_ptr<const PreparedProduct> prepare(const LibraryProduct& form,
                                                  const ProductAlgorithm& algorithm);
 
+  std::uint64_t bias_place() const;
+  /// From the first matrix's bias to the end of the last one's, in a call of so many; 0 where there is none.
+  std::uint64_t bias_bytes(std::int64_t batch) const;
+
   Device& device_;
   std::string label_;
   ProductPlan plan_;
-  std::uint64_t workspace_bytes_ = 0;
+  std::uint64_t library_bytes_ = 0;
   Prepared whole_, rest_;
 };
 

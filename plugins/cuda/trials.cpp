@@ -1,6 +1,9 @@
 #include "plugins/cuda/trials.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "plugins/cuda/device.hpp"
@@ -17,6 +20,9 @@ constexpr double kWorthwhile = 0.97;
 /// all of them are on the stream: a library's call takes the host up to some 10 us, and so many copies a device that moves 3 TB/s 300 us.
 constexpr std::uint64_t kShortNs = 200'000, kShortRuns = 8, kDelayBytes = std::uint64_t{16} << 20;
 constexpr int kDelayCopies = 24;
+
+/// A run that takes longer than so many forms may take counts as one that never ends: 10 s, usually.
+constexpr std::uint64_t kLostForms = 50;
 
 constexpr std::uint64_t kPieceAlignment = 256;
 
@@ -43,8 +49,8 @@ void Trials::spend(std::uint64_t ns) {
 class Comparison::Ground {
  public:
   /// Errors: BP_OUT_OF_MEMORY and others of the driver's.
-  Ground(Device& device, const std::vector<std::uint64_t>& operand_bytes)
-      : device_(device), context_(device.context()) {
+  Ground(Device& device, const std::vector<std::uint64_t>& operand_bytes, std::uint64_t run_ns)
+      : device_(device), context_(device.context()), run_ns_(run_ns) {
     std::uint64_t bytes = 0;
     for (const std::uint64_t each : operand_bytes) bytes += padded(each);
     operand_memory_ = device.allocate(BP_MEMORY_DEVICE, std::max<std::uint64_t>(bytes, 1));
@@ -103,11 +109,34 @@ class Comparison::Ground {
       context_.record(end_, stream_);
     } catch (...) {
       // What it has put there before it failed, the next one is not to be measured with.
-      context_.synchronize(stream_);
+      context_.record(end_, stream_);
+      wait();
       throw;
     }
-    context_.synchronize(stream_);
+    wait();
     return context_.nanoseconds_between(begin_, end_) / runs;
+  }
+
+  /// For what was put on the stream before `end_`. Not longer than anything takes that is to be tried: the first run of a
+  /// proposal is the one that may never end, and nobody could tell which it was.
+  void wait() {
+    using Clock = std::chrono::steady_clock;
+    constexpr std::uint64_t kBusyPolls = 1000;  // then it is the processor's time that counts
+    const Clock::time_point last = Clock::now() + std::chrono::nanoseconds(run_ns_);
+    for (std::uint64_t polls = 0; !context_.is_done(end_); ++polls) {
+      if (polls < kBusyPolls) continue;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      if (Clock::now() < last) continue;
+      const std::string text = sdk::message(
+          "device lost: of the ways that a library proposes one was run to measure it, and did not "
+          "end in ",
+          run_ns_ / 1'000'000,
+          " ms; option tuning=off of provider 'cuda' takes the first way that works");
+      // At once, since what waits for the device on the way out may never come back.
+      sdk::host().log(BP_LOG_ERROR, text.data(), text.size());
+      throw sdk::Error(BP_DEVICE_LOST, text);
+    }
+    context_.synchronize(stream_);
   }
 
   void close() noexcept {
@@ -118,6 +147,7 @@ class Comparison::Ground {
 
   Device& device_;
   Context& context_;
+  std::uint64_t run_ns_;
   std::unique_ptr<Buffer> operand_memory_, workspace_, delay_;
   std::vector<Address> operands_;
   StreamHandle stream_ = nullptr;
@@ -183,7 +213,8 @@ bool Comparison::reach_ground() {
   if (trials_ == nullptr) return false;
   if (ground_ != nullptr) return true;
   try {
-    ground_ = std::make_unique<Ground>(trials_->device(), operand_bytes_);
+    ground_ = std::make_unique<Ground>(trials_->device(), operand_bytes_,
+                                       kLostForms * trials_->form_ns());
   } catch (const sdk::Error& error) {
     if (error.code() == BP_DEVICE_LOST) throw;
     trials_ = nullptr;

@@ -274,6 +274,23 @@ TEST_F(CudaTest, AddressesThatAreNotAlignedTakeTheOtherAlgorithm) {
   EXPECT_EQ(run.run(4), matmul_reference(a, b));
 }
 
+TEST_F(CudaTest, ABiasThatIsNotAlignedIsCopiedToAPlaceThatIs) {
+  const OpenDevice device = open();
+  const HostTensor a = numbers({3, 4}, 1), b = numbers({4, 5}, 2), row = numbers({5}, 3);
+  NodeUnderTest node(kPrivateDomain, "FusedMatMul", 1);
+  node.input(BP_FLOAT, a.dims).input(BP_FLOAT, b.dims).input(BP_FLOAT, row.dims).outputs(1);
+  stand_in().proposals = {{{1}, 1000}};
+  NodeOnDevice run(device, node, device.kernel("FusedMatMul", kPrivateDomain), {a, b, row});
+  EXPECT_EQ(run.kernel().workspace_bytes(), 1024 + 5 * sizeof(float)) << "behind the library's";
+  std::vector<float> want = matmul_reference(a, b);
+  for (std::size_t i = 0; i < want.size(); ++i) want[i] += row.as<float>()[i % 5];
+  for (const std::uint64_t offset : {0, 16, 4}) {
+    const std::vector<float> got = run.run(offset);
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << offset;
+    EXPECT_EQ(stand_in().count_of_run("copy"), offset == 4 ? 2u : 1u) << "one is the result's";
+  }
+}
+
 TEST_F(CudaTest, WhereTheLibraryHasNoAlgorithmForOtherAddressesOnlyTheyAreRefused) {
   stand_in().least_alignment = kLibraryAlignment;
   const OpenDevice device = open();

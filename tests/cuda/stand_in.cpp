@@ -430,6 +430,9 @@ class StandInProduct final : public PreparedProduct {
     for (const Address address : {at.a, at.b, at.c, at.d, at.bias}) {
       if (address % product_.alignment != 0) throw std::logic_error("an address is not aligned");
     }
+    // Whatever was promised: cuBLASLt has been seen to offer algorithms that fault on such a one.
+    if (product_.has_bias && at.bias % kLibraryAlignment != 0)
+      throw std::logic_error("the bias is not aligned");
     put(stream, [product = product_, factor = factor_, addend_factor = addend_factor_, at] {
       multiply(product, factor, addend_factor, at);
       return true;

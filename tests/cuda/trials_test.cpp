@@ -379,6 +379,22 @@ TEST_F(TrialsTest, WhereAllAlgorithmsOfAProductFailTheReasonIsTheLibrarys) {
   }
 }
 
+TEST_F(TrialsTest, ARunThatDoesNotEndIsALostDevice) {
+  settings_.trials.form_ns = 400'000;  // a fiftieth
+  stand_in().proposals = {{{1}, 0}, {{2}, 0}};
+  const std::unique_ptr<Device> device = new_process();
+  stand_in().holds = true;
+  try {
+    device->products().choose(small_product(), Choosing::kByTime);
+    ADD_FAILURE() << "it came back";
+  } catch (const sdk::Error& error) {
+    EXPECT_EQ(error.code(), BP_DEVICE_LOST);
+    EXPECT_NE(std::string(error.what()).find("did not end in 20 ms"), std::string::npos)
+        << error.what();
+  }
+  stand_in().holds = false;
+}
+
 TEST_F(TrialsTest, TheFastestPlanOfAnAttentionIsTakenAndWhereAllFailItIsRefused) {
   set_ways({2 * kSecond, kSecond});
   const auto find = [](Device& device) {

@@ -149,7 +149,10 @@ class Handles {
  private:
   void close() noexcept {
     for (const Slot& slot : slots_) {
-      if (slot.handle != nullptr) cudnnDestroy(slot.handle);
+      if (slot.handle == nullptr) continue;
+      // The stream that it was given last may be gone by now.
+      cudnnSetStream(slot.handle, nullptr);
+      cudnnDestroy(slot.handle);
     }
   }
 
