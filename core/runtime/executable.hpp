@@ -161,7 +161,7 @@ class Executable : public Body {
   template <class Attempt>
   auto with_generations(const PlanMemo* memo, const Attempt& attempt);
   void run_or_prepare(const RunValues& feeds, const RunValues& fetches, const RunSettings& settings,
-                      void (Executable::*attempt)(const Run&));
+                      void (Executable::*work)(const Run&));
   std::vector<ValueState> plan_body_of(const std::shared_ptr<Generation>& generation,
                                        const std::vector<ValueState>& feeds,
                                        const BodyPlaces& places);
