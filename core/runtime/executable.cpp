@@ -172,8 +172,7 @@ void Executable::attempt_preparing(const Run& run) {
 }
 
 void Executable::run_or_prepare(const RunValues& feeds, const RunValues& fetches,
-                                const RunSettings& settings,
-                                void (Executable::*work)(const Run&)) {
+                                const RunSettings& settings, void (Executable::*work)(const Run&)) {
   HostViewWishes own_wishes;
   HostViewWishes& wishes = settings.memo != nullptr ? settings.memo->wishes : own_wishes;
   with_generations(settings.memo, [&](const std::shared_ptr<Generation>& generation) {

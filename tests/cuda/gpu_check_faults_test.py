@@ -93,7 +93,8 @@ class Faults(GpuCheckTest):
             self.skipTest("gpu_probe was not built")
         broken = self.broken_where(lambda words: "capture=auto" in words or ("bench" in words and "capture=off" not in words))
         builds = {"resnet50_dyn": {"size": 32, "stages": (1, 1, 1, 1)}, "bert_dyn": {"layers": 1, "tokens": 8}}
-        with unittest.mock.patch.object(self, "stand_in", lambda: broken), unittest.mock.patch.object(kernels, "BATCHES", {"bert_dyn": (1,)}), \
+        with unittest.mock.patch.object(self, "stand_in", lambda: broken), \
+                unittest.mock.patch.object(kernels, "BATCHES", {"bert_dyn": (1,)}), \
                 unittest.mock.patch.object(figures, "QUICK_SIZES", builds), unittest.mock.patch.object(figures, "BATCHES", (2,)), \
                 unittest.mock.patch.object(kernels, "find", lambda _: None), \
                 unittest.mock.patch.object(phases.Work, "why_no_peer", lambda _: "there is none"):
@@ -201,13 +202,15 @@ class Faults(GpuCheckTest):
         self.assertEqual({file.name: file.stat().st_mtime_ns for file in made}, before)
 
     def test_limits_are_measured_where_the_provider_has_no_device(self):
-        found = self.small_tree('''case $1 in alive) echo '{"name": "One"}';; limits) cat %s;; *) exit 3;; esac''' % (self.folder / "limits.json"))
+        limits = self.folder / "limits.json"
+        found = self.small_tree('''case $1 in alive) echo '{"name": "One"}';; limits) cat %s;; *) exit 3;; esac''' % limits)
         (self.folder / "limits.json").write_text(json.dumps(LIMITS))
         found.device, found.missing = lambda: {"devices": [], "reason": "libcudnn.so.9"}, "libcudnn.so.9"
         code = phases.run_all(found, self.folder / "page.md", True, folder=self.folder / "results")
         text = (self.folder / "page.md").read_text()
         self.assertEqual(code, 1)
-        for words in ("only limits could run: libcudnn.so.9", "| limits | done |", "4.0 TFLOP/s", "| first | not run | | | |", ": One, driver"):
+        for words in ("only limits could run: libcudnn.so.9", "| limits | done |", "4.0 TFLOP/s", "| first | not run | | | |",
+                      ": One, driver"):
             self.assertIn(words, text)
 
     def test_the_libraries_that_run_are_told_with_their_files(self):
