@@ -236,16 +236,18 @@ TEST_F(PlacementTest, CutKeepsWhatLeadsToTheFetches) {
 /// Kernels of the same operators whose authors say how long they take.
 template <int kRelu, int kAdd>
 sdk::KernelList kernels_that_take() {
-  const auto entry = [](const char* op) { return std::move(sdk::op(op).name(op)); };
-  return {entry("Relu")
+  return {sdk::op("Relu")
+              .name("stub:Relu")
               .cost([](const sdk::Node&, bp_cost& cost) { cost.exec_ns = kRelu; })
-              .kernel<StubKernel>(),
-          entry("Add")
+              .template kernel<StubKernel>(),
+          sdk::op("Add")
+              .name("stub:Add")
               .match([](const sdk::Node& node) {
-                if (node.name() == "refused") sdk::unsupported("this one is not taken");
+                if (std::string_view(node.name()) == "refused")
+                  sdk::unsupported("this one is not taken");
               })
               .cost([](const sdk::Node&, bp_cost& cost) { cost.exec_ns = kAdd; })
-              .kernel<StubKernel>()};
+              .template kernel<StubKernel>()};
 }
 
 TEST_F(PlacementTest, WhatKernelsSayTheyCostDecidesWhereCostsDo) {
