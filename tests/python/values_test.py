@@ -128,7 +128,7 @@ class Strings(unittest.TestCase):
     def test_what_is_no_text_is_refused(self):
         session = InferenceSession(identity(TensorProto.STRING, [2]))
         self.assertEqual(session.run(None, {"x": ["a", "b"]})[0].tolist(), ["a", "b"])
-        with self.assertRaisesRegex(InvalidArgument, "element 1 is int"):
+        with self.assertRaisesRegex(InvalidArgument, "element 1 of the input 'x' is int"):
             session.run(None, {"x": np.array(["a", 3], object)})
         with self.assertRaisesRegex(InvalidArgument, r"'x' is a tensor\(string\)"):
             session.run(None, {"x": np.zeros(2)})
@@ -284,6 +284,18 @@ class Feeds(unittest.TestCase):
                 scalar.run(None, {"x": wrong})
         with self.assertRaisesRegex(InvalidArgument, "out of its range"):
             InferenceSession(identity(TensorProto.UINT8, [])).run(None, {"x": 300})
+        for number, least, most in ((TensorProto.INT64, -(2**63), 2**63 - 1), (TensorProto.UINT64, 0, 2**64 - 1)):
+            whole = InferenceSession(identity(number, ["N"]))
+            self.assertEqual(whole.run(None, {"x": [most]})[0].tolist(), [most])
+            self.assertEqual(whole.run(None, {"x": [least]})[0].tolist(), [least])
+            for wrong in (least - 1, most + 1, -(2**63) if least == 0 else 2**64 - 1):
+                with self.subTest(number=number, wrong=wrong), self.assertRaisesRegex(InvalidArgument, r"'x' is a tensor\(u?int64\)"):
+                    whole.run(None, {"x": [wrong]})
+        for number in (TensorProto.INT4, TensorProto.UINT4):
+            small = InferenceSession(identity(number, [2]))
+            self.assertEqual(small.run(None, {"x": [0, 7]})[0].astype(int).tolist(), [0, 7])
+            with self.assertRaisesRegex(InvalidArgument, "out of its range"):
+                small.run(None, {"x": [0, -9]})
         with self.assertRaises(InvalidArgument):
             self.session.run(None, {"x": [[1, 2], [3]]})
 

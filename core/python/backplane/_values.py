@@ -286,10 +286,10 @@ def _check_bits(array: np.ndarray, element: ElementType) -> None:
 
 # ---- From Python ----
 
-def tensor_of(array: np.ndarray, element: ElementType) -> Value:
-    """A tensor over an array, which has been checked to hold such elements."""
+def tensor_of(array: np.ndarray, element: ElementType, name: str = "the array") -> Value:
+    """A tensor over an array, which has been checked to hold such elements; `name` begins messages."""
     if element.number == STRING:
-        return _strings_of(array)
+        return _strings_of(array, name)
     given, shape, address = array, array.shape, array.ctypes.data
     if not array.flags.c_contiguous or address % element.alignment:
         array = array.copy()
@@ -305,7 +305,7 @@ def tensor_of(array: np.ndarray, element: ElementType) -> Value:
     return Value(out.value, array)
 
 
-def _strings_of(array: np.ndarray) -> Value:
+def _strings_of(array: np.ndarray, name: str = "the array") -> Value:
     value = Value.zeros(array.shape, STRING)
     handle = value._handle
     flat = array.reshape(-1).tolist() if array.dtype.kind in "UST" else array.reshape(-1)
@@ -313,7 +313,7 @@ def _strings_of(array: np.ndarray) -> Value:
         if isinstance(text, str):
             text = text.encode("utf-8", "surrogateescape")
         elif not isinstance(text, bytes):
-            raise InvalidArgument(f"element {index} is {type(text).__name__}, no text: {text!r}")
+            raise InvalidArgument(f"element {index} of {name} is {type(text).__name__}, no text: {text!r}")
         lib.check(lib.value_set_string(handle, index, text, len(text)))
     return value
 
@@ -352,7 +352,8 @@ def array_of(data: Any, element: ElementType, name: str) -> np.ndarray:
         raise _wrong_type(name, element, f"a list or number that is {untyped.dtype}", "give an array")
     with np.errstate(all="ignore"):
         array = untyped.astype(element.dtype)
-    if kind in "iu" and not (array.astype(untyped.dtype) == untyped).all():
+    # Of numbers of 64 bits the way back gives what was there even where the sign is not the same.
+    if kind in "iu" and not ((array.astype(untyped.dtype) == untyped) & ((array < 0) == (untyped < 0))).all():
         raise _wrong_type(name, element, "a number that is out of its range", "give numbers that it holds")
     return array
 
@@ -366,7 +367,7 @@ def value_of(data: Any, type: TypeOfValue, name: str) -> Value:
     if isinstance(data, Value):
         return data
     if type.kind == "tensor" and type.element is not None:
-        return tensor_of(array_of(data, type.element, name), type.element)
+        return tensor_of(array_of(data, type.element, name), type.element, name)
     if type.kind == "seq":
         if isinstance(data, (str, bytes, dict)) or not isinstance(data, Iterable):
             raise InvalidArgument(f"{name} is a {type.text}, and was given {_name(data)}: give a list")
@@ -402,14 +403,14 @@ def _restored(type_text: str, content: Any) -> Value:
 
 
 def _map_of(data: dict, type: TypeOfValue, name: str) -> Value:
-    keys = tensor_of(array_of(list(data), type.key, f"a key of {name}").reshape(-1), type.key)
+    keys = tensor_of(array_of(list(data), type.key, f"a key of {name}").reshape(-1), type.key, f"the keys of {name}")
     inner = type.inner
     if inner.kind == "tensor" and inner.element is not None:  # one number for each key
         listed = [one.item() if isinstance(one, (np.ndarray, np.generic)) and np.ndim(one) == 0 else one for one in data.values()]
         for key, one in data.items():
             if isinstance(one, (np.ndarray, np.generic)):
                 array_of(one, inner.element, f"the value of {key!r} in {name}")
-        values = tensor_of(array_of(listed, inner.element, f"a value of {name}"), inner.element)
+        values = tensor_of(array_of(listed, inner.element, f"a value of {name}"), inner.element, f"the values of {name}")
     else:
         sequence = TypeOfValue(f"seq({inner.text})")
         values = value_of(list(data.values()), sequence, f"the values of {name}")
