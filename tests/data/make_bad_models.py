@@ -225,6 +225,13 @@ def add_broken_nodes(folder):
     bad("too_many_inputs", node("Relu", ["x", "x"], ["y"]))
     bad("too_few_inputs", node("Add", ["x"], ["y"]))
     bad("required_input_empty", node("Add", ["x", ""], ["y"]))
+    for op_type in ("Sum", "Max", "Min", "Mean"):  # whose inputs are variadic
+        for place, inputs in enumerate((["", "x"], ["x", ""], ["x", "x", "", "x"])):
+            left_out = f"input {inputs.index('')} is left out"
+            bad(f"{op_type.lower()}_input_empty_{place}", node(op_type, inputs, ["y"]), left_out)
+    bad("concat_input_empty", node("Concat", ["x", ""], ["y"], axis=0), "input 1 is left out")
+    einsum = node("Einsum", ["x", ""], ["y"], equation="ij,ij->ij")
+    bad("einsum_input_empty", einsum, "input 1 is left out")
     bad("too_many_outputs", node("Relu", ["x"], ["y", "z"]))
     weights = [(WEIGHT, np.ones((2, 3), np.int64))]
     bad("input_types_differ", node("Add", ["x", WEIGHT], ["y"]), weights=weights)
