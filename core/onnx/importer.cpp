@@ -103,8 +103,8 @@ void list_body_nodes(Graph& graph, const std::string& scope, std::vector<Origina
 Model to_model(::onnx::ModelProto proto, TensorReader& tensors, const SchemaRegistry& schemas,
                const ImportOptions& options) {
   check_header(proto);
-  normalize(proto);
   accept_private_operators(proto, options);
+  normalize(proto);
   Opsets opsets = Opsets::of(proto);
   Model model;
   model.original = original_nodes(proto.graph());

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/onnx/model_file.hpp"
+#include "core/onnx/private_operators.hpp"
 #include "core/runtime/session.hpp"
 
 namespace backplane::core {
@@ -113,6 +114,7 @@ void Session::save_optimized() {
            "): only this device and version of Backplane's provider can run it; keep the model "
            "that it was made from");
   saved.metadata[kPrivateWarningKey] = warning;
+  saved.metadata[kPrivateContentsKey] = private_contents(saved);
   save_model(saved, path, ExternalContents::Auto, true);
   environment_->logger().warning(path, ": ", warning);
 }

@@ -238,11 +238,85 @@ def checked(path):
         return False
 
 
+def edits():
+    """(name, edit) of a saved model whose convolution is the provider's own."""
+    def convolution(model):
+        return next(n for n in model.graph.node if n.op_type == "Conv")
+
+    def weight(model):
+        return next(t for t in model.graph.initializer if t.name == convolution(model).input[1])
+
+    def attribute(model):
+        for entry in convolution(model).attribute:
+            if entry.type == onnx.AttributeProto.INTS:
+                entry.ints[0] += 1
+
+    def second_bias(model):
+        model.graph.initializer.append(numpy_helper.from_array(np.zeros(1, np.float32), "of_one"))
+        node = convolution(model)
+        node.input.extend([""] * (3 - len(node.input)))
+        node.input[2] = "of_one"
+
+    def half_weight(model):
+        halves = numpy_helper.to_array(weight(model)).astype(np.float16)
+        weight(model).CopyFrom(numpy_helper.from_array(halves, weight(model).name))
+
+    def drop_hash(model):
+        kept = [p for p in model.metadata_props if p.key != "backplane.private_contents"]
+        del model.metadata_props[:]
+        model.metadata_props.extend(kept)
+
+    yield "an attribute", attribute
+    yield "no weight", lambda model: convolution(model).input.__setitem__(1, "")
+    yield "another bias", second_bias
+    yield "a weight of 16 bits", half_weight
+    yield "dims of the weight", lambda model: weight(model).dims.__setitem__(0, weight(model).dims[0] - 1)
+    yield "the type of x", lambda model: setattr(model.graph.input[0].type.tensor_type, "elem_type", TensorProto.UINT8)
+    yield "the opset", lambda model: setattr(model.opset_import[0], "version", model.opset_import[0].version + 1)
+    yield "no hash", drop_hash
+
+
+def check_edited(folder, problems):
+    """What holds a provider's own operators loads as it was saved, stored anew too, and is refused once it is edited."""
+    random = np.random.default_rng(3)
+    weight = numpy_helper.from_array(random.standard_normal((8, 3, 3, 3)).astype(np.float32), "w")
+    large = numpy_helper.from_array(random.standard_normal((16, 8, 3, 3)).astype(np.float32), "large")
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], "first", pads=[1, 1, 1, 1]),
+             helper.make_node("Relu", ["c"], ["r"], "relu"),
+             helper.make_node("Conv", ["r", "large"], ["y"], "second", pads=[1, 1, 1, 1])]
+    source, target = folder / "fused_source.onnx", folder / "fused.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "net", [value("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+                                                  [value("y", TensorProto.FLOAT, [1, 16, 8, 8])], [weight, large]),
+                                ir_version=8, opset_imports=[helper.make_opsetid("", 18)]), source)
+    reason = inspect(source, f"optimized_model_path={target}")
+    saved = onnx.load(target)
+    assert any(n.domain for n in saved.graph.node), "the provider was expected to fuse"
+    anew = folder / "fused_anew.onnx"
+    onnx.save(saved, anew)
+    outside = folder / "fused_outside.onnx"
+    onnx.save(onnx.load(target), outside, save_as_external_data=True, location="fused_outside.bin")
+    for path in (target, anew, outside):
+        reason = reason or inspect(path)
+        if reason:
+            problems.append(f"{path.name}: {reason}")
+    count = 3
+    for name, edit in edits():
+        count += 1
+        model = onnx.load(target)
+        edit(model)
+        edited = folder / "edited.onnx"
+        onnx.save(model, edited)
+        reason = inspect(edited) or "loads"
+        if "edited.onnx" not in reason or "was edited after it was saved" not in reason or "made from" not in reason:
+            problems.append(f"edited ({name}): {reason}")
+    return count
+
+
 def main():
     problems = []
     with tempfile.TemporaryDirectory(prefix="backplane_save_") as name:
         folder = pathlib.Path(name)
-        count = check_made(folder, problems) + check_networks(folder, problems) + check_node_cases(folder, problems)
+        count = check_made(folder, problems) + check_edited(folder, problems) + check_networks(folder, problems) + check_node_cases(folder, problems)
     for problem in problems:
         print(problem)
     print(f"{count - len(problems)} passed, {len(problems)} failed, 0 skipped")
