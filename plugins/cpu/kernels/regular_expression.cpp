@@ -384,18 +384,24 @@ RegularExpression::RegularExpression(std::string_view pattern) {
   compiler.emit(Step::Match);
 }
 
-// Adds the steps that take a character, and Match, that can be reached from `start` without one.
-std::int32_t RegularExpression::follow(std::int32_t start, bool word_before, bool word_after,
-                                       bool at_begin, bool at_end, std::int32_t* list,
-                                       std::int32_t count, std::int32_t* marks,
-                                       std::int32_t generation, std::int32_t* stack) const {
+/// Steps that the automaton is at, each once, and where the match begins that brought it there: the first place that did.
+/// They are in the order of these places.
+struct RegularExpression::Threads {
+  std::int32_t *steps, *starts;
+  std::int32_t count = 0;
+};
+
+// Adds the steps that take a character, and Match, that can be reached from `step` without one.
+void RegularExpression::follow(std::int32_t step, std::int32_t start, const Place& place,
+                               Threads& threads, std::int32_t* marks, std::int32_t generation,
+                               std::int32_t* stack) const {
   std::int32_t depth = 0;
-  const auto push = [&](std::int32_t step) {
-    if (marks[step] == generation) return;
-    marks[step] = generation;
-    stack[depth++] = step;
+  const auto push = [&](std::int32_t reached) {
+    if (marks[reached] == generation) return;
+    marks[reached] = generation;
+    stack[depth++] = reached;
   };
-  push(start);
+  push(step);
   while (depth > 0) {
     const std::int32_t at = stack[--depth];
     const Instruction& instruction = program_[static_cast<std::size_t>(at)];
@@ -403,68 +409,77 @@ std::int32_t RegularExpression::follow(std::int32_t start, bool word_before, boo
     switch (instruction.step) {
       case Step::Set:
       case Step::Match:
-        list[count++] = at;
+        threads.steps[threads.count] = at;
+        threads.starts[threads.count++] = start;
         continue;
       case Step::Split:
         push(instruction.other);
         break;
       case Step::Begin:
-        passes = at_begin;
+        passes = place.at_begin;
         break;
       case Step::End:
-        passes = at_end;
+        passes = place.at_end;
         break;
       case Step::WordEdge:
-        passes = word_before != word_after;
+        passes = place.word_before != place.word_after;
         break;
       case Step::NoWordEdge:
-        passes = word_before == word_after;
+        passes = place.word_before == place.word_after;
         break;
       case Step::Jump:
         break;
     }
     if (passes) push(instruction.next);
   }
-  return count;
 }
 
-std::int64_t RegularExpression::longest_match(std::u32string_view points, std::size_t begin,
-                                              std::int32_t* scratch) const {
+// All places where a match may begin are tried at once. Of two that lead to the same step at the same point, what follows
+// is the same for both: the first is kept.
+RegularExpression::Match RegularExpression::search(std::u32string_view points, std::size_t begin,
+                                                   bool anchored, std::int32_t* scratch) const {
   const std::size_t size = program_.size();
-  std::int32_t *current = scratch, *next = scratch + size, *marks = next + size,
-               *stack = marks + size;
+  Threads current{scratch, scratch + size}, next{scratch + 2 * size, scratch + 3 * size};
+  std::int32_t *marks = scratch + 4 * size, *stack = marks + size;
   std::fill(marks, marks + size, -1);
-  const auto is_match = [this](std::int32_t at) {
-    return program_[static_cast<std::size_t>(at)].step == Step::Match;
+  const auto takes = [](const Instruction& instruction, char32_t point) {
+    return instruction.step == Step::Set &&
+           std::any_of(
+               instruction.ranges.begin(), instruction.ranges.end(),
+               [&](const auto& range) { return point >= range.first && point <= range.second; });
   };
-  bool word_after = begin < points.size() && is_word(points[begin]);
-  std::int32_t count = follow(0, begin > 0 && is_word(points[begin - 1]), word_after, begin == 0,
-                              begin == points.size(), current, 0, marks, 0, stack);
-  std::int64_t longest = -1;
+  const auto is_word_at = [&](std::size_t i) { return i < points.size() && is_word(points[i]); };
+  Place place{begin > 0 && is_word_at(begin - 1), is_word_at(begin), begin == 0,
+              begin == points.size()};
+  Match best;
   for (std::size_t i = begin;; ++i) {
-    if (std::any_of(current, current + count, is_match)) longest = static_cast<std::int64_t>(i);
-    if (i == points.size() || count == 0) return longest;
-    const bool word_before = word_after, at_end = i + 1 == points.size();
-    word_after = !at_end && is_word(points[i + 1]);
-    std::int32_t found = 0;
-    for (std::int32_t k = 0; k < count; ++k) {
-      const Instruction& instruction = program_[static_cast<std::size_t>(current[k])];
-      if (instruction.step != Step::Set) continue;
-      const bool taken = std::any_of(
-          instruction.ranges.begin(), instruction.ranges.end(),
-          [&](const auto& range) { return points[i] >= range.first && points[i] <= range.second; });
-      if (!taken) continue;
-      found = follow(instruction.next, word_before, word_after, false, at_end, next, found, marks,
-                     static_cast<std::int32_t>(i - begin) + 1, stack);
+    const auto at = static_cast<std::int32_t>(i - begin);
+    if (i == begin || (!anchored && best.end < 0)) follow(0, at, place, current, marks, at, stack);
+    for (std::int32_t k = 0; k < current.count; ++k) {
+      const std::int32_t start = current.starts[k];
+      if (program_[static_cast<std::size_t>(current.steps[k])].step != Step::Match) continue;
+      if (!anchored && start == at) continue;  // an empty match
+      if (best.end < 0 || start <= best.begin) best = {start, at};
+    }
+    const bool ended = current.count == 0 && (anchored || best.end >= 0);
+    if (i == points.size() || ended) break;
+    place = {place.word_after, is_word_at(i + 1), false, i + 1 == points.size()};
+    next.count = 0;
+    for (std::int32_t k = 0; k < current.count; ++k) {
+      if (best.end >= 0 && current.starts[k] > best.begin) break;
+      const Instruction& instruction = program_[static_cast<std::size_t>(current.steps[k])];
+      if (takes(instruction, points[i]))
+        follow(instruction.next, current.starts[k], place, next, marks, at + 1, stack);
     }
     std::swap(current, next);
-    count = found;
   }
+  const auto offset = static_cast<std::int64_t>(begin);
+  return best.end < 0 ? Match() : Match{best.begin + offset, best.end + offset};
 }
 
 bool RegularExpression::full_match(std::string_view text, std::int32_t* scratch) const {
   const std::u32string points = decode_utf8(text);
-  return longest_match(points, 0, scratch) == static_cast<std::int64_t>(points.size());
+  return search(points, 0, true, scratch).end == static_cast<std::int64_t>(points.size());
 }
 
 }  // namespace backplane::cpu

@@ -20,14 +20,19 @@ class RegularExpression {
   explicit RegularExpression(std::string_view pattern);
 
   /// int32 places of scratch memory that a match needs.
-  std::size_t scratch_size() const { return program_.size() * 4; }
+  std::size_t scratch_size() const { return program_.size() * 6; }
 
   /// Whether the whole of `text` (UTF-8) matches.
   bool full_match(std::string_view text, std::int32_t* scratch) const;
 
-  /// The end of the longest match in `points` that begins at `begin`; -1 where none does.
-  std::int64_t longest_match(std::u32string_view points, std::size_t begin,
-                             std::int32_t* scratch) const;
+  /// The points [begin, end) that match; none: end is -1.
+  struct Match {
+    std::int64_t begin = 0, end = -1;
+  };
+  /// Of the matches in `points` from `begin` on that are not empty, those that begin first, and the longest of them.
+  Match find(std::u32string_view points, std::size_t begin, std::int32_t* scratch) const {
+    return search(points, begin, false, scratch);
+  }
 
   enum class Step : std::uint8_t { Set, Split, Jump, Begin, End, WordEdge, NoWordEdge, Match };
   using Ranges = std::vector<std::pair<char32_t, char32_t>>;
@@ -41,9 +46,16 @@ class RegularExpression {
   static constexpr std::size_t kMaxProgram = 20000;
 
  private:
-  std::int32_t follow(std::int32_t start, bool word_before, bool word_after, bool at_begin,
-                      bool at_end, std::int32_t* list, std::int32_t count, std::int32_t* marks,
-                      std::int32_t generation, std::int32_t* stack) const;
+  /// What lies around a place between two points.
+  struct Place {
+    bool word_before, word_after, at_begin, at_end;
+  };
+  struct Threads;
+
+  Match search(std::u32string_view points, std::size_t begin, bool anchored,
+               std::int32_t* scratch) const;
+  void follow(std::int32_t step, std::int32_t start, const Place& place, Threads& threads,
+              std::int32_t* marks, std::int32_t generation, std::int32_t* stack) const;
 
   std::vector<Instruction> program_;
 };

@@ -28,14 +28,11 @@ class Splitter {
   /// body(begin, end) of each match from the left, the longest ones; empty ones are skipped.
   template <class Body>
   void each_match(Points text, std::int32_t* scratch, const Body& body) const {
-    for (std::size_t at = 0; at < text.size();) {
-      const std::int64_t end = expression_.longest_match(text, at, scratch);
-      if (end <= static_cast<std::int64_t>(at)) {
-        ++at;
-        continue;
-      }
-      body(at, static_cast<std::size_t>(end));
-      at = static_cast<std::size_t>(end);
+    RegularExpression::Match match = expression_.find(text, 0, scratch);
+    while (match.end >= 0) {
+      const auto end = static_cast<std::size_t>(match.end);
+      body(static_cast<std::size_t>(match.begin), end);
+      match = expression_.find(text, end, scratch);
     }
   }
 
