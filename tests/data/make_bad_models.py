@@ -245,6 +245,26 @@ def add_broken_nodes(folder):
     folder.bad("line_break_in_name", model([broken_name]), "NoSuchOp")
 
 
+def add_sizes_out_of_range(folder):
+    """Numbers that no memory and no time suffice for, in a few bytes of a file."""
+
+    def bad(name, wrong, *mentions, inputs=None, weights=(), opsets=None, **more):
+        proto = model([wrong], weights, inputs, [info("y", None)], opsets=opsets)
+        folder.bad(name, proto, *mentions, **more)
+
+    signal = {"inputs": [info("x", (1, 4, 1))], "needs_kernel": True}
+    length = (WEIGHT, np.array(2**36, np.int64))
+    dft = node("DFT", ["x", WEIGHT], ["y"])
+    bad("dft_too_long", dft, NODE, "length is too large: 68719476736", weights=[length], **signal)
+    frames = [("step", np.array(1, np.int64)), length]
+    stft = node("STFT", ["x", "step", "", WEIGHT], ["y"])
+    bad("stft_too_long", stft, NODE, "frame_length is too large", weights=frames, **signal)
+    both = {"": 18, "com.microsoft": 1}
+    tokens = [info("x", ("rows", "tokens"), INT64), info("scores", ("rows", 6))]
+    repeat = node("NGramRepeatBlock", ["x", "scores"], ["y"], domain="com.microsoft", ngram_size=10**9)
+    bad("ngram_too_long", repeat, NODE, "ngram_size is 1000000000", "up to 256", inputs=tokens, opsets=both)
+
+
 def add_broken_classic_models(folder):
     """Attributes of trees, support vectors and linear models that contradict each other."""
     imports = {"": OPSET, "ai.onnx.ml": 3}
@@ -496,6 +516,7 @@ def main():
         add_broken_versions,
         add_broken_graphs,
         add_broken_nodes,
+        add_sizes_out_of_range,
         add_broken_classic_models,
         add_broken_tensors,
         add_broken_external_data,

@@ -34,6 +34,8 @@ def ngrams():
     more = {"open_axes": {0: (0, 1), 1: (0, 1)}}
     for size in (1, 2, 3, 4):
         yield Case(f"of{size}", op, [tokens, reals(3, 6)], {"ngram_size": size}, **more)
+    huge = {"ngram_size": 1_000_000_000}  # which repeats nothing, and is no reason for so many nodes
+    yield Case("of_more", op, [tokens, reals(3, 6)], huge, forms=("static",))
     for length in (1, 2, 3):
         yield Case(f"few{length}", op, [tokens[:, :length].copy(), reals(3, 6)], {"ngram_size": 3}, **more)
 

@@ -8,6 +8,8 @@
 namespace backplane::ops_test {
 namespace {
 
+constexpr std::int64_t kLongest = std::int64_t{1} << 28;  // transform
+
 const OpCase kRows[] = {
     {.name = "SpectrumOfAnImpulseIsFlat",
      .node = {.op_type = "DFT", .opset = 20},
@@ -30,6 +32,15 @@ const OpCase kRows[] = {
      .inputs = {f32({2, 3}, {1, 2, 3, 4, 6, 8}), constant(i64({}, {1})),
                 constant(f32({2}, {1, 1}))},
      .outputs = {f32({2, 2, 2, 2}, {3, 0, -1, 0, 5, 0, -1, 0, 10, 0, -2, 0, 14, 0, -2, 0})}},
+    {.name = "NoTransformsOfAnyLength",
+     .node = {.op_type = "DFT", .opset = 20},
+     .inputs = {f32({0, 4, 1}, {}), constant(i64({}, {kLongest - 1}))},
+     .outputs = {f32({0, kLongest - 1, 2}, {})}},
+    {.name = "NoFramesOfAnyLength",
+     .node = {.op_type = "STFT", .opset = 17, .attributes = {{"onesided", 1}}},
+     .inputs = {f32({1, 4, 1}, {1, 2, 3, 4}), constant(i64({}, {1})), absent(),
+                constant(i64({}, {kLongest - 1}))},
+     .outputs = {f32({1, 0, kLongest / 2, 2}, {})}},
     {.name = "SymmetricHannWindow",
      .node = {.op_type = "HannWindow", .opset = 17, .attributes = {{"periodic", 0}}},
      .inputs = {constant(i64({}, {3}))},
@@ -54,6 +65,17 @@ const OpCase kRefusals[] = {
                 constant(i64({}, {kGreatest / 2}))},
      .outputs = {f32({0, 0, 0, 0}, {})},
      .refusal = "too large"},
+    {.name = "TransformOfMoreThanTheLongest",
+     .node = {.op_type = "DFT", .opset = 20},
+     .inputs = {f32({1, 4, 1}, {1, 2, 3, 4}), constant(i64({}, {kLongest + 1}))},
+     .outputs = {f32({0, 0, 0}, {})},
+     .refusal = "the transform's length is too large: 268435457"},
+    {.name = "FrameOfMoreThanTheLongest",
+     .node = {.op_type = "STFT", .opset = 17},
+     .inputs = {f32({1, 16, 1}, std::vector<double>(16, 1)), constant(i64({}, {2})), absent(),
+                constant(i64({}, {kLongest + 1}))},
+     .outputs = {f32({0, 0, 0, 0}, {})},
+     .refusal = "frame_length is too large: 268435457"},
     {.name = "WindowThatCannotBeCounted",
      .node = {.op_type = "HannWindow", .opset = 17},
      .inputs = {constant(i64({}, {kGreatest}))},

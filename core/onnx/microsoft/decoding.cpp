@@ -1,5 +1,6 @@
 // NGramRepeatBlock: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 #include <limits>
+#include <optional>
 
 #include "core/onnx/function_operator.hpp"
 
@@ -11,6 +12,14 @@ namespace {
 void write_ngram_repeat_block(BodyWriter& body) {
   const std::int64_t size = body.int_of("ngram_size");
   if (size < 1) invalid("ngram_size is ", size, "; it must be at least 1");
+  const std::optional<std::int64_t> length = body.dim(0, 1);
+  if (length && size > *length) {
+    body.output(0, body.op("Identity", {body.in(1)}));
+    return;
+  }
+  constexpr std::int64_t kMostSize = 256;  // each has nodes of its own
+  if (size > kMostSize)
+    body.refuse("ngram_size is ", size, ", where up to ", kMostSize, " are handled");
   constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto tokens = body.in(0);

@@ -21,6 +21,7 @@ Complex root(std::int64_t part, std::int64_t whole) {
 
 std::vector<Complex> half_circle(std::int64_t n) {
   std::vector<Complex> roots;
+  roots.reserve(static_cast<std::size_t>(n / 2));
   for (std::int64_t j = 0; j < n / 2; ++j) roots.push_back(root(j, n));
   return roots;
 }
@@ -39,6 +40,9 @@ Fourier::Fourier(std::int64_t length) : length_(length) {
   }
   padded_ = 1;
   while (padded_ < 2 * length - 1) padded_ *= 2;
+  // All of it before the work begins: where there is no room, that is said at once.
+  filter_.reserve(static_cast<std::size_t>(padded_));
+  chirp_.reserve(static_cast<std::size_t>(length));
   roots_ = half_circle(padded_);
   for (std::int64_t n = 0; n < length; ++n) {
     chirp_.push_back(root(n * n % (2 * length), 2 * length));  // reduced: the angle stays exact

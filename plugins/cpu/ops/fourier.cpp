@@ -19,9 +19,9 @@ std::int64_t scalar_of(const char* what, const sdk::Tensor& tensor, std::int64_t
   return values[0];
 }
 
-/// A transform's length. Past the greatest its tables have no room, however little is transformed.
+/// A transform's length. Tables of the greatest take gigabytes, however little is transformed.
 std::int64_t checked_length(const char* what, common::Checked length) {
-  constexpr std::int64_t kLongest = std::int64_t{1} << 40;
+  constexpr std::int64_t kLongest = std::int64_t{1} << 28;
   const std::int64_t value = length.at_most(kLongest, what);
   if (value < 1) sdk::invalid(what, " is ", value, "; it must be positive");
   return value;
@@ -132,7 +132,8 @@ class Dft {
     dims[static_cast<std::size_t>(axis)] = out;
     dims.back() = half ? 1 : 2;
     ctx.set_output(0, x.type(), dims);
-    Prepared prepared{Fourier(length),
+    const bool is_empty = common::checked_product(dims).value("DFT: the output") == 0;
+    Prepared prepared{is_empty ? Fourier() : Fourier(length),
                       x.type(),
                       common::product(x.dims(), 0, axis),
                       common::product(x.dims(), axis + 1, rank - 1),
@@ -223,8 +224,15 @@ class Stft {
     const std::int64_t frames = samples < length ? 0 : (samples - length) / step + 1;
     const std::int64_t bins = onesided_ ? length / 2 + 1 : length;
     ctx.set_output(0, signal.type(), sdk::Dims{signal.dim(0), frames, bins, 2});
-    Prepared prepared{Fourier(length), signal.type(), signal.dim(0), samples,
-                      frames,          step,          bins,          static_cast<int>(parts),
+    const bool is_empty = signal.dim(0) == 0 || frames == 0;
+    Prepared prepared{is_empty ? Fourier() : Fourier(length),
+                      signal.type(),
+                      signal.dim(0),
+                      samples,
+                      frames,
+                      step,
+                      bins,
+                      static_cast<int>(parts),
                       window.present()};
     reserve_lines(ctx, prepared.fourier);
     return prepared;
