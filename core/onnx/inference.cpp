@@ -225,6 +225,11 @@ class Inference {
 
 /// Makes `name` a value of this type that nothing else is known of.
 void Inference::bind(const std::string& name, const TypeProto& type) {
+  try {
+    (void)to_type(type);
+  } catch (const Error& error) {
+    throw error.within(text("the value ", quoted(name)));
+  }
   if (depth_ > 0) {
     Binding old{name, nullptr, nullptr, std::nullopt};
     if (const auto known = types_.find(name); known != types_.end()) old.type = known->second;

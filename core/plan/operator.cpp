@@ -59,7 +59,8 @@ RuntimeValuePtr describe_tensor(const bp_tensor* tensor, const std::string& what
   if (element_bits(type) == 0)
     invalid(what, " has element type ", tensor->dtype, "; strings go by `call`");
   if (tensor->rank < 0 || tensor->rank > kMaxRank || (tensor->rank > 0 && tensor->dims == nullptr))
-    invalid(what, " has rank ", tensor->rank, ", or no dims");
+    invalid(what, " has rank ", tensor->rank, ", or no dims; ranks up to ", kMaxRank,
+            " are possible");
   if (tensor->format != BP_FORMAT_PLAIN) invalid(what, " is in a private format");
   auto value = std::make_shared<RuntimeValue>();
   value->set_tensor(type, std::vector<std::int64_t>(tensor->dims, tensor->dims + tensor->rank));

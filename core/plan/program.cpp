@@ -444,9 +444,9 @@ void Program::ensure_kernel(NodeId id) {
   if (node.kernel) return;
   if (node.device < 0) {
     throw Error(Code::Unsupported,
-                text(node_words(graph(), id),
-                     " is too large to be evaluated while planning, and no provider takes it: ",
-                     describe(placed_.placement[static_cast<std::size_t>(id)].reasons)));
+                text("no provider takes it: ",
+                     describe(placed_.placement[static_cast<std::size_t>(id)].reasons),
+                     "; nor can it be evaluated while planning"));
   }
   create_kernel_of(id);
 }

@@ -259,10 +259,32 @@ def add_sizes_out_of_range(folder):
     frames = [("step", np.array(1, np.int64)), length]
     stft = node("STFT", ["x", "step", "", WEIGHT], ["y"])
     bad("stft_too_long", stft, NODE, "frame_length is too large", weights=frames, **signal)
+    rank = {"weights": [(WEIGHT, np.ones(68, np.int64))], "inputs": [info("x", (1,))]}
+    reshape = node("Reshape", ["x", WEIGHT], ["y"])
+    bad("rank_too_high", reshape, NODE, "rank 68", "up to 64", needs_kernel=True, **rank)
     both = {"": 18, "com.microsoft": 1}
     tokens = [info("x", ("rows", "tokens"), INT64), info("scores", ("rows", 6))]
     repeat = node("NGramRepeatBlock", ["x", "scores"], ["y"], domain="com.microsoft", ngram_size=10**9)
     bad("ngram_too_long", repeat, NODE, "ngram_size is 1000000000", "up to 256", inputs=tokens, opsets=both)
+    weights = [("codes", np.zeros((1, 1, 8), np.uint8)), ("scales", np.ones(1, np.float32))]
+    inner = {"weights": weights, "inputs": [info("x", (1, 16))], "opsets": both}
+    sizes = {"K": 16, "N": 2**40, "block_size": 16}
+    for op_type, more in (("MatMulNBits", {"bits": 4}), ("MatMulBnb4", {"quant_type": 0})):
+        product = node(op_type, ["x", "codes", "scales"], ["y"], domain="com.microsoft", **sizes, **more)
+        limit = "N is 1099511627776; both must be from 1 to 2147483648"
+        bad(f"{op_type.lower()}_too_wide", product, NODE, limit, **inner)
+
+
+def add_unknown_types_and_patterns(folder):
+    relu = node("Relu", ["x"], ["y"])
+    unknown = model([relu], inputs=[info("x", element_type=99)])
+    folder.bad("input_type_unknown", unknown, "the value 'x'", "number 99")
+    pattern = node("RegexFullMatch", [WEIGHT], ["y"], pattern="\\p{Greek}")
+    text = helper.make_tensor(WEIGHT, TensorProto.STRING, [1], [b"a"])
+    outputs = [info("y", (1,), TensorProto.BOOL)]
+    proto = model([pattern], [text], [], outputs, opsets={"": 20})
+    once = f"node '{NODE}' (RegexFullMatch): no provider takes it: "
+    folder.bad("pattern_refused", proto, once, "Greek", needs_kernel=True)
 
 
 def add_broken_classic_models(folder):
@@ -517,6 +539,7 @@ def main():
         add_broken_graphs,
         add_broken_nodes,
         add_sizes_out_of_range,
+        add_unknown_types_and_patterns,
         add_broken_classic_models,
         add_broken_tensors,
         add_broken_external_data,

@@ -7,6 +7,13 @@ namespace {
 
 using Name = BodyWriter::Name;
 
+constexpr std::int64_t kMost = std::int64_t{1} << 31;  // columns, depth, elements of a block
+
+void check_size(std::int64_t depth, std::int64_t columns) {
+  if (columns < 1 || columns > kMost || depth < 1 || depth > kMost)
+    invalid("K is ", depth, " and N is ", columns, "; both must be from 1 to ", kMost);
+}
+
 /// What MatMulNBits says of its weights.
 struct BlockWeights {
   std::int64_t columns, depth, block, bits, blocks;
@@ -15,12 +22,12 @@ struct BlockWeights {
 BlockWeights block_weights(const BodyWriter& body) {
   BlockWeights weights{body.int_of("N"), body.int_of("K"), body.int_of("block_size"),
                        body.int_of("bits"), 0};
-  constexpr std::int64_t kLeastBlock = 16, kMost = std::int64_t{1} << 31;
-  if (weights.columns < 1 || weights.columns > kMost || weights.depth < 1 || weights.depth > kMost)
-    invalid("K is ", weights.depth, " and N is ", weights.columns, "; both must be at least 1");
+  constexpr std::int64_t kLeastBlock = 16;
+  check_size(weights.depth, weights.columns);
   if (weights.block < kLeastBlock || weights.block > kMost ||
       (weights.block & (weights.block - 1)) != 0)
-    invalid("block_size is ", weights.block, "; it must be a power of two and at least 16");
+    invalid("block_size is ", weights.block, "; it must be a power of two from ", kLeastBlock,
+            " to ", kMost);
   if (weights.bits != 2 && weights.bits != 4 && weights.bits != kByteBits)
     body.refuse("bits is ", weights.bits, "; 2, 4 and 8 are supported");
   weights.blocks = (weights.depth + weights.block - 1) / weights.block;
@@ -112,10 +119,9 @@ const std::vector<double>& code_values(BodyWriter& body) {
 void write_matmul_bnb4(BodyWriter& body) {
   const std::int64_t columns = body.int_of("N"), depth = body.int_of("K");
   const std::int64_t block = body.int_of("block_size");
-  constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  if (columns < 1 || columns > kMost || depth < 1 || depth > kMost)
-    invalid("K is ", depth, " and N is ", columns, "; both must be at least 1");
-  if (block < 1 || block > kMost) invalid("block_size is ", block);
+  check_size(depth, columns);
+  if (block < 1 || block > kMost)
+    invalid("block_size is ", block, "; it must be from 1 to ", kMost);
   const std::int64_t count = columns * depth, blocks = (count + block - 1) / block;
   const Name low = body.op("BitwiseAnd", {body.in(1), body.scalar(DataType::UInt8, 15)});
   const Name high =
