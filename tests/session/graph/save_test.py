@@ -316,7 +316,8 @@ def main():
     problems = []
     with tempfile.TemporaryDirectory(prefix="backplane_save_") as name:
         folder = pathlib.Path(name)
-        count = check_made(folder, problems) + check_edited(folder, problems) + check_networks(folder, problems) + check_node_cases(folder, problems)
+        checks = (check_made, check_edited, check_networks, check_node_cases)
+        count = sum(check(folder, problems) for check in checks)
     for problem in problems:
         print(problem)
     print(f"{count - len(problems)} passed, {len(problems)} failed, 0 skipped")
