@@ -265,7 +265,7 @@ def add_sizes_out_of_range(folder):
     both = {"": 18, "com.microsoft": 1}
     tokens = [info("x", ("rows", "tokens"), INT64), info("scores", ("rows", 6))]
     repeat = node("NGramRepeatBlock", ["x", "scores"], ["y"], domain="com.microsoft", ngram_size=10**9)
-    bad("ngram_too_long", repeat, NODE, "ngram_size is 1000000000", "up to 256", inputs=tokens, opsets=both)
+    bad("ngram_too_long", repeat, NODE, "ngram_size is 1000000000", "up to 256", needs_kernel=True, inputs=tokens, opsets=both)
     weights = [("codes", np.zeros((1, 1, 8), np.uint8)), ("scales", np.ones(1, np.float32))]
     inner = {"weights": weights, "inputs": [info("x", (1, 16))], "opsets": both}
     sizes = {"K": 16, "N": 2**40, "block_size": 16}
