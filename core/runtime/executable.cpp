@@ -95,11 +95,11 @@ void Executable::release(Idle* idle) noexcept {
 
 void Executable::note(const std::shared_ptr<Generation>& generation,
                       const std::shared_ptr<const Segment>& segment,
-                      std::vector<std::uint64_t> arena_bytes) {
+                      const std::vector<std::uint64_t>& arena_bytes) {
   const std::lock_guard lock(mutex_);
   last_segment_ = segment;
   last_generation_ = generation;
-  arena_bytes_ = std::move(arena_bytes);
+  arena_bytes_ = arena_bytes;  // into the memory of the last ones: runs do not allocate
   last_noted_ = segment.get();
 }
 

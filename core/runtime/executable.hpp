@@ -173,7 +173,8 @@ class Executable : public Body {
                      int slot) const;
   void own_fetch(const Run& run, std::size_t fetch, const ValueState& state) const;
   void note(const std::shared_ptr<Generation>& generation,
-            const std::shared_ptr<const Segment>& segment, std::vector<std::uint64_t> arena_bytes);
+            const std::shared_ptr<const Segment>& segment,
+            const std::vector<std::uint64_t>& arena_bytes);
   void note_run(const Run& run, const std::shared_ptr<const Segment>& segment,
                 const RunContext& context);
   void replace_generation(const std::shared_ptr<Generation>& old, const KernelRefused& refused);
