@@ -43,7 +43,8 @@ const std::shared_ptr<PlanNode>& Executable::find_plan_of(const Run& run, RunCon
   if (memo->plan == nullptr || memo->generation != run.generation || memo->key != memo->scratch) {
     memo->plan = find_first_plan(run, &context);
     memo->generation = run.generation;
-    memo->key.swap(memo->scratch);  // nothing here throws: key and plan belong together
+    memo->key.swap(memo->scratch);  // nothing up to here throws: key and plan belong together
+    memo->scratch.reserve(memo->key.size());  // for the next run, which does not allocate
   }
   return memo->plan;
 }
