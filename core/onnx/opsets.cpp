@@ -52,10 +52,13 @@ std::string listed(const std::vector<std::string>& names) {
                    "; if it is a custom operator, give its library with --custom-ops"));
 }
 
+bool is_variadic(const ::onnx::OpSchema& schema) {
+  return !schema.inputs().empty() &&
+         schema.inputs().back().GetOption() == ::onnx::OpSchema::FormalParameterOption::Variadic;
+}
+
 /// ONNX's own check skips variadic inputs, none of which an operator of its own or of com.microsoft takes as optional.
 void check_variadic(const ::onnx::NodeProto& node, const ::onnx::OpSchema& schema) {
-  using Option = ::onnx::OpSchema::FormalParameterOption;
-  if (schema.inputs().empty() || schema.inputs().back().GetOption() != Option::Variadic) return;
   for (int i = static_cast<int>(schema.inputs().size()) - 1; i < node.input_size(); ++i) {
     if (node.input(i).empty())
       invalid(described(node), ": input ", i, " is left out, and must be given");
@@ -75,9 +78,11 @@ void verify(const ::onnx::NodeProto& node, const Opsets& opsets, const SchemaReg
   } catch (const std::exception& error) {
     invalid(described(node), ": ", single_line(error.what()));
   }
-  const bool is_custom = schemas.impl().custom(canonical_domain(node.domain()), node.op_type(),
-                                               opsets.version_for(node)) != nullptr;
-  if (!is_custom) check_variadic(node, schema);
+  if (is_variadic(schema)) {
+    const bool is_custom = schemas.impl().custom(canonical_domain(node.domain()), node.op_type(),
+                                                 opsets.version_for(node)) != nullptr;
+    if (!is_custom) check_variadic(node, schema);
+  }
   check_attributes(node);
 }
 

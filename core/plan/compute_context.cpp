@@ -25,9 +25,7 @@ bp_status* alloc_output(const bp_kctx* ctx, std::uint32_t output, std::int32_t r
       invalid("alloc_output: output ", output, " does not exist; the node has ", ctx->output_count);
     if (ctx->outputs[output]->kind == BP_VALUE_ABSENT)
       invalid("alloc_output: output ", output, " is left out by the node (see output_wanted)");
-    if (rank < 0 || rank > kMaxRank || (rank > 0 && dims == nullptr))
-      invalid("alloc_output: output ", output, " has rank ", rank, ", or no dims; ranks up to ",
-              kMaxRank, " are possible");
+    check_dims(rank, dims, "alloc_output: output ", output);
     // Every bp_value that the host shows is a RuntimeValue, and outputs are its to write.
     auto& value =
         const_cast<RuntimeValue&>(static_cast<const RuntimeValue&>(*ctx->outputs[output]));

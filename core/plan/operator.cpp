@@ -58,9 +58,7 @@ RuntimeValuePtr describe_tensor(const bp_tensor* tensor, const std::string& what
   const auto type = static_cast<DataType>(tensor->dtype);
   if (element_bits(type) == 0)
     invalid(what, " has element type ", tensor->dtype, "; strings go by `call`");
-  if (tensor->rank < 0 || tensor->rank > kMaxRank || (tensor->rank > 0 && tensor->dims == nullptr))
-    invalid(what, " has rank ", tensor->rank, ", or no dims; ranks up to ", kMaxRank,
-            " are possible");
+  check_dims(tensor->rank, tensor->dims, what);
   if (tensor->format != BP_FORMAT_PLAIN) invalid(what, " is in a private format");
   auto value = std::make_shared<RuntimeValue>();
   value->set_tensor(type, std::vector<std::int64_t>(tensor->dims, tensor->dims + tensor->rank));

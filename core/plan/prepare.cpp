@@ -61,9 +61,7 @@ bp_status* set_output(bp_prepare_ctx* ctx, std::uint32_t output, bp_dtype dtype,
                       const std::int64_t* dims) {
   return status_of([&] {
     OutputPlan& plan = context(ctx).output(output);
-    if (rank < 0 || rank > kMaxRank || (rank > 0 && dims == nullptr))
-      invalid("output ", output, " has rank ", rank, ", or no dims; ranks up to ", kMaxRank,
-              " are possible");
+    check_dims(rank, dims, "output ", output);
     const DataType type = element_type(output, dtype);
     std::vector<std::int64_t> sizes(dims, dims + rank);
     const auto bytes = storage_bytes(type, static_cast<std::uint64_t>(element_count(sizes)));

@@ -50,9 +50,7 @@ bp_status* add_constant(bp_rewrite* editor, const bp_constant_desc* desc) {
     bp_rewrite::Constant constant;
     constant.name = required(desc->name, "constant's name");
     const std::string what = "the constant " + core::quoted(constant.name);
-    if (desc->rank < 0 || desc->rank > kMaxRank || (desc->rank > 0 && desc->dims == nullptr))
-      invalid(what, " has rank ", desc->rank, ", or no dims; ranks up to ", kMaxRank,
-              " are possible");
+    check_dims(desc->rank, desc->dims, what);
     if (element_bits(static_cast<DataType>(desc->dtype)) == 0)
       invalid(what, " has the element type ", desc->dtype, ", which is not of numbers");
     check_array(desc->sources, desc->source_count, what + ": its sources");

@@ -71,11 +71,9 @@ LineProduct<std::uint8_t>::LineProduct(std::int64_t rows, std::int64_t depth, st
                                        ProductPrecision, Isa isa, unsigned threads)
     : product_(rows, depth, columns, isa, threads), loops_(&quantize_loops(isa)) {}
 
-// The scales of all columns lie behind the packed bytes.
 std::int64_t LineProduct<std::uint8_t>::packed_size() const {
   const std::uint64_t scales = static_cast<std::uint64_t>(product_.columns()) * sizeof(float);
-  return static_cast<std::int64_t>((align64(product_.packed_bytes()) + align64(scales)) /
-                                   sizeof(float));
+  return scales_place() + static_cast<std::int64_t>(align64(scales) / sizeof(float));
 }
 
 std::uint64_t LineProduct<std::uint8_t>::workspace_bytes() const {
@@ -94,7 +92,7 @@ void LineProduct<std::uint8_t>::pack(const Weights& weights, std::int64_t first,
   bytes.zero_offset = matrix * weights.zero_count;
   bytes.zero_step = weights.zero_count == 1 ? 0 : 1;
   product_.pack(bytes, packed, threads);
-  float* scales = packed + align64(product_.packed_bytes()) / sizeof(float);
+  float* scales = packed + scales_place();
   const float* from = weights.scales + matrix * weights.scale_count;
   for (std::int64_t j = 0; j < columns; ++j) scales[j] = from[weights.scale_count == 1 ? 0 : j];
 }
@@ -134,7 +132,7 @@ void LineProduct<std::uint8_t>::run(const float* a, const LiveRows& live, const 
   FinishSums finish;
   finish.floats = true;
   finish.to_floats.factor = range.scale;
-  finish.to_floats.scale = packed + align64(product_.packed_bytes()) / sizeof(float);
+  finish.to_floats.scale = packed + scales_place();
   finish.to_floats.scale_step = 1;
   finish.to_floats.bias = bias;
   product_.run(rows, 0, packed, finish, y, memory + product_.rows_bytes(product_.rows()), threads);

@@ -92,6 +92,10 @@ class LineProduct<std::uint8_t> {
 
  private:
   ByteRange range_of(const float* a, const LiveRows& live) const;
+  /// Of all columns, behind the packed bytes.
+  std::int64_t scales_place() const {
+    return static_cast<std::int64_t>(align64(product_.packed_bytes()) / sizeof(float));
+  }
   std::uint64_t row_bytes() const {
     return align64(static_cast<std::uint64_t>(product_.rows() * product_.depth()));
   }

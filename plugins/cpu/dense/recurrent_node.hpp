@@ -24,4 +24,23 @@ void check_recurrent_dims(const sdk::PrepareContext& ctx, std::uint32_t index, c
 /// Throws for a length that is not in [0, steps].
 void check_lengths(const sdk::Tensor& lengths, std::int64_t steps);
 
+/// All but the packed weights. `input(i)` and `output(i)` give elements, null for what is absent. Only an LSTM has cells.
+template <class T, class InputOf, class OutputOf>
+RecurrentArgs<T> recurrent_args(const sdk::ComputeContext& ctx, Cell cell, const InputOf& input,
+                                const OutputOf& output) {
+  using Input = RecurrentInput;
+  RecurrentArgs<T> args;
+  args.x = input(Input::kX);
+  args.bias = input(Input::kBiases);
+  if (ctx.has_input(Input::kLengths))
+    args.lengths = ctx.input(Input::kLengths).data<std::int32_t>();
+  args.initial_h = input(Input::kH);
+  if (cell == Cell::kLstm) args.initial_c = input(Input::kC);
+  if (cell == Cell::kLstm) args.peepholes = input(Input::kP);
+  args.y = output(0);
+  args.y_h = output(1);
+  if (cell == Cell::kLstm) args.y_c = output(2);
+  return args;
+}
+
 }  // namespace backplane::cpu

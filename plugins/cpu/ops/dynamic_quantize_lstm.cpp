@@ -23,18 +23,9 @@ class DynamicQuantizeLstm : RecurrentInput {
       const auto output = [&](std::uint32_t index) {
         return ctx.has_output(index) ? ctx.output(index).mutable_data<float>() : nullptr;
       };
-      RecurrentArgs<float> args;
-      args.x = input(kX);
+      RecurrentArgs<float> args = recurrent_args<float>(ctx, Cell::kLstm, input, output);
       args.w_packed = ctx.packed(0).data<float>();
       args.r_packed = ctx.packed(1).data<float>();
-      args.bias = input(kBiases);
-      if (ctx.has_input(kLengths)) args.lengths = ctx.input(kLengths).data<std::int32_t>();
-      args.initial_h = input(kH);
-      args.initial_c = input(kC);
-      args.peepholes = input(kP);
-      args.y = output(0);
-      args.y_h = output(1);
-      args.y_c = output(2);
       layer.run(args, ctx.workspace().mutable_data<char>(), ctx.threads());
     }
   };

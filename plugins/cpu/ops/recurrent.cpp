@@ -52,16 +52,7 @@ class RecurrentKernel : RecurrentInput {
           return tensor.mutable_data<W>();
         }
       };
-      RecurrentArgs<W> args;
-      args.x = input(kX);
-      args.bias = input(kBiases);
-      if (ctx.has_input(kLengths)) args.lengths = ctx.input(kLengths).data<std::int32_t>();
-      args.initial_h = input(kH);
-      if (kCell == Cell::kLstm) args.initial_c = input(kC);
-      if (kCell == Cell::kLstm) args.peepholes = input(kP);
-      args.y = output(0);
-      args.y_h = output(1);
-      if (kCell == Cell::kLstm) args.y_c = output(2);
+      RecurrentArgs<W> args = recurrent_args<W>(ctx, kCell, input, output);
       args.w_packed = weights(ctx, 0, w_packed, input, take);
       args.r_packed = weights(ctx, 1, r_packed, input, take);
       layer.run(args, workspace, ctx.threads());
