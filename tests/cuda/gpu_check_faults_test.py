@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tarfile
 import time
 import unittest.mock
@@ -185,10 +186,12 @@ class Faults(GpuCheckTest):
         self.assertFalse((seeded.tree / "cache/backplane/cuda/a.program").exists(), "what is there stays as it is")
 
     def test_packed_kernels_are_those_that_the_provider_asks_for(self):
-        """By the provider itself with the real compiler, on a device that is only described: with the packed ones it compiles nothing."""
+        """By the provider itself with the real compiler, on a device that is only described: with the packed ones it compiles nothing.
+        The Python that packs has no packages of its own."""
         if not (program.BUILD / "tests/cuda_planning/cuda.so").exists():
             self.skipTest("tests/cuda_planning was not built")
-        tree = self.tree("few")
+        packages = pathlib.Path(np.__file__).parents[1]
+        tree = self.tree(kernels_of="few", python=(sys.executable, "-S"), words=("--numpy", packages))
         with tarfile.open(tree / "kernels.tar.xz") as archive:
             packed = {each.name: archive.extractfile(each).read() for each in archive}
         self.assertTrue(packed)

@@ -72,9 +72,9 @@ class OnTheCpu(Program):
 
 
 class GpuCheckTest(program.ProgramTest):
-    def tree(self, kernels_of="none"):
+    def tree(self, *, kernels_of="none", python=(sys.executable,), words=()):
         packed = self.folder / "tree.tar.gz"
-        made = subprocess.run([sys.executable, GPU_CHECK, "pack", packed, "--build", program.BUILD, "--kernels", kernels_of],
+        made = subprocess.run([*python, GPU_CHECK, "pack", packed, "--build", program.BUILD, "--kernels", kernels_of, *words],
                               capture_output=True, text=True, check=False)
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertLess(packed.stat().st_size, 55_000_000)
