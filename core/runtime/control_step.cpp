@@ -65,8 +65,8 @@ void BodyRunner::provide(std::size_t fetch, const ValueState& state, int space,
                    to_string(state.dims), " where ", to_string(value.dims), " was planned"));
 }
 
-CarriedValues::CarriedValues(const DeviceSet& devices, SpaceCopies& copies, std::size_t count)
-    : devices_(devices), copies_(copies), current_(count), next_(count), places_(count) {}
+CarriedValues::CarriedValues(SpaceCopies& copies, std::size_t count)
+    : copies_(copies), current_(count), next_(count), places_(count) {}
 
 RuntimeValue& CarriedValues::free_place(std::size_t index) {
   for (const std::unique_ptr<RuntimeValue>& place : places_[index]) {

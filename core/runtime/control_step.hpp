@@ -80,7 +80,7 @@ class BodyRunner final : public FetchMemory {
 /// Values that turns carry: where each is now, and memory for what comes next.
 class CarriedValues {
  public:
-  CarriedValues(const DeviceSet& devices, SpaceCopies& copies, std::size_t count);
+  CarriedValues(SpaceCopies& copies, std::size_t count);
 
   /// Before the first turn.
   void begin(std::size_t index, RuntimeValue& initial) { current_[index] = &initial; }
@@ -96,7 +96,6 @@ class CarriedValues {
  private:
   bool is_place_of(std::size_t index, const RuntimeValue& value) const;
 
-  const DeviceSet& devices_;
   SpaceCopies& copies_;
   std::vector<RuntimeValue*> current_, next_;
   std::vector<std::vector<std::unique_ptr<RuntimeValue>>> places_;  ///< by index

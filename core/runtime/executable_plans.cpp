@@ -117,21 +117,22 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
                                                 const std::vector<bool>& fetched) {
   const Program& program = *run.generation->program;
   std::vector<SharedState> values = from.segment->values;
-  std::vector<Border> available = context.left();
+  const std::vector<Border> left = context.left().borders();
+  std::vector<Border> available = left;
   for (const Border& feed : borders_of_feeds(program, run.settings.places))
     available.push_back(feed);
   PlanKey key;
-  for (const Border& border : context.left()) {
+  for (const Border& border : left) {
     SharedState& known = values[static_cast<std::size_t>(border.value)];
     if (known->kind != ValueState::Kind::Pending) continue;
-    const RuntimeValue& value = *context.left_value(border.value, border.space);
+    const RuntimeValue& value = *context.left().find(border.value, border.space);
     ValueState state = state_of(value);
     state.space = border.space;
     known = std::move(state);
     append_shape(key, value);
   }
   for (const ValueId id : from.segment->wants_value) {
-    const RuntimeValue* value = context.left_value(id, kHostSpace);
+    const RuntimeValue* value = context.left().find(id, kHostSpace);
     for (std::size_t i = 0; value == nullptr && i < run.feeds.size(); ++i) {
       if (program.feeds()[i] == id) value = run.feeds[i];
     }

@@ -17,7 +17,7 @@ class LoopStep : public ControlStep {
         node_(node),
         copies_(devices),
         runner_(body_, plan_.places[0], devices),
-        carried_(devices, copies_, plan_.node->carried_count) {
+        carried_(copies_, plan_.node->carried_count) {
     runner_.feeds[0] = &turn_;
     runner_.feeds[1] = &go_on_;
     turn_.set_owned_tensor(DataType::Int64, dims_of_scalar(0));

@@ -101,7 +101,7 @@ class ScanStep : public ControlStep {
         node_(node),
         copies_(devices),
         runner_(body_, plan_.places[0], devices),
-        carried_(devices, copies_, layout_.state_count) {
+        carried_(copies_, layout_.state_count) {
     for (std::size_t i = 0; i < body_.input_count; ++i)
       slices_.push_back(std::make_unique<Slices>(devices, copies_, plan_.places[0].feeds[i]));
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {

@@ -1,0 +1,52 @@
+#include "core/runtime/left_values.hpp"
+
+#include <algorithm>
+
+namespace backplane::core {
+
+const RuntimeValue* LeftValues::find(ValueId value, int space) const {
+  const auto found = values_.find({value, space});
+  return found != values_.end() ? found->second.value : nullptr;
+}
+
+std::vector<Border> LeftValues::borders() const {
+  std::vector<Border> borders;
+  for (const auto& [key, value] : values_) borders.push_back({key.first, key.second, -1});
+  return borders;
+}
+
+void LeftValues::leave(SegmentContext& context) {
+  const Segment& segment = context.segment();
+  for (const Border& border : segment.outgoing) {
+    const Slot& slot = segment.slots[static_cast<std::size_t>(border.slot)];
+    Left left{&context.value(border.slot), nullptr, kNone};
+    if (slot.place == Place::Dynamic) {
+      left.owner = &context;
+      left.slot = border.slot;
+    } else if (slot.place == Place::Incoming) {
+      const Border& from = segment.incoming[static_cast<std::size_t>(slot.number)];
+      if (from.value == border.value && from.space == border.space) continue;  // it is where it was
+      const auto earlier = values_.find({from.value, from.space});
+      if (earlier != values_.end()) {
+        left.owner = earlier->second.owner;
+        left.slot = earlier->second.slot;
+      }
+    }
+    values_[{border.value, border.space}] = left;
+  }
+  for (const Border& border : segment.spent) forget(border);
+}
+
+void LeftValues::forget(const Border& border) {
+  const auto found = values_.find({border.value, border.space});
+  if (found == values_.end()) return;
+  const Left left = found->second;
+  values_.erase(found);
+  const auto is_in_it = [&](const auto& entry) {  // a view of it, say
+    return entry.second.owner == left.owner && entry.second.slot == left.slot;
+  };
+  if (left.owner != nullptr && std::none_of(values_.begin(), values_.end(), is_in_it))
+    left.owner->give_back(left.slot);
+}
+
+}  // namespace backplane::core
