@@ -11,6 +11,8 @@ namespace {
 // Steps of the depth in a block: a block of a panel then stays in the second-level cache, a tile's rows
 // in the first.
 constexpr int64_t kBlockDepth = 512;
+// Rows that a tile takes at once: each panel is read only once then, and from one end to the other, as processors fetch ahead best.
+constexpr int64_t kMostStreamedRows = 6;
 // Bytes of rows that are worked through before the next ones: they stay in the second-level cache while
 // all panels pass.
 constexpr int64_t kRowBytes = 256 * 1024;
@@ -94,6 +96,8 @@ void Product::cut_depth() {
   const int64_t depth = shape_.depth;
   if (shape_.rows == 0 || shape_.columns == 0) {
     // No blocks: there may be any depth without elements.
+  } else if (shape_.rows <= kMostStreamedRows && !has_buffer() && rounding_ == nullptr) {
+    blocks_.push_back({0, taps, 0, depth});
   } else if (depth > kBlockDepth + kBlockDepth / 4) {
     const int64_t parts = ceil_div(depth, kBlockDepth);
     const int64_t part = ceil_div(ceil_div(depth, parts), 8) * 8;
