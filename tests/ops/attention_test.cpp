@@ -56,6 +56,7 @@ OpCase any_attention(Random& random) {
   std::int64_t queries = random.one_in(3) ? 1 : length_of(random);
   std::int64_t keys = random.one_in(3) ? queries : length_of(random);
   if (random.one_in(6)) (random.one_in(2) ? queries : keys) = random.integer(250, 300);
+  if (random.one_in(20)) queries = random.integer(1000, 1100);
   OpCase row{.node = {.op_type = "Attention", .opset = random.one_in(2) ? 25 : 24}};
   const bool is_flat = random.one_in(2);
   const auto heads = [&](std::int64_t count, std::int64_t positions, std::int64_t size) {

@@ -9,9 +9,11 @@
 namespace backplane::cpu {
 namespace {
 
-// Keys in a block, and rows of queries that share them: keys, values and scores stay in the second-level cache together.
+// Keys that are worked through together: packed keys and values, and the scores of a strip, stay in the second-level cache.
 constexpr std::int64_t kKeys = 256;
-constexpr std::int64_t kRows = 128;
+// Rows of queries in a strip, which with a panel of keys stays in the first-level cache, and rows that share packed keys and values.
+constexpr std::int64_t kStripRows = 72;
+constexpr std::int64_t kRows = 1024;
 // About what one multiplication of either product takes.
 constexpr double kNsPerStep = 0.01;
 // Rows that pay for packing the keys again in another thread.
@@ -45,6 +47,7 @@ AttentionF32::AttentionF32(const AttentionShape& shape, Isa isa, unsigned thread
   }
   row_blocks_ = std::max<std::int64_t>(1, row_blocks_);
   most_rows_ = ceil_div(rows, row_blocks_);
+  strip_rows_ = ceil_div(most_rows_, std::max<std::int64_t>(1, ceil_div(most_rows_, kStripRows)));
   const bool is_half = shape.cache_type != sdk::DataType::Float;
   const bool is_few = most_rows_ <= kMostProductRows;
   if (is_few) few_rows_ = row_product_kernels(isa, shape.cache_type);
@@ -62,14 +65,14 @@ void AttentionF32::lay_out() {
     parts_.end += align64(static_cast<std::uint64_t>(count) * size);
   };
   const std::int64_t rows = most_rows_;
-  take(parts_.table, rows, sizeof(float*));
+  take(parts_.table, strip_rows_, sizeof(float*));
   const std::int64_t keys = std::min(kKeys, shape_.keys);
   const bool packs = few_rows_ == nullptr, widens = widening_ != nullptr;
   take(parts_.keys, packs ? key_step_ * shape_.width : 0, sizeof(float));
   take(parts_.values, packs ? value_step_ * keys : 0, sizeof(float));
   take(parts_.widened, widens ? keys * std::max(shape_.width, shape_.value_width) : 0,
        sizeof(float));
-  take(parts_.scores, rows * key_step_, sizeof(float));
+  take(parts_.scores, strip_rows_ * key_step_, sizeof(float));
   take(parts_.sums, rows * value_step_, sizeof(float));
   take(parts_.totals, rows, sizeof(float));
   take(parts_.greatest, rows, sizeof(float));
@@ -122,23 +125,25 @@ KeyRange AttentionF32::keys_of(const Block& block, std::int64_t row) const {
 }
 
 /// out[row] = (or +=) table[row] times a packed matrix, in whole panels.
-void AttentionF32::multiply(const Panels& panels, const Block& block, const float* packed,
-                            std::int64_t depth, float* out, std::int64_t step, bool first) const {
+void AttentionF32::multiply(const Panels& panels, const Block& strip,
+                            const StripProduct& product) const {
   TileArgs tile{};
   tile.taps = 1;
-  tile.depth = depth;
-  tile.out_stride = step;
-  tile.first = first;
+  tile.depth = product.depth;
+  tile.out_stride = product.step;
+  tile.first = product.first;
   for (std::int64_t p = 0; p < panels.count(); ++p) {
     const Panels::Panel panel = panels.at(p);
+    if (panel.column >= product.columns) return;
     tile.width = static_cast<std::int64_t>(panel.vectors) * panels.lanes();
-    tile.panel = packed + panel.column * depth;
-    for_equal_tiles(block.rows, tiles_->max_rows[panel.vectors], 1,
-                    [&](std::int64_t row, std::int64_t count, std::int64_t) {
-                      tile.rows = block.table + row;
-                      tile.row_pitch = count;
-                      tile.out = out + row * step + panel.column;
-                      tiles_->tile[panel.vectors][count](tile);
+    tile.panel = product.packed + panel.column * product.packed_depth;
+    for_equal_tiles(strip.rows, tiles_->max_rows[panel.vectors], strip.rows,
+                    [&](std::int64_t row, std::int64_t rows, std::int64_t count) {
+                      tile.rows = strip.table + row;
+                      tile.row_pitch = rows;
+                      tile.more_tiles = count - 1;
+                      tile.out = product.out + row * product.step + panel.column;
+                      tiles_->tile[panel.vectors][rows](tile);
                     });
   }
 }
@@ -149,36 +154,22 @@ AttentionF32::CacheRows AttentionF32::read(const void* cache, const HeadSteps& s
   const std::int64_t size = sdk::element_bytes(shape_.cache_type);
   const char* first =
       static_cast<const char*>(cache) + steps.at(block.batch, block.kv_head, keys.begin) * size;
-  if (widening_ == nullptr) return {first, steps.position};
   const std::int64_t count = keys.end - keys.begin;
+  if (widening_ == nullptr) return {first, steps.position, count};
   if (steps.position == width) {
     widening_->to_float(first, block.widened, count * width);
   } else {
     for (std::int64_t i = 0; i < count; ++i)
       widening_->to_float(first + i * steps.position * size, block.widened + i * width, width);
   }
-  return {block.widened, width};
+  return {block.widened, width, count};
 }
 
-/// scores[row][key - keys.begin] = scale * (query, key).
-void AttentionF32::score(const AttentionArgs& args, const Block& block, KeyRange keys) const {
+AttentionF32::CacheRows AttentionF32::pack_keys(const AttentionArgs& args, const Block& block,
+                                                KeyRange keys) const {
   const CacheRows rows = read(args.k, args.k_steps, shape_.width, block, keys);
-  for (std::int64_t i = 0; i < block.rows; ++i) {
-    const std::int64_t row = block.row + i;
-    const std::int64_t head = block.kv_head * shape_.group + row % shape_.group;
-    block.table[i] = args.q + args.q_steps.at(block.batch, head, row / shape_.group);
-  }
-  const std::int64_t count = keys.end - keys.begin;
-  if (few_rows_ != nullptr) {
-    few_rows_->along_depth({block.table, block.rows, rows.data, rows.step, shape_.width, count,
-                            block.scores, key_step_});
-    for (std::int64_t i = 0; i < block.rows; ++i) {
-      float* scores = block.scores + i * key_step_;
-      loops_->scale(scores, scores, count, shape_.scale);
-    }
-    return;
-  }
-  const Panels panels = panels_of(count, *tiles_);
+  if (few_rows_ != nullptr) return rows;
+  const Panels panels = panels_of(rows.count, *tiles_);
   WeightView view;
   view.data = rows.data;
   view.depth = shape_.width;
@@ -186,7 +177,45 @@ void AttentionF32::score(const AttentionArgs& args, const Block& block, KeyRange
   view.column_stride = rows.step;
   view.scale = shape_.scale;
   for (std::int64_t p = 0; p < panels.count(); ++p) pack_panel(panels, view, p, block.keys);
-  multiply(panels, block, block.keys, shape_.width, block.scores, key_step_, true);
+  return {block.keys, 0, rows.count};
+}
+
+AttentionF32::CacheRows AttentionF32::pack_values(const AttentionArgs& args, const Block& block,
+                                                  KeyRange keys) const {
+  const CacheRows rows = read(args.v, args.v_steps, shape_.value_width, block, keys);
+  // One panel of whole vectors, densely: values lie as they would be packed.
+  if (few_rows_ != nullptr ||
+      (value_panels_.count() == 1 && value_step_ == shape_.value_width && rows.step == value_step_))
+    return rows;
+  WeightView view;
+  view.data = rows.data;
+  view.depth = rows.count;
+  view.depth_stride = rows.step;
+  view.column_stride = 1;
+  for (std::int64_t p = 0; p < value_panels_.count(); ++p)
+    pack_panel(value_panels_, view, p, block.values);
+  return {block.values, 0, rows.count};
+}
+
+/// scores[row][i] = scale * (query, key i), for `count` keys.
+void AttentionF32::score(const AttentionArgs& args, const Block& strip, const CacheRows& rows,
+                         std::int64_t count) const {
+  for (std::int64_t i = 0; i < strip.rows; ++i) {
+    const std::int64_t row = strip.row + i;
+    const std::int64_t head = strip.kv_head * shape_.group + row % shape_.group;
+    strip.table[i] = args.q + args.q_steps.at(strip.batch, head, row / shape_.group);
+  }
+  if (few_rows_ == nullptr) {
+    return multiply(panels_of(rows.count, *tiles_), strip,
+                    {static_cast<const float*>(rows.data), shape_.width, shape_.width, count,
+                     strip.scores, key_step_, true});
+  }
+  few_rows_->along_depth({strip.table, strip.rows, rows.data, rows.step, shape_.width, count,
+                          strip.scores, key_step_});
+  for (std::int64_t i = 0; i < strip.rows; ++i) {
+    float* scores = strip.scores + i * key_step_;
+    loops_->scale(scores, scores, count, shape_.scale);
+  }
 }
 
 /// Adds the mask to, or takes it from, the scores x[key - keys.begin] of a row.
@@ -240,29 +269,16 @@ void AttentionF32::weigh_row(const AttentionArgs& args, const Block& block, KeyR
   block.totals[row] += loops_->exp_sum(x, count, after == -HUGE_VALF ? 0.0f : after);
 }
 
-/// sums[row] += weights[row] times the values of the keys.
-void AttentionF32::add_values(const AttentionArgs& args, const Block& block, KeyRange keys) const {
-  const CacheRows rows = read(args.v, args.v_steps, shape_.value_width, block, keys);
-  const std::int64_t count = keys.end - keys.begin;
-  for (std::int64_t i = 0; i < block.rows; ++i) block.table[i] = block.scores + i * key_step_;
-  if (few_rows_ != nullptr) {
-    few_rows_->along_columns({block.table, block.rows, rows.data, rows.step, count,
-                              shape_.value_width, block.sums, value_step_, true});
-    return;
+/// sums[row] += weights[row] times the values of the first `count` keys.
+void AttentionF32::add_values(const Block& strip, const CacheRows& rows, std::int64_t count) const {
+  for (std::int64_t i = 0; i < strip.rows; ++i) strip.table[i] = strip.scores + i * key_step_;
+  if (few_rows_ == nullptr) {
+    return multiply(value_panels_, strip,
+                    {static_cast<const float*>(rows.data), rows.count, count, value_step_,
+                     strip.sums, value_step_, false});
   }
-  const auto* packed = static_cast<const float*>(rows.data);
-  // One panel of whole vectors, densely: values lie as they would be packed.
-  if (value_panels_.count() != 1 || value_step_ != shape_.value_width || rows.step != value_step_) {
-    WeightView view;
-    view.data = rows.data;
-    view.depth = count;
-    view.depth_stride = rows.step;
-    view.column_stride = 1;
-    for (std::int64_t p = 0; p < value_panels_.count(); ++p)
-      pack_panel(value_panels_, view, p, block.values);
-    packed = block.values;
-  }
-  multiply(value_panels_, block, packed, count, block.sums, value_step_, false);
+  few_rows_->along_columns({strip.table, strip.rows, rows.data, rows.step, count,
+                            shape_.value_width, strip.sums, value_step_, true});
 }
 
 /// Sums of nothing, or of a sink alone.
@@ -294,6 +310,36 @@ void AttentionF32::finish(const AttentionArgs& args, const Block& block) const {
   }
 }
 
+AttentionF32::Block AttentionF32::strip_of(const Block& block, std::int64_t index) const {
+  const std::int64_t first = index * strip_rows_;
+  Block strip = block;
+  strip.row += first;
+  strip.rows = std::min(strip_rows_, block.rows - first);
+  strip.sums += first * value_step_;
+  strip.totals += first;
+  strip.greatest += first;
+  return strip;
+}
+
+/// What the block's rows take from a few keys. Strips leave out the keys that none of their rows may look at.
+void AttentionF32::run_keys(const AttentionArgs& args, const Block& block, KeyRange keys) const {
+  const CacheRows packed_keys = pack_keys(args, block, keys);
+  bool has_values = false;
+  CacheRows packed_values{};
+  for (std::int64_t i = 0; i * strip_rows_ < block.rows; ++i) {
+    const Block strip = strip_of(block, i);
+    const KeyRange seen{keys.begin, std::min(keys.end, keys_of(strip, strip.rows - 1).end)};
+    if (keys_of(strip, 0).begin >= keys.end || seen.end <= keys.begin) continue;
+    const std::int64_t count = seen.end - seen.begin;
+    score(args, strip, packed_keys, count);
+    for (std::int64_t row = 0; row < strip.rows; ++row) weigh_row(args, strip, seen, row);
+    // Not before the scores: both may be widened in one memory.
+    if (!has_values) packed_values = pack_values(args, block, keys);
+    has_values = true;
+    add_values(strip, packed_values, count);
+  }
+}
+
 void AttentionF32::run_block(const AttentionArgs& args, std::int64_t head, std::int64_t index,
                              char* scratch) const {
   const Block block = open_block(args, head, index, scratch);
@@ -301,12 +347,8 @@ void AttentionF32::run_block(const AttentionArgs& args, std::int64_t head, std::
   start(args, block);
   const std::int64_t begin = keys_of(block, 0).begin;
   const std::int64_t end = keys_of(block, block.rows - 1).end;
-  for (std::int64_t key = begin; key < end; key += kKeys) {
-    const KeyRange keys{key, std::min(end, key + kKeys)};
-    score(args, block, keys);
-    for (std::int64_t row = 0; row < block.rows; ++row) weigh_row(args, block, keys, row);
-    add_values(args, block, keys);
-  }
+  for (std::int64_t key = begin; key < end; key += kKeys)
+    run_keys(args, block, {key, std::min(end, key + kKeys)});
   finish(args, block);
 }
 

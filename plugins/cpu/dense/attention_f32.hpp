@@ -92,7 +92,7 @@ class AttentionF32 {
 
  private:
   /// Rows of queries that one thread works through: row r is query r / group of the head's query head r % group, so
-  /// that neighbours look at nearly the same keys.
+  /// that neighbours look at nearly the same keys. Or a strip of them, whose scores are in memory together.
   struct Block {
     std::int64_t batch, kv_head, row, rows;
     std::int64_t length, offset;  // keys that count; the number of query 0 among them
@@ -123,23 +123,36 @@ class AttentionF32 {
   Block open_block(const AttentionArgs& args, std::int64_t head, std::int64_t index,
                    char* scratch) const;
   KeyRange keys_of(const Block& block, std::int64_t row) const;
-  /// Keys or values of a block as the products read them, and the step between two of them.
+  /// Keys or values of a block as the products read them: packed, or with the step between two of them.
   struct CacheRows {
     const void* data;
     std::int64_t step;
+    std::int64_t count;
   };
   CacheRows read(const void* cache, const HeadSteps& steps, std::int64_t width, const Block& block,
                  KeyRange keys) const;
-  void score(const AttentionArgs& args, const Block& block, KeyRange keys) const;
+  void run_keys(const AttentionArgs& args, const Block& block, KeyRange keys) const;
+  Block strip_of(const Block& block, std::int64_t index) const;
+  CacheRows pack_keys(const AttentionArgs& args, const Block& block, KeyRange keys) const;
+  CacheRows pack_values(const AttentionArgs& args, const Block& block, KeyRange keys) const;
+  void score(const AttentionArgs& args, const Block& strip, const CacheRows& rows,
+             std::int64_t count) const;
   void weigh_row(const AttentionArgs& args, const Block& block, KeyRange keys,
                  std::int64_t row) const;
   void mask_row(const AttentionArgs& args, const Block& block, KeyRange keys, std::int64_t row,
                 float* x) const;
-  void add_values(const AttentionArgs& args, const Block& block, KeyRange keys) const;
+  void add_values(const Block& strip, const CacheRows& rows, std::int64_t count) const;
   void start(const AttentionArgs& args, const Block& block) const;
   void finish(const AttentionArgs& args, const Block& block) const;
-  void multiply(const Panels& panels, const Block& block, const float* packed, std::int64_t depth,
-                float* out, std::int64_t step, bool first) const;
+  /// A product of the rows in the strip's table with a packed matrix of `packed_depth`.
+  struct StripProduct {
+    const float* packed;
+    std::int64_t packed_depth, depth, columns;
+    float* out;
+    std::int64_t step;
+    bool first;
+  };
+  void multiply(const Panels& panels, const Block& strip, const StripProduct& product) const;
 
   AttentionShape shape_;
   const TileKernels* tiles_;
@@ -150,8 +163,9 @@ class AttentionF32 {
   std::int64_t key_step_;    // floats of a row of scores
   std::int64_t value_step_;  // floats of a row of sums
   std::int64_t row_blocks_ = 1;
-  std::int64_t most_rows_ = 1;
-  bool is_small_;  // waking threads would take longer
+  std::int64_t most_rows_ = 1;   // of a block
+  std::int64_t strip_rows_ = 1;  // of a strip
+  bool is_small_;                // waking threads would take longer
   unsigned threads_;
   Parts parts_{};
 };

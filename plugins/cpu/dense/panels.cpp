@@ -1,5 +1,6 @@
 #include "plugins/cpu/dense/panels.hpp"
 
+#include <cstring>
 #include <memory>
 
 #include "plugins/cpu/kernels/half_f32.hpp"
@@ -11,27 +12,46 @@ namespace {
 float scaled(float number, float scale) { return number * scale; }
 uint16_t scaled(uint16_t number, float) { return number; }
 
+/// Rows of as many numbers as a panel has, whose count the compiler knows.
+template <int kPitch, class T>
+void copy_rows(const T* from, int64_t from_step, int64_t rows, float scale, T* out) {
+  for (int64_t k = 0; k < rows; ++k, from += from_step, out += kPitch) {
+    if (scale == 1.0f) {
+      std::memcpy(out, from, kPitch * sizeof(T));
+    } else {
+      for (int j = 0; j < kPitch; ++j) out[j] = scaled(from[j], scale);
+    }
+  }
+}
+
+template <class T>
+void copy_rows(const T* from, int64_t from_step, const Panels::Panel& panel, int64_t pitch,
+               int64_t rows, float scale, T* out) {
+  if (panel.width == pitch) {
+    if (pitch == 8) return copy_rows<8>(from, from_step, rows, scale, out);
+    if (pitch == 16) return copy_rows<16>(from, from_step, rows, scale, out);
+    if (pitch == 32) return copy_rows<32>(from, from_step, rows, scale, out);
+    if (pitch == 64) return copy_rows<64>(from, from_step, rows, scale, out);
+  }
+  for (int64_t k = 0; k < rows; ++k, from += from_step, out += pitch) {
+    for (int64_t j = 0; j < panel.width; ++j) out[j] = scaled(from[j], scale);
+    std::fill(out + panel.width, out + pitch, T{});
+  }
+}
+
 /// `depth` steps of a panel, each `pitch` numbers, of a matrix whose columns or whose depth lie side by side.
 template <class T>
 void pack_dense(const WeightView& weights, const T* from, const Panels::Panel& panel, int64_t pitch,
                 T* out) {
   constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
   const T* first = from + panel.column * weights.column_stride;
-  const float scale = weights.scale;
-  if (weights.column_stride != 1) {
-    cpu::transpose_plain(kBytes, reinterpret_cast<const char*>(first),
-                         weights.column_stride * kBytes, reinterpret_cast<char*>(out),
-                         pitch * kBytes, weights.depth, panel.width);
-  }
-  for (int64_t k = 0; k < weights.depth; ++k, out += pitch) {
-    if (weights.column_stride == 1) {
-      const T* source = first + k * weights.depth_stride;
-      for (int64_t j = 0; j < panel.width; ++j) out[j] = scaled(source[j], scale);
-    } else if (scale != 1.0f) {
-      for (int64_t j = 0; j < panel.width; ++j) out[j] = scaled(out[j], scale);
-    }
-    std::fill(out + panel.width, out + pitch, T{});
-  }
+  const int64_t depth = weights.depth;
+  if (weights.column_stride == 1)
+    return copy_rows(first, weights.depth_stride, panel, pitch, depth, weights.scale, out);
+  cpu::transpose_plain(kBytes, reinterpret_cast<const char*>(first), weights.column_stride * kBytes,
+                       reinterpret_cast<char*>(out), pitch * kBytes, depth, panel.width);
+  if (weights.scale != 1.0f || panel.width != pitch)
+    copy_rows<T>(out, pitch, panel, pitch, depth, weights.scale, out);
 }
 
 /// A few steps of the depth from `from` on, column by column.
