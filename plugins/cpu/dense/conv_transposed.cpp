@@ -114,6 +114,12 @@ void TransposedAttributes::resolve_output(std::size_t axis, std::size_t axes,
 TransposedConv::TransposedConv(const ConvShape& shape, const Activation& activation, bool rounds,
                                Isa isa, unsigned threads)
     : shape_(shape), rounds_(rounds) {
+  if (!rounds && SpreadConv::pays(shape, isa)) {
+    spread_.emplace(shape, activation, isa, threads);
+    packed_floats_ = spread_->packed_floats();
+    pack_floats_ = spread_->pack_floats();
+    return;
+  }
   if (rounds) image_ = PairImage(shape, isa);
   const Window& window = shape.window;
   const Extents& stride = window.stride;
@@ -197,6 +203,7 @@ void TransposedConv::copy_taps(const Class& one, const float* from, int64_t floa
 
 void TransposedConv::pack(const float* weights, const float* scales, float* packed, float* beside,
                           const sdk::Threads& threads) const {
+  if (spread_) return spread_->pack(weights, scales, packed, beside, threads);
   const Window& window = shape_.window;
   const int64_t depth = shape_.in_channels / shape_.groups;
   const int64_t columns = shape_.out_channels / shape_.groups;
@@ -220,6 +227,7 @@ void TransposedConv::pack(const float* weights, const float* scales, float* pack
 }
 
 uint64_t TransposedConv::workspace_bytes() const {
+  if (spread_) return spread_->workspace_bytes();
   return align64(static_cast<uint64_t>(shape_.in_channels) * 4) + scratch_bytes_ +
          (rounds_ ? image_.bytes() : 0);
 }
@@ -244,6 +252,7 @@ void TransposedConv::fill(const Phase& phase, const RowSource<float>& x, const f
 }
 
 void TransposedConv::run(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const {
+  if (spread_) return spread_->run(args, workspace, threads);
   const Extents& stride = shape_.window.stride;
   auto* zeros = reinterpret_cast<float*>(workspace);
   std::memset(zeros, 0, static_cast<std::size_t>(shape_.in_channels) * 4);

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "plugins/cpu/dense/conv_direct.hpp"
 #include "plugins/cpu/dense/conv_rows.hpp"
+#include "plugins/cpu/dense/conv_spread.hpp"
 #include "plugins/cpu/dense/pair_image.hpp"
 
 namespace backplane::cpu {
@@ -78,7 +80,8 @@ class TransposedConv {
 
   ConvShape shape_;
   bool rounds_;
-  PairImage image_;  // where it rounds
+  std::optional<SpreadConv> spread_;  // does it all, where there is one
+  PairImage image_;                   // where it rounds
   std::vector<Class> classes_;
   std::vector<Phase> phases_;
   int64_t packed_floats_ = 0;
