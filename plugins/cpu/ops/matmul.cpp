@@ -5,9 +5,9 @@
 #include "plugins/cpu/dense/activation_attributes.hpp"
 #include "plugins/cpu/dense/matmul_dims.hpp"
 #include "plugins/cpu/dense/matmul_f32.hpp"
-#include "plugins/cpu/dense/plain_product.hpp"
 #include "plugins/cpu/dense/weight_attributes.hpp"
 #include "plugins/cpu/device.hpp"
+#include "plugins/cpu/kernels/plain_row.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -120,6 +120,7 @@ class PlainMatMul {
  public:
   struct Prepared {
     MatMulDims dims;
+    PlainRow multiply;
 
     void compute(const sdk::ComputeContext& ctx) const {
       const T* a = ctx.input(kA).data<T>();
@@ -132,23 +133,23 @@ class PlainMatMul {
               const auto matrix = static_cast<std::size_t>(i / dims.rows);
               const T* row = a + (dims.a_indices[matrix] * dims.rows + i % dims.rows) * dims.depth;
               const T* right = b + dims.b_indices[matrix] * dims.depth * dims.columns;
-              for (int64_t j = 0; j < dims.columns; ++j) {
-                y[i * dims.columns + j] =
-                    from_sum<T>(plain_dot(row, 1, right + j, dims.columns, dims.depth));
-              }
+              multiply(row, right, dims.columns, dims.depth, dims.columns, y + i * dims.columns);
             }
           });
     }
   };
 
-  PlainMatMul(const sdk::CreateContext&, const sdk::Node&) {}
+  PlainMatMul(const sdk::CreateContext& ctx, const sdk::Node&) : isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     MatMulDims dims(ctx.input(kA).dims(), ctx.input(kB).dims(), false);
     ctx.set_output(0, ctx.input(kA).type(), dims.out);
     ctx.set_variant("plain");
-    return {std::move(dims)};
+    return {std::move(dims), plain_row(isa_, sdk::data_type_of<T>())};
   }
+
+ private:
+  Isa isa_;
 };
 
 template <class T>
