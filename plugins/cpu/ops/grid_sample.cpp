@@ -49,6 +49,18 @@ class GridSample {
     bool align_corners;
   };
 
+  /// Points that go through the channels together.
+  static constexpr std::int64_t kTogether = 64;
+  template <class Sum>
+  struct Together {
+    static constexpr int kTaps = 16;  // of a point; with more, points go alone
+    std::int64_t count = 0;
+    bool is_whole = false;  // points[i] is i
+    std::int64_t points[kTogether];
+    std::int64_t places[kTaps][kTogether];
+    Sum weights[kTaps][kTogether];
+  };
+
   struct Prepared {
     Rule rule;
     int axes;
@@ -73,28 +85,129 @@ class GridSample {
       const G* grid = ctx.input(1).data<G>();
       T* output = ctx.output(0).mutable_data<T>();
       const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
-        for (auto p = static_cast<std::int64_t>(begin); p < static_cast<std::int64_t>(end); ++p) {
-          std::int64_t places[kMaxTaps];
-          Sum weights[kMaxTaps];
-          const int taps = find_taps(grid + p * axes, places, weights);
-          const std::int64_t n = p / points;
-          const T* from = input + n * channels * image;
-          T* to = output + n * channels * points + p % points;
-          for (std::int64_t c = 0; c < channels; ++c, from += image, to += points) {
-            if (rule.mode == Mode::Nearest) {
-              *to = taps == 0 ? T{} : from[places[0]];
-              continue;
-            }
-            Sum sum = 0;
-            for (int k = 0; k < taps; ++k)
-              sum += weights[k] * static_cast<Sum>(common::widen(from[places[k]]));
-            *to = common::narrow<T>(sum);
-          }
+        const auto last = static_cast<std::int64_t>(end);
+        for (auto p = static_cast<std::int64_t>(begin); p < last;) {
+          const std::int64_t n = p / points, within = p % points;
+          const std::int64_t count = std::min({kTogether, last - p, points - within});
+          sample<Sum>(grid + p * axes, count, input + n * channels * image,
+                      output + n * channels * points + within);
+          p += count;
         }
       };
       const std::int64_t work = channels * 8 + 32;
       ctx.threads().parallel_for(static_cast<std::uint64_t>(batch * points),
                                  static_cast<std::uint64_t>(1 + 16 * 1024 / work), part);
+    }
+
+    /// Neighbouring points of one image. Those that read as many places as a point can go through the channels together, so that lines
+    /// of the input and of the output are found in the cache; others, at the edges, one by one.
+    template <class Sum, class T, class G>
+    void sample(const G* grid, std::int64_t count, const T* from, T* to) const {
+      const int most = most_taps();
+      Together<Sum> all;
+      for (std::int64_t i = 0; i < count; ++i, grid += axes) {
+        if (most == 4 && axes == 2 && add_inside(grid, i, all)) continue;
+        std::int64_t places[kMaxTaps];
+        Sum weights[kMaxTaps];
+        const int taps = find_taps(grid, places, weights);
+        if (taps != most || most > Together<Sum>::kTaps) {
+          sample_alone(places, weights, taps, from, to + i);
+          continue;
+        }
+        for (int k = 0; k < taps; ++k) {
+          all.places[k][all.count] = places[k];
+          all.weights[k][all.count] = weights[k];
+        }
+        all.points[all.count++] = i;
+      }
+      if (all.count == 0) return;
+      all.is_whole = all.count == count;
+      for (std::int64_t c = 0; c < channels; ++c, from += image, to += points) {
+        if (most == 1) {
+          sample_together<1>(all, from, to);
+        } else if (most == 4) {
+          sample_together<4>(all, from, to);
+        } else if (most == 8) {
+          sample_together<8>(all, from, to);
+        } else if (most == 2) {
+          sample_together<2>(all, from, to);
+        } else {
+          sample_together<16>(all, from, to);
+        }
+      }
+    }
+
+    /// Adds point `i` where all four places that it reads of a plane are inside: what find_taps says, in a fraction of its time.
+    template <class Sum, class G>
+    bool add_inside(const G* point, std::int64_t i, Together<Sum>& all) const {
+      using F = common::Wide<G>;
+      const F y = unnormalized(static_cast<F>(common::widen(point[1])), dims[0]);
+      const F x = unnormalized(static_cast<F>(common::widen(point[0])), dims[1]);
+      if (!(y >= 0 && x >= 0 && y < static_cast<F>(dims[0] - 1) && x < static_cast<F>(dims[1] - 1)))
+        return false;
+      const auto row = static_cast<std::int64_t>(y), column = static_cast<std::int64_t>(x);
+      const auto down = static_cast<Sum>(y - static_cast<F>(row)),
+                 right = static_cast<Sum>(x - static_cast<F>(column));
+      const auto up = static_cast<Sum>(1 - (y - static_cast<F>(row))),
+                 left = static_cast<Sum>(1 - (x - static_cast<F>(column)));
+      const std::int64_t at = all.count++, place = row * strides[0] + column;
+      all.points[at] = i;
+      all.places[0][at] = place;
+      all.places[1][at] = place + 1;
+      all.places[2][at] = place + strides[0];
+      all.places[3][at] = place + strides[0] + 1;
+      all.weights[0][at] = up * left;
+      all.weights[1][at] = up * right;
+      all.weights[2][at] = down * left;
+      all.weights[3][at] = down * right;
+      return true;
+    }
+
+    /// A coordinate in elements of an axis.
+    template <class F>
+    F unnormalized(F coordinate, std::int64_t dim) const {
+      const F size = static_cast<F>(dim);
+      return rule.align_corners ? (coordinate + 1) / 2 * (size - 1)
+                                : ((coordinate + 1) * size - 1) / 2;
+    }
+
+    /// A channel of points with kCount places each.
+    template <int kCount, class Sum, class T>
+    void sample_together(const Together<Sum>& all, const T* from, T* to) const {
+      for (std::int64_t i = 0; i < all.count; ++i) {
+        T& result = to[all.is_whole ? i : all.points[i]];
+        if (kCount == 1 && rule.mode == Mode::Nearest) {
+          result = from[all.places[0][i]];
+          continue;
+        }
+        Sum sum = 0;
+        for (int k = 0; k < kCount; ++k)
+          sum += all.weights[k][i] * static_cast<Sum>(common::widen(from[all.places[k][i]]));
+        result = common::narrow<T>(sum);
+      }
+    }
+
+    template <class Sum, class T>
+    void sample_alone(const std::int64_t* places, const Sum* weights, int taps, const T* from,
+                      T* to) const {
+      for (std::int64_t c = 0; c < channels; ++c, from += image, to += points) {
+        if (rule.mode == Mode::Nearest) {
+          *to = taps == 0 ? T{} : from[places[0]];
+          continue;
+        }
+        Sum sum = 0;
+        for (int k = 0; k < taps; ++k)
+          sum += weights[k] * static_cast<Sum>(common::widen(from[places[k]]));
+        *to = common::narrow<T>(sum);
+      }
+    }
+
+    /// The places that a point reads that is not near an edge.
+    int most_taps() const {
+      int taps = 1;
+      for (int a = 0; a < axes; ++a)
+        taps *= rule.mode == Mode::Nearest ? 1 : rule.mode == Mode::Linear ? 2 : 4;
+      return taps;
     }
 
     // The places of the input that a point reads, and their weights. The grid's coordinates are in reverse order of the axes.
@@ -126,8 +239,7 @@ class GridSample {
       const F size = static_cast<F>(dim);
       const F low = rule.align_corners ? F(0) : F(-0.5),
               high = rule.align_corners ? size - 1 : size - F(0.5);
-      F x = rule.align_corners ? (normalized + 1) / 2 * (size - 1)
-                               : ((normalized + 1) * size - 1) / 2;
+      F x = unnormalized(normalized, dim);
       if (rule.mode == Mode::Nearest) x = std::nearbyint(x);
       if (!(x > F(-1e9))) x = F(-1e9);  // NaN too: far outside
       if (x > F(1e9)) x = F(1e9);
@@ -135,15 +247,22 @@ class GridSample {
       if (rule.padding == Padding::Border && (x < low || x > high))
         x = std::clamp(x, F(0), size - 1);
       if (rule.padding == Padding::Reflection) x = reflect(x, low, high);
-      const F floor = std::floor(x);
-      const F fraction = x - floor;
-      std::int64_t first = static_cast<std::int64_t>(floor);
+      std::int64_t first = static_cast<std::int64_t>(x);  // rounded down, without a call
+      if (static_cast<F>(first) > x) --first;
+      const F fraction = x - static_cast<F>(first);
       int taps = 1;
       F local[4] = {1, 0, 0, 0};
       if (rule.mode == Mode::Linear) {
         taps = 2;
         local[0] = 1 - fraction;
         local[1] = fraction;
+        if (first >= 0 && first + 1 < dim) {  // nearly always
+          for (int k = 0; k < 2; ++k) {
+            places[k] = first + k;
+            weights[k] = static_cast<Sum>(local[k]);
+          }
+          return 2;
+        }
       } else if (rule.mode == Mode::Cubic) {
         taps = 4;
         --first;
