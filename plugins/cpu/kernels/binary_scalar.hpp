@@ -15,18 +15,20 @@ namespace backplane::cpu {
 template <RowForm form, class Op, class A, class B, class Y>
 void scalar_rows(const RowArgs& args) {
   const Op op;
+  const std::int64_t n =
+      args.n;  // not read again after each store, which may be to numbers of its type
   for (std::int64_t row = 0; row < args.rows; ++row) {
     const auto* a = reinterpret_cast<const A*>(args.a + row * args.a_stride);
     const auto* b = reinterpret_cast<const B*>(args.b + row * args.b_stride);
     auto* y = reinterpret_cast<Y*>(args.y + row * args.y_stride);
     if constexpr (form == RowForm::kBoth) {
-      for (std::int64_t i = 0; i < args.n; ++i) y[i] = static_cast<Y>(op(a[i], b[i]));
+      for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<Y>(op(a[i], b[i]));
     } else if constexpr (form == RowForm::kFirst) {
       const B second = *b;
-      for (std::int64_t i = 0; i < args.n; ++i) y[i] = static_cast<Y>(op(a[i], second));
+      for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<Y>(op(a[i], second));
     } else {
       const A first = *a;
-      for (std::int64_t i = 0; i < args.n; ++i) y[i] = static_cast<Y>(op(first, b[i]));
+      for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<Y>(op(first, b[i]));
     }
   }
 }

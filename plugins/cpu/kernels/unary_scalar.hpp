@@ -127,7 +127,10 @@ T apply_arithmetic(T x) {
   } else if constexpr (std::is_floating_point_v<T>) {
     return std::fabs(x);
   } else {
-    return x < 0 ? scalar_negate(x) : x;
+    // Without a branch, which signs in any order would often send the wrong way.
+    using Unsigned = std::make_unsigned_t<T>;
+    const auto sign = static_cast<Unsigned>(x >> (8 * sizeof(T) - 1));
+    return static_cast<T>(static_cast<Unsigned>((static_cast<Unsigned>(x) ^ sign) - sign));
   }
 }
 

@@ -30,6 +30,13 @@ using Loop = void (*)(const Wanted& wanted, const void* x, std::uint8_t* y, std:
 template <class T>
 void loop(const Wanted& wanted, const void* x, std::uint8_t* y, std::int64_t n) {
   const T* from = static_cast<const T*>(x);
+  if (wanted.nan) {  // and nothing else
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto value = common::widen(from[i]);
+      y[i] = value != value;
+    }
+    return;
+  }
   for (std::int64_t i = 0; i < n; ++i) {
     y[i] = wanted(static_cast<double>(common::widen(from[i]))) ? 1 : 0;
   }

@@ -128,9 +128,15 @@ class Flip {
     void compute(const sdk::ComputeContext& ctx) const {
       const auto* x = ctx.input(0).data<std::uint8_t>();
       auto* y = ctx.output(0).mutable_data<std::uint8_t>();
-      split_elements(ctx.threads(), bytes, 0.1, [=, this](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) y[i] = static_cast<std::uint8_t>(x[i] ^ mask);
-      });
+      split_elements(ctx.threads(), bytes, 0.1,
+                     [x, y, flipped = mask](std::int64_t begin, std::int64_t end) {
+                       // Copies, which stores to bytes cannot change.
+                       const std::uint8_t* from = x;
+                       std::uint8_t* to = y;
+                       const std::uint8_t bits = flipped;
+                       for (std::int64_t i = begin; i < end; ++i)
+                         to[i] = static_cast<std::uint8_t>(from[i] ^ bits);
+                     });
     }
   };
 
