@@ -89,6 +89,17 @@ GraphCase bn_relu_conv(Random& random) {
 }
 const Sweep kBnReluConv("Fusion", "BatchNormalizationReluConv", 16, bn_relu_conv);
 
+/// Between plain values nothing changes its order; some planes are worked through in parts.
+GraphCase bn_alone(Random& random) {
+  GraphWriter g(17, random);
+  const std::int64_t channels = random.integer(1, 9);
+  const std::string x = random.one_in(3) ? g.feed({random.integer(0, 2), channels, 90, 95})
+                                         : g.feed(image(random, channels));
+  const std::string y = batch_normalization(g, x, channels);
+  return g.done({random.one_in(3) ? y : activation(g, random, y)});
+}
+const Sweep kBnAlone("Fusion", "BatchNormalizationAlone", 16, bn_alone);
+
 GraphCase residual(Random& random) {
   GraphWriter g(17, random);
   ConvShape s = conv_shape(random);

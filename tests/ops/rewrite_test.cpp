@@ -154,6 +154,15 @@ bool stays_channels_last(const GraphCase& graph) {
          first == order.rfind("ToChannelsLast") && order.find("\"Transpose_") == std::string::npos;
 }
 
+TEST(Rewrite, NormalizationBetweenPlainValuesIsOneStep) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string y = g.node("Sigmoid", {normalize(g, g.feed(kImage))});
+  const Placement placement = place(g.done({y}));
+  EXPECT_EQ(placement.kernels, Names{"cpu:scale_shift"});
+  EXPECT_EQ(placement.steps, 1u);
+}
+
 TEST(Rewrite, AConvTransposeTakesNormalizationAndActivationOver) {
   Random random(1);
   GraphWriter g(17, random);

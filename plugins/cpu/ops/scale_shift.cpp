@@ -1,8 +1,13 @@
-// backplane.cpu::ScaleShift: y = activation(x * scale[channel] + shift[channel]), channels last.
+// backplane.cpu::ScaleShift: y = activation(x * scale[channel] + shift[channel]), channels last, or with the attribute
+// channels_first the second axis.
 // backplane.cpu::Add: y = activation(a + b), equal dims.
 // backplane.cpu::Gelu: y = x * (1 + erf(x / sqrt(2))) / 2.
+#include <algorithm>
+#include <cmath>
+
 #include "plugins/cpu/dense/activation_attributes.hpp"
 #include "plugins/cpu/device.hpp"
+#include "plugins/cpu/kernels/normalize.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -71,8 +76,11 @@ class ScaleShift {
   struct Prepared {
     Activation activation;
     const ActivationKernels* kernels;
+    const NormalizeLoops<float>* loops;
+    int64_t channels = 0, inner = 0;  // channels first: elements of a channel of one image
 
     void compute(const sdk::ComputeContext& ctx) const {
+      if (inner > 0) return compute_planes(ctx);
       const sdk::Tensor x = ctx.input(0);
       const sdk::Tensor y = ctx.output(0);
       if (y.size() == 0) return;
@@ -85,29 +93,61 @@ class ScaleShift {
                              y.mutable_data<float>() + to, y_rows.step, rows, x_rows.columns);
       });
     }
+
+    /// Parts of planes, which the activation finds in the first-level cache.
+    void compute_planes(const sdk::ComputeContext& ctx) const {
+      constexpr int64_t kPart = 4096;
+      const auto* x = ctx.input(0).data<float>();
+      auto* y = ctx.output(0).mutable_data<float>();
+      const auto* scale = ctx.input(1).data<float>();
+      const auto* shift = ctx.input(2).data<float>();
+      const int64_t parts = (inner + kPart - 1) / kPart;
+      const bool changes =
+          !activation.in_registers() || activation.lo() > -HUGE_VALF || activation.hi() < HUGE_VALF;
+      const auto count = static_cast<uint64_t>(ctx.output(0).size() / inner * parts);
+      const uint64_t grain = kGrainFloats / static_cast<uint64_t>(std::min(inner, kPart)) + 1;
+      ctx.threads().parallel_for(count, grain, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
+          const int64_t plane = i / parts, first = i % parts * kPart;
+          const int64_t at = plane * inner + first, n = std::min(kPart, inner - first);
+          loops->affine(x + at, y + at, n, scale[plane % channels], shift[plane % channels]);
+          if (changes) kernels->apply(activation, y + at, n, 1, n);
+        }
+      });
+    }
   };
 
   ScaleShift(const sdk::CreateContext& ctx, const sdk::Node& node)
-      : activation_(read_activation(node)), isa_(isa_of(ctx)) {}
+      : activation_(read_activation(node)),
+        first_(node.get_int("channels_first", 0) != 0),
+        isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor x = ctx.input(0);
+    const int axis = first_ ? 1 : x.rank() - 1;
     for (uint32_t i = 1; i < 3; ++i) {
       const sdk::Tensor factor = ctx.input(i);
-      if (factor.rank() != 1 || x.rank() < 1 || factor.dim(0) != x.dim(x.rank() - 1)) {
+      if (factor.rank() != 1 || axis < 0 || x.rank() <= axis || factor.dim(0) != x.dim(axis)) {
         sdk::invalid("ScaleShift: x has dims ", sdk::to_string(x.dims()), ", input ", i, " has ",
                      sdk::to_string(factor.dims()), "; it needs one element per channel");
       }
     }
     ctx.set_output(0, sdk::DataType::Float, x.dims());
     ctx.allow_in_place(0, 0);
-    ctx.allow_strided_input(0);
-    ctx.allow_strided_output(0);
-    return {activation_, &activation_kernels(isa_)};
+    Prepared prepared{activation_, &activation_kernels(isa_), &normalize_loops<float>(isa_)};
+    if (first_) {
+      prepared.channels = x.dim(1);
+      prepared.inner = std::max<int64_t>(1, x.size() / std::max<int64_t>(1, x.dim(0) * x.dim(1)));
+    } else {
+      ctx.allow_strided_input(0);
+      ctx.allow_strided_output(0);
+    }
+    return prepared;
   }
 
  private:
   Activation activation_;
+  bool first_;
   Isa isa_;
 };
 

@@ -122,12 +122,19 @@ std::string ChannelsLast::plain_input(const std::string& value) const {
   return reordered ? maker->input(0) : "";
 }
 
-/// A convolution of few channels between plain values that nobody reads in the other form.
+/// A node between plain values that nobody reads in the other form: a convolution of few channels, and what does the same in both forms.
 bool ChannelsLast::makes_plain(const std::string& value, const std::string& name) {
   WorkNode* node = graph_.producer(name);
-  if (node == nullptr || !node->is("Conv", kPrivateDomain) || !has_few_channels(*node))
-    return false;
-  if (!graph_.consumers(name).empty() || graph_.is_output(name)) return false;
+  if (node == nullptr || !graph_.consumers(name).empty() || graph_.is_output(name)) return false;
+  if (node->is("ScaleShift", kPrivateDomain)) {
+    const std::string plain = plain_input(node->input(0));
+    if (plain.empty()) return false;
+    graph_.set_input(node, 0, plain);
+    graph_.set_output(node, 0, value);
+    node->attributes["channels_first"] = int64_t{1};
+    return true;
+  }
+  if (!node->is("Conv", kPrivateDomain) || !has_few_channels(*node)) return false;
   const bool is_first = node->attributes.count("x_channels_first") != 0;
   const std::string x = is_first ? node->input(0) : plain_input(node->input(0));
   const std::string residual = plain_input(node->input(3));
