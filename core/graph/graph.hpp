@@ -15,6 +15,7 @@
 namespace backplane::core {
 
 class Graph;
+class GraphVerifier;
 
 /// Indices into a graph; stable for its lifetime, never reused. kNone: left out, or nobody.
 using NodeId = std::int32_t;
@@ -167,6 +168,7 @@ class Graph {
 
  private:
   class Splice;
+  friend class GraphVerifier;
   std::string unique_node_name(const Node& node, NodeId id) const;
   std::string unique_value_name(const std::string& stem) const;
   void link(NodeId id);

@@ -65,12 +65,21 @@ class RemovalWatch {
   std::vector<bool> there_;  ///< by index of the original node
 };
 
+void verify(const Graph& graph, const PassRun& run, const char* when, const char* pass = "") {
+  if (!run.options.verify) return;
+  GraphSurroundings surroundings;
+  surroundings.is_body = run.main != &graph;
+  verify_graph(graph, text(when, pass), surroundings);
+}
+
 /// One round over a graph and its bodies.
 bool apply_passes(Graph& graph, const std::vector<const Pass*>& passes, PassRun& run) {
   bool changed = false;
   RemovalWatch watch(graph, run.removed);
   for (const Pass* pass : passes) {
-    if (!pass->apply(graph, run)) continue;
+    const bool changed_now = pass->apply(graph, run);
+    verify(graph, run, "after the pass ", pass->name);
+    if (!changed_now) continue;
     changed = true;
     watch.note(pass->name);
   }
@@ -82,7 +91,10 @@ bool apply_passes(Graph& graph, const std::vector<const Pass*>& passes, PassRun&
       bodies_changed = apply_passes(body, passes, run) || bodies_changed;
     });
   }
-  if (bodies_changed) graph.update_captures();
+  if (bodies_changed) {
+    graph.update_captures();
+    verify(graph, run, "after passes over the graph's bodies");
+  }
   return changed || bodies_changed;
 }
 
@@ -115,6 +127,7 @@ void run_passes(Graph& graph, const PassOptions& options, const ConstantEvaluato
     if (!disabled && (enabled || options.level >= pass.from)) passes.push_back(&pass);
   }
   PassRun run{options, evaluate, &graph, 0, {}, removed, 0};
+  verify(graph, run, "before the passes");
   // Every change removes a node, a use or a capture, or is made a limited number of times, so this ends.
   while (apply_passes(graph, passes, run)) {
   }

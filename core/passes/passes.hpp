@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/graph/graph.hpp"
+#include "core/graph/verify.hpp"
 
 namespace backplane::core {
 
@@ -37,6 +38,8 @@ struct PassOptions {
   std::set<std::string> unproven_symbols;
   /// Operators whose results differ from run to run are never folded or merged: true for those.
   std::function<bool(const Node& node)> is_random;
+  bool verify =
+      kVerifiesGraphs;  ///< the graph before the first pass and after each, see verify_graph
 };
 
 /// The pass that evaluates nodes: what it removes was computed, once.
@@ -56,7 +59,8 @@ std::vector<std::string> pass_names();
 /// evaluation throws: it may never run, and when it does, the run says why it fails. Nodes that one node replaces leave
 /// their origins with it; those that are folded or were no-ops leave them with nobody, and `removed`, if it is not null,
 /// gets the pass that did it, bodies included.
-/// Throws InvalidArgument for an unknown name in `disabled` or `enabled`, and for one that is in both.
+/// Throws InvalidArgument for an unknown name in `disabled` or `enabled`, and for one that is in both; Internal for what
+/// verify_graph finds, naming the pass.
 void run_passes(Graph& graph, const PassOptions& options, const ConstantEvaluator& evaluate,
                 RemovalLog* removed = nullptr);
 /// Likewise; the model's own log is of this run alone.

@@ -85,7 +85,11 @@ class BodyMaker {
   void take_inputs() {
     for (const ValueId id : graph_->inputs) {
       Value& value = graph_->value(id);
-      value.constant = nullptr;  // a default that is never used: every input of a body is given
+      if (value.constant !=
+          nullptr) {  // a default that is never used: every input of a body is given
+        value.constant = nullptr;
+        std::erase(graph_->initializers, id);
+      }
       add_feed(id);
       const bool ranked = value.type.is_tensor() && value.type.shape;
       body_.input_ranks.push_back(ranked ? static_cast<int>(value.type.shape->size()) : -1);

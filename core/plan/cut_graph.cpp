@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "core/base/nearest_name.hpp"
+#include "core/graph/verify.hpp"
 #include "core/plan/program.hpp"
 
 namespace backplane::core {
@@ -40,7 +41,10 @@ void feed_value(Graph& graph, const std::string& name, std::int64_t ir_version) 
                                    : std::string("the model does not list it among its inputs");
     invalid("'", name, "' is an initializer that cannot be replaced: ", reason);
   }
-  value.constant = nullptr;
+  if (value.constant != nullptr) {
+    value.constant = nullptr;
+    std::erase(graph.initializers, value.id);
+  }
   value.overridable = false;
   if (value.producer != kNone) {
     graph.node(value.producer).outputs[static_cast<std::size_t>(value.producer_output)] = kNone;
@@ -114,6 +118,7 @@ std::shared_ptr<Graph> cut_graph(const Graph& whole, const Cut& cut, std::int64_
     graph->value(static_cast<ValueId>(i)).overridable = false;
   remove_unneeded(*graph);
   check_fed(*graph, cut);
+  if constexpr (kVerifiesGraphs) verify_graph(*graph, "after the cut");
   return graph;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/plan/placement.hpp"
@@ -38,6 +39,10 @@ struct PlacedGraph {
     return {graph->value(id).constant, found != lazy.end() ? found->second : nullptr};
   }
 };
+
+/// Checks the graph by verify_graph, lazy constants being contents, and that placements, lazy constants, formats and compiled
+/// nodes are of nodes and values that there are.
+void verify_placed(const PlacedGraph& placed, std::string_view when);
 
 /// Asks a device that compiles subgraphs what it wants of the nodes placed on it, and replaces each convex part that
 /// it compiles by one node. Refusals go to `remarks`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/graph/verify.hpp"
 #include "core/onnx/function_body.hpp"
 
 namespace backplane::core {
@@ -144,6 +145,7 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
       placed_.remarks.push_back(unwanted->second);
     } else {
       compile_claims(placed_, device, *context_.devices, context_.threads, context_.create_flags());
+      if constexpr (kVerifiesGraphs) verify_placed(placed_, "after claims");
     }
   }
   for (int device = 0;
@@ -151,12 +153,14 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
     const auto unwanted = refusals.rewrites.find(device);
     if (unwanted == refusals.rewrites.end()) {
       rewrite_nodes(placed_, device, *context_.devices, schema_cache_);
+      if constexpr (kVerifiesGraphs) verify_placed(placed_, "after a rewrite");
     } else {
       placed_.remarks.push_back(unwanted->second);
     }
   }
   fold_constants_left();
   idle_origins_ = remove_unneeded(*placed_.graph);
+  if constexpr (kVerifiesGraphs) verify_placed(placed_, "after folding what is left");
   if (record_ != nullptr) {
     order_ = order_of(record_->order, *placed_.graph);
   } else {
@@ -227,6 +231,7 @@ bool Program::add_casts(const Refusals& refusals) {
                                    " nodes of 16-bit types are computed in float, "
                                    "where their kernels ask for it"));
   casts_.merge(added);
+  if constexpr (kVerifiesGraphs) verify_graph(*placed_.graph, "after casts");
   simplify();
   return true;
 }
@@ -243,7 +248,10 @@ bool Program::edit_untaken() {
       throw error.within(node_words(graph(), id));
     }
   }
-  if (changed) simplify();
+  if (changed) {
+    if constexpr (kVerifiesGraphs) verify_graph(*placed_.graph, "after function bodies and Scans");
+    simplify();
+  }
   return changed;
 }
 

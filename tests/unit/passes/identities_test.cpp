@@ -114,6 +114,7 @@ TEST_F(Identities, DropoutThatACallerMayTellToTrainStays) {
   graph().add_initializer(
       graph().value_named("training"),
       Constant::copy_of(DataType::Bool, {}, std::vector<std::byte>{std::byte{0}}));
+  input("training");
   value("training").overridable = true;
   between("Dropout", {"x", "", "training"});
   EXPECT_FALSE(gone());
@@ -147,6 +148,7 @@ TEST_F(Identities, TransposeOfNothing) {
 }
 
 TEST_F(Identities, ReshapeToTheSameShape) {
+  input("shape");
   between("Reshape", {"x", "shape"});
   value("x").type = Type::tensor(DataType::Float, Shape{{-1, "n"}, {3, ""}});
   value("m").type = value("x").type;

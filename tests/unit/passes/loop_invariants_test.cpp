@@ -155,7 +155,9 @@ TEST_F(ScanInvariants, AreReadWhereTheyAre) {
 }
 
 TEST_F(ScanInvariants, StayWhereTheyAreSlices) {
+  body_->value(body_->outputs[1]).is_output = false;
   body_->outputs[1] = body_->find_value("row");  // what is carried is the last row
+  body_->value(body_->outputs[1]).is_output = true;
   add_scan({"y", "w_after"});
   output("y");
   run("capture_loop_invariants");

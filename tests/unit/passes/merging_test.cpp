@@ -107,6 +107,7 @@ TEST_F(Merging, EqualConstantsBecomeOne) {
   initializer("b", {1, 2, 3});
   initializer("c", {1, 2, 4});
   initializer("overridable", {1, 2, 3});
+  input("overridable");
   value("overridable").overridable = true;
   add("Sum", {"x", "a", "b", "c", "overridable"}, {"y"}, "sum");
   output("y");

@@ -34,6 +34,8 @@ inline Ints values_of(const Constant& constant) {
 
 class GraphTest : public ::testing::Test {
  protected:
+  GraphTest() { options_.verify = true; }
+
   static NodeId add_to(Graph& graph, const std::string& op, const std::vector<std::string>& inputs,
                        const std::vector<std::string>& outputs, const std::string& name = "") {
     Node node;

@@ -70,6 +70,7 @@ TEST_F(Passes, AnIfOfAConstantIsItsBranchUnlessCallersMaySetIt) {
   graph().add_initializer(
       graph().value_named("which"),
       Constant::copy_of(DataType::Bool, {}, std::vector<std::byte>{std::byte{0}}));
+  input("which");
   value("which").overridable = true;
   choice.inputs = {graph().value_named("which")};
   choice.outputs = {graph().value_named("y")};

@@ -297,7 +297,7 @@ TEST_F(UnifyShapeReads, WithoutFeedsNothingIsDone) {
 
 TEST_F(UnifyShapeReads, AnOverridableInitializerThatIsNotFedSaysNothingOfItsSymbol) {
   input("w");
-  shape("w", {"rows"});
+  value("w").type = Type::tensor(DataType::Int64, Shape{{-1, "rows"}});
   initializer("w", {1, 2, 3});
   value("w").overridable = true;
   inner("x", {"rows"}, "w");
@@ -334,6 +334,7 @@ TEST_F(UnifyShapeReads, BodiesStayAsTheyAre) {
 }
 
 TEST_F(UnifyShapeReads, SizesThatKernelsFindOtherwiseAreNotTouched) {
+  input("scales");
   const NodeId resize = add("Resize", {"a", "", "scales"}, {"resized"});
   shape("resized", {"batch", "5"});
   const NodeId five = read("resized", 1, "five");

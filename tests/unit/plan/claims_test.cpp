@@ -17,7 +17,7 @@ class ClaimsTest : public PlanTest {
     use(other_);
     PlacedGraph result = placed();
     compile_claims(result, 0, devices_, &threads_, 0);
-    topological_order(*result.graph);
+    verify_placed(result, "after claims");
     return result;
   }
   static std::string remarks(const PlacedGraph& placed) {

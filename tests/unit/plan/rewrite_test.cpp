@@ -24,6 +24,7 @@ class RewriteTest : public PlanTest {
     use(other_);
     PlacedGraph result = placed();
     rewrite_nodes(result, 0, devices_, cache_);
+    verify_placed(result, "after the rewrite");
     return result;
   }
   void expect_refused(const std::string& sentence, StubProvider::RewriteFunction function) {
@@ -321,6 +322,7 @@ TEST_F(RewriteTest, TwoDevicesHavePrivateFormats) {
   PlacedGraph result = placed({{"relu2", "second"}, {"relu3", "second"}});
   rewrite_nodes(result, 0, devices_, cache_);
   rewrite_nodes(result, 1, devices_, cache_);
+  verify_placed(result, "after the rewrites");
   EXPECT_TRUE(result.remarks.empty()) << result.remarks.front();
   EXPECT_EQ(ops(*result.graph),
             (std::vector<std::string>{"AddRelu", "Reorder", "Neg", "Pair", "Reorder"}));
