@@ -35,9 +35,9 @@ Graph::Graph(const Graph& other)
       node_count_(other.node_count_) {
   nodes_.reserve(other.nodes_.size());
   for (const std::unique_ptr<Node>& node : other.nodes_) {
-    nodes_.push_back(node ? std::make_unique<Node>(*node) : nullptr);
+    const NodeId id = nodes_.add(node ? std::make_unique<Node>(*node) : nullptr);
     if (!node) continue;
-    for (auto& [attribute_name, attribute] : nodes_.back()->attributes) {
+    for (auto& [attribute_name, attribute] : nodes_[id]->attributes) {
       for (std::shared_ptr<Graph>& body : attribute.graphs) body = std::make_shared<Graph>(*body);
     }
   }
@@ -45,13 +45,12 @@ Graph::Graph(const Graph& other)
 
 ValueId Graph::value_named(const std::string& value_name) {
   if (value_name.empty()) invalid("a value needs a name");
-  const auto [entry, added] =
-      value_names_.try_emplace(value_name, static_cast<ValueId>(values_.size()));
+  const auto [entry, added] = value_names_.try_emplace(value_name, ValueId(values_.size()));
   if (added) {
     Value value;
     value.id = entry->second;
     value.name = value_name;
-    values_.push_back(std::move(value));
+    values_.add(std::move(value));
   }
   return entry->second;
 }
@@ -82,7 +81,7 @@ std::string Graph::unique_node_name(const Node& node, NodeId id) const {
 }
 
 NodeId Graph::add_node(Node node) {
-  const auto id = static_cast<NodeId>(nodes_.size());
+  const NodeId id(nodes_.size());
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     const ValueId output = node.outputs[i];
     if (output == kNone) continue;
@@ -106,7 +105,7 @@ NodeId Graph::add_node(Node node) {
   node.before.clear();
   node.name = unique_node_name(node, id);
   node_names_.emplace(node.name, id);
-  nodes_.push_back(std::make_unique<Node>(std::move(node)));
+  nodes_.add(std::make_unique<Node>(std::move(node)));
   ++node_count_;
   link(id);
   return id;
@@ -142,7 +141,7 @@ void Graph::remove_node(NodeId id) {
   for (const ValueId output : removed.outputs) {
     if (output == kNone) continue;
     value(output).producer = kNone;
-    value(output).producer_output = kNone;
+    value(output).producer_output = -1;
   }
   const std::vector<NodeId> earlier = removed.after, later = removed.before;
   for (const NodeId other : earlier) remove_control_edge(other, id);
@@ -151,7 +150,7 @@ void Graph::remove_node(NodeId id) {
     for (const NodeId second : later) add_control_edge(first, second);
   }
   node_names_.erase(removed.name);
-  nodes_[static_cast<std::size_t>(id)].reset();
+  nodes_[id].reset();
   --node_count_;
 }
 
@@ -195,7 +194,7 @@ void Graph::set_output(NodeId id, std::size_t index, ValueId new_value) {
   }
   if (output != kNone) {
     value(output).producer = kNone;
-    value(output).producer_output = kNone;
+    value(output).producer_output = -1;
   }
   output = new_value;
 }
@@ -279,8 +278,7 @@ void Graph::add_initializer(ValueId id, ConstantPtr contents) {
 
 /// Adds to `captured` the values of this graph that a body's nodes and outputs read, each once.
 void Graph::capture_from(const Graph& body, std::vector<ValueId>& captured) {
-  for (std::size_t i = 0; i < body.value_count(); ++i) {
-    const Value& inner = body.value(static_cast<ValueId>(i));
+  for (const Value& inner : body.values()) {
     if (!inner.is_outer || (inner.uses.empty() && !inner.is_output)) continue;
     const bool known = value_names_.contains(inner.name);
     const ValueId id = value_named(inner.name);

@@ -5,22 +5,19 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "core/graph/constant.hpp"
+#include "core/graph/ids.hpp"
 #include "core/graph/type.hpp"
 
 namespace backplane::core {
 
 class Graph;
 class GraphVerifier;
-
-/// Indices into a graph; stable for its lifetime, never reused. kNone: left out, or nobody.
-using NodeId = std::int32_t;
-using ValueId = std::int32_t;
-inline constexpr std::int32_t kNone = -1;
 
 /// An attribute; the vector that fits `type` is filled (one entry for a single value).
 struct Attribute {
@@ -50,7 +47,7 @@ struct Attribute {
 
 /// A node. `name` is unique in its graph.
 struct Node {
-  NodeId id = kNone;
+  NodeId id;
   std::string name;
   std::string op_type;
   std::string domain;            ///< "" is ONNX's own
@@ -79,11 +76,11 @@ struct Use {
 
 /// A value. Made by a node, or a graph input, a constant, or a name of an outer scope.
 struct Value {
-  ValueId id = kNone;
+  ValueId id;
   std::string name;
   Type type;
-  NodeId producer = kNone;
-  std::int32_t producer_output = kNone;
+  NodeId producer;
+  std::int32_t producer_output = -1;  ///< index into the producer's outputs
   std::vector<Use> uses;
   ConstantPtr constant;      ///< an initializer's contents, or what folding found
   bool overridable = false;  ///< an initializer that a feed may replace: not to be folded
@@ -109,6 +106,41 @@ class Graph {
   std::vector<ValueId> outputs;  ///< in the model's order; a value may stand twice
   std::vector<ValueId> initializers;  ///< in the model's order
 
+  /// See node_ids.
+  class NodeIds {
+   public:
+    class Iterator {
+     public:
+      Iterator(const Graph& graph, std::size_t index, std::size_t limit)
+          : graph_(graph), index_(index), limit_(limit) {
+        skip_gone();
+      }
+      NodeId operator*() const { return NodeId(index_); }
+      Iterator& operator++() {
+        ++index_;
+        skip_gone();
+        return *this;
+      }
+      bool operator==(const Iterator& other) const { return index_ == other.index_; }
+
+     private:
+      void skip_gone() {
+        while (index_ < limit_ && !graph_.has_node(NodeId(index_))) ++index_;
+      }
+      const Graph& graph_;
+      std::size_t index_;
+      std::size_t limit_;
+    };
+
+    explicit NodeIds(const Graph& graph) : graph_(graph), limit_(graph.node_limit()) {}
+    Iterator begin() const { return {graph_, 0, limit_}; }
+    Iterator end() const { return {graph_, limit_, limit_}; }
+
+   private:
+    const Graph& graph_;
+    std::size_t limit_;
+  };
+
   Graph() = default;
   /// A deep copy: bodies are copied, constants shared.
   Graph(const Graph& other);
@@ -123,9 +155,14 @@ class Graph {
   ValueId find_value(const std::string& value_name) const;
   /// A new value whose name starts with `stem`.
   ValueId new_value(const std::string& stem);
-  Value& value(ValueId id) { return values_[static_cast<std::size_t>(id)]; }
-  const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
+  Value& value(ValueId id) { return values_[id]; }
+  const Value& value(ValueId id) const { return values_[id]; }
   std::size_t value_count() const { return values_.size(); }
+  bool has_value(ValueId id) const { return values_.contains(id); }
+  IdRange<ValueId> value_ids() const { return IdRange<ValueId>(values_.size()); }
+  /// All values, until one is added.
+  std::span<Value> values() { return {values_.begin(), values_.end()}; }
+  std::span<const Value> values() const { return {values_.begin(), values_.end()}; }
 
   /// Adds a node, gives it an id, a unique name (from its own, or Op_index) and links its values. Throws
   /// InvalidArgument naming node and value when an output has a producer already, or is an input or constant.
@@ -151,10 +188,13 @@ class Graph {
   void add_output(ValueId value);
   /// Gives a value contents, as an initializer of the graph.
   void add_initializer(ValueId value, ConstantPtr contents);
-  bool has_node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)] != nullptr; }
-  Node& node(NodeId id) { return *nodes_[static_cast<std::size_t>(id)]; }
-  const Node& node(NodeId id) const { return *nodes_[static_cast<std::size_t>(id)]; }
-  /// Upper bound of node ids; ask has_node.
+  /// Whether the id is a node's, which may be gone.
+  bool has_node(NodeId id) const { return nodes_.contains(id) && nodes_[id] != nullptr; }
+  Node& node(NodeId id) { return *nodes_[id]; }
+  const Node& node(NodeId id) const { return *nodes_[id]; }
+  /// The nodes that there are, by index. Nodes may be removed meanwhile; those that are added are not met.
+  NodeIds node_ids() const { return NodeIds(*this); }
+  /// Above all indices of nodes.
   std::size_t node_limit() const { return nodes_.size(); }
   std::size_t node_count() const { return node_count_; }
 
@@ -178,8 +218,8 @@ class Graph {
   void rename_outer(const std::string& from, const std::string& to);
   void capture_from(const Graph& body, std::vector<ValueId>& captured);
 
-  std::vector<Value> values_;
-  std::vector<std::unique_ptr<Node>> nodes_;
+  PerValue<Value> values_;
+  PerNode<std::unique_ptr<Node>> nodes_;
   std::unordered_map<std::string, ValueId> value_names_;
   std::unordered_map<std::string, NodeId> node_names_;
   std::size_t node_count_ = 0;

@@ -18,8 +18,7 @@ std::string suggestion(const Graph& graph, const std::string& name) {
   constexpr std::size_t kMost = 5000;
   if (graph.value_count() > kMost) return {};
   std::vector<std::string> known;
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const Value& value = graph.value(static_cast<ValueId>(i));
+  for (const Value& value : graph.values()) {
     if (value.producer != kNone || value.constant != nullptr || value.is_input)
       known.push_back(value.name);
   }
@@ -52,16 +51,13 @@ GraphDraft::GraphDraft(const Graph& graph) : name(graph.name), doc(graph.doc), g
   outputs_ = names_of(graph, graph.outputs);
   graph_.inputs.clear();
   graph_.outputs.clear();
-  for (std::size_t i = 0; i < graph_.value_count(); ++i) {
-    Value& value = graph_.value(static_cast<ValueId>(i));
+  for (Value& value : graph_.values()) {
     const bool is_border = value.is_input || value.is_output;
     if (value.type.kind != Type::Kind::Unknown)
       (is_border ? declared_ : learned_)[value.name] = value.type;
     value.is_input = value.is_output = value.is_outer = value.overridable = false;
   }
-  for (std::size_t i = 0; i < graph_.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph_.has_node(id)) continue;
+  for (const NodeId id : graph_.node_ids()) {
     std::map<std::string, Attribute>& attributes = graph_.node(id).attributes;
     for (auto entry = attributes.begin(); entry != attributes.end();) {
       const Attribute& attribute = entry->second;
@@ -82,7 +78,7 @@ GraphDraft::GraphDraft(const Graph& graph) : name(graph.name), doc(graph.doc), g
 }
 
 void GraphDraft::check_node(NodeId id) const {
-  if (id < 0 || static_cast<std::size_t>(id) >= graph_.node_limit() || !graph_.has_node(id))
+  if (!graph_.has_node(id))
     invalid("the graph has no node ", id, "; nodes are numbered as add_node gave them");
 }
 
@@ -117,9 +113,7 @@ const Node& GraphDraft::node(NodeId id) const {
 
 std::vector<NodeId> GraphDraft::nodes() const {
   std::vector<NodeId> ids;
-  for (std::size_t i = 0; i < graph_.node_limit(); ++i) {
-    if (graph_.has_node(static_cast<NodeId>(i))) ids.push_back(static_cast<NodeId>(i));
-  }
+  for (const NodeId id : graph_.node_ids()) ids.push_back(id);
   return ids;
 }
 
@@ -175,8 +169,7 @@ Type GraphDraft::type_of(const std::string& value_name) const {
 }
 
 void GraphDraft::learn(const Graph& inferred) {
-  for (std::size_t i = 0; i < inferred.value_count(); ++i) {
-    const Value& value = inferred.value(static_cast<ValueId>(i));
+  for (const Value& value : inferred.values()) {
     if (value.type.kind != Type::Kind::Unknown) learned_[value.name] = value.type;
   }
 }
@@ -243,8 +236,7 @@ Graph GraphDraft::resolve_in(const Scope* enclosing, std::int64_t ir_version) co
   Graph graph(graph_);
   graph.name = name;
   graph.doc = doc;
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    Value& value = graph.value(static_cast<ValueId>(i));
+  for (Value& value : graph.values()) {
     value.type = type_of(value.name);
     const bool declared = declared_.contains(value.name);
     if (value.constant != nullptr && !declared)
@@ -304,9 +296,7 @@ void GraphDraft::list_initializers(Graph& graph) {
 
 void GraphDraft::find_inputs(Graph& graph, const Scope* enclosing, std::int64_t ir_version) const {
   const bool lists_initializers = enclosing == nullptr && ir_version < 4;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
+  for (const NodeId id : graph.node_ids()) {
     for_each_read(graph.node(id), [&](ValueId input) {
       Value& value = graph.value(input);
       if (value.producer != kNone || value.is_input || value.is_outer) return;
@@ -336,9 +326,7 @@ void GraphDraft::find_inputs(Graph& graph, const Scope* enclosing, std::int64_t 
 
 void GraphDraft::find_outputs(Graph& graph, const Scope* enclosing) const {
   if (!outputs_) {
-    for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-      const auto id = static_cast<NodeId>(i);
-      if (!graph.has_node(id)) continue;
+    for (const NodeId id : graph.node_ids()) {
       for (const ValueId output : graph.node(id).outputs) {
         if (output != kNone && graph.value(output).uses.empty()) graph.add_output(output);
       }

@@ -19,13 +19,13 @@ class ReverseDepthFirst {
   std::vector<NodeId> order() {
     order_.reserve(graph_.node_count());
     std::vector<NodeId> leaves;
-    for (NodeId id = 0; id < limit(); ++id) {
-      if (graph_.has_node(id) && is_leaf(id)) leaves.push_back(id);
+    for (const NodeId id : graph_.node_ids()) {
+      if (is_leaf(id)) leaves.push_back(id);
     }
     walk(leaves);
     // Only a cycle that nobody outside reads is left; walking into it finds it.
-    for (NodeId id = 0; id < limit(); ++id) {
-      if (graph_.has_node(id) && state_[index(id)] == State::New) walk({id});
+    for (const NodeId id : graph_.node_ids()) {
+      if (state_[id] == State::New) walk({id});
     }
     return std::move(order_);
   }
@@ -36,9 +36,6 @@ class ReverseDepthFirst {
     NodeId node;
     bool leaving;
   };
-
-  static std::size_t index(NodeId id) { return static_cast<std::size_t>(id); }
-  NodeId limit() const { return static_cast<NodeId>(graph_.node_limit()); }
 
   bool is_leaf(NodeId id) const {
     const Node& node = graph_.node(id);
@@ -53,7 +50,7 @@ class ReverseDepthFirst {
     while (!stack_.empty()) {
       const auto [id, leaving] = stack_.back();
       stack_.pop_back();
-      State& state = state_[index(id)];
+      State& state = state_[id];
       if (leaving) {
         state = State::Left;
         order_.push_back(id);
@@ -73,12 +70,11 @@ class ReverseDepthFirst {
     for (const std::vector<ValueId>* list : {&node.inputs, &node.captured}) {
       for (const ValueId input : *list) {
         const NodeId producer = input == kNone ? kNone : graph_.value(input).producer;
-        if (producer != kNone && state_[index(producer)] != State::Left)
-          producers_.push_back(producer);
+        if (producer != kNone && state_[producer] != State::Left) producers_.push_back(producer);
       }
     }
     for (const NodeId earlier : node.after) {
-      if (state_[index(earlier)] != State::Left) producers_.push_back(earlier);
+      if (state_[earlier] != State::Left) producers_.push_back(earlier);
     }
     std::sort(producers_.begin(), producers_.end());
     producers_.erase(std::unique(producers_.begin(), producers_.end()), producers_.end());
@@ -105,7 +101,7 @@ class ReverseDepthFirst {
   }
 
   const Graph& graph_;
-  std::vector<State> state_;
+  PerNode<State> state_;
   std::vector<Entry> stack_;
   std::vector<NodeId> producers_;
   std::vector<NodeId> order_;

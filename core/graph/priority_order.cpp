@@ -11,8 +11,6 @@
 namespace backplane::core {
 namespace {
 
-std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 /// A known dimension, or 1; saturates far above any memory.
 std::uint64_t bytes_of(const Type& type) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
@@ -43,12 +41,10 @@ std::vector<ValueId> reads_of(const Node& node) {
 }
 
 /// How many nodes have still to read each value.
-std::vector<std::uint32_t> reader_counts(const Graph& graph) {
-  std::vector<std::uint32_t> counts(graph.value_count());
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
-    for (const ValueId value : reads_of(graph.node(id))) ++counts[index(value)];
+PerValue<std::uint32_t> reader_counts(const Graph& graph) {
+  PerValue<std::uint32_t> counts(graph.value_count());
+  for (const NodeId id : graph.node_ids()) {
+    for (const ValueId value : reads_of(graph.node(id))) ++counts[value];
   }
   return counts;
 }
@@ -67,7 +63,7 @@ enum class Among {
 class Scheduler {
  public:
   /// `position` of each node in the order that is followed.
-  Scheduler(const Graph& graph, const ValueBytes& bytes, const std::vector<std::size_t>& position,
+  Scheduler(const Graph& graph, const ValueBytes& bytes, const PerNode<std::size_t>& position,
             Among among)
       : graph_(graph),
         bytes_(bytes),
@@ -79,22 +75,20 @@ class Scheduler {
         done_(graph.node_limit()) {}
 
   std::vector<NodeId> order() {
-    for (std::size_t i = 0; i < graph_.node_limit(); ++i) {
-      const auto id = static_cast<NodeId>(i);
-      if (!graph_.has_node(id)) continue;
-      missing_[i] = sources_of(id).size();
-      if (missing_[i] == 0) offer(id);
+    for (const NodeId id : graph_.node_ids()) {
+      missing_[id] = sources_of(id).size();
+      if (missing_[id] == 0) offer(id);
     }
     std::vector<NodeId> result;
     result.reserve(graph_.node_count());
     while (!ready_.empty()) {
       const NodeId id = std::get<2>(*ready_.begin());
       ready_.erase(ready_.begin());
-      done_[index(id)] = true;
+      done_[id] = true;
       result.push_back(id);
       release_inputs(id);
       for (const NodeId next : followers_of(id)) {
-        if (--missing_[index(next)] == 0) offer(next);
+        if (--missing_[next] == 0) offer(next);
       }
     }
     return result;
@@ -126,17 +120,17 @@ class Scheduler {
   std::int64_t growth(NodeId id) const {
     std::int64_t growth = 0;
     for (const ValueId output : graph_.node(id).outputs) {
-      if (output != kNone && readers_[index(output)] > 0)
-        growth += static_cast<std::int64_t>(bytes_[index(output)]);
+      if (output != kNone && readers_[output] > 0)
+        growth += static_cast<std::int64_t>(bytes_[output]);
     }
     for (const ValueId input : reads_of(graph_.node(id))) {
-      if (readers_[index(input)] == 1) growth -= static_cast<std::int64_t>(bytes_[index(input)]);
+      if (readers_[input] == 1) growth -= static_cast<std::int64_t>(bytes_[input]);
     }
     return growth;
   }
 
   std::int64_t rank(NodeId id) const {
-    const auto position = static_cast<std::int64_t>(position_[index(id)]);
+    const auto position = static_cast<std::int64_t>(position_[id]);
     if (among_ == Among::Position) return position;
     const std::int64_t grows = growth(id);
     if (among_ == Among::Growth) return grows;
@@ -144,17 +138,17 @@ class Scheduler {
   }
 
   void offer(NodeId id) {
-    keys_[index(id)] = {graph_.node(id).priority, rank(id), id};
-    ready_.insert(keys_[index(id)]);
+    keys_[id] = {graph_.node(id).priority, rank(id), id};
+    ready_.insert(keys_[id]);
   }
 
   /// The last reader of a value frees it: when it can run already, it has become better.
   void release_inputs(NodeId id) {
     for (const ValueId input : reads_of(graph_.node(id))) {
-      if (--readers_[index(input)] != 1 || among_ == Among::Position) continue;
+      if (--readers_[input] != 1 || among_ == Among::Position) continue;
       for (const Use& use : graph_.value(input).uses) {
-        if (done_[index(use.node)]) continue;
-        if (ready_.erase(keys_[index(use.node)]) > 0) offer(use.node);
+        if (done_[use.node]) continue;
+        if (ready_.erase(keys_[use.node]) > 0) offer(use.node);
         break;
       }
     }
@@ -162,12 +156,12 @@ class Scheduler {
 
   const Graph& graph_;
   const ValueBytes& bytes_;
-  const std::vector<std::size_t>& position_;
+  const PerNode<std::size_t>& position_;
   Among among_;
-  std::vector<std::uint32_t> readers_;
-  std::vector<std::size_t> missing_;
-  std::vector<Key> keys_;
-  std::vector<bool> done_;
+  PerValue<std::uint32_t> readers_;
+  PerNode<std::size_t> missing_;
+  PerNode<Key> keys_;
+  PerNode<bool> done_;
   std::set<Key> ready_;
 };
 
@@ -180,19 +174,19 @@ ValueBytes estimated_bytes(const Graph& graph, const std::vector<NodeId>& order)
   const auto estimate = [&](ValueId id, std::uint64_t otherwise) {
     const Type& type = graph.value(id).type;
     const bool known = type.is_tensor() && type.shape && type.element != DataType::None;
-    all[index(id)] = known ? bytes_of(type) : otherwise;
+    all[id] = known ? bytes_of(type) : otherwise;
   };
-  for (std::size_t i = 0; i < graph.value_count(); ++i) estimate(static_cast<ValueId>(i), 0);
+  for (const ValueId id : graph.value_ids()) estimate(id, 0);
   for (const NodeId id : order) {
     const Node& node = graph.node(id);
     std::uint64_t largest = 0;
     for (const ValueId input : node.inputs) {
-      if (input != kNone) largest = std::max(largest, all[index(input)]);
+      if (input != kNone) largest = std::max(largest, all[input]);
     }
     for (const ValueId output : node.outputs) {
       if (output == kNone) continue;
       estimate(output, largest);
-      if (counts(graph.value(output))) bytes[index(output)] = all[index(output)];
+      if (counts(graph.value(output))) bytes[output] = all[output];
     }
   }
   return bytes;
@@ -200,18 +194,18 @@ ValueBytes estimated_bytes(const Graph& graph, const std::vector<NodeId>& order)
 
 std::uint64_t peak_bytes(const Graph& graph, const std::vector<NodeId>& order,
                          const ValueBytes& bytes) {
-  std::vector<std::uint32_t> readers = reader_counts(graph);
+  PerValue<std::uint32_t> readers = reader_counts(graph);
   std::uint64_t live = 0, peak = 0;
   for (const NodeId id : order) {
     for (const ValueId output : graph.node(id).outputs) {
-      if (output != kNone) live += bytes[index(output)];
+      if (output != kNone) live += bytes[output];
     }
     peak = std::max(peak, live);
     for (const ValueId output : graph.node(id).outputs) {
-      if (output != kNone && readers[index(output)] == 0) live -= bytes[index(output)];
+      if (output != kNone && readers[output] == 0) live -= bytes[output];
     }
     for (const ValueId input : reads_of(graph.node(id))) {
-      if (--readers[index(input)] == 0) live -= bytes[index(input)];
+      if (--readers[input] == 0) live -= bytes[input];
     }
   }
   return peak;
@@ -219,8 +213,8 @@ std::uint64_t peak_bytes(const Graph& graph, const std::vector<NodeId>& order,
 
 std::vector<NodeId> priority_order(const Graph& graph, const ValueBytes& bytes) {
   const std::vector<NodeId> standard = topological_order(graph);
-  std::vector<std::size_t> position(graph.node_limit());
-  for (std::size_t i = 0; i < standard.size(); ++i) position[index(standard[i])] = i;
+  PerNode<std::size_t> position(graph.node_limit());
+  for (std::size_t i = 0; i < standard.size(); ++i) position[standard[i]] = i;
   std::vector<NodeId> best;
   std::uint64_t lowest = 0;
   for (const Among among : {Among::Position, Among::Freeing, Among::Growth}) {

@@ -11,9 +11,9 @@ namespace backplane::core {
 /// Which of the orders that a graph allows its nodes run in: topological_order, or priority_order below.
 enum class ExecutionOrder { Default, Priority };
 
-/// Bytes that values take while they live, by ValueId. Values whose memory is somebody else's count nothing: graph
+/// Bytes that values take while they live. Values whose memory is somebody else's count nothing: graph
 /// inputs and outputs, constants.
-using ValueBytes = std::vector<std::uint64_t>;
+using ValueBytes = PerValue<std::uint64_t>;
 
 /// From the values' types. An unknown dimension counts as 1; a value of unknown rank or type takes what the largest
 /// input of its node takes. `order` is any topological order.

@@ -49,8 +49,7 @@ class Graph::Splice {
   }
 
   void add_values() {
-    for (std::size_t i = 0; i < body_.value_count(); ++i) {
-      const Value& value = body_.value(static_cast<ValueId>(i));
+    for (const Value& value : body_.values()) {
       if (ids_.contains(value.id)) continue;
       if (value.is_outer) {
         const bool known = into_.find_value(value.name) != kNone;

@@ -119,26 +119,17 @@ class GraphVerifier {
 
   template <class Visit>
   void for_each_node(Visit&& visit) const {
-    for (const std::unique_ptr<Node>& node : graph_.nodes_) {
-      if (node != nullptr) visit(*node);
-    }
+    for (const NodeId id : graph_.node_ids()) visit(graph_.node(id));
   }
   template <class Visit>
   void for_each_value(Visit&& visit) const {
-    for (const Value& value : graph_.values_) visit(value);
-  }
-
-  bool is_value(ValueId id) const {
-    return id >= 0 && static_cast<std::size_t>(id) < graph_.value_count();
-  }
-  bool is_node(NodeId id) const {
-    return id >= 0 && static_cast<std::size_t>(id) < graph_.node_limit() && graph_.has_node(id);
+    for (const Value& value : graph_.values()) visit(value);
   }
 
   void verify_value_ids(const Node& node, const std::vector<ValueId>& ids, const char* what,
                         bool may_be_none) const {
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (is_value(ids[i]) || (may_be_none && ids[i] == kNone)) continue;
+      if (graph_.has_value(ids[i]) || (may_be_none && ids[i] == kNone)) continue;
       fail(described(node), ": its ", what, " ", i, " is the value ", ids[i], "; there are ",
            graph_.value_count());
     }
@@ -146,32 +137,31 @@ class GraphVerifier {
 
   void verify_node_ids(const Node& node, const std::vector<NodeId>& ids, const char* what) const {
     for (const NodeId id : ids) {
-      if (is_node(id)) continue;
+      if (graph_.has_node(id)) continue;
       fail(described(node), " runs ", what, " the node ", id, ", which does not exist");
     }
   }
 
   /// That everything that is looked up below is there.
   void verify_ids() const {
-    for (std::size_t i = 0; i < graph_.node_limit(); ++i) {
-      const Node* const node = graph_.nodes_[i].get();
-      if (node == nullptr) continue;
-      if (static_cast<std::size_t>(node->id) != i)
-        fail(described(*node), " stands at ", i, " and says that its id is ", node->id);
-      verify_value_ids(*node, node->inputs, "input", true);
-      verify_value_ids(*node, node->outputs, "output", true);
-      verify_value_ids(*node, node->captured, "captured value", false);
-      verify_node_ids(*node, node->after, "after");
-      verify_node_ids(*node, node->before, "before");
+    for (const NodeId id : graph_.node_ids()) {
+      const Node& node = graph_.node(id);
+      if (node.id != id)
+        fail(described(node), " stands at ", id, " and says that its id is ", node.id);
+      verify_value_ids(node, node.inputs, "input", true);
+      verify_value_ids(node, node.outputs, "output", true);
+      verify_value_ids(node, node.captured, "captured value", false);
+      verify_node_ids(node, node.after, "after");
+      verify_node_ids(node, node.before, "before");
     }
-    for (std::size_t i = 0; i < graph_.value_count(); ++i) {
-      const Value& value = graph_.values_[i];
-      if (static_cast<std::size_t>(value.id) != i)
-        fail(words(value), " stands at ", i, " and says that its id is ", value.id);
-      if (value.producer != kNone && !is_node(value.producer))
+    for (const ValueId id : graph_.value_ids()) {
+      const Value& value = graph_.value(id);
+      if (value.id != id)
+        fail(words(value), " stands at ", id, " and says that its id is ", value.id);
+      if (value.producer != kNone && !graph_.has_node(value.producer))
         fail(words(value), " is made by the node ", value.producer, ", which does not exist");
       for (const Use& use : value.uses) {
-        if (!is_node(use.node))
+        if (!graph_.has_node(use.node))
           fail(words(value), " is read by the node ", use.node, ", which does not exist");
       }
     }
@@ -179,7 +169,7 @@ class GraphVerifier {
                                      {&graph_.outputs, "output"},
                                      {&graph_.initializers, "initializer"}}) {
       for (const ValueId id : *list) {
-        if (!is_value(id))
+        if (!graph_.has_value(id))
           fail("an ", what, " is the value ", id, "; there are ", graph_.value_count());
       }
     }
@@ -208,22 +198,21 @@ class GraphVerifier {
 
   /// Inputs, outputs, initializers.
   void verify_border() const {
-    std::vector<int> as_input(graph_.value_count()), as_output(graph_.value_count()),
+    PerValue<int> as_input(graph_.value_count()), as_output(graph_.value_count()),
         as_initializer(graph_.value_count());
-    for (const ValueId id : graph_.inputs) ++as_input[static_cast<std::size_t>(id)];
-    for (const ValueId id : graph_.outputs) ++as_output[static_cast<std::size_t>(id)];
-    for (const ValueId id : graph_.initializers) ++as_initializer[static_cast<std::size_t>(id)];
+    for (const ValueId id : graph_.inputs) ++as_input[id];
+    for (const ValueId id : graph_.outputs) ++as_output[id];
+    for (const ValueId id : graph_.initializers) ++as_initializer[id];
     for_each_value([&](const Value& value) {
-      const auto index = static_cast<std::size_t>(value.id);
-      if (as_input[index] > 1) fail(words(value), " stands twice among the inputs");
-      if (value.is_input != (as_input[index] > 0))
+      if (as_input[value.id] > 1) fail(words(value), " stands twice among the inputs");
+      if (value.is_input != (as_input[value.id] > 0))
         fail(words(value), value.is_input ? " is no longer" : " stands",
              " among the inputs, but is_input is ", value.is_input ? "set" : "not set");
-      if (value.is_output != (as_output[index] > 0))
+      if (value.is_output != (as_output[value.id] > 0))
         fail(words(value), value.is_output ? " is no longer" : " stands",
              " among the outputs, but is_output is ", value.is_output ? "set" : "not set");
-      if (as_initializer[index] > 1) fail(words(value), " stands twice among the initializers");
-      if (as_initializer[index] > 0 && value.constant == nullptr)
+      if (as_initializer[value.id] > 1) fail(words(value), " stands twice among the initializers");
+      if (as_initializer[value.id] > 0 && value.constant == nullptr)
         fail(words(value), " stands among the initializers and has no contents");
       if (value.overridable && (value.constant == nullptr || !value.is_input))
         fail(words(value), " is overridable, but no input with contents");
@@ -232,11 +221,11 @@ class GraphVerifier {
 
   /// That values and nodes say the same of each other.
   void verify_edges() const {
-    std::vector<std::size_t> reads(graph_.value_count());
+    PerValue<std::size_t> reads(graph_.value_count());
     for_each_node([&](const Node& node) {
       for (const std::vector<ValueId>* list : {&node.inputs, &node.captured}) {
         for (const ValueId id : *list) {
-          if (id != kNone) ++reads[static_cast<std::size_t>(id)];
+          if (id != kNone) ++reads[id];
         }
       }
       for (std::size_t i = 0; i < node.outputs.size(); ++i) {
@@ -254,9 +243,9 @@ class GraphVerifier {
     for_each_value([&](const Value& value) {
       verify_producer(value);
       verify_uses(value);
-      if (value.uses.size() != reads[static_cast<std::size_t>(value.id)])
-        fail(words(value), " is read ", reads[static_cast<std::size_t>(value.id)],
-             " times, and has ", value.uses.size(), " uses",
+      if (value.uses.size() != reads[value.id])
+        fail(words(value), " is read ", reads[value.id], " times, and has ", value.uses.size(),
+             " uses",
              value.uses.empty()
                  ? std::string()
                  : text(", the first by ", described(graph_.node(value.uses.front().node))));
@@ -265,7 +254,7 @@ class GraphVerifier {
 
   void verify_producer(const Value& value) const {
     if (value.producer == kNone) {
-      if (value.producer_output != kNone)
+      if (value.producer_output != -1)
         fail(words(value), " is output ", value.producer_output, " of nobody");
       return;
     }
@@ -391,7 +380,7 @@ class GraphVerifier {
   }
 
   void add_captured(const Node& node, const Graph& body, std::set<ValueId>& read) const {
-    for (const Value& inner : body.values_) {
+    for (const Value& inner : body.values()) {
       if (!inner.is_outer || !is_wanted(inner)) continue;
       const ValueId id = graph_.find_value(inner.name);
       if (id == kNone)

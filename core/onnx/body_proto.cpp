@@ -18,8 +18,7 @@ void write_info(const Value& value, ::onnx::ValueInfoProto& info) {
 void write_body(const Graph& graph, GraphProto& proto) {
   proto.set_name(graph.name.empty() ? "body" : graph.name);
   for (const ValueId input : graph.inputs) write_info(graph.value(input), *proto.add_input());
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const Value& value = graph.value(static_cast<ValueId>(i));
+  for (const Value& value : graph.values()) {
     if (value.constant != nullptr && (!value.uses.empty() || value.is_output))
       *proto.add_initializer() = to_proto(*value.constant, value.name);
   }

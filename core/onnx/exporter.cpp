@@ -27,17 +27,15 @@ constexpr std::int64_t kFirstWithFreeInitializers = 4;  // IR version
 /// By index where that is an order in which the nodes can run; else, of those that can, always the one with the lowest
 /// index: a file's order survives.
 std::vector<NodeId> sorted_nodes(const Graph& graph) {
-  std::vector<std::size_t> missing(graph.node_limit());
-  std::vector<std::vector<NodeId>> followers(graph.node_limit());
+  PerNode<std::size_t> missing(graph.node_limit());
+  PerNode<std::vector<NodeId>> followers(graph.node_limit());
   const auto depend = [&](NodeId later, NodeId earlier) {
     if (earlier == kNone) return;
-    followers[static_cast<std::size_t>(earlier)].push_back(later);
-    ++missing[static_cast<std::size_t>(later)];
+    followers[earlier].push_back(later);
+    ++missing[later];
   };
   std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
+  for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     for (const std::vector<ValueId>* list : {&node.inputs, &node.captured}) {
       for (const ValueId input : *list) {
@@ -45,15 +43,15 @@ std::vector<NodeId> sorted_nodes(const Graph& graph) {
       }
     }
     for (const NodeId earlier : node.after) depend(id, earlier);
-    if (missing[i] == 0) ready.push(id);
+    if (missing[id] == 0) ready.push(id);
   }
   std::vector<NodeId> order;
   while (!ready.empty()) {
     const NodeId id = ready.top();
     ready.pop();
     order.push_back(id);
-    for (const NodeId follower : followers[static_cast<std::size_t>(id)]) {
-      if (--missing[static_cast<std::size_t>(follower)] == 0) ready.push(follower);
+    for (const NodeId follower : followers[id]) {
+      if (--missing[follower] == 0) ready.push(follower);
     }
   }
   // With a cycle there is none; this one says so.
@@ -62,9 +60,7 @@ std::vector<NodeId> sorted_nodes(const Graph& graph) {
 
 std::vector<NodeId> nodes_by_index(const Graph& graph) {
   std::vector<NodeId> nodes;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    if (graph.has_node(static_cast<NodeId>(i))) nodes.push_back(static_cast<NodeId>(i));
-  }
+  for (const NodeId id : graph.node_ids()) nodes.push_back(id);
   return nodes;
 }
 
@@ -83,8 +79,7 @@ class GraphWriter {
     for (const NodeId id : settings_.sorted ? sorted_nodes(graph_) : nodes_by_index(graph_))
       write_node(*proto.add_node(), graph_.node(id));
     for (const ValueId output : graph_.outputs) add_info(*proto.add_output(), output);
-    for (std::size_t i = 0; i < graph_.value_count(); ++i) {
-      const Value& value = graph_.value(static_cast<ValueId>(i));
+    for (const Value& value : graph_.values()) {
       const bool is_inner = value.producer != kNone && !value.is_output;
       if (is_inner && value.type.kind != Type::Kind::Unknown)
         add_info(*proto.add_value_info(), value.id);
@@ -102,8 +97,7 @@ class GraphWriter {
   /// Annotations name tensors that nobody else may read.
   void find_kept() {
     listed_.insert(graph_.initializers.begin(), graph_.initializers.end());
-    for (std::size_t i = 0; i < graph_.value_count(); ++i) {
-      const Value& value = graph_.value(static_cast<ValueId>(i));
+    for (const Value& value : graph_.values()) {
       if (!is_there(value)) continue;
       for (const auto& [parameter, tensor] : value.quantization) named_.insert(tensor);
     }
@@ -122,7 +116,7 @@ class GraphWriter {
     };
     for (const ValueId id : graph_.initializers) write(id);
     // What folding and rewrites made.
-    for (std::size_t i = 0; i < graph_.value_count(); ++i) write(static_cast<ValueId>(i));
+    for (const ValueId id : graph_.value_ids()) write(id);
   }
 
   void write_constant(GraphProto& proto, const Value& value) const {

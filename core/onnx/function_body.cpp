@@ -177,10 +177,9 @@ FunctionProto written(const Graph& graph, const Node& node, const NodeProto& cal
 
 template <class Visit>
 void for_each_dim(Graph& graph, Visit&& visit) {
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    Type& type = graph.value(static_cast<ValueId>(i)).type;
-    if (!type.is_tensor() || !type.shape) continue;
-    for (Dim& dim : *type.shape) visit(dim);
+  for (Value& value : graph.values()) {
+    if (!value.type.is_tensor() || !value.type.shape) continue;
+    for (Dim& dim : *value.type.shape) visit(dim);
   }
 }
 

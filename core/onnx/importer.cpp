@@ -74,23 +74,19 @@ void read_initializers(::onnx::GraphProto& graph, TensorReader& tensors) {
 void clear_origins(Node& node) {
   node.origins.clear();
   for_each_body(node, [](Graph& body) {
-    for (std::size_t i = 0; i < body.node_limit(); ++i) {
-      if (body.has_node(static_cast<NodeId>(i))) clear_origins(body.node(static_cast<NodeId>(i)));
-    }
+    for (const NodeId id : body.node_ids()) clear_origins(body.node(id));
   });
 }
 
 /// Lists the nodes of bodies behind those of the main graph, under names that tell where they are.
 void list_body_nodes(Graph& graph, const std::string& scope, std::vector<OriginalNode>& original) {
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    if (!graph.has_node(static_cast<NodeId>(i))) continue;
-    Node& node = graph.node(static_cast<NodeId>(i));
+  for (const NodeId id : graph.node_ids()) {
+    Node& node = graph.node(id);
     for (auto& [name, attribute] : node.attributes) {
       for (const std::shared_ptr<Graph>& body : attribute.graphs) {
         const std::string inner = text(scope, node.name, "/", name, "/");
-        for (std::size_t k = 0; k < body->node_limit(); ++k) {
-          if (!body->has_node(static_cast<NodeId>(k))) continue;
-          Node& own = body->node(static_cast<NodeId>(k));
+        for (const NodeId inside : body->node_ids()) {
+          Node& own = body->node(inside);
           own.origins = {static_cast<std::int32_t>(original.size())};
           original.push_back({inner + own.name, own.op_type, own.domain});
         }
@@ -182,10 +178,7 @@ Model import_bytes(std::span<const std::byte> bytes, const SchemaRegistry& schem
 Graph import_call(::onnx::ModelProto proto, const SchemaRegistry& schemas) {
   TensorReader tensors({}, nullptr, ExternalData("", false));
   Model model = to_model(std::move(proto), tensors, schemas, {});
-  for (std::size_t i = 0; i < model.graph.node_limit(); ++i) {
-    if (model.graph.has_node(static_cast<NodeId>(i)))
-      clear_origins(model.graph.node(static_cast<NodeId>(i)));
-  }
+  for (const NodeId id : model.graph.node_ids()) clear_origins(model.graph.node(id));
   return std::move(model.graph);
 }
 

@@ -22,8 +22,7 @@ constexpr std::uint64_t kLine = 64;
 /// Of what may lie outside.
 std::uint64_t contents_bytes(const Graph& graph) {
   std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const Value& value = graph.value(static_cast<ValueId>(i));
+  for (const Value& value : graph.values()) {
     if (value.constant != nullptr) bytes += value.constant->stored_bytes().size();
   }
   return bytes;

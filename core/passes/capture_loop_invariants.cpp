@@ -122,11 +122,7 @@ bool capture_invariants(Graph& graph, NodeId id) {
 
 bool capture_loop_invariants(Graph& graph, PassRun&) {
   bool changed = false;
-  const std::size_t before = graph.node_limit();
-  for (std::size_t i = 0; i < before; ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (graph.has_node(id)) changed = capture_invariants(graph, id) || changed;
-  }
+  for (const NodeId id : graph.node_ids()) changed = capture_invariants(graph, id) || changed;
   if (changed) graph.update_captures();
   return changed;
 }

@@ -33,16 +33,14 @@ DimSizes::DimSizes(const Graph& graph, const PassOptions& options) : sizes_(grap
 }
 
 const std::vector<DimSize>* DimSizes::of(ValueId value) const {
-  const auto i = static_cast<std::size_t>(value);
-  return value != kNone && i < sizes_.size() && sizes_[i] ? &*sizes_[i] : nullptr;
+  return sizes_.contains(value) && sizes_[value] ? &*sizes_[value] : nullptr;
 }
 
 /// Symbols by which inference may have called different sizes.
 void DimSizes::find_unproven(const Graph& graph, const PassOptions& options) {
   unproven_ = options.unproven_symbols;
   const auto doubt = [this](const std::string& symbol) { unproven_.insert(symbol); };
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const Value& value = graph.value(static_cast<ValueId>(i));
+  for (const Value& value : graph.values()) {
     // An overridable initializer has the type of its input, with which nobody compares its contents.
     if (value.constant != nullptr) for_each_symbol(value.type, doubt);
     if (value.producer == kNone) continue;
@@ -105,10 +103,9 @@ void DimSizes::add_concat(const Graph& graph, const Node& node) {
 
 void DimSizes::add(const Value& value, std::vector<DimSize> sizes) {
   for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
-    if (is_named(sizes[axis]))
-      places_[static_cast<std::size_t>(index(sizes[axis]))].push_back({value.id, axis});
+    if (is_named(sizes[axis])) places_[index(sizes[axis])].push_back({value.id, axis});
   }
-  sizes_[static_cast<std::size_t>(value.id)] = std::move(sizes);
+  sizes_[value.id] = std::move(sizes);
 }
 
 std::optional<std::vector<DimSize>> DimSizes::inferred(const Value& value) {
@@ -144,7 +141,7 @@ DimSize DimSizes::sum_of(const std::vector<DimSize>& sizes) {
   Sum sum;
   for (const DimSize size : sizes) {
     if (size == kUnknownSize) return kUnknownSize;
-    const Sum part = is_named(size) ? sums_[static_cast<std::size_t>(index(size))] : Sum{size, {}};
+    const Sum part = is_named(size) ? sums_[index(size)] : Sum{size, {}};
     if (part.first > kLargest - sum.first || sum.second.size() + part.second.size() > kMostParts)
       return kUnknownSize;
     sum.first += part.first;

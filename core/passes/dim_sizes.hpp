@@ -20,7 +20,7 @@ inline bool is_named(DimSize size) { return size < kUnknownSize; }
 
 /// An axis of a value.
 struct DimPlace {
-  ValueId value = kNone;
+  ValueId value;
   std::size_t axis = 0;
 };
 
@@ -33,15 +33,15 @@ class DimSizes {
   /// By axis; null where the rank is unknown, or the value is younger than this.
   const std::vector<DimSize>* of(ValueId value) const;
   /// Where a named size is to be found: feeds first, in their order, then what nodes make, each after what it is made of.
-  const std::vector<DimPlace>& places(DimSize named) const {
-    return places_[static_cast<std::size_t>(index(named))];
-  }
+  const std::vector<DimPlace>& places(DimSize named) const { return places_[index(named)]; }
 
  private:
   /// A known size and the sum of named ones that are no sums, in order.
   using Sum = std::pair<std::int64_t, std::vector<DimSize>>;
 
-  static std::int64_t index(DimSize named) { return kUnknownSize - 1 - named; }
+  static std::size_t index(DimSize named) {
+    return static_cast<std::size_t>(kUnknownSize - 1 - named);
+  }
   void find_unproven(const Graph& graph, const PassOptions& options);
   void add_feeds(const Graph& graph, const std::vector<std::string>& feeds);
   void add_outputs(const Graph& graph, const Node& node);
@@ -56,9 +56,9 @@ class DimSizes {
   DimSize named_by(const std::string& symbol);
   DimSize sum_of(const std::vector<DimSize>& sizes);
 
-  std::vector<std::optional<std::vector<DimSize>>> sizes_;  ///< by value
-  std::vector<std::vector<DimPlace>> places_;               ///< by index of the name
-  std::vector<Sum> sums_;                                   ///< likewise; of no sum, its own name
+  PerValue<std::optional<std::vector<DimSize>>> sizes_;
+  std::vector<std::vector<DimPlace>> places_;  ///< by index of the name
+  std::vector<Sum> sums_;                      ///< likewise; of no sum, its own name
   std::map<Sum, DimSize> names_of_sums_;
   std::map<std::string, DimSize> symbols_;
   std::set<std::string> unproven_;

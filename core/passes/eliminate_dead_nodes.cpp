@@ -16,7 +16,7 @@ bool is_dead(const Graph& graph, const Node& node) {
 
 bool eliminate_dead_nodes(Graph& graph, PassRun&) {
   std::vector<NodeId> candidates;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) candidates.push_back(static_cast<NodeId>(i));
+  for (const NodeId id : graph.node_ids()) candidates.push_back(id);
   bool changed = false;
   while (!candidates.empty()) {
     const NodeId id = candidates.back();

@@ -138,7 +138,7 @@ bool eliminate(Graph& graph, NodeId id) {
 bool eliminate_identities(Graph& graph, PassRun&) {
   bool changed = false;
   for (std::size_t i = graph.node_limit(); i > 0; --i) {
-    const auto id = static_cast<NodeId>(i - 1);
+    const NodeId id(i - 1);
     if (graph.has_node(id) && is_no_op(graph, graph.node(id)))
       changed = eliminate(graph, id) || changed;
   }

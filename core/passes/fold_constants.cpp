@@ -28,7 +28,7 @@ class Folding {
  public:
   Folding(Graph& graph, PassRun& run)
       : graph_(graph), run_(run), listed_(graph.value_count(), false) {
-    for (const ValueId id : graph.initializers) listed_[static_cast<std::size_t>(id)] = true;
+    for (const ValueId id : graph.initializers) listed_[id] = true;
   }
 
   bool run() {
@@ -121,8 +121,7 @@ class Folding {
   /// Lets go of an intermediate result that nobody reads any more, so that a chain is never in memory as a whole.
   void release(ValueId id) {
     Value& value = graph_.value(id);
-    const bool listed =
-        static_cast<std::size_t>(id) < listed_.size() && listed_[static_cast<std::size_t>(id)];
+    const bool listed = listed_.contains(id) && listed_[id];
     if (listed || !value.uses.empty() || value.is_output || value.is_input || !value.constant)
       return;
     if (bytes_of(*value.constant) > run_.options.max_folded_bytes) {
@@ -133,15 +132,13 @@ class Folding {
 
   Graph& graph_;
   PassRun& run_;
-  std::vector<bool> listed_;  // initializers of the model stay, read or not
+  PerValue<bool> listed_;  // initializers of the model stay, read or not
 };
 
 /// Constants that bodies capture become constants of the bodies; the contents are shared.
 bool hand_to_bodies(Graph& graph) {
   bool changed = false;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
+  for (const NodeId id : graph.node_ids()) {
     for (const ValueId captured : graph.node(id).captured) {
       const Value& value = graph.value(captured);
       if (!is_fixed(value)) continue;

@@ -22,10 +22,7 @@ std::optional<bool> constant_condition(const Graph& graph, const Node& node) {
 
 bool inline_constant_if(Graph& graph, PassRun&) {
   bool changed = false;
-  const std::size_t before = graph.node_limit();  // what a body brings waits for the next round
-  for (std::size_t i = 0; i < before; ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
+  for (const NodeId id : graph.node_ids()) {  // what a body brings waits for the next round
     const std::optional<bool> condition = constant_condition(graph, graph.node(id));
     if (!condition) continue;
     const auto branch = graph.node(id).attributes.find(*condition ? "then_branch" : "else_branch");

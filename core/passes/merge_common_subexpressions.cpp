@@ -53,8 +53,7 @@ std::string sample_of(const Constant& constant) {
 
 bool merge_constants(Graph& graph) {
   std::unordered_map<std::string, std::vector<ValueId>> alike;
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const Value& value = graph.value(static_cast<ValueId>(i));
+  for (const Value& value : graph.values()) {
     if (value.constant && !value.overridable && !value.uses.empty())
       alike[sample_of(*value.constant)].push_back(value.id);
   }
@@ -145,9 +144,7 @@ void merge_into(Graph& graph, NodeId kept, NodeId gone) {
 /// file; else the order in which they will run.
 std::vector<NodeId> order_by_index(const Graph& graph) {
   std::vector<NodeId> order;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
+  for (const NodeId id : graph.node_ids()) {
     for (const std::vector<ValueId>* list : {&graph.node(id).inputs, &graph.node(id).captured}) {
       for (const ValueId input : *list) {
         if (input != kNone && graph.value(input).producer >= id) return topological_order(graph);

@@ -31,9 +31,7 @@ constexpr Pass kPasses[] = {
 
 /// Marks the original nodes that are in a graph and its bodies.
 void mark_origins(const Graph& graph, std::vector<bool>& marks) {
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
+  for (const NodeId id : graph.node_ids()) {
     for (const std::int32_t origin : graph.node(id).origins) {
       const auto index = static_cast<std::size_t>(origin);
       if (index >= marks.size()) marks.resize(index + 1);
@@ -84,9 +82,7 @@ bool apply_passes(Graph& graph, const std::vector<const Pass*>& passes, PassRun&
     watch.note(pass->name);
   }
   bool bodies_changed = false;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
+  for (const NodeId id : graph.node_ids()) {
     for_each_body(graph.node(id), [&](Graph& body) {
       bodies_changed = apply_passes(body, passes, run) || bodies_changed;
     });

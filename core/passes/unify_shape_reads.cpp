@@ -23,10 +23,8 @@ bool makes_other_sizes(const Node& node) {
 
 bool has_sure_sizes(const Graph& graph) {
   bool sure = true;
-  for (std::size_t i = 0; i < graph.node_limit() && sure; ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
-    sure = !makes_other_sizes(graph.node(id));
+  for (const NodeId id : graph.node_ids()) {
+    sure = sure && !makes_other_sizes(graph.node(id));
     for_each_body(graph.node(id), [&](const Graph& body) { sure = sure && has_sure_sizes(body); });
   }
   return sure;
@@ -68,8 +66,8 @@ std::optional<std::vector<std::int64_t>> indices_of(const Value& value) {
 
 /// What a node reads: of a value's axes, through a Shape.
 struct DimRead {
-  NodeId shape = kNone;  ///< the Shape
-  ValueId value = kNone;
+  NodeId shape;  ///< the Shape
+  ValueId value;
   Axes axes;
 };
 
@@ -79,17 +77,15 @@ class ShapeReads {
 
   bool run() {
     bool changed = false;
-    const std::size_t before = graph_.node_limit();
+    const Graph::NodeIds before = graph_.node_ids();
     using Unify = bool (ShapeReads::*)(NodeId);
     // What reads a Shape goes first: the Shape may be gone then.
     for (const auto& [op_type, unify] :
          {std::pair<const char*, Unify>{"Gather", &ShapeReads::unify_gather},
           {"Slice", &ShapeReads::unify_slice},
           {"Shape", &ShapeReads::unify_shape}}) {
-      for (std::size_t i = 0; i < before; ++i) {
-        const auto id = static_cast<NodeId>(i);
-        if (graph_.has_node(id) && is_onnx(graph_.node(id), op_type))
-          changed = (this->*unify)(id) || changed;
+      for (const NodeId id : before) {
+        if (is_onnx(graph_.node(id), op_type)) changed = (this->*unify)(id) || changed;
       }
     }
     return changed;

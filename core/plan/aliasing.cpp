@@ -54,7 +54,7 @@ class Aliasing {
   }
 
  private:
-  Slot& slot(int index) { return segment_.slots[static_cast<std::size_t>(index)]; }
+  Slot& slot(int index) { return segment_.slot(index); }
   Storage& storage(int slot_index) {
     return aliases_.storages[static_cast<std::size_t>(
         aliases_.storage_of[static_cast<std::size_t>(slot_index)])];
@@ -167,7 +167,7 @@ class Aliasing {
   }
 
   void grant_views(int index) {
-    const Step& step = segment_.steps[static_cast<std::size_t>(index)];
+    const Step& step = segment_.step(index);
     const StepWishes& wishes = draft_.wishes[static_cast<std::size_t>(index)];
     bool all = true;
     for (std::size_t k = 0; k < step.outputs.size(); ++k) {
@@ -195,7 +195,7 @@ class Aliasing {
   // In place
 
   void grant_in_place(int index) {
-    const Step& step = segment_.steps[static_cast<std::size_t>(index)];
+    const Step& step = segment_.step(index);
     const StepWishes& wishes = draft_.wishes[static_cast<std::size_t>(index)];
     for (std::size_t k = 0; k < step.outputs.size(); ++k) {
       const int wish = wishes.said->outputs[k].in_place_of;
@@ -211,7 +211,7 @@ class Aliasing {
   }
 
   void allow_over_incoming(int index) {
-    const Step& step = segment_.steps[static_cast<std::size_t>(index)];
+    const Step& step = segment_.step(index);
     const StepWishes& wishes = draft_.wishes[static_cast<std::size_t>(index)];
     for (std::size_t k = 0; k < step.outputs.size(); ++k) {
       const int wish = wishes.said->outputs[k].in_place_of, output = step.outputs[k];
@@ -267,7 +267,7 @@ class Aliasing {
   // Inside
 
   void grant_insides(int index) {
-    Step& step = segment_.steps[static_cast<std::size_t>(index)];
+    Step& step = segment_.step(index);
     for (const InsideWish& wish : draft_.wishes[static_cast<std::size_t>(index)].said->insides) {
       const int input = step.inputs[wish.input], output = step.outputs[wish.output];
       if (!can_be_inside(step, wish, input, output)) continue;
@@ -316,7 +316,7 @@ class Aliasing {
     const bool strided = wish.strides && !is_dense(in.state->dims, *wish.strides);
     bool all = true;
     aliases_.each_slot(storage(input), [&](int member) {
-      const Place place = segment_.slots[static_cast<std::size_t>(member)].place;
+      const Place place = segment_.slot(member).place;
       all = all && !outlives(member) && place == Place::Arena &&
             (!strided || takes_strides(member, step, input));
     });
@@ -325,7 +325,7 @@ class Aliasing {
 
   /// The step finds this input inside its output and so never reads it through strides.
   bool was_inside(int step_index, int slot_index) const {
-    const Step& step = segment_.steps[static_cast<std::size_t>(step_index)];
+    const Step& step = segment_.step(step_index);
     for (std::size_t k = 0; k < step.inputs.size(); ++k) {
       if (step.inputs[k] == slot_index && !step.input_state.empty() &&
           (step.input_state[k] & BP_INPUT_INSIDE) != 0)

@@ -39,8 +39,7 @@ class RangeFinder {
       if (segment_.incoming[i].space != kHostSpace) plan_->incoming.push_back(static_cast<int>(i));
     }
     for (const auto& [fetch, slot] : segment_.fetches) {
-      if (segment_.slots[static_cast<std::size_t>(slot)].space != kHostSpace)
-        plan_->fetches.push_back(fetch);
+      if (segment_.slot(slot).space != kHostSpace) plan_->fetches.push_back(fetch);
     }
     return plan_;
   }
@@ -95,7 +94,7 @@ class RangeFinder {
 
   std::string reason_against_copy(const Step& step) const {
     for (const int index : {step.inputs[0], step.outputs[0]}) {
-      const Slot& slot = segment_.slots[static_cast<std::size_t>(index)];
+      const Slot& slot = segment_.slot(index);
       if (slot.place == Place::View) return kOnView;
       if (slot.space != kHostSpace) continue;
       if (slot.place != Place::Arena || slot.arena != pinned_arena(devices_, step.device))
@@ -115,7 +114,7 @@ class RangeFinder {
     for (const std::vector<int>* list : {&step.inputs, &step.outputs}) {
       for (const int index : *list) {
         if (index < 0) continue;
-        const Slot& slot = segment_.slots[static_cast<std::size_t>(index)];
+        const Slot& slot = segment_.slot(index);
         if (slot.place == Place::View) return kOnView;
         if (slot.place == Place::Dynamic)
           return "the size of what it reads or makes depends on data";

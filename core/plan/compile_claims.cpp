@@ -113,7 +113,7 @@ void compile_part(PlacedGraph& placed, const std::shared_ptr<const Graph>& sourc
   node.op_type = claim.name;
   node.domain = "backplane." + device.provider_name();
   node.since_version = 1;
-  NodeId id = kNone;
+  NodeId id;
   auto contracted = contract(*placed.graph, *source, *compiled.view, nodes, std::move(node), &id);
 
   const bp_kernel_def* def = nullptr;
@@ -128,7 +128,7 @@ void compile_part(PlacedGraph& placed, const std::shared_ptr<const Graph>& sourc
   check_kernel(*def, false);
   placed.graph = std::move(contracted);
   placed.placement.resize(placed.graph->node_limit());
-  placed.placement[static_cast<std::size_t>(id)].device = device_index;
+  placed.placement[id].device = device_index;
   placed.compiled[id] = std::move(compiled);
 }
 
@@ -143,7 +143,7 @@ void compile_claims(PlacedGraph& placed, int device_index, const DeviceSet& devi
   const std::vector<NodeId> order = topological_order(*placed.graph);
   std::vector<NodeId> nodes;
   for (const NodeId id : order) {
-    if (placed.placement[static_cast<std::size_t>(id)].device == device_index) nodes.push_back(id);
+    if (placed.placement[id].device == device_index) nodes.push_back(id);
   }
   const std::shared_ptr<const Graph> source = std::make_shared<Graph>(*placed.graph);
   const std::set<NodeId> offered(nodes.begin(), nodes.end());

@@ -50,15 +50,11 @@ ConstantPtr ConstantStore::share(const ConstantPtr& constant, const Lent& lent) 
 }
 
 void ConstantStore::share_all(Graph& graph, const Lent& lent) {
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    ConstantPtr& constant = graph.value(static_cast<ValueId>(i)).constant;
-    if (constant != nullptr) constant = share(constant, lent);
+  for (Value& value : graph.values()) {
+    if (value.constant != nullptr) value.constant = share(value.constant, lent);
   }
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (graph.has_node(id))
-      for_each_body(graph.node(id), [&](Graph& body) { share_all(body, lent); });
-  }
+  for (const NodeId id : graph.node_ids())
+    for_each_body(graph.node(id), [&](Graph& body) { share_all(body, lent); });
 }
 
 }  // namespace backplane::core

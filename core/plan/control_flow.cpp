@@ -98,8 +98,7 @@ class BodyMaker {
   }
 
   void take_captured() {
-    for (std::size_t i = 0; i < graph_->value_count(); ++i) {
-      Value& value = graph_->value(static_cast<ValueId>(i));
+    for (Value& value : graph_->values()) {
       if (!value.is_outer || (value.uses.empty() && !value.is_output)) continue;
       const ValueId id = placed_.graph->find_value(value.name);
       if (id == kNone)

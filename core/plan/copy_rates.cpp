@@ -46,7 +46,7 @@ struct End {
 class Meter {
  public:
   Meter(const DeviceSet& devices, int from, int to)
-      : executing_(devices.devices[static_cast<std::size_t>(from >= 0 ? from : to)].device),
+      : executing_(devices.entry(from >= 0 ? from : to).device),
         stream_(executing_),
         from_(device_of(devices, from), kind_of(from)),
         to_(device_of(devices, to), kind_of(to)),
@@ -78,7 +78,7 @@ class Meter {
 
  private:
   static DevicePtr device_of(const DeviceSet& devices, int device) {
-    return device < 0 ? nullptr : devices.devices[static_cast<std::size_t>(device)].device;
+    return device < 0 ? nullptr : devices.entry(device).device;
   }
   static bp_memory_kind kind_of(int device) {
     return device < 0 ? BP_MEMORY_HOST : BP_MEMORY_DEVICE;

@@ -84,7 +84,7 @@ class CostedGraphBuilder {
   int value_of(ValueId id) {
     const Value& value = graph_.value(id);
     if (value.constant != nullptr) return -1;
-    int& index = index_[static_cast<std::size_t>(id)];
+    int& index = index_[id];
     if (index >= 0) return index;
     index = static_cast<int>(costed_.values.size());
     CostedValue costed;
@@ -141,7 +141,7 @@ class CostedGraphBuilder {
   const std::vector<NodeId>& order_;
   const std::vector<NodeOffers>& offers_;
   const CostModel& model_;
-  std::vector<int> index_;  ///< by ValueId
+  PerValue<int> index_;
   CostedGraph costed_;
 };
 

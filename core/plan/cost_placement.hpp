@@ -16,7 +16,7 @@ struct Offer {
 using NodeOffers = std::vector<Offer>;  ///< by device
 
 struct CostedPlace {
-  NodeId node = kNone;
+  NodeId node;
   int device = -1;
   std::vector<RegisteredKernel> kernels;
   std::vector<Reason> reasons;  ///< of devices before it, and of the one that it was moved from

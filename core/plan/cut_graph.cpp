@@ -11,8 +11,7 @@ namespace {
 
 std::vector<std::string> value_names(const Graph& graph) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < graph.value_count(); ++i)
-    names.push_back(graph.value(static_cast<ValueId>(i)).name);
+  for (const Value& value : graph.values()) names.push_back(value.name);
   return names;
 }
 
@@ -49,7 +48,7 @@ void feed_value(Graph& graph, const std::string& name, std::int64_t ir_version) 
   if (value.producer != kNone) {
     graph.node(value.producer).outputs[static_cast<std::size_t>(value.producer_output)] = kNone;
     value.producer = kNone;
-    value.producer_output = kNone;
+    value.producer_output = -1;
   }
   if (!value.is_input) {
     value.is_input = true;
@@ -76,8 +75,7 @@ std::unordered_set<NodeId> needed_nodes(const Graph& graph) {
 void check_fed(const Graph& graph, const Cut& cut) {
   std::string missing;
   int count = 0;
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const Value& value = graph.value(static_cast<ValueId>(i));
+  for (const Value& value : graph.values()) {
     if (value.producer != kNone || value.constant != nullptr ||
         (value.uses.empty() && !value.is_output))
       continue;
@@ -95,9 +93,8 @@ void check_fed(const Graph& graph, const Cut& cut) {
 std::vector<std::int32_t> remove_unneeded(Graph& graph) {
   std::vector<std::int32_t> origins;
   const std::unordered_set<NodeId> needed = needed_nodes(graph);
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id) || needed.contains(id)) continue;
+  for (const NodeId id : graph.node_ids()) {
+    if (needed.contains(id)) continue;
     origins.insert(origins.end(), graph.node(id).origins.begin(), graph.node(id).origins.end());
     graph.remove_node(id);
   }
@@ -114,8 +111,7 @@ std::shared_ptr<Graph> cut_graph(const Graph& whole, const Cut& cut, std::int64_
     graph->outputs.push_back(id);
     graph->value(id).is_output = true;
   }
-  for (std::size_t i = 0; i < graph->value_count(); ++i)
-    graph->value(static_cast<ValueId>(i)).overridable = false;
+  for (Value& value : graph->values()) value.overridable = false;
   remove_unneeded(*graph);
   check_fed(*graph, cut);
   if constexpr (kVerifiesGraphs) verify_graph(*graph, "after the cut");

@@ -91,7 +91,7 @@ HostEvaluator::HostEvaluator(const DeviceSet& devices, const SchemaRegistry& sch
 
 std::unique_ptr<HostKernel> HostEvaluator::create(const Graph& graph, const Node& node) {
   if (devices_.host_evaluator < 0) return nullptr;
-  const SessionDevice& device = devices_.devices[static_cast<std::size_t>(devices_.host_evaluator)];
+  const SessionDevice& device = devices_.entry(devices_.host_evaluator);
   auto made = std::make_unique<HostKernel>();
   made->view = std::make_unique<GraphView>(graph, std::vector<NodeId>{node.id});
   const bp_node* view_node = made->view->node(node.id);

@@ -18,8 +18,7 @@ class Finder {
 
   HostViewPlaces find() const {
     HostViewPlaces places;
-    for (const ValueId feed : program_.feeds())
-      places.feeds.push_back(reads_[static_cast<std::size_t>(feed)].alignment);
+    for (const ValueId feed : program_.feeds()) places.feeds.push_back(reads_[feed].alignment);
     for (const ValueId fetch : program_.fetches())
       places.fetches.push_back(alignment_of_fetch(fetch));
     const auto is_some = [](std::uint64_t alignment) { return alignment != 0; };
@@ -41,11 +40,10 @@ class Finder {
     const Node& node = program_.graph().node(id);
     const ProgramNode& placed = program_.node(id);
     const bool on_device = !program_.is_host_node(id) && placed.control == nullptr && placed.kernel;
-    for (const ValueId value : node.captured)
-      reads_[static_cast<std::size_t>(value)].elsewhere = true;
+    for (const ValueId value : node.captured) reads_[value].elsewhere = true;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == kNone) continue;
-      Reads& reads = reads_[static_cast<std::size_t>(node.inputs[i])];
+      Reads& reads = reads_[node.inputs[i]];
       const std::int32_t role = on_device ? placed.kernel.input_role(i) : BP_INPUT_HOST_DATA;
       if (role == BP_INPUT_SHAPE_ONLY) continue;
       const bool by_host = role == BP_INPUT_HOST_VALUE || role == BP_INPUT_HOST_DATA;
@@ -58,7 +56,7 @@ class Finder {
   }
 
   std::uint64_t alignment_of_fetch(ValueId value) const {
-    const Reads& reads = reads_[static_cast<std::size_t>(value)];
+    const Reads& reads = reads_[value];
     const NodeId producer = program_.graph().value(value).producer;
     if (producer == kNone || program_.is_host_node(producer) ||
         std::count(program_.fetches().begin(), program_.fetches().end(), value) != 1)
@@ -73,7 +71,7 @@ class Finder {
 
   const Program& program_;
   const DeviceSet& devices_;
-  std::vector<Reads> reads_;  ///< by value
+  PerValue<Reads> reads_;
 };
 
 }  // namespace

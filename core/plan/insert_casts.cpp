@@ -64,7 +64,7 @@ class CastInserter {
       const std::optional<CastSides> sides = sides_of(node, *schema, half);
       if (!sides) continue;
       std::vector<int> devices = devices_to_ask(id);
-      const int own = placed_.placement[static_cast<std::size_t>(id)].device;
+      const int own = placed_.placement[id].device;
       if (own >= 0) devices.push_back(own);
       for (const int device : devices) {
         const std::vector<RegisteredKernel> kernels =
@@ -117,7 +117,7 @@ class CastInserter {
 
   /// Devices before that of the node that said no because of a type.
   std::vector<int> devices_to_ask(NodeId id) const {
-    const NodePlacement& placement = placed_.placement[static_cast<std::size_t>(id)];
+    const NodePlacement& placement = placed_.placement[id];
     std::vector<int> devices;
     for (int device = 0; device < static_cast<int>(request_.devices->devices.size()); ++device) {
       if (device == placement.device) break;
@@ -210,8 +210,8 @@ class CastInserter {
     const NodeId id = trial.add_node(std::move(alone));
     const GraphView view(trial, {id});
     std::vector<Reason> reasons;
-    return matching_kernels(request_.devices->devices[static_cast<std::size_t>(device)],
-                            *request_.schemas, trial, trial.node(id), view.node(id), reasons);
+    return matching_kernels(request_.devices->entry(device), *request_.schemas, trial,
+                            trial.node(id), view.node(id), reasons);
   }
 
   /// A Cast node without inputs and outputs; `stem` begins its name.

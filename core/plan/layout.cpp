@@ -50,7 +50,7 @@ class Layout {
       plan(arena);
       for (std::size_t i = 0; i < storages_.size(); ++i) {
         aliases_.each_slot(*storages_[i], [&](int member) {
-          Slot& slot = segment.slots[static_cast<std::size_t>(member)];
+          Slot& slot = segment.slot(member);
           slot.room = intervals_[i].bytes - slot.offset;
           slot.offset += intervals_[i].offset;
           slot.first = intervals_[i].first;
@@ -90,7 +90,7 @@ class Layout {
     for (std::size_t i = 0; i < aliases_.storages.size(); ++i) {
       Storage& storage = aliases_.storages[i];
       if (storage.first_slot < 0) continue;
-      const Slot& root = segment.slots[static_cast<std::size_t>(storage.root)];
+      const Slot& root = segment.slot(storage.root);
       if (root.place != Place::Arena || root.arena != arena) continue;
       intervals_.push_back({share_ ? std::max(storage.first, 0) : 0,
                             share_ ? std::min(storage.last, last_step) : last_step,
@@ -117,9 +117,9 @@ class Layout {
 
   std::uint64_t room_of(int slot) const {
     if (slot < 0 || draft_.before == nullptr) return 0;
-    const Slot& grown = draft_.segment.slots[static_cast<std::size_t>(slot)];
+    const Slot& grown = draft_.segment.slot(slot);
     if (grown.value == kNone) return 0;
-    const SharedState& before = (*draft_.before)[static_cast<std::size_t>(grown.value)];
+    const SharedState& before = (*draft_.before)[grown.value];
     return before.is(grown.state) ? 0 : room_to_grow(*before, *grown.state);
   }
   std::uint64_t room_of(const Storage& storage) const {

@@ -175,7 +175,7 @@ void Operator::add_input(const bp_operator_desc& desc, std::uint32_t index, Node
 }
 
 void Operator::find_kernels() {
-  const SessionDevice& device = devices_.devices[static_cast<std::size_t>(device_index_)];
+  const SessionDevice& device = devices_.entry(device_index_);
   SchemaCache schemas(*devices_.schemas);
   std::vector<Reason> reasons;
   candidates_ =

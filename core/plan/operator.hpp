@@ -113,7 +113,7 @@ class Operator : public std::enable_shared_from_this<Operator> {
   std::uint64_t flags_;
   std::string name_;
   Graph graph_;
-  NodeId node_ = kNone;
+  NodeId node_;
   std::vector<Type> types_;  ///< by input; Unknown: left out
   std::vector<ConstantPtr> constants_;
   std::vector<bool> wanted_;

@@ -10,7 +10,7 @@ template <class Map>
 void verify_values(const PlacedGraph& placed, const Map& map, std::string_view when,
                    const char* what) {
   for (const auto& [id, entry] : map) {
-    if (id >= 0 && static_cast<std::size_t>(id) < placed.graph->value_count()) continue;
+    if (placed.graph->has_value(id)) continue;
     throw Error(Code::Internal, text(when, ": there is ", what, " of the value ", id,
                                      ", and there are ", placed.graph->value_count(), " values"));
   }
@@ -30,8 +30,7 @@ void verify_placed(const PlacedGraph& placed, std::string_view when) {
                                      " placements, and node ids up to ", graph.node_limit()));
   }
   for (const auto& [id, compiled] : placed.compiled) {
-    if (id >= 0 && static_cast<std::size_t>(id) < graph.node_limit() && graph.has_node(id))
-      continue;
+    if (graph.has_node(id)) continue;
     throw Error(Code::Internal, text(when, ": the compiled node ", id, " does not exist"));
   }
 }

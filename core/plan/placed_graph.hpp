@@ -24,7 +24,7 @@ struct CompiledNode {
 /// A graph with placements.
 struct PlacedGraph {
   std::shared_ptr<Graph> graph;
-  Placement placement;  ///< by NodeId
+  Placement placement;
   std::map<ValueId, std::shared_ptr<const LazyConstant>> lazy;
   std::map<NodeId, CompiledNode> compiled;
   std::map<ValueId, std::uint32_t> formats;  ///< private layouts, by the rewrites

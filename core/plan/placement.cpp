@@ -58,7 +58,7 @@ class NodePlacer {
   /// The device's kernels for the node; none: the reasons say why.
   std::vector<RegisteredKernel> ask(const Node& node, int device, std::vector<Reason>& reasons,
                                     bp_cost* cost = nullptr) const {
-    const SessionDevice& candidate = request_.devices->devices[static_cast<std::size_t>(device)];
+    const SessionDevice& candidate = request_.devices->entry(device);
     if (!candidate.placeable || device == request_.full_device) return {};
     const ResolvedRule* rule = rules_.find(node);
     if (rule != nullptr &&
@@ -112,7 +112,7 @@ Placement place_by_cost(const Graph& graph, const std::vector<NodeId>& order,
     }
   }
   for (CostedPlace& place : places_by_cost(graph, order, offers, devices)) {
-    NodePlacement& placed = placement[static_cast<std::size_t>(place.node)];
+    NodePlacement& placed = placement[place.node];
     placed.device = place.device;
     placed.reasons = std::move(place.reasons);
     placed.kernels = std::move(place.kernels);
@@ -155,8 +155,7 @@ Placement place(const Graph& graph, const std::vector<NodeId>& order, const Grap
   if (request.devices->costs != nullptr)
     return place_by_cost(graph, order, placer, *request.devices);
   Placement placement(graph.node_limit());
-  for (const NodeId id : order)
-    placement[static_cast<std::size_t>(id)] = placer.first(graph.node(id));
+  for (const NodeId id : order) placement[id] = placer.first(graph.node(id));
   return placement;
 }
 

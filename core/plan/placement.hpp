@@ -54,8 +54,8 @@ struct PlacementRequest {
   int full_device = -1;  ///< that takes nothing more
 };
 
-/// Indexed by NodeId. A node that no device takes has device -1 and all the reasons.
-using Placement = std::vector<NodePlacement>;
+/// A node that no device takes has device -1 and all the reasons.
+using Placement = PerNode<NodePlacement>;
 
 /// Tries the devices in order for every node of `order`. `view` shows the whole graph, for `match`.
 Placement place(const Graph& graph, const std::vector<NodeId>& order, const GraphView& view,

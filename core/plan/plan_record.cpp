@@ -15,10 +15,7 @@ template <class... Parts>
 
 std::unordered_map<std::string, NodeId> nodes_by_name(const Graph& graph) {
   std::unordered_map<std::string, NodeId> nodes;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (graph.has_node(id)) nodes.emplace(graph.node(id).name, id);
-  }
+  for (const NodeId id : graph.node_ids()) nodes.emplace(graph.node(id).name, id);
   return nodes;
 }
 
@@ -37,8 +34,7 @@ PlanRecord::PlacedNode record_of(const Node& node, const NodePlacement& placemen
   if (placement.device < 0) return record;
   record.device = devices.at(placement.device).label();
   const std::vector<RegisteredKernel>& known =
-      devices.devices[static_cast<std::size_t>(placement.device)].registry.find(node.domain,
-                                                                                node.op_type);
+      devices.entry(placement.device).registry.find(node.domain, node.op_type);
   for (const RegisteredKernel& kernel : placement.kernels) {
     const auto place = std::find_if(known.begin(), known.end(), [&](const RegisteredKernel& one) {
       return one.def == kernel.def;
@@ -55,20 +51,19 @@ Placement placement_of(const PlanRecord& record, const Graph& graph,
     does_not_fit("it has ", record.placement.size(), " nodes, the graph ", order.size());
   const std::unordered_map<std::string, NodeId> nodes = nodes_by_name(graph);
   Placement placement(graph.node_limit());
-  std::vector<bool> seen(graph.node_limit());
+  PerNode<bool> seen(graph.node_limit());
   for (const PlanRecord::PlacedNode& placed : record.placement) {
     const auto found = nodes.find(placed.node);
-    if (found == nodes.end() || seen[static_cast<std::size_t>(found->second)])
+    if (found == nodes.end() || seen[found->second])
       does_not_fit("the graph has no node ", quoted(placed.node), " to place");
-    seen[static_cast<std::size_t>(found->second)] = true;
+    seen[found->second] = true;
     const Node& node = graph.node(found->second);
-    NodePlacement& result = placement[static_cast<std::size_t>(found->second)];
+    NodePlacement& result = placement[found->second];
     result.reasons = placed.reasons;
     if (placed.device.empty()) continue;
     result.device = device_named(placed.device, devices);
     const std::vector<RegisteredKernel>& known =
-        devices.devices[static_cast<std::size_t>(result.device)].registry.find(node.domain,
-                                                                               node.op_type);
+        devices.entry(result.device).registry.find(node.domain, node.op_type);
     for (const PlanRecord::Kernel& kernel : placed.kernels) {
       if (kernel.place >= known.size() || kernel.name != known[kernel.place].def->name) {
         does_not_fit("node ", quoted(placed.node), " uses the kernel ", quoted(kernel.name),
@@ -88,21 +83,21 @@ std::vector<NodeId> order_of(const std::vector<std::string>& names, const Graph&
   if (names.size() != nodes.size())
     does_not_fit("it orders ", names.size(), " nodes, the graph has ", nodes.size());
   std::vector<NodeId> order;
-  std::vector<bool> done(graph.node_limit());
+  PerNode<bool> done(graph.node_limit());
   for (const std::string& name : names) {
     const auto found = nodes.find(name);
-    if (found == nodes.end() || done[static_cast<std::size_t>(found->second)])
+    if (found == nodes.end() || done[found->second])
       does_not_fit("the graph has no node ", quoted(name), " to put in order");
     const Node& node = graph.node(found->second);
     for (const std::vector<ValueId>* list : {&node.inputs, &node.captured}) {
       for (const ValueId input : *list) {
         const NodeId producer = input == kNone ? kNone : graph.value(input).producer;
-        if (producer != kNone && !done[static_cast<std::size_t>(producer)])
+        if (producer != kNone && !done[producer])
           does_not_fit("node ", quoted(name), " comes before ", quoted(graph.node(producer).name),
                        ", which it reads");
       }
     }
-    done[static_cast<std::size_t>(found->second)] = true;
+    done[found->second] = true;
     order.push_back(found->second);
   }
   return order;

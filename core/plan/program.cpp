@@ -136,8 +136,7 @@ void Program::place_graph(const Cut& cut, const Refusals& refusals) {
   check_placed();
   first_placement_.clear();
   for (const NodeId id : order_)
-    first_placement_[placed_.graph->node(id).name] =
-        placed_.placement[static_cast<std::size_t>(id)];
+    first_placement_[placed_.graph->node(id).name] = placed_.placement[id];
 
   for (int device = 0;
        context_.claims && device < static_cast<int>(context_.devices->devices.size()); ++device) {
@@ -185,7 +184,7 @@ void Program::place_nodes(const Refusals& refusals) {
   asked_count_ += order_.size();
   for (const auto& [name, reason] : casts_) {
     const NodeId id = placed_.graph->find_node(name);
-    if (id != kNone) placed_.placement[static_cast<std::size_t>(id)].reasons.push_back(reason);
+    if (id != kNone) placed_.placement[id].reasons.push_back(reason);
   }
 }
 
@@ -193,7 +192,7 @@ void Program::place_nodes(const Refusals& refusals) {
 void Program::warn_of_failed_matches() const {
   std::set<std::string_view> told;
   for (const NodeId id : order_) {
-    for (const Reason& reason : placed_.placement[static_cast<std::size_t>(id)].reasons) {
+    for (const Reason& reason : placed_.placement[id].reasons) {
       if (reason.code != kFailedReason || !told.insert(reason.text).second) continue;
       context_.logger->warning(
           node_words(graph(), id), ": ", reason.text,
@@ -239,7 +238,7 @@ bool Program::add_casts(const Refusals& refusals) {
 bool Program::edit_untaken() {
   bool changed = false;
   for (const NodeId id : order_) {
-    if (placed_.placement[static_cast<std::size_t>(id)].device >= 0) continue;
+    if (placed_.placement[id].device >= 0) continue;
     try {
       const Node& node = graph().node(id);
       changed =
@@ -261,9 +260,7 @@ void Program::simplify() {
 }
 
 bool Program::fold_weights_elsewhere() {
-  const auto device_of = [this](NodeId id) {
-    return placed_.placement[static_cast<std::size_t>(id)].device;
-  };
+  const auto device_of = [this](NodeId id) { return placed_.placement[id].device; };
   const std::size_t folded = std::erase_if(inserted_casts_.weights, [&](const std::string& name) {
     const NodeId cast = graph().find_node(name);
     if (cast == kNone) return false;
@@ -302,13 +299,11 @@ std::shared_ptr<Graph> Program::graph_of(const Cut& cut, const FeedSymbols& feed
                                          RemovalLog& removed) {
   auto graph = cut_graph(context.graph(), cut, context.model->ir_version);
   // Whoever reads inputs for their shapes is told which are fed only now.
-  const auto reads_shape = [&graph](NodeId id) {
-    return graph->has_node(id) && graph->node(id).op_type == "Shape";
-  };
   bool reads_shapes = false;
-  for (std::size_t i = 0; i < graph->node_limit() && context.body == nullptr; ++i)
-    reads_shapes = reads_shapes || reads_shape(static_cast<NodeId>(i));
-  if (reads_shapes) simplify(*graph, feeds, context, evaluator, removed, {});
+  for (const NodeId id : graph->node_ids())
+    reads_shapes = reads_shapes || graph->node(id).op_type == "Shape";
+  if (reads_shapes && context.body == nullptr)
+    simplify(*graph, feeds, context, evaluator, removed, {});
   return graph;
 }
 
@@ -323,8 +318,7 @@ bool Program::expand(NodeId id) {
   } catch (const Error& error) {
     if (error.code() != Code::InvalidArgument) throw;
     // ONNX gives some operators types that the operators of their bodies do not take.
-    placed_.placement[static_cast<std::size_t>(id)].reasons.push_back(
-        {"onnx", "function", error.message()});
+    placed_.placement[id].reasons.push_back({"onnx", "function", error.message()});
   }
   if (!body) return false;
   placed_.remarks.push_back(text(node_words(graph(), id),
@@ -360,7 +354,7 @@ bool Program::is_shape_arithmetic(NodeId id) {
   const ShapeArithmetic found = find_shape_arithmetic(
       *placed_.graph, topological_order(*placed_.graph), placed_.placement, *context_.devices,
       schema_cache_, [this](ValueId value) { return placed_.is_constant(value); });
-  return found.host_node[static_cast<std::size_t>(id)];
+  return found.host_node[id];
 }
 
 void Program::fold_constants_left() {
@@ -397,7 +391,7 @@ void Program::fold_constants_left() {
 
 void Program::check_placed() const {
   for (const NodeId id : order_) {
-    const NodePlacement& placement = placed_.placement[static_cast<std::size_t>(id)];
+    const NodePlacement& placement = placed_.placement[id];
     if (placement.device >= 0 || is_host_node(id) || is_control_flow(graph().node(id))) continue;
     throw Error(Code::Unsupported, text(node_words(graph(), id),
                                         " is taken by no provider: ", describe(placement.reasons)));
@@ -410,8 +404,8 @@ void Program::create_kernels() {
   plain_weights_.resize(placed_.graph->value_count() * context_.devices->space_count());
   nodes_.resize(placed_.graph->node_limit());
   for (const NodeId id : order_) {
-    ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
-    node.device = placed_.placement[static_cast<std::size_t>(id)].device;
+    ProgramNode& node = nodes_[id];
+    node.device = placed_.placement[id].device;
     if (const auto compiled = placed_.compiled.find(id); compiled != placed_.compiled.end()) {
       node.kernel = std::move(compiled->second.kernel);
     } else if (node.device < 0 && is_control_flow(graph().node(id))) {
@@ -427,9 +421,8 @@ void Program::create_kernels() {
 }
 
 void Program::create_kernel_of(NodeId id) {
-  ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
-  const std::vector<RegisteredKernel>& kernels =
-      placed_.placement[static_cast<std::size_t>(id)].kernels;
+  ProgramNode& node = nodes_[id];
+  const std::vector<RegisteredKernel>& kernels = placed_.placement[id].kernels;
   std::string refusals;
   for (; node.candidate < kernels.size(); ++node.candidate) {
     try {
@@ -448,21 +441,19 @@ void Program::create_kernel_of(NodeId id) {
 }
 
 void Program::ensure_kernel(NodeId id) {
-  ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
+  ProgramNode& node = nodes_[id];
   if (node.kernel) return;
   if (node.device < 0) {
     throw Error(Code::Unsupported,
-                text("no provider takes it: ",
-                     describe(placed_.placement[static_cast<std::size_t>(id)].reasons),
+                text("no provider takes it: ", describe(placed_.placement[id].reasons),
                      "; nor can it be evaluated while planning"));
   }
   create_kernel_of(id);
 }
 
 bool Program::next_kernel(NodeId id) {
-  ProgramNode& node = nodes_[static_cast<std::size_t>(id)];
-  if (node.candidate + 1 >= placed_.placement[static_cast<std::size_t>(id)].kernels.size())
-    return false;
+  ProgramNode& node = nodes_[id];
+  if (node.candidate + 1 >= placed_.placement[id].kernels.size()) return false;
   ++node.candidate;
   node.prepared = {};  // ends before its kernel
   retired_.push_back(std::move(node.kernel));
@@ -472,7 +463,7 @@ bool Program::next_kernel(NodeId id) {
 
 void Program::record_refusal(const KernelRefused& refused, Refusals& refusals) const {
   const Node& node = graph().node(refused.node);
-  const int device = placed_.placement[static_cast<std::size_t>(refused.node)].device;
+  const int device = placed_.placement[refused.node].device;
   const std::string& label = context_.devices->at(device).label();
   if (placed_.compiled.contains(refused.node)) {
     refusals.claims[device] = text("the claims of ", label, " are not taken: its compiled node '",

@@ -156,9 +156,9 @@ class Program {
   std::string words(NodeId id) const;
   const PlacedGraph& placed() const { return placed_; }
   const std::vector<NodeId>& order() const { return order_; }
-  ProgramNode& node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
-  const ProgramNode& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
-  bool is_host_node(NodeId id) const { return arithmetic_.host_node[static_cast<std::size_t>(id)]; }
+  ProgramNode& node(NodeId id) { return nodes_[id]; }
+  const ProgramNode& node(NodeId id) const { return nodes_[id]; }
+  bool is_host_node(NodeId id) const { return arithmetic_.host_node[id]; }
   const std::vector<ValueId>& feeds() const { return feeds_; }
   const std::vector<ValueId>& fetches() const { return fetches_; }
   /// Indices into feeds() of those whose elements are part of a plan's key.
@@ -173,11 +173,11 @@ class Program {
   HostEvaluator& evaluator() { return evaluator_; }
   /// A constant in a memory space, as long as a plan has it there.
   std::weak_ptr<const Weight>& plain_weight(ValueId id, int space) {
-    return plain_weights_[static_cast<std::size_t>(id) * context_.devices->space_count() +
+    return plain_weights_[id.index() * context_.devices->space_count() +
                           static_cast<std::size_t>(space)];
   }
   /// What is known of a constant; unset until somebody asked and said it.
-  SharedState& constant_state(ValueId id) { return constant_states_[static_cast<std::size_t>(id)]; }
+  SharedState& constant_state(ValueId id) { return constant_states_[id]; }
   /// Nodes for which providers were asked; none when the placement came from a saved plan.
   std::size_t asked_count() const { return asked_count_; }
   /// What was decided, for a saved plan.
@@ -233,7 +233,7 @@ class Program {
   std::vector<NodeId> order_;
   std::unique_ptr<GraphView>
       view_;  ///< kernels hold its nodes: declared before them, so it ends after them
-  std::vector<ProgramNode> nodes_;
+  PerNode<ProgramNode> nodes_;
   std::vector<KernelHandle> retired_;  ///< replaced by next_kernel; older plans may still use them
   ShapeArithmetic arithmetic_;
   RemovalLog removed_;
@@ -245,7 +245,7 @@ class Program {
   std::vector<ValueId> feeds_, fetches_;
   std::vector<std::size_t> keyed_feeds_;
   std::vector<std::weak_ptr<const Weight>> plain_weights_;  ///< by value, then by space
-  std::vector<SharedState> constant_states_;                ///< by value
+  ValueStates constant_states_;
 };
 
 /// A graph with only what leads from the feeds to the fetches. Throws InvalidArgument for unknown names,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -13,11 +14,16 @@ namespace backplane::core {
 
 /// Where nodes and values are in a segment; -1: nowhere.
 struct ResizeIndex {
-  std::vector<int> position;  ///< in the program's order, by NodeId
-  std::vector<int> step;      ///< by NodeId
-  std::vector<int> dropped;   ///< in Segment::dropped, by NodeId
-  std::vector<int> first_slot;
-  std::vector<int> slots;  ///< of value v: from first_slot[v] up to first_slot[v + 1]
+  PerNode<int> position;  ///< in the program's order
+  PerNode<int> step;
+  PerNode<int> dropped;         ///< in Segment::dropped
+  std::vector<int> first_slot;  ///< by the value's index, and one more
+  std::vector<int> slots;
+
+  std::span<const int> slots_of(ValueId value) const {
+    const auto first = slots.begin() + first_slot[value.index()];
+    return {first, slots.begin() + first_slot[value.index() + 1]};
+  }
 };
 
 namespace {
@@ -28,21 +34,20 @@ ResizeIndex index_of(const Program& program, const Segment& segment) {
   index.position.assign(graph.node_limit(), -1);
   index.step = index.dropped = index.position;
   for (std::size_t i = 0; i < program.order().size(); ++i)
-    index.position[static_cast<std::size_t>(program.order()[i])] = static_cast<int>(i);
+    index.position[program.order()[i]] = static_cast<int>(i);
   for (std::size_t i = 0; i < segment.steps.size(); ++i) {
-    if (segment.steps[i].node != kNone)
-      index.step[static_cast<std::size_t>(segment.steps[i].node)] = static_cast<int>(i);
+    if (segment.steps[i].node != kNone) index.step[segment.steps[i].node] = static_cast<int>(i);
   }
   for (std::size_t i = 0; i < segment.dropped.size(); ++i)
-    index.dropped[static_cast<std::size_t>(segment.dropped[i].node)] = static_cast<int>(i);
+    index.dropped[segment.dropped[i].node] = static_cast<int>(i);
   index.first_slot.assign(graph.value_count() + 1, 0);
-  for (const Slot& slot : segment.slots) ++index.first_slot[static_cast<std::size_t>(slot.value)];
+  for (const Slot& slot : segment.slots) ++index.first_slot[slot.value.index()];
   std::partial_sum(index.first_slot.begin(), index.first_slot.end(), index.first_slot.begin());
   index.slots.resize(segment.slots.size());
-  for (std::size_t i = segment.slots.size(); i-- > 0;)
-    index.slots[static_cast<std::size_t>(
-        --index.first_slot[static_cast<std::size_t>(segment.slots[i].value)])] =
-        static_cast<int>(i);
+  for (std::size_t i = segment.slots.size(); i-- > 0;) {
+    const int place = --index.first_slot[segment.slots[i].value.index()];
+    index.slots[static_cast<std::size_t>(place)] = static_cast<int>(i);
+  }
   return index;
 }
 
@@ -92,9 +97,9 @@ class Resizing {
     walk_.values = std::move(segment.values);
   }
 
-  std::optional<SegmentChange> run(const std::vector<SharedState>& feeds) {
+  std::optional<SegmentChange> run(const ValueStates& feeds) {
     for (const ValueId feed : program_.feeds()) {
-      if (!take(feed, feeds[static_cast<std::size_t>(feed)])) return std::nullopt;
+      if (!take(feed, feeds[feed])) return std::nullopt;
     }
     while (!open_.empty()) {
       const int next = *open_.begin();
@@ -107,8 +112,8 @@ class Resizing {
   }
 
  private:
-  Slot& slot(int index) { return segment_.slots[static_cast<std::size_t>(index)]; }
-  SharedState& state(ValueId value) { return walk_.values[static_cast<std::size_t>(value)]; }
+  Slot& slot(int index) { return segment_.slot(index); }
+  SharedState& state(ValueId value) { return walk_.values[value]; }
   const SharedState& state_before(ValueId value) {
     const auto found = before_.find(value);
     return found != before_.end() ? found->second : state(value);
@@ -121,9 +126,7 @@ class Resizing {
     if (!differ_by_size(*kept, *now)) return false;
     before_.emplace(value, kept);
     kept = now;
-    const auto v = static_cast<std::size_t>(value);
-    for (int i = index_.first_slot[v]; i < index_.first_slot[v + 1]; ++i) {
-      const int number = index_.slots[static_cast<std::size_t>(i)];
+    for (const int number : index_.slots_of(value)) {
       slot(number).state = now;
       change_.slots.push_back(number);
       if (slot(number).place == Place::Weight && !is_view(value))
@@ -134,13 +137,13 @@ class Resizing {
 
   bool is_view(ValueId value) const {
     const NodeId producer = graph_.value(value).producer;
-    return producer != kNone && index_.dropped[static_cast<std::size_t>(producer)] >= 0;
+    return producer != kNone && index_.dropped[producer] >= 0;
   }
 
   bool open_readers(ValueId value) {
     for (const Use& use : graph_.value(value).uses) {
       if (use.input < 0) return false;
-      const int position = index_.position[static_cast<std::size_t>(use.node)];
+      const int position = index_.position[use.node];
       if (position >= 0) open_.insert(position);
     }
     return true;
@@ -149,8 +152,7 @@ class Resizing {
   /// Prepares or evaluates a node again, some of whose inputs changed.
   bool visit(NodeId id) {
     const Node& node = graph_.node(id);
-    const auto n = static_cast<std::size_t>(id);
-    const bool was_evaluated = index_.step[n] < 0 && index_.dropped[n] < 0;
+    const bool was_evaluated = index_.step[id] < 0 && index_.dropped[id] < 0;
     std::vector<SharedState> made;
     for (const ValueId output : node.outputs)
       made.push_back(output == kNone ? SharedState() : state(output));
@@ -164,9 +166,9 @@ class Resizing {
     }
     if (was_evaluated) return true;
     const std::shared_ptr<PreparedKernel>& kernel = walk_.nodes.front().kernel;
-    return index_.dropped[n] >= 0
-               ? keep_views(segment_.dropped[static_cast<std::size_t>(index_.dropped[n])], kernel)
-               : keep_step(index_.step[n], kernel);
+    return index_.dropped[id] >= 0
+               ? keep_views(segment_.dropped[static_cast<std::size_t>(index_.dropped[id])], kernel)
+               : keep_step(index_.step[id], kernel);
   }
 
   /// A node whose outputs are views of its inputs, and stay so.
@@ -208,9 +210,7 @@ class Resizing {
   /// The one slot of a value with memory; -1: there is none, or there are several.
   int memory_slot(ValueId value) {
     int found = -1;
-    const auto v = static_cast<std::size_t>(value);
-    for (int i = index_.first_slot[v]; i < index_.first_slot[v + 1]; ++i) {
-      const int number = index_.slots[static_cast<std::size_t>(i)];
+    for (const int number : index_.slots_of(value)) {
       if (slot(number).place == Place::Nowhere) continue;
       if (found >= 0) return -1;
       found = number;
@@ -219,7 +219,7 @@ class Resizing {
   }
 
   bool keep_step(int number, const std::shared_ptr<PreparedKernel>& kernel) {
-    Step& step = segment_.steps[static_cast<std::size_t>(number)];
+    Step& step = segment_.step(number);
     const PrepareResult& said = kernel->said;
     if (!differ_by_size(step.kernel->said, said) || !keeps_places(step, said) ||
         !keeps_insides(step, said))
@@ -290,13 +290,12 @@ bool may_be_resized(const Segment& segment) {
          segment.dynamic_fetches.empty() &&
          std::all_of(segment.steps.begin(), segment.steps.end(), [&](const Step& step) {
            if (step.kind == StepKind::Compute) return !step.on_stream;
-           return step.kind == StepKind::HostCopy &&
-                  segment.slots[static_cast<std::size_t>(step.inputs[0])].value != kNone;
+           return step.kind == StepKind::HostCopy && segment.slot(step.inputs[0]).value != kNone;
          });
 }
 
 std::optional<SegmentChange> resize_segment(Program& program, Segment& segment,
-                                            const std::vector<SharedState>& feeds) {
+                                            const ValueStates& feeds) {
   if (segment.resize_index == nullptr)
     segment.resize_index = std::make_shared<ResizeIndex>(index_of(program, segment));
   return Resizing(program, segment).run(feeds);

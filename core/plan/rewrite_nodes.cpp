@@ -12,9 +12,7 @@ namespace {
 std::vector<NodeId> nodes_of(const PlacedGraph& placed, int device) {
   std::vector<NodeId> nodes;
   for (const NodeId id : topological_order(*placed.graph)) {
-    if (placed.placement[static_cast<std::size_t>(id)].device == device &&
-        !placed.compiled.contains(id))
-      nodes.push_back(id);
+    if (placed.placement[id].device == device && !placed.compiled.contains(id)) nodes.push_back(id);
   }
   return nodes;
 }
@@ -63,7 +61,7 @@ void apply_nodes(bp_rewrite& editor, PlacedGraph& next, int device) {
       draft.node.outputs.push_back(output.empty() ? kNone : next.graph->value_named(output));
     const NodeId id = next.graph->add_node(draft.node);
     next.placement.resize(next.graph->node_limit());
-    next.placement[static_cast<std::size_t>(id)].device = device;
+    next.placement[id].device = device;
     for (const NodeId replaced : draft.replaces) heirs[replaced] = id;
   }
   inherit_control_edges(*editor.graph, heirs, *next.graph);
@@ -71,15 +69,13 @@ void apply_nodes(bp_rewrite& editor, PlacedGraph& next, int device) {
 
 /// Every input is made, given or constant, and everything that is used outside is still made.
 void check_values(const PlacedGraph& before, const PlacedGraph& after) {
-  for (std::size_t i = 0; i < after.graph->value_count(); ++i) {
-    const Value& value = after.graph->value(static_cast<ValueId>(i));
+  for (const Value& value : after.graph->values()) {
     if (value.producer != kNone || value.is_input || value.is_outer || after.is_constant(value.id))
       continue;
     if (!value.uses.empty())
       invalid("nothing makes the value '", value.name, "', which node '",
               after.graph->node(value.uses.front().node).name, "' reads");
-    const bool known_before = i < before.graph->value_count();
-    if (value.is_output && known_before)
+    if (value.is_output && before.graph->has_value(value.id))
       invalid("nothing makes the output '", value.name, "' any more");
   }
 }
@@ -89,12 +85,12 @@ void check_kernels(PlacedGraph& next, int device, const DeviceSet& devices, Sche
                    const std::vector<NodeId>& order) {
   const GraphView view(*next.graph, order);
   for (const NodeId id : order) {
-    NodePlacement& placed = next.placement[static_cast<std::size_t>(id)];
+    NodePlacement& placed = next.placement[id];
     if (placed.device != device || !placed.kernels.empty() || next.compiled.contains(id)) continue;
     std::vector<Reason> reasons;
     const Node& node = next.graph->node(id);
-    placed.kernels = matching_kernels(devices.devices[static_cast<std::size_t>(device)], schemas,
-                                      *next.graph, node, view.node(id), reasons);
+    placed.kernels =
+        matching_kernels(devices.entry(device), schemas, *next.graph, node, view.node(id), reasons);
     if (placed.kernels.empty())
       invalid("no kernel for the new node '", node.name, "' (", node.domain, "::", node.op_type,
               "): ", describe(reasons));
@@ -107,10 +103,9 @@ void check_formats(const bp_rewrite& editor, const PlacedGraph& next, int device
     const Value& value = next.graph->value(next.graph->find_value(name));
     const bool seen =
         value.is_output || std::any_of(value.uses.begin(), value.uses.end(), [&](const Use& use) {
-          return next.placement[static_cast<std::size_t>(use.node)].device != device;
+          return next.placement[use.node].device != device;
         });
-    const bool given = value.producer == kNone ||
-                       next.placement[static_cast<std::size_t>(value.producer)].device != device;
+    const bool given = value.producer == kNone || next.placement[value.producer].device != device;
     if (format != 0 && given)
       invalid("the value '", value.name, "' comes from outside and must keep the plain format");
     if (format != 0 && seen)

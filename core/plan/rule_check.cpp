@@ -32,9 +32,8 @@ void visit(const Graph& graph, const std::vector<RuleText>& rules, std::vector<F
       fates[i].missing = error;
     }
   }
-  for (std::size_t n = 0; n < graph.node_limit(); ++n) {
-    if (!graph.has_node(static_cast<NodeId>(n))) continue;
-    const Node& node = graph.node(static_cast<NodeId>(n));
+  for (const NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
     const RuleText* taken = nullptr;
     for (std::size_t i = 0; i < rules.size(); ++i) {
       if (!patterns[i] || !patterns[i]->fits(node)) continue;

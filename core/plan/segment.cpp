@@ -57,7 +57,7 @@ class Hazards {
     std::vector<Touch> all;
     const auto add = [&](int index, bool writes) {
       if (index < 0) return;
-      const Slot& slot = segment_.slots[static_cast<std::size_t>(index)];
+      const Slot& slot = segment_.slot(index);
       // What a kernel reads or leaves in host memory (BP_INPUT_HOST_DATA, BP_OUTPUT_HOST), it touches in `compute`.
       const bool by_host =
           step.kind == StepKind::Compute && step.on_stream && slot.space == kHostSpace;
@@ -79,11 +79,11 @@ class Hazards {
   }
 
   void visit(int index) {
-    Step& step = segment_.steps[static_cast<std::size_t>(index)];
+    Step& step = segment_.step(index);
     const int me = agent(step);
     std::vector<int> needed(devices_.devices.size(), -1);  // by stream: the last step to wait for
     const auto need = [&](int earlier, bool by_host) {
-      const Step& other = segment_.steps[static_cast<std::size_t>(earlier)];
+      const Step& other = segment_.step(earlier);
       if (!other.on_stream || (agent(other) == me && !by_host)) return;
       int& last = needed[static_cast<std::size_t>(other.device)];
       last = std::max(last, earlier);
@@ -106,7 +106,7 @@ class Hazards {
       if (needed[stream] <= waited) continue;
       waited = needed[stream];
       step.waits.push_back({static_cast<int>(stream), needed[stream]});
-      segment_.steps[static_cast<std::size_t>(needed[stream])].signals = true;
+      segment_.step(needed[stream]).signals = true;
     }
   }
 
@@ -188,7 +188,7 @@ void find_spent_slots(Segment& segment) {
   for (std::size_t i = 0; i < segment.slots.size(); ++i) {
     const Slot& slot = segment.slots[i];
     if (slot.place != Place::Dynamic || !is_whole(slot) || last[i] < 0) continue;
-    segment.steps[static_cast<std::size_t>(last[i])].spent.push_back(static_cast<int>(i));
+    segment.step(last[i]).spent.push_back(static_cast<int>(i));
   }
 }
 
@@ -230,13 +230,11 @@ std::uint64_t extent(const ValueState& state,
   return strided_extent(state.type, state.dims, *strides);
 }
 
-std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
-                                      std::vector<SharedState> values,
+std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin, ValueStates values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched,
                                       const std::vector<int>& fetch_spaces,
-                                      const HostViewWishes& views,
-                                      const std::vector<SharedState>* before) {
+                                      const HostViewWishes& views, const ValueStates* before) {
   const DeviceSet& devices = *program.context().devices;
   ShapeWalk walk = walk_shapes(program, begin, std::move(values));
   SegmentDraft draft =

@@ -31,7 +31,7 @@ enum class Place {
 
 /// A value in one memory space.
 struct Slot {
-  ValueId value = kNone;
+  ValueId value;
   int space = kHostSpace;
   Place place = Place::Nowhere;
   int number = -1;  ///< of an incoming value, fetch or view
@@ -74,7 +74,7 @@ enum class StepKind {
 /// One thing to do.
 struct Step {
   StepKind kind = StepKind::Compute;
-  NodeId node = kNone;      ///< of Compute and Control
+  NodeId node;              ///< of Compute and Control
   int device = -1;          ///< that executes it; -1: the host (HostCopy)
   bool on_stream = false;   ///< put on the device's stream; else done when it returns
   std::vector<int> inputs;  ///< slots; -1: left out
@@ -121,7 +121,7 @@ struct PlannedView {
 
 /// A value that lies outside the segment: needed by it, or left by it.
 struct Border {
-  ValueId value = kNone;
+  ValueId value;
   int space = kHostSpace;
   int slot = -1;
   bool operator<(const Border& other) const {
@@ -158,7 +158,7 @@ struct Segment {
   std::map<int, MemoryBlocks>
       split_arenas;  ///< those of several buffers, since one would be too large for its device
   std::vector<bool> used_streams;                 ///< by device
-  std::vector<SharedState> values;                ///< what is known after it, by ValueId
+  ValueStates values;                             ///< what is known after it
   std::vector<ValueId> wants_shape, wants_value;  ///< what the next segment needs to know
   std::vector<NodeId> evaluated;                  ///< nodes that were evaluated while planning
   std::vector<std::pair<int, int>>
@@ -170,6 +170,12 @@ struct Segment {
   std::shared_ptr<CapturePlan>
       capture;  ///< null: nothing is recorded. Its tallies are the one thing here that runs change
   std::shared_ptr<ResizeIndex> resize_index;  ///< made when it is first resized
+
+  /// Slots and steps are told by numbers, of which -1 is none.
+  Slot& slot(int number) { return slots[static_cast<std::size_t>(number)]; }
+  const Slot& slot(int number) const { return slots[static_cast<std::size_t>(number)]; }
+  Step& step(int number) { return steps[static_cast<std::size_t>(number)]; }
+  const Step& step(int number) const { return steps[static_cast<std::size_t>(number)]; }
 };
 
 /// Arenas: one per memory space, then one of pinned memory per device.
@@ -198,12 +204,11 @@ inline ArenaPlace place_in_arena(const Segment& segment, int arena, std::uint64_
 /// and what earlier segments left; only value and space count). `fetch_spaces`: where fetches are to be left; empty: on
 /// the host. `views`: feeds and fetches that may be viewed where they lie. `before`: what the plan before knew of values
 /// (null: there is none); what is a little larger now may go on growing, and gets room. Throws as walk_shapes does.
-std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin,
-                                      std::vector<SharedState> values,
+std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin, ValueStates values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched,
                                       const std::vector<int>& fetch_spaces = {},
                                       const HostViewWishes& views = {},
-                                      const std::vector<SharedState>* before = nullptr);
+                                      const ValueStates* before = nullptr);
 
 }  // namespace backplane::core

@@ -40,10 +40,7 @@ struct DeviceSet {
   std::set<std::string> left_out;    ///< optional providers that are not there
   std::vector<std::string> remarks;  ///< on how they were chosen, for the explanation
 
-  int space_of(int device) const {
-    return devices[static_cast<std::size_t>(device)].device->on_host_memory() ? kHostSpace
-                                                                              : device + 1;
-  }
+  int space_of(int device) const { return at(device).on_host_memory() ? kHostSpace : device + 1; }
   /// The device whose memory a space is; only for spaces other than the host's.
   static int device_of_space(int space) { return space - 1; }
   /// The first device on host memory; -1: none.
@@ -58,7 +55,8 @@ struct DeviceSet {
     return left_out.contains(name.substr(0, name.find(':')));
   }
   std::size_t space_count() const { return devices.size() + 1; }
-  Device& at(int index) const { return *devices[static_cast<std::size_t>(index)].device; }
+  const SessionDevice& entry(int index) const { return devices[static_cast<std::size_t>(index)]; }
+  Device& at(int index) const { return *entry(index).device; }
 };
 
 }  // namespace backplane::core

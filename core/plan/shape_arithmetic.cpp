@@ -15,9 +15,8 @@ const bp_kernel_def* evaluating_kernel(const Graph& graph, const Node& node,
                                        const DeviceSet& devices, SchemaCache& schemas) {
   if (devices.host_evaluator < 0 || node.has_bodies()) return nullptr;
   std::vector<Reason> reasons;
-  const auto kernels =
-      matching_kernels(devices.devices[static_cast<std::size_t>(devices.host_evaluator)], schemas,
-                       graph, node, nullptr, reasons);
+  const auto kernels = matching_kernels(devices.entry(devices.host_evaluator), schemas, graph, node,
+                                        nullptr, reasons);
   if (kernels.empty() || (kernels.front().def->flags & BP_KERNEL_NOT_DETERMINISTIC) != 0)
     return nullptr;
   return kernels.front().def;
@@ -44,8 +43,7 @@ class Analysis {
         possible_(graph.value_count()),
         kernels_(graph.node_limit()) {
     for (const NodeId id : order)
-      kernels_[static_cast<std::size_t>(id)] =
-          evaluating_kernel(graph, graph.node(id), devices, schemas);
+      kernels_[id] = evaluating_kernel(graph, graph.node(id), devices, schemas);
   }
 
   ShapeArithmetic run() {
@@ -55,7 +53,7 @@ class Analysis {
     ShapeArithmetic result;
     result.host_node.resize(graph_.node_limit());
     for (const NodeId id : walk([&](const Value& value) { return keyed.contains(value.id); }))
-      result.host_node[static_cast<std::size_t>(id)] = true;
+      result.host_node[id] = true;
     result.keyed_inputs.assign(keyed.begin(), keyed.end());
     return result;
   }
@@ -67,19 +65,18 @@ class Analysis {
     std::vector<NodeId> nodes;
     for (const NodeId id : order_) {
       const Node& node = graph_.node(id);
-      const bp_kernel_def* kernel = kernels_[static_cast<std::size_t>(id)];
+      const bp_kernel_def* kernel = kernels_[id];
       if (kernel == nullptr) continue;
       bool all = true;
       for (std::size_t i = 0; i < node.inputs.size() && all; ++i) {
         const ValueId input = node.inputs[i];
         if (input == kNone || role_of(*kernel, i) == BP_INPUT_SHAPE_ONLY) continue;
-        all = is_constant_(input) || possible_[static_cast<std::size_t>(input)] ||
-              known(graph_.value(input));
+        all = is_constant_(input) || possible_[input] || known(graph_.value(input));
       }
       if (!all) continue;
       nodes.push_back(id);
       for (const ValueId output : node.outputs) {
-        if (output != kNone) possible_[static_cast<std::size_t>(output)] = true;
+        if (output != kNone) possible_[output] = true;
       }
     }
     return nodes;
@@ -89,9 +86,9 @@ class Analysis {
   std::set<ValueId> keyed_inputs() const {
     std::vector<ValueId> open;
     for (const NodeId id : order_) {
-      const NodePlacement& placed = placement_[static_cast<std::size_t>(id)];
-      const bp_kernel_def* kernel = placed.kernels.empty() ? kernels_[static_cast<std::size_t>(id)]
-                                                           : placed.kernels.front().def;
+      const NodePlacement& placed = placement_[id];
+      const bp_kernel_def* kernel =
+          placed.kernels.empty() ? kernels_[id] : placed.kernels.front().def;
       if (kernel == nullptr) continue;
       const Node& node = graph_.node(id);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -106,8 +103,8 @@ class Analysis {
       if (!seen.insert(id).second) continue;
       const Value& value = graph_.value(id);
       if (may_be_keyed(value)) keyed.insert(id);
-      if (value.producer == kNone || !possible_[static_cast<std::size_t>(id)]) continue;
-      const bp_kernel_def* kernel = kernels_[static_cast<std::size_t>(value.producer)];
+      if (value.producer == kNone || !possible_[id]) continue;
+      const bp_kernel_def* kernel = kernels_[value.producer];
       const Node& node = graph_.node(value.producer);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != kNone && role_of(*kernel, i) != BP_INPUT_SHAPE_ONLY)
@@ -121,8 +118,8 @@ class Analysis {
   const std::vector<NodeId>& order_;
   const Placement& placement_;
   const std::function<bool(ValueId)>& is_constant_;
-  std::vector<bool> possible_;
-  std::vector<const bp_kernel_def*> kernels_;
+  PerValue<bool> possible_;
+  PerNode<const bp_kernel_def*> kernels_;
 };
 
 }  // namespace

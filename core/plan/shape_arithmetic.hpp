@@ -15,8 +15,7 @@ inline constexpr std::uint64_t kMaxKeyedFeedBytes = 1024;
 
 /// Constants, what follows from shapes, and what follows from small feeds that some shape depends on.
 struct ShapeArithmetic {
-  std::vector<bool>
-      host_node;  ///< by NodeId: evaluated while planning, if its values are small enough
+  PerNode<bool> host_node;            ///< evaluated while planning, if its values are small enough
   std::vector<ValueId> keyed_inputs;  ///< graph inputs whose elements are part of a plan's key
 };
 

@@ -38,14 +38,14 @@ class Walk {
   /// What the model or the feeds have wrong is the same on every device; the rest is told with the device.
   Error failure(NodeId id, const Error& error) const {
     Error within = error.within(program_.words(id));
-    const int device = program_.placed().placement[static_cast<std::size_t>(id)].device;
+    const int device = program_.placed().placement[id].device;
     if (device < 0 || error.code() == Code::InvalidArgument || error.code() == Code::Unsupported)
       return within;
     return within.within(program_.context().devices->at(device).label());
   }
 
   SharedState& shared(ValueId id) {
-    SharedState& state = result_.values[static_cast<std::size_t>(id)];
+    SharedState& state = result_.values[id];
     if (state->kind == ValueState::Kind::Unset && program_.placed().is_constant(id))
       state = state_of_constant(program_, id);
     return state;
@@ -150,8 +150,7 @@ class Walk {
       kept = {inputs_of(node), std::move(*made)};
     }
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.outputs[i] != kNone)
-        result_.values[static_cast<std::size_t>(node.outputs[i])] = kept.answer[i];
+      if (node.outputs[i] != kNone) result_.values[node.outputs[i]] = kept.answer[i];
     }
     result_.evaluated.push_back(id);
     return true;
@@ -216,8 +215,7 @@ class Walk {
           kept = {inputs_of(node), std::move(made)};
         }
         for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-          if (node.outputs[i] != kNone)
-            result_.values[static_cast<std::size_t>(node.outputs[i])] = kept.answer->outputs[i];
+          if (node.outputs[i] != kNone) result_.values[node.outputs[i]] = kept.answer->outputs[i];
         }
         result_.nodes.push_back({id, kept.answer, nullptr});
         return true;
@@ -257,7 +255,7 @@ class Walk {
       value.space = planned.control->output_spaces[i];
       all_known = all_known && value.known != nullptr;
       check_inferred(graph_.value(node.outputs[i]), value);
-      result_.values[static_cast<std::size_t>(node.outputs[i])] = std::move(value);
+      result_.values[node.outputs[i]] = std::move(value);
     }
     if (all_known && control.kind == ControlKind::If) {
       result_.evaluated.push_back(id);
@@ -404,7 +402,7 @@ SharedState state_of_constant(Program& program, ValueId id) {
   return kept;
 }
 
-ShapeWalk walk_shapes(Program& program, std::size_t begin, std::vector<SharedState> values) {
+ShapeWalk walk_shapes(Program& program, std::size_t begin, ValueStates values) {
   ShapeWalk result;
   result.values = std::move(values);
   result.values.resize(program.graph().value_count());

@@ -14,14 +14,14 @@ namespace backplane::core {
 
 /// A node with what its kernel said, or how the core runs it.
 struct PreparedNode {
-  NodeId id = kNone;
+  NodeId id;
   std::shared_ptr<PreparedKernel> kernel;      ///< null of a node that the core runs itself
   std::shared_ptr<const ControlPlan> control;  ///< of a node that the core runs itself
 };
 
-/// What a walk found. `values` is indexed by ValueId and carries over to the next segment.
+/// What a walk found. `values` carries over to the next segment.
 struct ShapeWalk {
-  std::vector<SharedState> values;
+  ValueStates values;
   std::vector<PreparedNode> nodes;
   std::vector<NodeId> evaluated;     ///< on the host
   std::size_t end = 0;               ///< position in the program's order where the walk stopped
@@ -35,7 +35,7 @@ SharedState state_of_constant(Program& program, ValueId id);
 /// Walks the program's order from `begin`, given what is known of feeds and of earlier segments' values. Throws
 /// KernelRefused when the last candidate kernel of a node refuses its shapes, and Error naming the node for everything
 /// else that goes wrong.
-ShapeWalk walk_shapes(Program& program, std::size_t begin, std::vector<SharedState> values);
+ShapeWalk walk_shapes(Program& program, std::size_t begin, ValueStates values);
 
 /// Visits one node as walk_shapes does: sets its outputs in `walk.values`, which has its inputs, and appends it to
 /// `nodes` or `evaluated`. False where it cannot be prepared before a run.

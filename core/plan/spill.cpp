@@ -23,7 +23,7 @@ class NodeBytes {
     }
     weights_ += sum;
     for (const ValueId output : graph_.node(id).outputs)
-      sum += output == kNone ? 0 : bytes_[static_cast<std::size_t>(output)];
+      sum += output == kNone ? 0 : bytes_[output];
     return sum;
   }
   /// Constants of all nodes that were asked for.
@@ -66,7 +66,7 @@ std::vector<std::string> nodes_to_move(const Program& program, const Cut& cut,
     const auto placed = program.first_placement().find(name);
     if (placed == program.first_placement().end() || placed->second.device != full.device) continue;
     const std::uint64_t bytes = bytes_of(id);
-    if (elsewhere[static_cast<std::size_t>(id)].device >= 0) movable.emplace_back(name, bytes);
+    if (elsewhere[id].device >= 0) movable.emplace_back(name, bytes);
   }
   const std::uint64_t too_many = bytes_of.weights() - std::min(bytes_of.weights(), full.limit);
   const std::uint64_t missing = std::max(full.missing, too_many);

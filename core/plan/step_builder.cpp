@@ -40,8 +40,8 @@ WeightPtr weight_of(Program& program, ValueId value, const ValueState& state, in
   if (device < 0)
     throw Error(Code::Unsupported,
                 "no provider works on host memory; add one to the plugin folder");
-  WeightPtr weight = context.weights->plain(
-      devices.devices[static_cast<std::size_t>(device)].device, constant, context.threads);
+  WeightPtr weight =
+      context.weights->plain(devices.entry(device).device, constant, context.threads);
   count_weight(context, space, weight,
                text("the weight '", program.graph().value(value).name, "'"));
   kept = weight;
@@ -63,7 +63,7 @@ StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Bo
     const std::vector<ValueId>& feeds = program.feeds();
     if (std::find(feeds.begin(), feeds.end(), border.value) == feeds.end()) left_.push_back(border);
   }
-  for (const ValueId fetch : program.fetches()) is_fetched_[static_cast<std::size_t>(fetch)] = true;
+  for (const ValueId fetch : program.fetches()) is_fetched_[fetch] = true;
 }
 
 SegmentDraft StepBuilder::build() {
@@ -92,7 +92,7 @@ Slot StepBuilder::slot_for(ValueId value, int space) const {
   slot.value = value;
   slot.space = space;
   slot.arena = space;
-  slot.state = walk_.values[static_cast<std::size_t>(value)];
+  slot.state = walk_.values[value];
   slot.place = has_memory(slot) ? Place::Arena : Place::Dynamic;
   return slot;
 }
@@ -176,7 +176,7 @@ int StepBuilder::output_slot(const Node& node, std::size_t index, const PrepareR
 
 /// What is fetched is made in the fetch, where both are in one space.
 void StepBuilder::place_as_fetch(Slot& slot) {
-  if (slot.place != Place::Arena || !is_fetched_[static_cast<std::size_t>(slot.value)]) return;
+  if (slot.place != Place::Arena || !is_fetched_[slot.value]) return;
   for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
     if (program_.fetches()[k] != slot.value || wishes_.fetched[k] || slot.space != fetch_space(k) ||
         !direct_fetches_.insert(static_cast<int>(k)).second)
@@ -189,7 +189,7 @@ void StepBuilder::place_as_fetch(Slot& slot) {
 
 int StepBuilder::keep_output(Slot slot) {
   const int number = new_slot(std::move(slot));
-  const Slot& made = draft_.segment.slots[static_cast<std::size_t>(number)];
+  const Slot& made = draft_.segment.slot(number);
   if (made.place == Place::Fetch) draft_.segment.fetches.emplace_back(made.number, number);
   slots_.at(made.value, made.space) = number;
   return number;
@@ -203,8 +203,7 @@ int StepBuilder::shape_slot(ValueId value) {
 
 int StepBuilder::slot_in(ValueId value, int space, const ReadCause& cause) {
   if (const int known = slots_.at(value, space); known >= 0) return known;
-  if (program_.placed().is_constant(value) ||
-      walk_.values[static_cast<std::size_t>(value)]->known != nullptr)
+  if (program_.placed().is_constant(value) || walk_.values[value]->known != nullptr)
     return constant_slot(value, space);
   if (available_.contains(value, space)) {
     Slot slot = slot_for(value, space);
@@ -234,7 +233,7 @@ int StepBuilder::copy_to(ValueId value, int space, const ReadCause& cause) {
     throw Error(Code::Internal,
                 text("the value '", graph_.value(value).name, "' is read before it is made"));
   const int source = slot_in(value, from, cause);
-  if (!has_memory(draft_.segment.slots[static_cast<std::size_t>(source)])) {
+  if (!has_memory(draft_.segment.slot(source))) {
     throw Error(
         Code::Unsupported,
         text("the value '", graph_.value(value).name,
@@ -269,13 +268,13 @@ int StepBuilder::copy_to(ValueId value, int space, const ReadCause& cause) {
 }
 
 int StepBuilder::copy_step(int from, int device, int to_space, int to_arena, const Reason& reason) {
-  const Slot source = draft_.segment.slots[static_cast<std::size_t>(from)];
+  const Slot source = draft_.segment.slot(from);
   Slot target = slot_for(source.value, to_space);
   target.arena = to_arena;
   // Another copy into the fetch would be the second one to that device.
   if (to_space != kHostSpace) place_as_fetch(target);
   const int to = new_slot(std::move(target));
-  const Slot& made = draft_.segment.slots[static_cast<std::size_t>(to)];
+  const Slot& made = draft_.segment.slot(to);
   if (made.place == Place::Fetch) draft_.segment.fetches.emplace_back(made.number, to);
   Step step;
   step.kind = StepKind::Copy;
@@ -310,11 +309,11 @@ bool StepBuilder::fetch_from_device(ValueId value, int fetch, const ReadCause& c
     const int device = DeviceSet::device_of_space(space);
     if (!slots_.contains(value, space) && !available_.contains(value, space)) continue;
     const int source = slot_in(value, space, cause);
-    if (!has_memory(draft_.segment.slots[static_cast<std::size_t>(source)])) return false;
+    if (!has_memory(draft_.segment.slot(source))) return false;
     if (copy_mode(devices_.at(device), BP_MEMORY_DEVICE, BP_MEMORY_HOST) == BP_COPY_NONE)
       return false;
     const int target = copy_step(source, device, kHostSpace, kHostSpace, {"direct", cause});
-    Slot& slot = draft_.segment.slots[static_cast<std::size_t>(target)];
+    Slot& slot = draft_.segment.slot(target);
     slot.place = Place::Fetch;
     slot.number = fetch;
     draft_.segment.fetches.emplace_back(fetch, target);
@@ -326,7 +325,7 @@ bool StepBuilder::fetch_from_device(ValueId value, int fetch, const ReadCause& c
 
 /// Whether a value of unknown size lies elsewhere alone: it can be copied when its size is known.
 bool StepBuilder::must_wait(ValueId value, int space) const {
-  const ValueState& state = *walk_.values[static_cast<std::size_t>(value)];
+  const ValueState& state = *walk_.values[value];
   return state.kind == ValueState::Kind::Pending && !slots_.contains(value, space) &&
          !available_.contains(value, space);
 }
@@ -336,11 +335,11 @@ bool StepBuilder::must_wait(ValueId value, int space) const {
 void StepBuilder::leave_on_device(ValueId value, int space, const ReadCause& cause) {
   const int device = DeviceSet::device_of_space(space);
   const bool is_there = slots_.contains(value, space) || available_.contains(value, space);
-  const bool is_constant = program_.placed().is_constant(value) ||
-                           walk_.values[static_cast<std::size_t>(value)]->known != nullptr;
+  const bool is_constant =
+      program_.placed().is_constant(value) || walk_.values[value]->known != nullptr;
   if (!is_there && !is_constant) {
     const int made = copy_to(value, space, cause);
-    if (draft_.segment.slots[static_cast<std::size_t>(made)].place == Place::Fetch) return;
+    if (draft_.segment.slot(made).place == Place::Fetch) return;
   }
   if (copy_mode(devices_.at(device), BP_MEMORY_DEVICE, BP_MEMORY_DEVICE) != BP_COPY_NONE) {
     copy_step(slot_in(value, space, cause), device, space, space, {"direct", cause});
@@ -365,7 +364,7 @@ void StepBuilder::finish_fetch(std::size_t k, const ReadCause& cause) {
     return;
   }
   if (space == kHostSpace && fetch_from_device(value, fetch, cause)) return;
-  const bool memory = core::has_memory(*walk_.values[static_cast<std::size_t>(value)]);
+  const bool memory = core::has_memory(*walk_.values[value]);
   if (!memory) {
     draft_.segment.dynamic_fetches.emplace_back(fetch, slot_in(value, space, cause));
     return;
@@ -373,7 +372,7 @@ void StepBuilder::finish_fetch(std::size_t k, const ReadCause& cause) {
   if (space != kHostSpace) return leave_on_device(value, space, cause);
   const int source = slot_in(value, kHostSpace, cause);
   const int target = host_copy(source, slot_for(value, kHostSpace), cause);
-  Slot& slot = draft_.segment.slots[static_cast<std::size_t>(target)];
+  Slot& slot = draft_.segment.slot(target);
   slot.place = Place::Fetch;
   slot.number = fetch;
   draft_.segment.fetches.emplace_back(fetch, target);
@@ -382,11 +381,11 @@ void StepBuilder::finish_fetch(std::size_t k, const ReadCause& cause) {
 void StepBuilder::finish_fetches() {
   for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
     const ValueId value = program_.fetches()[k];
-    const ValueState& state = *walk_.values[static_cast<std::size_t>(value)];
+    const ValueState& state = *walk_.values[value];
     const bool made = state.kind != ValueState::Kind::Unset || program_.placed().is_constant(value);
     if (wishes_.fetched[k] || direct_fetches_.contains(static_cast<int>(k)) || !made) continue;
     if (state.kind == ValueState::Kind::Unset)
-      walk_.values[static_cast<std::size_t>(value)] = state_of_constant(program_, value);
+      walk_.values[value] = state_of_constant(program_, value);
     finish_fetch(k, {"it is the output '", graph_.value(value).name, "'"});
   }
 }
@@ -418,7 +417,7 @@ void StepBuilder::finish_borders() {
       const int slot = slots_.at(value, space);
       if (slot < 0) continue;
       // A view is handed back with the segment: the next one takes the feed anew.
-      const Place place = draft_.segment.slots[static_cast<std::size_t>(slot)].place;
+      const Place place = draft_.segment.slot(slot).place;
       if (place != Place::Weight && place != Place::View)
         draft_.segment.outgoing.push_back({value, space, slot});
     }

@@ -35,7 +35,7 @@ class PlaceTable {
 
  private:
   std::size_t index(ValueId value, int space) const {
-    return static_cast<std::size_t>(value) * spaces_ + static_cast<std::size_t>(space);
+    return value.index() * spaces_ + static_cast<std::size_t>(space);
   }
   std::size_t spaces_;
   std::vector<int> numbers_;
@@ -44,8 +44,8 @@ class PlaceTable {
 /// A segment under construction.
 struct SegmentDraft {
   Segment segment;
-  std::vector<StepWishes> wishes;                    ///< by step
-  const std::vector<SharedState>* before = nullptr;  ///< see plan_segment
+  std::vector<StepWishes> wishes;       ///< by step
+  const ValueStates* before = nullptr;  ///< see plan_segment
 };
 
 /// What is asked of a segment's borders: `fetched[k]`: fetch k was served by an earlier segment; the others as
@@ -111,10 +111,10 @@ class StepBuilder {
   const DeviceSet& devices_;
   ShapeWalk& walk_;
   const BorderWishes wishes_;
-  PlaceTable slots_;              ///< where a value is
-  PlaceTable available_;          ///< from outside: 0
-  std::vector<Border> left_;      ///< by earlier segments
-  std::vector<bool> is_fetched_;  ///< by value
+  PlaceTable slots_;          ///< where a value is
+  PlaceTable available_;      ///< from outside: 0
+  std::vector<Border> left_;  ///< by earlier segments
+  PerValue<bool> is_fetched_;
   std::set<int> direct_fetches_;  ///< fetches that a kernel writes directly
   std::set<ValueId>
       later_fetches_;  ///< values of unknown size that are to be copied to where they are fetched

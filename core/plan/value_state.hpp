@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/graph/ids.hpp"
 #include "core/plugin_host/runtime_value.hpp"
 
 namespace backplane::core {
@@ -50,6 +51,8 @@ class SharedState {
  private:
   std::shared_ptr<const ValueState> state_;
 };
+
+using ValueStates = PerValue<SharedState>;
 
 /// The tensor state of given dims, plain.
 ValueState tensor_state(DataType type, const std::vector<std::int64_t>& dims);

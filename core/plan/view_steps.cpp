@@ -14,7 +14,7 @@ bool StepBuilder::may_view(int device, const Slot& slot) const {
 
 /// A feed as the device of a space sees it, where its memory allows that; else -1.
 int StepBuilder::view_of_feed(ValueId value, int source, int space, const ReadCause& cause) {
-  const Slot& host = draft_.segment.slots[static_cast<std::size_t>(source)];
+  const Slot& host = draft_.segment.slot(source);
   const auto feed = std::find(program_.feeds().begin(), program_.feeds().end(), value);
   if (wishes_.views.feeds.empty() || host.place != Place::Incoming ||
       feed == program_.feeds().end())
@@ -55,7 +55,7 @@ void StepBuilder::place_as_view(Slot& slot) {
 /// computes. A feed's slot is there; a fetch's follows.
 int StepBuilder::add_view(const PlannedView& view, const std::string& cause) {
   Segment& segment = draft_.segment;
-  const Slot& host = segment.slots[static_cast<std::size_t>(view.host_slot)];
+  const Slot& host = segment.slot(view.host_slot);
   const bool is_feed = view.access == ViewAccess::Read;
   const std::string& name = graph_.value(host.value).name;
   const std::string device = devices_.at(view.device).label();
@@ -67,7 +67,7 @@ int StepBuilder::add_view(const PlannedView& view, const std::string& cause) {
   step.outputs = {view.slot};
   step.label = text("view '", name, is_feed ? "' host to " : "' for ", device);
   if (is_feed) {
-    Slot& slot = segment.slots[static_cast<std::size_t>(view.slot)];
+    Slot& slot = segment.slot(view.slot);
     slot.place = Place::View;
     slot.number = static_cast<int>(segment.views.size());
   }
@@ -86,7 +86,7 @@ void StepBuilder::hand_views_back() {
   steps.insert(steps.begin(), std::make_move_iterator(first_steps_.begin()),
                std::make_move_iterator(first_steps_.end()));
   for (const PlannedView& view : draft_.segment.views) {
-    const Slot& host = draft_.segment.slots[static_cast<std::size_t>(view.host_slot)];
+    const Slot& host = draft_.segment.slot(view.host_slot);
     const bool is_feed = view.access == ViewAccess::Read;
     Step step;
     step.kind = StepKind::HandBack;

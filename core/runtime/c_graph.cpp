@@ -10,8 +10,9 @@ namespace {
 
 NodeId node_id(std::int64_t node) {
   if (node < 0 || node > INT32_MAX) invalid("the graph has no node ", node);
-  return static_cast<NodeId>(node);
+  return NodeId(static_cast<std::size_t>(node));
 }
+std::int64_t number_of(NodeId id) { return static_cast<std::int64_t>(id.index()); }
 
 /// NULL is the empty name.
 std::string word(const char* text) { return text != nullptr ? text : ""; }
@@ -230,7 +231,7 @@ backplane_status* backplane_graph_add_node(backplane_graph* graph, const char* o
     const NodeId id = graph->edit().add_node(name_of(op_type, "op_type"), word(domain), word(name),
                                              words(inputs, input_count, "inputs"),
                                              words(outputs, output_count, "outputs"));
-    if (node != nullptr) *node = id;
+    if (node != nullptr) *node = number_of(id);
   });
 }
 
@@ -245,7 +246,7 @@ backplane_status* backplane_graph_find_node(backplane_graph* graph, const char* 
     const std::string wanted = name_of(name, "name");
     const NodeId id = required(graph, "graph").draft.find_node(wanted);
     if (id == kNone) throw Error(Code::NotFound, text("the graph has no node '", wanted, "'"));
-    *node = id;
+    *node = number_of(id);
   });
 }
 

@@ -72,7 +72,7 @@ Json json_of(const Graph& graph, const Node& node) {
     attributes[name] = type_name(attribute.type);
   Json after = Json::array();
   for (const NodeId earlier : node.after) after.push_back(graph.node(earlier).name);
-  return {{"number", node.id},
+  return {{"number", node.id.index()},
           {"name", node.name},
           {"op", node.op_type},
           {"domain", node.domain},
@@ -85,8 +85,7 @@ Json json_of(const Graph& graph, const Node& node) {
 
 /// Gives the graph the types that inference found where it has none, or knows less of a shape.
 void take_types(Graph& graph, const Graph& inferred) {
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    Value& value = graph.value(static_cast<ValueId>(i));
+  for (Value& value : graph.values()) {
     const ValueId found = inferred.find_value(value.name);
     if (found == kNone || value.is_input) continue;
     if (inferred.value(found).type.kind != Type::Kind::Unknown)
@@ -106,9 +105,7 @@ std::vector<ValueId> values_where(const Graph& graph, const std::vector<ValueId>
 
 std::vector<ValueId> inner_values(const Graph& graph) {
   std::vector<ValueId> inner;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
+  for (const NodeId id : graph.node_ids()) {
     for (const ValueId output : graph.node(id).outputs) {
       if (output == kNone) continue;
       const Value& value = graph.value(output);
@@ -220,8 +217,7 @@ std::string backplane_graph::describe() {
   json["inner_values"] = json_of(lists[BACKPLANE_INNER_VALUES]);
   json["initializers"] = json_of(::backplane::core::describe(graph, graph.initializers));
   json["quantization"] = Json::object();
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const Value& value = graph.value(static_cast<ValueId>(i));
+  for (const Value& value : graph.values()) {
     for (const auto& [parameter, tensor] : value.quantization)
       json["quantization"][value.name][parameter] = tensor;
   }

@@ -136,17 +136,15 @@ class Executable : public Body {
   void release(Idle* idle) noexcept;
   std::shared_ptr<PlanNode> find_first_plan(const Run& run, RunContext* context);
   std::shared_ptr<PlanNode> resize_oldest(const Run& run, const PlanKey& key,
-                                          const std::vector<SharedState>& values,
-                                          RunContext& context);
-  std::shared_ptr<PlanNode> make_first_plan(Generation& generation, PlanKey key,
-                                            std::vector<SharedState> values,
+                                          const ValueStates& values, RunContext& context);
+  std::shared_ptr<PlanNode> make_first_plan(Generation& generation, PlanKey key, ValueStates values,
                                             const BodyPlaces* places, const HostViewWishes& wishes);
   const HostViewPlaces& views_of(Generation& generation) const;
   void make_run_key(const Run& run, PlanKey& key) const;
   std::shared_ptr<PlanNode> next_plan(const Run& run, PlanNode& from, const RunContext& context,
                                       const std::vector<bool>& fetched);
   std::shared_ptr<PlanNode> make_plan(Generation& generation, PlanNode& from, PlanKey key,
-                                      std::size_t begin, std::vector<SharedState> values,
+                                      std::size_t begin, ValueStates values,
                                       const std::vector<Border>& available,
                                       const std::vector<bool>& fetched, const BodyPlaces* places,
                                       const HostViewWishes& wishes);

@@ -30,7 +30,7 @@ std::vector<ValueState> Executable::plan_body_of(const std::shared_ptr<Generatio
                                                  const BodyPlaces& places) {
   Program& program = *generation->program;
   const std::lock_guard lock(generation->planning);
-  std::vector<SharedState> values = states_of_body(program, feeds);
+  ValueStates values = states_of_body(program, feeds);
   PlanKey key;
   if (try_make_plan_key(program, feeds, places, key)) {
     std::shared_ptr<PlanNode> plan = find_next(generation->plans, key);
@@ -49,7 +49,7 @@ std::vector<ValueState> Executable::plan_body_of(const std::shared_ptr<Generatio
   }
   std::vector<ValueState> states;
   for (const ValueId fetch : program.fetches()) {
-    const SharedState& state = values[static_cast<std::size_t>(fetch)];
+    const SharedState& state = values[fetch];
     const bool is_constant =
         state->kind == ValueState::Kind::Unset && program.placed().is_constant(fetch);
     states.push_back(is_constant ? *state_of_constant(program, fetch) : *state);

@@ -28,8 +28,8 @@ void Executable::check_apart(const Segment& segment, const Run& run, const Addre
         run.feeds[i]->description.host_ptr != begin || run.feeds[i]->description.bytes == 0)
       continue;
     const auto is_allowed = [&](const std::pair<int, int>& pair) {
-      const Slot& over = segment.slots[static_cast<std::size_t>(pair.second)];
-      const Slot& to = segment.slots[static_cast<std::size_t>(pair.first)];
+      const Slot& over = segment.slot(pair.second);
+      const Slot& to = segment.slot(pair.first);
       return pair.first == slot && over.value == values[i] && over.state->bytes == to.state->bytes;
     };
     if (std::none_of(segment.over_feeds.begin(), segment.over_feeds.end(), is_allowed))
@@ -50,8 +50,7 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
     } catch (const Error& error) {
       if (error.code() != Code::OutOfMemory) throw;
       const Graph& graph = run.generation->program->graph();
-      const NodeId producer =
-          graph.value(segment.slots[static_cast<std::size_t>(slot)].value).producer;
+      const NodeId producer = graph.value(segment.slot(slot).value).producer;
       const std::string made =
           producer == kNone ? "" : ", made by " + run.generation->program->words(producer);
       throw error.within(
@@ -63,8 +62,8 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
 void Executable::provide_fetch(const Segment& segment, const Run& run, const AddressFilter& fed,
                                int fetch, int slot) const {
   RuntimeValue& value = *run.fetches[static_cast<std::size_t>(fetch)];
-  const ValueState& state = *segment.slots[static_cast<std::size_t>(slot)].state;
-  const int space = segment.slots[static_cast<std::size_t>(slot)].space;
+  const ValueState& state = *segment.slot(slot).state;
+  const int space = segment.slot(slot).space;
   if (run.settings.own_fetches != nullptr && space != kHostSpace && value.imported == nullptr) {
     own_tensor(value, state.type, state.dims, space, *run.settings.own_fetches);
     return;

@@ -57,7 +57,7 @@ std::shared_ptr<PlanNode> Executable::find_first_plan(const Run& run, RunContext
   make_run_key(run, key);
   const std::lock_guard lock(run.generation->planning);
   if (auto found = find_next(run.generation->plans, key)) return found;
-  std::vector<SharedState> values = states_of_feeds(program, run.feeds);
+  ValueStates values = states_of_feeds(program, run.feeds);
   if (context != nullptr) {
     if (auto resized = resize_oldest(run, key, values, *context)) return resized;
   }
@@ -67,7 +67,7 @@ std::shared_ptr<PlanNode> Executable::find_first_plan(const Run& run, RunContext
 /// The plan that is to go, and what `context` has ready for it, made to fit; null where that cannot be. The caller holds
 /// Generation::planning.
 std::shared_ptr<PlanNode> Executable::resize_oldest(const Run& run, const PlanKey& key,
-                                                    const std::vector<SharedState>& values,
+                                                    const ValueStates& values,
                                                     RunContext& context) {
   std::list<PlanNode::Next>& plans = run.generation->plans.next;
   if (plans.size() < max_plans_ || run.settings.places != nullptr) return nullptr;
@@ -102,8 +102,7 @@ std::shared_ptr<PlanNode> Executable::resize_oldest(const Run& run, const PlanKe
 
 /// Makes it; the caller holds Generation::planning.
 std::shared_ptr<PlanNode> Executable::make_first_plan(Generation& generation, PlanKey key,
-                                                      std::vector<SharedState> values,
-                                                      const BodyPlaces* places,
+                                                      ValueStates values, const BodyPlaces* places,
                                                       const HostViewWishes& wishes) {
   const Program& program = *generation.program;
   place_feeds(program, places, values);
@@ -116,14 +115,14 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
                                                 const RunContext& context,
                                                 const std::vector<bool>& fetched) {
   const Program& program = *run.generation->program;
-  std::vector<SharedState> values = from.segment->values;
+  ValueStates values = from.segment->values;
   const std::vector<Border> left = context.left().borders();
   std::vector<Border> available = left;
   for (const Border& feed : borders_of_feeds(program, run.settings.places))
     available.push_back(feed);
   PlanKey key;
   for (const Border& border : left) {
-    SharedState& known = values[static_cast<std::size_t>(border.value)];
+    SharedState& known = values[border.value];
     if (known->kind != ValueState::Kind::Pending) continue;
     const RuntimeValue& value = *context.left().find(border.value, border.space);
     ValueState state = state_of(value);
@@ -140,7 +139,7 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
       throw Error(Code::Internal,
                   text("the value '", program.graph().value(id).name, "' is not on the host"));
     append_contents(key, *value);
-    values[static_cast<std::size_t>(id)] = known_state(lasting_copy(*value));
+    values[id] = known_state(lasting_copy(*value));
   }
   const std::lock_guard lock(run.generation->planning);
   if (auto found = find_next(from, key)) return found;
@@ -149,7 +148,7 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
 }
 
 std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode& from, PlanKey key,
-                                                std::size_t begin, std::vector<SharedState> values,
+                                                std::size_t begin, ValueStates values,
                                                 const std::vector<Border>& available,
                                                 const std::vector<bool>& fetched,
                                                 const BodyPlaces* places,
@@ -157,7 +156,7 @@ std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode
   const std::uint64_t start = steady_ns();
   auto node = std::make_shared<PlanNode>();
   check_files();
-  const std::vector<SharedState>* const before =
+  const ValueStates* const before =
       from.next.empty() ? nullptr : &from.next.front().node->segment->values;
   node->segment =
       plan_segment(*generation.program, begin, std::move(values), available, fetched,

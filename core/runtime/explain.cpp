@@ -187,9 +187,8 @@ class Fates {
 
   /// Bodies of nodes that a provider took whole are where the node is.
   void settle_taken_bodies(const Graph& graph) {
-    for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-      if (!graph.has_node(static_cast<NodeId>(i))) continue;
-      const Node& node = graph.node(static_cast<NodeId>(i));
+    for (const NodeId id : graph.node_ids()) {
+      const Node& node = graph.node(id);
       if (!node.has_bodies() || node.origins.size() != 1) continue;
       Fate fate = fates_[static_cast<std::size_t>(node.origins.front())];
       if (fate.provider.empty() || fate.provider == "host") continue;
@@ -201,9 +200,8 @@ class Fates {
 
   void settle_whole(const Node& node, const Fate& fate) {
     for_each_body(node, [&](const Graph& body) {
-      for (std::size_t i = 0; i < body.node_limit(); ++i) {
-        if (!body.has_node(static_cast<NodeId>(i))) continue;
-        const Node& inner = body.node(static_cast<NodeId>(i));
+      for (const NodeId id : body.node_ids()) {
+        const Node& inner = body.node(id);
         for (const std::int32_t origin : inner.origins)
           fates_[static_cast<std::size_t>(origin)] = fate;
         settle_whole(inner, fate);
@@ -283,10 +281,8 @@ Json copies_of(const Fates& fates) {
 /// The model's nodes that passes left as they were, by original node.
 std::map<std::int32_t, const Node*> nodes_left(const Graph& graph) {
   std::map<std::int32_t, const Node*> left;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (graph.has_node(id) && graph.node(id).origins.size() == 1)
-      left[graph.node(id).origins.front()] = &graph.node(id);
+  for (const NodeId id : graph.node_ids()) {
+    if (graph.node(id).origins.size() == 1) left[graph.node(id).origins.front()] = &graph.node(id);
   }
   return left;
 }
@@ -322,10 +318,11 @@ Json nodes_of(const Model& model, Fates& fates) {
 Json orders_of(const Program& program, const Segment* segment) {
   const Graph& graph = program.graph();
   ValueBytes bytes = estimated_bytes(graph, program.order());
-  for (std::size_t i = 0; segment != nullptr && i < segment->values.size(); ++i) {
-    const ValueState& state = *segment->values[i];
-    if (bytes[i] > 0 && state.kind == ValueState::Kind::Tensor)
-      bytes[i] = state.known != nullptr ? 0 : state.bytes;
+  for (const ValueId id : graph.value_ids()) {
+    if (segment == nullptr || bytes[id] == 0) continue;
+    const ValueState& state = *segment->values[id];
+    if (state.kind == ValueState::Kind::Tensor)
+      bytes[id] = state.known != nullptr ? 0 : state.bytes;
   }
   const bool is_default = program.context().execution_order == ExecutionOrder::Default;
   const std::vector<NodeId> standard = topological_order(graph);
@@ -344,8 +341,7 @@ Json orders_of(const Program& program, const Segment* segment) {
 /// The model's quantization annotations, by value.
 Json quantization_of(const Graph& graph) {
   Json annotations = Json::object();
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const Value& value = graph.value(static_cast<ValueId>(i));
+  for (const Value& value : graph.values()) {
     for (const auto& [parameter, tensor] : value.quantization)
       annotations[value.name][parameter] = tensor;
   }

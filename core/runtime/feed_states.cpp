@@ -27,34 +27,31 @@ ValueState state_of(const RuntimeValue& value) {
   return state;
 }
 
-std::vector<SharedState> states_of_feeds(const Program& program,
-                                         const std::vector<RuntimeValue*>& feeds) {
-  std::vector<SharedState> states(program.graph().value_count());
+ValueStates states_of_feeds(const Program& program, const std::vector<RuntimeValue*>& feeds) {
+  ValueStates states(program.graph().value_count());
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     ValueState state = state_of(*feeds[i]);
     // An empty optional does not know what it could hold; the model does.
     const Type& declared = program.graph().value(program.feeds()[i]).type;
     if (state.kind == ValueState::Kind::Object && declared.kind != Type::Kind::Unknown)
       state.object_type = declared.to_string();
-    states[static_cast<std::size_t>(program.feeds()[i])] = std::move(state);
+    states[program.feeds()[i]] = std::move(state);
   }
   for (const std::size_t i : program.keyed_feeds()) {
-    if (is_keyed(*feeds[i]))
-      states[static_cast<std::size_t>(program.feeds()[i])] = known_state(lasting_copy(*feeds[i]));
+    if (is_keyed(*feeds[i])) states[program.feeds()[i]] = known_state(lasting_copy(*feeds[i]));
   }
   return states;
 }
 
-std::vector<SharedState> states_of_body(const Program& program,
-                                        const std::vector<ValueState>& feeds) {
-  std::vector<SharedState> states(program.graph().value_count());
+ValueStates states_of_body(const Program& program, const std::vector<ValueState>& feeds) {
+  ValueStates states(program.graph().value_count());
   const std::vector<std::size_t>& keyed = program.keyed_feeds();
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     ValueState state = feeds[i];
     const bool counts = std::find(keyed.begin(), keyed.end(), i) != keyed.end() &&
                         state.known != nullptr && is_keyed(*state.known);
     state.known = counts ? lasting_copy(*feeds[i].known) : nullptr;
-    states[static_cast<std::size_t>(program.feeds()[i])] = std::move(state);
+    states[program.feeds()[i]] = std::move(state);
   }
   return states;
 }
@@ -66,10 +63,9 @@ std::vector<Border> borders_of_feeds(const Program& program, const BodyPlaces* p
   return borders;
 }
 
-void place_feeds(const Program& program, const BodyPlaces* places,
-                 std::vector<SharedState>& values) {
+void place_feeds(const Program& program, const BodyPlaces* places, ValueStates& values) {
   for (const Border& feed : borders_of_feeds(program, places)) {
-    SharedState& shared = values[static_cast<std::size_t>(feed.value)];
+    SharedState& shared = values[feed.value];
     if (shared->space == feed.space) continue;
     ValueState state = *shared;
     state.space = feed.space;

@@ -17,14 +17,11 @@ RuntimeValuePtr lasting_copy(const RuntimeValue& value);
 ValueState state_of(const RuntimeValue& value);
 
 /// By value of the program's graph, unset but for feeds: elements only of those that are part of the plan's key.
-std::vector<SharedState> states_of_feeds(const Program& program,
-                                         const std::vector<RuntimeValue*>& feeds);
-std::vector<SharedState> states_of_body(const Program& program,
-                                        const std::vector<ValueState>& feeds);
+ValueStates states_of_feeds(const Program& program, const std::vector<RuntimeValue*>& feeds);
+ValueStates states_of_body(const Program& program, const std::vector<ValueState>& feeds);
 
 /// Where feeds lie. `places`: of a body; null: all on the host.
 std::vector<Border> borders_of_feeds(const Program& program, const BodyPlaces* places);
-void place_feeds(const Program& program, const BodyPlaces* places,
-                 std::vector<SharedState>& values);
+void place_feeds(const Program& program, const BodyPlaces* places, ValueStates& values);
 
 }  // namespace backplane::core

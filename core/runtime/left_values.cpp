@@ -18,8 +18,8 @@ std::vector<Border> LeftValues::borders() const {
 void LeftValues::leave(SegmentContext& context) {
   const Segment& segment = context.segment();
   for (const Border& border : segment.outgoing) {
-    const Slot& slot = segment.slots[static_cast<std::size_t>(border.slot)];
-    Left left{&context.value(border.slot), nullptr, kNone};
+    const Slot& slot = segment.slot(border.slot);
+    Left left{&context.value(border.slot), nullptr, -1};
     if (slot.place == Place::Dynamic) {
       left.owner = &context;
       left.slot = border.slot;

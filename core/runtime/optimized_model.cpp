@@ -12,9 +12,7 @@ namespace {
 /// The domains of nodes that no schema knows: they are what rewrites made.
 std::set<std::string> private_domains(const Graph& graph, const SchemaRegistry& schemas) {
   std::set<std::string> domains;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
+  for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     if (!schemas.find(node.domain, node.op_type, node.since_version)) domains.insert(node.domain);
   }
@@ -38,7 +36,7 @@ void check_writable(const Program& program, const DeviceSet& devices,
                 text(parts..., "; set optimization = basic to save the model without it"));
   };
   for (const auto& [id, compiled] : program.placed().compiled) {
-    const int device = program.placed().placement[static_cast<std::size_t>(id)].device;
+    const int device = program.placed().placement[id].device;
     refuse(devices.at(device).label(), " compiled a part of the model ('",
            program.graph().node(id).name, "'), which no file can hold");
   }
@@ -63,8 +61,7 @@ const Device& device_of(const Program& program, const std::set<std::string>& dom
   const Device* found = nullptr;
   for (const NodeId id : program.order()) {
     if (!domains.contains(program.graph().node(id).domain)) continue;
-    const Device& device =
-        devices.at(program.placed().placement[static_cast<std::size_t>(id)].device);
+    const Device& device = devices.at(program.placed().placement[id].device);
     if (found != nullptr && found != &device) {
       throw Error(Code::Unsupported,
                   text("the model holds operators of two providers' own, ", found->label(), " and ",

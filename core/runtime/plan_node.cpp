@@ -19,7 +19,7 @@ void choose_arenas(PlanNode& node, const PlanNode& from) {
   while (taken.contains(node.depth)) ++node.depth;
   node.in_arenas = from.in_arenas;
   for (const Border& border : node.segment->outgoing) {
-    const Slot& slot = node.segment->slots[static_cast<std::size_t>(border.slot)];
+    const Slot& slot = node.segment->slot(border.slot);
     if (slot.place == Place::Arena) node.in_arenas[{border.value, border.space}] = node.depth;
     if (slot.place != Place::Incoming) continue;
     const Border& source = node.segment->incoming[static_cast<std::size_t>(slot.number)];

@@ -126,7 +126,7 @@ bool RunArenas::allocate(const Segment& segment, std::size_t depth, std::size_t 
     for (const std::uint64_t bytes : sizes) {
       made.buffers.push_back(
           device < 0 ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
-                     : DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device, kind,
+                     : DeviceBuffer(devices_.entry(device).device, kind,
                                     bytes, devices_.at(device).alignment(kind)));
     }
     return true;

@@ -7,14 +7,14 @@ namespace backplane::core {
 /// The view that the step hands over, kept for the run.
 HostView& SegmentRun::take_view(const Step& step) {
   const Segment& segment = context_.segment();
-  const Slot& slot = segment.slots[static_cast<std::size_t>(step.outputs[0])];
+  const Slot& slot = segment.slot(step.outputs[0]);
   const auto number = static_cast<std::size_t>(slot.number);
   const PlannedView& planned = segment.views[number];
   const bp_tensor& host = context_.value(planned.host_slot).description;
   HostViews& views = run_.controls.views != nullptr ? *run_.controls.views : run_.own_views;
   bp_status* status = nullptr;
   std::shared_ptr<HostView> view =
-      views.get(run_.devices.devices[static_cast<std::size_t>(planned.device)].device,
+      views.get(run_.devices.entry(planned.device).device,
                 {host.host_ptr, host.bytes, planned.access}, status);
   if (status != nullptr && status_code(status) == BP_UNSUPPORTED) refuse_view(step, status);
   if (status != nullptr) run_.fail(step, status);
@@ -29,7 +29,7 @@ void SegmentRun::hand_over(const Step& step) {
 }
 
 void SegmentRun::hand_back(const Step& step) {
-  const Slot& slot = context_.segment().slots[static_cast<std::size_t>(step.inputs[0])];
+  const Slot& slot = context_.segment().slot(step.inputs[0]);
   HostView& view = context_.view(static_cast<std::size_t>(slot.number));
   if (bp_status* status = view.hand_back(run_.streams.raw(step.device))) run_.fail(step, status);
 }

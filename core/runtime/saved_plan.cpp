@@ -59,8 +59,7 @@ void collect_weights(const Executable& executable, const DeviceSet& devices,
                      WeightsToSave& weights) {
   const auto add = [&](const WeightPtr& weight, int device) {
     if (weight == nullptr || weight->key.empty() || weights.contains(weight->key)) return;
-    weights[weight->key] =
-        download(devices.devices[static_cast<std::size_t>(device)].device, *weight);
+    weights[weight->key] = download(devices.entry(device).device, *weight);
   };
   for (const std::shared_ptr<const Segment>& segment : executable.segments()) {
     for (const Step& step : segment->steps) {

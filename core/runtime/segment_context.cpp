@@ -88,7 +88,7 @@ void SegmentContext::find_spare() {
     const auto is_left = [slot = slot](const Border& border) { return border.slot == slot; };
     const auto& fetches = segment_->dynamic_fetches;
     is_spare_[static_cast<std::size_t>(slot)] =
-        segment_->slots[static_cast<std::size_t>(slot)].place == Place::Dynamic &&
+        segment_->slot(slot).place == Place::Dynamic &&
         std::count_if(fetches.begin(), fetches.end(), is_this) == 1 &&
         std::none_of(segment_->outgoing.begin(), segment_->outgoing.end(), is_left);
   }
@@ -114,7 +114,7 @@ void SegmentContext::make_values() {
 const bp_value* SegmentContext::pointer_for(int slot_index) {
   static const RuntimeValue kAbsent;
   if (slot_index < 0) return &kAbsent;
-  const Slot& slot = segment_->slots[static_cast<std::size_t>(slot_index)];
+  const Slot& slot = segment_->slot(slot_index);
   if (slot.place == Place::Weight && slot.state->type == DataType::String)
     return &slot.weight->value;
   if (slot.place == Place::Incoming && is_whole(slot))
@@ -184,7 +184,7 @@ void SegmentContext::set_kernel(std::size_t index) {
 void SegmentContext::resize(const SegmentChange& change) {
   for (const int index : change.steps) set_kernel(static_cast<std::size_t>(index));
   for (const int index : change.slots) {
-    const Slot& slot = segment_->slots[static_cast<std::size_t>(index)];
+    const Slot& slot = segment_->slot(index);
     RuntimeValue& value = values_[static_cast<std::size_t>(index)];
     describe(value, slot);
     if (slot.place == Place::Weight) point_at_weight(value, slot);
@@ -238,7 +238,7 @@ void SegmentContext::give_dynamic_back() {
 }
 
 void SegmentContext::give_back(int slot) {
-  const Slot& said = segment_->slots[static_cast<std::size_t>(slot)];
+  const Slot& said = segment_->slot(slot);
   if (said.space == kHostSpace && is_whole(said)) value(slot).give_back();
 }
 

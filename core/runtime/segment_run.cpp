@@ -149,7 +149,7 @@ bp_status* SegmentRun::put_copy(const Step& step) {
     return nullptr;
   }
   const auto described = [&](int index) {
-    const Slot& slot = context_.segment().slots[static_cast<std::size_t>(index)];
+    const Slot& slot = context_.segment().slot(index);
     bp_tensor tensor = context_.value(index).description;
     if (slot.place == Place::Arena && slot.arena == pinned_arena(run_.devices, step.device))
       run_.arenas.point_into_buffer(slot.arena, tensor);
@@ -183,7 +183,7 @@ void SegmentRun::take_dynamic_fetches() {
   // Such a fetch may get other memory; a view of an earlier plan could be over what it had.
   if (!segment.dynamic_fetches.empty() && controls.views != nullptr) controls.views->clear();
   for (const auto& [fetch, index] : segment.dynamic_fetches) {
-    const Slot& slot = segment.slots[static_cast<std::size_t>(index)];
+    const Slot& slot = segment.slot(index);
     const bool constant = slot.place == Place::Weight && slot.state->type == DataType::String;
     // What comes from elsewhere is only read: it is not spare.
     RuntimeValue* from =

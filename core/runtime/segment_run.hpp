@@ -31,7 +31,7 @@ class SegmentRun {
  private:
   // segment_run.cpp
   const Step& step_at(int index) const {
-    return context_.segment().steps[static_cast<std::size_t>(index)];
+    return context_.segment().step(index);
   }
   void execute_plainly();
   void execute_range(std::size_t begin, std::size_t end);

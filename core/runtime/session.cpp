@@ -37,10 +37,8 @@ void count_fallen(const Program& program, FallenNodes& fallen) {
         count_fallen(*inner->program, fallen);
       }
     }
-    const int device = program.placed().placement[static_cast<std::size_t>(id)].device;
-    if (device < 0 || program.is_host_node(id) ||
-        devices.devices[static_cast<std::size_t>(device)].requested)
-      continue;
+    const int device = program.placed().placement[id].device;
+    if (device < 0 || program.is_host_node(id) || devices.entry(device).requested) continue;
     const Node& node = program.graph().node(id);
     if (fallen.count++ == 0)
       fallen.example = program.context().scope + node.name + " (" + node.op_type + ")";
@@ -293,8 +291,8 @@ ConstantStore::Lent Session::lent_bytes() const {
 
 /// Keeps the constants whose contents are no part of the model's own bytes: they are part of its identity.
 void Session::note_external(const Graph& graph) {
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const ConstantPtr& constant = graph.value(static_cast<ValueId>(i)).constant;
+  for (const Value& value : graph.values()) {
+    const ConstantPtr& constant = value.constant;
     if (constant == nullptr || constant->stored_bytes().empty()) continue;
     const std::byte* data = constant->stored_bytes().data();
     if (is_inside(bytes_, data)) continue;
@@ -303,11 +301,8 @@ void Session::note_external(const Graph& graph) {
                                       [&](const auto& one) { return is_inside(one.second, data); });
     if (is_given || MappedFile::holds(data)) external_.push_back(constant);
   }
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (graph.has_node(id))
-      for_each_body(graph.node(id), [this](const Graph& body) { note_external(body); });
-  }
+  for (const NodeId id : graph.node_ids())
+    for_each_body(graph.node(id), [this](const Graph& body) { note_external(body); });
 }
 
 PassOptions Session::pass_options() const {

@@ -16,16 +16,12 @@ void add_once(MappedFiles& files, const std::shared_ptr<const MappedFile>& file)
 }
 
 void add_files(MappedFiles& files, const Graph& graph) {
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const ConstantPtr& constant = graph.value(static_cast<ValueId>(i)).constant;
-    if (constant != nullptr && !constant->stored_bytes().empty())
-      add_once(files, MappedFile::holding(constant->stored_bytes().data()));
+  for (const Value& value : graph.values()) {
+    if (value.constant != nullptr && !value.constant->stored_bytes().empty())
+      add_once(files, MappedFile::holding(value.constant->stored_bytes().data()));
   }
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (graph.has_node(id))
-      for_each_body(graph.node(id), [&](const Graph& body) { add_files(files, body); });
-  }
+  for (const NodeId id : graph.node_ids())
+    for_each_body(graph.node(id), [&](const Graph& body) { add_files(files, body); });
 }
 
 constexpr const char* kSavePlan = "save_plan";

@@ -226,8 +226,7 @@ void Session::check_saved(const std::vector<std::string>& names) const {
   for (const std::string& name : names) {
     if (original_.find_value(name) != kNone) continue;
     std::vector<std::string> known;
-    for (std::size_t i = 0; i < original_.value_count(); ++i)
-      known.push_back(original_.value(static_cast<ValueId>(i)).name);
+    for (const Value& value : original_.values()) known.push_back(value.name);
     const std::string nearest = did_you_mean(name, known);
     invalid("the model has no value '", name, "'", nearest,
             nearest.empty() ? "; its outputs are " + quoted_names(names_of(model_.graph, outputs_))

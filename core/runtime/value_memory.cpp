@@ -88,7 +88,7 @@ SpaceCopies::Lane& SpaceCopies::lane(int device) {
   std::unique_ptr<Lane>& made = lanes_[static_cast<std::size_t>(device)];
   if (made != nullptr) return *made;
   Device& executing = devices_.at(device);
-  made = std::make_unique<Lane>(devices_.devices[static_cast<std::size_t>(device)].device);
+  made = std::make_unique<Lane>(devices_.entry(device).device);
   made->direct = copy_mode(executing, BP_MEMORY_DEVICE, BP_MEMORY_DEVICE) != BP_COPY_NONE;
   made->from_plain = copy_mode(executing, BP_MEMORY_DEVICE, BP_MEMORY_HOST) != BP_COPY_NONE &&
                      copy_mode(executing, BP_MEMORY_HOST, BP_MEMORY_DEVICE) != BP_COPY_NONE;
@@ -118,8 +118,8 @@ void SpaceCopies::copy_over_host(Lane& way, int device, const bp_tensor& from,
   const bp_memory_kind kind = way.from_plain ? BP_MEMORY_HOST : BP_MEMORY_PINNED;
   if (way.staging.bytes() < from.bytes) {
     way.staging = DeviceBuffer();
-    way.staging = DeviceBuffer(devices_.devices[static_cast<std::size_t>(device)].device, kind,
-                               from.bytes, executing.alignment(kind));
+    way.staging =
+        DeviceBuffer(devices_.entry(device).device, kind, from.bytes, executing.alignment(kind));
   }
   bp_tensor staged = from;
   staged.buffer = way.staging.raw();

@@ -81,7 +81,7 @@ void SegmentRun::observe(const Step& step, bool done) {
   std::vector<RuntimeValuePtr> copies;
   const auto shown = [&](int index) -> RuntimeValue* {
     if (index < 0) return nullptr;
-    const Slot& slot = context_.segment().slots[static_cast<std::size_t>(index)];
+    const Slot& slot = context_.segment().slot(index);
     if (slot.place == Place::Weight && slot.state->type == DataType::String)
       return const_cast<RuntimeValue*>(&slot.weight->value);
     RuntimeValue& value = context_.value(index);

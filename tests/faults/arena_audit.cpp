@@ -46,8 +46,7 @@ class ArenaAudit::Joiner {
  private:
   void join_if_shared(int a, int b) {
     if (a < 0 || b < 0) return;
-    if (share_bytes(segment_.slots[static_cast<std::size_t>(a)],
-                    segment_.slots[static_cast<std::size_t>(b)]))
+    if (share_bytes(segment_.slot(a), segment_.slot(b)))
       root_[static_cast<std::size_t>(root(a))] = root(b);
   }
 
@@ -257,7 +256,7 @@ class ArenaAudit::Poisoner {
     for (std::size_t stream = 0; stream < last.size(); ++stream) {
       if (last[stream] < 0 || (step.on_stream && step.device == static_cast<int>(stream))) continue;
       step.waits.push_back({static_cast<int>(stream), last[stream]});
-      segment_.steps[static_cast<std::size_t>(last[stream])].signals = true;
+      segment_.step(last[stream]).signals = true;
     }
     segment_.steps.push_back(std::move(step));
   }

@@ -181,9 +181,8 @@ TEST_F(BrokenFlow, ReadingDeadMemoryOfABodyIsSeenWhereThatIsPoisoned) {
 /// Puts a slot where another one is.
 class Moved {
  public:
-  Moved(Segment& segment, int moved, int onto)
-      : slot_(segment.slots[static_cast<std::size_t>(moved)]), offset_(slot_.offset) {
-    slot_.offset = segment.slots[static_cast<std::size_t>(onto)].offset;
+  Moved(Segment& segment, int moved, int onto) : slot_(segment.slot(moved)), offset_(slot_.offset) {
+    slot_.offset = segment.slot(onto).offset;
   }
   ~Moved() { slot_.offset = offset_; }
   Moved(const Moved&) = delete;
@@ -196,8 +195,8 @@ class Moved {
 
 bool are_apart(const Segment& segment, int a, int b) {
   if (a < 0 || b < 0 || a == b) return false;
-  const Slot& first = segment.slots[static_cast<std::size_t>(a)];
-  const Slot& second = segment.slots[static_cast<std::size_t>(b)];
+  const Slot& first = segment.slot(a);
+  const Slot& second = segment.slot(b);
   return first.place == Place::Arena && second.place == Place::Arena &&
          first.arena == second.arena && first.state->bytes > 0 && second.state->bytes > 0 &&
          first.offset != second.offset;

@@ -67,9 +67,9 @@ class BrokenPlan : public FaultTest {
 
   std::unique_ptr<Segment> plan() {
     Program& program = *generation_->program;
-    std::vector<SharedState> states(program.graph().value_count());
+    ValueStates states(program.graph().value_count());
     const ValueId x = program.feeds().at(0);
-    states[static_cast<std::size_t>(x)] = tensor_state(DataType::Float, {8, 8});
+    states[x] = tensor_state(DataType::Float, {8, 8});
     return plan_segment(program, 0, std::move(states), {{x, kHostSpace, -1}}, {false});
   }
 

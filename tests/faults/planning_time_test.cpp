@@ -60,9 +60,9 @@ void measure(const char* what, const Placement& rules, PlacementPolicy policy) {
   const std::shared_ptr<Generation> generation =
       session.core().route({"x"}, {}).executable->generation();
   Program& program = *generation->program;
-  std::vector<SharedState> states(program.graph().value_count());
+  ValueStates states(program.graph().value_count());
   const ValueId x = program.feeds().at(0);
-  states[static_cast<std::size_t>(x)] = tensor_state(DataType::Float, {4, 64});
+  states[x] = tensor_state(DataType::Float, {4, 64});
   for (int turn = 0; turn < kTurns; ++turn) {
     auto start = std::chrono::steady_clock::now();
     Refusals refusals;

@@ -79,14 +79,13 @@ void check_arenas(MixedSession& session, const Tensors& feeds, const Tensors& wa
   const Session::Route route = session.core().route(feed_names, fetch_names);
   const std::shared_ptr<Generation> generation = route.executable->generation();
   Program& program = *generation->program;
-  std::vector<SharedState> states(program.graph().value_count());
+  ValueStates states(program.graph().value_count());
   std::vector<Border> borders;
   std::vector<RuntimeValue> fed(feeds.size()), fetched(want.size());
   RunValues feed_values, fetch_values;
   for (std::size_t i = 0; i < program.feeds().size(); ++i) {
     const Tensor& tensor = known(feeds, program.graph().value(program.feeds()[i]).name);
-    states[static_cast<std::size_t>(program.feeds()[i])] =
-        tensor_state(DataType::Float, tensor.dims);
+    states[program.feeds()[i]] = tensor_state(DataType::Float, tensor.dims);
     borders.push_back({program.feeds()[i], kHostSpace, -1});
     fed[i].set_owned_tensor(DataType::Float, tensor.dims);
     std::copy(tensor.elements.begin(), tensor.elements.end(),

@@ -42,25 +42,22 @@ inline std::multiset<std::pair<NodeId, std::int32_t>> uses_of(const Value& value
 
 /// Uses and producers agree with the nodes; names are unique and found; counts are right.
 inline void expect_consistent(const Graph& graph) {
-  std::vector<std::multiset<std::pair<NodeId, std::int32_t>>> uses(graph.value_count());
-  std::vector<NodeId> producers(graph.value_count(), kNone);
+  PerValue<std::multiset<std::pair<NodeId, std::int32_t>>> uses(graph.value_count());
+  PerValue<NodeId> producers(graph.value_count());
   std::set<std::string> node_names;
   std::size_t count = 0;
-  for (std::size_t i = 0; i < graph.node_limit(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    if (!graph.has_node(id)) continue;
+  for (const NodeId id : graph.node_ids()) {
     ++count;
     const Node& node = graph.node(id);
     EXPECT_EQ(node.id, id);
     EXPECT_TRUE(node_names.insert(node.name).second) << node.name;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      if (node.inputs[k] != kNone) uses[static_cast<std::size_t>(node.inputs[k])].emplace(id, k);
+      if (node.inputs[k] != kNone) uses[node.inputs[k]].emplace(id, k);
     }
-    for (const ValueId captured : node.captured)
-      uses[static_cast<std::size_t>(captured)].emplace(id, -1);
+    for (const ValueId captured : node.captured) uses[captured].emplace(id, -1);
     for (std::size_t k = 0; k < node.outputs.size(); ++k) {
       if (node.outputs[k] == kNone) continue;
-      const auto index = static_cast<std::size_t>(node.outputs[k]);
+      const ValueId index = node.outputs[k];
       EXPECT_EQ(producers[index], kNone)
           << "two producers of " << graph.value(node.outputs[k]).name;
       producers[index] = id;
@@ -68,12 +65,11 @@ inline void expect_consistent(const Graph& graph) {
     }
   }
   EXPECT_EQ(graph.node_count(), count);
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    const auto id = static_cast<ValueId>(i);
+  for (const ValueId id : graph.value_ids()) {
     const Value& value = graph.value(id);
     EXPECT_EQ(graph.find_value(value.name), id);
-    EXPECT_EQ(value.producer, producers[i]) << value.name;
-    EXPECT_EQ(uses_of(value), uses[i]) << value.name;
+    EXPECT_EQ(value.producer, producers[id]) << value.name;
+    EXPECT_EQ(uses_of(value), uses[id]) << value.name;
     EXPECT_EQ(value.is_input, std::count(graph.inputs.begin(), graph.inputs.end(), id) > 0)
         << value.name;
     EXPECT_EQ(value.is_output, std::count(graph.outputs.begin(), graph.outputs.end(), id) > 0)

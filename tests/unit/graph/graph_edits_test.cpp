@@ -38,11 +38,14 @@ class RandomEdits {
 
  private:
   int pick(int count) { return std::uniform_int_distribution<int>(0, count - 1)(random_); }
-  ValueId any_value() { return pick(static_cast<int>(graph_.value_count())); }
+  std::size_t pick_index(std::size_t count) {
+    return static_cast<std::size_t>(pick(static_cast<int>(count)));
+  }
+  ValueId any_value() { return ValueId(pick_index(graph_.value_count())); }
   NodeId any_node() {
     if (graph_.node_count() == 0) return kNone;
     for (;;) {
-      const NodeId id = pick(static_cast<int>(graph_.node_limit()));
+      const NodeId id(pick_index(graph_.node_limit()));
       if (graph_.has_node(id)) return id;
     }
   }

@@ -115,9 +115,9 @@ Graph& body_of(Graph& graph, NodeId id) {
 TEST(Graph, CapturesGoThroughNestedBodies) {
   Graph graph = nested();
   const ValueId a = graph.find_value("a");
-  EXPECT_THAT(graph.node(1).captured, ElementsAre(a));
-  Graph& middle = body_of(graph, 1);
-  EXPECT_THAT(middle.node(1).captured,
+  EXPECT_THAT(graph.node(NodeId(1)).captured, ElementsAre(a));
+  Graph& middle = body_of(graph, NodeId(1));
+  EXPECT_THAT(middle.node(NodeId(1)).captured,
               ::testing::UnorderedElementsAre(middle.find_value("a"), middle.find_value("b")));
   expect_consistent(graph);
   expect_consistent(middle);
@@ -128,22 +128,22 @@ TEST(Graph, ReplaceUsesReachesIntoBodiesAndRenamesWhatHidesTheName) {
   // "b" of the outer graph is another value than the "b" that the middle body makes.
   const ValueId b = graph.value_named("b");
   graph.replace_uses(graph.find_value("a"), b, false);
-  EXPECT_THAT(graph.node(1).captured, ElementsAre(b));
+  EXPECT_THAT(graph.node(NodeId(1)).captured, ElementsAre(b));
   expect_consistent(graph);
-  Graph& middle = body_of(graph, 1);
+  Graph& middle = body_of(graph, NodeId(1));
   expect_consistent(middle);
-  const Value& read = middle.value(middle.node(0).inputs[0]);
+  const Value& read = middle.value(middle.node(NodeId(0)).inputs[0]);
   EXPECT_EQ(read.name, "b");
   EXPECT_TRUE(read.is_outer);
-  const std::string renamed = middle.value(middle.node(0).outputs[0]).name;
+  const std::string renamed = middle.value(middle.node(NodeId(0)).outputs[0]).name;
   EXPECT_NE(renamed, "b");
-  Graph& inner = body_of(middle, 1);
+  Graph& inner = body_of(middle, NodeId(1));
   expect_consistent(inner);
-  EXPECT_EQ(inner.value(inner.node(0).inputs[0]).name, "b");
-  EXPECT_EQ(inner.value(inner.node(0).inputs[1]).name, renamed);
+  EXPECT_EQ(inner.value(inner.node(NodeId(0)).inputs[0]).name, "b");
+  EXPECT_EQ(inner.value(inner.node(NodeId(0)).inputs[1]).name, renamed);
   // Nothing changes when captures are computed anew.
   graph.update_captures();
-  EXPECT_THAT(graph.node(1).captured, ElementsAre(b));
+  EXPECT_THAT(graph.node(NodeId(1)).captured, ElementsAre(b));
   expect_consistent(graph);
 }
 
@@ -152,10 +152,10 @@ TEST(Graph, CopiesAreDeep) {
   graph.add_initializer(graph.value_named("w"), one());
   Graph copy(graph);
   EXPECT_EQ(copy.value(copy.find_value("w")).constant, graph.value(graph.find_value("w")).constant);
-  add(body_of(copy, 1), "Neg", {"b"}, {"extra"});
-  copy.remove_node(0);
-  EXPECT_EQ(body_of(graph, 1).node_count(), 2u);
-  EXPECT_TRUE(graph.has_node(0));
+  add(body_of(copy, NodeId(1)), "Neg", {"b"}, {"extra"});
+  copy.remove_node(NodeId(0));
+  EXPECT_EQ(body_of(graph, NodeId(1)).node_count(), 2u);
+  EXPECT_TRUE(graph.has_node(NodeId(0)));
   expect_consistent(graph);
   expect_consistent(copy);
 }

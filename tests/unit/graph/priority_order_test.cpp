@@ -18,11 +18,16 @@ std::vector<std::string> names(const Graph& graph, const std::vector<NodeId>& or
   return result;
 }
 
+std::vector<NodeId> ids(const std::vector<std::size_t>& indices) {
+  std::vector<NodeId> result;
+  for (const std::size_t index : indices) result.emplace_back(index);
+  return result;
+}
+
 /// `sizes` by value name; others take nothing.
 ValueBytes bytes_of(const Graph& graph, const std::map<std::string, std::uint64_t>& sizes) {
   ValueBytes bytes(graph.value_count());
-  for (const auto& [name, size] : sizes)
-    bytes[static_cast<std::size_t>(graph.find_value(name))] = size;
+  for (const auto& [name, size] : sizes) bytes[graph.find_value(name)] = size;
   return bytes;
 }
 
@@ -41,16 +46,17 @@ TEST(PriorityOrder, PeakIsTheMostThatLivesAtOneTime) {
   const Graph graph = two_chains();
   const ValueBytes bytes =
       bytes_of(graph, {{"large0", 100}, {"large1", 50}, {"small0", 3}, {"small1", 4}});
-  EXPECT_EQ(peak_bytes(graph, {0, 1, 2, 3, 4}, bytes), 153u);  // both large ones while n2 runs
-  EXPECT_EQ(peak_bytes(graph, {0, 2, 1, 3, 4}, bytes), 103u);
-  EXPECT_EQ(peak_bytes(graph, {1, 3, 0, 2, 4}, bytes), 107u);
+  EXPECT_EQ(peak_bytes(graph, ids({0, 1, 2, 3, 4}), bytes), 153u);  // both large ones while n2 runs
+  EXPECT_EQ(peak_bytes(graph, ids({0, 2, 1, 3, 4}), bytes), 103u);
+  EXPECT_EQ(peak_bytes(graph, ids({1, 3, 0, 2, 4}), bytes), 107u);
 }
 
 TEST(PriorityOrder, ValuesThatNobodyReadsLiveForTheirNode) {
   Graph graph;
   add(graph, "Op", {"x"}, {"a", "unread"}, "n0");
   add(graph, "Op", {"a"}, {"y"}, "n1");
-  EXPECT_EQ(peak_bytes(graph, {0, 1}, bytes_of(graph, {{"a", 1}, {"unread", 7}, {"y", 2}})), 8u);
+  EXPECT_EQ(peak_bytes(graph, ids({0, 1}), bytes_of(graph, {{"a", 1}, {"unread", 7}, {"y", 2}})),
+            8u);
 }
 
 // The reader with the highest index is a leaf that reads the large value last; by leaves it is computed first, and held.
@@ -71,8 +77,8 @@ TEST(PriorityOrder, FreesWhatCanBeFreed) {
 
 TEST(PriorityOrder, ExplicitPrioritiesDecideFirst) {
   Graph graph = two_chains();
-  graph.node(0).priority = -1;
-  graph.node(2).priority = 1;
+  graph.node(NodeId(0)).priority = -1;
+  graph.node(NodeId(2)).priority = 1;
   const ValueBytes bytes = bytes_of(graph, {{"large0", 100}, {"large1", 50}});
   EXPECT_THAT(names(graph, priority_order(graph, bytes)),
               ElementsAre("n0", "n1", "n3", "n2", "n4"));
@@ -95,11 +101,10 @@ TEST(PriorityOrder, EstimatesUnknownSizes) {
   graph.value(graph.find_value("b")).type =
       Type::tensor(DataType::Double, std::vector<std::int64_t>{4});
   const ValueBytes bytes = estimated_bytes(graph, topological_order(graph));
-  EXPECT_EQ(bytes[static_cast<std::size_t>(graph.find_value("x"))], 0u) << "the caller's";
-  EXPECT_EQ(bytes[static_cast<std::size_t>(graph.find_value("a"))], 32u)
-      << "as much as x, its dim counting 1";
-  EXPECT_EQ(bytes[static_cast<std::size_t>(graph.find_value("b"))], 32u);
-  EXPECT_EQ(bytes[static_cast<std::size_t>(graph.find_value("y"))], 0u) << "the caller's";
+  EXPECT_EQ(bytes[graph.find_value("x")], 0u) << "the caller's";
+  EXPECT_EQ(bytes[graph.find_value("a")], 32u) << "as much as x, its dim counting 1";
+  EXPECT_EQ(bytes[graph.find_value("b")], 32u);
+  EXPECT_EQ(bytes[graph.find_value("y")], 0u) << "the caller's";
 }
 
 TEST(PriorityOrder, IsAnOrderAndNeverWorseForRandomGraphs) {
@@ -113,24 +118,22 @@ TEST(PriorityOrder, IsAnOrderAndNeverWorseForRandomGraphs) {
       add(graph, "Op", inputs, {"v" + std::to_string(i + 1)});
     }
     for (int i = 0; i < 5; ++i) {
-      const auto later = static_cast<NodeId>(1 + random() % 39);
-      graph.add_control_edge(static_cast<NodeId>(random() % static_cast<unsigned>(later)), later);
+      const NodeId later(1 + random() % 39);
+      graph.add_control_edge(NodeId(random() % later.index()), later);
     }
     ValueBytes bytes(graph.value_count());
     for (std::uint64_t& size : bytes) size = random() % 1000;
     const std::vector<NodeId> order = priority_order(graph, bytes);
-    std::vector<std::size_t> place(graph.node_limit());
+    PerNode<std::size_t> place(graph.node_limit());
     ASSERT_EQ(order.size(), graph.node_count()) << "seed " << seed;
-    for (std::size_t i = 0; i < order.size(); ++i) place[static_cast<std::size_t>(order[i])] = i;
+    for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
     for (const NodeId id : order) {
       for (const NodeId earlier : graph.node(id).after)
-        EXPECT_LT(place[static_cast<std::size_t>(earlier)], place[static_cast<std::size_t>(id)])
-            << "seed " << seed;
+        EXPECT_LT(place[earlier], place[id]) << "seed " << seed;
       for (const ValueId input : graph.node(id).inputs) {
         const NodeId producer = graph.value(input).producer;
         if (producer != kNone) {
-          EXPECT_LT(place[static_cast<std::size_t>(producer)], place[static_cast<std::size_t>(id)])
-              << "seed " << seed;
+          EXPECT_LT(place[producer], place[id]) << "seed " << seed;
         }
       }
     }
@@ -143,33 +146,33 @@ TEST(ControlEdges, HoldWhenTheNodeBetweenGoes) {
   Graph graph;
   for (const char* name : {"n0", "n1", "n2", "n3"})
     add(graph, "Op", {"x"}, {std::string("y") + name}, name);
-  graph.add_control_edge(3, 1);
-  graph.add_control_edge(3, 1);
-  graph.add_control_edge(1, 0);
-  EXPECT_EQ(graph.node(1).after.size(), 1u);
+  graph.add_control_edge(NodeId(3), NodeId(1));
+  graph.add_control_edge(NodeId(3), NodeId(1));
+  graph.add_control_edge(NodeId(1), NodeId(0));
+  EXPECT_EQ(graph.node(NodeId(1)).after.size(), 1u);
   EXPECT_THAT(names(graph, topological_order(graph)), ElementsAre("n2", "n3", "n1", "n0"));
-  graph.remove_node(1);
+  graph.remove_node(NodeId(1));
   EXPECT_THAT(names(graph, topological_order(graph)), ElementsAre("n2", "n3", "n0"));
   const Graph copy(graph);
   EXPECT_THAT(names(copy, topological_order(copy)), ElementsAre("n2", "n3", "n0"));
-  graph.remove_control_edge(3, 0);
-  EXPECT_FALSE(graph.node(0).is_ordered());
+  graph.remove_control_edge(NodeId(3), NodeId(0));
+  EXPECT_FALSE(graph.node(NodeId(0)).is_ordered());
 }
 
 TEST(ControlEdges, AreInheritedByWhoTakesTheNodesPlace) {
   Graph before;
   for (const char* name : {"n0", "n1", "n2", "n3"})
     add(before, "Op", {"x"}, {std::string("y") + name}, name);
-  before.add_control_edge(0, 1);
-  before.add_control_edge(1, 2);
-  before.add_control_edge(2, 3);
+  before.add_control_edge(NodeId(0), NodeId(1));
+  before.add_control_edge(NodeId(1), NodeId(2));
+  before.add_control_edge(NodeId(2), NodeId(3));
   Graph after(before);
-  after.remove_node(1);
-  after.remove_node(2);
+  after.remove_node(NodeId(1));
+  after.remove_node(NodeId(2));
   const NodeId heir = add(after, "Fused", {"x"}, {"fused"}, "fused");
-  inherit_control_edges(before, {{1, heir}, {2, heir}}, after);
-  EXPECT_EQ(after.node(heir).after, std::vector<NodeId>{0});
-  EXPECT_EQ(after.node(heir).before, std::vector<NodeId>{3});
+  inherit_control_edges(before, {{NodeId(1), heir}, {NodeId(2), heir}}, after);
+  EXPECT_EQ(after.node(heir).after, ids({0}));
+  EXPECT_EQ(after.node(heir).before, ids({3}));
 }
 
 }  // namespace

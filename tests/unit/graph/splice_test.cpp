@@ -33,7 +33,7 @@ class SpliceTest : public ::testing::Test {
     graph_.add_output(graph_.value_named("z"));
   }
   Graph graph_;
-  NodeId before_ = kNone, place_ = kNone, after_ = kNone;
+  NodeId before_, place_, after_;
 };
 
 TEST_F(SpliceTest, NamesThatAreTakenChangeAndOuterNamesAreOnes) {

@@ -65,7 +65,7 @@ class Verify : public ::testing::Test {
   }
 
   Graph graph;
-  NodeId sum = kNone, relu = kNone, choice = kNone;
+  NodeId sum, relu, choice;
   std::shared_ptr<Graph> body;
 };
 
@@ -80,23 +80,23 @@ TEST_F(Verify, FindsNothingInAGraphThatIsRight) {
 }
 
 TEST_F(Verify, AnInputOrOutputThatIsNoValue) {
-  graph.node(relu).inputs[0] = 77;
+  graph.node(relu).inputs[0] = ValueId(77);
   expect({"'relu'", "input 0", "77"});
-  graph.node(relu).inputs[0] = -2;
-  expect({"'relu'", "input 0", "-2"});
+  graph.node(relu).inputs[0] = ValueId(123456);
+  expect({"'relu'", "input 0", "123456"});
   graph.node(relu).inputs[0] = graph.find_value("sum");
-  graph.node(relu).outputs[0] = 77;
+  graph.node(relu).outputs[0] = ValueId(77);
   expect({"'relu'", "output 0", "77"});
 }
 
 TEST_F(Verify, ANodeThatIsGone) {
-  value("x").uses.push_back({99, 0});
+  value("x").uses.push_back({NodeId(99), 0});
   expect({"'x'", "read by", "99"});
   value("x").uses.pop_back();
-  graph.node(relu).after = {99};
+  graph.node(relu).after = {NodeId(99)};
   expect({"'relu'", "after", "99"});
   graph.node(relu).after.clear();
-  value("y").producer = 99;
+  value("y").producer = NodeId(99);
   expect({"'y'", "made by", "99"});
 }
 
@@ -109,7 +109,7 @@ TEST_F(Verify, IdsThatAreNotTheirPlaces) {
 }
 
 TEST_F(Verify, BorderListsOfWhatIsNoValue) {
-  graph.outputs.push_back(50);
+  graph.outputs.push_back(ValueId(50));
   expect({"output", "50"});
 }
 
@@ -148,7 +148,7 @@ TEST_F(Verify, MakersThatDoNotAgree) {
   value("y").producer_output = 1;
   expect({"'y'", "output 1", "'relu'"});
   value("y").producer = kNone;
-  value("y").producer_output = kNone;
+  value("y").producer_output = -1;
   expect({"'relu'", "'y'", "nobody"});
   graph.node(relu).outputs[0] = kNone;
   expect({"nothing makes", "'y'"});
@@ -241,13 +241,13 @@ TEST_F(Verify, Bodies) {
   add_attribute(graph, choice, "else_branch", nullptr);
   expect({"'choice'", "'else_branch'", "missing"});
   graph.node(choice).attributes.erase("else_branch");
-  body->node(0).inputs[0] = 9;
+  body->node(NodeId(0)).inputs[0] = ValueId(9);
   expect({"'choice'", "'then_branch'", "'neg'", "input 0"});
 }
 
 TEST_F(Verify, WhatABodyReadsIsAValueAround) {
   body->value(body->value_named("elsewhere")).is_outer = true;
-  body->set_input(0, 0, body->find_value("elsewhere"));
+  body->set_input(NodeId(0), 0, body->find_value("elsewhere"));
   expect({"'choice'", "'elsewhere'", "no value here"});
   graph.update_captures();  // it is of a graph further out now
   expect({"'elsewhere'", "enclosing graph", "'choice'"});

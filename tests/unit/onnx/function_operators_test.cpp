@@ -70,7 +70,8 @@ TEST(FunctionOperators, AreTypedByTheirBodies) {
   const SchemaRegistry schemas;
   const std::string text = microsoft_model("QuickGelu").SerializeAsString();
   const Model model = import_bytes(bytes_of(text), schemas, {});
-  const std::optional<FunctionBody> body = function_body(model.graph, model.graph.node(0), schemas);
+  const std::optional<FunctionBody> body =
+      function_body(model.graph, model.graph.node(NodeId(0)), schemas);
   ASSERT_TRUE(body);
   EXPECT_EQ(body->graph.node_count(), 3U);
   EXPECT_EQ(shape_of(model.graph, "y"), shape_of(model.graph, "x"));
@@ -100,7 +101,7 @@ TEST(FunctionOperators, ALibrarysOwnGoesFirst) {
   EXPECT_THAT(error_of(model, SchemaRegistry()), HasSubstr("strength"));
   const std::string text = model.SerializeAsString();
   const Model loaded = import_bytes(bytes_of(text), schemas, {});
-  EXPECT_FALSE(function_body(loaded.graph, loaded.graph.node(0), schemas));
+  EXPECT_FALSE(function_body(loaded.graph, loaded.graph.node(NodeId(0)), schemas));
 }
 
 }  // namespace

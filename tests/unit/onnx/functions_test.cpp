@@ -50,9 +50,9 @@ TEST(Functions, AreInlinedAndTheirNodesKnowTheCall) {
   ASSERT_EQ(graph.node_count(), 5u);
   const char* ops[] = {"Relu", "Abs", "Sqrt", "Exp", "Neg"};
   const int origins[] = {0, 1, 1, 1, 2};
-  for (NodeId id = 0; id < 5; ++id) {
-    EXPECT_EQ(graph.node(id).op_type, ops[id]);
-    EXPECT_THAT(graph.node(id).origins, ElementsAre(origins[id]));
+  for (const NodeId id : IdRange<NodeId>(5)) {
+    EXPECT_EQ(graph.node(id).op_type, ops[id.index()]);
+    EXPECT_THAT(graph.node(id).origins, ElementsAre(origins[id.index()]));
   }
   ASSERT_EQ(imported.original.size(), 3u);
   EXPECT_EQ(imported.original[1].name, "the_call");
@@ -69,7 +69,7 @@ TEST(Functions, KeepTheirOpsetVersions) {
   axes->add_ints(1);
   add_function(model, "F", {reduce}, 11);
   const Model imported = import_text(model.SerializeAsString());
-  EXPECT_EQ(imported.graph.node(0).since_version, 11);
+  EXPECT_EQ(imported.graph.node(NodeId(0)).since_version, 11);
   EXPECT_EQ(imported.opsets.at(""), 17);
   EXPECT_EQ(shape_of(imported.graph, "y"), "tensor(float)[2,1]");
 }
@@ -84,7 +84,7 @@ TEST(Functions, BindAttributes) {
   axis->set_ref_attr_name("along");
   add_function(model, "F", {softmax}).add_attribute("along");
   const Model imported = import_text(model.SerializeAsString());
-  EXPECT_THAT(imported.graph.node(0).attributes.at("axis").ints, ElementsAre(1));
+  EXPECT_THAT(imported.graph.node(NodeId(0)).attributes.at("axis").ints, ElementsAre(1));
 }
 
 TEST(Functions, CallsThatLeaveAttributesOutGetTheDefaults) {
@@ -101,8 +101,8 @@ TEST(Functions, CallsThatLeaveAttributesOutGetTheDefaults) {
   along->set_i(0);
   add_function(model, "G", {call("F", "in", "out")});
   const Model imported = import_text(model.SerializeAsString());
-  EXPECT_THAT(imported.graph.node(0).attributes.at("axis").ints, ElementsAre(1));
-  EXPECT_THAT(imported.graph.node(1).attributes.at("axis").ints, ElementsAre(0));
+  EXPECT_THAT(imported.graph.node(NodeId(0)).attributes.at("axis").ints, ElementsAre(1));
+  EXPECT_THAT(imported.graph.node(NodeId(1)).attributes.at("axis").ints, ElementsAre(0));
 }
 
 TEST(Functions, AreInlinedInBodies) {
@@ -117,8 +117,9 @@ TEST(Functions, AreInlinedInBodies) {
   add_function(model, "F", {node("Abs", {"in"}, {"t"}), node("Neg", {"t"}, {"out"})});
   const Model imported = import_text(model.SerializeAsString());
   ASSERT_EQ(imported.graph.node_count(), 1u);
-  EXPECT_THAT(imported.graph.node(0).origins, ElementsAre(0));
-  EXPECT_EQ(imported.graph.node(0).attributes.at("then_branch").graphs.at(0)->node_count(), 2u);
+  EXPECT_THAT(imported.graph.node(NodeId(0)).origins, ElementsAre(0));
+  EXPECT_EQ(imported.graph.node(NodeId(0)).attributes.at("then_branch").graphs.at(0)->node_count(),
+            2u);
 }
 
 TEST(Functions, ThatBlowUpAreRefusedAtOnce) {

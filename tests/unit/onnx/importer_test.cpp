@@ -24,11 +24,11 @@ TEST(Importer, TakesNodesInAnyOrder) {
   const Graph& graph = imported.graph;
   ASSERT_EQ(graph.node_count(), 3u);
   EXPECT_EQ(shape_of(graph, "y"), "tensor(float)[2,3]");
-  EXPECT_THAT(topological_order(graph), ElementsAre(2, 1, 0));
+  EXPECT_THAT(topological_order(graph), ElementsAre(NodeId(2), NodeId(1), NodeId(0)));
   // What is said about the model goes by the file's order.
   EXPECT_EQ(imported.original[0].name, "third");
-  EXPECT_EQ(graph.node(0).name, "third");
-  EXPECT_THAT(graph.node(0).origins, ElementsAre(0));
+  EXPECT_EQ(graph.node(NodeId(0)).name, "third");
+  EXPECT_THAT(graph.node(NodeId(0)).origins, ElementsAre(0));
 }
 
 TEST(Importer, KeepsAnOrderThatIsGood) {
@@ -36,17 +36,17 @@ TEST(Importer, KeepsAnOrderThatIsGood) {
       model_of({node("Relu", {"x"}, {"a"}, "n0"), node("Neg", {"x"}, {"b"}, "n1"),
                 node("Abs", {"x"}, {"c"}, "n2"), node("Sum", {"c", "a", "b"}, {"y"}, "n3")});
   const Model imported = import_text(model.SerializeAsString());
-  for (NodeId id = 0; id < 4; ++id)
-    EXPECT_EQ(imported.graph.node(id).name, "n" + std::to_string(id));
+  for (const NodeId id : IdRange<NodeId>(4))
+    EXPECT_EQ(imported.graph.node(id).name, "n" + std::to_string(id.index()));
 }
 
 TEST(Importer, GivesNodesNames) {
   const auto model = model_of({node("Relu", {"x"}, {"a"}), node("Neg", {"a"}, {"b"}, "Relu_0"),
                                node("Abs", {"b"}, {"y"}, "Relu_0")});
   const Model imported = import_text(model.SerializeAsString());
-  EXPECT_EQ(imported.graph.node(0).name, "Relu_0_1");
-  EXPECT_EQ(imported.graph.node(1).name, "Relu_0");
-  EXPECT_EQ(imported.graph.node(2).name, "Abs_2");
+  EXPECT_EQ(imported.graph.node(NodeId(0)).name, "Relu_0_1");
+  EXPECT_EQ(imported.graph.node(NodeId(1)).name, "Relu_0");
+  EXPECT_EQ(imported.graph.node(NodeId(2)).name, "Abs_2");
   EXPECT_EQ(imported.original[2].name, "Abs_2");
 }
 
@@ -74,7 +74,7 @@ TEST(Importer, ReadsWhatTheFileSaysBesides) {
   EXPECT_EQ(imported.metadata.at("author"), "me");
   EXPECT_EQ(imported.opsets.at(""), 17);
   EXPECT_EQ(value_of(imported.graph, "y").quantization.at("SCALE_TENSOR"), "y_scale");
-  EXPECT_EQ(imported.graph.node(0).since_version, 14);
+  EXPECT_EQ(imported.graph.node(NodeId(0)).since_version, 14);
 }
 
 TEST(Importer, MakesConstantsOfConstantNodes) {
@@ -87,7 +87,7 @@ TEST(Importer, MakesConstantsOfConstantNodes) {
       import_text(model_of({constant, node("Add", {"x", "c"}, {"y"})}).SerializeAsString());
   EXPECT_EQ(imported.graph.node_count(), 1u);
   EXPECT_EQ(imported.original.size(), 2u);
-  EXPECT_THAT(imported.graph.node(0).origins, ElementsAre(1));
+  EXPECT_THAT(imported.graph.node(NodeId(0)).origins, ElementsAre(1));
   ASSERT_NE(value_of(imported.graph, "c").constant, nullptr);
   EXPECT_EQ(elements_of<float>(*value_of(imported.graph, "c").constant),
             (std::vector<float>{1, 2, 3}));
@@ -107,12 +107,12 @@ TEST(Importer, BodiesSeeOuterValues) {
   *model.mutable_graph()->add_initializer() = raw_tensor<float>("w", 1, {3}, {1, 2, 3});
   const Model imported = import_text(model.SerializeAsString());
   const Graph& graph = imported.graph;
-  EXPECT_EQ(graph.node(0).name, "branch");
-  EXPECT_THAT(topological_order(graph), ElementsAre(1, 0));
+  EXPECT_EQ(graph.node(NodeId(0)).name, "branch");
+  EXPECT_THAT(topological_order(graph), ElementsAre(NodeId(1), NodeId(0)));
   EXPECT_EQ(shape_of(graph, "y"), "tensor(float)[2,3]");
-  EXPECT_THAT(graph.node(0).captured,
+  EXPECT_THAT(graph.node(NodeId(0)).captured,
               ::testing::UnorderedElementsAre(graph.find_value("a"), graph.find_value("w")));
-  const Graph& then_branch = *graph.node(0).attributes.at("then_branch").graphs.at(0);
+  const Graph& then_branch = *graph.node(NodeId(0)).attributes.at("then_branch").graphs.at(0);
   EXPECT_TRUE(value_of(then_branch, "a").is_outer);
   EXPECT_EQ(shape_of(then_branch, "a"), "tensor(float)[2,3]");
   EXPECT_EQ(shape_of(then_branch, "r"), "tensor(float)[2,3]");

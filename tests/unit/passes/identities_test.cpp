@@ -22,7 +22,7 @@ class Identities : public GraphTest {
   bool gone() {
     eliminate();
     return nodes() == std::vector<std::string>{"relu"} &&
-           graph().node(1).inputs[0] == graph().find_value("x");
+           graph().node(NodeId(1)).inputs[0] == graph().find_value("x");
   }
 };
 
@@ -40,8 +40,8 @@ TEST_F(Identities, OutputsKeepTheirNames) {
   value("a").quantization["SCALE_TENSOR"] = "s";
   eliminate();
   EXPECT_THAT(nodes(), ElementsAre("relu", "neg"));
-  EXPECT_EQ(value("y").producer, 0);
-  EXPECT_EQ(graph().node(1).inputs[0], graph().find_value("y"));
+  EXPECT_EQ(value("y").producer, NodeId(0));
+  EXPECT_EQ(graph().node(NodeId(1)).inputs[0], graph().find_value("y"));
   EXPECT_EQ(value("y").quantization.at("SCALE_TENSOR"), "s");
 }
 
@@ -71,7 +71,7 @@ TEST_F(Identities, ChainsGoAway) {
   output("y");
   eliminate();
   EXPECT_THAT(nodes(), ElementsAre("relu"));
-  EXPECT_EQ(graph().node(kNodes).inputs[0], graph().find_value("x"));
+  EXPECT_EQ(graph().node(NodeId(kNodes)).inputs[0], graph().find_value("x"));
 }
 
 TEST_F(Identities, DropoutAtInference) {
@@ -184,7 +184,7 @@ TEST_F(Identities, BodiesFollow) {
   EXPECT_THAT(nodes(), ElementsAre("branch"));
   EXPECT_THAT(graph().node(id).captured, ElementsAre(graph().find_value("x")));
   const Graph& inner = *graph().node(id).attributes.at("body").graphs.at(0);
-  EXPECT_EQ(inner.value(inner.node(0).inputs[0]).name, "x");
+  EXPECT_EQ(inner.value(inner.node(NodeId(0)).inputs[0]).name, "x");
 }
 
 }  // namespace

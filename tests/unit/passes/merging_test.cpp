@@ -23,7 +23,7 @@ TEST_F(Merging, EqualNodesBecomeOneAllTheWay) {
   output("y");
   merge();
   EXPECT_EQ(graph().node_count(), 3u);
-  const Node& sum = graph().node(4);
+  const Node& sum = graph().node(NodeId(4));
   EXPECT_EQ(sum.inputs[0], sum.inputs[1]);
   const Node& neg = graph().node(graph().value(sum.inputs[0]).producer);
   EXPECT_THAT(neg.origins, ElementsAre(2, 3));
@@ -98,8 +98,8 @@ TEST_F(Merging, GraphOutputsStay) {
   for (const char* name : {"y", "z", "w"}) output(name);
   merge();
   EXPECT_THAT(nodes(), ::testing::UnorderedElementsAre("makes_y", "makes_z", "neg"));
-  EXPECT_EQ(value("y").producer, 1);
-  EXPECT_EQ(value("z").producer, 2);
+  EXPECT_EQ(value("y").producer, NodeId(1));
+  EXPECT_EQ(value("z").producer, NodeId(2));
 }
 
 TEST_F(Merging, EqualConstantsBecomeOne) {
@@ -112,7 +112,7 @@ TEST_F(Merging, EqualConstantsBecomeOne) {
   add("Sum", {"x", "a", "b", "c", "overridable"}, {"y"}, "sum");
   output("y");
   merge();
-  const Node& sum = graph().node(0);
+  const Node& sum = graph().node(NodeId(0));
   EXPECT_EQ(sum.inputs[1], sum.inputs[2]);
   EXPECT_EQ(sum.inputs[1], graph().find_value("a"));
   EXPECT_EQ(sum.inputs[3], graph().find_value("c"));
@@ -128,7 +128,7 @@ TEST_F(Merging, ConstantsThatDifferInTheMiddleStayApart) {
   add("Sum", {"x", "a", "b"}, {"y"}, "sum");
   output("y");
   merge();
-  EXPECT_NE(graph().node(0).inputs[1], graph().node(0).inputs[2]);
+  EXPECT_NE(graph().node(NodeId(0)).inputs[1], graph().node(NodeId(0)).inputs[2]);
 }
 
 TEST_F(Merging, ManyEqualNodesTakeLinearTime) {

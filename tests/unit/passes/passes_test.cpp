@@ -164,7 +164,7 @@ TEST_F(Passes, WhatRemovesANodeOfABodyIsLogged) {
   const ValueId constant = body->value_named("k");
   body->add_initializer(constant, ints({3}));
   add_to(*body, "Sum", {"k", "k"}, {"twice"});
-  body->node(0).origins = {7};
+  body->node(NodeId(0)).origins = {7};
   body->add_output(body->value_named("twice"));
   input("x");
   set_body(add("Loop", {"x"}, {"y"}), std::move(body));

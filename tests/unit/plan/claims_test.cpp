@@ -180,8 +180,7 @@ TEST_F(ClaimsTest, RandomClaimsLeaveNoCycle) {
       if (const unsigned to = pick(3); to < 2) claims[to].push_back(name);
     }
     const PlacedGraph result = compiled(claims);  // throws for a cycle
-    for (std::size_t i = 0; i < result.graph->value_count(); ++i) {
-      const Value& made = result.graph->value(static_cast<ValueId>(i));
+    for (const Value& made : result.graph->values()) {
       ASSERT_TRUE(made.is_input || made.producer != kNone) << "seed " << seed << ": " << made.name;
     }
   }

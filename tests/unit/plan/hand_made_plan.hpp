@@ -17,7 +17,7 @@ class Plan {
  public:
   int slot(const Dims& dims, Place place = Place::Arena) {
     Slot made;
-    made.value = static_cast<ValueId>(draft_.segment.slots.size());
+    made.value = ValueId(draft_.segment.slots.size());
     made.place = place;
     made.arena = place == Place::Arena ? 0 : -1;
     made.number = place == Place::Fetch || place == Place::Incoming ? 0 : -1;
@@ -41,8 +41,7 @@ class Plan {
       OutputPlan plan;
       plan.kind = OutputPlan::Kind::Tensor;
       plan.type = DataType::Float;
-      if (output >= 0)
-        plan.dims = draft_.segment.slots[static_cast<std::size_t>(output)].state->dims;
+      if (output >= 0) plan.dims = draft_.segment.slot(output).state->dims;
       wishes.outputs.push_back(std::move(plan));
     }
     draft_.segment.steps.push_back(std::move(made));
@@ -61,7 +60,7 @@ class Plan {
   PrepareResult& wishes(int step_index) { return *said_[static_cast<std::size_t>(step_index)]; }
   PrepareResult& last() { return *said_.back(); }
   Segment& segment() { return draft_.segment; }
-  Slot& operator[](int index) { return draft_.segment.slots[static_cast<std::size_t>(index)]; }
+  Slot& operator[](int index) { return draft_.segment.slot(index); }
   void keep(int index) {
     draft_.segment.outgoing.push_back({(*this)[index].value, kHostSpace, index});
   }
@@ -75,8 +74,7 @@ class Plan {
     return aliases_.dropped[static_cast<std::size_t>(step_index)];
   }
   bool is_inside(int step_index, std::size_t input) const {
-    return (draft_.segment.steps[static_cast<std::size_t>(step_index)].input_state[input] &
-            BP_INPUT_INSIDE) != 0;
+    return (draft_.segment.step(step_index).input_state[input] & BP_INPUT_INSIDE) != 0;
   }
   const Storage& storage(int index) const {
     return aliases_.storages[static_cast<std::size_t>(storage_of(index))];

@@ -152,7 +152,7 @@ class Simulation {
   std::vector<int> expected(int slot) {
     const auto& segment = plan_.segment();
     for (int i = 0; i < static_cast<int>(segment.steps.size()); ++i) {
-      const Step& step = segment.steps[static_cast<std::size_t>(i)];
+      const Step& step = segment.step(i);
       if (step.outputs.at(0) != slot) continue;
       if (plan_.dropped(i)) return expected(step.inputs.at(0));
       std::vector<int> parts;
@@ -167,7 +167,7 @@ class Simulation {
   int* at(int slot) { return memory_.data() + plan_[slot].offset / 4; }
 
   void do_step(int index) {
-    const Step& step = plan_.segment().steps[static_cast<std::size_t>(index)];
+    const Step& step = plan_.segment().step(index);
     for (std::size_t k = 0; k < step.inputs.size(); ++k) {
       const std::vector<int> want = expected(step.inputs[k]);
       const std::vector<int> got(at(step.inputs[k]), at(step.inputs[k]) + want.size());

@@ -32,13 +32,11 @@ class PlacementTest : public PlanTest {
   /// The reasons of a node, "provider code" each.
   static std::string codes(const PlacedGraph& placed, NodeId id) {
     std::string all;
-    for (const Reason& reason : placed.placement[static_cast<std::size_t>(id)].reasons)
+    for (const Reason& reason : placed.placement[id].reasons)
       all += (all.empty() ? "" : ", ") + reason.provider + " " + reason.code;
     return all;
   }
-  static int device(const PlacedGraph& placed, NodeId id) {
-    return placed.placement[static_cast<std::size_t>(id)].device;
-  }
+  static int device(const PlacedGraph& placed, NodeId id) { return placed.placement[id].device; }
   StubProvider first_{"first"}, second_{"second"};
 };
 
@@ -48,10 +46,10 @@ TEST_F(PlacementTest, TheFirstProviderWithAKernelTakesIt) {
   use(first_);
   use(second_);
   const PlacedGraph result = placed();
-  EXPECT_EQ(device(result, 0), 0);
-  EXPECT_EQ(device(result, 1), 1);
-  EXPECT_EQ(codes(result, 0), "");
-  EXPECT_EQ(codes(result, 1), "first no_such_op");
+  EXPECT_EQ(device(result, NodeId(0)), 0);
+  EXPECT_EQ(device(result, NodeId(1)), 1);
+  EXPECT_EQ(codes(result, NodeId(0)), "");
+  EXPECT_EQ(codes(result, NodeId(1)), "first no_such_op");
 }
 
 TEST_F(PlacementTest, EveryRefusalHasItsCodeAndNames) {
@@ -66,8 +64,8 @@ TEST_F(PlacementTest, EveryRefusalHasItsCodeAndNames) {
       sdk::op("Add").name("first:choosy").since(14).match(never).kernel<StubKernel>()};
   use(first_);
   const PlacedGraph result = placed();
-  EXPECT_EQ(device(result, 1), -1);
-  const auto& reasons = result.placement[1].reasons;
+  EXPECT_EQ(device(result, NodeId(1)), -1);
+  const auto& reasons = result.placement[NodeId(1)].reasons;
   ASSERT_EQ(reasons.size(), 3u);
   std::map<std::string, std::string> by_code;
   for (const Reason& reason : reasons) by_code[reason.code] = reason.text;
@@ -94,9 +92,9 @@ TEST_F(PlacementTest, AMatchThatFailsIsNoRefusal) {
   for (const bp_code other : {BP_INTERNAL, BP_INVALID_ARGUMENT, BP_FAILED}) {
     code = other;
     const PlacedGraph result = placed();
-    EXPECT_EQ(device(result, 1), 1) << "the next provider serves";
-    ASSERT_EQ(codes(result, 1), "first failed");
-    EXPECT_EQ(result.placement[1].reasons[0].text,
+    EXPECT_EQ(device(result, NodeId(1)), 1) << "the next provider serves";
+    ASSERT_EQ(codes(result, NodeId(1)), "first failed");
+    EXPECT_EQ(result.placement[NodeId(1)].reasons[0].text,
               "match of kernel 'first:broken' of first failed: it broke");
   }
   for (const bp_code other : {BP_DEVICE_LOST, BP_OUT_OF_MEMORY}) {
@@ -140,7 +138,7 @@ TEST_F(PlacementTest, PriorityThenLaterRegistrationWins) {
   use(first_);
   const PlacedGraph result = placed();
   std::vector<std::string> names;
-  for (const RegisteredKernel& chosen : result.placement[1].kernels)
+  for (const RegisteredKernel& chosen : result.placement[NodeId(1)].kernels)
     names.push_back(chosen.def->name);
   EXPECT_EQ(names, (std::vector<std::string>{"high", "later", "low"}));
 }
@@ -150,11 +148,11 @@ TEST_F(PlacementTest, RulesSendNodesElsewhereAndTheFirstCounts) {
   use(first_);
   use(second_);
   const PlacedGraph result = placed({{"block.*", "second"}, {"op:Relu", "first"}});
-  EXPECT_EQ(device(result, 0), 1) << "both rules fit";
-  EXPECT_EQ(device(result, 1), 1);
-  EXPECT_EQ(device(result, 2), 0);
-  EXPECT_EQ(codes(result, 0), "first rule");
-  EXPECT_NE(result.placement[0].reasons[0].text.find("block.*=second"), std::string::npos);
+  EXPECT_EQ(device(result, NodeId(0)), 1) << "both rules fit";
+  EXPECT_EQ(device(result, NodeId(1)), 1);
+  EXPECT_EQ(device(result, NodeId(2)), 0);
+  EXPECT_EQ(codes(result, NodeId(0)), "first rule");
+  EXPECT_NE(result.placement[NodeId(0)].reasons[0].text.find("block.*=second"), std::string::npos);
 }
 
 TEST_F(PlacementTest, ARuleIsStrict) {
@@ -162,8 +160,8 @@ TEST_F(PlacementTest, ARuleIsStrict) {
   use(first_);
   use(second_);
   const PlacedGraph result = placed({{"last", "first"}});
-  EXPECT_EQ(device(result, 2), -1);
-  EXPECT_EQ(codes(result, 2), "first no_such_op, second rule");
+  EXPECT_EQ(device(result, NodeId(2)), -1);
+  EXPECT_EQ(codes(result, NodeId(2)), "first no_such_op, second rule");
 }
 
 TEST_F(PlacementTest, WrongRulesAreRefused) {
@@ -181,17 +179,17 @@ TEST_F(PlacementTest, ALateRefusalMovesTheNode) {
   use(first_);
   use(second_);
   const PlacedGraph result = placed({}, {{"block.b", 0, "too large"}});
-  EXPECT_EQ(device(result, 0), 0);
-  EXPECT_EQ(device(result, 1), 1);
-  EXPECT_EQ(codes(result, 1), "first refused");
-  EXPECT_EQ(result.placement[1].reasons[0].text, "too large");
+  EXPECT_EQ(device(result, NodeId(0)), 0);
+  EXPECT_EQ(device(result, NodeId(1)), 1);
+  EXPECT_EQ(codes(result, NodeId(1)), "first refused");
+  EXPECT_EQ(result.placement[NodeId(1)].reasons[0].text, "too large");
 }
 
 TEST_F(PlacementTest, ADeviceThatIsNotPlaceableGetsNothing) {
   first_.kernels = {kernel("Relu"), kernel("Add")};
   use(first_);
   devices_.devices[0].placeable = false;
-  EXPECT_EQ(device(placed(), 0), -1);
+  EXPECT_EQ(device(placed(), NodeId(0)), -1);
 }
 
 // Patterns
@@ -200,7 +198,7 @@ TEST_F(PlacementTest, Patterns) {
   const auto fits = [&](const std::string& pattern) {
     std::string names;
     const RulePattern rule(pattern, graph());
-    for (NodeId id = 0; id < 3; ++id)
+    for (const NodeId id : graph().node_ids())
       names += rule.fits(graph().node(id)) ? graph().node(id).name + " " : "";
     return names;
   };
@@ -256,13 +254,14 @@ TEST_F(PlacementTest, WhatKernelsSayTheyCostDecidesWhereCostsDo) {
   second_.kernels = kernels_that_take<1'000, 20'000>();
   use(first_);
   use(second_);
-  EXPECT_EQ(device(placed(), 0), 0) << "by preference";
+  EXPECT_EQ(device(placed(), NodeId(0)), 0) << "by preference";
   devices_.costs = std::make_shared<CostModel>(devices_);
   const PlacedGraph result = placed();
-  EXPECT_EQ(device(result, 0), 1);
-  EXPECT_EQ(codes(result, 0), "first cheaper_elsewhere");
-  EXPECT_EQ(device(result, 2), 1);
-  EXPECT_EQ(device(result, 3), 1) << "the first's kernel refuses it, whatever it would cost";
+  EXPECT_EQ(device(result, NodeId(0)), 1);
+  EXPECT_EQ(codes(result, NodeId(0)), "first cheaper_elsewhere");
+  EXPECT_EQ(device(result, NodeId(2)), 1);
+  EXPECT_EQ(device(result, NodeId(3)), 1)
+      << "the first's kernel refuses it, whatever it would cost";
 }
 
 TEST_F(PlacementTest, CutRefusesWhatCannotBe) {

@@ -62,8 +62,8 @@ TEST_F(RewriteTest, AFusionIsTaken) {
   EXPECT_TRUE(result.remarks.empty()) << result.remarks.front();
   const NodeId id = result.graph->value(result.graph->find_value("b")).producer;
   EXPECT_EQ(result.graph->node(id).origins, (std::vector<std::int32_t>{0, 1}));
-  EXPECT_EQ(result.placement[static_cast<std::size_t>(id)].device, 0);
-  EXPECT_FALSE(result.placement[static_cast<std::size_t>(id)].kernels.empty());
+  EXPECT_EQ(result.placement[id].device, 0);
+  EXPECT_FALSE(result.placement[id].kernels.empty());
   EXPECT_EQ(result.notes.at("add"), "fused");
 }
 
@@ -125,7 +125,7 @@ TEST_F(RewriteTest, AValueUsedOutsideMustStillBeMade) {
 
 TEST_F(RewriteTest, AnOutputOfTheGraphMustStillBeMade) {
   output("b");
-  graph().remove_node(2);
+  graph().remove_node(NodeId(2));
   graph().outputs.erase(graph().outputs.begin());
   graph().value(graph().find_value("y")).is_output = false;
   const PlacedGraph result = rewritten([](const sdk::Graph& graph, sdk::Rewrite& edit) {

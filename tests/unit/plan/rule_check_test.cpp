@@ -63,7 +63,7 @@ TEST_F(RuleCheck, ValuesThatTheModelLacksAreAnError) {
 
 TEST_F(RuleCheck, WhereItMayBeMissingABetweenFitsNothing) {
   const RulePattern pattern("between:x..nothing", graph(), RulePattern::Missing::FitsNothing);
-  EXPECT_FALSE(pattern.fits(graph().node(0)));
+  EXPECT_FALSE(pattern.fits(graph().node(NodeId(0))));
 }
 
 }  // namespace

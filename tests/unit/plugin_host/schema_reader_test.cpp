@@ -184,7 +184,7 @@ class Inference : public testing::Test {
     return "";
   }
   Graph graph_;
-  NodeId id_ = kNone;
+  NodeId id_;
   Schema schema_;
 };
 

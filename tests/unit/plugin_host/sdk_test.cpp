@@ -135,7 +135,7 @@ TEST_F(SdkValues, AttributesHoldStringTensors) {
   node.attributes[name] = read;
   node.outputs = {graph.value_named("y")};
   const GraphView view(graph, {graph.add_node(std::move(node))});
-  const sdk::Node seen(view.node(0));
+  const sdk::Node seen(view.node(NodeId(0)));
   EXPECT_EQ(seen.get_tensor("keys").string_at(1), "two");
   EXPECT_FALSE(seen.get_tensor("none"));
   EXPECT_THROW(seen.get_tensors("keys"), sdk::Error);
