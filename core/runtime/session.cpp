@@ -480,7 +480,11 @@ void Session::plan_if_fixed() {
     if (!type.is_static() || type.element == DataType::String) return;
     std::vector<std::int64_t> dims;
     for (const Dim& dim : *type.shape) dims.push_back(dim.size);
-    values[i].set_tensor(type.element, dims);
+    try {
+      values[i].set_tensor(type.element, dims);
+    } catch (const Error& error) {
+      throw error.within(text("the input '", model_.graph.value(inputs_[i]).name, "'"));
+    }
     feeds.push_back(&values[i]);
   }
   if (!default_->generation()->program->keyed_feeds().empty()) return;  // shapes wait for values

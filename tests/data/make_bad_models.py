@@ -261,6 +261,8 @@ def add_sizes_out_of_range(folder):
     bad("stft_too_long", stft, NODE, "frame_length is too large", weights=frames, **signal)
     rank = {"weights": [(WEIGHT, np.ones(68, np.int64))], "inputs": [info("x", (1,))]}
     reshape = node("Reshape", ["x", WEIGHT], ["y"])
+    huge = [info("x", (2**40, 2**40))]
+    bad("input_too_large", node("Relu", ["x"], ["y"]), "the input 'x'", inputs=huge, needs_kernel=True)
     bad("rank_too_high", reshape, NODE, "rank 68", "up to 64", needs_kernel=True, **rank)
     both = {"": 18, "com.microsoft": 1}
     tokens = [info("x", ("rows", "tokens"), INT64), info("scores", ("rows", 6))]
