@@ -14,6 +14,8 @@
 namespace backplane::core {
 namespace {
 
+std::string described(const Value& value) { return "the value " + quoted(value.name); }
+
 constexpr std::int32_t kCapturedUse = -1;
 
 /// Of the entries that an attribute of this type has: their number, and whether it is a list.
@@ -115,7 +117,6 @@ class GraphVerifier {
   [[noreturn]] void fail(const Parts&... parts) const {
     throw Error(Code::Internal, text(where_, parts...));
   }
-  static std::string words(const Value& value) { return "the value " + quoted(value.name); }
 
   template <class Visit>
   void for_each_node(Visit&& visit) const {
@@ -157,12 +158,12 @@ class GraphVerifier {
     for (const ValueId id : graph_.value_ids()) {
       const Value& value = graph_.value(id);
       if (value.id != id)
-        fail(words(value), " stands at ", id, " and says that its id is ", value.id);
+        fail(described(value), " stands at ", id, " and says that its id is ", value.id);
       if (value.producer != kNone && !graph_.has_node(value.producer))
-        fail(words(value), " is made by the node ", value.producer, ", which does not exist");
+        fail(described(value), " is made by the node ", value.producer, ", which does not exist");
       for (const Use& use : value.uses) {
         if (!graph_.has_node(use.node))
-          fail(words(value), " is read by the node ", use.node, ", which does not exist");
+          fail(described(value), " is read by the node ", use.node, ", which does not exist");
       }
     }
     for (const auto& [list, what] : {std::pair{&graph_.inputs, "input"},
@@ -189,7 +190,7 @@ class GraphVerifier {
       fail("there are ", count, " nodes, and names for ", graph_.node_names_.size());
     for_each_value([&](const Value& value) {
       if (value.name.empty() || graph_.find_value(value.name) != value.id)
-        fail(words(value), " is not found by its name");
+        fail(described(value), " is not found by its name");
     });
     if (graph_.value_names_.size() != graph_.value_count())
       fail("there are ", graph_.value_count(), " values, and names for ",
@@ -204,18 +205,19 @@ class GraphVerifier {
     for (const ValueId id : graph_.outputs) ++as_output[id];
     for (const ValueId id : graph_.initializers) ++as_initializer[id];
     for_each_value([&](const Value& value) {
-      if (as_input[value.id] > 1) fail(words(value), " stands twice among the inputs");
+      if (as_input[value.id] > 1) fail(described(value), " stands twice among the inputs");
       if (value.is_input != (as_input[value.id] > 0))
-        fail(words(value), value.is_input ? " is no longer" : " stands",
+        fail(described(value), value.is_input ? " is no longer" : " stands",
              " among the inputs, but is_input is ", value.is_input ? "set" : "not set");
       if (value.is_output != (as_output[value.id] > 0))
-        fail(words(value), value.is_output ? " is no longer" : " stands",
+        fail(described(value), value.is_output ? " is no longer" : " stands",
              " among the outputs, but is_output is ", value.is_output ? "set" : "not set");
-      if (as_initializer[value.id] > 1) fail(words(value), " stands twice among the initializers");
+      if (as_initializer[value.id] > 1)
+        fail(described(value), " stands twice among the initializers");
       if (as_initializer[value.id] > 0 && value.constant == nullptr)
-        fail(words(value), " stands among the initializers and has no contents");
+        fail(described(value), " stands among the initializers and has no contents");
       if (value.overridable && (value.constant == nullptr || !value.is_input))
-        fail(words(value), " is overridable, but no input with contents");
+        fail(described(value), " is overridable, but no input with contents");
     });
   }
 
@@ -233,7 +235,7 @@ class GraphVerifier {
         const Value& output = graph_.value(node.outputs[i]);
         if (output.producer == node.id && output.producer_output == static_cast<std::int32_t>(i))
           continue;
-        fail(described(node), " makes ", words(output), " as its output ", i,
+        fail(described(node), " makes ", described(output), " as its output ", i,
              ", which says that its maker is ",
              output.producer == kNone ? std::string("nobody")
                                       : text(described(graph_.node(output.producer)),
@@ -244,7 +246,7 @@ class GraphVerifier {
       verify_producer(value);
       verify_uses(value);
       if (value.uses.size() != reads[value.id])
-        fail(words(value), " is read ", reads[value.id], " times, and has ", value.uses.size(),
+        fail(described(value), " is read ", reads[value.id], " times, and has ", value.uses.size(),
              " uses",
              value.uses.empty()
                  ? std::string()
@@ -255,13 +257,13 @@ class GraphVerifier {
   void verify_producer(const Value& value) const {
     if (value.producer == kNone) {
       if (value.producer_output != -1)
-        fail(words(value), " is output ", value.producer_output, " of nobody");
+        fail(described(value), " is output ", value.producer_output, " of nobody");
       return;
     }
     const Node& producer = graph_.node(value.producer);
     const auto output = static_cast<std::size_t>(value.producer_output);
     if (output >= producer.outputs.size() || producer.outputs[output] != value.id)
-      fail(words(value), " says that it is output ", value.producer_output, " of ",
+      fail(described(value), " says that it is output ", value.producer_output, " of ",
            described(producer), ", which it is not");
   }
 
@@ -275,7 +277,7 @@ class GraphVerifier {
     const std::string place =
         use.input == kCapturedUse ? std::string("in a body") : text("as input ", use.input);
     if (!reads)
-      fail(words(value), " says that ", described(reader), " reads it ", place,
+      fail(described(value), " says that ", described(reader), " reads it ", place,
            ", which it does not, or not once");
   }
 
@@ -284,7 +286,7 @@ class GraphVerifier {
     for (const Use& use : value.uses) {
       verify_use(value, use);
       if (!met.emplace(use.node, use.input).second)
-        fail(words(value), " has a use by ", described(graph_.node(use.node)), " twice");
+        fail(described(value), " has a use by ", described(graph_.node(use.node)), " twice");
     }
   }
 
@@ -294,15 +296,16 @@ class GraphVerifier {
       const bool is_made = value.producer != kNone;
       const bool is_given = surroundings_.is_given && surroundings_.is_given(value.id);
       const bool has_contents = value.constant != nullptr || is_given;
-      if (is_made && value.is_input) fail(words(value), " is an input, and made by a node too");
-      if (is_made && has_contents) fail(words(value), " has contents, and is made by a node too");
+      if (is_made && value.is_input) fail(described(value), " is an input, and made by a node too");
+      if (is_made && has_contents)
+        fail(described(value), " has contents, and is made by a node too");
       if (value.is_outer && (is_made || value.is_input || has_contents))
-        fail(words(value), " is of an enclosing graph, and of this one too");
+        fail(described(value), " is of an enclosing graph, and of this one too");
       if (value.is_outer && around_ == nullptr && !surroundings_.is_body && is_wanted(value))
-        fail(words(value), " is said to be of an enclosing graph, and there is none",
+        fail(described(value), " is said to be of an enclosing graph, and there is none",
              reader_of(value));
       if (is_made || value.is_input || has_contents || value.is_outer || !is_wanted(value)) return;
-      fail("nothing makes ", words(value), reader_of(value));
+      fail("nothing makes ", described(value), reader_of(value));
     });
   }
 
@@ -339,9 +342,9 @@ class GraphVerifier {
 
   void verify_type(const Value& value) const {
     if (const std::string fault = fault_of(value.type); !fault.empty())
-      fail("the type of ", words(value), " ", fault);
+      fail("the type of ", described(value), " ", fault);
     if (value.constant == nullptr || fits(value.type, *value.constant)) return;
-    fail(words(value), " has contents of type ", name(value.constant->type()),
+    fail(described(value), " has contents of type ", name(value.constant->type()),
          to_string(value.constant->dims()), ", and is ", value.type.to_string(),
          value.type.shape ? to_string(*value.type.shape) : std::string());
   }
@@ -372,10 +375,11 @@ class GraphVerifier {
     }
     for (const ValueId id : node.captured) {
       if (read.erase(id) == 0)
-        fail(described(node), " captures ", words(graph_.value(id)), ", which no body of it reads");
+        fail(described(node), " captures ", described(graph_.value(id)),
+             ", which no body of it reads");
     }
     if (!read.empty())
-      fail("a body of ", described(node), " reads ", words(graph_.value(*read.begin())),
+      fail("a body of ", described(node), " reads ", described(graph_.value(*read.begin())),
            ", which is not among what the node captures");
   }
 
@@ -384,7 +388,8 @@ class GraphVerifier {
       if (!inner.is_outer || !is_wanted(inner)) continue;
       const ValueId id = graph_.find_value(inner.name);
       if (id == kNone)
-        fail("a body of ", described(node), " reads ", words(inner), ", which is no value here");
+        fail("a body of ", described(node), " reads ", described(inner),
+             ", which is no value here");
       read.insert(id);
       const Type& outer = graph_.value(id).type;
       const bool agree = outer.kind == Type::Kind::Unknown ||
@@ -393,7 +398,7 @@ class GraphVerifier {
                           (outer.element == inner.type.element || outer.element == DataType::None ||
                            inner.type.element == DataType::None));
       if (!agree)
-        fail(words(inner), " is ", outer.to_string(), " here, and ", inner.type.to_string(),
+        fail(described(inner), " is ", outer.to_string(), " here, and ", inner.type.to_string(),
              " in a body of ", described(node));
     }
   }

@@ -92,8 +92,8 @@ class Aliasing {
               wishes.said->outputs[k].may_be_strided;
       }
     }
-    for (const Border& border : segment_.outgoing)
-      outlives_[static_cast<std::size_t>(border.slot)] = true;
+    for (const LiveValue& live : segment_.outgoing)
+      outlives_[static_cast<std::size_t>(live.slot)] = true;
     for (const auto& [fetch, index] : segment_.fetches)
       outlives_[static_cast<std::size_t>(index)] = true;
   }

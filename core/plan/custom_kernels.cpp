@@ -18,7 +18,7 @@ OperatorName name_of(const bp_kernel_def& def) {
   return {domain == "ai.onnx" ? "" : domain, plugin_text(def.op_type)};
 }
 
-std::string words(const OperatorName& name) {
+std::string describe(const OperatorName& name) {
   return name.first.empty() ? name.second : name.first + "::" + name.second;
 }
 
@@ -92,13 +92,13 @@ class CustomKernels {
     if (def != nullptr && def->domain != nullptr && def->op_type != nullptr) {
       const OperatorName name = name_of(*def);
       first = defined_.contains(name) || replace_ops_.contains("*") ||
-              replace_ops_.contains(words(name));
+              replace_ops_.contains(describe(name));
       kernel.last = !first;
       if (!first && !device_.registry.find(name.first, name.second).empty()) {
         logger_.info("the kernel '", plugin_text(def->name), "' of ",
                      quoted(library_->file().native()), " goes behind those of ",
-                     device_.device->label(), " for ", words(name), "; replace_ops=", words(name),
-                     " puts it before them");
+                     device_.device->label(), " for ", describe(name),
+                     "; replace_ops=", describe(name), " puts it before them");
       }
     }
     const std::size_t count = device_.registry.size();
@@ -113,7 +113,7 @@ class CustomKernels {
       const bool is_other_library =
           other.plugin != kernel.plugin && other.plugin != device_.device->plugin();
       if (!is_other_library || !is_undecided(*other.def, *kernel.def)) continue;
-      invalid("kernels of ", words(name), " for ", device_.device->label(),
+      invalid("kernels of ", describe(name), " for ", device_.device->label(),
               " are in two libraries: ", quoted(other.plugin->file().native()), " and ",
               quoted(kernel.plugin->file().native()),
               "; use one of them, or give their kernels different priorities");

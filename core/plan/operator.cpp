@@ -112,11 +112,11 @@ Operator::Operator(const CreateContext& ctx, const bp_operator_desc& desc)
     view_ = std::make_unique<GraphView>(graph_, std::vector<NodeId>{node_});
     find_kernels();
   } catch (const Error& error) {
-    throw error.within(words());
+    throw error.within(describe());
   }
 }
 
-std::string Operator::words() const {
+std::string Operator::describe() const {
   const Node& node = graph_.node(node_);
   return text("operator ", core::quoted(name_), " (",
               node.domain.empty() ? "" : node.domain + "::", node.op_type, ")");
@@ -187,7 +187,7 @@ void Operator::find_kernels() {
     if (kernel_at(i) != nullptr) return;
     add_reason(refusals, refusals_[i]);
   }
-  if (candidates_.empty()) refusals = describe(reasons);
+  if (candidates_.empty()) refusals = core::describe(reasons);
   throw Error(Code::Unsupported, "no kernel takes it: " + refusals);
 }
 
@@ -210,21 +210,21 @@ const KernelHandle* Operator::kernel_at(std::size_t candidate) {
 /// Every input that is not left out is given or constant.
 void Operator::check_given(std::size_t input, bool given, const std::string& type) const {
   const bool needed = types_[input].kind != Type::Kind::Unknown && constants_[input] == nullptr;
-  if (needed && !given) invalid(words(), ": input ", input, " is missing");
+  if (needed && !given) invalid(describe(), ": input ", input, " is missing");
   if (needed && type != types_[input].to_string()) {
-    invalid(words(), ": input ", input, " is ", type, ", but it was made for ",
+    invalid(describe(), ": input ", input, " is ", type, ", but it was made for ",
             types_[input].to_string());
   }
 }
 
 Operator::Inputs Operator::described(const bp_tensor* const* tensors, std::uint32_t count) const {
   if (count != types_.size() || (count > 0 && tensors == nullptr))
-    invalid(words(), " is given ", count, " inputs, but was made for ", types_.size());
+    invalid(describe(), " is given ", count, " inputs, but was made for ", types_.size());
   Inputs inputs(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     if (types_[i].kind == Type::Kind::Unknown || constants_[i] != nullptr) continue;
     const bool given = tensors[i] != nullptr && tensors[i]->dtype != BP_NONE;
-    if (given) inputs[i] = describe_tensor(tensors[i], text(words(), ": input ", i));
+    if (given) inputs[i] = describe_tensor(tensors[i], text(describe(), ": input ", i));
     check_given(i, given, given ? Type::tensor(inputs[i]->element()).to_string() : "");
   }
   return inputs;
@@ -232,7 +232,7 @@ Operator::Inputs Operator::described(const bp_tensor* const* tensors, std::uint3
 
 Operator::Inputs Operator::described(const bp_value* const* values, std::uint32_t count) const {
   if (count != types_.size() || (count > 0 && values == nullptr))
-    invalid(words(), " is given ", count, " inputs, but was made for ", types_.size());
+    invalid(describe(), " is given ", count, " inputs, but was made for ", types_.size());
   Inputs inputs(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     if (types_[i].kind == Type::Kind::Unknown || constants_[i] != nullptr) continue;
@@ -245,7 +245,7 @@ Operator::Inputs Operator::described(const bp_value* const* values, std::uint32_
     const bp_tensor& tensor = value.description;
     if (value.is_tensor() && value.element() != DataType::String &&
         (!has_elements(value) || tensor.strides != nullptr || tensor.format != BP_FORMAT_PLAIN))
-      invalid(words(), ": input ", i, " is not dense in host memory");
+      invalid(describe(), ": input ", i, " is not dense in host memory");
     inputs[i] = without_elements(value);
     if (value.is_tensor()) {
       inputs[i]->description.host_ptr = tensor.host_ptr;
@@ -263,11 +263,11 @@ std::shared_ptr<OperatorPlan> Operator::plan_for(bp_threads* threads, const Inpu
       if (const KernelHandle* kernel = kernel_at(i)) return plan_with(*kernel, threads, inputs);
       add_reason(refusals, refusals_[i]);
     } catch (const Error& error) {
-      if (error.code() != Code::Unsupported) throw error.within(words());
+      if (error.code() != Code::Unsupported) throw error.within(describe());
       add_reason(refusals, error.message());
     }
   }
-  throw Error(Code::Unsupported, text(words(), ": no kernel takes these shapes: ", refusals));
+  throw Error(Code::Unsupported, text(describe(), ": no kernel takes these shapes: ", refusals));
 }
 
 std::shared_ptr<OperatorPlan> Operator::plan_with(const KernelHandle& kernel, bp_threads* threads,
@@ -370,7 +370,7 @@ std::shared_ptr<OperatorPlan> Operator::prepare(bp_threads* threads, const bp_te
   std::shared_ptr<OperatorPlan> plan = plan_for(threads, described(inputs, count));
   if (plan->call_output >= 0) {
     throw Error(Code::Unsupported,
-                text(words(), ": output ", plan->call_output,
+                text(describe(), ": output ", plan->call_output,
                      " is known in `compute` alone, or is no tensor of numbers: use `call`"));
   }
   plan->held = shared_from_this();
@@ -403,7 +403,7 @@ std::string Operator::key_of(const Inputs& inputs) const {
 std::vector<RuntimeValuePtr> Operator::call(const bp_kctx* ctx, const bp_value* const* inputs,
                                             std::uint32_t count) {
   if (!device().on_host_memory()) {
-    throw Error(Code::Unsupported, text(words(), ": `call` is for devices on host memory, and ",
+    throw Error(Code::Unsupported, text(describe(), ": `call` is for devices on host memory, and ",
                                         device().label(), " is not one"));
   }
   const Inputs infos = described(inputs, count);
@@ -433,7 +433,7 @@ std::vector<RuntimeValuePtr> Operator::call(const bp_kctx* ctx, const bp_value* 
     const std::unique_lock<std::mutex> turn = plan->prepared.prepared.take_turn();
     compute_on_host(plan->prepared, device(), threads, stop, arguments, *outputs, plan->packed);
   } catch (const Error& error) {
-    throw error.within(words());
+    throw error.within(describe());
   }
   for (std::size_t i = 0; i < outputs->size(); ++i) {
     if (!wanted_[i]) (*outputs)[i] = nullptr;

@@ -85,7 +85,7 @@ class Operator : public std::enable_shared_from_this<Operator> {
                                     std::uint32_t count);
 
   /// "operator 'name' (Softmax)".
-  std::string words() const;
+  std::string describe() const;
   Device& device() const { return devices_.at(device_index_); }
   std::size_t output_count() const { return wanted_.size(); }
 

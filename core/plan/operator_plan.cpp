@@ -165,7 +165,7 @@ void OperatorPlan::compute(const bp_kctx* outer, const bp_operator_args& args) c
     if (own->frame == nullptr) own->frame = make_frame();
     compute_in(*own->frame, outer, args);
   } catch (const Error& error) {
-    throw error.within(op->words());
+    throw error.within(op->describe());
   }
 }
 
@@ -211,7 +211,7 @@ bp_status* call(bp_operator* op, const bp_kctx* ctx, const bp_value* const* inpu
   return status_of([&] {
     if (op == nullptr || outputs == nullptr) invalid("call of an operator: an argument is NULL");
     if (output_count != op->held->output_count()) {
-      invalid(op->held->words(), " is asked for ", output_count, " outputs, but was made for ",
+      invalid(op->held->describe(), " is asked for ", output_count, " outputs, but was made for ",
               op->held->output_count());
     }
     std::vector<RuntimeValuePtr> made = op->held->call(ctx, inputs, input_count);

@@ -29,7 +29,7 @@ std::uint64_t allowed_folds(const Graph& graph) {
 
 }  // namespace
 
-std::string Program::words(NodeId id) const {
+std::string Program::describe(NodeId id) const {
   return node_words(graph(), id, node(id).kernel ? node(id).kernel.library() : nullptr);
 }
 
@@ -393,8 +393,8 @@ void Program::check_placed() const {
   for (const NodeId id : order_) {
     const NodePlacement& placement = placed_.placement[id];
     if (placement.device >= 0 || is_host_node(id) || is_control_flow(graph().node(id))) continue;
-    throw Error(Code::Unsupported, text(node_words(graph(), id),
-                                        " is taken by no provider: ", describe(placement.reasons)));
+    throw Error(Code::Unsupported, text(node_words(graph(), id), " is taken by no provider: ",
+                                        core::describe(placement.reasons)));
   }
 }
 
@@ -445,7 +445,7 @@ void Program::ensure_kernel(NodeId id) {
   if (node.kernel) return;
   if (node.device < 0) {
     throw Error(Code::Unsupported,
-                text("no provider takes it: ", describe(placed_.placement[id].reasons),
+                text("no provider takes it: ", core::describe(placed_.placement[id].reasons),
                      "; nor can it be evaluated while planning"));
   }
   create_kernel_of(id);

@@ -153,7 +153,7 @@ class Program {
   const ProgramContext& context() const { return context_; }
   const Graph& graph() const { return *placed_.graph; }
   /// A node for messages: its name, its operator, and the library of custom operators that its kernel is from.
-  std::string words(NodeId id) const;
+  std::string describe(NodeId id) const;
   const PlacedGraph& placed() const { return placed_; }
   const std::vector<NodeId>& order() const { return order_; }
   ProgramNode& node(NodeId id) { return nodes_[id]; }

@@ -9,7 +9,7 @@
 namespace backplane::core {
 namespace {
 
-std::string words(const RuleText& rule) {
+std::string describe(const RuleText& rule) {
   return text("the placement rule '", rule.first, "=", rule.second, "'");
 }
 
@@ -67,9 +67,9 @@ std::vector<std::string> check_rules(const std::vector<RuleText>& rules, const G
     const Fate& fate = fates[i];
     if (!fate.resolved && fate.missing) throw *fate.missing;
     if (fate.fits == 0) {
-      warnings.push_back(text(words(rules[i]), " fits no node of the model"));
+      warnings.push_back(text(describe(rules[i]), " fits no node of the model"));
     } else if (fate.used == 0 && fate.earlier != nullptr) {
-      warnings.push_back(text(words(rules[i]), " is never used: ", words(*fate.earlier),
+      warnings.push_back(text(describe(rules[i]), " is never used: ", describe(*fate.earlier),
                               ", which comes before it, takes ",
                               fate.fits == 1 ? "its one node" : text("nodes of its ", fate.fits)));
     }

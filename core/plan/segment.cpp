@@ -183,12 +183,12 @@ void find_spent_slots(Segment& segment) {
       }
     }
   }
-  for (const Border& border : segment.outgoing) keep(border.slot);
+  for (const LiveValue& live : segment.outgoing) keep(live.slot);
   for (const auto& [fetch, slot] : segment.dynamic_fetches) keep(slot);
   for (std::size_t i = 0; i < segment.slots.size(); ++i) {
     const Slot& slot = segment.slots[i];
     if (slot.place != Place::Dynamic || !is_whole(slot) || last[i] < 0) continue;
-    segment.step(last[i]).spent.push_back(static_cast<int>(i));
+    segment.step(last[i]).dead.push_back(static_cast<int>(i));
   }
 }
 
@@ -231,7 +231,7 @@ std::uint64_t extent(const ValueState& state,
 }
 
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin, ValueStates values,
-                                      const std::vector<Border>& available,
+                                      const std::vector<LiveValue>& available,
                                       const std::vector<bool>& fetched,
                                       const std::vector<int>& fetch_spaces,
                                       const HostViewWishes& views, const ValueStates* before) {

@@ -89,9 +89,9 @@ struct Step {
   std::uint64_t workspace_bytes = 0;
   std::uint64_t workspace_room = 0;  ///< the same or more
   std::vector<Wait> waits;
-  bool signals = false;    ///< somebody waits for this step
-  std::vector<int> spent;  ///< slots that own what is in them, which nothing reads after this step
-  std::string label;       ///< kernel and variant, or what is copied: for traces and explanations
+  bool signals = false;   ///< somebody waits for this step
+  std::vector<int> dead;  ///< slots that own what is in them, which nothing reads after this step
+  std::string label;      ///< kernel and variant, or what is copied: for traces and explanations
 };
 
 /// A node that needs no step, since all its outputs are views.
@@ -119,12 +119,12 @@ struct PlannedView {
   ViewAccess access = ViewAccess::Read;
 };
 
-/// A value that lies outside the segment: needed by it, or left by it.
-struct Border {
+/// A value in a space that lives beyond one segment: fed or left by an earlier one, or needed after it.
+struct LiveValue {
   ValueId value;
   int space = kHostSpace;
   int slot = -1;
-  bool operator<(const Border& other) const {
+  bool operator<(const LiveValue& other) const {
     return std::pair(value, space) < std::pair(other.value, other.space);
   }
 };
@@ -147,9 +147,9 @@ struct Segment {
   bool is_last = false;
   std::vector<Slot> slots;
   std::vector<Step> steps;
-  std::vector<Border> incoming;
-  std::vector<Border> outgoing;  ///< needed after the segment
-  std::vector<Border> spent;     ///< left by earlier segments, and not needed after this one
+  std::vector<LiveValue> incoming;
+  std::vector<LiveValue> outgoing;  ///< needed after the segment
+  std::vector<LiveValue> dead;      ///< left by earlier segments, and not needed after this one
   std::vector<std::pair<int, int>>
       fetches;  ///< (fetch, slot): written by this segment, tensors of known size
   std::vector<std::pair<int, int>>
@@ -205,7 +205,7 @@ inline ArenaPlace place_in_arena(const Segment& segment, int arena, std::uint64_
 /// the host. `views`: feeds and fetches that may be viewed where they lie. `before`: what the plan before knew of values
 /// (null: there is none); what is a little larger now may go on growing, and gets room. Throws as walk_shapes does.
 std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin, ValueStates values,
-                                      const std::vector<Border>& available,
+                                      const std::vector<LiveValue>& available,
                                       const std::vector<bool>& fetched,
                                       const std::vector<int>& fetch_spaces = {},
                                       const HostViewWishes& views = {},

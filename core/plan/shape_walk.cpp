@@ -37,7 +37,7 @@ class Walk {
  private:
   /// What the model or the feeds have wrong is the same on every device; the rest is told with the device.
   Error failure(NodeId id, const Error& error) const {
-    Error within = error.within(program_.words(id));
+    Error within = error.within(program_.describe(id));
     const int device = program_.placed().placement[id].device;
     if (device < 0 || error.code() == Code::InvalidArgument || error.code() == Code::Unsupported)
       return within;

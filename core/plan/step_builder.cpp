@@ -48,20 +48,20 @@ WeightPtr weight_of(Program& program, ValueId value, const ValueState& state, in
   return weight;
 }
 
-StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available,
-                         const BorderWishes& wishes)
+StepBuilder::StepBuilder(Program& program, ShapeWalk& walk, const std::vector<LiveValue>& available,
+                         const SegmentRequest& request)
     : program_(program),
       graph_(program.graph()),
       devices_(*program.context().devices),
       walk_(walk),
-      wishes_(wishes),
+      request_(request),
       slots_(graph_.value_count(), devices_.space_count()),
       available_(graph_.value_count(), devices_.space_count()),
       is_fetched_(graph_.value_count()) {
-  for (const Border& border : available) {
-    available_.at(border.value, border.space) = 0;
+  for (const LiveValue& live : available) {
+    available_.at(live.value, live.space) = 0;
     const std::vector<ValueId>& feeds = program.feeds();
-    if (std::find(feeds.begin(), feeds.end(), border.value) == feeds.end()) left_.push_back(border);
+    if (std::find(feeds.begin(), feeds.end(), live.value) == feeds.end()) left_.push_back(live);
   }
   for (const ValueId fetch : program.fetches()) is_fetched_[fetch] = true;
 }
@@ -77,7 +77,7 @@ SegmentDraft StepBuilder::build() {
   finish_fetches();
   hand_views_back();
   draft_.segment.is_last = walk_.end == program_.order().size() && later_fetches_.empty();
-  finish_borders();
+  finish_outgoing();
   draft_.wishes.resize(draft_.segment.steps.size());
   return std::move(draft_);
 }
@@ -178,8 +178,8 @@ int StepBuilder::output_slot(const Node& node, std::size_t index, const PrepareR
 void StepBuilder::place_as_fetch(Slot& slot) {
   if (slot.place != Place::Arena || !is_fetched_[slot.value]) return;
   for (std::size_t k = 0; k < program_.fetches().size(); ++k) {
-    if (program_.fetches()[k] != slot.value || wishes_.fetched[k] || slot.space != fetch_space(k) ||
-        !direct_fetches_.insert(static_cast<int>(k)).second)
+    if (program_.fetches()[k] != slot.value || request_.fetched[k] ||
+        slot.space != fetch_space(k) || !direct_fetches_.insert(static_cast<int>(k)).second)
       continue;
     slot.place = Place::Fetch;
     slot.number = static_cast<int>(k);
@@ -285,7 +285,7 @@ int StepBuilder::copy_step(int from, int device, int to_space, int to_arena, con
   const std::string& name = graph_.value(source.value).name;
   step.label = text("copy '", name, "' ", space_name(source.space), " to ", space_name(to_space));
   draft_.segment.copies.push_back({name, space_name(source.space), space_name(to_space),
-                                   reason.cause.words(), source.state->bytes, reason.route,
+                                   reason.cause.describe(), source.state->bytes, reason.route,
                                    source.state->bytes});
   draft_.segment.steps.push_back(std::move(step));
   return to;
@@ -297,7 +297,7 @@ int StepBuilder::host_copy(int from, Slot to, const ReadCause& cause) {
   step.kind = StepKind::HostCopy;
   step.inputs = {from};
   step.outputs = {target};
-  step.label = "copy on the host: " + cause.words();
+  step.label = "copy on the host: " + cause.describe();
   draft_.segment.steps.push_back(std::move(step));
   return target;
 }
@@ -383,7 +383,7 @@ void StepBuilder::finish_fetches() {
     const ValueId value = program_.fetches()[k];
     const ValueState& state = *walk_.values[value];
     const bool made = state.kind != ValueState::Kind::Unset || program_.placed().is_constant(value);
-    if (wishes_.fetched[k] || direct_fetches_.contains(static_cast<int>(k)) || !made) continue;
+    if (request_.fetched[k] || direct_fetches_.contains(static_cast<int>(k)) || !made) continue;
     if (state.kind == ValueState::Kind::Unset)
       walk_.values[value] = state_of_constant(program_, value);
     finish_fetch(k, {"it is the output '", graph_.value(value).name, "'"});
@@ -401,15 +401,15 @@ std::set<ValueId> StepBuilder::needed_later() const {
   return later;
 }
 
-void StepBuilder::finish_borders() {
+void StepBuilder::finish_outgoing() {
   if (draft_.segment.is_last) return;
   static const std::string kNobody;
   for (const ValueId value : walk_.wants_value)
     slot_in(value, kHostSpace, {"a shape depends on it", kNobody, ""});
   std::set<ValueId> later = needed_later();
   later.insert(later_fetches_.begin(), later_fetches_.end());
-  for (const Border& border : left_) {
-    if (!later.contains(border.value)) draft_.segment.spent.push_back(border);
+  for (const LiveValue& live : left_) {
+    if (!later.contains(live.value)) draft_.segment.dead.push_back(live);
   }
   for (const ValueId value : later) {
     if (value == kNone) continue;

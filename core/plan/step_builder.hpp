@@ -21,7 +21,7 @@ struct ReadCause {
   const char* before;
   const std::string& name;
   const char* after;
-  std::string words() const { return before + name + after; }
+  std::string describe() const { return before + name + after; }
 };
 
 /// Numbers by value and memory space; -1 where there is none.
@@ -48,9 +48,9 @@ struct SegmentDraft {
   const ValueStates* before = nullptr;  ///< see plan_segment
 };
 
-/// What is asked of a segment's borders: `fetched[k]`: fetch k was served by an earlier segment; the others as
+/// What is asked of a segment: `fetched[k]`: fetch k was served by an earlier segment; the others as
 /// plan_segment's.
-struct BorderWishes {
+struct SegmentRequest {
   const std::vector<bool>& fetched;
   const std::vector<int>& fetch_spaces;
   const HostViewWishes& views;
@@ -62,8 +62,8 @@ WeightPtr weight_of(Program& program, ValueId value, const ValueState& state, in
 /// Makes steps and slots for the nodes of a walk.
 class StepBuilder {
  public:
-  StepBuilder(Program& program, ShapeWalk& walk, const std::vector<Border>& available,
-              const BorderWishes& wishes);
+  StepBuilder(Program& program, ShapeWalk& walk, const std::vector<LiveValue>& available,
+              const SegmentRequest& request);
   SegmentDraft build();
 
  private:
@@ -87,7 +87,7 @@ class StepBuilder {
   int shape_slot(ValueId value);
   int new_slot(Slot slot);
   int fetch_space(std::size_t fetch) const {
-    return wishes_.fetch_spaces.empty() ? kHostSpace : wishes_.fetch_spaces[fetch];
+    return request_.fetch_spaces.empty() ? kHostSpace : request_.fetch_spaces[fetch];
   }
   void place_as_fetch(Slot& slot);
   bool may_view(int device, const Slot& slot) const;
@@ -103,17 +103,17 @@ class StepBuilder {
   bool must_wait(ValueId value, int space) const;
   void finish_fetches();
   void finish_fetch(std::size_t fetch, const ReadCause& cause);
-  void finish_borders();
+  void finish_outgoing();
   std::string space_name(int space) const;
 
   Program& program_;
   const Graph& graph_;
   const DeviceSet& devices_;
   ShapeWalk& walk_;
-  const BorderWishes wishes_;
-  PlaceTable slots_;          ///< where a value is
-  PlaceTable available_;      ///< from outside: 0
-  std::vector<Border> left_;  ///< by earlier segments
+  const SegmentRequest request_;
+  PlaceTable slots_;             ///< where a value is
+  PlaceTable available_;         ///< from outside: 0
+  std::vector<LiveValue> left_;  ///< by earlier segments
   PerValue<bool> is_fetched_;
   std::set<int> direct_fetches_;  ///< fetches that a kernel writes directly
   std::set<ValueId>

@@ -16,26 +16,26 @@ bool StepBuilder::may_view(int device, const Slot& slot) const {
 int StepBuilder::view_of_feed(ValueId value, int source, int space, const ReadCause& cause) {
   const Slot& host = draft_.segment.slot(source);
   const auto feed = std::find(program_.feeds().begin(), program_.feeds().end(), value);
-  if (wishes_.views.feeds.empty() || host.place != Place::Incoming ||
+  if (request_.views.feeds.empty() || host.place != Place::Incoming ||
       feed == program_.feeds().end())
     return -1;
   const int device = DeviceSet::device_of_space(space);
   const auto index = static_cast<std::size_t>(feed - program_.feeds().begin());
-  if (wishes_.views.feeds[index] == 0 || !may_view(device, host)) return -1;
+  if (request_.views.feeds[index] == 0 || !may_view(device, host)) return -1;
   const int view = new_slot(slot_for(value, space));
-  return add_view({device, source, view, ViewAccess::Read}, cause.words());
+  return add_view({device, source, view, ViewAccess::Read}, cause.describe());
 }
 
 /// What is fetched is made in the fetch, where the device that makes it can view that and nobody else needs it.
 void StepBuilder::place_as_view(Slot& slot) {
-  if (slot.place != Place::Arena || slot.space == kHostSpace || wishes_.views.fetches.empty())
+  if (slot.place != Place::Arena || slot.space == kHostSpace || request_.views.fetches.empty())
     return;
   const std::vector<ValueId>& fetches = program_.fetches();
   const auto fetch = std::find(fetches.begin(), fetches.end(), slot.value);
   if (fetch == fetches.end()) return;
   const auto k = static_cast<std::size_t>(fetch - fetches.begin());
   const int device = DeviceSet::device_of_space(slot.space);
-  if (wishes_.views.fetches[k] == 0 || wishes_.fetched[k] || fetch_space(k) != kHostSpace ||
+  if (request_.views.fetches[k] == 0 || request_.fetched[k] || fetch_space(k) != kHostSpace ||
       !may_view(device, slot) || needed_later().contains(slot.value))
     return;
   Slot host = slot_for(slot.value, kHostSpace);

@@ -145,7 +145,7 @@ class Executable : public Body {
                                       const std::vector<bool>& fetched);
   std::shared_ptr<PlanNode> make_plan(Generation& generation, PlanNode& from, PlanKey key,
                                       std::size_t begin, ValueStates values,
-                                      const std::vector<Border>& available,
+                                      const std::vector<LiveValue>& available,
                                       const std::vector<bool>& fetched, const BodyPlaces* places,
                                       const HostViewWishes& wishes);
   const std::shared_ptr<PlanNode>& find_plan_of(const Run& run, RunContext& context,

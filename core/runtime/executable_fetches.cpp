@@ -52,7 +52,7 @@ void Executable::provide_fetches(const Segment& segment, const Run& run) const {
       const Graph& graph = run.generation->program->graph();
       const NodeId producer = graph.value(segment.slot(slot).value).producer;
       const std::string made =
-          producer == kNone ? "" : ", made by " + run.generation->program->words(producer);
+          producer == kNone ? "" : ", made by " + run.generation->program->describe(producer);
       throw error.within(
           text("output '", cut_.fetches[static_cast<std::size_t>(fetch)], "'", made));
     }

@@ -107,8 +107,8 @@ std::shared_ptr<PlanNode> Executable::make_first_plan(Generation& generation, Pl
   const Program& program = *generation.program;
   place_feeds(program, places, values);
   return make_plan(generation, generation.plans, std::move(key), 0, std::move(values),
-                   borders_of_feeds(program, places), std::vector<bool>(program.fetches().size()),
-                   places, wishes);
+                   live_feeds(program, places), std::vector<bool>(program.fetches().size()), places,
+                   wishes);
 }
 
 std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
@@ -116,17 +116,16 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
                                                 const std::vector<bool>& fetched) {
   const Program& program = *run.generation->program;
   ValueStates values = from.segment->values;
-  const std::vector<Border> left = context.left().borders();
-  std::vector<Border> available = left;
-  for (const Border& feed : borders_of_feeds(program, run.settings.places))
-    available.push_back(feed);
+  const std::vector<LiveValue> left = context.left().all();
+  std::vector<LiveValue> available = left;
+  for (const LiveValue& feed : live_feeds(program, run.settings.places)) available.push_back(feed);
   PlanKey key;
-  for (const Border& border : left) {
-    SharedState& known = values[border.value];
+  for (const LiveValue& live : left) {
+    SharedState& known = values[live.value];
     if (known->kind != ValueState::Kind::Pending) continue;
-    const RuntimeValue& value = *context.left().find(border.value, border.space);
+    const RuntimeValue& value = *context.left().find(live.value, live.space);
     ValueState state = state_of(value);
-    state.space = border.space;
+    state.space = live.space;
     known = std::move(state);
     append_shape(key, value);
   }
@@ -149,7 +148,7 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
 
 std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode& from, PlanKey key,
                                                 std::size_t begin, ValueStates values,
-                                                const std::vector<Border>& available,
+                                                const std::vector<LiveValue>& available,
                                                 const std::vector<bool>& fetched,
                                                 const BodyPlaces* places,
                                                 const HostViewWishes& wishes) {

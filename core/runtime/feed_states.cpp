@@ -56,15 +56,15 @@ ValueStates states_of_body(const Program& program, const std::vector<ValueState>
   return states;
 }
 
-std::vector<Border> borders_of_feeds(const Program& program, const BodyPlaces* places) {
-  std::vector<Border> borders;
+std::vector<LiveValue> live_feeds(const Program& program, const BodyPlaces* places) {
+  std::vector<LiveValue> live;
   for (std::size_t i = 0; i < program.feeds().size(); ++i)
-    borders.push_back({program.feeds()[i], places != nullptr ? places->feeds[i] : kHostSpace, -1});
-  return borders;
+    live.push_back({program.feeds()[i], places != nullptr ? places->feeds[i] : kHostSpace, -1});
+  return live;
 }
 
 void place_feeds(const Program& program, const BodyPlaces* places, ValueStates& values) {
-  for (const Border& feed : borders_of_feeds(program, places)) {
+  for (const LiveValue& feed : live_feeds(program, places)) {
     SharedState& shared = values[feed.value];
     if (shared->space == feed.space) continue;
     ValueState state = *shared;

@@ -21,7 +21,7 @@ ValueStates states_of_feeds(const Program& program, const std::vector<RuntimeVal
 ValueStates states_of_body(const Program& program, const std::vector<ValueState>& feeds);
 
 /// Where feeds lie. `places`: of a body; null: all on the host.
-std::vector<Border> borders_of_feeds(const Program& program, const BodyPlaces* places);
+std::vector<LiveValue> live_feeds(const Program& program, const BodyPlaces* places);
 void place_feeds(const Program& program, const BodyPlaces* places, ValueStates& values);
 
 }  // namespace backplane::core

@@ -9,36 +9,36 @@ const RuntimeValue* LeftValues::find(ValueId value, int space) const {
   return found != values_.end() ? found->second.value : nullptr;
 }
 
-std::vector<Border> LeftValues::borders() const {
-  std::vector<Border> borders;
-  for (const auto& [key, value] : values_) borders.push_back({key.first, key.second, -1});
-  return borders;
+std::vector<LiveValue> LeftValues::all() const {
+  std::vector<LiveValue> live;
+  for (const auto& [key, value] : values_) live.push_back({key.first, key.second, -1});
+  return live;
 }
 
 void LeftValues::leave(SegmentContext& context) {
   const Segment& segment = context.segment();
-  for (const Border& border : segment.outgoing) {
-    const Slot& slot = segment.slot(border.slot);
-    Left left{&context.value(border.slot), nullptr, -1};
+  for (const LiveValue& live : segment.outgoing) {
+    const Slot& slot = segment.slot(live.slot);
+    Left left{&context.value(live.slot), nullptr, -1};
     if (slot.place == Place::Dynamic) {
       left.owner = &context;
-      left.slot = border.slot;
+      left.slot = live.slot;
     } else if (slot.place == Place::Incoming) {
-      const Border& from = segment.incoming[static_cast<std::size_t>(slot.number)];
-      if (from.value == border.value && from.space == border.space) continue;  // it is where it was
+      const LiveValue& from = segment.incoming[static_cast<std::size_t>(slot.number)];
+      if (from.value == live.value && from.space == live.space) continue;  // it is where it was
       const auto earlier = values_.find({from.value, from.space});
       if (earlier != values_.end()) {
         left.owner = earlier->second.owner;
         left.slot = earlier->second.slot;
       }
     }
-    values_[{border.value, border.space}] = left;
+    values_[{live.value, live.space}] = left;
   }
-  for (const Border& border : segment.spent) forget(border);
+  for (const LiveValue& live : segment.dead) forget(live);
 }
 
-void LeftValues::forget(const Border& border) {
-  const auto found = values_.find({border.value, border.space});
+void LeftValues::forget(const LiveValue& live) {
+  const auto found = values_.find({live.value, live.space});
   if (found == values_.end()) return;
   const Left left = found->second;
   values_.erase(found);

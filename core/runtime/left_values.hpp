@@ -17,7 +17,7 @@ class LeftValues {
   /// Where a value of an earlier segment lies; null when no segment left it in that space.
   const RuntimeValue* find(ValueId value, int space) const;
   /// What is left, for planning the next segment.
-  std::vector<Border> borders() const;
+  std::vector<LiveValue> all() const;
   bool empty() const { return values_.empty(); }
 
   /// Notes what a segment, which has run, leaves for later ones, and empties what none of them needs any more.
@@ -33,7 +33,7 @@ class LeftValues {
     int slot;
   };
 
-  void forget(const Border& border);
+  void forget(const LiveValue& live);
 
   std::map<std::pair<ValueId, int>, Left> values_;
 };

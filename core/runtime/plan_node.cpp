@@ -15,19 +15,18 @@ std::shared_ptr<PlanNode> find_next(PlanNode& from, const PlanKey& key) {
 
 void choose_arenas(PlanNode& node, const PlanNode& from) {
   std::set<std::size_t> taken;
-  for (const auto& [border, depth] : from.in_arenas) taken.insert(depth);
+  for (const auto& [live, depth] : from.in_arenas) taken.insert(depth);
   while (taken.contains(node.depth)) ++node.depth;
   node.in_arenas = from.in_arenas;
-  for (const Border& border : node.segment->outgoing) {
-    const Slot& slot = node.segment->slot(border.slot);
-    if (slot.place == Place::Arena) node.in_arenas[{border.value, border.space}] = node.depth;
+  for (const LiveValue& live : node.segment->outgoing) {
+    const Slot& slot = node.segment->slot(live.slot);
+    if (slot.place == Place::Arena) node.in_arenas[{live.value, live.space}] = node.depth;
     if (slot.place != Place::Incoming) continue;
-    const Border& source = node.segment->incoming[static_cast<std::size_t>(slot.number)];
+    const LiveValue& source = node.segment->incoming[static_cast<std::size_t>(slot.number)];
     const auto found = from.in_arenas.find({source.value, source.space});
-    if (found != from.in_arenas.end()) node.in_arenas[{border.value, border.space}] = found->second;
+    if (found != from.in_arenas.end()) node.in_arenas[{live.value, live.space}] = found->second;
   }
-  for (const Border& border : node.segment->spent)
-    node.in_arenas.erase({border.value, border.space});
+  for (const LiveValue& live : node.segment->dead) node.in_arenas.erase({live.value, live.space});
 }
 
 }  // namespace backplane::core

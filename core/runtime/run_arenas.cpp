@@ -124,10 +124,9 @@ bool RunArenas::allocate(const Segment& segment, std::size_t depth, std::size_t 
     is_charged = true;
     // Between devices that cannot reach each other values go over the host, be there a device on it or not.
     for (const std::uint64_t bytes : sizes) {
-      made.buffers.push_back(
-          device < 0 ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
-                     : DeviceBuffer(devices_.entry(device).device, kind,
-                                    bytes, devices_.at(device).alignment(kind)));
+      made.buffers.push_back(device < 0 ? DeviceBuffer(nullptr, BP_MEMORY_HOST, bytes, 64)
+                                        : DeviceBuffer(devices_.entry(device).device, kind, bytes,
+                                                       devices_.at(device).alignment(kind)));
     }
     return true;
   } catch (const Error& error) {

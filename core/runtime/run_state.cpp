@@ -28,11 +28,11 @@ RunState::RunState(const Program& of, bp_threads* run_threads, bool of_body, Are
       streams(devices),
       arenas(of, pool) {}
 
-const RuntimeValue& RunState::incoming(const Border& border, const RunValues& feeds) const {
+const RuntimeValue& RunState::incoming(const LiveValue& live, const RunValues& feeds) const {
   if (!left.empty()) {
-    if (const RuntimeValue* value = left.find(border.value, border.space)) return *value;
+    if (const RuntimeValue* value = left.find(live.value, live.space)) return *value;
   }
-  const auto fed = std::find(program.feeds().begin(), program.feeds().end(), border.value);
+  const auto fed = std::find(program.feeds().begin(), program.feeds().end(), live.value);
   return *feeds[static_cast<std::size_t>(fed - program.feeds().begin())];
 }
 
@@ -46,7 +46,7 @@ void RunState::fail(const Step& step, bp_status* status) {
   // Kernels are told that they are to end, and not why.
   if (error.code() == Code::Cancelled && controls.stop.raised() == Code::Timeout)
     error = controls.stop.error(Code::Timeout);
-  error = within_run(error.within(step.node == kNone ? step.label : program.words(step.node)));
+  error = within_run(error.within(step.node == kNone ? step.label : program.describe(step.node)));
   if (step.device >= 0) error = error.within(devices.at(step.device).label());
   give_up();
   if (error.code() == Code::DeviceLost && step.device >= 0)

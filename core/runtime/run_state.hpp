@@ -22,7 +22,7 @@ struct RunState {
   RunState(const Program& of, bp_threads* run_threads, bool of_body, ArenaPool* pool);
 
   /// Where a value that a segment needs lies: an earlier segment left it, or it is a feed.
-  const RuntimeValue& incoming(const Border& border, const RunValues& feeds) const;
+  const RuntimeValue& incoming(const LiveValue& live, const RunValues& feeds) const;
   /// Waits for all streams; views are of no more use.
   void give_up();
   /// The same, and throws `status`, which it takes, as the error of a step.

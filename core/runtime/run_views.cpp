@@ -13,9 +13,8 @@ HostView& SegmentRun::take_view(const Step& step) {
   const bp_tensor& host = context_.value(planned.host_slot).description;
   HostViews& views = run_.controls.views != nullptr ? *run_.controls.views : run_.own_views;
   bp_status* status = nullptr;
-  std::shared_ptr<HostView> view =
-      views.get(run_.devices.entry(planned.device).device,
-                {host.host_ptr, host.bytes, planned.access}, status);
+  std::shared_ptr<HostView> view = views.get(run_.devices.entry(planned.device).device,
+                                             {host.host_ptr, host.bytes, planned.access}, status);
   if (status != nullptr && status_code(status) == BP_UNSUPPORTED) refuse_view(step, status);
   if (status != nullptr) run_.fail(step, status);
   context_.bind_view(number, *view);

@@ -9,7 +9,7 @@
 namespace backplane::core {
 namespace {
 
-std::string words(const ContentHash& hash) { return text(std::hex, hash.high, '.', hash.low); }
+std::string hex(const ContentHash& hash) { return text(std::hex, hash.high, '.', hash.low); }
 
 template <class List>
 std::string list_of(const List& names) {
@@ -83,10 +83,10 @@ PlanOrigin Session::plan_origin() const {
   }
   PlanOrigin origin;
   origin.emplace_back("the version of Backplane", BACKPLANE_VERSION);
-  std::string contents = words(hash_of(bytes_));
-  for (const ConstantPtr& constant : external_) contents += ' ' + words(constant->hash());
+  std::string contents = hex(hash_of(bytes_));
+  for (const ConstantPtr& constant : external_) contents += ' ' + hex(constant->hash());
   origin.emplace_back("the contents of the model",
-                      words(hash_of(std::as_bytes(std::span(contents)))));
+                      hex(hash_of(std::as_bytes(std::span(contents)))));
   origin.emplace_back("the set of options", deciding_options(options_));
   std::set<PluginPtr> plugins(libraries_.begin(), libraries_.end());
   add_devices(origin, "", devices_, plugins);
@@ -100,7 +100,7 @@ PlanOrigin Session::plan_origin() const {
                        plugin->file().string(), " is no file that can be compared"));
     }
     const ContentHash file = hash_of(MappedFile::open(plugin->file().string())->bytes());
-    states[text("the plugin '", plugin->name(), "'")] = plugin->version() + " " + words(file);
+    states[text("the plugin '", plugin->name(), "'")] = plugin->version() + " " + hex(file);
   }
   for (const auto& [what, state] : states) origin.emplace_back(what, state);
   return origin;

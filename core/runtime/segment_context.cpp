@@ -85,7 +85,7 @@ void SegmentContext::find_spare() {
   is_spare_.resize(segment_->slots.size());
   for (const auto& [fetch, slot] : segment_->dynamic_fetches) {
     const auto is_this = [slot = slot](const auto& entry) { return entry.second == slot; };
-    const auto is_left = [slot = slot](const Border& border) { return border.slot == slot; };
+    const auto is_left = [slot = slot](const LiveValue& live) { return live.slot == slot; };
     const auto& fetches = segment_->dynamic_fetches;
     is_spare_[static_cast<std::size_t>(slot)] =
         segment_->slot(slot).place == Place::Dynamic &&
@@ -158,7 +158,7 @@ void SegmentContext::make_contexts(const DeviceSet& devices, const Program& prog
     const Step& step = segment_->steps[i];
     const bool computes = step.kind == StepKind::Compute;
     operations_.push_back({nullptr, nullptr, &contexts_[i],
-                           computes && step.waits.empty() && !step.signals && step.spent.empty(),
+                           computes && step.waits.empty() && !step.signals && step.dead.empty(),
                            true, static_cast<std::int32_t>(i), nullptr,
                            step.node == kNone ? nullptr : &program.graph().node(step.node)});
     set_kernel(i);

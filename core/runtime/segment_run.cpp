@@ -46,7 +46,7 @@ void SegmentRun::execute_range(std::size_t begin, std::size_t end) {
     work.on(operation);
     if (!operation.plain) {
       execute_special(operation);
-      forget_spent(step_at(operation.step));
+      release_dead(step_at(operation.step));
     } else if (bp_status* status = operation.call()) {
       run_.fail(step_at(operation.step), status);
     }

@@ -30,9 +30,7 @@ class SegmentRun {
 
  private:
   // segment_run.cpp
-  const Step& step_at(int index) const {
-    return context_.segment().step(index);
-  }
+  const Step& step_at(int index) const { return context_.segment().step(index); }
   void execute_plainly();
   void execute_range(std::size_t begin, std::size_t end);
   void execute_special(const Operation& operation);
@@ -44,8 +42,8 @@ class SegmentRun {
   void wait_for(const Step& step);
   void copy(const Step& step);
   bp_status* put_copy(const Step& step);
-  void forget_spent(const Step& step) {
-    for (const int slot : step.spent) context_.give_back(slot);
+  void release_dead(const Step& step) {
+    for (const int slot : step.dead) context_.give_back(slot);
   }
 
   // captured_run.cpp

@@ -72,7 +72,7 @@ void SegmentRun::execute_watched(std::size_t first, std::size_t last) {
       add_device_spans(step);
     }
     observe(step, true);
-    forget_spent(step);
+    release_dead(step);
   }
 }
 

@@ -97,8 +97,8 @@ ArenaAudit::ArenaAudit(const Program& program, const Segment& segment) : program
                          step.workspace_offset + step.workspace_bytes, static_cast<int>(s),
                          static_cast<int>(s), "the workspace of " + step.label});
   }
-  for (const Border& border : segment.outgoing)
-    pieces[static_cast<std::size_t>(joiner.root(border.slot))].last =
+  for (const LiveValue& live : segment.outgoing)
+    pieces[static_cast<std::size_t>(joiner.root(live.slot))].last =
         static_cast<int>(segment.steps.size());
   for (const auto& [fetch, slot] : segment.dynamic_fetches)
     pieces[static_cast<std::size_t>(joiner.root(slot))].last =
@@ -177,7 +177,7 @@ void ArenaAudit::find_overwritten(const Segment& segment) {
   for (std::size_t s = 0; s < segment.steps.size(); ++s) {
     for (const int input : segment.steps[s].inputs) read(input, s);
   }
-  for (const Border& border : segment.outgoing) read(border.slot, segment.steps.size());
+  for (const LiveValue& live : segment.outgoing) read(live.slot, segment.steps.size());
   for (const auto& [fetch, slot] : segment.dynamic_fetches) read(slot, segment.steps.size());
   for (std::size_t s = 0; s < segment.steps.size(); ++s) {
     const int now = static_cast<int>(s);

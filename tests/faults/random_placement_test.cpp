@@ -80,13 +80,13 @@ void check_arenas(MixedSession& session, const Tensors& feeds, const Tensors& wa
   const std::shared_ptr<Generation> generation = route.executable->generation();
   Program& program = *generation->program;
   ValueStates states(program.graph().value_count());
-  std::vector<Border> borders;
+  std::vector<LiveValue> live;
   std::vector<RuntimeValue> fed(feeds.size()), fetched(want.size());
   RunValues feed_values, fetch_values;
   for (std::size_t i = 0; i < program.feeds().size(); ++i) {
     const Tensor& tensor = known(feeds, program.graph().value(program.feeds()[i]).name);
     states[program.feeds()[i]] = tensor_state(DataType::Float, tensor.dims);
-    borders.push_back({program.feeds()[i], kHostSpace, -1});
+    live.push_back({program.feeds()[i], kHostSpace, -1});
     fed[i].set_owned_tensor(DataType::Float, tensor.dims);
     std::copy(tensor.elements.begin(), tensor.elements.end(),
               static_cast<float*>(fed[i].description.host_ptr));
@@ -98,7 +98,7 @@ void check_arenas(MixedSession& session, const Tensors& feeds, const Tensors& wa
     fetch_values.push_back(&fetched[i]);
   }
   std::shared_ptr<Segment> segment =
-      plan_segment(program, 0, states, borders, std::vector<bool>(program.fetches().size()));
+      plan_segment(program, 0, states, live, std::vector<bool>(program.fetches().size()));
   ASSERT_TRUE(segment->is_last);
   const ArenaAudit audit(program, *segment);
   EXPECT_EQ(audit.overlap(), "");
