@@ -65,6 +65,7 @@ TABLE = {
     "tests/control_flow": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "tests/"],
     "tests/fixtures/frozen_host_v1": HOST_API,
     "tests/session": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "tests/", "xxhash.h"],
+    "tests/fuzz": HOST_API + ONNX + ["tests/"],
     "tests/faults": HOST_API + PLUGIN_API + TESTING + TERMINAL + ONNX + ["core/", "tests/"],
 }
 for folder, others in CORE.items():
