@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <span>
 
 #include "core/base/atomic_file.hpp"
 #include "core/base/quote.hpp"
@@ -38,6 +39,17 @@ std::vector<std::int64_t> read_dims(const std::int64_t* dims, std::size_t rank) 
   std::vector<std::int64_t> copy(dims, dims + rank);
   element_count(copy);
   return copy;
+}
+
+std::span<std::string> strings_of(const backplane_value& value, std::uint64_t index,
+                                  std::uint64_t count) {
+  RuntimeValue& held = *value.value;
+  if (!held.is_tensor() || held.element() != DataType::String)
+    invalid("the value is no tensor of strings");
+  if (index > held.strings.size() || count > held.strings.size() - index)
+    invalid("there are no strings ", index, " to ", index + count, "; the value has ",
+            held.strings.size());
+  return std::span(held.strings).subspan(index, count);
 }
 
 DataType read_dtype(std::int32_t dtype) {
@@ -308,6 +320,39 @@ backplane_status* backplane_value_set_string(backplane_value* value, std::uint64
       invalid("there is no string ", index, "; the value has ", strings.size());
     if (size > 0) required(data, "data");
     strings[index].assign(data, size);
+  });
+}
+
+backplane_status* backplane_value_read_strings(const backplane_value* value, std::uint64_t index,
+                                               std::uint64_t count, std::uint64_t* ends, char* data,
+                                               std::uint64_t bytes) {
+  return guarded([&] {
+    const std::span<std::string> strings = strings_of(required(value, "value"), index, count);
+    if (count > 0) required(ends, "ends");
+    std::uint64_t end = 0;
+    for (std::size_t i = 0; i < strings.size(); ++i) ends[i] = end += strings[i].size();
+    if (data == nullptr) return;
+    if (end > bytes)
+      invalid("the strings have ", end, " bytes together, and there is room for ", bytes);
+    for (const std::string& string : strings) data += string.copy(data, string.size());
+  });
+}
+
+backplane_status* backplane_value_write_strings(backplane_value* value, std::uint64_t index,
+                                                std::uint64_t count, const std::uint64_t* ends,
+                                                const char* data, std::uint64_t bytes) {
+  return guarded([&] {
+    const std::span<std::string> strings = strings_of(required(value, "value"), index, count);
+    if (count > 0) required(ends, "ends");
+    if (bytes > 0) required(data, "data");
+    std::uint64_t begin = 0;
+    for (std::size_t i = 0; i < strings.size(); begin = ends[i++]) {
+      if (ends[i] < begin || ends[i] > bytes)
+        invalid("string ", i, " is said to be from byte ", begin, " to ", ends[i], " of ", bytes);
+    }
+    begin = 0;
+    for (std::size_t i = 0; i < strings.size(); begin = ends[i++])
+      strings[i].assign(data + begin, ends[i] - begin);
   });
 }
 

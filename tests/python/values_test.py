@@ -114,7 +114,8 @@ class ElementTypes(unittest.TestCase):
 class Strings(unittest.TestCase):
     def test_strings_of_every_kind(self):
         texts = ["", "plain", "ä € 𝄞", "with\0zero", "x" * 1000]
-        for x in (np.array(texts, object), np.array([text.encode() for text in texts], object), np.array(texts[1:3])):
+        plain = np.array(["", "a", "bc\0", "", "d" * 100, ""], object)  # of which a character is a byte
+        for x in (np.array(texts, object), np.array([text.encode() for text in texts], object), np.array(texts[1:3]), plain):
             y = run_identity(x, TensorProto.STRING, ["N"])
             self.assertEqual(y.tolist(), [text.decode() if isinstance(text, bytes) else text for text in x.tolist()])
         self.assertEqual(run_identity(np.array([[b"a", b"b"]]), TensorProto.STRING).tolist(), [["a", "b"]])

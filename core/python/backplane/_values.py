@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import functools
-from ctypes import byref, c_int64, c_uint64, c_void_p
+from ctypes import byref, c_int64, c_void_p
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -307,15 +307,25 @@ def tensor_of(array: np.ndarray, element: ElementType, name: str = "the array") 
 
 def _strings_of(array: np.ndarray, name: str = "the array") -> Value:
     value = Value.zeros(array.shape, STRING)
-    handle = value._handle
-    flat = array.reshape(-1).tolist() if array.dtype.kind in "UST" else array.reshape(-1)
-    for index, text in enumerate(flat):
-        if isinstance(text, str):
-            text = text.encode("utf-8", "surrogateescape")
-        elif not isinstance(text, bytes):
-            raise InvalidArgument(f"element {index} of {name} is {type(text).__name__}, no text: {text!r}")
-        lib.check(lib.value_set_string(handle, index, text, len(text)))
+    data, sizes = _block_of(array.reshape(-1).tolist(), name)
+    ends = np.cumsum(sizes, dtype=np.uint64)
+    lib.check(lib.value_write_strings(value._handle, 0, len(sizes), ends.ctypes.data, data, len(data)))
     return value
+
+
+def _block_of(texts: List[Any], name: str) -> Tuple[bytes, List[int]]:
+    """The bytes of all texts, side by side, and how many each has."""
+    try:
+        text = "".join(texts)
+        if text.isascii():  # a character is a byte
+            return text.encode(), list(map(len, texts))
+    except TypeError:
+        pass  # bytes, or what is no text
+    encoded = [text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text for text in texts]
+    for index, text in enumerate(encoded):
+        if not isinstance(text, bytes):
+            raise InvalidArgument(f"element {index} of {name} is {type(text).__name__}, no text: {text!r}")
+    return b"".join(encoded), list(map(len, encoded))
 
 
 _KINDS = {"b": "b", "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}  # what untyped numbers may become
@@ -511,10 +521,16 @@ def array_over(value: Value) -> np.ndarray:
 
 def _strings_from(pointer: Optional[int], shape: Tuple[int, ...]) -> np.ndarray:
     array = np.empty(shape, object)
-    flat = array.reshape(-1)
-    data, size = c_void_p(), c_uint64()
-    at_data, at_size = byref(data), byref(size)
-    for index in range(flat.size):
-        lib.check(lib.value_get_string(pointer, index, at_data, at_size))
-        flat[index] = ctypes.string_at(data.value, size.value).decode("utf-8", "surrogateescape") if size.value else ""
+    ends = np.zeros(array.size, np.uint64)
+    at_ends = ends.ctypes.data
+    lib.check(lib.value_read_strings(pointer, 0, array.size, at_ends, None, 0))
+    block = ctypes.create_string_buffer(int(ends[-1]) if array.size else 0)
+    lib.check(lib.value_read_strings(pointer, 0, array.size, at_ends, block, len(block)))
+    data, ends = block.raw, ends.tolist()
+    places = zip([0, *ends], ends)
+    if data.isascii():  # a byte is a character
+        text = data.decode("ascii")
+        array.reshape(-1)[:] = [text[begin:end] for begin, end in places]
+    else:
+        array.reshape(-1)[:] = [data[begin:end].decode("utf-8", "surrogateescape") for begin, end in places]
     return array

@@ -145,6 +145,43 @@ TEST(Values, L9TensorsOfEveryTypeAreFedAndFetched) {
   EXPECT_EQ(got.dims(), (std::vector<std::int64_t>{2, 1}));
 }
 
+TEST(Values, L9StringsAreReadAndWrittenInOneBlock) {
+  Value words = Value::strings({2, 2}, {"one", "", std::string("t\0o", 3), "three"});
+  std::vector<std::uint64_t> ends(3);
+  const auto read = [&](std::uint64_t index, std::uint64_t count, char* data, std::uint64_t bytes) {
+    detail::check(
+        backplane_value_read_strings(words.get(), index, count, ends.data(), data, bytes));
+  };
+  read(1, 3, nullptr, 0);
+  EXPECT_THAT(ends, ElementsAre(0, 3, 8));
+  std::string block(8, '?');
+  read(1, 3, block.data(), block.size());
+  EXPECT_EQ(block, std::string("t\0othree", 8));
+  EXPECT_THAT(failure_of([&] { read(1, 3, block.data(), 7); }).second, HasSubstr("room for 7"));
+  EXPECT_THAT(failure_of([&] { read(2, 3, nullptr, 0); }).second, HasSubstr("the value has 4"));
+  read(4, 0, nullptr, 0);
+
+  const auto write = [&](std::uint64_t index, const std::vector<std::uint64_t>& at,
+                         const std::string& data) {
+    detail::check(backplane_value_write_strings(words.get(), index, at.size(), at.data(),
+                                                data.data(), data.size()));
+  };
+  write(1, {2, 2}, "abc");
+  EXPECT_EQ(words.string(0), "one");
+  EXPECT_EQ(words.string(1), "ab");
+  EXPECT_EQ(words.string(2), "");
+  EXPECT_EQ(words.string(3), "three");
+  EXPECT_THAT(failure_of([&] { write(0, {1, 4}, "abc"); }).second, HasSubstr("string 1"));
+  EXPECT_THAT(failure_of([&] { write(0, {2, 1}, "abc"); }).second, HasSubstr("from byte 2 to 1"));
+  EXPECT_EQ(words.string(0), "one");  // nothing was written
+  const Value numbers = Value::tensor<float>({2});
+  EXPECT_THAT(
+      failure_of([&] {
+        detail::check(backplane_value_read_strings(numbers.get(), 0, 1, ends.data(), nullptr, 0));
+      }).second,
+      HasSubstr("no tensor of strings"));
+}
+
 TEST(Values, L9SequencesAreMadeReadFedAndFetched) {
   ::onnx::TypeProto type;
   *type.mutable_sequence_type()->mutable_elem_type() = tensor_type(ElementType::Int64);
