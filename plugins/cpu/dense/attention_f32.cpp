@@ -65,14 +65,16 @@ void AttentionF32::lay_out() {
     parts_.end += align64(static_cast<std::uint64_t>(count) * size);
   };
   const std::int64_t rows = most_rows_;
-  take(parts_.table, strip_rows_, sizeof(float*));
+  // As for whole strips: no set of shapes needs more than a larger one.
+  const std::int64_t strip = std::min(rows, kStripRows);
+  take(parts_.table, strip, sizeof(float*));
   const std::int64_t keys = std::min(kKeys, shape_.keys);
   const bool packs = few_rows_ == nullptr, widens = widening_ != nullptr;
   take(parts_.keys, packs ? key_step_ * shape_.width : 0, sizeof(float));
   take(parts_.values, packs ? value_step_ * keys : 0, sizeof(float));
   take(parts_.widened, widens ? keys * std::max(shape_.width, shape_.value_width) : 0,
        sizeof(float));
-  take(parts_.scores, strip_rows_ * key_step_, sizeof(float));
+  take(parts_.scores, strip * key_step_, sizeof(float));
   take(parts_.sums, rows * value_step_, sizeof(float));
   take(parts_.totals, rows, sizeof(float));
   take(parts_.greatest, rows, sizeof(float));

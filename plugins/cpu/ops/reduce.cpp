@@ -85,10 +85,11 @@ void log_sum_exp(const ReductionShape& shape, const T* x, T* y, const sdk::Threa
   const double ns = 20.0 * static_cast<double>(shape.depth());
   split_loop(threads, shape.kept_count * inner, ns, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const T* base = x + axes_offset(shape.kept, i / inner) + i % inner;
+      // A number, since there is nothing to point at where nothing is folded.
+      const std::int64_t base = axes_offset(shape.kept, i / inner) + i % inner;
       Real greatest = -std::numeric_limits<Real>::infinity();
       for (std::int64_t f = 0; f < shape.folded_count; ++f) {
-        const T* from = base + axes_offset(shape.folded, f);
+        const T* from = x + base + axes_offset(shape.folded, f);
         for (std::int64_t k = 0; k < row; ++k) {
           greatest = fold_one<Fold::kMax>(greatest, static_cast<Real>(from[k]));
         }
@@ -96,7 +97,7 @@ void log_sum_exp(const ReductionShape& shape, const T* x, T* y, const sdk::Threa
       const Real shift = std::isfinite(greatest) ? greatest : Real(0);
       double sum = 0;
       for (std::int64_t f = 0; f < shape.folded_count; ++f) {
-        const T* from = base + axes_offset(shape.folded, f);
+        const T* from = x + base + axes_offset(shape.folded, f);
         for (std::int64_t k = 0; k < row; ++k) {
           sum += static_cast<double>(std::exp(static_cast<Real>(from[k]) - shift));
         }

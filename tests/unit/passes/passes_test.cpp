@@ -132,6 +132,7 @@ TEST_F(Passes, LargeGraphsTakeLinearTime) {
         {"v" + std::to_string(i + 1)});
   }
   output("v" + std::to_string(kNodes));
+  options_.verify = false;  // what the passes themselves take
   const auto begin = std::chrono::steady_clock::now();
   run();
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
