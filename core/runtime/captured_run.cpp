@@ -128,7 +128,7 @@ void SegmentRun::refuse_capture(RangeCapture& capture, const Step& step, bp_stat
   if (code == BP_DEVICE_LOST) run_.fail(step, status);
   const std::string reason = take_error(status).message();
   if (code == BP_CANCELLED && run_.controls.stop.raised() != Code::Ok) return;
-  const std::string name = step.node == kNone ? step.label : run_.program.describe(step.node);
+  const std::string name = run_.describe(step);
   const bool is_over = (code == BP_CANCELLED || code == BP_OUT_OF_MEMORY) && capture.forgives();
   if (!is_over) capture.refuse(name + ": " + reason);
   if (const Logger* const logger = run_.program.context().logger)

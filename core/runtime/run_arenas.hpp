@@ -17,7 +17,6 @@ class RunArenas {
  public:
   /// From `pool`, which outlives it; null: from a pool of its own.
   RunArenas(const Program& program, ArenaPool* pool);
-  ~RunArenas() { give(); }
   RunArenas(const RunArenas&) = delete;
   RunArenas& operator=(const RunArenas&) = delete;
 

@@ -36,6 +36,10 @@ const RuntimeValue& RunState::incoming(const LiveValue& live, const RunValues& f
   return *feeds[static_cast<std::size_t>(fed - program.feeds().begin())];
 }
 
+std::string RunState::describe(const Step& step) const {
+  return step.node == kNone ? step.label : program.describe(step.node);
+}
+
 void RunState::give_up() {
   streams.drain();
   for (const auto& view : held) view->set_broken();
@@ -46,7 +50,7 @@ void RunState::fail(const Step& step, bp_status* status) {
   // Kernels are told that they are to end, and not why.
   if (error.code() == Code::Cancelled && controls.stop.raised() == Code::Timeout)
     error = controls.stop.error(Code::Timeout);
-  error = within_run(error.within(step.node == kNone ? step.label : program.describe(step.node)));
+  error = within_run(error.within(describe(step)));
   if (step.device >= 0) error = error.within(devices.at(step.device).label());
   give_up();
   if (error.code() == Code::DeviceLost && step.device >= 0)

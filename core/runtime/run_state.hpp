@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/plan/program.hpp"
@@ -23,6 +24,8 @@ struct RunState {
 
   /// Where a value that a segment needs lies: an earlier segment left it, or it is a feed.
   const RuntimeValue& incoming(const LiveValue& live, const RunValues& feeds) const;
+  /// The step, for errors: its node, or what it copies.
+  std::string describe(const Step& step) const;
   /// Waits for all streams; views are of no more use.
   void give_up();
   /// The same, and throws `status`, which it takes, as the error of a step.

@@ -19,8 +19,6 @@ namespace backplane::core {
 class RunStreams {
  public:
   explicit RunStreams(const DeviceSet& devices);
-  /// Waits for what is on them.
-  ~RunStreams() { drain(); }
   RunStreams(const RunStreams&) = delete;
   RunStreams& operator=(const RunStreams&) = delete;
 

@@ -34,6 +34,11 @@ struct Activation {
   float hi() const { return kind == kClamp ? beta : std::numeric_limits<float>::infinity(); }
   /// Whether nothing remains to be done after clamping.
   bool in_registers() const { return kind == kClamp; }
+  /// Whether it is anything but y = x.
+  bool changes() const {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    return !in_registers() || lo() > -kInfinity || hi() < kInfinity;
+  }
 };
 
 /// The activation as a text that an attribute can hold, and back. Throws sdk::Error for an unknown one.

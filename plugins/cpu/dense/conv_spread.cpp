@@ -1,7 +1,6 @@
 #include "plugins/cpu/dense/conv_spread.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "plugins/cpu/kernels/parallel.hpp"
 #include "plugins/cpu/rounding.hpp"
@@ -164,8 +163,7 @@ void SpreadConv::run(const ConvArgs& args, char* workspace, const sdk::Threads& 
                 [&](std::int64_t line) { add_line(args, part, line); });
     }
   }
-  if (activation_.in_registers() && activation_.lo() == -HUGE_VALF && activation_.hi() == HUGE_VALF)
-    return;
+  if (!activation_.changes()) return;
   each_line(0, shape_.batch * image_lines, line_ns, [&](std::int64_t line) {
     activations_->apply(activation_, line_of(args, line), args.y_strides.width, width, columns);
   });

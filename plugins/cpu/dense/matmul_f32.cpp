@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <memory>
 
 #include "plugins/cpu/dense/attention_rows.hpp"
@@ -193,8 +192,7 @@ void MatMulF32::finish_few_rows(const MatMulArgs& args, int64_t residual, int64_
   if (args.residual != nullptr)
     kernels.add({}, y, stride, args.residual + residual + column, shape_.columns, y, stride,
                 rows.rows, rows.columns);
-  if (!activation_.in_registers() || activation_.lo() > -HUGE_VALF || activation_.hi() < HUGE_VALF)
-    kernels.apply(activation_, y, stride, rows.rows, rows.columns);
+  if (activation_.changes()) kernels.apply(activation_, y, stride, rows.rows, rows.columns);
 }
 
 void MatMulF32::run(const MatMulArgs& args, void* workspace, const sdk::Threads& threads) const {

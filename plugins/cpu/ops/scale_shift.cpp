@@ -3,7 +3,6 @@
 // backplane.cpu::Add: y = activation(a + b), equal dims.
 // backplane.cpu::Gelu: y = x * (1 + erf(x / sqrt(2))) / 2.
 #include <algorithm>
-#include <cmath>
 
 #include "plugins/cpu/dense/activation_attributes.hpp"
 #include "plugins/cpu/device.hpp"
@@ -102,8 +101,6 @@ class ScaleShift {
       const auto* scale = ctx.input(1).data<float>();
       const auto* shift = ctx.input(2).data<float>();
       const int64_t parts = (inner + kPart - 1) / kPart;
-      const bool changes =
-          !activation.in_registers() || activation.lo() > -HUGE_VALF || activation.hi() < HUGE_VALF;
       const auto count = static_cast<uint64_t>(ctx.output(0).size() / inner * parts);
       const uint64_t grain = kGrainFloats / static_cast<uint64_t>(std::min(inner, kPart)) + 1;
       ctx.threads().parallel_for(count, grain, [&](uint64_t begin, uint64_t end, uint32_t) {
@@ -111,7 +108,7 @@ class ScaleShift {
           const int64_t plane = i / parts, first = i % parts * kPart;
           const int64_t at = plane * inner + first, n = std::min(kPart, inner - first);
           loops->affine(x + at, y + at, n, scale[plane % channels], shift[plane % channels]);
-          if (changes) kernels->apply(activation, y + at, n, 1, n);
+          if (activation.changes()) kernels->apply(activation, y + at, n, 1, n);
         }
       });
     }
