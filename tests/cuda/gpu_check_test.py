@@ -647,6 +647,37 @@ class GpuCheck(GpuCheckTest):
         self.assertIn("Softmax.C/cuda: ", rows[1][1])
         self.assertIn("got 1, wanted 2", rows[1][1])
 
+    def test_suites_of_no_device_are_no_rows_and_that_nothing_ran_is_a_failure(self):
+        found = page.Results(self.folder / "results", ["operators"]).begin("operators")
+        found.section("Operators", ["suite", "result", ""])
+        made = subprocess.CompletedProcess([], 0, "[  PASSED  ] 0 tests.\n", "")
+        self.assertFalse(checks.add_operator_tests(found, "ops_rewrite", made))
+        self.assertEqual((found.found["sections"][0]["rows"], found.found["failures"]), ([], 0))
+        tests = self.stand_in().tree / "tests"
+        tests.mkdir()
+        (tests / "ops_rewrite").write_text("#!/bin/sh\necho '[  PASSED  ] 0 tests.'\n")
+        (tests / "ops_rewrite").chmod(0o755)
+        code, text = self.run_phases("operators")
+        self.assertEqual(code, 1)
+        self.assertIn("| tests/ops | no test ran on cuda | **failed** |", text)
+
+    def test_a_custom_operator_of_another_library_is_compared_with_its_formula(self):
+        with unittest.mock.patch.object(phases.Work, "why_no_peer", lambda _: "PyTorch is not installed (torch)"):
+            code, text = self.run_phases("guests")
+        self.assertEqual(code, 0, text)
+        rows = [cells for size in ("3 x 257", "1 x 1", "64 x 4096") for cells in self.cells(text, size)]
+        self.assertEqual([cells[-1] for cells in rows], ["passed"] * 3, text)
+        self.assertIn("not run: PyTorch is not installed (torch)", text)
+
+        def wrong(x):
+            return networks_gated_of(x) * 1.01
+
+        networks_gated_of = networks.gated_of
+        with unittest.mock.patch.object(phases.Work, "why_no_peer", lambda _: ""), \
+                unittest.mock.patch.object(networks, "gated_of", wrong):
+            code, text = self.run_phases("guests")
+        self.assertEqual((code, text.count("**failed**")), (1, 3), text)
+
     def test_of_operator_tests_that_did_not_end_it_is_known_how_far_they_came(self):
         log = ("[ RUN      ] Softmax.A/cuda\n[       OK ] Softmax.A/cuda (3 ms)\n[ RUN      ] Softmax.B/cuda\n")
         for code, said in ((124, "1 passed, 0 failed, 0 refused with a reason; it was in Softmax.B/cuda, when the time was over"),

@@ -210,6 +210,22 @@ def gather(path, rows=10):
     return net
 
 
+def gated(path, rows, width):
+    """A custom operator between nodes of ONNX's: the output is a product of its input and a sigmoid, doubled."""
+    net = Network(np.float32)
+    x = net.input("x", (rows, width))
+    gate = net.node("Neg", [x], (rows, width))
+    y = net.node("GatedSilu", [x, gate], (rows, width), domain="backplane.examples")
+    net.save(path, net.node("Add", [y, y], (rows, width)))
+    return net
+
+
+def gated_of(x):
+    """What `gated` computes, in doubles."""
+    x = x.astype(np.float64)
+    return -2 * x * x / (1 + np.exp(x))
+
+
 def product(path, size=8192, dtype=np.float32):
     """One large product: the limit that networks are measured against."""
     net = Network(dtype)

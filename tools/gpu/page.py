@@ -63,7 +63,8 @@ class Results:
     """A folder with a file for each phase that ran; and the page, written anew with every row, where a file for it is
     given. `device` is the one of this call: earlier ones may have had another."""
 
-    def __init__(self, folder, names, report=None, head=(), device=""):
+    def __init__(self, folder, names, report=None, head=(), device="", tree=None):
+        self.tree = tree  # where its files are said to lie is of no use to readers elsewhere
         self.folder, self.names, self.report, self.head, self.device = pathlib.Path(folder), names, report, head, device
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -118,7 +119,8 @@ class Results:
                           f"{found['phase']}.json."]
             if found["state"] != "done":
                 lines += ["", f"Phase {found['phase']}: {found['state']}. What stands above is what there was until then."]
-        return "\n".join(lines) + "\n"
+        text = "\n".join(lines) + "\n"
+        return text if self.tree is None else text.replace(f"{self.tree}/", "")
 
 
 def row_text(cells):

@@ -14,6 +14,7 @@ import traceback
 
 import checks
 import figures
+import guests
 import kernels
 from page import Results
 from programs import DeviceGone, OutOfTime
@@ -24,10 +25,10 @@ PHASES = {
     "limits": (figures.limits, 60), "first": (checks.first, 150), "networks": (figures.benchmark, 300),
     "models": (checks.whole_models, 180), "kernels": (kernels.kernels, 170), "operators": (checks.operators, 300),
     "networks_float32": (figures.benchmark_float32, 420), "decoding": (figures.decoding, 60), "overhead": (figures.overhead, 120),
-    "placements": (checks.random_placements, 120), "faults": (checks.faults, 120), "overlap": (figures.overlap, 60),
-    "fixed": (figures.fixed_models, 180), "sanitizer": (checks.sanitizer, 240),
+    "guests": (guests.guests, 90), "placements": (checks.random_placements, 120), "faults": (checks.faults, 120),
+    "overlap": (figures.overlap, 60), "fixed": (figures.fixed_models, 180), "sanitizer": (checks.sanitizer, 240),
 }
-NEED_PEER = {"networks", "networks_float32"}
+NEED_PEER = {"networks", "networks_float32", "guests"}
 # A phase that has less is not begun: it would take the place of what an earlier call has found of it.
 LEAST_S = 15
 LEAST_OF = {"operators": 120}
@@ -158,7 +159,7 @@ def run_each(program, report, quick, names, folder, limit, end, rest):
     command = " ".join(["gpu_check run", *(["--quick"] if quick else []), *(["--rest"] if rest else []),
                         *(f"--phase {name}" for name in names)])
     device = device_name(program)
-    results = Results(folder, list(PHASES), report, head_of(program, command, device), device)
+    results = Results(folder, list(PHASES), report, head_of(program, command, device), device, program.tree.resolve())
     wanted = [name for name in names or PHASES if not (rest and results.is_done(name))]
     if program.missing:
         results.head += ["", f"The provider has no device, so that only {', '.join(WITHOUT_PROVIDER)} could run: {program.missing}"]
