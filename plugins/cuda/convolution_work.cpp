@@ -20,17 +20,19 @@ std::unique_ptr<ConvolutionWork> ConvolutionWork::find(Device& device, const std
     why = any.why;
     return nullptr;
   }
-  return std::make_unique<ConvolutionWork>(label, form, places, aligned.plan, any.plan);
+  return std::make_unique<ConvolutionWork>(label, form, places, aligned.plan, any.plan, aligned.ns);
 }
 
 ConvolutionWork::ConvolutionWork(std::string label, const Convolution& form,
-                                 const ConvolutionPlaces& places, Plan aligned, Plan any)
+                                 const ConvolutionPlaces& places, Plan aligned, Plan any,
+                                 std::uint64_t ns)
     : label_(std::move(label)),
       has_bias_(form.has_bias),
       has_addend_(form.has_addend),
       places_(places),
       aligned_(std::move(aligned)),
-      any_(std::move(any)) {}
+      any_(std::move(any)),
+      ns_(ns) {}
 
 std::uint64_t ConvolutionWork::workspace_bytes() const {
   return std::max(aligned_->workspace_bytes(), any_->workspace_bytes());

@@ -39,6 +39,7 @@ struct DeviceTraits {
   std::array<std::uint8_t, 16> uuid{};
   int major = 0, minor = 0;  ///< compute capability
   std::uint64_t memory_bytes = 0;
+  double memory_bytes_per_ns = 0;  ///< what its memory moves at most; 0: unknown
   std::size_t max_group_items = 1024;
   int multiprocessors = 1;
   bool has_pools = false;          ///< stream-ordered allocation

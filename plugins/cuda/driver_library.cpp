@@ -584,6 +584,9 @@ class LibraryDriver final : public Driver {
     std::size_t bytes = 0;
     CUDA_CALL(cuDeviceTotalMem, &bytes, device);
     traits.memory_bytes = bytes;
+    // Kilohertz of two transfers a clock, and bits of one.
+    traits.memory_bytes_per_ns = 2e-6 * attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
+                                 attribute(device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
     traits.max_group_items =
         static_cast<std::size_t>(attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
     traits.multiprocessors = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);

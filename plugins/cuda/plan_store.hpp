@@ -1,6 +1,7 @@
 // Plans or algorithms of a library's, chosen once for each form.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -51,6 +52,7 @@ template <class Prepared>
 struct FoundPlan {
   std::shared_ptr<const Prepared> plan;
   std::string why;
+  std::uint64_t ns = 0;  ///< what it took when it was compared with others; 0: it was not
 };
 
 /// Plans, shared by the nodes that have the same form. On disk they are kept by library, device and form: the
@@ -117,10 +119,18 @@ class PlanStore {
     return plan;
   }
 
+  std::uint64_t read_ns(const std::string& key) {
+    const std::string text = cache_.read(key + kTimeMark).value_or("");
+    std::uint64_t ns = 0;
+    std::from_chars(text.data(), text.data() + text.size(), ns);
+    return ns;
+  }
+
   Found make(const Form& form, const std::string& key, Trials* trials, bool is_by_time) {
     const std::string fastest_key = key + kFastestMark;
     if (is_by_time) {
-      if (std::shared_ptr<const Prepared> plan = read(form, fastest_key)) return {plan, ""};
+      if (std::shared_ptr<const Prepared> plan = read(form, fastest_key))
+        return {plan, "", read_ns(fastest_key)};
     }
     const bool compares = is_by_time && trials->may_compare();
     if (!compares) {
@@ -145,9 +155,13 @@ class PlanStore {
                                  ", fail when they are run, the last: ", comparison.failure())};
     const std::string kept = offered[*best]->kept();
     const bool is_fastest = compares && comparison.is_settled();
+    const std::uint64_t ns = is_fastest ? comparison.best_ns() : 0;
     if (!kept.empty()) cache_.write(is_fastest ? fastest_key : key, kept);
-    return {std::move(offered[*best]), ""};
+    if (!kept.empty() && ns > 0) cache_.write(fastest_key + kTimeMark, std::to_string(ns));
+    return {std::move(offered[*best]), "", ns};
   }
+
+  static constexpr char kTimeMark[] = "\nits nanoseconds";
 
   Library* library_;
   Trials* trials_;

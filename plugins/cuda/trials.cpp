@@ -208,6 +208,15 @@ std::optional<std::size_t> Comparison::best() const {
   return is_faster ? fastest_->index : first_->index;
 }
 
+std::uint64_t Comparison::best_ns() const {
+  // What ran once also waited for what a library does for its first run.
+  const std::optional<std::size_t> index = timed_count_ > 1 ? best() : std::nullopt;
+  for (const std::optional<Timed>& timed : {fastest_, first_}) {
+    if (index && timed && timed->index == *index) return timed->ns;
+  }
+  return 0;
+}
+
 /// Whether there is somewhere to run; else the first way stays.
 bool Comparison::reach_ground() {
   if (trials_ == nullptr) return false;

@@ -77,6 +77,8 @@ class Comparison {
   void settle();
   /// By the order in which they were added. None: nothing was added, or all failed.
   std::optional<std::size_t> best() const;
+  /// What the best one took; 0 where it was not compared with another.
+  std::uint64_t best_ns() const;
   /// Whether a later comparison would find nothing new: not where there was no memory or time to begin.
   bool is_settled() const { return is_settled_; }
   /// Why the last one that failed did.

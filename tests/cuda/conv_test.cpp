@@ -194,6 +194,25 @@ TEST_F(FusedConvTest, IsAConvolutionAndAKernelWhereItHasNone) {
   EXPECT_EQ(run->kernel().variant(), "cudnn, then pointwise");
 }
 
+TEST_F(FusedConvTest, OfFewChannelsIsDoneApartWhereThatIsFaster) {
+  constexpr std::uint64_t kConvolution = 100'000, kKernel = 10'000;
+  stand_in().has_own_clock = true;
+  stand_in().ways = {{kConvolution, 0, ""}, {2 * kConvolution, 0, ""}};
+  const auto variant = [this](std::uint64_t fused_takes_ns, double bytes_per_ns) {
+    stand_in().fused_takes_ns = fused_takes_ns;
+    stand_in().devices = {stand_in_device()};
+    stand_in().devices[0].memory_bytes_per_ns = bytes_per_ns;
+    const OpenDevice device = open();
+    return prepare(device)->kernel().variant();
+  };
+  EXPECT_EQ(variant(kKernel, 1000), "cudnn, then pointwise");
+  EXPECT_EQ(variant(kKernel / 10, 1000), "cudnn, fused") << "a launch takes longer";
+  EXPECT_EQ(variant(kKernel, 0.01), "cudnn, fused") << "so does to go over the memory once more";
+  EXPECT_EQ(variant(kKernel, 0), "cudnn, fused") << "it is not known how long that takes";
+  stand_in().ways.pop_back();
+  EXPECT_EQ(variant(kKernel, 1000), "cudnn, fused") << "nothing was compared";
+}
+
 TEST_F(FusedConvTest, IsRefusedWithItsFormWhereThereIsNoPlanAtAll) {
   stand_in().plans = [](const Convolution&) { return false; };
   const OpenDevice device = open();

@@ -12,6 +12,7 @@ from program import node, value  # noqa: E402
 sys.path.insert(0, str(program.SOURCE / "tools/gpu"))
 import networks  # noqa: E402
 import numpy as np  # noqa: E402
+import onnx  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from random_networks import RandomNetwork  # noqa: E402
 
@@ -52,6 +53,15 @@ class Formats(program.ProgramTest):
         return [name for name in made["order"] if name.split("_")[0] in ("Reformat", "Cast")]
 
 
+    def filled(self, path, precision):
+        """How many channels images get that have fewer."""
+        made = self.folder / "made.onnx"
+        made.unlink(missing_ok=True)
+        self.succeed("inspect", path, *DEVICE, "--set", f"precision={precision}", "--set", f"optimized_model_path={made}")
+        return [attribute.i for each in onnx.load(made).graph.node if each.op_type == "Reformat"
+                for attribute in each.attribute if attribute.name == "channels"]
+
+
 class Networks(Formats):
     def test_a_residual_network_has_edges_at_its_ends_alone(self):
         path = self.folder / "residual.onnx"
@@ -65,6 +75,36 @@ class Networks(Formats):
         self.assertEqual(len(self.edges(path, "fp16", "--set", "provider.cuda.layout=channels_first")), 2)
         self.check(path, {"x": x}, "fp16")
         self.check(path, {"x": x}, "tf32")
+
+    def test_images_of_few_channels_are_filled_up_where_they_are_brought_into_another_form_anyway(self):
+        random = np.random.default_rng(8)
+        for shape, kernel in (((2, 3, 9, 7), (3, 2)), ((1, 1, 33), (5,)), ((1, 2, 3, 4, 5), (2, 1, 3)), ((3, 7, 5, 5), (3, 3)),
+                              ((0, 3, 9, 7), (3, 2))):
+            weights = {"w": (4, shape[1], *kernel), "one": (2, shape[1], *(1 for _ in kernel)), "row": (4,)}
+            constants = [numpy_helper.from_array(random.standard_normal(dims).astype(np.float32) / 3, name)
+                         for name, dims in weights.items()]
+            # The second has no window, so that its image is as the model's; the third reads what the first wrote.
+            nodes = [node("Conv", ["x", "w", "row"], ["a"], name="few"), node("Relu", ["a"], ["y"]),
+                     node("Conv", ["x", "one"], ["z"], name="pixels")]
+            out = (shape[0], 4, *(size - taps + 1 for size, taps in zip(shape[2:], kernel)))
+            path = self.save(program.model(nodes, [value("x", shape=shape)],
+                                           [value("y", shape=out), value("z", shape=(shape[0], 2, *shape[2:]))], constants))
+            for precision in ("fp16", "bf16", "tf32"):
+                with self.subTest(shape=shape, precision=precision):
+                    wanted = 4 if shape[1] < 4 else 8 if precision != "tf32" else None
+                    self.assertEqual(self.filled(path, precision), [wanted] if wanted else [])
+                    self.check(path, {"x": random.standard_normal(shape).astype(np.float32)}, precision)
+            self.assertEqual(self.edges(path, "fp32"), [])
+
+    def test_groups_and_images_that_lie_channels_last_are_not_filled_up(self):
+        random = np.random.default_rng(9)
+        constants = [numpy_helper.from_array(random.standard_normal(dims).astype(np.float32) / 3, name)
+                     for name, dims in {"w": (4, 2, 3, 3), "v": (6, 4, 3, 3), "u": (3, 6, 3, 3)}.items()]
+        nodes = [node("Conv", ["x", "w"], ["a"], group=2), node("Conv", ["a", "v"], ["b"]), node("Conv", ["b", "u"], ["y"])]
+        path = self.save(program.model(nodes, [value("x", shape=(1, 4, 9, 9))], [value("y", shape=(1, 3, 3, 3))], constants))
+        for precision in ("fp16", "tf32"):
+            self.assertEqual(self.filled(path, precision), [])
+            self.check(path, {"x": random.standard_normal((1, 4, 9, 9)).astype(np.float32)}, precision)
 
     def test_a_network_that_scales_up_again_has_edges_at_its_ends_alone(self):
         random = np.random.default_rng(5)

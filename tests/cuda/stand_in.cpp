@@ -478,7 +478,9 @@ class StandInConvolution final : public PreparedConvolution {
  private:
   void put_on(StreamHandle stream, const ConvolutionAddresses& at) const override {
     stand_in().note("convolution");
-    begin_way(stream, "convolution", number_, way());
+    StandInWay taken = way();
+    if (form_.is_fused()) taken.takes_ns += stand_in().fused_takes_ns;
+    begin_way(stream, "convolution", number_, taken);
     for (const Address address : {at.x, at.w, at.bias, at.addend, at.y}) {
       if (address % form_.alignment != 0) throw std::logic_error("an address is not aligned");
     }
@@ -635,6 +637,7 @@ DeviceTraits stand_in_device(int major, int minor) {
   traits.major = major;
   traits.minor = minor;
   traits.memory_bytes = 1ull << 30;
+  traits.memory_bytes_per_ns = 1000;
   traits.multiprocessors = 4;
   traits.has_pools = traits.has_stream_values = true;
   return traits;

@@ -77,7 +77,8 @@ struct StandInState {
   std::function<bool(const Convolution&)> plans;  ///< whether it has a plan; unset: always
   std::uint64_t convolution_workspace = 0;
   std::vector<StandInWay> ways{StandInWay()};  ///< plans that it has for each, of attention too
-  std::vector<Convolution> convolutions;       ///< that were planned
+  std::uint64_t fused_takes_ns = 0;  ///< what a convolution takes more where something is fused
+  std::vector<Convolution> convolutions;  ///< that were planned
 
   // The library of attention; it is there where that of convolutions is.
   std::function<bool(const Attention&)> attends;  ///< whether it has a plan; unset: always

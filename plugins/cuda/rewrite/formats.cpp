@@ -269,8 +269,31 @@ void FormatPass::read(DraftNode& node) {
   node.is_added = true;
 }
 
+/// cuDNN's kernels for the first layer of a network read pixels of four channels, others those of 16 bytes: an image of fewer, which
+/// has to be brought into another form anyway, is filled up with zeros, and so are the weights. 0: it is not.
+std::int64_t FormatPass::wanted_channels(const FormatRule& rule, const DraftNode& node,
+                                         const Form& form) const {
+  if (rule.layout != Layout::kConvolution || !form.is_last || node.is("ConvTranspose") ||
+      node.get_int("group", 1) != 1)
+    return 0;
+  constexpr std::int64_t kFirstLayer = 4, kPixelBytes = 16;
+  const std::string &x = node.inputs[0], &w = node.inputs[1];
+  const std::int64_t wanted =
+      forms_.dim(w, 1) <= kFirstLayer ? kFirstLayer : kPixelBytes / sdk::element_bytes(form.type);
+  const int rank = forms_.rank(w);
+  std::int64_t taps = 1;
+  for (int axis = 2; axis < rank; ++axis) taps *= forms_.dim(w, static_cast<std::size_t>(axis));
+  const bool is_few = forms_.is_constant(w) && forms_.dim(w, 1) > 0 && forms_.dim(w, 1) < wanted;
+  const bool has_cores =
+      is_half(form.type) || (form.type == DataType::Float && !node.replaces.empty() &&
+                             precision_.of(node.replaces.front()) == Precision::kTf32);
+  const bool is_to_move = !forms_.is_constant(x) && !forms_.made(x).is_last;
+  return is_few && taps > 1 && has_cores && is_to_move ? wanted : 0;
+}
+
 void FormatPass::move(const FormatRule& rule, DraftNode& node, const Form& form) {
   const int rank = forms_.rank(node.outputs[0]);
+  const std::int64_t channels = wanted_channels(rule, node, form);
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     std::string& value = node.inputs[i];
     if (value.empty()) continue;
@@ -281,7 +304,7 @@ void FormatPass::move(const FormatRule& rule, DraftNode& node, const Form& form)
     const bool is_row = rule.layout == Layout::kConvolution && i == 2;
     const bool is_last = form.is_last && !is_row && !forms_.is_scalar(value);
     const DataType own = forms_.plain(value).type;
-    const Form wanted{own == DataType::Float ? form.type : own, is_last};
+    const Form wanted{own == DataType::Float ? form.type : own, is_last, i < 2 ? channels : 0};
     value = forms_.is_constant(value) && rule.layout == Layout::kElements && is_last
                 ? forms_.get_constant(value, wanted, rank)
                 : forms_.get(value, wanted);

@@ -2,6 +2,7 @@
 // it: the nodes read and write such values, and others are made at the edges alone.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "plugins/cuda/precision.hpp"
@@ -27,6 +28,8 @@ class FormatPass {
   void convert(DraftNode& node);
   bool is_value(const FormatRule& rule, const DraftNode& node, std::size_t index) const;
   sdk::DataType half_of(const DraftNode& node) const;
+  std::int64_t wanted_channels(const FormatRule& rule, const DraftNode& node,
+                               const Form& form) const;
   Form wanted_form(const FormatRule& rule, const DraftNode& node) const;
   sdk::DataType wanted_type(const FormatRule& rule, const DraftNode& node) const;
   bool wants_last(const FormatRule& rule, const DraftNode& node, sdk::DataType type) const;

@@ -34,6 +34,14 @@ struct Packing {
   Dims dims;   ///< of the source, ones in front to the rank that is wanted
   Dims order;  ///< empty: the same
   DataType from, to;
+  std::int64_t fill = 0;  ///< so many zeros behind each line of the target
+
+  /// Of the target.
+  Dims made() const {
+    Dims all = order.empty() ? dims : ordered(dims, order);
+    if (fill > 0) all.back() += fill;
+    return all;
+  }
 
   void operator()(const sdk::PackContext& ctx) const {
     const auto bytes = static_cast<std::size_t>(sdk::element_bytes(from));
@@ -51,6 +59,11 @@ struct Packing {
       for (std::size_t axis = at.size(); axis-- > 0;) {
         place += steps[axis];
         if (++at[axis] < to_dims[axis]) break;
+        if (axis + 1 == at.size()) {
+          const std::size_t filled = static_cast<std::size_t>(fill * sdk::element_bytes(to));
+          std::memset(target, 0, filled);
+          target += filled;
+        }
         place -= steps[axis] * to_dims[axis];
         at[axis] = 0;
       }
@@ -121,6 +134,11 @@ bool ValueForms::is_scalar(const std::string& value) const {
          std::all_of(all.begin(), all.end(), [](std::int64_t dim) { return dim == 1; });
 }
 
+std::int64_t ValueForms::dim(const std::string& value, std::size_t axis) const {
+  const Dims all = dims(value);
+  return axis < all.size() ? all[axis] : -1;
+}
+
 bool ValueForms::is_output(const std::string& value) const {
   const sdk::ValueInfo info = graph_.value(value.c_str());
   return info && info.is_output();
@@ -176,6 +194,7 @@ std::string ValueForms::fresh(const std::string& value, const Form& form, const 
   std::string base = value;
   if (form.type != from.type) base += sdk::message("/", sdk::type_name(form.type));
   if (form.is_last) base += "/channels_last";
+  if (form.channels > 0) base += sdk::message("/", form.channels, "_channels");
   std::string name = base;
   for (int i = 1; graph_.value(name.c_str()) || !names_.insert(name).second; ++i)
     name = sdk::message(base, "_", i);
@@ -195,6 +214,7 @@ std::string ValueForms::get(const std::string& value, const Form& form) {
   if (form.type != held.form.type) draft.attribute("to", static_cast<std::int64_t>(form.type));
   if (form.is_last != held.form.is_last)
     draft.attribute("perm", order_to(form.is_last, rank(value)));
+  if (form.channels > 0) draft.attribute("channels", form.channels);
   draft.add();
   return name;
 }
@@ -207,12 +227,13 @@ std::string ValueForms::get_constant(const std::string& value, const Form& form,
   if (!name.empty()) return name;
   name = fresh(value, form, from);
   padded.insert(padded.begin(), static_cast<std::size_t>(rank) - padded.size(), 1);
-  const Packing packing{padded, form.is_last ? order_to(true, rank) : Dims(), from.type, form.type};
-  host_.lazy_constant(name, form.type, form.is_last ? ordered(padded, packing.order) : padded,
-                      {value},
-                      sdk::message("stored as ", sdk::type_name(form.type),
-                                   form.is_last ? ", channels last " : " ", rank),
-                      packing);
+  Packing packing{padded, form.is_last ? order_to(true, rank) : Dims(), from.type, form.type};
+  if (form.channels > 0) packing.fill = form.channels - padded[1];
+  host_.lazy_constant(
+      name, form.type, packing.made(), {value},
+      sdk::message("stored as ", sdk::type_name(form.type), form.is_last ? ", channels last " : " ",
+                   rank, ' ', form.channels),
+      packing);
   return name;
 }
 

@@ -1,6 +1,7 @@
 // In which forms each value of a graph is there, and the nodes and constants that bring it into another one.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -10,18 +11,14 @@
 
 namespace backplane::cuda {
 
-/// How a value is stored: its element type, and whether an image [batch, channels, spatial ...] lies as
-/// [batch, spatial ..., channels].
+/// How a value is stored: its element type, whether an image [batch, channels, spatial ...] lies as
+/// [batch, spatial ..., channels], and how many channels it then has, the further ones of zeros; 0: its own.
 struct Form {
   sdk::DataType type = sdk::DataType::None;
   bool is_last = false;
+  std::int64_t channels = 0;
 
-  bool operator==(const Form& other) const {
-    return type == other.type && is_last == other.is_last;
-  }
-  bool operator<(const Form& other) const {
-    return type != other.type ? type < other.type : is_last < other.is_last;
-  }
+  auto operator<=>(const Form& other) const = default;
 };
 
 /// The axes of an image in the other layout, each by its place in this one: the perm of a Transpose.
@@ -47,6 +44,8 @@ class ValueForms {
   bool is_output(const std::string& value) const;
   /// The elements of a constant of integers; none where it is not one of the graph's.
   sdk::Dims ints(const std::string& value) const;
+  /// The size of an axis; -1: unknown.
+  std::int64_t dim(const std::string& value, std::size_t axis) const;
   /// How many elements a constant of the graph's has; -1 for other values.
   std::int64_t constant_size(const std::string& value) const;
   /// A constant of one or several runs of numbers, one for each axis of an image of this rank, with each run in the order

@@ -5,15 +5,19 @@
 #include "op_table.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/device_ops/types.hpp"
+#include "plugins/common/device_ops/walk.hpp"
 
 namespace backplane::device_ops {
 namespace {
 
-/// "to": the element type, or the input's; "perm": as Transpose has it, or none.
+/// "to": the element type, or the input's; "perm": as Transpose has it, or none. "channels": an image [batch, channels, spatial ...]
+/// becomes [batch, spatial ..., channels], with so many of them, the further ones zeros.
 class Reformat {
  public:
   Reformat(const Device&, const sdk::Node& node)
-      : to_(static_cast<DataType>(node.get_int("to", BP_NONE))), order_(node.get_ints("perm")) {}
+      : to_(static_cast<DataType>(node.get_int("to", BP_NONE))),
+        order_(node.get_ints("perm")),
+        channels_(node.get_int("channels", 0)) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
@@ -22,6 +26,7 @@ class Reformat {
     if (to != x.type() && !(is_float(to) && is_float(x.type())))
       sdk::unsupported("a value of ", sdk::type_name(x.type()), " is not stored as ",
                        sdk::type_name(to));
+    if (channels_ > 0) return fill_channels(ctx, work, to);
     Dims order = order_;
     for (std::size_t axis = 0; order_.empty() && axis < rank; ++axis)
       order.push_back(static_cast<std::int64_t>(axis));
@@ -56,8 +61,42 @@ class Reformat {
   }
 
  private:
+  /// An item for each pixel, whose channels are written at once.
+  void fill_channels(sdk::PrepareContext& ctx, Work& work, DataType to) const {
+    const sdk::Tensor x = ctx.input(0);
+    Dims dims(x.dims().begin(), x.dims().end());
+    const std::int64_t pixel_bytes = channels_ * sdk::element_bytes(to);
+    if (dims.size() < 3 || dims[1] > channels_ ||
+        (pixel_bytes != common::kWidestBytes && pixel_bytes != common::kWidestBytes / 2))
+      sdk::invalid("an image of dims ", to_string(x.dims()), " with ", channels_, " channels");
+    const std::int64_t batch = dims[0], own = dims[1];
+    dims.erase(dims.begin() + 1);
+    const std::int64_t pixels = sdk::element_count(DimsView(dims.data() + 1, dims.size() - 1));
+    dims.push_back(channels_);
+    ctx.set_output(0, to, dims);
+    ctx.set_variant(sdk::message(to == x.type() ? "" : "cast, ", "transpose, ", own, " of ",
+                                 channels_, " channels"));
+    if (sdk::element_count(dims) == 0) return;
+    const char *const from_code = type_code(x.type()), *const to_code = type_code(to);
+    const common::NeighbourText pixel(to_code, channels_);
+    Walk walk(Dims{batch, pixels});
+    walk.in("x", input(0), x.type()).out("y", output(0), to).number("pixels", pixels);
+    walk.functions = common::kNeighbourWords;
+    walk.body = sdk::message(
+        "  x += i1 * ", own, " * pixels + i0;\n  y += (i1 * pixels + i0) * ", channels_,
+        ";\n  STORAGE(", to_code, ") made[", channels_, "];\n  UNROLL for (int c = 0; c < ",
+        channels_, "; ++c) made[c] = 0;\n  UNROLL for (int c = 0; c < ", own,
+        "; ++c) {\n    VALUE(", from_code, ") v0 = LOAD(", from_code,
+        ", x, c * pixels);\n    STORE(", to_code, ", made, c, ",
+        to == x.type() ? "v0" : finite_text(to), ");\n  }\n  if (IS_AT(y, ", pixel.total(),
+        ")) {\n", pixel.write("y", "made"), "  } else {\n    UNROLL for (int c = 0; c < ",
+        channels_, "; ++c) y[c] = made[c];\n  }\n");
+    walk.name("pixels").add_to(work);
+  }
+
   DataType to_;
   Dims order_;
+  std::int64_t channels_;
 };
 
 }  // namespace
