@@ -120,7 +120,7 @@ class GpuCheckTest(program.ProgramTest):
         return code, report.read_text()
 
     @staticmethod
-    def as_it_is(source, target):
+    def as_it_is(source, target, last):
         shutil.copy(source, target)
         return "x", [2, 8]
 

@@ -718,13 +718,36 @@ class GpuCheck(GpuCheckTest):
         model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", kinds[:2], kinds[2:], [dims]),
                                        opset_imports=[onnx.helper.make_opsetid("", 9)], ir_version=3)
         onnx.save(model, self.folder / "constant.onnx")
-        found = random_weights.randomize(self.folder / "constant.onnx", self.folder / "random.onnx")
+        found = random_weights.randomize(self.folder / "constant.onnx", self.folder / "random.onnx", 1.0)
         self.assertEqual(found, ("x", [1, 1, 5, 5]))
         made = onnx.load(self.folder / "random.onnx")
         onnx.checker.check_model(made, full_check=True)
         self.assertEqual([node.op_type for node in made.graph.node], ["Conv"])
         weight = next(each for each in made.graph.initializer if each.name == "w")
-        self.assertGreater(onnx.numpy_helper.to_array(weight).std(), 0.1)
+        whole = onnx.numpy_helper.to_array(weight)
+        self.assertGreater(whole.std(), 0.1)
+        random_weights.randomize(self.folder / "constant.onnx", self.folder / "random.onnx", 64.0)
+        small = next(each for each in onnx.load(self.folder / "random.onnx").graph.initializer if each.name == "w")
+        np.testing.assert_allclose(onnx.numpy_helper.to_array(small) * 64, whole, rtol=1e-6)
+
+    def test_a_softmax_that_is_sure_of_one_class_shows_nothing(self):
+        work = phases.Work(self.stand_in(), page.Results(self.folder / "results", ["models"]).begin("models"), None, self.folder, True)
+        given = []
+
+        def randomize(source, target, last):
+            given.append(last)
+            return self.as_it_is(source, target, last)
+
+        def sure(program, model, folder, x, *arguments, name="x"):
+            return np.array([1.0, 0.0]) if len(given) < 2 else np.array([0.6, 0.4]), ""
+
+        source = work.cases() / "light_perceptron/model.onnx"
+        with unittest.mock.patch.object(random_weights, "randomize", randomize), \
+                unittest.mock.patch.object(checks, "outputs", sure):
+            rows = checks.compare_light(work, self.folder, source)
+            self.assertEqual((given, rows[0][0]), (list(random_weights.LAST[:2]), True))
+            with unittest.mock.patch.object(checks, "MOST_SURE", 0.5):
+                self.assertIn("shows nothing", checks.compare_light(work, self.folder, source)[0][3])
 
 
 if __name__ == "__main__":

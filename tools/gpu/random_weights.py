@@ -60,14 +60,15 @@ def int64s(data):
 
 
 def roles(nodes):
-    """What each weight is to the node that reads it, also by way of Unsqueeze."""
-    found, same = {}, {}
+    """What each weight is to the node that reads it, also by way of Unsqueeze and Reshape; and the weights of the last layer."""
+    found, same, last = {}, {}, ""
     for node in nodes:
         op_type, inputs, outputs = texts(node, 4)[0], texts(node, 1), texts(node, 2)
-        if op_type == "Unsqueeze":
+        if op_type in ("Unsqueeze", "Reshape"):
             same[outputs[0]] = inputs[0]
         elif op_type in ("Conv", "Gemm"):
-            found[inputs[1]] = op_type
+            last = inputs[1]
+            found[last] = op_type
         elif op_type == "BatchNormalization":
             found.update(zip(inputs[1:], ("scale", "bias", "bias", "variance")))
         elif op_type == "Mul":
@@ -75,39 +76,44 @@ def roles(nodes):
     for name, source in same.items():
         if name in found:
             found[source] = found[name]
-    return found
+    return found, same.get(last, last)
 
 
-def random_weight(random, role, shape, is_last):
+def random_weight(random, role, shape, last):
+    """`last`: what the weights of the layer before the softmax are divided by; 1 for others."""
     values = random.standard_normal(shape, np.float32)
     if role == "Conv":
         values *= (2 / np.prod(shape[1:])) ** 0.5
     elif role == "Gemm":
-        # Logits of size 1: others make a softmax of 0 and 1 alone, which hides what is wrong.
-        values *= np.prod(shape[1:]) ** -0.5 / (64 if is_last else 1)
+        values *= np.prod(shape[1:]) ** -0.5
     elif role == "scale":
         values = 1 + 0.1 * values
     elif role == "variance":
         values = 1 + 0.1 * np.abs(values)
     else:
         values *= 0.05
-    return values.astype(np.float32)
+    return (values / last).astype(np.float32)
 
 
-def randomize(source, target, seed=5):
-    """Returns the name of the model's input that is fed, and its dims."""
+# Logits of size 1 are wanted: large ones make a softmax of 0 and 1 alone, which hides what is wrong. How far values grow until
+# there is a matter of the network's depth.
+LAST = (64.0, 4096.0, 262144.0)
+
+
+def randomize(source, target, last=LAST[0], seed=5):
+    """Returns the name of the model's input that is fed, and its dims. `last` is what the weights of the last layer are divided by."""
     random = np.random.default_rng(seed)
     model = list(fields(source.read_bytes()))
     graph = list(fields(next(value for key, value, _ in model if key == GRAPH)))
     nodes = [value for key, value, _ in graph if key == NODE]
     shapes = dict(int64s(value) for key, value, _ in graph if key == INITIALIZER)
-    found, made = roles(nodes), set()
-    last = [texts(node, 1)[1] for node in nodes if texts(node, 4)[0] in ("Conv", "Gemm")][-1]
+    (found, last_layer), made = roles(nodes), set()
     parts = []
     for key, value, whole in graph:
         if key == NODE and texts(value, 4)[0] == "ConstantOfShape":
             name = texts(value, 2)[0]
-            weight = random_weight(random, found.get(name, "bias"), shapes[texts(value, 1)[0]], name == last)
+            weight = random_weight(random, found.get(name, "bias"), shapes[texts(value, 1)[0]],
+                                   last if name == last_layer else 1.0)
             parts.append(field(INITIALIZER, tensor(name, weight)))
             made.add(name)
         else:
