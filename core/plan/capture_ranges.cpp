@@ -11,6 +11,8 @@ namespace {
 
 /// One step is one call either way.
 constexpr int kFewestSteps = 2;
+constexpr const char* kInPieces =
+    "it goes piece by piece, while the host copies the next one or the one before";
 constexpr const char* kOnView = "it works on memory of the host where that lies";
 
 class RangeFinder {
@@ -21,7 +23,8 @@ class RangeFinder {
   std::shared_ptr<CapturePlan> find() {
     for (std::size_t i = 0; i < segment_.steps.size(); ++i) {
       const Step& step = segment_.steps[i];
-      if (open_.device >= 0 && step.kind == StepKind::HostCopy && step.waits.empty()) {
+      if (open_.device >= 0 && step.kind == StepKind::HostCopy && step.waits.empty() &&
+          step.other_half < 0) {
         waiting_copies_.push_back(static_cast<int>(i));
         continue;
       }
@@ -79,6 +82,7 @@ class RangeFinder {
   }
 
   std::string reason_against(const Step& step) const {
+    if (step.other_half >= 0) return kInPieces;
     if (step.kind == StepKind::Control) return "the core runs it, and waits for its bodies";
     if (step.kind == StepKind::HostCopy)
       return step.waits.empty() ? "the host copies" : "the host copies when a device is done";

@@ -92,7 +92,7 @@ class Layout {
       if (storage.first_slot < 0) continue;
       const Slot& root = segment.slot(storage.root);
       if (root.place != Place::Arena || root.arena != arena) continue;
-      intervals_.push_back({share_ ? std::max(storage.first, 0) : 0,
+      intervals_.push_back({share_ && !is_of_feed(storage) ? std::max(storage.first, 0) : 0,
                             share_ ? std::min(storage.last, last_step) : last_step,
                             with_room(storage.bytes, room_of(storage)), storage.alignment, 0});
       storages_.push_back(&storage);
@@ -113,6 +113,17 @@ class Layout {
       for (Interval& interval : intervals_)
         interval.alignment = std::max(interval.alignment, least);
     }
+  }
+
+  /// Whether a feed goes through it on its way to a device. The host is ahead of the device, and would wait before it writes
+  /// where another feed has just been.
+  bool is_of_feed(const Storage& storage) const {
+    const Segment& segment = draft_.segment;
+    if (storage.first < 0 || storage.first >= static_cast<int>(segment.steps.size())) return false;
+    const Step& writer = segment.step(storage.first);
+    return writer.kind == StepKind::HostCopy &&
+           segment.slot(storage.root).arena >= static_cast<int>(devices_.space_count()) &&
+           segment.slot(writer.inputs[0]).place == Place::Incoming;
   }
 
   std::uint64_t room_of(int slot) const {

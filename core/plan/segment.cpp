@@ -10,6 +10,7 @@
 #include "core/plan/aliasing.hpp"
 #include "core/plan/layout.hpp"
 #include "core/plan/parallel_groups.hpp"
+#include "core/plan/piecewise_copies.hpp"
 #include "core/plan/resize_segment.hpp"
 
 namespace backplane::core {
@@ -264,6 +265,7 @@ std::unique_ptr<Segment> plan_segment(Program& program, std::size_t begin, Value
   segment->wants_value = std::move(walk.wants_value);
   segment->evaluated = std::move(walk.evaluated);
   find_spent_slots(*segment);
+  find_piecewise_copies(*segment, devices);
   if (program.context().capture) segment->capture = find_capture_ranges(*segment, program);
   return segment;
 }

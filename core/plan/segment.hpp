@@ -89,7 +89,10 @@ struct Step {
   std::uint64_t workspace_bytes = 0;
   std::uint64_t workspace_room = 0;  ///< the same or more
   std::vector<Wait> waits;
-  bool signals = false;   ///< somebody waits for this step
+  bool signals = false;  ///< somebody waits for this step
+  /// Of a copy by way of pinned memory that is done piece by piece, the device's and the host's half in turn: the other step.
+  int other_half = -1;
+  int record = -1;        ///< of Copy: in Segment::copies
   std::vector<int> dead;  ///< slots that own what is in them, which nothing reads after this step
   std::string label;      ///< kernel and variant, or what is copied: for traces and explanations
 };
@@ -109,6 +112,8 @@ struct CopyRecord {
   /// memory: no bytes are moved).
   std::string route;
   std::uint64_t value_bytes = 0;
+  std::size_t pieces =
+      1;  ///< more: copied piece by piece, while the host copies the next one or the one before
 };
 
 /// Host memory of a feed or fetch that a device works on instead of a copy.

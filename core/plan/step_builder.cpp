@@ -284,6 +284,7 @@ int StepBuilder::copy_step(int from, int device, int to_space, int to_arena, con
   step.outputs = {to};
   const std::string& name = graph_.value(source.value).name;
   step.label = text("copy '", name, "' ", space_name(source.space), " to ", space_name(to_space));
+  step.record = static_cast<int>(draft_.segment.copies.size());
   draft_.segment.copies.push_back({name, space_name(source.space), space_name(to_space),
                                    reason.cause.describe(), source.state->bytes, reason.route,
                                    source.state->bytes});
@@ -370,12 +371,21 @@ void StepBuilder::finish_fetch(std::size_t k, const ReadCause& cause) {
     return;
   }
   if (space != kHostSpace) return leave_on_device(value, space, cause);
-  const int source = slot_in(value, kHostSpace, cause);
-  const int target = host_copy(source, slot_for(value, kHostSpace), cause);
-  Slot& slot = draft_.segment.slot(target);
-  slot.place = Place::Fetch;
-  slot.number = fetch;
-  draft_.segment.fetches.emplace_back(fetch, target);
+  host_fetches_.emplace_back(fetch, slot_in(value, kHostSpace, cause));
+}
+
+/// What the host copies into fetches, when all devices have been given their copies: it then waits for the first one while they
+/// do the others.
+void StepBuilder::copy_host_fetches() {
+  for (const auto& [fetch, source] : host_fetches_) {
+    const ValueId value = draft_.segment.slot(source).value;
+    const int target = host_copy(source, slot_for(value, kHostSpace),
+                                 {"it is the output '", graph_.value(value).name, "'"});
+    Slot& slot = draft_.segment.slot(target);
+    slot.place = Place::Fetch;
+    slot.number = fetch;
+    draft_.segment.fetches.emplace_back(fetch, target);
+  }
 }
 
 void StepBuilder::finish_fetches() {
@@ -388,6 +398,7 @@ void StepBuilder::finish_fetches() {
       walk_.values[value] = state_of_constant(program_, value);
     finish_fetch(k, {"it is the output '", graph_.value(value).name, "'"});
   }
+  copy_host_fetches();
 }
 
 /// What nodes behind the segment read.

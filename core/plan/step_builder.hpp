@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/plan/segment.hpp"
@@ -103,6 +104,7 @@ class StepBuilder {
   bool must_wait(ValueId value, int space) const;
   void finish_fetches();
   void finish_fetch(std::size_t fetch, const ReadCause& cause);
+  void copy_host_fetches();
   void finish_outgoing();
   std::string space_name(int space) const;
 
@@ -115,7 +117,8 @@ class StepBuilder {
   PlaceTable available_;         ///< from outside: 0
   std::vector<LiveValue> left_;  ///< by earlier segments
   PerValue<bool> is_fetched_;
-  std::set<int> direct_fetches_;  ///< fetches that a kernel writes directly
+  std::set<int> direct_fetches_;                   ///< fetches that a kernel writes directly
+  std::vector<std::pair<int, int>> host_fetches_;  ///< (fetch, slot): copied on the host, last
   std::set<ValueId>
       later_fetches_;  ///< values of unknown size that are to be copied to where they are fetched
   std::vector<Step> first_steps_;  ///< that go before all others

@@ -273,7 +273,8 @@ Json copies_of(const Fates& fates) {
                       {"bytes", copy.bytes},
                       {"cause", copy.cause},
                       {"route", copy.route},
-                      {"value_bytes", copy.value_bytes}});
+                      {"value_bytes", copy.value_bytes},
+                      {"pieces", copy.pieces}});
   }
   return copies;
 }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
+#include "core/plugin_host/host_copy.hpp"
 #include "core/plugin_host/status.hpp"
 #include "core/runtime/control_step.hpp"
 #include "core/runtime/dynamic_fetch.hpp"
@@ -55,6 +55,9 @@ void SegmentRun::execute_range(std::size_t begin, std::size_t end) {
 
 void SegmentRun::execute_special(const Operation& operation) {
   const Step& step = step_at(operation.step);
+  // Who watches a run sees one step after the other.
+  if (step.other_half >= 0 && run_.controls.observer == nullptr && run_.controls.spans == nullptr)
+    return copy_half(step);
   wait_for(step);
   if (step.kind == StepKind::Compute) {
     if (bp_status* status = operation.call()) run_.fail(step, status);
@@ -67,10 +70,13 @@ void SegmentRun::execute_special(const Operation& operation) {
   } else {
     copy(step);
   }
-  if (!step.signals) return;
+  if (step.signals) signal(step, context_.marks()[static_cast<std::size_t>(operation.step)]);
+}
+
+/// Marks the step's stream, for those who wait for what is on it by then.
+void SegmentRun::signal(const Step& step, std::uint64_t& mark) {
   try {
-    context_.marks()[static_cast<std::size_t>(operation.step)] =
-        run_.streams.at(step.device).signal();
+    mark = run_.streams.at(step.device).signal();
   } catch (const Error& error) {
     run_.fail(step, make_status(error.code(), error.message()));
   }
@@ -145,19 +151,23 @@ bp_status* SegmentRun::put_copy(const Step& step) {
   const RuntimeValue& to = context_.value(step.outputs[0]);
   if (from.description.bytes == 0) return nullptr;
   if (step.kind == StepKind::HostCopy) {
-    std::memcpy(to.description.host_ptr, from.description.host_ptr, from.description.bytes);
+    copy_on_host(*run_.threads, to.description.host_ptr, from.description.host_ptr,
+                 from.description.bytes);
     return nullptr;
   }
-  const auto described = [&](int index) {
-    const Slot& slot = context_.segment().slot(index);
-    bp_tensor tensor = context_.value(index).description;
-    if (slot.place == Place::Arena && slot.arena == pinned_arena(run_.devices, step.device))
-      run_.arenas.point_into_buffer(slot.arena, tensor);
-    return tensor;
-  };
-  const bp_tensor source = described(step.inputs[0]), target = described(step.outputs[0]);
+  const bp_tensor source = end_of_copy(step, step.inputs[0]);
+  const bp_tensor target = end_of_copy(step, step.outputs[0]);
   Device& device = run_.devices.at(step.device);
   return device.call(device.api().copy, run_.streams.raw(step.device), &source, &target);
+}
+
+/// A slot as a device's copy is given it.
+bp_tensor SegmentRun::end_of_copy(const Step& step, int slot) {
+  const Slot& described = context_.segment().slot(slot);
+  bp_tensor tensor = context_.value(slot).description;
+  if (described.place == Place::Arena && described.arena == pinned_arena(run_.devices, step.device))
+    run_.arenas.point_into_buffer(described.arena, tensor);
+  return tensor;
 }
 
 void SegmentRun::fail_if_stopped() { fail_if_stopped(context_.segment().steps.back()); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "core/runtime/run_state.hpp"
@@ -42,9 +43,22 @@ class SegmentRun {
   void wait_for(const Step& step);
   void copy(const Step& step);
   bp_status* put_copy(const Step& step);
+  bp_tensor end_of_copy(const Step& step, int slot);
+  void signal(const Step& step, std::uint64_t& mark);
+  std::size_t index_of(const Step& step) const {
+    return static_cast<std::size_t>(&step - context_.segment().steps.data());
+  }
   void release_dead(const Step& step) {
     for (const int slot : step.dead) context_.give_back(slot);
   }
+
+  // piecewise_copy.cpp
+  class DevicePieces;
+  class HostPieces;
+  void copy_half(const Step& step);
+  void upload_in_pieces(const Step& host, const Step& device);
+  void download_in_pieces(const Step& device);
+  void fetch_in_pieces(const Step& host, const Step& device);
 
   // captured_run.cpp
   void execute_captured(std::size_t depth);

@@ -232,6 +232,7 @@ class ArenaAudit::Poisoner {
         if (piece.first == static_cast<int>(i)) fill(piece);
       }
       steps[i].waits.clear();
+      steps[i].other_half = -1;  // it would be another step's number
       add(std::move(steps[i]));
       for (const Piece& piece : pieces_) {
         if (piece.last == static_cast<int>(i)) fill(piece);

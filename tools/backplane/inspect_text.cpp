@@ -218,8 +218,11 @@ std::string subgraphs_text(const Json& explanation) {
 std::string copies_text(const Json& explanation) {
   Table table({"value", "from", "to", "size", "cause"});
   for (const Json& copy : list(explanation, "copies")) {
-    table.add({word(copy, "value"), word(copy, "from"), word(copy, "to"),
-               bytes_text(copy.value("bytes", 0.0)), word(copy, "cause")});
+    std::string size = bytes_text(copy.value("bytes", 0.0));
+    if (const int pieces = copy.value("pieces", 1); pieces > 1)
+      size += " in " + std::to_string(pieces) + " pieces";
+    table.add(
+        {word(copy, "value"), word(copy, "from"), word(copy, "to"), size, word(copy, "cause")});
   }
   return table.empty() ? "" : "\nCopies\n" + table.text("  ");
 }

@@ -2,7 +2,8 @@
 """core/ knows no device and computes no operator.
 
 Names of kinds of devices and of vendors' libraries may stand in comments, not in code or strings;
-vector intrinsics and functions that are an operator's arithmetic may not stand in core at all. What
+vector intrinsics and functions that are an operator's arithmetic may not stand in core at all; those that copy past the caches
+compute nothing. What
 core needs of a provider it asks through plugin_api. The Python package (core/python) is not read: it translates the names
 that programs written for ONNX Runtime give devices.
 """
@@ -23,7 +24,7 @@ CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 FUNCTIONS = (r"(?:exp2?|expm1|log2|log10|log1p|tanh|sinh|cosh|sin|cos|tan|asin|acos|atan2?|erfc?|tgamma|lgamma|pow|sqrt|cbrt|"
              r"hypot|fma)")
 ARITHMETIC = re.compile(
-    r"\b(?:_mm\d*_(?!pause\b)\w+|__builtin_ia32_(?!pause\b)\w+|hwy::\w+|"
+    r"\b(?:_mm\d*_(?!(?:pause|loadu_si128|stream_si128|sfence)\b)\w+|__builtin_ia32_(?!pause\b)\w+|hwy::\w+|"
     r"std::(?:inner_product|transform_reduce|log[fl]?|" + FUNCTIONS + r"[fl]?))\b|"
     # As C's, too; `log(` alone may be a function that writes to the log.
     r"(?<![\w.>:~])(?:::)?" + FUNCTIONS + r"[fl]?(?=\s*\()|(?<![\w.>:])(?:::log[fl]?|log[fl])(?=\s*\()")
@@ -43,6 +44,7 @@ def check(root):
 
 
 GOOD = {"core/base/a.cpp": '// as the cpu does\nint scale = 2;\nconst char* kHint = "hipster camd";\n'
+                           "void copy() { _mm_stream_si128(to, _mm_loadu_si128(from)); }\n"
                            "int vacuum(int metallic) { __builtin_ia32_pause(); log(x); out.log(x); regexp(x); m.pow(2); }\n",
         "core/python/a.py": 'names = ["CUDAExecutionProvider"]\n',
         "plugins/cpu/a.cpp": 'const char* kName = "cpu";\n'}

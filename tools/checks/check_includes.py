@@ -39,7 +39,7 @@ TABLE = {
     "core/base": ["spdlog/"],
     "core/graph": ["xxhash.h"],
     "core/onnx": ONNX,
-    "core/plugin_host": PLUGIN_API + ["boost/dll", "boost/filesystem", "boost/system"],
+    "core/plugin_host": PLUGIN_API + ["boost/dll", "boost/filesystem", "boost/system", "emmintrin.h"],
     "core/plan": PLUGIN_API + ["xxhash.h"],
     "core/runtime": PLUGIN_API + HOST_API + ["nlohmann/"],
     "core/config": ["toml++/"],
