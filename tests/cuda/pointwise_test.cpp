@@ -102,14 +102,24 @@ TEST_F(CudaPointwise, FloatsKeepTheirBits) {
 TEST_F(CudaPointwise, PoolsOfEveryNumberOfChannels) {
   constexpr std::int64_t kHigh = 3, kWide = 4;
   const OpenDevice device = open();
+  Dims kernel;
   const auto pooled = [&](const char* op_type, const HostTensor& x, std::uint64_t offset) {
     NodeUnderTest node(kPrivateDomain, op_type, 1);
     node.input(BP_FLOAT, x.dims).outputs(1).attribute("channels_last", std::int64_t{1});
-    node.attribute("kernel_shape", std::vector<std::int64_t>{2, 3});
-    node.attribute("pads", std::vector<std::int64_t>{0, 1, 1, 1});
+    node.attribute("kernel_shape", std::vector<std::int64_t>{kernel[0], kernel[1]});
+    node.attribute("pads", std::vector<std::int64_t>{0, 1, kernel[0] - 1, kernel[1] - 2});
     return NodeOnDevice(device, node, device.kernel(op_type, kPrivateDomain), {x}).run(offset);
   };
-  for (const std::int64_t channels : {1, 2, 3, 4, 6, 8}) {
+  // Of more taps than are read at once, too, and of more across than those.
+  for (const auto& [channels, shape] : {std::pair{1, Dims{2, 3}},
+                                        {2, {2, 3}},
+                                        {3, {2, 3}},
+                                        {4, {2, 3}},
+                                        {6, {4, 3}},
+                                        {8, {4, 3}},
+                                        {4, {1, 10}},
+                                        {8, {3, 3}}}) {
+    kernel = shape;
     const HostTensor x = test_host::floats({1, kHigh, kWide, channels}, [&] {
       std::vector<float> values(static_cast<std::size_t>(kHigh * kWide * channels));
       for (std::size_t i = 0; i < values.size(); ++i)
@@ -120,9 +130,9 @@ TEST_F(CudaPointwise, PoolsOfEveryNumberOfChannels) {
     for (std::int64_t at = 0; at < kHigh * kWide * channels; ++at) {
       const std::int64_t row = at / (kWide * channels), column = at / channels % kWide;
       float greatest = -100, sum = 0, count = 0;
-      for (std::int64_t v = row; v < std::min(row + 2, kHigh); ++v) {
+      for (std::int64_t v = row; v < std::min(row + kernel[0], kHigh); ++v) {
         for (std::int64_t u = std::max<std::int64_t>(column - 1, 0);
-             u < std::min(column + 2, kWide); ++u) {
+             u < std::min(column - 1 + kernel[1], kWide); ++u) {
           const float value =
               x.as<float>()[static_cast<std::size_t>((v * kWide + u) * channels + at % channels)];
           greatest = std::max(greatest, value);
@@ -138,6 +148,66 @@ TEST_F(CudaPointwise, PoolsOfEveryNumberOfChannels) {
       EXPECT_EQ(pooled("AveragePool", x, offset), mean) << channels << " at " << offset;
     }
   }
+}
+
+/// Images of few channels, which come to lie together or apart, at several addresses.
+TEST_F(CudaPointwise, PlanesBecomePixelsAndPixelsPlanes) {
+  const auto turn = [this](auto first, bp_dtype type, std::int64_t channels, std::int64_t high,
+                           std::int64_t wide) {
+    using T = decltype(first);
+    SCOPED_TRACE(sdk::message("type ", type, ", dims ", channels, ", ", high, ", ", wide));
+    constexpr std::int64_t kBatch = 2;
+    const OpenDevice device = open();
+    const std::int64_t pixels = high * wide;
+    const std::vector<T> apart = bits<T>(kBatch * channels * pixels, 1);
+    std::vector<T> together(apart.size());
+    for (std::int64_t i = 0; i < kBatch * channels * pixels; ++i) {
+      const std::int64_t image = i / (channels * pixels), channel = i / pixels % channels;
+      together[static_cast<std::size_t>((image * pixels + i % pixels) * channels + channel)] =
+          apart[static_cast<std::size_t>(i)];
+    }
+    const auto expect = [&](const Dims& dims, const Dims& order, const std::vector<T>& from,
+                            const std::vector<T>& to) {
+      NodeUnderTest node(kPrivateDomain, "Reformat", 1);
+      node.input(type, dims)
+          .outputs(1)
+          .attribute("perm", std::vector<std::int64_t>(order.begin(), order.end()));
+      NodeOnDevice run(device, node, kernel_named(device, "cuda:reformat", "Reformat"),
+                       {tensor_of(type, dims, from)});
+      for (const std::uint64_t elements : {0, 1, 4})
+        EXPECT_EQ(run.run_as<T>(elements * sizeof(T)), to) << elements;
+    };
+    expect({kBatch, channels, high, wide}, {0, 2, 3, 1}, apart, together);
+    expect({kBatch, high, wide, channels}, {0, 3, 1, 2}, together, apart);
+  };
+  for (const auto& [high, wide] : {std::pair{4, 8}, {3, 7}, {1, 2}, {5, 4}}) {
+    turn(std::uint16_t{}, BP_FLOAT16, 3, high, wide);
+    turn(std::uint32_t{}, BP_FLOAT, 3, high, wide);
+  }
+  for (const std::int64_t channels : {2, 4, 8, 16, 17})
+    turn(std::uint16_t{}, BP_FLOAT16, channels, 4, 6);
+  turn(std::uint8_t{}, BP_UINT8, 3, 4, 6);
+  turn(std::uint64_t{}, BP_INT64, 3, 4, 6);
+}
+
+TEST_F(CudaPointwise, PlanesAreRoundedOnTheirWayToPixels) {
+  const OpenDevice device = open();
+  constexpr std::int64_t kPixels = 22, kChannels = 3;
+  const HostTensor x = numbers({1, kChannels, 2, kPixels / 2}, 3);
+  NodeUnderTest node(kPrivateDomain, "Reformat", 1);
+  node.input(BP_FLOAT, x.dims).outputs(1).attribute("to", std::int64_t{BP_BFLOAT16});
+  node.attribute("perm", std::vector<std::int64_t>{0, 2, 3, 1});
+  std::vector<std::uint16_t> want;
+  for (std::int64_t i = 0; i < kPixels * kChannels; ++i) {
+    const float value =
+        x.as<float>()[static_cast<std::size_t>(i % kChannels * kPixels + i / kChannels)];
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(bits));
+    want.push_back(static_cast<std::uint16_t>(bits >> 16));
+  }
+  NodeOnDevice run(device, node, kernel_named(device, "cuda:reformat", "Reformat"), {x});
+  for (const std::uint64_t offset : {0, 4})
+    EXPECT_EQ(run.run_as<std::uint16_t>(offset), want) << offset;
 }
 
 TEST_F(CudaPointwise, TablesOfNodesComeOverOneStreamThoseOfANodeAtOnce) {

@@ -5,6 +5,7 @@
 
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/walk.hpp"
+#include "plugins/common/kernels/planes.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -103,11 +104,13 @@ void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands,
   const bool real_is_double = is_double(operands, out);
   const common::PointwiseForm form{is_processor,
                                    is_processor ? 1 : common::vector_width(loops, places)};
-  const common::PointwiseText kernel =
-      common::pointwise_text(loops, places,
-                             {expression.statements, expression.text, expression.parameters.size(),
-                              real_is_double ? "double" : "float"},
-                             form);
+  const common::PointwiseBody body{expression.statements, expression.text,
+                                   expression.parameters.size(),
+                                   real_is_double ? "double" : "float"};
+  const std::optional<common::Planes> planes =
+      is_processor || form.width > 1 ? std::nullopt : common::Planes::of(loops, places);
+  const common::PointwiseText kernel = planes ? common::planes_text(*planes, places, body)
+                                              : common::pointwise_text(loops, places, body, form);
   plan.source = KernelText()
                     .define("REAL", real_is_double ? "double" : "float")
                     .define("LIT(x)", real_is_double ? "x" : "JOIN(x, f)")
@@ -125,7 +128,8 @@ void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands,
   if (is_processor) {
     set_bands(plan, loops.dims, common::Band(loops.dims));
   } else {
-    set_sizes(plan, work.device(), loops.dims, form.width);
+    set_sizes(plan, work.device(), planes ? planes->pixels.dims : loops.dims,
+              planes ? planes->width : form.width);
   }
   plan.unless_inside = unless_inside;
   work.add(std::move(plan));

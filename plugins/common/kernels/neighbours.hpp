@@ -85,23 +85,30 @@ class NeighbourText {
       text += sdk::message("    ", to, '[', e, "] = ", element(word, e), ";\n");
     return text;
   }
+  /// Puts the array `from` together in `word`, a variable of type().
+  std::string pack(std::string_view from, std::string_view word) const {
+    std::string text;
+    for (std::int64_t k = 0; k < (total() + 3) / 4; ++k)
+      text += sdk::message("    ", part(word, k), " = (", total() < 4 ? "u16" : "u32", ")(",
+                           part_of(from, k), ");\n");
+    return text;
+  }
   /// Writes the array `from` to a pointer.
   std::string write(std::string_view pointer, std::string_view from) const {
-    std::string text = sdk::message("    ", type(), " word;\n");
-    for (std::int64_t k = 0; k < (total() + 3) / 4; ++k)
-      text += sdk::message("    ", part("word", k), " = (", total() < 4 ? "u16" : "u32", ")(",
-                           part_of(from, k), ");\n");
-    return text + sdk::message("    write_", total(), '(', pointer, ", word);\n");
+    return sdk::message("    ", type(), " word;\n", pack(from, "word"), "    write_", total(), '(',
+                        pointer, ", word);\n");
   }
 
- private:
   const char* type() const {
     return total() == 16 ? "uint4" : total() == 8 ? "uint2" : total() == 4 ? "u32" : "u16";
   }
+
   /// Word `k` of a variable of type().
   std::string part(std::string_view word, std::int64_t k) const {
     return total() <= 4 ? std::string(word) : sdk::message(word, '.', "xyzw"[k]);
   }
+
+ private:
   bool is_float() const { return code_ == "f32" || code_ == "f64"; }
 
   std::string element(std::string_view word, std::int64_t e) const {

@@ -70,20 +70,92 @@ constexpr char kFindLast[] = R"kernel(
 )kernel";
 constexpr char kStoreLast[] = "  STORE(T, y, 0, FINISH);\n";
 
-/// V channels of a pixel, of elements with that short name: at once where addresses are multiples of what is moved.
-std::string fold_channels(const std::string& code, std::int64_t width) {
-  const common::NeighbourText vector(code, width);
+/// Taps whose pixels are asked for before any is folded.
+constexpr std::int64_t kTapsAtOnce = 9;
+
+/// V channels of a pixel, an item's. The taps are known, KERNEL_0 to KERNEL_2, and AT_ONCE_1 times AT_ONCE_2 of them are read together:
+/// where a pixel lies outside, in place of another, whose value is not folded. TAKE reads WORDs from `pixel`.
+constexpr char kFoldChannels[] = R"kernel(
+#ifdef GREATER_WORD
+  WORD best = least_word();
+#endif
+  int high = (int)in_1, wide = (int)in_2, counted = 0;
+  int z_0 = (int)(oz * s_0 - b_0), v_0 = (int)(oy * s_1 - b_1), u_0 = (int)(ox * s_2 - b_2);
+  for (int kz = 0; kz < KERNEL_0; ++kz) {
+    int z = z_0 + kz * (int)d_0;
+    if (z < 0 || z >= (int)in_0) continue;
+    for (int ky = 0; ky < KERNEL_1; ky += AT_ONCE_1) {
+      for (int kx = 0; kx < KERNEL_2; kx += AT_ONCE_2) {
+        WORD words[AT_ONCE_1 * AT_ONCE_2];
+        GLOBAL const STORAGE(T) *pixels[AT_ONCE_1 * AT_ONCE_2];
+        int inside[AT_ONCE_1 * AT_ONCE_2];
+        UNROLL for (int i = 0; i < AT_ONCE_1 * AT_ONCE_2; ++i) {
+          int v = v_0 + (ky + i / AT_ONCE_2) * (int)d_1, u = u_0 + (kx + i % AT_ONCE_2) * (int)d_2;
+          inside[i] = v >= 0 && v < high && u >= 0 && u < wide;
+          pixels[i] = source + (inside[i] ? ((z * high + v) * wide + u) * (int)channels : 0);
+          counted += inside[i];
+        }
+        if (is_wide) {
+          UNROLL for (int i = 0; i < AT_ONCE_1 * AT_ONCE_2; ++i) words[i] = READ_WORD(pixels[i]);
+        } else {
+          UNROLL for (int i = 0; i < AT_ONCE_1 * AT_ONCE_2; ++i) words[i] = gather_word(pixels[i]);
+        }
+#ifdef GREATER_WORD
+        UNROLL for (int i = 0; i < AT_ONCE_1 * AT_ONCE_2; ++i)
+          if (inside[i]) best = greater_word(best, words[i]);
+#else
+        UNROLL for (int i = 0; i < AT_ONCE_1 * AT_ONCE_2; ++i) {
+          STORAGE(T) taken[V];
+          unpack_word(words[i], taken);
+          UNROLL for (int e = 0; e < V; ++e) {
+            ACC acc = all[e], value = LOAD(T, taken, e);
+            STEP;
+            all[e] = inside[i] ? acc : all[e];
+          }
+        }
+#endif
+      }
+    }
+  }
+)kernel";
+
+std::string word_functions(const common::NeighbourText& vector) {
+  return sdk::message(
+      "#define WORD ", vector.type(), "\n#define READ_WORD read_", vector.total(),
+      "\nFUNCTION void unpack_word(WORD word, STORAGE(T) *to) {\n", vector.unpack("word", "to"),
+      "}\nFUNCTION WORD gather_word(GLOBAL const STORAGE(T) *from) {\n    WORD word;\n",
+      vector.pack("from", "word"), "    return word;\n}\n");
+}
+
+/// The greater ones of two words of elements of 16 bits, of which CUDA's devices compare two at once.
+std::string greater_words(const common::NeighbourText& vector, DataType type) {
+  std::string meet, least;
+  for (std::int64_t k = 0; k < vector.total() / 4; ++k) {
+    const std::string a = vector.part("a", k), b = vector.part("b", k);
+    meet += sdk::message("    ", a, " = greater_pair(", a, ", ", b, ");\n");
+    least += sdk::message("    ", vector.part("word", k), " = LEAST_PAIR;\n");
+  }
+  const bool is_half = type == DataType::Float16;
+  return sdk::message(
+      "#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800\n#define GREATER_WORD\n#define LEAST_PAIR ",
+      is_half ? "0xFC00FC00u" : "0xFF80FF80u",
+      "\nFUNCTION u32 greater_pair(u32 a, u32 b) {\n    u32 made;\n    asm(\"max.NaN.",
+      is_half ? "f16x2" : "bf16x2",
+      " %0, %1, %2;\" : \"=r\"(made) : \"r\"(a), \"r\"(b));\n    return made;\n}\n"
+      "FUNCTION WORD greater_word(WORD a, WORD b) {\n",
+      meet, "    return a;\n}\nFUNCTION WORD least_word(void) {\n    WORD word;\n", least,
+      "    return word;\n}\n#endif\n");
+}
+
+std::string fold_channels(const common::NeighbourText& vector) {
   const std::string each = "UNROLL for (int e = 0; e < V; ++e) ";
   return sdk::message(
       "  ACC all[V];\n  ", each, "all[e] = START;\n  int is_wide = IS_AT(source, ", vector.total(),
-      ") && IS_AT(y, ", vector.total(), ");\n", kBeginTaps,
-      "    STORAGE(T) taken[V];\n    GLOBAL const STORAGE(T) *pixel = source + at * PIXEL;\n",
-      "    if (is_wide) {\n", vector.read("pixel", "word"), vector.unpack("word", "taken"),
-      "    } else {\n    ", each, "taken[e] = pixel[e];\n    }\n    ", each,
-      "{\n      ACC acc = all[e], value = LOAD(T, taken, e);\n      STEP;\n      all[e] = acc;\n",
-      "    }\n", kEndTaps, "  STORAGE(T) made[V];\n  ", each,
-      "{\n    ACC acc = all[e];\n    STORE(T, made, e, FINISH);\n  }\n  if (is_wide) {\n",
-      vector.write("y", "made"), "  } else {\n    ", each, "y[e] = made[e];\n  }\n");
+      ") && IS_AT(y, ", vector.total(), ");\n", kFoldChannels,
+      "  STORAGE(T) made[V];\n#ifdef GREATER_WORD\n  unpack_word(best, made);\n#else\n  ", each,
+      "{\n    ACC acc = all[e];\n    STORE(T, made, e, FINISH);\n  }\n#endif\n",
+      "  if (is_wide) {\n", vector.write("y", "made"), "  } else {\n    ", each,
+      "y[e] = made[e];\n  }\n");
 }
 
 /// Windows over lines, for processors: see kWindowLines. An average is divided by how many taps its window has in the image,
@@ -162,7 +234,7 @@ class Pool {
     add_numbers(walk, window);
     walk.define("T", type_code(x.type()));
     walk.define("ACC", "VALUE(T)");
-    set_fold(walk, x.type());
+    set_fold(walk, x.type(), wants_places);
     walk.functions = kTaps;
     walk.define("PIXEL", 1);
     walk.body = sdk::message(kFindFirst, fold_taps(), kStoreFirst);
@@ -196,17 +268,47 @@ class Pool {
       dims[axis] = window.out[axis + 4 - dims.size()];
     ctx.set_output(0, x.type(), dims);
     if (sdk::element_count(dims) == 0) return;
-    const std::int64_t width = channels_at_once(work.device(), x.type(), channels);
+    const std::int64_t width =
+        fits_ints(window, channels) ? channels_at_once(work.device(), x.type(), channels) : 1;
     Walk walk(Dims{x.dim(0), window.out_points(), channels / width});
     walk.in("source", input(0), x.type()).out("y", output(0), x.type());
     add_numbers(walk, window);
     walk.number("channels", channels).define("T", type_code(x.type())).define("ACC", "VALUE(T)");
-    set_fold(walk, x.type());
-    walk.functions = width > 1 ? sdk::message(common::kNeighbourWords, kTaps) : kTaps;
+    set_fold(walk, x.type(), false);
+    walk.functions = kTaps;
     walk.define("PIXEL", "channels").define("V", width);
-    walk.body = kFindLast +
-                (width > 1 ? fold_channels(type_code(x.type()), width) : fold_taps() + kStoreLast);
+    walk.body = kFindLast;
+    if (width > 1) {
+      const common::NeighbourText vector(type_code(x.type()), width);
+      define_taps(walk, window);
+      walk.functions = sdk::message(common::kNeighbourWords, kTaps, word_functions(vector));
+      const bool is_16_bits = x.type() == DataType::Float16 || x.type() == DataType::BFloat16;
+      if (kind_ == "MaxPool" && is_16_bits) walk.functions += greater_words(vector, x.type());
+      walk.body += fold_channels(vector);
+    } else {
+      walk.body += fold_taps() + kStoreLast;
+    }
     walk.add_to(work);
+  }
+
+  static void define_taps(Walk& walk, const Window& window) {
+    const std::int64_t across = window.kernel[2], down = window.kernel[1];
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      walk.define(sdk::message("KERNEL_", axis).c_str(), window.kernel[axis]);
+    walk.define("AT_ONCE_1", across * down <= kTapsAtOnce ? down : 1);
+    walk.define("AT_ONCE_2", across <= kTapsAtOnce ? across : 1);
+  }
+
+  /// Whether ints number what an image has, and what a window of it may reach; of no pixel, none is read in place of others.
+  static bool fits_ints(const Window& window, std::int64_t channels) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 30;
+    if (window.in_points() == 0 || window.in_points() > kMost / channels) return false;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      if (window.out[axis] > kMost / window.stride[axis] ||
+          window.kernel[axis] > kMost / window.dilation[axis] || window.pad_begin[axis] > kMost)
+        return false;
+    }
+    return true;
   }
 
   /// As many as one access moves, or fewer, of which a pixel has a whole number.
@@ -242,13 +344,14 @@ class Pool {
                            : "counted == 0 ? (ACC)0 : acc / (ACC)counted";
   }
 
-  void set_fold(Walk& walk, DataType type) const {
+  void set_fold(Walk& walk, DataType type, bool finds_place) const {
     if (kind_ == "MaxPool") {
       const bool is_integer = type == DataType::Int8 || type == DataType::UInt8;
       walk.define("START", is_integer ? type == DataType::Int8 ? "-128" : "0" : "-INFINITY");
-      walk.define("STEP",
-                  "if (counted == 0 || value > acc || value != value) { acc = value; best = "
-                  "at; }");
+      walk.define("STEP", finds_place
+                              ? "if (counted == 0 || value > acc || value != value) { acc = "
+                                "value; best = at; }"
+                              : "acc = value > acc || value != value ? value : acc");
       walk.define("FINISH", "acc");
     } else if (kind_ == "AveragePool") {
       walk.define("START", "0").define("STEP", "acc += value");
