@@ -217,6 +217,8 @@ REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd",
 # Dims and axes: along the row, across it, both, one element, none; wide reads and not; rows that are divided.
 REDUCED = [((3, 20), [1]), ((5, 1), [1]), ((1, 7), [0]), ((40, 33), [0]), ((4, 6, 5, 3), [0, 2]), ((4, 6, 5, 4), [1, 3]),
            ((2, 3, 260), [2]), ((0, 4), [1]), ((3, 0), [1])]
+# Rows that are neighbours, several of which are read at once, or would be if there were as many.
+ACROSS = [((2, 49, 64), [1]), ((1, 30, 300), [1]), ((3, 5, 6, 24), [1, 2]), ((260, 12), [0]), ((2, 9, 30), [1]), ((2, 3, 4), [1])]
 LONG = [((2, 100_003), [1]), ((1, 65_536), [1]), ((40_001, 3), [0]), ((3, 9_000, 2), [0, 1]), ((300, 2_000), [1])]
 
 
@@ -264,6 +266,9 @@ def write_all(folder):
         for kind in ("f32", ("f16", "f64", "bf16")[number % 3]):
             reduction(folder, random, ("ReduceMean", "ReduceSum", "ReduceL2")[number % 3], kind, dims, axes)
         reduction(folder, random, ("ReduceMax", "ReduceLogSumExp")[number % 2], "f32", dims, axes)
+    for number, (dims, axes) in enumerate(ACROSS):
+        for kind in ("f32", "f16", "bf16"):
+            reduction(folder, random, ("ReduceMean", "ReduceMax", "ReduceL1")[number % 3], kind, dims, axes)
     for kind in INTEGERS:
         for op_type, dims, axes in (("ReduceSum", (3, 21), [1]), ("ReduceMax", (30, 5), [0]), ("ReduceMin", (2, 40_000), [1])):
             if op_type != "ReduceSum" or kind not in ("i8", "u8"):  # ONNX sums no bytes
@@ -277,13 +282,14 @@ def write_all(folder):
         for kind, dims, axis in (("f32", (5, 20), 1), ("f16", (3, 7, 128), 2), ("bf16", (4, 24), 1), ("f64", (6, 10), 1),
                                  ("f32", (7, 1), 1), ("f32", (2, 21, 60), 1), ("f16", (70, 3), 0), ("f32", (3, 0), 1),
                                  ("f32", (2, 50_001), 1), ("f16", (1, 65_536), 1), ("f64", (9_000, 5), 0),
-                                 ("f32", (300, 1500), 1), ("f32", (12, 128, 128), 2)):
+                                 ("f32", (300, 1500), 1), ("f32", (12, 128, 128), 2), ("f16", (66, 512), 1)):
             softmax(folder, random, op_type, kind, dims, axis)
     for op_type in ("LayerNormalization", "RMSNormalization"):
         for kind, dims, axis, has_bias in (("f32", (6, 768), 1, True), ("f32", (3, 5, 7), 1, True), ("f16", (4, 256), 1, False),
                                            ("bf16", (2, 3, 40), 2, True), ("f64", (5, 18), 1, True), ("f32", (4, 1), 1, False),
                                            ("f32", (1, 100_003), 1, True), ("f16", (2, 32_768), 1, True),
-                                           ("f32", (2, 3, 64, 96), 2, True)):
+                                           ("f32", (2, 3, 64, 96), 2, True), ("f16", (70, 768), 1, True),
+                                           ("bf16", (65, 1024), 1, True), ("f32", (64, 900), 1, True)):
             is_layer = op_type == "LayerNormalization"
             layer(folder, random, op_type, kind, dims, axis, has_bias and is_layer,
                   is_layer and axis == 1 and kind != "f64")

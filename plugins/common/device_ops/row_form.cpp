@@ -15,6 +15,8 @@ constexpr std::int64_t kTogether = 32;
 constexpr std::int64_t kManyItems = 1 << 16, kManyGroups = 256;
 /// What a lane reads of a row where there are items enough, in times of `width`.
 constexpr std::int64_t kStepsOfLane = 4;
+/// Rows that have a multiprocessor each, and the items of a group where they are not many more.
+constexpr std::int64_t kManyRows = 64, kFewItems = 128;
 /// Elements that a lane keeps in registers.
 constexpr std::int64_t kMostHeld = 32;
 constexpr std::int64_t kWideBytes = 16;
@@ -52,6 +54,12 @@ RowForm choose_rows(const Device& device, const RowsWanted& wanted) {
   const std::int64_t few = power_from(ceil_divide(steps, kStepsOfLane));
   const std::int64_t many = power_from(ceil_divide(kManyItems, wanted.rows));
   form.lanes = std::min({std::max(few, many), power_from(steps), most_lanes});
+  // Lanes that run together meet without a barrier, if they can hold what each other one would have held.
+  if (wanted.holds && !wanted.is_across && !wanted.is_made && wanted.rows >= kManyRows &&
+      form.lanes > kTogether && ceil_divide(wanted.n, kTogether) <= kMostHeld) {
+    form.lanes = kTogether;
+    form.group_items = std::min(form.group_items, kFewItems);
+  }
   if (wanted.may_divide) divide_rows(form);
   const std::int64_t held = ceil_divide(form.part_n, form.lanes * form.width);
   if (wanted.holds && held * form.width <= kMostHeld) form.held = held;

@@ -44,6 +44,7 @@ struct RowsWanted {
   bool is_dense = false;  ///< rows stand one behind the other, so that 16 bytes can be read at once
   bool holds = false;     ///< the kernel reads elements more than once
   bool may_divide = false;  ///< it has phases
+  bool is_made = false;     ///< elements are computed from several operands
 };
 
 /// At least one row of at least one element.

@@ -156,7 +156,8 @@ RowReading RowSource::add_operands(Walk& walk, const sdk::PrepareContext& ctx, i
   strided = common::merge_axes(strided);
 
   Offsets offsets(walk, reading);
-  std::string wide, values, elements;
+  // All are asked for before one is taken apart.
+  std::string asked, wide, values, elements;
   std::size_t strided_before = 0;
   for (std::size_t i = 0; i < operands_; ++i) {
     const std::string at = along[i] == Along::kOnce    ? "0"
@@ -166,9 +167,11 @@ RowReading RowSource::add_operands(Walk& walk, const sdk::PrepareContext& ctx, i
     // Those of the row's own type are read as wide as the row would be.
     const bool is_wide =
         along[i] == Along::kDense && ctx.input(static_cast<std::uint32_t>(i)).type() == type_;
-    if (is_wide)
-      wide += sdk::message("  VALUE(T) wide", i, "[V];\n  READ(T, ", pointer_of(i), " + at, wide",
-                           i, ");\n");
+    if (is_wide) {
+      asked += sdk::message("  ELEMENTS word", i, " = READ_ELEMENTS(", pointer_of(i), " + at);\n");
+      wide += sdk::message("  VALUE(T) wide", i, "[V];\n  UNPACK_ELEMENTS(word", i, ", wide", i,
+                           ");\n");
+    }
     values += sdk::message(i == 0 ? "" : ", ", is_wide ? sdk::message("wide", i, "[e]") : element);
     elements += sdk::message(i == 0 ? "" : ", ", element);
   }
@@ -177,7 +180,7 @@ RowReading RowSource::add_operands(Walk& walk, const sdk::PrepareContext& ctx, i
   walk.define("SEEK", "")
       .define("READ_ROW(at, to)", sdk::message("read_row(", reading.arguments, "at, to)"));
   reading.reader = sdk::message(
-      "FUNCTION void read_row(", reading.parameters, "INDEX at, VALUE(T) *to) {\n", wide,
+      "FUNCTION void read_row(", reading.parameters, "INDEX at, VALUE(T) *to) {\n", asked, wide,
       "  UNROLL for (int e = 0; e < V; ++e) {\n    INDEX k = at + e;\n    to[e] = made_of(", values,
       ");\n  }\n}\n");
   return reading;

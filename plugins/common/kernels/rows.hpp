@@ -56,17 +56,49 @@ inline constexpr char kRowFunctions[] = R"kernel(
 #ifndef READ_ROW
 #define SEEK x += BASE
 #define READ_ROW(at, to) READ(T, x + OFFSET(at), to)
+#if HELD && V > 1
+#define HOLDS_WORDS
 #endif
+#endif
+
+// ASK reads what a lane needs of what lies along the row at p, into `words`, and TAKE takes it apart, so that no word is waited for
+// before all are asked for.
+#define ASK(words, p)                                                                   \
+  JOIN(wide_, WIDE_TYPE) words[HELD];                                                   \
+  int words##_are_wide = IS_WIDE(p);                                                    \
+  if (words##_are_wide) {                                                               \
+    UNROLL for (int s = 0; s < HELD; ++s) {                                             \
+      INDEX at = first + (lane + s * LANES) * V;                                        \
+      if (at < own_last) words[s] = *(GLOBAL const JOIN(wide_, WIDE_TYPE) *)((p) + at); \
+    }                                                                                   \
+  }
+#define TAKE(words, s, p, to)               \
+  if (words##_are_wide) {                   \
+    JOIN(wide_, WIDE_TYPE) word = words[s]; \
+    JOIN(unpack_, WIDE_TYPE)(word, to);     \
+  } else {                                  \
+    UNROLL for (int e = 0; e < V; ++e) (to)[e] = LOAD(T, p, e); \
+  }
 
 // EACH_ELEMENT { statements of k and v } END_EACH goes over the lane's elements of the row at x, of type T;
 // with END_MAP instead, what v then is becomes the row's at y. Where HELD is not 0, HOLD has read them before.
 #if HELD
+#ifdef HOLDS_WORDS
+#define HOLD                                                            \
+  VALUE(T) held[HELD * V];                                              \
+  ASK(row_words, x)                                                     \
+  UNROLL for (int s = 0; s < HELD; ++s) {                               \
+    INDEX at = first + (lane + s * LANES) * V;                          \
+    if (at < own_last) { TAKE(row_words, s, x + at, (held + s * V)) }   \
+  }
+#else
 #define HOLD                                                \
   VALUE(T) held[HELD * V];                                  \
   UNROLL for (int s = 0; s < HELD; ++s) {                   \
     INDEX at = first + (lane + s * LANES) * V;              \
     if (at < own_last) READ_ROW(at, (held + s * V));        \
   }
+#endif
 #define EACH_STEP                              \
   UNROLL for (int s = 0; s < HELD; ++s) {      \
     INDEX at = first + (lane + s * LANES) * V; \
@@ -101,36 +133,42 @@ inline constexpr char kRowFunctions[] = R"kernel(
 inline constexpr char kNarrowRows[] = R"kernel(
 #define READ(T, p, to) (to)[0] = LOAD(T, p, 0)
 #define WRITE(T, p, from) STORE(T, p, 0, (from)[0])
+#define ELEMENTS STORAGE(T)
+#define READ_ELEMENTS(p) (*(p))
+#define UNPACK_ELEMENTS(words, to) (to)[0] = LOAD(T, &words, 0)
 )kernel";
 
 /// The same for the 16 bytes that WIDE_TYPE (f32, f64, f16 or bf16) fills, where the address allows that.
 inline constexpr char kWideRows[] = R"kernel(
 #define READ(T, p, to) JOIN(read_, T)(p, to)
 #define WRITE(T, p, from) JOIN(write_, T)(p, from)
+#define ELEMENTS JOIN(wide_, WIDE_TYPE)
+#define READ_ELEMENTS read_wide
+#define UNPACK_ELEMENTS(words, to) JOIN(unpack_, WIDE_TYPE)(words, to)
 #define IS_WIDE(p) (((size_t)(p) & 15) == 0)
 #define wide_f32 float4
-#define unpack_f32(w, to) ((to)[0] = w.x, (to)[1] = w.y, (to)[2] = w.z, (to)[3] = w.w)
-#define pack_f32(w, from) (w.x = (from)[0], w.y = (from)[1], w.z = (from)[2], w.w = (from)[3])
+#define unpack_f32(words, to) ((to)[0] = words.x, (to)[1] = words.y, (to)[2] = words.z, (to)[3] = words.w)
+#define pack_f32(words, from) (words.x = (from)[0], words.y = (from)[1], words.z = (from)[2], words.w = (from)[3])
 #define wide_f64 double2
-#define unpack_f64(w, to) ((to)[0] = w.x, (to)[1] = w.y)
-#define pack_f64(w, from) (w.x = (from)[0], w.y = (from)[1])
+#define unpack_f64(words, to) ((to)[0] = words.x, (to)[1] = words.y)
+#define pack_f64(words, from) (words.x = (from)[0], words.y = (from)[1])
 #define wide_f16 uint4
-#define unpack_f16(w, to) UNPACK_HALVES(w, to, half_to_float)
-#define pack_f16(w, from) PACK_HALVES(w, from, float_to_half)
+#define unpack_f16(words, to) UNPACK_HALVES(words, to, half_to_float)
+#define pack_f16(words, from) PACK_HALVES(words, from, float_to_half)
 #define wide_bf16 uint4
 #define BFLOAT_TO_FLOAT(bits) BITS_FLOAT((u32)(bits) << 16)
-#define unpack_bf16(w, to) UNPACK_HALVES(w, to, BFLOAT_TO_FLOAT)
-#define pack_bf16(w, from) PACK_HALVES(w, from, float_to_bfloat)
-#define UNPACK_HALVES(w, to, OF)                                     \
-  ((to)[0] = OF((u16)w.x), (to)[1] = OF((u16)(w.x >> 16)),           \
-   (to)[2] = OF((u16)w.y), (to)[3] = OF((u16)(w.y >> 16)),           \
-   (to)[4] = OF((u16)w.z), (to)[5] = OF((u16)(w.z >> 16)),           \
-   (to)[6] = OF((u16)w.w), (to)[7] = OF((u16)(w.w >> 16)))
-#define PACK_HALVES(w, from, OF)                                     \
-  (w.x = OF((from)[0]) | (u32)OF((from)[1]) << 16,                   \
-   w.y = OF((from)[2]) | (u32)OF((from)[3]) << 16,                   \
-   w.z = OF((from)[4]) | (u32)OF((from)[5]) << 16,                   \
-   w.w = OF((from)[6]) | (u32)OF((from)[7]) << 16)
+#define unpack_bf16(words, to) UNPACK_HALVES(words, to, BFLOAT_TO_FLOAT)
+#define pack_bf16(words, from) PACK_HALVES(words, from, float_to_bfloat)
+#define UNPACK_HALVES(words, to, OF)                                     \
+  ((to)[0] = OF((u16)words.x), (to)[1] = OF((u16)(words.x >> 16)),           \
+   (to)[2] = OF((u16)words.y), (to)[3] = OF((u16)(words.y >> 16)),           \
+   (to)[4] = OF((u16)words.z), (to)[5] = OF((u16)(words.z >> 16)),           \
+   (to)[6] = OF((u16)words.w), (to)[7] = OF((u16)(words.w >> 16)))
+#define PACK_HALVES(words, from, OF)                                     \
+  (words.x = OF((from)[0]) | (u32)OF((from)[1]) << 16,                   \
+   words.y = OF((from)[2]) | (u32)OF((from)[3]) << 16,                   \
+   words.z = OF((from)[4]) | (u32)OF((from)[5]) << 16,                   \
+   words.w = OF((from)[6]) | (u32)OF((from)[7]) << 16)
 FUNCTION void JOIN(read_, WIDE_TYPE)(GLOBAL const STORAGE(WIDE_TYPE) *p, VALUE(WIDE_TYPE) *to) {
   if (IS_WIDE(p)) {
     JOIN(wide_, WIDE_TYPE) w = *(GLOBAL const JOIN(wide_, WIDE_TYPE) *)p;
@@ -138,6 +176,14 @@ FUNCTION void JOIN(read_, WIDE_TYPE)(GLOBAL const STORAGE(WIDE_TYPE) *p, VALUE(W
   } else {
     for (int e = 0; e < V; ++e) to[e] = LOAD(WIDE_TYPE, p, e);
   }
+}
+FUNCTION JOIN(wide_, WIDE_TYPE) read_wide(GLOBAL const STORAGE(WIDE_TYPE) *p) {
+  if (IS_WIDE(p)) return *(GLOBAL const JOIN(wide_, WIDE_TYPE) *)p;
+  VALUE(WIDE_TYPE) all[V];
+  for (int e = 0; e < V; ++e) all[e] = LOAD(WIDE_TYPE, p, e);
+  JOIN(wide_, WIDE_TYPE) w;
+  JOIN(pack_, WIDE_TYPE)(w, all);
+  return w;
 }
 FUNCTION void JOIN(write_, WIDE_TYPE)(GLOBAL STORAGE(WIDE_TYPE) *p, const VALUE(WIDE_TYPE) *from) {
   if (IS_WIDE(p)) {
@@ -160,6 +206,38 @@ inline constexpr char kReduceRow[] = R"kernel(
   END_EACH
   FOLD(REAL, acc, MEET)
   if (lane == 0 && is_row) STORE(TY, y, TARGET, FINISH);
+)kernel";
+
+/// The same across rows that are neighbours, of which an item has W, read at once: a group has SLOTS * W of `columns`, and LANES items
+/// share them. WORD is W elements of T, and unpack_word takes it apart.
+inline constexpr char kReduceAcross[] = R"kernel(
+#define SLOTS (GROUP / LANES)
+#define FOLD_ALL(TAKE_WORD)                                                    \
+  _Pragma("unroll 4") for (INDEX k = lane; k < (INDEX)n; k += LANES) {         \
+    STORAGE(T) near[W];                                                        \
+    TAKE_WORD;                                                                 \
+    UNROLL for (int e = 0; e < W; ++e) all[e] = STEP(all[e], LOAD(T, near, e)); \
+  }
+  LOCAL ACC scratch[GROUP * W];
+  int item = (int)LOCAL_ID(0), lane = item / SLOTS, slot = item % SLOTS;
+  i64 first = (i64)GROUP_ID(0) * SLOTS * W, outer = GROUP_ID(1), column = first + slot * W;
+  x += outer * outer_step + column;
+  ACC all[W];
+  UNROLL for (int e = 0; e < W; ++e) all[e] = START;
+  if (column < columns) {
+    if (((size_t)x & (sizeof(WORD) - 1)) == 0) {
+      FOLD_ALL(WORD word = *(GLOBAL const WORD *)(x + k * (INDEX)step); unpack_word(word, near))
+    } else {
+      FOLD_ALL(UNROLL for (int e = 0; e < W; ++e) near[e] = x[k * (INDEX)step + e])
+    }
+  }
+  UNROLL for (int e = 0; e < W; ++e) scratch[e * GROUP + item] = all[e];
+  BARRIER;
+  for (int i = item; i < SLOTS * W && first + i < columns; i += GROUP) {
+    ACC acc = scratch[i % W * GROUP + i / W];
+    for (int l = 1; l < LANES; ++l) acc = MEET(acc, scratch[i % W * GROUP + l * SLOTS + i / W]);
+    STORE(T, y, outer * columns + first + i, FINISH);
+  }
 )kernel";
 
 /// log(sum(exp(v))) = m + log(sum(exp(v - m))) with m the greatest, so that nothing overflows.
@@ -406,6 +484,13 @@ inline constexpr char kSoftmaxRow[] = R"kernel(
 /// at, or, with SCALE_IS_ROW, are of the row's type and along it. With KEEPS_ROW the row as it is read is stored at `kept`, too. The
 /// parts of PHASE 1 give their means and the squares around these.
 inline constexpr char kNormalizeRow[] = R"kernel(
+#if SCALE_IS_ROW && HELD && V > 1 && PHASE != 1
+#define SCALE_IS_ASKED
+  ASK(scale_words, scale)
+#if HAS_BIAS
+  ASK(bias_words, bias)
+#endif
+#endif
   SEEK;
   HOLD
   REAL mean = 0, square = 0;
@@ -456,10 +541,18 @@ inline constexpr char kNormalizeRow[] = R"kernel(
 #endif
 #if SCALE_IS_ROW
     VALUE(T) factor[V];
+#ifdef SCALE_IS_ASKED
+    TAKE(scale_words, s, scale + at, factor)
+#else
     READ(T, scale + at, factor);
+#endif
 #if HAS_BIAS
     VALUE(T) addend[V];
+#ifdef SCALE_IS_ASKED
+    TAKE(bias_words, s, bias + at, addend)
+#else
     READ(T, bias + at, addend);
+#endif
 #endif
 #endif
   EACH_OF_STEP

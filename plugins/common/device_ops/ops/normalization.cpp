@@ -82,7 +82,8 @@ class Softmax {
                                                        .is_across = rows.inner > 1,
                                                        .is_dense = rows.inner == 1,
                                                        .holds = true,
-                                                       .may_divide = !is_hard});
+                                                       .may_divide = !is_hard,
+                                                       .is_made = source_.is_made()});
       return add_phases(ctx, work, walk, form);
     }
     walk.number("n", rows.n);
@@ -122,7 +123,8 @@ void add_shared(sdk::PrepareContext& ctx, Work& work, Walk& walk, const Rows& ro
                                                    .type = type,
                                                    .is_dense = true,
                                                    .holds = true,
-                                                   .may_divide = true});
+                                                   .may_divide = true,
+                                                   .is_made = !beginning.empty()});
   add_phases(ctx, work, walk, form);
 }
 

@@ -1,6 +1,7 @@
 // ReduceSum and its kin, GlobalAveragePool, GlobalMaxPool, ArgMax, ArgMin, CumSum, CumProd:
 // https://onnx.ai/onnx/operators/onnx__ReduceSum.html and the pages beside it.
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "plugins/common/device_ops/row_source.hpp"
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
+#include "plugins/common/kernels/neighbours.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
 #include "plugins/common/kernels/reductions.hpp"
 #include "plugins/common/kernels/rows.hpp"
@@ -16,6 +18,9 @@
 
 namespace backplane::device_ops {
 namespace {
+
+/// What items read at once of rows that are neighbours.
+constexpr std::int64_t kAcrossBytes = 8;
 
 /// What a reduction folds with, and what is done to the fold ("acc", of "depth" elements).
 struct Row {
@@ -290,6 +295,59 @@ std::uint64_t add_shared_reduction(Work& work, const Row& row, DataType type,
   return static_cast<std::uint64_t>(form.part_count()) * sizeof(double);
 }
 
+/// Whether rows across others are read several at once, in 8 bytes: those of images whose channels come last. Not if that leaves
+/// much of a device without work.
+bool is_wide_across(const Device& device, const Row& row, DataType type, const Division& division) {
+  const common::StridedLoops &kept = division.kept, &folded = division.folded;
+  const std::int64_t width = kAcrossBytes / std::max(1, sdk::element_bytes(type));
+  if (row.finish == nullptr || !is_float(type) || type == DataType::Double ||
+      kept.dims.size() > 2 || folded.dims.size() != 1 || kept.strides[0].back() != 1 ||
+      division.depth == 1)
+    return false;
+  for (const std::int64_t steps :
+       {kept.dims.back(), folded.strides[0][0], kept.dims.size() > 1 ? kept.strides[0][0] : 0}) {
+    if (steps % width != 0) return false;
+  }
+  const RowForm form = choose_rows(device, {.rows = sdk::element_count(kept.dims),
+                                            .n = division.depth,
+                                            .type = type,
+                                            .is_across = true,
+                                            .may_divide = true});
+  constexpr std::int64_t kMostByInt = std::int64_t{1} << 30;
+  return form.parts == 1 && sdk::element_count(kept.dims) * division.depth < kMostByInt;
+}
+
+void add_wide_across(Work& work, const Row& row, DataType type, const Division& division) {
+  constexpr std::int64_t kItems = 256, kMostLanes = 32, kStepsOfLane = 8;
+  const common::StridedLoops& kept = division.kept;
+  const common::NeighbourText word(type_code(type), kAcrossBytes / sdk::element_bytes(type));
+  const std::int64_t width = kAcrossBytes / sdk::element_bytes(type), columns = kept.dims.back();
+  const auto items = static_cast<std::int64_t>(
+      std::bit_floor(std::min<std::size_t>(kItems, work.device().limits().max_group_items)));
+  const std::int64_t lanes =
+      std::min({kMostLanes, items, power_from(ceil_divide(division.depth, kStepsOfLane))});
+  Walk walk(Dims{1});
+  walk.in("x", input(0), type).out("y", output(0), type).number("n", division.depth);
+  walk.number("depth", division.depth).number("step", division.folded.strides[0][0]);
+  walk.number("columns", columns);
+  walk.number("outer_step", kept.dims.size() > 1 ? kept.strides[0][0] : 0);
+  define_fold(walk, work, row, type);
+  define_order(walk);
+  walk.define("STEP(a, v)", sdk::message("(", row.step, ")")).define("FINISH", row.finish);
+  walk.define("INDEX", "int").define("GROUP", items).define("LANES", lanes).define("W", width);
+  walk.define("WORD", word.type());
+  walk.functions = sdk::message(common::kNeighbourWords,
+                                "FUNCTION void unpack_word(WORD word, STORAGE(T) *to) {\n",
+                                word.unpack("word", "to"), "}\n");
+  walk.body = common::kReduceAcross;
+  walk.name("reduction of neighbours");
+  const std::int64_t outer = kept.dims.size() > 1 ? kept.dims[0] : 1;
+  walk.add_groups(work,
+                  {static_cast<std::size_t>(ceil_divide(columns, items / lanes * width)),
+                   static_cast<std::size_t>(outer), 1},
+                  static_cast<std::size_t>(items));
+}
+
 class Reduce {
  public:
   Reduce(const Device&, const sdk::Node& node)
@@ -313,6 +371,8 @@ class Reduce {
     if (sdk::element_count(division.out_dims) == 0) return;
     if (!shares_rows(work.device()) || division.depth == 0)
       return add_reduction(work, row_, x.type(), division);
+    if (is_wide_across(work.device(), row_, x.type(), division))
+      return add_wide_across(work, row_, x.type(), division);
     const std::uint64_t bytes =
         add_shared_reduction(work, row_, x.type(), division, [&](Walk& walk) {
           walk.in("x", input(0), x.type());
