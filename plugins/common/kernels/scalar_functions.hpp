@@ -34,6 +34,18 @@ FUNCTION REAL exp_of(REAL x) {
   return (REAL)(p * low * high);
 }
 #endif
+/* Within 1 unit in the last place, and 0 where that is no normal number: without a branch, where a division in full has one and
+   ten times the instructions. */
+#ifdef __CUDACC__
+FUNCTION float near_reciprocal(float x) {
+  float made;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(made) : "f"(x));
+  return made;
+}
+#define near_quotient(a, b) ((a) * near_reciprocal(b))
+#else
+#define near_quotient(a, b) ((a) / (b))
+#endif
 FUNCTION REAL sigmoid_of(REAL x) { return LIT(1.0) / (LIT(1.0) + exp_of(-x)); }
 FUNCTION REAL softplus_of(REAL x) {
   return log1p(exp(-fabs(x))) + (x < LIT(0.0) ? LIT(0.0) : x);
@@ -66,7 +78,7 @@ FUNCTION REAL erf_of(REAL x) {
   q = FMA(q, s, 0.11395847797393799f);
   q = FMA(q, s, 0.49746569991111755f);
   q = FMA(q, s, 1.0f);
-  float y = v * p / q;
+  float y = near_quotient(v * p, q);
   return y > 1.0f ? 1.0f : y < -1.0f ? -1.0f : y;
 }
 FUNCTION REAL gelu_of(REAL x) {
