@@ -52,24 +52,51 @@ void define_wide_rows(Walk& walk, const BlockProduct& product) {
   walk.functions += common::kWideRows;
 }
 
+/// How items share the columns of a lone row: so many of them that all of a short matrix is asked for at once. Where there are enough
+/// columns for that they are divided among few, which have less to meet.
+struct LoneRow {
+  std::int64_t lanes, items, columns;
+
+  LoneRow(const BlockProduct& product, std::int64_t unit, std::int64_t most_items) {
+    constexpr std::int64_t kMostColumns = 4, kLeastLanes = 32, kMostLanes = 256, kLeastItems = 64;
+    constexpr std::int64_t kManyItems = 1 << 16, kManyGroups = 256, kIdleShare = 8;
+    const std::int64_t units = ceil_divide(product.depth, unit);
+    const std::int64_t wanted = power_from(kManyItems * kMostColumns / product.columns);
+    lanes = std::min({most_items, power_from(units), std::clamp(wanted, kLeastLanes, kMostLanes)});
+    while (lanes > kLeastLanes && ceil_divide(units, lanes) * lanes > units + units / kIdleShare)
+      lanes /= 2;
+    items = std::max(lanes, std::min(most_items, kLeastItems));
+    const std::int64_t fitting = product.columns * lanes / items / kManyGroups;
+    columns = std::clamp<std::int64_t>(fitting, 1, kMostColumns);
+    while (!std::has_single_bit(static_cast<std::uint64_t>(columns))) --columns;
+  }
+};
+
 void add_packed_groups(Work& work, const BlockProduct& product) {
   // So many columns with an item each fill a device; beyond, items have several, which share what is read of a.
   constexpr std::int64_t kMostRows = 8, kMostColumns = 4, kManyColumns = 2048;
   constexpr std::int64_t kGroupItems = 128, kMostLanes = 32;
   const std::int64_t unit = widest_unit(product);
   const std::int64_t rows = std::min(kMostRows, power_from(product.rows));
-  const std::int64_t lanes = std::min(kMostLanes, power_from(ceil_divide(product.depth, unit)));
+  const auto most_items =
+      static_cast<std::int64_t>(std::bit_floor(work.device().limits().max_group_items));
+  std::int64_t lanes = std::min(kMostLanes, power_from(ceil_divide(product.depth, unit)));
+  std::int64_t items = std::max(lanes, std::min(kGroupItems, most_items));
   const auto shared = static_cast<std::uint64_t>(product.columns * rows / kManyColumns);
-  const std::int64_t columns =
+  auto columns =
       std::clamp<std::int64_t>(static_cast<std::int64_t>(std::bit_floor(shared)), 1, kMostColumns);
-  const std::size_t most =
-      std::min<std::size_t>(kGroupItems, work.device().limits().max_group_items);
-  const std::int64_t items = std::max(lanes, static_cast<std::int64_t>(std::bit_floor(most)));
+  if (rows == 1) {
+    const LoneRow row(product, unit, most_items);
+    lanes = row.lanes;
+    items = row.items;
+    columns = row.columns;
+  }
   Walk walk(Dims{1});
   add_weights(walk, product, unit);
   walk.in("a", input(MatMulNBits::kA), product.type);
   add_packed_result(walk, product);
   define_wide_rows(walk, product);
+  walk.functions += common::kWideOf;
   walk.define("GROUP", items).define("LANES", lanes);
   walk.define("ROWS", rows).define("COLUMNS", columns);
   walk.body = common::kPackedGroup;

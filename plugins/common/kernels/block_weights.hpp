@@ -31,6 +31,25 @@ inline constexpr char kBlockWords[] = R"kernel(
 #define BASE(column, block) (8388608.0f + (float)ZERO(column, block))
 #define NUMBER(word, e, base) (SHIFTED(word, e) - (base))
 #endif
+// 2^BITS + n is a float whose highest bits of the fraction are n. What is too much of a product with it is taken off sums.
+#define RAISE ((float)(1 << BITS))
+#define MOVED(word, by) ((by) > 0 ? (word) >> ((by) & 31) : (word) << (-(by) & 31))
+#define RAISED(word, e) BITS_FLOAT(masked(MOVED(word, ((e) + 1) * BITS - 23), MASK << (23 - BITS), (127u + BITS) << 23))
+// (word & mask) | bits; by instruction, since of two constants NVRTC makes two.
+#ifdef __CUDACC__
+FUNCTION u32 masked(u32 word, u32 mask, u32 bits) {
+  u32 made;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(made) : "r"(word), "r"(mask), "r"(bits));
+  return made;
+}
+#else
+#define masked(word, mask, bits) (((word) & (mask)) | (bits))
+#endif
+#if ZEROS == 2
+#define ZERO_OF(column, block) BASE(column, block)
+#else
+#define ZERO_OF(column, block) ((float)ZERO(column, block))
+#endif
 #define UNIT_AT(column, k) (weights + ((column) * blocks * BLOCK + (k)) * BITS / 8)
 
 #if WORDS == 4
@@ -54,62 +73,114 @@ FUNCTION void read_unit(GLOBAL const u8 *p, u32 *to) {
 )kernel";
 
 /// A group has SIDES * COLUMNS columns and ROWS rows of a. LANES items share COLUMNS columns: a lane reads units of them, at distances
-/// of LANES * UNIT, each once for all rows, and rows V elements at once.
+/// of LANES * UNIT, each once for all rows. All that a step reads of the weights, and of a lone row, is asked for before any of it is
+/// needed: rows of a model that decodes wait for memory and for little else.
 inline constexpr char kPackedGroup[] = R"kernel(
 #define SIDES (GROUP / LANES)
 #define SUMS (ROWS * COLUMNS)
 #define STEP (NUMBERS > V ? NUMBERS : V)
-#ifndef __CUDACC__
+#ifdef __CUDACC__
+#define TOGETHER (LANES < 32 ? LANES : 32)
+  LOCAL float scratch[SUMS * (GROUP / TOGETHER)];
+#else
   LOCAL float scratch[SUMS * GROUP];
 #endif
   int item = (int)LOCAL_ID(0), lane = item % LANES, side = item / LANES;
   i64 first_row = (i64)GROUP_ID(1) * ROWS, first = ((i64)GROUP_ID(0) * SIDES + side) * COLUMNS;
+  int is_even = ((size_t)weights & (WORDS * 4 - 1)) == 0;
+  int is_wide = IS_WIDE(a) && (rows == 1 || depth % V == 0);
   float sums[SUMS];
   UNROLL for (int s = 0; s < SUMS; ++s) sums[s] = 0.0f;
   for (i64 k = (i64)lane * UNIT; k < depth; k += LANES * UNIT) {
     i64 block = k / BLOCK;
     u32 words[COLUMNS * WORDS];
-    float base[COLUMNS], part[SUMS];
+    float scale[COLUMNS], zero[COLUMNS], part[SUMS], own[ROWS];
+    if (is_even) {
+      UNROLL for (int c = 0; c < COLUMNS; ++c) {
+        WIDE_WORDS w = *(GLOBAL const WIDE_WORDS *)UNIT_AT(SOONER(first + c, columns - 1), k);
+        UNPACK_WORDS(w, words + c * WORDS);
+      }
+    } else {
+      UNROLL for (int c = 0; c < COLUMNS; ++c) read_unit(UNIT_AT(SOONER(first + c, columns - 1), k), words + c * WORDS);
+    }
+#if ROWS == 1
+    JOIN(wide_, T) taken[UNIT / V];
+    if (is_wide && k + UNIT <= depth) {
+      UNROLL for (int w = 0; w < UNIT / V; ++w) taken[w] = *(GLOBAL const JOIN(wide_, T) *)(a + first_row * depth + k + w * V);
+    } else {
+      UNROLL for (int w = 0; w < UNIT / V; ++w) taken[w] = wide_of(a + first_row * depth + k + w * V, depth - k - w * V);
+    }
+#endif
     UNROLL for (int c = 0; c < COLUMNS; ++c) {
       i64 column = SOONER(first + c, columns - 1);
-      read_unit(UNIT_AT(column, k), words + c * WORDS);
-      base[c] = BASE(column, block);
+      scale[c] = SCALE(column, block);
+      zero[c] = ZERO_OF(column, block);
     }
     UNROLL for (int s = 0; s < SUMS; ++s) part[s] = 0.0f;
+    UNROLL for (int r = 0; r < ROWS; ++r) own[r] = 0.0f;
     // Words move to the front, so that no index depends on the step. Unrolled, they need not, but OpenCL's compilers take seconds.
 #ifdef __CUDACC__
     UNROLL
 #endif
-    for (i64 at = k; at < k + UNIT; at += STEP) {
+    for (int at = 0; at < UNIT; at += STEP) {
       float number[COLUMNS * STEP];
       UNROLL for (int c = 0; c < COLUMNS; ++c)
-        UNROLL for (int e = 0; e < STEP; ++e)
-          number[c * STEP + e] = NUMBER(words[c * WORDS + e / NUMBERS], e % NUMBERS, base[c]);
+        UNROLL for (int e = 0; e < STEP; ++e) number[c * STEP + e] = RAISED(words[c * WORDS + e / NUMBERS], e % NUMBERS);
       UNROLL for (int r = 0; r < ROWS; ++r) {
-        GLOBAL const STORAGE(T) *row = a + SOONER(first_row + r, rows - 1) * depth + at;
         VALUE(T) x[STEP];
-        if (at + STEP <= depth) {
-          UNROLL for (int e = 0; e < STEP; e += V) READ(T, row + e, (x + e));
-        } else {
-          UNROLL for (int e = 0; e < STEP; ++e) x[e] = at + e < depth ? LOAD(T, row, e) : 0.0f;
+#if ROWS == 1
+        UNROLL for (int e = 0; e < STEP; e += V) {
+          JOIN(wide_, T) w = taken[e / V];
+          JOIN(unpack_, T)(w, (x + e));
         }
-        UNROLL for (int c = 0; c < COLUMNS; ++c)
-          UNROLL for (int e = 0; e < STEP; ++e)
+#else
+        GLOBAL const STORAGE(T) *row = a + SOONER(first_row + r, rows - 1) * depth + k + at;
+        if (is_wide && k + at + STEP <= depth) {
+          UNROLL for (int e = 0; e < STEP; e += V) {
+            JOIN(wide_, T) w = *(GLOBAL const JOIN(wide_, T) *)(row + e);
+            JOIN(unpack_, T)(w, (x + e));
+          }
+        } else {
+          UNROLL for (int e = 0; e < STEP; ++e) x[e] = k + at + e < depth ? LOAD(T, row, e) : 0.0f;
+        }
+#endif
+        UNROLL for (int e = 0; e < STEP; ++e) {
+          own[r] += (float)x[e];
+          UNROLL for (int c = 0; c < COLUMNS; ++c)
             part[r * COLUMNS + c] = FMA((float)x[e], number[c * STEP + e], part[r * COLUMNS + c]);
+        }
       }
       UNROLL for (int w = 0; w + STEP / NUMBERS < COLUMNS * WORDS; ++w) words[w] = words[w + STEP / NUMBERS];
+#if ROWS == 1
+      UNROLL for (int w = 0; w + STEP / V < UNIT / V; ++w) taken[w] = taken[w + STEP / V];
+#endif
     }
-    UNROLL for (int c = 0; c < COLUMNS; ++c) {
-      float scale = SCALE(SOONER(first + c, columns - 1), block);
-      UNROLL for (int r = 0; r < ROWS; ++r) sums[r * COLUMNS + c] = FMA(part[r * COLUMNS + c], scale, sums[r * COLUMNS + c]);
+    UNROLL for (int s = 0; s < SUMS; ++s) {
+      float less = FMA(-RAISE, own[s / COLUMNS], part[s]);
+      sums[s] = FMA(FMA(-zero[s % COLUMNS], own[s / COLUMNS], less), scale[s % COLUMNS], sums[s]);
     }
   }
 #ifdef __CUDACC__
-  UNROLL for (int d = LANES / 2; d > 0; d /= 2)
+  UNROLL for (int d = TOGETHER / 2; d > 0; d /= 2)
     UNROLL for (int s = 0; s < SUMS; ++s) sums[s] += __shfl_xor_sync(0xffffffffu, sums[s], d);
+  if (LANES > TOGETHER) {
+    UNROLL for (int s = 0; s < SUMS; ++s)
+      if (lane % TOGETHER == s % TOGETHER) scratch[item / TOGETHER * SUMS + s] = sums[s];
+    BARRIER;
+    UNROLL for (int s = 0; s < SUMS; ++s) {
+      if (s % LANES == lane) {
+        sums[s] = 0.0f;
+        for (int l = 0; l < LANES / TOGETHER; ++l) sums[s] += scratch[(side * (LANES / TOGETHER) + l) * SUMS + s];
+      }
+    }
+  }
 #else
   for (int s = 0; s < SUMS; ++s) scratch[s * GROUP + item] = sums[s];
   BARRIER;
+  for (int d = LANES / 2; d > 0; d /= 2) {
+    for (int s = 0; lane < d && s < SUMS; ++s) scratch[s * GROUP + item] += scratch[s * GROUP + item + d];
+    BARRIER;
+  }
 #endif
   // Lanes take turns to store sums.
   UNROLL for (int s = 0; s < SUMS; ++s) {
@@ -118,8 +189,7 @@ inline constexpr char kPackedGroup[] = R"kernel(
 #ifdef __CUDACC__
       float sum = sums[s];
 #else
-      float sum = 0.0f;
-      for (int l = 0; l < LANES; ++l) sum += scratch[s * GROUP + side * LANES + l];
+      float sum = scratch[s * GROUP + side * LANES];
 #endif
 #if HAS_BIAS
       sum += (float)LOAD(T, bias, column);
@@ -127,6 +197,17 @@ inline constexpr char kPackedGroup[] = R"kernel(
       STORE(T, y, row * columns + column, sum);
     }
   }
+)kernel";
+
+/// V elements of T, zeros after `count` of them.
+inline constexpr char kWideOf[] = R"kernel(
+FUNCTION JOIN(wide_, T) wide_of(GLOBAL const STORAGE(T) *p, i64 count) {
+  VALUE(T) x[V];
+  for (int e = 0; e < V; ++e) x[e] = e < count ? LOAD(T, p, e) : 0.0f;
+  JOIN(wide_, T) w;
+  JOIN(pack_, T)(w, x);
+  return w;
+}
 )kernel";
 
 /// Of VW bytes with BITS bits each number, every PLANES-th number is of one plane, a vector when it is unpacked; such are CHUNK numbers.
