@@ -178,6 +178,31 @@ OpCase any_group_query(Random& random) {
 }
 const Sweep kAny("GroupQueryAttention", "AnyForm", 80, any_group_query);
 
+/// Keys that are divided into parts, by how many a sequence has: others are shorter or have one, so that parts have nothing, and
+/// windows are as long as some parts together.
+OpCase long_caches(Random& random) {
+  Sizes s = any_sizes(random, false);
+  s.batch = random.integer(1, 2);
+  s.group = random.pick<std::int64_t>({1, 3, 4, 8});
+  s.width = random.pick<std::int64_t>({6, 16, 64});
+  s.queries = random.pick<std::int64_t>({1, 1, 2, 4});
+  const std::int64_t longest = random.pick<std::int64_t>({127, 128, 129, 515, 700});
+  s.used.assign(static_cast<std::size_t>(s.batch), longest);
+  s.used.back() = random.pick<std::int64_t>({0, 1, longest / 3, longest});
+  s.used.front() = longest;
+  s.total = longest + s.queries;
+  s.room = longest + (random.one_in(2) ? 0 : s.queries);
+  OpCase row = group_query(random, s, true);
+  if (random.one_in(2)) {
+    auto& attributes = row.node.attributes;
+    std::erase_if(attributes,
+                  [](const auto& attribute) { return attribute.name == "local_window_size"; });
+    attributes.emplace_back("local_window_size", random.pick<std::int64_t>({1, 40, 64, 300}));
+  }
+  return row;
+}
+const Sweep kLong("GroupQueryAttention", "LongCachesInAnyForm", 24, long_caches);
+
 /// Many new rows, which are all there are: some providers compute these by products.
 OpCase prompt(Random& random) {
   const bool has_past = random.one_in(2);

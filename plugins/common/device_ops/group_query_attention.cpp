@@ -12,6 +12,14 @@ namespace {
 constexpr char kFault[] =
     "seqlens_k does not fit the past and total_sequence_length, or a position has no angles";
 
+/// What a tensor takes of a workspace.
+std::uint64_t aligned_bytes(const Device& device, DataType type, const Dims& dims) {
+  const std::uint64_t alignment = device.limits().alignment;
+  const auto bytes =
+      static_cast<std::uint64_t>(sdk::element_count(dims) * sdk::element_bytes(type));
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
 bool are_same(DimsView a, DimsView b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 }  // namespace
@@ -58,7 +66,16 @@ RowAttention GroupQueryAttention::begin(sdk::PrepareContext& ctx, Work& work,
   keys.is_turned = form.turn.has_value();
   keep(ctx, work.device(), form, keys, kPresentKey, caches, end);
   keep(ctx, work.device(), form, values, kPresentValue, caches, end);
+  if (form.turn) {
+    form.turn->queries = workspace(end);
+    end +=
+        aligned_bytes(work.device(), form.type, Dims{form.batch, heads_, form.queries, form.width});
+  }
   add_caches(work, form, caches, kFault);
+  if (form.turn) {
+    form.q = {form.turn->queries, RowSteps::by_head(heads_, form.queries, form.width)};
+    form.turn.reset();
+  }
   form.k = keys.present;
   form.v = values.present;
   const std::int64_t products = form.batch * heads_ * form.queries * form.keys;
@@ -215,11 +232,8 @@ void GroupQueryAttention::keep(sdk::PrepareContext& ctx, const Device& device,
     cache.present = cache.fresh;
     return;
   } else {
-    const std::uint64_t alignment = device.limits().alignment;
-    const auto bytes =
-        static_cast<std::uint64_t>(sdk::element_count(dims) * sdk::element_bytes(form.type));
     cache.present.memory = workspace(end);
-    end += (bytes + alignment - 1) / alignment * alignment;
+    end += aligned_bytes(device, form.type, dims);
   }
   caches.each.push_back(cache);
 }

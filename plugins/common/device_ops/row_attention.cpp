@@ -16,7 +16,7 @@ struct GroupForm {
   std::int64_t items = 1, lanes = 1, rows = 1, together = 1;
   std::int64_t width = 1;  ///< elements that are read at once
   std::int64_t steps = 1, value_steps = 1;
-  std::int64_t tiles = 1, parts = 1, part_keys = 1;
+  std::int64_t tiles = 1, parts = 1;
 };
 
 /// Elements of the 16 bytes that are read at once.
@@ -25,17 +25,37 @@ std::int64_t wide_elements(DataType type) {
   return kWideBytes / sdk::element_bytes(type);
 }
 
+/// Whether rows of all operands begin at so many elements, where the first does.
+bool are_multiples(const RowAttention& attention, std::int64_t elements) {
+  bool all = attention.width % elements == 0 && attention.value_width % elements == 0;
+  for (const RowsAt* rows : {&attention.q, &attention.k, &attention.v}) {
+    const RowSteps& steps = rows->steps;
+    for (const std::int64_t step : {steps.batch, steps.head, steps.position})
+      all = all && step % elements == 0;
+  }
+  return all;
+}
+
+/// The most keys that rows of a tile read.
+std::int64_t span_of(const RowAttention& attention, std::int64_t tile_rows) {
+  if (!attention.before || !attention.after) return attention.keys;
+  const std::int64_t queries =
+      std::min(attention.queries, (tile_rows - 1) / attention.group_heads + 2);
+  return std::min(attention.keys, *attention.before + *attention.after + queries);
+}
+
 GroupForm form_of(const Device& device, const RowAttention& attention) {
   constexpr std::int64_t kGroupItems = 128, kMostLanes = 32;
-  // What an item keeps in registers: of a row of keys, of all rows, and scores.
+  // What an item keeps in registers: of a row of keys, of all rows, scores, and words of pieces that are read together.
   constexpr std::int64_t kElementsOfRow = 8, kElementsOfRows = 64, kMostRows = 8, kMostScores = 16;
-  constexpr std::int64_t kMostTogether = 4, kManyGroups = 512;
+  constexpr std::int64_t kMostTogether = 4, kMostWords = 32, kWideWords = 4;
+  // As many as a large GPU runs at once. More on a smaller one cost little.
+  constexpr std::int64_t kManyGroups = 512;
   GroupForm form;
   const std::int64_t least = std::min(attention.width, attention.value_width);
   const std::int64_t most = std::max(attention.width, attention.value_width);
   const std::int64_t wide = wide_elements(attention.type);
-  if (attention.width % wide == 0 && attention.value_width % wide == 0 && least > 0)
-    form.width = wide;
+  if (least > 0 && are_multiples(attention, wide)) form.width = wide;
   form.lanes =
       std::min(kMostLanes, power_from(ceil_divide(most, std::max(kElementsOfRow, form.width))));
   form.steps = ceil_divide(attention.width, form.lanes * form.width);
@@ -44,7 +64,10 @@ GroupForm form_of(const Device& device, const RowAttention& attention) {
   const auto room = static_cast<std::int64_t>(std::bit_floor(
       static_cast<std::uint64_t>(std::max<std::int64_t>(1, kElementsOfRows / elements))));
   form.rows = std::min({kMostRows, room, power_from(attention.rows())});
-  form.together = std::min(kMostTogether, kMostScores / form.rows);
+  const std::int64_t words = (form.width > 1 ? kWideWords : 1) * (form.steps + form.value_steps);
+  form.together = std::min({kMostTogether, kMostScores / form.rows,
+                            static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(
+                                std::max<std::int64_t>(1, kMostWords / words))))});
   // Sums of all lanes meet in local memory, of which every device has so many floats.
   constexpr std::int64_t kLocalFloats = 6144;
   const std::int64_t fitting = kLocalFloats / (form.width * form.value_steps);
@@ -58,12 +81,14 @@ GroupForm form_of(const Device& device, const RowAttention& attention) {
   form.tiles = ceil_divide(attention.rows(), form.rows);
   const std::int64_t at_once = form.items / form.lanes * form.together;
   const std::int64_t groups = form.tiles * attention.batch * attention.kv_heads;
-  const std::int64_t keys = std::max<std::int64_t>(1, attention.keys);
-  const std::int64_t parts =
-      std::clamp<std::int64_t>(kManyGroups / groups, 1, ceil_divide(keys, at_once));
-  form.part_keys = ceil_divide(ceil_divide(keys, parts), at_once) * at_once;
-  form.parts = ceil_divide(keys, form.part_keys);
+  const std::int64_t keys = std::max<std::int64_t>(1, span_of(attention, form.rows));
+  form.parts = std::clamp<std::int64_t>(kManyGroups / groups, 1, ceil_divide(keys, at_once));
   return form;
+}
+
+/// Heads as words of the program, by which it divides.
+void add_heads(Walk& walk, const RowAttention& attention) {
+  walk.define("KV_HEADS", attention.kv_heads).define("GROUP_HEADS", attention.group_heads);
 }
 
 /// A row's sum over that of its weights.
@@ -117,12 +142,13 @@ void add_operands(Walk& walk, const RowAttention& attention) {
 
 void add_groups(Work& work, const RowAttention& attention, const GroupForm& form, Walk walk) {
   add_operands(walk, attention);
-  walk.number("part_keys", form.part_keys).number("parts", form.parts);
+  walk.number("parts", form.parts);
   walk.define("GROUP", form.items).define("LANES", form.lanes).define("ROWS", form.rows);
   walk.define("TOGETHER", form.together).define("V", form.width).define("STEPS", form.steps);
   walk.define("VALUE_STEPS", form.value_steps).define("WIDE_TYPE", type_code(attention.type));
   walk.define("EXP", "exp").define("IS_DIVIDED", form.parts > 1 ? 1 : 0);
   walk.functions += form.width > 1 ? common::kWideRows : common::kNarrowRows;
+  walk.functions += common::kPieceWords;
   walk.functions += common::kScoreWords;
   walk.body = common::kAttentionGroup;
   walk.name("attention");
@@ -130,6 +156,32 @@ void add_groups(Work& work, const RowAttention& attention, const GroupForm& form
                   {static_cast<std::size_t>(form.tiles), static_cast<std::size_t>(form.parts),
                    static_cast<std::size_t>(attention.batch * attention.kv_heads)},
                   static_cast<std::size_t>(form.items));
+}
+
+/// Makes results of what parts have found.
+void add_meeting(Work& work, const RowAttention& attention, std::int64_t parts,
+                 const MemoryRef& found, std::int64_t facts_at) {
+  constexpr std::int64_t kItems = 256, kColumns = 32, kTogether = 8;
+  const auto most_items = static_cast<std::int64_t>(work.device().limits().max_group_items);
+  const std::int64_t columns = std::min({kColumns, power_from(attention.value_width), most_items});
+  const std::int64_t items = std::max(columns, std::min(kItems, most_items / columns * columns));
+  Walk walk(Dims{1});
+  walk.define("T", type_code(attention.type)).define("WV", attention.value_width);
+  walk.define("EXP", "exp").define("HAS_CAP", 0).define("HAS_MASK", 0);
+  walk.define("HAS_BEFORE", 0).define("HAS_AFTER", 0);
+  walk.define("GROUP", items).define("COLUMNS", columns).define("TOGETHER", kTogether);
+  add_heads(walk, attention);
+  walk.in("found", found, DataType::Float).number("facts_at", facts_at).number("parts", parts);
+  walk.number("queries", attention.queries);
+  add_result(walk, attention);
+  walk.functions = common::kScoreWords;
+  walk.body = common::kMeetParts;
+  walk.name("attention, parts met");
+  walk.add_groups(work,
+                  {static_cast<std::size_t>(ceil_divide(attention.value_width, columns)),
+                   static_cast<std::size_t>(attention.rows()),
+                   static_cast<std::size_t>(attention.batch * attention.kv_heads)},
+                  static_cast<std::size_t>(items));
 }
 
 /// For items that have a core to themselves.
@@ -168,7 +220,7 @@ void add_attention_words(Walk& walk, const RowAttention& attention) {
   walk.define("T", type_code(attention.type)).define("W", attention.width);
   walk.define("WV", attention.value_width).define("HAS_LENGTHS", attention.lengths ? 1 : 0);
   walk.number("queries", attention.queries).number("keys", attention.keys);
-  walk.number("kv_heads", attention.kv_heads).number("group_heads", attention.group_heads);
+  add_heads(walk, attention);
   walk.number("first_place", attention.first_place);
   if (attention.lengths) {
     walk.in("lengths", attention.lengths->memory, attention.lengths->type);
@@ -203,9 +255,17 @@ void add_caches(Work& work, const RowAttention& attention, const RowCaches& cach
   }
   const std::int64_t together = is_wide ? wide_elements(attention.type) : 1;
   const auto count = static_cast<std::int64_t>(caches.each.size());
-  Walk walk(Dims{count * attention.batch * attention.kv_heads, caches.rows,
-                 ceil_divide(width, together)});
+  const std::int64_t query_rows =
+      known.turn ? attention.batch * attention.kv_heads * attention.rows() : 0;
+  Walk walk(Dims{count * attention.batch * attention.kv_heads +
+                     ceil_divide(query_rows, std::max<std::int64_t>(1, caches.rows)),
+                 caches.rows, ceil_divide(width, together)});
   add_attention_words(walk, known);
+  if (known.turn) {
+    add_rows(walk, "q", "query", attention.q, attention.type);
+    walk.out("turned_queries", known.turn->queries, attention.type);
+    walk.number("query_rows", query_rows);
+  }
   walk.number("heads", attention.batch * attention.kv_heads).number("room", caches.room);
   walk.number("present_rows", caches.rows).number("fresh_rows", caches.fresh_rows);
   for (std::size_t i = 0; i < caches.each.size(); ++i) {
@@ -230,17 +290,6 @@ void add_caches(Work& work, const RowAttention& attention, const RowCaches& cach
   walk.name("attention, keys and values kept").add_to(work);
 }
 
-void add_turned(Work& work, const RowAttention& attention, const MemoryRef& to) {
-  const std::int64_t heads = attention.kv_heads * attention.group_heads;
-  Walk walk(Dims{attention.batch * heads, attention.queries, attention.width});
-  add_attention_words(walk, attention);
-  add_rows(walk, "q", "query", attention.q, attention.type);
-  walk.out("y", to, attention.type);
-  walk.in_bands();
-  walk.body = common::kTurnRows;
-  walk.name("attention, queries turned").add_to(work);
-}
-
 std::uint64_t add_row_attention(Work& work, const RowAttention& attention,
                                 std::uint64_t workspace_at) {
   if (!shares_rows(work.device())) {
@@ -257,20 +306,12 @@ std::uint64_t add_row_attention(Work& work, const RowAttention& attention,
     add_groups(work, attention, form, std::move(walk));
     return 0;
   }
-  walk.out("found", found, DataType::Float);
+  const std::int64_t facts_at = heads * attention.rows() * form.parts * attention.value_width;
+  walk.out("found", found, DataType::Float).number("facts_at", facts_at);
   add_groups(work, attention, form, std::move(walk));
-  Walk meet(Dims{heads, attention.rows(), attention.value_width});
-  meet.define("T", type_code(attention.type)).define("WV", attention.value_width);
-  meet.define("EXP", "exp").define("HAS_CAP", 0).define("HAS_MASK", 0);
-  meet.define("HAS_BEFORE", 0).define("HAS_AFTER", 0);
-  meet.in("found", found, DataType::Float).number("parts", form.parts);
-  meet.number("queries", attention.queries).number("kv_heads", attention.kv_heads);
-  meet.number("group_heads", attention.group_heads);
-  add_result(meet, attention);
-  meet.functions = common::kScoreWords;
-  meet.body = common::kMeetParts;
-  meet.name("attention, parts met").add_to(work);
-  const std::int64_t floats = heads * attention.rows() * form.parts * (attention.value_width + 2);
+  add_meeting(work, attention, form.parts, found, facts_at);
+  constexpr std::int64_t kFacts = 2;
+  const std::int64_t floats = facts_at + heads * attention.rows() * form.parts * kFacts;
   return static_cast<std::uint64_t>(floats) * sizeof(float);
 }
 

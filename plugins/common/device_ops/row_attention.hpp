@@ -42,7 +42,7 @@ struct RowsAt {
   RowSteps steps;
 };
 
-/// Pairs of the first 2 * `half` columns are turned by the angles of a row's position.
+/// Pairs of the first 2 * `half` columns of queries and keys are turned by the angles of a row's position.
 struct RowTurn {
   MemoryRef cosines, sines;  ///< [angles, half], of the rows' type
   std::int64_t half = 0, angles = 0;
@@ -50,6 +50,7 @@ struct RowTurn {
   std::optional<MemoryRef>
       places;  ///< int64, of the queries: [batch or 1, queries]; none: the keys' own
   std::int64_t place_step = 0;  ///< from one sequence to the next
+  MemoryRef queries;            ///< [batch, heads, queries, width]: where turned ones go
 };
 
 /// What is added to scores, or, of bools, chooses some: those whose element is `chosen` stay.
@@ -85,7 +86,7 @@ struct RowAttention {
   std::optional<std::int64_t> most_keys;  ///< those after them do not count
   RowsAt q, k, v, y;
   std::optional<RowLengths> lengths;
-  std::optional<RowTurn> turn;  ///< of queries, when they are read
+  std::optional<RowTurn> turn;  ///< by add_caches(); what is added after it knows of none
   std::optional<RowMask> mask;
   /// How many keys before and after its own place a query reads; none: all.
   std::optional<std::int64_t> before, after;
@@ -105,7 +106,8 @@ struct RowCache {
   RowsAt fresh, present;          ///< `present` is [batch, heads, rows, width]
   std::optional<MemoryRef> past;  ///< [batch, heads, room, width]
   std::int64_t width = 0;
-  bool is_turned = false;  ///< new rows are, by the attention's turn: of the first cache alone
+  bool is_turned =
+      false;  ///< new rows are, by the attention's turn, and its queries: of the first cache alone
 };
 
 /// What a node keeps: keys, values, or both.
@@ -119,9 +121,6 @@ struct RowCaches {
 /// A run fails, saying `fault`, where lengths do not fit, or a place has no angles.
 void add_caches(Work& work, const RowAttention& attention, const RowCaches& caches,
                 const std::string& fault);
-
-/// The queries, turned, as [batch, heads, queries, width]; the attention turns them.
-void add_turned(Work& work, const RowAttention& attention, const MemoryRef& to);
 
 /// The result has elements. Returns the bytes of workspace that it takes from `workspace_at` on.
 std::uint64_t add_row_attention(Work& work, const RowAttention& attention,

@@ -2,8 +2,8 @@
 // ever in memory: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); Dao et al., "FlashAttention"
 // (2022). Few rows are divided along their keys: Dao et al., "Flash-Decoding" (2023).
 //
-// A head of keys and values is read by GROUP_HEADS heads of queries, whose rows stand together: row r of a head of keys is
-// query r / group_heads of its head r % group_heads. LENGTH(b) keys of a sequence count, and the queries' places among them begin
+// A head of keys and values, of KV_HEADS, is read by GROUP_HEADS heads of queries, whose rows stand together: row r of a head of
+// keys is query r / GROUP_HEADS of its head r % GROUP_HEADS. LENGTH(b) keys of a sequence count, and the queries' places among them begin
 // at OFFSET(length).
 //
 // The program says T (of all but scores and sums, which are float), W and WV (elements of a row of queries and keys, of
@@ -14,7 +14,7 @@
 
 namespace backplane::common {
 
-/// What all kernels of a node read alike.
+/// What all kernels of a node read alike. What is turned are rows when they are kept (kKeepRows); those that make scores read them so.
 inline constexpr char kAttentionWords[] = R"kernel(
 // Of a sequence, its new keys with it. A wrong length is the fault of the kernel that keeps keys; here it harms nothing.
 #if HAS_LENGTHS
@@ -55,14 +55,29 @@ FUNCTION float turned(GLOBAL const STORAGE(T) *row, i64 at, GLOBAL const STORAGE
 
 /// Body of a walk over [CACHES * heads, rows of the present, width / V], `heads` of all sequences: past and new rows of keys, of values,
 /// or of both, side by side, new ones behind what a sequence uses of the past's room. Where past and present are one memory,
-/// new ones alone are written. With TURNS the first cache's are turned.
+/// new ones alone are written. With TURNS the first cache's are turned, and behind the caches' heads come the queries, which are turned
+/// too: as many of their rows to each index of the second axis as the present has.
 inline constexpr char kKeepRows[] = R"kernel(
 #if CACHES > 1
 #define OF(name) (i2 < heads ? name##0 : name##1)
 #else
 #define OF(name) name##0
 #endif
-  i64 head = i2 % heads, b = head / kv_heads, h = head % kv_heads;
+#if TURNS
+  if (i2 >= CACHES * heads) {
+    i64 row = (i2 - CACHES * heads) * present_rows + i1, from = i0 * V, query = row % queries;
+    if (row < query_rows && from < W) {
+      i64 head = row / queries, b = head / (KV_HEADS * GROUP_HEADS), h = head % (KV_HEADS * GROUP_HEADS);
+      i64 length = LENGTH(b), place = PLACE(b, query, length);
+      VALUE(T) result[V];
+      place = INSIDE(place, angles);
+      for (int e = 0; e < V; ++e)
+        result[e] = turned(q + b * query_batch + h * query_head + query * query_row, from + e, cosines, sines, place, half_turned);
+      WRITE(T, turned_queries + row * W + from, result);
+    }
+  } else {
+#endif
+  i64 head = i2 < heads ? i2 : i2 - heads, b = head / KV_HEADS, h = head % KV_HEADS;
   i64 length = LENGTH(b);
 #if HAS_LENGTHS
   i64 given = (i64)lengths[b] + LESS;
@@ -94,14 +109,9 @@ inline constexpr char kKeepRows[] = R"kernel(
     }
     WRITE(T, present, row);
   }
-)kernel";
-
-/// Body of a walk over [batch * heads of queries, queries, W]: the queries, turned.
-inline constexpr char kTurnRows[] = R"kernel(
-  i64 heads = kv_heads * group_heads, b = i2 / heads, h = i2 % heads, length = LENGTH(b);
-  i64 place = PLACE(b, i1, length);
-  STORE(T, y, (i2 * queries + i1) * W + i0,
-        turned(q + b * query_batch + h * query_head + i1 * query_row, i0, cosines, sines, INSIDE(place, angles), half_turned));
+#if TURNS
+  }
+#endif
 )kernel";
 
 /// Where a score counts: `value` of key j becomes what the mask, the cap and the bounds make of it. Declared are b, h (of
@@ -140,61 +150,128 @@ inline constexpr char kScoreWords[] = R"kernel(
 #define WEIGHT(score, greatest) ((score) == -INFINITY ? 0.0f : EXP((score) - (greatest)))
 )kernel";
 
-/// A group has ROWS rows of one head of keys, and the keys of one part of them. LANES items share a key: each has V neighbouring
-/// elements of it STEPS times (VALUE_STEPS of its values), at distances of LANES * V. TOGETHER keys are read before their
-/// scores are met. GROUP / LANES such keys are looked at side by side, and their sums met at the end.
-///
-/// What parts find, [rows of all heads, parts, WV + 2] floats, are sums, the greatest score and the weights' sum: kMeetParts.
-inline constexpr char kAttentionGroup[] = R"kernel(
+/// Pieces: what memory has of V neighbouring elements. Those of 16 bytes are read at once where all addresses allow that, which a kernel
+/// asks once: between loads there is nothing then that waits for one of them.
+inline constexpr char kPieceWords[] = R"kernel(
 #define UNROLL _Pragma("unroll")
+#if V > 1
+#define PIECE JOIN(wide_, T)
+#define UNPACK(piece, to) JOIN(unpack_, T)(piece, to)
+#define WHOLE_PIECE(p) (*(GLOBAL const PIECE *)(p))
+FUNCTION PIECE piece_of(GLOBAL const STORAGE(T) *p) {
+  VALUE(T) elements[V];
+  PIECE piece;
+  for (int e = 0; e < V; ++e) elements[e] = LOAD(T, p, e);
+  JOIN(pack_, T)(piece, elements);
+  return piece;
+}
+FUNCTION PIECE piece_if(int counts, PIECE piece) {
+  if (!counts) piece.x = piece.y = piece.z = piece.w = 0;
+  return piece;
+}
+#else
+#define IS_WIDE(p) 1
+#define PIECE STORAGE(T)
+#define UNPACK(piece, to) (to)[0] = LOAD(T, &(piece), 0)
+#define WHOLE_PIECE(p) (*(p))
+#define piece_of(p) (*(p))
+#define piece_if(counts, piece) ((counts) ? (piece) : (PIECE)0)
+#endif
+)kernel";
+
+/// A group has ROWS rows of one head of keys, and one part of the keys that any of them reads. LANES items share a key: each has V
+/// neighbouring elements of it STEPS times (VALUE_STEPS of its values), at distances of LANES * V. TOGETHER keys and their values are read
+/// before the first is looked at. GROUP / LANES such keys are looked at side by side, and what those sides find is met at the end: by
+/// shuffles among the NEIGHBOURS that CUDA runs together, then in local memory.
+///
+/// What parts find are [rows of all heads, parts, WV] sums, and behind these, for each, the greatest score and the weights' sum: kMeetParts.
+inline constexpr char kAttentionGroup[] = R"kernel(
 #define SIDES (GROUP / LANES)
 #define OWN (STEPS * V)
 #define OWN_VALUES (VALUE_STEPS * V)
 #define SCORES (ROWS * TOGETHER)
-#define SCRATCH_FOR_SUMS (SIDES * VALUE_STEPS * LANES * V)
-#define SCRATCH_FOR_SCORES (SCORES * GROUP)
-#define SCRATCH (SCRATCH_FOR_SUMS > SCRATCH_FOR_SCORES ? SCRATCH_FOR_SUMS : SCRATCH_FOR_SCORES)
+#define PLACE_OF(step) (((step) * LANES + lane) * V)
+#define INSIDE_ROW(at, width) ((at) < (width) ? (at) : 0)
+#define IS_WHOLE(width) ((width) % (LANES * V) == 0)
+#define ROW_SUMS (VALUE_STEPS * LANES * V)
+#ifdef __CUDACC__
+#define NEIGHBOURS 32
+#define ROWS_AT_ONCE ROWS
+#define SCRATCH (GROUP / NEIGHBOURS * ROWS * ROW_SUMS)
+#else
+#define NEIGHBOURS LANES
+#define ROWS_AT_ONCE 1
+#define SCRATCH (SIDES * ROW_SUMS > SCORES * GROUP ? SIDES * ROW_SUMS : SCORES * GROUP)
+#endif
+#define PARTIES (GROUP / NEIGHBOURS)
   LOCAL float scratch[SCRATCH];
-  LOCAL float all_greatest[ROWS * SIDES], all_total[ROWS * SIDES];
-  int item = (int)LOCAL_ID(0), lane = item % LANES, side = item / LANES;
-  i64 kv = GROUP_ID(2), part = GROUP_ID(1), first_row = (i64)GROUP_ID(0) * ROWS;
-  i64 b = kv / kv_heads, kv_head = kv % kv_heads, rows = queries * group_heads;
-  i64 last_row = SOONER(first_row + ROWS, rows) - 1, length = LENGTH(b), offset = OFFSET(length);
-  i64 begin = LATER(part * part_keys, FIRST_KEY(first_row / group_heads));
-  i64 end = SOONER(SOONER((part + 1) * part_keys, SOONER(length, most_keys)), LAST_KEY(last_row / group_heads));
+  LOCAL float all_greatest[ROWS * PARTIES], all_total[ROWS * PARTIES];
+  int item = (int)LOCAL_ID(0), lane = item % LANES, side = item / LANES, party = item / NEIGHBOURS;
+  int kv = (int)GROUP_ID(2), part = (int)GROUP_ID(1), first_row = (int)GROUP_ID(0) * ROWS;
+  int b = kv / KV_HEADS, kv_head = kv % KV_HEADS, rows = (int)queries * GROUP_HEADS;
+  int last_row = SOONER(first_row + ROWS, rows) - 1;
+  q += b * query_batch;
   k += b * key_batch + kv_head * key_head;
   v += b * value_batch + kv_head * value_head;
+  int is_wide = IS_WIDE(q) && IS_WIDE(k) && IS_WIDE(v);
+
+  PIECE of_row[ROWS * STEPS];
+  UNROLL for (int r = 0; r < ROWS; ++r) {
+    int row = SOONER(first_row + r, last_row);
+    GLOBAL const STORAGE(T) *of =
+        q + (kv_head * GROUP_HEADS + row % GROUP_HEADS) * query_head + row / GROUP_HEADS * query_row;
+    UNROLL for (int s = 0; s < STEPS; ++s) {
+      int at = INSIDE_ROW(PLACE_OF(s), W);
+      if (is_wide) of_row[r * STEPS + s] = WHOLE_PIECE(of + at);
+      else of_row[r * STEPS + s] = piece_of(of + at);
+    }
+  }
+  i64 length = LENGTH(b), offset = OFFSET(length);
+  i64 from_key = LATER(0, FIRST_KEY(first_row / GROUP_HEADS));
+  i64 to_key = SOONER(SOONER(length, most_keys), LAST_KEY(last_row / GROUP_HEADS));
+  int span = to_key > from_key ? (int)(to_key - from_key) : 0;
+  int part_keys = ((span + (int)parts - 1) / (int)parts + SIDES - 1) / SIDES * SIDES;
+  int begin = (int)from_key + SOONER(part * part_keys, span);
+  int end = (int)from_key + SOONER((part + 1) * part_keys, span);
 
   float own[ROWS * OWN], sums[ROWS * OWN_VALUES], greatest[ROWS], total[ROWS];
   UNROLL for (int r = 0; r < ROWS; ++r) {
-    i64 row = SOONER(first_row + r, last_row), query = row / group_heads;
-    GLOBAL const STORAGE(T) *of = q + b * query_batch + (kv_head * group_heads + row % group_heads) * query_head + query * query_row;
-#if TURNS
-    i64 place = PLACE(b, query, length);
-    place = INSIDE(place, angles);
-#endif
-    UNROLL for (int e = 0; e < OWN; ++e) {
-      int at = (e / V * LANES + lane) * V + e % V;
-#if TURNS
-      own[r * OWN + e] = at < W ? turned(of, at, cosines, sines, place, half_turned) : 0.0f;
-#else
-      own[r * OWN + e] = at < W ? (float)LOAD(T, of, at) : 0.0f;
-#endif
+    UNROLL for (int s = 0; s < STEPS; ++s) {
+      UNPACK(of_row[r * STEPS + s], (own + r * OWN + s * V));
+      if (!IS_WHOLE(W) && PLACE_OF(s) >= W) {
+        UNROLL for (int e = 0; e < V; ++e) own[r * OWN + s * V + e] = 0.0f;
+      }
     }
     UNROLL for (int e = 0; e < OWN_VALUES; ++e) sums[r * OWN_VALUES + e] = 0.0f;
     greatest[r] = -INFINITY;
     total[r] = 0.0f;
   }
 
-  for (i64 base = begin; base < end; base += SIDES * TOGETHER) {
+  for (int base = begin; base < end; base += SIDES * TOGETHER) {
+    PIECE keys_read[TOGETHER * STEPS], values_read[TOGETHER * VALUE_STEPS];
+#define READ_PIECES(PIECE_AT)                                                                                    \
+  UNROLL for (int u = 0; u < TOGETHER; ++u) {                                                                    \
+    GLOBAL const STORAGE(T) *key = k + SOONER(base + u * SIDES + side, end - 1) * key_row;                       \
+    UNROLL for (int s = 0; s < STEPS; ++s)                                                                       \
+      keys_read[u * STEPS + s] = PIECE_AT(key + INSIDE_ROW(PLACE_OF(s), W));                                     \
+  }                                                                                                              \
+  UNROLL for (int u = 0; u < TOGETHER; ++u) {                                                                    \
+    GLOBAL const STORAGE(T) *value = v + SOONER(base + u * SIDES + side, end - 1) * value_row;                   \
+    UNROLL for (int s = 0; s < VALUE_STEPS; ++s)                                                                 \
+      values_read[u * VALUE_STEPS + s] = PIECE_AT(value + INSIDE_ROW(PLACE_OF(s), WV));                          \
+  }
+    if (is_wide) {
+      READ_PIECES(WHOLE_PIECE)
+    } else {
+      READ_PIECES(piece_of)
+    }
     float score[SCORES];
     UNROLL for (int u = 0; u < TOGETHER; ++u) {
-      i64 j = base + u * SIDES + side;
       VALUE(T) key[OWN];
       UNROLL for (int s = 0; s < STEPS; ++s) {
-        int at = (s * LANES + lane) * V;
-        UNROLL for (int e = 0; e < V; ++e) key[s * V + e] = 0;
-        if (j < end && at < W) READ(T, k + j * key_row + at, (key + s * V));
+        PIECE piece = keys_read[u * STEPS + s];
+        if (!IS_WHOLE(W)) piece = piece_if(PLACE_OF(s) < W, piece);
+        UNPACK(piece, (key + s * V));
       }
       UNROLL for (int r = 0; r < ROWS; ++r) {
         float sum = 0.0f;
@@ -216,12 +293,12 @@ inline constexpr char kAttentionGroup[] = R"kernel(
     BARRIER;
 #endif
     UNROLL for (int r = 0; r < ROWS; ++r) {
-      i64 row = SOONER(first_row + r, last_row), query = row / group_heads;
-      i64 h = kv_head * group_heads + row % group_heads;
-      i64 from = LATER(begin, FIRST_KEY(query)), to = SOONER(end, LAST_KEY(query));
+      int row = SOONER(first_row + r, last_row), query = row / GROUP_HEADS;
+      int h = kv_head * GROUP_HEADS + row % GROUP_HEADS;
+      int from = (int)LATER(begin, FIRST_KEY(query)), to = (int)SOONER(end, LAST_KEY(query));
       float best = greatest[r];
       UNROLL for (int u = 0; u < TOGETHER; ++u) {
-        i64 j = base + u * SIDES + side;
+        int j = base + u * SIDES + side;
         float value = -INFINITY;
         if (j >= from && j < to) {
           value = CAPPED(score[r * TOGETHER + u] * scale);
@@ -240,12 +317,10 @@ inline constexpr char kAttentionGroup[] = R"kernel(
       }
     }
     UNROLL for (int u = 0; u < TOGETHER; ++u) {
-      i64 j = base + u * SIDES + side;
       VALUE(T) value[OWN_VALUES];
       UNROLL for (int s = 0; s < VALUE_STEPS; ++s) {
-        int at = (s * LANES + lane) * V;
-        UNROLL for (int e = 0; e < V; ++e) value[s * V + e] = 0;
-        if (j < end && at < WV) READ(T, v + j * value_row + at, (value + s * V));
+        PIECE piece = piece_if(base + u * SIDES + side < end, values_read[u * VALUE_STEPS + s]);
+        UNPACK(piece, (value + s * V));
       }
       UNROLL for (int r = 0; r < ROWS; ++r)
         UNROLL for (int e = 0; e < OWN_VALUES; ++e)
@@ -253,57 +328,113 @@ inline constexpr char kAttentionGroup[] = R"kernel(
     }
   }
 
+#ifdef __CUDACC__
   UNROLL for (int r = 0; r < ROWS; ++r) {
-    if (lane == 0) {
-      all_greatest[r * SIDES + side] = greatest[r];
-      all_total[r * SIDES + side] = total[r];
+    float best = greatest[r];
+    UNROLL for (int d = LANES; d < NEIGHBOURS; d *= 2) {
+      float other = __shfl_xor_sync(0xffffffffu, best, d);
+      best = LATER(other, best);
+    }
+    float again = RESCALING(greatest[r], best);
+    greatest[r] = best;
+    total[r] *= again;
+    UNROLL for (int e = 0; e < OWN_VALUES; ++e) sums[r * OWN_VALUES + e] *= again;
+  }
+  UNROLL for (int d = LANES; d < NEIGHBOURS; d *= 2) {
+    UNROLL for (int r = 0; r < ROWS; ++r) total[r] += __shfl_xor_sync(0xffffffffu, total[r], d);
+    UNROLL for (int e = 0; e < ROWS * OWN_VALUES; ++e) sums[e] += __shfl_xor_sync(0xffffffffu, sums[e], d);
+  }
+#endif
+  UNROLL for (int r = 0; r < ROWS; ++r) {
+    if (item % NEIGHBOURS == 0) {
+      all_greatest[r * PARTIES + party] = greatest[r];
+      all_total[r * PARTIES + party] = total[r];
     }
   }
-  BARRIER;
-  UNROLL for (int r = 0; r < ROWS; ++r) {
-    float best = -INFINITY, whole = 0.0f;
-    for (int s = 0; s < SIDES; ++s) best = LATER(all_greatest[r * SIDES + s], best);
-    for (int s = 0; s < SIDES; ++s)
-      whole += all_total[r * SIDES + s] * RESCALING(all_greatest[r * SIDES + s], best);
-    float again = RESCALING(greatest[r], best);
-    UNROLL for (int e = 0; e < OWN_VALUES; ++e) {
-      int at = (e / V * LANES + lane) * V + e % V;
-      scratch[side * VALUE_STEPS * LANES * V + at] = sums[r * OWN_VALUES + e] * again;
+  UNROLL for (int base = 0; base < ROWS; base += ROWS_AT_ONCE) {
+    if (item % NEIGHBOURS < LANES) {
+      UNROLL for (int e = 0; e < ROWS_AT_ONCE * OWN_VALUES; ++e)
+        scratch[(party * ROWS_AT_ONCE + e / OWN_VALUES) * ROW_SUMS + PLACE_OF(e % OWN_VALUES / V) + e % V] =
+            sums[base * OWN_VALUES + e];
     }
     BARRIER;
-    i64 row = first_row + r, query = row / group_heads;
-    for (int at = item; at < WV && row < rows; at += GROUP) {
-      float sum = 0.0f;
-      for (int s = 0; s < SIDES; ++s) sum += scratch[s * VALUE_STEPS * LANES * V + at];
+    for (int t = item; t < ROWS_AT_ONCE * WV; t += GROUP) {
+      int r = base + t / WV, at = t % WV, row = first_row + r;
+      float best = -INFINITY, sum = 0.0f, whole = 0.0f;
+      for (int p = 0; p < PARTIES; ++p) best = LATER(all_greatest[r * PARTIES + p], best);
+      for (int p = 0; p < PARTIES; ++p) {
+        float again = RESCALING(all_greatest[r * PARTIES + p], best);
+        sum += scratch[(p * ROWS_AT_ONCE + r - base) * ROW_SUMS + at] * again;
+        whole += all_total[r * PARTIES + p] * again;
+      }
+      if (row < rows) {
 #if IS_DIVIDED
-      found[((kv * rows + row) * parts + part) * (WV + 2) + at] = sum;
+        i64 place = ((i64)kv * rows + row) * parts + part;
+        found[place * WV + at] = sum;
+        if (at < 2) found[facts_at + place * 2 + at] = at == 0 ? best : whole;
+#if WV == 1
+        found[facts_at + place * 2 + 1] = whole;
+#endif
 #else
-      STORE(T, y, b * result_batch + (kv_head * group_heads + row % group_heads) * result_head + query * result_row + at,
-            RESULT(sum, whole));
+        STORE(T, y, b * result_batch + (kv_head * GROUP_HEADS + row % GROUP_HEADS) * result_head +
+                        row / GROUP_HEADS * result_row + at, RESULT(sum, whole));
 #endif
+      }
     }
-#if IS_DIVIDED
-    if (item == 0 && row < rows) {
-      found[((kv * rows + row) * parts + part) * (WV + 2) + WV] = best;
-      found[((kv * rows + row) * parts + part) * (WV + 2) + WV + 1] = whole;
-    }
-#endif
-    BARRIER;
+    if (base + ROWS_AT_ONCE < ROWS) BARRIER;
   }
 )kernel";
 
-/// Body of a walk over [batch * heads of keys, rows, WV].
+/// A group has COLUMNS elements of one row: GROUP_ID is of columns, rows and heads of keys. Each of GROUP / COLUMNS slices has every so
+/// manieth part, TOGETHER of which are read before the first is looked at.
 inline constexpr char kMeetParts[] = R"kernel(
-  i64 b = i2 / kv_heads, h = i2 % kv_heads * group_heads + i1 % group_heads, query = i1 / group_heads;
-  found += (i2 * queries * group_heads + i1) * parts * (WV + 2);
+#define SLICES (GROUP / COLUMNS)
+  LOCAL float all_greatest[SLICES], all_total[SLICES], all_sums[GROUP];
+  int item = (int)LOCAL_ID(0), column = item % COLUMNS, slice = item / COLUMNS;
+  int kv = (int)GROUP_ID(2), row = (int)GROUP_ID(1), at = (int)GROUP_ID(0) * COLUMNS + column;
+  int count = (int)parts, b = kv / KV_HEADS, own = SOONER(at, WV - 1);
+  i64 first = ((i64)kv * (queries * GROUP_HEADS) + row) * parts;
+  GLOBAL const float *facts = found + facts_at + first * 2;
+  found += first * WV + own;
   float best = -INFINITY, sum = 0.0f, whole = 0.0f;
-  for (i64 p = 0; p < parts; ++p) best = LATER(found[p * (WV + 2) + WV], best);
-  for (i64 p = 0; p < parts; ++p) {
-    float again = RESCALING(found[p * (WV + 2) + WV], best);
-    sum += found[p * (WV + 2) + i0] * again;
-    whole += found[p * (WV + 2) + WV + 1] * again;
+  for (int base = slice; base < count; base += SLICES * TOGETHER) {
+    float greatest[TOGETHER], total[TOGETHER], sums[TOGETHER];
+    _Pragma("unroll") for (int u = 0; u < TOGETHER; ++u) {
+      int p = base + u * SLICES, from = SOONER(p, count - 1);
+      float a = facts[from * 2], c = facts[from * 2 + 1], d = found[(i64)from * WV];
+      greatest[u] = p < count ? a : -INFINITY;
+      total[u] = p < count ? c : 0.0f;
+      sums[u] = p < count ? d : 0.0f;
+    }
+    float met = best;
+    _Pragma("unroll") for (int u = 0; u < TOGETHER; ++u) met = LATER(greatest[u], met);
+    float before = RESCALING(best, met);
+    best = met;
+    sum *= before;
+    whole *= before;
+    _Pragma("unroll") for (int u = 0; u < TOGETHER; ++u) {
+      float again = RESCALING(greatest[u], best);
+      sum += sums[u] * again;
+      whole += total[u] * again;
+    }
   }
-  STORE(T, y, b * result_batch + h * result_head + query * result_row + i0, RESULT(sum, whole));
+  if (column == 0) {
+    all_greatest[slice] = best;
+    all_total[slice] = whole;
+  }
+  all_sums[item] = sum;
+  BARRIER;
+  if (slice == 0 && at < WV) {
+    sum = whole = 0.0f;
+    for (int s = 0; s < SLICES; ++s) best = LATER(all_greatest[s], best);
+    for (int s = 0; s < SLICES; ++s) {
+      float again = RESCALING(all_greatest[s], best);
+      sum += all_sums[s * COLUMNS + column] * again;
+      whole += all_total[s] * again;
+    }
+    STORE(T, y, b * result_batch + (kv % KV_HEADS * GROUP_HEADS + row % GROUP_HEADS) * result_head +
+                    row / GROUP_HEADS * result_row + at, RESULT(sum, whole));
+  }
 )kernel";
 
 /// Body of a walk over [batch * heads of keys, tiles of ROWS rows], for an item that has a core to itself: KEYS keys at a time, in loops
@@ -311,31 +442,25 @@ inline constexpr char kMeetParts[] = R"kernel(
 inline constexpr char kAttentionTile[] = R"kernel(
 #define LANES 16
 #define HALVE(n) for (int l = 0; l < n; ++l) part[l] += part[l + n];
-  i64 b = i1 / kv_heads, kv_head = i1 % kv_heads, rows = queries * group_heads, first_row = i0 * ROWS;
+  i64 b = i1 / KV_HEADS, kv_head = i1 % KV_HEADS, rows = queries * GROUP_HEADS, first_row = i0 * ROWS;
   i64 count = SOONER(ROWS, rows - first_row), length = LENGTH(b), offset = OFFSET(length);
-  i64 begin = LATER(0, FIRST_KEY(first_row / group_heads));
-  i64 end = SOONER(SOONER(length, most_keys), LAST_KEY((first_row + count - 1) / group_heads));
+  i64 begin = LATER(0, FIRST_KEY(first_row / GROUP_HEADS));
+  i64 end = SOONER(SOONER(length, most_keys), LAST_KEY((first_row + count - 1) / GROUP_HEADS));
   k += b * key_batch + kv_head * key_head;
   v += b * value_batch + kv_head * value_head;
   float own[ROWS * W], sums[ROWS * WV], score[KEYS], greatest[ROWS], total[ROWS];
   for (i64 r = 0; r < count; ++r) {
-    i64 query = (first_row + r) / group_heads;
+    i64 query = (first_row + r) / GROUP_HEADS;
     GLOBAL const STORAGE(T) *of = q + b * query_batch + query * query_row +
-                                 (kv_head * group_heads + (first_row + r) % group_heads) * query_head;
-#if TURNS
-    i64 place = PLACE(b, query, length);
-    place = INSIDE(place, angles);
-    for (int at = 0; at < W; ++at) own[r * W + at] = turned(of, at, cosines, sines, place, half_turned);
-#else
+                                 (kv_head * GROUP_HEADS + (first_row + r) % GROUP_HEADS) * query_head;
     for (int at = 0; at < W; ++at) own[r * W + at] = LOAD(T, of, at);
-#endif
     for (int at = 0; at < WV; ++at) sums[r * WV + at] = 0.0f;
     greatest[r] = -INFINITY;
     total[r] = 0.0f;
   }
   for (i64 base = begin; base < end; base += KEYS) {
     for (i64 r = 0; r < count; ++r) {
-      i64 query = (first_row + r) / group_heads, h = kv_head * group_heads + (first_row + r) % group_heads;
+      i64 query = (first_row + r) / GROUP_HEADS, h = kv_head * GROUP_HEADS + (first_row + r) % GROUP_HEADS;
       i64 from = LATER(base, FIRST_KEY(query)), to = SOONER(SOONER(base + KEYS, end), LAST_KEY(query));
       if (from >= to) continue;
       float best = greatest[r];
@@ -369,9 +494,9 @@ inline constexpr char kAttentionTile[] = R"kernel(
     }
   }
   for (i64 r = 0; r < count; ++r) {
-    i64 query = (first_row + r) / group_heads;
+    i64 query = (first_row + r) / GROUP_HEADS;
     GLOBAL STORAGE(T) *to = y + b * result_batch + query * result_row +
-                           (kv_head * group_heads + (first_row + r) % group_heads) * result_head;
+                           (kv_head * GROUP_HEADS + (first_row + r) % GROUP_HEADS) * result_head;
     for (int at = 0; at < WV; ++at) STORE(T, to, at, RESULT(sums[r * WV + at], total[r]));
   }
 )kernel";

@@ -54,7 +54,6 @@ class AttentionByRowsOrProducts {
           device_ops::add_row_attention(work.launches(), form, pieces.bytes())));
       return "by rows";
     }
-    turn(work, form, pieces);
     if (add_library(work, form, pieces)) return "cudnn";
     add_products(work, form, pieces);
     return "by products";
@@ -67,17 +66,6 @@ class AttentionByRowsOrProducts {
         !form.mask || form.mask->type == form.type || form.mask->type == DataType::Bool;
     return form.queries >= kLeastQueries && !form.lengths && is_readable && form.cap == 0 &&
            form.width > 0;
-  }
-
-  /// Queries that are to be turned are so from here on.
-  static void turn(NodeWork& work, RowAttention& form, WorkspacePieces& pieces) {
-    if (!form.turn) return;
-    const std::int64_t heads = heads_of(form);
-    const std::int64_t count = form.batch * heads * form.queries * form.width;
-    const MemoryRef turned = pieces.add(count * sdk::element_bytes(form.type));
-    device_ops::add_turned(work.launches(), form, turned);
-    form.q = {turned, device_ops::RowSteps::by_head(heads, form.queries, form.width)};
-    form.turn.reset();
   }
 
   /// By the library, if it has a plan: of prompts without anything before them, and of rows that read all there is.
