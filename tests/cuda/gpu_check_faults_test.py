@@ -212,7 +212,7 @@ class Faults(GpuCheckTest):
         code = phases.run_all(found, self.folder / "page.md", True, folder=self.folder / "results")
         text = (self.folder / "page.md").read_text()
         self.assertEqual(code, 1)
-        for words in ("only limits could run: libcudnn.so.9", "| limits | done |", "4.0 TFLOP/s", "| first | not run | | | |",
+        for words in ("only limits could run: libcudnn.so.9", "| limits | done |", "4.0 TFLOP/s", "| first | not run | | | | |",
                       ": One, driver"):
             self.assertIn(words, text)
 

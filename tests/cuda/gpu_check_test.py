@@ -197,7 +197,7 @@ class GpuCheck(GpuCheckTest):
         self.assertEqual(code, 0, text)
         self.assertIn("0 of the checks below failed", text)
         self.assertIn("A processor", text)
-        self.assertIn("| networks | not run | | | |", text)
+        self.assertIn("| networks | not run | | | | |", text)
         rows = [line for line in text.splitlines() if line.endswith("| passed |")]
         # Every second network, twice, and captured; the suite and its fences; a case and it with random weights; networks by precision; by
         # seed.
@@ -293,18 +293,24 @@ class GpuCheck(GpuCheckTest):
 
         some = {name: phase(name, name == "networks") for name in ("limits", "networks", "models", "faults")}
         with unittest.mock.patch.object(phases, "PHASES", some), unittest.mock.patch.object(phases, "NEED_PEER", set()):
+            (self.stand_in().tree / "version").write_text("v1\n")
             self.run_phases("limits", "networks")
             code, text = self.run_phases(rest=True)
             self.assertEqual((code, ran), (0, ["limits", "networks", "networks", "models", "faults"]))
             self.run_phases(rest=True)
             self.assertEqual(len(ran), 5, "there is nothing left")
-            self.assertIn("| networks | done | 0 | 0 | A processor |", text)
+            self.assertIn("| networks | done | 0 | 0 | A processor | v1 |", text)
             with unittest.mock.patch.object(OnTheCpu, "device", lambda _: {"devices": [{"name": "Another"}], "reason": ""}):
                 _, text = self.run_phases("limits", total=16)
                 self.assertIn("| limits | done | 0 | 0 | Another |", text)
                 self.assertIn("| models | done | 0 | 0 | A processor |", text)
                 self.run_phases(total=3)
             self.assertEqual(len(ran), 6, "what has no time is not begun, and what there was of it stays")
+            (self.stand_in().tree / "version").write_text("v2\n")
+            _, text = self.run_phases("faults", "networks", rest=True)
+            self.assertEqual(len(ran), 8, "what another version has done is to be done again")
+            self.assertIn("| networks | done | 0 | 0 | A processor | v2 |", text)
+            self.assertIn("| models | done | 0 | 0 | A processor | v1 |", text)
 
     def test_shares_are_of_what_this_device_can_do(self):
         self.run_phases("limits")

@@ -28,7 +28,7 @@ def operators(work):
     page.section("Operators", ["suite", "result", ""])
     programs = sorted((program.tree / "tests").glob("ops_*"))
     ended, has_run = None, False
-    with concurrent.futures.ThreadPoolExecutor(max(1, min(6, (os.cpu_count() or 2) // 2))) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max(1, min(12, 3 * (os.cpu_count() or 2) // 4))) as pool:
         suite = pool.submit(conformance, work, "--except", FENCES)
         runs = {pool.submit(program.execute, [each, "--gtest_filter=*/cuda"], environment=program.cache_apart): each
                 for each in programs}

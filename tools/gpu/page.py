@@ -16,10 +16,10 @@ def write_whole(file, text):
 class Phase:
     """What one phase has found so far. A failure anywhere fails the whole."""
 
-    def __init__(self, name, file, device="", saved=lambda: None):
+    def __init__(self, name, file, device="", version="", saved=lambda: None):
         self.name, self.file, self.saved = name, pathlib.Path(file), saved
         self.started = time.monotonic()
-        self.found = {"phase": name, "device": device, "state": "was cut off", "seconds": 0, "failures": 0, "sections": [],
+        self.found = {"phase": name, "device": device, "version": version, "state": "was cut off", "seconds": 0, "failures": 0, "sections": [],
                       "notes": []}
         self.values = {}  # for the phases after it
         self.save()
@@ -65,6 +65,7 @@ class Results:
 
     def __init__(self, folder, names, report=None, head=(), device="", tree=None):
         self.tree = tree  # where its files are said to lie is of no use to readers elsewhere
+        self.version = version_of(tree)
         self.folder, self.names, self.report, self.head, self.device = pathlib.Path(folder), names, report, head, device
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -72,7 +73,7 @@ class Results:
         return self.folder / f"{name}.json"
 
     def begin(self, name):
-        return Phase(name, self.file(name), self.device, self.write_page)
+        return Phase(name, self.file(name), self.device, self.version, self.write_page)
 
     def write_page(self):
         if self.report is not None:
@@ -90,7 +91,9 @@ class Results:
         return found if found and found.get("device") == self.device else None
 
     def is_done(self, name):
-        return (self.of_this_device(name) or {}).get("state") == "done"
+        """By what was built from the same sources, too."""
+        found = self.of_this_device(name) or {}
+        return found.get("state") == "done" and found.get("version", "") == self.version
 
     def value(self, name, key, otherwise=None):
         """Of this call's device: shares of what another one can do would be of no use."""
@@ -103,11 +106,11 @@ class Results:
 
     def page(self, head):
         lines = ["# What of the CUDA provider has run on a GPU", "", *head, f"{self.failures()} of the checks below failed.", "",
-                 "| phase | state | seconds | failed | device |", "|---|---|---|---|---|"]
+                 "| phase | state | seconds | failed | device | version |", "|---|---|---|---|---|---|"]
         for name in self.names:
             found = self.read(name)
-            lines.append(f"| {name} | {found['state']} | {found['seconds']:.0f} | {found['failures']} | {found.get('device', '')} |"
-                         if found else f"| {name} | not run | | | |")
+            lines.append(f"| {name} | {found['state']} | {found['seconds']:.0f} | {found['failures']} | {found.get('device', '')} | "
+                         f"{found.get('version', '')} |" if found else f"| {name} | not run | | | | |")
         for found in filter(None, map(self.read, self.names)):
             for section in found["sections"]:
                 lines += ["", f"## {section['title']}", "", row_text(section["heads"]), "|" + "---|" * len(section["heads"])]
@@ -121,6 +124,12 @@ class Results:
                 lines += ["", f"Phase {found['phase']}: {found['state']}. What stands above is what there was until then."]
         text = "\n".join(lines) + "\n"
         return text if self.tree is None else text.replace(f"{self.tree}/", "")
+
+
+def version_of(tree):
+    """Of the sources that a packed tree was built from; empty where nobody noted it."""
+    file = None if tree is None else pathlib.Path(tree) / "version"
+    return file.read_text().strip() if file is not None and file.exists() else ""
 
 
 def row_text(cells):
