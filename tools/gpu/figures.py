@@ -137,7 +137,7 @@ def overlap(work):
         page.note(f"Of the shorter of upload and compute ({min(upload, compute):.3f} ms) "
                   f"{100 * max(0.0, upload + compute - best) / min(upload, compute):.0f} % are hidden behind the "
                   "other by the best of these; the input lies "
-                  "in the caller's pageable memory, so it is copied to pinned memory first, which is in the time.")
+                  "in the caller's pageable memory, so it goes by way of pinned memory, piece by piece, which is in the time.")
 
 
 PRECISIONS_OF = {np.float16: ("fp32",), np.float32: ("fp16", "fp32", "tf32", "bf16")}

@@ -95,6 +95,26 @@ TEST(HostCopy, HandsPiecesOnInOrderWhenTheyAreWhole) {
   }
 }
 
+/// Looks at the end of the target when it is told of the first piece.
+struct FirstPiece : Noted {
+  using Noted::Noted;
+  bool copied(std::size_t piece) override {
+    if (piece == 0) is_ahead = buffers.to()[buffers.bytes - 1] == 0xEE;
+    return Noted::copied(piece);
+  }
+  bool is_ahead = false;
+};
+
+TEST(HostCopy, HandsTheFirstPieceOnBeforeTheLastIsCopied) {
+  ThreadPool pool(1);
+  Buffers buffers(4 * kMiB);
+  buffers.source.back() = 1;
+  FirstPiece work(buffers, true);
+  EXPECT_TRUE(copy_in_pieces({&pool, 1}, buffers.to(), buffers.from(), work.pieces, work));
+  EXPECT_TRUE(work.is_ahead);
+  EXPECT_TRUE(buffers.is_copied());
+}
+
 TEST(HostCopy, EndsWhereItsCallerSaysSo) {
   ThreadPool pool(4);
   for (const unsigned threads : {1u, 4u}) {
