@@ -131,11 +131,12 @@ def parts(folder, random, kinds):
         numbers = [(key, array, "i64") for key, array in zip(("s", "e", "a", "t"), (starts, ends, axes, steps))]
         save(folder, f"slice_{kind}", [helper.make_node("Slice", ["x", "s", "e", "a", "t"], ["y"])],
              [("x", wide, kind), *numbers], [("y", wide[:, 4:8, 16:0:-1], kind)], constants=("s", "e", "a", "t"))
-        for channels, rows, columns in ((3, 4, 8), (3, 3, 5), (16, 2, 3), (17, 2, 4)):  # images, of whose channels an item has all
+        for channels, rows, columns in ((3, 4, 8), (3, 3, 5), (16, 2, 3), (17, 2, 4)):  # images
             planes = drawn(random, kind, (2, channels, rows, columns))
             for perm in ([0, 2, 3, 1], [0, 3, 1, 2]):
                 image = planes if perm[1] == 2 else planes.transpose(0, 2, 3, 1)
-                save(folder, f"image_{kind}_{channels}_{rows}x{columns}_{perm[1]}", [helper.make_node("Transpose", ["x"], ["y"], perm=perm)],
+                name = f"image_{kind}_{channels}_{rows}x{columns}_{perm[1]}"
+                save(folder, name, [helper.make_node("Transpose", ["x"], ["y"], perm=perm)],
                      [("x", image, kind)], [("y", image.transpose(perm), kind)])
         save(folder, f"transpose_{kind}", [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0, 2])],
              [("x", wide, kind)], [("y", wide.transpose(1, 0, 2), kind)])

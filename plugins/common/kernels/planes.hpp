@@ -3,7 +3,11 @@
 // sides are read and written several elements at once.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "plugins/common/kernels/pointwise.hpp"
 
@@ -55,7 +59,8 @@ struct Planes {
   /// Whether all accesses of `width` elements begin at a multiple of their size, as far as that is known.
   bool fits(const std::vector<PointwiseOperand>& operands) const {
     if (width == 1) return true;
-    if (width * channels > kMostElements || plane % width != 0) return false;
+    if (width * channels > kMostElements || plane % width != 0 || pixels.dims.back() < width)
+      return false;
     for (std::size_t k = 0; k < operands.size(); ++k) {
       const std::int64_t bytes = width * code_bytes(operands[k].type);
       if (bytes > (k == 0 ? kWidestBytes : kWrittenBytes) ||
