@@ -276,6 +276,35 @@ GraphCase matmul_nbits_in_any_form(Random& random) {
 const Sweep kMatMulNBitsInAnyForm("NarrowWeights", "MatMulNBitsInAnyForm", 120,
                                   matmul_nbits_in_any_form);
 
+/// Columns so deep that many share one, of a lone row and of few.
+GraphCase deep_weights(Random& random) {
+  GraphWriter g(21, random);
+  const auto type = random.pick({ElementType::Float, ElementType::Float16, ElementType::BFloat16});
+  const auto bits = random.pick<std::int64_t>({2, 4, 4, 4, 8});
+  const auto block = random.pick<std::int64_t>({16, 32, 32, 128});
+  const std::int64_t depth = 4096 * random.integer(1, 2) - random.integer(0, 70);
+  const auto columns = random.pick<std::int64_t>({5, 16, 40, 67});
+  const std::int64_t blocks = (depth + block - 1) / block;
+  const double most = 0.1 / static_cast<double>(1 << bits);
+  const auto reals = [&](const Dims& of, double low, double high) {
+    return random.tensor(type, of, low, high);
+  };
+  const auto bytes = [&](const Dims& of) { return random.tensor(ElementType::UInt8, of, 0, 255); };
+  std::vector<std::string> inputs = {
+      g.feed(reals({random.pick<std::int64_t>({1, 1, 3, 8}), depth}, -1, 1)),
+      g.constant(bytes({columns, blocks, block * bits / 8})),
+      g.constant(reals({columns, blocks}, -most, most))};
+  if (random.one_in(2)) inputs.push_back(g.constant(bytes({columns, (blocks * bits + 7) / 8})));
+  const std::string y = g.node(
+      "MatMulNBits", inputs, {{"K", depth}, {"N", columns}, {"bits", bits}, {"block_size", block}});
+  g.last().domain = "com.microsoft";
+  g.last().opset = 1;
+  return g.done({y}, type == ElementType::Float     ? Tolerance{2048, 16384}
+                     : type == ElementType::Float16 ? Tolerance{8000, 60000}
+                                                    : Tolerance{64000, 480000});
+}
+const Sweep kDeepWeights("NarrowWeights", "DeepWeightsInAnyForm", 12, deep_weights);
+
 /// More weights than are written out at once.
 GraphCase many_weights(Random& random) {
   GraphWriter g(21, random);

@@ -5,6 +5,7 @@
 
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/kernels/block_weights.hpp"
+#include "plugins/common/kernels/matrix_weights.hpp"
 #include "plugins/common/kernels/rows.hpp"
 
 namespace backplane::device_ops {
@@ -72,6 +73,26 @@ struct LoneRow {
   }
 };
 
+/// Whether matrix units multiply: by weights that are float16, which is what becomes of those that are written out, too.
+bool is_for_matrices(const BlockProduct& product) {
+  constexpr std::int64_t kBits = 4, kLeastBlock = 32;
+  return product.may_use_matrices && product.type == DataType::Float16 &&
+         product.scale_type == DataType::Float16 && product.bits == kBits &&
+         product.block >= kLeastBlock &&
+         (product.zero_type == DataType::None || product.zero_type == DataType::UInt8);
+}
+
+/// Items of a group that has 16 columns on matrix units: more where there are few groups. Devices without them have a quarter of the
+/// items for each 4 columns.
+std::int64_t matrix_items(const BlockProduct& product, std::int64_t unit, std::int64_t most) {
+  constexpr std::int64_t kTogether = 32, kUnitsOfStep = 4, kManyItems = 1 << 20;
+  constexpr std::int64_t kLeastItems = 4 * kTogether, kMostItems = 16 * kTogether;
+  const std::int64_t steps = ceil_divide(ceil_divide(product.depth, unit), kUnitsOfStep);
+  const std::int64_t wanted =
+      std::min(power_from(kManyItems * 2 / product.columns), power_from(steps) * kTogether);
+  return std::min(most, std::clamp(wanted, kLeastItems, kMostItems));
+}
+
 void add_packed_groups(Work& work, const BlockProduct& product) {
   // So many columns with an item each fill a device; beyond, items have several, which share what is read of a.
   constexpr std::int64_t kMostRows = 8, kMostColumns = 4, kManyColumns = 2048;
@@ -91,6 +112,12 @@ void add_packed_groups(Work& work, const BlockProduct& product) {
     items = row.items;
     columns = row.columns;
   }
+  const bool by_matrices = is_for_matrices(product) && most_items >= kGroupItems;
+  if (by_matrices) {
+    items = matrix_items(product, unit, most_items);
+    columns = kMostColumns;
+    lanes = items / kMostColumns;
+  }
   Walk walk(Dims{1});
   add_weights(walk, product, unit);
   walk.in("a", input(MatMulNBits::kA), product.type);
@@ -100,6 +127,12 @@ void add_packed_groups(Work& work, const BlockProduct& product) {
   walk.define("GROUP", items).define("LANES", lanes);
   walk.define("ROWS", rows).define("COLUMNS", columns);
   walk.body = common::kPackedGroup;
+  if (by_matrices) {
+    constexpr char kIf[] = "#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800\n";
+    walk.functions += sdk::message(kIf, common::kMatrixWords, "#endif\n");
+    walk.body =
+        sdk::message(kIf, common::kMatrixGroup, "#else\n", common::kPackedGroup, "#endif\n");
+  }
   const std::int64_t group_columns = items / lanes * columns;
   walk.add_groups(work,
                   {static_cast<std::size_t>(ceil_divide(product.columns, group_columns)),

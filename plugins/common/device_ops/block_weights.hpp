@@ -17,6 +17,7 @@ struct BlockProduct {
   std::int64_t rows = 0, depth = 0, columns = 0;
   std::int64_t bits = 4, block = 32;
   bool has_bias = false;
+  bool may_use_matrices = false;  ///< the device's matrix units multiply float16 (CUDA)
 
   std::int64_t blocks() const { return ceil_divide(depth, block); }
   /// Whether it takes less to unpack the weights anew for a few rows at a time than to write them out.

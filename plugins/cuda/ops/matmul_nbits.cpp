@@ -20,7 +20,8 @@ class NarrowMatMul {
       : shared_(node), precision_(device.settings().precision.of(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
-    const BlockProduct form = shared_.begin(ctx);
+    BlockProduct form = shared_.begin(ctx);
+    form.may_use_matrices = true;
     if (form.rows == 0) return;
     if (form.is_for_few_rows(work.device())) {
       add_packed_product(work.launches(), form, 0);  // without a workspace, as groups share rows
