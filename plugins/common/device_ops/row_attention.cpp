@@ -47,8 +47,8 @@ std::int64_t span_of(const RowAttention& attention, std::int64_t tile_rows) {
 GroupForm form_of(const Device& device, const RowAttention& attention) {
   constexpr std::int64_t kGroupItems = 128, kMostLanes = 32;
   // What an item keeps in registers: of a row of keys, of all rows, scores, and words of pieces that are read together.
-  constexpr std::int64_t kElementsOfRow = 8, kElementsOfRows = 64, kMostRows = 8, kMostScores = 16;
-  constexpr std::int64_t kMostTogether = 4, kMostWords = 32, kWideWords = 4;
+  constexpr std::int64_t kElementsOfRow = 8, kElementsOfRows = 64, kMostRows = 8, kMostScores = 8;
+  constexpr std::int64_t kLeastTogether = 2, kMostTogether = 4, kMostWords = 32, kWideWords = 4;
   // As many as a large GPU runs at once. More on a smaller one cost little.
   constexpr std::int64_t kManyGroups = 512;
   GroupForm form;
@@ -65,9 +65,8 @@ GroupForm form_of(const Device& device, const RowAttention& attention) {
       static_cast<std::uint64_t>(std::max<std::int64_t>(1, kElementsOfRows / elements))));
   form.rows = std::min({kMostRows, room, power_from(attention.rows())});
   const std::int64_t words = (form.width > 1 ? kWideWords : 1) * (form.steps + form.value_steps);
-  form.together = std::min({kMostTogether, kMostScores / form.rows,
-                            static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(
-                                std::max<std::int64_t>(1, kMostWords / words))))});
+  form.together = std::min(std::clamp(kMostScores / form.rows, kLeastTogether, kMostTogether),
+                           std::max<std::int64_t>(1, kMostWords / words));
   // Sums of all lanes meet in local memory, of which every device has so many floats.
   constexpr std::int64_t kLocalFloats = 6144;
   const std::int64_t fitting = kLocalFloats / (form.width * form.value_steps);
@@ -88,7 +87,8 @@ GroupForm form_of(const Device& device, const RowAttention& attention) {
 
 /// Heads as words of the program, by which it divides.
 void add_heads(Walk& walk, const RowAttention& attention) {
-  walk.define("KV_HEADS", attention.kv_heads).define("GROUP_HEADS", attention.group_heads);
+  walk.define("KV_HEADS", std::max<std::int64_t>(1, attention.kv_heads));
+  walk.define("GROUP_HEADS", attention.group_heads);
 }
 
 /// A row's sum over that of its weights.
