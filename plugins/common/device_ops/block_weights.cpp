@@ -73,10 +73,11 @@ struct LoneRow {
   }
 };
 
-/// Whether matrix units multiply: by weights that are float16, which is what becomes of those that are written out, too.
+/// Whether matrix units multiply: by weights that are float16, which is what becomes of those that are written out, too. A lone row
+/// gains nothing by them.
 bool is_for_matrices(const BlockProduct& product) {
   constexpr std::int64_t kBits = 4, kLeastBlock = 32;
-  return product.may_use_matrices && product.type == DataType::Float16 &&
+  return product.may_use_matrices && product.rows > 1 && product.type == DataType::Float16 &&
          product.scale_type == DataType::Float16 && product.bits == kBits &&
          product.block >= kLeastBlock &&
          (product.zero_type == DataType::None || product.zero_type == DataType::UInt8);
@@ -89,7 +90,7 @@ std::int64_t matrix_items(const BlockProduct& product, std::int64_t unit, std::i
   constexpr std::int64_t kLeastItems = 4 * kTogether, kMostItems = 16 * kTogether;
   const std::int64_t steps = ceil_divide(ceil_divide(product.depth, unit), kUnitsOfStep);
   const std::int64_t wanted =
-      std::min(power_from(kManyItems * 2 / product.columns), power_from(steps) * kTogether);
+      std::min(power_from(kManyItems / product.columns), power_from(steps) * kTogether);
   return std::min(most, std::clamp(wanted, kLeastItems, kMostItems));
 }
 
