@@ -61,23 +61,19 @@ inline constexpr char kRowFunctions[] = R"kernel(
 #endif
 #endif
 
-// ASK reads what a lane needs of what lies along the row at p, into `words`, and TAKE takes it apart, so that no word is waited for
-// before all are asked for.
-#define ASK(words, p)                                                                   \
-  JOIN(wide_, WIDE_TYPE) words[HELD];                                                   \
-  int words##_are_wide = IS_WIDE(p);                                                    \
-  if (words##_are_wide) {                                                               \
-    UNROLL for (int s = 0; s < HELD; ++s) {                                             \
-      INDEX at = first + (lane + s * LANES) * V;                                        \
-      if (at < own_last) words[s] = *(GLOBAL const JOIN(wide_, WIDE_TYPE) *)((p) + at); \
-    }                                                                                   \
-  }
-#define TAKE(words, s, p, to)               \
-  if (words##_are_wide) {                   \
-    JOIN(wide_, WIDE_TYPE) word = words[s]; \
-    JOIN(unpack_, WIDE_TYPE)(word, to);     \
-  } else {                                  \
-    UNROLL for (int e = 0; e < V; ++e) (to)[e] = LOAD(T, p, e); \
+// ASK reads what a lane needs of what lies along the row at p, into `words`, so that none is waited for before all are asked for.
+#define ASK(words, p)                                                                             \
+  JOIN(wide_, WIDE_TYPE) words[HELD];                                                             \
+  if (IS_WIDE(p)) {                                                                               \
+    UNROLL for (int s = 0; s < HELD; ++s) {                                                       \
+      INDEX at = first + (lane + s * LANES) * V;                                                  \
+      if (at < own_last) words[s] = *(GLOBAL const JOIN(wide_, WIDE_TYPE) *)((p) + at);           \
+    }                                                                                             \
+  } else {                                                                                        \
+    UNROLL for (int s = 0; s < HELD; ++s) {                                                       \
+      INDEX at = first + (lane + s * LANES) * V;                                                  \
+      if (at < own_last) words[s] = read_wide((p) + at);                                          \
+    }                                                                                             \
   }
 
 // EACH_ELEMENT { statements of k and v } END_EACH goes over the lane's elements of the row at x, of type T;
@@ -89,7 +85,7 @@ inline constexpr char kRowFunctions[] = R"kernel(
   ASK(row_words, x)                                                     \
   UNROLL for (int s = 0; s < HELD; ++s) {                               \
     INDEX at = first + (lane + s * LANES) * V;                          \
-    if (at < own_last) { TAKE(row_words, s, x + at, (held + s * V)) }   \
+    if (at < own_last) UNPACK_ELEMENTS(row_words[s], (held + s * V));   \
   }
 #else
 #define HOLD                                                \
@@ -542,14 +538,14 @@ inline constexpr char kNormalizeRow[] = R"kernel(
 #if SCALE_IS_ROW
     VALUE(T) factor[V];
 #ifdef SCALE_IS_ASKED
-    TAKE(scale_words, s, scale + at, factor)
+    UNPACK_ELEMENTS(scale_words[s], factor);
 #else
     READ(T, scale + at, factor);
 #endif
 #if HAS_BIAS
     VALUE(T) addend[V];
 #ifdef SCALE_IS_ASKED
-    TAKE(bias_words, s, bias + at, addend)
+    UNPACK_ELEMENTS(bias_words[s], addend);
 #else
     READ(T, bias + at, addend);
 #endif
