@@ -196,21 +196,14 @@ inline constexpr char kAttentionGroup[] = R"kernel(
 #define ROW_SUMS (VALUE_STEPS * LANES * V)
 #ifdef __CUDACC__
 #define NEIGHBOURS 32
-#define IS_SPREAD (ROWS * VALUE_STEPS * V % (NEIGHBOURS / LANES) == 0)
 #define ROWS_AT_ONCE ROWS
 #define SCRATCH (GROUP / NEIGHBOURS * ROWS * ROW_SUMS)
 #else
 #define NEIGHBOURS LANES
-#define IS_SPREAD 0
 #define ROWS_AT_ONCE 1
 #define SCRATCH (SIDES * ROW_SUMS > SCORES * GROUP ? SIDES * ROW_SUMS : SCORES * GROUP)
 #endif
 #define PARTIES (GROUP / NEIGHBOURS)
-#if IS_SPREAD
-#define KEPT_SUMS (ROWS * OWN_VALUES / (NEIGHBOURS / LANES))
-#else
-#define KEPT_SUMS (ROWS_AT_ONCE * OWN_VALUES)
-#endif
   LOCAL float scratch[SCRATCH];
   LOCAL float all_greatest[ROWS * PARTIES], all_total[ROWS * PARTIES];
   int item = (int)LOCAL_ID(0), lane = item % LANES, side = item / LANES, party = item / NEIGHBOURS;
@@ -335,7 +328,6 @@ inline constexpr char kAttentionGroup[] = R"kernel(
     }
   }
 
-  int first_sum = 0;
 #ifdef __CUDACC__
   UNROLL for (int r = 0; r < ROWS; ++r) {
     float best = greatest[r];
@@ -348,21 +340,9 @@ inline constexpr char kAttentionGroup[] = R"kernel(
     total[r] *= again;
     UNROLL for (int e = 0; e < OWN_VALUES; ++e) sums[r * OWN_VALUES + e] *= again;
   }
-  UNROLL for (int d = LANES, n = ROWS * OWN_VALUES / 2; d < NEIGHBOURS; d *= 2, n /= 2) {
+  UNROLL for (int d = LANES; d < NEIGHBOURS; d *= 2) {
     UNROLL for (int r = 0; r < ROWS; ++r) total[r] += __shfl_xor_sync(0xffffffffu, total[r], d);
-#if IS_SPREAD
-    // One of two sides goes on with the first half of their sums, the other with the second.
-    int is_second = (item & d) != 0;
-    first_sum += is_second ? n : 0;
-    UNROLL for (int e = 0; e < ROWS * OWN_VALUES / 2; ++e) {
-      if (e >= n) break;
-      float first = sums[e], second = sums[n + e];
-      float given = __shfl_xor_sync(0xffffffffu, is_second ? first : second, d);
-      sums[e] = (is_second ? second : first) + given;
-    }
-#else
     UNROLL for (int e = 0; e < ROWS * OWN_VALUES; ++e) sums[e] += __shfl_xor_sync(0xffffffffu, sums[e], d);
-#endif
   }
 #endif
   UNROLL for (int r = 0; r < ROWS; ++r) {
@@ -372,12 +352,10 @@ inline constexpr char kAttentionGroup[] = R"kernel(
     }
   }
   UNROLL for (int base = 0; base < ROWS; base += ROWS_AT_ONCE) {
-    if (IS_SPREAD || item % NEIGHBOURS < LANES) {
-      UNROLL for (int e = 0; e < KEPT_SUMS; ++e) {
-        int at = first_sum + e;
-        scratch[(party * ROWS_AT_ONCE + at / OWN_VALUES) * ROW_SUMS + PLACE_OF(at % OWN_VALUES / V) + at % V] =
+    if (item % NEIGHBOURS < LANES) {
+      UNROLL for (int e = 0; e < ROWS_AT_ONCE * OWN_VALUES; ++e)
+        scratch[(party * ROWS_AT_ONCE + e / OWN_VALUES) * ROW_SUMS + PLACE_OF(e % OWN_VALUES / V) + e % V] =
             sums[base * OWN_VALUES + e];
-      }
     }
     BARRIER;
     for (int t = item; t < ROWS_AT_ONCE * WV; t += GROUP) {
