@@ -19,8 +19,8 @@ class Phase:
     def __init__(self, name, file, device="", version="", saved=lambda: None):
         self.name, self.file, self.saved = name, pathlib.Path(file), saved
         self.started = time.monotonic()
-        self.found = {"phase": name, "device": device, "version": version, "state": "was cut off", "seconds": 0, "failures": 0, "sections": [],
-                      "notes": []}
+        self.found = {"phase": name, "device": device, "version": version, "state": "was cut off", "seconds": 0, "failures": 0,
+                      "sections": [], "notes": []}
         self.values = {}  # for the phases after it
         self.save()
 
