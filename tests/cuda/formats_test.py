@@ -96,6 +96,18 @@ class Networks(Formats):
                     self.check(path, {"x": random.standard_normal(shape).astype(np.float32)}, precision)
             self.assertEqual(self.edges(path, "fp32"), [])
 
+    def test_an_image_of_too_few_channels_is_refused_and_not_filled_up(self):
+        random = np.random.default_rng(10)
+        constants = [numpy_helper.from_array(random.standard_normal((4, 3, 3, 3)).astype(np.float32), "w")]
+        path = self.save(program.model([node("Conv", ["x", "w"], ["y"], name="few")], [value("x", shape=(1, "c", 8, 8))],
+                                       [value("y", shape=(1, 4, 6, 6))], constants))
+        for channels in (2, 4):
+            x = self.save(np.ones((1, channels, 8, 8), np.float32), "x.npy")
+            made = self.run_program("run", path, "--input", f"x={x}", "--output-dir", self.folder / "out", *DEVICE, "--precision", "fp16")
+            self.assertNotEqual(made.returncode, 0)
+            self.assertIn(f"an image of dims [1,{channels},8,8] for a convolution of 3 channels", made.stderr.decode())
+        self.check(path, {"x": random.standard_normal((1, 3, 8, 8)).astype(np.float32)}, "fp16")
+
     def test_groups_and_images_that_lie_channels_last_are_not_filled_up(self):
         random = np.random.default_rng(9)
         constants = [numpy_helper.from_array(random.standard_normal(dims).astype(np.float32) / 3, name)

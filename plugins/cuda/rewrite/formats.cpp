@@ -294,6 +294,7 @@ std::int64_t FormatPass::wanted_channels(const FormatRule& rule, const DraftNode
 void FormatPass::move(const FormatRule& rule, DraftNode& node, const Form& form) {
   const int rank = forms_.rank(node.outputs[0]);
   const std::int64_t channels = wanted_channels(rule, node, form);
+  const std::int64_t own_channels = channels > 0 ? forms_.dim(node.inputs[1], 1) : 0;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     std::string& value = node.inputs[i];
     if (value.empty()) continue;
@@ -304,7 +305,11 @@ void FormatPass::move(const FormatRule& rule, DraftNode& node, const Form& form)
     const bool is_row = rule.layout == Layout::kConvolution && i == 2;
     const bool is_last = form.is_last && !is_row && !forms_.is_scalar(value);
     const DataType own = forms_.plain(value).type;
-    const Form wanted{own == DataType::Float ? form.type : own, is_last, i < 2 ? channels : 0};
+    Form wanted{own == DataType::Float ? form.type : own, is_last};
+    if (channels > 0 && i < 2) {
+      wanted.channels = channels;
+      wanted.own = own_channels;
+    }
     value = forms_.is_constant(value) && rule.layout == Layout::kElements && is_last
                 ? forms_.get_constant(value, wanted, rank)
                 : forms_.get(value, wanted);

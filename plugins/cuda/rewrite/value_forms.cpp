@@ -214,7 +214,7 @@ std::string ValueForms::get(const std::string& value, const Form& form) {
   if (form.type != held.form.type) draft.attribute("to", static_cast<std::int64_t>(form.type));
   if (form.is_last != held.form.is_last)
     draft.attribute("perm", order_to(form.is_last, rank(value)));
-  if (form.channels > 0) draft.attribute("channels", form.channels);
+  if (form.channels > 0) draft.attribute("channels", form.channels).attribute("own", form.own);
   draft.add();
   return name;
 }

@@ -12,11 +12,12 @@
 namespace backplane::cuda {
 
 /// How a value is stored: its element type, whether an image [batch, channels, spatial ...] lies as
-/// [batch, spatial ..., channels], and how many channels it then has, the further ones of zeros; 0: its own.
+/// [batch, spatial ..., channels], and how many channels it then has beside its `own`, the further ones of zeros; 0: its own, however
+/// many.
 struct Form {
   sdk::DataType type = sdk::DataType::None;
   bool is_last = false;
-  std::int64_t channels = 0;
+  std::int64_t channels = 0, own = 0;
 
   auto operator<=>(const Form& other) const = default;
 };

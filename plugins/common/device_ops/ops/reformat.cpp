@@ -11,13 +11,14 @@ namespace backplane::device_ops {
 namespace {
 
 /// "to": the element type, or the input's; "perm": as Transpose has it, or none. "channels": an image [batch, channels, spatial ...]
-/// becomes [batch, spatial ..., channels], with so many of them, the further ones zeros.
+/// becomes [batch, spatial ..., channels], with so many of them, those beyond its "own" zeros.
 class Reformat {
  public:
   Reformat(const Device&, const sdk::Node& node)
       : to_(static_cast<DataType>(node.get_int("to", BP_NONE))),
         order_(node.get_ints("perm")),
-        channels_(node.get_int("channels", 0)) {}
+        channels_(node.get_int("channels", 0)),
+        own_(node.get_int("own", 0)) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
     const sdk::Tensor x = ctx.input(0);
@@ -66,15 +67,16 @@ class Reformat {
     const sdk::Tensor x = ctx.input(0);
     Dims dims(x.dims().begin(), x.dims().end());
     const std::int64_t pixel_bytes = channels_ * sdk::element_bytes(to);
-    if (dims.size() < 3 || dims[1] > channels_ ||
+    if (dims.size() < 3 || dims[1] != own_ || own_ > channels_ ||
         (pixel_bytes != common::kWidestBytes && pixel_bytes != common::kWidestBytes / 2))
-      sdk::invalid("an image of dims ", to_string(x.dims()), " with ", channels_, " channels");
-    const std::int64_t batch = dims[0], own = dims[1];
+      sdk::invalid("an image of dims ", to_string(x.dims()), " for a convolution of ", own_,
+                   " channels, filled up to ", channels_);
+    const std::int64_t batch = dims[0];
     dims.erase(dims.begin() + 1);
     const std::int64_t pixels = sdk::element_count(DimsView(dims.data() + 1, dims.size() - 1));
     dims.push_back(channels_);
     ctx.set_output(0, to, dims);
-    ctx.set_variant(sdk::message(to == x.type() ? "" : "cast, ", "transpose, ", own, " of ",
+    ctx.set_variant(sdk::message(to == x.type() ? "" : "cast, ", "transpose, ", own_, " of ",
                                  channels_, " channels"));
     if (sdk::element_count(dims) == 0) return;
     const char *const from_code = type_code(x.type()), *const to_code = type_code(to);
@@ -83,9 +85,9 @@ class Reformat {
     walk.in("x", input(0), x.type()).out("y", output(0), to).number("pixels", pixels);
     walk.functions = common::kNeighbourWords;
     walk.body = sdk::message(
-        "  x += i1 * ", own, " * pixels + i0;\n  y += (i1 * pixels + i0) * ", channels_,
+        "  x += i1 * ", own_, " * pixels + i0;\n  y += (i1 * pixels + i0) * ", channels_,
         ";\n  STORAGE(", to_code, ") made[", channels_, "];\n  UNROLL for (int c = 0; c < ",
-        channels_, "; ++c) made[c] = 0;\n  UNROLL for (int c = 0; c < ", own,
+        channels_, "; ++c) made[c] = 0;\n  UNROLL for (int c = 0; c < ", own_,
         "; ++c) {\n    VALUE(", from_code, ") v0 = LOAD(", from_code,
         ", x, c * pixels);\n    STORE(", to_code, ", made, c, ",
         to == x.type() ? "v0" : finite_text(to), ");\n  }\n  if (IS_AT(y, ", pixel.total(),
@@ -96,7 +98,7 @@ class Reformat {
 
   DataType to_;
   Dims order_;
-  std::int64_t channels_;
+  std::int64_t channels_, own_;
 };
 
 }  // namespace
