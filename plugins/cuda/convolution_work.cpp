@@ -20,19 +20,17 @@ std::unique_ptr<ConvolutionWork> ConvolutionWork::find(Device& device, const std
     why = any.why;
     return nullptr;
   }
-  return std::make_unique<ConvolutionWork>(label, form, places, aligned.plan, any.plan, aligned.ns);
+  return std::make_unique<ConvolutionWork>(label, form, places, aligned.plan, any.plan);
 }
 
 ConvolutionWork::ConvolutionWork(std::string label, const Convolution& form,
-                                 const ConvolutionPlaces& places, Plan aligned, Plan any,
-                                 std::uint64_t ns)
+                                 const ConvolutionPlaces& places, Plan aligned, Plan any)
     : label_(std::move(label)),
       has_bias_(form.has_bias),
       has_addend_(form.has_addend),
       places_(places),
       aligned_(std::move(aligned)),
-      any_(std::move(any)),
-      ns_(ns) {}
+      any_(std::move(any)) {}
 
 std::uint64_t ConvolutionWork::workspace_bytes() const {
   return std::max(aligned_->workspace_bytes(), any_->workspace_bytes());

@@ -29,9 +29,7 @@ class ConvolutionWork final : public device_ops::PreparedWork {
   /// `any` is for addresses that are not aligned; it may be the same as `aligned` where all are: pieces of a workspace, packed
   /// constants.
   ConvolutionWork(std::string label, const Convolution& form, const ConvolutionPlaces& places,
-                  Plan aligned, Plan any, std::uint64_t ns = 0);
-  /// What it took when plans were compared; 0: unknown.
-  std::uint64_t ns() const { return ns_; }
+                  Plan aligned, Plan any);
   /// From the places' workspace on.
   std::uint64_t workspace_bytes() const;
   void compute(const sdk::ComputeContext& ctx) const override;
@@ -41,7 +39,6 @@ class ConvolutionWork final : public device_ops::PreparedWork {
   bool has_bias_, has_addend_;
   ConvolutionPlaces places_;
   Plan aligned_, any_;
-  std::uint64_t ns_;
 };
 
 }  // namespace backplane::cuda

@@ -45,6 +45,11 @@ FUNCTION u32 masked(u32 word, u32 mask, u32 bits) {
 #else
 #define masked(word, mask, bits) (((word) & (mask)) | (bits))
 #endif
+#if HAS_BIAS
+#define WITH_BIAS(sum, column) ((sum) + (float)LOAD(T, bias, column))
+#else
+#define WITH_BIAS(sum, column) (sum)
+#endif
 #if ZEROS == 2
 #define ZERO_OF(column, block) BASE(column, block)
 #else
@@ -191,10 +196,7 @@ inline constexpr char kPackedGroup[] = R"kernel(
 #else
       float sum = scratch[s * GROUP + side * LANES];
 #endif
-#if HAS_BIAS
-      sum += (float)LOAD(T, bias, column);
-#endif
-      STORE(T, y, row * columns + column, sum);
+      STORE(T, y, row * columns + column, WITH_BIAS(sum, column));
     }
   }
 )kernel";
@@ -260,12 +262,7 @@ inline constexpr char kPackedTile[] = R"kernel(
       JOIN(vstore, VW)(sums[r][c], 0, parts);
       for (int l = 0; l < VW; ++l) sum += parts[l];
       i64 row = first_row + r, column = first + c;
-      if (row < rows && column < columns) {
-#if HAS_BIAS
-        sum += (float)LOAD(T, bias, column);
-#endif
-        STORE(T, y, row * columns + column, sum);
-      }
+      if (row < rows && column < columns) STORE(T, y, row * columns + column, WITH_BIAS(sum, column));
     }
 )kernel";
 

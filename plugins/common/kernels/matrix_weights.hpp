@@ -86,12 +86,7 @@ inline constexpr char kMatrixGroup[] = R"kernel(
     i64 row = first_row + i / 16, column = first + i % 16;
     float sum = 0.0f;
     UNROLL for (int w = 0; w < WARPS; ++w) sum += met[w * ROWS * 16 + i];
-    if (row < rows && column < columns) {
-#if HAS_BIAS
-      sum += (float)LOAD(T, bias, column);
-#endif
-      STORE(T, y, row * columns + column, sum);
-    }
+    if (row < rows && column < columns) STORE(T, y, row * columns + column, WITH_BIAS(sum, column));
   }
 )kernel";
 
