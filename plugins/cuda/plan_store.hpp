@@ -52,7 +52,6 @@ template <class Prepared>
 struct FoundPlan {
   std::shared_ptr<const Prepared> plan;
   std::string why;
-  std::uint64_t ns = 0;  ///< what it took when it was compared with others; 0: it was not
 };
 
 /// Plans, shared by the nodes that have the same form. On disk they are kept by library, device and form: the
@@ -81,11 +80,8 @@ class PlanStore {
     if (library_ == nullptr)
       sdk::unsupported(
           "this build of the plugin has no cuDNN, which computes convolutions and attention");
-    const bool is_by_time =
-        choosing == Choosing::kByTime && trials_ != nullptr && trials_->compares();
-    const std::string form = wanted.key();
-    const std::string key =
-        sdk::message(library_->version(), '\n', device_, ", at most ", limit_, '\n', form);
+    const bool is_by_time = chooses_by_time(choosing);
+    const std::string form = wanted.key(), key = disk_key(form);
     // Held while a plan is made: several nodes want the same one.
     const std::lock_guard lock(mutex_);
     const auto [place, is_new] = plans_.try_emplace(is_by_time ? form + kFastestMark : form);
@@ -96,6 +92,19 @@ class PlanStore {
     } catch (...) {
       plans_.erase(place);
       throw;
+    }
+    return place->second;
+  }
+
+  /// What the fastest of a form's plans took when they were compared; 0: they were not, or times are not to count.
+  std::uint64_t fastest_ns(const Form& form, Choosing choosing) {
+    if (!chooses_by_time(choosing)) return 0;
+    const std::string key = disk_key(form.key()) + kFastestMark;
+    const std::lock_guard lock(mutex_);
+    const auto [place, is_new] = fastest_ns_.try_emplace(key, 0);
+    if (is_new) {
+      const std::string text = cache_.read(key + kTimeMark).value_or("");
+      std::from_chars(text.data(), text.data() + text.size(), place->second);
     }
     return place->second;
   }
@@ -119,18 +128,10 @@ class PlanStore {
     return plan;
   }
 
-  std::uint64_t read_ns(const std::string& key) {
-    const std::string text = cache_.read(key + kTimeMark).value_or("");
-    std::uint64_t ns = 0;
-    std::from_chars(text.data(), text.data() + text.size(), ns);
-    return ns;
-  }
-
   Found make(const Form& form, const std::string& key, Trials* trials, bool is_by_time) {
     const std::string fastest_key = key + kFastestMark;
     if (is_by_time) {
-      if (std::shared_ptr<const Prepared> plan = read(form, fastest_key))
-        return {plan, "", read_ns(fastest_key)};
+      if (std::shared_ptr<const Prepared> plan = read(form, fastest_key)) return {plan, ""};
     }
     const bool compares = is_by_time && trials->may_compare();
     if (!compares) {
@@ -155,10 +156,19 @@ class PlanStore {
                                  ", fail when they are run, the last: ", comparison.failure())};
     const std::string kept = offered[*best]->kept();
     const bool is_fastest = compares && comparison.is_settled();
-    const std::uint64_t ns = is_fastest ? comparison.best_ns() : 0;
     if (!kept.empty()) cache_.write(is_fastest ? fastest_key : key, kept);
-    if (!kept.empty() && ns > 0) cache_.write(fastest_key + kTimeMark, std::to_string(ns));
-    return {std::move(offered[*best]), "", ns};
+    if (const std::uint64_t ns = is_fastest ? comparison.best_ns() : 0; ns > 0) {
+      fastest_ns_[fastest_key] = ns;
+      if (!kept.empty()) cache_.write(fastest_key + kTimeMark, std::to_string(ns));
+    }
+    return {std::move(offered[*best]), ""};
+  }
+
+  bool chooses_by_time(Choosing choosing) const {
+    return choosing == Choosing::kByTime && trials_ != nullptr && trials_->compares();
+  }
+  std::string disk_key(const std::string& form) {
+    return sdk::message(library_->version(), '\n', device_, ", at most ", limit_, '\n', form);
   }
 
   static constexpr char kTimeMark[] = "\nits nanoseconds";
@@ -169,7 +179,8 @@ class PlanStore {
   std::uint64_t limit_;
   std::size_t most_;
   mutable std::mutex mutex_;
-  std::map<std::string, Found> plans_;  // by the form's key
+  std::map<std::string, Found> plans_;               // by the form's key
+  std::map<std::string, std::uint64_t> fastest_ns_;  // by the key on disk
   Counts counts_;
   device_ops::ProgramCache cache_;
 };

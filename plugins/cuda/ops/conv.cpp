@@ -141,9 +141,16 @@ class Conv {
     bool is_whole = part != nullptr;
     Convolution bare = whole;
     bare.has_bias = bare.has_addend = bare.has_relu = false;
-    if (whole.is_fused() && (!is_whole || whole.channels <= kFewChannels)) {
+    // What takes its time to plan is planned only where both ways can be compared.
+    const std::uint64_t whole_ns =
+        is_whole && whole.is_fused() && whole.channels <= kFewChannels
+            ? work.device().convolutions().fastest_ns(whole, work.choosing())
+            : 0;
+    if (!is_whole && whole.is_fused()) {
+      part = try_add(work, bare, why);
+    } else if (whole_ns > 0) {
       std::unique_ptr<ConvolutionWork> apart = try_add(work, bare, why);
-      if (!is_whole || (apart != nullptr && pays_apart(work.device(), whole, *apart, *part))) {
+      if (apart != nullptr && pays_apart(work, whole, bare, whole_ns)) {
         part = std::move(apart);
         is_whole = false;
       }
@@ -165,14 +172,15 @@ class Conv {
 
   /// cuDNN has kernels for the first layer of a network, which do nothing but the convolution, and are more than twice as fast as
   /// those that fuse what follows (3 channels, 7 x 7, batch 32 on an H100: 86 us and 193 us): then it pays to do that apart.
-  static bool pays_apart(const Device& device, const Convolution& whole,
-                         const ConvolutionWork& apart, const ConvolutionWork& fused) {
-    const double rate = kReachedShare * device.traits().memory_bytes_per_ns;
-    if (apart.ns() == 0 || fused.ns() == 0 || rate <= 0) return false;
+  static bool pays_apart(NodeWork& work, const Convolution& whole, const Convolution& bare,
+                         std::uint64_t whole_ns) {
+    const std::uint64_t bare_ns = work.device().convolutions().fastest_ns(bare, work.choosing());
+    const double rate = kReachedShare * work.device().traits().memory_bytes_per_ns;
+    if (bare_ns == 0 || rate <= 0) return false;
     const std::vector<std::uint64_t> bytes = operand_bytes(whole);
     const std::uint64_t moved = 2 * bytes[4] + bytes[3];
-    return static_cast<double>(apart.ns()) + kLaunchNs + static_cast<double>(moved) / rate <
-           static_cast<double>(fused.ns());
+    return static_cast<double>(bare_ns) + kLaunchNs + static_cast<double>(moved) / rate <
+           static_cast<double>(whole_ns);
   }
 
   static std::unique_ptr<ConvolutionWork> try_add(NodeWork& work, const Convolution& form,
