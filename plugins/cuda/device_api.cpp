@@ -8,6 +8,7 @@
 #include "plugins/cuda/rewrite/attention.hpp"
 #include "plugins/cuda/rewrite/convolutions.hpp"
 #include "plugins/cuda/rewrite/formats.hpp"
+#include "plugins/cuda/rewrite/packed_products.hpp"
 #include "plugins/cuda/rewrite/products.hpp"
 #include "plugins/cuda/rewrite/quantized.hpp"
 
@@ -38,6 +39,7 @@ struct Types {
       device_ops::fuse_rotations(graph, taken, recorded.edit());
       fuse_convolutions(graph, taken, recorded.edit());
       fuse_products(settings.precision, settings.gelu, graph, taken, recorded.edit());
+      join_packed_products(settings.precision, graph, taken, recorded.edit());
       device_ops::fuse_rows(device, graph, taken, recorded.edit());
       device_ops::fuse_chains(graph, taken, recorded.edit());
     }

@@ -198,23 +198,101 @@ TEST(CudaJoinedModels, NodesOfOtherPrecisionsStayApart) {
   EXPECT_NE(half.said.at("MatMul_2").find("makes fp16"), std::string::npos) << half.text;
 }
 
-TEST(CudaJoinedModels, PackedWeightsAreLeftAlone) {
+/// A product of x by weights that stay packed; inputs are as MatMulNBits has them.
+struct Packed {
+  std::int64_t columns = 6, depth = 32, bits = 4, block = 32;
+  bool has_zeros = false, has_bias = false;
+  ElementType type = ElementType::Float;
+};
+std::string packed_product(GraphWriter& g, Random& random, const std::string& x,
+                           const Packed& form) {
+  const std::int64_t blocks = (form.depth + form.block - 1) / form.block;
+  const auto bytes = [&](const Dims& dims) {
+    return g.constant(random.tensor(ElementType::UInt8, dims, 0, 255));
+  };
+  const double most = 0.8 / static_cast<double>(1 << form.bits);
+  std::vector<std::string> inputs{
+      x, bytes({form.columns, blocks, form.block * form.bits / 8}),
+      g.constant(random.tensor(form.type, {form.columns, blocks}, -most, most)),
+      form.has_zeros ? bytes({form.columns, (blocks * form.bits + 7) / 8}) : "", ""};
+  if (form.has_bias) inputs.push_back(g.constant(random.tensor(form.type, {form.columns}, -1, 1)));
+  while (inputs.back().empty()) inputs.pop_back();
+  const std::string y = g.node(
+      "MatMulNBits", inputs,
+      {{"K", form.depth}, {"N", form.columns}, {"bits", form.bits}, {"block_size", form.block}});
+  g.last().domain = "com.microsoft";
+  g.last().opset = 1;
+  return y;
+}
+
+TEST(CudaJoinedModels, PackedWeightsJoinAmongThemselvesAndStayWhereTheyAre) {
   Projections p(1, {3, 32});
   GraphWriter& g = p.graph();
   Random random(3);
-  const std::string packed =
-      g.node("MatMulNBits",
-             {p.x(), g.constant(random.tensor(ElementType::UInt8, {6, 1, 16}, 0, 255)),
-              g.constant({6, 1}, -0.1, 0.1)},
-             {{"K", std::int64_t{32}},
-              {"N", std::int64_t{6}},
-              {"bits", std::int64_t{4}},
-              {"block_size", std::int64_t{32}}});
-  g.last().domain = "com.microsoft";
-  g.last().opset = 1;
-  const std::string q = p.linear_by(p.weights(6, 32), ""), k = p.linear_by(p.weights(6, 32), "");
-  const GraphCase graph = g.done({packed, q, k});
-  EXPECT_EQ(groups_of(run(graph, 2)), "2 3");
+  Packed other;
+  other.block = 16;
+  const std::string q = packed_product(g, random, p.x(), {}), k = p.linear_by(p.weights(6, 32), ""),
+                    v = packed_product(g, random, p.x(), {9}),
+                    apart = packed_product(g, random, p.x(), other),
+                    l = p.linear_by(p.weights(6, 32), "");
+  const Explained made = run(g.done({q, k, v, apart, l}), 2);
+  EXPECT_EQ(groups_of(made), "1 3, 2 5") << made.text;
+  EXPECT_NE(made.text.find("packed, 2 products in a launch"), std::string::npos) << made.text;
+  // Numbers and a scale: of two blocks each where it stays apart.
+  EXPECT_EQ(made.device_weight_bytes, (6 + 9) * 20 + 6 * 24 + 2 * 6 * 32 * 4) << made.text;
+}
+
+TEST(CudaJoinedModels, PackedProductsOfOtherFormsStayApart) {
+  Random random(1);
+  GraphWriter g(20, random);
+  const std::string x = g.node("Tanh", {g.feed({2, 64})}), y = g.node("Neg", {x});
+  Packed form{6, 64};
+  std::vector<std::string> outputs{packed_product(g, random, x, form),
+                                   packed_product(g, random, y, form)};
+  const auto with = [&](auto change) {
+    Packed changed = form;
+    change(changed);
+    outputs.push_back(packed_product(g, random, x, changed));
+  };
+  with([](Packed& each) { each.has_bias = true; });
+  with([](Packed& each) { each.has_zeros = true; });
+  with([](Packed& each) { each.bits = 8; });
+  with([](Packed& each) { each.block = 64; });
+  EXPECT_EQ(groups_of(run(g.done(outputs), 2)), "");
+}
+
+/// Of few rows and of many, columns that fill no group, and in each type.
+TEST(CudaJoinedModels, PackedProductsAreRight) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Random random(seed);
+    GraphWriter g(21, random);
+    Packed form;
+    form.type = random.pick({ElementType::Float, ElementType::Float16, ElementType::Float16});
+    form.bits = random.pick<std::int64_t>({2, 4, 4, 4, 8});
+    form.block = random.pick<std::int64_t>({16, 32, 64});
+    form.depth = form.block * random.integer(1, 9) - random.pick<std::int64_t>({0, 0, 5});
+    form.has_zeros = random.one_in(2);
+    form.has_bias = random.one_in(2);
+    const auto rows = random.pick<std::int64_t>({1, 1, 1, 2, 3, 8, 11, 40});
+    const std::string x =
+        g.node("Neg", {g.feed(random.tensor(form.type, {rows, form.depth}, -1, 1))});
+    std::vector<std::string> outputs;
+    for (std::int64_t i = random.integer(2, 4); i > 0; --i) {
+      form.columns = random.pick<std::int64_t>({1, 3, 16, 33, 130, 517});
+      outputs.push_back(packed_product(g, random, x, form));
+      if (form.type != ElementType::Float)
+        outputs.back() = g.node("Cast", {outputs.back()}, {{"to", std::int64_t{1}}});
+    }
+    const bool is_half = form.type == ElementType::Float16;
+    const GraphCase graph = g.done(outputs);
+    Session session(model_of(graph, 2), {{"providers", "cuda_stand_in:0"}, {"fallback", "forbid"}});
+    Session processor(model_of(graph, 2), {{"providers", "cpu"}});
+    const std::vector<Tensor> want = processor.run(graph.feeds, graph.outputs);
+    for (int turn = 0; turn < 3; ++turn)
+      expect_same(session.run(graph.feeds, graph.outputs), want, is_half ? 5e-2 : 1e-4);
+    EXPECT_NE(explained(session).text.find(std::to_string(outputs.size()) + " products"),
+              std::string::npos);
+  }
 }
 
 TEST(CudaJoinedModels, ANodeThatGoesElsewhereLeavesTheOthersJoined) {

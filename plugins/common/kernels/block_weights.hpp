@@ -77,9 +77,9 @@ FUNCTION void read_unit(GLOBAL const u8 *p, u32 *to) {
 }
 )kernel";
 
-/// A group has SIDES * COLUMNS columns and ROWS rows of a. LANES items share COLUMNS columns: a lane reads units of them, at distances
-/// of LANES * UNIT, each once for all rows. All that a step reads of the weights, and of a lone row, is asked for before any of it is
-/// needed: rows of a model that decodes wait for memory and for little else.
+/// A group, which is PART_GROUP of its product's, has SIDES * COLUMNS columns and ROWS rows of a. LANES items share COLUMNS columns: a
+/// lane reads units of them, at distances of LANES * UNIT, each once for all rows. All that a step reads of the weights, and of a lone
+/// row, is asked for before any of it is needed: rows of a model that decodes wait for memory and for little else.
 inline constexpr char kPackedGroup[] = R"kernel(
 #define SIDES (GROUP / LANES)
 #define SUMS (ROWS * COLUMNS)
@@ -91,7 +91,7 @@ inline constexpr char kPackedGroup[] = R"kernel(
   LOCAL float scratch[SUMS * GROUP];
 #endif
   int item = (int)LOCAL_ID(0), lane = item % LANES, side = item / LANES;
-  i64 first_row = (i64)GROUP_ID(1) * ROWS, first = ((i64)GROUP_ID(0) * SIDES + side) * COLUMNS;
+  i64 first_row = (i64)GROUP_ID(1) * ROWS, first = (PART_GROUP * SIDES + side) * COLUMNS;
   int is_even = ((size_t)weights & (WORDS * 4 - 1)) == 0;
   int is_wide = IS_WIDE(a) && (rows == 1 || depth % V == 0);
   float sums[SUMS];

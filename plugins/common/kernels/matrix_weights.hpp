@@ -38,7 +38,7 @@ inline constexpr char kMatrixGroup[] = R"kernel(
 #define WARPS (GROUP / 32)
   LOCAL float met[WARPS * 16 * ROWS];
   int item = (int)LOCAL_ID(0), lane = item % 32, warp = item / 32, quad = lane / 4, in_quad = lane % 4;
-  i64 first_row = (i64)GROUP_ID(1) * ROWS, first = (i64)GROUP_ID(0) * 16, units = blocks * (BLOCK / UNIT);
+  i64 first_row = (i64)GROUP_ID(1) * ROWS, first = PART_GROUP * 16, units = blocks * (BLOCK / UNIT);
   i64 own_columns[2] = {SOONER(first + quad, columns - 1), SOONER(first + quad + 8, columns - 1)};
   int is_even = ((size_t)weights & 15) == 0;
   a += SOONER(first_row + quad % ROWS, rows - 1) * depth;

@@ -44,18 +44,17 @@ std::string common_of(const WeightedProduct& product) {
 
 }  // namespace
 
-std::vector<std::vector<std::size_t>> find_joined(const std::vector<WeightedProduct>& products) {
+std::vector<std::vector<std::size_t>> with_equal(const std::vector<std::string>& texts) {
   std::vector<std::vector<std::size_t>> all;
-  std::map<std::string, std::size_t> open;  // by what they have in common: the place in `all`
-  for (std::size_t i = 0; i < products.size(); ++i) {
-    const std::string common = common_of(products[i]);
-    if (common.empty()) continue;
-    const auto found = open.find(common);
+  std::map<std::string, std::size_t> open;  // the place in `all`
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].empty()) continue;
+    const auto found = open.find(texts[i]);
     if (found != open.end() && all[found->second].size() < kMostJoined) {
       all[found->second].push_back(i);
       continue;
     }
-    open[common] = all.size();
+    open[texts[i]] = all.size();
     all.push_back({i});
   }
   std::vector<std::vector<std::size_t>> joined;
@@ -63,6 +62,22 @@ std::vector<std::vector<std::size_t>> find_joined(const std::vector<WeightedProd
     if (each.size() > 1) joined.push_back(each);
   }
   return joined;
+}
+
+std::string others_of(const std::vector<sdk::Node>& nodes, const sdk::Node& one) {
+  std::string text;
+  for (const sdk::Node& node : nodes) {
+    if (node == one) continue;
+    if (!text.empty()) text += " and ";
+    text += sdk::message('\'', node.name(), '\'');
+  }
+  return text;
+}
+
+std::vector<std::vector<std::size_t>> find_joined(const std::vector<WeightedProduct>& products) {
+  std::vector<std::string> common;
+  for (const WeightedProduct& product : products) common.push_back(common_of(product));
+  return with_equal(common);
 }
 
 }  // namespace backplane::patterns

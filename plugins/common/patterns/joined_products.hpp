@@ -21,6 +21,12 @@ struct WeightedProduct {
 /// this, as the products of a decoder's layers with what an encoder made, are not read together.
 inline constexpr std::size_t kMostJoined = 4;
 
+/// Places of equal texts, two to kMostJoined each time, in their order; those of empty ones stay apart.
+std::vector<std::vector<std::size_t>> with_equal(const std::vector<std::string>& texts);
+
+/// "'b' and 'c'": the names of nodes but for one.
+std::string others_of(const std::vector<sdk::Node>& nodes, const sdk::Node& one);
+
 /// Which of the products become one, by their places: two to kMostJoined each time, in the order of the products. They are of constant
 /// weights that nobody else reads, so that each weight is needed in one place alone, and all or none of them add a constant row.
 /// Nothing but the value that they multiply stands before them, so joining them makes no cycle.

@@ -1,7 +1,9 @@
-// MatMulNBits: the few rows of a model that decodes by the shared kernels, whose sums are float32 whatever `precision` is; more of them by
-// cuBLASLt, with that precision.
+// MatMulNBits, and JoinedMatMulNBits of a rewrite, which is several of one value: the few rows of a model that decodes by the shared
+// kernels, whose sums are float32 whatever `precision` is; more of them by cuBLASLt, with that precision.
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "op_table.hpp"
 #include "plugins/common/device_ops/block_weights.hpp"
@@ -13,6 +15,7 @@ namespace backplane::cuda {
 namespace {
 
 using device_ops::BlockProduct;
+using device_ops::MemoryRef;
 
 class NarrowMatMul {
  public:
@@ -20,20 +23,28 @@ class NarrowMatMul {
       : shared_(node), precision_(device.settings().precision.of(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, NodeWork& work) const {
-    BlockProduct form = shared_.begin(ctx);
-    form.may_use_matrices = true;
-    if (form.rows == 0) return;
-    if (form.is_for_few_rows(work.device())) {
-      add_packed_product(work.launches(), form, 0);  // without a workspace, as groups share rows
-      return ctx.set_variant("packed");
+    std::vector<BlockProduct> products = shared_.begin(ctx);
+    for (BlockProduct& each : products) each.may_use_matrices = true;
+    const std::string several =
+        products.size() > 1 ? sdk::message(", ", products.size(), " products") : std::string();
+    if (products[0].rows == 0) return;
+    if (products[0].is_for_few_rows(work.device())) {
+      add_packed_products(work.launches(), products,
+                          0);  // without a workspace, as groups share rows
+      return ctx.set_variant(
+          sdk::message("packed", several, several.empty() ? "" : " in a launch"));
     }
-    const std::uint64_t bytes = add_products(form, work);
+    std::uint64_t bytes = 0;
+    for (const BlockProduct& each : products) bytes = std::max(bytes, add_products(each, work));
     ctx.set_workspace(bytes, work.device().limits().alignment);
-    ctx.set_variant("written out, cublaslt");
+    ctx.set_variant("written out, cublaslt" + several);
   }
 
  private:
-  using Shared = device_ops::MatMulNBits;
+  static MemoryRef after(MemoryRef place, std::uint64_t bytes) {
+    place.offset += bytes;
+    return place;
+  }
 
   /// Some columns after the other, in the same memory. Returns the bytes of the workspace.
   std::uint64_t add_products(const BlockProduct& form, NodeWork& work) const {
@@ -59,10 +70,10 @@ class NarrowMatMul {
       product.y_step = form.columns;
       product.has_bias = form.has_bias;
       if (form.type == DataType::Float) product.precision = precision_;
-      plan.a = input(Shared::kA);
+      plan.a = form.a;
       plan.b = written;
-      plan.bias = input(Shared::kBias, bytes_of(first));
-      plan.y = output(0, bytes_of(first));
+      plan.bias = after(form.bias, bytes_of(first));
+      plan.y = after(form.y, bytes_of(first));
       plan.workspace = device_ops::workspace(pieces.bytes());
       auto part = std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan),
                                                 work.choosing());
@@ -72,14 +83,15 @@ class NarrowMatMul {
     return pieces.bytes() + of_library;
   }
 
-  Shared shared_;
+  device_ops::MatMulNBits shared_;
   Precision precision_;
 };
 
 }  // namespace
 
 KernelList matmul_nbits_kernels() {
-  return {cuda_kernel<NarrowMatMul>(device_ops::matmul_nbits_op())};
+  return {cuda_kernel<NarrowMatMul>(device_ops::matmul_nbits_op()),
+          cuda_kernel<NarrowMatMul>(device_ops::joined_matmul_nbits_op())};
 }
 
 }  // namespace backplane::cuda

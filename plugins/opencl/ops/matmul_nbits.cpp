@@ -15,10 +15,11 @@ class NarrowMatMul {
   NarrowMatMul(const device_ops::Device&, const sdk::Node& node) : shared_(node) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
-    const BlockProduct form = shared_.begin(ctx);
+    const std::vector<BlockProduct> products = shared_.begin(ctx);
+    const BlockProduct& form = products[0];
     if (form.rows == 0) return;
     if (form.is_for_few_rows(work.device())) {
-      if (const std::uint64_t bytes = add_packed_product(work, form, 0); bytes > 0)
+      if (const std::uint64_t bytes = add_packed_products(work, products, 0); bytes > 0)
         ctx.set_workspace(bytes, work.device().limits().alignment);
       return ctx.set_variant("packed");
     }

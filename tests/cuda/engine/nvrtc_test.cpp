@@ -203,6 +203,20 @@ std::vector<Case> block_weights_cases() {
   add(100, 4, 32, 2048, BP_FLOAT16, BP_UINT8);
   add(100, 8, 16, 100, BP_FLOAT, BP_FLOAT);
   add(100, 2, 64, 512, BP_BFLOAT16, BP_BFLOAT16);
+  for (const std::int64_t rows : {1, 4}) {
+    const Input weights = of(BP_UINT8, {64, 2, 16}), scales{{64, 2}}, zeros = of(BP_UINT8, {64, 1});
+    const auto attributes = [](NodeUnderTest& n) {
+      n.attribute("K", std::int64_t{64}).attribute("N", Dims{64, 64});
+      n.attribute("bits", std::int64_t{4}).attribute("block_size", std::int64_t{32});
+    };
+    cases.push_back({"JoinedMatMulNBits",
+                     1,
+                     {{{rows, 64}}, weights, scales, zeros, {{64}}, weights, scales, zeros, {{64}}},
+                     {BP_FLOAT, BP_FLOAT16},
+                     attributes,
+                     2,
+                     "backplane.cuda"});
+  }
   return cases;
 }
 

@@ -37,17 +37,6 @@ void stack(const std::string& name, const std::vector<sdk::ValueInfo>& constants
                      });
 }
 
-/// "'b' and 'c'": the products but for one.
-std::string others_of(const Members& members, const JoinableProduct* one) {
-  std::string text;
-  for (const JoinableProduct* const member : members) {
-    if (member == one) continue;
-    if (!text.empty()) text += " and ";
-    text += sdk::message('\'', member->product.node.name(), '\'');
-  }
-  return text;
-}
-
 void add_node(const sdk::Graph& graph, const Members& members, sdk::Rewrite& edit) {
   const JoinableProduct& first = *members[0];
   const sdk::Node& node = first.product.node;
@@ -77,6 +66,8 @@ void add_node(const sdk::Graph& graph, const Members& members, sdk::Rewrite& edi
     for (const sdk::Node& replaced : member->replaced) draft.replaces(replaced);
   }
   draft.add();
+  std::vector<sdk::Node> nodes;
+  for (const JoinableProduct* const member : members) nodes.push_back(member->product.node);
   std::int64_t place = 0;
   for (const JoinableProduct* const member : members) {
     edit.node(private_domain(), "JoinedPart")
@@ -84,8 +75,9 @@ void add_node(const sdk::Graph& graph, const Members& members, sdk::Rewrite& edi
         .output(member->result.name())
         .attribute("place", place++)
         .add();
-    edit.note(member->product.node, sdk::message("joined with ", others_of(members, member),
-                                                 ", which multiply the same value"));
+    edit.note(member->product.node,
+              sdk::message("joined with ", patterns::others_of(nodes, member->product.node),
+                           ", which multiply the same value"));
   }
 }
 
