@@ -98,6 +98,22 @@ TEST(CudaGelu, TheOtherOneIsExactAndBehindItUnlessTheProgramSaysSo) {
   }
 }
 
+/// However it is written, it is one expression, also within a larger one.
+TEST(CudaGelu, WhatIsDecomposedIsPutTogetherAgain) {
+  for (const Form form : kErfForms) {
+    for (const char* precision : {"fp32", "fp16", "bf16"}) {
+      Perceptron alone, gated;
+      const double error = precision == std::string("fp32") ? 1e-5 : 8e-2;
+      const Explained made = alone.made(form(alone), error, precision);
+      const std::string gelu = form(gated);
+      const Explained inner = gated.made(gated.binary("Mul", gated.graph().node("Neg", {gelu}),
+                                                      gated.graph().feed({2, 5, kColumns})),
+                                         error, precision);
+      EXPECT_EQ(inner.steps, made.steps + (precision == std::string("fp32") ? 0 : 1)) << inner.text;
+    }
+  }
+}
+
 /// Each is Gelu but for one thing.
 TEST(CudaGelu, WhatIsAlmostGeluIsNone) {
   const auto steps = [](Form form) {

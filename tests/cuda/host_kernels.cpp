@@ -47,7 +47,7 @@ using size_t = decltype(sizeof 0);
   NOT_WATCHED static inline bool name(float x) { return __builtin_##name(x); } \
   NOT_WATCHED static inline bool name(double x) { return __builtin_##name(x); }
 OF_ONE(acos) OF_ONE(acosh) OF_ONE(asin) OF_ONE(asinh) OF_ONE(atan) OF_ONE(atanh) OF_ONE(ceil) OF_ONE(cos)
-OF_ONE(cosh) OF_ONE(erf) OF_ONE(exp) OF_ONE(expm1) OF_ONE(fabs) OF_ONE(floor) OF_ONE(log) OF_ONE(log1p)
+OF_ONE(cosh) OF_ONE(erf) OF_ONE(exp) OF_ONE(exp2) OF_ONE(expm1) OF_ONE(fabs) OF_ONE(floor) OF_ONE(log) OF_ONE(log1p)
 OF_ONE(rint) OF_ONE(sin) OF_ONE(sinh) OF_ONE(sqrt) OF_ONE(tan) OF_ONE(tanh) OF_ONE(trunc)
 OF_TWO(fmod) OF_TWO(pow)
 QUESTION(isfinite) QUESTION(isinf) QUESTION(isnan)

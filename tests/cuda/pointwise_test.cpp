@@ -3,9 +3,11 @@
 #include "plugins/common/kernels/pointwise.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
+#include "plugins/common/half.hpp"
 #include "tests/cuda/host_kernels.hpp"
 #include "tests/cuda/node_on_device.hpp"
 
@@ -96,6 +98,35 @@ TEST_F(CudaPointwise, FloatsKeepTheirBits) {
   negate(std::uint64_t{0x3FF00000FFFFFFF0}, BP_DOUBLE);
   negate(std::uint16_t{0x3BF0}, BP_FLOAT16);
   negate(std::uint16_t{0x3F70}, BP_BFLOAT16);
+}
+
+/// Rounded to the type, it is what doubles make; of what is less than fp16 shows, some 1e-13 may be missing.
+TEST_F(CudaPointwise, GeluOfEveryNumberOf16Bits) {
+  const OpenDevice device = open();
+  const auto expect_right = [&](auto one, bp_dtype type, double half_a_unit) {
+    using T = decltype(one);
+    std::vector<std::uint16_t> bits(1 << 16);
+    std::iota(bits.begin(), bits.end(), std::uint16_t{0});
+    const Dims dims{static_cast<std::int64_t>(bits.size())};
+    NodeUnderTest node("", "Gelu", 20);
+    node.input(type, dims).outputs(1);
+    NodeOnDevice run(device, node, device.kernel("Gelu"), {tensor_of(type, dims, bits)});
+    const std::vector<std::uint16_t> made = run.run_as<std::uint16_t>(0);
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      const double x = common::to_float(T{bits[i]}), y = common::to_float(T{made[i]});
+      if (x == -std::numeric_limits<double>::infinity())
+        continue;  // the limit, or the product of it and 0
+      if (std::isnan(x) || std::isinf(x)) {
+        EXPECT_TRUE(std::isnan(x) ? std::isnan(y) : y == x) << bits[i];
+        continue;
+      }
+      const double want = 0.5 * x * std::erfc(-x * std::sqrt(0.5));
+      const double least = type == BP_FLOAT16 ? 0x1p-25 : 1e-13;
+      EXPECT_LE(std::fabs(y - want), least + std::fabs(want) * (half_a_unit + 1e-5)) << x;
+    }
+  };
+  expect_right(common::Half{}, BP_FLOAT16, 0x1p-11);
+  expect_right(common::BFloat16{}, BP_BFLOAT16, 0x1p-8);
 }
 
 /// Windows over images whose channels come last, which are read as many at once as there are.

@@ -81,9 +81,37 @@ FUNCTION REAL erf_of(REAL x) {
   float y = near_quotient(v * p, q);
   return y > 1.0f ? 1.0f : y < -1.0f ? -1.0f : y;
 }
+#if defined(__CUDACC__) && TO_16_BITS
+#ifdef __CUDACC__
+FUNCTION float near_power_of_2(float x) {
+  float made;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(made) : "f"(x));
+  return made;
+}
+#else
+#define near_power_of_2(x) exp2(x)
+#endif
+/* relu(x) - |x| Phi(-|x|), in half the instructions: the logarithm of Phi(-t) to base 2 is a polynomial, fitted by iterated least
+   squares over [0, 6], and below it beyond, where the product is less than 16 bits show. Relative error 6e-6 from -6 on. */
+FUNCTION REAL gelu_of(REAL x) {
+  if (sizeof(REAL) == 8) return LIT(0.5) * x * (LIT(1.0) + erf(x * LIT(0.70710678118654752440)));
+  float t = fabs((float)x);
+  t = t > 16.0f ? 16.0f : t;
+  float p = -1.834844965742377e-06f;
+  p = FMA(p, t, 6.159894837765023e-05f);
+  p = FMA(p, t, -0.000930529844481498f);
+  p = FMA(p, t, 0.008507909253239632f);
+  p = FMA(p, t, -0.053960103541612625f);
+  p = FMA(p, t, -0.4584643542766571f);
+  p = FMA(p, t, -1.1512510776519775f);
+  p = FMA(p, t, -0.9999952912330627f);
+  return FMA(-t, near_power_of_2(p), (float)x < 0.0f ? 0.0f : (float)x);
+}
+#else
 FUNCTION REAL gelu_of(REAL x) {
   return LIT(0.5) * x * (LIT(1.0) + erf_of(x * LIT(0.70710678118654752440)));
 }
+#endif
 FUNCTION REAL gelu_tanh_of(REAL x) {
   return LIT(0.5) * x * (LIT(1.0) + tanh(LIT(0.79788456080286535588) *
                                          (x + LIT(0.044715) * x * x * x)));

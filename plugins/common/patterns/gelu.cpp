@@ -160,6 +160,18 @@ sdk::Node gate_behind(const sdk::ValueInfo& value, int steps) {
   return sdk::Node();
 }
 
+/// The Erf that a node reads, perhaps by way of others.
+sdk::Node erf_before(const sdk::Node& node, int steps) {
+  if (!node || node.is("Erf")) return node;
+  if (steps == 0 || !node.domain().empty() || node.output_count() != 1 || !combine(node, 1, 1))
+    return sdk::Node();
+  for (std::size_t i = 0; i < node.input_count(); ++i) {
+    if (!node.input(i)) continue;
+    if (const sdk::Node erf = erf_before(node.input(i).producer(), steps - 1)) return erf;
+  }
+  return sdk::Node();
+}
+
 /// The one of `x` around its Erf or Tanh.
 DecomposedGelu find_gelu(const sdk::ValueInfo& x, const sdk::Node& gate, const NodeSet& taken) {
   if (!is_gate(gate) || !x || x.is_constant()) return DecomposedGelu();
@@ -177,6 +189,14 @@ DecomposedGelu find_gelu_around(const sdk::Node& erf, const NodeSet& taken) {
     if (!found.nodes.empty()) return found;
   }
   return DecomposedGelu();
+}
+
+DecomposedGelu find_gelu_ending(const sdk::Node& last, const NodeSet& taken) {
+  constexpr int kMostSteps = 3;  // a sum and two products
+  const sdk::Node erf = last.is("Mul") ? erf_before(last, kMostSteps) : sdk::Node();
+  if (!erf) return DecomposedGelu();
+  DecomposedGelu found = find_gelu_around(erf, taken);
+  return !found.nodes.empty() && found.result == last.output(0) ? found : DecomposedGelu();
 }
 
 DecomposedGelu find_gelu_behind(const sdk::ValueInfo& x, const NodeSet& taken) {

@@ -18,6 +18,9 @@ struct DecomposedGelu {
 /// The one around an Erf that reads a quotient or product of x, of nodes that are not `taken`. x is float32 or of 16 bits.
 DecomposedGelu find_gelu_around(const sdk::Node& erf, const NodeSet& taken);
 
+/// Likewise the one whose result the node makes.
+DecomposedGelu find_gelu_ending(const sdk::Node& last, const NodeSet& taken);
+
 /// Likewise the one of a value that nothing else reads, with Erf or Tanh.
 DecomposedGelu find_gelu_behind(const sdk::ValueInfo& x, const NodeSet& taken);
 

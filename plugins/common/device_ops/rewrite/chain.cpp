@@ -195,7 +195,12 @@ std::string Chain::visit(const sdk::Node& node) {
   ++visited_;
   std::vector<std::string> operands;
   std::string expression = expression_of(node);
-  if (is_scaling(node)) {
+  const patterns::DecomposedGelu gelu = patterns::find_gelu_ending(node, taken_);
+  if (!gelu.nodes.empty()) {
+    operands = {operand(gelu.x)};
+    expression = "gelu_of(v0)";
+    nodes_.insert(nodes_.end(), gelu.nodes.begin(), gelu.nodes.end() - 1);
+  } else if (is_scaling(node)) {
     operands = {operand(node.input(0)), new_operand(factor_name(node)),
                 new_operand(offset_name(node))};
     expression = "v0 * v1 + v2";
