@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "plugins/common/kernels/elementwise.hpp"
+#include "plugins/common/patterns/gelu.hpp"
 
 namespace backplane::device_ops {
 namespace {
