@@ -57,7 +57,7 @@ class AttentionLibrary {
   virtual std::string version() = 0;
   using Taker = TakePlan<PreparedAttention>;
   /// What the library makes on its first use, which takes it long: before the time of a form begins.
-  virtual void begin() {}
+  virtual void begin(const Attention&) {}
   /// Offers the library's plans within the limit, best first, until one is the last that is wanted. Why there are no more;
   /// empty where no more were wanted.
   virtual std::string offer(const Attention& attention, std::uint64_t workspace_limit,

@@ -57,8 +57,8 @@ class ConvolutionLibrary {
   /// For keys: "cuDNN 9.19.0".
   virtual std::string version() = 0;
   using Taker = TakePlan<PreparedConvolution>;
-  /// What the library makes on its first use, which takes it long: before the time of a form begins.
-  virtual void begin() {}
+  /// What takes long and is made once, as the library's first use: before the time of a form begins.
+  virtual void begin(const Convolution&) {}
   /// Offers the library's plans within the limit, best first, until one is the last that is wanted. Why there are no more;
   /// empty where no more were wanted.
   virtual std::string offer(const Convolution& convolution, std::uint64_t workspace_limit,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "plugins/cuda/launch.hpp"
+#include "plugins/cuda/short_attention.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -110,7 +111,7 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
   convolution_library_ = engine.open_convolutions(*context_);
   convolutions_ = std::make_unique<ConvolutionStore>(convolution_library_.get(), traits_,
                                                      settings_.cache_dir, trials_.get());
-  attention_library_ = engine.open_attentions(*context_);
+  attention_library_ = with_short_attention(*this, engine.open_attentions(*context_));
   attentions_ = std::make_unique<AttentionStore>(attention_library_.get(), traits_,
                                                  settings_.cache_dir, trials_.get());
 }

@@ -31,6 +31,8 @@ class PreparedPlan {
   virtual std::uint64_t workspace_bytes() const = 0;
   /// What `restore` makes it from again; empty when it cannot be kept.
   virtual std::string kept() const = 0;
+  /// Of a kernel of the provider's own, what explanations call it; null: it is the library's.
+  virtual const char* own_name() const { return nullptr; }
   /// Errors: as Context's.
   void enqueue(StreamHandle stream, Arguments... arguments) const {
     const std::lock_guard lock(turn_);
@@ -137,7 +139,7 @@ class PlanStore {
     if (!compares) {
       if (std::shared_ptr<const Prepared> plan = read(form, key)) return {plan, ""};
     }
-    library_->begin();
+    library_->begin(form);
     std::vector<std::shared_ptr<const Prepared>> offered;
     Comparison comparison(trials, operand_bytes(form), most_, compares);
     const std::string why =

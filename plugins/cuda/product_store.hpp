@@ -34,7 +34,7 @@ class AlgorithmOffers {
  public:
   explicit AlgorithmOffers(ProductLibrary& library) : library_(library) {}
   std::string version() { return library_.version(); }
-  static void begin() {}
+  static void begin(const LibraryProduct&) {}
   std::string offer(const LibraryProduct& product, std::uint64_t workspace_limit,
                     const TakePlan<OfferedAlgorithm>& take);
   std::shared_ptr<const OfferedAlgorithm> restore(const LibraryProduct& product,

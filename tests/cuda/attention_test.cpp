@@ -155,7 +155,7 @@ const std::vector<AttentionCase>& attention_cases() {
   static const std::vector<AttentionCase> cases = {
       {{1, 2, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 16}},
       {{2, 4, 5, 8}, {2, 2, 5, 8}, {2, 2, 5, 8}, {2, 1, 1, 5}},
-      {{2, 2, 4, 16}, {2, 2, 4, 16}, {2, 2, 4, 16}, {-1}, true},
+      {{2, 2, 4, 24}, {2, 2, 4, 24}, {2, 2, 4, 24}, {-1}, true},
       {{1, 2, 4, 8}, {1, 2, 6, 8}, {1, 2, 6, 8}, {4, 6}, true},
       {{2, 3, 32}, {2, 5, 16}, {2, 5, 16}, {1, 4, 3, 5}, false, 4, 2},
   };
@@ -268,6 +268,56 @@ TEST_F(CudaAttention, OfFloatsIsRoundedWhereThePrecisionAllows) {
   for (const AttentionCase& each : attention_cases())
     expect_right(each, *prepare(device, each, BP_FLOAT), BP_FLOAT, 0);
   EXPECT_GT(stand_in().count("launch"), 0u);
+}
+
+/// Such as the provider's own kernel has: positions that fill no tile and several, heads of every width, groups of them, masks.
+const std::vector<AttentionCase>& short_cases() {
+  static const std::vector<AttentionCase> cases = {
+      {{1, 1, 1, 16}, {1, 1, 1, 16}, {1, 1, 1, 16}},
+      {{1, 2, 16, 64}, {1, 2, 64, 64}, {1, 2, 64, 64}},
+      {{2, 4, 17, 64}, {2, 2, 65, 64}, {2, 2, 65, 64}, {2, 1, 1, 65}},
+      {{1, 2, 70, 32}, {1, 2, 70, 32}, {1, 2, 70, 32}, {-1}, true},
+      {{1, 3, 40, 48}, {1, 3, 130, 48}, {1, 3, 130, 48}, {40, 130}, true},
+      {{1, 2, 33, 128}, {1, 1, 40, 128}, {1, 1, 40, 128}, {2, 1, 40}},
+      {{2, 9, 240}, {2, 100, 80}, {2, 100, 80}, {2, 3, 9, 100}, false, 3, 1},
+      {{1, 2, 5, 96}, {1, 2, 31, 96}, {1, 2, 31, 96}, {5, 1}},
+  };
+  return cases;
+}
+
+TEST_F(CudaAttention, OfFewPositionsIsTheProvidersOwn) {
+  for (std::size_t i = 0; i < short_cases().size(); ++i) {
+    // Groups of four warps, of two and of one.
+    stand_in().devices[0].multiprocessors = std::array{1, 3, 132}[i % 3];
+    const OpenDevice device = open({{"tuning", "off"}});
+    const AttentionCase& each = short_cases()[i];
+    SCOPED_TRACE(sdk::to_string(each.q) + sdk::to_string(each.k));
+    for (const bp_dtype type : {BP_FLOAT16, BP_BFLOAT16}) {
+      const auto run = prepare(device, each, type);
+      expect_right(each, *run, type, type == BP_FLOAT16 ? 0 : 2);
+      EXPECT_EQ(run->kernel().variant().rfind("tensor cores, few positions", 0), 0u)
+          << run->kernel().variant();
+    }
+  }
+  EXPECT_EQ(stand_in().count("attention"), 0u);
+}
+
+TEST_F(CudaAttention, RowsOfManyPositionsOrOddWidthsAreTheLibrarys) {
+  stand_in().devices[0].multiprocessors = 4;
+  const OpenDevice device = open({{"tuning", "off"}});
+  for (const AttentionCase& each :
+       std::vector<AttentionCase>{{{1, 1, 2, 16}, {1, 1, 513, 16}, {1, 1, 513, 16}},
+                                  {{1, 1, 3, 24}, {1, 1, 4, 24}, {1, 1, 4, 24}},
+                                  {{1, 1, 3, 16}, {1, 1, 4, 16}, {1, 1, 4, 32}},
+                                  {{1, 1, 3, 144}, {1, 1, 4, 144}, {1, 1, 4, 144}}}) {
+    const auto run = prepare(device, each, BP_FLOAT16);
+    expect_right(each, *run, BP_FLOAT16, 0);
+    EXPECT_EQ(run->kernel().variant(), "cudnn, float16");
+  }
+  stand_in().devices = {stand_in_device(7, 5)};
+  const OpenDevice old = open({{"tuning", "off"}});
+  const AttentionCase each{{1, 1, 3, 16}, {1, 1, 4, 16}, {1, 1, 4, 16}};
+  EXPECT_EQ(prepare(old, each, BP_FLOAT16)->kernel().variant().rfind("by parts", 0), 0u);
 }
 
 /// Those that have no form for the library, and such as its parts treat apart from others.

@@ -34,6 +34,7 @@ using size_t = decltype(sizeof 0);
 #define __CUDACC__ 1
 #define __global__
 #define __device__
+#define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("local_memory")))
 #define OUR_OWN __attribute__((section("host_words")))
 #define NOT_WATCHED __attribute__((no_sanitize("thread")))

@@ -499,7 +499,7 @@ class StandInConvolution final : public PreparedConvolution {
 class StandInConvolutions final : public ConvolutionLibrary {
  public:
   std::string version() override { return stand_in().library_version; }
-  void begin() override { stand_in().note("begin"); }
+  void begin(const Convolution&) override { stand_in().note("begin"); }
   std::string offer(const Convolution& form, std::uint64_t, const Taker& take) override {
     stand_in().note("plan");
     stand_in().convolutions.push_back(form);

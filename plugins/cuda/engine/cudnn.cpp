@@ -250,7 +250,7 @@ class Cudnn final : public ConvolutionLibrary {
  public:
   explicit Cudnn(Context& context) : handles_(context) {}
   std::string version() override { return version_; }
-  void begin() override { handles_.get(); }
+  void begin(const Convolution&) override { handles_.get(); }
 
   std::string offer(const Convolution& form, std::uint64_t workspace_limit,
                     const Taker& take) override {

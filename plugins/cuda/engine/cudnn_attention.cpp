@@ -223,7 +223,7 @@ class CudnnAttention final : public AttentionLibrary {
  public:
   explicit CudnnAttention(Context& context) : handles_(context) {}
   std::string version() override { return version_; }
-  void begin() override { handles_.get(); }
+  void begin(const Attention&) override { handles_.get(); }
 
   std::string offer(const Attention& form, std::uint64_t workspace_limit,
                     const Taker& take) override {

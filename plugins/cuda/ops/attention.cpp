@@ -1,4 +1,5 @@
-// Attention, and FusedAttention of a rewrite, by cuDNN: https://onnx.ai/onnx/operators/onnx__Attention.html
+// Attention, and FusedAttention of a rewrite, by cuDNN, or of few positions by a kernel of the provider's own (short_attention.hpp):
+// https://onnx.ai/onnx/operators/onnx__Attention.html
 //
 // One for which cuDNN has no plan is computed by parts: what the nodes would have done that a FusedAttention took over, or
 // those of an Attention's definition. A FusedAttention of few rows, as of a model that decodes, is computed by the shared
@@ -212,6 +213,7 @@ class AttentionNode {
     const MemoryRef y = pieces.add(bytes);
     plan.y = {is_half ? output(0) : y, y, static_cast<std::uint64_t>(bytes)};
     plan.workspace = pieces.add(static_cast<std::int64_t>(plan.prepared->workspace_bytes()));
+    const char* const own_name = plan.prepared->own_name();
     work.add(std::make_unique<AttentionWork>(work.device(), work.label(), std::move(plan)));
     const MemoryRef made = is_half ? output(0) : y;
     const DataType type = ctx.input(0).type();
@@ -222,7 +224,8 @@ class AttentionNode {
                empty == device_ops::EmptyRow::kNumber ? "v0 != v0 ? 0.0f : v0" : "v0");
     }
     ctx.set_workspace(pieces.bytes(), work.device().limits().alignment);
-    ctx.set_variant(sdk::message("cudnn, ", sdk::type_name(form.type)));
+    ctx.set_variant(
+        sdk::message(own_name != nullptr ? own_name : "cudnn", ", ", sdk::type_name(form.type)));
   }
 
   /// From the library's result to the node's, the same where their types are. The library's row without any position is NaN or 0, by

@@ -249,6 +249,8 @@ std::vector<Case> private_cases() {
   const auto causal = [](auto& n) { n.attribute("is_causal", std::int64_t{1}); };
   const std::vector<bp_dtype> floats{BP_FLOAT, BP_FLOAT16, BP_BFLOAT16};
   const Input heads{{2, 4, 5, 6}}, groups{{2, 2, 7, 6}};
+  const std::vector<bp_dtype> halves{BP_FLOAT16, BP_BFLOAT16};
+  const Input short_rows{{2, 4, 7, 64}}, wide_rows{{40, 8, 100, 128}};
   const Input rows{{5, 7, 4, 6}}, row{{1, 1, 1, 6}}, many{{1, 9000, 1, 6}};
   return {
       {"FusedAttention", 1, {rows, rows, rows, {{5, 1, 1, 7}}}, floats, attention, 1, domain},
@@ -260,6 +262,8 @@ std::vector<Case> private_cases() {
       {"FusedAttention", 1, {row, rows, rows, of(BP_BOOL, {5, 7})}, floats, chosen, 1, domain},
       {"Attention", 23, {heads, groups, groups, of(BP_BOOL, {5, 7})}, floats, causal},
       {"Attention", 23, {heads, groups, groups}, floats, causal},
+      {"Attention", 23, {short_rows, short_rows, short_rows, {{7, 7}}}, halves, causal},
+      {"Attention", 23, {wide_rows, wide_rows, wide_rows}, halves, [](auto&) {}},
       {"MaxPool", 1, {{{1, 8, 8, 3}}}, {BP_FLOAT16, BP_FLOAT}, window, 1, domain},
       {"AveragePool", 1, {{{1, 8, 8, 3}}}, {BP_BFLOAT16, BP_FLOAT}, window, 1, domain},
       {"MaxPool", 1, {{{1, 8, 8, 16}}}, floats, window, 1, domain},

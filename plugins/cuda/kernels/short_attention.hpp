@@ -1,0 +1,188 @@
+// Attention of few positions by matrix units, as text for kernels: see ../short_attention.hpp.
+#pragma once
+
+namespace backplane::cuda {
+
+/// Copies to local memory that go on while a group computes, and fragments that lie there. What stands for them where there is no device
+/// gives each lane the numbers that the PTX ISA's description of ldmatrix gives it.
+inline constexpr char kShortAttentionWords[] = R"kernel(
+#define PITCH (WIDTH + 8)
+#define SOONER(a, b) ((a) < (b) ? (a) : (b))
+#define SHUFFLED(x, distance) __shfl_xor_sync(0xffffffffu, x, distance)
+#ifdef __CUDACC__
+FUNCTION u32 local_address(const void *p) {
+  u32 made;
+  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(made) : "l"(p));
+  return made;
+}
+// 16 bytes, or zeros.
+FUNCTION void begin_copy(u16 *to, GLOBAL const u16 *from, int is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(local_address(to)), "l"(from), "r"(is_there ? 16 : 0) : "memory");
+}
+FUNCTION void end_of_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+FUNCTION void wait_for_all_but_one() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+// Of 16 lines from `line` on, 16 elements from `place` on: made[0], made[1] are what two products of 8 lines each want of the first
+// eight lines, made[2], made[3] of the others.
+FUNCTION void rows_of(u32 *made, const u16 *block, int line, int place, int lane) {
+  const u16 *at = block + (line + lane / 16 * 8 + lane % 8) * PITCH + place + lane / 8 % 2 * 8;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(made[0]), "=r"(made[1]), "=r"(made[2]), "=r"(made[3]) : "r"(local_address(at)) : "memory");
+}
+// The same of columns: made[0], made[1] are of the first eight elements of each line, made[2], made[3] of the others.
+FUNCTION void columns_of(u32 *made, const u16 *block, int line, int place, int lane) {
+  const u16 *at = block + (line + lane / 8 % 2 * 8 + lane % 8) * PITCH + place + lane / 16 * 8;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(made[0]), "=r"(made[1]), "=r"(made[2]), "=r"(made[3]) : "r"(local_address(at)) : "memory");
+}
+FUNCTION float power_of_2(float x) {
+  float made;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(made) : "f"(x));
+  return made;
+}
+#else
+FUNCTION void begin_copy(u16 *to, GLOBAL const u16 *from, int is_there) {
+  for (int i = 0; i < 8; ++i) to[i] = is_there ? from[i] : 0;
+}
+FUNCTION void end_of_batch() {}
+FUNCTION void wait_for_all_but_one() {}
+FUNCTION void rows_of(u32 *made, const u16 *block, int line, int place, int lane) {
+  for (int i = 0; i < 4; ++i) {
+    const u16 *at = block + (line + i / 2 * 8 + lane / 4) * PITCH + place + i % 2 * 8 + lane % 4 * 2;
+    made[i] = (u32)at[0] | (u32)at[1] << 16;
+  }
+}
+FUNCTION void columns_of(u32 *made, const u16 *block, int line, int place, int lane) {
+  for (int i = 0; i < 4; ++i) {
+    const u16 *at = block + (line + i % 2 * 8 + lane % 4 * 2) * PITCH + place + i / 2 * 8 + lane / 4;
+    made[i] = (u32)at[0] | (u32)at[PITCH] << 16;
+  }
+}
+FUNCTION float power_of_2(float x) { return exp2(x); }
+#endif
+)kernel";
+
+/// A warp has 16 rows of q, and meets KEYS keys and values at a time, which are copied while it computes with those before them. Scores
+/// never leave registers: what a lane has of a product of rows by keys is what it needs of the left matrix of the product by values. Sums
+/// and maxima go along with the keys (Milakov and Gimelshein, https://arxiv.org/abs/1805.02867; Dao et al., https://arxiv.org/abs/2205.14135).
+inline constexpr char kShortAttention[] = R"kernel(
+#define STEPS (WIDTH / 16)
+#define EIGHTS (WIDTH / 8)
+#define GROUP (32 * WARPS)
+#define ROWS (16 * WARPS)
+#define LOG2_E 1.44269504f
+
+FUNCTION void begin_block(u16 *to, GLOBAL const u16 *from, i64 step, int first, int columns, int item) {
+  _Pragma("unroll 4") for (int i = item; i < KEYS * EIGHTS; i += GROUP) {
+    int line = i / EIGHTS, place = i % EIGHTS * 8;
+    begin_copy(to + line * PITCH + place, from + SOONER(first + line, columns - 1) * step + place, first + line < columns);
+  }
+}
+
+KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int columns, int heads, int shared, i64 q_batch, i64 q_head,
+           i64 q_row, i64 k_batch, i64 k_head, i64 k_row, i64 v_batch, i64 v_head, i64 v_row, i64 y_batch, i64 y_head, i64 y_row,
+           i64 mask_batch, i64 mask_head, i64 mask_row, i64 mask_column, float scale) {
+  AT(q);
+  AT(k);
+  AT(v);
+  AT(mask);
+  AT(y);
+  MEETING
+  LOCAL uint4 kept[2 * 2 * KEYS * PITCH / 8];
+  u16 *keys = (u16 *)kept, *values = keys + 2 * KEYS * PITCH;
+  int item = (int)LOCAL_ID(0), lane = item % 32, warp = item / 32, quad = lane / 4, in_quad = lane % 4;
+  int tiles = (rows + ROWS - 1) / ROWS, tile = (int)GROUP_ID(0) % tiles, pair = (int)GROUP_ID(0) / tiles;
+  int b = pair / heads, h = pair % heads, first = tile * ROWS + warp * 16;
+  q += b * q_batch + h * q_head;
+  k += b * k_batch + h / shared * k_head;
+  v += b * v_batch + h / shared * v_head;
+  y += b * y_batch + h * y_head;
+  mask += b * mask_batch + h * mask_head;
+  int end = IS_CAUSAL ? SOONER(columns, (tile + 1) * ROWS) : columns;
+  begin_block(keys, k, k_row, 0, columns, item);
+  begin_block(values, v, v_row, 0, columns, item);
+  end_of_batch();
+  u32 left[STEPS][4];
+  UNROLL for (int s = 0; s < STEPS; ++s) {
+    UNROLL for (int e = 0; e < 4; ++e)
+      left[s][e] = *(GLOBAL const u32 *)(q + SOONER(first + quad + e % 2 * 8, rows - 1) * q_row + s * 16 + e / 2 * 8 + in_quad * 2);
+  }
+  float most[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f}, sums[EIGHTS][4];
+  UNROLL for (int n = 0; n < EIGHTS; ++n) UNROLL for (int e = 0; e < 4; ++e) sums[n][e] = 0.0f;
+  for (int begin = 0; begin < end; begin += KEYS) {
+    int at = begin / KEYS % 2 * (KEYS * PITCH);
+    if (begin + KEYS < end) {
+      begin_block(keys + (KEYS * PITCH - at), k, k_row, begin + KEYS, columns, item);
+      begin_block(values + (KEYS * PITCH - at), v, v_row, begin + KEYS, columns, item);
+    }
+    end_of_batch();
+    wait_for_all_but_one();
+    BARRIER;
+    float scores[KEYS / 8][4];
+    UNROLL for (int n = 0; n < KEYS / 8; ++n) UNROLL for (int e = 0; e < 4; ++e) scores[n][e] = 0.0f;
+    UNROLL for (int s = 0; s < STEPS; ++s) {
+      UNROLL for (int n = 0; n < KEYS / 8; n += 2) {
+        u32 right[4];
+        rows_of(right, keys + at, n * 8, s * 16, lane);
+        ADD_PRODUCT(scores[n], left[s][0], left[s][1], left[s][2], left[s][3], right[0], right[1]);
+        ADD_PRODUCT(scores[n + 1], left[s][0], left[s][1], left[s][2], left[s][3], right[2], right[3]);
+      }
+    }
+    float now[2] = {most[0], most[1]};
+    UNROLL for (int n = 0; n < KEYS / 8; ++n) {
+      UNROLL for (int e = 0; e < 4; ++e) {
+        int column = begin + n * 8 + in_quad * 2 + e % 2, row = first + quad + e / 2 * 8;
+        float score = scores[n][e] * (scale * LOG2_E);
+#if HAS_MASK
+        score = FMA(LOAD(T, mask, SOONER(row, rows - 1) * mask_row + SOONER(column, columns - 1) * mask_column), LOG2_E, score);
+#endif
+        if (column >= columns || (IS_CAUSAL && column > row)) score = -INFINITY;
+        scores[n][e] = score;
+        now[e / 2] = score > now[e / 2] ? score : now[e / 2];
+      }
+    }
+    float less[2];
+    UNROLL for (int r = 0; r < 2; ++r) {
+      UNROLL for (int d = 1; d < 4; d *= 2) {
+        float other = SHUFFLED(now[r], d);
+        now[r] = other > now[r] ? other : now[r];
+      }
+      // A row that has seen no position yet has no largest score.
+      less[r] = now[r] == -INFINITY ? 0.0f : now[r];
+      float factor = power_of_2(most[r] - less[r]);
+      most[r] = now[r];
+      total[r] *= factor;
+      UNROLL for (int n = 0; n < EIGHTS; ++n) {
+        sums[n][r * 2] *= factor;
+        sums[n][r * 2 + 1] *= factor;
+      }
+    }
+    UNROLL for (int n = 0; n < KEYS / 8; ++n) {
+      UNROLL for (int e = 0; e < 4; ++e) {
+        scores[n][e] = power_of_2(scores[n][e] - less[e / 2]);
+        total[e / 2] += scores[n][e];
+      }
+    }
+    UNROLL for (int n = 0; n < KEYS / 8; n += 2) {
+      u32 shares[4];
+      UNROLL for (int e = 0; e < 4; ++e) shares[e] = pair_of(scores[n + e / 2][e % 2 * 2], scores[n + e / 2][e % 2 * 2 + 1]);
+      UNROLL for (int m = 0; m < EIGHTS; m += 2) {
+        u32 right[4];
+        columns_of(right, values + at, n * 8, m * 8, lane);
+        ADD_PRODUCT(sums[m], shares[0], shares[1], shares[2], shares[3], right[0], right[1]);
+        ADD_PRODUCT(sums[m + 1], shares[0], shares[1], shares[2], shares[3], right[2], right[3]);
+      }
+    }
+    BARRIER;
+  }
+  UNROLL for (int r = 0; r < 2; ++r) {
+    UNROLL for (int d = 1; d < 4; d *= 2) total[r] += SHUFFLED(total[r], d);
+    int row = first + quad + r * 8;
+    float factor = 1.0f / total[r];
+    if (row >= rows) continue;
+    UNROLL for (int m = 0; m < EIGHTS; ++m)
+      *(GLOBAL u32 *)(y + row * y_row + m * 8 + in_quad * 2) = pair_of(sums[m][r * 2] * factor, sums[m][r * 2 + 1] * factor);
+  }
+}
+)kernel";
+
+}  // namespace backplane::cuda

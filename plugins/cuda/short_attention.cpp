@@ -1,0 +1,187 @@
+#include "plugins/cuda/short_attention.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "plugins/common/kernels/neighbours.hpp"
+#include "plugins/cuda/device.hpp"
+#include "plugins/cuda/kernels/matrix_units.hpp"
+#include "plugins/cuda/kernels/short_attention.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+using sdk::DataType;
+
+constexpr std::int64_t kWarpRows = 16, kMostWarps = 4;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Rows are read 16 bytes at a time.
+bool is_even(const AttentionSteps& steps) {
+  constexpr std::int64_t kTogether = 8;
+  return steps.batch % kTogether == 0 && steps.head % kTogether == 0 &&
+         steps.position % kTogether == 0;
+}
+
+bool is_for_kernel(const Attention& form, const DeviceTraits& traits) {
+  constexpr int kLeastMajor = 8;
+  constexpr std::int64_t kDepth = 16, kMostWidth = 128;
+  constexpr std::int64_t kMostPositions = std::int64_t{1} << 24;  // places are ints
+  const bool is_half = form.type == DataType::Float16 || form.type == DataType::BFloat16;
+  return traits.major >= kLeastMajor && is_half && form.width == form.value_width &&
+         form.width % kDepth == 0 && form.width > 0 && form.width <= kMostWidth &&
+         form.rows <= kMostPositions && form.columns <= kMostPositions && form.columns > 0 &&
+         is_even(form.q) && is_even(form.k) && is_even(form.v) && is_even(form.y);
+}
+
+}  // namespace
+
+std::optional<ShortAttention> ShortAttention::of(const Attention& form,
+                                                 const DeviceTraits& traits) {
+  constexpr std::int64_t kWide = 64, kKeys = 64, kKeysOfWide = 32;
+  if (!is_for_kernel(form, traits)) return std::nullopt;
+  ShortAttention made{form, kMostWarps, form.width <= kWide ? kKeys : kKeysOfWide};
+  // Rows of one group share keys and values, unless that leaves multiprocessors idle.
+  while (made.warps > 1 &&
+         (made.groups() < traits.multiprocessors || (made.warps / 2) * kWarpRows >= form.rows))
+    made.warps /= 2;
+  if (made.groups() > std::numeric_limits<std::int32_t>::max()) return std::nullopt;
+  return made;
+}
+
+bool ShortAttention::is_worthwhile() const {
+  constexpr std::int64_t kMostPositions = 512;
+  return form.rows <= kMostPositions && form.columns <= kMostPositions;
+}
+
+std::int64_t ShortAttention::groups() const {
+  return ceil_divide(form.rows, warps * kWarpRows) * form.batch * form.heads;
+}
+
+std::string ShortAttention::source() const {
+  device_ops::KernelText text;
+  text.define("T", device_ops::type_code(form.type));
+  text.define("WIDTH", form.width).define("WARPS", warps).define("KEYS", keys);
+  text.define("HAS_MASK", form.has_mask ? 1 : 0).define("IS_CAUSAL", form.is_causal ? 1 : 0);
+  text.define("RELU", "\"\"").define("ACTIVATED(v)", "(v)");
+  return text.add(common::kNeighbourWords)
+      .add(kMatrixUnitWords)
+      .add(kShortAttentionWords)
+      .add(kShortAttention)
+      .str();
+}
+
+namespace {
+
+/// What is kept on disk in the place of a library's words.
+constexpr char kKept[] = "few positions on matrix units";
+
+/// The words of a launch's arguments, in the order of the kernel's.
+class Words {
+ public:
+  void tensor(Address address) {
+    add(address);
+    add(std::uint64_t{0});  // its first element
+  }
+  template <class Number>
+  void add(Number number) {
+    std::memcpy(&words_[count_++], &number, sizeof(number));
+  }
+  void** pointers() {
+    for (std::size_t i = 0; i < count_; ++i) pointers_[i] = &words_[i];
+    return pointers_.data();
+  }
+
+ private:
+  static constexpr std::size_t kMost = 40;
+  std::array<std::uint64_t, kMost> words_{};
+  std::array<void*, kMost> pointers_{};
+  std::size_t count_ = 0;
+};
+
+class ShortAttentionPlan final : public PreparedAttention {
+ public:
+  ShortAttentionPlan(Device& device, const ShortAttention& how)
+      : context_(device.context()), kernel_(device.modules().get(how.source())), how_(how) {
+    const std::array<std::int64_t, 4>& dims = how.form.mask_dims;
+    std::int64_t step = 1;
+    for (std::size_t axis = dims.size(); axis-- > 0; step *= dims[axis])
+      mask_steps_[axis] = dims[axis] == 1 ? 0 : step;
+  }
+  std::uint64_t workspace_bytes() const override { return 0; }
+  std::string kept() const override { return kKept; }
+  const char* own_name() const override { return "tensor cores, few positions"; }
+
+ private:
+  void put_on(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
+    const Attention& form = how_.form;
+    Words words;
+    for (const Address address : {at.q, at.k, at.v, form.has_mask ? at.mask : at.q, at.y})
+      words.tensor(address);
+    for (const std::int64_t number :
+         {form.rows, form.columns, form.heads, form.heads / form.groups})
+      words.add(static_cast<std::int32_t>(number));
+    for (const AttentionSteps& steps : {form.q, form.k, form.v, form.y}) {
+      for (const std::int64_t number : {steps.batch, steps.head, steps.position}) words.add(number);
+    }
+    for (const std::int64_t number : mask_steps_) words.add(number);
+    words.add(scale);
+    words.add(std::uint64_t{0});  // the first group of a part, see prelude.hpp
+    words.add(std::uint64_t{0});
+    context_.launch(kernel_->function(), {static_cast<unsigned>(how_.groups()), 1, 1},
+                    {static_cast<unsigned>(32 * how_.warps), 1, 1}, stream, words.pointers());
+  }
+
+  Context& context_;
+  std::shared_ptr<const Kernel> kernel_;
+  ShortAttention how_;
+  std::array<std::int64_t, 4> mask_steps_{};
+};
+
+class WithShortAttention final : public AttentionLibrary {
+ public:
+  WithShortAttention(Device& device, std::unique_ptr<AttentionLibrary> library)
+      : device_(device), library_(std::move(library)) {}
+  /// With the number of the kernel's text: a choice between it and the library's plans is one for both.
+  std::string version() override { return library_->version() + ", few positions 1"; }
+  void begin(const Attention& form) override {
+    library_->begin(form);
+    if (const std::optional<ShortAttention> how = find(form)) device_.modules().get(how->source());
+  }
+  std::string offer(const Attention& form, std::uint64_t workspace_limit,
+                    const Taker& take) override {
+    if (const std::optional<ShortAttention> how = find(form)) {
+      if (take(std::make_shared<const ShortAttentionPlan>(device_, *how))) return "";
+    }
+    return library_->offer(form, workspace_limit, take);
+  }
+  std::shared_ptr<const PreparedAttention> restore(const Attention& form,
+                                                   const std::string& kept) override {
+    if (kept != kKept) return library_->restore(form, kept);
+    const std::optional<ShortAttention> how = find(form);
+    return how ? std::make_shared<const ShortAttentionPlan>(device_, *how) : nullptr;
+  }
+
+ private:
+  std::optional<ShortAttention> find(const Attention& form) const {
+    const std::optional<ShortAttention> how = ShortAttention::of(form, device_.traits());
+    return how && how->is_worthwhile() ? how : std::nullopt;
+  }
+
+  Device& device_;
+  std::unique_ptr<AttentionLibrary> library_;
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionLibrary> with_short_attention(Device& device,
+                                                       std::unique_ptr<AttentionLibrary> library) {
+  if (library == nullptr) return nullptr;
+  return std::make_unique<WithShortAttention>(device, std::move(library));
+}
+
+}  // namespace backplane::cuda
