@@ -30,6 +30,8 @@ class ConvolutionWork final : public device_ops::PreparedWork {
   /// constants.
   ConvolutionWork(std::string label, const Convolution& form, const ConvolutionPlaces& places,
                   Plan aligned, Plan any);
+  /// Of the plan for aligned addresses.
+  const char* own_name() const { return aligned_->own_name(); }
   /// From the places' workspace on.
   std::uint64_t workspace_bytes() const;
   void compute(const sdk::ComputeContext& ctx) const override;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "plugins/cuda/few_channels.hpp"
 #include "plugins/cuda/launch.hpp"
 #include "plugins/cuda/short_attention.hpp"
 
@@ -108,7 +109,7 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
   product_library_ = engine.open_products(*context_);
   products_ = std::make_unique<ProductStore>(*product_library_, traits_, settings_.cache_dir,
                                              trials_.get());
-  convolution_library_ = engine.open_convolutions(*context_);
+  convolution_library_ = with_few_channels(*this, engine.open_convolutions(*context_));
   convolutions_ = std::make_unique<ConvolutionStore>(convolution_library_.get(), traits_,
                                                      settings_.cache_dir, trials_.get());
   attention_library_ = with_short_attention(*this, engine.open_attentions(*context_));

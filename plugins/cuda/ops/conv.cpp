@@ -1,4 +1,5 @@
-// Conv, ConvTranspose, and FusedConv of a rewrite, by cuDNN: https://onnx.ai/onnx/operators/onnx__Conv.html
+// Conv, ConvTranspose, and FusedConv of a rewrite, by cuDNN, or of few channels by a kernel of the provider's own (few_channels.hpp):
+// https://onnx.ai/onnx/operators/onnx__Conv.html
 //
 // What a FusedConv adds and its Relu are part of the library's plan where it has one for all of them, and otherwise a
 // kernel after the convolution.
@@ -141,9 +142,11 @@ class Conv {
     bool is_whole = part != nullptr;
     Convolution bare = whole;
     bare.has_bias = bare.has_addend = bare.has_relu = false;
-    // What takes its time to plan is planned only where both ways can be compared.
+    // What takes its time to plan is planned only where both ways can be compared. The provider's own kernel has been compared with
+    // what the library does whole, and has nothing to gain apart.
     const std::uint64_t whole_ns =
-        is_whole && whole.is_fused() && whole.channels <= kFewChannels
+        is_whole && whole.is_fused() && whole.channels <= kFewChannels &&
+                part->own_name() == nullptr
             ? work.device().convolutions().fastest_ns(whole, work.choosing())
             : 0;
     if (!is_whole && whole.is_fused()) {
@@ -160,9 +163,10 @@ class Conv {
                        " MiB of workspace for the convolution ", bare.key(), ": ", why);
     if (part->workspace_bytes() > 0)
       ctx.set_workspace(part->workspace_bytes(), work.device().limits().alignment);
+    const char* const own_name = part->own_name();
     work.add(std::move(part));
     if (!is_whole) finish(work, whole, dims, {device_ops::dense_view(output(0), whole.type, dims)});
-    ctx.set_variant(sdk::message("cudnn",
+    ctx.set_variant(sdk::message(own_name != nullptr ? own_name : "cudnn",
                                  !whole.is_fused() ? ""
                                  : is_whole        ? ", fused"
                                                    : ", then",

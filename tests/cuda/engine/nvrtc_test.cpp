@@ -9,9 +9,11 @@
 #include <dlfcn.h>
 #include <functional>
 #include <nvrtc.h>
+#include <optional>
 #include <set>
 
 #include "custom_ops/gated_silu/cuda_kernel.hpp"
+#include "plugins/cuda/few_channels.hpp"
 #include "tests/cuda/node_on_device.hpp"
 
 namespace backplane::cuda {
@@ -502,6 +504,52 @@ TEST_F(CudaNvrtc, CompilesTheProductsOfIntegers) {
     prepare(device, {"Gemm", 13, {{{3, 4}}, {{4, 5}}, {{5}}}}, BP_UINT32, "cuda:gemm of integers");
   }
   EXPECT_GE(compile_all(), 9u);
+}
+
+/// How often a word stands in a text.
+std::size_t times(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+    ++count;
+  return count;
+}
+
+TEST_F(CudaNvrtc, CompilesConvolutionsOfFewChannelsForMatrixUnits) {
+  struct Layer {
+    std::int64_t window, stride, channels, filters;
+    std::size_t products;  ///< of a warp's tiles, all steps; 0: they are not unrolled
+    bool has_addend;
+  };
+  const std::unique_ptr<Compiler> nvrtc = open_nvrtc();
+  for (const Layer& layer :
+       {Layer{7, 2, 4, 64, 13 * 4 * 8, false}, Layer{3, 1, 3, 24, 3 * 2 * 8, true},
+        Layer{4, 4, 4, 96, 4 * 2 * 8, false}, Layer{9, 1, 1, 8, 0, true}}) {
+    for (const sdk::DataType type : {sdk::DataType::Float16, sdk::DataType::BFloat16}) {
+      Convolution form;
+      form.type = type;
+      form.channels = layer.channels;
+      form.filters = layer.filters;
+      form.in = {512, 512, 1};
+      form.kernel = {layer.window, layer.window, 1};
+      form.stride = {layer.stride, layer.stride, 1};
+      form.out = {512 / layer.stride, 512 / layer.stride, 1};
+      form.pad_begin = {layer.window / 2, layer.window / 2, 0};
+      form.has_bias = form.is_channels_last = true;
+      form.has_relu = form.has_addend = layer.has_addend;
+      const std::optional<FewChannels> how = FewChannels::of(form, stand_in_device());
+      ASSERT_TRUE(how) << form.key();
+      for (const std::string& architecture : generations(*nvrtc))
+        EXPECT_FALSE(nvrtc->compile(how->source(), architecture).empty());
+      const std::string text = nvrtc->compile(how->source(), "compute_90");
+      const std::size_t products = times(text, "mma.sync");
+      EXPECT_EQ(layer.products == 0 ? products > 0 : products == layer.products, true)
+          << form.key() << ": " << products;
+      EXPECT_EQ(times(text, ".local."), 0u) << form.key();
+      EXPECT_EQ(times(text, "ld.global.v4") > 0, layer.channels == 4) << form.key();
+      EXPECT_EQ(times(text, "st.global.v4"), how->slices == 4 ? 16u : 0u) << form.key();
+      EXPECT_EQ(times(text, "st.global.v2"), how->slices == 2 ? 16u : 0u) << form.key();
+    }
+  }
 }
 
 TEST_F(CudaNvrtc, CompilesTheCustomOperatorsKernel) {
