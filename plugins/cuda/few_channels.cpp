@@ -12,6 +12,7 @@
 #include "plugins/common/kernels/neighbours.hpp"
 #include "plugins/cuda/device.hpp"
 #include "plugins/cuda/kernels/few_channels.hpp"
+#include "plugins/cuda/kernels/matrix_units.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -188,7 +189,7 @@ std::string FewChannels::source() const {
   text.define("RELU", form.has_relu ? "\".relu\"" : "\"\"");
   text.define("ACTIVATED(v)", form.has_relu ? "((v) < 0 ? 0 : (v))" : "(v)");
   text.define("UNROLL_STEPS", steps() <= kMostUnrolled ? "UNROLL" : "_Pragma(\"unroll 4\")");
-  return text.add(common::kNeighbourWords).add(kFewChannelsWords).add(kFewChannels).str();
+  return text.add(common::kNeighbourWords).add(kMatrixUnitWords).add(kFewChannels).str();
 }
 
 namespace {

@@ -34,15 +34,15 @@ FUNCTION u32 pair_of(float low, float high) {
     met[item][4] = b0; \
     met[item][5] = b1; \
     BARRIER; \
-    for (int k = 0; k < 16; ++k) { \
-      float of_a[2], of_b[2]; \
-      for (int h = 0; h < 2; ++h) { \
-        u16 a = (u16)(met[item - in_quad + k % 8 / 2][h + k / 8 * 2] >> (k % 2 * 16)); \
-        u16 b = (u16)(met[item - lane + (in_quad * 2 + h) * 4 + k % 8 / 2][4 + k / 8] >> (k % 2 * 16)); \
-        of_a[h] = LOAD(T, &a, 0); \
-        of_b[h] = LOAD(T, &b, 0); \
+    for (int k_ = 0; k_ < 16; ++k_) { \
+      float of_a_[2], of_b_[2]; \
+      for (int h_ = 0; h_ < 2; ++h_) { \
+        u16 a_ = (u16)(met[item - in_quad + k_ % 8 / 2][h_ + k_ / 8 * 2] >> (k_ % 2 * 16)); \
+        u16 b_ = (u16)(met[item - lane + (in_quad * 2 + h_) * 4 + k_ % 8 / 2][4 + k_ / 8] >> (k_ % 2 * 16)); \
+        of_a_[h_] = LOAD(T, &a_, 0); \
+        of_b_[h_] = LOAD(T, &b_, 0); \
       } \
-      for (int s = 0; s < 4; ++s) (sums)[s] += of_a[s / 2] * of_b[s % 2]; \
+      for (int s_ = 0; s_ < 4; ++s_) (sums)[s_] += of_a_[s_ / 2] * of_b_[s_ % 2]; \
     } \
     BARRIER; \
   }

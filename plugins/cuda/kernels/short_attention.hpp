@@ -63,7 +63,8 @@ FUNCTION float power_of_2(float x) { return exp2(x); }
 
 /// A warp has 16 rows of q, and meets KEYS keys and values at a time, which are copied while it computes with those before them. Scores
 /// never leave registers: what a lane has of a product of rows by keys is what it needs of the left matrix of the product by values. Sums
-/// and maxima go along with the keys (Milakov and Gimelshein, https://arxiv.org/abs/1805.02867; Dao et al., https://arxiv.org/abs/2205.14135).
+/// and maxima go along with the keys (Milakov and Gimelshein, https://arxiv.org/abs/1805.02867; Dao et al.,
+/// https://arxiv.org/abs/2205.14135).
 inline constexpr char kShortAttention[] = R"kernel(
 #define STEPS (WIDTH / 16)
 #define EIGHTS (WIDTH / 8)
@@ -75,6 +76,47 @@ FUNCTION void begin_block(u16 *to, GLOBAL const u16 *from, i64 step, int first, 
   _Pragma("unroll 4") for (int i = item; i < KEYS * EIGHTS; i += GROUP) {
     int line = i / EIGHTS, place = i % EIGHTS * 8;
     begin_copy(to + line * PITCH + place, from + SOONER(first + line, columns - 1) * step + place, first + line < columns);
+  }
+}
+
+// Scores times LOG2_E, with the mask; -infinity where there is no position. Largest of a row's: what the lane has of it.
+FUNCTION void mask_scores(float (*scores)[4], float *now, GLOBAL const STORAGE(T) *mask, i64 mask_row, i64 mask_column, int row, int column,
+                          int rows, int columns, float factor) {
+  UNROLL for (int n = 0; n < KEYS / 8; ++n) {
+    UNROLL for (int e = 0; e < 4; ++e) {
+      int i = row + e / 2 * 8, j = column + n * 8 + e % 2;
+      float score = scores[n][e] * factor;
+#if HAS_MASK
+      score = FMA(LOAD(T, mask, SOONER(i, rows - 1) * mask_row + SOONER(j, columns - 1) * mask_column), LOG2_E, score);
+#endif
+      if (j >= columns || (IS_CAUSAL && j > i)) score = -INFINITY;
+      scores[n][e] = score;
+      now[e / 2] = score > now[e / 2] ? score : now[e / 2];
+    }
+  }
+}
+
+// What is there already shrinks by what the largest score grew; scores become their shares, but for the total.
+FUNCTION void share(float (*scores)[4], float *now, float *most, float *total, float (*sums)[4]) {
+  UNROLL for (int r = 0; r < 2; ++r) {
+    UNROLL for (int d = 1; d < 4; d *= 2) {
+      float other = SHUFFLED(now[r], d);
+      now[r] = other > now[r] ? other : now[r];
+    }
+    // A row that has seen no position yet has no largest score.
+    float less = now[r] == -INFINITY ? 0.0f : now[r], factor = power_of_2(most[r] - less);
+    most[r] = now[r];
+    total[r] *= factor;
+    UNROLL for (int n = 0; n < EIGHTS; ++n) {
+      sums[n][r * 2] *= factor;
+      sums[n][r * 2 + 1] *= factor;
+    }
+    UNROLL for (int n = 0; n < KEYS / 8; ++n) {
+      UNROLL for (int e = r * 2; e < r * 2 + 2; ++e) {
+        scores[n][e] = power_of_2(scores[n][e] - less);
+        total[r] += scores[n][e];
+      }
+    }
   }
 }
 
@@ -128,40 +170,8 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
       }
     }
     float now[2] = {most[0], most[1]};
-    UNROLL for (int n = 0; n < KEYS / 8; ++n) {
-      UNROLL for (int e = 0; e < 4; ++e) {
-        int column = begin + n * 8 + in_quad * 2 + e % 2, row = first + quad + e / 2 * 8;
-        float score = scores[n][e] * (scale * LOG2_E);
-#if HAS_MASK
-        score = FMA(LOAD(T, mask, SOONER(row, rows - 1) * mask_row + SOONER(column, columns - 1) * mask_column), LOG2_E, score);
-#endif
-        if (column >= columns || (IS_CAUSAL && column > row)) score = -INFINITY;
-        scores[n][e] = score;
-        now[e / 2] = score > now[e / 2] ? score : now[e / 2];
-      }
-    }
-    float less[2];
-    UNROLL for (int r = 0; r < 2; ++r) {
-      UNROLL for (int d = 1; d < 4; d *= 2) {
-        float other = SHUFFLED(now[r], d);
-        now[r] = other > now[r] ? other : now[r];
-      }
-      // A row that has seen no position yet has no largest score.
-      less[r] = now[r] == -INFINITY ? 0.0f : now[r];
-      float factor = power_of_2(most[r] - less[r]);
-      most[r] = now[r];
-      total[r] *= factor;
-      UNROLL for (int n = 0; n < EIGHTS; ++n) {
-        sums[n][r * 2] *= factor;
-        sums[n][r * 2 + 1] *= factor;
-      }
-    }
-    UNROLL for (int n = 0; n < KEYS / 8; ++n) {
-      UNROLL for (int e = 0; e < 4; ++e) {
-        scores[n][e] = power_of_2(scores[n][e] - less[e / 2]);
-        total[e / 2] += scores[n][e];
-      }
-    }
+    mask_scores(scores, now, mask, mask_row, mask_column, first + quad, begin + in_quad * 2, rows, columns, scale * LOG2_E);
+    share(scores, now, most, total, sums);
     UNROLL for (int n = 0; n < KEYS / 8; n += 2) {
       u32 shares[4];
       UNROLL for (int e = 0; e < 4; ++e) shares[e] = pair_of(scores[n + e / 2][e % 2 * 2], scores[n + e / 2][e % 2 * 2 + 1]);
