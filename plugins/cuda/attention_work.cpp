@@ -20,6 +20,7 @@ void AttentionWork::compute(const sdk::ComputeContext& ctx) const {
     if (plan_.prepared->workspace_bytes() > 0) at.workspace = address_of(plan_.workspace, ctx);
     const TimedWork timed(stream, "attention");
     plan_.prepared->enqueue(stream.handle(), at, plan_.scale);
+    stream.put_kernels();
     if (at.y != y) device_.context().copy(stream.handle(), y, at.y, plan_.y.bytes);
   } catch (const sdk::Error& error) {
     throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));
@@ -27,7 +28,7 @@ void AttentionWork::compute(const sdk::ComputeContext& ctx) const {
 }
 
 Address AttentionWork::read(const PlacedOperand& operand, const sdk::ComputeContext& ctx,
-                            const Stream& stream) const {
+                            Stream& stream) const {
   const Address from = address_of(operand.memory, ctx);
   if (is_aligned(from)) return from;
   const Address spare = address_of(operand.spare, ctx);

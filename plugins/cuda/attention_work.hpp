@@ -31,8 +31,7 @@ class AttentionWork final : public device_ops::PreparedWork {
   void compute(const sdk::ComputeContext& ctx) const override;
 
  private:
-  Address read(const PlacedOperand& operand, const sdk::ComputeContext& ctx,
-               const Stream& stream) const;
+  Address read(const PlacedOperand& operand, const sdk::ComputeContext& ctx, Stream& stream) const;
 
   Device& device_;
   std::string label_;

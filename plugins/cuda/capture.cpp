@@ -33,13 +33,24 @@ void begin(Device& device, Stream& stream) {
   stream.begin_capture();
 }
 
-Recording* end(Device& device, Stream& stream, Recording* former) {
+GraphExecHandle instantiate(Device& device, GraphHandle graph, bool overlaps) {
   Context& context = device.context();
-  const auto [captured, may_fault] = stream.end_capture();
-  const Captured graph(context, captured);
-  if (former != nullptr && former->update(graph.get(), may_fault)) return former;
-  GraphExecHandle exec = retry_trimmed(context, [&] { return context.instantiate(graph.get()); });
-  return std::make_unique<Recording>(device, exec, may_fault).release();
+  try {
+    return retry_trimmed(context, [&] { return context.instantiate(graph); });
+  } catch (const sdk::Error& error) {
+    if (!overlaps || (error.code() != BP_INTERNAL && error.code() != BP_UNSUPPORTED)) throw;
+    // It may be for that: the host captures the steps again, then without.
+    device.stop_overlaps(error.what());
+    throw sdk::Error(BP_CANCELLED, error.what());
+  }
+}
+
+Recording* end(Device& device, Stream& stream, Recording* former) {
+  const Stream::CaptureEnd captured = stream.end_capture();
+  const Captured graph(device.context(), captured.captured);
+  if (former != nullptr && former->update(graph.get(), captured)) return former;
+  GraphExecHandle exec = instantiate(device, graph.get(), captured.overlaps);
+  return std::make_unique<Recording>(device, exec, captured).release();
 }
 
 void abandon(Device& device, Stream& stream) {
@@ -53,9 +64,9 @@ void abandon(Device& device, Stream& stream) {
 
 }  // namespace
 
-bool Recording::update(GraphHandle graph, bool may_fault) {
-  if (!device_.context().update(exec_, graph)) return false;
-  may_fault_ = may_fault;
+bool Recording::update(GraphHandle graph, const Stream::CaptureEnd& of) {
+  if (of.form != form_ || !device_.context().update(exec_, graph)) return false;
+  may_fault_ = of.may_fault;
   return true;
 }
 

@@ -1,6 +1,8 @@
 // The work of a plan as a CUDA graph: captured from a stream once, launched in every later run.
 #pragma once
 
+#include <cstdint>
+
 #include "backplane/plugin_api/optional/plan_capture.h"
 #include "plugins/cuda/device.hpp"
 
@@ -9,21 +11,22 @@ namespace backplane::cuda {
 /// A graph that can be launched, with what the host has to know of its kernels.
 class Recording {
  public:
-  /// `may_fault`: some kernel may leave a number in the stream's word.
-  Recording(Device& device, GraphExecHandle exec, bool may_fault)
-      : device_(device), exec_(exec), may_fault_(may_fault) {}
+  Recording(Device& device, GraphExecHandle exec, const Stream::CaptureEnd& of)
+      : device_(device), exec_(exec), may_fault_(of.may_fault), form_(of.form) {}
   ~Recording() { device_.context().destroy_exec(exec_); }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// Does what the graph does from now on, if it has the same form; else false.
-  bool update(GraphHandle graph, bool may_fault);
+  /// Does what the graph does from now on, if it has the same form; else false. CUDA does not say whether it compares which kernels
+  /// may overlap, so the order of kinds of work has to be the same.
+  bool update(GraphHandle graph, const Stream::CaptureEnd& of);
   void replay(Stream& stream) const;
 
  private:
   Device& device_;
   GraphExecHandle exec_;
-  bool may_fault_;
+  bool may_fault_;  ///< some kernel may leave a number in the stream's word
+  std::uint64_t form_;
 };
 
 /// The table behind BP_PLAN_CAPTURE_INTERFACE.

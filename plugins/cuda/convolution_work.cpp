@@ -49,6 +49,7 @@ void ConvolutionWork::compute(const sdk::ComputeContext& ctx) const {
   try {
     const TimedWork timed(stream, "convolution");
     (bits % kLibraryAlignment == 0 ? aligned_ : any_)->enqueue(stream.handle(), at);
+    stream.put_kernels();
   } catch (const sdk::Error& error) {
     throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));
   }

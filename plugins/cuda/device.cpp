@@ -97,6 +97,7 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
     : device_ops::Device({driver.traits(ordinal).name, "", 256, kAlignment}),
       traits_(usable_traits(driver, ordinal)),
       settings_(settings),
+      overlaps_launches_(settings.overlap_launches && traits_.has_early_launches),
       number_(next_number()) {
   const std::string architecture = choose_architecture(engine.compiler().architectures(), traits_);
   context_ = driver.open(ordinal);
@@ -115,6 +116,15 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
   attention_library_ = with_short_attention(*this, engine.open_attentions(*context_));
   attentions_ = std::make_unique<AttentionStore>(attention_library_.get(), traits_,
                                                  settings_.cache_dir, trials_.get());
+}
+
+void Device::stop_overlaps(const std::string& why) {
+  if (!overlaps_launches_.exchange(false)) return;
+  const std::string text = sdk::message(traits_.name,
+                                        ": kernels begin one after the other from here on, as with "
+                                        "overlap_launches=off of provider 'cuda': ",
+                                        why);
+  sdk::host().log(BP_LOG_WARNING, text.data(), text.size());
 }
 
 bool Device::is_captured() {

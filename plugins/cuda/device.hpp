@@ -31,7 +31,8 @@ struct DeviceSettings {
   ImageLayout layout = ImageLayout::kAuto;
   GeluForm gelu = GeluForm::kExact;
   std::uint64_t attention_bytes = std::uint64_t{32} << 20;  ///< of scores at once
-  bool tuning = true;  ///< what libraries offer is run, and the fastest taken
+  bool tuning = true;            ///< what libraries offer is run, and the fastest taken
+  bool overlap_launches = true;  ///< where the device and its driver do that
   TrialLimits trials;
 };
 
@@ -73,6 +74,10 @@ class Device final : public device_ops::Device {
   AttentionStore& attentions() { return *attentions_; }
   /// Whether work of the program's, or of a plan, is being captured: then some calls are forbidden.
   bool is_captured();
+  /// Whether a kernel may begin before those before it have ended; see Stream::launch.
+  bool overlaps_launches() const { return overlaps_launches_.load(std::memory_order_relaxed); }
+  /// From here on none does: the driver has refused it, as `why` says, which is logged once.
+  void stop_overlaps(const std::string& why);
   /// What the numbers mean that kernels leave in a stream's word.
   device_ops::FaultTable& faults() { return faults_; }
 
@@ -119,6 +124,7 @@ class Device final : public device_ops::Device {
   std::atomic<std::uint64_t> used_bytes_{0};
   std::atomic<std::uint64_t> peak_bytes_{0}, freed_bytes_{0};  ///< since the pool was trimmed
   std::atomic<int> captures_{0};
+  std::atomic<bool> overlaps_launches_;
   std::mutex mutex_, uploading_;
   std::unique_ptr<Stream> uploads_;  // null before the first
   std::vector<std::unique_ptr<PinnedWord>> kept_words_;

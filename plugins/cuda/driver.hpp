@@ -42,9 +42,10 @@ struct DeviceTraits {
   double memory_bytes_per_ns = 0;  ///< what its memory moves at most; 0: unknown
   std::size_t max_group_items = 1024;
   int multiprocessors = 1;
-  bool has_pools = false;          ///< stream-ordered allocation
-  bool has_stream_values = false;  ///< streams that wait for a word in memory
-  bool is_prohibited = false;      ///< compute mode "prohibited"
+  bool has_pools = false;           ///< stream-ordered allocation
+  bool has_stream_values = false;   ///< streams that wait for a word in memory
+  bool is_prohibited = false;       ///< compute mode "prohibited"
+  bool has_early_launches = false;  ///< also while they are captured: see Context::launch_early
 };
 
 /// What the driver knows of an address that a program gives.
@@ -121,6 +122,10 @@ class Context {
   virtual FunctionHandle function(ModuleHandle module) = 0;
   virtual void launch(FunctionHandle function, const Extent& groups, const Extent& group,
                       StreamHandle stream, void** arguments) = 0;
+  /// The same, of a kernel that waits itself for those before it: it may begin when all groups of the one right before it
+  /// have begun or ended. False: the driver takes no such launch, and nothing was put on the stream.
+  virtual bool launch_early(FunctionHandle function, const Extent& groups, const Extent& group,
+                            StreamHandle stream, void** arguments) = 0;
 
   /// From here on the stream's work becomes a graph and is not done; of this thread, calls that CUDA forbids meanwhile
   /// fail and spoil it.

@@ -15,6 +15,9 @@
 #define CUDA_TEXT_(name) #name
 #define CUDA_TEXT(name) CUDA_TEXT_(name)
 #define CUDA_FUNCTION(name) decltype(&::name) name##_ = load<decltype(&::name)>(CUDA_TEXT(name))
+// Null where the library has none.
+#define CUDA_FUNCTION_OR_NONE(name) \
+  decltype(&::name) name##_ = load_or_none<decltype(&::name)>(CUDA_TEXT(name))
 // Of one whose current version a driver of the same major version may lack, and whose first one is as good.
 #define CUDA_FUNCTION_OF_OLD(name) \
   decltype(&::name) name##_ = load_either<decltype(&::name)>(CUDA_TEXT(name), #name)
@@ -46,6 +49,10 @@ class Functions {
   template <class Pointer>
   Pointer load_either(const char* current, const char* first) const {
     return load<Pointer>(library_.has(current) ? current : first);
+  }
+  template <class Pointer>
+  Pointer load_or_none(const char* name) const {
+    return library_.has(name) ? load<Pointer>(name) : nullptr;
   }
   int served_version() const {
     int version = 0;
@@ -108,6 +115,7 @@ class Functions {
   CUDA_FUNCTION(cuModuleUnload);
   CUDA_FUNCTION(cuModuleGetFunction);
   CUDA_FUNCTION(cuLaunchKernel);
+  CUDA_FUNCTION_OR_NONE(cuLaunchKernelEx);  // of 11.8
   CUDA_FUNCTION(cuStreamBeginCapture);
   CUDA_FUNCTION(cuStreamEndCapture);
   CUDA_FUNCTION(cuStreamIsCapturing);
@@ -459,6 +467,29 @@ class LibraryContext final : public Context {
     CUDA_CALL(cuLaunchKernel, function, groups[0], groups[1], groups[2], group[0], group[1],
               group[2], 0, stream, arguments, nullptr);
   }
+  bool launch_early(FunctionHandle function, const Extent& groups, const Extent& group,
+                    StreamHandle stream, void** arguments) override {
+    const Current current(cuda_, context_);
+    CUlaunchAttribute early{};
+    early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    early.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config{};
+    config.gridDimX = groups[0];
+    config.gridDimY = groups[1];
+    config.gridDimZ = groups[2];
+    config.blockDimX = group[0];
+    config.blockDimY = group[1];
+    config.blockDimZ = group[2];
+    config.hStream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    const CUresult code = cuda_.cuLaunchKernelEx_(&config, function, arguments, nullptr);
+    const bp_code kind = note(code);
+    // Whatever else it does not like of it, the plain launch may do without, or names.
+    if (kind == BP_INTERNAL || kind == BP_UNSUPPORTED) return false;
+    check(code, "cuLaunchKernelEx");
+    return true;
+  }
 
   void begin_capture(StreamHandle stream) override {
     const Current current(cuda_, context_);
@@ -593,6 +624,10 @@ class LibraryDriver final : public Driver {
     traits.has_pools = attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) != 0;
     traits.has_stream_values =
         attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0;
+    // Graphs know such launches from 12.3 on.
+    constexpr int kFirstMajor = 9, kFirstVersion = 12030;
+    traits.has_early_launches = traits.major >= kFirstMajor && version >= kFirstVersion &&
+                                cuda_.cuLaunchKernelEx_ != nullptr;
     traits.is_prohibited =
         attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED;
     return traits;

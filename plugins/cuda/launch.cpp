@@ -124,8 +124,7 @@ void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Str
       values[count + 1] = z;
       const Extent part{launch.groups[0], std::min(launch.groups[1] - y, kMostGroups),
                         std::min(launch.groups[2] - z, kMostGroups)};
-      device_.context().launch(launch.kernel->function(), part, launch.group, stream.handle(),
-                               pointers.data());
+      stream.launch(*launch.kernel, part, launch.group, pointers.data());
     }
   }
 }

@@ -128,6 +128,7 @@ void ProductWork::compute(const sdk::ComputeContext& ctx) const {
                          " bytes, and ", device_.products().library().version(),
                          " has no algorithm for that; give memory that is aligned");
       prepared->enqueue(stream.handle(), at);
+      stream.put_kernels();
     }
   } catch (const sdk::Error& error) {
     throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));

@@ -67,6 +67,11 @@ Provider::Provider(const Libraries& libraries) : libraries_(libraries) {
       "tuning", BP_OPTION_STRING, "on", "off|on",
       "on: the algorithms that cuBLASLt and cuDNN propose for a product, convolution or attention "
       "are measured once for each shape, and the fastest is kept in cache_dir; off: the first.");
+  options_.emplace_back(
+      "overlap_launches", BP_OPTION_STRING, "auto", "auto|off",
+      "auto: where the device can, a kernel of the provider's is begun while the one before it "
+      "ends, "
+      "and waits for it itself, which shortens the gap between them; off: it is begun afterwards.");
   for (sdk::Option& option : options_) option_pointers_.push_back(option.raw());
   raw_.name = "cuda";
   raw_.version = "0.1.0";
@@ -136,6 +141,7 @@ std::unique_ptr<Device> Provider::open(const sdk::OpenContext& ctx) {
   settings.attention_bytes = number_option(ctx, "attention_mb", "a number of MiB") * 1024 * 1024;
   settings.gelu = ctx.option("gelu") == "tanh" ? GeluForm::kTanh : GeluForm::kExact;
   settings.tuning = ctx.option("tuning") == "on";
+  settings.overlap_launches = ctx.option("overlap_launches") == "auto";
   const std::string layout = ctx.option("layout");
   settings.layout = layout == "channels_last"    ? ImageLayout::kChannelsLast
                     : layout == "channels_first" ? ImageLayout::kChannelsFirst

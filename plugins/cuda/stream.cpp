@@ -57,6 +57,22 @@ void Stream::sync() {
   faults_->check(faults_->armed());
 }
 
+void Stream::launch(const Kernel& kernel, const Extent& groups, const Extent& group,
+                    void** arguments) {
+  Context& context = device_.context();
+  const bool follows_kernel = std::exchange(last_, Put::kOther) != Put::kOther;
+  // Where times are taken, each kernel is to have its own; and to the program's stream others put work, too.
+  bool is_early = follows_kernel && kernel.waits() && times() == nullptr && handle_ != users_ &&
+                  device_.overlaps_launches();
+  if (is_early && !context.launch_early(kernel.function(), groups, group, handle_, arguments)) {
+    device_.stop_overlaps("the driver takes no launch of that kind");
+    is_early = false;
+  }
+  if (!is_early) context.launch(kernel.function(), groups, group, handle_, arguments);
+  has_overlaps_ = has_overlaps_ || is_early;
+  note(is_early ? Put::kEarlyKernel : Put::kKernel);
+}
+
 void Stream::refuse_while_programs_capture() const {
   if (users_ != nullptr) device_.refuse_while_programs_capture();
 }
@@ -70,18 +86,24 @@ void Stream::begin_capture() {
   handle_ = captured;
   faults_->begin_capture();
   is_capturing_ = true;
+  last_ = Put::kOther;
+  form_ = 0;
+  has_overlaps_ = false;
 }
 
 Stream::CaptureEnd Stream::end_capture() {
   const StreamHandle captured = handle_;
+  const std::uint64_t form = form_;
+  last_ = Put::kOther;
   if (users_ != nullptr) handle_ = users_;
   is_capturing_ = false;
   device_.end_capture();
-  return {captured, faults_->end_capture()};
+  return {captured, faults_->end_capture(), has_overlaps_, form};
 }
 
 void Stream::record_times(bool on) {
   times_.reset();
+  last_ = Put::kOther;  // events were
   if (!on) return;
   refuse_while_programs_capture();
   times_ = std::make_unique<WorkTimes>(device_.context(), handle_);

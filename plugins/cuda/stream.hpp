@@ -15,6 +15,7 @@
 namespace backplane::cuda {
 
 class Device;
+class Kernel;
 
 /// Where a kernel leaves the number of its node when it meets values that it cannot compute with; looked at
 /// when somebody waits for the stream.
@@ -47,8 +48,17 @@ class Stream {
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  /// Where work is put; while that is captured for the program's stream, one beside it.
-  StreamHandle handle() const { return handle_; }
+  /// Where work is put; while that is captured for the program's stream, one beside it. Who asks puts something there which
+  /// no kernel is to overlap with, or says `put_kernels` afterwards.
+  StreamHandle handle() {
+    note(Put::kOther);
+    return handle_;
+  }
+  /// Puts a kernel there. It may begin before the one before it has ended where that is known to be a kernel, too: whatever else a stream
+  /// or a graph has before it (nothing, copies, events, work of the program's), what the driver makes of it is not relied on.
+  void launch(const Kernel& kernel, const Extent& groups, const Extent& group, void** arguments);
+  /// What was put there last are kernels of a library.
+  void put_kernels() { note(Put::kKernels); }
   FaultWord& faults() { return *faults_; }
   const std::shared_ptr<FaultWord>& shared_faults() const { return faults_; }
   /// Waits for everything; throws the first error.
@@ -60,7 +70,9 @@ class Stream {
   void begin_capture();
   struct CaptureEnd {
     StreamHandle captured;
-    bool may_fault;  ///< whether some kernel may report a fault
+    bool may_fault;      ///< whether some kernel may report a fault
+    bool overlaps;       ///< whether some kernel may begin before the one before it has ended
+    std::uint64_t form;  ///< by which kinds of work in other orders differ, but for chance
   };
   CaptureEnd end_capture();
   /// Nothing is on the stream. Errors: BP_UNSUPPORTED while the program captures its own stream.
@@ -69,6 +81,12 @@ class Stream {
   WorkTimes* times() { return is_capturing_ ? nullptr : times_.get(); }
 
  private:
+  enum class Put : std::uint8_t { kOther = 1, kKernels, kKernel, kEarlyKernel };
+  void note(Put put) {
+    last_ = put;
+    form_ = form_ * 1099511628211u + static_cast<std::uint64_t>(put);  // as in FNV
+  }
+
   Device& device_;
   StreamHandle users_;  ///< null: handle_ is of its own
   StreamHandle handle_;
@@ -76,6 +94,9 @@ class Stream {
   std::shared_ptr<FaultWord> faults_;
   std::unique_ptr<WorkTimes> times_;
   bool is_capturing_ = false;
+  Put last_ = Put::kOther;
+  std::uint64_t form_ = 0;     ///< of what was put there since a capture began
+  bool has_overlaps_ = false;  ///< the same
 };
 
 /// A counter that streams raise. Its mutex guards the list of marks and is never held while waiting for the

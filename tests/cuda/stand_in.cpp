@@ -35,6 +35,7 @@ struct CUstream_st {
   CUctx_st* context = nullptr;
   std::unique_ptr<CUgraph_st> captured;  ///< null: it is not captured
   bool is_spoiled = false;               ///< something that a capture does not take was called
+  bool ends_with_kernel = false;         ///< of what was put on it, or captured
 };
 
 namespace backplane::cuda {
@@ -71,12 +72,19 @@ void advance() {
 }
 
 void put(StreamHandle stream, std::function<bool()> work) {
+  stream->ends_with_kernel = false;
   if (stream->captured != nullptr) {
     stream->captured->work.push_back(std::move(work));
     return;
   }
   stream->work.push_back(std::move(work));
   advance();
+}
+
+/// Work of kernels.
+void put_kernels(StreamHandle stream, std::function<bool()> work) {
+  put(stream, std::move(work));
+  stream->ends_with_kernel = true;
 }
 
 /// Of a wait or a write that is done: true.
@@ -324,27 +332,26 @@ class StandInContext final : public Context {
   void launch(FunctionHandle function, const Extent& groups, const Extent& group,
               StreamHandle stream, void** arguments) override {
     stand_in().note("launch");
-    check_extent(groups, group);
-    if (stream->captured == nullptr && stream->work.empty() && !stand_in().holds) {
-      if (stand_in().kernel) stand_in().kernel(function->source, groups, group, arguments);
-      return;
-    }
-    // The driver copies the arguments; here all are words of 8 bytes.
-    std::vector<std::uint64_t> words(count_arguments(function->source));
-    for (std::size_t i = 0; i < words.size(); ++i) std::memcpy(&words[i], arguments[i], 8);
-    put(stream, [source = function->source, groups, group, words] {
-      std::vector<std::uint64_t> kept = words;
-      std::vector<void*> pointers;
-      for (std::uint64_t& word : kept) pointers.push_back(&word);
-      if (stand_in().kernel) stand_in().kernel(source, groups, group, pointers.data());
-      return true;
-    });
+    put_kernel(function, groups, group, stream, arguments);
+    stand_in().early.push_back(false);
+  }
+  bool launch_early(FunctionHandle function, const Extent& groups, const Extent& group,
+                    StreamHandle stream, void** arguments) override {
+    stand_in().note(stand_in().takes_early_launches ? "launch" : "launch_early");
+    if (!stand_in().takes_early_launches) return false;
+    if (function->source.find(") { IN_TURN;") == std::string::npos)
+      stand_in().misuses.emplace_back("a kernel begins early that does not wait");
+    if (!stream->ends_with_kernel)
+      stand_in().misuses.emplace_back("a kernel begins early behind what is none");
+    put_kernel(function, groups, group, stream, arguments);
+    stand_in().early.push_back(true);
+    return true;
   }
 
   void begin_capture(StreamHandle stream) override {
     stand_in().note("begin_capture");
     stream->captured = std::make_unique<CUgraph_st>();
-    stream->is_spoiled = false;
+    stream->is_spoiled = stream->ends_with_kernel = false;
   }
   GraphHandle end_capture(StreamHandle stream) override {
     std::unique_ptr<CUgraph_st> graph = std::move(stream->captured);
@@ -382,6 +389,26 @@ class StandInContext final : public Context {
   }
 
  private:
+  static void put_kernel(FunctionHandle function, const Extent& groups, const Extent& group,
+                         StreamHandle stream, void** arguments) {
+    check_extent(groups, group);
+    if (stream->captured == nullptr && stream->work.empty() && !stand_in().holds) {
+      stream->ends_with_kernel = true;
+      if (stand_in().kernel) stand_in().kernel(function->source, groups, group, arguments);
+      return;
+    }
+    // The driver copies the arguments; here all are words of 8 bytes.
+    std::vector<std::uint64_t> words(count_arguments(function->source));
+    for (std::size_t i = 0; i < words.size(); ++i) std::memcpy(&words[i], arguments[i], 8);
+    put_kernels(stream, [source = function->source, groups, group, words] {
+      std::vector<std::uint64_t> kept = words;
+      std::vector<void*> pointers;
+      for (std::uint64_t& word : kept) pointers.push_back(&word);
+      if (stand_in().kernel) stand_in().kernel(source, groups, group, pointers.data());
+      return true;
+    });
+  }
+
   int ordinal_;
   CUctx_st context_;
   std::map<ModuleHandle, std::unique_ptr<CUfunc_st>> functions_;
@@ -404,7 +431,7 @@ void begin_way(StreamHandle stream, const std::string& what, std::uint64_t numbe
                const StandInWay& way) {
   stand_in().note(sdk::message(what, ' ', number));
   if (!way.error.empty()) throw sdk::Error(BP_INTERNAL, way.error);
-  put(stream, [takes_ns = way.takes_ns] {
+  put_kernels(stream, [takes_ns = way.takes_ns] {
     StandInState& all = stand_in();
     if (all.host_takes_ns > 0) {
       all.host_ns += all.host_takes_ns;
@@ -433,7 +460,7 @@ class StandInProduct final : public PreparedProduct {
     // Whatever was promised: cuBLASLt has been seen to offer algorithms that fault on such a one.
     if (product_.has_bias && at.bias % kLibraryAlignment != 0)
       throw std::logic_error("the bias is not aligned");
-    put(stream, [product = product_, factor = factor_, addend_factor = addend_factor_, at] {
+    put_kernels(stream, [product = product_, factor = factor_, addend_factor = addend_factor_, at] {
       multiply(product, factor, addend_factor, at);
       return true;
     });
@@ -484,7 +511,7 @@ class StandInConvolution final : public PreparedConvolution {
     for (const Address address : {at.x, at.w, at.bias, at.addend, at.y}) {
       if (address % form_.alignment != 0) throw std::logic_error("an address is not aligned");
     }
-    put(stream, [form = form_, at] {
+    put_kernels(stream, [form = form_, at] {
       if (form.is_transposed) return convolve_transposed(form, at), true;
       return convolve(form, at), true;
     });
@@ -536,7 +563,7 @@ class StandInAttention final : public PreparedAttention {
     for (const Address address : {at.q, at.k, at.v, at.mask, at.y}) {
       if (address % kLibraryAlignment != 0) throw std::logic_error("an address is not aligned");
     }
-    put(stream, [form = form_, at, scale] { return attend(form, at, scale), true; });
+    put_kernels(stream, [form = form_, at, scale] { return attend(form, at, scale), true; });
   }
 
   const StandInWay& way() const { return stand_in().ways.at(number_); }
@@ -640,6 +667,7 @@ DeviceTraits stand_in_device(int major, int minor) {
   traits.memory_bytes_per_ns = 1000;
   traits.multiprocessors = 4;
   traits.has_pools = traits.has_stream_values = true;
+  traits.has_early_launches = major >= 9;
   return traits;
 }
 

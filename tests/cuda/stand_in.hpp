@@ -48,6 +48,9 @@ struct StandInState {
   int live_pinned = 0, live_streams = 0, live_events = 0, live_modules = 0, live_contexts = 0;
   int live_graphs = 0, live_execs = 0;
   bool updates_graphs = true;
+  bool takes_early_launches = true;
+  std::vector<bool>
+      early;  ///< of each launch, whether it may begin before the one before it has ended
   std::uint64_t ahead_ns = 0;  ///< of the events' clock before the host's
   bool has_own_clock = false;  ///< events know `ahead_ns` alone
   std::uint64_t rises_ns =

@@ -7,6 +7,9 @@
 // LOAD(T, pointer, index) and STORE(T, pointer, index, value) go from one to the other.
 //
 // A memory argument is IN(T, x) or OUT(T, x): a pointer and its first element, which AT(x) adds.
+//
+// On CUDA a kernel may be begun before the one before it has ended (IN_TURN). What it reads is then perhaps still being written, so that no
+// pointer may be declared __restrict__ there and nothing be read by __ldg: compilers read ahead of IN_TURN what they hold for constant.
 #pragma once
 
 namespace backplane::common {
@@ -71,6 +74,16 @@ typedef long i64;
 #endif
 typedef short i16;
 typedef int i32;
+
+// What a kernel begins with (plugins/cuda puts it there): the next one of the stream may begin now, and this one goes on when those
+// before it have ended and what they wrote is there to be read. Of a kernel that is launched to begin after them it does nothing.
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+#define IN_TURN \
+  asm volatile("griddepcontrol.launch_dependents;" : : : "memory"); \
+  asm volatile("griddepcontrol.wait;" : : : "memory")
+#else
+#define IN_TURN
+#endif
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -98,6 +98,57 @@ TEST_F(DriverLibrary, AGraphThatDoesNotBecomeAnotherIsMadeAnewWhateverTheReason)
   EXPECT_EQ(code_of([&] { context->update(nullptr, nullptr); }), BP_DEVICE_LOST);
 }
 
+TEST_F(DriverLibrary, AnEarlyLaunchCarriesItsAttributeAndThePlainOneIsAsEver) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  const std::unique_ptr<Context> context = driver->open(0);
+  const StreamHandle stream = context->create_stream();
+  EXPECT_TRUE(context->launch_early(nullptr, {5, 6, 7}, {8, 9, 10}, stream, nullptr));
+  EXPECT_EQ(script().early, std::vector<bool>{true});
+  const CUlaunchConfig& launched = script().launched;
+  EXPECT_EQ((std::vector<unsigned>{launched.gridDimX, launched.gridDimY, launched.gridDimZ,
+                                   launched.blockDimX, launched.blockDimY, launched.blockDimZ,
+                                   launched.sharedMemBytes}),
+            (std::vector<unsigned>{5, 6, 7, 8, 9, 10, 0}));
+  EXPECT_EQ(launched.hStream, stream);
+  EXPECT_EQ(script().count("cuLaunchKernel"), 0u);
+  context->launch(nullptr, {1, 1, 1}, {1, 1, 1}, stream, nullptr);
+  EXPECT_EQ(script().count("cuLaunchKernel"), 1u);
+  EXPECT_EQ(script().early.size(), 1u);
+  context->destroy_stream(stream);
+}
+
+TEST_F(DriverLibrary, AnEarlyLaunchThatIsRefusedIsNoErrorUnlessThePlainOneWouldMeetItToo) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  const std::unique_ptr<Context> context = driver->open(0);
+  const auto launch = [&] {
+    return context->launch_early(nullptr, {1, 1, 1}, {1, 1, 1}, nullptr, nullptr);
+  };
+  for (const CUresult code : {CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE,
+                              CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}) {
+    script().failures["cuLaunchKernelEx"] = {code};
+    EXPECT_FALSE(launch()) << code;
+  }
+  for (const auto& [failure, code] : {std::pair(CUDA_ERROR_OUT_OF_MEMORY, BP_OUT_OF_MEMORY),
+                                      std::pair(CUDA_ERROR_ILLEGAL_ADDRESS, BP_DEVICE_LOST)}) {
+    script().failures["cuLaunchKernelEx"] = {failure};
+    EXPECT_EQ(code_of(launch), code);
+  }
+}
+
+TEST_F(DriverLibrary, EarlyLaunchesAreForDevicesFrom90OnAndDriversWhoseGraphsKnowThem) {
+  const auto has = [](int version, int major) {
+    script().version = version;
+    script().major = major;
+    return load_driver()->traits(0).has_early_launches;
+  };
+  constexpr int kBuilt = CUDA_VERSION / 1000 * 1000, kFirst = 12030;
+  EXPECT_TRUE(has(CUDA_VERSION, 9));
+  EXPECT_TRUE(has(CUDA_VERSION, 12));
+  EXPECT_FALSE(has(CUDA_VERSION, 8));
+  // Of an older major version nothing but its version is asked.
+  for (const int minor : {0, 20, 30}) EXPECT_EQ(has(kBuilt + minor, 9), kBuilt + minor >= kFirst);
+}
+
 /// Everything that is no work on a stream, once.
 void do_all_that_is_unsafe(Driver& driver) {
   const std::unique_ptr<Context> context = driver.open(0);
@@ -171,6 +222,7 @@ TEST_F(DriverLibrary, WorkOnAStreamChangesNothingOfTheThread) {
   const EnteredContext entered(*context);
   script().calls.clear();
   context->launch(nullptr, {1, 1, 1}, {1, 1, 1}, nullptr, nullptr);
+  context->launch_early(nullptr, {1, 1, 1}, {1, 1, 1}, nullptr, nullptr);
   context->copy(nullptr, 0, 0, 1);
   context->record(nullptr, nullptr);
   context->wait(nullptr, nullptr);

@@ -151,6 +151,13 @@ SCRIPTED(cuModuleGetFunction, kUnsafe, (CUfunction * function, CUmodule, const c
 SCRIPTED(cuLaunchKernel, kInContext,
          (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
           CUstream, void**, void**), )
+SCRIPTED(cuLaunchKernelEx, kInContext, (const CUlaunchConfig* config, CUfunction, void**, void**),
+         script().early.push_back(config->numAttrs == 1 &&
+                                  config->attrs[0].id ==
+                                      CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                                  config->attrs[0].value.programmaticStreamSerializationAllowed ==
+                                      1);
+         script().launched = *config)
 SCRIPTED(cuStreamBeginCapture, kInContext, (CUstream, CUstreamCaptureMode mode),
          script().is_captured_here = mode != CU_STREAM_CAPTURE_MODE_RELAXED)
 SCRIPTED(cuStreamEndCapture, kInContext, (CUstream, CUgraph* graph), make(graph);

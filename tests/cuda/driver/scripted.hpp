@@ -30,6 +30,10 @@ struct Script {
   bool is_captured_here = false;       ///< in this one, begun in a mode that is not RELAXED
   std::vector<std::string> spoilers;   ///< the calls that spoiled captures
 
+  /// Of the launches by cuLaunchKernelEx: whether they may begin early, and the sizes and stream that they named.
+  std::vector<bool> early;
+  CUlaunchConfig launched{};
+
   int pools = 0, streams = 0, modules = 0;
   std::vector<std::string> images;  ///< the first four bytes of what was loaded
 

@@ -14,6 +14,7 @@
 
 #include "custom_ops/gated_silu/cuda_kernel.hpp"
 #include "plugins/cuda/few_channels.hpp"
+#include "tests/cuda/engine/machine_code.hpp"
 #include "tests/cuda/node_on_device.hpp"
 
 namespace backplane::cuda {
@@ -414,6 +415,25 @@ std::vector<std::string> generations(Compiler& nvrtc) {
   return names;
 }
 
+/// Whether a kernel's code lets the next one begin and waits for those before it before it comes to memory, where the
+/// architecture has that, and reads nothing as if it were constant but tables of its own: empty, or what is wrong.
+std::string wrong_turn(const std::string& image, const std::string& architecture) {
+  const std::vector<Instruction> code = instructions_of(image);
+  const auto first = [&](const auto& is) { return std::find_if(code.begin(), code.end(), is); };
+  const auto begins = first([](const Instruction& each) { return each.lets_begin(); });
+  const auto waits = first([](const Instruction& each) { return each.waits(); });
+  const auto comes = first([](const Instruction& each) { return each.is_global(); });
+  const auto leaves = first([](const Instruction& each) { return each.is_branch(); });
+  const auto end = code.end();
+  if (comes == end || leaves == end) return "it does not come to memory, or has no end";
+  if (architecture == "sm_80")
+    return begins == end && waits == end ? "" : "it waits, which the architecture does not";
+  if (begins == end || waits == end) return "it does not wait";
+  if (begins > waits || waits > comes || waits > leaves) return "something is done before it waits";
+  const bool is_held = first([](const Instruction& each) { return each.is_read_only(); }) != end;
+  return is_held && !has_tables(image) ? "something is read that is held for constant" : "";
+}
+
 /// What was compiled on the stand-in, for three generations; how many texts that are.
 std::size_t compile_all() {
   const std::set<std::string> sources(compiled_sources().begin(), compiled_sources().end());
@@ -422,7 +442,9 @@ std::size_t compile_all() {
   for (const std::string& source : sources) {
     for (const std::string& architecture : architectures) {
       try {
-        EXPECT_FALSE(nvrtc->compile(source, architecture).empty());
+        EXPECT_EQ(wrong_turn(nvrtc->compile(source, architecture), architecture), "")
+            << architecture << '\n'
+            << source.substr(source.find("KERNEL run("));
       } catch (const sdk::Error& error) {
         ADD_FAILURE() << error.what() << '\n' << source.substr(source.find("KERNEL run("));
         break;
@@ -550,6 +572,23 @@ TEST_F(CudaNvrtc, CompilesConvolutionsOfFewChannelsForMatrixUnits) {
       EXPECT_EQ(times(text, "st.global.v2"), how->slices == 2 ? 16u : 0u) << form.key();
     }
   }
+}
+
+TEST_F(CudaNvrtc, ACompilerReadsAheadOfAWaitWhatItHoldsForConstant) {
+  const std::unique_ptr<Compiler> nvrtc = open_nvrtc();
+  const auto wrong = [&](const char* word, const std::string& begin) {
+    const std::string text =
+        sdk::message("extern \"C\" __global__ void run(const float* ", word, " x, float* ", word,
+                     " y) { ", begin, " y[threadIdx.x] = x[threadIdx.x]; }");
+    return wrong_turn(nvrtc->compile(text, "sm_90"), "sm_90");
+  };
+  constexpr char kTurn[] =
+      "asm volatile(\"griddepcontrol.launch_dependents;\"); "
+      "asm volatile(\"griddepcontrol.wait;\" : : : \"memory\");";
+  EXPECT_EQ(wrong("", kTurn), "");
+  EXPECT_NE(wrong("__restrict__", kTurn), "");
+  EXPECT_NE(wrong("", ""), "");
+  EXPECT_NE(wrong("", sdk::message("y[9] = 1; ", kTurn)), "");
 }
 
 TEST_F(CudaNvrtc, CompilesTheCustomOperatorsKernel) {
