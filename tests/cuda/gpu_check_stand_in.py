@@ -42,7 +42,9 @@ class OnTheCpu(Program):
             return self.check(words)
         if words[1:2] == ["limits"]:
             return subprocess.CompletedProcess(words, 0, json.dumps(LIMITS), "")
-        for option, is_pair in (("provider.cuda.fusion=false", False), ("provider.cuda.tuning=off", False), ("--precision", True)):
+        for option, is_pair in (("provider.cuda.fusion=false", False), ("provider.cuda.tuning=off", False),
+                                ("provider.cuda.overlap_launches=auto", False), ("provider.cuda.overlap_launches=off", False),
+                                ("--precision", True)):
             while option in words:
                 at = words.index(option) if is_pair else words.index(option) - 1
                 del words[at:at + 2]

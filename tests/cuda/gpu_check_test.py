@@ -251,9 +251,9 @@ class GpuCheck(GpuCheckTest):
                 unittest.mock.patch.object(figures, "rows_of_benchmark", lambda *_: [row]), \
                 unittest.mock.patch.object(kernels, "BATCHES", {"bert_dyn": (1,)}), \
                 unittest.mock.patch.object(phases.Work, "why_no_peer", lambda _: "there is none"):
-            code, text = self.run_phases("limits", "overhead", "overlap", "networks", "networks_float32", "kernels", "fixed")
+            code, text = self.run_phases("limits", "overhead", "launches", "overlap", "networks", "networks_float32", "kernels", "fixed")
         self.assertEqual(code, 1)
-        for phase in ("limits", "overhead", "overlap", "networks", "networks_float32", "kernels", "fixed"):
+        for phase in ("limits", "overhead", "launches", "overlap", "networks", "networks_float32", "kernels", "fixed"):
             failed = next(row for row in text.splitlines() if row.startswith(f"| {phase} | done |")).split("|")[4]
             self.assertGreater(int(failed), 0, phase)
 
@@ -400,6 +400,19 @@ class GpuCheck(GpuCheckTest):
             for row in measured:
                 self.assertGreater(min(float(row[column]) for column in (2, 3, 5)), 0, row)
                 self.assertIn("%", row[6])
+
+    def test_launches_that_overlap_are_compared_with_those_that_do_not(self):
+        if not (program.BUILD / "bin/gpu_probe").exists():
+            self.skipTest("gpu_probe was not built")
+        with unittest.mock.patch.object(figures, "QUICK_SIZES", {"bert_dyn": {"layers": 1, "tokens": 8}}):
+            code, text = self.run_phases("launches", limit=200)
+        self.assertEqual(code, 0, text)
+        for name, count in (("decoder, weights of 4 bits", 2), ("decoder", 1), ("chain of 64 nodes", 1), ("bert_dyn, batch 1", 1)):
+            measured = self.cells(text, name)
+            self.assertEqual(len(measured), count, text)
+            for row in measured:
+                self.assertGreater(min(float(row[column]) for column in (2, 3)), 0, row)
+                self.assertEqual((float(row[7]), row[8]), (0, "passed"))
 
     def run_kernels(self, **tools):
         """The page of the phase; each tool is a program that prints what is given and keeps what it was called with."""

@@ -334,6 +334,7 @@ FAULTS = [(function, count, code, name) for function, code, name in (
     ("cuMemAllocFromPoolAsync", 2, "OUT_OF_MEMORY"), ("cuMemHostAlloc", 2, "OUT_OF_MEMORY"),
     ("cuModuleLoadData", 2, "OUT_OF_MEMORY"), ("cuStreamCreate", 2, "OUT_OF_MEMORY"), ("cuEventRecord", 719, "LAUNCH_FAILED"),
     ("cuMemcpyAsync", 700, "ILLEGAL_ADDRESS"), ("cuLaunchKernel", 700, "ILLEGAL_ADDRESS"),
+    ("cuLaunchKernelEx", 700, "ILLEGAL_ADDRESS"), ("cuLaunchKernelEx", 801, "NOT_SUPPORTED"),
     ("cuGraphInstantiateWithFlags", 2, "OUT_OF_MEMORY"), ("cuGraphLaunch", 719, "LAUNCH_FAILED")) for count in (1, 3)]
 
 
