@@ -89,6 +89,7 @@ class Cuda {
   GPU_FUNCTION(cuModuleGetFunction);
   GPU_FUNCTION(cuModuleUnload);
   GPU_FUNCTION(cuLaunchKernel);
+  GPU_FUNCTION(cuLaunchKernelEx);
   GPU_FUNCTION(cuGraphInstantiateWithFlags);
   GPU_FUNCTION(cuGraphLaunch);
   GPU_FUNCTION(cuGraphExecDestroy);

@@ -141,8 +141,29 @@ Json copy_rates(const Cuda& cuda, std::size_t bytes, double warm_up_s) {
 const char* const kEmptyKernel =
     ".version 6.3\n.target sm_75\n.address_size 64\n.visible .entry empty() { ret; }\n";
 
+/// One that lets the next begin and waits for those before it; only from compute capability 9.0 on.
+const char* const kWaitingKernel =
+    ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry empty() {\n"
+    "  griddepcontrol.launch_dependents;\n  griddepcontrol.wait;\n  ret;\n}\n";
+
 /// What a bare graph consists of.
-enum class GraphNode { Kernel, Write };
+enum class GraphNode { Kernel, EarlyKernel, Write };
+constexpr const char* kGraphNodes[] = {"empty kernels", "empty kernels that begin early",
+                                       "small writes"};
+
+void launch_early(const Cuda& cuda, CUfunction kernel, CUstream stream) {
+  CUlaunchAttribute early{};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 32;
+  config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  GPU_CALL(cuda, cuLaunchKernelEx, &config, kernel, nullptr, nullptr);
+}
 
 /// Of a graph of `nodes` empty kernels or small writes, one after the other: what its launch takes on the host, and until
 /// it is done.
@@ -155,13 +176,16 @@ Json graph_launch(const Cuda& cuda, GraphNode kind, int nodes, const Request& re
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   const auto enqueue = [&] {
-    if (kind == GraphNode::Kernel)
+    if (kind == GraphNode::EarlyKernel)
+      launch_early(cuda, empty, stream);
+    else if (kind == GraphNode::Kernel)
       GPU_CALL(cuda, cuLaunchKernel, empty, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr);
     else
       GPU_CALL(cuda, cuMemsetD32Async, memory, 1, 1, stream);
   };
-  if (kind == GraphNode::Kernel) {
-    GPU_CALL(cuda, cuModuleLoadData, &module, kEmptyKernel);
+  if (kind != GraphNode::Write) {
+    GPU_CALL(cuda, cuModuleLoadData, &module,
+             kind == GraphNode::Kernel ? kEmptyKernel : kWaitingKernel);
     GPU_CALL(cuda, cuModuleGetFunction, &empty, module, "empty");
   }
   // A function may be loaded no sooner than it is launched, which a capture forbids.
@@ -189,7 +213,7 @@ Json graph_launch(const Cuda& cuda, GraphNode kind, int nodes, const Request& re
   cuda.cuGraphDestroy_(graph);
   cuda.free(memory);
   if (module != nullptr) GPU_CALL(cuda, cuModuleUnload, module);
-  return {{"of", kind == GraphNode::Kernel ? "empty kernels" : "small writes"},
+  return {{"of", kGraphNodes[static_cast<std::size_t>(kind)]},
           {"nodes", nodes},
           {"launch_us", median(launch_us)},
           {"whole_us", median(whole_us)}};
@@ -212,7 +236,7 @@ Json device_limits(const Request& request) {
   const std::size_t bytes = std::size_t{request.is_quick ? 16u : 512u} << 20;
   result["gb_per_s"] = part([&] { return copy_rates(cuda, bytes, request.warm_up_s); });
   result["graphs"] = Json::array();
-  for (const GraphNode kind : {GraphNode::Kernel, GraphNode::Write})
+  for (const GraphNode kind : {GraphNode::Kernel, GraphNode::EarlyKernel, GraphNode::Write})
     for (const int nodes : {1, 64, 1024})
       result["graphs"].push_back(part([&] { return graph_launch(cuda, kind, nodes, request); }));
   const int size = request.is_quick ? 1024 : 8192;
