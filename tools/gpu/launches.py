@@ -48,4 +48,5 @@ def rows(work):
         networks.feed(feed, networks.chain(path, nodes))
         yield f"chain of {nodes} nodes", "float32", path, feed, ("--set", "provider.cuda.fusion=false")
     networks.feed(feed, networks.bert_dyn(path, dtype=np.float16, **figures.QUICK_SIZES["bert_dyn"] if work.quick else {}))
-    yield "bert_dyn, batch 1", "float16", path, feed, ("--dim", f"{networks.SYMBOL}=1")
+    for batch in (1, 32) if not work.quick else (1,):
+        yield f"bert_dyn, batch {batch}", "float16", path, feed, ("--dim", f"{networks.SYMBOL}={batch}")

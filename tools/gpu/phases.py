@@ -26,7 +26,7 @@ PHASES = {
     "limits": (figures.limits, 60), "first": (checks.first, 150), "networks": (figures.benchmark, 300),
     "models": (checks.whole_models, 180), "kernels": (kernels.kernels, 170), "operators": (checks.operators, 300),
     "networks_float32": (figures.benchmark_float32, 420), "decoding": (figures.decoding, 60), "overhead": (figures.overhead, 120),
-    "launches": (launches.launches, 150),
+    "launches": (launches.launches, 170),
     "guests": (guests.guests, 90), "placements": (checks.random_placements, 120), "faults": (checks.faults, 120),
     "overlap": (figures.overlap, 60), "fixed": (figures.fixed_models, 180), "sanitizer": (checks.sanitizer, 240),
 }
