@@ -45,19 +45,25 @@ void Trials::spend(std::uint64_t ns) {
   spent_ns_ += ns;
 }
 
-/// Where ways are run: memory for the operands, whose contents are what was there, a stream and two timers.
+/// Where ways are run: memory for sets of operands, whose contents are what was there, a stream and two timers.
 class Comparison::Ground {
  public:
   /// Errors: BP_OUT_OF_MEMORY and others of the driver's.
-  Ground(Device& device, const std::vector<std::uint64_t>& operand_bytes, std::uint64_t run_ns)
+  Ground(Device& device, const std::vector<std::uint64_t>& operand_bytes, std::size_t sets,
+         std::uint64_t run_ns)
       : device_(device), context_(device.context()), run_ns_(run_ns) {
     std::uint64_t bytes = 0;
     for (const std::uint64_t each : operand_bytes) bytes += padded(each);
-    operand_memory_ = device.allocate(BP_MEMORY_DEVICE, std::max<std::uint64_t>(bytes, 1));
+    if (sets > 1 && !reserve(operand_memory_, bytes * sets)) sets = 1;
+    if (operand_memory_ == nullptr)
+      operand_memory_ = device.allocate(BP_MEMORY_DEVICE, std::max<std::uint64_t>(bytes, 1));
     Address next = operand_memory_->address;
-    for (const std::uint64_t each : operand_bytes) {
-      operands_.push_back(each == 0 ? 0 : next);
-      next += padded(each);
+    operands_.resize(sets);
+    for (std::vector<Address>& set : operands_) {
+      for (const std::uint64_t each : operand_bytes) {
+        set.push_back(each == 0 ? 0 : next);
+        next += padded(each);
+      }
     }
     try {
       stream_ = context_.create_stream();
@@ -105,7 +111,8 @@ class Comparison::Ground {
       for (int i = 0; i < delays; ++i)
         context_.copy(stream_, delay_->address + kDelayBytes, delay_->address, kDelayBytes);
       context_.record(begin_, stream_);
-      for (std::uint64_t i = 0; i < runs; ++i) run(stream_, operands_, workspace);
+      for (std::uint64_t i = 0; i < runs; ++i)
+        run(stream_, operands_[runs_++ % operands_.size()], workspace);
       context_.record(end_, stream_);
     } catch (...) {
       // What it has put there before it failed, the next one is not to be measured with.
@@ -149,14 +156,19 @@ class Comparison::Ground {
   Context& context_;
   std::uint64_t run_ns_;
   std::unique_ptr<Buffer> operand_memory_, workspace_, delay_;
-  std::vector<Address> operands_;
+  std::vector<std::vector<Address>> operands_;  // of each set
+  std::size_t runs_ = 0;
   StreamHandle stream_ = nullptr;
   EventHandle begin_ = nullptr, end_ = nullptr;
 };
 
 Comparison::Comparison(Trials* trials, std::vector<std::uint64_t> operand_bytes, std::size_t most,
-                       bool compares)
-    : trials_(trials), operand_bytes_(std::move(operand_bytes)), most_(most), compares_(compares) {
+                       bool compares, std::size_t operand_sets)
+    : trials_(trials),
+      operand_bytes_(std::move(operand_bytes)),
+      most_(most),
+      compares_(compares),
+      operand_sets_(operand_sets) {
   if (trials_ == nullptr || trials_->may_run()) return;
   trials_ = nullptr;
   is_settled_ = false;
@@ -222,7 +234,7 @@ bool Comparison::reach_ground() {
   if (trials_ == nullptr) return false;
   if (ground_ != nullptr) return true;
   try {
-    ground_ = std::make_unique<Ground>(trials_->device(), operand_bytes_,
+    ground_ = std::make_unique<Ground>(trials_->device(), operand_bytes_, operand_sets_,
                                        kLostForms * trials_->form_ns());
   } catch (const sdk::Error& error) {
     if (error.code() == BP_DEVICE_LOST) throw;

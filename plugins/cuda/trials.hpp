@@ -64,9 +64,9 @@ class Trials {
 class Comparison {
  public:
   /// `trials` null: the first is taken unseen. Of ways that can be run, `most` are compared; without `compares` the first
-  /// of them is taken.
+  /// of them is taken. Runs take turns with so many sets of operands, where there is memory for them.
   Comparison(Trials* trials, std::vector<std::uint64_t> operand_bytes, std::size_t most,
-             bool compares);
+             bool compares, std::size_t operand_sets = 1);
   ~Comparison();
   Comparison(const Comparison&) = delete;
   Comparison& operator=(const Comparison&) = delete;
@@ -104,6 +104,7 @@ class Comparison {
   std::vector<std::uint64_t> operand_bytes_;
   std::size_t most_;
   bool compares_;
+  std::size_t operand_sets_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::unique_ptr<Ground> ground_;  ///< made when the second way is added
   std::optional<Way> waiting_;      ///< the first, until there is another
