@@ -58,7 +58,8 @@ struct FoundPlan {
 
 /// Plans, shared by the nodes that have the same form. On disk they are kept by library, device and form: the
 /// library takes up to seconds to make one. `Form` has key(), `Prepared` has workspace_bytes() and kept(), `Library` begins, offers plans
-/// within a limit of workspace and restores what was kept; operand_bytes(form) and trial_run(form, plan) are how to try one.
+/// within a limit of workspace and restores what was kept; operand_bytes(form) and trial_run(form, plan) are how to try one. Where it
+/// has make_ready(form), and there is operand_sets(form), they are asked before plans are compared.
 /// Threads: any.
 template <class Form, class Prepared, class Library>
 class PlanStore {
@@ -140,8 +141,12 @@ class PlanStore {
       if (std::shared_ptr<const Prepared> plan = read(form, key)) return {plan, ""};
     }
     library_->begin(form);
+    std::size_t sets = 1;
+    if constexpr (requires { operand_sets(form); }) {
+      if (compares) sets = operand_sets(form);
+    }
     std::vector<std::shared_ptr<const Prepared>> offered;
-    Comparison comparison(trials, operand_bytes(form), most_, compares);
+    Comparison comparison(trials, operand_bytes(form), most_, compares, sets);
     const std::string why =
         library_->offer(form, limit_, [&](std::shared_ptr<const Prepared> plan) {
           offered.push_back(plan);

@@ -1,5 +1,6 @@
 #include "plugins/cuda/product_store.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -28,6 +29,15 @@ std::vector<std::uint64_t> operand_bytes(const LibraryProduct& product) {
       bytes(product.a), bytes(product.b), product.has_addend ? bytes(product.c) : 0,
       bytes(product.d),
       product.has_bias ? static_cast<std::uint64_t>(rows * sdk::element_bytes(product.d.type)) : 0};
+}
+
+std::size_t operand_sets(const LibraryProduct& product) {
+  constexpr std::int64_t kFewRows = 16;
+  // Twice what the largest caches keep; what is read in no time is launched in more.
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kAll = 256 * kMiB, kMost = 64;
+  const std::uint64_t bytes = operand_bytes(product).front();
+  if (product.d.columns > kFewRows || bytes < kMiB) return 1;
+  return static_cast<std::size_t>(std::clamp<std::uint64_t>(kAll / bytes, 1, kMost));
 }
 
 TrialRun trial_run(const LibraryProduct& product, std::shared_ptr<const OfferedAlgorithm> offered) {

@@ -26,6 +26,9 @@ struct OfferedAlgorithm {
 
 /// Of a, b, c, d and the bias; 0 where there is none.
 std::vector<std::uint64_t> operand_bytes(const LibraryProduct& product);
+/// How many sets of operands runs take turns with, so that they find none of them in the device's cache: of few rows, whose time is
+/// what the matrix takes to come from memory, as it does where a model's other weights are read before it is again.
+std::size_t operand_sets(const LibraryProduct& product);
 /// An algorithm on such operands; it is made ready when it is tried.
 TrialRun trial_run(const LibraryProduct& product, std::shared_ptr<const OfferedAlgorithm> offered);
 
@@ -33,8 +36,9 @@ TrialRun trial_run(const LibraryProduct& product, std::shared_ptr<const OfferedA
 class AlgorithmOffers {
  public:
   explicit AlgorithmOffers(ProductLibrary& library) : library_(library) {}
-  std::string version() { return library_.version(); }
-  static void begin(const LibraryProduct&) {}
+  /// For keys: what is kept was chosen among the library's and the provider's own.
+  std::string version() { return library_.version() + ", few rows 1"; }
+  void begin(const LibraryProduct& product) { library_.make_ready(product); }
   std::string offer(const LibraryProduct& product, std::uint64_t workspace_limit,
                     const TakePlan<OfferedAlgorithm>& take);
   std::shared_ptr<const OfferedAlgorithm> restore(const LibraryProduct& product,

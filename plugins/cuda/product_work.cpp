@@ -53,6 +53,12 @@ std::uint64_t ProductWork::workspace_bytes() const {
   return bias == 0 ? library_bytes_ : bias_place() + bias;
 }
 
+std::string ProductWork::rounding() const {
+  const Precision precision = plan_.product.precision;
+  if (!own_way_.empty() || precision == Precision::kFp32) return "";
+  return sdk::message(", ", precision_name(precision));
+}
+
 std::uint64_t ProductWork::bias_place() const {
   constexpr std::uint64_t kAlignment = 256;
   return (library_bytes_ + kAlignment - 1) / kAlignment * kAlignment;
@@ -71,7 +77,10 @@ ProductWork::Prepared ProductWork::prepare(std::int64_t batch, Choosing choosing
   product.batch = batch;
   Prepared prepared;
   const LibraryProduct form = to_library(product, kLibraryAlignment);
-  prepared.aligned = prepare(form, store.choose(form, choosing));
+  const ProductAlgorithm chosen = store.choose(form, choosing);
+  prepared.aligned = prepare(form, chosen);
+  if (batch == std::min(plan_.product.batch, kMostBatch))
+    own_way_ = store.library().own_way(chosen);
   const LibraryProduct loose = to_library(product, least_alignment(product.type));
   if (const std::optional<ProductAlgorithm> found = store.find(loose, choosing))
     prepared.any = prepare(loose, *found);

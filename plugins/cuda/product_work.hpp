@@ -38,6 +38,9 @@ class ProductWork final : public device_ops::PreparedWork {
   void compute(const sdk::ComputeContext& ctx) const override;
   /// From the plan's workspace on: the library's, and behind it room for a bias that is not aligned.
   std::uint64_t workspace_bytes() const;
+  /// For users, of aligned addresses: what multiplies, and after a comma how float32 is rounded, where it is.
+  std::string way() const { return own_way_.empty() ? "cublaslt" : own_way_; }
+  std::string rounding() const;
 
  private:
   struct Prepared {
@@ -57,6 +60,7 @@ class ProductWork final : public device_ops::PreparedWork {
   std::string label_;
   ProductPlan plan_;
   std::uint64_t library_bytes_ = 0;
+  std::string own_way_;  ///< empty: by the library
   Prepared whole_, rest_;
 };
 

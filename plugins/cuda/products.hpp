@@ -109,6 +109,10 @@ class ProductLibrary {
   virtual std::unique_ptr<const PreparedProduct> prepare(const LibraryProduct& product,
                                                          const ProductAlgorithm& algorithm,
                                                          double factor, double addend_factor) = 0;
+  /// Before algorithms of this product are compared: what takes long and is none of their time.
+  virtual void make_ready(const LibraryProduct&) {}
+  /// For users: what multiplies, where that is not the library; else empty.
+  virtual std::string own_way(const ProductAlgorithm&) { return ""; }
 };
 
 }  // namespace backplane::cuda

@@ -76,12 +76,9 @@ class JoinedProducts {
       how = " in calls of their own: the library has no algorithm for all at once";
       divide(plan);
     }
-    ctx.set_variant(
-        sdk::message("cublaslt, ",
-                     product.precision == Precision::kFp32 ? "" : precision_name(product.precision),
-                     product.precision == Precision::kFp32 ? "" : ", ", count, " products", how));
     auto part = std::make_unique<ProductWork>(work.device(), work.label(), std::move(plan),
                                               work.choosing());
+    ctx.set_variant(sdk::message(part->way(), part->rounding(), ", ", count, " products", how));
     if (part->workspace_bytes() > 0)
       ctx.set_workspace(part->workspace_bytes(), work.device().limits().alignment);
     work.add(std::move(part));

@@ -108,15 +108,13 @@ void add_products(sdk::PrepareContext& ctx, NodeWork& work, ProductPlan plan, Pr
   std::unique_ptr<ProductWork> part = products_of(work, plan, has_rest);
   if (const std::uint64_t bytes = kept + part->workspace_bytes(); bytes > 0)
     ctx.set_workspace(bytes, work.device().limits().alignment);
+  const std::string way =
+      sdk::message(part->way(), product.batch > 1 ? ", batch" : "", part->rounding());
   work.add(std::move(part));
   const std::int64_t rows =
       product.rows * product.batch * static_cast<std::int64_t>(plan.calls.size());
   if (!has_rest) add_rest(work, plan, rows);
-  ctx.set_variant(
-      sdk::message("cublaslt", product.batch > 1 ? ", batch" : "",
-                   product.precision == Precision::kFp32 ? "" : ", ",
-                   product.precision == Precision::kFp32 ? "" : precision_name(product.precision),
-                   has_rest ? "" : ", then pointwise"));
+  ctx.set_variant(way + (has_rest ? "" : ", then pointwise"));
   ctx.set_cost(2 * static_cast<std::uint64_t>(rows * product.columns * product.depth),
                ctx.input(0).bytes() + ctx.input(1).bytes());
 }

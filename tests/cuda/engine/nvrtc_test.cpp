@@ -223,6 +223,27 @@ std::vector<Case> block_weights_cases() {
   return cases;
 }
 
+/// A row by large matrices, of all the forms that are compared; and several rows, with what is done after the sum.
+std::vector<Case> row_product_cases() {
+  const auto gelu = [](auto& n) { n.attribute("activation", std::string("Gelu")); };
+  const auto relu = [](auto& n) {
+    n.attribute("activation", std::string("Relu")).attribute("transB", std::int64_t{1});
+    n.attribute("alpha", 0.5f).attribute("beta", 2.0f);
+  };
+  const std::vector<bp_dtype> floats{BP_FLOAT, BP_FLOAT16, BP_BFLOAT16};
+  const Dims matrix{2048, 320}, row{320};
+  std::vector<Case> cases;
+  for (const std::int64_t rows : {1, 3}) {
+    const Dims a{rows, 2048}, y{rows, 320};
+    cases.push_back(
+        {"FusedMatMul", 1, {{a}, {matrix}, {row}, {y}}, floats, gelu, 1, "backplane.cuda"});
+    cases.push_back(
+        {"FusedGemm", 1, {{a}, {{1040, 2048}}, {{rows, 1040}}}, floats, relu, 1, "backplane.cuda"});
+  }
+  cases.push_back({"MatMul", 13, {{{1, 2048}}, {{2048, 321}}}, floats});
+  return cases;
+}
+
 /// What rewrites add.
 std::vector<Case> private_cases() {
   const char* const domain = "backplane.cuda";
@@ -479,6 +500,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     for (Case& each : made_row_cases()) cases.push_back(std::move(each));
     for (Case& each : cached_attention_cases()) cases.push_back(std::move(each));
     for (Case& each : block_weights_cases()) cases.push_back(std::move(each));
+    for (Case& each : row_product_cases()) cases.push_back(std::move(each));
     for (const Case& each : cases) {
       const std::size_t before = compiled_sources().size();
       for (const bp_dtype dtype : each.types) {

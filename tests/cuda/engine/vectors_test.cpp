@@ -163,6 +163,33 @@ TEST_F(CudaVectors, PoolsOfChannelsThatComeLast) {
   }
 }
 
+TEST_F(CudaVectors, ARowByAMatrixAsksForManyWordsAtOnce) {
+  for (const bp_dtype type : {BP_FLOAT16, BP_BFLOAT16, BP_FLOAT}) {
+    for (const bool is_apart : {false, true}) {
+      const OpenDevice device = open({{"tuning", "off"}});
+      NodeUnderTest node("", "Gemm", 13);
+      const Dims a{1, 4096}, b = is_apart ? Dims{256, 4096} : Dims{4096, 256};
+      std::vector<HostTensor> tensors;
+      for (const Dims& dims : {a, b}) {
+        node.input(type, dims);
+        tensors.push_back({type, dims, {}});
+        tensors.back().data.resize(static_cast<std::size_t>(backplane::cuda::count_of(dims)) *
+                                   test_host::element_bytes(type));
+      }
+      node.attribute("transB", std::int64_t{is_apart}).outputs(1);
+      const std::size_t before = compiled_sources().size();
+      KernelUnderTest kernel(device.kernel("Gemm"), device.raw(), node.raw());
+      kernel.prepare(tensors, {false, true}, 1);
+      ASSERT_EQ(compiled_sources().size(), before + 1);
+      const std::string text = open_nvrtc()->compile(compiled_sources().back(), "compute_90");
+      // With a question for each, of which the last one's answer is known, and without.
+      EXPECT_GE(count_of(text, "ld.global.v4"), 7u + 8u) << text;
+      EXPECT_EQ(count_of(text, ".local."), 0u) << text;
+      EXPECT_EQ(count_of(text, ".minnctapersm"), 1u) << text;
+    }
+  }
+}
+
 TEST_F(CudaVectors, RowsOfOddLengthAreDoneOneByOne) {
   const std::string text =
       ptx_of_chain({{BP_FLOAT16, {64, 95}}, {BP_FLOAT16, {95}}, {BP_FLOAT, {64, 1}}}, BP_FLOAT16);
