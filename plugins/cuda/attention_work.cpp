@@ -19,8 +19,7 @@ void AttentionWork::compute(const sdk::ComputeContext& ctx) const {
     at.y = is_aligned(y) ? y : address_of(plan_.y.spare, ctx);
     if (plan_.prepared->workspace_bytes() > 0) at.workspace = address_of(plan_.workspace, ctx);
     const TimedWork timed(stream, "attention");
-    plan_.prepared->enqueue(stream.handle(), at, plan_.scale);
-    stream.put_kernels();
+    plan_.prepared->enqueue(stream, at, plan_.scale);
     if (at.y != y) device_.context().copy(stream.handle(), y, at.y, plan_.y.bytes);
   } catch (const sdk::Error& error) {
     throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));

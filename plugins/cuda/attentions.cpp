@@ -41,7 +41,7 @@ std::vector<std::uint64_t> operand_bytes(const Attention& form) {
 }
 
 TrialRun trial_run(const Attention&, std::shared_ptr<const PreparedAttention> plan) {
-  return [plan = std::move(plan)](StreamHandle stream, const std::vector<Address>& operands,
+  return [plan = std::move(plan)](KernelQueue& queue, const std::vector<Address>& operands,
                                   Address workspace) {
     AttentionAddresses at;
     at.q = operands[0];
@@ -50,7 +50,7 @@ TrialRun trial_run(const Attention&, std::shared_ptr<const PreparedAttention> pl
     at.mask = operands[3];
     at.y = operands[4];
     at.workspace = workspace;
-    plan->enqueue(stream, at, 1);
+    plan->enqueue(queue, at, 1);
   };
 }
 

@@ -34,7 +34,7 @@ std::vector<std::uint64_t> operand_bytes(const Convolution& form) {
 }
 
 TrialRun trial_run(const Convolution&, std::shared_ptr<const PreparedConvolution> plan) {
-  return [plan = std::move(plan)](StreamHandle stream, const std::vector<Address>& operands,
+  return [plan = std::move(plan)](KernelQueue& queue, const std::vector<Address>& operands,
                                   Address workspace) {
     ConvolutionAddresses at;
     at.x = operands[0];
@@ -43,7 +43,7 @@ TrialRun trial_run(const Convolution&, std::shared_ptr<const PreparedConvolution
     at.addend = operands[3];
     at.y = operands[4];
     at.workspace = workspace;
-    plan->enqueue(stream, at);
+    plan->enqueue(queue, at);
   };
 }
 

@@ -48,8 +48,7 @@ void ConvolutionWork::compute(const sdk::ComputeContext& ctx) const {
   const Address bits = at.x | at.w | at.bias | at.addend | at.y;
   try {
     const TimedWork timed(stream, "convolution");
-    (bits % kLibraryAlignment == 0 ? aligned_ : any_)->enqueue(stream.handle(), at);
-    stream.put_kernels();
+    (bits % kLibraryAlignment == 0 ? aligned_ : any_)->enqueue(stream, at);
   } catch (const sdk::Error& error) {
     throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));
   }

@@ -142,6 +142,24 @@ class Context {
   virtual void launch_graph(GraphExecHandle exec, StreamHandle stream) = 0;
 };
 
+class Kernel;
+
+/// A stream, as plans and algorithms see it, which put kernels there.
+class KernelQueue {
+ public:
+  KernelQueue() = default;
+  KernelQueue(const KernelQueue&) = delete;
+  KernelQueue& operator=(const KernelQueue&) = delete;
+  /// For kernels that a library puts there next, and nothing else.
+  virtual StreamHandle for_library() = 0;
+  /// Puts one of the provider's own there. Errors: as Context's.
+  virtual void launch(const Kernel& kernel, const Extent& groups, const Extent& group,
+                      void** arguments) = 0;
+
+ protected:
+  ~KernelQueue() = default;
+};
+
 /// A context, current on this thread as long as this lives.
 class EnteredContext {
  public:

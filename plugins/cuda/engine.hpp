@@ -26,7 +26,7 @@ class Engine {
 };
 
 /// Says in text what both sides were built from: they share C++ classes, so they must be of one build.
-inline constexpr char kEngineBuild[] = "backplane cuda engine 6";
+inline constexpr char kEngineBuild[] = "backplane cuda engine 7";
 
 /// What the engine's file exports.
 struct EngineEntry {

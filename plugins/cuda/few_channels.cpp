@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <set>
 #include <utility>
@@ -200,8 +199,7 @@ constexpr char kKept[] = "few channels on matrix units";
 class FewChannelsPlan final : public PreparedConvolution {
  public:
   FewChannelsPlan(Device& device, const FewChannels& how)
-      : context_(device.context()),
-        kernel_(device.modules().get(how.source())),
+      : kernel_(device.modules().get(how.source())),
         has_bias_(how.form.has_bias),
         has_addend_(how.form.has_addend),
         groups_{static_cast<unsigned>(how.groups(device.traits())),
@@ -211,39 +209,30 @@ class FewChannelsPlan final : public PreparedConvolution {
     const std::array<std::int64_t, kNumbers> numbers{
         form.in[0], form.in[1], form.out[0],  form.out[1],     form.filters, form.pad_begin[0],
         left,       how.down(), how.across(), how.all_tiles(), groups_[0]};
-    for (std::size_t i = 0; i < kNumbers; ++i) {
-      const auto number = static_cast<std::int32_t>(numbers[i]);
-      std::memcpy(&numbers_[i], &number, sizeof(number));
-    }
+    std::transform(numbers.begin(), numbers.end(), numbers_.begin(),
+                   [](std::int64_t number) { return static_cast<std::int32_t>(number); });
   }
   std::uint64_t workspace_bytes() const override { return 0; }
   std::string kept() const override { return kKept; }
   const char* own_name() const override { return "tensor cores, few channels"; }
 
  private:
-  static constexpr std::size_t kTensors = 5, kNumbers = 11, kPartArguments = 2;
+  static constexpr std::size_t kNumbers = 11;
 
-  void put_on(StreamHandle stream, const ConvolutionAddresses& at) const override {
-    // Each tensor is a pointer and its first element; the last two words are the first group of a part, see prelude.hpp. What there is
-    // none of is not read.
-    std::array<std::uint64_t, 2 * kTensors + kNumbers + kPartArguments> words{};
-    words[0] = at.x;
-    words[2] = at.w;
-    words[4] = has_bias_ ? at.bias : at.x;
-    words[6] = has_addend_ ? at.addend : at.x;
-    words[8] = at.y;
-    std::copy(numbers_.begin(), numbers_.end(), words.begin() + 2 * kTensors);
-    std::array<void*, words.size()> pointers;
-    for (std::size_t i = 0; i < words.size(); ++i) pointers[i] = &words[i];
+  void put_on(KernelQueue& queue, const ConvolutionAddresses& at) const override {
+    // What there is none of is not read.
+    LaunchArguments arguments;
+    arguments.tensor(at.x).tensor(at.w).tensor(has_bias_ ? at.bias : at.x);
+    arguments.tensor(has_addend_ ? at.addend : at.x).tensor(at.y);
+    for (const std::int32_t number : numbers_) arguments.add(number);
     constexpr unsigned kItems = 32 * FewChannels::kWarps;
-    context_.launch(kernel_->function(), groups_, {kItems, 1, 1}, stream, pointers.data());
+    queue.launch(*kernel_, groups_, {kItems, 1, 1}, arguments.finish());
   }
 
-  Context& context_;
   std::shared_ptr<const Kernel> kernel_;
   bool has_bias_, has_addend_;
   Extent groups_;
-  std::array<std::uint64_t, kNumbers> numbers_{};
+  std::array<std::int32_t, kNumbers> numbers_{};
 };
 
 class WithFewChannels final : public ConvolutionLibrary {

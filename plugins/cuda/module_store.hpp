@@ -1,7 +1,9 @@
 // Kernels by their text.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,6 +30,47 @@ class Kernel {
   ModuleHandle module_;
   FunctionHandle function_;
   bool waits_;
+};
+
+/// Kernels one after another, on a stream that nobody else puts anything on meanwhile.
+class PlainQueue final : public KernelQueue {
+ public:
+  PlainQueue(Context& context, StreamHandle stream) : context_(context), stream_(stream) {}
+  StreamHandle for_library() override { return stream_; }
+  void launch(const Kernel& kernel, const Extent& groups, const Extent& group,
+              void** arguments) override {
+    context_.launch(kernel.function(), groups, group, stream_, arguments);
+  }
+
+ private:
+  Context& context_;
+  StreamHandle stream_;
+};
+
+/// The arguments of a launch that is put together by hand, in the kernel's order.
+class LaunchArguments {
+ public:
+  /// A tensor at its first element.
+  LaunchArguments& tensor(Address address) { return add(address).add(std::uint64_t{0}); }
+  template <class Number>
+  LaunchArguments& add(Number number) {
+    static_assert(sizeof(number) <= sizeof(std::uint64_t));
+    if (count_ == kMost) throw sdk::Error(BP_INTERNAL, "a launch of too many arguments");
+    std::memcpy(&words_[count_++], &number, sizeof(number));
+    return *this;
+  }
+  /// With the two hidden ones: the first groups of a part, which is all (prelude.hpp).
+  void** finish() {
+    add(std::uint64_t{0}).add(std::uint64_t{0});
+    for (std::size_t i = 0; i < count_; ++i) pointers_[i] = &words_[i];
+    return pointers_.data();
+  }
+
+ private:
+  static constexpr std::size_t kMost = 40;
+  std::array<std::uint64_t, kMost> words_;
+  std::array<void*, kMost> pointers_;
+  std::size_t count_ = 0;
 };
 
 /// Kernels, compiled when they are first asked for. On disk they are kept by compiler, architecture and source:

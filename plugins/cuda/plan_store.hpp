@@ -34,13 +34,13 @@ class PreparedPlan {
   /// Of a kernel of the provider's own, what explanations call it; null: it is the library's.
   virtual const char* own_name() const { return nullptr; }
   /// Errors: as Context's.
-  void enqueue(StreamHandle stream, Arguments... arguments) const {
+  void enqueue(KernelQueue& queue, Arguments... arguments) const {
     const std::lock_guard lock(turn_);
-    put_on(stream, arguments...);
+    put_on(queue, arguments...);
   }
 
  private:
-  virtual void put_on(StreamHandle stream, Arguments... arguments) const = 0;
+  virtual void put_on(KernelQueue& queue, Arguments... arguments) const = 0;
 
   mutable std::mutex turn_;
 };

@@ -45,7 +45,7 @@ TrialRun trial_run(const LibraryProduct& product, std::shared_ptr<const OfferedA
   const double addend_factor = product.has_addend ? 1 : 0;
   std::shared_ptr<const PreparedProduct> prepared;
   return [product, offered = std::move(offered), addend_factor, prepared](
-             StreamHandle stream, const std::vector<Address>& operands, Address workspace) mutable {
+             KernelQueue& queue, const std::vector<Address>& operands, Address workspace) mutable {
     if (prepared == nullptr)
       prepared = offered->library.prepare(product, offered->algorithm, 1, addend_factor);
     ProductAddresses at;
@@ -55,7 +55,7 @@ TrialRun trial_run(const LibraryProduct& product, std::shared_ptr<const OfferedA
     at.c = product.has_addend ? operands[2] : at.d;
     at.bias = operands[4];
     at.workspace = workspace;
-    prepared->enqueue(stream, at);
+    prepared->enqueue(queue, at);
   };
 }
 

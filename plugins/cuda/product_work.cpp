@@ -136,8 +136,7 @@ void ProductWork::compute(const sdk::ComputeContext& ctx) const {
         sdk::unsupported("an operand's address is no multiple of ", kLibraryAlignment,
                          " bytes, and ", device_.products().library().version(),
                          " has no algorithm for that; give memory that is aligned");
-      prepared->enqueue(stream.handle(), at);
-      stream.put_kernels();
+      prepared->enqueue(stream, at);
     }
   } catch (const sdk::Error& error) {
     throw sdk::Error(error.code(), sdk::message("node '", label_, "': ", error.what()));

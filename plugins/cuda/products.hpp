@@ -89,7 +89,7 @@ class PreparedProduct {
   PreparedProduct& operator=(const PreparedProduct&) = delete;
   virtual ~PreparedProduct() = default;
   /// Allocates nothing, takes no lock. Errors: as Context's.
-  virtual void enqueue(StreamHandle stream, const ProductAddresses& at) const = 0;
+  virtual void enqueue(KernelQueue& queue, const ProductAddresses& at) const = 0;
 };
 
 /// The library, opened for one device. Threads: any.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -69,65 +68,45 @@ Address address_in(const ProductAddresses& at, const MemoryRef& ref) {
 
 class PreparedRowProduct final : public PreparedProduct {
  public:
-  PreparedRowProduct(Context& context, ModuleStore& modules, const device_ops::Work& work)
-      : context_(context) {
-    for (const device_ops::Work::Step& step : work.steps())
-      launches_.push_back(launch_of(modules, std::get<LaunchPlan>(step)));
+  PreparedRowProduct(ModuleStore& modules, const device_ops::Work& work) {
+    for (const device_ops::Work::Step& step : work.steps()) {
+      const auto& plan = std::get<LaunchPlan>(step);
+      Launch& launch = launches_.emplace_back(Launch{modules.get(plan.source), {}, plan.scalars});
+      for (const LaunchPlan::MemoryArgument& each : plan.memory)
+        launch.memory.push_back(each.memory);
+      for (std::size_t d = 0; d < 3; ++d) {
+        launch.group[d] = static_cast<unsigned>(plan.group[d]);
+        launch.groups[d] = static_cast<unsigned>(plan.items[d] / plan.group[d]);
+      }
+    }
   }
 
-  void enqueue(StreamHandle stream, const ProductAddresses& at) const override {
+  void enqueue(KernelQueue& queue, const ProductAddresses& at) const override {
     for (const Launch& launch : launches_) {
-      std::array<std::uint64_t, kMostArguments> values;
-      std::array<void*, kMostArguments> pointers;
-      std::copy(launch.values.begin(), launch.values.end(), values.begin());
-      for (std::size_t i = 0; i < launch.memory.size(); ++i)
-        values[2 * i] = address_in(at, launch.memory[i]);
-      for (std::size_t i = 0; i < launch.values.size(); ++i) pointers[i] = &values[i];
-      context_.launch(launch.kernel->function(), launch.groups, launch.group, stream,
-                      pointers.data());
+      LaunchArguments arguments;
+      for (const MemoryRef& ref : launch.memory) arguments.tensor(address_in(at, ref));
+      for (const device_ops::Scalar& scalar : launch.scalars)
+        std::visit([&](const auto& value) { arguments.add(value); }, scalar);
+      queue.launch(*launch.kernel, launch.groups, launch.group, arguments.finish());
     }
   }
 
  private:
-  static constexpr std::size_t kMostArguments = 40;
   struct Launch {
     std::shared_ptr<const Kernel> kernel;
     std::vector<MemoryRef> memory;
-    std::vector<std::uint64_t> values;
+    std::vector<device_ops::Scalar> scalars;
     Extent groups{}, group{};
   };
 
-  static Launch launch_of(ModuleStore& modules, const LaunchPlan& plan) {
-    constexpr std::size_t kPartArguments = 2;  // hidden ones, see prelude.hpp: all groups at once
-    Launch launch;
-    launch.kernel = modules.get(plan.source);
-    for (const LaunchPlan::MemoryArgument& each : plan.memory) launch.memory.push_back(each.memory);
-    launch.values.assign(2 * plan.memory.size(), 0);
-    for (const device_ops::Scalar& scalar : plan.scalars) {
-      std::uint64_t word = 0;
-      std::visit([&](const auto& value) { std::memcpy(&word, &value, sizeof(value)); }, scalar);
-      launch.values.push_back(word);
-    }
-    launch.values.insert(launch.values.end(), kPartArguments, 0);
-    if (launch.values.size() > kMostArguments)
-      throw sdk::Error(BP_INTERNAL,
-                       sdk::message("a product of ", launch.values.size(), " arguments"));
-    for (std::size_t d = 0; d < 3; ++d) {
-      launch.group[d] = static_cast<unsigned>(plan.group[d]);
-      launch.groups[d] = static_cast<unsigned>(plan.items[d] / plan.group[d]);
-    }
-    return launch;
-  }
-
-  Context& context_;
   std::vector<Launch> launches_;
 };
 
 class RowProducts final : public ProductLibrary {
  public:
-  RowProducts(std::unique_ptr<ProductLibrary> library, device_ops::Device& device, Context& context,
+  RowProducts(std::unique_ptr<ProductLibrary> library, device_ops::Device& device,
               ModuleStore& modules, const DeviceTraits& traits)
-      : library_(std::move(library)), device_(device), context_(context), modules_(modules) {
+      : library_(std::move(library)), device_(device), modules_(modules) {
     traits_.multiprocessors = traits.multiprocessors;
     traits_.memory_bytes_per_ns = traits.memory_bytes_per_ns;
   }
@@ -167,7 +146,7 @@ class RowProducts final : public ProductLibrary {
     rows->addend_factor = addend_factor;
     device_ops::Work work(device_, "product");
     add_row_product(work, *rows, form_of(algorithm), memory_of_operands());
-    return std::make_unique<const PreparedRowProduct>(context_, modules_, work);
+    return std::make_unique<const PreparedRowProduct>(modules_, work);
   }
 
   void make_ready(const LibraryProduct& product) override {
@@ -190,7 +169,6 @@ class RowProducts final : public ProductLibrary {
  private:
   std::unique_ptr<ProductLibrary> library_;
   device_ops::Device& device_;
-  Context& context_;
   ModuleStore& modules_;
   device_ops::RowProductDevice traits_;
 };
@@ -249,10 +227,9 @@ ProductAlgorithm to_algorithm(const RowProduct& product, const RowProductForm& f
 }
 
 std::unique_ptr<ProductLibrary> with_row_products(std::unique_ptr<ProductLibrary> library,
-                                                  device_ops::Device& device, Context& context,
-                                                  ModuleStore& modules,
+                                                  device_ops::Device& device, ModuleStore& modules,
                                                   const DeviceTraits& traits) {
-  return std::make_unique<RowProducts>(std::move(library), device, context, modules, traits);
+  return std::make_unique<RowProducts>(std::move(library), device, modules, traits);
 }
 
 }  // namespace backplane::cuda

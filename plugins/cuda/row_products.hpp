@@ -19,7 +19,7 @@ ProductAlgorithm to_algorithm(const device_ops::RowProduct& product,
 /// `library`, and before what it proposes, or behind its best, the forms of the kernel, for matrices that are large enough. `device`,
 /// `context` and `modules` outlive it.
 std::unique_ptr<ProductLibrary> with_row_products(std::unique_ptr<ProductLibrary> library,
-                                                  device_ops::Device& device, Context& context,
-                                                  ModuleStore& modules, const DeviceTraits& traits);
+                                                  device_ops::Device& device, ModuleStore& modules,
+                                                  const DeviceTraits& traits);
 
 }  // namespace backplane::cuda

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -80,33 +79,10 @@ namespace {
 /// What is kept on disk in the place of a library's words.
 constexpr char kKept[] = "few positions on matrix units";
 
-/// The words of a launch's arguments, in the order of the kernel's.
-class Words {
- public:
-  void tensor(Address address) {
-    add(address);
-    add(std::uint64_t{0});  // its first element
-  }
-  template <class Number>
-  void add(Number number) {
-    std::memcpy(&words_[count_++], &number, sizeof(number));
-  }
-  void** pointers() {
-    for (std::size_t i = 0; i < count_; ++i) pointers_[i] = &words_[i];
-    return pointers_.data();
-  }
-
- private:
-  static constexpr std::size_t kMost = 40;
-  std::array<std::uint64_t, kMost> words_{};
-  std::array<void*, kMost> pointers_{};
-  std::size_t count_ = 0;
-};
-
 class ShortAttentionPlan final : public PreparedAttention {
  public:
   ShortAttentionPlan(Device& device, const ShortAttention& how)
-      : context_(device.context()), kernel_(device.modules().get(how.source())), how_(how) {
+      : kernel_(device.modules().get(how.source())), how_(how) {
     const std::array<std::int64_t, 4>& dims = how.form.mask_dims;
     std::int64_t step = 1;
     for (std::size_t axis = dims.size(); axis-- > 0; step *= dims[axis])
@@ -117,26 +93,22 @@ class ShortAttentionPlan final : public PreparedAttention {
   const char* own_name() const override { return "tensor cores, few positions"; }
 
  private:
-  void put_on(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
+  void put_on(KernelQueue& queue, const AttentionAddresses& at, float scale) const override {
     const Attention& form = how_.form;
-    Words words;
+    LaunchArguments arguments;
     for (const Address address : {at.q, at.k, at.v, form.has_mask ? at.mask : at.q, at.y})
-      words.tensor(address);
+      arguments.tensor(address);
     for (const std::int64_t number :
          {form.rows, form.columns, form.heads, form.heads / form.groups})
-      words.add(static_cast<std::int32_t>(number));
-    for (const AttentionSteps& steps : {form.q, form.k, form.v, form.y}) {
-      for (const std::int64_t number : {steps.batch, steps.head, steps.position}) words.add(number);
-    }
-    for (const std::int64_t number : mask_steps_) words.add(number);
-    words.add(scale);
-    words.add(std::uint64_t{0});  // the first group of a part, see prelude.hpp
-    words.add(std::uint64_t{0});
-    context_.launch(kernel_->function(), {static_cast<unsigned>(how_.groups()), 1, 1},
-                    {static_cast<unsigned>(32 * how_.warps), 1, 1}, stream, words.pointers());
+      arguments.add(static_cast<std::int32_t>(number));
+    for (const AttentionSteps& steps : {form.q, form.k, form.v, form.y})
+      arguments.add(steps.batch).add(steps.head).add(steps.position);
+    for (const std::int64_t number : mask_steps_) arguments.add(number);
+    arguments.add(scale);
+    queue.launch(*kernel_, {static_cast<unsigned>(how_.groups()), 1, 1},
+                 {static_cast<unsigned>(32 * how_.warps), 1, 1}, arguments.finish());
   }
 
-  Context& context_;
   std::shared_ptr<const Kernel> kernel_;
   ShortAttention how_;
   std::array<std::int64_t, 4> mask_steps_{};

@@ -41,7 +41,7 @@ class FaultWord {
   std::mutex reading_;
 };
 
-class Stream {
+class Stream final : public KernelQueue {
  public:
   /// `users` is the calling program's stream, or null for one of its own.
   Stream(Device& device, StreamHandle users);
@@ -49,16 +49,19 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   /// Where work is put; while that is captured for the program's stream, one beside it. Who asks puts something there which
-  /// no kernel is to overlap with, or says `put_kernels` afterwards.
+  /// no kernel is to overlap with.
   StreamHandle handle() {
     note(Put::kOther);
     return handle_;
   }
-  /// Puts a kernel there. It may begin before the one before it has ended where that is known to be a kernel, too: whatever else a stream
+  StreamHandle for_library() override {
+    note(Put::kKernels);
+    return handle_;
+  }
+  /// It may begin before the one before it has ended where that is known to be a kernel, too: whatever else a stream
   /// or a graph has before it (nothing, copies, events, work of the program's), what the driver makes of it is not relied on.
-  void launch(const Kernel& kernel, const Extent& groups, const Extent& group, void** arguments);
-  /// What was put there last are kernels of a library.
-  void put_kernels() { note(Put::kKernels); }
+  void launch(const Kernel& kernel, const Extent& groups, const Extent& group,
+              void** arguments) override;
   FaultWord& faults() { return *faults_; }
   const std::shared_ptr<FaultWord>& shared_faults() const { return faults_; }
   /// Waits for everything; throws the first error.

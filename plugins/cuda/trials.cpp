@@ -107,12 +107,13 @@ class Comparison::Ground {
 
   std::uint64_t time_ns(const TrialRun& run, std::uint64_t runs, int delays = 0) {
     const Address workspace = workspace_ == nullptr ? 0 : workspace_->address;
+    PlainQueue queue(context_, stream_);
     try {
       for (int i = 0; i < delays; ++i)
         context_.copy(stream_, delay_->address + kDelayBytes, delay_->address, kDelayBytes);
       context_.record(begin_, stream_);
       for (std::uint64_t i = 0; i < runs; ++i)
-        run(stream_, operands_[runs_++ % operands_.size()], workspace);
+        run(queue, operands_[runs_++ % operands_.size()], workspace);
       context_.record(end_, stream_);
     } catch (...) {
       // What it has put there before it failed, the next one is not to be measured with.

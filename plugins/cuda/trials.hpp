@@ -32,7 +32,7 @@ struct TrialLimits {
 };
 
 /// Of a way to do the work: operands in the order of the sizes that were given, none where a size is 0.
-using TrialRun = std::function<void(StreamHandle stream, const std::vector<Address>& operands,
+using TrialRun = std::function<void(KernelQueue& queue, const std::vector<Address>& operands,
                                     Address workspace)>;
 
 /// What the comparisons of a device share. Threads: any; one measures at a time, so that they do not disturb each other.

@@ -452,7 +452,7 @@ class CountingPlan final : public PreparedConvolution {
   int most() const { return most_; }
 
  private:
-  void put_on(StreamHandle, const ConvolutionAddresses&) const override {
+  void put_on(KernelQueue&, const ConvolutionAddresses&) const override {
     most_ = std::max(most_.load(), ++inside_);
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     --inside_;
@@ -460,10 +460,17 @@ class CountingPlan final : public PreparedConvolution {
   mutable std::atomic<int> inside_{0}, most_{0};
 };
 
+class NoQueue final : public KernelQueue {
+ public:
+  StreamHandle for_library() override { return nullptr; }
+  void launch(const Kernel&, const Extent&, const Extent&, void**) override {}
+};
+
 TEST(CudaPlan, ThreadsThatRunTheSameOneTakeTurns) {
   const CountingPlan plan;
-  const auto run = [&plan] {
-    for (int i = 0; i < 200; ++i) plan.enqueue(nullptr, {});
+  NoQueue queue;
+  const auto run = [&plan, &queue] {
+    for (int i = 0; i < 200; ++i) plan.enqueue(queue, {});
   };
   std::thread other(run);
   run();

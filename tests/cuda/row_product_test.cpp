@@ -159,10 +159,11 @@ class CudaRowProduct : public CudaTest {
         b.address(), a.address(),    each.adds_in_place ? y.address() : c.address(),
         y.address(), bias.address(), reinterpret_cast<Address>(workspace.data())};
     const StreamHandle stream = device.context().create_stream();
+    PlainQueue queue(device.context(), stream);
     device.products()
         .library()
         .prepare(wanted, algorithm, each.factor, each.addend_factor)
-        ->enqueue(stream, at);
+        ->enqueue(queue, at);
     device.context().destroy_stream(stream);
     const double relative = each.type == DataType::Float     ? 1e-6
                             : each.type == DataType::Float16 ? 0x1p-11

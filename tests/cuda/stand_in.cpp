@@ -451,7 +451,8 @@ class StandInProduct final : public PreparedProduct {
         number_(algorithm.words[0]),
         factor_(factor),
         addend_factor_(addend_factor) {}
-  void enqueue(StreamHandle stream, const ProductAddresses& at) const override {
+  void enqueue(KernelQueue& queue, const ProductAddresses& at) const override {
+    const StreamHandle stream = queue.for_library();
     stand_in().note("product");
     begin_way(stream, "product", number_, stand_in().algorithm_ways[number_]);
     for (const Address address : {at.a, at.b, at.c, at.d, at.bias}) {
@@ -503,7 +504,8 @@ class StandInConvolution final : public PreparedConvolution {
   std::string kept() const override { return sdk::message(number_, " kept ", form_.key()); }
 
  private:
-  void put_on(StreamHandle stream, const ConvolutionAddresses& at) const override {
+  void put_on(KernelQueue& queue, const ConvolutionAddresses& at) const override {
+    const StreamHandle stream = queue.for_library();
     stand_in().note("convolution");
     StandInWay taken = way();
     if (form_.is_fused()) taken.takes_ns += stand_in().fused_takes_ns;
@@ -557,7 +559,8 @@ class StandInAttention final : public PreparedAttention {
   std::string kept() const override { return sdk::message(number_, " kept ", form_.key()); }
 
  private:
-  void put_on(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
+  void put_on(KernelQueue& queue, const AttentionAddresses& at, float scale) const override {
+    const StreamHandle stream = queue.for_library();
     stand_in().note("attention");
     begin_way(stream, "attention", number_, way());
     for (const Address address : {at.q, at.k, at.v, at.mask, at.y}) {

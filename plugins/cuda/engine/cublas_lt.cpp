@@ -154,7 +154,7 @@ class Prepared final : public PreparedProduct {
         factor_(factor, scale_type(product)),
         addend_factor_(addend_factor, scale_type(product)) {}
 
-  void enqueue(StreamHandle stream, const ProductAddresses& at) const override {
+  void enqueue(KernelQueue& queue, const ProductAddresses& at) const override {
     const EnteredContext entered(context_);
     // The bias's address is part of the description: each run has its own copy, on its stack.
     cublasLtMatmulDescOpaque_t description = descriptions_.product;
@@ -166,7 +166,7 @@ class Prepared final : public PreparedProduct {
     LT_CALL(cublasLtMatmul, handle_, &description, &factor_, pointer(at.a), layout(descriptions_.a),
             pointer(at.b), layout(descriptions_.b), &addend_factor_, pointer(at.c),
             layout(descriptions_.c), pointer(at.d), layout(descriptions_.d), &algorithm_,
-            pointer(at.workspace), workspace_bytes_, stream);
+            pointer(at.workspace), workspace_bytes_, queue.for_library());
   }
 
  private:

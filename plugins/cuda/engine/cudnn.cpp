@@ -193,7 +193,7 @@ class LinkedConvolution final : public PreparedConvolution {
   std::string kept() const override { return plan_.kept(); }
 
  private:
-  void put_on(StreamHandle stream, const ConvolutionAddresses& at) const override {
+  void put_on(KernelQueue& queue, const ConvolutionAddresses& at) const override {
     std::array<std::int64_t, 5> ids{kX, kW, kY};
     std::array<void*, 5> addresses{pointer(at.x), pointer(at.w), pointer(at.y)};
     std::size_t count = 3;
@@ -203,7 +203,7 @@ class LinkedConvolution final : public PreparedConvolution {
     };
     if (has_bias_) add(kBias, at.bias);
     if (has_addend_) add(kAddend, at.addend);
-    plan_.enqueue(handles_, stream, count, ids.data(), addresses.data(), at.workspace);
+    plan_.enqueue(handles_, queue.for_library(), count, ids.data(), addresses.data(), at.workspace);
   }
 
   Handles& handles_;

@@ -185,7 +185,7 @@ class LinkedAttention final : public PreparedAttention {
   std::string kept() const override { return plan_.kept(); }
 
  private:
-  void put_on(StreamHandle stream, const AttentionAddresses& at, float scale) const override {
+  void put_on(KernelQueue& queue, const AttentionAddresses& at, float scale) const override {
     float lowest = std::numeric_limits<float>::lowest();
     std::array<std::int64_t, 7> ids{kQuery, kKey, kValue, kResult, kScaleNumber};
     std::array<void*, 7> addresses{pointer(at.q), pointer(at.k), pointer(at.v), pointer(at.y),
@@ -197,7 +197,7 @@ class LinkedAttention final : public PreparedAttention {
     };
     if (has_mask_) add(kMaskValues, pointer(at.mask));
     if (is_causal_) add(kLowestNumber, &lowest);
-    plan_.enqueue(handles_, stream, count, ids.data(), addresses.data(), at.workspace);
+    plan_.enqueue(handles_, queue.for_library(), count, ids.data(), addresses.data(), at.workspace);
   }
 
   Handles& handles_;

@@ -38,7 +38,7 @@ class Planned final : public PreparedPlan<Arguments...> {
   std::string kept() const override { return plan_.kept(); }
 
  private:
-  void put_on(StreamHandle, Arguments...) const override {}
+  void put_on(KernelQueue&, Arguments...) const override {}
 
   FinishedPlan plan_;
 };
@@ -71,7 +71,7 @@ class Planning final : public Library {
 
 class PlannedProduct final : public PreparedProduct {
  public:
-  void enqueue(StreamHandle, const ProductAddresses&) const override {}
+  void enqueue(KernelQueue&, const ProductAddresses&) const override {}
 };
 
 /// Any product, by the one algorithm that there is.
