@@ -96,6 +96,21 @@ class Networks(Formats):
                     self.check(path, {"x": random.standard_normal(shape).astype(np.float32)}, precision)
             self.assertEqual(self.edges(path, "fp32"), [])
 
+    def test_a_first_layer_is_the_providers_own_kernels(self):
+        random = np.random.default_rng(12)
+        constants = [numpy_helper.from_array(random.standard_normal(dims).astype(np.float32) / 3, name)
+                     for name, dims in {"w": (24, 3, 5, 3), "row": (24,), "v": (4, 24, 1, 1)}.items()]
+        nodes = [node("Conv", ["x", "w", "row"], ["a"], name="first", pads=[2, 1, 1, 1], strides=[1, 2]), node("Relu", ["a"], ["b"]),
+                 node("Conv", ["b", "v"], ["y"])]
+        x = random.standard_normal((2, 3, 41, 60)).astype(np.float32)
+        path = self.save(program.model(nodes, [value("x", shape=x.shape)], [value("y", shape=(2, 4, 40, 30))], constants))
+        for precision in ("fp16", "bf16"):
+            # Where nothing is compared it is the first of all ways.
+            for options in ([], ["--set", "provider.cuda.tuning=off"]):
+                self.check(path, {"x": x}, precision, *options)
+            rows = {row["name"]: row for row in self.nodes(path, precision, *options)["nodes"]}
+            self.assertEqual(rows["first"]["kernel"], "cuda:conv tensor cores, few channels, fused, channels last")
+
     def test_an_image_of_too_few_channels_is_refused_and_not_filled_up(self):
         random = np.random.default_rng(10)
         constants = [numpy_helper.from_array(random.standard_normal((4, 3, 3, 3)).astype(np.float32), "w")]

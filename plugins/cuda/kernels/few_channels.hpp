@@ -57,16 +57,81 @@ inline constexpr char kFewChannels[] = R"kernel(
 #define WRITE_WORDS(p, words) write_4(p, words[0])
 #endif
 
+FUNCTION uint2 two(u32 x, u32 y) {
+  uint2 made;
+  made.x = x;
+  made.y = y;
+  return made;
+}
+
 // The channels of a pixel, or of a tap of a filter, and zeros.
 FUNCTION uint2 pixel_at(GLOBAL const u16 *p) {
-  uint2 made;
   if (CHANNELS == 4 && IS_AT(p, 8)) return *(GLOBAL const uint2 *)p;
-  made.x = p[0];
-  made.y = 0;
-  if (CHANNELS > 1) made.x |= (u32)p[1] << 16;
-  if (CHANNELS > 2) made.y = p[2];
-  if (CHANNELS > 3) made.y |= (u32)p[3] << 16;
+  u32 low = p[0], high = 0;
+  if (CHANNELS > 1) low |= (u32)p[1] << 16;
+  if (CHANNELS > 2) high = p[2];
+  if (CHANNELS > 3) high |= (u32)p[3] << 16;
+  return two(low, high);
+}
+
+FUNCTION uint4 joined(uint2 first, uint2 second) {
+  uint4 made;
+  made.x = first.x;
+  made.y = first.y;
+  made.z = second.x;
+  made.w = second.y;
   return made;
+}
+
+// Two pixels of an image, zeros outside of it.
+FUNCTION uint4 pixels_at(GLOBAL const u16 *image, int v, int u, int height, int width, int is_wide) {
+  GLOBAL const u16 *from = image + ((i64)v * width + u) * CHANNELS;
+  int is_line = v >= 0 && v < height, is_first = is_line && u >= 0 && u < width, is_second = is_line && u + 1 >= 0 && u + 1 < width;
+  uint2 first = two(0, 0), second = two(0, 0);
+  if (is_wide) return is_first ? *(GLOBAL const uint4 *)from : joined(first, second);
+  if (is_first) first = pixel_at(from);
+  if (is_second) second = pixel_at(from + CHANNELS);
+  return joined(first, second);
+}
+
+// The unit's words of a slice for a lane: a tap of two filters.
+FUNCTION uint4 filters_at(GLOBAL const u16 *w) {
+  uint2 even = pixel_at(w), odd = pixel_at(w + TAPS * CHANNELS);
+  return joined(two(even.x, odd.x), two(even.y, odd.y));
+}
+
+// What a lane has of 16 results of a line, from `column` on: of four of them LANE_FILTERS filters.
+FUNCTION void put(float (*sums)[SLICES][4], GLOBAL const u16 *addend, GLOBAL u16 *y, int column, int out_width, int filters, int is_wide) {
+#if HAS_ADDEND
+  UNROLL for (int e = 0; e < 4; ++e) {
+    int at = column + e / 2 * 8 + e % 2;
+    if (at >= out_width) continue;
+    u32 words[SLICES];
+    GLOBAL const u16 *from = addend + (i64)at * filters;
+    if (is_wide) {
+      READ_WORDS(words, from);
+    } else {
+      UNROLL for (int s = 0; s < SLICES; ++s) words[s] = (u32)from[s * 2] | (u32)from[s * 2 + 1] << 16;
+    }
+    UNROLL for (int s = 0; s < SLICES; ++s) {
+      u16 parts[2] = {(u16)words[s], (u16)(words[s] >> 16)};
+      sums[e / 2][s][e % 2] += LOAD(T, parts, 0);
+      sums[e / 2][s][2 + e % 2] += LOAD(T, parts, 1);
+    }
+  }
+#endif
+  UNROLL for (int e = 0; e < 4; ++e) {
+    int at = column + e / 2 * 8 + e % 2;
+    if (at >= out_width) continue;
+    u32 words[SLICES];
+    GLOBAL u16 *to = y + (i64)at * filters;
+    UNROLL for (int s = 0; s < SLICES; ++s) words[s] = pair_of(sums[e / 2][s][e % 2], sums[e / 2][s][2 + e % 2]);
+    if (is_wide) {
+      WRITE_WORDS(to, words);
+    } else {
+      UNROLL for (int j = 0; j < LANE_FILTERS; ++j) to[j] = (u16)(words[j / 2] >> (j % 2 * 16));
+    }
+  }
 }
 
 #ifdef __CUDACC__
@@ -90,24 +155,14 @@ KERNEL run(IN(T, x), IN(T, w), IN(T, bias), IN(T, addend), OUT(T, y), int height
   int writes_wide = IS_AT(y, WORDS_BYTES) && (!HAS_ADDEND || IS_AT(addend, WORDS_BYTES));
   // All of a batch is asked for before any of it is stored.
   for (int begin = warp; begin < STEPS * SLICES; begin += WARPS * BATCH) {
-    uint2 even[BATCH], odd[BATCH];
+    uint4 taken[BATCH];
     UNROLL for (int i = 0; i < BATCH; ++i) {
       int each = begin + i * WARPS, tap = each / SLICES * 4 + in_quad, filter = first_filter + quad * LANE_FILTERS + each % SLICES * 2;
-      GLOBAL const u16 *from = w + ((i64)filter * TAPS + tap) * CHANNELS;
-      even[i].x = even[i].y = odd[i].x = odd[i].y = 0;
-      if (each < STEPS * SLICES && tap < TAPS && filter < filters) {
-        even[i] = pixel_at(from);
-        odd[i] = pixel_at(from + TAPS * CHANNELS);
-      }
+      taken[i] = joined(two(0, 0), two(0, 0));
+      if (tap < TAPS && filter < filters) taken[i] = filters_at(w + ((i64)filter * TAPS + tap) * CHANNELS);
     }
     UNROLL for (int i = 0; i < BATCH; ++i) {
-      int each = begin + i * WARPS;
-      uint4 rows;
-      rows.x = even[i].x;
-      rows.y = odd[i].x;
-      rows.z = even[i].y;
-      rows.w = odd[i].y;
-      if (each < STEPS * SLICES) weights[each * 32 + lane] = rows;
+      if (begin + i * WARPS < STEPS * SLICES) weights[(begin + i * WARPS) * 32 + lane] = taken[i];
     }
   }
   for (int i = item; i < FILTERS; i += GROUP)
@@ -120,41 +175,21 @@ KERNEL run(IN(T, x), IN(T, w), IN(T, bias), IN(T, addend), OUT(T, y), int height
     for (int begin = item; begin < PATCH_ROWS * PAIRS; begin += GROUP * BATCH) {
       uint4 taken[BATCH];
       UNROLL for (int i = 0; i < BATCH; ++i) {
-        int each = begin + i * GROUP, v = patch_y + each / PAIRS, u = patch_x + each % PAIRS * 2;
-        GLOBAL const u16 *from = x + (((i64)image * height + v) * width + u) * CHANNELS;
-        int is_line = each < PATCH_ROWS * PAIRS && v >= 0 && v < height;
-        taken[i].x = taken[i].y = taken[i].z = taken[i].w = 0;
-        if (reads_wide) {
-          if (is_line && u >= 0 && u < width) taken[i] = *(GLOBAL const uint4 *)from;
-        } else {
-          uint2 pixel;
-          pixel.x = pixel.y = 0;
-          if (is_line && u >= 0 && u < width) pixel = pixel_at(from);
-          taken[i].x = pixel.x;
-          taken[i].y = pixel.y;
-          pixel.x = pixel.y = 0;
-          if (is_line && u + 1 >= 0 && u + 1 < width) pixel = pixel_at(from + CHANNELS);
-          taken[i].z = pixel.x;
-          taken[i].w = pixel.y;
-        }
+        int each = begin + i * GROUP, v = each < PATCH_ROWS * PAIRS ? patch_y + each / PAIRS : -1;
+        taken[i] = pixels_at(x + (i64)image * height * width * CHANNELS, v, patch_x + each % PAIRS * 2, height, width, reads_wide);
       }
       UNROLL for (int i = 0; i < BATCH; ++i) {
         int each = begin + i * GROUP, at = each / PAIRS * PITCH + each % PAIRS * 2;
         if (each >= PATCH_ROWS * PAIRS) continue;
-        patch[at].x = taken[i].x;
-        patch[at].y = taken[i].y;
-        patch[at + 1].x = taken[i].z;
-        patch[at + 1].y = taken[i].w;
+        patch[at] = two(taken[i].x, taken[i].y);
+        patch[at + 1] = two(taken[i].z, taken[i].w);
       }
     }
     BARRIER;
     float sums[TILES][2][SLICES][4];
     UNROLL for (int s = 0; s < SLICES; ++s) {
       float even = before[quad * LANE_FILTERS + s * 2], odd = before[quad * LANE_FILTERS + s * 2 + 1];
-      UNROLL for (int m = 0; m < TILES * 2; ++m) {
-        sums[m / 2][m % 2][s][0] = sums[m / 2][m % 2][s][1] = even;
-        sums[m / 2][m % 2][s][2] = sums[m / 2][m % 2][s][3] = odd;
-      }
+      UNROLL for (int i = 0; i < TILES * 8; ++i) sums[i / 8][i / 4 % 2][s][i % 4] = i % 4 < 2 ? even : odd;
     }
     int origin = warp * (TILES * STRIDE_Y * PITCH) + quad * STRIDE_X + SHIFT;
     UNROLL_STEPS for (int step = 0; step < STEPS; ++step) {
@@ -164,51 +199,21 @@ KERNEL run(IN(T, x), IN(T, w), IN(T, bias), IN(T, addend), OUT(T, y), int height
       uint2 pixels[TILES][2];
       UNROLL for (int m = 0; m < TILES; ++m) {
         UNROLL for (int h = 0; h < 2; ++h) {
-          pixels[m][h] = patch[at + m * (STRIDE_Y * PITCH) + h * (8 * STRIDE_X)];
-          if (!is_tap) pixels[m][h].x = pixels[m][h].y = 0;
+          uint2 pixel = patch[at + m * (STRIDE_Y * PITCH) + h * (8 * STRIDE_X)];
+          pixels[m][h] = is_tap ? pixel : two(0, 0);
         }
       }
       UNROLL for (int s = 0; s < SLICES; ++s) {
         uint4 rows = weights[(step * SLICES + s) * 32 + lane];
-        UNROLL for (int m = 0; m < TILES * 2; ++m) {
+        UNROLL for (int m = 0; m < TILES * 2; ++m)
           ADD_PRODUCT(sums[m / 2][m % 2][s], rows.x, rows.y, rows.z, rows.w, pixels[m / 2][m % 2].x, pixels[m / 2][m % 2].y);
-        }
       }
     }
-    int filter = first_filter + quad * LANE_FILTERS;
+    int filter = first_filter + quad * LANE_FILTERS, row = first_y + warp * TILES;
     UNROLL for (int m = 0; m < TILES; ++m) {
-      int row = first_y + warp * TILES + m;
-      i64 line = ((i64)image * out_height + row) * out_width;
-#if HAS_ADDEND
-      UNROLL for (int e = 0; e < 4; ++e) {
-        int column = first_x + e / 2 * 8 + in_quad * 2 + e % 2;
-        if (row >= out_height || column >= out_width || filter >= filters) continue;
-        u32 words[SLICES];
-        GLOBAL const u16 *from = addend + (line + column) * filters + filter;
-        if (writes_wide) {
-          READ_WORDS(words, from);
-        } else {
-          UNROLL for (int s = 0; s < SLICES; ++s) words[s] = (u32)from[s * 2] | (u32)from[s * 2 + 1] << 16;
-        }
-        UNROLL for (int s = 0; s < SLICES; ++s) {
-          u16 parts[2] = {(u16)words[s], (u16)(words[s] >> 16)};
-          sums[m][e / 2][s][e % 2] += LOAD(T, parts, 0);
-          sums[m][e / 2][s][2 + e % 2] += LOAD(T, parts, 1);
-        }
-      }
-#endif
-      UNROLL for (int e = 0; e < 4; ++e) {
-        int column = first_x + e / 2 * 8 + in_quad * 2 + e % 2;
-        if (row >= out_height || column >= out_width || filter >= filters) continue;
-        u32 words[SLICES];
-        GLOBAL u16 *to = y + (line + column) * filters + filter;
-        UNROLL for (int s = 0; s < SLICES; ++s) words[s] = pair_of(sums[m][e / 2][s][e % 2], sums[m][e / 2][s][2 + e % 2]);
-        if (writes_wide) {
-          WRITE_WORDS(to, words);
-        } else {
-          UNROLL for (int j = 0; j < LANE_FILTERS; ++j) to[j] = (u16)(words[j / 2] >> (j % 2 * 16));
-        }
-      }
+      i64 at = ((i64)image * out_height + row + m) * out_width * filters + filter;
+      if (row + m < out_height && filter < filters)
+        put(sums[m], addend + at, y + at, first_x + in_quad * 2, out_width, filters, writes_wide);
     }
   }
 }
