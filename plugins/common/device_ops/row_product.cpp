@@ -27,8 +27,8 @@ class StripForms {
   StripForms(const RowProduct& product, const RowProductDevice& device)
       : product_(product), device_(device) {}
 
-  /// Wide strips read memory in longer runs; narrow ones give more groups. Without parts there is one launch, with them all
-  /// multiprocessors read.
+  /// Wide strips read memory in longer runs, narrow ones give more groups. Without parts there is one launch, with them every
+  /// multiprocessor reads.
   std::vector<RowProductForm> forms() const {
     std::int64_t strip = kWidest;
     while (strip > kNarrowest && !are_enough(groups(strip), device_)) strip /= 2;
@@ -44,8 +44,8 @@ class StripForms {
   }
 
  private:
-  static constexpr std::int64_t kWidest = 128,
-                                kNarrowest = 32;  // bytes: a line of a cache, and a sector
+  /// In bytes: a line of a cache, and a sector.
+  static constexpr std::int64_t kWidest = 128, kNarrowest = 32;
 
   std::int64_t groups(std::int64_t strip) const {
     return ceil_divide(product_.columns * product_.element_bytes(), strip) * product_.matrices;
