@@ -142,6 +142,9 @@ class PlanStore {
     }
     library_->begin(form);
     std::size_t sets = 1;
+    if constexpr (requires { library_->make_ready(form); }) {
+      if (compares) library_->make_ready(form);
+    }
     if constexpr (requires { operand_sets(form); }) {
       if (compares) sets = operand_sets(form);
     }
