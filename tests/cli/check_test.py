@@ -120,6 +120,15 @@ class RightPlugins(CheckTest):
             with self.subTest(name):
                 self.passes(CUSTOM_OPS / f"{name}.so", 1)
 
+    def test_parts_are_the_whole_suite_once(self):
+        whole, parts = self.passes(WRONG / "right.so", 2), [self.passes(WRONG / "right.so", 0, "--part", f"{i}/2") for i in (1, 2)]
+        name = lambda row: (row["case"], row["subject"])
+        first, second = ({name(row) for row in part["cases"]} for part in parts)
+        self.assertEqual(first | second, {name(row) for row in whole["cases"]})
+        self.assertTrue({case.split(".")[0] for case, _ in first & second} <= {"load", "handshake"})
+        for wrong in ("0/2", "3/2", "2", "a/b", "1/"):
+            self.fail_with(2, ["--part"], "check", WRONG / "right.so", "--part", wrong)
+
     def test_what_the_wrong_providers_are_made_of_passes_every_case(self):
         self.assertEqual(self.passes(WRONG / "right.so", 2)["skipped"], 0)
 

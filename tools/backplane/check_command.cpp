@@ -1,5 +1,6 @@
 // `backplane check`: the conformance suite of the plugin ABI.
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +10,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <tuple>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "tools/backplane/check/runner.hpp"
@@ -134,10 +138,26 @@ void print_json(const check::Request& request, const std::vector<Row>& rows) {
                      {"cases", check::to_json(rows)}});
 }
 
+/// "2/4": the second of four, from 0 on.
+std::optional<std::pair<std::size_t, std::size_t>> read_part(const std::string& text) {
+  const auto number = [](std::string_view digits) {
+    std::size_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() ? value : 0;
+  };
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) return std::nullopt;
+  const std::size_t part = number(std::string_view(text).substr(0, slash)),
+                    parts = number(std::string_view(text).substr(slash + 1));
+  if (part < 1 || part > parts) return std::nullopt;
+  return std::pair(part - 1, parts);
+}
+
 struct CheckRequest : check::Request {
   Selection chosen;
   bool json = false;
   std::optional<std::string> report;
+  std::string part_text = "1/1";
 };
 
 /// What is known while the suite runs: a line of the report for each verdict, and a running count on a terminal.
@@ -171,6 +191,7 @@ int check_plugin(CheckRequest& request) {
     wrong_request("'", request.file, "' is no file: give the plugin's shared object");
   request.file = file.string();
   request.selection = &request.chosen;
+  std::tie(request.part, request.parts) = *read_part(request.part_text);
   request.chosen.options();  // wrong ones are told now
   if (request.report) check_output_path(*request.report, "--report", {{"the plugin", file}});
   const PluginFolder folder(file);
@@ -206,6 +227,14 @@ void add_check(CLI::App& program, Action& chosen) {
   command.add_option("--only", request->only,
                      "cases whose name (CASE, or CASE/SUBJECT) fits a pattern with '*' and '?'");
   command.add_option("--except", request->except, "of those, cases that are left out: a pattern");
+  command
+      .add_option(
+          "--part", request->part_text,
+          "I/N: the I-th of N parts of the kernels, for programs beside each other; the first "
+          "has all else, too")
+      ->check([](const std::string& part) {
+        return read_part(part) ? "" : "must be I/N with 1 <= I <= N";
+      });
   command.add_option("--seed", request->seed, "of the generated shapes and elements (1)")
       ->transform(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
   command.add_option("--timeout", request->timeout, "seconds for one call of the plugin (60)")

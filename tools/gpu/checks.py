@@ -29,7 +29,7 @@ def operators(work):
     programs = sorted((program.tree / "tests").glob("ops_*"))
     ended, has_run = None, False
     with concurrent.futures.ThreadPoolExecutor(max(1, min(12, 3 * (os.cpu_count() or 2) // 4))) as pool:
-        suite = pool.submit(conformance, work, "--except", FENCES)
+        suite = [pool.submit(conformance, work, "--except", FENCES, "--part", f"{i + 1}/{PARTS}") for i in range(PARTS)]
         runs = {pool.submit(program.execute, [each, "--gtest_filter=*/cuda"], environment=program.cache_apart): each
                 for each in programs}
         for run in concurrent.futures.as_completed(runs):
@@ -41,9 +41,11 @@ def operators(work):
                 page.row(runs[run].name, "not begun: the time was over", "")
             else:
                 has_run = add_operator_tests(page, runs[run].name, made) or has_run
-        made, rows, error = suite.result()
-    ended = error or ended
-    add_conformance(page, "backplane check cuda.so", made, rows)
+        parts = [part.result() for part in suite]
+    ended = next((error for _, _, error in parts if error), ended)
+    # The part of which least is known.
+    made = min((made for made, _, _ in parts), key=lambda made: (made is not None, made is not None and made.returncode == 0))
+    add_conformance(page, "backplane check cuda.so", made, [row for _, rows, _ in parts for row in rows])
     if not programs:
         page.row("tests/ops", "not run: the tree has none", "")
     elif not has_run and not ended:
@@ -59,11 +61,13 @@ def operators(work):
 
 
 FENCES = "device.fences"
+# Of the suite, beside each other: it is the longest of all.
+PARTS = 4
 
 
 def conformance(work, *arguments):
     """What became of the suite, the rows that it had told until then, and the exception that ended it, if one did."""
-    program, report = work.program, work.folder / f"check_{len(arguments)}.json"
+    program, report = work.program, work.folder / f"check_{'_'.join(arguments).replace('/', '_')}.json"
     try:
         made, error = program.call("check", program.tree / "lib/backplane/plugins/cuda.so", "--report", report, *arguments,
                                    most_s=None, environment=program.cache_apart), None
@@ -80,12 +84,12 @@ def told(report):
 
 def add_conformance(page, name, made, rows):
     failed = [row for row in rows if row["status"] == "failed"]
+    text = ", ".join(f"{sum(row['status'] == status for row in rows)} {status}" for status in ("passed", "failed", "skipped"))
     if made is None or made.returncode == 124:
-        counts = [sum(row["status"] == status for row in rows) for status in ("passed", "failed", "skipped")]
-        page.row(name, "{} passed, {} failed, {} skipped, when the time was over".format(*counts), "**failed**" if failed else "")
+        page.row(name, f"{text}, when the time was over", "**failed**" if failed else "")
         page.found["failures"] += bool(failed)
     else:
-        page.result(made.returncode == 0, name, (made.stdout.strip().splitlines() or [last_line(made)])[-1])
+        page.result(made.returncode == 0, name, text if rows else last_line(made))
     for row in failed:
         page.row("", f"failed {row['case']}/{row['subject']}: {row['reason']}"[:300], "")
 

@@ -179,7 +179,13 @@ class Runner {
             "device.host_memory", "device.import_memory", "device.plan_capture"})
         devices.push_back(about(kind));
     }
-    for (const Json& piece : found.at("pieces")) kernels.push_back(piece_of(piece));
+    const Json& pieces = found.at("pieces");
+    for (std::size_t i = request_.part; i < pieces.size(); i += request_.parts)
+      kernels.push_back(piece_of(pieces[i]));
+    if (request_.part > 0) {
+      for (std::vector<Piece>* const of_first : {&first, &devices, &claims, &opens, &sessions})
+        of_first->clear();
+    }
     run_pieces(first);
     run_pieces(devices);
     run_unless_failed("device.", kernels, "a case of this device failed");

@@ -34,8 +34,9 @@ struct Request {
   std::string copy;
   std::size_t device = 0;
   std::uint64_t seed = 1;
-  std::string only = "*", except;        ///< patterns of cases; "" is none
-  long timeout = 60;                     ///< seconds for a call of the plugin
+  std::string only = "*", except;   ///< patterns of cases; "" is none
+  std::size_t part = 0, parts = 1;  ///< of the kernels; the first part has everything else, too
+  long timeout = 60;                ///< seconds for a call of the plugin
   const Selection* selection = nullptr;  ///< what the command line says of providers
 };
 /// The options of sessions and environments, and the settings KEY=VALUE among them.
