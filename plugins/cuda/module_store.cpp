@@ -19,11 +19,9 @@ int number_of(const std::string& architecture) {
   return number;
 }
 
-/// The text with IN_TURN as the first words of each kernel that it defines: of several, conditions choose one. One that says itself when
-/// its turn is stays as it is (early_reading.hpp).
+/// The text with IN_TURN as the first words of each kernel that it defines: of several, conditions choose one.
 std::string in_turn(const std::string& source) {
-  constexpr std::string_view kHead = "KERNEL run(", kWords = " IN_TURN;", kOwn = "\n  OWN_TURN;";
-  if (source.find(kOwn) != std::string::npos) return source;
+  constexpr std::string_view kHead = "KERNEL run(", kWords = " IN_TURN;";
   std::string text = source;
   std::size_t count = 0;
   for (std::size_t at = text.find(kHead); at != std::string::npos; at = text.find(kHead, at)) {

@@ -5,7 +5,6 @@
 
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/kernels/block_weights.hpp"
-#include "plugins/common/kernels/early_reading.hpp"
 #include "plugins/common/kernels/matrix_weights.hpp"
 #include "plugins/common/kernels/rows.hpp"
 
@@ -172,7 +171,7 @@ void add_packed_groups(Work& work, const std::vector<BlockProduct>& products) {
   walk.in("a", product.a, product.type);
   define_packed_result(walk, product);
   define_wide_rows(walk, product);
-  walk.functions += sdk::message(common::kWideOf, common::kEarlyReadingWords);
+  walk.functions += common::kWideOf;
   walk.define("GROUP", items).define("LANES", lanes);
   walk.define("ROWS", rows).define("COLUMNS", columns);
   walk.body = common::kPackedGroup;

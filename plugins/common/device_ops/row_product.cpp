@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "plugins/common/kernels/early_reading.hpp"
 #include "plugins/common/kernels/row_product.hpp"
 #include "plugins/common/kernels/rows.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
@@ -222,7 +221,7 @@ void add_row_product(Work& work, const RowProduct& product, const RowProductForm
   walk.number("a_matrix", product.a_matrix);
   walk.number("b_step", product.b_step).number("b_matrix", product.b_matrix);
   walk.functions += common::kWideRows;
-  walk.functions += sdk::message(common::kEarlyReadingWords, common::kRowProductBounds);
+  walk.functions += common::kRowProductBounds;
   walk.body = common::kRowProductGroup;
   walk.name("product of few rows");
   const std::int64_t group_columns = form.items / form.lanes * form.per;

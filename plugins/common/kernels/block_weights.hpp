@@ -94,18 +94,6 @@ inline constexpr char kPackedGroup[] = R"kernel(
   i64 first_row = (i64)GROUP_ID(1) * ROWS, first = (PART_GROUP * SIDES + side) * COLUMNS;
   int is_even = ((size_t)weights & (WORDS * 4 - 1)) == 0;
   int is_wide = IS_WIDE(a) && (rows == 1 || depth % V == 0);
-  NEXT_MAY_BEGIN;
-#if READS_EARLY
-  UNROLL for (int step = 0; step < 4; ++step) {
-    i64 k = ((i64)step * LANES + lane) * UNIT;
-    if (k >= depth) continue;
-    UNROLL for (int c = 0; c < COLUMNS; ++c) {
-      WILL_BE_READ(UNIT_AT(SOONER(first + c, columns - 1), k));
-      WILL_BE_READ(scales + SOONER(first + c, columns - 1) * blocks + k / BLOCK);
-    }
-  }
-#endif
-  OWN_TURN;
   float sums[SUMS];
   UNROLL for (int s = 0; s < SUMS; ++s) sums[s] = 0.0f;
   for (i64 k = (i64)lane * UNIT; k < depth; k += LANES * UNIT) {

@@ -43,18 +43,6 @@ inline constexpr char kMatrixGroup[] = R"kernel(
   int is_even = ((size_t)weights & 15) == 0;
   a += SOONER(first_row + quad % ROWS, rows - 1) * depth;
   int is_wide = IS_WIDE(a);
-  NEXT_MAY_BEGIN;
-#if READS_EARLY
-  UNROLL for (int step = 0; step < 2; ++step) {
-    i64 unit = (step * WARPS + warp) * 4 + in_quad;
-    if (unit >= units) continue;
-    UNROLL for (int c = 0; c < 2; ++c) {
-      WILL_BE_READ(UNIT_AT(own_columns[c], unit * UNIT));
-      WILL_BE_READ(scales + own_columns[c] * blocks + unit * UNIT / BLOCK);
-    }
-  }
-#endif
-  OWN_TURN;
   float sums[4][4];
   UNROLL for (int s = 0; s < 16; ++s) sums[s / 4][s % 4] = 0.0f;
   _Pragma("unroll 2") for (i64 begin = warp * 4; begin < units; begin += WARPS * 4) {

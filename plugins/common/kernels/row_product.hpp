@@ -19,7 +19,6 @@
 
 namespace backplane::common {
 
-/// Stands after kEarlyReadingWords (early_reading.hpp), as all of a matrix is read once, by one kernel.
 inline constexpr char kRowProductWords[] = R"kernel(
 #define UNROLL _Pragma("unroll")
 #define SOONER(a, b) ((a) < (b) ? (a) : (b))
@@ -111,15 +110,6 @@ inline constexpr char kRowProductGroup[] = R"kernel(
   }
   GLOBAL const STORAGE(T) *from[PER];
   UNROLL for (int c = 0; c < PER; ++c) from[c] = b + SOONER(first + c, columns - 1) * b_step;
-  NEXT_MAY_BEGIN;
-#if READS_EARLY
-  UNROLL for (int u = 0; u < UNROLLED; ++u) {
-    i64 k = begin + (u * LANES + lane) * V;
-    if (k >= end) continue;
-    UNROLL for (int c = 0; c < PER; ++c) WILL_BE_READ(from[c] + k);
-  }
-#endif
-  OWN_TURN;
   if (is_wide) {
     for (i64 k = begin + lane * V; k < end; k += LANES * V * UNROLLED) {
       if (IS_INSIDE(UNROLLED - 1)) {
@@ -142,14 +132,6 @@ inline constexpr char kRowProductGroup[] = R"kernel(
   // Where columns are read one by one, those of neighbours lie beside each other.
   int is_wide = IS_WIDE(b) && b_step % V == 0;
   i64 first = is_wide ? strip + across * V : strip + across, gap = is_wide ? 1 : ACROSS;
-  NEXT_MAY_BEGIN;
-#if READS_EARLY
-  UNROLL for (int u = 0; u < UNROLLED; ++u) {
-    i64 k = begin + u * LANES + lane;
-    if (k < end && first < columns) WILL_BE_READ(b + k * b_step + first);
-  }
-#endif
-  OWN_TURN;
 #define IS_INSIDE(u) (k + (u) * LANES < end)
 #define TAKE(IS_THERE)                                                                                       \
   {                                                                                                          \

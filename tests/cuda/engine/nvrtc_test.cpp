@@ -437,10 +437,8 @@ std::vector<std::string> generations(Compiler& nvrtc) {
 }
 
 /// Whether a kernel's code lets the next one begin and waits for those before it before it comes to memory, where the
-/// architecture has that, and reads nothing as if it were constant but tables of its own: empty, or what is wrong. `has_own_turn`: it
-/// looks about before.
-std::string wrong_turn(const std::string& image, const std::string& architecture,
-                       bool has_own_turn = false) {
+/// architecture has that, and reads nothing as if it were constant but tables of its own: empty, or what is wrong.
+std::string wrong_turn(const std::string& image, const std::string& architecture) {
   const std::vector<Instruction> code = instructions_of(image);
   const auto first = [&](const auto& is) { return std::find_if(code.begin(), code.end(), is); };
   const auto begins = first([](const Instruction& each) { return each.lets_begin(); });
@@ -452,8 +450,7 @@ std::string wrong_turn(const std::string& image, const std::string& architecture
   if (architecture == "sm_80")
     return begins == end && waits == end ? "" : "it waits, which the architecture does not";
   if (begins == end || waits == end) return "it does not wait";
-  if (begins > waits || waits > comes || (waits > leaves && !has_own_turn))
-    return "something is done before it waits";
+  if (begins > waits || waits > comes || waits > leaves) return "something is done before it waits";
   const bool is_held = first([](const Instruction& each) { return each.is_read_only(); }) != end;
   return is_held && !has_tables(image) ? "something is read that is held for constant" : "";
 }
@@ -466,8 +463,7 @@ std::size_t compile_all() {
   for (const std::string& source : sources) {
     for (const std::string& architecture : architectures) {
       try {
-        const bool has_own_turn = source.find("OWN_TURN;") != std::string::npos;
-        EXPECT_EQ(wrong_turn(nvrtc->compile(source, architecture), architecture, has_own_turn), "")
+        EXPECT_EQ(wrong_turn(nvrtc->compile(source, architecture), architecture), "")
             << architecture << '\n'
             << source.substr(source.find("KERNEL run("));
       } catch (const sdk::Error& error) {
