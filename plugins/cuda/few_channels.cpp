@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "plugins/common/kernels/neighbours.hpp"
-#include "plugins/cuda/device.hpp"
 #include "plugins/cuda/kernels/few_channels.hpp"
 #include "plugins/cuda/kernels/matrix_units.hpp"
+#include "plugins/cuda/own_plan.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -193,11 +193,13 @@ std::string FewChannels::source() const {
 
 namespace {
 
-/// What is kept on disk in the place of a library's words.
-constexpr char kKept[] = "few channels on matrix units";
-
 class FewChannelsPlan final : public PreparedConvolution {
  public:
+  using How = FewChannels;
+  using Prepared = PreparedConvolution;
+  static constexpr char kKept[] = "few channels on matrix units";
+  static constexpr int kTextNumber = 1;
+
   FewChannelsPlan(Device& device, const FewChannels& how)
       : kernel_(device.modules().get(how.source())),
         has_bias_(how.form.has_bias),
@@ -235,46 +237,13 @@ class FewChannelsPlan final : public PreparedConvolution {
   std::array<std::int32_t, kNumbers> numbers_{};
 };
 
-class WithFewChannels final : public ConvolutionLibrary {
- public:
-  WithFewChannels(Device& device, std::unique_ptr<ConvolutionLibrary> library)
-      : device_(device), library_(std::move(library)) {}
-  /// With the number of the kernel's text: a choice between it and the library's plans is one for both.
-  std::string version() override { return library_->version() + ", few channels 1"; }
-  void begin(const Convolution& form) override {
-    library_->begin(form);
-    if (const std::optional<FewChannels> how = find(form)) device_.modules().get(how->source());
-  }
-  std::string offer(const Convolution& form, std::uint64_t workspace_limit,
-                    const Taker& take) override {
-    if (const std::optional<FewChannels> how = find(form)) {
-      if (take(std::make_shared<const FewChannelsPlan>(device_, *how))) return "";
-    }
-    return library_->offer(form, workspace_limit, take);
-  }
-  std::shared_ptr<const PreparedConvolution> restore(const Convolution& form,
-                                                     const std::string& kept) override {
-    if (kept != kKept) return library_->restore(form, kept);
-    const std::optional<FewChannels> how = find(form);
-    return how ? std::make_shared<const FewChannelsPlan>(device_, *how) : nullptr;
-  }
-
- private:
-  std::optional<FewChannels> find(const Convolution& form) const {
-    const std::optional<FewChannels> how = FewChannels::of(form, device_.traits());
-    return how && how->is_worthwhile() ? how : std::nullopt;
-  }
-
-  Device& device_;
-  std::unique_ptr<ConvolutionLibrary> library_;
-};
-
 }  // namespace
 
 std::unique_ptr<ConvolutionLibrary> with_few_channels(Device& device,
                                                       std::unique_ptr<ConvolutionLibrary> library) {
   if (library == nullptr) return nullptr;
-  return std::make_unique<WithFewChannels>(device, std::move(library));
+  return std::make_unique<WithOwnPlan<ConvolutionLibrary, FewChannelsPlan>>(device,
+                                                                            std::move(library));
 }
 
 }  // namespace backplane::cuda

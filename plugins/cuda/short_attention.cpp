@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "plugins/common/kernels/neighbours.hpp"
-#include "plugins/cuda/device.hpp"
 #include "plugins/cuda/kernels/matrix_units.hpp"
 #include "plugins/cuda/kernels/short_attention.hpp"
+#include "plugins/cuda/own_plan.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -76,11 +76,13 @@ std::string ShortAttention::source() const {
 
 namespace {
 
-/// What is kept on disk in the place of a library's words.
-constexpr char kKept[] = "few positions on matrix units";
-
 class ShortAttentionPlan final : public PreparedAttention {
  public:
+  using How = ShortAttention;
+  using Prepared = PreparedAttention;
+  static constexpr char kKept[] = "few positions on matrix units";
+  static constexpr int kTextNumber = 1;
+
   ShortAttentionPlan(Device& device, const ShortAttention& how)
       : kernel_(device.modules().get(how.source())), how_(how) {
     const std::array<std::int64_t, 4>& dims = how.form.mask_dims;
@@ -114,46 +116,13 @@ class ShortAttentionPlan final : public PreparedAttention {
   std::array<std::int64_t, 4> mask_steps_{};
 };
 
-class WithShortAttention final : public AttentionLibrary {
- public:
-  WithShortAttention(Device& device, std::unique_ptr<AttentionLibrary> library)
-      : device_(device), library_(std::move(library)) {}
-  /// With the number of the kernel's text: a choice between it and the library's plans is one for both.
-  std::string version() override { return library_->version() + ", few positions 1"; }
-  void begin(const Attention& form) override {
-    library_->begin(form);
-    if (const std::optional<ShortAttention> how = find(form)) device_.modules().get(how->source());
-  }
-  std::string offer(const Attention& form, std::uint64_t workspace_limit,
-                    const Taker& take) override {
-    if (const std::optional<ShortAttention> how = find(form)) {
-      if (take(std::make_shared<const ShortAttentionPlan>(device_, *how))) return "";
-    }
-    return library_->offer(form, workspace_limit, take);
-  }
-  std::shared_ptr<const PreparedAttention> restore(const Attention& form,
-                                                   const std::string& kept) override {
-    if (kept != kKept) return library_->restore(form, kept);
-    const std::optional<ShortAttention> how = find(form);
-    return how ? std::make_shared<const ShortAttentionPlan>(device_, *how) : nullptr;
-  }
-
- private:
-  std::optional<ShortAttention> find(const Attention& form) const {
-    const std::optional<ShortAttention> how = ShortAttention::of(form, device_.traits());
-    return how && how->is_worthwhile() ? how : std::nullopt;
-  }
-
-  Device& device_;
-  std::unique_ptr<AttentionLibrary> library_;
-};
-
 }  // namespace
 
 std::unique_ptr<AttentionLibrary> with_short_attention(Device& device,
                                                        std::unique_ptr<AttentionLibrary> library) {
   if (library == nullptr) return nullptr;
-  return std::make_unique<WithShortAttention>(device, std::move(library));
+  return std::make_unique<WithOwnPlan<AttentionLibrary, ShortAttentionPlan>>(device,
+                                                                             std::move(library));
 }
 
 }  // namespace backplane::cuda
