@@ -33,7 +33,7 @@ PHASES = {
 NEED_PEER = {"networks", "networks_float32", "guests"}
 # A phase that has less is not begun: it would take the place of what an earlier call has found of it.
 LEAST_S = 15
-LEAST_OF = {"operators": 120}
+LEAST_OF = {"operators": 80}
 
 
 class PeerSearch:
