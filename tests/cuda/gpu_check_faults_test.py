@@ -58,9 +58,9 @@ class Faults(GpuCheckTest):
         self.assertIn("stopped after its limit of 1 s", text)
 
     def test_operators_are_not_begun_with_little_time(self):
-        self.run_phases("operators", total=119)
+        self.run_phases("operators", total=79)
         self.assertFalse((self.folder / "results/operators.json").exists())
-        self.run_phases("operators", total=121)
+        self.run_phases("operators", total=81)
         self.assertTrue((self.folder / "results/operators.json").exists())
 
     def broken_where(self, is_broken):

@@ -58,8 +58,9 @@ class OnTheCpu(Program):
 
     def check(self, words):
         is_apart = words[words.index("--report") + 2] == "--only"
+        is_first = is_apart or words[words.index("--part") + 1].startswith("1/")
         rows = [{"case": case, "subject": "cuda", "status": "passed", "reason": ""}
-                for case in (["device.fences"] if is_apart else ["device.copies", "registry.open", "options.read"])]
+                for case in (["device.fences"] if is_apart else ["device.copies", "registry.open", "options.read"] * is_first)]
         pathlib.Path(words[words.index("--report") + 1]).write_text("".join(json.dumps(row) + "\n" for row in rows))
         return subprocess.CompletedProcess(words, 0, f"passed a\n{len(rows)} passed, 0 failed, 0 skipped\n", "")
 

@@ -8,7 +8,19 @@ namespace backplane::cuda {
 inline constexpr char kShortAttentionWords[] = R"kernel(
 #define PITCH (WIDTH + 8)
 #define SOONER(a, b) ((a) < (b) ? (a) : (b))
-#define SHUFFLED(x, distance) __shfl_xor_sync(0xffffffffu, x, distance)
+#ifdef __CUDACC__
+#define IN_LOCAL
+#define SHUFFLE_TO(to, x, distance) to = __shfl_xor_sync(0xffffffffu, x, distance)
+#else
+#define IN_LOCAL __local
+#define SHUFFLE_TO(to, x, distance) \
+  { \
+    met[item][0] = FLOAT_BITS(x); \
+    BARRIER; \
+    to = BITS_FLOAT(met[item ^ (distance)][0]); \
+    BARRIER; \
+  }
+#endif
 #ifdef __CUDACC__
 FUNCTION u32 local_address(const void *p) {
   u32 made;
@@ -40,20 +52,20 @@ FUNCTION float power_of_2(float x) {
   return made;
 }
 #else
-FUNCTION void begin_copy(u16 *to, GLOBAL const u16 *from, int is_there) {
+FUNCTION void begin_copy(IN_LOCAL u16 *to, GLOBAL const u16 *from, int is_there) {
   for (int i = 0; i < 8; ++i) to[i] = is_there ? from[i] : 0;
 }
 FUNCTION void end_of_batch() {}
 FUNCTION void wait_for_all_but_one() {}
-FUNCTION void rows_of(u32 *made, const u16 *block, int line, int place, int lane) {
+FUNCTION void rows_of(u32 *made, IN_LOCAL const u16 *block, int line, int place, int lane) {
   for (int i = 0; i < 4; ++i) {
-    const u16 *at = block + (line + i / 2 * 8 + lane / 4) * PITCH + place + i % 2 * 8 + lane % 4 * 2;
+    IN_LOCAL const u16 *at = block + (line + i / 2 * 8 + lane / 4) * PITCH + place + i % 2 * 8 + lane % 4 * 2;
     made[i] = (u32)at[0] | (u32)at[1] << 16;
   }
 }
-FUNCTION void columns_of(u32 *made, const u16 *block, int line, int place, int lane) {
+FUNCTION void columns_of(u32 *made, IN_LOCAL const u16 *block, int line, int place, int lane) {
   for (int i = 0; i < 4; ++i) {
-    const u16 *at = block + (line + i % 2 * 8 + lane % 4 * 2) * PITCH + place + i / 2 * 8 + lane / 4;
+    IN_LOCAL const u16 *at = block + (line + i % 2 * 8 + lane % 4 * 2) * PITCH + place + i / 2 * 8 + lane / 4;
     made[i] = (u32)at[0] | (u32)at[PITCH] << 16;
   }
 }
@@ -72,7 +84,7 @@ inline constexpr char kShortAttention[] = R"kernel(
 #define ROWS (16 * WARPS)
 #define LOG2_E 1.44269504f
 
-FUNCTION void begin_block(u16 *to, GLOBAL const u16 *from, i64 step, int first, int columns, int item) {
+FUNCTION void begin_block(IN_LOCAL u16 *to, GLOBAL const u16 *from, i64 step, int first, int columns, int item) {
   _Pragma("unroll 4") for (int i = item; i < KEYS * EIGHTS; i += GROUP) {
     int line = i / EIGHTS, place = i % EIGHTS * 8;
     begin_copy(to + line * PITCH + place, from + SOONER(first + line, columns - 1) * step + place, first + line < columns);
@@ -99,10 +111,6 @@ FUNCTION void mask_scores(float (*scores)[4], float *now, GLOBAL const STORAGE(T
 // What is there already shrinks by what the largest score grew; scores become their shares, but for the total.
 FUNCTION void share(float (*scores)[4], float *now, float *most, float *total, float (*sums)[4]) {
   UNROLL for (int r = 0; r < 2; ++r) {
-    UNROLL for (int d = 1; d < 4; d *= 2) {
-      float other = SHUFFLED(now[r], d);
-      now[r] = other > now[r] ? other : now[r];
-    }
     // A row that has seen no position yet has no largest score.
     float less = now[r] == -INFINITY ? 0.0f : now[r], factor = power_of_2(most[r] - less);
     most[r] = now[r];
@@ -130,7 +138,7 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
   AT(y);
   MEETING
   LOCAL uint4 kept[2 * 2 * KEYS * PITCH / 8];
-  u16 *keys = (u16 *)kept, *values = keys + 2 * KEYS * PITCH;
+  IN_LOCAL u16 *keys = (IN_LOCAL u16 *)kept, *values = keys + 2 * KEYS * PITCH;
   int item = (int)LOCAL_ID(0), lane = item % 32, warp = item / 32, quad = lane / 4, in_quad = lane % 4;
   int tiles = (rows + ROWS - 1) / ROWS, tile = (int)GROUP_ID(0) % tiles, pair = (int)GROUP_ID(0) / tiles;
   int b = pair / heads, h = pair % heads, first = tile * ROWS + warp * 16;
@@ -171,6 +179,13 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
     }
     float now[2] = {most[0], most[1]};
     mask_scores(scores, now, mask, mask_row, mask_column, first + quad, begin + in_quad * 2, rows, columns, scale * LOG2_E);
+    UNROLL for (int r = 0; r < 2; ++r) {
+      UNROLL for (int d = 1; d < 4; d *= 2) {
+        float other;
+        SHUFFLE_TO(other, now[r], d);
+        now[r] = other > now[r] ? other : now[r];
+      }
+    }
     share(scores, now, most, total, sums);
     UNROLL for (int n = 0; n < KEYS / 8; n += 2) {
       u32 shares[4];
@@ -185,7 +200,11 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
     BARRIER;
   }
   UNROLL for (int r = 0; r < 2; ++r) {
-    UNROLL for (int d = 1; d < 4; d *= 2) total[r] += SHUFFLED(total[r], d);
+    UNROLL for (int d = 1; d < 4; d *= 2) {
+      float other;
+      SHUFFLE_TO(other, total[r], d);
+      total[r] += other;
+    }
     int row = first + quad + r * 8;
     float factor = 1.0f / total[r];
     if (row >= rows) continue;
