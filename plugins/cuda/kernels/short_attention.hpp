@@ -152,12 +152,12 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
   begin_block(values, v, v_row, 0, columns, item);
   end_of_batch();
   u32 left[STEPS][4];
-  UNROLL for (int s = 0; s < STEPS; ++s) {
-    UNROLL for (int e = 0; e < 4; ++e)
-      left[s][e] = *(GLOBAL const u32 *)(q + SOONER(first + quad + e % 2 * 8, rows - 1) * q_row + s * 16 + e / 2 * 8 + in_quad * 2);
+  UNROLL for (int i = 0; i < STEPS * 4; ++i) {
+    GLOBAL const u16 *row = q + SOONER(first + quad + i % 2 * 8, rows - 1) * q_row;
+    left[i / 4][i % 4] = *(GLOBAL const u32 *)(row + i / 4 * 16 + i % 4 / 2 * 8 + in_quad * 2);
   }
   float most[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f}, sums[EIGHTS][4];
-  UNROLL for (int n = 0; n < EIGHTS; ++n) UNROLL for (int e = 0; e < 4; ++e) sums[n][e] = 0.0f;
+  UNROLL for (int i = 0; i < EIGHTS * 4; ++i) sums[i / 4][i % 4] = 0.0f;
   for (int begin = 0; begin < end; begin += KEYS) {
     int at = begin / KEYS % 2 * (KEYS * PITCH);
     if (begin + KEYS < end) {
@@ -179,12 +179,10 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
     }
     float now[2] = {most[0], most[1]};
     mask_scores(scores, now, mask, mask_row, mask_column, first + quad, begin + in_quad * 2, rows, columns, scale * LOG2_E);
-    UNROLL for (int r = 0; r < 2; ++r) {
-      UNROLL for (int d = 1; d < 4; d *= 2) {
-        float other;
-        SHUFFLE_TO(other, now[r], d);
-        now[r] = other > now[r] ? other : now[r];
-      }
+    UNROLL for (int i = 0; i < 4; ++i) {
+      float other;
+      SHUFFLE_TO(other, now[i / 2], 1 + i % 2);
+      now[i / 2] = other > now[i / 2] ? other : now[i / 2];
     }
     share(scores, now, most, total, sums);
     UNROLL for (int n = 0; n < KEYS / 8; n += 2) {
@@ -200,13 +198,11 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
     BARRIER;
   }
   UNROLL for (int r = 0; r < 2; ++r) {
-    UNROLL for (int d = 1; d < 4; d *= 2) {
-      float other;
-      SHUFFLE_TO(other, total[r], d);
-      total[r] += other;
-    }
+    float near, far;
+    SHUFFLE_TO(near, total[r], 1);
+    SHUFFLE_TO(far, total[r] + near, 2);
     int row = first + quad + r * 8;
-    float factor = 1.0f / total[r];
+    float factor = 1.0f / (total[r] + near + far);
     if (row >= rows) continue;
     UNROLL for (int m = 0; m < EIGHTS; ++m)
       *(GLOBAL u32 *)(y + row * y_row + m * 8 + in_quad * 2) = pair_of(sums[m][r * 2] * factor, sums[m][r * 2 + 1] * factor);
