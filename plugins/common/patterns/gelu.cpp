@@ -192,8 +192,8 @@ DecomposedGelu find_gelu_around(const sdk::Node& erf, const NodeSet& taken) {
 }
 
 DecomposedGelu find_gelu_ending(const sdk::Node& last, const NodeSet& taken) {
-  constexpr int kMostSteps = 3;  // a sum and two products
-  const sdk::Node erf = last.is("Mul") ? erf_before(last, kMostSteps) : sdk::Node();
+  constexpr int kStepsBehind = 3;  // a sum and two products
+  const sdk::Node erf = last.is("Mul") ? erf_before(last, kStepsBehind) : sdk::Node();
   if (!erf) return DecomposedGelu();
   DecomposedGelu found = find_gelu_around(erf, taken);
   return !found.nodes.empty() && found.result == last.output(0) ? found : DecomposedGelu();
