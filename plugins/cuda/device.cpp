@@ -108,7 +108,7 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
   modules_ = std::make_unique<ModuleStore>(*context_, engine.compiler(), architecture,
                                            settings_.cache_dir);
   trials_ = std::make_unique<Trials>(*this, settings_.trials, settings_.tuning);
-  product_library_ = with_row_products(engine.open_products(*context_), *this, *modules_, traits_);
+  product_library_ = with_row_products(*this, engine.open_products(*context_));
   products_ = std::make_unique<ProductStore>(*product_library_, traits_, settings_.cache_dir,
                                              trials_.get());
   convolution_library_ = with_few_channels(*this, engine.open_convolutions(*context_));

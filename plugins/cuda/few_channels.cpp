@@ -8,30 +8,28 @@
 #include <utility>
 #include <vector>
 
+#include "plugins/common/device_ops/row_form.hpp"
+#include "plugins/common/device_ops/types.hpp"
+#include "plugins/common/kernels/matrix_units.hpp"
 #include "plugins/common/kernels/neighbours.hpp"
 #include "plugins/cuda/kernels/few_channels.hpp"
-#include "plugins/cuda/kernels/matrix_units.hpp"
 #include "plugins/cuda/own_plan.hpp"
 
 namespace backplane::cuda {
 namespace {
 
-using sdk::DataType;
+using device_ops::ceil_divide;
 
 /// Taps of a step: four channels each are the depth of the unit's product.
 constexpr std::int64_t kStepTaps = 4, kPixelBytes = 8;
 /// Of the 48 KiB that a kernel may declare; the rest is for what tests declare beside it.
 constexpr std::int64_t kMostLocalBytes = std::int64_t{44} << 10;
 
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-bool is_half(DataType type) { return type == DataType::Float16 || type == DataType::BFloat16; }
-
 bool is_for_kernel(const Convolution& form, const DeviceTraits& traits) {
   constexpr int kLeastMajor = 8;
   constexpr std::int64_t kMostChannels = 4, kVector = 8, kMostFilters = 512;
   constexpr std::int64_t kMostWindow = 16, kMostSize = std::int64_t{1} << 24;  // places are ints
-  if (traits.major < kLeastMajor || !is_half(form.type) || !form.is_channels_last ||
+  if (traits.major < kLeastMajor || !device_ops::is_half(form.type) || !form.is_channels_last ||
       form.rank != 2 || form.groups != 1 || form.is_transposed)
     return false;
   if (form.channels > kMostChannels || form.filters % kVector != 0 || form.filters > kMostFilters)
@@ -188,7 +186,11 @@ std::string FewChannels::source() const {
   text.define("RELU", form.has_relu ? "\".relu\"" : "\"\"");
   text.define("ACTIVATED(v)", form.has_relu ? "((v) < 0 ? 0 : (v))" : "(v)");
   text.define("UNROLL_STEPS", steps() <= kMostUnrolled ? "UNROLL" : "_Pragma(\"unroll 4\")");
-  return text.add(common::kNeighbourWords).add(kMatrixUnitWords).add(kFewChannels).str();
+  return text.add(common::kNeighbourWords)
+      .add(common::kMatrixUnitWords)
+      .add(common::kPairWords)
+      .add(kFewChannels)
+      .str();
 }
 
 namespace {

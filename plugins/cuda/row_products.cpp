@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "plugins/cuda/device.hpp"
+
 namespace backplane::cuda {
 namespace {
 
@@ -104,12 +106,10 @@ class PreparedRowProduct final : public PreparedProduct {
 
 class RowProducts final : public ProductLibrary {
  public:
-  RowProducts(std::unique_ptr<ProductLibrary> library, device_ops::Device& device,
-              ModuleStore& modules, const DeviceTraits& traits)
-      : library_(std::move(library)), device_(device), modules_(modules) {
-    traits_.multiprocessors = traits.multiprocessors;
-    traits_.memory_bytes_per_ns = traits.memory_bytes_per_ns;
-  }
+  RowProducts(Device& device, std::unique_ptr<ProductLibrary> library)
+      : device_(device),
+        library_(std::move(library)),
+        traits_{device.traits().multiprocessors, device.traits().memory_bytes_per_ns} {}
 
   std::string version() override { return library_->version(); }
 
@@ -146,7 +146,7 @@ class RowProducts final : public ProductLibrary {
     rows->addend_factor = addend_factor;
     device_ops::Work work(device_, "product");
     add_row_product(work, *rows, form_of(algorithm), memory_of_operands());
-    return std::make_unique<const PreparedRowProduct>(modules_, work);
+    return std::make_unique<const PreparedRowProduct>(device_.modules(), work);
   }
 
   void make_ready(const LibraryProduct& product) override {
@@ -167,9 +167,8 @@ class RowProducts final : public ProductLibrary {
   }
 
  private:
+  Device& device_;
   std::unique_ptr<ProductLibrary> library_;
-  device_ops::Device& device_;
-  ModuleStore& modules_;
   device_ops::RowProductDevice traits_;
 };
 
@@ -226,10 +225,9 @@ ProductAlgorithm to_algorithm(const RowProduct& product, const RowProductForm& f
           form.workspace_bytes(product)};
 }
 
-std::unique_ptr<ProductLibrary> with_row_products(std::unique_ptr<ProductLibrary> library,
-                                                  device_ops::Device& device, ModuleStore& modules,
-                                                  const DeviceTraits& traits) {
-  return std::make_unique<RowProducts>(std::move(library), device, modules, traits);
+std::unique_ptr<ProductLibrary> with_row_products(Device& device,
+                                                  std::unique_ptr<ProductLibrary> library) {
+  return std::make_unique<RowProducts>(device, std::move(library));
 }
 
 }  // namespace backplane::cuda

@@ -5,10 +5,11 @@
 #include <optional>
 
 #include "plugins/common/device_ops/row_product.hpp"
-#include "plugins/cuda/module_store.hpp"
 #include "plugins/cuda/products.hpp"
 
 namespace backplane::cuda {
+
+class Device;
 
 /// The product as the kernel has it, without factors; none where it is of other types, or of more rows.
 std::optional<device_ops::RowProduct> to_row_product(const LibraryProduct& product);
@@ -16,10 +17,9 @@ std::optional<device_ops::RowProduct> to_row_product(const LibraryProduct& produ
 ProductAlgorithm to_algorithm(const device_ops::RowProduct& product,
                               const device_ops::RowProductForm& form);
 
-/// `library`, and before what it proposes, or behind its best, the forms of the kernel, for matrices that are large enough. `device`,
-/// `context` and `modules` outlive it.
-std::unique_ptr<ProductLibrary> with_row_products(std::unique_ptr<ProductLibrary> library,
-                                                  device_ops::Device& device, ModuleStore& modules,
-                                                  const DeviceTraits& traits);
+/// `library`, and before what it proposes, or behind its best, the forms of the kernel, for matrices that are large enough. `device`
+/// outlives it.
+std::unique_ptr<ProductLibrary> with_row_products(Device& device,
+                                                  std::unique_ptr<ProductLibrary> library);
 
 }  // namespace backplane::cuda

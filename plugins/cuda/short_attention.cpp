@@ -5,19 +5,19 @@
 #include <limits>
 #include <utility>
 
+#include "plugins/common/device_ops/row_form.hpp"
+#include "plugins/common/device_ops/types.hpp"
+#include "plugins/common/kernels/matrix_units.hpp"
 #include "plugins/common/kernels/neighbours.hpp"
-#include "plugins/cuda/kernels/matrix_units.hpp"
 #include "plugins/cuda/kernels/short_attention.hpp"
 #include "plugins/cuda/own_plan.hpp"
 
 namespace backplane::cuda {
 namespace {
 
-using sdk::DataType;
+using device_ops::ceil_divide;
 
 constexpr std::int64_t kWarpRows = 16, kMostWarps = 4;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Rows are read 16 bytes at a time.
 bool is_even(const AttentionSteps& steps) {
@@ -30,11 +30,11 @@ bool is_for_kernel(const Attention& form, const DeviceTraits& traits) {
   constexpr int kLeastMajor = 8;
   constexpr std::int64_t kDepth = 16, kMostWidth = 128;
   constexpr std::int64_t kMostPositions = std::int64_t{1} << 24;  // places are ints
-  const bool is_half = form.type == DataType::Float16 || form.type == DataType::BFloat16;
-  return traits.major >= kLeastMajor && is_half && form.width == form.value_width &&
-         form.width % kDepth == 0 && form.width > 0 && form.width <= kMostWidth &&
-         form.rows <= kMostPositions && form.columns <= kMostPositions && form.columns > 0 &&
-         is_even(form.q) && is_even(form.k) && is_even(form.v) && is_even(form.y);
+  return traits.major >= kLeastMajor && device_ops::is_half(form.type) &&
+         form.width == form.value_width && form.width % kDepth == 0 && form.width > 0 &&
+         form.width <= kMostWidth && form.rows <= kMostPositions &&
+         form.columns <= kMostPositions && form.columns > 0 && is_even(form.q) && is_even(form.k) &&
+         is_even(form.v) && is_even(form.y);
 }
 
 }  // namespace
@@ -68,7 +68,8 @@ std::string ShortAttention::source() const {
   text.define("HAS_MASK", form.has_mask ? 1 : 0).define("IS_CAUSAL", form.is_causal ? 1 : 0);
   text.define("RELU", "\"\"").define("ACTIVATED(v)", "(v)");
   return text.add(common::kNeighbourWords)
-      .add(kMatrixUnitWords)
+      .add(common::kMatrixUnitWords)
+      .add(common::kPairWords)
       .add(kShortAttentionWords)
       .add(kShortAttention)
       .str();

@@ -5,6 +5,7 @@
 
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/kernels/block_weights.hpp"
+#include "plugins/common/kernels/matrix_units.hpp"
 #include "plugins/common/kernels/matrix_weights.hpp"
 #include "plugins/common/kernels/rows.hpp"
 
@@ -68,21 +69,17 @@ std::string add_parts(Walk& walk, const std::vector<BlockProduct>& products,
     names.emplace_back("bias");
     text += "  GLOBAL const STORAGE(T) *bias;\n";
   }
-  std::int64_t groups = 0;
-  for (std::size_t i = products.size(); i-- > 0;)
-    groups += ceil_divide(products[i].columns, group_columns);
-  for (std::size_t i = products.size(); i-- > 0;) {
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < products.size(); ++i) {
     const std::string suffix = sdk::message('_', i);
     add_weights(walk, products[i], suffix);
     add_packed_result(walk, products[i], suffix);
-    groups -= ceil_divide(products[i].columns, group_columns);
-    walk.number("begin" + suffix, groups);
-    text += i > 0 ? sdk::message("  if ((i64)GROUP_ID(0) >= begin", suffix, ") {\n")
-                  : std::string("  {\n");
+    walk.number("begin" + suffix, begin);
+    begin += ceil_divide(products[i].columns, group_columns);
+    text += sdk::message("  if ((i64)GROUP_ID(0) >= begin", suffix, ") {\n");
     for (const std::string& name : names)
       text += sdk::message("    ", name, " = ", name, suffix, ";\n");
-    text += sdk::message("    part_group = (i64)GROUP_ID(0) - begin", suffix, ";\n  }",
-                         i > 0 ? " else" : "\n");
+    text += sdk::message("    part_group = (i64)GROUP_ID(0) - begin", suffix, ";\n  }\n");
   }
   walk.define("PART_GROUP", "part_group");
   return text;
@@ -177,7 +174,7 @@ void add_packed_groups(Work& work, const std::vector<BlockProduct>& products) {
   walk.body = common::kPackedGroup;
   if (by_matrices) {
     constexpr char kIf[] = "#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800\n";
-    walk.functions += sdk::message(kIf, common::kMatrixWords, "#endif\n");
+    walk.functions += sdk::message(kIf, common::kMatrixUnitWords, common::kMatrixWords, "#endif\n");
     walk.body =
         sdk::message(kIf, common::kMatrixGroup, "#else\n", common::kPackedGroup, "#endif\n");
   }

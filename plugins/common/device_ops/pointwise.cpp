@@ -111,11 +111,10 @@ void add_pointwise(Work& work, DimsView dims, const std::vector<View>& operands,
       is_processor || form.width > 1 ? std::nullopt : common::Planes::of(loops, places);
   const common::PointwiseText kernel = planes ? common::planes_text(*planes, places, body)
                                               : common::pointwise_text(loops, places, body, form);
-  const bool rounds = out.type == DataType::Float16 || out.type == DataType::BFloat16;
   plan.source = KernelText()
                     .define("REAL", real_is_double ? "double" : "float")
                     .define("LIT(x)", real_is_double ? "x" : "JOIN(x, f)")
-                    .define("TO_16_BITS", rounds ? 1 : 0)
+                    .define("TO_16_BITS", is_half(out.type) ? 1 : 0)
                     .add(expression.functions)
                     .add(kernel.text)
                     .str();

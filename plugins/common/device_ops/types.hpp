@@ -11,6 +11,10 @@ inline bool is_float(sdk::DataType type) {
          type == sdk::DataType::Float16 || type == sdk::DataType::BFloat16;
 }
 
+inline bool is_half(sdk::DataType type) {
+  return type == sdk::DataType::Float16 || type == sdk::DataType::BFloat16;
+}
+
 /// The unsigned integer of an element's size, for what only moves elements.
 inline sdk::DataType word_of(sdk::DataType type) {
   const int bytes = sdk::element_bytes(type);

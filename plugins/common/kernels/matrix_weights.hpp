@@ -26,12 +26,6 @@ FUNCTION void numbers_of(u32 word, u32 zero, u32 scale, u32 *to) {
     word >>= 8;
   }
 }
-// sums[16][8] += a[16][16] b[16][8], as m16n8k16 lays them out.
-FUNCTION void add_product(float *sums, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
 )kernel";
 
 inline constexpr char kMatrixGroup[] = R"kernel(

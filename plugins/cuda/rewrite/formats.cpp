@@ -26,8 +26,6 @@ bool is_chain(const DraftNode& node) {
          node.op_type == "FusedReduce";
 }
 
-bool is_half(DataType type) { return type == DataType::Float16 || type == DataType::BFloat16; }
-
 /// An axis of [batch, channels, spatial ...] in [batch, spatial ..., channels].
 std::int64_t axis_to_last(std::int64_t axis, int rank) {
   if (axis < 0) axis += rank;
@@ -155,7 +153,7 @@ bool FormatPass::wants_last(const FormatRule& rule, const DraftNode& node, DataT
   if (rule.layout == Layout::kPlain || layout_ == ImageLayout::kChannelsFirst) return false;
   if (rule.layout != Layout::kConvolution) return any_input_last(rule, node);
   if (rank < 3 || rank > 5) return false;
-  return type != DataType::Double && (is_half(type) || is_wanted(node));
+  return type != DataType::Double && (device_ops::is_half(type) || is_wanted(node));
 }
 
 /// Whether convolutions of this node's precision want channels last.
@@ -285,8 +283,8 @@ std::int64_t FormatPass::wanted_channels(const FormatRule& rule, const DraftNode
   for (int axis = 2; axis < rank; ++axis) taps *= forms_.dim(w, static_cast<std::size_t>(axis));
   const bool is_few = forms_.is_constant(w) && forms_.dim(w, 1) > 0 && forms_.dim(w, 1) < wanted;
   const bool has_cores =
-      is_half(form.type) || (form.type == DataType::Float && !node.replaces.empty() &&
-                             precision_.of(node.replaces.front()) == Precision::kTf32);
+      device_ops::is_half(form.type) || (form.type == DataType::Float && !node.replaces.empty() &&
+                                         precision_.of(node.replaces.front()) == Precision::kTf32);
   const bool is_to_move = !forms_.is_constant(x) && !forms_.made(x).is_last;
   return is_few && taps > 1 && has_cores && is_to_move ? wanted : 0;
 }

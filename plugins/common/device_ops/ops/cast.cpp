@@ -1,12 +1,11 @@
 // Cast, CastLike, BitCast: https://onnx.ai/onnx/operators/onnx__Cast.html
 #include "op_table.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
+#include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 
 namespace backplane::device_ops {
 namespace {
-
-bool is_half(DataType type) { return type == DataType::Float16 || type == DataType::BFloat16; }
 
 void add_cast(sdk::PrepareContext& ctx, Work& work, DataType to) {
   const sdk::Tensor x = ctx.input(0);

@@ -282,8 +282,8 @@ class Pool {
       const common::NeighbourText vector(type_code(x.type()), width);
       define_taps(walk, window);
       walk.functions = sdk::message(common::kNeighbourWords, kTaps, word_functions(vector));
-      const bool is_16_bits = x.type() == DataType::Float16 || x.type() == DataType::BFloat16;
-      if (kind_ == "MaxPool" && is_16_bits) walk.functions += greater_words(vector, x.type());
+      if (kind_ == "MaxPool" && is_half(x.type()))
+        walk.functions += greater_words(vector, x.type());
       walk.body += fold_channels(vector);
     } else {
       walk.body += fold_taps() + kStoreLast;

@@ -1,11 +1,10 @@
 // Products of 16-bit matrices by the matrix units of CUDA's devices, as words for kernels.
 #pragma once
 
-namespace backplane::cuda {
+namespace backplane::common {
 
 /// What differs between the unit and what stands for it elsewhere, where lanes meet in local memory: there each lane's numbers are
-/// those that the PTX ISA's description of m16n8k16 gives it, so that this text is proven where there is no device. `RELU` is ".relu" or
-/// nothing.
+/// those that the PTX ISA's description of m16n8k16 gives it, so that this text is proven where there is no device.
 inline constexpr char kMatrixUnitWords[] = R"kernel(
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -17,11 +16,6 @@ FUNCTION void add_product(float *sums, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u
   asm("mma.sync.aligned.m16n8k16.row.col.f32." TEXT(T) "." TEXT(T) ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-FUNCTION u32 pair_of(float low, float high) {
-  u32 made;
-  asm("cvt.rn" RELU "." TEXT(T) "x2.f32 %0, %1, %2;" : "=r"(made) : "f"(high), "f"(low));
-  return made;
 }
 #else
 #define MEETING LOCAL u32 met[GROUP][6];
@@ -46,6 +40,19 @@ FUNCTION u32 pair_of(float low, float high) {
     } \
     BARRIER; \
   }
+#endif
+)kernel";
+
+/// Two sums as a word of elements, after the words above; RELU is ".relu" or nothing, and ACTIVATED(v) the same where there is no such
+/// instruction.
+inline constexpr char kPairWords[] = R"kernel(
+#ifdef __CUDACC__
+FUNCTION u32 pair_of(float low, float high) {
+  u32 made;
+  asm("cvt.rn" RELU "." TEXT(T) "x2.f32 %0, %1, %2;" : "=r"(made) : "f"(high), "f"(low));
+  return made;
+}
+#else
 FUNCTION u32 pair_of(float low, float high) {
   u16 parts[2];
   STORE(T, parts, 0, ACTIVATED(low));
@@ -55,4 +62,4 @@ FUNCTION u32 pair_of(float low, float high) {
 #endif
 )kernel";
 
-}  // namespace backplane::cuda
+}  // namespace backplane::common
