@@ -141,6 +141,7 @@ std::unique_ptr<Device> Provider::open(const sdk::OpenContext& ctx) {
   settings.attention_bytes = number_option(ctx, "attention_mb", "a number of MiB") * 1024 * 1024;
   settings.gelu = ctx.option("gelu") == "tanh" ? GeluForm::kTanh : GeluForm::kExact;
   settings.tuning = ctx.option("tuning") == "on";
+  settings.trials = libraries_.trials;
   settings.overlap_launches = ctx.option("overlap_launches") == "auto";
   const std::string layout = ctx.option("layout");
   settings.layout = layout == "channels_last"    ? ImageLayout::kChannelsLast

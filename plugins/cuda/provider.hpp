@@ -18,6 +18,7 @@ struct Libraries {
   /// Whether the engine will open, as far as that can be seen without; where it says no it is opened when devices are looked
   /// for, and what it fails with is why there are none. Throws nothing.
   bool (*engine_is_there)();
+  TrialLimits trials = {};
 };
 
 /// Made by the first query, never destroyed before the process ends.
