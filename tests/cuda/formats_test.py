@@ -61,6 +61,14 @@ class Formats(program.ProgramTest):
         return [attribute.i for each in onnx.load(made).graph.node if each.op_type == "Reformat"
                 for attribute in each.attribute if attribute.name == "channels"]
 
+    def check_saved(self, path, feeds, precision):
+        """What is saved as the provider has made it is read again, and computes the same."""
+        saved = self.folder / f"saved{len(self.files())}.onnx"
+        made = self.run_network(path, feeds, *DEVICE, "--precision", precision, "--set", f"optimized_model_path={saved}")
+        again = self.run_network(saved, feeds, *DEVICE, "--precision", precision)
+        self.assertEqual(made.keys(), again.keys())
+        for name, array in made.items():
+            np.testing.assert_array_equal(array, again[name])
 
 class Networks(Formats):
     def test_a_residual_network_has_edges_at_its_ends_alone(self):
@@ -75,6 +83,24 @@ class Networks(Formats):
         self.assertEqual(len(self.edges(path, "fp16", "--set", "provider.cuda.layout=channels_first")), 2)
         self.check(path, {"x": x}, "fp16")
         self.check(path, {"x": x}, "tf32")
+
+    def test_what_was_laid_out_is_saved_and_read_again(self):
+        random = np.random.default_rng(10)
+        feeds = {"x": random.standard_normal((2, 8, 6, 5)).astype(np.float32)}
+        weights = numpy_helper.from_array(random.standard_normal((16, 8, 3, 3)).astype(np.float32) / 9, "w")
+        axes = numpy_helper.from_array(np.array([2, 3]), "axes")
+        for op_type, opset, inputs, attributes in (
+                ("GlobalAveragePool", 17, [], {}), ("GlobalMaxPool", 22, [], {}), ("ReduceMean", 13, [], {"axes": [2, 3]}),
+                ("ReduceMean", 18, ["axes"], {}), ("ReduceMax", 20, ["axes"], {}), ("AveragePool", 19, [], {"kernel_shape": [2, 2]}),
+                ("MaxPool", 12, [], {"kernel_shape": [2, 2]})):
+            with self.subTest(op_type, opset=opset):
+                nodes = [node("Conv", ["x", "w"], ["c"], name="conv"), node(op_type, ["c", *inputs], ["p"], name="pool", **attributes),
+                         node("Sigmoid", ["p"], ["y"], name="end")]
+                sizes = (3, 2) if "kernel_shape" in attributes else (1, 1)
+                path = self.save(program.model(nodes, [value("x", shape=(2, 8, 6, 5))], [value("y", shape=(2, 16, *sizes))],
+                                               [weights, axes][:1 + len(inputs)], opset=opset))
+                self.check(path, feeds, "fp16")
+                self.check_saved(path, feeds, "fp16")
 
     def test_images_of_few_channels_are_filled_up_where_they_are_brought_into_another_form_anyway(self):
         random = np.random.default_rng(8)

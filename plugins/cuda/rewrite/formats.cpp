@@ -396,6 +396,8 @@ void FormatPass::lay_out_last(const FormatRule& rule, DraftNode& node) {
       break;
     case Layout::kMean: {
       const bool is_max = node.op_type == "GlobalMaxPool" || node.op_type == "ReduceMax";
+      // The provider's own: as the model's operator it has its axes as an attribute in some opsets, as an input in others.
+      node.domain = private_domain();
       node.op_type = is_max ? "ReduceMax" : "ReduceMean";
       node.inputs.resize(1);
       node.attributes = {{"axes", spatial_axes(rank, true)}, {"keepdims", std::int64_t{1}}};

@@ -576,6 +576,10 @@ KernelList reduce_kernels() {
     if (!is_global) builder.roles({BP_INPUT_DATA, BP_INPUT_HOST_VALUE});
     kernels.push_back(device_kernel<Reduce>(builder));
   }
+  for (const char* const op_type : {"ReduceMean", "ReduceMax"}) {
+    kernels.push_back(device_kernel<Reduce>(
+        sdk::op(op_type, private_domain()).name(kernel_name("reduce"))));
+  }
   kernels.push_back(device_kernel<FusedReduce>(
       sdk::op("FusedReduce", private_domain()).name(kernel_name("fused reduce"))));
   for (const char* const op_type : {"ArgMax", "ArgMin"}) {
