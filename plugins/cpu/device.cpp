@@ -16,6 +16,8 @@ namespace {
 
 const char* isa_name(Isa isa) {
   switch (isa) {
+    case Isa::kAmx:
+      return "amx";
     case Isa::kAvx512:
       return "avx512";
     case Isa::kAvx2:
@@ -29,7 +31,7 @@ const char* isa_name(Isa isa) {
 Isa choose_isa(std::string_view wanted) {
   const Isa best = best_isa();
   if (wanted == "auto") return best;
-  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     if (wanted != isa_name(isa)) continue;
     if (isa > best) {
       sdk::invalid("option 'isa' of provider 'cpu': this processor has no ", wanted,
@@ -38,7 +40,7 @@ Isa choose_isa(std::string_view wanted) {
     return isa;
   }
   sdk::invalid("option 'isa' of provider 'cpu' is '", wanted,
-               "'; use auto, avx512, avx2 or baseline");
+               "'; use auto, amx, avx512, avx2 or baseline");
 }
 
 ProductPrecision choose_products(std::string_view precision, Isa isa) {

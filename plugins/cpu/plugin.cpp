@@ -9,6 +9,8 @@ namespace {
 /// Part of what packed weights and saved plans are good for.
 const char* instruction_set() {
   switch (backplane::cpu::best_isa()) {
+    case backplane::cpu::Isa::kAmx:
+      return "amx";
     case backplane::cpu::Isa::kAvx512:
       return "avx512";
     case backplane::cpu::Isa::kAvx2:
@@ -33,7 +35,7 @@ BP_PLUGIN("cpu", "0.1.0", [](backplane::sdk::Plugin& plugin) {
        .device_name = name.c_str(),
        .score = 1,
        .extra_flags = BP_DEVICE_HOST_EVALUATOR},
-      {Option("isa", BP_OPTION_STRING, "auto", "auto|avx512|avx2|baseline",
+      {Option("isa", BP_OPTION_STRING, "auto", "auto|amx|avx512|avx2|baseline",
               "The highest instruction set that kernels may use; auto is the best one of the "
               "processor."),
        Option(

@@ -45,7 +45,7 @@ bool WinogradConv::pays(const ConvShape& shape, double direct_rate, Isa isa, uns
   // Rates of one core, in multiply-adds, transformed floats and bytes of weights a nanosecond. The
   // products of both methods run near the peak; the transforms and the four times larger weights are
   // what Winograd's costs on top.
-  const double macs_per_ns = isa == Isa::kAvx512 ? 110 : isa == Isa::kAvx2 ? 55 : 1.5;
+  const double macs_per_ns = isa >= Isa::kAvx512 ? 110 : isa == Isa::kAvx2 ? 55 : 1.5;
   const double transforms_per_ns = macs_per_ns / 100;
   const double weight_bytes_per_ns = 20;  // from the last-level cache, to each core
   const auto channels = static_cast<double>(shape.in_channels * shape.out_channels);

@@ -1,6 +1,31 @@
 #include "plugins/cpu/dense/isa.hpp"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace backplane::cpu {
+namespace {
+
+/// Whether the processor has tiles of bytes and of bfloat16, and Linux lets the process use them: it saves their 8 KiB for
+/// those alone that ask. https://docs.kernel.org/arch/x86/xstate.html
+bool has_tiles() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr unsigned kLeaf = 7, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
+  constexpr unsigned kAll = kAmxBf16 | kAmxTile | kAmxInt8;
+  constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(kLeaf, 0, &a, &b, &c, &d) != 0 && (d & kAll) == kAll &&
+         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") &&
+         syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
 
 // Highway's own answer comes with a library that measures its timer for milliseconds whenever it is loaded.
 Isa best_isa() {
@@ -12,7 +37,9 @@ Isa best_isa() {
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512cd");
-  return avx512 ? Isa::kAvx512 : Isa::kAvx2;
+  if (!avx512) return Isa::kAvx2;
+  static const bool tiles = has_tiles();
+  return tiles ? Isa::kAmx : Isa::kAvx512;
 #else
   return Isa::kBaseline;
 #endif
@@ -21,7 +48,7 @@ Isa best_isa() {
 bool has_bfloat_products(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  return isa == Isa::kAvx512 && best_isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
+  return isa >= Isa::kAvx512 && best_isa() >= Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
 #else
   static_cast<void>(isa);
   return false;

@@ -227,7 +227,7 @@ const NBitsIntegerKernels* nbits_integer_kernels(Isa isa, int bits) {
       __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
       __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
   if (isa == Isa::kAvx2 && bits == 4) return nbits_integer_kernels_avx2();
-  return isa == Isa::kAvx512 && kHasVnni ? &kKernels : nullptr;
+  return isa >= Isa::kAvx512 && kHasVnni ? &kKernels : nullptr;
 }
 
 }  // namespace backplane::cpu

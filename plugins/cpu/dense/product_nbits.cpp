@@ -46,7 +46,7 @@ std::uint64_t padded_bytes(std::int64_t count, std::uint64_t each) {
 NBitsProduct::NBitsProduct(std::int64_t rows, const NBitsShape& shape, const Activation& activation,
                            Isa isa, unsigned threads, bool rounds)
     : rows_(rows),
-      thin_limit_(isa == Isa::kAvx512 ? std::numeric_limits<std::int64_t>::max() : kThinLimit),
+      thin_limit_(isa >= Isa::kAvx512 ? std::numeric_limits<std::int64_t>::max() : kThinLimit),
       activation_(activation),
       kernels_(&nbits_kernels(isa)),
       integers_(rounds ? nbits_integer_kernels(isa, shape.bits) : nullptr),

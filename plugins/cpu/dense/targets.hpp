@@ -13,6 +13,7 @@
 #if defined(__x86_64__)
 #define BP_SELECT_TARGET(isa, call)        \
   switch (isa) {                           \
+    case ::backplane::cpu::Isa::kAmx:      \
     case ::backplane::cpu::Isa::kAvx512:   \
       return N_AVX3::call;                 \
     case ::backplane::cpu::Isa::kAvx2:     \
