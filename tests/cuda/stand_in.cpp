@@ -687,7 +687,9 @@ std::unique_ptr<Engine> load_stand_in_engine() {
 Libraries stand_in_libraries() {
   // What is chosen is not to depend on how busy the machine is that the test runs on.
   constexpr std::uint64_t kLong = 600'000'000'000;
-  return {load_stand_in, load_stand_in_engine, [] { return stand_in().engine_is_there; },
+  return {load_stand_in,
+          load_stand_in_engine,
+          [] { return stand_in().engine_is_there; },
           {kLong, kLong}};
 }
 

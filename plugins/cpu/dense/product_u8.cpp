@@ -1,5 +1,7 @@
 #include "plugins/cpu/dense/product_u8.hpp"
 
+#include <cstring>
+
 #include "plugins/cpu/dense/equal_tiles.hpp"
 #include "plugins/cpu/rounding.hpp"
 
@@ -16,6 +18,27 @@ std::int64_t cached_rows(std::int64_t row_bytes) {
   return std::clamp(kCachedBytes / std::max<std::int64_t>(1, row_bytes), kLeastRows, kCachedRowsU8);
 }
 
+// Of rows that are lines as many as two tiles of AMX are high, or a multiple.
+constexpr std::int64_t kPassRows = 32;
+// With fewer, the tiles that read rows where they are take as long, and nothing is copied.
+constexpr std::int64_t kLeastLines = 5;
+
+std::int64_t cached_lines(std::int64_t line_bytes) {
+  const std::int64_t rows = kCachedBytes / std::max<std::int64_t>(1, line_bytes);
+  return std::clamp(rows / kPassRows * kPassRows, kPassRows, kCachedRowsU8);
+}
+
+/// Of a length that is no constant: a call for a few bytes would take longer than the bytes.
+inline void copy_bytes(const std::uint8_t* from, std::int64_t n, std::uint8_t* to) {
+  constexpr std::int64_t kStep = 16;
+  if (n < kStep) {
+    for (std::int64_t i = 0; i < n; i += 4) std::memcpy(to + i, from + i, 4);
+    return;
+  }
+  for (std::int64_t i = 0; i + kStep < n; i += kStep) std::memcpy(to + i, from + i, kStep);
+  std::memcpy(to + n - kStep, from + n - kStep, kStep);
+}
+
 // Tiles whose sums are finished while they are in the first-level cache.
 constexpr std::int64_t kTilesOfFinish = 8;
 // Sums of an item that are finished at once.
@@ -27,8 +50,9 @@ constexpr std::int64_t kItemWorkU8 = 400'000;
 
 ProductU8::ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
     : shape_(shape), kernels_(&kernels_u8(isa)), threads_(threads) {
+  const bool has_lines = kernels_->lines != nullptr;
   const std::int64_t wide_row = kernels_->wide == nullptr ? 0 : 8 * quads();
-  const std::int64_t cached = cached_rows(wide_row);
+  const std::int64_t cached = has_lines ? cached_lines(4 * quads()) : cached_rows(wide_row);
   blocks_ = (shape.rows + cached - 1) / cached;
   const std::int64_t panels = panel_count() * shape.groups;
   const std::int64_t work = shape.rows * quads() * 4 * shape.columns * shape.groups;
@@ -42,6 +66,7 @@ ProductU8::ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
   table_bytes_ = align64(static_cast<std::uint64_t>(shape.taps * tallest) * sizeof(void*));
   if (kernels_->wide != nullptr)
     wide_bytes_ = align64(static_cast<std::uint64_t>(wide_row * tallest + 2 * kBehindRowU8));
+  if (has_lines) wide_bytes_ = static_cast<std::uint64_t>(4 * quads() * tallest);
   kept_bytes_ = static_cast<std::uint64_t>(wide_row * kernels_->panel_columns);
 }
 
@@ -76,6 +101,9 @@ void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
     if (kernels_->pack_rows != nullptr && at.columns == kernels_->panel_columns) {
       kernels_->pack_rows(
           {weights + first, stride, depth, at.width, flip, base + at.panel, sums + first});
+      const std::int64_t packed_quads = ceil_div(depth, 4);
+      std::memset(base + at.panel + packed_quads * 4 * at.columns, 0,
+                  static_cast<std::size_t>((quads() - packed_quads) * 4 * at.columns));
       for (std::int64_t j = 0; j < at.columns; ++j) table.set(at.lanes + j, 0, 0, 0);
       return;
     }
@@ -126,6 +154,30 @@ void ProductU8::widen_rows(const ArgsU8& args, const Scratch& memory, std::int64
   flush();
 }
 
+ProductU8::Lines ProductU8::find_lines(const ArgsU8& args, const Scratch& memory, std::int64_t row,
+                                       std::int64_t count, std::int64_t group) const {
+  if (kernels_->lines == nullptr || count < kLeastLines) return {};
+  const std::int64_t depth = shape_.depth, stride = 4 * quads();
+  if (args.x != nullptr && !args.x_signed && depth == stride) return {args.x + row * depth, depth};
+  std::uint8_t* to = memory.lines;
+  for (std::int64_t i = 0; i < count; ++i, to += stride) {
+    const std::uint8_t* const* taps = memory.table + i;
+    std::int64_t length = 0, begun = 0;
+    for (std::int64_t t = 0; t < shape_.taps; begun += length) {
+      // What follows each other in memory is copied at once.
+      const std::uint8_t* const from = taps[t * count] + group * depth;
+      length = depth;
+      while (++t < shape_.taps && taps[t * count] + group * depth == from + length) length += depth;
+      copy_bytes(from, length, to + begun);
+    }
+    std::memset(to + begun, 0, static_cast<std::size_t>(stride - begun));
+  }
+  if (args.x_signed) {
+    for (std::int64_t i = 0; i < count * stride; ++i) memory.lines[i] ^= 0x80;
+  }
+  return {memory.lines, stride};
+}
+
 void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row,
                          std::int64_t count, std::int64_t panel_item) const {
   const std::int64_t panels = panel_count();
@@ -149,6 +201,7 @@ void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t
   if (at_once) of_panels.after = nullptr;
   const char* base = nullptr;  // of a group
   ColumnsU8 columns{};
+  Lines lines;
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t group = i / panels;
     if (i == begin || i % panels == 0) {
@@ -157,18 +210,34 @@ void ProductU8::run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t
       columns = ColumnTableU8::behind(base, weight_bytes(), lanes());
       tile.offset = group * shape_.depth;
       if (widened) widen_rows(args, memory, row, count, group);
+      lines = find_lines(args, memory, row, count, group);
     }
     const Place at = place(i % panels);
     tile.panel = base + at.panel;
     tile.columns = columns.from(at.lanes);
     tile.width = at.width;
     const std::int64_t column = group * shape_.columns + i % panels * kernels_->panel_columns;
-    run_panel(of_panels, memory, {row, count, column, at.columns}, tile);
+    const PanelRun run{row, count, column, at.columns};
+    if (lines.first != nullptr) {
+      run_lines(of_panels, lines, run, tile);
+    } else {
+      run_panel(of_panels, memory, run, tile);
+    }
   }
   if (at_once && width > 0) {
     auto* sums = static_cast<std::int32_t*>(args.out) + row * args.out_stride + first;
     args.after->run({sums, args.out_stride, row, count, first, width});
   }
+}
+
+void ProductU8::run_lines(const ArgsU8& args, const Lines& lines, const PanelRun& run,
+                          const TileU8Args& all) const {
+  void* const out = static_cast<char*>(args.out) +
+                    (run.row * args.out_stride + run.column) * args.finish.element_bytes();
+  kernels_->lines({lines.first, lines.stride, run.rows, 4 * quads(), all.panel, run.columns,
+                   all.columns, all.finish, out, args.out_stride, all.width});
+  if (args.after != nullptr)
+    args.after->run({out, args.out_stride, run.row, run.rows, run.column, all.width});
 }
 
 /// `all`: of the whole panel.

@@ -86,8 +86,10 @@ class ProductU8 {
     const auto item = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
       char* own = static_cast<char*>(scratch) + worker * worker_bytes();
       auto** table = reinterpret_cast<const std::uint8_t**>(own);
-      const Scratch memory{table, reinterpret_cast<std::int16_t*>(own + table_bytes_),
-                           reinterpret_cast<std::int16_t*>(own + table_bytes_ + wide_bytes_)};
+      char* const rows = own + table_bytes_;
+      const Scratch memory{table, reinterpret_cast<std::int16_t*>(rows),
+                           reinterpret_cast<std::uint8_t*>(rows),
+                           reinterpret_cast<std::int16_t*>(rows + wide_bytes_)};
       for (auto i = static_cast<std::int64_t>(begin); i < static_cast<std::int64_t>(end); ++i) {
         const std::int64_t block = i / panel_items_;
         const std::int64_t row = shape_.rows * block / blocks_;
@@ -108,8 +110,9 @@ class ProductU8 {
   /// What a worker keeps of a block of rows.
   struct Scratch {
     const std::uint8_t* const* table;
-    std::int16_t* wide;  // the rows
-    std::int16_t* kept;  // a panel
+    std::int16_t* wide;   // the rows
+    std::uint8_t* lines;  // the rows, where the kernels read such
+    std::int16_t* kept;   // a panel
   };
   struct Place {
     std::int64_t width;   // columns that exist
@@ -121,7 +124,10 @@ class ProductU8 {
   std::int64_t panel_count() const {
     return (shape_.columns + kernels_->panel_columns - 1) / kernels_->panel_columns;
   }
-  std::int64_t quads() const { return (shape_.taps * shape_.depth + 3) / 4; }
+  /// Of a column, in a panel.
+  std::int64_t quads() const {
+    return ceil_div(shape_.taps * shape_.depth, kernels_->line_bytes) * kernels_->line_bytes / 4;
+  }
   Place place(std::int64_t panel) const;
   std::int64_t lanes() const;
   std::uint64_t weight_bytes() const { return static_cast<std::uint64_t>(lanes() * quads() * 4); }
@@ -129,6 +135,13 @@ class ProductU8 {
   /// Rows of a block, as numbers of 16 bits: those of all taps of a group follow each other.
   void widen_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row, std::int64_t count,
                   std::int64_t group) const;
+  /// Rows of a block as lines of unsigned bytes; those of all taps of a group follow each other.
+  struct Lines {
+    const std::uint8_t* first = nullptr;  // null: there are none
+    std::ptrdiff_t stride = 0;
+  };
+  Lines find_lines(const ArgsU8& args, const Scratch& memory, std::int64_t row, std::int64_t count,
+                   std::int64_t group) const;
   /// Rows of a block, and a panel's columns.
   struct PanelRun {
     std::int64_t row, rows;
@@ -137,6 +150,8 @@ class ProductU8 {
   };
 
   void run_panel(const ArgsU8& args, const Scratch& memory, const PanelRun& run,
+                 const TileU8Args& all) const;
+  void run_lines(const ArgsU8& args, const Lines& lines, const PanelRun& run,
                  const TileU8Args& all) const;
   void run_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row, std::int64_t count,
                 std::int64_t panel_item) const;

@@ -580,7 +580,8 @@ namespace {
 
 /// Those that multiply bytes; nullptr where there are none.
 const KernelsU8* kernels_of_bytes(Isa isa) {
-  if (isa >= Isa::kAvx512) return kernels_u8_vnni();
+  if (isa == Isa::kAmx) return kernels_u8_amx();
+  if (isa == Isa::kAvx512) return kernels_u8_vnni();
   return isa == Isa::kAvx2 ? kernels_u8_avxvnni() : nullptr;
 }
 

@@ -58,6 +58,22 @@ struct TileU8Args {
   std::int64_t more_tiles;  // of WideKernelsU8::tile: that follow this one's rows, in the same call
 };
 
+/// A block of rows that follow each other in memory, by a panel.
+struct LinesU8Args {
+  const std::uint8_t* lines;  // unsigned bytes; row i is at lines + i * stride
+  std::ptrdiff_t stride;
+  std::int64_t rows;
+  std::int64_t
+      bytes;  // of a row: a multiple of KernelsU8::line_bytes, with anything where weights are zeros
+  const void* panel;
+  int columns_of_panel;  // that it has room for
+  ColumnsU8 columns;
+  const FinishU8* finish;
+  void* out;                  // bytes, floats or int32
+  std::ptrdiff_t out_stride;  // elements
+  std::int64_t width;         // columns that exist
+};
+
 /// Pixels of a convolution that keeps channels apart: sum[p][c] = start[c] + sum over taps t of
 /// rows[t * row_pitch + p][c] * weight[t][c].
 struct DepthwiseU8Args {
@@ -160,6 +176,10 @@ struct KernelsU8 {
   /// y[i] = clamp(round((a[i] - a_zero) * a_scale + (b[i] - b_zero) * b_scale) + zero); bytes of a and b after
   /// `flip` of each.
   void (*add)(const AddU8& args, std::int64_t n);
+  /// Blocks of many rows; null: there are only tiles.
+  void (*lines)(const LinesU8Args& args) = nullptr;
+  /// The depth of panels is a multiple of it.
+  std::int64_t line_bytes = 4;
 };
 
 // Depthwise weights for instructions that multiply four bytes: units of `columns` channels, and in each, four taps by four, the
@@ -181,6 +201,8 @@ const KernelsU8& kernels_u8_pairs(Isa isa);
 std::string kernels_key(Isa isa);
 /// With 8-bit products of AVX-512 (VNNI); nullptr where the processor or the build has none.
 const KernelsU8* kernels_u8_vnni();
+/// Those, and blocks of rows by AMX; nullptr likewise.
+const KernelsU8* kernels_u8_amx();
 /// With those of AVX-VNNI, which processors without AVX-512 have.
 const KernelsU8* kernels_u8_avxvnni();
 

@@ -577,8 +577,8 @@ KernelList reduce_kernels() {
     kernels.push_back(device_kernel<Reduce>(builder));
   }
   for (const char* const op_type : {"ReduceMean", "ReduceMax"}) {
-    kernels.push_back(device_kernel<Reduce>(
-        sdk::op(op_type, private_domain()).name(kernel_name("reduce"))));
+    kernels.push_back(
+        device_kernel<Reduce>(sdk::op(op_type, private_domain()).name(kernel_name("reduce"))));
   }
   kernels.push_back(device_kernel<FusedReduce>(
       sdk::op("FusedReduce", private_domain()).name(kernel_name("fused reduce"))));
