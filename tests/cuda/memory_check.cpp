@@ -1,5 +1,7 @@
 #include "tests/cuda/memory_check.hpp"
 
+#include <algorithm>
+
 #include "backplane/plugin.hpp"
 
 namespace backplane::cuda {
@@ -19,19 +21,13 @@ void MemoryCheck::begin_launch() {
   constexpr std::size_t kMostBlocks = 1 << 16;
   if (blocks_.size() < kMostBlocks) return;
   blocks_.clear();
-  last_ = nullptr;
+  recent_.fill({});
 }
 
-void MemoryCheck::note(std::uintptr_t address, std::uint32_t bytes, Kind kind, bool is_local,
-                       const Maker& by) {
-  for (std::uint32_t i = 0; i < bytes; ++i) {
-    const std::uintptr_t number = (address + i) / kBlock;
-    if (last_ == nullptr || number != last_number_) {
-      last_ = &blocks_[number];
-      last_number_ = number;
-    }
-    note((*last_)[(address + i) % kBlock], kind, is_local, by, address);
-  }
+MemoryCheck::Block& MemoryCheck::block(std::uintptr_t number) {
+  Recent& recent = recent_[number % kRecent];
+  if (recent.block == nullptr || recent.number != number) recent = {number, &blocks_[number]};
+  return *recent.block;
 }
 
 void MemoryCheck::note(Byte& byte, Kind kind, bool is_local, const Maker& by,
@@ -66,6 +62,25 @@ void MemoryCheck::note(Byte& byte, Kind kind, bool is_local, const Maker& by,
   byte.is_written = true;
   byte.is_atomic = kind == Kind::kAtomic;
   byte.writer = by;
+}
+
+void MemoryCheck::note(std::uintptr_t address, std::uint32_t bytes, Kind kind, bool is_local,
+                       const Maker& by) {
+  constexpr std::uintptr_t kBytes = 4;
+  const std::uintptr_t end = address + bytes;
+  for (std::uintptr_t at = address; at < end;) {
+    const std::uintptr_t number = at / kBytes, first = at % kBytes;
+    const std::uintptr_t past = std::min(kBytes, first + (end - at));
+    Word& word = block(number / kWords)[number % kWords];
+    at += past - first;
+    if (!word.is_split && past - first == kBytes) {
+      note(word.bytes[0], kind, is_local, by, address);
+      continue;
+    }
+    if (!word.is_split) word.bytes.fill(Byte(word.bytes[0]));
+    word.is_split = true;
+    for (std::uintptr_t i = first; i < past; ++i) note(word.bytes[i], kind, is_local, by, address);
+  }
 }
 
 void MemoryCheck::report(const char* what, std::uintptr_t address, bool is_local, const Maker& a,

@@ -34,15 +34,28 @@ class MemoryCheck {
     bool is_written = false, is_atomic = false, is_read = false;
     bool has_several_readers = false, has_several_groups = false;
   };
-  static constexpr std::uintptr_t kBlock = 64;
+  /// Four bytes. As long as they are only ever accessed together, the first one says what all are.
+  struct Word {
+    std::array<Byte, 4> bytes;
+    bool is_split = false;
+  };
+  static constexpr std::uintptr_t kWords = 16;  ///< of a block
+  using Block = std::array<Word, kWords>;
+  /// A block that was looked for, at the place that its number has among these: most accesses are to one of few.
+  struct Recent {
+    std::uintptr_t number = 0;
+    Block* block = nullptr;
+  };
+  static constexpr std::size_t kRecent = 1024;
+
+  Block& block(std::uintptr_t number);
 
   void note(Byte& byte, Kind kind, bool is_local, const Maker& by, std::uintptr_t address);
   void report(const char* what, std::uintptr_t address, bool is_local, const Maker& a,
               const Maker& b);
 
-  std::unordered_map<std::uintptr_t, std::array<Byte, kBlock>> blocks_;
-  std::array<Byte, kBlock>* last_ = nullptr;
-  std::uintptr_t last_number_ = 0;
+  std::unordered_map<std::uintptr_t, Block> blocks_;
+  std::array<Recent, kRecent> recent_{};
   std::uint64_t launch_ = 0, group_ = 0;
   std::string fault_;
 };

@@ -70,6 +70,21 @@ TEST_F(CudaMemoryCheck, GlobalMemoryIsNotOrderedAmongGroups) {
   expect(fault_in("float first = x[0]; BARRIER; y[item] = first;", 2), "global memory");
 }
 
+TEST_F(CudaMemoryCheck, PartsOfAWordAreApartAndAWordIsAllItsParts) {
+  if (!are_accesses_seen()) GTEST_SKIP() << "a sanitizer watches in this program";
+  const std::string halves = "unsigned short *half = (unsigned short *)y; ";
+  EXPECT_EQ(fault_in(halves + "half[item] = 1; if (item == 0) y[32] = half[0];"), "");
+  expect(fault_in(halves + "half[item] = 1; if (item == 0) y[31] = 1;"), "is written by two");
+  expect(fault_in(halves + "y[item] = 1; half[2 * ((item + 1) % 64) + 1] = 1;"),
+         "is written by two");
+  expect(fault_in(halves + "half[item] = 1; float got = x[item];"),
+         "is read by one and written by another");
+  expect(fault_in(halves + "float got = x[item]; half[127 - item] = 1;"),
+         "is read by one and written by another");
+  EXPECT_EQ(fault_in(halves + "y[item] = 1; BARRIER; half[127 - item] = 1; BARRIER; y[item] = 1;"),
+            "");
+}
+
 TEST_F(CudaMemoryCheck, ItemsMeetAtOneBarrierAndInAllShuffles) {
   expect(fault_in("if (item < 32) { BARRIER; } else { BARRIER; }"), "another barrier");
   EXPECT_EQ(fault_in("if (item >= 32) return; BARRIER;"), "");
