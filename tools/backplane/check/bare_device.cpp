@@ -225,7 +225,7 @@ Memory::Memory(const OpenDevice* device, bp_memory_kind kind, std::uint64_t byte
       if (host_start_ == nullptr) throw Broken("buffer_host_ptr of a pinned buffer is NULL");
     }
   } else {
-    host_ = std::make_unique<std::uint8_t[]>(total + kHostAlignment);
+    host_ = std::make_unique_for_overwrite<std::uint8_t[]>(total + kHostAlignment);
     const auto address = reinterpret_cast<std::uintptr_t>(host_.get());
     host_start_ = host_.get() + (rounded_up(address, kHostAlignment) - address);
   }
@@ -303,6 +303,10 @@ std::vector<std::uint8_t> Memory::read() const {
 
 std::string Memory::damage() const {
   const std::vector<std::uint8_t> all = read_all();
+  const auto is_whole = [&](const std::uint8_t* first) {  // by more than a byte at a time
+    return *first == kGuard && std::memcmp(first, first + 1, guard_ - 1) == 0;
+  };
+  if (is_whole(all.data()) && is_whole(all.data() + guard_ + bytes_)) return "";
   std::uint64_t before = 0, past = 0;
   for (std::uint64_t i = 0; i < guard_; ++i) {
     if (all[i] != kGuard) before = std::max(before, guard_ - i);
