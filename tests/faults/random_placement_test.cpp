@@ -2,7 +2,7 @@
 // copied at most once to each memory, no plan puts two live values into the same bytes, and no delay finds a race. The same holds
 // for bodies of control flow, turn by turn.
 //
-// 544 placements; ten times as many with BACKPLANE_TEST_FULL=1, an eighth under a sanitizer.
+// 543 placements; ten times as many with BACKPLANE_TEST_FULL=1, an eighth under a sanitizer.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -349,6 +349,8 @@ TEST_F(RandomPlacement, TheNetworks) {
   const std::map<std::string, std::filesystem::path> files = network_files();
   EXPECT_GE(files.size(), 8u);
   for (const auto& [name, file] : files) {
+    // A quarter of the time for its half a gigabyte, and of nodes that AlexNet has, too.
+    if (!is_full() && name.find("vgg19") != std::string::npos) continue;
     SCOPED_TRACE(name);
     const Network network = Network::from_file(file);
     const std::int64_t products = is_full() ? 30'000'000 : 5'000'000;
