@@ -8,6 +8,7 @@
 #include <hwy/highway.h>
 
 #include "plugins/cpu/kernels/vector_math-inl.hpp"
+#include "plugins/cpu/kernels/vector_trigonometry-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
@@ -58,6 +59,13 @@ BP_UNARY(Swish, hn::Mul(x, vector_sigmoid(d, hn::Mul(a, x))));
 BP_UNARY(Gelu, hn::Mul(hn::Mul(constant(0.5f), x),
                        hn::Add(constant(1.0f), vector_erf(d, hn::Mul(x, constant(0.707106781f))))));
 BP_UNARY(Clip, at_most(b, at_least(a, x)));
+#if HWY_NATIVE_FMA
+BP_UNARY(Sin, vector_sine<false>(d, x));
+BP_UNARY(Cos, vector_sine<true>(d, x));
+#endif
+BP_UNARY(Asin, vector_asin(d, x));
+BP_UNARY(Acos, vector_acos(d, x));
+BP_UNARY(Atan, vector_atan(d, x));
 #undef BP_UNARY
 
 /// -1, 0 or 1; NaN stays.
@@ -205,6 +213,18 @@ UnaryF32 find_unary(UnaryOp op) {
       return map<GeluTanh>;
     case UnaryOp::kClip:
       return map<Clip>;
+#if HWY_NATIVE_FMA
+    case UnaryOp::kSin:
+      return map<Sin>;
+    case UnaryOp::kCos:
+      return map<Cos>;
+#endif
+    case UnaryOp::kAsin:
+      return map<Asin>;
+    case UnaryOp::kAcos:
+      return map<Acos>;
+    case UnaryOp::kAtan:
+      return map<Atan>;
     default:
       return nullptr;  // a loop over the C library's function serves
   }

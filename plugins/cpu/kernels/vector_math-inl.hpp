@@ -79,17 +79,29 @@ HWY_INLINE V exp_tail(D d, V r) {
   return hn::Mul(hn::Mul(r, r), p);
 }
 
-/// e^x for -87.3 <= x <= 88; NaN stays.
+/// A float rounded to a whole number n, and 2^n.
+template <class V>
+struct Rounded {
+  V n;
+  V power;
+};
+
+/// n is x * factor rounded, for -127 <= n <= 128: 2^-127 becomes 0 and 2^128 infinity; n and 2^n of a NaN may be anything.
+template <class D, class V>
+HWY_INLINE Rounded<V> rounded_product(D d, V x, float factor) {
+  const hn::RebindToSigned<D> di;
+  // Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits of the sum; with the exponent's 127
+  // added, too, they are the bits of a power of two when shifted to the exponent's place.
+  const V magic = hn::Set(d, 12582912.0f + 127.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, factor), magic);
+  return {hn::Sub(shifted, magic), hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)))};
+}
+
+/// e^x for -88 <= x <= 89, 0 below -87.69 and infinity above 88.37; NaN stays.
 template <class D, class V>
 HWY_INLINE V exp_in_range(D d, V x) {
-  const hn::RebindToSigned<D> di;
-  // Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits of the sum; shifted
-  // to the exponent's place and added as an integer it multiplies by a power of two.
-  const V magic = hn::Set(d, 12582912.0f);
-  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
-  const V r = minus_multiple_of_ln2(d, x, hn::Sub(shifted, magic));
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
-  return hn::BitCast(d, hn::Add(hn::BitCast(di, exp_near_zero(d, r)), exponent));
+  const Rounded<V> whole = rounded_product(d, x, 1.44269504f);
+  return hn::Mul(exp_near_zero(d, minus_multiple_of_ln2(d, x, whole.n)), whole.power);
 }
 
 /// e^x for all x: exact at 0, down to the subnormals, infinity above 88.72; NaN stays.
@@ -106,50 +118,56 @@ HWY_INLINE V vector_exp(D d, V x) {
   return hn::Mul(hn::Mul(y, power_of_two(d, half)), power_of_two(d, hn::Sub(whole, half)));
 }
 
-/// e^x for x <= 0; 0 below -87, which is nothing beside 1 (softmax) and stays so when a large x is a factor.
+/// e^x for x <= 0; 0 below -87.69, which is nothing beside 1 (softmax).
 template <class D, class V>
 HWY_INLINE V vector_exp_negative(D d, V x) {
-  const V least = hn::Set(d, -87.0f);
-  return hn::IfThenZeroElse(hn::Lt(x, least), exp_in_range(d, at_least(least, x)));
+  return exp_in_range(d, at_least(hn::Set(d, -88.0f), x));
 }
 
-/// 1 / (1 + e^-x); 0 below -87 and 1 above 87.
+/// 1 / (1 + e^-x); 0 below -88.37, so that it stays so when a large x is a factor, and 1 above 87.
 template <class D, class V>
 HWY_INLINE V vector_sigmoid(D d, V x) {
   const V one = hn::Set(d, 1.0f);
-  const V least = hn::Set(d, -87.0f);
-  const V bounded = at_most(hn::Set(d, 87.0f), at_least(least, x));
-  const V y = hn::Div(one, hn::Add(one, exp_in_range(d, hn::Neg(bounded))));
-  return hn::IfThenZeroElse(hn::Lt(x, least), y);
+  const V bounded = at_most(hn::Set(d, 87.0f), at_least(hn::Set(d, -89.0f), x));
+  return hn::Div(one, hn::Add(one, exp_in_range(d, hn::Neg(bounded))));
 }
 
-/// tanh(x): x + x^3 P(x^2) below 0.625, 1 - 2 / (e^2x + 1) above.
+/// e^x = 2^n (1 + p), so that e^x - 1 = 2^n p + (2^n - 1), which loses nothing near 0. One float of ln(2) is enough: where n is
+/// large, the functions below hardly depend on the rest of it.
+template <class V>
+struct ExpMinusOne {
+  V p;
+  V power;
+};
+
+template <class D, class V>
+HWY_INLINE ExpMinusOne<V> exp_minus_one_parts(D d, V x) {
+  const Rounded<V> whole = rounded_product(d, x, 1.44269504f);
+  const V r = hn::NegMulAdd(whole.n, hn::Set(d, 0.693147181f), x);
+  const V q = horner(d, r, hn::Set(d, 1.395171725e-03f), 8.369598410e-03f, 4.166618728e-02f,
+                     1.666651289e-01f, 5.000000101e-01f);
+  return {hn::MulAdd(hn::Mul(r, r), q, r), whole.power};
+}
+
+/// tanh(x) = (e^2x - 1) / (e^2x + 1); at most 2.5 units in the last place from it.
 template <class D, class V>
 HWY_INLINE V vector_tanh(D d, V x) {
-  const V a = hn::Abs(x);
-  const V t = hn::Mul(x, x);
-  const V p = horner(d, t, hn::Set(d, -5.717036552e-03f), 2.065057899e-02f, -5.374349526e-02f,
-                     1.333149125e-01f, -3.333328392e-01f);
-  const V small = hn::MulAdd(hn::Mul(t, p), x, x);
-  const V e = exp_in_range(d, at_most(hn::Set(d, 20.0f), hn::Add(a, a)));
-  const V one = hn::Set(d, 1.0f);
-  const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
-  return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large), x);
+  const V a = at_most(hn::Set(d, 10.0f), hn::Abs(x));
+  const ExpMinusOne<V> parts = exp_minus_one_parts(d, hn::Add(a, a));
+  const V e = hn::MulAdd(parts.p, parts.power, hn::Sub(parts.power, hn::Set(d, 1.0f)));
+  return hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, 2.0f))), x);
 }
 
-/// erf(x): x P(x^2) below 0.92 (error 4.5e-10), 1 - e^Q(x) above (error 4.2e-11).
+/// erf(x) = 1 - e^(x Q(x)) for x >= 0, error 4.0e-9; at most 3 units in the last place from it.
 template <class D, class V>
 HWY_INLINE V vector_erf(D d, V x) {
-  const V a = at_most(hn::Set(d, 4.0f), hn::Abs(x));
-  const V t = hn::Mul(a, a);
-  const V p = horner(d, t, hn::Set(d, 8.345224891e-05f), -8.137437564e-04f, 5.200634306e-03f,
-                     -2.685927078e-02f, 1.128369394e-01f, -3.761263370e-01f, 1.128379167e+00f);
-  const V small = hn::Mul(x, p);
-  const V q = horner(d, a, hn::Set(d, -2.116190615e-05f), 4.352188819e-04f, -4.174643001e-03f,
-                     2.512862454e-02f, -1.082939465e-01f, -6.333346531e-01f, -1.129520823e+00f,
-                     1.758745552e-04f);
-  const V large = hn::Sub(hn::Set(d, 1.0f), exp_in_range(d, q));
-  return hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.92f)), small, hn::CopySign(large, x));
+  const V a = at_most(hn::Set(d, 3.93f), hn::Abs(x));
+  const V q = horner(d, a, hn::Set(d, 9.256271369e-06f), -1.176413207e-04f, 6.328370073e-04f,
+                     -1.667027827e-03f, 1.603963610e-04f, 1.915306412e-02f, -1.027778313e-01f,
+                     -6.366193891e-01f, -1.128379226e+00f);
+  const ExpMinusOne<V> parts = exp_minus_one_parts(d, hn::Mul(a, q));
+  const V y = hn::NegMulAdd(parts.p, parts.power, hn::Sub(hn::Set(d, 1.0f), parts.power));
+  return hn::CopySign(y, x);
 }
 
 /// ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|).

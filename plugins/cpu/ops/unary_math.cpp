@@ -75,12 +75,12 @@ constexpr Row kRows[] = {
     {"Swish", UnaryOp::kSwish, kFloats, kCostly, {"alpha", 1.0f}},
     {"Shrink", UnaryOp::kShrink, kNumbers, kCheap, {"bias", 0.0f}, {"lambd", 0.5f}},
     {"Gelu", UnaryOp::kGelu, kFloats, kCostly},
-    {"Sin", UnaryOp::kSin, kFloats, kLibrary},
-    {"Cos", UnaryOp::kCos, kFloats, kLibrary},
+    {"Sin", UnaryOp::kSin, kFloats, kCostly},
+    {"Cos", UnaryOp::kCos, kFloats, kCostly},
     {"Tan", UnaryOp::kTan, kFloats, kLibrary},
-    {"Asin", UnaryOp::kAsin, kFloats, kLibrary},
-    {"Acos", UnaryOp::kAcos, kFloats, kLibrary},
-    {"Atan", UnaryOp::kAtan, kFloats, kLibrary},
+    {"Asin", UnaryOp::kAsin, kFloats, kCostly},
+    {"Acos", UnaryOp::kAcos, kFloats, kCostly},
+    {"Atan", UnaryOp::kAtan, kFloats, kCostly},
     {"Sinh", UnaryOp::kSinh, kFloats, kLibrary},
     {"Cosh", UnaryOp::kCosh, kFloats, kLibrary},
     {"Asinh", UnaryOp::kAsinh, kFloats, kLibrary},
@@ -219,6 +219,7 @@ class UnaryMath {
     if (is_half) prepared.half = &half_conversion(isa_, x.type());
     if (is_half || x.type() == DataType::Float) {
       prepared.f32 = unary_f32(isa_, op_);
+      if (prepared.f32 == nullptr) prepared.ns_each = kLibrary;
       prepared.loop = scalar_loop<float>(op_);
     } else {
       prepared.loop = common::with_number(x.type(), [this](auto tag) -> Loop {
