@@ -122,6 +122,27 @@ OpCase blocks(Random& random) {
 }
 const Sweep kBlocks("MatMul", "Blocks", 24, blocks);
 
+/// Doubles have blocks of their own: of rows, columns and steps of the depth; both matrices may be turned.
+OpCase double_blocks(Random& random) {
+  OpCase row;
+  const std::vector<std::int64_t> sizes = {1, 4, 6, 7, 8, 15, 16, 17, 33, 64, 67, 129};
+  const std::int64_t m = random.pick(sizes);
+  const std::int64_t k = random.pick({1, 16, 255, 256, 257, 520});
+  const std::int64_t n = random.pick(sizes);
+  const bool is_gemm = random.one_in(2);
+  const bool a_turned = is_gemm && random.one_in(2), b_turned = is_gemm && random.one_in(2);
+  row.node = {.op_type = is_gemm ? "Gemm" : "MatMul", .opset = 13};
+  if (a_turned) row.node.attributes.push_back({"transA", 1});
+  if (b_turned) row.node.attributes.push_back({"transB", 1});
+  row.inputs = {random.tensor(ElementType::Double, a_turned ? Dims{k, m} : Dims{m, k}, -1, 1),
+                random.tensor(ElementType::Double, b_turned ? Dims{n, k} : Dims{k, n}, -1, 1)};
+  if (is_gemm && random.one_in(2))
+    row.inputs.push_back(random.tensor(ElementType::Double, {n}, -1, 1));
+  row.tolerance = {64, 1024};
+  return row;
+}
+const Sweep kDoubleBlocks("MatMul", "DoubleBlocks", 32, double_blocks);
+
 OpCase gemm(Random& random) {
   OpCase row;
   const std::int64_t m = random.size();

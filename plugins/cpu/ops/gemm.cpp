@@ -7,6 +7,7 @@
 #include "plugins/cpu/dense/plain_product.hpp"
 #include "plugins/cpu/dense/weight_attributes.hpp"
 #include "plugins/cpu/device.hpp"
+#include "plugins/cpu/kernels/product_f64.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
@@ -207,11 +208,13 @@ class PlainGemm {
   struct Prepared {
     GemmAttributes attributes;
     int64_t rows, depth, columns;
+    ProductF64 product;
 
     void compute(const sdk::ComputeContext& ctx) const {
       const T* a = ctx.input(kLeft).data<T>();
       const T* b = ctx.input(kRight).data<T>();
       const T* c = ctx.has_input(kAddend) ? ctx.input(kAddend).data<T>() : nullptr;
+      if constexpr (std::is_same_v<T, double>) return multiply(ctx, a, b, c);
       const AddendSteps steps(ctx.has_input(kAddend) ? ctx.input(kAddend).dims() : sdk::DimsView());
       T* y = ctx.output(0).mutable_data<T>();
       const int64_t a_row = attributes.trans_a ? 1 : depth;
@@ -231,6 +234,25 @@ class PlainGemm {
           });
     }
 
+    void multiply(const sdk::ComputeContext& ctx, const double* a, const double* b,
+                  const double* c) const {
+      const AddendSteps steps(c != nullptr ? ctx.input(kAddend).dims() : sdk::DimsView());
+      double* y = ctx.output(0).mutable_data<double>();
+      const MatrixF64 left{a, attributes.trans_a ? 1 : depth, attributes.trans_a ? rows : 1};
+      const MatrixF64 right{b, attributes.trans_b ? 1 : columns, attributes.trans_b ? depth : 1};
+      const auto part = [&](int64_t first, int64_t count) {
+        const MatrixF64 some{b + first * right.column, right.row, right.column};
+        product(left, some, rows, depth, count, y + first, columns);
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t j = first; j < first + count; ++j) {
+            const double addend = c != nullptr ? c[i * steps.row + j * steps.column] : 0;
+            y[i * columns + j] = combine(y[i * columns + j], addend);
+          }
+        }
+      };
+      split_columns_f64(ctx.threads(), rows, depth, columns, part);
+    }
+
     SumOf<T> combine(SumOf<T> sum, SumOf<T> addend) const {
       if (attributes.alpha == 1.0f && attributes.beta == 1.0f)
         return multiply_add<SumOf<T>>(addend, sum, 1);
@@ -240,17 +262,19 @@ class PlainGemm {
     }
   };
 
-  PlainGemm(const sdk::CreateContext&, const sdk::Node& node) : attributes_(node) {}
+  PlainGemm(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : attributes_(node), isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const GemmDims dims(attributes_, ctx);
     ctx.set_output(0, ctx.input(kLeft).type(), dims.out());
     ctx.set_variant("plain");
-    return {attributes_, dims.rows, dims.depth, dims.columns};
+    return {attributes_, dims.rows, dims.depth, dims.columns, product_f64(isa_)};
   }
 
  private:
   GemmAttributes attributes_;
+  Isa isa_;
 };
 
 template <class T>

@@ -8,6 +8,7 @@
 #include "plugins/cpu/dense/weight_attributes.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/kernels/plain_row.hpp"
+#include "plugins/cpu/kernels/product_f64.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -121,11 +122,16 @@ class PlainMatMul {
   struct Prepared {
     MatMulDims dims;
     PlainRow multiply;
+    ProductF64 product;
 
     void compute(const sdk::ComputeContext& ctx) const {
       const T* a = ctx.input(kA).data<T>();
       const T* b = ctx.input(kB).data<T>();
       T* y = ctx.output(0).mutable_data<T>();
+      if constexpr (std::is_same_v<T, double>) {
+        // Fewer rows do not pay for the copy of the other matrix.
+        if (dims.rows >= 4) return multiply_matrices(ctx, a, b, y);
+      }
       const int64_t rows = static_cast<int64_t>(dims.a_indices.size()) * dims.rows;
       ctx.threads().parallel_for(
           static_cast<uint64_t>(rows), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
@@ -137,6 +143,19 @@ class PlainMatMul {
             }
           });
     }
+
+    void multiply_matrices(const sdk::ComputeContext& ctx, const double* a, const double* b,
+                           double* y) const {
+      for (std::size_t i = 0; i < dims.a_indices.size(); ++i, y += dims.rows * dims.columns) {
+        const MatrixF64 left{a + dims.a_indices[i] * dims.rows * dims.depth, dims.depth, 1};
+        const double* from = b + dims.b_indices[i] * dims.depth * dims.columns;
+        const auto part = [&](int64_t first, int64_t count) {
+          product(left, {from + first, dims.columns, 1}, dims.rows, dims.depth, count, y + first,
+                  dims.columns);
+        };
+        split_columns_f64(ctx.threads(), dims.rows, dims.depth, dims.columns, part);
+      }
+    }
   };
 
   PlainMatMul(const sdk::CreateContext& ctx, const sdk::Node&) : isa_(isa_of(ctx)) {}
@@ -145,7 +164,7 @@ class PlainMatMul {
     MatMulDims dims(ctx.input(kA).dims(), ctx.input(kB).dims(), false);
     ctx.set_output(0, ctx.input(kA).type(), dims.out);
     ctx.set_variant("plain");
-    return {std::move(dims), plain_row(isa_, sdk::data_type_of<T>())};
+    return {std::move(dims), plain_row(isa_, sdk::data_type_of<T>()), product_f64(isa_)};
   }
 
  private:
