@@ -51,7 +51,9 @@ function(backplane_target_defaults target)
     # Every source is an included file then, which the first warns of; the second errs on more code in sight.
     target_compile_options(${target} PRIVATE
       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>
-      $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
+      $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>
+      # GCC looks for memory to use again from 128 MB on, and then often. A batch takes little more than 1 GB without.
+      $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:--param=ggc-min-heapsize=1048576>)
   endif()
   if(BACKPLANE_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${BACKPLANE_SANITIZE} -fno-sanitize-recover=all
