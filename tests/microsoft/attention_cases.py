@@ -22,7 +22,8 @@ def rotary():
         wide = {**more, "num_heads": 2, "rotary_embedding_dim": 8}
         # Heads of more angles than a vector has numbers, with a rest that fills none.
         many = {**more, "num_heads": 3, "rotary_embedding_dim": 74}
-        yield Case(f"many_{name}", op, [reals(2, 3, 5, 80), positions, np.cos(reals(20, 37)), np.sin(reals(20, 37))], many, constants=(2, 3))
+        yield Case(f"many_{name}", op, [reals(2, 3, 5, 80), positions, np.cos(reals(20, 37)), np.sin(reals(20, 37))], many,
+                   constants=(2, 3))
         yield Case(f"partial_heads_{name}", op, [reals(2, 2, 5, 12), positions, cos, sin], wide, open_axes={0: (0, 2), 1: (0, 1)})
     three = whole(0, 20, 3, 2, 5, seed=7)
     for layout, sections in ((0, [1, 2, 1]), (0, [4, 0, 0]), (1, [2, 1, 1]), (1, [1, 1, 2])):

@@ -13,7 +13,6 @@
 #include "tests/reference/reference.hpp"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -167,11 +166,13 @@ void set_asked_option(std::vector<Target>& targets) {
 bool has_instruction_set(const std::string& name) {
 #if defined(__x86_64__)
   if (name == "amx") {
-    constexpr unsigned kBf16TileInt8 = 1u << 22 | 1u << 24 | 1u << 25;
-    constexpr long kMayRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16TileInt8) == kBf16TileInt8 &&
-           syscall(SYS_arch_prctl, kMayRequest, kTileData) == 0;
+    constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    std::ifstream processors("/proc/cpuinfo");
+    std::stringstream text;
+    text << processors.rdbuf();
+    return text.str().find(" amx_int8") != std::string::npos &&
+           text.str().find(" avx512_bf16") != std::string::npos &&
+           syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
   }
   if (name == "avx512") {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

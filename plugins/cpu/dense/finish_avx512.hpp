@@ -5,6 +5,7 @@
 
 #if defined(__x86_64__)
 #include <algorithm>
+#include <cstdint>
 #include <hwy/base.h>
 #include <immintrin.h>
 #include <utility>
