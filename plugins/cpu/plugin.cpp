@@ -42,7 +42,8 @@ BP_PLUGIN("cpu", "0.1.0", [](backplane::sdk::Plugin& plugin) {
            "precision", BP_OPTION_STRING, "fp32", "fp32|bf16",
            "How MatMul, Gemm, convolutions and recurrent nodes of constant weights compute. bf16 "
            "rounds their operands to bfloat16 and sums in float where the processor has "
-           "AVX512_BF16; elsewhere it rounds weights alone, and not those of convolutions.")});
+           "AVX512_BF16, in tiles where it has AMX; elsewhere it rounds weights alone, and not "
+           "those of convolutions.")});
   provider.info().driver = instruction_set();
   plugin.vendor("Backplane");
   plugin.provider(provider.raw());

@@ -58,7 +58,7 @@ GraphCase convolution(Random& random) {
   GraphWriter g(17, random);
   const auto axes = random.pick<std::size_t>({1, 2, 2, 2, 3});
   const auto groups = random.pick<std::int64_t>({1, 1, 1, 2, 3});
-  const auto channels = random.pick<std::int64_t>({1, 2, 3, 4, 5, 8, 17, 34});
+  const auto channels = random.pick<std::int64_t>({1, 2, 3, 4, 5, 8, 17, 34, 66});
   const auto features = random.pick<std::int64_t>({1, 4, 16, 33});
   Dims image = {random.integer(1, 2), groups * channels}, kernel = {groups * features, channels};
   Dims pads, strides, dilations;
@@ -152,6 +152,22 @@ void run_sweep(GraphCase (*make)(Random&), std::uint64_t cases) {
 }
 
 TEST(RoundedProducts, ProductsOfNumbersThatAreHeldAreExact) { run_sweep(product, 80); }
+
+/// Sizes on both sides of what a tile of 16 rows, 32 of them and 16 pairs hold.
+GraphCase product_of_any_size(Random& random) {
+  GraphWriter g(17, random);
+  const std::int64_t rows = random.integer(5, 70), columns = random.integer(1, 130);
+  const std::int64_t depth = random.one_in(5) ? random.integer(900, 1400) : random.integer(1, 130);
+  std::string y = g.node(
+      "MatMul", {g.feed(held(random, {rows, depth})), g.constant(held(random, {depth, columns}))});
+  if (random.one_in(2)) y = g.node("Add", {y, g.constant({columns})});
+  if (random.one_in(3)) y = g.node("Add", {y, g.feed(held(random, {rows, columns}))});
+  if (random.one_in(3))
+    y = g.node("Clip", {y, g.constant(f32({}, {-2})), g.constant(f32({}, {1}))});
+  return g.done({y}, {1024, 8192});
+}
+
+TEST(RoundedProducts, ProductsOfAnySizeAreExact) { run_sweep(product_of_any_size, 100); }
 TEST(RoundedProducts, ConvolutionsOfNumbersThatAreHeldAreExact) { run_sweep(convolution, 120); }
 
 TEST(RoundedProducts, TransposedConvolutionsOfNumbersThatAreHeldAreExact) {
@@ -249,6 +265,24 @@ TEST(RoundedProducts, NanAndInfinityReachNothingElse) {
       ASSERT_EQ(got.size(), want.size());
       for (std::size_t i = 0; i < got.size(); ++i)
         ASSERT_EQ(std::isfinite(got[i]), std::isfinite(want[i])) << channels << " at " << i;
+    }
+  }
+}
+
+/// A row that has what is no number: no other one, and no zero behind an odd depth, meets it.
+TEST(RoundedProducts, NanAndInfinityOfARowReachNoOther) {
+  Random random(7);
+  constexpr std::int64_t kRows = 40, kColumns = 20;
+  for (const float odd : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    for (const std::int64_t depth : {1, 31, 33, 34, 96}) {
+      Tensor x = random.tensor(ElementType::Float, {kRows, depth}, 0.5, 1);
+      const Tensor w = random.tensor(ElementType::Float, {depth, kColumns}, 0.5, 1);
+      const auto at = static_cast<std::size_t>(17 * depth + depth - 1);
+      std::memcpy(x.bytes.data() + at * sizeof(float), &odd, sizeof(float));
+      const std::vector<float> got = run(matmul(x, w), kRounding);
+      ASSERT_EQ(got.size(), static_cast<std::size_t>(kRows * kColumns));
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_EQ(std::isfinite(got[i]), i / kColumns != 17) << depth << " at " << i;
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plugins/cpu/dense/equal_tiles.hpp"
+#include "plugins/cpu/dense/tile_amx_bf16.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
@@ -28,6 +29,10 @@ constexpr int64_t kTilesOfActivation = 8;
 // Rows up to which tiles make floats of 16-bit weights themselves, each tile anew. It costs nothing where loads and shifts have ports
 // of their own (AMD); where the multiplications of AVX-512 need these ports (Intel), a third of a tile's time.
 constexpr int64_t kMostHalfRows = 64;
+// Rows of pairs up to which vectors are as fast as the tiles of AMX: weights come from memory then.
+constexpr int64_t kMostLowRows = 4;
+constexpr int64_t kPartOfHighRows =
+    2 * kHighTileRows;  // whose results are finished in the first-level cache
 
 bool is_padding(const float* const* rows, int64_t count, const float* zeros) {
   return std::all_of(rows, rows + count, [zeros](const float* row) { return row == zeros; });
@@ -61,6 +66,11 @@ void leave_padding_out(TileArgs& tile, int64_t rows, int64_t tap_bytes, const fl
   }
   while (tile.taps > 0 && is_padding(tile.rows + (tile.taps - 1) * tile.row_pitch, rows, zeros))
     --tile.taps;
+}
+
+/// Null where a product goes by the tiles of TileKernels.
+const HighTiles* high_tiles_of(const ProductShape& shape, Isa isa) {
+  return shape.pairs && shape.rows > kMostLowRows ? high_tiles(isa) : nullptr;
 }
 
 }  // namespace
@@ -171,10 +181,12 @@ const float* const* Product::rounded_rows(const float* const* table, float* buff
                                           const Block& block) const {
   auto** rows = reinterpret_cast<const float**>(buffer);
   float* to = buffer + 2 * count;
+  const HighTiles* high = high_tiles_of(shape_, isa_);
+  const auto round = high != nullptr ? high->round : rounding_->from_float;
   const int64_t numbers = std::min(2 * block.depth, shape_.rounded_depth - 2 * block.offset);
   for (int64_t i = 0; i < count; ++i, to += block.depth) {
     auto* halves = reinterpret_cast<uint16_t*>(to);
-    rounding_->from_float(table[i] + 2 * block.offset, halves, numbers);
+    round(table[i] + 2 * block.offset, halves, numbers);
     if (numbers < 2 * block.depth) halves[numbers] = 0;
     rows[i] = to;
   }
@@ -241,29 +253,38 @@ void Product::run_tiles(const TileArgs& all, const Panels::Panel& panel, const f
   const int64_t pitch = static_cast<int64_t>(panel.vectors) * panels_.lanes();
   const int64_t weight = has_buffer() ? 4 : weight_bytes();
   const TileKernels::Function* kernels = tiles_of(panel.vectors);
+  const HighTiles* high = high_tiles_of(shape_, isa_);
+  TileArgs tile = all;
+  const auto compute = [&](int64_t begin, int64_t rows, int64_t count) {
+    tile.rows = table + run.begin + begin;
+    tile.taps = all.taps;
+    tile.panel = all.panel;
+    tile.more_tiles = count - 1;
+    tile.out = run.out + begin * tile.out_stride;
+    if (run.residual != nullptr) tile.residual = run.residual + begin * tile.residual_stride;
+    if (zeros != nullptr) leave_padding_out(tile, rows, shape_.depth * pitch * weight, zeros);
+    if (tile.taps == 0 && !tile.first && !tile.last) return;
+    if (high != nullptr) {
+      high->tile(tile, rows, panel.vectors);
+    } else {
+      kernels[shape_.rows == 1 ? 0 : rows](tile);
+    }
+    if (tile.last && !activation_.in_registers()) {
+      activations_->apply(activation_, tile.out, tile.out_stride, rows * count, panel.width);
+    }
+  };
   // Tiles of as many rows are one call, unless each one has its own padding.
+  if (high != nullptr) {
+    const bool in_parts = zeros != nullptr || !activation_.in_registers();
+    const int64_t most = in_parts ? kPartOfHighRows : run.rows;
+    for (int64_t begin = 0; begin < run.rows; begin += most)
+      compute(begin, std::min(most, run.rows - begin), 1);
+    return;
+  }
   const int64_t most = zeros != nullptr             ? 1
                        : activation_.in_registers() ? run.rows
                                                     : kTilesOfActivation;
-  TileArgs tile = all;
-  for_equal_tiles(run.rows, tiles_->max_rows[panel.vectors], most,
-                  [&](int64_t begin, int64_t rows, int64_t count) {
-                    tile.rows = table + run.begin + begin;
-                    tile.taps = all.taps;
-                    tile.panel = all.panel;
-                    tile.more_tiles = count - 1;
-                    tile.out = run.out + begin * tile.out_stride;
-                    if (run.residual != nullptr)
-                      tile.residual = run.residual + begin * tile.residual_stride;
-                    if (zeros != nullptr)
-                      leave_padding_out(tile, rows, shape_.depth * pitch * weight, zeros);
-                    if (tile.taps == 0 && !tile.first && !tile.last) return;
-                    kernels[shape_.rows == 1 ? 0 : rows](tile);
-                    if (tile.last && !activation_.in_registers()) {
-                      activations_->apply(activation_, tile.out, tile.out_stride, rows * count,
-                                          panel.width);
-                    }
-                  });
+  for_equal_tiles(run.rows, tiles_->max_rows[panel.vectors], most, compute);
 }
 
 }  // namespace backplane::cpu
