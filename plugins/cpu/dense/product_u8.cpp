@@ -158,6 +158,8 @@ ProductU8::Lines ProductU8::find_lines(const ArgsU8& args, const Scratch& memory
                                        std::int64_t count, std::int64_t group) const {
   if (kernels_->lines == nullptr || count < kLeastLines) return {};
   const std::int64_t depth = shape_.depth, stride = 4 * quads();
+  // Where more than a fifth would be filling, copies cost what the products gain.
+  if (5 * shape_.taps * depth < 4 * stride) return {};
   if (args.x != nullptr && !args.x_signed && depth == stride) return {args.x + row * depth, depth};
   std::uint8_t* to = memory.lines;
   for (std::int64_t i = 0; i < count; ++i, to += stride) {
