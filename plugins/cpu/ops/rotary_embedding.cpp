@@ -26,10 +26,11 @@ class RotaryEmbedding {
 
     void compute(const sdk::ComputeContext& ctx) const {
       const auto* ids = ctx.input(kTurnedPositions).data<std::int64_t>();
+      // Not for its sums to overflow; below it is looked at with them.
+      if (counts && (ids[0] >= angles || ids[0] < -angles)) refuse(ids[0]);
       for (std::int64_t i = 0; i < batch * positions; ++i) {
         const std::int64_t at = place(ids, i / positions, i % positions);
-        if (at < 0 || at >= angles)
-          sdk::invalid("position ", at, " has no angles: cos_cache has ", angles, " rows");
+        if (at < 0 || at >= angles) refuse(at);
       }
       const auto *x = ctx.input(kTurned).data<float>(), *cos = ctx.input(kTurnedCos).data<float>(),
                  *sin = ctx.input(kTurnedSin).data<float>();
@@ -50,6 +51,9 @@ class RotaryEmbedding {
     }
 
    private:
+    [[noreturn]] void refuse(std::int64_t position) const {
+      sdk::invalid("position ", position, " has no angles: cos_cache has ", angles, " rows");
+    }
     /// Negative ones count from the end, as indices of Gather do.
     std::int64_t place(const std::int64_t* ids, std::int64_t b, std::int64_t i) const {
       const std::int64_t given = counts ? ids[0] + i : ids[b * batch_step + i];
