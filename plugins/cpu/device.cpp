@@ -14,20 +14,6 @@
 namespace backplane::cpu {
 namespace {
 
-const char* isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::kAmx:
-      return "amx";
-    case Isa::kAvx512:
-      return "avx512";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kBaseline:
-      break;
-  }
-  return "baseline";
-}
-
 Isa choose_isa(std::string_view wanted) {
   const Isa best = best_isa();
   if (wanted == "auto") return best;

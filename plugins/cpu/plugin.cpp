@@ -4,25 +4,6 @@
 #include "plugins/cpu/dense/isa.hpp"
 #include "plugins/cpu/device.hpp"
 
-namespace {
-
-/// Part of what packed weights and saved plans are good for.
-const char* instruction_set() {
-  switch (backplane::cpu::best_isa()) {
-    case backplane::cpu::Isa::kAmx:
-      return "amx";
-    case backplane::cpu::Isa::kAvx512:
-      return "avx512";
-    case backplane::cpu::Isa::kAvx2:
-      return "avx2";
-    case backplane::cpu::Isa::kBaseline:
-      break;
-  }
-  return "baseline";
-}
-
-}  // namespace
-
 BP_PLUGIN("cpu", "0.1.0", [](backplane::sdk::Plugin& plugin) {
   using backplane::cpu::CpuDevice;
   using backplane::sdk::HostProvider;
@@ -44,7 +25,8 @@ BP_PLUGIN("cpu", "0.1.0", [](backplane::sdk::Plugin& plugin) {
            "rounds their operands to bfloat16 and sums in float where the processor has "
            "AVX512_BF16, in tiles where it has AMX; elsewhere it rounds weights alone, and not "
            "those of convolutions.")});
-  provider.info().driver = instruction_set();
+  // Part of what packed weights and saved plans are good for.
+  provider.info().driver = backplane::cpu::isa_name(backplane::cpu::best_isa());
   plugin.vendor("Backplane");
   plugin.provider(provider.raw());
 });

@@ -52,7 +52,6 @@ class Formats(program.ProgramTest):
         self.assertEqual(made["remarks"], [])
         return [name for name in made["order"] if name.split("_")[0] in ("Reformat", "Cast")]
 
-
     def filled(self, path, precision):
         """How many channels images get that have fewer."""
         made = self.folder / "made.onnx"
@@ -69,6 +68,7 @@ class Formats(program.ProgramTest):
         self.assertEqual(made.keys(), again.keys())
         for name, array in made.items():
             np.testing.assert_array_equal(array, again[name])
+
 
 class Networks(Formats):
     def test_a_residual_network_has_edges_at_its_ends_alone(self):

@@ -3,9 +3,6 @@
 namespace backplane::cpu {
 namespace {
 
-// BFloatConv::kRate with AMX: of 3x3 kernels over 64 and 128 channels, at edges of images.
-constexpr double kRateOfTiles = 4.5;
-
 using Method = std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv, PlanesConv>;
 
 Method make(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa,
@@ -32,8 +29,7 @@ ConvMethod choose_conv_method(const ConvShape& shape, bool planes, bool rounds, 
   if (planes && PlanesConv::pays(shape, isa)) return ConvMethod::kPlanes;
   if (DepthwiseConv::applies(shape)) return ConvMethod::kDepthwise;
   const bool bfloat = rounds && BFloatConv::applies(shape);
-  const double rounded_rate = isa == Isa::kAmx ? kRateOfTiles : BFloatConv::kRate;
-  const double direct_rate = bfloat ? rounded_rate : 1;
+  const double direct_rate = bfloat ? BFloatConv::rate(isa) : 1;
   if (WinogradConv::pays(shape, direct_rate, isa, threads)) return ConvMethod::kWinograd;
   return bfloat ? ConvMethod::kBFloat : ConvMethod::kDirect;
 }

@@ -1,6 +1,7 @@
 // Sums of 32 bits in AVX-512's registers that become bytes, floats or columns of a result: what the kernels of VNNI and of AMX share.
 #pragma once
 
+#include "plugins/cpu/dense/repeat_avx512.hpp"
 #include "plugins/cpu/dense/tile_u8.hpp"
 
 #if defined(__x86_64__)
@@ -8,7 +9,6 @@
 #include <cstdint>
 #include <hwy/base.h>
 #include <immintrin.h>
-#include <utility>
 
 // Functions, templates and lambdas below are compiled for it.
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
@@ -21,18 +21,6 @@ static_assert(kTapsOfQuad == kWidest,
               "a group of taps fills as many vectors of quads as a panel has");
 // A float beyond it has no 32-bit integer; every byte is far below.
 constexpr float kLimit = 1e9F;
-
-template <int... kIndices, class Body>
-HWY_INLINE void repeat(std::integer_sequence<int, kIndices...>, const Body& body) {
-  (body(std::integral_constant<int, kIndices>()), ...);
-}
-
-/// body(0) to body(kCount - 1), each with its index as a constant: GCC keeps an array in registers only where
-/// no index has ever been a variable.
-template <int kCount, class Body>
-HWY_INLINE void repeat(const Body& body) {
-  repeat(std::make_integer_sequence<int, kCount>(), body);
-}
 
 /// What is kept in registers while sums are finished.
 struct Finish {

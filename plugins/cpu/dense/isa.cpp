@@ -45,6 +45,20 @@ Isa best_isa() {
 #endif
 }
 
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kAmx:
+      return "amx";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kBaseline:
+      break;
+  }
+  return "baseline";
+}
+
 bool has_bfloat_products(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();

@@ -17,6 +17,9 @@ enum class Isa {
 /// baseline is what the compiler targets (NEON on Arm).
 Isa best_isa();
 
+/// As the option `isa` says it.
+const char* isa_name(Isa isa);
+
 /// Whether there are instructions, within what `isa` stands for, that multiply numbers of bfloat16 and add the products to
 /// floats: as many multiplications in half of the instructions.
 bool has_bfloat_products(Isa isa);

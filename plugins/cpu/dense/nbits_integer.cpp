@@ -2,13 +2,14 @@
 // "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 2, VPDPBUSD.
 #include "plugins/cpu/dense/nbits_integer.hpp"
 
+#include "plugins/cpu/dense/repeat_avx512.hpp"
+
 #if defined(__x86_64__)
 #include <algorithm>
 #include <cstring>
 #include <hwy/base.h>
 #include <immintrin.h>
 #include <limits>
-#include <utility>
 
 // Highway 1.0 has no operation for it. Functions, templates and lambdas below are compiled for it.
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
@@ -18,17 +19,7 @@ namespace {
 constexpr int kWide = 16;
 constexpr int kMostRows = 4;
 
-template <int... kIndices, class Body>
-HWY_INLINE void each_of(std::integer_sequence<int, kIndices...>, const Body& body) {
-  (body(std::integral_constant<int, kIndices>()), ...);
-}
-
-/// body(0) to body(kCount - 1), each with its index as a constant: GCC keeps an array in registers only where
-/// no index has ever been a variable.
-template <int kCount, class Body>
-HWY_INLINE void each(const Body& body) {
-  each_of(std::make_integer_sequence<int, kCount>(), body);
-}
+using avx512::repeat;
 
 /// The zero points of 16 columns.
 template <int kBits>
@@ -44,7 +35,7 @@ template <int kBits, int kVectors>
 HWY_INLINE void load_eight(const char* from, std::int64_t pitch, __m512i (&low)[kVectors],
                            __m512i (&high)[kVectors]) {
   const __m512i mask = _mm512_set1_epi8(15);
-  each<kVectors>([&](auto v) __attribute__((always_inline)) {
+  repeat<kVectors>([&](auto v) __attribute__((always_inline)) {
     const __m512i word = _mm512_loadu_si512(from + v * 64);
     if constexpr (kBits == 4) {
       low[v] = _mm512_and_si512(word, mask);
@@ -79,15 +70,15 @@ void part(const NBitsLayout& layout, const void* packed, const Panels::Panel& pa
   const float* x_scales = rows.scales + row * blocks;
   const std::int32_t* x_sums = rows.sums + row * blocks;
   __m512 totals[kRows][kVectors];
-  each<kRows>([&](auto i) __attribute__((always_inline)) {
-    each<kVectors>([&](auto v)
-                       __attribute__((always_inline)) { totals[i][v] = _mm512_setzero_ps(); });
+  repeat<kRows>([&](auto i) __attribute__((always_inline)) {
+    repeat<kVectors>([&](auto v)
+                         __attribute__((always_inline)) { totals[i][v] = _mm512_setzero_ps(); });
   });
   const char* from = static_cast<const char*>(packed) + layout.offset(panel, 0);
   for (std::int64_t block = 0; block < blocks; ++block) {
     __m512i sums[kChains][kRows][kVectors];
-    each<kRows>([&](auto i) __attribute__((always_inline)) {
-      each<kVectors>([&](auto v) __attribute__((always_inline)) {
+    repeat<kRows>([&](auto i) __attribute__((always_inline)) {
+      repeat<kVectors>([&](auto v) __attribute__((always_inline)) {
         sums[0][i][v] = _mm512_set1_epi32(-taken * x_sums[i * blocks + block]);
         if constexpr (kChains > 1) sums[1][i][v] = _mm512_setzero_si512();
       });
@@ -100,10 +91,10 @@ void part(const NBitsLayout& layout, const void* packed, const Panels::Panel& pa
       __m512i low[kVectors];
       __m512i high[kVectors];
       load_eight<kBits, kVectors>(values, pitch, low, high);
-      each<kRows>([&](auto i) __attribute__((always_inline)) {
+      repeat<kRows>([&](auto i) __attribute__((always_inline)) {
         const __m512i a = quad_at(x + i * stride);
         const __m512i b = quad_at(x + i * stride + 4);
-        each<kVectors>([&](auto v) __attribute__((always_inline)) {
+        repeat<kVectors>([&](auto v) __attribute__((always_inline)) {
           sums[0][i][v] = _mm512_dpbusd_epi32(sums[0][i][v], low[v], a);
           __m512i& other = sums[kChains - 1][i][v];
           other = _mm512_dpbusd_epi32(other, high[v], b);
@@ -113,11 +104,11 @@ void part(const NBitsLayout& layout, const void* packed, const Panels::Panel& pa
     from += steps / 8 * eight_bytes;
     const auto* scales = reinterpret_cast<const float*>(from) + lane;
     from += pitch * 4;
-    each<kVectors>([&](auto v) __attribute__((always_inline)) {
+    repeat<kVectors>([&](auto v) __attribute__((always_inline)) {
       const __m512 scale = _mm512_loadu_ps(scales + v * kWide);
       const __m512 zero =
           middle ? _mm512_setzero_ps() : zeros_of<kBits>(layout, from, lane + v * kWide);
-      each<kRows>([&](auto i) __attribute__((always_inline)) {
+      repeat<kRows>([&](auto i) __attribute__((always_inline)) {
         __m512i whole = sums[0][i][v];
         if constexpr (kChains > 1) whole = _mm512_add_epi32(whole, sums[1][i][v]);
         __m512 sum = _mm512_cvtepi32_ps(whole);
@@ -131,8 +122,8 @@ void part(const NBitsLayout& layout, const void* packed, const Panels::Panel& pa
     });
     from += zero_bytes;
   }
-  each<kRows>([&](auto i) __attribute__((always_inline)) {
-    each<kVectors>([&](auto v) __attribute__((always_inline)) {
+  repeat<kRows>([&](auto i) __attribute__((always_inline)) {
+    repeat<kVectors>([&](auto v) __attribute__((always_inline)) {
       _mm512_storeu_ps(out + i * pitch + lane + v * kWide, totals[i][v]);
     });
   });

@@ -2,6 +2,8 @@
 // adds to a tile of floats: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 2, TDPBF16PS.
 #include "plugins/cpu/dense/tile_amx_bf16.hpp"
 
+#include "plugins/cpu/dense/tile_shapes.hpp"
+
 #if defined(__x86_64__)
 #include <algorithm>
 #include <hwy/base.h>
@@ -15,16 +17,6 @@ namespace {
 constexpr int kTileSide = 16;                   // rows of a tile, and vectors' lanes
 constexpr int64_t kTileBytes = kTileSide * 64;  // of a whole tile
 constexpr int64_t kPairBytes = 4;
-
-/// What the registers are set up for: tiles 0 to 3 hold sums, 4 and 5 rows, 6 and 7 weights. Of at most 16 rows, tiles 0 to 3 lie
-/// side by side, 4 holds rows and 5 to 7 weights.
-struct alignas(64) Shapes {
-  uint8_t palette = 1;
-  uint8_t start = 0;
-  uint8_t unused[14] = {};
-  uint16_t bytes[16] = {};
-  uint8_t rows[16] = {};
-};
 
 /// The compiler does not know that loads of tiles read memory.
 HWY_INLINE void keep_stores_before() { asm volatile("" ::: "memory"); }
@@ -43,10 +35,12 @@ struct Cut {
   }
 };
 
+/// Tiles 0 to 3 hold sums, 4 and 5 rows, 6 and 7 weights. Of at most 16 rows, tiles 0 to 3 lie side by side, 4 holds rows and 5 to 7
+/// weights.
 void set_up(const Cut& cut, int64_t rows) {
-  Shapes shapes;
+  TileShapes shapes;
   const bool two = rows > kTileSide;
-  for (int tile = 0; tile < 8; ++tile) {
+  for (int tile = 0; tile < TileShapes::kTiles; ++tile) {
     const bool is_lower = two && (tile == 2 || tile == 3 || tile == 5);
     const bool is_weights = tile > 5 || (tile == 5 && !two);
     const int64_t high = is_weights ? cut.pairs
@@ -54,11 +48,9 @@ void set_up(const Cut& cut, int64_t rows) {
                          : two      ? kTileSide
                                     : rows;
     const bool is_operand = tile == 4 || (tile == 5 && two);
-    shapes.rows[tile] = static_cast<uint8_t>(high);
-    shapes.bytes[tile] = static_cast<uint16_t>(is_operand ? cut.pairs * kPairBytes : 64);
+    shapes.set(tile, high, is_operand ? cut.pairs * kPairBytes : 64);
   }
-  asm volatile("" ::"r"(&shapes) : "memory");
-  _tile_loadconfig(&shapes);
+  shapes.use();
 }
 
 /// The rows of a tile at one tap.

@@ -1,11 +1,11 @@
 // Products of bytes by AMX's tiles: 16 rows of 64 bytes by 64 weights of 16 columns in one instruction, which reads the panels of
 // VNNI's kernels as they are: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 2, TDPBUSD.
 #include "plugins/cpu/dense/finish_avx512.hpp"
+#include "plugins/cpu/dense/tile_shapes.hpp"
 #include "plugins/cpu/dense/tile_u8.hpp"
 
 #if defined(__x86_64__)
 #include <algorithm>
-#include <cstring>
 #include <hwy/base.h>
 #include <immintrin.h>
 
@@ -43,32 +43,17 @@ constexpr std::int64_t kPassRows = 2 * kTileRows;
 
 // The tiles of a pass: 0 and 1 are sums of its upper rows by the columns of two vectors, 2 and 3 of its lower rows; 4 and 5 are those
 // rows, 6 and 7 the weights. GCC wants the numbers themselves where tiles are named.
-constexpr int kTiles = 8, kFirstOfWeights = 6;
+constexpr int kFirstOfWeights = 6;
 constexpr bool is_lower(int tile) { return tile == 2 || tile == 3 || tile == 5; }
 
-/// What LDTILECFG reads: bytes of a row and rows of each tile.
-struct alignas(64) TileShapes {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-
-  TileShapes(std::int64_t upper, std::int64_t lower) {
-    for (int tile = 0; tile < kTiles; ++tile) {
-      const std::int64_t count = tile >= kFirstOfWeights ? kTileRows
-                                 : is_lower(tile)        ? lower
-                                                         : upper;
-      row_bytes[tile] = count == 0 ? 0 : kTileBytes;
-      rows[tile] = static_cast<std::uint8_t>(count);
-    }
+void set_up(std::int64_t upper, std::int64_t lower) {
+  TileShapes shapes;
+  for (int tile = 0; tile < TileShapes::kTiles; ++tile) {
+    const std::int64_t count = tile >= kFirstOfWeights ? kTileRows : is_lower(tile) ? lower : upper;
+    shapes.set(tile, count, kTileBytes);
   }
-  void use() const {
-    // GCC 12 tells its optimiser of the first eight bytes alone, and of none that tiles are loaded from.
-    asm volatile("" : : "r"(this) : "memory");
-    _tile_loadconfig(this);
-  }
-};
+  shapes.use();
+}
 
 /// Rows that follow each other, and what they are multiplied by: a panel's columns of one vector or two.
 struct Pass {
@@ -134,7 +119,7 @@ void multiply_lines(const LinesU8Args& args) {
   for (std::int64_t left = args.rows; left > 0;) {
     const std::int64_t rows = std::min(left, kPassRows);
     const std::int64_t lower = std::max<std::int64_t>(rows - kTileRows, 0);
-    if (rows != configured) TileShapes(rows - lower, lower).use();
+    if (rows != configured) set_up(rows - lower, lower);
     configured = rows;
     if (lower > 0) {
       multiply_panel<kVectors, true>(args, lines, sums);

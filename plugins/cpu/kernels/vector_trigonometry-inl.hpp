@@ -93,39 +93,44 @@ HWY_INLINE V vector_atan(D d, V x) {
   return hn::CopySign(hn::IfThenElse(is_large, rest, y), x);
 }
 
-/// asin(s) for 0 <= s <= 0.5, and z = s^2: s + s^3 P(z), error 5.0e-9.
+/// asin(s) of 0 <= s <= 0.5, where s is |x|, or above 0.5 sqrt((1 - |x|) / 2): asin(|x|) is pi / 2 - 2 asin(s) then.
+template <class V, class M>
+struct AsinPart {
+  V y;
+  M is_large;
+};
+
+/// s + s^3 P(s^2), error 5.0e-9.
 template <class D, class V>
-HWY_INLINE V asin_near_zero(D d, V s, V z) {
+HWY_INLINE auto asin_part(D d, V x) {
+  const V a = hn::Abs(x);
+  const V half = hn::Set(d, 0.5f);
+  const auto is_large = hn::Gt(a, half);
+  const V z = hn::IfThenElse(is_large, hn::NegMulAdd(half, a, half), hn::Mul(a, a));
+  const V s = hn::IfThenElse(is_large, hn::Sqrt(z), a);
   const V p = horner(d, z, hn::Set(d, 4.221856594e-02f), 2.414760180e-02f, 4.547709972e-02f,
                      7.495241612e-02f, 1.666675359e-01f);
-  return hn::MulAdd(hn::Mul(s, z), p, s);
+  return AsinPart<V, hn::Mask<D>>{hn::MulAdd(hn::Mul(s, z), p, s), is_large};
 }
 
-/// asin(x): above 0.5 it is pi / 2 - 2 asin(sqrt((1 - x) / 2)).
+/// asin(x); NaN beyond 1.
 template <class D, class V>
 HWY_INLINE V vector_asin(D d, V x) {
-  const V a = hn::Abs(x);
-  const V half = hn::Set(d, 0.5f);
-  const auto is_large = hn::Gt(a, half);
-  const V z = hn::IfThenElse(is_large, hn::NegMulAdd(half, a, half), hn::Mul(a, a));
-  const V y = asin_near_zero(d, hn::IfThenElse(is_large, hn::Sqrt(z), a), z);
-  const V rest = two_floats_minus(d, 1.57079637e+00f, -4.37113883e-08f, hn::Add(y, y));
-  return hn::CopySign(hn::IfThenElse(is_large, rest, y), x);
+  const auto part = asin_part(d, x);
+  const V twice = hn::Add(part.y, part.y);
+  const V rest = two_floats_minus(d, 1.57079637e+00f, -4.37113883e-08f, twice);
+  return hn::CopySign(hn::IfThenElse(part.is_large, rest, part.y), x);
 }
 
-/// acos(x) by the same polynomial.
+/// acos(x), likewise.
 template <class D, class V>
 HWY_INLINE V vector_acos(D d, V x) {
-  const V a = hn::Abs(x);
-  const V half = hn::Set(d, 0.5f);
-  const auto is_large = hn::Gt(a, half);
-  const V z = hn::IfThenElse(is_large, hn::NegMulAdd(half, a, half), hn::Mul(a, a));
-  const V y = asin_near_zero(d, hn::IfThenElse(is_large, hn::Sqrt(z), a), z);
-  const V twice = hn::Add(y, y);
+  const auto part = asin_part(d, x);
+  const V twice = hn::Add(part.y, part.y);
   const V below = two_floats_minus(d, 3.14159274e+00f, -8.74227766e-08f, twice);
   const V large = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), below, twice);
-  const V small = two_floats_minus(d, 1.57079637e+00f, -4.37113883e-08f, hn::CopySign(y, x));
-  return hn::IfThenElse(is_large, large, small);
+  const V small = two_floats_minus(d, 1.57079637e+00f, -4.37113883e-08f, hn::CopySign(part.y, x));
+  return hn::IfThenElse(part.is_large, large, small);
 }
 
 }  // namespace backplane::cpu::HWY_NAMESPACE
