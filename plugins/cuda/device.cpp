@@ -9,6 +9,8 @@
 #include "plugins/cuda/launch.hpp"
 #include "plugins/cuda/row_products.hpp"
 #include "plugins/cuda/short_attention.hpp"
+#include "plugins/cuda/tile_convolutions.hpp"
+#include "plugins/cuda/tile_products.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -108,10 +110,12 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
   modules_ = std::make_unique<ModuleStore>(*context_, engine.compiler(), architecture,
                                            settings_.cache_dir);
   trials_ = std::make_unique<Trials>(*this, settings_.trials, settings_.tuning);
-  product_library_ = with_row_products(*this, engine.open_products(*context_));
+  product_library_ =
+      with_tile_products(*this, with_row_products(*this, engine.open_products(*context_)));
   products_ = std::make_unique<ProductStore>(*product_library_, traits_, settings_.cache_dir,
                                              trials_.get());
-  convolution_library_ = with_few_channels(*this, engine.open_convolutions(*context_));
+  convolution_library_ =
+      with_tile_convolutions(*this, with_few_channels(*this, engine.open_convolutions(*context_)));
   convolutions_ = std::make_unique<ConvolutionStore>(convolution_library_.get(), traits_,
                                                      settings_.cache_dir, trials_.get());
   attention_library_ = with_short_attention(*this, engine.open_attentions(*context_));

@@ -46,6 +46,7 @@ struct DeviceTraits {
   bool has_stream_values = false;   ///< streams that wait for a word in memory
   bool is_prohibited = false;       ///< compute mode "prohibited"
   bool has_early_launches = false;  ///< also while they are captured: see Context::launch_early
+  bool has_boxes = false;           ///< kernels copy boxes of matrices: see Context::describe
 };
 
 /// What the driver knows of an address that a program gives.
@@ -59,6 +60,34 @@ struct PointerTraits {
 
 /// The size of a launch in groups, or of a group in items.
 using Extent = std::array<unsigned, 3>;
+
+/// Matrices of 16-bit elements, one after another, of which a kernel copies boxes: lines of 64 elements, in local memory swizzled over
+/// 128 bytes. `address`, `step` and `matrix_step` are multiples of 16 bytes.
+struct BoxedMatrices {
+  Address address = 0;
+  sdk::DataType type = sdk::DataType::Float16;
+  std::int64_t columns = 0, rows = 0, matrices = 1;
+  std::int64_t step = 0, matrix_step = 0;  ///< elements from a row, and a matrix, to the next
+  std::uint32_t box_rows = 1;              ///< up to 256
+};
+
+/// Images of 16-bit elements, channels last, of which a kernel copies boxes of 64 channels of so many pixels: those at which a window
+/// begins, one after another, moved by where its tap is. What is along both axes is [x, y]. `address` is a multiple of 16, the channels
+/// are one of 8.
+struct BoxedPixels {
+  Address address = 0;
+  sdk::DataType type = sdk::DataType::Float16;
+  std::int64_t channels = 0, width = 0, height = 0, images = 1;
+  /// Where the first window begins, from the first pixel on, and the last one, from the last pixel on.
+  std::array<int, 2> lower{}, upper{};
+  std::array<std::uint32_t, 2> stride{1, 1};
+  std::uint32_t box_pixels = 1;  ///< up to 256
+};
+
+/// The same in the driver's words (CUtensorMap): one argument of a kernel.
+struct alignas(128) BoxMap {
+  std::array<std::uint64_t, 16> words{};
+};
 
 /// A device's primary context. Functions that can fail throw sdk::Error with the call and the CUDA error's name:
 /// BP_OUT_OF_MEMORY, BP_DEVICE_LOST, BP_INTERNAL.
@@ -119,13 +148,16 @@ class Context {
   /// A module of an image that the compiler made, and its kernel `run`.
   virtual ModuleHandle load(const std::string& image) = 0;
   virtual void unload(ModuleHandle module) noexcept = 0;
-  virtual FunctionHandle function(ModuleHandle module) = 0;
+  /// `local_bytes`: of local memory that launches give it, beside what its text declares.
+  virtual FunctionHandle function(ModuleHandle module, std::uint32_t local_bytes) = 0;
+  virtual BoxMap describe(const BoxedMatrices& matrices) = 0;
+  virtual BoxMap describe_pixels(const BoxedPixels& pixels) = 0;
   virtual void launch(FunctionHandle function, const Extent& groups, const Extent& group,
-                      StreamHandle stream, void** arguments) = 0;
+                      std::uint32_t local_bytes, StreamHandle stream, void** arguments) = 0;
   /// The same, of a kernel that waits itself for those before it: it may begin when all groups of the one right before it
   /// have begun or ended. False: the driver takes no such launch, and nothing was put on the stream.
   virtual bool launch_early(FunctionHandle function, const Extent& groups, const Extent& group,
-                            StreamHandle stream, void** arguments) = 0;
+                            std::uint32_t local_bytes, StreamHandle stream, void** arguments) = 0;
 
   /// From here on the stream's work becomes a graph and is not done; of this thread, calls that CUDA forbids meanwhile
   /// fail and spoil it.

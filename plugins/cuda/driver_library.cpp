@@ -114,6 +114,9 @@ class Functions {
   CUDA_FUNCTION(cuModuleLoadData);
   CUDA_FUNCTION(cuModuleUnload);
   CUDA_FUNCTION(cuModuleGetFunction);
+  CUDA_FUNCTION(cuFuncSetAttribute);
+  CUDA_FUNCTION_OR_NONE(cuTensorMapEncodeTiled);   // of 12.0
+  CUDA_FUNCTION_OR_NONE(cuTensorMapEncodeIm2col);  // of 12.0
   CUDA_FUNCTION(cuLaunchKernel);
   CUDA_FUNCTION_OR_NONE(cuLaunchKernelEx);  // of 11.8
   CUDA_FUNCTION(cuStreamBeginCapture);
@@ -128,6 +131,22 @@ class Functions {
 
 // Calls a function of the library and throws what it fails with, under its own name.
 #define CUDA_CALL(name, ...) cuda_.check(cuda_.name##_(__VA_ARGS__), #name)
+
+/// Elements' bytes and a line's elements, of boxes.
+constexpr cuuint64_t kBoxedBytes = 2;
+constexpr cuuint32_t kBoxLine = 64;
+
+CUtensorMapDataType boxed_type(sdk::DataType type) {
+  return type == sdk::DataType::Float16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                        : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
+BoxMap words_of(const CUtensorMap& map) {
+  static_assert(sizeof(BoxMap) == sizeof(CUtensorMap) && alignof(BoxMap) >= alignof(CUtensorMap));
+  BoxMap made;
+  std::memcpy(made.words.data(), &map, sizeof(map));
+  return made;
+}
 
 /// Makes a context current on this thread, and the former one again at the end: the thread is the caller's.
 class Current {
@@ -455,20 +474,54 @@ class LibraryContext final : public Context {
     const Apart apart(cuda_, context_, std::nothrow);
     cuda_.cuModuleUnload_(module);
   }
-  FunctionHandle function(ModuleHandle module) override {
+  FunctionHandle function(ModuleHandle module, std::uint32_t local_bytes) override {
     const Apart apart(cuda_, context_);
     CUfunction function = nullptr;
     CUDA_CALL(cuModuleGetFunction, &function, module, "run");
+    if (local_bytes > 0)
+      CUDA_CALL(cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                static_cast<int>(local_bytes));
     return function;
   }
+  BoxMap describe(const BoxedMatrices& matrices) override {
+    const Current current(cuda_, context_);
+    const cuuint64_t dims[] = {static_cast<cuuint64_t>(matrices.columns),
+                               static_cast<cuuint64_t>(matrices.rows),
+                               static_cast<cuuint64_t>(matrices.matrices)};
+    const cuuint64_t steps[] = {static_cast<cuuint64_t>(matrices.step) * kBoxedBytes,
+                                static_cast<cuuint64_t>(matrices.matrix_step) * kBoxedBytes};
+    const cuuint32_t box[] = {kBoxLine, matrices.box_rows, 1}, each[] = {1, 1, 1};
+    CUtensorMap map{};
+    CUDA_CALL(cuTensorMapEncodeTiled, &map, boxed_type(matrices.type), 3,
+              reinterpret_cast<void*>(matrices.address), dims, steps, box, each,
+              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return words_of(map);
+  }
+  BoxMap describe_pixels(const BoxedPixels& pixels) override {
+    const Current current(cuda_, context_);
+    const cuuint64_t dims[] = {
+        static_cast<cuuint64_t>(pixels.channels), static_cast<cuuint64_t>(pixels.width),
+        static_cast<cuuint64_t>(pixels.height), static_cast<cuuint64_t>(pixels.images)};
+    cuuint64_t steps[3], step = kBoxedBytes;
+    for (std::size_t axis = 0; axis < 3; ++axis) steps[axis] = step *= dims[axis];
+    const cuuint32_t each[] = {1, pixels.stride[0], pixels.stride[1], 1};
+    CUtensorMap map{};
+    CUDA_CALL(cuTensorMapEncodeIm2col, &map, boxed_type(pixels.type), 4,
+              reinterpret_cast<void*>(pixels.address), dims, steps, pixels.lower.data(),
+              pixels.upper.data(), kBoxLine, pixels.box_pixels, each, CU_TENSOR_MAP_INTERLEAVE_NONE,
+              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return words_of(map);
+  }
   void launch(FunctionHandle function, const Extent& groups, const Extent& group,
-              StreamHandle stream, void** arguments) override {
+              std::uint32_t local_bytes, StreamHandle stream, void** arguments) override {
     const Current current(cuda_, context_);
     CUDA_CALL(cuLaunchKernel, function, groups[0], groups[1], groups[2], group[0], group[1],
-              group[2], 0, stream, arguments, nullptr);
+              group[2], local_bytes, stream, arguments, nullptr);
   }
   bool launch_early(FunctionHandle function, const Extent& groups, const Extent& group,
-                    StreamHandle stream, void** arguments) override {
+                    std::uint32_t local_bytes, StreamHandle stream, void** arguments) override {
     const Current current(cuda_, context_);
     CUlaunchAttribute early{};
     early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
@@ -480,6 +533,7 @@ class LibraryContext final : public Context {
     config.blockDimX = group[0];
     config.blockDimY = group[1];
     config.blockDimZ = group[2];
+    config.sharedMemBytes = local_bytes;
     config.hStream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
@@ -628,6 +682,8 @@ class LibraryDriver final : public Driver {
     constexpr int kFirstMajor = 9, kFirstVersion = 12030;
     traits.has_early_launches = traits.major >= kFirstMajor && version >= kFirstVersion &&
                                 cuda_.cuLaunchKernelEx_ != nullptr;
+    traits.has_boxes = traits.major >= kFirstMajor && cuda_.cuTensorMapEncodeTiled_ != nullptr &&
+                       cuda_.cuTensorMapEncodeIm2col_ != nullptr;
     traits.is_prohibited =
         attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED;
     return traits;

@@ -41,14 +41,15 @@ std::string in_turn(const std::string& source) {
 
 }  // namespace
 
-Kernel::Kernel(Context& context, const std::string& image, bool waits)
+Kernel::Kernel(Context& context, const std::string& image, bool waits, std::uint32_t local_bytes)
     : context_(context),
       module_(retry_trimmed(context, [&] { return context.load(image); })),
       function_(nullptr),
-      waits_(waits) {
+      waits_(waits),
+      local_bytes_(local_bytes) {
   try {
     // With lazy loading it is this call that takes the memory.
-    function_ = retry_trimmed(context, [&] { return context.function(module_); });
+    function_ = retry_trimmed(context, [&] { return context.function(module_, local_bytes); });
   } catch (...) {
     context.unload(module_);
     throw;
@@ -70,16 +71,18 @@ ModuleStore::Counts ModuleStore::counts() const {
   return counts_;
 }
 
-std::shared_ptr<const Kernel> ModuleStore::get(const std::string& source) {
+std::shared_ptr<const Kernel> ModuleStore::get(const std::string& source,
+                                               const KernelNeeds& needs) {
   // Held while a kernel is compiled: several nodes of a plan want the same one.
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const Kernel>& kernel = kernels_[source];
   if (kernel != nullptr) return kernel;
   const std::string text = in_turn(source);
-  const std::string key = compiler_.version() + '\n' + architecture_ + '\n' + text;
+  const std::string architecture = needs.of_generation ? architecture_ + 'a' : architecture_;
+  const std::string key = compiler_.version() + '\n' + architecture + '\n' + text;
   if (const std::optional<std::string> image = cache_.read(key)) {
     try {
-      kernel = std::make_shared<const Kernel>(context_, *image, kernels_wait_);
+      kernel = std::make_shared<const Kernel>(context_, *image, kernels_wait_, needs.local_bytes);
       ++counts_.read;
       return kernel;
     } catch (const sdk::Error& error) {
@@ -87,8 +90,8 @@ std::shared_ptr<const Kernel> ModuleStore::get(const std::string& source) {
       if (error.code() != BP_INTERNAL) throw;
     }
   }
-  const std::string image = compiler_.compile(text, architecture_);
-  kernel = std::make_shared<const Kernel>(context_, image, kernels_wait_);
+  const std::string image = compiler_.compile(text, architecture);
+  kernel = std::make_shared<const Kernel>(context_, image, kernels_wait_, needs.local_bytes);
   ++counts_.compiled;
   cache_.write(key, image);
   return kernel;

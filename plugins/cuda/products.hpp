@@ -17,8 +17,9 @@ inline constexpr std::uint32_t kLibraryAlignment = 16;
 /// Elements of int8 that libraries load as one: addresses, depths and steps are multiples of it.
 inline constexpr std::int64_t kInt8Word = 4;
 
-/// What is done to a sum before it is stored. Gelu is the form with tanh: cuBLASLt has no other.
-enum class Epilogue : std::uint8_t { kNone, kRelu, kGelu };
+/// What is done to a sum before it is stored. Gelu is the form with tanh: cuBLASLt has no other; the exact one only kernels of the
+/// provider's own do.
+enum class Epilogue : std::uint8_t { kNone, kRelu, kGelu, kExactGelu };
 
 /// The arithmetic of float32 operands: exact, or on tensor cores with operands rounded. Sums are float32 always.
 enum class Precision : std::uint8_t { kFp32, kTf32, kFp16, kBf16 };
@@ -26,6 +27,8 @@ enum class Precision : std::uint8_t { kFp32, kTf32, kFp16, kBf16 };
 const char* precision_name(Precision precision);
 /// By a node's "activation". Errors: BP_UNSUPPORTED for one that is not there.
 Epilogue epilogue_after(const sdk::Node& product);
+/// A sum with what is done to it, in the words of kernels (plugins/common/kernels/scalar_functions.hpp).
+std::string activated(const std::string& sum, Epilogue epilogue);
 
 /// A matrix as the library sees it: column after column, `step` elements from one to the next.
 struct LibraryMatrix {

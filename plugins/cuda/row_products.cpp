@@ -172,18 +172,6 @@ class RowProducts final : public ProductLibrary {
   device_ops::RowProductDevice traits_;
 };
 
-std::string activation_of(Epilogue epilogue) {
-  switch (epilogue) {
-    case Epilogue::kRelu:
-      return "greater_of(s, 0)";
-    case Epilogue::kGelu:
-      return "gelu_tanh_of(s)";
-    case Epilogue::kNone:
-      break;
-  }
-  return RowProduct().activation;
-}
-
 }  // namespace
 
 std::optional<RowProduct> to_row_product(const LibraryProduct& product) {
@@ -213,7 +201,7 @@ std::optional<RowProduct> to_row_product(const LibraryProduct& product) {
   made.bias_matrix = product.bias_batch_step;
   made.has_addend = product.has_addend;
   made.has_bias = product.has_bias;
-  made.activation = activation_of(product.epilogue);
+  made.activation = activated(made.activation, product.epilogue);
   if (made.depth < 1 || made.columns < 1 || made.rows < 1) return std::nullopt;
   return made;
 }

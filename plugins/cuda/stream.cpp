@@ -66,11 +66,13 @@ void Stream::launch(const Kernel& kernel, const Extent& groups, const Extent& gr
   // Where times are taken, each kernel is to have its own; and to the program's stream others put work, too.
   bool is_early = follows_kernel && kernel.waits() && times() == nullptr && handle_ != users_ &&
                   device_.overlaps_launches();
-  if (is_early && !context.launch_early(kernel.function(), groups, group, handle_, arguments)) {
+  if (is_early && !context.launch_early(kernel.function(), groups, group, kernel.local_bytes(),
+                                        handle_, arguments)) {
     device_.stop_overlaps("the driver takes no launch of that kind");
     is_early = false;
   }
-  if (!is_early) context.launch(kernel.function(), groups, group, handle_, arguments);
+  if (!is_early)
+    context.launch(kernel.function(), groups, group, kernel.local_bytes(), handle_, arguments);
   has_overlaps_ = has_overlaps_ || is_early;
   note(is_early ? Put::kEarlyKernel : Put::kKernel);
 }

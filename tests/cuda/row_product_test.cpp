@@ -1,14 +1,12 @@
 // Products of few rows by the provider's own kernel: what it computes, of every form, and when it is taken.
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <random>
 #include <unistd.h>
 
-#include "plugins/common/half.hpp"
 #include "plugins/cuda/row_products.hpp"
 #include "tests/cuda/host_kernels.hpp"
 #include "tests/cuda/node_on_device.hpp"
+#include "tests/cuda/product_case.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -20,114 +18,9 @@ using sdk::DataType;
 
 constexpr RowProductDevice kLarge{132, 3000};
 
-float rounded(DataType type, float value) {
-  if (type == DataType::Float16) return common::to_float(common::to_half(value));
-  return type == DataType::BFloat16 ? common::to_float(common::to_bfloat16(value)) : value;
-}
-
-/// Elements of some type at an address that is `offset` bytes behind one of 16, with nothing readable behind them under a sanitizer.
-class Elements {
- public:
-  Elements(DataType type, std::int64_t count, std::uint64_t offset, unsigned seed)
-      : type_(type), bytes_(static_cast<std::size_t>(sdk::element_bytes(type))), offset_(offset) {
-    std::mt19937 random(seed);
-    std::uniform_real_distribution<float> between(-1, 1);
-    memory_.resize(static_cast<std::size_t>(count) * bytes_ + offset_);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float value = rounded(type, between(random));
-      values_.push_back(static_cast<double>(value));
-      write(i, value);
-    }
-  }
-  Address address() const { return reinterpret_cast<Address>(memory_.data()) + offset_; }
-  /// As it was made, and as it is now.
-  double made(std::int64_t i) const { return values_.at(static_cast<std::size_t>(i)); }
-  double now(std::int64_t i) const {
-    const unsigned char* const at = memory_.data() + offset_ + static_cast<std::size_t>(i) * bytes_;
-    if (type_ == DataType::Float) {
-      float value = 0;
-      std::memcpy(&value, at, sizeof(value));
-      return static_cast<double>(value);
-    }
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, at, sizeof(bits));
-    return static_cast<double>(type_ == DataType::Float16
-                                   ? common::to_float(common::Half{bits})
-                                   : common::to_float(common::BFloat16{bits}));
-  }
-  std::int64_t count() const { return static_cast<std::int64_t>(values_.size()); }
-
- private:
-  void write(std::int64_t i, float value) {
-    unsigned char* const at = memory_.data() + offset_ + static_cast<std::size_t>(i) * bytes_;
-    if (type_ == DataType::Float) {
-      std::memcpy(at, &value, sizeof(value));
-    } else {
-      const std::uint16_t bits = type_ == DataType::Float16 ? common::to_half(value).bits
-                                                            : common::to_bfloat16(value).bits;
-      std::memcpy(at, &bits, sizeof(bits));
-    }
-  }
-
-  DataType type_;
-  std::size_t bytes_;
-  std::uint64_t offset_;
-  std::vector<unsigned char> memory_;
-  std::vector<double> values_;
-};
-
-struct RowCase {
-  DataType type = DataType::Float16;
-  std::int64_t rows = 1, depth = 64, columns = 64, matrices = 1;
-  bool is_apart = false;  ///< b as [columns][depth]
-  bool a_is_transposed = false;
-  bool has_bias = false, has_addend = false;
-  bool adds_in_place = false;  ///< the addend is what is in y
-  Epilogue epilogue = Epilogue::kNone;
-  double factor = 1, addend_factor = 1;
-  std::int64_t more = 0;     ///< elements between rows of a, b and y
-  std::uint64_t offset = 0;  ///< of every address, in bytes
-
-  Product product() const {
-    Product made;
-    made.type = made.result = type;
-    made.rows = rows;
-    made.depth = depth;
-    made.columns = columns;
-    made.batch = matrices;
-    made.a.is_transposed = a_is_transposed;
-    made.a.step = (a_is_transposed ? rows : depth) + more;
-    made.a.batch_step = made.a.step * (a_is_transposed ? depth : rows);
-    made.b.is_transposed = is_apart;
-    made.b.step = (is_apart ? depth : columns) + more;
-    made.b.batch_step = made.b.step * (is_apart ? columns : depth);
-    made.y_step = columns + more;
-    made.y_batch_step = made.y_step * rows;
-    made.has_bias = has_bias;
-    made.has_addend = has_addend;
-    made.bias_batch_step = has_bias ? columns + 3 : 0;
-    made.epilogue = epilogue;
-    made.factor = factor;
-    made.addend_factor = addend_factor;
-    return made;
-  }
-  std::string text() const {
-    return sdk::message(sdk::type_name(type), ' ', rows, 'x', depth, 'x', columns, " of ", matrices,
-                        is_apart ? " apart" : "", a_is_transposed ? " a t" : "",
-                        has_bias ? " bias" : "", has_addend ? " addend" : "", " epilogue ",
-                        static_cast<int>(epilogue), " more ", more, " at ", offset);
-  }
-};
-
 std::string text_of(const RowProductForm& form) {
   return sdk::message(form.across, " across, ", form.lanes, " lanes of ", form.items, ", ",
                       form.per, " each, ", form.unrolled, " at once, ", form.parts, " parts");
-}
-
-double activated(double sum, Epilogue epilogue) {
-  if (epilogue == Epilogue::kRelu) return std::max(sum, 0.0);
-  if (epilogue == Epilogue::kNone) return sum;
-  return 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
 }
 
 class CudaRowProduct : public CudaTest {
@@ -141,61 +34,13 @@ class CudaRowProduct : public CudaTest {
     return std::make_unique<Device>(*driver_, *engine_, 0, settings_);
   }
 
-  /// Runs the form, and compares with sums of doubles.
-  static void expect_right(Device& device, const RowCase& each, const RowProductForm& form) {
-    const Product product = each.product();
-    const LibraryProduct wanted = to_library(product, 16);
-    const std::optional<RowProduct> rows = to_row_product(wanted);
+  static void expect_right(Device& device, const ProductCase& each, const RowProductForm& form) {
+    const std::optional<RowProduct> rows = to_row_product(to_library(each.product(), 16));
     ASSERT_TRUE(rows) << each.text();
-    const ProductAlgorithm algorithm = to_algorithm(*rows, form);
-    const std::int64_t matrices = each.matrices;
-    const Elements a(each.type, matrices * product.a.batch_step, each.offset, 1);
-    const Elements b(each.type, matrices * product.b.batch_step, each.offset, 2);
-    const Elements c(each.type, matrices * product.y_batch_step, each.offset, 3);
-    const Elements bias(each.type, matrices * product.bias_batch_step, each.offset, 4);
-    const Elements y(each.type, matrices * product.y_batch_step, each.offset, 5);
-    std::vector<unsigned char> workspace(algorithm.workspace_bytes);
-    const ProductAddresses at{
-        b.address(), a.address(),    each.adds_in_place ? y.address() : c.address(),
-        y.address(), bias.address(), reinterpret_cast<Address>(workspace.data())};
-    const StreamHandle stream = device.context().create_stream();
-    PlainQueue queue(device.context(), stream);
-    device.products()
-        .library()
-        .prepare(wanted, algorithm, each.factor, each.addend_factor)
-        ->enqueue(queue, at);
-    device.context().destroy_stream(stream);
-    const double relative = each.type == DataType::Float     ? 1e-6
-                            : each.type == DataType::Float16 ? 0x1p-11
-                                                             : 0x1p-8;
-    for (std::int64_t i = 0; i < y.count(); ++i) {
-      const std::int64_t matrix = i / product.y_batch_step,
-                         row = i % product.y_batch_step / product.y_step;
-      const std::int64_t column = i % product.y_step;
-      if (column >= each.columns) {
-        ASSERT_EQ(y.now(i), y.made(i)) << "between rows: " << each.text() << ", " << text_of(form);
-        continue;
-      }
-      double sum = 0, size = 0;
-      for (std::int64_t k = 0; k < each.depth; ++k) {
-        const double term =
-            a.made(matrix * product.a.batch_step +
-                   (each.a_is_transposed ? k * product.a.step + row : row * product.a.step + k)) *
-            b.made(matrix * product.b.batch_step +
-                   (each.is_apart ? column * product.b.step + k : k * product.b.step + column));
-        sum += term;
-        size += std::abs(term);
-      }
-      double want = each.factor * sum;
-      if (each.has_addend) want += each.addend_factor * (each.adds_in_place ? y : c).made(i);
-      if (each.has_bias) want += bias.made(matrix * product.bias_batch_step + column);
-      want = activated(want, each.epilogue);
-      ASSERT_NEAR(y.now(i), want, relative * std::abs(want) + 1e-6 * (size + 1))
-          << i << ": " << each.text() << ", " << text_of(form);
-    }
+    expect_product(device, each, to_algorithm(*rows, form), text_of(form));
   }
   /// All forms that are proposed for a large device, and for a small one.
-  static void expect_right(Device& device, const RowCase& each) {
+  static void expect_right(Device& device, const ProductCase& each) {
     const RowProduct product = *to_row_product(to_library(each.product(), 16));
     for (const RowProductDevice& traits : {kLarge, RowProductDevice{1, 0}}) {
       for (const RowProductForm& form : device_ops::row_product_forms(product, traits))
@@ -220,7 +65,7 @@ TEST_F(CudaRowProduct, EveryTypeAndOrderIsRightAtEveryAddress) {
       for (const std::uint64_t offset : {0, 4, 16}) {
         for (const auto& [depth, columns] :
              std::vector<std::pair<std::int64_t, std::int64_t>>{{64, 64}, {200, 72}, {129, 65}}) {
-          RowCase each;
+          ProductCase each;
           each.type = type;
           each.is_apart = is_apart;
           each.depth = depth;
@@ -239,7 +84,7 @@ TEST_F(CudaRowProduct, SmallAndOddSizesAreRight) {
   for (const bool is_apart : {false, true}) {
     for (const std::int64_t depth : {1, 7, 8, 1000}) {
       for (const std::int64_t columns : {1, 3, 8, 17}) {
-        RowCase each;
+        ProductCase each;
         each.is_apart = is_apart;
         each.depth = depth;
         each.columns = columns;
@@ -257,7 +102,7 @@ TEST_F(CudaRowProduct, SeveralRowsMatricesAndStepsAreRight) {
   for (const bool is_apart : {false, true}) {
     for (const std::int64_t rows : {1, 2, 3, 4}) {
       for (const std::int64_t more : {0, 8, 3}) {
-        RowCase each;
+        ProductCase each;
         each.is_apart = is_apart;
         each.rows = rows;
         each.more = more;
@@ -279,7 +124,7 @@ TEST_F(CudaRowProduct, WhatComesAfterTheSumIsDone) {
   for (const Epilogue epilogue : {Epilogue::kNone, Epilogue::kRelu, Epilogue::kGelu}) {
     for (const bool has_bias : {false, true}) {
       for (const bool has_addend : {false, true}) {
-        RowCase each;
+        ProductCase each;
         each.type = has_bias ? DataType::BFloat16 : DataType::Float16;
         each.epilogue = epilogue;
         each.has_bias = has_bias;
@@ -302,7 +147,7 @@ TEST_F(CudaRowProduct, WhatComesAfterTheSumIsDone) {
 /// Forms of a product of a row on a large device.
 std::vector<RowProductForm> forms_of(std::int64_t depth, std::int64_t columns, bool is_apart,
                                      DataType type = DataType::Float16) {
-  RowCase each;
+  ProductCase each;
   each.type = type;
   each.depth = depth;
   each.columns = columns;
@@ -385,7 +230,7 @@ TEST_F(CudaRowProduct, SmallMatricesMoreRowsAndOtherTypesAreTheLibrarys) {
 }
 
 LibraryProduct large_form(std::int64_t rows = 1, std::uint32_t alignment = kLibraryAlignment) {
-  RowCase each;
+  ProductCase each;
   each.rows = rows;
   each.depth = 1024;
   each.columns = 1024;
@@ -436,7 +281,7 @@ TEST_F(CudaRowProduct, AKernelThatFailsIsNoWay) {
 TEST_F(CudaRowProduct, RunsThatAreComparedFindTheMatrixInNoCache) {
   EXPECT_EQ(operand_sets(large_form()), 64u);
   EXPECT_EQ(operand_sets(large_form(17)), 1u);
-  RowCase small;
+  ProductCase small;
   EXPECT_EQ(operand_sets(to_library(small.product(), 16)), 1u);
   std::set<Address> read;
   stand_in().kernel = [&](const std::string&, const Extent&, const Extent&, void** arguments) {

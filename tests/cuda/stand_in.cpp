@@ -128,6 +128,27 @@ void check_extent(const Extent& groups, const Extent& group) {
   if (group[0] * group[1] * group[2] > 1024) throw_cuda("launch", "CUDA_ERROR_INVALID_VALUE");
 }
 
+/// What the driver takes: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html
+void check_boxes(const BoxedMatrices& m) {
+  constexpr std::int64_t kMostSize = std::int64_t{1} << 32, kMostStep = std::int64_t{1} << 39;
+  bool is_taken = m.address % 16 == 0 && m.box_rows >= 1 && m.box_rows <= 256;
+  for (const std::int64_t size : {m.columns, m.rows, m.matrices})
+    is_taken = is_taken && size >= 1 && size <= kMostSize;
+  for (const std::int64_t step : {m.step, m.matrix_step})
+    is_taken = is_taken && step >= 1 && step % 8 == 0 && step < kMostStep;
+  if (!is_taken) throw_cuda("describe", "CUDA_ERROR_INVALID_VALUE");
+}
+
+std::uint64_t number(std::int64_t value) { return static_cast<std::uint64_t>(value); }
+
+/// What kernels read here of a description is behind its first word, as a launch that waits keeps a word of each argument.
+BoxMap map_of(const std::array<std::uint64_t, 6>& numbers) {
+  static std::set<std::array<std::uint64_t, 6>> all;
+  BoxMap made;
+  made.words[0] = reinterpret_cast<std::uintptr_t>(all.insert(numbers).first->data());
+  return made;
+}
+
 class StandInContext final : public Context {
  public:
   explicit StandInContext(int ordinal) : ordinal_(ordinal) { ++stand_in().live_contexts; }
@@ -322,21 +343,43 @@ class StandInContext final : public Context {
     functions_.erase(module);
     delete module;
   }
-  FunctionHandle function(ModuleHandle module) override {
+  FunctionHandle function(ModuleHandle module, std::uint32_t local_bytes) override {
     stand_in().note("function");
     be_no_capture("function");
+    // Of a group, on the largest: https://docs.nvidia.com/cuda/hopper-tuning-guide/
+    constexpr std::uint32_t kMostLocal = 227 * 1024;
+    if (local_bytes > kMostLocal) throw_cuda("function", "CUDA_ERROR_INVALID_VALUE");
     auto& function = functions_[module];
     function = std::make_unique<CUfunc_st>(CUfunc_st{module->source});
     return function.get();
   }
-  void launch(FunctionHandle function, const Extent& groups, const Extent& group,
+  BoxMap describe(const BoxedMatrices& matrices) override {
+    check_boxes(matrices);
+    return map_of({matrices.address, number(matrices.columns), number(matrices.rows),
+                   number(matrices.matrices), number(matrices.step), number(matrices.matrix_step)});
+  }
+  BoxMap describe_pixels(const BoxedPixels& pixels) override {
+    check_boxes({pixels.address, pixels.type, pixels.channels, pixels.width * pixels.height,
+                 pixels.images, pixels.channels, pixels.channels * pixels.width * pixels.height,
+                 pixels.box_pixels});
+    for (std::size_t axis = 0; axis < 2; ++axis) {
+      for (const int corner : {pixels.lower[axis], pixels.upper[axis]}) {
+        if (corner < -128 || corner > 127) throw_cuda("describe", "CUDA_ERROR_INVALID_VALUE");
+      }
+      if (pixels.stride[axis] < 1 || pixels.stride[axis] > 8)
+        throw_cuda("describe", "CUDA_ERROR_INVALID_VALUE");
+    }
+    return map_of({pixels.address, number(pixels.channels), number(pixels.width),
+                   number(pixels.height), number(pixels.images), 0});
+  }
+  void launch(FunctionHandle function, const Extent& groups, const Extent& group, std::uint32_t,
               StreamHandle stream, void** arguments) override {
     stand_in().note("launch");
     put_kernel(function, groups, group, stream, arguments);
     stand_in().early.push_back(false);
   }
   bool launch_early(FunctionHandle function, const Extent& groups, const Extent& group,
-                    StreamHandle stream, void** arguments) override {
+                    std::uint32_t, StreamHandle stream, void** arguments) override {
     stand_in().note(stand_in().takes_early_launches ? "launch" : "launch_early");
     if (!stand_in().takes_early_launches) return false;
     if (function->source.find(") { IN_TURN;") == std::string::npos)
@@ -670,7 +713,7 @@ DeviceTraits stand_in_device(int major, int minor) {
   traits.memory_bytes_per_ns = 1000;
   traits.multiprocessors = 4;
   traits.has_pools = traits.has_stream_values = true;
-  traits.has_early_launches = major >= 9;
+  traits.has_early_launches = traits.has_boxes = major >= 9;
   return traits;
 }
 

@@ -187,6 +187,7 @@ def first(work):
     work.page.section("Small networks, to begin with", HEADS_OF_MODELS)
     models = models_of(work.folder, True)[::2]
     add_comparisons(work, [(name, path, x, ("fp32", "fp16")) for name, path, x, _ in models])
+    add_rows(work, [lambda folder, words=words: [compare_tiled(work, folder, words)] for words in ((), ("provider.cuda.tuning=off",))])
     captured_networks(work, models[:3])
 
 
@@ -273,6 +274,20 @@ def compare(work, folder, name, path, x, precisions, feed="x", want=None):
         apart = float("inf") if got is None else distance(got, want)
         rows.append((apart <= TOLERANCES[precision], name, precision, why or f"{apart:.2e}"))
     return rows
+
+
+def compare_tiled(work, folder, settings):
+    """A network for products by tiles, by what was measured and by rule."""
+    path = folder / "tiled.onnx"
+    net = networks.tiled(path)
+    x = np.random.default_rng(7).standard_normal(net.inputs[0][1]).astype(np.float16)
+    words = [word for setting in settings for word in ("--set", setting)]
+    want, why = outputs(work.program, path, folder, x, "--providers", "cpu")
+    got = None
+    if want is not None:
+        got, why = outputs(work.program, path, folder, x, *ON_CUDA, *words)
+    apart = float("inf") if got is None else distance(got, want)
+    return apart <= TOLERANCES["fp16"], "tiles, elements of float16", " ".join(settings) or "fp32", why or f"{apart:.2e}"
 
 
 def compare_light(work, folder, source):

@@ -80,14 +80,30 @@ def encoder(path, batch=1, dtype=np.float32, layers=12, tokens=128, width=768, h
         whole = net.constant(np.array([rows, tokens, width], np.int64))
         mixed = net.node("Reshape", [mixed, whole], (batch, tokens, width))
         x = normalize(net.node("Add", [linear(net, mixed, width), x], net.shapes[x]))
-        inner = linear(net, x, 4 * width)
-        shape = net.shapes[inner]
-        root = net.node("Mul", [inner, net.constant(np.array(0.5 ** 0.5, net.dtype))], shape)
-        one = net.node("Add", [net.node("Erf", [root], shape), net.constant(np.array(1, net.dtype))], shape)
-        half = net.node("Mul", [inner, net.constant(np.array(0.5, net.dtype))], shape)
-        inner = net.node("Mul", [half, one], shape)
+        inner = gelu(net, linear(net, x, 4 * width))
         x = normalize(net.node("Add", [linear(net, inner, width), x], net.shapes[x]))
     net.save(path, x)
+    return net
+
+
+def gelu(net, x):
+    shape = net.shapes[x]
+    root = net.node("Mul", [x, net.constant(np.array(0.5 ** 0.5, net.dtype))], shape)
+    one = net.node("Add", [net.node("Erf", [root], shape), net.constant(np.array(1, net.dtype))], shape)
+    half = net.node("Mul", [x, net.constant(np.array(0.5, net.dtype))], shape)
+    return net.node("Mul", [half, one], shape)
+
+
+def tiled(path):
+    """Of float16 and large enough for products by tiles: convolutions with windows of several kinds, and products with Gelu between them."""
+    net = Network(np.float16)
+    first = convolution(net, net.input("x", (2, 64, 40, 32)), 128, 3)
+    x = convolution(net, convolution(net, first, 64, 1), 128, 3, addend=first)
+    x = convolution(net, convolution(net, x, 192, 5, 2), 128, 1, 2)
+    batch, channels, height, width = net.shapes[x]
+    rows, places = batch * channels, height * width
+    x = net.node("Reshape", [x, net.constant(np.array([rows, places], np.int64))], (rows, places))
+    net.save(path, linear(net, gelu(net, linear(net, x, 2048)), 64))
     return net
 
 

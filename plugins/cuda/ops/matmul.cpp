@@ -29,11 +29,6 @@ struct Addend {
   float factor = 1;
 };
 
-std::string activated(const std::string& sum, Epilogue epilogue) {
-  if (epilogue == Epilogue::kRelu) return sdk::message("greater_of(", sum, ", 0)");
-  return epilogue == Epilogue::kGelu ? sdk::message("gelu_tanh_of(", sum, ")") : sum;
-}
-
 /// A product without depth, which the library does not compute: sums of nothing, and what comes after.
 void add_empty_product(sdk::PrepareContext& ctx, NodeWork& work, const Dims& dims,
                        const std::vector<Addend>& addends, Epilogue epilogue) {

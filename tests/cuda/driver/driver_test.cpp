@@ -102,26 +102,85 @@ TEST_F(DriverLibrary, AnEarlyLaunchCarriesItsAttributeAndThePlainOneIsAsEver) {
   const std::unique_ptr<Driver> driver = load_driver();
   const std::unique_ptr<Context> context = driver->open(0);
   const StreamHandle stream = context->create_stream();
-  EXPECT_TRUE(context->launch_early(nullptr, {5, 6, 7}, {8, 9, 10}, stream, nullptr));
+  EXPECT_TRUE(context->launch_early(nullptr, {5, 6, 7}, {8, 9, 10}, 11, stream, nullptr));
   EXPECT_EQ(script().early, std::vector<bool>{true});
   const CUlaunchConfig& launched = script().launched;
   EXPECT_EQ((std::vector<unsigned>{launched.gridDimX, launched.gridDimY, launched.gridDimZ,
                                    launched.blockDimX, launched.blockDimY, launched.blockDimZ,
                                    launched.sharedMemBytes}),
-            (std::vector<unsigned>{5, 6, 7, 8, 9, 10, 0}));
+            (std::vector<unsigned>{5, 6, 7, 8, 9, 10, 11}));
   EXPECT_EQ(launched.hStream, stream);
   EXPECT_EQ(script().count("cuLaunchKernel"), 0u);
-  context->launch(nullptr, {1, 1, 1}, {1, 1, 1}, stream, nullptr);
+  context->launch(nullptr, {1, 1, 1}, {1, 1, 1}, 0, stream, nullptr);
   EXPECT_EQ(script().count("cuLaunchKernel"), 1u);
   EXPECT_EQ(script().early.size(), 1u);
   context->destroy_stream(stream);
+}
+
+TEST_F(DriverLibrary, AKernelGetsTheLocalMemoryThatItNeedsBesideItsText) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  const std::unique_ptr<Context> context = driver->open(0);
+  const ModuleHandle module = context->load("image");
+  context->function(module, 0);
+  EXPECT_EQ(script().count("cuFuncSetAttribute"), 0u);
+  context->function(module, 200000);
+  EXPECT_EQ(script().local_bytes, 200000);
+  context->unload(module);
+}
+
+TEST_F(DriverLibrary, MatricesAreDescribedForCopiesOfBoxes) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  const std::unique_ptr<Context> context = driver->open(0);
+  BoxedMatrices matrices{0x1000, sdk::DataType::BFloat16, 100, 30, 5, 104, 4160, 64};
+  EXPECT_EQ(context->describe(matrices).words[0], 77u);
+  EXPECT_EQ(script().boxes,
+            (std::vector<cuuint64_t>{CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, 0x1000, 100, 30, 5, 208,
+                                     8320, 64, 64, 1, 1, 1, 1, CU_TENSOR_MAP_SWIZZLE_128B,
+                                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE}));
+  matrices.type = sdk::DataType::Float16;
+  context->describe(matrices);
+  EXPECT_EQ(script().boxes[0], CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
+  script().failures["cuTensorMapEncodeTiled"] = {CUDA_ERROR_INVALID_VALUE};
+  EXPECT_EQ(code_of([&] { context->describe(matrices); }), BP_INTERNAL);
+}
+
+TEST_F(DriverLibrary, PixelsAreDescribedForCopiesOfWindows) {
+  const std::unique_ptr<Driver> driver = load_driver();
+  const std::unique_ptr<Context> context = driver->open(0);
+  const BoxedPixels pixels{
+      0x1000, sdk::DataType::Float16, 64, 30, 20, 3, {-1, -2}, {-3, -4}, {2, 3}, 128};
+  EXPECT_EQ(context->describe_pixels(pixels).words[0], 78u);
+  EXPECT_EQ(script().boxes, (std::vector<cuuint64_t>{CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                                                     4,
+                                                     0x1000,
+                                                     64,
+                                                     30,
+                                                     20,
+                                                     3,
+                                                     128,
+                                                     3840,
+                                                     76800,
+                                                     1,
+                                                     2,
+                                                     3,
+                                                     4,
+                                                     64,
+                                                     128,
+                                                     1,
+                                                     2,
+                                                     3,
+                                                     1,
+                                                     CU_TENSOR_MAP_SWIZZLE_128B,
+                                                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE}));
+  script().failures["cuTensorMapEncodeIm2col"] = {CUDA_ERROR_INVALID_VALUE};
+  EXPECT_EQ(code_of([&] { context->describe_pixels(pixels); }), BP_INTERNAL);
 }
 
 TEST_F(DriverLibrary, AnEarlyLaunchThatIsRefusedIsNoErrorUnlessThePlainOneWouldMeetItToo) {
   const std::unique_ptr<Driver> driver = load_driver();
   const std::unique_ptr<Context> context = driver->open(0);
   const auto launch = [&] {
-    return context->launch_early(nullptr, {1, 1, 1}, {1, 1, 1}, nullptr, nullptr);
+    return context->launch_early(nullptr, {1, 1, 1}, {1, 1, 1}, 0, nullptr, nullptr);
   };
   for (const CUresult code : {CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE,
                               CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}) {
@@ -164,7 +223,7 @@ void do_all_that_is_unsafe(Driver& driver) {
   context->destroy_event(event);
   context->destroy_event(timer);
   const ModuleHandle module = context->load("image");
-  context->function(module);
+  context->function(module, 0);
   context->unload(module);
   const GraphExecHandle exec = context->instantiate(nullptr);
   context->update(exec, nullptr);
@@ -221,8 +280,8 @@ TEST_F(DriverLibrary, WorkOnAStreamChangesNothingOfTheThread) {
   const std::unique_ptr<Context> context = driver->open(0);
   const EnteredContext entered(*context);
   script().calls.clear();
-  context->launch(nullptr, {1, 1, 1}, {1, 1, 1}, nullptr, nullptr);
-  context->launch_early(nullptr, {1, 1, 1}, {1, 1, 1}, nullptr, nullptr);
+  context->launch(nullptr, {1, 1, 1}, {1, 1, 1}, 0, nullptr, nullptr);
+  context->launch_early(nullptr, {1, 1, 1}, {1, 1, 1}, 0, nullptr, nullptr);
   context->copy(nullptr, 0, 0, 1);
   context->record(nullptr, nullptr);
   context->wait(nullptr, nullptr);

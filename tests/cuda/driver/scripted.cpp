@@ -148,6 +148,49 @@ SCRIPTED(cuModuleLoadData, kUnsafe, (CUmodule * module, const void* image), make
 SCRIPTED(cuModuleUnload, kUnsafe, (CUmodule), --script().modules)
 SCRIPTED(cuModuleGetFunction, kUnsafe, (CUfunction * function, CUmodule, const char*),
          make(function))
+SCRIPTED(cuFuncSetAttribute, kUnsafe, (CUfunction, CUfunction_attribute which, int value),
+         script().local_bytes = which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? value
+                                                                                         : -1)
+SCRIPTED(cuTensorMapEncodeTiled, kInContext,
+         (CUtensorMap * map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+          const cuuint64_t* dims, const cuuint64_t* steps, const cuuint32_t* box,
+          const cuuint32_t* each, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+          CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill),
+         *map = CUtensorMap{};
+         map->opaque[0] = 77;
+         (script().boxes = std::vector<cuuint64_t>{
+              static_cast<cuuint64_t>(type), rank, reinterpret_cast<std::uintptr_t>(address),
+              dims[0], dims[1], dims[2], steps[0], steps[1], box[0], box[1], box[2], each[0],
+              each[1], each[2], static_cast<cuuint64_t>(swizzle), static_cast<cuuint64_t>(fill)}))
+SCRIPTED(cuTensorMapEncodeIm2col, kInContext,
+         (CUtensorMap * map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+          const cuuint64_t* dims, const cuuint64_t* steps, const int* lower, const int* upper,
+          cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* each, CUtensorMapInterleave,
+          CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill),
+         *map = CUtensorMap{};
+         map->opaque[0] = 78;
+         (script().boxes = std::vector<cuuint64_t>{static_cast<cuuint64_t>(type),
+                                                   rank,
+                                                   reinterpret_cast<std::uintptr_t>(address),
+                                                   dims[0],
+                                                   dims[1],
+                                                   dims[2],
+                                                   dims[3],
+                                                   steps[0],
+                                                   steps[1],
+                                                   steps[2],
+                                                   static_cast<cuuint64_t>(-lower[0]),
+                                                   static_cast<cuuint64_t>(-lower[1]),
+                                                   static_cast<cuuint64_t>(-upper[0]),
+                                                   static_cast<cuuint64_t>(-upper[1]),
+                                                   channels,
+                                                   pixels,
+                                                   each[0],
+                                                   each[1],
+                                                   each[2],
+                                                   each[3],
+                                                   static_cast<cuuint64_t>(swizzle),
+                                                   static_cast<cuuint64_t>(fill)}))
 SCRIPTED(cuLaunchKernel, kInContext,
          (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
           CUstream, void**, void**), )

@@ -33,6 +33,9 @@ struct Script {
   /// Of the launches by cuLaunchKernelEx: whether they may begin early, and the sizes and stream that they named.
   std::vector<bool> early;
   CUlaunchConfig launched{};
+  int local_bytes = 0;  ///< that a function was given room for; -1: it was given something else
+  std::vector<cuuint64_t>
+      boxes{};  ///< the arguments of cuTensorMapEncodeTiled, in their order, without what is no number
 
   int pools = 0, streams = 0, modules = 0;
   std::vector<std::string> images;  ///< the first four bytes of what was loaded

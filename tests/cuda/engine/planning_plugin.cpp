@@ -78,7 +78,8 @@ class PlannedProduct final : public PreparedProduct {
 class AllProducts final : public ProductLibrary {
  public:
   std::string version() override { return "no cuBLASLt"; }
-  std::vector<ProductAlgorithm> propose(const LibraryProduct&, std::uint64_t) override {
+  std::vector<ProductAlgorithm> propose(const LibraryProduct& product, std::uint64_t) override {
+    if (product.epilogue == Epilogue::kExactGelu) return {};
     return {ProductAlgorithm()};
   }
   bool serves(const LibraryProduct&, ProductAlgorithm&) override { return true; }

@@ -1,0 +1,311 @@
+// Products of 16-bit matrices, and convolutions as such, by the warpgroups of compute capability 9.0, as text for kernels: see
+// ../tile_form.hpp.
+#pragma once
+
+namespace backplane::cuda {
+
+/// The copies of boxes and the products of warpgroups, as the PTX ISA has them:
+/// https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-cp-async-bulk-tensor
+/// https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-instructions
+/// What stands for them where there is no device reads a matrix as the description has it that is made there.
+inline constexpr char kTileWords[] = R"kernel(
+#ifdef __CUDACC__
+typedef struct __align__(64) {
+  u64 words[16];
+} Boxes;
+#define BOXES(x) const __grid_constant__ Boxes x
+FUNCTION u32 local_address(const void *p) {
+  u32 made;
+  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(made) : "l"(p));
+  return made;
+}
+FUNCTION void begin_barrier(u32 barrier, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+FUNCTION void expect_bytes(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+FUNCTION void arrive(u32 barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"); }
+FUNCTION void await(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n .reg .pred p;\n again_%=:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @p bra done_%=;\n bra again_%=;\n done_%=:\n }" ::"r"(
+          barrier),
+      "r"(parity)
+      : "memory");
+}
+FUNCTION void prefetch_boxes(const Boxes *boxes) { asm volatile("prefetch.tensormap [%0];" ::"l"(boxes) : "memory"); }
+// A box of 64 elements of each of some lines, at element x of line y of matrix z: outside of the matrix there are zeros, and nothing is
+// stored.
+FUNCTION void load_box(u32 to, const Boxes *from, int x, int y, int z, u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(from),
+               "r"(x), "r"(y), "r"(z), "r"(barrier)
+               : "memory");
+}
+// The same of 64 channels of pixels, in the order of results, from image n's pixel (y, x) on, each moved down and right.
+FUNCTION void load_pixels(u32 to, const Boxes *from, int c, int x, int y, int n, int right, int down, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};" ::"r"(to),
+      "l"(from), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"((u16)right), "h"((u16)down)
+      : "memory");
+}
+FUNCTION void store_box(const Boxes *to, int x, int y, int z, u32 from) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(to), "r"(x), "r"(y), "r"(z), "r"(from)
+               : "memory");
+}
+FUNCTION void wait_for_stores_to_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+// A matrix in local memory whose lines of 128 bytes are swizzled, by the bytes from one part to the next.
+FUNCTION u64 matrix_at(u32 at, u32 leading, u32 stride) {
+  return (u64)((at & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | (u64)1 << 62;
+}
+FUNCTION void meet_team(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team) : "memory"); }
+FUNCTION u32 local_word(u32 at) {
+  u32 made;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(made) : "r"(at) : "memory");
+  return made;
+}
+// Of a word of two elements.
+FUNCTION float low_of(u32 word) {
+  u16 parts[1] = {(u16)word};
+  return LOAD(T, parts, 0);
+}
+FUNCTION float high_of(u32 word) {
+  u16 parts[1] = {(u16)(word >> 16)};
+  return LOAD(T, parts, 0);
+}
+FUNCTION void set_local_word(u32 at, u32 word) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(word) : "memory"); }
+#else
+#define BOXES(x) u64 x
+// An element, by the address, the elements of a line, the lines, the matrices, and the elements from a line and a matrix to the next.
+FUNCTION GLOBAL u16 *place_in(u64 boxes, i64 x, i64 y, i64 z) {
+  GLOBAL const u64 *is = (GLOBAL const u64 *)boxes;
+  if (x >= (i64)is[1] || y >= (i64)is[2] || z >= (i64)is[3]) return 0;
+  return (GLOBAL u16 *)is[0] + x + y * (i64)is[4] + z * (i64)is[5];
+}
+FUNCTION float element_in(u64 boxes, i64 x, i64 y, i64 z) {
+  GLOBAL const u16 *at = place_in(boxes, x, y, z);
+  return at ? LOAD(T, at, 0) : 0.0f;
+}
+// A channel of a pixel, by the address, the channels, the width, the height and the images.
+FUNCTION float channel_in(u64 pixels, i64 c, i64 x, i64 y, i64 n) {
+  GLOBAL const u64 *is = (GLOBAL const u64 *)pixels;
+  i64 width = (i64)is[2], height = (i64)is[3];
+  if (x < 0 || x >= width || y < 0 || y >= height || n >= (i64)is[4]) return 0.0f;
+  return LOAD(T, (GLOBAL const u16 *)is[0], ((n * height + y) * width + x) * (i64)is[1] + c);
+}
+#endif
+// Where a tile begins, of matrix z. Neighbours read the same of the smaller matrix.
+FUNCTION int row_of(int tile, int row_tiles, int column_tiles, int by_columns) {
+  int of_matrix = tile % (row_tiles * column_tiles);
+  return (by_columns ? of_matrix / column_tiles : of_matrix % row_tiles) * ROWS;
+}
+FUNCTION int column_of(int tile, int row_tiles, int column_tiles, int by_columns) {
+  int of_matrix = tile % (row_tiles * column_tiles);
+  return (by_columns ? of_matrix % column_tiles : of_matrix / row_tiles) * COLUMNS;
+}
+)kernel";
+
+/// The first team of 128 items asks for boxes of a and b, as many steps of the depth ahead as there are stages; each other one multiplies
+/// BLOCKS_OF_ROWS times 64 rows of a tile, adds what is to be added and stores, while the next tile's boxes already come. A tile of addends
+/// comes to where the results are put. Of a convolution (PIXELS) the rows are the results' pixels, the depth the channels of all taps.
+inline constexpr char kTileProduct[] = R"kernel(
+#define DEPTH 64
+#define BLOCKS (COLUMNS / 64)
+#define TEAM_BLOCKS (BLOCKS_OF_ROWS * BLOCKS)
+#define BLOCK_BYTES (64 * 128)
+#define A_BYTES (ROWS * 128)
+#define B_BYTES (COLUMNS * 128)
+#define STAGE_BYTES (A_BYTES + B_BYTES)
+#define GROUP (128 * (TEAMS + 1))
+#ifdef __CUDACC__
+// The turn comes later: until then nothing is touched that other kernels make.
+#undef IN_TURN
+#define IN_TURN
+#define WAIT_FOR_TURN \
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); \
+  asm volatile("griddepcontrol.wait;" ::: "memory")
+#undef KERNEL
+#define KERNEL extern "C" __global__ void __launch_bounds__(GROUP, RESIDENT)
+#endif
+KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int depth, int row_tiles, int column_tiles, int tiles, int groups,
+           int by_columns, int a_moves, int b_moves, int bias_step, int has_bias, int has_relu, float factor, float addend_factor, int pixels, int out_pixels, int out_width, int channels, int taps_across, int stride_y, int stride_x, int top, int left, int dilation_y,
+           int dilation_x) {
+  AT(bias);
+#ifdef __CUDACC__
+  extern __shared__ __align__(1024) u8 memory[];
+  LOCAL u64 full[STAGES], empty[STAGES], addends[TEAMS];
+  u32 stages = (local_address(memory) + 1023) & ~1023u;
+  int item = (int)LOCAL_ID(0), team = __shfl_sync(0xffffffffu, item / 128, 0), steps = (depth + DEPTH - 1) / DEPTH;
+  if (item == 0) {
+    for (int i = 0; i < STAGES; ++i) {
+      begin_barrier(local_address(full + i), 1);
+      begin_barrier(local_address(empty + i), TEAMS * 4);
+    }
+    for (int i = 0; i < TEAMS; ++i) begin_barrier(local_address(addends + i), 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  if (item == 32) {
+    prefetch_boxes(&a);
+    prefetch_boxes(&b);
+    prefetch_boxes(&y);
+  }
+  BARRIER;
+  WAIT_FOR_TURN;
+  int stage = 0;
+  u32 parity = 0;
+  if (team == 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 " TEXT(FEW_REGISTERS) ";");
+    if (item > 0) return;
+    for (int tile = (int)GROUP_ID(0); tile < tiles; tile += groups) {
+      int z = tile / (row_tiles * column_tiles), row = row_of(tile, row_tiles, column_tiles, by_columns);
+      int column = column_of(tile, row_tiles, column_tiles, by_columns);
+#if PIXELS
+      // Beyond the last pixel nothing is stored, but where to begin must be a pixel.
+      int pixel = row < pixels ? row : pixels - 1, n = pixel / out_pixels, v = pixel % out_pixels / out_width * stride_y - top;
+      int u = pixel % out_pixels % out_width * stride_x - left, first = 0, down = 0, right = 0;
+#endif
+      for (int step = 0; step < steps; ++step) {
+        u32 barrier = local_address(full + stage), at = stages + stage * STAGE_BYTES;
+        await(local_address(empty + stage), parity ^ 1);
+        expect_bytes(barrier, STAGE_BYTES);
+#if PIXELS
+        load_pixels(at, &a, first, u, v, n, right * dilation_x, down * dilation_y, barrier);
+        first += DEPTH;
+        if (first == channels) {
+          first = 0;
+          if (++right == taps_across) right = 0, ++down;
+        }
+#else
+        load_box(at, &a, step * DEPTH, row, z * a_moves, barrier);
+#endif
+#if APART
+        load_box(at + A_BYTES, &b, step * DEPTH, column, z * b_moves, barrier);
+#else
+        UNROLL for (int i = 0; i < BLOCKS; ++i) load_box(at + A_BYTES + i * BLOCK_BYTES, &b, column + i * 64, step * DEPTH, z * b_moves, barrier);
+#endif
+        if (++stage == STAGES) stage = 0, parity ^= 1;
+      }
+    }
+    return;
+  }
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 " TEXT(MANY_REGISTERS) ";");
+  int mine = team - 1, lane = item % 32, warp = item % 128 / 32, is_first = item % 128 == 0;
+  u32 made = stages + STAGES * STAGE_BYTES + mine * (TEAM_BLOCKS * BLOCK_BYTES);
+#if HAS_ADDEND
+  u32 addend_parity = 0;
+#endif
+  float sums[BLOCKS_OF_ROWS][COLUMNS / 2];
+  for (int tile = (int)GROUP_ID(0); tile < tiles; tile += groups) {
+    int z = tile / (row_tiles * column_tiles), row = row_of(tile, row_tiles, column_tiles, by_columns) + mine * (64 * BLOCKS_OF_ROWS);
+    int column = column_of(tile, row_tiles, column_tiles, by_columns);
+#if HAS_ADDEND
+    if (is_first) {
+      wait_for_stores_to_have_read();
+      expect_bytes(local_address(addends + mine), TEAM_BLOCKS * BLOCK_BYTES);
+      for (int i = 0; i < TEAM_BLOCKS; ++i)
+        load_box(made + i * BLOCK_BYTES, &c, column + i % BLOCKS * 64, row + i / BLOCKS * 64, z, local_address(addends + mine));
+    }
+#endif
+    // Asked for now, there when they are needed.
+    u32 biases[COLUMNS / 8];
+    UNROLL for (int j = 0; j < COLUMNS / 8; ++j) {
+      int at = column + j * 8 + lane % 4 * 2;
+      biases[j] = has_bias && at < columns ? *(GLOBAL const u32 *)(bias + (i64)z * bias_step + at) : 0;
+    }
+    int last = 0;
+    for (int step = 0; step < steps; ++step) {
+      await(local_address(full + stage), parity);
+      u32 at = stages + stage * STAGE_BYTES;
+      UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r) HOLD(sums[r]);
+      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+      UNROLL for (int i = 0; i < DEPTH / 16; ++i) {
+        int adds = step > 0 || i > 0;
+#if APART
+        u64 right = matrix_at(at + A_BYTES + i * 32, 16, 1024);
+#else
+        u64 right = matrix_at(at + A_BYTES + i * 2048, BLOCK_BYTES, 1024);
+#endif
+        UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r)
+          MULTIPLY(sums[r], matrix_at(at + (mine * BLOCKS_OF_ROWS + r) * BLOCK_BYTES + i * 32, 16, 1024), right, adds);
+      }
+      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+      // What the step before read is free: only this step's products may still go on.
+      if (step > 0 && lane == 0) arrive(local_address(empty + last));
+      last = stage;
+      if (++stage == STAGES) stage = 0, parity ^= 1;
+    }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r) HOLD(sums[r]);
+    if (lane == 0) arrive(local_address(empty + last));
+#if HAS_ADDEND
+    await(local_address(addends + mine), addend_parity);
+    addend_parity ^= 1;
+#else
+    if (is_first) wait_for_stores_to_have_read();
+    meet_team(team);
+#endif
+    UNROLL for (int block = 0; block < BLOCKS; ++block) {
+      u32 first = made + block * BLOCK_BYTES + lane % 4 * 4;
+#if HAS_ADDEND
+      u32 added[2 * BLOCKS_OF_ROWS][8];
+      UNROLL for (int h = 0; h < 2 * BLOCKS_OF_ROWS; ++h) {
+        int line = warp * 16 + lane / 4 + h % 2 * 8;
+        UNROLL for (int j = 0; j < 8; ++j) added[h][j] = local_word(first + h / 2 * BLOCKS * BLOCK_BYTES + line * 128 + ((j ^ (line & 7)) << 4));
+      }
+#endif
+      UNROLL for (int h = 0; h < 2 * BLOCKS_OF_ROWS; ++h) {
+        int line = warp * 16 + lane / 4 + h % 2 * 8;
+        UNROLL for (int j = 0; j < 8; ++j) {
+          int of = (block * 8 + j) * 4 + h % 2 * 2;
+          float low = FMA(sums[h / 2][of], factor, low_of(biases[block * 8 + j]));
+          float high = FMA(sums[h / 2][of + 1], factor, high_of(biases[block * 8 + j]));
+#if HAS_ADDEND
+          low = FMA(low_of(added[h][j]), addend_factor, low);
+          high = FMA(high_of(added[h][j]), addend_factor, high);
+#endif
+          set_local_word(first + h / 2 * BLOCKS * BLOCK_BYTES + line * 128 + ((j ^ (line & 7)) << 4), pair_of(ACTIVATE(low), ACTIVATE(high)));
+        }
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    meet_team(team);
+    if (is_first) {
+      for (int i = 0; i < TEAM_BLOCKS; ++i) {
+        int at = column + i % BLOCKS * 64;
+        if (at < columns) store_box(&y, at, row + i / BLOCKS * 64, z, made + i * BLOCK_BYTES);
+      }
+      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+  }
+  if (is_first) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#else
+  for (int tile = (int)GROUP_ID(0); tile < tiles; tile += groups) {
+    int z = tile / (row_tiles * column_tiles), row = row_of(tile, row_tiles, column_tiles, by_columns);
+    int column = column_of(tile, row_tiles, column_tiles, by_columns);
+    for (int i = (int)LOCAL_ID(0); i < ROWS * COLUMNS; i += GROUP) {
+      int at = column + i % COLUMNS, line = row + i / COLUMNS;
+      GLOBAL u16 *result = place_in(y, at, line, z);
+      if (!result) continue;
+      float sum = 0.0f;
+      for (int k = 0; k < depth; ++k) {
+#if PIXELS
+        int tap = k / channels, v = line % out_pixels / out_width * stride_y - top + tap / taps_across * dilation_y;
+        int u = line % out_pixels % out_width * stride_x - left + tap % taps_across * dilation_x;
+        float left_one = channel_in(a, k % channels, u, v, line / out_pixels);
+#else
+        float left_one = element_in(a, k, line, z * a_moves);
+#endif
+        sum += left_one * (APART ? element_in(b, k, at, z * b_moves) : element_in(b, at, k, z * b_moves));
+      }
+      sum *= factor;
+      if (has_bias) sum += LOAD(T, bias, (i64)z * bias_step + at);
+      if (HAS_ADDEND) sum += element_in(c, at, line, z) * addend_factor;
+      STORE(T, result, 0, ACTIVATE(sum));
+    }
+  }
+#endif
+}
+)kernel";
+
+}  // namespace backplane::cuda

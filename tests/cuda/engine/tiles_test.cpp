@@ -1,0 +1,50 @@
+// NVRTC compiles the products by tiles for compute capability 9.0, whose instructions they are made of: every form, by default of one kind
+// of matrices each; with BACKPLANE_TEST_FULL of all.
+#include <algorithm>
+#include <cstdlib>
+
+#include "plugins/cuda/engine/nvrtc.hpp"
+#include "plugins/cuda/tile_form.hpp"
+#include "tests/cuda/cuda_test.hpp"
+#include "tests/cuda/engine/machine_code.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+/// LDL and STL: registers that are put into memory of their own.
+bool is_spilled(const Instruction& each) {
+  constexpr unsigned kLoad = 0x183, kStore = 0x187;
+  return each.operation() == kLoad || each.operation() == kStore;
+}
+
+TEST(CudaTileText, EveryFormKeepsItsSumsInRegistersAndWaitsForItsTurn) {
+  const std::unique_ptr<Compiler> nvrtc = open_nvrtc();
+  constexpr std::size_t kAll = 100;
+  const std::vector<TileForm> forms = tile_forms({4096, 4096, 4096, 1}, 132, kAll);
+  const sdk::DataType half = sdk::DataType::Float16, bfloat = sdk::DataType::BFloat16;
+  const std::vector<TileText> texts{{half, false, false, Epilogue::kExactGelu},
+                                    {half, true, true, Epilogue::kRelu, true},
+                                    {bfloat, true, false, Epilogue::kGelu}};
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    for (std::size_t j = 0; j < texts.size(); ++j) {
+      if (std::getenv("BACKPLANE_TEST_FULL") == nullptr && i % texts.size() != j) continue;
+      const std::string which = sdk::message(way_of(forms[i]), ", text ", j);
+      std::string source = forms[i].source(texts[j]);
+      const std::string head = ") {\n  AT(bias);";
+      const std::size_t begin = source.find(head);
+      ASSERT_NE(begin, std::string::npos) << which;
+      source.insert(begin + 3, " IN_TURN;");  // as ModuleStore does
+      const std::vector<Instruction> code = instructions_of(nvrtc->compile(source, "sm_90a"));
+      ASSERT_FALSE(code.empty()) << which;
+      EXPECT_EQ(std::count_if(code.begin(), code.end(), is_spilled), 0) << which;
+      const auto waits = std::find_if(code.begin(), code.end(),
+                                      [](const Instruction& each) { return each.waits(); });
+      const auto comes = std::find_if(code.begin(), code.end(),
+                                      [](const Instruction& each) { return each.is_global(); });
+      EXPECT_LT(waits, comes) << which;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace backplane::cuda

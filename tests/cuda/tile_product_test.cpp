@@ -1,0 +1,153 @@
+// Products by tiles on warpgroups: what is computed where plain loops stand for the units, of every form, and when it is proposed.
+#include <filesystem>
+#include <unistd.h>
+
+#include "plugins/cuda/tile_products.hpp"
+#include "tests/cuda/host_kernels.hpp"
+#include "tests/cuda/node_on_device.hpp"
+#include "tests/cuda/product_case.hpp"
+
+namespace backplane::cuda {
+namespace {
+
+LibraryProduct library_form(const ProductCase& each) { return to_library(each.product(), 16); }
+
+std::optional<TileProduct> tiled(const ProductCase& each) {
+  return TileProduct::of(library_form(each), stand_in_device());
+}
+
+class CudaTileProduct : public CudaTest {
+ protected:
+  CudaTileProduct() : driver_(load_stand_in()), engine_(load_stand_in_engine()) {
+    settings_.cache_dir = folder_.string();
+  }
+  ~CudaTileProduct() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Device> new_process() {
+    return std::make_unique<Device>(*driver_, *engine_, 0, settings_);
+  }
+  static void expect_right(Device& device, const ProductCase& each) {
+    ASSERT_TRUE(tiled(each)) << each.text();
+    for (const TileForm form : {TileForm{64, 1, 1, 3}, TileForm{192, 2, 1, 1}})
+      expect_product(device, each, to_algorithm(form), way_of(form));
+  }
+
+  DeviceSettings settings_;
+
+ private:
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<Engine> engine_;
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / sdk::message("cuda_tiles_", ::getpid());
+};
+
+TEST_F(CudaTileProduct, EveryTypeOrderAndSizeIsRight) {
+  run_kernels_on_host();
+  const std::unique_ptr<Device> device = new_process();
+  struct Size {
+    std::int64_t rows, depth, columns, more;
+  };
+  for (const DataType type : {DataType::Float16, DataType::BFloat16}) {
+    for (const bool is_apart : {false, true}) {
+      for (const Size& size : {Size{1, 8, 8, 0}, Size{70, 72, 72, 0}, Size{131, 16, 64, 8}}) {
+        ProductCase each;
+        each.type = type;
+        each.is_apart = is_apart;
+        each.rows = size.rows;
+        each.depth = size.depth;
+        each.columns = size.columns;
+        each.more = size.more;
+        expect_right(*device, each);
+      }
+    }
+  }
+}
+
+TEST_F(CudaTileProduct, WhatComesAfterTheSumIsDoneOfEveryMatrix) {
+  run_kernels_on_host();
+  const std::unique_ptr<Device> device = new_process();
+  for (const Epilogue epilogue :
+       {Epilogue::kNone, Epilogue::kRelu, Epilogue::kGelu, Epilogue::kExactGelu}) {
+    for (const bool has_bias : {false, true}) {
+      for (const bool has_addend : {false, true}) {
+        ProductCase each;
+        each.type = has_bias ? DataType::BFloat16 : DataType::Float16;
+        each.epilogue = epilogue;
+        each.has_bias = has_bias;
+        each.has_addend = has_addend;
+        each.adds_in_place = has_addend && has_bias;
+        each.factor = -0.5;
+        each.addend_factor = 3;
+        each.rows = 66;
+        each.columns = 8;
+        each.depth = 16;
+        each.matrices = has_bias ? 1 : 3;
+        expect_right(*device, each);
+      }
+    }
+  }
+}
+
+TEST_F(CudaTileProduct, WhatTheUnitsDoNotTakeIsTheLibrarys) {
+  const ProductCase right;
+  EXPECT_TRUE(tiled(right));
+  const auto refused = [&](const std::function<void(ProductCase&)>& change) {
+    ProductCase each = right;
+    change(each);
+    return !tiled(each);
+  };
+  EXPECT_TRUE(refused([](auto& p) { p.type = DataType::Float; }));
+  EXPECT_TRUE(refused([](auto& p) { p.a_is_transposed = true; }));
+  EXPECT_TRUE(refused([](auto& p) { p.depth = 63; }));
+  EXPECT_TRUE(refused([](auto& p) { p.columns = 63; }));
+  EXPECT_TRUE(refused([](auto& p) { p.more = 4; }));
+  EXPECT_FALSE(TileProduct::of(to_library(right.product(), 2), stand_in_device()));
+  for (const auto& [major, minor] : {std::pair(8, 0), std::pair(10, 0), std::pair(9, 1)})
+    EXPECT_FALSE(TileProduct::of(library_form(right), stand_in_device(major, minor)));
+  DeviceTraits old_driver = stand_in_device();
+  old_driver.has_boxes = false;
+  EXPECT_FALSE(TileProduct::of(library_form(right), old_driver));
+}
+
+TEST_F(CudaTileProduct, TilesFillTheDevice) {
+  const auto first = [](const TileSizes& sizes) { return tile_forms(sizes, 132, 1).front(); };
+  // Those of an encoder: as few turns as can be, and as much as possible of what is read used often.
+  EXPECT_EQ(first({1024, 3072, 768}), (TileForm{192, 2, 1, 1}));
+  EXPECT_EQ(first({128, 3072, 768}), (TileForm{64, 1, 1, 1}));
+  const std::vector<TileForm> all = tile_forms({1024, 3072, 768}, 132, 100);
+  EXPECT_GE(all.size(), 8u);
+  for (const TileForm& form : all) {
+    EXPECT_GE(form.stages(), 3) << way_of(form);
+    EXPECT_LE((form.needs().local_bytes + 1024) * form.resident, 227u * 1024) << way_of(form);
+    EXPECT_TRUE(form.needs().of_generation);
+    EXPECT_EQ(TileForm::of(form.word()), form);
+  }
+}
+
+TEST_F(CudaTileProduct, TheLibrarysBestComesFirstWhereItHasOne) {
+  const std::unique_ptr<Device> device = new_process();
+  ProductLibrary& library = device->products().library();
+  ProductCase each;
+  each.rows = 1024;
+  each.columns = each.depth = 768;
+  const auto own_ways = [&] {
+    std::vector<bool> found;
+    for (const ProductAlgorithm& algorithm : library.propose(library_form(each), 1 << 20)) {
+      ProductAlgorithm kept = algorithm;
+      EXPECT_TRUE(library.serves(library_form(each), kept));
+      found.push_back(library.own_way(algorithm).rfind("warpgroups, ", 0) == 0);
+    }
+    return found;
+  };
+  const std::vector<bool> beside = own_ways();
+  ASSERT_GT(beside.size(), 4u);
+  EXPECT_FALSE(beside[0]);
+  EXPECT_TRUE(beside[1] && beside[2] && beside[3] && beside[4]);
+  stand_in().proposals.clear();
+  EXPECT_EQ(own_ways(), std::vector<bool>(4, true));
+  each.rows = 32;  // most of the device has nothing to do
+  EXPECT_TRUE(own_ways().empty());
+}
+
+}  // namespace
+}  // namespace backplane::cuda
