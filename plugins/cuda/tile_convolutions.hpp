@@ -1,6 +1,6 @@
-// Convolutions of 16 bits, channels last, by tiles (tile_form.hpp), beside those of a library: the results' pixels are the rows of a product
-// with the filters. The copies of boxes bring each tap's pixels and the zeros around the image, so that nothing is written out for it; bias,
-// addend and Relu are done before results are stored.
+// Convolutions of 16 bits, channels last, by tiles (tile_form.hpp), beside those of a library: the results' pixels are the rows of a
+// product with the filters. The copies of boxes bring each tap's pixels and the zeros around the image, so that nothing is written out for
+// it; bias, addend and Relu are done before results are stored.
 #pragma once
 
 #include <memory>

@@ -29,7 +29,7 @@ class CudaTileProduct : public CudaTest {
   static void expect_right(Device& device, const ProductCase& each) {
     ASSERT_TRUE(tiled(each)) << each.text();
     for (const TileForm form : {TileForm{64, 1, 1, 3}, TileForm{192, 2, 1, 1}})
-      expect_product(device, each, to_algorithm(form), way_of(form));
+      expect_product(device, each, to_algorithm(form), way_of(form), true);
   }
 
   DeviceSettings settings_;

@@ -95,7 +95,7 @@ def gelu(net, x):
 
 
 def tiled(path):
-    """Of float16 and large enough for products by tiles: convolutions with windows of several kinds, and products with Gelu between them."""
+    """Of float16 and large enough for products by tiles: convolutions with windows of several kinds, products, and Gelu between them."""
     net = Network(np.float16)
     first = convolution(net, net.input("x", (2, 64, 40, 32)), 128, 3)
     x = convolution(net, convolution(net, first, 64, 1), 128, 3, addend=first)

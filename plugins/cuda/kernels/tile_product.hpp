@@ -93,15 +93,24 @@ FUNCTION float channel_in(u64 pixels, i64 c, i64 x, i64 y, i64 n) {
   return LOAD(T, (GLOBAL const u16 *)is[0], ((n * height + y) * width + x) * (i64)is[1] + c);
 }
 #endif
-// Where a tile begins, of matrix z. Neighbours read the same of the smaller matrix.
-FUNCTION int row_of(int tile, int row_tiles, int column_tiles, int by_columns) {
-  int of_matrix = tile % (row_tiles * column_tiles);
-  return (by_columns ? of_matrix / column_tiles : of_matrix % row_tiles) * ROWS;
+// The tiles of a product: of so many matrices, and how many groups share them.
+typedef struct {
+  int columns, depth, row_tiles, column_tiles, tiles, groups, by_columns;
+} Tiles;
+// Of a convolution: all pixels of the results and those of an image, and where each one's window begins and has its taps.
+typedef struct {
+  int count, of_image, width, channels, taps_across, stride_y, stride_x, top, left, dilation_y, dilation_x;
+} Pixels;
+// Where a tile begins, and of which matrix it is. Neighbours read the same of the smaller matrix.
+FUNCTION int row_of(int tile, Tiles t) {
+  int of_matrix = tile % (t.row_tiles * t.column_tiles);
+  return (t.by_columns ? of_matrix / t.column_tiles : of_matrix % t.row_tiles) * ROWS;
 }
-FUNCTION int column_of(int tile, int row_tiles, int column_tiles, int by_columns) {
-  int of_matrix = tile % (row_tiles * column_tiles);
-  return (by_columns ? of_matrix % column_tiles : of_matrix / row_tiles) * COLUMNS;
+FUNCTION int column_of(int tile, Tiles t) {
+  int of_matrix = tile % (t.row_tiles * t.column_tiles);
+  return (t.by_columns ? of_matrix % t.column_tiles : of_matrix / t.row_tiles) * COLUMNS;
 }
+FUNCTION int matrix_of(int tile, Tiles t) { return tile / (t.row_tiles * t.column_tiles); }
 )kernel";
 
 /// The first team of 128 items asks for boxes of a and b, as many steps of the depth ahead as there are stages; each other one multiplies
@@ -125,183 +134,225 @@ inline constexpr char kTileProduct[] = R"kernel(
   asm volatile("griddepcontrol.wait;" ::: "memory")
 #undef KERNEL
 #define KERNEL extern "C" __global__ void __launch_bounds__(GROUP, RESIDENT)
+#define INLINED static __device__ __forceinline__
+// Where stages lie, what says that one is full or empty, and which is next.
+typedef struct {
+  u32 at, full, empty;
+  int stage;
+  u32 parity;
+} Stages;
+FUNCTION u32 full_barrier(Stages s) { return s.full + s.stage * 8; }
+FUNCTION u32 stage_at(Stages s) { return s.at + s.stage * STAGE_BYTES; }
+FUNCTION Stages next_stage(Stages s) {
+  s.stage = s.stage + 1 == STAGES ? 0 : s.stage + 1;
+  if (s.stage == 0) s.parity ^= 1;
+  return s;
+}
+
+INLINED void load_tiles(const Boxes *a, const Boxes *b, Tiles t, Pixels p, int group, int a_moves, int b_moves, Stages s) {
+  for (int tile = group; tile < t.tiles; tile += t.groups) {
+    int z = matrix_of(tile, t), row = row_of(tile, t), column = column_of(tile, t);
+#if PIXELS
+    // Beyond the last pixel nothing is stored, but where to begin must be a pixel.
+    int pixel = row < p.count ? row : p.count - 1, n = pixel / p.of_image, v = pixel % p.of_image / p.width * p.stride_y - p.top;
+    int u = pixel % p.of_image % p.width * p.stride_x - p.left, first = 0, down = 0, right = 0;
+#endif
+    for (int k = 0; k < t.depth; k += DEPTH, s = next_stage(s)) {
+      u32 barrier = full_barrier(s), at = stage_at(s);
+      await(s.empty + s.stage * 8, s.parity ^ 1);
+      expect_bytes(barrier, STAGE_BYTES);
+#if PIXELS
+      load_pixels(at, a, first, u, v, n, right * p.dilation_x, down * p.dilation_y, barrier);
+      first += DEPTH;
+      if (first == p.channels) {
+        first = 0;
+        if (++right == p.taps_across) right = 0, ++down;
+      }
+#else
+      load_box(at, a, k, row, z * a_moves, barrier);
+#endif
+#if APART
+      load_box(at + A_BYTES, b, k, column, z * b_moves, barrier);
+#else
+      UNROLL for (int i = 0; i < BLOCKS; ++i) load_box(at + A_BYTES + i * BLOCK_BYTES, b, column + i * 64, k, z * b_moves, barrier);
+#endif
+    }
+  }
+}
+
+// A step of the depth, for a team's rows. The products go on when this ends.
+INLINED void begin_products(float (*sums)[COLUMNS / 2], u32 at, int mine, int is_first) {
+  UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r) HOLD(sums[r]);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  UNROLL for (int i = 0; i < DEPTH / 16; ++i) {
+    int adds = !is_first || i > 0;
+#if APART
+    u64 right = matrix_at(at + A_BYTES + i * 32, 16, 1024);
+#else
+    u64 right = matrix_at(at + A_BYTES + i * 2048, BLOCK_BYTES, 1024);
+#endif
+    UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r)
+      MULTIPLY(sums[r], matrix_at(at + (mine * BLOCKS_OF_ROWS + r) * BLOCK_BYTES + i * 32, 16, 1024), right, adds);
+  }
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+INLINED Stages multiply(float (*sums)[COLUMNS / 2], Stages s, int depth, int mine, int lane) {
+  u32 last = 0;
+  for (int k = 0; k < depth; k += DEPTH, s = next_stage(s)) {
+    await(full_barrier(s), s.parity);
+    begin_products(sums, stage_at(s), mine, k == 0);
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    // What the step before read is free: only this step's products may still go on.
+    if (k > 0 && lane == 0) arrive(last);
+    last = s.empty + s.stage * 8;
+  }
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r) HOLD(sums[r]);
+  if (lane == 0) arrive(last);
+  return s;
+}
+
+// Of a team's tile the word of two results that begins at column 8 * j of a block's line.
+FUNCTION u32 word_at(u32 made, int block, int line, int j, int lane) {
+  return made + block * BLOCK_BYTES + line * 128 + ((j ^ (line & 7)) << 4) + lane % 4 * 4;
+}
+
+// A lane has two neighbours of every eighth of a line, of two lines of every block.
+INLINED void put_sums(float (*sums)[COLUMNS / 2], const u32 *biases, u32 made, int warp, int lane, int has_relu, float factor, float addend_factor) {
+  UNROLL for (int block = 0; block < BLOCKS; ++block) {
+#if HAS_ADDEND
+    u32 added[2 * BLOCKS_OF_ROWS][8];
+    UNROLL for (int h = 0; h < 2 * BLOCKS_OF_ROWS; ++h) {
+      int line = warp * 16 + lane / 4 + h % 2 * 8;
+      UNROLL for (int j = 0; j < 8; ++j) added[h][j] = local_word(word_at(made, h / 2 * BLOCKS + block, line, j, lane));
+    }
+#endif
+    UNROLL for (int h = 0; h < 2 * BLOCKS_OF_ROWS; ++h) {
+      int line = warp * 16 + lane / 4 + h % 2 * 8;
+      UNROLL for (int j = 0; j < 8; ++j) {
+        int of = (block * 8 + j) * 4 + h % 2 * 2;
+        float low = FMA(sums[h / 2][of], factor, low_of(biases[block * 8 + j]));
+        float high = FMA(sums[h / 2][of + 1], factor, high_of(biases[block * 8 + j]));
+#if HAS_ADDEND
+        low = FMA(low_of(added[h][j]), addend_factor, low);
+        high = FMA(high_of(added[h][j]), addend_factor, high);
+#endif
+        set_local_word(word_at(made, h / 2 * BLOCKS + block, line, j, lane), pair_of(RELU_OF(low), RELU_OF(high)));
+      }
+    }
+  }
+#ifdef ACTIVATE
+  // Of what was rounded, as by a kernel of its own. Not in the loop above, whose turns are all written out, as registers have no places that
+  // are computed: it would be tens of kilobytes of instructions that come from memory each time.
+  _Pragma("unroll 4") for (int i = 0; i < TEAM_BLOCKS * 16; ++i) {
+    u32 place = word_at(made, i / 16, warp * 16 + lane / 4 + i % 2 * 8, i / 2 % 8, lane), pair = local_word(place);
+    set_local_word(place, pair_of(ACTIVATE(low_of(pair)), ACTIVATE(high_of(pair))));
+  }
+#endif
+}
+
+
+INLINED void store_tile(const Boxes *y, u32 made, int columns, int column, int row, int z) {
+  for (int i = 0; i < TEAM_BLOCKS; ++i) {
+    int at = column + i % BLOCKS * 64;
+    if (at < columns) store_box(y, at, row + i / BLOCKS * 64, z, made + i * BLOCK_BYTES);
+  }
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+#else
+// A result as the definition has it, but for the bias.
+FUNCTION float plain_result(u64 a, u64 b, u64 c, Tiles t, Pixels p, int column, int row, int z, int a_moves, int b_moves, float factor,
+                            float addend_factor) {
+  float sum = 0.0f;
+  for (int k = 0; k < t.depth; ++k) {
+#if PIXELS
+    int tap = k / p.channels, v = row % p.of_image / p.width * p.stride_y - p.top + tap / p.taps_across * p.dilation_y;
+    int u = row % p.of_image % p.width * p.stride_x - p.left + tap % p.taps_across * p.dilation_x;
+    float left = channel_in(a, k % p.channels, u, v, row / p.of_image);
+#else
+    float left = element_in(a, k, row, z * a_moves);
+#endif
+    sum += left * (APART ? element_in(b, k, column, z * b_moves) : element_in(b, column, k, z * b_moves));
+  }
+  sum *= factor;
+  return HAS_ADDEND ? sum + element_in(c, column, row, z) * addend_factor : sum;
+}
 #endif
 KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int depth, int row_tiles, int column_tiles, int tiles, int groups,
-           int by_columns, int a_moves, int b_moves, int bias_step, int has_bias, int has_relu, float factor, float addend_factor, int pixels, int out_pixels, int out_width, int channels, int taps_across, int stride_y, int stride_x, int top, int left, int dilation_y,
+           int by_columns, int a_moves, int b_moves, int bias_step, int has_bias, int has_relu, float factor, float addend_factor, int pixels,
+           int out_pixels, int out_width, int channels, int taps_across, int stride_y, int stride_x, int top, int left, int dilation_y,
            int dilation_x) {
   AT(bias);
+  Tiles t = {columns, depth, row_tiles, column_tiles, tiles, groups, by_columns};
+  Pixels p = {pixels, out_pixels, out_width, channels, taps_across, stride_y, stride_x, top, left, dilation_y, dilation_x};
 #ifdef __CUDACC__
   extern __shared__ __align__(1024) u8 memory[];
   LOCAL u64 full[STAGES], empty[STAGES], addends[TEAMS];
-  u32 stages = (local_address(memory) + 1023) & ~1023u;
-  int item = (int)LOCAL_ID(0), team = __shfl_sync(0xffffffffu, item / 128, 0), steps = (depth + DEPTH - 1) / DEPTH;
+  int item = (int)LOCAL_ID(0), team = __shfl_sync(0xffffffffu, item / 128, 0);
+  Stages s = {(local_address(memory) + 1023) & ~1023u, local_address(full), local_address(empty), 0, 0};
   if (item == 0) {
     for (int i = 0; i < STAGES; ++i) {
-      begin_barrier(local_address(full + i), 1);
-      begin_barrier(local_address(empty + i), TEAMS * 4);
+      begin_barrier(s.full + i * 8, 1);
+      begin_barrier(s.empty + i * 8, TEAMS * 4);
     }
     for (int i = 0; i < TEAMS; ++i) begin_barrier(local_address(addends + i), 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  if (item == 32) {
-    prefetch_boxes(&a);
-    prefetch_boxes(&b);
-    prefetch_boxes(&y);
-  }
+  if (item == 32) prefetch_boxes(&a), prefetch_boxes(&b), prefetch_boxes(&y);
   BARRIER;
   WAIT_FOR_TURN;
-  int stage = 0;
-  u32 parity = 0;
   if (team == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 " TEXT(FEW_REGISTERS) ";");
-    if (item > 0) return;
-    for (int tile = (int)GROUP_ID(0); tile < tiles; tile += groups) {
-      int z = tile / (row_tiles * column_tiles), row = row_of(tile, row_tiles, column_tiles, by_columns);
-      int column = column_of(tile, row_tiles, column_tiles, by_columns);
-#if PIXELS
-      // Beyond the last pixel nothing is stored, but where to begin must be a pixel.
-      int pixel = row < pixels ? row : pixels - 1, n = pixel / out_pixels, v = pixel % out_pixels / out_width * stride_y - top;
-      int u = pixel % out_pixels % out_width * stride_x - left, first = 0, down = 0, right = 0;
-#endif
-      for (int step = 0; step < steps; ++step) {
-        u32 barrier = local_address(full + stage), at = stages + stage * STAGE_BYTES;
-        await(local_address(empty + stage), parity ^ 1);
-        expect_bytes(barrier, STAGE_BYTES);
-#if PIXELS
-        load_pixels(at, &a, first, u, v, n, right * dilation_x, down * dilation_y, barrier);
-        first += DEPTH;
-        if (first == channels) {
-          first = 0;
-          if (++right == taps_across) right = 0, ++down;
-        }
-#else
-        load_box(at, &a, step * DEPTH, row, z * a_moves, barrier);
-#endif
-#if APART
-        load_box(at + A_BYTES, &b, step * DEPTH, column, z * b_moves, barrier);
-#else
-        UNROLL for (int i = 0; i < BLOCKS; ++i) load_box(at + A_BYTES + i * BLOCK_BYTES, &b, column + i * 64, step * DEPTH, z * b_moves, barrier);
-#endif
-        if (++stage == STAGES) stage = 0, parity ^= 1;
-      }
-    }
+    if (item == 0) load_tiles(&a, &b, t, p, (int)GROUP_ID(0), a_moves, b_moves, s);
     return;
   }
   asm volatile("setmaxnreg.inc.sync.aligned.u32 " TEXT(MANY_REGISTERS) ";");
   int mine = team - 1, lane = item % 32, warp = item % 128 / 32, is_first = item % 128 == 0;
-  u32 made = stages + STAGES * STAGE_BYTES + mine * (TEAM_BLOCKS * BLOCK_BYTES);
-#if HAS_ADDEND
-  u32 addend_parity = 0;
-#endif
+  u32 made = s.at + STAGES * STAGE_BYTES + mine * (TEAM_BLOCKS * BLOCK_BYTES), addend = local_address(addends + mine), addend_parity = 0;
   float sums[BLOCKS_OF_ROWS][COLUMNS / 2];
   for (int tile = (int)GROUP_ID(0); tile < tiles; tile += groups) {
-    int z = tile / (row_tiles * column_tiles), row = row_of(tile, row_tiles, column_tiles, by_columns) + mine * (64 * BLOCKS_OF_ROWS);
-    int column = column_of(tile, row_tiles, column_tiles, by_columns);
-#if HAS_ADDEND
-    if (is_first) {
+    int z = matrix_of(tile, t), row = row_of(tile, t) + mine * (64 * BLOCKS_OF_ROWS), column = column_of(tile, t);
+    if (HAS_ADDEND && is_first) {
       wait_for_stores_to_have_read();
-      expect_bytes(local_address(addends + mine), TEAM_BLOCKS * BLOCK_BYTES);
-      for (int i = 0; i < TEAM_BLOCKS; ++i)
-        load_box(made + i * BLOCK_BYTES, &c, column + i % BLOCKS * 64, row + i / BLOCKS * 64, z, local_address(addends + mine));
+      expect_bytes(addend, TEAM_BLOCKS * BLOCK_BYTES);
+      for (int i = 0; i < TEAM_BLOCKS; ++i) load_box(made + i * BLOCK_BYTES, &c, column + i % BLOCKS * 64, row + i / BLOCKS * 64, z, addend);
     }
-#endif
     // Asked for now, there when they are needed.
     u32 biases[COLUMNS / 8];
     UNROLL for (int j = 0; j < COLUMNS / 8; ++j) {
       int at = column + j * 8 + lane % 4 * 2;
       biases[j] = has_bias && at < columns ? *(GLOBAL const u32 *)(bias + (i64)z * bias_step + at) : 0;
     }
-    int last = 0;
-    for (int step = 0; step < steps; ++step) {
-      await(local_address(full + stage), parity);
-      u32 at = stages + stage * STAGE_BYTES;
-      UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r) HOLD(sums[r]);
-      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-      UNROLL for (int i = 0; i < DEPTH / 16; ++i) {
-        int adds = step > 0 || i > 0;
-#if APART
-        u64 right = matrix_at(at + A_BYTES + i * 32, 16, 1024);
-#else
-        u64 right = matrix_at(at + A_BYTES + i * 2048, BLOCK_BYTES, 1024);
-#endif
-        UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r)
-          MULTIPLY(sums[r], matrix_at(at + (mine * BLOCKS_OF_ROWS + r) * BLOCK_BYTES + i * 32, 16, 1024), right, adds);
-      }
-      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-      // What the step before read is free: only this step's products may still go on.
-      if (step > 0 && lane == 0) arrive(local_address(empty + last));
-      last = stage;
-      if (++stage == STAGES) stage = 0, parity ^= 1;
+    s = multiply(sums, s, depth, mine, lane);
+    if (HAS_ADDEND) {
+      await(addend, addend_parity);
+      addend_parity ^= 1;
+    } else {
+      if (is_first) wait_for_stores_to_have_read();
+      meet_team(team);
     }
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-    UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r) HOLD(sums[r]);
-    if (lane == 0) arrive(local_address(empty + last));
-#if HAS_ADDEND
-    await(local_address(addends + mine), addend_parity);
-    addend_parity ^= 1;
-#else
-    if (is_first) wait_for_stores_to_have_read();
-    meet_team(team);
-#endif
-    UNROLL for (int block = 0; block < BLOCKS; ++block) {
-      u32 first = made + block * BLOCK_BYTES + lane % 4 * 4;
-#if HAS_ADDEND
-      u32 added[2 * BLOCKS_OF_ROWS][8];
-      UNROLL for (int h = 0; h < 2 * BLOCKS_OF_ROWS; ++h) {
-        int line = warp * 16 + lane / 4 + h % 2 * 8;
-        UNROLL for (int j = 0; j < 8; ++j) added[h][j] = local_word(first + h / 2 * BLOCKS * BLOCK_BYTES + line * 128 + ((j ^ (line & 7)) << 4));
-      }
-#endif
-      UNROLL for (int h = 0; h < 2 * BLOCKS_OF_ROWS; ++h) {
-        int line = warp * 16 + lane / 4 + h % 2 * 8;
-        UNROLL for (int j = 0; j < 8; ++j) {
-          int of = (block * 8 + j) * 4 + h % 2 * 2;
-          float low = FMA(sums[h / 2][of], factor, low_of(biases[block * 8 + j]));
-          float high = FMA(sums[h / 2][of + 1], factor, high_of(biases[block * 8 + j]));
-#if HAS_ADDEND
-          low = FMA(low_of(added[h][j]), addend_factor, low);
-          high = FMA(high_of(added[h][j]), addend_factor, high);
-#endif
-          set_local_word(first + h / 2 * BLOCKS * BLOCK_BYTES + line * 128 + ((j ^ (line & 7)) << 4), pair_of(ACTIVATE(low), ACTIVATE(high)));
-        }
-      }
-    }
+    put_sums(sums, biases, made, warp, lane, has_relu, factor, addend_factor);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     meet_team(team);
-    if (is_first) {
-      for (int i = 0; i < TEAM_BLOCKS; ++i) {
-        int at = column + i % BLOCKS * 64;
-        if (at < columns) store_box(&y, at, row + i / BLOCKS * 64, z, made + i * BLOCK_BYTES);
-      }
-      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-    }
+    if (is_first) store_tile(&y, made, columns, column, row, z);
   }
   if (is_first) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 #else
   for (int tile = (int)GROUP_ID(0); tile < tiles; tile += groups) {
-    int z = tile / (row_tiles * column_tiles), row = row_of(tile, row_tiles, column_tiles, by_columns);
-    int column = column_of(tile, row_tiles, column_tiles, by_columns);
+    int z = matrix_of(tile, t);
     for (int i = (int)LOCAL_ID(0); i < ROWS * COLUMNS; i += GROUP) {
-      int at = column + i % COLUMNS, line = row + i / COLUMNS;
-      GLOBAL u16 *result = place_in(y, at, line, z);
+      int column = column_of(tile, t) + i % COLUMNS, row = row_of(tile, t) + i / COLUMNS;
+      GLOBAL u16 *result = place_in(y, column, row, z);
       if (!result) continue;
-      float sum = 0.0f;
-      for (int k = 0; k < depth; ++k) {
-#if PIXELS
-        int tap = k / channels, v = line % out_pixels / out_width * stride_y - top + tap / taps_across * dilation_y;
-        int u = line % out_pixels % out_width * stride_x - left + tap % taps_across * dilation_x;
-        float left_one = channel_in(a, k % channels, u, v, line / out_pixels);
-#else
-        float left_one = element_in(a, k, line, z * a_moves);
-#endif
-        sum += left_one * (APART ? element_in(b, k, at, z * b_moves) : element_in(b, at, k, z * b_moves));
-      }
-      sum *= factor;
-      if (has_bias) sum += LOAD(T, bias, (i64)z * bias_step + at);
-      if (HAS_ADDEND) sum += element_in(c, at, line, z) * addend_factor;
+      float sum = plain_result(a, b, c, t, p, column, row, z, a_moves, b_moves, factor, addend_factor);
+      if (has_bias) sum += LOAD(T, bias, (i64)z * bias_step + column);
+      STORE(T, result, 0, RELU_OF(sum));
+#ifdef ACTIVATE
+      sum = LOAD(T, result, 0);
       STORE(T, result, 0, ACTIVATE(sum));
+#endif
     }
   }
 #endif
