@@ -21,6 +21,14 @@ namespace backplane::core {
 
 using Ints = std::vector<std::int64_t>;
 
+/// Nodes of a large graph. Release has enough to see that time grows faster than nodes do; a sanitizer, whose frames
+/// are larger, has enough to see that a pass descends.
+#ifdef BACKPLANE_SANITIZED
+constexpr int kManyNodes = 25'000;
+#else
+constexpr int kManyNodes = 100'000;
+#endif
+
 inline ConstantPtr ints(const Ints& values) {
   return Constant::copy_of(DataType::Int64, {static_cast<std::int64_t>(values.size())},
                            std::as_bytes(std::span<const std::int64_t>(values)));
