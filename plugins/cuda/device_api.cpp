@@ -11,7 +11,6 @@
 #include "plugins/cuda/rewrite/packed_products.hpp"
 #include "plugins/cuda/rewrite/products.hpp"
 #include "plugins/cuda/rewrite/quantized.hpp"
-#include "plugins/cuda/tile_products.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -39,8 +38,7 @@ struct Types {
       fuse_attention(device, graph, taken, recorded.edit());
       device_ops::fuse_rotations(graph, taken, recorded.edit());
       fuse_convolutions(graph, taken, recorded.edit());
-      fuse_products(settings.precision, {settings.gelu, has_tiles(device.traits())}, graph, taken,
-                    recorded.edit());
+      fuse_products(settings.precision, settings.gelu, graph, taken, recorded.edit());
       join_packed_products(settings.precision, graph, taken, recorded.edit());
       device_ops::fuse_rows(device, graph, taken, recorded.edit());
       device_ops::fuse_chains(graph, taken, recorded.edit());

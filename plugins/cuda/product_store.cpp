@@ -8,8 +8,8 @@
 namespace backplane::cuda {
 namespace {
 
-/// Of algorithms that are compared: as many as the library is asked for.
-constexpr std::size_t kMostAlgorithms = 16;
+/// Of algorithms that are compared: as many as the library is asked for, and tiles' (proposed_forms).
+constexpr std::size_t kMostAlgorithms = 20;
 
 }  // namespace
 

@@ -35,8 +35,7 @@ Epilogue epilogue_after(const sdk::Node& product) {
   if (name.empty()) return Epilogue::kNone;
   if (name == "Relu") return Epilogue::kRelu;
   if (name == "Gelu") return Epilogue::kGelu;
-  if (name == "ExactGelu") return Epilogue::kExactGelu;
-  sdk::unsupported("activation '", name, "' after a product; Relu, Gelu and ExactGelu can be done");
+  sdk::unsupported("activation '", name, "' after a product; Relu and Gelu can be done");
 }
 
 std::string activated(const std::string& sum, Epilogue epilogue) {
@@ -45,8 +44,6 @@ std::string activated(const std::string& sum, Epilogue epilogue) {
       return sdk::message("greater_of(", sum, ", 0)");
     case Epilogue::kGelu:
       return sdk::message("gelu_tanh_of(", sum, ")");
-    case Epilogue::kExactGelu:
-      return sdk::message("gelu_of(", sum, ")");
     case Epilogue::kNone:
       break;
   }

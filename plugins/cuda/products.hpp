@@ -17,9 +17,8 @@ inline constexpr std::uint32_t kLibraryAlignment = 16;
 /// Elements of int8 that libraries load as one: addresses, depths and steps are multiples of it.
 inline constexpr std::int64_t kInt8Word = 4;
 
-/// What is done to a sum before it is stored. Gelu is the form with tanh: cuBLASLt has no other; the exact one only kernels of the
-/// provider's own do.
-enum class Epilogue : std::uint8_t { kNone, kRelu, kGelu, kExactGelu };
+/// What is done to a sum before it is stored. Gelu is the form with tanh: cuBLASLt has no other.
+enum class Epilogue : std::uint8_t { kNone, kRelu, kGelu };
 
 /// The arithmetic of float32 operands: exact, or on tensor cores with operands rounded. Sums are float32 always.
 enum class Precision : std::uint8_t { kFp32, kTf32, kFp16, kBf16 };

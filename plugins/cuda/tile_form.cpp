@@ -119,8 +119,7 @@ std::string TileForm::source(const TileText& what) const {
   text.define("RELU", "\"\"").define("ACTIVATED(v)", "(v)");
   // Relu is told by an argument: so the kernel is the same with it.
   text.define("RELU_OF(s)", "(has_relu && (s) < 0.0f ? 0.0f : (s))");
-  if (what.epilogue == Epilogue::kGelu || what.epilogue == Epilogue::kExactGelu)
-    text.define("ACTIVATE(s)", activated("(s)", what.epilogue));
+  if (what.epilogue == Epilogue::kGelu) text.define("ACTIVATE(s)", activated("(s)", what.epilogue));
   text.define("MULTIPLY(d, a, b, more)", multiply_words(what, columns));
   // Compilers take the sums for read and written there, and so leave them where products that go on have them.
   text.define("HOLD(d)",

@@ -85,7 +85,7 @@ class TileProducts final : public ProductLibrary {
   TileProducts(Device& device, std::unique_ptr<ProductLibrary> library)
       : device_(device), library_(std::move(library)) {}
 
-  std::string version() override { return library_->version() + ", tiles 1"; }
+  std::string version() override { return library_->version(); }
 
   std::vector<ProductAlgorithm> propose(const LibraryProduct& product,
                                         std::uint64_t workspace_limit) override {

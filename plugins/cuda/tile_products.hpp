@@ -1,11 +1,10 @@
-// Products of many rows of 16 bits by tiles (tile_form.hpp), beside those of a library. The kernel does what the library's do in about
-// their time, and after a product the exact Gelu, which they lack: that costs it little, where a kernel of its own reads and writes the
-// whole result again. And it begins while the kernel before it ends, as a library's do not.
+// Products of many rows of 16 bits by tiles (tile_form.hpp), beside those of a library, in about their time; what is faster is measured.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "plugins/cuda/products.hpp"
 #include "plugins/cuda/tile_form.hpp"

@@ -201,7 +201,7 @@ class GpuCheck(GpuCheckTest):
         rows = [line for line in text.splitlines() if line.endswith("| passed |")]
         # Every second network, twice, and captured; the suite and its fences; a case and it with random weights; networks by precision; by
         # seed.
-        self.assertEqual(len(rows), 2 * 2 + 2 + 2 + 2 + 3 * 4 + 3 * 2, text)
+        self.assertEqual(len(rows), 2 * 2 + 2 + 2 + 2 + 2 + 3 * 4 + 3 * 2, text)
         self.assertIn("cuDNN 9.0.1 (/there/libcudnn.so.9), NVRTC: it is not linked.", text)
         # The processor's runs make none of the driver's calls, so that none failed.
         self.assertEqual(text.count("not tried: there are fewer such calls"), 2 * has_faults, text)

@@ -124,14 +124,14 @@ inline void multiply(const LibraryProduct& product, double factor, double addend
 }
 
 /// Whether cuBLASLt has algorithms for it, by its documentation of cublasLtMatmul: int8 in the form TN alone, of whole words, with
-/// sums of int32 and nothing after them; no exact Gelu; and as many matrices as a grid's axis has groups.
+/// sums of int32 and nothing after them; and as many matrices as a grid's axis has groups.
 inline bool has_algorithms(const LibraryProduct& product) {
   constexpr std::int64_t kMostMatrices = 65535;
   for (const LibraryMatrix* const matrix : {&product.a, &product.b, &product.c, &product.d}) {
     if (matrix->step < matrix->rows || matrix->rows < 1 || matrix->columns < 1)
       throw std::logic_error("CUBLAS_STATUS_INVALID_VALUE: " + product.key());
   }
-  if (product.batch > kMostMatrices || product.epilogue == Epilogue::kExactGelu) return false;
+  if (product.batch > kMostMatrices) return false;
   if (product.batch > 1 && product.d.batch_step == 0)
     throw std::logic_error("results that lie on each other: " + product.key());
   if (product.a.type != sdk::DataType::Int8) return product.d.type == product.a.type;

@@ -127,12 +127,12 @@ TEST_F(TrialsTest, WhatTimesDifferByAnywayIsNoReasonToLeaveTheFirst) {
   EXPECT_EQ(plan_of_new_process(), 0);
 }
 
-TEST_F(TrialsTest, NoMoreThanEightPlansAreCompared) {
-  set_ways(std::vector<std::uint64_t>(10, kSecond));
+TEST_F(TrialsTest, NoMoreThanTenPlansAreCompared) {
+  set_ways(std::vector<std::uint64_t>(12, kSecond));
   stand_in().ways[3].error = "fails";
   plan_of_new_process();
-  EXPECT_EQ(stand_in().count("convolution 8"), 6u) << "one that fails is not one of them";
-  EXPECT_EQ(stand_in().count("convolution 9"), 0u);
+  EXPECT_EQ(stand_in().count("convolution 10"), 6u) << "one that fails is not one of them";
+  EXPECT_EQ(stand_in().count("convolution 11"), 0u);
 }
 
 TEST_F(TrialsTest, APlanThatFailsWhenItIsRunIsNone) {

@@ -68,7 +68,6 @@ cublasLtEpilogue_t epilogue(const LibraryProduct& product) {
     case Epilogue::kGelu:
       return product.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     case Epilogue::kNone:
-    case Epilogue::kExactGelu:  // which is never asked of it
       break;
   }
   return product.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
@@ -209,7 +208,6 @@ class CublasLt final : public ProductLibrary {
 
   std::vector<ProductAlgorithm> propose(const LibraryProduct& product,
                                         std::uint64_t workspace_limit) override {
-    if (product.epilogue == Epilogue::kExactGelu) return {};
     const EnteredContext entered(context_);
     Descriptions descriptions(product);
     cublasLtMatmulPreference_t made = nullptr;

@@ -28,8 +28,8 @@ FUNCTION void expect_bytes(u32 barrier, u32 bytes) {
 FUNCTION void arrive(u32 barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"); }
 FUNCTION void await(u32 barrier, u32 parity) {
   asm volatile(
-      "{\n .reg .pred p;\n again_%=:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @p bra done_%=;\n bra again_%=;\n done_%=:\n }" ::"r"(
-          barrier),
+      "{\n .reg .pred p;\n again_%=:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+      " @p bra done_%=;\n bra again_%=;\n done_%=:\n }" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
@@ -37,19 +37,21 @@ FUNCTION void prefetch_boxes(const Boxes *boxes) { asm volatile("prefetch.tensor
 // A box of 64 elements of each of some lines, at element x of line y of matrix z: outside of the matrix there are zeros, and nothing is
 // stored.
 FUNCTION void load_box(u32 to, const Boxes *from, int x, int y, int z, u32 barrier) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(from),
-               "r"(x), "r"(y), "r"(z), "r"(barrier)
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+               "l"(from), "r"(x), "r"(y), "r"(z), "r"(barrier)
                : "memory");
 }
 // The same of 64 channels of pixels, in the order of results, from image n's pixel (y, x) on, each moved down and right.
 FUNCTION void load_pixels(u32 to, const Boxes *from, int c, int x, int y, int n, int right, int down, u32 barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};" ::"r"(to),
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};" ::"r"(to),
       "l"(from), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"((u16)right), "h"((u16)down)
       : "memory");
 }
 FUNCTION void store_box(const Boxes *to, int x, int y, int z, u32 from) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(to), "r"(x), "r"(y), "r"(z), "r"(from)
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(to), "r"(x), "r"(y), "r"(z),
+               "r"(from)
                : "memory");
 }
 FUNCTION void wait_for_stores_to_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
@@ -219,7 +221,8 @@ FUNCTION u32 word_at(u32 made, int block, int line, int j, int lane) {
 }
 
 // A lane has two neighbours of every eighth of a line, of two lines of every block.
-INLINED void put_sums(float (*sums)[COLUMNS / 2], const u32 *biases, u32 made, int warp, int lane, int has_relu, float factor, float addend_factor) {
+INLINED void put_sums(float (*sums)[COLUMNS / 2], const u32 *biases, u32 made, int warp, int lane, int has_relu, float factor,
+                      float addend_factor) {
   UNROLL for (int block = 0; block < BLOCKS; ++block) {
 #if HAS_ADDEND
     u32 added[2 * BLOCKS_OF_ROWS][8];
@@ -243,8 +246,8 @@ INLINED void put_sums(float (*sums)[COLUMNS / 2], const u32 *biases, u32 made, i
     }
   }
 #ifdef ACTIVATE
-  // Of what was rounded, as by a kernel of its own. Not in the loop above, whose turns are all written out, as registers have no places that
-  // are computed: it would be tens of kilobytes of instructions that come from memory each time.
+  // Of what was rounded, as by a kernel of its own. Not in the loop above, whose turns are all written out, as registers have no places
+  // that are computed: it would be tens of kilobytes of instructions that come from memory each time.
   _Pragma("unroll 4") for (int i = 0; i < TEAM_BLOCKS * 16; ++i) {
     u32 place = word_at(made, i / 16, warp * 16 + lane / 4 + i % 2 * 8, i / 2 % 8, lane), pair = local_word(place);
     set_local_word(place, pair_of(ACTIVATE(low_of(pair)), ACTIVATE(high_of(pair))));
@@ -279,10 +282,10 @@ FUNCTION float plain_result(u64 a, u64 b, u64 c, Tiles t, Pixels p, int column, 
   return HAS_ADDEND ? sum + element_in(c, column, row, z) * addend_factor : sum;
 }
 #endif
-KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int depth, int row_tiles, int column_tiles, int tiles, int groups,
-           int by_columns, int a_moves, int b_moves, int bias_step, int has_bias, int has_relu, float factor, float addend_factor, int pixels,
-           int out_pixels, int out_width, int channels, int taps_across, int stride_y, int stride_x, int top, int left, int dilation_y,
-           int dilation_x) {
+KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int depth, int row_tiles, int column_tiles, int tiles,
+           int groups, int by_columns, int a_moves, int b_moves, int bias_step, int has_bias, int has_relu, float factor,
+           float addend_factor, int pixels, int out_pixels, int out_width, int channels, int taps_across, int stride_y, int stride_x,
+           int top, int left, int dilation_y, int dilation_x) {
   AT(bias);
   Tiles t = {columns, depth, row_tiles, column_tiles, tiles, groups, by_columns};
   Pixels p = {pixels, out_pixels, out_width, channels, taps_across, stride_y, stride_x, top, left, dilation_y, dilation_x};
@@ -317,7 +320,8 @@ KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int
     if (HAS_ADDEND && is_first) {
       wait_for_stores_to_have_read();
       expect_bytes(addend, TEAM_BLOCKS * BLOCK_BYTES);
-      for (int i = 0; i < TEAM_BLOCKS; ++i) load_box(made + i * BLOCK_BYTES, &c, column + i % BLOCKS * 64, row + i / BLOCKS * 64, z, addend);
+      for (int i = 0; i < TEAM_BLOCKS; ++i)
+        load_box(made + i * BLOCK_BYTES, &c, column + i % BLOCKS * 64, row + i / BLOCKS * 64, z, addend);
     }
     // Asked for now, there when they are needed.
     u32 biases[COLUMNS / 8];

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "plugins/common/device_ops/rewrite/joined_products.hpp"
-#include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/patterns/gelu.hpp"
 
 namespace backplane::cuda {
@@ -58,25 +57,21 @@ void take_matrix(const NodeSet& taken, Fusion& fusion) {
   take(next, fusion);
 }
 
-/// Relu, and Gelu: in the form that cuBLASLt has, if need be where the program lets it be computed so, or as it is by a kernel of the
-/// provider's own.
-void take_activation(const NodeSet& taken, const GeluRules& rules, Fusion& fusion) {
-  const auto gelu_name = [&](bool has_tanh) {
-    if (has_tanh || rules.form == GeluForm::kTanh) return "Gelu";
-    return rules.has_exact && device_ops::is_half(fusion.result.type()) ? "ExactGelu" : "";
-  };
+/// Relu, and Gelu in the form that cuBLASLt has; the other one too, where the program lets it be computed so.
+void take_activation(const NodeSet& taken, GeluForm form, Fusion& fusion) {
+  const auto may_be_taken = [form](bool has_tanh) { return has_tanh || form == GeluForm::kTanh; };
   const sdk::Node next = only_consumer(fusion.result, taken);
   if (next && next.domain().empty() && next.is("Relu")) {
     fusion.activation = "Relu";
     take(next, fusion);
   } else if (next && next.domain().empty() && next.is("Gelu")) {
-    fusion.activation = gelu_name(next.get_string("approximate", "none") == "tanh");
-    if (!fusion.activation.empty()) take(next, fusion);
+    if (!may_be_taken(next.get_string("approximate", "none") == "tanh")) return;
+    fusion.activation = "Gelu";
+    take(next, fusion);
   } else {
     const patterns::DecomposedGelu gelu = patterns::find_gelu_behind(fusion.result, taken);
-    if (gelu.nodes.empty()) return;
-    fusion.activation = gelu_name(gelu.has_tanh);
-    if (fusion.activation.empty()) return;
+    if (gelu.nodes.empty() || !may_be_taken(gelu.has_tanh)) return;
+    fusion.activation = "Gelu";
     for (const sdk::Node& node : gelu.nodes) fusion.replaced.push_back(node);
     fusion.result = gelu.result;
   }
@@ -136,7 +131,7 @@ std::vector<bool> join(const PrecisionRules& precision, const sdk::Graph& graph,
 
 }  // namespace
 
-void fuse_products(const PrecisionRules& precision, const GeluRules& gelu, const sdk::Graph& graph,
+void fuse_products(const PrecisionRules& precision, GeluForm gelu, const sdk::Graph& graph,
                    NodeSet& taken, sdk::Rewrite& edit) {
   std::vector<Fusion> fusions;
   for (std::size_t i = 0; i < graph.node_count(); ++i) {

@@ -7,13 +7,7 @@
 
 namespace backplane::cuda {
 
-/// Of a Gelu that is defined by erf.
-struct GeluRules {
-  GeluForm form = GeluForm::kExact;
-  bool has_exact = false;  ///< whether products of 16 bits do it as it is
-};
-
-void fuse_products(const PrecisionRules& precision, const GeluRules& gelu, const sdk::Graph& graph,
+void fuse_products(const PrecisionRules& precision, GeluForm gelu, const sdk::Graph& graph,
                    device_ops::NodeSet& taken, sdk::Rewrite& edit);
 
 }  // namespace backplane::cuda

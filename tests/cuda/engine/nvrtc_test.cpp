@@ -474,6 +474,7 @@ std::size_t compile_all() {
   const std::vector<std::string> architectures = generations(*nvrtc);
   std::size_t number = 0;
   for (const std::string& source : sources) {
+    if (source.find("wgmma") != std::string::npos) continue;  // of one generation: tiles_test.cpp
     for (const std::string& architecture : generations_for(architectures, number++)) {
       try {
         EXPECT_EQ(wrong_turn(nvrtc->compile(source, architecture), architecture), "")

@@ -78,8 +78,7 @@ class PlannedProduct final : public PreparedProduct {
 class AllProducts final : public ProductLibrary {
  public:
   std::string version() override { return "no cuBLASLt"; }
-  std::vector<ProductAlgorithm> propose(const LibraryProduct& product, std::uint64_t) override {
-    if (product.epilogue == Epilogue::kExactGelu) return {};
+  std::vector<ProductAlgorithm> propose(const LibraryProduct&, std::uint64_t) override {
     return {ProductAlgorithm()};
   }
   bool serves(const LibraryProduct&, ProductAlgorithm&) override { return true; }
