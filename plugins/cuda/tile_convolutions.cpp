@@ -101,7 +101,8 @@ class TileConvolutions final : public ConvolutionLibrary {
   std::string offer(const Convolution& form, std::uint64_t workspace_limit,
                     const Taker& take) override {
     for (const TileForm& each : forms_for(form)) {
-      if (take(prepared(form, each))) return "";
+      const std::shared_ptr<const PreparedConvolution> plan = prepared(form, each);
+      if (plan != nullptr && take(plan)) return "";
     }
     return library_->offer(form, workspace_limit, take);
   }
@@ -123,9 +124,15 @@ class TileConvolutions final : public ConvolutionLibrary {
     if (!tiled || !tiled->is_worthwhile()) return {};
     return tile_forms(tiled->sizes, device_.traits().multiprocessors, kMostForms);
   }
+  /// Null where the compiler or the driver does not take it: then the library's plans are left.
   std::shared_ptr<const PreparedConvolution> prepared(const Convolution& form,
                                                       const TileForm& how) const {
-    return to_plan(device_, *TileConvolution::of(form, device_.traits()), how);
+    try {
+      return to_plan(device_, *TileConvolution::of(form, device_.traits()), how);
+    } catch (const sdk::Error& error) {
+      if (error.code() != BP_INTERNAL) throw;
+    }
+    return nullptr;
   }
 
   Device& device_;

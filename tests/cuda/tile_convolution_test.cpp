@@ -207,6 +207,24 @@ TEST_F(CudaTileConvolution, WhatTheCopiesDoNotTakeIsTheLibrarys) {
   EXPECT_FALSE(TileConvolution::of(jumping.form(), stand_in_device()));
 }
 
+TEST_F(CudaTileConvolution, WhereTheKernelDoesNotCompileTheLibrarysPlansAreLeft) {
+  const std::unique_ptr<Device> device = new_process();
+  Layer layer;
+  layer.in = {40, 40};
+  layer.filters = 64;
+  const std::unique_ptr<ConvolutionLibrary> library =
+      with_tile_convolutions(*device, load_stand_in_engine()->open_convolutions(device->context()));
+  // An image that the driver does not take, for each of the forms, and again when they are offered.
+  stand_in().failures["load"] = std::vector<std::string>(8, "CUDA_ERROR_INVALID_IMAGE");
+  library->begin(layer.form());
+  std::shared_ptr<const PreparedConvolution> first;
+  library->offer(layer.form(), 0, [&](auto plan) { return first = std::move(plan), true; });
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->own_name(), nullptr);
+  stand_in().failures["load"] = {"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_OUT_OF_MEMORY"};
+  EXPECT_THROW(library->begin(layer.form()), sdk::Error);
+}
+
 TEST_F(CudaTileConvolution, WhatWasTakenIsKept) {
   const std::unique_ptr<Device> device = new_process();
   Layer layer;
