@@ -1,9 +1,11 @@
 // What tests of the CUDA provider share: a provider on the stand-in, everything reset before and gone after.
 #pragma once
 
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "tests/cuda/stand_in.hpp"
@@ -45,6 +47,25 @@ class CudaTest : public testing::Test {
 
  private:
   std::unique_ptr<Provider> provider_;
+};
+
+/// Devices as processes open them one after another, which keep what they chose in one folder.
+class CudaProcessTest : public CudaTest {
+ protected:
+  CudaProcessTest() { settings_.cache_dir = folder_.string(); }
+  ~CudaProcessTest() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Device> new_process() {
+    return std::make_unique<Device>(*driver_, *engine_, 0, settings_);
+  }
+
+  DeviceSettings settings_;
+
+ private:
+  std::unique_ptr<Driver> driver_ = load_stand_in();
+  std::unique_ptr<Engine> engine_ = load_stand_in_engine();
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / sdk::message("cuda_process_", ::getpid());
 };
 
 }  // namespace backplane::cuda

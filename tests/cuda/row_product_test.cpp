@@ -1,7 +1,5 @@
 // Products of few rows by the provider's own kernel: what it computes, of every form, and when it is taken.
 #include <algorithm>
-#include <filesystem>
-#include <unistd.h>
 
 #include "plugins/cuda/row_products.hpp"
 #include "tests/cuda/host_kernels.hpp"
@@ -23,17 +21,8 @@ std::string text_of(const RowProductForm& form) {
                       form.per, " each, ", form.unrolled, " at once, ", form.parts, " parts");
 }
 
-class CudaRowProduct : public CudaTest {
+class CudaRowProduct : public CudaProcessTest {
  protected:
-  CudaRowProduct() : driver_(load_stand_in()), engine_(load_stand_in_engine()) {
-    settings_.cache_dir = folder_.string();
-  }
-  ~CudaRowProduct() override { std::filesystem::remove_all(folder_); }
-
-  std::unique_ptr<Device> new_process() {
-    return std::make_unique<Device>(*driver_, *engine_, 0, settings_);
-  }
-
   static void expect_right(Device& device, const ProductCase& each, const RowProductForm& form) {
     const std::optional<RowProduct> rows = to_row_product(to_library(each.product(), 16));
     ASSERT_TRUE(rows) << each.text();
@@ -47,14 +36,6 @@ class CudaRowProduct : public CudaTest {
         expect_right(device, each, form);
     }
   }
-
-  DeviceSettings settings_;
-
- private:
-  std::unique_ptr<Driver> driver_;
-  std::unique_ptr<Engine> engine_;
-  std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / sdk::message("cuda_rows_", ::getpid());
 };
 
 TEST_F(CudaRowProduct, EveryTypeAndOrderIsRightAtEveryAddress) {

@@ -1,7 +1,4 @@
 // Convolutions by tiles on warpgroups: what is computed where plain loops stand for the units, and for which forms.
-#include <filesystem>
-#include <unistd.h>
-
 #include "plugins/cuda/tile_convolutions.hpp"
 #include "tests/cuda/host_kernels.hpp"
 #include "tests/cuda/node_on_device.hpp"
@@ -43,17 +40,8 @@ struct Layer {
   }
 };
 
-class CudaTileConvolution : public CudaTest {
+class CudaTileConvolution : public CudaProcessTest {
  protected:
-  CudaTileConvolution() : driver_(load_stand_in()), engine_(load_stand_in_engine()) {
-    settings_.cache_dir = folder_.string();
-  }
-  ~CudaTileConvolution() override { std::filesystem::remove_all(folder_); }
-
-  std::unique_ptr<Device> new_process() {
-    return std::make_unique<Device>(*driver_, *engine_, 0, settings_);
-  }
-
   /// Runs a form, and compares with sums of doubles.
   static void expect_right(Device& device, const Layer& layer, const TileForm& how) {
     const Convolution form = layer.form();
@@ -100,14 +88,6 @@ class CudaTileConvolution : public CudaTest {
     for (const TileForm form : {TileForm{64, 1, 1, 3}, TileForm{128, 2, 2, 1}})
       expect_right(device, layer, form);
   }
-
-  DeviceSettings settings_;
-
- private:
-  std::unique_ptr<Driver> driver_;
-  std::unique_ptr<Engine> engine_;
-  std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / sdk::message("cuda_tile_conv_", ::getpid());
 };
 
 TEST_F(CudaTileConvolution, WindowsOfEveryKindAreRight) {

@@ -1,7 +1,4 @@
 // Products by tiles on warpgroups: what is computed where plain loops stand for the units, of every form, and when it is proposed.
-#include <filesystem>
-#include <unistd.h>
-
 #include "plugins/cuda/tile_products.hpp"
 #include "tests/cuda/host_kernels.hpp"
 #include "tests/cuda/node_on_device.hpp"
@@ -16,29 +13,13 @@ std::optional<TileProduct> tiled(const ProductCase& each) {
   return TileProduct::of(library_form(each), stand_in_device());
 }
 
-class CudaTileProduct : public CudaTest {
+class CudaTileProduct : public CudaProcessTest {
  protected:
-  CudaTileProduct() : driver_(load_stand_in()), engine_(load_stand_in_engine()) {
-    settings_.cache_dir = folder_.string();
-  }
-  ~CudaTileProduct() override { std::filesystem::remove_all(folder_); }
-
-  std::unique_ptr<Device> new_process() {
-    return std::make_unique<Device>(*driver_, *engine_, 0, settings_);
-  }
   static void expect_right(Device& device, const ProductCase& each) {
     ASSERT_TRUE(tiled(each)) << each.text();
     for (const TileForm form : {TileForm{64, 1, 1, 3}, TileForm{192, 2, 1, 1}})
       expect_product(device, each, to_algorithm(form), way_of(form), true);
   }
-
-  DeviceSettings settings_;
-
- private:
-  std::unique_ptr<Driver> driver_;
-  std::unique_ptr<Engine> engine_;
-  std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / sdk::message("cuda_tiles_", ::getpid());
 };
 
 TEST_F(CudaTileProduct, EveryTypeOrderAndSizeIsRight) {
