@@ -48,7 +48,7 @@ struct TileForm {
   std::int64_t stages() const;  ///< steps of the depth that local memory has room for
   KernelNeeds needs() const;
   std::string source(const TileText& text) const;
-  /// As a word by which it is kept: its numbers, a byte each.
+  /// As a word by which it is kept: its numbers, 16 bits each.
   std::uint64_t word() const;
   static TileForm of(std::uint64_t word);
 
