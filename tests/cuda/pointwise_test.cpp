@@ -151,14 +151,15 @@ TEST_F(CudaPointwise, PoolsOfEveryNumberOfChannels) {
                                         {4, {1, 10}},
                                         {8, {3, 3}}}) {
     kernel = shape;
-    const HostTensor x = test_host::floats({1, kHigh, kWide, channels}, [&] {
-      std::vector<float> values(static_cast<std::size_t>(kHigh * kWide * channels));
+    const std::int64_t elements = kHigh * kWide * channels;
+    const HostTensor x = test_host::floats({1, kHigh, kWide, channels}, [elements] {
+      std::vector<float> values(static_cast<std::size_t>(elements));
       for (std::size_t i = 0; i < values.size(); ++i)
         values[i] = static_cast<float>(i * 37 % 23) - 11;
       return values;
     }());
     std::vector<float> most, mean;
-    for (std::int64_t at = 0; at < kHigh * kWide * channels; ++at) {
+    for (std::int64_t at = 0; at < elements; ++at) {
       const std::int64_t row = at / (kWide * channels), column = at / channels % kWide;
       float greatest = -100, sum = 0, count = 0;
       for (std::int64_t v = row; v < std::min(row + kernel[0], kHigh); ++v) {
