@@ -5,11 +5,13 @@
 #include <type_traits>
 #include <utility>
 
+#include "plugins/cuda/tile_form.hpp"
+
 namespace backplane::cuda {
 namespace {
 
-/// Of algorithms that are compared: as many as the library is asked for, and tiles' (proposed_forms).
-constexpr std::size_t kMostAlgorithms = 20;
+/// Of algorithms that are compared: as many as the library is asked for, and tiles'.
+constexpr std::size_t kMostAlgorithms = 16 + kMostTileForms;
 
 }  // namespace
 

@@ -12,7 +12,6 @@ namespace backplane::cuda {
 namespace {
 
 constexpr std::string_view kKept = "tiles ";
-constexpr std::size_t kMostForms = 4;
 
 /// Whether a pixel of the result is one of the image's: then the image is the left matrix as it lies.
 bool is_pointwise(const Convolution& form) {
@@ -75,8 +74,8 @@ class PreparedTileConvolution final : public PreparedConvolution {
   }
   BoxMap boxes(Address address, std::int64_t columns, std::int64_t rows,
                std::int64_t box_rows) const {
-    return context_.describe({address, convolution_.text.type, columns, rows, 1, columns,
-                              columns * rows, static_cast<std::uint32_t>(box_rows)});
+    return context_.describe(
+        boxed_matrix(address, convolution_.text.type, columns, rows, columns, box_rows));
   }
 
   Context& context_;
@@ -95,13 +94,15 @@ class TileConvolutions final : public ConvolutionLibrary {
 
   void begin(const Convolution& form) override {
     library_->begin(form);
-    for (const TileForm& each : forms_for(form)) prepared(form, each);
+    const std::optional<TileConvolution> tiled = find(form);
+    for (const TileForm& each : forms_for(tiled)) prepared(*tiled, each);
   }
 
   std::string offer(const Convolution& form, std::uint64_t workspace_limit,
                     const Taker& take) override {
-    for (const TileForm& each : forms_for(form)) {
-      const std::shared_ptr<const PreparedConvolution> plan = prepared(form, each);
+    const std::optional<TileConvolution> tiled = find(form);
+    for (const TileForm& each : forms_for(tiled)) {
+      const std::shared_ptr<const PreparedConvolution> plan = prepared(*tiled, each);
       if (plan != nullptr && take(plan)) return "";
     }
     return library_->offer(form, workspace_limit, take);
@@ -112,23 +113,27 @@ class TileConvolutions final : public ConvolutionLibrary {
     if (kept.rfind(kKept, 0) != 0) return library_->restore(form, kept);
     std::uint64_t word = 0;
     std::from_chars(kept.data() + kKept.size(), kept.data() + kept.size(), word);
-    for (const TileForm& each : forms_for(form)) {
-      if (each.word() == word) return prepared(form, each);
+    const std::optional<TileConvolution> tiled = find(form);
+    for (const TileForm& each : forms_for(tiled)) {
+      if (each.word() == word) return prepared(*tiled, each);
     }
     return nullptr;
   }
 
  private:
-  std::vector<TileForm> forms_for(const Convolution& form) const {
+  std::optional<TileConvolution> find(const Convolution& form) const {
     const std::optional<TileConvolution> tiled = TileConvolution::of(form, device_.traits());
-    if (!tiled || !tiled->is_worthwhile()) return {};
-    return tile_forms(tiled->sizes, device_.traits().multiprocessors, kMostForms);
+    return tiled && tiled->is_worthwhile() ? tiled : std::nullopt;
+  }
+  std::vector<TileForm> forms_for(const std::optional<TileConvolution>& tiled) const {
+    if (!tiled) return {};
+    return tile_forms(tiled->sizes, device_.traits().multiprocessors, kMostTileForms);
   }
   /// Null where the compiler or the driver does not take it: then the library's plans are left.
-  std::shared_ptr<const PreparedConvolution> prepared(const Convolution& form,
+  std::shared_ptr<const PreparedConvolution> prepared(const TileConvolution& tiled,
                                                       const TileForm& how) const {
     try {
-      return to_plan(device_, *TileConvolution::of(form, device_.traits()), how);
+      return to_plan(device_, tiled, how);
     } catch (const sdk::Error& error) {
       if (error.code() != BP_INTERNAL) throw;
     }

@@ -157,6 +157,11 @@ std::vector<TileForm> tile_forms(const TileSizes& sizes, std::int64_t multiproce
   return forms;
 }
 
+BoxedMatrices boxed_matrix(Address address, sdk::DataType type, std::int64_t columns,
+                           std::int64_t rows, std::int64_t step, std::int64_t box_rows) {
+  return {address, type, columns, rows, 1, step, step * rows, static_cast<std::uint32_t>(box_rows)};
+}
+
 TileKernel::TileKernel(Device& device, const TileForm& form, const TileText& text,
                        const TileSizes& sizes)
     : kernel_(device.modules().get(form.source(text), form.needs())),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -55,6 +56,9 @@ struct TileForm {
   static constexpr std::int64_t kBlockRows = 64, kTeamItems = 128;
 };
 
+/// Forms that are compared with what a library offers.
+inline constexpr std::size_t kMostTileForms = 4;
+
 /// The forms that may be the fastest, the one of the least estimated time first.
 std::vector<TileForm> tile_forms(const TileSizes& sizes, std::int64_t multiprocessors,
                                  std::size_t most);
@@ -65,6 +69,10 @@ struct TilePixels {
   std::int64_t channels = 1, taps_across = 1;
   std::array<std::int64_t, 2> stride{}, begin{}, dilation{};
 };
+
+/// One matrix, for the copies.
+BoxedMatrices boxed_matrix(Address address, sdk::DataType type, std::int64_t columns,
+                           std::int64_t rows, std::int64_t step, std::int64_t box_rows);
 
 /// What a launch is given, beside its form. Steps of matrices: whether there is one to the next of a and b.
 struct TileOperands {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/cuda/device.hpp"
@@ -62,10 +63,8 @@ class PreparedTileProduct final : public PreparedProduct {
  private:
   BoxMap boxes(Address address, std::int64_t columns, std::int64_t rows, std::int64_t step,
                std::int64_t matrix_step, std::int64_t box_rows) const {
-    BoxedMatrices matrices{address,     product_.text.type,
-                           columns,     rows,
-                           1,           step,
-                           step * rows, static_cast<std::uint32_t>(box_rows)};
+    BoxedMatrices matrices =
+        boxed_matrix(address, product_.text.type, columns, rows, step, box_rows);
     if (matrix_step > 0) {
       matrices.matrices = product_.sizes.matrices;
       matrices.matrix_step = matrix_step;
@@ -132,7 +131,7 @@ class TileProducts final : public ProductLibrary {
   std::vector<TileForm> forms_for(const LibraryProduct& product) const {
     const std::optional<TileProduct> tiled = TileProduct::of(product, device_.traits());
     if (!tiled || !tiled->is_worthwhile()) return {};
-    return proposed_forms(*tiled, device_.traits().multiprocessors);
+    return tile_forms(tiled->sizes, device_.traits().multiprocessors, kMostTileForms);
   }
 
   Device& device_;
@@ -180,11 +179,6 @@ bool TileProduct::is_worthwhile() const {
   constexpr std::int64_t kLeastRows = 64, kLeastProducts = std::int64_t{1} << 25;
   return sizes.rows >= kLeastRows &&
          sizes.rows * sizes.columns * sizes.depth * sizes.matrices >= kLeastProducts;
-}
-
-std::vector<TileForm> proposed_forms(const TileProduct& product, std::int64_t multiprocessors) {
-  constexpr std::size_t kMost = 4;
-  return tile_forms(product.sizes, multiprocessors, kMost);
 }
 
 ProductAlgorithm to_algorithm(const TileForm& form) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "plugins/cuda/products.hpp"
 #include "plugins/cuda/tile_form.hpp"
@@ -26,8 +25,6 @@ struct TileProduct {
   bool is_worthwhile() const;
 };
 
-/// The forms that are proposed for a product, the likeliest first.
-std::vector<TileForm> proposed_forms(const TileProduct& product, std::int64_t multiprocessors);
 /// A form as an algorithm of the library that it stands in front of.
 ProductAlgorithm to_algorithm(const TileForm& form);
 

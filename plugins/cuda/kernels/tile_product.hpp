@@ -144,6 +144,7 @@ typedef struct {
   u32 parity;
 } Stages;
 FUNCTION u32 full_barrier(Stages s) { return s.full + s.stage * 8; }
+FUNCTION u32 empty_barrier(Stages s) { return s.empty + s.stage * 8; }
 FUNCTION u32 stage_at(Stages s) { return s.at + s.stage * STAGE_BYTES; }
 FUNCTION Stages next_stage(Stages s) {
   s.stage = s.stage + 1 == STAGES ? 0 : s.stage + 1;
@@ -161,7 +162,7 @@ INLINED void load_tiles(const Boxes *a, const Boxes *b, Tiles t, Pixels p, int g
 #endif
     for (int k = 0; k < t.depth; k += DEPTH, s = next_stage(s)) {
       u32 barrier = full_barrier(s), at = stage_at(s);
-      await(s.empty + s.stage * 8, s.parity ^ 1);
+      await(empty_barrier(s), s.parity ^ 1);
       expect_bytes(barrier, STAGE_BYTES);
 #if PIXELS
       load_pixels(at, a, first, u, v, n, right * p.dilation_x, down * p.dilation_y, barrier);
@@ -207,7 +208,7 @@ INLINED Stages multiply(float (*sums)[COLUMNS / 2], Stages s, int depth, int min
     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
     // What the step before read is free: only this step's products may still go on.
     if (k > 0 && lane == 0) arrive(last);
-    last = s.empty + s.stage * 8;
+    last = empty_barrier(s);
   }
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
   UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r) HOLD(sums[r]);
@@ -254,7 +255,6 @@ INLINED void put_sums(float (*sums)[COLUMNS / 2], const u32 *biases, u32 made, i
   }
 #endif
 }
-
 
 INLINED void store_tile(const Boxes *y, u32 made, int columns, int column, int row, int z) {
   for (int i = 0; i < TEAM_BLOCKS; ++i) {
@@ -323,7 +323,7 @@ KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int
       for (int i = 0; i < TEAM_BLOCKS; ++i)
         load_box(made + i * BLOCK_BYTES, &c, column + i % BLOCKS * 64, row + i / BLOCKS * 64, z, addend);
     }
-    // Asked for now, there when they are needed.
+    // Before the products, behind which they come from memory.
     u32 biases[COLUMNS / 8];
     UNROLL for (int j = 0; j < COLUMNS / 8; ++j) {
       int at = column + j * 8 + lane % 4 * 2;

@@ -35,7 +35,7 @@ struct Script {
   CUlaunchConfig launched{};
   int local_bytes = 0;  ///< that a function was given room for; -1: it was given something else
   std::vector<cuuint64_t>
-      boxes{};  ///< the arguments of cuTensorMapEncodeTiled, in their order, without what is no number
+      boxes{};  ///< the arguments of cuTensorMapEncode..., in their order, without what is no number
 
   int pools = 0, streams = 0, modules = 0;
   std::vector<std::string> images;  ///< the first four bytes of what was loaded
