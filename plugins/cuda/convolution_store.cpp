@@ -39,6 +39,7 @@ TrialRun trial_run(const Convolution&, std::shared_ptr<const PreparedConvolution
     ConvolutionAddresses at;
     at.x = operands[0];
     at.w = operands[1];
+    at.w_is_constant = true;
     at.bias = operands[2];
     at.addend = operands[3];
     at.y = operands[4];

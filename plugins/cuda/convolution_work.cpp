@@ -41,6 +41,7 @@ void ConvolutionWork::compute(const sdk::ComputeContext& ctx) const {
   ConvolutionAddresses at;
   at.x = address_of(places_.x, ctx);
   at.w = address_of(places_.w, ctx);
+  at.w_is_constant = places_.w_is_constant;
   if (has_bias_) at.bias = address_of(places_.bias, ctx);
   if (has_addend_) at.addend = address_of(places_.addend, ctx);
   at.y = address_of(places_.y, ctx);

@@ -15,6 +15,7 @@ struct ConvolutionPlaces {
                         bias = device_ops::input(2), addend = device_ops::input(3),
                         y = device_ops::output(0);
   device_ops::MemoryRef workspace = device_ops::workspace();  ///< where the library's begins
+  bool w_is_constant = false;                                 ///< no work on a stream makes it
 };
 
 /// A convolution on a stream. Immutable.

@@ -38,6 +38,7 @@ struct Convolution {
 
 struct ConvolutionAddresses {
   Address x = 0, w = 0, bias = 0, addend = 0, y = 0, workspace = 0;
+  bool w_is_constant = false;  ///< no work on the stream makes it
 };
 
 using PreparedConvolution = PreparedPlan<const ConvolutionAddresses&>;

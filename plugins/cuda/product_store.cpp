@@ -52,6 +52,7 @@ TrialRun trial_run(const LibraryProduct& product, std::shared_ptr<const OfferedA
       prepared = offered->library.prepare(product, offered->algorithm, 1, addend_factor);
     ProductAddresses at;
     at.a = operands[0];
+    at.a_is_constant = true;
     at.b = operands[1];
     at.d = operands[3];
     at.c = product.has_addend ? operands[2] : at.d;

@@ -111,6 +111,7 @@ void ProductWork::compute(const sdk::ComputeContext& ctx) const {
       first.a = spare;
     }
     const TimedWork timed(stream, "product");
+    first.a_is_constant = plan_.b_is_constant;
     for (const ProductPlan::Call& call : plan_.calls) {
       ProductAddresses at = first;
       // The library computes the transpose, from the operands the other way round.

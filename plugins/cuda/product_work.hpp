@@ -21,6 +21,7 @@ struct ProductPlan {
   };
   Product product;
   device_ops::MemoryRef a, b, c, y, bias;
+  bool b_is_constant = false;  ///< no work on a stream makes it
   std::vector<Call> calls{Call{}};
   device_ops::MemoryRef workspace = device_ops::workspace();  ///< where the library's begins
   /// Where a goes first when its address is less aligned than any algorithm takes; of no bytes where that cannot be.

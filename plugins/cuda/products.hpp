@@ -81,6 +81,7 @@ struct ProductAlgorithm {
 
 struct ProductAddresses {
   Address a = 0, b = 0, c = 0, d = 0, bias = 0, workspace = 0;
+  bool a_is_constant = false;  ///< no work on the stream makes it
 };
 
 /// A product ready to be enqueued. Immutable; threads: any.

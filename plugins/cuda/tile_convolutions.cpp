@@ -69,6 +69,7 @@ class PreparedTileConvolution final : public PreparedConvolution {
     operands.c = form.has_addend ? boxes(at.addend, columns, rows, kBlock) : operands.y;
     operands.bias = form.has_bias ? at.bias : at.y;
     operands.has_bias = form.has_bias;
+    operands.b_is_constant = at.w_is_constant;
     operands.pixels = convolution_.pixels;
     kernel_.enqueue(queue, operands);
   }

@@ -185,7 +185,7 @@ void TileKernel::enqueue(KernelQueue& queue, const TileOperands& operands) const
   arguments.add(static_cast<float>(operands.addend_factor));
   const TilePixels& p = operands.pixels;
   add({sizes_.rows, p.out_pixels, p.out_width, p.channels, p.taps_across, p.stride[0], p.stride[1],
-       p.begin[0], p.begin[1], p.dilation[0], p.dilation[1]});
+       p.begin[0], p.begin[1], p.dilation[0], p.dilation[1], std::int64_t{operands.b_is_constant}});
   queue.launch(*kernel_, {static_cast<unsigned>(groups_), 1, 1},
                {static_cast<unsigned>(form_.items()), 1, 1}, arguments.finish());
 }

@@ -81,6 +81,7 @@ struct TileOperands {
   std::int64_t bias_step = 0;
   bool a_moves = false, b_moves = false;
   bool has_bias = false;
+  bool b_is_constant = false;  ///< nothing on the stream makes it
   double factor = 1, addend_factor = 1;
   TilePixels pixels{};
 };

@@ -55,6 +55,7 @@ class PreparedTileProduct final : public PreparedProduct {
     operands.a_moves = p.a_matrix > 0;
     operands.b_moves = p.b_matrix > 0;
     operands.has_bias = p.has_bias;
+    operands.b_is_constant = at.a_is_constant;
     operands.factor = factor_;
     operands.addend_factor = addend_factor_;
     kernel_.enqueue(queue, operands);

@@ -127,6 +127,24 @@ TEST_F(CudaTest, WhatTheLibraryDoesNotDoAfterAProductAKernelDoes) {
   }
 }
 
+TEST_F(CudaTest, WeightsAreSaidToBeConstantWhereTheyAre) {
+  const OpenDevice device = open();
+  NodeUnderTest matmul("", "MatMul", 13), conv("", "Conv", 11);
+  matmul.input(BP_FLOAT, {3, 4}).input(BP_FLOAT, {4, 5}).outputs(1);
+  conv.input(BP_FLOAT, {1, 2, 4, 4}).input(BP_FLOAT, {3, 2, 1, 1}).outputs(1);
+  const auto expect = [&](const NodeUnderTest& node, const char* op_type, const Dims& a,
+                          const Dims& b) {
+    for (const bool is_constant : {false, true}) {
+      NodeOnDevice(device, node, device.kernel(op_type), {numbers(a, 1), numbers(b, 2)},
+                   {false, is_constant})
+          .run();
+      EXPECT_EQ(stand_in().constant_weights.back(), is_constant) << op_type;
+    }
+  };
+  expect(matmul, "MatMul", {3, 4}, {4, 5});
+  expect(conv, "Conv", {1, 2, 4, 4}, {3, 2, 1, 1});
+}
+
 TEST_F(CudaTest, AnEmptyProductEnqueuesNothing) {
   const OpenDevice device = open();
   EXPECT_EQ(matmul(device, {0, 4}, {4, 5}), std::vector<float>());

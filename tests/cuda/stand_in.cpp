@@ -474,12 +474,12 @@ void begin_way(StreamHandle stream, const std::string& what, std::uint64_t numbe
                const StandInWay& way) {
   stand_in().note(sdk::message(what, ' ', number));
   if (!way.error.empty()) throw sdk::Error(BP_INTERNAL, way.error);
-  put_kernels(stream, [takes_ns = way.takes_ns] {
+  // A replay asks the host for nothing.
+  std::uint64_t begin_ns = 0;
+  if (stream->captured == nullptr) begin_ns = stand_in().host_ns += stand_in().host_takes_ns;
+  put_kernels(stream, [takes_ns = way.takes_ns, begin_ns] {
     StandInState& all = stand_in();
-    if (all.host_takes_ns > 0) {
-      all.host_ns += all.host_takes_ns;
-      all.ahead_ns = std::max(all.ahead_ns, all.host_ns);
-    }
+    if (begin_ns > 0) all.ahead_ns = std::max(all.ahead_ns, begin_ns);
     all.ahead_ns += takes_ns + std::exchange(all.rises_ns, all.rises_ns / 2);
     return true;
   });
@@ -497,6 +497,7 @@ class StandInProduct final : public PreparedProduct {
   void enqueue(KernelQueue& queue, const ProductAddresses& at) const override {
     const StreamHandle stream = queue.for_library();
     stand_in().note("product");
+    stand_in().constant_weights.push_back(at.a_is_constant);
     begin_way(stream, "product", number_, stand_in().algorithm_ways[number_]);
     for (const Address address : {at.a, at.b, at.c, at.d, at.bias}) {
       if (address % product_.alignment != 0) throw std::logic_error("an address is not aligned");
@@ -550,6 +551,7 @@ class StandInConvolution final : public PreparedConvolution {
   void put_on(KernelQueue& queue, const ConvolutionAddresses& at) const override {
     const StreamHandle stream = queue.for_library();
     stand_in().note("convolution");
+    stand_in().constant_weights.push_back(at.w_is_constant);
     StandInWay taken = way();
     if (form_.is_fused()) taken.takes_ns += stand_in().fused_takes_ns;
     begin_way(stream, "convolution", number_, taken);

@@ -75,6 +75,8 @@ struct StandInState {
   std::vector<LibraryProduct> products;                ///< that were proposed for
   std::vector<ProductAlgorithm> algorithms;            ///< that were prepared
 
+  std::vector<bool> constant_weights;  ///< of each product and convolution that was enqueued
+
   // The library of convolutions.
   bool has_convolutions = true;
   std::function<bool(const Convolution&)> plans;  ///< whether it has a plan; unset: always

@@ -89,6 +89,30 @@ TEST_F(CudaTileProduct, WhatTheUnitsDoNotTakeIsTheLibrarys) {
   EXPECT_FALSE(TileProduct::of(library_form(right), old_driver));
 }
 
+TEST_F(CudaTileProduct, OnlyConstantWeightsComeBeforeTheTurn) {
+  const std::unique_ptr<Device> device = new_process();
+  const ProductCase each{.rows = 64, .depth = 128, .columns = 128};
+  const std::unique_ptr<const PreparedProduct> prepared = device->products().library().prepare(
+      to_library(each.product(), kLibraryAlignment), to_algorithm({64, 1, 1, 1}), 1, 0);
+  std::vector<std::int32_t> told;
+  stand_in().kernel = [&told](const std::string&, const Extent&, const Extent&, void** arguments) {
+    // Behind four matrices, the bias and its place, twelve numbers, two factors and eleven numbers.
+    constexpr std::size_t kPlace = 4 + 2 + 12 + 2 + 11;
+    told.push_back(*static_cast<const std::int32_t*>(arguments[kPlace]));
+  };
+  const Elements a(each.type, 64 * 128, 0, 1), b(each.type, 128 * 128, 0, 2),
+      y(each.type, 64 * 128, 0, 3);
+  const StreamHandle stream = device->context().create_stream();
+  PlainQueue queue(device->context(), stream);
+  for (const bool is_constant : {true, false}) {
+    ProductAddresses at{b.address(), a.address(), y.address(), y.address()};
+    at.a_is_constant = is_constant;
+    prepared->enqueue(queue, at);
+  }
+  device->context().destroy_stream(stream);
+  EXPECT_EQ(told, (std::vector<std::int32_t>{1, 0}));
+}
+
 TEST_F(CudaTileProduct, TilesFillTheDevice) {
   const auto first = [](const TileSizes& sizes) { return tile_forms(sizes, 132, 1).front(); };
   // Those of an encoder: as few turns as can be, and as much as possible of what is read used often.

@@ -110,16 +110,43 @@ TEST_F(TrialsTest, ADeviceThatIsFasterByNowIsNoReasonToLeaveTheFirst) {
   EXPECT_EQ(plan_of_new_process(), 1);
 }
 
-TEST_F(TrialsTest, ShortRunsAreTimedBehindCopiesThatTheHostCanBeAheadOf) {
+TEST_F(TrialsTest, ShortRunsAreTimedInReplaysWhichTheHostHasNoPartIn) {
+  set_ways({2000, 1000});
+  stand_in().has_own_clock = true;
+  stand_in().host_takes_ns = 9000;
+  EXPECT_EQ(plan_of_new_process(), 1);
+  EXPECT_EQ(stand_in().count("copy"), 0u);
+  EXPECT_GT(stand_in().count("launch_graph"), 2u);
+  EXPECT_EQ(stand_in().live_graphs + stand_in().live_execs + stand_in().live_streams, 0);
+}
+
+TEST_F(TrialsTest, WhatCannotBeCapturedIsTimedBehindCopiesThatTheHostCanBeAheadOf) {
+  const auto begin = [this](const char* version) {
+    stand_in().library_version = version;
+    stand_in().failures["instantiate"].assign(8, "CUDA_ERROR_NOT_SUPPORTED");
+    return plan_of_new_process();
+  };
   set_ways({2000, 1000});
   stand_in().has_own_clock = true;
   stand_in().host_takes_ns = 9000;
   stand_in().copy_takes_ns = 12'000;
-  EXPECT_EQ(plan_of_new_process(), 1);
+  EXPECT_EQ(begin("stand-in 2"), 1);
+  EXPECT_EQ(stand_in().count("launch_graph"), 0u);
   EXPECT_EQ(stand_in().live_bytes, 0u);
-  stand_in().library_version = "stand-in 2";
+  EXPECT_EQ(stand_in().live_graphs + stand_in().live_execs + stand_in().live_streams, 0);
   settings_.memory_limit_bytes = 1 << 20;
-  EXPECT_EQ(plan_of_new_process(), 0) << "without memory for copies they seem alike";
+  EXPECT_EQ(begin("stand-in 3"), 0) << "without memory for copies they seem alike";
+}
+
+TEST_F(TrialsTest, AWayThatSpoilsACaptureIsTimedWithoutAndLeavesItsStream) {
+  set_ways({2000, 1000});
+  stand_in().has_own_clock = true;
+  stand_in().host_takes_ns = 9000;
+  stand_in().copy_takes_ns = 12'000;
+  stand_in().failures["end_capture"].assign(8, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED");
+  EXPECT_EQ(plan_of_new_process(), 1);
+  EXPECT_EQ(stand_in().count("launch_graph"), 0u);
+  EXPECT_EQ(stand_in().live_graphs + stand_in().live_execs + stand_in().live_streams, 0);
 }
 
 TEST_F(TrialsTest, WhatTimesDifferByAnywayIsNoReasonToLeaveTheFirst) {

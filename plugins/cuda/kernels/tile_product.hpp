@@ -131,9 +131,8 @@ inline constexpr char kTileProduct[] = R"kernel(
 // The turn comes later: until then nothing is touched that other kernels make.
 #undef IN_TURN
 #define IN_TURN
-#define WAIT_FOR_TURN \
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); \
-  asm volatile("griddepcontrol.wait;" ::: "memory")
+#define BEGIN_NEXT asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#define WAIT_FOR_TURN asm volatile("griddepcontrol.wait;" ::: "memory")
 #undef KERNEL
 #define KERNEL extern "C" __global__ void __launch_bounds__(GROUP, RESIDENT)
 #define INLINED static __device__ __forceinline__
@@ -152,7 +151,25 @@ FUNCTION Stages next_stage(Stages s) {
   return s;
 }
 
-INLINED void load_tiles(const Boxes *a, const Boxes *b, Tiles t, Pixels p, int group, int a_moves, int b_moves, Stages s) {
+INLINED void load_right(const Boxes *b, int k, int column, int z, u32 at, u32 barrier) {
+#if APART
+  load_box(at + A_BYTES, b, k, column, z, barrier);
+#else
+  UNROLL for (int i = 0; i < BLOCKS; ++i) load_box(at + A_BYTES + i * BLOCK_BYTES, b, column + i * 64, k, z, barrier);
+#endif
+}
+
+// What no kernel makes comes before the turn: the steps of the first tile that there are stages for, which are told.
+INLINED int load_ahead(const Boxes *b, Tiles t, int group, int b_moves, Stages s) {
+  int z = matrix_of(group, t), column = column_of(group, t), steps = 0;
+  for (int k = 0; k < t.depth && steps < STAGES; k += DEPTH, ++steps, s = next_stage(s)) {
+    expect_bytes(full_barrier(s), STAGE_BYTES);
+    load_right(b, k, column, z * b_moves, stage_at(s), full_barrier(s));
+  }
+  return steps;
+}
+
+INLINED void load_tiles(const Boxes *a, const Boxes *b, Tiles t, Pixels p, int group, int a_moves, int b_moves, int ahead, Stages s) {
   for (int tile = group; tile < t.tiles; tile += t.groups) {
     int z = matrix_of(tile, t), row = row_of(tile, t), column = column_of(tile, t);
 #if PIXELS
@@ -162,8 +179,13 @@ INLINED void load_tiles(const Boxes *a, const Boxes *b, Tiles t, Pixels p, int g
 #endif
     for (int k = 0; k < t.depth; k += DEPTH, s = next_stage(s)) {
       u32 barrier = full_barrier(s), at = stage_at(s);
-      await(empty_barrier(s), s.parity ^ 1);
-      expect_bytes(barrier, STAGE_BYTES);
+      if (ahead > 0) {
+        --ahead;
+      } else {
+        await(empty_barrier(s), s.parity ^ 1);
+        expect_bytes(barrier, STAGE_BYTES);
+        load_right(b, k, column, z * b_moves, at, barrier);
+      }
 #if PIXELS
       load_pixels(at, a, first, u, v, n, right * p.dilation_x, down * p.dilation_y, barrier);
       first += DEPTH;
@@ -173,11 +195,6 @@ INLINED void load_tiles(const Boxes *a, const Boxes *b, Tiles t, Pixels p, int g
       }
 #else
       load_box(at, a, k, row, z * a_moves, barrier);
-#endif
-#if APART
-      load_box(at + A_BYTES, b, k, column, z * b_moves, barrier);
-#else
-      UNROLL for (int i = 0; i < BLOCKS; ++i) load_box(at + A_BYTES + i * BLOCK_BYTES, b, column + i * 64, k, z * b_moves, barrier);
 #endif
     }
   }
@@ -285,7 +302,7 @@ FUNCTION float plain_result(u64 a, u64 b, u64 c, Tiles t, Pixels p, int column, 
 KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int depth, int row_tiles, int column_tiles, int tiles,
            int groups, int by_columns, int a_moves, int b_moves, int bias_step, int has_bias, int has_relu, float factor,
            float addend_factor, int pixels, int out_pixels, int out_width, int channels, int taps_across, int stride_y, int stride_x,
-           int top, int left, int dilation_y, int dilation_x) {
+           int top, int left, int dilation_y, int dilation_x, int b_is_constant) {
   AT(bias);
   Tiles t = {columns, depth, row_tiles, column_tiles, tiles, groups, by_columns};
   Pixels p = {pixels, out_pixels, out_width, channels, taps_across, stride_y, stride_x, top, left, dilation_y, dilation_x};
@@ -305,13 +322,18 @@ KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int
   }
   if (item == 32) prefetch_boxes(&a), prefetch_boxes(&b), prefetch_boxes(&y);
   BARRIER;
-  WAIT_FOR_TURN;
+  BEGIN_NEXT;
   if (team == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 " TEXT(FEW_REGISTERS) ";");
-    if (item == 0) load_tiles(&a, &b, t, p, (int)GROUP_ID(0), a_moves, b_moves, s);
+    if (item == 0) {
+      int ahead = b_is_constant ? load_ahead(&b, t, (int)GROUP_ID(0), b_moves, s) : 0;
+      WAIT_FOR_TURN;
+      load_tiles(&a, &b, t, p, (int)GROUP_ID(0), a_moves, b_moves, ahead, s);
+    }
     return;
   }
   asm volatile("setmaxnreg.inc.sync.aligned.u32 " TEXT(MANY_REGISTERS) ";");
+  WAIT_FOR_TURN;
   int mine = team - 1, lane = item % 32, warp = item % 128 / 32, is_first = item % 128 == 0;
   u32 made = s.at + STAGES * STAGE_BYTES + mine * (TEAM_BLOCKS * BLOCK_BYTES), addend = local_address(addends + mine), addend_parity = 0;
   float sums[BLOCKS_OF_ROWS][COLUMNS / 2];

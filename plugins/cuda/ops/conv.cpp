@@ -138,7 +138,7 @@ class Conv {
   static void add(sdk::PrepareContext& ctx, NodeWork& work, const Convolution& whole,
                   const Dims& dims) {
     std::string why;
-    std::unique_ptr<ConvolutionWork> part = try_add(work, whole, why);
+    std::unique_ptr<ConvolutionWork> part = try_add(ctx, work, whole, why);
     bool is_whole = part != nullptr;
     Convolution bare = whole;
     bare.has_bias = bare.has_addend = bare.has_relu = false;
@@ -150,9 +150,9 @@ class Conv {
             ? work.device().convolutions().fastest_ns(whole, work.choosing())
             : 0;
     if (!is_whole && whole.is_fused()) {
-      part = try_add(work, bare, why);
+      part = try_add(ctx, work, bare, why);
     } else if (whole_ns > 0) {
-      std::unique_ptr<ConvolutionWork> apart = try_add(work, bare, why);
+      std::unique_ptr<ConvolutionWork> apart = try_add(ctx, work, bare, why);
       if (apart != nullptr && pays_apart(work, whole, bare, whole_ns)) {
         part = std::move(apart);
         is_whole = false;
@@ -187,10 +187,11 @@ class Conv {
            static_cast<double>(whole_ns);
   }
 
-  static std::unique_ptr<ConvolutionWork> try_add(NodeWork& work, const Convolution& form,
-                                                  std::string& why) {
-    return ConvolutionWork::find(work.device(), work.label(), form, ConvolutionPlaces(),
-                                 work.choosing(), why);
+  static std::unique_ptr<ConvolutionWork> try_add(const sdk::PrepareContext& ctx, NodeWork& work,
+                                                  const Convolution& form, std::string& why) {
+    ConvolutionPlaces places;
+    places.w_is_constant = ctx.input_constant(1);
+    return ConvolutionWork::find(work.device(), work.label(), form, places, work.choosing(), why);
   }
 
   /// Of an image of no elements only its padding is seen.

@@ -55,6 +55,7 @@ class JoinedProducts {
     if (product.type == DataType::Float) product.precision = precision_;
     plan.a = input(0);
     plan.b = input(1);
+    plan.b_is_constant = ctx.input_constant(1);
     plan.bias = input(2);
     plan.y = output(0);
     add_products(ctx, work, std::move(plan));

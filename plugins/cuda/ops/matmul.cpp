@@ -151,6 +151,7 @@ class MatMul {
     if (product.depth == 0) return add_empty_product(ctx, work, dims, {{2}, {3}}, epilogue_);
     plan.a = input(0);
     plan.b = input(1);
+    plan.b_is_constant = ctx.input_constant(1);
     plan.y = output(0);
     product.a.step = product.depth;
     product.b.step = product.columns;
@@ -235,6 +236,7 @@ class Gemm {
     if (product.depth == 0) return add_empty_product(ctx, work, dims, {{2, beta_}}, epilogue_);
     plan.a = input(0);
     plan.b = input(1);
+    plan.b_is_constant = ctx.input_constant(1);
     plan.y = output(0);
     product.a = {a.dim(1), 0, a_is_transposed_};
     product.b = {b.dim(1), 0, b_is_transposed_};
