@@ -506,7 +506,7 @@ class StandInProduct final : public PreparedProduct {
     if (product_.has_bias && at.bias % kLibraryAlignment != 0)
       throw std::logic_error("the bias is not aligned");
     put_kernels(stream, [product = product_, factor = factor_, addend_factor = addend_factor_, at] {
-      multiply(product, factor, addend_factor, at);
+      if (stand_in().libraries_compute) multiply(product, factor, addend_factor, at);
       return true;
     });
   }
@@ -559,6 +559,7 @@ class StandInConvolution final : public PreparedConvolution {
       if (address % form_.alignment != 0) throw std::logic_error("an address is not aligned");
     }
     put_kernels(stream, [form = form_, at] {
+      if (!stand_in().libraries_compute) return true;
       if (form.is_transposed) return convolve_transposed(form, at), true;
       return convolve(form, at), true;
     });
@@ -611,7 +612,10 @@ class StandInAttention final : public PreparedAttention {
     for (const Address address : {at.q, at.k, at.v, at.mask, at.y}) {
       if (address % kLibraryAlignment != 0) throw std::logic_error("an address is not aligned");
     }
-    put_kernels(stream, [form = form_, at, scale] { return attend(form, at, scale), true; });
+    put_kernels(stream, [form = form_, at, scale] {
+      if (stand_in().libraries_compute) attend(form, at, scale);
+      return true;
+    });
   }
 
   const StandInWay& way() const { return stand_in().ways.at(number_); }

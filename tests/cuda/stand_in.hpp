@@ -62,6 +62,8 @@ struct StandInState {
                      void** arguments)>
       kernel;
 
+  /// Whether libraries compute; not where a test asks for what is prepared alone, and trials run large forms for it.
+  bool libraries_compute = true;
   bool engine_is_there = true;  ///< as far as that can be seen without opening it
 
   // The library of matrix products.
