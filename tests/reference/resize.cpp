@@ -154,25 +154,30 @@ Arrays resize(const Call& call) {
   const double outside = call.number("extrapolation_value", 0);
   Array y{x.type, {}, {}};
   for (const Axis& axis : axes) y.dims.push_back(axis.out);
+  // Of each place along an axis once: reading attributes takes longer than to add what they choose.
+  const bool crops = call.text("coordinate_transformation_mode", "") == "tf_crop_and_resize";
+  std::vector<std::vector<Taps>> all(axes.size());
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    const bool same = axes[a].in == axes[a].out && axes[a].scale == 1 && !crops;
+    for (std::int64_t i = 0; i < axes[a].out; ++i)
+      all[a].push_back(same ? Taps{{i}, {1}} : taps_of(call, axes[a], i));
+  }
+  Dims counts(axes.size()), at(axes.size());
   for_each_index(y.dims, [&](const Dims& index) {
-    std::vector<Taps> taps;
-    Dims counts;
     bool extrapolates = false;
     for (std::size_t a = 0; a < axes.size(); ++a) {
-      const bool same = axes[a].in == axes[a].out && axes[a].scale == 1 &&
-                        call.text("coordinate_transformation_mode", "") != "tf_crop_and_resize";
-      taps.push_back(same ? Taps{{index[a]}, {1}} : taps_of(call, axes[a], index[a]));
-      extrapolates = extrapolates || taps.back().at[0] < 0;
-      counts.push_back(static_cast<std::int64_t>(taps.back().at.size()));
+      const Taps& taps = all[a][index[a]];
+      extrapolates = extrapolates || taps.at[0] < 0;
+      counts[a] = static_cast<std::int64_t>(taps.at.size());
     }
     double sum = 0;
     for_each_index(counts, [&](const Dims& tap) {
       if (extrapolates) return;
-      Dims at;
       double weight = 1;
       for (std::size_t a = 0; a < axes.size(); ++a) {
-        at.push_back(taps[a].at[tap[a]]);
-        weight *= taps[a].weight[tap[a]];
+        const Taps& taps = all[a][index[a]];
+        at[a] = taps.at[tap[a]];
+        weight *= taps.weight[tap[a]];
       }
       sum += weight * x.values[offset_of(x.dims, at)];
     });
