@@ -165,6 +165,26 @@ OpCase narrow_depthwise(Random& random) {
 }
 const Sweep kNarrowDepthwise("Conv", "NarrowDepthwise", 60, narrow_depthwise);
 
+/// Kernels of 3, 5 and 7 positions along the width, some of whose windows have a few positions inside of the image, at its edges
+/// or beyond them; planes of several bands of lines, of which blocks of channels change their order.
+OpCase wide_depthwise(Random& random) {
+  Geometry g;
+  g.kernel = {random.integer(1, 8), random.pick<std::int64_t>({3, 5, 5, 7})};
+  const bool is_large = random.one_in(6);
+  g.image = {is_large ? random.integer(40, 70) : random.integer(1, 12),
+             is_large ? random.integer(60, 90) : random.integer(1, 30)};
+  Dims pads;
+  for (int side = 0; side < 2; ++side) {
+    for (std::size_t axis = 0; axis < 2; ++axis)
+      pads.push_back(std::max(g.kernel[axis] - g.image[axis], random.integer(0, g.kernel[axis])));
+  }
+  g.attributes = {{"strides", ints({random.integer(1, 3), random.integer(1, 3)})},
+                  {"pads", ints(pads)}};
+  const std::int64_t channels = random.pick<std::int64_t>({8, 15, 16, 17, 24, 31, 32, 40});
+  return conv_of(random, g, random.integer(1, 2), channels, 1, 1, ElementType::Float);
+}
+const Sweep kWideDepthwise("Conv", "WideDepthwise", 60, wide_depthwise);
+
 /// A few channels by themselves, where vectors go over pixels and channels alike: lines of no vector up to many, and some
 /// that are cut into parts; strides and dilations, which go another way.
 OpCase few_channels(Random& random) {
@@ -329,6 +349,44 @@ OpCase transpose(Random& random) {
   return row;
 }
 const Sweep kTranspose("Conv", "Transpose", 80, transpose);
+
+/// Every channel by itself: strides beyond the kernel, dilations, pads, no image at all.
+template <std::size_t axes>
+OpCase depthwise_transpose(Random& random) {
+  OpCase row;
+  Dims image, kernel, strides, dilations, pads(2 * axes), extra;
+  for (std::size_t axis = 0; axis < axes; ++axis) {
+    image.push_back(random.integer(2, axes == 3 ? 4 : 15));
+    kernel.push_back(random.integer(1, axes == 3 ? 3 : 5));
+    strides.push_back(random.integer(1, 4));
+    dilations.push_back(random.integer(1, 2));
+    extra.push_back(random.integer(0, strides.back() - 1));
+    const std::int64_t extent = (kernel.back() - 1) * dilations.back() + 1;
+    const std::int64_t most = std::min<std::int64_t>(extent, 3) / 2;
+    pads[axis] = random.integer(0, most);
+    pads[axis + axes] = random.integer(0, most);
+  }
+  const std::int64_t batch = random.one_in(8) ? 0 : random.integer(1, 2);
+  const std::int64_t channels = random.pick<std::int64_t>({2, 3, 7, 8, 9, 16, 17, 33});
+  row.node = {.op_type = "ConvTranspose",
+              .opset = 11,
+              .attributes = {{"strides", strides},
+                             {"dilations", dilations},
+                             {"pads", pads},
+                             {"output_padding", extra},
+                             {"group", channels}}};
+  row.inputs = {random.tensor(ElementType::Float, with_image({batch, channels}, image), -1, 1),
+                random.tensor(ElementType::Float, with_image({channels, 1}, kernel), -1, 1)};
+  row.inputs[1].is_constant = !random.one_in(3);
+  if (random.one_in(2))
+    row.inputs.push_back(constant(random.tensor(ElementType::Float, {channels})));
+  row.tolerance = {64, 256};
+  return row;
+}
+const Sweep kDepthwiseTranspose1("Conv", "DepthwiseTransposeOfOneAxis", 20, depthwise_transpose<1>);
+const Sweep kDepthwiseTranspose2("Conv", "DepthwiseTranspose", 60, depthwise_transpose<2>);
+const Sweep kDepthwiseTranspose3("Conv", "DepthwiseTransposeOfThreeAxes", 20,
+                                 depthwise_transpose<3>);
 
 }  // namespace
 }  // namespace backplane::ops_test

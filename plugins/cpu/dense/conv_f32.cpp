@@ -3,7 +3,8 @@
 namespace backplane::cpu {
 namespace {
 
-using Method = std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv, PlanesConv>;
+using Method =
+    std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv, PlanesConv, DepthwisePlanes>;
 
 Method make(const ConvShape& shape, const Activation& activation, ConvMethod method, Isa isa,
             unsigned threads) {
@@ -16,6 +17,8 @@ Method make(const ConvShape& shape, const Activation& activation, ConvMethod met
       return BFloatConv(shape, activation, isa, threads);
     case ConvMethod::kPlanes:
       return PlanesConv(shape, activation, isa, threads);
+    case ConvMethod::kDepthwisePlanes:
+      return DepthwisePlanes(shape, activation, isa, threads);
     case ConvMethod::kDirect:
       break;
   }
@@ -27,6 +30,7 @@ Method make(const ConvShape& shape, const Activation& activation, ConvMethod met
 ConvMethod choose_conv_method(const ConvShape& shape, bool planes, bool rounds, Isa isa,
                               unsigned threads) {
   if (planes && PlanesConv::pays(shape, isa)) return ConvMethod::kPlanes;
+  if (planes && DepthwisePlanes::pays(shape)) return ConvMethod::kDepthwisePlanes;
   if (DepthwiseConv::applies(shape)) return ConvMethod::kDepthwise;
   const bool bfloat = rounds && BFloatConv::applies(shape);
   const double direct_rate = bfloat ? BFloatConv::rate(isa) : 1;
@@ -71,6 +75,7 @@ std::string ConvF32::variant() const {
   if (std::holds_alternative<WinogradConv>(method_)) return "winograd 4x4";
   if (std::holds_alternative<DepthwiseConv>(method_)) return "depthwise";
   if (std::holds_alternative<BFloatConv>(method_)) return "rounded to bfloat16";
+  if (std::holds_alternative<DepthwisePlanes>(method_)) return "depthwise planes";
   if (has_planes()) return "planes";
   return takes_channels_first() ? "direct merged" : "direct";
 }

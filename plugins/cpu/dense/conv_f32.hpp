@@ -8,12 +8,13 @@
 #include "plugins/cpu/dense/conv_bfloat.hpp"
 #include "plugins/cpu/dense/conv_planes.hpp"
 #include "plugins/cpu/dense/conv_winograd.hpp"
+#include "plugins/cpu/dense/depthwise_planes.hpp"
 #include "plugins/cpu/dense/sliding.hpp"
 
 namespace backplane::cpu {
 
-enum class ConvMethod { kDirect, kWinograd, kDepthwise, kBFloat, kPlanes };
-constexpr std::size_t kConvMethods = 5;
+enum class ConvMethod { kDirect, kWinograd, kDepthwise, kBFloat, kPlanes, kDepthwisePlanes };
+constexpr std::size_t kConvMethods = 6;
 
 /// The method that is expected to be the fastest; `planes`: x is channels first, and y is to be; `rounds`: images and weights
 /// may be rounded to bfloat16, and has_bfloat_products() is true.
@@ -35,14 +36,18 @@ class ConvF32 {
   /// Whether `run` takes x channels first too.
   bool takes_channels_first() const;
   /// Whether x, y and the residual are channels first.
-  bool has_planes() const { return std::holds_alternative<PlanesConv>(method_); }
+  bool has_planes() const {
+    return std::holds_alternative<PlanesConv>(method_) ||
+           std::holds_alternative<DepthwisePlanes>(method_);
+  }
   /// Whether y may be the residual's memory.
   bool takes_residual_in_place() const;
   /// For people: "winograd 4x4".
   std::string variant() const;
 
  private:
-  std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv, PlanesConv> method_;
+  std::variant<DirectConv, WinogradConv, DepthwiseConv, BFloatConv, PlanesConv, DepthwisePlanes>
+      method_;
 };
 
 }  // namespace backplane::cpu

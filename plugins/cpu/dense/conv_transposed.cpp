@@ -114,6 +114,11 @@ void TransposedAttributes::resolve_output(std::size_t axis, std::size_t axes,
 TransposedConv::TransposedConv(const ConvShape& shape, const Activation& activation, bool rounds,
                                Isa isa, unsigned threads)
     : shape_(shape), rounds_(rounds) {
+  if (!rounds && DepthwiseTransposed::applies(shape)) {
+    depthwise_.emplace(shape, activation, isa);
+    packed_floats_ = depthwise_->packed_floats();
+    return;
+  }
   if (!rounds && SpreadConv::pays(shape, isa)) {
     spread_.emplace(shape, activation, isa, threads);
     packed_floats_ = spread_->packed_floats();
@@ -203,6 +208,7 @@ void TransposedConv::copy_taps(const Class& one, const float* from, int64_t floa
 
 void TransposedConv::pack(const float* weights, const float* scales, float* packed, float* beside,
                           const sdk::Threads& threads) const {
+  if (depthwise_) return depthwise_->pack(weights, scales, packed);
   if (spread_) return spread_->pack(weights, scales, packed, beside, threads);
   const Window& window = shape_.window;
   const int64_t depth = shape_.in_channels / shape_.groups;
@@ -227,6 +233,7 @@ void TransposedConv::pack(const float* weights, const float* scales, float* pack
 }
 
 uint64_t TransposedConv::workspace_bytes() const {
+  if (depthwise_) return 0;
   if (spread_) return spread_->workspace_bytes();
   return align64(static_cast<uint64_t>(shape_.in_channels) * 4) + scratch_bytes_ +
          (rounds_ ? image_.bytes() : 0);
@@ -252,6 +259,7 @@ void TransposedConv::fill(const Phase& phase, const RowSource<float>& x, const f
 }
 
 void TransposedConv::run(const ConvArgs& args, char* workspace, const sdk::Threads& threads) const {
+  if (depthwise_) return depthwise_->run(args, threads);
   if (spread_) return spread_->run(args, workspace, threads);
   const Extents& stride = shape_.window.stride;
   auto* zeros = reinterpret_cast<float*>(workspace);

@@ -11,6 +11,7 @@
 #include "plugins/cpu/dense/conv_direct.hpp"
 #include "plugins/cpu/dense/conv_rows.hpp"
 #include "plugins/cpu/dense/conv_spread.hpp"
+#include "plugins/cpu/dense/depthwise_transposed.hpp"
 #include "plugins/cpu/dense/pair_image.hpp"
 
 namespace backplane::cpu {
@@ -80,8 +81,10 @@ class TransposedConv {
 
   ConvShape shape_;
   bool rounds_;
-  std::optional<SpreadConv> spread_;  // does it all, where there is one
-  PairImage image_;                   // where it rounds
+  // Either does it all, where there is one.
+  std::optional<DepthwiseTransposed> depthwise_;
+  std::optional<SpreadConv> spread_;
+  PairImage image_;  // where it rounds
   std::vector<Class> classes_;
   std::vector<Phase> phases_;
   int64_t packed_floats_ = 0;

@@ -109,23 +109,26 @@ DepthwiseConv::DepthwiseConv(const ConvShape& shape, const Activation& activatio
       activations_(&activation_kernels(isa)),
       weight_pitch_(std::max(shape.out_channels, kernels_->repeated(shape.out_channels))),
       runs_(line_runs(shape.window)),
-      slides_(slides()) {}
+      slide_(sliding(isa)) {}
 
-/// Kernels of 3 positions along the width. No more than the first of the first window and the last of the last one may lie
+/// What is made for kernels of 3 by 3 lets no more than the first position of the first window and the last of the last one lie
 /// outside of the image.
-bool DepthwiseConv::slides() const {
+SlidingRows DepthwiseConv::sliding(Isa isa) const {
   const Window& window = shape_.window;
-  if (kernels_->sliding_depthwise == nullptr || shape_.out_channels < kernels_->lanes) return false;
-  if (window.kernel[0] != 1 || window.out[0] != 1 || window.pad_begin[0] != 0) return false;
-  if (window.kernel[1] > SlidingRun::kRows || window.kernel[2] != 3) return false;
-  if (window.dilation[2] != 1 || window.stride[2] > 2) return false;
+  if (shape_.out_channels < kernels_->lanes) return nullptr;
+  if (window.kernel[0] != 1 || window.out[0] != 1 || window.pad_begin[0] != 0) return nullptr;
+  if (window.kernel[1] > SlidingRun::kRows || window.dilation[2] != 1) return nullptr;
+  const SlidingRows rows = sliding_rows(isa, window.kernel[2], window.stride[2]);
+  if (rows == nullptr || kernels_->sliding_depthwise == nullptr) return rows;
+  if (window.kernel[1] > 3 || window.kernel[2] != 3) return rows;
   const int64_t last = window.out[2] - 1;
-  return std::all_of(runs_.begin(), runs_.end(), [last](const LineRun& run) {
+  const bool overlaps = std::all_of(runs_.begin(), runs_.end(), [last](const LineRun& run) {
     const bool begins =
         run.tap_begin == 0 || (run.tap_begin == 1 && run.begin == 0 && run.end == 1);
     const bool ends = run.tap_end == 3 || (run.tap_end == 2 && run.begin == last);
     return begins && ends;
   });
+  return overlaps ? kernels_->sliding_depthwise : rows;
 }
 
 void DepthwiseConv::pack(const float* weights, const float* scales, float* packed,
@@ -163,7 +166,7 @@ void DepthwiseConv::run(const ConvArgs& args, void* workspace, const sdk::Thread
   }
   const Window& window = shape_.window;
   const int64_t work = line_work(window, shape_.out_channels), pixels = window.out[2];
-  if (slides_ && args.residual == nullptr) {
+  if (slide_ != nullptr && args.residual == nullptr) {
     return for_each_line(window.out, shape_.batch, work, threads,
                          [&](int64_t image, int64_t, int64_t y) { slide_line(each, image, y); });
   }
@@ -173,6 +176,17 @@ void DepthwiseConv::run(const ConvArgs& args, void* workspace, const sdk::Thread
                   const int64_t y = at / parts, part = at % parts;
                   run_line(each, image, z, y, pixels * part / parts, pixels * (part + 1) / parts);
                 });
+}
+
+void DepthwiseConv::run_lines(const ConvArgs& args, int64_t image, int64_t begin,
+                              int64_t end) const {
+  for (int64_t y = begin; y < end; ++y) {
+    if (slide_ != nullptr && args.residual == nullptr) {
+      slide_line(args, image, y);
+    } else {
+      run_line(args, image, 0, y, 0, shape_.window.out[2]);
+    }
+  }
 }
 
 /// The input with each channel as often as it has outputs.
@@ -205,19 +219,21 @@ void DepthwiseConv::slide_line(const ConvArgs& args, int64_t image, int64_t y) c
   for (int r = 0; r < run.rows; ++r) {
     const int64_t ky = first + r;
     run.x[r] = x + (high.start(y) + ky * high.dilation) * args.x_strides.height;
-    run.weights[r] = args.packed + ky * 3 * shape_.out_channels;
+    run.weights[r] = args.packed + ky * window.kernel[2] * shape_.out_channels;
   }
+  run.begin = -window.pad_begin[2];
+  run.in = window.in[2];
   run.stride = window.stride[2];
   run.y = args.y + image * args.y_strides.batch + y * args.y_strides.height;
   run.y_step = args.y_strides.width;
   run.pixels = window.out[2];
   run.channels = shape_.out_channels;
   run.before = runs_.front().tap_begin == 0;
-  run.after = runs_.back().tap_end == 3;
+  run.after = runs_.back().tap_end == window.kernel[2];
   run.bias = args.bias;
   run.lo = activation_.lo();
   run.hi = activation_.hi();
-  kernels_->sliding_depthwise(run);
+  slide_(run);
   if (!activation_.in_registers())
     activations_->apply(activation_, run.y, run.y_step, run.pixels, run.channels);
 }

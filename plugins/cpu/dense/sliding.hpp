@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plugins/cpu/dense/conv_direct.hpp"
+#include "plugins/cpu/dense/sliding_rows.hpp"
 #include "plugins/cpu/dense/window_kernels.hpp"
 
 namespace backplane::cpu {
@@ -30,6 +31,8 @@ class DepthwiseConv {
             const sdk::Threads& threads) const;
   /// `args.x_channels_first` must be false.
   void run(const ConvArgs& args, void* workspace, const sdk::Threads& threads) const;
+  /// The lines [begin, end) of an image, which is flat, where there are as many output channels as input channels.
+  void run_lines(const ConvArgs& args, int64_t image, int64_t begin, int64_t end) const;
 
   static constexpr int64_t kMaxTaps = 128;
 
@@ -38,7 +41,7 @@ class DepthwiseConv {
   void run_line(const ConvArgs& args, int64_t image, int64_t z, int64_t y, int64_t begin,
                 int64_t end) const;
   void slide_line(const ConvArgs& args, int64_t image, int64_t y) const;
-  bool slides() const;
+  SlidingRows sliding(Isa isa) const;
   void repeat_channels(const ConvArgs& args, float* repeated, const sdk::Threads& threads) const;
   int64_t multiplier() const { return shape_.out_channels / shape_.in_channels; }
 
@@ -48,7 +51,7 @@ class DepthwiseConv {
   const ActivationKernels* activations_;
   int64_t weight_pitch_;  // from one tap's weights to the next one's
   std::vector<LineRun> runs_;
-  bool slides_;  // whether slide_line() does lines without a residual
+  SlidingRows slide_;  // what slide_line() does lines without a residual with; null: nothing
 };
 
 /// Max or average pooling made ready. Immutable.

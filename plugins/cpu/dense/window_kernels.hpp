@@ -26,15 +26,17 @@ struct WindowRun {
   float scale;   // mean
 };
 
-/// A run of output pixels of a depthwise convolution whose kernel is three positions wide, one pixel after the other. Strides
+/// A line of output pixels of a depthwise convolution whose kernel is few positions wide, one pixel after the other. Strides
 /// count floats. Nothing is owned.
 struct SlidingRun {
-  static constexpr int kRows = 3;
+  static constexpr int kRows = 7;
   int rows;                     // of the kernel that lie inside of the image, 1 to kRows
   const float* x[kRows];        // where the window of the first pixel begins
-  const float* weights[kRows];  // of three positions, `channels` for each
-  int64_t x_step;               // from one pixel of the input to the next one
-  int64_t stride;               // in pixels of the input, 1 or 2
+  const float* weights[kRows];  // of the positions of a row, `channels` for each
+  int64_t begin,
+      in;  // the pixel where the window of the first pixel begins, pixels of a line of the input
+  int64_t x_step;  // from one pixel of the input to the next one
+  int64_t stride;  // in pixels of the input, 1 or 2
   float* y;
   int64_t y_step;
   int64_t pixels;     // at least 1
@@ -53,7 +55,8 @@ struct WindowKernels {
   void (*dense_depthwise)(const WindowRun& run);
   /// 0: not for so many channels.
   int64_t (*repeated)(int64_t channels);
-  /// As depthwise, where each pixel of the input is read once for all windows that it is in; null: not faster here.
+  /// As depthwise, of kernels of three positions by up to three, where each pixel of the input is read once for all windows that
+  /// it is in; null: not faster here.
   void (*sliding_depthwise)(const SlidingRun& run);
   int lanes;  // floats in a vector
   /// y[p][c] = max over taps of x; NaN wins. At least one tap.
