@@ -103,6 +103,51 @@ GraphCase any_rotation(Random& random) {
 }
 const Sweep kAnyForm("Rotation", "RotatedHalvesInAnyForm", 80, any_rotation);
 
+/// ONNX's RotaryEmbedding, whose angles are those of positions or of each sequence by itself.
+OpCase rotary_embedding(Random& random) {
+  const std::int64_t batch = random.integer(1, 2), heads = random.integer(1, 3);
+  const std::int64_t positions = random.integer(0, 4),
+                     half = random.pick<std::int64_t>({1, 4, 9, 20});
+  const bool is_partial = random.one_in(2), is_interleaved = random.one_in(2);
+  const bool is_by_head = random.one_in(2), has_ids = random.one_in(2);
+  const std::int64_t width = 2 * half + (is_partial ? random.integer(1, 5) : 0), rows = 6;
+  OpCase row;
+  row.node = {.op_type = "RotaryEmbedding", .opset = 23};
+  if (is_interleaved) row.node.attributes.push_back({"interleaved", 1});
+  if (is_partial) row.node.attributes.push_back({"rotary_embedding_dim", 2 * half});
+  if (!is_by_head) row.node.attributes.push_back({"num_heads", heads});
+  const Dims dims =
+      is_by_head ? Dims{batch, heads, positions, width} : Dims{batch, positions, heads * width};
+  const Dims angles = has_ids ? Dims{rows, half} : Dims{batch, positions, half};
+  const Tensor x = random.tensor(ElementType::Float, dims),
+               cos = random.tensor(ElementType::Float, angles, -1, 1),
+               sin = random.tensor(ElementType::Float, angles, -1, 1),
+               ids = random.indices({batch, positions}, 0, rows - 1);
+  const std::vector<double> from = to_array(x).values, c = to_array(cos).values,
+                            s = to_array(sin).values, at = to_array(ids).values;
+  std::vector<double> to = from;
+  for (std::int64_t i = 0; i < batch * heads * positions; ++i) {
+    const std::int64_t b = i / (heads * positions);
+    const std::int64_t p = is_by_head ? i % positions : i / heads % positions;
+    const std::int64_t place = b * positions + p;
+    const std::int64_t angle =
+        has_ids ? static_cast<std::int64_t>(at[static_cast<std::size_t>(place)]) : place;
+    for (std::int64_t k = 0; k < half; ++k) {
+      const auto first = static_cast<std::size_t>(i * width + (is_interleaved ? 2 * k : k));
+      const auto second = first + static_cast<std::size_t>(is_interleaved ? 1 : half);
+      const auto turn = static_cast<std::size_t>(angle * half + k);
+      to[first] = from[first] * c[turn] - from[second] * s[turn];
+      to[second] = from[first] * s[turn] + from[second] * c[turn];
+    }
+  }
+  row.inputs = {x, cos, sin};
+  if (has_ids) row.inputs.emplace_back(ids);
+  row.outputs = {tensor(ElementType::Float, dims, to)};
+  row.tolerance = {8, 16};
+  return row;
+}
+const Sweep kRotaryEmbedding("Rotation", "RotaryEmbedding", 40, rotary_embedding);
+
 /// The case is right on all devices; with its steps, of which 0 is any number over 1.
 void expect_steps(const Writing& writing, std::size_t count) {
   Random random(1);
