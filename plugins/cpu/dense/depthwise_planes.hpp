@@ -2,6 +2,8 @@
 // them, change their order, are convolved and change it back.
 #pragma once
 
+#include <array>
+
 #include "plugins/cpu/dense/sliding.hpp"
 
 namespace backplane::cpu {
