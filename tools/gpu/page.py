@@ -99,13 +99,20 @@ class Results:
         """Of this call's device: shares of what another one can do would be of no use."""
         return ((self.of_this_device(name) or {}).get("values") or {}).get(key, otherwise)
 
-    def failures(self):
-        """Checks that failed, and phases that did not come to their end."""
-        ran = [found for found in map(self.read, self.names) if found]
-        return sum(found["failures"] + (found["state"] != "done") for found in ran)
+    def ran(self):
+        return [found for found in map(self.read, self.names) if found]
+
+    def said(self):
+        """How many checks failed, and how many phases did not come to their end."""
+        unfinished = sum(found["state"] != "done" for found in self.ran())
+        return f"{sum(found['failures'] for found in self.ran())} checks failed" + (
+            f"; {unfinished} phases did not come to their end" if unfinished else "")
+
+    def is_passed(self):
+        return all(found["failures"] == 0 and found["state"] == "done" for found in self.ran())
 
     def page(self, head):
-        lines = ["# What of the CUDA provider has run on a GPU", "", *head, f"{self.failures()} of the checks below failed.", "",
+        lines = ["# What of the CUDA provider has run on a GPU", "", *head, f"{self.said()}.", "",
                  "| phase | state | seconds | failed | device | version |", "|---|---|---|---|---|---|"]
         for name in self.names:
             found = self.read(name)

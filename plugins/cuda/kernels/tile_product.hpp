@@ -151,6 +151,17 @@ FUNCTION Stages next_stage(Stages s) {
   return s;
 }
 
+// A stage is filled by one item, and emptied by a lane of every warp that multiplies.
+INLINED void begin_barriers(Stages s, u32 addends) {
+  for (int i = 0; i < STAGES; ++i) {
+    begin_barrier(s.full + i * 8, 1);
+    begin_barrier(s.empty + i * 8, TEAMS * 4);
+  }
+  for (int i = 0; i < TEAMS; ++i) begin_barrier(addends + i * 8, 1);
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 INLINED void load_right(const Boxes *b, int k, int column, int z, u32 at, u32 barrier) {
 #if APART
   load_box(at + A_BYTES, b, k, column, z, barrier);
@@ -311,15 +322,7 @@ KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int
   LOCAL u64 full[STAGES], empty[STAGES], addends[TEAMS];
   int item = (int)LOCAL_ID(0), team = __shfl_sync(0xffffffffu, item / 128, 0);
   Stages s = {(local_address(memory) + 1023) & ~1023u, local_address(full), local_address(empty), 0, 0};
-  if (item == 0) {
-    for (int i = 0; i < STAGES; ++i) {
-      begin_barrier(s.full + i * 8, 1);
-      begin_barrier(s.empty + i * 8, TEAMS * 4);
-    }
-    for (int i = 0; i < TEAMS; ++i) begin_barrier(local_address(addends + i), 1);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  }
+  if (item == 0) begin_barriers(s, local_address(addends));
   if (item == 32) prefetch_boxes(&a), prefetch_boxes(&b), prefetch_boxes(&y);
   BARRIER;
   BEGIN_NEXT;
