@@ -5,23 +5,6 @@
 namespace backplane::cuda {
 namespace {
 
-/// A graph that was captured, until something that can be launched is made of it.
-class Captured {
- public:
-  Captured(Context& context, StreamHandle stream)
-      : context_(context), graph_(context.end_capture(stream)) {}
-  ~Captured() {
-    if (graph_ != nullptr) context_.destroy_graph(graph_);
-  }
-  Captured(const Captured&) = delete;
-  Captured& operator=(const Captured&) = delete;
-  GraphHandle get() const { return graph_; }
-
- private:
-  Context& context_;
-  GraphHandle graph_;
-};
-
 Device& device_of(bp_device* handle) {
   return static_cast<Device&>(*reinterpret_cast<device_ops::Device*>(handle));
 }
@@ -47,22 +30,32 @@ GraphExecHandle instantiate(Device& device, GraphHandle graph, bool overlaps) {
 
 Recording* end(Device& device, Stream& stream, Recording* former) {
   const Stream::CaptureEnd captured = stream.end_capture();
-  const Captured graph(device.context(), captured.captured);
+  const CapturedGraph graph(device.context(), captured.captured);
   if (former != nullptr && former->update(graph.get(), captured)) return former;
   GraphExecHandle exec = instantiate(device, graph.get(), captured.overlaps);
   return std::make_unique<Recording>(device, exec, captured).release();
 }
 
 void abandon(Device& device, Stream& stream) {
-  const StreamHandle captured = stream.end_capture().captured;
+  abandon_capture(device.context(), stream.end_capture().captured);
+}
+
+}  // namespace
+
+CapturedGraph::CapturedGraph(Context& context, StreamHandle stream)
+    : context_(context), graph_(context.end_capture(stream)) {}
+
+CapturedGraph::~CapturedGraph() {
+  if (graph_ != nullptr) context_.destroy_graph(graph_);
+}
+
+void abandon_capture(Context& context, StreamHandle stream) {
   try {
-    const Captured graph(device.context(), captured);
+    const CapturedGraph graph(context, stream);
   } catch (const sdk::Error&) {
     // Spoiled by the call that failed: it has ended all the same.
   }
 }
-
-}  // namespace
 
 bool Recording::update(GraphHandle graph, const Stream::CaptureEnd& of) {
   if (of.form != form_ || !device_.context().update(exec_, graph)) return false;

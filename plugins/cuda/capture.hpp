@@ -8,6 +8,24 @@
 
 namespace backplane::cuda {
 
+/// Ends the capture of a stream; its graph, until something that can be launched is made of it.
+class CapturedGraph {
+ public:
+  /// Errors: as Context::end_capture's; the capture has ended all the same.
+  CapturedGraph(Context& context, StreamHandle stream);
+  ~CapturedGraph();
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+  GraphHandle get() const { return graph_; }
+
+ private:
+  Context& context_;
+  GraphHandle graph_;
+};
+
+/// Of a capture in which a call failed: a stream must not be left in one.
+void abandon_capture(Context& context, StreamHandle stream);
+
 /// A graph that can be launched, with what the host has to know of its kernels.
 class Recording {
  public:

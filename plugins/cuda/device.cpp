@@ -123,6 +123,18 @@ Device::Device(Driver& driver, Engine& engine, int ordinal, const DeviceSettings
                                                  settings_.cache_dir, trials_.get());
 }
 
+bool Device::launch(StreamHandle stream, const Kernel& kernel, const Extent& groups,
+                    const Extent& group, void** arguments, bool may_begin_early) {
+  if (may_begin_early && kernel.waits() && overlaps_launches()) {
+    if (context_->launch_early(kernel.function(), groups, group, kernel.local_bytes(), stream,
+                               arguments))
+      return true;
+    stop_overlaps("the driver takes no launch of that kind");
+  }
+  context_->launch(kernel.function(), groups, group, kernel.local_bytes(), stream, arguments);
+  return false;
+}
+
 void Device::stop_overlaps(const std::string& why) {
   if (!overlaps_launches_.exchange(false)) return;
   const std::string text = sdk::message(traits_.name,

@@ -76,6 +76,9 @@ class Device final : public device_ops::Device {
   bool is_captured();
   /// Whether a kernel may begin before those before it have ended; see Stream::launch.
   bool overlaps_launches() const { return overlaps_launches_.load(std::memory_order_relaxed); }
+  /// Puts a kernel on a stream, to begin early where that and the kernel allow it; whether it does. Errors: as Context's.
+  bool launch(StreamHandle stream, const Kernel& kernel, const Extent& groups, const Extent& group,
+              void** arguments, bool may_begin_early);
   /// From here on none does: the driver has refused it, as `why` says, which is logged once.
   void stop_overlaps(const std::string& why);
   /// What the numbers mean that kernels leave in a stream's word.

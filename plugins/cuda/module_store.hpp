@@ -40,21 +40,6 @@ class Kernel {
   std::uint32_t local_bytes_;
 };
 
-/// Kernels one after another, on a stream that nobody else puts anything on meanwhile.
-class PlainQueue final : public KernelQueue {
- public:
-  PlainQueue(Context& context, StreamHandle stream) : context_(context), stream_(stream) {}
-  StreamHandle for_library() override { return stream_; }
-  void launch(const Kernel& kernel, const Extent& groups, const Extent& group,
-              void** arguments) override {
-    context_.launch(kernel.function(), groups, group, kernel.local_bytes(), stream_, arguments);
-  }
-
- private:
-  Context& context_;
-  StreamHandle stream_;
-};
-
 /// The arguments of a launch that is put together by hand, in the kernel's order.
 class LaunchArguments {
  public:

@@ -59,20 +59,12 @@ void Stream::sync() {
 
 void Stream::launch(const Kernel& kernel, const Extent& groups, const Extent& group,
                     void** arguments) {
-  Context& context = device_.context();
   // Not a library's: these do not let it begin before they end, and an encoder's replays took 1.5 % longer on an H100 so.
   const Put last = std::exchange(last_, Put::kOther);
   const bool follows_kernel = last == Put::kKernel || last == Put::kEarlyKernel;
   // Where times are taken, each kernel is to have its own; and to the program's stream others put work, too.
-  bool is_early = follows_kernel && kernel.waits() && times() == nullptr && handle_ != users_ &&
-                  device_.overlaps_launches();
-  if (is_early && !context.launch_early(kernel.function(), groups, group, kernel.local_bytes(),
-                                        handle_, arguments)) {
-    device_.stop_overlaps("the driver takes no launch of that kind");
-    is_early = false;
-  }
-  if (!is_early)
-    context.launch(kernel.function(), groups, group, kernel.local_bytes(), handle_, arguments);
+  const bool is_early = device_.launch(handle_, kernel, groups, group, arguments,
+                                       follows_kernel && times() == nullptr && handle_ != users_);
   has_overlaps_ = has_overlaps_ || is_early;
   note(is_early ? Put::kEarlyKernel : Put::kKernel);
 }

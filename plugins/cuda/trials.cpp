@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "plugins/cuda/capture.hpp"
 #include "plugins/cuda/device.hpp"
 
 namespace backplane::cuda {
@@ -46,13 +47,8 @@ class TrialQueue final : public KernelQueue {
   }
   void launch(const Kernel& kernel, const Extent& groups, const Extent& group,
               void** arguments) override {
-    Context& context = device_.context();
-    const bool is_early = std::exchange(follows_kernel_, true) && kernel.waits() &&
-                          device_.overlaps_launches() &&
-                          context.launch_early(kernel.function(), groups, group,
-                                               kernel.local_bytes(), stream_, arguments);
-    if (!is_early)
-      context.launch(kernel.function(), groups, group, kernel.local_bytes(), stream_, arguments);
+    device_.launch(stream_, kernel, groups, group, arguments, follows_kernel_);
+    follows_kernel_ = true;
   }
 
  private:
@@ -68,16 +64,13 @@ class Replay {
   Replay(Context& context, StreamHandle stream, const std::function<void()>& put_work)
       : context_(context) {
     context.begin_capture(stream);
-    GraphHandle graph = nullptr;
     try {
       put_work();
-      graph = context.end_capture(stream);
-      exec_ = context.instantiate(graph);
     } catch (...) {
-      end(stream, graph);
+      abandon_capture(context, stream);
       throw;
     }
-    context.destroy_graph(graph);
+    exec_ = context.instantiate(CapturedGraph(context, stream).get());
   }
   ~Replay() { context_.destroy_exec(exec_); }
   Replay(const Replay&) = delete;
@@ -85,16 +78,6 @@ class Replay {
   void launch(StreamHandle stream) const { context_.launch_graph(exec_, stream); }
 
  private:
-  /// Of a capture that failed: a stream must not be left in one.
-  void end(StreamHandle stream, GraphHandle graph) noexcept {
-    try {
-      if (graph == nullptr && context_.is_captured(stream)) graph = context_.end_capture(stream);
-    } catch (const sdk::Error&) {
-      // Spoiled by the call that failed: it has ended all the same.
-    }
-    if (graph != nullptr) context_.destroy_graph(graph);
-  }
-
   Context& context_;
   GraphExecHandle exec_ = nullptr;
 };

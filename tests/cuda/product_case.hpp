@@ -22,6 +22,21 @@ inline float rounded(DataType type, float value) {
   return type == DataType::BFloat16 ? common::to_float(common::to_bfloat16(value)) : value;
 }
 
+/// Kernels one after another, on a stream that nobody else puts anything on meanwhile.
+class PlainQueue final : public KernelQueue {
+ public:
+  PlainQueue(Context& context, StreamHandle stream) : context_(context), stream_(stream) {}
+  StreamHandle for_library() override { return stream_; }
+  void launch(const Kernel& kernel, const Extent& groups, const Extent& group,
+              void** arguments) override {
+    context_.launch(kernel.function(), groups, group, kernel.local_bytes(), stream_, arguments);
+  }
+
+ private:
+  Context& context_;
+  StreamHandle stream_;
+};
+
 /// Elements of some type at an address that is `offset` bytes behind one of 16, with nothing readable behind them under a sanitizer.
 class Elements {
  public:
