@@ -17,6 +17,7 @@
 namespace backplane::cuda {
 
 class Device;
+class Kernel;
 
 /// By rule: the library's first that works when it is run. By time: the one that running them has shown to be the fastest. Unseen:
 /// its first, which is not run.
@@ -49,6 +50,9 @@ class Trials {
   /// Nor when all time is spent.
   bool may_compare();
   std::unique_lock<std::mutex> take_turn() { return std::unique_lock(turn_); }
+  /// A kernel of the provider's own that does nothing, to stand beside what is compared as other kernels of a plan's do. Null: it
+  /// cannot be made. Errors: BP_DEVICE_LOST.
+  std::shared_ptr<const Kernel> neighbour();
   void spend(std::uint64_t ns);
 
  private:
@@ -57,6 +61,8 @@ class Trials {
   bool compares_;
   std::mutex turn_, mutex_;
   std::uint64_t spent_ns_ = 0;
+  std::once_flag is_neighbour_made_;
+  std::shared_ptr<const Kernel> neighbour_;
 };
 
 /// Compares the ways that are added, best first by the library's word. The first that works is the one to take where no other
@@ -105,6 +111,7 @@ class Comparison {
   std::size_t most_;
   bool compares_;
   std::size_t operand_sets_;
+  std::shared_ptr<const Kernel> neighbour_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::unique_ptr<Ground> ground_;  ///< made when the second way is added
   std::optional<Way> waiting_;      ///< the first, until there is another

@@ -265,7 +265,9 @@ TEST_F(CudaRowProduct, RunsThatAreComparedFindTheMatrixInNoCache) {
   ProductCase small;
   EXPECT_EQ(operand_sets(to_library(small.product(), 16)), 1u);
   std::set<Address> read;
-  stand_in().kernel = [&](const std::string&, const Extent&, const Extent&, void** arguments) {
+  stand_in().kernel = [&](const std::string&, const Extent&, const Extent& group,
+                          void** arguments) {
+    if (group == Extent{1, 1, 1}) return;  // the trials' neighbour
     Address matrix = 0;
     std::memcpy(&matrix, arguments[2], sizeof(matrix));
     read.insert(matrix);

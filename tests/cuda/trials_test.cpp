@@ -120,6 +120,32 @@ TEST_F(TrialsTest, ShortRunsAreTimedInReplaysWhichTheHostHasNoPartIn) {
   EXPECT_EQ(stand_in().live_graphs + stand_in().live_execs + stand_in().live_streams, 0);
 }
 
+TEST_F(TrialsTest, InReplaysANeighbourOfTheProvidersOwnIsBehindEachRun) {
+  const auto neighbours = [this](const char* version) {
+    stand_in().library_version = version;
+    stand_in().calls.clear();
+    std::size_t count = 0;
+    stand_in().kernel = [&count](const std::string&, const Extent& groups, const Extent& group,
+                                 void**) {
+      EXPECT_EQ(groups, (Extent{1, 1, 1}));
+      EXPECT_EQ(group, (Extent{1, 1, 1}));
+      ++count;
+    };
+    EXPECT_EQ(plan_of_new_process(), 1);
+    return count;
+  };
+  set_ways({2000, 1000});
+  stand_in().has_own_clock = true;
+  stand_in().host_takes_ns = 9000;
+  const std::size_t count = neighbours("stand-in 2"), replays = stand_in().count("launch_graph");
+  EXPECT_GT(replays, 0u);
+  EXPECT_EQ(count, 8 * replays);
+  // As it is kept, and compiled anew.
+  stand_in().failures["load"].assign(2, "CUDA_ERROR_INVALID_IMAGE");
+  EXPECT_EQ(neighbours("stand-in 3"), 0u) << "without one that can be made";
+  EXPECT_EQ(stand_in().count("launch_graph"), replays);
+}
+
 TEST_F(TrialsTest, WhatCannotBeCapturedIsTimedBehindCopiesThatTheHostCanBeAheadOf) {
   const auto begin = [this](const char* version) {
     stand_in().library_version = version;
