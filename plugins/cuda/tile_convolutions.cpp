@@ -59,14 +59,14 @@ class PreparedTileConvolution final : public PreparedConvolution {
   void put_on(KernelQueue& queue, const ConvolutionAddresses& at) const override {
     const auto [rows, columns, depth, matrices] = convolution_.sizes;
     const Convolution& form = convolution_.form;
-    constexpr std::int64_t kBlock = TileForm::kBlockRows;
     TileOperands operands;
     operands.a = convolution_.text.has_pixels
                      ? context_.describe_pixels(convolution_.image(at.x, form_))
                      : boxes(at.x, depth, rows, form_.rows());
     operands.b = boxes(at.w, depth, columns, form_.columns);
-    operands.y = boxes(at.y, columns, rows, kBlock);
-    operands.c = form.has_addend ? boxes(at.addend, columns, rows, kBlock) : operands.y;
+    operands.y = boxes(at.y, columns, rows, form_.result_rows());
+    operands.c =
+        form.has_addend ? boxes(at.addend, columns, rows, form_.result_rows()) : operands.y;
     operands.bias = form.has_bias ? at.bias : at.y;
     operands.has_bias = form.has_bias;
     operands.b_is_constant = at.w_is_constant;
@@ -91,7 +91,7 @@ class TileConvolutions final : public ConvolutionLibrary {
   TileConvolutions(Device& device, std::unique_ptr<ConvolutionLibrary> library)
       : device_(device), library_(std::move(library)) {}
 
-  std::string version() override { return library_->version() + ", tiles 1"; }
+  std::string version() override { return library_->version() + ", tiles 2"; }
 
   void begin(const Convolution& form) override {
     library_->begin(form);

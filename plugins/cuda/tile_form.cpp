@@ -17,6 +17,9 @@ using device_ops::ceil_divide;
 /// Elements of a line of a box, which a step of the depth has; bytes of it, and of an element.
 constexpr std::int64_t kLine = 64, kLineBytes = 128, kBytes = 2;
 
+/// Of each number in a form's word.
+constexpr int kNumberBits = 12;
+
 /// What a multiprocessor has.
 constexpr std::int64_t kRegisters = 65536, kLocalBytes = std::int64_t{227} << 10;
 
@@ -62,15 +65,16 @@ std::string multiply_words(const TileText& text, std::int64_t columns) {
 /// and an end, which groups beside each other hide. By figures of an H100.
 std::int64_t clocks(const TileSizes& sizes, const TileForm& form, std::int64_t multiprocessors) {
   constexpr std::int64_t kProductsOfClock = 2048, kCacheBytesOfClock = 64;
-  constexpr std::int64_t kBegin = 3000, kEndOfColumn = 10;
+  constexpr std::int64_t kBegin = 3000, kEndOfColumn = 10, kMeeting = 1500;
   std::int64_t products = form.rows() * form.columns * kLine / kProductsOfClock;
   // Of few columns local memory gives operands at half the rate.
   if (form.columns <= kLine) products *= 2;
   const std::int64_t loads = (form.rows() + form.columns) * kLineBytes / kCacheBytesOfClock;
   const std::int64_t turn =
-      form.resident * ceil_divide(sizes.depth, kLine) * std::max(products, loads) + kBegin +
-      kEndOfColumn * form.columns * form.blocks;
-  return ceil_divide(form.tiles(sizes), multiprocessors * form.resident) * turn;
+      form.resident * ceil_divide(ceil_divide(sizes.depth, kLine), form.parts) *
+          std::max(products, loads) +
+      kBegin + kEndOfColumn * form.columns * form.blocks + (form.parts > 1 ? kMeeting : 0);
+  return ceil_divide(form.tiles(sizes), multiprocessors / form.parts * form.resident) * turn;
 }
 
 }  // namespace
@@ -89,20 +93,22 @@ std::int64_t TileForm::tiles(const TileSizes& sizes) const {
   return row_tiles(sizes) * column_tiles(sizes) * sizes.matrices;
 }
 std::int64_t TileForm::groups(const TileSizes& sizes, std::int64_t multiprocessors) const {
-  return std::min(tiles(sizes), multiprocessors * resident);
+  return parts > 1 ? tiles(sizes) : std::min(tiles(sizes), multiprocessors * resident);
 }
 
 std::int64_t TileForm::stages() const {
   // Less what aligns them, what the text declares, and what the system takes for each group.
   constexpr std::int64_t kRest = std::int64_t{3} << 10, kMostStages = 8;
-  const std::int64_t left = kLocalBytes / resident - kRest - rows() * columns * kBytes;
+  const std::int64_t left = kLocalBytes / resident - kRest - made_bytes();
   return std::min(kMostStages, left / ((rows() + columns) * kLineBytes));
 }
 
+std::int64_t TileForm::made_bytes() const { return rows() * columns * kBytes / parts; }
+
 KernelNeeds TileForm::needs() const {
   constexpr std::int64_t kAligning = 1024;
-  return {static_cast<std::uint32_t>(stages() * (rows() + columns) * kLineBytes +
-                                     rows() * columns * kBytes + kAligning),
+  return {static_cast<std::uint32_t>(stages() * (rows() + columns) * kLineBytes + made_bytes() +
+                                     kAligning),
           true};
 }
 
@@ -115,10 +121,8 @@ std::string TileForm::source(const TileText& what) const {
   text.define("COLUMNS", columns).define("STAGES", stages()).define("RESIDENT", resident);
   text.define("FEW_REGISTERS", registers.few).define("MANY_REGISTERS", registers.many);
   text.define("APART", what.is_apart ? 1 : 0).define("PIXELS", what.has_pixels ? 1 : 0);
-  text.define("HAS_ADDEND", what.has_addend ? 1 : 0);
+  text.define("HAS_ADDEND", what.has_addend ? 1 : 0).define("PARTS", parts);
   text.define("RELU", "\"\"").define("ACTIVATED(v)", "(v)");
-  // Relu is told by an argument: so the kernel is the same with it.
-  text.define("RELU_OF(s)", "(has_relu && (s) < 0.0f ? 0.0f : (s))");
   if (what.epilogue == Epilogue::kGelu) text.define("ACTIVATE(s)", activated("(s)", what.epilogue));
   text.define("MULTIPLY(d, a, b, more)", multiply_words(what, columns));
   // Compilers take the sums for read and written there, and so leave them where products that go on have them.
@@ -130,26 +134,41 @@ std::string TileForm::source(const TileText& what) const {
       .add(common::kScalarFunctions)
       .add(kTileWords)
       .add(kTileProduct)
+      .add(kTileParts)
+      .add(kTileRun)
       .str();
 }
 
 std::uint64_t TileForm::word() const {
   std::uint64_t made = 0;
-  for (const std::int64_t number : {resident, blocks, teams, columns})
-    made = made << 16 | static_cast<std::uint64_t>(number);
+  for (const std::int64_t number : {parts, resident, blocks, teams, columns})
+    made = made << kNumberBits | static_cast<std::uint64_t>(number);
   return made;
 }
 
 TileForm TileForm::of(std::uint64_t word) {
   const auto number = [word](int place) {
-    return static_cast<std::int64_t>(word >> (16 * place) & 0xffff);
+    return static_cast<std::int64_t>(word >> (kNumberBits * place) &
+                                     ((std::uint64_t{1} << kNumberBits) - 1));
   };
-  return {number(0), number(1), number(2), number(3)};
+  return {number(0), number(1), number(2), number(3), number(4)};
+}
+
+bool TileForm::takes(const TileSizes& sizes) const {
+  constexpr std::int64_t kLeastSteps = 2;
+  return parts == 1 || ceil_divide(sizes.depth, kLine) >= kLeastSteps * parts;
 }
 
 std::vector<TileForm> tile_forms(const TileSizes& sizes, std::int64_t multiprocessors,
                                  std::size_t most) {
-  std::vector<TileForm> forms(std::begin(kForms), std::end(kForms));
+  std::vector<TileForm> forms;
+  for (const TileForm& each : kForms) {
+    for (const std::int64_t parts : {1, 2, 4, 8}) {
+      TileForm form = each;
+      form.parts = parts;
+      if (form.takes(sizes)) forms.push_back(form);
+    }
+  }
   std::stable_sort(forms.begin(), forms.end(), [&](const TileForm& x, const TileForm& y) {
     return clocks(sizes, x, multiprocessors) < clocks(sizes, y, multiprocessors);
   });
@@ -186,12 +205,14 @@ void TileKernel::enqueue(KernelQueue& queue, const TileOperands& operands) const
   const TilePixels& p = operands.pixels;
   add({sizes_.rows, p.out_pixels, p.out_width, p.channels, p.taps_across, p.stride[0], p.stride[1],
        p.begin[0], p.begin[1], p.dilation[0], p.dilation[1], std::int64_t{operands.b_is_constant}});
-  queue.launch(*kernel_, {static_cast<unsigned>(groups_), 1, 1},
+  queue.launch(*kernel_, {static_cast<unsigned>(groups_ * form_.parts), 1, 1},
                {static_cast<unsigned>(form_.items()), 1, 1}, arguments.finish());
 }
 
 std::string way_of(const TileForm& form) {
-  return sdk::message("warpgroups, tiles of ", form.rows(), " x ", form.columns);
+  std::string way = sdk::message("warpgroups, tiles of ", form.rows(), " x ", form.columns);
+  if (form.parts > 1) way += sdk::message(", depth in ", form.parts);
+  return way;
 }
 
 }  // namespace backplane::cuda

@@ -34,30 +34,37 @@ struct TileText {
 };
 
 /// How a group computes: `teams` warpgroups of `blocks` times 64 rows each, of so many columns; for so many groups a multiprocessor has
-/// room.
+/// room. So many groups, a cluster, have a part of a tile's depth each.
 struct TileForm {
-  std::int64_t columns = 128, teams = 2, blocks = 1, resident = 1;
+  std::int64_t columns = 128, teams = 2, blocks = 1, resident = 1, parts = 1;
 
   bool operator==(const TileForm& other) const = default;
   std::int64_t rows() const { return teams * blocks * kBlockRows; }
+  /// Of a box of results, and of what is added to them.
+  std::int64_t result_rows() const { return parts == 1 ? kBlockRows : rows() / parts; }
   std::int64_t row_tiles(const TileSizes& sizes) const;
   std::int64_t column_tiles(const TileSizes& sizes) const;
   std::int64_t tiles(const TileSizes& sizes) const;
-  /// Each has several tiles, one after another, where there are more than the device has room for.
+  /// Two steps of the depth at least are every part's.
+  bool takes(const TileSizes& sizes) const;
+  /// Or clusters. Each has several tiles, one after another, where there are more than the device has room for; a cluster has one.
   std::int64_t groups(const TileSizes& sizes, std::int64_t multiprocessors) const;
   std::int64_t items() const { return (teams + 1) * kTeamItems; }
   std::int64_t stages() const;  ///< steps of the depth that local memory has room for
   KernelNeeds needs() const;
   std::string source(const TileText& text) const;
-  /// As a word by which it is kept: its numbers, 16 bits each.
+  /// As a word by which it is kept: its numbers, 12 bits each.
   std::uint64_t word() const;
   static TileForm of(std::uint64_t word);
 
   static constexpr std::int64_t kBlockRows = 64, kTeamItems = 128;
+
+ private:
+  std::int64_t made_bytes() const;
 };
 
 /// Forms that are compared with what a library offers.
-inline constexpr std::size_t kMostTileForms = 4;
+inline constexpr std::size_t kMostTileForms = 5;
 
 /// The forms that may be the fastest, the one of the least estimated time first.
 std::vector<TileForm> tile_forms(const TileSizes& sizes, std::int64_t multiprocessors,

@@ -12,7 +12,7 @@ namespace backplane::cuda {
 namespace {
 
 /// The first word of an algorithm that is the kernel's; another number when kept ones are to be chosen anew.
-constexpr std::uint64_t kTileMark = 0x6261636b74696c31;
+constexpr std::uint64_t kTileMark = 0x6261636b74696c32;
 
 bool is_tiled(const ProductAlgorithm& algorithm) { return algorithm.words[0] == kTileMark; }
 
@@ -46,9 +46,9 @@ class PreparedTileProduct final : public PreparedProduct {
     operands.a = boxes(at.b, depth, rows, p.a_step, p.a_matrix, form_.rows());
     operands.b = p.text.is_apart ? boxes(at.a, depth, columns, p.b_step, p.b_matrix, form_.columns)
                                  : boxes(at.a, columns, depth, p.b_step, p.b_matrix, kBlock);
-    operands.y = boxes(at.d, columns, rows, p.y_step, p.y_matrix, kBlock);
+    operands.y = boxes(at.d, columns, rows, p.y_step, p.y_matrix, form_.result_rows());
     operands.c = p.text.has_addend && at.c != at.d
-                     ? boxes(at.c, columns, rows, p.y_step, p.y_matrix, kBlock)
+                     ? boxes(at.c, columns, rows, p.y_step, p.y_matrix, form_.result_rows())
                      : operands.y;
     operands.bias = p.has_bias ? at.bias : at.d;
     operands.bias_step = p.bias_matrix;

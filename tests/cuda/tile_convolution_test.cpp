@@ -85,7 +85,8 @@ class CudaTileConvolution : public CudaProcessTest {
     }
   }
   static void expect_right(Device& device, const Layer& layer) {
-    for (const TileForm form : {TileForm{64, 1, 1, 3}, TileForm{128, 2, 2, 1}})
+    for (const TileForm form :
+         {TileForm{64, 1, 1, 3}, TileForm{128, 2, 2, 1}, TileForm{64, 2, 1, 1, 2}})
       expect_right(device, layer, form);
   }
 };
@@ -195,7 +196,8 @@ TEST_F(CudaTileConvolution, WhereTheKernelDoesNotCompileTheLibrarysPlansAreLeft)
   const std::unique_ptr<ConvolutionLibrary> library =
       with_tile_convolutions(*device, load_stand_in_engine()->open_convolutions(device->context()));
   // An image that the driver does not take, for each of the forms, and again when they are offered.
-  stand_in().failures["load"] = std::vector<std::string>(8, "CUDA_ERROR_INVALID_IMAGE");
+  stand_in().failures["load"] =
+      std::vector<std::string>(2 * kMostTileForms, "CUDA_ERROR_INVALID_IMAGE");
   library->begin(layer.form());
   std::shared_ptr<const PreparedConvolution> first;
   library->offer(layer.form(), 0, [&](auto plan) { return first = std::move(plan), true; });

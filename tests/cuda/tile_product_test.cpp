@@ -17,7 +17,8 @@ class CudaTileProduct : public CudaProcessTest {
  protected:
   static void expect_right(Device& device, const ProductCase& each) {
     ASSERT_TRUE(tiled(each)) << each.text();
-    for (const TileForm form : {TileForm{64, 1, 1, 3}, TileForm{192, 2, 1, 1}})
+    for (const TileForm form :
+         {TileForm{64, 1, 1, 3}, TileForm{192, 2, 1, 1}, TileForm{64, 1, 1, 1, 8}})
       expect_product(device, each, to_algorithm(form), way_of(form), true);
   }
 };
@@ -113,18 +114,34 @@ TEST_F(CudaTileProduct, OnlyConstantWeightsComeBeforeTheTurn) {
   EXPECT_EQ(told, (std::vector<std::int32_t>{1, 0}));
 }
 
+TEST_F(CudaTileProduct, PartsOfTheDepthAreWholeStepsAndOneAtLeast) {
+  const TileSizes sizes{128, 768, 15 * 64 + 8, 1};
+  for (const TileForm& form : tile_forms(sizes, 132, 100)) EXPECT_LE(form.parts, 8);
+  EXPECT_TRUE((TileForm{64, 1, 1, 1, 8}.takes(sizes)));
+  EXPECT_FALSE((TileForm{64, 1, 1, 1, 8}.takes({128, 768, 15 * 64, 1})));
+  EXPECT_TRUE((TileForm{64, 1, 1, 1, 1}.takes({128, 768, 8, 1})));
+}
+
 TEST_F(CudaTileProduct, TilesFillTheDevice) {
   const auto first = [](const TileSizes& sizes) { return tile_forms(sizes, 132, 1).front(); };
   // Those of an encoder: as few turns as can be, and as much as possible of what is read used often.
   EXPECT_EQ(first({1024, 3072, 768}), (TileForm{192, 2, 1, 1}));
   EXPECT_EQ(first({128, 3072, 768}), (TileForm{64, 1, 1, 1}));
-  const std::vector<TileForm> all = tile_forms({1024, 3072, 768}, 132, 100);
-  EXPECT_GE(all.size(), 8u);
+  // Few tiles of a great depth: several multiprocessors have one together.
+  EXPECT_GE(first({128, 768, 3072}).parts, 4);
+  EXPECT_GE(first({1024, 768, 3072}).parts, 2);
+  const std::vector<TileForm> all = tile_forms({1024, 3072, 4096}, 132, 100);
+  EXPECT_EQ(all.size(), 36u) << "nine forms in 1, 2, 4 and 8 parts";
   for (const TileForm& form : all) {
     EXPECT_GE(form.stages(), 3) << way_of(form);
     EXPECT_LE((form.needs().local_bytes + 1024) * form.resident, 227u * 1024) << way_of(form);
     EXPECT_TRUE(form.needs().of_generation);
     EXPECT_EQ(TileForm::of(form.word()), form);
+    EXPECT_EQ(form.result_rows() % 8, 0) << "lines of a swizzled box: " << way_of(form);
+    // Where the stages were, the sums of a part have to have room, each line with the bytes that keep banks apart.
+    EXPECT_GE(form.stages() * (form.rows() + form.columns) * 128,
+              form.parts == 1 ? 0 : form.rows() * (form.columns * 4 + 32))
+        << way_of(form);
   }
 }
 
@@ -144,11 +161,12 @@ TEST_F(CudaTileProduct, TheLibrarysBestComesFirstWhereItHasOne) {
     return found;
   };
   const std::vector<bool> beside = own_ways();
-  ASSERT_GT(beside.size(), 4u);
+  ASSERT_GT(beside.size(), kMostTileForms);
   EXPECT_FALSE(beside[0]);
-  EXPECT_TRUE(beside[1] && beside[2] && beside[3] && beside[4]);
+  EXPECT_EQ(std::count(beside.begin(), beside.end(), true), kMostTileForms);
+  EXPECT_TRUE(beside[1]);
   stand_in().proposals.clear();
-  EXPECT_EQ(own_ways(), std::vector<bool>(4, true));
+  EXPECT_EQ(own_ways(), std::vector<bool>(kMostTileForms, true));
   each.rows = 32;  // most of the device has nothing to do
   EXPECT_TRUE(own_ways().empty());
 }

@@ -9,6 +9,7 @@ namespace backplane::cuda {
 /// https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-instructions
 /// What stands for them where there is no device reads a matrix as the description has it that is made there.
 inline constexpr char kTileWords[] = R"kernel(
+#define DEPTH 64
 #ifdef __CUDACC__
 typedef struct __align__(64) {
   u64 words[16];
@@ -95,14 +96,27 @@ FUNCTION float channel_in(u64 pixels, i64 c, i64 x, i64 y, i64 n) {
   return LOAD(T, (GLOBAL const u16 *)is[0], ((n * height + y) * width + x) * (i64)is[1] + c);
 }
 #endif
-// The tiles of a product: of so many matrices, and how many groups share them.
+// The tiles of a product: of so many matrices, and how many groups, or clusters of PARTS groups, share them. Of the depth a group has what
+// lies from `from` on and before `to`.
 typedef struct {
-  int columns, depth, row_tiles, column_tiles, tiles, groups, by_columns;
+  int columns, depth, row_tiles, column_tiles, tiles, groups, by_columns, from, to;
 } Tiles;
+FUNCTION Tiles part_of(Tiles t, int part) {
+  int steps = (t.depth + DEPTH - 1) / DEPTH, last = steps * (part + 1) / PARTS * DEPTH;
+  t.from = steps * part / PARTS * DEPTH;
+  t.to = last < t.depth ? last : t.depth;
+  return t;
+}
 // Of a convolution: all pixels of the results and those of an image, and where each one's window begins and has its taps.
 typedef struct {
   int count, of_image, width, channels, taps_across, stride_y, stride_x, top, left, dilation_y, dilation_x;
 } Pixels;
+// What is done to a sum.
+typedef struct {
+  int bias_step, has_bias, has_relu;
+  float factor, addend_factor;
+} After;
+FUNCTION float relu_of(float sum, After after) { return after.has_relu && sum < 0.0f ? 0.0f : sum; }
 // Where a tile begins, and of which matrix it is. Neighbours read the same of the smaller matrix.
 FUNCTION int row_of(int tile, Tiles t) {
   int of_matrix = tile % (t.row_tiles * t.column_tiles);
@@ -119,7 +133,6 @@ FUNCTION int matrix_of(int tile, Tiles t) { return tile / (t.row_tiles * t.colum
 /// BLOCKS_OF_ROWS times 64 rows of a tile, adds what is to be added and stores, while the next tile's boxes already come. A tile of addends
 /// comes to where the results are put. Of a convolution (PIXELS) the rows are the results' pixels, the depth the channels of all taps.
 inline constexpr char kTileProduct[] = R"kernel(
-#define DEPTH 64
 #define BLOCKS (COLUMNS / 64)
 #define TEAM_BLOCKS (BLOCKS_OF_ROWS * BLOCKS)
 #define BLOCK_BYTES (64 * 128)
@@ -134,7 +147,13 @@ inline constexpr char kTileProduct[] = R"kernel(
 #define BEGIN_NEXT asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
 #define WAIT_FOR_TURN asm volatile("griddepcontrol.wait;" ::: "memory")
 #undef KERNEL
-#define KERNEL extern "C" __global__ void __launch_bounds__(GROUP, RESIDENT)
+#if PARTS == 1
+#define CLUSTER
+#endif
+#if PARTS > 1
+#define CLUSTER __cluster_dims__(PARTS, 1, 1)
+#endif
+#define KERNEL extern "C" __global__ void __launch_bounds__(GROUP, RESIDENT) CLUSTER
 #define INLINED static __device__ __forceinline__
 // Where stages lie, what says that one is full or empty, and which is next.
 typedef struct {
@@ -173,7 +192,7 @@ INLINED void load_right(const Boxes *b, int k, int column, int z, u32 at, u32 ba
 // What no kernel makes comes before the turn: the steps of the first tile that there are stages for, which are told.
 INLINED int load_ahead(const Boxes *b, Tiles t, int group, int b_moves, Stages s) {
   int z = matrix_of(group, t), column = column_of(group, t), steps = 0;
-  for (int k = 0; k < t.depth && steps < STAGES; k += DEPTH, ++steps, s = next_stage(s)) {
+  for (int k = t.from; k < t.to && steps < STAGES; k += DEPTH, ++steps, s = next_stage(s)) {
     expect_bytes(full_barrier(s), STAGE_BYTES);
     load_right(b, k, column, z * b_moves, stage_at(s), full_barrier(s));
   }
@@ -186,9 +205,10 @@ INLINED void load_tiles(const Boxes *a, const Boxes *b, Tiles t, Pixels p, int g
 #if PIXELS
     // Beyond the last pixel nothing is stored, but where to begin must be a pixel.
     int pixel = row < p.count ? row : p.count - 1, n = pixel / p.of_image, v = pixel % p.of_image / p.width * p.stride_y - p.top;
-    int u = pixel % p.of_image % p.width * p.stride_x - p.left, first = 0, down = 0, right = 0;
+    int u = pixel % p.of_image % p.width * p.stride_x - p.left;
+    int first = t.from % p.channels, tap = t.from / p.channels, down = tap / p.taps_across, right = tap % p.taps_across;
 #endif
-    for (int k = 0; k < t.depth; k += DEPTH, s = next_stage(s)) {
+    for (int k = t.from; k < t.to; k += DEPTH, s = next_stage(s)) {
       u32 barrier = full_barrier(s), at = stage_at(s);
       if (ahead > 0) {
         --ahead;
@@ -228,14 +248,14 @@ INLINED void begin_products(float (*sums)[COLUMNS / 2], u32 at, int mine, int is
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-INLINED Stages multiply(float (*sums)[COLUMNS / 2], Stages s, int depth, int mine, int lane) {
+INLINED Stages multiply(float (*sums)[COLUMNS / 2], Stages s, Tiles t, int mine, int lane) {
   u32 last = 0;
-  for (int k = 0; k < depth; k += DEPTH, s = next_stage(s)) {
+  for (int k = t.from; k < t.to; k += DEPTH, s = next_stage(s)) {
     await(full_barrier(s), s.parity);
-    begin_products(sums, stage_at(s), mine, k == 0);
+    begin_products(sums, stage_at(s), mine, k == t.from);
     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
     // What the step before read is free: only this step's products may still go on.
-    if (k > 0 && lane == 0) arrive(last);
+    if (k > t.from && lane == 0) arrive(last);
     last = empty_barrier(s);
   }
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
@@ -249,9 +269,13 @@ FUNCTION u32 word_at(u32 made, int block, int line, int j, int lane) {
   return made + block * BLOCK_BYTES + line * 128 + ((j ^ (line & 7)) << 4) + lane % 4 * 4;
 }
 
+// Of two columns.
+INLINED u32 bias_at(const u8 *bias, int column, int z, Tiles t, After after) {
+  return after.has_bias && column < t.columns ? *(const u32 *)(bias + ((i64)z * after.bias_step + column) * 2) : 0;
+}
+
 // A lane has two neighbours of every eighth of a line, of two lines of every block.
-INLINED void put_sums(float (*sums)[COLUMNS / 2], const u32 *biases, u32 made, int warp, int lane, int has_relu, float factor,
-                      float addend_factor) {
+INLINED void put_sums(float (*sums)[COLUMNS / 2], const u32 *biases, u32 made, int warp, int lane, After after) {
   UNROLL for (int block = 0; block < BLOCKS; ++block) {
 #if HAS_ADDEND
     u32 added[2 * BLOCKS_OF_ROWS][8];
@@ -264,13 +288,13 @@ INLINED void put_sums(float (*sums)[COLUMNS / 2], const u32 *biases, u32 made, i
       int line = warp * 16 + lane / 4 + h % 2 * 8;
       UNROLL for (int j = 0; j < 8; ++j) {
         int of = (block * 8 + j) * 4 + h % 2 * 2;
-        float low = FMA(sums[h / 2][of], factor, low_of(biases[block * 8 + j]));
-        float high = FMA(sums[h / 2][of + 1], factor, high_of(biases[block * 8 + j]));
+        float low = FMA(sums[h / 2][of], after.factor, low_of(biases[block * 8 + j]));
+        float high = FMA(sums[h / 2][of + 1], after.factor, high_of(biases[block * 8 + j]));
 #if HAS_ADDEND
-        low = FMA(low_of(added[h][j]), addend_factor, low);
-        high = FMA(high_of(added[h][j]), addend_factor, high);
+        low = FMA(low_of(added[h][j]), after.addend_factor, low);
+        high = FMA(high_of(added[h][j]), after.addend_factor, high);
 #endif
-        set_local_word(word_at(made, h / 2 * BLOCKS + block, line, j, lane), pair_of(RELU_OF(low), RELU_OF(high)));
+        set_local_word(word_at(made, h / 2 * BLOCKS + block, line, j, lane), pair_of(relu_of(low, after), relu_of(high, after)));
       }
     }
   }
@@ -291,10 +315,44 @@ INLINED void store_tile(const Boxes *y, u32 made, int columns, int column, int r
   }
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
+
+#if PARTS == 1
+// Of every tile of the group's a team's rows.
+INLINED void compute_tiles(const Boxes *c, const Boxes *y, const u8 *bias, Tiles t, After after, int group, int part, int item, Stages s,
+                           u32 addends) {
+  int mine = item / 128 - 1, lane = item % 32, warp = item % 128 / 32, is_first = item % 128 == 0;
+  u32 made = s.at + STAGES * STAGE_BYTES + mine * (TEAM_BLOCKS * BLOCK_BYTES), addend = addends + mine * 8, addend_parity = 0;
+  float sums[BLOCKS_OF_ROWS][COLUMNS / 2];
+  for (int tile = group; tile < t.tiles; tile += t.groups) {
+    int z = matrix_of(tile, t), row = row_of(tile, t) + mine * (64 * BLOCKS_OF_ROWS), column = column_of(tile, t);
+    if (HAS_ADDEND && is_first) {
+      wait_for_stores_to_have_read();
+      expect_bytes(addend, TEAM_BLOCKS * BLOCK_BYTES);
+      for (int i = 0; i < TEAM_BLOCKS; ++i)
+        load_box(made + i * BLOCK_BYTES, c, column + i % BLOCKS * 64, row + i / BLOCKS * 64, z, addend);
+    }
+    // Before the products, behind which they come from memory.
+    u32 biases[COLUMNS / 8];
+    UNROLL for (int j = 0; j < COLUMNS / 8; ++j) biases[j] = bias_at(bias, column + j * 8 + lane % 4 * 2, z, t, after);
+    s = multiply(sums, s, t, mine, lane);
+    if (HAS_ADDEND) {
+      await(addend, addend_parity);
+      addend_parity ^= 1;
+    } else {
+      if (is_first) wait_for_stores_to_have_read();
+      meet_team(mine + 1);
+    }
+    put_sums(sums, biases, made, warp, lane, after);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    meet_team(mine + 1);
+    if (is_first) store_tile(y, made, t.columns, column, row, z);
+  }
+  if (is_first) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+#endif
 #else
 // A result as the definition has it, but for the bias.
-FUNCTION float plain_result(u64 a, u64 b, u64 c, Tiles t, Pixels p, int column, int row, int z, int a_moves, int b_moves, float factor,
-                            float addend_factor) {
+FUNCTION float plain_result(u64 a, u64 b, u64 c, Tiles t, Pixels p, int column, int row, int z, int a_moves, int b_moves, After after) {
   float sum = 0.0f;
   for (int k = 0; k < t.depth; ++k) {
 #if PIXELS
@@ -306,16 +364,124 @@ FUNCTION float plain_result(u64 a, u64 b, u64 c, Tiles t, Pixels p, int column, 
 #endif
     sum += left * (APART ? element_in(b, k, column, z * b_moves) : element_in(b, column, k, z * b_moves));
   }
-  sum *= factor;
-  return HAS_ADDEND ? sum + element_in(c, column, row, z) * addend_factor : sum;
+  sum *= after.factor;
+  return HAS_ADDEND ? sum + element_in(c, column, row, z) * after.addend_factor : sum;
 }
 #endif
+)kernel";
+
+/// Where several groups, a cluster, have a part of a tile's depth each: every one adds the sums of all for some of the rows, in the order of
+/// the parts, and stores these.
+/// https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-mapa
+inline constexpr char kTileParts[] = R"kernel(
+#if PARTS > 1
+#define SLICE (ROWS / PARTS)
+#define SLICE_BYTES (SLICE * 128)
+#define ITEMS (128 * TEAMS)
+// Results of eight columns, which an item adds at once: so many are an item's.
+#define UNITS (SLICE * (COLUMNS / 8))
+#define ITEM_UNITS ((UNITS + ITEMS - 1) / ITEMS)
+// Of sums in local memory: so that what eight lines have at the same columns lies in as many banks.
+#define LINE_BYTES (COLUMNS * 4 + 32)
+#ifdef __CUDACC__
+FUNCTION void meet_teams(void) { asm volatile("bar.sync 15, %0;" ::"r"(ITEMS) : "memory"); }
+FUNCTION void reach_cluster(void) { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+FUNCTION void await_cluster(void) { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+FUNCTION void set_local_sums(u32 at, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(first), "f"(second) : "memory");
+}
+// Of a group of the cluster.
+FUNCTION float4 sums_of(u32 at, int part) {
+  float4 made;
+  asm volatile("{ .reg .u32 t; mapa.shared::cluster.u32 t, %4, %5; ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [t]; }"
+               : "=f"(made.x), "=f"(made.y), "=f"(made.z), "=f"(made.w)
+               : "r"(at), "r"(part)
+               : "memory");
+  return made;
+}
+
+INLINED void share_sums(float (*sums)[COLUMNS / 2], u32 shared, int mine, int warp, int lane) {
+  UNROLL for (int h = 0; h < 2 * BLOCKS_OF_ROWS; ++h) {
+    u32 line = shared + ((mine * BLOCKS_OF_ROWS + h / 2) * 64 + warp * 16 + lane / 4 + h % 2 * 8) * LINE_BYTES + lane % 4 * 8;
+    UNROLL for (int j = 0; j < COLUMNS / 8; ++j)
+      set_local_sums(line + j * 32, sums[h / 2][j * 4 + h % 2 * 2], sums[h / 2][j * 4 + h % 2 * 2 + 1]);
+  }
+}
+
+// Of eight columns, from where all parts have them to where they are stored from.
+INLINED void put_unit(u32 shared, u32 place, const u32 *biases, After after) {
+  float4 low = {0.0f, 0.0f, 0.0f, 0.0f}, high = low;
+  UNROLL for (int part = 0; part < PARTS; ++part) {
+    float4 more = sums_of(shared, part), beyond = sums_of(shared + 16, part);
+    low.x += more.x, low.y += more.y, low.z += more.z, low.w += more.w;
+    high.x += beyond.x, high.y += beyond.y, high.z += beyond.z, high.w += beyond.w;
+  }
+  float sums[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  UNROLL for (int i = 0; i < 4; ++i) {
+    float first = FMA(sums[2 * i], after.factor, low_of(biases[i])), second = FMA(sums[2 * i + 1], after.factor, high_of(biases[i]));
+#if HAS_ADDEND
+    u32 added = local_word(place + 4 * i);
+    first = FMA(low_of(added), after.addend_factor, first);
+    second = FMA(high_of(added), after.addend_factor, second);
+#endif
+    u32 pair = pair_of(relu_of(first, after), relu_of(second, after));
+#ifdef ACTIVATE
+    pair = pair_of(ACTIVATE(low_of(pair)), ACTIVATE(high_of(pair)));
+#endif
+    set_local_word(place + 4 * i, pair);
+  }
+}
+
+// Of a part of the tile, and of some of its rows.
+INLINED void compute_tiles(const Boxes *c, const Boxes *y, const u8 *bias, Tiles t, After after, int tile, int part, int item, Stages s,
+                           u32 addend) {
+  int mine = item / 128 - 1, lane = item % 32, warp = item % 128 / 32, unit = item - 128;
+  int z = matrix_of(tile, t), row = row_of(tile, t) + part * SLICE, column = column_of(tile, t);
+  u32 made = s.at + STAGES * STAGE_BYTES, shared = s.at + part * SLICE * LINE_BYTES;
+  if (HAS_ADDEND && unit == 0) {
+    expect_bytes(addend, BLOCKS * SLICE_BYTES);
+    for (int i = 0; i < BLOCKS; ++i) load_box(made + i * SLICE_BYTES, c, column + i * 64, row, z, addend);
+  }
+  u32 biases[ITEM_UNITS][4];
+  UNROLL for (int i = 0; i < ITEM_UNITS * 4; ++i)
+    biases[i / 4][i % 4] = bias_at(bias, column + (unit + i / 4 * ITEMS) % (COLUMNS / 8) * 8 + i % 4 * 2, z, t, after);
+  float sums[BLOCKS_OF_ROWS][COLUMNS / 2];
+  multiply(sums, s, t, mine, lane);
+  if (TEAMS > 1) meet_teams();  // Of the stages, which the sums are put into, all have read.
+  share_sums(sums, s.at, mine, warp, lane);
+  reach_cluster();
+  if (HAS_ADDEND) await(addend, 0);
+  await_cluster();
+  UNROLL for (int i = 0; i < ITEM_UNITS; ++i, unit += ITEMS) {
+    int line = unit / (COLUMNS / 8), j = unit % (COLUMNS / 8);
+    u32 place = made + j / 8 * SLICE_BYTES + line * 128 + ((j % 8 ^ (line & 7)) << 4);
+    if (unit < UNITS) put_unit(shared + line * LINE_BYTES + j * 32, place, biases[i], after);
+  }
+  __syncwarp();
+  reach_cluster();
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  meet_teams();
+  if (item == 128) {
+    for (int i = 0; i < BLOCKS && column + i * 64 < t.columns; ++i) store_box(y, column + i * 64, row, z, made + i * SLICE_BYTES);
+    asm volatile("cp.async.bulk.commit_group;\n cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+  __syncwarp();
+  await_cluster();  // A group's memory is there until all have read it.
+}
+#endif
+#endif
+)kernel";
+
+/// The kernel, after all of the above.
+inline constexpr char kTileRun[] = R"kernel(
 KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int depth, int row_tiles, int column_tiles, int tiles,
            int groups, int by_columns, int a_moves, int b_moves, int bias_step, int has_bias, int has_relu, float factor,
            float addend_factor, int pixels, int out_pixels, int out_width, int channels, int taps_across, int stride_y, int stride_x,
            int top, int left, int dilation_y, int dilation_x, int b_is_constant) {
   AT(bias);
-  Tiles t = {columns, depth, row_tiles, column_tiles, tiles, groups, by_columns};
+  int group = (int)GROUP_ID(0) / PARTS, part = (int)GROUP_ID(0) % PARTS;
+  Tiles whole = {columns, depth, row_tiles, column_tiles, tiles, groups, by_columns, 0, depth}, t = part_of(whole, part);
+  After after = {bias_step, has_bias, has_relu, factor, addend_factor};
   Pixels p = {pixels, out_pixels, out_width, channels, taps_across, stride_y, stride_x, top, left, dilation_y, dilation_x};
 #ifdef __CUDACC__
   extern __shared__ __align__(1024) u8 memory[];
@@ -329,55 +495,25 @@ KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int
   if (team == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 " TEXT(FEW_REGISTERS) ";");
     if (item == 0) {
-      int ahead = b_is_constant ? load_ahead(&b, t, (int)GROUP_ID(0), b_moves, s) : 0;
+      int ahead = b_is_constant ? load_ahead(&b, t, group, b_moves, s) : 0;
       WAIT_FOR_TURN;
-      load_tiles(&a, &b, t, p, (int)GROUP_ID(0), a_moves, b_moves, ahead, s);
+      load_tiles(&a, &b, t, p, group, a_moves, b_moves, ahead, s);
     }
     return;
   }
   asm volatile("setmaxnreg.inc.sync.aligned.u32 " TEXT(MANY_REGISTERS) ";");
   WAIT_FOR_TURN;
-  int mine = team - 1, lane = item % 32, warp = item % 128 / 32, is_first = item % 128 == 0;
-  u32 made = s.at + STAGES * STAGE_BYTES + mine * (TEAM_BLOCKS * BLOCK_BYTES), addend = local_address(addends + mine), addend_parity = 0;
-  float sums[BLOCKS_OF_ROWS][COLUMNS / 2];
-  for (int tile = (int)GROUP_ID(0); tile < tiles; tile += groups) {
-    int z = matrix_of(tile, t), row = row_of(tile, t) + mine * (64 * BLOCKS_OF_ROWS), column = column_of(tile, t);
-    if (HAS_ADDEND && is_first) {
-      wait_for_stores_to_have_read();
-      expect_bytes(addend, TEAM_BLOCKS * BLOCK_BYTES);
-      for (int i = 0; i < TEAM_BLOCKS; ++i)
-        load_box(made + i * BLOCK_BYTES, &c, column + i % BLOCKS * 64, row + i / BLOCKS * 64, z, addend);
-    }
-    // Before the products, behind which they come from memory.
-    u32 biases[COLUMNS / 8];
-    UNROLL for (int j = 0; j < COLUMNS / 8; ++j) {
-      int at = column + j * 8 + lane % 4 * 2;
-      biases[j] = has_bias && at < columns ? *(GLOBAL const u32 *)(bias + (i64)z * bias_step + at) : 0;
-    }
-    s = multiply(sums, s, depth, mine, lane);
-    if (HAS_ADDEND) {
-      await(addend, addend_parity);
-      addend_parity ^= 1;
-    } else {
-      if (is_first) wait_for_stores_to_have_read();
-      meet_team(team);
-    }
-    put_sums(sums, biases, made, warp, lane, has_relu, factor, addend_factor);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    meet_team(team);
-    if (is_first) store_tile(&y, made, columns, column, row, z);
-  }
-  if (is_first) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  compute_tiles(&c, &y, (const u8 *)bias, t, after, group, part, item, s, local_address(addends));
 #else
-  for (int tile = (int)GROUP_ID(0); tile < tiles; tile += groups) {
-    int z = matrix_of(tile, t);
-    for (int i = (int)LOCAL_ID(0); i < ROWS * COLUMNS; i += GROUP) {
-      int column = column_of(tile, t) + i % COLUMNS, row = row_of(tile, t) + i / COLUMNS;
+  for (int tile = group; tile < tiles; tile += groups) {
+    int z = matrix_of(tile, t), first = part * (ROWS / PARTS);
+    for (int i = (int)LOCAL_ID(0); i < ROWS / PARTS * COLUMNS; i += GROUP) {
+      int column = column_of(tile, t) + i % COLUMNS, row = row_of(tile, t) + first + i / COLUMNS;
       GLOBAL u16 *result = place_in(y, column, row, z);
       if (!result) continue;
-      float sum = plain_result(a, b, c, t, p, column, row, z, a_moves, b_moves, factor, addend_factor);
+      float sum = plain_result(a, b, c, t, p, column, row, z, a_moves, b_moves, after);
       if (has_bias) sum += LOAD(T, bias, (i64)z * bias_step + column);
-      STORE(T, result, 0, RELU_OF(sum));
+      STORE(T, result, 0, relu_of(sum, after));
 #ifdef ACTIVATE
       sum = LOAD(T, result, 0);
       STORE(T, result, 0, ACTIVATE(sum));
