@@ -24,6 +24,10 @@ const OpCase kRows[] = {
      .node = {.op_type = "Softmax", .opset = 13},
      .inputs = {f32({2, 2}, {0, kNan, 0, 0})},
      .outputs = {f32({2, 2}, {kNan, kNan, 0.5, 0.5})}},
+    {.name = "DoublesOfNanAndInfinity",
+     .node = {.op_type = "Softmax", .opset = 13},
+     .inputs = {f64({3, 3}, {0, -kInf, 0, 0, 0, kNan, 1000, 1000, -1000})},
+     .outputs = {f64({3, 3}, {0.5, 0, 0.5, kNan, kNan, kNan, 0.5, 0.5, 0})}},
     {.name = "BeforeOpset13TheAxesFromAxisOnAreOne",
      .node = {.op_type = "Softmax", .opset = 9},
      .inputs = {f32({1, 2, 2}, {0, 0, 0, 0})},
@@ -73,12 +77,23 @@ const Sweep kAnyAxis("Softmax", "AnyAxis", 60, any_axis);
 OpCase long_lines(Random& random) {
   OpCase row;
   row.node = {.op_type = random.pick({"Softmax", "LogSoftmax"}), .opset = 13};
-  row.inputs = {random.tensor(ElementType::Float,
-                              {random.integer(1, 40), random.integer(900, 5000)}, -30, 30)};
+  const ElementType type = random.one_in(3) ? ElementType::Double : ElementType::Float;
+  row.inputs = {random.tensor(type, {random.integer(1, 40), random.integer(900, 5000)}, -30, 30)};
   row.tolerance = {32, 32};
   return row;
 }
-const Sweep kLongLines("Softmax", "LongLines", 4, long_lines);
+const Sweep kLongLines("Softmax", "LongLines", 6, long_lines);
+
+/// As attention has them: several at a time, the last ones fewer.
+OpCase lines_of_attention(Random& random) {
+  OpCase row;
+  row.node = {.op_type = random.pick({"Softmax", "LogSoftmax"}), .opset = 13};
+  const ElementType type = random.one_in(3) ? ElementType::Double : ElementType::Float;
+  row.inputs = {random.tensor(type, {random.integer(1, 40), random.integer(16, 300)}, -30, 30)};
+  row.tolerance = {16, 16};
+  return row;
+}
+const Sweep kLinesOfAttention("Softmax", "LinesOfAttention", 20, lines_of_attention);
 
 OpCase short_lines(Random& random) {
   OpCase row;

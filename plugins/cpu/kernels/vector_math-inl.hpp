@@ -46,7 +46,7 @@ HWY_INLINE V horner(D, V, V sum) {
 
 /// c0 + x * (c1 + x * (...)), times nothing: coefficients from the highest down.
 template <class D, class V, class... Rest>
-HWY_INLINE V horner(D d, V x, V sum, float next, Rest... rest) {
+HWY_INLINE V horner(D d, V x, V sum, hn::TFromD<D> next, Rest... rest) {
   return horner(d, x, hn::MulAdd(sum, x, hn::Set(d, next)), rest...);
 }
 
@@ -129,7 +129,13 @@ template <class D, class V>
 HWY_INLINE V vector_sigmoid(D d, V x) {
   const V one = hn::Set(d, 1.0f);
   const V bounded = at_most(hn::Set(d, 87.0f), at_least(hn::Set(d, -89.0f), x));
-  return hn::Div(one, hn::Add(one, exp_in_range(d, hn::Neg(bounded))));
+  const Rounded<V> whole = rounded_product(d, bounded, -1.44269504f);
+  // What exp_in_range leaves of -x, with the other sign, and its polynomial with every other sign changed.
+  const V r = hn::MulAdd(whole.n, hn::Set(d, -2.12194440e-4f),
+                         hn::MulAdd(whole.n, hn::Set(d, 0.693359375f), bounded));
+  const V p = horner(d, r, hn::Set(d, 1.395171725e-03f), -8.369598410e-03f, 4.166618728e-02f,
+                     -1.666651289e-01f, 5.000000101e-01f, -1.0f, 1.0f);
+  return hn::Div(one, hn::MulAdd(p, whole.power, one));
 }
 
 /// e^x = 2^n (1 + p), so that e^x - 1 = 2^n p + (2^n - 1), which loses nothing near 0. One float of ln(2) is enough: where n is

@@ -12,6 +12,7 @@
 #include "plugins/cpu/kernels/half_f32.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
 #include "plugins/cpu/kernels/softmax_f32.hpp"
+#include "plugins/cpu/kernels/softmax_f64.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -98,6 +99,18 @@ void run_f32(const SoftmaxF32& loops, Kind kind, const View& view, const float* 
   });
 }
 
+/// Rows one behind the other; false where there is no vector form.
+bool run_f64(const SoftmaxF64& loops, Kind kind, const View& view, const double* x, double* y,
+             const sdk::Threads& threads) {
+  const auto rows = kind == Kind::kLogSoftmax ? loops.log_rows : loops.rows;
+  if (rows == nullptr || view.inner != 1) return false;
+  const double ns = 2 * static_cast<double>(view.n);
+  split_loop(threads, view.outer, ns, 1, [&](std::int64_t begin, std::int64_t end) {
+    rows(x + begin * view.n, y + begin * view.n, view.n, end - begin);
+  });
+  return true;
+}
+
 /// Along one axis since opset 13; before, over all axes from `axis` on taken together.
 class Softmax {
  public:
@@ -105,6 +118,7 @@ class Softmax {
     Kind kind = Kind::kSoftmax;
     View view;
     const SoftmaxF32* f32 = nullptr;
+    SoftmaxF64 f64{};
     ArgScan greatest{};
     const HalfConversion* half = nullptr;  // through float in the workspace
     bool is_double = false;
@@ -134,7 +148,7 @@ class Softmax {
       } else if constexpr (std::is_same_v<T, float>) {
         if (kind == Kind::kHardmax) return run_scalar(kind, view, x, y, threads);
         run_f32(*f32, kind, view, x, y, threads);
-      } else {
+      } else if (kind == Kind::kHardmax || !run_f64(f64, kind, view, x, y, threads)) {
         run_scalar(kind, view, x, y, threads);
       }
     }
@@ -156,6 +170,7 @@ class Softmax {
     prepared.kind = kind_;
     prepared.view = view_of(x);
     prepared.f32 = &softmax_f32(isa_);
+    prepared.f64 = softmax_f64(isa_);
     prepared.is_double = x.type() == DataType::Double;
     const DataType inner = prepared.is_double ? DataType::Double : DataType::Float;
     prepared.greatest = arg_scan(isa_, inner, {false, false});

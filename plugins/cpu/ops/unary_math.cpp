@@ -10,6 +10,7 @@
 #include "plugins/cpu/kernels/half_f32.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
 #include "plugins/cpu/kernels/unary_f32.hpp"
+#include "plugins/cpu/kernels/unary_f64.hpp"
 #include "plugins/cpu/kernels/unary_scalar.hpp"
 
 namespace backplane::cpu {
@@ -230,6 +231,11 @@ class UnaryMath {
           return scalar_loop<T>(op_);
       });
       prepared.ns_each = std::max(row_.ns, row_.ns > kCheap ? kLibrary : 0.5);
+      const UnaryF64 f64 = x.type() == DataType::Double ? unary_f64(isa_, op_) : nullptr;
+      if (f64 != nullptr) {
+        prepared.loop = f64;
+        prepared.ns_each = 4 * row_.ns;
+      }
     }
     return prepared;
   }
@@ -252,6 +258,8 @@ sdk::KernelList unary_math_kernels() {
                        .flags(BP_KERNEL_WIDENS_HALF)
                        .kernel<UnaryMath>());
   }
+  // The one that the rewrite makes of x * Sigmoid(alpha * x).
+  list.push_back(sdk::op("Swish", "backplane.cpu").name("cpu:swish_fused").kernel<UnaryMath>());
   return list;
 }
 
