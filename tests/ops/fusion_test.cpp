@@ -222,6 +222,28 @@ GraphCase dense(Random& random) {
 }
 const Sweep kDense("Fusion", "MatMulAddActivation", 40, dense);
 
+/// x * Sigmoid(x) or x * Sigmoid(alpha * x), and, now and then, something that is not quite it.
+GraphCase gate(Random& random) {
+  GraphWriter g(17, random);
+  const Dims dims = random.dims(random.integer(0, 4), 300);
+  const std::string x = g.feed(dims, -100, 100);
+  std::string inner = x;
+  if (random.one_in(2)) {
+    const Dims one(static_cast<std::size_t>(random.integer(0, 5)), 1);
+    const std::string alpha =
+        random.one_in(4) ? g.feed(one) : g.constant(f32(one, {random.pick({1.702, -0.5, 1.0})}));
+    inner = random.one_in(2) ? g.node("Mul", {inner, alpha}) : g.node("Mul", {alpha, inner});
+  }
+  const std::string open = g.node("Sigmoid", {inner});
+  const std::string other = random.one_in(4) ? g.feed(dims) : random.one_in(5) ? inner : x;
+  std::vector<std::string> outputs;
+  outputs.push_back(random.one_in(2) ? g.node("Mul", {other, open}) : g.node("Mul", {open, other}));
+  if (random.one_in(4)) outputs.push_back(open);
+  if (inner != x && random.one_in(4)) outputs.push_back(g.node("Neg", {inner}));
+  return g.done(outputs, {16, 16});
+}
+const Sweep kGate("Fusion", "Gate", 40, gate);
+
 GraphCase mlp(Random& random) {
   GraphWriter g(13, random);
   std::int64_t width = random.pick<std::int64_t>({16, 33, 64});

@@ -240,6 +240,33 @@ TEST(Rewrite, AGroupNormalizationOfThreeNodesIsOneStepWithItsActivation) {
             (Names{"cpu:conv_last", "cpu:group_normalization_last", "cpu:conv_last"}));
 }
 
+TEST(Rewrite, AGateOfItselfIsOneStep) {
+  Random random(1);
+  for (const bool has_factor : {false, true}) {
+    GraphWriter g(17, random);
+    const std::string x = g.feed({2, 16});
+    const std::string inner = has_factor ? g.node("Mul", {g.constant(f32({}, {1.702})), x}) : x;
+    const std::string y = g.node("Mul", {x, g.node("Sigmoid", {inner})});
+    EXPECT_EQ(place(g.done({y})).kernels, Names{"cpu:swish_fused"});
+  }
+}
+
+TEST(Rewrite, AGateThatIsReadApartStaysTwoSteps) {
+  Random random(1);
+  GraphWriter g(17, random);
+  const std::string x = g.feed({2, 16});
+  const std::string open = g.node("Sigmoid", {x});
+  EXPECT_EQ(place(g.done({g.node("Mul", {x, open}), open})).kernels,
+            (Names{"cpu:Sigmoid", "cpu:Mul"}));
+}
+
+TEST(Rewrite, ConvTakesSwishOver) {
+  Random random(1);
+  GraphWriter g(24, random);
+  const std::string y = g.node("Swish", {conv(g, g.feed(kImage))});
+  EXPECT_EQ(place(g.done({conv(g, y)})).kernels, (Names{"cpu:conv_last", "cpu:conv_last"}));
+}
+
 TEST(Rewrite, GemmTakesReluOver) {
   Random random(1);
   GraphWriter g(17, random);

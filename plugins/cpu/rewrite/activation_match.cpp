@@ -36,6 +36,10 @@ bool is_activation(const WorkingGraph& graph, const WorkNode& node, const std::s
     activation = node.activation();
     return true;
   }
+  if (node.is("Swish", kPrivateDomain)) {
+    activation = {Activation::kSilu, 0.0f, 0.0f};
+    return std::get<float>(node.attributes.at("alpha")) == 1.0f;
+  }
   if (node.domain != "" || node.changed) return false;
   if (node.op == "Relu") {
     activation = {Activation::kClamp, 0.0f, kInfinity};
@@ -51,6 +55,8 @@ bool is_activation(const WorkingGraph& graph, const WorkNode& node, const std::s
                   node.original.get_float("beta", 0.5f)};
   } else if (node.op == "HardSwish") {
     activation = {Activation::kHardSwish, 0.0f, 0.0f};
+  } else if (node.op == "Swish" && node.original.get_float("alpha", 1.0f) == 1.0f) {
+    activation = {Activation::kSilu, 0.0f, 0.0f};
   } else if (node.op == "Tanh") {
     activation = {Activation::kTanh, 0.0f, 0.0f};
   } else if (node.op == "Gelu" && node.original.get_string("approximate", "none") == "none") {

@@ -95,7 +95,49 @@ WorkNode* merge(WorkingGraph& graph, const std::vector<WorkNode*>& nodes, const 
   return node;
 }
 
+/// The x of a product with Sigmoid(x), or with Sigmoid(alpha * x), whose node `scaling` then is; empty where it is none.
+std::string gated_value(const WorkingGraph& graph, const WorkNode& sigmoid, const WorkNode& product,
+                        float& alpha, WorkNode*& scaling) {
+  const std::string& gate = sigmoid.outputs[0];
+  const std::string& x = product.input(product.input(0) == gate ? 1 : 0);
+  alpha = 1;
+  scaling = nullptr;
+  if (x == sigmoid.input(0)) return x;
+  WorkNode* const factor = graph.producer(sigmoid.input(0));
+  if (factor == nullptr || factor->changed || !factor->is("Mul") ||
+      graph.only_consumer(factor->outputs[0]) != &sigmoid)
+    return "";
+  const std::size_t at = factor->input(0) == x ? 1 : 0;
+  const sdk::ValueInfo number = graph.constant_info(factor->input(at));
+  const sdk::ValueInfo info = graph.info(x);
+  if (factor->input(1 - at) != x || !number || !info || number.rank() > info.rank() ||
+      !graph.scalar(factor->input(at), alpha))
+    return "";
+  scaling = factor;
+  return x;
+}
+
+/// x * Sigmoid(x) and x * Sigmoid(alpha * x) of floats become one node, which goes through memory once.
+void fuse_swish(WorkingGraph& graph, WorkNode* sigmoid) {
+  if (!sigmoid->is("Sigmoid") || sigmoid->changed || !graph.is_float(sigmoid->input(0))) return;
+  WorkNode* const product = only(graph, sigmoid->outputs[0], "Mul");
+  if (product == nullptr) return;
+  float alpha = 1;
+  WorkNode* scaling = nullptr;
+  const std::string x = gated_value(graph, *sigmoid, *product, alpha, scaling);
+  if (x.empty()) return;
+  std::vector<WorkNode*> nodes{sigmoid, product};
+  if (scaling != nullptr) nodes.insert(nodes.begin(), scaling);
+  merge(graph, nodes, "Swish", {x})->attributes["alpha"] = alpha;
+}
+
 }  // namespace
+
+void fuse_gates(WorkingGraph& graph) {
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    if (graph.at(i) != nullptr) fuse_swish(graph, graph.at(i));
+  }
+}
 
 void fuse_decomposed(WorkingGraph& graph) {
   // From the end, so that a bias is met before the product that it is added to.

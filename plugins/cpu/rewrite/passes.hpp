@@ -39,6 +39,9 @@ void fuse_attention(WorkingGraph& graph);
 /// MatMul, MatMulNBits and Gemm take over the bias, the residual addition and the activation that follow them.
 void fuse_products(WorkingGraph& graph);
 
+/// x * Sigmoid(x), which nothing before took over, becomes one node.
+void fuse_gates(WorkingGraph& graph);
+
 /// Images are kept channels last between the nodes that work on them; reorders stand at the borders.
 void lay_out_channels_last(WorkingGraph& graph);
 

@@ -15,6 +15,7 @@ void rewrite_graph(const sdk::Graph& graph, sdk::Rewrite& edit, const CpuDevice&
   fuse_convolutions(work);
   fuse_attention(work);
   fuse_products(work);
+  fuse_gates(work);
   lay_out_channels_last(work);
   hold_weights_in_halves(work, device.isa());
   work.emit();
