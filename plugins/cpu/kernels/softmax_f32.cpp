@@ -67,15 +67,36 @@ float sum_of_exp(const float* x, float* y, size_t n, float max) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
 }
 
-void row(const float* x, float* y, std::int64_t count) {
+void scale_row(float* y, size_t n, float factor) {
   const Tag d;
-  const auto n = static_cast<size_t>(count);
   const size_t lanes = hn::Lanes(d);
-  const float sum = sum_of_exp<true>(x, y, n, max_of(x, n));
-  const V scale = hn::Set(d, 1.0f / sum);
+  const V scale = hn::Set(d, factor);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, y + i), scale), d, y + i);
   if (i < n) store_some(d, hn::Mul(load_some(d, y + i, n - i), scale), y + i, n - i);
+}
+
+/// A maximum of a row, and a sum, are there only some time after its last element was read. Several rows at a time have their maxima
+/// found, then their terms, while a cache holds them.
+constexpr std::int64_t kMostRows = 16;
+constexpr std::int64_t kFloatsOfRows = 2048;
+
+void softmax_rows(const float* x, float* y, std::int64_t length, std::int64_t count) {
+  const auto n = static_cast<size_t>(length);
+  const std::int64_t most =
+      std::clamp(kFloatsOfRows / std::max<std::int64_t>(1, length), std::int64_t{1}, kMostRows);
+  float numbers[kMostRows];
+  for (std::int64_t from = 0; from < count; from += most) {
+    const std::int64_t rows = std::min(most, count - from);
+    const float* const source = x + from * length;
+    float* const target = y + from * length;
+    for (std::int64_t i = 0; i < rows; ++i) numbers[i] = max_of(source + i * length, n);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const float sum = sum_of_exp<true>(source + i * length, target + i * length, n, numbers[i]);
+      numbers[i] = 1.0f / sum;
+    }
+    for (std::int64_t i = 0; i < rows; ++i) scale_row(target + i * length, n, numbers[i]);
+  }
 }
 
 void log_row(const float* x, float* y, std::int64_t count) {
@@ -219,11 +240,10 @@ void log_sums(const float* x, const float* max, float* y, std::int64_t n, std::i
 template <bool kLog>
 void rows_of(const float* x, float* y, std::int64_t n, std::int64_t count) {
   if (n <= kShortRow && count > 1) return short_rows<kLog>(x, y, n, count);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if constexpr (kLog)
-      log_row(x + i * n, y + i * n, n);
-    else
-      row(x + i * n, y + i * n, n);
+  if constexpr (kLog) {
+    for (std::int64_t i = 0; i < count; ++i) log_row(x + i * n, y + i * n, n);
+  } else {
+    softmax_rows(x, y, n, count);
   }
 }
 

@@ -151,6 +151,31 @@ void map(const float* x, float* y, std::int64_t n, const UnaryParams& params) {
   if (i < count) store_some(d, op(d, load_some(d, x + i, count - i)), y + i, count - i);
 }
 
+/// Exp of several vectors at a time, whose range is looked at together.
+void map_exp(const float* x, float* y, std::int64_t n, const UnaryParams& params) {
+  const Tag d;
+  const size_t lanes = hn::Lanes(d);
+  const auto count = static_cast<size_t>(n);
+  const V bound = constant(87.0f);
+  size_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    const V a = hn::LoadU(d, x + i);
+    const V b = hn::LoadU(d, x + i + lanes);
+    const V c = hn::LoadU(d, x + i + 2 * lanes);
+    const V e = hn::LoadU(d, x + i + 3 * lanes);
+    const V far = at_least(at_least(hn::Abs(a), hn::Abs(b)), at_least(hn::Abs(c), hn::Abs(e)));
+    if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Lt(far, bound)))) {
+      map<Exp>(x + i, y + i, static_cast<std::int64_t>(4 * lanes), params);
+      continue;
+    }
+    hn::StoreU(exp_in_range(d, a), d, y + i);
+    hn::StoreU(exp_in_range(d, b), d, y + i + lanes);
+    hn::StoreU(exp_in_range(d, c), d, y + i + 2 * lanes);
+    hn::StoreU(exp_in_range(d, e), d, y + i + 3 * lanes);
+  }
+  map<Exp>(x + i, y + i, n - static_cast<std::int64_t>(i), params);
+}
+
 }  // namespace
 
 UnaryF32 find_unary(UnaryOp op) {
@@ -172,7 +197,7 @@ UnaryF32 find_unary(UnaryOp op) {
     case UnaryOp::kReciprocal:
       return map<Reciprocal>;
     case UnaryOp::kExp:
-      return map<Exp>;
+      return map_exp;
     case UnaryOp::kLog:
       return map<Log>;
     case UnaryOp::kErf:
