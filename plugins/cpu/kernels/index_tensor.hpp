@@ -20,22 +20,32 @@ void with_index_type(const sdk::Tensor& indices, const Body& body) {
 /// An index that counts from the end when negative, of a checked tensor.
 template <class Index>
 std::int64_t wrap_index(Index index, std::int64_t dim) {
-  return index < 0 ? static_cast<std::int64_t>(index) + dim : static_cast<std::int64_t>(index);
+  const auto given = static_cast<std::int64_t>(index);
+  return given +
+         (dim & (given >> 63));  // compilers make a jump of a condition, one for each element
 }
 
-/// Fails for an index out of range, before anything is written.
+/// Fails for an index out of range, before anything is written. Returns whether some count from the end.
 template <class Index>
-void check_indices(const char* op, const Index* indices, std::int64_t count, std::int64_t dim,
+bool check_indices(const char* op, const Index* indices, std::int64_t count, std::int64_t dim,
                    int axis) {
-  bool bad = false;
-  for (std::int64_t i = 0; i < count; ++i) bad |= indices[i] < -dim || indices[i] >= dim;
-  for (std::int64_t i = 0; bad && i < count; ++i) {
+  // The sign bit of index or of dim - 1 - index is set where the index is less than 0 or too large: sums and bits, of which
+  // compilers make vectors.
+  const auto last = static_cast<std::uint64_t>(dim) - 1;
+  std::uint64_t signs = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto index = static_cast<std::uint64_t>(static_cast<std::int64_t>(indices[i]));
+    signs |= index | (last - index);
+  }
+  if (signs >> 63 == 0) return false;
+  for (std::int64_t i = 0; i < count; ++i) {
     const auto index = static_cast<std::int64_t>(indices[i]);
     if (index < -dim || index >= dim) {
       sdk::failed(op, ": index ", index, " (element ", i,
                   " of the indices) is out of range for axis ", axis, " of ", dim, " elements");
     }
   }
+  return true;
 }
 
 /// Walks an index tensor row by row, together with the data that its elements point into: for each row the

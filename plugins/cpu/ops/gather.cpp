@@ -119,7 +119,7 @@ class GatherElements {
     void compute(const sdk::ComputeContext& ctx) const {
       if (count == 0) return;
       with_index_type(ctx.input(1), [&](const auto* indices) {
-        check_indices("GatherElements", indices, count, axis_dim, axis);
+        const bool wraps = check_indices("GatherElements", indices, count, axis_dim, axis);
         const ElementMover mover(ctx.input_value(0), ctx.output_value(0));
         if (!mover.parallel()) {
           walk.each_row(0, walk.rows, [&](std::int64_t first, std::int64_t base) {
@@ -132,12 +132,17 @@ class GatherElements {
           });
           return;
         }
-        gather(ctx, indices, static_cast<std::int64_t>(mover.element_bytes()));
+        const auto unit = static_cast<std::int64_t>(mover.element_bytes());
+        if (wraps)
+          gather<true>(ctx, indices, unit);
+        else
+          gather<false>(ctx, indices, unit);
       });
     }
 
    private:
-    template <class Index>
+    /// kWraps: some indices count from the end.
+    template <bool kWraps, class Index>
     void gather(const sdk::ComputeContext& ctx, const Index* indices, std::int64_t unit) const {
       const char* from = ctx.input(0).data<char>();
       char* to = ctx.output(0).mutable_data<char>();
@@ -146,18 +151,8 @@ class GatherElements {
           using T = decltype(type);
           walk.each_row(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end),
                         [&](std::int64_t first, std::int64_t base) {
-                          const T* row = reinterpret_cast<const T*>(from) + base;
-                          T* target = reinterpret_cast<T*>(to) + first;
-                          if (walk.column_stride == 0) {  // along the last axis
-                            for (std::int64_t i = 0; i < walk.columns; ++i) {
-                              target[i] = row[wrap_index(indices[first + i], axis_dim)];
-                            }
-                            return;
-                          }
-                          for (std::int64_t i = 0; i < walk.columns; ++i) {
-                            target[i] = row[i * walk.column_stride +
-                                            wrap_index(indices[first + i], axis_dim) * axis_stride];
-                          }
+                          gather_row<kWraps>(reinterpret_cast<const T*>(from) + base,
+                                             indices + first, reinterpret_cast<T*>(to) + first);
                         });
         });
       };
@@ -166,6 +161,18 @@ class GatherElements {
         return part(0, static_cast<std::uint64_t>(walk.rows), 0);
       ctx.threads().parallel_for(static_cast<std::uint64_t>(walk.rows),
                                  static_cast<std::uint64_t>(1 + kParallelBytes / 4 / cost), part);
+    }
+
+    template <bool kWraps, class T, class Index>
+    void gather_row(const T* row, const Index* indices, T* target) const {
+      const std::int64_t n = walk.columns, stride = axis_stride, step = walk.column_stride;
+      const std::int64_t wrap = kWraps ? axis_dim : 0;
+      if (step == 0) {  // along the last axis
+        for (std::int64_t i = 0; i < n; ++i) target[i] = row[wrap_index(indices[i], wrap)];
+        return;
+      }
+      for (std::int64_t i = 0; i < n; ++i, row += step)
+        target[i] = row[wrap_index(indices[i], wrap) * stride];
     }
   };
 

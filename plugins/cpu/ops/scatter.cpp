@@ -8,6 +8,7 @@
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/index_tensor.hpp"
 #include "plugins/cpu/kernels/strided_copy.hpp"
+#include "plugins/cpu/kernels/unit.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -133,6 +134,8 @@ class ScatterElements {
     void compute(const sdk::ComputeContext& ctx) const {
       with_index_type(ctx.input(1), [&](const auto* indices) {
         check_indices("ScatterElements", indices, count, axis_dim, axis);
+        const std::int64_t bytes = sdk::element_bytes(ctx.output(0).type());
+        if (how == Reduction::None && bytes > 0) return scatter(ctx, indices, bytes);
         scatter_runs(ctx, how, [&](const auto& write) {
           walk.each_row(0, count == 0 ? 0 : walk.rows, [&](std::int64_t first, std::int64_t base) {
             for (std::int64_t i = 0; i < walk.columns; ++i) {
@@ -141,6 +144,27 @@ class ScatterElements {
                     first + i, 1);
             }
           });
+        });
+      });
+    }
+
+   private:
+    /// Of elements of whole bytes, one by one.
+    template <class Index>
+    void scatter(const sdk::ComputeContext& ctx, const Index* indices, std::int64_t unit) const {
+      copy_all(ctx, 0, 0);
+      if (count == 0) return;
+      const char* const from = ctx.input(2).data<char>();
+      char* const to = ctx.output(0).mutable_data<char>();
+      with_unit(unit, [&](auto type) {
+        using T = decltype(type);
+        walk.each_row(0, walk.rows, [&](std::int64_t first, std::int64_t base) {
+          const T* updates = reinterpret_cast<const T*>(from) + first;
+          T* row = reinterpret_cast<T*>(to) + base;
+          for (std::int64_t i = 0; i < walk.columns; ++i) {
+            const std::int64_t place = wrap_index(indices[first + i], axis_dim) * axis_stride;
+            row[i * walk.column_stride + place] = updates[i];
+          }
         });
       });
     }
